@@ -1,0 +1,25 @@
+// Where a tensor lives.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace dtn {
+
+enum class DeviceType : std::uint8_t { kCpu, kCuda };
+
+struct Device {
+  DeviceType type = DeviceType::kCpu;
+  int index = 0;
+  bool operator==(const Device&) const = default;
+};
+
+inline constexpr Device kCpu{};
+
+std::string to_string(Device device);
+
+// Resolves `cpu`, `cuda` or `auto` (the best device this build and machine offer).
+// Throws ConfigError, naming the reason, when the device cannot be used.
+Device parse_device(const std::string& name);
+
+}  // namespace dtn

@@ -1,0 +1,65 @@
+// Loops over independent items on the OpenMP threads, one level deep.
+// Results never depend on the number of threads, because an item never depends on who runs it:
+// reductions across items are the caller's, over fixed tiles in a fixed order.
+#pragma once
+
+#include <omp.h>
+
+#include <cstdint>
+#include <exception>
+
+namespace dtn {
+
+inline int max_threads() { return omp_get_max_threads(); }
+void set_num_threads(int threads);
+
+namespace detail {
+// One compiled body of the loop for the serial and the parallel path: inlined into both, the
+// compiler may fuse multiplications with additions differently in each, and the bits would then
+// depend on the number of threads after all.
+#if defined(__clang__)
+#define DTN_ONE_BODY [[gnu::noinline]]
+#else
+#define DTN_ONE_BODY [[gnu::noinline, gnu::noclone]]
+#endif
+template <class F>
+DTN_ONE_BODY void run_item(F& f, std::int64_t i) {
+  f(i);
+}
+#undef DTN_ONE_BODY
+}  // namespace detail
+
+// Calls f(i) once for every i in [0, n), largest-first friendly (dynamic order). The first
+// exception is rethrown after the loop. Inside another parallel loop it runs serially.
+template <class F>
+void parallel_for(std::int64_t n, F&& f) {
+  if (n <= 0) return;
+  if (n == 1 || omp_in_parallel() || omp_get_max_threads() == 1) {
+    for (std::int64_t i = 0; i < n; ++i) detail::run_item(f, i);
+    return;
+  }
+  std::exception_ptr error;
+#pragma omp parallel for schedule(dynamic, 1)
+  for (std::int64_t i = 0; i < n; ++i) {
+    try {
+      detail::run_item(f, i);
+    } catch (...) {
+#pragma omp critical(dtn_parallel_error)
+      if (!error) error = std::current_exception();
+    }
+  }
+  if (error) std::rethrow_exception(error);
+}
+
+// Calls f(begin, end) for consecutive ranges of `grain` items that cover [0, n); the ranges depend
+// on n and grain alone.
+template <class F>
+void parallel_ranges(std::int64_t n, std::int64_t grain, F&& f) {
+  std::int64_t chunks = (n + grain - 1) / grain;
+  parallel_for(chunks, [&](std::int64_t i) {
+    std::int64_t begin = i * grain;
+    f(begin, begin + grain < n ? begin + grain : n);
+  });
+}
+
+}  // namespace dtn

@@ -1,0 +1,38 @@
+// The extents of a tensor, outermost first.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+namespace dtn {
+
+class Shape {
+ public:
+  static constexpr int kMaxRank = 6;
+
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> dims);
+  explicit Shape(std::span<const std::int64_t> dims);
+
+  int rank() const { return rank_; }
+  // Negative indices count from the end, as in Python.
+  std::int64_t operator[](int i) const { return dims_[i < 0 ? i + rank_ : i]; }
+  std::int64_t& operator[](int i) { return dims_[i < 0 ? i + rank_ : i]; }
+  std::int64_t numel() const;
+  std::span<const std::int64_t> dims() const {
+    return {dims_.data(), static_cast<std::size_t>(rank_)};
+  }
+  bool operator==(const Shape& other) const;
+
+ private:
+  std::array<std::int64_t, kMaxRank> dims_{};
+  int rank_ = 0;
+};
+
+// "[16, 196, 432]"
+std::string to_string(const Shape& shape);
+
+}  // namespace dtn

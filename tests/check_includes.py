@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""Fails when a layer includes one that stands above it, or a name it must not see.
+
+tools -> train -> {models, optim, data} -> {nn, norms} -> ops -> autograd -> kernels -> core,
+data -> io -> core; everyone may include config structs.
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
+
+# What each layer may include, beside itself, core and config.
+BELOW = {
+    "core": set(),
+    "config": set(),
+    "kernels": set(),
+    "autograd": {"kernels"},
+    "ops": {"autograd", "kernels"},
+    "nn": {"ops", "autograd", "kernels"},
+    "norms": {"nn", "ops", "autograd", "kernels"},
+    "io": set(),
+    "models": {"norms", "nn", "ops", "autograd", "kernels", "io"},
+    "optim": {"norms", "nn", "ops", "autograd", "kernels"},
+    "data": {"io"},
+    "train": {"models", "optim", "data", "norms", "nn", "ops", "autograd", "kernels", "io"},
+}
+BELOW["tools"] = set(BELOW) | {"train"}
+
+# Libraries that stay behind one door.
+ONLY_IN = {
+    "yaml-cpp": ["src/config/yaml.cpp"],
+    "spdlog": ["src/core/log.cpp"],
+    "dnnl": ["src/kernels/gemm_onednn.cpp"],
+    "Eigen": ["src/kernels/gemm_eigen.cpp"],
+    "stb": ["src/io/"],
+    "CLI": ["tools/"],
+}
+# Kernels are compiled for instruction sets the machine may lack; what they include is inlined and
+# merged by the linker, so they see plain data only.
+KERNEL_CORE = {"check", "dtype", "parallel", "philox", "queue", "scratch"}
+
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
+
+
+def layer_of(path):
+    parts = path.relative_to(ROOT).parts
+    if parts[0] == "include":
+        return parts[2]
+    if parts[0] == "src":
+        return parts[1]
+    return parts[0]
+
+
+def target_layer(name):
+    parts = name.split("/")
+    if parts[0] == "dtn" and len(parts) == 3:
+        return parts[1]
+    if len(parts) == 2 and parts[0] in BELOW:
+        return parts[0]
+    return None
+
+
+def main():
+    faults = []
+    files = [p for d in ("include", "src", "tools") for p in (ROOT / d).rglob("*")
+             if p.suffix in (".h", ".cpp", ".cu", ".cuh")]
+    if not files:
+        sys.exit("check_includes: found no sources under " + str(ROOT))
+    for path in sorted(files):
+        layer = layer_of(path)
+        where = path.relative_to(ROOT).as_posix()
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            match = INCLUDE.match(line)
+            if not match:
+                continue
+            name = match.group(1)
+            target = target_layer(name)
+            if target and target not in BELOW[layer] | {layer, "core", "config"}:
+                faults.append(f"{where}:{number}: {layer} may not include {name}")
+            if layer == "kernels" and name.startswith("dtn/core/"):
+                if pathlib.PurePath(name).stem not in KERNEL_CORE:
+                    faults.append(f"{where}:{number}: a kernel may not include {name}")
+            library = name.split("/")[0].split(".")[0]
+            if library in ONLY_IN and not any(where.startswith(w) for w in ONLY_IN[library]):
+                faults.append(f"{where}:{number}: {name} belongs in {', '.join(ONLY_IN[library])}")
+    for fault in faults:
+        print(fault)
+    if faults:
+        sys.exit(f"check_includes: {len(faults)} includes go the wrong way")
+    print(f"check_includes: {len(files)} files in order")
+
+
+if __name__ == "__main__":
+    main()
