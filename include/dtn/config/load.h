@@ -1,0 +1,48 @@
+// Reading and writing experiment configs. The only implementation that sees YAML is
+// src/config/yaml.cpp.
+//
+// Strict: unknown keys, duplicate keys, aliases and anchors, wrong types and impossible values
+// throw ConfigError with file:line:column (or the --set it came from), what is wrong and the
+// nearest thing that would be right.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dtn/config/train_config.h"
+
+namespace dtn {
+
+// A preset of the model zoo: everything of ModelConfig but image, data and norm choices.
+std::span<const ModelConfig> model_presets();
+// Throws ConfigError that lists the presets and names the nearest one.
+const ModelConfig& model_preset(const std::string& name);
+
+// Finds a config by path, or, for a bare name (with or without .yaml, folders in front allowed),
+// below the configs folder of the source tree or the installed share folder. Throws ConfigError
+// that lists where it looked and names the nearest config.
+std::string find_config(const std::string& file_or_name);
+
+// Reads `path` (following `base:`, a file or a list of files relative to it), applies `overrides`
+// ("key.path=value", in order), fills the defaults in and checks the whole. `norms` is the registry
+// of normalizers.
+//
+// What is set higher up wins: the preset is lowest, then base files, the file, the overrides; null
+// goes back to the default. Some choices take along what belonged to them:
+// - another model.norm.type drops the options below it, another data.dataset the split names and
+//   the keys that mean nothing for it;
+// - schedule.steps drops schedule.epochs from below, and the other way round (neither: 300 epochs);
+// - a train.batch_size not above a train.micro_batch from below drops that.
+ExperimentConfig load_experiment(const std::string& path, std::span<const std::string> overrides,
+                                 std::span<const NormSchema> norms);
+// The same from text, for configs embedded in checkpoints; `source` names it in errors. `base:` is
+// an error here.
+ExperimentConfig parse_experiment(const std::string& text, const std::string& source,
+                                  std::span<const std::string> overrides,
+                                  std::span<const NormSchema> norms);
+
+// The fully resolved config as YAML; parse_experiment of it gives the same config back.
+std::string to_yaml(const ExperimentConfig& config);
+
+}  // namespace dtn

@@ -1,0 +1,68 @@
+// Which normalizer a model uses and how it is set up.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace dtn {
+
+using OptionValue = std::variant<bool, std::int64_t, double, std::string>;
+
+// How the value of a normalizer option is written in a config.
+enum class OptionKind {
+  kBool,
+  kInt,             // within [min, max]
+  kNumber,          // within [min, max]
+  kChoice,          // one of `choices`; a choice that ends in ":<k>" takes a positive odd integer
+  kChoiceOrNumber,  // a choice, or a number within [min, max]
+};
+
+// One option of one normalizer, declared once in its registry row; the config loader, the help and
+// the checks read it from there.
+struct OptionSchema {
+  std::string key;
+  OptionKind kind;
+  OptionValue default_value;
+  std::vector<std::string> choices;
+  double min = 0;
+  double max = 0;
+  std::string doc;
+};
+
+// A registry row, as the config loader sees it.
+struct NormSchema {
+  std::string type;
+  std::string doc;
+  std::vector<OptionSchema> options;
+  bool needs_grid = false;  // works on the token grid, so a class token may not be among its tokens
+};
+
+struct NormOption {
+  std::string key;
+  OptionValue value;
+  bool operator==(const NormOption&) const = default;
+};
+
+struct NormConfig {
+  std::string type = "ln";
+  // Blocks [0, layers) use `type`, the others LayerNorm; the final norm is always LayerNorm.
+  // Unset: class_token_at, or depth without a class token.
+  std::optional<int> layers;
+  std::optional<double> eps;        // unset: the model's eps
+  std::vector<NormOption> options;  // complete: every option of the schema, defaults filled in
+
+  // The value of an option; T is bool, int64_t, double or std::string.
+  template <class T>
+  const T* find(const std::string& key) const {
+    for (const NormOption& o : options) {
+      if (o.key == key) return std::get_if<T>(&o.value);
+    }
+    return nullptr;
+  }
+  bool operator==(const NormConfig&) const = default;
+};
+
+}  // namespace dtn

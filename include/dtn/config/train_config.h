@@ -1,0 +1,80 @@
+// Optimisation, schedule and the training run.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "dtn/config/data_config.h"
+#include "dtn/config/model_config.h"
+
+namespace dtn {
+
+enum class OptimizerKind { kAdamW, kSgd };
+
+struct OptimConfig {
+  OptimizerKind name = OptimizerKind::kAdamW;
+  double lr = 5e-4;
+  std::optional<double> lr_scale_batch;  // N: the rate used is lr x batch / N
+  double weight_decay = 0.05;            // decoupled for adamw, added to the gradient for sgd
+  double beta1 = 0.9, beta2 = 0.999;
+  double eps = 1e-8;
+  double momentum = 0.9;  // sgd
+  std::optional<double> clip_grad_norm;
+  bool operator==(const OptimConfig&) const = default;
+};
+
+enum class ScheduleKind { kCosine, kConstant };
+enum class SchedulePer { kEpoch, kStep };
+
+struct ScheduleConfig {
+  ScheduleKind name = ScheduleKind::kCosine;
+  // Exactly one of the two is set; 300 epochs when a config names neither.
+  std::optional<std::int64_t> epochs;
+  std::optional<std::int64_t> steps;
+  double warmup_epochs = 0;
+  double warmup_lr = 1e-6;  // not scaled by the batch, like min_lr
+  double min_lr = 1e-5;
+  std::optional<SchedulePer> per;  // unset: epoch, or step when `steps` is set
+  bool operator==(const ScheduleConfig&) const = default;
+};
+
+// A period in optimizer steps, or in epochs when written like `1epoch`.
+struct Period {
+  std::int64_t count = 0;  // 0: never
+  bool epochs = false;
+  bool operator==(const Period&) const = default;
+};
+
+enum class Precision { kFloat32, kBFloat16, kTf32 };
+enum class BestBy { kRaw, kEma };
+
+struct TrainConfig {
+  int batch_size = 128;            // global: images per optimizer step
+  std::optional<int> micro_batch;  // images per forward pass; unset: batch_size
+  Precision precision = Precision::kFloat32;
+  double label_smoothing = 0;
+  std::optional<double> ema;       // decay of the moving average of the weights
+  bool checkpoint_blocks = false;  // recompute each block in the backward pass to save memory
+  Period log_every{10, false};
+  Period eval_every{1, true};
+  Period checkpoint_every{1, true};
+  int keep = 2;  // step checkpoints kept, beside best and last
+  BestBy best = BestBy::kRaw;
+  bool operator==(const TrainConfig&) const = default;
+};
+
+// A whole run, fully resolved.
+struct ExperimentConfig {
+  std::string name = "run";
+  std::uint64_t seed = 0;
+  ModelConfig model;
+  DataConfig data;
+  AugmentConfig augment;
+  OptimConfig optim;
+  ScheduleConfig schedule;
+  TrainConfig train;
+  bool operator==(const ExperimentConfig&) const = default;
+};
+
+}  // namespace dtn

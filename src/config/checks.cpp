@@ -1,0 +1,166 @@
+#include <algorithm>
+#include <initializer_list>
+
+#include "config/codec.h"
+#include "config/layers.h"
+#include "config/resolve.h"
+
+namespace dtn::config {
+namespace {
+
+class Checker {
+ public:
+  Checker(const ExperimentConfig& config, const Node& root, std::span<const NormSchema> norms)
+      : c_(config), m_(config.model), root_(root), norms_(norms) {}
+
+  void run() const {
+    check_name();
+    check_shape();
+    check_blocks();
+    check_grid_norm();
+    check_data();
+    check_augment();
+    check_train();
+  }
+
+ private:
+  // The value to blame among keys that do not go together: the one from the top layer, as what lies
+  // below was fine before; the first named wins among equals.
+  Where blame(std::initializer_list<const char*> paths) const {
+    const Node* best = nullptr;
+    for (const char* path : paths) {
+      const Node* node = root_.at(path);
+      if (node == nullptr || node->is_null()) continue;
+      if (best == nullptr || node->where.layer > best->where.layer) best = node;
+    }
+    return best ? best->where : root_.where;
+  }
+
+  void check_name() const {
+    if (c_.name.empty() || c_.name == "." || c_.name == ".." || c_.name.size() > 200 ||
+        c_.name.find('/') != std::string::npos) {
+      fail(blame({"name"}), "name '", shown(c_.name), "' cannot name a run folder");
+    }
+  }
+
+  void check_shape() const {
+    if (m_.embed_dim % m_.num_heads != 0) {
+      fail(blame({"model.num_heads", "model.embed_dim", "model.preset"}), "model.embed_dim ",
+           m_.embed_dim, " is not divisible by model.num_heads ", m_.num_heads,
+           "; the nearest embed_dim that is: ", nearest_multiple(m_.embed_dim, m_.num_heads));
+    }
+    if (m_.image_size % m_.patch_size != 0) {
+      fail(blame({"model.image_size", "model.patch_size", "model.preset"}), "model.image_size ",
+           m_.image_size, " is not divisible by model.patch_size ", m_.patch_size,
+           "; the nearest image_size that is: ", nearest_multiple(m_.image_size, m_.patch_size));
+    }
+    constexpr int kMaxGrid = 512;
+    if (m_.grid() > kMaxGrid) {
+      fail(blame({"model.patch_size", "model.image_size"}), "a grid of ", m_.grid(), " x ",
+           m_.grid(), " patches; at most ", kMaxGrid, " x ", kMaxGrid, " are allowed");
+    }
+    if (m_.embed_dim * m_.mlp_ratio < 1) {
+      fail(blame({"model.mlp_ratio"}), "model.mlp_ratio ", number_text(m_.mlp_ratio),
+           " leaves no hidden channel in the MLP");
+    }
+    if (m_.mhsa_position) {
+      fail(blame({"model.mhsa_position"}),
+           "model.mhsa_position is not available in this build yet; leave it false");
+    }
+  }
+
+  static int nearest_multiple(int value, int of) {
+    return std::max(1, static_cast<int>((static_cast<std::int64_t>(value) + of / 2) / of)) * of;
+  }
+
+  void check_blocks() const {
+    if (m_.has_class_token() && m_.class_token_at > m_.depth) {
+      fail(blame({"model.class_token_at", "model.depth", "model.preset"}), "model.class_token_at ",
+           m_.class_token_at, " is after the last of ", m_.depth,
+           " blocks; it is at most model.depth");
+    }
+    if (m_.norm.layers && *m_.norm.layers > m_.depth) {
+      fail(blame({"model.norm.layers", "model.depth", "model.preset"}), "model.norm.layers ",
+           *m_.norm.layers, " is more than model.depth ", m_.depth);
+    }
+    if (m_.norm.type != "ln" && !m_.norm.layers && m_.norm_layers() == 0) {
+      fail(blame({"model.norm.type"}), "the normalizer '", m_.norm.type,
+           "' would be used in no block, as the class token joins before the first; set "
+           "model.class_token_at, model.pool: mean or model.norm.layers");
+    }
+  }
+
+  void check_grid_norm() const {
+    const bool needs_grid = std::any_of(norms_.begin(), norms_.end(), [&](const NormSchema& n) {
+      return n.type == m_.norm.type && n.needs_grid;
+    });
+    if (needs_grid && m_.has_class_token() && m_.norm_layers() > m_.class_token_at) {
+      fail(blame({"model.norm.layers", "model.class_token_at", "model.norm.type", "model.pool"}),
+           "the normalizer '", m_.norm.type, "' works on the token grid, but model.norm.layers ",
+           m_.norm_layers(), " reaches past block ", m_.class_token_at,
+           ", where the class token joins; set model.norm.layers to at most ", m_.class_token_at,
+           " or model.pool: mean");
+    }
+  }
+
+  void check_data() const {
+    if (const Node* data = root_.at("data")) {
+      for (const Member& member : data->members) {
+        if (member.value.is_null() || is_key_of_dataset(member.key, c_.data.dataset)) continue;
+        fail(member.where, "data.", member.key, " means nothing for the data set '",
+             c_.data.dataset, "'; remove it");
+      }
+    }
+    check_channels("data.mean", c_.data.mean.size());
+    check_channels("data.std", c_.data.std.size());
+  }
+
+  void check_channels(const char* path, std::size_t count) const {
+    if (count <= 1 || count == static_cast<std::size_t>(m_.channels)) return;
+    fail(blame({path, "model.channels"}), path, " has ", count, " numbers for ", m_.channels,
+         m_.channels == 1 ? " channel" : " channels", "; give one, or one per channel");
+  }
+
+  void check_augment() const {
+    const AugmentConfig& a = c_.augment;
+    if (a.preset == AugmentPreset::kDeit || a.preset == AugmentPreset::kOfficial) {
+      fail(blame({"augment.preset"}), "augment.preset ",
+           a.preset == AugmentPreset::kDeit ? "deit" : "official",
+           " is not available in this build yet; use light");
+    }
+    if (a.scale_min > a.scale_max) {
+      fail(blame({"augment.scale"}), "augment.scale: the least comes first, ",
+           number_text(a.scale_min), " is more than ", number_text(a.scale_max));
+    }
+    if (a.ratio_min > a.ratio_max) {
+      fail(blame({"augment.ratio"}), "augment.ratio: the least comes first, ",
+           number_text(a.ratio_min), " is more than ", number_text(a.ratio_max));
+    }
+  }
+
+  void check_train() const {
+    const TrainConfig& t = c_.train;
+    if (t.micro_batch && t.batch_size % *t.micro_batch != 0) {
+      fail(blame({"train.micro_batch", "train.batch_size"}), "train.batch_size ", t.batch_size,
+           " is not divisible by train.micro_batch ", *t.micro_batch);
+    }
+    if (t.best == BestBy::kEma && !t.ema) {
+      fail(blame({"train.best", "train.ema"}),
+           "train.best is ema, but train.ema is not set; set it or use best: raw");
+    }
+  }
+
+  const ExperimentConfig& c_;
+  const ModelConfig& m_;
+  const Node& root_;
+  std::span<const NormSchema> norms_;
+};
+
+}  // namespace
+
+void check_combinations(const ExperimentConfig& config, const Node& root,
+                        std::span<const NormSchema> norms) {
+  Checker(config, root, norms).run();
+}
+
+}  // namespace dtn::config

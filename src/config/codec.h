@@ -1,0 +1,87 @@
+// How a value of each C++ type is read from a config and written back. Writing and reading again
+// gives the same value, bit for bit.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "config/document.h"
+#include "dtn/config/train_config.h"
+
+namespace dtn::config {
+
+// The value being read and the key it belongs to.
+struct Field {
+  const Node& node;
+  const std::string& path;
+  const std::string& doc;
+};
+
+// Fails at the value: "<path> <args...> (<doc>)".
+template <class... Args>
+[[noreturn]] void fail(const Field& field, const Args&... args) {
+  fail(field.node.where, field.path, " ", args...,
+       field.doc.empty() ? std::string() : cat(" (", field.doc, ")"));
+}
+
+struct Range {
+  double low = -std::numeric_limits<double>::infinity();
+  double high = std::numeric_limits<double>::infinity();
+  bool low_open = false;
+  bool high_open = false;
+};
+constexpr Range at_least(double low) { return {.low = low}; }
+constexpr Range above(double low) { return {.low = low, .low_open = true}; }
+constexpr Range between(double low, double high) { return {.low = low, .high = high}; }
+constexpr Range fraction() { return {.low = 0, .high = 1, .high_open = true}; }          // [0, 1)
+constexpr Range positive_fraction() { return {.low = 0, .high = 1, .low_open = true}; }  // (0, 1]
+
+void check_range(const Field& field, const Range& range, double value, const std::string& written);
+
+// Whole strings only; false when `text` is not such a number or does not fit.
+bool parse_number(std::string_view text, double& value);
+bool parse_integer(std::string_view text, std::int64_t& value);
+// The shortest text that reads back as the same value.
+std::string number_text(double value);
+// Plain where YAML reads it back as the same text, quoted and escaped where not.
+std::string string_text(const std::string& value);
+
+void read_value(const Field& field, const Range& range, bool& value);
+void read_value(const Field& field, const Range& range, int& value);
+void read_value(const Field& field, const Range& range, std::int64_t& value);
+void read_value(const Field& field, const Range& range, std::uint64_t& value);
+void read_value(const Field& field, const Range& range, double& value);
+void read_value(const Field& field, const Range& range, std::string& value);
+void read_value(const Field& field, const Range& range, std::vector<double>& value);
+void read_value(const Field& field, const Range& range, Period& value);
+// A list of exactly two numbers.
+std::pair<double, double> read_pair(const Field& field, const Range& range);
+// The scalar's text when it is one of `choices`; a quoted choice counts too.
+std::size_t read_choice(const Field& field, std::span<const std::string> choices);
+
+std::string write_value(bool value);
+std::string write_value(int value);
+std::string write_value(std::int64_t value);
+std::string write_value(std::uint64_t value);
+std::string write_value(double value);
+std::string write_value(const std::string& value);
+std::string write_value(const std::vector<double>& value);  // empty: null
+std::string write_value(const Period& value);
+
+template <class T>
+void read_value(const Field& field, const Range& range, std::optional<T>& value) {
+  T inner{};
+  read_value(field, range, inner);
+  value = std::move(inner);
+}
+template <class T>
+std::string write_value(const std::optional<T>& value) {
+  return value ? write_value(*value) : "null";
+}
+
+}  // namespace dtn::config

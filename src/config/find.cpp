@@ -1,0 +1,84 @@
+#include <algorithm>
+#include <filesystem>
+
+#include "config/document.h"
+#include "dtn/config/load.h"
+
+namespace dtn {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Folders that hold configs, the nearest to the running program first.
+std::vector<fs::path> config_folders() {
+  std::vector<fs::path> folders = {DTN_SOURCE_CONFIGS};
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  if (!error) {
+    const fs::path bin = program.parent_path();
+    folders.push_back((bin / "../share/dtn/configs").lexically_normal());
+    folders.push_back((bin / "../../configs").lexically_normal());
+  }
+  folders.push_back(DTN_INSTALLED_CONFIGS);
+  std::vector<fs::path> unique;
+  for (const fs::path& folder : folders) {
+    if (std::find(unique.begin(), unique.end(), folder) == unique.end()) unique.push_back(folder);
+  }
+  return unique;
+}
+
+// All config files below `folder`, sorted, as paths relative to it.
+std::vector<fs::path> configs_below(const fs::path& folder) {
+  constexpr int kMaxDepth = 8;
+  constexpr std::size_t kMaxFiles = 10'000;
+  std::vector<fs::path> files;
+  std::error_code error;
+  fs::recursive_directory_iterator it(folder, fs::directory_options::skip_permission_denied, error);
+  for (; !error && it != fs::recursive_directory_iterator() && files.size() < kMaxFiles;
+       it.increment(error)) {
+    if (it.depth() >= kMaxDepth) it.disable_recursion_pending();
+    std::error_code ignored;
+    if (it->path().extension() == ".yaml" && it->is_regular_file(ignored)) {
+      files.push_back(it->path().lexically_relative(folder));
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+// Whether `path` is `name` or ends in "/name".
+bool names_file(const fs::path& path, const std::string& name) {
+  const std::string text = path.string();
+  return text == name || text.ends_with("/" + name);
+}
+
+}  // namespace
+
+std::string find_config(const std::string& file_or_name) {
+  if (file_or_name.empty()) throw ConfigError("no config is named; give a file or a name");
+  std::error_code error;
+  const fs::file_status status = fs::status(file_or_name, error);
+  if (fs::exists(status) && !fs::is_directory(status)) return file_or_name;
+
+  const std::string name = file_or_name.ends_with(".yaml") ? file_or_name : file_or_name + ".yaml";
+  std::vector<std::string> looked = {file_or_name}, known;
+  for (const fs::path& folder : config_folders()) {
+    std::vector<fs::path> found;
+    for (const fs::path& file : configs_below(folder)) {
+      if (names_file(file, name)) found.push_back(folder / file);
+      known.push_back(file.stem().string());
+    }
+    if (found.size() > 1) {
+      throw ConfigError(cat("'", config::shown(file_or_name), "' names several configs: ",
+                            found[0].string(), ", ", found[1].string(), "; give the whole path"));
+    }
+    if (!found.empty()) return found[0].string();
+    looked.push_back((folder / "**").string());
+  }
+  const std::string guess = config::nearest(fs::path(name).stem().string(), known);
+  throw ConfigError(cat("no config '", config::shown(file_or_name), "'",
+                        guess.empty() ? std::string() : cat("; did you mean '", guess, "'?"),
+                        " Looked for: ", config::join(looked)));
+}
+
+}  // namespace dtn

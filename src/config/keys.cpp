@@ -1,0 +1,227 @@
+#include "config/keys.h"
+
+#include <array>
+#include <tuple>
+#include <type_traits>
+
+#include "dtn/config/load.h"
+
+namespace dtn::config {
+namespace {
+
+// Names of an enum's values, in their order.
+std::span<const std::string> names_of(PosEmbed) {
+  static const std::array<std::string, 2> names = {"patch", "all"};
+  return names;
+}
+std::span<const std::string> names_of(Pooling) {
+  static const std::array<std::string, 2> names = {"cls", "mean"};
+  return names;
+}
+std::span<const std::string> names_of(Interpolation) {
+  static const std::array<std::string, 2> names = {"bilinear", "bicubic"};
+  return names;
+}
+std::span<const std::string> names_of(AugmentPreset) {
+  static const std::array<std::string, 4> names = {"none", "light", "deit", "official"};
+  return names;
+}
+std::span<const std::string> names_of(OptimizerKind) {
+  static const std::array<std::string, 2> names = {"adamw", "sgd"};
+  return names;
+}
+std::span<const std::string> names_of(ScheduleKind) {
+  static const std::array<std::string, 2> names = {"cosine", "constant"};
+  return names;
+}
+std::span<const std::string> names_of(SchedulePer) {
+  static const std::array<std::string, 2> names = {"epoch", "step"};
+  return names;
+}
+std::span<const std::string> names_of(Precision) {
+  static const std::array<std::string, 3> names = {"fp32", "bf16", "tf32"};
+  return names;
+}
+std::span<const std::string> names_of(BestBy) {
+  static const std::array<std::string, 2> names = {"raw", "ema"};
+  return names;
+}
+
+std::span<const std::string> datasets() {
+  static const std::array<std::string, 6> names = {"imagefolder", "idx",      "tensors",
+                                                   "cifar10",     "cifar100", "synthetic"};
+  return names;
+}
+
+template <class E>
+E enum_of(const Field& field) {
+  return static_cast<E>(read_choice(field, names_of(E{})));
+}
+
+// An accessor for a member of the config, const or not.
+#define FIELD(member) \
+  [](auto& c) -> auto& { return c.member; }
+
+template <class Access>
+Key value(const char* path, Access access, const Range& range, const char* doc) {
+  return {path, doc, [=](const Field& f, ExperimentConfig& c) { read_value(f, range, access(c)); },
+          [=](const ExperimentConfig& c) { return write_value(access(c)); }};
+}
+
+template <class Access>
+Key choice(const char* path, Access access, const char* doc) {
+  using E = std::remove_reference_t<std::invoke_result_t<Access, ExperimentConfig&>>;
+  return {path, doc, [=](const Field& f, ExperimentConfig& c) { access(c) = enum_of<E>(f); },
+          [=](const ExperimentConfig& c) {
+            return names_of(E{})[static_cast<std::size_t>(access(c))];
+          }};
+}
+
+template <class First, class Second>
+Key pair(const char* path, First first, Second second, const Range& range, const char* doc) {
+  return {path, doc,
+          [=](const Field& f, ExperimentConfig& c) {
+            std::tie(first(c), second(c)) = read_pair(f, range);
+          },
+          [=](const ExperimentConfig& c) {
+            return write_value(std::vector<double>{first(c), second(c)});
+          }};
+}
+
+Key preset() {
+  return {"model.preset", "the model to start from",
+          [](const Field& f, ExperimentConfig& c) {
+            if (!f.node.is_scalar()) fail(f, "must be the name of a preset, not ", shown(f.node));
+            try {
+              c.model = model_preset(f.node.text);
+            } catch (const ConfigError& e) {
+              fail(f.node.where, e.what());
+            }
+          },
+          [](const ExperimentConfig& c) { return write_value(c.model.preset); }};
+}
+
+Key dataset() {
+  return {"data.dataset", "the kind of data set",
+          [](const Field& f, ExperimentConfig& c) {
+            c.data.dataset = datasets()[read_choice(f, datasets())];
+          },
+          [](const ExperimentConfig& c) { return write_value(c.data.dataset); }};
+}
+
+Key schedule_per() {
+  return {"schedule.per", "when the rate changes; default epoch, or step with schedule.steps",
+          [](const Field& f, ExperimentConfig& c) { c.schedule.per = enum_of<SchedulePer>(f); },
+          [](const ExperimentConfig& c) -> std::string {
+            const auto& per = c.schedule.per;
+            return per ? names_of(*per)[static_cast<std::size_t>(*per)] : "null";
+          }};
+}
+
+constexpr Range kAny{};
+constexpr Range kCount = between(0, 1e12);
+constexpr Range kPositiveCount = between(1, 1e12);
+
+std::vector<Key> make_keys() {
+  return {
+      value("name", FIELD(name), kAny, "names the run folder"),
+      value("seed", FIELD(seed), kAny, "of the initial weights, the data order and every mask"),
+
+      preset(),
+      value("model.image_size", FIELD(model.image_size), between(1, 8192), "pixels per side"),
+      value("model.patch_size", FIELD(model.patch_size), between(1, 8192), "pixels per side"),
+      value("model.channels", FIELD(model.channels), between(1, 1024), "of the image"),
+      value("model.num_classes", FIELD(model.num_classes), between(1, 1e6), "outputs of the head"),
+      value("model.embed_dim", FIELD(model.embed_dim), between(1, 65536), "channels of a token"),
+      value("model.depth", FIELD(model.depth), between(1, 1000), "number of blocks"),
+      value("model.num_heads", FIELD(model.num_heads), between(1, 65536), "attention heads"),
+      value("model.mlp_ratio", FIELD(model.mlp_ratio), {.low = 0, .high = 64, .low_open = true},
+            "hidden width of the MLP relative to embed_dim"),
+      value("model.qkv_bias", FIELD(model.qkv_bias), kAny, "bias of the qkv projection"),
+      value("model.class_token_at", FIELD(model.class_token_at), between(0, 1000),
+            "the block before which the class token joins"),
+      choice("model.pos_embed", FIELD(model.pos_embed), "which tokens have a position"),
+      choice("model.pool", FIELD(model.pool), "what the head sees"),
+      value("model.drop_path", FIELD(model.drop_path), fraction(), "rate of the last block"),
+      value("model.dropout", FIELD(model.dropout), fraction(), "dropout rate"),
+      value("model.eps", FIELD(model.eps), above(0), "added to variances"),
+      value("model.mhsa_position", FIELD(model.mhsa_position), kAny,
+            "relative positions in the attention"),
+      value("model.init_weights", FIELD(model.init_weights), kAny,
+            "a safetensors file to start from"),
+      value("model.norm.type", FIELD(model.norm.type), kAny, "the normalizer"),
+      value("model.norm.layers", FIELD(model.norm.layers), between(0, 1000),
+            "the first blocks, which use the normalizer; default class_token_at, or depth"),
+      value("model.norm.eps", FIELD(model.norm.eps), above(0), "default model.eps"),
+
+      dataset(),
+      value("data.root", FIELD(data.root), kAny, "folder of the data set"),
+      value("data.train", FIELD(data.train), kAny, "folder, file or prefix of the training split"),
+      value("data.val", FIELD(data.val), kAny, "folder, file or prefix of the validation split"),
+      value("data.shuffle", FIELD(data.shuffle), kAny, "shuffle the training images every epoch"),
+      value("data.workers", FIELD(data.workers), between(0, 1024), "decoding threads"),
+      value("data.mean", FIELD(data.mean), kAny, "per channel, of values in [0, 1]"),
+      value("data.std", FIELD(data.std), above(0), "per channel, of values in [0, 1]"),
+      value("data.crop_pct", FIELD(data.crop_pct), positive_fraction(),
+            "side of the evaluation crop relative to the resized image"),
+      choice("data.interpolation", FIELD(data.interpolation), "how images are resized"),
+      value("data.repeats", FIELD(data.repeats), between(1, 1e6), "times an epoch sees an image"),
+      value("data.size", FIELD(data.size), between(1, 1e9), "number of synthetic images"),
+      value("data.max_bad_images", FIELD(data.max_bad_images), kCount,
+            "damaged images skipped before it is an error"),
+
+      choice("augment.preset", FIELD(augment.preset), "how training images are varied"),
+      pair("augment.scale", FIELD(augment.scale_min), FIELD(augment.scale_max), positive_fraction(),
+           "least and largest area of the crop, relative to the image"),
+      pair("augment.ratio", FIELD(augment.ratio_min), FIELD(augment.ratio_max), above(0),
+           "least and largest width over height of the crop"),
+      value("augment.hflip", FIELD(augment.hflip), between(0, 1), "chance of a horizontal flip"),
+
+      choice("optim.name", FIELD(optim.name), "the optimizer"),
+      value("optim.lr", FIELD(optim.lr), above(0), "learning rate"),
+      value("optim.lr_scale_batch", FIELD(optim.lr_scale_batch), above(0),
+            "N: the rate is lr x batch_size / N"),
+      value("optim.weight_decay", FIELD(optim.weight_decay), at_least(0), "weight decay"),
+      pair("optim.betas", FIELD(optim.beta1), FIELD(optim.beta2), fraction(), "of adamw"),
+      value("optim.eps", FIELD(optim.eps), above(0), "of adamw"),
+      value("optim.momentum", FIELD(optim.momentum), fraction(), "of sgd"),
+      value("optim.clip_grad_norm", FIELD(optim.clip_grad_norm), above(0),
+            "largest norm of the whole gradient"),
+
+      choice("schedule.name", FIELD(schedule.name), "shape of the learning rate"),
+      value("schedule.epochs", FIELD(schedule.epochs), kPositiveCount, "length of the run"),
+      value("schedule.steps", FIELD(schedule.steps), kPositiveCount, "length of the run"),
+      value("schedule.warmup_epochs", FIELD(schedule.warmup_epochs), between(0, 1e6),
+            "epochs of linear warmup"),
+      value("schedule.warmup_lr", FIELD(schedule.warmup_lr), at_least(0),
+            "rate at the start, not scaled by the batch"),
+      value("schedule.min_lr", FIELD(schedule.min_lr), at_least(0),
+            "rate at the end, not scaled by the batch"),
+      schedule_per(),
+
+      value("train.batch_size", FIELD(train.batch_size), between(1, 1 << 24),
+            "images per optimizer step"),
+      value("train.micro_batch", FIELD(train.micro_batch), between(1, 1 << 24),
+            "images per forward pass; a divisor of batch_size"),
+      choice("train.precision", FIELD(train.precision), "of the forward and backward pass"),
+      value("train.label_smoothing", FIELD(train.label_smoothing), fraction(), "label smoothing"),
+      value("train.ema", FIELD(train.ema), fraction(), "decay of the average of the weights"),
+      value("train.checkpoint_blocks", FIELD(train.checkpoint_blocks), kAny,
+            "recompute blocks in the backward pass to save memory"),
+      value("train.log_every", FIELD(train.log_every), kCount, "0 for never"),
+      value("train.eval_every", FIELD(train.eval_every), kCount, "0 for the end only"),
+      value("train.checkpoint_every", FIELD(train.checkpoint_every), kCount, "0 for the end only"),
+      value("train.keep", FIELD(train.keep), between(0, 1e6), "step checkpoints kept"),
+      choice("train.best", FIELD(train.best), "which weights decide the best checkpoint"),
+  };
+}
+#undef FIELD
+
+}  // namespace
+
+std::span<const Key> keys() {
+  static const std::vector<Key> table = make_keys();
+  return table;
+}
+
+}  // namespace dtn::config

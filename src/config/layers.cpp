@@ -1,0 +1,348 @@
+#include "config/layers.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <set>
+
+#include "config/keys.h"
+
+namespace dtn::config {
+namespace {
+
+constexpr std::size_t kMaxFileBytes = 1 << 20;
+constexpr std::size_t kMaxBaseDepth = 16;
+constexpr int kMaxFiles = 64;  // a tower of two-base files would otherwise be read 2^16 times
+
+// Every path there is, sections included.
+std::set<std::string> known_paths(std::span<const NormSchema> norms) {
+  std::set<std::string> known;
+  const auto add = [&](std::string path) {
+    for (; !path.empty(); path = section_of(path)) known.insert(path);
+  };
+  for (const Key& key : keys()) add(key.path);
+  for (const NormSchema& norm : norms) {
+    for (const OptionSchema& option : norm.options) add(cat(kNormSection, ".", option.key));
+  }
+  return known;
+}
+
+bool is_section(const std::set<std::string>& known, const std::string& path) {
+  const auto next = known.upper_bound(path + ".");
+  return next != known.end() && next->starts_with(path + ".");
+}
+
+std::vector<std::string> children_of(const std::set<std::string>& known,
+                                     const std::string& section) {
+  std::vector<std::string> out;
+  for (const std::string& path : known) {
+    if (section_of(path) == section) out.push_back(path);
+  }
+  return out;
+}
+
+[[noreturn]] void fail_unknown(const Where& where, const std::string& path,
+                               const std::set<std::string>& known) {
+  const std::string section = section_of(path);
+  const std::vector<std::string> siblings = children_of(known, section);
+  const std::vector<std::string> all(known.begin(), known.end());
+  // The same key in another section, then the nearest here, then the nearest anywhere.
+  std::string guess;
+  for (const std::string& other : all) {
+    if (leaf_of(other) == leaf_of(path)) guess = other;
+  }
+  if (guess.empty()) {
+    guess = nearest(path, siblings);
+    const std::string elsewhere = nearest(path, all);
+    if (edit_distance(path, elsewhere) < edit_distance(path, guess)) guess = elsewhere;
+  }
+  std::vector<std::string> leaves;
+  for (const std::string& s : siblings) leaves.push_back(leaf_of(s));
+  fail(where, "unknown key '", shown(path), "'; did you mean '", guess, "'? Keys ",
+       section.empty() ? std::string("at the top") : cat("of ", section), ": ", join(leaves));
+}
+
+void check_known(const Node& map, const std::string& prefix, const std::set<std::string>& known) {
+  for (const Member& m : map.members) {
+    // A dot in a key would look like a path.
+    const std::string path = prefix.empty() ? m.key : cat(prefix, ".", m.key);
+    if (m.key.find('.') != std::string::npos || !known.contains(path)) {
+      fail_unknown(m.where, path, known);
+    }
+    if (!is_section(known, path)) continue;
+    if (m.value.is_map()) {
+      check_known(m.value, path, known);
+    } else if (!m.value.is_null()) {
+      std::vector<std::string> leaves;
+      for (const std::string& s : children_of(known, path)) leaves.push_back(leaf_of(s));
+      fail(m.value.where, path, " must be a map of ", join(leaves), ", not ", shown(m.value));
+    }
+  }
+}
+
+void expand_shorthands(Node& root) {
+  for (const Shorthand& s : kShorthands) {
+    const std::string section = section_of(s.section);
+    const Node* parent = section.empty() ? &root : root.at(section);
+    if (parent == nullptr) continue;
+    Node* node = const_cast<Node*>(parent)->find(leaf_of(s.section));
+    if (node == nullptr || !node->is_scalar()) continue;
+    Node map = make_map(node->where);
+    map.members.push_back({s.key, node->where, std::move(*node)});
+    *node = std::move(map);
+  }
+}
+
+const Node* set_value(const Node& root, const std::string& path) {
+  const Node* node = root.at(path);
+  return node != nullptr && !node->is_null() ? node : nullptr;
+}
+
+// Brings one text into the form that is merged, and checks what can be checked in it alone.
+void prepare(Node& root, std::span<const NormSchema> norms) {
+  if (root.is_null()) root = make_map(root.where);
+  if (!root.is_map()) fail(root.where, "a config is a map of keys and values, not ", shown(root));
+  expand_shorthands(root);
+  check_known(root, "", known_paths(norms));
+  const Node* steps = set_value(root, "schedule.steps");
+  const Node* epochs = set_value(root, "schedule.epochs");
+  if (steps != nullptr && epochs != nullptr) {
+    const Node* second = steps->where.line > epochs->where.line ? steps : epochs;
+    fail(second->where, "schedule.steps and schedule.epochs are both set; keep one of them");
+  }
+}
+
+std::string text_of(const Node& root, const std::string& path) {
+  const Node* node = set_value(root, path);
+  return node != nullptr && node->is_scalar() ? node->text : std::string();
+}
+
+template <class Drop>
+void drop_members(Node& root, const std::string& section, Drop drop) {
+  Node* node = const_cast<Node*>(root.at(section));
+  if (node != nullptr) std::erase_if(node->members, [&](const Member& m) { return drop(m.key); });
+}
+
+// What `above` replaces takes along what belonged to it.
+void drop_superseded(Node& below, const Node& above) {
+  const std::string old_norm = text_of(below, "model.norm.type");
+  const std::string new_norm = text_of(above, "model.norm.type");
+  if (!old_norm.empty() && !new_norm.empty() && old_norm != new_norm) {
+    drop_members(below, kNormSection, [](const std::string& key) {
+      return key != "type" && key != "layers" && key != "eps";
+    });
+  }
+  const std::string set_dataset = text_of(below, "data.dataset");
+  const std::string old_dataset = set_dataset.empty() ? DataConfig().dataset : set_dataset;
+  const std::string new_dataset = text_of(above, "data.dataset");
+  if (!new_dataset.empty() && old_dataset != new_dataset) {
+    // The names of the splits mean folders, files or prefixes: they never carry over.
+    drop_members(below, "data", [&](const std::string& key) {
+      return key == "train" || key == "val" || !is_key_of_dataset(key, new_dataset);
+    });
+  }
+  if (set_value(above, "schedule.steps") != nullptr) {
+    drop_members(below, "schedule", [](const std::string& key) { return key == "epochs"; });
+  }
+  if (set_value(above, "schedule.epochs") != nullptr) {
+    drop_members(below, "schedule", [](const std::string& key) { return key == "steps"; });
+  }
+  // A batch made smaller than the micro batch below it is a single micro batch.
+  std::int64_t batch = 0, micro = 0;
+  if (parse_integer(text_of(above, "train.batch_size"), batch) &&
+      parse_integer(text_of(below, "train.micro_batch"), micro) && micro >= batch) {
+    drop_members(below, "train", [](const std::string& key) { return key == "micro_batch"; });
+  }
+}
+
+void put_over(Node& below, Node above) {
+  drop_superseded(below, above);
+  // The root of the top text is where a missing key is reported.
+  const Where where = above.where;
+  merge(below, std::move(above));
+  below.where = where;
+}
+
+std::string read_file(const std::filesystem::path& path, const Where* asked_by) {
+  const auto refuse = [&](const char* why) {
+    if (asked_by != nullptr) fail(*asked_by, "base: ", why, " '", path.string(), "'");
+    throw ConfigError(cat(path.string(), ": ", why, " the config"));
+  };
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) refuse("a folder, not a file, is at");
+  std::ifstream in(path, std::ios::binary);
+  if (!in) refuse("cannot open");
+  std::string text(kMaxFileBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (in.bad()) refuse("cannot read");
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  return text;
+}
+
+class FileLoader {
+ public:
+  explicit FileLoader(std::span<const NormSchema> norms) : norms_(norms) {}
+
+  Node load(const std::filesystem::path& path, const Where* asked_by) {
+    enter(path, asked_by);
+    const Where origin{std::make_shared<const std::string>(path.string()), 1, 1, 0};
+    Node own = parse_yaml(read_file(path, asked_by), origin);
+    Node bases;
+    if (own.is_map()) {
+      if (const Node* base = own.find("base")) bases = load_bases(*base, path.parent_path());
+      own.erase("base");
+    }
+    // Ranks grow from the deepest base up, so they are given after the bases are read.
+    set_layer(own, next_layer_++);
+    prepare(own, norms_);
+    open_.pop_back();
+    if (!bases.is_map()) return own;
+    put_over(bases, std::move(own));
+    return bases;
+  }
+
+ private:
+  void enter(const std::filesystem::path& path, const Where* asked_by) {
+    std::error_code error;
+    std::filesystem::path real = std::filesystem::weakly_canonical(path, error);
+    if (error) real = path.lexically_normal();
+    const auto again = std::find(open_.begin(), open_.end(), real);
+    if (again != open_.end() && asked_by != nullptr) {
+      std::string way;
+      for (auto it = again; it != open_.end(); ++it) way += cat(it->filename().string(), " -> ");
+      fail(*asked_by, "base: goes round in a circle: ", way, real.filename().string());
+    }
+    if (asked_by != nullptr && open_.size() >= kMaxBaseDepth) {
+      fail(*asked_by, "base: more than ", kMaxBaseDepth, " files deep");
+    }
+    if (asked_by != nullptr && ++files_ > kMaxFiles) {
+      fail(*asked_by, "base: more than ", kMaxFiles, " files in all");
+    }
+    open_.push_back(real);
+  }
+
+  Node load_bases(const Node& base, const std::filesystem::path& folder) {
+    std::vector<const Node*> names;
+    if (base.is_scalar()) names.push_back(&base);
+    for (const Node& item : base.items) names.push_back(&item);
+    Node merged;
+    for (const Node* name : names) {
+      if (!name->is_scalar() || name->text.empty()) {
+        fail(name->where, "base must be a file name or a list of them, not ", shown(*name));
+      }
+      Node one = load((folder / name->text).lexically_normal(), &name->where);
+      if (merged.is_map()) {
+        put_over(merged, std::move(one));
+      } else {
+        merged = std::move(one);
+      }
+    }
+    if (names.empty() && !base.is_null()) {
+      fail(base.where, "base must be a file name or a list of them, not ", shown(base));
+    }
+    return merged;
+  }
+
+  static void set_layer(Node& node, int layer) {
+    node.where.layer = layer;
+    for (Node& item : node.items) set_layer(item, layer);
+    for (Member& m : node.members) {
+      m.where.layer = layer;
+      set_layer(m.value, layer);
+    }
+  }
+
+  std::span<const NormSchema> norms_;
+  std::vector<std::filesystem::path> open_;
+  int next_layer_ = 0;
+  int files_ = 0;
+};
+
+std::string trimmed(const std::string& text) {
+  const std::size_t begin = text.find_first_not_of(" \t");
+  if (begin == std::string::npos) return {};
+  return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
+}
+
+// A plain value is taken as it stands, so that a path may hold any character; a quoted text, a list
+// or a map is YAML.
+Node parse_override_value(std::string value, const Where& where) {
+  value = trimmed(value);
+  if (!value.empty() && std::string_view("[{\"'").find(value[0]) != std::string_view::npos) {
+    return parse_yaml(value, where);
+  }
+  check_plain_value(value, where);
+  Node node;
+  node.where = where;
+  if (value.empty() || value == "~" || value == "null") return node;
+  node.kind = Node::Kind::kScalar;
+  node.text = std::move(value);
+  return node;
+}
+
+Node parse_override(const std::string& text) {
+  Where where;
+  where.source = std::make_shared<const std::string>("--set " + shown(text));
+  where.layer = std::numeric_limits<int>::max();
+  const std::size_t equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    fail(where, "an override is written key.path=value, like optim.lr=1e-3");
+  }
+  std::string path = trimmed(text.substr(0, equals));
+  if (path == "base") fail(where, "base cannot be overridden; name it in a file");
+  if (path.empty() || path[0] == '.') fail(where, "not a key path: '", shown(path), "'");
+  constexpr int kMaxParts = 8;
+  Node node = parse_override_value(text.substr(equals + 1), where);
+  for (int parts = 0; !path.empty(); ++parts) {
+    const std::string leaf = leaf_of(path);
+    if (leaf.empty() || parts == kMaxParts) fail(where, "not a key path: '", shown(path), "'");
+    Node map = make_map(where);
+    map.members.push_back({leaf, where, std::move(node)});
+    node = std::move(map);
+    path = section_of(path);
+  }
+  return node;
+}
+
+}  // namespace
+
+Node load_file_layers(const std::string& path, std::span<const NormSchema> norms) {
+  return FileLoader(norms).load(path, nullptr);
+}
+
+Node load_text_layer(const std::string& text, const std::string& source,
+                     std::span<const NormSchema> norms) {
+  Node root = parse_yaml(text, {std::make_shared<const std::string>(source), 1, 1, 0});
+  for (const Member& m : root.members) {
+    if (m.key == "base") fail(m.where, "base: is for files only; this text has no folder");
+  }
+  prepare(root, norms);
+  return root;
+}
+
+void apply_overrides(Node& root, std::span<const std::string> overrides,
+                     std::span<const NormSchema> norms) {
+  if (overrides.empty()) return;
+  Node all = make_map({});
+  for (const std::string& text : overrides) {
+    Node one = parse_override(text);
+    prepare(one, norms);
+    merge(all, std::move(one));
+  }
+  prepare(all, norms);  // together they may contradict each other
+  const Where where = root.where;
+  put_over(root, std::move(all));
+  root.where = where;
+}
+
+bool is_key_of_dataset(const std::string& key, const std::string& dataset) {
+  if (key == "size") return dataset == "synthetic";
+  if (key == "train" || key == "val") {
+    return dataset == "imagefolder" || dataset == "idx" || dataset == "tensors";
+  }
+  if (key == "mean" || key == "std") return dataset != "tensors";
+  return true;
+}
+
+}  // namespace dtn::config

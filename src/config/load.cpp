@@ -1,0 +1,121 @@
+#include "dtn/config/load.h"
+
+#include "config/keys.h"
+#include "config/layers.h"
+#include "config/resolve.h"
+
+namespace dtn {
+namespace config {
+
+namespace {
+
+// The preset's place if the model is deep enough, else two blocks before the end, as the paper has
+// it, but never so late that the head does not see the image.
+int class_token_at_for(const ModelConfig& model) {
+  if (model.class_token_at < model.depth) return model.class_token_at;
+  return model.depth > 2 ? model.depth - 2 : model.depth - 1;
+}
+
+}  // namespace
+
+ExperimentConfig resolve(const Node& root, std::span<const NormSchema> norms) {
+  const Node* preset = root.at("model.preset");
+  if (preset == nullptr || preset->is_null()) {
+    std::vector<std::string> names;
+    for (const ModelConfig& m : model_presets()) names.push_back(m.preset);
+    fail(preset ? preset->where : root.where, "model.preset is not set; choose one of ",
+         join(names));
+  }
+  ExperimentConfig config;
+  for (const Key& key : keys()) {
+    const Node* node = root.at(key.path);
+    if (node != nullptr && !node->is_null()) key.read({*node, key.path, key.doc}, config);
+  }
+  if (!config.schedule.steps && !config.schedule.epochs) config.schedule.epochs = 300;
+  // Where the preset lets the class token join may lie past the end of a shallower model.
+  if (root.at("model.class_token_at") == nullptr) {
+    config.model.class_token_at = class_token_at_for(config.model);
+  }
+  read_norm_options(root, norms, config.model.norm);
+  check_combinations(config, root, norms);
+  return config;
+}
+
+namespace {
+
+std::string option_text(const OptionValue& value) {
+  return std::visit([](const auto& v) { return write_value(v); }, value);
+}
+
+// Writes "a.b.c" keys as nested maps; keys of one section must follow each other.
+class Writer {
+ public:
+  void add(const std::string& path, const std::string& text) {
+    open(section_of(path));
+    out_ += cat(std::string(2 * depth_, ' '), leaf_of(path), ": ", text, "\n");
+  }
+  std::string take() { return std::move(out_); }
+
+ private:
+  void open(const std::string& section) {
+    if (section == section_) return;
+    if (!section.empty()) {
+      const std::string parent = section_of(section);
+      // Back from a subsection to its parent needs no header.
+      if (!section_.starts_with(section + ".")) {
+        if (!parent.empty()) open(parent);
+        out_ += cat(std::string(2 * level_of(parent), ' '), leaf_of(section), ":\n");
+      }
+    }
+    section_ = section;
+    depth_ = level_of(section);
+  }
+  static int level_of(const std::string& section) {
+    int level = section.empty() ? 0 : 1;
+    for (char c : section) level += c == '.';
+    return level;
+  }
+
+  std::string out_;
+  std::string section_;
+  int depth_ = 0;
+};
+
+}  // namespace
+}  // namespace config
+
+ExperimentConfig load_experiment(const std::string& path, std::span<const std::string> overrides,
+                                 std::span<const NormSchema> norms) {
+  config::Node root = config::load_file_layers(path, norms);
+  config::apply_overrides(root, overrides, norms);
+  return config::resolve(root, norms);
+}
+
+ExperimentConfig parse_experiment(const std::string& text, const std::string& source,
+                                  std::span<const std::string> overrides,
+                                  std::span<const NormSchema> norms) {
+  config::Node root = config::load_text_layer(text, source, norms);
+  config::apply_overrides(root, overrides, norms);
+  return config::resolve(root, norms);
+}
+
+std::string to_yaml(const ExperimentConfig& config) {
+  config::Writer writer;
+  bool options_written = false;
+  bool in_norm = false;
+  const auto write_options = [&] {
+    for (const NormOption& option : config.model.norm.options) {
+      writer.add(cat(config::kNormSection, ".", option.key), config::option_text(option.value));
+    }
+    options_written = true;
+  };
+  for (const config::Key& key : config::keys()) {
+    const bool is_norm = config::section_of(key.path) == config::kNormSection;
+    if (in_norm && !is_norm && !options_written) write_options();
+    in_norm = is_norm;
+    writer.add(key.path, key.write(config));
+  }
+  return writer.take();
+}
+
+}  // namespace dtn

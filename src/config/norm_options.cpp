@@ -1,0 +1,128 @@
+#include "config/keys.h"
+#include "config/resolve.h"
+
+namespace dtn::config {
+namespace {
+
+const NormSchema& schema_of(const std::string& type, const Where& where,
+                            std::span<const NormSchema> norms) {
+  std::vector<std::string> known;
+  for (const NormSchema& schema : norms) {
+    if (schema.type == type) return schema;
+    known.push_back(schema.type);
+  }
+  fail(where, "unknown normalizer '", shown(type), "'; did you mean '", nearest(type, known),
+       "'? Normalizers: ", join(known));
+}
+
+// A choice that ends in ":<k>" stands for all positive odd k.
+bool matches(const std::string& choice, const std::string& text) {
+  constexpr std::string_view kSuffix = "<k>";
+  if (!choice.ends_with(kSuffix)) return choice == text;
+  const std::string prefix = choice.substr(0, choice.size() - kSuffix.size());
+  if (!text.starts_with(prefix)) return false;
+  const std::string digits = text.substr(prefix.size());
+  std::int64_t k = 0;
+  // "banded:+3" and "banded:03" would be second spellings of the same value.
+  return parse_integer(digits, k) && k > 0 && k % 2 == 1 && k < 1'000'000 &&
+         digits == std::to_string(k);
+}
+
+OptionValue read_option(const Field& field, const OptionSchema& option) {
+  const Range range = between(option.min, option.max);
+  switch (option.kind) {
+    case OptionKind::kBool: {
+      bool value = false;
+      read_value(field, range, value);
+      return value;
+    }
+    case OptionKind::kInt: {
+      std::int64_t value = 0;
+      read_value(field, range, value);
+      return value;
+    }
+    case OptionKind::kNumber: {
+      double value = 0;
+      read_value(field, range, value);
+      return value;
+    }
+    case OptionKind::kChoice:
+    case OptionKind::kChoiceOrNumber: break;
+  }
+  const Node& node = field.node;
+  const bool takes_number = option.kind == OptionKind::kChoiceOrNumber;
+  double number = 0;
+  if (takes_number && node.is_scalar() && !node.quoted && parse_number(node.text, number)) {
+    check_range(field, range, number, node.text);
+    return number;
+  }
+  if (node.is_scalar()) {
+    for (const std::string& choice : option.choices) {
+      if (matches(choice, node.text)) return node.text;
+    }
+  }
+  const bool has_odd =
+      !option.choices.empty() && join(option.choices).find("<k>") != std::string::npos;
+  fail(field, "must be ", option.choices.size() > 1 ? "one of " : "", join(option.choices),
+       has_odd ? " with k odd and positive" : "",
+       takes_number
+           ? cat(" or a number in [", number_text(option.min), ", ", number_text(option.max), "]")
+           : std::string(),
+       ", not ", shown(node),
+       node.is_scalar() && !takes_number
+           ? cat("; did you mean '", nearest(node.text, option.choices), "'?")
+           : std::string());
+}
+
+bool is_generic(const std::string& key) {
+  for (const Key& k : keys()) {
+    if (section_of(k.path) == kNormSection && leaf_of(k.path) == key) return true;
+  }
+  return false;
+}
+
+[[noreturn]] void fail_foreign_option(const Member& member, const NormSchema& schema,
+                                      std::span<const NormSchema> norms) {
+  std::vector<std::string> own, owners;
+  for (const OptionSchema& option : schema.options) own.push_back(option.key);
+  for (const NormSchema& other : norms) {
+    for (const OptionSchema& option : other.options) {
+      if (option.key == member.key) owners.push_back(other.type);
+    }
+  }
+  fail(member.where, kNormSection, ".", member.key, " is not an option of the normalizer '",
+       schema.type, "' but of ", join(owners), ". Options of ", schema.type, ": ",
+       own.empty() ? "none" : join(own),
+       own.empty() ? std::string() : cat("; did you mean '", nearest(member.key, own), "'?"));
+}
+
+}  // namespace
+
+void read_norm_options(const Node& root, std::span<const NormSchema> norms, NormConfig& norm) {
+  const Node* section = root.at(kNormSection);
+  const Node* type = section ? section->find("type") : nullptr;
+  const NormSchema& schema = schema_of(norm.type, type ? type->where : root.where, norms);
+  norm.options.clear();
+  for (const OptionSchema& option : schema.options) {
+    const Node* node = section ? section->find(option.key) : nullptr;
+    OptionValue value = option.default_value;
+    if (node != nullptr && !node->is_null()) {
+      const std::string path = cat(kNormSection, ".", option.key);
+      value = read_option({*node, path, option.doc}, option);
+    }
+    norm.options.push_back({option.key, std::move(value)});
+  }
+  if (section == nullptr) return;
+  const auto is_own = [&](const std::string& key) {
+    for (const OptionSchema& option : schema.options) {
+      if (option.key == key) return true;
+    }
+    return false;
+  };
+  for (const Member& member : section->members) {
+    if (member.value.is_null() || is_generic(member.key) || is_own(member.key)) continue;
+    fail_foreign_option(member, schema, norms);
+  }
+}
+
+}  // namespace dtn::config

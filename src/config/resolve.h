@@ -1,0 +1,20 @@
+// From the merged tree to a checked ExperimentConfig.
+#pragma once
+
+#include <span>
+
+#include "config/document.h"
+#include "dtn/config/train_config.h"
+
+namespace dtn::config {
+
+ExperimentConfig resolve(const Node& root, std::span<const NormSchema> norms);
+
+// model.norm.type and the options of that normalizer, defaults filled in.
+void read_norm_options(const Node& root, std::span<const NormSchema> norms, NormConfig& norm);
+
+// Throws when single values are fine but do not go together.
+void check_combinations(const ExperimentConfig& config, const Node& root,
+                        std::span<const NormSchema> norms);
+
+}  // namespace dtn::config

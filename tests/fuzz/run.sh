@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Runs one libFuzzer program for FUZZ_SECONDS (default 60) in a folder of its own, from the seeds
+# that lie beside this script when there are any.
+set -euo pipefail
+program=$1
+name=$(basename "$program")
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/corpus"
+seeds=()
+case $name in
+  fuzz_image) seeds=("$here/../golden/data/images") ;;
+  fuzz_yaml) seeds=("$here/../../configs/fashion_mnist") ;;
+esac
+cd "$work"
+"$program" -max_total_time="${FUZZ_SECONDS:-60}" -rss_limit_mb=2048 -timeout=20 \
+  -print_final_stats=1 corpus "${seeds[@]}"

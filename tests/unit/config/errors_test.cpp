@@ -1,0 +1,223 @@
+// What is refused, and that the message says where, what and what would be right.
+#include "unit/config/helpers.h"
+
+namespace dtn::testing {
+namespace {
+
+struct Case {
+  const char* text;
+  const char* at;    // "line:column"
+  const char* what;  // part of the message
+};
+
+void expect_errors(std::initializer_list<Case> cases) {
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.text);
+    const std::string error = parse_error(c.text);
+    EXPECT_TRUE(error.starts_with(cat("t.yaml:", c.at, ": "))) << c.at << "\n" << error;
+    expect_contains(error, c.what);
+  }
+}
+
+// Puts `tail` after a first line that names the model.
+#define MODEL "model: {preset: vit_t}\n"
+
+TEST(Errors, UnknownKeysNameTheNearest) {
+  expect_errors({
+      {MODEL "optim:\n  lrr: 1", "3:3", "unknown key 'optim.lrr'; did you mean 'optim.lr'?"},
+      {MODEL "optimm: {lr: 1}", "2:1", "did you mean 'optim'?"},
+      {MODEL "lr: 1", "2:1", "unknown key 'lr'; did you mean 'optim.lr'?"},
+      {MODEL "train: {epochs: 1}", "2:9", "did you mean 'schedule.epochs'?"},
+      {"model:\n  preset: vit_t\n  norm:\n    tpye: ln", "4:5", "did you mean 'model.norm.type'?"},
+      {"model: {preset: vit_t, norm: {lamda: 1}}", "1:31", "did you mean 'model.norm.lambda'?"},
+      {MODEL "optim.lr: 1", "2:1", "unknown key 'optim.lr'"},
+      {MODEL "seed: {a: 1}", "2:7", "seed must be a whole number"},
+      {MODEL "optim: 5", "2:8", "optim must be a map of"},
+      {MODEL "optim: [1]", "2:8", "not a list"},
+      {"model: {preset: vit_t, norm: [ln]}", "1:30", "model.norm must be a map"},
+      {MODEL "data: {\"\\x01\": 1}", "2:8", "unknown key 'data.?'"},
+      {MODEL "optim: {lrr: null}", "2:9", "unknown key"},
+  });
+}
+
+TEST(Errors, WrongTypes) {
+  expect_errors({
+      {MODEL "optim: {lr: abc}", "2:13", "optim.lr must be a finite number, not 'abc'"},
+      {MODEL "optim: {lr: \"1\"}", "2:13", "not the text '1'"},
+      {MODEL "optim: {lr: nan}", "2:13", "finite number"},
+      {MODEL "optim: {lr: .inf}", "2:13", "finite number"},
+      {MODEL "optim: {lr: inf}", "2:13", "finite number"},
+      {MODEL "optim: {lr: 1e999}", "2:13", "finite number"},
+      {MODEL "optim: {lr: 0x10}", "2:13", "finite number"},
+      {MODEL "optim: {lr: 1 2}", "2:13", "finite number"},
+      {MODEL "optim: {lr: [1]}", "2:13", "not a list"},
+      {MODEL "optim: {lr: true}", "2:13", "finite number"},
+      {"model: {preset: vit_t, depth: 1.5}", "1:31", "model.depth must be a whole number"},
+      {"model: {preset: vit_t, depth: 1e1}", "1:31", "whole number"},
+      {"model: {preset: vit_t, depth: 99999999999999999999}", "1:31", "is too large"},
+      {"model: {preset: vit_t, depth: 4294967297}", "1:31", "in [1, 1000]"},
+      {"model: {preset: vit_t, depth: '3'}", "1:31", "not the text '3'"},
+      {"model: {preset: vit_t, qkv_bias: yes}", "1:34", "must be true or false, not 'yes'"},
+      {"model: {preset: vit_t, qkv_bias: True}", "1:34", "must be true or false"},
+      {"model: {preset: vit_t, qkv_bias: 1}", "1:34", "must be true or false"},
+      {"model: {preset: vit_t, pool: max}", "1:30", "must be one of cls, mean"},
+      {"model: {preset: vit_t, pool: [cls]}", "1:30", "must be one of cls, mean, not a list"},
+      {"model: {preset: vit_sstar}", "1:17", "did you mean 'vit_s_star'?"},
+      {"model: {preset: [vit_s]}", "1:17", "must be the name of a preset"},
+      {MODEL "data: {root: [a]}", "2:14", "data.root must be text"},
+      {MODEL "data: {dataset: image_folder}", "2:17", "did you mean 'imagefolder'?"},
+      {MODEL "data: {mean: []}", "2:14", "an empty list"},
+      {MODEL "data: {mean: [0.5, a, 0.5]}", "2:20", "finite number, not 'a'"},
+      {MODEL "data: {mean: abc}", "2:14", "finite number"},
+      {MODEL "optim: {betas: 0.9}", "2:16", "must be a list of two numbers, not '0.9'"},
+      {MODEL "optim: {betas: [0.9]}", "2:16", "not a list of 1"},
+      {MODEL "optim: {betas: [0.9, 0.9, 0.9]}", "2:16", "not a list of 3"},
+      {MODEL "optim: {betas: [0.9, x]}", "2:22", "finite number"},
+      {MODEL "seed: -1", "2:7", "seed must be a whole number from 0"},
+      {MODEL "seed: 18446744073709551616", "2:7", "seed must be a whole number from 0"},
+      {MODEL "train: {log_every: 1.5}", "2:20", "like 1epoch, not '1.5'"},
+      {MODEL "train: {log_every: epoch}", "2:20", "like 1epoch"},
+      {MODEL "train: {log_every: 1epok}", "2:20", "like 1epoch"},
+      {MODEL "train: {log_every: -1}", "2:20", "in [0, 1.0e+12]"},
+      {MODEL "train: {precision: fp16}", "2:20", "must be one of fp32, bf16, tf32"},
+      {MODEL "name: [a]", "2:7", "name must be text"},
+  });
+}
+
+TEST(Errors, ImpossibleValues) {
+  expect_errors({
+      {MODEL "optim: {lr: 0}", "2:13", "optim.lr must be above 0, not 0"},
+      {MODEL "optim: {lr: -1e-3}", "2:13", "above 0"},
+      {MODEL "optim: {weight_decay: -1}", "2:23", "at least 0"},
+      {MODEL "optim: {betas: [1, 0.9]}", "2:17", "optim.betas must be in [0, 1), not 1"},
+      {MODEL "optim: {betas: [0.9, -0.1]}", "2:22", "in [0, 1)"},
+      {MODEL "optim: {eps: 0}", "2:14", "above 0"},
+      {MODEL "optim: {momentum: 1}", "2:19", "in [0, 1)"},
+      {MODEL "optim: {clip_grad_norm: 0}", "2:25", "above 0"},
+      {MODEL "optim: {lr_scale_batch: 0}", "2:25", "above 0"},
+      {MODEL "train: {label_smoothing: 1}", "2:26", "in [0, 1)"},
+      {MODEL "train: {label_smoothing: -0.1}", "2:26", "in [0, 1)"},
+      {MODEL "train: {ema: 1}", "2:14", "in [0, 1)"},
+      {MODEL "train: {batch_size: 0}", "2:21", "in [1, "},
+      {MODEL "train: {batch_size: -4}", "2:21", "in [1, "},
+      {MODEL "train: {micro_batch: 0}", "2:22", "in [1, "},
+      {MODEL "train: {keep: -1}", "2:15", "in [0, "},
+      {MODEL "schedule: {epochs: 0}", "2:20", "in [1, "},
+      {MODEL "schedule: {steps: -1}", "2:19", "in [1, "},
+      {MODEL "schedule: {warmup_epochs: -1}", "2:27", "in [0, "},
+      {MODEL "schedule: {min_lr: -1}", "2:20", "at least 0"},
+      {"model: {preset: vit_t, drop_path: 1}", "1:35", "in [0, 1)"},
+      {"model: {preset: vit_t, dropout: -0.5}", "1:33", "in [0, 1)"},
+      {"model: {preset: vit_t, eps: 0}", "1:29", "above 0"},
+      {"model: {preset: vit_t, mlp_ratio: 0}", "1:35", "in (0, 64]"},
+      {"model: {preset: vit_t, image_size: 8208}", "1:36", "in [1, 8192]"},
+      {"model: {preset: vit_t, embed_dim: 65538}", "1:35", "in [1, 65536]"},
+      {"model: {preset: vit_t, depth: 1001}", "1:31", "in [1, 1000]"},
+      {"model: {preset: vit_t, num_heads: 0}", "1:35", "in [1, "},
+      {"model: {preset: vit_t, num_classes: 0}", "1:37", "in [1, "},
+      {"model: {preset: vit_t, norm: {eps: 0}}", "1:36", "above 0"},
+      {"model: {preset: vit_t, norm: {layers: -1}}", "1:39", "in [0, "},
+      {MODEL "data: {crop_pct: 0}", "2:18", "in (0, 1]"},
+      {MODEL "data: {crop_pct: 1.1}", "2:18", "in (0, 1]"},
+      {MODEL "data: {std: 0}", "2:13", "above 0"},
+      {MODEL "data: {std: [1, 1, -1]}", "2:13", "above 0"},
+      {MODEL "data: {workers: -1}", "2:17", "in [0, "},
+      {MODEL "data: {repeats: 0}", "2:17", "in [1, "},
+      {MODEL "data: {dataset: synthetic, size: 0}", "2:34", "in [1, "},
+      {MODEL "augment: {scale: [0, 1]}", "2:19", "in (0, 1]"},
+      {MODEL "augment: {ratio: [0, 1]}", "2:19", "above 0"},
+      {MODEL "augment: {hflip: 2}", "2:18", "in [0, 1]"},
+      {MODEL "name: ''", "2:7", "cannot name a run folder"},
+      {MODEL "name: a/b", "2:7", "cannot name a run folder"},
+      {MODEL "name: ..", "2:7", "cannot name a run folder"},
+  });
+}
+
+TEST(Errors, ImpossibleCombinations) {
+  expect_errors({
+      {"model:\n  preset: vit_t\n  num_heads: 5", "3:14",
+       "192 is not divisible by model.num_heads 5"},
+      {"model:\n  preset: vit_t\n  embed_dim: 100", "3:14", "nearest embed_dim that is: 99"},
+      {"model:\n  preset: vit_t\n  image_size: 225", "3:15", "nearest image_size that is: 224"},
+      {"model:\n  preset: vit_t\n  patch_size: 448", "3:15", "not divisible by model.patch_size"},
+      {"model: {preset: vit_t, image_size: 8192, patch_size: 8}", "1:54", "1024 x 1024 patches"},
+      {"model: {preset: vit_t, mlp_ratio: 0.001}", "1:35", "no hidden channel"},
+      {"model: {preset: vit_t, class_token_at: 13}", "1:40", "after the last of 12 blocks"},
+      {"model: {preset: vit_t, norm: {layers: 13}}", "1:39", "more than model.depth 12"},
+      {"model: {preset: vit_t, norm: {type: dtn, layers: 11}}", "1:50", "works on the token grid"},
+      {"model: {preset: deit_small, norm: {type: dtn, layers: 1}}", "1:55", "model.pool: mean"},
+      {"model: {preset: deit_small, norm: dtn}", "1:35", "would be used in no block"},
+      {"model: {preset: vit_t, mhsa_position: true}", "1:39", "not available in this build yet"},
+      {MODEL "augment: deit", "2:10", "deit is not available in this build yet; use light"},
+      {MODEL "augment: {preset: official}", "2:19", "not available in this build yet"},
+      {MODEL "augment: {scale: [0.5, 0.4]}", "2:18", "the least comes first"},
+      {MODEL "augment: {ratio: [2, 1]}", "2:18", "the least comes first"},
+      {MODEL "data: {mean: [0.5, 0.5]}", "2:14", "data.mean has 2 numbers for 3 channels"},
+      {MODEL "data: {std: [1, 1, 1, 1]}", "2:13", "data.std has 4 numbers for 3 channels"},
+      {"model: {preset: vit_t, channels: 1}\ndata: {mean: [1, 1, 1]}", "2:14", "for 1 channel;"},
+      {MODEL "data: {size: 5}", "2:8", "data.size means nothing for the data set 'imagefolder'"},
+      {MODEL "data: {dataset: tensors, mean: 0.5}", "2:26", "data.mean means nothing"},
+      {MODEL "data: {dataset: cifar10, train: a}", "2:26", "data.train means nothing"},
+      {MODEL "train: {batch_size: 10, micro_batch: 3}", "2:38", "10 is not divisible by"},
+      {MODEL "train: {batch_size: 10, micro_batch: 20}", "2:38", "not divisible"},
+      {MODEL "train: {best: ema}", "2:15", "train.ema is not set"},
+      {MODEL "schedule:\n  epochs: 3\n  steps: 5", "4:10", "are both set"},
+      {MODEL "schedule:\n  steps: 5\n  epochs: 3", "4:11", "are both set"},
+  });
+  // Without a class token the grid is whole in every block, and class_token_at does not count.
+  EXPECT_EQ(parse("model: {preset: vit_t, pool: mean, norm: {type: dtn, layers: 12}}")
+                .model.norm_layers(),
+            12);
+  // A shallower model moves the place where the class token joins.
+  EXPECT_EQ(parse("model: {preset: vit_t, depth: 11}").model.class_token_at, 10);
+  EXPECT_EQ(parse("model: {preset: vit_t, depth: 4}").model.class_token_at, 2);
+  EXPECT_EQ(parse("model: {preset: vit_t, depth: 2}").model.class_token_at, 1);
+  EXPECT_EQ(parse("model: {preset: vit_t, depth: 1}").model.class_token_at, 0);
+  EXPECT_EQ(parse("model: {preset: deit_tiny, depth: 1}").model.class_token_at, 0);
+  EXPECT_EQ(parse("model: {preset: vit_t, pool: mean, depth: 4, norm: dtn}").model.norm_layers(),
+            4);
+  EXPECT_EQ(parse("model: {preset: deit_small, norm: {type: gn, layers: 12}}").model.norm_layers(),
+            12);
+}
+
+TEST(Errors, NormOptions) {
+  expect_errors({
+      {"model: {preset: vit_t, norm: dtm}", "1:30",
+       "unknown normalizer 'dtm'; did you mean 'dtn'? Normalizers: ln, gn, dtn"},
+      {"model: {preset: vit_t, norm: {type: [ln]}}", "1:37", "model.norm.type must be text"},
+      {"model: {preset: vit_t, norm: {type: ln, lambda: 1}}", "1:41",
+       "not an option of the normalizer 'ln' but of dtn"},
+      {"model: {preset: vit_t, norm: {type: gn, lambda: 1}}", "1:41",
+       "Options of gn: groups, sync, decay"},
+      {"model: {preset: vit_t, norm: {variant: paper}}", "1:31",
+       "not an option of the normalizer 'ln'"},
+      {"model: {preset: vit_t, norm: {type: dtn, lambda: 1.1}}", "1:50", "in [0, 1], not 1.1"},
+      {"model: {preset: vit_t, norm: {type: dtn, lambda: fixed}}", "1:50",
+       "must be learnable or a number in [0, 1], not 'fixed'"},
+      {"model: {preset: vit_t, norm: {type: dtn, variant: papper}}", "1:51",
+       "did you mean 'paper'?"},
+      {"model: {preset: vit_t, norm: {type: dtn, variant: {a: 1}}}", "1:51", "not a map"},
+      {"model: {preset: vit_t, norm: {type: dtn, position: banded:4}}", "1:52",
+       "k odd and positive"},
+      {"model: {preset: vit_t, norm: {type: dtn, position: banded:-3}}", "1:52",
+       "k odd and positive"},
+      {"model: {preset: vit_t, norm: {type: dtn, position: 'banded:'}}", "1:52", "must be one of"},
+      {"model: {preset: vit_t, norm: {type: gn, groups: 65}}", "1:49", "in [1, 64]"},
+      {"model: {preset: vit_t, norm: {type: gn, groups: 1.5}}", "1:49", "whole number"},
+      {"model: {preset: vit_t, norm: {type: gn, sync: 1}}", "1:47", "true or false"},
+      {"model: {preset: vit_t, norm: {type: gn, decay: x}}", "1:48", "finite number"},
+  });
+}
+
+TEST(Errors, MissingPreset) {
+  expect_errors({
+      {"", "1:1", "model.preset is not set; choose one of vit_t"},
+      {"# nothing", "1:1", "model.preset is not set"},
+      {"seed: 1", "1:1", "model.preset is not set"},
+      {"seed: 1\nmodel: {depth: 3}", "1:1", "model.preset is not set"},
+      {"model:", "1:1", "model.preset is not set"},
+  });
+}
+
+}  // namespace
+}  // namespace dtn::testing

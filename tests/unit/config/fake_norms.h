@@ -1,0 +1,41 @@
+// A registry of normalizers for tests of the config loader, which must not know the real one.
+#pragma once
+
+#include <vector>
+
+#include "dtn/config/norm_config.h"
+
+namespace dtn::testing {
+
+inline std::vector<NormSchema> fake_norms() {
+  NormSchema ln{.type = "ln", .doc = "LayerNorm", .options = {}, .needs_grid = false};
+  NormSchema gn{.type = "gn", .doc = "GroupNorm", .options = {}, .needs_grid = false};
+  gn.options = {
+      {"groups", OptionKind::kInt, std::int64_t{4}, {}, 1, 64, "channel groups"},
+      {"sync", OptionKind::kBool, false, {}, 0, 0, "over all processes"},
+      {"decay", OptionKind::kNumber, 0.9, {}, 0, 1, "of the averages"},
+  };
+  NormSchema dtn{
+      .type = "dtn", .doc = "Dynamic Token Normalization", .options = {}, .needs_grid = true};
+  dtn.options = {
+      {"variant",
+       OptionKind::kChoice,
+       std::string("paper"),
+       {"paper", "official"},
+       0,
+       0,
+       "flavour"},
+      {"lambda", OptionKind::kChoiceOrNumber, std::string("learnable"), {"learnable"}, 0, 1, "mix"},
+      {"position",
+       OptionKind::kChoice,
+       std::string("relative"),
+       {"relative", "banded:<k>"},
+       0,
+       0,
+       "P"},
+      {"init", OptionKind::kChoice, std::string("local"), {"local", "trunc_normal"}, 0, 0, "of P"},
+  };
+  return {ln, gn, dtn};
+}
+
+}  // namespace dtn::testing

@@ -1,0 +1,338 @@
+// What a valid config means: presets, defaults, every key, and writing it back.
+#include "unit/config/helpers.h"
+
+namespace dtn::testing {
+namespace {
+
+TEST(Presets, HaveThePublishedShapes) {
+  struct Row {
+    const char* name;
+    int embed_dim, num_heads, class_token_at;
+    PosEmbed pos_embed;
+    bool qkv_bias;
+    double eps;
+  };
+  const Row rows[] = {
+      {"vit_t", 192, 3, 10, PosEmbed::kPatch, false, 1e-5},
+      {"vit_t_star", 192, 4, 10, PosEmbed::kPatch, false, 1e-5},
+      {"vit_s", 384, 6, 10, PosEmbed::kPatch, false, 1e-5},
+      {"vit_s_star", 432, 9, 10, PosEmbed::kPatch, false, 1e-5},
+      {"vit_b", 768, 12, 10, PosEmbed::kPatch, false, 1e-5},
+      {"vit_b_star", 768, 16, 10, PosEmbed::kPatch, false, 1e-5},
+      {"deit_tiny", 192, 3, 0, PosEmbed::kAll, true, 1e-6},
+      {"deit_small", 384, 6, 0, PosEmbed::kAll, true, 1e-6},
+      {"deit_base", 768, 12, 0, PosEmbed::kAll, true, 1e-6},
+  };
+  ASSERT_EQ(model_presets().size(), std::size(rows));
+  for (const Row& row : rows) {
+    const ModelConfig& m = model_preset(row.name);
+    SCOPED_TRACE(row.name);
+    EXPECT_EQ(m.preset, row.name);
+    EXPECT_EQ(m.embed_dim, row.embed_dim);
+    EXPECT_EQ(m.num_heads, row.num_heads);
+    EXPECT_EQ(m.class_token_at, row.class_token_at);
+    EXPECT_EQ(m.pos_embed, row.pos_embed);
+    EXPECT_EQ(m.qkv_bias, row.qkv_bias);
+    EXPECT_EQ(m.eps, row.eps);
+    EXPECT_EQ(m.patch_size, 16);
+    EXPECT_EQ(m.image_size, 224);
+    EXPECT_EQ(m.depth, 12);
+    EXPECT_EQ(m.mlp_ratio, 4);
+    EXPECT_EQ(m.norm.type, "ln");
+  }
+  const std::string error = error_of([] { model_preset("vit_sstar"); });
+  expect_contains(error, "did you mean 'vit_s_star'?");
+  expect_contains(error, "deit_base");
+}
+
+TEST(Defaults, AreTheDocumentedOnes) {
+  const ExperimentConfig c = parse("model: {preset: vit_s_star, norm: dtn}");
+  EXPECT_EQ(c.seed, 0u);
+  EXPECT_EQ(c.model.norm.layers, std::nullopt);
+  EXPECT_EQ(c.model.norm_layers(), 10);
+  EXPECT_EQ(c.model.norm.eps, std::nullopt);
+  EXPECT_FALSE(c.model.mhsa_position);
+  EXPECT_EQ(c.data.dataset, "imagefolder");
+  EXPECT_TRUE(c.data.shuffle);
+  EXPECT_TRUE(c.data.mean.empty());
+  EXPECT_EQ(c.data.size, std::nullopt);
+  EXPECT_EQ(c.data.max_bad_images, 100);
+  EXPECT_EQ(c.augment.preset, AugmentPreset::kNone);
+  EXPECT_EQ(c.optim.name, OptimizerKind::kAdamW);
+  EXPECT_EQ(c.optim.weight_decay, 0.05);
+  EXPECT_EQ(c.optim.beta1, 0.9);
+  EXPECT_EQ(c.optim.beta2, 0.999);
+  EXPECT_EQ(c.optim.eps, 1e-8);
+  EXPECT_EQ(c.optim.lr_scale_batch, std::nullopt);
+  EXPECT_EQ(c.optim.clip_grad_norm, std::nullopt);
+  EXPECT_EQ(c.schedule.name, ScheduleKind::kCosine);
+  EXPECT_EQ(c.schedule.epochs, 300);  // exactly one of the two is always set
+  EXPECT_EQ(c.schedule.steps, std::nullopt);
+  EXPECT_EQ(c.schedule.warmup_epochs, 0);
+  EXPECT_EQ(c.train.precision, Precision::kFloat32);
+  EXPECT_EQ(c.train.label_smoothing, 0);
+  EXPECT_EQ(c.train.ema, std::nullopt);
+  EXPECT_EQ(c.train.micro_batch, std::nullopt);
+  EXPECT_EQ(c.train.best, BestBy::kRaw);
+}
+
+TEST(Defaults, NormOptionsAreCompleteInSchemaOrder) {
+  const ExperimentConfig c =
+      parse("model: {preset: vit_t, norm: {init: trunc_normal, type: dtn, lambda: 0.25}}");
+  ASSERT_EQ(c.model.norm.options.size(), 4u);
+  EXPECT_EQ(c.model.norm.options[0].key, "variant");
+  EXPECT_EQ(c.model.norm.options[1].key, "lambda");
+  EXPECT_EQ(c.model.norm.options[2].key, "position");
+  EXPECT_EQ(c.model.norm.options[3].key, "init");
+  EXPECT_EQ(*c.model.norm.find<std::string>("variant"), "paper");
+  EXPECT_EQ(*c.model.norm.find<double>("lambda"), 0.25);
+  EXPECT_EQ(*c.model.norm.find<std::string>("init"), "trunc_normal");
+  EXPECT_TRUE(parse("model: {preset: vit_t}").model.norm.options.empty());
+}
+
+TEST(Norm, OptionsOfEveryKind) {
+  const auto norm = [](const std::string& n) {
+    return parse("model: {preset: vit_t, norm: {" + n + "}}").model.norm;
+  };
+  EXPECT_EQ(*norm("type: gn, groups: 8").find<std::int64_t>("groups"), 8);
+  EXPECT_EQ(*norm("type: gn, sync: true").find<bool>("sync"), true);
+  EXPECT_EQ(*norm("type: gn, decay: 1").find<double>("decay"), 1.0);
+  EXPECT_EQ(*norm("type: dtn, lambda: 1").find<double>("lambda"), 1.0);
+  EXPECT_EQ(*norm("type: dtn, lambda: learnable").find<std::string>("lambda"), "learnable");
+  EXPECT_EQ(*norm("type: dtn, lambda: null").find<std::string>("lambda"), "learnable");
+  EXPECT_EQ(*norm("type: dtn, position: banded:5").find<std::string>("position"), "banded:5");
+  EXPECT_EQ(norm("layers: 3, eps: 1e-6").layers, 3);
+  EXPECT_EQ(norm("layers: 3, eps: 1e-6").eps, 1e-6);
+}
+
+const char* const kEverything = R"(
+name: "a name: with # signs \" and \\ and \t"
+seed: 18446744073709551615
+model:
+  preset: vit_b
+  image_size: 96
+  patch_size: 8
+  channels: 2
+  num_classes: 7
+  embed_dim: 96
+  depth: 5
+  num_heads: 3
+  mlp_ratio: 2.5
+  qkv_bias: true
+  class_token_at: 2
+  pos_embed: all
+  pool: mean
+  drop_path: 0.1
+  dropout: 0.3333333333333333
+  eps: 1e-6
+  mhsa_position: false
+  init_weights: ./w eights.safetensors
+  norm: {type: dtn, layers: 4, eps: 1e-3, variant: official, lambda: 0.1, position: relative}
+data:
+  dataset: idx
+  root: "null"
+  train: trn
+  val: tst
+  shuffle: false
+  workers: 0
+  mean: [0.1, 0.2]
+  std: [0.3, 0.7000000000000001]
+  crop_pct: 0.9
+  interpolation: bilinear
+  repeats: 3
+  max_bad_images: 0
+augment: {preset: light, scale: [0.5, 0.75], ratio: [1, 1.5], hflip: 0}
+optim:
+  name: sgd
+  lr: 0.1
+  lr_scale_batch: 512
+  weight_decay: 1e-4
+  betas: [0, 0.95]
+  eps: 1e-6
+  momentum: 0.8
+  clip_grad_norm: 5
+schedule: {name: constant, steps: 77, warmup_epochs: 0.5, warmup_lr: 0, min_lr: 2e-5, per: epoch}
+train:
+  batch_size: 24
+  micro_batch: 8
+  precision: bf16
+  label_smoothing: 0.1
+  ema: 0.99996
+  checkpoint_blocks: true
+  log_every: 1
+  eval_every: 100
+  checkpoint_every: 2epochs
+  keep: 0
+  best: ema
+)";
+
+TEST(Keys, EveryKeyIsRead) {
+  const ExperimentConfig c = parse(kEverything);
+  EXPECT_EQ(c.name, "a name: with # signs \" and \\ and \t");
+  EXPECT_EQ(c.seed, 18446744073709551615u);
+  const ModelConfig& m = c.model;
+  EXPECT_EQ(m.preset, "vit_b");
+  EXPECT_EQ(m.image_size, 96);
+  EXPECT_EQ(m.patch_size, 8);
+  EXPECT_EQ(m.channels, 2);
+  EXPECT_EQ(m.num_classes, 7);
+  EXPECT_EQ(m.embed_dim, 96);
+  EXPECT_EQ(m.depth, 5);
+  EXPECT_EQ(m.num_heads, 3);
+  EXPECT_EQ(m.mlp_ratio, 2.5);
+  EXPECT_TRUE(m.qkv_bias);
+  EXPECT_EQ(m.class_token_at, 2);
+  EXPECT_EQ(m.pos_embed, PosEmbed::kAll);
+  EXPECT_EQ(m.pool, Pooling::kMean);
+  EXPECT_EQ(m.drop_path, 0.1);
+  EXPECT_EQ(m.dropout, 0.3333333333333333);
+  EXPECT_EQ(m.eps, 1e-6);
+  EXPECT_EQ(m.init_weights, "./w eights.safetensors");
+  EXPECT_EQ(m.norm.type, "dtn");
+  EXPECT_EQ(m.norm.layers, 4);
+  EXPECT_EQ(m.norm.eps, 1e-3);
+  EXPECT_EQ(*m.norm.find<std::string>("variant"), "official");
+  EXPECT_EQ(c.data.dataset, "idx");
+  EXPECT_EQ(c.data.root, "null");
+  EXPECT_EQ(c.data.train, "trn");
+  EXPECT_EQ(c.data.val, "tst");
+  EXPECT_FALSE(c.data.shuffle);
+  EXPECT_EQ(c.data.workers, 0);
+  EXPECT_EQ(c.data.mean, (std::vector<double>{0.1, 0.2}));
+  EXPECT_EQ(c.data.std, (std::vector<double>{0.3, 0.7000000000000001}));
+  EXPECT_EQ(c.data.crop_pct, 0.9);
+  EXPECT_EQ(c.data.interpolation, Interpolation::kBilinear);
+  EXPECT_EQ(c.data.repeats, 3);
+  EXPECT_EQ(c.data.max_bad_images, 0);
+  EXPECT_EQ(c.augment.preset, AugmentPreset::kLight);
+  EXPECT_EQ(c.augment.scale_min, 0.5);
+  EXPECT_EQ(c.augment.scale_max, 0.75);
+  EXPECT_EQ(c.augment.ratio_min, 1);
+  EXPECT_EQ(c.augment.ratio_max, 1.5);
+  EXPECT_EQ(c.augment.hflip, 0);
+  EXPECT_EQ(c.optim.name, OptimizerKind::kSgd);
+  EXPECT_EQ(c.optim.lr, 0.1);
+  EXPECT_EQ(c.optim.lr_scale_batch, 512);
+  EXPECT_EQ(c.optim.weight_decay, 1e-4);
+  EXPECT_EQ(c.optim.beta1, 0);
+  EXPECT_EQ(c.optim.beta2, 0.95);
+  EXPECT_EQ(c.optim.eps, 1e-6);
+  EXPECT_EQ(c.optim.momentum, 0.8);
+  EXPECT_EQ(c.optim.clip_grad_norm, 5);
+  EXPECT_EQ(c.schedule.name, ScheduleKind::kConstant);
+  EXPECT_EQ(c.schedule.steps, 77);
+  EXPECT_EQ(c.schedule.epochs, std::nullopt);
+  EXPECT_EQ(c.schedule.warmup_epochs, 0.5);
+  EXPECT_EQ(c.schedule.warmup_lr, 0);
+  EXPECT_EQ(c.schedule.min_lr, 2e-5);
+  EXPECT_EQ(c.schedule.per, SchedulePer::kEpoch);
+  EXPECT_EQ(c.train.batch_size, 24);
+  EXPECT_EQ(c.train.micro_batch, 8);
+  EXPECT_EQ(c.train.precision, Precision::kBFloat16);
+  EXPECT_EQ(c.train.label_smoothing, 0.1);
+  EXPECT_EQ(c.train.ema, 0.99996);
+  EXPECT_TRUE(c.train.checkpoint_blocks);
+  EXPECT_EQ(c.train.log_every, (Period{1, false}));
+  EXPECT_EQ(c.train.eval_every, (Period{100, false}));
+  EXPECT_EQ(c.train.checkpoint_every, (Period{2, true}));
+  EXPECT_EQ(c.train.keep, 0);
+  EXPECT_EQ(c.train.best, BestBy::kEma);
+}
+
+void expect_round_trip(const ExperimentConfig& c) {
+  const std::string text = to_yaml(c);
+  const ExperimentConfig again = parse(text);
+  EXPECT_TRUE(again == c) << text;
+  EXPECT_EQ(to_yaml(again), text);
+}
+
+TEST(RoundTrip, EveryKey) {
+  const std::string text = to_yaml(parse(kEverything));
+  expect_round_trip(parse(kEverything));
+  // Each value of kEverything differs from its default, so a key that was not written shows above;
+  // these show that the layout is nested maps.
+  expect_contains(text, "\nmodel:\n  preset: vit_b\n");
+  expect_contains(text, "  norm:\n    type: dtn\n    layers: 4\n    eps: 0.001\n    variant: ");
+  expect_contains(text, "\n  betas: [0, 0.95]\n");
+  expect_contains(text, "\n  checkpoint_every: 2epoch\n");
+}
+
+TEST(RoundTrip, EveryPreset) {
+  for (const ModelConfig& m : model_presets()) {
+    expect_round_trip(parse("model: {preset: " + m.preset + "}"));
+  }
+}
+
+TEST(RoundTrip, OddNumbersAndTexts) {
+  ExperimentConfig c = parse("model: {preset: vit_t, norm: dtn}");
+  for (double v : {5e-324, 1.7976931348623157e308, 0.1 + 0.2, 1e22, 123456789.125}) {
+    c.optim.lr = v;
+    c.optim.clip_grad_norm = v;
+    expect_round_trip(c);
+  }
+  c.optim.lr = 1;
+  for (const char* s :
+       {"~",   "null", "true", "1e3",      "- a", "[x",
+        "{",   "a: b", "#",    "",         " a ", "%a",
+        "&a",  "*a",   "!a",   "|",        ">",   "'",
+        "\"",  "\\",   "a\nb", "\x01\x7f", "-",   "---",
+        "...", "?",    "@",    "`",        ",",   "\xc3\xa9\xe2\x80\xa8\xf0\x9f\x8e\x89"}) {
+    c.data.root = s;
+    c.model.init_weights = s;
+    expect_round_trip(c);
+  }
+}
+
+TEST(RoundTrip, OtherYamlReadersAgreeOnTheTypes) {
+  ExperimentConfig c = parse("model: {preset: vit_t}\nschedule: {min_lr: 1e-5, warmup_lr: 1.5e-7}");
+  c.name = "yes";
+  c.data.root = "1.5";
+  const std::string text = to_yaml(c);
+  expect_contains(text, "name: \"yes\"\n");
+  expect_contains(text, "root: \"1.5\"\n");
+  expect_contains(text, "min_lr: 1.0e-05\n");
+  expect_contains(text, "warmup_lr: 1.5e-07\n");
+}
+
+TEST(RoundTrip, DatasetsThatTakeFewerKeys) {
+  expect_round_trip(parse("model: {preset: vit_t}\ndata: {dataset: synthetic, size: 64}"));
+  expect_round_trip(parse("model: {preset: vit_t}\ndata: {dataset: tensors, root: x, val: v}"));
+  expect_round_trip(parse("model: {preset: vit_t}\ndata: {dataset: cifar100, mean: 0.5}"));
+}
+
+TEST(Null, UnsetsEveryKeyButThePreset) {
+  const ExperimentConfig plain = parse("model: {preset: vit_t}");
+  const ExperimentConfig nulls = parse(R"(
+name:
+seed: null
+model: {preset: vit_t, depth: ~, norm: null, init_weights: null, drop_path: null}
+data: null
+augment: ~
+optim: {lr: null, betas: null, clip_grad_norm: null}
+schedule: {steps: null, epochs: null, per: null}
+train: {ema: null, micro_batch: null, eval_every: null}
+)");
+  EXPECT_TRUE(plain == nulls);
+  expect_contains(parse_error("model: {preset: null}"), "t.yaml:1:17: model.preset is not set");
+}
+
+TEST(Numbers, AreReadAsYamlWritesThem) {
+  const auto lr = [](const std::string& v) {
+    return parse("model: {preset: vit_t}\noptim: {lr: " + v + "}").optim.lr;
+  };
+  EXPECT_EQ(lr("1e-3"), 1e-3);
+  EXPECT_EQ(lr("1E-3"), 1e-3);
+  EXPECT_EQ(lr("+0.5"), 0.5);
+  EXPECT_EQ(lr(".5"), 0.5);
+  EXPECT_EQ(lr("3"), 3);
+}
+
+TEST(Shorthand, NormAndAugment) {
+  EXPECT_TRUE(parse("model: {preset: vit_t, norm: dtn}") ==
+              parse("model: {preset: vit_t, norm: {type: dtn}}"));
+  EXPECT_TRUE(parse("model: {preset: vit_t}\naugment: light") ==
+              parse("model: {preset: vit_t}\naugment: {preset: light}"));
+}
+
+}  // namespace
+}  // namespace dtn::testing
