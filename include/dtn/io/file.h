@@ -1,0 +1,22 @@
+// Reading whole files with errors that say which file, what failed and what to do.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace dtn {
+
+inline constexpr std::int64_t kDefaultMaxFileBytes = 1ll << 30;
+
+// The bytes of a regular file. DataError when it is absent, not a regular file, unreadable, larger
+// than `max_bytes`, or shrinks while it is read.
+std::vector<std::byte> read_file(const std::string& path,
+                                 std::int64_t max_bytes = kDefaultMaxFileBytes);
+
+// The same into `out`, whose memory is reused.
+void read_file_into(const std::string& path, std::vector<std::byte>& out,
+                    std::int64_t max_bytes = kDefaultMaxFileBytes);
+
+}  // namespace dtn

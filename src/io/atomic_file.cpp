@@ -1,0 +1,176 @@
+#include "dtn/io/atomic_file.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "io/posix.h"
+
+namespace dtn {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr std::string_view kTemporaryMark = ".tmp-";
+constexpr std::string_view kTrashMark = ".trash-";
+
+fs::path parent_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path(".");
+}
+
+// Unique among processes and threads: "<pid>-<count>".
+std::string unique_suffix() {
+  static std::atomic<unsigned> count{0};
+  return cat(::getpid(), "-", count.fetch_add(1));
+}
+
+fs::path temporary_for(const fs::path& path) {
+  fs::path name = path;
+  name += cat(kTemporaryMark, unique_suffix());
+  return name;
+}
+
+// "model/" means the folder model, whose parent is not model.
+fs::path without_trailing_slash(const fs::path& path) {
+  return path.has_filename() ? path : path.parent_path();
+}
+
+void sync_path(const fs::path& path, int flags) {
+  FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
+  if (file.get() < 0) throw_errno("open", path);
+  // Some network file systems cannot sync a folder and say EINVAL: nothing more can be done there.
+  if (::fsync(file.get()) != 0 && errno != EINVAL) throw_errno("sync", path);
+}
+
+void sync_tree(const fs::path& folder) {
+  std::vector<fs::path> folders{folder};
+  std::error_code error;
+  fs::recursive_directory_iterator entry(folder, error);
+  for (; !error && entry != fs::end(entry); entry.increment(error)) {
+    if (entry->is_symlink(error)) continue;
+    if (entry->is_directory(error)) folders.push_back(entry->path());
+    if (entry->is_regular_file(error)) sync_path(entry->path(), 0);
+  }
+  if (error) throw_errno("list", folder, error.value());
+  for (const fs::path& f : folders) sync_path(f, O_DIRECTORY);
+}
+
+void rename_or_throw(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) throw_errno("move a finished file to", to);
+}
+
+void remove_quietly(const fs::path& path) {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(fs::path path) : path_(std::move(path)), temporary_(temporary_for(path_)) {
+  fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (fd_ < 0) throw_errno("create", temporary_);
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  ::close(fd_);
+  ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write(std::span<const std::byte> bytes) {
+  DTN_CHECK(fd_ >= 0, path_.string(), " is already committed");
+  write_all(fd_, bytes.data(), bytes.size(), path_);
+}
+
+void AtomicFile::write(std::string_view text) {
+  write(std::as_bytes(std::span<const char>(text.data(), text.size())));
+}
+
+void AtomicFile::commit() {
+  DTN_CHECK(fd_ >= 0, path_.string(), " is already committed");
+  if (::fsync(fd_) != 0) throw_errno("sync", path_);
+  rename_or_throw(temporary_, path_);
+  ::close(fd_);
+  fd_ = -1;
+  sync_directory(parent_of(path_));
+}
+
+void write_file_atomic(const fs::path& path, std::string_view content) {
+  AtomicFile file(path);
+  file.write(content);
+  file.commit();
+}
+
+AtomicDirectory::AtomicDirectory(const fs::path& path)
+    : path_(without_trailing_slash(path)), staging_(temporary_for(path_)) {
+  std::error_code error;
+  if (!fs::create_directory(staging_, error)) throw_errno("create", staging_, error.value());
+}
+
+AtomicDirectory::~AtomicDirectory() {
+  if (!staging_.empty()) remove_quietly(staging_);
+}
+
+void AtomicDirectory::commit() {
+  DTN_CHECK(!staging_.empty(), path_.string(), " is already committed");
+  sync_tree(staging_);
+  if (::rename(staging_.c_str(), path_.c_str()) == 0) {
+    staging_.clear();
+  } else if (errno != ENOTEMPTY && errno != EEXIST) {
+    throw_errno("move a finished folder to", path_);
+  } else if (::renameat2(AT_FDCWD, staging_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) !=
+             0) {
+    // A file system without exchange: the name is free for an instant between the two renames.
+    fs::path trash = parent_of(path_) / cat(kTrashMark, unique_suffix());
+    rename_or_throw(path_, trash);
+    rename_or_throw(staging_, path_);
+    staging_ = trash;
+  }
+  sync_directory(parent_of(path_));
+  if (!staging_.empty()) remove_quietly(staging_);  // the folder that was replaced
+  staging_.clear();
+}
+
+void replace_symlink(const fs::path& link, const fs::path& target) {
+  fs::path temporary = temporary_for(link);
+  if (::symlink(target.c_str(), temporary.c_str()) != 0) throw_errno("create", temporary);
+  if (::rename(temporary.c_str(), link.c_str()) != 0) {
+    int error = errno;
+    ::unlink(temporary.c_str());
+    throw_errno("replace the link", link, error);
+  }
+  sync_directory(parent_of(link));
+}
+
+void remove_directory_atomic(const fs::path& path) {
+  fs::path folder = without_trailing_slash(path);
+  fs::path trash = parent_of(folder) / cat(kTrashMark, unique_suffix());
+  if (::rename(folder.c_str(), trash.c_str()) != 0) throw_errno("remove", folder);
+  std::error_code error;
+  fs::remove_all(trash, error);
+  if (error) throw_errno("remove", trash, error.value());
+}
+
+void remove_stale_temporaries(const fs::path& folder) {
+  std::vector<fs::path> stale;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    std::string name = entry.path().filename().string();
+    if (name.starts_with(kTrashMark) || name.find(kTemporaryMark) != std::string::npos) {
+      stale.push_back(entry.path());
+    }
+  }
+  if (error) throw_errno("list", folder, error.value());
+  for (const fs::path& path : stale) {
+    fs::remove_all(path, error);
+    if (error) throw_errno("remove", path, error.value());
+  }
+}
+
+void sync_directory(const fs::path& folder) { sync_path(folder, O_DIRECTORY); }
+
+}  // namespace dtn

@@ -1,0 +1,52 @@
+// What the image decoders share. Private to dtn_io.
+#pragma once
+
+#include <string>
+
+#include "dtn/io/image.h"
+
+namespace dtn::codec {
+
+using Bytes = std::span<const std::byte>;
+
+// One image to decode. Without a region the whole of it.
+struct Job {
+  Bytes bytes;
+  const std::string& name;
+  const DecodeLimits& limits;
+  ColorMode mode = ColorMode::kRgb;
+  const ImageRegion* region = nullptr;
+};
+
+[[noreturn]] void fail(const std::string& name, const std::string& reason);
+
+// Refuses sizes beyond the limits; called with the header's numbers, before pixels are allocated.
+void check_size(const Job& job, std::int64_t width, std::int64_t height);
+
+// The region of the job, or the whole image; checks that it lies inside.
+ImageRegion wanted_region(const Job& job, int width, int height);
+
+// Sizes `out` for `region`.
+void shape_image(Image& out, const ImageRegion& region, int channels);
+
+inline int output_channels(ColorMode mode, int stored) {
+  return mode == ColorMode::kRgb ? 3 : mode == ColorMode::kGray ? 1 : stored;
+}
+
+// n pixels from one kind to another.
+void row_rgb_to_gray(const std::uint8_t* in, std::uint8_t* out, int n);
+void row_gray_to_rgb(const std::uint8_t* in, std::uint8_t* out, int n);
+
+// Cuts `region` out of pixels of `step` bytes each, of which the first 1 (step < 3) or 3 count, and
+// brings it to the job's mode.
+void store_region(const Job& job, const std::uint8_t* pixels, int width, int step,
+                  const ImageRegion& region, Image& out);
+
+ImageInfo jpeg_info(const Job& job);
+void jpeg_decode(const Job& job, Image& out);
+ImageInfo png_info(const Job& job);
+void png_decode(const Job& job, Image& out);
+ImageInfo bmp_info(const Job& job);
+void bmp_decode(const Job& job, Image& out);
+
+}  // namespace dtn::codec

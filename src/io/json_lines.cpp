@@ -1,0 +1,85 @@
+#include "dtn/io/json_lines.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "dtn/core/log.h"
+#include "dtn/io/atomic_file.h"
+#include "io/posix.h"
+
+namespace dtn {
+namespace fs = std::filesystem;
+namespace {
+
+enum class LineFate { kKeep, kLater, kTorn };
+
+LineFate judge(const std::string& line, std::int64_t step) {
+  auto object = nlohmann::json::parse(line, nullptr, false);
+  if (!object.is_object()) return LineFate::kTorn;
+  auto found = object.find("step");
+  if (found == object.end() || !found->is_number()) return LineFate::kKeep;
+  return found->get<double>() > static_cast<double>(step) ? LineFate::kLater : LineFate::kKeep;
+}
+
+void drop_later_lines(const fs::path& path, std::int64_t step) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw_errno("read", path);
+  AtomicFile kept(path);
+  int dropped = 0;
+  int torn = 0;
+  for (std::string line; std::getline(in, line);) {
+    // A line without its break was torn even if what is there parses: 12 may have been 1234.
+    LineFate fate = in.eof() ? LineFate::kTorn : judge(line, step);
+    if (fate == LineFate::kKeep) kept.write(line + "\n");
+    dropped += fate != LineFate::kKeep;
+    torn += fate == LineFate::kTorn;
+  }
+  if (in.bad()) throw_errno("read", path);
+  if (torn) log_warn(cat(path.string(), ": removed ", torn, " torn line(s)"));
+  if (dropped) kept.commit();
+}
+
+}  // namespace
+
+std::string to_json(const JsonFields& fields) {
+  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  for (const auto& [name, value] : fields) {
+    auto& slot = object[name];
+    std::visit([&slot](const auto& v) { slot = v; }, value);
+  }
+  // Text that is not UTF-8 (a file name, say) must not stop a run.
+  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+JsonLinesWriter::JsonLinesWriter(fs::path path) : path_(std::move(path)) {
+  fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (fd_ < 0) throw_errno("open", path_);
+}
+
+JsonLinesWriter JsonLinesWriter::open_for_resume(const fs::path& path, std::int64_t step) {
+  std::error_code error;
+  if (fs::exists(path, error)) drop_later_lines(path, step);
+  return JsonLinesWriter(path);
+}
+
+JsonLinesWriter::~JsonLinesWriter() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+JsonLinesWriter::JsonLinesWriter(JsonLinesWriter&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
+
+void JsonLinesWriter::write(const JsonFields& fields) {
+  append_all(fd_, to_json(fields) + "\n", path_);
+}
+
+void JsonLinesWriter::sync() {
+  if (::fsync(fd_) != 0 && errno != EINVAL) throw_errno("sync", path_);
+}
+
+}  // namespace dtn

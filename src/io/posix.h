@@ -1,0 +1,62 @@
+// System calls on files, with interruptions retried and failures turned into Error.
+#pragma once
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "dtn/core/check.h"
+
+namespace dtn {
+
+[[noreturn]] inline void throw_errno(const char* action, const std::filesystem::path& path,
+                                     int error = errno) {
+  throw Error(cat("cannot ", action, " ", path.string(), ": ", std::strerror(error)));
+}
+
+// Writes all bytes or throws.
+inline void write_all(int fd, const void* data, std::size_t size,
+                      const std::filesystem::path& path) {
+  constexpr std::size_t kMost = std::size_t{1} << 30;  // one write moves less than 2 GiB
+  const char* next = static_cast<const char*>(data);
+  while (size > 0) {
+    ssize_t n = ::write(fd, next, size < kMost ? size : kMost);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw_errno("write", path);
+    next += n;
+    size -= static_cast<std::size_t>(n);
+  }
+}
+
+// Appends all bytes, or throws with the file as long as before: half a record would spoil the next.
+inline void append_all(int fd, std::string_view bytes, const std::filesystem::path& path) {
+  off_t end = ::lseek(fd, 0, SEEK_END);
+  try {
+    write_all(fd, bytes.data(), bytes.size(), path);
+  } catch (const Error& e) {
+    if (end >= 0 && ::ftruncate(fd, end) == 0) throw;
+    throw Error(cat(e.what(), "; the file now ends in a torn record"));
+  }
+}
+
+// A file descriptor that closes itself.
+class FileHandle {
+ public:
+  explicit FileHandle(int fd = -1) : fd_(fd) {}
+  FileHandle(FileHandle&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  FileHandle& operator=(FileHandle&&) = delete;
+  ~FileHandle() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+}  // namespace dtn

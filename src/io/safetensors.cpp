@@ -1,0 +1,251 @@
+#include "dtn/io/safetensors.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "dtn/core/parallel.h"
+#include "io/posix.h"
+#include "io/safetensors_checksum.h"
+#include "io/safetensors_header.h"
+
+namespace dtn {
+namespace {
+
+using namespace safetensors;
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+// Where the bytes come from: a file read piece by piece, or memory. Memory with an owner may be
+// shared with tensors.
+struct Source {
+  std::string name;
+  std::uint64_t size = 0;
+  int fd = -1;
+  const std::byte* memory = nullptr;
+  std::shared_ptr<std::byte> owner;
+
+  void read(std::uint64_t offset, void* to, std::size_t bytes) const;
+};
+
+void Source::read(std::uint64_t offset, void* to, std::size_t bytes) const {
+  if (fd < 0) {
+    if (bytes) std::memcpy(to, memory + offset, bytes);
+    return;
+  }
+  char* next = static_cast<char*>(to);
+  while (bytes > 0) {
+    ssize_t n = ::pread(fd, next, bytes, static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) throw DataError(cat("cannot read ", name, ": ", std::strerror(errno)));
+    if (n == 0) throw DataError(cat(name, ": became shorter while it was read"));
+    next += n;
+    offset += static_cast<std::uint64_t>(n);
+    bytes -= static_cast<std::size_t>(n);
+  }
+}
+
+// Not from the caching allocator, which would hold a file's worth of odd sizes forever.
+std::shared_ptr<std::byte> allocate(std::size_t bytes, const std::string& file) {
+  constexpr std::size_t kAlignment = 64;
+  std::size_t rounded =
+      (std::max(bytes, std::size_t{1}) + kAlignment - 1) / kAlignment * kAlignment;
+  void* memory = rounded < bytes ? nullptr : std::aligned_alloc(kAlignment, rounded);
+  if (!memory) throw DataError(cat(file, ": no memory for a tensor of ", bytes, " bytes"));
+  return {static_cast<std::byte*>(memory), [](std::byte* p) { std::free(p); }};
+}
+
+float half_to_float(std::uint16_t half) {
+  std::uint32_t sign = static_cast<std::uint32_t>(half & 0x8000u) << 16;
+  std::uint32_t exponent = half >> 10 & 0x1fu;
+  std::uint32_t fraction = half & 0x3ffu;
+  if (exponent == 0) {  // zero and subnormals: fraction x 2^-24
+    return std::bit_cast<float>(
+        sign | std::bit_cast<std::uint32_t>(static_cast<float>(fraction) * 0x1p-24f));
+  }
+  std::uint32_t wide = exponent == 31 ? 255 : exponent + 112;
+  return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
+}
+
+template <class From, class To, class F>
+void widen(const std::byte* from, std::byte* to, std::int64_t count, F&& convert) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    From narrow;
+    std::memcpy(&narrow, from + i * sizeof(From), sizeof narrow);
+    To wide = convert(narrow);
+    std::memcpy(to + i * sizeof(To), &wide, sizeof wide);
+  }
+}
+
+void convert(Stored type, const std::byte* from, std::byte* to, std::int64_t count) {
+  if (type == Stored::kF16) widen<std::uint16_t, float>(from, to, count, half_to_float);
+  if (type == Stored::kI32) {
+    widen<std::int32_t, std::int64_t>(from, to, count, [](std::int32_t v) { return v; });
+  }
+}
+
+// A tensor's bytes as stored, until they are verified and take their final type.
+struct Loaded {
+  std::shared_ptr<std::byte> storage;
+  std::size_t offset = 0;
+  std::size_t bytes = 0;
+  bool mapped = false;
+};
+
+Loaded place(const Source& source, const Entry& entry, std::uint64_t data_at) {
+  Loaded loaded;
+  loaded.bytes = entry.end - entry.begin;
+  std::uint64_t at = data_at + entry.begin;  // the mapping itself is page-aligned
+  if (source.owner && at % size_of(entry.type->loaded) == 0) {
+    loaded.storage = source.owner;
+    loaded.offset = at;
+    loaded.mapped = true;
+  } else {
+    loaded.storage = allocate(loaded.bytes, source.name);
+  }
+  return loaded;
+}
+
+Tensor finish(const Loaded& loaded, const Entry& entry, const std::string& file) {
+  const StoredType& type = *entry.type;
+  if (stored_type_of(type.loaded).type == type.type) {
+    return Tensor::wrap(loaded.storage, loaded.offset, entry.shape, type.loaded);
+  }
+  std::int64_t count = entry.shape.numel();
+  std::size_t bytes;
+  if (__builtin_mul_overflow(static_cast<std::size_t>(count), size_of(type.loaded), &bytes)) {
+    throw DataError(cat(file, ": tensor ", in_quotes(entry.name), " is too large"));
+  }
+  auto wide = allocate(bytes, file);
+  convert(type.type, loaded.storage.get() + loaded.offset, wide.get(), count);
+  return Tensor::wrap(std::move(wide), 0, entry.shape, type.loaded);
+}
+
+// What the file says about its own checksums.
+struct Declared {
+  bool any = false;
+  std::vector<std::string> tensors;  // per entry
+};
+
+// Takes the checksums out of the metadata and verifies the header's.
+Declared take_checksums(Header& header, std::string_view json, const std::string& file) {
+  Declared declared;
+  StringMap& metadata = header.metadata;
+  auto algorithm = metadata.extract(std::string(kAlgorithmKey));
+  auto own = metadata.extract(std::string(kHeaderKey));
+  declared.any = !algorithm.empty() || !own.empty();
+  if (!declared.any) return declared;
+  std::size_t at = find_header_digits(json);
+  if (algorithm.empty() || algorithm.mapped() != kAlgorithm || own.empty() ||
+      at == std::string_view::npos || own.mapped() != to_hex(header_crc(json, at))) {
+    throw DataError(cat(file, ": the header does not match its checksum; the file is damaged"));
+  }
+  for (const Entry& entry : header.entries) {
+    auto found = metadata.extract(cat(kTensorPrefix, entry.name));
+    if (found.empty()) {
+      throw DataError(cat(file, ": tensor ", in_quotes(entry.name), " has no checksum"));
+    }
+    declared.tensors.push_back(std::move(found.mapped()));
+  }
+  return declared;
+}
+
+TensorFile load(const Source& source, const ReadOptions& options) {
+  const std::string& file = source.name;
+  auto not_ours = [&](const auto&... what) {
+    throw DataError(cat(file, ": not a safetensors file, or damaged: ", what...));
+  };
+  if (source.size < kLengthBytes) not_ours("it has ", source.size, " bytes");
+  std::uint64_t header_bytes;
+  source.read(0, &header_bytes, kLengthBytes);
+  if (header_bytes > kMaxHeaderBytes || header_bytes > source.size - kLengthBytes) {
+    not_ours("its header would have ", header_bytes, " bytes, the file has ", source.size);
+  }
+  std::string json(header_bytes, '\0');
+  source.read(kLengthBytes, json.data(), json.size());
+  std::uint64_t data_at = kLengthBytes + header_bytes;
+  Header header = parse_header(json, source.size - data_at, file);
+  Declared declared = take_checksums(header, json, file);
+
+  std::vector<Loaded> loaded;
+  std::vector<std::size_t> sizes;
+  for (const Entry& entry : header.entries) {
+    loaded.push_back(place(source, entry, data_at));
+    sizes.push_back(loaded.back().bytes);
+  }
+  bool verify = declared.any && options.verify_checksums;
+  auto crcs = crc32_pieces(sizes, [&](std::size_t i, std::size_t begin, std::size_t bytes) {
+    std::byte* at = loaded[i].storage.get() + loaded[i].offset + begin;
+    if (!loaded[i].mapped) source.read(data_at + header.entries[i].begin + begin, at, bytes);
+    return verify ? at : nullptr;
+  });
+
+  TensorFile result;
+  for (std::size_t i = 0; i < header.entries.size(); ++i) {
+    Entry& entry = header.entries[i];
+    if (verify && declared.tensors[i] != to_hex(crcs[i])) {
+      throw DataError(cat(file, ": tensor ", in_quotes(entry.name),
+                          " does not match its checksum; the file is damaged"));
+    }
+    Tensor tensor = finish(loaded[i], entry, file);
+    loaded[i].storage.reset();
+    result.tensors.emplace_back(std::move(entry.name), std::move(tensor));
+  }
+  result.metadata = std::move(header.metadata);
+  return result;
+}
+
+}  // namespace
+
+const Tensor* TensorFile::find(std::string_view name) const {
+  auto found = std::ranges::lower_bound(tensors, name, {}, &NamedTensors::value_type::first);
+  return found != tensors.end() && found->first == name ? &found->second : nullptr;
+}
+
+TensorFile parse_safetensors(std::span<const std::byte> bytes, const std::string& name,
+                             const ReadOptions& options) {
+  Source source;
+  source.name = name;
+  source.size = bytes.size();
+  source.memory = bytes.data();
+  return load(source, options);
+}
+
+TensorFile read_safetensors(const std::filesystem::path& path, const ReadOptions& options) {
+  Source source;
+  source.name = path.string();
+  auto fail = [&] {
+    throw DataError(cat("cannot read ", source.name, ": ", std::strerror(errno)));
+  };
+  // A pipe must be refused, not waited for.
+  FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (file.get() < 0) fail();
+  struct stat status;
+  if (::fstat(file.get(), &status) != 0) fail();
+  if (!S_ISREG(status.st_mode)) {
+    throw DataError(cat("cannot read ", source.name, ": it is not a regular file"));
+  }
+  source.size = static_cast<std::uint64_t>(status.st_size);
+  source.fd = file.get();
+  if (options.map && source.size > 0) {
+    std::size_t size = source.size;
+    // Private and writable: a tensor may be written to, and the file stays as it is.
+    void* memory =
+        ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.get(), 0);
+    if (memory == MAP_FAILED) fail();
+    source.owner = {static_cast<std::byte*>(memory), [size](std::byte* p) { ::munmap(p, size); }};
+    source.memory = source.owner.get();
+    source.fd = -1;
+  }
+  return load(source, options);
+}
+
+}  // namespace dtn

@@ -1,0 +1,67 @@
+// The table of contents of a safetensors file, parsed and fully validated.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "dtn/core/dtype.h"
+#include "dtn/core/shape.h"
+#include "dtn/io/safetensors.h"
+
+namespace dtn::safetensors {
+
+inline constexpr std::uint64_t kLengthBytes = 8;
+inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference's limit
+
+// Checksums live in __metadata__: kAlgorithmKey names the algorithm, kHeaderKey holds that of the
+// header, kTensorPrefix + name that of a tensor. Either of the first two declares the file as ours,
+// so no single damaged key can make its checksums go unnoticed.
+inline constexpr std::string_view kAlgorithmKey = "checksums";
+inline constexpr std::string_view kHeaderKey = "header_checksum";
+inline constexpr std::string_view kTensorPrefix = "checksum.";
+inline constexpr std::string_view kAlgorithm = "crc32";
+inline constexpr std::string_view kNoChecksum = "00000000";
+
+enum class Stored : std::uint8_t { kF32, kBF16, kF64, kI64, kU8, kF16, kI32 };
+
+struct StoredType {
+  Stored type;
+  std::string_view name;  // as in the file
+  std::size_t size;       // bytes per element in the file
+  DType loaded;           // what it becomes in memory
+};
+
+// Null when this library does not hold such elements.
+const StoredType* find_stored_type(std::string_view name);
+const StoredType& stored_type_of(DType dtype);
+
+struct Entry {
+  std::string name;
+  const StoredType* type = nullptr;
+  Shape shape;
+  std::uint64_t begin = 0;  // in the data section
+  std::uint64_t end = 0;
+};
+
+struct Header {
+  std::vector<Entry> entries;  // sorted by name
+  StringMap metadata;          // everything in __metadata__
+};
+
+// `data_bytes` is the length of the data section. Throws DataError, its text opening with `file`.
+Header parse_header(std::string_view json, std::uint64_t data_bytes, const std::string& file);
+
+// A name for a message: quoted, control characters replaced, cut when very long.
+std::string in_quotes(std::string_view name);
+
+// CRC-32 of the length field and the header, both as in the file, with the digits of the header's
+// own checksum read as kNoChecksum. `digits_at` is their position in `json`.
+std::uint32_t header_crc(std::string_view json, std::size_t digits_at);
+// The position of those digits, or npos.
+std::size_t find_header_digits(std::string_view json);
+// Eight lower-case hexadecimal digits.
+std::string to_hex(std::uint32_t crc);
+
+}  // namespace dtn::safetensors

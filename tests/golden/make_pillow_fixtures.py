@@ -1,0 +1,262 @@
+#!/usr/bin/env python3
+"""Writes tests/golden/data: small images and what Pillow and torchvision make of them.
+
+Needs Pillow 9.4 and torchvision 0.14 (Debian 12: python3-pil python3-torchvision). The tests read
+only the files, so this runs again only when a case is added.
+
+  images/*       files to decode
+  images.txt     file width height channels crc(RGB) crc(L)
+  resample.txt   seed width height channels filter x0 y0 x1 y1 out_width out_height crc
+  eval.txt       seed width height image_size crop_pct filter crc(float32 CHW)
+  light.txt      seed width height left top crop_width crop_height flip image_size filter
+                 crc(float32 CHW)
+
+Pixels come from pixel_values(), which fixtures.h repeats; crc is zlib's crc32 of the raw bytes.
+"""
+import io
+import pathlib
+import random
+import struct
+import zlib
+
+import numpy as np
+from PIL import Image
+from torchvision import transforms
+from torchvision.transforms import InterpolationMode
+from torchvision.transforms import functional
+
+HERE = pathlib.Path(__file__).parent / "data"
+FILTERS = {"bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}
+MODES = {"bilinear": InterpolationMode.BILINEAR, "bicubic": InterpolationMode.BICUBIC}
+MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
+
+
+def pixel_values(seed, width, height, channels):
+    """[height, width, channels]: noise, black and white, or a gradient with a little noise."""
+    y, x, c = np.mgrid[:height, :width, :channels].astype(np.uint64)
+    mask = np.uint64(0xFFFFFFFF)
+    h = ((y * np.uint64(width) + x) * np.uint64(channels) + c) * np.uint64(2654435761)
+    h = (h + np.uint64(seed * 40503)) & mask
+    h ^= h >> np.uint64(13)
+    h = (h * np.uint64(0x5BD1E995)) & mask
+    h ^= h >> np.uint64(15)
+    if seed % 3 == 0:
+        values = h & np.uint64(255)
+    elif seed % 3 == 1:
+        values = (h & np.uint64(1)) * np.uint64(255)
+    else:
+        values = (x * np.uint64(3) + y * np.uint64(5) + c * np.uint64(50)
+                  + (h & np.uint64(15))) & np.uint64(255)
+    return values.astype(np.uint8)
+
+
+def image(seed, width, height, channels=3):
+    values = pixel_values(seed, width, height, channels)
+    return Image.fromarray(values[..., 0] if channels == 1 else values)
+
+
+def crc(array):
+    return zlib.crc32(np.ascontiguousarray(array).tobytes())
+
+
+# Images to decode.
+
+
+def jpeg(seed, width, height, mode, **options):
+    channels = {"L": 1, "RGB": 3, "CMYK": 4}[mode]
+    out = io.BytesIO()
+    values = pixel_values(seed, width, height, channels)
+    Image.fromarray(values[..., 0] if channels == 1 else values, mode).save(out, "JPEG", **options)
+    return out.getvalue()
+
+
+def with_sampling(data, factors):
+    """Declares other sampling factors for the first component. With a size that gives as many
+    blocks per MCU and as many MCUs, the data stay valid: this makes kinds Pillow does not write."""
+    at = max(data.find(b"\xff\xc0\x00\x11\x08"), data.find(b"\xff\xc2\x00\x11\x08"))
+    return data[:at + 11] + bytes([factors]) + data[at + 12:]
+
+
+def with_adobe_transform(data, transform):
+    at = data.index(b"\xff\xee\x00\x0eAdobe")
+    return data[:at + 15] + bytes([transform]) + data[at + 16:]
+
+
+def png(width, height, depth, color_type, extra=b"", interlaced=False, colors=None, dark=False):
+    rng = random.Random(width * 1000 + depth * 10 + color_type)
+    samples = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[color_type]
+
+    def chunk(kind, data):
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    def rows(w, h):
+        if dark:  # 16-bit values 0 .. 511, no filter
+            values = [[rng.randrange(512) for _ in range(w)] for _ in range(h)]
+            return b"".join(b"\0" + struct.pack(f">{w}H", *row) for row in values)
+        size = (w * samples * depth + 7) // 8
+        return b"".join(bytes([rng.randrange(5)]) + rng.randbytes(size) for _ in range(h))
+
+    raw = b""
+    if interlaced:
+        for x0, y0, dx, dy in ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4),
+                               (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2)):
+            w, h = (width - x0 + dx - 1) // dx, (height - y0 + dy - 1) // dy
+            raw += rows(w, h) if w > 0 and h > 0 else b""
+    else:
+        raw = rows(width, height)
+    header = struct.pack(">IIBBBBB", width, height, depth, color_type, 0, 0, int(interlaced))
+    data = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header)
+    if color_type == 3:
+        data += chunk(b"PLTE", rng.randbytes(3 * (colors or 1 << depth)))
+    if extra:
+        data += chunk(b"tRNS", extra)
+    return data + chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b"")
+
+
+def bmp(width, height, bits, masks=(), colors=0, top_down=False, header=40):
+    rng = random.Random(bits * 100 + width)
+    stride = (width * bits + 31) // 32 * 4
+    entries = (colors or 1 << bits) if bits <= 8 else 0
+    palette = rng.randbytes(entries * (3 if header == 12 else 4))
+    if header == 12:
+        head = struct.pack("<IHHHH", 12, width, height, 1, bits)
+    else:
+        head = struct.pack("<IiiHHIIiiII", header, width, -height if top_down else height, 1, bits,
+                           3 if masks else 0, stride * height, 0, 0, colors, 0)
+    head += b"".join(struct.pack("<I", m) for m in masks)
+    at = 14 + len(head) + len(palette)
+    size = at + stride * height
+    return (b"BM" + struct.pack("<IHHI", size, 0, 0, at) + head + palette
+            + rng.randbytes(stride * height))
+
+
+def image_files():
+    exif = Image.Exif()
+    exif[0x0112] = 6  # shown rotated by a quarter turn
+    yield "gray.jpg", jpeg(2, 37, 29, "L", quality=80)
+    yield "444.jpg", jpeg(5, 33, 41, "RGB", quality=85, subsampling=0)
+    yield "422.jpg", jpeg(8, 61, 35, "RGB", quality=75, subsampling=1)
+    yield "420.jpg", jpeg(11, 67, 51, "RGB", quality=75, subsampling=2)
+    yield "420_tiny.jpg", jpeg(3, 3, 2, "RGB", quality=75, subsampling=2)
+    yield "440.jpg", with_sampling(jpeg(14, 64, 64, "RGB", quality=70, subsampling=1), 0x12)
+    yield "411.jpg", with_sampling(jpeg(17, 64, 64, "RGB", quality=70, subsampling=2), 0x41)
+    yield "progressive.jpg", jpeg(20, 70, 45, "RGB", quality=70, progressive=True)
+    yield "progressive_gray.jpg", jpeg(23, 45, 46, "L", quality=70, progressive=True)
+    yield "rotated.jpg", jpeg(26, 40, 24, "RGB", quality=75, exif=exif)
+    cmyk = jpeg(29, 35, 26, "CMYK", quality=80)
+    yield "cmyk.jpg", cmyk
+    yield "ycck.jpg", with_adobe_transform(cmyk, 2)
+    yield "optimized.jpg", jpeg(32, 31, 17, "RGB", quality=60, optimize=True)
+    for depth in (1, 2, 4, 8, 16):
+        yield f"gray{depth}.png", png(21, 13, depth, 0)
+    yield "gray16_dark.png", png(20, 13, 16, 0, dark=True)
+    yield "gray16_key.png", png(9, 7, 16, 0, extra=b"\0\1")
+    yield "rgb8.png", png(15, 11, 8, 2)
+    yield "rgb16.png", png(15, 11, 16, 2)
+    yield "rgb8_interlaced.png", png(23, 19, 8, 2, interlaced=True)
+    yield "palette1.png", png(19, 10, 1, 3)
+    yield "palette4.png", png(19, 10, 4, 3)
+    yield "palette8.png", png(19, 10, 8, 3, extra=b"\0\x80\xff")
+    yield "palette8_short.png", png(18, 10, 8, 3, colors=5)
+    yield "gray_alpha8.png", png(14, 12, 8, 4)
+    yield "gray_alpha16.png", png(14, 12, 16, 4)
+    yield "rgba8.png", png(12, 14, 8, 6)
+    yield "rgba16.png", png(12, 14, 16, 6, interlaced=True)
+    for bits in (1, 4, 8, 16, 24, 32):
+        yield f"{bits}bit.bmp", bmp(13, 9, bits)
+    yield "8bit_77_colors.bmp", bmp(13, 9, 8, colors=77)
+    yield "8bit_os2.bmp", bmp(13, 9, 8, header=12)
+    yield "24bit_top_down.bmp", bmp(13, 9, 24, top_down=True)
+    yield "565.bmp", bmp(13, 9, 16, masks=(0xF800, 0x7E0, 0x1F))
+    yield "xbgr.bmp", bmp(13, 9, 32, masks=(0xFF000000, 0xFF0000, 0xFF00))
+
+
+def write_images():
+    folder = HERE / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    lines = []
+    for name, data in image_files():
+        (folder / name).write_bytes(data)
+        rgb = Image.open(io.BytesIO(data)).convert("RGB")
+        gray = Image.open(io.BytesIO(data)).convert("L")
+        stored = Image.open(io.BytesIO(data)).mode
+        channels = 1 if stored in ("1", "L", "LA", "I") or name.startswith("gray_alpha") else 3
+        lines.append(f"{name} {rgb.width} {rgb.height} {channels} {crc(rgb)} {crc(gray)}\n")
+    (HERE / "images.txt").write_text("".join(lines))
+
+
+# Resizing and whole transforms.
+
+
+def write_resample():
+    rng = random.Random(1)
+    lines = []
+    for i in range(480):
+        limit = (3, 20, 90, 160)[i % 4]
+        width, height, out_width, out_height = (rng.randint(1, limit) for _ in range(4))
+        out_width = width if i % 13 == 0 else out_width
+        out_height = height if i % 17 == 0 else out_height
+        channels = 1 if i % 5 == 0 else 3
+        name = ("bilinear", "bicubic")[i // 2 % 2]
+        box = (0, 0, width, height)
+        if i % 3 == 0:  # in 256ths, so that the text is exact
+            xs = sorted(rng.sample(range(width * 256 + 1), 2))
+            ys = sorted(rng.sample(range(height * 256 + 1), 2))
+            box = (xs[0] / 256, ys[0] / 256, xs[1] / 256, ys[1] / 256)
+        size = (out_width, out_height)
+        result = image(i, width, height, channels).resize(size, FILTERS[name], box)
+        fields = (i, width, height, channels, name, *box, *size, crc(result))
+        lines.append(" ".join(map(str, fields)) + "\n")
+    (HERE / "resample.txt").write_text("".join(lines))
+
+
+def to_float(picture):
+    return functional.normalize(functional.to_tensor(picture), MEAN, STD).numpy()
+
+
+def write_eval():
+    rng = random.Random(2)
+    lines = []
+    for i in range(80):
+        width, height = rng.randint(1, 150), rng.randint(1, 150)
+        if i % 6 == 0:
+            width = height
+        image_size = rng.choice((1, 8, 31, 32, 48))
+        crop_pct = rng.choice((0.875, 0.9, 0.95, 1.0, 1.25, 0.33))
+        if int(image_size / crop_pct) < 1:
+            crop_pct = 1.0
+        if i % 10 == 0:  # already as it should be
+            width = height = image_size
+            crop_pct = 1.0
+        name = ("bilinear", "bicubic")[i % 2]
+        transform = transforms.Compose([
+            transforms.Resize(int(image_size / crop_pct), interpolation=MODES[name]),
+            transforms.CenterCrop(image_size)])
+        result = to_float(transform(image(i, width, height)))
+        lines.append(f"{i} {width} {height} {image_size} {crop_pct!r} {name} {crc(result)}\n")
+    (HERE / "eval.txt").write_text("".join(lines))
+
+
+def write_light():
+    rng = random.Random(3)
+    lines = []
+    for i in range(60):
+        width, height = rng.randint(1, 120), rng.randint(1, 120)
+        w, h = rng.randint(1, width), rng.randint(1, height)
+        left, top = rng.randint(0, width - w), rng.randint(0, height - h)
+        flip, image_size = i % 2, rng.choice((1, 16, 33))
+        name = ("bilinear", "bicubic")[i // 2 % 2]
+        result = functional.resized_crop(image(i, width, height), top, left, h, w,
+                                         [image_size, image_size], MODES[name])
+        result = to_float(functional.hflip(result) if flip else result)
+        lines.append(f"{i} {width} {height} {left} {top} {w} {h} {flip} {image_size} {name} "
+                     f"{crc(result)}\n")
+    (HERE / "light.txt").write_text("".join(lines))
+
+
+if __name__ == "__main__":
+    write_images()
+    write_resample()
+    write_eval()
+    write_light()

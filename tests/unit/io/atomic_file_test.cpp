@@ -1,0 +1,191 @@
+#include "dtn/io/atomic_file.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <limits>
+
+#include "dtn/core/check.h"
+#include "dtn/io/json_lines.h"
+
+namespace dtn {
+namespace {
+namespace fs = std::filesystem;
+
+std::string read_text(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::size_t entries_in(const fs::path& folder) {
+  return static_cast<std::size_t>(
+      std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+// No file may grow beyond `bytes` while this lives: what a full disk looks like to a writer.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) {
+    old_handler_ = std::signal(SIGXFSZ, SIG_IGN);
+    ::getrlimit(RLIMIT_FSIZE, &old_);
+    rlimit limit{bytes, old_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &old_);
+    std::signal(SIGXFSZ, old_handler_);
+  }
+
+ private:
+  rlimit old_{};
+  void (*old_handler_)(int);
+};
+
+class AtomicFiles : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / cat("dtn-atomic-", ::getpid());
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+  fs::path folder_;
+};
+
+TEST_F(AtomicFiles, CommitReplacesAndDropLeavesTheOldFile) {
+  fs::path path = folder_ / "f";
+  write_file_atomic(path, "one");
+  EXPECT_EQ(read_text(path), "one");
+  {
+    AtomicFile file(path);
+    file.write("two");
+    EXPECT_EQ(read_text(path), "one");
+  }
+  EXPECT_EQ(read_text(path), "one");
+  write_file_atomic(path, "three");
+  EXPECT_EQ(read_text(path), "three");
+  EXPECT_EQ(entries_in(folder_), 1u);
+}
+
+TEST_F(AtomicFiles, ErrorsNameThePathAndTheReason) {
+  fs::path path = folder_ / "absent" / "f";
+  try {
+    write_file_atomic(path, "x");
+    ADD_FAILURE();
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find(path.string()), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("No such file or directory"), std::string::npos);
+  }
+  fs::create_directories(folder_ / "taken" / "inside");
+  EXPECT_THROW(write_file_atomic(folder_ / "taken", "x"), Error);
+  EXPECT_EQ(entries_in(folder_), 1u);
+}
+
+TEST_F(AtomicFiles, FullDiskLeavesTheOldFileAndNoTemporary) {
+  fs::path path = folder_ / "f";
+  write_file_atomic(path, "old");
+  {
+    FileSizeLimit full(4096);
+    EXPECT_THROW(write_file_atomic(path, std::string(10000, 'x')), Error);
+  }
+  EXPECT_EQ(read_text(path), "old");
+  EXPECT_EQ(entries_in(folder_), 1u);
+}
+
+TEST_F(AtomicFiles, DirectoryAppearsWholeAndReplaces) {
+  fs::path path = folder_ / "d";
+  for (const char* text : {"one", "two"}) {
+    AtomicDirectory directory(path);
+    fs::create_directories(directory.staging() / "sub");
+    write_file_atomic(directory.staging() / "sub" / "f", text);
+    write_file_atomic(directory.staging() / text, "");
+    directory.commit();
+    EXPECT_EQ(read_text(path / "sub" / "f"), text);
+    EXPECT_TRUE(fs::exists(path / text));
+  }
+  EXPECT_FALSE(fs::exists(path / "one"));
+  {
+    AtomicDirectory dropped(path);
+    write_file_atomic(dropped.staging() / "three", "");
+  }
+  EXPECT_FALSE(fs::exists(path / "three"));
+  EXPECT_EQ(entries_in(folder_), 1u);
+  EXPECT_THROW(AtomicDirectory(folder_ / "absent" / "d"), Error);
+}
+
+TEST_F(AtomicFiles, SymlinkIsReplacedAndRelative) {
+  fs::create_directory(folder_ / "a");
+  fs::create_directory(folder_ / "b");
+  for (const char* target : {"a", "b", "b"}) {
+    replace_symlink(folder_ / "last", target);
+    EXPECT_EQ(fs::read_symlink(folder_ / "last"), target);
+  }
+  EXPECT_EQ(entries_in(folder_), 3u);
+  EXPECT_THROW(replace_symlink(folder_ / "a", "b"), Error);  // a folder is not a link
+  EXPECT_EQ(entries_in(folder_), 3u);
+}
+
+TEST_F(AtomicFiles, RemovalAndStaleTemporaries) {
+  fs::create_directories(folder_ / "step" / "sub");
+  remove_directory_atomic(folder_ / "step");
+  EXPECT_EQ(entries_in(folder_), 0u);
+  EXPECT_THROW(remove_directory_atomic(folder_ / "step"), Error);
+  fs::create_directories(folder_ / "step-1.tmp-123-0" / "sub");
+  fs::create_directories(folder_ / ".trash-123-1");
+  fs::create_directories(folder_ / "step-1");
+  fs::create_symlink("step-1", folder_ / "last.tmp-123-2");
+  remove_stale_temporaries(folder_);
+  EXPECT_EQ(entries_in(folder_), 1u);
+  EXPECT_TRUE(fs::exists(folder_ / "step-1"));
+}
+
+TEST_F(AtomicFiles, JsonLinesAreWrittenAtOnce) {
+  fs::path path = folder_ / "metrics.jsonl";
+  JsonLinesWriter writer(path);
+  writer.write({{"step", std::int64_t{1}}, {"loss", 0.1}, {"split", "val"}, {"ok", true}});
+  EXPECT_EQ(read_text(path), "{\"step\":1,\"loss\":0.1,\"split\":\"val\",\"ok\":true}\n");
+  double infinite = std::numeric_limits<double>::infinity();
+  writer.write({{"a", infinite}, {"b", -infinite}, {"c", infinite - infinite}, {"d", nullptr}});
+  EXPECT_TRUE(read_text(path).ends_with("\n{\"a\":null,\"b\":null,\"c\":null,\"d\":null}\n"));
+  EXPECT_EQ(to_json({{"x", "\xff\n"}}), "{\"x\":\"\xef\xbf\xbd\\n\"}");
+  // A second writer goes on where the first ended.
+  JsonLinesWriter(path).write({{"step", std::int64_t{3}}});
+  EXPECT_TRUE(read_text(path).ends_with("}\n{\"step\":3}\n"));
+}
+
+TEST_F(AtomicFiles, JsonLinesResumeDropsLaterAndTornLines) {
+  fs::path path = folder_ / "metrics.jsonl";
+  std::string kept = "{\"step\":10,\"loss\":1}\n{\"note\":\"no step\"}\n{\"step\":20}\n";
+  std::ofstream(path) << "{\"step\":10,\"loss\":1}\n{\"note\":\"no step\"}\n{\"step\":30}\n"
+                      << "{\"step\":20}\n{\"step\":1\n\n{\"step\":21}\n{\"step\":2}";
+  {
+    JsonLinesWriter writer = JsonLinesWriter::open_for_resume(path, 20);
+    EXPECT_EQ(read_text(path), kept);
+    writer.write({{"step", std::int64_t{21}}});
+  }
+  EXPECT_EQ(read_text(path), kept + "{\"step\":21}\n");
+  auto again = JsonLinesWriter::open_for_resume(path, 21);
+  EXPECT_EQ(read_text(path), kept + "{\"step\":21}\n");
+  EXPECT_EQ(entries_in(folder_), 1u);
+  auto fresh = JsonLinesWriter::open_for_resume(folder_ / "new.jsonl", 5);
+  EXPECT_EQ(read_text(folder_ / "new.jsonl"), "");
+}
+
+TEST_F(AtomicFiles, JsonLinesOnAFullDiskStayWhole) {
+  fs::path path = folder_ / "metrics.jsonl";
+  JsonLinesWriter writer(path);
+  writer.write({{"step", std::int64_t{1}}});
+  {
+    FileSizeLimit full(20);
+    EXPECT_THROW(writer.write({{"text", std::string(100, 'x')}}), Error);
+  }
+  EXPECT_EQ(read_text(path), "{\"step\":1}\n");
+  writer.write({{"step", std::int64_t{2}}});
+  EXPECT_EQ(read_text(path), "{\"step\":1}\n{\"step\":2}\n");
+}
+
+}  // namespace
+}  // namespace dtn
