@@ -1,0 +1,62 @@
+// A data set: labelled samples by index. Opened for one split, then immutable and safe to share
+// between threads; whatever a thread needs to load a sample lives in its own SampleWorkspace.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dtn/io/image.h"
+
+namespace dtn {
+
+enum class Split { kTrain, kVal };
+const char* name_of(Split split);  // "train", "val"
+
+// Buffers of one thread, reused from sample to sample.
+struct SampleWorkspace {
+  std::string name;
+  std::vector<std::byte> bytes;
+  Image image;
+};
+
+// One sample, in one of three forms: an image file still encoded (named by workspace.name), an
+// image, or the float input of a model, to be used as it is. It points into the workspace or the
+// data set and is valid until the next load() with the same workspace.
+struct Sample {
+  std::span<const std::byte> encoded;
+  const Image* image = nullptr;
+  std::span<const float> ready;  // [channels, height, width]
+};
+
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+  Dataset(const Dataset&) = delete;
+  Dataset& operator=(const Dataset&) = delete;
+
+  std::int64_t size() const { return static_cast<std::int64_t>(labels_.size()); }
+  std::int64_t label(std::int64_t index) const { return labels_[static_cast<std::size_t>(index)]; }
+  // Classes of the data set, at most those of the model; class_names() is empty or has as many.
+  std::int64_t num_classes() const { return num_classes_; }
+  const std::vector<std::string>& class_names() const { return class_names_; }
+  // One line for people: what it is, where it lies, how large it is.
+  const std::string& description() const { return description_; }
+
+  // Throws DataError when the sample cannot be read.
+  virtual Sample load(std::int64_t index, SampleWorkspace& workspace) const = 0;
+  // What to call a sample in messages: its file, or file and index.
+  virtual std::string sample_name(std::int64_t index) const = 0;
+
+ protected:
+  Dataset() = default;
+  std::vector<std::int64_t> labels_;
+  std::vector<std::string> class_names_;
+  std::int64_t num_classes_ = 0;
+  std::string description_;
+};
+
+}  // namespace dtn

@@ -1,0 +1,65 @@
+// The data sets there are, by the name a config calls them. See data/README.md for where to get
+// them and how their folders look.
+//
+// All throw DataError that names the path, what is wrong with it and what to do. Labels outside
+// [0, model.num_classes) are such an error, naming file, index and label.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dtn/config/data_config.h"
+#include "dtn/config/model_config.h"
+#include "dtn/data/dataset.h"
+
+namespace dtn {
+
+// Opens data.dataset, and only the split asked for. `seed` is used by `synthetic` alone.
+std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig& model, Split split,
+                                      std::uint64_t seed);
+
+// MNIST's format: <root>/<prefix>-images-idx3-ubyte and -labels-idx1-ubyte, gzipped (.gz) or not.
+// The prefix is data.train (default "train") or data.val (default "t10k").
+std::unique_ptr<Dataset> open_idx(const DataConfig& data, const ModelConfig& model, Split split);
+
+// <root>/<split>/<class>/**, where <split> is data.train (default "train") or data.val ("val").
+// Classes are the folders in byte order of their names, samples sorted by class, folder and file
+// name, as torchvision's ImageFolder sorts them; names that begin with a dot are left out. When
+// both splits exist their classes must be the same.
+std::unique_ptr<Dataset> open_image_folder(const DataConfig& data, const ModelConfig& model,
+                                           Split split);
+
+// A safetensors file, data.train or data.val below root (default "<split>.safetensors"):
+// `images` [N, channels, image_size, image_size] float32, used as they are, and `labels` [N] of
+// an integer type. The file is mapped, so it may be larger than memory.
+std::unique_ptr<Dataset> open_tensors(const DataConfig& data, const ModelConfig& model,
+                                      Split split);
+
+// The binary version of CIFAR-10 or CIFAR-100, in root or in the folder its archive unpacks to.
+std::unique_ptr<Dataset> open_cifar(const DataConfig& data, const ModelConfig& model, Split split);
+
+// data.size images of the model's size, made up on the fly: a coarse random pattern for each class
+// (the same in both splits), a random brightness and noise. Classes are balanced: label = index mod
+// num_classes. Equal seeds give equal images.
+std::unique_ptr<Dataset> make_synthetic(const DataConfig& data, const ModelConfig& model,
+                                        Split split, std::uint64_t seed);
+
+// An array of bytes in IDX format (http://yann.lecun.com/exdb/mnist, "the IDX file format").
+struct IdxArray {
+  std::vector<std::int64_t> dims;    // outermost first, each at least 1
+  std::vector<std::uint8_t> values;  // product of dims
+};
+
+// From the bytes of a file that is not trusted, gzipped or not; `name` stands for it in messages.
+// Memory is asked for only when the file can keep what its header promises.
+IdxArray parse_idx(std::span<const std::byte> bytes, const std::string& name);
+
+// Throws the DataError for a label outside [0, num_classes).
+void check_labels(std::span<const std::int64_t> labels, std::int64_t num_classes,
+                  const std::string& file);
+
+}  // namespace dtn

@@ -1,0 +1,82 @@
+// Batches of prepared samples, loaded ahead by worker threads.
+//
+// What a batch holds depends on the data set, the transform, the seed, the epoch and the position
+// in it, never on the number of workers or on when they run. To resume, start() at the epoch and
+// batch where the run stopped.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dtn/core/tensor.h"
+#include "dtn/data/dataset.h"
+#include "dtn/data/transforms.h"
+
+namespace dtn {
+
+struct LoaderOptions {
+  std::int64_t batch_size = 1;
+  bool shuffle = false;
+  std::uint64_t seed = 0;
+  int workers = 0;  // 0: samples are prepared by the thread that calls next()
+  // For training: every batch is full. The ragged last one is dropped, and a damaged image gives
+  // its place to the next good one of the data set. Otherwise (evaluation) the last batch may be
+  // smaller, and a damaged image is left out of its batch.
+  bool drop_last = false;
+  int repeats = 1;  // times an epoch goes through the data set, each time in an order of its own
+  // Damaged images to put up with in the life of the loader; one more is a DataError.
+  std::int64_t max_bad_images = 100;
+};
+
+struct Batch {
+  Tensor images;                      // [n, channels, size, size] float32
+  Tensor labels;                      // [n] int64
+  std::vector<std::int64_t> indices;  // [n], in the data set
+  std::int64_t n = 0;
+  std::int64_t number = 0;  // position in the epoch; the next one resumes behind this batch
+};
+
+struct LoaderReport {
+  std::int64_t bad_images = 0;         // damaged images met so far, each counted once
+  std::vector<std::string> bad_names;  // of the first hundred, in the order they were met
+  double wait_seconds = 0;             // that next() spent waiting for samples
+};
+
+// The order in which an epoch visits n samples: a permutation of 0 .. n-1 drawn by Fisher and
+// Yates' shuffle, or just 0 .. n-1. `repeat` numbers the passes of an epoch.
+std::vector<std::int64_t> epoch_order(std::uint64_t seed, std::int64_t epoch, std::int64_t n,
+                                      bool shuffle, std::int64_t repeat = 0);
+
+// Driven by one thread. At most max(3, 2 x workers / batch_size + 1) batches are held ready or in
+// the making; once they exist, nothing is allocated as long as the caller hands the same Batch in.
+class Loader {
+ public:
+  // Throws DataError when the data set is empty or cannot fill one batch under drop_last.
+  Loader(std::shared_ptr<const Dataset> dataset, Transform transform, const LoaderOptions& options);
+  // Stops the workers, at the latest after the image each is at.
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  std::int64_t batches_per_epoch() const;
+  // Upper bound for an evaluation: damaged images are left out.
+  std::int64_t samples_per_epoch() const;
+
+  // Begins an epoch at `first_batch`, abandoning whatever is under way.
+  void start(std::int64_t epoch, std::int64_t first_batch = 0);
+
+  // The next batch, into `batch`, whose tensors are reused when nobody else holds them. False at
+  // the end of the epoch. Whatever a worker threw is thrown here, in place of the batch it belongs
+  // to, until start() is called.
+  bool next(Batch& batch);
+
+  LoaderReport report() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace dtn

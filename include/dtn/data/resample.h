@@ -1,0 +1,66 @@
+// Resizing of 8-bit images, equal to Pillow's `Image.resize` bit for bit: separable filters whose
+// support widens when shrinking, 22-bit fixed-point weights, the horizontal pass first and its
+// result rounded to 8 bits. (Pillow 9.4, libImaging/Resample.c, defines these numbers.)
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "dtn/config/data_config.h"
+#include "dtn/io/image.h"
+
+namespace dtn {
+
+// Pixels that belong to somebody else: [height, width, channels], rows `stride` bytes apart.
+struct ImageView {
+  const std::uint8_t* pixels = nullptr;
+  int width = 0, height = 0, channels = 0;
+  std::int64_t stride = 0;
+};
+ImageView view(const Image& image);
+// The part of an image that starts at (left, top). It must lie inside.
+ImageView crop_view(const ImageView& image, int left, int top, int width, int height);
+
+// Buffers and recently used filter weights. One per thread; after a few images nothing is
+// allocated any more.
+class ResampleWorkspace {
+ public:
+  ResampleWorkspace();
+  ~ResampleWorkspace();
+  ResampleWorkspace(ResampleWorkspace&&) noexcept;
+  ResampleWorkspace& operator=(ResampleWorkspace&&) noexcept;
+
+  struct State;
+  State& state() { return *state_; }
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+Image resize(const Image& image, int width, int height, Interpolation filter);
+void resize(const ImageView& image, int width, int height, Interpolation filter,
+            ResampleWorkspace& workspace, Image& out);
+
+// Resizes the box [x0, x1) x [y0, y1) of the image (in pixels, may be fractional), as
+// `Image.resize(size, filter, box)` does: the filter also sees pixels outside the box.
+Image resize_box(const Image& image, double x0, double y0, double x1, double y1, int width,
+                 int height, Interpolation filter);
+
+// A resize of which only a window of the result is wanted: columns window.x0 .. x1-1 and rows
+// window.y0 .. y1-1 of the `width` x `height` result.
+struct ResizeWindow {
+  int width = 0, height = 0;
+  ImageRegion window;
+};
+
+// The part of a source of this size that the window depends on.
+ImageRegion source_region(int source_width, int source_height, const ResizeWindow& target,
+                          Interpolation filter, ResampleWorkspace& workspace);
+
+// `part` holds the columns and rows `at` of a source of source_width x source_height and must
+// contain source_region(); `out` becomes the window.
+void resize_window(const ImageView& part, const ImageRegion& at, int source_width,
+                   int source_height, const ResizeWindow& target, Interpolation filter,
+                   ResampleWorkspace& workspace, Image& out);
+
+}  // namespace dtn

@@ -1,0 +1,102 @@
+// From a decoded image (or its file) to the float32 input of a model. Geometry and arithmetic are
+// torchvision's on Pillow images, so a model sees the same numbers here and there.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "dtn/config/data_config.h"
+#include "dtn/data/resample.h"
+#include "dtn/io/image.h"
+
+namespace dtn {
+
+// Names the random numbers of one sample in one epoch; nothing else influences them.
+struct SampleKey {
+  std::uint64_t seed = 0;
+  std::uint32_t epoch = 0;
+  std::uint64_t sample = 0;  // index in the data set, below 2^60
+};
+
+// What `light` does to an image: this part of it is resized, then mirrored when `flip`.
+struct CropBox {
+  int left = 0, top = 0, width = 0, height = 0;
+  bool flip = false;
+  bool operator==(const CropBox&) const = default;
+};
+
+// torchvision's RandomResizedCrop.get_params: ten tries at a random area and log-uniform aspect
+// ratio, then the largest central crop of an allowed ratio; and a flip with probability hflip.
+CropBox sample_crop(int width, int height, const AugmentConfig& augment, const SampleKey& key);
+
+// torchvision's Resize(int(image_size / crop_pct)) and CenterCrop(image_size).
+struct EvalGeometry {
+  int width = 0, height = 0;            // the whole image is resized to this
+  int left = 0, top = 0;                // where the crop starts in it
+  int crop_width = 0, crop_height = 0;  // image_size, or less when the resized image is smaller
+  int pad_left = 0, pad_top = 0;        // black before the crop when it is smaller
+};
+EvalGeometry eval_geometry(int width, int height, int image_size, double crop_pct);
+
+struct Normalization {
+  std::vector<float> mean, std;  // one per channel, for pixels in [0, 1]
+};
+// What the config says, or the usual values of its data set (ImageNet's where it has none). A
+// single value serves all channels. ConfigError when the number of values is wrong or a deviation
+// is not positive.
+Normalization resolve_normalization(const DataConfig& data, int channels);
+
+// out[c, y, x] = (pixel / 255 - mean[c]) / std[c], float32 [channels, height, width]; mirrored left
+// to right when `flip`.
+void normalize_to_chw(const Image& image, const Normalization& normalization, bool flip,
+                      float* out);
+
+// Buffers of one worker thread; reused from image to image.
+struct TransformWorkspace {
+  Image decoded, converted, resized, padded;
+  ResampleWorkspace resample;
+};
+
+// A whole preparation, immutable and safe to share between threads.
+class Transform {
+ public:
+  // Training with the preset `light` crops and flips at random; anything else prepares images as
+  // for evaluation. ConfigError for a preset this version does not know and for bad values.
+  Transform(const DataConfig& data, const AugmentConfig& augment, int image_size, int channels,
+            bool training, const DecodeLimits& limits = {});
+
+  // Writes [channels, image_size, image_size]. The image may have 1 or 3 channels.
+  void apply(const Image& image, const SampleKey& key, TransformWorkspace& workspace,
+             float* out) const;
+
+  // The same from the bytes of an image file, decoding only what the crop needs. `name` is what
+  // errors call the file.
+  void decode_and_apply(std::span<const std::byte> bytes, const std::string& name,
+                        const SampleKey& key, TransformWorkspace& workspace, float* out) const;
+
+  int image_size() const { return image_size_; }
+  int channels() const { return channels_; }
+  std::int64_t output_size() const {
+    return static_cast<std::int64_t>(channels_) * image_size_ * image_size_;
+  }
+  ColorMode color_mode() const { return channels_ == 1 ? ColorMode::kGray : ColorMode::kRgb; }
+
+ private:
+  // `part` holds the columns and rows `at` of a width x height image.
+  void finish_eval(const Image& part, const ImageRegion& at, int width, int height,
+                   TransformWorkspace& workspace, float* out) const;
+
+  AugmentConfig augment_;
+  Interpolation interpolation_;
+  double crop_pct_;
+  int image_size_, channels_;
+  bool random_;
+  Normalization normalization_;
+  std::vector<float> table_;  // [channels, 256]: the normalized value of each pixel value
+  DecodeLimits limits_;
+};
+
+}  // namespace dtn

@@ -1,0 +1,31 @@
+// Damaged images met while loading: each is logged and counted once, and too many are an error.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+namespace dtn {
+
+class BadImages {
+ public:
+  explicit BadImages(std::int64_t max) : max_(max) {}
+
+  // Throws DataError, listing the first few, when it is one more than allowed. Thread-safe.
+  void add(std::int64_t index, const std::string& name, const std::string& what);
+
+  std::int64_t count() const;
+  std::vector<std::string> names() const;
+
+ private:
+  [[noreturn]] void fail(const std::string& last) const;
+
+  std::int64_t max_;
+  mutable std::mutex mutex_;
+  std::unordered_set<std::int64_t> seen_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace dtn

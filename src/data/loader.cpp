@@ -1,0 +1,399 @@
+// One cursor runs through the items of an epoch, batch after batch. A worker claims the next few
+// items at the cursor, prepares them into their rows of their batch and comes back, so all workers
+// share the batch that is needed soonest. The cursor may be `depth` batches ahead of the consumer;
+// the batches between lie in a ring of slots.
+#include "dtn/data/loader.h"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "data/bad_images.h"
+#include "dtn/core/check.h"
+
+namespace dtn {
+
+namespace {
+
+constexpr std::int64_t kMinDepth = 3;
+constexpr std::int64_t kMaxClaim = 16;
+
+// A batch in the making, or ready.
+struct Slot {
+  Tensor images;                      // [batch_size, channels, size, size] float32
+  Tensor labels;                      // [batch_size] int64
+  std::vector<std::int64_t> indices;  // [batch_size]
+  std::vector<std::uint8_t> good;     // [batch_size], 0: left out
+  std::int64_t count = 0;             // rows of this batch
+  std::int64_t remaining = 0;         // rows not finished
+  std::exception_ptr error;           // what the lowest failing row threw
+  std::int64_t error_row = 0;
+};
+
+// Rows [begin, end) of a batch, given to one worker.
+struct Claim {
+  Slot* slot;
+  std::int64_t batch, begin, end;
+};
+
+struct Workspace {
+  SampleWorkspace sample;
+  TransformWorkspace transform;
+};
+
+LoaderOptions checked(const LoaderOptions& options, const Dataset& dataset) {
+  DTN_CHECK(options.batch_size >= 1 && options.workers >= 0 && options.repeats >= 1,
+            "loader options: batch_size ", options.batch_size, ", workers ", options.workers,
+            ", repeats ", options.repeats);
+  std::int64_t total = 0;
+  if (__builtin_mul_overflow(dataset.size(), std::int64_t{options.repeats}, &total)) {
+    throw DataError(cat("data.repeats ", options.repeats, " is too large"));
+  }
+  if (total == 0) throw DataError(cat("the data set is empty: ", dataset.description()));
+  if (options.drop_last && total < options.batch_size) {
+    throw DataError(cat("the data set has ", dataset.size(), " images and data.repeats is ",
+                        options.repeats, ", which does not fill one batch of ", options.batch_size,
+                        "; lower train.batch_size or raise data.repeats (", dataset.description(),
+                        ")"));
+  }
+  return options;
+}
+
+}  // namespace
+
+struct Loader::State {
+  State(std::shared_ptr<const Dataset> d, Transform t, const LoaderOptions& o);
+  ~State();
+
+  std::int64_t total() const { return dataset->size() * options.repeats; }
+  std::int64_t batches() const {
+    return options.drop_last ? total() / options.batch_size
+                             : (total() + options.batch_size - 1) / options.batch_size;
+  }
+
+  void start(std::int64_t new_epoch, std::int64_t first_batch);
+  bool next(Batch& batch);
+
+  // With the mutex held.
+  bool can_claim() const {
+    return fill_batch < end_batch &&
+           fill_batch - next_batch < static_cast<std::int64_t>(slots.size());
+  }
+  Claim take_claim();
+  void finish(const Claim& done, std::exception_ptr error, std::int64_t error_row);
+  bool is_ready() const { return next_batch < fill_batch && slot_of(next_batch).remaining == 0; }
+
+  void work();
+  void run(const Claim& claim, Workspace& workspace, std::exception_ptr& error,
+           std::int64_t& error_row);
+  void fill_row(const Claim& claim, std::int64_t row, Workspace& workspace);
+  bool try_sample(std::int64_t index, const SampleKey& key, float* out, Workspace& workspace);
+  void prepare(std::int64_t index, const SampleKey& key, float* out, Workspace& workspace);
+  void wait_ready(std::unique_lock<std::mutex>& lock);
+  void hand_over(Slot& slot, Batch& batch);
+
+  Slot& slot_of(std::int64_t batch) {
+    return slots[static_cast<std::size_t>(batch) % slots.size()];
+  }
+  const Slot& slot_of(std::int64_t batch) const {
+    return slots[static_cast<std::size_t>(batch) % slots.size()];
+  }
+
+  const std::shared_ptr<const Dataset> dataset;
+  const Transform transform;
+  const LoaderOptions options;
+  const Shape images_shape;
+  const std::int64_t claim_size;
+  BadImages bad_images;
+  double wait_seconds = 0;
+  Workspace own_workspace;  // of the consumer, without workers
+
+  std::mutex mutex;
+  std::condition_variable work_ready, batch_ready;
+  std::vector<Slot> slots;
+  std::vector<std::int64_t> order;  // [total]
+  std::int64_t epoch = 0;
+  std::int64_t next_batch = 0;  // the consumer's
+  std::int64_t end_batch = 0;
+  std::int64_t fill_batch = 0, fill_row_begin = 0;  // the cursor
+  std::int64_t claims_out = 0;
+  bool stopping = false;
+  std::atomic<bool> cancelled = false;  // claims under way are to be given up
+  std::vector<std::thread> threads;     // last, so that they see the rest whole
+};
+
+Loader::State::State(std::shared_ptr<const Dataset> d, Transform t, const LoaderOptions& o)
+    : dataset(std::move(d)),
+      transform(std::move(t)),
+      options(checked(o, *dataset)),
+      images_shape{std::min(options.batch_size, total()), transform.channels(),
+                   transform.image_size(), transform.image_size()},
+      claim_size(std::clamp<std::int64_t>(options.batch_size / (4 * std::max(options.workers, 1)),
+                                          1, kMaxClaim)),
+      bad_images(options.max_bad_images) {
+  std::int64_t depth = 1;
+  if (options.workers > 0) {
+    depth = std::max(kMinDepth, 2 * std::int64_t{options.workers} / options.batch_size + 1);
+    depth = std::min(depth, batches());
+  }
+  slots.resize(static_cast<std::size_t>(depth));
+  for (Slot& slot : slots) {
+    slot.images = Tensor::empty(images_shape, DType::kFloat32);
+    slot.labels = Tensor::empty({images_shape[0]}, DType::kInt64);
+    slot.indices.resize(static_cast<std::size_t>(images_shape[0]));
+    slot.good.resize(static_cast<std::size_t>(images_shape[0]));
+  }
+}
+
+Loader::State::~State() {
+  {
+    std::lock_guard lock(mutex);
+    stopping = true;
+    cancelled = true;
+  }
+  work_ready.notify_all();
+  for (std::thread& thread : threads) thread.join();
+}
+
+void Loader::State::start(std::int64_t new_epoch, std::int64_t first_batch) {
+  DTN_CHECK(new_epoch >= 0 && new_epoch <= std::numeric_limits<std::uint32_t>::max(), "epoch ",
+            new_epoch);
+  DTN_CHECK(first_batch >= 0 && first_batch <= batches(), "first batch ", first_batch, " of ",
+            batches());
+  std::unique_lock lock(mutex);
+  end_batch = 0;
+  cancelled = true;
+  batch_ready.wait(lock, [&] { return claims_out == 0; });
+  cancelled = false;
+  order.clear();
+  for (int r = 0; r < options.repeats; ++r) {
+    std::vector<std::int64_t> pass =
+        epoch_order(options.seed, new_epoch, dataset->size(), options.shuffle, r);
+    order.insert(order.end(), pass.begin(), pass.end());
+  }
+  epoch = new_epoch;
+  next_batch = fill_batch = first_batch;
+  fill_row_begin = 0;
+  end_batch = batches();
+  work_ready.notify_all();
+}
+
+Claim Loader::State::take_claim() {
+  Slot& slot = slot_of(fill_batch);
+  if (fill_row_begin == 0) {
+    slot.count = std::min(options.batch_size, total() - fill_batch * options.batch_size);
+    slot.remaining = slot.count;
+    slot.error = nullptr;
+  }
+  Claim taken{&slot, fill_batch, fill_row_begin, std::min(fill_row_begin + claim_size, slot.count)};
+  fill_row_begin = taken.end;
+  if (taken.end == slot.count) {
+    ++fill_batch;
+    fill_row_begin = 0;
+  }
+  ++claims_out;
+  return taken;
+}
+
+void Loader::State::finish(const Claim& done, std::exception_ptr error, std::int64_t error_row) {
+  Slot& slot = *done.slot;
+  if (error && (!slot.error || error_row < slot.error_row)) {
+    slot.error = error;
+    slot.error_row = error_row;
+  }
+  slot.remaining -= done.end - done.begin;
+  --claims_out;
+  if (slot.remaining == 0 || claims_out == 0) batch_ready.notify_one();
+}
+
+void Loader::State::work() {
+  // Nothing here runs in parallel; should it ever, it must not take the training's cores.
+  omp_set_num_threads(1);
+  Workspace workspace;
+  std::unique_lock lock(mutex);
+  for (;;) {
+    work_ready.wait(lock, [&] { return stopping || can_claim(); });
+    if (stopping) return;
+    Claim mine = take_claim();
+    lock.unlock();
+    std::exception_ptr error;
+    std::int64_t error_row = 0;
+    run(mine, workspace, error, error_row);
+    lock.lock();
+    finish(mine, error, error_row);
+  }
+}
+
+void Loader::State::run(const Claim& claim, Workspace& workspace, std::exception_ptr& error,
+                        std::int64_t& error_row) {
+  for (std::int64_t row = claim.begin; row < claim.end && !cancelled; ++row) {
+    try {
+      fill_row(claim, row, workspace);
+    } catch (...) {
+      error = std::current_exception();
+      error_row = row;
+      return;
+    }
+  }
+}
+
+void Loader::State::fill_row(const Claim& claim, std::int64_t row, Workspace& workspace) {
+  Slot& slot = *claim.slot;
+  const std::int64_t position = claim.batch * options.batch_size + row;
+  const std::int64_t size = dataset->size();
+  std::int64_t index = order[static_cast<std::size_t>(position)];
+  // Passes of one epoch see an image under different random numbers, and a stand-in for a damaged
+  // image sees those of the image it replaces.
+  const SampleKey key{options.seed, static_cast<std::uint32_t>(epoch),
+                      static_cast<std::uint64_t>(position / size * size + index)};
+  float* out = slot.images.data<float>() + row * transform.output_size();
+  bool good = try_sample(index, key, out, workspace);
+  for (std::int64_t tries = 1; !good && options.drop_last; ++tries) {
+    if (tries == size) throw DataError(cat("all images are damaged: ", dataset->description()));
+    index = (index + 1) % size;
+    good = try_sample(index, key, out, workspace);
+  }
+  slot.good[static_cast<std::size_t>(row)] = good;
+  slot.indices[static_cast<std::size_t>(row)] = index;
+  slot.labels.data<std::int64_t>()[row] = dataset->label(index);
+}
+
+// False when the image is damaged. It is tried again each time: what a damaged file yields depends
+// on the crop, and must not depend on what was met before, or a resumed run would differ.
+bool Loader::State::try_sample(std::int64_t index, const SampleKey& key, float* out,
+                               Workspace& workspace) {
+  std::string what;
+  try {
+    prepare(index, key, out, workspace);
+    return true;
+  } catch (const DataError& e) {
+    what = e.what();
+  }
+  bad_images.add(index, dataset->sample_name(index), what);
+  return false;
+}
+
+void Loader::State::prepare(std::int64_t index, const SampleKey& key, float* out,
+                            Workspace& workspace) {
+  Sample sample = dataset->load(index, workspace.sample);
+  if (sample.image) {
+    transform.apply(*sample.image, key, workspace.transform, out);
+  } else if (!sample.ready.empty()) {
+    DTN_CHECK(static_cast<std::int64_t>(sample.ready.size()) == transform.output_size(),
+              dataset->sample_name(index), " has ", sample.ready.size(), " values, expected ",
+              transform.output_size());
+    std::memcpy(out, sample.ready.data(), sample.ready.size_bytes());
+  } else {
+    transform.decode_and_apply(sample.encoded, workspace.sample.name, key, workspace.transform,
+                               out);
+  }
+}
+
+void Loader::State::wait_ready(std::unique_lock<std::mutex>& lock) {
+  if (is_ready()) return;
+  auto begin = std::chrono::steady_clock::now();
+  if (options.workers == 0) {
+    while (!is_ready()) {
+      Claim mine = take_claim();
+      std::exception_ptr error;
+      std::int64_t error_row = 0;
+      run(mine, own_workspace, error, error_row);
+      finish(mine, error, error_row);
+    }
+  } else {
+    batch_ready.wait(lock, [&] { return is_ready(); });
+  }
+  wait_seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+bool Loader::State::next(Batch& batch) {
+  std::unique_lock lock(mutex);
+  for (;;) {
+    if (next_batch >= end_batch) {
+      batch.n = 0;
+      return false;
+    }
+    wait_ready(lock);
+    Slot& slot = slot_of(next_batch);
+    if (slot.error) std::rethrow_exception(slot.error);
+    // Workers leave the slot alone until next_batch moves on.
+    lock.unlock();
+    hand_over(slot, batch);
+    lock.lock();
+    batch.number = next_batch++;
+    work_ready.notify_all();
+    if (batch.n > 0) return true;
+  }
+}
+
+// Moves what is good to the front, and exchanges the slot's tensors for the caller's old ones.
+void Loader::State::hand_over(Slot& slot, Batch& batch) {
+  const std::int64_t each = transform.output_size();
+  float* images = slot.images.data<float>();
+  std::int64_t* labels = slot.labels.data<std::int64_t>();
+  std::int64_t n = 0;
+  batch.indices.clear();
+  for (std::int64_t row = 0; row < slot.count; ++row) {
+    if (!slot.good[static_cast<std::size_t>(row)]) continue;
+    if (n != row) {
+      std::memcpy(images + n * each, images + row * each,
+                  static_cast<std::size_t>(each) * sizeof(float));
+      labels[n] = labels[row];
+    }
+    batch.indices.push_back(slot.indices[static_cast<std::size_t>(row)]);
+    ++n;
+  }
+  batch.n = n;
+  auto exchange = [](Tensor& ours, Tensor& theirs, const Shape& shape, DType dtype) {
+    bool reusable =
+        theirs.defined() && theirs.unique() && theirs.shape() == shape && theirs.dtype() == dtype;
+    // Given back first, so that the allocator's cache can serve the next line.
+    if (!reusable) theirs = Tensor();
+    if (!reusable) theirs = Tensor::empty(shape, dtype);
+    std::swap(ours, theirs);
+  };
+  exchange(slot.images, batch.images, images_shape, DType::kFloat32);
+  exchange(slot.labels, batch.labels, {images_shape[0]}, DType::kInt64);
+  if (n < images_shape[0]) {
+    batch.images = batch.images.slice(0, n);
+    batch.labels = batch.labels.slice(0, n);
+  }
+}
+
+Loader::Loader(std::shared_ptr<const Dataset> dataset, Transform transform,
+               const LoaderOptions& options)
+    : state_(std::make_unique<State>(std::move(dataset), std::move(transform), options)) {
+  // Started only now: should the system refuse one, the state's destructor stops the others.
+  State* state = state_.get();
+  for (int i = 0; i < options.workers; ++i) state->threads.emplace_back([state] { state->work(); });
+}
+
+Loader::~Loader() = default;
+
+std::int64_t Loader::batches_per_epoch() const { return state_->batches(); }
+
+std::int64_t Loader::samples_per_epoch() const {
+  std::int64_t total = state_->total();
+  return state_->options.drop_last ? total - total % state_->options.batch_size : total;
+}
+
+void Loader::start(std::int64_t epoch, std::int64_t first_batch) {
+  state_->start(epoch, first_batch);
+}
+
+bool Loader::next(Batch& batch) { return state_->next(batch); }
+
+LoaderReport Loader::report() const {
+  return {state_->bad_images.count(), state_->bad_images.names(), state_->wait_seconds};
+}
+
+}  // namespace dtn

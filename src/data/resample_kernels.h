@@ -1,0 +1,40 @@
+// The inner loops of resampling. Integer arithmetic, so every instruction set gives the same bits.
+// Private to dtn_data.
+#pragma once
+
+#include <cstdint>
+
+namespace dtn::resample {
+
+inline constexpr int kWeightBits = 22;
+inline constexpr int kLanes = 16;  // rows that are resized side by side
+
+// For tests: use at most this instruction set (0 plain, 1 AVX2, 2 AVX-512) from now on.
+void limit_instruction_set(int level);
+
+// The source samples one output sample depends on.
+struct Span {
+  int begin = 0, count = 0;
+};
+
+// columns[i, r] = from[r, i] for r < rows (at most kLanes; further lanes are filled with anything)
+// and i < samples. `columns` has room for samples rounded up to a multiple of kLanes.
+void transpose_in(const std::uint8_t* from, std::int64_t stride, int rows, int samples,
+                  std::uint8_t* columns);
+
+// to[r, i] = columns[i, r] for r < rows.
+void transpose_out(const std::uint8_t* columns, int rows, int samples, std::uint8_t* to,
+                   std::int64_t stride);
+
+// out[i, c, r] = round8(sum over k of weights[i, k] columns[spans[i].begin - first + k, c, r])
+// for i < count; columns [., channels, kLanes], weights [count, taps].
+void weigh_columns(const std::uint8_t* columns, int first, int channels, const Span* spans,
+                   const std::int32_t* weights, int taps, int count, std::uint8_t* out);
+
+// out[i, b] = round8(sum over k of weights[i, k] rows[spans[i].begin - first + k, b]) for i < count
+// and b < bytes; rows are `stride` apart, output rows `bytes`.
+void weigh_rows(const std::uint8_t* rows, std::int64_t stride, int first, std::int64_t bytes,
+                const Span* spans, const std::int32_t* weights, int taps, int count,
+                std::uint8_t* out);
+
+}  // namespace dtn::resample

@@ -1,0 +1,110 @@
+#include <algorithm>
+
+#include "dtn/core/check.h"
+#include "dtn/core/philox.h"
+#include "dtn/data/datasets.h"
+
+namespace dtn {
+
+namespace {
+
+constexpr std::uint32_t kPatternStream = 0x53594e50;                // "SYNP"
+constexpr std::uint32_t kNoiseStream[] = {0x53594e54, 0x53594e56};  // "SYNT", "SYNV"
+constexpr std::int64_t kDefaultSize[] = {1024, 256};
+constexpr int kCells = 4;  // the pattern has this many cells a side
+constexpr int kPatternMin = 64, kPatternRange = 128;
+constexpr int kBrightness = 24;  // added to a whole image: -24 .. 24
+constexpr int kNoiseShift = 2;   // noise of a pixel: (byte - 128) / 4
+
+class SyntheticDataset final : public Dataset {
+ public:
+  SyntheticDataset(std::int64_t size, const ModelConfig& model, Split split, std::uint64_t seed)
+      : seed_(seed),
+        noise_stream_(kNoiseStream[static_cast<int>(split)]),
+        side_(model.image_size),
+        channels_(model.channels) {
+    num_classes_ = model.num_classes;
+    labels_.resize(static_cast<std::size_t>(size));
+    for (std::int64_t i = 0; i < size; ++i) {
+      labels_[static_cast<std::size_t>(i)] = i % num_classes_;
+    }
+    description_ = cat(size, " synthetic ", name_of(split), " images of ", side_, " x ", side_);
+  }
+
+  Sample load(std::int64_t index, SampleWorkspace& workspace) const override {
+    Image& image = workspace.image;
+    image.width = image.height = side_;
+    image.channels = channels_;
+    image.pixels.resize(static_cast<std::size_t>(side_) * static_cast<std::size_t>(side_) *
+                        static_cast<std::size_t>(channels_));
+    int pattern[kCells * kCells * 3];
+    std::uint64_t group = static_cast<std::uint64_t>(index) * groups_per_image();
+    PhiloxKey noise{seed_, noise_stream_, 0};
+    draw_pattern(label(index), brightness(philox_group(noise, group).v[0]), pattern);
+    paint(pattern, noise, group + 1, image);
+    return {.encoded = {}, .image = &image, .ready = {}};
+  }
+
+  std::string sample_name(std::int64_t index) const override {
+    return cat("synthetic[", index, "]");
+  }
+
+ private:
+  // Sixteen noise bytes come from one group, and one group is the image's brightness.
+  std::uint64_t groups_per_image() const {
+    std::uint64_t bytes = static_cast<std::uint64_t>(side_) * static_cast<std::uint64_t>(side_) *
+                          static_cast<std::uint64_t>(channels_);
+    return (bytes + 15) / 16 + 1;
+  }
+
+  static int brightness(std::uint32_t u) {
+    return static_cast<int>(u % (2 * kBrightness + 1)) - kBrightness;
+  }
+
+  // [kCells, kCells, channels]
+  void draw_pattern(std::int64_t label, int added, int* pattern) const {
+    PhiloxKey key{seed_, kPatternStream, static_cast<std::uint32_t>(label)};
+    for (int i = 0; i < kCells * kCells * channels_; ++i) {
+      std::uint32_t u = philox_u32(key, static_cast<std::uint64_t>(i));
+      pattern[i] = kPatternMin + static_cast<int>(u % kPatternRange) + added;
+    }
+  }
+
+  void paint(const int* pattern, const PhiloxKey& key, std::uint64_t group, Image& image) const {
+    Philox4 words{};
+    std::size_t at = 0;
+    for (int y = 0; y < side_; ++y) {
+      for (int x = 0; x < side_; ++x) {
+        const int* cell =
+            pattern + ((y * kCells / side_) * kCells + x * kCells / side_) * channels_;
+        for (int c = 0; c < channels_; ++c, ++at) {
+          if (at % 16 == 0) words = philox_group(key, group + at / 16);
+          int byte = static_cast<int>(words.v[at % 16 / 4] >> (8 * (at % 4)) & 0xff);
+          int value = cell[c] + ((byte - 128) >> kNoiseShift);
+          image.pixels[at] = static_cast<std::uint8_t>(std::clamp(value, 0, 255));
+        }
+      }
+    }
+  }
+
+  std::uint64_t seed_;
+  std::uint32_t noise_stream_;
+  int side_, channels_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> make_synthetic(const DataConfig& data, const ModelConfig& model,
+                                        Split split, std::uint64_t seed) {
+  if (model.channels != 1 && model.channels != 3) {
+    throw ConfigError(
+        cat("data.dataset synthetic makes images of 1 or 3 channels, but "
+            "model.channels is ",
+            model.channels));
+  }
+  std::int64_t size = data.size.value_or(kDefaultSize[static_cast<int>(split)]);
+  if (size < 1) throw ConfigError(cat("data.size must be at least 1, got ", size));
+  return std::make_unique<SyntheticDataset>(size, model, split, seed);
+}
+
+}  // namespace dtn

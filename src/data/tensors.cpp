@@ -1,0 +1,96 @@
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "dtn/core/check.h"
+#include "dtn/data/datasets.h"
+#include "dtn/io/safetensors.h"
+
+namespace dtn {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+const Tensor& require(const TensorFile& file, const char* name, const std::string& path) {
+  if (const Tensor* tensor = file.find(name)) return *tensor;
+  std::string present;
+  for (const auto& [other, tensor] : file.tensors) present += (present.empty() ? "" : ", ") + other;
+  throw DataError(cat(path, ": has no tensor '", name,
+                      "' (it has: ", present.empty() ? "nothing" : present,
+                      "); the data set `tensors` needs `images` and `labels`"));
+}
+
+void check_images(const Tensor& images, const ModelConfig& model, const std::string& path) {
+  Shape wanted{images.rank() > 0 ? images.dim(0) : 0, model.channels, model.image_size,
+               model.image_size};
+  if (images.dtype() != DType::kFloat32) {
+    throw DataError(cat(path, ": `images` is ", name_of(images.dtype()),
+                        "; store it as float32, normalised as the model expects it"));
+  }
+  if (!(images.shape() == wanted)) {
+    throw DataError(cat(path, ": `images` is ", to_string(images.shape()), ", the model takes [N, ",
+                        model.channels, ", ", model.image_size, ", ", model.image_size,
+                        "]; change the file or model.channels and model.image_size"));
+  }
+  if (images.dim(0) == 0) throw DataError(cat(path, ": `images` is empty"));
+}
+
+std::vector<std::int64_t> read_labels(const Tensor& labels, std::int64_t count,
+                                      const std::string& path) {
+  if (!(labels.shape() == Shape{count})) {
+    throw DataError(cat(path, ": `labels` is ", to_string(labels.shape()), ", expected [", count,
+                        "], one for each image"));
+  }
+  std::vector<std::int64_t> values;
+  if (labels.dtype() == DType::kInt64) {
+    std::ranges::copy(labels.values<std::int64_t>(), std::back_inserter(values));
+  } else if (labels.dtype() == DType::kUInt8) {
+    std::ranges::copy(labels.values<std::uint8_t>(), std::back_inserter(values));
+  } else {
+    throw DataError(cat(path, ": `labels` is ", name_of(labels.dtype()), "; store it as int64"));
+  }
+  return values;
+}
+
+class TensorDataset final : public Dataset {
+ public:
+  TensorDataset(std::string path, const ModelConfig& model) : path_(std::move(path)) {
+    TensorFile file = read_safetensors(path_, {.verify_checksums = true, .map = true});
+    images_ = require(file, "images", path_);
+    check_images(images_, model, path_);
+    labels_ = read_labels(require(file, "labels", path_), images_.dim(0), path_);
+    check_labels(labels_, model.num_classes, path_);
+    num_classes_ = *std::ranges::max_element(labels_) + 1;
+    description_ = cat(size(), " tensors ", to_string(images_.shape()), " from ", path_);
+  }
+
+  Sample load(std::int64_t index, SampleWorkspace&) const override {
+    std::size_t each = static_cast<std::size_t>(images_.numel() / images_.dim(0));
+    return {.encoded = {},
+            .image = nullptr,
+            .ready = images_.values<float>().subspan(static_cast<std::size_t>(index) * each, each)};
+  }
+
+  std::string sample_name(std::int64_t index) const override { return cat(path_, "[", index, "]"); }
+
+ private:
+  std::string path_;
+  Tensor images_;  // [N, channels, size, size] float32
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_tensors(const DataConfig& data, const ModelConfig& model,
+                                      Split split) {
+  const auto& given = split == Split::kTrain ? data.train : data.val;
+  fs::path path = fs::path(data.root) / given.value_or(cat(name_of(split), ".safetensors"));
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    throw DataError(cat("no such file: ", path.string(), "; set data.", name_of(split),
+                        " to a safetensors file with `images` and `labels`, below data.root"));
+  }
+  return std::make_unique<TensorDataset>(path.string(), model);
+}
+
+}  // namespace dtn

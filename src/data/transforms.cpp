@@ -1,0 +1,279 @@
+#include "dtn/data/transforms.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+
+#include "dtn/core/check.h"
+#include "dtn/core/philox.h"
+
+namespace dtn {
+namespace {
+
+constexpr std::uint32_t kAugmentStream = 0xA06E0001u;
+constexpr int kTries = 10;
+constexpr std::uint64_t kGroupsPerSample = 16;  // of four random words: one per try, one for flip
+
+Philox4 random_words(const SampleKey& key, std::uint64_t group) {
+  return philox_group({key.seed, kAugmentStream, key.epoch}, key.sample * kGroupsPerSample + group);
+}
+
+double uniform(std::uint32_t word, double low, double high) {
+  return low + (high - low) * (word * 0x1p-32);
+}
+
+// 0 .. count-1
+int uniform_index(std::uint32_t word, int count) {
+  return static_cast<int>(static_cast<std::uint64_t>(word) * static_cast<std::uint32_t>(count) >>
+                          32);
+}
+
+// Half to even, as Python's round(): the rounding mode is never changed.
+int round_even(double x) { return static_cast<int>(std::nearbyint(x)); }
+
+CropBox central_crop(int width, int height, const AugmentConfig& a) {
+  const double ratio = static_cast<double>(width) / height;
+  CropBox box{0, 0, width, height};
+  if (ratio < a.ratio_min) {
+    box.height = std::clamp(round_even(width / a.ratio_min), 1, height);
+  } else if (ratio > a.ratio_max) {
+    box.width = std::clamp(round_even(height * a.ratio_max), 1, width);
+  }
+  box.left = (width - box.width) / 2;
+  box.top = (height - box.height) / 2;
+  return box;
+}
+
+bool draw_crop(int width, int height, const AugmentConfig& a, const Philox4& words, CropBox& box) {
+  const double area = static_cast<double>(width) * height;
+  const double target = area * uniform(words.v[0], a.scale_min, a.scale_max);
+  const double ratio = std::exp(uniform(words.v[1], std::log(a.ratio_min), std::log(a.ratio_max)));
+  const double w = std::nearbyint(std::sqrt(target * ratio));
+  const double h = std::nearbyint(std::sqrt(target / ratio));
+  if (!(0 < w && w <= width && 0 < h && h <= height)) return false;
+  box.width = static_cast<int>(w);
+  box.height = static_cast<int>(h);
+  box.top = uniform_index(words.v[2], height - box.height + 1);
+  box.left = uniform_index(words.v[3], width - box.width + 1);
+  return true;
+}
+
+void check_augment(const AugmentConfig& a) {
+  if (!(0 < a.scale_min && a.scale_min <= a.scale_max && a.scale_max <= 1))
+    throw ConfigError(
+        cat("the crop's scale range ", a.scale_min, " .. ", a.scale_max, " must lie in (0, 1]"));
+  if (!(0 < a.ratio_min && a.ratio_min <= a.ratio_max && std::isfinite(a.ratio_max)))
+    throw ConfigError(cat("the crop's ratio range ", a.ratio_min, " .. ", a.ratio_max,
+                          " must be positive and ascending"));
+  if (!(0 <= a.hflip && a.hflip <= 1))
+    throw ConfigError(cat("the flip probability ", a.hflip, " must lie in [0, 1]"));
+}
+
+// values [channels, 256]
+std::vector<float> normalization_table(const Normalization& n) {
+  std::vector<float> table(n.mean.size() * 256);
+  for (std::size_t c = 0; c < n.mean.size(); ++c)
+    for (std::size_t v = 0; v < 256; ++v)
+      table[c * 256 + v] = (static_cast<float>(v) / 255.0f - n.mean[c]) / n.std[c];
+  return table;
+}
+
+// in [n pixels, kChannels] -> one row of every plane; kStep is -1 when the row is mirrored.
+template <int kChannels, int kStep>
+void normalize_row(const std::uint8_t* in, int n, const float* table, std::int64_t plane,
+                   float* out) {
+  if (kStep < 0) out += n - 1;
+  for (int x = 0; x < n; ++x, in += kChannels, out += kStep)
+    for (int c = 0; c < kChannels; ++c) out[c * plane] = table[c * 256 + in[c]];
+}
+
+void normalize_image(const Image& image, const float* table, bool flip, float* out) {
+  const std::int64_t plane = static_cast<std::int64_t>(image.width) * image.height;
+  const auto row = image.channels == 3 ? (flip ? normalize_row<3, -1> : normalize_row<3, 1>)
+                                       : (flip ? normalize_row<1, -1> : normalize_row<1, 1>);
+  for (int y = 0; y < image.height; ++y) {
+    const std::int64_t at = static_cast<std::int64_t>(y) * image.width;
+    row(image.pixels.data() + at * image.channels, image.width, table, plane, out + at);
+  }
+}
+
+// `image` in the middle of black.
+void pad_image(const Image& image, const EvalGeometry& g, int size, Image& out) {
+  out.width = out.height = size;
+  out.channels = image.channels;
+  out.pixels.assign(static_cast<std::size_t>(size) * size * image.channels, 0);
+  const auto row = static_cast<std::size_t>(image.width) * image.channels;
+  for (int y = 0; y < image.height; ++y) {
+    const std::size_t to =
+        (static_cast<std::size_t>(g.pad_top + y) * size + g.pad_left) * image.channels;
+    std::memcpy(&out.pixels[to], &image.pixels[static_cast<std::size_t>(y) * row], row);
+  }
+}
+
+ResizeWindow eval_window(const EvalGeometry& g) {
+  return {g.width, g.height, {g.left, g.top, g.left + g.crop_width, g.top + g.crop_height}};
+}
+
+// Crops, or centres, one side of the resized image.
+void place_side(int resized, int image_size, int& first, int& count, int& pad) {
+  count = std::min(resized, image_size);
+  pad = (image_size - count) / 2;
+  first = resized > image_size ? round_even((resized - image_size) / 2.0) : 0;
+}
+
+struct UsualValues {
+  const char* dataset;
+  std::array<double, 3> mean, std;
+  double gray_mean, gray_std;
+};
+constexpr UsualValues kUsualValues[] = {
+    {"cifar10", {0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616}, 0.4808, 0.2392},
+    {"cifar100", {0.5071, 0.4865, 0.4409}, {0.2673, 0.2564, 0.2762}, 0.4874, 0.2520},
+    {"idx", {0.2860, 0.2860, 0.2860}, {0.3530, 0.3530, 0.3530}, 0.2860, 0.3530},  // Fashion-MNIST
+};
+constexpr UsualValues kImageNet{"", {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}, 0.459, 0.226};
+
+std::vector<float> per_channel(const std::vector<double>& given, std::vector<double> usual,
+                               int channels, const char* key) {
+  const std::vector<double>& values = given.empty() ? usual : given;
+  if (values.size() != 1 && values.size() != static_cast<std::size_t>(channels))
+    throw ConfigError(cat("data.", key, " has ", values.size(), " values for images of ", channels,
+                          " channels; give one, or one per channel"));
+  std::vector<float> result(static_cast<std::size_t>(channels));
+  for (std::size_t c = 0; c < result.size(); ++c)
+    result[c] = static_cast<float>(values[values.size() == 1 ? 0 : c]);
+  return result;
+}
+
+}  // namespace
+
+CropBox sample_crop(int width, int height, const AugmentConfig& augment, const SampleKey& key) {
+  DTN_CHECK(width > 0 && height > 0, "cannot crop an image of ", width, " x ", height);
+  CropBox box;
+  bool found = false;
+  for (int i = 0; i < kTries && !found; ++i)
+    found =
+        draw_crop(width, height, augment, random_words(key, static_cast<std::uint64_t>(i)), box);
+  if (!found) box = central_crop(width, height, augment);
+  box.flip = uniform(random_words(key, kGroupsPerSample - 1).v[0], 0, 1) < augment.hflip;
+  return box;
+}
+
+EvalGeometry eval_geometry(int width, int height, int image_size, double crop_pct) {
+  DTN_CHECK(width > 0 && height > 0, "cannot resize an image of ", width, " x ", height);
+  const int short_side = static_cast<int>(image_size / crop_pct);
+  const int smaller = std::min(width, height), larger = std::max(width, height);
+  const double long_side =
+      std::trunc(static_cast<double>(static_cast<std::int64_t>(short_side) * larger) / smaller);
+  if (long_side > 1 << 30)
+    throw DataError(
+        cat("an image of ", width, " x ", height, " pixels is too elongated to resize"));
+  EvalGeometry g;
+  const int resized = static_cast<int>(long_side);
+  g.width = width <= height ? short_side : resized;
+  g.height = width <= height ? resized : short_side;
+  place_side(g.width, image_size, g.left, g.crop_width, g.pad_left);
+  place_side(g.height, image_size, g.top, g.crop_height, g.pad_top);
+  return g;
+}
+
+Normalization resolve_normalization(const DataConfig& data, int channels) {
+  DTN_CHECK(channels == 1 || channels == 3, "images have 1 or 3 channels, not ", channels);
+  const UsualValues* usual = &kImageNet;
+  for (const UsualValues& u : kUsualValues)
+    if (data.dataset == u.dataset) usual = &u;
+  const auto pick = [&](const std::array<double, 3>& color, double gray) {
+    return channels == 1 ? std::vector<double>{gray}
+                         : std::vector<double>(color.begin(), color.end());
+  };
+  Normalization n{per_channel(data.mean, pick(usual->mean, usual->gray_mean), channels, "mean"),
+                  per_channel(data.std, pick(usual->std, usual->gray_std), channels, "std")};
+  for (std::size_t c = 0; c < n.std.size(); ++c)
+    if (!(n.std[c] > 0) || !std::isfinite(n.std[c]) || !std::isfinite(n.mean[c]))
+      throw ConfigError(cat("data.mean and data.std must be finite and std positive; channel ", c,
+                            " has ", n.mean[c], " and ", n.std[c]));
+  return n;
+}
+
+void normalize_to_chw(const Image& image, const Normalization& normalization, bool flip,
+                      float* out) {
+  DTN_CHECK((image.channels == 1 || image.channels == 3) &&
+                normalization.mean.size() == static_cast<std::size_t>(image.channels) &&
+                normalization.std.size() == normalization.mean.size(),
+            "an image of ", image.channels, " channels needs as many means and deviations");
+  normalize_image(image, normalization_table(normalization).data(), flip, out);
+}
+
+Transform::Transform(const DataConfig& data, const AugmentConfig& augment, int image_size,
+                     int channels, bool training, const DecodeLimits& limits)
+    : augment_(augment),
+      interpolation_(data.interpolation),
+      crop_pct_(data.crop_pct),
+      image_size_(image_size),
+      channels_(channels),
+      random_(training && augment.preset == AugmentPreset::kLight),
+      normalization_(resolve_normalization(data, channels)),
+      table_(normalization_table(normalization_)),
+      limits_(limits) {
+  if (training && augment.preset != AugmentPreset::kNone && augment.preset != AugmentPreset::kLight)
+    throw ConfigError("augment.preset: this version knows `none` and `light`");
+  if (image_size < 1 || image_size > 16384)
+    throw ConfigError(cat("model.image_size ", image_size, " must lie in 1 .. 16384"));
+  // Below 1/16 a resized image would be needlessly huge; it is surely a percentage of another kind.
+  if (!(crop_pct_ >= 1.0 / 16 && crop_pct_ <= 16) || image_size / crop_pct_ < 1)
+    throw ConfigError(cat("data.crop_pct ", crop_pct_, " must lie in 1/16 .. 16"));
+  check_augment(augment);
+}
+
+void Transform::apply(const Image& image, const SampleKey& key, TransformWorkspace& ws,
+                      float* out) const {
+  const Image* source = &image;
+  if (image.channels != channels_) {
+    channels_ == 1 ? rgb_to_gray(image, ws.converted) : gray_to_rgb(image, ws.converted);
+    source = &ws.converted;
+  }
+  if (random_) {
+    const CropBox box = sample_crop(image.width, image.height, augment_, key);
+    if (box.width == image_size_ && box.height == image_size_ && box.width == image.width &&
+        box.height == image.height)
+      return normalize_image(*source, table_.data(), box.flip, out);
+    resize(crop_view(view(*source), box.left, box.top, box.width, box.height), image_size_,
+           image_size_, interpolation_, ws.resample, ws.resized);
+    return normalize_image(ws.resized, table_.data(), box.flip, out);
+  }
+  finish_eval(*source, {0, 0, image.width, image.height}, image.width, image.height, ws, out);
+}
+
+void Transform::finish_eval(const Image& part, const ImageRegion& at, int width, int height,
+                            TransformWorkspace& ws, float* out) const {
+  const EvalGeometry g = eval_geometry(width, height, image_size_, crop_pct_);
+  if (part.width == image_size_ && part.height == image_size_ && g.width == width &&
+      g.height == height)  // the part is the crop
+    return normalize_image(part, table_.data(), false, out);
+  resize_window(view(part), at, width, height, eval_window(g), interpolation_, ws.resample,
+                ws.resized);
+  const bool pad = g.crop_width < image_size_ || g.crop_height < image_size_;
+  if (pad) pad_image(ws.resized, g, image_size_, ws.padded);
+  normalize_image(pad ? ws.padded : ws.resized, table_.data(), false, out);
+}
+
+void Transform::decode_and_apply(std::span<const std::byte> bytes, const std::string& name,
+                                 const SampleKey& key, TransformWorkspace& ws, float* out) const {
+  const ImageInfo info = read_image_info(bytes, name, limits_);
+  if (random_) {
+    const CropBox box = sample_crop(info.width, info.height, augment_, key);
+    decode_image_region(bytes, name,
+                        {box.left, box.top, box.left + box.width, box.top + box.height}, ws.decoded,
+                        limits_, color_mode());
+    resize(view(ws.decoded), image_size_, image_size_, interpolation_, ws.resample, ws.resized);
+    return normalize_image(ws.resized, table_.data(), box.flip, out);
+  }
+  const EvalGeometry g = eval_geometry(info.width, info.height, image_size_, crop_pct_);
+  const ImageRegion region =
+      source_region(info.width, info.height, eval_window(g), interpolation_, ws.resample);
+  decode_image_region(bytes, name, region, ws.decoded, limits_, color_mode());
+  finish_eval(ws.decoded, region, info.width, info.height, ws, out);
+}
+
+}  // namespace dtn

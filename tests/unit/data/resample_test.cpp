@@ -1,0 +1,120 @@
+#include "dtn/data/resample.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "data/resample_kernels.h"
+#include "dtn/core/check.h"
+#include "golden/data/fixtures.h"
+
+namespace dtn {
+namespace {
+
+using golden::procedural_image;
+
+TEST(Resample, EqualsPillowBitForBitOnEveryInstructionSet) {
+  for (int level : {0, 1, 2}) {
+    resample::limit_instruction_set(level);
+    auto table = golden::open_table("resample.txt");
+    std::uint32_t seed, expected;
+    int width, height, channels, out_width, out_height, cases = 0;
+    std::string filter;
+    double x0, y0, x1, y1;
+    while (table >> seed >> width >> height >> channels >> filter >> x0 >> y0 >> x1 >> y1 >>
+           out_width >> out_height >> expected) {
+      const Image image = procedural_image(seed, width, height, channels);
+      const Image out =
+          resize_box(image, x0, y0, x1, y1, out_width, out_height, golden::filter_named(filter));
+      ASSERT_EQ(out.width, out_width);
+      ASSERT_EQ(out.height, out_height);
+      EXPECT_EQ(golden::crc(out), expected) << "case " << seed << ", instruction set " << level;
+      ++cases;
+    }
+    EXPECT_EQ(cases, 480);
+  }
+  resample::limit_instruction_set(2);
+}
+
+TEST(Resample, WholeBoxIsTheSameAsNoBox) {
+  const Image image = procedural_image(2, 50, 31);
+  for (auto filter : {Interpolation::kBilinear, Interpolation::kBicubic})
+    EXPECT_EQ(resize(image, 20, 44, filter).pixels,
+              resize_box(image, 0, 0, 50, 31, 20, 44, filter).pixels);
+}
+
+TEST(Resample, KeepsConstantImagesAndCopiesAtTheSameSize) {
+  const Image image = procedural_image(0, 17, 23);
+  EXPECT_EQ(resize(image, 17, 23, Interpolation::kBicubic).pixels, image.pixels);
+  for (int value : {0, 1, 128, 255}) {
+    const Image flat{33, 40, 1,
+                     std::vector<std::uint8_t>(33 * 40, static_cast<std::uint8_t>(value))};
+    for (auto filter : {Interpolation::kBilinear, Interpolation::kBicubic})
+      for (std::uint8_t pixel : resize(flat, 70, 9, filter).pixels) ASSERT_EQ(pixel, value);
+  }
+}
+
+Image cut(const Image& image, const ImageRegion& r) {
+  Image out{r.x1 - r.x0, r.y1 - r.y0, image.channels, {}};
+  for (int y = r.y0; y < r.y1; ++y) {
+    const auto row = image.pixels.begin() +
+                     (static_cast<std::ptrdiff_t>(y) * image.width + r.x0) * image.channels;
+    out.pixels.insert(out.pixels.end(), row, row + out.width * image.channels);
+  }
+  return out;
+}
+
+ImageRegion random_region(std::mt19937& random, int width, int height) {
+  const auto pick = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  const int x0 = pick(width), y0 = pick(height);
+  return {x0, y0, x0 + 1 + pick(width - x0), y0 + 1 + pick(height - y0)};
+}
+
+// One workspace for all, so that a stale cached weight or buffer would show.
+TEST(Resample, WindowOfAPartEqualsTheSameCutOfTheWhole) {
+  std::mt19937 random(7);
+  ResampleWorkspace workspace;
+  for (int i = 0; i < 300; ++i) {
+    const auto size = [&] { return 1 + static_cast<int>(random() % 90); };
+    const Image source =
+        procedural_image(static_cast<std::uint32_t>(i), size(), size(), i % 2 ? 3 : 1);
+    ResizeWindow target{i % 5 ? size() : source.width, i % 7 ? size() : source.height, {}};
+    target.window = random_region(random, target.width, target.height);
+    const auto filter = i % 3 ? Interpolation::kBicubic : Interpolation::kBilinear;
+    const ImageRegion need = source_region(source.width, source.height, target, filter, workspace);
+    const Image part = cut(source, need);
+    Image out;
+    resize_window(view(part), need, source.width, source.height, target, filter, workspace, out);
+    const Image whole = cut(resize(source, target.width, target.height, filter), target.window);
+    ASSERT_EQ(out.width, whole.width);
+    ASSERT_EQ(out.pixels, whole.pixels) << "case " << i;
+  }
+}
+
+TEST(Resample, CropViewSeesNothingOutsideTheCrop) {
+  const Image image = procedural_image(3, 40, 30);
+  const ImageRegion at{5, 7, 28, 26};
+  ResampleWorkspace workspace;
+  Image out;
+  resize(crop_view(view(image), at.x0, at.y0, 23, 19), 11, 12, Interpolation::kBicubic, workspace,
+         out);
+  EXPECT_EQ(out.pixels, resize(cut(image, at), 11, 12, Interpolation::kBicubic).pixels);
+}
+
+TEST(Resample, RefusesImpossibleGeometry) {
+  const Image image = procedural_image(3, 10, 10);
+  const auto filter = Interpolation::kBilinear;
+  EXPECT_THROW(resize(image, 0, 5, filter), Error);
+  EXPECT_THROW(resize(Image{}, 5, 5, filter), Error);
+  EXPECT_THROW(resize_box(image, 0, 0, 10.5, 10, 5, 5, filter), Error);
+  EXPECT_THROW(resize_box(image, 4, 0, 4, 10, 5, 5, filter), Error);
+  EXPECT_THROW(crop_view(view(image), 8, 0, 3, 3), Error);
+  ResampleWorkspace workspace;
+  Image out;
+  EXPECT_THROW(resize_window(view(image), {0, 0, 10, 10}, 20, 10, {5, 5, {0, 0, 5, 5}}, filter,
+                             workspace, out),
+               Error);
+}
+
+}  // namespace
+}  // namespace dtn

@@ -1,0 +1,242 @@
+#include "dtn/data/transforms.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "dtn/core/check.h"
+#include "golden/data/fixtures.h"
+
+namespace dtn {
+namespace {
+
+using golden::procedural_image;
+
+std::vector<float> run(const Transform& transform, const Image& image, const SampleKey& key = {}) {
+  TransformWorkspace workspace;
+  std::vector<float> out(static_cast<std::size_t>(transform.output_size()));
+  transform.apply(image, key, workspace, out.data());
+  return out;
+}
+
+AugmentConfig light() {
+  AugmentConfig augment;
+  augment.preset = AugmentPreset::kLight;
+  return augment;
+}
+
+TEST(Transforms, EvaluationEqualsTorchvisionBitForBit) {
+  auto table = golden::open_table("eval.txt");
+  std::uint32_t seed, expected;
+  int width, height, image_size, cases = 0;
+  std::string filter;
+  DataConfig data;
+  while (table >> seed >> width >> height >> image_size >> data.crop_pct >> filter >> expected) {
+    data.interpolation = golden::filter_named(filter);
+    const Image image = procedural_image(seed, width, height);
+    const Transform eval(data, {}, image_size, 3, false);
+    EXPECT_EQ(golden::crc(run(eval, image)), expected) << "case " << seed;
+    // Training without augmentation prepares images as evaluation does.
+    EXPECT_EQ(golden::crc(run(Transform(data, {}, image_size, 3, true), image)), expected);
+    EXPECT_EQ(golden::crc(run(Transform(data, light(), image_size, 3, false), image)), expected);
+    ++cases;
+  }
+  EXPECT_EQ(cases, 80);
+}
+
+TEST(Transforms, ResizedCropEqualsTorchvisionBitForBit) {
+  auto table = golden::open_table("light.txt");
+  std::uint32_t seed, expected;
+  int width, height, image_size, cases = 0;
+  CropBox box;
+  std::string filter;
+  ResampleWorkspace workspace;
+  while (table >> seed >> width >> height >> box.left >> box.top >> box.width >> box.height >>
+         box.flip >> image_size >> filter >> expected) {
+    const Image image = procedural_image(seed, width, height);
+    Image crop;
+    resize(crop_view(view(image), box.left, box.top, box.width, box.height), image_size, image_size,
+           golden::filter_named(filter), workspace, crop);
+    std::vector<float> out(static_cast<std::size_t>(3 * image_size * image_size));
+    normalize_to_chw(crop, resolve_normalization({}, 3), box.flip, out.data());
+    EXPECT_EQ(golden::crc(out), expected) << "case " << seed;
+    ++cases;
+  }
+  EXPECT_EQ(cases, 60);
+}
+
+TEST(Transforms, LightAppliesTheCropItSamples) {
+  const Image image = procedural_image(5, 97, 71);
+  const Transform transform({}, light(), 24, 3, true);
+  int flips = 0;
+  for (std::uint64_t sample = 0; sample < 40; ++sample) {
+    const SampleKey key{11, 3, sample};
+    const CropBox box = sample_crop(97, 71, light(), key);
+    ResampleWorkspace workspace;
+    Image crop;
+    resize(crop_view(view(image), box.left, box.top, box.width, box.height), 24, 24,
+           Interpolation::kBicubic, workspace, crop);
+    std::vector<float> expected(3 * 24 * 24);
+    normalize_to_chw(crop, resolve_normalization({}, 3), box.flip, expected.data());
+    EXPECT_EQ(run(transform, image, key), expected);
+    flips += box.flip;
+  }
+  EXPECT_GT(flips, 5);
+  EXPECT_LT(flips, 35);
+}
+
+TEST(Transforms, FromTheFileEqualsFromTheImage) {
+  TransformWorkspace workspace;
+  for (const char* name : {"420.jpg", "progressive.jpg", "gray.jpg", "cmyk.jpg", "rgb8.png",
+                           "palette4.png", "24bit.bmp"}) {
+    const auto bytes = golden::image_bytes(name);
+    for (int channels : {1, 3})
+      for (bool training : {false, true})
+        for (int size : {7, 40}) {
+          const Transform transform({}, light(), size, channels, training);
+          for (std::uint64_t sample = 0; sample < 12; ++sample) {
+            const SampleKey key{1, 2, sample};
+            std::vector<float> out(static_cast<std::size_t>(transform.output_size()));
+            transform.decode_and_apply(bytes, name, key, workspace, out.data());
+            EXPECT_EQ(out, run(transform, decode_image(bytes, name), key)) << name;
+          }
+        }
+  }
+}
+
+TEST(Transforms, ConvertsBetweenGrayAndColor) {
+  const Image gray = procedural_image(2, 20, 20, 1);
+  Image rgb, back;
+  gray_to_rgb(gray, rgb);
+  rgb_to_gray(rgb, back);
+  EXPECT_EQ(back.pixels, gray.pixels);
+  const Transform color({}, {}, 16, 3, false), mono({}, {}, 16, 1, false);
+  EXPECT_EQ(run(color, gray), run(color, rgb));
+  EXPECT_EQ(run(mono, gray), run(mono, rgb));
+  const Image primaries{3, 1, 3, {255, 0, 0, 0, 255, 0, 0, 0, 255}};
+  rgb_to_gray(primaries, back);
+  EXPECT_EQ(back.pixels, (std::vector<std::uint8_t>{76, 150, 29}));
+}
+
+TEST(Transforms, EvaluationGeometry) {
+  const EvalGeometry usual = eval_geometry(500, 375, 224, 0.875);
+  EXPECT_EQ(usual.width, 341);
+  EXPECT_EQ(usual.height, 256);
+  EXPECT_EQ(usual.left, 58);  // 58.5 rounds to even
+  EXPECT_EQ(usual.top, 16);
+  EXPECT_EQ(eval_geometry(375, 500, 224, 0.9).width, 248);
+  const EvalGeometry small = eval_geometry(10, 20, 32, 1.5);  // 21 x 42
+  EXPECT_EQ(small.crop_width, 21);
+  EXPECT_EQ(small.pad_left, 5);
+  EXPECT_EQ(small.top, 5);
+  EXPECT_EQ(small.pad_top, 0);
+  EXPECT_THROW(eval_geometry(1, 65500, 16384, 1.0 / 16), DataError);
+  EXPECT_EQ(eval_geometry(1, 65500, 224, 0.875).height, 256 * 65500);
+}
+
+TEST(Transforms, ElongatedImagesUseTheirMiddleOnly) {
+  TransformWorkspace workspace;
+  const Image line = procedural_image(0, 1, 3000);
+  const Transform transform({}, {}, 32, 3, false);
+  const auto out = run(transform, line);
+  for (float value : out) EXPECT_TRUE(std::isfinite(value));
+}
+
+TEST(SampleCrop, DependsOnItsKeyAlone) {
+  const AugmentConfig augment = light();
+  const CropBox box = sample_crop(500, 375, augment, {1, 2, 3});
+  EXPECT_EQ(box, sample_crop(500, 375, augment, {1, 2, 3}));
+  EXPECT_NE(box, sample_crop(500, 375, augment, {2, 2, 3}));
+  EXPECT_NE(box, sample_crop(500, 375, augment, {1, 3, 3}));
+  EXPECT_NE(box, sample_crop(500, 375, augment, {1, 2, 4}));
+}
+
+TEST(SampleCrop, HasTheDistributionOfRandomResizedCrop) {
+  // A square so large that every first try fits but for ratio and area near their ends.
+  const AugmentConfig augment = light();
+  const int n = 20000, side = 4000;
+  double area = 0, area_of_small = 0, log_ratio = 0, log_ratio_squared = 0, left = 0;
+  int flips = 0, small = 0;
+  for (int i = 0; i < n; ++i) {
+    const CropBox b = sample_crop(side, side, augment, {9, 1, static_cast<std::uint64_t>(i)});
+    ASSERT_TRUE(b.left >= 0 && b.top >= 0 && b.left + b.width <= side && b.top + b.height <= side);
+    const double scale = static_cast<double>(b.width) * b.height / side / side;
+    const double ratio = static_cast<double>(b.width) / b.height;
+    ASSERT_GT(scale, 0.0799);
+    ASSERT_TRUE(ratio > 0.749 && ratio < 1.335);
+    area += scale / n;
+    flips += b.flip;
+    if (scale >= 0.7) continue;  // below this nothing is ever refused
+    ++small;
+    area_of_small += scale;
+    log_ratio += std::log(ratio);
+    log_ratio_squared += std::log(ratio) * std::log(ratio);
+    left += static_cast<double>(b.left) / (side - b.width);
+  }
+  // Bounds are five standard errors of each mean.
+  const double root = std::sqrt(static_cast<double>(small));
+  EXPECT_NEAR(area_of_small / small, (0.08 + 0.7) / 2, 5 * 0.62 / std::sqrt(12.0) / root);
+  EXPECT_NEAR(log_ratio / small, 0, 5 * 0.166 / root);
+  const double third = std::pow(std::log(4.0 / 3), 2) / 3;  // second moment of a uniform
+  EXPECT_NEAR(log_ratio_squared / small, third, 5 * 0.9 * third / root);
+  EXPECT_NEAR(left / small, 0.5, 5 * 0.289 / root);
+  EXPECT_NEAR(flips, n / 2, 5 * 0.5 * std::sqrt(static_cast<double>(n)));
+  EXPECT_GT(area, 0.45);
+  EXPECT_LT(area, 0.54);
+}
+
+TEST(SampleCrop, FallsBackToTheMiddle) {
+  AugmentConfig augment = light();
+  augment.scale_min = augment.scale_max = 1;  // never fits an elongated image
+  augment.hflip = 0;
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    EXPECT_EQ(sample_crop(1000, 100, augment, {0, 0, i}), (CropBox{433, 0, 133, 100, false}));
+    EXPECT_EQ(sample_crop(100, 1000, augment, {0, 0, i}), (CropBox{0, 433, 100, 133, false}));
+    EXPECT_EQ(sample_crop(1, 1, augment, {0, 0, i}), (CropBox{0, 0, 1, 1, false}));
+  }
+}
+
+TEST(Normalization, ComesFromTheConfigOrTheDataSet) {
+  DataConfig data;
+  EXPECT_EQ(resolve_normalization(data, 3).mean, (std::vector<float>{0.485f, 0.456f, 0.406f}));
+  data.dataset = "cifar10";
+  EXPECT_EQ(resolve_normalization(data, 3).mean, (std::vector<float>{0.4914f, 0.4822f, 0.4465f}));
+  data.dataset = "idx";
+  EXPECT_EQ(resolve_normalization(data, 1).std, (std::vector<float>{0.3530f}));
+  data.mean = {0.5};
+  data.std = {0.25, 0.5, 1};
+  const Normalization n = resolve_normalization(data, 3);
+  EXPECT_EQ(n.mean, (std::vector<float>{0.5f, 0.5f, 0.5f}));
+  EXPECT_EQ(n.std, (std::vector<float>{0.25f, 0.5f, 1}));
+  EXPECT_THROW(resolve_normalization(data, 1), ConfigError);
+  data.std = {0};
+  EXPECT_THROW(resolve_normalization(data, 1), ConfigError);
+}
+
+TEST(Normalization, WritesPlanesAndMirrors) {
+  const Image image{2, 1, 3, {0, 51, 102, 153, 204, 255}};
+  const Normalization n{{0, 0, 0.5f}, {1, 0.5f, 1}};
+  std::vector<float> out(6);
+  normalize_to_chw(image, n, false, out.data());
+  EXPECT_EQ(out, (std::vector<float>{0, 153 / 255.0f, 0.4f, 1.6f, 102 / 255.0f - 0.5f, 0.5f}));
+  normalize_to_chw(image, n, true, out.data());
+  EXPECT_EQ(out, (std::vector<float>{153 / 255.0f, 0, 1.6f, 0.4f, 0.5f, 102 / 255.0f - 0.5f}));
+}
+
+TEST(Transforms, RefusesBadConfigs) {
+  DataConfig data;
+  AugmentConfig augment;
+  augment.preset = AugmentPreset::kDeit;
+  EXPECT_THROW(Transform(data, augment, 224, 3, true), ConfigError);
+  EXPECT_NO_THROW(Transform(data, augment, 224, 3, false));
+  data.crop_pct = 0;
+  EXPECT_THROW(Transform(data, {}, 224, 3, false), ConfigError);
+  data.crop_pct = 0.875;
+  EXPECT_THROW(Transform(data, {}, 0, 3, false), ConfigError);
+  augment = light();
+  augment.scale_min = 0;
+  EXPECT_THROW(Transform(data, augment, 224, 3, true), ConfigError);
+}
+
+}  // namespace
+}  // namespace dtn
