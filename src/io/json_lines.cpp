@@ -18,15 +18,16 @@ namespace {
 
 enum class LineFate { kKeep, kLater, kTorn };
 
-LineFate judge(const std::string& line, std::int64_t step) {
+LineFate judge(const std::string& line, std::int64_t step, std::int64_t evaluated_step) {
   auto object = nlohmann::json::parse(line, nullptr, false);
   if (!object.is_object()) return LineFate::kTorn;
   auto found = object.find("step");
   if (found == object.end() || !found->is_number()) return LineFate::kKeep;
-  return found->get<double>() > static_cast<double>(step) ? LineFate::kLater : LineFate::kKeep;
+  std::int64_t limit = object.contains("split") ? evaluated_step : step;
+  return found->get<double>() > static_cast<double>(limit) ? LineFate::kLater : LineFate::kKeep;
 }
 
-void drop_later_lines(const fs::path& path, std::int64_t step) {
+void drop_later_lines(const fs::path& path, std::int64_t step, std::int64_t evaluated_step) {
   std::ifstream in(path, std::ios::binary);
   if (!in) throw_errno("read", path);
   AtomicFile kept(path);
@@ -34,7 +35,7 @@ void drop_later_lines(const fs::path& path, std::int64_t step) {
   int torn = 0;
   for (std::string line; std::getline(in, line);) {
     // A line without its break was torn even if what is there parses: 12 may have been 1234.
-    LineFate fate = in.eof() ? LineFate::kTorn : judge(line, step);
+    LineFate fate = in.eof() ? LineFate::kTorn : judge(line, step, evaluated_step);
     if (fate == LineFate::kKeep) kept.write(line + "\n");
     dropped += fate != LineFate::kKeep;
     torn += fate == LineFate::kTorn;
@@ -61,9 +62,10 @@ JsonLinesWriter::JsonLinesWriter(fs::path path) : path_(std::move(path)) {
   if (fd_ < 0) throw_errno("open", path_);
 }
 
-JsonLinesWriter JsonLinesWriter::open_for_resume(const fs::path& path, std::int64_t step) {
+JsonLinesWriter JsonLinesWriter::open_for_resume(const fs::path& path, std::int64_t step,
+                                                 std::optional<std::int64_t> evaluated_step) {
   std::error_code error;
-  if (fs::exists(path, error)) drop_later_lines(path, step);
+  if (fs::exists(path, error)) drop_later_lines(path, step, evaluated_step.value_or(step));
   return JsonLinesWriter(path);
 }
 

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -24,8 +25,10 @@ class JsonLinesWriter {
   // Opens `path` for appending, creating it. Throws Error naming the path and the system's reason.
   explicit JsonLinesWriter(std::filesystem::path path);
   // The same for a run that goes on after `step`: lines with a greater `step`, and lines torn by a
-  // kill, are first removed in a single atomic rewrite.
-  static JsonLinesWriter open_for_resume(const std::filesystem::path& path, std::int64_t step);
+  // kill, are first removed in a single atomic rewrite. So are evaluations (lines with a `split`)
+  // after `evaluated_step`, when given: the one of `step` itself may have to be done again.
+  static JsonLinesWriter open_for_resume(const std::filesystem::path& path, std::int64_t step,
+                                         std::optional<std::int64_t> evaluated_step = {});
 
   ~JsonLinesWriter();
   JsonLinesWriter(JsonLinesWriter&& other) noexcept;

@@ -174,6 +174,17 @@ TEST_F(AtomicFiles, JsonLinesResumeDropsLaterAndTornLines) {
   EXPECT_EQ(read_text(folder_ / "new.jsonl"), "");
 }
 
+TEST_F(AtomicFiles, JsonLinesResumeDropsEvaluationsThatAreStillOwed) {
+  fs::path path = folder_ / "metrics.jsonl";
+  std::string early = "{\"step\":10,\"split\":\"val\"}\n{\"step\":20,\"loss\":1}\n";
+  std::string owed = "{\"step\":20,\"split\":\"val\"}\n";
+  std::ofstream(path) << early + owed + "{\"step\":21}\n";
+  JsonLinesWriter::open_for_resume(path, 20, 20);
+  EXPECT_EQ(read_text(path), early + owed);
+  JsonLinesWriter::open_for_resume(path, 20, 10);
+  EXPECT_EQ(read_text(path), early);
+}
+
 TEST_F(AtomicFiles, JsonLinesOnAFullDiskStayWhole) {
   fs::path path = folder_ / "metrics.jsonl";
   JsonLinesWriter writer(path);

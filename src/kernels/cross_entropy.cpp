@@ -1,0 +1,160 @@
+// Cross-entropy by rows; see cross_entropy.h for the formulas. The largest logit is subtracted
+// before the exponential, and the loss is formed from the shifted logits so that a common offset
+// does not cost digits.
+#include "kernels/cross_entropy.h"
+
+#include "dtn/core/parallel.h"
+#include "kernels/for_dtype.h"
+#include "kernels/isa.h"
+#include "kernels/simd.h"
+
+namespace dtn::DTN_ISA {
+namespace {
+
+// Up to a vector of values; the missing lanes read as `fill`.
+template <class T, class N>
+inline Vec<AccumulatorOf<T>> load_or(const T* p, N count, AccumulatorOf<T> fill) {
+  if constexpr (std::is_same_v<N, int>) {
+    Vec<AccumulatorOf<T>> v = broadcast(fill);
+    for (int i = 0; i < count; ++i) v[i] = static_cast<AccumulatorOf<T>>(p[i]);
+    return v;
+  } else {
+    return load(p);
+  }
+}
+
+template <class A>
+constexpr A infinity_of() {
+  return static_cast<A>(__builtin_inf());
+}
+
+// Rows per task: about 16 K logits.
+std::int64_t rows_per_task(std::int64_t classes) {
+  return classes < 16384 ? 16384 / (classes > 0 ? classes : 1) : 1;
+}
+
+template <class T>
+AccumulatorOf<T> row_max(const T* z, std::int64_t classes) {
+  using A = AccumulatorOf<T>;
+  Vec<A> largest = broadcast(-infinity_of<A>());
+  for_each_vector<A>(classes, [&](std::int64_t k, auto count) {
+    largest = max(largest, load_or(z + k, count, -infinity_of<A>()));
+  });
+  return reduce_max(largest);
+}
+
+// Sum of t (z - shift) with t = 0 counting as nothing, even beside z = -inf.
+template <class T>
+AccumulatorOf<T> dot_shifted(const AccumulatorOf<T>* t, const T* z, AccumulatorOf<T> shift,
+                             std::int64_t classes) {
+  using A = AccumulatorOf<T>;
+  Vec<A> sum{};
+  for_each_vector<A>(classes, [&](std::int64_t k, auto count) {
+    Vec<A> weight = load_n(t + k, count);
+    Vec<A> term = weight * (load_n(z + k, count) - shift);
+    sum = sum + (weight == A(0) ? Vec<A>{} : term);
+  });
+  return reduce_add(sum);
+}
+
+template <class A>
+A row_sum(const A* t, std::int64_t classes) {
+  Vec<A> sum{};
+  for_each_vector<A>(classes,
+                     [&](std::int64_t k, auto count) { sum = sum + load_n(t + k, count); });
+  return reduce_add(sum);
+}
+
+template <class T>
+void forward_row(const CrossEntropyForward& args, std::int64_t row) {
+  using A = AccumulatorOf<T>;
+  const std::int64_t classes = args.classes;
+  const T* z = static_cast<const T*>(args.logits) + row * classes;
+  // NaN may get lost in the maximum; exp brings it back.
+  const A largest = row_max(z, classes);
+  Vec<A> exps{}, shifted{};
+  const bool smooth = args.smoothing != 0;
+  for_each_vector<A>(classes, [&](std::int64_t k, auto count) {
+    Vec<A> v = load_or(z + k, count, -infinity_of<A>()) - largest;
+    exps = exps + exp(v);
+    if (smooth) shifted = shifted + (load_or(z + k, count, largest) - largest);
+  });
+  const A log_sum = std::log(reduce_add(exps));
+  A loss;
+  if (args.targets) {
+    const A* t = static_cast<const A*>(args.targets) + row * classes;
+    loss = log_sum * row_sum(t, classes) - dot_shifted(t, z, largest, classes);
+  } else if (std::int64_t label = args.labels[row]; label >= 0 && label < classes) {
+    const A s = static_cast<A>(args.smoothing);
+    const A at_label = static_cast<A>(z[label]) - largest;
+    loss = smooth ? log_sum - (1 - s) * at_label - s / static_cast<A>(classes) * reduce_add(shifted)
+                  : log_sum - at_label;
+  } else {
+    loss = static_cast<A>(__builtin_nan(""));
+  }
+  static_cast<A*>(args.loss)[row] = loss;
+  static_cast<A*>(args.lse)[row] = largest + log_sum;
+}
+
+// dz = scale (softmax weight - t) for soft targets, weight = sum of t.
+template <class T>
+void backward_targets(const CrossEntropyBackward& args, std::int64_t row) {
+  using A = AccumulatorOf<T>;
+  const std::int64_t classes = args.classes;
+  const T* z = static_cast<const T*>(args.logits) + row * classes;
+  const A* t = static_cast<const A*>(args.targets) + row * classes;
+  T* dz = static_cast<T*>(args.dlogits) + row * classes;
+  const A lse = static_cast<const A*>(args.lse)[row];
+  const A scale = static_cast<A>(args.scale), weight = row_sum(t, classes);
+  for_each_vector<A>(classes, [=](std::int64_t k, auto count) {
+    Vec<A> p = exp(load_n(z + k, count) - lse);
+    store_n(dz + k, scale * (p * weight - load_n(t + k, count)), count);
+  });
+}
+
+template <class T>
+void backward_label(const CrossEntropyBackward& args, std::int64_t row) {
+  using A = AccumulatorOf<T>;
+  const std::int64_t classes = args.classes, label = args.labels[row];
+  const T* z = static_cast<const T*>(args.logits) + row * classes;
+  T* dz = static_cast<T*>(args.dlogits) + row * classes;
+  const bool valid = label >= 0 && label < classes;
+  const A scale = static_cast<A>(valid ? args.scale : __builtin_nan(""));
+  const A lse = static_cast<const A*>(args.lse)[row];
+  const A s = static_cast<A>(args.smoothing), everywhere = s / static_cast<A>(classes);
+  // Read before the row is overwritten: dz may be z.
+  const A z_label = valid ? static_cast<A>(z[label]) : A(0);
+  for_each_vector<A>(classes, [=](std::int64_t k, auto count) {
+    Vec<A> p = exp(load_n(z + k, count) - lse);
+    store_n(dz + k, scale * (p - everywhere), count);
+  });
+  if (valid) dz[label] = static_cast<T>(scale * (std::exp(z_label - lse) - everywhere - (1 - s)));
+}
+
+}  // namespace
+
+void run(CpuQueue&, const CrossEntropyForward& args) {
+  for_dtype("CrossEntropyForward", args.dtype, [&](auto t) {
+    parallel_ranges(args.rows, rows_per_task(args.classes),
+                    [&](std::int64_t row, std::int64_t end) {
+                      for (; row < end; ++row) forward_row<decltype(t)>(args, row);
+                    });
+  });
+}
+
+void run(CpuQueue&, const CrossEntropyBackward& args) {
+  for_dtype("CrossEntropyBackward", args.dtype, [&](auto t) {
+    using T = decltype(t);
+    parallel_ranges(
+        args.rows, rows_per_task(args.classes), [&](std::int64_t row, std::int64_t end) {
+          for (; row < end; ++row) {
+            args.targets ? backward_targets<T>(args, row) : backward_label<T>(args, row);
+          }
+        });
+  });
+}
+
+}  // namespace dtn::DTN_ISA
+
+DTN_DISPATCH(CrossEntropyForward)
+DTN_DISPATCH(CrossEntropyBackward)

@@ -1,0 +1,40 @@
+// Softmax cross-entropy against class labels (with label smoothing) or soft targets.
+//   loss[b] = lse(z_b) sum_k t_bk - sum_k t_bk z_bk,   dz_b = scale (softmax(z_b) sum_k t_bk - t_b)
+// where t = (1 - smoothing) onehot(label) + smoothing / K, or the given targets. NaN among the
+// logits of a row makes its loss NaN. A label outside [0, K), which the caller should have refused,
+// gives a NaN loss and a NaN gradient row.
+#pragma once
+
+#include <cstdint>
+
+#include "dtn/core/dtype.h"
+#include "dtn/core/queue.h"
+
+namespace dtn {
+
+struct CrossEntropyForward {
+  DType dtype;  // of logits
+  std::int64_t rows, classes;
+  const void* logits;                    // [rows, K]
+  const std::int64_t* labels = nullptr;  // [rows], in [0, K); or
+  const void* targets = nullptr;         // [rows, K], accumulator type
+  double smoothing = 0;                  // with labels
+  void* loss;                            // [rows], accumulator type
+  void* lse;                             // [rows], accumulator type, for backward
+};
+void run(CpuQueue&, const CrossEntropyForward&);
+
+struct CrossEntropyBackward {
+  DType dtype;
+  std::int64_t rows, classes;
+  const void* logits;
+  const std::int64_t* labels = nullptr;
+  const void* targets = nullptr;
+  double smoothing = 0;
+  const void* lse;  // [rows]
+  double scale;     // e.g. 1 / batch
+  void* dlogits;    // [rows, K]; may be logits
+};
+void run(CpuQueue&, const CrossEntropyBackward&);
+
+}  // namespace dtn

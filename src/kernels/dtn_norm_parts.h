@@ -1,0 +1,169 @@
+// What the forward and backward DTN kernels share: sizes, the position matrices of all heads, and
+// the local moments of one lane group of one head.
+#pragma once
+
+#include <cstdint>
+
+#include "dtn/core/parallel.h"
+#include "dtn/core/queue.h"
+#include "kernels/dtn_norm.h"
+#include "kernels/dtn_norm_passes.h"
+#include "kernels/dtn_norm_positions.h"
+#include "kernels/simd.h"
+
+namespace dtn::DTN_ISA {
+
+struct DtnSizes {
+  std::int64_t batch, grid_h, grid_w, tokens, channels, heads, head_dim;
+  std::int64_t padded_tokens;  // whole vectors of any type
+
+  template <class Arguments>
+  explicit DtnSizes(const Arguments& args)
+      : batch(args.batch),
+        grid_h(args.grid_h),
+        grid_w(args.grid_w),
+        tokens(args.grid_h * args.grid_w),
+        channels(args.channels),
+        heads(args.heads),
+        head_dim(args.channels / args.heads),
+        padded_tokens((tokens + 15) / 16 * 16) {}
+
+  Lines rows() const { return {grid_w, 1, grid_h, grid_w}; }
+  Lines columns() const { return {grid_h, grid_w, grid_w, 1}; }
+
+  // Whether whole images keep all threads busy; else the heads of an image are spread too.
+  // Either way does the same arithmetic in the same order.
+  bool image_per_task() const {
+    const std::int64_t threads = max_threads(), rounds = (batch + threads - 1) / threads;
+    return batch * 8 >= rounds * threads * 7;
+  }
+};
+
+// The position matrices of as many heads as fit a memory budget, which only long sequences exceed.
+template <class A>
+class HeadPositions {
+ public:
+  HeadPositions(const DtnSizes& sizes, DtnVariant variant, const void* pos_weight, bool gradients,
+                Scratch::Scope& scope)
+      : sizes_(sizes),
+        direction_(variant == DtnVariant::kOfficial ? A(-1) : A(1)),
+        weight_(static_cast<const A*>(pos_weight)),
+        kinds_(gradients ? 4 : 2),
+        per_head_(kinds_ * (padded(sizes.grid_w) + padded(sizes.grid_h))) {
+    constexpr std::int64_t kBudget = (std::int64_t{64} << 20) / sizeof(A);
+    wave_ = kBudget / per_head_;
+    if (wave_ < 1) wave_ = 1;
+    if (wave_ > sizes.heads) wave_ = sizes.heads;
+    memory_ = scope.take<A>(wave_ * per_head_);
+  }
+
+  std::int64_t wave() const { return wave_; }
+
+  // Makes the matrices of heads [begin, begin + wave()) the current ones.
+  void build(std::int64_t begin) {
+    begin_ = begin;
+    std::int64_t count = sizes_.heads - begin < wave_ ? sizes_.heads - begin : wave_;
+    // Small matrices cost less than waking the threads.
+    const std::int64_t grain = per_head_ > 8192 ? 1 : count;
+    parallel_ranges(count, grain, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t h = begin + first; h < begin + last; ++h) {
+        const A* a = weight_ + 3 * h;
+        build_positions(sizes_.grid_w, a[2], a[0], direction_, along_rows(h));
+        build_positions(sizes_.grid_h, a[2], a[1], direction_, down_columns(h));
+      }
+    });
+  }
+
+  PositionMatrices<A> along_rows(std::int64_t head) const {
+    return matrices(memory_ + (head - begin_) * per_head_, padded(sizes_.grid_w));
+  }
+  PositionMatrices<A> down_columns(std::int64_t head) const {
+    return matrices(memory_ + (head - begin_) * per_head_ + kinds_ * padded(sizes_.grid_w),
+                    padded(sizes_.grid_h));
+  }
+
+ private:
+  static std::int64_t padded(std::int64_t n) { return (n * n + 15) / 16 * 16; }
+  PositionMatrices<A> matrices(A* at, std::int64_t size) const {
+    if (kinds_ == 2) return {at, at + size};
+    return {at, at + size, at + 2 * size, at + 3 * size};
+  }
+
+  const DtnSizes& sizes_;
+  A direction_;
+  const A* weight_;  // [H, 3]
+  std::int64_t kinds_, per_head_, wave_, begin_ = 0;
+  A* memory_;
+};
+
+// Calls f(offset, count) for the lane groups of one head: `count` channels from `offset` on.
+template <class A, class F>
+inline void for_each_group(const DtnSizes& sizes, F&& f) {
+  for (std::int64_t c = 0; c < sizes.head_dim; c += kLanes<A>) {
+    const std::int64_t left = sizes.head_dim - c;
+    if (left >= kLanes<A>) {
+      f(c, std::integral_constant<int, kLanes<A>>{});
+    } else {
+      f(c, static_cast<int>(left));
+    }
+  }
+}
+
+// Token means are kept relative to this value of their image, the mean of its first token, because
+// float32 could not hold a mean much larger than the standard deviation. `x` is the image. What the
+// official variant normalizes is of the order of 1 and needs no such thing.
+template <DtnVariant variant, class T>
+inline AccumulatorOf<T> mean_base(const DtnSizes& sizes, const T* x) {
+  using A = AccumulatorOf<T>;
+  if constexpr (variant == DtnVariant::kOfficial) return 0;
+  Vec<A> sum{};
+  for_each_vector<A>(sizes.channels,
+                     [&](std::int64_t c, auto count) { sum += load_n(x + c, count); });
+  return reduce_add(sum) / static_cast<A>(sizes.channels);
+}
+
+// mixed[t] = l_va var_ln[t] + eps, the token's share of the variance; `var` is that of the image.
+template <class A>
+inline void mix_variances(const DtnSizes& sizes, const A* var, A share, double eps, A* mixed) {
+  for (std::int64_t t = 0; t < sizes.tokens; ++t) mixed[t] = share * var[t] + static_cast<A>(eps);
+}
+
+// Asks for one lane group of some tokens: the lines lie too far apart for the hardware to foresee.
+// Spread over the work on the group before, this hides the way from memory.
+template <class T>
+inline void prefetch_group(const DtnSizes& sizes, const T* x, std::int64_t first,
+                           std::int64_t count) {
+  const std::int64_t channels = sizes.channels;
+  x += first * channels;
+  for (std::int64_t t = 0; t < count; ++t, x += channels) __builtin_prefetch(x, 0, 2);
+}
+
+// plane[t] = x[t] - pivot, or x[t] scale[t] - pivot. x is one lane group of an image; unused lanes
+// become zero and stay zero in all that follows.
+template <class T, class N>
+inline void gather(const DtnSizes& sizes, const T* x, N count, const AccumulatorOf<T>* scale,
+                   Vec<AccumulatorOf<T>> pivot, AccumulatorOf<T>* plane) {
+  using A = AccumulatorOf<T>;
+  const std::int64_t tokens = sizes.tokens, channels = sizes.channels;
+  for (std::int64_t t = 0; t < tokens; ++t, x += channels, plane += kLanes<A>) {
+    Vec<A> v = load_n(x, count);
+    store(plane, (scale ? v * scale[t] : v) - pivot);
+  }
+}
+
+// P x and P x^2 come in two steps: z1, z2, the pass down the columns of the whole grid, then, row
+// by row of the grid, the pass along it, so that a row's moments are used while they are in cache.
+template <class A>
+inline void column_moments(const DtnSizes& sizes, const PositionMatrices<A>& columns, const A* x,
+                           A* z1, A* z2) {
+  pass<A, Second::kSquare>(sizes.columns(), columns.p_transposed, x, nullptr, z1, z2);
+}
+template <class A>
+inline void row_moments(const DtnSizes& sizes, const PositionMatrices<A>& rows, std::int64_t row,
+                        const A* z1, const A* z2, A* m1, A* m2) {
+  const std::int64_t start = row * sizes.grid_w * kLanes<A>;
+  pass<A, Second::kPlane>({sizes.grid_w, 1, 1, 0}, rows.p_transposed, z1 + start, z2 + start, m1,
+                          m2);
+}
+
+}  // namespace dtn::DTN_ISA

@@ -1,0 +1,172 @@
+// Layer normalization by rows; see layer_norm.h for the formulas. A row is read three times, twice
+// from the first-level cache.
+#include "kernels/layer_norm.h"
+
+#include "dtn/core/parallel.h"
+#include "kernels/for_dtype.h"
+#include "kernels/isa.h"
+#include "kernels/simd.h"
+
+namespace dtn::DTN_ISA {
+namespace {
+
+// kRows rows at a time, so that their chains of additions overlap. The mean is taken in two steps,
+// a rough one and the mean of what it leaves, so that neither it nor the variance loses digits when
+// |mean| is much larger than the standard deviation.
+template <class T, int kRows>
+void forward_rows(const LayerNormForward& args, std::int64_t row) {
+  using A = AccumulatorOf<T>;
+  const std::int64_t channels = args.channels;
+  const T* x = static_cast<const T*>(args.x) + row * channels;
+  const A* weight = static_cast<const A*>(args.weight);
+  const A* bias = static_cast<const A*>(args.bias);
+  T* y = static_cast<T*>(args.y) + row * channels;
+
+  Vec<A> sum[kRows] = {}, rest[kRows] = {}, squares[kRows] = {};
+  for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
+    for (int r = 0; r < kRows; ++r) sum[r] += load_n(x + r * channels + c, count);
+  });
+  A rough[kRows], rstd[kRows], shift[kRows];
+  for (int r = 0; r < kRows; ++r) rough[r] = reduce_add(sum[r]) / static_cast<A>(channels);
+  for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
+    for (int r = 0; r < kRows; ++r) {
+      Vec<A> d = keep_n(load_n(x + r * channels + c, count) - rough[r], count);
+      rest[r] += d;
+      squares[r] += d * d;
+    }
+  });
+  for (int r = 0; r < kRows; ++r) {
+    const A delta = reduce_add(rest[r]) / static_cast<A>(channels);
+    const A var = reduce_add(squares[r]) / static_cast<A>(channels) - delta * delta;
+    rstd[r] = rsqrt(broadcast(var + static_cast<A>(args.eps)))[0];
+    shift[r] = -delta * rstd[r];
+    static_cast<A*>(args.mean)[row + r] = (rough[r] - static_cast<A>(x[r * channels])) + delta;
+    static_cast<A*>(args.rstd)[row + r] = rstd[r];
+  }
+  for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
+    const Vec<A> w = load_n(weight + c, count), b = load_n(bias + c, count);
+    for (int r = 0; r < kRows; ++r) {
+      Vec<A> xhat = (load_n(x + r * channels + c, count) - rough[r]) * rstd[r] + shift[r];
+      store_n(y + r * channels + c, xhat * w + b, count);
+    }
+  });
+}
+
+// kRows rows at a time, so that the running parameter gradients are loaded and stored once for all
+// of them. dweight and dbias are the partial sums of this chunk of rows.
+template <class T, int kRows>
+void backward_rows(const LayerNormBackward& args, std::int64_t row, AccumulatorOf<T>* dweight,
+                   AccumulatorOf<T>* dbias) {
+  using A = AccumulatorOf<T>;
+  const std::int64_t channels = args.channels;
+  const A* weight = static_cast<const A*>(args.weight);
+  const T* x = static_cast<const T*>(args.x) + row * channels;
+  const T* dy = static_cast<const T*>(args.dy) + row * channels;
+  const A* mean = static_cast<const A*>(args.mean) + row;
+  const A* rstd = static_cast<const A*>(args.rstd) + row;
+
+  A base[kRows];
+  for (int r = 0; r < kRows; ++r) base[r] = static_cast<A>(x[r * channels]);
+  Vec<A> sum[kRows] = {}, dot[kRows] = {};
+  for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
+    Vec<A> w = load_n(weight + c, count);
+    Vec<A> dw = load_n(dweight + c, count), db = load_n(dbias + c, count);
+    for (int r = 0; r < kRows; ++r) {
+      Vec<A> g = load_n(dy + r * channels + c, count);
+      Vec<A> xhat = (load_n(x + r * channels + c, count) - base[r] - mean[r]) * rstd[r];
+      db += g;
+      dw += g * xhat;
+      sum[r] += g * w;
+      dot[r] += g * w * xhat;
+    }
+    store_n(dweight + c, dw, count);
+    store_n(dbias + c, db, count);
+  });
+  if (!args.dx) return;
+
+  T* dx = static_cast<T*>(args.dx) + row * channels;
+  const T* add = args.dx_add ? static_cast<const T*>(args.dx_add) + row * channels : nullptr;
+  for (int r = 0; r < kRows; ++r) {
+    // dx = dy (weight rstd) + x slope + offset
+    const A mean_dot = reduce_add(dot[r]) / static_cast<A>(channels);
+    const A mean_sum = reduce_add(sum[r]) / static_cast<A>(channels);
+    const std::int64_t first = r * channels;
+    for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
+      Vec<A> g = load_n(dy + first + c, count) * load_n(weight + c, count);
+      Vec<A> xhat = (load_n(x + first + c, count) - base[r] - mean[r]) * rstd[r];
+      Vec<A> d = (g - mean_sum - xhat * mean_dot) * rstd[r];
+      if (add) d += load_n(add + first + c, count);
+      store_n(dx + first + c, d, count);
+    });
+  }
+}
+
+constexpr int kRowsTogether = 4;
+
+// Chunks of rows with a partial parameter gradient each: few enough to add up quickly, enough to
+// keep many threads busy; a function of the shape alone.
+constexpr std::int64_t kChunks = 64;
+
+template <class A>
+void add_partials(const A* partials, std::int64_t chunks, std::int64_t stride,
+                  std::int64_t channels, A* total) {
+  for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
+    Vec<A> sum{};
+    for (std::int64_t k = 0; k < chunks; ++k) sum += load_n(partials + k * stride + c, count);
+    store_n(total + c, load_n(total + c, count) + sum, count);
+  });
+}
+
+template <class T>
+void backward(CpuQueue& queue, const LayerNormBackward& args) {
+  using A = AccumulatorOf<T>;
+  const std::int64_t channels = args.channels;
+  std::int64_t grain = (args.rows + kChunks - 1) / kChunks;
+  if (grain < kRowsTogether) grain = kRowsTogether;
+  const std::int64_t chunks = (args.rows + grain - 1) / grain;
+  const std::int64_t stride = 2 * ((channels + 15) / 16 * 16);
+  Scratch::Scope scope(queue.scratch());
+  A* partials = scope.take<A>(chunks * stride);
+  parallel_ranges(args.rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    A* dweight = partials + begin / grain * stride;
+    A* dbias = dweight + stride / 2;
+    for (std::int64_t c = 0; c < stride; ++c) dweight[c] = 0;
+    std::int64_t row = begin;
+    for (; row + kRowsTogether <= end; row += kRowsTogether) {
+      backward_rows<T, kRowsTogether>(args, row, dweight, dbias);
+    }
+    for (; row < end; ++row) backward_rows<T, 1>(args, row, dweight, dbias);
+  });
+  if (args.dweight) {
+    add_partials(partials, chunks, stride, channels, static_cast<A*>(args.dweight));
+  }
+  if (args.dbias) {
+    add_partials(partials + stride / 2, chunks, stride, channels, static_cast<A*>(args.dbias));
+  }
+}
+
+}  // namespace
+
+void run(CpuQueue&, const LayerNormForward& args) {
+  for_dtype("LayerNormForward", args.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    const std::int64_t grain = args.channels < 16384 ? 16384 / args.channels : 1;
+    parallel_ranges(args.rows, grain, [&](std::int64_t begin, std::int64_t end) {
+      std::int64_t row = begin;
+      for (; row + kRowsTogether <= end; row += kRowsTogether) {
+        forward_rows<T, kRowsTogether>(args, row);
+      }
+      for (; row < end; ++row) forward_rows<T, 1>(args, row);
+    });
+  });
+}
+
+void run(CpuQueue& queue, const LayerNormBackward& args) {
+  for_dtype("LayerNormBackward", args.dtype,
+            [&](auto tag) { backward<decltype(tag)>(queue, args); });
+}
+
+}  // namespace dtn::DTN_ISA
+
+DTN_DISPATCH(dtn::LayerNormForward)
+DTN_DISPATCH(dtn::LayerNormBackward)

@@ -1,0 +1,49 @@
+// Layer normalization over the last dimension:
+//   y[r, c] = weight[c] (x[r, c] - mean[r]) rstd[r] + bias[c],   rstd = (var + eps)^-1/2,
+// with the biased variance of row r. x, y and activation gradients have `dtype`; weight, bias,
+// statistics and parameter gradients have the accumulator type (float32; float64 for float64).
+// Activation gradients are written (=), parameter gradients are added to (+=).
+#pragma once
+
+#include <cstdint>
+
+#include "dtn/core/dtype.h"
+#include "dtn/core/queue.h"
+
+namespace dtn {
+
+struct LayerNormForward {
+  DType dtype;
+  std::int64_t rows, channels;
+  double eps;
+  const void* x;       // [rows, C]
+  const void* weight;  // [C]
+  const void* bias;    // [C]
+  void* y;             // [rows, C]; may be x
+  // For backward. The mean is kept as mean - x[row, 0], which float32 holds to the last digit even
+  // when it is much larger than the standard deviation.
+  void* mean;  // [rows]
+  void* rstd;  // [rows]
+};
+void run(CpuQueue&, const LayerNormForward&);
+
+// With dxhat = dy weight, xhat = (x - mean) rstd:
+//   dx = rstd (dxhat - mean_c(dxhat) - xhat mean_c(dxhat xhat)) + dx_add
+//   dweight += sum_r dy xhat,   dbias += sum_r dy
+// The sums over rows are taken in chunks fixed by the shape, so they do not depend on threads.
+struct LayerNormBackward {
+  DType dtype;
+  std::int64_t rows, channels;
+  const void* x;                 // [rows, C]
+  const void* weight;            // [C]
+  const void* mean;              // [rows]
+  const void* rstd;              // [rows]
+  const void* dy;                // [rows, C]
+  const void* dx_add = nullptr;  // [rows, C] dtype: what reaches x along the residual; may be dx
+  void* dx = nullptr;            // [rows, C], written (=); may be dy
+  void* dweight = nullptr;       // [C], +=
+  void* dbias = nullptr;         // [C], +=
+};
+void run(CpuQueue&, const LayerNormBackward&);
+
+}  // namespace dtn

@@ -1,0 +1,226 @@
+// Dynamic Token Normalization straight from its formulas (see src/kernels/dtn_norm.h), with dense
+// T x T position matrices in float64: the oracle of the tests. It shares nothing with src/.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+namespace dtn::test {
+
+using Doubles = std::vector<double>;
+
+struct DenseDtn {
+  int batch, grid_h, grid_w, channels, heads;
+  double eps = 1e-5;
+  bool official = false;
+  Doubles x{};                          // [B, T, C]
+  Doubles weight{}, bias{};             // [C]
+  Doubles lambda_mean{}, lambda_var{};  // [H]
+  Doubles pos_weight{};                 // [H, 3]: x, y, d
+
+  struct Gradients {
+    Doubles x, weight, bias, lambda_mean, lambda_var, pos_weight;
+  };
+
+  int tokens() const { return grid_h * grid_w; }
+  int head_dim() const { return channels / heads; }
+  std::size_t at(int b, int t, int c) const {
+    return (static_cast<std::size_t>(b) * tokens() + t) * channels + c;
+  }
+
+  Doubles forward() const {
+    Doubles y(x.size());
+    each_head([&](int b, int h, const Moments& m) {
+      for (int t = 0; t < tokens(); ++t) {
+        for (int k = 0; k < head_dim(); ++k) {
+          const int c = h * head_dim() + k;
+          const Point p = point(m, b, h, t, k);
+          y[at(b, t, c)] = weight[c] * (p.u - p.mu) * p.r + bias[c];
+        }
+      }
+    });
+    return y;
+  }
+
+  Gradients backward(const Doubles& dy) const {
+    const int T = tokens(), D = head_dim();
+    const double unbiased = official ? channels - 1 : channels;
+    Gradients g{Doubles(x.size()),          Doubles(weight.size()),
+                Doubles(bias.size()),       Doubles(lambda_mean.size()),
+                Doubles(lambda_var.size()), Doubles(pos_weight.size())};
+    Doubles du(x.size()), dmean(size_bt()), dvar_ln(size_bt());
+    each_head([&](int b, int h, const Moments& m) {
+      Doubles dm1(T * D), dm2(T * D);
+      for (int t = 0; t < T; ++t) {
+        for (int k = 0; k < D; ++k) {
+          const int c = h * D + k;
+          const double lm = lambda_mean[h], lv = lambda_var[h], out = dy[at(b, t, c)];
+          const Point p = point(m, b, h, t, k);
+          const double dxhat = out * weight[c];
+          const double dmu = -dxhat * p.r, dvar = -0.5 * dxhat * (p.u - p.mu) * p.r * p.r * p.r;
+          g.weight[c] += out * (p.u - p.mu) * p.r;
+          g.bias[c] += out;
+          g.lambda_mean[h] += dmu * (p.mu_ln - m.m1[t * D + k]);
+          g.lambda_var[h] += dvar * (p.var_ln - p.v1);
+          dmean[b * T + t] += lm * dmu;
+          dvar_ln[b * T + t] += lv * dvar;
+          const double dv1 = (1 - lv) * dvar;
+          dm1[t * D + k] = (1 - lm) * dmu - 2 * dv1 * m.m1[t * D + k];
+          dm2[t * D + k] = dv1;
+          du[at(b, t, c)] += dxhat * p.r;
+        }
+      }
+      for (int i = 0; i < T; ++i) {
+        Doubles dp(T);
+        double dot = 0;
+        for (int j = 0; j < T; ++j) {
+          const double pij = m.p[static_cast<std::size_t>(i) * T + j];
+          for (int k = 0; k < D; ++k) {
+            const double u = m.u[j * D + k];
+            du[at(b, j, h * D + k)] += pij * (dm1[i * D + k] + 2 * u * dm2[i * D + k]);
+            dp[j] += dm1[i * D + k] * u + dm2[i * D + k] * u * u;
+          }
+          dot += pij * dp[j];
+        }
+        for (int j = 0; j < T; ++j) {
+          const double ds = m.p[static_cast<std::size_t>(i) * T + j] * (dp[j] - dot);
+          const Offset o = offset(i, j);
+          g.pos_weight[3 * h] += ds * o.x;
+          g.pos_weight[3 * h + 1] += ds * o.y;
+          g.pos_weight[3 * h + 2] += ds * (o.x * o.x + o.y * o.y);
+        }
+      }
+    });
+    each_head([&](int b, int h, const Moments& m) {
+      for (int t = 0; t < T; ++t) {
+        double dot = 0;
+        for (int k = 0; k < D; ++k) {
+          const double u = m.u[t * D + k];
+          double& d = du[at(b, t, h * D + k)];
+          d += dmean[b * T + t] / channels;
+          d += 2 * (u - m.mean[b * T + t]) / unbiased * dvar_ln[b * T + t];
+          dot += d * u;
+        }
+        for (int k = 0; k < D; ++k) {
+          const double d = du[at(b, t, h * D + k)];
+          g.x[at(b, t, h * D + k)] = official ? scale(b, h, t) * (d - m.u[t * D + k] * dot / D) : d;
+        }
+      }
+    });
+    return g;
+  }
+
+ private:
+  struct Offset {
+    double x, y;
+  };
+  struct Moments {
+    Doubles p;                  // [T, T]
+    Doubles u, m1, v1;          // [T, D]
+    const Doubles &mean, &var;  // [B, T], over all channels
+  };
+  struct Point {
+    double u, mu_ln, var_ln, v1, mu, r;
+  };
+
+  std::size_t size_bt() const { return static_cast<std::size_t>(batch) * tokens(); }
+
+  Offset offset(int i, int j) const {
+    const double sign = official ? -1 : 1;  // query minus key
+    return {sign * (j % grid_w - i % grid_w), sign * (j / grid_w - i / grid_w)};
+  }
+
+  // 1, or what the official code multiplies a token's head by.
+  double scale(int b, int h, int t) const {
+    if (!official) return 1;
+    double sum = 0;
+    for (int k = 0; k < head_dim(); ++k) sum += std::pow(x[at(b, t, h * head_dim() + k)], 2);
+    return 1 / std::sqrt(sum / head_dim() + eps);
+  }
+
+  double token_mean(int b, int t) const {
+    double sum = 0;
+    for (int c = 0; c < channels; ++c) sum += x[at(b, t, c)] * scale_of_channel(b, t, c);
+    return sum / channels;
+  }
+  double token_var(int b, int t) const {
+    const double mean = token_mean(b, t);
+    double sum = 0;
+    for (int c = 0; c < channels; ++c) {
+      sum += std::pow(x[at(b, t, c)] * scale_of_channel(b, t, c) - mean, 2);
+    }
+    return sum / (official ? channels - 1 : channels);
+  }
+  double scale_of_channel(int b, int t, int c) const {
+    return official ? scale(b, c / head_dim(), t) : 1;
+  }
+
+  Doubles positions(int h) const {
+    const int T = tokens();
+    const double* a = &pos_weight[3 * h];
+    Doubles p(static_cast<std::size_t>(T) * T);
+    for (int i = 0; i < T; ++i) {
+      double* row = &p[static_cast<std::size_t>(i) * T];
+      double largest = -INFINITY, sum = 0;
+      for (int j = 0; j < T; ++j) {
+        const Offset o = offset(i, j);
+        row[j] = a[2] * (o.x * o.x + o.y * o.y) + a[0] * o.x + a[1] * o.y;
+        largest = std::fmax(largest, row[j]);
+      }
+      for (int j = 0; j < T; ++j) sum += row[j] = std::exp(row[j] - largest);
+      for (int j = 0; j < T; ++j) row[j] /= sum;
+    }
+    return p;
+  }
+
+  // Calls f(b, h, moments) for every head of every image.
+  template <class F>
+  void each_head(F&& f) const {
+    const int T = tokens(), D = head_dim();
+    Doubles mean(size_bt()), var(size_bt());
+    for (int b = 0; b < batch; ++b) {
+      for (int t = 0; t < T; ++t) {
+        mean[b * T + t] = token_mean(b, t);
+        var[b * T + t] = token_var(b, t);
+      }
+    }
+    for (int h = 0; h < heads; ++h) {
+      Moments m{positions(h), Doubles(T * D), Doubles(T * D), Doubles(T * D), mean, var};
+      for (int b = 0; b < batch; ++b) {
+        for (int t = 0; t < T; ++t) {
+          const double s = scale(b, h, t);
+          for (int k = 0; k < D; ++k) m.u[t * D + k] = s * x[at(b, t, h * D + k)];
+        }
+        // The variance around the local mean is m2 - m1^2, as the rows of P sum to 1, without the
+        // cancellation.
+        for (int i = 0; i < T; ++i) {
+          const double* p = &m.p[static_cast<std::size_t>(i) * T];
+          for (int k = 0; k < D; ++k) {
+            double m1 = 0, v1 = 0;
+            for (int j = 0; j < T; ++j) m1 += p[j] * m.u[j * D + k];
+            for (int j = 0; j < T; ++j) v1 += p[j] * std::pow(m.u[j * D + k] - m1, 2);
+            m.m1[i * D + k] = m1;
+            m.v1[i * D + k] = v1;
+          }
+        }
+        f(b, h, m);
+      }
+    }
+  }
+
+  Point point(const Moments& m, int b, int h, int t, int k) const {
+    const int D = head_dim(), T = tokens();
+    Point p;
+    p.u = m.u[t * D + k];
+    p.mu_ln = m.mean[b * T + t];
+    p.var_ln = m.var[b * T + t];
+    p.v1 = m.v1[t * D + k];
+    p.mu = lambda_mean[h] * p.mu_ln + (1 - lambda_mean[h]) * m.m1[t * D + k];
+    const double var = lambda_var[h] * p.var_ln + (1 - lambda_var[h]) * p.v1;
+    p.r = 1 / std::sqrt(var + eps);
+    return p;
+  }
+};
+
+}  // namespace dtn::test

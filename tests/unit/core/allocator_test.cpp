@@ -1,0 +1,182 @@
+#include "dtn/core/allocator.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "dtn/core/check.h"
+#include "dtn/core/queue.h"
+#include "dtn/core/scratch.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+// Sizes that cannot be had must come back as null, as they do without the sanitizer.
+extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+#endif
+
+namespace dtn {
+namespace {
+
+// A size no other test asks for.
+constexpr std::size_t kOdd = 1234567;
+constexpr std::size_t kRounded = (kOdd + 63) / 64 * 64;
+
+TEST(Allocator, TheSecondRequestIsServedFromTheCache) {
+  release_cached_memory();
+  AllocatorStats before = allocator_stats();
+  std::byte* first = allocate_cached(kOdd).get();  // given back at once
+  AllocatorStats after = allocator_stats();
+  EXPECT_EQ(after.misses, before.misses + 1);
+  EXPECT_EQ(after.bytes_cached, before.bytes_cached + kRounded);
+  for (int step = 0; step < 10; ++step) EXPECT_EQ(allocate_cached(kOdd).get(), first);
+  EXPECT_EQ(allocator_stats().misses, after.misses);
+  auto a = allocate_cached(kOdd), b = allocate_cached(kOdd);
+  EXPECT_NE(a, b);
+  EXPECT_EQ(allocator_stats().misses, after.misses + 1);
+}
+
+TEST(Allocator, MemoryIsAlignedAndWritable) {
+  for (std::size_t bytes :
+       {std::size_t{0}, std::size_t{1}, std::size_t{64}, std::size_t{65}, kOdd}) {
+    auto p = allocate_cached(bytes);
+    ASSERT_NE(p, nullptr);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(p.get()) % 64, 0u);
+    std::memset(p.get(), 1, bytes);
+  }
+}
+
+TEST(Allocator, CountsBytesInUseAndPeak) {
+  reset_peak_bytes();
+  const std::size_t start = allocator_stats().bytes_in_use;
+  EXPECT_EQ(allocator_stats().peak_bytes, start);
+  {
+    auto a = allocate_cached(kOdd);
+    { auto b = allocate_cached(kOdd); }
+    auto c = allocate_cached(100);
+    EXPECT_EQ(allocator_stats().bytes_in_use, start + kRounded + 128);
+  }
+  EXPECT_EQ(allocator_stats().bytes_in_use, start);
+  EXPECT_EQ(allocator_stats().peak_bytes, start + 2 * kRounded);
+  reset_peak_bytes();
+  EXPECT_EQ(allocator_stats().peak_bytes, start);
+}
+
+TEST(Allocator, ReleaseGivesTheCacheBack) {
+  { auto a = allocate_cached(kOdd); }
+  EXPECT_GE(allocator_stats().bytes_cached, kRounded);
+  release_cached_memory();
+  EXPECT_EQ(allocator_stats().bytes_cached, 0u);
+  std::uint64_t misses = allocator_stats().misses;
+  { auto a = allocate_cached(kOdd); }
+  EXPECT_EQ(allocator_stats().misses, misses + 1);
+}
+
+TEST(Allocator, TheImpossibleIsAnErrorThatNamesTheSize) {
+  AllocatorStats before = allocator_stats();
+  EXPECT_THROW(allocate_cached(SIZE_MAX), Error);
+  EXPECT_THROW(allocate_cached(SIZE_MAX - 64), Error);
+  try {
+    allocate_cached(std::size_t{1} << 62);
+    FAIL() << "no error";
+  } catch (const Error& e) {
+    EXPECT_NE(std::string(e.what()).find("4611686018427387904"), std::string::npos) << e.what();
+  }
+  EXPECT_EQ(allocator_stats().bytes_in_use, before.bytes_in_use);
+  EXPECT_EQ(allocator_stats().peak_bytes, before.peak_bytes);
+}
+
+TEST(Allocator, ManyThreadsMayAsk) {
+  const std::size_t start = allocator_stats().bytes_in_use;
+  std::vector<std::thread> threads;
+  std::vector<int> damaged(4);
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([t, &damaged] {
+      for (std::size_t i = 0; i < 2000; ++i) {
+        std::size_t size = 64 * (1 + i % 5);
+        auto p = allocate_cached(size);
+        std::memset(p.get(), t, size);
+        for (std::size_t k = 0; k < size; ++k)
+          damaged[t] += p.get()[k] != static_cast<std::byte>(t);
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(damaged, std::vector<int>(4, 0));
+  EXPECT_EQ(allocator_stats().bytes_in_use, start);
+}
+
+TEST(Scratch, ScopesNestAndGiveBack) {
+  Scratch scratch;
+  float *outer, *inner;
+  {
+    Scratch::Scope a(scratch);
+    outer = a.take<float>(100);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(outer) % 64, 0u);
+    outer[99] = 5;
+    {
+      Scratch::Scope b(scratch);
+      inner = b.take<float>(3);
+      EXPECT_GE(inner, outer + 100);
+      EXPECT_EQ(reinterpret_cast<std::uintptr_t>(inner) % 64, 0u);
+    }
+    EXPECT_EQ(a.take<float>(3), inner);
+    EXPECT_EQ(outer[99], 5);
+  }
+  Scratch::Scope c(scratch);
+  EXPECT_EQ(c.take<float>(1), outer);
+}
+
+TEST(Scratch, GrowsOnceAndKeepsWhatIsTaken) {
+  Scratch scratch;
+  auto step = [&] {
+    Scratch::Scope scope(scratch);
+    std::vector<char*> blocks;
+    for (int i = 0; i < 20; ++i) {
+      blocks.push_back(scope.take<char>(300000));
+      std::memset(blocks.back(), i, 300000);
+    }
+    char* large = scope.take<char>(5 << 20);
+    std::memset(large, 77, 5 << 20);
+    int damaged = 0;
+    for (int i = 0; i < 20; ++i) damaged += blocks[i][0] != i || blocks[i][299999] != i;
+    EXPECT_EQ(damaged, 0);
+    return std::set<char*>(blocks.begin(), blocks.end()).size();
+  };
+  EXPECT_EQ(step(), 20u);
+  std::uint64_t misses = allocator_stats().misses;
+  std::size_t in_use = allocator_stats().bytes_in_use;
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(step(), 20u);
+  EXPECT_EQ(allocator_stats().misses, misses);
+  EXPECT_EQ(allocator_stats().bytes_in_use, in_use);
+}
+
+TEST(Scratch, AScopeLeftByAnExceptionGivesBack) {
+  Scratch scratch;
+  char* first;
+  {
+    Scratch::Scope a(scratch);
+    first = a.take<char>(1000);
+  }
+  try {
+    Scratch::Scope b(scratch);
+    b.take<char>(1000);
+    throw Error("left early");
+  } catch (const Error&) {
+  }
+  Scratch::Scope c(scratch);
+  EXPECT_EQ(c.take<char>(1), first);
+}
+
+TEST(Scratch, EachThreadHasItsOwn) {
+  Scratch* here = &cpu_queue().scratch();
+  EXPECT_EQ(here, &cpu_queue().scratch());
+  Scratch* there = nullptr;
+  std::thread([&] { there = &cpu_queue().scratch(); }).join();
+  EXPECT_NE(here, there);
+}
+
+}  // namespace
+}  // namespace dtn

@@ -1,0 +1,483 @@
+#include "kernels/dtn_norm.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "dense_dtn.h"
+#include "dtn/core/check.h"
+#include "unit/kernels/each_isa.h"
+
+DTN_RUN_ON_EACH_ISA(DtnNormForward)
+DTN_RUN_ON_EACH_ISA(DtnNormBackward)
+
+namespace dtn::test {
+namespace {
+
+using Gradients = DenseDtn::Gradients;
+
+// What a problem looks like beyond its shape.
+struct Content {
+  double mean = 0;
+  bool zero_weight = false, constant_rows = false;
+  double lambda = -1;  // < 0: different in each head
+  double position = 0.3;
+};
+
+// A problem whose numbers are exact in T, so that the oracle sees what the kernel sees.
+template <class T>
+DenseDtn make_problem(int batch, int grid_h, int grid_w, int channels, int heads,
+                      DtnVariant variant = DtnVariant::kPaper, Content content = {}) {
+  using A = AccumulatorOf<T>;
+  DenseDtn p{batch, grid_h, grid_w, channels, heads};
+  p.official = variant == DtnVariant::kOfficial;
+  auto normal = [](auto tag, std::int64_t n, unsigned seed, double mean, double std) {
+    Doubles out;
+    for (auto v : normal_values<decltype(tag)>(n, seed, mean, std)) out.push_back(as_double(v));
+    return out;
+  };
+  p.x = normal(T{}, std::int64_t{batch} * p.tokens() * channels, 1, content.mean, 1);
+  p.weight = normal(A{}, channels, 2, 1, 0.3);
+  p.bias = normal(A{}, channels, 3, 0, 0.3);
+  p.pos_weight = normal(A{}, 3 * heads, 4, 0, content.position);
+  for (int h = 0; h < heads; ++h) {
+    const bool varied = content.lambda < 0;
+    p.lambda_mean.push_back(varied ? static_cast<A>((h + 1.0) / (heads + 2)) : content.lambda);
+    p.lambda_var.push_back(varied ? static_cast<A>(1 - (h + 1.0) / (heads + 3)) : content.lambda);
+  }
+  if (content.zero_weight) std::fill(p.weight.begin(), p.weight.end(), 0.0);
+  if (content.constant_rows) {  // half of the tokens, and all of the first image
+    for (int b = 0; b < batch; ++b) {
+      for (int t = 0; t < p.tokens(); ++t) {
+        if (b > 0 && t % 2) continue;
+        for (int c = 0; c < channels; ++c) p.x[p.at(b, t, c)] = b > 0 ? 0.5 * (t % 3) : 2;
+      }
+    }
+  }
+  return p;
+}
+
+template <class To>
+std::vector<To> to(const Doubles& from) {
+  std::vector<To> out;
+  for (double v : from) out.push_back(static_cast<To>(static_cast<AccumulatorOf<To>>(v)));
+  return out;
+}
+template <class From>
+Doubles doubles(const std::vector<From>& from) {
+  Doubles out;
+  for (From v : from) out.push_back(as_double(v));
+  return out;
+}
+
+// Runs the kernels on a problem and keeps all they wrote.
+template <class T>
+struct Fused {
+  using A = AccumulatorOf<T>;
+  std::vector<T> x, y, dy, dx;
+  std::vector<A> weight, bias, lambda_mean, lambda_var, pos_weight;
+  std::vector<A> token_mean, token_var, pivot, head_rstd;
+  std::vector<A> dweight, dbias, dlambda_mean, dlambda_var, dpos_weight;
+  DtnNormForward forward{};
+  DtnNormBackward backward{};
+
+  explicit Fused(const DenseDtn& p, const Doubles& cotangent)
+      : x(to<T>(p.x)),
+        y(p.x.size()),
+        dy(to<T>(cotangent)),
+        dx(p.x.size()),
+        weight(to<A>(p.weight)),
+        bias(to<A>(p.bias)),
+        lambda_mean(to<A>(p.lambda_mean)),
+        lambda_var(to<A>(p.lambda_var)),
+        pos_weight(to<A>(p.pos_weight)),
+        token_mean(p.batch * p.tokens()),
+        token_var(token_mean.size()),
+        pivot(p.batch * p.channels),
+        head_rstd(p.official ? token_mean.size() * p.heads : 0),
+        dweight(p.channels),
+        dbias(p.channels),
+        dlambda_mean(p.heads),
+        dlambda_var(p.heads),
+        dpos_weight(3 * p.heads) {
+    DtnVariant variant = p.official ? DtnVariant::kOfficial : DtnVariant::kPaper;
+    DType dtype = DTypeOf<T>::value;
+    A* rstd = p.official ? head_rstd.data() : nullptr;
+    forward = {.dtype = dtype,
+               .batch = p.batch,
+               .grid_h = p.grid_h,
+               .grid_w = p.grid_w,
+               .channels = p.channels,
+               .heads = p.heads,
+               .eps = p.eps,
+               .variant = variant,
+               .x = x.data(),
+               .weight = weight.data(),
+               .bias = bias.data(),
+               .lambda_mean = lambda_mean.data(),
+               .lambda_var = lambda_var.data(),
+               .pos_weight = pos_weight.data(),
+               .y = y.data(),
+               .token_mean = token_mean.data(),
+               .token_var = token_var.data(),
+               .pivot = pivot.data(),
+               .head_rstd = rstd};
+    backward = {.dtype = dtype,
+                .batch = p.batch,
+                .grid_h = p.grid_h,
+                .grid_w = p.grid_w,
+                .channels = p.channels,
+                .heads = p.heads,
+                .eps = p.eps,
+                .variant = variant,
+                .x = x.data(),
+                .weight = weight.data(),
+                .lambda_mean = lambda_mean.data(),
+                .lambda_var = lambda_var.data(),
+                .pos_weight = pos_weight.data(),
+                .token_mean = token_mean.data(),
+                .token_var = token_var.data(),
+                .pivot = pivot.data(),
+                .head_rstd = rstd,
+                .dy = dy.data(),
+                .dx = dx.data(),
+                .dweight = dweight.data(),
+                .dbias = dbias.data(),
+                .dlambda_mean = dlambda_mean.data(),
+                .dlambda_var = dlambda_var.data(),
+                .dpos_weight = dpos_weight.data()};
+  }
+  Fused(const Fused&) = delete;  // the argument structs point into this object
+
+  void run(Isa isa) {
+    run_on(isa, forward);
+    run_on(isa, backward);
+  }
+  Gradients gradients() const {
+    return {doubles(dx),           doubles(dweight),     doubles(dbias),
+            doubles(dlambda_mean), doubles(dlambda_var), doubles(dpos_weight)};
+  }
+  bool same(const Fused& o) const {
+    return same_bits(y, o.y) && same_bits(dx, o.dx) && same_bits(dweight, o.dweight) &&
+           same_bits(dbias, o.dbias) && same_bits(dlambda_mean, o.dlambda_mean) &&
+           same_bits(dlambda_var, o.dlambda_var) && same_bits(dpos_weight, o.dpos_weight) &&
+           same_bits(token_mean, o.token_mean) && same_bits(token_var, o.token_var) &&
+           same_bits(pivot, o.pivot) && same_bits(head_rstd, o.head_rstd);
+  }
+};
+
+double largest(const Doubles& v) {
+  double m = 0;
+  for (double a : v) m = std::isnan(a) ? INFINITY : std::max(m, std::fabs(a));
+  return m;
+}
+// max |a - b| / max |b|
+double error(const Doubles& a, const Doubles& b) {
+  Doubles d(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) d[i] = a[i] - b[i];
+  return largest(d) == 0 ? 0 : largest(d) / largest(b);
+}
+
+struct NamedGradient {
+  const char* name;
+  Doubles Gradients::*member;
+};
+constexpr NamedGradient kGradients[] = {
+    {"dx", &Gradients::x},
+    {"dweight", &Gradients::weight},
+    {"dbias", &Gradients::bias},
+    {"dlambda_mean", &Gradients::lambda_mean},
+    {"dlambda_var", &Gradients::lambda_var},
+    {"dpos_weight", &Gradients::pos_weight},
+};
+
+// float32: 1e-5 of the largest element. bfloat16: what is stored in it may be off by half a unit
+// in the last place, of 8 bits, on top of that.
+template <class T>
+constexpr double tolerance() {
+  return std::is_same_v<T, double> ? 1e-11 : 1e-5;
+}
+template <class T>
+constexpr double stored_tolerance() {
+  return tolerance<T>() + (std::is_same_v<T, bfloat16> ? 0x1p-8 : 0);
+}
+
+template <class T>
+void check_against_oracle(const DenseDtn& p, std::vector<Isa> list = isas()) {
+  const Doubles cotangent = doubles(normal_values<T>(static_cast<std::int64_t>(p.x.size()), 9));
+  const Doubles y = p.forward();
+  const Gradients expected = p.backward(cotangent);
+  for (Isa isa : list) {
+    SCOPED_TRACE(cat(name_of(isa), " ", name_of(DTypeOf<T>::value), " B", p.batch, " ", p.grid_h,
+                     "x", p.grid_w, " C", p.channels, " H", p.heads,
+                     p.official ? " official" : " paper"));
+    Fused<T> fused(p, cotangent);
+    fused.run(isa);
+    EXPECT_LE(error(doubles(fused.y), y), stored_tolerance<T>());
+    const Gradients got = fused.gradients();
+    for (const NamedGradient& g : kGradients) {
+      const double allowed = g.member == &Gradients::x ? stored_tolerance<T>() : tolerance<T>();
+      EXPECT_LE(error(got.*g.member, expected.*g.member), allowed) << g.name;
+    }
+  }
+}
+
+struct ShapeCase {
+  int batch, grid_h, grid_w, channels, heads;
+};
+constexpr ShapeCase kShapes[] = {
+    {2, 14, 14, 432, 9}, {1, 1, 197, 192, 4}, {3, 7, 7, 192, 4}, {2, 13, 5, 21, 3},
+    {1, 1, 31, 48, 2},   {2, 5, 1, 14, 2},    {2, 1, 1, 9, 3},   {1, 16, 16, 34, 2},
+    {1, 3, 29, 20, 1},   {1, 28, 17, 24, 8},
+};
+
+using Types = ::testing::Types<float, bfloat16, double>;
+template <class T>
+class DtnNorm : public ::testing::Test {};
+TYPED_TEST_SUITE(DtnNorm, Types);
+
+TYPED_TEST(DtnNorm, MatchesTheDenseOracle) {
+  for (const ShapeCase& s : kShapes) {
+    for (DtnVariant variant : {DtnVariant::kPaper, DtnVariant::kOfficial}) {
+      check_against_oracle<TypeParam>(
+          make_problem<TypeParam>(s.batch, s.grid_h, s.grid_w, s.channels, s.heads, variant));
+    }
+  }
+}
+
+TYPED_TEST(DtnNorm, ZeroWeight) {
+  for (DtnVariant variant : {DtnVariant::kPaper, DtnVariant::kOfficial}) {
+    DenseDtn p = make_problem<TypeParam>(2, 6, 4, 24, 2, variant, {.zero_weight = true});
+    const Doubles dy = doubles(normal_values<TypeParam>(p.x.size(), 9));
+    EXPECT_GT(largest(p.backward(dy).weight), 1);
+    check_against_oracle<TypeParam>(p);
+  }
+}
+
+TYPED_TEST(DtnNorm, ConstantRows) {
+  for (DtnVariant variant : {DtnVariant::kPaper, DtnVariant::kOfficial}) {
+    check_against_oracle<TypeParam>(
+        make_problem<TypeParam>(2, 6, 4, 24, 2, variant, {.constant_rows = true}));
+  }
+}
+
+TYPED_TEST(DtnNorm, SharpAndUniformPositions) {
+  for (double position : {0.0, 8.0}) {
+    check_against_oracle<TypeParam>(
+        make_problem<TypeParam>(2, 9, 11, 30, 2, DtnVariant::kPaper, {.position = position}));
+  }
+}
+
+// The pivot keeps the variance: 1e6 - 1e6 would leave nothing of it in float32.
+TEST(DtnNormNumerics, LargeMean) {
+  DenseDtn p = make_problem<float>(2, 14, 14, 432, 9, DtnVariant::kPaper, {.mean = 1e3});
+  check_against_oracle<float>(p);
+}
+
+// Longer than the memory budget for position matrices, so that heads come in waves.
+TEST(DtnNormNumerics, LongSequence) {
+  check_against_oracle<float>(make_problem<float>(1, 1, 2000, 12, 2), {current_isa()});
+  check_against_oracle<double>(make_problem<double>(1, 1, 2000, 6, 2), {current_isa()});
+}
+
+TEST(DtnNormNumerics, LargeGrid) {
+  check_against_oracle<float>(make_problem<float>(1, 40, 33, 32, 2), {current_isa()});
+}
+
+TEST(DtnNormNumerics, LambdaOneIsLayerNorm) {
+  DenseDtn p = make_problem<float>(2, 5, 7, 36, 3, DtnVariant::kPaper, {.lambda = 1});
+  const Doubles dy = doubles(normal_values<float>(p.x.size(), 9));
+  for (Isa isa : isas()) {
+    Fused<float> fused(p, dy);
+    fused.run(isa);
+    Doubles expected(p.x.size());
+    for (int row = 0; row < p.batch * p.tokens(); ++row) {
+      const double* x = &p.x[row * p.channels];
+      double mean = 0, var = 0;
+      for (int c = 0; c < p.channels; ++c) mean += x[c] / p.channels;
+      for (int c = 0; c < p.channels; ++c) var += (x[c] - mean) * (x[c] - mean) / p.channels;
+      for (int c = 0; c < p.channels; ++c) {
+        expected[row * p.channels + c] =
+            p.weight[c] * (x[c] - mean) / std::sqrt(var + p.eps) + p.bias[c];
+      }
+    }
+    EXPECT_LE(error(doubles(fused.y), expected), tolerance<float>()) << name_of(isa);
+  }
+}
+
+// --- gradients by central differences --------------------------------------------------------
+
+struct Parameter {
+  NamedGradient gradient;
+  Doubles DenseDtn::*value;
+};
+constexpr Parameter kParameters[] = {
+    {kGradients[0], &DenseDtn::x},          {kGradients[1], &DenseDtn::weight},
+    {kGradients[2], &DenseDtn::bias},       {kGradients[3], &DenseDtn::lambda_mean},
+    {kGradients[4], &DenseDtn::lambda_var}, {kGradients[5], &DenseDtn::pos_weight},
+};
+
+// Differences of the sum of f(problem) * dy.
+template <class F>
+Gradients central_differences(DenseDtn p, const Doubles& dy, F&& f) {
+  const double step = 1e-5;
+  Gradients g;
+  for (const Parameter& q : kParameters) {
+    Doubles& values = p.*q.value;
+    for (double& v : values) {
+      const double saved = v;
+      double total[2];
+      for (int side : {0, 1}) {
+        v = saved + (side ? step : -step);
+        total[side] = 0;
+        const Doubles y = f(p);
+        for (std::size_t i = 0; i < y.size(); ++i) total[side] += y[i] * dy[i];
+      }
+      v = saved;
+      (g.*q.gradient.member).push_back((total[1] - total[0]) / (2 * step));
+    }
+  }
+  return g;
+}
+
+void expect_close(const Gradients& got, const Gradients& expected, double allowed) {
+  for (const NamedGradient& g : kGradients) {
+    EXPECT_GT(largest(expected.*g.member), 0.01) << g.name << " is not tested by zeros";
+    EXPECT_LE(error(got.*g.member, expected.*g.member), allowed) << g.name;
+  }
+}
+
+class DtnNormGradient : public ::testing::TestWithParam<DtnVariant> {
+ protected:
+  DenseDtn problem_ = make_problem<double>(2, 3, 4, 10, 2, GetParam());
+  Doubles dy_ = normal_values<double>(static_cast<std::int64_t>(problem_.x.size()), 9);
+};
+
+TEST_P(DtnNormGradient, OfTheOracle) {
+  expect_close(problem_.backward(dy_),
+               central_differences(problem_, dy_, [](const DenseDtn& p) { return p.forward(); }),
+               1e-6);
+}
+
+TEST_P(DtnNormGradient, OfTheKernel) {
+  for (Isa isa : isas()) {
+    SCOPED_TRACE(name_of(isa));
+    Fused<double> fused(problem_, dy_);
+    fused.run(isa);
+    auto forward = [&](const DenseDtn& p) {
+      Fused<double> shifted(p, dy_);
+      run_on(isa, shifted.forward);
+      return shifted.y;
+    };
+    expect_close(fused.gradients(), central_differences(problem_, dy_, forward), 1e-6);
+  }
+}
+
+// A backward pass that is wrong in one place must be noticed by the comparison above.
+TEST_P(DtnNormGradient, WrongOnesAreNoticed) {
+  const Gradients expected = problem_.backward(dy_);
+  auto broken = [&](auto&& mutate) {
+    Fused<double> fused(problem_, dy_);
+    run_on(current_isa(), fused.forward);
+    mutate(fused);
+    run_on(current_isa(), fused.backward);
+    return fused.gradients();
+  };
+  const Gradients no_token_var =
+      broken([](auto& f) { std::fill(f.token_var.begin(), f.token_var.end(), 0.0); });
+  EXPECT_GT(error(no_token_var.x, expected.x), 1e-3);
+  EXPECT_GT(error(no_token_var.lambda_var, expected.lambda_var), 1e-3);
+  const Gradients mirrored = broken([](auto& f) { f.pos_weight[0] = -f.pos_weight[0]; });
+  EXPECT_GT(error(mirrored.pos_weight, expected.pos_weight), 1e-3);
+  EXPECT_GT(error(mirrored.lambda_mean, expected.lambda_mean), 1e-3);
+  const Gradients no_mean = broken([](auto& f) { f.token_mean[3] += 0.1; });
+  EXPECT_GT(error(no_mean.weight, expected.weight), 1e-3);
+  const Gradients transposed = broken([](auto& f) { std::swap(f.dy[0], f.dy[1]); });
+  EXPECT_GT(error(transposed.bias, expected.bias), 1e-3);
+}
+
+INSTANTIATE_TEST_SUITE_P(Variants, DtnNormGradient,
+                         ::testing::Values(DtnVariant::kPaper, DtnVariant::kOfficial));
+
+// --- contract --------------------------------------------------------------------------------
+
+TYPED_TEST(DtnNorm, SameBitsForAnyNumberOfThreads) {
+  for (int batch : {1, 2, 5, 16}) {
+    for (DtnVariant variant : {DtnVariant::kPaper, DtnVariant::kOfficial}) {
+      DenseDtn p = make_problem<TypeParam>(batch, 7, 11, 60, 3, variant);
+      const Doubles dy = doubles(normal_values<TypeParam>(p.x.size(), 9));
+      for (Isa isa : isas()) {
+        Threads serial(1);
+        Fused<TypeParam> reference(p, dy);
+        reference.run(isa);
+        for (int threads : kThreadCounts) {
+          Threads parallel(threads);
+          Fused<TypeParam> fused(p, dy);
+          fused.run(isa);
+          EXPECT_TRUE(fused.same(reference)) << name_of(isa) << " B " << batch << ", " << threads;
+        }
+      }
+    }
+  }
+}
+
+TYPED_TEST(DtnNorm, AddsToParameterGradientsAndTakesTheResidualGradient) {
+  using A = AccumulatorOf<TypeParam>;
+  for (DtnVariant variant : {DtnVariant::kPaper, DtnVariant::kOfficial}) {
+    DenseDtn p = make_problem<TypeParam>(2, 4, 5, 21, 3, variant);
+    const Doubles dy = doubles(normal_values<TypeParam>(p.x.size(), 9));
+    for (Isa isa : isas()) {
+      Fused<TypeParam> plain(p, dy), twice(p, dy);
+      plain.run(isa);
+      twice.run(isa);
+      const std::vector<TypeParam> residual = normal_values<TypeParam>(p.x.size(), 10);
+      twice.dx = residual;
+      twice.backward.dx_add = twice.dx.data();  // in place
+      run_on(isa, twice.backward);
+      for (std::size_t i = 0; i < plain.dx.size(); ++i) {
+        const double sum = as_double(plain.dx[i]) + as_double(residual[i]);
+        EXPECT_NEAR(as_double(twice.dx[i]), sum,
+                    4 * epsilon_of<TypeParam>() * (1 + std::fabs(sum)));
+      }
+      auto doubled = [](const std::vector<A>& once, const std::vector<A>& two) {
+        for (std::size_t i = 0; i < once.size(); ++i) {
+          EXPECT_NEAR(two[i], 2 * once[i], 16 * epsilon_of<A>() * (1 + std::fabs(once[i])));
+        }
+      };
+      doubled(plain.dweight, twice.dweight);
+      doubled(plain.dbias, twice.dbias);
+      doubled(plain.dlambda_mean, twice.dlambda_mean);
+      doubled(plain.dlambda_var, twice.dlambda_var);
+      doubled(plain.dpos_weight, twice.dpos_weight);
+    }
+  }
+}
+
+TYPED_TEST(DtnNorm, AnyGradientMayBeLeftOut) {
+  DenseDtn p = make_problem<TypeParam>(2, 4, 5, 21, 3);
+  const Doubles dy = doubles(normal_values<TypeParam>(p.x.size(), 9));
+  for (Isa isa : isas()) {
+    Fused<TypeParam> all(p, dy);
+    all.run(isa);
+    Fused<TypeParam> only_x(p, dy), no_x(p, dy);
+    DtnNormBackward& b = only_x.backward;
+    b.dweight = b.dbias = b.dlambda_mean = b.dlambda_var = b.dpos_weight = nullptr;
+    no_x.backward.dx = nullptr;
+    only_x.run(isa);
+    no_x.run(isa);
+    EXPECT_TRUE(same_bits(only_x.dx, all.dx));
+    EXPECT_TRUE(same_bits(no_x.dpos_weight, all.dpos_weight));
+    EXPECT_TRUE(same_bits(no_x.dweight, all.dweight));
+    EXPECT_EQ(largest(doubles(only_x.dpos_weight)) + largest(doubles(no_x.dx)), 0);
+  }
+}
+
+TEST(DtnNormErrors, IntegersAreRefused) {
+  DenseDtn p = make_problem<float>(1, 2, 2, 4, 2);
+  Fused<float> fused(p, p.x);
+  fused.forward.dtype = DType::kInt64;
+  EXPECT_THROW(run(cpu_queue(), fused.forward), Error);
+}
+
+}  // namespace
+}  // namespace dtn::test

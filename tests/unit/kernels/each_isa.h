@@ -1,0 +1,94 @@
+// Calls the build of a kernel for one instruction set, past the dispatcher, and helpers that the
+// kernel tests share.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "dtn/core/dtype.h"
+#include "dtn/core/parallel.h"
+#include "dtn/core/queue.h"
+#include "kernels/isa.h"
+
+// Declares dtn::run_on(Isa, const Arguments&).
+#if defined(__x86_64__)
+#define DTN_RUN_ON_EACH_ISA(Arguments)                             \
+  namespace dtn {                                                  \
+  namespace isa_generic {                                          \
+  void run(CpuQueue&, const Arguments&);                           \
+  }                                                                \
+  namespace isa_avx2 {                                             \
+  void run(CpuQueue&, const Arguments&);                           \
+  }                                                                \
+  namespace isa_avx512 {                                           \
+  void run(CpuQueue&, const Arguments&);                           \
+  }                                                                \
+  inline void run_on(Isa isa, const Arguments& args) {             \
+    if (isa == Isa::kGeneric) isa_generic::run(cpu_queue(), args); \
+    if (isa == Isa::kAvx2) isa_avx2::run(cpu_queue(), args);       \
+    if (isa == Isa::kAvx512) isa_avx512::run(cpu_queue(), args);   \
+  }                                                                \
+  }
+#else
+#define DTN_RUN_ON_EACH_ISA(Arguments)                                                    \
+  namespace dtn {                                                                         \
+  namespace isa_generic {                                                                 \
+  void run(CpuQueue&, const Arguments&);                                                  \
+  }                                                                                       \
+  inline void run_on(Isa, const Arguments& args) { isa_generic::run(cpu_queue(), args); } \
+  }
+#endif
+
+namespace dtn::test {
+
+// The instruction sets this machine has.
+inline std::vector<Isa> isas() {
+  std::vector<Isa> list;
+  for (Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa <= current_isa()) list.push_back(isa);
+  }
+  return list;
+}
+
+// Sets the number of threads until the end of the scope.
+class Threads {
+ public:
+  explicit Threads(int threads) : saved_(max_threads()) { set_num_threads(threads); }
+  ~Threads() { set_num_threads(saved_); }
+
+ private:
+  int saved_;
+};
+
+template <class T>
+std::vector<T> normal_values(std::int64_t n, unsigned seed, double mean = 0, double std = 1) {
+  std::mt19937 generator(seed);
+  std::normal_distribution<double> normal(mean, std);
+  std::vector<T> values(static_cast<std::size_t>(n));
+  for (T& v : values) v = static_cast<T>(static_cast<AccumulatorOf<T>>(normal(generator)));
+  return values;
+}
+
+template <class T>
+double as_double(T v) {
+  return static_cast<double>(static_cast<AccumulatorOf<T>>(v));
+}
+
+template <class T>
+bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
+}
+
+// The spacing of T at 1; rounding to nearest errs by half of it at most.
+template <class T>
+constexpr double epsilon_of() {
+  if (std::is_same_v<T, double>) return 0x1p-52;
+  return std::is_same_v<T, float> ? 0x1p-23 : 0x1p-7;
+}
+
+inline const std::vector<std::int64_t> kOddCounts = {1, 7, 15, 16, 17, 1000003};
+inline const std::vector<int> kThreadCounts = {1, 2, 3, 4, 8};
+
+}  // namespace dtn::test

@@ -1,0 +1,107 @@
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "kernels/linear.h"
+#include "unit/kernels/each_isa.h"
+#include "unit/kernels/product_oracle.h"
+
+DTN_RUN_ON_EACH_ISA(GeluForward)
+DTN_RUN_ON_EACH_ISA(GeluBackward)
+
+namespace dtn::testing {
+namespace {
+
+// x from -12 to 12 in equal steps, and closely around 0.
+Array scan(DType dtype) {
+  constexpr std::int64_t kCount = 240001;
+  Array x(dtype, kCount + 200);
+  for (std::int64_t i = 0; i < kCount; ++i) x.set(i, -12 + 24.0 * i / (kCount - 1));
+  for (std::int64_t i = 0; i < 200; ++i) {
+    x.set(kCount + i, (i % 2 ? -1 : 1) * std::pow(10.0, -0.1 * static_cast<double>(i)));
+  }
+  return x;
+}
+
+// float32: four epsilons, and another near x^2 = 140, where the exponent itself is no longer exact.
+// bfloat16: what rounding the result costs and an eighth more. float64: erfc and exp see an
+// argument that is rounded itself, twice, which costs up to x^2 epsilons, and has errors of its
+// own.
+double allowed(DType dtype, double x, double value, double scale) {
+  double epsilon = epsilon_of(dtype);
+  switch (dtype) {
+    case DType::kFloat64: return (4 + 1.5 * x * x) * epsilon * scale;
+    case DType::kBFloat16: return epsilon / 2 * (std::abs(value) + scale / 8);
+    default: return (4 + x * x / 140) * epsilon * scale;
+  }
+}
+
+class GeluTest : public ::testing::TestWithParam<DType> {};
+
+TEST_P(GeluTest, ForwardIsAccurateRelativeToItself) {
+  Array x = scan(GetParam()), y(GetParam(), x.count());
+  for (Isa isa : test::isas()) {
+    run_on(isa, GeluForward{GetParam(), x.count(), x.data(), y.data()});
+    for (std::int64_t i = 0; i < x.count(); ++i) {
+      double want = exact_gelu(x.get(i)), scale = std::max(std::abs(want), 1e-35);
+      ASSERT_NEAR(y.get(i), want, allowed(GetParam(), x.get(i), want, scale))
+          << name_of(isa) << " x " << x.get(i);
+    }
+  }
+}
+
+TEST_P(GeluTest, BackwardIsAccurateRelativeToItself) {
+  Array x = scan(GetParam()), dy(GetParam(), x.count()), dx(GetParam(), x.count());
+  dy.fill(1);
+  for (Isa isa : test::isas()) {
+    run_on(isa, GeluBackward{GetParam(), x.count(), x.data(), dy.data(), dx.data()});
+    for (std::int64_t i = 0; i < x.count(); ++i) {
+      double at = x.get(i), want = exact_gelu_slope(at);
+      // The two terms cancel near -0.75, so the error is relative to them.
+      double scale =
+          0.5 * std::erfc(-at / std::sqrt(2.0)) + std::abs(at) * std::exp(-0.5 * at * at);
+      ASSERT_NEAR(dx.get(i), want, allowed(GetParam(), at, want, std::max(scale, 1e-35)))
+          << name_of(isa) << " x " << at;
+    }
+  }
+}
+
+TEST_P(GeluTest, NumbersBeyondTheTails) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const double values[] = {0, kInfinity, -kInfinity, std::nan(""), 1e30, -1e30};
+  for (Isa isa : test::isas()) {
+    SCOPED_TRACE(name_of(isa));
+    Array x(GetParam(), 6), y(GetParam(), 6), dy(GetParam(), 6), dx(GetParam(), 6);
+    for (int i = 0; i < 6; ++i) x.set(i, values[i]);
+    dy.fill(2);
+    run_on(isa, GeluForward{GetParam(), 6, x.data(), y.data()});
+    run_on(isa, GeluBackward{GetParam(), 6, x.data(), dy.data(), dx.data()});
+    EXPECT_EQ(y.get(0), 0);
+    EXPECT_EQ(y.get(1), kInfinity);
+    EXPECT_EQ(y.get(2), 0);
+    EXPECT_TRUE(std::isnan(y.get(3)));
+    EXPECT_EQ(y.get(4), x.get(4));
+    EXPECT_EQ(y.get(5), 0);
+    EXPECT_NEAR(dx.get(0), 1, 1e-6);
+    EXPECT_NEAR(dx.get(1), 2, 1e-6);
+    EXPECT_NEAR(dx.get(2), 0, 1e-30);
+    EXPECT_TRUE(std::isnan(dx.get(3)));
+    EXPECT_NEAR(dx.get(4), 2, 1e-6);
+    EXPECT_NEAR(dx.get(5), 0, 1e-30);
+  }
+}
+
+TEST_P(GeluTest, GradientMayOverwriteTheCotangent) {
+  Array x = Array(GetParam(), 1003).randomize(1), dy = Array(GetParam(), 1003).randomize(2);
+  Array apart(GetParam(), 1003);
+  run(cpu_queue(), GeluBackward{GetParam(), 1003, x.data(), dy.data(), apart.data()});
+  run(cpu_queue(), GeluBackward{GetParam(), 1003, x.data(), dy.data(), dy.data()});
+  EXPECT_TRUE(dy.same_bits(apart));
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, GeluTest,
+                         ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat64),
+                         [](const auto& test) { return name_of(test.param); });
+
+}  // namespace
+}  // namespace dtn::testing

@@ -1,0 +1,44 @@
+#include "kernels/isa.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+namespace dtn {
+namespace {
+
+TEST(Isa, NamesAreThoseOfTheEnvironmentVariable) {
+  EXPECT_STREQ(name_of(Isa::kGeneric), "generic");
+  EXPECT_STREQ(name_of(Isa::kAvx2), "avx2");
+  EXPECT_STREQ(name_of(Isa::kAvx512), "avx512");
+}
+
+TEST(Isa, StaysTheSame) {
+  Isa first = current_isa();
+  setenv("DTN_ISA", first == Isa::kGeneric ? "avx2" : "generic", 1);
+  EXPECT_EQ(current_isa(), first);
+  unsetenv("DTN_ISA");
+}
+
+// The choice is made once per process, so each wish gets a process of its own.
+int isa_with(const char* wish) {
+  setenv("DTN_ISA", wish, 1);
+  return static_cast<int>(current_isa());
+}
+
+TEST(IsaDeathTest, TheEnvironmentChooses) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(std::exit(10 + isa_with("generic")), ::testing::ExitedWithCode(10), "");
+  // More than the machine has, or nonsense, leaves the best there is.
+  EXPECT_EXIT(std::exit(isa_with("nonsense") == isa_with("avx512") ? 20 : 21),
+              ::testing::ExitedWithCode(20), "");
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    EXPECT_EXIT(std::exit(10 + isa_with("avx2")), ::testing::ExitedWithCode(11), "");
+  }
+#endif
+}
+
+}  // namespace
+}  // namespace dtn

@@ -1,0 +1,262 @@
+#include "kernels/layer_norm.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "dtn/core/check.h"
+#include "unit/kernels/each_isa.h"
+
+DTN_RUN_ON_EACH_ISA(LayerNormForward)
+DTN_RUN_ON_EACH_ISA(LayerNormBackward)
+
+namespace dtn::test {
+namespace {
+
+using Doubles = std::vector<double>;
+
+template <class T>
+Doubles doubles(const std::vector<T>& from) {
+  Doubles out;
+  for (T v : from) out.push_back(as_double(v));
+  return out;
+}
+
+// Inputs and outputs of both kernels.
+template <class T>
+struct Problem {
+  using A = AccumulatorOf<T>;
+  std::int64_t rows, channels;
+  double eps = 1e-5;
+  std::vector<T> x, y, dy, dx;
+  std::vector<A> weight, bias, mean, rstd, dweight, dbias;
+
+  Problem(std::int64_t r, std::int64_t c, double x_mean = 0)
+      : rows(r),
+        channels(c),
+        x(normal_values<T>(r * c, 1, x_mean)),
+        y(r * c),
+        dy(normal_values<T>(r * c, 2)),
+        dx(r * c),
+        weight(normal_values<A>(c, 3, 1, 0.3)),
+        bias(normal_values<A>(c, 4)),
+        mean(r),
+        rstd(r),
+        dweight(c),
+        dbias(c) {}
+
+  LayerNormForward forward() {
+    return {DTypeOf<T>::value, rows,        channels, eps,         x.data(),
+            weight.data(),     bias.data(), y.data(), mean.data(), rstd.data()};
+  }
+  LayerNormBackward backward() {
+    return {.dtype = DTypeOf<T>::value,
+            .rows = rows,
+            .channels = channels,
+            .x = x.data(),
+            .weight = weight.data(),
+            .mean = mean.data(),
+            .rstd = rstd.data(),
+            .dy = dy.data(),
+            .dx = dx.data(),
+            .dweight = dweight.data(),
+            .dbias = dbias.data()};
+  }
+  void run(Isa isa) {
+    run_on(isa, forward());
+    run_on(isa, backward());
+  }
+};
+
+struct Expected {
+  Doubles y, dx, dweight, dbias;
+};
+
+// From the formulas, in float64.
+template <class T>
+Expected reference(const Problem<T>& p) {
+  const std::size_t C = p.channels;
+  Expected e{Doubles(p.x.size()), Doubles(p.x.size()), Doubles(C), Doubles(C)};
+  for (std::int64_t r = 0; r < p.rows; ++r) {
+    const std::size_t at = r * C;
+    double mean = 0, var = 0, sum = 0, dot = 0;
+    for (std::size_t c = 0; c < C; ++c) mean += as_double(p.x[at + c]) / C;
+    for (std::size_t c = 0; c < C; ++c) var += std::pow(as_double(p.x[at + c]) - mean, 2) / C;
+    const double rstd = 1 / std::sqrt(var + p.eps);
+    Doubles xhat(C), dxhat(C);
+    for (std::size_t c = 0; c < C; ++c) {
+      const double dy = as_double(p.dy[at + c]);
+      xhat[c] = (as_double(p.x[at + c]) - mean) * rstd;
+      dxhat[c] = dy * p.weight[c];
+      e.y[at + c] = xhat[c] * p.weight[c] + p.bias[c];
+      e.dweight[c] += dy * xhat[c];
+      e.dbias[c] += dy;
+      sum += dxhat[c] / C;
+      dot += dxhat[c] * xhat[c] / C;
+    }
+    for (std::size_t c = 0; c < C; ++c) {
+      e.dx[at + c] = rstd * (dxhat[c] - sum - xhat[c] * dot);
+    }
+  }
+  return e;
+}
+
+double largest(const Doubles& v) {
+  double m = 0;
+  for (double a : v) m = std::isnan(a) ? INFINITY : std::max(m, std::fabs(a));
+  return m;
+}
+// max |a - b| / max |b|
+double error(const Doubles& a, const Doubles& b) {
+  Doubles d(a.size());
+  for (std::size_t i = 0; i < a.size(); ++i) d[i] = a[i] - b[i];
+  return largest(d) == 0 ? 0 : largest(d) / largest(b);
+}
+
+// bfloat16 storage may be off by half a unit in the last of its 8 bits on top of float32.
+template <class T>
+constexpr double tolerance() {
+  return std::is_same_v<T, double> ? 1e-12 : 1e-5;
+}
+template <class T>
+constexpr double stored_tolerance() {
+  return tolerance<T>() + (std::is_same_v<T, bfloat16> ? 0x1p-8 : 0);
+}
+
+template <class T>
+void check(Problem<T>& p, Isa isa) {
+  SCOPED_TRACE(cat(name_of(isa), " ", name_of(DTypeOf<T>::value), " ", p.rows, " x ", p.channels));
+  const Expected expected = reference(p);
+  p.run(isa);
+  EXPECT_LE(error(doubles(p.y), expected.y), stored_tolerance<T>());
+  EXPECT_LE(error(doubles(p.dx), expected.dx), stored_tolerance<T>());
+  EXPECT_LE(error(doubles(p.dweight), expected.dweight), tolerance<T>());
+  EXPECT_LE(error(doubles(p.dbias), expected.dbias), tolerance<T>());
+}
+
+using Types = ::testing::Types<float, bfloat16, double>;
+template <class T>
+class LayerNorm : public ::testing::Test {};
+TYPED_TEST_SUITE(LayerNorm, Types);
+
+TYPED_TEST(LayerNorm, MatchesTheFormulas) {
+  for (Isa isa : isas()) {
+    for (std::int64_t rows : {1, 3, 197, 1031}) {
+      // With 1 or 2 channels dx is nothing but cancellation.
+      for (std::int64_t channels : {3, 7, 64, 100, 432}) {
+        Problem<TypeParam> p(rows, channels);
+        check(p, isa);
+      }
+    }
+  }
+}
+
+TYPED_TEST(LayerNorm, ZeroWeightAndConstantRows) {
+  for (Isa isa : isas()) {
+    Problem<TypeParam> zero(19, 50), constant(19, 50);
+    std::fill(zero.weight.begin(), zero.weight.end(), 0);
+    check(zero, isa);
+    EXPECT_GT(largest(doubles(zero.dweight)), 1);
+    std::fill_n(constant.x.begin(), 10 * 50, static_cast<TypeParam>(3.0f));
+    check(constant, isa);
+  }
+}
+
+TEST(LayerNormNumerics, LargeMean) {
+  for (Isa isa : isas()) {
+    Problem<float> p(197, 432, 1e3);
+    check(p, isa);
+  }
+}
+
+// The forward kernel differentiated numerically, against the backward kernel.
+TEST(LayerNormNumerics, GradientByCentralDifferences) {
+  for (Isa isa : isas()) {
+    Problem<double> p(5, 11);
+    p.run(isa);
+    auto difference = [&](double& v) {
+      const double saved = v, step = 1e-5;
+      double total[2];
+      for (int side : {0, 1}) {
+        v = saved + (side ? step : -step);
+        run_on(isa, p.forward());
+        total[side] = 0;
+        for (std::size_t i = 0; i < p.y.size(); ++i) total[side] += p.y[i] * p.dy[i];
+      }
+      v = saved;
+      return (total[1] - total[0]) / (2 * step);
+    };
+    auto differences = [&](Doubles& values) {
+      Doubles out;
+      for (double& v : values) out.push_back(difference(v));
+      EXPECT_GT(largest(out), 0.1);
+      return out;
+    };
+    const Doubles dx = differences(p.x);
+    EXPECT_LE(error(p.dx, dx), 1e-6);
+    EXPECT_LE(error(p.dweight, differences(p.weight)), 1e-6);
+    EXPECT_LE(error(p.dbias, differences(p.bias)), 1e-6);
+    // And a wrong one is noticed.
+    p.mean[2] += 0.01;
+    run_on(isa, p.backward());
+    EXPECT_GT(error(p.dx, dx), 1e-4);
+  }
+}
+
+TYPED_TEST(LayerNorm, SameBitsForAnyNumberOfThreads) {
+  for (Isa isa : isas()) {
+    Threads serial(1);
+    Problem<TypeParam> one(3137, 100);
+    one.run(isa);
+    for (int threads : kThreadCounts) {
+      Threads parallel(threads);
+      Problem<TypeParam> many(3137, 100);
+      many.run(isa);
+      EXPECT_TRUE(same_bits(many.y, one.y) && same_bits(many.dx, one.dx) &&
+                  same_bits(many.mean, one.mean) && same_bits(many.rstd, one.rstd) &&
+                  same_bits(many.dweight, one.dweight) && same_bits(many.dbias, one.dbias))
+          << name_of(isa) << ", " << threads << " threads";
+    }
+  }
+}
+
+TYPED_TEST(LayerNorm, AddsAndMayWorkInPlace) {
+  using A = AccumulatorOf<TypeParam>;
+  for (Isa isa : isas()) {
+    Problem<TypeParam> plain(21, 37), other(21, 37);
+    plain.run(isa);
+    other.run(isa);
+    const std::vector<TypeParam> residual = normal_values<TypeParam>(21 * 37, 5);
+    LayerNormBackward args = other.backward();
+    other.dx = residual;
+    args.dx_add = other.dx.data();
+    run_on(isa, args);
+    for (std::size_t i = 0; i < residual.size(); ++i) {
+      const double sum = as_double(plain.dx[i]) + as_double(residual[i]);
+      EXPECT_NEAR(as_double(other.dx[i]), sum, 4 * epsilon_of<TypeParam>() * (1 + std::fabs(sum)));
+    }
+    for (std::int64_t c = 0; c < 37; ++c) {
+      EXPECT_NEAR(other.dweight[c], 2 * plain.dweight[c], 64 * epsilon_of<A>());
+      EXPECT_NEAR(other.dbias[c], 2 * plain.dbias[c], 64 * epsilon_of<A>());
+    }
+    args.dx_add = nullptr;
+    args.dweight = args.dbias = nullptr;
+    args.dx = other.dy.data();
+    run_on(isa, args);
+    EXPECT_TRUE(same_bits(other.dy, plain.dx));
+    LayerNormForward forward = other.forward();
+    forward.y = other.x.data();
+    run_on(isa, forward);
+    EXPECT_TRUE(same_bits(other.x, plain.y));
+  }
+}
+
+TEST(LayerNormErrors, IntegersAreRefused) {
+  Problem<float> p(2, 4);
+  LayerNormForward args = p.forward();
+  args.dtype = DType::kInt64;
+  EXPECT_THROW(run(cpu_queue(), args), Error);
+}
+
+}  // namespace
+}  // namespace dtn::test

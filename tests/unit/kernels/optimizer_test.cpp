@@ -1,0 +1,271 @@
+#include "kernels/optimizer.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "dtn/core/check.h"
+#include "unit/kernels/each_isa.h"
+
+DTN_RUN_ON_EACH_ISA(AdamWStep)
+DTN_RUN_ON_EACH_ISA(SgdStep)
+DTN_RUN_ON_EACH_ISA(EmaStep)
+DTN_RUN_ON_EACH_ISA(SumSquares)
+
+namespace dtn::test {
+namespace {
+
+constexpr double kEps = 0x1p-23;
+
+using Grads = std::vector<std::vector<float>>;  // one gradient per step
+
+Grads draw_grads(std::int64_t n, int steps) {
+  Grads grads;
+  for (int t = 1; t <= steps; ++t) {
+    grads.push_back(normal_values<float>(n, 100u + static_cast<unsigned>(t)));
+    for (std::size_t i = 0; i < grads.back().size(); i += 3) {
+      grads.back()[i] *= 1e-7f;  // as small as eps matters
+    }
+  }
+  return grads;
+}
+
+struct Buffers {
+  std::vector<float> param, m, v;
+  std::vector<bfloat16> copy;
+
+  explicit Buffers(const std::vector<float>& start)
+      : param(start), m(start.size()), v(start.size()), copy(start.size()) {}
+  std::int64_t count() const { return static_cast<std::int64_t>(param.size()); }
+  AdamWStep adamw(const Grads& grads, int t, bool with_copy = true) {
+    return {count(),
+            param.data(),
+            m.data(),
+            v.data(),
+            grads[static_cast<std::size_t>(t - 1)].data(),
+            with_copy ? copy.data() : nullptr,
+            1e-2,
+            0.9,
+            0.999,
+            1e-8,
+            0.05,
+            t,
+            0.5};
+  }
+  SgdStep sgd(const Grads& grads, int t) {
+    const float* grad = grads[static_cast<std::size_t>(t - 1)].data();
+    return {count(), param.data(), m.data(), grad, copy.data(), 1e-2, 0.9, 0.05, t, 0.5};
+  }
+};
+
+void expect_copy(const Buffers& b) {
+  for (std::size_t i = 0; i < b.param.size(); ++i) {
+    ASSERT_EQ(b.copy[i].bits, bfloat16(b.param[i]).bits) << i;
+  }
+}
+
+TEST(Optimizer, TenAdamWStepsMatchFloat64) {
+  for (std::int64_t n : kOddCounts) {
+    const Grads grads = draw_grads(n, 10);
+    const Buffers start(normal_values<float>(n, 1));
+    std::vector<double> p(start.param.begin(), start.param.end()), m(p.size()), v(p.size());
+    for (int t = 1; t <= 10; ++t) {
+      AdamWStep a = Buffers(start).adamw(grads, t);
+      double correction1 = 1 - std::pow(a.beta1, t), correction2 = 1 - std::pow(a.beta2, t);
+      for (std::size_t i = 0; i < p.size(); ++i) {
+        double g = a.grad[i] * a.grad_scale;
+        p[i] -= a.lr * a.weight_decay * p[i];
+        m[i] = a.beta1 * m[i] + (1 - a.beta1) * g;
+        v[i] = a.beta2 * v[i] + (1 - a.beta2) * g * g;
+        p[i] -= a.lr * (m[i] / correction1) / (std::sqrt(v[i] / correction2) + a.eps);
+      }
+    }
+    for (Isa isa : isas()) {
+      SCOPED_TRACE(cat(name_of(isa), " n ", n));
+      Buffers b = start;
+      for (int t = 1; t <= 10; ++t) run_on(isa, b.adamw(grads, t));
+      for (std::size_t i = 0; i < p.size(); ++i) {
+        // Each step rounds p twice (half of kEps each) and an update of about lr a few times.
+        ASSERT_NEAR(b.param[i], p[i], 10 * kEps * (std::abs(p[i]) + 0.15 + 4e-2)) << i;
+        ASSERT_NEAR(b.v[i], v[i], 20 * kEps * v[i]) << i;
+      }
+      expect_copy(b);
+    }
+  }
+}
+
+// Five steps of torch.optim.AdamW(lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.05) and
+// SGD(lr=1e-2, momentum=0.9, weight_decay=0.05) of PyTorch 1.13 with these gradients.
+const std::vector<float> kStart = {0.5f, -1.25f, 3.0f, 1e-4f, -0.02f, 7.5f, 0.0f};
+std::vector<float> torch_grad(int t) {
+  std::vector<float> g;
+  for (int i = 0; i < 7; ++i) g.push_back(static_cast<float>((i * 5 + t * 3) % 11 - 5) * 0.125f);
+  return g;
+}
+
+TEST(Optimizer, AdamWMatchesPyTorch) {
+  const std::vector<float> expected = {0x1.04eabcp-1f,  -0x1.3f95f8p+0f,  0x1.822feap+1f,
+                                       -0x1.e391d6p-6f, -0x1.058570p-10f, 0x1.dd887cp+2f,
+                                       0x1.cce2f6p-6f};
+  const std::vector<float> moment = {-0x1.8df7a8p-6f, 0x1.485b1ap-6f,  -0x1.352934p-4f,
+                                     0x1.1afe1cp-4f,  -0x1.7e66f8p-9f, 0x1.254b46p-6f,
+                                     -0x1.bb3d06p-5f};
+  for (Isa isa : isas()) {
+    SCOPED_TRACE(name_of(isa));
+    std::vector<float> p = kStart, m(7), v(7);
+    for (int t = 1; t <= 5; ++t) {
+      std::vector<float> g = torch_grad(t);
+      run_on(isa, AdamWStep{7, p.data(), m.data(), v.data(), g.data(), nullptr, 1e-2, 0.9, 0.95,
+                            1e-8, 0.05, t, 1});
+    }
+    for (std::size_t i = 0; i < 7; ++i) {
+      // FMA skips a rounding here and there: five steps of half a kEps of p, and of the update.
+      EXPECT_NEAR(p[i], expected[i], 2.5 * kEps * (std::abs(expected[i]) + 1e-2)) << i;
+      EXPECT_NEAR(m[i], moment[i], 2.5 * kEps * 0.1) << i;
+    }
+  }
+}
+
+TEST(Optimizer, SgdMatchesPyTorch) {
+  const std::vector<float> expected = {0x1.ffd82ap-2f,  -0x1.3c7b60p+0f, 0x1.7ffb06p+1f,
+                                       -0x1.9c8076p-6f, -0x1.48d4f0p-7f, 0x1.dc4820p+2f,
+                                       0x1.adfca8p-6f};
+  for (Isa isa : isas()) {
+    SCOPED_TRACE(name_of(isa));
+    std::vector<float> p = kStart, buffer(7, std::numeric_limits<float>::quiet_NaN());
+    for (int t = 1; t <= 5; ++t) {
+      std::vector<float> g = torch_grad(t);
+      run_on(isa, SgdStep{7, p.data(), buffer.data(), g.data(), nullptr, 1e-2, 0.9, 0.05, t, 1});
+    }
+    for (std::size_t i = 0; i < 7; ++i) {
+      EXPECT_NEAR(p[i], expected[i], 2.5 * kEps * (std::abs(expected[i]) + 1e-2)) << i;
+    }
+  }
+}
+
+TEST(Optimizer, SgdMatchesFloat64) {
+  for (std::int64_t n : kOddCounts) {
+    const Grads grads = draw_grads(n, 10);
+    Buffers start(normal_values<float>(n, 1));
+    std::fill(start.m.begin(), start.m.end(), std::numeric_limits<float>::quiet_NaN());
+    std::vector<double> p(start.param.begin(), start.param.end()), buffer(p.size());
+    for (int t = 1; t <= 10; ++t) {
+      SgdStep s = start.sgd(grads, t);
+      for (std::size_t i = 0; i < p.size(); ++i) {
+        buffer[i] = s.momentum * buffer[i] + s.grad[i] * s.grad_scale + s.weight_decay * p[i];
+        p[i] -= s.lr * buffer[i];
+      }
+    }
+    for (Isa isa : isas()) {
+      SCOPED_TRACE(cat(name_of(isa), " n ", n));
+      Buffers b = start;
+      for (int t = 1; t <= 10; ++t) run_on(isa, b.sgd(grads, t));
+      // The buffer stays below about 5, its update below 0.05.
+      for (std::size_t i = 0; i < p.size(); ++i) {
+        ASSERT_NEAR(b.param[i], p[i], 10 * kEps * (std::abs(p[i]) / 2 + 0.05)) << i;
+      }
+      expect_copy(b);
+    }
+  }
+}
+
+TEST(Optimizer, SgdWithoutMomentumNeedsNoBuffer) {
+  for (Isa isa : isas()) {
+    std::vector<float> p = {1, 2, 3}, g = {0.5f, -0.5f, 1};
+    for (int t = 1; t <= 2; ++t) {
+      run_on(isa, SgdStep{3, p.data(), nullptr, g.data(), nullptr, 0.5, 0.0, 0.0, t, 1});
+    }
+    EXPECT_EQ(p, (std::vector<float>{0.5f, 2.5f, 2}));
+  }
+}
+
+TEST(Optimizer, EmaMatchesFloat64) {
+  for (Isa isa : isas()) {
+    for (std::int64_t n : kOddCounts) {
+      SCOPED_TRACE(cat(name_of(isa), " n ", n));
+      std::vector<float> average = normal_values<float>(n, 1), param = normal_values<float>(n, 2);
+      std::vector<float> before = average;
+      run_on(isa, EmaStep{n, average.data(), param.data(), 0.99996});
+      for (std::size_t i = 0; i < average.size(); ++i) {
+        double expected = 0.99996 * before[i] + (1 - 0.99996) * param[i];
+        ASSERT_NEAR(average[i], expected, 1.5 * kEps * (std::abs(before[i]) + 1e-4)) << i;
+      }
+    }
+  }
+}
+
+TEST(Optimizer, SumSquaresMatchesLongDouble) {
+  for (Isa isa : isas()) {
+    for (std::int64_t n : kOddCounts) {
+      SCOPED_TRACE(cat(name_of(isa), " n ", n));
+      std::vector<float> x = normal_values<float>(n, 3);
+      long double expected = 0;
+      for (float v : x) expected += static_cast<long double>(v) * v;
+      double result = -1, sum = static_cast<double>(expected);
+      run_on(isa, SumSquares{n, x.data(), &result});
+      EXPECT_NEAR(result, sum, 0x1p-52 * std::sqrt(static_cast<double>(n)) * sum);
+    }
+    double result = -1;
+    run_on(isa, SumSquares{0, nullptr, &result});
+    EXPECT_EQ(result, 0);
+    std::vector<float> huge(100, 3e38f);
+    run_on(isa, SumSquares{100, huge.data(), &result});
+    EXPECT_NEAR(result / 9e78, 1, 1e-6) << "float64 does not overflow";
+  }
+}
+
+TEST(Optimizer, SumSquaresShowsEveryNonFiniteElement) {
+  for (Isa isa : isas()) {
+    for (float bad :
+         {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+          std::numeric_limits<float>::quiet_NaN()}) {
+      std::vector<float> x(77, 0.5f);
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        x[i] = bad;
+        double result = 0;
+        run_on(isa, SumSquares{77, x.data(), &result});
+        EXPECT_FALSE(std::isfinite(result)) << name_of(isa) << " at " << i;
+        x[i] = 0.5f;
+      }
+    }
+  }
+}
+
+TEST(Optimizer, BitsIgnoreThreads) {
+  const std::int64_t n = 1000003;
+  const Grads grads = draw_grads(n, 2);
+  const Buffers start(normal_values<float>(n, 1));
+  for (Isa isa : isas()) {
+    Buffers first = start;
+    double first_sum = 0;
+    for (int threads : kThreadCounts) {
+      SCOPED_TRACE(cat(name_of(isa), ", ", threads, " threads"));
+      Threads scope(threads);
+      Buffers b = start;
+      run_on(isa, b.adamw(grads, 1));
+      run_on(isa, b.sgd(grads, 2));
+      run_on(isa, EmaStep{n, b.v.data(), b.param.data(), 0.9});
+      double sum = 0;
+      run_on(isa, SumSquares{n, b.v.data(), &sum});
+      if (threads == 1) first = b, first_sum = sum;
+      EXPECT_TRUE(same_bits(b.param, first.param));
+      EXPECT_TRUE(same_bits(b.m, first.m));
+      EXPECT_TRUE(same_bits(b.v, first.v));
+      EXPECT_TRUE(same_bits(b.copy, first.copy));
+      EXPECT_EQ(sum, first_sum);
+    }
+  }
+}
+
+TEST(Optimizer, TheCopyDoesNotChangeTheUpdate) {
+  const Grads grads = draw_grads(1001, 1);
+  for (Isa isa : isas()) {
+    Buffers with(normal_values<float>(1001, 1)), without = with;
+    run_on(isa, with.adamw(grads, 1));
+    run_on(isa, without.adamw(grads, 1, false));
+    EXPECT_TRUE(same_bits(with.param, without.param));
+  }
+}
+
+}  // namespace
+}  // namespace dtn::test

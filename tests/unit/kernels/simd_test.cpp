@@ -1,0 +1,6 @@
+// Names of its own keep these inline functions apart from the library's.
+#define DTN_ISA isa_generic_cases
+
+#include "unit/kernels/simd_cases.h"
+
+DTN_SIMD_TESTS(SimdGeneric, true)
