@@ -1,0 +1,35 @@
+// What an operation needs to know beside its inputs.
+#pragma once
+
+#include <functional>
+#include <initializer_list>
+
+#include "dtn/autograd/tape.h"
+#include "dtn/core/philox.h"
+
+namespace dtn {
+
+struct Context {
+  Tape* tape = nullptr;    // null: nothing is recorded and no gradients flow
+  bool training = false;   // drop path, dropout and batch statistics are on
+  bool recompute = false;  // inside the backward pass of a checkpoint: running statistics stay put
+  std::uint64_t seed = 0;
+  std::uint32_t step = 0;          // optimizer step
+  std::uint64_t first_sample = 0;  // place of this micro-batch's first sample in the global batch
+
+  // Random numbers of one consumer (a drop-path layer, a dropout) in this step.
+  PhiloxKey key(std::uint32_t stream) const { return {seed, stream, step}; }
+
+  // Wraps y as the result of an operation on `inputs`. It is recorded, with what `backward`
+  // captured, only when a tape listens and at least one input wants a gradient.
+  Variable record(const char* op, Tensor y, std::initializer_list<const Variable*> inputs,
+                  Tape::Backward backward);
+};
+
+// Runs a piece of the model without saving anything inside it and runs it again in the backward
+// pass: activations are traded for a second forward pass. `piece` must be a pure function of x, its
+// parameters and the context.
+Variable checkpoint(Context& ctx, const Variable& x,
+                    std::function<Variable(Context&, const Variable&)> piece);
+
+}  // namespace dtn

@@ -1,0 +1,78 @@
+// A tensor that may want a gradient.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "dtn/core/tensor.h"
+
+namespace dtn {
+
+// Where the gradient of one variable is gathered during a backward pass. Nodes of the tape hold
+// slots, not variables, so that a value lives only as long as somebody saved it on purpose.
+class GradSlot {
+ public:
+  bool has() const { return grad_.defined(); }
+  const Tensor& get() const { return grad_; }
+  // Moves the gradient out and leaves the slot empty.
+  Tensor take() { return std::exchange(grad_, Tensor()); }
+  void set(Tensor grad) { grad_ = std::move(grad); }
+  // Fixes where the gradient is gathered: every contribution is added to this memory, whoever
+  // shares it. Parameters of a store gather in its flat buffer.
+  void bind(Tensor memory) {
+    grad_ = std::move(memory);
+    bound_ = true;
+  }
+  // Becomes g when there is none yet, and the sum otherwise. g is not written to afterwards
+  // unless this slot is its only owner.
+  void accumulate(Tensor g);
+  // The buffer a parameter's gradient is added to: zeros of this shape at first.
+  Tensor& buffer(const Shape& shape, DType dtype);
+
+ private:
+  Tensor grad_;
+  bool bound_ = false;
+};
+
+// Where to send a gradient; null when nobody wants it.
+using GradSink = std::shared_ptr<GradSlot>;
+
+class Variable {
+ public:
+  Variable() = default;
+  // A leaf. Its gradient has the accumulator type of the value for parameters (see
+  // GradSlot::buffer) and the type of the value for activations.
+  explicit Variable(Tensor value, bool requires_grad = false)
+      : value_(std::move(value)), slot_(requires_grad ? std::make_shared<GradSlot>() : nullptr) {}
+
+  bool defined() const { return value_.defined(); }
+  const Tensor& value() const { return value_; }
+  const Shape& shape() const { return value_.shape(); }
+  std::int64_t dim(int i) const { return value_.dim(i); }
+  DType dtype() const { return value_.dtype(); }
+
+  bool requires_grad() const { return slot_ != nullptr; }
+  const GradSink& sink() const { return slot_; }
+  // Undefined until a backward pass has reached this variable.
+  Tensor grad() const { return slot_ ? slot_->get() : Tensor(); }
+
+  // The value for use in a computation of type `dtype`: the value itself, its low-precision copy
+  // (parameters of a bfloat16 model have one), or a fresh conversion.
+  Tensor value_as(DType dtype) const;
+  // The same parameter seen in another shape; both share one gradient, whose buffer must then be
+  // used by element order alone.
+  Variable reshaped(const Shape& shape) const {
+    Variable view = *this;
+    view.value_ = value_.reshape(shape);
+    if (low_precision_.defined()) view.low_precision_ = low_precision_.reshape(shape);
+    return view;
+  }
+  void set_low_precision_copy(Tensor copy) { low_precision_ = std::move(copy); }
+
+ private:
+  Tensor value_;
+  Tensor low_precision_;
+  GradSink slot_;
+};
+
+}  // namespace dtn

@@ -1,0 +1,42 @@
+// Linear layers, alone and with what surrounds them in a transformer block.
+//
+// Shapes: x [..., in], weight [out, in], bias [out] (undefined: none). Activations are float32,
+// bfloat16 or float64; parameters float32 (float64 with float64), see Variable::value_as.
+// Every fused operation has a reference written in elementary operations: same result, no fusion.
+#pragma once
+
+#include "dtn/autograd/context.h"
+
+namespace dtn::ops {
+
+// y = x W^T + b  [..., out]
+Variable linear(Context&, const Variable& x, const Variable& weight, const Variable& bias);
+
+// y = gelu(x W^T + b), exact: gelu(z) = z Phi(z)
+Variable linear_gelu(Context&, const Variable& x, const Variable& weight, const Variable& bias);
+
+// y = residual + s_b (x W^T + b), where s_b is the drop-path scale of sample b: row_scale [B] in
+// the accumulator type, or undefined for 1. x [B, T, in], residual [B, T, out].
+Variable linear_residual(Context&, const Variable& x, const Variable& weight, const Variable& bias,
+                         const Variable& residual, const Tensor& row_scale);
+
+// The MLP branch of a block, y = residual + s_b (gelu(x W1^T + b1) W2^T + b2). Saves the hidden
+// layer once, before the activation; the activation is recomputed inside the backward product.
+Variable mlp_residual(Context&, const Variable& x, const Variable& weight1, const Variable& bias1,
+                      const Variable& weight2, const Variable& bias2, const Variable& residual,
+                      const Tensor& row_scale);
+
+// gelu(x), elementwise.
+Variable gelu(Context&, const Variable& x);
+
+namespace reference {
+Variable linear(Context&, const Variable& x, const Variable& weight, const Variable& bias);
+Variable gelu(Context&, const Variable& x);
+Variable linear_gelu(Context&, const Variable& x, const Variable& weight, const Variable& bias);
+Variable linear_residual(Context&, const Variable& x, const Variable& weight, const Variable& bias,
+                         const Variable& residual, const Tensor& row_scale);
+Variable mlp_residual(Context&, const Variable& x, const Variable& weight1, const Variable& bias1,
+                      const Variable& weight2, const Variable& bias2, const Variable& residual,
+                      const Tensor& row_scale);
+}  // namespace reference
+}  // namespace dtn::ops

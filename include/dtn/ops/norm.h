@@ -1,0 +1,17 @@
+// LayerNorm as an operation (Ba et al., "Layer normalization", 2016).
+#pragma once
+
+#include "dtn/autograd/context.h"
+
+namespace dtn::ops {
+
+// y = weight (x - mean) / sqrt(var + eps) + bias over the last dimension, var biased. A gradient
+// that already waits at x is added in the same pass.
+Variable layer_norm(Context&, const Variable& x, const Variable& weight, const Variable& bias,
+                    double eps);
+
+namespace reference {
+Variable layer_norm(Context&, const Variable& x, const Variable& weight, const Variable& bias,
+                    double eps);
+}
+}  // namespace dtn::ops

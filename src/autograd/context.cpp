@@ -1,0 +1,38 @@
+#include "dtn/autograd/context.h"
+
+#include <algorithm>
+
+namespace dtn {
+
+Variable Context::record(const char* op, Tensor y, std::initializer_list<const Variable*> inputs,
+                         Tape::Backward backward) {
+  bool wanted = tape && std::ranges::any_of(
+                            inputs, [](const Variable* v) { return v && v->requires_grad(); });
+  Variable output(std::move(y), wanted);
+  if (wanted) tape->record(op, output.sink(), std::move(backward));
+  return output;
+}
+
+Variable checkpoint(Context& ctx, const Variable& x,
+                    std::function<Variable(Context&, const Variable&)> piece) {
+  if (!ctx.tape) return piece(ctx, x);
+  Context silent = ctx;
+  silent.tape = nullptr;
+  Variable y(piece(silent, Variable(x.value())).value(), true);
+  ctx.tape->record("checkpoint", y.sink(),
+                   [ctx, x = x.value(), dx = x.sink(), piece = std::move(piece)](const Tensor& dy) {
+                     Tape tape;
+                     Context again = ctx;
+                     again.tape = &tape;
+                     again.recompute = true;
+                     Variable input(x, dx != nullptr);
+                     // The residual gradient waiting at x joins inside the piece, where norms add
+                     // it in place.
+                     if (dx && dx->has()) input.sink()->set(dx->take());
+                     tape.backward(piece(again, input), dy);
+                     if (dx && input.sink()->has()) dx->set(input.sink()->take());
+                   });
+  return y;
+}
+
+}  // namespace dtn

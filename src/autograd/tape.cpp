@@ -1,0 +1,33 @@
+#include "dtn/autograd/tape.h"
+
+namespace dtn {
+
+void Tape::record(const char* op, GradSink output, Backward backward) {
+  nodes_.push_back({op, std::move(output), std::move(backward)});
+}
+
+void Tape::backward(const Variable& root, Tensor seed) {
+  DTN_CHECK(root.requires_grad(), "backward from a value that depends on nothing trainable");
+  if (!seed.defined()) {
+    DTN_CHECK(root.value().numel() == 1, "backward from a value of shape ", to_string(root.shape()),
+              " needs a seed");
+    seed = Tensor::full(root.shape(), root.dtype(), 1.0);
+  }
+  DTN_CHECK(seed.shape() == root.shape() && seed.dtype() == root.dtype(), "the seed is ",
+            name_of(seed.dtype()), " ", to_string(seed.shape()), ", the root ",
+            name_of(root.dtype()), " ", to_string(root.shape()));
+  root.sink()->accumulate(std::move(seed));
+  while (!nodes_.empty()) {
+    Node node = std::move(nodes_.back());
+    nodes_.pop_back();
+    if (!node.output->has()) continue;
+    Tensor dy = node.output->take();
+    try {
+      node.backward(dy);
+    } catch (const Error& e) {
+      throw Error(cat("in the backward pass of ", node.op, ": ", e.what()));
+    }
+  }
+}
+
+}  // namespace dtn

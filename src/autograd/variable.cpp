@@ -1,0 +1,37 @@
+#include "dtn/autograd/variable.h"
+
+#include "kernels/pointwise.h"
+
+namespace dtn {
+
+void GradSlot::accumulate(Tensor g) {
+  if (!has()) {
+    grad_ = std::move(g);
+    return;
+  }
+  DTN_CHECK(g.shape() == grad_.shape() && g.dtype() == grad_.dtype(), "gradient of ",
+            name_of(g.dtype()), " ", to_string(g.shape()), " meets one of ", name_of(grad_.dtype()),
+            " ", to_string(grad_.shape()));
+  Tensor sum = bound_ || grad_.unique() ? grad_ : g.unique() ? g : Tensor::empty_like(g);
+  run(cpu_queue(), Add{g.dtype(), g.numel(), grad_.raw(), g.raw(), sum.raw()});
+  grad_ = std::move(sum);
+}
+
+Tensor& GradSlot::buffer(const Shape& shape, DType dtype) {
+  if (!has()) {
+    grad_ = Tensor::zeros(shape, dtype);
+  } else if (!bound_ && !grad_.unique()) {
+    grad_ = grad_.clone();
+  }
+  return grad_;
+}
+
+Tensor Variable::value_as(DType dtype) const {
+  if (!value_.defined() || value_.dtype() == dtype) return value_;
+  if (low_precision_.defined() && low_precision_.dtype() == dtype) return low_precision_;
+  Tensor converted = Tensor::empty(value_.shape(), dtype);
+  run(cpu_queue(), Cast{value_.dtype(), dtype, value_.numel(), value_.raw(), converted.raw()});
+  return converted;
+}
+
+}  // namespace dtn

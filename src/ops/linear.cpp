@@ -1,0 +1,244 @@
+#include "dtn/ops/linear.h"
+
+#include <cmath>
+
+#include "dtn/ops/elementary.h"
+#include "kernels/linear.h"
+#include "kernels/pointwise.h"
+
+namespace dtn::ops {
+namespace {
+
+const void* raw_or_null(const Tensor& t) { return t.defined() ? t.raw() : nullptr; }
+
+Shape with_last(Shape shape, std::int64_t last) {
+  shape[-1] = last;
+  return shape;
+}
+
+// A linear layer's parameters in the type of the activations, and where their gradients go.
+struct LayerSaved {
+  Tensor weight;  // [out, in]
+  GradSink dweight, dbias;
+  std::int64_t out, in;
+  bool has_bias;
+
+  LayerSaved(const Variable& w, const Variable& b, DType dtype)
+      : weight(w.value_as(dtype)),
+        dweight(w.sink()),
+        dbias(b.sink()),
+        out(w.dim(0)),
+        in(w.dim(1)),
+        has_bias(b.defined()) {}
+
+  // dW += dy^T x, db += column sums of dy
+  void backward_parameters(const Tensor& dy, const Tensor& x) const {
+    if (!dweight && !dbias) return;
+    LinearBackwardWeight args{};
+    args.dtype = dy.dtype();
+    args.rows = dy.numel() / out;
+    args.in = in;
+    args.out = out;
+    args.dy = dy.raw();
+    args.x = x.raw();
+    DType acc = accumulator_of(dy.dtype());
+    if (dweight) args.dweight = dweight->buffer({out, in}, acc).raw();
+    if (dbias) args.dbias = dbias->buffer({out}, acc).raw();
+    run(cpu_queue(), args);
+  }
+
+  // dx = dy W
+  Tensor backward_input(const Tensor& dy, const Shape& x_shape) const {
+    Tensor dx = Tensor::empty(x_shape, dy.dtype());
+    LinearBackwardInput args{};
+    args.dtype = dy.dtype();
+    args.rows = dy.numel() / out;
+    args.in = in;
+    args.out = out;
+    args.dy = dy.raw();
+    args.weight = weight.raw();
+    args.dx = dx.raw();
+    run(cpu_queue(), args);
+    return dx;
+  }
+};
+
+// Shapes and pointers common to every forward product; the caller adds what is fused.
+LinearForward forward_args(const Tensor& x, const Tensor& weight, const Variable& bias, Tensor& y) {
+  DTN_CHECK(x.dim(-1) == weight.dim(1), "linear: input ", to_string(x.shape()),
+            " does not fit weight ", to_string(weight.shape()));
+  LinearForward args{};
+  args.dtype = x.dtype();
+  args.rows = x.numel() / x.dim(-1);
+  args.in = weight.dim(1);
+  args.out = weight.dim(0);
+  args.x = x.raw();
+  args.weight = weight.raw();
+  args.bias = raw_or_null(bias.value());
+  args.y = y.raw();
+  return args;
+}
+
+void set_residual(LinearForward& args, const Tensor& residual, const Tensor& row_scale) {
+  DTN_CHECK(residual.numel() == args.rows * args.out, "residual ", to_string(residual.shape()),
+            " does not fit ", args.rows, " rows of ", args.out);
+  args.residual = residual.raw();
+  if (row_scale.defined()) {
+    args.row_scale = row_scale.raw();
+    args.rows_per_scale = args.rows / row_scale.numel();
+  }
+}
+
+// The gradient of the branch: dy scaled per sample, or dy itself when there is no drop path.
+Tensor branch_gradient(const Tensor& dy, const Tensor& row_scale) {
+  if (!row_scale.defined()) return dy;
+  Tensor d = Tensor::empty_like(dy);
+  ScaleRows args{};
+  args.dtype = dy.dtype();
+  args.count = dy.numel();
+  args.per_scale = dy.numel() / row_scale.numel();
+  args.scale = row_scale.raw();
+  args.x = dy.raw();
+  args.y = d.raw();
+  run(cpu_queue(), args);
+  return d;
+}
+
+}  // namespace
+
+Variable linear(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias) {
+  LayerSaved layer(weight, bias, x.dtype());
+  Tensor y = Tensor::empty(with_last(x.shape(), layer.out), x.dtype());
+  run(cpu_queue(), forward_args(x.value(), layer.weight, bias, y));
+  return ctx.record("linear", y, {&x, &weight, &bias},
+                    [layer, x = x.value(), dx = x.sink()](const Tensor& dy) {
+                      if (dx) dx->accumulate(layer.backward_input(dy, x.shape()));
+                      layer.backward_parameters(dy, x);
+                    });
+}
+
+Variable linear_gelu(Context& ctx, const Variable& x, const Variable& weight,
+                     const Variable& bias) {
+  LayerSaved layer(weight, bias, x.dtype());
+  Tensor y = Tensor::empty(with_last(x.shape(), layer.out), x.dtype());
+  Tensor z = Tensor::empty_like(y);
+  LinearForward args = forward_args(x.value(), layer.weight, bias, y);
+  args.gelu = true;
+  args.preactivation = z.raw();
+  run(cpu_queue(), args);
+  return ctx.record(
+      "linear_gelu", y, {&x, &weight, &bias},
+      [layer, z, x = x.value(), dx = x.sink()](const Tensor& dy) {
+        Tensor dz = Tensor::empty_like(z);
+        run(cpu_queue(), GeluBackward{z.dtype(), z.numel(), z.raw(), dy.raw(), dz.raw()});
+        if (dx) dx->accumulate(layer.backward_input(dz, x.shape()));
+        layer.backward_parameters(dz, x);
+      });
+}
+
+Variable linear_residual(Context& ctx, const Variable& x, const Variable& weight,
+                         const Variable& bias, const Variable& residual, const Tensor& row_scale) {
+  LayerSaved layer(weight, bias, x.dtype());
+  Tensor y = Tensor::empty(with_last(x.shape(), layer.out), x.dtype());
+  LinearForward args = forward_args(x.value(), layer.weight, bias, y);
+  set_residual(args, residual.value(), row_scale);
+  run(cpu_queue(), args);
+  return ctx.record("linear_residual", y, {&x, &weight, &bias, &residual},
+                    [layer, row_scale, x = x.value(), dx = x.sink(),
+                     dresidual = residual.sink()](const Tensor& dy) {
+                      Tensor dbranch = branch_gradient(dy, row_scale);
+                      if (dx) dx->accumulate(layer.backward_input(dbranch, x.shape()));
+                      layer.backward_parameters(dbranch, x);
+                      if (dresidual) dresidual->accumulate(dy);
+                    });
+}
+
+Variable mlp_residual(Context& ctx, const Variable& x, const Variable& weight1,
+                      const Variable& bias1, const Variable& weight2, const Variable& bias2,
+                      const Variable& residual, const Tensor& row_scale) {
+  LayerSaved layer1(weight1, bias1, x.dtype()), layer2(weight2, bias2, x.dtype());
+  Tensor z = Tensor::empty(with_last(x.shape(), layer1.out), x.dtype());  // before the activation
+  Tensor y = Tensor::empty(with_last(x.shape(), layer2.out), x.dtype());
+  {
+    Tensor h = Tensor::empty_like(z);
+    LinearForward args = forward_args(x.value(), layer1.weight, bias1, h);
+    args.gelu = true;
+    args.preactivation = ctx.tape ? z.raw() : nullptr;
+    run(cpu_queue(), args);
+    args = forward_args(h, layer2.weight, bias2, y);
+    set_residual(args, residual.value(), row_scale);
+    run(cpu_queue(), args);
+  }
+  return ctx.record(
+      "mlp_residual", y, {&x, &weight1, &bias1, &weight2, &bias2, &residual},
+      [layer1, layer2, row_scale, x = x.value(), z, dx = x.sink(),
+       dresidual = residual.sink()](const Tensor& dy) {
+        Tensor dbranch = branch_gradient(dy, row_scale);
+        Tensor dz = Tensor::empty_like(z);
+        Tensor h = z;  // the activation overwrites what it is recomputed from, needed no more
+        LinearBackwardInput args{};
+        args.dtype = dy.dtype();
+        args.rows = dy.numel() / layer2.out;
+        args.in = layer2.in;
+        args.out = layer2.out;
+        args.dy = dbranch.raw();
+        args.weight = layer2.weight.raw();
+        args.dx = dz.raw();
+        args.preactivation = z.raw();
+        args.activation = h.raw();
+        run(cpu_queue(), args);
+        layer2.backward_parameters(dbranch, h);
+        layer1.backward_parameters(dz, x);
+        if (dx) dx->accumulate(layer1.backward_input(dz, x.shape()));
+        if (dresidual) dresidual->accumulate(dy);
+      });
+}
+
+Variable gelu(Context& ctx, const Variable& x) {
+  Tensor y = Tensor::empty_like(x.value());
+  run(cpu_queue(), GeluForward{x.dtype(), y.numel(), x.value().raw(), y.raw()});
+  return ctx.record("gelu", y, {&x}, [x = x.value(), dx = x.sink()](const Tensor& dy) {
+    Tensor grad = Tensor::empty_like(dy);
+    run(cpu_queue(), GeluBackward{x.dtype(), x.numel(), x.raw(), dy.raw(), grad.raw()});
+    dx->accumulate(std::move(grad));
+  });
+}
+
+namespace reference {
+using namespace elementary;
+
+Variable linear(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias) {
+  Variable rows = reshape(ctx, x, {x.value().numel() / x.dim(-1), x.dim(-1)});
+  Variable y = matmul(ctx, rows, permute(ctx, weight, {1, 0}));
+  if (bias.defined()) y = add(ctx, y, bias);
+  return reshape(ctx, y, with_last(x.shape(), weight.dim(0)));
+}
+
+Variable gelu(Context& ctx, const Variable& x) {
+  Variable phi = affine(ctx, erf(ctx, affine(ctx, x, std::sqrt(0.5))), 0.5, 0.5);
+  return mul(ctx, x, phi);
+}
+
+Variable linear_gelu(Context& ctx, const Variable& x, const Variable& weight,
+                     const Variable& bias) {
+  return gelu(ctx, linear(ctx, x, weight, bias));
+}
+
+Variable linear_residual(Context& ctx, const Variable& x, const Variable& weight,
+                         const Variable& bias, const Variable& residual, const Tensor& row_scale) {
+  Variable branch = linear(ctx, x, weight, bias);
+  if (row_scale.defined()) {
+    branch = mul(ctx, branch, Variable(row_scale.reshape({row_scale.numel(), 1, 1})));
+  }
+  return add(ctx, residual, branch);
+}
+
+Variable mlp_residual(Context& ctx, const Variable& x, const Variable& weight1,
+                      const Variable& bias1, const Variable& weight2, const Variable& bias2,
+                      const Variable& residual, const Tensor& row_scale) {
+  return linear_residual(ctx, linear_gelu(ctx, x, weight1, bias1), weight2, bias2, residual,
+                         row_scale);
+}
+
+}  // namespace reference
+}  // namespace dtn::ops

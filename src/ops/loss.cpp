@@ -1,0 +1,102 @@
+#include "dtn/ops/loss.h"
+
+#include "dtn/ops/elementary.h"
+#include "kernels/cross_entropy.h"
+#include "ops/dispatch.h"
+
+namespace dtn::ops {
+namespace {
+
+double as_double(const Tensor& one) {
+  return one.dtype() == DType::kFloat64 ? *one.data<double>() : *one.data<float>();
+}
+
+void check_targets(const Tensor& logits, const Targets& targets) {
+  std::int64_t rows = logits.dim(0), classes = logits.dim(1);
+  if (!targets.labels.defined()) {
+    DTN_CHECK(targets.soft.defined() && targets.soft.shape() == logits.shape(),
+              "soft targets must have the shape of the logits, ", to_string(logits.shape()));
+    return;
+  }
+  DTN_CHECK(targets.labels.numel() == rows, "got ", targets.labels.numel(), " labels for ", rows,
+            " rows of logits");
+  for (std::int64_t i = 0; i < rows; ++i) {
+    std::int64_t label = targets.labels.data<std::int64_t>()[i];
+    DTN_CHECK(0 <= label && label < classes, "label ", label, " of sample ", i, " is outside [0, ",
+              classes, ")");
+  }
+}
+
+template <class Args>
+void set_targets(Args& args, const Targets& targets) {
+  if (targets.labels.defined()) {
+    args.labels = targets.labels.template data<std::int64_t>();
+    args.smoothing = targets.smoothing;
+  } else {
+    args.targets = targets.soft.raw();
+  }
+}
+
+}  // namespace
+
+LossResult cross_entropy(Context& ctx, const Variable& logits, const Targets& targets) {
+  check_targets(logits.value(), targets);
+  std::int64_t rows = logits.dim(0), classes = logits.dim(1);
+  DType acc = accumulator_of(logits.dtype());
+  Tensor loss = Tensor::empty({rows}, acc), lse = Tensor::empty({rows}, acc);
+  CrossEntropyForward args{};
+  args.dtype = logits.dtype();
+  args.rows = rows;
+  args.classes = classes;
+  args.logits = logits.value().raw();
+  args.loss = loss.raw();
+  args.lse = lse.raw();
+  set_targets(args, targets);
+  run(cpu_queue(), args);
+  double total = 0;
+  dispatch_real(acc, [&](auto zero) {
+    for (auto v : loss.values<decltype(zero)>()) total += v;
+  });
+  Tensor mean = Tensor::full({1}, acc, total / static_cast<double>(rows));
+  Variable result =
+      ctx.record("cross_entropy", mean, {&logits},
+                 [=, logits = logits.value(), dlogits = logits.sink()](const Tensor& dy) {
+                   Tensor grad = Tensor::empty_like(logits);
+                   CrossEntropyBackward back{};
+                   back.dtype = logits.dtype();
+                   back.rows = rows;
+                   back.classes = classes;
+                   back.logits = logits.raw();
+                   back.lse = lse.raw();
+                   back.scale = as_double(dy) / static_cast<double>(rows);
+                   back.dlogits = grad.raw();
+                   set_targets(back, targets);
+                   run(cpu_queue(), back);
+                   dlogits->accumulate(std::move(grad));
+                 });
+  return {result, loss};
+}
+
+namespace reference {
+using namespace elementary;
+
+Variable cross_entropy(Context& ctx, const Variable& logits, const Targets& targets) {
+  std::int64_t rows = logits.dim(0), classes = logits.dim(1);
+  Tensor t = targets.soft;
+  if (targets.labels.defined()) {
+    t = Tensor::full({rows, classes}, logits.dtype(),
+                     targets.smoothing / static_cast<double>(classes));
+    dispatch_real(logits.dtype(), [&](auto zero) {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        t.data<decltype(zero)>()[i * classes + targets.labels.data<std::int64_t>()[i]] +=
+            static_cast<decltype(zero)>(1 - targets.smoothing);
+      }
+    });
+  }
+  Variable log_p = log(ctx, softmax(ctx, logits));
+  Variable per_sample = sum(ctx, mul(ctx, log_p, Variable(t)), 1);  // [B, 1]
+  return reshape(ctx, affine(ctx, mean(ctx, per_sample, 0), -1), {1});
+}
+
+}  // namespace reference
+}  // namespace dtn::ops

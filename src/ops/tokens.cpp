@@ -1,0 +1,179 @@
+#include "dtn/ops/tokens.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "dtn/core/parallel.h"
+#include "dtn/ops/elementary.h"
+#include "dtn/ops/linear.h"
+#include "kernels/pointwise.h"
+
+namespace dtn::ops {
+namespace {
+
+// Copies `rows` runs of `bytes` bytes from rows of `from_stride` bytes to rows of `to_stride`
+// bytes.
+void copy_rows(const void* from, std::size_t from_stride, void* to, std::size_t to_stride,
+               std::int64_t rows, std::size_t bytes) {
+  parallel_for(rows, [&](std::int64_t i) {
+    std::memcpy(static_cast<std::byte*>(to) + static_cast<std::size_t>(i) * to_stride,
+                static_cast<const std::byte*>(from) + static_cast<std::size_t>(i) * from_stride,
+                bytes);
+  });
+}
+
+const std::byte* offset(const Tensor& t, std::size_t bytes) {
+  return static_cast<const std::byte*>(t.raw()) + bytes;
+}
+std::byte* offset(Tensor& t, std::size_t bytes) { return static_cast<std::byte*>(t.raw()) + bytes; }
+
+// sink += sum of the `rows` rows of x, in the accumulator type.
+void sum_rows_into(const Tensor& x, std::int64_t rows, const GradSink& sink, const Shape& shape) {
+  Tensor& total = sink->buffer(shape, accumulator_of(x.dtype()));
+  run(cpu_queue(), SumRows{x.dtype(), rows, x.numel() / rows, x.raw(), total.raw()});
+}
+
+Tensor cast_tensor(const Tensor& x, DType dtype) {
+  Tensor y = Tensor::empty(x.shape(), dtype);
+  run(cpu_queue(), Cast{x.dtype(), dtype, x.numel(), x.raw(), y.raw()});
+  return y;
+}
+
+}  // namespace
+
+Variable patch_embed(Context& ctx, const Tensor& images, const Variable& weight,
+                     const Variable& bias, DType dtype) {
+  std::int64_t batch = images.dim(0), channels = images.dim(1), patch = weight.dim(2);
+  std::int64_t height = images.dim(2), width = images.dim(3);
+  DTN_CHECK(weight.dim(1) == channels && height % patch == 0 && width % patch == 0, "images ",
+            to_string(images.shape()), " do not divide into patches of ",
+            to_string(weight.shape()));
+  std::int64_t tokens = height / patch * (width / patch), size = channels * patch * patch;
+  Tensor patches = Tensor::empty({batch, tokens, size}, dtype);
+  run(cpu_queue(),
+      Patchify{dtype, batch, channels, height, width, patch, images.raw(), patches.raw()});
+  // The same parameter seen as the matrix of a linear layer: its gradient lands in a buffer of
+  // the convolution's shape, which has the same elements in the same order.
+  return linear(ctx, Variable(patches), weight.reshaped({weight.dim(0), size}), bias);
+}
+
+Variable add_positions(Context& ctx, const Variable& tokens, const Variable& positions) {
+  std::int64_t batch = tokens.dim(0), row = tokens.value().numel() / batch;
+  DTN_CHECK(positions.value().numel() == row, "positions ", to_string(positions.shape()),
+            " do not fit tokens ", to_string(tokens.shape()));
+  Tensor y = Tensor::empty_like(tokens.value());
+  run(cpu_queue(), AddToRows{tokens.dtype(), batch, row, tokens.value().raw(),
+                             positions.value().raw(), y.raw()});
+  return ctx.record("add_positions", y, {&tokens, &positions},
+                    [batch, shape = positions.shape(), dtokens = tokens.sink(),
+                     dpositions = positions.sink()](const Tensor& dy) {
+                      if (dpositions) sum_rows_into(dy, batch, dpositions, shape);
+                      if (dtokens) dtokens->accumulate(dy);
+                    });
+}
+
+Variable prepend_class_token(Context& ctx, const Variable& tokens, const Variable& class_token) {
+  std::int64_t batch = tokens.dim(0), count = tokens.dim(1), width = tokens.dim(2);
+  Tensor y = Tensor::empty({batch, count + 1, width}, tokens.dtype());
+  std::size_t unit = static_cast<std::size_t>(width) * size_of(tokens.dtype());
+  std::size_t in_row = static_cast<std::size_t>(count) * unit, out_row = in_row + unit;
+  Tensor cls = class_token.value_as(tokens.dtype());
+  copy_rows(cls.raw(), 0, y.raw(), out_row, batch, unit);
+  copy_rows(tokens.value().raw(), in_row, offset(y, unit), out_row, batch, in_row);
+  return ctx.record("prepend_class_token", y, {&tokens, &class_token},
+                    [=, dtokens = tokens.sink(), dclass = class_token.sink()](const Tensor& dy) {
+                      if (dclass) {
+                        Tensor first = Tensor::empty({batch, width}, dy.dtype());
+                        copy_rows(dy.raw(), out_row, first.raw(), unit, batch, unit);
+                        sum_rows_into(first, batch, dclass, {1, 1, width});
+                      }
+                      if (dtokens) {
+                        Tensor d = Tensor::empty({batch, count, width}, dy.dtype());
+                        copy_rows(offset(dy, unit), out_row, d.raw(), in_row, batch, in_row);
+                        dtokens->accumulate(std::move(d));
+                      }
+                    });
+}
+
+Variable first_token(Context& ctx, const Variable& tokens) {
+  std::int64_t batch = tokens.dim(0), count = tokens.dim(1), width = tokens.dim(2);
+  std::size_t unit = static_cast<std::size_t>(width) * size_of(tokens.dtype());
+  std::size_t row = static_cast<std::size_t>(count) * unit;
+  Tensor y = Tensor::empty({batch, width}, tokens.dtype());
+  copy_rows(tokens.value().raw(), row, y.raw(), unit, batch, unit);
+  return ctx.record("first_token", y, {&tokens},
+                    [=, shape = tokens.shape(), dtokens = tokens.sink()](const Tensor& dy) {
+                      Tensor d = Tensor::zeros(shape, dy.dtype());
+                      copy_rows(dy.raw(), unit, d.raw(), row, batch, unit);
+                      dtokens->accumulate(std::move(d));
+                    });
+}
+
+Variable mean_token(Context& ctx, const Variable& tokens) {
+  std::int64_t batch = tokens.dim(0), count = tokens.dim(1), width = tokens.dim(2);
+  DType acc = accumulator_of(tokens.dtype());
+  Tensor total = Tensor::zeros({batch, width}, acc);
+  for (std::int64_t b = 0; b < batch; ++b) {
+    Tensor sample = tokens.value().slice(b, b + 1), sum = total.slice(b, b + 1);
+    run(cpu_queue(), SumRows{tokens.dtype(), count, width, sample.raw(), sum.raw()});
+  }
+  Tensor weight = Tensor::full({batch}, acc, 1.0 / static_cast<double>(count));
+  run(cpu_queue(),
+      ScaleRows{acc, total.numel(), width, weight.raw(), total.raw(), nullptr, total.raw()});
+  Tensor y = total.dtype() == tokens.dtype() ? total : cast_tensor(total, tokens.dtype());
+  return ctx.record("mean_token", y, {&tokens},
+                    [=, shape = tokens.shape(), dtokens = tokens.sink()](const Tensor& dy) {
+                      Tensor row = Tensor::empty_like(dy), d = Tensor::empty(shape, dy.dtype());
+                      run(cpu_queue(), ScaleRows{dy.dtype(), dy.numel(), width, weight.raw(),
+                                                 dy.raw(), nullptr, row.raw()});
+                      std::size_t unit = static_cast<std::size_t>(width) * size_of(dy.dtype());
+                      for (std::int64_t b = 0; b < batch; ++b) {
+                        Tensor from = row.slice(b, b + 1), to = d.slice(b, b + 1);
+                        copy_rows(from.raw(), 0, to.raw(), unit, count, unit);
+                      }
+                      dtokens->accumulate(std::move(d));
+                    });
+}
+
+Variable cast(Context& ctx, const Variable& x, DType dtype) {
+  if (x.dtype() == dtype) return x;
+  return ctx.record("cast", cast_tensor(x.value(), dtype), {&x},
+                    [from = x.dtype(), dx = x.sink()](const Tensor& dy) {
+                      dx->accumulate(cast_tensor(dy, from));
+                    });
+}
+
+namespace reference {
+using namespace elementary;
+
+Variable patch_embed(Context& ctx, const Tensor& images, const Variable& weight,
+                     const Variable& bias) {
+  std::int64_t batch = images.dim(0), channels = images.dim(1), p = weight.dim(2);
+  std::int64_t gh = images.dim(2) / p, gw = images.dim(3) / p, width = weight.dim(0);
+  Variable cut = permute(ctx, reshape(ctx, Variable(images), {batch * channels, gh, p, gw, p}),
+                         {0, 1, 3, 2, 4});
+  Variable grouped = permute(ctx, reshape(ctx, cut, {batch, channels, gh * gw, p * p}),
+                             {0, 2, 1, 3});  // [B, T, channels, P P]
+  Variable patches = reshape(ctx, grouped, {batch, gh * gw, channels * p * p});
+  return linear(ctx, patches, elementary::reshape(ctx, weight, {width, channels * p * p}), bias);
+}
+
+Variable add_positions(Context& ctx, const Variable& tokens, const Variable& positions) {
+  return add(ctx, tokens, positions);
+}
+
+Variable prepend_class_token(Context& ctx, const Variable& tokens, const Variable& class_token) {
+  Variable zeros(Tensor::zeros({tokens.dim(0), 1, tokens.dim(2)}, tokens.dtype()));
+  return concat(ctx, add(ctx, zeros, class_token), tokens, 1);
+}
+
+Variable first_token(Context& ctx, const Variable& tokens) {
+  return reshape(ctx, narrow(ctx, tokens, 1, 0, 1), {tokens.dim(0), tokens.dim(2)});
+}
+
+Variable mean_token(Context& ctx, const Variable& tokens) {
+  return reshape(ctx, mean(ctx, tokens, 1), {tokens.dim(0), tokens.dim(2)});
+}
+
+}  // namespace reference
+}  // namespace dtn::ops

@@ -1,0 +1,245 @@
+// Every fused operation and its reference against central differences in float64. The fused kernels
+// are templates that float64 runs as well; a fused operation is one node of the tape.
+#include "dtn/autograd/gradcheck.h"
+#include "dtn/ops/attention.h"
+#include "dtn/ops/drop.h"
+#include "dtn/ops/linear.h"
+#include "dtn/ops/loss.h"
+#include "dtn/ops/norm.h"
+#include "dtn/ops/tokens.h"
+#include "tensors.h"
+
+namespace dtn {
+namespace {
+
+using test::random_tensor;
+using Inputs = std::vector<Variable>;
+using Op = std::function<Variable(Context&, const Inputs&)>;
+
+void check(const std::string& name, const Op& op, const std::vector<Tensor>& inputs,
+           const Context& base = {}) {
+  test::Threads one(1);  // thousands of tiny passes
+  GradcheckResult r = gradcheck(op, inputs, base);
+  EXPECT_LE(r.max_relative_error, 1e-6) << name << ": " << r.worst;
+  EXPECT_GT(r.smallest_gradient, 0) << name;
+}
+
+// The fused operation and its reference.
+void check_both(const std::string& name, const Op& fused, const Op& reference,
+                const std::vector<Tensor>& inputs, const Context& base = {}) {
+  check(
+      name,
+      [&](Context& ctx, const Inputs& v) {
+        Variable y = fused(ctx, v);
+        EXPECT_TRUE(!ctx.tape || ctx.tape->size() == 1) << name << " is not one operation";
+        return y;
+      },
+      inputs, base);
+  check(name + ", reference", reference, inputs, base);
+}
+
+Context training() {
+  Context ctx;
+  ctx.training = true;
+  ctx.seed = 11;
+  ctx.step = 3;
+  ctx.first_sample = 2;
+  return ctx;
+}
+
+// Drop-path scales of three samples, one of them dropped.
+Tensor some_scales() { return Tensor::from<double>(std::vector<double>{1.25, 0, 1.25}, {3}); }
+
+TEST(OpGradients, Linear) {
+  std::vector<Tensor> with_bias = {random_tensor({3, 5, 7}, 1), random_tensor({6, 7}, 2),
+                                   random_tensor({6}, 3)};
+  std::vector<Tensor> without = {with_bias[0], with_bias[1]};
+  auto on = [](auto op) {
+    return Op([op](Context& c, const Inputs& v) {
+      return op(c, v[0], v[1], v.size() > 2 ? v[2] : Variable());
+    });
+  };
+  for (const auto& inputs : {with_bias, without}) {
+    check_both("linear", on(ops::linear), on(ops::reference::linear), inputs);
+    check_both("linear_gelu", on(ops::linear_gelu), on(ops::reference::linear_gelu), inputs);
+  }
+}
+
+TEST(OpGradients, LinearResidual) {
+  std::vector<Tensor> inputs = {random_tensor({3, 5, 7}, 4), random_tensor({6, 7}, 5),
+                                random_tensor({6}, 6), random_tensor({3, 5, 6}, 7)};
+  for (const Tensor& scale : {Tensor(), some_scales()}) {
+    auto on = [&](auto op) {
+      return Op([op, scale](Context& c, const Inputs& v) {
+        return op(c, v[0], v[1], v[2], v[3], scale);
+      });
+    };
+    check_both("linear_residual", on(ops::linear_residual), on(ops::reference::linear_residual),
+               inputs);
+  }
+}
+
+TEST(OpGradients, MlpResidual) {
+  std::vector<Tensor> inputs = {random_tensor({3, 5, 4}, 8), random_tensor({9, 4}, 9),
+                                random_tensor({9}, 10),      random_tensor({4, 9}, 11),
+                                random_tensor({4}, 12),      random_tensor({3, 5, 4}, 13)};
+  for (const Tensor& scale : {Tensor(), some_scales()}) {
+    auto on = [&](auto op) {
+      return Op([op, scale](Context& c, const Inputs& v) {
+        return op(c, v[0], v[1], v[2], v[3], v[4], v[5], scale);
+      });
+    };
+    check_both("mlp_residual", on(ops::mlp_residual), on(ops::reference::mlp_residual), inputs);
+  }
+}
+
+TEST(OpGradients, Gelu) {
+  auto on = [](auto op) { return Op([op](Context& c, const Inputs& v) { return op(c, v[0]); }); };
+  check_both("gelu", on(ops::gelu), on(ops::reference::gelu), {random_tensor({3, 17}, 14, 4)});
+}
+
+TEST(OpGradients, Attention) {
+  struct Size {
+    std::int64_t batch, tokens, heads, head_dim;
+  };
+  for (Size s : {Size{2, 5, 3, 4}, Size{1, 1, 2, 3}, Size{1, 37, 1, 7}, Size{3, 2, 5, 1},
+                 Size{1, 67, 2, 5}}) {
+    auto on = [&](auto op) {
+      return Op([op, s](Context& c, const Inputs& v) { return op(c, v[0], s.heads); });
+    };
+    check_both(cat("attention B", s.batch, " T", s.tokens, " H", s.heads, " D", s.head_dim),
+               on(ops::attention), on(ops::reference::attention),
+               {random_tensor({s.batch, s.tokens, 3 * s.heads * s.head_dim}, 15, 1.5)});
+  }
+}
+
+TEST(OpGradients, Dropout) {
+  auto on = [](auto op) {
+    return Op([op](Context& c, const Inputs& v) { return op(c, v[0], 0.4, 9); });
+  };
+  check_both("dropout", on(ops::dropout), on(ops::reference::dropout),
+             {random_tensor({3, 5, 7}, 16)}, training());
+}
+
+TEST(OpGradients, ResidualAdd) {
+  Tensor drawn = ops::drop_path_scales(training(), 3, 0.3, 4, DType::kFloat64);
+  for (const Tensor& scale : {Tensor(), some_scales(), drawn}) {
+    auto on = [&](auto op) {
+      return Op([op, scale](Context& c, const Inputs& v) { return op(c, v[0], v[1], scale); });
+    };
+    check_both("residual_add", on(ops::residual_add), on(ops::reference::residual_add),
+               {random_tensor({3, 5, 7}, 17), random_tensor({3, 5, 7}, 18)});
+  }
+}
+
+TEST(OpGradients, CrossEntropy) {
+  ops::Targets labels, smooth, soft;
+  labels.labels = smooth.labels =
+      Tensor::from<std::int64_t>(std::vector<std::int64_t>{6, 0, 3}, {3});
+  smooth.smoothing = 0.1;
+  soft.soft = random_tensor({3, 7}, 19, 0.5, 0.5);  // need not sum to 1: gradients must still hold
+  auto normalised = soft;
+  normalised.soft = soft.soft.clone();
+  for (std::int64_t i = 0; i < 3; ++i) {
+    double* row = normalised.soft.data<double>() + i * 7;
+    double total = 0;
+    for (int k = 0; k < 7; ++k) total += row[k];
+    for (int k = 0; k < 7; ++k) row[k] /= total;
+  }
+  for (const ops::Targets& t : {labels, smooth, soft, normalised}) {
+    check_both(
+        "cross_entropy",
+        [&](Context& c, const Inputs& v) { return ops::cross_entropy(c, v[0], t).mean; },
+        [&](Context& c, const Inputs& v) { return ops::reference::cross_entropy(c, v[0], t); },
+        {random_tensor({3, 7}, 20, 3)});
+  }
+}
+
+TEST(OpGradients, LayerNorm) {
+  for (std::int64_t channels : {2, 13, 64}) {
+    auto on = [](auto op) {
+      return Op([op](Context& c, const Inputs& v) { return op(c, v[0], v[1], v[2], 1e-5); });
+    };
+    check_both("layer_norm", on(ops::layer_norm), on(ops::reference::layer_norm),
+               {random_tensor({2, 5, channels}, 21), random_tensor({channels}, 22, 0.5, 1),
+                random_tensor({channels}, 23)});
+  }
+}
+
+TEST(OpGradients, PatchEmbed) {
+  Tensor images = random_tensor({2, 3, 4, 10}, 24);
+  check_both(
+      "patch_embed",
+      [&](Context& c, const Inputs& v) {
+        return ops::patch_embed(c, images, v[0], v[1], DType::kFloat64);
+      },
+      [&](Context& c, const Inputs& v) {
+        return ops::reference::patch_embed(c, images, v[0], v[1]);
+      },
+      {random_tensor({5, 3, 2, 2}, 25), random_tensor({5}, 26)});
+}
+
+TEST(OpGradients, Tokens) {
+  Tensor tokens = random_tensor({3, 5, 7}, 27);
+  auto one = [](auto op) { return Op([op](Context& c, const Inputs& v) { return op(c, v[0]); }); };
+  auto two = [](auto op) {
+    return Op([op](Context& c, const Inputs& v) { return op(c, v[0], v[1]); });
+  };
+  check_both("add_positions", two(ops::add_positions), two(ops::reference::add_positions),
+             {tokens, random_tensor({1, 5, 7}, 28)});
+  check_both("prepend_class_token", two(ops::prepend_class_token),
+             two(ops::reference::prepend_class_token), {tokens, random_tensor({1, 1, 7}, 29)});
+  check_both("first_token", one(ops::first_token), one(ops::reference::first_token), {tokens});
+  check_both("mean_token", one(ops::mean_token), one(ops::reference::mean_token), {tokens});
+}
+
+// x reaches the norm and goes around it, so a gradient waits at x when the norm's backward pass
+// runs: once in memory shared with others, once in memory of its own.
+TEST(OpGradients, LayerNormAddsTheWaitingGradient) {
+  std::vector<Tensor> inputs = {random_tensor({2, 3, 8}, 30), random_tensor({8}, 31, 0.5, 1),
+                                random_tensor({8}, 32)};
+  check(
+      "shared",
+      [](Context& c, const Inputs& v) {
+        return ops::residual_add(c, v[0], ops::layer_norm(c, v[0], v[1], v[2], 1e-5), {});
+      },
+      inputs);
+  check(
+      "own",
+      [](Context& c, const Inputs& v) {
+        Variable normed = ops::layer_norm(c, v[0], v[1], v[2], 1e-5);
+        return ops::residual_add(c, ops::gelu(c, v[0]), normed, {});
+      },
+      inputs);
+}
+
+// Gradcheck itself must be able to fail.
+TEST(OpGradients, ABrokenBackwardIsCaught) {
+  auto broken_by = [](double factor) {
+    return Op([factor](Context& ctx, const Inputs& v) {
+      Tensor y = v[0].value().clone();
+      for (double& value : std::span(y.data<double>(), static_cast<std::size_t>(y.numel()))) {
+        value = value * value;
+      }
+      return ctx.record(
+          "square", y, {&v[0]}, [=, x = v[0].value(), dx = v[0].sink()](const Tensor& dy) {
+            Tensor grad = Tensor::empty_like(x);
+            for (std::int64_t i = 0; i < x.numel(); ++i) {
+              grad.data<double>()[i] = factor * x.data<double>()[i] * dy.data<double>()[i];
+            }
+            dx->accumulate(grad);
+          });
+    });
+  };
+  std::vector<Tensor> inputs = {random_tensor({6}, 33)};
+  EXPECT_LE(gradcheck(broken_by(2), inputs).max_relative_error, 1e-6);
+  EXPECT_GT(gradcheck(broken_by(2.0001), inputs).max_relative_error, 1e-5);
+  // An input that matters but gets no gradient.
+  Op forgets = [](Context& ctx, const Inputs& v) {
+    return ops::residual_add(ctx, v[0], Variable(v[0].value()), {});
+  };
+  EXPECT_GT(gradcheck(forgets, inputs).max_relative_error, 0.1);
+}
+
+}  // namespace
+}  // namespace dtn

@@ -1,0 +1,191 @@
+// Fused operations in float32 and bfloat16, forward and backward, against their references in
+// float64.
+#include "dtn/ops/attention.h"
+#include "dtn/ops/drop.h"
+#include "dtn/ops/linear.h"
+#include "dtn/ops/loss.h"
+#include "dtn/ops/norm.h"
+#include "dtn/ops/tokens.h"
+#include "op_runs.h"
+
+namespace dtn {
+namespace {
+
+using test::Input;
+using test::Op;
+
+// `reduction`: terms of the longest sum; `roundings`: stored bfloat16 values a result passes.
+void compare(const std::string& name, const Op& fused, const Op& reference,
+             const std::vector<Input>& inputs, std::int64_t reduction, int roundings,
+             const Context& ctx = {}) {
+  auto want = test::run_op(reference, inputs, DType::kFloat64, ctx);
+  test::expect_close(test::run_op(fused, inputs, DType::kFloat32, ctx), want,
+                     test::float32_tolerance(reduction), name + ", float32");
+  test::expect_close(test::run_op(fused, inputs, DType::kBFloat16, ctx), want,
+                     test::bfloat16_tolerance(roundings), name + ", bfloat16");
+}
+
+// Scales as float32 for the fused run and float64 for the reference.
+Tensor scales(std::int64_t batch, DType dtype) {
+  Tensor t = Tensor::empty({batch}, DType::kFloat64);
+  for (std::int64_t i = 0; i < batch; ++i) t.data<double>()[i] = i % 3 == 1 ? 0 : 1.25;
+  return test::as(t, accumulator_of(dtype));
+}
+
+struct Size {
+  std::int64_t batch, tokens, in, out;
+};
+const std::vector<Size> kSizes = {{2, 196, 432, 96}, {1, 197, 64, 131}, {3, 7, 13, 5}};
+
+TEST(OpParity, Linear) {
+  for (Size s : kSizes) {
+    std::vector<Input> inputs = {Input::activation({s.batch, s.tokens, s.in}, 1),
+                                 Input::weight({s.out, s.in}, 2), Input::weight({s.out}, 3)};
+    auto on = [](auto op) {
+      return Op(
+          [op](Context& c, const std::vector<Variable>& v) { return op(c, v[0], v[1], v[2]); });
+    };
+    std::int64_t longest = std::max({s.batch * s.tokens, s.in, s.out});
+    compare("linear", on(ops::linear), on(ops::reference::linear), inputs, longest, 1);
+    // y, dz and what is summed from it.
+    compare("linear_gelu", on(ops::linear_gelu), on(ops::reference::linear_gelu), inputs, longest,
+            3);
+  }
+}
+
+TEST(OpParity, Residuals) {
+  for (Size s : kSizes) {
+    for (bool dropping : {false, true}) {
+      auto scale = [=](const Variable& x) {
+        return dropping ? scales(s.batch, x.dtype()) : Tensor();
+      };
+      auto linear = [=](auto op) {
+        return Op([=](Context& c, const std::vector<Variable>& v) {
+          return op(c, v[0], v[1], v[2], v[3], scale(v[0]));
+        });
+      };
+      std::int64_t longest = std::max({s.batch * s.tokens, s.in, s.out});
+      compare("linear_residual", linear(ops::linear_residual),
+              linear(ops::reference::linear_residual),
+              {Input::activation({s.batch, s.tokens, s.in}, 4), Input::weight({s.out, s.in}, 5),
+               Input::weight({s.out}, 6), Input::activation({s.batch, s.tokens, s.out}, 7)},
+              longest, 2);
+      auto mlp = [=](auto op) {
+        return Op([=](Context& c, const std::vector<Variable>& v) {
+          return op(c, v[0], v[1], v[2], v[3], v[4], v[5], scale(v[0]));
+        });
+      };
+      // Stored on the way: z, h, y; and dbranch, dz, dx backward.
+      compare("mlp_residual", mlp(ops::mlp_residual), mlp(ops::reference::mlp_residual),
+              {Input::activation({s.batch, s.tokens, s.in}, 8), Input::weight({s.out, s.in}, 9),
+               Input::weight({s.out}, 10), Input::weight({s.in, s.out}, 11),
+               Input::weight({s.in}, 12), Input::activation({s.batch, s.tokens, s.in}, 13)},
+              longest, 4);
+    }
+  }
+}
+
+TEST(OpParity, Attention) {
+  struct Heads {
+    std::int64_t batch, tokens, heads, head_dim;
+  };
+  for (Heads s : {Heads{2, 196, 3, 48}, Heads{1, 197, 2, 64}, Heads{2, 31, 5, 7}}) {
+    auto on = [&](auto op) {
+      return Op(
+          [op, s](Context& c, const std::vector<Variable>& v) { return op(c, v[0], s.heads); });
+    };
+    // Stored in bfloat16: probabilities, out; and ds, dqkv backward.
+    compare("attention", on(ops::attention), on(ops::reference::attention),
+            {Input::activation({s.batch, s.tokens, 3 * s.heads * s.head_dim}, 14, 2)}, s.tokens, 4);
+  }
+}
+
+TEST(OpParity, Elementwise) {
+  Context training;
+  training.training = true;
+  training.seed = 5;
+  auto one = [](auto op) {
+    return Op([op](Context& c, const std::vector<Variable>& v) { return op(c, v[0]); });
+  };
+  Input tokens = Input::activation({3, 197, 37}, 15, 4);
+  compare("gelu", one(ops::gelu), one(ops::reference::gelu), {tokens}, 4, 1);
+  auto drop = [](auto op) {
+    return Op([op](Context& c, const std::vector<Variable>& v) { return op(c, v[0], 0.3, 7); });
+  };
+  compare("dropout", drop(ops::dropout), drop(ops::reference::dropout), {tokens}, 1, 1, training);
+  auto add = [](auto op) {
+    return Op([op](Context& c, const std::vector<Variable>& v) {
+      return op(c, v[0], v[1], scales(3, v[0].dtype()));
+    });
+  };
+  compare("residual_add", add(ops::residual_add), add(ops::reference::residual_add),
+          {tokens, Input::activation({3, 197, 37}, 16)}, 2, 1);
+}
+
+TEST(OpParity, Tokens) {
+  auto one = [](auto op) {
+    return Op([op](Context& c, const std::vector<Variable>& v) { return op(c, v[0]); });
+  };
+  auto two = [](auto op) {
+    return Op([op](Context& c, const std::vector<Variable>& v) { return op(c, v[0], v[1]); });
+  };
+  Input tokens = Input::activation({5, 197, 37}, 17);
+  compare("add_positions", two(ops::add_positions), two(ops::reference::add_positions),
+          {tokens, Input::weight({1, 197, 37}, 18)}, 5, 1);
+  compare("prepend_class_token", two(ops::prepend_class_token),
+          two(ops::reference::prepend_class_token), {tokens, Input::weight({1, 1, 37}, 19)}, 5, 1);
+  compare("first_token", one(ops::first_token), one(ops::reference::first_token), {tokens}, 1, 1);
+  compare("mean_token", one(ops::mean_token), one(ops::reference::mean_token), {tokens}, 197, 1);
+}
+
+TEST(OpParity, PatchEmbed) {
+  Tensor images = test::representable(test::random_tensor({2, 3, 8, 20}, 20));
+  std::vector<Input> inputs = {Input::weight({24, 3, 4, 4}, 21), Input::weight({24}, 22)};
+  Op reference = [&](Context& c, const std::vector<Variable>& v) {
+    return ops::reference::patch_embed(c, images, v[0], v[1]);
+  };
+  auto want = test::run_op(reference, inputs, DType::kFloat64);
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    Op fused = [&](Context& c, const std::vector<Variable>& v) {
+      return ops::patch_embed(c, test::as(images, DType::kFloat32), v[0], v[1], dtype);
+    };
+    test::expect_close(
+        test::run_op(fused, inputs, dtype), want,
+        dtype == DType::kFloat32 ? test::float32_tolerance(48) : test::bfloat16_tolerance(1),
+        cat("patch_embed, ", name_of(dtype)));
+  }
+}
+
+TEST(OpParity, CrossEntropy) {
+  for (double smoothing : {0.0, 0.1}) {
+    ops::Targets targets;
+    targets.labels = Tensor::empty({19}, DType::kInt64);
+    for (std::int64_t i = 0; i < 19; ++i) targets.labels.data<std::int64_t>()[i] = i * 53 % 1000;
+    targets.smoothing = smoothing;
+    // The loss is computed in float32 from bfloat16 logits: only dlogits is rounded.
+    compare(
+        "cross_entropy",
+        [&](Context& c, const std::vector<Variable>& v) {
+          return ops::cross_entropy(c, v[0], targets).mean;
+        },
+        [&](Context& c, const std::vector<Variable>& v) {
+          return ops::reference::cross_entropy(c, v[0], targets);
+        },
+        {Input::activation({19, 1000}, 23, 6)}, 1000, 1);
+  }
+}
+
+// bfloat16 products use the low-precision copy of the weights when there is one.
+TEST(OpParity, LowPrecisionCopiesAreUsed) {
+  Context ctx;
+  Variable x(test::as(Input::activation({2, 3, 8}, 24).value, DType::kBFloat16));
+  Variable weight(test::as(Input::weight({4, 8}, 25).value, DType::kFloat32));
+  Tensor before = ops::linear(ctx, x, weight, {}).value();
+  weight.set_low_precision_copy(Tensor::zeros({4, 8}, DType::kBFloat16));
+  Tensor after = ops::linear(ctx, x, weight, {}).value();
+  EXPECT_GT(test::max_abs(test::doubles(before)), 0);
+  EXPECT_EQ(test::max_abs(test::doubles(after)), 0);
+}
+
+}  // namespace
+}  // namespace dtn

@@ -1,0 +1,129 @@
+// What operations promise beside their values: errors, what is drawn, what stays untouched.
+#include "dtn/core/allocator.h"
+#include "dtn/ops/attention.h"
+#include "dtn/ops/drop.h"
+#include "dtn/ops/linear.h"
+#include "dtn/ops/loss.h"
+#include "dtn/ops/tokens.h"
+#include "tensors.h"
+
+namespace dtn {
+namespace {
+
+using test::random_tensor;
+
+Tensor labels(std::vector<std::int64_t> values) {
+  auto n = static_cast<std::int64_t>(values.size());
+  return Tensor::from(values, {n});
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(Ops, RefuseShapesThatDoNotFit) {
+  Context ctx;
+  Variable x(random_tensor({2, 3, 8}, 1)), w(random_tensor({4, 7}, 2));
+  EXPECT_THROW(ops::linear(ctx, x, w, {}), Error);
+  EXPECT_THROW(ops::attention(ctx, x, 1), Error) << "8 is not 3 heads' width";
+  EXPECT_THROW(ops::attention(ctx, Variable(random_tensor({2, 3, 24}, 3)), 3), Error);
+  EXPECT_THROW(ops::add_positions(ctx, x, Variable(random_tensor({1, 4, 8}, 4))), Error);
+  EXPECT_THROW(ops::residual_add(ctx, x, Variable(random_tensor({2, 4, 8}, 5)), {}), Error);
+  EXPECT_THROW(ops::patch_embed(ctx, random_tensor({1, 3, 5, 4}, 6),
+                                Variable(random_tensor({8, 3, 2, 2}, 7)), {}, DType::kFloat64),
+               Error);
+}
+
+TEST(Ops, RefuseLabelsOutsideTheClasses) {
+  Context ctx;
+  Variable logits(random_tensor({3, 4}, 8));
+  for (std::int64_t bad : {-1, 4}) {
+    ops::Targets t;
+    t.labels = labels({0, bad, 1});
+    std::string message = error_of([&] { ops::cross_entropy(ctx, logits, t); });
+    EXPECT_NE(message.find(cat("label ", bad, " of sample 1")), std::string::npos) << message;
+  }
+  ops::Targets few;
+  few.labels = labels({0, 1});
+  EXPECT_THROW(ops::cross_entropy(ctx, logits, few), Error);
+  EXPECT_THROW(ops::cross_entropy(ctx, logits, {}), Error);
+}
+
+TEST(Ops, CrossEntropyGivesTheLossOfEachSample) {
+  Context ctx;
+  Variable logits(Tensor::from<double>(std::vector<double>{0, 0, 0, std::log(3.0)}, {2, 2}));
+  ops::Targets t;
+  t.labels = labels({1, 0});
+  ops::LossResult r = ops::cross_entropy(ctx, logits, t);
+  EXPECT_NEAR(r.per_sample.data<double>()[0], std::log(2.0), 1e-15);
+  EXPECT_NEAR(r.per_sample.data<double>()[1], std::log(4.0), 1e-15);
+  EXPECT_NEAR(*r.mean.value().data<double>(), std::log(8.0) / 2, 1e-15);
+}
+
+TEST(Ops, DropOnlyWhileTraining) {
+  Context ctx;
+  Variable x(random_tensor({2, 3}, 9));
+  EXPECT_EQ(ops::dropout(ctx, x, 0.5, 1).value().raw(), x.value().raw());
+  EXPECT_FALSE(ops::drop_path_scales(ctx, 2, 0.5, 1, DType::kFloat32).defined());
+  ctx.training = true;
+  EXPECT_EQ(ops::dropout(ctx, x, 0, 1).value().raw(), x.value().raw());
+  EXPECT_FALSE(ops::drop_path_scales(ctx, 2, 0, 1, DType::kFloat32).defined());
+}
+
+TEST(Ops, DropoutDoesNotDependOnTheMicroBatch) {
+  Context ctx;
+  ctx.training = true;
+  ctx.seed = 4;
+  Tensor x = Tensor::full({6, 5, 3}, DType::kFloat32, 1);
+  Tensor whole = ops::dropout(ctx, Variable(x), 0.5, 1).value();
+  ctx.first_sample = 2;
+  Tensor part = ops::dropout(ctx, Variable(x.slice(2, 5)), 0.5, 1).value();
+  EXPECT_TRUE(test::same_bits(part, whole.slice(2, 5)));
+  Tensor scales = ops::drop_path_scales(ctx, 3, 0.5, 1, DType::kFloat32);
+  ctx.first_sample = 0;
+  EXPECT_TRUE(
+      test::same_bits(scales, ops::drop_path_scales(ctx, 6, 0.5, 1, DType::kFloat32).slice(2, 5)));
+}
+
+TEST(Ops, CastsRoundTrip) {
+  Tape tape;
+  Context ctx;
+  ctx.tape = &tape;
+  Variable x(test::as(random_tensor({3, 5}, 10), DType::kFloat32), true);
+  Variable y = ops::cast(ctx, x, DType::kBFloat16);
+  EXPECT_TRUE(test::same_bits(y.value(), test::as(x.value(), DType::kBFloat16)));
+  Tensor dy = test::as(random_tensor({3, 5}, 11), DType::kBFloat16);
+  tape.backward(y, dy);
+  EXPECT_TRUE(test::same_bits(x.grad(), test::as(dy, DType::kFloat32)));
+  EXPECT_EQ(ops::cast(ctx, x, DType::kFloat32).value().raw(), x.value().raw());
+}
+
+// The MLP keeps its hidden layer once, and only for a backward pass.
+TEST(Ops, MlpKeepsItsHiddenLayerOnce) {
+  constexpr std::int64_t kRows = 256, kHidden = 1024;
+  Variable x(Tensor::zeros({1, kRows, 64}, DType::kFloat32), true);
+  Variable w1(Tensor::zeros({kHidden, 64}, DType::kFloat32), true);
+  Variable b1(Tensor::zeros({kHidden}, DType::kFloat32), true);
+  Variable w2(Tensor::zeros({64, kHidden}, DType::kFloat32), true);
+  Variable b2(Tensor::zeros({64}, DType::kFloat32), true);
+  constexpr std::size_t kHiddenBytes = kRows * kHidden * 4, kOutBytes = kRows * 64 * 4;
+  Context warm_up;  // kernels take their scratch memory once
+  ops::mlp_residual(warm_up, x, w1, b1, w2, b2, x, {});
+  for (bool recording : {false, true}) {
+    Tape tape;
+    Context ctx;
+    if (recording) ctx.tape = &tape;
+    std::size_t before = allocator_stats().bytes_in_use;
+    Variable y = ops::mlp_residual(ctx, x, w1, b1, w2, b2, x, {});
+    std::size_t kept = allocator_stats().bytes_in_use - before;
+    EXPECT_LT(kept, recording ? kHiddenBytes + 2 * kOutBytes : 2 * kOutBytes);
+  }
+}
+
+}  // namespace
+}  // namespace dtn
