@@ -1,0 +1,88 @@
+// The parameters of a model: named tensors that live side by side in flat buffers, so that the
+// optimizer, the gradient norm and the moving average are each one pass over memory.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "dtn/autograd/variable.h"
+
+namespace dtn {
+
+enum class InitKind {
+  kZeros,
+  kOnes,
+  kTruncatedNormal,  // std 0.02, cut at +-2 (absolute, as in timm and PyTorch)
+  kCustom,           // by a function of the module
+};
+
+enum class Decay : bool { kNo, kYes };
+
+// Fills the value (float32 or float64) of the parameter of that name.
+using CustomInit = std::function<void(Tensor& value, std::uint64_t seed, const std::string& name)>;
+
+struct Parameter {
+  std::string name;  // timm's, e.g. blocks.0.attn.qkv.weight
+  Shape shape;
+  InitKind init = InitKind::kZeros;
+  Decay decay = Decay::kNo;
+  CustomInit custom_init;   // with kCustom
+  std::int64_t offset = 0;  // first element in the flat buffers
+  Variable variable;        // defined once the store is allocated
+};
+
+// Modules add their parameters while the model is built and keep the pointers, which stay valid as
+// long as the store. Parameters that decay lie before those that do not.
+class ParameterStore {
+ public:
+  ParameterStore() = default;
+  ParameterStore(const ParameterStore&) = delete;
+  ParameterStore& operator=(const ParameterStore&) = delete;
+
+  // Throws Error when the name is taken or the store is allocated already.
+  Parameter* add(std::string name, const Shape& shape, InitKind init, Decay decay);
+  Parameter* add_custom(std::string name, const Shape& shape, Decay decay, CustomInit init);
+
+  // Lays the parameters out and allocates values and gradients (float32, or float64 for tests).
+  void allocate(DType dtype = DType::kFloat32);
+  // Fills every parameter. Numbers are drawn by name, so two models that differ in one module agree
+  // in all the others.
+  void initialize(std::uint64_t seed);
+  // Adds the bfloat16 copies that bfloat16 activations are multiplied with.
+  void enable_bfloat16();
+  // Refreshes those copies after values were changed from outside the optimizer.
+  void refresh_bfloat16();
+  bool has_bfloat16() const { return low_.defined(); }
+
+  std::deque<Parameter>& parameters() { return parameters_; }
+  const std::deque<Parameter>& parameters() const { return parameters_; }
+  // Null when there is no such parameter.
+  Parameter* find(std::string_view name);
+  // Number of scalar parameters.
+  std::int64_t count() const;
+
+  // Flat buffers, with padding (always zero) between parameters: [0, decay_end) decays.
+  std::int64_t flat_size() const { return flat_size_; }
+  std::int64_t decay_end() const { return decay_end_; }
+  Tensor& values() { return values_; }
+  Tensor& gradients() { return gradients_; }
+  Tensor& bfloat16_values() { return low_; }
+  // The part of a flat buffer laid out like values() that belongs to one parameter.
+  static Tensor view(const Tensor& flat, const Parameter& p);
+
+  void zero_gradients();
+
+ private:
+  std::deque<Parameter> parameters_;
+  Tensor values_, gradients_, low_;
+  std::int64_t flat_size_ = 0, decay_end_ = 0;
+};
+
+// Fills a float32 or float64 tensor from a normal of the given std cut at +-2, keyed by (seed,
+// name).
+void fill_truncated_normal(Tensor& value, double std, std::uint64_t seed, std::string_view name);
+
+}  // namespace dtn

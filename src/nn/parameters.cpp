@@ -1,0 +1,130 @@
+#include "dtn/nn/parameters.h"
+
+#include <cmath>
+
+#include "kernels/pointwise.h"
+
+namespace dtn {
+namespace {
+
+constexpr std::int64_t kAlignment = 16;  // elements: 64 bytes of float32
+
+std::int64_t aligned(std::int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
+
+// FNV-1a: a stream number that depends on the name alone.
+std::uint32_t stream_of(std::string_view name) {
+  std::uint32_t hash = 2166136261u;
+  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
+  return hash;
+}
+
+// Box-Muller on the element's own two words.
+double normal_at(const PhiloxKey& key, std::uint64_t element) {
+  Philox4 r = philox_group(key, element);
+  double u = (static_cast<double>(r.v[0]) + 1.0) / 4294967296.0;  // (0, 1]
+  double v = static_cast<double>(r.v[1]) / 4294967296.0;
+  return std::sqrt(-2.0 * std::log(u)) * std::cos(6.283185307179586 * v);
+}
+
+}  // namespace
+
+void fill_truncated_normal(Tensor& value, double std, std::uint64_t seed, std::string_view name) {
+  constexpr double kCut = 2.0;
+  for (std::int64_t i = 0; i < value.numel(); ++i) {
+    double x = 0;
+    // Rejection; the step counter makes each try its own number. With std 0.02 the first always
+    // passes.
+    for (std::uint32_t attempt = 0; attempt < 64; ++attempt) {
+      x = std * normal_at({seed, stream_of(name), attempt}, static_cast<std::uint64_t>(i));
+      if (std::abs(x) <= kCut) break;
+    }
+    if (value.dtype() == DType::kFloat64) {
+      value.data<double>()[i] = x;
+    } else {
+      value.data<float>()[i] = static_cast<float>(x);
+    }
+  }
+}
+
+Parameter* ParameterStore::add(std::string name, const Shape& shape, InitKind init, Decay decay) {
+  DTN_CHECK(!values_.defined(), "parameter ", name, " added after allocation");
+  DTN_CHECK(!find(name), "parameter ", name, " added twice");
+  Parameter& p = parameters_.emplace_back();
+  p.name = std::move(name);
+  p.shape = shape;
+  p.init = init;
+  p.decay = decay;
+  return &p;
+}
+
+Parameter* ParameterStore::add_custom(std::string name, const Shape& shape, Decay decay,
+                                      CustomInit init) {
+  Parameter* p = add(std::move(name), shape, InitKind::kCustom, decay);
+  p->custom_init = std::move(init);
+  return p;
+}
+
+void ParameterStore::allocate(DType dtype) {
+  std::int64_t offset = 0;
+  for (Decay decay : {Decay::kYes, Decay::kNo}) {
+    for (Parameter& p : parameters_) {
+      if (p.decay != decay) continue;
+      p.offset = offset;
+      offset += aligned(p.shape.numel());
+    }
+    if (decay == Decay::kYes) decay_end_ = offset;
+  }
+  flat_size_ = offset;
+  values_ = Tensor::zeros({flat_size_}, dtype);
+  gradients_ = Tensor::zeros({flat_size_}, dtype);
+  for (Parameter& p : parameters_) {
+    p.variable = Variable(view(values_, p), true);
+    p.variable.sink()->bind(view(gradients_, p));
+  }
+}
+
+void ParameterStore::initialize(std::uint64_t seed) {
+  for (Parameter& p : parameters_) {
+    Tensor value = p.variable.value();
+    switch (p.init) {
+      case InitKind::kZeros: value.zero(); break;
+      case InitKind::kOnes: value.copy_from(Tensor::full(p.shape, value.dtype(), 1.0)); break;
+      case InitKind::kTruncatedNormal: fill_truncated_normal(value, 0.02, seed, p.name); break;
+      case InitKind::kCustom: p.custom_init(value, seed, p.name); break;
+    }
+  }
+  refresh_bfloat16();
+}
+
+void ParameterStore::enable_bfloat16() {
+  if (has_bfloat16()) return;
+  low_ = Tensor::zeros({flat_size_}, DType::kBFloat16);
+  for (Parameter& p : parameters_) p.variable.set_low_precision_copy(view(low_, p));
+  refresh_bfloat16();
+}
+
+void ParameterStore::refresh_bfloat16() {
+  if (!has_bfloat16()) return;
+  run(cpu_queue(), Cast{values_.dtype(), DType::kBFloat16, flat_size_, values_.raw(), low_.raw()});
+}
+
+Parameter* ParameterStore::find(std::string_view name) {
+  for (Parameter& p : parameters_) {
+    if (p.name == name) return &p;
+  }
+  return nullptr;
+}
+
+std::int64_t ParameterStore::count() const {
+  std::int64_t n = 0;
+  for (const Parameter& p : parameters_) n += p.shape.numel();
+  return n;
+}
+
+Tensor ParameterStore::view(const Tensor& flat, const Parameter& p) {
+  return flat.slice(p.offset, p.offset + p.shape.numel()).reshape(p.shape);
+}
+
+void ParameterStore::zero_gradients() { gradients_.zero(); }
+
+}  // namespace dtn

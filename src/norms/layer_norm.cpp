@@ -1,0 +1,44 @@
+// LayerNorm (Ba et al., "Layer normalization", 2016).
+#include "dtn/ops/norm.h"
+#include "norms/rows.h"
+
+namespace dtn {
+namespace {
+
+class LayerNorm : public Normalizer {
+ public:
+  LayerNorm(const NormShape& shape, ParameterStore& store, const std::string& prefix)
+      : eps_(shape.eps),
+        weight_(store.add(prefix + ".weight", {shape.channels}, InitKind::kOnes, Decay::kNo)),
+        bias_(store.add(prefix + ".bias", {shape.channels}, InitKind::kZeros, Decay::kNo)) {}
+
+  Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override {
+    return ops::layer_norm(ctx, x, weight_->variable, bias_->variable, eps_);
+  }
+  Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override {
+    return ops::reference::layer_norm(ctx, x, weight_->variable, bias_->variable, eps_);
+  }
+
+ private:
+  double eps_;
+  Parameter* weight_;
+  Parameter* bias_;
+};
+
+std::unique_ptr<Normalizer> make(const NormConfig&, const NormShape& shape, ParameterStore& store,
+                                 const std::string& prefix) {
+  return make_layer_norm(shape, store, prefix);
+}
+
+}  // namespace
+
+std::unique_ptr<Normalizer> make_layer_norm(const NormShape& shape, ParameterStore& store,
+                                            const std::string& prefix) {
+  return std::make_unique<LayerNorm>(shape, store, prefix);
+}
+
+NormRow layer_norm_row() {
+  return {{"ln", "LayerNorm: mean and variance of each token over its channels", {}, false}, make};
+}
+
+}  // namespace dtn

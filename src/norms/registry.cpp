@@ -1,0 +1,40 @@
+#include "norms/rows.h"
+
+namespace dtn {
+
+std::span<const NormRow> norm_registry() {
+  static const std::vector<NormRow> rows = {
+      layer_norm_row(),
+      dtn_row(),
+  };
+  return rows;
+}
+
+std::span<const NormSchema> norm_schemas() {
+  static const std::vector<NormSchema> schemas = [] {
+    std::vector<NormSchema> all;
+    for (const NormRow& row : norm_registry()) all.push_back(row.schema);
+    return all;
+  }();
+  return schemas;
+}
+
+std::unique_ptr<Normalizer> make_normalizer(const NormConfig& config, const NormShape& shape,
+                                            ParameterStore& store, const std::string& prefix) {
+  std::string known;
+  for (const NormRow& row : norm_registry()) {
+    if (row.schema.type == config.type) {
+      NormConfig complete = config;
+      for (const OptionSchema& option : row.schema.options) {
+        bool given = false;
+        for (const NormOption& o : config.options) given |= o.key == option.key;
+        if (!given) complete.options.push_back({option.key, option.default_value});
+      }
+      return row.make(complete, shape, store, prefix);
+    }
+    known += (known.empty() ? "" : ", ") + row.schema.type;
+  }
+  throw ConfigError(cat("unknown normalizer '", config.type, "'; known: ", known));
+}
+
+}  // namespace dtn

@@ -1,0 +1,138 @@
+// Every normalizer of the registry, with every combination of its options, against central
+// differences in float64: the fused forward pass and the reference, with respect to the input and
+// every parameter.
+#include "dtn/autograd/gradcheck.h"
+#include "dtn/ops/drop.h"
+#include "dtn/ops/linear.h"
+#include "norm_cases.h"
+
+namespace dtn {
+namespace {
+
+using test::BuiltNorm;
+using test::NormCase;
+using test::random_tensor;
+
+constexpr NormShape kShape{10, 5, 1e-3};  // two channels per head; a head that Eq. 7 leaves over
+constexpr std::int64_t kBatch = 2;
+
+using Piece = std::function<Variable(Context&, Normalizer&, const Variable& x)>;
+
+// Checks with respect to x and all parameters that can matter. Those that cannot must get nothing.
+void check(const std::string& name, const NormConfig& config, const TokenGrid& grid,
+           const Piece& piece, double noise = 0.3) {
+  test::Threads one(1);  // thousands of tiny passes
+  auto built = test::build_norm(config, kShape, DType::kFloat64, noise);
+  std::vector<Tensor> inputs = {random_tensor({kBatch, grid.tokens(), kShape.channels}, 1, 1.5)};
+  std::vector<Parameter*> parameters;
+  for (Parameter& p : built->store.parameters()) {
+    if (test::is_inert(p)) continue;
+    parameters.push_back(&p);
+    inputs.push_back(p.variable.value());
+  }
+  auto f = [&](Context& ctx, const std::vector<Variable>& v) {
+    for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i]->variable = v[i + 1];
+    return piece(ctx, *built->norm, v[0]);
+  };
+  GradcheckResult r = gradcheck(f, inputs);
+  EXPECT_LE(r.max_relative_error, 1e-6)
+      << name << ": " << r.worst << " (input 0 is x, then the parameters in order)";
+  EXPECT_GT(r.smallest_gradient, 0) << name;
+  for (const Parameter& p : built->store.parameters()) {
+    if (test::is_inert(p)) {
+      EXPECT_EQ(test::max_abs(test::doubles(p.variable.grad())), 0) << p.name;
+    }
+  }
+}
+
+class NormGradients : public testing::TestWithParam<NormCase> {};
+
+TEST_P(NormGradients, OfTheFusedPass) {
+  for (TokenGrid grid : {TokenGrid{3, 4}, TokenGrid{1, 7}, TokenGrid{5, 5}}) {
+    check(cat(GetParam().name, ", grid ", grid.height, " x ", grid.width), GetParam().config, grid,
+          [&](Context& ctx, Normalizer& norm, const Variable& x) {
+            Variable y = norm.forward(ctx, x, grid);
+            EXPECT_TRUE(!ctx.tape || ctx.tape->size() == 1) << "not the fused pass";
+            return y;
+          });
+  }
+}
+
+TEST_P(NormGradients, OfTheReference) {
+  for (TokenGrid grid : {TokenGrid{3, 4}, TokenGrid{1, 7}, TokenGrid{5, 5}}) {
+    check(cat(GetParam().name, ", grid ", grid.height, " x ", grid.width), GetParam().config, grid,
+          [&](Context& ctx, Normalizer& norm, const Variable& x) {
+            return norm.reference(ctx, x, grid);
+          });
+  }
+}
+
+// x also goes around the norm, so a gradient waits at x: in memory shared with others, then in
+// memory of its own.
+TEST_P(NormGradients, WithAGradientThatWaitsAtTheInput) {
+  TokenGrid grid{3, 4};
+  check(GetParam().name, GetParam().config, grid,
+        [&](Context& ctx, Normalizer& norm, const Variable& x) {
+          return ops::residual_add(ctx, x, norm.forward(ctx, x, grid), {});
+        });
+  check(GetParam().name, GetParam().config, grid,
+        [&](Context& ctx, Normalizer& norm, const Variable& x) {
+          Variable normed = norm.forward(ctx, x, grid);
+          return ops::residual_add(ctx, ops::gelu(ctx, x), normed, {});
+        });
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, NormGradients, testing::ValuesIn(test::norm_cases()),
+                         [](const auto& each) {
+                           std::string name = each.param.name;
+                           for (char& c : name) {
+                             if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+                           }
+                           return name;
+                         });
+
+// At fixed lambda 0 everything comes from the statistics across tokens, at 1 nothing does.
+TEST(DtnGradients, AtTheEndsOfLambda) {
+  TokenGrid grid{3, 4};
+  for (const char* variant : {"paper", "official"}) {
+    NormConfig config;
+    config.type = "dtn";
+    config.options = {
+        {"variant", std::string(variant)}, {"init", std::string("trunc_normal")}, {"lambda", 0.0}};
+    check(cat(variant, " lambda 0"), config, grid,
+          [&](Context& ctx, Normalizer& norm, const Variable& x) {
+            return norm.forward(ctx, x, grid);
+          });
+    config.options[2].value = 1.0;
+    auto built = test::build_norm(config, kShape, DType::kFloat64);
+    Tape tape;
+    Context ctx;
+    ctx.tape = &tape;
+    Variable x(random_tensor({kBatch, 12, kShape.channels}, 2), true);
+    Variable y = built->norm->forward(ctx, x, grid);
+    tape.backward(y, random_tensor(y.shape(), 3));
+    Tensor dposition = built->store.find("norm.pos_proj.weight")->variable.grad();
+    EXPECT_EQ(test::max_abs(test::doubles(dposition)), 0);
+    EXPECT_GT(test::max_abs(test::doubles(x.grad())), 0);
+  }
+}
+
+// Nobody wants dx when the norm is the first thing that trains.
+TEST_P(NormGradients, ReachTheParametersWithoutAnInputGradient) {
+  TokenGrid grid{3, 4};
+  auto with = test::build_norm(GetParam().config, kShape, DType::kFloat64);
+  auto without = test::build_norm(GetParam().config, kShape, DType::kFloat64);
+  for (BuiltNorm* built : {with.get(), without.get()}) {
+    Tape tape;
+    Context ctx;
+    ctx.tape = &tape;
+    Variable x(random_tensor({kBatch, 12, kShape.channels}, 4), built == with.get());
+    Variable y = built->norm->forward(ctx, x, grid);
+    tape.backward(y, random_tensor(y.shape(), 5));
+  }
+  EXPECT_TRUE(test::same_bits(with->store.gradients(), without->store.gradients()));
+  EXPECT_GT(test::max_abs(test::doubles(with->store.gradients())), 0);
+}
+
+}  // namespace
+}  // namespace dtn

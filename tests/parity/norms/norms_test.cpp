@@ -1,0 +1,302 @@
+// Every normalizer of the registry in float32 and bfloat16 against its reference in float64.
+#include "dense_dtn.h"
+#include "norm_cases.h"
+#include "op_runs.h"
+
+namespace dtn {
+namespace {
+
+using test::Doubles;
+using test::NormCase;
+using test::random_tensor;
+
+struct Setting {
+  std::string name;
+  std::int64_t batch;
+  TokenGrid grid;
+  NormShape shape;
+};
+
+const std::vector<Setting>& settings() {
+  static const std::vector<Setting> all = {
+      {"T 196, C 432, H 9", 1, {14, 14}, {432, 9, 1e-5}},
+      {"T 197, C 48, H 4", 2, {1, 197}, {48, 4, 1e-5}},
+      {"primes", 3, {7, 5}, {77, 11, 1e-5}},
+      {"one token", 1, {1, 1}, {24, 3, 1e-5}},
+  };
+  return all;
+}
+
+// Output, gradient of x, gradients of the parameters in order.
+std::vector<Doubles> run_norm(const NormCase& c, const Setting& s, const Tensor& x, DType dtype,
+                              bool reference,
+                              const std::function<void(ParameterStore&)>& edit = nullptr) {
+  auto built = test::build_norm(c.config, s.shape, accumulator_of(dtype));
+  if (edit) edit(built->store);
+  Variable input(test::as(x, dtype).clone(), true);
+  Tape tape;
+  Context ctx;
+  ctx.tape = &tape;
+  Variable y = reference ? built->norm->reference(ctx, input, s.grid)
+                         : built->norm->forward(ctx, input, s.grid);
+  std::vector<Doubles> results = {test::doubles(y.value())};
+  tape.backward(y, test::as(test::representable(random_tensor(y.shape(), 77)), dtype));
+  results.push_back(test::doubles(input.grad()));
+  for (const Parameter& p : built->store.parameters()) {
+    results.push_back(test::doubles(ParameterStore::view(built->store.gradients(), p)));
+  }
+  return results;
+}
+
+bool uses_grid(const NormCase& c) {
+  for (const NormSchema& schema : norm_schemas()) {
+    if (schema.type == c.config.type) return schema.needs_grid;
+  }
+  return false;
+}
+
+Shape shape_of(const Setting& s) { return {s.batch, s.grid.tokens(), s.shape.channels}; }
+
+// Sums over rows and channels; `conditioning` is |x| / sqrt(var + eps), by which the rounding of a
+// mean is magnified in the result.
+double float32_tolerance(const Setting& s, double conditioning = 0) {
+  return test::float32_tolerance(s.batch * s.grid.tokens() + s.shape.channels) +
+         5 * test::unit_roundoff(DType::kFloat32) * conditioning;
+}
+
+// Gradients of position weights are sums over the pairs of tokens along either axis as well.
+double parameter_tolerance(const NormCase& c, const Setting& s) {
+  std::int64_t pairs =
+      uses_grid(c) ? s.grid.height * s.grid.height + s.grid.width * s.grid.width : 0;
+  return test::float32_tolerance(s.batch * s.grid.tokens() + s.shape.channels + pairs);
+}
+
+void compare(const std::vector<Doubles>& got, const std::vector<Doubles>& want, double tolerance,
+             const std::string& what, std::size_t first = 0, std::size_t count = 99) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = first; i < std::min(got.size(), first + count); ++i) {
+    EXPECT_LE(test::max_abs_difference(got[i], want[i]), tolerance * test::max_abs(want[i]))
+        << what
+        << (i == 0   ? ", output"
+            : i == 1 ? ", dx"
+                     : cat(", parameter ", i - 2));
+  }
+}
+
+class NormParity : public testing::TestWithParam<NormCase> {};
+
+TEST_P(NormParity, OfRandomTokens) {
+  for (const Setting& s : settings()) {
+    Tensor x = test::representable(random_tensor(shape_of(s), 1, 2, 0.5));
+    auto want = run_norm(GetParam(), s, x, DType::kFloat64, true);
+    EXPECT_GT(test::max_abs(want[0]), 0);
+    compare(run_norm(GetParam(), s, x, DType::kFloat64, false), want, 1e-11, s.name + ", float64");
+    auto single = run_norm(GetParam(), s, x, DType::kFloat32, false);
+    compare(single, want, float32_tolerance(s), s.name + ", float32", 0, 2);
+    compare(single, want, parameter_tolerance(GetParam(), s), s.name + ", float32", 2);
+    // The reference in float32: its dense position scores reach thousands, and the gradients of the
+    // position weights lose the digits that the fused pass keeps.
+    compare(run_norm(GetParam(), s, x, DType::kFloat32, true), want, float32_tolerance(s),
+            s.name + ", float32 reference", 0, 2);
+    // Statistics are float32: y and dx are rounded once, parameter gradients not at all.
+    auto low = run_norm(GetParam(), s, x, DType::kBFloat16, false);
+    compare(low, want, test::bfloat16_tolerance(1), s.name + ", bfloat16", 0, 2);
+    compare(low, want, parameter_tolerance(GetParam(), s), s.name + ", bfloat16", 2);
+  }
+}
+
+TEST_P(NormParity, WithGammaZero) {
+  for (const Setting& s : settings()) {
+    Tensor x = test::representable(random_tensor(shape_of(s), 2));
+    auto zero_gamma = [](ParameterStore& store) {
+      Tensor gamma = store.find("norm.weight")->variable.value();
+      gamma.zero();
+    };
+    auto want = run_norm(GetParam(), s, x, DType::kFloat64, true, zero_gamma);
+    auto got = run_norm(GetParam(), s, x, DType::kFloat32, false, zero_gamma);
+    EXPECT_EQ(test::max_abs(got[1]), 0) << "nothing flows through gamma 0";
+    // dgamma needs x-hat although y does not show it.
+    EXPECT_TRUE(s.grid.tokens() == 1 || test::max_abs(want[2]) > 0);
+    compare(got, want, float32_tolerance(s), s.name + ", gamma 0");
+  }
+}
+
+// Tokens without variance over channels, and images that are one constant: the variance is 0 or
+// nearly, so eps carries the division and the rounding of a mean is magnified by |x| / sqrt(eps).
+TEST_P(NormParity, OfConstantRows) {
+  for (const Setting& s : settings()) {
+    for (bool whole_image : {false, true}) {
+      Tensor x = Tensor::empty(shape_of(s), DType::kFloat64);
+      for (std::int64_t i = 0; i < x.numel(); ++i) {
+        std::int64_t row = i / s.shape.channels;
+        x.data<double>()[i] = whole_image ? 0.75 : 0.25 + 0.125 * static_cast<double>(row % 7);
+      }
+      // A variance across tokens is a difference of squares about the image's mean: where it is
+      // small beside the spread, the rounding of those squares is measured against eps.
+      double spread = whole_image || !uses_grid(GetParam()) ? 0 : 0.375;
+      double conditioning = 1 / std::sqrt(s.shape.eps) + spread * spread / s.shape.eps;
+      std::string name = s.name + (whole_image ? ", constant image" : ", constant rows");
+      auto want = run_norm(GetParam(), s, x, DType::kFloat64, true);
+      auto got = run_norm(GetParam(), s, x, DType::kFloat32, false);
+      compare(got, want, float32_tolerance(s, conditioning), name, 0, 2);
+      auto low = run_norm(GetParam(), s, x, DType::kBFloat16, false);
+      compare(low, want, test::bfloat16_tolerance(1) + float32_tolerance(s, conditioning),
+              name + ", bfloat16", 0, 2);
+      for (const auto& results : {got, low}) {
+        for (const Doubles& r : results) EXPECT_TRUE(std::isfinite(test::max_abs(r))) << name;
+      }
+    }
+  }
+}
+
+// Mean 1000, spread about 1: no digits to spare when a variance is a difference of squares.
+TEST_P(NormParity, FarFromZero) {
+  for (const Setting& s : settings()) {
+    if (s.grid.tokens() == 1) continue;
+    Tensor x =
+        test::as(test::as(random_tensor(shape_of(s), 3, std::sqrt(3.0), 1e3), DType::kFloat32),
+                 DType::kFloat64);
+    auto want = run_norm(GetParam(), s, x, DType::kFloat64, true);
+    compare(run_norm(GetParam(), s, x, DType::kFloat32, false), want, float32_tolerance(s, 1e3),
+            s.name);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, NormParity, testing::ValuesIn(test::norm_cases()),
+                         [](const auto& each) {
+                           std::string name = each.param.name;
+                           for (char& c : name) {
+                             if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+                           }
+                           return name;
+                         });
+
+// --- Dynamic Token Normalization ----------------------------------------------------------------
+
+NormCase dtn_case(const std::string& variant, OptionValue lambda = std::string("learnable")) {
+  NormCase c;
+  c.config.type = c.name = "dtn";
+  c.config.options = {
+      {"variant", variant}, {"lambda", std::move(lambda)}, {"init", std::string("local")}};
+  return c;
+}
+
+TEST(DtnNormalizer, WithLambdaOneIsLayerNorm) {
+  NormCase ln;
+  ln.config.type = "ln";
+  for (const Setting& s : settings()) {
+    for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
+      Tensor x = test::representable(random_tensor(shape_of(s), 4, 2));
+      auto want = run_norm(ln, s, x, dtype, false);
+      auto got = run_norm(dtn_case("paper", 1.0), s, x, dtype, false);
+      got.resize(4);  // y, dx, dweight, dbias; pos_proj has no counterpart
+      double tolerance =
+          float32_tolerance(s) * test::unit_roundoff(dtype) / test::unit_roundoff(DType::kFloat32);
+      compare(got, want, tolerance, cat(s.name, ", ", name_of(dtype)));
+    }
+  }
+}
+
+// At lambda 0 with equal weights for all tokens, each channel is normalised over the tokens of its
+// image: InstanceNorm.
+TEST(DtnNormalizer, WithLambdaZeroAndUniformPositionsIsInstanceNorm) {
+  const Setting& s = settings()[2];
+  std::int64_t tokens = s.grid.tokens(), channels = s.shape.channels;
+  Tensor x = random_tensor(shape_of(s), 5, 2);
+  auto plain = [](ParameterStore& store) {
+    store.initialize(0);  // gamma 1, beta 0
+    Tensor positions = store.find("norm.pos_proj.weight")->variable.value();
+    positions.zero();
+  };
+  auto got = run_norm(dtn_case("paper", 0.0), s, x, DType::kFloat64, false, plain);
+  Doubles want(got[0].size());
+  auto at = [&](std::int64_t b, std::int64_t t, std::int64_t c) {
+    return static_cast<std::size_t>((b * tokens + t) * channels + c);
+  };
+  Doubles in = test::doubles(x);
+  for (std::int64_t b = 0; b < s.batch; ++b) {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      double mean = 0, var = 0;
+      for (std::int64_t t = 0; t < tokens; ++t) mean += in[at(b, t, c)] / tokens;
+      for (std::int64_t t = 0; t < tokens; ++t) var += std::pow(in[at(b, t, c)] - mean, 2) / tokens;
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        want[at(b, t, c)] = (in[at(b, t, c)] - mean) / std::sqrt(var + s.shape.eps);
+      }
+    }
+  }
+  EXPECT_LE(test::max_abs_difference(got[0], want), 1e-12);
+}
+
+TEST(DtnNormalizer, AgreesWithTheDenseOracle) {
+  for (const char* variant : {"paper", "official"}) {
+    for (const Setting& s : settings()) {
+      if (s.grid.tokens() == 196) continue;  // the oracle is O(T^2); 197 tokens and 35 are enough
+      NormCase c = dtn_case(variant);
+      Tensor x = test::representable(random_tensor(shape_of(s), 6, 2, 0.25));
+      auto built = test::build_norm(c.config, s.shape, DType::kFloat64);
+      auto value = [&](const char* name) {
+        return test::doubles(built->store.find(cat("norm.", name))->variable.value());
+      };
+      auto sigmoid = [](Doubles z) {
+        for (double& v : z) v = 1 / (1 + std::exp(-v));
+        return z;
+      };
+      test::DenseDtn dense{static_cast<int>(s.batch), static_cast<int>(s.grid.height),
+                           static_cast<int>(s.grid.width), static_cast<int>(s.shape.channels),
+                           static_cast<int>(s.shape.heads)};
+      dense.eps = s.shape.eps;
+      dense.official = std::string(variant) == "official";
+      dense.x = test::doubles(x);
+      dense.weight = value("weight");
+      dense.bias = value("bias");
+      dense.lambda_mean = sigmoid(value("mean_norm_weight"));
+      dense.lambda_var = sigmoid(value("var_norm_weight"));
+      dense.pos_weight = value("pos_proj.weight");
+      Doubles dy = test::doubles(test::representable(random_tensor(shape_of(s), 77)));
+      auto g = dense.backward(dy);
+      auto to_logit = [](Doubles d, const Doubles& l) {
+        for (std::size_t h = 0; h < d.size(); ++h) d[h] *= l[h] * (1 - l[h]);
+        return d;
+      };
+      std::vector<Doubles> want = {dense.forward(),
+                                   g.x,
+                                   g.weight,
+                                   g.bias,
+                                   to_logit(g.lambda_mean, dense.lambda_mean),
+                                   to_logit(g.lambda_var, dense.lambda_var),
+                                   g.pos_weight,
+                                   Doubles(static_cast<std::size_t>(s.shape.heads))};
+      std::string name = cat(variant, ", ", s.name);
+      compare(run_norm(c, s, x, DType::kFloat64, false), want, 1e-11, name + ", float64");
+      auto single = run_norm(c, s, x, DType::kFloat32, false);
+      compare(single, want, float32_tolerance(s), name + ", float32", 0, 2);
+      compare(single, want, parameter_tolerance(c, s), name + ", float32", 2);
+    }
+  }
+}
+
+TEST(DtnNormalizer, RefusesTokensThatDoNotFillTheGrid) {
+  auto built = test::build_norm(dtn_case("paper").config, {12, 3, 1e-5}, DType::kFloat32);
+  Context ctx;
+  Variable x(Tensor::zeros({1, 13, 12}, DType::kFloat32));
+  EXPECT_THROW(built->norm->forward(ctx, x, {3, 4}), Error);
+  EXPECT_THROW(test::build_norm(dtn_case("paper").config, {13, 3, 1e-5}, DType::kFloat32), Error);
+}
+
+// Same bits from any number of threads, forward and backward.
+TEST_P(NormParity, DoesNotDependOnThreads) {
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const Setting& s = settings()[2];
+    Tensor x = random_tensor(shape_of(s), 7, 2);
+    std::vector<Doubles> first;
+    for (int threads : test::kThreadCounts) {
+      test::Threads scope(threads);
+      auto got = run_norm(GetParam(), s, x, dtype, false);
+      if (first.empty()) first = got;
+      EXPECT_EQ(got, first) << threads << " threads, " << name_of(dtype);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dtn

@@ -1,0 +1,140 @@
+#include "dtn/nn/parameters.h"
+
+#include "tensors.h"
+
+namespace dtn {
+namespace {
+
+void add_some(ParameterStore& store) {
+  store.add("a.bias", {3}, InitKind::kZeros, Decay::kNo);
+  store.add("a.weight", {3, 7}, InitKind::kTruncatedNormal, Decay::kYes);
+  store.add("b.scale", {17}, InitKind::kOnes, Decay::kNo);
+  store.add_custom("b.weight", {2, 16}, Decay::kYes,
+                   [](Tensor& value, std::uint64_t seed, const std::string& name) {
+                     value.zero();
+                     EXPECT_EQ(seed, 5u);
+                     EXPECT_EQ(name, "b.weight");
+                   });
+}
+
+TEST(ParameterStore, LaysOutWhatDecaysFirst) {
+  ParameterStore store;
+  add_some(store);
+  store.allocate();
+  store.initialize(5);
+  // Each parameter starts at a multiple of 16 elements.
+  EXPECT_EQ(store.find("a.weight")->offset, 0);
+  EXPECT_EQ(store.find("b.weight")->offset, 32);
+  EXPECT_EQ(store.decay_end(), 64);
+  EXPECT_EQ(store.find("a.bias")->offset, 64);
+  EXPECT_EQ(store.find("b.scale")->offset, 80);
+  EXPECT_EQ(store.flat_size(), 112);
+  EXPECT_EQ(store.count(), 3 + 21 + 17 + 32);
+  EXPECT_EQ(store.find("nothing"), nullptr);
+  EXPECT_EQ(store.values().dtype(), DType::kFloat32);
+  EXPECT_EQ(store.find("b.scale")->variable.value().raw(), store.values().data<float>() + 80);
+  EXPECT_EQ(store.find("b.scale")->variable.grad().raw(), store.gradients().data<float>() + 80);
+}
+
+TEST(ParameterStore, FillsByKindAndLeavesPaddingZero) {
+  ParameterStore store;
+  add_some(store);
+  store.allocate(DType::kFloat64);
+  store.initialize(5);
+  test::Doubles flat = test::doubles(store.values());
+  std::vector<bool> covered(flat.size());
+  for (const Parameter& p : store.parameters()) {
+    for (std::int64_t i = 0; i < p.shape.numel(); ++i) {
+      covered[static_cast<std::size_t>(p.offset + i)] = true;
+    }
+  }
+  for (std::size_t i = 0; i < flat.size(); ++i) {
+    EXPECT_TRUE(covered[i] || flat[i] == 0) << i;
+  }
+  for (double v : test::doubles(store.find("b.scale")->variable.value())) EXPECT_EQ(v, 1);
+  for (double v : test::doubles(store.find("a.weight")->variable.value())) {
+    EXPECT_NE(v, 0);
+    EXPECT_LT(std::abs(v), 0.12);
+  }
+}
+
+TEST(ParameterStore, RefusesDoubleNamesAndLateComers) {
+  ParameterStore store;
+  store.add("a", {3}, InitKind::kZeros, Decay::kNo);
+  EXPECT_THROW(store.add("a", {4}, InitKind::kZeros, Decay::kNo), Error);
+  store.allocate();
+  EXPECT_THROW(store.add("b", {3}, InitKind::kZeros, Decay::kNo), Error);
+}
+
+TEST(ParameterStore, GathersGradientsInItsFlatBuffer) {
+  ParameterStore store;
+  add_some(store);
+  store.allocate();
+  Parameter* p = store.find("a.bias");
+  // However a node sends it: into the buffer, or as a tensor of its own.
+  p->variable.sink()->buffer({3}, DType::kFloat32).data<float>()[1] += 2;
+  p->variable.sink()->accumulate(Tensor::full({3}, DType::kFloat32, 1));
+  test::Doubles got = test::doubles(store.gradients());
+  EXPECT_EQ(got[64], 1);
+  EXPECT_EQ(got[65], 3);
+  store.zero_gradients();
+  EXPECT_EQ(test::max_abs(test::doubles(store.gradients())), 0);
+  EXPECT_EQ(test::doubles(p->variable.grad()), (test::Doubles{0, 0, 0}));
+}
+
+TEST(ParameterStore, KeepsBfloat16CopiesInStep) {
+  ParameterStore store;
+  add_some(store);
+  store.allocate();
+  store.initialize(5);
+  EXPECT_FALSE(store.has_bfloat16());
+  store.enable_bfloat16();
+  Parameter* p = store.find("a.weight");
+  auto expect_fresh = [&] {
+    EXPECT_TRUE(test::same_bits(p->variable.value_as(DType::kBFloat16),
+                                test::as(p->variable.value(), DType::kBFloat16)));
+  };
+  expect_fresh();
+  test::assign(p->variable.value(), test::random_tensor({3, 7}, 1));
+  store.refresh_bfloat16();
+  expect_fresh();
+}
+
+TEST(TruncatedNormal, HasItsMoments) {
+  Tensor t = Tensor::empty({200000}, DType::kFloat64);
+  fill_truncated_normal(t, 0.02, 7, "weights");
+  double sum = 0, squares = 0, fourth = 0;
+  for (double v : test::doubles(t)) {
+    sum += v;
+    squares += v * v;
+    fourth += v * v * v * v;
+  }
+  double n = 200000, var = squares / n;
+  EXPECT_NEAR(sum / n, 0, 5 * 0.02 / std::sqrt(n));
+  EXPECT_NEAR(std::sqrt(var), 0.02, 5 * 0.02 / std::sqrt(2 * n));
+  EXPECT_NEAR(fourth / n / (var * var), 3, 5 * std::sqrt(96 / n)) << "the tails of a normal";
+}
+
+TEST(TruncatedNormal, IsCutAtTwo) {
+  Tensor t = Tensor::empty({10000}, DType::kFloat32);
+  fill_truncated_normal(t, 1.5, 7, "wide");
+  double largest = test::max_abs(test::doubles(t));
+  EXPECT_LE(largest, 2);
+  EXPECT_GT(largest, 1.9);
+}
+
+TEST(TruncatedNormal, DependsOnSeedAndNameAlone) {
+  auto draw = [](std::uint64_t seed, const char* name, DType dtype = DType::kFloat32) {
+    Tensor t = Tensor::empty({100}, dtype);
+    fill_truncated_normal(t, 0.02, seed, name);
+    return t;
+  };
+  EXPECT_TRUE(test::same_bits(draw(1, "a"), draw(1, "a")));
+  EXPECT_FALSE(test::same_bits(draw(1, "a"), draw(2, "a")));
+  EXPECT_FALSE(test::same_bits(draw(1, "a"), draw(1, "b")));
+  EXPECT_TRUE(
+      test::same_bits(test::as(draw(1, "a", DType::kFloat64), DType::kFloat32), draw(1, "a")));
+}
+
+}  // namespace
+}  // namespace dtn
