@@ -1,0 +1,21 @@
+// Size and cost of a model, by formula.
+#pragma once
+
+#include "dtn/config/model_config.h"
+
+namespace dtn {
+
+struct Complexity {
+  std::int64_t parameters = 0;
+  // Multiply-adds of one forward pass of one image. The paper's count has a dense P, one T x T
+  // product per DTN, and leaves out what normalizers do per element; the real count is what runs.
+  double paper_multiply_adds = 0;
+  double multiply_adds = 0;
+  // Bytes of activations kept for the backward pass, per image.
+  double activation_bytes_fp32 = 0;
+  double activation_bytes_bf16 = 0;
+};
+
+Complexity complexity_of(const ModelConfig& config);
+
+}  // namespace dtn

@@ -1,0 +1,95 @@
+#include "models/block.h"
+
+#include "dtn/ops/attention.h"
+#include "dtn/ops/drop.h"
+#include "dtn/ops/linear.h"
+
+namespace dtn {
+namespace {
+
+struct LinearParameters {
+  Parameter *weight, *bias;
+};
+
+LinearParameters add_linear(ParameterStore& store, const std::string& name, std::int64_t out,
+                            std::int64_t in, bool bias) {
+  Parameter* w = store.add(name + ".weight", {out, in}, InitKind::kTruncatedNormal, Decay::kYes);
+  Parameter* b = bias ? store.add(name + ".bias", {out}, InitKind::kZeros, Decay::kNo) : nullptr;
+  return {w, b};
+}
+
+const Variable& variable_or_none(const Parameter* p) {
+  static const Variable none;
+  return p ? p->variable : none;
+}
+
+}  // namespace
+
+TransformerBlock::TransformerBlock(const ModelConfig& config, int index, ParameterStore& store)
+    : index_(index),
+      heads_(config.num_heads),
+      drop_path_(config.depth > 1 ? config.drop_path * index / (config.depth - 1)
+                                  : config.drop_path),
+      dropout_(config.dropout) {
+  std::string name = cat("blocks.", index);
+  NormConfig norm = config.norm;
+  NormShape shape{config.embed_dim, config.num_heads, norm.eps.value_or(config.eps)};
+  bool own_norm = index < config.norm_layers();
+  auto make_norm = [&](const std::string& which) {
+    return own_norm ? make_normalizer(norm, shape, store, name + which)
+                    : make_layer_norm({config.embed_dim, config.num_heads, config.eps}, store,
+                                      name + which);
+  };
+  std::int64_t c = config.embed_dim, hidden = config.mlp_dim();
+  norm1_ = make_norm(".norm1");
+  auto qkv = add_linear(store, name + ".attn.qkv", 3 * c, c, config.qkv_bias);
+  auto proj = add_linear(store, name + ".attn.proj", c, c, true);
+  norm2_ = make_norm(".norm2");
+  auto fc1 = add_linear(store, name + ".mlp.fc1", hidden, c, true);
+  auto fc2 = add_linear(store, name + ".mlp.fc2", c, hidden, true);
+  qkv_weight_ = qkv.weight;
+  qkv_bias_ = qkv.bias;
+  proj_weight_ = proj.weight;
+  proj_bias_ = proj.bias;
+  fc1_weight_ = fc1.weight;
+  fc1_bias_ = fc1.bias;
+  fc2_weight_ = fc2.weight;
+  fc2_bias_ = fc2.bias;
+}
+
+std::uint32_t TransformerBlock::stream(int consumer) const {
+  return static_cast<std::uint32_t>(16 + index_ * 8 + consumer);
+}
+
+Variable TransformerBlock::forward(Context& ctx, const Variable& x, const TokenGrid& grid) const {
+  return mlp_branch(ctx, attention_branch(ctx, x, grid), grid);
+}
+
+Variable TransformerBlock::attention_branch(Context& ctx, const Variable& x,
+                                            const TokenGrid& grid) const {
+  Tensor scale = ops::drop_path_scales(ctx, x.dim(0), drop_path_, stream(0), x.dtype());
+  Variable normed = norm1_->forward(ctx, x, grid);
+  Variable qkv = ops::linear(ctx, normed, qkv_weight_->variable, variable_or_none(qkv_bias_));
+  Variable mixed = ops::attention(ctx, qkv, heads_);
+  if (ctx.training && dropout_ > 0) {
+    Variable branch = ops::linear(ctx, mixed, proj_weight_->variable, proj_bias_->variable);
+    return ops::residual_add(ctx, x, ops::dropout(ctx, branch, dropout_, stream(2)), scale);
+  }
+  return ops::linear_residual(ctx, mixed, proj_weight_->variable, proj_bias_->variable, x, scale);
+}
+
+Variable TransformerBlock::mlp_branch(Context& ctx, const Variable& x,
+                                      const TokenGrid& grid) const {
+  Tensor scale = ops::drop_path_scales(ctx, x.dim(0), drop_path_, stream(1), x.dtype());
+  Variable normed = norm2_->forward(ctx, x, grid);
+  if (ctx.training && dropout_ > 0) {
+    Variable hidden = ops::linear_gelu(ctx, normed, fc1_weight_->variable, fc1_bias_->variable);
+    hidden = ops::dropout(ctx, hidden, dropout_, stream(3));
+    Variable branch = ops::linear(ctx, hidden, fc2_weight_->variable, fc2_bias_->variable);
+    return ops::residual_add(ctx, x, ops::dropout(ctx, branch, dropout_, stream(4)), scale);
+  }
+  return ops::mlp_residual(ctx, normed, fc1_weight_->variable, fc1_bias_->variable,
+                           fc2_weight_->variable, fc2_bias_->variable, x, scale);
+}
+
+}  // namespace dtn

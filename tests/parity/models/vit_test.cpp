@@ -1,0 +1,176 @@
+// One model computed in several ways that must agree.
+#include <set>
+
+#include "dtn/ops/drop.h"
+#include "tiny_vit.h"
+
+namespace dtn {
+namespace {
+
+std::vector<ModelConfig> flavours() {
+  return {test::paper_vit(), test::deit_vit(), test::mean_vit()};
+}
+
+Context training(std::uint64_t first_sample = 0) {
+  Context ctx;
+  ctx.training = true;
+  ctx.seed = 8;
+  ctx.step = 2;
+  ctx.first_sample = first_sample;
+  return ctx;
+}
+
+TEST(ModelParity, CheckpointedBlocksGiveTheSameBits) {
+  for (ModelConfig c : flavours()) {
+    for (double dropout : {0.0, 0.2}) {
+      c.drop_path = 0.4;
+      c.dropout = dropout;
+      for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+        VisionTransformer model(c, 1);
+        test::perturb(model.parameters());
+        if (dtype == DType::kBFloat16) model.parameters().enable_bfloat16();
+        Tensor saved = test::logits_and_gradients(model, 4, dtype, training(), false);
+        Tensor gradients = model.parameters().gradients().clone();
+        Tensor again = test::logits_and_gradients(model, 4, dtype, training(), true);
+        EXPECT_TRUE(test::same_bits(saved, again)) << c.preset;
+        EXPECT_TRUE(test::same_bits(gradients, model.parameters().gradients())) << c.preset;
+        EXPECT_GT(test::max_abs(test::doubles(gradients)), 0);
+      }
+    }
+  }
+}
+
+// A global batch in one pass, or in micro-batches that know where they start: the same masks, and
+// so the same logits up to rounding.
+TEST(ModelParity, DropPathDoesNotDependOnTheMicroBatch) {
+  for (ModelConfig c : flavours()) {
+    c.drop_path = 0.5;
+    c.dropout = 0.1;
+    VisionTransformer model(c, 1, DType::kFloat64);
+    test::perturb(model.parameters());
+    Tensor images = test::some_images(c, 6, DType::kFloat64);
+    Context whole_ctx = training();
+    auto whole = test::doubles(model.forward(whole_ctx, images, DType::kFloat64).value());
+    test::Doubles parts;
+    for (auto [begin, end] : {std::pair{0, 1}, {1, 4}, {4, 6}}) {
+      Context ctx = training(static_cast<std::uint64_t>(begin));
+      auto part =
+          test::doubles(model.forward(ctx, images.slice(begin, end), DType::kFloat64).value());
+      parts.insert(parts.end(), part.begin(), part.end());
+    }
+    EXPECT_LE(test::max_abs_difference(whole, parts), 1e-12 * test::max_abs(whole)) << c.preset;
+    Context silent;
+    auto undropped = test::doubles(model.forward(silent, images, DType::kFloat64).value());
+    EXPECT_GT(test::max_abs_difference(whole, undropped), 1e-3) << "nothing was dropped";
+  }
+}
+
+// Each branch of each block draws its own scales, and every step others.
+TEST(ModelParity, DropPathScalesAreIndependentDraws) {
+  Context ctx = training();
+  auto draw = [&](std::uint32_t stream) {
+    return test::doubles(ops::drop_path_scales(ctx, 256, 0.5, stream, DType::kFloat32));
+  };
+  auto a = draw(16), b = draw(17);
+  EXPECT_NE(a, b);
+  for (double s : a) EXPECT_TRUE(s == 0 || s == 2);
+  ++ctx.step;
+  EXPECT_NE(draw(16), a);
+  ctx.training = false;
+  EXPECT_FALSE(ops::drop_path_scales(ctx, 256, 0.5, 16, DType::kFloat32).defined());
+}
+
+// Copies of one image through one block, where attention and MLP are each kept or dropped: four
+// results, not two.
+TEST(ModelParity, BranchesOfABlockAreDroppedIndependently) {
+  ModelConfig c = test::mean_vit();
+  c.depth = 1;
+  c.drop_path = 0.5;
+  VisionTransformer model(c, 1, DType::kFloat64);
+  test::perturb(model.parameters());
+  constexpr std::int64_t kBatch = 64;
+  Tensor one = test::some_images(c, 1, DType::kFloat64);
+  Tensor images = Tensor::empty({kBatch, c.channels, c.image_size, c.image_size}, one.dtype());
+  for (std::int64_t i = 0; i < kBatch; ++i) images.slice(i, i + 1).copy_from(one);
+  Context ctx = training();
+  Tensor logits = model.forward(ctx, images, DType::kFloat64).value();
+  std::set<long> kinds;
+  for (std::int64_t i = 0; i < kBatch; ++i) {
+    kinds.insert(std::lround(1e6 * test::element(logits, i * c.num_classes)));
+  }
+  EXPECT_EQ(kinds.size(), 4u);
+}
+
+// Three blocks store about thirty rounded results on the way to a logit. Their errors add up like a
+// random walk, each at most a unit roundoff of its value; four standard deviations.
+TEST(ModelParity, Bfloat16IsCloseToFloat32) {
+  for (const ModelConfig& c : flavours()) {
+    VisionTransformer model(c, 1);
+    test::perturb(model.parameters());
+    model.parameters().enable_bfloat16();
+    Context ctx;
+    auto full = test::doubles(test::logits_and_gradients(model, 4, DType::kFloat32, ctx));
+    auto full_gradients = test::doubles(model.parameters().gradients());
+    auto low = test::doubles(test::logits_and_gradients(model, 4, DType::kBFloat16, ctx));
+    auto low_gradients = test::doubles(model.parameters().gradients());
+    double tolerance = 4 * std::sqrt(30.0) * test::unit_roundoff(DType::kBFloat16) / std::sqrt(3.0);
+    EXPECT_LE(test::max_abs_difference(full, low), tolerance * test::max_abs(full)) << c.preset;
+    EXPECT_LE(test::max_abs_difference(full_gradients, low_gradients),
+              2 * tolerance * test::max_abs(full_gradients))
+        << c.preset;
+    EXPECT_NE(full, low);
+  }
+}
+
+TEST(ModelParity, Float32IsCloseToFloat64) {
+  for (const ModelConfig& c : flavours()) {
+    VisionTransformer model(c, 1), exact(c, 1, DType::kFloat64);
+    test::perturb(model.parameters());
+    for (Parameter& p : exact.parameters().parameters()) {
+      Tensor value = p.variable.value();
+      value.copy_from(test::as(model.parameters().find(p.name)->variable.value(), DType::kFloat64));
+    }
+    Context ctx;
+    auto got = test::doubles(test::logits_and_gradients(model, 4, DType::kFloat32, ctx));
+    auto want = test::doubles(test::logits_and_gradients(exact, 4, DType::kFloat64, ctx));
+    double tolerance = 4 * 30 * test::unit_roundoff(DType::kFloat32);
+    EXPECT_LE(test::max_abs_difference(got, want), tolerance * test::max_abs(want)) << c.preset;
+    auto dgot = test::doubles(model.parameters().gradients());
+    auto dwant = test::doubles(exact.parameters().gradients());
+    EXPECT_LE(test::max_abs_difference(dgot, dwant), 2 * tolerance * test::max_abs(dwant))
+        << c.preset;
+  }
+}
+
+// Forward and backward give the same bits on any number of threads.
+TEST(ModelParity, DoesNotDependOnThreads) {
+  for (ModelConfig c : flavours()) {
+    c.image_size = 35;  // 49 tokens
+    c.embed_dim = 60;
+    c.drop_path = 0.2;
+    for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      VisionTransformer model(c, 1);
+      test::perturb(model.parameters(), 0.1);
+      if (dtype == DType::kBFloat16) model.parameters().enable_bfloat16();
+      for (bool is_training : {false, true}) {
+        Tensor logits, gradients;
+        for (int threads : test::kThreadCounts) {
+          test::Threads scope(threads);
+          Context ctx = training();
+          ctx.training = is_training;
+          Tensor got = test::logits_and_gradients(model, 13, dtype, ctx);
+          if (threads == 1) {
+            logits = got;
+            gradients = model.parameters().gradients().clone();
+          }
+          EXPECT_TRUE(test::same_bits(got, logits)) << c.preset << ", " << threads << " threads";
+          EXPECT_TRUE(test::same_bits(model.parameters().gradients(), gradients))
+              << c.preset << ", " << threads << " threads, " << name_of(dtype);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dtn

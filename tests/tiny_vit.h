@@ -1,0 +1,83 @@
+// Small vision transformers of every flavour, with weights large enough to matter.
+#pragma once
+
+#include "dtn/models/vit.h"
+#include "dtn/ops/loss.h"
+#include "tensors.h"
+
+namespace dtn::test {
+
+// The paper's: no qkv bias, the class token joins late, DTN before it.
+inline ModelConfig paper_vit() {
+  ModelConfig c;
+  c.preset = "paper";
+  c.image_size = 15;
+  c.patch_size = 5;
+  c.channels = 2;
+  c.num_classes = 7;
+  c.embed_dim = 20;
+  c.depth = 3;
+  c.num_heads = 5;
+  c.mlp_ratio = 2;
+  c.class_token_at = 2;
+  c.norm.type = "dtn";
+  return c;
+}
+
+inline ModelConfig deit_vit() {
+  ModelConfig c = paper_vit();
+  c.preset = "deit";
+  c.qkv_bias = true;
+  c.class_token_at = 0;
+  c.pos_embed = PosEmbed::kAll;
+  c.norm.type = "ln";
+  c.eps = 1e-6;
+  return c;
+}
+
+inline ModelConfig mean_vit() {
+  ModelConfig c = paper_vit();
+  c.preset = "mean";
+  c.pool = Pooling::kMean;
+  return c;
+}
+
+// Adds noise to every parameter, through bfloat16, so that all types hold the same numbers and no
+// gradient vanishes with the tiny initial weights.
+inline void perturb(ParameterStore& store, double noise = 0.25) {
+  std::uint32_t stream = 900;
+  for (Parameter& p : store.parameters()) {
+    Doubles values = doubles(p.variable.value()), shift = doubles(random_tensor(p.shape, stream++));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] += noise * shift[i];
+    Tensor value = p.variable.value();
+    value.copy_from(as(from_doubles(values, p.shape, DType::kBFloat16), value.dtype()));
+  }
+  store.refresh_bfloat16();
+}
+
+inline Tensor some_images(const ModelConfig& c, std::int64_t batch, DType dtype) {
+  return as(representable(random_tensor({batch, c.channels, c.image_size, c.image_size}, 40)),
+            dtype);
+}
+
+inline ops::Targets some_labels(const ModelConfig& c, std::int64_t batch) {
+  ops::Targets t;
+  t.labels = Tensor::empty({batch}, DType::kInt64);
+  for (std::int64_t i = 0; i < batch; ++i) t.labels.data<std::int64_t>()[i] = 3 * i % c.num_classes;
+  t.smoothing = 0.1;
+  return t;
+}
+
+// One forward and backward pass; the gradients are then in the store.
+inline Tensor logits_and_gradients(VisionTransformer& model, std::int64_t batch, DType dtype,
+                                   Context ctx, bool checkpoint_blocks = false) {
+  Tape tape;
+  ctx.tape = &tape;
+  model.parameters().zero_gradients();
+  Tensor images = some_images(model.config(), batch, accumulator_of(dtype));
+  Variable logits = model.forward(ctx, images, dtype, checkpoint_blocks);
+  tape.backward(ops::cross_entropy(ctx, logits, some_labels(model.config(), batch)).mean);
+  return logits.value();
+}
+
+}  // namespace dtn::test

@@ -1,0 +1,143 @@
+#include "tiny_vit.h"
+
+namespace dtn {
+namespace {
+
+TEST(VisionTransformer, NamesItsParametersAsTimmDoes) {
+  VisionTransformer paper(test::paper_vit(), 0), deit(test::deit_vit(), 0),
+      mean(test::mean_vit(), 0);
+  auto shape = [](VisionTransformer& m, const char* name) {
+    const Parameter* p = m.parameters().find(name);
+    return p ? p->shape : Shape();
+  };
+  EXPECT_EQ(shape(paper, "cls_token"), Shape({1, 1, 20}));
+  EXPECT_EQ(shape(paper, "pos_embed"), Shape({1, 9, 20}));
+  EXPECT_EQ(shape(deit, "pos_embed"), Shape({1, 10, 20}));
+  EXPECT_EQ(shape(paper, "patch_embed.proj.weight"), Shape({20, 2, 5, 5}));
+  EXPECT_EQ(shape(paper, "patch_embed.proj.bias"), Shape({20}));
+  EXPECT_EQ(shape(paper, "blocks.0.norm1.pos_proj.weight"), Shape({5, 3}));
+  EXPECT_EQ(shape(paper, "blocks.1.norm2.mean_norm_weight"), Shape({5}));
+  EXPECT_EQ(shape(paper, "blocks.2.attn.qkv.weight"), Shape({60, 20}));
+  EXPECT_EQ(shape(deit, "blocks.2.attn.qkv.bias"), Shape({60}));
+  EXPECT_EQ(shape(paper, "blocks.2.attn.proj.weight"), Shape({20, 20}));
+  EXPECT_EQ(shape(paper, "blocks.2.mlp.fc1.weight"), Shape({40, 20}));
+  EXPECT_EQ(shape(paper, "blocks.2.mlp.fc2.weight"), Shape({20, 40}));
+  EXPECT_EQ(shape(paper, "norm.weight"), Shape({20}));
+  EXPECT_EQ(shape(paper, "head.weight"), Shape({7, 20}));
+  // The class token is there from block 2 on, where the norm is LayerNorm.
+  EXPECT_EQ(paper.parameters().find("blocks.2.norm1.pos_proj.weight"), nullptr);
+  EXPECT_EQ(paper.parameters().find("blocks.2.attn.qkv.bias"), nullptr);
+  EXPECT_EQ(mean.parameters().find("cls_token"), nullptr);
+  EXPECT_NE(mean.parameters().find("blocks.2.norm1.pos_proj.weight"), nullptr);
+}
+
+TEST(VisionTransformer, DecaysMatricesOnly) {
+  VisionTransformer model(test::paper_vit(), 0);
+  for (const Parameter& p : model.parameters().parameters()) {
+    bool decays = p.name.ends_with(".weight") && p.shape.rank() > 1;
+    EXPECT_EQ(p.decay == Decay::kYes, decays) << p.name;
+  }
+}
+
+TEST(VisionTransformer, ModelsThatDifferInTheNormStartAlike) {
+  ModelConfig with = test::paper_vit(), without = test::paper_vit();
+  without.norm.type = "ln";
+  VisionTransformer a(with, 3), b(without, 3), c(without, 4);
+  int shared = 0, reseeded = 0;
+  for (Parameter& p : b.parameters().parameters()) {
+    Parameter* twin = a.parameters().find(p.name);
+    ASSERT_NE(twin, nullptr) << p.name;
+    EXPECT_TRUE(test::same_bits(twin->variable.value(), p.variable.value())) << p.name;
+    ++shared;
+    reseeded += !test::same_bits(c.parameters().find(p.name)->variable.value(), p.variable.value());
+  }
+  EXPECT_GT(shared, 20);
+  EXPECT_GT(reseeded, 10) << "another seed must give other weights";
+}
+
+TEST(VisionTransformer, RefusesWhatMakesNoModel) {
+  auto broken = [](auto&& edit) {
+    ModelConfig c = test::paper_vit();
+    edit(c);
+    return c;
+  };
+  EXPECT_THROW(VisionTransformer(broken([](ModelConfig& c) { c.image_size = 16; }), 0),
+               ConfigError);
+  EXPECT_THROW(VisionTransformer(broken([](ModelConfig& c) { c.num_heads = 3; }), 0), ConfigError);
+  EXPECT_THROW(VisionTransformer(broken([](ModelConfig& c) { c.norm.layers = 4; }), 0),
+               ConfigError);
+  EXPECT_THROW(VisionTransformer(broken([](ModelConfig& c) { c.norm.type = "none"; }), 0),
+               ConfigError);
+}
+
+TEST(VisionTransformer, RefusesImagesOfAnotherSize) {
+  VisionTransformer model(test::paper_vit(), 0);
+  Context ctx;
+  EXPECT_THROW(model.forward(ctx, Tensor::zeros({1, 2, 15, 20}, DType::kFloat32), DType::kFloat32),
+               Error);
+  EXPECT_THROW(model.forward(ctx, Tensor::zeros({1, 3, 15, 15}, DType::kFloat32), DType::kFloat32),
+               Error);
+}
+
+TEST(VisionTransformer, EvaluatesEachImageByItself) {
+  for (const ModelConfig& c : {test::paper_vit(), test::deit_vit(), test::mean_vit()}) {
+    VisionTransformer model(c, 0, DType::kFloat64);
+    test::perturb(model.parameters());
+    Tensor images = test::some_images(c, 3, DType::kFloat64);
+    Context ctx;
+    test::Doubles together = test::doubles(model.forward(ctx, images, DType::kFloat64).value());
+    for (std::int64_t i = 0; i < 3; ++i) {
+      auto alone =
+          test::doubles(model.forward(ctx, images.slice(i, i + 1), DType::kFloat64).value());
+      test::Doubles part(together.begin() + i * 7, together.begin() + (i + 1) * 7);
+      EXPECT_LE(test::max_abs_difference(alone, part), 1e-12) << c.preset;
+    }
+  }
+}
+
+// With class_token_at 2 of 3 blocks, the class token meets the patches in the last attention alone.
+TEST(VisionTransformer, ClassTokenJoinsWhereTold) {
+  ModelConfig c = test::paper_vit();
+  VisionTransformer model(c, 0, DType::kFloat64);
+  test::perturb(model.parameters());
+  Tensor images = test::some_images(c, 2, DType::kFloat64);
+  Context ctx;
+  auto difference = [&] {  // between the logits of two images
+    test::Doubles l = test::doubles(model.forward(ctx, images, DType::kFloat64).value());
+    return test::max_abs_difference({l.begin(), l.begin() + 7}, {l.begin() + 7, l.end()});
+  };
+  EXPECT_GT(difference(), 1e-6);
+  for (const char* name : {"blocks.2.attn.proj.weight", "blocks.2.attn.proj.bias"}) {
+    Tensor value = model.parameters().find(name)->variable.value();
+    value.zero();
+  }
+  EXPECT_LE(difference(), 1e-13);
+}
+
+// The order of patches matters only through
+// positions: swapping two patches and their positions leaves the class logits alone.
+TEST(VisionTransformer, SeesPatchOrderThroughPositionsAlone) {
+  ModelConfig c = test::deit_vit();
+  VisionTransformer model(c, 0, DType::kFloat64);
+  test::perturb(model.parameters());
+  Tensor images = test::some_images(c, 1, DType::kFloat64);
+  Context ctx;
+  auto before = test::doubles(model.forward(ctx, images, DType::kFloat64).value());
+  // Patches 0 and 1 of the first grid row: columns 0-4 and 5-9 of rows 0-4.
+  for (int channel = 0; channel < 2; ++channel) {
+    for (int y = 0; y < 5; ++y) {
+      double* row = images.data<double>() + (channel * 15 + y) * 15;
+      std::swap_ranges(row, row + 5, row + 5);
+    }
+  }
+  auto moved = test::doubles(model.forward(ctx, images, DType::kFloat64).value());
+  EXPECT_GT(test::max_abs_difference(before, moved), 1e-6);
+  Tensor table = model.parameters().find("pos_embed")->variable.value();
+  double* positions = table.data<double>();
+  std::swap_ranges(positions + 20, positions + 40, positions + 40);  // 0 is the class token's
+  auto after = test::doubles(model.forward(ctx, images, DType::kFloat64).value());
+  EXPECT_LE(test::max_abs_difference(before, after), 1e-12);
+}
+
+}  // namespace
+}  // namespace dtn

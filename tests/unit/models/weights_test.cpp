@@ -1,0 +1,216 @@
+#include "dtn/models/weights.h"
+
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "tiny_vit.h"
+
+namespace dtn {
+namespace {
+
+NamedTensors copies(VisionTransformer& model) {
+  NamedTensors result;
+  for (auto& [name, tensor] : named_values(model.parameters())) {
+    result.emplace_back(name, tensor.clone());
+  }
+  return result;
+}
+
+Tensor& tensor_of(NamedTensors& tensors, const std::string& name) {
+  for (auto& [key, value] : tensors) {
+    if (key == name) return value;
+  }
+  throw Error(cat("no tensor ", name));
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const DataError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+void expect_mentions(const std::string& text, std::initializer_list<std::string> words) {
+  for (const std::string& word : words) {
+    EXPECT_NE(text.find(word), std::string::npos) << "'" << word << "' is not in: " << text;
+  }
+}
+
+ModelConfig of_size(ModelConfig c, int image_size) {
+  c.image_size = image_size;
+  return c;
+}
+
+// The table of an n x n grid that the expected values below were computed from.
+double entry(std::int64_t y, std::int64_t x, std::int64_t c) {
+  return static_cast<double>((7 * y + 3 * x + 5 * (c % 2)) % 11) / 8;
+}
+
+void fill_grid(float* rows, std::int64_t n, std::int64_t channels) {
+  for (std::int64_t y = 0; y < n; ++y) {
+    for (std::int64_t x = 0; x < n; ++x) {
+      for (std::int64_t c = 0; c < channels; ++c) {
+        rows[(y * n + x) * channels + c] = static_cast<float>(entry(y, x, c));
+      }
+    }
+  }
+}
+
+// torch.nn.functional.interpolate(mode="bicubic", align_corners=False) of that table, channels 0
+// and 1, in float64.
+const std::vector<double> k3To5 = {
+    -0.12,  0.637,    0.024996, 0.900004, 0.291,  1.048,  0.628284, 0.382216, 0.846672, -0.192672,
+    0.3395, 0.322496, 0.53954,  0.5855,   0.7505, 0.842,  0.61991,  0.59063,  0.46828,  0.330716,
+    0.839,  0.089,    1.0925,   0.2435,   1.25,   0.5,    0.665,    0.7565,   0.154,    0.911,
+    0.596,  0.669284, 0.79604,  0.40937,  1.007,  0.158,  0.87641,  0.4145,   0.72478,  0.677504,
+    0.291,  1.192672, 0.435996, 0.617784, 0.702,  -0.048, 1.039284, 0.099996, 1.257672, 0.363};
+const std::vector<double> k4To3 = {0.18540873,  0.609230324, 0.583916558, 0.537828234, 1.00734582,
+                                   0.44150471,  0.704983181, 0.490401657, 0.996826172, 0.284423828,
+                                   0.301780418, 1.06533474,  0.993619021, 0.602511601, 0.422847041,
+                                   1.01790817,  0.850593808, 0.434785987};
+
+void expect_grid(const float* rows, const std::vector<double>& want, std::int64_t channels) {
+  for (std::size_t i = 0; i < want.size() / 2; ++i) {
+    for (std::int64_t c = 0; c < channels; ++c) {
+      double expected = want[2 * i + static_cast<std::size_t>(c % 2)];
+      EXPECT_NEAR(rows[static_cast<std::int64_t>(i) * channels + c], expected, 2e-7)
+          << "token " << i << ", channel " << c;
+    }
+  }
+}
+
+TEST(Weights, GoToAFileAndBack) {
+  std::filesystem::path file =
+      std::filesystem::path(testing::TempDir()) / cat("weights_test_", ::getpid(), ".safetensors");
+  VisionTransformer a(test::paper_vit(), 1), b(test::paper_vit(), 2);
+  b.parameters().enable_bfloat16();
+  write_safetensors(file, named_values(a.parameters()));
+  EXPECT_TRUE(load_weights(b, file).empty());
+  EXPECT_TRUE(test::same_bits(a.parameters().values(), b.parameters().values()));
+  EXPECT_TRUE(test::same_bits(b.parameters().bfloat16_values(),
+                              test::as(a.parameters().values(), DType::kBFloat16)));
+  std::filesystem::remove(file);
+}
+
+TEST(Weights, ConvertFromAnyFloatingType) {
+  VisionTransformer a(test::deit_vit(), 1), b(test::deit_vit(), 2);
+  test::perturb(a.parameters());  // values that bfloat16 holds
+  NamedTensors tensors = copies(a);
+  tensor_of(tensors, "head.weight") = test::as(tensor_of(tensors, "head.weight"), DType::kBFloat16);
+  tensor_of(tensors, "pos_embed") = test::as(tensor_of(tensors, "pos_embed"), DType::kFloat64);
+  load_exact(b.parameters(), tensors, "file");
+  EXPECT_TRUE(test::same_bits(a.parameters().values(), b.parameters().values()));
+  tensor_of(tensors, "head.bias") = Tensor::zeros({7}, DType::kInt64);
+  expect_mentions(error_of([&] { load_exact(b.parameters(), tensors, "file"); }),
+                  {"file", "head.bias", "int64"});
+}
+
+TEST(Weights, NameWhatIsMissingExtraOrMisshapen) {
+  VisionTransformer model(test::paper_vit(), 1);
+  auto load_both = [&](const NamedTensors& tensors, std::initializer_list<std::string> words) {
+    expect_mentions(error_of([&] { load_exact(model.parameters(), tensors, "some.file"); }), words);
+    expect_mentions(error_of([&] { load_adapted(model, tensors, "some.file"); }), words);
+  };
+  NamedTensors missing = copies(model);
+  std::erase_if(missing, [](const auto& t) { return t.first == "blocks.1.mlp.fc1.bias"; });
+  load_both(missing, {"some.file", "blocks.1.mlp.fc1.bias", "missing"});
+  NamedTensors extra = copies(model);
+  extra.emplace_back("blocks.9.norm1.weight", Tensor::zeros({20}, DType::kFloat32));
+  load_both(extra, {"some.file", "blocks.9.norm1.weight"});
+  NamedTensors misshapen = copies(model);
+  tensor_of(misshapen, "norm.bias") = Tensor::zeros({21}, DType::kFloat32);
+  load_both(misshapen, {"some.file", "norm.bias", "[21]", "[20]"});
+  // Same number of elements, other shape.
+  NamedTensors transposed = copies(model);
+  tensor_of(transposed, "blocks.0.mlp.fc1.weight") = Tensor::zeros({20, 40}, DType::kFloat32);
+  load_both(transposed, {"blocks.0.mlp.fc1.weight"});
+}
+
+TEST(AdaptedWeights, InterpolatePositionsAndKeepTheClassTokens) {
+  VisionTransformer source(of_size(test::deit_vit(), 15), 1);
+  VisionTransformer target(of_size(test::deit_vit(), 25), 2);
+  NamedTensors tensors = copies(source);
+  float* table = tensor_of(tensors, "pos_embed").data<float>();
+  for (int c = 0; c < 20; ++c) table[c] = 100 + static_cast<float>(c);
+  fill_grid(table + 20, 3, 20);
+  auto notes = load_adapted(target, tensors, "small");
+  ASSERT_EQ(notes.size(), 1u);
+  expect_mentions(notes[0], {"pos_embed", "3 x 3", "5 x 5"});
+  const float* got = target.parameters().find("pos_embed")->variable.value().data<float>();
+  for (int c = 0; c < 20; ++c) EXPECT_EQ(got[c], 100 + static_cast<float>(c));
+  expect_grid(got + 20, k3To5, 20);
+  EXPECT_TRUE(test::same_bits(target.parameters().find("head.weight")->variable.value(),
+                              source.parameters().find("head.weight")->variable.value()));
+}
+
+TEST(AdaptedWeights, InterpolateToFewerPositions) {
+  VisionTransformer source(of_size(test::paper_vit(), 20), 1);
+  VisionTransformer target(of_size(test::paper_vit(), 15), 2);
+  NamedTensors tensors = copies(source);
+  fill_grid(tensor_of(tensors, "pos_embed").data<float>(), 4, 20);
+  ASSERT_EQ(load_adapted(target, tensors, "large").size(), 1u);
+  expect_grid(target.parameters().find("pos_embed")->variable.value().data<float>(), k4To3, 20);
+}
+
+TEST(AdaptedWeights, LeaveAHeadOfAnotherSizeAlone) {
+  ModelConfig other = test::paper_vit();
+  other.num_classes = 11;
+  VisionTransformer source(test::paper_vit(), 1), target(other, 2), fresh(other, 2);
+  auto notes = load_adapted(target, copies(source), "file");
+  ASSERT_EQ(notes.size(), 2u);
+  for (const std::string& note : notes) expect_mentions(note, {"head", "7", "11"});
+  for (const char* name : {"head.weight", "head.bias"}) {
+    EXPECT_TRUE(test::same_bits(target.parameters().find(name)->variable.value(),
+                                fresh.parameters().find(name)->variable.value()));
+  }
+  EXPECT_TRUE(test::same_bits(target.parameters().find("norm.weight")->variable.value(),
+                              source.parameters().find("norm.weight")->variable.value()));
+  // A head for another width is an error, not another number of classes.
+  NamedTensors narrow = copies(source);
+  tensor_of(narrow, "head.weight") = Tensor::zeros({9, 10}, DType::kFloat32);
+  expect_mentions(error_of([&] { load_adapted(target, narrow, "file"); }), {"head.weight"});
+}
+
+TEST(AdaptedWeights, SkipTheClassTokenForMeanPooling) {
+  ModelConfig mean = test::deit_vit();
+  mean.pool = Pooling::kMean;
+  VisionTransformer source(test::deit_vit(), 1), target(mean, 2);
+  auto notes = load_adapted(target, copies(source), "file");
+  ASSERT_EQ(notes.size(), 2u);
+  std::string all = notes[0] + notes[1];
+  expect_mentions(all, {"cls_token", "pos_embed"});
+  // The patches' positions are taken as they are, without the class token's in front.
+  Tensor from = source.parameters().find("pos_embed")->variable.value();
+  Tensor to = target.parameters().find("pos_embed")->variable.value();
+  EXPECT_TRUE(test::same_bits(from.reshape({10, 20}).slice(1, 10), to.reshape({9, 20})));
+  // The other way round the class token is missing.
+  VisionTransformer wants_token(test::paper_vit(), 3), without(test::mean_vit(), 3);
+  expect_mentions(error_of([&] { load_adapted(wants_token, copies(without), "file"); }), {"file"});
+}
+
+TEST(AdaptedWeights, RefusePositionsThatFormNoGrid) {
+  VisionTransformer model(test::paper_vit(), 1);
+  for (Shape shape : {Shape{1, 7, 20}, Shape{1, 9, 21}, Shape{9, 20}, Shape{1, 0, 20}}) {
+    NamedTensors tensors = copies(model);
+    tensor_of(tensors, "pos_embed") = Tensor::zeros(shape, DType::kFloat32);
+    expect_mentions(error_of([&] { load_adapted(model, tensors, "file"); }), {"pos_embed"});
+  }
+}
+
+TEST(NamedViews, ShareTheFlatBuffer) {
+  VisionTransformer model(test::paper_vit(), 1);
+  Tensor moments = Tensor::zeros({model.parameters().flat_size()}, DType::kFloat32);
+  for (auto& [name, view] : named_views(model.parameters(), moments, "exp_avg.")) {
+    EXPECT_TRUE(name.starts_with("exp_avg."));
+    const Parameter* p = model.parameters().find(name.substr(8));
+    ASSERT_NE(p, nullptr);
+    EXPECT_EQ(view.shape(), p->shape);
+    EXPECT_EQ(view.raw(), moments.data<float>() + p->offset);
+  }
+}
+
+}  // namespace
+}  // namespace dtn

@@ -1,0 +1,203 @@
+#include "dtn/optim/optimizer.h"
+
+#include "tensors.h"
+
+namespace dtn {
+namespace {
+
+constexpr int kSteps = 10;
+constexpr double kLr = 0.01, kGradScale = 0.5;
+
+void build(ParameterStore& store) {
+  store.add("weight", {7, 5}, InitKind::kTruncatedNormal, Decay::kYes);
+  store.add("bias", {19}, InitKind::kZeros, Decay::kNo);
+  store.allocate();
+  store.values().zero();
+  for (Parameter& p : store.parameters()) {
+    test::assign(p.variable.value(), test::random_tensor(p.shape, 1));
+  }
+}
+
+// The gradient of step t, 1e-3 to 1 in size.
+void set_gradients(ParameterStore& store, int t) {
+  for (Parameter& p : store.parameters()) {
+    auto stream = static_cast<std::uint32_t>(10 * t) + (p.decay == Decay::kYes);
+    test::assign(ParameterStore::view(store.gradients(), p), test::random_tensor(p.shape, stream));
+  }
+}
+
+struct Scalar {
+  double p, m = 0, v = 0;
+};
+
+// Runs the optimizer and a double loop side by side.
+void compare(const OptimConfig& config,
+             const std::function<void(Scalar&, double g, double decay, int t)>& update) {
+  ParameterStore store;
+  build(store);
+  store.enable_bfloat16();
+  Optimizer optimizer(config, store);
+  std::vector<Scalar> want;
+  for (double v : test::doubles(store.values())) want.push_back({v});
+  for (int t = 1; t <= kSteps; ++t) {
+    set_gradients(store, t);
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      double g = kGradScale * test::element(store.gradients(), static_cast<std::int64_t>(i));
+      bool decays = static_cast<std::int64_t>(i) < store.decay_end();
+      update(want[i], g, decays ? config.weight_decay : 0, t);
+    }
+    optimizer.step(kLr, kGradScale);
+  }
+  EXPECT_EQ(optimizer.updates(), kSteps);
+  // A few roundings per step, of numbers at most 1.
+  double tolerance = kSteps * 4 * test::unit_roundoff(DType::kFloat32);
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    auto at = static_cast<std::int64_t>(i);
+    EXPECT_NEAR(test::element(store.values(), at), want[i].p, tolerance) << i;
+  }
+  EXPECT_TRUE(test::same_bits(store.bfloat16_values(), test::as(store.values(), DType::kBFloat16)));
+  // Padding, 35 to 48 and 67 to 80, stays zero whatever the update.
+  for (std::int64_t i : {35, 47, 67, 79}) EXPECT_EQ(test::element(store.values(), i), 0);
+  for (const auto& [name, state] : optimizer.state()) {
+    EXPECT_EQ(state.numel(), store.flat_size()) << name;
+    for (std::int64_t i : {35, 79}) EXPECT_EQ(test::element(state, i), 0) << name;
+  }
+}
+
+TEST(Optimizer, AdamWFollowsItsFormula) {
+  OptimConfig config;
+  config.weight_decay = 0.1;
+  config.beta2 = 0.95;
+  compare(config, [&](Scalar& s, double g, double decay, int t) {
+    s.p -= kLr * decay * s.p;
+    s.m = config.beta1 * s.m + (1 - config.beta1) * g;
+    s.v = config.beta2 * s.v + (1 - config.beta2) * g * g;
+    double m = s.m / (1 - std::pow(config.beta1, t)), v = s.v / (1 - std::pow(config.beta2, t));
+    s.p -= kLr * m / (std::sqrt(v) + config.eps);
+  });
+}
+
+TEST(Optimizer, SgdFollowsItsFormula) {
+  for (double momentum : {0.0, 0.9}) {
+    OptimConfig config;
+    config.name = OptimizerKind::kSgd;
+    config.weight_decay = 0.1;
+    config.momentum = momentum;
+    compare(config, [&](Scalar& s, double g, double decay, int) {
+      s.m = momentum * s.m + g + decay * s.p;
+      s.p -= kLr * s.m;
+    });
+  }
+}
+
+TEST(Optimizer, ContinuesFromItsState) {
+  for (OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
+    OptimConfig config;
+    config.name = kind;
+    ParameterStore unbroken, resumed;
+    build(unbroken);
+    build(resumed);
+    Optimizer whole(config, unbroken), first(config, resumed);
+    for (int t = 1; t <= 6; ++t) {
+      set_gradients(unbroken, t);
+      whole.step(kLr, 1);
+    }
+    for (int t = 1; t <= 3; ++t) {
+      set_gradients(resumed, t);
+      first.step(kLr, 1);
+    }
+    Optimizer second(config, resumed);
+    auto from = first.state(), to = second.state();
+    ASSERT_EQ(from.size(), to.size());
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      EXPECT_EQ(from[i].first, to[i].first);
+      to[i].second.copy_from(from[i].second);
+    }
+    second.set_updates(first.updates());
+    for (int t = 4; t <= 6; ++t) {
+      set_gradients(resumed, t);
+      second.step(kLr, 1);
+    }
+    EXPECT_TRUE(test::same_bits(unbroken.values(), resumed.values()));
+  }
+}
+
+TEST(Optimizer, NamesItsStateAsPyTorchDoes) {
+  ParameterStore store;
+  build(store);
+  OptimConfig config;
+  auto adamw = Optimizer(config, store).state();
+  ASSERT_EQ(adamw.size(), 2u);
+  EXPECT_EQ(adamw[0].first, "exp_avg");
+  EXPECT_EQ(adamw[1].first, "exp_avg_sq");
+  config.name = OptimizerKind::kSgd;
+  auto sgd = Optimizer(config, store).state();
+  ASSERT_EQ(sgd.size(), 1u);
+  EXPECT_EQ(sgd[0].first, "momentum_buffer");
+}
+
+TEST(Optimizer, DoesNotDependOnThreads) {
+  Tensor first;
+  for (int threads : test::kThreadCounts) {
+    test::Threads scope(threads);
+    ParameterStore store;
+    store.add("weight", {300, 1001}, InitKind::kTruncatedNormal, Decay::kYes);
+    store.allocate();
+    store.initialize(1);
+    store.gradients().copy_from(store.values());
+    Optimizer optimizer({}, store);
+    double norm = gradient_norm(store);
+    optimizer.step(kLr, 1 / norm);
+    if (!first.defined()) first = store.values().clone();
+    EXPECT_TRUE(test::same_bits(store.values(), first)) << threads << " threads";
+  }
+}
+
+TEST(GradientNorm, IsEuclideanAndShowsWhatIsNotFinite) {
+  ParameterStore store;
+  build(store);
+  set_gradients(store, 1);
+  double sum = 0;
+  for (double g : test::doubles(store.gradients())) sum += g * g;
+  EXPECT_NEAR(gradient_norm(store), std::sqrt(sum), 1e-14 * std::sqrt(sum));
+  for (float bad : {INFINITY, NAN}) {
+    store.gradients().data<float>()[40] = 0;
+    store.gradients().data<float>()[50] = bad;
+    EXPECT_FALSE(std::isfinite(gradient_norm(store)));
+  }
+}
+
+TEST(MovingAverage, FollowsItsFormulaAndSwaps) {
+  ParameterStore store;
+  build(store);
+  store.enable_bfloat16();
+  MovingAverage average(store, 0.75);
+  EXPECT_TRUE(test::same_bits(average.values(), store.values())) << "starts at the weights";
+  test::Doubles want = test::doubles(store.values());
+  for (int t = 0; t < 5; ++t) {
+    for (Parameter& p : store.parameters()) {
+      auto stream = static_cast<std::uint32_t>(50 + t);
+      test::assign(p.variable.value(), test::random_tensor(p.shape, stream));
+    }
+    store.refresh_bfloat16();
+    average.update();
+    test::Doubles now = test::doubles(store.values());
+    for (std::size_t i = 0; i < want.size(); ++i) want[i] = 0.75 * want[i] + 0.25 * now[i];
+  }
+  EXPECT_LE(test::max_abs_difference(test::doubles(average.values()), want),
+            5 * 3 * test::unit_roundoff(DType::kFloat32));
+
+  Tensor weights = store.values().clone(), averaged = average.values().clone();
+  Tensor low = store.bfloat16_values().clone();
+  average.swap();
+  EXPECT_TRUE(test::same_bits(store.values(), averaged));
+  EXPECT_TRUE(test::same_bits(average.values(), weights));
+  EXPECT_TRUE(test::same_bits(store.bfloat16_values(), test::as(averaged, DType::kBFloat16)));
+  average.swap();
+  EXPECT_TRUE(test::same_bits(store.values(), weights));
+  EXPECT_TRUE(test::same_bits(average.values(), averaged));
+  EXPECT_TRUE(test::same_bits(store.bfloat16_values(), low));
+}
+
+}  // namespace
+}  // namespace dtn
