@@ -1,0 +1,63 @@
+// Measurements, all taken in one process so that ratios are fair on a noisy machine.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dtn/config/train_config.h"
+#include "dtn/core/dtype.h"
+
+namespace dtn {
+
+// Rates of matrix products with all threads, in 1e9 floating-point operations per second.
+struct GemmRate {
+  std::string name;
+  std::int64_t m, n, k;
+  double gflops;
+};
+// A 2048 cube, and the forward products of the model's linear layers at this batch.
+std::vector<GemmRate> measure_gemms(const ModelConfig& model, std::int64_t batch, DType dtype,
+                                    double seconds_each = 0.3);
+// The machine's ceiling: the best of them.
+double best_rate(const std::vector<GemmRate>& rates);
+
+struct TrainBenchmark {
+  double images_per_second = 0;       // of the median step
+  double step_ms = 0;                 // median
+  double gflops_per_image = 0;        // 6 x multiply-adds of a forward pass: forward and backward
+  double gemm_gflops = 0;             // ceiling, best before and after
+  double mfu = 0;                     // gflops_per_image images_per_second / gemm_gflops
+  std::int64_t peak_bytes = 0;        // of tensors and scratch
+  std::int64_t allocator_misses = 0;  // in the timed steps
+};
+// Optimizer steps on random images that stay in memory: the loader is measured apart.
+TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int warmup);
+
+struct EvalBenchmark {
+  double images_per_second = 0;
+  double gflops_per_image = 0;  // 2 x multiply-adds
+  double gemm_gflops = 0;
+  double mfu = 0;
+  std::int64_t peak_bytes = 0;
+};
+EvalBenchmark benchmark_eval(const ExperimentConfig& config, int steps, int warmup);
+
+struct DataBenchmark {
+  double images_per_second = 0;  // decoded, augmented and batched
+  std::int64_t images = 0;
+  std::int64_t bad_images = 0;
+};
+DataBenchmark benchmark_data(const ExperimentConfig& config, double seconds);
+
+struct NormBenchmark {
+  double forward_ms = 0, backward_ms = 0;  // medians
+  double multiply_adds_per_element = 0;    // forward and backward, of a separable DTN
+  double gflops = 0;                       // at that count
+  double gemm_gflops = 0;                  // ceiling at this precision
+};
+// One normalizer on x [batch, tokens, channels]; tokens form a square grid when they can.
+NormBenchmark benchmark_norm(const NormConfig& norm, std::int64_t batch, std::int64_t tokens,
+                             std::int64_t channels, std::int64_t heads, DType dtype, int steps);
+
+}  // namespace dtn

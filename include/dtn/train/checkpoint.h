@@ -1,0 +1,51 @@
+// Checkpoints on disk. A run folder holds
+//   checkpoints/step-<8 digits>/{model,ema,state}.safetensors     ema only when EMA is on
+//   checkpoints/last, checkpoints/best                            relative symbolic links
+// A folder under a step name is always complete: it is written aside, synced and renamed, and
+// leaves its name before it is deleted. Every bit is covered by a checksum.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "dtn/io/safetensors.h"
+
+namespace dtn {
+
+struct CheckpointData {
+  NamedTensors model;
+  NamedTensors ema;    // empty when EMA is off
+  NamedTensors state;  // optimizer moments and whatever else a resume needs
+  StringMap
+      state_metadata;       // epoch, position, seed, best_top1, ...; goes to state.safetensors only
+  std::string config_yaml;  // the resolved configuration, in every file
+  std::int64_t step = 0;
+};
+
+// Writes step `data.step`, durably, and points `last` at it, and `best` when it is `best_step`; an
+// older folder of the same step is replaced. Then deletes older steps, except the newest `keep` up
+// to this one, those that `last` and `best` point to, and `best_step`. Steps after this one (the
+// run was wound back) are left alone. Nothing in model.safetensors and ema.safetensors depends on
+// anything but `data`. Throws Error when the system refuses (disk full): earlier checkpoints are
+// then untouched.
+void save_checkpoint(const std::filesystem::path& run_dir, const CheckpointData& data, int keep,
+                     std::optional<std::int64_t> best_step = std::nullopt);
+
+// Points `best` at a saved step. Throws Error when there is no such checkpoint.
+void mark_best(const std::filesystem::path& run_dir, std::int64_t step);
+
+// Reads and verifies a checkpoint folder, or a link to one. Tensors come sorted by name.
+// Throws DataError naming the file and the fault.
+CheckpointData load_checkpoint(const std::filesystem::path& dir);
+
+// The checkpoint to go on from, verified: the one `last` points to, else the newest older one, else
+// the newest. Each damaged one passed over is named in a warning. Deletes what a killed save left
+// behind. Nothing when the run has no checkpoint at all; throws DataError when all are damaged.
+std::optional<std::filesystem::path> find_resumable(const std::filesystem::path& run_dir);
+
+// run_dir/checkpoints/step-00000123
+std::filesystem::path checkpoint_path(const std::filesystem::path& run_dir, std::int64_t step);
+
+}  // namespace dtn

@@ -1,0 +1,48 @@
+// Accuracy and loss of a model over a data set.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+
+#include "dtn/data/loader.h"
+#include "dtn/models/vit.h"
+
+namespace dtn {
+
+struct EvalResult {
+  double top1 = 0, top5 = 0;  // percent
+  double loss = 0;            // mean cross-entropy, without smoothing
+  std::int64_t count = 0;     // samples, each weighted alike
+  double seconds = 0;
+};
+
+// Counts a batch's hits. A label is among the top k when fewer than k other classes score at least
+// as high (equal scores go by class order); a NaN is never a hit.
+class AccuracyMeter {
+ public:
+  // logits [n, K] float32, labels [n] int64.
+  void add(const Tensor& logits, const Tensor& labels);
+  EvalResult result() const;
+
+ private:
+  std::int64_t count_ = 0, top1_ = 0, top5_ = 0;
+  double loss_ = 0;
+};
+
+struct EvalOptions {
+  DType dtype = DType::kFloat32;
+  // Called after each batch with its float32 logits [n, K] and the number of samples done.
+  std::function<void(const Batch&, const Tensor& logits, std::int64_t done)> on_batch;
+  // Asked before each batch; true ends the evaluation early.
+  std::function<bool()> stop;
+};
+
+// Nothing when it was stopped.
+std::optional<EvalResult> evaluate(VisionTransformer& model, Loader& loader,
+                                   const EvalOptions& options = {});
+
+// Logits [n, K] float32 of images [n, channels, size, size].
+Tensor predict(VisionTransformer& model, const Tensor& images, DType dtype = DType::kFloat32);
+
+}  // namespace dtn

@@ -1,0 +1,35 @@
+// What a person sees of long work: a bar on a terminal, a plain line now and then otherwise.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+
+namespace dtn {
+
+class ProgressBar {
+ public:
+  // `total` units of work, of which `done` are behind us already. Writes to standard error.
+  ProgressBar(std::string title, std::int64_t total, std::int64_t done = 0);
+  ~ProgressBar();
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+
+  // Redraws at most ten times a second. Does nothing when output is piped.
+  void update(std::int64_t done, const std::string& detail);
+  // Erases the bar, so that a line can be printed; the next update draws it again.
+  void clear();
+  // Time left at the average rate since the start, like "1:02:03".
+  std::string time_left(std::int64_t done) const;
+
+ private:
+  std::string title_;
+  std::int64_t total_, first_;
+  std::chrono::steady_clock::time_point start_, last_draw_{};
+  bool terminal_, visible_ = false;
+};
+
+// "4.2 s", "3:05", "1:02:03"
+std::string format_duration(double seconds);
+
+}  // namespace dtn

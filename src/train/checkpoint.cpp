@@ -1,0 +1,235 @@
+#include "dtn/train/checkpoint.h"
+
+#include <algorithm>
+#include <charconv>
+#include <functional>
+#include <system_error>
+#include <vector>
+
+#include "dtn/core/log.h"
+#include "dtn/io/atomic_file.h"
+
+namespace dtn {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr const char* kFormat = "dtn-checkpoint-1";
+constexpr std::string_view kStepPrefix = "step-";
+constexpr std::size_t kStepDigits = 8;
+
+// Keys this file adds to the metadata. `ema` says whether ema.safetensors belongs to the
+// checkpoint, so that losing it is noticed.
+constexpr const char* kFormatKey = "format";
+constexpr const char* kConfigKey = "config";
+constexpr const char* kStepKey = "step";
+constexpr const char* kEmaKey = "ema";
+
+bool is_folder(const fs::path& path) {
+  std::error_code error;
+  return fs::is_directory(path, error);
+}
+
+fs::path checkpoints_of(const fs::path& run_dir) { return run_dir / "checkpoints"; }
+
+std::string folder_name(std::int64_t step) {
+  DTN_CHECK(step >= 0, "a checkpoint needs a step of at least 0, got ", step);
+  std::string digits = std::to_string(step);
+  digits.insert(0, digits.size() < kStepDigits ? kStepDigits - digits.size() : 0, '0');
+  return std::string(kStepPrefix) + digits;
+}
+
+std::optional<std::int64_t> parse_number(std::string_view digits) {
+  std::int64_t value = 0;
+  const char* end = digits.data() + digits.size();
+  auto [stop, error] = std::from_chars(digits.data(), end, value);
+  if (error != std::errc() || stop != end || value < 0) return std::nullopt;
+  return value;
+}
+
+// The step of a folder name, if it is one that folder_name makes.
+std::optional<std::int64_t> step_of(const fs::path& folder) {
+  std::string name = folder.filename().string();
+  if (!name.starts_with(kStepPrefix)) return std::nullopt;
+  auto step = parse_number(std::string_view(name).substr(kStepPrefix.size()));
+  return step && folder_name(*step) == name ? step : std::nullopt;
+}
+
+std::optional<std::int64_t> linked_step(const fs::path& link) {
+  std::error_code error;
+  fs::path target = fs::read_symlink(link, error);
+  return error ? std::nullopt : step_of(target);
+}
+
+// Steps that have a folder, in descending order; none when there is no folder of checkpoints.
+std::vector<std::int64_t> saved_steps(const fs::path& checkpoints) {
+  std::vector<std::int64_t> steps;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(checkpoints, error)) {
+    std::error_code unreadable;
+    if (entry.is_symlink(unreadable) || !entry.is_directory(unreadable)) continue;
+    if (auto step = step_of(entry.path())) steps.push_back(*step);
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw Error(cat("cannot list ", checkpoints.string(), ": ", error.message()));
+  }
+  std::ranges::sort(steps, std::greater<>());
+  return steps;
+}
+
+// Deleting is housekeeping: its failure must not stop a run.
+void prune(const fs::path& checkpoints, std::int64_t step, int keep,
+           std::optional<std::int64_t> best_step) {
+  auto last = linked_step(checkpoints / "last");
+  auto best = linked_step(checkpoints / "best");
+  int kept = 0;
+  for (std::int64_t s : saved_steps(checkpoints)) {
+    if (s > step || kept++ < keep || s == step || last == s || best == s || best_step == s)
+      continue;
+    try {
+      remove_directory_atomic(checkpoints / folder_name(s));
+    } catch (const Error& e) {
+      log_warn(cat("an old checkpoint stays: ", e.what()));
+    }
+  }
+}
+
+// What all files of one checkpoint must agree on.
+struct Common {
+  std::string config;
+  std::int64_t step = 0;
+  bool operator==(const Common&) const = default;
+};
+
+// Takes the keys of this file's making out of the metadata.
+Common take_common(StringMap& metadata, const fs::path& file) {
+  auto take = [&](const char* key) {
+    auto found = metadata.extract(key);
+    if (found.empty()) {
+      throw DataError(cat(file.string(),
+                          ": not a checkpoint of this program: its metadata has no '", key, "'"));
+    }
+    return std::move(found.mapped());
+  };
+  std::string format = take(kFormatKey);
+  if (format != kFormat) {
+    throw DataError(cat(file.string(), ": checkpoint format '", format, "' is not '", kFormat,
+                        "'; use the version of this program that wrote it"));
+  }
+  Common common;
+  common.config = take(kConfigKey);
+  std::string step = take(kStepKey);
+  auto number = parse_number(step);
+  if (!number) throw DataError(cat(file.string(), ": '", step, "' is not a step"));
+  common.step = *number;
+  return common;
+}
+
+void check_same(const Common& state, StringMap metadata, const fs::path& file) {
+  if (take_common(metadata, file) != state) {
+    throw DataError(
+        cat(file.string(),
+            ": step or config differ from state.safetensors beside it; the folder mixes "
+            "two checkpoints"));
+  }
+}
+
+bool is_valid(const fs::path& dir) {
+  try {
+    load_checkpoint(dir);
+    return true;
+  } catch (const DataError& e) {
+    log_warn(cat("checkpoint ", dir.string(), " is damaged and passed over: ", e.what()));
+    return false;
+  }
+}
+
+}  // namespace
+
+fs::path checkpoint_path(const fs::path& run_dir, std::int64_t step) {
+  return checkpoints_of(run_dir) / folder_name(step);
+}
+
+void save_checkpoint(const fs::path& run_dir, const CheckpointData& data, int keep,
+                     std::optional<std::int64_t> best_step) {
+  fs::path checkpoints = checkpoints_of(run_dir);
+  std::error_code error;
+  fs::create_directories(checkpoints, error);
+  if (error) throw Error(cat("cannot create ", checkpoints.string(), ": ", error.message()));
+
+  StringMap metadata{
+      {kFormatKey, kFormat}, {kConfigKey, data.config_yaml}, {kStepKey, std::to_string(data.step)}};
+  StringMap state_metadata = metadata;
+  state_metadata.emplace(kEmaKey, data.ema.empty() ? "0" : "1");
+  for (const auto& [key, value] : data.state_metadata) {
+    bool fresh = state_metadata.emplace(key, value).second;
+    DTN_CHECK(fresh || state_metadata[key] == value, "state metadata '", key,
+              "' contradicts the checkpoint's own");
+  }
+
+  fs::path folder = checkpoint_path(run_dir, data.step);
+  AtomicDirectory directory(folder);
+  write_safetensors(directory.staging() / "model.safetensors", data.model, metadata);
+  if (!data.ema.empty()) {
+    write_safetensors(directory.staging() / "ema.safetensors", data.ema, metadata);
+  }
+  write_safetensors(directory.staging() / "state.safetensors", data.state, state_metadata);
+  directory.commit();
+  // Before `last`: a kill in between resumes from the step before, which comes here again.
+  if (best_step == data.step) mark_best(run_dir, data.step);
+  replace_symlink(checkpoints / "last", folder.filename());
+  sync_directory(run_dir);
+  prune(checkpoints, data.step, keep, best_step);
+}
+
+void mark_best(const fs::path& run_dir, std::int64_t step) {
+  fs::path folder = checkpoint_path(run_dir, step);
+  if (!is_folder(folder)) {
+    throw Error(cat("cannot mark step ", step, " as best: there is no ", folder.string()));
+  }
+  replace_symlink(checkpoints_of(run_dir) / "best", folder.filename());
+}
+
+CheckpointData load_checkpoint(const fs::path& dir) {
+  if (!is_folder(dir)) throw DataError(cat("there is no checkpoint folder ", dir.string()));
+  fs::path state_file = dir / "state.safetensors";
+  TensorFile state = read_safetensors(state_file);
+  Common common = take_common(state.metadata, state_file);
+  auto ema_flag = state.metadata.extract(kEmaKey);
+
+  fs::path model_file = dir / "model.safetensors";
+  TensorFile model = read_safetensors(model_file);
+  check_same(common, std::move(model.metadata), model_file);
+
+  CheckpointData data;
+  if (!ema_flag.empty() && ema_flag.mapped() == "1") {
+    fs::path ema_file = dir / "ema.safetensors";
+    TensorFile ema = read_safetensors(ema_file);
+    check_same(common, std::move(ema.metadata), ema_file);
+    data.ema = std::move(ema.tensors);
+  }
+  data.model = std::move(model.tensors);
+  data.state = std::move(state.tensors);
+  data.state_metadata = std::move(state.metadata);
+  data.config_yaml = std::move(common.config);
+  data.step = common.step;
+  return data;
+}
+
+std::optional<fs::path> find_resumable(const fs::path& run_dir) {
+  fs::path checkpoints = checkpoints_of(run_dir);
+  std::vector<std::int64_t> steps = saved_steps(checkpoints);
+  if (is_folder(checkpoints)) remove_stale_temporaries(checkpoints);
+  if (steps.empty()) return std::nullopt;
+  // Steps up to the last one first, newest first; those after it belong to a run that was wound
+  // back, or are damaged themselves.
+  std::int64_t last = linked_step(checkpoints / "last").value_or(steps.front());
+  std::stable_partition(steps.begin(), steps.end(), [&](std::int64_t s) { return s <= last; });
+  for (std::int64_t step : steps) {
+    fs::path folder = checkpoint_path(run_dir, step);
+    if (is_valid(folder)) return folder;
+  }
+  throw DataError(cat("all ", steps.size(), " checkpoint(s) in ", checkpoints.string(),
+                      " are damaged; restore one, or start afresh in another output folder"));
+}
+
+}  // namespace dtn

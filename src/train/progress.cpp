@@ -1,0 +1,82 @@
+#include "dtn/train/progress.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+namespace dtn {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point t) {
+  return std::chrono::duration<double>(Clock::now() - t).count();
+}
+
+int terminal_width() {
+  winsize size{};
+  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
+}
+
+}  // namespace
+
+std::string format_duration(double seconds) {
+  char text[32];
+  if (!std::isfinite(seconds)) return "?";
+  if (seconds < 60) {
+    std::snprintf(text, sizeof text, "%.1f s", seconds);
+    return text;
+  }
+  auto s = static_cast<long long>(seconds + 0.5);
+  if (s < 3600) {
+    std::snprintf(text, sizeof text, "%lld:%02lld", s / 60, s % 60);
+  } else {
+    std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+  }
+  return text;
+}
+
+ProgressBar::ProgressBar(std::string title, std::int64_t total, std::int64_t done)
+    : title_(std::move(title)),
+      total_(total),
+      first_(done),
+      start_(Clock::now()),
+      terminal_(isatty(STDERR_FILENO) == 1) {}
+
+ProgressBar::~ProgressBar() { clear(); }
+
+std::string ProgressBar::time_left(std::int64_t done) const {
+  if (done <= first_) return "?";
+  double per_unit = seconds_since(start_) / static_cast<double>(done - first_);
+  return format_duration(per_unit * static_cast<double>(total_ - done));
+}
+
+void ProgressBar::update(std::int64_t done, const std::string& detail) {
+  if (!terminal_ || (visible_ && seconds_since(last_draw_) < 0.1)) return;
+  last_draw_ = Clock::now();
+  visible_ = true;
+  std::string tail = " " + std::to_string(done) + "/" + std::to_string(total_) + "  " + detail +
+                     "  left " + time_left(done);
+  int room = terminal_width() - static_cast<int>(title_.size() + tail.size()) - 4;
+  int width = std::clamp(room, 0, 30);
+  int filled = total_ > 0 ? static_cast<int>(width * done / total_) : width;
+  std::string bar = width > 0 ? " [" + std::string(static_cast<std::size_t>(filled), '#') +
+                                    std::string(static_cast<std::size_t>(width - filled), '.') + "]"
+                              : "";
+  std::string line = title_ + bar + tail;
+  line.resize(std::min(line.size(), static_cast<std::size_t>(terminal_width() - 1)));
+  std::fprintf(stderr, "\r\033[K%s", line.c_str());
+  std::fflush(stderr);
+}
+
+void ProgressBar::clear() {
+  if (!terminal_ || !visible_) return;
+  std::fprintf(stderr, "\r\033[K");
+  std::fflush(stderr);
+  visible_ = false;
+}
+
+}  // namespace dtn

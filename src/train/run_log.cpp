@@ -1,0 +1,122 @@
+#include "train/run_log.h"
+
+#include <cstdio>
+
+#include "dtn/core/log.h"
+
+namespace dtn {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_between(Clock::time_point a, Clock::time_point b) {
+  return std::chrono::duration<double>(b - a).count();
+}
+
+JsonLinesWriter open_metrics(const std::filesystem::path& output,
+                             std::optional<std::int64_t> resumed_at, std::int64_t evaluated_step) {
+  // A run that starts afresh in a folder without checkpoints drops what an earlier try logged.
+  return JsonLinesWriter::open_for_resume(output / "metrics.jsonl", resumed_at.value_or(-1),
+                                          evaluated_step);
+}
+
+template <class... Args>
+std::string format(const char* pattern, Args... args) {
+  char text[256];
+  std::snprintf(text, sizeof text, pattern, args...);
+  return text;
+}
+
+}  // namespace
+
+RunLog::RunLog(const std::filesystem::path& output, std::optional<std::int64_t> resumed_at,
+               std::int64_t evaluated_step, std::int64_t total_steps, std::int64_t steps_per_epoch)
+    : metrics_(open_metrics(output, resumed_at, evaluated_step)),
+      events_(output / "tensorboard", resumed_at),
+      bar_("training", total_steps, resumed_at.value_or(0)),
+      total_steps_(total_steps),
+      steps_per_epoch_(steps_per_epoch),
+      mark_(Clock::now()) {}
+
+void RunLog::pause() {
+  auto now = Clock::now();
+  train_seconds_ += seconds_between(mark_, now);
+  window_seconds_ += seconds_between(mark_, now);
+  mark_ = now;
+}
+
+void RunLog::resume() { mark_ = Clock::now(); }
+
+double RunLog::images_per_second() const {
+  return train_seconds_ > 0 ? static_cast<double>(train_images_) / train_seconds_ : 0;
+}
+
+void RunLog::train_step(std::int64_t step, const StepReport& report, double lr, std::int64_t images,
+                        double data_wait_seconds, bool write) {
+  pause();
+  train_images_ += images;
+  window_images_ += images;
+  window_wait_ += data_wait_seconds - last_wait_;
+  last_wait_ = data_wait_seconds;
+  double rate = window_seconds_ > 0 ? static_cast<double>(window_images_) / window_seconds_ : 0;
+  std::string detail = format("loss %.4f  %.1f images/s", report.loss, rate);
+  if (write) {
+    metrics_.write({{"step", step},
+                    {"epoch", epoch_at(step)},
+                    {"loss", report.loss},
+                    {"lr", lr},
+                    {"grad_norm", report.grad_norm},
+                    {"images_per_second", rate}});
+    events_.add_scalar("train/loss", report.loss, step);
+    events_.add_scalar("train/lr", lr, step);
+    events_.add_scalar("train/grad_norm", report.grad_norm, step);
+    events_.add_scalar("train/images_per_second", rate, step);
+    events_.flush();
+    double waited = window_seconds_ > 0 ? 100 * window_wait_ / window_seconds_ : 0;
+    info(
+        format("step %lld/%lld  epoch %.2f  %s  lr %.2e  grad %.2f  waited for data %.0f %%  left ",
+               static_cast<long long>(step), static_cast<long long>(total_steps_), epoch_at(step),
+               detail.c_str(), lr, report.grad_norm, waited) +
+        bar_.time_left(step));
+    window_seconds_ = window_wait_ = 0;
+    window_images_ = 0;
+  }
+  bar_.update(step, detail);
+}
+
+void RunLog::evaluation(std::int64_t step, const std::string& split, const EvalResult& result) {
+  metrics_.write({{"step", step},
+                  {"epoch", epoch_at(step)},
+                  {"split", split},
+                  {"top1", result.top1},
+                  {"top5", result.top5},
+                  {"loss", result.loss},
+                  {"count", result.count}});
+  events_.add_scalar(split + "/top1", result.top1, step);
+  events_.add_scalar(split + "/top5", result.top5, step);
+  events_.add_scalar(split + "/loss", result.loss, step);
+  events_.flush();
+  info(
+      format("evaluation at step %lld (%s): top-1 %.2f %%  top-5 %.2f %%  loss %.4f  %lld images  ",
+             static_cast<long long>(step), split.c_str(), result.top1, result.top5, result.loss,
+             static_cast<long long>(result.count)) +
+      format_duration(result.seconds));
+}
+
+void RunLog::evaluation_progress(std::int64_t done, std::int64_t total) {
+  bar_.update(done, cat("evaluating ", done, "/", total));
+}
+
+void RunLog::info(const std::string& message) {
+  bar_.clear();
+  log_info(message);
+}
+
+void RunLog::warn(const std::string& message) {
+  bar_.clear();
+  log_warn(message);
+}
+
+void RunLog::sync() { metrics_.sync(); }
+
+}  // namespace dtn

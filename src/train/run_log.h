@@ -1,0 +1,55 @@
+// Everything a run reports: metrics.jsonl, TensorBoard events, lines and a progress bar.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "dtn/io/json_lines.h"
+#include "dtn/io/tensorboard.h"
+#include "dtn/train/evaluator.h"
+#include "dtn/train/learner.h"
+#include "dtn/train/progress.h"
+
+namespace dtn {
+
+class RunLog {
+ public:
+  // `resumed_at`: the step a resumed run goes on from; later lines of metrics.jsonl are dropped,
+  // and evaluations after `evaluated_step`, which are still to be done.
+  RunLog(const std::filesystem::path& output, std::optional<std::int64_t> resumed_at,
+         std::int64_t evaluated_step, std::int64_t total_steps, std::int64_t steps_per_epoch);
+
+  // `step` counts finished steps, this one included.
+  void train_step(std::int64_t step, const StepReport& report, double lr, std::int64_t images,
+                  double data_wait_seconds, bool write);
+  void evaluation(std::int64_t step, const std::string& split, const EvalResult& result);
+  // A message that does not disturb the bar.
+  void info(const std::string& message);
+  void warn(const std::string& message);
+  void evaluation_progress(std::int64_t done, std::int64_t total);
+  // Makes what was logged durable; call it before a checkpoint says that the step happened.
+  void sync();
+
+  // Mean rate of training steps so far, evaluation and checkpoints not counted.
+  double images_per_second() const;
+  // Evaluations and checkpoints: their time is left out of rates.
+  void pause();
+  void resume();
+
+ private:
+  double epoch_at(std::int64_t step) const {
+    return static_cast<double>(step) / static_cast<double>(steps_per_epoch_);
+  }
+
+  JsonLinesWriter metrics_;
+  EventWriter events_;
+  ProgressBar bar_;
+  std::int64_t total_steps_, steps_per_epoch_;
+  std::chrono::steady_clock::time_point mark_;
+  double train_seconds_ = 0, window_seconds_ = 0, window_wait_ = 0, last_wait_ = 0;
+  std::int64_t train_images_ = 0, window_images_ = 0;
+};
+
+}  // namespace dtn

@@ -1,0 +1,277 @@
+#include "dtn/train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "dtn/config/load.h"
+#include "dtn/core/log.h"
+#include "dtn/data/datasets.h"
+#include "dtn/io/atomic_file.h"
+#include "dtn/models/weights.h"
+#include "dtn/train/checkpoint.h"
+#include "dtn/train/learner.h"
+#include "dtn/train/stop_signal.h"
+#include "train/run_log.h"
+#include "train/snapshot.h"
+
+namespace dtn {
+namespace {
+
+constexpr int kBadStepsBeforeStop = 3;
+
+std::unique_ptr<Loader> make_loader(const ExperimentConfig& config, Split split) {
+  const ModelConfig& m = config.model;
+  bool training = split == Split::kTrain;
+  Transform transform(config.data, config.augment, m.image_size, m.channels, training);
+  LoaderOptions options;
+  options.batch_size = training ? config.train.batch_size
+                                : config.train.micro_batch.value_or(config.train.batch_size);
+  options.shuffle = training && config.data.shuffle;
+  options.seed = config.seed;
+  options.workers = config.data.workers;
+  options.drop_last = training;
+  options.repeats = training ? config.data.repeats : 1;
+  options.max_bad_images = config.data.max_bad_images;
+  std::shared_ptr<const Dataset> dataset = open_dataset(config.data, m, split, config.seed);
+  log_info(cat(name_of(split), ": ", dataset->description()));
+  return std::make_unique<Loader>(std::move(dataset), std::move(transform), options);
+}
+
+class Trainer {
+ public:
+  Trainer(const ExperimentConfig& config, const TrainerOptions& options)
+      : config_(config),
+        output_(options.output),
+        train_loader_(make_loader(config, Split::kTrain)),
+        val_loader_(make_loader(config, Split::kVal)),
+        steps_per_epoch_(train_loader_->batches_per_epoch()),
+        rate_(config.optim, config.schedule, config.train.batch_size, steps_per_epoch_),
+        learner_(config) {
+    if (options.resume_from) {
+      progress_ = restore_snapshot(load_checkpoint(*options.resume_from), config_, learner_);
+      resumed_at_ = progress_.step;
+      if (progress_.steps_per_epoch != steps_per_epoch_) {
+        throw ConfigError(cat("--resume: the checkpoint counts ", progress_.steps_per_epoch,
+                              " steps per epoch, this run ", steps_per_epoch_,
+                              "; the data set or train.batch_size has changed"));
+      }
+    } else if (config.model.init_weights) {
+      for (const std::string& note : load_weights(learner_.model(), *config.model.init_weights)) {
+        log_info(cat("init_weights: ", note));
+      }
+      if (learner_.average())
+        learner_.average()->values().copy_from(learner_.model().parameters().values());
+    }
+    progress_.steps_per_epoch = steps_per_epoch_;
+    write_file_atomic(output_ / "config.yaml", to_yaml(config_));
+    log_.emplace(output_, resumed_at_, progress_.evaluated_step, rate_.total_steps(),
+                 steps_per_epoch_);
+    describe();
+  }
+
+  RunStatus run() {
+    auto start = std::chrono::steady_clock::now();
+    if (!finish_interrupted_evaluation()) return stop();
+    if (is_summarized()) return RunStatus::kFinished;
+    for (std::int64_t epoch = progress_.step / steps_per_epoch_;
+         progress_.step < rate_.total_steps(); ++epoch) {
+      train_loader_->start(epoch, progress_.step % steps_per_epoch_);
+      while (progress_.step < rate_.total_steps() && train_loader_->next(batch_)) {
+        if (!one_step()) return stop();
+        if (stop_requested()) return stop();
+      }
+    }
+    double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    write_summary(seconds);
+    return RunStatus::kFinished;
+  }
+
+ private:
+  bool due(const Period& period, std::int64_t step) const {
+    if (period.count == 0) return false;
+    return step % (period.epochs ? period.count * steps_per_epoch_ : period.count) == 0;
+  }
+  bool evaluation_due(std::int64_t step) const {
+    return due(config_.train.eval_every, step) || step == rate_.total_steps();
+  }
+
+  // False when a signal arrived during the evaluation that followed.
+  bool one_step() {
+    double lr = rate_.at(progress_.step);
+    StepReport report = learner_.step(batch_, progress_.step, lr);
+    std::int64_t step = ++progress_.step;
+    bool last = step == rate_.total_steps();
+    log_->train_step(step, report, lr, batch_.n, train_loader_->report().wait_seconds,
+                     due(config_.train.log_every, step) || last || step == 1);
+    guard(report);
+    bool improved = false;
+    if (evaluation_due(step)) {
+      log_->pause();
+      if (!evaluate_all(improved)) return false;
+      log_->resume();
+    }
+    if (improved || due(config_.train.checkpoint_every, step) || last) {
+      log_->pause();
+      save();
+      log_->resume();
+    }
+    return true;
+  }
+
+  // Counts non-finite steps in a row; a good one clears the count.
+  void guard(const StepReport& report) {
+    if (report.finite) {
+      progress_.bad_steps = 0;
+      return;
+    }
+    ++progress_.bad_steps;
+    log_->warn(cat("step ", progress_.step, ": loss ", report.loss, ", gradient norm ",
+                   report.grad_norm, "; the update was left out and the weights are unchanged (",
+                   progress_.bad_steps, " of ", kBadStepsBeforeStop, " in a row)"));
+    if (progress_.bad_steps < kBadStepsBeforeStop) return;
+    save();
+    throw DivergedError(cat("training diverged: the loss or the gradient was not finite in steps ",
+                            progress_.step - kBadStepsBeforeStop + 1, " to ", progress_.step,
+                            ". The last good weights are in ",
+                            checkpoint_path(output_, progress_.step).string(),
+                            ". Lower optim.lr, lengthen schedule.warmup_epochs, or set "
+                            "optim.clip_grad_norm."));
+  }
+
+  std::optional<EvalResult> evaluate_one() {
+    EvalOptions options;
+    options.stop = stop_requested;
+    std::int64_t total = val_loader_->samples_per_epoch();
+    options.on_batch = [&](const Batch&, const Tensor&, std::int64_t done) {
+      log_->evaluation_progress(done, total);
+    };
+    return evaluate(learner_.model(), *val_loader_, options);
+  }
+
+  // Evaluates the weights and their average; false when stopped. Sets `improved` when the one
+  // that train.best names is the best so far.
+  bool evaluate_all(bool& improved) {
+    std::optional<EvalResult> raw = evaluate_one();
+    if (!raw) return false;
+    std::optional<EvalResult> ema;
+    if (MovingAverage* average = learner_.average()) {
+      average->swap();
+      ema = evaluate_one();
+      average->swap();
+      if (!ema) return false;
+    }
+    log_->evaluation(progress_.step, "val", *raw);
+    if (ema) log_->evaluation(progress_.step, "val_ema", *ema);
+    progress_.evaluated_step = progress_.step;
+    last_eval_ = *raw;
+    double top1 = ema && config_.train.best == BestBy::kEma ? ema->top1 : raw->top1;
+    improved = top1 > progress_.best_top1;
+    if (improved) {
+      progress_.best_top1 = top1;
+      progress_.best_step = progress_.step;
+    }
+    return true;
+  }
+
+  // A run that was over before it was resumed; it is left as it is.
+  bool is_summarized() const {
+    if (!resumed_at_ || *resumed_at_ < rate_.total_steps()) return false;
+    std::ifstream file(output_ / "summary.json");
+    auto summary = nlohmann::json::parse(file, nullptr, false);
+    return summary.is_object() && summary.value("steps", std::int64_t{-1}) == progress_.step;
+  }
+
+  // A run that was stopped within an evaluation owes it; a finished one needs its result again.
+  bool finish_interrupted_evaluation() {
+    std::int64_t step = progress_.step;
+    bool owed = step > 0 && evaluation_due(step) && progress_.evaluated_step != step;
+    if (owed) {
+      bool improved = false;
+      if (!evaluate_all(improved)) return false;
+      save();
+    } else if (step >= rate_.total_steps() && step > 0 && !is_summarized()) {
+      last_eval_ = evaluate(learner_.model(), *val_loader_).value();
+    }
+    log_->resume();
+    return true;
+  }
+
+  void save() {
+    log_->sync();
+    std::optional<std::int64_t> best_step;
+    if (progress_.best_step >= 0) best_step = progress_.best_step;
+    save_checkpoint(output_, take_snapshot(config_, learner_, progress_), config_.train.keep,
+                    best_step);
+  }
+
+  RunStatus stop() {
+    save();
+    log_->info(cat("stopped by a signal at step ", progress_.step, "; checkpoint in ",
+                   checkpoint_path(output_, progress_.step).string(),
+                   "; go on with --resume auto"));
+    return RunStatus::kStopped;
+  }
+
+  void write_summary(double seconds) {
+    nlohmann::ordered_json summary = {{"top1", last_eval_.top1},
+                                      {"top5", last_eval_.top5},
+                                      {"loss", last_eval_.loss},
+                                      {"count", last_eval_.count},
+                                      {"steps", progress_.step},
+                                      {"wall_seconds", seconds},
+                                      {"images_per_second", log_->images_per_second()}};
+    write_file_atomic(output_ / "summary.json", summary.dump(2) + "\n");
+    LoaderReport bad = train_loader_->report();
+    if (bad.bad_images) log_->warn(cat(bad.bad_images, " damaged training images were skipped"));
+  }
+
+  void describe() {
+    const ModelConfig& m = config_.model;
+    log_->info(cat("model: ", m.preset, ", ", m.norm.type, " in the first ", m.norm_layers(),
+                   " of ", m.depth, " blocks, ", learner_.model().parameters().count(),
+                   " parameters"));
+    log_->info(cat("run: ", rate_.total_steps(), " steps of ", config_.train.batch_size,
+                   " images, ", steps_per_epoch_, " steps per epoch, ",
+                   name_of(learner_.compute_dtype()), ", learning rate ", rate_.peak()));
+    if (resumed_at_) log_->info(cat("resumed at step ", *resumed_at_));
+  }
+
+  ExperimentConfig config_;
+  std::filesystem::path output_;
+  std::unique_ptr<Loader> train_loader_, val_loader_;
+  std::int64_t steps_per_epoch_;
+  LearningRate rate_;
+  Learner learner_;
+  RunProgress progress_;
+  std::optional<std::int64_t> resumed_at_;
+  std::optional<RunLog> log_;
+  Batch batch_;
+  EvalResult last_eval_;
+};
+
+}  // namespace
+
+RunStatus train(const ExperimentConfig& config, const TrainerOptions& options) {
+  std::filesystem::create_directories(options.output);
+  remove_stale_temporaries(options.output);  // of a run that was killed here
+  install_stop_signals();
+  return Trainer(config, options).run();
+}
+
+std::optional<std::filesystem::path> resolve_resume(const std::string& resume,
+                                                    const std::filesystem::path& output) {
+  namespace fs = std::filesystem;
+  if (resume == "auto") return fs::exists(output) ? find_resumable(output) : std::nullopt;
+  fs::path dir = resume;
+  if (!fs::exists(dir)) throw ConfigError(cat("--resume ", resume, ": no such folder"));
+  if (!fs::is_directory(dir)) throw ConfigError(cat("--resume ", resume, ": is not a folder"));
+  if (fs::exists(dir / "state.safetensors")) return dir;
+  std::optional<fs::path> found = find_resumable(dir);
+  if (!found) throw ConfigError(cat("--resume ", resume, ": holds no checkpoint"));
+  return found;
+}
+
+}  // namespace dtn

@@ -1,0 +1,156 @@
+"""The same models in PyTorch, written from the equations, as a peer to hold dtn against.
+
+DTN is dense here, as in the authors' code: a T x T matrix per head. Parameter names are timm's and
+the released ones, so a state dict of this module is what dtn loads.
+"""
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class DynamicTokenNorm(nn.Module):
+    def __init__(self, channels, heads, grid, eps=1e-5, variant="paper"):
+        super().__init__()
+        self.heads, self.eps, self.variant = heads, eps, variant
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+        self.mean_norm_weight = nn.Parameter(torch.zeros(heads))
+        self.var_norm_weight = nn.Parameter(torch.zeros(heads))
+        self.pos_proj = nn.Linear(3, heads)
+        height, width = grid
+        y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+        x, y = x.reshape(-1).float(), y.reshape(-1).float()
+        dx, dy = x[None, :] - x[:, None], y[None, :] - y[:, None]  # key - query
+        if variant == "official":
+            dx, dy = -dx, -dy
+        self.register_buffer("offsets", torch.stack([dx, dy, dx * dx + dy * dy], -1),
+                             persistent=False)
+        with torch.no_grad():
+            self.pos_proj.bias.zero_()
+            self.pos_proj.weight.normal_(std=0.02)
+            k = math.isqrt(heads)
+            for j in range(k):
+                for i in range(k):
+                    self.pos_proj.weight[k * j + i] = torch.tensor(
+                        [2 * (j - (k - 1) / 2), 2 * (i - (k - 1) / 2), -1.0])
+
+    def forward(self, x):
+        batch, tokens, channels = x.shape
+        heads = self.heads
+        if self.variant == "official":
+            split = x.reshape(batch, tokens, heads, -1)
+            split = split / torch.sqrt((split * split).mean(-1, keepdim=True) + self.eps)
+            x = split.reshape(batch, tokens, channels)
+        mean_ln = x.mean(-1, keepdim=True)[:, None]  # [B, 1, T, 1]
+        var_ln = x.var(-1, keepdim=True, unbiased=self.variant == "official")[:, None]
+        p = self.pos_proj(self.offsets).permute(2, 0, 1).softmax(-1)  # [H, T, T]
+        xs = x.reshape(batch, tokens, heads, -1).permute(0, 2, 1, 3)  # [B, H, T, D]
+        m1 = p @ xs
+        v1 = p @ (xs * xs) - m1 * m1
+        if self.variant == "paper":
+            v1 = v1.clamp(min=0)
+        lm = self.mean_norm_weight.sigmoid().reshape(1, heads, 1, 1)
+        lv = self.var_norm_weight.sigmoid().reshape(1, heads, 1, 1)
+        mean = lm * mean_ln + (1 - lm) * m1
+        var = lv * var_ln + (1 - lv) * v1
+        xhat = (xs - mean) / torch.sqrt(var + self.eps)
+        return xhat.permute(0, 2, 1, 3).reshape(batch, tokens, channels) * self.weight + self.bias
+
+
+class Attention(nn.Module):
+    def __init__(self, channels, heads, qkv_bias):
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(channels, 3 * channels, bias=qkv_bias)
+        self.proj = nn.Linear(channels, channels)
+
+    def forward(self, x):
+        b, t, c = x.shape
+        q, k, v = self.qkv(x).reshape(b, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        a = (q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5).softmax(-1)
+        return self.proj((a @ v).transpose(1, 2).reshape(b, t, c))
+
+
+class Mlp(nn.Module):
+    def __init__(self, channels, hidden):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(channels, hidden), nn.Linear(hidden, channels)
+
+    def forward(self, x):
+        return self.fc2(F.gelu(self.fc1(x)))
+
+
+class Block(nn.Module):
+    def __init__(self, channels, heads, make_norm, qkv_bias):
+        super().__init__()
+        self.norm1, self.attn = make_norm(), Attention(channels, heads, qkv_bias)
+        self.norm2, self.mlp = make_norm(), Mlp(channels, 4 * channels)
+
+    def forward(self, x):
+        x = x + self.attn(self.norm1(x))
+        return x + self.mlp(self.norm2(x))
+
+
+class PatchEmbed(nn.Module):
+    def __init__(self, in_channels, channels, patch):
+        super().__init__()
+        self.proj = nn.Conv2d(in_channels, channels, patch, patch)
+
+    def forward(self, x):
+        return self.proj(x).flatten(2).transpose(1, 2)
+
+
+class VisionTransformer(nn.Module):
+    """flavour "paper": class token joins before block `cls_at`, positions of the patches only.
+    flavour "deit": class token first, positions for all."""
+
+    def __init__(self, channels=432, heads=9, depth=12, image=224, patch=16, in_channels=3,
+                 classes=1000, norm="ln", variant="paper", cls_at=10, flavour="paper"):
+        super().__init__()
+        deit = flavour == "deit"
+        eps = 1e-6 if deit else 1e-5
+        side = image // patch
+        self.deit, self.cls_at = deit, 0 if deit else cls_at
+        self.cls_token = nn.Parameter(torch.randn(1, 1, channels) * 0.02)
+        self.pos_embed = nn.Parameter(torch.randn(1, side * side + deit, channels) * 0.02)
+        self.patch_embed = PatchEmbed(in_channels, channels, patch)
+
+        def layer_norm():
+            return nn.LayerNorm(channels, eps=eps)
+
+        def own_norm():
+            return DynamicTokenNorm(channels, heads, (side, side), eps, variant)
+
+        self.blocks = nn.ModuleList(
+            Block(channels, heads, own_norm if norm == "dtn" and i < self.cls_at else layer_norm,
+                  deit) for i in range(depth))
+        self.norm = layer_norm()
+        self.head = nn.Linear(channels, classes)
+        for m in self.modules():
+            if isinstance(m, nn.Linear) and m.in_features > 3:
+                nn.init.trunc_normal_(m.weight, std=0.02)
+                if m.bias is not None:
+                    nn.init.zeros_(m.bias)
+
+    def forward(self, x):
+        x = self.patch_embed(x)
+        if not self.deit:
+            x = x + self.pos_embed
+        for i, block in enumerate(self.blocks):
+            if i == self.cls_at:
+                x = torch.cat([self.cls_token.expand(len(x), -1, -1), x], 1)
+                if self.deit:
+                    x = x + self.pos_embed
+            x = block(x)
+        return self.head(self.norm(x)[:, 0])
+
+
+def decay_groups(model, weight_decay):
+    """AdamW groups as dtn forms them: matrices and convolutions decay, the rest does not."""
+    skip = ("pos_embed", "cls_token", "mean_norm_weight", "var_norm_weight")
+    decay, rest = [], []
+    for name, p in model.named_parameters():
+        (rest if p.ndim < 2 or name.endswith(skip) else decay).append(p)
+    return [{"params": decay, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]

@@ -1,0 +1,185 @@
+// dtn-bench: how fast training, evaluation, data, normalizers and matrix products run here.
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "common.h"
+#include "dtn/config/load.h"
+#include "dtn/nn/normalizer.h"
+#include "dtn/train/benchmark.h"
+#include "kernels/gemm.h"
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string config, type = "dtn", dtype = "fp32", shape = "16,196,432";
+  std::vector<std::string> overrides;
+  int steps = 20, warmup = 3, heads = 9;
+  double seconds = 10;
+  bool json = false;
+  dtn::MachineOptions machine;
+};
+
+dtn::ExperimentConfig load(const Options& options) {
+  return dtn::load_experiment(dtn::find_config(options.config), options.overrides,
+                              dtn::norm_schemas());
+}
+
+dtn::DType dtype_of(const std::string& name) {
+  return name == "bf16"   ? dtn::DType::kBFloat16
+         : name == "fp64" ? dtn::DType::kFloat64
+                          : dtn::DType::kFloat32;
+}
+
+// One object per measurement: JSON on one line, or a column of names and values.
+int print(const Options& options, const Json& result) {
+  if (options.json) {
+    std::printf("%s\n", result.dump().c_str());
+    return dtn::kExitDone;
+  }
+  for (const auto& [key, value] : result.items()) {
+    std::printf("%-26s %s\n", key.c_str(), value.dump().c_str());
+  }
+  return dtn::kExitDone;
+}
+
+Json train_json(const Options& options) {
+  dtn::TrainBenchmark b = dtn::benchmark_train(load(options), options.steps, options.warmup);
+  return {{"images_per_second", b.images_per_second},
+          {"step_ms", b.step_ms},
+          {"gflops_per_image", b.gflops_per_image},
+          {"gemm_gflops", b.gemm_gflops},
+          {"mfu", b.mfu},
+          {"peak_bytes", b.peak_bytes},
+          {"allocator_misses", b.allocator_misses}};
+}
+
+Json eval_json(const Options& options) {
+  dtn::EvalBenchmark b = dtn::benchmark_eval(load(options), options.steps, options.warmup);
+  return {{"images_per_second", b.images_per_second},
+          {"gflops_per_image", b.gflops_per_image},
+          {"gemm_gflops", b.gemm_gflops},
+          {"mfu", b.mfu},
+          {"peak_bytes", b.peak_bytes}};
+}
+
+Json data_json(const Options& options) {
+  dtn::DataBenchmark b = dtn::benchmark_data(load(options), options.seconds);
+  return {{"images_per_second", b.images_per_second},
+          {"images", b.images},
+          {"bad_images", b.bad_images}};
+}
+
+// "16,196,432" -> B, T, C
+std::array<std::int64_t, 3> parse_shape(const std::string& text) {
+  std::array<std::int64_t, 3> shape{};
+  char end = 0;
+  long long b, t, c;
+  if (std::sscanf(text.c_str(), "%lld,%lld,%lld%c", &b, &t, &c, &end) != 3 || b < 1 || t < 1 ||
+      c < 1 || b > 65536 || t > 65536 || c > 65536) {
+    throw dtn::ConfigError(dtn::cat("--shape ", text, ": write B,T,C, like 16,196,432"));
+  }
+  shape = {b, t, c};
+  return shape;
+}
+
+Json norm_json(const Options& options) {
+  auto [batch, tokens, channels] = parse_shape(options.shape);
+  if (channels % options.heads != 0) {
+    throw dtn::ConfigError(dtn::cat("--heads ", options.heads, " does not divide ", channels));
+  }
+  // The options are those of a model's norm section, read by the same loader.
+  std::vector<std::string> overrides = {"model.norm.type=" + options.type};
+  for (const std::string& o : options.overrides) overrides.push_back("model." + o);
+  dtn::ExperimentConfig config =
+      dtn::parse_experiment("model: {preset: vit_t}\nschedule: {steps: 1}\n", "dtn-bench",
+                            overrides, dtn::norm_schemas());
+  dtn::NormBenchmark b = dtn::benchmark_norm(config.model.norm, batch, tokens, channels,
+                                             options.heads, dtype_of(options.dtype), options.steps);
+  Json json = {{"forward_ms", b.forward_ms}, {"backward_ms", b.backward_ms}};
+  json["gemm_gflops"] = b.gemm_gflops;
+  if (b.multiply_adds_per_element > 0) {
+    json["multiply_adds_per_element"] = b.multiply_adds_per_element;
+    json["gflops"] = b.gflops;
+    json["fraction_of_gemm"] = b.gflops / b.gemm_gflops;
+  }
+  return json;
+}
+
+Json gemm_json(const Options& options) {
+  dtn::DType dtype = dtype_of(options.dtype);
+  dtn::ExperimentConfig config = load(options);
+  Json json = {{"dtype", dtn::name_of(dtype)}, {"backend", dtn::gemm_backend(dtype)}};
+  auto rates = dtn::measure_gemms(
+      config.model, config.train.micro_batch.value_or(config.train.batch_size), dtype);
+  for (const dtn::GemmRate& r : rates) json[r.name] = r.gflops;
+  json["gemm_gflops"] = dtn::best_rate(rates);
+  return json;
+}
+
+void add_common(CLI::App& app, Options& options) {
+  app.add_flag("--json", options.json, "print one JSON object");
+  app.add_option("--set", options.overrides, "override one key (repeatable)")
+      ->type_name("KEY.PATH=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  options.machine.add_to(app);
+}
+
+void add_config(CLI::App& app, Options& options) {
+  app.add_option("--config", options.config, "config file or name")->required();
+}
+
+void add_steps(CLI::App& app, Options& options) {
+  app.add_option("--steps", options.steps, "timed steps; the median counts")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--warmup", options.warmup, "steps before those")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
+void add_dtype(CLI::App& app, Options& options) {
+  app.add_option("--dtype", options.dtype, "fp32, bf16 or fp64")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp64"}))
+      ->capture_default_str();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Measures speed on this machine.", "dtn-bench"};
+  app.require_subcommand(1);
+  Options options;
+  CLI::App* train = app.add_subcommand("train", "training steps on random images");
+  CLI::App* eval = app.add_subcommand("eval", "forward passes on random images");
+  CLI::App* data = app.add_subcommand("data", "decoding and augmentation of a data set");
+  CLI::App* norm = app.add_subcommand("norm", "one normalizer, forward and backward");
+  CLI::App* gemm = app.add_subcommand("gemm", "matrix products of a model's linear layers");
+  for (CLI::App* sub : {train, eval, data, norm, gemm}) add_common(*sub, options);
+  for (CLI::App* sub : {train, eval, data, gemm}) add_config(*sub, options);
+  for (CLI::App* sub : {train, eval}) add_steps(*sub, options);
+  data->add_option("--seconds", options.seconds, "how long to measure")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  norm->add_option("--type", options.type, "normalizer, see dtn-info --norms")
+      ->capture_default_str();
+  norm->add_option("--shape", options.shape, "B,T,C of the input")->capture_default_str();
+  norm->add_option("--heads", options.heads, "heads H, must divide C")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  norm->add_option("--steps", options.steps, "timed runs; the median counts")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  for (CLI::App* sub : {norm, gemm}) add_dtype(*sub, options);
+  return dtn::run_program(app, argc, argv, [&] {
+    options.machine.apply();
+    Json result = *train  ? train_json(options)
+                  : *eval ? eval_json(options)
+                  : *data ? data_json(options)
+                  : *norm ? norm_json(options)
+                          : gemm_json(options);
+    return print(options, result);
+  });
+}

@@ -1,0 +1,219 @@
+// dtn-eval: accuracy of a checkpoint or a weights file, or logits for given inputs.
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "common.h"
+#include "dtn/config/load.h"
+#include "dtn/data/datasets.h"
+#include "dtn/io/safetensors.h"
+#include "dtn/models/weights.h"
+#include "dtn/nn/normalizer.h"
+#include "dtn/train/evaluator.h"
+#include "dtn/train/progress.h"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Options {
+  std::string checkpoint, config, inputs, save_logits, precision = "fp32";
+  std::vector<std::string> overrides;
+  bool ema = false, json = false;
+  std::optional<int> batch_size;
+  dtn::MachineOptions machine;
+};
+
+// What was measured; accuracy only when there were labels.
+struct Outcome {
+  std::optional<dtn::EvalResult> result;
+  std::int64_t count = 0;
+  double seconds = 0;
+  dtn::Tensor logits;  // [N, K], when asked for
+};
+
+fs::path weights_file(const Options& options) {
+  fs::path path = options.checkpoint;
+  const char* name = options.ema ? "ema.safetensors" : "model.safetensors";
+  if (fs::is_regular_file(path)) return path;
+  if (fs::exists(path / name)) return path / name;
+  if (fs::exists(path / "checkpoints" / "best" / name)) return path / "checkpoints" / "best" / name;
+  if (options.ema && fs::exists(path / "model.safetensors")) {
+    throw dtn::ConfigError(
+        dtn::cat("--ema: ", path.string(), " has no ema.safetensors; the run had no train.ema"));
+  }
+  throw dtn::ConfigError(dtn::cat("--checkpoint ", path.string(),
+                                  ": neither a safetensors file nor a checkpoint folder"));
+}
+
+dtn::ExperimentConfig config_for(const Options& options, const dtn::TensorFile& weights) {
+  if (!options.config.empty()) {
+    return dtn::load_experiment(dtn::find_config(options.config), options.overrides,
+                                dtn::norm_schemas());
+  }
+  auto embedded = weights.metadata.find("config");
+  if (embedded == weights.metadata.end()) {
+    throw dtn::ConfigError(
+        dtn::cat(options.checkpoint, " carries no config; name one with --config"));
+  }
+  return dtn::parse_experiment(embedded->second, options.checkpoint + " (config)",
+                               options.overrides, dtn::norm_schemas());
+}
+
+dtn::DType precision_of(const std::string& name) {
+  return name == "bf16" ? dtn::DType::kBFloat16 : dtn::DType::kFloat32;
+}
+
+std::int64_t batch_size_of(const Options& options, const dtn::ExperimentConfig& config) {
+  if (options.batch_size) return *options.batch_size;
+  return std::min(64, config.train.micro_batch.value_or(config.train.batch_size));
+}
+
+void copy_rows(const dtn::Tensor& from, dtn::Tensor& to, std::int64_t row) {
+  dtn::Tensor target = to.slice(row, row + from.dim(0));
+  target.copy_from(from);
+}
+
+// The images of --inputs, as they are.
+Outcome run_inputs(const Options& options, const dtn::ExperimentConfig& config,
+                   dtn::VisionTransformer& model) {
+  dtn::TensorFile file = dtn::read_safetensors(options.inputs);
+  const dtn::Tensor* images = file.find("images");
+  const dtn::Tensor* labels = file.find("labels");
+  const dtn::ModelConfig& m = config.model;
+  if (!images || images->rank() != 4 || images->dtype() != dtn::DType::kFloat32 ||
+      images->dim(1) != m.channels || images->dim(2) != m.image_size ||
+      images->dim(3) != m.image_size) {
+    throw dtn::DataError(dtn::cat(options.inputs, ": wants a float32 tensor 'images' [N, ",
+                                  m.channels, ", ", m.image_size, ", ", m.image_size, "]",
+                                  images ? ", has " + dtn::to_string(images->shape()) : ""));
+  }
+  std::int64_t count = images->dim(0), batch = batch_size_of(options, config);
+  if (labels) {
+    if (labels->dtype() != dtn::DType::kInt64 || labels->numel() != count) {
+      throw dtn::DataError(dtn::cat(options.inputs, ": 'labels' must be int64 [", count, "]"));
+    }
+    dtn::check_labels(labels->values<std::int64_t>(), m.num_classes, options.inputs);
+  }
+  Outcome outcome;
+  outcome.count = count;
+  outcome.logits = dtn::Tensor::empty({count, m.num_classes}, dtn::DType::kFloat32);
+  dtn::AccuracyMeter meter;
+  auto start = std::chrono::steady_clock::now();
+  for (std::int64_t first = 0; first < count; first += batch) {
+    std::int64_t last = std::min(count, first + batch);
+    dtn::Tensor logits =
+        dtn::predict(model, images->slice(first, last), precision_of(options.precision));
+    copy_rows(logits, outcome.logits, first);
+    if (labels) meter.add(logits, labels->slice(first, last));
+  }
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (labels) outcome.result = meter.result();
+  return outcome;
+}
+
+// The validation split of the config's data set.
+Outcome run_dataset(const Options& options, const dtn::ExperimentConfig& config,
+                    dtn::VisionTransformer& model) {
+  const dtn::ModelConfig& m = config.model;
+  std::shared_ptr<const dtn::Dataset> data =
+      dtn::open_dataset(config.data, m, dtn::Split::kVal, config.seed);
+  dtn::log_info(dtn::cat("val: ", data->description()));
+  dtn::LoaderOptions loading;
+  loading.batch_size = batch_size_of(options, config);
+  loading.workers = config.data.workers;
+  loading.max_bad_images = config.data.max_bad_images;
+  dtn::Loader loader(
+      data, dtn::Transform(config.data, config.augment, m.image_size, m.channels, false), loading);
+  Outcome outcome;
+  if (!options.save_logits.empty()) {  // a damaged image keeps a row of NaN
+    outcome.logits =
+        dtn::Tensor::full({data->size(), m.num_classes}, dtn::DType::kFloat32, std::nan(""));
+  }
+  dtn::ProgressBar bar("evaluating", data->size());
+  dtn::EvalOptions eval;
+  eval.dtype = precision_of(options.precision);
+  eval.on_batch = [&](const dtn::Batch& batch, const dtn::Tensor& logits, std::int64_t done) {
+    bar.update(done, "");
+    if (!outcome.logits.defined()) return;
+    for (std::int64_t i = 0; i < batch.n; ++i) {
+      copy_rows(logits.slice(i, i + 1), outcome.logits, batch.indices[static_cast<std::size_t>(i)]);
+    }
+  };
+  outcome.result = dtn::evaluate(model, loader, eval);
+  outcome.count = outcome.result->count;
+  outcome.seconds = outcome.result->seconds;
+  return outcome;
+}
+
+void report(const Options& options, const Outcome& outcome) {
+  double rate = outcome.seconds > 0 ? static_cast<double>(outcome.count) / outcome.seconds : 0;
+  const auto& r = outcome.result;
+  if (options.json) {
+    nlohmann::ordered_json json = {{"top1", nullptr},
+                                   {"top5", nullptr},
+                                   {"loss", nullptr},
+                                   {"count", outcome.count},
+                                   {"images_per_second", rate}};
+    if (r) {
+      json["top1"] = r->top1;
+      json["top5"] = r->top5;
+      json["loss"] = r->loss;
+    }
+    std::printf("%s\n", json.dump().c_str());
+    return;
+  }
+  if (r) std::printf("top-1 %.2f %%  top-5 %.2f %%  loss %.4f  ", r->top1, r->top5, r->loss);
+  std::printf("%lld images, %.1f images/s\n", static_cast<long long>(outcome.count), rate);
+}
+
+int evaluate(const Options& options) {
+  options.machine.apply();
+  fs::path file = weights_file(options);
+  dtn::TensorFile weights = dtn::read_safetensors(file);
+  dtn::ExperimentConfig config = config_for(options, weights);
+  dtn::VisionTransformer model(config.model, config.seed);
+  for (const std::string& note : dtn::load_adapted(model, weights.tensors, file.string())) {
+    dtn::log_info(note);
+  }
+  Outcome outcome = options.inputs.empty() ? run_dataset(options, config, model)
+                                           : run_inputs(options, config, model);
+  if (!options.save_logits.empty()) {
+    dtn::write_safetensors(options.save_logits, {{"logits", outcome.logits}});
+  }
+  report(options, outcome);
+  return dtn::kExitDone;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Evaluates a checkpoint, or computes logits for given inputs.", "dtn-eval"};
+  Options options;
+  app.add_option("--checkpoint", options.checkpoint,
+                 "checkpoint or run folder, or a safetensors file of weights")
+      ->required();
+  app.add_option("--config", options.config, "config, when the file carries none");
+  app.add_option("--set", options.overrides, "override one key (repeatable)")
+      ->type_name("KEY.PATH=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_flag("--ema", options.ema, "evaluate the moving average of the weights");
+  app.add_flag("--json", options.json,
+               "print one JSON object: top1 top5 loss count "
+               "images_per_second");
+  app.add_option("--inputs", options.inputs,
+                 "safetensors with 'images' [N,C,H,W] float32, already normalised, and optionally "
+                 "'labels' [N] int64; used instead of the data set");
+  app.add_option("--save-logits", options.save_logits,
+                 "write 'logits' [N,K] float32 in data order to this safetensors file");
+  app.add_option("--precision", options.precision, "fp32 or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--batch-size", options.batch_size, "images at a time (default: at most 64)")
+      ->check(CLI::PositiveNumber);
+  options.machine.add_to(app);
+  return dtn::run_program(app, argc, argv, [&] { return evaluate(options); });
+}

@@ -1,0 +1,99 @@
+// dtn-info: what a model costs, and what there is to choose from.
+#include "common.h"
+#include "dtn/config/load.h"
+#include "dtn/models/complexity.h"
+#include "dtn/nn/normalizer.h"
+
+namespace {
+
+void print_model(const std::string& name, const std::vector<std::string>& overrides) {
+  dtn::ExperimentConfig config =
+      dtn::load_experiment(dtn::find_config(name), overrides, dtn::norm_schemas());
+  const dtn::ModelConfig& m = config.model;
+  dtn::Complexity c = dtn::complexity_of(m);
+  std::printf("model            %s: %d channels, %d heads, depth %d, patch %d, image %d\n",
+              m.preset.c_str(), m.embed_dim, m.num_heads, m.depth, m.patch_size, m.image_size);
+  std::printf("normalizer       %s in blocks [0, %d), ln after\n", m.norm.type.c_str(),
+              m.norm_layers());
+  std::printf("parameters       %lld\n", static_cast<long long>(c.parameters));
+  std::printf("multiply-adds    %.4f G per image, as the paper counts (dense P)\n",
+              c.paper_multiply_adds / 1e9);
+  std::printf("                 %.4f G per image, as they are carried out (separable P)\n",
+              c.multiply_adds / 1e9);
+  std::printf("activations      %.1f MiB per image in float32, %.1f MiB in bfloat16\n",
+              c.activation_bytes_fp32 / 1048576, c.activation_bytes_bf16 / 1048576);
+}
+
+std::string text_of(const dtn::OptionValue& value) {
+  return std::visit([](const auto& v) { return dtn::cat(std::boolalpha, v); }, value);
+}
+
+void print_norms() {
+  for (const dtn::NormSchema& schema : dtn::norm_schemas()) {
+    std::printf("%s\n    %s%s\n", schema.type.c_str(), schema.doc.c_str(),
+                schema.needs_grid ? " (needs the token grid: blocks before the class token)" : "");
+    for (const dtn::OptionSchema& o : schema.options) {
+      std::string allowed;
+      for (const std::string& choice : o.choices) allowed += (allowed.empty() ? "" : "|") + choice;
+      if (o.kind == dtn::OptionKind::kNumber || o.kind == dtn::OptionKind::kInt ||
+          o.kind == dtn::OptionKind::kChoiceOrNumber) {
+        allowed += dtn::cat(allowed.empty() ? "" : "|", o.min, "..", o.max);
+      }
+      if (o.kind == dtn::OptionKind::kBool) allowed = "true|false";
+      std::printf("    %-10s %-28s default %-12s %s\n", o.key.c_str(), allowed.c_str(),
+                  text_of(o.default_value).c_str(), o.doc.c_str());
+    }
+  }
+}
+
+void print_presets() {
+  std::printf("%-12s %6s %6s %6s %6s %9s\n", "preset", "C", "heads", "depth", "patch", "cls at");
+  for (const dtn::ModelConfig& m : dtn::model_presets()) {
+    std::printf("%-12s %6d %6d %6d %6d %9d\n", m.preset.c_str(), m.embed_dim, m.num_heads, m.depth,
+                m.patch_size, m.class_token_at);
+  }
+}
+
+void print_ops() {
+  std::printf(
+      "linear            y = x W^T + b\n"
+      "linear_gelu       y = gelu(x W^T + b), exact gelu\n"
+      "linear_residual   y = residual + drop-path scale (x W^T + b)\n"
+      "mlp_residual      y = residual + drop-path scale (gelu(x W1^T + b1) W2^T + b2)\n"
+      "attention         softmax(q k^T / sqrt(D)) v, blockwise\n"
+      "layer_norm        over the last dimension, adds the waiting residual gradient\n"
+      "dtn               dynamic token normalization, separable\n"
+      "patch_embed       images to tokens\n"
+      "add_positions, prepend_class_token, first_token, mean_token\n"
+      "dropout, residual_add, gelu, cast\n"
+      "cross_entropy     labels with smoothing, or soft targets\n"
+      "elementary        add sub mul div affine exp log sqrt erf sigmoid clamp_at_zero sum mean\n"
+      "                  softmax reshape permute concat narrow matmul (references)\n");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Describes a model, or lists what there is.", "dtn-info"};
+  std::string config;
+  std::vector<std::string> overrides;
+  bool norms = false, ops = false, presets = false;
+  app.add_option("--config", config, "parameters, multiply-adds and activation memory of a config");
+  app.add_option("--set", overrides, "override one key (repeatable)")
+      ->type_name("KEY.PATH=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_flag("--norms", norms, "the normalizers and their options");
+  app.add_flag("--ops", ops, "the differentiable operations");
+  app.add_flag("--presets", presets, "the model presets");
+  return dtn::run_program(app, argc, argv, [&] {
+    if (config.empty() && !norms && !ops && !presets) {
+      throw dtn::ConfigError("nothing asked for; see dtn-info --help");
+    }
+    if (!config.empty()) print_model(config, overrides);
+    if (norms) print_norms();
+    if (ops) print_ops();
+    if (presets) print_presets();
+    return static_cast<int>(dtn::kExitDone);
+  });
+}

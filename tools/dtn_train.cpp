@@ -1,0 +1,122 @@
+// dtn-train: trains a model as a config says.
+#include <filesystem>
+
+#include "common.h"
+#include "dtn/config/load.h"
+#include "dtn/data/datasets.h"
+#include "dtn/models/complexity.h"
+#include "dtn/nn/normalizer.h"
+#include "dtn/optim/schedule.h"
+#include "dtn/train/trainer.h"
+
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Options {
+  std::string config, output, resume;
+  std::vector<std::string> overrides;
+  bool print_config = false, dry_run = false;
+  dtn::MachineOptions machine;
+};
+
+// The run folder that `--resume DIR` belongs to: DIR itself, or two above a checkpoint.
+fs::path run_folder_of(const fs::path& dir) {
+  fs::path absolute = fs::canonical(dir);
+  return fs::exists(absolute / "state.safetensors") ? absolute.parent_path().parent_path()
+                                                    : absolute;
+}
+
+dtn::ExperimentConfig load_config(const Options& options) {
+  if (!options.config.empty()) {
+    return dtn::load_experiment(dtn::find_config(options.config), options.overrides,
+                                dtn::norm_schemas());
+  }
+  if (options.resume.empty() || options.resume == "auto") {
+    throw dtn::ConfigError("--config is required (only --resume DIR can do without)");
+  }
+  if (!fs::exists(options.resume)) {
+    throw dtn::ConfigError(dtn::cat("--resume ", options.resume, ": no such folder"));
+  }
+  return dtn::load_experiment(run_folder_of(options.resume) / "config.yaml", options.overrides,
+                              dtn::norm_schemas());
+}
+
+void print_plan(const dtn::ExperimentConfig& config, const fs::path& output) {
+  dtn::Complexity c = dtn::complexity_of(config.model);
+  auto data = dtn::open_dataset(config.data, config.model, dtn::Split::kTrain, config.seed);
+  auto val = dtn::open_dataset(config.data, config.model, dtn::Split::kVal, config.seed);
+  std::int64_t per_epoch = data->size() * config.data.repeats / config.train.batch_size;
+  if (per_epoch == 0) {
+    throw dtn::DataError(dtn::cat(data->description(), ": not one batch of ",
+                                  config.train.batch_size, "; lower train.batch_size"));
+  }
+  dtn::LearningRate rate(config.optim, config.schedule, config.train.batch_size, per_epoch);
+  bool bf16 = config.train.precision == dtn::Precision::kBFloat16;
+  double bytes = (bf16 ? c.activation_bytes_bf16 : c.activation_bytes_fp32) *
+                 config.train.micro_batch.value_or(config.train.batch_size);
+  std::printf("train: %s\nval: %s\n", data->description().c_str(), val->description().c_str());
+  std::printf("parameters: %lld\nmultiply-adds per image: %.3f G\n",
+              static_cast<long long>(c.parameters), c.multiply_adds / 1e9);
+  std::printf("steps per epoch: %lld\nsteps: %lld\npeak learning rate: %g\n",
+              static_cast<long long>(per_epoch), static_cast<long long>(rate.total_steps()),
+              rate.peak());
+  std::printf("activations kept for the backward pass: about %.0f MiB\noutput: %s\n",
+              bytes / 1048576, output.c_str());
+}
+
+int train(const Options& options) {
+  options.machine.apply();
+  dtn::ExperimentConfig config = load_config(options);
+  if (options.print_config) {
+    std::fputs(dtn::to_yaml(config).c_str(), stdout);
+    return dtn::kExitDone;
+  }
+  bool resume_folder = !options.resume.empty() && options.resume != "auto";
+  fs::path output = !options.output.empty()                       ? fs::path(options.output)
+                    : resume_folder && fs::exists(options.resume) ? run_folder_of(options.resume)
+                                                                  : fs::path("runs") / config.name;
+  if (options.dry_run) {
+    print_plan(config, output);
+    return dtn::kExitDone;
+  }
+  if (fs::exists(output) && !fs::is_directory(output)) {
+    throw dtn::ConfigError(dtn::cat("--output ", output.string(), ": is a file, not a folder"));
+  }
+  dtn::TrainerOptions trainer;
+  trainer.output = output;
+  if (options.resume.empty()) {
+    if (fs::exists(output) && !fs::is_empty(output)) {
+      throw dtn::ConfigError(dtn::cat("output folder ", output.string(),
+                                      " is not empty; go on with --resume auto, or choose another "
+                                      "with --output"));
+    }
+  } else {
+    trainer.resume_from = dtn::resolve_resume(options.resume, output);
+  }
+  return dtn::train(config, trainer) == dtn::RunStatus::kFinished ? dtn::kExitDone
+                                                                  : dtn::kExitStopped;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Trains a vision transformer as a config file says.", "dtn-train"};
+  Options options;
+  app.add_option("--config", options.config,
+                 "config file, or the name of one that ships, such as vit_s_star_dtn");
+  app.add_option("--set", options.overrides, "override one key: --set optim.lr=1e-3 (repeatable)")
+      ->type_name("KEY.PATH=VALUE")
+      ->take_all()
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--output", options.output, "run folder (default: runs/<name of the config>)");
+  app.add_option("--resume", options.resume,
+                 "auto: go on with the run in the output folder if there is one; or a run or "
+                 "checkpoint folder")
+      ->type_name("auto|DIR");
+  app.add_flag("--print-config", options.print_config, "print the resolved config and exit");
+  app.add_flag("--dry-run", options.dry_run, "print what would be done and exit");
+  options.machine.add_to(app);
+  return dtn::run_program(app, argc, argv, [&] { return train(options); });
+}
