@@ -83,7 +83,8 @@ function(dtn_tests label)
     target_link_libraries(${label}_${layer} PRIVATE dtn_${layer} GTest::gtest GTest::gtest_main)
     set_target_properties(${label}_${layer} PROPERTIES
       RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-    gtest_discover_tests(${label}_${layer} TEST_PREFIX ${label}. NO_PRETTY_VALUES PROPERTIES LABELS ${label}
+    gtest_discover_tests(${label}_${layer} TEST_PREFIX ${label}. NO_PRETTY_VALUES
+                         PROPERTIES LABELS ${label} ENVIRONMENT OMP_WAIT_POLICY=passive
                          DISCOVERY_TIMEOUT 60)
   endforeach()
 endfunction()

@@ -1,11 +1,14 @@
 // What the programs share: options they have in common, and exit codes.
 #pragma once
 
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "dtn/core/check.h"
@@ -44,8 +47,22 @@ struct MachineOptions {
   }
 };
 
+// libgomp lets idle threads spin for a millisecond or more before they sleep. On a machine that is
+// busy with something else, loader threads included, they then burn the very time the work is
+// waiting for. It reads the setting when it is loaded, so the program starts itself once more with
+// a short spin, unless the environment chooses.
+inline void restart_with_short_spin(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") || std::getenv("GOMP_SPINCOUNT")) return;
+  std::error_code error;
+  std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  if (error) return;
+  setenv("GOMP_SPINCOUNT", "3000", 1);
+  execv(self.c_str(), argv);  // comes back only when it failed; then all is as it was
+}
+
 // Parses the command line, runs `body` and turns what it throws into a message and an exit code.
 inline int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
+  restart_with_short_spin(argv);
   app.footer(kExitCodesHelp);
   try {
     app.parse(argc, argv);

@@ -27,7 +27,9 @@ std::int64_t Shape::numel() const {
   return n;
 }
 
-bool Shape::operator==(const Shape& other) const { return std::ranges::equal(dims(), other.dims()); }
+bool Shape::operator==(const Shape& other) const {
+  return std::ranges::equal(dims(), other.dims());
+}
 
 std::string to_string(const Shape& shape) {
   std::string text = "[";

@@ -11,8 +11,9 @@ Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
   DTN_CHECK(device.type == DeviceType::kCpu, "this build has no CUDA backend; cannot allocate on ",
             to_string(device));
   std::size_t bytes;
-  DTN_CHECK(!__builtin_mul_overflow(static_cast<std::size_t>(shape.numel()), size_of(dtype), &bytes),
-            "tensor of shape ", to_string(shape), " is too large");
+  DTN_CHECK(
+      !__builtin_mul_overflow(static_cast<std::size_t>(shape.numel()), size_of(dtype), &bytes),
+      "tensor of shape ", to_string(shape), " is too large");
   return wrap(allocate_cached(bytes), 0, shape, dtype);
 }
 

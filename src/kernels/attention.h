@@ -1,7 +1,7 @@
 // Multi-head self-attention, softmax(q k^T scale) v per head, without a B x H x T x T tensor: a
 // block of query rows at a time in per-thread scratch memory. dtype is float32, bfloat16 (softmax
-// and accumulation in float32) or float64; float64 comes out to about 1e-15 of the definition. A
-// NaN reaches everything that depends on it. Results do not depend on the number of threads.
+// and accumulation in float32) or float64. A NaN reaches everything that depends on
+// it. Results do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>

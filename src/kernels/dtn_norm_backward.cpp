@@ -141,7 +141,7 @@ class Backward {
         position_sums<A, Second::kPlane>(sizes_.rows(), p.dm1, p.dm2, p.z1, p.z2, rows.by_offset,
                                          rows.by_square, sums.rows);
       }
-      pass<A, Second::kPlane>(sizes_.rows(), rows.p, p.dm1, p.dm2, p.z1, p.z2);
+      pass<A, Second::kPlane>(sizes_.rows(), rows.apply_transposed, p.dm1, p.dm2, p.z1, p.z2);
       if (args_.dpos_weight) {
         position_sums<A, Second::kSquare>(sizes_.columns(), p.z1, p.z2, p.x, nullptr,
                                           columns.by_offset, columns.by_square, sums.columns);
@@ -252,7 +252,7 @@ class Backward {
   template <class N>
   void input_gradient(std::int64_t b, std::int64_t channel, const PositionMatrices<A>& columns,
                       N count, const Planes& p, A* dx) const {
-    pass<A, Second::kPlane>(sizes_.columns(), columns.p, p.z1, p.z2, p.dm1, p.dm2);
+    pass<A, Second::kPlane>(sizes_.columns(), columns.apply_transposed, p.z1, p.z2, p.dm1, p.dm2);
     const std::int64_t tokens = sizes_.tokens, channels = sizes_.channels;
     const T* add = kInPlace ? residual_gradient(b) : nullptr;
     if (add) add += channel;

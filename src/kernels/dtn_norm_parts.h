@@ -49,7 +49,7 @@ class HeadPositions {
         direction_(variant == DtnVariant::kOfficial ? A(-1) : A(1)),
         weight_(static_cast<const A*>(pos_weight)),
         kinds_(gradients ? 4 : 2),
-        per_head_(kinds_ * (padded(sizes.grid_w) + padded(sizes.grid_h))) {
+        per_head_(axis(sizes.grid_w) + axis(sizes.grid_h)) {
     constexpr std::int64_t kBudget = (std::int64_t{64} << 20) / sizeof(A);
     wave_ = kBudget / per_head_;
     if (wave_ < 1) wave_ = 1;
@@ -75,18 +75,21 @@ class HeadPositions {
   }
 
   PositionMatrices<A> along_rows(std::int64_t head) const {
-    return matrices(memory_ + (head - begin_) * per_head_, padded(sizes_.grid_w));
+    return matrices(memory_ + (head - begin_) * per_head_, sizes_.grid_w);
   }
   PositionMatrices<A> down_columns(std::int64_t head) const {
-    return matrices(memory_ + (head - begin_) * per_head_ + kinds_ * padded(sizes_.grid_w),
-                    padded(sizes_.grid_h));
+    return matrices(memory_ + (head - begin_) * per_head_ + axis(sizes_.grid_w), sizes_.grid_h);
   }
 
  private:
-  static std::int64_t padded(std::int64_t n) { return (n * n + 15) / 16 * 16; }
-  PositionMatrices<A> matrices(A* at, std::int64_t size) const {
-    if (kinds_ == 2) return {at, at + size};
-    return {at, at + size, at + 2 * size, at + 3 * size};
+  // Elements of one matrix and of all there is for an axis of n.
+  static std::int64_t square(std::int64_t n) { return (n * n + 15) / 16 * 16; }
+  std::int64_t axis(std::int64_t n) const { return kinds_ * square(n) + (n + 15) / 16 * 16; }
+  PositionMatrices<A> matrices(A* at, std::int64_t n) const {
+    const std::int64_t size = square(n);
+    A* row = at + kinds_ * size;
+    if (kinds_ == 2) return {at, at + size, nullptr, nullptr, row};
+    return {at, at + size, at + 2 * size, at + 3 * size, row};
   }
 
   const DtnSizes& sizes_;
@@ -156,14 +159,13 @@ inline void gather(const DtnSizes& sizes, const T* x, N count, const Accumulator
 template <class A>
 inline void column_moments(const DtnSizes& sizes, const PositionMatrices<A>& columns, const A* x,
                            A* z1, A* z2) {
-  pass<A, Second::kSquare>(sizes.columns(), columns.p_transposed, x, nullptr, z1, z2);
+  pass<A, Second::kSquare>(sizes.columns(), columns.apply, x, nullptr, z1, z2);
 }
 template <class A>
 inline void row_moments(const DtnSizes& sizes, const PositionMatrices<A>& rows, std::int64_t row,
                         const A* z1, const A* z2, A* m1, A* m2) {
   const std::int64_t start = row * sizes.grid_w * kLanes<A>;
-  pass<A, Second::kPlane>({sizes.grid_w, 1, 1, 0}, rows.p_transposed, z1 + start, z2 + start, m1,
-                          m2);
+  pass<A, Second::kPlane>({sizes.grid_w, 1, 1, 0}, rows.apply, z1 + start, z2 + start, m1, m2);
 }
 
 }  // namespace dtn::DTN_ISA

@@ -31,8 +31,20 @@ inline constexpr int kOuterBlock = 3;
 // Where the second plane of a pair comes from.
 enum class Second { kPlane, kSquare };
 
-// kBlock outputs of one line, out[i] = sum_j matrix[j n + i] in[j]. Steps in elements. Out of line,
-// which keeps the compiler from spending registers on what changes from line to line.
+// Calls f(begin, size) for the blocks of outputs of a pass: nearly equal, at most kPassBlock.
+template <class F>
+inline void for_each_pass_block(std::int64_t n, F&& f) {
+  std::int64_t left = (n + kPassBlock - 1) / kPassBlock;
+  for (std::int64_t begin = 0; begin < n; --left) {
+    const std::int64_t size = left == 1 ? n - begin : (n - begin) / left;
+    f(begin, size);
+    begin += size;
+  }
+}
+
+// kBlock outputs of one line, out[i] = sum_j matrix[j, i] in[j], matrix [n, kBlock]. Step in
+// elements. Out of line, which keeps the compiler from spending registers on what changes from line
+// to line.
 template <class A, int kBlock, Second second>
 [[gnu::noinline]] void pass_line(std::int64_t n, std::int64_t step, const A* matrix, const A* in1,
                                  const A* in2, A* out1, A* out2) {
@@ -51,7 +63,7 @@ template <class A, int kBlock, Second second>
       sum1[i] += p * a;
       sum2[i] += p * b;
     }
-    row += n;
+    row += kBlock;
   }
 #pragma GCC unroll 16
   for (int i = 0; i < kBlock; ++i) {
@@ -70,24 +82,22 @@ constexpr PassLine<A> pass_line_of(std::int64_t block, std::integer_sequence<int
   return table[block - 1];
 }
 
-// For each line, out1[i] = sum_j matrix[j n + i] in1[j], and out2 likewise from in2 (kPlane) or
-// from in1^2 (kSquare). Outputs must not be inputs.
+// For each line, out1[i] = sum_j matrix[j, i] in1[j], and out2 likewise from in2 (kPlane) or from
+// in1^2 (kSquare). `matrix` holds one block of outputs i after the other, each [n, size], so that
+// it is read in the order it is stored. Outputs must not be inputs.
 template <class A, Second second>
 inline void pass(Lines lines, const A* matrix, const A* in1, const A* in2, A* out1, A* out2) {
   const std::int64_t step = lines.step * kLanes<A>, line_step = lines.line_step * kLanes<A>;
-  std::int64_t left = (lines.n + kPassBlock - 1) / kPassBlock;  // blocks of nearly equal size
-  for (std::int64_t begin = 0; begin < lines.n; --left) {
-    const std::int64_t size = left == 1 ? lines.n - begin : (lines.n - begin) / left;
+  for_each_pass_block(lines.n, [&](std::int64_t begin, std::int64_t size) {
     const PassLine<A> line =
         pass_line_of<A, second>(size, std::make_integer_sequence<int, kPassBlock>{});
     A *o1 = out1 + begin * step, *o2 = out2 + begin * step;
     for (std::int64_t k = 0; k < lines.count; ++k) {
       const std::int64_t at = k * line_step;
-      line(lines.n, step, matrix + begin, in1 + at, second == Second::kPlane ? in2 + at : nullptr,
-           o1 + at, o2 + at);
+      line(lines.n, step, matrix + begin * lines.n, in1 + at,
+           second == Second::kPlane ? in2 + at : nullptr, o1 + at, o2 + at);
     }
-    begin += size;
-  }
+  });
 }
 
 // The gradient of a position matrix P, G[i, j] = sum over lines of left1[i] right1[j] + left2[i]

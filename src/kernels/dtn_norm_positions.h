@@ -3,24 +3,21 @@
 
 #include <cstdint>
 
+#include "kernels/dtn_norm_passes.h"
 #include "kernels/simd.h"
 
 namespace dtn::DTN_ISA {
 
-// n x n matrices, row-major. With d = j - i, or i - j when the offset points the other way:
-//   p[i, j] = softmax over j of  square_weight d^2 + offset_weight d
+// With d = j - i, or i - j when the offset points the other way:
+//   p[i, j] = softmax over j of  square_weight d^2 + offset_weight d          i, j < n
 // The gradient with respect to offset_weight of a function of P is sum_ij by_offset[i, j] dP[i, j]
 // with by_offset = p (d - sum_j p d), which is the softmax backward; by_square likewise with d^2.
 template <class A>
 struct PositionMatrices {
-  A *p, *p_transposed;
-  A *by_offset = nullptr, *by_square = nullptr;  // for backward only
+  A *apply, *apply_transposed;  // P and its transpose, in the order `pass` reads them
+  A *by_offset, *by_square;     // [n, n]; null when no gradient is wanted
+  A* row;                       // [n], room to work in
 };
-
-template <class A>
-inline std::int64_t position_elements(std::int64_t n) {
-  return (n * n + 15) / 16 * 16;
-}
 
 // Vectors 0, 1, ..., kLanes - 1.
 template <class A>
@@ -51,7 +48,7 @@ void build_positions(std::int64_t n, A square_weight, A offset_weight, A directi
                      const PositionMatrices<A>& m) {
   const Vec<A> iota = lane_indices<A>();
   for (std::int64_t i = 0; i < n; ++i) {
-    A* row = m.p + i * n;
+    A* row = m.row;
     // With t = d - best, the exponent less its maximum is t (square_weight (2 best + t) +
     // offset_weight), and d^2 less its mean is that of 2 best t + t^2: neither loses digits when
     // the exponent is large or the mass of the row far away.
@@ -75,7 +72,15 @@ void build_positions(std::int64_t n, A square_weight, A offset_weight, A directi
       first += p * t;
       second += p * t * t;
     });
-    for (std::int64_t j = 0; j < n; ++j) m.p_transposed[j * n + i] = row[j];
+    for_each_pass_block(n, [&](std::int64_t first_output, std::int64_t size) {
+      const std::int64_t block = first_output * n, output = i - first_output;
+      if (output >= 0 && output < size) {
+        for (std::int64_t j = 0; j < n; ++j) m.apply[block + j * size + output] = row[j];
+      }
+      for (std::int64_t k = 0; k < size; ++k) {
+        m.apply_transposed[block + i * size + k] = row[first_output + k];
+      }
+    });
     if (!m.by_offset) continue;
     const A mean = reduce_add(first), mean_square = reduce_add(second);
     for_each_vector<A>(n, [&](std::int64_t j, auto count) {

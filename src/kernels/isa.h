@@ -22,27 +22,25 @@ const char* name_of(Isa isa);
 #elif !defined(DTN_ISA_generic)  // the generic build carries the dispatcher
 #define DTN_DISPATCH(Arguments)
 #elif DTN_ISA_COUNT == 1
-#define DTN_DISPATCH(Arguments)                      \
-  namespace dtn {                                    \
-  void run(CpuQueue& queue, const Arguments& args) { \
-    isa_generic::run(queue, args);                   \
-  }                                                  \
+#define DTN_DISPATCH(Arguments)                                                       \
+  namespace dtn {                                                                     \
+  void run(CpuQueue& queue, const Arguments& args) { isa_generic::run(queue, args); } \
   }
 #else
-#define DTN_DISPATCH(Arguments)                                           \
-  namespace dtn {                                                         \
-  namespace isa_avx2 {                                                    \
-  void run(CpuQueue& queue, const Arguments& args);                       \
-  }                                                                       \
-  namespace isa_avx512 {                                                  \
-  void run(CpuQueue& queue, const Arguments& args);                       \
-  }                                                                       \
-  void run(CpuQueue& queue, const Arguments& args) {                      \
-    switch (current_isa()) {                                              \
-      case Isa::kAvx512: return isa_avx512::run(queue, args);             \
-      case Isa::kAvx2: return isa_avx2::run(queue, args);                 \
-      case Isa::kGeneric: return isa_generic::run(queue, args);           \
-    }                                                                     \
-  }                                                                       \
+#define DTN_DISPATCH(Arguments)                                 \
+  namespace dtn {                                               \
+  namespace isa_avx2 {                                          \
+  void run(CpuQueue& queue, const Arguments& args);             \
+  }                                                             \
+  namespace isa_avx512 {                                        \
+  void run(CpuQueue& queue, const Arguments& args);             \
+  }                                                             \
+  void run(CpuQueue& queue, const Arguments& args) {            \
+    switch (current_isa()) {                                    \
+      case Isa::kAvx512: return isa_avx512::run(queue, args);   \
+      case Isa::kAvx2: return isa_avx2::run(queue, args);       \
+      case Isa::kGeneric: return isa_generic::run(queue, args); \
+    }                                                           \
+  }                                                             \
   }
 #endif

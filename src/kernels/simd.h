@@ -89,8 +89,8 @@ inline void store(bfloat16* p, VecF v) {
   __m256i rounded = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
   __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
   __m256 nan = _mm256_cmp_ps((__m256)v, (__m256)v, _CMP_UNORD_Q);
-  __m256i bits = _mm256_srli_epi32(
-      (__m256i)_mm256_blendv_ps((__m256)rounded, (__m256)quiet, nan), 16);
+  __m256i bits =
+      _mm256_srli_epi32((__m256i)_mm256_blendv_ps((__m256)rounded, (__m256)quiet, nan), 16);
   __m128i low = _mm256_castsi256_si128(bits), high = _mm256_extracti128_si256(bits, 1);
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm_packus_epi32(low, high));
 #else
@@ -278,7 +278,7 @@ inline VecF exp(VecF v) {
   // The operand order of max and min lets NaN through.
   VecF x = max(broadcast(-87.3365f), min(broadcast(88.376f), v));
   VecF n = x * 1.44269504088896341f + 12582912.0f;  // rounds to integer in the low mantissa bits
-  VecI exponent = (VecI)n << 23;
+  VecU exponent = (VecU)n << 23;                    // unsigned: a NaN may wrap
   n = n - 12582912.0f;
   VecF r = x - n * 0.693145751953125f;
   r = r - n * 1.42860682030941723e-6f;
@@ -289,7 +289,7 @@ inline VecF exp(VecF v) {
   p = p * r + 1.0f / 6;
   p = p * r + 0.5f;
   p = p * r * r + r + 1.0f;
-  VecF result = (VecF)((VecI)p + exponent);
+  VecF result = (VecF)((VecU)p + exponent);
   result = v < -87.3365f ? VecF{} : result;
   return v == v ? result : v;
 }

@@ -9,10 +9,10 @@
 namespace dtn {
 
 struct AllocatorStats {
-  std::uint64_t misses = 0;       // requests that went to the system
-  std::size_t bytes_in_use = 0;   // handed out now
-  std::size_t bytes_cached = 0;   // held for reuse
-  std::size_t peak_bytes = 0;     // largest bytes_in_use since the last reset
+  std::uint64_t misses = 0;      // requests that went to the system
+  std::size_t bytes_in_use = 0;  // handed out now
+  std::size_t bytes_cached = 0;  // held for reuse
+  std::size_t peak_bytes = 0;    // largest bytes_in_use since the last reset
 };
 
 // Memory of `bytes` bytes, 64-byte aligned, uninitialised. It returns to the cache when the last
