@@ -25,5 +25,5 @@ ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
 
 echo "== fuzzing, ${FUZZ_SECONDS:=60} s a target"
 cmake --preset fuzz -B build-fuzz
-cmake --build build-fuzz -j "$jobs"
+cmake --build build-fuzz --target fuzzers -j "$jobs"
 FUZZ_SECONDS=$FUZZ_SECONDS ctest --test-dir build-fuzz --output-on-failure -j "$jobs" -L fuzz

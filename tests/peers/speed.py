@@ -8,6 +8,7 @@ Needs PyTorch (Debian: python3-torch). Not part of the tests.
 """
 import argparse
 import json
+import os
 import resource
 import statistics
 import subprocess
@@ -110,7 +111,8 @@ def main():
     parser.add_argument("--norms", default="ln,dtn")
     parser.add_argument("--dtypes", default="fp32,bf16")
     args = parser.parse_args()
-    print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads")
+    torch.set_num_threads(os.cpu_count())  # Debian's build starts with one
+    print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads", flush=True)
     (compare_norm if args.what == "norm" else compare_train)(args)
 
 
