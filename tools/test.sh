@@ -11,7 +11,7 @@ jobs=$(nproc)
 bash tools/install-deps.sh
 
 echo "== release"
-cmake --preset release -B build
+cmake --preset release -B build -DDTN_TESTS=ON
 cmake --build build -j "$jobs"
 ctest --test-dir build --output-on-failure -j "$jobs"
 if [[ $mode == quick ]]; then exit 0; fi
