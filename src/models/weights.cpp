@@ -33,6 +33,7 @@ void copy_into(Parameter& p, const Tensor& from, const std::string& source) {
 
 // Side of a square number of tokens, or 0.
 std::int64_t square_side(std::int64_t n) {
+  if (n <= 0) return 0;
   auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(n))));
   return side * side == n ? side : 0;
 }

@@ -62,7 +62,9 @@ void ProgressBar::update(std::int64_t done, const std::string& detail) {
                      "  left " + time_left(done);
   int room = terminal_width() - static_cast<int>(title_.size() + tail.size()) - 4;
   int width = std::clamp(room, 0, 30);
-  int filled = total_ > 0 ? static_cast<int>(width * done / total_) : width;
+  int filled = total_ > 0
+                   ? static_cast<int>(width * std::clamp<std::int64_t>(done, 0, total_) / total_)
+                   : width;
   std::string bar = width > 0 ? " [" + std::string(static_cast<std::size_t>(filled), '#') +
                                     std::string(static_cast<std::size_t>(width - filled), '.') + "]"
                               : "";

@@ -34,6 +34,7 @@ RunLog::RunLog(const std::filesystem::path& output, std::optional<std::int64_t> 
     : metrics_(open_metrics(output, resumed_at, evaluated_step)),
       events_(output / "tensorboard", resumed_at),
       bar_("training", total_steps, resumed_at.value_or(0)),
+      step_(resumed_at.value_or(0)),
       total_steps_(total_steps),
       steps_per_epoch_(steps_per_epoch),
       mark_(Clock::now()) {}
@@ -54,6 +55,7 @@ double RunLog::images_per_second() const {
 void RunLog::train_step(std::int64_t step, const StepReport& report, double lr, std::int64_t images,
                         double data_wait_seconds, bool write) {
   pause();
+  step_ = step;
   train_images_ += images;
   window_images_ += images;
   window_wait_ += data_wait_seconds - last_wait_;
@@ -104,7 +106,7 @@ void RunLog::evaluation(std::int64_t step, const std::string& split, const EvalR
 }
 
 void RunLog::evaluation_progress(std::int64_t done, std::int64_t total) {
-  bar_.update(done, cat("evaluating ", done, "/", total));
+  bar_.update(step_, cat("evaluating ", done, "/", total));
 }
 
 void RunLog::info(const std::string& message) {

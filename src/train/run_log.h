@@ -46,6 +46,7 @@ class RunLog {
   JsonLinesWriter metrics_;
   EventWriter events_;
   ProgressBar bar_;
+  std::int64_t step_;  // finished
   std::int64_t total_steps_, steps_per_epoch_;
   std::chrono::steady_clock::time_point mark_;
   double train_seconds_ = 0, window_seconds_ = 0, window_wait_ = 0, last_wait_ = 0;
