@@ -7,7 +7,7 @@ cd "$work"
 # Fewer steps than images to evaluate: the bar counts steps all along.
 python3 "$lib/terminal.py" "$bin/dtn-train" --config tiny.yaml --output run \
   --set schedule.epochs=null --set schedule.steps=6 --set train.eval_every=3 \
-  --set train.log_every=2 > screen.txt
+  --set train.log_every=2 --set data.size=4096 > screen.txt
 tr '\r' '\n' < screen.txt | sed 's/\x1b\[[0-9;]*[mK]//g' > lines.txt
 grep -q 'training \[#*\.*\] [1-6]/6  loss [0-9.]*  [0-9.]* images/s  left ' lines.txt ||
   fail "no bar with loss, rate and time left: $(head -c 2000 lines.txt)"
