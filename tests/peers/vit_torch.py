@@ -11,8 +11,9 @@ from torch import nn
 
 
 class DynamicTokenNorm(nn.Module):
-    def __init__(self, channels, heads, grid, eps=1e-5, variant="paper"):
+    def __init__(self, channels, heads, grid, eps=1e-5, variant="paper", per_image=False):
         super().__init__()
+        self.per_image = per_image  # build P anew for each image, as the released code does
         self.heads, self.eps, self.variant = heads, eps, variant
         self.weight = nn.Parameter(torch.ones(channels))
         self.bias = nn.Parameter(torch.zeros(channels))
@@ -45,7 +46,8 @@ class DynamicTokenNorm(nn.Module):
             x = split.reshape(batch, tokens, channels)
         mean_ln = x.mean(-1, keepdim=True)[:, None]  # [B, 1, T, 1]
         var_ln = x.var(-1, keepdim=True, unbiased=self.variant == "official")[:, None]
-        p = self.pos_proj(self.offsets).permute(2, 0, 1).softmax(-1)  # [H, T, T]
+        offsets = self.offsets.expand(batch if self.per_image else 1, -1, -1, -1)
+        p = self.pos_proj(offsets).permute(0, 3, 1, 2).softmax(-1)  # [1 or B, H, T, T]
         xs = x.reshape(batch, tokens, heads, -1).permute(0, 2, 1, 3)  # [B, H, T, D]
         m1 = p @ xs
         v1 = p @ (xs * xs) - m1 * m1
