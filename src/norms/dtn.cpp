@@ -45,6 +45,9 @@ class DynamicTokenNorm : public Normalizer {
     variant_ = *config.find<std::string>("variant") == "official" ? DtnVariant::kOfficial
                                                                   : DtnVariant::kPaper;
     if (const double* fixed = config.find<double>("lambda")) fixed_lambda_ = *fixed;
+    if (const std::int64_t* fixed = config.find<std::int64_t>("lambda")) {  // `lambda: 1`, from C++
+      fixed_lambda_ = static_cast<double>(*fixed);
+    }
     weight_ = store.add(prefix + ".weight", {shape.channels}, InitKind::kOnes, Decay::kNo);
     bias_ = store.add(prefix + ".bias", {shape.channels}, InitKind::kZeros, Decay::kNo);
     if (!fixed_lambda_) {

@@ -61,6 +61,20 @@ TEST(NormRegistry, BuildsAtTheSameValuesEveryTime) {
 }
 
 // Names and layout of the released code; lambda takes no weight decay.
+// A fixed lambda needs no logits, however its number is written.
+TEST(DtnParameters, HaveNoLogitsWhenLambdaIsFixed) {
+  for (OptionValue lambda : {OptionValue(1.0), OptionValue(std::int64_t{1})}) {
+    NormConfig config;
+    config.type = "dtn";
+    config.options = {{"lambda", lambda}};
+    ParameterStore store;
+    make_normalizer(config, {8, 2, 1e-5}, store, "norm");
+    EXPECT_EQ(store.find("norm.mean_norm_weight"), nullptr);
+    EXPECT_EQ(store.find("norm.var_norm_weight"), nullptr);
+    EXPECT_NE(store.find("norm.pos_proj.weight"), nullptr);
+  }
+}
+
 TEST(DtnParameters, AreTheReleasedOnes) {
   NormConfig config;
   config.type = "dtn";
