@@ -3,6 +3,8 @@
 // time, whose planes stay in the first- and second-level caches.
 #include "kernels/dtn_norm.h"
 
+#include <cmath>
+
 #include "kernels/dtn_norm_parts.h"
 #include "kernels/for_dtype.h"
 #include "kernels/isa.h"
@@ -83,14 +85,17 @@ class Forward {
   void statistics_of(std::int64_t b, std::int64_t t, A base, A* columns) {
     const std::int64_t channels = sizes_.channels;
     const T* x = image(b) + t * channels;
-    A* scale = nullptr;  // [H, T] from token t on
+    double* scale = nullptr;  // [H, T] from token t on
     if constexpr (kOfficial) {
-      scale = static_cast<A*>(args_.head_rstd) + b * sizes_.heads * sizes_.tokens + t;
+      scale = static_cast<double*>(args_.head_rstd) + b * sizes_.heads * sizes_.tokens + t;
       for (int r = 0; r < kTokens; ++r) head_scales(x + r * channels, scale + r);
     }
     auto value = [&](int r, std::int64_t c, auto count, std::int64_t segment) {
       Vec<A> v = load_n(x + r * channels + c, count);
-      if constexpr (kOfficial) v *= scale[segment * sizes_.tokens + r];
+      if constexpr (kOfficial) {
+        v = keep_n(scale_and_shift<A>(v, scale[segment * sizes_.tokens + r], broadcast(base)),
+                   count);
+      }
       return v;
     };
     Vec<A> sum[kTokens] = {};
@@ -118,21 +123,25 @@ class Forward {
     for (int r = 0; r < kTokens; ++r) {
       const A delta = reduce_add(rest[r]) / static_cast<A>(channels);
       const A spread = reduce_add(squares[r]) - static_cast<A>(channels) * delta * delta;
-      mean[r] = (rough[r] - base) + delta;
+      mean[r] = (kOfficial ? rough[r] : rough[r] - base) + delta;
       var[r] = spread / static_cast<A>(kOfficial ? channels - 1 : channels);
     }
   }
 
   // scale[h T] = 1 / sqrt(mean over head h of x^2 + eps) for one token.
-  void head_scales(const T* x, A* scale) const {
+  void head_scales(const T* x, double* scale) const {
     for (std::int64_t h = 0; h < sizes_.heads; ++h) {
-      Vec<A> squares{};
+      using Wide = typename WideType<A>::type;
+      Wide squares{};
       for_each_vector<A>(sizes_.head_dim, [&](std::int64_t c, auto count) {
-        Vec<A> v = load_n(x + h * sizes_.head_dim + c, count);
-        squares += v * v;
+        const Vec<A> v = load_n(x + h * sizes_.head_dim + c, count);
+        const Wide wide = __builtin_convertvector(v, Wide);
+        squares += wide * wide;
       });
-      const A mean = reduce_add(squares) / static_cast<A>(sizes_.head_dim);
-      scale[h * sizes_.tokens] = rsqrt(broadcast(mean + static_cast<A>(args_.eps)))[0];
+      double sum = 0;
+      for (int i = 0; i < kLanes<A>; ++i) sum += squares[i];
+      scale[h * sizes_.tokens] =
+          1 / std::sqrt(sum / static_cast<double>(sizes_.head_dim) + args_.eps);
     }
   }
 
@@ -150,13 +159,13 @@ class Forward {
                   static_cast<const A*>(args_.lambda_var)[h], args_.eps, mixed);
     const PositionMatrices<A> rows = positions.along_rows(h), columns = positions.down_columns(h);
     const A base = mean_base<variant>(sizes_, image(b));
-    const A* scale = nullptr;
+    const double* scale = nullptr;
     if constexpr (kOfficial) {
-      scale = static_cast<const A*>(args_.head_rstd) + (b * sizes_.heads + h) * sizes_.tokens;
+      scale = static_cast<const double*>(args_.head_rstd) + (b * sizes_.heads + h) * sizes_.tokens;
     }
     for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
       const std::int64_t channel = h * sizes_.head_dim + offset;
-      const Vec<A> pivot = make_pivot(b, channel, count);
+      const Vec<A> pivot = make_pivot(b, channel, count, base);
       gather(sizes_, image(b) + channel, count, scale, pivot, x);
       column_moments(sizes_, columns, x, z1, z2);
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
@@ -169,11 +178,12 @@ class Forward {
 
   // The channel means of image b, from the partial sums of its chunks.
   template <class N>
-  Vec<A> make_pivot(std::int64_t b, std::int64_t channel, N count) const {
+  Vec<A> make_pivot(std::int64_t b, std::int64_t channel, N count, A base) const {
     const A* sums = column_sums_ + b * chunks_ * sizes_.channels + channel;
     Vec<A> sum{};
     for (std::int64_t k = 0; k < chunks_; ++k) sum += load_n(sums + k * sizes_.channels, count);
     Vec<A> pivot = sum / static_cast<A>(sizes_.tokens);
+    if constexpr (kOfficial) pivot = keep_n(pivot + base, count);  // the sums leave it out
     store_n(static_cast<A*>(args_.pivot) + b * sizes_.channels + channel, pivot, count);
     return pivot;
   }

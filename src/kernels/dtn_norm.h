@@ -48,7 +48,7 @@ struct DtnNormForward {
   void* token_var;   // [B, T] var_ln
   void* pivot;       // [B, C] mean over tokens, subtracted before squaring
   void* head_rstd =
-      nullptr;  // [B, H, T] 1 / sqrt(mean x^2 + eps); required by kOfficial, else unused
+      nullptr;  // [B, H, T] float64, 1 / sqrt(mean x^2 + eps); required by kOfficial, else unused
 };
 void run(CpuQueue&, const DtnNormForward&);
 
@@ -73,7 +73,7 @@ struct DtnNormBackward {
   const void* token_mean;           // [B, T]
   const void* token_var;            // [B, T]
   const void* pivot;                // [B, C]
-  const void* head_rstd = nullptr;  // [B, H, T], kOfficial
+  const void* head_rstd = nullptr;  // [B, H, T] float64, kOfficial
   const void* dy;                   // [B, T, C]
   const void* dx_add = nullptr;     // [B, T, C] dtype: what reaches x along the residual; may be dx
   void* dx = nullptr;               // [B, T, C], written (=); not dy, not x

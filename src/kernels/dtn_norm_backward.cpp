@@ -164,9 +164,9 @@ class Backward {
     return static_cast<const T*>(args_.dy) + b * image_;
   }
 
-  const A* head_scale(std::int64_t b, std::int64_t h) const {
+  const double* head_scale(std::int64_t b, std::int64_t h) const {
     if constexpr (!kOfficial) return nullptr;
-    return static_cast<const A*>(args_.head_rstd) + (b * sizes_.heads + h) * sizes_.tokens;
+    return static_cast<const double*>(args_.head_rstd) + (b * sizes_.heads + h) * sizes_.tokens;
   }
 
   // Sums over the channels of each token, in the order of the tokens: of direct, which is a plane,
@@ -286,7 +286,7 @@ class Backward {
       if constexpr (kOfficial) {
         for (std::int64_t h = 0; h < sizes_.heads; ++h) {
           const std::int64_t c = h * sizes_.head_dim;
-          finish_head(x + c, head_scale(b, h)[t], mean[t], constant[t], slope[t], d + c,
+          finish_head(x + c, head_scale(b, h)[t], base, mean[t], constant[t], slope[t], d + c,
                       add ? add + c : nullptr, out + c);
         }
       } else {
@@ -310,12 +310,15 @@ class Backward {
   }
 
   // One head of one token: with u = x s, du -> dx = s (du - u mean(du u)).
-  void finish_head(const T* x, A scale, A mean, A constant, A slope, A* du, const T* add,
-                   T* out) const {
+  void finish_head(const T* x, double exact_scale, A base, A mean, A constant, A slope, A* du,
+                   const T* add, T* out) const {
+    const A scale = static_cast<A>(exact_scale);
     Vec<A> sum{};
     for_each_vector<A>(sizes_.head_dim, [&](std::int64_t c, auto count) {
       Vec<A> u = load_n(x + c, count) * scale;
-      Vec<A> d = load_n(du + c, count) + (u - mean) * slope + constant;
+      Vec<A> centred =
+          scale_and_shift<A>(load_n(x + c, count), exact_scale, broadcast(base)) - mean;
+      Vec<A> d = load_n(du + c, count) + centred * slope + constant;
       store_n(du + c, d, count);
       sum += d * u;
     });

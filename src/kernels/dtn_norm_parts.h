@@ -114,15 +114,30 @@ inline void for_each_group(const DtnSizes& sizes, F&& f) {
 
 // Token means are kept relative to this value of their image, the mean of its first token, because
 // float32 could not hold a mean much larger than the standard deviation. `x` is the image. What the
-// official variant normalizes is of the order of 1 and needs no such thing.
+// official variant normalizes lies near +-1 when the mean is that large, so this is its sign there.
 template <DtnVariant variant, class T>
 inline AccumulatorOf<T> mean_base(const DtnSizes& sizes, const T* x) {
   using A = AccumulatorOf<T>;
-  if constexpr (variant == DtnVariant::kOfficial) return 0;
   Vec<A> sum{};
   for_each_vector<A>(sizes.channels,
                      [&](std::int64_t c, auto count) { sum += load_n(x + c, count); });
-  return reduce_add(sum) / static_cast<A>(sizes.channels);
+  const A total = reduce_add(sum);
+  if constexpr (variant == DtnVariant::kOfficial) return total < 0 ? A(-1) : A(1);
+  return total / static_cast<A>(sizes.channels);
+}
+
+// As many float64 lanes as a Vec<A> has lanes; for __builtin_convertvector.
+template <class A>
+struct WideType {
+  typedef double type __attribute__((vector_size(kLanes<A> * sizeof(double))));
+};
+// v scale - shift, rounded once: the official variant's quotients may differ in their last digits
+// only, and those must survive.
+template <class A>
+inline Vec<A> scale_and_shift(Vec<A> v, double scale, Vec<A> shift) {
+  using Wide = typename WideType<A>::type;
+  return __builtin_convertvector(
+      __builtin_convertvector(v, Wide) * scale - __builtin_convertvector(shift, Wide), Vec<A>);
 }
 
 // mixed[t] = l_va var_ln[t] + eps, the token's share of the variance; `var` is that of the image.
@@ -144,13 +159,13 @@ inline void prefetch_group(const DtnSizes& sizes, const T* x, std::int64_t first
 // plane[t] = x[t] - pivot, or x[t] scale[t] - pivot. x is one lane group of an image; unused lanes
 // become zero and stay zero in all that follows.
 template <class T, class N>
-inline void gather(const DtnSizes& sizes, const T* x, N count, const AccumulatorOf<T>* scale,
+inline void gather(const DtnSizes& sizes, const T* x, N count, const double* scale,
                    Vec<AccumulatorOf<T>> pivot, AccumulatorOf<T>* plane) {
   using A = AccumulatorOf<T>;
   const std::int64_t tokens = sizes.tokens, channels = sizes.channels;
   for (std::int64_t t = 0; t < tokens; ++t, x += channels, plane += kLanes<A>) {
     Vec<A> v = load_n(x, count);
-    store(plane, (scale ? v * scale[t] : v) - pivot);
+    store(plane, scale ? scale_and_shift<A>(v, scale[t], pivot) : v - pivot);
   }
 }
 

@@ -132,7 +132,7 @@ Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenG
   Tensor pivot = Tensor::empty({batch, shape_.channels}, acc);
   Tensor head_rstd;
   if (variant_ == DtnVariant::kOfficial) {
-    head_rstd = Tensor::empty({batch, shape_.heads, tokens}, acc);
+    head_rstd = Tensor::empty({batch, shape_.heads, tokens}, DType::kFloat64);
   }
   Tensor weight = weight_->variable.value(), position = position_->variable.value();
 
