@@ -3,6 +3,7 @@
 #include "dtn/ops/elementary.h"
 #include "kernels/pointwise.h"
 #include "ops/dispatch.h"
+#include "ops/scale_rows.h"
 
 namespace dtn::ops {
 namespace {
@@ -16,20 +17,6 @@ std::uint64_t first_element(const Context& ctx, const Tensor& x) {
 Tensor dropped(const Tensor& x, double p, PhiloxKey key, std::uint64_t first) {
   Tensor y = Tensor::empty_like(x);
   run(cpu_queue(), Dropout{x.dtype(), x.numel(), p, key, first, x.raw(), y.raw()});
-  return y;
-}
-
-Tensor scaled(const Tensor& x, const Tensor& scale, const Tensor& residual) {
-  Tensor y = Tensor::empty_like(x);
-  ScaleRows args{};
-  args.dtype = x.dtype();
-  args.count = x.numel();
-  args.per_scale = x.numel() / scale.numel();
-  args.scale = scale.raw();
-  args.x = x.raw();
-  args.residual = residual.defined() ? residual.raw() : nullptr;
-  args.y = y.raw();
-  run(cpu_queue(), args);
   return y;
 }
 
@@ -59,7 +46,7 @@ Variable residual_add(Context& ctx, const Variable& residual, const Variable& br
             " and branch ", to_string(branch.shape()), " differ");
   Tensor y;
   if (scale.defined()) {
-    y = scaled(branch.value(), scale, residual.value());
+    y = scale_rows(branch.value(), scale, residual.value());
   } else {
     y = Tensor::empty_like(branch.value());
     run(cpu_queue(),
@@ -69,7 +56,7 @@ Variable residual_add(Context& ctx, const Variable& residual, const Variable& br
       "residual_add", y, {&residual, &branch},
       [scale, dresidual = residual.sink(), dbranch = branch.sink()](const Tensor& dy) {
         if (dbranch) {
-          dbranch->accumulate(scale.defined() ? scaled(dy, scale, {}) : dy);
+          dbranch->accumulate(scale.defined() ? scale_rows(dy, scale) : dy);
         }
         if (dresidual) dresidual->accumulate(dy);
       });

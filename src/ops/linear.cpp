@@ -4,7 +4,7 @@
 
 #include "dtn/ops/elementary.h"
 #include "kernels/linear.h"
-#include "kernels/pointwise.h"
+#include "ops/scale_rows.h"
 
 namespace dtn::ops {
 namespace {
@@ -91,17 +91,7 @@ void set_residual(LinearForward& args, const Tensor& residual, const Tensor& row
 
 // The gradient of the branch: dy scaled per sample, or dy itself when there is no drop path.
 Tensor branch_gradient(const Tensor& dy, const Tensor& row_scale) {
-  if (!row_scale.defined()) return dy;
-  Tensor d = Tensor::empty_like(dy);
-  ScaleRows args{};
-  args.dtype = dy.dtype();
-  args.count = dy.numel();
-  args.per_scale = dy.numel() / row_scale.numel();
-  args.scale = row_scale.raw();
-  args.x = dy.raw();
-  args.y = d.raw();
-  run(cpu_queue(), args);
-  return d;
+  return row_scale.defined() ? scale_rows(dy, row_scale) : dy;
 }
 
 }  // namespace

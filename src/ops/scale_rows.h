@@ -1,0 +1,25 @@
+// Drop path on a tensor: each sample times its own factor.
+#pragma once
+
+#include "dtn/core/tensor.h"
+#include "kernels/pointwise.h"
+
+namespace dtn::ops {
+
+// scale_b x + residual, of x [B, ...]; scale [B] in the accumulator type, residual like x or
+// undefined for none.
+inline Tensor scale_rows(const Tensor& x, const Tensor& scale, const Tensor& residual = {}) {
+  Tensor y = Tensor::empty_like(x);
+  ScaleRows args{};
+  args.dtype = x.dtype();
+  args.count = x.numel();
+  args.per_scale = x.numel() / scale.numel();
+  args.scale = scale.raw();
+  args.x = x.raw();
+  args.residual = residual.defined() ? residual.raw() : nullptr;
+  args.y = y.raw();
+  run(cpu_queue(), args);
+  return y;
+}
+
+}  // namespace dtn::ops
