@@ -67,6 +67,87 @@ function(dtn_kernel_layer name)
   endforeach()
 endfunction()
 
+# What runs on CUDA devices: src/cuda/*.cpp and src/kernels/*.cu. The other layers only know its
+# interface, so a program is linked with one of two libraries:
+#   dtn_cuda           the backend when DTN_CUDA is on, else one that says that there is none
+#   dtn_cuda_emulated  the same sources on the host, see tests/cuda_emulator; for programs with the
+#                      property CUDA_EMULATED
+set(DTN_CUDA_BACKEND "$<IF:$<BOOL:$<TARGET_PROPERTY:CUDA_EMULATED>>,dtn_cuda_emulated,dtn_cuda>")
+
+function(dtn_cuda_layer)
+  file(GLOB runtime CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cpp)
+  file(GLOB kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/*.cu)
+  set(absent ${PROJECT_SOURCE_DIR}/src/cuda/absent.cpp)
+  list(REMOVE_ITEM runtime ${absent})
+  if(DTN_CUDA)
+    add_library(dtn_cuda STATIC ${runtime} ${kernels})
+    # A register that spills to memory is an error, like every warning.
+    set(flags --expt-relaxed-constexpr -lineinfo -Werror=all-warnings
+              -Xptxas=--warn-on-spills,--warning-as-error -Xcompiler=-Wall,-Wextra,-Werror)
+    target_compile_options(dtn_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${flags}>")
+    target_link_libraries(dtn_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt CUDA::nvtx3)
+  else()
+    add_library(dtn_cuda STATIC ${absent})
+  endif()
+  target_link_libraries(dtn_cuda PUBLIC dtn_core)
+  target_include_directories(dtn_cuda PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  if(DTN_TESTS AND NOT DTN_FUZZ)
+    file(GLOB emulator CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/cuda_emulator/*.cpp)
+    # A .cu is compiled as C++ through a file that includes it.
+    foreach(kernel IN LISTS kernels)
+      get_filename_component(stem ${kernel} NAME_WE)
+      set(as_cpp ${PROJECT_BINARY_DIR}/emulated/${stem}.cpp)
+      file(CONFIGURE OUTPUT ${as_cpp} CONTENT "#include \"kernels/${stem}.cu\"\n" @ONLY)
+      list(APPEND emulated ${as_cpp})
+    endforeach()
+    add_library(dtn_cuda_emulated STATIC ${runtime} ${emulated} ${emulator})
+    dtn_target_defaults(dtn_cuda_emulated)
+    target_compile_definitions(dtn_cuda_emulated PUBLIC DTN_CUDA_EMULATED=1)
+    target_compile_options(dtn_cuda_emulated PRIVATE -Wno-unknown-pragmas -O2)
+    target_include_directories(dtn_cuda_emulated BEFORE PUBLIC
+      ${PROJECT_SOURCE_DIR}/tests/cuda_emulator/include ${PROJECT_SOURCE_DIR}/tests)
+    target_link_libraries(dtn_cuda_emulated PUBLIC dtn_core)
+  endif()
+endfunction()
+
+# dtn_cuda_tests(<label> <emulated>): tests/cuda/<layer>/*_test.cpp, one program per layer,
+# <label>_<layer>, on the emulator or on the device.
+function(dtn_cuda_tests label emulated)
+  file(GLOB layers CONFIGURE_DEPENDS LIST_DIRECTORIES true ${PROJECT_SOURCE_DIR}/tests/cuda/*)
+  foreach(folder IN LISTS layers)
+    if(NOT IS_DIRECTORY ${folder})
+      continue()
+    endif()
+    get_filename_component(layer ${folder} NAME)
+    file(GLOB sources CONFIGURE_DEPENDS ${folder}/*_test.cpp)
+    if(NOT sources)
+      continue()
+    endif()
+    add_executable(${label}_${layer} ${sources})
+    dtn_target_defaults(${label}_${layer})
+    target_include_directories(${label}_${layer} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+    target_link_libraries(${label}_${layer} PRIVATE dtn_${layer} GTest::gtest GTest::gtest_main)
+    set_target_properties(${label}_${layer} PROPERTIES CUDA_EMULATED ${emulated}
+      RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+    gtest_discover_tests(${label}_${layer} TEST_PREFIX ${label}. NO_PRETTY_VALUES
+      PROPERTIES LABELS ${label} ENVIRONMENT "OMP_WAIT_POLICY=passive;DTN_CUDA_CACHE=0"
+      DISCOVERY_TIMEOUT 60)
+  endforeach()
+endfunction()
+
+# The emulator's own tests: that it computes what the manual says, and sees planted faults.
+function(dtn_emulator_tests)
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/cuda_emulator/tests/*_test.cpp)
+  add_executable(emulator_self ${sources})
+  dtn_target_defaults(emulator_self)
+  target_compile_options(emulator_self PRIVATE -Wno-unknown-pragmas)
+  target_link_libraries(emulator_self PRIVATE dtn_core GTest::gtest GTest::gtest_main)
+  set_target_properties(emulator_self PROPERTIES CUDA_EMULATED ON
+    RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  gtest_discover_tests(emulator_self TEST_PREFIX emulator. NO_PRETTY_VALUES
+    PROPERTIES LABELS emulator ENVIRONMENT OMP_WAIT_POLICY=passive DISCOVERY_TIMEOUT 60)
+endfunction()
+
 # dtn_test(<label>): compiles tests/<label>/<layer>/*_test.cpp into one program per layer,
 # <label>_<layer>, registered under that CTest label.
 function(dtn_tests label)

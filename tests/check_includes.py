@@ -2,7 +2,7 @@
 """Fails when a layer includes one that stands above it, or a name it must not see.
 
 tools -> train -> {models, optim, data} -> {nn, norms} -> ops -> autograd -> kernels -> core,
-data -> io -> core; everyone may include config structs.
+data -> io -> core; cuda -> kernels -> core; everyone may include config structs.
 """
 import pathlib
 import re
@@ -15,6 +15,7 @@ BELOW = {
     "core": set(),
     "config": set(),
     "kernels": set(),
+    "cuda": {"kernels"},
     "autograd": {"kernels"},
     "ops": {"autograd", "kernels"},
     "nn": {"ops", "autograd", "kernels"},
@@ -35,10 +36,13 @@ ONLY_IN = {
     "Eigen": ["src/kernels/gemm_eigen.cpp"],
     "stb": ["src/io/"],
     "CLI": ["tools/"],
+    "cuda_runtime": ["src/cuda/", "src/kernels/cuda/"],
+    "cublasLt": ["src/cuda/"],
+    "nvtx3": ["src/cuda/"],
 }
 # Kernels are compiled for instruction sets the machine may lack; what they include is inlined and
 # merged by the linker, so they see plain data only.
-KERNEL_CORE = {"check", "dtype", "parallel", "philox", "queue", "scratch"}
+KERNEL_CORE = {"check", "dtype", "host_device", "parallel", "philox", "queue", "scratch"}
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 

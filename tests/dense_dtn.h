@@ -111,6 +111,45 @@ struct DenseDtn {
     return g;
   }
 
+  // How large the terms of the gradient of pos_weight are, as the root of the sum of their squares,
+  // the largest of all heads and columns. With random gradients the terms nearly cancel: what is
+  // left says little about how well it can be computed, this does. The gradient is a sum over the
+  // images b, tokens i and channels k of
+  //   sum_j P_ij (dm1_ik u_jk + dm2_ik u_jk^2) (o_ij - sum_l P_il o_il)
+  double position_terms(const Doubles& dy) const {
+    const int T = tokens(), D = head_dim();
+    Doubles squares(pos_weight.size());
+    each_head([&](int b, int h, const Moments& m) {
+      for (int i = 0; i < T; ++i) {
+        const double* p = &m.p[static_cast<std::size_t>(i) * T];
+        auto at_offset = [](const Offset& o, int column) {
+          return column == 0 ? o.x : column == 1 ? o.y : o.x * o.x + o.y * o.y;
+        };
+        double mean[3] = {};
+        for (int j = 0; j < T; ++j) {
+          for (int a = 0; a < 3; ++a) mean[a] += p[j] * at_offset(offset(i, j), a);
+        }
+        for (int k = 0; k < D; ++k) {
+          const int c = h * D + k;
+          const Point q = point(m, b, h, i, k);
+          const double dxhat = dy[at(b, i, c)] * weight[c];
+          const double dvar = -0.5 * dxhat * (q.u - q.mu) * q.r * q.r * q.r;
+          const double dm2 = (1 - lambda_var[h]) * dvar;
+          const double dm1 = -(1 - lambda_mean[h]) * dxhat * q.r - 2 * dm2 * m.m1[i * D + k];
+          double term[3] = {};
+          for (int j = 0; j < T; ++j) {
+            const double u = m.u[j * D + k], dp = p[j] * (dm1 * u + dm2 * u * u);
+            for (int a = 0; a < 3; ++a) term[a] += dp * (at_offset(offset(i, j), a) - mean[a]);
+          }
+          for (int a = 0; a < 3; ++a) squares[3 * h + a] += term[a] * term[a];
+        }
+      }
+    });
+    double largest = 0;
+    for (double s : squares) largest = std::fmax(largest, std::sqrt(s));
+    return largest;
+  }
+
  private:
   struct Offset {
     double x, y;

@@ -47,7 +47,8 @@ inline ModelConfig mean_vit() {
 inline void perturb(ParameterStore& store, double noise = 0.25) {
   std::uint32_t stream = 900;
   for (Parameter& p : store.parameters()) {
-    Doubles values = doubles(p.variable.value()), shift = doubles(random_tensor(p.shape, stream++));
+    Doubles values = doubles(p.variable.value().to(kCpu)),
+            shift = doubles(random_tensor(p.shape, stream++));
     for (std::size_t i = 0; i < values.size(); ++i) values[i] += noise * shift[i];
     Tensor value = p.variable.value();
     value.copy_from(as(from_doubles(values, p.shape, DType::kBFloat16), value.dtype()));

@@ -41,9 +41,10 @@ struct MachineOptions {
     app.add_option("--threads", threads, "computing threads (default: one per core)")
         ->check(CLI::PositiveNumber);
   }
-  void apply() const {
-    parse_device(device);
+  // The device to compute on.
+  Device apply() const {
     if (threads > 0) set_num_threads(threads);
+    return parse_device(device);
   }
 };
 

@@ -19,6 +19,7 @@ struct Options {
   double seconds = 10;
   bool json = false;
   dtn::MachineOptions machine;
+  dtn::Device device;
 };
 
 dtn::ExperimentConfig load(const Options& options) {
@@ -45,7 +46,8 @@ int print(const Options& options, const Json& result) {
 }
 
 Json train_json(const Options& options) {
-  dtn::TrainBenchmark b = dtn::benchmark_train(load(options), options.steps, options.warmup);
+  dtn::TrainBenchmark b =
+      dtn::benchmark_train(load(options), options.steps, options.warmup, options.device);
   return {{"images_per_second", b.images_per_second},
           {"step_ms", b.step_ms},
           {"gflops_per_image", b.gflops_per_image},
@@ -56,7 +58,8 @@ Json train_json(const Options& options) {
 }
 
 Json eval_json(const Options& options) {
-  dtn::EvalBenchmark b = dtn::benchmark_eval(load(options), options.steps, options.warmup);
+  dtn::EvalBenchmark b =
+      dtn::benchmark_eval(load(options), options.steps, options.warmup, options.device);
   return {{"images_per_second", b.images_per_second},
           {"gflops_per_image", b.gflops_per_image},
           {"gemm_gflops", b.gemm_gflops},
@@ -95,10 +98,15 @@ Json norm_json(const Options& options) {
   dtn::ExperimentConfig config =
       dtn::parse_experiment("model: {preset: vit_t}\nschedule: {steps: 1}\n", "dtn-bench",
                             overrides, dtn::norm_schemas());
-  dtn::NormBenchmark b = dtn::benchmark_norm(config.model.norm, batch, tokens, channels,
-                                             options.heads, dtype_of(options.dtype), options.steps);
+  dtn::NormBenchmark b =
+      dtn::benchmark_norm(config.model.norm, batch, tokens, channels, options.heads,
+                          dtype_of(options.dtype), options.steps, options.device);
   Json json = {{"forward_ms", b.forward_ms}, {"backward_ms", b.backward_ms}};
   json["gemm_gflops"] = b.gemm_gflops;
+  if (b.copy_gbytes_per_second > 0) {
+    json["copy_gbytes_per_second"] = b.copy_gbytes_per_second;
+    json["forward_of_copy"] = b.forward_of_copy;
+  }
   if (b.multiply_adds_per_element > 0) {
     json["multiply_adds_per_element"] = b.multiply_adds_per_element;
     json["gflops"] = b.gflops;
@@ -110,9 +118,11 @@ Json norm_json(const Options& options) {
 Json gemm_json(const Options& options) {
   dtn::DType dtype = dtype_of(options.dtype);
   dtn::ExperimentConfig config = load(options);
-  Json json = {{"dtype", dtn::name_of(dtype)}, {"backend", dtn::gemm_backend(dtype)}};
-  auto rates = dtn::measure_gemms(
-      config.model, config.train.micro_batch.value_or(config.train.batch_size), dtype);
+  Json json = {{"dtype", dtn::name_of(dtype)},
+               {"backend", options.device == dtn::kCpu ? dtn::gemm_backend(dtype) : "cublaslt"}};
+  auto rates =
+      dtn::measure_gemms(config.model, config.train.micro_batch.value_or(config.train.batch_size),
+                         dtype, options.device);
   for (const dtn::GemmRate& r : rates) json[r.name] = r.gflops;
   json["gemm_gflops"] = dtn::best_rate(rates);
   return json;
@@ -174,7 +184,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   for (CLI::App* sub : {norm, gemm}) add_dtype(*sub, options);
   return dtn::run_program(app, argc, argv, [&] {
-    options.machine.apply();
+    options.device = options.machine.apply();
     Json result = *train  ? train_json(options)
                   : *eval ? eval_json(options)
                   : *data ? data_json(options)

@@ -125,8 +125,11 @@ Outcome run_dataset(const Options& options, const dtn::ExperimentConfig& config,
   loading.batch_size = batch_size_of(options, config);
   loading.workers = config.data.workers;
   loading.max_bad_images = config.data.max_bad_images;
-  dtn::Loader loader(
-      data, dtn::Transform(config.data, config.augment, m.image_size, m.channels, false), loading);
+  dtn::Device device = model.parameters().device();
+  dtn::Loader loader(data,
+                     dtn::Transform(config.data, config.augment, m.image_size, m.channels, false),
+                     dtn::feeding(device, std::move(loading)));
+  dtn::BatchFeeder feeder(loader, device);
   Outcome outcome;
   if (!options.save_logits.empty()) {  // a damaged image keeps a row of NaN
     outcome.logits =
@@ -135,14 +138,14 @@ Outcome run_dataset(const Options& options, const dtn::ExperimentConfig& config,
   dtn::ProgressBar bar("evaluating", data->size());
   dtn::EvalOptions eval;
   eval.dtype = precision_of(options.precision);
-  eval.on_batch = [&](const dtn::Batch& batch, const dtn::Tensor& logits, std::int64_t done) {
+  eval.on_batch = [&](const dtn::DeviceBatch& batch, const dtn::Tensor& logits, std::int64_t done) {
     bar.update(done, "");
     if (!outcome.logits.defined()) return;
     for (std::int64_t i = 0; i < batch.n; ++i) {
       copy_rows(logits.slice(i, i + 1), outcome.logits, batch.indices[static_cast<std::size_t>(i)]);
     }
   };
-  outcome.result = dtn::evaluate(model, loader, eval);
+  outcome.result = dtn::evaluate(model, feeder, eval);
   outcome.count = outcome.result->count;
   outcome.seconds = outcome.result->seconds;
   return outcome;
@@ -170,11 +173,11 @@ void report(const Options& options, const Outcome& outcome) {
 }
 
 int evaluate(const Options& options) {
-  options.machine.apply();
+  dtn::Device device = options.machine.apply();
   fs::path file = weights_file(options);
   dtn::TensorFile weights = dtn::read_safetensors(file);
   dtn::ExperimentConfig config = config_for(options, weights);
-  dtn::VisionTransformer model(config.model, config.seed);
+  dtn::VisionTransformer model(config.model, config.seed, dtn::DType::kFloat32, device);
   for (const std::string& note : dtn::load_adapted(model, weights.tensors, file.string())) {
     dtn::log_info(note);
   }

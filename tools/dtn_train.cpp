@@ -66,7 +66,7 @@ void print_plan(const dtn::ExperimentConfig& config, const fs::path& output) {
 }
 
 int train(const Options& options) {
-  options.machine.apply();
+  dtn::Device device = options.machine.apply();
   dtn::ExperimentConfig config = load_config(options);
   if (options.print_config) {
     std::fputs(dtn::to_yaml(config).c_str(), stdout);
@@ -85,6 +85,7 @@ int train(const Options& options) {
   }
   dtn::TrainerOptions trainer;
   trainer.output = output;
+  trainer.device = device;
   if (options.resume.empty()) {
     if (fs::exists(output) && !fs::is_empty(output)) {
       throw dtn::ConfigError(dtn::cat("output folder ", output.string(),

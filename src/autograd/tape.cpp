@@ -11,7 +11,7 @@ void Tape::backward(const Variable& root, Tensor seed) {
   if (!seed.defined()) {
     DTN_CHECK(root.value().numel() == 1, "backward from a value of shape ", to_string(root.shape()),
               " needs a seed");
-    seed = Tensor::full(root.shape(), root.dtype(), 1.0);
+    seed = Tensor::full(root.shape(), root.dtype(), 1.0).to(root.device());
   }
   DTN_CHECK(seed.shape() == root.shape() && seed.dtype() == root.dtype(), "the seed is ",
             name_of(seed.dtype()), " ", to_string(seed.shape()), ", the root ",

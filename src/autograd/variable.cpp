@@ -13,13 +13,13 @@ void GradSlot::accumulate(Tensor g) {
             name_of(g.dtype()), " ", to_string(g.shape()), " meets one of ", name_of(grad_.dtype()),
             " ", to_string(grad_.shape()));
   Tensor sum = bound_ || grad_.unique() ? grad_ : g.unique() ? g : Tensor::empty_like(g);
-  run(cpu_queue(), Add{g.dtype(), g.numel(), grad_.raw(), g.raw(), sum.raw()});
+  run_on(g.device(), Add{g.dtype(), g.numel(), grad_.raw(), g.raw(), sum.raw()});
   grad_ = std::move(sum);
 }
 
-Tensor& GradSlot::buffer(const Shape& shape, DType dtype) {
+Tensor& GradSlot::buffer(const Shape& shape, DType dtype, Device device) {
   if (!has()) {
-    grad_ = Tensor::zeros(shape, dtype);
+    grad_ = Tensor::zeros(shape, dtype, device);
   } else if (!bound_ && !grad_.unique()) {
     grad_ = grad_.clone();
   }
@@ -29,8 +29,8 @@ Tensor& GradSlot::buffer(const Shape& shape, DType dtype) {
 Tensor Variable::value_as(DType dtype) const {
   if (!value_.defined() || value_.dtype() == dtype) return value_;
   if (low_precision_.defined() && low_precision_.dtype() == dtype) return low_precision_;
-  Tensor converted = Tensor::empty(value_.shape(), dtype);
-  run(cpu_queue(), Cast{value_.dtype(), dtype, value_.numel(), value_.raw(), converted.raw()});
+  Tensor converted = Tensor::empty(value_.shape(), dtype, device());
+  run_on(device(), Cast{value_.dtype(), dtype, value_.numel(), value_.raw(), converted.raw()});
   return converted;
 }
 

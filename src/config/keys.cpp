@@ -208,6 +208,8 @@ std::vector<Key> make_keys() {
       value("train.ema", FIELD(train.ema), fraction(), "decay of the average of the weights"),
       value("train.checkpoint_blocks", FIELD(train.checkpoint_blocks), kAny,
             "recompute blocks in the backward pass to save memory"),
+      value("train.step_graph", FIELD(train.step_graph), kAny,
+            "on a CUDA device, replay each step as one captured graph; off to debug"),
       value("train.log_every", FIELD(train.log_every), kCount, "0 for never"),
       value("train.eval_every", FIELD(train.eval_every), kCount, "0 for the end only"),
       value("train.checkpoint_every", FIELD(train.checkpoint_every), kCount, "0 for the end only"),

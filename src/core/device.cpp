@@ -1,6 +1,7 @@
 #include "dtn/core/device.h"
 
 #include "dtn/core/check.h"
+#include "dtn/core/cuda_device.h"
 
 namespace dtn {
 
@@ -9,9 +10,12 @@ std::string to_string(Device device) {
 }
 
 Device parse_device(const std::string& name) {
-  if (name == "cpu" || name == "auto") return kCpu;
-  if (name == "cuda") {
-    throw ConfigError("--device cuda: this build has no CUDA backend; use --device cpu or auto");
+  if (name == "cpu") return kCpu;
+  if (name == "cuda" || name == "auto") {
+    std::string reason = cuda::unavailable_reason();
+    if (reason.empty()) return kCuda;
+    if (name == "auto") return kCpu;
+    throw ConfigError(cat("--device cuda: ", reason));
   }
   throw ConfigError(cat("--device ", name, ": unknown device; use cpu, cuda or auto"));
 }

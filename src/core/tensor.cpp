@@ -4,17 +4,17 @@
 #include <cstring>
 
 #include "dtn/core/allocator.h"
+#include "dtn/core/cuda_device.h"
 
 namespace dtn {
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
-  DTN_CHECK(device.type == DeviceType::kCpu, "this build has no CUDA backend; cannot allocate on ",
-            to_string(device));
   std::size_t bytes;
   DTN_CHECK(
       !__builtin_mul_overflow(static_cast<std::size_t>(shape.numel()), size_of(dtype), &bytes),
       "tensor of shape ", to_string(shape), " is too large");
-  return wrap(allocate_cached(bytes), 0, shape, dtype);
+  return wrap(device == kCpu ? allocate_cached(bytes) : cuda::allocate(bytes), 0, shape, dtype,
+              device);
 }
 
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
@@ -43,12 +43,13 @@ Tensor Tensor::full(const Shape& shape, DType dtype, double value) {
 }
 
 Tensor Tensor::wrap(std::shared_ptr<std::byte> owner, std::size_t byte_offset, const Shape& shape,
-                    DType dtype) {
+                    DType dtype, Device device) {
   Tensor t;
   t.storage_ = std::move(owner);
   t.byte_offset_ = byte_offset;
   t.shape_ = shape;
   t.dtype_ = dtype;
+  t.device_ = device;
   return t;
 }
 
@@ -95,13 +96,37 @@ Tensor Tensor::clone() const {
   return copy;
 }
 
-void Tensor::zero() { std::memset(raw(), 0, nbytes()); }
+Tensor Tensor::to(Device device) const {
+  if (!defined() || device_ == device) return *this;
+  Tensor copy = empty(shape_, dtype_, device);
+  copy.copy_from(*this);
+  return copy;
+}
+
+void Tensor::zero() {
+  if (device_ == kCpu) {
+    std::memset(raw(), 0, nbytes());
+  } else {
+    cuda::fill_with_zero(raw(), nbytes());
+  }
+}
 
 void Tensor::copy_from(const Tensor& source) {
   DTN_CHECK(source.dtype() == dtype_ && source.numel() == numel(), "cannot copy ",
             name_of(source.dtype()), " ", to_string(source.shape()), " into ", name_of(dtype_), " ",
             to_string(shape_));
-  if (nbytes()) std::memmove(raw(), source.raw(), nbytes());
+  if (nbytes() == 0) return;
+  bool from_host = source.device_ == kCpu, to_host = device_ == kCpu;
+  if (from_host && to_host) {
+    std::memmove(raw(), source.raw(), nbytes());
+  } else if (from_host) {
+    cuda::copy_to_device(raw(), source.raw(), nbytes());
+  } else if (to_host) {
+    cuda::copy_to_host(raw(), source.raw(), nbytes());
+    cuda::synchronize();
+  } else {
+    cuda::copy_on_device(raw(), source.raw(), nbytes());
+  }
 }
 
 }  // namespace dtn

@@ -14,6 +14,7 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <utility>
 
@@ -27,15 +28,16 @@ namespace {
 constexpr std::int64_t kMinDepth = 3;
 constexpr std::int64_t kMaxClaim = 16;
 
+constexpr Tensor Batch::*kTensors[] = {&Batch::images, &Batch::pixels, &Batch::flips,
+                                       &Batch::labels};
+
 // A batch in the making, or ready.
 struct Slot {
-  Tensor images;                      // [batch_size, channels, size, size] float32
-  Tensor labels;                      // [batch_size] int64
-  std::vector<std::int64_t> indices;  // [batch_size]
-  std::vector<std::uint8_t> good;     // [batch_size], 0: left out
-  std::int64_t count = 0;             // rows of this batch
-  std::int64_t remaining = 0;         // rows not finished
-  std::exception_ptr error;           // what the lowest failing row threw
+  Batch rows;                      // tensors and indices of batch_size rows
+  std::vector<std::uint8_t> good;  // [batch_size], 0: left out
+  std::int64_t count = 0;          // rows of this batch
+  std::int64_t remaining = 0;      // rows not finished
+  std::exception_ptr error;        // what the lowest failing row threw
   std::int64_t error_row = 0;
 };
 
@@ -68,6 +70,18 @@ LoaderOptions checked(const LoaderOptions& options, const Dataset& dataset) {
   return options;
 }
 
+// Moves the good ones of the first good.size() rows of `tensor` to its front.
+void keep_good(Tensor& tensor, std::span<const std::uint8_t> good) {
+  auto* bytes = static_cast<std::byte*>(tensor.raw());
+  const std::size_t each = tensor.nbytes() / static_cast<std::size_t>(tensor.dim(0));
+  std::size_t n = 0;
+  for (std::size_t row = 0; row < good.size(); ++row) {
+    if (!good[row]) continue;
+    if (n != row) std::memcpy(bytes + n * each, bytes + row * each, each);
+    ++n;
+  }
+}
+
 }  // namespace
 
 struct Loader::State {
@@ -82,6 +96,7 @@ struct Loader::State {
 
   void start(std::int64_t new_epoch, std::int64_t first_batch);
   bool next(Batch& batch);
+  bool has_ready();
 
   // With the mutex held.
   bool can_claim() const {
@@ -96,8 +111,11 @@ struct Loader::State {
   void run(const Claim& claim, Workspace& workspace, std::exception_ptr& error,
            std::int64_t& error_row);
   void fill_row(const Claim& claim, std::int64_t row, Workspace& workspace);
-  bool try_sample(std::int64_t index, const SampleKey& key, float* out, Workspace& workspace);
-  void prepare(std::int64_t index, const SampleKey& key, float* out, Workspace& workspace);
+  bool try_sample(std::int64_t index, const SampleKey& key, Batch& rows, std::int64_t row,
+                  Workspace& workspace);
+  void prepare(std::int64_t index, const SampleKey& key, Batch& rows, std::int64_t row,
+               Workspace& workspace);
+  Tensor allocate(const Shape& shape, DType dtype) const;
   void wait_ready(std::unique_lock<std::mutex>& lock);
   void hand_over(Slot& slot, Batch& batch);
 
@@ -111,7 +129,8 @@ struct Loader::State {
   const std::shared_ptr<const Dataset> dataset;
   const Transform transform;
   const LoaderOptions options;
-  const Shape images_shape;
+  const std::int64_t batch_size;  // of a full batch, which may be all there is
+  const bool raw;                 // batches carry pixels
   const std::int64_t claim_size;
   BadImages bad_images;
   double wait_seconds = 0;
@@ -135,8 +154,8 @@ Loader::State::State(std::shared_ptr<const Dataset> d, Transform t, const Loader
     : dataset(std::move(d)),
       transform(std::move(t)),
       options(checked(o, *dataset)),
-      images_shape{std::min(options.batch_size, total()), transform.channels(),
-                   transform.image_size(), transform.image_size()},
+      batch_size(std::min(options.batch_size, total())),
+      raw(options.raw_pixels && dataset->has_pixels()),
       claim_size(std::clamp<std::int64_t>(options.batch_size / (4 * std::max(options.workers, 1)),
                                           1, kMaxClaim)),
       bad_images(options.max_bad_images) {
@@ -146,12 +165,24 @@ Loader::State::State(std::shared_ptr<const Dataset> d, Transform t, const Loader
     depth = std::min(depth, batches());
   }
   slots.resize(static_cast<std::size_t>(depth));
+  const std::int64_t side = transform.image_size(), channels = transform.channels();
   for (Slot& slot : slots) {
-    slot.images = Tensor::empty(images_shape, DType::kFloat32);
-    slot.labels = Tensor::empty({images_shape[0]}, DType::kInt64);
-    slot.indices.resize(static_cast<std::size_t>(images_shape[0]));
-    slot.good.resize(static_cast<std::size_t>(images_shape[0]));
+    if (raw) {
+      slot.rows.pixels = allocate({batch_size, side, side, channels}, DType::kUInt8);
+      slot.rows.flips = allocate({batch_size}, DType::kUInt8);
+    } else {
+      slot.rows.images = allocate({batch_size, channels, side, side}, DType::kFloat32);
+    }
+    slot.rows.labels = allocate({batch_size}, DType::kInt64);
+    slot.rows.indices.resize(static_cast<std::size_t>(batch_size));
+    slot.good.resize(static_cast<std::size_t>(batch_size));
   }
+}
+
+Tensor Loader::State::allocate(const Shape& shape, DType dtype) const {
+  if (!options.allocate) return Tensor::empty(shape, dtype);
+  const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+  return Tensor::wrap(options.allocate(bytes), 0, shape, dtype);
 }
 
 Loader::State::~State() {
@@ -255,25 +286,24 @@ void Loader::State::fill_row(const Claim& claim, std::int64_t row, Workspace& wo
   // image sees those of the image it replaces.
   const SampleKey key{options.seed, static_cast<std::uint32_t>(epoch),
                       static_cast<std::uint64_t>(position / size * size + index)};
-  float* out = slot.images.data<float>() + row * transform.output_size();
-  bool good = try_sample(index, key, out, workspace);
+  bool good = try_sample(index, key, slot.rows, row, workspace);
   for (std::int64_t tries = 1; !good && options.drop_last; ++tries) {
     if (tries == size) throw DataError(cat("all images are damaged: ", dataset->description()));
     index = (index + 1) % size;
-    good = try_sample(index, key, out, workspace);
+    good = try_sample(index, key, slot.rows, row, workspace);
   }
   slot.good[static_cast<std::size_t>(row)] = good;
-  slot.indices[static_cast<std::size_t>(row)] = index;
-  slot.labels.data<std::int64_t>()[row] = dataset->label(index);
+  slot.rows.indices[static_cast<std::size_t>(row)] = index;
+  slot.rows.labels.data<std::int64_t>()[row] = dataset->label(index);
 }
 
 // False when the image is damaged. It is tried again each time: what a damaged file yields depends
 // on the crop, and must not depend on what was met before, or a resumed run would differ.
-bool Loader::State::try_sample(std::int64_t index, const SampleKey& key, float* out,
-                               Workspace& workspace) {
+bool Loader::State::try_sample(std::int64_t index, const SampleKey& key, Batch& rows,
+                               std::int64_t row, Workspace& workspace) {
   std::string what;
   try {
-    prepare(index, key, out, workspace);
+    prepare(index, key, rows, row, workspace);
     return true;
   } catch (const DataError& e) {
     what = e.what();
@@ -282,20 +312,26 @@ bool Loader::State::try_sample(std::int64_t index, const SampleKey& key, float* 
   return false;
 }
 
-void Loader::State::prepare(std::int64_t index, const SampleKey& key, float* out,
+void Loader::State::prepare(std::int64_t index, const SampleKey& key, Batch& rows, std::int64_t row,
                             Workspace& workspace) {
+  const std::int64_t each = transform.output_size();
   Sample sample = dataset->load(index, workspace.sample);
-  if (sample.image) {
-    transform.apply(*sample.image, key, workspace.transform, out);
-  } else if (!sample.ready.empty()) {
-    DTN_CHECK(static_cast<std::int64_t>(sample.ready.size()) == transform.output_size(),
-              dataset->sample_name(index), " has ", sample.ready.size(), " values, expected ",
-              transform.output_size());
-    std::memcpy(out, sample.ready.data(), sample.ready.size_bytes());
-  } else {
-    transform.decode_and_apply(sample.encoded, workspace.sample.name, key, workspace.transform,
-                               out);
+  if (!sample.ready.empty()) {
+    DTN_CHECK(!raw, dataset->sample_name(index), " has no pixels, against what its data set says");
+    DTN_CHECK(static_cast<std::int64_t>(sample.ready.size()) == each, dataset->sample_name(index),
+              " has ", sample.ready.size(), " values, expected ", each);
+    std::memcpy(rows.images.data<float>() + row * each, sample.ready.data(),
+                sample.ready.size_bytes());
+    return;
   }
+  const PreparedImage prepared =
+      sample.image ? transform.prepare(*sample.image, key, workspace.transform)
+                   : transform.decode_and_prepare(sample.encoded, workspace.sample.name, key,
+                                                  workspace.transform);
+  if (!raw) return transform.normalize(prepared, rows.images.data<float>() + row * each);
+  std::memcpy(rows.pixels.data<std::uint8_t>() + row * each, prepared.image->pixels.data(),
+              static_cast<std::size_t>(each));
+  rows.flips.data<std::uint8_t>()[row] = prepared.flip;
 }
 
 void Loader::State::wait_ready(std::unique_lock<std::mutex>& lock) {
@@ -335,37 +371,37 @@ bool Loader::State::next(Batch& batch) {
   }
 }
 
+bool Loader::State::has_ready() {
+  std::lock_guard lock(mutex);
+  if (next_batch >= end_batch || !is_ready()) return false;
+  const Slot& slot = slot_of(next_batch);
+  // One that has nothing left would make next() wait for the batch behind it.
+  const auto end = slot.good.begin() + slot.count;
+  return !slot.error && std::find(slot.good.begin(), end, 1) != end;
+}
+
 // Moves what is good to the front, and exchanges the slot's tensors for the caller's old ones.
 void Loader::State::hand_over(Slot& slot, Batch& batch) {
-  const std::int64_t each = transform.output_size();
-  float* images = slot.images.data<float>();
-  std::int64_t* labels = slot.labels.data<std::int64_t>();
-  std::int64_t n = 0;
+  const std::span<const std::uint8_t> good(slot.good.data(), static_cast<std::size_t>(slot.count));
   batch.indices.clear();
-  for (std::int64_t row = 0; row < slot.count; ++row) {
-    if (!slot.good[static_cast<std::size_t>(row)]) continue;
-    if (n != row) {
-      std::memcpy(images + n * each, images + row * each,
-                  static_cast<std::size_t>(each) * sizeof(float));
-      labels[n] = labels[row];
-    }
-    batch.indices.push_back(slot.indices[static_cast<std::size_t>(row)]);
-    ++n;
+  for (std::size_t row = 0; row < good.size(); ++row) {
+    if (good[row]) batch.indices.push_back(slot.rows.indices[row]);
   }
-  batch.n = n;
-  auto exchange = [](Tensor& ours, Tensor& theirs, const Shape& shape, DType dtype) {
-    bool reusable =
-        theirs.defined() && theirs.unique() && theirs.shape() == shape && theirs.dtype() == dtype;
+  batch.n = static_cast<std::int64_t>(batch.indices.size());
+  for (Tensor Batch::*member : kTensors) {
+    Tensor &ours = slot.rows.*member, &theirs = batch.*member;
+    if (!ours.defined()) {
+      theirs = Tensor();
+      continue;
+    }
+    keep_good(ours, good);
+    const bool reusable = theirs.defined() && theirs.unique() && theirs.shape() == ours.shape() &&
+                          theirs.dtype() == ours.dtype() && theirs.device() == kCpu;
     // Given back first, so that the allocator's cache can serve the next line.
     if (!reusable) theirs = Tensor();
-    if (!reusable) theirs = Tensor::empty(shape, dtype);
+    if (!reusable) theirs = allocate(ours.shape(), ours.dtype());
     std::swap(ours, theirs);
-  };
-  exchange(slot.images, batch.images, images_shape, DType::kFloat32);
-  exchange(slot.labels, batch.labels, {images_shape[0]}, DType::kInt64);
-  if (n < images_shape[0]) {
-    batch.images = batch.images.slice(0, n);
-    batch.labels = batch.labels.slice(0, n);
+    if (batch.n < batch_size) theirs = theirs.slice(0, batch.n);
   }
 }
 
@@ -386,11 +422,16 @@ std::int64_t Loader::samples_per_epoch() const {
   return state_->options.drop_last ? total - total % state_->options.batch_size : total;
 }
 
+std::int64_t Loader::batch_size() const { return state_->batch_size; }
+bool Loader::gives_pixels() const { return state_->raw; }
+const Transform& Loader::transform() const { return state_->transform; }
+
 void Loader::start(std::int64_t epoch, std::int64_t first_batch) {
   state_->start(epoch, first_batch);
 }
 
 bool Loader::next(Batch& batch) { return state_->next(batch); }
+bool Loader::has_ready() const { return state_->has_ready(); }
 
 LoaderReport Loader::report() const {
   return {state_->bad_images.count(), state_->bad_images.names(), state_->wait_seconds};

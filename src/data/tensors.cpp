@@ -56,6 +56,7 @@ std::vector<std::int64_t> read_labels(const Tensor& labels, std::int64_t count,
 class TensorDataset final : public Dataset {
  public:
   TensorDataset(std::string path, const ModelConfig& model) : path_(std::move(path)) {
+    has_pixels_ = false;
     TensorFile file = read_safetensors(path_, {.verify_checksums = true, .map = true});
     images_ = require(file, "images", path_);
     check_images(images_, model, path_);

@@ -213,8 +213,7 @@ Transform::Transform(const DataConfig& data, const AugmentConfig& augment, int i
       image_size_(image_size),
       channels_(channels),
       random_(training && augment.preset == AugmentPreset::kLight),
-      normalization_(resolve_normalization(data, channels)),
-      table_(normalization_table(normalization_)),
+      table_(normalization_table(resolve_normalization(data, channels))),
       limits_(limits) {
   if (training && augment.preset != AugmentPreset::kNone && augment.preset != AugmentPreset::kLight)
     throw ConfigError("augment.preset: this version knows `none` and `light`");
@@ -226,40 +225,42 @@ Transform::Transform(const DataConfig& data, const AugmentConfig& augment, int i
   check_augment(augment);
 }
 
-void Transform::apply(const Image& image, const SampleKey& key, TransformWorkspace& ws,
-                      float* out) const {
+PreparedImage Transform::prepare(const Image& image, const SampleKey& key,
+                                 TransformWorkspace& ws) const {
   const Image* source = &image;
   if (image.channels != channels_) {
     channels_ == 1 ? rgb_to_gray(image, ws.converted) : gray_to_rgb(image, ws.converted);
     source = &ws.converted;
   }
-  if (random_) {
-    const CropBox box = sample_crop(image.width, image.height, augment_, key);
-    if (box.width == image_size_ && box.height == image_size_ && box.width == image.width &&
-        box.height == image.height)
-      return normalize_image(*source, table_.data(), box.flip, out);
-    resize(crop_view(view(*source), box.left, box.top, box.width, box.height), image_size_,
-           image_size_, interpolation_, ws.resample, ws.resized);
-    return normalize_image(ws.resized, table_.data(), box.flip, out);
+  if (!random_) {
+    const ImageRegion whole{0, 0, image.width, image.height};
+    return {&prepare_eval(*source, whole, image.width, image.height, ws), false};
   }
-  finish_eval(*source, {0, 0, image.width, image.height}, image.width, image.height, ws, out);
+  const CropBox box = sample_crop(image.width, image.height, augment_, key);
+  if (box.width == image_size_ && box.height == image_size_ && box.width == image.width &&
+      box.height == image.height)
+    return {source, box.flip};
+  resize(crop_view(view(*source), box.left, box.top, box.width, box.height), image_size_,
+         image_size_, interpolation_, ws.resample, ws.resized);
+  return {&ws.resized, box.flip};
 }
 
-void Transform::finish_eval(const Image& part, const ImageRegion& at, int width, int height,
-                            TransformWorkspace& ws, float* out) const {
+const Image& Transform::prepare_eval(const Image& part, const ImageRegion& at, int width,
+                                     int height, TransformWorkspace& ws) const {
   const EvalGeometry g = eval_geometry(width, height, image_size_, crop_pct_);
   if (part.width == image_size_ && part.height == image_size_ && g.width == width &&
       g.height == height)  // the part is the crop
-    return normalize_image(part, table_.data(), false, out);
+    return part;
   resize_window(view(part), at, width, height, eval_window(g), interpolation_, ws.resample,
                 ws.resized);
-  const bool pad = g.crop_width < image_size_ || g.crop_height < image_size_;
-  if (pad) pad_image(ws.resized, g, image_size_, ws.padded);
-  normalize_image(pad ? ws.padded : ws.resized, table_.data(), false, out);
+  if (g.crop_width == image_size_ && g.crop_height == image_size_) return ws.resized;
+  pad_image(ws.resized, g, image_size_, ws.padded);
+  return ws.padded;
 }
 
-void Transform::decode_and_apply(std::span<const std::byte> bytes, const std::string& name,
-                                 const SampleKey& key, TransformWorkspace& ws, float* out) const {
+PreparedImage Transform::decode_and_prepare(std::span<const std::byte> bytes,
+                                            const std::string& name, const SampleKey& key,
+                                            TransformWorkspace& ws) const {
   const ImageInfo info = read_image_info(bytes, name, limits_);
   if (random_) {
     const CropBox box = sample_crop(info.width, info.height, augment_, key);
@@ -267,13 +268,17 @@ void Transform::decode_and_apply(std::span<const std::byte> bytes, const std::st
                         {box.left, box.top, box.left + box.width, box.top + box.height}, ws.decoded,
                         limits_, color_mode());
     resize(view(ws.decoded), image_size_, image_size_, interpolation_, ws.resample, ws.resized);
-    return normalize_image(ws.resized, table_.data(), box.flip, out);
+    return {&ws.resized, box.flip};
   }
   const EvalGeometry g = eval_geometry(info.width, info.height, image_size_, crop_pct_);
   const ImageRegion region =
       source_region(info.width, info.height, eval_window(g), interpolation_, ws.resample);
   decode_image_region(bytes, name, region, ws.decoded, limits_, color_mode());
-  finish_eval(ws.decoded, region, info.width, info.height, ws, out);
+  return {&prepare_eval(ws.decoded, region, info.width, info.height, ws), false};
+}
+
+void Transform::normalize(const PreparedImage& prepared, float* out) const {
+  normalize_image(*prepared.image, table_.data(), prepared.flip, out);
 }
 
 }  // namespace dtn

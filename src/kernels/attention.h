@@ -20,6 +20,7 @@ struct AttentionForward {
   void* lse;        // [B, H, T], accumulator type: log-sum-exp of the scaled scores, for backward
 };
 void run(CpuQueue&, const AttentionForward&);
+void run(CudaQueue&, const AttentionForward&);
 
 // Recomputes the probabilities from q, k and lse.
 struct AttentionBackward {
@@ -33,5 +34,6 @@ struct AttentionBackward {
   void* dqkv;        // [B, T, 3, H, D], written (=)
 };
 void run(CpuQueue&, const AttentionBackward&);
+void run(CudaQueue&, const AttentionBackward&);
 
 }  // namespace dtn

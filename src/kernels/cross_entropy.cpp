@@ -96,6 +96,12 @@ void forward_row(const CrossEntropyForward& args, std::int64_t row) {
   static_cast<A*>(args.lse)[row] = largest + log_sum;
 }
 
+template <class A>
+A scale_of(const CrossEntropyBackward& args) {
+  const A scale = static_cast<A>(args.scale);
+  return args.upstream ? scale * *static_cast<const A*>(args.upstream) : scale;
+}
+
 // dz = scale (softmax weight - t) for soft targets, weight = sum of t.
 template <class T>
 void backward_targets(const CrossEntropyBackward& args, std::int64_t row) {
@@ -105,7 +111,7 @@ void backward_targets(const CrossEntropyBackward& args, std::int64_t row) {
   const A* t = static_cast<const A*>(args.targets) + row * classes;
   T* dz = static_cast<T*>(args.dlogits) + row * classes;
   const A lse = static_cast<const A*>(args.lse)[row];
-  const A scale = static_cast<A>(args.scale), weight = row_sum(t, classes);
+  const A scale = scale_of<A>(args), weight = row_sum(t, classes);
   for_each_vector<A>(classes, [=](std::int64_t k, auto count) {
     Vec<A> p = exp(load_n(z + k, count) - lse);
     store_n(dz + k, scale * (p * weight - load_n(t + k, count)), count);
@@ -119,7 +125,7 @@ void backward_label(const CrossEntropyBackward& args, std::int64_t row) {
   const T* z = static_cast<const T*>(args.logits) + row * classes;
   T* dz = static_cast<T*>(args.dlogits) + row * classes;
   const bool valid = label >= 0 && label < classes;
-  const A scale = static_cast<A>(valid ? args.scale : __builtin_nan(""));
+  const A scale = valid ? scale_of<A>(args) : static_cast<A>(__builtin_nan(""));
   const A lse = static_cast<const A*>(args.lse)[row];
   const A s = static_cast<A>(args.smoothing), everywhere = s / static_cast<A>(classes);
   // Read before the row is overwritten: dz may be z.

@@ -23,6 +23,7 @@ struct CrossEntropyForward {
   void* lse;                             // [rows], accumulator type, for backward
 };
 void run(CpuQueue&, const CrossEntropyForward&);
+void run(CudaQueue&, const CrossEntropyForward&);
 
 struct CrossEntropyBackward {
   DType dtype;
@@ -31,10 +32,12 @@ struct CrossEntropyBackward {
   const std::int64_t* labels = nullptr;
   const void* targets = nullptr;
   double smoothing = 0;
-  const void* lse;  // [rows]
-  double scale;     // e.g. 1 / batch
-  void* dlogits;    // [rows, K]; may be logits
+  const void* lse;                 // [rows]
+  double scale;                    // e.g. 1 / batch
+  void* dlogits;                   // [rows, K]; may be logits
+  const void* upstream = nullptr;  // [1], accumulator type: another factor, where dlogits live
 };
 void run(CpuQueue&, const CrossEntropyBackward&);
+void run(CudaQueue&, const CrossEntropyBackward&);
 
 }  // namespace dtn

@@ -51,6 +51,7 @@ struct DtnNormForward {
       nullptr;  // [B, H, T] float64, 1 / sqrt(mean x^2 + eps); required by kOfficial, else unused
 };
 void run(CpuQueue&, const DtnNormForward&);
+void run(CudaQueue&, const DtnNormForward&);
 
 // Recomputes m1 and v1. With dxhat = dy weight, r = (var + eps)^-1/2:
 //   dmu = -dxhat r,  dvar = -1/2 dxhat (x - mu) r^3
@@ -84,5 +85,6 @@ struct DtnNormBackward {
   void* dpos_weight = nullptr;      // [H, 3], +=; null saves a quarter of the work
 };
 void run(CpuQueue&, const DtnNormBackward&);
+void run(CudaQueue&, const DtnNormBackward&);
 
 }  // namespace dtn

@@ -33,6 +33,7 @@ struct Gemm {
 };
 // Throws Error when a type, stride or size is impossible. k = 0 gives C = 0 (or leaves C).
 void run(CpuQueue&, const Gemm&);
+void run(CudaQueue&, const Gemm&);
 
 // A finished tile of the product, still in this thread's cache.
 struct ProductTile {

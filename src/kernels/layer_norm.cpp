@@ -52,6 +52,19 @@ void forward_rows(const LayerNormForward& args, std::int64_t row) {
   });
 }
 
+// dbranch of a row whose dx is written.
+template <class T>
+void scale_row(const LayerNormBackward& args, std::int64_t row) {
+  using A = AccumulatorOf<T>;
+  const A* scales = static_cast<const A*>(args.row_scale);
+  const A scale = scales ? scales[row / args.rows_per_scale] : A(1);
+  const T* dx = static_cast<const T*>(args.dx) + row * args.channels;
+  T* dbranch = static_cast<T*>(args.dbranch) + row * args.channels;
+  for_each_vector<A>(args.channels, [=](std::int64_t c, auto count) {
+    store_n(dbranch + c, Vec<A>(load_n(dx + c, count) * scale), count);
+  });
+}
+
 // kRows rows at a time, so that the running parameter gradients are loaded and stored once for all
 // of them. dweight and dbias are the partial sums of this chunk of rows.
 template <class T, int kRows>
@@ -98,6 +111,7 @@ void backward_rows(const LayerNormBackward& args, std::int64_t row, AccumulatorO
       if (add) d += load_n(add + first + c, count);
       store_n(dx + first + c, d, count);
     });
+    if (args.dbranch) scale_row<T>(args, row + r);
   }
 }
 

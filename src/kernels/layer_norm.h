@@ -26,10 +26,36 @@ struct LayerNormForward {
   void* rstd;  // [rows]
 };
 void run(CpuQueue&, const LayerNormForward&);
+void run(CudaQueue&, const LayerNormForward&);
+
+// The end of a residual block and the norm that begins the next, in one pass:
+//   sum = residual + row_scale[row / rows_per_scale] branch,   rounded to dtype,
+//   y = LayerNorm(sum)
+// The result has the bits of ScaleRows (Add without scales, see pointwise.h) and LayerNormForward.
+// Backward needs LayerNormBackward alone, with x = sum: its dx (plus dx_add) is the gradient of
+// `residual`, its dbranch that of `branch`.
+struct ResidualLayerNormForward {
+  DType dtype;
+  std::int64_t rows, channels;
+  double eps;
+  const void* residual;             // [rows, C]
+  const void* branch;               // [rows, C]
+  const void* row_scale = nullptr;  // [rows / rows_per_scale], accumulator type; null: 1
+  std::int64_t rows_per_scale = 1;
+  void* sum;           // [rows, C]; may be residual
+  const void* weight;  // [C]
+  const void* bias;    // [C]
+  void* y;             // [rows, C]
+  void* mean;          // [rows], as LayerNormForward's
+  void* rstd;          // [rows]
+};
+void run(CpuQueue&, const ResidualLayerNormForward&);
+void run(CudaQueue&, const ResidualLayerNormForward&);
 
 // With dxhat = dy weight, xhat = (x - mean) rstd:
 //   dx = rstd (dxhat - mean_c(dxhat) - xhat mean_c(dxhat xhat)) + dx_add
 //   dweight += sum_r dy xhat,   dbias += sum_r dy
+//   dbranch = row_scale[row / rows_per_scale] dx,   from dx as it was rounded
 // The sums over rows are taken in chunks fixed by the shape, so they do not depend on threads.
 struct LayerNormBackward {
   DType dtype;
@@ -43,7 +69,12 @@ struct LayerNormBackward {
   void* dx = nullptr;            // [rows, C], written (=); may be dy
   void* dweight = nullptr;       // [C], +=
   void* dbias = nullptr;         // [C], +=
+  // What reaches the branch of ResidualLayerNormForward; only with dx, and a tensor of its own.
+  void* dbranch = nullptr;          // [rows, C], written (=)
+  const void* row_scale = nullptr;  // [rows / rows_per_scale], accumulator type; null: 1
+  std::int64_t rows_per_scale = 1;
 };
 void run(CpuQueue&, const LayerNormBackward&);
+void run(CudaQueue&, const LayerNormBackward&);
 
 }  // namespace dtn

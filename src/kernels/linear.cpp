@@ -3,6 +3,7 @@
 #include "dtn/core/check.h"
 #include "kernels/gemm.h"
 #include "kernels/linear_epilogue.h"
+#include "kernels/pointwise.h"
 #include "kernels/tile_ops.h"
 
 namespace dtn {
@@ -48,6 +49,7 @@ void run(CpuQueue& queue, const LinearForward& l) {
 void run(CpuQueue& queue, const LinearBackwardInput& l) {
   DTN_CHECK(l.out > 0, "a linear layer with no outputs");
   DTN_CHECK(l.preactivation || !l.activation, "activation is recomputed from preactivation");
+  DTN_CHECK(l.activation || !l.dbias, "dbias goes with the activation");
   Gemm g = product(l.dtype, l.rows, l.in, l.out, l.dy, l.weight, false, l.dx);
   if (!l.preactivation) return run(queue, g);
 
@@ -58,6 +60,7 @@ void run(CpuQueue& queue, const LinearBackwardInput& l) {
                               offset(l.activation, l.dtype, first), offset(l.dx, l.dtype, first),
                               l.in});
   });
+  if (l.dbias) run(queue, SumRows{l.dtype, l.rows, l.in, l.dx, l.dbias});
 }
 
 void run(CpuQueue& queue, const LinearBackwardWeight& l) {

@@ -18,7 +18,8 @@ namespace dtn {
 //   y = gelu(z)                                  (gelu: exact, x Phi(x))
 //   y = residual + row_scale[row / rows_per_scale] z   (either may be missing)
 // and y is rounded once. Under gelu z is rounded to dtype first, so that backward, which reads the
-// stored z, finds the very h that forward produced.
+// stored z, finds the very h that forward produced. On a CUDA device z is also rounded before it is
+// scaled, and dy W before gelu': these are kernels of their own there.
 struct LinearForward {
   DType dtype;
   std::int64_t rows, in, out;
@@ -31,8 +32,12 @@ struct LinearForward {
   const void* residual = nullptr;   // [rows, out] dtype; may be y
   const void* row_scale = nullptr;  // [rows / rows_per_scale], accumulator type; null: 1
   std::int64_t rows_per_scale = 1;
+  // [out] in dtype, a copy of bias: CUDA products add a bias of their own type, and take it from
+  // here, or round `bias` each time when it is null. The CPU always adds `bias`.
+  const void* bias_as_dtype = nullptr;
 };
 void run(CpuQueue&, const LinearForward&);
+void run(CudaQueue&, const LinearForward&);
 
 // dx = dy W; with `preactivation` z of the layer below (whose output h = gelu(z) was this layer's
 // input): dx = (dy W) gelu'(z), and h is recomputed into `activation` for the weight gradient. With
@@ -45,8 +50,12 @@ struct LinearBackwardInput {
   void* dx;                             // [rows, in]
   const void* preactivation = nullptr;  // [rows, in]
   void* activation = nullptr;           // [rows, in]
+  // With activation: the bias gradient of the layer below, [in] in the accumulator type, += the sum
+  // of the rows of dx.
+  void* dbias = nullptr;
 };
 void run(CpuQueue&, const LinearBackwardInput&);
+void run(CudaQueue&, const LinearBackwardInput&);
 
 // dweight += dy^T x,  dbias += sum of the rows of dy. Either may be null.
 struct LinearBackwardWeight {
@@ -58,6 +67,7 @@ struct LinearBackwardWeight {
   void* dbias;     // [out], accumulator type
 };
 void run(CpuQueue&, const LinearBackwardWeight&);
+void run(CudaQueue&, const LinearBackwardWeight&);
 
 // y = gelu(x) and dx = dy gelu'(x), elementwise. Relative error below 4 epsilons of float32; for
 // bfloat16 below an eighth of the rounding of the result. gelu(-inf) = 0, NaN stays NaN.
@@ -68,6 +78,7 @@ struct GeluForward {
   void* y;
 };
 void run(CpuQueue&, const GeluForward&);
+void run(CudaQueue&, const GeluForward&);
 struct GeluBackward {
   DType dtype;
   std::int64_t count;
@@ -76,5 +87,6 @@ struct GeluBackward {
   void* dx;  // may be dy
 };
 void run(CpuQueue&, const GeluBackward&);
+void run(CudaQueue&, const GeluBackward&);
 
 }  // namespace dtn

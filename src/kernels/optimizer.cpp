@@ -4,6 +4,7 @@
 
 #include "dtn/core/parallel.h"
 #include "kernels/isa.h"
+#include "kernels/optimizer_factors.h"
 #include "kernels/simd.h"
 
 namespace dtn::DTN_ISA {
@@ -38,26 +39,22 @@ double sum_squares_range(const float* x, std::int64_t n) {
 
 }  // namespace
 
+void run(CpuQueue&, const PrepareUpdate& args) { prepare_update(args); }
+
 void run(CpuQueue&, const AdamWStep& args) {
-  const double t = static_cast<double>(args.t);
-  const float scale = static_cast<float>(args.grad_scale);
-  const float decay = static_cast<float>(1.0 - args.lr * args.weight_decay);
-  const float b1 = static_cast<float>(args.beta1), c1 = static_cast<float>(1.0 - args.beta1);
-  const float b2 = static_cast<float>(args.beta2), c2 = static_cast<float>(1.0 - args.beta2);
-  const float root_correction2 = static_cast<float>(std::sqrt(1.0 - std::pow(args.beta2, t)));
-  const float step = static_cast<float>(-args.lr / (1.0 - std::pow(args.beta1, t)));
-  const float eps = static_cast<float>(args.eps);
+  const AdamWFactors f = adamw_factors(args);
+  if (!f.apply) return;
   parallel_ranges(args.count, kChunk, [=, &args](std::int64_t begin, std::int64_t end) {
     float *param = args.param + begin, *m = args.m + begin, *v = args.v + begin;
     const float* grad = args.grad + begin;
     bfloat16* copy = args.param_bf16 ? args.param_bf16 + begin : nullptr;
     for_each_vector<float>(end - begin, [=](std::int64_t i, auto count) {
-      VecF g = load_n(grad + i, count) * scale;
-      VecF p = load_n(param + i, count) * decay;
-      VecF new_m = load_n(m + i, count) * b1 + c1 * g;
-      VecF new_v = load_n(v + i, count) * b2 + c2 * g * g;
-      VecF denominator = sqrt(new_v) / root_correction2 + eps;
-      p = p + step * new_m / denominator;
+      VecF g = load_n(grad + i, count) * f.grad_scale;
+      VecF p = load_n(param + i, count) * f.decay;
+      VecF new_m = load_n(m + i, count) * f.beta1 + f.rest1 * g;
+      VecF new_v = load_n(v + i, count) * f.beta2 + f.rest2 * g * g;
+      VecF denominator = sqrt(new_v) / f.root_correction2 + f.eps;
+      p = p + f.step * new_m / denominator;
       store_n(m + i, new_m, count);
       store_n(v + i, new_v, count);
       store_n(param + i, p, count);
@@ -67,11 +64,9 @@ void run(CpuQueue&, const AdamWStep& args) {
 }
 
 void run(CpuQueue&, const SgdStep& args) {
-  const float scale = static_cast<float>(args.grad_scale);
-  const float decay = static_cast<float>(args.weight_decay);
-  const float momentum = static_cast<float>(args.momentum);
-  const float step = static_cast<float>(-args.lr);
-  const bool first = args.t == 1, keep = args.momentum != 0;
+  const SgdFactors f = sgd_factors(args);
+  if (!f.apply) return;
+  const bool keep = args.momentum != 0;
   parallel_ranges(args.count, kChunk, [=, &args](std::int64_t begin, std::int64_t end) {
     float* param = args.param + begin;
     float* buffer = keep ? args.momentum_buffer + begin : nullptr;
@@ -79,12 +74,12 @@ void run(CpuQueue&, const SgdStep& args) {
     bfloat16* copy = args.param_bf16 ? args.param_bf16 + begin : nullptr;
     for_each_vector<float>(end - begin, [=](std::int64_t i, auto count) {
       VecF p = load_n(param + i, count);
-      VecF g = load_n(grad + i, count) * scale + decay * p;
+      VecF g = load_n(grad + i, count) * f.grad_scale + f.decay * p;
       if (keep) {
-        if (!first) g = momentum * load_n(buffer + i, count) + g;
+        if (!f.first) g = f.momentum * load_n(buffer + i, count) + g;
         store_n(buffer + i, g, count);
       }
-      p = p + step * g;
+      p = p + f.step * g;
       store_n(param + i, p, count);
       if (copy) store_n(copy + i, p, count);
     });
@@ -92,6 +87,7 @@ void run(CpuQueue&, const SgdStep& args) {
 }
 
 void run(CpuQueue&, const EmaStep& args) {
+  if (!is_applied(args.state)) return;
   const float decay = static_cast<float>(args.decay), rest = static_cast<float>(1.0 - args.decay);
   parallel_ranges(args.count, kChunk, [=, &args](std::int64_t begin, std::int64_t end) {
     float* average = args.average + begin;
@@ -117,6 +113,7 @@ void run(CpuQueue& queue, const SumSquares& args) {
 
 }  // namespace dtn::DTN_ISA
 
+DTN_DISPATCH(PrepareUpdate)
 DTN_DISPATCH(AdamWStep)
 DTN_DISPATCH(SgdStep)
 DTN_DISPATCH(EmaStep)

@@ -66,78 +66,6 @@ void scale_rows(const ScaleRows& args) {
 }
 
 template <class T>
-void add_to_rows(const AddToRows& args) {
-  using A = AccumulatorOf<T>;
-  auto* x = static_cast<const T*>(args.x);
-  auto* addend = static_cast<const A*>(args.addend);
-  auto* y = static_cast<T*>(args.y);
-  std::int64_t columns = args.columns;
-  parallel_ranges(args.rows * columns, kChunk, [=](std::int64_t begin, std::int64_t end) {
-    while (begin < end) {
-      std::int64_t column = begin % columns;
-      std::int64_t n = columns - column < end - begin ? columns - column : end - begin;
-      for_each_vector<A>(n, [=](std::int64_t i, auto count) {
-        Vec<A> v = load_n(x + begin + i, count) + load_n(addend + column + i, count);
-        store_n(y + begin + i, v, count);
-      });
-      begin += n;
-    }
-  });
-}
-
-// sum[i] += x[0, i] + ... + x[rows - 1, i], four rows at a time to spare the traffic of `sum`.
-template <class T>
-void accumulate_rows(const T* x, std::int64_t rows, std::int64_t stride, std::int64_t columns,
-                     AccumulatorOf<T>* sum) {
-  using A = AccumulatorOf<T>;
-  std::int64_t r = 0;
-  for (; r + 4 <= rows; r += 4) {
-    const T* row = x + r * stride;
-    for_each_vector<A>(columns, [=](std::int64_t i, auto count) {
-      Vec<A> s01 = load_n(row + i, count) + load_n(row + stride + i, count);
-      Vec<A> s23 = load_n(row + 2 * stride + i, count) + load_n(row + 3 * stride + i, count);
-      store_n(sum + i, load_n(sum + i, count) + (s01 + s23), count);
-    });
-  }
-  for (; r < rows; ++r) {
-    const T* row = x + r * stride;
-    for_each_vector<A>(columns, [=](std::int64_t i, auto count) {
-      store_n(sum + i, load_n(sum + i, count) + load_n(row + i, count), count);
-    });
-  }
-}
-
-// Rows are cut into chunks by shape alone; each has a row of partial sums, added in order.
-template <class T>
-void sum_rows(CpuQueue& queue, const SumRows& args) {
-  using A = AccumulatorOf<T>;
-  constexpr std::int64_t kColumns = 2048;  // per task: the partial sums stay in the first cache
-  std::int64_t rows = args.rows, columns = args.columns;
-  if (rows <= 0 || columns <= 0) return;
-  std::int64_t chunk_rows = kChunk / columns / 4 * 4;
-  chunk_rows = chunk_rows < 64 ? 64 : chunk_rows > 1024 ? 1024 : chunk_rows;
-  std::int64_t chunks = (rows + chunk_rows - 1) / chunk_rows;
-  std::int64_t blocks = (columns + kColumns - 1) / kColumns;
-  auto* x = static_cast<const T*>(args.x);
-  auto* out = static_cast<A*>(args.out);
-  Scratch::Scope scope(queue.scratch());
-  A* partial = chunks == 1 ? out : scope.take<A>(chunks * columns);  // [chunks, columns]
-  parallel_for(chunks * blocks, [=](std::int64_t task) {
-    std::int64_t chunk = task / blocks, column = task % blocks * kColumns;
-    std::int64_t n = columns - column < kColumns ? columns - column : kColumns;
-    std::int64_t row = chunk * chunk_rows;
-    std::int64_t m = rows - row < chunk_rows ? rows - row : chunk_rows;
-    A* sum = partial + chunk * columns + column;
-    if (chunks > 1) std::memset(sum, 0, static_cast<std::size_t>(n) * sizeof(A));
-    accumulate_rows(x + row * columns + column, m, columns, n, sum);
-  });
-  if (chunks == 1) return;
-  parallel_ranges(columns, 512, [=](std::int64_t begin, std::int64_t end) {
-    accumulate_rows(partial + begin, chunks, columns, end - begin, out + begin);
-  });
-}
-
-template <class T>
 void patchify(const Patchify& args) {
   using A = AccumulatorOf<T>;
   const std::int64_t p = args.patch, grid_h = args.height / p, grid_w = args.width / p;
@@ -158,6 +86,33 @@ void patchify(const Patchify& args) {
       }
     }
   });
+}
+
+// Few values: one after the other. bfloat16 is not among the types.
+template <class F>
+void for_accumulator(const char* kernel, DType dtype, F&& f) {
+  for_dtype(kernel, dtype, [&](auto t) {
+    if constexpr (std::is_same_v<decltype(t), bfloat16>) {
+      detail::fail_dtype(kernel, dtype);
+    } else {
+      f(t);
+    }
+  });
+}
+
+template <class A>
+void sigmoid(const Sigmoid& args) {
+  auto* x = static_cast<const A*>(args.x);
+  auto* y = static_cast<A*>(args.y);
+  for (std::int64_t i = 0; i < args.count; ++i) y[i] = 1 / (1 + std::exp(-x[i]));
+}
+
+template <class A>
+void sigmoid_backward(const SigmoidBackward& args) {
+  auto* y = static_cast<const A*>(args.y);
+  auto* dy = static_cast<const A*>(args.dy);
+  auto* dx = static_cast<A*>(args.dx);
+  for (std::int64_t i = 0; i < args.count; ++i) dx[i] += dy[i] * y[i] * (1 - y[i]);
 }
 
 }  // namespace
@@ -182,16 +137,17 @@ void run(CpuQueue&, const ScaleRows& args) {
   for_dtype("ScaleRows", args.dtype, [&](auto t) { scale_rows<decltype(t)>(args); });
 }
 
-void run(CpuQueue&, const AddToRows& args) {
-  for_dtype("AddToRows", args.dtype, [&](auto t) { add_to_rows<decltype(t)>(args); });
-}
-
-void run(CpuQueue& queue, const SumRows& args) {
-  for_dtype("SumRows", args.dtype, [&](auto t) { sum_rows<decltype(t)>(queue, args); });
-}
-
 void run(CpuQueue&, const Patchify& args) {
   for_dtype("Patchify", args.dtype, [&](auto t) { patchify<decltype(t)>(args); });
+}
+
+void run(CpuQueue&, const Sigmoid& args) {
+  for_accumulator("Sigmoid", args.dtype, [&](auto t) { sigmoid<decltype(t)>(args); });
+}
+
+void run(CpuQueue&, const SigmoidBackward& args) {
+  for_accumulator("SigmoidBackward", args.dtype,
+                  [&](auto t) { sigmoid_backward<decltype(t)>(args); });
 }
 
 }  // namespace dtn::DTN_ISA
@@ -199,6 +155,6 @@ void run(CpuQueue&, const Patchify& args) {
 DTN_DISPATCH(Cast)
 DTN_DISPATCH(Add)
 DTN_DISPATCH(ScaleRows)
-DTN_DISPATCH(AddToRows)
-DTN_DISPATCH(SumRows)
 DTN_DISPATCH(Patchify)
+DTN_DISPATCH(Sigmoid)
+DTN_DISPATCH(SigmoidBackward)

@@ -1,6 +1,7 @@
 // Dropout and drop path. The random words are those of core/philox.h, so a mask is the same on
 // every instruction set and device; here several groups of four are drawn at a time.
 #include "dtn/core/parallel.h"
+#include "kernels/drop_threshold.h"
 #include "kernels/for_dtype.h"
 #include "kernels/isa.h"
 #include "kernels/pointwise.h"
@@ -60,12 +61,9 @@ inline void philox_groups(const PhiloxKey& key, std::uint64_t group, std::uint32
   interleave((c0 & 0xffffffffu) | (c1 << 32), (c2 & 0xffffffffu) | (c3 << 32), words);
 }
 
-// philox_uniform(...) >= p in integers: the top 24 bits of the word >= this. Exact, since scaling
-// by a power of two is.
-std::uint32_t threshold_of(double p) {
-  double scaled = p * 16777216.0;
-  std::uint32_t t = static_cast<std::uint32_t>(scaled);
-  return t < scaled ? t + 1 : t;
+inline PhiloxKey key_at_step(PhiloxKey key, const std::uint32_t* step) {
+  if (step) key.step = *step;
+  return key;
 }
 
 constexpr std::int64_t kBlock = 1024;         // elements per batch of random words
@@ -92,7 +90,8 @@ template <class T>
 void dropout(const Dropout& args) {
   auto* x = static_cast<const T*>(args.x);
   auto* y = static_cast<T*>(args.y);
-  const std::uint32_t threshold = threshold_of(args.p);
+  const PhiloxKey key = key_at_step(args.key, args.step);
+  const std::uint32_t threshold = drop_threshold(args.p);
   const double scale = 1.0 / (1.0 - args.p);
   parallel_ranges(args.count, kChunk, [=, &args](std::int64_t begin, std::int64_t end) {
     // Up to 3 words before the block, a full vector read at its end, whole batches of groups.
@@ -102,7 +101,7 @@ void dropout(const Dropout& args) {
       std::uint64_t element = args.first + static_cast<std::uint64_t>(begin);
       int skip = static_cast<int>(element % 4);
       for (std::int64_t k = 0; 4 * k < n + skip; k += kGroups) {
-        philox_groups(args.key, element / 4 + static_cast<std::uint64_t>(k), words + 4 * k);
+        philox_groups(key, element / 4 + static_cast<std::uint64_t>(k), words + 4 * k);
       }
       apply_mask(x + begin, y + begin, n, words + skip, threshold, scale);
     }
@@ -112,12 +111,13 @@ void dropout(const Dropout& args) {
 template <class A>
 void drop_path_scales(const DropPathScales& args) {
   auto* scale = static_cast<A*>(args.scale);
-  const std::uint32_t threshold = threshold_of(args.p);
+  const PhiloxKey key = key_at_step(args.key, args.step);
+  const std::uint32_t threshold = drop_threshold(args.p);
   const A kept = static_cast<A>(1.0 / (1.0 - args.p));
   std::uint32_t words[4 * kGroups];
   for (std::int64_t b = 0; b < args.count; ++b) {
     std::uint64_t element = args.first + static_cast<std::uint64_t>(b);
-    philox_groups(args.key, element / 4, words);
+    philox_groups(key, element / 4, words);
     scale[b] = (words[element % 4] >> 8) >= threshold ? kept : A(0);
   }
 }

@@ -18,6 +18,10 @@ LinearParameters add_linear(ParameterStore& store, const std::string& name, std:
   return {w, b};
 }
 
+// Whether the product at the end of a branch adds the residual on the way. On the CPU always; a
+// CUDA product cannot scale the samples of its result, and leaves both to the next norm.
+bool product_adds(const Tensor& scale) { return !scale.defined() || scale.device() == kCpu; }
+
 const Variable& variable_or_none(const Parameter* p) {
   static const Variable none;
   return p ? p->variable : none;
@@ -57,39 +61,57 @@ TransformerBlock::TransformerBlock(const ModelConfig& config, int index, Paramet
   fc2_bias_ = fc2.bias;
 }
 
-std::uint32_t TransformerBlock::stream(int consumer) const {
+std::uint32_t TransformerBlock::random_stream(int consumer) const {
   return static_cast<std::uint32_t>(16 + index_ * 8 + consumer);
 }
 
-Variable TransformerBlock::forward(Context& ctx, const Variable& x, const TokenGrid& grid) const {
-  return mlp_branch(ctx, attention_branch(ctx, x, grid), grid);
+void TransformerBlock::forward(Context& ctx, ResidualStream& stream, const TokenGrid& grid) const {
+  attention_branch(ctx, stream, grid);
+  mlp_branch(ctx, stream, grid);
 }
 
-Variable TransformerBlock::attention_branch(Context& ctx, const Variable& x,
-                                            const TokenGrid& grid) const {
-  Tensor scale = ops::drop_path_scales(ctx, x.dim(0), drop_path_, stream(0), x.dtype());
-  Variable normed = norm1_->forward(ctx, x, grid);
+Tensor TransformerBlock::drop_path_scales(const Context& ctx, const Variable& x,
+                                          int consumer) const {
+  return ops::drop_path_scales(ctx, x.dim(0), drop_path_, random_stream(consumer), x.dtype(),
+                               x.device());
+}
+
+void TransformerBlock::attention_branch(Context& ctx, ResidualStream& stream,
+                                        const TokenGrid& grid) const {
+  Variable normed = stream.normalized(ctx, *norm1_, grid);
+  Tensor scale = drop_path_scales(ctx, normed, 0);
   Variable qkv = ops::linear(ctx, normed, qkv_weight_->variable, variable_or_none(qkv_bias_));
   Variable mixed = ops::attention(ctx, qkv, heads_);
-  if (ctx.training && dropout_ > 0) {
-    Variable branch = ops::linear(ctx, mixed, proj_weight_->variable, proj_bias_->variable);
-    return ops::residual_add(ctx, x, ops::dropout(ctx, branch, dropout_, stream(2)), scale);
+  bool dropout = ctx.training && dropout_ > 0;
+  if (!dropout && product_adds(scale)) {
+    stream.set(ops::linear_residual(ctx, mixed, proj_weight_->variable, proj_bias_->variable,
+                                    stream.settled(ctx), scale));
+    return;
   }
-  return ops::linear_residual(ctx, mixed, proj_weight_->variable, proj_bias_->variable, x, scale);
+  Variable branch = ops::linear(ctx, mixed, proj_weight_->variable, proj_bias_->variable);
+  stream.add(ops::dropout(ctx, branch, dropout_, random_stream(2)), scale);
 }
 
-Variable TransformerBlock::mlp_branch(Context& ctx, const Variable& x,
-                                      const TokenGrid& grid) const {
-  Tensor scale = ops::drop_path_scales(ctx, x.dim(0), drop_path_, stream(1), x.dtype());
-  Variable normed = norm2_->forward(ctx, x, grid);
+void TransformerBlock::mlp_branch(Context& ctx, ResidualStream& stream,
+                                  const TokenGrid& grid) const {
+  Variable normed = stream.normalized(ctx, *norm2_, grid);
+  Tensor scale = drop_path_scales(ctx, normed, 1);
   if (ctx.training && dropout_ > 0) {
     Variable hidden = ops::linear_gelu(ctx, normed, fc1_weight_->variable, fc1_bias_->variable);
-    hidden = ops::dropout(ctx, hidden, dropout_, stream(3));
+    hidden = ops::dropout(ctx, hidden, dropout_, random_stream(3));
     Variable branch = ops::linear(ctx, hidden, fc2_weight_->variable, fc2_bias_->variable);
-    return ops::residual_add(ctx, x, ops::dropout(ctx, branch, dropout_, stream(4)), scale);
+    stream.add(ops::dropout(ctx, branch, dropout_, random_stream(4)), scale);
+    return;
   }
-  return ops::mlp_residual(ctx, normed, fc1_weight_->variable, fc1_bias_->variable,
-                           fc2_weight_->variable, fc2_bias_->variable, x, scale);
+  auto mlp = [&](const Variable& residual, const Tensor& row_scale) {
+    return ops::mlp_residual(ctx, normed, fc1_weight_->variable, fc1_bias_->variable,
+                             fc2_weight_->variable, fc2_bias_->variable, residual, row_scale);
+  };
+  if (product_adds(scale)) {
+    stream.set(mlp(stream.settled(ctx), scale));
+  } else {
+    stream.add(mlp({}, {}), scale);
+  }
 }
 
 }  // namespace dtn

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "dtn/config/model_config.h"
-#include "dtn/nn/normalizer.h"
+#include "dtn/nn/residual_stream.h"
 
 namespace dtn {
 
@@ -14,14 +14,15 @@ class TransformerBlock {
   // Adds its parameters under blocks.<index>.
   TransformerBlock(const ModelConfig& config, int index, ParameterStore& store);
 
-  // x [B, T, C] -> [B, T, C]
-  Variable forward(Context&, const Variable& x, const TokenGrid& grid) const;
+  // Adds both branches to the stream, the last one perhaps pending.
+  void forward(Context&, ResidualStream& stream, const TokenGrid& grid) const;
 
  private:
-  Variable attention_branch(Context&, const Variable& x, const TokenGrid& grid) const;
-  Variable mlp_branch(Context&, const Variable& x, const TokenGrid& grid) const;
-  // Random streams of this block, distinct from every other consumer's.
-  std::uint32_t stream(int consumer) const;
+  void attention_branch(Context&, ResidualStream& stream, const TokenGrid& grid) const;
+  void mlp_branch(Context&, ResidualStream& stream, const TokenGrid& grid) const;
+  Tensor drop_path_scales(const Context&, const Variable& x, int consumer) const;
+  // Random numbers of this block's consumers, distinct from every other's.
+  std::uint32_t random_stream(int consumer) const;
 
   int index_;
   std::int64_t heads_;

@@ -34,9 +34,10 @@ CustomInit patch_init(std::int64_t fan_in) {
 
 }  // namespace
 
-VisionTransformer::VisionTransformer(const ModelConfig& config, std::uint64_t seed, DType dtype)
+VisionTransformer::VisionTransformer(const ModelConfig& config, std::uint64_t seed, DType dtype,
+                                     Device device)
     : VisionTransformer(config, Unallocated{}) {
-  store_.allocate(dtype);
+  store_.allocate(dtype, device);
   store_.initialize(seed);
 }
 
@@ -83,17 +84,26 @@ Variable VisionTransformer::forward(Context& ctx, const Tensor& images, DType dt
   if (cls && c.pos_embed == PosEmbed::kAll) join();
   x = ops::add_positions(ctx, x, positions_->variable);
   x = ops::dropout(ctx, x, c.dropout, kPositionDropout);
+  ResidualStream stream(x);
   for (int i = 0; i < c.depth; ++i) {
-    if (cls && !joined && i == c.class_token_at) join();
+    if (cls && !joined && i == c.class_token_at) {
+      x = stream.settled(ctx);
+      join();
+      stream = ResidualStream(x);
+    }
     const TransformerBlock& block = *blocks_[static_cast<std::size_t>(i)];
     if (checkpoint_blocks) {
-      x = checkpoint(ctx, x, [&block, grid](Context& inner, const Variable& v) {
-        return block.forward(inner, v, grid);
-      });
+      stream.set(
+          checkpoint(ctx, stream.settled(ctx), [&block, grid](Context& inner, const Variable& v) {
+            ResidualStream part(v);
+            block.forward(inner, part, grid);
+            return part.settled(inner);
+          }));
     } else {
-      x = block.forward(ctx, x, grid);
+      block.forward(ctx, stream, grid);
     }
   }
+  x = stream.settled(ctx);
   if (cls && !joined) join();
   Variable pooled;
   if (cls) {  // the last norm works on single tokens, so only the one that is used needs it

@@ -140,7 +140,9 @@ void load(ParameterStore& store, const NamedTensors& tensors, const std::string&
 
 }  // namespace
 
-NamedTensors named_values(ParameterStore& store) { return named_views(store, store.values()); }
+NamedTensors named_values(ParameterStore& store) {
+  return named_views(store, store.values().to(kCpu));
+}
 
 NamedTensors named_views(const ParameterStore& store, const Tensor& flat,
                          const std::string& prefix) {

@@ -64,7 +64,7 @@ Parameter* ParameterStore::add_custom(std::string name, const Shape& shape, Deca
   return p;
 }
 
-void ParameterStore::allocate(DType dtype) {
+void ParameterStore::allocate(DType dtype, Device device) {
   std::int64_t offset = 0;
   for (Decay decay : {Decay::kYes, Decay::kNo}) {
     for (Parameter& p : parameters_) {
@@ -75,8 +75,8 @@ void ParameterStore::allocate(DType dtype) {
     if (decay == Decay::kYes) decay_end_ = offset;
   }
   flat_size_ = offset;
-  values_ = Tensor::zeros({flat_size_}, dtype);
-  gradients_ = Tensor::zeros({flat_size_}, dtype);
+  values_ = Tensor::zeros({flat_size_}, dtype, device);
+  gradients_ = Tensor::zeros({flat_size_}, dtype, device);
   for (Parameter& p : parameters_) {
     p.variable = Variable(view(values_, p), true);
     p.variable.sink()->bind(view(gradients_, p));
@@ -84,8 +84,9 @@ void ParameterStore::allocate(DType dtype) {
 }
 
 void ParameterStore::initialize(std::uint64_t seed) {
+  Tensor host = device() == kCpu ? values_ : Tensor::zeros({flat_size_}, values_.dtype());
   for (Parameter& p : parameters_) {
-    Tensor value = p.variable.value();
+    Tensor value = view(host, p);
     switch (p.init) {
       case InitKind::kZeros: value.zero(); break;
       case InitKind::kOnes: value.copy_from(Tensor::full(p.shape, value.dtype(), 1.0)); break;
@@ -93,19 +94,20 @@ void ParameterStore::initialize(std::uint64_t seed) {
       case InitKind::kCustom: p.custom_init(value, seed, p.name); break;
     }
   }
+  if (device() != kCpu) values_.copy_from(host);
   refresh_bfloat16();
 }
 
 void ParameterStore::enable_bfloat16() {
   if (has_bfloat16()) return;
-  low_ = Tensor::zeros({flat_size_}, DType::kBFloat16);
+  low_ = Tensor::zeros({flat_size_}, DType::kBFloat16, device());
   for (Parameter& p : parameters_) p.variable.set_low_precision_copy(view(low_, p));
   refresh_bfloat16();
 }
 
 void ParameterStore::refresh_bfloat16() {
   if (!has_bfloat16()) return;
-  run(cpu_queue(), Cast{values_.dtype(), DType::kBFloat16, flat_size_, values_.raw(), low_.raw()});
+  run_on(device(), Cast{values_.dtype(), DType::kBFloat16, flat_size_, values_.raw(), low_.raw()});
 }
 
 Parameter* ParameterStore::find(std::string_view name) {

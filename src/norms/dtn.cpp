@@ -8,6 +8,7 @@
 
 #include "dtn/ops/elementary.h"
 #include "kernels/dtn_norm.h"
+#include "kernels/pointwise.h"
 #include "norms/rows.h"
 #include "ops/dispatch.h"
 #include "ops/norm_gradients.h"
@@ -79,7 +80,7 @@ class DynamicTokenNorm : public Normalizer {
 
  private:
   // sigmoid(logits), or the fixed value for every head: [H] accumulator type.
-  Tensor lambda(const Parameter* logit, DType acc) const;
+  Tensor lambda(const Parameter* logit, DType acc, Device device) const;
   Variable lambda(Context& ctx, const Parameter* logit, DType dtype) const;
   void check(const Variable& x, const TokenGrid& grid) const {
     DTN_CHECK(x.value().rank() == 3 && x.dim(1) == grid.tokens() && x.dim(2) == shape_.channels,
@@ -90,6 +91,7 @@ class DynamicTokenNorm : public Normalizer {
   NormShape shape_;
   DtnVariant variant_;
   std::optional<double> fixed_lambda_;
+  mutable Tensor fixed_lambdas_;  // [H], where it was used last
   Parameter* weight_;
   Parameter* bias_;
   Parameter* mean_logit_ = nullptr;
@@ -97,42 +99,40 @@ class DynamicTokenNorm : public Normalizer {
   Parameter* position_;
 };
 
-Tensor DynamicTokenNorm::lambda(const Parameter* logit, DType acc) const {
-  if (fixed_lambda_) return Tensor::full({shape_.heads}, acc, *fixed_lambda_);
-  Tensor value = Tensor::empty({shape_.heads}, acc);
-  dispatch_real(acc, [&](auto zero) {
-    using T = decltype(zero);
-    const T* z = logit->variable.value().data<T>();
-    for (std::int64_t h = 0; h < shape_.heads; ++h) value.data<T>()[h] = 1 / (1 + std::exp(-z[h]));
-  });
+Tensor DynamicTokenNorm::lambda(const Parameter* logit, DType acc, Device device) const {
+  if (fixed_lambda_) {
+    if (!fixed_lambdas_.defined() || fixed_lambdas_.dtype() != acc ||
+        !(fixed_lambdas_.device() == device)) {
+      fixed_lambdas_ = Tensor::full({shape_.heads}, acc, *fixed_lambda_).to(device);
+    }
+    return fixed_lambdas_;
+  }
+  Tensor value = Tensor::empty({shape_.heads}, acc, device);
+  run_on(device, Sigmoid{acc, shape_.heads, logit->variable.value().raw(), value.raw()});
   return value;
 }
 
 // dlogit += dlambda lambda (1 - lambda)
 void add_logit_gradient(const GradSink& sink, const Tensor& dlambda, const Tensor& lambda) {
   if (!sink) return;
-  dispatch_real(lambda.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    T* out = sink->buffer(lambda.shape(), lambda.dtype()).data<T>();
-    for (std::int64_t h = 0; h < lambda.numel(); ++h) {
-      T l = lambda.data<T>()[h];
-      out[h] += dlambda.data<T>()[h] * l * (1 - l);
-    }
-  });
+  Tensor& dlogit = sink->buffer(lambda.shape(), lambda.dtype(), lambda.device());
+  run_on(lambda.device(), SigmoidBackward{lambda.dtype(), lambda.numel(), lambda.raw(),
+                                          dlambda.raw(), dlogit.raw()});
 }
 
 Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid) {
   check(x, grid);
   DType acc = accumulator_of(x.dtype());
   std::int64_t batch = x.dim(0), tokens = grid.tokens();
-  Tensor l_mean = lambda(mean_logit_, acc), l_var = lambda(var_logit_, acc);
+  Device device = x.device();
+  Tensor l_mean = lambda(mean_logit_, acc, device), l_var = lambda(var_logit_, acc, device);
   Tensor y = Tensor::empty_like(x.value());
-  Tensor token_mean = Tensor::empty({batch, tokens}, acc);
-  Tensor token_var = Tensor::empty({batch, tokens}, acc);
-  Tensor pivot = Tensor::empty({batch, shape_.channels}, acc);
+  Tensor token_mean = Tensor::empty({batch, tokens}, acc, device);
+  Tensor token_var = Tensor::empty({batch, tokens}, acc, device);
+  Tensor pivot = Tensor::empty({batch, shape_.channels}, acc, device);
   Tensor head_rstd;
   if (variant_ == DtnVariant::kOfficial) {
-    head_rstd = Tensor::empty({batch, shape_.heads, tokens}, DType::kFloat64);
+    head_rstd = Tensor::empty({batch, shape_.heads, tokens}, DType::kFloat64, device);
   }
   Tensor weight = weight_->variable.value(), position = position_->variable.value();
 
@@ -156,7 +156,7 @@ Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenG
   args.token_var = token_var.raw();
   args.pivot = pivot.raw();
   args.head_rstd = head_rstd.defined() ? head_rstd.raw() : nullptr;
-  run(cpu_queue(), args);
+  run_on(device, args);
 
   const Variable* logits[2] = {mean_logit_ ? &mean_logit_->variable : nullptr,
                                var_logit_ ? &var_logit_->variable : nullptr};
@@ -165,7 +165,8 @@ Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenG
                    dposition = position_->variable.sink(),
                    dmean = logits[0] ? logits[0]->sink() : nullptr,
                    dvar = logits[1] ? logits[1]->sink() : nullptr](const Tensor& dy) {
-    Tensor dl_mean = Tensor::zeros({shape.heads}, acc), dl_var = Tensor::zeros({shape.heads}, acc);
+    Tensor dl_mean = Tensor::zeros({shape.heads}, acc, device);
+    Tensor dl_var = Tensor::zeros({shape.heads}, acc, device);
     ops::NormInputGradient input(dx, x);
     DtnNormBackward back{};
     back.dtype = args.dtype;
@@ -188,12 +189,12 @@ Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenG
     back.dy = dy.raw();
     back.dx_add = input.waiting();
     back.dx = input.destination();
-    back.dweight = ops::buffer_or_null(dweight, {shape.channels}, acc);
-    back.dbias = ops::buffer_or_null(dbias, {shape.channels}, acc);
+    back.dweight = ops::buffer_or_null(dweight, {shape.channels}, acc, device);
+    back.dbias = ops::buffer_or_null(dbias, {shape.channels}, acc, device);
     back.dlambda_mean = dmean ? dl_mean.raw() : nullptr;
     back.dlambda_var = dvar ? dl_var.raw() : nullptr;
-    back.dpos_weight = ops::buffer_or_null(dposition, {shape.heads, 3}, acc);
-    run(cpu_queue(), back);
+    back.dpos_weight = ops::buffer_or_null(dposition, {shape.heads, 3}, acc, device);
+    run_on(device, back);
     add_logit_gradient(dmean, dl_mean, l_mean);
     add_logit_gradient(dvar, dl_var, l_var);
     input.deliver();

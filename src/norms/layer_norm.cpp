@@ -15,6 +15,13 @@ class LayerNorm : public Normalizer {
   Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override {
     return ops::layer_norm(ctx, x, weight_->variable, bias_->variable, eps_);
   }
+  Variable forward_sum(Context& ctx, const Variable& residual, const Variable& branch,
+                       const Tensor& scale, const TokenGrid&, Variable& sum) override {
+    auto result = ops::residual_layer_norm(ctx, residual, branch, scale, weight_->variable,
+                                           bias_->variable, eps_);
+    sum = std::move(result.sum);
+    return result.y;
+  }
   Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override {
     return ops::reference::layer_norm(ctx, x, weight_->variable, bias_->variable, eps_);
   }

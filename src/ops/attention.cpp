@@ -13,16 +13,16 @@ Variable attention(Context& ctx, const Variable& qkv, std::int64_t heads) {
             to_string(qkv.shape()), " does not divide into ", heads, " heads");
   std::int64_t head_dim = width / heads;
   double scale = 1 / std::sqrt(static_cast<double>(head_dim));
-  Tensor out = Tensor::empty({batch, tokens, width}, qkv.dtype());
-  Tensor lse = Tensor::empty({batch, heads, tokens}, accumulator_of(qkv.dtype()));
-  run(cpu_queue(), AttentionForward{qkv.dtype(), batch, tokens, heads, head_dim, scale,
-                                    qkv.value().raw(), out.raw(), lse.raw()});
+  Tensor out = Tensor::empty({batch, tokens, width}, qkv.dtype(), qkv.device());
+  Tensor lse = Tensor::empty({batch, heads, tokens}, accumulator_of(qkv.dtype()), qkv.device());
+  run_on(qkv.device(), AttentionForward{qkv.dtype(), batch, tokens, heads, head_dim, scale,
+                                        qkv.value().raw(), out.raw(), lse.raw()});
   return ctx.record(
       "attention", out, {&qkv}, [=, qkv = qkv.value(), dqkv = qkv.sink()](const Tensor& dout) {
         Tensor grad = Tensor::empty_like(qkv);
-        run(cpu_queue(),
-            AttentionBackward{qkv.dtype(), batch, tokens, heads, head_dim, scale, qkv.raw(),
-                              out.raw(), lse.raw(), dout.raw(), grad.raw()});
+        run_on(qkv.device(),
+               AttentionBackward{qkv.dtype(), batch, tokens, heads, head_dim, scale, qkv.raw(),
+                                 out.raw(), lse.raw(), dout.raw(), grad.raw()});
         dqkv->accumulate(std::move(grad));
       });
 }

@@ -14,9 +14,17 @@ std::uint64_t first_element(const Context& ctx, const Tensor& x) {
   return ctx.first_sample * static_cast<std::uint64_t>(x.numel() / x.dim(0));
 }
 
-Tensor dropped(const Tensor& x, double p, PhiloxKey key, std::uint64_t first) {
+struct Mask {
+  double p;
+  PhiloxKey key;
+  std::uint64_t first;
+  const std::uint32_t* device_step;
+};
+
+Tensor dropped(const Tensor& x, const Mask& mask) {
   Tensor y = Tensor::empty_like(x);
-  run(cpu_queue(), Dropout{x.dtype(), x.numel(), p, key, first, x.raw(), y.raw()});
+  run_on(x.device(), Dropout{x.dtype(), x.numel(), mask.p, mask.key, mask.first, x.raw(), y.raw(),
+                             mask.device_step});
   return y;
 }
 
@@ -24,19 +32,17 @@ Tensor dropped(const Tensor& x, double p, PhiloxKey key, std::uint64_t first) {
 
 Variable dropout(Context& ctx, const Variable& x, double p, std::uint32_t stream) {
   if (!ctx.training || p == 0) return x;
-  PhiloxKey key = ctx.key(stream);
-  std::uint64_t first = first_element(ctx, x.value());
-  return ctx.record(
-      "dropout", dropped(x.value(), p, key, first), {&x},
-      [=, dx = x.sink()](const Tensor& dy) { dx->accumulate(dropped(dy, p, key, first)); });
+  Mask mask{p, ctx.key(stream), first_element(ctx, x.value()), ctx.device_step};
+  return ctx.record("dropout", dropped(x.value(), mask), {&x},
+                    [mask, dx = x.sink()](const Tensor& dy) { dx->accumulate(dropped(dy, mask)); });
 }
 
 Tensor drop_path_scales(const Context& ctx, std::int64_t batch, double p, std::uint32_t stream,
-                        DType dtype) {
+                        DType dtype, Device device) {
   if (!ctx.training || p == 0) return {};
-  Tensor scale = Tensor::empty({batch}, accumulator_of(dtype));
-  run(cpu_queue(),
-      DropPathScales{scale.dtype(), batch, p, ctx.key(stream), ctx.first_sample, scale.raw()});
+  Tensor scale = Tensor::empty({batch}, accumulator_of(dtype), device);
+  run_on(device, DropPathScales{scale.dtype(), batch, p, ctx.key(stream), ctx.first_sample,
+                                scale.raw(), ctx.device_step});
   return scale;
 }
 
@@ -49,8 +55,8 @@ Variable residual_add(Context& ctx, const Variable& residual, const Variable& br
     y = scale_rows(branch.value(), scale, residual.value());
   } else {
     y = Tensor::empty_like(branch.value());
-    run(cpu_queue(),
-        Add{y.dtype(), y.numel(), residual.value().raw(), branch.value().raw(), y.raw()});
+    run_on(y.device(),
+           Add{y.dtype(), y.numel(), residual.value().raw(), branch.value().raw(), y.raw()});
   }
   return ctx.record(
       "residual_add", y, {&residual, &branch},

@@ -18,22 +18,24 @@ Shape with_last(Shape shape, std::int64_t last) {
 
 // A linear layer's parameters in the type of the activations, and where their gradients go.
 struct LayerSaved {
-  Tensor weight;  // [out, in]
+  Tensor weight;         // [out, in]
+  Tensor bias_as_dtype;  // [out], for products on a CUDA device
   GradSink dweight, dbias;
   std::int64_t out, in;
   bool has_bias;
 
   LayerSaved(const Variable& w, const Variable& b, DType dtype)
       : weight(w.value_as(dtype)),
+        bias_as_dtype(b.defined() && b.device() != kCpu ? b.value_as(dtype) : Tensor()),
         dweight(w.sink()),
         dbias(b.sink()),
         out(w.dim(0)),
         in(w.dim(1)),
         has_bias(b.defined()) {}
 
-  // dW += dy^T x, db += column sums of dy
-  void backward_parameters(const Tensor& dy, const Tensor& x) const {
-    if (!dweight && !dbias) return;
+  // dW += dy^T x, db += column sums of dy, unless those have been added already.
+  void backward_parameters(const Tensor& dy, const Tensor& x, bool with_bias = true) const {
+    if (!dweight && !(dbias && with_bias)) return;
     LinearBackwardWeight args{};
     args.dtype = dy.dtype();
     args.rows = dy.numel() / out;
@@ -42,14 +44,19 @@ struct LayerSaved {
     args.dy = dy.raw();
     args.x = x.raw();
     DType acc = accumulator_of(dy.dtype());
-    if (dweight) args.dweight = dweight->buffer({out, in}, acc).raw();
-    if (dbias) args.dbias = dbias->buffer({out}, acc).raw();
-    run(cpu_queue(), args);
+    if (dweight) args.dweight = dweight->buffer({out, in}, acc, dy.device()).raw();
+    if (with_bias) args.dbias = bias_gradient(dy);
+    run_on(dy.device(), args);
+  }
+
+  void* bias_gradient(const Tensor& dy) const {
+    if (!dbias) return nullptr;
+    return dbias->buffer({out}, accumulator_of(dy.dtype()), dy.device()).raw();
   }
 
   // dx = dy W
   Tensor backward_input(const Tensor& dy, const Shape& x_shape) const {
-    Tensor dx = Tensor::empty(x_shape, dy.dtype());
+    Tensor dx = Tensor::empty(x_shape, dy.dtype(), dy.device());
     LinearBackwardInput args{};
     args.dtype = dy.dtype();
     args.rows = dy.numel() / out;
@@ -58,13 +65,15 @@ struct LayerSaved {
     args.dy = dy.raw();
     args.weight = weight.raw();
     args.dx = dx.raw();
-    run(cpu_queue(), args);
+    run_on(dy.device(), args);
     return dx;
   }
 };
 
 // Shapes and pointers common to every forward product; the caller adds what is fused.
-LinearForward forward_args(const Tensor& x, const Tensor& weight, const Variable& bias, Tensor& y) {
+LinearForward forward_args(const Tensor& x, const LayerSaved& layer, const Variable& bias,
+                           Tensor& y) {
+  const Tensor& weight = layer.weight;
   DTN_CHECK(x.dim(-1) == weight.dim(1), "linear: input ", to_string(x.shape()),
             " does not fit weight ", to_string(weight.shape()));
   LinearForward args{};
@@ -75,6 +84,7 @@ LinearForward forward_args(const Tensor& x, const Tensor& weight, const Variable
   args.x = x.raw();
   args.weight = weight.raw();
   args.bias = raw_or_null(bias.value());
+  args.bias_as_dtype = raw_or_null(layer.bias_as_dtype);
   args.y = y.raw();
   return args;
 }
@@ -98,8 +108,8 @@ Tensor branch_gradient(const Tensor& dy, const Tensor& row_scale) {
 
 Variable linear(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias) {
   LayerSaved layer(weight, bias, x.dtype());
-  Tensor y = Tensor::empty(with_last(x.shape(), layer.out), x.dtype());
-  run(cpu_queue(), forward_args(x.value(), layer.weight, bias, y));
+  Tensor y = Tensor::empty(with_last(x.shape(), layer.out), x.dtype(), x.device());
+  run_on(x.device(), forward_args(x.value(), layer, bias, y));
   return ctx.record("linear", y, {&x, &weight, &bias},
                     [layer, x = x.value(), dx = x.sink()](const Tensor& dy) {
                       if (dx) dx->accumulate(layer.backward_input(dy, x.shape()));
@@ -110,17 +120,17 @@ Variable linear(Context& ctx, const Variable& x, const Variable& weight, const V
 Variable linear_gelu(Context& ctx, const Variable& x, const Variable& weight,
                      const Variable& bias) {
   LayerSaved layer(weight, bias, x.dtype());
-  Tensor y = Tensor::empty(with_last(x.shape(), layer.out), x.dtype());
+  Tensor y = Tensor::empty(with_last(x.shape(), layer.out), x.dtype(), x.device());
   Tensor z = Tensor::empty_like(y);
-  LinearForward args = forward_args(x.value(), layer.weight, bias, y);
+  LinearForward args = forward_args(x.value(), layer, bias, y);
   args.gelu = true;
   args.preactivation = z.raw();
-  run(cpu_queue(), args);
+  run_on(x.device(), args);
   return ctx.record(
       "linear_gelu", y, {&x, &weight, &bias},
       [layer, z, x = x.value(), dx = x.sink()](const Tensor& dy) {
         Tensor dz = Tensor::empty_like(z);
-        run(cpu_queue(), GeluBackward{z.dtype(), z.numel(), z.raw(), dy.raw(), dz.raw()});
+        run_on(z.device(), GeluBackward{z.dtype(), z.numel(), z.raw(), dy.raw(), dz.raw()});
         if (dx) dx->accumulate(layer.backward_input(dz, x.shape()));
         layer.backward_parameters(dz, x);
       });
@@ -129,10 +139,10 @@ Variable linear_gelu(Context& ctx, const Variable& x, const Variable& weight,
 Variable linear_residual(Context& ctx, const Variable& x, const Variable& weight,
                          const Variable& bias, const Variable& residual, const Tensor& row_scale) {
   LayerSaved layer(weight, bias, x.dtype());
-  Tensor y = Tensor::empty(with_last(x.shape(), layer.out), x.dtype());
-  LinearForward args = forward_args(x.value(), layer.weight, bias, y);
+  Tensor y = Tensor::empty(with_last(x.shape(), layer.out), x.dtype(), x.device());
+  LinearForward args = forward_args(x.value(), layer, bias, y);
   set_residual(args, residual.value(), row_scale);
-  run(cpu_queue(), args);
+  run_on(x.device(), args);
   return ctx.record("linear_residual", y, {&x, &weight, &bias, &residual},
                     [layer, row_scale, x = x.value(), dx = x.sink(),
                      dresidual = residual.sink()](const Tensor& dy) {
@@ -147,17 +157,18 @@ Variable mlp_residual(Context& ctx, const Variable& x, const Variable& weight1,
                       const Variable& bias1, const Variable& weight2, const Variable& bias2,
                       const Variable& residual, const Tensor& row_scale) {
   LayerSaved layer1(weight1, bias1, x.dtype()), layer2(weight2, bias2, x.dtype());
-  Tensor z = Tensor::empty(with_last(x.shape(), layer1.out), x.dtype());  // before the activation
-  Tensor y = Tensor::empty(with_last(x.shape(), layer2.out), x.dtype());
+  Tensor z = Tensor::empty(with_last(x.shape(), layer1.out), x.dtype(),
+                           x.device());  // before the activation
+  Tensor y = Tensor::empty(with_last(x.shape(), layer2.out), x.dtype(), x.device());
   {
     Tensor h = Tensor::empty_like(z);
-    LinearForward args = forward_args(x.value(), layer1.weight, bias1, h);
+    LinearForward args = forward_args(x.value(), layer1, bias1, h);
     args.gelu = true;
     args.preactivation = ctx.tape ? z.raw() : nullptr;
-    run(cpu_queue(), args);
-    args = forward_args(h, layer2.weight, bias2, y);
-    set_residual(args, residual.value(), row_scale);
-    run(cpu_queue(), args);
+    run_on(x.device(), args);
+    args = forward_args(h, layer2, bias2, y);
+    if (residual.defined()) set_residual(args, residual.value(), row_scale);
+    run_on(x.device(), args);
   }
   return ctx.record(
       "mlp_residual", y, {&x, &weight1, &bias1, &weight2, &bias2, &residual},
@@ -176,9 +187,12 @@ Variable mlp_residual(Context& ctx, const Variable& x, const Variable& weight1,
         args.dx = dz.raw();
         args.preactivation = z.raw();
         args.activation = h.raw();
-        run(cpu_queue(), args);
+        // On a device the kernel that makes dz sums its rows; on the CPU the weight gradient does.
+        bool fused_bias = dy.device() != kCpu;
+        if (fused_bias) args.dbias = layer1.bias_gradient(dz);
+        run_on(dy.device(), args);
         layer2.backward_parameters(dbranch, h);
-        layer1.backward_parameters(dz, x);
+        layer1.backward_parameters(dz, x, !fused_bias);
         if (dx) dx->accumulate(layer1.backward_input(dz, x.shape()));
         if (dresidual) dresidual->accumulate(dy);
       });
@@ -186,10 +200,10 @@ Variable mlp_residual(Context& ctx, const Variable& x, const Variable& weight1,
 
 Variable gelu(Context& ctx, const Variable& x) {
   Tensor y = Tensor::empty_like(x.value());
-  run(cpu_queue(), GeluForward{x.dtype(), y.numel(), x.value().raw(), y.raw()});
+  run_on(x.device(), GeluForward{x.dtype(), y.numel(), x.value().raw(), y.raw()});
   return ctx.record("gelu", y, {&x}, [x = x.value(), dx = x.sink()](const Tensor& dy) {
     Tensor grad = Tensor::empty_like(dy);
-    run(cpu_queue(), GeluBackward{x.dtype(), x.numel(), x.raw(), dy.raw(), grad.raw()});
+    run_on(x.device(), GeluBackward{x.dtype(), x.numel(), x.raw(), dy.raw(), grad.raw()});
     dx->accumulate(std::move(grad));
   });
 }

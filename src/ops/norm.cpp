@@ -1,42 +1,124 @@
 #include "dtn/ops/norm.h"
 
+#include <memory>
+#include <utility>
+
 #include "dtn/ops/elementary.h"
 #include "kernels/layer_norm.h"
 #include "ops/norm_gradients.h"
+#include "ops/scale_rows.h"
 
 namespace dtn::ops {
 
+namespace {
+
+// What the backward pass of a norm over [rows, C] needs.
+struct Saved {
+  Tensor x, mean, rstd, weight;
+  GradSink dx, dweight, dbias;
+  std::int64_t rows, channels;
+
+  Saved(const Variable& input, const Variable& w, const Variable& b)
+      : x(input.value()),
+        weight(w.value_as(accumulator_of(input.dtype()))),
+        dx(input.sink()),
+        dweight(w.sink()),
+        dbias(b.sink()),
+        channels(input.dim(-1)) {
+    DTN_CHECK(w.value().numel() == channels, "layer_norm: input ", to_string(input.shape()),
+              " does not fit weight ", to_string(w.shape()));
+    rows = x.numel() / channels;
+    mean = Tensor::empty({rows}, accumulator_of(x.dtype()), x.device());
+    rstd = Tensor::empty_like(mean);
+  }
+
+  LayerNormBackward arguments(const Tensor& dy, NormInputGradient& input) const {
+    LayerNormBackward args{};
+    args.dtype = x.dtype();
+    args.rows = rows;
+    args.channels = channels;
+    args.x = x.raw();
+    args.weight = weight.raw();
+    args.mean = mean.raw();
+    args.rstd = rstd.raw();
+    args.dy = dy.raw();
+    args.dx_add = input.waiting();
+    args.dx = input.destination();
+    args.dweight = buffer_or_null(dweight, {channels}, mean.dtype(), x.device());
+    args.dbias = buffer_or_null(dbias, {channels}, mean.dtype(), x.device());
+    return args;
+  }
+};
+
+}  // namespace
+
 Variable layer_norm(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias,
                     double eps) {
-  std::int64_t channels = x.dim(-1), rows = x.value().numel() / channels;
-  DTN_CHECK(weight.value().numel() == channels, "layer_norm: input ", to_string(x.shape()),
-            " does not fit weight ", to_string(weight.shape()));
-  DType acc = accumulator_of(x.dtype());
+  Saved saved(x, weight, bias);
   Tensor y = Tensor::empty_like(x.value());
-  Tensor mean = Tensor::empty({rows}, acc), rstd = Tensor::empty({rows}, acc);
-  Tensor w = weight.value_as(acc), b = bias.value_as(acc);
-  run(cpu_queue(), LayerNormForward{x.dtype(), rows, channels, eps, x.value().raw(), w.raw(),
-                                    b.raw(), y.raw(), mean.raw(), rstd.raw()});
-  return ctx.record("layer_norm", y, {&x, &weight, &bias},
-                    [=, x = x.value(), dx = x.sink(), dweight = weight.sink(),
-                     dbias = bias.sink()](const Tensor& dy) {
-                      NormInputGradient input(dx, x);
-                      LayerNormBackward args{};
-                      args.dtype = x.dtype();
-                      args.rows = rows;
-                      args.channels = channels;
-                      args.x = x.raw();
-                      args.weight = w.raw();
-                      args.mean = mean.raw();
-                      args.rstd = rstd.raw();
-                      args.dy = dy.raw();
-                      args.dx_add = input.waiting();
-                      args.dx = input.destination();
-                      args.dweight = buffer_or_null(dweight, {channels}, acc);
-                      args.dbias = buffer_or_null(dbias, {channels}, acc);
-                      run(cpu_queue(), args);
-                      input.deliver();
-                    });
+  Tensor b = bias.value_as(accumulator_of(x.dtype()));
+  run_on(x.device(), LayerNormForward{x.dtype(), saved.rows, saved.channels, eps, x.value().raw(),
+                                      saved.weight.raw(), b.raw(), y.raw(), saved.mean.raw(),
+                                      saved.rstd.raw()});
+  return ctx.record("layer_norm", y, {&x, &weight, &bias}, [saved](const Tensor& dy) {
+    NormInputGradient input(saved.dx, saved.x);
+    run_on(dy.device(), saved.arguments(dy, input));
+    input.deliver();
+  });
+}
+
+SumAndNorm residual_layer_norm(Context& ctx, const Variable& residual, const Variable& branch,
+                               const Tensor& scale, const Variable& weight, const Variable& bias,
+                               double eps) {
+  DTN_CHECK(residual.shape() == branch.shape(), "residual ", to_string(residual.shape()),
+            " and branch ", to_string(branch.shape()), " differ");
+  // The norm's backward pass is the last to add to the gradient of the sum, and leaves here what of
+  // it reaches the branch.
+  auto dbranch_made = std::make_shared<Tensor>();
+  Variable sum =
+      ctx.record("residual_add", Tensor::empty_like(residual.value()), {&residual, &branch},
+                 [=, dresidual = residual.sink(), dbranch = branch.sink()](const Tensor& dsum) {
+                   if (dbranch) {
+                     Tensor made = std::exchange(*dbranch_made, Tensor());
+                     dbranch->accumulate(made.defined()    ? made
+                                         : scale.defined() ? scale_rows(dsum, scale)
+                                                           : dsum);
+                   }
+                   if (dresidual) dresidual->accumulate(dsum);
+                 });
+  Saved saved(sum, weight, bias);
+  Tensor y = Tensor::empty_like(saved.x), b = bias.value_as(saved.mean.dtype());
+  std::int64_t rows_per_scale = scale.defined() ? saved.rows / scale.numel() : 1;
+  ResidualLayerNormForward args{};
+  args.dtype = saved.x.dtype();
+  args.rows = saved.rows;
+  args.channels = saved.channels;
+  args.eps = eps;
+  args.residual = residual.value().raw();
+  args.branch = branch.value().raw();
+  args.row_scale = scale.defined() ? scale.raw() : nullptr;
+  args.rows_per_scale = rows_per_scale;
+  args.sum = saved.x.raw();
+  args.weight = saved.weight.raw();
+  args.bias = b.raw();
+  args.y = y.raw();
+  args.mean = saved.mean.raw();
+  args.rstd = saved.rstd.raw();
+  run_on(residual.device(), args);
+  bool wants_branch = branch.requires_grad() && scale.defined();
+  Variable normed = ctx.record("layer_norm", y, {&sum, &weight, &bias}, [=](const Tensor& dy) {
+    NormInputGradient input(saved.dx, saved.x);
+    LayerNormBackward back = saved.arguments(dy, input);
+    if (wants_branch && back.dx) {
+      *dbranch_made = Tensor::empty_like(saved.x);
+      back.dbranch = dbranch_made->raw();
+      back.row_scale = scale.raw();
+      back.rows_per_scale = rows_per_scale;
+    }
+    run_on(dy.device(), back);
+    input.deliver();
+  });
+  return {sum, normed};
 }
 
 namespace reference {

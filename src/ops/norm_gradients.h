@@ -27,8 +27,8 @@ class NormInputGradient {
   Tensor waiting_, dx_;
 };
 
-inline void* buffer_or_null(const GradSink& sink, const Shape& shape, DType dtype) {
-  return sink ? sink->buffer(shape, dtype).raw() : nullptr;
+inline void* buffer_or_null(const GradSink& sink, const Shape& shape, DType dtype, Device device) {
+  return sink ? sink->buffer(shape, dtype, device).raw() : nullptr;
 }
 
 }  // namespace dtn::ops

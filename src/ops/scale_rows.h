@@ -18,7 +18,7 @@ inline Tensor scale_rows(const Tensor& x, const Tensor& scale, const Tensor& res
   args.x = x.raw();
   args.residual = residual.defined() ? residual.raw() : nullptr;
   args.y = y.raw();
-  run(cpu_queue(), args);
+  run_on(x.device(), args);
   return y;
 }
 

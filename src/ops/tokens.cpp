@@ -1,9 +1,5 @@
 #include "dtn/ops/tokens.h"
 
-#include <algorithm>
-#include <cstring>
-
-#include "dtn/core/parallel.h"
 #include "dtn/ops/elementary.h"
 #include "dtn/ops/linear.h"
 #include "kernels/pointwise.h"
@@ -11,31 +7,26 @@
 namespace dtn::ops {
 namespace {
 
-// Copies `rows` runs of `bytes` bytes from rows of `from_stride` bytes to rows of `to_stride`
-// bytes.
-void copy_rows(const void* from, std::size_t from_stride, void* to, std::size_t to_stride,
-               std::int64_t rows, std::size_t bytes) {
-  parallel_for(rows, [&](std::int64_t i) {
-    std::memcpy(static_cast<std::byte*>(to) + static_cast<std::size_t>(i) * to_stride,
-                static_cast<const std::byte*>(from) + static_cast<std::size_t>(i) * from_stride,
-                bytes);
-  });
+// Copies `rows` runs of `columns` elements from rows x_stride elements apart, beginning at element
+// x_begin, to rows y_stride apart, beginning at y_begin.
+void copy_rows(const Tensor& x, std::int64_t x_begin, std::int64_t x_stride, Tensor& y,
+               std::int64_t y_begin, std::int64_t y_stride, std::int64_t rows,
+               std::int64_t columns) {
+  auto unit = static_cast<std::int64_t>(size_of(x.dtype()));
+  run_on(x.device(),
+         CopyRows{x.dtype(), rows, columns, static_cast<const std::byte*>(x.raw()) + x_begin * unit,
+                  x_stride, static_cast<std::byte*>(y.raw()) + y_begin * unit, y_stride});
 }
-
-const std::byte* offset(const Tensor& t, std::size_t bytes) {
-  return static_cast<const std::byte*>(t.raw()) + bytes;
-}
-std::byte* offset(Tensor& t, std::size_t bytes) { return static_cast<std::byte*>(t.raw()) + bytes; }
 
 // sink += sum of the `rows` rows of x, in the accumulator type.
 void sum_rows_into(const Tensor& x, std::int64_t rows, const GradSink& sink, const Shape& shape) {
-  Tensor& total = sink->buffer(shape, accumulator_of(x.dtype()));
-  run(cpu_queue(), SumRows{x.dtype(), rows, x.numel() / rows, x.raw(), total.raw()});
+  Tensor& total = sink->buffer(shape, accumulator_of(x.dtype()), x.device());
+  run_on(x.device(), SumRows{x.dtype(), rows, x.numel() / rows, x.raw(), total.raw()});
 }
 
 Tensor cast_tensor(const Tensor& x, DType dtype) {
-  Tensor y = Tensor::empty(x.shape(), dtype);
-  run(cpu_queue(), Cast{x.dtype(), dtype, x.numel(), x.raw(), y.raw()});
+  Tensor y = Tensor::empty(x.shape(), dtype, x.device());
+  run_on(x.device(), Cast{x.dtype(), dtype, x.numel(), x.raw(), y.raw()});
   return y;
 }
 
@@ -49,9 +40,9 @@ Variable patch_embed(Context& ctx, const Tensor& images, const Variable& weight,
             to_string(images.shape()), " do not divide into patches of ",
             to_string(weight.shape()));
   std::int64_t tokens = height / patch * (width / patch), size = channels * patch * patch;
-  Tensor patches = Tensor::empty({batch, tokens, size}, dtype);
-  run(cpu_queue(),
-      Patchify{dtype, batch, channels, height, width, patch, images.raw(), patches.raw()});
+  Tensor patches = Tensor::empty({batch, tokens, size}, dtype, images.device());
+  run_on(images.device(),
+         Patchify{dtype, batch, channels, height, width, patch, images.raw(), patches.raw()});
   // The same parameter seen as the matrix of a linear layer: its gradient lands in a buffer of
   // the convolution's shape, which has the same elements in the same order.
   return linear(ctx, Variable(patches), weight.reshaped({weight.dim(0), size}), bias);
@@ -62,8 +53,8 @@ Variable add_positions(Context& ctx, const Variable& tokens, const Variable& pos
   DTN_CHECK(positions.value().numel() == row, "positions ", to_string(positions.shape()),
             " do not fit tokens ", to_string(tokens.shape()));
   Tensor y = Tensor::empty_like(tokens.value());
-  run(cpu_queue(), AddToRows{tokens.dtype(), batch, row, tokens.value().raw(),
-                             positions.value().raw(), y.raw()});
+  run_on(y.device(), AddToRows{tokens.dtype(), batch, row, tokens.value().raw(),
+                               positions.value().raw(), y.raw()});
   return ctx.record("add_positions", y, {&tokens, &positions},
                     [batch, shape = positions.shape(), dtokens = tokens.sink(),
                      dpositions = positions.sink()](const Tensor& dy) {
@@ -74,22 +65,21 @@ Variable add_positions(Context& ctx, const Variable& tokens, const Variable& pos
 
 Variable prepend_class_token(Context& ctx, const Variable& tokens, const Variable& class_token) {
   std::int64_t batch = tokens.dim(0), count = tokens.dim(1), width = tokens.dim(2);
-  Tensor y = Tensor::empty({batch, count + 1, width}, tokens.dtype());
-  std::size_t unit = static_cast<std::size_t>(width) * size_of(tokens.dtype());
-  std::size_t in_row = static_cast<std::size_t>(count) * unit, out_row = in_row + unit;
+  std::int64_t in_row = count * width, out_row = in_row + width;
+  Tensor y = Tensor::empty({batch, count + 1, width}, tokens.dtype(), tokens.device());
   Tensor cls = class_token.value_as(tokens.dtype());
-  copy_rows(cls.raw(), 0, y.raw(), out_row, batch, unit);
-  copy_rows(tokens.value().raw(), in_row, offset(y, unit), out_row, batch, in_row);
+  copy_rows(cls, 0, 0, y, 0, out_row, batch, width);
+  copy_rows(tokens.value(), 0, in_row, y, width, out_row, batch, in_row);
   return ctx.record("prepend_class_token", y, {&tokens, &class_token},
                     [=, dtokens = tokens.sink(), dclass = class_token.sink()](const Tensor& dy) {
                       if (dclass) {
-                        Tensor first = Tensor::empty({batch, width}, dy.dtype());
-                        copy_rows(dy.raw(), out_row, first.raw(), unit, batch, unit);
+                        Tensor first = Tensor::empty({batch, width}, dy.dtype(), dy.device());
+                        copy_rows(dy, 0, out_row, first, 0, width, batch, width);
                         sum_rows_into(first, batch, dclass, {1, 1, width});
                       }
                       if (dtokens) {
-                        Tensor d = Tensor::empty({batch, count, width}, dy.dtype());
-                        copy_rows(offset(dy, unit), out_row, d.raw(), in_row, batch, in_row);
+                        Tensor d = Tensor::empty({batch, count, width}, dy.dtype(), dy.device());
+                        copy_rows(dy, width, out_row, d, 0, in_row, batch, in_row);
                         dtokens->accumulate(std::move(d));
                       }
                     });
@@ -97,42 +87,28 @@ Variable prepend_class_token(Context& ctx, const Variable& tokens, const Variabl
 
 Variable first_token(Context& ctx, const Variable& tokens) {
   std::int64_t batch = tokens.dim(0), count = tokens.dim(1), width = tokens.dim(2);
-  std::size_t unit = static_cast<std::size_t>(width) * size_of(tokens.dtype());
-  std::size_t row = static_cast<std::size_t>(count) * unit;
-  Tensor y = Tensor::empty({batch, width}, tokens.dtype());
-  copy_rows(tokens.value().raw(), row, y.raw(), unit, batch, unit);
+  std::int64_t row = count * width;
+  Tensor y = Tensor::empty({batch, width}, tokens.dtype(), tokens.device());
+  copy_rows(tokens.value(), 0, row, y, 0, width, batch, width);
   return ctx.record("first_token", y, {&tokens},
                     [=, shape = tokens.shape(), dtokens = tokens.sink()](const Tensor& dy) {
-                      Tensor d = Tensor::zeros(shape, dy.dtype());
-                      copy_rows(dy.raw(), unit, d.raw(), row, batch, unit);
+                      Tensor d = Tensor::zeros(shape, dy.dtype(), dy.device());
+                      copy_rows(dy, 0, width, d, 0, row, batch, width);
                       dtokens->accumulate(std::move(d));
                     });
 }
 
 Variable mean_token(Context& ctx, const Variable& tokens) {
   std::int64_t batch = tokens.dim(0), count = tokens.dim(1), width = tokens.dim(2);
-  DType acc = accumulator_of(tokens.dtype());
-  Tensor total = Tensor::zeros({batch, width}, acc);
-  for (std::int64_t b = 0; b < batch; ++b) {
-    Tensor sample = tokens.value().slice(b, b + 1), sum = total.slice(b, b + 1);
-    run(cpu_queue(), SumRows{tokens.dtype(), count, width, sample.raw(), sum.raw()});
-  }
-  Tensor weight = Tensor::full({batch}, acc, 1.0 / static_cast<double>(count));
-  run(cpu_queue(),
-      ScaleRows{acc, total.numel(), width, weight.raw(), total.raw(), nullptr, total.raw()});
-  Tensor y = total.dtype() == tokens.dtype() ? total : cast_tensor(total, tokens.dtype());
-  return ctx.record("mean_token", y, {&tokens},
-                    [=, shape = tokens.shape(), dtokens = tokens.sink()](const Tensor& dy) {
-                      Tensor row = Tensor::empty_like(dy), d = Tensor::empty(shape, dy.dtype());
-                      run(cpu_queue(), ScaleRows{dy.dtype(), dy.numel(), width, weight.raw(),
-                                                 dy.raw(), nullptr, row.raw()});
-                      std::size_t unit = static_cast<std::size_t>(width) * size_of(dy.dtype());
-                      for (std::int64_t b = 0; b < batch; ++b) {
-                        Tensor from = row.slice(b, b + 1), to = d.slice(b, b + 1);
-                        copy_rows(from.raw(), 0, to.raw(), unit, count, unit);
-                      }
-                      dtokens->accumulate(std::move(d));
-                    });
+  Tensor y = Tensor::empty({batch, width}, tokens.dtype(), tokens.device());
+  run_on(y.device(), MeanRows{tokens.dtype(), batch, count, width, tokens.value().raw(), y.raw()});
+  return ctx.record(
+      "mean_token", y, {&tokens},
+      [=, shape = tokens.shape(), dtokens = tokens.sink()](const Tensor& dy) {
+        Tensor d = Tensor::empty(shape, dy.dtype(), dy.device());
+        run_on(dy.device(), SpreadMean{dy.dtype(), batch, count, width, dy.raw(), d.raw()});
+        dtokens->accumulate(std::move(d));
+      });
 }
 
 Variable cast(Context& ctx, const Variable& x, DType dtype) {

@@ -41,22 +41,22 @@ EvalResult AccuracyMeter::result() const {
 Tensor predict(VisionTransformer& model, const Tensor& images, DType dtype) {
   Context ctx;
   if (dtype == DType::kBFloat16) model.parameters().enable_bfloat16();
-  Variable logits = model.forward(ctx, images, dtype);
-  return ops::cast(ctx, logits, DType::kFloat32).value();
+  Variable logits = model.forward(ctx, images.to(model.parameters().device()), dtype);
+  return ops::cast(ctx, logits, DType::kFloat32).value().to(kCpu);
 }
 
-std::optional<EvalResult> evaluate(VisionTransformer& model, Loader& loader,
+std::optional<EvalResult> evaluate(VisionTransformer& model, BatchFeeder& feeder,
                                    const EvalOptions& options) {
   auto start = std::chrono::steady_clock::now();
   AccuracyMeter meter;
-  Batch batch;
+  DeviceBatch batch;
   std::int64_t done = 0;
-  loader.start(0);
+  feeder.start(0);
   for (;;) {
     if (options.stop && options.stop()) return std::nullopt;
-    if (!loader.next(batch)) break;
+    if (!feeder.next(batch)) break;
     Tensor logits = predict(model, batch.images, options.dtype);
-    meter.add(logits, batch.labels);
+    meter.add(logits, batch.host_labels);
     done += batch.n;
     if (options.on_batch) options.on_batch(batch, logits, done);
   }

@@ -60,6 +60,7 @@ void RunLog::train_step(std::int64_t step, const StepReport& report, double lr, 
   window_images_ += images;
   window_wait_ += data_wait_seconds - last_wait_;
   last_wait_ = data_wait_seconds;
+  window_idle_ += report.idle_seconds.value_or(0);
   double rate = window_seconds_ > 0 ? static_cast<double>(window_images_) / window_seconds_ : 0;
   std::string detail = format("loss %.4f  %.1f images/s", report.loss, rate);
   if (write) {
@@ -74,13 +75,16 @@ void RunLog::train_step(std::int64_t step, const StepReport& report, double lr, 
     events_.add_scalar("train/grad_norm", report.grad_norm, step);
     events_.add_scalar("train/images_per_second", rate, step);
     events_.flush();
-    double waited = window_seconds_ > 0 ? 100 * window_wait_ / window_seconds_ : 0;
-    info(
-        format("step %lld/%lld  epoch %.2f  %s  lr %.2e  grad %.2f  waited for data %.0f %%  left ",
-               static_cast<long long>(step), static_cast<long long>(total_steps_), epoch_at(step),
-               detail.c_str(), lr, report.grad_norm, waited) +
-        bar_.time_left(step));
-    window_seconds_ = window_wait_ = 0;
+    // A device computes while the host waits for data: what counts there is whether it ran dry.
+    bool device = report.idle_seconds.has_value();
+    double waited = device ? window_idle_ : window_wait_;
+    double share = window_seconds_ > 0 ? 100 * waited / window_seconds_ : 0;
+    info(format("step %lld/%lld  epoch %.2f  %s  lr %.2e  grad %.2f  %s %.0f %%  left ",
+                static_cast<long long>(step), static_cast<long long>(total_steps_), epoch_at(step),
+                detail.c_str(), lr, report.grad_norm, device ? "GPU waited" : "waited for data",
+                share) +
+         bar_.time_left(step));
+    window_seconds_ = window_wait_ = window_idle_ = 0;
     window_images_ = 0;
   }
   bar_.update(step, detail);

@@ -50,6 +50,7 @@ class RunLog {
   std::int64_t total_steps_, steps_per_epoch_;
   std::chrono::steady_clock::time_point mark_;
   double train_seconds_ = 0, window_seconds_ = 0, window_wait_ = 0, last_wait_ = 0;
+  double window_idle_ = 0;
   std::int64_t train_images_ = 0, window_images_ = 0;
 };
 

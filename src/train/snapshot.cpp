@@ -29,10 +29,11 @@ T parse(const StringMap& metadata, const std::string& key) {
   return value;
 }
 
-NamedTensors optimizer_views(Learner& learner) {
+// On the learner's own device, or copies on the host.
+NamedTensors optimizer_views(Learner& learner, Device where) {
   NamedTensors views;
   for (const auto& [name, flat] : learner.optimizer().state()) {
-    for (auto& view : named_views(learner.model().parameters(), flat, name + ".")) {
+    for (auto& view : named_views(learner.model().parameters(), flat.to(where), name + ".")) {
       views.push_back(std::move(view));
     }
   }
@@ -93,8 +94,8 @@ CheckpointData take_snapshot(const ExperimentConfig& config, Learner& learner,
   ParameterStore& store = learner.model().parameters();
   CheckpointData data;
   data.model = named_values(store);
-  if (learner.average()) data.ema = named_views(store, learner.average()->values());
-  data.state = optimizer_views(learner);
+  if (learner.average()) data.ema = named_views(store, learner.average()->values().to(kCpu));
+  data.state = optimizer_views(learner, kCpu);
   data.step = progress.step;
   data.config_yaml = to_yaml(without_workers(config));
   data.state_metadata = {
@@ -102,7 +103,7 @@ CheckpointData take_snapshot(const ExperimentConfig& config, Learner& learner,
       {"position", std::to_string(progress.step % progress.steps_per_epoch)},
       {"steps_per_epoch", std::to_string(progress.steps_per_epoch)},
       {"seed", std::to_string(config.seed)},
-      {"updates", std::to_string(learner.optimizer().updates())},
+      {"updates", std::to_string(learner.updates())},
       {"evaluated_step", std::to_string(progress.evaluated_step)},
       {"best_step", std::to_string(progress.best_step)},
       {"best_top1", exact(progress.best_top1)},
@@ -117,11 +118,11 @@ RunProgress restore_snapshot(const CheckpointData& data, const ExperimentConfig&
                   without_workers(config));
   ParameterStore& store = learner.model().parameters();
   load_exact(store, data.model, "checkpoint");
-  copy_all(data.state, optimizer_views(learner), "state.safetensors");
+  copy_all(data.state, optimizer_views(learner, learner.device()), "state.safetensors");
   if (MovingAverage* average = learner.average()) {
     copy_all(data.ema, named_views(store, average->values()), "ema.safetensors");
   }
-  learner.optimizer().set_updates(parse<std::int64_t>(data.state_metadata, "updates"));
+  learner.set_updates(parse<std::int64_t>(data.state_metadata, "updates"));
   RunProgress progress;
   progress.step = data.step;
   progress.evaluated_step = parse<std::int64_t>(data.state_metadata, "evaluated_step");

@@ -1,16 +1,20 @@
 #include "dtn/train/trainer.h"
 
 #include <chrono>
-#include <cmath>
+#include <deque>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "dtn/config/load.h"
+#include "dtn/core/cuda_device.h"
 #include "dtn/core/log.h"
+#include "dtn/core/parallel.h"
 #include "dtn/data/datasets.h"
 #include "dtn/io/atomic_file.h"
 #include "dtn/models/weights.h"
+#include "dtn/optim/schedule.h"
 #include "dtn/train/checkpoint.h"
+#include "dtn/train/feeder.h"
 #include "dtn/train/learner.h"
 #include "dtn/train/stop_signal.h"
 #include "train/run_log.h"
@@ -21,7 +25,7 @@ namespace {
 
 constexpr int kBadStepsBeforeStop = 3;
 
-std::unique_ptr<Loader> make_loader(const ExperimentConfig& config, Split split) {
+std::unique_ptr<Loader> make_loader(const ExperimentConfig& config, Split split, Device device) {
   const ModelConfig& m = config.model;
   bool training = split == Split::kTrain;
   Transform transform(config.data, config.augment, m.image_size, m.channels, training);
@@ -36,7 +40,8 @@ std::unique_ptr<Loader> make_loader(const ExperimentConfig& config, Split split)
   options.max_bad_images = config.data.max_bad_images;
   std::shared_ptr<const Dataset> dataset = open_dataset(config.data, m, split, config.seed);
   log_info(cat(name_of(split), ": ", dataset->description()));
-  return std::make_unique<Loader>(std::move(dataset), std::move(transform), options);
+  return std::make_unique<Loader>(std::move(dataset), std::move(transform),
+                                  feeding(device, std::move(options)));
 }
 
 class Trainer {
@@ -44,11 +49,13 @@ class Trainer {
   Trainer(const ExperimentConfig& config, const TrainerOptions& options)
       : config_(config),
         output_(options.output),
-        train_loader_(make_loader(config, Split::kTrain)),
-        val_loader_(make_loader(config, Split::kVal)),
+        train_loader_(make_loader(config, Split::kTrain, options.device)),
+        val_loader_(make_loader(config, Split::kVal, options.device)),
+        train_feeder_(*train_loader_, options.device),
+        val_feeder_(*val_loader_, options.device),
         steps_per_epoch_(train_loader_->batches_per_epoch()),
         rate_(config.optim, config.schedule, config.train.batch_size, steps_per_epoch_),
-        learner_(config) {
+        learner_(config, options.device) {
     if (options.resume_from) {
       progress_ = restore_snapshot(load_checkpoint(*options.resume_from), config_, learner_);
       resumed_at_ = progress_.step;
@@ -65,6 +72,7 @@ class Trainer {
         learner_.average()->values().copy_from(learner_.model().parameters().values());
     }
     progress_.steps_per_epoch = steps_per_epoch_;
+    started_ = progress_.step;
     write_file_atomic(output_ / "config.yaml", to_yaml(config_));
     log_.emplace(output_, resumed_at_, progress_.evaluated_step, rate_.total_steps(),
                  steps_per_epoch_);
@@ -75,12 +83,11 @@ class Trainer {
     auto start = std::chrono::steady_clock::now();
     if (!finish_interrupted_evaluation()) return stop();
     if (is_summarized()) return RunStatus::kFinished;
-    for (std::int64_t epoch = progress_.step / steps_per_epoch_;
-         progress_.step < rate_.total_steps(); ++epoch) {
-      train_loader_->start(epoch, progress_.step % steps_per_epoch_);
-      while (progress_.step < rate_.total_steps() && train_loader_->next(batch_)) {
-        if (!one_step()) return stop();
-        if (stop_requested()) return stop();
+    for (std::int64_t epoch = started_ / steps_per_epoch_; started_ < rate_.total_steps();
+         ++epoch) {
+      train_feeder_.start(epoch, started_ % steps_per_epoch_);
+      while (started_ < rate_.total_steps() && train_feeder_.next(batch_)) {
+        if (!one_step() || stop_requested()) return stop();
       }
     }
     double seconds =
@@ -98,13 +105,32 @@ class Trainer {
     return due(config_.train.eval_every, step) || step == rate_.total_steps();
   }
 
-  // False when a signal arrived during the evaluation that followed.
+  // Starts one step on the batch at hand, and settles those before it that have been waiting. A
+  // device works on the newest while the host settles the one before: its loss is read one step
+  // late. Where something is to happen after this very step, it is settled at once. False when a
+  // signal arrived.
   bool one_step() {
-    double lr = rate_.at(progress_.step);
-    StepReport report = learner_.step(batch_, progress_.step, lr);
-    std::int64_t step = ++progress_.step;
+    double lr = rate_.at(started_);
+    learner_.start_step(batch_.images, batch_.labels, started_, lr);
+    in_flight_.push_back({++started_, lr, batch_.n});
+    bool now = learner_.device() == kCpu || evaluation_due(started_) || stop_requested() ||
+               due(config_.train.checkpoint_every, started_) || progress_.bad_steps > 0;
+    while (in_flight_.size() > (now ? 0 : Learner::kInFlight - 1)) {
+      if (!settle()) return false;
+      now = now || progress_.bad_steps > 0;
+    }
+    return true;
+  }
+
+  // Takes the report of the oldest step under way and does what is due after it. False when a
+  // signal arrived during an evaluation.
+  bool settle() {
+    StepReport report = learner_.finish_step();
+    auto [step, lr, images] = in_flight_.front();
+    in_flight_.pop_front();
+    progress_.step = step;
     bool last = step == rate_.total_steps();
-    log_->train_step(step, report, lr, batch_.n, train_loader_->report().wait_seconds,
+    log_->train_step(step, report, lr, images, train_feeder_.report().wait_seconds,
                      due(config_.train.log_every, step) || last || step == 1);
     guard(report);
     bool improved = false;
@@ -145,10 +171,10 @@ class Trainer {
     EvalOptions options;
     options.stop = stop_requested;
     std::int64_t total = val_loader_->samples_per_epoch();
-    options.on_batch = [&](const Batch&, const Tensor&, std::int64_t done) {
+    options.on_batch = [&](const DeviceBatch&, const Tensor&, std::int64_t done) {
       log_->evaluation_progress(done, total);
     };
-    return evaluate(learner_.model(), *val_loader_, options);
+    return evaluate(learner_.model(), val_feeder_, options);
   }
 
   // Evaluates the weights and their average; false when stopped. Sets `improved` when the one
@@ -193,7 +219,7 @@ class Trainer {
       if (!evaluate_all(improved)) return false;
       save();
     } else if (step >= rate_.total_steps() && step > 0 && !is_summarized()) {
-      last_eval_ = evaluate(learner_.model(), *val_loader_).value();
+      last_eval_ = evaluate(learner_.model(), val_feeder_).value();
     }
     log_->resume();
     return true;
@@ -208,6 +234,7 @@ class Trainer {
   }
 
   RunStatus stop() {
+    while (!in_flight_.empty()) settle();
     save();
     log_->info(cat("stopped by a signal at step ", progress_.step, "; checkpoint in ",
                    checkpoint_path(output_, progress_.step).string(),
@@ -228,6 +255,10 @@ class Trainer {
     if (bad.bad_images) log_->warn(cat(bad.bad_images, " damaged training images were skipped"));
   }
 
+  std::string describe_device() const {
+    return learner_.device() == kCpu ? cat(max_threads(), " threads") : cuda::device_info().name;
+  }
+
   void describe() {
     const ModelConfig& m = config_.model;
     log_->info(cat("model: ", m.preset, ", ", m.norm.type, " in the first ", m.norm_layers(),
@@ -235,20 +266,30 @@ class Trainer {
                    " parameters"));
     log_->info(cat("run: ", rate_.total_steps(), " steps of ", config_.train.batch_size,
                    " images, ", steps_per_epoch_, " steps per epoch, ",
-                   name_of(learner_.compute_dtype()), ", learning rate ", rate_.peak()));
+                   name_of(learner_.compute_dtype()), " on ", describe_device(), ", learning rate ",
+                   rate_.peak()));
     if (resumed_at_) log_->info(cat("resumed at step ", *resumed_at_));
   }
 
   ExperimentConfig config_;
   std::filesystem::path output_;
   std::unique_ptr<Loader> train_loader_, val_loader_;
+  BatchFeeder train_feeder_, val_feeder_;
   std::int64_t steps_per_epoch_;
   LearningRate rate_;
   Learner learner_;
   RunProgress progress_;
   std::optional<std::int64_t> resumed_at_;
   std::optional<RunLog> log_;
-  Batch batch_;
+  // Steps whose reports are still on their way, the newest last.
+  struct Step {
+    std::int64_t number;  // counting from 1
+    double lr;
+    std::int64_t images;
+  };
+  std::deque<Step> in_flight_;
+  std::int64_t started_ = 0;
+  DeviceBatch batch_;
   EvalResult last_eval_;
 };
 

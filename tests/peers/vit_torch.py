@@ -11,9 +11,11 @@ from torch import nn
 
 
 class DynamicTokenNorm(nn.Module):
-    def __init__(self, channels, heads, grid, eps=1e-5, variant="paper", per_image=False):
+    def __init__(self, channels, heads, grid, eps=1e-5, variant="paper", per_image=False,
+                 folded=False):
         super().__init__()
         self.per_image = per_image  # build P anew for each image, as the released code does
+        self.folded = folded  # one product per head over all images, which P per image rules out
         self.heads, self.eps, self.variant = heads, eps, variant
         self.weight = nn.Parameter(torch.ones(channels))
         self.bias = nn.Parameter(torch.zeros(channels))
@@ -37,6 +39,14 @@ class DynamicTokenNorm(nn.Module):
                     self.pos_proj.weight[k * j + i] = torch.tensor(
                         [2 * (j - (k - 1) / 2), 2 * (i - (k - 1) / 2), -1.0])
 
+    def over_tokens(self, p, x):
+        """P x: [1 or B, H, T, T] times [B, H, T, D]."""
+        if not self.folded:
+            return p @ x
+        batch, heads, tokens, width = x.shape
+        columns = x.permute(1, 2, 0, 3).reshape(heads, tokens, batch * width)
+        return (p[0] @ columns).reshape(heads, tokens, batch, width).permute(2, 0, 1, 3)
+
     def forward(self, x):
         batch, tokens, channels = x.shape
         heads = self.heads
@@ -49,8 +59,8 @@ class DynamicTokenNorm(nn.Module):
         offsets = self.offsets.expand(batch if self.per_image else 1, -1, -1, -1)
         p = self.pos_proj(offsets).permute(0, 3, 1, 2).softmax(-1)  # [1 or B, H, T, T]
         xs = x.reshape(batch, tokens, heads, -1).permute(0, 2, 1, 3)  # [B, H, T, D]
-        m1 = p @ xs
-        v1 = p @ (xs * xs) - m1 * m1
+        m1 = self.over_tokens(p, xs)
+        v1 = self.over_tokens(p, xs * xs) - m1 * m1
         if self.variant == "paper":
             v1 = v1.clamp(min=0)
         lm = self.mean_norm_weight.sigmoid().reshape(1, heads, 1, 1)
@@ -62,15 +72,19 @@ class DynamicTokenNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, channels, heads, qkv_bias):
+    def __init__(self, channels, heads, qkv_bias, fused=False):
         super().__init__()
         self.heads = heads
+        self.fused = fused  # PyTorch's own attention kernels, from version 2 on
         self.qkv = nn.Linear(channels, 3 * channels, bias=qkv_bias)
         self.proj = nn.Linear(channels, channels)
 
     def forward(self, x):
         b, t, c = x.shape
         q, k, v = self.qkv(x).reshape(b, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        if self.fused:
+            y = F.scaled_dot_product_attention(q, k, v)
+            return self.proj(y.transpose(1, 2).reshape(b, t, c))
         a = (q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5).softmax(-1)
         return self.proj((a @ v).transpose(1, 2).reshape(b, t, c))
 
@@ -84,15 +98,31 @@ class Mlp(nn.Module):
         return self.fc2(F.gelu(self.fc1(x)))
 
 
-class Block(nn.Module):
-    def __init__(self, channels, heads, make_norm, qkv_bias):
+class DropPath(nn.Module):
+    """Leaves a branch out for some samples while training, and scales it up for the others."""
+
+    def __init__(self, rate):
         super().__init__()
-        self.norm1, self.attn = make_norm(), Attention(channels, heads, qkv_bias)
-        self.norm2, self.mlp = make_norm(), Mlp(channels, 4 * channels)
+        self.rate = rate
 
     def forward(self, x):
-        x = x + self.attn(self.norm1(x))
-        return x + self.mlp(self.norm2(x))
+        if not self.training or self.rate == 0:
+            return x
+        kept = x.new_empty(x.shape[0], 1, 1).bernoulli_(1 - self.rate)
+        return x * (kept / (1 - self.rate))
+
+
+class Block(nn.Module):
+    def __init__(self, channels, heads, make_norm, qkv_bias, drop_path=0.0, fused_attention=False):
+        super().__init__()
+        self.norm1 = make_norm()
+        self.attn = Attention(channels, heads, qkv_bias, fused_attention)
+        self.norm2, self.mlp = make_norm(), Mlp(channels, 4 * channels)
+        self.drop_path = DropPath(drop_path)
+
+    def forward(self, x):
+        x = x + self.drop_path(self.attn(self.norm1(x)))
+        return x + self.drop_path(self.mlp(self.norm2(x)))
 
 
 class PatchEmbed(nn.Module):
@@ -109,7 +139,8 @@ class VisionTransformer(nn.Module):
     flavour "deit": class token first, positions for all."""
 
     def __init__(self, channels=432, heads=9, depth=12, image=224, patch=16, in_channels=3,
-                 classes=1000, norm="ln", variant="paper", cls_at=10, flavour="paper"):
+                 classes=1000, norm="ln", variant="paper", cls_at=10, flavour="paper",
+                 drop_path=0.0, fused_attention=False, folded=False):
         super().__init__()
         deit = flavour == "deit"
         eps = 1e-6 if deit else 1e-5
@@ -123,11 +154,11 @@ class VisionTransformer(nn.Module):
             return nn.LayerNorm(channels, eps=eps)
 
         def own_norm():
-            return DynamicTokenNorm(channels, heads, (side, side), eps, variant)
+            return DynamicTokenNorm(channels, heads, (side, side), eps, variant, folded=folded)
 
         self.blocks = nn.ModuleList(
             Block(channels, heads, own_norm if norm == "dtn" and i < self.cls_at else layer_norm,
-                  deit) for i in range(depth))
+                  deit, drop_path * i / max(depth - 1, 1), fused_attention) for i in range(depth))
         self.norm = layer_norm()
         self.head = nn.Linear(channels, classes)
         for m in self.modules():

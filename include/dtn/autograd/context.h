@@ -14,7 +14,9 @@ struct Context {
   bool training = false;   // drop path, dropout and batch statistics are on
   bool recompute = false;  // inside the backward pass of a checkpoint: running statistics stay put
   std::uint64_t seed = 0;
-  std::uint32_t step = 0;          // optimizer step
+  std::uint32_t step = 0;  // optimizer step
+  // Replaces `step` when set: where a captured graph finds it, in the memory of the device.
+  const std::uint32_t* device_step = nullptr;
   std::uint64_t first_sample = 0;  // place of this micro-batch's first sample in the global batch
 
   // Random numbers of one consumer (a drop-path layer, a dropout) in this step.

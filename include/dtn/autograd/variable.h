@@ -27,7 +27,7 @@ class GradSlot {
   // unless this slot is its only owner.
   void accumulate(Tensor g);
   // The buffer a parameter's gradient is added to: zeros of this shape at first.
-  Tensor& buffer(const Shape& shape, DType dtype);
+  Tensor& buffer(const Shape& shape, DType dtype, Device device);
 
  private:
   Tensor grad_;
@@ -50,6 +50,7 @@ class Variable {
   const Shape& shape() const { return value_.shape(); }
   std::int64_t dim(int i) const { return value_.dim(i); }
   DType dtype() const { return value_.dtype(); }
+  Device device() const { return value_.device(); }
 
   bool requires_grad() const { return slot_ != nullptr; }
   const GradSink& sink() const { return slot_; }

@@ -56,6 +56,7 @@ struct TrainConfig {
   double label_smoothing = 0;
   std::optional<double> ema;       // decay of the moving average of the weights
   bool checkpoint_blocks = false;  // recompute each block in the backward pass to save memory
+  bool step_graph = true;          // on a CUDA device, replay each step as one captured graph
   Period log_every{10, false};
   Period eval_every{1, true};
   Period checkpoint_every{1, true};

@@ -15,6 +15,7 @@ struct Device {
 };
 
 inline constexpr Device kCpu{};
+inline constexpr Device kCuda{DeviceType::kCuda, 0};
 
 std::string to_string(Device device);
 

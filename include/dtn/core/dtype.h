@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "dtn/core/host_device.h"
+
 namespace dtn {
 
 enum class DType : std::uint8_t { kFloat32, kBFloat16, kFloat64, kInt64, kUInt8 };
@@ -40,7 +42,7 @@ struct bfloat16 {
   std::uint16_t bits;
 
   bfloat16() = default;
-  explicit bfloat16(float value) {
+  DTN_HOST_DEVICE explicit bfloat16(float value) {
     std::uint32_t u = std::bit_cast<std::uint32_t>(value);
     if ((u & 0x7fffffffu) > 0x7f800000u) {
       bits = static_cast<std::uint16_t>((u >> 16) | 0x0040u);
@@ -48,7 +50,7 @@ struct bfloat16 {
       bits = static_cast<std::uint16_t>((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
     }
   }
-  explicit operator float() const {
+  DTN_HOST_DEVICE explicit operator float() const {
     return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
   }
 };

@@ -6,11 +6,7 @@
 
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define DTN_HOST_DEVICE __host__ __device__
-#else
-#define DTN_HOST_DEVICE
-#endif
+#include "dtn/core/host_device.h"
 
 namespace dtn {
 

@@ -19,7 +19,7 @@ class Tensor {
  public:
   Tensor() = default;  // undefined: holds nothing
 
-  // Uninitialised, from the caching allocator.
+  // Uninitialised, from the caching allocator of the device.
   static Tensor empty(const Shape& shape, DType dtype, Device device = kCpu);
   static Tensor zeros(const Shape& shape, DType dtype, Device device = kCpu);
   static Tensor full(const Shape& shape, DType dtype, double value);
@@ -35,7 +35,7 @@ class Tensor {
   }
   // Wraps memory that `owner` keeps alive, such as a mapped file. It must be aligned for dtype.
   static Tensor wrap(std::shared_ptr<std::byte> owner, std::size_t byte_offset, const Shape& shape,
-                     DType dtype);
+                     DType dtype, Device device = kCpu);
 
   bool defined() const { return storage_ != nullptr; }
   const Shape& shape() const { return shape_; }
@@ -48,7 +48,7 @@ class Tensor {
 
   void* raw() { return storage_.get() + byte_offset_; }
   const void* raw() const { return storage_.get() + byte_offset_; }
-  // Typed access; T must be the element type.
+  // Typed access from the host; T must be the element type.
   template <class T>
   T* data() {
     check_dtype(DTypeOf<T>::value);
@@ -71,8 +71,12 @@ class Tensor {
   Tensor slice(std::int64_t begin, std::int64_t end) const;
 
   Tensor clone() const;
+  // This tensor when it is on that device already, else a copy there. Towards the host it waits for
+  // what is under way.
+  Tensor to(Device device) const;
   void zero();
-  // Copies the bytes of `source`, of the same element type and count.
+  // Copies the bytes of `source`, of the same element type and count, from whatever device. Towards
+  // the host it waits for what is under way.
   void copy_from(const Tensor& source);
   // True when no other tensor shares the storage, so it may be overwritten.
   bool unique() const { return storage_.use_count() == 1; }
@@ -82,6 +86,8 @@ class Tensor {
     DTN_CHECK(defined(), "access to an undefined tensor");
     DTN_CHECK(dtype_ == wanted, "tensor ", to_string(shape_), " is ", name_of(dtype_), ", not ",
               name_of(wanted));
+    DTN_CHECK(device_ == kCpu, "tensor ", to_string(shape_), " is on ", to_string(device_),
+              "; the host cannot read it there");
   }
 
   std::shared_ptr<std::byte> storage_;

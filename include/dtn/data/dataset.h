@@ -43,6 +43,8 @@ class Dataset {
   // Classes of the data set, at most those of the model; class_names() is empty or has as many.
   std::int64_t num_classes() const { return num_classes_; }
   const std::vector<std::string>& class_names() const { return class_names_; }
+  // False when samples are the float input of a model, which has no pixels any more.
+  bool has_pixels() const { return has_pixels_; }
   // One line for people: what it is, where it lies, how large it is.
   const std::string& description() const { return description_; }
 
@@ -56,6 +58,7 @@ class Dataset {
   std::vector<std::int64_t> labels_;
   std::vector<std::string> class_names_;
   std::int64_t num_classes_ = 0;
+  bool has_pixels_ = true;
   std::string description_;
 };
 

@@ -5,7 +5,9 @@
 // batch where the run stopped.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -28,10 +30,20 @@ struct LoaderOptions {
   int repeats = 1;  // times an epoch goes through the data set, each time in an order of its own
   // Damaged images to put up with in the life of the loader; one more is a DataError.
   std::int64_t max_bad_images = 100;
+  // Batches carry pixels, for a device that mirrors and normalizes them itself: a quarter of the
+  // bytes. A data set without pixels gives images all the same.
+  bool raw_pixels = false;
+  // Where the memory of batches comes from, such as page-locked memory; called by the thread that
+  // makes the loader and by the one that calls next(). Empty: allocate_cached.
+  std::function<std::shared_ptr<std::byte>(std::size_t bytes)> allocate;
 };
 
+// Carries `images`, or where Loader::gives_pixels() says so `pixels` and `flips`, from which
+// Transform::table() makes the same images to the last bit.
 struct Batch {
   Tensor images;                      // [n, channels, size, size] float32
+  Tensor pixels;                      // [n, size, size, channels] uint8, not mirrored yet
+  Tensor flips;                       // [n] uint8, 1: to be mirrored left to right
   Tensor labels;                      // [n] int64
   std::vector<std::int64_t> indices;  // [n], in the data set
   std::int64_t n = 0;
@@ -63,6 +75,11 @@ class Loader {
   std::int64_t batches_per_epoch() const;
   // Upper bound for an evaluation: damaged images are left out.
   std::int64_t samples_per_epoch() const;
+  // Samples of a full batch; no batch has more.
+  std::int64_t batch_size() const;
+  // Whether batches carry pixels and flips in place of images.
+  bool gives_pixels() const;
+  const Transform& transform() const;
 
   // Begins an epoch at `first_batch`, abandoning whatever is under way.
   void start(std::int64_t epoch, std::int64_t first_batch = 0);
@@ -71,6 +88,9 @@ class Loader {
   // the end of the epoch. Whatever a worker threw is thrown here, in place of the batch it belongs
   // to, until start() is called.
   bool next(Batch& batch);
+
+  // Whether next() would give a batch without waiting. Never true without workers.
+  bool has_ready() const;
 
   LoaderReport report() const;
 

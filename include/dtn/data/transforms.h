@@ -60,6 +60,13 @@ struct TransformWorkspace {
   ResampleWorkspace resample;
 };
 
+// An image of a transform's size and channels that is still to be mirrored, where `flip` is set,
+// and normalized.
+struct PreparedImage {
+  const Image* image = nullptr;
+  bool flip = false;
+};
+
 // A whole preparation, immutable and safe to share between threads.
 class Transform {
  public:
@@ -68,15 +75,32 @@ class Transform {
   Transform(const DataConfig& data, const AugmentConfig& augment, int image_size, int channels,
             bool training, const DecodeLimits& limits = {});
 
-  // Writes [channels, image_size, image_size]. The image may have 1 or 3 channels.
-  void apply(const Image& image, const SampleKey& key, TransformWorkspace& workspace,
-             float* out) const;
+  // Crops and resizes; borders are black. The image may have 1 or 3 channels. The result is `image`
+  // itself or lies in the workspace.
+  PreparedImage prepare(const Image& image, const SampleKey& key,
+                        TransformWorkspace& workspace) const;
 
   // The same from the bytes of an image file, decoding only what the crop needs. `name` is what
   // errors call the file.
-  void decode_and_apply(std::span<const std::byte> bytes, const std::string& name,
-                        const SampleKey& key, TransformWorkspace& workspace, float* out) const;
+  PreparedImage decode_and_prepare(std::span<const std::byte> bytes, const std::string& name,
+                                   const SampleKey& key, TransformWorkspace& workspace) const;
 
+  // Writes [channels, image_size, image_size], mirrored where asked.
+  void normalize(const PreparedImage& prepared, float* out) const;
+
+  // Both steps at once.
+  void apply(const Image& image, const SampleKey& key, TransformWorkspace& workspace,
+             float* out) const {
+    normalize(prepare(image, key, workspace), out);
+  }
+  void decode_and_apply(std::span<const std::byte> bytes, const std::string& name,
+                        const SampleKey& key, TransformWorkspace& workspace, float* out) const {
+    normalize(decode_and_prepare(bytes, name, key, workspace), out);
+  }
+
+  // [channels, 256]: what normalize() writes for each pixel value. Whoever looks pixels up in it,
+  // on whatever device, gets the same bits.
+  std::span<const float> table() const { return table_; }
   int image_size() const { return image_size_; }
   int channels() const { return channels_; }
   std::int64_t output_size() const {
@@ -86,16 +110,15 @@ class Transform {
 
  private:
   // `part` holds the columns and rows `at` of a width x height image.
-  void finish_eval(const Image& part, const ImageRegion& at, int width, int height,
-                   TransformWorkspace& workspace, float* out) const;
+  const Image& prepare_eval(const Image& part, const ImageRegion& at, int width, int height,
+                            TransformWorkspace& workspace) const;
 
   AugmentConfig augment_;
   Interpolation interpolation_;
   double crop_pct_;
   int image_size_, channels_;
   bool random_;
-  Normalization normalization_;
-  std::vector<float> table_;  // [channels, 256]: the normalized value of each pixel value
+  std::vector<float> table_;  // [channels, 256]
   DecodeLimits limits_;
 };
 

@@ -17,9 +17,11 @@ struct Complexity;
 
 class VisionTransformer {
  public:
-  // Builds and initialises the model. `dtype` is that of the master weights: float32, or float64
-  // for tests. Throws ConfigError when the configuration makes no model.
-  VisionTransformer(const ModelConfig& config, std::uint64_t seed, DType dtype = DType::kFloat32);
+  // Builds and initialises the model on a device; the same seed gives the same weights on each.
+  // `dtype` is that of the master weights: float32, or float64 for tests. Throws ConfigError when
+  // the configuration makes no model.
+  VisionTransformer(const ModelConfig& config, std::uint64_t seed, DType dtype = DType::kFloat32,
+                    Device device = kCpu);
   ~VisionTransformer();
 
   // images [B, channels, image_size, image_size] float32 (float64 with float64 weights), already

@@ -10,7 +10,8 @@
 
 namespace dtn {
 
-// The model's parameters by name, as float32 handles to (not copies of) its values.
+// The model's parameters by name, as float32 handles to its values; copies when the model is on a
+// device.
 NamedTensors named_values(ParameterStore& store);
 
 // Views into a flat buffer laid out like the store's values, by name: moments, moving averages.

@@ -33,6 +33,10 @@ class Normalizer {
   // x [B, T, C] -> [B, T, C]. The gradient that already waits at x (it reached x along the
   // residual) is added in the same pass.
   virtual Variable forward(Context&, const Variable& x, const TokenGrid& grid) = 0;
+  // forward() of residual + s_b branch (see ResidualStream), handing that sum out too. A normalizer
+  // that reads its input only once adds while it reads.
+  virtual Variable forward_sum(Context&, const Variable& residual, const Variable& branch,
+                               const Tensor& scale, const TokenGrid& grid, Variable& sum);
   // The same in elementary operations, for float32 and float64: the specification, the oracle of
   // the tests.
   virtual Variable reference(Context&, const Variable& x, const TokenGrid& grid) = 0;

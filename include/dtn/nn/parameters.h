@@ -47,7 +47,7 @@ class ParameterStore {
   Parameter* add_custom(std::string name, const Shape& shape, Decay decay, CustomInit init);
 
   // Lays the parameters out and allocates values and gradients (float32, or float64 for tests).
-  void allocate(DType dtype = DType::kFloat32);
+  void allocate(DType dtype = DType::kFloat32, Device device = kCpu);
   // Fills every parameter. Numbers are drawn by name, so two models that differ in one module agree
   // in all the others.
   void initialize(std::uint64_t seed);
@@ -66,6 +66,7 @@ class ParameterStore {
 
   // Flat buffers, with padding (always zero) between parameters: [0, decay_end) decays.
   std::int64_t flat_size() const { return flat_size_; }
+  Device device() const { return values_.device(); }
   std::int64_t decay_end() const { return decay_end_; }
   Tensor& values() { return values_; }
   Tensor& gradients() { return gradients_; }

@@ -13,7 +13,7 @@ Variable dropout(Context&, const Variable& x, double p, std::uint32_t stream);
 // the factor of each sample's residual branch, 0 with probability p and 1 / (1 - p) otherwise,
 // [B] in the accumulator type of `dtype`. Undefined (no scaling) when p is 0 or not training.
 Tensor drop_path_scales(const Context&, std::int64_t batch, double p, std::uint32_t stream,
-                        DType dtype);
+                        DType dtype, Device device = kCpu);
 
 // residual + scale_b branch: the sum of a branch that no fused operation has added yet.
 Variable residual_add(Context&, const Variable& residual, const Variable& branch,

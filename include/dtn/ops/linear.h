@@ -20,7 +20,8 @@ Variable linear_gelu(Context&, const Variable& x, const Variable& weight, const 
 Variable linear_residual(Context&, const Variable& x, const Variable& weight, const Variable& bias,
                          const Variable& residual, const Tensor& row_scale);
 
-// The MLP branch of a block, y = residual + s_b (gelu(x W1^T + b1) W2^T + b2). Saves the hidden
+// The MLP branch of a block, y = residual + s_b (gelu(x W1^T + b1) W2^T + b2), or the branch alone
+// when residual is undefined (and row_scale with it). Saves the hidden
 // layer once, before the activation; the activation is recomputed inside the backward product.
 Variable mlp_residual(Context&, const Variable& x, const Variable& weight1, const Variable& bias1,
                       const Variable& weight2, const Variable& bias2, const Variable& residual,

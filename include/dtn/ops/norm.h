@@ -10,6 +10,15 @@ namespace dtn::ops {
 Variable layer_norm(Context&, const Variable& x, const Variable& weight, const Variable& bias,
                     double eps);
 
+// sum = residual + s_b branch and y = layer_norm(sum), in one pass; scale [B] is the drop-path
+// scale of each sample, or undefined for 1. The same bits as residual_add and layer_norm.
+struct SumAndNorm {
+  Variable sum, y;
+};
+SumAndNorm residual_layer_norm(Context&, const Variable& residual, const Variable& branch,
+                               const Tensor& scale, const Variable& weight, const Variable& bias,
+                               double eps);
+
 namespace reference {
 Variable layer_norm(Context&, const Variable& x, const Variable& weight, const Variable& bias,
                     double eps);

@@ -10,14 +10,20 @@
 
 namespace dtn {
 
-// AdamW or SGD over the flat buffers of a store (float32), two passes: the parameters that decay
-// and those that do not.
+struct StepInputs;
+struct UpdateState;
+
+// AdamW or SGD over the flat buffers of a store (float32), where the store is, two passes: the
+// parameters that decay and those that do not.
 class Optimizer {
  public:
   Optimizer(const OptimConfig& config, ParameterStore& store);
 
   // One update with the gradients times grad_scale; refreshes the bfloat16 copies.
   void step(double lr, double grad_scale);
+  // The same with the rate and the scale read where the parameters are (kernels/optimizer.h), which
+  // also counts the updates; nothing happens when that update is to be left out.
+  void step(const StepInputs* inputs, const UpdateState* state);
   std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t n) { updates_ = n; }
 
@@ -26,7 +32,9 @@ class Optimizer {
   std::vector<std::pair<std::string, Tensor>> state() const;
 
  private:
-  void update_range(std::int64_t begin, std::int64_t end, double lr, double grad_scale,
+  struct Update;
+  void update_all(const Update& update);
+  void update_range(std::int64_t begin, std::int64_t end, const Update& update,
                     double weight_decay);
 
   OptimConfig config_;
@@ -35,15 +43,13 @@ class Optimizer {
   std::int64_t updates_ = 0;
 };
 
-// Euclidean norm of all gradients, accumulated in float64; not finite when any element is not.
-double gradient_norm(ParameterStore& store);
-
 // Exponential moving average of the weights, started at the weights themselves.
 class MovingAverage {
  public:
   MovingAverage(ParameterStore& store, double decay);
 
-  void update();
+  // With `state`, nothing happens when that update was left out.
+  void update(const UpdateState* state = nullptr);
   Tensor& values() { return average_; }
   // Exchanges the model's weights with the average; call it twice to evaluate the average.
   void swap();

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "dtn/config/train_config.h"
+#include "dtn/core/device.h"
 #include "dtn/core/dtype.h"
 
 namespace dtn {
@@ -16,11 +17,14 @@ struct GemmRate {
   std::int64_t m, n, k;
   double gflops;
 };
-// A 2048 cube, and the forward products of the model's linear layers at this batch.
+// A 2048 cube (8192 on a CUDA device), and the forward products of the model's linear layers at
+// this batch.
 std::vector<GemmRate> measure_gemms(const ModelConfig& model, std::int64_t batch, DType dtype,
-                                    double seconds_each = 0.3);
+                                    Device device = kCpu, double seconds_each = 0.3);
 // The machine's ceiling: the best of them.
 double best_rate(const std::vector<GemmRate>& rates);
+// Bytes per second of a large copy on a CUDA device, those read and those written, in units of 1e9.
+double measure_copy();
 
 struct TrainBenchmark {
   double images_per_second = 0;       // of the median step
@@ -32,7 +36,8 @@ struct TrainBenchmark {
   std::int64_t allocator_misses = 0;  // in the timed steps
 };
 // Optimizer steps on random images that stay in memory: the loader is measured apart.
-TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int warmup);
+TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int warmup,
+                               Device device = kCpu);
 
 struct EvalBenchmark {
   double images_per_second = 0;
@@ -41,7 +46,8 @@ struct EvalBenchmark {
   double mfu = 0;
   std::int64_t peak_bytes = 0;
 };
-EvalBenchmark benchmark_eval(const ExperimentConfig& config, int steps, int warmup);
+EvalBenchmark benchmark_eval(const ExperimentConfig& config, int steps, int warmup,
+                             Device device = kCpu);
 
 struct DataBenchmark {
   double images_per_second = 0;  // decoded, augmented and batched
@@ -55,9 +61,13 @@ struct NormBenchmark {
   double multiply_adds_per_element = 0;    // forward and backward, of a separable DTN
   double gflops = 0;                       // at that count
   double gemm_gflops = 0;                  // ceiling at this precision
+  // On a CUDA device: the rate of a large copy, and what part of it the forward pass reaches,
+  // counting x read once and y written once.
+  double copy_gbytes_per_second = 0, forward_of_copy = 0;
 };
 // One normalizer on x [batch, tokens, channels]; tokens form a square grid when they can.
 NormBenchmark benchmark_norm(const NormConfig& norm, std::int64_t batch, std::int64_t tokens,
-                             std::int64_t channels, std::int64_t heads, DType dtype, int steps);
+                             std::int64_t channels, std::int64_t heads, DType dtype, int steps,
+                             Device device = kCpu);
 
 }  // namespace dtn

@@ -5,8 +5,8 @@
 #include <functional>
 #include <optional>
 
-#include "dtn/data/loader.h"
 #include "dtn/models/vit.h"
+#include "dtn/train/feeder.h"
 
 namespace dtn {
 
@@ -33,16 +33,16 @@ class AccuracyMeter {
 struct EvalOptions {
   DType dtype = DType::kFloat32;
   // Called after each batch with its float32 logits [n, K] and the number of samples done.
-  std::function<void(const Batch&, const Tensor& logits, std::int64_t done)> on_batch;
+  std::function<void(const DeviceBatch&, const Tensor& logits, std::int64_t done)> on_batch;
   // Asked before each batch; true ends the evaluation early.
   std::function<bool()> stop;
 };
 
-// Nothing when it was stopped.
-std::optional<EvalResult> evaluate(VisionTransformer& model, Loader& loader,
+// One epoch of the feeder, which must feed the model's device. Nothing when it was stopped.
+std::optional<EvalResult> evaluate(VisionTransformer& model, BatchFeeder& feeder,
                                    const EvalOptions& options = {});
 
-// Logits [n, K] float32 of images [n, channels, size, size].
+// Logits [n, K] float32, on the host, of images [n, channels, size, size], on any device.
 Tensor predict(VisionTransformer& model, const Tensor& images, DType dtype = DType::kFloat32);
 
 }  // namespace dtn

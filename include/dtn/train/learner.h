@@ -1,14 +1,13 @@
 // A model together with everything that one optimizer step changes.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <optional>
 
 #include "dtn/config/train_config.h"
-#include "dtn/data/loader.h"
 #include "dtn/models/vit.h"
 #include "dtn/optim/optimizer.h"
-#include "dtn/optim/schedule.h"
 
 namespace dtn {
 
@@ -16,33 +15,57 @@ struct StepReport {
   double loss = 0;       // mean over the global batch
   double grad_norm = 0;  // before clipping
   bool finite = true;    // false: the update was left out and the weights are untouched
+  // Time for which a CUDA device had nothing to do before this step; nothing on the CPU.
+  std::optional<double> idle_seconds;
 };
 
 class Learner {
  public:
   // Throws ConfigError for a precision the device does not have.
-  explicit Learner(const ExperimentConfig& config);
+  explicit Learner(const ExperimentConfig& config, Device device = kCpu);
+  ~Learner();
 
   // One optimizer step on a global batch, in micro-batches; gradients are those of the mean loss.
-  // `step` counts finished steps and keys the random numbers.
-  StepReport step(const Batch& batch, std::int64_t step, double lr);
+  // `step` counts finished steps and keys the random numbers. images [n, channels, size, size]
+  // float32 and labels [n] int64 are on the device. There, a step is only enqueued, from the third
+  // on with images and labels in the same place as one captured graph (train.step_graph); at most
+  // kInFlight steps may await their reports.
+  void start_step(const Tensor& images, const Tensor& labels, std::int64_t step, double lr);
+  // The report of the oldest step that was started; waits for it.
+  StepReport finish_step();
+  // Steps started whose reports have not been taken.
+  std::size_t unfinished() const;
+  static constexpr std::size_t kInFlight = 2;
+
+  // start_step and finish_step.
+  StepReport step(const Tensor& images, const Tensor& labels, std::int64_t step, double lr);
 
   VisionTransformer& model() { return *model_; }
   Optimizer& optimizer() { return optimizer_; }
   // Null when the config has no EMA.
   MovingAverage* average() { return average_ ? &*average_ : nullptr; }
   DType compute_dtype() const { return compute_; }
+  Device device() const { return device_; }
+
+  // Updates carried out, for checkpoints; waits for what is under way.
+  std::int64_t updates() const;
+  void set_updates(std::int64_t n);
 
  private:
-  double accumulate(const Batch& batch, std::int64_t first, std::int64_t count, std::int64_t step);
+  struct Pipeline;
+  void run_step(const Tensor& images, const Tensor& labels, std::int64_t step);
+  void accumulate(const Tensor& images, const Tensor& labels, std::int64_t first,
+                  std::int64_t count, std::int64_t step);
 
   TrainConfig train_;
-  std::optional<double> clip_;
+  double clip_;  // 0: none
   std::uint64_t seed_;
   DType compute_;
+  Device device_;
   std::unique_ptr<VisionTransformer> model_;
   Optimizer optimizer_;
   std::optional<MovingAverage> average_;
+  std::unique_ptr<Pipeline> pipeline_;
 };
 
 }  // namespace dtn

@@ -16,6 +16,7 @@ enum class RunStatus {
 
 struct TrainerOptions {
   std::filesystem::path output;
+  Device device = kCpu;
   // The checkpoint to go on from, or nothing to start afresh.
   std::optional<std::filesystem::path> resume_from;
 };

@@ -223,7 +223,7 @@ TEST(GradSlot, NeverWritesToMemoryOthersHold) {
   // A buffer that somebody adds to is the slot's own, whatever it started from.
   GradSlot shared;
   shared.accumulate(first);
-  shared.buffer({2}, DType::kFloat64).data<double>()[0] += 100;
+  shared.buffer({2}, DType::kFloat64, kCpu).data<double>()[0] += 100;
   EXPECT_EQ(test::doubles(first), (test::Doubles{1, 2}));
   EXPECT_EQ(test::doubles(shared.get()), (test::Doubles{101, 2}));
 }
@@ -233,7 +233,7 @@ TEST(GradSlot, ABoundSlotGathersInItsMemory) {
   GradSlot slot;
   slot.bind(flat.slice(1, 3));
   slot.accumulate(of({1, 2}));
-  slot.buffer({2}, DType::kFloat64).data<double>()[1] += 5;
+  slot.buffer({2}, DType::kFloat64, kCpu).data<double>()[1] += 5;
   slot.accumulate(of({10, 20}));
   EXPECT_EQ(test::doubles(flat), (test::Doubles{0, 11, 27, 0}));
 }

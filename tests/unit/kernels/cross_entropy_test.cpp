@@ -208,6 +208,35 @@ TYPED_TEST(CrossEntropy, AWrongLabelGivesNaNAndTouchesNothingElse) {
   }
 }
 
+TYPED_TEST(CrossEntropy, TheUpstreamGradientIsAFactor) {
+  using T = TypeParam;
+  using A = AccumulatorOf<T>;
+  for (Isa isa : isas()) {
+    for (bool soft : {false, true}) {
+      Problem<T> problem(5, 37);
+      problem.smoothing = soft ? 0 : 0.1;
+      if (soft) problem.use_targets();
+      auto scaled = problem.run_both(isa, -0.75 * 0.25);
+      const A upstream = static_cast<A>(-0.75);
+      std::vector<T> dlogits(problem.logits.size());
+      CrossEntropyBackward args{};
+      args.dtype = DTypeOf<T>::value;
+      args.rows = 5;
+      args.classes = 37;
+      args.logits = problem.logits.data();
+      args.labels = soft ? nullptr : problem.labels.data();
+      args.targets = soft ? problem.targets.data() : nullptr;
+      args.smoothing = problem.smoothing;
+      args.lse = scaled.lse.data();
+      args.scale = 0.25;
+      args.dlogits = dlogits.data();
+      args.upstream = &upstream;
+      run_on(isa, args);
+      EXPECT_TRUE(same_bits(dlogits, scaled.dlogits)) << name_of(isa);
+    }
+  }
+}
+
 TYPED_TEST(CrossEntropy, IgnoresThreads) {
   Problem<TypeParam> problem(203, 1003);
   problem.smoothing = 0.1;

@@ -5,10 +5,14 @@
 #include <algorithm>
 
 #include "dtn/core/check.h"
+#include "kernels/pointwise.h"
 #include "unit/kernels/each_isa.h"
 
 DTN_RUN_ON_EACH_ISA(LayerNormForward)
 DTN_RUN_ON_EACH_ISA(LayerNormBackward)
+DTN_RUN_ON_EACH_ISA(ResidualLayerNormForward)
+DTN_RUN_ON_EACH_ISA(Add)
+DTN_RUN_ON_EACH_ISA(ScaleRows)
 
 namespace dtn::test {
 namespace {
@@ -248,6 +252,65 @@ TYPED_TEST(LayerNorm, AddsAndMayWorkInPlace) {
     forward.y = other.x.data();
     run_on(isa, forward);
     EXPECT_TRUE(same_bits(other.x, plain.y));
+  }
+}
+
+// The residual kernel and dbranch against the kernels they stand for.
+TYPED_TEST(LayerNorm, ResidualHasTheBitsOfItsParts) {
+  using T = TypeParam;
+  using A = AccumulatorOf<T>;
+  constexpr std::int64_t kRows = 21, kChannels = 37, kRowsPerScale = 4;
+  constexpr DType dtype = DTypeOf<T>::value;
+  const std::vector<T> branch = normal_values<T>(kRows * kChannels, 5);
+  const std::vector<A> scales = normal_values<A>(6, 6);
+  for (Isa isa : isas()) {
+    for (bool scaled : {true, false}) {
+      Problem<T> parts(kRows, kChannels), fused(kRows, kChannels);
+      std::vector<T> sum(parts.x.size()), dbranch(parts.x.size()), expected(parts.x.size());
+      auto scale = [&](const std::vector<T>& x, const T* residual, std::vector<T>& y) {
+        run_on(isa, ScaleRows{dtype, kRows * kChannels, kRowsPerScale * kChannels, scales.data(),
+                              x.data(), residual, y.data()});
+      };
+
+      ResidualLayerNormForward forward{};
+      forward.dtype = dtype;
+      forward.rows = kRows;
+      forward.channels = kChannels;
+      forward.eps = fused.eps;
+      forward.residual = fused.x.data();
+      forward.branch = branch.data();
+      forward.row_scale = scaled ? scales.data() : nullptr;
+      forward.rows_per_scale = kRowsPerScale;
+      forward.sum = sum.data();
+      forward.weight = fused.weight.data();
+      forward.bias = fused.bias.data();
+      forward.y = fused.y.data();
+      forward.mean = fused.mean.data();
+      forward.rstd = fused.rstd.data();
+      run_on(isa, forward);
+      if (scaled) {
+        scale(branch, parts.x.data(), parts.x);
+      } else {
+        run_on(isa, Add{dtype, kRows * kChannels, parts.x.data(), branch.data(), parts.x.data()});
+      }
+      run_on(isa, parts.forward());
+      EXPECT_TRUE(same_bits(sum, parts.x) && same_bits(fused.y, parts.y) &&
+                  same_bits(fused.mean, parts.mean) && same_bits(fused.rstd, parts.rstd));
+      forward.sum = fused.x.data();
+      run_on(isa, forward);
+      EXPECT_TRUE(same_bits(fused.x, parts.x));
+
+      LayerNormBackward backward = fused.backward();
+      backward.dbranch = dbranch.data();
+      backward.row_scale = forward.row_scale;
+      backward.rows_per_scale = kRowsPerScale;
+      run_on(isa, backward);
+      run_on(isa, parts.backward());
+      EXPECT_TRUE(same_bits(fused.dx, parts.dx) && same_bits(fused.dweight, parts.dweight));
+      expected = parts.dx;
+      if (scaled) scale(parts.dx, nullptr, expected);
+      EXPECT_TRUE(same_bits(dbranch, expected));
+    }
   }
 }
 

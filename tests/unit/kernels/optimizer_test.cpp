@@ -7,6 +7,7 @@
 #include "dtn/core/check.h"
 #include "unit/kernels/each_isa.h"
 
+DTN_RUN_ON_EACH_ISA(PrepareUpdate)
 DTN_RUN_ON_EACH_ISA(AdamWStep)
 DTN_RUN_ON_EACH_ISA(SgdStep)
 DTN_RUN_ON_EACH_ISA(EmaStep)
@@ -254,6 +255,81 @@ TEST(Optimizer, BitsIgnoreThreads) {
       EXPECT_TRUE(same_bits(b.copy, first.copy));
       EXPECT_EQ(sum, first_sum);
     }
+  }
+}
+
+TEST(Optimizer, PrepareUpdateFollowsItsFormulas) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const double inf = std::numeric_limits<double>::infinity();
+  struct Case {
+    float loss;
+    double sum_squares, scale, clip, expected_scale;
+    bool finite;
+  };
+  for (Isa isa : isas()) {
+    for (Case c : {Case{6.5f, 16, 0.5, 0, 0.5, true}, Case{6.5f, 16, 0.5, 3, 0.5, true},
+                   Case{6.5f, 16, 0.5, 1, 0.5 * (1 / (2 + 1e-6)), true}, Case{0, 0, 1, 1, 1, true},
+                   Case{nan, 16, 1, 1, 0, false}, Case{1, inf, 1, 1, 0, false},
+                   Case{1, static_cast<double>(nan), 1, 0, 0, false}}) {
+      SCOPED_TRACE(cat(name_of(isa), " ", c.loss, " ", c.sum_squares, " ", c.clip));
+      UpdateState state{41, -1, -1, -1, -1};
+      run_on(isa, PrepareUpdate{&c.loss, &c.sum_squares, c.scale, c.clip, &state});
+      EXPECT_EQ(state.finite, c.finite);
+      EXPECT_EQ(state.updates, c.finite ? 42 : 41);
+      if (!c.finite) continue;
+      EXPECT_EQ(state.loss, c.loss * c.scale);
+      EXPECT_EQ(state.grad_norm, std::sqrt(c.sum_squares) * c.scale);
+      EXPECT_NEAR(state.grad_scale, c.expected_scale, 1e-15);
+    }
+  }
+}
+
+TEST(Optimizer, WhatIsInMemoryReplacesWhatIsPassed) {
+  const std::int64_t n = 1003;
+  const Grads grads = draw_grads(n, 1);
+  const Buffers start(normal_values<float>(n, 1));
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const StepInputs inputs{3e-3, 9};
+  const UpdateState state{7, 0, 0, 0.125, 1};
+  for (Isa isa : isas()) {
+    SCOPED_TRACE(name_of(isa));
+    Buffers passed = start, read = start;
+    auto both = [&](auto step) {
+      auto args = step(passed);
+      args.lr = inputs.lr, args.t = state.updates, args.grad_scale = state.grad_scale;
+      run_on(isa, args);
+      args = step(read);
+      args.lr = args.grad_scale = nan, args.t = 1000000;
+      args.inputs = &inputs, args.state = &state;
+      run_on(isa, args);
+      EXPECT_TRUE(same_bits(read.param, passed.param));
+      EXPECT_TRUE(same_bits(read.m, passed.m));
+      EXPECT_TRUE(same_bits(read.v, passed.v));
+      EXPECT_TRUE(same_bits(read.copy, passed.copy));
+    };
+    both([&](Buffers& b) { return b.adamw(grads, 1); });
+    both([&](Buffers& b) { return b.sgd(grads, 1); });
+  }
+}
+
+TEST(Optimizer, AnUpdateThatIsLeftOutWritesNothing) {
+  const Grads grads = draw_grads(77, 1);
+  const Buffers start(normal_values<float>(77, 1));
+  const StepInputs inputs{3e-3, 9};
+  const UpdateState left_out{7, 0, 0, 1, 0};
+  for (Isa isa : isas()) {
+    Buffers b = start;
+    AdamWStep adamw = b.adamw(grads, 1);
+    SgdStep sgd = b.sgd(grads, 1);
+    adamw.inputs = sgd.inputs = &inputs;
+    adamw.state = sgd.state = &left_out;
+    run_on(isa, adamw);
+    run_on(isa, sgd);
+    run_on(isa, EmaStep{77, b.v.data(), b.param.data(), 0.5, &left_out});
+    EXPECT_TRUE(same_bits(b.param, start.param));
+    EXPECT_TRUE(same_bits(b.m, start.m));
+    EXPECT_TRUE(same_bits(b.v, start.v));
+    EXPECT_TRUE(same_bits(b.copy, start.copy));
   }
 }
 

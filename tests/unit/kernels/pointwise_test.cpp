@@ -361,6 +361,24 @@ TEST(Pointwise, DropPathScalesAreDropoutOfOnes) {
   }
 }
 
+TEST(Pointwise, TheStepInMemoryReplacesTheKeys) {
+  const std::int64_t n = 203;
+  const PhiloxKey key{7, 8, 9};
+  PhiloxKey at_step = key;
+  at_step.step = 41;
+  const std::uint32_t step = 41;
+  std::vector<float> x = normal_values<float>(n, 18), expected(n), y(n);
+  for (Isa isa : isas()) {
+    SCOPED_TRACE(name_of(isa));
+    run_on(isa, Dropout{DType::kFloat32, n, 0.5, at_step, 3, x.data(), expected.data()});
+    run_on(isa, Dropout{DType::kFloat32, n, 0.5, key, 3, x.data(), y.data(), &step});
+    EXPECT_EQ(y, expected);
+    run_on(isa, DropPathScales{DType::kFloat32, n, 0.5, at_step, 3, expected.data()});
+    run_on(isa, DropPathScales{DType::kFloat32, n, 0.5, key, 3, y.data(), &step});
+    EXPECT_EQ(y, expected);
+  }
+}
+
 TYPED_TEST(Pointwise, ElementwiseBitsIgnoreThreads) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;

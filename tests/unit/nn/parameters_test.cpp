@@ -72,7 +72,7 @@ TEST(ParameterStore, GathersGradientsInItsFlatBuffer) {
   store.allocate();
   Parameter* p = store.find("a.bias");
   // However a node sends it: into the buffer, or as a tensor of its own.
-  p->variable.sink()->buffer({3}, DType::kFloat32).data<float>()[1] += 2;
+  p->variable.sink()->buffer({3}, DType::kFloat32, kCpu).data<float>()[1] += 2;
   p->variable.sink()->accumulate(Tensor::full({3}, DType::kFloat32, 1));
   test::Doubles got = test::doubles(store.gradients());
   EXPECT_EQ(got[64], 1);

@@ -1,5 +1,6 @@
 #include "dtn/optim/optimizer.h"
 
+#include "kernels/optimizer.h"
 #include "tensors.h"
 
 namespace dtn {
@@ -146,24 +147,42 @@ TEST(Optimizer, DoesNotDependOnThreads) {
     store.initialize(1);
     store.gradients().copy_from(store.values());
     Optimizer optimizer({}, store);
-    double norm = gradient_norm(store);
-    optimizer.step(kLr, 1 / norm);
+    double sum = 0;
+    run(cpu_queue(), SumSquares{store.flat_size(), store.gradients().data<float>(), &sum});
+    optimizer.step(kLr, 1 / std::sqrt(sum));
     if (!first.defined()) first = store.values().clone();
     EXPECT_TRUE(test::same_bits(store.values(), first)) << threads << " threads";
   }
 }
 
-TEST(GradientNorm, IsEuclideanAndShowsWhatIsNotFinite) {
-  ParameterStore store;
-  build(store);
-  set_gradients(store, 1);
-  double sum = 0;
-  for (double g : test::doubles(store.gradients())) sum += g * g;
-  EXPECT_NEAR(gradient_norm(store), std::sqrt(sum), 1e-14 * std::sqrt(sum));
-  for (float bad : {INFINITY, NAN}) {
-    store.gradients().data<float>()[40] = 0;
-    store.gradients().data<float>()[50] = bad;
-    EXPECT_FALSE(std::isfinite(gradient_norm(store)));
+// The scale and the rate of a step, from memory as a captured step finds them and by value.
+TEST(Optimizer, ReadsTheScalarsOfAStepWhereItIsTold) {
+  for (OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
+    OptimConfig config;
+    config.name = kind;
+    ParameterStore by_value, by_memory;
+    build(by_value);
+    build(by_memory);
+    Optimizer a(config, by_value), b(config, by_memory);
+    StepInputs inputs{};
+    UpdateState state;
+    for (int t = 1; t <= 4; ++t) {
+      set_gradients(by_value, t);
+      set_gradients(by_memory, t);
+      double sum = 0;
+      run(cpu_queue(),
+          SumSquares{by_memory.flat_size(), by_memory.gradients().data<float>(), &sum});
+      float loss = t == 3 ? NAN : 2.0f;
+      inputs.lr = kLr * t;
+      run(cpu_queue(), PrepareUpdate{&loss, &sum, 0.5, 1.0, &state});
+      EXPECT_EQ(state.finite, t != 3);
+      EXPECT_EQ(state.grad_norm, std::sqrt(sum) * 0.5);
+      EXPECT_EQ(state.grad_scale, 0.5 / (state.grad_norm + 1e-6));  // clipped to 1
+      b.step(&inputs, &state);
+      if (t != 3) a.step(kLr * t, state.grad_scale);  // the update that is not finite is left out
+      EXPECT_TRUE(test::same_bits(by_value.values(), by_memory.values())) << t;
+    }
+    EXPECT_EQ(state.updates, 3);
   }
 }
 

@@ -1,0 +1,31 @@
+// The residual stream of a transformer: x, and perhaps a branch on its way to be added,
+// x + s_b branch, where s_b is the drop-path scale of sample b.
+#pragma once
+
+#include "dtn/nn/normalizer.h"
+
+namespace dtn {
+
+// The branch of a block is left pending where adding it is cheaper inside the next norm, which
+// reads the stream anyway.
+class ResidualStream {
+ public:
+  explicit ResidualStream(Variable x) : x_(std::move(x)) {}
+
+  // The stream with everything added: [B, T, C].
+  const Variable& settled(Context& ctx);
+  // What the next branch works on, norm(x).
+  Variable normalized(Context& ctx, Normalizer& norm, const TokenGrid& grid);
+
+  // Replaces the stream by a sum that has been made already.
+  void set(Variable sum);
+  // branch [B, T, C]; scale [B] in the accumulator type, or undefined for 1.
+  void add(Variable branch, Tensor scale);
+
+ private:
+  Variable x_;
+  Variable branch_;  // undefined when nothing is pending
+  Tensor scale_;
+};
+
+}  // namespace dtn

@@ -1,0 +1,79 @@
+// Batches where the model is. On a CUDA device the next batches cross the bus while the current
+// step computes, as the bytes of their pixels, and the device mirrors and normalizes them; the
+// model sees the same bits as on the CPU.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dtn/core/device.h"
+#include "dtn/core/tensor.h"
+#include "dtn/data/loader.h"
+
+namespace dtn {
+
+// Valid until the feeder's next call. What has been enqueued for computing by then still sees it.
+struct DeviceBatch {
+  Tensor images;                      // [n, channels, size, size] float32, on the device
+  Tensor labels;                      // [n] int64, on the device
+  Tensor host_labels;                 // [n] int64, on the CPU
+  std::vector<std::int64_t> indices;  // [n], in the data set
+  std::int64_t n = 0;
+  std::int64_t number = 0;  // position in the epoch; the next one resumes behind this batch
+};
+
+// The options of a loader whose batches go to `device`: for CUDA, raw pixels in page-locked memory,
+// the only kind that is copied while the device computes. Other loaders feed it too, only slower.
+LoaderOptions feeding(Device device, LoaderOptions options);
+
+struct FeederOptions {
+  // On a CUDA device, the images and labels of every batch come to the same addresses, as a
+  // captured step needs them. Otherwise they take turns between those they were copied to, which
+  // saves a copy within the device where the loader gives no pixels.
+  bool fixed_addresses = true;
+};
+
+// Driven by one thread, and the only one to drive its loader, which must outlive it. Nothing is
+// allocated for a batch once all buffers have been used, as long as the caller hands the same
+// DeviceBatch in.
+class BatchFeeder {
+ public:
+  BatchFeeder(Loader& loader, Device device, const FeederOptions& options = {});
+  ~BatchFeeder();
+  BatchFeeder(const BatchFeeder&) = delete;
+  BatchFeeder& operator=(const BatchFeeder&) = delete;
+
+  // Begins an epoch at `first_batch`, abandoning what was loaded ahead.
+  void start(std::int64_t epoch, std::int64_t first_batch = 0);
+
+  // The next batch. It is enqueued for computing, not waited for: at most a handful of batches are
+  // on their way to the device. False at the end of the epoch. What the loader throws is thrown
+  // here in place of the batch it belongs to.
+  bool next(DeviceBatch& batch);
+
+  // Of the loader; wait_seconds are those that next() waited for it.
+  LoaderReport report() const { return loader_.report(); }
+
+ private:
+  struct Slot;
+  bool next_on_host(DeviceBatch& batch);
+  bool stage();
+  void serve(DeviceBatch& batch);
+  void retire();
+  Slot& slot_to_fill();
+  void normalize(const Tensor& pixels, const Tensor& flips, Tensor& images) const;
+
+  Loader& loader_;
+  const Device device_;
+  const bool fixed_;
+  Tensor table_;             // [channels, 256] float32, on the device
+  Tensor images_;            // [batch_size, channels, size, size]; where all images come to
+  Tensor labels_;            // [batch_size]; where all labels come to
+  Batch host_;               // on the CPU
+  std::vector<Slot> ring_;   // on a CUDA device
+  std::size_t head_ = 0;     // the slot to be served next
+  std::size_t staged_ = 0;   // slots from there on whose copies are enqueued
+  Slot* serving_ = nullptr;  // what the current step reads
+};
+
+}  // namespace dtn

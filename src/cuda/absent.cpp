@@ -1,0 +1,121 @@
+// The backend of a program without CUDA: every request says so. Linked in place of the other files
+// of this folder.
+#include "dtn/core/check.h"
+#include "dtn/core/cuda_device.h"
+#include "dtn/core/cuda_stream.h"
+#include "dtn/core/queue.h"
+#include "kernels/attention.h"
+#include "kernels/cross_entropy.h"
+#include "kernels/dtn_norm.h"
+#include "kernels/gemm.h"
+#include "kernels/images.h"
+#include "kernels/layer_norm.h"
+#include "kernels/linear.h"
+#include "kernels/optimizer.h"
+#include "kernels/pointwise.h"
+
+namespace dtn {
+namespace {
+
+constexpr const char* kReason =
+    "this program was built without CUDA; configure with cmake --preset cuda, or use --device cpu";
+
+[[noreturn]] void fail() { throw ConfigError(cat("--device cuda: ", kReason)); }
+
+}  // namespace
+
+namespace cuda {
+
+std::string unavailable_reason() { return kReason; }
+void select_device(int) { fail(); }
+DeviceInfo device_info() { fail(); }
+
+std::shared_ptr<std::byte> allocate(std::size_t) { fail(); }
+bool is_caching() { return false; }
+void set_caching(bool) {}
+std::shared_ptr<std::byte> allocate_pinned(std::size_t) { fail(); }
+AllocatorStats allocator_stats() { return {}; }
+void reset_peak_bytes() {}
+void release_cached_memory() {}
+
+void copy_to_device(void*, const void*, std::size_t) { fail(); }
+void copy_to_host(void*, const void*, std::size_t) { fail(); }
+void copy_on_device(void*, const void*, std::size_t) { fail(); }
+void fill_with_zero(void*, std::size_t) { fail(); }
+void synchronize() {}
+void allow_tf32(bool) {}
+
+TraceRange::TraceRange(const char*) {}
+TraceRange::~TraceRange() {}
+
+struct Event::State {};
+Event::Event() { fail(); }
+Event::~Event() = default;
+Event::Event(Event&&) noexcept = default;
+Event& Event::operator=(Event&&) noexcept = default;
+void Event::record() {}
+void Event::record_copies() {}
+void Event::wait() const {}
+bool Event::reached() const { return true; }
+double Event::since(const Event&) const { return 0; }
+void compute_after(const Event&) {}
+void copies_after(const Event&) {}
+void copy_ahead(void*, const void*, std::size_t) { fail(); }
+
+MemoryPool::MemoryPool() { fail(); }
+MemoryPool::~MemoryPool() {}
+MemoryPool::Scope::Scope(MemoryPool&) { fail(); }
+MemoryPool::Scope::~Scope() {}
+
+struct Graph::State {};
+Graph::Graph() { fail(); }
+Graph::~Graph() = default;
+void Graph::capture(const std::function<void()>&) { fail(); }
+std::size_t Graph::size() const { return 0; }
+void Graph::launch() { fail(); }
+
+}  // namespace cuda
+
+void* CudaQueue::stream() const { fail(); }
+std::shared_ptr<std::byte> CudaQueue::take_bytes(std::size_t) const { fail(); }
+
+#define DTN_ABSENT(Arguments) \
+  void run(CudaQueue&, const Arguments&) { fail(); }
+DTN_ABSENT(AttentionForward)
+DTN_ABSENT(AttentionBackward)
+DTN_ABSENT(CrossEntropyForward)
+DTN_ABSENT(CrossEntropyBackward)
+DTN_ABSENT(DtnNormForward)
+DTN_ABSENT(DtnNormBackward)
+DTN_ABSENT(Gemm)
+DTN_ABSENT(LayerNormForward)
+DTN_ABSENT(LayerNormBackward)
+DTN_ABSENT(ResidualLayerNormForward)
+DTN_ABSENT(LinearForward)
+DTN_ABSENT(LinearBackwardInput)
+DTN_ABSENT(LinearBackwardWeight)
+DTN_ABSENT(GeluForward)
+DTN_ABSENT(GeluBackward)
+DTN_ABSENT(AdamWStep)
+DTN_ABSENT(SgdStep)
+DTN_ABSENT(EmaStep)
+DTN_ABSENT(SumSquares)
+DTN_ABSENT(Cast)
+DTN_ABSENT(Add)
+DTN_ABSENT(ScaleRows)
+DTN_ABSENT(Dropout)
+DTN_ABSENT(DropPathScales)
+DTN_ABSENT(Patchify)
+DTN_ABSENT(SumRows)
+DTN_ABSENT(AddToRows)
+DTN_ABSENT(CopyRows)
+DTN_ABSENT(MeanRows)
+DTN_ABSENT(SpreadMean)
+DTN_ABSENT(Mean)
+DTN_ABSENT(Sigmoid)
+DTN_ABSENT(SigmoidBackward)
+DTN_ABSENT(NormalizeImages)
+DTN_ABSENT(PrepareUpdate)
+#undef DTN_ABSENT
+
+}  // namespace dtn

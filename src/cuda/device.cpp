@@ -1,0 +1,104 @@
+#include <nvtx3/nvToolsExt.h>
+
+#include <mutex>
+
+#include "cuda/check.h"
+#include "cuda/streams.h"
+#include "dtn/core/cuda_device.h"
+#include "dtn/core/queue.h"
+
+namespace dtn::cuda {
+namespace {
+
+struct Streams {
+  cudaStream_t compute = nullptr, copy = nullptr;
+};
+
+int selected = 0;
+
+const Streams& streams() {
+  static Streams instance = [] {
+    std::string reason = unavailable_reason();
+    if (!reason.empty()) throw ConfigError(cat("--device cuda: ", reason));
+    DTN_CUDA(cudaSetDevice(selected));
+    Streams s;
+    DTN_CUDA(cudaStreamCreateWithFlags(&s.compute, cudaStreamNonBlocking));
+    DTN_CUDA(cudaStreamCreateWithFlags(&s.copy, cudaStreamNonBlocking));
+    return s;
+  }();
+  return instance;
+}
+
+}  // namespace
+
+std::string unavailable_reason() {
+  static const std::string reason = []() -> std::string {
+    int count = 0;
+    cudaError_t error = cudaGetDeviceCount(&count);
+    if (error != cudaSuccess) {
+      (void)cudaGetLastError();
+      return cat("no CUDA device can be used here (", cudaGetErrorString(error),
+                 "); check the driver with nvidia-smi, or use --device cpu");
+    }
+    if (count == 0) return "this machine has no CUDA device; use --device cpu";
+    cudaDeviceProp p;
+    DTN_CUDA(cudaGetDeviceProperties(&p, 0));
+    if (p.major < 8) {
+      return cat("the device, ", p.name, ", has compute capability ", p.major, ".", p.minor,
+                 "; 8.0 or newer is needed; use --device cpu");
+    }
+    return "";
+  }();
+  return reason;
+}
+
+void select_device(int index) {
+  int count = 0;
+  std::string reason = unavailable_reason();
+  if (!reason.empty()) throw ConfigError(cat("--device cuda: ", reason));
+  DTN_CUDA(cudaGetDeviceCount(&count));
+  if (index < 0 || index >= count) {
+    throw ConfigError(cat("CUDA device ", index, ": this machine has ", count));
+  }
+  selected = index;
+  streams();
+}
+
+cudaStream_t compute_stream() { return streams().compute; }
+cudaStream_t copy_stream() { return streams().copy; }
+
+DeviceInfo device_info() {
+  streams();
+  cudaDeviceProp p;
+  DTN_CUDA(cudaGetDeviceProperties(&p, selected));
+  return {p.name, p.multiProcessorCount, p.major, p.minor, p.totalGlobalMem};
+}
+
+void copy_to_device(void* to, const void* from, std::size_t bytes) {
+  DTN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, compute_stream()));
+}
+void copy_to_host(void* to, const void* from, std::size_t bytes) {
+  DTN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, compute_stream()));
+}
+void copy_on_device(void* to, const void* from, std::size_t bytes) {
+  DTN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, compute_stream()));
+}
+void fill_with_zero(void* to, std::size_t bytes) {
+  DTN_CUDA(cudaMemsetAsync(to, 0, bytes, compute_stream()));
+}
+
+void synchronize() { DTN_CUDA(cudaStreamSynchronize(compute_stream())); }
+
+TraceRange::TraceRange(const char* name) { nvtxRangePushA(name); }
+TraceRange::~TraceRange() { nvtxRangePop(); }
+
+}  // namespace dtn::cuda
+
+namespace dtn {
+
+void* CudaQueue::stream() const { return cuda::compute_stream(); }
+std::shared_ptr<std::byte> CudaQueue::take_bytes(std::size_t bytes) const {
+  return cuda::allocate(bytes);
+}
+
+}  // namespace dtn

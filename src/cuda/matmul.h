@@ -1,0 +1,48 @@
+// Matrix products on a CUDA device, by cuBLASLt: D = op(A) op(B) + C + bias, all row-major.
+//
+// A plan (descriptors and an algorithm) is made for each kind of product when it is first seen, and
+// kept: what follows creates nothing and may be captured into a graph. The algorithm is the first
+// that the library's heuristics offer; it is not timed, so that a program computes the same bits
+// each time it is run on the same kind of device with the same library.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "dtn/core/dtype.h"
+#include "dtn/core/queue.h"
+
+namespace dtn::cuda {
+
+// Products are summed in float32 and rounded once, after C and bias have been added. Sizes are
+// positive; pointers are aligned to their elements.
+struct Matmul {
+  DType dtype;    // of A and B: float32 or bfloat16
+  DType d_dtype;  // of C, D and bias: dtype, or float32
+  std::int64_t m, n, k;
+  const void* a;               // [m, k], or [k, m] when transpose_a
+  const void* b;               // [k, n], or [n, k] when transpose_b
+  void* d;                     // [m, n]
+  std::int64_t lda, ldb, ldd;  // row strides, in elements
+  bool transpose_a = false;
+  bool transpose_b = false;
+  const void* c = nullptr;     // [m, n], laid out as D; may be d; null: nothing is added
+  const void* bias = nullptr;  // [n], added to every row; batch must be 1
+  std::int64_t batch = 1;
+  std::int64_t stride_a = 0, stride_b = 0, stride_d = 0;  // between products, in elements
+};
+
+// Where the bias of a fused product must begin: the library plans for less, but some of its kernels
+// then fault.
+inline constexpr std::size_t kBiasAlignment = 16;
+
+// False, with nothing done, when the library has no algorithm for this product: it may lack one for
+// a bias with very thin matrices. Throws Error naming the product when anything else is wrong.
+bool try_multiply(CudaQueue&, const Matmul&);
+// The same, but no algorithm is an error too.
+void multiply(CudaQueue&, const Matmul&);
+
+// Plans made so far.
+std::size_t matmul_plan_count();
+
+}  // namespace dtn::cuda

@@ -1,0 +1,69 @@
+// The second half of a sum over rows: partial sums, one row of them per block of the kernel before,
+// are added to the totals in an order that the shape alone decides.
+#pragma once
+
+#include "kernels/cuda/reduce.cuh"
+
+namespace dtn::cuda {
+
+// Up to two results side by side in the rows of `sums`; a null one is skipped.
+struct Partials {
+  const float* sums;  // [chunks, outputs, columns]
+  std::int64_t chunks, columns;
+  int outputs;
+  float* totals[2];  // [columns] each, +=
+};
+
+// A block takes kColumns columns, its thread (group, column) every kGroups-th chunk, which keeps
+// the loads of many chunks in flight at once; then one warp per column adds up the groups. Blocks:
+// [columns / kColumns, outputs]. The sums are few: what counts is how long the longest chain of
+// loads is.
+template <int kColumns>
+struct AddPartials {
+  static constexpr int kThreads = 1024;
+  static constexpr int kGroups = kThreads / kColumns;
+  static constexpr int kStride = kColumns + 1;  // spreads a column over the banks
+  static_assert(kGroups == 2 * kWarpSize);
+};
+
+template <int kColumns>
+__global__ void __launch_bounds__(AddPartials<kColumns>::kThreads) add_partials_kernel(Partials p) {
+  constexpr int kGroups = AddPartials<kColumns>::kGroups, kStride = AddPartials<kColumns>::kStride;
+  DTN_SHARED(float, shared);
+  float* totals = p.totals[blockIdx.y];
+  if (!totals) return;
+  const int thread = static_cast<int>(threadIdx.x);
+  const int group = thread / kColumns, slot = thread % kColumns;
+  const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kColumns;
+  const std::int64_t stride = p.outputs * p.columns;
+  const float* sums = p.sums + blockIdx.y * p.columns + first + slot;
+  float sum = 0;
+  if (first + slot < p.columns) {
+#pragma unroll 8
+    for (std::int64_t k = group; k < p.chunks; k += kGroups) sum += sums[k * stride];
+  }
+  shared[group * kStride + slot] = sum;
+  __syncthreads();
+  const int warp = thread / kWarpSize, lane = thread % kWarpSize;
+  if (warp >= kColumns) return;
+  sum = warp_sum(shared[lane * kStride + warp] + shared[(lane + kWarpSize) * kStride + warp]);
+  if (lane == 0 && first + warp < p.columns) totals[first + warp] += sum;
+}
+
+inline void add_partials(CudaQueue& queue, const char* name, const Partials& p) {
+  constexpr int kColumns = 16;  // 64 bytes of a row of sums at a time
+  using Shape = AddPartials<kColumns>;
+  const dim3 grid(blocks_for(p.columns, kColumns).x, static_cast<unsigned>(p.outputs));
+  launch(queue, {name, {p.chunks, p.outputs, p.columns}}, add_partials_kernel<kColumns>,
+         {grid, Shape::kThreads, Shape::kGroups * Shape::kStride * sizeof(float)}, p);
+}
+
+// How a kernel cuts its rows: at least `least` rows to a chunk, a multiple of `step`, and no more
+// than about a thousand chunks.
+inline std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t least, std::int64_t step) {
+  std::int64_t n = (rows + 1023) / 1024;
+  if (n < least) n = least;
+  return (n + step - 1) / step * step;
+}
+
+}  // namespace dtn::cuda

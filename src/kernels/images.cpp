@@ -1,0 +1,27 @@
+// Bytes to normalized planes, by table. See images.h.
+#include "kernels/images.h"
+
+#include "dtn/core/parallel.h"
+#include "kernels/isa.h"
+
+namespace dtn::DTN_ISA {
+
+void run(CpuQueue&, const NormalizeImages& args) {
+  const std::int64_t channels = args.channels, height = args.height, width = args.width;
+  parallel_for(args.batch * height, [=, &args](std::int64_t row) {
+    const std::int64_t b = row / height, y = row % height;
+    const bool flip = args.flips && args.flips[b];
+    const std::int64_t step = flip ? -channels : channels;
+    const std::uint8_t* pixel =
+        args.pixels + row * width * channels + (flip ? (width - 1) * channels : 0);
+    for (std::int64_t c = 0; c < channels; ++c) {
+      const float* table = args.table + c * 256;
+      float* line = args.images + ((b * channels + c) * height + y) * width;
+      for (std::int64_t x = 0; x < width; ++x) line[x] = table[pixel[x * step + c]];
+    }
+  });
+}
+
+}  // namespace dtn::DTN_ISA
+
+DTN_DISPATCH(NormalizeImages)

@@ -1,0 +1,38 @@
+#include "dtn/nn/residual_stream.h"
+
+#include "dtn/ops/drop.h"
+
+namespace dtn {
+
+Variable Normalizer::forward_sum(Context& ctx, const Variable& residual, const Variable& branch,
+                                 const Tensor& scale, const TokenGrid& grid, Variable& sum) {
+  sum = ops::residual_add(ctx, residual, branch, scale);
+  return forward(ctx, sum, grid);
+}
+
+const Variable& ResidualStream::settled(Context& ctx) {
+  if (branch_.defined()) set(ops::residual_add(ctx, x_, branch_, scale_));
+  return x_;
+}
+
+Variable ResidualStream::normalized(Context& ctx, Normalizer& norm, const TokenGrid& grid) {
+  if (!branch_.defined()) return norm.forward(ctx, x_, grid);
+  Variable sum;
+  Variable y = norm.forward_sum(ctx, x_, branch_, scale_, grid, sum);
+  set(std::move(sum));
+  return y;
+}
+
+void ResidualStream::set(Variable sum) {
+  x_ = std::move(sum);
+  branch_ = Variable();
+  scale_ = Tensor();
+}
+
+void ResidualStream::add(Variable branch, Tensor scale) {
+  DTN_CHECK(!branch_.defined(), "two branches at once");
+  branch_ = std::move(branch);
+  scale_ = std::move(scale);
+}
+
+}  // namespace dtn

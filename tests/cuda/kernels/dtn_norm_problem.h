@@ -1,0 +1,287 @@
+// Problems for the DTN kernels on the device, and how their results are judged: by dense float64
+// formulas, by the CPU's kernels, and on both paths wherever the tensor cores take the shape.
+#pragma once
+
+#include <algorithm>
+
+#include "cuda/twin.h"
+#include "dense_dtn.h"
+#include "kernels/dtn_norm.h"
+#include "kernels/dtn_norm_cuda.h"
+
+namespace dtn::test {
+
+struct ShapeCase {
+  int batch, grid_h, grid_w, channels, heads;
+};
+
+// What a problem looks like beyond its shape.
+struct Content {
+  double mean = 0, channel_mean = 0;  // channel_mean: of every other channel
+  bool zero_weight = false, constant_rows = false, constant_channels = false;
+  double lambda = -1;  // < 0: different in each head
+  double position = 0.5;
+};
+
+inline constexpr DtnVariant kVariants[] = {DtnVariant::kPaper, DtnVariant::kOfficial};
+inline constexpr DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
+
+// A problem as tensors in both memories and, with the same numbers, as the oracle sees it.
+struct Problem {
+  DtnVariant variant;
+  DType dtype;
+  DenseDtn dense;
+  Twin x, dy, weight, bias, lambda_mean, lambda_var, pos_weight;
+
+  Problem(const ShapeCase& s, DtnVariant variant_, DType dtype_, const Content& content = {})
+      : variant(variant_),
+        dtype(dtype_),
+        dense{s.batch, s.grid_h, s.grid_w, s.channels, s.heads},
+        dy(random_twin(image_shape(), dtype, 2)) {
+    dense.official = variant == DtnVariant::kOfficial;
+    fill_x(content);
+    auto parameter = [&](Doubles& values, Twin& twin, const Tensor& tensor) {
+      twin = Twin(as(tensor, DType::kFloat32));
+      values = doubles(twin.host());
+    };
+    const Shape channels = {s.channels}, heads = {s.heads};
+    parameter(
+        dense.weight, weight,
+        content.zero_weight ? random_tensor(channels, 3, 0) : random_tensor(channels, 3, 0.5, 1));
+    parameter(dense.bias, bias, random_tensor(channels, 4, 0.5));
+    parameter(dense.pos_weight, pos_weight, random_tensor({s.heads, 3}, 5, content.position));
+    const bool varied = content.lambda < 0;
+    parameter(dense.lambda_mean, lambda_mean,
+              random_tensor(heads, 6, varied ? 0.4 : 0, varied ? 0.5 : content.lambda));
+    parameter(dense.lambda_var, lambda_var,
+              random_tensor(heads, 7, varied ? 0.4 : 0, varied ? 0.5 : content.lambda));
+  }
+
+  Shape image_shape() const { return {dense.batch, dense.tokens(), dense.channels}; }
+  std::string name(const char* path) const {
+    return cat(path, " ", name_of(dtype), dense.official ? " official" : " paper", " B",
+               dense.batch, " ", dense.grid_h, "x", dense.grid_w, " C", dense.channels, " H",
+               dense.heads);
+  }
+
+ private:
+  void fill_x(const Content& content) {
+    // Of standard deviation 1.
+    Doubles values = doubles(random_tensor(image_shape(), 1, std::sqrt(3.0), content.mean));
+    for (int b = 0; b < dense.batch; ++b) {
+      for (int t = 0; t < dense.tokens(); ++t) {
+        for (int c = 0; c < dense.channels; ++c) {
+          double& v = values[dense.at(b, t, c)];
+          if (c % 2) v += content.channel_mean;
+          if (content.constant_channels && c % 3 == 0) v = 1 + 0.5 * c;
+          // Half of the tokens, and all of the first image.
+          if (content.constant_rows && (b == 0 || t % 2 == 0)) v = b == 0 ? 2 : 0.5 * (t % 3);
+        }
+      }
+    }
+    x = Twin(from_doubles(values, image_shape(), dtype));
+    dense.x = doubles(x.host());
+  }
+};
+
+// All that the kernels write.
+struct Outputs {
+  Twin y, token_mean, token_var, pivot, head_rstd, dx;
+  Twin dweight, dbias, dlambda_mean, dlambda_var, dpos_weight;
+
+  explicit Outputs(const Problem& p) {
+    const auto& d = p.dense;
+    const DType f = DType::kFloat32;
+    y = Twin::output(p.image_shape(), p.dtype);
+    dx = Twin::output(p.image_shape(), p.dtype);
+    token_mean = Twin::output({d.batch, d.tokens()}, f);
+    token_var = Twin::output({d.batch, d.tokens()}, f);
+    pivot = Twin::output({d.batch, d.channels}, f);
+    if (d.official) head_rstd = Twin::output({d.batch, d.heads, d.tokens()}, DType::kFloat64);
+    auto zeros = [&](const Shape& shape) { return Twin(as(random_tensor(shape, 8, 0), f)); };
+    dweight = zeros({d.channels});
+    dbias = zeros({d.channels});
+    dlambda_mean = zeros({d.heads});
+    dlambda_var = zeros({d.heads});
+    dpos_weight = zeros({d.heads, 3});
+  }
+
+  std::vector<Tensor> all() const {
+    std::vector<Tensor> tensors = {y.device(),          token_mean.device(),   token_var.device(),
+                                   pivot.device(),      dx.device(),           dweight.device(),
+                                   dbias.device(),      dlambda_mean.device(), dlambda_var.device(),
+                                   dpos_weight.device()};
+    if (head_rstd.at(kOnHost)) tensors.push_back(head_rstd.device());
+    return tensors;
+  }
+};
+
+inline DtnNormForward forward_of(const Problem& p, const Outputs& o, Where w) {
+  const auto& d = p.dense;
+  return {.dtype = p.dtype,
+          .batch = d.batch,
+          .grid_h = d.grid_h,
+          .grid_w = d.grid_w,
+          .channels = d.channels,
+          .heads = d.heads,
+          .eps = d.eps,
+          .variant = p.variant,
+          .x = p.x.at(w),
+          .weight = p.weight.at(w),
+          .bias = p.bias.at(w),
+          .lambda_mean = p.lambda_mean.at(w),
+          .lambda_var = p.lambda_var.at(w),
+          .pos_weight = p.pos_weight.at(w),
+          .y = o.y.at(w),
+          .token_mean = o.token_mean.at(w),
+          .token_var = o.token_var.at(w),
+          .pivot = o.pivot.at(w),
+          .head_rstd = o.head_rstd.at(w)};
+}
+
+inline DtnNormBackward backward_of(const Problem& p, const Outputs& o, Where w) {
+  const auto& d = p.dense;
+  return {.dtype = p.dtype,
+          .batch = d.batch,
+          .grid_h = d.grid_h,
+          .grid_w = d.grid_w,
+          .channels = d.channels,
+          .heads = d.heads,
+          .eps = d.eps,
+          .variant = p.variant,
+          .x = p.x.at(w),
+          .weight = p.weight.at(w),
+          .lambda_mean = p.lambda_mean.at(w),
+          .lambda_var = p.lambda_var.at(w),
+          .pos_weight = p.pos_weight.at(w),
+          .token_mean = o.token_mean.at(w),
+          .token_var = o.token_var.at(w),
+          .pivot = o.pivot.at(w),
+          .head_rstd = o.head_rstd.at(w),
+          .dy = p.dy.at(w),
+          .dx = o.dx.at(w),
+          .dweight = o.dweight.at(w),
+          .dbias = o.dbias.at(w),
+          .dlambda_mean = o.dlambda_mean.at(w),
+          .dlambda_var = o.dlambda_var.at(w),
+          .dpos_weight = o.dpos_weight.at(w)};
+}
+
+enum class Path { kPlain, kTensor };
+inline const char* name_of(Path path) { return path == Path::kPlain ? "plain" : "tensor"; }
+
+// The paths that take a problem. Each is in force while `body` runs.
+template <class F>
+void on_each_path(const Problem& p, F&& body) {
+  force_plain_dtn(true);
+  body(Path::kPlain);
+  force_plain_dtn(false);
+  if (tensor_cores_take(forward_of(p, Outputs(p), kOnDevice))) body(Path::kTensor);
+}
+
+inline void run_both_passes(const Problem& p, const Outputs& o) {
+  run(cuda_queue(), forward_of(p, o, kOnDevice));
+  run(cuda_queue(), backward_of(p, o, kOnDevice));
+}
+
+// Largest error, relative to the largest element.
+struct Tolerance {
+  double y, dx, sums, positions;  // sums: gradients of weight, bias and lambdas
+};
+// float32: 1e-5, as on the CPU, on both paths. What is stored in bfloat16 may be off by its last
+// rounding on top of that. On the tensor cores, a problem in bfloat16 has moments from operands of
+// 16 bits, and gradients that go through the passes as bfloat16: each term of the gradient of the
+// positions is a product of three numbers so rounded, P among them the same way for all terms.
+inline Tolerance tolerance(Path path, DType dtype) {
+  const double whole = 1e-5;
+  if (dtype == DType::kFloat32) return {whole, whole, whole, whole};
+  const double narrow = unit_roundoff(dtype);
+  if (path == Path::kPlain) return {whole + narrow, whole + narrow, whole, whole};
+  return {whole + narrow, 2 * narrow, 0x1p-14, 4 * narrow};
+}
+
+// What the outputs should be.
+struct Expected {
+  Doubles y;
+  DenseDtn::Gradients gradients;
+};
+inline Expected oracle(const Problem& p) {
+  return {p.dense.forward(), p.dense.backward(doubles(p.dy.host()))};
+}
+// What the CPU's kernels make of it.
+inline Expected twin(const Problem& p, const Outputs& o) {
+  run(cpu_queue(), forward_of(p, o, kOnHost));
+  run(cpu_queue(), backward_of(p, o, kOnHost));
+  return {doubles(o.y.host()),
+          {doubles(o.dx.host()), doubles(o.dweight.host()), doubles(o.dbias.host()),
+           doubles(o.dlambda_mean.host()), doubles(o.dlambda_var.host()),
+           doubles(o.dpos_weight.host())}};
+}
+
+// factor: how often the tolerance, 2 where both sides may be off by it. floor: of the size of
+// gradients that are zero in exact arithmetic.
+inline void expect_outputs(const std::string& what, Path path, const Problem& p, const Outputs& o,
+                           const Expected& want, double factor = 1, double floor = 1e-30) {
+  const Tolerance allowed = tolerance(path, p.dtype);
+  auto expect = [&](const char* name, const Twin& got, const Doubles& expected, double error,
+                    double least) {
+    expect_close("dtn_norm", cat(what, " ", name), got.device(), expected, factor * error, least);
+  };
+  const auto& g = want.gradients;
+  expect("y", o.y, want.y, allowed.y, 1e-30);
+  expect("dx", o.dx, g.x, allowed.dx, floor);
+  expect("dweight", o.dweight, g.weight, allowed.sums, 1e-30);
+  expect("dbias", o.dbias, g.bias, allowed.sums, 1e-30);
+  // A few numbers per head, each the sum of terms of either sign and of order 0.1: what it is by
+  // chance says nothing about its error, how many they are does.
+  const auto& d = p.dense;
+  const double terms = 0.1 * std::sqrt(d.batch * d.tokens() * d.head_dim());
+  expect("dlambda_mean", o.dlambda_mean, g.lambda_mean, allowed.sums, terms);
+  expect("dlambda_var", o.dlambda_var, g.lambda_var, allowed.sums, terms);
+  const bool cancels = path == Path::kTensor && p.dtype == DType::kBFloat16;
+  expect("dpos_weight", o.dpos_weight, g.pos_weight, allowed.positions,
+         cancels ? std::max(floor, d.position_terms(doubles(p.dy.host()))) : floor);
+}
+
+inline void expect_statistics(const std::string& what, const Problem& p, const Outputs& o,
+                              const Outputs& cpu) {
+  const double allowed = 2 * tolerance(Path::kPlain, DType::kFloat32).sums;
+  const Doubles pivot = doubles(cpu.pivot.host());
+  expect_close("dtn_norm", what + " pivot", o.pivot.device(), pivot, allowed, 1);
+  // Kept relative to a mean, which is a rounded number itself.
+  expect_close("dtn_norm", what + " token_mean", o.token_mean.device(),
+               doubles(cpu.token_mean.host()), allowed, std::max(1.0, max_abs(pivot)));
+  expect_close("dtn_norm", what + " token_var", o.token_var.device(), doubles(cpu.token_var.host()),
+               allowed);
+  if (p.dense.official) {
+    expect_close("dtn_norm", what + " head_rstd", o.head_rstd.device(),
+                 doubles(cpu.head_rstd.host()), 1e-14);
+  }
+}
+
+enum class Runs { kEverySchedule, kOnce };
+
+inline void check(const Problem& p, Runs runs = Runs::kEverySchedule, double floor = 1e-30) {
+  const Expected dense = oracle(p);
+  const Outputs host(p);
+  const Expected cpu = twin(p, host);
+  on_each_path(p, [&](Path path) {
+    const std::string what = p.name(name_of(path));
+    SCOPED_TRACE(what);
+    auto body = [&] {
+      Outputs o(p);
+      run_both_passes(p, o);
+      expect_outputs(what + " oracle", path, p, o, dense, 1, floor);
+      expect_outputs(what + " twin", path, p, o, cpu, 2, floor);
+      expect_statistics(what + " twin", p, o, host);
+      return o.all();
+    };
+    if (runs == Runs::kOnce) {
+      body();
+    } else {
+      under_every_schedule(body);
+    }
+  });
+}
+
+}  // namespace dtn::test

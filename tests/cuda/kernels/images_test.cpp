@@ -1,0 +1,64 @@
+#include "kernels/images.h"
+
+#include "cuda/twin.h"
+
+namespace dtn::test {
+namespace {
+
+Tensor random_bytes(const Shape& shape, std::uint32_t stream, std::uint32_t below) {
+  Tensor t = Tensor::empty(shape, DType::kUInt8);
+  for (std::int64_t i = 0; i < t.numel(); ++i) {
+    std::uint32_t word = philox_u32({30, stream, 0}, static_cast<std::uint64_t>(i));
+    t.data<std::uint8_t>()[i] = static_cast<std::uint8_t>(word % below);
+  }
+  return t;
+}
+
+struct Case {
+  std::int64_t batch, channels, height, width;
+  bool flips;
+  int shift;
+};
+
+TEST(CudaImages, NormalizeHasTheBitsOfTheHost) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  // Whole words of pixels, torn ones, unaligned ones, more channels than shared memory holds
+  // tables.
+  for (Case c :
+       {Case{1, 1, 1, 1, false, 0}, Case{3, 3, 24, 32, true, 0}, Case{3, 3, 24, 32, false, 0},
+        Case{3, 3, 24, 32, true, 1}, Case{2, 1, 28, 28, true, 0}, Case{5, 3, 37, 53, true, 0},
+        Case{2, 4, 16, 8, true, 0}, Case{1, 60, 5, 8, true, 0}}) {
+    under_every_schedule([&] {
+      Twin pixels(random_bytes({c.batch * c.height * c.width * c.channels + 1}, 1, 256));
+      Twin flips = c.flips ? Twin(random_bytes({c.batch}, 2, 2)) : Twin();
+      Twin table = random_twin({c.channels, 256}, DType::kFloat32, 31);
+      Twin images = Twin::output({c.batch, c.channels, c.height, c.width}, DType::kFloat32);
+      auto args = [&](Where w) {
+        return NormalizeImages{c.batch,
+                               c.channels,
+                               c.height,
+                               c.width,
+                               static_cast<std::uint8_t*>(pixels.at(w)) + c.shift,
+                               static_cast<std::uint8_t*>(flips.at(w)),
+                               static_cast<float*>(table.at(w)),
+                               static_cast<float*>(images.at(w))};
+      };
+      run(cpu_queue(), args(kOnHost));
+      run(cuda_queue(), args(kOnDevice));
+      std::string what = cat(c.batch, " x ", c.channels, " x ", c.height, " x ", c.width,
+                             c.flips ? ", flipped" : "", c.shift ? ", unaligned" : "");
+      EXPECT_TRUE(same_bits(images.device(), images.host())) << what;
+      record_error("normalize_images", what, DType::kFloat32,
+                   relative_error(doubles(images.device()), doubles(images.host())), 0);
+      return std::vector{images.device()};
+    });
+  }
+}
+
+TEST(CudaImages, NoImages) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  run(cuda_queue(), NormalizeImages{0, 3, 8, 8, nullptr, nullptr, nullptr, nullptr});
+}
+
+}  // namespace
+}  // namespace dtn::test

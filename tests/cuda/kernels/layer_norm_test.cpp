@@ -1,0 +1,336 @@
+#include "kernels/layer_norm.h"
+
+#include "cuda/twin.h"
+#include "kernels/pointwise.h"
+
+namespace dtn::test {
+namespace {
+
+constexpr std::int64_t kRowsPerScale = 5;
+
+// Inputs and outputs of the kernels, on both sides. Activations begin `shift` elements into their
+// memory, so that 1 gives addresses that no vector can be read from.
+struct Problem {
+  DType dtype;
+  std::int64_t rows, channels, shift = 0;
+  Twin x, branch, weight, bias, dy, add, row_scale;
+  Twin sum, y, mean, rstd, dx, dbranch, dweight, dbias;
+
+  Problem(DType d, std::int64_t r, std::int64_t c, double x_mean = 0, std::int64_t shifted = 0)
+      : dtype(d), rows(r), channels(c), shift(shifted) {
+    x = random_twin(activation(), d, 1, 1.7, x_mean);
+    branch = random_twin(activation(), d, 2);
+    weight = random_twin({c}, DType::kFloat32, 3, 0.5, 1);
+    bias = random_twin({c}, DType::kFloat32, 4);
+    dy = random_twin(activation(), d, 5);
+    add = random_twin(activation(), d, 6);
+    row_scale = random_twin({(r + kRowsPerScale - 1) / kRowsPerScale}, DType::kFloat32, 7, 1, 0.5);
+    dweight = Twin::accumulated({c}, DType::kFloat32, 8);
+    dbias = Twin::accumulated({c}, DType::kFloat32, 9);
+    make_outputs();
+  }
+
+  // The same numbers, to be computed in float64.
+  Problem in_float64() const {
+    Problem p = *this;
+    p.dtype = DType::kFloat64;
+    for (Twin* t :
+         {&p.x, &p.branch, &p.weight, &p.bias, &p.dy, &p.add, &p.row_scale, &p.dweight, &p.dbias}) {
+      *t = Twin(as(t->host(), DType::kFloat64));
+    }
+    p.make_outputs();
+    return p;
+  }
+
+  Shape activation() const { return {rows * channels + shift}; }
+  void make_outputs() {
+    DType acc = accumulator_of(dtype);
+    for (Twin* t : {&sum, &y, &dx, &dbranch}) *t = Twin::output(activation(), dtype);
+    for (Twin* t : {&mean, &rstd}) *t = Twin::output({rows}, acc);
+  }
+  void* at(const Twin& t, Where w) const {
+    return static_cast<std::byte*>(t.at(w)) + static_cast<std::size_t>(shift) * size_of(dtype);
+  }
+
+  LayerNormForward forward(Where w) const {
+    return {dtype,        rows,       channels, 1e-5,       at(x, w),
+            weight.at(w), bias.at(w), at(y, w), mean.at(w), rstd.at(w)};
+  }
+  ResidualLayerNormForward residual(Where w) const {
+    ResidualLayerNormForward a{};
+    a.dtype = dtype;
+    a.rows = rows;
+    a.channels = channels;
+    a.eps = 1e-5;
+    a.residual = at(x, w);
+    a.branch = at(branch, w);
+    a.row_scale = row_scale.at(w);
+    a.rows_per_scale = kRowsPerScale;
+    a.sum = at(sum, w);
+    a.weight = weight.at(w);
+    a.bias = bias.at(w);
+    a.y = at(y, w);
+    a.mean = mean.at(w);
+    a.rstd = rstd.at(w);
+    return a;
+  }
+  LayerNormBackward backward(Where w) const {
+    LayerNormBackward a{};
+    a.dtype = dtype;
+    a.rows = rows;
+    a.channels = channels;
+    a.x = at(x, w);
+    a.weight = weight.at(w);
+    a.mean = mean.at(w);
+    a.rstd = rstd.at(w);
+    a.dy = at(dy, w);
+    a.dx_add = at(add, w);
+    a.dx = at(dx, w);
+    a.dweight = dweight.at(w);
+    a.dbias = dbias.at(w);
+    a.dbranch = at(dbranch, w);
+    a.row_scale = row_scale.at(w);
+    a.rows_per_scale = kRowsPerScale;
+    return a;
+  }
+
+  std::vector<Tensor> results() const {
+    std::vector<Tensor> r;
+    for (const Twin* t : {&y, &mean, &rstd, &dx, &dbranch, &dweight, &dbias}) {
+      r.push_back(t->device());
+    }
+    return r;
+  }
+};
+
+void expect_near(const char* what, const Problem& p, const Twin& got, const Twin& exact,
+                 double bound, double floor = 1e-30) {
+  std::string name = cat(what, " ", p.rows, " x ", p.channels, p.shift ? " shifted" : "");
+  expect_close("layer_norm", name, got.device(), doubles(exact.host()), bound, floor);
+}
+
+// Both kernels on the device against float64, and their twins on the host within the same bounds.
+// Sums over a row have `channels` terms; dx is what is left of terms of the size of rstd dy weight.
+void check(Problem p) {
+  Problem exact = p.in_float64();
+  run(cpu_queue(), exact.forward(kOnHost));
+  run(cpu_queue(), exact.backward(kOnHost));
+  run(cpu_queue(), p.forward(kOnHost));
+  run(cpu_queue(), p.backward(kOnHost));
+  run(cuda_queue(), p.forward(kOnDevice));
+  run(cuda_queue(), p.backward(kOnDevice));
+
+  constexpr DType kFloat = DType::kFloat32;
+  const double stored = rounding_bound(p.dtype, p.channels);
+  const double terms = 2 * max_abs(doubles(exact.rstd.host()));
+  expect_near("y", p, p.y, exact.y, stored);
+  expect_near("mean", p, p.mean, exact.mean, rounding_bound(kFloat, p.channels), 1);
+  expect_near("rstd", p, p.rstd, exact.rstd, rounding_bound(kFloat, p.channels));
+  expect_near("dx", p, p.dx, exact.dx, stored, terms);
+  expect_near("dbranch", p, p.dbranch, exact.dbranch, stored + unit_roundoff(p.dtype), terms);
+  expect_near("dweight", p, p.dweight, exact.dweight, rounding_bound(kFloat, p.rows + p.channels));
+  expect_near("dbias", p, p.dbias, exact.dbias, rounding_bound(kFloat, p.rows));
+  EXPECT_LE(relative_error(doubles(p.y.host()), doubles(exact.y.host())), stored);
+  EXPECT_LE(relative_error(doubles(p.dx.host()), doubles(exact.dx.host()), terms), stored);
+  EXPECT_LE(relative_error(doubles(p.dbranch.host()), doubles(exact.dbranch.host()), terms),
+            stored + unit_roundoff(p.dtype));
+}
+
+const DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
+
+TEST(CudaLayerNorm, MatchesFloat64) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  // All ways to lay a row over a warp, in vectors and not, and over a block; several chunks of rows
+  // and odd ends of them.
+  const std::int64_t shapes[][2] = {{197, 192}, {196, 100}, {69, 433}, {33, 432},  {1, 384},
+                                    {5, 768},   {3, 1024},  {3, 515},  {70, 1032}, {41, 7}};
+  for (DType dtype : kTypes) {
+    for (auto [rows, channels] : shapes) {
+      SCOPED_TRACE(cat(name_of(dtype), " ", rows, " x ", channels));
+      check(Problem(dtype, rows, channels));
+      check(Problem(dtype, rows, channels, 0, 1));
+    }
+  }
+}
+
+TEST(CudaLayerNorm, LargeMean) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (DType dtype : kTypes) {
+    for (std::int64_t channels : {432, 433, 1032}) check(Problem(dtype, 9, channels, 1e3));
+  }
+  check(Problem(DType::kFloat32, 9, 432, -1e3));
+}
+
+TEST(CudaLayerNorm, ZeroWeightAndConstantRows) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (DType dtype : kTypes) {
+    for (std::int64_t channels : {1, 50, 192, 515}) {
+      Problem zero(dtype, 19, channels);
+      zero.weight = Twin(as(Tensor::full({channels}, DType::kFloat64, 0), DType::kFloat32));
+      check(zero);
+      Problem constant(dtype, 19, channels);
+      constant.x = Twin(Tensor::full({19 * channels}, dtype, 3));
+      check(constant);
+    }
+  }
+}
+
+TEST(CudaLayerNorm, SameBitsUnderEverySchedule) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (DType dtype : kTypes) {
+    const std::int64_t shapes[][2] = {{37, 96}, {3, 433}, {3, 515}};
+    for (auto [rows, channels] : shapes) {
+      under_every_schedule([&, rows = rows, channels = channels] {
+        Problem p(dtype, rows, channels);
+        run(cuda_queue(), p.forward(kOnDevice));
+        run(cuda_queue(), p.backward(kOnDevice));
+        return p.results();
+      });
+    }
+  }
+}
+
+TEST(CudaLayerNorm, ResidualHasTheBitsOfItsParts) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  const std::int64_t shapes[][2] = {{37, 192}, {11, 432}, {11, 433}, {3, 768}, {2, 1024}, {6, 515}};
+  for (DType dtype : kTypes) {
+    for (auto [rows, channels] : shapes) {
+      for (bool scaled : {true, false}) {
+        SCOPED_TRACE(cat(name_of(dtype), " ", rows, " x ", channels, scaled ? " scaled" : ""));
+        Problem fused(dtype, rows, channels), parts(dtype, rows, channels);
+        auto args = [&](Where w) {
+          ResidualLayerNormForward a = fused.residual(w);
+          if (!scaled) a.row_scale = nullptr;
+          return a;
+        };
+        run(cuda_queue(), args(kOnDevice));
+        run(cpu_queue(), args(kOnHost));
+        const std::int64_t count = rows * channels;
+        if (scaled) {
+          ScaleRows scale{};
+          scale.dtype = dtype;
+          scale.count = count;
+          scale.per_scale = kRowsPerScale * channels;
+          scale.scale = parts.row_scale.at(kOnDevice);
+          scale.x = parts.branch.at(kOnDevice);
+          scale.residual = parts.x.at(kOnDevice);
+          scale.y = parts.sum.at(kOnDevice);
+          run(cuda_queue(), scale);
+        } else {
+          run(cuda_queue(), Add{dtype, count, parts.x.at(kOnDevice), parts.branch.at(kOnDevice),
+                                parts.sum.at(kOnDevice)});
+        }
+        parts.x = parts.sum;
+        run(cuda_queue(), parts.forward(kOnDevice));
+        EXPECT_TRUE(same_bits(fused.sum.device(), parts.sum.device()));
+        EXPECT_TRUE(same_bits(fused.y.device(), parts.y.device()));
+        EXPECT_TRUE(same_bits(fused.mean.device(), parts.mean.device()));
+        EXPECT_TRUE(same_bits(fused.rstd.device(), parts.rstd.device()));
+        // A sum that the host rounds the other way moves y by as much.
+        expect_near("residual sum", fused, fused.sum, fused.sum, 2 * unit_roundoff(dtype));
+        expect_near("residual y", fused, fused.y, fused.y,
+                    4 * unit_roundoff(dtype) + rounding_bound(dtype, channels));
+
+        ResidualLayerNormForward in_place = args(kOnDevice);
+        in_place.sum = fused.at(fused.x, kOnDevice);
+        fused.y = Twin::output({count}, dtype);
+        in_place.y = fused.y.at(kOnDevice);
+        run(cuda_queue(), in_place);
+        EXPECT_TRUE(same_bits(fused.x.device(), parts.sum.device()));
+        EXPECT_TRUE(same_bits(fused.y.device(), parts.y.device()));
+      }
+    }
+  }
+}
+
+TEST(CudaLayerNorm, MayWorkInPlace) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (DType dtype : kTypes) {
+    for (std::int64_t channels : {192, 433, 515}) {
+      SCOPED_TRACE(cat(name_of(dtype), " ", channels));
+      Problem apart(dtype, 9, channels), in_place(dtype, 9, channels);
+      for (const Problem* p : {&apart, &in_place}) run(cuda_queue(), p->forward(kOnDevice));
+      run(cuda_queue(), apart.backward(kOnDevice));
+      LayerNormBackward over_add = in_place.backward(kOnDevice);
+      over_add.dx = const_cast<void*>(over_add.dx_add);
+      run(cuda_queue(), over_add);
+      EXPECT_TRUE(same_bits(in_place.add.device(), apart.dx.device()));
+      EXPECT_TRUE(same_bits(in_place.dbranch.device(), apart.dbranch.device()));
+      EXPECT_TRUE(same_bits(in_place.dweight.device(), apart.dweight.device()));
+
+      LayerNormBackward without_add = apart.backward(kOnDevice);
+      without_add.dx_add = nullptr;
+      run(cuda_queue(), without_add);
+      LayerNormBackward over_dy = in_place.backward(kOnDevice);
+      over_dy.dx_add = over_dy.dbranch = nullptr;
+      over_dy.dx = const_cast<void*>(over_dy.dy);
+      run(cuda_queue(), over_dy);
+      EXPECT_TRUE(same_bits(in_place.dy.device(), apart.dx.device()));
+      EXPECT_TRUE(same_bits(in_place.dweight.device(), apart.dweight.device()));
+      EXPECT_TRUE(same_bits(in_place.dbias.device(), apart.dbias.device()));
+
+      LayerNormForward forward = in_place.forward(kOnDevice);
+      forward.y = const_cast<void*>(forward.x);
+      run(cuda_queue(), forward);
+      EXPECT_TRUE(same_bits(in_place.x.device(), apart.y.device()));
+    }
+  }
+}
+
+TEST(CudaLayerNorm, WhatIsNotAskedForStaysUntouched) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (std::int64_t channels : {100, 515}) {
+    Problem all(DType::kFloat32, 9, channels), some(DType::kFloat32, 9, channels);
+    for (const Problem* p : {&all, &some}) run(cuda_queue(), p->forward(kOnDevice));
+    run(cuda_queue(), all.backward(kOnDevice));
+    LayerNormBackward only_bias = some.backward(kOnDevice);
+    only_bias.dx = only_bias.dbranch = only_bias.dweight = nullptr;
+    run(cuda_queue(), only_bias);
+    EXPECT_TRUE(same_bits(some.dbias.device(), all.dbias.device()));
+    EXPECT_TRUE(same_bits(some.dweight.device(), some.dweight.host()));
+    EXPECT_TRUE(same_bits(some.dx.device(), some.dx.host()));
+    LayerNormBackward only_dx = some.backward(kOnDevice);
+    only_dx.dweight = only_dx.dbias = nullptr;
+    run(cuda_queue(), only_dx);
+    EXPECT_TRUE(same_bits(some.dx.device(), all.dx.device()));
+    EXPECT_TRUE(same_bits(some.dweight.device(), some.dweight.host()));
+  }
+}
+
+TEST(CudaLayerNorm, NaNAndInfinityStayInTheirRow) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (double bad : {static_cast<double>(NAN), static_cast<double>(INFINITY)}) {
+    for (std::int64_t channels : {192, 100, 515}) {
+      Problem p(DType::kFloat32, 9, channels);
+      Doubles x = doubles(p.x.host());
+      x[static_cast<std::size_t>(4 * channels + channels - 1)] = bad;
+      p.x = Twin(from_doubles(x, p.activation(), DType::kFloat32));
+      run(cuda_queue(), p.forward(kOnDevice));
+      run(cuda_queue(), p.backward(kOnDevice));
+      for (const Twin* t : {&p.y, &p.dx}) {
+        Doubles got = doubles(t->device());
+        for (std::int64_t i = 0; i < p.x.host().numel(); ++i) {
+          EXPECT_EQ(std::isnan(got[static_cast<std::size_t>(i)]), i / channels == 4) << i;
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaLayerNorm, NothingToDoAndTypesThatAreNotComputed) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  LayerNormForward empty{};
+  empty.dtype = DType::kFloat32;
+  empty.channels = 192;
+  run(cuda_queue(), empty);
+  LayerNormBackward empty_backward{};
+  empty_backward.dtype = DType::kBFloat16;
+  empty_backward.channels = 192;
+  run(cuda_queue(), empty_backward);
+  LayerNormForward wrong = Problem(DType::kFloat32, 2, 8).forward(kOnDevice);
+  wrong.dtype = DType::kFloat64;
+  EXPECT_THROW(run(cuda_queue(), wrong), Error);
+}
+
+}  // namespace
+}  // namespace dtn::test

@@ -1,0 +1,128 @@
+// A kernel on the device beside its twin on the host: the same inputs in both memories, outputs
+// poisoned, results compared. On the emulator each test runs under several hostile schedules; on a
+// GPU it runs several times and must give the same bits.
+#pragma once
+
+#include <functional>
+
+#include "cuda/ledger.h"
+#include "dtn/core/cuda_device.h"
+#include "tensors.h"
+#ifdef DTN_CUDA_EMULATED
+#include "cuda_emulator/emulator.h"
+#endif
+
+namespace dtn::test {
+
+enum Where : bool { kOnHost, kOnDevice };
+
+// One tensor in both memories.
+class Twin {
+ public:
+  Twin() = default;
+  // An input: the same numbers on both sides.
+  explicit Twin(const Tensor& host) : host_(host), device_(host.to(kCuda)) {}
+  // An output: NaN in every element (all ones) until a kernel writes it.
+  static Twin output(const Shape& shape, DType dtype) {
+    Tensor poison = Tensor::empty(shape, dtype);
+    std::memset(poison.raw(), 0xff, poison.nbytes());
+    return Twin(poison);
+  }
+  // Something a kernel adds to.
+  static Twin accumulated(const Shape& shape, DType dtype, std::uint32_t stream) {
+    return Twin(as(random_tensor(shape, stream), dtype));
+  }
+
+  void* at(Where where) const {
+    if (!host_.defined()) return nullptr;
+    Tensor t = where == kOnDevice ? device_ : host_;
+    return t.raw();
+  }
+  const Tensor& host() const { return host_; }
+  // What is on the device now; waits for it.
+  Tensor device() const { return device_.to(kCpu); }
+
+ private:
+  Tensor host_, device_;
+};
+
+// Random input of a type, from one stream of numbers: uniform around `mean`.
+inline Twin random_twin(const Shape& shape, DType dtype, std::uint32_t stream, double spread = 1,
+                        double mean = 0) {
+  return Twin(as(random_tensor(shape, stream, spread, mean), dtype));
+}
+
+// True when there is no device to test on; the test then says so and stops.
+#define DTN_SKIP_WITHOUT_DEVICE()                                         \
+  if (std::string reason = cuda::unavailable_reason(); !reason.empty()) { \
+    GTEST_SKIP() << reason;                                               \
+  }
+
+// Runs `body` as often as it takes to meet the device's moods: on the emulator under nine
+// schedules, in step and eight times shuffled; on a GPU three times. `body` makes its own outputs
+// and returns those that must have the same bits every time.
+inline void under_every_schedule(const std::function<std::vector<Tensor>()>& body) {
+#ifdef DTN_CUDA_EMULATED
+  constexpr unsigned kRuns = 9;
+#else
+  constexpr unsigned kRuns = 3;
+#endif
+  std::vector<Tensor> first;
+  for (unsigned i = 0; i < kRuns; ++i) {
+#ifdef DTN_CUDA_EMULATED
+    emu::set_schedule({i});
+#endif
+    SCOPED_TRACE(cat("schedule ", i));
+    std::vector<Tensor> results = body();
+    if (i == 0) {
+      first = std::move(results);
+    } else {
+      ASSERT_EQ(results.size(), first.size());
+      for (std::size_t k = 0; k < results.size(); ++k) {
+        EXPECT_TRUE(same_bits(results[k], first[k]))
+            << "result " << k << " depends on the schedule";
+      }
+    }
+    if (::testing::Test::HasFailure()) break;
+  }
+#ifdef DTN_CUDA_EMULATED
+  emu::set_schedule({0});
+#endif
+}
+
+// Largest |got - want| / scale, where scale is the largest |want| (at least `floor`): NaN and
+// infinities that do not match give infinity.
+inline double relative_error(const Doubles& got, const Doubles& want, double floor = 1e-30) {
+  if (got.size() != want.size()) return INFINITY;
+  double largest = floor, error = 0;
+  for (double v : want) {
+    if (std::isfinite(v)) largest = std::max(largest, std::abs(v));
+  }
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (std::isnan(want[i]) && std::isnan(got[i])) continue;
+    if (got[i] == want[i]) continue;
+    double e = std::abs(got[i] - want[i]);
+    error = std::isfinite(e) ? std::max(error, e) : INFINITY;
+  }
+  return error / largest;
+}
+
+// Compares a device result with what it should be, in float64, within `bound` of the largest value,
+// and puts the error into the ledger. A bound comes from the type and the length of the sums:
+// rounding_bound().
+inline void expect_close(const char* kernel, const std::string& what, const Tensor& got,
+                         const Doubles& want, double bound, double floor = 1e-30) {
+  double error = relative_error(doubles(got), want, floor);
+  EXPECT_LE(error, bound) << kernel << ": " << what;
+  record_error(kernel, what, got.dtype(), error, bound);
+}
+
+// Unit roundoff of the result's type for the last rounding, and that of float32 times the square
+// root of the number of terms summed for what comes before.
+inline double rounding_bound(DType dtype, std::int64_t terms, double factor = 2) {
+  return unit_roundoff(dtype) +
+         factor * unit_roundoff(DType::kFloat32) *
+             std::sqrt(static_cast<double>(std::max<std::int64_t>(terms, 1)));
+}
+
+}  // namespace dtn::test

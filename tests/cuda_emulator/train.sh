@@ -1,0 +1,70 @@
+#!/usr/bin/env bash
+# Whole programs on the emulated device: a run with its graph, its evaluations and checkpoints, one
+# that is stopped and resumed, and what the CPU makes of the same.
+source "$(dirname "$0")/../e2e/lib/common.sh"
+
+tiny_config "$work/tiny.yaml"
+small=(--config "$work/tiny.yaml" --set data.size=40 --set train.batch_size=8
+  --set train.micro_batch=4 --set model.depth=2 --set model.class_token_at=1)
+
+same_losses() {  # A B TOLERANCE
+  checks=$((checks + 1))
+  python3 - "$1/metrics.jsonl" "$2/metrics.jsonl" "$3" << 'EOP' || fail "losses of $1 and $2 differ"
+import json, sys
+a, b = ([json.loads(l) for l in open(p)] for p in sys.argv[1:3])
+assert [(l["step"], l.get("split")) for l in a] == [(l["step"], l.get("split")) for l in b]
+worst = max(abs(x["loss"] - y["loss"]) / abs(y["loss"]) for x, y in zip(a, b))
+print(f"largest relative difference of {len(a)} losses: {worst:.1e}")
+assert worst <= float(sys.argv[3]), worst
+EOP
+}
+
+expect 0 dtn-train "${small[@]}" --device cuda --output "$work/device"
+expect_text 'on emulator' 'GPU waited' 'evaluation at step 12 \(val_ema\)'
+expect 0 dtn-train "${small[@]}" --device cpu --output "$work/host"
+expect_text 'waited for data'
+same_losses "$work/device" "$work/host" 1e-4
+
+# The device stops and goes on like the CPU does: the same bits.
+code=0
+timeout 300 python3 "$lib/interrupt.py" TERM "lines:5.5:$work/stopped/metrics.jsonl" \
+  "$bin/dtn-train" "${small[@]}" --device auto --output "$work/stopped" > "$log" 2>&1 || code=$?
+expect_equal "exit code of a stopped run" $code 75
+expect 0 dtn-train "${small[@]}" --device cuda --output "$work/stopped" --resume auto
+expect_text 'resumed at step [1-9]'
+expect_same_checkpoint "$work/stopped/checkpoints/last" "$work/device/checkpoints/last"
+expect_same_metrics "$work/stopped" "$work/device"
+
+# Kernel by kernel, without a graph: the same numbers.
+expect 0 dtn-train "${small[@]}" --device cuda --set train.step_graph=false --output "$work/eager"
+expect_same_metrics "$work/eager" "$work/device"
+
+# What the device began the CPU can end.
+expect 0 dtn-train "${small[@]}" --device cuda --set schedule.steps=6 --output "$work/half"
+expect 0 dtn-train "${small[@]}" --device cpu --resume "$work/half/checkpoints/last" \
+  --output "$work/other_half"
+expect_text 'resumed at step 6'
+
+# The same verdict on the same weights.
+evaluate() { expect 0 dtn-eval --checkpoint "$work/device/checkpoints/last" --json "$@" &&
+  grep '^{' "$log"; }
+host=$(evaluate --device cpu) device=$(evaluate --device cuda) low=$(evaluate --device cuda --precision bf16)
+checks=$((checks + 1))
+python3 - "$host" "$device" "$low" << 'EOP' || fail "evaluations differ: $host $device $low"
+import json, sys
+host, device, low = map(json.loads, sys.argv[1:])
+assert device["count"] == low["count"] == host["count"] > 0
+assert device["top1"] == host["top1"] and abs(device["loss"] - host["loss"]) < 1e-5 * host["loss"]
+assert abs(low["loss"] - host["loss"]) < 2e-2 * host["loss"]
+EOP
+
+# Three updates in a row that are not finite end the run with what was good.
+expect 4 dtn-train "${small[@]}" --device cuda --set optim.lr=1e30 --set optim.clip_grad_norm=null \
+  --output "$work/diverged"
+expect_text 'training diverged' 'last good weights'
+
+# tf32 is there, and bf16.
+for precision in tf32 bf16; do
+  expect 0 dtn-train "${small[@]}" --device cuda --set train.precision=$precision \
+    --set schedule.steps=4 --output "$work/$precision"
+done

@@ -1,0 +1,339 @@
+// A loader that gives pixels and leaves the rest to a device: table and flips make of them what the
+// loader would have given as images, bit for bit.
+#include <algorithm>
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "data_fixtures.h"
+#include "dtn/core/allocator.h"
+#include "dtn/data/datasets.h"
+#include "dtn/data/loader.h"
+#include "dtn/io/safetensors.h"
+#include "golden/data/fixtures.h"
+
+namespace dtn {
+namespace {
+
+using namespace dtn::test;
+
+struct Record {
+  std::int64_t number;
+  std::vector<std::int64_t> indices, labels;
+  std::vector<float> images;
+  bool operator==(const Record&) const = default;
+};
+
+// What the kernel does on a device, written down once more.
+std::vector<float> images_of(const Batch& batch, std::span<const float> table) {
+  const std::int64_t side = batch.pixels.dim(1), channels = batch.pixels.dim(3);
+  const std::uint8_t* pixels = batch.pixels.data<std::uint8_t>();
+  std::vector<float> images;
+  for (std::int64_t b = 0; b < batch.n; ++b) {
+    const bool flip = batch.flips.data<std::uint8_t>()[b] != 0;
+    for (std::int64_t c = 0; c < channels; ++c) {
+      for (std::int64_t y = 0; y < side; ++y) {
+        for (std::int64_t x = 0; x < side; ++x) {
+          const std::int64_t from = flip ? side - 1 - x : x;
+          const std::uint8_t v = pixels[((b * side + y) * side + from) * channels + c];
+          images.push_back(table[static_cast<std::size_t>(c * 256 + v)]);
+        }
+      }
+    }
+  }
+  return images;
+}
+
+Record record(const Batch& batch, const Transform& transform, bool raw) {
+  const std::int64_t side = transform.image_size(), channels = transform.channels();
+  EXPECT_EQ(batch.images.defined(), !raw);
+  EXPECT_EQ(batch.pixels.defined(), raw);
+  EXPECT_EQ(batch.flips.defined(), raw);
+  Record r{batch.number, batch.indices, {}, {}};
+  if (raw) {
+    EXPECT_EQ(batch.pixels.shape(), (Shape{batch.n, side, side, channels}));
+    EXPECT_EQ(batch.flips.shape(), (Shape{batch.n}));
+    r.images = images_of(batch, transform.table());
+  } else {
+    EXPECT_EQ(batch.images.shape(), (Shape{batch.n, channels, side, side}));
+    std::ranges::copy(batch.images.values<float>(), std::back_inserter(r.images));
+  }
+  std::ranges::copy(batch.labels.values<std::int64_t>(), std::back_inserter(r.labels));
+  return r;
+}
+
+AugmentConfig light() {
+  AugmentConfig augment;
+  augment.preset = AugmentPreset::kLight;
+  return augment;
+}
+
+LoaderOptions options_for(bool training, int workers, bool raw) {
+  LoaderOptions options;
+  options.batch_size = 4;
+  options.shuffle = options.drop_last = training;
+  options.repeats = training ? 2 : 1;
+  options.seed = 7;
+  options.workers = workers;
+  options.raw_pixels = raw;
+  return options;
+}
+
+std::vector<Record> epoch(const std::shared_ptr<const Dataset>& set, const Transform& transform,
+                          const LoaderOptions& options, std::int64_t number,
+                          std::int64_t first_batch = 0) {
+  Loader loader(set, transform, options);
+  EXPECT_EQ(loader.gives_pixels(), options.raw_pixels);
+  loader.start(number, first_batch);
+  std::vector<Record> records;
+  Batch batch;
+  while (loader.next(batch)) records.push_back(record(batch, transform, options.raw_pixels));
+  return records;
+}
+
+// Both modes over a whole epoch, and from its middle, with any number of workers.
+void expect_equal_modes(const std::shared_ptr<const Dataset>& set, const DataConfig& data,
+                        int image_size, int channels) {
+  for (bool training : {false, true}) {
+    const Transform transform(data, light(), image_size, channels, training);
+    const auto expected = epoch(set, transform, options_for(training, 0, false), 3);
+    ASSERT_GE(expected.size(), 3u);
+    for (int workers = 0; workers <= 4; ++workers) {
+      const LoaderOptions raw = options_for(training, workers, true);
+      EXPECT_TRUE(epoch(set, transform, raw, 3) == expected)
+          << set->description() << ", training " << training << ", workers " << workers;
+      EXPECT_TRUE(epoch(set, transform, raw, 3, 2) ==
+                  std::vector<Record>(expected.begin() + 2, expected.end()))
+          << set->description() << ", resumed, training " << training << ", workers " << workers;
+    }
+  }
+}
+
+class RawPixels : public testing::Test {
+ protected:
+  std::shared_ptr<const Dataset> open(Split split = Split::kTrain) {
+    data.root = dir.string();
+    return open_dataset(data, model, split, 5);
+  }
+
+  // Sizes around the crop's, so that some are resized up, some are down, and some need a border.
+  std::shared_ptr<const Dataset> open_folder() {
+    for (int i = 0; i < 11; ++i) {
+      const int width = 3 + 2 * i, height = 20 - i;
+      write_bytes(dir.path() / "train" / (i % 2 ? "a" : "b") / cat(i, ".bmp"),
+                  bmp_file(width, height,
+                           noise(static_cast<std::size_t>(3 * width * height),
+                                 static_cast<std::uint32_t>(i))));
+    }
+    for (const char* name : {"420.jpg", "gray.jpg", "palette4.png"}) {
+      const auto bytes = golden::image_bytes(name);
+      const auto* begin = reinterpret_cast<const std::uint8_t*>(bytes.data());
+      write_bytes(dir.path() / "train/a" / name, Bytes(begin, begin + bytes.size()));
+    }
+    data.dataset = "imagefolder";
+    return open();
+  }
+
+  TempDir dir;
+  DataConfig data;
+  ModelConfig model;
+};
+
+TEST_F(RawPixels, EqualImagesFromAnImageFolder) {
+  auto set = open_folder();
+  for (int channels : {1, 3}) {
+    for (double crop_pct : {0.875, 1.0, 1.5}) {
+      data.crop_pct = crop_pct;
+      expect_equal_modes(set, data, 12, channels);
+    }
+  }
+}
+
+TEST_F(RawPixels, EqualImagesFromIdx) {
+  const std::uint32_t n = 14, side = 9;
+  write_bytes(dir.path() / "train-images-idx3-ubyte",
+              idx_file({n, side, side}, noise(n * side * side, 1)));
+  write_bytes(dir.path() / "train-labels-idx1-ubyte",
+              idx_file({n}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3}));
+  data.dataset = "idx";
+  data.crop_pct = 1;
+  auto set = open();
+  for (int channels : {1, 3}) {
+    for (int image_size : {9, 12}) expect_equal_modes(set, data, image_size, channels);
+  }
+}
+
+TEST_F(RawPixels, EqualImagesFromCifar) {
+  Bytes file;
+  for (std::uint8_t label = 0; label < 10; ++label) {
+    file.push_back(label);
+    const Bytes planes = noise(3072, label);
+    file.insert(file.end(), planes.begin(), planes.end());
+  }
+  for (int i = 1; i <= 5; ++i) write_bytes(dir.path() / cat("data_batch_", i, ".bin"), file);
+  data.dataset = "cifar10";
+  data.crop_pct = 1;
+  model.num_classes = 10;
+  auto set = open();
+  for (int channels : {1, 3}) expect_equal_modes(set, data, 32, channels);
+}
+
+TEST_F(RawPixels, EqualImagesFromSynthetic) {
+  data.dataset = "synthetic";
+  data.size = 15;
+  model.image_size = 8;
+  for (int channels : {1, 3}) {
+    model.channels = channels;
+    expect_equal_modes(open(), data, 8, channels);
+  }
+}
+
+TEST_F(RawPixels, BordersAreBlackBeforeTheyAreNormalized) {
+  write_bytes(dir.path() / "train/a/white.bmp", bmp_file(4, 4, Bytes(48, 255)));
+  data.dataset = "imagefolder";
+  data.crop_pct = 2;  // resized to 4 x 4, in the middle of 8 x 8
+  data.mean = {0.1, 0.2, 0.3};
+  data.std = {0.5};
+  const Transform transform(data, {}, 8, 3, false);
+  LoaderOptions options;
+  options.raw_pixels = true;
+  Loader loader(open(), transform, options);
+  loader.start(0);
+  Batch batch;
+  ASSERT_TRUE(loader.next(batch));
+  const std::vector<float> images = images_of(batch, transform.table());
+  for (std::size_t c = 0; c < 3; ++c) {
+    const float mean = static_cast<float>(data.mean[c]);
+    for (std::size_t y = 0; y < 8; ++y) {
+      for (std::size_t x = 0; x < 8; ++x) {
+        const bool inside = y >= 2 && y < 6 && x >= 2 && x < 6;
+        const std::size_t at = y * 8 + x;
+        EXPECT_EQ(batch.pixels.data<std::uint8_t>()[at * 3 + c], inside ? 255 : 0);
+        EXPECT_EQ(images[c * 64 + at], ((inside ? 1.0f : 0.0f) - mean) / 0.5f);
+      }
+    }
+  }
+}
+
+TEST_F(RawPixels, FlipsSomeAndOnlyInTraining) {
+  data.dataset = "synthetic";
+  data.size = 64;
+  model.image_size = 8;
+  for (bool training : {false, true}) {
+    LoaderOptions options = options_for(training, 2, true);
+    options.batch_size = 64;
+    Loader loader(open(), Transform(data, light(), 8, 3, training), options);
+    loader.start(0);
+    Batch batch;
+    ASSERT_TRUE(loader.next(batch));
+    const auto flips = batch.flips.values<std::uint8_t>();
+    const auto set = std::ranges::count(flips, 1);
+    EXPECT_EQ(set + std::ranges::count(flips, 0), 64);
+    EXPECT_TRUE(training ? set > 10 && set < 54 : set == 0) << set;
+  }
+}
+
+TEST_F(RawPixels, TensorsHaveNone) {
+  std::vector<float> values(6 * 3 * 4 * 4);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.25f * static_cast<float>(i);
+  write_safetensors(dir.path() / "train.safetensors",
+                    {{"images", Tensor::from(values, {6, 3, 4, 4})},
+                     {"labels", Tensor::from(std::vector<std::int64_t>{0, 1, 2, 3, 4, 5}, {6})}});
+  data.dataset = "tensors";
+  model.image_size = 4;
+  const Transform transform(data, {}, 4, 3, false);
+  Loader loader(open(), transform, options_for(false, 2, true));
+  EXPECT_FALSE(loader.gives_pixels());
+  loader.start(0);
+  std::vector<float> got;
+  Batch batch;
+  while (loader.next(batch)) {
+    for (float v : record(batch, transform, false).images) got.push_back(v);
+  }
+  EXPECT_EQ(got, values);
+}
+
+TEST_F(RawPixels, DamagedImagesAreHandledAlike) {
+  open_folder();
+  write_bytes(dir.path() / "train/a/0-damaged.jpg", {0xff, 0xd8, 0xff, 0xe0, 1, 2, 3});
+  write_bytes(dir.path() / "train/b/1-empty.png", {});
+  write_bytes(dir.path() / "train/b/1-empty2.png", {});
+  auto set = open();
+  ASSERT_EQ(set->size(), 17);
+  expect_equal_modes(set, data, 10, 3);
+  // Samples 10 and 11 are a batch of their own, which is passed over; what is left of another batch
+  // does not keep the next ones from being full.
+  const Transform transform(data, {}, 10, 3, false);
+  LoaderOptions options = options_for(false, 0, true);
+  options.batch_size = 2;
+  Loader loader(set, transform, options);
+  Batch batch;
+  for (int pass = 0; pass < 2; ++pass) {
+    std::size_t n = 0;
+    loader.start(0);
+    while (loader.next(batch)) n += record(batch, transform, true).indices.size();
+    EXPECT_EQ(n, 14u);
+  }
+}
+
+TEST_F(RawPixels, BatchesLieWhereTheCallerWantsThem) {
+  data.dataset = "synthetic";
+  data.size = 40;
+  model.image_size = 8;
+  for (bool raw : {false, true}) {
+    int calls = 0;
+    std::set<const void*> given;
+    LoaderOptions options = options_for(false, 2, raw);
+    options.allocate = [&](std::size_t bytes) {
+      ++calls;
+      auto memory = allocate_cached(bytes);
+      given.insert(memory.get());
+      return memory;
+    };
+    const Transform transform(data, {}, 8, 3, false);
+    Loader loader(open(), transform, options);
+    Batch batch;
+    loader.start(0);
+    ASSERT_TRUE(loader.next(batch));
+    const int warm = calls;
+    do {
+      for (const Tensor* t : {&batch.images, &batch.pixels, &batch.flips, &batch.labels}) {
+        if (t->defined()) {
+          EXPECT_TRUE(given.contains(t->raw()));
+        }
+      }
+    } while (loader.next(batch));
+    EXPECT_EQ(calls, warm);
+    EXPECT_EQ(warm, 4 * (raw ? 3 : 2));  // three batches made ahead, one with the caller
+  }
+}
+
+TEST_F(RawPixels, HasReadySaysWhetherNextWouldWait) {
+  data.dataset = "synthetic";
+  data.size = 8;
+  model.image_size = 8;
+  const Transform transform(data, {}, 8, 3, false);
+  Loader alone(open(), transform, options_for(false, 0, true));
+  alone.start(0);
+  EXPECT_FALSE(alone.has_ready());
+  Loader loader(open(), transform, options_for(false, 1, true));
+  EXPECT_FALSE(loader.has_ready());
+  Batch batch;
+  for (int pass = 0; pass < 2; ++pass) {
+    loader.start(0);
+    for (int i = 0; i < 2; ++i) {
+      for (int tries = 0; tries < 2000 && !loader.has_ready(); ++tries) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      EXPECT_TRUE(loader.has_ready());
+      const double waited = loader.report().wait_seconds;
+      ASSERT_TRUE(loader.next(batch));
+      EXPECT_EQ(loader.report().wait_seconds, waited);
+    }
+    EXPECT_FALSE(loader.has_ready());
+    EXPECT_FALSE(loader.next(batch));
+  }
+}
+
+}  // namespace
+}  // namespace dtn

@@ -1,0 +1,51 @@
+#include "kernels/images.h"
+
+#include <gtest/gtest.h>
+
+#include "dtn/core/check.h"
+#include "unit/kernels/each_isa.h"
+
+DTN_RUN_ON_EACH_ISA(NormalizeImages)
+
+namespace dtn::test {
+namespace {
+
+TEST(Images, NormalizeFollowsItsIndices) {
+  struct Case {
+    std::int64_t batch, channels, height, width;
+    bool flips;
+  };
+  for (Isa isa : isas()) {
+    for (Case c : {Case{1, 1, 1, 1, false}, Case{4, 3, 7, 5, true}, Case{2, 3, 16, 32, false},
+                   Case{3, 1, 28, 28, true}, Case{2, 4, 3, 17, true}}) {
+      SCOPED_TRACE(
+          cat(name_of(isa), " ", c.batch, " x ", c.channels, " x ", c.height, " x ", c.width));
+      const std::int64_t count = c.batch * c.channels * c.height * c.width;
+      std::mt19937 random(1);
+      std::vector<std::uint8_t> pixels(static_cast<std::size_t>(count));
+      for (std::uint8_t& p : pixels) p = static_cast<std::uint8_t>(random());
+      std::vector<std::uint8_t> flips(static_cast<std::size_t>(c.batch));
+      for (std::size_t b = 0; b < flips.size(); ++b) flips[b] = b % 2;
+      std::vector<float> table = normal_values<float>(c.channels * 256, 2);
+      std::vector<float> images(pixels.size() + 1, 9.0f);
+      run_on(isa, NormalizeImages{c.batch, c.channels, c.height, c.width, pixels.data(),
+                                  c.flips ? flips.data() : nullptr, table.data(), images.data()});
+      std::int64_t k = 0, wrong = 0;
+      for (std::int64_t b = 0; b < c.batch; ++b)
+        for (std::int64_t ch = 0; ch < c.channels; ++ch)
+          for (std::int64_t y = 0; y < c.height; ++y)
+            for (std::int64_t x = 0; x < c.width; ++x, ++k) {
+              bool flip = c.flips && b % 2;
+              std::int64_t from = (b * c.height + y) * c.width + (flip ? c.width - 1 - x : x);
+              std::uint8_t p = pixels[static_cast<std::size_t>(from * c.channels + ch)];
+              wrong += images[static_cast<std::size_t>(k)] !=
+                       table[static_cast<std::size_t>(ch * 256 + p)];
+            }
+      EXPECT_EQ(wrong, 0);
+      EXPECT_EQ(images.back(), 9.0f) << "wrote past the end";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dtn::test
