@@ -1,5 +1,7 @@
 #include "dtn/autograd/tape.h"
 
+#include "dtn/core/cuda_device.h"
+
 namespace dtn {
 
 void Tape::record(const char* op, GradSink output, Backward backward) {
@@ -22,6 +24,7 @@ void Tape::backward(const Variable& root, Tensor seed) {
     nodes_.pop_back();
     if (!node.output->has()) continue;
     Tensor dy = node.output->take();
+    cuda::TraceRange range(node.op);
     try {
       node.backward(dy);
     } catch (const Error& e) {

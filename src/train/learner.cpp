@@ -111,8 +111,12 @@ void Learner::accumulate(const Tensor& images, const Tensor& labels, std::int64_
   ctx.step = static_cast<std::uint32_t>(step);
   if (device_ != kCpu) ctx.device_step = &pipeline_->memory->inputs.step;
   ctx.first_sample = static_cast<std::uint64_t>(first);
-  Variable logits =
-      model_->forward(ctx, images.slice(first, first + count), compute_, train_.checkpoint_blocks);
+  Variable logits;
+  {
+    cuda::TraceRange range("forward");
+    logits = model_->forward(ctx, images.slice(first, first + count), compute_,
+                             train_.checkpoint_blocks);
+  }
   ops::Targets targets{labels.slice(first, first + count), {}, train_.label_smoothing};
   ops::LossResult loss = ops::cross_entropy(ctx, ops::cast(ctx, logits, DType::kFloat32), targets);
   run_on(device_, Mean{DType::kFloat32, 1, loss.mean.value().raw(), &pipeline_->memory->loss_sum,
@@ -133,6 +137,7 @@ void Learner::run_step(const Tensor& images, const Tensor& labels, std::int64_t 
   for (std::int64_t first = 0; first < n; first += micro) {
     accumulate(images, labels, first, micro, step);
   }
+  cuda::TraceRange range("update");
   run_on(device_, SumSquares{store.flat_size(), static_cast<const float*>(store.gradients().raw()),
                              &memory->sum_squares});
   run_on(device_,

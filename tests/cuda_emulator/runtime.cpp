@@ -177,7 +177,7 @@ cudaError_t launch_bound(cudaStream_t stream, dim3 grid, dim3 block, std::size_t
                          std::function<void()> kernel) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535 ||
       block.x * block.y * block.z == 0 || block.x * block.y * block.z > 1024 ||
-      shared_bytes > 227 * 1024) {
+      shared_bytes > kSharedMemory) {
     return cudaErrorInvalidValue;
   }
   return enqueue(stream, [=, kernel = std::move(kernel)] {
@@ -223,7 +223,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   *p = {};
   std::strcpy(p->name, "emulator");
   p->totalGlobalMem = std::size_t{8} << 30;
-  p->sharedMemPerBlockOptin = 227 * 1024;
+  p->sharedMemPerBlockOptin = emu::kSharedMemory;
   p->multiProcessorCount = 4;
   p->major = 9;
   p->l2CacheSize = 32 << 20;

@@ -243,6 +243,15 @@ TEST(CudaDtnTensor, Shapes) {
   }
 }
 
+TEST(CudaDtnTensor, SizesOfTheModels) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (Case c : {Case{14, 14, 192, 4}, Case{14, 14, 432, 9}, Case{14, 14, 768, 12},
+                 Case{16, 16, 1024, 16}}) {
+    c.dtype = DType::kBFloat16;
+    check_both(c);
+  }
+}
+
 TEST(CudaDtnTensor, Schedules) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {

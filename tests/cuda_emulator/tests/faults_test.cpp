@@ -181,7 +181,7 @@ TEST(EmulatorFaults, ImpossibleLaunchesAreNamed) {
     std::size_t shared;
   };
   for (const Case& c : {Case{0, 32, 0}, Case{1, 2048, 0}, Case{dim3(1, 70000), 32, 0},
-                        Case{1, 32, std::size_t{300} << 10}}) {
+                        Case{1, 32, std::size_t{164} << 10}}) {
     try {
       launch(cuda_queue(), {"fill", {7, 9}}, fill_kernel, {c.grid, c.block, c.shared}, p, 1);
       ADD_FAILURE() << "an impossible launch went through";
