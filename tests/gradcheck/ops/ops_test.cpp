@@ -213,6 +213,36 @@ TEST(OpGradients, LayerNormAddsTheWaitingGradient) {
       inputs);
 }
 
+// The end of a branch and the norm that follows: the sum is used again, by the next branch's
+// residual, and the norm's backward pass makes what reaches this branch.
+TEST(OpGradients, ResidualLayerNorm) {
+  std::vector<Tensor> inputs = {random_tensor({3, 4, 7}, 40), random_tensor({3, 4, 7}, 41),
+                                random_tensor({7}, 42, 0.5, 1), random_tensor({7}, 43)};
+  for (const Tensor& scale : {Tensor(), some_scales()}) {
+    auto use = [](Context& c, const Variable& sum, const Variable& y) {
+      return ops::residual_add(c, sum, ops::gelu(c, y), {});
+    };
+    Op fused = [&](Context& c, const Inputs& v) {
+      ops::SumAndNorm r = ops::residual_layer_norm(c, v[0], v[1], scale, v[2], v[3], 1e-5);
+      return use(c, r.sum, r.y);
+    };
+    Op apart = [&](Context& c, const Inputs& v) {
+      Variable sum = ops::residual_add(c, v[0], v[1], scale);
+      return use(c, sum, ops::layer_norm(c, sum, v[2], v[3], 1e-5));
+    };
+    Op only_sum = [&](Context& c, const Inputs& v) {
+      Variable weight(inputs[2]), bias(inputs[3]);
+      return ops::residual_layer_norm(c, v[0], v[1], scale, weight, bias, 1e-5).sum;
+    };
+    check("residual_layer_norm", fused, inputs);
+    check("without the norm's output", only_sum, {inputs[0], inputs[1]});
+    Context silent;
+    Inputs values;
+    for (const Tensor& t : inputs) values.emplace_back(t);
+    EXPECT_TRUE(test::same_bits(fused(silent, values).value(), apart(silent, values).value()));
+  }
+}
+
 // Gradcheck itself must be able to fail.
 TEST(OpGradients, ABrokenBackwardIsCaught) {
   auto broken_by = [](double factor) {
