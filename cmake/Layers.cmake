@@ -81,9 +81,12 @@ function(dtn_cuda_layer)
   list(REMOVE_ITEM runtime ${absent})
   if(DTN_CUDA)
     add_library(dtn_cuda STATIC ${runtime} ${kernels})
-    # A register that spills to memory is an error, like every warning.
-    set(flags --expt-relaxed-constexpr -lineinfo -Werror=all-warnings
-              -Xptxas=--warn-on-spills,--warning-as-error -Xcompiler=-Wall,-Wextra,-Werror)
+    # A register that spills to memory is reported like every warning.
+    set(flags --expt-relaxed-constexpr -lineinfo -Xptxas=--warn-on-spills
+              -Xcompiler=-Wall,-Wextra)
+    if(DTN_CUDA_STRICT)
+      list(APPEND flags -Werror=all-warnings -Xptxas=--warning-as-error -Xcompiler=-Werror)
+    endif()
     target_compile_options(dtn_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${flags}>")
     target_link_libraries(dtn_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt CUDA::nvtx3)
   else()
