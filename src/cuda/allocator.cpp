@@ -61,7 +61,8 @@ void give_back(std::byte* p, std::size_t size, int pool, bool cached) {
     (void)cudaFree(p);
     return;
   }
-  c.pools[pool][size].push_back(p);
+  auto own = c.pools.find(pool);  // gone when its MemoryPool is: then it is everybody's
+  (own == c.pools.end() ? c.pools[0] : own->second)[size].push_back(p);
   c.stats.bytes_cached += size;
 }
 

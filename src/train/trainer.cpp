@@ -72,7 +72,6 @@ class Trainer {
         learner_.average()->values().copy_from(learner_.model().parameters().values());
     }
     progress_.steps_per_epoch = steps_per_epoch_;
-    started_ = progress_.step;
     write_file_atomic(output_ / "config.yaml", to_yaml(config_));
     log_.emplace(output_, resumed_at_, progress_.evaluated_step, rate_.total_steps(),
                  steps_per_epoch_);
@@ -83,10 +82,10 @@ class Trainer {
     auto start = std::chrono::steady_clock::now();
     if (!finish_interrupted_evaluation()) return stop();
     if (is_summarized()) return RunStatus::kFinished;
-    for (std::int64_t epoch = started_ / steps_per_epoch_; started_ < rate_.total_steps();
+    for (std::int64_t epoch = started() / steps_per_epoch_; started() < rate_.total_steps();
          ++epoch) {
-      train_feeder_.start(epoch, started_ % steps_per_epoch_);
-      while (started_ < rate_.total_steps() && train_feeder_.next(batch_)) {
+      train_feeder_.start(epoch, started() % steps_per_epoch_);
+      while (started() < rate_.total_steps() && train_feeder_.next(batch_)) {
         if (!one_step() || stop_requested()) return stop();
       }
     }
@@ -105,16 +104,20 @@ class Trainer {
     return due(config_.train.eval_every, step) || step == rate_.total_steps();
   }
 
+  std::int64_t started() const {
+    return progress_.step + static_cast<std::int64_t>(in_flight_.size());
+  }
+
   // Starts one step on the batch at hand, and settles those before it that have been waiting. A
   // device works on the newest while the host settles the one before: its loss is read one step
   // late. Where something is to happen after this very step, it is settled at once. False when a
   // signal arrived.
   bool one_step() {
-    double lr = rate_.at(started_);
-    learner_.start_step(batch_.images, batch_.labels, started_, lr);
-    in_flight_.push_back({++started_, lr, batch_.n});
-    bool now = learner_.device() == kCpu || evaluation_due(started_) || stop_requested() ||
-               due(config_.train.checkpoint_every, started_) || progress_.bad_steps > 0;
+    double lr = rate_.at(started());
+    learner_.start_step(batch_.images, batch_.labels, started(), lr);
+    in_flight_.push_back({lr, batch_.n});
+    bool now = learner_.device() == kCpu || evaluation_due(started()) || stop_requested() ||
+               due(config_.train.checkpoint_every, started()) || progress_.bad_steps > 0;
     while (in_flight_.size() > (now ? 0 : Learner::kInFlight - 1)) {
       if (!settle()) return false;
       now = now || progress_.bad_steps > 0;
@@ -126,9 +129,9 @@ class Trainer {
   // signal arrived during an evaluation.
   bool settle() {
     StepReport report = learner_.finish_step();
-    auto [step, lr, images] = in_flight_.front();
+    auto [lr, images] = in_flight_.front();
     in_flight_.pop_front();
-    progress_.step = step;
+    std::int64_t step = ++progress_.step;
     bool last = step == rate_.total_steps();
     log_->train_step(step, report, lr, images, train_feeder_.report().wait_seconds,
                      due(config_.train.log_every, step) || last || step == 1);
@@ -281,14 +284,12 @@ class Trainer {
   RunProgress progress_;
   std::optional<std::int64_t> resumed_at_;
   std::optional<RunLog> log_;
-  // Steps whose reports are still on their way, the newest last.
+  // Steps behind progress_.step whose reports are still on their way, the newest last.
   struct Step {
-    std::int64_t number;  // counting from 1
     double lr;
     std::int64_t images;
   };
   std::deque<Step> in_flight_;
-  std::int64_t started_ = 0;
   DeviceBatch batch_;
   EvalResult last_eval_;
 };

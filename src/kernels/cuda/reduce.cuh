@@ -33,31 +33,39 @@ __device__ __forceinline__ T warp_max(T v) {
   return v;
 }
 
-// Every thread gets the sum over the block. `scratch` is shared memory for one T per warp; it may
-// be used again at once. The block is one-dimensional, of whole warps.
+// Lane i of every warp gets what warp i of the block made of its values, lanes without such a warp
+// get their own warp's again. `scratch` is shared memory for one T per warp, which may be written
+// again behind a barrier. The block is one-dimensional, of whole warps.
+template <class T>
+__device__ __forceinline__ T gather_warps(T of_warp, T* scratch) {
+  int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  int warps = static_cast<int>(blockDim.x) / kWarpSize;
+  if (lane == 0) scratch[threadIdx.x / kWarpSize] = of_warp;
+  __syncthreads();
+  return lane < warps ? scratch[lane] : of_warp;
+}
+
+// Every thread gets the sum over the block; `scratch` as above.
+template <class T>
+__device__ __forceinline__ T block_sum_once(T v, T* scratch) {
+  int lane = static_cast<int>(threadIdx.x) % kWarpSize;
+  T of_lane = gather_warps(warp_sum(v), scratch);
+  return warp_sum(lane < static_cast<int>(blockDim.x) / kWarpSize ? of_lane : T(0));
+}
+
+// The same, and the scratch may be used again at once.
 template <class T>
 __device__ __forceinline__ T block_sum(T v, T* scratch) {
-  int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  int warp = static_cast<int>(threadIdx.x) / kWarpSize;
-  int warps = static_cast<int>(blockDim.x) / kWarpSize;
-  v = warp_sum(v);
-  if (lane == 0) scratch[warp] = v;
-  __syncthreads();
-  T total = warp_sum(lane < warps ? scratch[lane] : T(0));
+  T total = block_sum_once(v, scratch);
   __syncthreads();
   return total;
 }
 
-// Every thread gets the largest value of the block, or NaN when there is one; `scratch` as above.
+// Every thread gets the largest value of the block, or NaN when there is one; the scratch may be
+// used again at once.
 template <class T>
 __device__ __forceinline__ T block_max(T v, T* scratch) {
-  int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  int warp = static_cast<int>(threadIdx.x) / kWarpSize;
-  int warps = static_cast<int>(blockDim.x) / kWarpSize;
-  v = warp_max(v);
-  if (lane == 0) scratch[warp] = v;
-  __syncthreads();
-  T largest = warp_max(scratch[lane < warps ? lane : 0]);
+  T largest = warp_max(gather_warps(warp_max(v), scratch));
   __syncthreads();
   return largest;
 }

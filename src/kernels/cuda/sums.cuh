@@ -12,17 +12,6 @@ inline constexpr int kSumVectors = 8;  // of 4 values, per thread
 inline constexpr std::int64_t kSumChunk = std::int64_t{kSumThreads} * kSumVectors * 4;
 inline constexpr int kAddThreads = 1024;
 
-// Thread 0 gets the sum over the block. `scratch` is shared memory for one double per warp.
-__device__ __forceinline__ double block_sum_once(double v, double* scratch) {
-  const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
-  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
-  const int warps = static_cast<int>(blockDim.x) / kWarpSize;
-  v = warp_sum(v);
-  if (lane == 0) scratch[warp] = v;
-  __syncthreads();
-  return warp == 0 ? warp_sum(lane < warps ? scratch[lane] : 0.0) : 0.0;
-}
-
 // partial[chunk] = sum of Term::of(x[i]). The order does not depend on `wide`: whether x is aligned
 // to 16 bytes.
 template <class Term>
