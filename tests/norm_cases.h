@@ -1,4 +1,4 @@
-// Every normalizer of the registry with every combination of its options.
+// Every normalizer of the registry with the values of its options.
 #pragma once
 
 #include <memory>
@@ -11,6 +11,7 @@ namespace dtn::test {
 struct NormCase {
   std::string name;  // "dtn variant=paper lambda=0.3 ..."
   NormConfig config;
+  bool training = false;  // with the statistics of the batch, where there are running ones too
 };
 
 // The values tried for one option: every choice, and a number inside the range.
@@ -24,6 +25,8 @@ inline std::vector<OptionValue> option_values(const OptionSchema& option) {
   if (option.kind == OptionKind::kChoiceOrNumber) {
     values.emplace_back(option.min + 0.3 * (option.max - option.min));
   }
+  if (option.kind == OptionKind::kInt)
+    values.emplace_back(static_cast<std::int64_t>(option.min) + 1);
   if (values.empty()) values.push_back(option.default_value);
   return values;
 }
@@ -32,25 +35,51 @@ inline std::string text_of(const OptionValue& value) {
   return std::visit([](const auto& v) { return cat(v); }, value);
 }
 
+// Every value of every option, and every pair of values of two options, with the others at their
+// defaults.
+inline std::vector<NormConfig> norm_configs(const NormSchema& schema) {
+  NormConfig plain;
+  plain.type = schema.type;
+  for (const OptionSchema& o : schema.options) plain.options.push_back({o.key, o.default_value});
+  std::vector<NormConfig> all = {plain};
+  auto add_variations = [&](const NormConfig& of, std::size_t first, auto&& then) {
+    for (std::size_t i = first; i < schema.options.size(); ++i) {
+      for (const OptionValue& value : option_values(schema.options[i])) {
+        if (value == schema.options[i].default_value) continue;
+        NormConfig varied = of;
+        varied.options[i].value = value;
+        all.push_back(varied);
+        then(varied, i + 1);
+      }
+    }
+  };
+  add_variations(plain, 0, [&](const NormConfig& one, std::size_t next) {
+    add_variations(one, next, [](const NormConfig&, std::size_t) {});
+  });
+  return all;
+}
+
 inline std::vector<NormCase> norm_cases() {
   std::vector<NormCase> all;
-  for (const NormRow& row : norm_registry()) {
-    std::vector<NormCase> cases(1);
-    cases[0].name = cases[0].config.type = row.schema.type;
-    for (const OptionSchema& option : row.schema.options) {
-      std::vector<NormCase> next;
-      for (const NormCase& c : cases) {
-        for (const OptionValue& value : option_values(option)) {
-          NormCase& n = next.emplace_back(c);
-          n.name += cat(" ", option.key, "=", text_of(value));
-          n.config.options.push_back({option.key, value});
-        }
-      }
-      cases = std::move(next);
+  for (const NormSchema& schema : norm_schemas()) {
+    for (const NormConfig& config : norm_configs(schema)) {
+      NormCase c{schema.type, config};
+      for (const NormOption& o : config.options) c.name += cat(" ", o.key, "=", text_of(o.value));
+      all.push_back(c);
+      if (!schema.running_statistics) continue;
+      c.name += " training";
+      c.training = true;
+      all.push_back(std::move(c));
     }
-    all.insert(all.end(), cases.begin(), cases.end());
   }
   return all;
+}
+
+inline const NormSchema& schema_of(const NormCase& c) {
+  for (const NormSchema& schema : norm_schemas()) {
+    if (schema.type == c.config.type) return schema;
+  }
+  throw Error(cat("no normalizer ", c.config.type));
 }
 
 struct BuiltNorm {
@@ -76,6 +105,17 @@ inline std::unique_ptr<BuiltNorm> build_norm(const NormConfig& config, const Nor
     // Through bfloat16, so that every type holds the same numbers.
     value.copy_from(as(from_doubles(sum, p.shape, DType::kBFloat16), dtype));
   }
+  // As if training had moved them, variances kept positive.
+  for (const Buffer& b : built->store.buffers()) {
+    Doubles moved = doubles(b.value);
+    Tensor shift = random_tensor(b.shape, stream++, noise);
+    for (std::size_t i = 0; i < moved.size(); ++i) {
+      moved[i] = std::abs(moved[i] + element(shift, static_cast<std::int64_t>(i)));
+    }
+    Tensor value = b.value;
+    value.copy_from(as(from_doubles(moved, b.shape, DType::kBFloat16), dtype));
+  }
+  built->store.restart_buffers();
   return built;
 }
 

@@ -17,7 +17,7 @@ class Checker {
     check_name();
     check_shape();
     check_blocks();
-    check_grid_norm();
+    check_norm();
     check_data();
     check_augment();
     check_train();
@@ -90,11 +90,19 @@ class Checker {
     }
   }
 
-  void check_grid_norm() const {
-    const bool needs_grid = std::any_of(norms_.begin(), norms_.end(), [&](const NormSchema& n) {
-      return n.type == m_.norm.type && n.needs_grid;
-    });
-    if (needs_grid && m_.has_class_token() && m_.norm_layers() > m_.class_token_at) {
+  void check_norm() const {
+    const auto schema = std::find_if(norms_.begin(), norms_.end(),
+                                     [&](const NormSchema& n) { return n.type == m_.norm.type; });
+    if (schema == norms_.end()) return;
+    if (schema->check) {
+      const NormSite site{m_.embed_dim, m_.num_heads, m_.grid(), m_.grid()};
+      if (const auto problem = schema->check(m_.norm, site)) {
+        const std::string option = cat("model.norm.", problem->option);
+        fail(blame({option.c_str(), "model.norm.type"}), problem->option.empty() ? "" : option,
+             problem->option.empty() ? "" : ": ", problem->message);
+      }
+    }
+    if (schema->needs_grid && m_.has_class_token() && m_.norm_layers() > m_.class_token_at) {
       fail(blame({"model.norm.layers", "model.class_token_at", "model.norm.type", "model.pool"}),
            "the normalizer '", m_.norm.type, "' works on the token grid, but model.norm.layers ",
            m_.norm_layers(), " reaches past block ", m_.class_token_at,

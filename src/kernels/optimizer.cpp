@@ -2,6 +2,8 @@
 // formulas; the order of operations is PyTorch's.
 #include "kernels/optimizer.h"
 
+#include <cstring>
+
 #include "dtn/core/parallel.h"
 #include "kernels/isa.h"
 #include "kernels/optimizer_factors.h"
@@ -99,6 +101,12 @@ void run(CpuQueue&, const EmaStep& args) {
   });
 }
 
+void run(CpuQueue&, const SettleBuffers& args) {
+  const bool applied = is_applied(args.state);
+  std::memcpy(applied ? args.value : args.next, applied ? args.next : args.value,
+              static_cast<std::size_t>(args.count) * size_of(args.dtype));
+}
+
 void run(CpuQueue& queue, const SumSquares& args) {
   const std::int64_t chunks = args.count > 0 ? (args.count + kChunk - 1) / kChunk : 0;
   Scratch::Scope scope(queue.scratch());
@@ -117,4 +125,5 @@ DTN_DISPATCH(PrepareUpdate)
 DTN_DISPATCH(AdamWStep)
 DTN_DISPATCH(SgdStep)
 DTN_DISPATCH(EmaStep)
+DTN_DISPATCH(SettleBuffers)
 DTN_DISPATCH(SumSquares)

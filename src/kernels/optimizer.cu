@@ -107,6 +107,24 @@ struct EmaMap {
   }
 };
 
+struct SettleMap {
+  static constexpr int kWidth = 4, kVectors = 1, kInputs = 2;
+  float *value, *next;
+  const UpdateState* state;
+  bool apply;
+
+  template <int n>
+  __device__ void load(std::int64_t i, float (&v)[2][n]) const {
+    cuda::load_values(value + i, v[0]);
+    cuda::load_values(next + i, v[1]);
+  }
+  __device__ void prepare() { apply = is_applied(state); }
+  template <int n>
+  __device__ void store(std::int64_t i, float (&v)[2][n]) const {
+    apply ? cuda::store_values(value + i, v[1]) : cuda::store_values(next + i, v[0]);
+  }
+};
+
 struct Square {
   static __device__ double of(float v) {
     const double d = static_cast<double>(v);
@@ -148,6 +166,15 @@ void run(CudaQueue& queue, const EmaStep& args) {
       queue, "ema",
       EmaMap{args, static_cast<float>(args.decay), static_cast<float>(1.0 - args.decay), true},
       args.count, cuda::all_aligned(args.average, args.param));
+}
+
+void run(CudaQueue& queue, const SettleBuffers& args) {
+  DTN_CHECK(args.dtype == DType::kFloat32, "settle_buffers on CUDA is float32, not ",
+            name_of(args.dtype));
+  auto* value = static_cast<float*>(args.value);
+  auto* next = static_cast<float*>(args.next);
+  cuda::launch_map(queue, "settle_buffers", SettleMap{value, next, args.state, true}, args.count,
+                   cuda::all_aligned(value, next));
 }
 
 void run(CudaQueue& queue, const SumSquares& args) {

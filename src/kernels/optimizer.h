@@ -87,6 +87,18 @@ struct EmaStep {
 void run(CpuQueue&, const EmaStep&);
 void run(CudaQueue&, const EmaStep&);
 
+// The end of a step for what is learned without a gradient: value = next, or next = value when the
+// update is left out.
+struct SettleBuffers {
+  DType dtype;  // float32 or float64
+  std::int64_t count;
+  void* value;
+  void* next;
+  const UpdateState* state = nullptr;
+};
+void run(CpuQueue&, const SettleBuffers&);
+void run(CudaQueue&, const SettleBuffers&);
+
 // Sum of squares in float64, in fixed chunks added in order; not finite when any element is not.
 struct SumSquares {
   std::int64_t count;

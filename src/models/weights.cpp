@@ -19,13 +19,17 @@ Tensor converted(const Tensor& from, DType dtype, const std::string& what) {
   return to;
 }
 
-void copy_into(Parameter& p, const Tensor& from, const std::string& source) {
-  Tensor value = p.variable.value();
+void copy_into(Tensor value, const std::string& name, const Tensor& from,
+               const std::string& source) {
   value.copy_from(
-      converted(from, value.dtype(), cat(source, ": tensor ", p.name)).reshape(p.shape));
+      converted(from, value.dtype(), cat(source, ": tensor ", name)).reshape(value.shape()));
+}
+void copy_into(Parameter& p, const Tensor& from, const std::string& source) {
+  copy_into(p.variable.value(), p.name, from, source);
 }
 
-[[noreturn]] void fail_shape(const std::string& source, const Parameter& p, const Tensor& t) {
+template <class Named>  // a Parameter or a Buffer
+[[noreturn]] void fail_shape(const std::string& source, const Named& p, const Tensor& t) {
   throw DataError(cat(source, ": tensor ", p.name, " has shape ", to_string(t.shape()),
                       ", the model wants ", to_string(p.shape),
                       "; check the model keys of the config against the weights"));
@@ -117,18 +121,28 @@ void load(ParameterStore& store, const NamedTensors& tensors, const std::string&
           const std::function<bool(const std::string&)>& skip) {
   std::map<std::string, const Tensor*> left;
   for (const auto& [name, tensor] : tensors) left[name] = &tensor;
-  for (Parameter& p : store.parameters()) {
-    auto found = left.find(p.name);
+  auto take = [&](const auto& named) -> const Tensor& {
+    auto found = left.find(named.name);
     if (found == left.end()) {
-      throw DataError(cat(source, ": tensor ", p.name, " ", to_string(p.shape),
+      throw DataError(cat(source, ": tensor ", named.name, " ", to_string(named.shape),
                           " is missing; the weights belong to another model"));
     }
     const Tensor& t = *found->second;
     left.erase(found);
+    return t;
+  };
+  for (Parameter& p : store.parameters()) {
+    const Tensor& t = take(p);
     if (adapt(p, t)) continue;
     if (!(t.shape() == p.shape)) fail_shape(source, p, t);
     copy_into(p, t, source);
   }
+  for (const Buffer& b : store.buffers()) {
+    const Tensor& t = take(b);
+    if (!(t.shape() == b.shape)) fail_shape(source, b, t);
+    copy_into(b.value, b.name, t, source);
+  }
+  store.restart_buffers();
   for (const auto& [name, tensor] : left) {
     if (!skip(name)) {
       throw DataError(cat(source, ": tensor ", name, " ", to_string(tensor->shape()),
@@ -141,7 +155,15 @@ void load(ParameterStore& store, const NamedTensors& tensors, const std::string&
 }  // namespace
 
 NamedTensors named_values(ParameterStore& store) {
-  return named_views(store, store.values().to(kCpu));
+  return named_weights(store, store.values().to(kCpu));
+}
+
+NamedTensors named_weights(const ParameterStore& store, const Tensor& flat) {
+  NamedTensors result = named_views(store, flat);
+  for (const Buffer& b : store.buffers()) {
+    result.emplace_back(b.name, ParameterStore::view(flat, b));
+  }
+  return result;
 }
 
 NamedTensors named_views(const ParameterStore& store, const Tensor& flat,
@@ -181,6 +203,7 @@ std::vector<std::string> load_adapted(VisionTransformer& model, const NamedTenso
     return false;
   };
   auto skip = [&](const std::string& name) {
+    if (name.ends_with(".num_batches_tracked")) return true;  // PyTorch's BatchNorm counts; unused
     if (name != "cls_token" || config.has_class_token()) return false;
     notes.push_back(cat("cls_token: not used, the model pools by the mean"));
     return true;

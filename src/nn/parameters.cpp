@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "kernels/optimizer.h"
 #include "kernels/pointwise.h"
 
 namespace dtn {
@@ -64,6 +65,17 @@ Parameter* ParameterStore::add_custom(std::string name, const Shape& shape, Deca
   return p;
 }
 
+Buffer* ParameterStore::add_buffer(std::string name, const Shape& shape, InitKind init) {
+  DTN_CHECK(!values_.defined(), "buffer ", name, " added after allocation");
+  DTN_CHECK(init == InitKind::kZeros || init == InitKind::kOnes, "buffer ", name,
+            " starts at zeros or ones");
+  Buffer& b = buffers_.emplace_back();
+  b.name = std::move(name);
+  b.shape = shape;
+  b.init = init;
+  return &b;
+}
+
 void ParameterStore::allocate(DType dtype, Device device) {
   std::int64_t offset = 0;
   for (Decay decay : {Decay::kYes, Decay::kNo}) {
@@ -75,16 +87,27 @@ void ParameterStore::allocate(DType dtype, Device device) {
     if (decay == Decay::kYes) decay_end_ = offset;
   }
   flat_size_ = offset;
-  values_ = Tensor::zeros({flat_size_}, dtype, device);
+  for (Buffer& b : buffers_) {
+    b.offset = offset;
+    offset += aligned(b.shape.numel());
+  }
+  values_ = Tensor::zeros({offset}, dtype, device);
   gradients_ = Tensor::zeros({flat_size_}, dtype, device);
   for (Parameter& p : parameters_) {
     p.variable = Variable(view(values_, p), true);
     p.variable.sink()->bind(view(gradients_, p));
   }
+  if (buffers_.empty()) return;
+  next_ = buffer_values().clone();
+  for (Buffer& b : buffers_) {
+    b.value = view(values_, b);
+    std::int64_t begin = b.offset - flat_size_;
+    b.next = next_.slice(begin, begin + b.shape.numel()).reshape(b.shape);
+  }
 }
 
 void ParameterStore::initialize(std::uint64_t seed) {
-  Tensor host = device() == kCpu ? values_ : Tensor::zeros({flat_size_}, values_.dtype());
+  Tensor host = device() == kCpu ? values_ : Tensor::zeros(values_.shape(), values_.dtype());
   for (Parameter& p : parameters_) {
     Tensor value = view(host, p);
     switch (p.init) {
@@ -94,7 +117,12 @@ void ParameterStore::initialize(std::uint64_t seed) {
       case InitKind::kCustom: p.custom_init(value, seed, p.name); break;
     }
   }
+  for (const Buffer& b : buffers_) {
+    double start = b.init == InitKind::kOnes ? 1.0 : 0.0;
+    view(host, b).copy_from(Tensor::full(b.shape, host.dtype(), start));
+  }
   if (device() != kCpu) values_.copy_from(host);
+  restart_buffers();
   refresh_bfloat16();
 }
 
@@ -108,6 +136,16 @@ void ParameterStore::enable_bfloat16() {
 void ParameterStore::refresh_bfloat16() {
   if (!has_bfloat16()) return;
   run_on(device(), Cast{values_.dtype(), DType::kBFloat16, flat_size_, values_.raw(), low_.raw()});
+}
+
+void ParameterStore::settle_buffers(const UpdateState* state) {
+  if (buffers_.empty()) return;
+  run_on(device(),
+         SettleBuffers{values_.dtype(), next_.numel(), buffer_values().raw(), next_.raw(), state});
+}
+
+void ParameterStore::restart_buffers() {
+  if (!buffers_.empty()) next_.copy_from(buffer_values());
 }
 
 Parameter* ParameterStore::find(std::string_view name) {
@@ -125,6 +163,10 @@ std::int64_t ParameterStore::count() const {
 
 Tensor ParameterStore::view(const Tensor& flat, const Parameter& p) {
   return flat.slice(p.offset, p.offset + p.shape.numel()).reshape(p.shape);
+}
+
+Tensor ParameterStore::view(const Tensor& flat, const Buffer& b) {
+  return flat.slice(b.offset, b.offset + b.shape.numel()).reshape(b.shape);
 }
 
 void ParameterStore::zero_gradients() { gradients_.zero(); }

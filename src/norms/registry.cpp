@@ -30,6 +30,10 @@ std::unique_ptr<Normalizer> make_normalizer(const NormConfig& config, const Norm
         for (const NormOption& o : config.options) given |= o.key == option.key;
         if (!given) complete.options.push_back({option.key, option.default_value});
       }
+      if (row.schema.check) {
+        auto problem = row.schema.check(complete, {shape.channels, shape.heads});
+        if (problem) throw ConfigError(cat(config.type, ": ", problem->message));
+      }
       return row.make(complete, shape, store, prefix);
     }
     known += (known.empty() ? "" : ", ") + row.schema.type;

@@ -144,6 +144,7 @@ void Learner::run_step(const Tensor& images, const Tensor& labels, std::int64_t 
          PrepareUpdate{&memory->loss_sum, &memory->sum_squares,
                        static_cast<double>(micro) / static_cast<double>(n), clip_, &memory->state});
   optimizer_.step(&memory->inputs, &memory->state);
+  store.settle_buffers(&memory->state);
   if (average_) average_->update(&memory->state);
 }
 

@@ -94,7 +94,7 @@ CheckpointData take_snapshot(const ExperimentConfig& config, Learner& learner,
   ParameterStore& store = learner.model().parameters();
   CheckpointData data;
   data.model = named_values(store);
-  if (learner.average()) data.ema = named_views(store, learner.average()->values().to(kCpu));
+  if (learner.average()) data.ema = named_weights(store, learner.average()->values().to(kCpu));
   data.state = optimizer_views(learner, kCpu);
   data.step = progress.step;
   data.config_yaml = to_yaml(without_workers(config));
@@ -120,7 +120,7 @@ RunProgress restore_snapshot(const CheckpointData& data, const ExperimentConfig&
   load_exact(store, data.model, "checkpoint");
   copy_all(data.state, optimizer_views(learner, learner.device()), "state.safetensors");
   if (MovingAverage* average = learner.average()) {
-    copy_all(data.ema, named_views(store, average->values()), "ema.safetensors");
+    copy_all(data.ema, named_weights(store, average->values()), "ema.safetensors");
   }
   learner.set_updates(parse<std::int64_t>(data.state_metadata, "updates"));
   RunProgress progress;

@@ -32,12 +32,31 @@ struct OptionSchema {
   std::string doc;
 };
 
+struct NormConfig;
+
+// Where a normalizer is to stand.
+struct NormSite {
+  std::int64_t channels, heads;
+  std::int64_t grid_h = 0, grid_w = 0;  // 0: not known yet
+};
+
+// Why a normalizer cannot stand there, and the option to blame (empty: none of its own).
+struct NormProblem {
+  std::string option;
+  std::string message;
+};
+
 // A registry row, as the config loader sees it.
 struct NormSchema {
   std::string type;
   std::string doc;
   std::vector<OptionSchema> options;
   bool needs_grid = false;  // works on the token grid, so a class token may not be among its tokens
+  bool running_statistics = false;  // gathered in training, used in evaluation
+  // Its backward pass is not the derivative of its forward pass in training, on purpose.
+  bool approximate_gradient = false;
+  // What options and site must fulfil beyond the ranges of the options.
+  std::optional<NormProblem> (*check)(const NormConfig&, const NormSite&) = nullptr;
 };
 
 struct NormOption {

@@ -10,15 +10,17 @@
 
 namespace dtn {
 
-// The model's parameters by name, as float32 handles to its values; copies when the model is on a
-// device.
+// The model's parameters and buffers by name, as float32 handles to its values; copies when the
+// model is on a device.
 NamedTensors named_values(ParameterStore& store);
+// The same of flat memory laid out like the store's values: a moving average.
+NamedTensors named_weights(const ParameterStore& store, const Tensor& flat);
 
-// Views into a flat buffer laid out like the store's values, by name: moments, moving averages.
+// Views into flat memory laid out like the store's parameters, by name: moments.
 NamedTensors named_views(const ParameterStore& store, const Tensor& flat,
                          const std::string& prefix = "");
 
-// Copies tensors into the parameters of the same names. Every parameter must be there with its
+// Copies tensors into the parameters and buffers of the same names. Every one must be there with its
 // shape and nothing may be left over; any float type is converted. Throws DataError that names
 // `source` and the tensor.
 void load_exact(ParameterStore& store, const NamedTensors& tensors, const std::string& source);

@@ -12,6 +12,8 @@
 
 namespace dtn {
 
+struct UpdateState;
+
 enum class InitKind {
   kZeros,
   kOnes,
@@ -34,8 +36,21 @@ struct Parameter {
   Variable variable;        // defined once the store is allocated
 };
 
-// Modules add their parameters while the model is built and keep the pointers, which stay valid as
-// long as the store. Parameters that decay lie before those that do not.
+// What a module learns without a gradient, such as the running mean of BatchNorm. It is saved and
+// averaged with the weights. Training reads `value` and writes `next`; both agree between steps. So
+// a step that is left out, for a loss that is not finite, leaves no trace here either, and a block
+// that is run again in the backward pass sees what it saw.
+struct Buffer {
+  std::string name;  // PyTorch's, e.g. blocks.0.norm1.running_mean
+  Shape shape;
+  InitKind init = InitKind::kZeros;  // kZeros or kOnes
+  std::int64_t offset = 0;           // first element in values()
+  Tensor value, next;                // in the type of the weights; defined once allocated
+};
+
+// Modules add their parameters and buffers while the model is built and keep the pointers, which
+// stay valid as long as the store. Parameters that decay lie before those that do not, and those
+// before the buffers.
 class ParameterStore {
  public:
   ParameterStore() = default;
@@ -45,6 +60,7 @@ class ParameterStore {
   // Throws Error when the name is taken or the store is allocated already.
   Parameter* add(std::string name, const Shape& shape, InitKind init, Decay decay);
   Parameter* add_custom(std::string name, const Shape& shape, Decay decay, CustomInit init);
+  Buffer* add_buffer(std::string name, const Shape& shape, InitKind init);
 
   // Lays the parameters out and allocates values and gradients (float32, or float64 for tests).
   void allocate(DType dtype = DType::kFloat32, Device device = kCpu);
@@ -59,26 +75,39 @@ class ParameterStore {
 
   std::deque<Parameter>& parameters() { return parameters_; }
   const std::deque<Parameter>& parameters() const { return parameters_; }
+  const std::deque<Buffer>& buffers() const { return buffers_; }
   // Null when there is no such parameter.
   Parameter* find(std::string_view name);
-  // Number of scalar parameters.
+  // Number of scalar parameters, buffers not counted.
   std::int64_t count() const;
 
-  // Flat buffers, with padding (always zero) between parameters: [0, decay_end) decays.
+  // Flat memory, with padding (always zero) between parameters: [0, decay_end) decays. Gradients
+  // and moments end at flat_size(); values() goes on with the buffers.
   std::int64_t flat_size() const { return flat_size_; }
   Device device() const { return values_.device(); }
   std::int64_t decay_end() const { return decay_end_; }
   Tensor& values() { return values_; }
   Tensor& gradients() { return gradients_; }
   Tensor& bfloat16_values() { return low_; }
-  // The part of a flat buffer laid out like values() that belongs to one parameter.
+  // The part of flat memory laid out like values() that belongs to one parameter.
   static Tensor view(const Tensor& flat, const Parameter& p);
+  static Tensor view(const Tensor& flat, const Buffer& b);
 
   void zero_gradients();
 
+  // Ends a training step for the buffers: what it wrote becomes their value, unless the step was
+  // left out (kernels/optimizer.h).
+  void settle_buffers(const UpdateState* state = nullptr);
+  // Starts the next step from the values, after these were changed from outside.
+  void restart_buffers();
+
  private:
+  Tensor buffer_values() const { return values_.slice(flat_size_, values_.numel()); }
+
   std::deque<Parameter> parameters_;
+  std::deque<Buffer> buffers_;
   Tensor values_, gradients_, low_;
+  Tensor next_;  // of the buffers
   std::int64_t flat_size_ = 0, decay_end_ = 0;
 };
 

@@ -37,6 +37,7 @@ std::vector<Doubles> run_norm(const NormCase& c, const Setting& s, const Tensor&
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
+  ctx.training = c.training;
   Variable y = reference ? built->norm->reference(ctx, input, s.grid)
                          : built->norm->forward(ctx, input, s.grid);
   std::vector<Doubles> results = {test::doubles(y.value())};
@@ -48,12 +49,7 @@ std::vector<Doubles> run_norm(const NormCase& c, const Setting& s, const Tensor&
   return results;
 }
 
-bool uses_grid(const NormCase& c) {
-  for (const NormSchema& schema : norm_schemas()) {
-    if (schema.type == c.config.type) return schema.needs_grid;
-  }
-  return false;
-}
+bool uses_grid(const NormCase& c) { return test::schema_of(c).needs_grid; }
 
 Shape shape_of(const Setting& s) { return {s.batch, s.grid.tokens(), s.shape.channels}; }
 
