@@ -1,5 +1,6 @@
 #include "dtn/nn/parameters.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/optimizer.h"
@@ -49,7 +50,7 @@ void fill_truncated_normal(Tensor& value, double std, std::uint64_t seed, std::s
 
 Parameter* ParameterStore::add(std::string name, const Shape& shape, InitKind init, Decay decay) {
   DTN_CHECK(!values_.defined(), "parameter ", name, " added after allocation");
-  DTN_CHECK(!find(name), "parameter ", name, " added twice");
+  DTN_CHECK(!has(name), "parameter ", name, " added twice");
   Parameter& p = parameters_.emplace_back();
   p.name = std::move(name);
   p.shape = shape;
@@ -67,6 +68,7 @@ Parameter* ParameterStore::add_custom(std::string name, const Shape& shape, Deca
 
 Buffer* ParameterStore::add_buffer(std::string name, const Shape& shape, InitKind init) {
   DTN_CHECK(!values_.defined(), "buffer ", name, " added after allocation");
+  DTN_CHECK(!has(name), "buffer ", name, " added twice");
   DTN_CHECK(init == InitKind::kZeros || init == InitKind::kOnes, "buffer ", name,
             " starts at zeros or ones");
   Buffer& b = buffers_.emplace_back();
@@ -153,6 +155,11 @@ Parameter* ParameterStore::find(std::string_view name) {
     if (p.name == name) return &p;
   }
   return nullptr;
+}
+
+bool ParameterStore::has(std::string_view name) const {
+  auto named = [&](const auto& x) { return x.name == name; };
+  return std::ranges::any_of(parameters_, named) || std::ranges::any_of(buffers_, named);
 }
 
 std::int64_t ParameterStore::count() const {

@@ -102,6 +102,7 @@ class ParameterStore {
   void restart_buffers();
 
  private:
+  bool has(std::string_view name) const;
   Tensor buffer_values() const { return values_.slice(flat_size_, values_.numel()); }
 
   std::deque<Parameter> parameters_;

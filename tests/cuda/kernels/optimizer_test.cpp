@@ -256,6 +256,32 @@ TEST(CudaOptimizer, Ema) {
   }
 }
 
+TEST(CudaOptimizer, SettlesBuffersUnlessTheUpdateIsLeftOut) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (std::int64_t count : {1, 7, 5000}) {
+    for (int shift : {0, 1}) {
+      for (int finite : {0, 1}) {
+        Twin value = random_twin({count + 1}, kF, 1), next = random_twin({count + 1}, kF, 2);
+        const Tensor kept = finite ? next.host().clone() : value.host().clone();
+        UpdateState state;
+        state.finite = finite;
+        Twin states = struct_twin(state);
+        auto args = [&](Where w) {
+          return SettleBuffers{kF, count, floats(value, w, shift), floats(next, w, shift),
+                               static_cast<const UpdateState*>(states.at(w))};
+        };
+        run(cpu_queue(), args(kOnHost));
+        run(cuda_queue(), args(kOnDevice));
+        for (const Twin* t : {&value, &next}) {
+          EXPECT_TRUE(same_bits(t->device(), t->host())) << count << " + " << shift;
+          EXPECT_TRUE(
+              same_bits(t->host().slice(shift, shift + count), kept.slice(shift, shift + count)));
+        }
+      }
+    }
+  }
+}
+
 TEST(CudaOptimizer, SumSquares) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t count : {0, 1, 3, 8191, 8192, 70001}) {

@@ -1,5 +1,6 @@
 #include "dtn/nn/parameters.h"
 
+#include "kernels/optimizer.h"
 #include "tensors.h"
 
 namespace dtn {
@@ -98,6 +99,56 @@ TEST(ParameterStore, KeepsBfloat16CopiesInStep) {
   test::assign(p->variable.value(), test::random_tensor({3, 7}, 1));
   store.refresh_bfloat16();
   expect_fresh();
+}
+
+// Behind the parameters, in the same memory as their values but without gradients.
+TEST(ParameterStore, HoldsBuffersBehindTheParameters) {
+  ParameterStore store;
+  add_some(store);
+  Buffer* mean = store.add_buffer("c.mean", {5}, InitKind::kZeros);
+  Buffer* var = store.add_buffer("c.var", {2, 9}, InitKind::kOnes);
+  EXPECT_THROW(store.add_buffer("c.x", {5}, InitKind::kTruncatedNormal), Error);
+  EXPECT_THROW(store.add_buffer("c.var", {5}, InitKind::kZeros), Error);
+  EXPECT_THROW(store.add_buffer("a.bias", {5}, InitKind::kZeros), Error);
+  store.allocate();
+  EXPECT_THROW(store.add_buffer("d", {5}, InitKind::kZeros), Error);
+  store.initialize(5);
+  EXPECT_EQ(store.flat_size(), 112);
+  EXPECT_EQ(store.gradients().numel(), 112);
+  EXPECT_EQ(store.values().numel(), 112 + 16 + 32);
+  EXPECT_EQ(store.count(), 3 + 21 + 17 + 32);
+  EXPECT_EQ(mean->value.raw(), store.values().data<float>() + 112);
+  EXPECT_EQ(test::doubles(mean->value), test::Doubles(5, 0));
+  EXPECT_EQ(test::doubles(var->value), test::Doubles(18, 1));
+  EXPECT_EQ(test::doubles(var->next), test::Doubles(18, 1));
+  EXPECT_EQ(var->next.shape(), (Shape{2, 9}));
+}
+
+TEST(ParameterStore, MovesBuffersAtTheEndOfAStepThatCounts) {
+  ParameterStore store;
+  add_some(store);
+  Buffer* b = store.add_buffer("c.mean", {5}, InitKind::kZeros);
+  store.allocate();
+  store.initialize(5);
+  auto expect = [&](double value, double next) {
+    EXPECT_EQ(test::doubles(b->value), test::Doubles(5, value));
+    EXPECT_EQ(test::doubles(b->next), test::Doubles(5, next));
+  };
+  UpdateState state;
+  b->next.copy_from(Tensor::full({5}, DType::kFloat32, 3));
+  expect(0, 3);
+  store.settle_buffers(&state);  // a step that is left out
+  expect(0, 0);
+  b->next.copy_from(Tensor::full({5}, DType::kFloat32, 4));
+  state.finite = 1;
+  store.settle_buffers(&state);
+  expect(4, 4);
+  b->next.copy_from(Tensor::full({5}, DType::kFloat32, 5));
+  store.settle_buffers();
+  expect(5, 5);
+  b->value.copy_from(Tensor::full({5}, DType::kFloat32, 6));
+  store.restart_buffers();
+  expect(6, 6);
 }
 
 TEST(TruncatedNormal, HasItsMoments) {

@@ -218,5 +218,22 @@ TEST(MovingAverage, FollowsItsFormulaAndSwaps) {
   EXPECT_TRUE(test::same_bits(store.bfloat16_values(), low));
 }
 
+// As timm's average does: running statistics are averaged with the weights.
+TEST(MovingAverage, CoversBuffers) {
+  ParameterStore store;
+  store.add("w", {3}, InitKind::kOnes, Decay::kNo);
+  Buffer* b = store.add_buffer("mean", {2}, InitKind::kZeros);
+  store.allocate();
+  store.initialize(0);
+  MovingAverage average(store, 0.75);
+  b->next.copy_from(Tensor::full({2}, DType::kFloat32, 8));
+  store.settle_buffers();
+  average.update();
+  EXPECT_EQ(test::doubles(ParameterStore::view(average.values(), *b)), (test::Doubles{2, 2}));
+  average.swap();
+  EXPECT_EQ(test::doubles(b->value), (test::Doubles{2, 2}));
+  EXPECT_EQ(test::doubles(b->next), (test::Doubles{8, 8})) << "training goes on where it was";
+}
+
 }  // namespace
 }  // namespace dtn
