@@ -1,4 +1,6 @@
 // dtn-bench: how fast training, evaluation, data, normalizers and matrix products run here.
+#include <array>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -6,6 +8,7 @@
 #include "dtn/config/load.h"
 #include "dtn/nn/normalizer.h"
 #include "dtn/train/benchmark.h"
+#include "dtn/train/norm_probe.h"
 #include "kernels/gemm.h"
 
 namespace {
@@ -16,8 +19,9 @@ struct Options {
   std::string config, type = "dtn", dtype = "fp32", shape = "16,196,432";
   std::vector<std::string> overrides;
   int steps = 20, warmup = 3, heads = 9;
-  double seconds = 10;
-  bool json = false;
+  std::string inputs, save, grid;
+  double seconds = 10, eps = 1e-5;
+  bool json = false, eval = false;
   dtn::MachineOptions machine;
   dtn::Device device;
 };
@@ -74,32 +78,67 @@ Json data_json(const Options& options) {
           {"bad_images", b.bad_images}};
 }
 
-// "16,196,432" -> B, T, C
-std::array<std::int64_t, 3> parse_shape(const std::string& text) {
-  std::array<std::int64_t, 3> shape{};
-  char end = 0;
-  long long b, t, c;
-  if (std::sscanf(text.c_str(), "%lld,%lld,%lld%c", &b, &t, &c, &end) != 3 || b < 1 || t < 1 ||
-      c < 1 || b > 65536 || t > 65536 || c > 65536) {
-    throw dtn::ConfigError(dtn::cat("--shape ", text, ": write B,T,C, like 16,196,432"));
+// "16,196,432" -> {16, 196, 432}
+template <std::size_t n>
+std::array<std::int64_t, n> parse_sizes(const char* flag, const std::string& text,
+                                        const char* form) {
+  std::array<std::int64_t, n> sizes{};
+  const char* at = text.data();
+  const char* end = at + text.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    auto [stop, error] = std::from_chars(at, end, sizes[i]);
+    bool last = i + 1 == n;
+    if (error != std::errc() || sizes[i] < 1 || sizes[i] > 65536 ||
+        (last ? stop != end : stop == end || *stop != ',')) {
+      throw dtn::ConfigError(dtn::cat(flag, " ", text, ": write ", form));
+    }
+    at = stop + 1;
   }
-  shape = {b, t, c};
-  return shape;
+  return sizes;
 }
 
-Json norm_json(const Options& options) {
-  auto [batch, tokens, channels] = parse_shape(options.shape);
+// The options are those of a model's norm section, read by the same loader.
+dtn::NormConfig norm_config(const Options& options, std::int64_t channels) {
   if (channels % options.heads != 0) {
     throw dtn::ConfigError(dtn::cat("--heads ", options.heads, " does not divide ", channels));
   }
-  // The options are those of a model's norm section, read by the same loader.
-  std::vector<std::string> overrides = {"model.norm.type=" + options.type};
+  std::vector<std::string> overrides = {"model.norm.type=" + options.type,
+                                        dtn::cat("model.embed_dim=", channels),
+                                        dtn::cat("model.num_heads=", options.heads)};
   for (const std::string& o : options.overrides) overrides.push_back("model." + o);
-  dtn::ExperimentConfig config =
-      dtn::parse_experiment("model: {preset: vit_t}\nschedule: {steps: 1}\n", "dtn-bench",
-                            overrides, dtn::norm_schemas());
+  return dtn::parse_experiment("model: {preset: vit_t}\nschedule: {steps: 1}\n", "dtn-bench",
+                               overrides, dtn::norm_schemas())
+      .model.norm;
+}
+
+// Runs a normalizer once on the numbers of a file and saves what comes out.
+Json probe_json(const Options& options) {
+  if (options.save.empty()) throw dtn::ConfigError("--inputs needs --save FILE for the results");
+  dtn::NamedTensors inputs = dtn::read_safetensors(options.inputs).tensors;
+  std::int64_t channels = 0;
+  for (const auto& [name, tensor] : inputs) {
+    if (name == "x" && tensor.rank() == 3) channels = tensor.dim(2);
+  }
+  if (channels == 0) throw dtn::DataError(options.inputs + ": there is no tensor x [B, T, C]");
+  dtn::NormProbe probe{norm_config(options, channels), options.heads, std::nullopt, options.eps,
+                       dtype_of(options.dtype),        !options.eval};
+  if (!options.grid.empty()) {
+    auto [height, width] = parse_sizes<2>("--grid", options.grid, "H,W, like 14,14");
+    probe.grid = {height, width};
+  }
+  dtn::NamedTensors results = dtn::probe_norm(probe, inputs, options.device);
+  dtn::write_safetensors(options.save, results, {});
+  Json names = Json::array();
+  for (const auto& [name, tensor] : results) names.push_back(name);
+  return {{"saved", names}};
+}
+
+Json norm_json(const Options& options) {
+  if (!options.inputs.empty()) return probe_json(options);
+  auto [batch, tokens, channels] =
+      parse_sizes<3>("--shape", options.shape, "B,T,C, like 16,196,432");
   dtn::NormBenchmark b =
-      dtn::benchmark_norm(config.model.norm, batch, tokens, channels, options.heads,
+      dtn::benchmark_norm(norm_config(options, channels), batch, tokens, channels, options.heads,
                           dtype_of(options.dtype), options.steps, options.device);
   Json json = {{"forward_ms", b.forward_ms}, {"backward_ms", b.backward_ms}};
   json["gemm_gflops"] = b.gemm_gflops;
@@ -182,6 +221,15 @@ int main(int argc, char** argv) {
   norm->add_option("--steps", options.steps, "timed runs; the median counts")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  norm->add_option("--inputs", options.inputs,
+                   "run once on the tensors x, dy [B,T,C] and parameters of this safetensors file "
+                   "instead of measuring");
+  norm->add_option("--save", options.save, "with --inputs: where y, dx, d<parameter> go");
+  norm->add_option("--grid", options.grid, "with --inputs: H,W of the tokens (default: a square)");
+  norm->add_option("--eps", options.eps, "with --inputs: eps of the normalizer")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  norm->add_flag("--eval", options.eval, "with --inputs: use running statistics");
   for (CLI::App* sub : {norm, gemm}) add_dtype(*sub, options);
   return dtn::run_program(app, argc, argv, [&] {
     options.device = options.machine.apply();

@@ -11,18 +11,29 @@ from torch import nn
 
 
 class DynamicTokenNorm(nn.Module):
+    """`fixed_lambda`, `position`, `pool` and `only_var` are the ablations of the paper."""
+
     def __init__(self, channels, heads, grid, eps=1e-5, variant="paper", per_image=False,
-                 folded=False):
+                 folded=False, fixed_lambda=None, position="relative", pool=1, only_var=False):
         super().__init__()
+        self.fixed_lambda, self.position = fixed_lambda, position
+        self.grid, self.pool, self.only_var = grid, pool, only_var
         self.per_image = per_image  # build P anew for each image, as the released code does
         self.folded = folded  # one product per head over all images, which P per image rules out
         self.heads, self.eps, self.variant = heads, eps, variant
         self.weight = nn.Parameter(torch.ones(channels))
         self.bias = nn.Parameter(torch.zeros(channels))
-        self.mean_norm_weight = nn.Parameter(torch.zeros(heads))
-        self.var_norm_weight = nn.Parameter(torch.zeros(heads))
+        if fixed_lambda is None:
+            if not only_var:
+                self.mean_norm_weight = nn.Parameter(torch.zeros(heads))
+            self.var_norm_weight = nn.Parameter(torch.zeros(heads))
+        height, width = grid[0] // pool, grid[1] // pool
+        tokens = height * width
+        if position == "free":
+            self.position_table = nn.Parameter(torch.randn(heads, tokens, tokens) * 0.02)
+        if position != "relative":
+            return
         self.pos_proj = nn.Linear(3, heads)
-        height, width = grid
         y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
         x, y = x.reshape(-1).float(), y.reshape(-1).float()
         dx, dy = x[None, :] - x[:, None], y[None, :] - y[:, None]  # key - query
@@ -47,6 +58,35 @@ class DynamicTokenNorm(nn.Module):
         columns = x.permute(1, 2, 0, 3).reshape(heads, tokens, batch * width)
         return (p[0] @ columns).reshape(heads, tokens, batch, width).permute(2, 0, 1, 3)
 
+    def positions(self, batch, like):
+        """P, [1 or B, H, T, T] over the pooled tokens."""
+        tokens = self.grid[0] * self.grid[1] // self.pool ** 2
+        if self.position == "relative":
+            offsets = self.offsets.expand(batch if self.per_image else 1, -1, -1, -1)
+            return self.pos_proj(offsets).permute(0, 3, 1, 2).softmax(-1)
+        if self.position == "free":
+            return self.position_table.softmax(-1)[None]
+        at = torch.arange(tokens)
+        reach = tokens if self.position == "uniform" else int(self.position.split(":")[1]) // 2
+        band = ((at[:, None] - at[None, :]).abs() <= reach).to(like)
+        return (band / band.sum(-1, keepdim=True)).expand(1, self.heads, tokens, tokens)
+
+    def pooled(self, x):
+        """[B, H, T, D], averaged over cells of pool x pool tokens."""
+        s, (height, width) = self.pool, self.grid
+        if s == 1:
+            return x
+        batch, heads, _, width_of_head = x.shape
+        cells = x.reshape(batch, heads, height // s, s, width // s, s, width_of_head)
+        return cells.mean((3, 5)).flatten(2, 3)
+
+    def repeated(self, x):
+        s, (height, width) = self.pool, self.grid
+        if s == 1:
+            return x
+        cells = x.unflatten(2, (height // s, width // s))
+        return cells.repeat_interleave(s, 2).repeat_interleave(s, 3).flatten(2, 3)
+
     def forward(self, x):
         batch, tokens, channels = x.shape
         heads = self.heads
@@ -56,15 +96,24 @@ class DynamicTokenNorm(nn.Module):
             x = split.reshape(batch, tokens, channels)
         mean_ln = x.mean(-1, keepdim=True)[:, None]  # [B, 1, T, 1]
         var_ln = x.var(-1, keepdim=True, unbiased=self.variant == "official")[:, None]
-        offsets = self.offsets.expand(batch if self.per_image else 1, -1, -1, -1)
-        p = self.pos_proj(offsets).permute(0, 3, 1, 2).softmax(-1)  # [1 or B, H, T, T]
+        p = self.positions(batch, x)
         xs = x.reshape(batch, tokens, heads, -1).permute(0, 2, 1, 3)  # [B, H, T, D]
-        m1 = self.over_tokens(p, xs)
-        v1 = self.over_tokens(p, xs * xs) - m1 * m1
+        pooled = self.pooled(xs)
+        m1 = self.over_tokens(p, pooled)
+        v1 = self.over_tokens(p, pooled * pooled) - m1 * m1
         if self.variant == "paper":
             v1 = v1.clamp(min=0)
-        lm = self.mean_norm_weight.sigmoid().reshape(1, heads, 1, 1)
-        lv = self.var_norm_weight.sigmoid().reshape(1, heads, 1, 1)
+        m1, v1 = self.repeated(m1), self.repeated(v1)
+        if self.fixed_lambda is None:
+            lv = self.var_norm_weight.sigmoid().reshape(1, heads, 1, 1)
+        else:
+            lv = self.fixed_lambda
+        if self.only_var:
+            lm = 1
+        elif self.fixed_lambda is None:
+            lm = self.mean_norm_weight.sigmoid().reshape(1, heads, 1, 1)
+        else:
+            lm = self.fixed_lambda
         mean = lm * mean_ln + (1 - lm) * m1
         var = lv * var_ln + (1 - lv) * v1
         xhat = (xs - mean) / torch.sqrt(var + self.eps)
