@@ -14,7 +14,8 @@ struct NormCase {
   bool training = false;  // with the statistics of the batch, where there are running ones too
 };
 
-// The values tried for one option: every choice, and a number inside the range.
+// The values tried for one option: every choice, and a number inside the range (of a count, the
+// smallest).
 inline std::vector<OptionValue> option_values(const OptionSchema& option) {
   if (option.kind == OptionKind::kBool) return {false, true};
   std::vector<OptionValue> values;
@@ -23,7 +24,8 @@ inline std::vector<OptionValue> option_values(const OptionSchema& option) {
     values.emplace_back(choice);
   }
   if (option.kind == OptionKind::kChoiceOrNumber) {
-    values.emplace_back(option.min + 0.3 * (option.max - option.min));
+    const bool counts = option.min >= 1;
+    values.emplace_back(option.min + (counts ? 0 : 0.3 * (option.max - option.min)));
   }
   if (option.kind == OptionKind::kInt)
     values.emplace_back(static_cast<std::int64_t>(option.min) + 1);

@@ -5,6 +5,7 @@
 #include "dtn/core/cuda_stream.h"
 #include "dtn/core/queue.h"
 #include "kernels/attention.h"
+#include "kernels/channel_norm.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dtn_norm.h"
 #include "kernels/gemm.h"
@@ -83,6 +84,9 @@ std::shared_ptr<std::byte> CudaQueue::take_bytes(std::size_t) const { fail(); }
   void run(CudaQueue&, const Arguments&) { fail(); }
 DTN_ABSENT(AttentionForward)
 DTN_ABSENT(AttentionBackward)
+DTN_ABSENT(ChannelNormForward)
+DTN_ABSENT(ChannelNormBackward)
+DTN_ABSENT(MoveRunningStatistics)
 DTN_ABSENT(CrossEntropyForward)
 DTN_ABSENT(CrossEntropyBackward)
 DTN_ABSENT(DtnNormForward)

@@ -6,6 +6,9 @@ std::span<const NormRow> norm_registry() {
   static const std::vector<NormRow> rows = {
       layer_norm_row(),
       dtn_row(),
+      instance_norm_row(),
+      group_norm_row(),
+      batch_norm_row(),
   };
   return rows;
 }

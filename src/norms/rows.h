@@ -7,5 +7,8 @@ namespace dtn {
 
 NormRow layer_norm_row();
 NormRow dtn_row();
+NormRow instance_norm_row();
+NormRow group_norm_row();
+NormRow batch_norm_row();
 
 }  // namespace dtn

@@ -1,0 +1,53 @@
+// GroupNorm (Wu and He, "Group normalization", 2018): consecutive channels of a sample together,
+// over its tokens.
+#include "norms/groups.h"
+#include "norms/rows.h"
+#include "ops/channel_norm.h"
+
+namespace dtn {
+namespace {
+
+class GroupNorm : public Normalizer {
+ public:
+  GroupNorm(const NormConfig& config, const NormShape& shape, ParameterStore& store,
+            const std::string& prefix)
+      : groups_(groups_of(config, shape.heads)),
+        eps_(shape.eps),
+        weight_(store.add(prefix + ".weight", {shape.channels}, InitKind::kOnes, Decay::kNo)),
+        bias_(store.add(prefix + ".bias", {shape.channels}, InitKind::kZeros, Decay::kNo)) {}
+
+  Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override {
+    return ops::channel_norm(ctx, "group_norm", x, weight_->variable, bias_->variable, over(x));
+  }
+  Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override {
+    return ops::reference::channel_norm(ctx, x, weight_->variable, bias_->variable, over(x));
+  }
+
+ private:
+  ops::ChannelNorm over(const Variable& x) const { return {x.dim(0), groups_, eps_}; }
+
+  std::int64_t groups_;
+  double eps_;
+  Parameter* weight_;
+  Parameter* bias_;
+};
+
+std::unique_ptr<Normalizer> make(const NormConfig& config, const NormShape& shape,
+                                 ParameterStore& store, const std::string& prefix) {
+  return std::make_unique<GroupNorm>(config, shape, store, prefix);
+}
+
+}  // namespace
+
+NormRow group_norm_row() {
+  NormSchema schema;
+  schema.type = "gn";
+  schema.doc = "GroupNorm: mean and variance of each group of channels of a sample over its tokens";
+  schema.options = {
+      groups_option("groups of channels: as many as heads, or a number that divides "
+                    "C (1 is LayerNorm over the whole sample)")};
+  schema.check = check_groups;
+  return {std::move(schema), make};
+}
+
+}  // namespace dtn

@@ -1,0 +1,38 @@
+// The option `groups` of normalizers that take consecutive channels together.
+#pragma once
+
+#include <cmath>
+
+#include "dtn/config/norm_config.h"
+#include "dtn/core/check.h"
+
+namespace dtn {
+
+inline OptionSchema groups_option(std::string doc) {
+  return {"groups",      OptionKind::kChoiceOrNumber, std::string("heads"), {"heads"}, 1, 65536,
+          std::move(doc)};
+}
+
+// The number as it was written, which need not be whole.
+inline double groups_as_written(const NormConfig& config, std::int64_t heads) {
+  if (const double* number = config.find<double>("groups")) return *number;
+  if (const auto* whole = config.find<std::int64_t>("groups")) return static_cast<double>(*whole);
+  return static_cast<double>(heads);
+}
+
+// Of a config that check_groups() found nothing wrong with.
+inline std::int64_t groups_of(const NormConfig& config, std::int64_t heads) {
+  return static_cast<std::int64_t>(groups_as_written(config, heads));
+}
+
+inline std::optional<NormProblem> check_groups(const NormConfig& config, const NormSite& site) {
+  const double groups = groups_as_written(config, site.heads);
+  if (groups >= 1 && std::fmod(static_cast<double>(site.channels), groups) == 0 &&
+      groups == std::floor(groups)) {
+    return std::nullopt;
+  }
+  return NormProblem{"groups", cat("groups must be a whole number that divides the ", site.channels,
+                                   " channels; ", groups, " does not")};
+}
+
+}  // namespace dtn

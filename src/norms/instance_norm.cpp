@@ -1,0 +1,59 @@
+// InstanceNorm (Ulyanov et al., "Instance normalization", 2016): each channel of each sample over
+// its tokens.
+#include "norms/rows.h"
+#include "ops/channel_norm.h"
+
+namespace dtn {
+namespace {
+
+class InstanceNorm : public Normalizer {
+ public:
+  InstanceNorm(const NormConfig& config, const NormShape& shape, ParameterStore& store,
+               const std::string& prefix)
+      : channels_(shape.channels),
+        eps_(shape.eps),
+        unbiased_(*config.find<std::string>("variant") == "official"),
+        weight_(store.add(prefix + ".weight", {shape.channels}, InitKind::kOnes, Decay::kNo)),
+        bias_(store.add(prefix + ".bias", {shape.channels}, InitKind::kZeros, Decay::kNo)) {}
+
+  Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override {
+    return ops::channel_norm(ctx, "instance_norm", x, weight_->variable, bias_->variable, over(x));
+  }
+  Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override {
+    return ops::reference::channel_norm(ctx, x, weight_->variable, bias_->variable, over(x));
+  }
+
+ private:
+  ops::ChannelNorm over(const Variable& x) const { return {x.dim(0), channels_, eps_, unbiased_}; }
+
+  std::int64_t channels_;
+  double eps_;
+  bool unbiased_;
+  Parameter* weight_;
+  Parameter* bias_;
+};
+
+std::unique_ptr<Normalizer> make(const NormConfig& config, const NormShape& shape,
+                                 ParameterStore& store, const std::string& prefix) {
+  return std::make_unique<InstanceNorm>(config, shape, store, prefix);
+}
+
+}  // namespace
+
+NormRow instance_norm_row() {
+  NormSchema schema;
+  schema.type = "in";
+  schema.doc = "InstanceNorm: mean and variance of each channel of a sample over its tokens";
+  schema.options = {
+      {"variant",
+       OptionKind::kChoice,
+       std::string("paper"),
+       {"paper", "official"},
+       0,
+       0,
+       "the variance over T tokens (PyTorch), or over T - 1 as the released DTN code has it"},
+  };
+  return {std::move(schema), make};
+}
+
+}  // namespace dtn

@@ -1,0 +1,35 @@
+// Normalization along the rows as an operation: what InstanceNorm, GroupNorm and BatchNorm share.
+// The formulas are in kernels/channel_norm.h.
+#pragma once
+
+#include "dtn/autograd/context.h"
+
+namespace dtn::ops {
+
+// x [.., C] is seen as [sets, rows, C].
+struct ChannelNorm {
+  std::int64_t sets;
+  std::int64_t groups;  // of consecutive channels that share their statistics
+  double eps;
+  bool unbiased = false;
+};
+
+// Of each set and group, [sets, groups] in the accumulator type. The mean is mean + rest.
+struct ChannelMoments {
+  Tensor mean, rest, variance;
+};
+
+// Normalizes with the statistics of x, which are handed out. weight and bias are [C], or [sets, C]
+// for gains of each set's own, or undefined for 1 and 0. A gradient that already waits at x is
+// added in the same pass.
+Variable channel_norm(Context&, const char* op, const Variable& x, const Variable& weight,
+                      const Variable& bias, const ChannelNorm&, ChannelMoments* moments = nullptr);
+// The same with given statistics, which do not depend on x; an undefined rest is 0.
+Variable channel_affine(Context&, const char* op, const Variable& x, const Variable& weight,
+                        const Variable& bias, const ChannelNorm&, const ChannelMoments& given);
+
+namespace reference {
+Variable channel_norm(Context&, const Variable& x, const Variable& weight, const Variable& bias,
+                      const ChannelNorm&);
+}
+}  // namespace dtn::ops
