@@ -14,6 +14,7 @@
 #include "kernels/linear.h"
 #include "kernels/optimizer.h"
 #include "kernels/pointwise.h"
+#include "kernels/rms_norm.h"
 
 namespace dtn {
 namespace {
@@ -121,6 +122,8 @@ DTN_ABSENT(Sigmoid)
 DTN_ABSENT(SigmoidBackward)
 DTN_ABSENT(NormalizeImages)
 DTN_ABSENT(PrepareUpdate)
+DTN_ABSENT(RmsNormForward)
+DTN_ABSENT(RmsNormBackward)
 #undef DTN_ABSENT
 
 }  // namespace dtn

@@ -9,6 +9,8 @@ std::span<const NormRow> norm_registry() {
       instance_norm_row(),
       group_norm_row(),
       batch_norm_row(),
+      rms_norm_row(),
+      scale_norm_row(),
   };
   return rows;
 }

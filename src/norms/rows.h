@@ -10,5 +10,7 @@ NormRow dtn_row();
 NormRow instance_norm_row();
 NormRow group_norm_row();
 NormRow batch_norm_row();
+NormRow rms_norm_row();
+NormRow scale_norm_row();
 
 }  // namespace dtn
