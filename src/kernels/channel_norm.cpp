@@ -1,10 +1,10 @@
 // Normalization along the rows, forward; see channel_norm.h for the formulas.
 //
 // Rows are walked over whole, as they lie in memory, and the sums of their channels stay in the
-// first-level cache. Distances are taken from a pivot near the mean (of four rows spread over a
-// part), so that neither mean nor variance loses digits when |mean| is much larger than the
-// standard deviation, or one row much larger than the others; the moments of parts are merged as in
-// Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
+// first-level cache. Distances are taken from a pivot, a middle one of four rows spread over a
+// part, so that neither mean nor variance loses digits when |mean| is much larger than the standard
+// deviation, or a class token much larger than the other rows. The moments of parts are merged as
+// in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
 // variances", 1979. A set that fits in the second-level cache is read once from memory.
 #include "kernels/channel_norm.h"
 
@@ -38,10 +38,9 @@ void take_pivots(const T* x, std::int64_t channels, const Moments<AccumulatorOf<
   const std::int64_t step = m.rows / 4 * channels;
   for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
     Vec<A> pivot = load_n(x + c, count);
-    if (!few) {
-      pivot = ((pivot + load_n(x + step + c, count)) +
-               (load_n(x + 2 * step + c, count) + load_n(x + 3 * step + c, count))) *
-              A(0.25);
+    if (!few) {  // the second or the third in order
+      pivot = max(min(pivot, load_n(x + step + c, count)),
+                  min(load_n(x + 2 * step + c, count), load_n(x + 3 * step + c, count)));
     }
     store_n(m.pivot + c, pivot, count);
     store_n(m.mean + c, Vec<A>{}, count);

@@ -8,7 +8,7 @@
 // each chunk, 12 C bytes for 64 rows or more, a second merges them, and a third reads x again for
 // y. That is half as much again at the most, and less where x fits in the second-level cache.
 //
-// Distances are taken from a pivot near the mean: see channel_norm.cpp.
+// Distances are taken from a pivot: see channel_norm.cpp.
 #include "kernels/channel_norm.h"
 #include "kernels/channel_norm_tiles.cuh"
 
@@ -120,7 +120,7 @@ __device__ __forceinline__ void gather(const Forward<T>& a, const TileThread<n>&
   const std::int64_t rows = at.end - at.begin;
   if (at.live) {
     cuda::load_values(a.x + at.offset(a.tiles, at.begin), pivot);
-    if (rows >= 4) {  // the mean of four rows spread over the chunk
+    if (rows >= 4) {  // of four rows spread over the chunk, the second or the third in order
       const std::int64_t step = rows / 4;
       float v[3][n];
 #pragma unroll
@@ -129,7 +129,7 @@ __device__ __forceinline__ void gather(const Forward<T>& a, const TileThread<n>&
       }
 #pragma unroll
       for (int k = 0; k < n; ++k) {
-        pivot[k] = ((pivot[k] + v[0][k]) + (v[1][k] + v[2][k])) * 0.25f;
+        pivot[k] = fmaxf(fminf(pivot[k], v[0][k]), fminf(v[1][k], v[2][k]));
       }
     }
   }

@@ -43,10 +43,14 @@ struct Coefficients {
         slope(memory + 4 * padded(channels)) {}
 };
 
+// total[c] += the sum over `sets` of values[set * stride + c].
 template <class A>
-void add_to(A* total, const A* more, std::int64_t count) {
-  for_each_vector<A>(count, [&](std::int64_t c, auto n) {
-    store_n(total + c, load_n(total + c, n) + load_n(more + c, n), n);
+void add_sets(const A* values, std::int64_t sets, std::int64_t stride, std::int64_t channels,
+              A* total) {
+  for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
+    Vec<A> sum{};
+    for (std::int64_t set = 0; set < sets; ++set) sum += load_n(values + set * stride + c, count);
+    store_n(total + c, load_n(total + c, count) + sum, count);
   });
 }
 
@@ -172,14 +176,17 @@ class Backward {
     }
   }
 
+  // Over all sets, or for each by itself.
   void add_gradients() const {
-    for (std::int64_t set = 0; set < cut_.sets; ++set) {
+    const std::int64_t together = args_.parameter_stride ? 1 : cut_.sets;
+    for (std::int64_t set = 0; set < cut_.sets; set += together) {
       const std::int64_t offset = set * args_.parameter_stride;
-      const A* sums = sums_of(set);
-      if (args_.dbias) add_to(static_cast<A*>(args_.dbias) + offset, sums, channels_);
-      if (args_.dweight) {
-        add_to(static_cast<A*>(args_.dweight) + offset, sums + channels_, channels_);
-      }
+      auto add = [&](void* gradient, const A* sums) {
+        if (!gradient) return;
+        add_sets(sums, together, 2 * channels_, channels_, static_cast<A*>(gradient) + offset);
+      };
+      add(args_.dbias, sums_of(set));
+      add(args_.dweight, sums_of(set) + channels_);
     }
   }
 
