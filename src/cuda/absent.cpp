@@ -14,6 +14,7 @@
 #include "kernels/linear.h"
 #include "kernels/optimizer.h"
 #include "kernels/pointwise.h"
+#include "kernels/power_norm.h"
 #include "kernels/rms_norm.h"
 
 namespace dtn {
@@ -122,6 +123,10 @@ DTN_ABSENT(Sigmoid)
 DTN_ABSENT(SigmoidBackward)
 DTN_ABSENT(NormalizeImages)
 DTN_ABSENT(PrepareUpdate)
+DTN_ABSENT(PowerNormSquares)
+DTN_ABSENT(PowerNormForward)
+DTN_ABSENT(PowerNormBackward)
+DTN_ABSENT(PowerNormFeedback)
 DTN_ABSENT(RmsNormForward)
 DTN_ABSENT(RmsNormBackward)
 #undef DTN_ABSENT

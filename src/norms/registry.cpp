@@ -11,6 +11,7 @@ std::span<const NormRow> norm_registry() {
       batch_norm_row(),
       rms_norm_row(),
       scale_norm_row(),
+      power_norm_row(),
   };
   return rows;
 }

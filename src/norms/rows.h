@@ -12,5 +12,6 @@ NormRow group_norm_row();
 NormRow batch_norm_row();
 NormRow rms_norm_row();
 NormRow scale_norm_row();
+NormRow power_norm_row();
 
 }  // namespace dtn

@@ -110,7 +110,10 @@ TEST_P(NormParity, WithGammaZero) {
     };
     auto want = run_norm(GetParam(), s, x, DType::kFloat64, true, zero_gamma);
     auto got = run_norm(GetParam(), s, x, DType::kFloat32, false, zero_gamma);
-    EXPECT_EQ(test::max_abs(got[1]), 0) << "nothing flows through gamma 0";
+    // What a running mean adds in the backward pass does not pass through gamma.
+    if (!GetParam().training || !test::schema_of(GetParam()).approximate_gradient) {
+      EXPECT_EQ(test::max_abs(got[1]), 0) << "nothing flows through gamma 0";
+    }
     // dgamma needs x-hat although y does not show it.
     EXPECT_TRUE(s.grid.tokens() == 1 || test::max_abs(want[2]) > 0);
     compare(got, want, float32_tolerance(s), s.name + ", gamma 0");

@@ -1,0 +1,229 @@
+// PowerNorm (Shen et al., ICML 2020) as the released DTN code uses it: groups of channels are
+// scaled first, the warmup takes 3000 iterations. The math is in kernels/power_norm.h.
+//
+// Names and shapes are those of the authors' module: weight[C], bias[C], running_phi[1, C, 1, 1],
+// ema_gz[1, C, 1, 1], iters[1], which counts optimizer steps whatever the number of micro-batches.
+#include "kernels/power_norm.h"
+
+#include "dtn/ops/elementary.h"
+#include "norms/groups.h"
+#include "norms/rows.h"
+#include "ops/dispatch.h"
+#include "ops/norm_gradients.h"
+
+namespace dtn {
+namespace {
+
+class PowerNorm : public Normalizer {
+ public:
+  PowerNorm(const NormConfig& config, const NormShape& shape, ParameterStore& store,
+            const std::string& prefix)
+      : channels_(shape.channels),
+        groups_(groups_of(config, shape.heads)),
+        eps_(shape.eps),
+        warmup_(*config.find<std::int64_t>("warmup")),
+        alpha_forward_(*config.find<double>("alpha_forward")),
+        alpha_backward_(*config.find<double>("alpha_backward")),
+        weight_(store.add(prefix + ".weight", {channels_}, InitKind::kOnes, Decay::kNo)),
+        bias_(store.add(prefix + ".bias", {channels_}, InitKind::kZeros, Decay::kNo)) {
+    const Shape of_channels = {1, channels_, 1, 1};
+    running_phi_ = store.add_buffer(prefix + ".running_phi", of_channels, InitKind::kOnes);
+    ema_gz_ = store.add_buffer(prefix + ".ema_gz", of_channels, InitKind::kZeros);
+    iterations_ = store.add_buffer(prefix + ".iters", {1}, InitKind::kZeros);
+  }
+
+  Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override;
+  Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override;
+
+ private:
+  struct Saved;  // for the backward pass
+
+  void check(const Variable& x) const {
+    DTN_CHECK(x.dim(-1) == channels_, "power norm: input ", to_string(x.shape()),
+              " does not end in ", channels_, " channels");
+  }
+
+  std::int64_t channels_, groups_;
+  double eps_;
+  std::int64_t warmup_;
+  double alpha_forward_, alpha_backward_;
+  Parameter* weight_;
+  Parameter* bias_;
+  Buffer* running_phi_;
+  Buffer* ema_gz_;
+  Buffer* iterations_;
+};
+
+struct PowerNorm::Saved {
+  PowerNormShape shape;
+  double alpha;
+  Tensor x, weight, rpsi, power;
+  Tensor ema_gz, next_ema_gz;  // defined in training
+  GradSink dx, dweight, dbias;
+
+  void backward(const Tensor& dy) const;
+};
+
+Variable PowerNorm::forward(Context& ctx, const Variable& x, const TokenGrid&) {
+  check(x);
+  const Device device = x.device();
+  const DType acc = accumulator_of(x.dtype());
+  const std::int64_t rows = x.value().numel() / channels_;
+  Saved saved;
+  saved.shape = {x.dtype(), rows, channels_, groups_, eps_};
+  saved.alpha = alpha_backward_;
+  saved.x = x.value();
+  saved.weight = weight_->variable.value_as(acc);
+  saved.rpsi = Tensor::empty({channels_}, acc, device);
+  saved.dx = x.sink();
+  saved.dweight = weight_->variable.sink();
+  saved.dbias = bias_->variable.sink();
+  Tensor y = Tensor::empty_like(saved.x), bias = bias_->variable.value_as(acc), squares;
+
+  PowerNormForward args{};
+  args.shape = saved.shape;
+  args.x = saved.x.raw();
+  args.weight = saved.weight.raw();
+  args.bias = bias.raw();
+  args.running_phi = running_phi_->value.raw();
+  args.y = y.raw();
+  args.rpsi = saved.rpsi.raw();
+  if (ctx.training) {
+    squares = Tensor::empty({channels_}, acc, device);
+    saved.power = Tensor::empty({channels_}, acc, device);
+    saved.ema_gz = ema_gz_->value;
+    saved.next_ema_gz = ema_gz_->next;
+    run_on(device, PowerNormSquares{saved.shape, saved.x.raw(), squares.raw()});
+    args.squares = squares.raw();
+    args.count = rows;
+    args.iterations = iterations_->value.raw();
+    args.warmup = warmup_;
+    args.alpha = alpha_forward_;
+    args.power = saved.power.raw();
+    args.next_running_phi = ctx.recompute ? nullptr : running_phi_->next.raw();
+    args.next_iterations = ctx.recompute ? nullptr : iterations_->next.raw();
+  }
+  run_on(device, args);
+  return ctx.record("power_norm", y, {&x, &weight_->variable, &bias_->variable},
+                    [saved](const Tensor& dy) { saved.backward(dy); });
+}
+
+void PowerNorm::Saved::backward(const Tensor& dy) const {
+  const bool training = ema_gz.defined();
+  const Device device = x.device();
+  Tensor dot;
+  if (training) dot = Tensor::empty_like(rpsi);
+  ops::NormInputGradient input(dx, x);
+  PowerNormBackward back{};
+  back.shape = shape;
+  back.x = x.raw();
+  back.weight = weight.raw();
+  back.rpsi = rpsi.raw();
+  back.ema_gz = training ? ema_gz.raw() : nullptr;
+  back.alpha = alpha;
+  back.dy = dy.raw();
+  back.dx_add = input.waiting();
+  back.dx = input.destination();
+  back.dweight = ops::buffer_or_null(dweight, {shape.channels}, rpsi.dtype(), device);
+  back.dbias = ops::buffer_or_null(dbias, {shape.channels}, rpsi.dtype(), device);
+  back.dot = training ? dot.raw() : nullptr;
+  run_on(device, back);
+  input.deliver();
+  if (!training) return;
+  Tensor next = next_ema_gz;
+  run_on(device, PowerNormFeedback{rpsi.dtype(), shape.channels, shape.rows, alpha, weight.raw(),
+                                   dot.raw(), power.raw(), next.raw()});
+}
+
+// --- reference ----------------------------------------------------------------------------------
+
+namespace e = elementary;
+
+// z, whose gradient loses nu z on its way back.
+Variable damped(Context& ctx, const Variable& z, const Tensor& nu) {
+  return ctx.record(
+      "damped", z.value(), {&z}, [nu, z = z.value(), sink = z.sink()](const Tensor& dz) {
+        Context plain;
+        sink->accumulate(
+            e::sub(plain, Variable(dz), e::mul(plain, Variable(z), Variable(nu))).value());
+      });
+}
+
+Variable PowerNorm::reference(Context& ctx, const Variable& x, const TokenGrid&) {
+  check(x);
+  const std::int64_t rows = x.value().numel() / channels_;
+  Variable split = e::reshape(ctx, x, {rows, groups_, channels_ / groups_});
+  Variable squares = e::mean(ctx, e::mul(ctx, split, split), -1);
+  Variable z0 = e::reshape(ctx, e::div(ctx, split, e::sqrt(ctx, e::affine(ctx, squares, 1, eps_))),
+                           {rows, channels_});
+
+  // From here on a constant stands for psi.
+  Context plain;
+  Variable phi = e::reshape(plain, Variable(running_phi_->value), {1, channels_});
+  double iteration = 1;
+  dispatch_real(x.dtype(), [&](auto zero) {
+    iteration += static_cast<double>(*iterations_->value.data<decltype(zero)>());
+  });
+  if (ctx.training && iteration <= static_cast<double>(warmup_))
+    phi = e::mean(plain, e::mul(plain, Variable(z0.value()), Variable(z0.value())), 0);
+  Variable z = e::div(ctx, z0, e::sqrt(plain, e::affine(plain, phi, 1, eps_)));
+  if (ctx.training) {
+    Variable ema = e::reshape(plain, Variable(ema_gz_->value), {1, channels_});
+    z = damped(ctx, z, e::affine(plain, ema, 1 - alpha_backward_).value());
+  }
+  Variable y = e::add(ctx, e::mul(ctx, z, weight_->variable), bias_->variable);
+  return e::reshape(ctx, y, x.shape());
+}
+
+std::unique_ptr<Normalizer> make(const NormConfig& config, const NormShape& shape,
+                                 ParameterStore& store, const std::string& prefix) {
+  return std::make_unique<PowerNorm>(config, shape, store, prefix);
+}
+
+}  // namespace
+
+NormRow power_norm_row() {
+  NormSchema schema;
+  schema.type = "power";
+  schema.doc =
+      "PowerNorm: groups of channels over their root mean square, then each channel over "
+      "a running one";
+  schema.running_statistics = true;
+  schema.approximate_gradient = true;
+  schema.check = check_groups;
+  schema.options = {
+      groups_option(
+          "groups of channels scaled first: as many as heads, or a number that divides C"),
+      {"warmup",
+       OptionKind::kInt,
+       std::int64_t{3000},
+       {},
+       0,
+       1e9,
+       "steps at the start that divide by the batch's own mean square"},
+      {"alpha_forward",
+       OptionKind::kNumber,
+       0.9,
+       {},
+       0,
+       1,
+       "how much of the running mean square a step keeps"},
+      {"alpha_backward",
+       OptionKind::kNumber,
+       0.9,
+       {},
+       0,
+       1,
+       "how much of the running mean in the backward pass a step keeps"},
+      {"sync",
+       OptionKind::kBool,
+       false,
+       {},
+       0,
+       0,
+       "statistics over all ranks of a distributed run"},
+  };
+  return {std::move(schema), make};
+}
+
+}  // namespace dtn
