@@ -266,21 +266,25 @@ void feed_back(const PowerNormFeedback& args) {
 }  // namespace
 
 void run(CpuQueue& queue, const PowerNormSquares& args) {
+  if (args.shape.rows == 0 || args.shape.channels == 0) return;
   for_dtype("PowerNormSquares", args.shape.dtype,
             [&](auto tag) { sum_squares<decltype(tag)>(queue, args); });
 }
 
 void run(CpuQueue& queue, const PowerNormForward& args) {
+  if (args.shape.rows == 0 || args.shape.channels == 0) return;
   for_dtype("PowerNormForward", args.shape.dtype,
             [&](auto tag) { forward<decltype(tag)>(queue, args); });
 }
 
 void run(CpuQueue& queue, const PowerNormBackward& args) {
+  if (args.shape.rows == 0 || args.shape.channels == 0) return;
   for_dtype("PowerNormBackward", args.shape.dtype,
             [&](auto tag) { backward<decltype(tag)>(queue, args); });
 }
 
 void run(CpuQueue&, const PowerNormFeedback& args) {
+  if (args.count == 0) return;
   for_dtype("PowerNormFeedback", args.dtype,
             [&](auto tag) { feed_back<AccumulatorOf<decltype(tag)>>(args); });
 }

@@ -97,7 +97,7 @@ void backward_rows(const RmsNormBackward& args, std::int64_t row, AccumulatorOf<
 }  // namespace
 
 void run(CpuQueue&, const RmsNormForward& args) {
-  if (args.channels == 0) return;
+  if (args.rows == 0 || args.channels == 0) return;
   for_dtype("RmsNormForward", args.dtype, [&](auto tag) {
     using T = decltype(tag);
     parallel_ranges(args.rows, row_grain(args.channels), [&](std::int64_t begin, std::int64_t end) {

@@ -6,12 +6,11 @@
 
 namespace dtn::cuda {
 
-// Up to two results side by side in the rows of `sums`; a null one is skipped.
-struct Partials {
+// Rows of partial sums, with several results side by side.
+struct PartialSums {
   const float* sums;  // [chunks, outputs, columns]
   std::int64_t chunks, columns;
   int outputs;
-  float* totals[2];  // [columns] each, +=
 };
 
 // A block takes kColumns columns, its thread (group, column) every kGroups-th chunk, which keeps
@@ -26,12 +25,13 @@ struct AddPartials {
   static_assert(kGroups == 2 * kWarpSize);
 };
 
-template <int kColumns>
-__global__ void __launch_bounds__(AddPartials<kColumns>::kThreads) add_partials_kernel(Partials p) {
+template <int kColumns, class Finish>
+__global__ void __launch_bounds__(AddPartials<kColumns>::kThreads)
+    add_partials_kernel(PartialSums p, Finish finish) {
   constexpr int kGroups = AddPartials<kColumns>::kGroups, kStride = AddPartials<kColumns>::kStride;
   DTN_SHARED(float, shared);
-  float* totals = p.totals[blockIdx.y];
-  if (!totals) return;
+  const int output = static_cast<int>(blockIdx.y);
+  if (!finish.wants(output)) return;
   const int thread = static_cast<int>(threadIdx.x);
   const int group = thread / kColumns, slot = thread % kColumns;
   const std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kColumns;
@@ -47,15 +47,41 @@ __global__ void __launch_bounds__(AddPartials<kColumns>::kThreads) add_partials_
   const int warp = thread / kWarpSize, lane = thread % kWarpSize;
   if (warp >= kColumns) return;
   sum = warp_sum(shared[lane * kStride + warp] + shared[(lane + kWarpSize) * kStride + warp]);
-  if (lane == 0 && first + warp < p.columns) totals[first + warp] += sum;
+  if (lane == 0 && first + warp < p.columns) finish(output, first + warp, sum);
 }
 
-inline void add_partials(CudaQueue& queue, const char* name, const Partials& p) {
+// Calls finish(output, column, total) for the outputs that finish.wants(output), by one thread
+// each.
+template <class Finish>
+void add_partials(CudaQueue& queue, const char* name, const PartialSums& p, const Finish& finish) {
   constexpr int kColumns = 16;  // 64 bytes of a row of sums at a time
   using Shape = AddPartials<kColumns>;
   const dim3 grid(blocks_for(p.columns, kColumns).x, static_cast<unsigned>(p.outputs));
-  launch(queue, {name, {p.chunks, p.outputs, p.columns}}, add_partials_kernel<kColumns>,
-         {grid, Shape::kThreads, Shape::kGroups * Shape::kStride * sizeof(float)}, p);
+  launch(queue, {name, {p.chunks, p.outputs, p.columns}}, add_partials_kernel<kColumns, Finish>,
+         {grid, Shape::kThreads, Shape::kGroups * Shape::kStride * sizeof(float)}, p, finish);
+}
+
+// Up to two results, added to the totals; a null one is skipped.
+struct Partials {
+  const float* sums;  // [chunks, outputs, columns]
+  std::int64_t chunks, columns;
+  int outputs;
+  float* totals[2];  // [columns] each, +=
+};
+
+struct AddToTotals {
+  float* first;
+  float* second;
+  __device__ __forceinline__ float* of(int output) const { return output == 0 ? first : second; }
+  __device__ __forceinline__ bool wants(int output) const { return of(output) != nullptr; }
+  __device__ __forceinline__ void operator()(int output, std::int64_t column, float sum) const {
+    of(output)[column] += sum;
+  }
+};
+
+inline void add_partials(CudaQueue& queue, const char* name, const Partials& p) {
+  add_partials(queue, name, PartialSums{p.sums, p.chunks, p.columns, p.outputs},
+               AddToTotals{p.totals[0], p.totals[1]});
 }
 
 // How a kernel cuts its rows: at least `least` rows to a chunk, a multiple of `step`, and no more
