@@ -16,6 +16,7 @@
 #include "kernels/pointwise.h"
 #include "kernels/power_norm.h"
 #include "kernels/rms_norm.h"
+#include "kernels/switchable_norm.h"
 
 namespace dtn {
 namespace {
@@ -129,6 +130,10 @@ DTN_ABSENT(PowerNormBackward)
 DTN_ABSENT(PowerNormFeedback)
 DTN_ABSENT(RmsNormForward)
 DTN_ABSENT(RmsNormBackward)
+DTN_ABSENT(SwitchableNormStatistics)
+DTN_ABSENT(SwitchableNormForward)
+DTN_ABSENT(SwitchableNormBackwardSums)
+DTN_ABSENT(SwitchableNormBackward)
 #undef DTN_ABSENT
 
 }  // namespace dtn

@@ -12,6 +12,7 @@ std::span<const NormRow> norm_registry() {
       rms_norm_row(),
       scale_norm_row(),
       power_norm_row(),
+      switchable_norm_row(),
   };
   return rows;
 }

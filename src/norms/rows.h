@@ -13,5 +13,6 @@ NormRow batch_norm_row();
 NormRow rms_norm_row();
 NormRow scale_norm_row();
 NormRow power_norm_row();
+NormRow switchable_norm_row();
 
 }  // namespace dtn

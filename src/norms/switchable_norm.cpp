@@ -1,0 +1,259 @@
+// Switchable normalization (Luo et al., "Differentiable learning-to-normalize via switchable
+// normalization", ICLR 2019). The math is in kernels/switchable_norm.h; this file holds its
+// parameters, its options and its autograd node.
+//
+// Parameters and buffers, named as in the released code, where those per channel are [1, C, 1, 1]:
+//   weight[C], bias[C], mean_weight[3], var_weight[3], running_mean[C], running_var[C].
+// As there, the weights of the mixture start equal, the running statistics start at zero and move
+// with momentum 0.1 (0.9 in the terms of that code), and the variance that they gather is the one
+// that normalizes the batch, without a correction for its size. Unlike there, where the variance
+// over the pixels of an image is unbiased, all variances are biased, so that an image of one token
+// is no exception; and the layer's part belongs to each token, as in LayerNorm.
+#include "kernels/switchable_norm.h"
+
+#include "dtn/ops/elementary.h"
+#include "norms/rows.h"
+#include "ops/norm_gradients.h"
+
+namespace dtn {
+namespace {
+
+class SwitchableNorm : public Normalizer {
+ public:
+  SwitchableNorm(const NormConfig& config, const NormShape& shape, ParameterStore& store,
+                 const std::string& prefix)
+      : shape_(shape), momentum_(*config.find<double>("momentum")) {
+    weight_ = store.add(prefix + ".weight", {shape.channels}, InitKind::kOnes, Decay::kNo);
+    bias_ = store.add(prefix + ".bias", {shape.channels}, InitKind::kZeros, Decay::kNo);
+    mean_weight_ = store.add(prefix + ".mean_weight", {3}, InitKind::kOnes, Decay::kNo);
+    var_weight_ = store.add(prefix + ".var_weight", {3}, InitKind::kOnes, Decay::kNo);
+    running_mean_ = store.add_buffer(prefix + ".running_mean", {shape.channels}, InitKind::kZeros);
+    running_var_ = store.add_buffer(prefix + ".running_var", {shape.channels}, InitKind::kZeros);
+  }
+
+  Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override;
+  Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override;
+
+ private:
+  void check(const Variable& x) const {
+    DTN_CHECK(x.value().rank() == 3 && x.dim(2) == shape_.channels, "sn: input ",
+              to_string(x.shape()), " is not [B, T, ", shape_.channels, "]");
+  }
+
+  NormShape shape_;
+  double momentum_;
+  Parameter* weight_;
+  Parameter* bias_;
+  Parameter* mean_weight_;
+  Parameter* var_weight_;
+  Buffer* running_mean_;
+  Buffer* running_var_;
+};
+
+// What the kernels' pointers point to, kept for the backward pass.
+struct Saved {
+  Tensor x, weight, mean_weight, var_weight;
+  Tensor token_mean, token_var, image_mean, image_var, batch_mean, batch_var;
+  Tensor running_mean, running_var;  // when they stand in for the batch
+  double eps;
+
+  std::int64_t batch() const { return x.dim(0); }
+  std::int64_t tokens() const { return x.dim(1); }
+  std::int64_t channels() const { return x.dim(2); }
+  Tensor make(const Shape& shape, DType dtype) const {
+    return Tensor::empty(shape, dtype, x.device());
+  }
+
+  void make_statistics(bool of_batch) {
+    const DType acc = accumulator_of(x.dtype());
+    token_mean = make({batch(), tokens()}, DType::kFloat64);
+    token_var = make({batch(), tokens()}, acc);
+    image_mean = make({batch(), channels()}, DType::kFloat64);
+    image_var = make({batch(), channels()}, acc);
+    if (!of_batch) return;
+    batch_mean = make({channels()}, DType::kFloat64);
+    batch_var = make({channels()}, acc);
+  }
+
+  SwitchableTerms terms() const {
+    auto raw = [](Tensor t) { return t.defined() ? t.raw() : nullptr; };
+    SwitchableTerms terms{};
+    terms.dtype = x.dtype();
+    terms.batch = batch();
+    terms.tokens = tokens();
+    terms.channels = channels();
+    terms.eps = eps;
+    terms.x = x.raw();
+    terms.mean_weight = mean_weight.raw();
+    terms.var_weight = var_weight.raw();
+    terms.token_mean = raw(token_mean);
+    terms.token_var = raw(token_var);
+    terms.image_mean = raw(image_mean);
+    terms.image_var = raw(image_var);
+    terms.batch_mean = raw(batch_mean);
+    terms.batch_var = raw(batch_var);
+    terms.running_mean = raw(running_mean);
+    terms.running_var = raw(running_var);
+    return terms;
+  }
+};
+
+struct Sinks {
+  GradSink x, weight, bias, mean_weight, var_weight;
+};
+
+void backward(const Saved& saved, const Sinks& sinks, const Tensor& dy) {
+  const DType acc = accumulator_of(saved.x.dtype());
+  const Device device = saved.x.device();
+  const Shape per_token = {saved.batch(), saved.tokens()};
+  const Shape per_image = {saved.batch(), saved.channels()}, per_channel = {saved.channels()};
+  Tensor token_dmean = saved.make(per_token, acc), token_dvar = saved.make(per_token, acc);
+  Tensor image_dmean = saved.make(per_image, acc), image_dvar = saved.make(per_image, acc);
+  Tensor batch_dmean = saved.make(per_channel, acc), batch_dvar = saved.make(per_channel, acc);
+
+  SwitchableNormBackwardSums sums{};
+  sums.terms = saved.terms();
+  sums.weight = saved.weight.raw();
+  sums.dy = dy.raw();
+  sums.token_dmean = token_dmean.raw();
+  sums.token_dvar = token_dvar.raw();
+  sums.image_dmean = image_dmean.raw();
+  sums.image_dvar = image_dvar.raw();
+  sums.batch_dmean = batch_dmean.raw();
+  sums.batch_dvar = batch_dvar.raw();
+  sums.dweight = ops::buffer_or_null(sinks.weight, per_channel, acc, device);
+  sums.dbias = ops::buffer_or_null(sinks.bias, per_channel, acc, device);
+  sums.dmean_weight = ops::buffer_or_null(sinks.mean_weight, {3}, acc, device);
+  sums.dvar_weight = ops::buffer_or_null(sinks.var_weight, {3}, acc, device);
+  run_on(device, sums);
+  if (!sinks.x) return;
+
+  ops::NormInputGradient input(sinks.x, saved.x);
+  SwitchableNormBackward back{};
+  back.terms = sums.terms;
+  back.weight = sums.weight;
+  back.dy = dy.raw();
+  back.token_dmean = sums.token_dmean;
+  back.token_dvar = sums.token_dvar;
+  back.image_dmean = sums.image_dmean;
+  back.image_dvar = sums.image_dvar;
+  back.batch_dmean = sums.batch_dmean;
+  back.batch_dvar = sums.batch_dvar;
+  back.positions = saved.batch() * saved.tokens();
+  back.dx_add = input.waiting();
+  back.dx = input.destination();
+  run_on(device, back);
+  input.deliver();
+}
+
+Variable SwitchableNorm::forward(Context& ctx, const Variable& x, const TokenGrid&) {
+  check(x);
+  Saved saved;
+  saved.x = x.value();
+  saved.weight = weight_->variable.value();
+  saved.mean_weight = mean_weight_->variable.value();
+  saved.var_weight = var_weight_->variable.value();
+  saved.eps = shape_.eps;
+  saved.make_statistics(ctx.training);
+  if (!ctx.training) {
+    saved.running_mean = running_mean_->value;
+    saved.running_var = running_var_->value;
+  }
+  run_on(x.device(), SwitchableNormStatistics{saved.terms()});
+
+  Tensor y = Tensor::empty_like(x.value());
+  SwitchableNormForward args{};
+  args.terms = saved.terms();
+  args.weight = saved.weight.raw();
+  Tensor bias = bias_->variable.value();
+  args.bias = bias.raw();
+  args.y = y.raw();
+  args.momentum = momentum_;
+  if (ctx.training && !ctx.recompute) {
+    args.next_mean = running_mean_->next.raw();
+    args.next_var = running_var_->next.raw();
+  }
+  run_on(x.device(), args);
+
+  const Variable &weight = weight_->variable, &mean_weight = mean_weight_->variable;
+  const Variable& var_weight = var_weight_->variable;
+  const Sinks sinks{x.sink(), weight.sink(), bias_->variable.sink(), mean_weight.sink(),
+                    var_weight.sink()};
+  return ctx.record("sn", y, {&x, &weight, &bias_->variable, &mean_weight, &var_weight},
+                    [saved, sinks](const Tensor& dy) { backward(saved, sinks, dy); });
+}
+
+namespace e = elementary;
+
+// Mean and variance over the given dimensions, which stay with extent 1.
+struct Moments {
+  Variable mean, var;
+  Moments(Context& ctx, const Variable& x, std::initializer_list<int> dims) {
+    auto average = [&](Variable v) {
+      for (int d : dims) v = e::mean(ctx, v, d);
+      return v;
+    };
+    mean = average(x);
+    Variable centred = e::sub(ctx, x, mean);
+    var = average(e::mul(ctx, centred, centred));
+  }
+};
+
+Variable SwitchableNorm::reference(Context& ctx, const Variable& x, const TokenGrid&) {
+  check(x);
+  const Moments image(ctx, x, {1}), token(ctx, x, {2});
+  Variable batch_mean, batch_var;
+  if (ctx.training) {
+    const Moments batch(ctx, x, {1, 0});
+    batch_mean = batch.mean;
+    batch_var = batch.var;
+  } else {
+    batch_mean = Variable(running_mean_->value.reshape({1, 1, shape_.channels}));
+    batch_var = Variable(running_var_->value.reshape({1, 1, shape_.channels}));
+  }
+  auto mix = [&](const Parameter* logits, const Variable& in, const Variable& ln,
+                 const Variable& bn) {
+    Variable shares = e::softmax(ctx, logits->variable);
+    auto part = [&](std::int64_t k, const Variable& v) {
+      return e::mul(ctx, e::narrow(ctx, shares, 0, k, k + 1), v);
+    };
+    return e::add(ctx, e::add(ctx, part(0, in), part(1, ln)), part(2, bn));
+  };
+  Variable mu = mix(mean_weight_, image.mean, token.mean, batch_mean);
+  Variable var = mix(var_weight_, image.var, token.var, batch_var);
+  Variable xhat = e::div(ctx, e::sub(ctx, x, mu), e::sqrt(ctx, e::affine(ctx, var, 1, shape_.eps)));
+  return e::add(ctx, e::mul(ctx, xhat, weight_->variable), bias_->variable);
+}
+
+std::unique_ptr<Normalizer> make(const NormConfig& config, const NormShape& shape,
+                                 ParameterStore& store, const std::string& prefix) {
+  return std::make_unique<SwitchableNorm>(config, shape, store, prefix);
+}
+
+}  // namespace
+
+NormRow switchable_norm_row() {
+  NormSchema schema;
+  schema.type = "sn";
+  schema.doc = "Switchable normalization: instance, layer and batch statistics, mixed by learning";
+  schema.running_statistics = true;
+  schema.options = {
+      {"momentum",
+       OptionKind::kNumber,
+       0.1,
+       {},
+       0,
+       1,
+       "share of each batch in the running statistics"},
+      {"sync",
+       OptionKind::kBool,
+       false,
+       {},
+       0,
+       0,
+       "statistics of the batch over all ranks of a distributed run"},
+  };
+  return {std::move(schema), make};
+}
+
+}  // namespace dtn
