@@ -1,43 +1,36 @@
 // Forward pass of Dynamic Token Normalization; see dtn_norm.h for the formulas. Token statistics
 // and pivots come first, in one reading of an image; then head by head, one vector of channels at a
 // time, whose planes stay in the first- and second-level caches.
-#include "kernels/dtn_norm.h"
-
-#include <cmath>
-
-#include "kernels/dtn_norm_parts.h"
+#include "kernels/dtn_norm_forward.h"
 #include "kernels/for_dtype.h"
 #include "kernels/isa.h"
 
 namespace dtn::DTN_ISA {
 namespace {
 
-constexpr std::int64_t kChunk = 64;  // tokens that share one partial sum for the pivots
-
 template <class T, DtnVariant variant>
-class Forward {
- public:
-  using A = AccumulatorOf<T>;
-  static constexpr bool kOfficial = variant == DtnVariant::kOfficial;
-  static constexpr int lanes = kLanes<A>;
+class Forward : DtnForwardParts<T, variant> {
+  using Parts = DtnForwardParts<T, variant>;
+  using Parts::args_, Parts::sizes_, Parts::lanes;
+  using Parts::image, Parts::output, Parts::head_scale;
+  using Parts::make_pivot, Parts::token_statistics, Parts::write_row;
+  using typename Parts::A;
 
-  explicit Forward(const DtnNormForward& args)
-      : args_(args), sizes_(args), chunks_((sizes_.tokens + kChunk - 1) / kChunk) {}
+ public:
+  Forward(const DtnNormForward& args, Scratch::Scope& scope) : Parts(args, scope) {}
 
   void run(CpuQueue& queue) {
     Scratch::Scope scope(queue.scratch());
     HeadPositions<A> positions(sizes_, variant, args_.pos_weight, false, scope);
-    column_sums_ = scope.take<A>(sizes_.batch * chunks_ * sizes_.channels);
     if (positions.wave() == sizes_.heads && sizes_.image_per_task()) {
       positions.build(0);
       parallel_for(sizes_.batch, [&](std::int64_t b) {
-        for (std::int64_t k = 0; k < chunks_; ++k) token_statistics(b, k);
+        token_statistics(b);
         for (std::int64_t h = 0; h < sizes_.heads; ++h) normalize_head(queue, positions, b, h);
       });
       return;
     }
-    parallel_for(sizes_.batch * chunks_,
-                 [&](std::int64_t i) { token_statistics(i / chunks_, i % chunks_); });
+    token_statistics();
     for (std::int64_t begin = 0; begin < sizes_.heads; begin += positions.wave()) {
       std::int64_t count = sizes_.heads - begin;
       if (count > positions.wave()) count = positions.wave();
@@ -49,102 +42,6 @@ class Forward {
   }
 
  private:
-  static constexpr int kTogether = 4;  // tokens at a time, to touch the column sums less
-
-  const T* image(std::int64_t b) const {
-    return static_cast<const T*>(args_.x) + b * sizes_.tokens * sizes_.channels;
-  }
-
-  T* output(std::int64_t b) const {
-    return static_cast<T*>(args_.y) + b * sizes_.tokens * sizes_.channels;
-  }
-
-  void token_statistics(std::int64_t b, std::int64_t chunk) {
-    A* columns = column_sums_ + (b * chunks_ + chunk) * sizes_.channels;
-    for (std::int64_t c = 0; c < sizes_.channels; ++c) columns[c] = 0;
-    const A base = mean_base<variant>(sizes_, image(b));
-    std::int64_t t = chunk * kChunk;
-    const std::int64_t end = t + kChunk < sizes_.tokens ? t + kChunk : sizes_.tokens;
-    for (; t + kTogether <= end; t += kTogether) statistics_of<kTogether>(b, t, base, columns);
-    for (; t < end; ++t) statistics_of<1>(b, t, base, columns);
-  }
-
-  // Calls f(c, count, segment) for the vectors of a token; a segment is what has its own scale.
-  template <class F>
-  void for_each_of_token(F&& f) const {
-    const std::int64_t segments = kOfficial ? sizes_.heads : 1;
-    const std::int64_t length = sizes_.channels / segments;
-    for (std::int64_t s = 0; s < segments; ++s) {
-      for_each_vector<A>(length, [&](std::int64_t c, auto count) { f(s * length + c, count, s); });
-    }
-  }
-
-  // Mean in two steps, as in LayerNorm, and variance of tokens t, ..., t + kTokens - 1; their sum
-  // by channel is added to `columns`.
-  template <int kTokens>
-  void statistics_of(std::int64_t b, std::int64_t t, A base, A* columns) {
-    const std::int64_t channels = sizes_.channels;
-    const T* x = image(b) + t * channels;
-    double* scale = nullptr;  // [H, T] from token t on
-    if constexpr (kOfficial) {
-      scale = static_cast<double*>(args_.head_rstd) + b * sizes_.heads * sizes_.tokens + t;
-      for (int r = 0; r < kTokens; ++r) head_scales(x + r * channels, scale + r);
-    }
-    auto value = [&](int r, std::int64_t c, auto count, std::int64_t segment) {
-      Vec<A> v = load_n(x + r * channels + c, count);
-      if constexpr (kOfficial) {
-        v = keep_n(scale_and_shift<A>(v, scale[segment * sizes_.tokens + r], broadcast(base)),
-                   count);
-      }
-      return v;
-    };
-    Vec<A> sum[kTokens] = {};
-    for_each_of_token([&](std::int64_t c, auto count, std::int64_t segment) {
-      Vec<A> column = load_n(columns + c, count);
-      for (int r = 0; r < kTokens; ++r) {
-        Vec<A> v = value(r, c, count, segment);
-        sum[r] += v;
-        column += v;
-      }
-      store_n(columns + c, column, count);
-    });
-    A rough[kTokens];
-    for (int r = 0; r < kTokens; ++r) rough[r] = reduce_add(sum[r]) / static_cast<A>(channels);
-    Vec<A> rest[kTokens] = {}, squares[kTokens] = {};
-    for_each_of_token([&](std::int64_t c, auto count, std::int64_t segment) {
-      for (int r = 0; r < kTokens; ++r) {
-        Vec<A> d = keep_n(value(r, c, count, segment) - rough[r], count);
-        rest[r] += d;
-        squares[r] += d * d;
-      }
-    });
-    A* mean = static_cast<A*>(args_.token_mean) + b * sizes_.tokens + t;
-    A* var = static_cast<A*>(args_.token_var) + b * sizes_.tokens + t;
-    for (int r = 0; r < kTokens; ++r) {
-      const A delta = reduce_add(rest[r]) / static_cast<A>(channels);
-      const A spread = reduce_add(squares[r]) - static_cast<A>(channels) * delta * delta;
-      mean[r] = (kOfficial ? rough[r] : rough[r] - base) + delta;
-      var[r] = spread / static_cast<A>(kOfficial ? channels - 1 : channels);
-    }
-  }
-
-  // scale[h T] = 1 / sqrt(mean over head h of x^2 + eps) for one token.
-  void head_scales(const T* x, double* scale) const {
-    for (std::int64_t h = 0; h < sizes_.heads; ++h) {
-      using Wide = typename WideType<A>::type;
-      Wide squares{};
-      for_each_vector<A>(sizes_.head_dim, [&](std::int64_t c, auto count) {
-        const Vec<A> v = load_n(x + h * sizes_.head_dim + c, count);
-        const Wide wide = __builtin_convertvector(v, Wide);
-        squares += wide * wide;
-      });
-      double sum = 0;
-      for (int i = 0; i < kLanes<A>; ++i) sum += squares[i];
-      scale[h * sizes_.tokens] =
-          1 / std::sqrt(sum / static_cast<double>(sizes_.head_dim) + args_.eps);
-    }
-  }
-
   void normalize_head(CpuQueue& queue, const HeadPositions<A>& positions, std::int64_t b,
                       std::int64_t h) const {
     Scratch::Scope scope(queue.scratch());
@@ -159,14 +56,10 @@ class Forward {
                   static_cast<const A*>(args_.lambda_var)[h], args_.eps, mixed);
     const PositionMatrices<A> rows = positions.along_rows(h), columns = positions.down_columns(h);
     const A base = mean_base<variant>(sizes_, image(b));
-    const double* scale = nullptr;
-    if constexpr (kOfficial) {
-      scale = static_cast<const double*>(args_.head_rstd) + (b * sizes_.heads + h) * sizes_.tokens;
-    }
     for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
       const std::int64_t channel = h * sizes_.head_dim + offset;
       const Vec<A> pivot = make_pivot(b, channel, count, base);
-      gather(sizes_, image(b) + channel, count, scale, pivot, x);
+      gather(sizes_, image(b) + channel, count, head_scale(b, h), pivot, x);
       column_moments(sizes_, columns, x, z1, z2);
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
         prefetch_group(sizes_, output(b) + channel + lanes, row * sizes_.grid_w, sizes_.grid_w);
@@ -175,57 +68,18 @@ class Forward {
       }
     });
   }
-
-  // The channel means of image b, from the partial sums of its chunks.
-  template <class N>
-  Vec<A> make_pivot(std::int64_t b, std::int64_t channel, N count, A base) const {
-    const A* sums = column_sums_ + b * chunks_ * sizes_.channels + channel;
-    Vec<A> sum{};
-    for (std::int64_t k = 0; k < chunks_; ++k) sum += load_n(sums + k * sizes_.channels, count);
-    Vec<A> pivot = sum / static_cast<A>(sizes_.tokens);
-    if constexpr (kOfficial) pivot = keep_n(pivot + base, count);  // the sums leave it out
-    store_n(static_cast<A*>(args_.pivot) + b * sizes_.channels + channel, pivot, count);
-    return pivot;
-  }
-
-  // offset: from a token mean as it is kept to one relative to the pivots.
-  template <class N>
-  void write_row(std::int64_t b, std::int64_t h, std::int64_t channel, N count, Vec<A> offset,
-                 std::int64_t row, const A* x, const A* m1, const A* m2, const A* mixed) const {
-    const A mean_share = static_cast<const A*>(args_.lambda_mean)[h];
-    const A var_share = static_cast<const A*>(args_.lambda_var)[h];
-    const Vec<A> weight = load_n(static_cast<const A*>(args_.weight) + channel, count);
-    const Vec<A> bias = load_n(static_cast<const A*>(args_.bias) + channel, count);
-    const std::int64_t first = row * sizes_.grid_w, width = sizes_.grid_w;
-    const A* mean = static_cast<const A*>(args_.token_mean) + b * sizes_.tokens + first;
-    mixed += first;
-    const std::int64_t channels = sizes_.channels;
-    T* y = output(b) + first * channels + channel;
-    for (std::int64_t t = 0; t < width; ++t, y += channels) {
-      Vec<A> m = load(m1 + t * lanes), v = load(m2 + t * lanes) - m * m;
-      if constexpr (!kOfficial) v = max(Vec<A>{}, v);
-      Vec<A> mu = mean_share * (broadcast(mean[t]) + offset) + (1 - mean_share) * m;
-      Vec<A> total = (1 - var_share) * v + broadcast(mixed[t]);
-      Vec<A> out = (load(x + t * lanes) - mu) * rsqrt(total) * weight + bias;
-      store_n(y, out, count);
-    }
-  }
-
-  const DtnNormForward& args_;
-  DtnSizes sizes_;
-  std::int64_t chunks_;
-  A* column_sums_ = nullptr;  // [B, chunks, C]
 };
 
 }  // namespace
 
 void run(CpuQueue& queue, const DtnNormForward& args) {
+  Scratch::Scope scope(queue.scratch());
   for_dtype("DtnNormForward", args.dtype, [&](auto tag) {
     using T = decltype(tag);
     if (args.variant == DtnVariant::kPaper) {
-      Forward<T, DtnVariant::kPaper>(args).run(queue);
+      Forward<T, DtnVariant::kPaper>(args, scope).run(queue);
     } else {
-      Forward<T, DtnVariant::kOfficial>(args).run(queue);
+      Forward<T, DtnVariant::kOfficial>(args, scope).run(queue);
     }
   });
 }
