@@ -1,5 +1,6 @@
-// Dynamic Token Normalization straight from its formulas (see src/kernels/dtn_norm.h), with dense
-// T x T position matrices in float64: the oracle of the tests. It shares nothing with src/.
+// Dynamic Token Normalization straight from its formulas (see src/kernels/dtn_norm.h and
+// dtn_dense.h), with dense position matrices in float64: the oracle of the tests. It shares nothing
+// with src/.
 #pragma once
 
 #include <cmath>
@@ -18,12 +19,18 @@ struct DenseDtn {
   Doubles weight{}, bias{};             // [C]
   Doubles lambda_mean{}, lambda_var{};  // [H]
   Doubles pos_weight{};                 // [H, 3]: x, y, d
+  int pool = 1;                         // T' = T / pool^2 cells
+  Doubles position_table{};             // [H, T', T'] logits: instead of pos_weight, unless empty
+  int band = 0;                         // equal weights within (band - 1) / 2: instead, unless 0
 
   struct Gradients {
-    Doubles x, weight, bias, lambda_mean, lambda_var, pos_weight;
+    Doubles x, weight, bias, lambda_mean, lambda_var, pos_weight, position_table{};
   };
 
   int tokens() const { return grid_h * grid_w; }
+  int cells() const { return tokens() / (pool * pool); }
+  int cells_w() const { return grid_w / pool; }
+  int cell_of(int t) const { return t / grid_w / pool * cells_w() + t % grid_w / pool; }
   int head_dim() const { return channels / heads; }
   std::size_t at(int b, int t, int c) const {
     return (static_cast<std::size_t>(b) * tokens() + t) * channels + c;
@@ -46,12 +53,17 @@ struct DenseDtn {
   Gradients backward(const Doubles& dy) const {
     const int T = tokens(), D = head_dim();
     const double unbiased = official ? channels - 1 : channels;
-    Gradients g{Doubles(x.size()),          Doubles(weight.size()),
-                Doubles(bias.size()),       Doubles(lambda_mean.size()),
-                Doubles(lambda_var.size()), Doubles(pos_weight.size())};
+    Gradients g{Doubles(x.size()),
+                Doubles(weight.size()),
+                Doubles(bias.size()),
+                Doubles(lambda_mean.size()),
+                Doubles(lambda_var.size()),
+                Doubles(pos_weight.size()),
+                Doubles(position_table.size())};
+    const int N = cells();
     Doubles du(x.size()), dmean(size_bt()), dvar_ln(size_bt());
     each_head([&](int b, int h, const Moments& m) {
-      Doubles dm1(T * D), dm2(T * D);
+      Doubles dm1(N * D), dm2(N * D);
       for (int t = 0; t < T; ++t) {
         for (int k = 0; k < D; ++k) {
           const int c = h * D + k;
@@ -61,34 +73,46 @@ struct DenseDtn {
           const double dmu = -dxhat * p.r, dvar = -0.5 * dxhat * (p.u - p.mu) * p.r * p.r * p.r;
           g.weight[c] += out * (p.u - p.mu) * p.r;
           g.bias[c] += out;
-          g.lambda_mean[h] += dmu * (p.mu_ln - m.m1[t * D + k]);
+          const int cell = cell_of(t) * D + k;
+          g.lambda_mean[h] += dmu * (p.mu_ln - m.m1[cell]);
           g.lambda_var[h] += dvar * (p.var_ln - p.v1);
           dmean[b * T + t] += lm * dmu;
           dvar_ln[b * T + t] += lv * dvar;
           const double dv1 = (1 - lv) * dvar;
-          dm1[t * D + k] = (1 - lm) * dmu - 2 * dv1 * m.m1[t * D + k];
-          dm2[t * D + k] = dv1;
+          dm1[cell] += (1 - lm) * dmu - 2 * dv1 * m.m1[cell];
+          dm2[cell] += dv1;
           du[at(b, t, c)] += dxhat * p.r;
         }
       }
-      for (int i = 0; i < T; ++i) {
-        Doubles dp(T);
+      Doubles dcell(N * D);  // of the cells' averages
+      for (int i = 0; i < N; ++i) {
+        Doubles dp(N);
         double dot = 0;
-        for (int j = 0; j < T; ++j) {
-          const double pij = m.p[static_cast<std::size_t>(i) * T + j];
+        for (int j = 0; j < N; ++j) {
+          const double pij = m.p[static_cast<std::size_t>(i) * N + j];
           for (int k = 0; k < D; ++k) {
-            const double u = m.u[j * D + k];
-            du[at(b, j, h * D + k)] += pij * (dm1[i * D + k] + 2 * u * dm2[i * D + k]);
+            const double u = m.cells[j * D + k];
+            dcell[j * D + k] += pij * (dm1[i * D + k] + 2 * u * dm2[i * D + k]);
             dp[j] += dm1[i * D + k] * u + dm2[i * D + k] * u * u;
           }
           dot += pij * dp[j];
         }
-        for (int j = 0; j < T; ++j) {
-          const double ds = m.p[static_cast<std::size_t>(i) * T + j] * (dp[j] - dot);
+        for (int j = 0; j < N; ++j) {
+          const double ds = m.p[static_cast<std::size_t>(i) * N + j] * (dp[j] - dot);
+          if (!position_table.empty()) {
+            g.position_table[(static_cast<std::size_t>(h) * N + i) * N + j] += ds;
+            continue;
+          }
+          if (band) continue;
           const Offset o = offset(i, j);
           g.pos_weight[3 * h] += ds * o.x;
           g.pos_weight[3 * h + 1] += ds * o.y;
           g.pos_weight[3 * h + 2] += ds * (o.x * o.x + o.y * o.y);
+        }
+      }
+      for (int t = 0; t < T; ++t) {
+        for (int k = 0; k < D; ++k) {
+          du[at(b, t, h * D + k)] += dcell[cell_of(t) * D + k] / (pool * pool);
         }
       }
     });
@@ -113,8 +137,8 @@ struct DenseDtn {
 
   // How large the terms of the gradient of pos_weight are, as the root of the sum of their squares,
   // the largest of all heads and columns. With random gradients the terms nearly cancel: what is
-  // left says little about how well it can be computed, this does. The gradient is a sum over the
-  // images b, tokens i and channels k of
+  // left says little about how well it can be computed, this does. For pool 1, the gradient is a
+  // sum over the images b, tokens i and channels k of
   //   sum_j P_ij (dm1_ik u_jk + dm2_ik u_jk^2) (o_ij - sum_l P_il o_il)
   double position_terms(const Doubles& dy) const {
     const int T = tokens(), D = head_dim();
@@ -155,8 +179,9 @@ struct DenseDtn {
     double x, y;
   };
   struct Moments {
-    Doubles p;                  // [T, T]
-    Doubles u, m1, v1;          // [T, D]
+    Doubles p;                  // [T', T']
+    Doubles u;                  // [T, D]
+    Doubles cells, m1, v1;      // [T', D]
     const Doubles &mean, &var;  // [B, T], over all channels
   };
   struct Point {
@@ -165,9 +190,9 @@ struct DenseDtn {
 
   std::size_t size_bt() const { return static_cast<std::size_t>(batch) * tokens(); }
 
-  Offset offset(int i, int j) const {
+  Offset offset(int i, int j) const {       // of cells
     const double sign = official ? -1 : 1;  // query minus key
-    return {sign * (j % grid_w - i % grid_w), sign * (j / grid_w - i / grid_w)};
+    return {sign * (j % cells_w() - i % cells_w()), sign * (j / cells_w() - i / cells_w())};
   }
 
   // 1, or what the official code multiplies a token's head by.
@@ -195,20 +220,25 @@ struct DenseDtn {
     return official ? scale(b, c / head_dim(), t) : 1;
   }
 
-  Doubles positions(int h) const {
-    const int T = tokens();
+  double score(int h, int i, int j) const {
+    if (!position_table.empty()) {
+      return position_table[(static_cast<std::size_t>(h) * cells() + i) * cells() + j];
+    }
+    if (band) return std::abs(i - j) <= (band - 1) / 2 ? 0 : -INFINITY;
     const double* a = &pos_weight[3 * h];
-    Doubles p(static_cast<std::size_t>(T) * T);
-    for (int i = 0; i < T; ++i) {
-      double* row = &p[static_cast<std::size_t>(i) * T];
+    const Offset o = offset(i, j);
+    return a[2] * (o.x * o.x + o.y * o.y) + a[0] * o.x + a[1] * o.y;
+  }
+
+  Doubles positions(int h) const {
+    const int N = cells();
+    Doubles p(static_cast<std::size_t>(N) * N);
+    for (int i = 0; i < N; ++i) {
+      double* row = &p[static_cast<std::size_t>(i) * N];
       double largest = -INFINITY, sum = 0;
-      for (int j = 0; j < T; ++j) {
-        const Offset o = offset(i, j);
-        row[j] = a[2] * (o.x * o.x + o.y * o.y) + a[0] * o.x + a[1] * o.y;
-        largest = std::fmax(largest, row[j]);
-      }
-      for (int j = 0; j < T; ++j) sum += row[j] = std::exp(row[j] - largest);
-      for (int j = 0; j < T; ++j) row[j] /= sum;
+      for (int j = 0; j < N; ++j) largest = std::fmax(largest, row[j] = score(h, i, j));
+      for (int j = 0; j < N; ++j) sum += row[j] = std::exp(row[j] - largest);
+      for (int j = 0; j < N; ++j) row[j] /= sum;
     }
     return p;
   }
@@ -216,7 +246,7 @@ struct DenseDtn {
   // Calls f(b, h, moments) for every head of every image.
   template <class F>
   void each_head(F&& f) const {
-    const int T = tokens(), D = head_dim();
+    const int T = tokens(), D = head_dim(), N = cells();
     Doubles mean(size_bt()), var(size_bt());
     for (int b = 0; b < batch; ++b) {
       for (int t = 0; t < T; ++t) {
@@ -225,20 +255,25 @@ struct DenseDtn {
       }
     }
     for (int h = 0; h < heads; ++h) {
-      Moments m{positions(h), Doubles(T * D), Doubles(T * D), Doubles(T * D), mean, var};
+      Moments m{positions(h), Doubles(T * D), Doubles(N * D), Doubles(N * D), Doubles(N * D), mean,
+                var};
       for (int b = 0; b < batch; ++b) {
         for (int t = 0; t < T; ++t) {
           const double s = scale(b, h, t);
           for (int k = 0; k < D; ++k) m.u[t * D + k] = s * x[at(b, t, h * D + k)];
         }
+        m.cells.assign(N * D, 0);
+        for (int t = 0; t < T; ++t) {
+          for (int k = 0; k < D; ++k) m.cells[cell_of(t) * D + k] += m.u[t * D + k] / (pool * pool);
+        }
         // The variance around the local mean is m2 - m1^2, as the rows of P sum to 1, without the
         // cancellation.
-        for (int i = 0; i < T; ++i) {
-          const double* p = &m.p[static_cast<std::size_t>(i) * T];
+        for (int i = 0; i < N; ++i) {
+          const double* p = &m.p[static_cast<std::size_t>(i) * N];
           for (int k = 0; k < D; ++k) {
             double m1 = 0, v1 = 0;
-            for (int j = 0; j < T; ++j) m1 += p[j] * m.u[j * D + k];
-            for (int j = 0; j < T; ++j) v1 += p[j] * std::pow(m.u[j * D + k] - m1, 2);
+            for (int j = 0; j < N; ++j) m1 += p[j] * m.cells[j * D + k];
+            for (int j = 0; j < N; ++j) v1 += p[j] * std::pow(m.cells[j * D + k] - m1, 2);
             m.m1[i * D + k] = m1;
             m.v1[i * D + k] = v1;
           }
@@ -254,8 +289,9 @@ struct DenseDtn {
     p.u = m.u[t * D + k];
     p.mu_ln = m.mean[b * T + t];
     p.var_ln = m.var[b * T + t];
-    p.v1 = m.v1[t * D + k];
-    p.mu = lambda_mean[h] * p.mu_ln + (1 - lambda_mean[h]) * m.m1[t * D + k];
+    const int cell = cell_of(t) * D + k;
+    p.v1 = m.v1[cell];
+    p.mu = lambda_mean[h] * p.mu_ln + (1 - lambda_mean[h]) * m.m1[cell];
     const double var = lambda_var[h] * p.var_ln + (1 - lambda_var[h]) * p.v1;
     p.r = 1 / std::sqrt(var + eps);
     return p;

@@ -61,10 +61,28 @@ inline std::vector<NormConfig> norm_configs(const NormSchema& schema) {
   return all;
 }
 
+inline const NormSchema& schema_of(const NormConfig& config) {
+  for (const NormSchema& schema : norm_schemas()) {
+    if (schema.type == config.type) return schema;
+  }
+  throw Error(cat("no normalizer ", config.type));
+}
+inline const NormSchema& schema_of(const NormCase& c) { return schema_of(c.config); }
+
+// Whether these options may be combined, and stand there.
+inline bool fits(const NormConfig& config, const NormSite& site) {
+  const NormSchema& schema = schema_of(config);
+  return !schema.check || !schema.check(config, site);
+}
+inline bool fits(const NormCase& c, const NormShape& shape) {
+  return fits(c.config, {shape.channels, shape.heads, shape.grid.height, shape.grid.width});
+}
+
 inline std::vector<NormCase> norm_cases() {
   std::vector<NormCase> all;
   for (const NormSchema& schema : norm_schemas()) {
     for (const NormConfig& config : norm_configs(schema)) {
+      if (!fits(config, {5040, 12})) continue;  // sizes that whatever is sensible divides
       NormCase c{schema.type, config};
       for (const NormOption& o : config.options) c.name += cat(" ", o.key, "=", text_of(o.value));
       all.push_back(c);
@@ -75,13 +93,6 @@ inline std::vector<NormCase> norm_cases() {
     }
   }
   return all;
-}
-
-inline const NormSchema& schema_of(const NormCase& c) {
-  for (const NormSchema& schema : norm_schemas()) {
-    if (schema.type == c.config.type) return schema;
-  }
-  throw Error(cat("no normalizer ", c.config.type));
 }
 
 struct BuiltNorm {

@@ -7,6 +7,8 @@
 #include "kernels/attention.h"
 #include "kernels/channel_norm.h"
 #include "kernels/cross_entropy.h"
+#include "kernels/dtn_dense.h"
+#include "kernels/dtn_dense_positions.h"
 #include "kernels/dtn_norm.h"
 #include "kernels/gemm.h"
 #include "kernels/images.h"
@@ -94,6 +96,10 @@ DTN_ABSENT(CrossEntropyForward)
 DTN_ABSENT(CrossEntropyBackward)
 DTN_ABSENT(DtnNormForward)
 DTN_ABSENT(DtnNormBackward)
+DTN_ABSENT(DtnDenseForward)
+DTN_ABSENT(DtnDenseBackward)
+DTN_ABSENT(DtnDensePositions)
+DTN_ABSENT(DtnDensePositionsBackward)
 DTN_ABSENT(Gemm)
 DTN_ABSENT(LayerNormForward)
 DTN_ABSENT(LayerNormBackward)

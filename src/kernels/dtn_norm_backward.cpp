@@ -14,8 +14,8 @@ class Backward : DtnBackwardParts<T, variant> {
   using Parts = DtnBackwardParts<T, variant>;
   using Parts::args_, Parts::sizes_, Parts::image_, Parts::head_sums_;
   using Parts::finish, Parts::head_scale, Parts::image_of, Parts::input_gradient, Parts::keep,
-      Parts::make_planes, Parts::output_gradient, Parts::residual_gradient, Parts::row_gradients,
-      Parts::sums_of_tokens, Parts::unfinished;
+      Parts::make_planes, Parts::prefetch_row, Parts::row_gradients, Parts::sums_of_tokens,
+      Parts::unfinished;
   using Parts::lanes, Parts::kInPlace;
   using typename Parts::A;
   using typename Parts::ChannelSums, typename Parts::LambdaSums, typename Parts::Planes,
@@ -80,13 +80,7 @@ class Backward : DtnBackwardParts<T, variant> {
       column_moments(sizes_, columns, p.x, z1, z2);
       ChannelSums channels;
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
-        const std::int64_t next = channel + lanes, first = row * sizes_.grid_w;
-        prefetch_group(sizes_, image_of(b) + next, first, sizes_.grid_w);
-        prefetch_group(sizes_, output_gradient(b) + next, first, sizes_.grid_w);
-        if (kInPlace && dx) prefetch_group(sizes_, dx + next, first, sizes_.grid_w);
-        if (kInPlace && args_.dx_add) {
-          prefetch_group(sizes_, residual_gradient(b) + next, first, sizes_.grid_w);
-        }
+        prefetch_row(b, channel + lanes, row, dx);
         row_moments(sizes_, rows, row, z1, z2, m1, m2);
         row_gradients(b, h, channel, count, base - pivot, row, m1, m2, p, channels, sums, token);
       }
@@ -104,7 +98,7 @@ class Backward : DtnBackwardParts<T, variant> {
       // dxhat r + Py^T dz1 + 2 x Py^T dz2, the gradients of z being in z1, z2. The pivot's part of
       // x drops out because the moments' gradients were taken for the shifted x.
       pass<A, Second::kPlane>(sizes_.columns(), columns.apply_transposed, z1, z2, p.dm1, p.dm2);
-      input_gradient(b, channel, count, dx + channel, [&](std::int64_t at) {
+      input_gradient(b, channel, count, 0, sizes_.tokens, dx + channel, [&](std::int64_t at) {
         return load(p.direct + at) + load(p.dm1 + at) + 2 * load(p.x + at) * load(p.dm2 + at);
       });
     });

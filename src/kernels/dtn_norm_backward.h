@@ -117,6 +117,17 @@ class DtnBackwardParts {
             A(-0.5) * static_cast<const A*>(args_.lambda_var)[h], by_mean, by_var};
   }
 
+  // Asks for what the next group needs of one row; see prefetch_group.
+  void prefetch_row(std::int64_t b, std::int64_t channel, std::int64_t row, const A* dx) const {
+    const std::int64_t first = row * sizes_.grid_w;
+    prefetch_group(sizes_, image_of(b) + channel, first, sizes_.grid_w);
+    prefetch_group(sizes_, output_gradient(b) + channel, first, sizes_.grid_w);
+    if (kInPlace && dx) prefetch_group(sizes_, dx + channel, first, sizes_.grid_w);
+    if (kInPlace && args_.dx_add) {
+      prefetch_group(sizes_, residual_gradient(b) + channel, first, sizes_.grid_w);
+    }
+  }
+
   // From the moments m1, m2 of one row of the grid: their gradients dm1, dm2, and all other
   // gradients that need no pass. offset: from a token mean as it is kept to one relative to the
   // pivots.
@@ -177,14 +188,16 @@ class DtnBackwardParts {
     out.lambda_var = A(-0.5) * reduce_add(sums.var);
   }
 
-  // value(at) is what reaches x at element `at` of a plane, but for the sums over whole tokens; dx
-  // is where the group begins.
+  // For tokens [begin, end): value(at) is what reaches x at element `at` of a plane, but for the
+  // sums over whole tokens; dx is where the group begins in the image.
   template <class N, class F>
-  void input_gradient(std::int64_t b, std::int64_t channel, N count, A* dx, F&& value) const {
-    const std::int64_t tokens = sizes_.tokens, channels = sizes_.channels;
+  void input_gradient(std::int64_t b, std::int64_t channel, N count, std::int64_t begin,
+                      std::int64_t end, A* dx, F&& value) const {
+    const std::int64_t channels = sizes_.channels;
     const T* add = kInPlace ? residual_gradient(b) : nullptr;
     if (add) add += channel;
-    for (std::int64_t t = 0; t < tokens; ++t, dx += channels) {
+    dx += begin * channels;
+    for (std::int64_t t = begin; t < end; ++t, dx += channels) {
       Vec<A> d = value(t * lanes);
       if (add) d += load_n(add + t * channels, count);
       store_n(dx, d, count);

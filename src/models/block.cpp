@@ -37,7 +37,10 @@ TransformerBlock::TransformerBlock(const ModelConfig& config, int index, Paramet
       dropout_(config.dropout) {
   std::string name = cat("blocks.", index);
   NormConfig norm = config.norm;
-  NormShape shape{config.embed_dim, config.num_heads, norm.eps.value_or(config.eps)};
+  NormShape shape{config.embed_dim,
+                  config.num_heads,
+                  norm.eps.value_or(config.eps),
+                  {config.grid(), config.grid()}};
   bool own_norm = index < config.norm_layers();
   auto make_norm = [&](const std::string& which) {
     return own_norm ? make_normalizer(norm, shape, store, name + which)

@@ -16,9 +16,9 @@ Complexity complexity_of(const ModelConfig& config) {
   double saved = image_pixels;  // elements kept, in the type of the activations
   double saved_fp32 = 0;        // statistics
   ParameterStore scratch;
-  NormShape shape{config.embed_dim, config.num_heads, config.eps};
-  auto norm = make_normalizer(config.norm, shape, scratch, "norm");
   TokenGrid grid{config.grid(), config.grid()};
+  NormShape shape{config.embed_dim, config.num_heads, config.eps, grid};
+  auto norm = make_normalizer(config.norm, shape, scratch, "norm");
   for (int i = 0; i < config.depth; ++i) {
     bool joined = config.has_class_token() &&
                   (config.pos_embed == PosEmbed::kAll || i >= config.class_token_at);

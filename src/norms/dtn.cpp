@@ -1,13 +1,15 @@
 // Dynamic Token Normalization (Shao et al., ICLR 2022). The math is in kernels/dtn_norm.h; this
-// file holds its parameters, its options and its autograd node.
+// file holds its parameters and its autograd node.
 //
 // Parameters, named and laid out as in the released code:
 //   weight[C], bias[C], mean_norm_weight[H], var_norm_weight[H] (logits of lambda),
 //   pos_proj.weight[H, 3] with columns (x, y, d), pos_proj.bias[H] (inert under the softmax).
+// Free positions have position_table[H, T', T'] instead of pos_proj, other positions nothing.
+#include "norms/dtn.h"
+
 #include <cmath>
 
-#include "dtn/ops/elementary.h"
-#include "kernels/dtn_norm.h"
+#include "dtn/core/check.h"
 #include "kernels/pointwise.h"
 #include "norms/rows.h"
 #include "ops/dispatch.h"
@@ -36,80 +38,14 @@ void init_local(Tensor& value, std::uint64_t seed, const std::string& name) {
   });
 }
 
-class DynamicTokenNorm : public Normalizer {
- public:
-  DynamicTokenNorm(const NormConfig& config, const NormShape& shape, ParameterStore& store,
-                   const std::string& prefix)
-      : shape_(shape) {
-    DTN_CHECK(shape.channels % shape.heads == 0, "dtn: ", shape.channels,
-              " channels do not divide into ", shape.heads, " heads");
-    variant_ = *config.find<std::string>("variant") == "official" ? DtnVariant::kOfficial
-                                                                  : DtnVariant::kPaper;
-    if (const double* fixed = config.find<double>("lambda")) fixed_lambda_ = *fixed;
-    if (const std::int64_t* fixed = config.find<std::int64_t>("lambda")) {  // `lambda: 1`, from C++
-      fixed_lambda_ = static_cast<double>(*fixed);
-    }
-    weight_ = store.add(prefix + ".weight", {shape.channels}, InitKind::kOnes, Decay::kNo);
-    bias_ = store.add(prefix + ".bias", {shape.channels}, InitKind::kZeros, Decay::kNo);
-    if (!fixed_lambda_) {
-      mean_logit_ =
-          store.add(prefix + ".mean_norm_weight", {shape.heads}, InitKind::kZeros, Decay::kNo);
-      var_logit_ =
-          store.add(prefix + ".var_norm_weight", {shape.heads}, InitKind::kZeros, Decay::kNo);
-    }
-    std::string position = prefix + ".pos_proj.weight";
-    if (*config.find<std::string>("init") == "local") {
-      position_ = store.add_custom(position, {shape.heads, 3}, Decay::kYes, init_local);
-    } else {
-      position_ = store.add(position, {shape.heads, 3}, InitKind::kTruncatedNormal, Decay::kYes);
-    }
-    store.add(prefix + ".pos_proj.bias", {shape.heads}, InitKind::kZeros, Decay::kNo);
-  }
-
-  Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override;
-  Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override;
-
-  // One T x T product per head, as the paper counts; in truth two statistics, two short passes.
-  double paper_multiply_adds(const TokenGrid& grid) const override {
-    double tokens = static_cast<double>(grid.tokens());
-    return tokens * tokens * static_cast<double>(shape_.channels);
-  }
-  double multiply_adds(const TokenGrid& grid) const override {
-    return 2.0 * static_cast<double>((grid.height + grid.width) * grid.tokens() * shape_.channels);
-  }
-
- private:
-  // sigmoid(logits), or the fixed value for every head: [H] accumulator type.
-  Tensor lambda(const Parameter* logit, DType acc, Device device) const;
-  Variable lambda(Context& ctx, const Parameter* logit, DType dtype) const;
-  void check(const Variable& x, const TokenGrid& grid) const {
-    DTN_CHECK(x.value().rank() == 3 && x.dim(1) == grid.tokens() && x.dim(2) == shape_.channels,
-              "dtn: input ", to_string(x.shape()), " is not [B, ", grid.height, " x ", grid.width,
-              ", ", shape_.channels, "]");
-  }
-
-  NormShape shape_;
-  DtnVariant variant_;
-  std::optional<double> fixed_lambda_;
-  mutable Tensor fixed_lambdas_;  // [H], where it was used last
-  Parameter* weight_;
-  Parameter* bias_;
-  Parameter* mean_logit_ = nullptr;
-  Parameter* var_logit_ = nullptr;
-  Parameter* position_;
-};
-
-Tensor DynamicTokenNorm::lambda(const Parameter* logit, DType acc, Device device) const {
-  if (fixed_lambda_) {
-    if (!fixed_lambdas_.defined() || fixed_lambdas_.dtype() != acc ||
-        !(fixed_lambdas_.device() == device)) {
-      fixed_lambdas_ = Tensor::full({shape_.heads}, acc, *fixed_lambda_).to(device);
-    }
-    return fixed_lambdas_;
-  }
-  Tensor value = Tensor::empty({shape_.heads}, acc, device);
-  run_on(device, Sigmoid{acc, shape_.heads, logit->variable.value().raw(), value.raw()});
-  return value;
+Parameter* add_relative_positions(std::int64_t heads, bool local, ParameterStore& store,
+                                  const std::string& name) {
+  const Shape shape = {heads, 3};
+  Parameter* weight =
+      local ? store.add_custom(name + ".weight", shape, Decay::kYes, init_local)
+            : store.add(name + ".weight", shape, InitKind::kTruncatedNormal, Decay::kYes);
+  store.add(name + ".bias", {heads}, InitKind::kZeros, Decay::kNo);
+  return weight;
 }
 
 // dlogit += dlambda lambda (1 - lambda)
@@ -120,225 +56,247 @@ void add_logit_gradient(const GradSink& sink, const Tensor& dlambda, const Tenso
                                           dlambda.raw(), dlogit.raw()});
 }
 
-Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid) {
-  check(x, grid);
-  DType acc = accumulator_of(x.dtype());
-  std::int64_t batch = x.dim(0), tokens = grid.tokens();
-  Device device = x.device();
-  Tensor l_mean = lambda(mean_logit_, acc, device), l_var = lambda(var_logit_, acc, device);
-  Tensor y = Tensor::empty_like(x.value());
-  Tensor token_mean = Tensor::empty({batch, tokens}, acc, device);
-  Tensor token_var = Tensor::empty({batch, tokens}, acc, device);
-  Tensor pivot = Tensor::empty({batch, shape_.channels}, acc, device);
-  Tensor head_rstd;
-  if (variant_ == DtnVariant::kOfficial) {
-    head_rstd = Tensor::empty({batch, shape_.heads, tokens}, DType::kFloat64, device);
+// A constant for all heads, kept where it was used last.
+const Tensor& constant(Tensor& kept, const Shape& shape, double value, DType acc, Device device) {
+  if (!kept.defined() || kept.dtype() != acc || !(kept.device() == device)) {
+    kept = Tensor::full(shape, acc, value).to(device);
   }
-  Tensor weight = weight_->variable.value(), position = position_->variable.value();
-
-  DtnNormForward args{};
-  args.dtype = x.dtype();
-  args.batch = batch;
-  args.grid_h = grid.height;
-  args.grid_w = grid.width;
-  args.channels = shape_.channels;
-  args.heads = shape_.heads;
-  args.eps = shape_.eps;
-  args.variant = variant_;
-  args.x = x.value().raw();
-  args.weight = weight.raw();
-  args.bias = bias_->variable.value().raw();
-  args.lambda_mean = l_mean.raw();
-  args.lambda_var = l_var.raw();
-  args.pos_weight = position.raw();
-  args.y = y.raw();
-  args.token_mean = token_mean.raw();
-  args.token_var = token_var.raw();
-  args.pivot = pivot.raw();
-  args.head_rstd = head_rstd.defined() ? head_rstd.raw() : nullptr;
-  run_on(device, args);
-
-  const Variable* logits[2] = {mean_logit_ ? &mean_logit_->variable : nullptr,
-                               var_logit_ ? &var_logit_->variable : nullptr};
-  auto backward = [=, shape = shape_, x = x.value(), dx = x.sink(),
-                   dweight = weight_->variable.sink(), dbias = bias_->variable.sink(),
-                   dposition = position_->variable.sink(),
-                   dmean = logits[0] ? logits[0]->sink() : nullptr,
-                   dvar = logits[1] ? logits[1]->sink() : nullptr](const Tensor& dy) {
-    Tensor dl_mean = Tensor::zeros({shape.heads}, acc, device);
-    Tensor dl_var = Tensor::zeros({shape.heads}, acc, device);
-    ops::NormInputGradient input(dx, x);
-    DtnNormBackward back{};
-    back.dtype = args.dtype;
-    back.batch = args.batch;
-    back.grid_h = args.grid_h;
-    back.grid_w = args.grid_w;
-    back.channels = args.channels;
-    back.heads = args.heads;
-    back.eps = args.eps;
-    back.variant = args.variant;
-    back.x = x.raw();
-    back.weight = weight.raw();
-    back.lambda_mean = l_mean.raw();
-    back.lambda_var = l_var.raw();
-    back.pos_weight = position.raw();
-    back.token_mean = token_mean.raw();
-    back.token_var = token_var.raw();
-    back.pivot = pivot.raw();
-    back.head_rstd = head_rstd.defined() ? head_rstd.raw() : nullptr;
-    back.dy = dy.raw();
-    back.dx_add = input.waiting();
-    back.dx = input.destination();
-    back.dweight = ops::buffer_or_null(dweight, {shape.channels}, acc, device);
-    back.dbias = ops::buffer_or_null(dbias, {shape.channels}, acc, device);
-    back.dlambda_mean = dmean ? dl_mean.raw() : nullptr;
-    back.dlambda_var = dvar ? dl_var.raw() : nullptr;
-    back.dpos_weight = ops::buffer_or_null(dposition, {shape.heads, 3}, acc, device);
-    run_on(device, back);
-    add_logit_gradient(dmean, dl_mean, l_mean);
-    add_logit_gradient(dvar, dl_var, l_var);
-    input.deliver();
-  };
-  return ctx.record(
-      "dtn", y,
-      {&x, &weight_->variable, &bias_->variable, &position_->variable, logits[0], logits[1]},
-      std::move(backward));
-}
-
-// --- reference ----------------------------------------------------------------------------------
-
-namespace e = elementary;
-
-Variable DynamicTokenNorm::lambda(Context& ctx, const Parameter* logit, DType dtype) const {
-  Variable value = fixed_lambda_ ? Variable(Tensor::full({shape_.heads}, dtype, *fixed_lambda_))
-                                 : e::sigmoid(ctx, logit->variable);
-  return e::reshape(ctx, value, {1, shape_.heads, 1, 1});
-}
-
-// Relative coordinates (dx, dy, dx^2 + dy^2) of every pair of tokens, [T T, 3].
-Tensor pair_offsets(const TokenGrid& grid, DType dtype, double sign) {
-  std::int64_t tokens = grid.tokens();
-  Tensor r = Tensor::empty({tokens * tokens, 3}, dtype);
-  dispatch_real(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    for (std::int64_t i = 0; i < tokens; ++i) {
-      for (std::int64_t j = 0; j < tokens; ++j) {
-        T dx = static_cast<T>(sign * static_cast<double>(j % grid.width - i % grid.width));
-        T dy = static_cast<T>(sign * static_cast<double>(j / grid.width - i / grid.width));
-        T* out = r.data<T>() + (i * tokens + j) * 3;
-        out[0] = dx;
-        out[1] = dy;
-        out[2] = dx * dx + dy * dy;
-      }
-    }
-  });
-  return r;
-}
-
-Variable DynamicTokenNorm::reference(Context& ctx, const Variable& input, const TokenGrid& grid) {
-  check(input, grid);
-  bool official = variant_ == DtnVariant::kOfficial;
-  std::int64_t batch = input.dim(0), tokens = grid.tokens(), heads = shape_.heads;
-  std::int64_t channels = shape_.channels, head_dim = channels / heads;
-  DType dtype = input.dtype();
-
-  Variable x = input;
-  if (official) {
-    Variable split = e::reshape(ctx, x, {batch, tokens, heads, head_dim});
-    Variable power = e::mean(ctx, e::mul(ctx, split, split), -1);
-    split = e::div(ctx, split, e::sqrt(ctx, e::affine(ctx, power, 1, shape_.eps)));
-    x = e::reshape(ctx, split, {batch, tokens, channels});
-  }
-  // Token statistics over all channels, [B, 1, T, 1].
-  Variable mu_ln = e::mean(ctx, x, -1);
-  Variable centred = e::sub(ctx, x, mu_ln);
-  double divisor = static_cast<double>(official ? channels - 1 : channels);
-  Variable var_ln = e::affine(ctx, e::sum(ctx, e::mul(ctx, centred, centred), -1), 1.0 / divisor);
-  mu_ln = e::reshape(ctx, mu_ln, {batch, 1, tokens, 1});
-  var_ln = e::reshape(ctx, var_ln, {batch, 1, tokens, 1});
-
-  // P, [H, T, T], the same for every image. The inert bias of pos_proj is left out.
-  Variable offsets(pair_offsets(grid, dtype, official ? -1 : 1));
-  Variable scores =
-      e::matmul(ctx, offsets, e::permute(ctx, position_->variable, {1, 0}));  // [T T, H]
-  Variable p =
-      e::softmax(ctx, e::reshape(ctx, e::permute(ctx, scores, {1, 0}), {heads, tokens, tokens}));
-
-  // Statistics across tokens within each head: the images side by side as columns, [H, T, B D].
-  auto to_columns = [&](const Variable& v) {
-    return e::reshape(
-        ctx, e::permute(ctx, e::reshape(ctx, v, {batch, tokens, heads, head_dim}), {2, 1, 0, 3}),
-        {heads, tokens, batch * head_dim});
-  };
-  auto from_columns = [&](const Variable& v) {  // [B, H, T, D]
-    return e::permute(ctx, e::reshape(ctx, v, {heads, tokens, batch, head_dim}), {2, 0, 1, 3});
-  };
-  // The variance does not feel a shift, so a constant near the mean is taken out before squaring.
-  Context plain;
-  Variable pivot(e::mean(plain, Variable(x.value()), 1).value());  // [B, 1, C]
-  Variable shifted = e::sub(ctx, x, pivot);
-  Variable s1 = from_columns(e::matmul(ctx, p, to_columns(shifted)));
-  Variable s2 = from_columns(e::matmul(ctx, p, to_columns(e::mul(ctx, shifted, shifted))));
-  Variable v1 = e::sub(ctx, s2, e::mul(ctx, s1, s1));
-  if (!official) v1 = e::clamp_at_zero(ctx, v1);
-  Variable m1 = e::add(
-      ctx, s1, e::permute(ctx, e::reshape(ctx, pivot, {batch, 1, heads, head_dim}), {0, 2, 1, 3}));
-
-  auto mix = [&](const Variable& l, const Variable& token, const Variable& across) {
-    return e::add(ctx, e::mul(ctx, l, token), e::mul(ctx, e::affine(ctx, l, -1, 1), across));
-  };
-  Variable mu = mix(lambda(ctx, mean_logit_, dtype), mu_ln, m1);
-  Variable var = mix(lambda(ctx, var_logit_, dtype), var_ln, v1);
-  Variable xs = e::permute(ctx, e::reshape(ctx, x, {batch, tokens, heads, head_dim}), {0, 2, 1, 3});
-  Variable xhat =
-      e::div(ctx, e::sub(ctx, xs, mu), e::sqrt(ctx, e::affine(ctx, var, 1, shape_.eps)));
-  Variable back = e::reshape(ctx, e::permute(ctx, xhat, {0, 2, 1, 3}), {batch, tokens, channels});
-  return e::add(ctx, e::mul(ctx, back, weight_->variable), bias_->variable);
-}
-
-std::unique_ptr<Normalizer> make(const NormConfig& config, const NormShape& shape,
-                                 ParameterStore& store, const std::string& prefix) {
-  return std::make_unique<DynamicTokenNorm>(config, shape, store, prefix);
+  return kept;
 }
 
 }  // namespace
+
+Tensor DtnLambda::value(DType acc, Device device) const {
+  if (fixed_) return constant(fixed_value_, {heads_}, *fixed_, acc, device);
+  Tensor lambda = Tensor::empty({heads_}, acc, device);
+  run_on(device, Sigmoid{acc, heads_, logit()->value().raw(), lambda.raw()});
+  return lambda;
+}
+
+DynamicTokenNorm::DynamicTokenNorm(const NormConfig& config, const NormShape& shape,
+                                   ParameterStore& store, const std::string& prefix)
+    : shape_(shape), options_(config) {
+  DTN_CHECK(shape.channels % shape.heads == 0, "dtn: ", shape.channels,
+            " channels do not divide into ", shape.heads, " heads");
+  weight_ = store.add(prefix + ".weight", {shape.channels}, InitKind::kOnes, Decay::kNo);
+  bias_ = store.add(prefix + ".bias", {shape.channels}, InitKind::kZeros, Decay::kNo);
+  const std::optional<double> of_mean = options_.only_var ? 1.0 : options_.lambda;
+  lambda_mean_ = DtnLambda(shape.heads, of_mean, store, prefix + ".mean_norm_weight");
+  lambda_var_ = DtnLambda(shape.heads, options_.lambda, store, prefix + ".var_norm_weight");
+  if (options_.position == DtnOptions::Position::kRelative) {
+    position_ =
+        add_relative_positions(shape.heads, options_.local_init, store, prefix + ".pos_proj");
+  } else if (options_.position == DtnOptions::Position::kFree) {
+    const std::int64_t cells = options_.cells(shape.grid).tokens();
+    DTN_CHECK(cells > 0,
+              "dtn: position free is a table of pairs of tokens; it needs to know the "
+              "grid of tokens when it is built");
+    position_ = store.add(prefix + ".position_table", {shape.heads, cells, cells},
+                          InitKind::kTruncatedNormal, Decay::kYes);
+  }
+}
+
+double DynamicTokenNorm::paper_multiply_adds(const TokenGrid& grid) const {
+  const double cells = static_cast<double>(options_.cells(grid).tokens());
+  return cells * cells * static_cast<double>(shape_.channels);
+}
+
+double DynamicTokenNorm::multiply_adds(const TokenGrid& grid) const {
+  if (options_.dense()) return 2 * paper_multiply_adds(grid);
+  return 2.0 * static_cast<double>((grid.height + grid.width) * grid.tokens() * shape_.channels);
+}
+
+// Dense: the moments again, their way back through P, and the gradient of P. Separable: the row
+// passes again, the transposed passes, and the gradients of both factors of P.
+double DynamicTokenNorm::backward_multiply_adds(const TokenGrid& grid) const {
+  const double products = options_.dense() ? 2 : 1.5;
+  return (products + options_.learns_positions()) * multiply_adds(grid);
+}
+
+void DynamicTokenNorm::check(const Variable& x, const TokenGrid& grid) const {
+  DTN_CHECK(x.value().rank() == 3 && x.dim(1) == grid.tokens() && x.dim(2) == shape_.channels,
+            "dtn: input ", to_string(x.shape()), " is not [B, ", grid.height, " x ", grid.width,
+            ", ", shape_.channels, "]");
+  DTN_CHECK(grid.height % options_.pool == 0 && grid.width % options_.pool == 0, "dtn: a grid of ",
+            grid.height, " x ", grid.width, " tokens does not divide into cells of ", options_.pool,
+            " x ", options_.pool);
+  DTN_CHECK(options_.position != DtnOptions::Position::kFree ||
+                (grid.height == shape_.grid.height && grid.width == shape_.grid.width),
+            "dtn: the position table was made for ", shape_.grid.height, " x ", shape_.grid.width,
+            " tokens, not for ", grid.height, " x ", grid.width);
+}
+
+Tensor DynamicTokenNorm::position_weights(DType acc, Device device) const {
+  if (position_) return position_->variable.value();
+  return constant(zero_weights_, {shape_.heads, 3}, 0, acc, device);
+}
+
+DtnDensePositions DynamicTokenNorm::dense_positions(const TokenGrid& grid, DType acc) const {
+  using Position = DtnOptions::Position;
+  const TokenGrid cells = options_.cells(grid);
+  DtnDensePositions args{};
+  args.dtype = acc;
+  args.heads = shape_.heads;
+  args.grid_h = cells.height;
+  args.grid_w = cells.width;
+  args.variant = options_.variant;
+  switch (options_.position) {
+    case Position::kRelative: args.kind = DtnPositionKind::kRelative; break;
+    case Position::kFree: args.kind = DtnPositionKind::kTable; break;
+    case Position::kUniform:
+    case Position::kBanded: args.kind = DtnPositionKind::kBanded; break;
+  }
+  args.band = options_.position == Position::kUniform ? 2 * cells.tokens() - 1 : options_.band;
+  return args;
+}
+
+// --- fused passes -------------------------------------------------------------------------------
+
+// All that both passes read, kept by the tape; what they share of their arguments is made from it.
+struct DynamicTokenNorm::Passes {
+  NormShape shape;
+  DtnOptions options;
+  TokenGrid grid;
+  DType acc;
+  Device device;
+  Tensor x;
+  Tensor weight{}, lambda_mean{}, lambda_var{}, position{};
+  Tensor token_mean{}, token_var{}, pivot{}, head_rstd{};
+  DtnDensePositions dense{};
+
+  template <class Arguments>
+  void fill(Arguments& args) const {
+    auto raw = [](Tensor t) { return t.defined() ? t.raw() : nullptr; };  // forward writes some
+    args.dtype = x.dtype();
+    args.batch = x.dim(0);
+    args.grid_h = grid.height;
+    args.grid_w = grid.width;
+    args.channels = shape.channels;
+    args.heads = shape.heads;
+    args.eps = shape.eps;
+    args.variant = options.variant;
+    args.x = raw(x);
+    args.weight = raw(weight);
+    args.lambda_mean = raw(lambda_mean);
+    args.lambda_var = raw(lambda_var);
+    args.pos_weight = options.dense() ? nullptr : raw(position);
+    args.token_mean = raw(token_mean);
+    args.token_var = raw(token_var);
+    args.pivot = raw(pivot);
+    args.head_rstd = raw(head_rstd);
+  }
+
+  Shape matrix_shape() const {
+    const std::int64_t cells = options.cells(grid).tokens();
+    return {shape.heads, cells, cells};
+  }
+  // P of all heads; made anew by each pass, which is cheaper than to keep it.
+  Tensor dense_matrix() const {
+    Tensor p = Tensor::empty(matrix_shape(), acc, device);
+    DtnDensePositions args = dense;
+    args.weight = position.defined() ? position.raw() : nullptr;
+    args.p = p.raw();
+    run_on(device, args);
+    return p;
+  }
+
+  void forward(DtnNormForward args) const {
+    fill(args);
+    if (!options.dense()) return run_on(device, args);
+    const Tensor p = dense_matrix();
+    run_on(device, DtnDenseForward{args, p.raw(), options.pool});
+  }
+
+  void backward(DtnNormBackward args, const GradSink& dposition) const {
+    fill(args);
+    if (!options.dense()) {
+      args.dpos_weight = ops::buffer_or_null(dposition, {shape.heads, 3}, acc, device);
+      return run_on(device, args);
+    }
+    const Tensor p = dense_matrix();
+    Tensor dp;
+    if (dposition) dp = Tensor::empty(matrix_shape(), acc, device);
+    run_on(device,
+           DtnDenseBackward{args, p.raw(), options.pool, dp.defined() ? dp.raw() : nullptr});
+    if (!dposition) return;
+    DtnDensePositionsBackward back{};
+    back.dtype = acc;
+    back.heads = dense.heads;
+    back.grid_h = dense.grid_h;
+    back.grid_w = dense.grid_w;
+    back.kind = dense.kind;
+    back.variant = dense.variant;
+    back.weight = position.raw();
+    back.p = p.raw();
+    back.dp = dp.raw();
+    back.dweight = dposition->buffer(position.shape(), acc, device).raw();
+    run_on(device, back);
+  }
+};
+
+Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid) {
+  check(x, grid);
+  Passes passes{shape_, options_, grid, accumulator_of(x.dtype()), x.device(), x.value()};
+  const std::int64_t batch = x.dim(0), tokens = grid.tokens();
+  const DType acc = passes.acc;
+  const Device device = passes.device;
+  passes.weight = weight_->variable.value();
+  passes.lambda_mean = lambda_mean_.value(acc, device);
+  passes.lambda_var = lambda_var_.value(acc, device);
+  passes.token_mean = Tensor::empty({batch, tokens}, acc, device);
+  passes.token_var = Tensor::empty({batch, tokens}, acc, device);
+  passes.pivot = Tensor::empty({batch, shape_.channels}, acc, device);
+  if (options_.variant == DtnVariant::kOfficial) {
+    passes.head_rstd = Tensor::empty({batch, shape_.heads, tokens}, DType::kFloat64, device);
+  }
+  if (options_.dense()) passes.dense = dense_positions(grid, acc);
+  if (position_ || !options_.dense()) passes.position = position_weights(acc, device);
+
+  Tensor y = Tensor::empty_like(x.value());
+  DtnNormForward args{};
+  args.bias = bias_->variable.value().raw();
+  args.y = y.raw();
+  passes.forward(args);
+
+  const Variable *mean_logit = lambda_mean_.logit(), *var_logit = lambda_var_.logit();
+  auto sink_of = [](const Variable* v) { return v ? v->sink() : nullptr; };
+  auto backward = [passes, dx = x.sink(), dweight = weight_->variable.sink(),
+                   dbias = bias_->variable.sink(), dposition = sink_of(position()),
+                   dmean = sink_of(mean_logit), dvar = sink_of(var_logit)](const Tensor& dy) {
+    const std::int64_t heads = passes.shape.heads, channels = passes.shape.channels;
+    Tensor dl_mean = Tensor::zeros({heads}, passes.acc, passes.device);
+    Tensor dl_var = Tensor::zeros({heads}, passes.acc, passes.device);
+    ops::NormInputGradient input(dx, passes.x);
+    DtnNormBackward back{};
+    back.dy = dy.raw();
+    back.dx_add = input.waiting();
+    back.dx = input.destination();
+    back.dweight = ops::buffer_or_null(dweight, {channels}, passes.acc, passes.device);
+    back.dbias = ops::buffer_or_null(dbias, {channels}, passes.acc, passes.device);
+    back.dlambda_mean = dmean ? dl_mean.raw() : nullptr;
+    back.dlambda_var = dvar ? dl_var.raw() : nullptr;
+    passes.backward(back, dposition);
+    add_logit_gradient(dmean, dl_mean, passes.lambda_mean);
+    add_logit_gradient(dvar, dl_var, passes.lambda_var);
+    input.deliver();
+  };
+  return ctx.record("dtn", y,
+                    {&x, &weight_->variable, &bias_->variable, position(), mean_logit, var_logit},
+                    std::move(backward));
+}
 
 NormRow dtn_row() {
   NormSchema schema;
   schema.type = "dtn";
   schema.doc = "Dynamic Token Normalization: statistics within and across tokens, mixed per head";
   schema.needs_grid = true;
-  schema.options = {
-      {"variant",
-       OptionKind::kChoice,
-       std::string("paper"),
-       {"paper", "official"},
-       0,
-       0,
-       "the paper's equations, or what the released code computes"},
-      {"lambda",
-       OptionKind::kChoiceOrNumber,
-       std::string("learnable"),
-       {"learnable"},
-       0,
-       1,
-       "weight of the token's own statistics: learned per head, or fixed (1 is LayerNorm)"},
-      {"position",
-       OptionKind::kChoice,
-       std::string("relative"),
-       {"relative"},
-       0,
-       0,
-       "how tokens attend to each other in the statistics"},
-      {"init",
-       OptionKind::kChoice,
-       std::string("local"),
-       {"local", "trunc_normal"},
-       0,
-       0,
-       "start of the positional weights: Eq. 7, or a truncated normal for all heads"},
-  };
-  return {std::move(schema), make};
+  schema.options = DtnOptions::schema();
+  schema.check = DtnOptions::check;
+  return {std::move(schema),
+          [](const NormConfig& config, const NormShape& shape, ParameterStore& store,
+             const std::string& prefix) -> std::unique_ptr<Normalizer> {
+            return std::make_unique<DynamicTokenNorm>(config, shape, store, prefix);
+          }};
 }
 
 }  // namespace dtn

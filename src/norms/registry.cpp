@@ -38,7 +38,8 @@ std::unique_ptr<Normalizer> make_normalizer(const NormConfig& config, const Norm
         if (!given) complete.options.push_back({option.key, option.default_value});
       }
       if (row.schema.check) {
-        auto problem = row.schema.check(complete, {shape.channels, shape.heads});
+        auto problem = row.schema.check(
+            complete, {shape.channels, shape.heads, shape.grid.height, shape.grid.width});
         if (problem) throw ConfigError(cat(config.type, ": ", problem->message));
       }
       return row.make(complete, shape, store, prefix);

@@ -85,11 +85,11 @@ NormBenchmark benchmark_norm(const NormConfig& norm, std::int64_t batch, std::in
                              std::int64_t channels, std::int64_t heads, DType dtype, int steps,
                              Device device) {
   Subject s;
-  s.layer = make_normalizer(norm, {channels, heads, 1e-5}, s.store, "norm");
-  s.store.allocate(accumulator_of(dtype), device);
-  s.store.initialize(0);
   auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(tokens))));
   s.grid = side * side == tokens ? TokenGrid{side, side} : TokenGrid{1, tokens};
+  s.layer = make_normalizer(norm, {channels, heads, 1e-5, s.grid}, s.store, "norm");
+  s.store.allocate(accumulator_of(dtype), device);
+  s.store.initialize(0);
   for (std::uint32_t i = 0; i < (device == kCpu ? 1u : 4u); ++i) {
     s.x.push_back(random_tensor({batch, tokens, channels}, dtype, 4 + 2 * i, device));
     s.dy.push_back(random_tensor({batch, tokens, channels}, dtype, 5 + 2 * i, device));
@@ -103,11 +103,10 @@ NormBenchmark benchmark_norm(const NormConfig& norm, std::int64_t batch, std::in
   auto ceiling = [&] { return measure_gemms(shape, 1, rate_type, device)[0].gflops; };
   double before = ceiling();
   device == kCpu ? measure_on_host(s, steps, result) : measure_on_device(s, steps, result);
-  // Forward: two passes over x and x^2. Backward: the row passes again, the transposed passes, and
-  // the gradient of both factors of P, each for x and x^2: seven passes-for-two in all.
   double elements = static_cast<double>(batch * tokens * channels);
   result.multiply_adds_per_element =
-      3.5 * s.layer->multiply_adds(s.grid) / static_cast<double>(tokens * channels);
+      (s.layer->multiply_adds(s.grid) + s.layer->backward_multiply_adds(s.grid)) /
+      static_cast<double>(tokens * channels);
   result.gflops = 2 * result.multiply_adds_per_element * elements /
                   ((result.forward_ms + result.backward_ms) * 1e6);
   result.gemm_gflops = std::max(before, ceiling());

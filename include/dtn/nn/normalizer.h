@@ -24,6 +24,7 @@ struct NormShape {
   std::int64_t channels;  // C
   std::int64_t heads;     // H
   double eps;
+  TokenGrid grid{0, 0};  // as far as it is known when the model is built, else 0 x 0
 };
 
 class Normalizer {
@@ -45,6 +46,8 @@ class Normalizer {
   // counts them, and as they are carried out.
   virtual double paper_multiply_adds(const TokenGrid&) const { return 0; }
   virtual double multiply_adds(const TokenGrid&) const { return 0; }
+  // The same for the backward pass, as they are carried out.
+  virtual double backward_multiply_adds(const TokenGrid&) const { return 0; }
 };
 
 struct NormRow {

@@ -15,6 +15,7 @@ struct Setting {
   std::int64_t batch;
   TokenGrid grid;
   NormShape shape;
+  NormShape built_for() const { return {shape.channels, shape.heads, shape.eps, grid}; }
 };
 
 const std::vector<Setting>& settings() {
@@ -23,15 +24,31 @@ const std::vector<Setting>& settings() {
       {"T 197, C 48, H 4", 2, {1, 197}, {48, 4, 1e-5}},
       {"primes", 3, {7, 5}, {77, 11, 1e-5}},
       {"one token", 1, {1, 1}, {24, 3, 1e-5}},
+      {"even sides", 3, {10, 6}, {76, 4, 1e-5}},
   };
   return all;
+}
+// Those where it can stand; pairs of unusual options are not tried on the largest.
+std::vector<Setting> settings(const NormCase& c) {
+  int unusual = 0;
+  for (const OptionSchema& o : test::schema_of(c).options) {
+    for (const NormOption& given : c.config.options) {
+      unusual += given.key == o.key && given.value != o.default_value;
+    }
+  }
+  std::vector<Setting> fitting;
+  for (const Setting& s : settings()) {
+    const bool largest = &s == &settings().front();
+    if (test::fits(c, s.built_for()) && !(largest && unusual > 1)) fitting.push_back(s);
+  }
+  return fitting;
 }
 
 // Output, gradient of x, gradients of the parameters in order.
 std::vector<Doubles> run_norm(const NormCase& c, const Setting& s, const Tensor& x, DType dtype,
                               bool reference,
                               const std::function<void(ParameterStore&)>& edit = nullptr) {
-  auto built = test::build_norm(c.config, s.shape, accumulator_of(dtype));
+  auto built = test::build_norm(c.config, s.built_for(), accumulator_of(dtype));
   if (edit) edit(built->store);
   Variable input(test::as(x, dtype).clone(), true);
   Tape tape;
@@ -82,7 +99,7 @@ void compare(const std::vector<Doubles>& got, const std::vector<Doubles>& want, 
 class NormParity : public testing::TestWithParam<NormCase> {};
 
 TEST_P(NormParity, OfRandomTokens) {
-  for (const Setting& s : settings()) {
+  for (const Setting& s : settings(GetParam())) {
     Tensor x = test::representable(random_tensor(shape_of(s), 1, 2, 0.5));
     auto want = run_norm(GetParam(), s, x, DType::kFloat64, true);
     EXPECT_GT(test::max_abs(want[0]), 0);
@@ -102,7 +119,7 @@ TEST_P(NormParity, OfRandomTokens) {
 }
 
 TEST_P(NormParity, WithGammaZero) {
-  for (const Setting& s : settings()) {
+  for (const Setting& s : settings(GetParam())) {
     Tensor x = test::representable(random_tensor(shape_of(s), 2));
     auto zero_gamma = [](ParameterStore& store) {
       Tensor gamma = store.find("norm.weight")->variable.value();
@@ -123,7 +140,7 @@ TEST_P(NormParity, WithGammaZero) {
 // Tokens without variance over channels, and images that are one constant: the variance is 0 or
 // nearly, so eps carries the division and the rounding of a mean is magnified by |x| / sqrt(eps).
 TEST_P(NormParity, OfConstantRows) {
-  for (const Setting& s : settings()) {
+  for (const Setting& s : settings(GetParam())) {
     for (bool whole_image : {false, true}) {
       Tensor x = Tensor::empty(shape_of(s), DType::kFloat64);
       for (std::int64_t i = 0; i < x.numel(); ++i) {
@@ -150,7 +167,7 @@ TEST_P(NormParity, OfConstantRows) {
 
 // Mean 1000, spread about 1: no digits to spare when a variance is a difference of squares.
 TEST_P(NormParity, FarFromZero) {
-  for (const Setting& s : settings()) {
+  for (const Setting& s : settings(GetParam())) {
     if (s.grid.tokens() == 1) continue;
     Tensor x =
         test::as(test::as(random_tensor(shape_of(s), 3, std::sqrt(3.0), 1e3), DType::kFloat32),
@@ -172,13 +189,15 @@ INSTANTIATE_TEST_SUITE_P(Registry, NormParity, testing::ValuesIn(test::norm_case
 
 // --- Dynamic Token Normalization ----------------------------------------------------------------
 
-NormCase dtn_case(const std::string& variant, OptionValue lambda = std::string("learnable")) {
+NormCase dtn_case(const std::string& variant, OptionValue lambda = std::string("learnable"),
+                  const std::string& position = "relative") {
   NormCase c;
   c.config.type = c.name = "dtn";
-  c.config.options = {
-      {"variant", variant}, {"lambda", std::move(lambda)}, {"init", std::string("local")}};
+  c.config.options = {{"variant", variant}, {"lambda", std::move(lambda)}, {"position", position}};
   return c;
 }
+
+void initial_values(ParameterStore& store) { store.initialize(0); }  // gamma 1, beta 0
 
 TEST(DtnNormalizer, WithLambdaOneIsLayerNorm) {
   NormCase ln;
@@ -196,82 +215,173 @@ TEST(DtnNormalizer, WithLambdaOneIsLayerNorm) {
   }
 }
 
-// At lambda 0 with equal weights for all tokens, each channel is normalised over the tokens of its
-// image: InstanceNorm.
-TEST(DtnNormalizer, WithLambdaZeroAndUniformPositionsIsInstanceNorm) {
-  const Setting& s = settings()[2];
-  std::int64_t tokens = s.grid.tokens(), channels = s.shape.channels;
-  Tensor x = random_tensor(shape_of(s), 5, 2);
-  auto plain = [](ParameterStore& store) {
-    store.initialize(0);  // gamma 1, beta 0
-    Tensor positions = store.find("norm.pos_proj.weight")->variable.value();
-    positions.zero();
-  };
-  auto got = run_norm(dtn_case("paper", 0.0), s, x, DType::kFloat64, false, plain);
-  Doubles want(got[0].size());
+// InstanceNorm of x, each token with the statistics of those within `reach` of it in raster order.
+Doubles local_instance_norm(const Setting& s, const Tensor& x, std::int64_t reach) {
+  const std::int64_t tokens = s.grid.tokens(), channels = s.shape.channels;
   auto at = [&](std::int64_t b, std::int64_t t, std::int64_t c) {
     return static_cast<std::size_t>((b * tokens + t) * channels + c);
   };
-  Doubles in = test::doubles(x);
+  const Doubles in = test::doubles(x);
+  Doubles out(in.size());
   for (std::int64_t b = 0; b < s.batch; ++b) {
-    for (std::int64_t c = 0; c < channels; ++c) {
-      double mean = 0, var = 0;
-      for (std::int64_t t = 0; t < tokens; ++t) mean += in[at(b, t, c)] / tokens;
-      for (std::int64_t t = 0; t < tokens; ++t) var += std::pow(in[at(b, t, c)] - mean, 2) / tokens;
-      for (std::int64_t t = 0; t < tokens; ++t) {
-        want[at(b, t, c)] = (in[at(b, t, c)] - mean) / std::sqrt(var + s.shape.eps);
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      const std::int64_t first = std::max<std::int64_t>(t - reach, 0);
+      const std::int64_t end = std::min(t + reach + 1, tokens);
+      const double n = static_cast<double>(end - first);
+      for (std::int64_t c = 0; c < channels; ++c) {
+        double mean = 0, var = 0;
+        for (std::int64_t j = first; j < end; ++j) mean += in[at(b, j, c)] / n;
+        for (std::int64_t j = first; j < end; ++j) var += std::pow(in[at(b, j, c)] - mean, 2) / n;
+        out[at(b, t, c)] = (in[at(b, t, c)] - mean) / std::sqrt(var + s.shape.eps);
       }
     }
   }
-  EXPECT_LE(test::max_abs_difference(got[0], want), 1e-12);
+  return out;
+}
+
+// At lambda 0 everything comes from the statistics across tokens: with equal weights for all tokens
+// of an image that is InstanceNorm, with equal weights for the neighbours a local one.
+TEST(DtnNormalizer, WithLambdaZeroIsInstanceNorm) {
+  for (const Setting& s : settings()) {
+    const Tensor x = random_tensor(shape_of(s), 5, 2);
+    auto largest_error = [&](const char* position, std::int64_t reach) {
+      auto got =
+          run_norm(dtn_case("paper", 0.0, position), s, x, DType::kFloat64, false, initial_values);
+      EXPECT_EQ(got.size(), 4u) << "y, dx, dweight, dbias: nothing else to learn";
+      return test::max_abs_difference(got[0], local_instance_norm(s, x, reach));
+    };
+    EXPECT_LE(largest_error("uniform", s.grid.tokens()), 1e-12) << s.name;
+    EXPECT_LE(largest_error("banded:1", 0), 1e-12) << s.name;
+    EXPECT_LE(largest_error("banded:5", 2), 1e-12) << s.name;
+    EXPECT_LE(largest_error("banded:401", s.grid.tokens()), 1e-12) << s.name;
+  }
+}
+
+Doubles value_of(test::BuiltNorm& built, const char* name) {
+  return test::doubles(built.store.find(cat("norm.", name))->variable.value());
+}
+
+// A table with the scores of relative positions is what they are.
+TEST(DtnNormalizer, WithATableOfRelativeScoresIsTheRelativeOne) {
+  for (const char* variant : {"paper", "official"}) {
+    for (std::int64_t pool : {1, 2}) {
+      const Setting& s = settings().back();
+      const Tensor x = random_tensor(shape_of(s), 5, 2);
+      NormCase relative = dtn_case(variant),
+               table = dtn_case(variant, std::string("learnable"), "free");
+      for (NormCase* c : {&relative, &table}) c->config.options.push_back({"pool", pool});
+      const Doubles a = value_of(*test::build_norm(relative.config, s.built_for(), DType::kFloat64),
+                                 "pos_proj.weight");
+      const double sign = std::string(variant) == "official" ? -1 : 1;
+      const std::int64_t width = s.grid.width / pool, n = s.grid.tokens() / (pool * pool);
+      auto with_scores = [&](ParameterStore& store) {
+        Tensor scores = store.find("norm.position_table")->variable.value();
+        double* score = scores.data<double>();
+        for (std::int64_t h = 0; h < s.shape.heads; ++h) {
+          const double* w = &a[static_cast<std::size_t>(3 * h)];
+          for (std::int64_t ij = 0; ij < n * n; ++ij) {
+            const std::int64_t i = ij / n, j = ij % n;
+            const double dx = sign * static_cast<double>(j % width - i % width);
+            const double dy = sign * static_cast<double>(j / width - i / width);
+            *score++ = w[0] * dx + w[1] * dy + w[2] * (dx * dx + dy * dy);
+          }
+        }
+        for (const char* name : {"weight", "bias", "mean_norm_weight", "var_norm_weight"}) {
+          auto same = test::build_norm(relative.config, s.built_for(), DType::kFloat64);
+          Tensor value = store.find(cat("norm.", name))->variable.value();
+          value.copy_from(same->store.find(cat("norm.", name))->variable.value());
+        }
+      };
+      auto want = run_norm(relative, s, x, DType::kFloat64, false);
+      auto got = run_norm(table, s, x, DType::kFloat64, false, with_scores);
+      want.resize(6);  // y, dx, dweight, dbias and the lambdas
+      got.resize(6);
+      compare(got, want, 1e-11, cat(variant, ", pool ", pool));
+    }
+  }
+}
+
+// The oracle for an option set, and what it computes in the order of run_norm().
+std::vector<Doubles> oracle(const NormCase& c, const Setting& s, const Tensor& x) {
+  auto built = test::build_norm(c.config, s.built_for(), DType::kFloat64);
+  auto option = [&](const char* key) { return *c.config.find<std::string>(key); };
+  const bool learned = option("lambda") == "learnable", only_var = *c.config.find<bool>("only_var");
+  auto sigmoid = [](Doubles z) {
+    for (double& v : z) v = 1 / (1 + std::exp(-v));
+    return z;
+  };
+  test::DenseDtn dense{static_cast<int>(s.batch), static_cast<int>(s.grid.height),
+                       static_cast<int>(s.grid.width), static_cast<int>(s.shape.channels),
+                       static_cast<int>(s.shape.heads)};
+  dense.eps = s.shape.eps;
+  dense.official = option("variant") == "official";
+  dense.pool = static_cast<int>(*c.config.find<std::int64_t>("pool"));
+  dense.x = test::doubles(x);
+  dense.weight = value_of(*built, "weight");
+  dense.bias = value_of(*built, "bias");
+  const Doubles ones(static_cast<std::size_t>(s.shape.heads), 1.0);
+  dense.lambda_mean = only_var ? ones : sigmoid(value_of(*built, "mean_norm_weight"));
+  dense.lambda_var = sigmoid(value_of(*built, "var_norm_weight"));
+  const std::string position = option("position");
+  if (position == "relative") dense.pos_weight = value_of(*built, "pos_proj.weight");
+  if (position == "free") dense.position_table = value_of(*built, "position_table");
+  if (position == "uniform") dense.band = 2 * dense.cells() - 1;
+  if (position == "banded:5") dense.band = 5;
+  auto g = dense.backward(test::doubles(test::representable(random_tensor(shape_of(s), 77))));
+  auto to_logit = [](Doubles d, const Doubles& l) {
+    for (std::size_t h = 0; h < d.size(); ++h) d[h] *= l[h] * (1 - l[h]);
+    return d;
+  };
+  EXPECT_TRUE(learned);
+  std::vector<Doubles> results = {dense.forward(), g.x, g.weight, g.bias};
+  if (!only_var) results.push_back(to_logit(g.lambda_mean, dense.lambda_mean));
+  results.push_back(to_logit(g.lambda_var, dense.lambda_var));
+  if (position == "free") results.push_back(g.position_table);
+  if (position == "relative") {
+    results.push_back(g.pos_weight);
+    results.emplace_back(static_cast<std::size_t>(s.shape.heads));  // of the inert bias
+  }
+  return results;
 }
 
 TEST(DtnNormalizer, AgreesWithTheDenseOracle) {
   for (const char* variant : {"paper", "official"}) {
-    for (const Setting& s : settings()) {
-      if (s.grid.tokens() == 196) continue;  // the oracle is O(T^2); 197 tokens and 35 are enough
-      NormCase c = dtn_case(variant);
-      Tensor x = test::representable(random_tensor(shape_of(s), 6, 2, 0.25));
-      auto built = test::build_norm(c.config, s.shape, DType::kFloat64);
-      auto value = [&](const char* name) {
-        return test::doubles(built->store.find(cat("norm.", name))->variable.value());
-      };
-      auto sigmoid = [](Doubles z) {
-        for (double& v : z) v = 1 / (1 + std::exp(-v));
-        return z;
-      };
-      test::DenseDtn dense{static_cast<int>(s.batch), static_cast<int>(s.grid.height),
-                           static_cast<int>(s.grid.width), static_cast<int>(s.shape.channels),
-                           static_cast<int>(s.shape.heads)};
-      dense.eps = s.shape.eps;
-      dense.official = std::string(variant) == "official";
-      dense.x = test::doubles(x);
-      dense.weight = value("weight");
-      dense.bias = value("bias");
-      dense.lambda_mean = sigmoid(value("mean_norm_weight"));
-      dense.lambda_var = sigmoid(value("var_norm_weight"));
-      dense.pos_weight = value("pos_proj.weight");
-      Doubles dy = test::doubles(test::representable(random_tensor(shape_of(s), 77)));
-      auto g = dense.backward(dy);
-      auto to_logit = [](Doubles d, const Doubles& l) {
-        for (std::size_t h = 0; h < d.size(); ++h) d[h] *= l[h] * (1 - l[h]);
-        return d;
-      };
-      std::vector<Doubles> want = {dense.forward(),
-                                   g.x,
-                                   g.weight,
-                                   g.bias,
-                                   to_logit(g.lambda_mean, dense.lambda_mean),
-                                   to_logit(g.lambda_var, dense.lambda_var),
-                                   g.pos_weight,
-                                   Doubles(static_cast<std::size_t>(s.shape.heads))};
-      std::string name = cat(variant, ", ", s.name);
-      compare(run_norm(c, s, x, DType::kFloat64, false), want, 1e-11, name + ", float64");
-      auto single = run_norm(c, s, x, DType::kFloat32, false);
-      compare(single, want, float32_tolerance(s), name + ", float32", 0, 2);
-      compare(single, want, parameter_tolerance(c, s), name + ", float32", 2);
+    for (const char* position : {"relative", "uniform", "free", "banded:5"}) {
+      for (std::int64_t pool : {1, 2}) {
+        for (bool only_var : {false, true}) {
+          NormCase c = dtn_case(variant, std::string("learnable"), position);
+          c.config.options.push_back({"init", std::string("local")});
+          c.config.options.push_back({"pool", pool});
+          c.config.options.push_back({"only_var", only_var});
+          for (const Setting& s : settings(c)) {
+            if (s.grid.tokens() == 196) continue;  // the oracle is O(T^2)
+            Tensor x = test::representable(random_tensor(shape_of(s), 6, 2, 0.25));
+            auto want = oracle(c, s, x);
+            std::string name = cat(variant, ", ", position, ", pool ", pool,
+                                   only_var ? ", only var, " : ", ", s.name);
+            compare(run_norm(c, s, x, DType::kFloat64, false), want, 1e-11, name + ", float64");
+            auto single = run_norm(c, s, x, DType::kFloat32, false);
+            compare(single, want, float32_tolerance(s), name + ", float32", 0, 2);
+            compare(single, want, parameter_tolerance(c, s), name + ", float32", 2);
+          }
+        }
+      }
     }
   }
+}
+
+// The message of the Error that `body` throws.
+template <class F>
+std::string message_of(F&& body) {
+  try {
+    body();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+void expect_words(const std::string& message, std::initializer_list<const char*> words) {
+  for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << message;
 }
 
 TEST(DtnNormalizer, RefusesTokensThatDoNotFillTheGrid) {
@@ -282,10 +392,53 @@ TEST(DtnNormalizer, RefusesTokensThatDoNotFillTheGrid) {
   EXPECT_THROW(test::build_norm(dtn_case("paper").config, {13, 3, 1e-5}, DType::kFloat32), Error);
 }
 
+TEST(DtnNormalizer, RefusesAGridThatItsPositionsDoNotFit) {
+  Context ctx;
+  Variable x(Tensor::zeros({1, 12, 12}, DType::kFloat32));
+  const NormConfig table = dtn_case("paper", 0.5, "free").config;
+  expect_words(message_of([&] {
+                 test::build_norm(table, {12, 3, 1e-5}, DType::kFloat32);
+               }),
+               {"free", "grid"});
+  auto built = test::build_norm(table, {12, 3, 1e-5, {3, 4}}, DType::kFloat32);
+  built->norm->forward(ctx, x, {3, 4});
+  for (bool reference : {false, true}) {
+    expect_words(
+        message_of([&] {
+          reference ? built->norm->reference(ctx, x, {4, 3}) : built->norm->forward(ctx, x, {4, 3});
+        }),
+        {"3 x 4", "4 x 3"});
+  }
+  NormConfig pooled = dtn_case("paper").config;
+  pooled.options.push_back({"pool", std::int64_t{2}});
+  expect_words(message_of([&] {
+                 test::build_norm(pooled, {12, 3, 1e-5, {3, 4}}, DType::kFloat32);
+               }),
+               {"3 x 4", "2 x 2"});
+  built = test::build_norm(pooled, {12, 3, 1e-5}, DType::kFloat32);
+  expect_words(message_of([&] { built->norm->forward(ctx, x, {3, 4}); }), {"3 x 4", "2 x 2"});
+}
+
+TEST(DtnNormalizer, RefusesAStartThatPositionsDoNotHave) {
+  for (const char* position : {"uniform", "free", "banded:3"}) {
+    NormConfig config = dtn_case("paper", 0.5, position).config;
+    config.options.push_back({"init", std::string("trunc_normal")});
+    expect_words(message_of([&] {
+                   test::build_norm(config, {12, 3, 1e-5, {3, 4}}, DType::kFloat32);
+                 }),
+                 {position, "relative"});
+  }
+  for (const char* position : {"banded:2", "banded:0", "banded:-3", "banded:x", "banded:"}) {
+    EXPECT_THROW(test::build_norm(dtn_case("paper", 0.5, position).config, {12, 3, 1e-5, {3, 4}},
+                                  DType::kFloat32),
+                 ConfigError);
+  }
+}
+
 // Same bits from any number of threads, forward and backward.
 TEST_P(NormParity, DoesNotDependOnThreads) {
   for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    const Setting& s = settings()[2];
+    const Setting s = settings(GetParam()).back();
     Tensor x = random_tensor(shape_of(s), 7, 2);
     std::vector<Doubles> first;
     for (int threads : test::kThreadCounts) {

@@ -51,8 +51,9 @@ TEST(NormRegistry, CompletesOptions) {
 
 TEST(NormRegistry, BuildsAtTheSameValuesEveryTime) {
   for (const test::NormCase& c : test::norm_cases()) {
-    auto a = test::build_norm(c.config, {12, 4, 1e-5}, DType::kFloat32);
-    auto b = test::build_norm(c.config, {12, 4, 1e-5}, DType::kFloat32);
+    const NormShape shape{12, 4, 1e-5, {2, 4}};
+    auto a = test::build_norm(c.config, shape, DType::kFloat32);
+    auto b = test::build_norm(c.config, shape, DType::kFloat32);
     EXPECT_TRUE(test::same_bits(a->store.values(), b->store.values())) << c.name;
     for (const Parameter& p : a->store.parameters()) {
       EXPECT_TRUE(p.name.starts_with("norm.")) << p.name;
@@ -92,6 +93,28 @@ TEST(DtnParameters, AreTheReleasedOnes) {
     EXPECT_EQ(p->shape, shape) << name;
     EXPECT_EQ(p->decay, name == "norm.pos_proj.weight" ? Decay::kYes : Decay::kNo) << name;
   }
+}
+
+// Nothing that is not used, and a table that decays as the weights of relative positions do.
+TEST(DtnParameters, FollowThePositionsAndTheLambdas) {
+  auto names = [](const char* position, bool only_var) {
+    NormConfig config;
+    config.type = "dtn";
+    config.options = {{"position", std::string(position)}, {"only_var", only_var}};
+    auto built = test::build_norm(config, {12, 4, 1e-5, {3, 2}}, DType::kFloat32);
+    std::set<std::string> all;
+    for (const Parameter& p : built->store.parameters()) all.insert(p.name.substr(5));
+    if (const Parameter* table = built->store.find("norm.position_table")) {
+      EXPECT_EQ(table->shape, Shape({4, 6, 6}));
+      EXPECT_EQ(table->decay, Decay::kYes);
+    }
+    return all;
+  };
+  using Names = std::set<std::string>;
+  EXPECT_EQ(names("uniform", false),
+            (Names{"weight", "bias", "mean_norm_weight", "var_norm_weight"}));
+  EXPECT_EQ(names("banded:3", true), (Names{"weight", "bias", "var_norm_weight"}));
+  EXPECT_EQ(names("free", true), (Names{"weight", "bias", "var_norm_weight", "position_table"}));
 }
 
 // Eq. 7: head k j + i looks at the offset (j, i) - (k - 1) / 2; with nine heads k is 3.

@@ -1,0 +1,113 @@
+// What the forward and backward kernels of DTN with full position matrices share: the matrices in
+// the order `pass` reads them, and the way between tokens and pooled cells, for one lane group.
+#pragma once
+
+#include "kernels/dtn_dense.h"
+#include "kernels/dtn_norm_parts.h"
+
+namespace dtn::DTN_ISA {
+
+// Cells of pool x pool tokens.
+struct DtnCells {
+  std::int64_t pool, grid_h, grid_w, count;  // the grid of cells
+
+  DtnCells(const DtnSizes& sizes, std::int64_t pool_)
+      : pool(pool_),
+        grid_h(sizes.grid_h / pool_),
+        grid_w(sizes.grid_w / pool_),
+        count(grid_h * grid_w) {}
+
+  // Of a token in its cell.
+  template <class A>
+  A share() const {
+    return 1 / static_cast<A>(pool * pool);
+  }
+  // All cells as one line of a pass, whose matrix is [count, count].
+  Lines line() const { return {count, 1, 1, 0}; }
+};
+
+// cells = factor times the sum over each cell of a plane of tokens; with pool 1 they are the tokens
+// themselves.
+template <class A>
+const A* sum_cells(const DtnCells& c, const A* tokens, A factor, A* cells) {
+  constexpr int lanes = kLanes<A>;
+  if (c.pool == 1) return tokens;
+  const std::int64_t row = c.grid_w * c.pool * lanes;
+  for (std::int64_t cell = 0; cell < c.count; ++cell) {
+    const A* first = tokens + (cell / c.grid_w * row + cell % c.grid_w * lanes) * c.pool;
+    Vec<A> sum{};
+    for (std::int64_t y = 0; y < c.pool; ++y) {
+      for (std::int64_t x = 0; x < c.pool; ++x) sum += load(first + y * row + x * lanes);
+    }
+    store(cells + cell * lanes, sum * factor);
+  }
+  return cells;
+}
+
+// One row of the grid of tokens, each with the value of its cell; with pool 1 the values are there.
+template <class A>
+const A* spread_row(const DtnCells& c, std::int64_t row, const A* cells, A* tokens) {
+  constexpr int lanes = kLanes<A>;
+  cells += row / c.pool * c.grid_w * lanes;
+  if (c.pool == 1) return cells;
+  A* out = tokens;
+  for (std::int64_t cell = 0; cell < c.grid_w; ++cell) {
+    const Vec<A> v = load(cells + cell * lanes);
+    for (std::int64_t x = 0; x < c.pool; ++x, out += lanes) store(out, v);
+  }
+  return tokens;
+}
+
+// P of as many heads as fit a memory budget, and perhaps its transpose, in the order `pass` reads a
+// matrix.
+template <class A>
+class PackedPositions {
+ public:
+  PackedPositions(const void* positions, std::int64_t n, std::int64_t heads, bool transposed,
+                  Scratch::Scope& scope)
+      : positions_(static_cast<const A*>(positions)),
+        n_(n),
+        heads_(heads),
+        kinds_(transposed ? 2 : 1),
+        wave_((std::int64_t{64} << 20) / static_cast<std::int64_t>(sizeof(A)) / (kinds_ * n * n)) {
+    if (wave_ < 1) wave_ = 1;
+    if (wave_ > heads) wave_ = heads;
+    memory_ = scope.take<A>(wave_ * kinds_ * n * n);
+  }
+
+  // Calls f(first head, heads) for each wave of heads, whose matrices are then there.
+  template <class F>
+  void for_each_wave(F&& f) {
+    for (begin_ = 0; begin_ < heads_; begin_ += wave_) {
+      const std::int64_t count = heads_ - begin_ < wave_ ? heads_ - begin_ : wave_;
+      parallel_for(count, [&](std::int64_t i) { pack(begin_ + i); });
+      f(begin_, count);
+    }
+  }
+  std::int64_t wave() const { return wave_; }
+
+  const A* apply(std::int64_t head) const { return at(head); }
+  const A* apply_transposed(std::int64_t head) const { return at(head) + n_ * n_; }
+
+ private:
+  A* at(std::int64_t head) const { return memory_ + (head - begin_) * kinds_ * n_ * n_; }
+
+  void pack(std::int64_t head) const {
+    const A* p = positions_ + head * n_ * n_;
+    for_each_pass_block(n_, [&](std::int64_t first, std::int64_t size) {
+      A *plain = at(head) + first * n_, *transposed = plain + n_ * n_;
+      for (std::int64_t j = 0; j < n_; ++j) {
+        for (std::int64_t k = 0; k < size; ++k) {
+          plain[j * size + k] = p[(first + k) * n_ + j];
+          if (kinds_ == 2) transposed[j * size + k] = p[j * n_ + first + k];
+        }
+      }
+    });
+  }
+
+  const A* positions_;
+  std::int64_t n_, heads_, kinds_, wave_, begin_ = 0;
+  A* memory_;
+};
+
+}  // namespace dtn::DTN_ISA

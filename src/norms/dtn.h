@@ -1,0 +1,99 @@
+// What the files of Dynamic Token Normalization share. dtn.cpp: parameters, the fused passes.
+// dtn_options.cpp: options, and what they must fulfil. dtn_reference.cpp: the specification.
+#pragma once
+
+#include <optional>
+
+#include "dtn/nn/normalizer.h"
+#include "kernels/dtn_dense.h"
+#include "kernels/dtn_dense_positions.h"
+
+namespace dtn {
+
+struct DtnOptions {
+  enum class Position { kRelative, kUniform, kFree, kBanded };
+
+  DtnVariant variant;
+  std::optional<double> lambda;  // unset: learned per head
+  Position position;
+  std::int64_t band = 1;  // kBanded
+  bool local_init;        // of relative positions: Eq. 7
+  std::int64_t pool;
+  bool only_var;
+
+  explicit DtnOptions(const NormConfig& complete);
+  static std::vector<OptionSchema> schema();
+  static std::optional<NormProblem> check(const NormConfig& complete, const NormSite& site);
+
+  // Whether the moments come from a full position matrix, see kernels/dtn_dense.h. The separable
+  // kernel needs none; it averages over all tokens when its position weights are zero.
+  bool dense() const {
+    return pool > 1 || position == Position::kFree || position == Position::kBanded;
+  }
+  bool learns_positions() const {
+    return position == Position::kRelative || position == Position::kFree;
+  }
+  // Of tokens, or of pooled cells: what the position matrix is about.
+  TokenGrid cells(const TokenGrid& grid) const { return {grid.height / pool, grid.width / pool}; }
+};
+
+// The weight of a token's own statistics, of the mean or of the variance, per head.
+class DtnLambda {
+ public:
+  DtnLambda() = default;
+  // Fixed, or the sigmoid of a new parameter of that name.
+  DtnLambda(std::int64_t heads, std::optional<double> fixed, ParameterStore& store,
+            const std::string& name)
+      : heads_(heads), fixed_(fixed) {
+    if (!fixed) logit_ = store.add(name, {heads}, InitKind::kZeros, Decay::kNo);
+  }
+
+  // [H], accumulator type.
+  Tensor value(DType acc, Device device) const;
+  // [1, H, 1, 1], in elementary operations.
+  Variable variable(Context& ctx, DType dtype) const;
+  // Null when it is fixed.
+  const Variable* logit() const { return logit_ ? &logit_->variable : nullptr; }
+
+ private:
+  std::int64_t heads_ = 0;
+  std::optional<double> fixed_;
+  Parameter* logit_ = nullptr;
+  mutable Tensor fixed_value_;  // where it was used last
+};
+
+class DynamicTokenNorm : public Normalizer {
+ public:
+  DynamicTokenNorm(const NormConfig& config, const NormShape& shape, ParameterStore& store,
+                   const std::string& prefix);
+
+  Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override;
+  Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override;
+
+  // One T' x T' product per head, as the paper counts; in truth two statistics, by two short passes
+  // or one with the full matrix.
+  double paper_multiply_adds(const TokenGrid& grid) const override;
+  double multiply_adds(const TokenGrid& grid) const override;
+  double backward_multiply_adds(const TokenGrid& grid) const override;
+
+ private:
+  struct Passes;  // the arguments of the fused kernels
+
+  void check(const Variable& x, const TokenGrid& grid) const;
+  const Variable* position() const { return position_ ? &position_->variable : nullptr; }
+  // The position weights of the separable kernel, [H, 3].
+  Tensor position_weights(DType acc, Device device) const;
+  DtnDensePositions dense_positions(const TokenGrid& grid, DType acc) const;
+  // P, [H, T', T'].
+  Variable reference_positions(Context& ctx, const TokenGrid& cells, DType dtype) const;
+
+  NormShape shape_;
+  DtnOptions options_;
+  Parameter* weight_;
+  Parameter* bias_;
+  DtnLambda lambda_mean_, lambda_var_;
+  Parameter* position_ = nullptr;  // [H, 3], or the table [H, T', T']
+  mutable Tensor zero_weights_;    // for uniform positions, where they were used last
+};
+
+}  // namespace dtn

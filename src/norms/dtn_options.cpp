@@ -1,0 +1,107 @@
+// The options of Dynamic Token Normalization.
+#include <charconv>
+
+#include "dtn/core/check.h"
+#include "norms/dtn.h"
+
+namespace dtn {
+namespace {
+
+constexpr std::string_view kBanded = "banded:";
+
+std::int64_t parse_band(std::string_view text) {
+  std::int64_t band = 0;
+  const std::string_view digits = text.substr(kBanded.size());
+  auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), band);
+  if (error != std::errc() || end != digits.data() + digits.size() || band < 1 || band % 2 == 0) {
+    throw ConfigError(cat("dtn: position ", text, " needs a positive odd number after the colon"));
+  }
+  return band;
+}
+
+}  // namespace
+
+DtnOptions::DtnOptions(const NormConfig& config) {
+  variant = *config.find<std::string>("variant") == "official" ? DtnVariant::kOfficial
+                                                               : DtnVariant::kPaper;
+  if (const double* fixed = config.find<double>("lambda")) lambda = *fixed;
+  if (const std::int64_t* fixed = config.find<std::int64_t>("lambda")) {  // `lambda: 1`, from C++
+    lambda = static_cast<double>(*fixed);
+  }
+  const std::string& choice = *config.find<std::string>("position");
+  if (choice.starts_with(kBanded)) {
+    position = Position::kBanded;
+    band = parse_band(choice);
+  } else {
+    position = choice == "free"      ? Position::kFree
+               : choice == "uniform" ? Position::kUniform
+                                     : Position::kRelative;
+  }
+  local_init = *config.find<std::string>("init") == "local";
+  pool = *config.find<std::int64_t>("pool");
+  only_var = *config.find<bool>("only_var");
+}
+
+std::vector<OptionSchema> DtnOptions::schema() {
+  return {
+      {"variant",
+       OptionKind::kChoice,
+       std::string("paper"),
+       {"paper", "official"},
+       0,
+       0,
+       "the paper's equations, or what the released code computes"},
+      {"lambda",
+       OptionKind::kChoiceOrNumber,
+       std::string("learnable"),
+       {"learnable"},
+       0,
+       1,
+       "weight of the token's own statistics: learned per head, or fixed (1 is LayerNorm)"},
+      {"position",
+       OptionKind::kChoice,
+       std::string("relative"),
+       {"relative", "uniform", "free", "banded:<k>"},
+       0,
+       0,
+       "how tokens attend to each other in the statistics: by learned functions of their offset, "
+       "all alike, by a learned table, or alike within (k - 1) / 2 in raster order"},
+      {"init",
+       OptionKind::kChoice,
+       std::string("local"),
+       {"local", "trunc_normal"},
+       0,
+       0,
+       "start of relative positions: Eq. 7, or a truncated normal for all heads"},
+      {"pool",
+       OptionKind::kInt,
+       std::int64_t{1},
+       {},
+       1,
+       64,
+       "side of the cells of tokens whose average the statistics across tokens see"},
+      {"only_var",
+       OptionKind::kBool,
+       false,
+       {},
+       0,
+       0,
+       "take the mean from the token alone, as LayerNorm does"},
+  };
+}
+
+std::optional<NormProblem> DtnOptions::check(const NormConfig& config, const NormSite& site) {
+  const DtnOptions options(config);
+  if (!options.local_init && options.position != Position::kRelative) {
+    return NormProblem{"init", "position " + *config.find<std::string>("position") +
+                                   " has no such start; only relative positions have"};
+  }
+  if (site.grid_h % options.pool || site.grid_w % options.pool) {
+    return NormProblem{
+        "pool", cat("a grid of ", site.grid_h, " x ", site.grid_w,
+                    " tokens does not divide into cells of ", options.pool, " x ", options.pool)};
+  }
+  return std::nullopt;
+}
+
+}  // namespace dtn

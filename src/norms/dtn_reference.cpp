@@ -1,0 +1,146 @@
+// Dynamic Token Normalization in elementary operations: every choice of positions and cells as one
+// dense matrix.
+#include "dtn/ops/elementary.h"
+#include "norms/dtn.h"
+#include "ops/dispatch.h"
+
+namespace dtn {
+
+namespace e = elementary;
+
+Variable DtnLambda::variable(Context& ctx, DType dtype) const {
+  const Variable value =
+      fixed_ ? Variable(Tensor::full({heads_}, dtype, *fixed_)) : e::sigmoid(ctx, *logit());
+  return e::reshape(ctx, value, {1, heads_, 1, 1});
+}
+
+namespace {
+
+// Relative coordinates (dx, dy, dx^2 + dy^2) of every pair of tokens, [T T, 3].
+Tensor pair_offsets(const TokenGrid& grid, DType dtype, double sign) {
+  std::int64_t tokens = grid.tokens();
+  Tensor r = Tensor::empty({tokens * tokens, 3}, dtype);
+  dispatch_real(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for (std::int64_t i = 0; i < tokens; ++i) {
+      for (std::int64_t j = 0; j < tokens; ++j) {
+        T dx = static_cast<T>(sign * static_cast<double>(j % grid.width - i % grid.width));
+        T dy = static_cast<T>(sign * static_cast<double>(j / grid.width - i / grid.width));
+        T* out = r.data<T>() + (i * tokens + j) * 3;
+        out[0] = dx;
+        out[1] = dy;
+        out[2] = dx * dx + dy * dy;
+      }
+    }
+  });
+  return r;
+}
+
+// A constant matrix for every head, [H, rows, columns].
+template <class F>
+Variable constant_matrix(std::int64_t heads, std::int64_t rows, std::int64_t columns, DType dtype,
+                         F&& value) {
+  Tensor matrix = Tensor::empty({heads, rows, columns}, dtype);
+  dispatch_real(dtype, [&](auto zero) {
+    auto* at = matrix.data<decltype(zero)>();
+    for (std::int64_t h = 0; h < heads; ++h) {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        for (std::int64_t j = 0; j < columns; ++j) *at++ = static_cast<decltype(zero)>(value(i, j));
+      }
+    }
+  });
+  return Variable(matrix);
+}
+
+}  // namespace
+
+Variable DynamicTokenNorm::reference_positions(Context& ctx, const TokenGrid& cells,
+                                               DType dtype) const {
+  using Position = DtnOptions::Position;
+  const std::int64_t heads = shape_.heads, n = cells.tokens();
+  if (options_.position == Position::kFree) return e::softmax(ctx, *position());
+  if (options_.position == Position::kRelative) {  // the inert bias of pos_proj is left out
+    Variable offsets(
+        pair_offsets(cells, dtype, options_.variant == DtnVariant::kOfficial ? -1 : 1));
+    Variable scores = e::matmul(ctx, offsets, e::permute(ctx, *position(), {1, 0}));  // [T' T', H]
+    return e::softmax(ctx, e::reshape(ctx, e::permute(ctx, scores, {1, 0}), {heads, n, n}));
+  }
+  const std::int64_t half = options_.position == Position::kUniform ? n : (options_.band - 1) / 2;
+  return constant_matrix(heads, n, n, dtype, [&](std::int64_t i, std::int64_t j) {
+    const std::int64_t first = std::max<std::int64_t>(i - half, 0),
+                       last = std::min(i + half, n - 1);
+    return first <= j && j <= last ? 1.0 / static_cast<double>(last - first + 1) : 0.0;
+  });
+}
+
+Variable DynamicTokenNorm::reference(Context& ctx, const Variable& input, const TokenGrid& grid) {
+  check(input, grid);
+  bool official = options_.variant == DtnVariant::kOfficial;
+  std::int64_t batch = input.dim(0), tokens = grid.tokens(), heads = shape_.heads;
+  std::int64_t channels = shape_.channels, head_dim = channels / heads;
+  DType dtype = input.dtype();
+
+  Variable x = input;
+  if (official) {
+    Variable split = e::reshape(ctx, x, {batch, tokens, heads, head_dim});
+    Variable power = e::mean(ctx, e::mul(ctx, split, split), -1);
+    split = e::div(ctx, split, e::sqrt(ctx, e::affine(ctx, power, 1, shape_.eps)));
+    x = e::reshape(ctx, split, {batch, tokens, channels});
+  }
+  // Token statistics over all channels, [B, 1, T, 1].
+  Variable mu_ln = e::mean(ctx, x, -1);
+  Variable centred = e::sub(ctx, x, mu_ln);
+  double divisor = static_cast<double>(official ? channels - 1 : channels);
+  Variable var_ln = e::affine(ctx, e::sum(ctx, e::mul(ctx, centred, centred), -1), 1.0 / divisor);
+  mu_ln = e::reshape(ctx, mu_ln, {batch, 1, tokens, 1});
+  var_ln = e::reshape(ctx, var_ln, {batch, 1, tokens, 1});
+
+  // P, [H, T', T'], the same for every image, of cells of tokens: `average` makes their values, and
+  // every token has the statistics of its cell.
+  const TokenGrid cells = options_.cells(grid);
+  const std::int64_t pool = options_.pool, n = cells.tokens();
+  auto cell_of = [&](std::int64_t t) {
+    return t / grid.width / pool * cells.width + t % grid.width / pool;
+  };
+  Variable average = constant_matrix(heads, n, tokens, dtype, [&](std::int64_t i, std::int64_t t) {
+    return cell_of(t) == i ? 1.0 / static_cast<double>(pool * pool) : 0.0;
+  });
+  Variable spread = constant_matrix(heads, tokens, n, dtype, [&](std::int64_t t, std::int64_t i) {
+    return cell_of(t) == i ? 1.0 : 0.0;
+  });
+  Variable p = e::matmul(ctx, spread, reference_positions(ctx, cells, dtype));
+
+  // Statistics across tokens within each head: the images side by side as columns, [H, T, B D].
+  auto to_columns = [&](const Variable& v) {
+    return e::reshape(
+        ctx, e::permute(ctx, e::reshape(ctx, v, {batch, tokens, heads, head_dim}), {2, 1, 0, 3}),
+        {heads, tokens, batch * head_dim});
+  };
+  auto from_columns = [&](const Variable& v) {  // [B, H, T, D]
+    return e::permute(ctx, e::reshape(ctx, v, {heads, tokens, batch, head_dim}), {2, 0, 1, 3});
+  };
+  // The variance does not feel a shift, so a constant near the mean is taken out before squaring.
+  Context plain;
+  Variable pivot(e::mean(plain, Variable(x.value()), 1).value());  // [B, 1, C]
+  Variable shifted = e::sub(ctx, x, pivot);
+  Variable seen = e::matmul(ctx, average, to_columns(shifted));
+  Variable s1 = from_columns(e::matmul(ctx, p, seen));
+  Variable s2 = from_columns(e::matmul(ctx, p, e::mul(ctx, seen, seen)));
+  Variable v1 = e::sub(ctx, s2, e::mul(ctx, s1, s1));
+  if (!official) v1 = e::clamp_at_zero(ctx, v1);
+  Variable m1 = e::add(
+      ctx, s1, e::permute(ctx, e::reshape(ctx, pivot, {batch, 1, heads, head_dim}), {0, 2, 1, 3}));
+
+  auto mix = [&](const Variable& l, const Variable& token, const Variable& across) {
+    return e::add(ctx, e::mul(ctx, l, token), e::mul(ctx, e::affine(ctx, l, -1, 1), across));
+  };
+  Variable mu = mix(lambda_mean_.variable(ctx, dtype), mu_ln, m1);
+  Variable var = mix(lambda_var_.variable(ctx, dtype), var_ln, v1);
+  Variable xs = e::permute(ctx, e::reshape(ctx, x, {batch, tokens, heads, head_dim}), {0, 2, 1, 3});
+  Variable xhat =
+      e::div(ctx, e::sub(ctx, xs, mu), e::sqrt(ctx, e::affine(ctx, var, 1, shape_.eps)));
+  Variable back = e::reshape(ctx, e::permute(ctx, xhat, {0, 2, 1, 3}), {batch, tokens, channels});
+  return e::add(ctx, e::mul(ctx, back, weight_->variable), bias_->variable);
+}
+
+}  // namespace dtn
