@@ -75,7 +75,8 @@ inline Tensor random_tensor(const Shape& shape, std::uint32_t stream, double spr
 inline double max_abs(const Doubles& values) {
   double largest = 0;
   for (double v : values) {
-    if (!(std::abs(v) <= largest)) largest = std::abs(v);  // NaN wins
+    if (std::isnan(v)) return v;
+    largest = std::max(largest, std::abs(v));
   }
   return largest;
 }

@@ -18,7 +18,7 @@ void print_model(const std::string& name, const std::vector<std::string>& overri
   std::printf("parameters       %lld\n", static_cast<long long>(c.parameters));
   std::printf("multiply-adds    %.4f G per image, as the paper counts (dense P)\n",
               c.paper_multiply_adds / 1e9);
-  std::printf("                 %.4f G per image, as they are carried out (separable P)\n",
+  std::printf("                 %.4f G per image, as they are carried out\n",
               c.multiply_adds / 1e9);
   std::printf("activations      %.1f MiB per image in float32, %.1f MiB in bfloat16\n",
               c.activation_bytes_fp32 / 1048576, c.activation_bytes_bf16 / 1048576);

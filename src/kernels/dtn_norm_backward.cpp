@@ -12,7 +12,7 @@ namespace {
 template <class T, DtnVariant variant>
 class Backward : DtnBackwardParts<T, variant> {
   using Parts = DtnBackwardParts<T, variant>;
-  using Parts::args_, Parts::sizes_, Parts::image_, Parts::head_sums_;
+  using Parts::args_, Parts::sizes_, Parts::image_;
   using Parts::finish, Parts::head_scale, Parts::image_of, Parts::input_gradient, Parts::keep,
       Parts::make_planes, Parts::prefetch_row, Parts::row_gradients, Parts::sums_of_tokens,
       Parts::unfinished;
@@ -22,7 +22,8 @@ class Backward : DtnBackwardParts<T, variant> {
       typename Parts::TokenSums;
 
  public:
-  Backward(const DtnNormBackward& args, Scratch::Scope& scope) : Parts(args, scope) {}
+  Backward(const DtnNormBackward& args, Scratch::Scope& scope)
+      : Parts(args, scope), position_sums_(scope.take<A>(sizes_.batch * sizes_.heads * 3)) {}
 
   void run(CpuQueue& queue) {
     Scratch::Scope scope(queue.scratch());
@@ -40,6 +41,11 @@ class Backward : DtnBackwardParts<T, variant> {
       run_by_heads(queue, positions, scope);
     }
     this->add_parameter_gradients();
+    if (!args_.dpos_weight) return;
+    const std::int64_t weights = sizes_.heads * 3;
+    for (std::int64_t i = 0; i < sizes_.batch * weights; ++i) {  // image after image
+      static_cast<A*>(args_.dpos_weight)[i % weights] += position_sums_[i];
+    }
   }
 
  private:
@@ -103,11 +109,13 @@ class Backward : DtnBackwardParts<T, variant> {
       });
     });
     keep(b, h, sums);
-    A* of_positions = head_sums_[b * sizes_.heads + h].pos;
+    A* of_positions = position_sums_ + (b * sizes_.heads + h) * 3;
     of_positions[0] = reduce_add(along.offset);
     of_positions[1] = reduce_add(down.offset);
     of_positions[2] = reduce_add(along.square + down.square);
   }
+
+  A* position_sums_;  // [B, H, 3]: columns x, y, d
 };
 
 }  // namespace

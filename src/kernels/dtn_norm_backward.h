@@ -8,12 +8,6 @@
 
 namespace dtn::DTN_ISA {
 
-// Sums over one head of one image.
-template <class A>
-struct HeadSums {
-  A lambda_mean, lambda_var, pos[3];  // pos: columns x, y, d
-};
-
 template <class T, DtnVariant variant>
 class DtnBackwardParts {
  protected:
@@ -27,7 +21,7 @@ class DtnBackwardParts {
       : args_(args),
         sizes_(args),
         image_(sizes_.tokens * sizes_.channels),
-        head_sums_(scope.take<HeadSums<A>>(sizes_.batch * sizes_.heads)),
+        head_sums_(scope.take<HeadSums>(sizes_.batch * sizes_.heads)),
         channel_sums_(scope.take<A>(sizes_.batch * 2 * sizes_.channels)) {}
 
   // [2, H, padded tokens]: sums over a head's channels of l_mu dmu and of l_va dvar.
@@ -38,6 +32,10 @@ class DtnBackwardParts {
   struct Planes {
     A *x, *dm1, *dm2, *direct;
     A* mixed;  // [T], see mix_variances
+  };
+  // Sums over one head of one image.
+  struct HeadSums {
+    A lambda_mean, lambda_var;
   };
   // Lane sums to be, over the groups of a head; they lack a factor -1 and -1/2.
   struct LambdaSums {
@@ -183,7 +181,7 @@ class DtnBackwardParts {
     store_n(out + sizes_.channels, sums.bias, count);
   }
   void keep(std::int64_t b, std::int64_t h, const LambdaSums& sums) const {
-    HeadSums<A>& out = head_sums_[b * sizes_.heads + h];
+    HeadSums& out = head_sums_[b * sizes_.heads + h];
     out.lambda_mean = -reduce_add(sums.mean);
     out.lambda_var = A(-0.5) * reduce_add(sums.var);
   }
@@ -288,11 +286,9 @@ class DtnBackwardParts {
       add_channels(channel_sums_ + b * 2 * sizes_.channels, args_.dweight);
       add_channels(channel_sums_ + (b * 2 + 1) * sizes_.channels, args_.dbias);
       for (std::int64_t h = 0; h < sizes_.heads; ++h) {
-        const HeadSums<A>& sums = head_sums_[b * sizes_.heads + h];
+        const HeadSums& sums = head_sums_[b * sizes_.heads + h];
         if (args_.dlambda_mean) static_cast<A*>(args_.dlambda_mean)[h] += sums.lambda_mean;
         if (args_.dlambda_var) static_cast<A*>(args_.dlambda_var)[h] += sums.lambda_var;
-        if (!args_.dpos_weight) continue;
-        for (int k = 0; k < 3; ++k) static_cast<A*>(args_.dpos_weight)[3 * h + k] += sums.pos[k];
       }
     }
   }
@@ -306,9 +302,9 @@ class DtnBackwardParts {
 
   const DtnNormBackward& args_;
   DtnSizes sizes_;
-  std::int64_t image_;      // elements of an image
-  HeadSums<A>* head_sums_;  // [B, H]
-  A* channel_sums_;         // [B, 2, C]: sums over tokens of dy xhat and of dy
+  std::int64_t image_;   // elements of an image
+  HeadSums* head_sums_;  // [B, H]
+  A* channel_sums_;      // [B, 2, C]: sums over tokens of dy xhat and of dy
 };
 
 }  // namespace dtn::DTN_ISA

@@ -64,8 +64,8 @@ std::vector<OptionSchema> DtnOptions::schema() {
        {"relative", "uniform", "free", "banded:<k>"},
        0,
        0,
-       "how tokens attend to each other in the statistics: by learned functions of their offset, "
-       "all alike, by a learned table, or alike within (k - 1) / 2 in raster order"},
+       "how tokens attend to each other in the statistics: by learned functions of the offset, all "
+       "alike, by a learned table, or alike within (k - 1) / 2 in raster order"},
       {"init",
        OptionKind::kChoice,
        std::string("local"),

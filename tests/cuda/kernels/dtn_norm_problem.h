@@ -221,11 +221,12 @@ inline Expected twin(const Problem& p, const Outputs& o) {
 // factor: how often the tolerance, 2 where both sides may be off by it. floor: of the size of
 // gradients that are zero in exact arithmetic.
 inline void expect_outputs(const std::string& what, Path path, const Problem& p, const Outputs& o,
-                           const Expected& want, double factor = 1, double floor = 1e-30) {
+                           const Expected& want, double factor = 1, double floor = 1e-30,
+                           const char* kernel = "dtn_norm") {
   const Tolerance allowed = tolerance(path, p.dtype);
   auto expect = [&](const char* name, const Twin& got, const Doubles& expected, double error,
                     double least) {
-    expect_close("dtn_norm", cat(what, " ", name), got.device(), expected, factor * error, least);
+    expect_close(kernel, cat(what, " ", name), got.device(), expected, factor * error, least);
   };
   const auto& g = want.gradients;
   expect("y", o.y, want.y, allowed.y, 1e-30);
