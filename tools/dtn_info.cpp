@@ -62,6 +62,7 @@ void print_ops() {
       "mlp_residual      y = residual + drop-path scale (gelu(x W1^T + b1) W2^T + b2)\n"
       "attention         softmax(q k^T / sqrt(D)) v, blockwise\n"
       "layer_norm        over the last dimension, adds the waiting residual gradient\n"
+      "channel_norm      over tokens, by channel, group or batch: in, gn, bn\n"
       "dtn               dynamic token normalization, separable\n"
       "patch_embed       images to tokens\n"
       "add_positions, prepend_class_token, first_token, mean_token\n"

@@ -31,8 +31,8 @@ inline std::optional<NormProblem> check_groups(const NormConfig& config, const N
       groups == std::floor(groups)) {
     return std::nullopt;
   }
-  return NormProblem{"groups", cat("groups must be a whole number that divides the ", site.channels,
-                                   " channels; ", groups, " does not")};
+  return NormProblem{"groups",
+                     cat(groups, " groups do not divide the ", site.channels, " channels evenly")};
 }
 
 }  // namespace dtn
