@@ -138,7 +138,7 @@ void measure(CpuQueue& queue, const SwitchableTerms& args) {
     const T* pivot = static_cast<const T*>(args.x) + start * sizes.channels;
     for (std::int64_t k = begin; k < end; ++k) {
       A* mean = pieces + (b * sizes.pieces + k) * 2 * sizes.stride;
-      std::fill_n(mean, 2 * sizes.stride, A(0));
+      for (std::int64_t c = 0; c < 2 * sizes.stride; ++c) mean[c] = 0;
       for_each_rows(sizes.rows_of(k), [&](std::int64_t r, auto count) {
         measure_rows<T, count>(args, start + k * sizes.piece_rows + r, pivot, r,
                                {mean, mean + sizes.stride});
@@ -189,11 +189,11 @@ void move_running(const SwitchableNormForward& args) {
 }
 
 template <class T>
-void apply(const SwitchableNormForward& args) {
+void apply(CpuQueue& queue, const SwitchableNormForward& args) {
   using A = AccumulatorOf<T>;
   const SwitchableSizes sizes(args.terms);
   sizes.for_each_pieces([&](std::int64_t b, std::int64_t begin, std::int64_t end) {
-    Scratch::Scope scope(cpu_queue().scratch());
+    Scratch::Scope scope(queue.scratch());
     const FoldedImage<A> image(args.terms, sizes, b, scope);
     for (std::int64_t k = begin; k < end; ++k) {
       for_each_rows(sizes.rows_of(k), [&](std::int64_t r, auto count) {
@@ -204,10 +204,6 @@ void apply(const SwitchableNormForward& args) {
   if (args.next_mean) move_running<A>(args);
 }
 
-bool is_empty(const SwitchableTerms& args) {
-  return args.batch == 0 || args.tokens == 0 || args.channels == 0;
-}
-
 }  // namespace
 
 void run(CpuQueue& queue, const SwitchableNormStatistics& args) {
@@ -216,9 +212,9 @@ void run(CpuQueue& queue, const SwitchableNormStatistics& args) {
   });
 }
 
-void run(CpuQueue&, const SwitchableNormForward& args) {
+void run(CpuQueue& queue, const SwitchableNormForward& args) {
   for_dtype("SwitchableNormForward", args.terms.dtype, [&](auto tag) {
-    if (!is_empty(args.terms)) apply<decltype(tag)>(args);
+    if (!is_empty(args.terms)) apply<decltype(tag)>(queue, args);
   });
 }
 

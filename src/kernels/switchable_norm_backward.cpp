@@ -183,7 +183,7 @@ InnerProducts sum_piece(const SwitchableNormBackwardSums& args, const Switchable
                         const FoldedImage<AccumulatorOf<T>>& image, std::int64_t b,
                         std::int64_t piece, AccumulatorOf<T>* at) {
   using A = AccumulatorOf<T>;
-  std::fill_n(at, kChannelSums * sizes.stride, A(0));
+  for (std::int64_t i = 0; i < kChannelSums * sizes.stride; ++i) at[i] = 0;
   const ChannelSums<A> sums = channel_sums(at, sizes.stride);
   const std::int64_t first = piece * sizes.piece_rows, rows = sizes.rows_of(piece);
   for_each_rows(rows, [&](std::int64_t r, auto count) {
@@ -212,7 +212,7 @@ void sum_up(CpuQueue& queue, const SwitchableNormBackwardSums& args) {
   InnerProducts* of_images = scope.take<InnerProducts>(ranges);
   InnerProducts* of_batch = scope.take<InnerProducts>(ranges);
   sizes.for_each_pieces([&](std::int64_t b, std::int64_t begin, std::int64_t end) {
-    Scratch::Scope own(cpu_queue().scratch());
+    Scratch::Scope own(queue.scratch());
     const FoldedImage<A> image(args.terms, sizes, b, own);
     for (std::int64_t k = begin; k < end; ++k) {
       const std::int64_t i = b * sizes.pieces + k;
@@ -335,11 +335,11 @@ void backward_rows(const SwitchableNormBackward& args, const FoldedImage<Accumul
 }
 
 template <class T>
-void backward(const SwitchableNormBackward& args) {
+void backward(CpuQueue& queue, const SwitchableNormBackward& args) {
   using A = AccumulatorOf<T>;
   const SwitchableSizes sizes(args.terms);
   sizes.for_each_pieces([&](std::int64_t b, std::int64_t begin, std::int64_t end) {
-    Scratch::Scope scope(cpu_queue().scratch());
+    Scratch::Scope scope(queue.scratch());
     const FoldedImage<A> image(args.terms, sizes, b, scope);
     const FoldedGradient<A> gradient(args, sizes, b, image.pivot, scope);
     for (std::int64_t k = begin; k < end; ++k) {
@@ -350,10 +350,6 @@ void backward(const SwitchableNormBackward& args) {
   });
 }
 
-bool is_empty(const SwitchableTerms& args) {
-  return args.batch == 0 || args.tokens == 0 || args.channels == 0;
-}
-
 }  // namespace
 
 void run(CpuQueue& queue, const SwitchableNormBackwardSums& args) {
@@ -362,9 +358,9 @@ void run(CpuQueue& queue, const SwitchableNormBackwardSums& args) {
   });
 }
 
-void run(CpuQueue&, const SwitchableNormBackward& args) {
+void run(CpuQueue& queue, const SwitchableNormBackward& args) {
   for_dtype("SwitchableNormBackward", args.terms.dtype, [&](auto tag) {
-    if (!is_empty(args.terms)) backward<decltype(tag)>(args);
+    if (!is_empty(args.terms)) backward<decltype(tag)>(queue, args);
   });
 }
 

@@ -107,6 +107,9 @@ struct Products {
   __device__ __forceinline__ void add(const Products& p) {
     dmu += p.dmu, mean += p.mean, dvar += p.dvar, var += p.var;
   }
+  __device__ __forceinline__ Products of_warp() const {
+    return {cuda::warp_sum(dmu), cuda::warp_sum(mean), cuda::warp_sum(dvar), cuda::warp_sum(var)};
+  }
   // Over the block; every thread gets them. `scratch` holds a value per warp.
   __device__ __forceinline__ Products of_block(double* scratch) const {
     Products p;
@@ -198,7 +201,9 @@ __global__ void __launch_bounds__(ColumnBlock<kColumns>::kThreads)
     if (a.dbias) a.dbias[c] += static_cast<float>(of_batch[3]);
     channel.add(dmean, a.t.mean_of_batch(c), dvar, a.t.var_of_batch(c));
   }
-  const Products of_channels = channel.of_block(shared);
+  static_assert(kColumns <= kWarpSize);  // the threads of group 0 are of the first warp
+  if (threadIdx.x >= kWarpSize) return;
+  const Products of_channels = channel.of_warp();
   if (threadIdx.x != 0) return;
   a.of_images[blockIdx.x] = of_images;
   a.of_batch[blockIdx.x] = of_channels;

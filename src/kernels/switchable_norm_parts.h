@@ -2,7 +2,6 @@
 // and the statistics folded into few terms per channel and per token. See switchable_norm.h.
 #pragma once
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -12,6 +11,10 @@
 #include "kernels/switchable_norm.h"
 
 namespace dtn::DTN_ISA {
+
+inline bool is_empty(const SwitchableTerms& t) {
+  return t.batch == 0 || t.tokens == 0 || t.channels == 0;
+}
 
 // Rows that are taken together, so that what is known per channel is loaded once for all of them.
 inline constexpr int kSwitchableRows = 4;
@@ -29,14 +32,16 @@ struct SwitchableSizes {
         stride((t.channels + 15) / 16 * 16) {
     // About 64 pieces in all keep many threads busy; shorter ones than this are not worth it.
     constexpr std::int64_t kPieces = 64, kLeastRows = 16;
-    const std::int64_t wanted = std::max<std::int64_t>((kPieces + batch - 1) / batch, 1);
-    const std::int64_t rows = std::max((tokens + wanted - 1) / wanted, kLeastRows);
+    const std::int64_t wanted = (kPieces + batch - 1) / batch;
+    std::int64_t rows = (tokens + wanted - 1) / wanted;
+    if (rows < kLeastRows) rows = kLeastRows;
     piece_rows = (rows + kSwitchableRows - 1) / kSwitchableRows * kSwitchableRows;
     pieces = (tokens + piece_rows - 1) / piece_rows;
   }
 
   std::int64_t rows_of(std::int64_t piece) const {
-    return std::min(piece_rows, tokens - piece * piece_rows);
+    const std::int64_t left = tokens - piece * piece_rows;
+    return left < piece_rows ? left : piece_rows;
   }
 
   // Calls f(image, begin, end) for ranges of the pieces of every image, spread over the threads:
@@ -76,7 +81,9 @@ inline void for_each_rows(std::int64_t rows, F&& f) {
 template <class A, int kRows>
 struct TokenValues {
   A at[kRows];
-  TokenValues(const A* values, std::int64_t token) { std::copy_n(values + token, kRows, at); }
+  TokenValues(const A* values, std::int64_t token) {
+    for (int r = 0; r < kRows; ++r) at[r] = values[token + r];
+  }
   A operator[](int r) const { return at[r]; }
 };
 
