@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "config/document.h"
+#include "config/layers.h"
 #include "dtn/config/load.h"
 
 namespace dtn {
@@ -54,14 +55,9 @@ bool names_file(const fs::path& path, const std::string& name) {
 
 }  // namespace
 
-std::string find_config(const std::string& file_or_name) {
-  if (file_or_name.empty()) throw ConfigError("no config is named; give a file or a name");
-  std::error_code error;
-  const fs::file_status status = fs::status(file_or_name, error);
-  if (fs::exists(status) && !fs::is_directory(status)) return file_or_name;
-
-  const std::string name = file_or_name.ends_with(".yaml") ? file_or_name : file_or_name + ".yaml";
-  std::vector<std::string> looked = {file_or_name}, known;
+std::string config::find_shipped_config(const std::string& wanted) {
+  const std::string name = wanted.ends_with(".yaml") ? wanted : wanted + ".yaml";
+  std::vector<std::string> looked = {wanted}, known;
   for (const fs::path& folder : config_folders()) {
     std::vector<fs::path> found;
     for (const fs::path& file : configs_below(folder)) {
@@ -69,16 +65,24 @@ std::string find_config(const std::string& file_or_name) {
       known.push_back(file.stem().string());
     }
     if (found.size() > 1) {
-      throw ConfigError(cat("'", config::shown(file_or_name), "' names several configs: ",
+      throw ConfigError(cat("'", config::shown(wanted), "' names several configs: ",
                             found[0].string(), ", ", found[1].string(), "; give the whole path"));
     }
     if (!found.empty()) return found[0].string();
     looked.push_back((folder / "**").string());
   }
   const std::string guess = config::nearest(fs::path(name).stem().string(), known);
-  throw ConfigError(cat("no config '", config::shown(file_or_name), "'",
+  throw ConfigError(cat("no config '", config::shown(wanted), "'",
                         guess.empty() ? std::string() : cat("; did you mean '", guess, "'?"),
                         " Looked for: ", config::join(looked)));
+}
+
+std::string find_config(const std::string& file_or_name) {
+  if (file_or_name.empty()) throw ConfigError("no config is named; give a file or a name");
+  std::error_code error;
+  const fs::file_status status = fs::status(file_or_name, error);
+  if (fs::exists(status) && !fs::is_directory(status)) return file_or_name;
+  return config::find_shipped_config(file_or_name);
 }
 
 }  // namespace dtn

@@ -164,20 +164,13 @@ void put_over(Node& below, Node above) {
   below.where = where;
 }
 
-std::string read_file(const std::filesystem::path& path, const Where* asked_by) {
-  const auto refuse = [&](const char* why) {
-    if (asked_by != nullptr) fail(*asked_by, "base: ", why, " '", path.string(), "'");
-    throw ConfigError(cat(path.string(), ": ", why, " the config"));
-  };
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) refuse("a folder, not a file, is at");
-  std::ifstream in(path, std::ios::binary);
-  if (!in) refuse("cannot open");
-  std::string text(kMaxFileBytes + 1, '\0');
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (in.bad()) refuse("cannot read");
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  return text;
+void set_rank(Node& node, int rank) {
+  node.where.layer = rank;
+  for (Node& item : node.items) set_rank(item, rank);
+  for (Member& m : node.members) {
+    m.where.layer = rank;
+    set_rank(m.value, rank);
+  }
 }
 
 class FileLoader {
@@ -187,14 +180,14 @@ class FileLoader {
   Node load(const std::filesystem::path& path, const Where* asked_by) {
     enter(path, asked_by);
     const Where origin{std::make_shared<const std::string>(path.string()), 1, 1, 0};
-    Node own = parse_yaml(read_file(path, asked_by), origin);
+    Node own = parse_yaml(read_text(path, asked_by, "base"), origin);
     Node bases;
     if (own.is_map()) {
       if (const Node* base = own.find("base")) bases = load_bases(*base, path.parent_path());
       own.erase("base");
     }
     // Ranks grow from the deepest base up, so they are given after the bases are read.
-    set_layer(own, next_layer_++);
+    set_rank(own, next_rank_++);
     prepare(own, norms_);
     open_.pop_back();
     if (!bases.is_map()) return own;
@@ -244,18 +237,9 @@ class FileLoader {
     return merged;
   }
 
-  static void set_layer(Node& node, int layer) {
-    node.where.layer = layer;
-    for (Node& item : node.items) set_layer(item, layer);
-    for (Member& m : node.members) {
-      m.where.layer = layer;
-      set_layer(m.value, layer);
-    }
-  }
-
   std::span<const NormSchema> norms_;
   std::vector<std::filesystem::path> open_;
-  int next_layer_ = 0;
+  int next_rank_ = 0;
   int files_ = 0;
 };
 
@@ -307,6 +291,22 @@ Node parse_override(const std::string& text) {
 
 }  // namespace
 
+std::string read_text(const std::filesystem::path& path, const Where* asked_by, const char* key) {
+  const auto refuse = [&](const char* why) {
+    if (asked_by != nullptr) fail(*asked_by, key, ": ", why, " '", path.string(), "'");
+    throw ConfigError(cat(path.string(), ": ", why, " the config"));
+  };
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) refuse("a folder, not a file, is at");
+  std::ifstream in(path, std::ios::binary);
+  if (!in) refuse("cannot open");
+  std::string text(kMaxFileBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (in.bad()) refuse("cannot read");
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  return text;
+}
+
 Node load_file_layers(const std::string& path, std::span<const NormSchema> norms) {
   return FileLoader(norms).load(path, nullptr);
 }
@@ -335,6 +335,16 @@ void apply_overrides(Node& root, std::span<const std::string> overrides,
   put_over(root, std::move(all));
   root.where = where;
 }
+
+void apply_layer(Node& root, Node layer, int rank, std::span<const NormSchema> norms) {
+  prepare(layer, norms);
+  set_rank(layer, rank);
+  const Where where = root.where;
+  put_over(root, std::move(layer));
+  root.where = where;
+}
+
+void check_layer(Node layer, std::span<const NormSchema> norms) { prepare(layer, norms); }
 
 bool is_key_of_dataset(const std::string& key, const std::string& dataset) {
   if (key == "size") return dataset == "synthetic";

@@ -2,6 +2,7 @@
 // for unknown keys on its own and then put over those below it.
 #pragma once
 
+#include <filesystem>
 #include <span>
 #include <string>
 
@@ -18,6 +19,17 @@ Node load_text_layer(const std::string& text, const std::string& source,
 // Puts "key.path=value" overrides over `root`.
 void apply_overrides(Node& root, std::span<const std::string> overrides,
                      std::span<const NormSchema> norms);
+
+// Puts a text's keys over `root`, at this rank of Where::layer.
+void apply_layer(Node& root, Node layer, int rank, std::span<const NormSchema> norms);
+// Fails for an unknown key and for what else is wrong with a text on its own.
+void check_layer(Node layer, std::span<const NormSchema> norms);
+
+// The text of a file, or as much as shows that it is too long. When it cannot be read, the value of
+// `key` at `asked_by` is to blame, if there is one.
+std::string read_text(const std::filesystem::path& path, const Where* asked_by, const char* key);
+// A config that comes with the program, by its name. Throws as find_config does.
+std::string find_shipped_config(const std::string& name);
 
 // Whether a key of the data section means anything for this data set.
 bool is_key_of_dataset(const std::string& key, const std::string& dataset);

@@ -47,6 +47,24 @@ std::string option_text(const OptionValue& value) {
   return std::visit([](const auto& v) { return write_value(v); }, value);
 }
 
+// Every key and the text of its value, in the order they are written.
+std::vector<std::pair<std::string, std::string>> written(const ExperimentConfig& config) {
+  std::vector<std::pair<std::string, std::string>> out;
+  bool in_norm = false, options_written = false;
+  for (const Key& key : keys()) {
+    const bool is_norm = section_of(key.path) == kNormSection;
+    if (in_norm && !is_norm && !options_written) {
+      for (const NormOption& option : config.model.norm.options) {
+        out.emplace_back(cat(kNormSection, ".", option.key), option_text(option.value));
+      }
+      options_written = true;
+    }
+    in_norm = is_norm;
+    out.emplace_back(key.path, key.write(config));
+  }
+  return out;
+}
+
 // Writes "a.b.c" keys as nested maps; keys of one section must follow each other.
 class Writer {
  public:
@@ -101,21 +119,29 @@ ExperimentConfig parse_experiment(const std::string& text, const std::string& so
 
 std::string to_yaml(const ExperimentConfig& config) {
   config::Writer writer;
-  bool options_written = false;
-  bool in_norm = false;
-  const auto write_options = [&] {
-    for (const NormOption& option : config.model.norm.options) {
-      writer.add(cat(config::kNormSection, ".", option.key), config::option_text(option.value));
-    }
-    options_written = true;
-  };
-  for (const config::Key& key : config::keys()) {
-    const bool is_norm = config::section_of(key.path) == config::kNormSection;
-    if (in_norm && !is_norm && !options_written) write_options();
-    in_norm = is_norm;
-    writer.add(key.path, key.write(config));
-  }
+  for (const auto& [path, text] : config::written(config)) writer.add(path, text);
   return writer.take();
+}
+
+std::vector<std::string> config_differences(const ExperimentConfig& was,
+                                            const ExperimentConfig& now) {
+  const auto before = config::written(was), after = config::written(now);
+  const auto find = [](const auto& list, const std::string& path) -> const std::string* {
+    for (const auto& [key, text] : list) {
+      if (key == path) return &text;
+    }
+    return nullptr;
+  };
+  std::vector<std::string> out;
+  for (const auto& [path, text] : after) {
+    const std::string* old = find(before, path);
+    if (old == nullptr) out.push_back(cat(path, " is ", text, ", was not set"));
+    if (old != nullptr && *old != text) out.push_back(cat(path, " is ", text, ", was ", *old));
+  }
+  for (const auto& [path, text] : before) {
+    if (find(after, path) == nullptr) out.push_back(cat(path, " is not set, was ", text));
+  }
+  return out;
 }
 
 }  // namespace dtn

@@ -1,0 +1,308 @@
+// Sweep files: what they say, what they inherit, and what is refused, where and why.
+#include "dtn/config/sweep.h"
+
+#include "unit/config/helpers.h"
+
+namespace dtn::testing {
+namespace {
+
+// A folder with a config to start from.
+class Sweeps : public ::testing::Test {
+ protected:
+  Sweeps() {
+    folder_.write("base.yaml",
+                  "name: base\nseed: 7\nmodel: {preset: vit_t, norm: ln}\n"
+                  "schedule: {epochs: 9}\ntrain: {batch_size: 32}\n");
+  }
+
+  SweepConfig load(const std::string& text, const std::vector<std::string>& set = {},
+                   const std::string& name = "s.yaml") {
+    return load_sweep(folder_.write(name, text), set, fake_norms());
+  }
+  std::string error(const std::string& text, const std::vector<std::string>& set = {}) {
+    return error_of([&] { load(text, set); });
+  }
+  // A sweep of one variant, with `more` at the top.
+  static std::string one(const std::string& more) {
+    return "base: base.yaml\nvariants:\n  - {name: a}\n" + more + "\n";
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(Sweeps, SaysEverything) {
+  const SweepConfig s = load(R"(
+name: table3
+title: "Table 3: normalizers"
+base: base.yaml
+set: {schedule.epochs: 6, train: {batch_size: 64}}
+seeds: [0, 1, 18446744073709551615]
+metric: best_top1
+milestones: [80, 85.5]
+baseline: ln
+variants:
+  - {name: ln, label: "LayerNorm, plain", paper: 80.6}
+  - name: dtn
+    set: {model.norm: dtn, model.norm.variant: official, optim.lr: 1e-3, schedule.epochs: 7}
+    seeds: [5]
+    paper: 81.7
+)",
+                             {"optim.lr=2e-3"});
+  EXPECT_EQ(s.name, "table3");
+  EXPECT_EQ(s.title, "Table 3: normalizers");
+  EXPECT_EQ(s.metric, SweepMetric::kBestTop1);
+  EXPECT_EQ(s.milestones, (std::vector<double>{80, 85.5}));
+  EXPECT_EQ(s.baseline, 0u);
+  ASSERT_EQ(s.variants.size(), 2u);
+  const SweepVariant &ln = s.variants[0], &dtn = s.variants[1];
+  EXPECT_EQ(ln.label, "LayerNorm, plain");
+  EXPECT_EQ(dtn.label, "dtn");
+  EXPECT_EQ(ln.paper, 80.6);
+  EXPECT_EQ(ln.seeds, (std::vector<std::uint64_t>{0, 1, ~std::uint64_t{0}}));
+  EXPECT_EQ(dtn.seeds, (std::vector<std::uint64_t>{5}));
+  EXPECT_EQ(ln.config.name, "table3-ln");
+  EXPECT_EQ(ln.config.schedule.epochs, 6);
+  EXPECT_EQ(ln.config.train.batch_size, 64);
+  EXPECT_EQ(ln.config.model.norm.type, "ln");
+  // The variant's keys lie over those of the sweep, and --set over all.
+  EXPECT_EQ(dtn.config.schedule.epochs, 7);
+  EXPECT_EQ(dtn.config.model.norm.type, "dtn");
+  EXPECT_EQ(*dtn.config.model.norm.find<std::string>("variant"), "official");
+  EXPECT_EQ(dtn.config.optim.lr, 2e-3);
+  EXPECT_EQ(dtn.config.seed, 5u);
+}
+
+TEST_F(Sweeps, Defaults) {
+  const SweepConfig s = load("base: base.yaml\nvariants: [{name: a}]\n", {}, "my_sweep.yaml");
+  EXPECT_EQ(s.name, "my_sweep");
+  EXPECT_EQ(s.title, "my_sweep");
+  EXPECT_EQ(s.metric, SweepMetric::kTop1);
+  EXPECT_FALSE(s.ema);
+  EXPECT_FALSE(s.baseline);
+  EXPECT_EQ(s.variants[0].seeds, (std::vector<std::uint64_t>{7}));  // the config's own
+  EXPECT_FALSE(s.variants[0].paper);
+}
+
+TEST_F(Sweeps, BasesAreFilesNearbyOrConfigsThatShip) {
+  folder_.write("deep/other.yaml", "base: ../base.yaml\nmodel: {depth: 3}\n");
+  const SweepConfig s =
+      load("base: fashion_mnist_ln\nvariants: [{name: a}, {name: b, base: deep/other.yaml}]\n");
+  EXPECT_EQ(s.variants[0].config.data.dataset, "idx");
+  EXPECT_EQ(s.variants[1].config.model.depth, 3);
+  EXPECT_EQ(s.variants[1].config.schedule.epochs, 9);
+}
+
+TEST_F(Sweeps, ANormalizerTakesItsOptionsAlong) {
+  const SweepConfig s = load(R"(
+base: base.yaml
+set: {model.norm: {type: dtn, variant: official}}
+variants: [{name: a}, {name: b, set: {model.norm.type: gn}}, {name: c, set: {schedule.steps: 5}}]
+)");
+  EXPECT_EQ(*s.variants[0].config.model.norm.find<std::string>("variant"), "official");
+  EXPECT_EQ(s.variants[1].config.model.norm.type, "gn");
+  EXPECT_FALSE(s.variants[2].config.schedule.epochs);
+  EXPECT_EQ(s.variants[2].config.schedule.steps, 5);
+}
+
+TEST_F(Sweeps, Inheritance) {
+  folder_.write("full/full.yaml", R"(
+name: full
+title: "All of it"
+base: ../base.yaml
+set: {optim.lr: 1e-3, train.batch_size: 64}
+seeds: [0, 1]
+milestones: [50]
+baseline: a
+variants:
+  - {name: a, paper: 70}
+  - {name: b, paper: 71, label: B, set: {model.depth: 4}}
+  - {name: c, paper: 72}
+)");
+  const SweepConfig s = load(R"(
+base_sweep: full/full.yaml
+set: {schedule.steps: 3, train.batch_size: 16}
+only: [a, b, new]
+variants:
+  - {name: b, paper: null, set: {optim.weight_decay: 0.5}}
+  - {name: new, base: base.yaml}
+)",
+                             {}, "mini.yaml");
+  EXPECT_EQ(s.name, "mini");  // not its parent's
+  EXPECT_EQ(s.title, "mini");
+  EXPECT_EQ(s.milestones, (std::vector<double>{50}));
+  EXPECT_EQ(s.baseline, 0u);
+  ASSERT_EQ(s.variants.size(), 3u);
+  EXPECT_EQ(s.variants[0].paper, 70);
+  EXPECT_EQ(s.variants[1].label, "B");
+  EXPECT_FALSE(s.variants[1].paper);
+  EXPECT_EQ(s.variants[1].config.model.depth, 4);
+  EXPECT_EQ(s.variants[1].config.optim.weight_decay, 0.5);
+  EXPECT_EQ(s.variants[2].name, "new");
+  for (const SweepVariant& v : s.variants) {
+    EXPECT_EQ(v.seeds.size(), 2u);
+    EXPECT_EQ(v.config.optim.lr, 1e-3);
+    EXPECT_EQ(v.config.schedule.steps, 3);
+    EXPECT_EQ(v.config.train.batch_size, 16);
+  }
+}
+
+TEST_F(Sweeps, TheMovingAverageMustBeThere) {
+  EXPECT_TRUE(load(one("weights: ema\nset: {train.ema: 0.9}")).ema);
+  const std::string message = error(one("weights: ema"));
+  expect_contains(message, "s.yaml:4:10: weights: ema, but train.ema is not set");
+  expect_contains(message, "(variant 'a')");
+}
+
+TEST_F(Sweeps, RefusesWhatIsWrongAndSaysWhere) {
+  const std::pair<const char*, std::vector<const char*>> cases[] = {
+      {"base: base.yaml\n", {"s.yaml:1:1", "without variants", "variants:"}},
+      {"base: base.yaml\nvariants: []\n", {"without variants"}},
+      {"", {"a sweep is a map of"}},
+      {"[1, 2]", {"a sweep is a map of", "not a list"}},
+      {"base: base.yaml\nvariants: {a: 1}\n", {"s.yaml:2:11", "must be a list, not a map"}},
+      {"base: base.yaml\nvariants: [a]\n", {"s.yaml:2:12", "a variant is a map of name"}},
+      {"base: base.yaml\nvariants: [{label: x}]\n", {"s.yaml:2:12", "has no name"}},
+      {"variants: [{name: a}]\n", {"s.yaml:1:12", "base:", "(variant 'a')"}},
+      {"base: none.yaml\nvariants: [{name: a}]\n", {"s.yaml:1:7", "base: no file", "none.yaml"}},
+      {"base: base.yaml\nvariants:\n  - {name: a}\n  - {name: a}\n",
+       {"s.yaml:4:12", "two variants are named 'a'", "line 3"}},
+      {"base: base.yaml\nvariants: [{name: a, sett: {}}]\n",
+       {"s.yaml:2:22", "unknown key 'sett'; did you mean 'set'?", "Keys of a variant"}},
+      {"milestone: [1]\nbase: base.yaml\nvariants: [{name: a}]\n",
+       {"s.yaml:1:1", "unknown key 'milestone'; did you mean 'milestones'?", "Keys of a sweep"}},
+      {"schedule: {epochs: 3}\nbase: base.yaml\nvariants: [{name: a}]\n",
+       {"s.yaml:1:1", "unknown key 'schedule'; keys of a config go below set:"}},
+      {"base: base.yaml\nset: {schedule.epoch: 3}\nvariants: [{name: a}]\n",
+       {"s.yaml:2:7", "did you mean 'schedule.epochs'?"}},
+      {"base: base.yaml\nset: 3\nvariants: [{name: a}]\n", {"s.yaml:2:6", "set must be a map"}},
+      {"base: base.yaml\nset: {seed: 3}\nvariants: [{name: a}]\n", {"s.yaml:2:7", "seeds:"}},
+      {"base: base.yaml\nvariants: [{name: a, set: {name: x}}]\n", {"s.yaml:2:28", "name"}},
+      {"base: base.yaml\nset:\n  optim.lr: 1\n  optim: {lr: 2}\nvariants: [{name: a}]\n",
+       {"s.yaml:4:11", "'lr' is set twice", "line 3"}},
+      {"base: base.yaml\nset: {model.norm: ln, model: {norm: gn}}\nvariants: [{name: a}]\n",
+       {"s.yaml:2:31", "'norm' is set twice"}},
+      {"base: base.yaml\nset: {model.norm: ln, model.norm.type: gn}\nvariants: [{name: a}]\n",
+       {"s.yaml:2:23", "'type' is set twice"}},
+      {"base: base.yaml\nset: {optim.lr: 1, optim.lr.x: 2}\nvariants: [{name: a}]\n",
+       {"s.yaml:2:20", "'lr' is set twice"}},
+      {"base: base.yaml\nvariants:\n  - name: a\n    set: {model.norm.type: lm}\n",
+       {"s.yaml:4:28", "'lm'", "(variant 'a')"}},
+      {"base: base.yaml\nvariants:\n  - name: a\n  - name: b\n    set: {model.num_heads: 5}\n",
+       {"s.yaml:5:28", "not divisible by model.num_heads 5", "(variant 'b')"}},
+      {"base: base.yaml\nvariants: [{name: a, paper: high}]\n",
+       {"s.yaml:2:29", "paper must be a finite number, not 'high'"}},
+      {"base: base.yaml\nvariants: [{name: a, paper: 101}]\n",
+       {"s.yaml:2:29", "paper must be in [0, 100], not 101"}},
+      {"base: base.yaml\nvariants: [{name: a, paper: nan}]\n", {"finite"}},
+  };
+  for (const auto& [text, parts] : cases) {
+    SCOPED_TRACE(text);
+    const std::string message = error(text);
+    for (const char* part : parts) expect_contains(message, part);
+  }
+}
+
+TEST_F(Sweeps, RefusesWrongValues) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"metric: top2", "metric must be one of top1, top5, loss, best_top1, not 'top2'"},
+      {"weights: average", "weights must be one of raw, ema"},
+      {"seeds: 3", "seeds must be a list"},
+      {"seeds: []", "seeds must be a list"},
+      {"seeds: [1, 1]", "seeds: 1 is there twice"},
+      {"seeds: [-1]", "whole number"},
+      {"seeds: [1.5]", "whole number"},
+      {"milestones: [0]", "milestones must be in (0, 100]"},
+      {"milestones: [80, 70]", "milestones must increase, 70 comes after 80"},
+      {"milestones: [80, 80]", "milestones must increase"},
+      {"milestones: high", "finite number"},
+      {"baseline: b", "baseline: there is no variant 'b'; did you mean 'a'? Variants: a"},
+      {"only: [c]", "only: there is no variant 'c'"},
+      {"only: a", "only must be a list"},
+      {"only: []", "only must be a list"},
+      {"title: ''", "title is empty"},
+      {"title: \"a\\nb\"", "single line"},
+      {"name: a/b", "cannot name a folder"},
+      {"base_sweep: none", "base_sweep: no file"},
+      {"base_sweep: [a]", "base_sweep must be text"},
+      {"base_sweep: s.yaml", "goes round in a circle"},
+  };
+  for (const auto& [more, part] : cases) {
+    SCOPED_TRACE(more);
+    const std::string message = error(one(more));
+    expect_contains(message, part);
+    expect_contains(message, "s.yaml:4:");
+  }
+}
+
+TEST_F(Sweeps, NamesAreFoldersAndNothingElse) {
+  for (const char* name : {"a/b", "..", ".a", "-a", "a b", "a:0", "a,b", "ä", "''", "table.md",
+                           "curves.x", "sweep.lock", "'a\tb'", "[x]"}) {
+    SCOPED_TRACE(name);
+    const std::string text = cat("base: base.yaml\nvariants:\n  - name: ", name, "\n");
+    expect_contains(error(text), "s.yaml:3:");
+  }
+  error("base: base.yaml\nvariants: [{name: " + std::string(81, 'a') + "}]\n");
+  for (const char* name : {"a", "lambda_0.5", "k-9+x", "0", "tables"}) {
+    EXPECT_EQ(load(cat("base: base.yaml\nvariants: [{name: ", name, "}]\n")).variants[0].name,
+              name);
+  }
+}
+
+TEST_F(Sweeps, OverridesOfTheCommandLine) {
+  EXPECT_EQ(load(one(""), {"schedule.epochs=2"}).variants[0].config.schedule.epochs, 2);
+  expect_contains(error(one(""), {"seed=3"}), "--only VARIANT:SEED");
+  expect_contains(error(one(""), {"name = x"}), "gives each run its own name");
+  const std::string message = error(one(""), {"optim.lr=fast"});
+  expect_contains(message, "--set optim.lr=fast");
+  expect_contains(message, "(variant 'a')");
+}
+
+TEST_F(Sweeps, HostileFiles) {
+  error(one("set: {" + std::string(4000, 'a') + ": 1}"));
+  std::string dotted = "a";
+  for (int i = 0; i < 400; ++i) dotted += ".a";
+  expect_contains(error(one("set: {" + dotted + ": 1}")), "not a key of a config");
+  for (const char* key : {"''", ".", "a.", ".a", "model..norm", "model.", "..."}) {
+    SCOPED_TRACE(key);
+    error(one(cat("set: {", key, ": 1}")));
+  }
+  error(one("set: &x {optim.lr: 1}"));
+  error(one("set: [" + std::string(200, '[')));
+  error(std::string("base: base.yaml\0\n", 17));
+  error("\xff\xfe");
+  std::string many = "base: base.yaml\nvariants:\n";
+  for (int i = 0; i < 1001; ++i) many += cat("  - {name: v", i, "}\n");
+  expect_contains(error(many), "more than 1000 variants");
+  std::string seeds = "0";
+  for (int i = 1; i < 1001; ++i) seeds += cat(", ", i);
+  error(one("seeds: [" + seeds + "]"));
+  error_of([&] { load_sweep(folder_.path().string(), {}, fake_norms()); });
+  error_of([&] { load_sweep((folder_.path() / "absent").string(), {}, fake_norms()); });
+  std::string tower = "base.yaml";
+  for (int i = 0; i < 20; ++i) {
+    folder_.write(cat("t", i, ".yaml"),
+                  one(i ? cat("base_sweep: t", i - 1, ".yaml") : std::string()));
+  }
+  expect_contains(error("base_sweep: t19.yaml\n"), "files deep");
+}
+
+TEST(Differences, NameEveryKeyThatChanged) {
+  const ExperimentConfig a = parse("model: {preset: vit_t, norm: dtn}\nschedule: {steps: 5}\n");
+  EXPECT_TRUE(config_differences(a, a).empty());
+  ExperimentConfig b = a;
+  b.optim.lr = 1;
+  b.schedule.steps = 6;
+  EXPECT_EQ(config_differences(a, b),
+            (std::vector<std::string>{"optim.lr is 1, was 5.0e-04", "schedule.steps is 6, was 5"}));
+  const ExperimentConfig c = parse("model: {preset: vit_t, norm: gn}\nschedule: {steps: 5}\n");
+  const auto changed = config_differences(a, c);
+  const auto has = [&](const char* line) {
+    return std::find(changed.begin(), changed.end(), line) != changed.end();
+  };
+  EXPECT_TRUE(has("model.norm.type is gn, was dtn"));
+  EXPECT_TRUE(has("model.norm.groups is 4, was not set"));
+  EXPECT_TRUE(has("model.norm.variant is not set, was paper"));
+}
+
+}  // namespace
+}  // namespace dtn::testing
