@@ -3,10 +3,9 @@
 
 #include "common.h"
 #include "dtn/config/load.h"
-#include "dtn/data/datasets.h"
 #include "dtn/models/complexity.h"
 #include "dtn/nn/normalizer.h"
-#include "dtn/optim/schedule.h"
+#include "dtn/train/run_size.h"
 #include "dtn/train/trainer.h"
 
 namespace fs = std::filesystem;
@@ -44,23 +43,16 @@ dtn::ExperimentConfig load_config(const Options& options) {
 
 void print_plan(const dtn::ExperimentConfig& config, const fs::path& output) {
   dtn::Complexity c = dtn::complexity_of(config.model);
-  auto data = dtn::open_dataset(config.data, config.model, dtn::Split::kTrain, config.seed);
-  auto val = dtn::open_dataset(config.data, config.model, dtn::Split::kVal, config.seed);
-  std::int64_t per_epoch = data->size() * config.data.repeats / config.train.batch_size;
-  if (per_epoch == 0) {
-    throw dtn::DataError(dtn::cat(data->description(), ": not one batch of ",
-                                  config.train.batch_size, "; lower train.batch_size"));
-  }
-  dtn::LearningRate rate(config.optim, config.schedule, config.train.batch_size, per_epoch);
+  dtn::RunSize size = dtn::size_of_run(config);
   bool bf16 = config.train.precision == dtn::Precision::kBFloat16;
   double bytes = (bf16 ? c.activation_bytes_bf16 : c.activation_bytes_fp32) *
                  config.train.micro_batch.value_or(config.train.batch_size);
-  std::printf("train: %s\nval: %s\n", data->description().c_str(), val->description().c_str());
+  std::printf("train: %s\nval: %s\n", size.train.c_str(), size.val.c_str());
   std::printf("parameters: %lld\nmultiply-adds per image: %.3f G\n",
               static_cast<long long>(c.parameters), c.multiply_adds / 1e9);
   std::printf("steps per epoch: %lld\nsteps: %lld\npeak learning rate: %g\n",
-              static_cast<long long>(per_epoch), static_cast<long long>(rate.total_steps()),
-              rate.peak());
+              static_cast<long long>(size.steps_per_epoch), static_cast<long long>(size.steps),
+              size.peak_rate);
   std::printf("activations kept for the backward pass: about %.0f MiB\noutput: %s\n",
               bytes / 1048576, output.c_str());
 }

@@ -75,6 +75,27 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int wa
   return result;
 }
 
+double glance_seconds_per_image(const ExperimentConfig& config, Device device) {
+  constexpr double kWork = 50e9;  // multiply-adds of a step, where a whole micro-batch has more
+  ExperimentConfig small = config;
+  std::int64_t images = micro_batch(config.train);
+  if (device == kCpu) {
+    double most = kWork / (3 * complexity_of(config.model).multiply_adds);
+    images = std::clamp<std::int64_t>(static_cast<std::int64_t>(most), 4,
+                                      std::max<std::int64_t>(images, 4));
+  }
+  small.train.batch_size = static_cast<int>(images);
+  small.train.micro_batch.reset();
+  Learner learner(small, device);
+  RandomBatch batch(small.model, images, device);
+  std::vector<double> times;
+  for (int i = 0; i < 4; ++i) {
+    times.push_back(seconds_of(device, [&] { learner.step(batch.images, batch.labels, i, 1e-4); }));
+  }
+  times.erase(times.begin());  // the first one sets up
+  return median(times) / static_cast<double>(images);
+}
+
 EvalBenchmark benchmark_eval(const ExperimentConfig& config, int steps, int warmup, Device device) {
   EvalBenchmark result;
   DType dtype = dtype_of(config.train.precision);

@@ -55,20 +55,28 @@ std::string ProgressBar::time_left(std::int64_t done) const {
 }
 
 void ProgressBar::update(std::int64_t done, const std::string& detail) {
-  if (!terminal_ || (visible_ && seconds_since(last_draw_) < 0.1)) return;
+  if (!due()) return;
+  double total = static_cast<double>(total_);
+  draw(total_ > 0 ? static_cast<double>(done) / total : 1,
+       std::to_string(done) + "/" + std::to_string(total_) + "  " + detail + "  left " +
+           time_left(done));
+}
+
+bool ProgressBar::due() const {
+  return terminal_ && (!visible_ || seconds_since(last_draw_) >= 0.1);
+}
+
+void ProgressBar::draw(double fraction, const std::string& text) {
+  if (!due()) return;
   last_draw_ = Clock::now();
   visible_ = true;
-  std::string tail = " " + std::to_string(done) + "/" + std::to_string(total_) + "  " + detail +
-                     "  left " + time_left(done);
-  int room = terminal_width() - static_cast<int>(title_.size() + tail.size()) - 4;
+  int room = terminal_width() - static_cast<int>(title_.size() + text.size()) - 5;
   int width = std::clamp(room, 0, 30);
-  int filled = total_ > 0
-                   ? static_cast<int>(width * std::clamp<std::int64_t>(done, 0, total_) / total_)
-                   : width;
+  int filled = static_cast<int>(width * std::clamp(fraction, 0.0, 1.0));
   std::string bar = width > 0 ? " [" + std::string(static_cast<std::size_t>(filled), '#') +
                                     std::string(static_cast<std::size_t>(width - filled), '.') + "]"
                               : "";
-  std::string line = title_ + bar + tail;
+  std::string line = title_ + bar + " " + text;
   line.resize(std::min(line.size(), static_cast<std::size_t>(terminal_width() - 1)));
   std::fprintf(stderr, "\r\033[K%s", line.c_str());
   std::fflush(stderr);

@@ -80,6 +80,10 @@ class Trainer {
 
   RunStatus run() {
     auto start = std::chrono::steady_clock::now();
+    // It diverged in its last steps: there is none left to do better in.
+    if (started() >= rate_.total_steps() && progress_.bad_steps >= kBadStepsBeforeStop) {
+      throw diverged();
+    }
     if (!finish_interrupted_evaluation()) return stop();
     if (is_summarized()) return RunStatus::kFinished;
     for (std::int64_t epoch = started() / steps_per_epoch_; started() < rate_.total_steps();
@@ -162,12 +166,16 @@ class Trainer {
                    progress_.bad_steps, " of ", kBadStepsBeforeStop, " in a row)"));
     if (progress_.bad_steps < kBadStepsBeforeStop) return;
     save();
-    throw DivergedError(cat("training diverged: the loss or the gradient was not finite in steps ",
-                            progress_.step - kBadStepsBeforeStop + 1, " to ", progress_.step,
-                            ". The last good weights are in ",
-                            checkpoint_path(output_, progress_.step).string(),
-                            ". Lower optim.lr, lengthen schedule.warmup_epochs, or set "
-                            "optim.clip_grad_norm."));
+    throw diverged();
+  }
+
+  DivergedError diverged() const {
+    return DivergedError(cat("training diverged: the loss or the gradient was not finite in steps ",
+                             progress_.step - progress_.bad_steps + 1, " to ", progress_.step,
+                             ". The last good weights are in ",
+                             checkpoint_path(output_, progress_.step).string(),
+                             ". Lower optim.lr, lengthen schedule.warmup_epochs, or set "
+                             "optim.clip_grad_norm."));
   }
 
   std::optional<EvalResult> evaluate_one() {

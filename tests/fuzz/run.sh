@@ -11,8 +11,11 @@ mkdir "$work/corpus"
 seeds=()
 case $name in
   fuzz_image) seeds=("$here/../golden/data/images") ;;
-  fuzz_yaml) seeds=("$here/../../configs/fashion_mnist") ;;
+  fuzz_yaml) seeds=("$here/../../configs/"{fashion_mnist,sweeps}) ;;
 esac
+for i in "${!seeds[@]}"; do
+  if [[ ! -d ${seeds[i]} ]]; then unset "seeds[$i]"; fi
+done
 cd "$work"
 "$program" -max_total_time="${FUZZ_SECONDS:-60}" -rss_limit_mb=2048 -timeout=20 \
   -print_final_stats=1 corpus "${seeds[@]}"

@@ -1,5 +1,9 @@
 // libFuzzer target: any text gives a config or a ConfigError, and a config survives being written
-// and read again. A NUL byte splits the input into the text and --set overrides.
+// and read again. A NUL byte splits the input into the text and --set overrides. A text with
+// variants is also read as a sweep.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -7,8 +11,24 @@
 #include <vector>
 
 #include "dtn/config/load.h"
+#include "dtn/config/sweep.h"
 #include "dtn/core/check.h"
 #include "unit/config/fake_norms.h"
+
+// From a file in memory.
+static void read_sweep(const std::string& text, const std::vector<std::string>& overrides,
+                       const std::vector<dtn::NormSchema>& norms) {
+  static const int file = memfd_create("sweep.yaml", 0);
+  static const std::string path = "/proc/self/fd/" + std::to_string(file);
+  const auto size = static_cast<ssize_t>(text.size());
+  if (ftruncate(file, 0) != 0 || pwrite(file, text.data(), text.size(), 0) != size) std::abort();
+  try {
+    for (const dtn::SweepVariant& v : dtn::load_sweep(path, overrides, norms).variants) {
+      if (v.seeds.empty() || v.name.find('/') != std::string::npos) std::abort();
+    }
+  } catch (const dtn::ConfigError&) {
+  }
+}
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   static const std::vector<dtn::NormSchema> norms = dtn::testing::fake_norms();
@@ -22,6 +42,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   const std::string text = parts.front();
   parts.erase(parts.begin());
+  if (text.find("variants") != std::string::npos) read_sweep(text, parts, norms);
   dtn::ExperimentConfig config;
   try {
     config = dtn::parse_experiment(text, "fuzz.yaml", parts, norms);

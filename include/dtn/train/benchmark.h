@@ -39,6 +39,10 @@ struct TrainBenchmark {
 TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int warmup,
                                Device device = kCpu);
 
+// What a training step of `config` takes per image, from a few steps of no more images than a
+// glance allows: for estimates.
+double glance_seconds_per_image(const ExperimentConfig& config, Device device = kCpu);
+
 struct EvalBenchmark {
   double images_per_second = 0;
   double gflops_per_image = 0;  // 2 x multiply-adds

@@ -17,12 +17,16 @@ class ProgressBar {
 
   // Redraws at most ten times a second. Does nothing when output is piped.
   void update(std::int64_t done, const std::string& detail);
+  // The same with words of one's own behind the bar.
+  void draw(double fraction, const std::string& text);
   // Erases the bar, so that a line can be printed; the next update draws it again.
   void clear();
   // Time left at the average rate since the start, like "1:02:03".
   std::string time_left(std::int64_t done) const;
 
  private:
+  bool due() const;
+
   std::string title_;
   std::int64_t total_, first_;
   std::chrono::steady_clock::time_point start_, last_draw_{};

@@ -1,0 +1,234 @@
+#!/usr/bin/env bash
+# dtn-sweep: its tables are the same whatever was killed, stopped or run side by side on the way, a
+# failing run stands in nobody's way, and folders and files that are not what it takes them for are
+# refused.
+source "$(dirname "$0")/lib/common.sh"
+
+seed=${DTN_TEST_SEED:-$RANDOM}
+RANDOM=$seed
+echo "random seed $seed (repeat with DTN_TEST_SEED)"
+
+tiny_config "$work/tiny.yaml"
+cd "$work"
+cat > norms.yaml << 'EOS'
+title: "Tiny: two normalizers"
+base: tiny.yaml
+set: {schedule.steps: 300, train: {eval_every: 100, checkpoint_every: 75}, optim.lr: 5.0e-3}
+seeds: [0, 1]
+milestones: [50, 100]
+baseline: ln
+variants:
+  - {name: ln, label: LayerNorm, set: {model.norm: ln}, paper: 80.6}
+  - {name: dtn, set: {model.norm: dtn}, paper: 81.7}
+EOS
+sweep=(dtn-sweep --config norms.yaml --device cpu)
+
+# check WHAT [ARGUMENT...]: a Python program on standard input that asserts.
+check() {
+  checks=$((checks + 1))
+  { echo "import json, os, re, sys" && cat; } > check.py
+  python3 check.py "${@:2}" > check.txt 2>&1 && return
+  sed 's/^/  | /' check.txt >&2
+  fail "$1"
+}
+
+# Two sweeps gave the same numbers, but for the speed.
+expect_same_tables() {
+  check "the tables of $1 and $2 differ" "$1" "$2" << 'EOS'
+tables = []
+for folder in sys.argv[1:]:
+    table = json.load(open(folder + "/table.json"))
+    for variant in table["variants"]:
+        assert variant.pop("images_per_second") > 0
+    tables.append(table)
+    assert {os.path.exists(f"{folder}/table.{kind}") for kind in ("md", "csv")} == {True}
+found, wanted = tables
+assert found == wanted, f"{found}\n{wanted}"
+EOS
+  cmp "$1/curves.dat" "$2/curves.dat" >&2 || fail "the curves of $1 and $2 differ"
+  expect_no_leftovers "$1"
+}
+
+echo "--dry-run"
+expect 0 "${sweep[@]}" --output whole --dry-run
+expect_text '^ln:0 +300 +[0-9]+ +[0-9.]+ s  to do$' '^dtn:1 ' '4 runs left, about .* --jobs 1'
+expect_no_file whole
+
+echo "a whole sweep"
+expect 0 "${sweep[@]}" --output whole
+expect_text 'ln:0 starts, 300 steps' 'dtn:1 done: top-1 .*; 4 of 4 runs, left 0.0 s' \
+  '^\| LayerNorm +\| +[0-9.]+ ± [0-9.]+ '
+check "the tables of a whole sweep" "$(hostname)" << 'EOS'
+table = json.load(open("whole/table.json"))
+assert [v["name"] for v in table["variants"]] == ["ln", "dtn"]
+means = []
+for v in table["variants"]:
+    values = []
+    for s in 0, 1:
+        run = f"whole/{v['name']}/seed-{s}"
+        config = open(run + "/config.yaml").read()
+        assert f"name: norms-{v['name']}\nseed: {s}\n" in config and "steps: 300" in config, config
+        assert "type: " + v["name"] in config
+        values.append(json.load(open(run + "/summary.json"))["top1"])
+    assert v["values"] == [{"seed": s, "value": values[s]} for s in (0, 1)], v
+    assert v["n"] == 2 and abs(v["mean"] - sum(values) / 2) < 1e-9, v
+    assert abs(v["std"] - abs(values[0] - values[1]) / 2**0.5) < 1e-9, v
+    assert abs(v["difference"] - (v["mean"] - v["paper"])) < 1e-9, v
+    for milestone in v["milestones"]:
+        epochs = []
+        for s in 0, 1:
+            lines = [json.loads(l) for l in open(f"whole/{v['name']}/seed-{s}/metrics.jsonl")]
+            curve = [(l["epoch"], l["top1"]) for l in lines if l.get("split") == "val"]
+            if curve[0][1] >= milestone["top1"]:
+                epochs.append(curve[0][0])
+                continue
+            for (a, x), (b, y) in zip(curve, curve[1:]):
+                if x < milestone["top1"] <= y:
+                    epochs.append(a + (b - a) * (milestone["top1"] - x) / (y - x))
+                    break
+        assert milestone["reached"] == len(epochs), (milestone, epochs)
+        if epochs:
+            assert abs(milestone["epochs"] - sum(epochs) / len(epochs)) < 1e-9, (milestone, epochs)
+    means.append(v["mean"])
+assert abs(table["variants"][1]["to_baseline"] - (means[1] - means[0])) < 1e-9
+text = open("whole/table.md").read()
+for private in os.getcwd(), "/tmp/", sys.argv[1] + "/", "whole/":
+    for name in "table.md", "table.json", "table.csv", "curves.gp":
+        assert private not in open("whole/" + name).read(), (private, name)
+assert "dtn-sweep --config norms.yaml --device cpu" in text, text
+assert "synthetic images; vit_t at 16 x 16" in text and "300 steps" in text, text
+EOS
+expect 0 "${sweep[@]}" --output whole
+expect_text '4 runs, 4 of them finished'
+if grep -q starts "$log"; then fail "a finished run was run again"; fi
+expect 0 "${sweep[@]}" --output whole --dry-run
+expect_text '^ln:0 +300 .*  finished$' 'nothing is left to do'
+
+echo "curves, with gnuplot and without"
+if command -v gnuplot > /dev/null; then
+  expect_equal "the start of curves.png" "$(head -c 4 whole/curves.png | tail -c 3)" PNG
+  rm whole/curves.png
+fi
+code=0
+PATH=$work/absent "$bin/${sweep[0]}" "${sweep[@]:1}" --output whole > "$log" 2>&1 || code=$?
+expect_equal "exit code without gnuplot" $code 0
+expect_equal "lines about gnuplot" "$(grep -c 'no curves.png: cannot start gnuplot' "$log")" 1
+expect_no_file whole/curves.png
+
+echo "killed"
+# One that is killed itself takes its runs along; one whose run is killed goes on with the others.
+running() { pgrep -f -- "--output killed/" || true; }
+kills=0
+for victim in sweep sweep run sweep run; do
+  "$bin/${sweep[0]}" "${sweep[@]:1}" --output killed --jobs 2 > "$log" 2>&1 < /dev/null &
+  pid=$!
+  sleep "$(printf '0.%03d' $((100 + RANDOM % 500)))"
+  target=$pid
+  if [[ $victim == run ]]; then target=$(pgrep -P $pid dtn-train | head -1) || target=0; fi
+  # The last runs may be done before that.
+  if ((target == 0)) || ! kill -9 "$target" 2> /dev/null; then
+    wait $pid || true
+    continue
+  fi
+  kills=$((kills + 1))
+  code=0
+  wait $pid 2> /dev/null || code=$?
+  if [[ $victim == run ]]; then
+    expect_equal "exit code after a run was killed" $code 1
+    expect_text '(ln|dtn):[01] failed with signal 9' 'failed runs .*\(137\)'
+    continue
+  fi
+  expect_equal "exit code after kill -9" $code 137
+  for _ in {1..50}; do
+    [[ -z $(running) ]] && break
+    sleep 0.02
+  done
+  expect_equal "runs that outlived their sweep" "$(running)" ""
+done
+echo "$kills kills"
+if ((kills < 3)); then fail "only $kills of 5 were still there to be killed"; fi
+expect 0 "${sweep[@]}" --output killed --jobs 2
+expect_same_tables killed whole
+
+echo "stopped by signals, and two at once"
+for signal in TERM INT TERM; do
+  code=0
+  python3 "$lib/interrupt.py" $signal seconds:0.$((3 + RANDOM % 6)) "$bin/${sweep[0]}" \
+    "${sweep[@]:1}" --output stopped > "$log" 2>&1 || code=$?
+  expect_equal "exit code after SIG$signal" $code 75
+  expect_text 'stopped; go on with the same command'
+done
+: > first.txt
+"$bin/${sweep[0]}" "${sweep[@]:1}" --output stopped > first.txt 2>&1 < /dev/null &
+pid=$!
+for _ in {1..100}; do
+  grep -q sweep first.txt && break
+  sleep 0.02
+done
+expect 2 "${sweep[@]}" --output stopped
+expect_text 'stopped: another dtn-sweep is at work there'
+code=0
+wait $pid || code=$?
+expect_equal "exit code of the first of two" $code 0
+expect_same_tables stopped whole
+
+echo "--only, and a line that lives on a terminal"
+python3 "$lib/terminal.py" "$bin/${sweep[0]}" "${sweep[@]:1}" --output only --only ln:1 > "$log"
+expect_text $'\r\033\\[Ksweep \\[[#.]*\\] 0/1 runs  ln:1 [0-9]+ %  left '
+expect 0 "${sweep[@]}" --output only --only ln:1
+expect_text '1 of 1 runs finished' '^\| LayerNorm .* 1 of 2 \|$' '^\| dtn .* 0 of 2 \|$'
+expect_equal "runs of --only ln:1" "$(echo only/*/*)" only/ln/seed-1
+expect 2 "${sweep[@]}" --output only --only ln:7
+expect_text 'there is no such variant or run; there are ln, dtn, ln:0'
+
+echo "a run that fails"
+cat > bad.yaml << 'EOS'
+base_sweep: norms.yaml
+seeds: [0]
+set: {schedule.steps: 6}
+only: [ln, bad]
+variants:
+  - {name: bad, set: {optim: {name: sgd, lr: 1.0e+38, clip_grad_norm: null}, train.ema: null}}
+EOS
+for _ in 1 2 3; do  # at its second and third time it has one step left, and none
+  expect 1 dtn-sweep --config bad.yaml --output bad
+  expect_text 'bad:0 failed with exit code 4: training diverged' 'failed runs .*: bad:0 \(4\)' \
+    '1 of 2 runs finished'
+done
+expect_text '2 runs, 1 of them finished'
+check "the table of a failed run" << 'EOS'
+ln, bad = json.load(open("bad/table.json"))["variants"]
+assert ln["n"] == 1 and ln["std"] is None and ln["failures"] == []
+assert bad["n"] == 0 and bad["mean"] is None and bad["failures"][0]["code"] == 4, bad
+text = open("bad/table.md").read()
+assert re.search(r"^\| bad +\| +failed \|", text, re.M) and "`bad`, seed 0: failed with exit" in text
+assert "weights are in bad/seed-0/checkpoints" in text, text
+EOS
+expect 1 dtn-sweep --config bad.yaml --output bad-first --only bad,ln --no-keep-going \
+  --set optim.lr=1e38 --set optim.name=sgd --set optim.clip_grad_norm=null
+expect_text '0 of 2 runs finished'
+expect_no_file bad-first/bad
+
+echo "refused"
+expect 2 "${sweep[@]}" --output whole --set optim.lr=1e-3
+expect_text 'ln:0 was run with another config: optim.lr is 0.001, was 0.005; delete whole/ln/seed-0'
+expect 2 "${sweep[@]}" --output whole --set optim.lr=1e-3 --dry-run
+mkdir thesis && touch thesis/chapter1
+expect 2 "${sweep[@]}" --output thesis
+expect_text 'thesis: holds something else than a sweep'
+expect_equal "files of a folder that is not ours" "$(ls -A thesis)" chapter1
+expect 2 "${sweep[@]}" --output norms.yaml
+expect_text 'is a file'
+expect 2 "${sweep[@]}" --output never --set model.norm.type=lm
+expect_text "model.norm.type=lm: .*\(variant 'ln'\)"
+expect 2 dtn-sweep --config no_such_sweep --output never
+expect 2 dtn-sweep --output never
+expect 2 "${sweep[@]}" --output never --jobs 0
+expect 2 dtn-sweep --config tiny.yaml --output never
+expect_text 'tiny.yaml:[0-9]+:1: unknown key'
+expect 2 "${sweep[@]}" --output never --device tpu
+expect 3 "${sweep[@]}" --output never-ran --set data.dataset=idx --set data.root="$work/absent"
+expect_no_file never
+expect_no_file never-ran/ln
+expect 0 dtn-sweep --help
+expect_text --config --output --set --only --jobs --threads --device --dry-run 'Exit codes'
