@@ -4,16 +4,20 @@
 #include "dtn/core/cuda_device.h"
 #include "dtn/core/cuda_stream.h"
 #include "dtn/core/queue.h"
+#include "kernels/activation.h"
 #include "kernels/attention.h"
+#include "kernels/channel_moments.h"
 #include "kernels/channel_norm.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dtn_dense.h"
 #include "kernels/dtn_dense_positions.h"
 #include "kernels/dtn_norm.h"
+#include "kernels/gather.h"
 #include "kernels/gemm.h"
 #include "kernels/images.h"
 #include "kernels/layer_norm.h"
 #include "kernels/linear.h"
+#include "kernels/modulate.h"
 #include "kernels/optimizer.h"
 #include "kernels/pointwise.h"
 #include "kernels/power_norm.h"
@@ -87,11 +91,16 @@ std::shared_ptr<std::byte> CudaQueue::take_bytes(std::size_t) const { fail(); }
 
 #define DTN_ABSENT(Arguments) \
   void run(CudaQueue&, const Arguments&) { fail(); }
+DTN_ABSENT(ActivationForward)
+DTN_ABSENT(ActivationBackward)
 DTN_ABSENT(AttentionForward)
 DTN_ABSENT(AttentionBackward)
 DTN_ABSENT(ChannelNormForward)
 DTN_ABSENT(ChannelNormBackward)
 DTN_ABSENT(MoveRunningStatistics)
+DTN_ABSENT(ChannelMomentsForward)
+DTN_ABSENT(ChannelMomentsBackward)
+DTN_ABSENT(ShareSums)
 DTN_ABSENT(CrossEntropyForward)
 DTN_ABSENT(CrossEntropyBackward)
 DTN_ABSENT(DtnNormForward)
@@ -109,6 +118,16 @@ DTN_ABSENT(LinearBackwardInput)
 DTN_ABSENT(LinearBackwardWeight)
 DTN_ABSENT(GeluForward)
 DTN_ABSENT(GeluBackward)
+DTN_ABSENT(ModulateForward)
+DTN_ABSENT(ModulateBackward)
+DTN_ABSENT(GateForward)
+DTN_ABSENT(GateBackward)
+DTN_ABSENT(ScaleShiftRowsForward)
+DTN_ABSENT(ScaleShiftRowsBackward)
+DTN_ABSENT(NeighboursForward)
+DTN_ABSENT(NeighboursBackward)
+DTN_ABSENT(TakeRowsForward)
+DTN_ABSENT(TakeRowsBackward)
 DTN_ABSENT(AdamWStep)
 DTN_ABSENT(SgdStep)
 DTN_ABSENT(EmaStep)

@@ -42,9 +42,9 @@ struct ChannelNormForward {
   // The sum of squares is divided by R D - 1 instead of R D (by 1 where that is 0).
   bool unbiased = false;
   const void* x;                      // [S, R, C]
-  const void* weight = nullptr;       // [C], or [S, C]; null: 1
+  const void* weight = nullptr;       // [C], or [C] of each set; null: 1
   const void* bias = nullptr;         // likewise; null: 0
-  std::int64_t parameter_stride = 0;  // from one set's weight and bias to the next's: 0 or C
+  std::int64_t parameter_stride = 0;  // from one set's weight and bias to the next's
   void* y = nullptr;                  // [S, R, C]; may be x
   // Written, but by kApplication, which reads them. The mean is the sum of two numbers: its nearest
   // one, and what rounding left of it. So x - mean keeps its digits when the mean is much larger
@@ -69,7 +69,7 @@ struct ChannelNormBackward {
   double eps;
   bool unbiased = false;
   bool frozen = false;
-  // The rows behind the sums when they were gathered from several processes; 0: `rows`.
+  // The rows behind the sums when these come from more than one set or process; 0: `rows`.
   std::int64_t total_rows = 0;
   const void* x;                      // [S, R, C]
   const void* weight = nullptr;       // as in ChannelNormForward
@@ -80,6 +80,9 @@ struct ChannelNormBackward {
   const void* dy;                     // [S, R, C]
   // [S, 2, C]: written by kStatistics, read by kApplication unless frozen. kWhole: null will do.
   void* sums = nullptr;
+  // kApplication, groups of one channel: the sums are those of dxhat and dxhat xhat already. So
+  // sets that share their statistics, but not their gains, can share these, too.
+  bool weighted_sums = false;
   const void* dx_add = nullptr;  // [S, R, C] dtype: what reaches x along the residual; may be dx
   void* dx = nullptr;            // [S, R, C], written (=); may be dy; null: not wanted
   void* dweight = nullptr;       // [C], or [S, C] with a stride of C; +=

@@ -194,7 +194,7 @@ class Backward {
     Scratch::Scope scope(queue_.scratch());
     const ChannelStatistics<A> of = statistics(set, scope);
     const ChannelGains<A> weight(args_.weight, args_.parameter_stride, set, 1);
-    const bool alone = args_.groups == channels_;
+    const bool alone = args_.groups == channels_ && !args_.weighted_sums;
     if (!args_.frozen) take_means(set, weight, k);
     for_each_vector<A>(channels_, [&](std::int64_t c, auto count) {
       const Vec<A> rstd = of.rstd_at(c, count, args_.eps), w = weight.at(c, count);
@@ -216,7 +216,7 @@ class Backward {
     const std::int64_t n_dot = args_.unbiased && n > 1 ? n - 1 : n;
     const A share = A(1) / static_cast<A>(n), share_dot = A(1) / static_cast<A>(n_dot);
     const A *dy = sums_of(set), *dot = dy + channels_;
-    if (size == 1) {
+    if (size == 1) {  // weighted or not
       for_each_vector<A>(channels_, [&](std::int64_t c, auto count) {
         store_n(k.level + c, Vec<A>(load_n(dy + c, count) * share), count);
         store_n(k.slope + c, Vec<A>(load_n(dot + c, count) * share_dot), count);

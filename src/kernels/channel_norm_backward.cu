@@ -16,7 +16,7 @@ struct Backward {
   ChannelTiles tiles;
   float eps;
   float share, share_dot;  // 1 / N, 1 / N'
-  bool frozen;
+  bool frozen, weighted_sums;
   const T* x;
   const float* weight;
   std::int64_t parameter_stride;
@@ -33,6 +33,8 @@ struct Backward {
   __device__ __forceinline__ std::int64_t group(std::int64_t set, std::int64_t column) const {
     return set * tiles.groups + column / tiles.group_size;
   }
+  // The sums are without the weight, which then follows for each channel by itself.
+  __device__ __forceinline__ bool alone() const { return tiles.group_size == 1 && !weighted_sums; }
   __device__ __forceinline__ float weight_at(std::int64_t set, std::int64_t column) const {
     return weight ? weight[set * parameter_stride + column] : 1.0f;
   }
@@ -107,10 +109,10 @@ __device__ __forceinline__ Coefficients coefficients(const Backward<T>& a, std::
   const float rstd = reciprocal_root(a.variance[i], a.eps);
   const float scale = rstd * a.weight_at(set, column);
   if (a.frozen) return {0, scale, 0, 0};
-  const bool alone = a.tiles.group_size == 1;
+  const bool alone = a.alone();
   const float* sums = a.sums + set * 2 * a.tiles.channels + column;
-  const float sum = alone ? sums[0] * a.share : a.means[2 * i];
-  const float dot = alone ? sums[a.tiles.channels] * a.share_dot : a.means[2 * i + 1];
+  const float sum = a.means ? a.means[2 * i] : sums[0] * a.share;
+  const float dot = a.means ? a.means[2 * i + 1] : sums[a.tiles.channels] * a.share_dot;
   const float slope = dot * rstd, rest = a.rest ? a.rest[i] : 0.0f;
   const float level = fmaf(-rest, slope, sum);
   return {a.mean[i], scale, alone ? level : level * rstd, slope * (alone ? scale : rstd)};
@@ -118,7 +120,7 @@ __device__ __forceinline__ Coefficients coefficients(const Backward<T>& a, std::
 
 template <class T, int n>
 __device__ __forceinline__ void differentiate(const Backward<T>& a, const TileThread<n>& at) {
-  const bool alone = a.tiles.group_size == 1;
+  const bool alone = a.alone();
   Coefficients c[n];
 #pragma unroll
   for (int k = 0; k < n; ++k) {
@@ -308,6 +310,7 @@ void run(CudaQueue& queue, const ChannelNormBackward& args) {
     a.share = 1 / static_cast<float>(values);
     a.share_dot = 1 / static_cast<float>(args.unbiased && values > 1 ? values - 1 : values);
     a.frozen = args.frozen;
+    a.weighted_sums = args.weighted_sums;
     a.x = static_cast<const T*>(args.x);
     a.weight = static_cast<const float*>(args.weight);
     a.parameter_stride = args.parameter_stride;

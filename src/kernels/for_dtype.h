@@ -25,5 +25,15 @@ inline void for_dtype(const char* kernel, DType dtype, F&& f) {
   }
 }
 
+// The same without bfloat16: for kernels on parameters and statistics.
+template <class F>
+inline void for_accumulator_dtype(const char* kernel, DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kFloat32: return f(float{});
+    case DType::kFloat64: return f(double{});
+    default: detail::fail_dtype(kernel, dtype);
+  }
+}
+
 }  // namespace DTN_ISA
 }  // namespace dtn

@@ -10,6 +10,28 @@
 namespace dtn::DTN_ISA {
 namespace {
 
+// Where the parameters of a row begin.
+std::int64_t parameters_of(const ParameterSets& sets, std::int64_t row) {
+  return sets.rows > 0 ? row / sets.rows * sets.stride : 0;
+}
+
+constexpr int kRowsTogether = 4;
+
+// Calls f(row, count) for groups of rows that share their parameters and cover [begin, end); count
+// is a constant, kRowsTogether but for what is left of a set.
+template <class F>
+void for_each_group(const ParameterSets& sets, std::int64_t begin, std::int64_t end, F&& f) {
+  std::int64_t row = begin;
+  while (row < end) {
+    std::int64_t last = sets.rows > 0 ? (row / sets.rows + 1) * sets.rows : end;
+    if (last > end) last = end;
+    for (; row + kRowsTogether <= last; row += kRowsTogether) {
+      f(row, std::integral_constant<int, kRowsTogether>{});
+    }
+    for (; row < last; ++row) f(row, std::integral_constant<int, 1>{});
+  }
+}
+
 // kRows rows at a time, so that their chains of additions overlap. The mean is taken in two steps,
 // a rough one and the mean of what it leaves, so that neither it nor the variance loses digits when
 // |mean| is much larger than the standard deviation.
@@ -18,8 +40,9 @@ void forward_rows(const LayerNormForward& args, std::int64_t row) {
   using A = AccumulatorOf<T>;
   const std::int64_t channels = args.channels;
   const T* x = static_cast<const T*>(args.x) + row * channels;
-  const A* weight = static_cast<const A*>(args.weight);
-  const A* bias = static_cast<const A*>(args.bias);
+  const std::int64_t parameters = parameters_of(args.sets, row);
+  const A* weight = static_cast<const A*>(args.weight) + parameters;
+  const A* bias = static_cast<const A*>(args.bias) + parameters;
   T* y = static_cast<T*>(args.y) + row * channels;
 
   Vec<A> sum[kRows] = {}, rest[kRows] = {}, squares[kRows] = {};
@@ -42,6 +65,8 @@ void forward_rows(const LayerNormForward& args, std::int64_t row) {
     shift[r] = -delta * rstd[r];
     static_cast<A*>(args.mean)[row + r] = (rough[r] - static_cast<A>(x[r * channels])) + delta;
     static_cast<A*>(args.rstd)[row + r] = rstd[r];
+    if (args.row_mean) static_cast<A*>(args.row_mean)[row + r] = rough[r] + delta;
+    if (args.row_std) static_cast<A*>(args.row_std)[row + r] = 1 / rstd[r];
   }
   for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
     const Vec<A> w = load_n(weight + c, count), b = load_n(bias + c, count);
@@ -72,7 +97,7 @@ void backward_rows(const LayerNormBackward& args, std::int64_t row, AccumulatorO
                    AccumulatorOf<T>* dbias) {
   using A = AccumulatorOf<T>;
   const std::int64_t channels = args.channels;
-  const A* weight = static_cast<const A*>(args.weight);
+  const A* weight = static_cast<const A*>(args.weight) + parameters_of(args.sets, row);
   const T* x = static_cast<const T*>(args.x) + row * channels;
   const T* dy = static_cast<const T*>(args.dy) + row * channels;
   const A* mean = static_cast<const A*>(args.mean) + row;
@@ -101,8 +126,11 @@ void backward_rows(const LayerNormBackward& args, std::int64_t row, AccumulatorO
   const T* add = args.dx_add ? static_cast<const T*>(args.dx_add) + row * channels : nullptr;
   for (int r = 0; r < kRows; ++r) {
     // dx = dy (weight rstd) + x slope + offset
-    const A mean_dot = reduce_add(dot[r]) / static_cast<A>(channels);
-    const A mean_sum = reduce_add(sum[r]) / static_cast<A>(channels);
+    A mean_dot = reduce_add(dot[r]) / static_cast<A>(channels);
+    A mean_sum = reduce_add(sum[r]) / static_cast<A>(channels);
+    const A spread = 1 / (rstd[r] * static_cast<A>(channels));
+    if (args.drow_std) mean_dot -= static_cast<const A*>(args.drow_std)[row + r] * spread;
+    if (args.drow_mean) mean_sum -= static_cast<const A*>(args.drow_mean)[row + r] * spread;
     const std::int64_t first = r * channels;
     for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
       Vec<A> g = load_n(dy + first + c, count) * load_n(weight + c, count);
@@ -114,8 +142,6 @@ void backward_rows(const LayerNormBackward& args, std::int64_t row, AccumulatorO
     if (args.dbranch) scale_row<T>(args, row + r);
   }
 }
-
-constexpr int kRowsTogether = 4;
 
 // Chunks of rows with a partial parameter gradient each: few enough to add up quickly, enough to
 // keep many threads busy; a function of the shape alone.
@@ -135,49 +161,71 @@ template <class T>
 void backward(CpuQueue& queue, const LayerNormBackward& args) {
   using A = AccumulatorOf<T>;
   const std::int64_t channels = args.channels;
-  std::int64_t grain = (args.rows + kChunks - 1) / kChunks;
+  const std::int64_t set_rows = args.sets.rows > 0 ? args.sets.rows : args.rows;
+  if (set_rows <= 0) return;
+  const std::int64_t sets = args.rows / set_rows;
+  const std::int64_t wanted = (kChunks + sets - 1) / sets;  // chunks of a set
+  std::int64_t grain = (set_rows + wanted - 1) / wanted;
   if (grain < kRowsTogether) grain = kRowsTogether;
-  const std::int64_t chunks = (args.rows + grain - 1) / grain;
+  const std::int64_t chunks = (set_rows + grain - 1) / grain;
   const std::int64_t stride = 2 * ((channels + 15) / 16 * 16);
   Scratch::Scope scope(queue.scratch());
-  A* partials = scope.take<A>(chunks * stride);
-  parallel_ranges(args.rows, grain, [&](std::int64_t begin, std::int64_t end) {
-    A* dweight = partials + begin / grain * stride;
+  A* partials = scope.take<A>(sets * chunks * stride);
+  parallel_for(sets * chunks, [&](std::int64_t chunk) {
+    const std::int64_t first = chunk / chunks * set_rows, begin = chunk % chunks * grain;
+    const std::int64_t end = begin + grain < set_rows ? begin + grain : set_rows;
+    A* dweight = partials + chunk * stride;
     A* dbias = dweight + stride / 2;
     for (std::int64_t c = 0; c < stride; ++c) dweight[c] = 0;
-    std::int64_t row = begin;
-    for (; row + kRowsTogether <= end; row += kRowsTogether) {
-      backward_rows<T, kRowsTogether>(args, row, dweight, dbias);
-    }
-    for (; row < end; ++row) backward_rows<T, 1>(args, row, dweight, dbias);
+    for_each_group(args.sets, first + begin, first + end, [&](std::int64_t row, auto count) {
+      backward_rows<T, count>(args, row, dweight, dbias);
+    });
   });
-  if (args.dweight) {
-    add_partials(partials, chunks, stride, channels, static_cast<A*>(args.dweight));
-  }
-  if (args.dbias) {
-    add_partials(partials + stride / 2, chunks, stride, channels, static_cast<A*>(args.dbias));
-  }
+  parallel_for(sets, [&](std::int64_t set) {
+    const A* of_set = partials + set * chunks * stride;
+    const std::int64_t to = set * args.sets.stride;
+    if (args.dweight) {
+      add_partials(of_set, chunks, stride, channels, static_cast<A*>(args.dweight) + to);
+    }
+    if (args.dbias) {
+      add_partials(of_set + stride / 2, chunks, stride, channels, static_cast<A*>(args.dbias) + to);
+    }
+  });
+}
+
+// In place of parameters that are not there.
+template <class A>
+const A* filled(Scratch::Scope& scope, std::int64_t channels, A value) {
+  A* values = scope.take<A>(channels);
+  for (std::int64_t c = 0; c < channels; ++c) values[c] = value;
+  return values;
 }
 
 }  // namespace
 
-void run(CpuQueue&, const LayerNormForward& args) {
-  for_dtype("LayerNormForward", args.dtype, [&](auto tag) {
+void run(CpuQueue& queue, const LayerNormForward& given) {
+  for_dtype("LayerNormForward", given.dtype, [&](auto tag) {
     using T = decltype(tag);
+    Scratch::Scope scope(queue.scratch());
+    LayerNormForward args = given;
+    if (!args.weight) args.weight = filled<AccumulatorOf<T>>(scope, args.channels, 1);
+    if (!args.bias) args.bias = filled<AccumulatorOf<T>>(scope, args.channels, 0);
     const std::int64_t grain = args.channels < 16384 ? 16384 / args.channels : 1;
     parallel_ranges(args.rows, grain, [&](std::int64_t begin, std::int64_t end) {
-      std::int64_t row = begin;
-      for (; row + kRowsTogether <= end; row += kRowsTogether) {
-        forward_rows<T, kRowsTogether>(args, row);
-      }
-      for (; row < end; ++row) forward_rows<T, 1>(args, row);
+      for_each_group(args.sets, begin, end,
+                     [&](std::int64_t row, auto count) { forward_rows<T, count>(args, row); });
     });
   });
 }
 
-void run(CpuQueue& queue, const LayerNormBackward& args) {
-  for_dtype("LayerNormBackward", args.dtype,
-            [&](auto tag) { backward<decltype(tag)>(queue, args); });
+void run(CpuQueue& queue, const LayerNormBackward& given) {
+  for_dtype("LayerNormBackward", given.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    Scratch::Scope scope(queue.scratch());
+    LayerNormBackward args = given;
+    if (!args.weight) args.weight = filled<AccumulatorOf<T>>(scope, args.channels, 1);
+    backward<T>(queue, args);
+  });
 }
 
 }  // namespace dtn::DTN_ISA

@@ -19,6 +19,10 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / cuda::kWarpSize;
 
+// What is compiled apart, so that the plain kernel carries nothing it does not need: the residual
+// sum in front; parameters by sets of rows, and moments handed out.
+enum class Form { kPlain, kResidual, kBySets };
+
 template <class T>
 struct Forward {
   std::int64_t rows, channels;
@@ -33,12 +37,19 @@ struct Forward {
   T* y;
   float* mean;
   float* rstd;
+  ParameterSets sets;
+  float* row_mean;
+  float* row_std;
 
   __device__ __forceinline__ float mean_of(float total) const {
     return __fmul_rn(total, inverse_channels);
   }
   __device__ __forceinline__ float scale_of(std::int64_t row) const {
     return row_scale ? row_scale[row / rows_per_scale] : 1.0f;
+  }
+  // Where its parameters begin.
+  __device__ __forceinline__ std::int64_t parameters_of(std::int64_t row) const {
+    return sets.rows > 0 ? row / sets.rows * sets.stride : 0;
   }
 };
 
@@ -58,6 +69,18 @@ __device__ __forceinline__ Moments moments(float rough, float delta, float squar
   return {rough, delta, fmaf(0.5f * r, fmaf(-v * r, r, 1.0f), r)};
 }
 
+// One thread's part: x0 is the first value of the row.
+template <Form kForm, class T>
+__device__ __forceinline__ void store_moments(const Forward<T>& a, std::int64_t row, float x0,
+                                              const Moments& m) {
+  a.mean[row] = (m.rough - x0) + m.delta;
+  a.rstd[row] = m.rstd;
+  if constexpr (kForm == Form::kBySets) {
+    if (a.row_mean) a.row_mean[row] = m.rough + m.delta;
+    if (a.row_std) a.row_std[row] = 1.0f / m.rstd;
+  }
+}
+
 // Short rows are taken several at a time, for more bytes in flight.
 constexpr int rows_together(int values, bool residual) {
   const int rows = values <= 8 ? 4 : values <= 16 ? 2 : 1;
@@ -68,9 +91,10 @@ constexpr int rows_together(int values, bool residual) {
 constexpr int resident_blocks(int values, bool wide) { return !wide ? 1 : values <= 24 ? 3 : 2; }
 
 // What a warp holds of the rows from `first` on; those past the last one are empty.
-template <class T, int kValues, bool kWide, bool kResidual>
+template <class T, int kValues, bool kWide, Form kForm>
 struct RowGroup {
   using Row = cuda::LaneValues<T, kValues, kWide>;
+  static constexpr bool kResidual = kForm == Form::kResidual;
   static constexpr int kRows = rows_together(kValues, kResidual);
   static constexpr int kRun = Row::kRun;
   Row x[kRows];
@@ -138,21 +162,32 @@ struct RowGroup {
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       if (lane != 0 || first + r >= a.rows) continue;
-      a.mean[first + r] = (m[r].rough - x[r][0]) + m[r].delta;
-      a.rstd[first + r] = m[r].rstd;
+      store_moments<kForm>(a, first + r, x[r][0], m[r]);
     }
     const int channels = static_cast<int>(a.channels);
+    std::int64_t parameters[kRows] = {};
+    if constexpr (kForm == Form::kBySets) {
+#pragma unroll
+      for (int r = 0; r < kRows; ++r) {
+        if (first + r < a.rows) parameters[r] = a.parameters_of(first + r);
+      }
+    }
     // Run by run, so that few of the parameters are held at a time.
 #pragma unroll
     for (int i = 0; i < kValues; i += kRun) {
       const int c = Row::column(lane, i);
       if (c >= channels) continue;
       float weight[kRun], bias[kRun];
-      Row::load_float_run(a.weight + c, weight);
-      Row::load_float_run(a.bias + c, bias);
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         if (first + r >= a.rows) continue;
+        if constexpr (kForm == Form::kBySets) {
+          load_parameters<Row>(a.weight, parameters[r] + c, 1, weight);
+          load_parameters<Row>(a.bias, parameters[r] + c, 0, bias);
+        } else if (r == 0) {
+          Row::load_float_run(a.weight + c, weight);
+          Row::load_float_run(a.bias + c, bias);
+        }
         float y[kRun];
 #pragma unroll
         for (int k = 0; k < kRun; ++k) {
@@ -165,10 +200,10 @@ struct RowGroup {
 };
 
 // Blocks: rows / (kWarps kRows).
-template <class T, int kValues, bool kWide, bool kResidual>
+template <class T, int kValues, bool kWide, Form kForm>
 __global__ void __launch_bounds__(kThreads, resident_blocks(kValues, kWide))
     layer_norm_forward_kernel(Forward<T> a) {
-  using Group = RowGroup<T, kValues, kWide, kResidual>;
+  using Group = RowGroup<T, kValues, kWide, kForm>;
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
   const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * kWarps + warp) * Group::kRows;
@@ -181,13 +216,13 @@ __global__ void __launch_bounds__(kThreads, resident_blocks(kValues, kWide))
 
 // A block per row; a thread owns the columns c = thread mod kThreads in every pass, so nothing but
 // the sums crosses from one thread to another.
-template <class T, bool kResidual>
+template <class T, Form kForm>
 __global__ void __launch_bounds__(kThreads) layer_norm_forward_long_kernel(Forward<T> a) {
   DTN_SHARED(float, shared);
   const std::int64_t row = blockIdx.x, first = row * a.channels;
   const T* x = a.x + first;
   float sum = 0;
-  if constexpr (kResidual) {
+  if constexpr (kForm == Form::kResidual) {
     T* to = a.sum + first;
     const float scale = a.scale_of(row);
     for (std::int64_t c = threadIdx.x; c < a.channels; c += kThreads) {
@@ -208,28 +243,29 @@ __global__ void __launch_bounds__(kThreads) layer_norm_forward_long_kernel(Forwa
   }
   const float delta = a.mean_of(cuda::block_sum(rest, shared));
   const Moments m = moments(rough, delta, a.mean_of(cuda::block_sum(squares, shared)), a.eps);
-  if (threadIdx.x == 0) {
-    a.mean[row] = (m.rough - cuda::to_float(x[0])) + m.delta;
-    a.rstd[row] = m.rstd;
-  }
+  if (threadIdx.x == 0) store_moments<kForm>(a, row, cuda::to_float(x[0]), m);
+  const std::int64_t parameters = kForm == Form::kBySets ? a.parameters_of(row) : 0;
   for (std::int64_t c = threadIdx.x; c < a.channels; c += kThreads) {
-    a.y[first + c] =
-        cuda::from_float<T>(fmaf(m.normalized(cuda::to_float(x[c])), a.weight[c], a.bias[c]));
+    const float weight = a.weight ? a.weight[parameters + c] : 1.0f;
+    const float bias = a.bias ? a.bias[parameters + c] : 0.0f;
+    a.y[first + c] = cuda::from_float<T>(fmaf(m.normalized(cuda::to_float(x[c])), weight, bias));
   }
 }
 
-template <bool kResidual, class T>
+template <Form kForm, class T>
 void forward(CudaQueue& queue, const char* name, const Forward<T>& a) {
   const KernelName kernel{name, {a.rows, a.channels}};
-  const bool wide = rows_are_wide<T>(a.channels, {a.x, a.branch, a.sum, a.y, a.weight, a.bias});
+  const bool wide = rows_are_wide<T>(a.channels, {a.x, a.branch, a.sum, a.y, a.weight, a.bias}) &&
+                    a.sets.stride % 4 == 0;
   if (!is_held(a.channels, wide)) {
-    launch(queue, kernel, layer_norm_forward_long_kernel<T, kResidual>,
+    launch(queue, kernel, layer_norm_forward_long_kernel<T, kForm>,
            {blocks_for(a.rows, 1), kThreads, kWarps * sizeof(float)}, a);
     return;
   }
   for_held_row(a.channels, wide, [&](auto values, auto is_wide) {
-    launch(queue, kernel, layer_norm_forward_kernel<T, values, is_wide, kResidual>,
-           {blocks_for(a.rows, kWarps * rows_together(values, kResidual)), kThreads}, a);
+    constexpr int kRows = RowGroup<T, values, is_wide, kForm>::kRows;
+    launch(queue, kernel, layer_norm_forward_kernel<T, values, is_wide, kForm>,
+           {blocks_for(a.rows, kWarps * kRows), kThreads}, a);
   });
 }
 
@@ -249,7 +285,13 @@ void run(CudaQueue& queue, const LayerNormForward& args) {
     a.y = static_cast<T*>(args.y);
     a.mean = static_cast<float*>(args.mean);
     a.rstd = static_cast<float*>(args.rstd);
-    forward<false>(queue, "layer_norm_forward", a);
+    a.sets = args.sets;
+    a.row_mean = static_cast<float*>(args.row_mean);
+    a.row_std = static_cast<float*>(args.row_std);
+    if (a.sets.rows > 0 || a.row_mean || a.row_std || !a.weight || !a.bias) {
+      return forward<Form::kBySets>(queue, "layer_norm_forward by sets", a);
+    }
+    forward<Form::kPlain>(queue, "layer_norm_forward", a);
   });
 }
 
@@ -271,7 +313,7 @@ void run(CudaQueue& queue, const ResidualLayerNormForward& args) {
     a.y = static_cast<T*>(args.y);
     a.mean = static_cast<float*>(args.mean);
     a.rstd = static_cast<float*>(args.rstd);
-    forward<true>(queue, "residual_layer_norm_forward", a);
+    forward<Form::kResidual>(queue, "residual_layer_norm_forward", a);
   });
 }
 

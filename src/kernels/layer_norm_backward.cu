@@ -21,6 +21,11 @@ constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / cuda::kWarpSize;
 constexpr int kLeastRows = 32;  // per chunk, 8 for each warp
 
+// Means over the channels of dxhat and dxhat xhat.
+struct RowMeans {
+  float sum, dot;
+};
+
 template <class T>
 struct Backward {
   std::int64_t rows, channels;
@@ -35,11 +40,43 @@ struct Backward {
   T* dbranch;
   const float* row_scale;
   std::int64_t rows_per_scale;
-  std::int64_t rows_per_chunk;
-  float* partials;  // [chunks, (dweight, dbias), C]
+  ParameterSets sets;                   // at least one
+  std::int64_t chunks, rows_per_chunk;  // of a set
+  float* partials;                      // [sets, chunks, (dweight, dbias), C]
+  const float* drow_mean;
+  const float* drow_std;
 
   __device__ __forceinline__ float scale_of(std::int64_t row) const {
     return row_scale ? row_scale[row / rows_per_scale] : 1.0f;
+  }
+  // What reaches the mean and the standard deviation of a row reaches its values through the means
+  // of dxhat and dxhat xhat, as these are taken off.
+  __device__ __forceinline__ void add_moment_gradients(std::int64_t row, float rstd_of_row,
+                                                       RowMeans& means) const {
+    const float spread = inverse_channels / rstd_of_row;
+    if (drow_mean) means.sum -= drow_mean[row] * spread;
+    if (drow_std) means.dot -= drow_std[row] * spread;
+  }
+};
+
+// The rows of a block and where their parameters begin. kBySets is compiled apart, so that the
+// plain kernel carries nothing it does not need.
+template <bool kBySets>
+struct Chunk {
+  std::int64_t begin, end, parameters = 0;
+
+  template <class T>
+  __device__ __forceinline__ Chunk(const Backward<T>& a, std::int64_t block) {
+    std::int64_t last = a.rows;
+    if constexpr (kBySets) {
+      const std::int64_t set = block / a.chunks;
+      begin = set * a.sets.rows + (block - set * a.chunks) * a.rows_per_chunk;
+      last = (set + 1) * a.sets.rows;
+      parameters = set * a.sets.stride;
+    } else {
+      begin = block * a.rows_per_chunk;
+    }
+    end = last - begin < a.rows_per_chunk ? last : begin + a.rows_per_chunk;
   }
 };
 
@@ -51,11 +88,6 @@ struct RowStatistics {
   __device__ __forceinline__ float normalized(float x) const {
     return fmaf(x - base, rstd, -mean * rstd);
   }
-};
-
-// Means over the channels of dxhat and dxhat xhat.
-struct RowMeans {
-  float sum, dot;
 };
 
 __device__ __forceinline__ float input_gradient(float dxhat, float xhat, const RowMeans& means,
@@ -71,13 +103,14 @@ constexpr int rows_together(int values, bool wide) {
 
 // Blocks per multiprocessor that the registers must leave room for.
 template <class T>
-constexpr int resident_blocks(int values, bool wide) {
+constexpr int resident_blocks(int values, bool wide, bool by_sets) {
   if (!wide) return 1;
+  if (by_sets) return values <= 16 ? 3 : 2;
   return values <= 16 ? 4 : values * sizeof(T) <= 96 ? 3 : 2;
 }
 
 // What a warp holds of the rows from `first` on, those before `end`.
-template <class T, int kValues, bool kWide>
+template <class T, int kValues, bool kWide, bool kBySets>
 struct RowGroup {
   using Row = cuda::LaneValues<T, kValues, kWide>;
   static constexpr int kRows = rows_together<T>(kValues, kWide);
@@ -103,8 +136,8 @@ struct RowGroup {
   }
 
   // Adds to the parameter gradients of this lane's columns, and finds the means.
-  __device__ __forceinline__ void add_up(const Backward<T>& a, int lane, float (&dweight)[kValues],
-                                         float (&dbias)[kValues]) {
+  __device__ __forceinline__ void add_up(const Backward<T>& a, std::int64_t parameters, int lane,
+                                         float (&dweight)[kValues], float (&dbias)[kValues]) {
     const int channels = static_cast<int>(a.channels);
 #pragma unroll
     for (int r = 0; r < kRows; ++r) means[r] = {};
@@ -113,7 +146,11 @@ struct RowGroup {
       const int c = Row::column(lane, i);
       if (c >= channels) continue;
       float weight[kRun];
-      Row::load_float_run(a.weight + c, weight);
+      if constexpr (kBySets) {
+        load_parameters<Row>(a.weight, parameters + c, 1, weight);
+      } else {
+        Row::load_float_run(a.weight + c, weight);
+      }
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
 #pragma unroll
@@ -133,20 +170,27 @@ struct RowGroup {
     }
   }
 
-  __device__ __forceinline__ void write(const Backward<T>& a, std::int64_t first, std::int64_t end,
-                                        int lane) const {
+  __device__ __forceinline__ void write(const Backward<T>& a, std::int64_t parameters,
+                                        std::int64_t first, std::int64_t end, int lane) {
     const int channels = static_cast<int>(a.channels);
     float scale[kRows];
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       scale[r] = a.dbranch && first + r < end ? a.scale_of(first + r) : 0.0f;
+      if constexpr (kBySets) {
+        if (first + r < end) a.add_moment_gradients(first + r, row[r].rstd, means[r]);
+      }
     }
 #pragma unroll
     for (int i = 0; i < kValues; i += kRun) {
       const int c = Row::column(lane, i);
       if (c >= channels) continue;
       float weight[kRun];
-      Row::load_float_run(a.weight + c, weight);
+      if constexpr (kBySets) {
+        load_parameters<Row>(a.weight, parameters + c, 1, weight);
+      } else {
+        Row::load_float_run(a.weight + c, weight);
+      }
 #pragma unroll
       for (int r = 0; r < kRows; ++r) {
         if (first + r >= end) continue;
@@ -171,25 +215,22 @@ struct RowGroup {
 };
 
 // Blocks: one per chunk of rows.
-template <class T, int kValues, bool kWide>
-__global__ void __launch_bounds__(kThreads, resident_blocks<T>(kValues, kWide))
+template <class T, int kValues, bool kWide, bool kBySets>
+__global__ void __launch_bounds__(kThreads, resident_blocks<T>(kValues, kWide, kBySets))
     layer_norm_backward_kernel(Backward<T> a) {
-  using Group = RowGroup<T, kValues, kWide>;
+  using Group = RowGroup<T, kValues, kWide, kBySets>;
   DTN_SHARED(float, shared);  // [kWarps, (dweight, dbias), C]
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
   const int channels = static_cast<int>(a.channels);
-  const std::int64_t begin = blockIdx.x * a.rows_per_chunk;
-  const std::int64_t left = a.rows - begin;
-  const std::int64_t end = begin + (left < a.rows_per_chunk ? left : a.rows_per_chunk);
-
+  const Chunk<kBySets> chunk(a, blockIdx.x);
   float dweight[kValues] = {}, dbias[kValues] = {};
-  for (std::int64_t first = begin + warp * Group::kRows; first < end;
+  for (std::int64_t first = chunk.begin + warp * Group::kRows; first < chunk.end;
        first += kWarps * Group::kRows) {
     Group group;
-    group.load(a, first, end, lane);
-    group.add_up(a, lane, dweight, dbias);
-    if (a.dx) group.write(a, first, end, lane);
+    group.load(a, first, chunk.end, lane);
+    group.add_up(a, chunk.parameters, lane, dweight, dbias);
+    if (a.dx) group.write(a, chunk.parameters, first, chunk.end, lane);
   }
 
   if (!a.partials) return;
@@ -211,17 +252,20 @@ __global__ void __launch_bounds__(kThreads) layer_norm_backward_long_kernel(Back
   const std::int64_t r = blockIdx.x, first = r * a.channels;
   const T* x = a.x + first;
   const RowStatistics row{cuda::to_float(x[0]), a.mean[r], a.rstd[r]};
+  const std::int64_t parameters = r / a.sets.rows * a.sets.stride;
+  auto weight = [&](std::int64_t c) { return a.weight ? a.weight[parameters + c] : 1.0f; };
   RowMeans means{};
   for (std::int64_t c = threadIdx.x; c < a.channels; c += kThreads) {
-    const float dxhat = cuda::to_float(a.dy[first + c]) * a.weight[c];
+    const float dxhat = cuda::to_float(a.dy[first + c]) * weight(c);
     means.sum += dxhat;
     means.dot += dxhat * row.normalized(cuda::to_float(x[c]));
   }
   means.sum = cuda::block_sum(means.sum, shared) * a.inverse_channels;
   means.dot = cuda::block_sum(means.dot, shared) * a.inverse_channels;
+  a.add_moment_gradients(r, row.rstd, means);
   const float scale = a.dbranch ? a.scale_of(r) : 0.0f;
   for (std::int64_t c = threadIdx.x; c < a.channels; c += kThreads) {
-    const float dxhat = cuda::to_float(a.dy[first + c]) * a.weight[c];
+    const float dxhat = cuda::to_float(a.dy[first + c]) * weight(c);
     float dx = input_gradient(dxhat, row.normalized(cuda::to_float(x[c])), means, row.rstd);
     if (a.dx_add) dx += cuda::to_float(a.dx_add[first + c]);
     const T stored = cuda::from_float<T>(dx);
@@ -235,10 +279,10 @@ template <class T>
 __global__ void __launch_bounds__(kThreads) layer_norm_backward_columns_kernel(Backward<T> a) {
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x;
   if (c >= a.channels) return;
-  const std::int64_t begin = blockIdx.x * a.rows_per_chunk;
+  const Chunk<true> chunk(a, blockIdx.x);
   float dweight = 0, dbias = 0;
 #pragma unroll 4
-  for (std::int64_t r = begin; r < begin + a.rows_per_chunk && r < a.rows; ++r) {
+  for (std::int64_t r = chunk.begin; r < chunk.end; ++r) {
     const T* x = a.x + r * a.channels;
     const RowStatistics row{cuda::to_float(x[0]), a.mean[r], a.rstd[r]};
     const float dy = cuda::to_float(a.dy[r * a.channels + c]);
@@ -250,10 +294,28 @@ __global__ void __launch_bounds__(kThreads) layer_norm_backward_columns_kernel(B
   sums[a.channels] = dbias;
 }
 
+// Adds the chunks of each of many sets, which are few, in order. Blocks: [sets, 2 C / kThreads].
+__global__ void __launch_bounds__(kThreads)
+    add_set_partials_kernel(const float* partials, std::int64_t chunks, std::int64_t channels,
+                            float* dweight, float* dbias, std::int64_t stride) {
+  const std::int64_t column = static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x;
+  if (column >= 2 * channels) return;
+  float* totals = column < channels ? dweight : dbias;
+  if (!totals) return;
+  const float* sums = partials + blockIdx.x * chunks * 2 * channels + column;
+  float sum = 0;
+#pragma unroll 8
+  for (std::int64_t k = 0; k < chunks; ++k) sum += sums[k * 2 * channels];
+  totals[blockIdx.x * stride + column % channels] += sum;
+}
+
 template <class T>
-void backward(CudaQueue& queue, const Backward<T>& a, std::int64_t chunks) {
+void backward(CudaQueue& queue, const Backward<T>& a) {
+  const std::int64_t chunks = a.rows / a.sets.rows * a.chunks;
   const KernelName kernel{"layer_norm_backward", {a.rows, a.channels}};
-  const bool wide = rows_are_wide<T>(a.channels, {a.x, a.dy, a.dx_add, a.dx, a.dbranch, a.weight});
+  const bool wide =
+      rows_are_wide<T>(a.channels, {a.x, a.dy, a.dx_add, a.dx, a.dbranch, a.weight}) &&
+      a.sets.stride % 4 == 0;
   if (!is_held(a.channels, wide)) {
     // First the sums: dx may overwrite dy.
     if (a.partials) {
@@ -267,11 +329,27 @@ void backward(CudaQueue& queue, const Backward<T>& a, std::int64_t chunks) {
     return;
   }
   for_held_row(a.channels, wide, [&](auto values, auto is_wide) {
-    launch(queue, kernel, layer_norm_backward_kernel<T, values, is_wide>,
-           {blocks_for(chunks, 1), kThreads,
-            static_cast<std::size_t>(kWarps * 2 * a.channels) * sizeof(float)},
-           a);
+    const LaunchShape shape{blocks_for(chunks, 1), kThreads,
+                            static_cast<std::size_t>(kWarps * 2 * a.channels) * sizeof(float)};
+    if (a.sets.rows < a.rows || a.drow_mean || a.drow_std || !a.weight) {
+      launch(queue, kernel, layer_norm_backward_kernel<T, values, is_wide, true>, shape, a);
+    } else {
+      launch(queue, kernel, layer_norm_backward_kernel<T, values, is_wide, false>, shape, a);
+    }
   });
+}
+
+template <class T>
+void add_partials(CudaQueue& queue, const Backward<T>& a, float* dweight, float* dbias) {
+  const std::int64_t sets = a.rows / a.sets.rows;
+  if (sets == 1) {
+    cuda::Partials sums{a.partials, a.chunks, a.channels, 2, {dweight, dbias}};
+    return cuda::add_partials(queue, "layer_norm_add_partials", sums);
+  }
+  const dim3 grid(static_cast<unsigned>(sets), blocks_for(2 * a.channels, kThreads).x);
+  launch(queue, {"layer_norm_add_set_partials", {sets, a.chunks, a.channels}},
+         add_set_partials_kernel, {grid, kThreads}, a.partials, a.chunks, a.channels, dweight,
+         dbias, a.sets.stride);
 }
 
 }  // namespace
@@ -293,17 +371,18 @@ void run(CudaQueue& queue, const LayerNormBackward& args) {
     a.dbranch = static_cast<T*>(args.dbranch);
     a.row_scale = static_cast<const float*>(args.row_scale);
     a.rows_per_scale = args.rows_per_scale;
+    a.drow_mean = static_cast<const float*>(args.drow_mean);
+    a.drow_std = static_cast<const float*>(args.drow_std);
+    a.sets = args.sets.rows > 0 ? args.sets : ParameterSets{args.rows, 0};
+    const std::int64_t sets = args.rows / a.sets.rows;
     a.rows_per_chunk = cuda::rows_per_chunk(args.rows, kLeastRows, 2 * kWarps);
-    const std::int64_t chunks = (args.rows + a.rows_per_chunk - 1) / a.rows_per_chunk;
-    if (!args.dweight && !args.dbias) return backward(queue, a, chunks);
+    a.chunks = (a.sets.rows + a.rows_per_chunk - 1) / a.rows_per_chunk;
+    if (!args.dweight && !args.dbias) return backward(queue, a);
 
-    auto partials = queue.scratch<float>(chunks * 2 * args.channels);
+    auto partials = queue.scratch<float>(sets * a.chunks * 2 * args.channels);
     a.partials = partials.get();
-    backward(queue, a, chunks);
-    cuda::Partials sums{a.partials, chunks, args.channels, 2, {}};
-    sums.totals[0] = static_cast<float*>(args.dweight);
-    sums.totals[1] = static_cast<float*>(args.dbias);
-    cuda::add_partials(queue, "layer_norm_add_partials", sums);
+    backward(queue, a);
+    add_partials(queue, a, static_cast<float*>(args.dweight), static_cast<float*>(args.dbias));
   });
 }
 

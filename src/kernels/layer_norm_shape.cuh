@@ -4,7 +4,7 @@
 #include <initializer_list>
 #include <type_traits>
 
-#include "kernels/cuda/values.cuh"
+#include "kernels/cuda/lanes.cuh"
 
 namespace dtn {
 
@@ -16,6 +16,15 @@ bool rows_are_wide(std::int64_t channels, std::initializer_list<const void*> pla
     if (!cuda::is_vectorizable<T>(p, channels)) return false;
   }
   return true;
+}
+
+// The parameters from `at` on, or `otherwise` for those that are not there.
+template <class Row>
+__device__ __forceinline__ void load_parameters(const float* from, std::int64_t at, float otherwise,
+                                                float (&to)[Row::kRun]) {
+  if (from) return Row::load_float_run(from + at, to);
+#pragma unroll
+  for (int k = 0; k < Row::kRun; ++k) to[k] = otherwise;
 }
 
 // Whether a warp holds a whole row; longer ones have a block each. Single values need an address

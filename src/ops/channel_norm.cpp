@@ -59,6 +59,13 @@ struct Node {
 
   Tensor forward() const {
     Tensor y = Tensor::empty_like(x);
+    ChannelNormForward args = forward_arguments();
+    args.y = y.raw();
+    run_on(x.device(), args);
+    return y;
+  }
+
+  ChannelNormForward forward_arguments() const {
     ChannelNormForward args{};
     args.dtype = x.dtype();
     args.part = frozen ? ChannelNormPart::kApplication : ChannelNormPart::kWhole;
@@ -72,12 +79,10 @@ struct Node {
     args.weight = raw(weight);
     args.bias = raw(bias);
     args.parameter_stride = stride();
-    args.y = y.raw();
     args.mean = raw(moments.mean);
     args.mean_rest = raw(moments.rest);
     args.variance = raw(moments.variance);
-    run_on(x.device(), args);
-    return y;
+    return args;
   }
 
   void backward(const Tensor& dy) const {
@@ -114,6 +119,14 @@ Variable record(Context& ctx, const char* op, const Node& node, const Variable& 
 }
 
 }  // namespace
+
+ChannelMoments channel_statistics(const Tensor& x, const ChannelNorm& how) {
+  Node node("channel_statistics", Variable(x), {}, {}, how, nullptr);
+  ChannelNormForward args = node.forward_arguments();
+  args.part = ChannelNormPart::kStatistics;
+  run_on(x.device(), args);
+  return node.moments;
+}
 
 Variable channel_norm(Context& ctx, const char* op, const Variable& x, const Variable& weight,
                       const Variable& bias, const ChannelNorm& how, ChannelMoments* moments) {

@@ -19,6 +19,9 @@ struct ChannelMoments {
   Tensor mean, rest, variance;
 };
 
+// Of x, for uses of their own; no gradients.
+ChannelMoments channel_statistics(const Tensor& x, const ChannelNorm&);
+
 // Normalizes with the statistics of x, which are handed out. weight and bias are [C], or [sets, C]
 // for gains of each set's own, or undefined for 1 and 0. A gradient that already waits at x is
 // added in the same pass.

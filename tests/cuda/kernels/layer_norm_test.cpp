@@ -175,6 +175,106 @@ TEST(CudaLayerNorm, ZeroWeightAndConstantRows) {
   }
 }
 
+// Sets of rows with a weight and a bias each, whose places are `stride` apart, moments handed out,
+// and gradients that reach these; without parameters when the stride is 0.
+struct SetProblem : Problem {
+  ParameterSets sets;
+  Twin row_mean, row_std, drow_mean, drow_std;
+
+  SetProblem(DType d, std::int64_t count, std::int64_t rows_of_set, std::int64_t c,
+             std::int64_t stride, double x_mean = 0, std::int64_t shifted = 0)
+      : Problem(d, count * rows_of_set, c, x_mean, shifted), sets{rows_of_set, stride} {
+    const Shape parameters{(count - 1) * stride + c};
+    weight = random_twin(parameters, DType::kFloat32, 13, 0.5, 1);
+    bias = random_twin(parameters, DType::kFloat32, 14);
+    drow_mean = random_twin({rows}, DType::kFloat32, 15, 3);
+    drow_std = random_twin({rows}, DType::kFloat32, 16, 3);
+    make_set_outputs();
+  }
+  SetProblem in_float64() const {
+    SetProblem p = *this;
+    static_cast<Problem&>(p) = Problem::in_float64();
+    for (Twin* t : {&p.drow_mean, &p.drow_std}) *t = Twin(as(t->host(), DType::kFloat64));
+    p.make_set_outputs();
+    return p;
+  }
+  void make_set_outputs() {
+    const DType acc = accumulator_of(dtype);
+    row_mean = Twin::output({rows}, acc), row_std = Twin::output({rows}, acc);
+    dweight = Twin(Tensor::zeros(weight.host().shape(), acc));
+    dbias = Twin(Tensor::zeros(weight.host().shape(), acc));
+  }
+  void run_at(Where w) const {
+    LayerNormForward f = forward(w);
+    LayerNormBackward b = backward(w);
+    f.sets = b.sets = sets;
+    f.row_mean = row_mean.at(w), f.row_std = row_std.at(w);
+    b.drow_mean = drow_mean.at(w), b.drow_std = drow_std.at(w);
+    b.dbranch = nullptr;
+    if (sets.stride == 0) {
+      f.weight = f.bias = b.weight = nullptr;
+      b.dweight = b.dbias = nullptr;
+    }
+    w == kOnDevice ? run(cuda_queue(), f) : run(cpu_queue(), f);
+    w == kOnDevice ? run(cuda_queue(), b) : run(cpu_queue(), b);
+  }
+  std::vector<Tensor> results() const {
+    std::vector<Tensor> r;
+    for (const Twin* t : {&y, &mean, &rstd, &dx, &dweight, &dbias, &row_mean, &row_std}) {
+      r.push_back(t->device());
+    }
+    return r;
+  }
+};
+
+void check(const SetProblem& p) {
+  const SetProblem exact = p.in_float64();
+  exact.run_at(kOnHost);
+  p.run_at(kOnHost);
+  p.run_at(kOnDevice);
+  constexpr DType kFloat = DType::kFloat32;
+  const double stored = rounding_bound(p.dtype, p.channels);
+  const double sums = rounding_bound(kFloat, p.sets.rows + p.channels);
+  const double terms = 2 * max_abs(doubles(exact.rstd.host())) + 3;
+  const double of_mean = rounding_bound(kFloat, p.channels);
+  const struct {
+    const char* name;
+    Twin SetProblem::*twin;
+    double bound, floor;
+  } outputs[] = {{"y by sets", &SetProblem::y, stored, 1e-30},
+                 {"dx by sets", &SetProblem::dx, stored, terms},
+                 {"row mean", &SetProblem::row_mean, of_mean, 1},
+                 {"row std", &SetProblem::row_std, of_mean, 1e-30},
+                 {"dweight by sets", &SetProblem::dweight, sums, 1},
+                 {"dbias by sets", &SetProblem::dbias, sums, 1}};
+  for (const auto& o : outputs) {
+    expect_near(o.name, p, p.*o.twin, exact.*o.twin, o.bound, o.floor);
+    EXPECT_LE(relative_error(doubles((p.*o.twin).host()), doubles((exact.*o.twin).host()), o.floor),
+              o.bound)
+        << o.name << " on the host";
+  }
+}
+
+TEST(CudaLayerNorm, BySetsOfRows) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  // Sets smaller than a group of rows and than a chunk, larger than one, and one alone.
+  const std::int64_t shapes[][3] = {{5, 3, 192},  {2, 67, 100}, {3, 37, 433},
+                                    {1, 41, 432}, {4, 1, 768},  {2, 5, 1032}};
+  for (DType dtype : kTypes) {
+    for (auto [count, rows, channels] : shapes) {
+      SCOPED_TRACE(cat(name_of(dtype), " ", count, " x ", rows, " x ", channels));
+      check(SetProblem(dtype, count, rows, channels, 2 * channels));
+      check(SetProblem(dtype, count, rows, channels, channels, 0, 1));
+      check(SetProblem(dtype, count, rows, channels, 0, dtype == DType::kFloat32 ? 1e3 : 0));
+    }
+    under_every_schedule([&] {
+      const SetProblem p(dtype, 3, 37, 96, 192);
+      p.run_at(kOnDevice);
+      return p.results();
+    });
+  }
+}
+
 TEST(CudaLayerNorm, SameBitsUnderEverySchedule) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {

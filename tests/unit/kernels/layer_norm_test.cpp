@@ -314,6 +314,92 @@ TYPED_TEST(LayerNorm, ResidualHasTheBitsOfItsParts) {
   }
 }
 
+// Sets of rows against one call for each: the same y and dx to the last bit, parameter gradients in
+// their places; moments, and no parameters at all.
+TYPED_TEST(LayerNorm, SetsOfRowsAreLayerNormsOfTheirOwn) {
+  using T = TypeParam;
+  using A = AccumulatorOf<T>;
+  constexpr std::int64_t kSets = 3, kRows = 21, kChannels = 37, kStride = 50;
+  for (Isa isa : isas()) {
+    SCOPED_TRACE(name_of(isa));
+    Problem<T> all(kSets * kRows, kChannels);
+    const std::vector<A> weight = normal_values<A>(kSets * kStride, 5, 1, 0.3);
+    const std::vector<A> bias = normal_values<A>(kSets * kStride, 6);
+    const std::vector<A> dmean = normal_values<A>(kSets * kRows, 7);
+    const std::vector<A> dstd = normal_values<A>(kSets * kRows, 8);
+    std::vector<A> dweight(kSets * kStride), dbias(kSets * kStride);
+    std::vector<A> row_mean(kSets * kRows), row_std(kSets * kRows);
+    auto forward = all.forward();
+    forward.weight = weight.data(), forward.bias = bias.data();
+    forward.sets = {kRows, kStride};
+    forward.row_mean = row_mean.data(), forward.row_std = row_std.data();
+    run_on(isa, forward);
+    auto backward = all.backward();
+    backward.weight = weight.data();
+    backward.dweight = dweight.data(), backward.dbias = dbias.data();
+    backward.sets = forward.sets;
+    run_on(isa, backward);
+    const std::vector<T> plain_dx = all.dx;
+    const std::vector<A> first_dweight = dweight;
+    backward.drow_mean = dmean.data(), backward.drow_std = dstd.data();
+    run_on(isa, backward);
+
+    for (std::int64_t s = 0; s < kSets; ++s) {
+      Problem<T> one(kRows, kChannels);
+      const std::int64_t at = s * kRows * kChannels;
+      std::copy_n(all.x.begin() + at, one.x.size(), one.x.begin());
+      std::copy_n(all.dy.begin() + at, one.dy.size(), one.dy.begin());
+      std::copy_n(weight.begin() + s * kStride, kChannels, one.weight.begin());
+      std::copy_n(bias.begin() + s * kStride, kChannels, one.bias.begin());
+      one.run(isa);
+      auto part = [&](const auto& v, std::int64_t begin, std::int64_t n) {
+        return std::vector<std::remove_cvref_t<decltype(v[0])>>(v.begin() + begin,
+                                                                v.begin() + begin + n);
+      };
+      EXPECT_TRUE(same_bits(part(all.y, at, kRows * kChannels), one.y));
+      EXPECT_TRUE(same_bits(part(plain_dx, at, kRows * kChannels), one.dx));
+      EXPECT_LE(error(doubles(part(first_dweight, s * kStride, kChannels)), doubles(one.dweight)),
+                tolerance<T>());
+      for (std::int64_t c = kChannels; c < kStride; ++c) {
+        EXPECT_EQ(dweight[s * kStride + c], 0) << "between the sets";
+      }
+      // The gradients of the moments, element by element.
+      for (std::int64_t r = 0; r < kRows; ++r) {
+        const std::int64_t row = s * kRows + r;
+        double mean = 0, var = 0;
+        for (std::int64_t c = 0; c < kChannels; ++c) {
+          mean += as_double(one.x[r * kChannels + c]) / kChannels;
+        }
+        for (std::int64_t c = 0; c < kChannels; ++c) {
+          var += std::pow(as_double(one.x[r * kChannels + c]) - mean, 2) / kChannels;
+        }
+        const double std = std::sqrt(var + one.eps);
+        EXPECT_NEAR(row_mean[row], mean, 1e-6);
+        EXPECT_NEAR(row_std[row], std, 1e-6);
+        for (std::int64_t c = 0; c < kChannels; ++c) {
+          const std::int64_t i = r * kChannels + c;
+          const double xhat = (as_double(one.x[i]) - mean) / std;
+          EXPECT_NEAR(as_double(all.dx[at + i]),
+                      as_double(one.dx[i]) + (dmean[row] + dstd[row] * xhat) / kChannels,
+                      2 * stored_tolerance<T>() * 4);
+        }
+      }
+    }
+    Problem<T> with(kRows, kChannels), without(kRows, kChannels);
+    std::fill(with.weight.begin(), with.weight.end(), 1);
+    std::fill(with.bias.begin(), with.bias.end(), 0);
+    with.run(isa);
+    auto bare = without.forward();
+    bare.weight = bare.bias = nullptr;
+    run_on(isa, bare);
+    auto bare_backward = without.backward();
+    bare_backward.weight = nullptr;
+    bare_backward.dweight = bare_backward.dbias = nullptr;
+    run_on(isa, bare_backward);
+    EXPECT_TRUE(same_bits(without.y, with.y) && same_bits(without.dx, with.dx));
+  }
+}
+
 TEST(LayerNormErrors, IntegersAreRefused) {
   Problem<float> p(2, 4);
   LayerNormForward args = p.forward();

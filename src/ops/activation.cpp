@@ -1,0 +1,42 @@
+#include "dtn/ops/activation.h"
+
+#include "dtn/ops/elementary.h"
+#include "kernels/activation.h"
+
+namespace dtn::ops {
+namespace {
+
+Variable activation(Context& ctx, const char* op, Activation kind, const Variable& x) {
+  Tensor y = Tensor::empty_like(x.value());
+  run_on(x.device(), ActivationForward{x.dtype(), kind, y.numel(), x.value().raw(), y.raw()});
+  return ctx.record(op, y, {&x}, [kind, x = x.value(), dx = x.sink()](const Tensor& dy) {
+    Tensor grad = Tensor::empty_like(x);
+    run_on(x.device(),
+           ActivationBackward{x.dtype(), kind, x.numel(), x.raw(), dy.raw(), grad.raw()});
+    dx->accumulate(std::move(grad));
+  });
+}
+
+}  // namespace
+
+Variable relu(Context& ctx, const Variable& x) {
+  return activation(ctx, "relu", Activation::kRelu, x);
+}
+Variable silu(Context& ctx, const Variable& x) {
+  return activation(ctx, "silu", Activation::kSilu, x);
+}
+Variable tanh(Context& ctx, const Variable& x) {
+  return activation(ctx, "tanh", Activation::kTanh, x);
+}
+
+namespace reference {
+using namespace elementary;
+
+Variable relu(Context& ctx, const Variable& x) { return clamp_at_zero(ctx, x); }
+Variable silu(Context& ctx, const Variable& x) { return mul(ctx, x, sigmoid(ctx, x)); }
+Variable tanh(Context& ctx, const Variable& x) {
+  return affine(ctx, sigmoid(ctx, affine(ctx, x, 2)), 2, -1);
+}
+
+}  // namespace reference
+}  // namespace dtn::ops

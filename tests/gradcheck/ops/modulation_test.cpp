@@ -1,0 +1,150 @@
+// Operations with gains and shifts from elsewhere, activation functions and gathers, and their
+// references, against central differences in float64.
+#include "dtn/ops/modulation.h"
+
+#include "dtn/autograd/gradcheck.h"
+#include "dtn/ops/activation.h"
+#include "dtn/ops/drop.h"
+#include "dtn/ops/gather.h"
+#include "tensors.h"
+
+namespace dtn {
+namespace {
+
+using test::random_tensor;
+using Inputs = std::vector<Variable>;
+using Op = std::function<Variable(Context&, const Inputs&)>;
+
+void check(const std::string& name, const Op& op, const std::vector<Tensor>& inputs) {
+  test::Threads one(1);  // thousands of tiny passes
+  GradcheckResult r = gradcheck(op, inputs);
+  EXPECT_LE(r.max_relative_error, 1e-6) << name << ": " << r.worst;
+  EXPECT_GT(r.smallest_gradient, 0) << name;
+}
+
+void check_both(const std::string& name, const Op& fused, const Op& reference,
+                const std::vector<Tensor>& inputs) {
+  check(
+      name,
+      [&](Context& ctx, const Inputs& v) {
+        Variable y = fused(ctx, v);
+        EXPECT_TRUE(!ctx.tape || ctx.tape->size() == 1) << name << " is not one operation";
+        return y;
+      },
+      inputs);
+  check(name + ", reference", reference, inputs);
+}
+
+auto of_one(Variable (*op)(Context&, const Variable&)) {
+  return Op([op](Context& c, const Inputs& v) { return op(c, v[0]); });
+}
+auto of_two(Variable (*op)(Context&, const Variable&, const Variable&)) {
+  return Op([op](Context& c, const Inputs& v) { return op(c, v[0], v[1]); });
+}
+auto of_three(Variable (*op)(Context&, const Variable&, const Variable&, const Variable&)) {
+  return Op([op](Context& c, const Inputs& v) { return op(c, v[0], v[1], v[2]); });
+}
+
+constexpr double kEps = 1e-3;
+
+TEST(ModulationGradients, ModulatedLayerNorm) {
+  for (std::int64_t tokens : {1, 5, 11}) {  // less than a group of rows, and a rest behind one
+    std::vector<Tensor> inputs = {random_tensor({3, tokens, 7}, 1, 1.5), random_tensor({3, 14}, 2)};
+    check_both(
+        cat("modulated_layer_norm of ", tokens),
+        [](Context& c, const Inputs& v) { return ops::modulated_layer_norm(c, v[0], v[1], kEps); },
+        [](Context& c, const Inputs& v) {
+          return ops::reference::modulated_layer_norm(c, v[0], v[1], kEps);
+        },
+        inputs);
+    check(
+        "modulated_layer_norm beside a residual",
+        [](Context& c, const Inputs& v) {
+          return ops::residual_add(c, v[0], ops::modulated_layer_norm(c, v[0], v[1], kEps), {});
+        },
+        inputs);
+  }
+}
+
+// Everything a standardized token hands out, and each part alone: what is not used gets no
+// gradient, and must not stop the others'.
+TEST(ModulationGradients, StandardizedTokens) {
+  std::vector<Tensor> inputs = {random_tensor({2, 3, 7}, 3, 1.5)};
+  for (auto standardize : {&ops::standardize_tokens, &ops::reference::standardize_tokens}) {
+    check(
+        "all",
+        [&](Context& c, const Inputs& v) {
+          auto [y, mean, std] = standardize(c, v[0], kEps);
+          return ops::scale_shift_tokens(c, y, std, mean);
+        },
+        inputs);
+    check(
+        "moments of another",
+        [&](Context& c, const Inputs& v) {
+          auto [y, mean, std] = standardize(c, v[0], kEps);
+          return ops::scale_shift_tokens(c, v[0], std, mean);
+        },
+        inputs);
+    check(
+        "y", [&](Context& c, const Inputs& v) { return standardize(c, v[0], kEps).y; }, inputs);
+    check(
+        "mean", [&](Context& c, const Inputs& v) { return standardize(c, v[0], kEps).mean; },
+        inputs);
+    check(
+        "std", [&](Context& c, const Inputs& v) { return standardize(c, v[0], kEps).std; }, inputs);
+    check(
+        "std, beside a residual",
+        [&](Context& c, const Inputs& v) {
+          Variable std = standardize(c, v[0], kEps).std;
+          return ops::scale_shift_tokens(c, ops::relu(c, v[0]), std, std);
+        },
+        inputs);
+  }
+}
+
+TEST(ModulationGradients, GainsAndShifts) {
+  Tensor x = random_tensor({2, 5, 7}, 4);
+  check_both("scale_shift_tokens", of_three(ops::scale_shift_tokens),
+             of_three(ops::reference::scale_shift_tokens),
+             {x, random_tensor({2, 5}, 5), random_tensor({2, 5}, 6)});
+  check_both("modulate", of_two(ops::modulate), of_two(ops::reference::modulate),
+             {x, random_tensor({2, 5, 14}, 7)});
+  check("modulate beside a residual",
+        [](Context& c, const Inputs& v) {
+          return ops::residual_add(c, v[0], ops::modulate(c, v[0], v[1]), {});
+        },
+        {x, random_tensor({2, 5, 14}, 7)});
+  check_both("gated_add", of_three(ops::gated_add), of_three(ops::reference::gated_add),
+             {x, random_tensor({2, 7}, 8), random_tensor({2, 5, 7}, 9)});
+}
+
+TEST(ModulationGradients, Activations) {
+  std::vector<Tensor> inputs = {random_tensor({3, 37}, 10, 3)};
+  check_both("relu", of_one(ops::relu), of_one(ops::reference::relu), inputs);
+  check_both("silu", of_one(ops::silu), of_one(ops::reference::silu), inputs);
+  check_both("tanh", of_one(ops::tanh), of_one(ops::reference::tanh), inputs);
+}
+
+TEST(ModulationGradients, Gathers) {
+  for (auto [h, w] : {std::pair<std::int64_t, std::int64_t>{3, 4}, {1, 5}, {2, 1}}) {
+    auto on = [h = h, w = w](auto op) {
+      return Op([=](Context& c, const Inputs& v) { return op(c, v[0], h, w); });
+    };
+    check_both(cat("neighbours ", h, " x ", w), on(ops::neighbours), on(ops::reference::neighbours),
+               {random_tensor({2, h * w, 3}, 11)});
+  }
+  Tensor index =
+      Tensor::from(std::vector<std::int64_t>{2, 0, 2, 4}, {4});  // 2 twice, 1 and 3 never
+  auto on = [&](auto op) {
+    return Op([=](Context& c, const Inputs& v) { return op(c, v[0], index); });
+  };
+  check_both("take_rows", on(ops::take_rows), on(ops::reference::take_rows),
+             {random_tensor({5, 6}, 12)});
+  check_both("mix_rows", of_two(ops::mix_rows), of_two(ops::reference::mix_rows),
+             {random_tensor({5, 6}, 13), random_tensor({4, 5}, 14)});
+  check_both("join_columns", of_two(ops::join_columns), of_two(ops::reference::join_columns),
+             {random_tensor({2, 3, 4}, 15), random_tensor({2, 3, 2}, 16)});
+}
+
+}  // namespace
+}  // namespace dtn

@@ -1,0 +1,143 @@
+// Operations with gains and shifts from elsewhere, activation functions and gathers, in float32 and
+// bfloat16 against their references in float64.
+#include "dtn/ops/modulation.h"
+
+#include "dtn/ops/activation.h"
+#include "dtn/ops/gather.h"
+#include "op_runs.h"
+
+namespace dtn {
+namespace {
+
+using test::Input;
+using test::Op;
+using Inputs = std::vector<Variable>;
+
+// `reduction`: terms of the longest sum; `roundings`: stored bfloat16 values a result passes.
+void compare(const std::string& name, const Op& fused, const Op& reference,
+             const std::vector<Input>& inputs, std::int64_t reduction, int roundings) {
+  auto want = test::run_op(reference, inputs, DType::kFloat64);
+  test::expect_close(test::run_op(fused, inputs, DType::kFloat32), want,
+                     test::float32_tolerance(reduction), name + ", float32");
+  test::expect_close(test::run_op(fused, inputs, DType::kBFloat16), want,
+                     test::bfloat16_tolerance(roundings), name + ", bfloat16");
+  test::Threads several(3);
+  EXPECT_EQ(test::run_op(fused, inputs, DType::kFloat32),
+            [&] {
+              test::Threads one(1);
+              return test::run_op(fused, inputs, DType::kFloat32);
+            }())
+      << name << " depends on the number of threads";
+}
+
+struct Size {
+  std::int64_t batch, grid_h, grid_w, channels;
+  std::int64_t tokens() const { return grid_h * grid_w; }
+};
+const std::vector<Size> kSizes = {{2, 14, 14, 432}, {1, 1, 197, 64}, {3, 5, 7, 77}};
+
+TEST(ModulationParity, LayerNorms) {
+  for (Size s : kSizes) {
+    for (double mean : {0.5, 1e3}) {
+      const Shape shape{s.batch, s.tokens(), s.channels};
+      // The mean of 1e3 is felt through x alone, which holds nothing finer than its roundoff.
+      Input x{test::as(test::as(test::random_tensor(shape, 1, 2, mean), DType::kFloat32),
+                       DType::kFloat64)};
+      if (mean < 1) x.value = test::representable(x.value);
+      auto on = [](auto op) {
+        return Op([op](Context& c, const Inputs& v) { return op(c, v[0], v[1], 1e-5); });
+      };
+      std::vector<Input> inputs = {x, Input::weight({s.batch, 2 * s.channels}, 2)};
+      if (mean < 1) {
+        compare("modulated_layer_norm", on(ops::modulated_layer_norm),
+                on(ops::reference::modulated_layer_norm), inputs, s.tokens() + s.channels, 1);
+        continue;
+      }
+      auto want = test::run_op(on(ops::reference::modulated_layer_norm), inputs, DType::kFloat64);
+      test::expect_close(test::run_op(on(ops::modulated_layer_norm), inputs, DType::kFloat32), want,
+                         test::float32_tolerance(s.tokens() + s.channels) +
+                             5 * mean * test::unit_roundoff(DType::kFloat32),
+                         "far from zero");
+    }
+  }
+}
+
+TEST(ModulationParity, StandardizedTokens) {
+  for (Size s : kSizes) {
+    std::vector<Input> inputs = {Input::activation({s.batch, s.tokens(), s.channels}, 3, 2, 0.5),
+                                 Input::activation({s.batch, s.tokens(), s.channels}, 4)};
+    auto fused = Op([](Context& c, const Inputs& v) {
+      auto [y, mean, std] = ops::standardize_tokens(c, v[0], 1e-5);
+      return ops::scale_shift_tokens(c, v[1], std, mean);
+    });
+    auto reference = Op([](Context& c, const Inputs& v) {
+      auto [y, mean, std] = ops::reference::standardize_tokens(c, v[0], 1e-5);
+      return ops::reference::scale_shift_tokens(c, v[1], std, mean);
+    });
+    compare("moments", fused, reference, inputs, s.channels, 1);
+    compare("standardized", Op([](Context& c, const Inputs& v) {
+              return ops::standardize_tokens(c, v[0], 1e-5).y;
+            }),
+            Op([](Context& c, const Inputs& v) {
+              return ops::reference::standardize_tokens(c, v[0], 1e-5).y;
+            }),
+            {inputs[0]}, s.channels, 1);
+  }
+}
+
+TEST(ModulationParity, GainsAndShifts) {
+  for (Size s : kSizes) {
+    const std::int64_t t = s.tokens(), c = s.channels;
+    const Input x = Input::activation({s.batch, t, c}, 5),
+                other = Input::activation({s.batch, t, c}, 6);
+    auto three = [](auto op) {
+      return Op([op](Context& ctx, const Inputs& v) { return op(ctx, v[0], v[1], v[2]); });
+    };
+    compare("scale_shift_tokens", three(ops::scale_shift_tokens),
+            three(ops::reference::scale_shift_tokens),
+            {x, Input::weight({s.batch, t}, 7), Input::weight({s.batch, t}, 8)}, c, 1);
+    compare("gated_add", three(ops::gated_add), three(ops::reference::gated_add),
+            {x, Input::weight({s.batch, c}, 9), other}, t, 1);
+    auto two = [](auto op) {
+      return Op([op](Context& ctx, const Inputs& v) { return op(ctx, v[0], v[1]); });
+    };
+    compare("modulate", two(ops::modulate), two(ops::reference::modulate),
+            {x, Input::activation({s.batch, t, 2 * c}, 10)}, 2, 1);
+    compare("join_columns", two(ops::join_columns), two(ops::reference::join_columns),
+            {x, Input::activation({s.batch, t, 3}, 11)}, 1, 0);
+    auto on_grid = [s](auto op) {
+      return Op([=](Context& ctx, const Inputs& v) { return op(ctx, v[0], s.grid_h, s.grid_w); });
+    };
+    compare("neighbours", on_grid(ops::neighbours), on_grid(ops::reference::neighbours), {x}, 9, 1);
+  }
+}
+
+TEST(ModulationParity, Activations) {
+  for (double spread : {0.1, 4.0, 90.0}) {
+    std::vector<Input> inputs = {Input::activation({3, 1001}, 12, spread)};
+    auto on = [](Variable (*op)(Context&, const Variable&)) {
+      return Op([op](Context& ctx, const Inputs& v) { return op(ctx, v[0]); });
+    };
+    compare("relu", on(ops::relu), on(ops::reference::relu), inputs, 1, 0);
+    compare("silu", on(ops::silu), on(ops::reference::silu), inputs, 1, 1);
+    compare("tanh", on(ops::tanh), on(ops::reference::tanh), inputs, 1, 1);
+  }
+}
+
+// Tables and what is taken from them are float32 whatever the activations are.
+TEST(ModulationParity, Tables) {
+  Tensor index = Tensor::from(std::vector<std::int64_t>{7, 0, 7, 29, 3}, {5});
+  auto taken = [&](auto op) {
+    return Op([=](Context& ctx, const Inputs& v) { return op(ctx, v[0], index); });
+  };
+  auto mixed = [](auto op) {
+    return Op([op](Context& ctx, const Inputs& v) { return op(ctx, v[0], v[1]); });
+  };
+  std::vector<Input> table = {Input::weight({30, 433}, 13)};
+  std::vector<Input> both = {table[0], Input::weight({5, 30}, 14)};
+  compare("take_rows", taken(ops::take_rows), taken(ops::reference::take_rows), table, 2, 0);
+  compare("mix_rows", mixed(ops::mix_rows), mixed(ops::reference::mix_rows), both, 433, 1);
+}
+
+}  // namespace
+}  // namespace dtn
