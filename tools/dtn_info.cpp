@@ -31,7 +31,9 @@ std::string text_of(const dtn::OptionValue& value) {
 void print_norms() {
   for (const dtn::NormSchema& schema : dtn::norm_schemas()) {
     std::printf("%s\n    %s%s\n", schema.type.c_str(), schema.doc.c_str(),
-                schema.needs_grid ? " (needs the token grid: blocks before the class token)" : "");
+                schema.needs_grid      ? " (needs the token grid: blocks before the class token)"
+                : schema.needs.empty() ? ""
+                                       : " (for C++ programs, not for configs)");
     for (const dtn::OptionSchema& o : schema.options) {
       std::string allowed;
       for (const std::string& choice : o.choices) allowed += (allowed.empty() ? "" : "|") + choice;

@@ -102,6 +102,10 @@ void read_norm_options(const Node& root, std::span<const NormSchema> norms, Norm
   const Node* section = root.at(kNormSection);
   const Node* type = section ? section->find("type") : nullptr;
   const NormSchema& schema = schema_of(norm.type, type ? type->where : root.where, norms);
+  if (!schema.needs.empty()) {
+    fail(type ? type->where : root.where, kNormSection, ".type: '", schema.type, "' needs ",
+         schema.needs);
+  }
   norm.options.clear();
   for (const OptionSchema& option : schema.options) {
     const Node* node = section ? section->find(option.key) : nullptr;

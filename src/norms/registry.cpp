@@ -13,6 +13,13 @@ std::span<const NormRow> norm_registry() {
       scale_norm_row(),
       power_norm_row(),
       switchable_norm_row(),
+      adaptive_layer_norm_row(),
+      conditional_instance_norm_row(),
+      adaptive_instance_norm_row(),
+      conditional_batch_norm_row(),
+      spatially_adaptive_norm_row(),
+      dynamic_layer_norm_row(),
+      positional_norm_row(),
   };
   return rows;
 }
@@ -31,6 +38,9 @@ std::unique_ptr<Normalizer> make_normalizer(const NormConfig& config, const Norm
   std::string known;
   for (const NormRow& row : norm_registry()) {
     if (row.schema.type == config.type) {
+      if (!row.schema.needs.empty()) {
+        throw ConfigError(cat("'", config.type, "' needs ", row.schema.needs));
+      }
       NormConfig complete = config;
       for (const OptionSchema& option : row.schema.options) {
         bool given = false;

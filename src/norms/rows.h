@@ -14,5 +14,12 @@ NormRow rms_norm_row();
 NormRow scale_norm_row();
 NormRow power_norm_row();
 NormRow switchable_norm_row();
+NormRow adaptive_layer_norm_row();
+NormRow conditional_instance_norm_row();
+NormRow adaptive_instance_norm_row();
+NormRow conditional_batch_norm_row();
+NormRow spatially_adaptive_norm_row();
+NormRow dynamic_layer_norm_row();
+NormRow positional_norm_row();
 
 }  // namespace dtn

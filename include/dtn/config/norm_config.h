@@ -53,6 +53,9 @@ struct NormSchema {
   std::vector<OptionSchema> options;
   bool needs_grid = false;  // works on the token grid, so a class token may not be among its tokens
   bool running_statistics = false;  // gathered in training, used in evaluation
+  // What it wants that a plain vision transformer does not have, and where to turn to then; such a
+  // normalizer is listed, but no config can choose it. Empty for the others.
+  std::string needs{};
   // Its backward pass is not the derivative of its forward pass in training, on purpose.
   bool approximate_gradient = false;
   // What options and site must fulfil beyond the ranges of the options.

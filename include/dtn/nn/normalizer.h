@@ -52,6 +52,7 @@ class Normalizer {
 
 struct NormRow {
   NormSchema schema;
+  // Null where schema.needs says what is missing.
   std::unique_ptr<Normalizer> (*make)(const NormConfig&, const NormShape&, ParameterStore&,
                                       const std::string& prefix);
 };

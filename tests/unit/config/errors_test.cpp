@@ -40,6 +40,16 @@ TEST(Errors, UnknownKeysNameTheNearest) {
   });
 }
 
+TEST(Errors, NormalizersThatNoConfigCanChoose) {
+  expect_errors({
+      {"model:\n  preset: vit_t\n  norm:\n    type: ada", "4:11",
+       "model.norm.type: 'ada' needs a condition, which a model does not have; see ada.h"},
+      {"model: {preset: vit_t, norm: ada}", "1:30", "model.norm.type: 'ada' needs a condition"},
+  });
+  EXPECT_TRUE(parse_error(MODEL, {"model.norm.type=ada"}).find("needs a condition") !=
+              std::string::npos);
+}
+
 TEST(Errors, WrongTypes) {
   expect_errors({
       {MODEL "optim: {lr: abc}", "2:13", "optim.lr must be a finite number, not 'abc'"},

@@ -35,7 +35,9 @@ inline std::vector<NormSchema> fake_norms() {
        "P"},
       {"init", OptionKind::kChoice, std::string("local"), {"local", "trunc_normal"}, 0, 0, "of P"},
   };
-  return {ln, gn, dtn};
+  NormSchema ada{.type = "ada", .doc = "from a condition", .options = {}};
+  ada.needs = "a condition, which a model does not have; see ada.h";
+  return {ln, gn, dtn, ada};
 }
 
 }  // namespace dtn::testing

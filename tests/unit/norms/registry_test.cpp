@@ -34,9 +34,35 @@ TEST(NormRegistry, NamesTheKnownTypesWhenAskedForAnother) {
   }
 }
 
+// Listed, with what they are for, but nothing that make_normalizer makes.
+TEST(NormRegistry, SaysWhatALayerNeedsThatNoConfigCanChoose) {
+  std::set<std::string> layers;
+  for (const NormRow& row : norm_registry()) {
+    if (row.schema.needs.empty()) {
+      EXPECT_NE(row.make, nullptr) << row.schema.type;
+      continue;
+    }
+    layers.insert(row.schema.type);
+    NormConfig config;
+    config.type = row.schema.type;
+    ParameterStore store;
+    try {
+      make_normalizer(config, {8, 2, 1e-5}, store, "norm");
+      ADD_FAILURE() << row.schema.type;
+    } catch (const ConfigError& e) {
+      const std::string message = e.what();
+      EXPECT_NE(message.find(cat("'", row.schema.type, "' needs ")), std::string::npos) << message;
+      EXPECT_NE(message.find("see dtn/nn/"), std::string::npos) << message;
+    }
+  }
+  EXPECT_EQ(layers,
+            std::set<std::string>({"adaln", "cin", "adain", "cbn", "spade", "dln", "pono"}));
+}
+
 // Options that a config does not name take their defaults.
 TEST(NormRegistry, CompletesOptions) {
   for (const NormRow& row : norm_registry()) {
+    if (!row.schema.needs.empty()) continue;
     NormConfig bare, full;
     bare.type = full.type = row.schema.type;
     for (const OptionSchema& o : row.schema.options) {

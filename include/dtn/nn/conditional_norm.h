@@ -1,0 +1,234 @@
+// Normalizers whose gain and shift come from a condition: a vector for each sample, a map over the
+// tokens, a class. They are layers for C++ programs; a plain vision transformer has nothing to
+// condition on, so no config chooses them.
+//
+// What is computed from a condition for a whole sample is computed in the accumulator type
+// (float32; float64 for float64), whatever the type of the tokens. Linear maps decay, gains and
+// biases do not.
+//
+//   AdaptiveLayerNorm norm(store, "blocks.0.norm1", {.channels = 384, .condition = 384});
+//   ...                                  // store.allocate(), store.initialize()
+//   Variable y = norm.forward(ctx, x, grid, Condition::of_vector(c));
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "dtn/autograd/context.h"
+#include "dtn/nn/normalizer.h"
+#include "dtn/nn/parameters.h"
+
+namespace dtn {
+
+// Exactly one of the three, or none. Gradients flow back to `vector` and `tokens`.
+struct Condition {
+  Variable vector;  // [B, K]: a vector for each sample
+  Variable tokens;  // [B, T, K]: a vector for each token; the T of an AdaIN style is its own
+  Tensor index;     // [B] int64: a class for each sample
+
+  static Condition of_vector(Variable v) { return {std::move(v), {}, {}}; }
+  static Condition of_tokens(Variable v) { return {{}, std::move(v), {}}; }
+  static Condition of_index(Tensor i) { return {{}, {}, std::move(i)}; }
+};
+
+class ConditionalNormalizer {
+ public:
+  virtual ~ConditionalNormalizer() = default;
+
+  // x [B, T, C] -> [B, T, C], T the tokens of `grid`. Throws Error when x or the condition is not
+  // what the layer wants.
+  virtual Variable forward(Context&, const Variable& x, const TokenGrid& grid,
+                           const Condition&) = 0;
+  // The same in elementary operations, for float32 and float64.
+  virtual Variable reference(Context&, const Variable& x, const TokenGrid& grid,
+                             const Condition&) = 0;
+};
+
+// A linear map with its bias. In a convolution over the 3 x 3 neighbours of a token, `in` counts
+// nine times the channels, the neighbours row by row.
+struct LinearMap {
+  Parameter* weight;  // [out, in]
+  Parameter* bias;    // [out]
+
+  LinearMap(ParameterStore&, const std::string& prefix, std::int64_t out, std::int64_t in,
+            InitKind weight_init);
+  Variable forward(Context&, const Variable& x) const;
+  Variable reference(Context&, const Variable& x) const;
+};
+
+// LayerNorm with gain and shift from a vector (Peebles and Xie, "Scalable diffusion models with
+// transformers", 2023: adaLN and, with `gate`, adaLN-Zero):
+//   (shift, scale) = W silu(c) + b,   y = (1 + scale) (x - mean) / sqrt(var + eps) + shift
+// with W and b zero at first, so that the layer starts as LayerNorm without parameters. Parameters:
+// modulation.{weight [2 C, K], bias [2 C]} with the rows of shift first, as in the authors' code,
+// and gate.{weight [C, K], bias [C]}.
+class AdaptiveLayerNorm : public ConditionalNormalizer {
+ public:
+  struct Options {
+    std::int64_t channels;   // C
+    std::int64_t condition;  // K
+    bool silu = true;        // false: the caller has applied what is to be applied to c
+    bool gate = false;
+    double eps = 1e-6;
+  };
+  AdaptiveLayerNorm(ParameterStore&, const std::string& prefix, const Options&);
+
+  // Wants a vector [B, K].
+  Variable forward(Context&, const Variable& x, const TokenGrid&, const Condition&) override;
+  Variable reference(Context&, const Variable& x, const TokenGrid&, const Condition&) override;
+  // The gate of the branch that follows, [B, C], for ops::gated_add: x + gate f(y). It starts at 0,
+  // and the branch with it. Throws Error without the option.
+  Variable gate(Context&, const Condition&) const;
+  Variable reference_gate(Context&, const Condition&) const;
+
+ private:
+  Variable condition_of(Context&, const Condition&, std::int64_t batch, DType,
+                        bool reference) const;
+  const Variable& plus_one(const Variable& like) const;
+
+  Options options_;
+  LinearMap modulation_;
+  std::optional<LinearMap> gate_;
+  mutable Variable
+      plus_one_;  // [2 C]: 0 for the shifts and 1 for the gains, where it was used last
+};
+
+// LayerNorm with gain and shift from a summary of its own input (Kim, Song and Bengio, "Dynamic
+// layer normalization for adaptive neural acoustic modeling in speech recognition", 2017):
+//   a = mean over tokens of tanh(W_a x + b_a),   gain = W_g a + b_g,   shift = W_b a + b_b
+// Parameters: summary.{weight [A, C], bias [A]} and modulation.{weight [2 C, A], bias [2 C]} with
+// the rows of the shift first; the bias of the gain starts at 1.
+class DynamicLayerNorm : public ConditionalNormalizer {
+ public:
+  struct Options {
+    std::int64_t channels;      // C
+    std::int64_t summary = 64;  // A
+    double eps = 1e-5;
+  };
+  DynamicLayerNorm(ParameterStore&, const std::string& prefix, const Options&);
+
+  // Wants no condition.
+  Variable forward(Context&, const Variable& x, const TokenGrid&, const Condition& = {}) override;
+  Variable reference(Context&, const Variable& x, const TokenGrid&, const Condition& = {}) override;
+
+ private:
+  Options options_;
+  LinearMap summary_, modulation_;
+};
+
+// InstanceNorm with a gain and a shift for each style (Dumoulin, Shlens and Kudlur, "A learned
+// representation for artistic style", 2017): each channel over the tokens of its sample,
+//   y = weight_s (x - mean) / sqrt(var + eps) + bias_s
+// Parameters: weight [S, C], ones at first, and bias [S, C], zeros.
+class ConditionalInstanceNorm : public ConditionalNormalizer {
+ public:
+  struct Options {
+    std::int64_t channels;  // C
+    std::int64_t styles;    // S
+    double eps = 1e-5;
+  };
+  ConditionalInstanceNorm(ParameterStore&, const std::string& prefix, const Options&);
+
+  // Wants an index [B] of styles, or a vector [B, S] of the weights with which to mix them.
+  Variable forward(Context&, const Variable& x, const TokenGrid&, const Condition&) override;
+  Variable reference(Context&, const Variable& x, const TokenGrid&, const Condition&) override;
+
+ private:
+  Options options_;
+  Parameter *weight_, *bias_;
+};
+
+// Adaptive InstanceNorm (Huang and Belongie, "Arbitrary style transfer in real-time with adaptive
+// instance normalization", 2017): the moments of each channel become those of a style,
+//   y = std(s) (x - mean(x)) / std(x) + mean(s),   std = sqrt(var + eps)
+// over the tokens of x and over those of the style. Variances are biased, as in the paper; the
+// authors' code divides by T - 1. No parameters.
+class AdaptiveInstanceNorm : public ConditionalNormalizer {
+ public:
+  struct Options {
+    std::int64_t channels;  // C
+    double eps = 1e-5;
+  };
+  explicit AdaptiveInstanceNorm(const Options& options) : options_(options) {}
+
+  // Wants the style's features, tokens [B, any number, C].
+  Variable forward(Context&, const Variable& x, const TokenGrid&, const Condition&) override;
+  Variable reference(Context&, const Variable& x, const TokenGrid&, const Condition&) override;
+
+ private:
+  Options options_;
+};
+
+// What BatchNorm gathers while it trains and normalizes with afterwards: running_mean [C] and
+// running_var [C] (of the unbiased variance), moved by `momentum` at each step.
+struct RunningStatistics {
+  Buffer *mean, *variance;
+  double momentum;
+
+  RunningStatistics(ParameterStore&, const std::string& prefix, std::int64_t channels,
+                    double momentum);
+};
+
+// Conditional BatchNorm (de Vries et al., "Modulating early visual processing by language", 2017):
+// each channel over the tokens of all samples, with gains and shifts that a vector changes,
+//   y = (weight + dweight(c)) (x - mean) / sqrt(var + eps) + bias + dbias(c),
+// by a network of one hidden layer, (dbias, dweight) = W2 relu(W1 c + b1) + b2. Parameters: weight
+// [C] and bias [C], which the paper keeps as they were pretrained (leave them out of training for
+// that), hidden.{weight [M, K], bias [M]} and modulation.{weight [2 C, M], bias [2 C]} with the
+// rows of the shift first. W1 and W2 start small. Buffers: RunningStatistics.
+class ConditionalBatchNorm : public ConditionalNormalizer {
+ public:
+  struct Options {
+    std::int64_t channels;      // C
+    std::int64_t condition;     // K
+    std::int64_t hidden = 128;  // M
+    double eps = 1e-5;
+    double momentum = 0.1;
+  };
+  ConditionalBatchNorm(ParameterStore&, const std::string& prefix, const Options&);
+
+  // Wants a vector [B, K].
+  Variable forward(Context&, const Variable& x, const TokenGrid&, const Condition&) override;
+  // Leaves the running statistics alone.
+  Variable reference(Context&, const Variable& x, const TokenGrid&, const Condition&) override;
+
+ private:
+  Options options_;
+  Parameter *weight_, *bias_;
+  LinearMap hidden_, modulation_;
+  RunningStatistics running_;
+};
+
+// Spatially-adaptive normalization (Park et al., "Semantic image synthesis with spatially-adaptive
+// normalization", 2019): BatchNorm or InstanceNorm without parameters, then a gain and a shift for
+// each element from a map over the tokens,
+//   y = (1 + gain) xhat + shift,   (shift, gain) = conv(relu(conv(map)))
+// with 3 x 3 convolutions and zeros around the grid. Parameters: shared.{weight [M, 9 K], bias [M]}
+// and modulation.{weight [2 C, 9 M], bias [2 C]} with the rows of the shift first; a weight's
+// columns are the neighbours, row by row, and within each the channels. Buffers with BatchNorm:
+// RunningStatistics.
+class SpatiallyAdaptiveNorm : public ConditionalNormalizer {
+ public:
+  enum class Base { kBatch, kInstance };
+  struct Options {
+    std::int64_t channels;      // C
+    std::int64_t condition;     // K
+    std::int64_t hidden = 128;  // M
+    Base base = Base::kBatch;
+    double eps = 1e-5;
+    double momentum = 0.1;
+  };
+  SpatiallyAdaptiveNorm(ParameterStore&, const std::string& prefix, const Options&);
+
+  // Wants a map at the resolution of the tokens, [B, T, K].
+  Variable forward(Context&, const Variable& x, const TokenGrid&, const Condition&) override;
+  // Leaves the running statistics alone.
+  Variable reference(Context&, const Variable& x, const TokenGrid&, const Condition&) override;
+
+ private:
+  Options options_;
+  LinearMap shared_, modulation_;
+  std::optional<RunningStatistics> running_;
+};
+
+}  // namespace dtn

@@ -1,0 +1,164 @@
+// Conditional BatchNorm (de Vries et al., 2017); see nn/conditional_norm.h.
+//
+// The samples share their statistics, but each has its own gains. So the kernels of channel_norm.h
+// are called in parts: statistics over one set of all tokens, application to the samples as sets;
+// and backward the sums of each sample, which make the gradients of its gains, and then, weighted
+// and added up, the sums over all.
+#include "dtn/ops/activation.h"
+#include "dtn/ops/elementary.h"
+#include "dtn/ops/gather.h"
+#include "dtn/ops/tokens.h"
+#include "kernels/channel_moments.h"
+#include "kernels/channel_norm.h"
+#include "kernels/pointwise.h"
+#include "norms/conditional_parts.h"
+#include "norms/rows.h"
+#include "ops/norm_gradients.h"
+
+namespace dtn {
+namespace {
+
+// [C] -> [B, C]
+Tensor for_each_sample(const Tensor& of_all, std::int64_t batch) {
+  const std::int64_t channels = of_all.numel();
+  Tensor repeated = Tensor::empty({batch, channels}, of_all.dtype(), of_all.device());
+  run_on(of_all.device(),
+         CopyRows{of_all.dtype(), batch, channels, of_all.raw(), 0, repeated.raw(), channels});
+  return repeated;
+}
+
+// x [B, T, C] with modulation [B, 2 C], shifts first, between the forward and the backward pass.
+struct Node {
+  Tensor x, modulation;
+  ops::ChannelMoments moments;  // of every sample the same, [B, C]
+  double eps;
+  bool frozen;
+  GradSink dx, dmodulation;
+
+  std::int64_t batch() const { return x.dim(0); }
+  std::int64_t channels() const { return x.dim(2); }
+
+  Tensor forward() const {
+    Tensor y = Tensor::empty_like(x);
+    ChannelNormForward args{};
+    args.dtype = x.dtype();
+    args.part = ChannelNormPart::kApplication;
+    args.sets = batch();
+    args.rows = x.dim(1);
+    args.channels = args.groups = channels();
+    args.eps = eps;
+    args.x = x.raw();
+    args.weight = element(modulation, channels());
+    args.bias = modulation.raw();
+    args.parameter_stride = 2 * channels();
+    args.y = y.raw();
+    Tensor mean = moments.mean, rest = moments.rest, variance = moments.variance;
+    args.mean = mean.raw();
+    args.mean_rest = rest.defined() ? rest.raw() : nullptr;
+    args.variance = variance.raw();
+    run_on(x.device(), args);
+    return y;
+  }
+
+  void backward(const Tensor& dy) const {
+    const DType acc = modulation.dtype();
+    Tensor sums = Tensor::empty({batch(), 2, channels()}, acc, x.device());
+    ChannelNormBackward args{};
+    args.dtype = x.dtype();
+    args.part = ChannelNormPart::kStatistics;
+    args.sets = batch();
+    args.rows = x.dim(1);
+    args.channels = args.groups = channels();
+    args.eps = eps;
+    args.frozen = frozen;
+    args.total_rows = batch() * x.dim(1);
+    args.x = x.raw();
+    args.mean = moments.mean.raw();
+    args.mean_rest = moments.rest.defined() ? moments.rest.raw() : nullptr;
+    args.variance = moments.variance.raw();
+    args.dy = dy.raw();
+    args.sums = sums.raw();
+    run_on(x.device(), args);
+    // They are the gradients of shift and gain, in the very layout of the modulation.
+    if (dmodulation) dmodulation->accumulate(sums.reshape(modulation.shape()));
+    if (!dx) return;
+    ops::NormInputGradient input(dx, x);
+    args.part = ChannelNormPart::kApplication;
+    args.weight = element(modulation, channels());
+    args.parameter_stride = 2 * channels();
+    Tensor shared;
+    if (!frozen) {
+      shared = Tensor::empty_like(sums);
+      run_on(x.device(), ShareSums{acc, batch(), channels(), args.weight, args.parameter_stride,
+                                   sums.raw(), shared.raw()});
+      args.sums = shared.raw();
+      args.weighted_sums = true;
+    }
+    args.dx_add = input.waiting();
+    args.dx = input.destination();
+    run_on(x.device(), args);
+    input.deliver();
+  }
+
+  static const void* element(const Tensor& t, std::int64_t i) {
+    return static_cast<const std::byte*>(t.raw()) +
+           static_cast<std::size_t>(i) * size_of(t.dtype());
+  }
+};
+
+}  // namespace
+
+ConditionalBatchNorm::ConditionalBatchNorm(ParameterStore& store, const std::string& prefix,
+                                           const Options& options)
+    : options_(options),
+      weight_(store.add(prefix + ".weight", {options.channels}, InitKind::kOnes, Decay::kNo)),
+      bias_(store.add(prefix + ".bias", {options.channels}, InitKind::kZeros, Decay::kNo)),
+      hidden_(store, prefix + ".hidden", options.hidden, options.condition,
+              InitKind::kTruncatedNormal),
+      modulation_(store, prefix + ".modulation", 2 * options.channels, options.hidden,
+                  InitKind::kTruncatedNormal),
+      running_(store, prefix, options.channels, options.momentum) {}
+
+Variable ConditionalBatchNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid,
+                                       const Condition& condition) {
+  check_tokens("cbn", x, grid, options_.channels);
+  const DType acc = accumulator_of(x.dtype());
+  const std::int64_t batch = x.dim(0);
+  Variable c = condition_vector(ctx, "cbn", condition, batch, options_.condition, acc);
+  Variable changes = modulation_.forward(ctx, ops::relu(ctx, hidden_.forward(ctx, c)));
+  Variable kept = ops::join_columns(ctx, bias_->variable, weight_->variable);
+  Variable modulation = ops::add_positions(ctx, changes, kept);
+
+  Node node{x.value(), modulation.value(), {}, options_.eps, !ctx.training,
+            x.sink(),  modulation.sink()};
+  const ops::ChannelMoments of_all = batch_statistics(ctx, running_, x.value(), options_.eps);
+  node.moments = {for_each_sample(of_all.mean, batch),
+                  of_all.rest.defined() ? for_each_sample(of_all.rest, batch) : Tensor(),
+                  for_each_sample(of_all.variance, batch)};
+  return ctx.record("cbn", node.forward(), {&x, &modulation},
+                    [node](const Tensor& dy) { node.backward(dy); });
+}
+
+Variable ConditionalBatchNorm::reference(Context& ctx, const Variable& x, const TokenGrid& grid,
+                                         const Condition& condition) {
+  namespace e = elementary;
+  check_tokens("cbn", x, grid, options_.channels);
+  const std::int64_t batch = x.dim(0), channels = options_.channels;
+  Variable c = condition_vector(ctx, "cbn", condition, batch, options_.condition, x.dtype());
+  Variable hidden = ops::reference::relu(ctx, hidden_.reference(ctx, c));
+  Variable changes = e::reshape(ctx, modulation_.reference(ctx, hidden), {batch, 1, 2 * channels});
+  Variable shift = e::add(ctx, e::narrow(ctx, changes, 2, 0, channels), bias_->variable);
+  Variable gain =
+      e::add(ctx, e::narrow(ctx, changes, 2, channels, 2 * channels), weight_->variable);
+  return e::add(ctx, e::mul(ctx, reference_batch_norm(ctx, running_, x, options_.eps), gain),
+                shift);
+}
+
+NormRow conditional_batch_norm_row() {
+  return layer_row("cbn",
+                   "Conditional BatchNorm: gains and shifts that a vector for each sample changes",
+                   "a condition for every sample, which a plain vision transformer does not "
+                   "have; it is a layer for C++ programs, see dtn/nn/conditional_norm.h");
+}
+
+}  // namespace dtn

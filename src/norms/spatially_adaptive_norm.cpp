@@ -1,0 +1,71 @@
+// Spatially-adaptive normalization (Park et al., 2019); see nn/conditional_norm.h.
+#include "dtn/ops/activation.h"
+#include "dtn/ops/gather.h"
+#include "dtn/ops/modulation.h"
+#include "dtn/ops/tokens.h"
+#include "norms/conditional_parts.h"
+#include "norms/rows.h"
+
+namespace dtn {
+
+SpatiallyAdaptiveNorm::SpatiallyAdaptiveNorm(ParameterStore& store, const std::string& prefix,
+                                             const Options& options)
+    : options_(options),
+      shared_(store, prefix + ".shared", options.hidden, 9 * options.condition,
+              InitKind::kTruncatedNormal),
+      modulation_(store, prefix + ".modulation", 2 * options.channels, 9 * options.hidden,
+                  InitKind::kTruncatedNormal) {
+  if (options.base == Base::kBatch) {
+    running_.emplace(store, prefix, options.channels, options.momentum);
+  }
+}
+
+Variable SpatiallyAdaptiveNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid,
+                                        const Condition& condition) {
+  check_tokens("spade", x, grid, options_.channels);
+  const std::int64_t batch = x.dim(0), channels = options_.channels;
+  const Variable& map =
+      condition_tokens("spade", condition, batch, grid.tokens(), options_.condition);
+  auto convolve = [&](const LinearMap& linear, const Variable& v) {
+    return linear.forward(ctx, ops::neighbours(ctx, v, grid.height, grid.width));
+  };
+  Variable hidden = ops::relu(ctx, convolve(shared_, ops::cast(ctx, map, x.dtype())));
+  Variable modulation = convolve(modulation_, hidden);
+  Variable xhat;
+  if (!running_) {
+    xhat = ops::channel_norm(ctx, "spade", x, {}, {}, {batch, channels, options_.eps});
+  } else if (!ctx.training) {
+    xhat = ops::channel_affine(ctx, "spade", x, {}, {}, {1, channels, options_.eps},
+                               {running_->mean->value, {}, running_->variance->value});
+  } else {
+    ops::ChannelMoments of_batch;
+    xhat = ops::channel_norm(ctx, "spade", x, {}, {}, {1, channels, options_.eps}, &of_batch);
+    if (!ctx.recompute) move_running_statistics(*running_, x.value(), of_batch);
+  }
+  return ops::modulate(ctx, xhat, modulation);
+}
+
+Variable SpatiallyAdaptiveNorm::reference(Context& ctx, const Variable& x, const TokenGrid& grid,
+                                          const Condition& condition) {
+  check_tokens("spade", x, grid, options_.channels);
+  const std::int64_t batch = x.dim(0), channels = options_.channels;
+  const Variable& map =
+      condition_tokens("spade", condition, batch, grid.tokens(), options_.condition);
+  auto convolve = [&](const LinearMap& linear, const Variable& v) {
+    return linear.reference(ctx, ops::reference::neighbours(ctx, v, grid.height, grid.width));
+  };
+  Variable hidden = ops::reference::relu(ctx, convolve(shared_, map));
+  Variable xhat =
+      running_ ? reference_batch_norm(ctx, *running_, x, options_.eps)
+               : ops::reference::channel_norm(ctx, x, {}, {}, {batch, channels, options_.eps});
+  return ops::reference::modulate(ctx, xhat, convolve(modulation_, hidden));
+}
+
+NormRow spatially_adaptive_norm_row() {
+  return layer_row(
+      "spade", "Spatially-adaptive normalization: gain and shift of each token from a map",
+      "a map over the tokens of every sample, which a plain vision transformer does not "
+      "have; it is a layer for C++ programs, see dtn/nn/conditional_norm.h");
+}
+
+}  // namespace dtn
