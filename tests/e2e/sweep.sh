@@ -55,7 +55,9 @@ expect_text '^ln:0 +300 +[0-9]+ +[0-9.]+ s  to do$' '^dtn:1 ' '4 runs left, abou
 expect_no_file whole
 
 echo "a whole sweep"
+start=$(date +%s%N)
 expect 0 "${sweep[@]}" --output whole
+whole_ms=$((($(date +%s%N) - start) / 1000000))
 expect_text 'ln:0 starts, 300 steps' 'dtn:1 done: top-1 .*; 4 of 4 runs, left 0.0 s' \
   '^\| LayerNorm +\| +[0-9.]+ ± [0-9.]+ '
 check "the tables of a whole sweep" "$(hostname)" << 'EOS'
@@ -119,20 +121,33 @@ echo "killed"
 # One that is killed itself takes its runs along; one whose run is killed goes on with the others.
 running() { pgrep -f -- "--output killed/" || true; }
 kills=0
-for victim in sweep sweep run sweep run; do
+for victim in sweep sweep sweep run run; do
   "$bin/${sweep[0]}" "${sweep[@]:1}" --output killed --jobs 2 > "$log" 2>&1 < /dev/null &
   pid=$!
-  sleep "$(printf '0.%03d' $((100 + RANDOM % 500)))"
+  ms=$((30 + RANDOM % (whole_ms / 8 + 1)))
+  sleep "$(printf '%d.%03d' $((ms / 1000)) $((ms % 1000)))"
   target=$pid
-  if [[ $victim == run ]]; then target=$(pgrep -P $pid dtn-train | head -1) || target=0; fi
+  if [[ $victim == run ]]; then
+    for _ in {1..50}; do  # until there is one
+      target=$(pgrep -P $pid dtn-train | head -1) || true
+      if [[ -n $target ]] || ! kill -0 $pid 2> /dev/null; then break; fi
+      sleep 0.02
+    done
+  fi
   # The last runs may be done before that.
-  if ((target == 0)) || ! kill -9 "$target" 2> /dev/null; then
+  if [[ -z $target ]] || ! kill -9 "$target" 2> /dev/null; then
     wait $pid || true
     continue
   fi
-  kills=$((kills + 1))
   code=0
   wait $pid 2> /dev/null || code=$?
+  # The victim may have been on its way out: then every run that was begun is done.
+  if [[ $victim == run && $code == 0 ]]; then
+    expect_equal "runs that are done" "$(grep -c ' done: ' "$log")" \
+      "$(grep -cE ' starts,| goes on at' "$log")"
+    continue
+  fi
+  kills=$((kills + 1))
   if [[ $victim == run ]]; then
     expect_equal "exit code after a run was killed" $code 1
     expect_text '(ln|dtn):[01] failed with signal 9' 'failed runs .*\(137\)'
@@ -151,26 +166,34 @@ expect 0 "${sweep[@]}" --output killed --jobs 2
 expect_same_tables killed whole
 
 echo "stopped by signals, and two at once"
-for signal in TERM INT TERM; do
+# As soon as a run starts; then within it, twice.
+for stop in "TERM lines:2:$log" INT\ lines:{50,10}:stopped/ln/seed-0/metrics.jsonl; do
   code=0
-  python3 "$lib/interrupt.py" $signal seconds:0.$((3 + RANDOM % 6)) "$bin/${sweep[0]}" \
-    "${sweep[@]:1}" --output stopped > "$log" 2>&1 || code=$?
-  expect_equal "exit code after SIG$signal" $code 75
-  expect_text 'stopped; go on with the same command'
+  # shellcheck disable=SC2086
+  python3 "$lib/interrupt.py" $stop "$bin/${sweep[0]}" "${sweep[@]:1}" --output stopped \
+    > "$log" 2>&1 || code=$?
+  expect_equal "exit code after SIG$stop" $code 75
+  expect_text 'stopping: 1 run saves a checkpoint' 'stopped; go on with the same command'
+  if [[ $stop == *:50:* ]]; then expect_text 'ln:0 stopped at step [1-9]'; fi
 done
+expect_text 'ln:0 goes on at step [1-9]'
+expect 0 "${sweep[@]}" --output stopped
+expect_same_tables stopped whole
+
 : > first.txt
-"$bin/${sweep[0]}" "${sweep[@]:1}" --output stopped > first.txt 2>&1 < /dev/null &
+long=("${sweep[@]:1}" --output long --set schedule.steps=100000)
+"$bin/${sweep[0]}" "${long[@]}" > first.txt 2>&1 < /dev/null &
 pid=$!
-for _ in {1..100}; do
-  grep -q sweep first.txt && break
+for _ in {1..500}; do
+  grep -q starts first.txt && break
   sleep 0.02
 done
-expect 2 "${sweep[@]}" --output stopped
-expect_text 'stopped: another dtn-sweep is at work there'
+expect 2 "${sweep[0]}" "${long[@]}"
+expect_text 'long: another dtn-sweep is at work there'
+kill -TERM $pid
 code=0
 wait $pid || code=$?
-expect_equal "exit code of the first of two" $code 0
-expect_same_tables stopped whole
+expect_equal "exit code of the first of two" $code 75
 
 echo "--only, and a line that lives on a terminal"
 python3 "$lib/terminal.py" "$bin/${sweep[0]}" "${sweep[@]:1}" --output only --only ln:1 > "$log"
