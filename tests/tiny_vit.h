@@ -42,6 +42,15 @@ inline ModelConfig mean_vit() {
   return c;
 }
 
+// Table 10 of the paper: LayerNorm, and the positional bias in the attention.
+inline ModelConfig biased_vit() {
+  ModelConfig c = paper_vit();
+  c.preset = "biased";
+  c.norm.type = "ln";
+  c.mhsa_position = true;
+  return c;
+}
+
 // Adds noise to every parameter, through bfloat16, so that all types hold the same numbers and no
 // gradient vanishes with the tiny initial weights.
 inline void perturb(ParameterStore& store, double noise = 0.25) {

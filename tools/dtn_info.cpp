@@ -63,6 +63,7 @@ void print_ops() {
       "linear_residual   y = residual + drop-path scale (x W^T + b)\n"
       "mlp_residual      y = residual + drop-path scale (gelu(x W1^T + b1) W2^T + b2)\n"
       "attention         softmax(q k^T / sqrt(D)) v, blockwise\n"
+      "attention_on_grid the same with the bias a_d (dx^2 + dy^2) + a_x dx + a_y dy of each head\n"
       "layer_norm        over the last dimension, adds the waiting residual gradient\n"
       "channel_norm      over tokens, by channel, group or batch: in, gn, bn\n"
       "dtn               dynamic token normalization, separable\n"

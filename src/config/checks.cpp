@@ -63,10 +63,6 @@ class Checker {
       fail(blame({"model.mlp_ratio"}), "model.mlp_ratio ", number_text(m_.mlp_ratio),
            " leaves no hidden channel in the MLP");
     }
-    if (m_.mhsa_position) {
-      fail(blame({"model.mhsa_position"}),
-           "model.mhsa_position is not available in this build yet; leave it false");
-    }
   }
 
   static int nearest_multiple(int value, int of) {
@@ -87,6 +83,12 @@ class Checker {
       fail(blame({"model.norm.type"}), "the normalizer '", m_.norm.type,
            "' would be used in no block, as the class token joins before the first; set "
            "model.class_token_at, model.pool: mean or model.norm.layers");
+    }
+    if (m_.mhsa_position && m_.grid_blocks() == 0) {
+      fail(blame({"model.mhsa_position"}),
+           "model.mhsa_position would be used in no block, as the class token joins before the "
+           "first and is in no place of the grid; set model.class_token_at with model.pos_embed: "
+           "patch, or model.pool: mean");
     }
   }
 

@@ -146,7 +146,7 @@ std::vector<Key> make_keys() {
       value("model.dropout", FIELD(model.dropout), fraction(), "dropout rate"),
       value("model.eps", FIELD(model.eps), above(0), "added to variances"),
       value("model.mhsa_position", FIELD(model.mhsa_position), kAny,
-            "relative positions in the attention"),
+            "relative positions in the attention, before the class token joins"),
       value("model.init_weights", FIELD(model.init_weights), kAny,
             "a safetensors file to start from"),
       value("model.norm.type", FIELD(model.norm.type), kAny, "the normalizer"),

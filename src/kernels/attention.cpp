@@ -1,7 +1,7 @@
 // Multi-head attention, forward and backward. One item is one head of one image.
-//   s = scale q k^T    p = softmax(s)    out = p v    lse = log sum exp s
+//   s = scale q k^T [+ bias]    p = softmax(s)    out = p v    lse = log sum exp s
 //   dv = p^T dout    dp = dout v^T    delta = rowsum(dout out)    ds = p (dp - delta)
-//   dq = scale ds k    dk = scale ds^T q
+//   dq = scale ds k    dk = scale ds^T q    da = sum ds (dx, dy, dx^2 + dy^2)
 #include "kernels/attention.h"
 
 #include "dtn/core/parallel.h"
@@ -28,6 +28,16 @@ RowPrefetch next_head(const Shape& shape, std::int64_t item, std::int64_t items,
   return rows;
 }
 
+// total [n] += the sum of images [batch, n].
+template <class A>
+void add_images(const A* images, std::int64_t batch, std::int64_t n, A* total) {
+  for (std::int64_t i = 0; i < n; ++i) {
+    double sum = 0;
+    for (std::int64_t b = 0; b < batch; ++b) sum += static_cast<double>(images[b * n + i]);
+    total[i] += static_cast<A>(sum);
+  }
+}
+
 template <class S>
 void forward(CpuQueue& queue, const AttentionForward& args) {
   using Head = ForwardHead<S>;
@@ -36,11 +46,14 @@ void forward(CpuQueue& queue, const AttentionForward& args) {
   const S* qkv = static_cast<const S*>(args.qkv);
   S* out = static_cast<S*>(args.out);
   const std::int64_t items = args.batch * args.heads;
+  Scratch::Scope shared(queue.scratch());
+  const auto places = TokenPlaces<A>::of(shared, shape, args);
   parallel_for(items, [&](std::int64_t item) {
     std::int64_t image = item / args.heads, head = item % args.heads;
     Scratch::Scope scope(queue.scratch());
     const S* q = qkv + shape.qkv_offset(image, head);
-    Head(scope, shape, next_head(shape, item, items, qkv))
+    HeadBias<A> bias(scope, places, args.pos_weight, head, shape.keys, false);
+    Head(scope, shape, bias, next_head(shape, item, items, qkv))
         .run(q, q + shape.out_ld, q + 2 * shape.out_ld, out + shape.out_offset(image, head),
              static_cast<A*>(args.lse) + item * args.tokens);
   });
@@ -55,14 +68,23 @@ void backward(CpuQueue& queue, const AttentionBackward& args) {
   const S* out = static_cast<const S*>(args.out);
   const S* dout = static_cast<const S*>(args.dout);
   const std::int64_t items = args.batch * args.heads;
+  Scratch::Scope shared(queue.scratch());
+  const auto places = TokenPlaces<A>::of(shared, shape, args);
+  A* dpos_weight = places ? shared.take<A>(3 * items) : nullptr;  // [B, H, 3]
   parallel_for(items, [&](std::int64_t item) {
     std::int64_t image = item / args.heads, head = item % args.heads;
     Scratch::Scope scope(queue.scratch());
     std::int64_t at_qkv = shape.qkv_offset(image, head), at_out = shape.out_offset(image, head);
-    Head(scope, shape, next_head(shape, item, items, qkv, out, dout))
+    HeadBias<A> bias(scope, places, args.pos_weight, head, shape.keys, true);
+    A sums[3] = {};
+    Head(scope, shape, bias, next_head(shape, item, items, qkv, out, dout))
         .run(qkv + at_qkv, out + at_out, static_cast<const A*>(args.lse) + item * args.tokens,
-             dout + at_out, static_cast<S*>(args.dqkv) + at_qkv);
+             dout + at_out, static_cast<S*>(args.dqkv) + at_qkv, sums);
+    for (int k = 0; k < 3 && dpos_weight; ++k) dpos_weight[3 * item + k] = sums[k];
   });
+  if (places && args.dpos_weight) {
+    add_images(dpos_weight, args.batch, 3 * args.heads, static_cast<A*>(args.dpos_weight));
+  }
 }
 
 }  // namespace

@@ -39,16 +39,23 @@ bool is_for_tensor_cores(const Args& args) {
   return args.dtype == DType::kBFloat16 && args.head_dim <= attention::kMaxTensorDim;
 }
 
+template <class Args>
+void check(const Args& args) {
+  if (args.pos_weight) throw Error("attention: no positional bias on CUDA devices yet");
+}
+
 }  // namespace
 
 void run(CudaQueue& queue, const AttentionForward& args) {
   if (is_empty(args)) return;
+  check(args);
   if (is_for_tensor_cores(args)) return attention::tensor_forward(queue, args);
   attention::plain_forward(queue, args);
 }
 
 void run(CudaQueue& queue, const AttentionBackward& args) {
   if (is_empty(args)) return;
+  check(args);
   auto statistics = queue.scratch<attention::RowStatistics>(args.batch * args.heads * args.tokens);
   if (is_for_tensor_cores(args)) {
     return attention::tensor_backward(queue, args, statistics.get());

@@ -1,7 +1,12 @@
 // Multi-head self-attention, softmax(q k^T scale) v per head, without a B x H x T x T tensor: a
 // block of query rows at a time in per-thread scratch memory. dtype is float32, bfloat16 (softmax
-// and accumulation in float32) or float64. A NaN reaches everything that depends on
-// it. Results do not depend on the number of threads.
+// and accumulation in float32) or float64. A NaN reaches everything that depends on it. Results do
+// not depend on the number of threads.
+//
+// Where the tokens are those of a grid, in raster order, the scaled score of query i and key j may
+// get a positional bias: that of the paper's Eq. 6 (Shao et al., ICLR 2022; Table 10),
+//   a_d (dx^2 + dy^2) + a_x dx + a_y dy,    dx = x_j - x_i (columns),  dy = y_j - y_i (rows),
+// with weights (a_x, a_y, a_d) of each head.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +23,8 @@ struct AttentionForward {
   const void* qkv;  // [B, T, 3, H, D], the layout of timm's qkv projection
   void* out;        // [B, T, H, D]
   void* lse;        // [B, H, T], accumulator type: log-sum-exp of the scaled scores, for backward
+  const void* pos_weight = nullptr;     // [H, 3], accumulator type: a_x, a_y, a_d; null: no bias
+  std::int64_t grid_h = 0, grid_w = 0;  // with a bias: T = grid_h grid_w
 };
 void run(CpuQueue&, const AttentionForward&);
 void run(CudaQueue&, const AttentionForward&);
@@ -32,6 +39,9 @@ struct AttentionBackward {
   const void* lse;   // [B, H, T]
   const void* dout;  // [B, T, H, D]
   void* dqkv;        // [B, T, 3, H, D], written (=)
+  const void* pos_weight = nullptr;
+  std::int64_t grid_h = 0, grid_w = 0;
+  void* dpos_weight = nullptr;  // [H, 3] +=, accumulator type; null: not wanted
 };
 void run(CpuQueue&, const AttentionBackward&);
 void run(CudaQueue&, const AttentionBackward&);

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "kernels/attention_shape.h"
+#include "kernels/attention_bias.h"
 
 namespace dtn::DTN_ISA {
 
@@ -33,8 +33,9 @@ class BackwardHead {
   static_assert(kMaxRows % kRowAlign == 0 && kMaxRows % kWidth<E> == 0);
 
   // `next` is fetched into the cache on the way.
-  BackwardHead(Scratch::Scope& scratch, const Shape& shape, const RowPrefetch& next)
-      : shape_(shape), next_(next) {
+  BackwardHead(Scratch::Scope& scratch, const Shape& shape, const HeadBias<A>& bias,
+               const RowPrefetch& next)
+      : shape_(shape), bias_(bias), next_(next) {
     std::int64_t dim = shape.padded_dim;
     keys_t_ = scratch.take<E>(shape.dim_steps * shape.keys);
     values_t_ = scratch.take<E>(shape.dim_steps * shape.keys);
@@ -56,13 +57,14 @@ class BackwardHead {
   }
 
   // qkv, dqkv: q, k, v [T, D], each out_ld after the one before, with rows qkv_ld apart;
-  // out, dout [T, D] with rows out_ld apart; lse [T].
-  void run(const S* qkv, const S* out, const A* lse, const S* dout, S* dqkv) {
+  // out, dout [T, D] with rows out_ld apart; lse [T]; dpos_weight [3] += where there is a bias.
+  void run(const S* qkv, const S* out, const A* lse, const S* dout, S* dqkv, A* dpos_weight) {
     prepare_rows(out, lse, dout);
     const std::int64_t ld = shape_.qkv_ld;
     for (std::int64_t key = 0; key < shape_.tokens; key += shape_.keys) {
       std::int64_t left = shape_.tokens - key;
       chunk_ = left < shape_.keys ? left : shape_.keys;
+      if (bias_) bias_.begin_chunk(key, chunk_);
       const S* k = qkv + shape_.out_ld + key * ld;
       pack_panels(k, ld, chunk_, vectors(), shape_.dim, keys_t_);
       pack_panels(k + shape_.out_ld, ld, chunk_, vectors(), shape_.dim, values_t_);
@@ -72,7 +74,11 @@ class BackwardHead {
         block_ = left < shape_.rows ? left : shape_.rows;
         pack_block(qkv + row * ld, ld, queries_t_, queries_);
         pack_block(dout + row * shape_.out_ld, shape_.out_ld, douts_t_, douts_);
-        score_gradients(row);
+        if (bias_) {
+          biased_score_gradients(row);
+        } else {
+          score_gradients<false>(row);
+        }
         Part rows_part{row == 0, left <= shape_.rows};
         S* dk = dqkv + shape_.out_ld + key * ld;
         product<1, kScoreLd>(p_, douts_, block_, chunk_, rows_part, 1, dv_acc_, dk + shape_.out_ld);
@@ -81,6 +87,7 @@ class BackwardHead {
         product<kDsLd, 1>(ds_rows_, keys_, chunk_, block_, keys_part, scale(),
                           dq_acc_ ? dq_acc_ + row * shape_.padded_dim : nullptr, dqkv + row * ld);
       }
+      if (bias_) bias_.end_chunk(dpos_weight);
     }
   }
 
@@ -114,16 +121,22 @@ class BackwardHead {
     pack_rows(x, ld, block_, shape_.dim, shape_.padded_dim, rows);
   }
 
+  // Out of line, so that it does not keep the compiler from inlining the usual case.
+  [[gnu::noinline]] void biased_score_gradients(std::int64_t first_row) {
+    score_gradients<true>(first_row);
+  }
+
   // p_ and ds_ of the block's rows and the chunk's keys; 0 where there is no key.
+  template <bool kBiased>
   void score_gradients(std::int64_t first_row) {
     constexpr int W = kWidth<E>;
-    Vec<A> bias = padding_bias<A>(chunk_ - (vectors() - 1) * W);
+    Vec<A> padding = padding_bias<A>(chunk_ - (vectors() - 1) * W);
     std::int64_t steps = shape_.dim_steps, prefetch_rows = prefetch_rows_per_tile(vectors());
     for_each_panel(vectors(), [&](std::int64_t first, auto panel_vectors) {
       constexpr int V = decltype(panel_vectors)::value;
       constexpr int R = kTileRows<V>;
       std::int64_t column = first * W;
-      Vec<A> last_bias = first + V == vectors() ? bias : Vec<A>{};
+      Vec<A> last_padding = first + V == vectors() ? padding : Vec<A>{};
       for (std::int64_t row = 0; row < block_; row += R) {
         Vec<A> acc[R][V];
         FromZero{}(acc, row, column);
@@ -132,13 +145,15 @@ class BackwardHead {
         alignas(64) A local[kPairs ? R * V * W : 1];
         A* tile = local;
         if constexpr (!kPairs) tile = p_at(p_, row, column);
-        probabilities(acc, tile, lse_ + first_row + row, last_bias, p_at(p_, row, column));
+        probabilities<kBiased>(acc, tile, first_row + row, column, last_padding,
+                               p_at(p_, row, column));
         next_.advance(prefetch_rows);
         FromZero{}(acc, row, column);
         multiply_tile<E, 1, kMaxRows>(acc, douts_t_ + row, values_t_ + column * steps, V * W,
                                       steps);
         gradients(acc, tile, delta_ + first_row + row, p_at(ds_, row, column),
                   ds_rows_ + row * kDsLd + column / kDepth<E>);
+        if constexpr (kBiased) bias_.take(acc, first_row + row, column);
       }
     });
   }
@@ -149,14 +164,27 @@ class BackwardHead {
 
   // acc: q k^T, becomes p, kept in `tile` for gradients(). For pairs of rows that is a buffer of
   // its own, and `out` gets the elements; else `tile` is their place.
-  template <int R, int V>
-  [[gnu::always_inline]] void probabilities(Vec<A> (&acc)[R][V], A* tile, const A* lse,
-                                            Vec<A> last_bias, [[maybe_unused]] E* out) const {
+  template <bool kBiased, int R, int V>
+  [[gnu::always_inline]] void probabilities(Vec<A> (&acc)[R][V], A* tile, std::int64_t query,
+                                            [[maybe_unused]] std::int64_t column,
+                                            [[maybe_unused]] Vec<A> last_padding,
+                                            [[maybe_unused]] E* out) const {
+    const A* lse = lse_ + query;
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
+      if constexpr (kBiased) {
+        const A* x = bias_.x_terms(query + r) + column;
+        const A* y = bias_.y_terms(query + r) + column;
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) acc[r][v] = acc[r][v] * shape_.scale - lse[r];
-      acc[r][V - 1] += last_bias;
+        for (int v = 0; v < V; ++v) {
+          Vec<A> bias = load(x + v * kWidth<E>) + load(y + v * kWidth<E>);
+          acc[r][v] = acc[r][v] * shape_.scale + (bias - lse[r]);
+        }
+      } else {
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) acc[r][v] = acc[r][v] * shape_.scale - lse[r];
+        acc[r][V - 1] += last_padding;
+      }
       exp2<E>(acc[r]);
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) store(tile + tile_offset<V>(r, v), acc[r][v]);
@@ -240,6 +268,7 @@ class BackwardHead {
   }
 
   const Shape& shape_;
+  HeadBias<A> bias_;
   RowPrefetch next_;
   std::int64_t chunk_ = 0, block_ = 0;       // keys of this chunk, query rows of this block
   E *keys_t_, *values_t_;                    // panels of k^T and v^T

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "kernels/attention_shape.h"
+#include "kernels/attention_bias.h"
 
 namespace dtn::DTN_ISA {
 
@@ -21,8 +21,9 @@ class ForwardHead {
   static_assert(kMaxRows % kRowAlign == 0 && kMaxRows % kWidth<E> == 0);
 
   // `next` is fetched into the cache on the way.
-  ForwardHead(Scratch::Scope& scratch, const Shape& shape, const RowPrefetch& next)
-      : shape_(shape), next_(next) {
+  ForwardHead(Scratch::Scope& scratch, const Shape& shape, const HeadBias<A>& bias,
+              const RowPrefetch& next)
+      : shape_(shape), bias_(bias), next_(next) {
     std::int64_t t = shape.padded_tokens();
     keys_ = scratch.take<E>(shape.dim_steps * shape.keys);
     values_ = scratch.take<E>(shape.keys * shape.padded_dim);
@@ -41,6 +42,7 @@ class ForwardHead {
       chunk_ = left < shape_.keys ? left : shape_.keys;
       first_ = key == 0;
       last_ = left <= shape_.keys;
+      if (bias_) bias_.begin_chunk(key, chunk_);
       pack_panels(k + key * shape_.qkv_ld, shape_.qkv_ld, chunk_, vectors(), shape_.dim, keys_);
       pack_rows(v + key * shape_.qkv_ld, shape_.qkv_ld, chunk_, shape_.dim, shape_.padded_dim,
                 values_);
@@ -49,7 +51,11 @@ class ForwardHead {
         std::int64_t rows = left < shape_.rows ? left : shape_.rows;
         pack_columns(q + row * shape_.qkv_ld, shape_.qkv_ld, rows, round_up(rows, kWidth<E>),
                      shape_.dim, queries_, kMaxRows);
-        score(rows);
+        if (bias_) {
+          score_biased(row, rows);
+        } else {
+          score<false>(row, rows);
+        }
         softmax_rows<E>(scores_, kScoreLd, rows, vectors() * kWidth<E>, first_,
                         {largest_ + row, sum_ + row, rescale_});
         weigh(row, rows, out + row * shape_.out_ld);
@@ -63,9 +69,15 @@ class ForwardHead {
  private:
   std::int64_t vectors() const { return divide_up(chunk_, kWidth<E>); }
 
-  // scores = q k^T scale, -infinity where there is no key.
-  void score(std::int64_t rows) {
-    Vec<A> bias = padding_bias<A>(chunk_ - (vectors() - 1) * kWidth<E>);
+  // Out of line, so that it does not keep the compiler from inlining the usual case.
+  [[gnu::noinline]] void score_biased(std::int64_t first_row, std::int64_t rows) {
+    score<true>(first_row, rows);
+  }
+
+  // scores = q k^T scale and perhaps the positional bias, -infinity where there is no key.
+  template <bool kBiased>
+  void score([[maybe_unused]] std::int64_t first_row, std::int64_t rows) {
+    Vec<A> padding = padding_bias<A>(chunk_ - (vectors() - 1) * kWidth<E>);
     std::int64_t end_column = vectors() * kWidth<E>;
     std::int64_t prefetch_rows = prefetch_rows_per_tile(vectors());
     multiply<E, 1, kMaxRows>(
@@ -73,13 +85,22 @@ class ForwardHead {
         [&]<class Vector, int R, int V>(Vector(&acc)[R][V], std::int64_t row, std::int64_t column) {
           next_.advance(prefetch_rows);
           A* s = scores_ + row * kScoreLd + column;
-          Vec<A> last_bias = column + V * kWidth<E> == end_column ? bias : Vec<A>{};
+          Vec<A> last_padding = column + V * kWidth<E> == end_column ? padding : Vec<A>{};
 #pragma GCC unroll 24
           for (int r = 0; r < R; ++r) {
+            [[maybe_unused]] const A *x = nullptr, *y = nullptr;
+            if constexpr (kBiased) {
+              x = bias_.x_terms(first_row + row + r) + column;
+              y = bias_.y_terms(first_row + row + r) + column;
+            }
 #pragma GCC unroll 4
             for (int v = 0; v < V; ++v) {
               Vec<A> z = acc[r][v] * shape_.scale;
-              if (v == V - 1) z += last_bias;
+              if constexpr (kBiased) {
+                z += load(x + v * kWidth<E>) + load(y + v * kWidth<E>);
+              } else if (v == V - 1) {
+                z += last_padding;
+              }
               store(s + r * kScoreLd + v * kWidth<E>, z);
             }
           }
@@ -120,6 +141,7 @@ class ForwardHead {
   }
 
   const Shape& shape_;
+  HeadBias<A> bias_;
   RowPrefetch next_;
   std::int64_t chunk_ = 0;           // keys of this chunk
   bool first_ = true, last_ = true;  // chunk

@@ -1,5 +1,6 @@
 #include "models/block.h"
 
+#include "dtn/nn/relative_positions.h"
 #include "dtn/ops/attention.h"
 #include "dtn/ops/drop.h"
 #include "dtn/ops/linear.h"
@@ -50,6 +51,10 @@ TransformerBlock::TransformerBlock(const ModelConfig& config, int index, Paramet
   std::int64_t c = config.embed_dim, hidden = config.mlp_dim();
   norm1_ = make_norm(".norm1");
   auto qkv = add_linear(store, name + ".attn.qkv", 3 * c, c, config.qkv_bias);
+  if (config.mhsa_position && index < config.grid_blocks()) {
+    pos_weight_ = store.add_custom(name + ".attn.pos_proj.weight", {config.num_heads, 3},
+                                   Decay::kYes, init_local_positions);
+  }
   auto proj = add_linear(store, name + ".attn.proj", c, c, true);
   norm2_ = make_norm(".norm2");
   auto fc1 = add_linear(store, name + ".mlp.fc1", hidden, c, true);
@@ -84,7 +89,9 @@ void TransformerBlock::attention_branch(Context& ctx, ResidualStream& stream,
   Variable normed = stream.normalized(ctx, *norm1_, grid);
   Tensor scale = drop_path_scales(ctx, normed, 0);
   Variable qkv = ops::linear(ctx, normed, qkv_weight_->variable, variable_or_none(qkv_bias_));
-  Variable mixed = ops::attention(ctx, qkv, heads_);
+  Variable mixed = pos_weight_ ? ops::attention_on_grid(ctx, qkv, heads_, pos_weight_->variable,
+                                                        grid.height, grid.width)
+                               : ops::attention(ctx, qkv, heads_);
   bool dropout = ctx.training && dropout_ > 0;
   if (!dropout && product_adds(scale)) {
     stream.set(ops::linear_residual(ctx, mixed, proj_weight_->variable, proj_bias_->variable,

@@ -29,6 +29,7 @@ class TransformerBlock {
   double drop_path_, dropout_;
   std::unique_ptr<Normalizer> norm1_, norm2_;
   Parameter *qkv_weight_, *qkv_bias_ = nullptr, *proj_weight_, *proj_bias_;
+  Parameter* pos_weight_ = nullptr;  // where the attention has a positional bias
   Parameter *fc1_weight_, *fc1_bias_, *fc2_weight_, *fc2_bias_;
 };
 

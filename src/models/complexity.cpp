@@ -20,9 +20,9 @@ Complexity complexity_of(const ModelConfig& config) {
   NormShape shape{config.embed_dim, config.num_heads, config.eps, grid};
   auto norm = make_normalizer(config.norm, shape, scratch, "norm");
   for (int i = 0; i < config.depth; ++i) {
-    bool joined = config.has_class_token() &&
-                  (config.pos_embed == PosEmbed::kAll || i >= config.class_token_at);
+    bool joined = i >= config.grid_blocks();
     double tokens = patches + joined;
+    // The few operations per score of the softmax, and of a positional bias, do not count.
     products += tokens * (4 * c * c + 2 * c * hidden) + 2 * tokens * tokens * c;
     if (i < config.norm_layers()) {
       result.paper_multiply_adds += 2 * norm->paper_multiply_adds(grid);

@@ -22,6 +22,8 @@ void check_config(const ModelConfig& c) {
           " is not a multiple of model.num_heads ", c.num_heads);
   require(c.norm_layers() <= c.depth, "model.norm.layers ", c.norm_layers(),
           " exceeds model.depth ", c.depth);
+  require(!c.mhsa_position || c.grid_blocks() > 0,
+          "model.mhsa_position: the class token joins before the first block");
 }
 
 // The projection of patches starts with the variance of PyTorch's convolution, 1 / (3 fan_in): at

@@ -10,6 +10,7 @@
 #include <cmath>
 
 #include "dtn/core/check.h"
+#include "dtn/nn/relative_positions.h"
 #include "kernels/pointwise.h"
 #include "norms/rows.h"
 #include "ops/dispatch.h"
@@ -18,31 +19,11 @@
 namespace dtn {
 namespace {
 
-// Eq. 7: head k j + i, with k = floor(sqrt(H)), attends around the offset (j, i) - (k - 1) / 2; the
-// heads that are left over draw a truncated normal.
-void init_local(Tensor& value, std::uint64_t seed, const std::string& name) {
-  std::int64_t heads = value.dim(0);
-  fill_truncated_normal(value, 0.02, seed, name);
-  auto k = static_cast<std::int64_t>(std::sqrt(static_cast<double>(heads)));
-  double centre = static_cast<double>(k - 1) / 2;
-  dispatch_real(value.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    for (std::int64_t j = 0; j < k; ++j) {
-      for (std::int64_t i = 0; i < k; ++i) {
-        T* row = value.data<T>() + (k * j + i) * 3;
-        row[0] = static_cast<T>(2 * (static_cast<double>(j) - centre));
-        row[1] = static_cast<T>(2 * (static_cast<double>(i) - centre));
-        row[2] = T(-1);
-      }
-    }
-  });
-}
-
 Parameter* add_relative_positions(std::int64_t heads, bool local, ParameterStore& store,
                                   const std::string& name) {
   const Shape shape = {heads, 3};
   Parameter* weight =
-      local ? store.add_custom(name + ".weight", shape, Decay::kYes, init_local)
+      local ? store.add_custom(name + ".weight", shape, Decay::kYes, init_local_positions)
             : store.add(name + ".weight", shape, InitKind::kTruncatedNormal, Decay::kYes);
   store.add(name + ".bias", {heads}, InitKind::kZeros, Decay::kNo);
   return weight;

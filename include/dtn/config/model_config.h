@@ -1,6 +1,7 @@
 // The architecture of a vision transformer.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 
@@ -29,7 +30,9 @@ struct ModelConfig {
   double drop_path = 0;  // of the last block; grows linearly from 0 at the first
   double dropout = 0;    // after positions, attention projection and both MLP layers
   double eps = 1e-5;
-  bool mhsa_position = false;  // relative positions in the attention; refused by this build
+  // A positional bias (Eq. 6 of the paper) in the attention of the blocks that see the grid alone,
+  // with weights of its own, blocks.N.attn.pos_proj.weight.
+  bool mhsa_position = false;
   NormConfig norm;
   std::optional<std::string> init_weights;  // safetensors to start from
 
@@ -37,6 +40,11 @@ struct ModelConfig {
   int num_patches() const { return grid() * grid(); }
   int mlp_dim() const { return static_cast<int>(embed_dim * mlp_ratio); }
   bool has_class_token() const { return pool == Pooling::kCls; }
+  // The first blocks, up to where the class token joins: their tokens are a grid.
+  int grid_blocks() const {
+    if (!has_class_token()) return depth;
+    return pos_embed == PosEmbed::kAll ? 0 : std::min(class_token_at, depth);
+  }
   // Blocks that use norm.type; the rest use LayerNorm.
   int norm_layers() const {
     return norm.layers.value_or(has_class_token() ? class_token_at : depth);

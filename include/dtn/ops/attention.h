@@ -9,7 +9,16 @@ namespace dtn::ops {
 // q of all heads, then k, then v. Returns [B, T, H D]. No T x T tensor of all heads is ever made.
 Variable attention(Context&, const Variable& qkv, std::int64_t heads);
 
+// The same over the T = grid_h grid_w tokens of a grid in raster order, with a bias for where they
+// stand (Eq. 6 of the DTN paper): a_d (dx^2 + dy^2) + a_x dx + a_y dy is added to the scaled score
+// of a query and a key that lies dx columns and dy rows further. pos_weight [H, 3], accumulator
+// type: a_x, a_y, a_d of every head.
+Variable attention_on_grid(Context&, const Variable& qkv, std::int64_t heads,
+                           const Variable& pos_weight, std::int64_t grid_h, std::int64_t grid_w);
+
 namespace reference {
 Variable attention(Context&, const Variable& qkv, std::int64_t heads);
-}
+Variable attention_on_grid(Context&, const Variable& qkv, std::int64_t heads,
+                           const Variable& pos_weight, std::int64_t grid_h, std::int64_t grid_w);
+}  // namespace reference
 }  // namespace dtn::ops

@@ -58,6 +58,13 @@ TEST(ModelGradients, PaperFlavour) { check(test::paper_vit(), {}); }
 TEST(ModelGradients, DeitFlavour) { check(test::deit_vit(), {}); }
 TEST(ModelGradients, MeanPooling) { check(test::mean_vit(), {}); }
 
+TEST(ModelGradients, PositionsInTheAttention) {
+  check(test::biased_vit(), {});
+  ModelConfig c = test::mean_vit();
+  c.mhsa_position = true;
+  check(c, training(), true);
+}
+
 TEST(ModelGradients, OfficialVariant) {
   ModelConfig c = test::paper_vit();
   c.norm.options = {{"variant", std::string("official")}};

@@ -113,6 +113,36 @@ TEST(OpGradients, Attention) {
   }
 }
 
+TEST(OpGradients, AttentionOnGrid) {
+  struct Size {
+    std::int64_t batch, grid_h, grid_w, heads, head_dim;
+  };
+  for (Size s : {Size{2, 2, 3, 3, 4}, Size{1, 7, 5, 2, 7}, Size{3, 1, 4, 1, 2}}) {
+    std::int64_t tokens = s.grid_h * s.grid_w;
+    auto on = [&](auto op) {
+      return Op([op, s](Context& c, const Inputs& v) {
+        return op(c, v[0], s.heads, v[1], s.grid_h, s.grid_w);
+      });
+    };
+    check_both(cat("attention_on_grid B", s.batch, " ", s.grid_h, "x", s.grid_w, " H", s.heads),
+               on(ops::attention_on_grid), on(ops::reference::attention_on_grid),
+               {random_tensor({s.batch, tokens, 3 * s.heads * s.head_dim}, 15, 1.5),
+                random_tensor({s.heads, 3}, 16, 0.5)});
+  }
+}
+
+// One of the two inputs may be fixed.
+TEST(OpGradients, AttentionOnGridOfOneInput) {
+  Variable qkv(random_tensor({2, 6, 12}, 17)), weight(random_tensor({2, 3}, 18));
+  check("attention_on_grid, fixed qkv",
+        [&](Context& c, const Inputs& v) { return ops::attention_on_grid(c, qkv, 2, v[0], 2, 3); },
+        {weight.value()});
+  check(
+      "attention_on_grid, fixed weights",
+      [&](Context& c, const Inputs& v) { return ops::attention_on_grid(c, v[0], 2, weight, 2, 3); },
+      {qkv.value()});
+}
+
 TEST(OpGradients, Dropout) {
   auto on = [](auto op) {
     return Op([op](Context& c, const Inputs& v) { return op(c, v[0], 0.4, 9); });

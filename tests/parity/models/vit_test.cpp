@@ -8,7 +8,7 @@ namespace dtn {
 namespace {
 
 std::vector<ModelConfig> flavours() {
-  return {test::paper_vit(), test::deit_vit(), test::mean_vit()};
+  return {test::paper_vit(), test::deit_vit(), test::mean_vit(), test::biased_vit()};
 }
 
 Context training(std::uint64_t first_sample = 0) {

@@ -100,6 +100,26 @@ TEST(OpParity, Attention) {
   }
 }
 
+TEST(OpParity, AttentionOnGrid) {
+  struct Grid {
+    std::int64_t batch, height, width, heads, head_dim;
+  };
+  for (Grid s : {Grid{2, 14, 14, 3, 48}, Grid{1, 9, 23, 2, 64}, Grid{2, 31, 1, 5, 7}}) {
+    std::int64_t tokens = s.height * s.width;
+    auto on = [&](auto op) {
+      return Op([op, s](Context& c, const std::vector<Variable>& v) {
+        return op(c, v[0], s.heads, v[1], s.height, s.width);
+      });
+    };
+    // Weights that look nearby, as they do when they start: where one key is certain, ds is the
+    // rounding of what cancels. Their gradient sums ds of all pairs of tokens in all images.
+    compare("attention_on_grid", on(ops::attention_on_grid), on(ops::reference::attention_on_grid),
+            {Input::activation({s.batch, tokens, 3 * s.heads * s.head_dim}, 14, 2),
+             Input::weight({s.heads, 3}, 16, 0.5, -0.6)},
+            s.batch * tokens * tokens, 4);
+  }
+}
+
 TEST(OpParity, Elementwise) {
   Context training;
   training.training = true;

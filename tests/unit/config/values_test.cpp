@@ -125,7 +125,7 @@ model:
   drop_path: 0.1
   dropout: 0.3333333333333333
   eps: 1e-6
-  mhsa_position: false
+  mhsa_position: true
   init_weights: ./w eights.safetensors
   norm: {type: dtn, layers: 4, eps: 1e-3, variant: official, lambda: 0.1, position: relative}
 data:

@@ -30,8 +30,17 @@ TEST(ModelSize, ParametersAreExact) {
   EXPECT_EQ(complexity_of(preset("deit_base", "ln")).parameters, 86567656);
 }
 
+TEST(ModelSize, PositionsInTheAttentionCostTheirWeights) {
+  ModelConfig c = preset("vit_s_star", "ln");
+  Complexity without = complexity_of(c);
+  c.mhsa_position = true;
+  EXPECT_EQ(complexity_of(c).parameters, without.parameters + 10 * 9 * 3);
+  EXPECT_EQ(complexity_of(c).multiply_adds, without.multiply_adds);
+}
+
 TEST(ModelSize, CountsWhatAModelHolds) {
-  for (const ModelConfig& c : {test::paper_vit(), test::deit_vit(), test::mean_vit()}) {
+  for (const ModelConfig& c :
+       {test::paper_vit(), test::deit_vit(), test::mean_vit(), test::biased_vit()}) {
     VisionTransformer model(c, 0);
     EXPECT_EQ(complexity_of(c).parameters, model.parameters().count()) << c.preset;
   }

@@ -32,11 +32,50 @@ TEST(VisionTransformer, NamesItsParametersAsTimmDoes) {
 }
 
 TEST(VisionTransformer, DecaysMatricesOnly) {
-  VisionTransformer model(test::paper_vit(), 0);
-  for (const Parameter& p : model.parameters().parameters()) {
-    bool decays = p.name.ends_with(".weight") && p.shape.rank() > 1;
-    EXPECT_EQ(p.decay == Decay::kYes, decays) << p.name;
+  for (const ModelConfig& c : {test::paper_vit(), test::biased_vit()}) {
+    VisionTransformer model(c, 0);
+    for (const Parameter& p : model.parameters().parameters()) {
+      bool decays = p.name.ends_with(".weight") && p.shape.rank() > 1;
+      EXPECT_EQ(p.decay == Decay::kYes, decays) << p.name;
+    }
   }
+}
+
+// Blocks of the grid have the weights, those with the class token have none. They start as DTN's.
+TEST(VisionTransformer, HasPositionsInTheAttentionOfTheGrid) {
+  VisionTransformer model(test::biased_vit(), 0);
+  const Parameter* p = model.parameters().find("blocks.1.attn.pos_proj.weight");
+  ASSERT_NE(p, nullptr);
+  ASSERT_EQ(p->shape, Shape({5, 3}));
+  EXPECT_EQ(model.parameters().find("blocks.2.attn.pos_proj.weight"), nullptr);
+  test::Doubles start = test::doubles(p->variable.value());
+  const test::Doubles eq7 = {-1, -1, -1, -1, 1, -1, 1, -1, -1, 1, 1, -1};
+  EXPECT_EQ(test::Doubles(start.begin(), start.begin() + 12), eq7);
+  EXPECT_LT(std::abs(start[12]), 0.1);  // the head that is left over
+  EXPECT_NE(start[12], 0);
+  ModelConfig mean = test::mean_vit();
+  mean.mhsa_position = true;
+  VisionTransformer pooled(mean, 0);
+  EXPECT_NE(pooled.parameters().find("blocks.2.attn.pos_proj.weight"), nullptr);
+}
+
+TEST(VisionTransformer, PositionsOfWeightZeroChangeNoBit) {
+  ModelConfig c = test::biased_vit();
+  VisionTransformer with(c, 0);
+  c.mhsa_position = false;
+  VisionTransformer without(c, 0);
+  auto same_logits = [&] {
+    Context ctx;
+    Tensor images = test::some_images(c, 3, DType::kFloat32);
+    return test::same_bits(with.forward(ctx, images, DType::kFloat32).value(),
+                           without.forward(ctx, images, DType::kFloat32).value());
+  };
+  EXPECT_FALSE(same_logits());
+  for (Parameter& p : with.parameters().parameters()) {
+    Tensor value = p.variable.value();
+    if (p.name.ends_with("attn.pos_proj.weight")) value.zero();
+  }
+  EXPECT_TRUE(same_logits());
 }
 
 TEST(VisionTransformer, ModelsThatDifferInTheNormStartAlike) {
@@ -68,6 +107,9 @@ TEST(VisionTransformer, RefusesWhatMakesNoModel) {
                ConfigError);
   EXPECT_THROW(VisionTransformer(broken([](ModelConfig& c) { c.norm.type = "none"; }), 0),
                ConfigError);
+  ModelConfig no_grid = test::deit_vit();
+  no_grid.mhsa_position = true;
+  EXPECT_THROW(VisionTransformer(no_grid, 0), ConfigError);
 }
 
 TEST(VisionTransformer, RefusesImagesOfAnotherSize) {

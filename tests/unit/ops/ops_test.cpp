@@ -32,6 +32,9 @@ TEST(Ops, RefuseShapesThatDoNotFit) {
   EXPECT_THROW(ops::linear(ctx, x, w, {}), Error);
   EXPECT_THROW(ops::attention(ctx, x, 1), Error) << "8 is not 3 heads' width";
   EXPECT_THROW(ops::attention(ctx, Variable(random_tensor({2, 3, 24}, 3)), 3), Error);
+  Variable qkv(random_tensor({2, 6, 24}, 3)), pos(random_tensor({2, 3}, 8));
+  EXPECT_THROW(ops::attention_on_grid(ctx, qkv, 2, pos, 2, 2), Error) << "6 tokens on 4 places";
+  EXPECT_THROW(ops::attention_on_grid(ctx, qkv, 4, pos, 2, 3), Error) << "weights of 2 heads";
   EXPECT_THROW(ops::add_positions(ctx, x, Variable(random_tensor({1, 4, 8}, 4))), Error);
   EXPECT_THROW(ops::residual_add(ctx, x, Variable(random_tensor({2, 4, 8}, 5)), {}), Error);
   EXPECT_THROW(ops::patch_embed(ctx, random_tensor({1, 3, 5, 4}, 6),
