@@ -1,12 +1,12 @@
 // Attention on CUDA devices. With one head of one image
-//   s = scale q k^T    p = softmax(s)    out = p v    lse = log sum exp s
+//   s = scale q k^T [+ bias]    p = softmax(s)    out = p v    lse = log sum exp s
 //   dv = p^T dout    dp = dout v^T    delta = rowsum(dout out)    ds = p (dp - delta)
-//   dq = scale ds k    dk = scale ds^T q
+//   dq = scale ds k    dk = scale ds^T q    da = sum ds (dx, dy, dx^2 + dy^2)
 // and nothing of size T x T leaves the registers.
 //
 // bfloat16 with D <= 128 runs on tensor cores (attention_tensor_*.cu), everything else in float32
-// on CUDA cores (attention_plain_*.cu), which take D <= 256. Both have the same three kernels:
-// forward; dq and delta by rows of queries; dk and dv by rows of keys. The last two compute the
+// on CUDA cores (attention_plain_*.cu), which take D <= 256; each kernel is built with and without
+// the positional bias (attention_bias.cuh). Both paths have the same three kernels: forward; dq and delta by rows of queries; dk and dv by rows of keys. The last two compute the
 // scores twice, 7 products of T x T x D instead of 5. A single kernel per head would compute them
 // once, but must then send every ds through shared memory to the warps that sum dq, with two
 // barriers per tile of queries: at M = 16 rows per warp shared memory is what limits it, and the
@@ -39,23 +39,16 @@ bool is_for_tensor_cores(const Args& args) {
   return args.dtype == DType::kBFloat16 && args.head_dim <= attention::kMaxTensorDim;
 }
 
-template <class Args>
-void check(const Args& args) {
-  if (args.pos_weight) throw Error("attention: no positional bias on CUDA devices yet");
-}
-
 }  // namespace
 
 void run(CudaQueue& queue, const AttentionForward& args) {
   if (is_empty(args)) return;
-  check(args);
   if (is_for_tensor_cores(args)) return attention::tensor_forward(queue, args);
   attention::plain_forward(queue, args);
 }
 
 void run(CudaQueue& queue, const AttentionBackward& args) {
   if (is_empty(args)) return;
-  check(args);
   auto statistics = queue.scratch<attention::RowStatistics>(args.batch * args.heads * args.tokens);
   if (is_for_tensor_cores(args)) {
     return attention::tensor_backward(queue, args, statistics.get());

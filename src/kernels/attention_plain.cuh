@@ -9,7 +9,7 @@
 // reads at a time lie in different banks; p takes 48 a row, so the two rows that a warp writes do.
 #pragma once
 
-#include "kernels/attention_device.cuh"
+#include "kernels/attention_bias.cuh"
 #include "kernels/cuda/reduce.cuh"
 
 namespace dtn::attention {

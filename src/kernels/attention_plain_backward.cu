@@ -15,6 +15,13 @@ struct PlainBackward : Plain<C> {
       kPlainStream * sizeof(RowStatistics);
 };
 
+// Blocks per multiprocessor of the kernel of dq. Left to itself (0), the compiler takes fewer
+// registers for a bias than it needs.
+template <int C, bool kBiased>
+inline constexpr int kQueriesBlocks = !kBiased ? 0
+                                      : C <= 8 ? 3
+                                               : 2;
+
 template <class T>
 struct PlainArrays {
   const T *qkv, *out, *dout;
@@ -24,9 +31,10 @@ struct PlainArrays {
   float scale;
 };
 
-template <class T, int C>
-__global__ void __launch_bounds__(kPlainThreads)
-    attention_plain_backward_queries_kernel(HeadShape shape, PlainArrays<T> arrays) {
+template <class T, int C, bool kBiased>
+__global__ void __launch_bounds__(kPlainThreads, kQueriesBlocks<C, kBiased>)
+    attention_plain_backward_queries_kernel(HeadShape shape, PlainArrays<T> arrays,
+                                            GridBias<kBiased> grid) {
   using K = PlainBackward<C>;
   constexpr int R = K::kRows;
   DTN_SHARED(float, queries);
@@ -53,10 +61,13 @@ __global__ void __launch_bounds__(kPlainThreads)
       delta = fmaf(douts[in_block * K::kStride + d],
                    cuda::to_float(out[row * shape.out_stride + d]), delta);
     }
-    own[r] = {inside ? arrays.lse[head.row(shape) + row] : 0, sum_of_sharers(delta)};
+    own[r] = {inside ? arrays.lse[head.row(shape) + row] : kNoRow<kBiased>, sum_of_sharers(delta)};
     if (inside && at.sharer == 0) arrays.statistics[head.row(shape) + row] = own[r];
   }
 
+  [[maybe_unused]] HeadBias<kBiased> bias(grid, shape, head);
+  [[maybe_unused]] Places<kBiased, R> own_places(grid, first + at.group, kSharerGroups);
+  [[maybe_unused]] BiasGradient<kBiased> dbias;
   float dq[R][C] = {};
   for (int key = 0; key < shape.tokens; key += kPlainStream) {
     load_rows<C>(keys, from + shape.out_stride, shape.qkv_stride, key, kPlainStream, shape);
@@ -65,19 +76,24 @@ __global__ void __launch_bounds__(kPlainThreads)
     float s[R][2], dp[R][2];
     dot<C>(s, queries, keys, shape.dim);
     dot<C>(dp, douts, values, shape.dim);
+    [[maybe_unused]] Places<kBiased, 2> streamed(grid, key + at.sharer, kSharers);
 #pragma unroll
     for (int r = 0; r < R; ++r) {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        float p = expf(fmaf(s[r][j], arrays.scale, -own[r].lse));
+        float shift = -own[r].lse;
+        if constexpr (kBiased) shift += bias(own_places.at[r], streamed.at[j]);
+        float p = expf(fmaf(s[r][j], arrays.scale, shift));
         bool there = key + at.sharer + j * kSharers < shape.tokens;
         dp[r][j] = there ? p * (dp[r][j] - own[r].delta) : 0.0f;
+        if constexpr (kBiased) dbias.take(dp[r][j], own_places.at[r], streamed.at[j]);
       }
     }
     share(shared_ds, dp);
     accumulate<C>(dq, shared_ds, keys);
     __syncthreads();
   }
+  dbias.store(grid, shape, head);
 
 #pragma unroll
   for (int r = 0; r < R; ++r) {
@@ -87,9 +103,10 @@ __global__ void __launch_bounds__(kPlainThreads)
   }
 }
 
-template <class T, int C>
+template <class T, int C, bool kBiased>
 __global__ void __launch_bounds__(kPlainThreads)
-    attention_plain_backward_keys_kernel(HeadShape shape, PlainArrays<T> arrays) {
+    attention_plain_backward_keys_kernel(HeadShape shape, PlainArrays<T> arrays,
+                                         GridBias<kBiased> grid) {
   using K = PlainBackward<C>;
   constexpr int R = K::kRows;
   DTN_SHARED(float, keys);
@@ -105,6 +122,8 @@ __global__ void __launch_bounds__(kPlainThreads)
 
   load_rows<C>(keys, from + shape.out_stride, shape.qkv_stride, first, K::kOwnRows, shape);
   load_rows<C>(values, from + 2 * shape.out_stride, shape.qkv_stride, first, K::kOwnRows, shape);
+  [[maybe_unused]] HeadBias<kBiased> bias(grid, shape, head);
+  [[maybe_unused]] Places<kBiased, R> own_places(grid, first + at.group, kSharerGroups);
   float dk[R][C] = {}, dv[R][C] = {};
   for (int query = 0; query < shape.tokens; query += kPlainStream) {
     load_rows<C>(queries, from, shape.qkv_stride, query, kPlainStream, shape);
@@ -117,13 +136,16 @@ __global__ void __launch_bounds__(kPlainThreads)
     float s[R][2], dp[R][2];
     dot<C>(s, keys, queries, shape.dim);
     dot<C>(dp, values, douts, shape.dim);
+    [[maybe_unused]] Places<kBiased, 2> streamed(grid, query + at.sharer, kSharers);
 #pragma unroll
     for (int j = 0; j < 2; ++j) {
       RowStatistics row = statistics[at.sharer + j * kSharers];
       bool there = query + at.sharer + j * kSharers < shape.tokens;
 #pragma unroll
       for (int r = 0; r < R; ++r) {
-        float p = expf(fmaf(s[r][j], arrays.scale, -row.lse));
+        float shift = -row.lse;
+        if constexpr (kBiased) shift += bias(streamed.at[j], own_places.at[r]);
+        float p = expf(fmaf(s[r][j], arrays.scale, shift));
         s[r][j] = there ? p : 0.0f;
         dp[r][j] = there ? p * (dp[r][j] - row.delta) : 0.0f;
       }
@@ -163,12 +185,20 @@ void plain_backward(CudaQueue& queue, const AttentionBackward& args, RowStatisti
     shape.blocks = static_cast<int>(blocks.x);
     LaunchShape launch_shape{blocks_for(args.batch * args.heads * shape.blocks, 1), kPlainThreads,
                              K::kSharedBytes};
-    auto start = [&](const char* name, auto kernel) {
-      launch(queue, {name, {args.batch, args.tokens, args.heads, args.head_dim}}, kernel,
-             launch_shape, shape, arrays);
-    };
-    start("attention_plain_backward_queries", attention_plain_backward_queries_kernel<T, C>);
-    start("attention_plain_backward_keys", attention_plain_backward_keys_kernel<T, C>);
+    for_bias(args, [&](auto bias) {
+      constexpr bool kBiased = decltype(bias)::kBiased;
+      auto start = [&](const char* name, auto kernel, const GridBias<kBiased>& grid) {
+        launch(queue, {name, {args.batch, args.tokens, args.heads, args.head_dim}}, kernel,
+               launch_shape, shape, arrays, grid);
+      };
+      constexpr int kWarps = kPlainThreads / cuda::kWarpSize;
+      with_bias_gradient(queue, args, bias, shape.blocks * kWarps, [&](const auto& grid) {
+        start("attention_plain_backward_queries",
+              attention_plain_backward_queries_kernel<T, C, kBiased>, grid);
+      });
+      start("attention_plain_backward_keys", attention_plain_backward_keys_kernel<T, C, kBiased>,
+            bias);
+    });
   });
 }
 

@@ -25,9 +25,10 @@ __device__ __forceinline__ float take_scores(float (&s)[2], float& largest, floa
   return factor;
 }
 
-template <class T, int C>
+template <class T, int C, bool kBiased>
 __global__ void __launch_bounds__(kPlainThreads)
-    attention_plain_forward_kernel(HeadShape shape, const T* qkv, float scale, T* out, float* lse) {
+    attention_plain_forward_kernel(HeadShape shape, const T* qkv, float scale,
+                                   GridBias<kBiased> grid, T* out, float* lse) {
   using K = PlainForward<C>;
   constexpr int R = K::kRows;
   DTN_SHARED(float, own);
@@ -43,17 +44,22 @@ __global__ void __launch_bounds__(kPlainThreads)
   float acc[R][C] = {}, largest[R], sum[R];
 #pragma unroll
   for (int r = 0; r < R; ++r) largest[r] = -INFINITY, sum[r] = 0;
+  [[maybe_unused]] HeadBias<kBiased> bias(grid, shape, head);
+  [[maybe_unused]] Places<kBiased, R> queries(grid, first + at.group, kSharerGroups);
   for (int key = 0; key < shape.tokens; key += kPlainStream) {
     load_rows<C>(keys, from + shape.out_stride, shape.qkv_stride, key, kPlainStream, shape);
     load_rows<C>(values, from + 2 * shape.out_stride, shape.qkv_stride, key, kPlainStream, shape);
     __syncthreads();
     float s[R][2];
     dot<C>(s, own, keys, shape.dim);
+    [[maybe_unused]] Places<kBiased, 2> streamed(grid, key + at.sharer, kSharers);
 #pragma unroll
     for (int r = 0; r < R; ++r) {
 #pragma unroll
       for (int j = 0; j < 2; ++j) {
-        s[r][j] = key + at.sharer + j * kSharers < shape.tokens ? s[r][j] * scale : -INFINITY;
+        float score = s[r][j] * scale;
+        if constexpr (kBiased) score += bias(queries.at[r], streamed.at[j]);
+        s[r][j] = key + at.sharer + j * kSharers < shape.tokens ? score : -INFINITY;
       }
       float factor = take_scores(s[r], largest[r], sum[r]);
 #pragma unroll
@@ -85,11 +91,14 @@ void plain_forward(CudaQueue& queue, const AttentionForward& args) {
     shape.aligned = cuda::is_vectorizable<T>(args.qkv, args.head_dim);
     dim3 blocks = blocks_for(args.tokens, K::kOwnRows);
     shape.blocks = static_cast<int>(blocks.x);
-    launch(queue, {"attention_plain_forward", {args.batch, args.tokens, args.heads, args.head_dim}},
-           attention_plain_forward_kernel<T, C>,
-           {blocks_for(args.batch * args.heads * shape.blocks, 1), kPlainThreads, K::kSharedBytes},
-           shape, static_cast<const T*>(args.qkv), static_cast<float>(args.scale),
-           static_cast<T*>(args.out), static_cast<float*>(args.lse));
+    for_bias(args, [&](auto bias) {
+      launch(
+          queue, {"attention_plain_forward", {args.batch, args.tokens, args.heads, args.head_dim}},
+          attention_plain_forward_kernel<T, C, decltype(bias)::kBiased>,
+          {blocks_for(args.batch * args.heads * shape.blocks, 1), kPlainThreads, K::kSharedBytes},
+          shape, static_cast<const T*>(args.qkv), static_cast<float>(args.scale), bias,
+          static_cast<T*>(args.out), static_cast<float*>(args.lse));
+    });
   });
 }
 

@@ -11,7 +11,7 @@
 // so do the eight rows of an output fragment that a warp stores, four words of each.
 #pragma once
 
-#include "kernels/attention_device.cuh"
+#include "kernels/attention_bias.cuh"
 #include "kernels/cuda/async_copy.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/tensor_core.cuh"
@@ -99,6 +99,29 @@ __device__ __forceinline__ void stream_rows(cuda::AsyncCopies& copies, bfloat16*
     *reinterpret_cast<unsigned*>(to + row * kRowStride<D> + column) =
         load_pair(source, column, inside, shape);
   }
+}
+
+// The places of streamed rows lie in a ring of their own, kRingRows of them where there is a bias.
+// The whole block takes part.
+template <bool kBiased>
+inline constexpr std::size_t kPlaceBytes = kBiased ? kRingRows * sizeof(Place) : 0;
+template <bool kBiased>
+__device__ __forceinline__ void stream_places(Place* ring, const GridBias<kBiased>& grid,
+                                              int first) {
+  if constexpr (kBiased) {
+    for (int i = static_cast<int>(threadIdx.x); i < kTileRows; i += static_cast<int>(blockDim.x)) {
+      ring[(first + i) % kRingRows] = place_of(grid, first + i);
+    }
+  }
+}
+
+// Those of columns 2t and 2t + 1 of a result fragment, whose first column is at `places`.
+struct PlacePair {
+  Place at[2];
+};
+__device__ __forceinline__ PlacePair load_places(const Place* places) {
+  float4 v = *reinterpret_cast<const float4*>(places + 2 * this_lane().t);
+  return {{{v.x, v.y}, {v.z, v.w}}};
 }
 
 // s[r][j] += own[r] rows^T, where j counts the 8-row halves of 16 streamed rows.

@@ -10,25 +10,30 @@
 namespace dtn::attention {
 namespace {
 
+// A bias takes registers, too.
+template <bool kBiased>
 constexpr Residency queries_residency(int dim) {
-  if (dim <= 48) return {2, 4, 3};
+  if (dim <= (kBiased ? 32 : 48)) return {2, 4, 3};
   if (dim <= 64) return {1, 7, 2};
   return {1, 4, dim <= 96 ? 3 : 2};
 }
-template <int D>
-struct BackwardQueries : Resident<queries_residency(D)> {
-  static constexpr std::size_t kSharedBytes = 2 * kRingSize<D> * sizeof(bfloat16);
+template <int D, bool kBiased>
+struct BackwardQueries : Resident<queries_residency<kBiased>(D)> {
+  static constexpr std::size_t kSharedBytes =
+      2 * kRingSize<D> * sizeof(bfloat16) + kPlaceBytes<kBiased>;
 };
 
+template <bool kBiased>
 constexpr Residency keys_residency(int dim) {
-  if (dim <= 32) return {2, 4, 3};
-  if (dim <= 48) return {1, 7, 2};
+  if (dim <= (kBiased ? 16 : 32)) return {2, 4, 3};
+  if (dim <= (kBiased ? 32 : 48)) return {1, 7, 2};
   return {1, dim <= 64 ? 6 : 4, 2};
 }
-template <int D>
-struct BackwardKeys : Resident<keys_residency(D)> {
-  static constexpr std::size_t kSharedBytes =
-      2 * kRingSize<D> * sizeof(bfloat16) + kRingRows * sizeof(RowStatistics);
+template <int D, bool kBiased>
+struct BackwardKeys : Resident<keys_residency<kBiased>(D)> {
+  static constexpr std::size_t kSharedBytes = 2 * kRingSize<D> * sizeof(bfloat16) +
+                                              kRingRows * sizeof(RowStatistics) +
+                                              kPlaceBytes<kBiased>;
 };
 
 struct BackwardArrays {
@@ -57,12 +62,15 @@ __device__ __forceinline__ void dot_own_rows(float (&sum)[2], const unsigned (&a
   }
 }
 
-template <int D>
-__global__ void __launch_bounds__(BackwardQueries<D>::kMaxThreads, BackwardQueries<D>::kBlocksPerSm)
-    attention_backward_queries_kernel(HeadShape shape, BackwardArrays arrays) {
-  using K = BackwardQueries<D>;
+template <int D, bool kBiased>
+__global__ void __launch_bounds__(BackwardQueries<D, kBiased>::kMaxThreads,
+                                  BackwardQueries<D, kBiased>::kBlocksPerSm)
+    attention_backward_queries_kernel(HeadShape shape, BackwardArrays arrays,
+                                      GridBias<kBiased> grid) {
+  using K = BackwardQueries<D, kBiased>;
   constexpr int R = K::kTiles;
-  DTN_SHARED(bfloat16, shared);  // [keys, values][kRingRows, kRowStride]
+  DTN_SHARED(bfloat16, shared);  // [keys, values][kRingRows, kRowStride], places
+  [[maybe_unused]] auto* places = reinterpret_cast<Place*>(shared + 2 * kRingSize<D>);
   BlockHead head = block_head(shape);
   int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
   int warps = static_cast<int>(blockDim.x) / cuda::kWarpSize;
@@ -76,6 +84,7 @@ __global__ void __launch_bounds__(BackwardQueries<D>::kMaxThreads, BackwardQueri
     stream_rows<D>(copies, shared, keys, shape.qkv_stride, row, shape);
     stream_rows<D>(copies, shared + kRingSize<D>, values, shape.qkv_stride, row, shape);
     copies.commit();
+    stream_places(places, grid, row);
   };
   stream(0);
   unsigned q[R][D / 16][4], dout[R][D / 16][4];
@@ -92,13 +101,16 @@ __global__ void __launch_bounds__(BackwardQueries<D>::kMaxThreads, BackwardQueri
     for (int half = 0; half < 2; ++half) {
       int row = first + 16 * r + lane.g + 8 * half;
       bool inside = row < shape.tokens;
-      lse[r][half] = inside ? arrays.lse[head.row(shape) + row] * kLog2E : 0;
+      lse[r][half] = inside ? arrays.lse[head.row(shape) + row] * kLog2E : kNoRow<kBiased>;
       if (inside && lane.t == 0) {
         arrays.statistics[head.row(shape) + row] = {lse[r][half], delta[r][half]};
       }
     }
   }
 
+  [[maybe_unused]] HeadBias<kBiased> bias(grid, shape, head, kLog2E);
+  [[maybe_unused]] Places<kBiased, 2 * R> queries(grid, first + lane.g, 8);
+  [[maybe_unused]] BiasGradient<kBiased> dbias;
   float dq[R][D / 8][4] = {};
 #pragma unroll 1
   for (int row = 0; row < shape.tokens; row += 16) {
@@ -116,14 +128,20 @@ __global__ void __launch_bounds__(BackwardQueries<D>::kMaxThreads, BackwardQueri
     for (int i = 0; i < R * 8; ++i) dp[i / 8][i / 4 % 2][i % 4] = -delta[i / 8][i % 4 / 2];
     scores<D, R>(dp, dout, v);
     scores<D, R>(s, q, k);
+    [[maybe_unused]] PlacePair keys[2];
+    if constexpr (kBiased) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) keys[j] = load_places(places + row % kRingRows + 8 * j);
+    }
     unsigned ds[R][4];
 #pragma unroll
     for (int r = 0; r < R; ++r) {
 #pragma unroll
       for (int i = 0; i < 8; ++i) {
         int half = i % 4 / 2;
-        float p =
-            cuda::exp2_approximate(fmaf(s[r][i / 4][i % 4], arrays.score_scale, -lse[r][half]));
+        float shift = -lse[r][half];
+        if constexpr (kBiased) shift += bias(queries.at[2 * r + half], keys[i / 4].at[i % 2]);
+        float p = cuda::exp2_approximate(fmaf(s[r][i / 4][i % 4], arrays.score_scale, shift));
         dp[r][i / 4][i % 4] *= p;
       }
       if (left < 16) {  // what is not there has no gradient, whatever p would be
@@ -132,14 +150,21 @@ __global__ void __launch_bounds__(BackwardQueries<D>::kMaxThreads, BackwardQueri
           if (i / 4 * 8 + 2 * lane.t + i % 2 >= left) dp[r][i / 4][i % 4] = 0;
         }
       }
+      if constexpr (kBiased) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          dbias.take(dp[r][i / 4][i % 4], queries.at[2 * r + i % 4 / 2], keys[i / 4].at[i % 2]);
+        }
+      }
       pack_operand(ds[r], dp[r]);
     }
     accumulate<D, R>(dq, ds, k);
   }
   __syncthreads();
 
-  if (first >= shape.tokens) return;
   head = head.recomputed();
+  dbias.store(grid, shape, head);
+  if (first >= shape.tokens) return;
   const float factor[2] = {arrays.scale, arrays.scale};
 #pragma unroll
   for (int r = 0; r < R; ++r) {
@@ -148,13 +173,15 @@ __global__ void __launch_bounds__(BackwardQueries<D>::kMaxThreads, BackwardQueri
   }
 }
 
-template <int D>
-__global__ void __launch_bounds__(BackwardKeys<D>::kMaxThreads, BackwardKeys<D>::kBlocksPerSm)
-    attention_backward_keys_kernel(HeadShape shape, BackwardArrays arrays) {
-  using K = BackwardKeys<D>;
+template <int D, bool kBiased>
+__global__ void __launch_bounds__(BackwardKeys<D, kBiased>::kMaxThreads,
+                                  BackwardKeys<D, kBiased>::kBlocksPerSm)
+    attention_backward_keys_kernel(HeadShape shape, BackwardArrays arrays, GridBias<kBiased> grid) {
+  using K = BackwardKeys<D, kBiased>;
   constexpr int R = K::kTiles;
-  DTN_SHARED(bfloat16, shared);  // [queries, douts][kRingRows, kRowStride], statistics
+  DTN_SHARED(bfloat16, shared);  // [queries, douts][kRingRows, kRowStride], statistics, places
   auto* statistics = reinterpret_cast<RowStatistics*>(shared + 2 * kRingSize<D>);
+  [[maybe_unused]] auto* places = reinterpret_cast<Place*>(statistics + kRingRows);
   BlockHead head = block_head(shape);
   int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
   int warps = static_cast<int>(blockDim.x) / cuda::kWarpSize;
@@ -174,6 +201,7 @@ __global__ void __launch_bounds__(BackwardKeys<D>::kMaxThreads, BackwardKeys<D>:
       copies.copy<8>(statistics + (row + i) % kRingRows, from + (inside ? row + i : 0), inside);
     }
     copies.commit();
+    stream_places(places, grid, row);
   };
   stream(0);
   unsigned k[R][D / 16][4], v[R][D / 16][4];
@@ -185,6 +213,8 @@ __global__ void __launch_bounds__(BackwardKeys<D>::kMaxThreads, BackwardKeys<D>:
     load_own_rows<D>(v[r], values, shape.qkv_stride, first + 16 * r, shape);
   }
 
+  [[maybe_unused]] HeadBias<kBiased> bias(grid, shape, head, kLog2E);
+  [[maybe_unused]] Places<kBiased, 2 * R> own_places(grid, first + lane.g, 8);
   float dk[R][D / 8][4] = {}, dv[R][D / 8][4] = {};
 #pragma unroll 1
   for (int row = 0; row < shape.tokens; row += 16) {
@@ -204,10 +234,14 @@ __global__ void __launch_bounds__(BackwardKeys<D>::kMaxThreads, BackwardKeys<D>:
     for (int j = 0; j < 2; ++j) {
       // lse and delta of queries 2t and 2t + 1
       float4 two = *reinterpret_cast<const float4*>(rows + 8 * j + 2 * lane.t);
+      [[maybe_unused]] PlacePair queries;
+      if constexpr (kBiased) queries = load_places(places + row % kRingRows + 8 * j);
 #pragma unroll
       for (int i = 0; i < R * 4; ++i) {
         float& p = s[i / 4][j][i % 4];
-        p = cuda::exp2_approximate(fmaf(p, arrays.score_scale, i % 2 ? -two.z : -two.x));
+        float shift = i % 2 ? -two.z : -two.x;
+        if constexpr (kBiased) shift += bias(queries.at[i % 2], own_places.at[i / 2]);
+        p = cuda::exp2_approximate(fmaf(p, arrays.score_scale, shift));
         dp[i / 4][j][i % 4] = i % 2 ? -two.w : -two.y;
       }
     }
@@ -257,17 +291,31 @@ void tensor_backward(CudaQueue& queue, const AttentionBackward& args, RowStatist
                   starts_aligned(args.dout) && starts_aligned(args.dqkv);
   for_padded_dim(args.head_dim, [&](auto padded) {
     constexpr int D = padded;
-    auto start = [&](const char* name, auto kernel, auto tuning) {
-      using K = decltype(tuning);
-      Division rows = divide_rows(args.tokens, K::kRowsPerWarp, K::kMaxWarps);
-      shape.blocks = rows.blocks;
-      launch(queue, {name, {args.batch, args.tokens, args.heads, args.head_dim}}, kernel,
-             {blocks_for(args.batch * args.heads * rows.blocks, 1),
-              static_cast<unsigned>(rows.warps * cuda::kWarpSize), K::kSharedBytes},
-             shape, arrays);
-    };
-    start("attention_backward_queries", attention_backward_queries_kernel<D>, BackwardQueries<D>{});
-    start("attention_backward_keys", attention_backward_keys_kernel<D>, BackwardKeys<D>{});
+    for_bias(args, [&](auto bias) {
+      constexpr bool kBiased = decltype(bias)::kBiased;
+      auto start = [&](const char* name, auto kernel, auto tuning, Division rows,
+                       const GridBias<kBiased>& grid) {
+        shape.blocks = rows.blocks;
+        launch(
+            queue, {name, {args.batch, args.tokens, args.heads, args.head_dim}}, kernel,
+            {blocks_for(args.batch * args.heads * rows.blocks, 1),
+             static_cast<unsigned>(rows.warps * cuda::kWarpSize), decltype(tuning)::kSharedBytes},
+            shape, arrays, grid);
+      };
+      auto divide = [&](auto tuning) {
+        using K = decltype(tuning);
+        return divide_rows(args.tokens, K::kRowsPerWarp, K::kMaxWarps);
+      };
+      BackwardQueries<D, kBiased> queries;
+      BackwardKeys<D, kBiased> keys;
+      Division rows = divide(queries);
+      with_bias_gradient(queue, args, bias, rows.blocks * rows.warps, [&](const auto& grid) {
+        start("attention_backward_queries", attention_backward_queries_kernel<D, kBiased>, queries,
+              rows, grid);
+      });
+      start("attention_backward_keys", attention_backward_keys_kernel<D, kBiased>, keys,
+            divide(keys), bias);
+    });
   });
 }
 

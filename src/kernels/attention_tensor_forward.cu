@@ -15,14 +15,18 @@ namespace {
 
 constexpr float kSlack = 8;
 
+// A bias takes registers, too.
+template <bool kBiased>
 constexpr Residency forward_residency(int dim) {
-  if (dim <= 32) return {2, 4, 4};
-  if (dim <= 64) return {2, 4, 3};
+  if (dim <= (kBiased ? 16 : 32)) return {2, 4, 4};
+  if (dim <= (kBiased ? 48 : 64)) return {2, 4, 3};
+  if (dim <= 64) return {1, 7, 2};
   return {1, 6, 2};
 }
-template <int D>
-struct Forward : Resident<forward_residency(D)> {
-  static constexpr std::size_t kSharedBytes = 2 * kRingSize<D> * sizeof(bfloat16);
+template <int D, bool kBiased>
+struct Forward : Resident<forward_residency<kBiased>(D)> {
+  static constexpr std::size_t kSharedBytes =
+      2 * kRingSize<D> * sizeof(bfloat16) + kPlaceBytes<kBiased>;
 };
 
 // log2(e) scale. The shift takes the largest product for that of the largest score, so a negative
@@ -37,9 +41,32 @@ struct Scale {
         sign(scale < 0 ? 0x80008000u : 0u) {}
 };
 
-template <int D>
+// The positional bias of a warp's rows, base 2.
+template <int R, bool kBiased>
+struct RowBias {
+  HeadBias<kBiased> bias;
+  Places<kBiased, 2 * R> queries;  // row g + 8 i
+  const Place* keys;               // ring
+
+  // s = scale s + bias, for 16 keys.
+  __device__ __forceinline__ void add(float (&s)[R][2][4], int row, float scale) const {
+    if constexpr (kBiased) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        PlacePair columns = load_places(keys + row % kRingRows + 8 * j);
+#pragma unroll
+        for (int i = 0; i < 4 * R; ++i) {
+          float& v = s[i / 4][j][i % 4];
+          v = fmaf(v, scale, bias(queries.at[i / 2], columns.at[i % 2]));
+        }
+      }
+    }
+  }
+};
+
+template <int D, bool kBiased>
 struct OnlineSoftmax {
-  static constexpr int R = Forward<D>::kTiles;
+  static constexpr int R = Forward<D, kBiased>::kTiles;
   float acc[R][D / 8][4];
   float shift[R][2], sum[R][2];  // of rows g and g + 8
 
@@ -59,11 +86,18 @@ struct OnlineSoftmax {
   // Takes N x 16 more keys; those from `valid` on are not there.
   template <int N>
   __device__ __forceinline__ void step(const unsigned (&q)[R][D / 16][4], const bfloat16* keys,
-                                       const bfloat16* values, int valid, float scale) {
+                                       const bfloat16* values, int valid, float scale,
+                                       [[maybe_unused]] const RowBias<R, kBiased>& bias,
+                                       [[maybe_unused]] int row) {
     float s[N][R][2][4] = {};
 #pragma unroll
     for (int n = 0; n < N; ++n) scores<D, R>(s[n], q, keys + n * 16 * kRowStride<D>);
     if (valid < N * 16) mask(s, valid);
+    if constexpr (kBiased) {
+#pragma unroll
+      for (int n = 0; n < N; ++n) bias.add(s[n], row + n * 16, scale);
+      scale = 1;
+    }
     raise_shift(s, scale);
 #pragma unroll
     for (int n = 0; n < N; ++n) {
@@ -145,13 +179,15 @@ struct OnlineSoftmax {
   }
 };
 
-template <int D>
-__global__ void __launch_bounds__(Forward<D>::kMaxThreads, Forward<D>::kBlocksPerSm)
-    attention_forward_kernel(HeadShape shape, const bfloat16* qkv, Scale scale, bfloat16* out,
-                             float* lse) {
-  using K = Forward<D>;
+template <int D, bool kBiased>
+__global__ void __launch_bounds__(Forward<D, kBiased>::kMaxThreads,
+                                  Forward<D, kBiased>::kBlocksPerSm)
+    attention_forward_kernel(HeadShape shape, const bfloat16* qkv, Scale scale,
+                             GridBias<kBiased> grid, bfloat16* out, float* lse) {
+  using K = Forward<D, kBiased>;
   constexpr int R = K::kTiles;
-  DTN_SHARED(bfloat16, shared);  // [keys, values][kRingRows, kRowStride]
+  DTN_SHARED(bfloat16, shared);  // [keys, values][kRingRows, kRowStride], places
+  [[maybe_unused]] auto* places = reinterpret_cast<Place*>(shared + 2 * kRingSize<D>);
   BlockHead head = block_head(shape);
   int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
   int warps = static_cast<int>(blockDim.x) / cuda::kWarpSize;
@@ -164,6 +200,7 @@ __global__ void __launch_bounds__(Forward<D>::kMaxThreads, Forward<D>::kBlocksPe
     stream_rows<D>(copies, shared, keys, shape.qkv_stride, row, shape);
     stream_rows<D>(copies, shared + kRingSize<D>, values, shape.qkv_stride, row, shape);
     copies.commit();
+    stream_places(places, grid, row);
   };
   stream(0);
   unsigned q[R][D / 16][4];
@@ -174,7 +211,9 @@ __global__ void __launch_bounds__(Forward<D>::kMaxThreads, Forward<D>::kBlocksPe
     for (int i = 0; i < D / 4; ++i) q[r][i / 4][i % 4] ^= scale.sign;
   }
 
-  OnlineSoftmax<D> softmax;
+  const int g = this_lane().g;
+  RowBias<R, kBiased> bias{{grid, shape, head, kLog2E}, {grid, first + g, 8}, places};
+  OnlineSoftmax<D, kBiased> softmax;
 #pragma unroll 1
   for (int row = 0; row < shape.tokens; row += 32) {
     if (row % kTileRows == 0) {
@@ -186,9 +225,9 @@ __global__ void __launch_bounds__(Forward<D>::kMaxThreads, Forward<D>::kBlocksPe
     const bfloat16* k = at_row<D>(shared, row);
     const bfloat16* v = k + kRingSize<D>;
     if (shape.tokens - row > 16) {
-      softmax.template step<2>(q, k, v, shape.tokens - row, scale.magnitude);
+      softmax.template step<2>(q, k, v, shape.tokens - row, scale.magnitude, bias, row);
     } else {
-      softmax.template step<1>(q, k, v, shape.tokens - row, scale.magnitude);
+      softmax.template step<1>(q, k, v, shape.tokens - row, scale.magnitude, bias, row);
     }
   }
   __syncthreads();
@@ -220,17 +259,20 @@ __global__ void __launch_bounds__(Forward<D>::kMaxThreads, Forward<D>::kBlocksPe
 void tensor_forward(CudaQueue& queue, const AttentionForward& args) {
   for_padded_dim(args.head_dim, [&](auto padded) {
     constexpr int D = padded;
-    using K = Forward<D>;
     HeadShape shape = head_shape(args);
     shape.aligned = args.head_dim % 8 == 0 && starts_aligned(args.qkv) && starts_aligned(args.out);
-    Division rows = divide_rows(args.tokens, K::kRowsPerWarp, K::kMaxWarps);
-    shape.blocks = rows.blocks;
-    launch(queue, {"attention_forward", {args.batch, args.tokens, args.heads, args.head_dim}},
-           attention_forward_kernel<D>,
-           {blocks_for(args.batch * args.heads * rows.blocks, 1),
-            static_cast<unsigned>(rows.warps * cuda::kWarpSize), K::kSharedBytes},
-           shape, static_cast<const bfloat16*>(args.qkv), Scale(args.scale),
-           static_cast<bfloat16*>(args.out), static_cast<float*>(args.lse));
+    for_bias(args, [&](auto bias) {
+      constexpr bool kBiased = decltype(bias)::kBiased;
+      using K = Forward<D, kBiased>;
+      Division rows = divide_rows(args.tokens, K::kRowsPerWarp, K::kMaxWarps);
+      shape.blocks = rows.blocks;
+      launch(queue, {"attention_forward", {args.batch, args.tokens, args.heads, args.head_dim}},
+             attention_forward_kernel<D, kBiased>,
+             {blocks_for(args.batch * args.heads * rows.blocks, 1),
+              static_cast<unsigned>(rows.warps * cuda::kWarpSize), K::kSharedBytes},
+             shape, static_cast<const bfloat16*>(args.qkv), Scale(args.scale), bias,
+             static_cast<bfloat16*>(args.out), static_cast<float*>(args.lse));
+    });
   });
 }
 

@@ -10,6 +10,26 @@ import torch.nn.functional as F
 from torch import nn
 
 
+def key_offsets(grid):
+    """(dx, dy, dx^2 + dy^2) from every query to every key of a grid, [T, T, 3]."""
+    height, width = grid
+    y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
+    x, y = x.reshape(-1).float(), y.reshape(-1).float()
+    dx, dy = x[None, :] - x[:, None], y[None, :] - y[:, None]
+    return torch.stack([dx, dy, dx * dx + dy * dy], -1)
+
+
+def init_local(weight):
+    """Eq. 7, in place, of weights [H, 3]."""
+    with torch.no_grad():
+        weight.normal_(std=0.02)
+        k = math.isqrt(len(weight))
+        for j in range(k):
+            for i in range(k):
+                weight[k * j + i] = torch.tensor(
+                    [2 * (j - (k - 1) / 2), 2 * (i - (k - 1) / 2), -1.0])
+
+
 class DynamicTokenNorm(nn.Module):
     """`fixed_lambda`, `position`, `pool` and `only_var` are the ablations of the paper."""
 
@@ -34,21 +54,12 @@ class DynamicTokenNorm(nn.Module):
         if position != "relative":
             return
         self.pos_proj = nn.Linear(3, heads)
-        y, x = torch.meshgrid(torch.arange(height), torch.arange(width), indexing="ij")
-        x, y = x.reshape(-1).float(), y.reshape(-1).float()
-        dx, dy = x[None, :] - x[:, None], y[None, :] - y[:, None]  # key - query
-        if variant == "official":
-            dx, dy = -dx, -dy
-        self.register_buffer("offsets", torch.stack([dx, dy, dx * dx + dy * dy], -1),
-                             persistent=False)
-        with torch.no_grad():
-            self.pos_proj.bias.zero_()
-            self.pos_proj.weight.normal_(std=0.02)
-            k = math.isqrt(heads)
-            for j in range(k):
-                for i in range(k):
-                    self.pos_proj.weight[k * j + i] = torch.tensor(
-                        [2 * (j - (k - 1) / 2), 2 * (i - (k - 1) / 2), -1.0])
+        offsets = key_offsets((height, width))
+        if variant == "official":  # query - key
+            offsets = offsets * torch.tensor([-1.0, -1.0, 1.0])
+        self.register_buffer("offsets", offsets, persistent=False)
+        nn.init.zeros_(self.pos_proj.bias)
+        init_local(self.pos_proj.weight)
 
     def over_tokens(self, p, x):
         """P x: [1 or B, H, T, T] times [B, H, T, D]."""
@@ -121,9 +132,14 @@ class DynamicTokenNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, channels, heads, qkv_bias, fused=False):
+    def __init__(self, channels, heads, qkv_bias, fused=False, grid=None):
         super().__init__()
         self.heads = heads
+        self.pos_proj = None  # with a grid, a positional bias of each head
+        if grid:
+            self.pos_proj = nn.Linear(3, heads, bias=False)
+            self.register_buffer("offsets", key_offsets(grid), persistent=False)
+            init_local(self.pos_proj.weight)
         self.fused = fused  # PyTorch's own attention kernels, from version 2 on
         self.qkv = nn.Linear(channels, 3 * channels, bias=qkv_bias)
         self.proj = nn.Linear(channels, channels)
@@ -131,11 +147,14 @@ class Attention(nn.Module):
     def forward(self, x):
         b, t, c = x.shape
         q, k, v = self.qkv(x).reshape(b, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        bias = self.pos_proj(self.offsets).permute(2, 0, 1) if self.pos_proj is not None else None
         if self.fused:
-            y = F.scaled_dot_product_attention(q, k, v)
+            y = F.scaled_dot_product_attention(q, k, v, bias)
             return self.proj(y.transpose(1, 2).reshape(b, t, c))
-        a = (q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5).softmax(-1)
-        return self.proj((a @ v).transpose(1, 2).reshape(b, t, c))
+        a = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
+        if bias is not None:
+            a = a + bias
+        return self.proj((a.softmax(-1) @ v).transpose(1, 2).reshape(b, t, c))
 
 
 class Mlp(nn.Module):
@@ -162,10 +181,11 @@ class DropPath(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, channels, heads, make_norm, qkv_bias, drop_path=0.0, fused_attention=False):
+    def __init__(self, channels, heads, make_norm, qkv_bias, drop_path=0.0, fused_attention=False,
+                 grid=None):
         super().__init__()
         self.norm1 = make_norm()
-        self.attn = Attention(channels, heads, qkv_bias, fused_attention)
+        self.attn = Attention(channels, heads, qkv_bias, fused_attention, grid)
         self.norm2, self.mlp = make_norm(), Mlp(channels, 4 * channels)
         self.drop_path = DropPath(drop_path)
 
@@ -185,11 +205,12 @@ class PatchEmbed(nn.Module):
 
 class VisionTransformer(nn.Module):
     """flavour "paper": class token joins before block `cls_at`, positions of the patches only.
-    flavour "deit": class token first, positions for all."""
+    flavour "deit": class token first, positions for all. mhsa_position: a positional bias in the
+    attention of the blocks before the class token joins."""
 
     def __init__(self, channels=432, heads=9, depth=12, image=224, patch=16, in_channels=3,
                  classes=1000, norm="ln", variant="paper", cls_at=10, flavour="paper",
-                 drop_path=0.0, fused_attention=False, folded=False):
+                 drop_path=0.0, fused_attention=False, folded=False, mhsa_position=False):
         super().__init__()
         deit = flavour == "deit"
         eps = 1e-6 if deit else 1e-5
@@ -207,7 +228,9 @@ class VisionTransformer(nn.Module):
 
         self.blocks = nn.ModuleList(
             Block(channels, heads, own_norm if norm == "dtn" and i < self.cls_at else layer_norm,
-                  deit, drop_path * i / max(depth - 1, 1), fused_attention) for i in range(depth))
+                  deit, drop_path * i / max(depth - 1, 1), fused_attention,
+                  (side, side) if mhsa_position and i < self.cls_at else None)
+            for i in range(depth))
         self.norm = layer_norm()
         self.head = nn.Linear(channels, classes)
         for m in self.modules():

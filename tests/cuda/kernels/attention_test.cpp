@@ -29,31 +29,62 @@ struct Problem {
   Size size;
   double scale;
   Tensor qkv, dout;
+  Tensor pos_weight;  // [H, 3]; undefined: no bias
+  int64_t grid_h = 0, grid_w = 0;
 
   explicit Problem(const Size& s, double spread = 2)
       : size(s),
         scale(s.scale()),
         qkv(representable(random_tensor(s.qkv(), 1, spread))),
         dout(representable(random_tensor(s.out(), 2))) {}
+
+  // The tokens on a grid, each head looking nearby, around some offset.
+  static Problem on_grid(int64_t b, int64_t grid_h, int64_t grid_w, int64_t h, int64_t d) {
+    Problem p({b, grid_h * grid_w, h, d});
+    p.grid_h = grid_h, p.grid_w = grid_w;
+    p.pos_weight = representable(random_tensor({h, 3}, 3, 1, -0.5));
+    for (int64_t i = 0; i < h; ++i) p.pos_weight.data<double>()[3 * i + 2] = -0.375;
+    return p;
+  }
 };
 
 struct Result {
   Tensor out, lse, dqkv;
-  std::vector<Tensor> all() const { return {out, lse, dqkv}; }
+  Tensor dpos;  // with a bias, added to what was there
+  std::vector<Tensor> all() const {
+    if (!dpos.defined()) return {out, lse, dqkv};
+    return {out, lse, dqkv, dpos};
+  }
 };
 
 template <class Queue>
-Result run_on_queue(Queue& queue, Where where, const Problem& p, DType dtype) {
+Result run_on_queue(Queue& queue, Where where, const Problem& p, DType dtype,
+                    bool dpos_wanted = true) {
   const Size& s = p.size;
   Twin qkv(as(p.qkv, dtype)), dout(as(p.dout, dtype));
   Twin out = Twin::output(s.out(), dtype), dqkv = Twin::output(s.qkv(), dtype);
   Twin lse = Twin::output(s.lse(), accumulator_of(dtype));
-  run(queue, AttentionForward{dtype, s.b, s.t, s.h, s.d, p.scale, qkv.at(where), out.at(where),
-                              lse.at(where)});
-  run(queue, AttentionBackward{dtype, s.b, s.t, s.h, s.d, p.scale, qkv.at(where), out.at(where),
-                               lse.at(where), dout.at(where), dqkv.at(where)});
-  if (where == kOnHost) return {out.host(), lse.host(), dqkv.host()};
-  return {out.device(), lse.device(), dqkv.device()};
+  Twin pos_weight, dpos;
+  if (p.pos_weight.defined()) {
+    pos_weight = Twin(as(p.pos_weight, accumulator_of(dtype)));
+    dpos = Twin::accumulated(p.pos_weight.shape(), accumulator_of(dtype), 4);
+  }
+  AttentionForward forward{dtype,   s.b,           s.t,           s.h,          s.d,
+                           p.scale, qkv.at(where), out.at(where), lse.at(where)};
+  AttentionBackward backward{
+      dtype,         s.b,           s.t,           s.h,           s.d,
+      p.scale,       qkv.at(where), out.at(where), lse.at(where), dout.at(where),
+      dqkv.at(where)};
+  forward.pos_weight = backward.pos_weight = pos_weight.at(where);
+  forward.grid_h = backward.grid_h = p.grid_h;
+  forward.grid_w = backward.grid_w = p.grid_w;
+  if (dpos_wanted) backward.dpos_weight = dpos.at(where);
+  run(queue, forward);
+  run(queue, backward);
+  Result r = where == kOnHost ? Result{out.host(), lse.host(), dqkv.host(), {}}
+                              : Result{out.device(), lse.device(), dqkv.device(), {}};
+  if (p.pos_weight.defined()) r.dpos = where == kOnHost ? dpos.host() : dpos.device();
+  return r;
 }
 Result on_host(const Problem& p, DType dtype) {
   return run_on_queue(cpu_queue(), kOnHost, p, dtype);
@@ -100,6 +131,10 @@ void expect_close_to(const Result& got, const Result& want, const Problem& p, DT
                  doubles(part_of(want.dqkv, s, part)), error_bound(s, dtype, lse, part < 2 ? 3 : 2),
                  floor);
   }
+  // Like dq: the terms of its sum are those of the rows of ds.
+  if (!want.dpos.defined()) return;
+  expect_close("attention_bias_gradient", what, got.dpos, doubles(want.dpos),
+               error_bound(s, dtype, lse, 3));
 }
 
 void expect_matches(const Problem& p, DType dtype) {
@@ -135,6 +170,58 @@ TEST(CudaAttention, WideHeadsInBfloat16) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const Size& s : {Size{1, 35, 2, 136}, Size{1, 9, 1, 255}}) {
     expect_matches(Problem(s), DType::kBFloat16);
+  }
+}
+
+TEST(CudaAttention, OnAGridMatchesFloat64) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (const Problem& p : {Problem::on_grid(1, 14, 14, 1, 48), Problem::on_grid(2, 13, 5, 3, 24),
+                           Problem::on_grid(2, 2, 3, 2, 16), Problem::on_grid(3, 1, 1, 2, 8),
+                           Problem::on_grid(1, 23, 3, 1, 64), Problem::on_grid(1, 1, 35, 1, 80),
+                           Problem::on_grid(1, 5, 7, 1, 96), Problem::on_grid(1, 7, 5, 1, 112),
+                           Problem::on_grid(1, 11, 3, 1, 128)}) {
+    expect_matches(p, DType::kBFloat16);
+  }
+  for (const Problem& p : {Problem::on_grid(1, 9, 8, 1, 48), Problem::on_grid(2, 7, 5, 3, 17),
+                           Problem::on_grid(3, 1, 1, 2, 8), Problem::on_grid(1, 7, 5, 2, 128),
+                           Problem::on_grid(1, 5, 7, 1, 136), Problem::on_grid(1, 3, 11, 1, 256)}) {
+    expect_matches(p, DType::kFloat32);
+  }
+  expect_matches(Problem::on_grid(1, 5, 7, 2, 136), DType::kBFloat16);
+  expect_matches(Problem::on_grid(1, 9, 1, 1, 255), DType::kBFloat16);
+}
+
+// Fixed weights of a bias change nothing else, and weights of 0 nothing at all, up to the rounding
+// of scores that tensor cores take with less of it.
+TEST(CudaAttention, BiasOfFixedOrZeroWeights) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    Problem p = Problem::on_grid(2, 13, 5, 2, 32);
+    Result learned = on_device(p, dtype);
+    Result fixed = run_on_queue(cuda_queue(), kOnDevice, p, dtype, false);
+    for (std::size_t k = 0; k < 3; ++k) EXPECT_TRUE(same_bits(learned.all()[k], fixed.all()[k]));
+    EXPECT_TRUE(same_bits(fixed.dpos, as(random_tensor({2, 3}, 4), DType::kFloat32)));
+    p.pos_weight.zero();
+    Result zero = on_device(p, dtype), none = on_device(Problem(p.size), dtype);
+    expect_close_to(none, {zero.out, zero.lse, zero.dqkv, {}}, p, dtype);
+    for (std::size_t k = 0; k < 3 && dtype == DType::kFloat32; ++k) {
+      EXPECT_TRUE(same_bits(zero.all()[k], none.all()[k]));
+    }
+  }
+}
+
+// Scores that grow with the distance beyond what 2^x holds: rows that are not there stay unseen.
+TEST(CudaAttention, SteepBias) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    Problem p = Problem::on_grid(1, 5, 7, 1, 16);
+    p.pos_weight.data<double>()[2] = 16;
+    Result want = on_host(p, DType::kFloat64), got = on_device(p, dtype);
+    EXPECT_LE(relative_error(doubles(got.out), doubles(want.out)),
+              error_bound(p.size, dtype, max_abs(doubles(want.lse)), 2));
+    for (const Tensor& t : got.all()) {
+      for (double v : doubles(t)) ASSERT_TRUE(std::isfinite(v));
+    }
   }
 }
 
@@ -224,6 +311,21 @@ TEST(CudaAttention, NanReachesWhatItReachesOnTheCpu) {
   }
 }
 
+TEST(CudaAttention, NanAmongTheWeightsReachesItsHead) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    for (int64_t k = 0; k < 3; ++k) {
+      Problem p = Problem::on_grid(1, 5, 7, 2, 16);
+      p.pos_weight.data<double>()[k] = NAN;
+      std::vector<Tensor> want = on_host(p, DType::kFloat64).all(), got = on_device(p, dtype).all();
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        Doubles g = doubles(got[i]), w = doubles(want[i]);
+        for (std::size_t j = 0; j < g.size(); ++j) ASSERT_EQ(std::isnan(g[j]), std::isnan(w[j]));
+      }
+    }
+  }
+}
+
 TEST(CudaAttention, InfinityIsNotHidden) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
@@ -262,7 +364,7 @@ TEST(CudaAttention, UnalignedTensors) {
         std::memcpy(values.raw(), static_cast<char*>(all.raw()) + size_of(dtype), values.nbytes());
         return values;
       };
-      Result got{unshifted(out, s.out()), lse.device(), unshifted(dqkv, s.qkv())};
+      Result got{unshifted(out, s.out()), lse.device(), unshifted(dqkv, s.qkv()), {}};
       expect_close_to(got, want, p, dtype);
       return got.all();
     });

@@ -299,11 +299,11 @@ void expect_equal_bits_at_any_thread_count(const Problem& p) {
 }
 
 TEST(AttentionBias, EqualBitsAtAnyThreadCount) {
-  for (const Size& s : {Size{5, 14, 14, 3, 24}, Size{2, 27, 20, 2, 8}}) {
+  for (const Size& s : {Size{3, 9, 8, 3, 24}, Size{1, 27, 20, 2, 8}}) {
     expect_equal_bits_at_any_thread_count<float>(Problem(s));
     expect_equal_bits_at_any_thread_count<bfloat16>(Problem(s));
-    expect_equal_bits_at_any_thread_count<double>(Problem(s));
   }
+  expect_equal_bits_at_any_thread_count<double>(Problem({2, 7, 5, 2, 9}));
 }
 
 // A NaN among the weights, or in a gradient, reaches its head and no other.
