@@ -6,15 +6,16 @@
 //
 // bfloat16 with D <= 128 runs on tensor cores (attention_tensor_*.cu), everything else in float32
 // on CUDA cores (attention_plain_*.cu), which take D <= 256; each kernel is built with and without
-// the positional bias (attention_bias.cuh). Both paths have the same three kernels: forward; dq and delta by rows of queries; dk and dv by rows of keys. The last two compute the
-// scores twice, 7 products of T x T x D instead of 5. A single kernel per head would compute them
-// once, but must then send every ds through shared memory to the warps that sum dq, with two
-// barriers per tile of queries: at M = 16 rows per warp shared memory is what limits it, and the
-// store, the reload as left operand and the right operands of dq come to as many of its cycles as
-// the two products saved. It would also hold dk and dv of all keys at once, 13 warps x 128
-// registers at T = 197, one block per multiprocessor with nothing to hide its beginning and end.
-// Two kernels have no such exchange, no bound on T, several independent blocks per multiprocessor,
-// and a fixed order of every sum.
+// the positional bias (attention_bias.cuh). Both paths have the same three kernels: forward; dq and
+// delta by rows of queries; dk and dv by rows of keys. The last two compute the scores twice, 7
+// products of T x T x D instead of 5. A single kernel per head would compute them once, but must
+// then send every ds through shared memory to the warps that sum dq, with two barriers per tile of
+// queries: at M = 16 rows per warp shared memory is what limits it, and the store, the reload as
+// left operand and the right operands of dq come to as many of its cycles as the two products
+// saved. It would also hold dk and dv of all keys at once, 13 warps x 128 registers at T = 197, one
+// block per multiprocessor with nothing to hide its beginning and end. Two kernels have no such
+// exchange, no bound on T, several independent blocks per multiprocessor, and a fixed order of
+// every sum.
 //
 // What it costs, for B H = 2304 heads of T = 197, D = 48, on an H200 (4.3 TB/s copied; some 600
 // TFLOP/s by mma.sync; 16 exponentials per cycle and multiprocessor):

@@ -64,7 +64,7 @@ class HeadBias {
   explicit operator bool() const { return static_cast<bool>(places_); }
 
   // Turns to the `count` keys from `first` on: -infinity where there is no key.
-  void begin_chunk(std::int64_t first, std::int64_t count) {
+  [[gnu::noinline]] void begin_chunk(std::int64_t first, std::int64_t count) {
     first_ = first, count_ = count;
     fill(x_, places_.x, places_.grid_w, weight_[0]);
     fill(y_, places_.y, places_.grid_h, weight_[1]);
@@ -112,7 +112,7 @@ class HeadBias {
   }
 
   // dweight [3] += the sums over this chunk of ds times (dx, dy, dx^2 + dy^2).
-  void end_chunk(A* dweight) const {
+  [[gnu::noinline]] void end_chunk(A* dweight) const {
     contract(dx_, places_.x, places_.grid_w, dweight[0], dweight[2]);
     contract(dy_, places_.y, places_.grid_h, dweight[1], dweight[2]);
   }
