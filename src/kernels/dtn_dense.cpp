@@ -29,8 +29,14 @@ class Forward : DtnForwardParts<T, variant> {
     this->token_statistics();
     const std::int64_t batch = sizes_.batch;
     positions_.for_each_wave([&](std::int64_t first, std::int64_t count) {
-      parallel_for(count * batch,
-                   [&](std::int64_t i) { normalize_head(queue, i % batch, first + i / batch); });
+      const std::int64_t images = images_per_task(batch, count);
+      const std::int64_t chunks = (batch + images - 1) / images;
+      parallel_for(count * chunks, [&](std::int64_t i) {
+        const std::int64_t begin = i % chunks * images;
+        for (std::int64_t b = begin; b < begin + images && b < batch; ++b) {
+          normalize_head(queue, b, first + i / chunks);
+        }
+      });
     });
   }
 
@@ -49,15 +55,18 @@ class Forward : DtnForwardParts<T, variant> {
                   static_cast<const A*>(args_.lambda_var)[h], args_.eps, mixed);
     const A base = mean_base<variant>(sizes_, image(b));
     for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
-      const std::int64_t channel = h * sizes_.head_dim + offset, next = channel + lanes;
+      const std::int64_t channel = h * sizes_.head_dim + offset;
+      const NextGroup next(sizes_, b, h, channel + lanes);
       const Vec<A> pivot = make_pivot(b, channel, count, base);
       gather(sizes_, image(b) + channel, count, head_scale(b, h), pivot, x);
       const A* seen = sum_cells(cells_, x, cells_.template share<A>(), averages);
       pass<A, Second::kSquare>(cells_.line(), positions_.apply(h), seen, nullptr, m1, m2);
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
-        const std::int64_t first = row * sizes_.grid_w;
-        prefetch_group(sizes_, image(b) + next, first, sizes_.grid_w);
-        prefetch_group(sizes_, output(b) + next, first, sizes_.grid_w);
+        if (next.image < sizes_.batch) {
+          const std::int64_t token = row * sizes_.grid_w;
+          prefetch_group(sizes_, image(next.image) + next.channel, token, sizes_.grid_w);
+          prefetch_group(sizes_, output(next.image) + next.channel, token, sizes_.grid_w);
+        }
         write_row(b, h, channel, count, base - pivot, row, x + row * row_size,
                   spread_row(cells_, row, m1, row1), spread_row(cells_, row, m2, row2), mixed);
       }

@@ -51,15 +51,15 @@ class Backward : DtnBackwardParts<T, variant> {
   }
 
  private:
-  // Enough chunks to keep many threads busy, within a memory budget for their sums.
+  // Few enough to keep many threads busy, many enough for a memory budget for the sums over them.
   std::int64_t images_per_chunk() const {
-    if (!dpositions_) return 1;
-    constexpr std::int64_t kTasks = 32, kBudget = (std::int64_t{256} << 20) / sizeof(A);
-    const std::int64_t wave = positions_.wave();
-    std::int64_t chunks = kBudget / (wave * PositionGradient::size(cells_.count));
-    if (chunks > (kTasks + wave - 1) / wave) chunks = (kTasks + wave - 1) / wave;
-    if (chunks < 1) chunks = 1;
-    return sizes_.batch > chunks ? (sizes_.batch + chunks - 1) / chunks : 1;
+    constexpr std::int64_t kBudget = (std::int64_t{256} << 20) / sizeof(A);
+    const std::int64_t batch = sizes_.batch, wave = positions_.wave();
+    const std::int64_t images = images_per_task(batch, wave);
+    if (!dpositions_) return images;
+    const std::int64_t most = kBudget / (wave * PositionGradient::size(cells_.count));
+    const std::int64_t least = most > 0 ? (batch + most - 1) / most : batch;
+    return images > least ? images : least;
   }
 
   // dpositions = the sum over the chunks of images, in order.
@@ -113,6 +113,7 @@ class Backward : DtnBackwardParts<T, variant> {
     LambdaSums sums;
     for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
       const std::int64_t channel = h * sizes_.head_dim + offset;
+      const NextGroup next(sizes_, b, h, channel + lanes);
       const Vec<A> pivot =
           load_n(static_cast<const A*>(args_.pivot) + b * sizes_.channels + channel, count);
       gather(sizes_, image_of(b) + channel, count, head_scale(b, h), pivot, p.x);
@@ -120,7 +121,9 @@ class Backward : DtnBackwardParts<T, variant> {
       pass<A, Second::kSquare>(cells_.line(), positions_.apply(h), x, nullptr, c.m1, c.m2);
       ChannelSums channels;
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
-        prefetch_row(b, channel + lanes, row, dx);
+        if (next.image < sizes_.batch) {
+          prefetch_row(next.image, next.channel, row, dx ? dx_ + next.image * image_ : nullptr);
+        }
         row_gradients(b, h, channel, count, base - pivot, row,
                       spread_row(cells_, row, c.m1, c.row1), spread_row(cells_, row, c.m2, c.row2),
                       p, channels, sums, token);

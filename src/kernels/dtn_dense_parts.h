@@ -26,6 +26,26 @@ struct DtnCells {
   Lines line() const { return {count, 1, 1, 0}; }
 };
 
+// How many images a thread takes in turn with one head: few enough to keep many threads busy.
+inline std::int64_t images_per_task(std::int64_t batch, std::int64_t heads) {
+  constexpr std::int64_t kTasks = 32;
+  const std::int64_t chunks = (kTasks + heads - 1) / heads;
+  return batch > chunks ? (batch + chunks - 1) / chunks : 1;
+}
+
+// The lane group that comes after the one at `channel` of head h of image b: what is to be fetched
+// ahead. When the head is done its first group in the next image follows; image == batch: nothing.
+struct NextGroup {
+  std::int64_t image, channel;
+
+  NextGroup(const DtnSizes& sizes, std::int64_t b, std::int64_t h, std::int64_t next_channel)
+      : image(b), channel(next_channel) {
+    if (channel < (h + 1) * sizes.head_dim) return;
+    channel = h * sizes.head_dim;
+    ++image;
+  }
+};
+
 // cells = factor times the sum over each cell of a plane of tokens; with pool 1 they are the tokens
 // themselves.
 template <class A>
