@@ -101,11 +101,12 @@ void run(CpuQueue&, const NeighboursBackward& args) {
             [&](auto t) { neighbours_backward<decltype(t)>(args); });
 }
 void run(CpuQueue&, const TakeRowsForward& args) {
-  for_accumulator_dtype("TakeRowsForward", args.dtype, [&](auto t) { take_rows<decltype(t)>(args); });
+  for_accumulator_dtype("TakeRowsForward", args.dtype,
+                        [&](auto t) { take_rows<decltype(t)>(args); });
 }
 void run(CpuQueue&, const TakeRowsBackward& args) {
   for_accumulator_dtype("TakeRowsBackward", args.dtype,
-                  [&](auto t) { take_rows_backward<decltype(t)>(args); });
+                        [&](auto t) { take_rows_backward<decltype(t)>(args); });
 }
 
 }  // namespace dtn::DTN_ISA
