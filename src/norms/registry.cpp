@@ -5,14 +5,15 @@ namespace dtn {
 std::span<const NormRow> norm_registry() {
   static const std::vector<NormRow> rows = {
       layer_norm_row(),
-      dtn_row(),
+      rms_norm_row(),
+      batch_norm_row(),
       instance_norm_row(),
       group_norm_row(),
-      batch_norm_row(),
-      rms_norm_row(),
+      switchable_norm_row(),
       scale_norm_row(),
       power_norm_row(),
-      switchable_norm_row(),
+      dtn_row(),
+      // Layers for programs, with a condition.
       adaptive_layer_norm_row(),
       conditional_instance_norm_row(),
       adaptive_instance_norm_row(),

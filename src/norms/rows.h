@@ -6,14 +6,15 @@
 namespace dtn {
 
 NormRow layer_norm_row();
-NormRow dtn_row();
+NormRow rms_norm_row();
+NormRow batch_norm_row();
 NormRow instance_norm_row();
 NormRow group_norm_row();
-NormRow batch_norm_row();
-NormRow rms_norm_row();
+NormRow switchable_norm_row();
 NormRow scale_norm_row();
 NormRow power_norm_row();
-NormRow switchable_norm_row();
+NormRow dtn_row();
+// Layers for programs, with a condition.
 NormRow adaptive_layer_norm_row();
 NormRow conditional_instance_norm_row();
 NormRow adaptive_instance_norm_row();
