@@ -128,26 +128,28 @@ class PowerNorm(Affine):
         super().__init__(*args, **kwargs)
         self.groups, self.warmup = groups or self.heads, warmup
         self.alpha_forward, self.alpha_backward = alpha_forward, alpha_backward
-        self.register_buffer("running_phi", torch.ones(self.channels))
-        self.register_buffer("ema_gz", torch.zeros(self.channels))
-        self.register_buffer("iterations", torch.zeros(1))
+        wide = (1, self.channels, 1, 1)
+        self.register_buffer("running_phi", torch.ones(wide))
+        self.register_buffer("ema_gz", torch.zeros(wide))
+        self.register_buffer("iters", torch.zeros(1))
 
     def forward(self, x):
         split = x.reshape(*x.shape[:2], self.groups, -1)
         split = split / torch.sqrt((split * split).mean(-1, keepdim=True) + self.eps)
         x = split.reshape(x.shape)
+        running = self.running_phi.view(-1)
         if not self.training:
-            return self.weight * x / torch.sqrt(self.running_phi + self.eps) + self.bias
+            return self.weight * x / torch.sqrt(running + self.eps) + self.bias
         with torch.no_grad():
-            self.iterations += 1
-            i = self.iterations.item()
+            self.iters += 1
+            i = self.iters.item()
             phi = (x * x).mean((0, 1))
-            used = phi if i <= self.warmup else self.running_phi
+            used = phi if i <= self.warmup else running.clone()
             denominator = torch.sqrt(used + self.eps)
             if i < self.warmup:
-                self.running_phi.mul_((i - 1) / i).add_(phi / i)
-            self.running_phi.mul_(self.alpha_forward).add_(phi, alpha=1 - self.alpha_forward)
-        return _Power.apply(x, self.weight, self.bias, denominator, self.ema_gz,
+                running.mul_((i - 1) / i).add_(phi / i)
+            running.mul_(self.alpha_forward).add_(phi, alpha=1 - self.alpha_forward)
+        return _Power.apply(x, self.weight, self.bias, denominator, self.ema_gz.view(-1),
                             self.alpha_backward)
 
 

@@ -23,18 +23,33 @@ LOGITS_BOUND, WEIGHTS_BOUND = 1e-4, 5e-4
 STEPS, BATCH = 10, 8
 
 MODELS = {
-    "paper ln": dict(preset="vit_t", norm="ln"),
-    "paper dtn": dict(preset="vit_t_star", norm="dtn", variant="paper", heads=4),
-    "official dtn": dict(preset="vit_t_star", norm="dtn", variant="official", heads=4),
-    "deit": dict(preset="deit_tiny", norm="ln", flavour="deit"),
+    "ln": dict(),
+    "ln mhsa_position": dict(mhsa_position=True),
+    "deit": dict(preset="deit_tiny", flavour="deit"),
+    **{n: dict(norm=n) for n in ("rms", "bn", "in", "gn", "sn", "scale")},
+    "power": dict(norm="power", options={"warmup": STEPS // 2}),
+    "dtn": dict(norm="dtn"),
+    "dtn official": dict(norm="dtn", options={"variant": "official"}),
+    "dtn lambda 0 uniform": dict(norm="dtn", options={"lambda": 0, "position": "uniform"}),
+    "dtn free": dict(norm="dtn", options={"position": "free"}),
+    "dtn banded": dict(norm="dtn", options={"position": "banded:5"}),
+    "dtn pool": dict(norm="dtn", options={"pool": 2}),
+    "dtn only_var": dict(norm="dtn", options={"only_var": True}),
 }
+HEADS = {"vit_t": 3, "vit_t_star": 4, "deit_tiny": 3}
+
+
+def preset_of(spec):
+    return spec.get("preset", "vit_t_star")
 
 
 def config_text(spec, folder, image, depth):
-    norm = "ln" if spec["norm"] == "ln" else "{type: dtn, variant: %s}" % spec["variant"]
+    options = {"type": spec.get("norm", "ln"), **spec.get("options", {})}
+    norm = "{%s}" % ", ".join(f"{k}: {str(v).lower()}" for k, v in options.items())
     at = "" if spec.get("flavour") == "deit" else f", class_token_at: {depth - 1}"
+    at += ", mhsa_position: true" if spec.get("mhsa_position") else ""
     return f"""name: parity
-model: {{preset: {spec['preset']}, image_size: {image}, num_classes: 10, depth: {depth}{at},
+model: {{preset: {preset_of(spec)}, image_size: {image}, num_classes: 10, depth: {depth}{at},
   norm: {norm}, init_weights: {folder}/weights.safetensors}}
 data: {{dataset: tensors, root: {folder}, train: data.safetensors, val: data.safetensors,
   shuffle: false}}
@@ -52,12 +67,18 @@ def run(*command):
 
 def check(spec, programs, image=96, depth=4):
     torch.manual_seed(1)
-    kind = {k: v for k, v in spec.items() if k not in ("preset", "heads")}
-    model = VisionTransformer(channels=192, heads=spec.get("heads", 3), depth=depth, image=image,
-                              classes=10, cls_at=depth - 1, **kind)
+    options = {("fixed_lambda" if k == "lambda" else k): v
+               for k, v in spec.get("options", {}).items()}
+    model = VisionTransformer(channels=192, heads=HEADS[preset_of(spec)], depth=depth, image=image,
+                              classes=10, cls_at=depth - 1, norm=spec.get("norm", "ln"),
+                              flavour=spec.get("flavour", "paper"),
+                              mhsa_position=spec.get("mhsa_position", False), norm_options=options)
     with torch.no_grad():  # away from the symmetric start, so that every term counts
         for p in model.parameters():
             p.add_(torch.randn_like(p) * 0.02)
+        for name, b in model.named_buffers():
+            if name.endswith(("running_mean", "running_var")):
+                b.add_(torch.rand_like(b) * 0.5)
     images = torch.randn(STEPS * BATCH, 3, image, image)
     labels = torch.randint(0, 10, (STEPS * BATCH,))
     with tempfile.TemporaryDirectory() as name:
@@ -68,8 +89,10 @@ def check(spec, programs, image=96, depth=4):
         run(programs / "dtn-eval", "--checkpoint", folder / "weights.safetensors", "--config",
             folder / "config.yaml", "--inputs", folder / "data.safetensors", "--save-logits",
             folder / "logits.safetensors")
+        model.eval()
         with torch.no_grad():
             expected = model(images)
+        model.train()
         logits = safetensors_io.load(folder / "logits.safetensors")["logits"]
         logit_error = (logits - expected).abs().max().item()
 
@@ -83,7 +106,7 @@ def check(spec, programs, image=96, depth=4):
         nn.functional.cross_entropy(model(images[part].double()), labels[part]).backward()
         optimizer.step()
     worst, worst_name = 0.0, ""
-    for name, p in model.named_parameters():
+    for name, p in model.state_dict().items():  # running statistics too
         error = ((trained[name].double() - p).abs().max() / p.abs().max()).item()
         if error > worst:
             worst, worst_name = error, name
@@ -94,13 +117,17 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, default=pathlib.Path("build/bin"))
-    programs = parser.parse_args().bin
+    parser.add_argument("--only", help="models, comma separated: " + ", ".join(MODELS))
+    args = parser.parse_args()
+    programs, only = args.bin, args.only.split(",") if args.only else MODELS
     failed = False
     for name, spec in MODELS.items():
+        if name not in only:
+            continue
         logits, weights, where = check(spec, programs)
         ok = logits <= LOGITS_BOUND and weights <= WEIGHTS_BOUND
         failed |= not ok
-        print(f"{name:14s} logits {logits:.2e}   weights after {STEPS} steps {weights:.2e} ({where})"
+        print(f"{name:20s} logits {logits:.2e}   weights after {STEPS} steps {weights:.2e} ({where})"
               f"   {'ok' if ok else 'FAILED'}", flush=True)
     sys.exit(failed)
 

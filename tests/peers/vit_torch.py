@@ -9,6 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from norms_torch import NORMS
+
 
 def key_offsets(grid):
     """(dx, dy, dx^2 + dy^2) from every query to every key of a grid, [T, T, 3]."""
@@ -210,8 +212,10 @@ class VisionTransformer(nn.Module):
 
     def __init__(self, channels=432, heads=9, depth=12, image=224, patch=16, in_channels=3,
                  classes=1000, norm="ln", variant="paper", cls_at=10, flavour="paper",
-                 drop_path=0.0, fused_attention=False, folded=False, mhsa_position=False):
+                 drop_path=0.0, fused_attention=False, folded=False, mhsa_position=False,
+                 norm_options=None):
         super().__init__()
+        options = norm_options or {}
         deit = flavour == "deit"
         eps = 1e-6 if deit else 1e-5
         side = image // patch
@@ -224,13 +228,14 @@ class VisionTransformer(nn.Module):
             return nn.LayerNorm(channels, eps=eps)
 
         def own_norm():
-            return DynamicTokenNorm(channels, heads, (side, side), eps, variant, folded=folded)
+            if norm in NORMS:
+                return NORMS[norm](channels, heads, eps, **options)
+            return DynamicTokenNorm(channels, heads, (side, side), eps,
+                                    **{"variant": variant, "folded": folded, **options})
 
         self.blocks = nn.ModuleList(
-            Block(channels, heads, own_norm if norm == "dtn" and i < self.cls_at else layer_norm,
-                  deit, drop_path * i / max(depth - 1, 1), fused_attention,
-                  (side, side) if mhsa_position and i < self.cls_at else None)
-            for i in range(depth))
+                 drop_path=0.0, fused_attention=False, folded=False, mhsa_position=False,
+                 norm_options=None):
         self.norm = layer_norm()
         self.head = nn.Linear(channels, classes)
         for m in self.modules():
