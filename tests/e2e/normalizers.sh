@@ -1,0 +1,64 @@
+#!/usr/bin/env bash
+# Every normalizer in a whole run: the bits do not depend on threads, on recomputed blocks, or on
+# where the run was resumed, running statistics included; dtn-eval finds what training found.
+source "$(dirname "$0")/lib/common.sh"
+
+tiny_config "$work/tiny.yaml"
+expect 0 dtn-info --norms
+types=$(grep -oE '^[a-z]+$' "$log" || true)
+[[ $(wc -w <<< "$types") -ge 2 ]] || fail "dtn-info --norms lists no types"
+
+# Weights, averages and moments, whatever the configs in their metadata say.
+expect_same_tensors() {
+  checks=$((checks + 1))
+  python3 - "$lib" "$1" "$2" << 'EOF' || fail "the tensors of $1 and $2 differ"
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from files import read_safetensors
+for name in sorted(os.listdir(sys.argv[2])):
+    a, b = (read_safetensors(os.path.join(d, name))[1] for d in sys.argv[2:])
+    assert a == b, (name, [k for k in a if a[k] != b.get(k)])
+EOF
+}
+
+for type in $types; do
+  train=(--config "$work/tiny.yaml" --set "model.norm.type=$type" --set train.keep=10)
+  if ! "$bin/dtn-train" "${train[@]}" --dry-run > "$log" 2>&1; then
+    expect_text "'$type' needs .*C\+\+"  # a layer for programs, not for configs
+    continue
+  fi
+  run=$work/$type
+  expect 0 dtn-train "${train[@]}" --output "$run" --threads 1
+  expect 0 dtn-train "${train[@]}" --output "$run-again" --threads 3 \
+    --set train.checkpoint_blocks=true
+  expect_same_tensors "$run/checkpoints/last" "$run-again/checkpoints/last"
+
+  cp -r "$run" "$run-resumed"
+  expect 0 dtn-train --resume "$run-resumed/checkpoints/step-00000006" --threads 2
+  expect_same_checkpoint "$run-resumed/checkpoints/last" "$run/checkpoints/last"
+
+  expect 0 dtn-eval --checkpoint "$run/checkpoints/last" --json
+  python3 - "$log" "$run/metrics.jsonl" << 'EOF' || fail "$type: dtn-eval disagrees with training"
+import json, sys
+found = [json.loads(l) for l in open(sys.argv[1]) if l.startswith("{")][-1]
+said = [l for l in map(json.loads, open(sys.argv[2])) if l.get("split") == "val"][-1]
+assert found["top1"] == said["top1"] and abs(found["loss"] - said["loss"]) < 1e-6, (found, said)
+EOF
+done
+
+# The running statistics are in the checkpoint under PyTorch's names, and they have moved.
+python3 - "$lib" "$work/bn/checkpoints/last" << 'EOF' || fail "running statistics of BatchNorm"
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from files import read_safetensors, values_of
+for name in ("model", "ema"):
+    tensors = read_safetensors(os.path.join(sys.argv[2], name + ".safetensors"))[1]
+    for which, start in (("running_mean", 0), ("running_var", 1)):
+        values = values_of(tensors["blocks.1.norm2." + which])
+        assert len(values) == 24 and all(v != start for v in values), (name, which, values)
+EOF
+
+# Groups that do not divide the channels are refused, with the place.
+expect 2 dtn-train --config "$work/tiny.yaml" --set model.norm.type=gn --set model.norm.groups=5 \
+  --output "$work/none"
+expect_text "groups.*5.*24"
