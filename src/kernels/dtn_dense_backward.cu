@@ -2,7 +2,6 @@
 // steps. M is made again; one kernel turns it into dM, with all other gradients that need no
 // product; two products make dZ = P^T dM and dP = dM Z^T; the last kernels are those of the other
 // paths (dtn_norm_finish.cu). Sums over tokens go through partial sums per image, added in order.
-#include "dtn/core/cuda_device.h"
 #include "kernels/dtn_dense.cuh"
 #include "kernels/gemm.h"
 
@@ -159,11 +158,8 @@ void run(CudaQueue& queue, const DtnDenseBackward& args) {
   const DtnNormBackward& norm = args.norm;
   if (norm.channels == 0 || norm.grid_h * norm.grid_w == 0) return;
   const Sizes s(norm, args.pool);
-  if (s.batch == 0) {
-    const std::int64_t count = std::int64_t{s.heads} * s.cells * s.cells;
-    if (args.dpositions) {
-      cuda::fill_with_zero(args.dpositions, static_cast<std::size_t>(count) * sizeof(float));
-    }
+  if (s.batch == 0) {  // a sum of nothing
+    if (args.dpositions) multiply_positions(queue, s, nullptr, nullptr, args.dpositions);
     return;
   }
   const DtnPrepared made = prepare(queue, norm, 0, 0, false);
