@@ -69,7 +69,7 @@ NamedTensors probe_norm(const NormProbe& probe, const NamedTensors& tensors, Dev
   TokenGrid grid = probe.grid.value_or(square_or_sequence(x.dim(1)));
 
   ParameterStore store;
-  auto layer = make_normalizer(probe.norm, {x.dim(2), probe.heads, probe.eps}, store, "norm");
+  auto layer = make_normalizer(probe.norm, {x.dim(2), probe.heads, probe.eps, grid}, store, "norm");
   DType acc = accumulator_of(probe.dtype);
   store.allocate(acc, device);
   store.initialize(0);

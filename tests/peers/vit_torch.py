@@ -234,8 +234,10 @@ class VisionTransformer(nn.Module):
                                     **{"variant": variant, "folded": folded, **options})
 
         self.blocks = nn.ModuleList(
-                 drop_path=0.0, fused_attention=False, folded=False, mhsa_position=False,
-                 norm_options=None):
+            Block(channels, heads, own_norm if norm != "ln" and i < self.cls_at else layer_norm,
+                  deit, drop_path * i / max(depth - 1, 1), fused_attention,
+                  (side, side) if mhsa_position and i < self.cls_at else None)
+            for i in range(depth))
         self.norm = layer_norm()
         self.head = nn.Linear(channels, classes)
         for m in self.modules():
