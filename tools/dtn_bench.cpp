@@ -2,6 +2,7 @@
 #include <array>
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 
 #include "common.h"
@@ -20,7 +21,7 @@ struct Options {
   std::vector<std::string> overrides;
   int steps = 20, warmup = 3, heads = 9;
   std::string inputs, save, grid;
-  double seconds = 10, eps = 1e-5;
+  double seconds = 10;
   bool json = false, eval = false;
   dtn::MachineOptions machine;
   dtn::Device device;
@@ -98,13 +99,19 @@ std::array<std::int64_t, n> parse_sizes(const char* flag, const std::string& tex
 }
 
 // The options are those of a model's norm section, read by the same loader.
-dtn::NormConfig norm_config(const Options& options, std::int64_t channels) {
+dtn::NormConfig norm_config(const Options& options, std::int64_t channels,
+                            const dtn::TokenGrid& grid) {
   if (channels % options.heads != 0) {
     throw dtn::ConfigError(dtn::cat("--heads ", options.heads, " does not divide ", channels));
   }
-  std::vector<std::string> overrides = {"model.norm.type=" + options.type,
-                                        dtn::cat("model.embed_dim=", channels),
-                                        dtn::cat("model.num_heads=", options.heads)};
+  std::vector<std::string> overrides = {
+      "model.norm.type=" + options.type,
+      dtn::cat("model.embed_dim=", channels),
+      dtn::cat("model.num_heads=", options.heads),
+      // What divides both sides of the grid divides that of this model.
+      "model.patch_size=1",
+      dtn::cat("model.image_size=", std::gcd(grid.height, grid.width)),
+  };
   for (const std::string& o : options.overrides) overrides.push_back("model." + o);
   return dtn::parse_experiment("model: {preset: vit_t}\nschedule: {steps: 1}\n", "dtn-bench",
                                overrides, dtn::norm_schemas())
@@ -115,17 +122,23 @@ dtn::NormConfig norm_config(const Options& options, std::int64_t channels) {
 Json probe_json(const Options& options) {
   if (options.save.empty()) throw dtn::ConfigError("--inputs needs --save FILE for the results");
   dtn::NamedTensors inputs = dtn::read_safetensors(options.inputs).tensors;
-  std::int64_t channels = 0;
+  dtn::Tensor x;
   for (const auto& [name, tensor] : inputs) {
-    if (name == "x" && tensor.rank() == 3) channels = tensor.dim(2);
+    if (name == "x" && tensor.rank() == 3) x = tensor;
   }
-  if (channels == 0) throw dtn::DataError(options.inputs + ": there is no tensor x [B, T, C]");
-  dtn::NormProbe probe{norm_config(options, channels), options.heads, std::nullopt, options.eps,
-                       dtype_of(options.dtype),        !options.eval};
+  if (!x.defined()) throw dtn::DataError(options.inputs + ": there is no tensor x [B, T, C]");
+  dtn::TokenGrid grid = dtn::square_or_sequence(x.dim(1));
   if (!options.grid.empty()) {
     auto [height, width] = parse_sizes<2>("--grid", options.grid, "H,W, like 14,14");
-    probe.grid = {height, width};
+    grid = {height, width};
   }
+  dtn::NormConfig norm = norm_config(options, x.dim(2), grid);
+  dtn::NormProbe probe{norm,
+                       options.heads,
+                       grid,
+                       norm.eps.value_or(dtn::kDefaultNormEps),
+                       dtype_of(options.dtype),
+                       !options.eval};
   dtn::NamedTensors results = dtn::probe_norm(probe, inputs, options.device);
   dtn::write_safetensors(options.save, results, {});
   Json names = Json::array();
@@ -137,9 +150,9 @@ Json norm_json(const Options& options) {
   if (!options.inputs.empty()) return probe_json(options);
   auto [batch, tokens, channels] =
       parse_sizes<3>("--shape", options.shape, "B,T,C, like 16,196,432");
-  dtn::NormBenchmark b =
-      dtn::benchmark_norm(norm_config(options, channels), batch, tokens, channels, options.heads,
-                          dtype_of(options.dtype), options.steps, options.device);
+  dtn::NormBenchmark b = dtn::benchmark_norm(
+      norm_config(options, channels, dtn::square_or_sequence(tokens)), batch, tokens, channels,
+      options.heads, dtype_of(options.dtype), options.steps, options.device);
   Json json = {{"forward_ms", b.forward_ms}, {"backward_ms", b.backward_ms}};
   json["gemm_gflops"] = b.gemm_gflops;
   if (b.copy_gbytes_per_second > 0) {
@@ -221,15 +234,15 @@ int main(int argc, char** argv) {
   norm->add_option("--steps", options.steps, "timed runs; the median counts")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  norm->add_option("--inputs", options.inputs,
-                   "run once on the tensors x, dy [B,T,C] and parameters of this safetensors file "
-                   "instead of measuring");
-  norm->add_option("--save", options.save, "with --inputs: where y, dx, d<parameter> go");
-  norm->add_option("--grid", options.grid, "with --inputs: H,W of the tokens (default: a square)");
-  norm->add_option("--eps", options.eps, "with --inputs: eps of the normalizer")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
-  norm->add_flag("--eval", options.eval, "with --inputs: use running statistics");
+  CLI::Option* inputs = norm->add_option(
+      "--inputs", options.inputs,
+      "run once on the tensors x, dy [B,T,C] and parameters of this safetensors file "
+      "instead of measuring");
+  norm->add_option("--save", options.save, "with --inputs: where y, dx, d<parameter> go")
+      ->needs(inputs);
+  norm->add_option("--grid", options.grid, "with --inputs: H,W of the tokens (default: a square)")
+      ->needs(inputs);
+  norm->add_flag("--eval", options.eval, "with --inputs: use running statistics")->needs(inputs);
   for (CLI::App* sub : {norm, gemm}) add_dtype(*sub, options);
   return dtn::run_program(app, argc, argv, [&] {
     options.device = options.machine.apply();

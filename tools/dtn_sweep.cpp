@@ -96,5 +96,6 @@ int main(int argc, char** argv) {
   app.add_flag("--dry-run", options.dry_run,
                "print the runs, what is done and how long the rest might take, and exit");
   options.machine.add_to(app);
+  app.get_option("--threads")->description("computing threads of each run (default: cores / jobs)");
   return dtn::run_program(app, argc, argv, [&] { return sweep(options); });
 }

@@ -104,12 +104,14 @@ class Checker {
              problem->option.empty() ? "" : ": ", problem->message);
       }
     }
-    if (schema->needs_grid && m_.has_class_token() && m_.norm_layers() > m_.class_token_at) {
-      fail(blame({"model.norm.layers", "model.class_token_at", "model.norm.type", "model.pool"}),
+    if (schema->needs_grid && m_.norm_layers() > m_.grid_blocks()) {
+      fail(blame({"model.norm.layers", "model.class_token_at", "model.pos_embed", "model.norm.type",
+                  "model.pool"}),
            "the normalizer '", m_.norm.type, "' works on the token grid, but model.norm.layers ",
-           m_.norm_layers(), " reaches past block ", m_.class_token_at,
-           ", where the class token joins; set model.norm.layers to at most ", m_.class_token_at,
-           " or model.pool: mean");
+           m_.norm_layers(), " reaches past block ", m_.grid_blocks(),
+           ", where the class token joins",
+           m_.pos_embed == PosEmbed::kAll ? " (before the first, with model.pos_embed: all)" : "",
+           "; set model.norm.layers to at most ", m_.grid_blocks(), " or model.pool: mean");
     }
   }
 

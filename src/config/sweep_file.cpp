@@ -73,6 +73,9 @@ std::string read_name(const Node& node, const std::string& path) {
     fail(node.where, path, " '", shown(name), "' cannot name a folder: use letters, digits and ",
          "_ - + . (at most ", kMost, ", a letter or digit first)");
   }
+  if (name.find(".tmp-") != std::string::npos) {
+    fail(node.where, path, " '", name, "' is taken: half-written files are named like that");
+  }
   for (const char* file : {"table.", "curves.", "sweep.lock"}) {
     if (name.starts_with(file)) {
       fail(node.where, path, " '", name, "' is taken: files of that name stand in the same folder");

@@ -315,6 +315,7 @@ void run(CpuQueue& queue, const ChannelNormForward& args) {
 }
 
 void run(CpuQueue&, const MoveRunningStatistics& args) {
+  if (args.rows == 0) return;  // nothing was measured
   for_dtype("MoveRunningStatistics", args.dtype,
             [&](auto tag) { move<AccumulatorOf<decltype(tag)>>(args); });
 }

@@ -349,7 +349,7 @@ void run(CudaQueue& queue, const ChannelNormForward& args) {
 void run(CudaQueue& queue, const MoveRunningStatistics& args) {
   DTN_CHECK(args.dtype == DType::kFloat32, "move_running_statistics: ", name_of(args.dtype),
             " is not computed on CUDA devices; float32 is");
-  if (args.channels == 0) return;
+  if (args.channels == 0 || args.rows == 0) return;
   const float n = static_cast<float>(args.rows);
   launch(queue, {"move_running_statistics", {args.channels}}, move_running_statistics_kernel,
          {blocks_for(args.channels, kChannelThreads), kChannelThreads}, args,

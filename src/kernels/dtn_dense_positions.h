@@ -30,7 +30,7 @@ void run(CpuQueue&, const DtnDensePositions&);
 void run(CudaQueue&, const DtnDensePositions&);
 
 // dtable[i, j] += P[i, j] (dP[i, j] - sum_j P[i, j] dP[i, j]);  da_x += sum_ij dx of the same, ...
-// kBanded has no gradient, and is refused.
+// kBanded has no parameters, and may not be asked for a gradient.
 struct DtnDensePositionsBackward {
   DType dtype;
   std::int64_t heads, grid_h, grid_w;

@@ -13,7 +13,8 @@
 namespace dtn {
 
 // Parameters that change from one set of rows to the next, such as the tokens of one sample: those
-// of set k, and their gradients, lie k strides behind those of the first set.
+// of set k, and their gradients, lie k strides behind those of the first set. With several sets,
+// both weight and bias are given.
 struct ParameterSets {
   std::int64_t rows = 0;    // of each set, a divisor of all rows; 0: one set of all rows
   std::int64_t stride = 0;  // in elements

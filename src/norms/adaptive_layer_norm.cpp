@@ -53,18 +53,21 @@ Variable AdaptiveLayerNorm::reference(Context& ctx, const Variable& x, const Tok
   return ops::reference::modulated_layer_norm(ctx, x, gain, options_.eps);
 }
 
-Variable AdaptiveLayerNorm::gate(Context& ctx, const Condition& condition) const {
+const Variable& AdaptiveLayerNorm::vector_for_gate(const Condition& condition) const {
   DTN_CHECK(gate_, "adaln: built without the option `gate`");
   DTN_CHECK(condition.vector.defined(), "adaln: the condition is ", text_of(condition),
             "; wanted: a vector for each sample");
-  const Variable& c = condition.vector;
+  return condition.vector;
+}
+
+Variable AdaptiveLayerNorm::gate(Context& ctx, const Condition& condition) const {
+  const Variable& c = vector_for_gate(condition);
   return gate_->forward(ctx,
                         condition_of(ctx, condition, c.dim(0), accumulator_of(c.dtype()), false));
 }
 
 Variable AdaptiveLayerNorm::reference_gate(Context& ctx, const Condition& condition) const {
-  DTN_CHECK(gate_, "adaln: built without the option `gate`");
-  const Variable& c = condition.vector;
+  const Variable& c = vector_for_gate(condition);
   return gate_->reference(ctx, condition_of(ctx, condition, c.dim(0), c.dtype(), true));
 }
 

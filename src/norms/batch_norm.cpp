@@ -18,7 +18,7 @@ class BatchNorm : public Normalizer {
             const std::string& prefix)
       : channels_(shape.channels),
         eps_(shape.eps),
-        momentum_(number(config, "momentum")),
+        momentum_(config.number("momentum").value()),
         weight_(store.add(prefix + ".weight", {shape.channels}, InitKind::kOnes, Decay::kNo)),
         bias_(store.add(prefix + ".bias", {shape.channels}, InitKind::kZeros, Decay::kNo)),
         mean_(store.add_buffer(prefix + ".running_mean", {shape.channels}, InitKind::kZeros)),
@@ -48,10 +48,6 @@ class BatchNorm : public Normalizer {
   }
 
  private:
-  static double number(const NormConfig& config, const std::string& key) {
-    if (const auto* whole = config.find<std::int64_t>(key)) return static_cast<double>(*whole);
-    return *config.find<double>(key);
-  }
   ops::ChannelNorm over() const { return {1, channels_, eps_}; }
 
   void move_running_statistics(const Variable& x, const ops::ChannelMoments& batch) {
@@ -89,7 +85,7 @@ NormRow batch_norm_row() {
        {},
        0,
        1,
-       "share of the batch in the running statistics, at each step"},
+       "share of the batch in the running statistics"},
       {"sync",
        OptionKind::kBool,
        false,

@@ -24,10 +24,7 @@ std::int64_t parse_band(std::string_view text) {
 DtnOptions::DtnOptions(const NormConfig& config) {
   variant = *config.find<std::string>("variant") == "official" ? DtnVariant::kOfficial
                                                                : DtnVariant::kPaper;
-  if (const double* fixed = config.find<double>("lambda")) lambda = *fixed;
-  if (const std::int64_t* fixed = config.find<std::int64_t>("lambda")) {  // `lambda: 1`, from C++
-    lambda = static_cast<double>(*fixed);
-  }
+  lambda = config.number("lambda");
   const std::string& choice = *config.find<std::string>("position");
   if (choice.starts_with(kBanded)) {
     position = Position::kBanded;

@@ -15,9 +15,7 @@ inline OptionSchema groups_option(std::string doc) {
 
 // The number as it was written, which need not be whole.
 inline double groups_as_written(const NormConfig& config, std::int64_t heads) {
-  if (const double* number = config.find<double>("groups")) return *number;
-  if (const auto* whole = config.find<std::int64_t>("groups")) return static_cast<double>(*whole);
-  return static_cast<double>(heads);
+  return config.number("groups").value_or(static_cast<double>(heads));
 }
 
 // Of a config that check_groups() found nothing wrong with.

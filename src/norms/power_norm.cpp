@@ -22,8 +22,8 @@ class PowerNorm : public Normalizer {
         groups_(groups_of(config, shape.heads)),
         eps_(shape.eps),
         warmup_(*config.find<std::int64_t>("warmup")),
-        alpha_forward_(*config.find<double>("alpha_forward")),
-        alpha_backward_(*config.find<double>("alpha_backward")),
+        alpha_forward_(config.number("alpha_forward").value()),
+        alpha_backward_(config.number("alpha_backward").value()),
         weight_(store.add(prefix + ".weight", {channels_}, InitKind::kOnes, Decay::kNo)),
         bias_(store.add(prefix + ".bias", {channels_}, InitKind::kZeros, Decay::kNo)) {
     const Shape of_channels = {1, channels_, 1, 1};
@@ -199,7 +199,7 @@ NormRow power_norm_row() {
        std::int64_t{3000},
        {},
        0,
-       1e9,
+       16e6,  // which float32 counts exactly
        "steps at the start that divide by the batch's own mean square"},
       {"alpha_forward",
        OptionKind::kNumber,

@@ -1,6 +1,13 @@
+#include <cmath>
+
 #include "norms/rows.h"
 
 namespace dtn {
+
+TokenGrid square_or_sequence(std::int64_t tokens) {
+  auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(tokens))));
+  return side * side == tokens ? TokenGrid{side, side} : TokenGrid{1, tokens};
+}
 
 std::span<const NormRow> norm_registry() {
   static const std::vector<NormRow> rows = {
@@ -51,7 +58,10 @@ std::unique_ptr<Normalizer> make_normalizer(const NormConfig& config, const Norm
       if (row.schema.check) {
         auto problem = row.schema.check(
             complete, {shape.channels, shape.heads, shape.grid.height, shape.grid.width});
-        if (problem) throw ConfigError(cat(config.type, ": ", problem->message));
+        if (problem) {
+          throw ConfigError(cat(config.type, ": ", problem->option,
+                                problem->option.empty() ? "" : ": ", problem->message));
+        }
       }
       return row.make(complete, shape, store, prefix);
     }

@@ -22,7 +22,7 @@ class SwitchableNorm : public Normalizer {
  public:
   SwitchableNorm(const NormConfig& config, const NormShape& shape, ParameterStore& store,
                  const std::string& prefix)
-      : shape_(shape), momentum_(*config.find<double>("momentum")) {
+      : shape_(shape), momentum_(config.number("momentum").value()) {
     weight_ = store.add(prefix + ".weight", {shape.channels}, InitKind::kOnes, Decay::kNo);
     bias_ = store.add(prefix + ".bias", {shape.channels}, InitKind::kZeros, Decay::kNo);
     mean_weight_ = store.add(prefix + ".mean_weight", {3}, InitKind::kOnes, Decay::kNo);

@@ -36,7 +36,7 @@ struct Node {
     rows = x.numel() / (how.sets * channels);
     for (const Variable* v : {&w, &b}) {
       if (!v->defined()) continue;
-      DTN_CHECK(v->value().numel() == channels || v->value().numel() == how.sets * channels, op,
+      DTN_CHECK(v->shape() == Shape{channels} || v->shape() == (Shape{how.sets, channels}), op,
                 ": input ", to_string(x.shape()), " does not fit parameters ",
                 to_string(v->shape()));
       DTN_CHECK(!w.defined() || w.shape() == v->shape(), op, ": weight ", to_string(w.shape()),

@@ -17,6 +17,8 @@ void check_grid(const Variable& x, std::int64_t grid_h, std::int64_t grid_w) {
 void check_index(const Variable& table, const Tensor& index) {
   DTN_CHECK(index.defined() && index.rank() == 1 && index.dtype() == DType::kInt64,
             "take_rows wants [R] int64 for an index");
+  DTN_CHECK(index.device() == table.device(), "take_rows: the index is on ",
+            to_string(index.device()), ", the table on ", to_string(table.device()));
   if (index.device() != kCpu) return;
   for (std::int64_t r = 0; r < index.numel(); ++r) {
     const std::int64_t row = index.data<std::int64_t>()[r];

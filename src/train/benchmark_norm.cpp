@@ -1,6 +1,4 @@
 // One normalizer alone.
-#include <cmath>
-
 #include "dtn/core/cuda_device.h"
 #include "dtn/nn/normalizer.h"
 #include "dtn/train/benchmark.h"
@@ -85,9 +83,9 @@ NormBenchmark benchmark_norm(const NormConfig& norm, std::int64_t batch, std::in
                              std::int64_t channels, std::int64_t heads, DType dtype, int steps,
                              Device device) {
   Subject s;
-  auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(tokens))));
-  s.grid = side * side == tokens ? TokenGrid{side, side} : TokenGrid{1, tokens};
-  s.layer = make_normalizer(norm, {channels, heads, 1e-5, s.grid}, s.store, "norm");
+  s.grid = square_or_sequence(tokens);
+  s.layer = make_normalizer(norm, {channels, heads, norm.eps.value_or(kDefaultNormEps), s.grid},
+                            s.store, "norm");
   s.store.allocate(accumulator_of(dtype), device);
   s.store.initialize(0);
   for (std::uint32_t i = 0; i < (device == kCpu ? 1u : 4u); ++i) {

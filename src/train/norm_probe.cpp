@@ -1,6 +1,5 @@
 #include "dtn/train/norm_probe.h"
 
-#include <cmath>
 #include <map>
 
 #include "kernels/pointwise.h"
@@ -13,11 +12,6 @@ Tensor converted(const Tensor& t, DType dtype) {
   Tensor out = Tensor::empty(t.shape(), dtype);
   run(cpu_queue(), Cast{t.dtype(), dtype, t.numel(), t.raw(), out.raw()});
   return out;
-}
-
-TokenGrid square_or_sequence(std::int64_t tokens) {
-  auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(tokens))));
-  return side * side == tokens ? TokenGrid{side, side} : TokenGrid{1, tokens};
 }
 
 // The tensors of a file by name; what is taken is gone.

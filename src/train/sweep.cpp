@@ -136,6 +136,7 @@ class Sweep {
     sizes_.pop_front();
     fs::create_directories(run->folder);
     clear_failure(*run);
+    update_state(*run);
     const fs::path config = run->folder / "config.yaml", log = run->folder / kRunLog;
     write_file_atomic(config, to_yaml(run->config));
     std::error_code none;
@@ -197,7 +198,15 @@ class Sweep {
     log_warn(cat(run.id, " failed with ",
                  exit.signal ? cat("signal ", exit.signal) : cat("exit code ", exit.code), ": ",
                  failure.error));
-    if (!options_.keep_going) queue_.clear();
+    if (!options_.keep_going) leave_out_the_rest();
+  }
+
+  void leave_out_the_rest() {
+    for (std::size_t i = 0; i < queue_.size(); ++i) {
+      work_left_ -= work_of(*queue_[i], sizes_[i].steps - queue_[i]->step);
+    }
+    queue_.clear();
+    sizes_.clear();
   }
 
   void tell_result(const Active& ended, const VariantResult& result) {
@@ -216,7 +225,7 @@ class Sweep {
     shown_ = Clock::now();
     std::string detail;
     for (Active& a : active_) {
-      a.step = std::max(a.step, logged_step(a.run->folder));
+      a.step = std::clamp(logged_step(a.run->folder), a.first_step, a.size.steps);
       detail +=
           cat("  ", a.run->id, " ", 100 * a.step / std::max<std::int64_t>(1, a.size.steps), " %");
     }
@@ -235,7 +244,7 @@ class Sweep {
     return work;
   }
 
-  // At the rate of this session.
+  // At the rate since the start.
   std::string time_left() const {
     const double done = work_done_ + work_under_way();
     const double left = work_left_ - work_under_way();
@@ -305,7 +314,9 @@ class Sweep {
     log_info(cat(finished_, " of ", selected_, " runs finished; tables and curves in ",
                  options_.output.string()));
     if (finished_ == selected_) return SweepStatus::kFinished;
-    return stopped_ ? SweepStatus::kStopped : SweepStatus::kFailed;
+    // A run that somebody else stopped is no excuse for one that failed.
+    return stopped_ && (stopping_ || failed_.empty()) ? SweepStatus::kStopped
+                                                      : SweepStatus::kFailed;
   }
 
   const SweepConfig& sweep_;
@@ -316,7 +327,7 @@ class Sweep {
   std::vector<Active> active_;
   std::size_t selected_ = 0, finished_ = 0, remaining_at_start_ = 0;
   std::vector<std::string> failed_;
-  double work_left_ = 0, work_done_ = 0;  // multiply-adds, of this session
+  double work_left_ = 0, work_done_ = 0;  // multiply-adds, since the start
   bool stopping_ = false;                 // we were told to
   bool stopped_ = false;                  // so was a run, by us or by somebody else
   bool drawing_failed_ = false;

@@ -67,7 +67,8 @@ struct Column {
 std::string metric_cell(const SweepConfig& sweep, const VariantResult& r) {
   if (!r.metric) return r.failures.empty() ? "-" : "failed";
   std::string text = metric_text(sweep, r.metric->mean);
-  return r.metric->std ? text + " ± " + metric_text(sweep, *r.metric->std) : text;
+  if (r.metric->std) text += " ± " + metric_text(sweep, *r.metric->std);
+  return r.failures.empty() ? text : cat(text, " (", r.failures.size(), " failed)");
 }
 
 std::string milestone_cell(const VariantResult& r, std::size_t i) {

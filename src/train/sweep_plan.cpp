@@ -20,15 +20,26 @@ nlohmann::json read_json(const fs::path& path) {
   return nlohmann::json::parse(file, nullptr, false);
 }
 
-// checkpoints/last -> step-00000123
-std::int64_t checkpointed_step(const fs::path& run) {
-  std::error_code error;
-  const std::string name = fs::read_symlink(run / "checkpoints" / "last", error).filename();
+// 123 of step-00000123
+std::int64_t step_of(const std::string& folder) {
   const std::string prefix = "step-";
   std::int64_t step = 0;
-  if (error || !name.starts_with(prefix)) return 0;
-  std::from_chars(name.data() + prefix.size(), name.data() + name.size(), step);
+  if (!folder.starts_with(prefix)) return 0;
+  std::from_chars(folder.data() + prefix.size(), folder.data() + folder.size(), step);
   return step;
+}
+
+// Where the run goes on: at the last checkpoint; at the newest, as dtn-train does, when it was
+// killed before it could name one.
+std::int64_t checkpointed_step(const fs::path& run) {
+  std::error_code error;
+  const fs::path last = fs::read_symlink(run / "checkpoints" / "last", error);
+  if (!error) return step_of(last.filename());
+  std::int64_t newest = 0;
+  for (const auto& entry : fs::directory_iterator(run / "checkpoints", error)) {
+    newest = std::max(newest, step_of(entry.path().filename()));
+  }
+  return newest;
 }
 
 void check_config(const SweepRun& run) {
@@ -81,6 +92,10 @@ void select(std::vector<SweepRun>& runs, const SweepConfig& sweep,
 ExperimentConfig comparable(ExperimentConfig config) {
   config.name.clear();
   config.data.workers = 0;
+  config.data.root.clear();
+  config.train.log_every = {};
+  config.train.checkpoint_every = {};
+  config.train.keep = 0;
   return config;
 }
 

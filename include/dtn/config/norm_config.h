@@ -84,6 +84,12 @@ struct NormConfig {
     }
     return nullptr;
   }
+  // The value of an option that is a number, whole or not.
+  std::optional<double> number(const std::string& key) const {
+    if (const double* real = find<double>(key)) return *real;
+    if (const std::int64_t* whole = find<std::int64_t>(key)) return static_cast<double>(*whole);
+    return std::nullopt;
+  }
   bool operator==(const NormConfig&) const = default;
 };
 

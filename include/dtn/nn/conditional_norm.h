@@ -84,6 +84,7 @@ class AdaptiveLayerNorm : public ConditionalNormalizer {
  private:
   Variable condition_of(Context&, const Condition&, std::int64_t batch, DType,
                         bool reference) const;
+  const Variable& vector_for_gate(const Condition&) const;
   const Variable& plus_one(const Variable& like) const;
 
   Options options_;

@@ -19,6 +19,11 @@ struct TokenGrid {
   std::int64_t tokens() const { return height * width; }
 };
 
+// A square where T is one, else a sequence.
+TokenGrid square_or_sequence(std::int64_t tokens);
+
+inline constexpr double kDefaultNormEps = 1e-5;
+
 // What a normalizer is built for.
 struct NormShape {
   std::int64_t channels;  // C

@@ -10,7 +10,7 @@ struct NormProbe {
   NormConfig norm;
   std::int64_t heads;
   std::optional<TokenGrid> grid;  // unset: a square if T is one, else a sequence
-  double eps = 1e-5;
+  double eps = kDefaultNormEps;
   DType dtype = DType::kFloat32;  // of activations
   bool training = true;           // statistics of the batch, where there are running ones too
 };

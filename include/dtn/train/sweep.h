@@ -1,7 +1,10 @@
 // Runs a sweep and reports on it. A sweep's folder holds
-//   <variant>/seed-<n>/     a run folder of dtn-train, with train.log, and failure.json if it
-//   failed table.md, table.csv, table.json, curves.dat, curves.gp, curves.png sweep.lock locked
-//   while a sweep is at work there
+//
+//   <variant>/seed-<n>/   a run folder of dtn-train, with train.log, and failure.json if it failed
+//
+//   table.md, table.csv, table.json, curves.dat, curves.gp, curves.png
+//
+//   sweep.lock            locked while a sweep is at work there
 #pragma once
 
 #include <filesystem>
@@ -25,7 +28,7 @@ struct SweepOptions {
 
 enum class SweepStatus {
   kFinished,
-  kFailed,   // a run failed; the others are done
+  kFailed,   // a run failed; the others are done, unless they were not to go on
   kStopped,  // by SIGTERM or SIGINT, after checkpoints
 };
 

@@ -155,6 +155,7 @@ TEST(Errors, ImpossibleCombinations) {
       {"model: {preset: vit_t, class_token_at: 13}", "1:40", "after the last of 12 blocks"},
       {"model: {preset: vit_t, norm: {layers: 13}}", "1:39", "more than model.depth 12"},
       {"model: {preset: vit_t, norm: {type: dtn, layers: 11}}", "1:50", "works on the token grid"},
+      {"model: {preset: vit_t, pos_embed: all, norm: dtn}", "1:35", "joins (before the first"},
       {"model: {preset: deit_small, norm: {type: dtn, layers: 1}}", "1:55", "model.pool: mean"},
       {"model: {preset: deit_small, norm: dtn}", "1:35", "would be used in no block"},
       {"model: {preset: deit_tiny, mhsa_position: true}", "1:43", "would be used in no block"},

@@ -236,7 +236,7 @@ TEST_F(Sweeps, RefusesWrongValues) {
 
 TEST_F(Sweeps, NamesAreFoldersAndNothingElse) {
   for (const char* name : {"a/b", "..", ".a", "-a", "a b", "a:0", "a,b", "ä", "''", "table.md",
-                           "curves.x", "sweep.lock", "'a\tb'", "[x]"}) {
+                           "curves.x", "sweep.lock", "a.tmp-1", "'a\tb'", "[x]"}) {
     SCOPED_TRACE(name);
     const std::string text = cat("base: base.yaml\nvariants:\n  - name: ", name, "\n");
     expect_contains(error(text), "s.yaml:3:");
