@@ -11,6 +11,7 @@
 #include "kernels/channel_moments.h"
 #include "kernels/channel_norm.h"
 #include "kernels/pointwise.h"
+#include "norms/batch_statistics.h"
 #include "norms/conditional_parts.h"
 #include "norms/rows.h"
 #include "ops/norm_gradients.h"
@@ -150,7 +151,7 @@ Variable ConditionalBatchNorm::reference(Context& ctx, const Variable& x, const 
   Variable shift = e::add(ctx, e::narrow(ctx, changes, 2, 0, channels), bias_->variable);
   Variable gain =
       e::add(ctx, e::narrow(ctx, changes, 2, channels, 2 * channels), weight_->variable);
-  return e::add(ctx, e::mul(ctx, reference_batch_norm(ctx, running_, x, options_.eps), gain),
+  return e::add(ctx, e::mul(ctx, dtn::reference::batch_norm(ctx, x, options_.eps, running_), gain),
                 shift);
 }
 

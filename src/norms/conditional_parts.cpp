@@ -84,34 +84,4 @@ const Variable& condition_tokens(const char* layer, const Condition& c, std::int
   return map;
 }
 
-RunningStatistics::RunningStatistics(ParameterStore& store, const std::string& prefix,
-                                     std::int64_t channels, double share)
-    : mean(store.add_buffer(prefix + ".running_mean", {channels}, InitKind::kZeros)),
-      variance(store.add_buffer(prefix + ".running_var", {channels}, InitKind::kOnes)),
-      momentum(share) {}
-
-void move_running_statistics(const RunningStatistics& running, const Tensor& x,
-                             const ops::ChannelMoments& batch) {
-  Tensor mean = running.mean->next, variance = running.variance->next;
-  run_on(x.device(), MoveRunningStatistics{mean.dtype(), x.dim(-1), x.numel() / x.dim(-1),
-                                           running.momentum, batch.mean.raw(), batch.rest.raw(),
-                                           batch.variance.raw(), mean.raw(), variance.raw()});
-}
-
-ops::ChannelMoments batch_statistics(const Context& ctx, const RunningStatistics& running,
-                                     const Tensor& x, double eps) {
-  if (!ctx.training) return {running.mean->value, {}, running.variance->value};
-  ops::ChannelMoments batch = ops::channel_statistics(x, {1, x.dim(-1), eps});
-  if (!ctx.recompute) move_running_statistics(running, x, batch);
-  return batch;
-}
-
-Variable reference_batch_norm(Context& ctx, const RunningStatistics& running, const Variable& x,
-                              double eps) {
-  namespace e = elementary;
-  if (ctx.training) return ops::reference::channel_norm(ctx, x, {}, {}, {1, x.dim(-1), eps});
-  Variable std = e::sqrt(ctx, e::affine(ctx, Variable(running.variance->value), 1, eps));
-  return e::div(ctx, e::sub(ctx, x, Variable(running.mean->value)), std);
-}
-
 }  // namespace dtn

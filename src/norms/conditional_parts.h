@@ -24,16 +24,7 @@ void check_no_condition(const char* layer, const Condition&);
 // What a condition is, for messages: "a vector for each sample, [2, 16]".
 std::string text_of(const Condition&);
 
-// Moves them towards those of x [.., C].
-void move_running_statistics(const RunningStatistics&, const Tensor& x, const ops::ChannelMoments&);
 // The registry's row of a layer that no config can choose.
 NormRow layer_row(const char* type, const char* doc, const char* needs);
-
-// The statistics that BatchNorm normalizes x [.., C] with: in training those of x, towards which
-// the running ones are moved, unless a checkpointed block runs again; else the running ones.
-ops::ChannelMoments batch_statistics(const Context&, const RunningStatistics&, const Tensor& x,
-                                     double eps);
-// (x - mean) / sqrt(var + eps) with these, and the running ones left alone.
-Variable reference_batch_norm(Context&, const RunningStatistics&, const Variable& x, double eps);
 
 }  // namespace dtn

@@ -3,6 +3,7 @@
 #include "dtn/ops/elementary.h"
 #include "norms/dtn.h"
 #include "ops/dispatch.h"
+#include "ops/relative_offsets.h"
 
 namespace dtn {
 
@@ -15,26 +16,6 @@ Variable DtnLambda::variable(Context& ctx, DType dtype) const {
 }
 
 namespace {
-
-// Relative coordinates (dx, dy, dx^2 + dy^2) of every pair of tokens, [T T, 3].
-Tensor pair_offsets(const TokenGrid& grid, DType dtype, double sign) {
-  std::int64_t tokens = grid.tokens();
-  Tensor r = Tensor::empty({tokens * tokens, 3}, dtype);
-  dispatch_real(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    for (std::int64_t i = 0; i < tokens; ++i) {
-      for (std::int64_t j = 0; j < tokens; ++j) {
-        T dx = static_cast<T>(sign * static_cast<double>(j % grid.width - i % grid.width));
-        T dy = static_cast<T>(sign * static_cast<double>(j / grid.width - i / grid.width));
-        T* out = r.data<T>() + (i * tokens + j) * 3;
-        out[0] = dx;
-        out[1] = dy;
-        out[2] = dx * dx + dy * dy;
-      }
-    }
-  });
-  return r;
-}
 
 // A constant matrix for every head, [H, rows, columns].
 template <class F>
@@ -60,8 +41,8 @@ Variable DynamicTokenNorm::reference_positions(Context& ctx, const TokenGrid& ce
   const std::int64_t heads = shape_.heads, n = cells.tokens();
   if (options_.position == Position::kFree) return e::softmax(ctx, *position());
   if (options_.position == Position::kRelative) {  // the inert bias of pos_proj is left out
-    Variable offsets(
-        pair_offsets(cells, dtype, options_.variant == DtnVariant::kOfficial ? -1 : 1));
+    Variable offsets(ops::relative_offsets(cells.height, cells.width, dtype,
+                                           options_.variant == DtnVariant::kOfficial ? -1 : 1));
     Variable scores = e::matmul(ctx, offsets, e::permute(ctx, *position(), {1, 0}));  // [T' T', H]
     return e::softmax(ctx, e::reshape(ctx, e::permute(ctx, scores, {1, 0}), {heads, n, n}));
   }

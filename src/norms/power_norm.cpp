@@ -6,6 +6,7 @@
 #include "kernels/power_norm.h"
 
 #include "dtn/ops/elementary.h"
+#include "norms/batch_statistics.h"
 #include "norms/groups.h"
 #include "norms/rows.h"
 #include "ops/dispatch.h"
@@ -215,13 +216,7 @@ NormRow power_norm_row() {
        0,
        1,
        "how much of the running mean in the backward pass a step keeps"},
-      {"sync",
-       OptionKind::kBool,
-       false,
-       {},
-       0,
-       0,
-       "statistics over all ranks of a distributed run"},
+      sync_option(),
   };
   return {std::move(schema), make};
 }

@@ -3,6 +3,7 @@
 #include "dtn/ops/gather.h"
 #include "dtn/ops/modulation.h"
 #include "dtn/ops/tokens.h"
+#include "norms/batch_statistics.h"
 #include "norms/conditional_parts.h"
 #include "norms/rows.h"
 
@@ -31,17 +32,9 @@ Variable SpatiallyAdaptiveNorm::forward(Context& ctx, const Variable& x, const T
   };
   Variable hidden = ops::relu(ctx, convolve(shared_, ops::cast(ctx, map, x.dtype())));
   Variable modulation = convolve(modulation_, hidden);
-  Variable xhat;
-  if (!running_) {
-    xhat = ops::channel_norm(ctx, "spade", x, {}, {}, {batch, channels, options_.eps});
-  } else if (!ctx.training) {
-    xhat = ops::channel_affine(ctx, "spade", x, {}, {}, {1, channels, options_.eps},
-                               {running_->mean->value, {}, running_->variance->value});
-  } else {
-    ops::ChannelMoments of_batch;
-    xhat = ops::channel_norm(ctx, "spade", x, {}, {}, {1, channels, options_.eps}, &of_batch);
-    if (!ctx.recompute) move_running_statistics(*running_, x.value(), of_batch);
-  }
+  Variable xhat = running_
+                      ? batch_norm(ctx, "spade", x, {}, {}, options_.eps, *running_)
+                      : ops::channel_norm(ctx, "spade", x, {}, {}, {batch, channels, options_.eps});
   return ops::modulate(ctx, xhat, modulation);
 }
 
@@ -56,7 +49,7 @@ Variable SpatiallyAdaptiveNorm::reference(Context& ctx, const Variable& x, const
   };
   Variable hidden = ops::reference::relu(ctx, convolve(shared_, map));
   Variable xhat =
-      running_ ? reference_batch_norm(ctx, *running_, x, options_.eps)
+      running_ ? dtn::reference::batch_norm(ctx, x, options_.eps, *running_)
                : ops::reference::channel_norm(ctx, x, {}, {}, {batch, channels, options_.eps});
   return ops::reference::modulate(ctx, xhat, convolve(modulation_, hidden));
 }

@@ -12,6 +12,7 @@
 #include "kernels/switchable_norm.h"
 
 #include "dtn/ops/elementary.h"
+#include "norms/batch_statistics.h"
 #include "norms/rows.h"
 #include "ops/norm_gradients.h"
 
@@ -237,22 +238,7 @@ NormRow switchable_norm_row() {
   schema.type = "sn";
   schema.doc = "Switchable normalization: instance, layer and batch statistics, mixed by learning";
   schema.running_statistics = true;
-  schema.options = {
-      {"momentum",
-       OptionKind::kNumber,
-       0.1,
-       {},
-       0,
-       1,
-       "share of each batch in the running statistics"},
-      {"sync",
-       OptionKind::kBool,
-       false,
-       {},
-       0,
-       0,
-       "statistics of the batch over all ranks of a distributed run"},
-  };
+  schema.options = {momentum_option(), sync_option()};
   return {std::move(schema), make};
 }
 

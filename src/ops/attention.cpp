@@ -4,8 +4,8 @@
 
 #include "dtn/ops/elementary.h"
 #include "kernels/attention.h"
-#include "ops/dispatch.h"
 #include "ops/norm_gradients.h"
+#include "ops/relative_offsets.h"
 
 namespace dtn::ops {
 namespace {
@@ -78,24 +78,6 @@ namespace reference {
 using namespace elementary;
 namespace {
 
-// (dx, dy, dx^2 + dy^2) from every query to every key, [T T, 3].
-Tensor key_offsets(std::int64_t grid_h, std::int64_t grid_w, DType dtype) {
-  std::int64_t tokens = grid_h * grid_w;
-  Tensor offsets = Tensor::empty({tokens * tokens, 3}, dtype);
-  dispatch_real(dtype, [&](auto zero) {
-    using T = decltype(zero);
-    T* to = offsets.data<T>();
-    for (std::int64_t query = 0; query < tokens; ++query) {
-      for (std::int64_t key = 0; key < tokens; ++key, to += 3) {
-        to[0] = static_cast<T>(key % grid_w - query % grid_w);
-        to[1] = static_cast<T>(key / grid_w - query / grid_w);
-        to[2] = to[0] * to[0] + to[1] * to[1];
-      }
-    }
-  });
-  return offsets;
-}
-
 // `bias` [1, H, T, T], or undefined.
 Variable attend(Context& ctx, const Variable& qkv, std::int64_t heads, const Variable& bias) {
   std::int64_t batch = qkv.dim(0), tokens = qkv.dim(1), width = qkv.dim(2) / 3;
@@ -122,7 +104,7 @@ Variable attention(Context& ctx, const Variable& qkv, std::int64_t heads) {
 Variable attention_on_grid(Context& ctx, const Variable& qkv, std::int64_t heads,
                            const Variable& pos_weight, std::int64_t grid_h, std::int64_t grid_w) {
   std::int64_t tokens = qkv.dim(1);
-  Variable offsets(key_offsets(grid_h, grid_w, qkv.dtype()));
+  Variable offsets(relative_offsets(grid_h, grid_w, qkv.dtype()));
   Variable bias = matmul(ctx, offsets, permute(ctx, pos_weight, {1, 0}));  // [T T, H]
   bias = reshape(ctx, permute(ctx, bias, {1, 0}), {1, heads, tokens, tokens});
   return attend(ctx, qkv, heads, bias);

@@ -20,8 +20,8 @@ NamedTensors named_weights(const ParameterStore& store, const Tensor& flat);
 NamedTensors named_views(const ParameterStore& store, const Tensor& flat,
                          const std::string& prefix = "");
 
-// Copies tensors into the parameters and buffers of the same names. Every one must be there with its
-// shape and nothing may be left over; any float type is converted. Throws DataError that names
+// Copies tensors into the parameters and buffers of the same names. Every one must be there with
+// its shape and nothing may be left over; any float type is converted. Throws DataError that names
 // `source` and the tensor.
 void load_exact(ParameterStore& store, const NamedTensors& tensors, const std::string& source);
 

@@ -17,6 +17,7 @@
 #include "dtn/autograd/context.h"
 #include "dtn/nn/normalizer.h"
 #include "dtn/nn/parameters.h"
+#include "dtn/nn/running_statistics.h"
 
 namespace dtn {
 
@@ -158,16 +159,6 @@ class AdaptiveInstanceNorm : public ConditionalNormalizer {
 
  private:
   Options options_;
-};
-
-// What BatchNorm gathers while it trains and normalizes with afterwards: running_mean [C] and
-// running_var [C] (of the unbiased variance), moved by `momentum` at each step.
-struct RunningStatistics {
-  Buffer *mean, *variance;
-  double momentum;
-
-  RunningStatistics(ParameterStore&, const std::string& prefix, std::int64_t channels,
-                    double momentum);
 };
 
 // Conditional BatchNorm (de Vries et al., "Modulating early visual processing by language", 2017):

@@ -1,0 +1,18 @@
+// What normalizers over the batch gather while they train and use afterwards.
+#pragma once
+
+#include "dtn/nn/parameters.h"
+
+namespace dtn {
+
+// Buffers running_mean [C] (0 at first) and running_var [C] (of the unbiased variance, 1 at first),
+// moved towards those of each batch by `momentum`, as PyTorch's BatchNorm does.
+struct RunningStatistics {
+  Buffer *mean, *variance;
+  double momentum;
+
+  RunningStatistics(ParameterStore&, const std::string& prefix, std::int64_t channels,
+                    double momentum);
+};
+
+}  // namespace dtn
