@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "dtn/core/check.h"
-#include "unit/kernels/each_isa.h"
+#include "unit/kernels/errors.h"
 
 DTN_RUN_ON_EACH_ISA(ChannelNormForward)
 DTN_RUN_ON_EACH_ISA(ChannelNormBackward)
@@ -13,15 +13,6 @@ DTN_RUN_ON_EACH_ISA(MoveRunningStatistics)
 
 namespace dtn::test {
 namespace {
-
-using Doubles = std::vector<double>;
-
-template <class T>
-Doubles doubles(const std::vector<T>& from) {
-  Doubles out;
-  for (T v : from) out.push_back(as_double(v));
-  return out;
-}
 
 struct Sizes {
   std::int64_t sets, rows, channels, groups;
@@ -167,18 +158,6 @@ Expected reference(const Problem<T>& p) {
     }
   }
   return e;
-}
-
-double largest(const Doubles& v) {
-  double m = 0;
-  for (double a : v) m = std::isnan(a) ? INFINITY : std::max(m, std::fabs(a));
-  return m;
-}
-// max |a - b| / max |b|
-double error(const Doubles& a, const Doubles& b) {
-  Doubles d(a.size());
-  for (std::size_t i = 0; i < a.size(); ++i) d[i] = a[i] - b[i];
-  return largest(d) == 0 ? 0 : largest(d) / largest(b);
 }
 
 // Of a sum of `terms` that are rounded; what is stored is rounded to T on top.

@@ -6,7 +6,7 @@
 
 #include "dtn/core/check.h"
 #include "kernels/pointwise.h"
-#include "unit/kernels/each_isa.h"
+#include "unit/kernels/errors.h"
 
 DTN_RUN_ON_EACH_ISA(LayerNormForward)
 DTN_RUN_ON_EACH_ISA(LayerNormBackward)
@@ -16,15 +16,6 @@ DTN_RUN_ON_EACH_ISA(ScaleRows)
 
 namespace dtn::test {
 namespace {
-
-using Doubles = std::vector<double>;
-
-template <class T>
-Doubles doubles(const std::vector<T>& from) {
-  Doubles out;
-  for (T v : from) out.push_back(as_double(v));
-  return out;
-}
 
 // Inputs and outputs of both kernels.
 template <class T>
@@ -103,18 +94,6 @@ Expected reference(const Problem<T>& p) {
     }
   }
   return e;
-}
-
-double largest(const Doubles& v) {
-  double m = 0;
-  for (double a : v) m = std::isnan(a) ? INFINITY : std::max(m, std::fabs(a));
-  return m;
-}
-// max |a - b| / max |b|
-double error(const Doubles& a, const Doubles& b) {
-  Doubles d(a.size());
-  for (std::size_t i = 0; i < a.size(); ++i) d[i] = a[i] - b[i];
-  return largest(d) == 0 ? 0 : largest(d) / largest(b);
 }
 
 // bfloat16 storage may be off by half a unit in the last of its 8 bits on top of float32.

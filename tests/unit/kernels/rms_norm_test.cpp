@@ -5,22 +5,13 @@
 #include <algorithm>
 
 #include "dtn/core/check.h"
-#include "unit/kernels/each_isa.h"
+#include "unit/kernels/errors.h"
 
 DTN_RUN_ON_EACH_ISA(RmsNormForward)
 DTN_RUN_ON_EACH_ISA(RmsNormBackward)
 
 namespace dtn::test {
 namespace {
-
-using Doubles = std::vector<double>;
-
-template <class T>
-Doubles doubles(const std::vector<T>& from) {
-  Doubles out;
-  for (T v : from) out.push_back(as_double(v));
-  return out;
-}
 
 // Inputs and outputs of both kernels. `shift`: elements by which activations miss an alignment.
 template <class T>
@@ -99,18 +90,6 @@ Expected reference(const Problem<T>& p) {
     }
   }
   return e;
-}
-
-double largest(const Doubles& v) {
-  double m = 0;
-  for (double a : v) m = std::isnan(a) ? INFINITY : std::max(m, std::fabs(a));
-  return m;
-}
-// max |a - b| / max |b|
-double error(const Doubles& a, const Doubles& b, double scale = 0) {
-  Doubles d(a.size());
-  for (std::size_t i = 0; i < a.size(); ++i) d[i] = a[i] - b[i];
-  return largest(d) == 0 ? 0 : largest(d) / std::max(largest(b), scale);
 }
 
 // Roundoff times the square root of the terms summed; one more rounding to store a bfloat16.

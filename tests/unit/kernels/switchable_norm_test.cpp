@@ -6,7 +6,7 @@
 #include <array>
 
 #include "dtn/core/check.h"
-#include "unit/kernels/each_isa.h"
+#include "unit/kernels/errors.h"
 
 DTN_RUN_ON_EACH_ISA(SwitchableNormStatistics)
 DTN_RUN_ON_EACH_ISA(SwitchableNormForward)
@@ -15,8 +15,6 @@ DTN_RUN_ON_EACH_ISA(SwitchableNormBackward)
 
 namespace dtn::test {
 namespace {
-
-using Doubles = std::vector<double>;
 
 struct Sizes {
   std::int64_t batch, tokens, channels;
@@ -130,13 +128,6 @@ struct Problem {
   }
 };
 
-template <class T>
-Doubles doubles(const std::vector<T>& from) {
-  Doubles out;
-  for (T v : from) out.push_back(as_double(v));
-  return out;
-}
-
 using Three = std::array<double, 3>;
 template <class A>
 Three softmax(const std::vector<A>& logits) {
@@ -227,18 +218,6 @@ Expected reference(const Problem<T>& p) {
     e.dvar_weight.push_back(v[k] * (h[k] - v[0] * h[0] - v[1] * h[1] - v[2] * h[2]));
   }
   return e;
-}
-
-double largest(const Doubles& v) {
-  double m = 0;
-  for (double a : v) m = std::isnan(a) ? INFINITY : std::max(m, std::fabs(a));
-  return m;
-}
-// max |a - b| / max |b|
-double error(const Doubles& a, const Doubles& b) {
-  Doubles d(a.size());
-  for (std::size_t i = 0; i < a.size(); ++i) d[i] = a[i] - b[i];
-  return largest(d) == 0 ? 0 : largest(d) / largest(b);
 }
 
 // Sums of as many terms as an image has tokens and a token channels, each rounded.
