@@ -23,7 +23,7 @@ std::span<const std::string> names_of(Interpolation) {
   return names;
 }
 std::span<const std::string> names_of(AugmentPreset) {
-  static const std::array<std::string, 4> names = {"none", "light", "deit", "official"};
+  static const std::array<std::string, 5> names = {"none", "light", "deit", "official", "deit3"};
   return names;
 }
 std::span<const std::string> names_of(OptimizerKind) {
@@ -109,6 +109,17 @@ Key dataset() {
           [](const ExperimentConfig& c) { return write_value(c.data.dataset); }};
 }
 
+// Read before the keys it gives values to.
+Key augmentation() {
+  return {"augment.preset", "how training images are varied",
+          [](const Field& f, ExperimentConfig& c) {
+            c.augment = augment_preset(enum_of<AugmentPreset>(f));
+          },
+          [](const ExperimentConfig& c) {
+            return names_of(c.augment.preset)[static_cast<std::size_t>(c.augment.preset)];
+          }};
+}
+
 Key schedule_per() {
   return {"schedule.per", "when the rate changes; default epoch, or step with schedule.steps",
           [](const Field& f, ExperimentConfig& c) { c.schedule.per = enum_of<SchedulePer>(f); },
@@ -170,12 +181,27 @@ std::vector<Key> make_keys() {
       value("data.max_bad_images", FIELD(data.max_bad_images), kCount,
             "damaged images skipped before it is an error"),
 
-      choice("augment.preset", FIELD(augment.preset), "how training images are varied"),
+      augmentation(),
       pair("augment.scale", FIELD(augment.scale_min), FIELD(augment.scale_max), positive_fraction(),
            "least and largest area of the crop, relative to the image"),
       pair("augment.ratio", FIELD(augment.ratio_min), FIELD(augment.ratio_max), above(0),
            "least and largest width over height of the crop"),
       value("augment.hflip", FIELD(augment.hflip), between(0, 1), "chance of a horizontal flip"),
+      value("augment.policy", FIELD(augment.policy), kAny,
+            "RandAugment such as rand-m9-mstd0.5-inc1, three, or none"),
+      value("augment.color_jitter", FIELD(augment.color_jitter), between(0, 1),
+            "how much brightness, contrast and saturation vary"),
+      value("augment.erase", FIELD(augment.erase), between(0, 1), "chance of random erasing"),
+      value("augment.mixup", FIELD(augment.mixup), between(0, 1000),
+            "parameter of the Beta distribution; 0 for never"),
+      value("augment.cutmix", FIELD(augment.cutmix), between(0, 1000),
+            "parameter of the Beta distribution; 0 for never"),
+      value("augment.mix_chance", FIELD(augment.mix_chance), between(0, 1),
+            "that a batch is mixed"),
+      value("augment.mix_switch", FIELD(augment.mix_switch), between(0, 1),
+            "chance of cutmix in place of mixup"),
+      value("augment.repeats", FIELD(augment.repeats), between(1, 1000),
+            "times a drawn image is used in a row"),
 
       choice("optim.name", FIELD(optim.name), "the optimizer"),
       value("optim.lr", FIELD(optim.lr), above(0), "learning rate"),

@@ -29,15 +29,32 @@ struct DataConfig {
   bool operator==(const DataConfig&) const = default;
 };
 
-enum class AugmentPreset { kNone, kLight, kDeit, kOfficial };
+enum class AugmentPreset { kNone, kLight, kDeit, kOfficial, kDeit3 };
 
+// How training images are varied, in this order: crop and flip, `policy`, colour jitter,
+// normalisation, erasing; then whole batches are mixed. Without a preset an image is prepared as for
+// evaluation, and only what is set besides happens to it.
 struct AugmentConfig {
   AugmentPreset preset = AugmentPreset::kNone;
-  // light: RandomResizedCrop and horizontal flip.
+  // All presets but none: RandomResizedCrop and horizontal flip.
   double scale_min = 0.08, scale_max = 1.0;  // area of the crop relative to the image
   double ratio_min = 3.0 / 4, ratio_max = 4.0 / 3;
   double hflip = 0.5;
+  // RandAugment in timm's notation ("rand-m9-mstd0.5-inc1"), "three" (DeiT III's) or "none".
+  std::string policy = "none";
+  // Brightness, contrast and saturation times a factor from [1 - this, 1 + this].
+  double color_jitter = 0;
+  double erase = 0;  // chance that a rectangle becomes noise
+  // Parameters of the Beta distributions that share of an image's partner is drawn from; 0: off.
+  double mixup = 0, cutmix = 0;
+  double mix_chance = 1;    // that a batch is mixed at all
+  double mix_switch = 0.5;  // that it is by cutmix, where both are on
+  // Times a drawn image is used in a row, under different random numbers; an epoch keeps its
+  // length, and so sees a part of the images (Hoffer et al., "Augment your batch", 2020).
+  int repeats = 1;
   bool operator==(const AugmentConfig&) const = default;
+
+  bool mixes() const { return mix_chance > 0 && (mixup > 0 || cutmix > 0); }
 };
 
 }  // namespace dtn

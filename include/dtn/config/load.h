@@ -19,6 +19,9 @@ std::span<const ModelConfig> model_presets();
 // Throws ConfigError that lists the presets and names the nearest one.
 const ModelConfig& model_preset(const std::string& name);
 
+// The values that a preset of augmentation stands for.
+AugmentConfig augment_preset(AugmentPreset preset);
+
 // Finds a config by path, or, for a bare name (with or without .yaml, folders in front allowed),
 // below the configs folder of the source tree or the installed share folder. Throws ConfigError
 // that lists where it looked and names the nearest config.
