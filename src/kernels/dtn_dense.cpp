@@ -22,8 +22,7 @@ class Forward : DtnForwardParts<T, variant> {
  public:
   Forward(const DtnDenseForward& args, Scratch::Scope& scope)
       : Parts(args.norm, scope),
-        cells_(sizes_, args.pool),
-        positions_(args.positions, cells_.count, sizes_.heads, false, scope) {}
+        positions_(args.positions, sizes_.cells, sizes_.heads, false, scope) {}
 
   void run(CpuQueue& queue) {
     this->token_statistics();
@@ -43,7 +42,7 @@ class Forward : DtnForwardParts<T, variant> {
  private:
   void normalize_head(CpuQueue& queue, std::int64_t b, std::int64_t h) const {
     Scratch::Scope scope(queue.scratch());
-    const std::int64_t plane = cells_.count * lanes, row_size = sizes_.grid_w * lanes;
+    const std::int64_t plane = sizes_.cells * lanes, row_size = sizes_.grid_w * lanes;
     A* x = scope.take<A>(sizes_.tokens * lanes);
     A* averages = scope.take<A>(plane);
     A* m1 = scope.take<A>(plane);
@@ -59,8 +58,8 @@ class Forward : DtnForwardParts<T, variant> {
       const NextGroup next(sizes_, b, h, channel + lanes);
       const Vec<A> pivot = make_pivot(b, channel, count, base);
       gather(sizes_, image(b) + channel, count, head_scale(b, h), pivot, x);
-      const A* seen = sum_cells(cells_, x, cells_.template share<A>(), averages);
-      pass<A, Second::kSquare>(cells_.line(), positions_.apply(h), seen, nullptr, m1, m2);
+      const A* seen = sum_cells(sizes_, x, sizes_.template cell_share<A>(), averages);
+      pass<A, Second::kSquare>(sizes_.one_line(), positions_.apply(h), seen, nullptr, m1, m2);
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
         if (next.image < sizes_.batch) {
           const std::int64_t token = row * sizes_.grid_w;
@@ -68,12 +67,11 @@ class Forward : DtnForwardParts<T, variant> {
           prefetch_group(sizes_, output(next.image) + next.channel, token, sizes_.grid_w);
         }
         write_row(b, h, channel, count, base - pivot, row, x + row * row_size,
-                  spread_row(cells_, row, m1, row1), spread_row(cells_, row, m2, row2), mixed);
+                  spread_row(sizes_, row, m1, row1), spread_row(sizes_, row, m2, row2), mixed);
       }
     });
   }
 
-  DtnCells cells_;
   PackedPositions<A> positions_;
 };
 

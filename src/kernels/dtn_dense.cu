@@ -138,7 +138,7 @@ void multiply(CudaQueue& queue, const Sizes& s, const void* positions, bool tran
 void run(CudaQueue& queue, const DtnDenseForward& args) {
   const DtnNormForward& norm = args.norm;
   if (norm.batch == 0 || norm.channels == 0 || norm.grid_h * norm.grid_w == 0) return;
-  const dense::Sizes s(norm, args.pool);
+  const dense::Sizes s(norm);
   const DtnPrepared made = prepare(queue, norm, 0, 0);
   token_statistics(queue, norm, made.bases.get());
   auto z = queue.scratch<float>(s.size_of_z()), m = queue.scratch<float>(s.size_of_z());

@@ -24,7 +24,7 @@ struct Sizes {
 
   Sizes() = default;
   template <class Arguments>
-  Sizes(const Arguments& norm, std::int64_t pool_)
+  explicit Sizes(const Arguments& norm)
       : batch(norm.batch),
         columns(2 * norm.batch * (norm.channels / norm.heads)),
         tokens(static_cast<int>(norm.grid_h * norm.grid_w)),
@@ -32,7 +32,7 @@ struct Sizes {
         heads(static_cast<int>(norm.heads)),
         head_dim(channels / heads),
         grid_w(static_cast<int>(norm.grid_w)),
-        pool(static_cast<int>(pool_)),
+        pool(static_cast<int>(norm.pool)),
         cells(tokens / (pool * pool)),
         cells_w(grid_w / pool),
         parts((head_dim + cuda::kWarpSize - 1) / cuda::kWarpSize),

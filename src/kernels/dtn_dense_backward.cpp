@@ -26,8 +26,7 @@ class Backward : DtnBackwardParts<T, variant> {
  public:
   Backward(const DtnDenseBackward& args, Scratch::Scope& scope)
       : Parts(args.norm, scope),
-        cells_(sizes_, args.pool),
-        positions_(args.positions, cells_.count, sizes_.heads, true, scope),
+        positions_(args.positions, sizes_.cells, sizes_.heads, true, scope),
         dpositions_(static_cast<A*>(args.dpositions)) {}
 
   void run(CpuQueue& queue) {
@@ -36,7 +35,7 @@ class Backward : DtnBackwardParts<T, variant> {
     sums_ = scope.take<A>(sizes_.batch * this->token_sums());
     const std::int64_t images = images_per_chunk();
     const std::int64_t chunks = (sizes_.batch + images - 1) / images;
-    const std::int64_t size = PositionGradient::size(cells_.count);
+    const std::int64_t size = PositionGradient::size(sizes_.cells);
     if (dpositions_) partials_ = scope.take<A>(chunks * positions_.wave() * size);
     positions_.for_each_wave([&](std::int64_t first, std::int64_t count) {
       parallel_for(count * chunks, [&](std::int64_t i) {
@@ -57,14 +56,14 @@ class Backward : DtnBackwardParts<T, variant> {
     const std::int64_t batch = sizes_.batch, wave = positions_.wave();
     const std::int64_t images = images_per_task(batch, wave);
     if (!dpositions_) return images;
-    const std::int64_t most = kBudget / (wave * PositionGradient::size(cells_.count));
+    const std::int64_t most = kBudget / (wave * PositionGradient::size(sizes_.cells));
     const std::int64_t least = most > 0 ? (batch + most - 1) / most : batch;
     return images > least ? images : least;
   }
 
   // dpositions = the sum over the chunks of images, in order.
   void add_partials(std::int64_t first, std::int64_t heads, std::int64_t chunks) const {
-    const std::int64_t n = cells_.count, stride = PositionGradient::stride(n);
+    const std::int64_t n = sizes_.cells, stride = PositionGradient::stride(n);
     const std::int64_t size = PositionGradient::size(n);
     parallel_ranges(heads * n, 64, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t row = begin; row < end; ++row) {
@@ -89,7 +88,7 @@ class Backward : DtnBackwardParts<T, variant> {
   // and in dp the gradient of the head's matrix.
   void head(CpuQueue& queue, std::int64_t h, std::int64_t begin, std::int64_t end, A* dp) const {
     Scratch::Scope scope(queue.scratch());
-    const std::int64_t size = cells_.count * lanes, row_size = sizes_.grid_w * lanes;
+    const std::int64_t size = sizes_.cells * lanes, row_size = sizes_.grid_w * lanes;
     const CellPlanes c{scope.take<A>(size),    scope.take<A>(size), scope.take<A>(size),
                        scope.take<A>(size),    scope.take<A>(size), scope.take<A>(row_size),
                        scope.take<A>(row_size)};
@@ -97,7 +96,7 @@ class Backward : DtnBackwardParts<T, variant> {
       for (std::int64_t b = begin; b < end; ++b) head_of(queue, b, h, c, nullptr);
       return;
     }
-    PositionGradient gradient(cells_.count, dp, scope);
+    PositionGradient gradient(sizes_.cells, dp, scope);
     for (std::int64_t b = begin; b < end; ++b) head_of(queue, b, h, c, &gradient);
     gradient.flush();
   }
@@ -109,7 +108,7 @@ class Backward : DtnBackwardParts<T, variant> {
     A* dx = dx_ ? dx_ + b * image_ : nullptr;
     TokenSums token = sums_of_tokens(h, p, sums_ + b * this->token_sums());
     const A base = mean_base<variant>(sizes_, image_of(b));
-    const A share = cells_.template share<A>();
+    const A share = sizes_.template cell_share<A>();
     LambdaSums sums;
     for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
       const std::int64_t channel = h * sizes_.head_dim + offset;
@@ -117,30 +116,31 @@ class Backward : DtnBackwardParts<T, variant> {
       const Vec<A> pivot =
           load_n(static_cast<const A*>(args_.pivot) + b * sizes_.channels + channel, count);
       gather(sizes_, image_of(b) + channel, count, head_scale(b, h), pivot, p.x);
-      const A* x = sum_cells(cells_, p.x, share, c.averages);
-      pass<A, Second::kSquare>(cells_.line(), positions_.apply(h), x, nullptr, c.m1, c.m2);
+      const A* x = sum_cells(sizes_, p.x, share, c.averages);
+      pass<A, Second::kSquare>(sizes_.one_line(), positions_.apply(h), x, nullptr, c.m1, c.m2);
       ChannelSums channels;
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
         if (next.image < sizes_.batch) {
           prefetch_row(next.image, next.channel, row, dx ? dx_ + next.image * image_ : nullptr);
         }
         row_gradients(b, h, channel, count, base - pivot, row,
-                      spread_row(cells_, row, c.m1, c.row1), spread_row(cells_, row, c.m2, c.row2),
+                      spread_row(sizes_, row, c.m1, c.row1), spread_row(sizes_, row, c.m2, c.row2),
                       p, channels, sums, token);
       }
       keep(b, channel, count, channels);
-      const A* dm1 = sum_cells(cells_, p.dm1, A(1), c.dm1);
-      const A* dm2 = sum_cells(cells_, p.dm2, A(1), c.dm2);
+      const A* dm1 = sum_cells(sizes_, p.dm1, A(1), c.dm1);
+      const A* dm2 = sum_cells(sizes_, p.dm2, A(1), c.dm2);
       if (gradient) gradient->add(dm1, dm2, x);
       if (!dx) return;
-      pass<A, Second::kPlane>(cells_.line(), positions_.apply_transposed(h), dm1, dm2, c.m1, c.m2);
+      pass<A, Second::kPlane>(sizes_.one_line(), positions_.apply_transposed(h), dm1, dm2, c.m1,
+                              c.m2);
       // What reaches the tokens of a cell through its mean: the gradients of Z are in m1, m2.
-      for (std::int64_t at = 0; at < cells_.count * lanes; at += lanes) {
+      for (std::int64_t at = 0; at < sizes_.cells * lanes; at += lanes) {
         store(c.m1 + at, share * (load(c.m1 + at) + 2 * load(x + at) * load(c.m2 + at)));
       }
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
         const std::int64_t first = row * sizes_.grid_w;
-        const A* through = spread_row(cells_, row, c.m1, c.row1);
+        const A* through = spread_row(sizes_, row, c.m1, c.row1);
         input_gradient(b, channel, count, first, first + sizes_.grid_w, dx + channel,
                        [&](std::int64_t at) {
                          return load(p.direct + at) + load(through + (at - first * lanes));
@@ -150,7 +150,6 @@ class Backward : DtnBackwardParts<T, variant> {
     keep(b, h, sums);
   }
 
-  DtnCells cells_;
   PackedPositions<A> positions_;
   A* dpositions_;
   A *dx_, *sums_;          // unfinished dx (or null) and token sums of all images

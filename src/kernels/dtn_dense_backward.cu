@@ -157,7 +157,7 @@ void run(CudaQueue& queue, const DtnDenseBackward& args) {
   using namespace dense;
   const DtnNormBackward& norm = args.norm;
   if (norm.channels == 0 || norm.grid_h * norm.grid_w == 0) return;
-  const Sizes s(norm, args.pool);
+  const Sizes s(norm);
   if (s.batch == 0) {  // a sum of nothing
     if (args.dpositions) multiply_positions(queue, s, nullptr, nullptr, args.dpositions);
     return;

@@ -1,30 +1,11 @@
 // What the forward and backward kernels of DTN with full position matrices share: the matrices in
-// the order `pass` reads them, and the way between tokens and pooled cells, for one lane group.
+// the order `pass` reads them, and how the work is split.
 #pragma once
 
 #include "kernels/dtn_dense.h"
 #include "kernels/dtn_norm_parts.h"
 
 namespace dtn::DTN_ISA {
-
-// Cells of pool x pool tokens.
-struct DtnCells {
-  std::int64_t pool, grid_h, grid_w, count;  // the grid of cells
-
-  DtnCells(const DtnSizes& sizes, std::int64_t pool_)
-      : pool(pool_),
-        grid_h(sizes.grid_h / pool_),
-        grid_w(sizes.grid_w / pool_),
-        count(grid_h * grid_w) {}
-
-  // Of a token in its cell.
-  template <class A>
-  A share() const {
-    return 1 / static_cast<A>(pool * pool);
-  }
-  // All cells as one line of a pass, whose matrix is [count, count].
-  Lines line() const { return {count, 1, 1, 0}; }
-};
 
 // How many images a thread takes in turn with one head: few enough to keep many threads busy.
 inline std::int64_t images_per_task(std::int64_t batch, std::int64_t heads) {
@@ -45,38 +26,6 @@ struct NextGroup {
     ++image;
   }
 };
-
-// cells = factor times the sum over each cell of a plane of tokens; with pool 1 they are the tokens
-// themselves.
-template <class A>
-const A* sum_cells(const DtnCells& c, const A* tokens, A factor, A* cells) {
-  constexpr int lanes = kLanes<A>;
-  if (c.pool == 1) return tokens;
-  const std::int64_t row = c.grid_w * c.pool * lanes;
-  for (std::int64_t cell = 0; cell < c.count; ++cell) {
-    const A* first = tokens + (cell / c.grid_w * row + cell % c.grid_w * lanes) * c.pool;
-    Vec<A> sum{};
-    for (std::int64_t y = 0; y < c.pool; ++y) {
-      for (std::int64_t x = 0; x < c.pool; ++x) sum += load(first + y * row + x * lanes);
-    }
-    store(cells + cell * lanes, sum * factor);
-  }
-  return cells;
-}
-
-// One row of the grid of tokens, each with the value of its cell; with pool 1 the values are there.
-template <class A>
-const A* spread_row(const DtnCells& c, std::int64_t row, const A* cells, A* tokens) {
-  constexpr int lanes = kLanes<A>;
-  cells += row / c.pool * c.grid_w * lanes;
-  if (c.pool == 1) return cells;
-  A* out = tokens;
-  for (std::int64_t cell = 0; cell < c.grid_w; ++cell) {
-    const Vec<A> v = load(cells + cell * lanes);
-    for (std::int64_t x = 0; x < c.pool; ++x, out += lanes) store(out, v);
-  }
-  return tokens;
-}
 
 // P of as many heads as fit a memory budget, and perhaps its transpose, in the order `pass` reads a
 // matrix.

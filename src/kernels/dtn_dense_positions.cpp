@@ -65,7 +65,7 @@ const A* plain_matrix(std::int64_t n, const PositionMatrices<A>& m, Scratch::Sco
 
 // What HeadPositions needs to know.
 struct Grid {
-  std::int64_t batch, grid_h, grid_w, channels, heads;
+  std::int64_t batch, grid_h, grid_w, channels, heads, pool = 1;
 
   template <class Arguments>
   explicit Grid(const Arguments& args)

@@ -45,26 +45,28 @@ class Forward : DtnForwardParts<T, variant> {
   void normalize_head(CpuQueue& queue, const HeadPositions<A>& positions, std::int64_t b,
                       std::int64_t h) const {
     Scratch::Scope scope(queue.scratch());
-    const std::int64_t plane = sizes_.tokens * lanes, row_size = sizes_.grid_w * lanes;
-    A* x = scope.take<A>(plane);
+    const std::int64_t plane = sizes_.cells * lanes, row_size = sizes_.grid_w * lanes;
+    A* x = scope.take<A>(sizes_.tokens * lanes);
+    A* averages = scope.take<A>(plane);
     A* z1 = scope.take<A>(plane);
     A* z2 = scope.take<A>(plane);
-    A* m1 = scope.take<A>(row_size);
-    A* m2 = scope.take<A>(row_size);
+    const RowMoments<A> moments(sizes_, scope);
     A* mixed = scope.take<A>(sizes_.tokens);
     mix_variances(sizes_, static_cast<const A*>(args_.token_var) + b * sizes_.tokens,
                   static_cast<const A*>(args_.lambda_var)[h], args_.eps, mixed);
     const PositionMatrices<A> rows = positions.along_rows(h), columns = positions.down_columns(h);
     const A base = mean_base<variant>(sizes_, image(b));
+    const A share = sizes_.template cell_share<A>();
     for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
       const std::int64_t channel = h * sizes_.head_dim + offset;
       const Vec<A> pivot = make_pivot(b, channel, count, base);
       gather(sizes_, image(b) + channel, count, head_scale(b, h), pivot, x);
-      column_moments(sizes_, columns, x, z1, z2);
+      column_moments(sizes_, columns, sum_cells(sizes_, x, share, averages), z1, z2);
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
         prefetch_group(sizes_, output(b) + channel + lanes, row * sizes_.grid_w, sizes_.grid_w);
-        row_moments(sizes_, rows, row, z1, z2, m1, m2);
-        write_row(b, h, channel, count, base - pivot, row, x + row * row_size, m1, m2, mixed);
+        moments.make(rows, row, z1, z2);
+        write_row(b, h, channel, count, base - pivot, row, x + row * row_size, moments.m1(),
+                  moments.m2(), mixed);
       }
     });
   }

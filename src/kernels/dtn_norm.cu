@@ -3,6 +3,7 @@
 // and dtn_norm_plain*.cu for everything else. What they share is in dtn_norm_cuda.cuh.
 #include <atomic>
 
+#include "dtn/core/check.h"
 #include "kernels/dtn_norm.h"
 #include "kernels/dtn_norm_cuda.h"
 
@@ -13,6 +14,7 @@ std::atomic<bool> plain_forced = false;
 
 template <class Arguments>
 void run_either(CudaQueue& queue, const Arguments& args) {
+  DTN_CHECK(args.pool == 1, "pooled statistics need a full position matrix on a CUDA device");
   if (args.batch == 0 || args.channels == 0 || args.grid_h * args.grid_w == 0) return;
   if (!plain_forced && tensor_cores_take(args)) {
     run_tensor(queue, args);

@@ -10,6 +10,12 @@
 // and P x is a pass along the grid rows and one down its columns: grid_w + grid_h multiply-adds per
 // element instead of grid_w grid_h.
 //
+// With pool = s > 1 (the paper's average pooling of the statistics): the values that the statistics
+// across tokens see, x or what the official variant makes of it, are averaged over cells of s x s
+// tokens, then squared; P is that of the grid of T / s^2 cells, in raster order; every token of a
+// cell has the m1 and v1 of its cell. mu_ln and var_ln stay those of the token. A CUDA device has
+// this only with full position matrices, see dtn_dense.h.
+//
 // Variants:
 //   kPaper     as above; v1 is clamped at 0, without gradient where it is.
 //   kOfficial  what the released code computes: x is first divided by its root mean square over the
@@ -36,6 +42,7 @@ struct DtnNormForward {
   std::int64_t batch, grid_h, grid_w, channels, heads;  // B; T = grid_h grid_w; C; H, divides C
   double eps;
   DtnVariant variant = DtnVariant::kPaper;
+  std::int64_t pool = 1;    // s, divides grid_h and grid_w
   const void* x;            // [B, T, C], token t = row grid_w + column
   const void* weight;       // [C]
   const void* bias;         // [C]
@@ -65,6 +72,7 @@ struct DtnNormBackward {
   std::int64_t batch, grid_h, grid_w, channels, heads;
   double eps;
   DtnVariant variant = DtnVariant::kPaper;
+  std::int64_t pool = 1;
   const void* x;            // [B, T, C]
   const void* weight;       // [C]
   const void* lambda_mean;  // [H]

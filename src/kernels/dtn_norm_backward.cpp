@@ -65,17 +65,34 @@ class Backward : DtnBackwardParts<T, variant> {
     if (dx) finish(queue, dx, sums);
   }
 
+  // Planes of cells, one vector per cell; with pool 1, seen is not used and dm are the tokens' own.
+  struct CellPlanes {
+    A *seen, *z1, *z2, *dm1, *dm2;
+    A* row;  // [grid_w]
+  };
+  CellPlanes make_cell_planes(Scratch::Scope& scope, const Planes& p) const {
+    const std::int64_t size = sizes_.cells * lanes;
+    A *z1 = scope.take<A>(size), *z2 = scope.take<A>(size);
+    if (sizes_.pool == 1) return {nullptr, z1, z2, p.dm1, p.dm2, nullptr};
+    return {scope.take<A>(size),
+            z1,
+            z2,
+            scope.take<A>(size),
+            scope.take<A>(size),
+            scope.take<A>(sizes_.grid_w * lanes)};
+  }
+
   // The unfinished dx ([T, C]) and token sums of one head, and its parameter gradients.
   void head(CpuQueue& queue, const HeadPositions<A>& positions, std::int64_t b, std::int64_t h,
             A* dx, A* token_sums) const {
     Scratch::Scope scope(queue.scratch());
-    const std::int64_t size = sizes_.tokens * lanes, row_size = sizes_.grid_w * lanes;
     const Planes p = make_planes(scope, b, h);
-    A *z1 = scope.take<A>(size), *z2 = scope.take<A>(size);
-    A *m1 = scope.take<A>(row_size), *m2 = scope.take<A>(row_size);
+    const CellPlanes c = make_cell_planes(scope, p);
+    const RowMoments<A> moments(sizes_, scope);
     TokenSums token = sums_of_tokens(h, p, token_sums);
     const PositionMatrices<A> rows = positions.along_rows(h), columns = positions.down_columns(h);
     const A base = mean_base<variant>(sizes_, image_of(b));
+    const A share = sizes_.template cell_share<A>();
     LambdaSums sums;
     PositionSums<A> along, down;
     for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
@@ -83,36 +100,61 @@ class Backward : DtnBackwardParts<T, variant> {
       const Vec<A> pivot =
           load_n(static_cast<const A*>(args_.pivot) + b * sizes_.channels + channel, count);
       gather(sizes_, image_of(b) + channel, count, head_scale(b, h), pivot, p.x);
-      column_moments(sizes_, columns, p.x, z1, z2);
+      const A* seen = sum_cells(sizes_, p.x, share, c.seen);
+      column_moments(sizes_, columns, seen, c.z1, c.z2);
       ChannelSums channels;
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
         prefetch_row(b, channel + lanes, row, dx);
-        row_moments(sizes_, rows, row, z1, z2, m1, m2);
-        row_gradients(b, h, channel, count, base - pivot, row, m1, m2, p, channels, sums, token);
+        moments.make(rows, row, c.z1, c.z2);
+        row_gradients(b, h, channel, count, base - pivot, row, moments.m1(), moments.m2(), p,
+                      channels, sums, token);
       }
       keep(b, channel, count, channels);
+      sum_cells(sizes_, p.dm1, A(1), c.dm1);
+      sum_cells(sizes_, p.dm2, A(1), c.dm2);
       if (args_.dpos_weight) {
-        position_sums<A, Second::kPlane>(sizes_.rows(), p.dm1, p.dm2, z1, z2, rows.by_offset,
+        position_sums<A, Second::kPlane>(sizes_.rows(), c.dm1, c.dm2, c.z1, c.z2, rows.by_offset,
                                          rows.by_square, along);
       }
-      pass<A, Second::kPlane>(sizes_.rows(), rows.apply_transposed, p.dm1, p.dm2, z1, z2);
+      pass<A, Second::kPlane>(sizes_.rows(), rows.apply_transposed, c.dm1, c.dm2, c.z1, c.z2);
       if (args_.dpos_weight) {
-        position_sums<A, Second::kSquare>(sizes_.columns(), z1, z2, p.x, nullptr, columns.by_offset,
-                                          columns.by_square, down);
+        position_sums<A, Second::kSquare>(sizes_.columns(), c.z1, c.z2, seen, nullptr,
+                                          columns.by_offset, columns.by_square, down);
       }
       if (!dx) return;
-      // dxhat r + Py^T dz1 + 2 x Py^T dz2, the gradients of z being in z1, z2. The pivot's part of
-      // x drops out because the moments' gradients were taken for the shifted x.
-      pass<A, Second::kPlane>(sizes_.columns(), columns.apply_transposed, z1, z2, p.dm1, p.dm2);
-      input_gradient(b, channel, count, 0, sizes_.tokens, dx + channel, [&](std::int64_t at) {
-        return load(p.direct + at) + load(p.dm1 + at) + 2 * load(p.x + at) * load(p.dm2 + at);
-      });
+      // The gradients of z are in z1, z2, those of what the statistics see will be in dm1, dm2.
+      pass<A, Second::kPlane>(sizes_.columns(), columns.apply_transposed, c.z1, c.z2, c.dm1, c.dm2);
+      if (sizes_.pool == 1) {
+        input_gradient(b, channel, count, 0, sizes_.tokens, dx + channel, [&](std::int64_t at) {
+          return load(p.direct + at) + load(p.dm1 + at) + 2 * load(p.x + at) * load(p.dm2 + at);
+        });
+      } else {
+        cells_gradient(b, channel, count, p, c, dx);
+      }
     });
     keep(b, h, sums);
     A* of_positions = position_sums_ + (b * sizes_.heads + h) * 3;
     of_positions[0] = reduce_add(along.offset);
     of_positions[1] = reduce_add(down.offset);
     of_positions[2] = reduce_add(along.square + down.square);
+  }
+
+  // With pool > 1, from the gradients of the cells: dx of one group.
+  template <class N>
+  void cells_gradient(std::int64_t b, std::int64_t channel, N count, const Planes& p,
+                      const CellPlanes& c, A* dx) const {
+    const A share = sizes_.template cell_share<A>();
+    for (std::int64_t at = 0; at < sizes_.cells * lanes; at += lanes) {
+      store(c.z1 + at, share * (load(c.dm1 + at) + 2 * load(c.seen + at) * load(c.dm2 + at)));
+    }
+    const std::int64_t width = sizes_.grid_w;
+    for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
+      const std::int64_t first = row * width;
+      const A* through = spread_row(sizes_, row, c.z1, c.row);
+      input_gradient(b, channel, count, first, first + width, dx + channel, [&](std::int64_t at) {
+        return load(p.direct + at) + load(through + (at - first * lanes));
+      });
+    }
   }
 
   A* position_sums_;  // [B, H, 3]: columns x, y, d

@@ -15,7 +15,8 @@ namespace dtn::DTN_ISA {
 
 struct DtnSizes {
   std::int64_t batch, grid_h, grid_w, tokens, channels, heads, head_dim;
-  std::int64_t padded_tokens;  // whole vectors of any type
+  std::int64_t padded_tokens;                  // whole vectors of any type
+  std::int64_t pool, cells_h, cells_w, cells;  // the grid of cells of pool x pool tokens
 
   template <class Arguments>
   explicit DtnSizes(const Arguments& args)
@@ -26,10 +27,22 @@ struct DtnSizes {
         channels(args.channels),
         heads(args.heads),
         head_dim(args.channels / args.heads),
-        padded_tokens((tokens + 15) / 16 * 16) {}
+        padded_tokens((tokens + 15) / 16 * 16),
+        pool(args.pool),
+        cells_h(grid_h / pool),
+        cells_w(grid_w / pool),
+        cells(cells_h * cells_w) {}
 
-  Lines rows() const { return {grid_w, 1, grid_h, grid_w}; }
-  Lines columns() const { return {grid_h, grid_w, grid_w, 1}; }
+  // Of the grid of cells.
+  Lines rows() const { return {cells_w, 1, cells_h, cells_w}; }
+  Lines columns() const { return {cells_h, cells_w, cells_w, 1}; }
+  // All cells, for a pass with a matrix of [cells, cells].
+  Lines one_line() const { return {cells, 1, 1, 0}; }
+  // Of a token in its cell.
+  template <class A>
+  A cell_share() const {
+    return 1 / static_cast<A>(pool * pool);
+  }
 
   // Whether whole images keep all threads busy; else the heads of an image are spread too.
   // Either way does the same arithmetic in the same order.
@@ -49,7 +62,7 @@ class HeadPositions {
         direction_(variant == DtnVariant::kOfficial ? A(-1) : A(1)),
         weight_(static_cast<const A*>(pos_weight)),
         kinds_(gradients ? 4 : 2),
-        per_head_(axis(sizes.grid_w) + axis(sizes.grid_h)) {
+        per_head_(axis(sizes.cells_w) + axis(sizes.cells_h)) {
     constexpr std::int64_t kBudget = (std::int64_t{64} << 20) / sizeof(A);
     wave_ = kBudget / per_head_;
     if (wave_ < 1) wave_ = 1;
@@ -68,17 +81,17 @@ class HeadPositions {
     parallel_ranges(count, grain, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t h = begin + first; h < begin + last; ++h) {
         const A* a = weight_ + 3 * h;
-        build_positions(sizes_.grid_w, a[2], a[0], direction_, along_rows(h));
-        build_positions(sizes_.grid_h, a[2], a[1], direction_, down_columns(h));
+        build_positions(sizes_.cells_w, a[2], a[0], direction_, along_rows(h));
+        build_positions(sizes_.cells_h, a[2], a[1], direction_, down_columns(h));
       }
     });
   }
 
   PositionMatrices<A> along_rows(std::int64_t head) const {
-    return matrices(memory_ + (head - begin_) * per_head_, sizes_.grid_w);
+    return matrices(memory_ + (head - begin_) * per_head_, sizes_.cells_w);
   }
   PositionMatrices<A> down_columns(std::int64_t head) const {
-    return matrices(memory_ + (head - begin_) * per_head_ + axis(sizes_.grid_w), sizes_.grid_h);
+    return matrices(memory_ + (head - begin_) * per_head_ + axis(sizes_.cells_w), sizes_.cells_h);
   }
 
  private:
@@ -169,18 +182,78 @@ inline void gather(const DtnSizes& sizes, const T* x, N count, const double* sca
   }
 }
 
+// cells = factor times the sum over each cell of a plane of tokens; with pool 1 they are the tokens
+// themselves.
+template <class A>
+const A* sum_cells(const DtnSizes& sizes, const A* tokens, A factor, A* cells) {
+  constexpr int lanes = kLanes<A>;
+  if (sizes.pool == 1) return tokens;
+  const std::int64_t row = sizes.grid_w * lanes, width = sizes.pool * lanes;
+  A* out = cells;
+  for (std::int64_t y = 0; y < sizes.cells_h; ++y, tokens += sizes.pool * row) {
+    for (std::int64_t x = 0; x < sizes.cells_w; ++x, out += lanes) {
+      Vec<A> sum{};
+      for (std::int64_t i = 0; i < sizes.pool; ++i) {
+        const A* from = tokens + i * row + x * width;
+        for (std::int64_t j = 0; j < width; j += lanes) sum += load(from + j);
+      }
+      store(out, sum * factor);
+    }
+  }
+  return cells;
+}
+
+// One row of tokens, each with the value of its cell, from a row of cells; with pool 1 the values
+// are there.
+template <class A>
+const A* spread_cells(const DtnSizes& sizes, const A* cells, A* tokens) {
+  constexpr int lanes = kLanes<A>;
+  if (sizes.pool == 1) return cells;
+  A* out = tokens;
+  for (std::int64_t cell = 0; cell < sizes.cells_w; ++cell) {
+    const Vec<A> v = load(cells + cell * lanes);
+    for (std::int64_t x = 0; x < sizes.pool; ++x, out += lanes) store(out, v);
+  }
+  return tokens;
+}
+// The same for row `row` of tokens from the plane of all cells.
+template <class A>
+const A* spread_row(const DtnSizes& sizes, std::int64_t row, const A* cells, A* tokens) {
+  return spread_cells(sizes, cells + row / sizes.pool * sizes.cells_w * kLanes<A>, tokens);
+}
+
 // P x and P x^2 come in two steps: z1, z2, the pass down the columns of the whole grid, then, row
 // by row of the grid, the pass along it, so that a row's moments are used while they are in cache.
+// All of cells.
 template <class A>
 inline void column_moments(const DtnSizes& sizes, const PositionMatrices<A>& columns, const A* x,
                            A* z1, A* z2) {
   pass<A, Second::kSquare>(sizes.columns(), columns.apply, x, nullptr, z1, z2);
 }
 template <class A>
-inline void row_moments(const DtnSizes& sizes, const PositionMatrices<A>& rows, std::int64_t row,
-                        const A* z1, const A* z2, A* m1, A* m2) {
-  const std::int64_t start = row * sizes.grid_w * kLanes<A>;
-  pass<A, Second::kPlane>({sizes.grid_w, 1, 1, 0}, rows.apply, z1 + start, z2 + start, m1, m2);
-}
+class RowMoments {
+ public:
+  RowMoments(const DtnSizes& sizes, Scratch::Scope& scope) : sizes_(sizes) {
+    for (A*& at : cells_) at = scope.take<A>(sizes.cells_w * kLanes<A>);
+    for (A*& at : tokens_) at = sizes.pool == 1 ? nullptr : scope.take<A>(sizes.grid_w * kLanes<A>);
+  }
+
+  // Of row `row` of tokens; rows come in order.
+  void make(const PositionMatrices<A>& rows, std::int64_t row, const A* z1, const A* z2) const {
+    if (row % sizes_.pool != 0) return;  // the cells of the row before
+    const std::int64_t start = row / sizes_.pool * sizes_.cells_w * kLanes<A>;
+    pass<A, Second::kPlane>({sizes_.cells_w, 1, 1, 0}, rows.apply, z1 + start, z2 + start,
+                            cells_[0], cells_[1]);
+    for (int k : {0, 1}) spread_cells(sizes_, cells_[k], tokens_[k]);
+  }
+  // [grid_w]
+  const A* m1() const { return tokens_[0] ? tokens_[0] : cells_[0]; }
+  const A* m2() const { return tokens_[1] ? tokens_[1] : cells_[1]; }
+
+ private:
+  const DtnSizes& sizes_;
+  A* cells_[2];
+  A* tokens_[2];  // null with pool 1
+};
 
 }  // namespace dtn::DTN_ISA

@@ -83,14 +83,15 @@ double DynamicTokenNorm::paper_multiply_adds(const TokenGrid& grid) const {
 }
 
 double DynamicTokenNorm::multiply_adds(const TokenGrid& grid) const {
-  if (options_.dense()) return 2 * paper_multiply_adds(grid);
-  return 2.0 * static_cast<double>((grid.height + grid.width) * grid.tokens() * shape_.channels);
+  if (!options_.separable()) return 2 * paper_multiply_adds(grid);
+  const TokenGrid cells = options_.cells(grid);
+  return 2.0 * static_cast<double>((cells.height + cells.width) * cells.tokens() * shape_.channels);
 }
 
 // Dense: the moments again, their way back through P, and the gradient of P. Separable: the row
 // passes again, the transposed passes, and the gradients of both factors of P.
 double DynamicTokenNorm::backward_multiply_adds(const TokenGrid& grid) const {
-  const double products = options_.dense() ? 2 : 1.5;
+  const double products = options_.separable() ? 1.5 : 2;
   return (products + options_.learns_positions()) * multiply_adds(grid);
 }
 
@@ -143,7 +144,9 @@ struct DynamicTokenNorm::Passes {
   Tensor x;
   Tensor weight{}, lambda_mean{}, lambda_var{}, position{};
   Tensor token_mean{}, token_var{}, pivot{}, head_rstd{};
-  DtnDensePositions dense{};
+  DtnDensePositions dense_positions{};  // when dense
+
+  bool dense() const { return options.dense(device); }
 
   template <class Arguments>
   void fill(Arguments& args) const {
@@ -160,7 +163,8 @@ struct DynamicTokenNorm::Passes {
     args.weight = raw(weight);
     args.lambda_mean = raw(lambda_mean);
     args.lambda_var = raw(lambda_var);
-    args.pos_weight = options.dense() ? nullptr : raw(position);
+    args.pool = options.pool;
+    args.pos_weight = dense() ? nullptr : raw(position);
     args.token_mean = raw(token_mean);
     args.token_var = raw(token_var);
     args.pivot = raw(pivot);
@@ -174,7 +178,7 @@ struct DynamicTokenNorm::Passes {
   // P of all heads; made anew by each pass, which is cheaper than to keep it.
   Tensor dense_matrix() const {
     Tensor p = Tensor::empty(matrix_shape(), acc, device);
-    DtnDensePositions args = dense;
+    DtnDensePositions args = dense_positions;
     args.weight = position.defined() ? position.raw() : nullptr;
     args.p = p.raw();
     run_on(device, args);
@@ -183,30 +187,29 @@ struct DynamicTokenNorm::Passes {
 
   void forward(DtnNormForward args) const {
     fill(args);
-    if (!options.dense()) return run_on(device, args);
+    if (!dense()) return run_on(device, args);
     const Tensor p = dense_matrix();
-    run_on(device, DtnDenseForward{args, p.raw(), options.pool});
+    run_on(device, DtnDenseForward{args, p.raw()});
   }
 
   void backward(DtnNormBackward args, const GradSink& dposition) const {
     fill(args);
-    if (!options.dense()) {
+    if (!dense()) {
       args.dpos_weight = ops::buffer_or_null(dposition, {shape.heads, 3}, acc, device);
       return run_on(device, args);
     }
     const Tensor p = dense_matrix();
     Tensor dp;
     if (dposition) dp = Tensor::empty(matrix_shape(), acc, device);
-    run_on(device,
-           DtnDenseBackward{args, p.raw(), options.pool, dp.defined() ? dp.raw() : nullptr});
+    run_on(device, DtnDenseBackward{args, p.raw(), dp.defined() ? dp.raw() : nullptr});
     if (!dposition) return;
     DtnDensePositionsBackward back{};
     back.dtype = acc;
-    back.heads = dense.heads;
-    back.grid_h = dense.grid_h;
-    back.grid_w = dense.grid_w;
-    back.kind = dense.kind;
-    back.variant = dense.variant;
+    back.heads = dense_positions.heads;
+    back.grid_h = dense_positions.grid_h;
+    back.grid_w = dense_positions.grid_w;
+    back.kind = dense_positions.kind;
+    back.variant = dense_positions.variant;
     back.weight = position.raw();
     back.p = p.raw();
     back.dp = dp.raw();
@@ -230,8 +233,8 @@ Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenG
   if (options_.variant == DtnVariant::kOfficial) {
     passes.head_rstd = Tensor::empty({batch, shape_.heads, tokens}, DType::kFloat64, device);
   }
-  if (options_.dense()) passes.dense = dense_positions(grid, acc);
-  if (position_ || !options_.dense()) passes.position = position_weights(acc, device);
+  if (passes.dense()) passes.dense_positions = dense_positions(grid, acc);
+  if (position_ || !passes.dense()) passes.position = position_weights(acc, device);
 
   Tensor y = Tensor::empty_like(x.value());
   DtnNormForward args{};

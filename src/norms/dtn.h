@@ -25,10 +25,14 @@ struct DtnOptions {
   static std::vector<OptionSchema> schema();
   static std::optional<NormProblem> check(const NormConfig& complete, const NormSite& site);
 
-  // Whether the moments come from a full position matrix, see kernels/dtn_dense.h. The separable
-  // kernel needs none; it averages over all tokens when its position weights are zero.
-  bool dense() const {
-    return pool > 1 || position == Position::kFree || position == Position::kBanded;
+  // Whether the position matrix is a product of two small ones, one per axis of the grid. Uniform
+  // positions are relative ones whose weights are zero.
+  bool separable() const {
+    return position == Position::kRelative || position == Position::kUniform;
+  }
+  // Whether the moments come from a full position matrix, see kernels/dtn_dense.h.
+  bool dense(Device device) const {
+    return !separable() || (pool > 1 && device.type == DeviceType::kCuda);
   }
   bool learns_positions() const {
     return position == Position::kRelative || position == Position::kFree;

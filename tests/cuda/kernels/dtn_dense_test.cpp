@@ -82,10 +82,10 @@ DtnDensePositionsBackward matrix_backward_of(const DenseProblem& p, const DenseO
   return b;
 }
 DtnDenseForward dense_forward_of(const DenseProblem& p, const DenseOutputs& o, Where w) {
-  return {forward_of(p, o, w), o.p.at(w), p.dense.pool};
+  return {forward_of(p, o, w), o.p.at(w)};
 }
 DtnDenseBackward dense_backward_of(const DenseProblem& p, const DenseOutputs& o, Where w) {
-  return {backward_of(p, o, w), o.p.at(w), p.dense.pool, o.dp.at(w)};
+  return {backward_of(p, o, w), o.p.at(w), o.dp.at(w)};
 }
 
 template <class Queue>

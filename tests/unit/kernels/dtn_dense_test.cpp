@@ -150,7 +150,7 @@ struct Fused {
     backward.norm.dbias = dbias.data();
     backward.norm.dlambda_mean = dlambda_mean.data();
     backward.norm.dlambda_var = dlambda_var.data();
-    forward.pool = backward.pool = d.pool;
+    forward.norm.pool = backward.norm.pool = d.pool;
     forward.positions = backward.positions = p.data();
     backward.dpositions = dp.data();
     auto of_matrix = [&](auto& m) {

@@ -22,6 +22,7 @@ struct Content {
   bool zero_weight = false, constant_rows = false;
   double lambda = -1;  // < 0: different in each head
   double position = 0.3;
+  int pool = 1;
 };
 
 // A problem whose numbers are exact in T, so that the oracle sees what the kernel sees.
@@ -31,6 +32,7 @@ DenseDtn make_problem(int batch, int grid_h, int grid_w, int channels, int heads
   using A = AccumulatorOf<T>;
   DenseDtn p{batch, grid_h, grid_w, channels, heads};
   p.official = variant == DtnVariant::kOfficial;
+  p.pool = content.pool;
   auto normal = [](auto tag, std::int64_t n, unsigned seed, double mean, double std) {
     Doubles out;
     for (auto v : normal_values<decltype(tag)>(n, seed, mean, std)) out.push_back(as_double(v));
@@ -112,6 +114,7 @@ struct Fused {
                .heads = p.heads,
                .eps = p.eps,
                .variant = variant,
+               .pool = p.pool,
                .x = x.data(),
                .weight = weight.data(),
                .bias = bias.data(),
@@ -131,6 +134,7 @@ struct Fused {
                 .heads = p.heads,
                 .eps = p.eps,
                 .variant = variant,
+                .pool = p.pool,
                 .x = x.data(),
                 .weight = weight.data(),
                 .lambda_mean = lambda_mean.data(),
@@ -266,6 +270,21 @@ TYPED_TEST(DtnNorm, SharpAndUniformPositions) {
   for (double position : {0.0, 8.0}) {
     check_against_oracle<TypeParam>(
         make_problem<TypeParam>(2, 9, 11, 30, 2, DtnVariant::kPaper, {.position = position}));
+  }
+}
+
+TYPED_TEST(DtnNorm, PooledStatistics) {
+  struct Shape {
+    int batch, grid_h, grid_w, channels, heads, pool;
+  };
+  for (const Shape& s : {Shape{3, 14, 14, 48, 3, 2},
+                         {1, 6, 9, 34, 2, 3},
+                         {2, 2, 10, 5, 1, 2},
+                         {2, 7, 7, 24, 2, 7}}) {
+    for (DtnVariant variant : {DtnVariant::kPaper, DtnVariant::kOfficial}) {
+      check_against_oracle<TypeParam>(make_problem<TypeParam>(
+          s.batch, s.grid_h, s.grid_w, s.channels, s.heads, variant, {.pool = s.pool}));
+    }
   }
 }
 
@@ -410,7 +429,7 @@ INSTANTIATE_TEST_SUITE_P(Variants, DtnNormGradient,
 TYPED_TEST(DtnNorm, SameBitsForAnyNumberOfThreads) {
   for (int batch : {1, 2, 5, 16}) {
     for (DtnVariant variant : {DtnVariant::kPaper, DtnVariant::kOfficial}) {
-      DenseDtn p = make_problem<TypeParam>(batch, 7, 11, 60, 3, variant);
+      DenseDtn p = make_problem<TypeParam>(batch, 6, 10, 60, 3, variant, {.pool = batch % 2 + 1});
       const Doubles dy = doubles(normal_values<TypeParam>(p.x.size(), 9));
       for (Isa isa : isas()) {
         Threads serial(1);
