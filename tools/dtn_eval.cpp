@@ -1,4 +1,6 @@
-// dtn-eval: accuracy of a checkpoint or a weights file, or logits for given inputs.
+// dtn-eval: accuracy of a checkpoint or a weights file, on its data set or on a robustness suite,
+// or logits for given inputs.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <filesystem>
@@ -13,6 +15,7 @@
 #include "dtn/nn/normalizer.h"
 #include "dtn/train/evaluator.h"
 #include "dtn/train/progress.h"
+#include "dtn/train/suite.h"
 
 namespace fs = std::filesystem;
 
@@ -21,7 +24,8 @@ namespace {
 struct Options {
   std::string checkpoint, config, inputs, save_logits, precision = "fp32";
   std::vector<std::string> overrides;
-  bool ema = false, json = false;
+  std::string suite, suite_root, classes, save;
+  bool ema = false, json = false, no_clean = false;
   std::optional<int> batch_size;
   dtn::MachineOptions machine;
 };
@@ -172,6 +176,36 @@ void report(const Options& options, const Outcome& outcome) {
   std::printf("%lld images, %.1f images/s\n", static_cast<long long>(outcome.count), rate);
 }
 
+// Whether --set names the key.
+bool is_set(const Options& options, std::string_view key) {
+  return std::ranges::any_of(options.overrides, [&](const std::string& text) {
+    return text.starts_with(key) && text.substr(key.size()).starts_with('=');
+  });
+}
+
+int evaluate_suite(const Options& options, const dtn::ExperimentConfig& config,
+                   const dtn::TensorFile& weights, dtn::VisionTransformer& model) {
+  dtn::SuiteOptions suite;
+  suite.suite = options.suite == dtn::name_of(dtn::Suite::kImageNetC) ? dtn::Suite::kImageNetC
+                                                                      : dtn::Suite::kImageNetR;
+  suite.root = options.suite_root.empty() ? config.data.root : options.suite_root;
+  if (suite.root.empty()) {
+    throw dtn::ConfigError(dtn::cat("--suite ", options.suite, ": --suite-root names its folder"));
+  }
+  suite.classes = options.classes;
+  suite.save = options.save;
+  suite.clean = !options.no_clean;
+  suite.batch_size = batch_size_of(options, config);
+  suite.dtype = precision_of(options.precision);
+  if (is_set(options, "data.crop_pct")) suite.crop_pct = config.data.crop_pct;
+  if (!options.save.empty()) suite.weights = dtn::fingerprint_of(weights.tensors);
+  const std::optional<dtn::SuiteReport> report = dtn::run_suite(model, config, suite);
+  if (!report) return dtn::kExitStopped;
+  std::fputs(options.json ? (dtn::to_json(*report) + "\n").c_str() : dtn::to_text(*report).c_str(),
+             stdout);
+  return dtn::kExitDone;
+}
+
 int evaluate(const Options& options) {
   dtn::Device device = options.machine.apply();
   fs::path file = weights_file(options);
@@ -181,6 +215,7 @@ int evaluate(const Options& options) {
   for (const std::string& note : dtn::load_adapted(model, weights.tensors, file.string())) {
     dtn::log_info(note);
   }
+  if (!options.suite.empty()) return evaluate_suite(options, config, weights, model);
   Outcome outcome = options.inputs.empty() ? run_dataset(options, config, model)
                                            : run_inputs(options, config, model);
   if (!options.save_logits.empty()) {
@@ -193,7 +228,10 @@ int evaluate(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Evaluates a checkpoint, or computes logits for given inputs.", "dtn-eval"};
+  CLI::App app{
+      "Evaluates a checkpoint, on its data set or on a robustness suite, or computes logits for "
+      "given inputs.",
+      "dtn-eval"};
   Options options;
   app.add_option("--checkpoint", options.checkpoint,
                  "checkpoint or run folder, or a safetensors file of weights")
@@ -204,14 +242,37 @@ int main(int argc, char** argv) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_flag("--ema", options.ema, "evaluate the moving average of the weights");
-  app.add_flag("--json", options.json,
-               "print one JSON object: top1 top5 loss count "
-               "images_per_second");
-  app.add_option("--inputs", options.inputs,
-                 "safetensors with 'images' [N,C,H,W] float32, already normalised, and optionally "
-                 "'labels' [N] int64; used instead of the data set");
-  app.add_option("--save-logits", options.save_logits,
-                 "write 'logits' [N,K] float32 in data order to this safetensors file");
+  app.add_flag(
+      "--json", options.json,
+      "print one JSON object: top1 top5 loss count images_per_second, and with --suite all "
+      "its parts");
+  auto* inputs = app.add_option(
+      "--inputs", options.inputs,
+      "safetensors with 'images' [N,C,H,W] float32, already normalised, and optionally "
+      "'labels' [N] int64; used instead of the data set");
+  auto* save_logits =
+      app.add_option("--save-logits", options.save_logits,
+                     "write 'logits' [N,K] float32 in data order to this safetensors file");
+  auto* suite =
+      app.add_option("--suite", options.suite,
+                     "evaluate on ImageNet-C (error by corruption and severity, CE, mCE) or "
+                     "ImageNet-R (a choice between the classes it has), and on the clean "
+                     "validation images beside it; see docs/robustness.md")
+          ->check(CLI::IsMember({"imagenet-c", "imagenet-r"}))
+          ->excludes(inputs)
+          ->excludes(save_logits);
+  app.add_option("--suite-root", options.suite_root,
+                 "folder of the suite's images (default: data.root)")
+      ->needs(suite);
+  app.add_option("--classes", options.classes,
+                 "file that names the model's classes in the order of their labels, one per line "
+                 "(default: the class folders of data.root, or ImageNet's)")
+      ->needs(suite);
+  app.add_option("--save", options.save,
+                 "keep what --suite has finished in this JSON file, and go on behind it")
+      ->needs(suite);
+  app.add_flag("--no-clean", options.no_clean, "leave the clean images of --suite out")
+      ->needs(suite);
   app.add_option("--precision", options.precision, "fp32 or bf16")
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();

@@ -2,7 +2,10 @@
 #include <array>
 #include <cctype>
 #include <filesystem>
+#include <numeric>
+#include <span>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "dtn/core/check.h"
@@ -111,16 +114,17 @@ void check_same_classes(const std::vector<std::string>& val, const fs::path& val
 
 class ImageFolder final : public Dataset {
  public:
-  ImageFolder(fs::path folder, std::vector<std::string> classes, Split split)
+  // Of `classes`, those that `labels` numbers have a folder; `kind` ends in a blank or is empty.
+  ImageFolder(fs::path folder, std::vector<std::string> classes,
+              std::span<const std::int64_t> labels, const std::string& kind)
       : folder_(folder.string()) {
     std::int64_t undecodable = 0;
-    for (std::size_t label = 0; label < classes.size(); ++label) {
-      add_class(folder / classes[label], static_cast<std::int64_t>(label), undecodable);
+    for (std::int64_t label : labels) {
+      add_class(folder / classes[static_cast<std::size_t>(label)], label, undecodable);
     }
     class_names_ = std::move(classes);
     num_classes_ = static_cast<std::int64_t>(class_names_.size());
-    description_ =
-        cat(size(), " ", name_of(split), " images of ", num_classes_, " classes in ", folder_);
+    description_ = cat(size(), " ", kind, "images of ", labels.size(), " classes in ", folder_);
     if (undecodable > 0) {
       log_warn(cat(folder_, ": left out ", undecodable,
                    " images in formats that cannot be read (.jpg, .jpeg, .png and .bmp can)"));
@@ -171,7 +175,43 @@ class ImageFolder final : public Dataset {
   std::vector<std::size_t> starts_;
 };
 
+[[noreturn]] void fail_without_classes(const fs::path& folder) {
+  throw DataError(cat(folder.string(), ": has no class folders; expected is ", folder.string(),
+                      "/<class>/<image> (see data/README.md)"));
+}
+
 }  // namespace
+
+std::vector<std::string> class_folders_of(const std::string& folder) {
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) {
+    throw DataError(cat(folder,
+                        fs::exists(folder, ignored) ? ": is not a folder" : ": no such folder",
+                        "; expected is ", folder, "/<class>/<image> (see data/README.md)"));
+  }
+  std::vector<std::string> names = class_folders(folder);
+  if (names.empty()) fail_without_classes(folder);
+  return names;
+}
+
+std::unique_ptr<Dataset> open_class_folders(const std::string& folder,
+                                            const std::vector<std::string>& classes) {
+  std::unordered_map<std::string_view, std::int64_t> label_of;
+  for (const std::string& name : classes) {
+    label_of.emplace(name, static_cast<std::int64_t>(label_of.size()));
+  }
+  DTN_CHECK(label_of.size() == classes.size(), "a class is named twice");
+  std::vector<std::int64_t> labels;
+  for (const std::string& name : class_folders_of(folder)) {
+    auto found = label_of.find(name);
+    if (found == label_of.end()) {
+      throw DataError(cat(folder, "/", name, ": '", name, "' is none of the ", classes.size(),
+                          " classes, '", classes.front(), "' to '", classes.back(), "'"));
+    }
+    labels.push_back(found->second);
+  }
+  return std::make_unique<ImageFolder>(folder, classes, labels, "");
+}
 
 std::unique_ptr<Dataset> open_image_folder(const DataConfig& data, const ModelConfig& model,
                                            Split split) {
@@ -185,10 +225,7 @@ std::unique_ptr<Dataset> open_image_folder(const DataConfig& data, const ModelCo
                         "/<class>/<image> (see data/README.md)"));
   }
   std::vector<std::string> classes = class_folders(folder);
-  if (classes.empty()) {
-    throw DataError(cat(folder.string(), ": has no class folders; expected is ", folder.string(),
-                        "/<class>/<image> (see data/README.md)"));
-  }
+  if (classes.empty()) fail_without_classes(folder);
   if (split == Split::kVal) check_same_classes(classes, folder, train_folder);
   std::size_t model_classes = static_cast<std::size_t>(model.num_classes);
   if (classes.size() > model_classes) {
@@ -200,7 +237,10 @@ std::unique_ptr<Dataset> open_image_folder(const DataConfig& data, const ModelCo
     log_warn(cat(folder.string(), ": has ", classes.size(), " classes, model.num_classes is ",
                  model_classes, "; labels number the folders that are there"));
   }
-  return std::make_unique<ImageFolder>(folder, std::move(classes), split);
+  std::vector<std::int64_t> labels(classes.size());
+  std::iota(labels.begin(), labels.end(), std::int64_t{0});
+  return std::make_unique<ImageFolder>(folder, std::move(classes), labels,
+                                       cat(name_of(split), " "));
 }
 
 }  // namespace dtn

@@ -1,7 +1,9 @@
 #include "dtn/train/evaluator.h"
 
+#include <algorithm>
 #include <chrono>
 
+#include "dtn/core/check.h"
 #include "dtn/ops/loss.h"
 #include "dtn/ops/tokens.h"
 
@@ -45,6 +47,29 @@ Tensor predict(VisionTransformer& model, const Tensor& images, DType dtype) {
   return ops::cast(ctx, logits, DType::kFloat32).value().to(kCpu);
 }
 
+Tensor logits_of(const Tensor& logits, std::span<const std::int64_t> classes) {
+  const std::int64_t rows = logits.dim(0), all = logits.dim(1);
+  Tensor chosen = Tensor::empty({rows, static_cast<std::int64_t>(classes.size())}, DType::kFloat32);
+  float* out = chosen.data<float>();
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const float* row = logits.data<float>() + r * all;
+    for (std::int64_t k : classes) *out++ = row[k];
+  }
+  return chosen;
+}
+
+Tensor labels_among(const Tensor& labels, std::span<const std::int64_t> classes) {
+  Tensor places = Tensor::empty(labels.shape(), DType::kInt64);
+  for (std::int64_t i = 0; i < labels.numel(); ++i) {
+    const std::int64_t label = labels.data<std::int64_t>()[i];
+    const auto place = std::ranges::lower_bound(classes, label);
+    DTN_CHECK(place != classes.end() && *place == label, "label ", label,
+              " is none of the classes to choose from");
+    places.data<std::int64_t>()[i] = place - classes.begin();
+  }
+  return places;
+}
+
 std::optional<EvalResult> evaluate(VisionTransformer& model, BatchFeeder& feeder,
                                    const EvalOptions& options) {
   auto start = std::chrono::steady_clock::now();
@@ -56,7 +81,12 @@ std::optional<EvalResult> evaluate(VisionTransformer& model, BatchFeeder& feeder
     if (options.stop && options.stop()) return std::nullopt;
     if (!feeder.next(batch)) break;
     Tensor logits = predict(model, batch.images, options.dtype);
-    meter.add(logits, batch.host_labels);
+    if (options.classes.empty()) {
+      meter.add(logits, batch.host_labels);
+    } else {
+      meter.add(logits_of(logits, options.classes),
+                labels_among(batch.host_labels, options.classes));
+    }
     done += batch.n;
     if (options.on_batch) options.on_batch(batch, logits, done);
   }

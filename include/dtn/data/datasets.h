@@ -33,6 +33,24 @@ std::unique_ptr<Dataset> open_idx(const DataConfig& data, const ModelConfig& mod
 std::unique_ptr<Dataset> open_image_folder(const DataConfig& data, const ModelConfig& model,
                                            Split split);
 
+// The names of the class folders in `folder`, in byte order; DataError when there are none.
+std::vector<std::string> class_folders_of(const std::string& folder);
+
+// <folder>/<class>/**, listed and sorted as above, where each folder's label is the position of its
+// name in `classes`, of which it need not have all. DataError for a name that is none of them.
+std::unique_ptr<Dataset> open_class_folders(const std::string& folder,
+                                            const std::vector<std::string>& classes);
+
+// The samples of `dataset` whose classes are among `wanted`, in their order. Labels, these and the
+// new ones, are positions in `classes`: by name, or, where a data set does not name its classes,
+// its own labels as they are.
+std::unique_ptr<Dataset> only_classes(std::shared_ptr<const Dataset> dataset,
+                                      const std::vector<std::string>& classes,
+                                      std::span<const std::int64_t> wanted);
+
+// The 1000 WordNet identifiers of ILSVRC2012 in byte order, which is the order of their labels.
+const std::vector<std::string>& imagenet_class_names();
+
 // A safetensors file, data.train or data.val below root (default "<split>.safetensors"):
 // `images` [N, channels, image_size, image_size] float32, used as they are, and `labels` [N] of
 // an integer type. The file is mapped, so it may be larger than memory.

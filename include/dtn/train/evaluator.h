@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "dtn/models/vit.h"
 #include "dtn/train/feeder.h"
@@ -32,11 +34,19 @@ class AccuracyMeter {
 
 struct EvalOptions {
   DType dtype = DType::kFloat32;
+  // Unless empty, accuracy and loss are those of a choice between these classes alone: the logits
+  // of the others are dropped. Ascending; every label must be one of them.
+  std::vector<std::int64_t> classes;
   // Called after each batch with its float32 logits [n, K] and the number of samples done.
   std::function<void(const DeviceBatch&, const Tensor& logits, std::int64_t done)> on_batch;
   // Asked before each batch; true ends the evaluation early.
   std::function<bool()> stop;
 };
+
+// The columns `classes` of logits [n, K] float32: [n, classes.size()].
+Tensor logits_of(const Tensor& logits, std::span<const std::int64_t> classes);
+// labels [n] int64 as positions in `classes`.
+Tensor labels_among(const Tensor& labels, std::span<const std::int64_t> classes);
 
 // One epoch of the feeder, which must feed the model's device. Nothing when it was stopped.
 std::optional<EvalResult> evaluate(VisionTransformer& model, BatchFeeder& feeder,
