@@ -3,7 +3,6 @@
 
 #include "common.h"
 #include "dtn/config/load.h"
-#include "dtn/models/complexity.h"
 #include "dtn/nn/normalizer.h"
 #include "dtn/train/run_size.h"
 #include "dtn/train/trainer.h"
@@ -41,22 +40,6 @@ dtn::ExperimentConfig load_config(const Options& options) {
                               dtn::norm_schemas());
 }
 
-void print_plan(const dtn::ExperimentConfig& config, const fs::path& output) {
-  dtn::Complexity c = dtn::complexity_of(config.model);
-  dtn::RunSize size = dtn::size_of_run(config);
-  bool bf16 = config.train.precision == dtn::Precision::kBFloat16;
-  double bytes = (bf16 ? c.activation_bytes_bf16 : c.activation_bytes_fp32) *
-                 config.train.micro_batch.value_or(config.train.batch_size);
-  std::printf("train: %s\nval: %s\n", size.train.c_str(), size.val.c_str());
-  std::printf("parameters: %lld\nmultiply-adds per image: %.3f G\n",
-              static_cast<long long>(c.parameters), c.multiply_adds / 1e9);
-  std::printf("steps per epoch: %lld\nsteps: %lld\npeak learning rate: %g\n",
-              static_cast<long long>(size.steps_per_epoch), static_cast<long long>(size.steps),
-              size.peak_rate);
-  std::printf("activations kept for the backward pass: about %.0f MiB\noutput: %s\n",
-              bytes / 1048576, output.c_str());
-}
-
 int train(const Options& options) {
   dtn::Device device = options.machine.apply();
   dtn::ExperimentConfig config = load_config(options);
@@ -69,7 +52,7 @@ int train(const Options& options) {
                     : resume_folder && fs::exists(options.resume) ? run_folder_of(options.resume)
                                                                   : fs::path("runs") / config.name;
   if (options.dry_run) {
-    print_plan(config, output);
+    std::fputs(dtn::describe_run(config, output, device).c_str(), stdout);
     return dtn::kExitDone;
   }
   if (fs::exists(output) && !fs::is_directory(output)) {
@@ -109,7 +92,8 @@ int main(int argc, char** argv) {
                  "checkpoint folder")
       ->type_name("auto|DIR");
   app.add_flag("--print-config", options.print_config, "print the resolved config and exit");
-  app.add_flag("--dry-run", options.dry_run, "print what would be done and exit");
+  app.add_flag("--dry-run", options.dry_run,
+               "print the size, memory and time of the run, measured in a few steps, and exit");
   options.machine.add_to(app);
   return dtn::run_program(app, argc, argv, [&] { return train(options); });
 }

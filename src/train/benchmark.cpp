@@ -75,7 +75,7 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int wa
   return result;
 }
 
-double glance_seconds_per_image(const ExperimentConfig& config, Device device) {
+StepGlance glance_at_step(const ExperimentConfig& config, Device device) {
   constexpr double kWork = 50e9;  // multiply-adds of a step, where a whole micro-batch has more
   ExperimentConfig small = config;
   std::int64_t images = micro_batch(config.train);
@@ -88,12 +88,29 @@ double glance_seconds_per_image(const ExperimentConfig& config, Device device) {
   small.train.micro_batch.reset();
   Learner learner(small, device);
   RandomBatch batch(small.model, images, device);
+  std::int64_t step = 0;
+  const std::size_t before = stats_of(device).bytes_in_use;
+  auto bytes_of_step = [&](std::int64_t n) {
+    reset_peak(device);
+    learner.step(batch.images.slice(0, n), batch.labels.slice(0, n), step++, 1e-4);
+    return static_cast<double>(stats_of(device).peak_bytes - before);
+  };
+  // Two sizes tell what grows with the images. None of these steps is captured on a device.
+  const std::int64_t half = std::max<std::int64_t>(images / 2, 1);
+  bytes_of_step(half);  // sets up what stays
+  const double bytes_of_half = bytes_of_step(half), bytes_of_all = bytes_of_step(images);
+  StepGlance glance;
+  glance.bytes_per_image = images > half
+                               ? (bytes_of_all - bytes_of_half) / static_cast<double>(images - half)
+                               : bytes_of_all / static_cast<double>(images);
+  glance.bytes = std::max(0.0, bytes_of_all - glance.bytes_per_image * static_cast<double>(images));
   std::vector<double> times;
-  for (int i = 0; i < 4; ++i) {
-    times.push_back(seconds_of(device, [&] { learner.step(batch.images, batch.labels, i, 1e-4); }));
+  for (int i = 0; i < 3; ++i) {
+    times.push_back(
+        seconds_of(device, [&] { learner.step(batch.images, batch.labels, step++, 1e-4); }));
   }
-  times.erase(times.begin());  // the first one sets up
-  return median(times) / static_cast<double>(images);
+  glance.seconds_per_image = median(times) / static_cast<double>(images);
+  return glance;
 }
 
 EvalBenchmark benchmark_eval(const ExperimentConfig& config, int steps, int warmup, Device device) {

@@ -27,20 +27,10 @@ std::optional<double> seconds_of_finished(const SweepVariant& variant,
   return s ? std::optional(s->mean) : std::nullopt;
 }
 
-std::int64_t evaluations_of(const TrainConfig& train, const RunSize& size) {
-  const std::int64_t period =
-      train.eval_every.count * (train.eval_every.epochs ? size.steps_per_epoch : 1);
-  return period > 0 ? (size.steps + period - 1) / period : 1;
-}
-
-// From a few steps: a forward pass alone is a third of a step.
 double estimated_seconds(const ExperimentConfig& config, const RunSize& size, Device device) {
-  const double per_image = glance_seconds_per_image(config, device);
-  const double trained = static_cast<double>(size.steps) * config.train.batch_size;
-  const double evaluated =
-      static_cast<double>(evaluations_of(config.train, size) * size.val_images) *
-      (config.train.ema ? 2 : 1);
-  return per_image * (trained + evaluated / 3);
+  const double per_image = glance_at_step(config, device).seconds_per_image;
+  const RunTime time = time_of_run(config, size, per_image, 0, device);
+  return time.training + time.evaluation;
 }
 
 std::string state_text(const SweepRun& run, std::int64_t steps) {

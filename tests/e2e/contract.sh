@@ -83,7 +83,10 @@ expect_text '^  precision: fp32' '^  clip_grad_norm: null' '^  ema: null' '^  la
 
 echo "--dry-run"
 expect 0 dtn-train --config tiny.yaml --dry-run
-expect_text '^parameters: [0-9]+' '^steps: 12$' '^steps per epoch: 5$' 'runs/tiny$'
+expect_text '^parameters: [0-9]+' '^steps: 12$' '^steps per epoch: 5$' 'runs/tiny$' \
+  '^effective learning rate: 0.001, after 1 epochs of warmup from 1e-06, down to 1e-05$' \
+  '^memory: about [0-9.]+ MiB: weights .* gradients .* moments .* average .* activations .* batches ' \
+  '^time on this machine: about [0-9.e-]+ days \([0-9.]+ s\): training .*, 6 evaluations '
 expect_no_file runs
 
 echo "a run in runs/<name>"

@@ -39,9 +39,15 @@ struct TrainBenchmark {
 TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int warmup,
                                Device device = kCpu);
 
-// What a training step of `config` takes per image, from a few steps of no more images than a
-// glance allows: for estimates.
-double glance_seconds_per_image(const ExperimentConfig& config, Device device = kCpu);
+// What a training step of `config` takes, for estimates: measured in a few steps of no more images
+// than a glance allows.
+struct StepGlance {
+  double seconds_per_image = 0;
+  // Memory of a step beside weights, gradients, moments and average: bytes + n bytes_per_image,
+  // for n images that go through the model at a time.
+  double bytes = 0, bytes_per_image = 0;
+};
+StepGlance glance_at_step(const ExperimentConfig& config, Device device = kCpu);
 
 struct EvalBenchmark {
   double images_per_second = 0;
