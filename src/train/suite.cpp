@@ -184,8 +184,9 @@ class Runner {
   }
 
   std::nullopt_t stop() const {
-    const std::string done =
-        cat(report_.scores.size(), " of ", plan_.cells.size(), " folders are done");
+    const auto finished = std::ranges::count_if(
+        plan_.cells, [&](const SuiteCell& cell) { return report_.scores.contains(cell.name); });
+    const std::string done = cat(finished, " of ", plan_.cells.size(), " folders are done");
     log_info(options_.save.empty()
                  ? cat("stopped by a signal; ", done, " and lost: --save FILE keeps them")
                  : cat("stopped by a signal; ", done, " and kept in ", options_.save.string(),
