@@ -1,8 +1,9 @@
 #include "data/resample_kernels.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
+
+#include "data/instruction_set.h"
 
 #if defined(__x86_64__)
 #if !defined( \
@@ -102,24 +103,7 @@ DTN_TARGET DTN_INLINE void store_rounded(Ints sum, std::uint8_t* p) {
 #include "data/resample_body.inc"
 #undef DTN_TARGET
 }  // namespace avx512
-
-int best_instruction_set() {
-  __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
-    return 2;
-  return __builtin_cpu_supports("avx2") ? 1 : 0;
-}
-#else
-int best_instruction_set() { return 0; }
 #endif
-
-std::atomic<int> instruction_set_limit{2};
-
-int instruction_set() {
-  static const int best = best_instruction_set();
-  return std::min(best, instruction_set_limit.load(std::memory_order_relaxed));
-}
 
 // Vectors of the compiler: 16 bytes fit the registers of every x86-64.
 using Bytes = std::uint8_t __attribute__((vector_size(16)));
@@ -140,8 +124,6 @@ DTN_INLINE void transpose_block(Bytes (&rows)[16]) {
 }
 
 }  // namespace
-
-void limit_instruction_set(int level) { instruction_set_limit = level; }
 
 void transpose_in(const std::uint8_t* from, std::int64_t stride, int rows, int samples,
                   std::uint8_t* columns) {

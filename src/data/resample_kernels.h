@@ -9,9 +9,6 @@ namespace dtn::resample {
 inline constexpr int kWeightBits = 22;
 inline constexpr int kLanes = 16;  // rows that are resized side by side
 
-// For tests: use at most this instruction set (0 plain, 1 AVX2, 2 AVX-512) from now on.
-void limit_instruction_set(int level);
-
 // The source samples one output sample depends on.
 struct Span {
   int begin = 0, count = 0;

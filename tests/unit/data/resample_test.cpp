@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "data/resample_kernels.h"
+#include "data/instruction_set.h"
 #include "dtn/core/check.h"
 #include "golden/data/fixtures.h"
 
@@ -15,7 +15,7 @@ using golden::procedural_image;
 
 TEST(Resample, EqualsPillowBitForBitOnEveryInstructionSet) {
   for (int level : {0, 1, 2}) {
-    resample::limit_instruction_set(level);
+    limit_instruction_set(level);
     auto table = golden::open_table("resample.txt");
     std::uint32_t seed, expected;
     int width, height, channels, out_width, out_height, cases = 0;
@@ -33,7 +33,7 @@ TEST(Resample, EqualsPillowBitForBitOnEveryInstructionSet) {
     }
     EXPECT_EQ(cases, 480);
   }
-  resample::limit_instruction_set(2);
+  limit_instruction_set(2);
 }
 
 TEST(Resample, WholeBoxIsTheSameAsNoBox) {

@@ -1,0 +1,59 @@
+// The inner loops of the image operations. Every instruction set gives the same bits: integers, and
+// floating-point sums in the order written here, without fused multiply-adds. Private to dtn_data.
+#pragma once
+
+#include <cstdint>
+
+namespace dtn::image_kernels {
+
+// Where the pixels of one row of an affine transform come from.
+struct AffineRow {
+  const std::uint8_t* pixels = nullptr;  // the source: [height, width, channels]
+  int width = 0, height = 0, channels = 0;
+  const std::int32_t *columns = nullptr, *rows = nullptr;  // of the first tap; may lie outside
+  const double *dx = nullptr, *dy = nullptr;  // from the (taps / 2)th tap to the next, 0 .. 1
+  bool between_columns = true, between_rows = true;  // false: all dx or all dy are 0
+  int count = 0;
+};
+
+// The loops for one instruction set. `n` counts bytes, `pixels` counts pixels of three bytes.
+struct Kernels {
+  // p = p < threshold ? p : 255 - p, threshold 0 .. 255
+  void (*solarize)(std::uint8_t* p, std::int64_t n, int threshold);
+  // p = p & mask
+  void (*mask)(std::uint8_t* p, std::int64_t n, int mask);
+  // p = p < threshold ? min(p + addend, 255) : p, both 0 .. 255
+  void (*add_below)(std::uint8_t* p, std::int64_t n, int threshold, int addend);
+  // Smallest and largest value of the bytes i with i mod 3 = c, of any number of bytes. An image of
+  // one channel has its extremes spread over the three.
+  void (*extremes)(const std::uint8_t* p, std::int64_t n, std::uint8_t low[3],
+                   std::uint8_t high[3]);
+  // p = clamp(plain + factor (p - plain)), cut to an integer
+  void (*blend_constant)(std::uint8_t* p, std::int64_t n, int plain, float factor);
+  // The same with each pixel's luma for `plain`.
+  void (*blend_luma)(std::uint8_t* p, std::int64_t pixels, float factor);
+  std::int64_t (*sum_luma)(const std::uint8_t* p, std::int64_t pixels);
+  // The same with, for `plain`, the mean of the nine pixels around each, the middle one five times;
+  // `step` bytes lie between neighbours, and the pixels to the left and right are there.
+  void (*blend_smooth)(const std::uint8_t* above, const std::uint8_t* row,
+                       const std::uint8_t* below, std::int64_t n, int step, float factor,
+                       std::uint8_t* out);
+  // out = (inner (taps[1] + ... + taps[count - 2]) + outer (taps[0] + taps[count - 1])) / 2^24,
+  // rounded. `out` overlaps no tap.
+  void (*box)(const std::uint8_t* const* taps, int count, std::int64_t n, std::uint32_t inner,
+              std::uint32_t outer, std::uint8_t* out);
+  // out[i] = slope (i + 0.5) + a + b
+  void (*line)(double slope, double a, double b, int count, double* out);
+  // Splits positions of pixel centres into the tap `before` taps left of them and the way from
+  // there: index = floor(at - 0.5) - before, at = at - 0.5 - floor(at - 0.5). Whether any way is
+  // not 0.
+  bool (*split)(double* at, int count, int before, std::int32_t* index);
+  // Bicubic (four taps in each direction) or bilinear (two); taps outside repeat the border.
+  void (*cubic)(const AffineRow& row, std::uint8_t* out);
+  void (*linear)(const AffineRow& row, std::uint8_t* out);
+};
+
+// For the best instruction set of this machine that limit_instruction_set() allows.
+const Kernels& kernels();
+
+}  // namespace dtn::image_kernels

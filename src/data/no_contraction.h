@@ -1,0 +1,10 @@
+// From DTN_NO_CONTRACTION on, the compiler fuses no multiplication with an addition in the
+// functions of a file. That would round differently from Pillow, which has none. Private to
+// dtn_data.
+#pragma once
+
+#if defined(__clang__)
+#define DTN_NO_CONTRACTION _Pragma("STDC FP_CONTRACT OFF")
+#else
+#define DTN_NO_CONTRACTION _Pragma("GCC optimize(\"fp-contract=off\")")
+#endif
