@@ -65,6 +65,32 @@ A row_sum(const A* t, std::int64_t classes) {
   return reduce_add(sum);
 }
 
+// What the labels of a row are, and how much each counts.
+template <class A>
+struct RowLabels {
+  std::int64_t own, partner;  // the same when there is one
+  A share;                    // of the label's own
+  bool valid;                 // all in [0, K)
+};
+template <class A, class Arguments>
+RowLabels<A> labels_of(const Arguments& args, std::int64_t row) {
+  RowLabels<A> l{args.labels[row], args.labels[row], 1, false};
+  if (args.partner_labels) l.partner = args.partner_labels[row];
+  if (l.partner != l.own) l.share = static_cast<A>(args.label_share[row]);
+  l.valid = l.own >= 0 && l.own < args.classes && l.partner >= 0 && l.partner < args.classes;
+  return l;
+}
+
+// The mean of the shifted logits at the labels. A share of 0 counts as nothing, even beside -inf.
+template <class A, class T>
+A at_labels(const RowLabels<A>& labels, const T* z, A shift) {
+  const A own = static_cast<A>(z[labels.own]) - shift;
+  if (labels.share == 1) return own;
+  const A partner = static_cast<A>(z[labels.partner]) - shift;
+  if (labels.share == 0) return partner;
+  return labels.share * own + (1 - labels.share) * partner;
+}
+
 template <class T>
 void forward_row(const CrossEntropyForward& args, std::int64_t row) {
   using A = AccumulatorOf<T>;
@@ -84,9 +110,9 @@ void forward_row(const CrossEntropyForward& args, std::int64_t row) {
   if (args.targets) {
     const A* t = static_cast<const A*>(args.targets) + row * classes;
     loss = log_sum * row_sum(t, classes) - dot_shifted(t, z, largest, classes);
-  } else if (std::int64_t label = args.labels[row]; label >= 0 && label < classes) {
+  } else if (const auto labels = labels_of<A>(args, row); labels.valid) {
     const A s = static_cast<A>(args.smoothing);
-    const A at_label = static_cast<A>(z[label]) - largest;
+    const A at_label = at_labels(labels, z, largest);
     loss = smooth ? log_sum - (1 - s) * at_label - s / static_cast<A>(classes) * reduce_add(shifted)
                   : log_sum - at_label;
   } else {
@@ -121,20 +147,26 @@ void backward_targets(const CrossEntropyBackward& args, std::int64_t row) {
 template <class T>
 void backward_label(const CrossEntropyBackward& args, std::int64_t row) {
   using A = AccumulatorOf<T>;
-  const std::int64_t classes = args.classes, label = args.labels[row];
+  const std::int64_t classes = args.classes;
   const T* z = static_cast<const T*>(args.logits) + row * classes;
   T* dz = static_cast<T*>(args.dlogits) + row * classes;
-  const bool valid = label >= 0 && label < classes;
-  const A scale = valid ? scale_of<A>(args) : static_cast<A>(__builtin_nan(""));
+  const RowLabels<A> labels = labels_of<A>(args, row);
+  const A scale = labels.valid ? scale_of<A>(args) : static_cast<A>(__builtin_nan(""));
   const A lse = static_cast<const A*>(args.lse)[row];
   const A s = static_cast<A>(args.smoothing), everywhere = s / static_cast<A>(classes);
   // Read before the row is overwritten: dz may be z.
-  const A z_label = valid ? static_cast<A>(z[label]) : A(0);
+  const A z_own = labels.valid ? static_cast<A>(z[labels.own]) : A(0);
+  const A z_partner = labels.valid ? static_cast<A>(z[labels.partner]) : A(0);
   for_each_vector<A>(classes, [=](std::int64_t k, auto count) {
     Vec<A> p = exp(load_n(z + k, count) - lse);
     store_n(dz + k, scale * (p - everywhere), count);
   });
-  if (valid) dz[label] = static_cast<T>(scale * (std::exp(z_label - lse) - everywhere - (1 - s)));
+  if (!labels.valid) return;
+  auto put = [=](std::int64_t label, A logit, A hot) {
+    dz[label] = static_cast<T>(scale * (std::exp(logit - lse) - everywhere - hot));
+  };
+  if (labels.share != 0) put(labels.own, z_own, (1 - s) * labels.share);
+  if (labels.share != 1) put(labels.partner, z_partner, (1 - s) * (1 - labels.share));
 }
 
 }  // namespace

@@ -13,14 +13,38 @@ namespace {
 
 constexpr int kMostWarps = 16;
 
+// What the logits are held against.
+enum class Against { kLabels, kSharedLabels, kTargets };
+
 template <class T>
 struct CrossEntropy {
   std::int64_t classes;
   const T* logits;
-  const std::int64_t* labels;
-  const float* targets;
+  const std::int64_t *labels, *partner_labels;
+  const float *label_share, *targets;
   float smoothing;
 };
+
+// The labels of a row; where there is one, or both are the same, `partner` is -1.
+struct RowLabels {
+  std::int64_t own, partner;
+  float share;  // of the label's own
+  bool valid;   // all in [0, K)
+};
+template <Against kAgainst, class T>
+__device__ __forceinline__ RowLabels labels_of(const CrossEntropy<T>& a, std::int64_t row) {
+  RowLabels l{a.labels[row], -1, 1, false};
+  l.valid = l.own >= 0 && l.own < a.classes;
+  if constexpr (kAgainst == Against::kSharedLabels) {
+    const std::int64_t partner = a.partner_labels[row];
+    if (partner != l.own) {
+      l.partner = partner;
+      l.share = a.label_share[row];
+      l.valid = l.valid && partner >= 0 && partner < a.classes;
+    }
+  }
+  return l;
+}
 
 // Calls f(values, i, column, run): `values` are the logits of a piece of the row in this lane, of
 // which those at i, i + 1, .. kRun lie in columns column, column + 1, ..
@@ -45,9 +69,10 @@ template <class T, bool kWide>
 using Piece = cuda::LaneValues<T, 8, kWide>;
 
 // Blocks: rows. With labels `targets` is null, and the reverse.
-template <class T, bool kWide, bool kTargets>
+template <class T, bool kWide, Against kAgainst>
 __global__ void cross_entropy_forward_kernel(CrossEntropy<T> a, float* loss, float* lse) {
   using Row = Piece<T, kWide>;
+  constexpr bool kTargets = kAgainst == Against::kTargets;
   DTN_SHARED(float, shared);
   const std::int64_t row = blockIdx.x;
   const T* z = a.logits + row * a.classes;
@@ -86,27 +111,34 @@ __global__ void cross_entropy_forward_kernel(CrossEntropy<T> a, float* loss, flo
   if constexpr (kTargets) {
     loss[row] = log_sum * weight - dot;
   } else {
-    const std::int64_t label = a.labels[row];
-    const bool valid = label >= 0 && label < a.classes;
+    const RowLabels labels = labels_of<kAgainst>(a, row);
     const float s = a.smoothing;
-    const float at_label = valid ? cuda::to_float(z[label]) - largest : NAN;
+    float at_label = labels.valid ? cuda::to_float(z[labels.own]) - largest : NAN;
+    if (kAgainst == Against::kSharedLabels && labels.valid && labels.share != 1) {
+      const float partner = cuda::to_float(z[labels.partner]) - largest;
+      // A share of 0 counts as nothing, even beside -inf.
+      at_label = labels.share == 0
+                     ? partner
+                     : __fmaf_rn(labels.share, at_label, (1 - labels.share) * partner);
+    }
     loss[row] = dotted ? log_sum - (1 - s) * at_label - s / static_cast<float>(a.classes) * dot
                        : log_sum - at_label;
   }
 }
 
 // Blocks: rows. A logit is read by the thread that overwrites it.
-template <class T, bool kWide, bool kTargets>
+template <class T, bool kWide, Against kAgainst>
 __global__ void cross_entropy_backward_kernel(CrossEntropy<T> a, const float* lse, float scale,
                                               const float* upstream, T* dlogits) {
   using Row = Piece<T, kWide>;
+  constexpr bool kTargets = kAgainst == Against::kTargets;
   DTN_SHARED(float, shared);
   const std::int64_t row = blockIdx.x, first = row * a.classes;
   const float log_z = lse[row];
   if (upstream) scale *= *upstream;
 
-  float weight = 1, everywhere = 0, at_label = 0;
-  std::int64_t label = -1;
+  float weight = 1, everywhere = 0, at_label = 0, at_partner = 0;
+  std::int64_t label = -1, partner = -1;
   if constexpr (kTargets) {
     weight = 0;
     for (std::int64_t k = threadIdx.x; k < a.classes; k += blockDim.x) {
@@ -114,10 +146,16 @@ __global__ void cross_entropy_backward_kernel(CrossEntropy<T> a, const float* ls
     }
     weight = cuda::block_sum(weight, shared);
   } else {
-    label = a.labels[row];
-    if (label < 0 || label >= a.classes) scale = NAN;
+    const RowLabels labels = labels_of<kAgainst>(a, row);
+    label = labels.own;
+    if (!labels.valid) scale = NAN;
     everywhere = a.smoothing / static_cast<float>(a.classes);
     at_label = 1 - a.smoothing;
+    if constexpr (kAgainst == Against::kSharedLabels) {
+      partner = labels.partner;
+      at_partner = at_label * (1 - labels.share);
+      at_label *= labels.share;
+    }
   }
   for_each_run<Row>(a.logits + first, a.classes, [&](const Row& v, int i, std::int64_t column) {
     float t[Row::kRun], dz[Row::kRun];
@@ -128,7 +166,9 @@ __global__ void cross_entropy_backward_kernel(CrossEntropy<T> a, const float* ls
       if constexpr (kTargets) {
         dz[k] = scale * (p * weight - t[k]);
       } else {
-        dz[k] = scale * (p - everywhere - (column + k == label ? at_label : 0.0f));
+        float hot = column + k == label ? at_label : 0.0f;
+        if (kAgainst == Against::kSharedLabels && column + k == partner) hot = at_partner;
+        dz[k] = scale * (p - everywhere - hot);
       }
     }
     Row::store_run(dlogits + first + column, dz);
@@ -139,19 +179,29 @@ unsigned threads_for(std::int64_t classes) {
   return classes <= 1024 ? 128 : classes <= 4096 ? 256 : kMostWarps * cuda::kWarpSize;
 }
 
-// Calls f(wide, soft), constants both.
-template <class F>
-void with_flags(bool wide, bool soft, F&& f) {
+template <Against kAgainst>
+using AgainstConstant = std::integral_constant<Against, kAgainst>;
+
+// Calls f(wide, against), constants both.
+template <class Arguments, class F>
+void with_constants(bool wide, const Arguments& args, F&& f) {
   auto with = [&](auto is_wide) {
-    soft ? f(is_wide, std::true_type{}) : f(is_wide, std::false_type{});
+    if (args.targets) return f(is_wide, AgainstConstant<Against::kTargets>{});
+    if (args.partner_labels) return f(is_wide, AgainstConstant<Against::kSharedLabels>{});
+    f(is_wide, AgainstConstant<Against::kLabels>{});
   };
   wide ? with(std::true_type{}) : with(std::false_type{});
 }
 
 template <class T, class Arguments>
 CrossEntropy<T> arguments_of(const Arguments& args) {
-  return {args.classes, static_cast<const T*>(args.logits), args.labels,
-          static_cast<const float*>(args.targets), static_cast<float>(args.smoothing)};
+  return {args.classes,
+          static_cast<const T*>(args.logits),
+          args.labels,
+          args.partner_labels,
+          args.label_share,
+          static_cast<const float*>(args.targets),
+          static_cast<float>(args.smoothing)};
 }
 
 }  // namespace
@@ -162,9 +212,9 @@ void run(CudaQueue& queue, const CrossEntropyForward& args) {
     if (args.rows == 0) return;
     const bool wide = cuda::is_vectorizable<T>(args.logits, args.classes) &&
                       cuda::is_vectorizable<float>(args.targets, args.classes);
-    with_flags(wide, args.targets != nullptr, [&](auto is_wide, auto soft) {
+    with_constants(wide, args, [&](auto is_wide, auto against) {
       launch(queue, {"cross_entropy_forward", {args.rows, args.classes}},
-             cross_entropy_forward_kernel<T, is_wide, soft>,
+             cross_entropy_forward_kernel<T, is_wide, against>,
              {blocks_for(args.rows, 1), threads_for(args.classes), kMostWarps * sizeof(float)},
              arguments_of<T>(args), static_cast<float*>(args.loss), static_cast<float*>(args.lse));
     });
@@ -178,9 +228,9 @@ void run(CudaQueue& queue, const CrossEntropyBackward& args) {
     const bool wide = cuda::is_vectorizable<T>(args.logits, args.classes) &&
                       cuda::is_vectorizable<T>(args.dlogits, args.classes) &&
                       cuda::is_vectorizable<float>(args.targets, args.classes);
-    with_flags(wide, args.targets != nullptr, [&](auto is_wide, auto soft) {
+    with_constants(wide, args, [&](auto is_wide, auto against) {
       launch(queue, {"cross_entropy_backward", {args.rows, args.classes}},
-             cross_entropy_backward_kernel<T, is_wide, soft>,
+             cross_entropy_backward_kernel<T, is_wide, against>,
              {blocks_for(args.rows, 1), threads_for(args.classes), kMostWarps * sizeof(float)},
              arguments_of<T>(args), static_cast<const float*>(args.lse),
              static_cast<float>(args.scale), static_cast<const float*>(args.upstream),

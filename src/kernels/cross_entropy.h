@@ -1,8 +1,10 @@
 // Softmax cross-entropy against class labels (with label smoothing) or soft targets.
 //   loss[b] = lse(z_b) sum_k t_bk - sum_k t_bk z_bk,   dz_b = scale (softmax(z_b) sum_k t_bk - t_b)
-// where t = (1 - smoothing) onehot(label) + smoothing / K, or the given targets. NaN among the
-// logits of a row makes its loss NaN. A label outside [0, K), which the caller should have refused,
-// gives a NaN loss and a NaN gradient row.
+// where t = (1 - smoothing) onehot(label) + smoothing / K, or the given targets. With partner
+// labels the one hot value is shared: onehot(label) becomes label_share onehot(label) + (1 -
+// label_share) onehot(partner), as for images that were mixed. NaN among the logits of a row makes
+// its loss NaN. A label outside [0, K), which the caller should have refused, gives a NaN loss and
+// a NaN gradient row.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +23,9 @@ struct CrossEntropyForward {
   double smoothing = 0;                  // with labels
   void* loss;                            // [rows], accumulator type
   void* lse;                             // [rows], accumulator type, for backward
+  // Both or none, with labels.
+  const std::int64_t* partner_labels = nullptr;  // [rows], in [0, K)
+  const float* label_share = nullptr;            // [rows], in [0, 1]
 };
 void run(CpuQueue&, const CrossEntropyForward&);
 void run(CudaQueue&, const CrossEntropyForward&);
@@ -36,6 +41,8 @@ struct CrossEntropyBackward {
   double scale;                    // e.g. 1 / batch
   void* dlogits;                   // [rows, K]; may be logits
   const void* upstream = nullptr;  // [1], accumulator type: another factor, where dlogits live
+  const std::int64_t* partner_labels = nullptr;  // as in the forward pass
+  const float* label_share = nullptr;
 };
 void run(CpuQueue&, const CrossEntropyBackward&);
 void run(CudaQueue&, const CrossEntropyBackward&);

@@ -8,6 +8,17 @@
 namespace dtn::ops {
 namespace {
 
+void check_labels(const Tensor& labels, std::int64_t rows, std::int64_t classes) {
+  DTN_CHECK(labels.numel() == rows, "got ", labels.numel(), " labels for ", rows,
+            " rows of logits");
+  if (labels.device() != kCpu) return;  // the kernel answers a wrong label with NaN
+  for (std::int64_t i = 0; i < rows; ++i) {
+    std::int64_t label = labels.data<std::int64_t>()[i];
+    DTN_CHECK(0 <= label && label < classes, "label ", label, " of sample ", i, " is outside [0, ",
+              classes, ")");
+  }
+}
+
 void check_targets(const Tensor& logits, const Targets& targets) {
   std::int64_t rows = logits.dim(0), classes = logits.dim(1);
   if (!targets.labels.defined()) {
@@ -15,14 +26,13 @@ void check_targets(const Tensor& logits, const Targets& targets) {
               "soft targets must have the shape of the logits, ", to_string(logits.shape()));
     return;
   }
-  DTN_CHECK(targets.labels.numel() == rows, "got ", targets.labels.numel(), " labels for ", rows,
-            " rows of logits");
-  if (targets.labels.device() != kCpu) return;  // the kernel answers a wrong label with NaN
-  for (std::int64_t i = 0; i < rows; ++i) {
-    std::int64_t label = targets.labels.data<std::int64_t>()[i];
-    DTN_CHECK(0 <= label && label < classes, "label ", label, " of sample ", i, " is outside [0, ",
-              classes, ")");
-  }
+  check_labels(targets.labels, rows, classes);
+  if (!targets.partner_labels.defined() && !targets.label_share.defined()) return;
+  DTN_CHECK(
+      targets.partner_labels.defined() && targets.label_share.defined() &&
+          targets.label_share.numel() == rows && targets.label_share.dtype() == DType::kFloat32,
+      "partner labels come with the share of each row's own label, ", rows, " values of float32");
+  check_labels(targets.partner_labels, rows, classes);
 }
 
 template <class Args>
@@ -30,6 +40,9 @@ void set_targets(Args& args, const Targets& targets) {
   if (targets.labels.defined()) {
     args.labels = static_cast<const std::int64_t*>(targets.labels.raw());
     args.smoothing = targets.smoothing;
+    if (!targets.partner_labels.defined()) return;
+    args.partner_labels = static_cast<const std::int64_t*>(targets.partner_labels.raw());
+    args.label_share = static_cast<const float*>(targets.label_share.raw());
   } else {
     args.targets = targets.soft.raw();
   }
@@ -85,9 +98,14 @@ Variable cross_entropy(Context& ctx, const Variable& logits, const Targets& targ
     t = Tensor::full({rows, classes}, logits.dtype(),
                      targets.smoothing / static_cast<double>(classes));
     dispatch_real(logits.dtype(), [&](auto zero) {
+      auto add = [&](const Tensor& labels, std::int64_t row, double share) {
+        t.data<decltype(zero)>()[row * classes + labels.data<std::int64_t>()[row]] +=
+            static_cast<decltype(zero)>(share * (1 - targets.smoothing));
+      };
       for (std::int64_t i = 0; i < rows; ++i) {
-        t.data<decltype(zero)>()[i * classes + targets.labels.data<std::int64_t>()[i]] +=
-            static_cast<decltype(zero)>(1 - targets.smoothing);
+        double share = targets.label_share.defined() ? targets.label_share.data<float>()[i] : 1;
+        add(targets.labels, i, share);
+        if (targets.partner_labels.defined()) add(targets.partner_labels, i, 1 - share);
       }
     });
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <vector>
 
 #include "dtn/core/cuda_device.h"
 #include "dtn/core/cuda_stream.h"
@@ -101,7 +102,7 @@ Learner::~Learner() {
   }
 }
 
-void Learner::accumulate(const Tensor& images, const Tensor& labels, std::int64_t first,
+void Learner::accumulate(const Tensor& images, const StepLabels& labels, std::int64_t first,
                          std::int64_t count, std::int64_t step) {
   Tape tape;
   Context ctx;
@@ -117,7 +118,11 @@ void Learner::accumulate(const Tensor& images, const Tensor& labels, std::int64_
     logits = model_->forward(ctx, images.slice(first, first + count), compute_,
                              train_.checkpoint_blocks);
   }
-  ops::Targets targets{labels.slice(first, first + count), {}, train_.label_smoothing};
+  ops::Targets targets{labels.own.slice(first, first + count), {}, train_.label_smoothing};
+  if (labels.partner.defined()) {
+    targets.partner_labels = labels.partner.slice(first, first + count);
+    targets.label_share = labels.share.slice(first, first + count);
+  }
   ops::LossResult loss = ops::cross_entropy(ctx, ops::cast(ctx, logits, DType::kFloat32), targets);
   run_on(device_, Mean{DType::kFloat32, 1, loss.mean.value().raw(), &pipeline_->memory->loss_sum,
                        1.0, true});
@@ -126,7 +131,7 @@ void Learner::accumulate(const Tensor& images, const Tensor& labels, std::int64_
 }
 
 // Everything of a step that is the same each time: on a device it is captured.
-void Learner::run_step(const Tensor& images, const Tensor& labels, std::int64_t step) {
+void Learner::run_step(const Tensor& images, const StepLabels& labels, std::int64_t step) {
   std::int64_t n = images.dim(0);
   std::int64_t micro = std::min<std::int64_t>(train_.micro_batch.value_or(train_.batch_size), n);
   DTN_CHECK(n % micro == 0, "a batch of ", n, " does not divide into micro-batches of ", micro);
@@ -148,7 +153,8 @@ void Learner::run_step(const Tensor& images, const Tensor& labels, std::int64_t 
   if (average_) average_->update(&memory->state);
 }
 
-void Learner::start_step(const Tensor& images, const Tensor& labels, std::int64_t step, double lr) {
+void Learner::start_step(const Tensor& images, const StepLabels& labels, std::int64_t step,
+                         double lr) {
   Pipeline& p = *pipeline_;
   StepInputs inputs{lr, static_cast<std::uint32_t>(step)};
   if (device_ == kCpu) {
@@ -168,10 +174,11 @@ void Learner::start_step(const Tensor& images, const Tensor& labels, std::int64_
   marks.idle_known = unfinished() > 0;
   marks.begin.record();
   cuda::copy_to_device(&p.memory->inputs, &pinned.inputs, sizeof inputs);
-  p.replay->run(
-      {reinterpret_cast<std::uintptr_t>(images.raw()),
-       reinterpret_cast<std::uintptr_t>(labels.raw()), static_cast<std::uintptr_t>(images.dim(0))},
-      [&] { run_step(images, labels, step); });
+  std::vector<std::uintptr_t> signature{static_cast<std::uintptr_t>(images.dim(0))};
+  for (const Tensor* read : {&images, &labels.own, &labels.partner, &labels.share}) {
+    signature.push_back(reinterpret_cast<std::uintptr_t>(read->raw()));
+  }
+  p.replay->run(signature, [&] { run_step(images, labels, step); });
   cuda::copy_to_host(&pinned.report, &p.memory->state, sizeof(UpdateState));
   marks.end.record();
   ++p.started;
@@ -201,7 +208,8 @@ std::size_t Learner::unfinished() const {
   return device_ == kCpu ? p.done.size() : p.started - p.finished;
 }
 
-StepReport Learner::step(const Tensor& images, const Tensor& labels, std::int64_t step, double lr) {
+StepReport Learner::step(const Tensor& images, const StepLabels& labels, std::int64_t step,
+                         double lr) {
   start_step(images, labels, step, lr);
   return finish_step();
 }

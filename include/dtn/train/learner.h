@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "dtn/config/train_config.h"
 #include "dtn/models/vit.h"
@@ -19,6 +20,20 @@ struct StepReport {
   std::optional<double> idle_seconds;
 };
 
+// What the images of a step show, on the device.
+struct StepLabels {
+  StepLabels(Tensor own_labels) : own(std::move(own_labels)) {}
+  StepLabels(Tensor own_labels, Tensor partner_labels, Tensor label_share)
+      : own(std::move(own_labels)),
+        partner(std::move(partner_labels)),
+        share(std::move(label_share)) {}
+
+  Tensor own;  // [n] int64
+  // Where images are mixed: the labels of those they are mixed with, [n] int64, and how much their
+  // own count, [n] float32. Else undefined.
+  Tensor partner, share;
+};
+
 class Learner {
  public:
   // Throws ConfigError for a precision the device does not have.
@@ -27,10 +42,10 @@ class Learner {
 
   // One optimizer step on a global batch, in micro-batches; gradients are those of the mean loss.
   // `step` counts finished steps and keys the random numbers. images [n, channels, size, size]
-  // float32 and labels [n] int64 are on the device. There, a step is only enqueued, from the third
-  // on with images and labels in the same place as one captured graph (train.step_graph); at most
-  // kInFlight steps may await their reports.
-  void start_step(const Tensor& images, const Tensor& labels, std::int64_t step, double lr);
+  // float32 and labels are on the device. There, a step is only enqueued, from the third on with
+  // images and labels in the same place as one captured graph (train.step_graph); at most kInFlight
+  // steps may await their reports.
+  void start_step(const Tensor& images, const StepLabels& labels, std::int64_t step, double lr);
   // The report of the oldest step that was started; waits for it.
   StepReport finish_step();
   // Steps started whose reports have not been taken.
@@ -38,7 +53,7 @@ class Learner {
   static constexpr std::size_t kInFlight = 2;
 
   // start_step and finish_step.
-  StepReport step(const Tensor& images, const Tensor& labels, std::int64_t step, double lr);
+  StepReport step(const Tensor& images, const StepLabels& labels, std::int64_t step, double lr);
 
   VisionTransformer& model() { return *model_; }
   Optimizer& optimizer() { return optimizer_; }
@@ -53,8 +68,8 @@ class Learner {
 
  private:
   struct Pipeline;
-  void run_step(const Tensor& images, const Tensor& labels, std::int64_t step);
-  void accumulate(const Tensor& images, const Tensor& labels, std::int64_t first,
+  void run_step(const Tensor& images, const StepLabels& labels, std::int64_t step);
+  void accumulate(const Tensor& images, const StepLabels& labels, std::int64_t first,
                   std::int64_t count, std::int64_t step);
 
   TrainConfig train_;

@@ -7,7 +7,9 @@ namespace {
 
 const DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
 
-enum class Kind { kLabels, kSmoothed, kTargets };
+enum class Kind { kLabels, kSmoothed, kTargets, kShared, kSharedSmoothed };
+
+bool is_shared(Kind kind) { return kind == Kind::kShared || kind == Kind::kSharedSmoothed; }
 
 // Inputs and outputs of both kernels. Logits begin `shift` elements into their memory, so that 1
 // gives addresses that no vector can be read from.
@@ -15,7 +17,7 @@ struct Problem {
   DType dtype;
   std::int64_t rows, classes, shift;
   Kind kind;
-  Twin logits, labels, targets, upstream, loss, lse, dlogits;
+  Twin logits, labels, partners, share, targets, upstream, loss, lse, dlogits;
 
   Problem(DType d, std::int64_t r, std::int64_t k, Kind what, double mean = 0, double spread = 3,
           std::int64_t shifted = 0)
@@ -24,6 +26,15 @@ struct Problem {
     Tensor l = Tensor::empty({r}, DType::kInt64);
     for (std::int64_t i = 0; i < r; ++i) l.data<std::int64_t>()[i] = (i * 7919 + k - 1) % k;
     labels = Twin(l);
+    // Some rows are mixed with one of their own class, some have nothing or all of their own label.
+    Tensor p = Tensor::empty({r}, DType::kInt64), s = Tensor::empty({r}, DType::kFloat32);
+    for (std::int64_t i = 0; i < r; ++i) {
+      const std::int64_t* own = l.data<std::int64_t>();
+      p.data<std::int64_t>()[i] = own[i % 3 == 1 ? i : r - 1 - i];
+      s.data<float>()[i] = static_cast<float>((i + 1) % 5) / 4;
+    }
+    partners = Twin(p);
+    share = Twin(s);
     // Some are 0, and they need not add up to 1.
     Doubles t = doubles(random_tensor({r, k}, 2));
     for (double& v : t) v = v > 0 ? 4 * v / static_cast<double>(k) : 0;
@@ -62,7 +73,10 @@ struct Problem {
       a.targets = targets.at(w);
     } else {
       a.labels = static_cast<const std::int64_t*>(labels.at(w));
-      a.smoothing = kind == Kind::kSmoothed ? 0.1 : 0;
+      a.smoothing = kind == Kind::kSmoothed || kind == Kind::kSharedSmoothed ? 0.1 : 0;
+      if (!is_shared(kind)) return a;
+      a.partner_labels = static_cast<const std::int64_t*>(partners.at(w));
+      a.label_share = static_cast<const float*>(share.at(w));
     }
     return a;
   }
@@ -116,7 +130,8 @@ TEST(CudaCrossEntropy, MatchesFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     for (std::int64_t classes : {1, 2, 7, 10, 197, 1000, 1003, 2048, 21841, 21848}) {
-      for (Kind kind : {Kind::kLabels, Kind::kSmoothed, Kind::kTargets}) {
+      for (Kind kind :
+           {Kind::kLabels, Kind::kSmoothed, Kind::kTargets, Kind::kShared, Kind::kSharedSmoothed}) {
         check(Problem(dtype, classes > 2048 ? 1 : 5, classes, kind));
         if (classes < 2048) check(Problem(dtype, 3, classes, kind, 0, 3, 1));
       }
@@ -137,7 +152,7 @@ TEST(CudaCrossEntropy, ACommonOffsetOrALargeSpreadCostsNothing) {
 
 TEST(CudaCrossEntropy, SameBitsUnderEverySchedule) {
   DTN_SKIP_WITHOUT_DEVICE();
-  for (Kind kind : {Kind::kSmoothed, Kind::kTargets}) {
+  for (Kind kind : {Kind::kSmoothed, Kind::kTargets, Kind::kSharedSmoothed}) {
     under_every_schedule([&] {
       Problem p(DType::kFloat32, 2, 1000, kind);
       p.run_on_device();
@@ -150,7 +165,7 @@ TEST(CudaCrossEntropy, MayOverwriteTheLogits) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     for (std::int64_t classes : {1000, 1003}) {
-      for (Kind kind : {Kind::kLabels, Kind::kTargets}) {
+      for (Kind kind : {Kind::kLabels, Kind::kTargets, Kind::kShared}) {
         Problem p(dtype, 3, classes, kind);
         p.run_on_device();
         CrossEntropyBackward args = p.backward(kOnDevice);
@@ -216,13 +231,52 @@ TEST(CudaCrossEntropy, MinusInfinityIsAnImpossibleClass) {
   EXPECT_TRUE(std::isfinite(loss[0]) && std::isfinite(loss[1]));
 }
 
+// A row that has all of its label, or is mixed with one of its own class, is as if it were alone;
+// and an impossible class that counts nothing costs nothing.
+TEST(CudaCrossEntropy, AWholeShareHasTheBitsOfALabel) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (auto [shared, plain] : {std::pair{Kind::kShared, Kind::kLabels},
+                               std::pair{Kind::kSharedSmoothed, Kind::kSmoothed}}) {
+    Problem alone(DType::kFloat32, 6, 37, plain);
+    alone.run_on_device();
+    Problem whole(DType::kFloat32, 6, 37, shared), own_class = whole, none = whole;
+    whole.share = Twin(Tensor::full({6}, DType::kFloat32, 1));
+    none.share = Twin(Tensor::zeros({6}, DType::kFloat32));
+    none.labels = none.partners;
+    own_class.partners = none.partners = own_class.labels;
+    for (Problem* p : {&whole, &own_class, &none}) {
+      p->make_outputs();
+      p->run_on_device();
+      EXPECT_TRUE(same_bits(p->loss.device(), alone.loss.device()));
+      EXPECT_TRUE(same_bits(p->dlogits.device(), alone.dlogits.device()));
+    }
+  }
+  Problem p(DType::kFloat32, 1, 19, Kind::kShared);
+  p.partners = Twin(Tensor::from<std::int64_t>(std::vector<std::int64_t>{4}, {1}));
+  Doubles z = doubles(p.logits.host());
+  for (std::size_t impossible : {4, 18}) {
+    Doubles with = z;
+    with[impossible] = -INFINITY;
+    p.logits = Twin(from_doubles(with, {19}, DType::kFloat32));
+    for (double share : {0.0, 0.5, 1.0}) {
+      p.share = Twin(Tensor::full({1}, DType::kFloat32, share));
+      p.run_on_device();
+      const double counts = impossible == 4 ? 1 - share : share;
+      EXPECT_EQ(doubles(p.loss.device())[0] == INFINITY, counts > 0);
+      EXPECT_FALSE(std::isnan(doubles(p.loss.device())[0]));
+    }
+  }
+}
+
 TEST(CudaCrossEntropy, AWrongLabelGivesNaNAndTouchesNothingElse) {
   DTN_SKIP_WITHOUT_DEVICE();
   constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max();
   for (std::int64_t label : {std::int64_t{-1}, std::int64_t{10}, kFar, -kFar - 1}) {
-    for (Kind kind : {Kind::kLabels, Kind::kSmoothed}) {
+    for (Kind kind : {Kind::kLabels, Kind::kSmoothed, Kind::kShared}) {
       Problem right(DType::kFloat32, 3, 10, kind), wrong(DType::kFloat32, 3, 10, kind);
+      if (is_shared(kind)) std::swap(wrong.labels, wrong.partners);
       wrong.set_label(1, label);
+      if (is_shared(kind)) std::swap(wrong.labels, wrong.partners);
       right.run_on_device();
       wrong.run_on_device();
       EXPECT_TRUE(std::isnan(doubles(wrong.loss.device())[1]));

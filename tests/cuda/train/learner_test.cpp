@@ -26,7 +26,7 @@ ExperimentConfig experiment(const std::string& norm) {
 }
 
 struct Samples {
-  Tensor images, labels;
+  Tensor images, labels, partners, share;
 };
 
 Samples samples(const ExperimentConfig& c, int step) {
@@ -38,6 +38,13 @@ Samples samples(const ExperimentConfig& c, int step) {
   s.labels = Tensor::empty({n}, DType::kInt64);
   for (std::int64_t i = 0; i < n; ++i) {
     s.labels.data<std::int64_t>()[i] = (i + step) % c.model.num_classes;
+  }
+  if (!c.augment.mixes()) return s;
+  s.share = Tensor::empty({n}, DType::kFloat32);
+  s.partners = Tensor::empty({n}, DType::kInt64);
+  for (std::int64_t i = 0; i < n; ++i) {
+    s.share.data<float>()[i] = 1 / static_cast<float>(1 + i + step % 3);
+    s.partners.data<std::int64_t>()[i] = s.labels.data<std::int64_t>()[n - 1 - i];
   }
   return s;
 }
@@ -66,11 +73,19 @@ History train(const ExperimentConfig& config, Device device, int steps = kSteps)
   };
   Samples first = samples(config, 0);
   Tensor images = Tensor::empty(first.images.shape(), DType::kFloat32, device);
-  Tensor labels = Tensor::empty(first.labels.shape(), DType::kInt64, device);
+  StepLabels labels(Tensor::empty(first.labels.shape(), DType::kInt64, device));
+  if (config.augment.mixes()) {
+    labels.partner = Tensor::empty(first.labels.shape(), DType::kInt64, device);
+    labels.share = Tensor::empty(first.labels.shape(), DType::kFloat32, device);
+  }
   for (int i = 0; i < steps; ++i) {
     Samples s = samples(config, i);
     images.copy_from(s.images);
-    labels.copy_from(s.labels);
+    labels.own.copy_from(s.labels);
+    if (config.augment.mixes()) {
+      labels.partner.copy_from(s.partners);
+      labels.share.copy_from(s.share);
+    }
     learner.start_step(images, labels, i, rate(i));
     if (learner.unfinished() == Learner::kInFlight) take();
   }
@@ -126,10 +141,26 @@ TEST_F(CudaLearner, FollowsTheCpu) {
   }
 }
 
+// Labels of mixed images, of which every step has others, in micro-batches and in a graph.
+TEST_F(CudaLearner, FollowsTheCpuOnMixedImages) {
+  ExperimentConfig config = experiment("ln");
+  History plain = train(config, kCpu, 6);
+  config.augment.mixup = 0.8;
+  History cpu = train(config, kCpu, 6), gpu = train(config, kCuda, 6);
+  EXPECT_LE(relative_error(gpu.losses, cpu.losses), 2e-5);
+  EXPECT_LE(relative_error(gpu.norms, cpu.norms), 1e-4);
+  EXPECT_GT(max_abs_difference(cpu.losses, plain.losses), 0.01);
+  config.train.micro_batch = 2;
+  History small = train(config, kCpu, 6), small_gpu = train(config, kCuda, 6);
+  EXPECT_LE(relative_error(small.losses, cpu.losses), 2e-5);
+  EXPECT_LE(relative_error(small_gpu.losses, cpu.losses), 2e-5);
+}
+
 TEST_F(CudaLearner, AGraphIsTheSameAsKernelByKernel) {
   for (const char* norm : {"ln", "dtn", "power"}) {
     SCOPED_TRACE(norm);
     ExperimentConfig config = experiment(norm);
+    if (norm == std::string("dtn")) config.augment.mixup = 1;
     config.model.dropout = 0.1;
     config.train.micro_batch = 2;
     History graph = train(config, kCuda, 6);

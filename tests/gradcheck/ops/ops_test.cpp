@@ -167,6 +167,9 @@ TEST(OpGradients, CrossEntropy) {
   labels.labels = smooth.labels =
       Tensor::from<std::int64_t>(std::vector<std::int64_t>{6, 0, 3}, {3});
   smooth.smoothing = 0.1;
+  auto shared = smooth;  // mixed with another class, not at all, with the same class
+  shared.partner_labels = Tensor::from<std::int64_t>(std::vector<std::int64_t>{2, 5, 3}, {3});
+  shared.label_share = Tensor::from<float>(std::vector<float>{0.3f, 1, 0.6f}, {3});
   soft.soft = random_tensor({3, 7}, 19, 0.5, 0.5);  // need not sum to 1: gradients must still hold
   auto normalised = soft;
   normalised.soft = soft.soft.clone();
@@ -176,7 +179,7 @@ TEST(OpGradients, CrossEntropy) {
     for (int k = 0; k < 7; ++k) total += row[k];
     for (int k = 0; k < 7; ++k) row[k] /= total;
   }
-  for (const ops::Targets& t : {labels, smooth, soft, normalised}) {
+  for (const ops::Targets& t : {labels, smooth, shared, soft, normalised}) {
     check_both(
         "cross_entropy",
         [&](Context& c, const Inputs& v) { return ops::cross_entropy(c, v[0], t).mean; },

@@ -177,11 +177,19 @@ TEST(OpParity, PatchEmbed) {
 }
 
 TEST(OpParity, CrossEntropy) {
-  for (double smoothing : {0.0, 0.1}) {
+  for (auto [smoothing, mixed] : {std::pair{0.0, false}, {0.1, false}, {0.0, true}, {0.1, true}}) {
     ops::Targets targets;
     targets.labels = Tensor::empty({19}, DType::kInt64);
     for (std::int64_t i = 0; i < 19; ++i) targets.labels.data<std::int64_t>()[i] = i * 53 % 1000;
     targets.smoothing = smoothing;
+    if (mixed) {
+      targets.partner_labels = Tensor::empty({19}, DType::kInt64);
+      for (std::int64_t i = 0; i < 19; ++i) {
+        targets.partner_labels.data<std::int64_t>()[i] =
+            targets.labels.data<std::int64_t>()[18 - i];
+      }
+      targets.label_share = test::as(test::random_tensor({19}, 29, 0.5, 0.5), DType::kFloat32);
+    }
     // The loss is computed in float32 from bfloat16 logits: only dlogits is rounded.
     compare(
         "cross_entropy",

@@ -22,9 +22,11 @@ template <class T>
 struct Problem {
   using A = AccumulatorOf<T>;
   std::int64_t rows, classes;
-  std::vector<T> logits;             // [rows, classes]
-  std::vector<std::int64_t> labels;  // [rows]
-  std::vector<A> targets;            // [rows, classes] or empty
+  std::vector<T> logits;               // [rows, classes]
+  std::vector<std::int64_t> labels;    // [rows]
+  std::vector<A> targets;              // [rows, classes] or empty
+  std::vector<std::int64_t> partners;  // [rows] or empty
+  std::vector<float> share;            // [rows] or empty
   double smoothing = 0;
 
   Problem(std::int64_t r, std::int64_t k, double mean = 0, double std = 2)
@@ -35,11 +37,23 @@ struct Problem {
     targets = normal_values<A>(rows * classes, 2);
     for (A& t : targets) t = t > 0 ? t / static_cast<A>(classes) : A(0);
   }
+  // Some rows are mixed with one of their own class, some have nothing or all of their own label.
+  void use_partners() {
+    partners.assign(labels.rbegin(), labels.rend());
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      share.push_back(static_cast<float>(i % 5) / 4);
+      if (i % 3 == 1) partners[i] = labels[i];
+    }
+  }
 
   // The reference is a long double, so that it is sharp for float64 logits too.
   long double target(std::int64_t row, std::int64_t k) const {
     if (!targets.empty()) return targets[static_cast<std::size_t>(row * classes + k)];
-    long double hot = labels[static_cast<std::size_t>(row)] == k ? 1 - smoothing : 0;
+    const auto i = static_cast<std::size_t>(row);
+    long double hot = 0, own = partners.empty() ? 1 : share[i];
+    if (labels[i] == k) hot += own * (1 - static_cast<long double>(smoothing));
+    if (!partners.empty() && partners[i] == k)
+      hot += (1 - own) * (1 - static_cast<long double>(smoothing));
     return hot + static_cast<long double>(smoothing) / static_cast<long double>(classes);
   }
   long double logit(std::int64_t row, std::int64_t k) const {
@@ -66,10 +80,15 @@ struct Problem {
     const void* soft = targets.empty() ? nullptr : targets.data();
     const std::int64_t* hard = targets.empty() ? labels.data() : nullptr;
     constexpr DType dtype = DTypeOf<T>::value;
-    run_on(isa, CrossEntropyForward{dtype, rows, classes, logits.data(), hard, soft, smoothing,
-                                    r.loss.data(), r.lse.data()});
+    CrossEntropyForward forward{dtype, rows,      classes,       logits.data(), hard,
+                                soft,  smoothing, r.loss.data(), r.lse.data()};
     CrossEntropyBackward backward{dtype, rows,      classes,      logits.data(), hard,
                                   soft,  smoothing, r.lse.data(), scale,         r.dlogits.data()};
+    if (!partners.empty()) {
+      forward.partner_labels = backward.partner_labels = partners.data();
+      forward.label_share = backward.label_share = share.data();
+    }
+    run_on(isa, forward);
     run_on(isa, backward);
     std::vector<T> in_place = logits;
     backward.logits = backward.dlogits = in_place.data();
@@ -83,7 +102,7 @@ struct Problem {
 
   void check(Isa isa) {
     SCOPED_TRACE(cat(name_of(isa), " ", rows, " x ", classes, " smoothing ", smoothing,
-                     targets.empty() ? " labels" : " targets"));
+                     targets.empty() ? " labels" : " targets", partners.empty() ? "" : ", shared"));
     const double eps = epsilon_of<A>(), scale = 0.25;
     // Sums over the classes round as they add up.
     const double root = std::sqrt(static_cast<double>(classes)) + 2;
@@ -127,6 +146,11 @@ TYPED_TEST(CrossEntropy, MatchesFloat64) {
         problem.check(isa);
         problem.smoothing = 0.1;
         problem.check(isa);
+        Problem<TypeParam> shared = problem;
+        shared.use_partners();
+        shared.check(isa);
+        shared.smoothing = 0;
+        shared.check(isa);
         problem.use_targets();
         problem.check(isa);
       }
@@ -183,16 +207,61 @@ TYPED_TEST(CrossEntropy, MinusInfinityIsAnImpossibleClass) {
   }
 }
 
+// A row that has all of its label, or is mixed with one of its own class, is as if it were alone.
+TYPED_TEST(CrossEntropy, AWholeShareHasTheBitsOfALabel) {
+  for (Isa isa : isas()) {
+    for (double smoothing : {0.0, 0.1}) {
+      Problem<TypeParam> problem(6, 37);
+      problem.smoothing = smoothing;
+      auto alone = problem.run_both(isa);
+      problem.partners = problem.labels;
+      problem.share.assign(6, 0.3f);
+      auto own_class = problem.run_both(isa);
+      std::ranges::reverse(problem.partners);
+      problem.share.assign(6, 1.0f);
+      auto whole = problem.run_both(isa);
+      problem.partners = problem.labels;
+      std::ranges::reverse(problem.labels);
+      problem.share.assign(6, 0.0f);
+      auto none = problem.run_both(isa);
+      for (const auto* r : {&own_class, &whole, &none}) {
+        EXPECT_TRUE(same_bits(r->loss, alone.loss) && same_bits(r->dlogits, alone.dlogits));
+      }
+    }
+  }
+}
+
+// An impossible class that counts nothing costs nothing.
+TYPED_TEST(CrossEntropy, AShareOfNothingIsNothing) {
+  using T = TypeParam;
+  for (Isa isa : isas()) {
+    Problem<T> problem(2, 19);
+    problem.labels = {3, 5};
+    problem.partners = {4, 6};
+    problem.share = {1, 0};
+    for (std::size_t i : {4, 19 + 5}) {
+      problem.logits[i] = static_cast<T>(-static_cast<AccumulatorOf<T>>(kInf));
+    }
+    auto r = problem.run_both(isa);
+    EXPECT_TRUE(std::isfinite(r.loss[0]) && std::isfinite(r.loss[1])) << name_of(isa);
+    problem.share = {0.5f, 0.5f};
+    r = problem.run_both(isa);
+    EXPECT_TRUE(r.loss[0] == kInf && r.loss[1] == kInf) << name_of(isa);
+  }
+}
+
 TYPED_TEST(CrossEntropy, AWrongLabelGivesNaNAndTouchesNothingElse) {
   using T = TypeParam;
   constexpr std::int64_t kFar = std::numeric_limits<std::int64_t>::max();
   for (Isa isa : isas()) {
     for (std::int64_t label : {std::int64_t{-1}, std::int64_t{10}, kFar, -kFar - 1}) {
-      for (double smoothing : {0.0, 0.1}) {
+      for (auto [smoothing, partner] : {std::pair{0.0, false}, {0.1, false}, {0.1, true}}) {
         Problem<T> problem(3, 10);
         problem.smoothing = smoothing;
+        if (partner) problem.partners = problem.labels;
+        if (partner) problem.share.assign(3, 0.5f);
         auto expected = problem.run_both(isa);
-        problem.labels[1] = label;
+        (partner ? problem.partners : problem.labels)[1] = label;
         auto r = problem.run_both(isa);
         EXPECT_TRUE(std::isnan(r.loss[1]));
         EXPECT_EQ(r.lse, expected.lse);

@@ -55,6 +55,35 @@ TEST(Ops, RefuseLabelsOutsideTheClasses) {
   few.labels = labels({0, 1});
   EXPECT_THROW(ops::cross_entropy(ctx, logits, few), Error);
   EXPECT_THROW(ops::cross_entropy(ctx, logits, {}), Error);
+
+  ops::Targets mixed;
+  mixed.labels = labels({0, 3, 1});
+  mixed.partner_labels = labels({0, 1, 4});
+  EXPECT_THROW(ops::cross_entropy(ctx, logits, mixed), Error);  // no shares
+  mixed.label_share = Tensor::full({3}, DType::kFloat32, 0.5);
+  std::string message = error_of([&] { ops::cross_entropy(ctx, logits, mixed); });
+  EXPECT_NE(message.find("label 4 of sample 2"), std::string::npos) << message;
+  mixed.partner_labels = labels({0, 1, 2});
+  EXPECT_NO_THROW(ops::cross_entropy(ctx, logits, mixed));
+  mixed.label_share = Tensor::full({2}, DType::kFloat32, 0.5);
+  EXPECT_THROW(ops::cross_entropy(ctx, logits, mixed), Error);
+}
+
+// The shares are those of dense targets.
+TEST(Ops, SharedLabelsAreDenseTargets) {
+  Context ctx;
+  Variable logits(random_tensor({3, 4}, 8));
+  ops::Targets mixed, dense;
+  mixed.labels = labels({0, 3, 1});
+  mixed.partner_labels = labels({1, 3, 0});
+  mixed.label_share = Tensor::from<float>(std::vector<float>{0.75f, 0.25f, 0}, {3});
+  mixed.smoothing = 0.2;
+  dense.soft = Tensor::from<double>(
+      std::vector<double>{0.65, 0.25, 0.05, 0.05, 0.05, 0.05, 0.05, 0.85, 0.85, 0.05, 0.05, 0.05},
+      {3, 4});
+  const Tensor got = ops::cross_entropy(ctx, logits, mixed).per_sample;
+  const Tensor want = ops::cross_entropy(ctx, logits, dense).per_sample;
+  EXPECT_LT(test::max_abs_difference(test::doubles(got), test::doubles(want)), 1e-15);
 }
 
 TEST(Ops, CrossEntropyGivesTheLossOfEachSample) {
