@@ -17,6 +17,7 @@
 #include "kernels/images.h"
 #include "kernels/layer_norm.h"
 #include "kernels/linear.h"
+#include "kernels/mix_images.h"
 #include "kernels/modulate.h"
 #include "kernels/optimizer.h"
 #include "kernels/pointwise.h"
@@ -148,6 +149,10 @@ DTN_ABSENT(Mean)
 DTN_ABSENT(Sigmoid)
 DTN_ABSENT(SigmoidBackward)
 DTN_ABSENT(NormalizeImages)
+DTN_ABSENT(EraseImages)
+DTN_ABSENT(BlendPairs)
+DTN_ABSENT(SwapBoxes)
+DTN_ABSENT(PairLabels)
 DTN_ABSENT(PrepareUpdate)
 DTN_ABSENT(PowerNormSquares)
 DTN_ABSENT(PowerNormForward)

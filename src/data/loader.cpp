@@ -29,7 +29,7 @@ constexpr std::int64_t kMinDepth = 3;
 constexpr std::int64_t kMaxClaim = 16;
 
 constexpr Tensor Batch::*kTensors[] = {&Batch::images, &Batch::pixels, &Batch::flips,
-                                       &Batch::labels};
+                                       &Batch::erasures, &Batch::labels};
 
 // A batch in the making, or ready.
 struct Slot {
@@ -170,6 +170,7 @@ Loader::State::State(std::shared_ptr<const Dataset> d, Transform t, const Loader
     if (raw) {
       slot.rows.pixels = allocate({batch_size, side, side, channels}, DType::kUInt8);
       slot.rows.flips = allocate({batch_size}, DType::kUInt8);
+      if (transform.erases()) slot.rows.erasures = allocate({batch_size, 5}, DType::kInt64);
     } else {
       slot.rows.images = allocate({batch_size, channels, side, side}, DType::kFloat32);
     }
@@ -328,10 +329,15 @@ void Loader::State::prepare(std::int64_t index, const SampleKey& key, Batch& row
       sample.image ? transform.prepare(*sample.image, key, workspace.transform)
                    : transform.decode_and_prepare(sample.encoded, workspace.sample.name, key,
                                                   workspace.transform);
-  if (!raw) return transform.normalize(prepared, rows.images.data<float>() + row * each);
+  if (!raw) return transform.normalize(prepared, key, rows.images.data<float>() + row * each);
   std::memcpy(rows.pixels.data<std::uint8_t>() + row * each, prepared.image->pixels.data(),
               static_cast<std::size_t>(each));
   rows.flips.data<std::uint8_t>()[row] = prepared.flip;
+  if (!rows.erasures.defined()) return;
+  const EraseBox box = transform.erasure(key).value_or(EraseBox{});
+  const std::int64_t fields[] = {box.left, box.top, box.width, box.height,
+                                 static_cast<std::int64_t>(box.noise)};
+  std::ranges::copy(fields, rows.erasures.data<std::int64_t>() + row * 5);
 }
 
 void Loader::State::wait_ready(std::unique_lock<std::mutex>& lock) {

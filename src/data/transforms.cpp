@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "data/random.h"
 #include "dtn/core/check.h"
 #include "dtn/core/philox.h"
 
@@ -18,19 +19,6 @@ constexpr std::uint64_t kGroupsPerSample = 16;  // of four random words: one per
 Philox4 random_words(const SampleKey& key, std::uint64_t group) {
   return philox_group({key.seed, kAugmentStream, key.epoch}, key.sample * kGroupsPerSample + group);
 }
-
-double uniform(std::uint32_t word, double low, double high) {
-  return low + (high - low) * (word * 0x1p-32);
-}
-
-// 0 .. count-1
-int uniform_index(std::uint32_t word, int count) {
-  return static_cast<int>(static_cast<std::uint64_t>(word) * static_cast<std::uint32_t>(count) >>
-                          32);
-}
-
-// Half to even, as Python's round(): the rounding mode is never changed.
-int round_even(double x) { return static_cast<int>(std::nearbyint(x)); }
 
 CropBox central_crop(int width, int height, const AugmentConfig& a) {
   const double ratio = static_cast<double>(width) / height;
@@ -68,6 +56,8 @@ void check_augment(const AugmentConfig& a) {
                           " must be positive and ascending"));
   if (!(0 <= a.hflip && a.hflip <= 1))
     throw ConfigError(cat("the flip probability ", a.hflip, " must lie in [0, 1]"));
+  if (!(0 <= a.erase && a.erase <= 1))
+    throw ConfigError(cat("the chance of random erasing ", a.erase, " must lie in [0, 1]"));
 }
 
 // values [channels, 256]
@@ -213,6 +203,7 @@ Transform::Transform(const DataConfig& data, const AugmentConfig& augment, int i
       image_size_(image_size),
       channels_(channels),
       random_(training && augment.preset == AugmentPreset::kLight),
+      erase_(training ? augment.erase : 0),
       table_(normalization_table(resolve_normalization(data, channels))),
       limits_(limits) {
   if (training && augment.preset != AugmentPreset::kNone && augment.preset != AugmentPreset::kLight)
@@ -277,8 +268,14 @@ PreparedImage Transform::decode_and_prepare(std::span<const std::byte> bytes,
   return {&prepare_eval(ws.decoded, region, info.width, info.height, ws), false};
 }
 
-void Transform::normalize(const PreparedImage& prepared, float* out) const {
+void Transform::normalize(const PreparedImage& prepared, const SampleKey& key, float* out) const {
   normalize_image(*prepared.image, table_.data(), prepared.flip, out);
+  if (const auto box = erasure(key)) erase(*box, channels_, image_size_, image_size_, out);
+}
+
+std::optional<EraseBox> Transform::erasure(const SampleKey& key) const {
+  if (!erases()) return std::nullopt;
+  return sample_erase(image_size_, image_size_, erase_, key);
 }
 
 }  // namespace dtn

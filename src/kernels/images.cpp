@@ -1,6 +1,7 @@
-// Bytes to normalized planes, by table. See images.h.
+// Bytes to normalized planes, by table; and noise in boxes. See images.h.
 #include "kernels/images.h"
 
+#include "dtn/core/normal_noise.h"
 #include "dtn/core/parallel.h"
 #include "kernels/isa.h"
 
@@ -22,6 +23,20 @@ void run(CpuQueue&, const NormalizeImages& args) {
   });
 }
 
+void run(CpuQueue&, const EraseImages& args) {
+  parallel_for(args.batch * args.channels, [&args](std::int64_t plane) {
+    const std::int64_t image = args.channels * args.height * args.width;
+    const std::int64_t b = plane / args.channels, c = plane % args.channels;
+    const std::int64_t* box = args.boxes + b * 5;
+    for (std::int64_t y = box[1]; y < box[1] + box[3]; ++y) {
+      const std::int64_t at = (c * args.height + y) * args.width + box[0];
+      write_noise(static_cast<std::uint64_t>(box[4]), static_cast<std::uint64_t>(at), box[2],
+                  args.images + b * image + at);
+    }
+  });
+}
+
 }  // namespace dtn::DTN_ISA
 
 DTN_DISPATCH(NormalizeImages)
+DTN_DISPATCH(EraseImages)

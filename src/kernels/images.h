@@ -20,4 +20,17 @@ struct NormalizeImages {
 void run(CpuQueue&, const NormalizeImages&);
 void run(CudaQueue&, const NormalizeImages&);
 
+// Random erasing: in the box of each image, images[b, c, y, x] becomes the element of its noise
+// (see core/normal_noise.h) at its place (c height + y) width + x.
+struct EraseImages {
+  std::int64_t batch, channels, height, width;
+  // [B, 5]: left, top, width and height of a box inside the image, height 0 for none; seed of the
+  // noise.
+  const std::int64_t* boxes;
+  const float* table;  // normal_table(), in the memory of the device
+  float* images;       // [B, channels, height, width]
+};
+void run(CpuQueue&, const EraseImages&);
+void run(CudaQueue&, const EraseImages&);
+
 }  // namespace dtn

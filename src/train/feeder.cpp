@@ -14,14 +14,18 @@
 
 #include <algorithm>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
 #include "dtn/core/check.h"
 #include "dtn/core/cuda_device.h"
 #include "dtn/core/cuda_stream.h"
+#include "dtn/core/normal_noise.h"
 #include "dtn/core/queue.h"
+#include "dtn/data/mixing.h"
 #include "kernels/images.h"
+#include "kernels/mix_images.h"
 
 namespace dtn {
 namespace {
@@ -80,29 +84,43 @@ LoaderOptions feeding(Device device, LoaderOptions options) {
 
 struct BatchFeeder::Slot {
   Batch host;  // page-locked
-  // On the device, batch_size rows of what the loader gives and of the labels; and of images too
-  // when they are made here.
-  Tensor pixels, flips, images, labels;
+  // On the device, batch_size rows of what the loader gives; and of images too when they are made
+  // here.
+  Batch device;
   cuda::Event copied, consumed;
 };
 
 BatchFeeder::BatchFeeder(Loader& loader, Device device, const FeederOptions& options)
-    : loader_(loader), device_(device), fixed_(options.fixed_addresses) {
+    : loader_(loader),
+      device_(device),
+      fixed_(options.fixed_addresses),
+      augment_(options.augment),
+      seed_(options.seed) {
   const Transform& transform = loader.transform();
   const std::int64_t n = loader.batch_size(), channels = transform.channels();
   const std::int64_t side = transform.image_size();
   const bool raw = loader.gives_pixels(), on_device = device.type == DeviceType::kCuda;
   const Shape images{n, channels, side, side};
   if (raw) table_ = Tensor::from(transform.table(), {channels, 256}).to(device);
+  if (raw && transform.erases()) {
+    const std::span table(normal_table(), kNormalTableSize);
+    normal_table_ = Tensor::from(table, {kNormalTableSize}).to(device);
+  }
+  if (augment_.mixes()) {
+    partner_labels_ = Tensor::empty({n}, DType::kInt64, device);
+    label_share_ = Tensor::empty({n}, DType::kFloat32, device);
+  }
   if (on_device ? fixed_ : raw) images_ = Tensor::empty(images, DType::kFloat32, device);
   if (!on_device) return;
   if (fixed_) labels_ = Tensor::empty({n}, DType::kInt64, device);
   ring_.resize(kSlots);
   for (Slot& slot : ring_) {
-    if (raw) slot.pixels = Tensor::empty({n, side, side, channels}, DType::kUInt8, device);
-    if (raw) slot.flips = Tensor::empty({n}, DType::kUInt8, device);
-    if (!raw || !fixed_) slot.images = Tensor::empty(images, DType::kFloat32, device);
-    slot.labels = Tensor::empty({n}, DType::kInt64, device);
+    Batch& rows = slot.device;
+    if (raw) rows.pixels = Tensor::empty({n, side, side, channels}, DType::kUInt8, device);
+    if (raw) rows.flips = Tensor::empty({n}, DType::kUInt8, device);
+    if (normal_table_.defined()) rows.erasures = Tensor::empty({n, 5}, DType::kInt64, device);
+    if (!raw || !fixed_) rows.images = Tensor::empty(images, DType::kFloat32, device);
+    rows.labels = Tensor::empty({n}, DType::kInt64, device);
     // The memory may come from the cache: its former users are done with it once this is reached.
     slot.consumed.record();
   }
@@ -121,12 +139,14 @@ BatchFeeder::~BatchFeeder() {
 
 void BatchFeeder::start(std::int64_t epoch, std::int64_t first_batch) {
   staged_ = 0;
+  epoch_ = epoch;
   loader_.start(epoch, first_batch);
 }
 
 bool BatchFeeder::next(DeviceBatch& batch) {
   // The loader uses memory again that nobody holds.
-  batch.images = batch.labels = batch.host_labels = Tensor();
+  batch.images = batch.labels = batch.host_labels = batch.partner_labels = batch.label_share =
+      Tensor();
   batch.n = 0;
   if (device_.type == DeviceType::kCpu) return next_on_host(batch);
   cuda::TraceRange range("feed");
@@ -143,12 +163,13 @@ bool BatchFeeder::next_on_host(DeviceBatch& batch) {
   batch.images = host_.images;
   if (loader_.gives_pixels()) {
     batch.images = images_.slice(0, host_.n);
-    normalize(host_.pixels, host_.flips, batch.images);
+    make_images(host_, batch.images);
   }
   batch.labels = batch.host_labels = host_.labels;
   batch.indices = host_.indices;
   batch.n = host_.n;
   batch.number = host_.number;
+  mix(batch);
   return true;
 }
 
@@ -159,10 +180,10 @@ bool BatchFeeder::stage() {
   slot.copied.wait();
   if (!loader_.next(slot.host)) return false;
   cuda::copies_after(slot.consumed);
-  copy_rows_ahead(slot.pixels, slot.host.pixels);
-  copy_rows_ahead(slot.flips, slot.host.flips);
-  copy_rows_ahead(slot.images, slot.host.images);
-  copy_rows_ahead(slot.labels, slot.host.labels);
+  for (Tensor Batch::*rows :
+       {&Batch::pixels, &Batch::flips, &Batch::erasures, &Batch::images, &Batch::labels}) {
+    copy_rows_ahead(slot.device.*rows, slot.host.*rows);
+  }
   slot.copied.record_copies();
   ++staged_;
   return true;
@@ -176,18 +197,19 @@ void BatchFeeder::serve(DeviceBatch& batch) {
   serving_ = &slot;
   const std::int64_t n = slot.host.n;
   cuda::compute_after(slot.copied);
-  batch.images = (fixed_ ? images_ : slot.images).slice(0, n);
-  batch.labels = (fixed_ ? labels_ : slot.labels).slice(0, n);
+  batch.images = (fixed_ ? images_ : slot.device.images).slice(0, n);
+  batch.labels = (fixed_ ? labels_ : slot.device.labels).slice(0, n);
   if (loader_.gives_pixels()) {
-    normalize(slot.pixels, slot.flips, batch.images);
+    make_images(slot.device, batch.images);
   } else if (fixed_) {
-    batch.images.copy_from(slot.images.slice(0, n));
+    batch.images.copy_from(slot.device.images.slice(0, n));
   }
-  if (fixed_) batch.labels.copy_from(slot.labels.slice(0, n));
+  if (fixed_) batch.labels.copy_from(slot.device.labels.slice(0, n));
   batch.host_labels = slot.host.labels;
   batch.indices = slot.host.indices;
   batch.n = n;
   batch.number = slot.host.number;
+  mix(batch);
 }
 
 // What the step that has just been enqueued reads may be overwritten behind it.
@@ -198,18 +220,54 @@ void BatchFeeder::retire() {
 
 BatchFeeder::Slot& BatchFeeder::slot_to_fill() { return ring_[(head_ + staged_) % kSlots]; }
 
-void BatchFeeder::normalize(const Tensor& pixels, const Tensor& flips, Tensor& images) const {
-  const NormalizeImages arguments{
+// Mirrors, normalizes and erases.
+void BatchFeeder::make_images(const Batch& from, Tensor& images) const {
+  const NormalizeImages normalize{
       .batch = images.dim(0),
       .channels = images.dim(1),
       .height = images.dim(2),
       .width = images.dim(3),
-      .pixels = static_cast<const std::uint8_t*>(pixels.raw()),
-      .flips = static_cast<const std::uint8_t*>(flips.raw()),
+      .pixels = static_cast<const std::uint8_t*>(from.pixels.raw()),
+      .flips = static_cast<const std::uint8_t*>(from.flips.raw()),
       .table = static_cast<const float*>(table_.raw()),
       .images = static_cast<float*>(images.raw()),
   };
-  run_on(device_, arguments);
+  run_on(device_, normalize);
+  if (!from.erasures.defined()) return;
+  const EraseImages erase{
+      .batch = images.dim(0),
+      .channels = images.dim(1),
+      .height = images.dim(2),
+      .width = images.dim(3),
+      .boxes = static_cast<const std::int64_t*>(from.erasures.raw()),
+      .table = static_cast<const float*>(normal_table_.raw()),
+      .images = static_cast<float*>(images.raw()),
+  };
+  run_on(device_, erase);
+}
+
+// Mixes the images in place; with a share of 1 only the labels are written.
+void BatchFeeder::mix(DeviceBatch& batch) {
+  if (!augment_.mixes()) return;
+  const std::int64_t n = batch.n, channels = batch.images.dim(1), height = batch.images.dim(2),
+                     width = batch.images.dim(3);
+  const BatchMix mix = sample_mix(
+      static_cast<int>(width), static_cast<int>(height), augment_,
+      {seed_, static_cast<std::uint32_t>(epoch_), static_cast<std::uint64_t>(batch.number)});
+  auto* images = static_cast<float*>(batch.images.raw());
+  const auto share = static_cast<float>(mix.share);
+  if (mix.cut) {
+    run_on(device_,
+           SwapBoxes{n, channels, height, width, mix.left, mix.top, mix.width, mix.height, images});
+  } else if (mix.share != 1) {
+    run_on(device_, BlendPairs{n, channels * height * width, share,
+                               static_cast<float>(1 - mix.share), images});
+  }
+  batch.partner_labels = partner_labels_.slice(0, n);
+  batch.label_share = label_share_.slice(0, n);
+  run_on(device_, PairLabels{n, static_cast<const std::int64_t*>(batch.labels.raw()), share,
+                             static_cast<std::int64_t*>(batch.partner_labels.raw()),
+                             static_cast<float*>(batch.label_share.raw())});
 }
 
 }  // namespace dtn

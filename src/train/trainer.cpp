@@ -51,7 +51,8 @@ class Trainer {
         output_(options.output),
         train_loader_(make_loader(config, Split::kTrain, options.device)),
         val_loader_(make_loader(config, Split::kVal, options.device)),
-        train_feeder_(*train_loader_, options.device),
+        train_feeder_(*train_loader_, options.device,
+                      {.augment = config.augment, .seed = config.seed}),
         val_feeder_(*val_loader_, options.device),
         steps_per_epoch_(train_loader_->batches_per_epoch()),
         rate_(config.optim, config.schedule, config.train.batch_size, steps_per_epoch_),
@@ -118,7 +119,8 @@ class Trainer {
   // signal arrived.
   bool one_step() {
     double lr = rate_.at(started());
-    learner_.start_step(batch_.images, batch_.labels, started(), lr);
+    learner_.start_step(batch_.images, {batch_.labels, batch_.partner_labels, batch_.label_share},
+                        started(), lr);
     in_flight_.push_back({lr, batch_.n});
     bool now = learner_.device() == kCpu || evaluation_due(started()) || stop_requested() ||
                due(config_.train.checkpoint_every, started()) || progress_.bad_steps > 0;

@@ -38,12 +38,13 @@ struct LoaderOptions {
   std::function<std::shared_ptr<std::byte>(std::size_t bytes)> allocate;
 };
 
-// Carries `images`, or where Loader::gives_pixels() says so `pixels` and `flips`, from which
-// Transform::table() makes the same images to the last bit.
+// Carries `images`, or where Loader::gives_pixels() says so `pixels`, `flips` and `erasures`, from
+// which Transform::table() and normal_table() make the same images to the last bit.
 struct Batch {
   Tensor images;                      // [n, channels, size, size] float32
   Tensor pixels;                      // [n, size, size, channels] uint8, not mirrored yet
   Tensor flips;                       // [n] uint8, 1: to be mirrored left to right
+  Tensor erasures;                    // [n, 5] int64, see EraseImages; where Transform::erases()
   Tensor labels;                      // [n] int64
   std::vector<std::int64_t> indices;  // [n], in the data set
   std::int64_t n = 0;

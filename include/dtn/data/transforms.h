@@ -4,11 +4,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "dtn/config/data_config.h"
+#include "dtn/data/erasing.h"
 #include "dtn/data/resample.h"
 #include "dtn/io/image.h"
 
@@ -61,7 +63,7 @@ struct TransformWorkspace {
 };
 
 // An image of a transform's size and channels that is still to be mirrored, where `flip` is set,
-// and normalized.
+// normalized, and erased from.
 struct PreparedImage {
   const Image* image = nullptr;
   bool flip = false;
@@ -85,17 +87,21 @@ class Transform {
   PreparedImage decode_and_prepare(std::span<const std::byte> bytes, const std::string& name,
                                    const SampleKey& key, TransformWorkspace& workspace) const;
 
-  // Writes [channels, image_size, image_size], mirrored where asked.
-  void normalize(const PreparedImage& prepared, float* out) const;
+  // Writes [channels, image_size, image_size], mirrored where asked, with noise in erasure(key).
+  void normalize(const PreparedImage& prepared, const SampleKey& key, float* out) const;
+
+  // What is erased from an image after all else, in training with augment.erase.
+  std::optional<EraseBox> erasure(const SampleKey& key) const;
+  bool erases() const { return erase_ > 0; }
 
   // Both steps at once.
   void apply(const Image& image, const SampleKey& key, TransformWorkspace& workspace,
              float* out) const {
-    normalize(prepare(image, key, workspace), out);
+    normalize(prepare(image, key, workspace), key, out);
   }
   void decode_and_apply(std::span<const std::byte> bytes, const std::string& name,
                         const SampleKey& key, TransformWorkspace& workspace, float* out) const {
-    normalize(decode_and_prepare(bytes, name, key, workspace), out);
+    normalize(decode_and_prepare(bytes, name, key, workspace), key, out);
   }
 
   // [channels, 256]: what normalize() writes for each pixel value. Whoever looks pixels up in it,
@@ -118,6 +124,7 @@ class Transform {
   double crop_pct_;
   int image_size_, channels_;
   bool random_;
+  double erase_;              // chance
   std::vector<float> table_;  // [channels, 256]
   DecodeLimits limits_;
 };

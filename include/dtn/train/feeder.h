@@ -1,11 +1,12 @@
 // Batches where the model is. On a CUDA device the next batches cross the bus while the current
-// step computes, as the bytes of their pixels, and the device mirrors and normalizes them; the
-// model sees the same bits as on the CPU.
+// step computes, as the bytes of their pixels, and the device mirrors, normalizes and erases; the
+// model sees the same bits as on the CPU. In training, whole batches are mixed here.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
+#include "dtn/config/data_config.h"
 #include "dtn/core/device.h"
 #include "dtn/core/tensor.h"
 #include "dtn/data/loader.h"
@@ -14,8 +15,11 @@ namespace dtn {
 
 // Valid until the feeder's next call. What has been enqueued for computing by then still sees it.
 struct DeviceBatch {
-  Tensor images;                      // [n, channels, size, size] float32, on the device
-  Tensor labels;                      // [n] int64, on the device
+  Tensor images;  // [n, channels, size, size] float32, on the device
+  Tensor labels;  // [n] int64, on the device
+  // Where FeederOptions::augment mixes, else undefined: the label of the image that each is mixed
+  // with, [n] int64, and how much its own counts, [n] float32, on the device.
+  Tensor partner_labels, label_share;
   Tensor host_labels;                 // [n] int64, on the CPU
   std::vector<std::int64_t> indices;  // [n], in the data set
   std::int64_t n = 0;
@@ -31,6 +35,10 @@ struct FeederOptions {
   // captured step needs them. Otherwise they take turns between those they were copied to, which
   // saves a copy within the device where the loader gives no pixels.
   bool fixed_addresses = true;
+  // Whether and how batches are mixed, see dtn/data/mixing.h; by random numbers of this seed, the
+  // epoch and the batch's number in it.
+  AugmentConfig augment{};
+  std::uint64_t seed = 0;
 };
 
 // Driven by one thread, and the only one to drive its loader, which must outlive it. Nothing is
@@ -61,14 +69,21 @@ class BatchFeeder {
   void serve(DeviceBatch& batch);
   void retire();
   Slot& slot_to_fill();
-  void normalize(const Tensor& pixels, const Tensor& flips, Tensor& images) const;
+  void make_images(const Batch& from, Tensor& images) const;
+  void mix(DeviceBatch& batch);
 
   Loader& loader_;
   const Device device_;
   const bool fixed_;
+  const AugmentConfig augment_;
+  const std::uint64_t seed_;
+  std::int64_t epoch_ = 0;
   Tensor table_;             // [channels, 256] float32, on the device
+  Tensor normal_table_;      // where images are erased from, on the device
   Tensor images_;            // [batch_size, channels, size, size]; where all images come to
   Tensor labels_;            // [batch_size]; where all labels come to
+  Tensor partner_labels_;    // [batch_size]; where batches are mixed
+  Tensor label_share_;       // [batch_size]
   Batch host_;               // on the CPU
   std::vector<Slot> ring_;   // on a CUDA device
   std::size_t head_ = 0;     // the slot to be served next

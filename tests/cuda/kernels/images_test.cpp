@@ -1,6 +1,7 @@
 #include "kernels/images.h"
 
 #include "cuda/twin.h"
+#include "dtn/core/normal_noise.h"
 
 namespace dtn::test {
 namespace {
@@ -55,8 +56,40 @@ TEST(CudaImages, NormalizeHasTheBitsOfTheHost) {
   }
 }
 
+TEST(CudaImages, EraseHasTheBitsOfTheHost) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  const Twin table(Tensor::from(std::span(normal_table(), kNormalTableSize), {kNormalTableSize}));
+  // Boxes of a batch: none, within groups of random words and across many, all of the image.
+  const std::vector<std::int64_t> boxes = {0,  0, 0,  0,  0, 5, 3, 2,  4, 77, 0,  0,  53, 37, -5,
+                                           13, 9, 40, 25, 8, 9, 1, 17, 2, 9,  52, 36, 1,  1,  1};
+  const Twin twin(Tensor::from(boxes, {6, 5}));
+  for (std::int64_t channels : {1, 3}) {
+    under_every_schedule([&] {
+      Twin images = random_twin({6, channels, 37, 53}, DType::kFloat32, 32);
+      auto args = [&](Where w) {
+        return EraseImages{6,
+                           channels,
+                           37,
+                           53,
+                           static_cast<std::int64_t*>(twin.at(w)),
+                           static_cast<float*>(table.at(w)),
+                           static_cast<float*>(images.at(w))};
+      };
+      const Tensor before = images.host().clone();
+      run(cpu_queue(), args(kOnHost));
+      run(cuda_queue(), args(kOnDevice));
+      EXPECT_FALSE(same_bits(images.host(), before));
+      EXPECT_TRUE(same_bits(images.device(), images.host())) << channels;
+      record_error("erase_images", cat("6 x ", channels, " x 37 x 53"), DType::kFloat32,
+                   relative_error(doubles(images.device()), doubles(images.host())), 0);
+      return std::vector{images.device()};
+    });
+  }
+}
+
 TEST(CudaImages, NoImages) {
   DTN_SKIP_WITHOUT_DEVICE();
+  run(cuda_queue(), EraseImages{0, 3, 8, 8, nullptr, nullptr, nullptr});
   run(cuda_queue(), NormalizeImages{0, 3, 8, 8, nullptr, nullptr, nullptr, nullptr});
 }
 

@@ -1,5 +1,5 @@
-// A loader that gives pixels and leaves the rest to a device: table and flips make of them what the
-// loader would have given as images, bit for bit.
+// A loader that gives pixels and leaves the rest to a device: tables, flips and erasures make of
+// them what the loader would have given as images, bit for bit.
 #include <algorithm>
 #include <chrono>
 #include <set>
@@ -7,6 +7,7 @@
 
 #include "data_fixtures.h"
 #include "dtn/core/allocator.h"
+#include "dtn/core/normal_noise.h"
 #include "dtn/data/datasets.h"
 #include "dtn/data/loader.h"
 #include "dtn/io/safetensors.h"
@@ -24,7 +25,16 @@ struct Record {
   bool operator==(const Record&) const = default;
 };
 
-// What the kernel does on a device, written down once more.
+// The place of (c, y, x) in an image, and whether that is in the box of an erasure.
+struct Place {
+  std::int64_t c, y, x, side;
+  std::int64_t index() const { return (c * side + y) * side + x; }
+  bool in(const std::int64_t* box) const {
+    return x >= box[0] && x < box[0] + box[2] && y >= box[1] && y < box[1] + box[3];
+  }
+};
+
+// What the kernels do on a device, written down once more.
 std::vector<float> images_of(const Batch& batch, std::span<const float> table) {
   const std::int64_t side = batch.pixels.dim(1), channels = batch.pixels.dim(3);
   const std::uint8_t* pixels = batch.pixels.data<std::uint8_t>();
@@ -37,6 +47,14 @@ std::vector<float> images_of(const Batch& batch, std::span<const float> table) {
           const std::int64_t from = flip ? side - 1 - x : x;
           const std::uint8_t v = pixels[((b * side + y) * side + from) * channels + c];
           images.push_back(table[static_cast<std::size_t>(c * 256 + v)]);
+          if (!batch.erasures.defined()) continue;
+          const std::int64_t* box = batch.erasures.data<std::int64_t>() + 5 * b;
+          const Place place{c, y, x, side};
+          if (!place.in(box)) continue;
+          const auto seed = static_cast<std::uint64_t>(box[4]);
+          const auto element = static_cast<std::uint64_t>(place.index());
+          images.back() = noise_of(normal_table(), noise_words(seed, element / kNoisePerGroup),
+                                   static_cast<int>(element % kNoisePerGroup));
         }
       }
     }
@@ -49,6 +67,7 @@ Record record(const Batch& batch, const Transform& transform, bool raw) {
   EXPECT_EQ(batch.images.defined(), !raw);
   EXPECT_EQ(batch.pixels.defined(), raw);
   EXPECT_EQ(batch.flips.defined(), raw);
+  EXPECT_EQ(batch.erasures.defined(), raw && transform.erases());
   Record r{batch.number, batch.indices, {}, {}};
   if (raw) {
     EXPECT_EQ(batch.pixels.shape(), (Shape{batch.n, side, side, channels}));
@@ -65,6 +84,7 @@ Record record(const Batch& batch, const Transform& transform, bool raw) {
 AugmentConfig light() {
   AugmentConfig augment;
   augment.preset = AugmentPreset::kLight;
+  augment.erase = 0.5;
   return augment;
 }
 
@@ -233,6 +253,25 @@ TEST_F(RawPixels, FlipsSomeAndOnlyInTraining) {
   }
 }
 
+TEST_F(RawPixels, ErasesFromSomeAndOnlyInTraining) {
+  data.dataset = "synthetic";
+  data.size = 64;
+  model.image_size = 8;
+  for (bool training : {false, true}) {
+    LoaderOptions options = options_for(training, 2, true);
+    options.batch_size = 64;
+    Loader loader(open(), Transform(data, light(), 8, 3, training), options);
+    loader.start(0);
+    Batch batch;
+    ASSERT_TRUE(loader.next(batch));
+    ASSERT_EQ(batch.erasures.defined(), training);
+    if (!training) continue;
+    int erased = 0;
+    for (int b = 0; b < 64; ++b) erased += batch.erasures.data<std::int64_t>()[5 * b + 3] != 0;
+    EXPECT_TRUE(erased > 10 && erased < 54) << erased;
+  }
+}
+
 TEST_F(RawPixels, TensorsHaveNone) {
   std::vector<float> values(6 * 3 * 4 * 4);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = 0.25f * static_cast<float>(i);
@@ -241,7 +280,8 @@ TEST_F(RawPixels, TensorsHaveNone) {
                      {"labels", Tensor::from(std::vector<std::int64_t>{0, 1, 2, 3, 4, 5}, {6})}});
   data.dataset = "tensors";
   model.image_size = 4;
-  const Transform transform(data, {}, 4, 3, false);
+  // Nor are they erased from: they are the model's input as they are.
+  const Transform transform(data, light(), 4, 3, true);
   Loader loader(open(), transform, options_for(false, 2, true));
   EXPECT_FALSE(loader.gives_pixels());
   loader.start(0);

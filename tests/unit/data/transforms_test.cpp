@@ -236,6 +236,9 @@ TEST(Transforms, RefusesBadConfigs) {
   augment = light();
   augment.scale_min = 0;
   EXPECT_THROW(Transform(data, augment, 224, 3, true), ConfigError);
+  augment = light();
+  augment.erase = 1.5;
+  EXPECT_THROW(Transform(data, augment, 224, 3, true), ConfigError);
 }
 
 }  // namespace

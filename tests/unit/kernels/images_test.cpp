@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "dtn/core/check.h"
+#include "dtn/core/normal_noise.h"
 #include "unit/kernels/each_isa.h"
 
 DTN_RUN_ON_EACH_ISA(NormalizeImages)
+DTN_RUN_ON_EACH_ISA(EraseImages)
 
 namespace dtn::test {
 namespace {
@@ -43,6 +45,28 @@ TEST(Images, NormalizeFollowsItsIndices) {
             }
       EXPECT_EQ(wrong, 0);
       EXPECT_EQ(images.back(), 9.0f) << "wrote past the end";
+    }
+  }
+}
+
+TEST(Images, EraseWritesNoiseIntoItsBoxesOnly) {
+  constexpr std::int64_t kBatch = 4, kChannels = 3, kHeight = 11, kWidth = 13;
+  constexpr std::int64_t kImage = kChannels * kHeight * kWidth;
+  const std::vector<std::int64_t> boxes = {0, 0, 0,  0,  0,  2,  3,  7, 5, 77,
+                                           0, 0, 13, 11, -5, 12, 10, 1, 1, 1ll << 40};
+  const std::vector<float> before = normal_values<float>(kBatch * kImage, 3);
+  for (Isa isa : isas()) {
+    std::vector<float> images = before;
+    run_on(isa, EraseImages{kBatch, kChannels, kHeight, kWidth, boxes.data(), normal_table(),
+                            images.data()});
+    for (std::int64_t i = 0; i < kBatch * kImage; ++i) {
+      const std::int64_t* box = &boxes[static_cast<std::size_t>(i / kImage * 5)];
+      const std::int64_t x = i % kWidth, y = i / kWidth % kHeight;
+      const bool in = x >= box[0] && x < box[0] + box[2] && y >= box[1] && y < box[1] + box[3];
+      float want = before[static_cast<std::size_t>(i)];
+      const auto element = static_cast<std::uint64_t>(i % kImage);
+      if (in) write_noise(static_cast<std::uint64_t>(box[4]), element, 1, &want);
+      ASSERT_EQ(images[static_cast<std::size_t>(i)], want) << name_of(isa) << " " << i;
     }
   }
 }
