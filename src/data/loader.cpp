@@ -7,6 +7,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -14,12 +15,16 @@
 #include <exception>
 #include <limits>
 #include <mutex>
+#include <optional>
 #include <span>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "data/bad_images.h"
+#include "data/epoch_plan.h"
 #include "dtn/core/check.h"
+#include "dtn/core/log.h"
 
 namespace dtn {
 
@@ -44,7 +49,8 @@ struct Slot {
 // Rows [begin, end) of a batch, given to one worker.
 struct Claim {
   Slot* slot;
-  std::int64_t batch, begin, end;
+  std::int64_t begin, end;
+  std::array<PlannedSample, kMaxClaim> samples;  // [end - begin]
 };
 
 struct Workspace {
@@ -53,19 +59,22 @@ struct Workspace {
 };
 
 LoaderOptions checked(const LoaderOptions& options, const Dataset& dataset) {
-  DTN_CHECK(options.batch_size >= 1 && options.workers >= 0 && options.repeats >= 1,
+  DTN_CHECK(options.batch_size >= 1 && options.workers >= 0 && options.repeats >= 1 &&
+                options.copies >= 1 && 0 <= options.rank && options.rank < options.ranks,
             "loader options: batch_size ", options.batch_size, ", workers ", options.workers,
-            ", repeats ", options.repeats);
-  std::int64_t total = 0;
-  if (__builtin_mul_overflow(dataset.size(), std::int64_t{options.repeats}, &total)) {
-    throw DataError(cat("data.repeats ", options.repeats, " is too large"));
-  }
-  if (total == 0) throw DataError(cat("the data set is empty: ", dataset.description()));
+            ", repeats ", options.repeats, ", copies ", options.copies, ", rank ", options.rank,
+            " of ", options.ranks);
+  if (dataset.size() == 0) throw DataError(cat("the data set is empty: ", dataset.description()));
+  const std::int64_t total = epoch_length(dataset.size(), options.repeats, options.copies);
   if (options.drop_last && total < options.batch_size) {
     throw DataError(cat("the data set has ", dataset.size(), " images and data.repeats is ",
                         options.repeats, ", which does not fill one batch of ", options.batch_size,
                         "; lower train.batch_size or raise data.repeats (", dataset.description(),
                         ")"));
+  }
+  if (options.drop_last && (options.batch_size + 1) / 2 < options.ranks) {
+    throw ConfigError(cat("train.batch_size ", options.batch_size, " is too small for ",
+                          options.ranks, " processes; raise it to ", 2 * options.ranks));
   }
   return options;
 }
@@ -88,12 +97,17 @@ struct Loader::State {
   State(std::shared_ptr<const Dataset> d, Transform t, const LoaderOptions& o);
   ~State();
 
-  std::int64_t total() const { return dataset->size() * options.repeats; }
   std::int64_t batches() const {
-    return options.drop_last ? total() / options.batch_size
-                             : (total() + options.batch_size - 1) / options.batch_size;
+    return options.drop_last ? plan.length() / options.batch_size
+                             : (plan.length() + options.batch_size - 1) / options.batch_size;
+  }
+  // This rank's rows of a batch, the first of own_rows.
+  std::int64_t rows_of(std::int64_t batch) const {
+    const std::int64_t left = plan.length() - batch * options.batch_size;
+    return std::lower_bound(own_rows.begin(), own_rows.end(), left) - own_rows.begin();
   }
 
+  void start_threads();
   void start(std::int64_t new_epoch, std::int64_t first_batch);
   bool next(Batch& batch);
   bool has_ready();
@@ -108,7 +122,7 @@ struct Loader::State {
   bool is_ready() const { return next_batch < fill_batch && slot_of(next_batch).remaining == 0; }
 
   void work();
-  void run(const Claim& claim, Workspace& workspace, std::exception_ptr& error,
+  void run(const Claim& claim, std::optional<Workspace>& workspace, std::exception_ptr& error,
            std::int64_t& error_row);
   void fill_row(const Claim& claim, std::int64_t row, Workspace& workspace);
   bool try_sample(std::int64_t index, const SampleKey& key, Batch& rows, std::int64_t row,
@@ -129,17 +143,18 @@ struct Loader::State {
   const std::shared_ptr<const Dataset> dataset;
   const Transform transform;
   const LoaderOptions options;
-  const std::int64_t batch_size;  // of a full batch, which may be all there is
-  const bool raw;                 // batches carry pixels
+  EpochPlan plan;
+  const std::vector<std::int64_t> own_rows;  // of a full global batch, that are this rank's
+  const std::int64_t batch_size;             // of the tensors
+  const bool raw;                            // batches carry pixels
   const std::int64_t claim_size;
   BadImages bad_images;
   double wait_seconds = 0;
-  Workspace own_workspace;  // of the consumer, without workers
+  std::optional<Workspace> own_workspace;  // of the consumer, without workers
 
   std::mutex mutex;
   std::condition_variable work_ready, batch_ready;
   std::vector<Slot> slots;
-  std::vector<std::int64_t> order;  // [total]
   std::int64_t epoch = 0;
   std::int64_t next_batch = 0;  // the consumer's
   std::int64_t end_batch = 0;
@@ -154,14 +169,17 @@ Loader::State::State(std::shared_ptr<const Dataset> d, Transform t, const Loader
     : dataset(std::move(d)),
       transform(std::move(t)),
       options(checked(o, *dataset)),
-      batch_size(std::min(options.batch_size, total())),
+      plan(dataset->size(), options),
+      own_rows(
+          rows_of_rank(std::min(options.batch_size, plan.length()), options.rank, options.ranks)),
+      batch_size(std::max<std::int64_t>(1, static_cast<std::int64_t>(own_rows.size()))),
       raw(options.raw_pixels && dataset->has_pixels()),
-      claim_size(std::clamp<std::int64_t>(options.batch_size / (4 * std::max(options.workers, 1)),
-                                          1, kMaxClaim)),
+      claim_size(
+          std::clamp<std::int64_t>(batch_size / (4 * std::max(options.workers, 1)), 1, kMaxClaim)),
       bad_images(options.max_bad_images) {
   std::int64_t depth = 1;
   if (options.workers > 0) {
-    depth = std::max(kMinDepth, 2 * std::int64_t{options.workers} / options.batch_size + 1);
+    depth = std::max(kMinDepth, 2 * std::int64_t{options.workers} / batch_size + 1);
     depth = std::min(depth, batches());
   }
   slots.resize(static_cast<std::size_t>(depth));
@@ -186,6 +204,18 @@ Tensor Loader::State::allocate(const Shape& shape, DType dtype) const {
   return Tensor::wrap(options.allocate(bytes), 0, shape, dtype);
 }
 
+// Started only when all else is whole, so that a failure leaves none behind. What batches hold does
+// not depend on the number of threads, so fewer than asked for will do.
+void Loader::State::start_threads() {
+  threads.reserve(static_cast<std::size_t>(options.workers));
+  try {
+    for (int i = 0; i < options.workers; ++i) threads.emplace_back([this] { work(); });
+  } catch (const std::system_error& e) {
+    log_warn(cat("the system gives ", threads.size(), " of ", options.workers,
+                 " data workers (data.workers): ", e.what()));
+  }
+}
+
 Loader::State::~State() {
   {
     std::lock_guard lock(mutex);
@@ -206,12 +236,7 @@ void Loader::State::start(std::int64_t new_epoch, std::int64_t first_batch) {
   cancelled = true;
   batch_ready.wait(lock, [&] { return claims_out == 0; });
   cancelled = false;
-  order.clear();
-  for (int r = 0; r < options.repeats; ++r) {
-    std::vector<std::int64_t> pass =
-        epoch_order(options.seed, new_epoch, dataset->size(), options.shuffle, r);
-    order.insert(order.end(), pass.begin(), pass.end());
-  }
+  plan.start(new_epoch);
   epoch = new_epoch;
   next_batch = fill_batch = first_batch;
   fill_row_begin = 0;
@@ -222,11 +247,15 @@ void Loader::State::start(std::int64_t new_epoch, std::int64_t first_batch) {
 Claim Loader::State::take_claim() {
   Slot& slot = slot_of(fill_batch);
   if (fill_row_begin == 0) {
-    slot.count = std::min(options.batch_size, total() - fill_batch * options.batch_size);
+    slot.count = rows_of(fill_batch);
     slot.remaining = slot.count;
     slot.error = nullptr;
   }
-  Claim taken{&slot, fill_batch, fill_row_begin, std::min(fill_row_begin + claim_size, slot.count)};
+  Claim taken{&slot, fill_row_begin, std::min(fill_row_begin + claim_size, slot.count), {}};
+  for (std::int64_t row = taken.begin; row < taken.end; ++row) {
+    taken.samples[static_cast<std::size_t>(row - taken.begin)] =
+        plan.at(fill_batch * options.batch_size + own_rows[static_cast<std::size_t>(row)]);
+  }
   fill_row_begin = taken.end;
   if (taken.end == slot.count) {
     ++fill_batch;
@@ -250,7 +279,7 @@ void Loader::State::finish(const Claim& done, std::exception_ptr error, std::int
 void Loader::State::work() {
   // Nothing here runs in parallel; should it ever, it must not take the training's cores.
   omp_set_num_threads(1);
-  Workspace workspace;
+  std::optional<Workspace> workspace;
   std::unique_lock lock(mutex);
   for (;;) {
     work_ready.wait(lock, [&] { return stopping || can_claim(); });
@@ -265,11 +294,13 @@ void Loader::State::work() {
   }
 }
 
-void Loader::State::run(const Claim& claim, Workspace& workspace, std::exception_ptr& error,
-                        std::int64_t& error_row) {
+// Throws nothing: a worker must live to report what went wrong, or next() would wait for ever.
+void Loader::State::run(const Claim& claim, std::optional<Workspace>& workspace,
+                        std::exception_ptr& error, std::int64_t& error_row) {
   for (std::int64_t row = claim.begin; row < claim.end && !cancelled; ++row) {
     try {
-      fill_row(claim, row, workspace);
+      if (!workspace) workspace.emplace();
+      fill_row(claim, row, *workspace);
     } catch (...) {
       error = std::current_exception();
       error_row = row;
@@ -280,13 +311,11 @@ void Loader::State::run(const Claim& claim, Workspace& workspace, std::exception
 
 void Loader::State::fill_row(const Claim& claim, std::int64_t row, Workspace& workspace) {
   Slot& slot = *claim.slot;
-  const std::int64_t position = claim.batch * options.batch_size + row;
+  const PlannedSample planned = claim.samples[static_cast<std::size_t>(row - claim.begin)];
   const std::int64_t size = dataset->size();
-  std::int64_t index = order[static_cast<std::size_t>(position)];
-  // Passes of one epoch see an image under different random numbers, and a stand-in for a damaged
-  // image sees those of the image it replaces.
-  const SampleKey key{options.seed, static_cast<std::uint32_t>(epoch),
-                      static_cast<std::uint64_t>(position / size * size + index)};
+  std::int64_t index = planned.index;
+  // A stand-in for a damaged image sees the random numbers of the image it replaces.
+  const SampleKey key{options.seed, static_cast<std::uint32_t>(epoch), planned.key};
   bool good = try_sample(index, key, slot.rows, row, workspace);
   for (std::int64_t tries = 1; !good && options.drop_last; ++tries) {
     if (tries == size) throw DataError(cat("all images are damaged: ", dataset->description()));
@@ -343,7 +372,7 @@ void Loader::State::prepare(std::int64_t index, const SampleKey& key, Batch& row
 void Loader::State::wait_ready(std::unique_lock<std::mutex>& lock) {
   if (is_ready()) return;
   auto begin = std::chrono::steady_clock::now();
-  if (options.workers == 0) {
+  if (threads.empty()) {
     while (!is_ready()) {
       Claim mine = take_claim();
       std::exception_ptr error;
@@ -386,26 +415,31 @@ bool Loader::State::has_ready() {
   return !slot.error && std::find(slot.good.begin(), end, 1) != end;
 }
 
-// Moves what is good to the front, and exchanges the slot's tensors for the caller's old ones.
+// Moves what is good to the front, and exchanges the slot's tensors for the caller's old ones. What
+// may fail comes before the slot is touched, so that a caller may try again.
 void Loader::State::hand_over(Slot& slot, Batch& batch) {
   const std::span<const std::uint8_t> good(slot.good.data(), static_cast<std::size_t>(slot.count));
   batch.indices.clear();
+  batch.n = 0;
   for (std::size_t row = 0; row < good.size(); ++row) {
     if (good[row]) batch.indices.push_back(slot.rows.indices[row]);
+  }
+  for (Tensor Batch::*member : kTensors) {
+    const Tensor& ours = slot.rows.*member;
+    Tensor& theirs = batch.*member;
+    const bool reusable = ours.defined() && theirs.defined() && theirs.unique() &&
+                          theirs.shape() == ours.shape() && theirs.dtype() == ours.dtype() &&
+                          theirs.device() == kCpu;
+    if (reusable) continue;
+    // Given back first, so that the allocator's cache can serve the next line.
+    theirs = Tensor();
+    if (ours.defined()) theirs = allocate(ours.shape(), ours.dtype());
   }
   batch.n = static_cast<std::int64_t>(batch.indices.size());
   for (Tensor Batch::*member : kTensors) {
     Tensor &ours = slot.rows.*member, &theirs = batch.*member;
-    if (!ours.defined()) {
-      theirs = Tensor();
-      continue;
-    }
+    if (!ours.defined()) continue;
     keep_good(ours, good);
-    const bool reusable = theirs.defined() && theirs.unique() && theirs.shape() == ours.shape() &&
-                          theirs.dtype() == ours.dtype() && theirs.device() == kCpu;
-    // Given back first, so that the allocator's cache can serve the next line.
-    if (!reusable) theirs = Tensor();
-    if (!reusable) theirs = allocate(ours.shape(), ours.dtype());
     std::swap(ours, theirs);
     if (batch.n < batch_size) theirs = theirs.slice(0, batch.n);
   }
@@ -414,9 +448,7 @@ void Loader::State::hand_over(Slot& slot, Batch& batch) {
 Loader::Loader(std::shared_ptr<const Dataset> dataset, Transform transform,
                const LoaderOptions& options)
     : state_(std::make_unique<State>(std::move(dataset), std::move(transform), options)) {
-  // Started only now: should the system refuse one, the state's destructor stops the others.
-  State* state = state_.get();
-  for (int i = 0; i < options.workers; ++i) state->threads.emplace_back([state] { state->work(); });
+  state_->start_threads();
 }
 
 Loader::~Loader() = default;
@@ -424,8 +456,8 @@ Loader::~Loader() = default;
 std::int64_t Loader::batches_per_epoch() const { return state_->batches(); }
 
 std::int64_t Loader::samples_per_epoch() const {
-  std::int64_t total = state_->total();
-  return state_->options.drop_last ? total - total % state_->options.batch_size : total;
+  const std::int64_t batches = state_->batches();
+  return (batches - 1) * state_->rows_of(0) + state_->rows_of(batches - 1);
 }
 
 std::int64_t Loader::batch_size() const { return state_->batch_size; }

@@ -5,6 +5,7 @@
 #include "dtn/core/check.h"
 #include "dtn/core/parallel.h"
 #include "dtn/data/datasets.h"
+#include "dtn/data/loader.h"
 #include "dtn/optim/schedule.h"
 
 namespace dtn {
@@ -43,7 +44,8 @@ RunSize size_of_run(const ExperimentConfig& config) {
   size.train = train->description();
   size.val = val->description();
   size.val_images = val->size();
-  size.steps_per_epoch = train->size() * config.data.repeats / config.train.batch_size;
+  size.steps_per_epoch = epoch_length(train->size(), config.data.repeats, config.augment.repeats) /
+                         config.train.batch_size;
   if (size.steps_per_epoch == 0) {
     throw DataError(cat(size.train, ": not one batch of ", config.train.batch_size,
                         "; lower train.batch_size"));

@@ -37,6 +37,7 @@ std::unique_ptr<Loader> make_loader(const ExperimentConfig& config, Split split,
   options.workers = config.data.workers;
   options.drop_last = training;
   options.repeats = training ? config.data.repeats : 1;
+  options.copies = training ? config.augment.repeats : 1;
   options.max_bad_images = config.data.max_bad_images;
   std::shared_ptr<const Dataset> dataset = open_dataset(config.data, m, split, config.seed);
   log_info(cat(name_of(split), ": ", dataset->description()));
@@ -264,8 +265,10 @@ class Trainer {
                                       {"wall_seconds", seconds},
                                       {"images_per_second", log_->images_per_second()}};
     write_file_atomic(output_ / "summary.json", summary.dump(2) + "\n");
-    LoaderReport bad = train_loader_->report();
-    if (bad.bad_images) log_->warn(cat(bad.bad_images, " damaged training images were skipped"));
+    LoaderReport data = train_loader_->report();
+    log_->info(cat("trained and evaluated in ", format_duration(seconds), ", of which ",
+                   format_duration(data.wait_seconds), " waiting for training images"));
+    if (data.bad_images) log_->warn(cat(data.bad_images, " damaged training images were skipped"));
   }
 
   std::string describe_device() const {

@@ -3,6 +3,10 @@
 // What a batch holds depends on the data set, the transform, the seed, the epoch and the position
 // in it, never on the number of workers or on when they run. To resume, start() at the epoch and
 // batch where the run stopped.
+//
+// Several processes (ranks) share every batch: a loader gives its rank's rows of the *global*
+// batches, which hold the same samples whatever the number of ranks. So a run may go on with
+// another number of ranks at any batch.
 #pragma once
 
 #include <cstddef>
@@ -19,15 +23,19 @@
 namespace dtn {
 
 struct LoaderOptions {
-  std::int64_t batch_size = 1;
+  std::int64_t batch_size = 1;  // of a global batch: samples of all ranks together
+  int rank = 0, ranks = 1;      // see rows_of_rank()
   bool shuffle = false;
   std::uint64_t seed = 0;
   int workers = 0;  // 0: samples are prepared by the thread that calls next()
   // For training: every batch is full. The ragged last one is dropped, and a damaged image gives
   // its place to the next good one of the data set. Otherwise (evaluation) the last batch may be
-  // smaller, and a damaged image is left out of its batch.
+  // smaller, and a damaged image is left out of its batch; every image comes up once, in one rank.
   bool drop_last = false;
   int repeats = 1;  // times an epoch goes through the data set, each time in an order of its own
+  // Repeated augmentation: samples in a row that an image gives, each under random numbers of its
+  // own. A pass through the data set then ends early, see epoch_length().
+  int copies = 1;
   // Damaged images to put up with in the life of the loader; one more is a DataError.
   std::int64_t max_bad_images = 100;
   // Batches carry pixels, for a device that mirrors and normalizes them itself: a quarter of the
@@ -62,21 +70,37 @@ struct LoaderReport {
 std::vector<std::int64_t> epoch_order(std::uint64_t seed, std::int64_t epoch, std::int64_t n,
                                       bool shuffle, std::int64_t repeat = 0);
 
-// Driven by one thread. At most max(3, 2 x workers / batch_size + 1) batches are held ready or in
+// Samples of an epoch over all ranks, `repeats` times those of a pass: one for each image; or, with
+// `copies` of each in a row, as many up to a multiple of 256 below (all, when there are fewer), so
+// that a pass ends after 1/copies of the images. (RASampler of DeiT, Touvron et al., 2021.)
+// DataError when they cannot be counted.
+std::int64_t epoch_length(std::int64_t images, int repeats, int copies);
+
+// The rows of a global batch that are a rank's, ascending: row i and its mirror image, row
+// batch_size - 1 - i, belong to rank min(i, batch_size - 1 - i) mod ranks. Mixing a batch with its
+// own reverse thus never crosses ranks and finds the same partners whatever their number, while
+// copies in a row are spread over the ranks. Shares differ by at most two rows; they are equal
+// where 2 x ranks divides batch_size.
+std::vector<std::int64_t> rows_of_rank(std::int64_t batch_size, int rank, int ranks);
+
+// Driven by one thread. At most max(3, 2 x workers / batch_size() + 1) batches are held ready or in
 // the making; once they exist, nothing is allocated as long as the caller hands the same Batch in.
 class Loader {
  public:
-  // Throws DataError when the data set is empty or cannot fill one batch under drop_last.
+  // Throws DataError when the data set is empty or cannot fill one batch under drop_last, and
+  // ConfigError when a batch has too few rows for all ranks. Should the system refuse threads, the
+  // loader makes do with those it got.
   Loader(std::shared_ptr<const Dataset> dataset, Transform transform, const LoaderOptions& options);
   // Stops the workers, at the latest after the image each is at.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
+  // Global batches, the same for all ranks. In an evaluation a rank may have no row of the last.
   std::int64_t batches_per_epoch() const;
-  // Upper bound for an evaluation: damaged images are left out.
+  // Of this rank. Upper bound for an evaluation: damaged images are left out.
   std::int64_t samples_per_epoch() const;
-  // Samples of a full batch; no batch has more.
+  // This rank's rows of a full batch, at least 1; no batch has more.
   std::int64_t batch_size() const;
   // Whether batches carry pixels and flips in place of images.
   bool gives_pixels() const;
