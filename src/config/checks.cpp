@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <initializer_list>
+#include <regex>
 
 #include "config/codec.h"
 #include "config/layers.h"
@@ -135,10 +136,9 @@ class Checker {
 
   void check_augment() const {
     const AugmentConfig& a = c_.augment;
-    if (a.preset == AugmentPreset::kDeit || a.preset == AugmentPreset::kOfficial) {
-      fail(blame({"augment.preset"}), "augment.preset ",
-           a.preset == AugmentPreset::kDeit ? "deit" : "official",
-           " is not available in this build yet; use light");
+    if (!is_policy(a.policy)) {
+      fail(blame({"augment.policy"}), "augment.policy: '", shown(a.policy),
+           "' is none of `none`, `three` and RandAugment such as rand-m9-mstd0.5-inc1");
     }
     if (a.scale_min > a.scale_max) {
       fail(blame({"augment.scale"}), "augment.scale: the least comes first, ",
@@ -148,6 +148,13 @@ class Checker {
       fail(blame({"augment.ratio"}), "augment.ratio: the least comes first, ",
            number_text(a.ratio_min), " is more than ", number_text(a.ratio_max));
     }
+  }
+
+  // Whether it looks like one, RandAugment being `rand` and settings of letters and a number. What
+  // they mean is known where it is applied.
+  static bool is_policy(const std::string& policy) {
+    static const std::regex form("none|three|rand(-[a-z]+[0-9.]+)*");
+    return policy.size() <= 200 && std::regex_match(policy, form);
   }
 
   void check_train() const {

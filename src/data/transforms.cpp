@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 
@@ -68,6 +69,38 @@ std::vector<float> normalization_table(const Normalization& n) {
       table[c * 256 + v] = (static_cast<float>(v) / 255.0f - n.mean[c]) / n.std[c];
   return table;
 }
+
+// Operations that move pixels do it as resizing does, and fill in the mean of the data set.
+AugmentGeometry geometry_for(const DataConfig& data, int channels) {
+  return {affine_filter(data.interpolation),
+          fill_color(resolve_normalization(data, channels).mean)};
+}
+
+ColorJitter jitter_for(const AugmentConfig& augment, bool training) {
+  const bool unused = !training || augment.policy.starts_with("rand");
+  const double strength = unused ? 0 : augment.color_jitter;
+  return {strength, strength, strength};
+}
+
+// Tells where the time goes, when somebody asks.
+class StageClock {
+ public:
+  using Clock = std::chrono::steady_clock;
+  explicit StageClock(StageSeconds* stages) : stages_(stages) {
+    if (stages_) last_ = Clock::now();
+  }
+  // The time since the last call was this stage's.
+  void end(double StageSeconds::*stage) {
+    if (!stages_) return;
+    const auto now = Clock::now();
+    stages_->*stage += std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+  }
+
+ private:
+  StageSeconds* stages_;
+  Clock::time_point last_;
+};
 
 // in [n pixels, kChannels] -> one row of every plane; kStep is -1 when the row is mirrored.
 template <int kChannels, int kStep>
@@ -202,12 +235,13 @@ Transform::Transform(const DataConfig& data, const AugmentConfig& augment, int i
       crop_pct_(data.crop_pct),
       image_size_(image_size),
       channels_(channels),
-      random_(training && augment.preset == AugmentPreset::kLight),
+      random_(training && augment.preset != AugmentPreset::kNone),
       erase_(training ? augment.erase : 0),
       table_(normalization_table(resolve_normalization(data, channels))),
+      geometry_(geometry_for(data, channels)),
+      policy_(training ? augment.policy : "none", geometry_),
+      jitter_(jitter_for(augment, training)),
       limits_(limits) {
-  if (training && augment.preset != AugmentPreset::kNone && augment.preset != AugmentPreset::kLight)
-    throw ConfigError("augment.preset: this version knows `none` and `light`");
   if (image_size < 1 || image_size > 16384)
     throw ConfigError(cat("model.image_size ", image_size, " must lie in 1 .. 16384"));
   // Below 1/16 a resized image would be needlessly huge; it is surely a percentage of another kind.
@@ -218,22 +252,31 @@ Transform::Transform(const DataConfig& data, const AugmentConfig& augment, int i
 
 PreparedImage Transform::prepare(const Image& image, const SampleKey& key,
                                  TransformWorkspace& ws) const {
+  StageClock clock(ws.stages);
   const Image* source = &image;
   if (image.channels != channels_) {
     channels_ == 1 ? rgb_to_gray(image, ws.converted) : gray_to_rgb(image, ws.converted);
     source = &ws.converted;
   }
-  if (!random_) {
-    const ImageRegion whole{0, 0, image.width, image.height};
-    return {&prepare_eval(*source, whole, image.width, image.height, ws), false};
+  PreparedImage prepared{source, false};
+  if (random_) {
+    const CropBox box = sample_crop(image.width, image.height, augment_, key);
+    prepared.flip = box.flip;
+    const bool whole = box.width == image_size_ && box.height == image_size_ &&
+                       box.width == image.width && box.height == image.height;
+    if (!whole) {
+      resize(crop_view(view(*source), box.left, box.top, box.width, box.height), image_size_,
+             image_size_, interpolation_, ws.resample, ws.resized);
+      prepared.image = &ws.resized;
+    }
+  } else {
+    const ImageRegion all{0, 0, image.width, image.height};
+    prepared.image = &prepare_eval(*source, all, image.width, image.height, ws);
   }
-  const CropBox box = sample_crop(image.width, image.height, augment_, key);
-  if (box.width == image_size_ && box.height == image_size_ && box.width == image.width &&
-      box.height == image.height)
-    return {source, box.flip};
-  resize(crop_view(view(*source), box.left, box.top, box.width, box.height), image_size_,
-         image_size_, interpolation_, ws.resample, ws.resized);
-  return {&ws.resized, box.flip};
+  clock.end(&StageSeconds::resize);
+  prepared = augment(prepared, key, ws);
+  clock.end(&StageSeconds::augment);
+  return prepared;
 }
 
 const Image& Transform::prepare_eval(const Image& part, const ImageRegion& at, int width,
@@ -252,20 +295,43 @@ const Image& Transform::prepare_eval(const Image& part, const ImageRegion& at, i
 PreparedImage Transform::decode_and_prepare(std::span<const std::byte> bytes,
                                             const std::string& name, const SampleKey& key,
                                             TransformWorkspace& ws) const {
+  StageClock clock(ws.stages);
   const ImageInfo info = read_image_info(bytes, name, limits_);
+  PreparedImage prepared{&ws.resized, false};
   if (random_) {
     const CropBox box = sample_crop(info.width, info.height, augment_, key);
+    prepared.flip = box.flip;
     decode_image_region(bytes, name,
                         {box.left, box.top, box.left + box.width, box.top + box.height}, ws.decoded,
                         limits_, color_mode());
+    clock.end(&StageSeconds::decode);
     resize(view(ws.decoded), image_size_, image_size_, interpolation_, ws.resample, ws.resized);
-    return {&ws.resized, box.flip};
+  } else {
+    const EvalGeometry g = eval_geometry(info.width, info.height, image_size_, crop_pct_);
+    const ImageRegion region =
+        source_region(info.width, info.height, eval_window(g), interpolation_, ws.resample);
+    decode_image_region(bytes, name, region, ws.decoded, limits_, color_mode());
+    clock.end(&StageSeconds::decode);
+    prepared.image = &prepare_eval(ws.decoded, region, info.width, info.height, ws);
   }
-  const EvalGeometry g = eval_geometry(info.width, info.height, image_size_, crop_pct_);
-  const ImageRegion region =
-      source_region(info.width, info.height, eval_window(g), interpolation_, ws.resample);
-  decode_image_region(bytes, name, region, ws.decoded, limits_, color_mode());
-  return {&prepare_eval(ws.decoded, region, info.width, info.height, ws), false};
+  clock.end(&StageSeconds::resize);
+  prepared = augment(prepared, key, ws);
+  clock.end(&StageSeconds::augment);
+  return prepared;
+}
+
+// Mirrors here what would else be mirrored while it is normalized, since not every operation gives
+// the same before and after. What is not to change, such as an image of the data set, is copied.
+PreparedImage Transform::augment(PreparedImage prepared, const SampleKey& key,
+                                 TransformWorkspace& ws) const {
+  if (!policy_.active() && !jitter_.active()) return prepared;
+  const AugmentDraw policy = policy_.draw(key), jitter = jitter_.draw(key);
+  if (policy.count + jitter.count == 0) return prepared;
+  if (prepared.image != &ws.resized) ws.resized = *prepared.image;
+  if (prepared.flip) flip_horizontally(ws.resized, ws.ops);
+  apply_steps(policy, geometry_, ws.resized, ws.ops);
+  apply_steps(jitter, geometry_, ws.resized, ws.ops);
+  return {&ws.resized, false};
 }
 
 void Transform::normalize(const PreparedImage& prepared, const SampleKey& key, float* out) const {

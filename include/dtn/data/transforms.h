@@ -10,7 +10,9 @@
 #include <vector>
 
 #include "dtn/config/data_config.h"
+#include "dtn/data/auto_augment.h"
 #include "dtn/data/erasing.h"
+#include "dtn/data/image_ops.h"
 #include "dtn/data/resample.h"
 #include "dtn/io/image.h"
 
@@ -23,7 +25,8 @@ struct SampleKey {
   std::uint64_t sample = 0;  // index in the data set, below 2^60
 };
 
-// What `light` does to an image: this part of it is resized, then mirrored when `flip`.
+// What every preset but none does to an image first: this part of it is resized, then mirrored when
+// `flip`.
 struct CropBox {
   int left = 0, top = 0, width = 0, height = 0;
   bool flip = false;
@@ -56,10 +59,17 @@ Normalization resolve_normalization(const DataConfig& data, int channels);
 void normalize_to_chw(const Image& image, const Normalization& normalization, bool flip,
                       float* out);
 
+// What the stages of preparing images took, summed up.
+struct StageSeconds {
+  double decode = 0, resize = 0, augment = 0;
+};
+
 // Buffers of one worker thread; reused from image to image.
 struct TransformWorkspace {
   Image decoded, converted, resized, padded;
   ResampleWorkspace resample;
+  ImageOpsWorkspace ops;
+  StageSeconds* stages = nullptr;  // where to add up the time, if anywhere
 };
 
 // An image of a transform's size and channels that is still to be mirrored, where `flip` is set,
@@ -72,13 +82,14 @@ struct PreparedImage {
 // A whole preparation, immutable and safe to share between threads.
 class Transform {
  public:
-  // Training with the preset `light` crops and flips at random; anything else prepares images as
-  // for evaluation. ConfigError for a preset this version does not know and for bad values.
+  // Training crops and flips at random unless the preset is `none`, which prepares images as for
+  // evaluation; then come the policy and the colour jitter of the config (as in timm, there is no
+  // jitter beside RandAugment). ConfigError for bad values.
   Transform(const DataConfig& data, const AugmentConfig& augment, int image_size, int channels,
             bool training, const DecodeLimits& limits = {});
 
-  // Crops and resizes; borders are black. The image may have 1 or 3 channels. The result is `image`
-  // itself or lies in the workspace.
+  // Crops, resizes and augments; borders are black. The image may have 1 or 3 channels. The result
+  // is `image` itself or lies in the workspace.
   PreparedImage prepare(const Image& image, const SampleKey& key,
                         TransformWorkspace& workspace) const;
 
@@ -118,6 +129,8 @@ class Transform {
   // `part` holds the columns and rows `at` of a width x height image.
   const Image& prepare_eval(const Image& part, const ImageRegion& at, int width, int height,
                             TransformWorkspace& workspace) const;
+  PreparedImage augment(PreparedImage prepared, const SampleKey& key,
+                        TransformWorkspace& workspace) const;
 
   AugmentConfig augment_;
   Interpolation interpolation_;
@@ -126,6 +139,9 @@ class Transform {
   bool random_;
   double erase_;              // chance
   std::vector<float> table_;  // [channels, 256]
+  AugmentGeometry geometry_;
+  AutoAugment policy_;
+  ColorJitter jitter_;
   DecodeLimits limits_;
 };
 

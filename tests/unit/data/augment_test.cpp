@@ -1,0 +1,196 @@
+// How the stages of training's preparation come together; the operations themselves are tested in
+// image_ops and auto_augment.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "dtn/config/load.h"
+#include "dtn/core/check.h"
+#include "dtn/data/auto_augment.h"
+#include "dtn/data/transforms.h"
+#include "golden/data/fixtures.h"
+
+namespace dtn {
+namespace {
+
+using golden::procedural_image;
+
+constexpr const char* kRand = "rand-m9-mstd0.5-inc1";
+constexpr int kSide = 24;
+
+AugmentConfig with(AugmentPreset preset, const std::string& policy, double jitter) {
+  AugmentConfig augment;
+  augment.preset = preset;
+  augment.policy = policy;
+  augment.color_jitter = jitter;
+  return augment;
+}
+
+DataConfig data_config() {
+  DataConfig data;
+  data.mean = {0.25};  // fills with 64
+  data.interpolation = Interpolation::kBilinear;
+  return data;
+}
+
+std::vector<float> run(const Transform& transform, const Image& image, const SampleKey& key,
+                       TransformWorkspace& workspace) {
+  std::vector<float> out(static_cast<std::size_t>(transform.output_size()));
+  transform.apply(image, key, workspace, out.data());
+  return out;
+}
+
+// The stages by hand, on a crop that is resized and not yet mirrored.
+std::vector<float> by_hand(Image crop, bool flip, const AugmentConfig& augment, bool jittered,
+                           const SampleKey& key) {
+  ImageOpsWorkspace ops;
+  if (flip) flip_horizontally(crop, ops);
+  const AugmentGeometry geometry{AffineFilter::kBilinear, {64, 64, 64}};
+  AutoAugment(augment.policy, geometry).apply(crop, key, ops);
+  const double j = augment.color_jitter;
+  if (jittered) ColorJitter(j, j, j).apply(crop, key, ops);
+  std::vector<float> out(crop.pixels.size());
+  normalize_to_chw(crop, resolve_normalization(data_config(), crop.channels), false, out.data());
+  return out;
+}
+
+class Stages : public testing::TestWithParam<int> {};  // channels
+
+TEST_P(Stages, CropFlipPolicyJitterNormalize) {
+  const int channels = GetParam();
+  const Image image = procedural_image(5, 97, 71, channels);
+  TransformWorkspace workspace;
+  const struct {
+    const char* policy;
+    double jitter;
+    bool jittered;
+  } cases[] = {{kRand, 0, false},    {kRand, 0.4, false}, {"three", 0, false},
+               {"three", 0.3, true}, {"none", 0.3, true}, {"none", 0, false}};
+  std::set<std::vector<float>> distinct;
+  for (const auto& c : cases) {
+    const AugmentConfig augment = with(AugmentPreset::kLight, c.policy, c.jitter);
+    const Transform transform(data_config(), augment, kSide, channels, true);
+    for (std::uint64_t sample = 0; sample < 40; ++sample) {
+      const SampleKey key{11, 3, sample};
+      const CropBox box = sample_crop(97, 71, augment, key);
+      Image crop;
+      resize(crop_view(view(image), box.left, box.top, box.width, box.height), kSide, kSide,
+             Interpolation::kBilinear, workspace.resample, crop);
+      const auto got = run(transform, image, key, workspace);
+      EXPECT_EQ(got, by_hand(crop, box.flip, augment, c.jittered, key))
+          << c.policy << ", jitter " << c.jitter << ", sample " << sample;
+      distinct.insert(got);
+    }
+  }
+  // Policies differ; of the six, jitter beside RandAugment is the one that changes nothing. A few
+  // operations may leave an image of one channel as it is.
+  EXPECT_GT(distinct.size(), channels == 3 ? 150u : 110u);
+  EXPECT_LE(distinct.size(), 200u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Channels, Stages, testing::Values(1, 3));
+
+TEST(Augment, FromTheFileEqualsFromTheImage) {
+  TransformWorkspace workspace;
+  for (const char* name : {"420.jpg", "gray.jpg", "cmyk.jpg", "palette4.png"}) {
+    const auto bytes = golden::image_bytes(name);
+    for (int channels : {1, 3}) {
+      for (AugmentPreset preset :
+           {AugmentPreset::kDeit, AugmentPreset::kOfficial, AugmentPreset::kDeit3}) {
+        const Transform transform({}, augment_preset(preset), kSide, channels, true);
+        for (std::uint64_t sample = 0; sample < 12; ++sample) {
+          const SampleKey key{1, 2, sample};
+          std::vector<float> out(static_cast<std::size_t>(transform.output_size()));
+          transform.decode_and_apply(bytes, name, key, workspace, out.data());
+          EXPECT_EQ(out, run(transform, decode_image(bytes, name), key, workspace)) << name;
+        }
+      }
+    }
+  }
+}
+
+// Without a preset images are prepared as for evaluation, and a data set's own image may be what
+// comes out of that: it must not change.
+TEST(Augment, WithoutAPresetOnlyWhatIsSetHappens) {
+  const Image image = procedural_image(3, kSide, kSide);
+  DataConfig data = data_config();
+  data.crop_pct = 1;
+  TransformWorkspace workspace;
+  const AugmentConfig augment = with(AugmentPreset::kNone, "three", 0.3);
+  const Transform transform(data, augment, kSide, 3, true);
+  const Image before = image;
+  for (std::uint64_t sample = 0; sample < 20; ++sample) {
+    const SampleKey key{4, 1, sample};
+    EXPECT_EQ(run(transform, image, key, workspace), by_hand(image, false, augment, true, key));
+    EXPECT_EQ(image.pixels, before.pixels);
+  }
+  // Larger images, and those that get a border, go the same way.
+  for (const auto& [width, height] : {std::pair{40, 31}, std::pair{90, 20}}) {
+    const Image other = procedural_image(8, width, height);
+    const Transform plain(data, {}, kSide, 3, true);
+    const Image prepared = *plain.prepare(other, {}, workspace).image;
+    const SampleKey key{4, 1, 7};
+    EXPECT_EQ(run(transform, other, key, workspace), by_hand(prepared, false, augment, true, key));
+  }
+}
+
+TEST(Augment, EvaluationHasNone) {
+  const Image image = procedural_image(5, 60, 50);
+  TransformWorkspace workspace;
+  const auto plain = run(Transform({}, {}, kSide, 3, false), image, {}, workspace);
+  for (AugmentPreset preset : {AugmentPreset::kDeit, AugmentPreset::kDeit3}) {
+    const Transform transform({}, augment_preset(preset), kSide, 3, false);
+    for (std::uint64_t sample = 0; sample < 10; ++sample) {
+      EXPECT_EQ(run(transform, image, {1, 1, sample}, workspace), plain);
+    }
+  }
+}
+
+// A flip that nothing follows is left to normalization, where it costs nothing.
+TEST(Augment, MirrorsPixelsOnlyWhereOperationsFollow) {
+  const Image image = procedural_image(5, 60, 50);
+  TransformWorkspace workspace;
+  AugmentConfig augment = with(AugmentPreset::kLight, kRand, 0);
+  augment.hflip = 1;
+  const Transform transform({}, augment, kSide, 3, true);
+  const AutoAugment policy(kRand);
+  int drawn = 0;
+  for (std::uint64_t sample = 0; sample < 60; ++sample) {
+    const SampleKey key{1, 1, sample};
+    const bool follows = policy.draw(key).count > 0;
+    EXPECT_EQ(transform.prepare(image, key, workspace).flip, !follows);
+    drawn += follows;
+  }
+  EXPECT_GT(drawn, 30);
+  EXPECT_LT(drawn, 60);
+  const Transform light({}, with(AugmentPreset::kLight, "none", 0), kSide, 3, true);
+  int flips = 0;
+  for (std::uint64_t s = 0; s < 60; ++s) flips += light.prepare(image, {1, 1, s}, workspace).flip;
+  EXPECT_GT(flips, 15);
+}
+
+TEST(Augment, TellsWhereTheTimeGoes) {
+  const Image image = procedural_image(5, 300, 200);
+  const auto bytes = golden::image_bytes("420.jpg");
+  StageSeconds stages;
+  TransformWorkspace workspace;
+  workspace.stages = &stages;
+  const Transform transform({}, augment_preset(AugmentPreset::kDeit3), kSide, 3, true);
+  transform.prepare(image, {}, workspace);
+  EXPECT_EQ(stages.decode, 0);
+  EXPECT_GT(stages.resize, 0);
+  EXPECT_GT(stages.augment, 0);
+  transform.decode_and_prepare(bytes, "420.jpg", {}, workspace);
+  EXPECT_GT(stages.decode, 0);
+}
+
+TEST(Augment, BadPoliciesAreRefused) {
+  for (const char* policy : {"rand-m11", "rand-q3", "four", ""}) {
+    EXPECT_THROW(Transform({}, with(AugmentPreset::kLight, policy, 0), kSide, 3, true), ConfigError)
+        << policy;
+  }
+}
+
+}  // namespace
+}  // namespace dtn
