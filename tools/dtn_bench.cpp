@@ -73,10 +73,16 @@ Json eval_json(const Options& options) {
 }
 
 Json data_json(const Options& options) {
-  dtn::DataBenchmark b = dtn::benchmark_data(load(options), options.seconds);
+  dtn::DataBenchmark b = dtn::benchmark_data(load(options), options.seconds,
+                                             options.eval ? dtn::Split::kVal : dtn::Split::kTrain);
   return {{"images_per_second", b.images_per_second},
           {"images", b.images},
-          {"bad_images", b.bad_images}};
+          {"bad_images", b.bad_images},
+          {"read_us", b.read_us},
+          {"decode_us", b.decode_us},
+          {"resize_us", b.resize_us},
+          {"augment_us", b.augment_us},
+          {"normalize_us", b.normalize_us}};
 }
 
 // "16,196,432" -> {16, 196, 432}
@@ -225,6 +231,7 @@ int main(int argc, char** argv) {
   data->add_option("--seconds", options.seconds, "how long to measure")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
+  data->add_flag("--eval", options.eval, "the validation images, prepared as for evaluation");
   norm->add_option("--type", options.type, "normalizer, see dtn-info --norms")
       ->capture_default_str();
   norm->add_option("--shape", options.shape, "B,T,C of the input")->capture_default_str();

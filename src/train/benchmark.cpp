@@ -44,6 +44,56 @@ void release_cache(Device device) {
   device == kCpu ? release_cached_memory() : cuda::release_cached_memory();
 }
 
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Prepares images for about that many seconds, going through the data set in steps that reach all
+// of its classes; damaged ones and those without pixels are left out.
+void time_stages(const Dataset& data, const Transform& transform, std::uint64_t seed,
+                 double seconds, DataBenchmark& result) {
+  constexpr std::int64_t kWarmup = 4, kStep = 7919;
+  SampleWorkspace sample_workspace;
+  TransformWorkspace workspace;
+  StageSeconds stages;
+  std::vector<float> out(static_cast<std::size_t>(transform.output_size()));
+  double read = 0, normalize = 0;
+  std::int64_t images = 0;
+  const auto start = Clock::now();
+  for (std::int64_t i = 0; i < kWarmup || seconds_since(start) < seconds; ++i) {
+    if (i == kWarmup) {
+      stages = {};
+      workspace.stages = &stages;
+      read = normalize = 0;
+      images = 0;
+    }
+    const SampleKey key{seed, 0, static_cast<std::uint64_t>(i)};
+    try {
+      const auto began = Clock::now();
+      const Sample sample = data.load(i * kStep % data.size(), sample_workspace);
+      if (!sample.ready.empty()) return;
+      read += seconds_since(began);
+      const PreparedImage prepared =
+          sample.image
+              ? transform.prepare(*sample.image, key, workspace)
+              : transform.decode_and_prepare(sample.encoded, sample_workspace.name, key, workspace);
+      const auto ready = Clock::now();
+      transform.normalize(prepared, key, out.data());
+      normalize += seconds_since(ready);
+      ++images;
+    } catch (const DataError&) {
+      continue;
+    }
+  }
+  if (images == 0) return;
+  const double scale = 1e6 / static_cast<double>(images);
+  result.read_us = read * scale;
+  result.decode_us = stages.decode * scale;
+  result.resize_us = stages.resize * scale;
+  result.augment_us = stages.augment * scale;
+  result.normalize_us = normalize * scale;
+}
+
 }  // namespace
 
 TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int warmup,
@@ -135,18 +185,24 @@ EvalBenchmark benchmark_eval(const ExperimentConfig& config, int steps, int warm
   return result;
 }
 
-DataBenchmark benchmark_data(const ExperimentConfig& config, double seconds) {
+DataBenchmark benchmark_data(const ExperimentConfig& config, double seconds, Split split) {
   const ModelConfig& m = config.model;
-  std::shared_ptr<const Dataset> data = open_dataset(config.data, m, Split::kTrain, config.seed);
+  const bool training = split == Split::kTrain;
+  std::shared_ptr<const Dataset> data = open_dataset(config.data, m, split, config.seed);
+  const Transform transform(config.data, config.augment, m.image_size, m.channels, training);
   LoaderOptions options;
-  options.batch_size = std::min<std::int64_t>(config.train.batch_size, data->size());
-  options.shuffle = config.data.shuffle;
+  options.copies = training ? config.augment.repeats : 1;
+  const std::int64_t length = epoch_length(data->size(), 1, options.copies);
+  options.batch_size = std::clamp<std::int64_t>(length, 1, config.train.batch_size);
+  // An epoch long enough that its ends, where workers wait, do not count.
+  options.repeats = static_cast<int>(std::clamp<std::int64_t>(
+      100 * options.batch_size / std::max<std::int64_t>(data->size(), 1), 1, 1000));
+  options.shuffle = training && config.data.shuffle;
   options.seed = config.seed;
   options.workers = config.data.workers;
   options.drop_last = true;
   options.max_bad_images = config.data.max_bad_images;
-  Loader loader(data, Transform(config.data, config.augment, m.image_size, m.channels, true),
-                options);
+  Loader loader(data, transform, options);
   DataBenchmark result;
   Batch batch;
   std::int64_t epoch = 0;
@@ -164,6 +220,7 @@ DataBenchmark benchmark_data(const ExperimentConfig& config, double seconds) {
   }
   result.images_per_second = static_cast<double>(result.images) / elapsed;
   result.bad_images = loader.report().bad_images;
+  time_stages(*data, transform, config.seed, seconds / 4, result);
   return result;
 }
 
