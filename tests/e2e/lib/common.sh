@@ -92,8 +92,8 @@ expect_no_leftovers() {
   expect_equal "half-written files in $1" "$found" ""
 }
 
-# A tiny model that still has everything: DTN, class token, drop path, augmentation, gradient
-# accumulation, a moving average, and epochs of 5 steps.
+# A tiny model that still has everything: DTN, class token, drop path, all of DeiT's augmentation,
+# gradient accumulation, a moving average, and epochs of 5 steps.
 tiny_config() {
   cat > "$1" << EOF
 name: tiny
@@ -101,7 +101,7 @@ seed: 3
 model: {preset: vit_t, image_size: 16, patch_size: 4, embed_dim: 24, depth: 3, num_heads: 4,
         mlp_ratio: 2, num_classes: 10, class_token_at: 2, norm: dtn, drop_path: 0.2}
 data: {dataset: synthetic, size: 80}
-augment: {preset: light, erase: 0.5, mixup: 0.8, cutmix: 1, mix_chance: 0.9}
+augment: {preset: deit, erase: 0.5, mix_chance: 0.9}
 optim: {lr: 1.0e-3, clip_grad_norm: 1.0}
 schedule: {steps: 12, warmup_epochs: 1}
 train: {batch_size: 16, micro_batch: 8, label_smoothing: 0.1, ema: 0.9, log_every: 1,

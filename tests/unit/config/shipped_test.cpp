@@ -22,7 +22,7 @@ TEST(Shipped, PaperExperiments) {
       EXPECT_EQ(c.model.drop_path, 0.1);
       EXPECT_EQ(c.data.dataset, "imagefolder");
       EXPECT_EQ(c.data.root, "data/imagenet");
-      EXPECT_EQ(c.augment.preset, AugmentPreset::kLight);
+      EXPECT_TRUE(c.augment == augment_preset(AugmentPreset::kDeit));
       EXPECT_EQ(c.optim.lr, 5e-4);
       EXPECT_EQ(c.optim.lr_scale_batch, 512);
       EXPECT_EQ(c.optim.weight_decay, 0.05);
@@ -38,6 +38,48 @@ TEST(Shipped, PaperExperiments) {
       EXPECT_EQ(load_experiment(find_config(name), trial, fake_norms()).train.batch_size, 16);
     }
   }
+}
+
+TEST(Shipped, Recipes) {
+  const auto load = [](const char* name) {
+    return load_experiment(find_config(name), {"model.preset=vit_s_star"}, fake_norms());
+  };
+  const ExperimentConfig deit = load("deit");
+  EXPECT_EQ(deit.augment.policy, "rand-m9-mstd0.5-inc1");
+  EXPECT_EQ(deit.augment.scale_min, 0.08);
+  EXPECT_EQ(deit.augment.hflip, 0.5);
+  EXPECT_EQ(deit.augment.color_jitter, 0);
+  EXPECT_EQ(deit.augment.erase, 0.25);
+  EXPECT_EQ(deit.augment.mixup, 0.8);
+  EXPECT_EQ(deit.augment.cutmix, 1);
+  EXPECT_EQ(deit.augment.mix_chance, 1);
+  EXPECT_EQ(deit.augment.mix_switch, 0.5);
+  EXPECT_EQ(deit.augment.repeats, 3);
+  EXPECT_EQ(deit.data.crop_pct, 0.875);
+  EXPECT_FALSE(deit.train.ema);
+
+  const ExperimentConfig official = load("official");
+  EXPECT_TRUE(official.augment == augment_preset(AugmentPreset::kOfficial));
+  EXPECT_EQ(official.augment.policy, deit.augment.policy);
+  EXPECT_EQ(official.augment.repeats, 3);
+  EXPECT_EQ(official.augment.erase, 0);
+  EXPECT_FALSE(official.augment.mixes());
+  EXPECT_EQ(official.train.ema, 0.99996);
+  EXPECT_EQ(official.train.best, BestBy::kEma);
+  EXPECT_EQ(official.train.label_smoothing, 0.1);
+
+  const ExperimentConfig three = load("deit3");
+  EXPECT_TRUE(three.augment == augment_preset(AugmentPreset::kDeit3));
+  EXPECT_EQ(three.augment.policy, "three");
+  EXPECT_EQ(three.augment.color_jitter, 0.3);
+  EXPECT_EQ(three.data.crop_pct, 1);
+  EXPECT_EQ(three.train.label_smoothing, 0);
+
+  // 32 x 32: mild in a short run, all of it in a long one, but no crops of a few pixels.
+  EXPECT_EQ(load("images32_dtn").augment.policy, "none");
+  AugmentConfig strong = augment_preset(AugmentPreset::kDeit);
+  strong.scale_min = 0.25;
+  EXPECT_TRUE(load("images32_dtn_deit").augment == strong);
 }
 
 TEST(Shipped, Quickstart) {
