@@ -36,8 +36,10 @@ for split in "train", "val":
         }[c]
         open(f"{folder}/{bad[0]}", "wb").write(bad[1])
 EOF
+# Without repeats, so that an epoch meets every image.
 folder=(--config "$work/tiny.yaml" --set data.dataset=imagefolder --set data.root="$work/images"
-  --set schedule.name=constant --set schedule.steps=4 --set model.num_classes=4)
+  --set schedule.name=constant --set schedule.steps=4 --set model.num_classes=4
+  --set augment.repeats=1)
 bad_files='class0/bad.png class1/bad.jpg class2/bad.bmp class3/bad.jpeg'
 
 echo "images"

@@ -145,7 +145,7 @@ for name, first in ("good", good[0]), ("nan", math.nan), ("inf", math.inf):
     files.write_safetensors(f"{folder}/{name}.safetensors", tensors)
 EOF
 # One batch is an epoch, so each step after the good ones sees the bad value.
-tensors=("${tiny[@]}" --set data.dataset=tensors --set data.root="$work"
+tensors=("${tiny[@]}" --set data.dataset=tensors --set data.root="$work" --set augment.repeats=1
   --set data.val=good.safetensors --set train.checkpoint_every=1 --set train.keep=9)
 for value in nan inf; do
   run=$work/diverged-$value
