@@ -91,6 +91,7 @@ expect_no_file runs
 
 echo "a run in runs/<name>"
 expect 0 dtn-train --config tiny.yaml --device cpu --set schedule.steps=26 --set optim.lr=5e-3
+expect_text 'waited for data [0-9]+ %' 'of which .* waiting for training images'
 run=$work/runs/tiny
 for pattern in $'\r' $'\033'; do
   if grep -q "$pattern" "$log"; then fail "control characters in piped output"; fi
@@ -348,7 +349,8 @@ assert abs(found - 6 * real) <= 6 * 0.5e-4, (found, real)
 EOF
 bench 'images_per_second gflops_per_image gemm_gflops mfu' \
   eval --config tiny.yaml --steps 2 --warmup 1
-bench 'images_per_second' data --config tiny.yaml --seconds 0.1
+bench 'images_per_second images augment_us normalize_us' data --config tiny.yaml --seconds 0.1
+bench 'images_per_second images normalize_us' data --config tiny.yaml --seconds 0.1 --eval
 for dtype in fp32 bf16; do
   bench 'forward_ms backward_ms' norm --type dtn --shape 2,49,36 --heads 4 --steps 3 --dtype $dtype
 done

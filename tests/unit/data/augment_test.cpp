@@ -2,12 +2,15 @@
 // image_ops and auto_augment.
 #include <gtest/gtest.h>
 
-#include <algorithm>
+#include <memory>
 #include <set>
+#include <span>
 
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/data/auto_augment.h"
+#include "dtn/data/datasets.h"
+#include "dtn/data/loader.h"
 #include "dtn/data/transforms.h"
 #include "golden/data/fixtures.h"
 
@@ -168,6 +171,63 @@ TEST(Augment, MirrorsPixelsOnlyWhereOperationsFollow) {
   int flips = 0;
   for (std::uint64_t s = 0; s < 60; ++s) flips += light.prepare(image, {1, 1, s}, workspace).flip;
   EXPECT_GT(flips, 15);
+}
+
+// A device that mirrors and normalizes by itself gets pixels from which it makes the same images.
+TEST(Augment, ComesInPixelsToo) {
+  DataConfig data;
+  data.dataset = "synthetic";
+  data.size = 40;
+  ModelConfig model;
+  model.image_size = kSide;
+  model.num_classes = 5;
+  const std::shared_ptr<const Dataset> set = open_dataset(data, model, Split::kTrain, 1);
+  const Transform transform(data, with(AugmentPreset::kLight, kRand, 0), kSide, 3, true);
+  LoaderOptions options;
+  options.batch_size = 20;
+  options.copies = 3;
+  options.drop_last = options.shuffle = true;
+  Loader images(set, transform, options);
+  options.raw_pixels = true;
+  options.workers = 2;
+  Loader pixels(set, transform, options);
+  images.start(0);
+  pixels.start(0);
+  Batch made, raw;
+  int batches = 0, flips = 0;
+  while (images.next(made) && pixels.next(raw)) {
+    ++batches;
+    EXPECT_EQ(made.indices, raw.indices);
+    const std::span<const float> table = transform.table();
+    constexpr int plane = kSide * kSide;
+    for (std::int64_t i = 0; i < raw.n; ++i) {
+      const std::uint8_t* from = raw.pixels.data<std::uint8_t>() + i * 3 * plane;
+      const float* to = made.images.data<float>() + i * 3 * plane;
+      const bool flip = raw.flips.data<std::uint8_t>()[i];
+      flips += flip;
+      for (int at = 0; at < 3 * plane; ++at) {
+        const int y = at / 3 / kSide, x = at / 3 % kSide, c = at % 3;
+        ASSERT_EQ(to[c * plane + y * kSide + (flip ? kSide - 1 - x : x)],
+                  table[static_cast<std::size_t>(c * 256 + from[at])]);
+      }
+    }
+  }
+  EXPECT_EQ(batches, 2);
+  EXPECT_GT(flips, 0);  // of those to which nothing else happened
+}
+
+TEST(Augment, ReusesItsBuffers) {
+  const Image image = procedural_image(5, 60, 50);
+  for (const char* policy : {kRand, "three"}) {
+    const Transform transform({}, with(AugmentPreset::kLight, policy, 0.3), kSide, 3, true);
+    TransformWorkspace workspace;
+    std::set<const std::uint8_t*> buffers;
+    for (std::uint64_t sample = 0; sample < 300; ++sample) {
+      const PreparedImage prepared = transform.prepare(image, {1, 1, sample}, workspace);
+      if (sample >= 100) buffers.insert(prepared.image->pixels.data());
+    }
+    EXPECT_LE(buffers.size(), 2u) << policy;  // one, and what it changes places with
+  }
 }
 
 TEST(Augment, TellsWhereTheTimeGoes) {
