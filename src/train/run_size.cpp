@@ -6,6 +6,7 @@
 #include "dtn/core/parallel.h"
 #include "dtn/data/datasets.h"
 #include "dtn/data/loader.h"
+#include "dtn/data/transforms.h"
 #include "dtn/optim/schedule.h"
 
 namespace dtn {
@@ -38,8 +39,10 @@ void add_batches(const ExperimentConfig& config, std::int64_t batch_size, Device
 }  // namespace
 
 RunSize size_of_run(const ExperimentConfig& config) {
-  auto train = open_dataset(config.data, config.model, Split::kTrain, config.seed);
-  auto val = open_dataset(config.data, config.model, Split::kVal, config.seed);
+  const ModelConfig& m = config.model;
+  Transform(config.data, config.augment, m.image_size, m.channels, true);  // or what is wrong
+  auto train = open_dataset(config.data, m, Split::kTrain, config.seed);
+  auto val = open_dataset(config.data, m, Split::kVal, config.seed);
   RunSize size;
   size.train = train->description();
   size.val = val->description();

@@ -67,6 +67,10 @@ done
 
 echo "2: output and resume"
 mkdir "$work/full" && touch "$work/full/something"
+for dry in --dry-run --device=cpu; do
+  expect 2 dtn-train "${tiny[@]}" --set augment.policy=rand-m11 --output "$work/never" $dry
+  expect_text 'augment.policy .rand-m11.*0 to 10'
+done
 expect 2 dtn-train "${tiny[@]}" --output "$work/full"
 expect_text "$work/full.*not empty.*--resume auto.*--output"
 expect 2 dtn-train "${tiny[@]}" --resume "$work/absent"

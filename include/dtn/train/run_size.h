@@ -19,7 +19,8 @@ struct RunSize {
   double peak_rate = 0;  // largest learning rate
 };
 
-// Opens the data sets to see. Throws DataError when they cannot be, or hold not one batch.
+// Opens the data sets to see. Throws DataError when they cannot be, or hold not one batch, and
+// ConfigError for an augmentation that cannot be.
 RunSize size_of_run(const ExperimentConfig& config);
 
 // Passes through the validation images: at each train.eval_every, after the last step, and twice
