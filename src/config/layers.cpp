@@ -349,7 +349,7 @@ void check_layer(Node layer, std::span<const NormSchema> norms) { prepare(layer,
 bool is_key_of_dataset(const std::string& key, const std::string& dataset) {
   if (key == "size") return dataset == "synthetic";
   if (key == "train" || key == "val") {
-    return dataset == "imagefolder" || dataset == "idx" || dataset == "tensors";
+    return dataset != "cifar10" && dataset != "cifar100" && dataset != "synthetic";
   }
   if (key == "mean" || key == "std") return dataset != "tensors";
   return true;

@@ -1,32 +1,49 @@
 #include "dtn/data/dataset.h"
 
+#include <limits>
+
 #include "dtn/core/check.h"
+#include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
 
 namespace dtn {
 
 const char* name_of(Split split) { return split == Split::kTrain ? "train" : "val"; }
 
+void check_class_count(std::int64_t classes, const ModelConfig& model, const std::string& where) {
+  if (model.num_classes == 0 || classes == model.num_classes) return;
+  const std::string what =
+      cat(where, ": has ", classes, " classes, model.num_classes is ", model.num_classes);
+  if (classes > model.num_classes) throw DataError(cat(what, "; set it to ", classes));
+  log_warn(cat(what, "; labels number the classes that are there"));
+}
+
 void check_labels(std::span<const std::int64_t> labels, std::int64_t num_classes,
                   const std::string& file) {
+  const std::int64_t end = num_classes > 0 ? num_classes : std::numeric_limits<std::int64_t>::max();
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    if (labels[i] >= 0 && labels[i] < num_classes) continue;
-    throw DataError(cat(file, ": label ", labels[i], " at index ", i, " is outside [0, ",
-                        num_classes, "); set model.num_classes to the classes of the data set"));
+    if (labels[i] >= 0 && labels[i] < end) continue;
+    throw DataError(cat(file, ": label ", labels[i], " at index ", i, " is outside [0, ", end,
+                        "); set model.num_classes to the classes of the data set"));
   }
 }
 
 std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig& model, Split split,
                                       std::uint64_t seed) {
   if (data.dataset == "imagefolder") return open_image_folder(data, model, split);
+  if (data.dataset == "imagenet") return open_imagenet(data, model, split);
+  if (data.dataset == "webdataset") return open_webdataset(data, model, split);
+  if (data.dataset == "packed") return open_packed(data, model, split);
   if (data.dataset == "idx") return open_idx(data, model, split);
   if (data.dataset == "tensors") return open_tensors(data, model, split);
   if (data.dataset == "cifar10" || data.dataset == "cifar100") {
     return open_cifar(data, model, split);
   }
   if (data.dataset == "synthetic") return make_synthetic(data, model, split, seed);
-  throw ConfigError(cat("data.dataset: unknown data set '", data.dataset,
-                        "'; there are imagefolder, idx, tensors, cifar10, cifar100, synthetic"));
+  throw ConfigError(
+      cat("data.dataset: unknown data set '", data.dataset,
+          "'; there are imagefolder, imagenet, webdataset, packed, idx, tensors, cifar10, "
+          "cifar100, synthetic"));
 }
 
 }  // namespace dtn

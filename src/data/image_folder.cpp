@@ -1,6 +1,4 @@
 #include <algorithm>
-#include <array>
-#include <cctype>
 #include <filesystem>
 #include <numeric>
 #include <span>
@@ -8,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "data/image_names.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
@@ -19,18 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// torchvision's list of image files, and the part of it that can be decoded here.
-constexpr std::array kDecodable = {".jpg", ".jpeg", ".png", ".bmp"};
-constexpr std::array kOther = {".ppm", ".pgm", ".tif", ".tiff", ".webp"};
 constexpr int kMaxDepth = 16;  // of folders within a class
-
-std::string lower_extension(const fs::path& path) {
-  std::string extension = path.extension().string();
-  for (char& c : extension) {
-    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  return extension;
-}
 
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
@@ -53,16 +41,6 @@ std::vector<std::string> class_folders(const fs::path& folder) {
   return names;
 }
 
-// By folder, then by file name, each in byte order: torchvision's order.
-bool comes_before(std::string_view a, std::string_view b) {
-  auto split = [](std::string_view path) {
-    std::size_t slash = path.rfind('/');
-    return slash == path.npos ? std::pair(std::string_view(), path)
-                              : std::pair(path.substr(0, slash), path.substr(slash + 1));
-  };
-  return split(a) < split(b);
-}
-
 // The images of one class: paths below `folder`, sorted. Adds to `undecodable` the images in
 // formats we cannot read.
 std::vector<std::string> list_images(const fs::path& folder, std::int64_t& undecodable) {
@@ -80,12 +58,9 @@ std::vector<std::string> list_images(const fs::path& folder, std::int64_t& undec
       throw DataError(cat(path.string(), ": more than ", kMaxDepth,
                           " folders deep; does a link lead in a circle?"));
     } else if (it->is_regular_file(ignored)) {
-      std::string extension = lower_extension(path);
-      if (std::ranges::find(kDecodable, extension) != kDecodable.end()) {
-        files.push_back(path.native().substr(prefix));
-      } else if (std::ranges::find(kOther, extension) != kOther.end()) {
-        ++undecodable;
-      }
+      const NameKind kind = kind_of_name(path.native());
+      if (kind == NameKind::kImage) files.push_back(path.native().substr(prefix));
+      if (kind == NameKind::kUndecodable) ++undecodable;
     }
   }
   if (error) fail_listing(folder, error);
@@ -141,6 +116,10 @@ class ImageFolder final : public Dataset {
     std::string path;
     path_of(index, path);
     return path;
+  }
+
+  std::string item_name(std::int64_t index) const override {
+    return sample_name(index).substr(folder_.size() + 1);
   }
 
  private:
@@ -227,7 +206,8 @@ std::unique_ptr<Dataset> open_image_folder(const DataConfig& data, const ModelCo
   std::vector<std::string> classes = class_folders(folder);
   if (classes.empty()) fail_without_classes(folder);
   if (split == Split::kVal) check_same_classes(classes, folder, train_folder);
-  std::size_t model_classes = static_cast<std::size_t>(model.num_classes);
+  std::size_t model_classes =
+      model.num_classes > 0 ? static_cast<std::size_t>(model.num_classes) : classes.size();
   if (classes.size() > model_classes) {
     throw DataError(cat((folder / classes[model_classes]).string(), ": class index ", model_classes,
                         " is its label, outside [0, ", model_classes, "); there are ",

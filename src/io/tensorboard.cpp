@@ -80,28 +80,11 @@ fs::path new_event_file(const fs::path& directory) {
                          count.fetch_add(1));
 }
 
-constexpr std::array<std::uint32_t, 256> make_crc32c_table() {
-  std::array<std::uint32_t, 256> table{};
-  for (std::uint32_t i = 0; i < 256; ++i) {
-    std::uint32_t crc = i;
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ (crc & 1 ? 0x82f63b78u : 0u);
-    table[i] = crc;
-  }
-  return table;
-}
-
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span<const char>(text.data(), text.size()));
 }
 
 }  // namespace
-
-std::uint32_t crc32c(std::span<const std::byte> bytes) {
-  static constexpr auto kTable = make_crc32c_table();
-  std::uint32_t crc = ~0u;
-  for (std::byte b : bytes) crc = kTable[(crc ^ static_cast<std::uint32_t>(b)) & 0xff] ^ crc >> 8;
-  return ~crc;
-}
 
 std::uint32_t masked_crc32c(std::span<const std::byte> bytes) {
   return std::rotr(crc32c(bytes), 15) + 0xa282ead8u;

@@ -11,10 +11,12 @@ namespace dtn {
 enum class Interpolation { kBilinear, kBicubic };
 
 struct DataConfig {
-  std::string dataset = "imagefolder";  // imagefolder|idx|tensors|cifar10|cifar100|synthetic
+  // imagefolder|imagenet|webdataset|packed|idx|tensors|cifar10|cifar100|synthetic
+  std::string dataset = "imagefolder";
   std::string root;
-  // imagefolder: subfolder names (default train, val). tensors: file names under root (or whole
-  // paths). idx: prefixes of the -images-/-labels- files (default train, t10k).
+  // imagefolder: subfolder names (default train, val). imagenet, packed, tensors: file names under
+  // root (or whole paths). webdataset: a folder of shards, or names with braces or wildcards.
+  // idx: prefixes of the -images-/-labels- files (default train, t10k).
   std::optional<std::string> train;
   std::optional<std::string> val;
   bool shuffle = true;

@@ -52,6 +52,9 @@ class Dataset {
   virtual Sample load(std::int64_t index, SampleWorkspace& workspace) const = 0;
   // What to call a sample in messages: its file, or file and index.
   virtual std::string sample_name(std::int64_t index) const = 0;
+  // What a sample is called within the data set, wherever that lies: "<class>/<file>" when it comes
+  // from a file, else its index.
+  virtual std::string item_name(std::int64_t index) const { return std::to_string(index); }
 
  protected:
   Dataset() = default;

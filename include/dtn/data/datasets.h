@@ -51,6 +51,32 @@ std::unique_ptr<Dataset> only_classes(std::shared_ptr<const Dataset> dataset,
 // The 1000 WordNet identifiers of ILSVRC2012 in byte order, which is the order of their labels.
 const std::vector<std::string>& imagenet_class_names();
 
+// The archives of ILSVRC2012 as image-net.org gives them out, read in place: the tar of a tar for
+// each class, data.train below root (default "ILSVRC2012_img_train.tar"), or the flat tar of the
+// validation images, data.val ("ILSVRC2012_img_val.tar"), whose classes come from the development
+// kit, ILSVRC2012_devkit_t12.tar.gz or its folder in root. Classes, labels and order are those of
+// the image folder that data/README.md makes of them. Where the images lie is found out once and
+// kept in a file beside the archive, or in the user's cache folder.
+std::unique_ptr<Dataset> open_imagenet(const DataConfig& data, const ModelConfig& model,
+                                       Split split);
+
+// Tar shards in WebDataset's layout, read in place: consecutive members of one name up to its first
+// dot are a sample, `.jpg`, `.jpeg`, `.png` or `.bmp` its image, `.cls` its label in digits.
+// data.train and data.val, below root, are a folder of shards, or names with braces
+// ("imagenet-train-{000000..000146}.tar") or wildcards (default "*train*.tar" and "*val*.tar").
+// Samples are sorted by label, folder and file name, so that a data set in shards has the order of
+// its image folder. An index is kept as for `imagenet`.
+std::unique_ptr<Dataset> open_webdataset(const DataConfig& data, const ModelConfig& model,
+                                         Split split);
+
+// The shards that such a name stands for, in the order of the braces. DataError when there are
+// none.
+std::vector<std::string> expand_shards(const std::string& pattern);
+
+// One file made by `dtn-data pack` (see pack.h), data.train or data.val below root (default
+// "<split>.packed"). It is mapped; the checksum of a record is verified each time it is read.
+std::unique_ptr<Dataset> open_packed(const DataConfig& data, const ModelConfig& model, Split split);
+
 // A safetensors file, data.train or data.val below root (default "<split>.safetensors"):
 // `images` [N, channels, image_size, image_size] float32, used as they are, and `labels` [N] of
 // an integer type. The file is mapped, so it may be larger than memory.
@@ -75,6 +101,10 @@ struct IdxArray {
 // From the bytes of a file that is not trusted, gzipped or not; `name` stands for it in messages.
 // Memory is asked for only when the file can keep what its header promises.
 IdxArray parse_idx(std::span<const std::byte> bytes, const std::string& name);
+
+// Throws the DataError for a data set of more classes than the model has, and warns of less.
+// `where` is what holds them. A model of 0 classes takes any number, here and below.
+void check_class_count(std::int64_t classes, const ModelConfig& model, const std::string& where);
 
 // Throws the DataError for a label outside [0, num_classes).
 void check_labels(std::span<const std::int64_t> labels, std::int64_t num_classes,

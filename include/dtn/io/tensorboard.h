@@ -10,6 +10,8 @@
 #include <string>
 #include <string_view>
 
+#include "dtn/io/crc32c.h"
+
 namespace dtn {
 
 class EventWriter {
@@ -36,8 +38,7 @@ class EventWriter {
   int fd_ = -1;
 };
 
-// CRC-32C (Castagnoli), and the rotation TFRecord applies to it.
-std::uint32_t crc32c(std::span<const std::byte> bytes);
+// CRC-32C and the rotation that TFRecord applies to it.
 std::uint32_t masked_crc32c(std::span<const std::byte> bytes);
 
 }  // namespace dtn

@@ -1,0 +1,65 @@
+// Bytes that are read piece by piece from anywhere: a file, or memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+namespace dtn {
+
+// Immutable once made and safe to share between threads.
+class ByteSource {
+ public:
+  virtual ~ByteSource() = default;
+  ByteSource(const ByteSource&) = delete;
+  ByteSource& operator=(const ByteSource&) = delete;
+
+  const std::string& name() const { return name_; }  // what errors call it
+  std::int64_t size() const { return size_; }        // when it was opened
+
+  // Fills `out` with the bytes from `offset` on. DataError when some of them lie outside or cannot
+  // be read.
+  void read(std::int64_t offset, std::span<std::byte> out) const;
+
+ protected:
+  explicit ByteSource(std::string name, std::int64_t size = 0)
+      : name_(std::move(name)), size_(size) {}
+  virtual void read_inside(std::int64_t offset, std::span<std::byte> out) const = 0;
+
+  std::string name_;
+  std::int64_t size_;
+};
+
+// A regular file, read with pread: any number of threads may read at once.
+class FileSource final : public ByteSource {
+ public:
+  // DataError when it is absent, not a regular file or may not be read.
+  explicit FileSource(const std::string& path);
+  ~FileSource() override;
+
+  std::int64_t mtime_ns() const { return mtime_ns_; }  // of the last change, since 1970
+  int descriptor() const { return fd_; }
+  // Tells the system that pieces will be read here and there, so that it reads nothing ahead.
+  void expect_random_reads() const;
+
+ private:
+  void read_inside(std::int64_t offset, std::span<std::byte> out) const override;
+
+  int fd_ = -1;
+  std::int64_t mtime_ns_ = 0;
+};
+
+// Memory of somebody else, which must outlive it.
+class MemorySource final : public ByteSource {
+ public:
+  MemorySource(std::span<const std::byte> bytes, std::string name)
+      : ByteSource(std::move(name), static_cast<std::int64_t>(bytes.size())), bytes_(bytes) {}
+
+ private:
+  void read_inside(std::int64_t offset, std::span<std::byte> out) const override;
+
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace dtn

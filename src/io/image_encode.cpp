@@ -1,0 +1,177 @@
+#include "dtn/io/image_encode.h"
+
+#include <zlib.h>
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <string_view>
+
+// jpeglib.h needs FILE and size_t.
+// clang-format off
+#include <cstdio>
+#include <jpeglib.h>
+// clang-format on
+
+#include "dtn/core/check.h"
+
+namespace dtn {
+namespace {
+
+void check_image(const Image& image) {
+  DTN_CHECK(image.width > 0 && image.height > 0 && (image.channels == 1 || image.channels == 3) &&
+                image.pixels.size() ==
+                    static_cast<std::size_t>(image.width) * image.height * image.channels,
+            "an image of ", image.width, " x ", image.height, " x ", image.channels);
+}
+
+// libjpeg reports errors by calling error_exit, which must not return: it jumps back to run(), the
+// one place with a setjmp. Between the two there are only frames of libjpeg and of functions
+// without destructors.
+class JpegWriter {
+ public:
+  JpegWriter(const Image& image, int quality, std::vector<std::byte>& out)
+      : image_(image), quality_(quality), out_(out) {
+    cinfo_.err = jpeg_std_error(&errors_.base);
+    errors_.base.error_exit = [](j_common_ptr cinfo) {
+      std::longjmp(reinterpret_cast<Errors*>(cinfo->err)->jump, 1);
+    };
+    errors_.base.output_message = [](j_common_ptr) {};
+    target_.base.init_destination = [](j_compress_ptr) {};
+    target_.base.empty_output_buffer = [](j_compress_ptr cinfo) -> boolean {
+      reinterpret_cast<Target*>(cinfo->dest)->writer->flush(kBufferBytes);
+      return TRUE;
+    };
+    target_.base.term_destination = [](j_compress_ptr cinfo) {
+      Target* target = reinterpret_cast<Target*>(cinfo->dest);
+      target->writer->flush(kBufferBytes - target->base.free_in_buffer);
+    };
+    target_.writer = this;
+    reset_target();
+  }
+  ~JpegWriter() { jpeg_destroy_compress(&cinfo_); }
+  JpegWriter(const JpegWriter&) = delete;
+  JpegWriter& operator=(const JpegWriter&) = delete;
+
+  void run() {
+    out_.clear();
+    if (setjmp(errors_.jump) == 0) {
+      compress();
+      if (!no_memory_) return;
+      throw std::bad_alloc();
+    }
+    char message[JMSG_LENGTH_MAX];
+    (*errors_.base.format_message)(reinterpret_cast<j_common_ptr>(&cinfo_), message);
+    throw Error(cat("cannot encode an image of ", image_.width, " x ", image_.height,
+                    " pixels as JPEG: ", message));
+  }
+
+ private:
+  static constexpr std::size_t kBufferBytes = 16384;
+  struct Errors {
+    jpeg_error_mgr base;
+    std::jmp_buf jump;
+  };
+  struct Target {
+    jpeg_destination_mgr base;
+    JpegWriter* writer;
+  };
+
+  void compress() {
+    jpeg_create_compress(&cinfo_);
+    cinfo_.dest = &target_.base;
+    cinfo_.image_width = static_cast<JDIMENSION>(image_.width);
+    cinfo_.image_height = static_cast<JDIMENSION>(image_.height);
+    cinfo_.input_components = image_.channels;
+    cinfo_.in_color_space = image_.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
+    jpeg_set_defaults(&cinfo_);
+    jpeg_set_quality(&cinfo_, quality_, TRUE);
+    jpeg_start_compress(&cinfo_, TRUE);
+    const std::size_t stride = static_cast<std::size_t>(image_.width) * image_.channels;
+    while (cinfo_.next_scanline < cinfo_.image_height) {
+      auto* row = const_cast<JSAMPLE*>(image_.pixels.data() + cinfo_.next_scanline * stride);
+      jpeg_write_scanlines(&cinfo_, &row, 1);
+    }
+    jpeg_finish_compress(&cinfo_);
+  }
+
+  void reset_target() {
+    target_.base.next_output_byte = reinterpret_cast<JOCTET*>(buffer_);
+    target_.base.free_in_buffer = kBufferBytes;
+  }
+
+  // Called from within libjpeg's C code, which no exception may pass.
+  void flush(std::size_t bytes) noexcept {
+    try {
+      if (!no_memory_) out_.insert(out_.end(), buffer_, buffer_ + bytes);
+    } catch (...) {
+      no_memory_ = true;
+    }
+    reset_target();
+  }
+
+  const Image& image_;
+  int quality_;
+  std::vector<std::byte>& out_;
+  Errors errors_{};
+  Target target_{};
+  jpeg_compress_struct cinfo_{};
+  bool no_memory_ = false;
+  std::byte buffer_[kBufferBytes];
+};
+
+void put_big_endian(std::vector<std::byte>& out, std::uint32_t value) {
+  for (int shift = 24; shift >= 0; shift -= 8)
+    out.push_back(static_cast<std::byte>(value >> shift));
+}
+
+// A chunk: length, type, content, CRC of the last two (PNG specification, section 5.3).
+void put_chunk(std::vector<std::byte>& out, std::string_view type,
+               const std::vector<std::byte>& content) {
+  put_big_endian(out, static_cast<std::uint32_t>(content.size()));
+  const std::size_t begin = out.size();
+  for (char c : type) out.push_back(static_cast<std::byte>(c));
+  out.insert(out.end(), content.begin(), content.end());
+  const auto* from = reinterpret_cast<const Bytef*>(out.data() + begin);
+  put_big_endian(out, static_cast<std::uint32_t>(crc32_z(0, from, out.size() - begin)));
+}
+
+}  // namespace
+
+void encode_jpeg(const Image& image, int quality, std::vector<std::byte>& out) {
+  check_image(image);
+  DTN_CHECK(1 <= quality && quality <= 100, "quality ", quality);
+  JpegWriter(image, quality, out).run();
+}
+
+void encode_png(const Image& image, std::vector<std::byte>& out) {
+  check_image(image);
+  const std::size_t stride = static_cast<std::size_t>(image.width) * image.channels;
+  // Each row begins with its filter: 0, none.
+  std::vector<std::uint8_t> rows((stride + 1) * static_cast<std::size_t>(image.height));
+  for (std::size_t y = 0; y < static_cast<std::size_t>(image.height); ++y) {
+    std::memcpy(&rows[y * (stride + 1) + 1], &image.pixels[y * stride], stride);
+  }
+  DTN_CHECK(rows.size() <= std::numeric_limits<std::int32_t>::max(), "an image too large for PNG");
+  uLongf size = compressBound(rows.size());
+  std::vector<std::byte> data(size);
+  if (compress2(reinterpret_cast<Bytef*>(data.data()), &size, rows.data(), rows.size(),
+                Z_DEFAULT_COMPRESSION) != Z_OK) {
+    throw std::bad_alloc();
+  }
+  data.resize(size);
+  std::vector<std::byte> header;
+  put_big_endian(header, static_cast<std::uint32_t>(image.width));
+  put_big_endian(header, static_cast<std::uint32_t>(image.height));
+  const int color_type = image.channels == 1 ? 0 : 2;
+  for (int value : {8, color_type, 0, 0, 0}) header.push_back(static_cast<std::byte>(value));
+  out.clear();
+  for (char c : std::string_view("\x89PNG\r\n\x1A\n")) out.push_back(static_cast<std::byte>(c));
+  put_chunk(out, "IHDR", header);
+  put_chunk(out, "IDAT", data);
+  put_chunk(out, "IEND", {});
+}
+
+}  // namespace dtn
