@@ -170,8 +170,9 @@ PackReport pack_dataset(const Dataset& dataset, const fs::path& output, const Pa
     const std::string what = cat(e.what(),
                                  "\nWhat is packed so far is kept: see to this and run the "
                                  "same again to go on from there");
-    if (dynamic_cast<const DataError*>(&e)) throw DataError(what);
-    throw Error(what);
+    if (!dynamic_cast<const DataError*>(&e)) throw Error(what);
+    writer.sync();  // the disk is well: what failed is a sample
+    throw DataError(what);
   }
 }
 

@@ -71,22 +71,12 @@ class Mapping {
 class PackedDataset final : public Dataset {
  public:
   PackedDataset(const std::string& path, const ModelConfig& model, Split split)
-      : path_(path), file_(path), mapping_(file_) {
-    // Header and index; what the header says is checked afterwards.
-    packed::PackedHeader header{};
-    const std::size_t bytes = mapping_.bytes().size();
-    if (bytes >= sizeof header) file_.read(0, std::as_writable_bytes(std::span(&header, 1)));
-    const std::size_t index_at = std::min<std::uint64_t>(header.index_at, bytes);
-    if (!mapping_.bring_in(0, std::min(bytes, sizeof header)) ||
-        !mapping_.bring_in(index_at, bytes - index_at)) {
-      fail_reading(path_);
-    }
-    view_ = packed::parse_packed(mapping_.bytes(), path_);
-    if (view_.entries.empty()) throw DataError(cat(path_, ": holds no images"));
-    check_class_count(view_.num_classes, model, path_);
-    for (const packed::PackedEntry& entry : view_.entries) labels_.push_back(entry.label);
-    class_names_ = std::move(view_.class_names);
-    num_classes_ = view_.num_classes;
+      : path_(path), file_(path), index_(packed::read_packed_index(file_)), mapping_(file_) {
+    if (index_.entries.empty()) throw DataError(cat(path_, ": holds no images"));
+    check_class_count(index_.num_classes, model, path_);
+    for (const packed::PackedEntry& entry : index_.entries) labels_.push_back(entry.label);
+    class_names_ = std::move(index_.class_names);
+    num_classes_ = index_.num_classes;
     description_ =
         cat(size(), " ", name_of(split), " images of ", num_classes_, " classes in ", path);
     mapping_.expect_random_reads();
@@ -112,15 +102,15 @@ class PackedDataset final : public Dataset {
   }
 
   std::string item_name(std::int64_t index) const override {
-    return std::string(view_.name(entry(index)));
+    return std::string(index_.name(entry(index)));
   }
 
  private:
   const packed::PackedEntry& entry(std::int64_t index) const {
-    return view_.entries[static_cast<std::size_t>(index)];
+    return index_.entries[static_cast<std::size_t>(index)];
   }
   void name_into(const packed::PackedEntry& entry, std::string& name) const {
-    name.assign(path_).append(": ").append(view_.name(entry));
+    name.assign(path_).append(": ").append(index_.name(entry));
   }
   [[noreturn]] void fail_reading(const std::string& what) const {
     throw DataError(cat("cannot read ", what, ": the disk fails or the file has been cut"));
@@ -128,8 +118,8 @@ class PackedDataset final : public Dataset {
 
   std::string path_;
   FileSource file_;
-  Mapping mapping_;
-  packed::PackedView view_;
+  packed::PackedIndex index_;
+  Mapping mapping_;  // of the records
 };
 
 }  // namespace

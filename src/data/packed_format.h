@@ -15,10 +15,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "dtn/io/byte_source.h"
 
 namespace dtn::packed {
 
@@ -55,20 +56,20 @@ static_assert(sizeof(PackedEntry) == 32);
 
 std::uint32_t header_checksum(PackedHeader header);
 
-// What a packed file says about its records; points into the bytes it was made from.
-struct PackedView {
-  std::span<const PackedEntry> entries;
-  std::string_view names;
+// What a packed file says about its records, in memory.
+struct PackedIndex {
+  std::vector<PackedEntry> entries;
+  std::string strings;                   // the names, and what follows them
   std::vector<std::string> class_names;  // none, or one for each class
   std::int64_t num_classes = 0;
 
   std::string_view name(const PackedEntry& entry) const {
-    return names.substr(static_cast<std::size_t>(entry.name_at), entry.name_bytes);
+    return std::string_view(strings).substr(static_cast<std::size_t>(entry.name_at),
+                                            entry.name_bytes);
   }
 };
 
-// Checks all but the records. The bytes, whose address must be a multiple of 8, are not trusted:
-// DataError names `name` and the fault.
-PackedView parse_packed(std::span<const std::byte> bytes, const std::string& name);
+// Reads and checks all but the records. The file is not trusted: DataError names it and the fault.
+PackedIndex read_packed_index(const ByteSource& file);
 
 }  // namespace dtn::packed

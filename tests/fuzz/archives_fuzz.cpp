@@ -1,0 +1,104 @@
+// Tar archives, their kept indexes, packed files and meta.mat: whatever bytes they are, reading
+// gives an error or places inside the file. The first byte says which; checksums are made right, or
+// nothing would come past them.
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <string>
+
+#include "archives.h"
+#include "data/archive_index.h"
+#include "data/ilsvrc_devkit.h"
+#include "data/packed_format.h"
+#include "dtn/core/check.h"
+#include "dtn/io/crc32c.h"
+#include "dtn/io/tar.h"
+#include "io/cursor.h"
+
+namespace {
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+void read_tar(std::string text) {
+  for (std::size_t at = 0; at + 512 <= text.size(); at += 512) {
+    dtn::test::TarFile::Header header;
+    std::memcpy(header.data(), &text[at], header.size());
+    if (header[511] != 0) continue;  // content
+    dtn::test::TarFile::set_checksum(header);
+    std::memcpy(&text[at], header.data(), header.size());
+  }
+  dtn::MemorySource source(bytes_of(text), "fuzz");
+  dtn::TarReader reader(source);
+  std::int64_t before = 0;
+  for (dtn::TarMember m; reader.next(m);) {
+    require(m.size >= 0 && m.offset >= before + 512 && m.offset <= source.size() - m.size);
+    require(!m.name.empty() && m.name.front() != '/' && m.name.find('\0') == m.name.npos);
+    require(("/" + m.name + "/").find("/../") == std::string::npos);
+    before = m.offset + m.size - 512;
+  }
+}
+
+void read_packed(std::string text) {
+  dtn::packed::PackedHeader h;
+  if (text.size() < sizeof h) return;
+  std::memcpy(&h, text.data(), sizeof h);
+  std::memcpy(h.magic, dtn::packed::kMagic, sizeof h.magic);
+  h.version = dtn::packed::kVersion;
+  h.file_bytes = text.size();
+  const std::size_t strings_at = h.index_at + h.num_records * sizeof(dtn::packed::PackedEntry);
+  if (h.index_at <= strings_at && strings_at <= text.size()) {
+    const auto all = bytes_of(text);
+    h.index_crc = dtn::crc32c(all.subspan(h.index_at, strings_at - h.index_at));
+    h.strings_crc = dtn::crc32c(all.subspan(strings_at));
+  }
+  h.header_crc = dtn::packed::header_checksum(h);
+  std::memcpy(text.data(), &h, sizeof h);
+  dtn::MemorySource source(bytes_of(text), "fuzz");
+  const dtn::packed::PackedIndex index = dtn::packed::read_packed_index(source);
+  for (const auto& e : index.entries) {
+    require(e.at <= text.size() && e.bytes <= text.size() - e.at && e.label < index.num_classes);
+    require(index.name(e).size() == e.name_bytes);
+  }
+}
+
+void read_index(std::string text) {
+  dtn::put(text, dtn::crc32c(bytes_of(text)));
+  const std::vector<std::int64_t> sizes = {1000, 50};
+  const auto index = dtn::parse_archive_index(bytes_of(text), "fuzz", "k", "i", sizes);
+  for (const auto& image : index.images) {
+    require(image.offset + image.size <= static_cast<std::uint64_t>(sizes[image.archive]));
+    require(index.name(image).size() == image.name_size);
+  }
+}
+
+void read_meta(const std::string& text) {
+  const std::string header = dtn::test::mat::file(text, false), truth = "1\n2\n";
+  const auto kit = dtn::parse_ilsvrc_devkit(bytes_of(header), bytes_of(truth), "fuzz");
+  for (std::int32_t c : kit.val_classes) {
+    require(c >= 0 && static_cast<std::size_t>(c) < kit.classes.size());
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::string text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  try {
+    switch (data[0] % 4) {
+      case 0: read_tar(text); break;
+      case 1: read_packed(text); break;
+      case 2: read_index(text); break;
+      default: read_meta(text);
+    }
+  } catch (const dtn::DataError&) {
+  }
+  return 0;
+}

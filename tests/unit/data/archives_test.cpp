@@ -1,0 +1,373 @@
+#include "archives.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "data/archive_index.h"
+#include "data/ilsvrc_devkit.h"
+#include "data_fixtures.h"
+#include "dtn/data/datasets.h"
+
+namespace dtn {
+namespace {
+
+using namespace dtn::test;
+namespace fs = std::filesystem;
+
+Bytes to_bytes(const std::string& text) { return Bytes(text.begin(), text.end()); }
+
+std::string load(const Dataset& set, std::int64_t i) {
+  SampleWorkspace workspace;
+  const Sample sample = set.load(i, workspace);
+  EXPECT_EQ(workspace.name, set.sample_name(i));
+  return std::string(reinterpret_cast<const char*>(sample.encoded.data()), sample.encoded.size());
+}
+
+class ArchivesTest : public testing::Test {
+ protected:
+  ArchivesTest() {
+    data.root = dir.string();
+    model.num_classes = 0;
+    ::setenv("XDG_CACHE_HOME", (dir.path() / "cache").c_str(), 1);
+  }
+  ~ArchivesTest() override { ::unsetenv("XDG_CACHE_HOME"); }
+
+  void write(const std::string& name, const std::string& content) {
+    write_bytes(dir.path() / name, to_bytes(content));
+  }
+  std::string read(const std::string& name) {
+    std::ifstream in(dir.path() / name, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  }
+  std::unique_ptr<Dataset> open(const std::string& dataset, Split split = Split::kTrain) {
+    data.dataset = dataset;
+    return open_dataset(data, model, split, 0);
+  }
+  static std::vector<std::string> items(const Dataset& set) {
+    std::vector<std::string> out;
+    for (std::int64_t i = 0; i < set.size(); ++i) {
+      out.push_back(cat(set.label(i), " ", set.item_name(i), " ", load(set, i)));
+    }
+    return out;
+  }
+  // Changes a file so that nobody can tell by its size and time.
+  void change_secretly(const std::string& name, std::size_t at) {
+    const fs::path path = dir.path() / name;
+    const auto time = fs::last_write_time(path);
+    std::string content = read(name);
+    content[at] ^= 1;
+    write(name, content);
+    fs::last_write_time(path, time);
+  }
+  void refused(const std::string& dataset, const std::vector<std::string>& parts,
+               Split split = Split::kTrain) {
+    expect_error<DataError>([&] { open(dataset, split); }, parts);
+  }
+
+  TempDir dir;
+  DataConfig data;
+  ModelConfig model;
+};
+
+const char* const kTrain = "ILSVRC2012_img_train.tar";
+const char* const kVal = "ILSVRC2012_img_val.tar";
+const std::string kIndex = std::string(kTrain) + ".dtn-index";
+
+std::string train_tar() {
+  TarFile b, a, outer;
+  b.add("b_2.JPEG", "b2").add("b_10.JPEG", "b10").add(".hidden.JPEG", "").add("readme.txt", "");
+  a.add("sub/x.png", "ax").add("a_1.jpg", "a-old").add("a_1.jpg", "a1").add("y.webp", "");
+  a.add("link.jpg", "", '2').add("../../evil.jpg", "evil");
+  outer.add("n02.tar", b.bytes()).add("readme.txt", "hello").add("n01.tar", a.bytes());
+  return outer.bytes();
+}
+
+const std::vector<std::string> kTrainItems = {"0 n01/a_1.jpg a1", "0 n01/sub/x.png ax",
+                                              "1 n02/b_10.JPEG b10", "1 n02/b_2.JPEG b2"};
+
+TEST_F(ArchivesTest, ImagenetTrainIsInTheOrderOfItsFolders) {
+  write(kTrain, train_tar());
+  testing::internal::CaptureStderr();
+  auto set = open("imagenet");
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_NE(log.find("left out 2 members that are no plain files ('link.jpg' is a symbolic"),
+            std::string::npos)
+      << log;
+  EXPECT_NE(log.find("left out 1 images in formats"), std::string::npos) << log;
+  EXPECT_EQ(items(*set), kTrainItems);
+  EXPECT_EQ(set->class_names(), (std::vector<std::string>{"n01", "n02"}));
+  EXPECT_EQ(set->num_classes(), 2);
+  EXPECT_FALSE(fs::exists(dir.path().parent_path() / "evil.jpg"));
+  model.num_classes = 1;
+  refused("imagenet", {kTrain, "has 2 classes", "model.num_classes is 1"});
+}
+
+TEST_F(ArchivesTest, ImagenetSaysWhatIsMissing) {
+  refused("imagenet", {kTrain, "image-net.org", "data/README.md"});
+  refused("imagenet", {kVal, "data.val"}, Split::kVal);
+  write(kVal, TarFile().add("ILSVRC2012_val_00000001.JPEG", "1").bytes());
+  refused("imagenet", {"ILSVRC2012_devkit_t12.tar.gz", "development kit"}, Split::kVal);
+  write(kTrain, TarFile().add("a.JPEG", "1").bytes());
+  refused("imagenet", {kTrain, "no archive of a class"});
+  const std::string empty = TarFile().add("a.txt", "1").bytes();
+  write(kTrain, TarFile().add("n01.tar", empty).bytes());
+  refused("imagenet", {kTrain, "n01.tar holds no images"});
+  const std::string one = TarFile().add("a.jpg", "1").bytes();
+  write(kTrain, TarFile().add("n01.tar", one).add("x/n01.tar", one).bytes());
+  refused("imagenet", {"n01.tar twice"});
+  write(kTrain, TarFile().add("n01.tar", one.substr(0, 700)).bytes());
+  refused("imagenet", {kTrain, "byte 1212", "end mark"});
+  const Bytes gz = gzipped(to_bytes(train_tar()));
+  write_bytes(dir.path() / kTrain, gz);
+  refused("imagenet", {kTrain, "compressed"});
+}
+
+TEST_F(ArchivesTest, TheIndexIsMadeOnceForTheArchiveItWasMadeFrom) {
+  write(kTrain, train_tar());
+  open("imagenet");
+  ASSERT_TRUE(fs::exists(dir.path() / kIndex));
+  // With a broken header in the archive, only the index can still say where the images are.
+  change_secretly(kTrain, 3);
+  EXPECT_EQ(items(*open("imagenet")), kTrainItems);
+  fs::last_write_time(dir.path() / kTrain,
+                      fs::last_write_time(dir.path() / kTrain) + std::chrono::nanoseconds(1000));
+  refused("imagenet", {kTrain, "checksum"});
+  write(kTrain, train_tar() + std::string(512, '\0'));
+  EXPECT_EQ(items(*open("imagenet")), kTrainItems);
+}
+
+TEST_F(ArchivesTest, ADamagedIndexIsMadeAnew) {
+  write(kTrain, train_tar());
+  open("imagenet");
+  const std::string good = read(kIndex);
+  for (std::size_t n = 0; n < good.size(); n += 29) {
+    write(kIndex, good.substr(0, n));
+    EXPECT_EQ(open("imagenet")->size(), 4) << n;
+    EXPECT_EQ(read(kIndex), good) << n;
+    std::string changed = good;
+    changed[n] ^= 0x40;
+    write(kIndex, changed);
+    EXPECT_EQ(open("imagenet")->size(), 4) << n;
+    EXPECT_EQ(read(kIndex), good) << n;
+  }
+  // An index of something else with a right checksum is no better.
+  write("x.tar", TarFile().add("a.jpg", "1").add("a.cls", "0").bytes());
+  data.train = "x.tar";
+  open("webdataset");
+  write(kIndex, read("x.tar.dtn-index"));
+  data.train.reset();
+  EXPECT_EQ(open("imagenet")->size(), 4);
+  EXPECT_EQ(read(kIndex), good);
+}
+
+TEST_F(ArchivesTest, WhereTheFolderCannotBeWrittenTheIndexGoesToTheCache) {
+  write(kTrain, train_tar());
+  fs::create_directories(dir.path() / kIndex / "in the way");
+  open("imagenet");
+  std::vector<fs::path> kept;
+  for (const auto& entry : fs::directory_iterator(dir.path() / "cache/dtn")) {
+    kept.push_back(entry.path());
+  }
+  ASSERT_EQ(kept.size(), 1u);
+  EXPECT_TRUE(kept[0].string().ends_with("-" + kIndex)) << kept[0];
+  change_secretly(kTrain, 3);
+  EXPECT_EQ(items(*open("imagenet")), kTrainItems);
+  // Nowhere to keep it: it works all the same.
+  write(kTrain, train_tar());
+  fs::remove_all(dir.path() / "cache");
+  write("cache", "a file");
+  EXPECT_EQ(items(*open("imagenet")), kTrainItems);
+}
+
+TEST_F(ArchivesTest, IndexesPointInsideTheirArchives) {
+  ArchiveIndex index;
+  index.add(0, 3, 512, 100, "a/b.jpg");
+  const std::vector<std::int64_t> sizes = {1024};
+  const auto parse = [&] {
+    const std::string text = write_archive_index(index, "kind", "id");
+    return parse_archive_index(std::as_bytes(std::span(text.data(), text.size())), "the.index",
+                               "kind", "id", sizes);
+  };
+  EXPECT_EQ(parse().name(parse().images[0]), "a/b.jpg");
+  const ArchiveIndex::Image good = index.images[0];
+  for (auto change : std::vector<std::function<void(ArchiveIndex::Image&)>>{
+           [](auto& i) { i.offset = 925; }, [](auto& i) { i.size = ~0ull; },
+           [](auto& i) { i.offset = ~0ull; }, [](auto& i) { i.archive = 1; },
+           [](auto& i) { i.name_at = 1; }, [](auto& i) { i.name_at = ~0ull; },
+           [](auto& i) { i.name_size = 8; }}) {
+    index.images[0] = good;
+    change(index.images[0]);
+    expect_error<DataError>(parse, {"the.index"});
+  }
+}
+
+// Three classes, whose ids are not in the order of their names, below two that have children.
+const std::vector<Synset> kSynsets = {
+    {1, "n03", 0}, {2, "n01", 0}, {3, "n02", 0}, {1001, "n00", 2}, {300, "n05", 1}};
+const char* const kTruth = "3\n1\n2\n1\n";
+const std::vector<std::string> kValItems = {
+    "0 n01/ILSVRC2012_val_00000003.JPEG v3", "1 n02/ILSVRC2012_val_00000001.JPEG v1",
+    "2 n03/ILSVRC2012_val_00000002.JPEG v2", "2 n03/ILSVRC2012_val_00000004.JPEG v4"};
+
+std::string val_tar(int count = 4) {
+  TarFile tar;
+  for (int i = count; i > 0; --i) tar.add(cat("ILSVRC2012_val_0000000", i, ".JPEG"), cat("v", i));
+  return tar.bytes();
+}
+
+TEST_F(ArchivesTest, ImagenetValTakesItsClassesFromTheDevelopmentKit) {
+  write(kVal, val_tar());
+  const std::string folder = "ILSVRC2012_devkit_t12/";
+  for (bool compressed : {false, true}) {
+    const std::string meta = mat::synsets(kSynsets, compressed);
+    TarFile kit;
+    kit.add(folder + "readme.txt", "").add(folder + "data/meta.mat", meta);
+    kit.add(folder + "data/ILSVRC2012_validation_ground_truth.txt", kTruth);
+    write_bytes(dir.path() / "ILSVRC2012_devkit_t12.tar.gz", gzipped(to_bytes(kit.bytes())));
+    auto set = open("imagenet", Split::kVal);
+    EXPECT_EQ(items(*set), kValItems);
+    EXPECT_EQ(set->class_names(), (std::vector<std::string>{"n01", "n02", "n03"}));
+  }
+  fs::remove(dir.path() / "ILSVRC2012_devkit_t12.tar.gz");
+  write(folder + "data/meta.mat", mat::synsets(kSynsets));
+  refused("imagenet", {"ILSVRC2012_validation_ground_truth.txt"}, Split::kVal);
+  write(folder + "data/ILSVRC2012_validation_ground_truth.txt", kTruth);
+  EXPECT_EQ(items(*open("imagenet", Split::kVal)), kValItems);
+
+  write(kVal, val_tar(3));
+  refused("imagenet", {kVal, "holds 3 images", "the classes of 4"}, Split::kVal);
+  write(kVal,
+        TarFile().add("a.JPEG", "").add("b.JPEG", "").add("c.JPEG", "").add("d.JPEG", "").bytes());
+  refused("imagenet", {kVal, "'a.JPEG' is not the name"}, Split::kVal);
+}
+
+IlsvrcDevkit parse_kit(const std::string& meta, const std::string& truth) {
+  return parse_ilsvrc_devkit(std::as_bytes(std::span(meta.data(), meta.size())),
+                             std::as_bytes(std::span(truth.data(), truth.size())), "kit");
+}
+
+TEST(Devkit, RefusesWhatDoesNotFit) {
+  const std::string meta = mat::synsets(kSynsets);
+  EXPECT_EQ(parse_kit(meta, "3\r\n1\r\n").val_classes, (std::vector<std::int32_t>{1, 2}));
+  const auto refused = [](const std::string& m, const std::string& t, const char* why) {
+    expect_error<DataError>([&] { parse_kit(m, t); }, {"kit", why});
+  };
+  refused(meta, "3\n4\n", "line 2: no class has the number 4");
+  refused(meta, "3\n1001\n", "no class has the number 1001");  // has children
+  refused(meta, "3\nx\n", "line 2 is not the number");
+  refused(meta, "3\n\n1\n", "line 2 is not the number");
+  refused(mat::synsets({{1, "n01", 0}, {1, "n02", 0}}), "1", "two classes");
+  refused(mat::synsets({{1, "n01", 0}, {2, "n01", 0}}), "1", "two classes");
+  refused(mat::synsets({{1, "", 0}}), "1", "without its");
+  refused(mat::synsets({{1, "../n01", 0}}), "1", "without its");
+  refused(mat::synsets({{1, "n01", 1}}), "1", "without children");
+  refused(mat::synsets({}), "1", "without children");
+  refused(mat::synsets(kSynsets, true, "other"), "1", "no variable 'synsets'");
+  refused(mat::file(mat::number(1), false), "1", "no variable");
+  refused("hello", "1", "cut short");
+  refused(std::string(200, 'x'), "1", "not a MAT-file");
+}
+
+TEST(Devkit, NoDamageToMetaMatGoesBeyondAnError) {
+  for (bool compressed : {false, true}) {
+    const std::string good = mat::synsets(kSynsets, compressed);
+    for (std::size_t i = 0; i < good.size(); ++i) {
+      EXPECT_THROW(parse_kit(good.substr(0, i), kTruth), DataError) << i;
+      for (char value : {'\0', '\x01', '\x7f', '\xff'}) {
+        std::string changed = good;
+        changed[i] = value;
+        try {
+          parse_kit(changed, kTruth);
+        } catch (const DataError&) {
+        }
+      }
+    }
+  }
+}
+
+class WebDatasetTest : public ArchivesTest {
+ protected:
+  // Two shards: keys are not in order, labels not in the order of the shards.
+  void write_shards() {
+    TarFile first, second;
+    first.add("z.jpg", "z").add("z.cls", "1").add("z.json", "{}");
+    first.add("b.cls", " 0\n").add("b.seg.png", "no").add("b.JPEG", "b");
+    second.add("dir/a.v2.txt", "").add("dir/a.cls", "1").add("dir/a.png", "a");
+    second.add("only.cls", "0").add("only.webp", "").add("._b.jpg", "").add("plain", "");
+    write("in-train-000009.tar", first.bytes());
+    write("in-train-000010.tar", second.bytes());
+    write("in-val-000000.tar", TarFile().add("v.jpg", "v").add("v.cls", "0").bytes());
+  }
+  const std::vector<std::string> expected = {"0 b.JPEG b", "1 z.jpg z", "1 dir/a.png a"};
+};
+
+TEST_F(WebDatasetTest, SamplesAreSortedByLabelThenName) {
+  write_shards();
+  auto set = open("webdataset");
+  EXPECT_EQ(items(*set), expected);
+  EXPECT_EQ(set->num_classes(), 2);
+  EXPECT_TRUE(set->class_names().empty());
+  EXPECT_NE(set->sample_name(0).find("in-train-000009.tar: b.JPEG"), std::string::npos);
+  EXPECT_EQ(items(*open("webdataset", Split::kVal)), (std::vector<std::string>{"0 v.jpg v"}));
+  for (const char* name : {"in-train-{000009..000010}.tar", "in-train-{000010,000009}.tar",
+                           "in-train-*.tar", "in-train-0000{09,1?}.tar"}) {
+    data.train = name;
+    EXPECT_EQ(items(*open("webdataset")), expected) << name;
+  }
+  fs::create_directories(dir.path() / "shards");
+  for (const char* name : {"in-train-000009.tar", "in-train-000010.tar"}) {
+    fs::rename(dir.path() / name, dir.path() / "shards" / name);
+  }
+  data.train = "shards";
+  EXPECT_EQ(items(*open("webdataset")), expected);
+  EXPECT_TRUE(fs::exists(dir.path() / "shards/in-train-000009.tar+1.dtn-index"));
+  change_secretly("shards/in-train-000010.tar", 3);
+  EXPECT_EQ(items(*open("webdataset")), expected);
+  model.num_classes = 1;
+  refused("webdataset", {"has 2 classes"});
+}
+
+TEST_F(WebDatasetTest, SaysWhatIsWrongWithShards) {
+  refused("webdataset", {"*train*.tar", "no such files", "data.root"});
+  const std::vector<std::pair<TarFile, const char*>> cases = {
+      {TarFile().add("k.jpg", "1"), "'k' has no label"},
+      {TarFile().add("k.jpg", "1").add("l.cls", "0").add("k.cls", "0"), "'k' has no label"},
+      {TarFile().add("k.jpg", "1").add("k.png", "1").add("k.cls", "0"), "'k' has two images"},
+      {TarFile().add("k.cls", "1").add("k.cls", "0").add("k.jpg", "1"), "'k' has two labels"},
+      {TarFile().add("k.jpg", "1").add("k.cls", "cat"), "not a label"},
+      {TarFile().add("k.jpg", "1").add("k.cls", "-1"), "not a label"},
+      {TarFile().add("k.jpg", "1").add("k.cls", "1.0"), "not a label"},
+      {TarFile().add("k.jpg", "1").add("k.cls", " \n"), "not a label"},
+      {TarFile().add("k.jpg", "1").add("k.cls", "1000000"), "not a label"},
+      {TarFile().add("k.jpg", "1").add("k.cls", std::string(33, '0')), "too long"},
+      {TarFile().add("k.cls", "1"), "no images with labels"},
+  };
+  for (const auto& [tar, why] : cases) {
+    write("x-train-0.tar", tar.bytes());
+    refused("webdataset", {"x-train-0.tar", why});
+  }
+}
+
+TEST(Shards, BracesAreRangesAndLists) {
+  TempDir dir;
+  const auto expand = [&](const std::string& pattern) {
+    std::vector<std::string> names = expand_shards(dir.string() + "/" + pattern);
+    for (std::string& name : names) name = name.substr(dir.string().size() + 1);
+    return names;
+  };
+  for (const char* name : {"a8.tar", "a9.tar", "a10.tar", "b08.tar", "b09.tar", "b10.tar"}) {
+    write_bytes(dir.path() / name, {});
+  }
+  EXPECT_EQ(expand("a{8..10}.tar"), (std::vector<std::string>{"a8.tar", "a9.tar", "a10.tar"}));
+  EXPECT_EQ(expand("b{08..10}.tar"), (std::vector<std::string>{"b08.tar", "b09.tar", "b10.tar"}));
+  EXPECT_EQ(expand("{b,a}{10..10}.tar"), (std::vector<std::string>{"b10.tar", "a10.tar"}));
+  EXPECT_EQ(expand("?1*.tar"), (std::vector<std::string>{"a10.tar", "b10.tar"}));
+  expect_error<DataError>([&] { expand("a{8..11}.tar"); }, {"there is no", "a11.tar"});
+  for (const char* bad : {"a{8..}.tar", "a{9..8}.tar", "a{x..y}.tar", "a{1", "a{0..9999999}.tar",
+                          "{0..999}{0..999}{0..999}", "{..}", "{-1..2}", "none*"}) {
+    expect_error<DataError>([&] { expand(bad); }, {"shards "});
+  }
+}
+
+}  // namespace
+}  // namespace dtn

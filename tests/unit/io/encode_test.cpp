@@ -1,0 +1,97 @@
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <cmath>
+#include <string>
+
+#include "dtn/core/check.h"
+#include "dtn/io/crc32c.h"
+#include "dtn/io/gzip.h"
+#include "dtn/io/image_encode.h"
+
+namespace dtn {
+namespace {
+
+Image smooth_image(int width, int height, int channels) {
+  Image image{width, height, channels, {}};
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      for (int c = 0; c < channels; ++c) {
+        image.pixels.push_back(static_cast<std::uint8_t>((3 * x + 2 * y + 40 * c) % 200 + 20));
+      }
+    }
+  }
+  return image;
+}
+
+TEST(Encode, PngGivesTheSamePixelsBack) {
+  for (int channels : {1, 3}) {
+    for (auto [width, height] : {std::pair{1, 1}, {17, 5}, {300, 211}}) {
+      const Image image = smooth_image(width, height, channels);
+      std::vector<std::byte> file(7);
+      encode_png(image, file);
+      const Image back = decode_image(file, "png", {}, ColorMode::kAsStored);
+      EXPECT_EQ(back.width, width);
+      EXPECT_EQ(back.channels, channels);
+      EXPECT_EQ(back.pixels, image.pixels);
+    }
+  }
+}
+
+TEST(Encode, JpegIsCloseAndCloserWithQuality) {
+  for (int channels : {1, 3}) {
+    Image image = smooth_image(90, 61, channels);
+    double errors[2];
+    for (int i : {0, 1}) {
+      std::vector<std::byte> file(3);
+      encode_jpeg(image, i ? 95 : 30, file);
+      const Image back = decode_image(file, "jpeg", {}, ColorMode::kAsStored);
+      ASSERT_EQ(back.width, 90);
+      ASSERT_EQ(back.height, 61);
+      ASSERT_EQ(back.channels, channels);
+      double sum = 0;
+      for (std::size_t p = 0; p < image.pixels.size(); ++p) {
+        sum += std::abs(int{image.pixels[p]} - int{back.pixels[p]});
+      }
+      errors[i] = sum / static_cast<double>(image.pixels.size());
+    }
+    EXPECT_LT(errors[1], 5);
+    EXPECT_LT(errors[1], errors[0]);
+  }
+  std::vector<std::byte> file;
+  EXPECT_THROW(encode_jpeg(smooth_image(65501, 1, 1), 90, file), Error);  // libjpeg's limit
+  EXPECT_THROW(encode_jpeg(smooth_image(4, 4, 3), 0, file), Error);
+  EXPECT_THROW(encode_jpeg(Image{4, 4, 3, {}}, 90, file), Error);
+}
+
+TEST(Crc32c, IsTheSameWithAndWithoutTheInstruction) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += static_cast<char>(i * i * 7 + i);
+  const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
+  for (std::size_t n = 0; n <= bytes.size(); ++n) {
+    const std::uint32_t crc = crc32c(bytes.first(n));
+    EXPECT_EQ(crc, detail::crc32c_portable(bytes.first(n), 0)) << n;
+    EXPECT_EQ(crc, crc32c(bytes.first(n).subspan(n / 3), crc32c(bytes.first(n / 3)))) << n;
+  }
+  const std::string check = "123456789";  // RFC 3720 and every catalogue of checksums
+  EXPECT_EQ(crc32c(std::as_bytes(std::span(check.data(), check.size()))), 0xe3069283u);
+}
+
+TEST(Zlib, InflatesWithinItsLimit) {
+  const std::string text(100'000, 'a');
+  std::vector<std::byte> packed(compressBound(text.size()));
+  uLongf size = packed.size();
+  compress(reinterpret_cast<Bytef*>(packed.data()), &size,
+           reinterpret_cast<const Bytef*>(text.data()), text.size());
+  packed.resize(size);
+  EXPECT_EQ(inflate_zlib(packed, text.size(), "z").size(), text.size());
+  EXPECT_THROW(inflate_zlib(packed, text.size() - 1, "z"), DataError);
+  for (std::size_t n = 0; n < packed.size(); ++n) {
+    EXPECT_THROW(inflate_zlib(std::span(packed).first(n), text.size(), "z"), DataError) << n;
+  }
+  packed.push_back({});
+  EXPECT_THROW(inflate_zlib(packed, text.size(), "z"), DataError);
+}
+
+}  // namespace
+}  // namespace dtn
