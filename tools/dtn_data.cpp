@@ -1,5 +1,6 @@
 // dtn-data: packs a data set into one file, checks every image of one, or describes one.
 #include <algorithm>
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -20,7 +21,7 @@ struct Options {
   std::string config, split = "train";
   std::vector<std::string> overrides;
   dtn::DataConfig data;  // in place of a config
-  bool json = false;
+  bool json = false, no_decode = false;
   int jobs = dtn::max_threads();
   // pack
   std::string output;
@@ -145,16 +146,25 @@ int verify(const Options& options) {
   const auto dataset = open(options, config_of(options));
   Progress progress;
   std::vector<dtn::BadSample> bad;
+  const auto depth = options.no_decode ? dtn::VerifyDepth::kRead : dtn::VerifyDepth::kDecode;
+  const auto start = std::chrono::steady_clock::now();
   {
     Watch watch("verifying", dataset->size(), 0);
-    bad = dtn::verify_dataset(*dataset, options.jobs, watching(watch, progress, dataset->size()));
+    bad = dtn::verify_dataset(*dataset, depth, options.jobs,
+                              watching(watch, progress, dataset->size()));
   }
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
+  const double rate = static_cast<double>(progress.done) / std::max(passed.count(), 1e-9);
   if (options.json) {
-    print({{"images", dataset->size()}, {"verified", progress.done}, {"bad", bad_json(bad)}});
+    print({{"images", dataset->size()},
+           {"verified", progress.done},
+           {"bad", bad_json(bad)},
+           {"images_per_second", rate}});
   } else {
     for (const dtn::BadSample& b : bad) std::printf("bad: %s\n", b.reason.c_str());
-    std::printf("%lld of %lld images verified, %zu bad\n", static_cast<long long>(progress.done),
-                static_cast<long long>(dataset->size()), bad.size());
+    std::printf("%lld of %lld images verified, %zu bad, %.0f images/s\n",
+                static_cast<long long>(progress.done), static_cast<long long>(dataset->size()),
+                bad.size(), rate);
   }
   if (progress.stopped) return dtn::kExitStopped;
   return bad.empty() ? dtn::kExitDone : dtn::kExitData;
@@ -260,6 +270,8 @@ int main(int argc, char** argv) {
   CLI::App* stats_command = app.add_subcommand(
       "stats", "images per class, sizes, formats, mean and std of the pixels, unreadable files");
   for (CLI::App* sub : {pack_command, verify_command, stats_command}) add_common(*sub, options);
+  verify_command->add_flag("--no-decode", options.no_decode,
+                           "only read, and compare with the checksums of a packed file");
   pack_command->add_option("--output", options.output, "the file to write")->required();
   pack_command
       ->add_option("--short-side", options.pack.short_side,

@@ -14,7 +14,7 @@ namespace {
 
 struct Workspace {
   SampleWorkspace sample;
-  Image decoded, rgb;
+  Image decoded;
 };
 
 // Sums of pixel values of one image or of many, as RGB. 64 bits hold the squares of 2^48 pixels.
@@ -68,13 +68,15 @@ PixelSums sum_pixels(const Image& image) {
   return sums;
 }
 
-// Loads a sample and decodes all of it.
-void examine(const Dataset& dataset, std::int64_t index, bool want_sums, Workspace& workspace,
+enum class Wanted { kBytes, kPixels, kSums };
+
+// Loads a sample and, unless only its bytes are wanted, decodes all of it.
+void examine(const Dataset& dataset, std::int64_t index, Wanted wanted, Workspace& workspace,
              Finding& finding) {
   finding = {};
   try {
     const Sample sample = dataset.load(index, workspace.sample);
-    if (!sample.ready.empty()) return;
+    if (!sample.ready.empty() || wanted == Wanted::kBytes) return;
     const Image* image = sample.image;
     if (!image) {
       finding.bytes = static_cast<std::int64_t>(sample.encoded.size());
@@ -86,19 +88,19 @@ void examine(const Dataset& dataset, std::int64_t index, bool want_sums, Workspa
     finding.width = image->width;
     finding.height = image->height;
     finding.channels = image->channels;
-    if (want_sums) finding.sums = sum_pixels(*image);
+    if (wanted == Wanted::kSums) finding.sums = sum_pixels(*image);
   } catch (const DataError& e) {
     finding.failure = e.what();
   }
 }
 
 template <class Take>
-void examine_all(const Dataset& dataset, int jobs, bool want_sums, const KeepLooking& keep_looking,
+void examine_all(const Dataset& dataset, int jobs, Wanted wanted, const KeepLooking& keep_looking,
                  Take&& take) {
   for_each_in_order<Workspace, Finding>(
       0, dataset.size(), jobs,
       [&](std::int64_t i, Workspace& workspace, Finding& finding) {
-        examine(dataset, i, want_sums, workspace, finding);
+        examine(dataset, i, wanted, workspace, finding);
       },
       [&](std::int64_t i, const Finding& finding) {
         take(i, finding);
@@ -117,10 +119,11 @@ Spread spread(std::vector<std::int64_t>& values) {
 
 }  // namespace
 
-std::vector<BadSample> verify_dataset(const Dataset& dataset, int jobs,
+std::vector<BadSample> verify_dataset(const Dataset& dataset, VerifyDepth depth, int jobs,
                                       const KeepLooking& keep_looking) {
   std::vector<BadSample> bad;
-  examine_all(dataset, jobs, false, keep_looking, [&](std::int64_t i, const Finding& finding) {
+  const Wanted wanted = depth == VerifyDepth::kDecode ? Wanted::kPixels : Wanted::kBytes;
+  examine_all(dataset, jobs, wanted, keep_looking, [&](std::int64_t i, const Finding& finding) {
     if (finding.failure) bad.push_back({i, dataset.sample_name(i), *finding.failure});
   });
   return bad;
@@ -132,20 +135,21 @@ DatasetStats dataset_stats(const Dataset& dataset, int jobs, const KeepLooking& 
   stats.per_class.resize(static_cast<std::size_t>(dataset.num_classes()));
   std::vector<std::int64_t> widths, heights, bytes;
   PixelSums sums;
-  examine_all(dataset, jobs, true, keep_looking, [&](std::int64_t i, const Finding& finding) {
-    if (finding.failure) {
-      stats.bad.push_back({i, dataset.sample_name(i), *finding.failure});
-      return;
-    }
-    ++stats.images;
-    ++stats.per_class.at(static_cast<std::size_t>(dataset.label(i)));
-    ++stats.formats[finding.format];
-    stats.gray += finding.channels == 1;
-    widths.push_back(finding.width);
-    heights.push_back(finding.height);
-    bytes.push_back(finding.bytes);
-    sums += finding.sums;
-  });
+  examine_all(dataset, jobs, Wanted::kSums, keep_looking,
+              [&](std::int64_t i, const Finding& finding) {
+                if (finding.failure) {
+                  stats.bad.push_back({i, dataset.sample_name(i), *finding.failure});
+                  return;
+                }
+                ++stats.images;
+                ++stats.per_class.at(static_cast<std::size_t>(dataset.label(i)));
+                ++stats.formats[finding.format];
+                stats.gray += finding.channels == 1;
+                widths.push_back(finding.width);
+                heights.push_back(finding.height);
+                bytes.push_back(finding.bytes);
+                sums += finding.sums;
+              });
   stats.width = spread(widths);
   stats.height = spread(heights);
   stats.bytes = spread(bytes);

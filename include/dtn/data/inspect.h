@@ -38,9 +38,13 @@ struct DatasetStats {
 // Called now and then on the calling thread with the number of samples looked at; false ends it.
 using KeepLooking = std::function<bool(std::int64_t done)>;
 
-// Loads and decodes every sample on `jobs` threads and returns those that fail, in order. For a
-// packed file that includes the checksums of the records.
-std::vector<BadSample> verify_dataset(const Dataset& dataset, int jobs,
+enum class VerifyDepth {
+  kRead,    // read, and compare with the checksums of a packed file
+  kDecode,  // decode as well
+};
+
+// Looks at every sample on `jobs` threads and returns those that fail, in order.
+std::vector<BadSample> verify_dataset(const Dataset& dataset, VerifyDepth depth, int jobs,
                                       const KeepLooking& keep_looking = {});
 
 // ConfigError for a data set without pixels.

@@ -25,6 +25,7 @@ dtn-train() { "$bin/dtn-train" "$@"; }
 dtn-eval() { "$bin/dtn-eval" "$@"; }
 dtn-info() { "$bin/dtn-info" "$@"; }
 dtn-bench() { "$bin/dtn-bench" "$@"; }
+dtn-data() { "$bin/dtn-data" "$@"; }
 
 fail() {
   echo "FAILED ($(basename "$0"), line ${BASH_LINENO[-2]}): $*" >&2

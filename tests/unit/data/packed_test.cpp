@@ -345,8 +345,8 @@ TEST_F(PackedTest, VerifyNamesEveryBadImageInOrder) {
   auto set = open_folder();
   for (int jobs : {1, 4}) {
     std::int64_t looked_at = 0;
-    const auto bad =
-        verify_dataset(*set, jobs, [&](std::int64_t done) { return looked_at = done, true; });
+    const auto bad = verify_dataset(*set, VerifyDepth::kDecode, jobs,
+                                    [&](std::int64_t done) { return looked_at = done, true; });
     EXPECT_EQ(looked_at, 14);
     ASSERT_EQ(bad.size(), 2u);
     EXPECT_NE(bad[0].name.find("a/empty.png"), std::string::npos);
@@ -354,8 +354,9 @@ TEST_F(PackedTest, VerifyNamesEveryBadImageInOrder) {
     EXPECT_NE(bad[1].name.find("b/bad.jpg"), std::string::npos);
     EXPECT_EQ(set->sample_name(bad[1].index), bad[1].name);
   }
+  EXPECT_TRUE(verify_dataset(*set, VerifyDepth::kRead, 2).empty());  // the files are all there
   std::int64_t calls = 0;
-  verify_dataset(*set, 2, [&](std::int64_t) { return ++calls < 3; });
+  verify_dataset(*set, VerifyDepth::kRead, 2, [&](std::int64_t) { return ++calls < 3; });
   EXPECT_EQ(calls, 3);
 }
 
