@@ -78,8 +78,8 @@ PackWriter::PackWriter(fs::path output, std::uint32_t job)
     throw ConfigError(cat("another process is writing ", partial_.string(), "; let it finish"));
   }
   // The other process may have finished, and renamed the file, since it was opened here.
-  struct stat ours {
-  }, named{};
+  struct stat ours {};
+  struct stat named {};
   if (::fstat(file_.get(), &ours) != 0) throw_errno("examine", partial_);
   if (::stat(partial_.c_str(), &named) != 0 || named.st_ino != ours.st_ino) {
     throw ConfigError(cat("another process has just finished ", output_.string()));
@@ -101,16 +101,17 @@ void PackWriter::start(std::uint32_t job) {
 
 // Goes back to the last record that journal and file both hold whole.
 void PackWriter::take_up(std::uint32_t job) {
+  struct stat status {};
+  if (::fstat(file_.get(), &status) != 0) throw_errno("examine", partial_);
   const std::string journal = text_of_file(journal_path_);
-  if (journal.size() < kJournalHeader) return start(job);
+  const bool begun = status.st_size >= static_cast<off_t>(sizeof(PackedHeader));
+  if (!begun || journal.size() < kJournalHeader) return start(job);
   if (journal.compare(0, kJournalHeader, journal_header(job)) != 0) {
     throw ConfigError(cat(partial_.string(),
                           " was begun from other data or with other options; "
                           "remove it and ",
                           journal_path_.string(), ", or choose another output"));
   }
-  struct stat status {};
-  if (::fstat(file_.get(), &status) != 0) throw_errno("examine", partial_);
   end_ = sizeof(PackedHeader);
   Cursor in(as_bytes_of(journal).subspan(kJournalHeader), journal_path_.string());
   while (in.left() >= kEntryBytes) {
@@ -120,7 +121,6 @@ void PackWriter::take_up(std::uint32_t job) {
     end_ += entry.bytes;
     ++records_;
   }
-  if (status.st_size < end_) return start(job);  // not even the place of the header
   synced_end_ = end_;
   truncate_to(file_.get(), end_, partial_);
   truncate_to(

@@ -8,7 +8,7 @@ echo "random seed $seed (repeat with DTN_TEST_SEED)"
 cd "$work"
 export XDG_CACHE_HOME=$work/cache
 
-# Three classes in all four forms, and 500 larger images to pack.
+# Three classes in all four forms, and 300 larger images to pack.
 python3 - << 'EOF'
 import io, os, struct, tarfile, zlib, files
 
@@ -49,7 +49,7 @@ for s in range(4):
 def chunk(kind, data):
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-for i in range(500):
+for i in range(300):
     row = bytes((x * (i + 3) // 7) % 256 for x in range(3 * 480))
     rows = b"".join(b"\0" + row[y % 90:] + row[:y % 90] for y in range(360))
     os.makedirs(f"large/train/c{i % 4}", exist_ok=True)
@@ -114,7 +114,7 @@ interrupted() {
     "$bin/dtn-data" "${options[@]}" --output "$2" > "$log" 2>&1 || code=$?
 }
 killed=0
-for _ in {1..8}; do
+for _ in {1..6}; do
   interrupted KILL killed.packed
   if ((code == 0)); then break; fi
   if ((code != 137)); then fail "a pack resumed after kill -9 exited with $code: $(cat "$log")"; fi
