@@ -22,6 +22,10 @@ std::span<const std::string> names_of(Interpolation) {
   static const std::array<std::string, 2> names = {"bilinear", "bicubic"};
   return names;
 }
+std::span<const std::string> names_of(DecodeMode) {
+  static const std::array<std::string, 3> names = {"auto", "exact", "fast"};
+  return names;
+}
 std::span<const std::string> names_of(AugmentPreset) {
   static const std::array<std::string, 5> names = {"none", "light", "deit", "official", "deit3"};
   return names;
@@ -177,6 +181,7 @@ std::vector<Key> make_keys() {
       value("data.crop_pct", FIELD(data.crop_pct), positive_fraction(),
             "side of the evaluation crop relative to the resized image"),
       choice("data.interpolation", FIELD(data.interpolation), "how images are resized"),
+      choice("data.decode", FIELD(data.decode), "of JPEGs; auto: fast to train, exact to evaluate"),
       value("data.repeats", FIELD(data.repeats), between(1, 1e6), "times an epoch sees an image"),
       value("data.size", FIELD(data.size), between(1, 1e9), "number of synthetic images"),
       value("data.max_bad_images", FIELD(data.max_bad_images), kCount,

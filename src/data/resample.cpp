@@ -193,14 +193,15 @@ void run(const ImageView& part, int part_x, int part_y, const AxisKey& x_key, co
   }
 }
 
-void check_sizes(int in_width, int in_height, int channels, int width, int height) {
+void check_sizes(double in_width, double in_height, int channels, int width, int height) {
   DTN_CHECK(in_width > 0 && in_height > 0 && (channels == 1 || channels == 3),
             "cannot resize an image of ", in_width, " x ", in_height, " x ", channels);
   DTN_CHECK(width > 0 && height > 0, "cannot resize to ", width, " x ", height);
 }
 
-AxisKey whole_axis(int in, int out, int first, int end, Interpolation filter) {
-  return {in, out, first, end - first, 0.0f, static_cast<float>(in), filter};
+AxisKey whole_axis(double in, int out, int first, int end, Interpolation filter) {
+  return {static_cast<int>(std::ceil(in)), out,   first, end - first, 0.0f,
+          static_cast<float>(in),          filter};
 }
 
 void check_window(const ResizeWindow& t) {
@@ -241,24 +242,30 @@ Image resize(const Image& image, int width, int height, Interpolation filter) {
   return out;
 }
 
+void resize_box(const ImageView& image, const ImageBox& box, int width, int height,
+                Interpolation filter, ResampleWorkspace& workspace, Image& out) {
+  check_sizes(image.width, image.height, image.channels, width, height);
+  DTN_CHECK(0 <= box.x0 && box.x0 < box.x1 && box.x1 <= image.width && 0 <= box.y0 &&
+                box.y0 < box.y1 && box.y1 <= image.height,
+            "box (", box.x0, ", ", box.y0, ", ", box.x1, ", ", box.y1, ") is not inside ",
+            image.width, " x ", image.height);
+  // Pillow keeps the box in float32.
+  const auto axis = [&](int in, int count, double from, double to) {
+    return AxisKey{in, count, 0, count, static_cast<float>(from), static_cast<float>(to), filter};
+  };
+  run(image, 0, 0, axis(image.width, width, box.x0, box.x1),
+      axis(image.height, height, box.y0, box.y1), workspace.state(), out);
+}
+
 Image resize_box(const Image& image, double x0, double y0, double x1, double y1, int width,
                  int height, Interpolation filter) {
-  check_sizes(image.width, image.height, image.channels, width, height);
-  DTN_CHECK(0 <= x0 && x0 < x1 && x1 <= image.width && 0 <= y0 && y0 < y1 && y1 <= image.height,
-            "box (", x0, ", ", y0, ", ", x1, ", ", y1, ") is not inside ", image.width, " x ",
-            image.height);
-  // Pillow keeps the box in float32.
-  const AxisKey x{image.width, width, 0, width, static_cast<float>(x0), static_cast<float>(x1),
-                  filter};
-  const AxisKey y{image.height,           height, 0, height, static_cast<float>(y0),
-                  static_cast<float>(y1), filter};
   ResampleWorkspace workspace;
   Image out;
-  run(view(image), 0, 0, x, y, workspace.state(), out);
+  resize_box(view(image), {x0, y0, x1, y1}, width, height, filter, workspace, out);
   return out;
 }
 
-ImageRegion source_region(int source_width, int source_height, const ResizeWindow& target,
+ImageRegion source_region(double source_width, double source_height, const ResizeWindow& target,
                           Interpolation filter, ResampleWorkspace& workspace) {
   check_sizes(source_width, source_height, 1, target.width, target.height);
   check_window(target);
@@ -279,8 +286,8 @@ ImageRegion source_region(int source_width, int source_height, const ResizeWindo
   return region;
 }
 
-void resize_window(const ImageView& part, const ImageRegion& at, int source_width,
-                   int source_height, const ResizeWindow& target, Interpolation filter,
+void resize_window(const ImageView& part, const ImageRegion& at, double source_width,
+                   double source_height, const ResizeWindow& target, Interpolation filter,
                    ResampleWorkspace& workspace, Image& out) {
   check_sizes(source_width, source_height, part.channels, target.width, target.height);
   const ImageRegion need = source_region(source_width, source_height, target, filter, workspace);

@@ -130,6 +130,22 @@ void decode_image_region(std::span<const std::byte> bytes, const std::string& na
   codec::decode({bytes, name, limits, mode, &region}, out);
 }
 
+ImageRegion scaled_region(const ImageRegion& r, int eighths) {
+  // Sides are at most a few ten thousand pixels.
+  return {r.x0 * eighths / 8, r.y0 * eighths / 8, (r.x1 * eighths + 7) / 8,
+          (r.y1 * eighths + 7) / 8};
+}
+
+void decode_image_scaled(std::span<const std::byte> bytes, const std::string& name,
+                         const ImageRegion& region, int eighths, Image& out,
+                         const DecodeLimits& limits, ColorMode mode) {
+  const codec::Job job{bytes, name, limits, mode, &region, eighths};
+  DTN_CHECK(eighths == 8 ||
+                (1 <= eighths && eighths < 8 && codec::recognise(job) == codec::Format::kJpeg),
+            "cannot decode ", name, " at ", eighths, "/8 of its size");
+  codec::decode(job, out);
+}
+
 void rgb_to_gray(const Image& rgb, Image& gray) {
   DTN_CHECK(rgb.channels == 3 && &rgb != &gray, "expects an image of 3 channels");
   codec::shape_image(gray, {0, 0, rgb.width, rgb.height}, 1);

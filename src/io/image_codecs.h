@@ -16,6 +16,7 @@ struct Job {
   const DecodeLimits& limits;
   ColorMode mode = ColorMode::kRgb;
   const ImageRegion* region = nullptr;
+  int eighths = 8;  // JPEG alone: what is decoded is the image at eighths/8 of its size
 };
 
 [[noreturn]] void fail(const std::string& name, const std::string& reason);

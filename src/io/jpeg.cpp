@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <csetjmp>
 #include <cstring>
-#include <vector>
 
 // jpeglib.h needs FILE and size_t, and jerror.h needs jpeglib.h.
 // clang-format off
@@ -46,29 +45,28 @@ class JpegReader {
 
   ImageInfo info() const {
     return {static_cast<int>(cinfo_.image_width), static_cast<int>(cinfo_.image_height),
-            cinfo_.num_components == 1 ? 1 : 3};
+            cinfo_.num_components == 1 ? 1 : 3, true};
   }
 
   void decode(Image& out) {
     const ImageInfo whole = info();
-    const ImageRegion region = wanted_region(job_, whole.width, whole.height);
+    region_ = scaled_region(wanted_region(job_, whole.width, whole.height), job_.eighths);
     const int channels = output_channels(job_.mode, whole.channels);
     choose_color(channels);
-    plan_part(region);
-    shape_image(out, region, channels);
+    cinfo_.scale_num = static_cast<unsigned>(job_.eighths);
+    cinfo_.scale_denom = 8;
+    guarded(&JpegReader::size_output);
+    plan_part();
+    shape_image(out, region_, channels);
     out_ = out.pixels.data();
     out_stride_ = static_cast<std::size_t>(out.width) * channels;
-    region_ = region;
     guarded(&JpegReader::start);
-    // Each call of libjpeg yields at most one row group of 4 rows.
-    row_bytes_ = static_cast<std::size_t>(cinfo_.output_width) * cinfo_.output_components;
-    strip_.resize(row_bytes_ * kStripRows);
     guarded(&JpegReader::read_rows);
-    if (last_row_ == whole.height) guarded(&JpegReader::finish);
+    if (last_row_ == height_) guarded(&JpegReader::finish);
   }
 
  private:
-  static constexpr int kStripRows = 4;
+  static constexpr int kStripRows = 4;  // each call of libjpeg yields at most a row group of these
 
   // Released also when the constructor throws.
   struct Decompressor : jpeg_decompress_struct {
@@ -179,23 +177,29 @@ class JpegReader {
     }
   }
 
+  void size_output() {
+    jpeg_calc_output_dimensions(&cinfo_);
+    width_ = static_cast<int>(cinfo_.output_width);
+    height_ = static_cast<int>(cinfo_.output_height);
+  }
+
   // Which rows and columns libjpeg must produce for the region. Chroma upsampling looks one sample
-  // past a pixel, hence a margin of a whole MCU (the unit of coding, 8 to 32 pixels a side) where
-  // the cut is not the image's own edge.
-  void plan_part(const ImageRegion& region) {
-    const int width = static_cast<int>(cinfo_.image_width);
+  // past a pixel, hence a margin of a whole MCU (the unit of coding, 8 to 32 pixels a side before
+  // scaling) where the cut is not the image's own edge.
+  void plan_part() {
+    const ImageRegion& region = region_;
     first_row_ = first_column_ = 0;
-    columns_ = width;
+    columns_ = width_;
     // A file that does not end in the end marker is decoded as a whole: it may be cut short.
     const auto tail = job_.bytes.last(2);
     const bool complete = tail[0] == std::byte{0xFF} && tail[1] == std::byte{0xD9};
-    last_row_ = complete ? region.y1 : static_cast<int>(cinfo_.image_height);
-    const int mcu_width = 8 * max_sampling(&jpeg_component_info::h_samp_factor);
-    const int mcu_height = 8 * max_sampling(&jpeg_component_info::v_samp_factor);
+    last_row_ = complete ? region.y1 : height_;
+    const int mcu_width = job_.eighths * max_sampling(&jpeg_component_info::h_samp_factor);
+    const int mcu_height = job_.eighths * max_sampling(&jpeg_component_info::v_samp_factor);
     first_row_ = std::max(0, region.y0 / mcu_height - 1) * mcu_height;
     const int left = std::max(0, region.x0 / mcu_width - 1) * mcu_width;
-    const int right = std::min(width, region.x1 + mcu_width);
-    if (right - left < width) {
+    const int right = std::min(width_, region.x1 + mcu_width);
+    if (right - left < width_) {
       first_column_ = left;
       columns_ = right - left;
     }
@@ -210,12 +214,17 @@ class JpegReader {
 
   void start() {
     jpeg_start_decompress(&cinfo_);
-    if (columns_ < static_cast<int>(cinfo_.image_width)) {
+    if (columns_ < width_) {
       JDIMENSION offset = static_cast<JDIMENSION>(first_column_);
       JDIMENSION width = static_cast<JDIMENSION>(columns_);
       jpeg_crop_scanline(&cinfo_, &offset, &width);
       first_column_ = static_cast<int>(offset);
     }
+    const JDIMENSION row_bytes =
+        cinfo_.output_width * static_cast<unsigned>(cinfo_.output_components);
+    strip_ = cinfo_.mem->alloc_sarray(reinterpret_cast<j_common_ptr>(&cinfo_), JPOOL_IMAGE,
+                                      row_bytes, kStripRows);
+    fits_ = !convert_ && row_bytes == out_stride_;
   }
 
   void read_rows() {
@@ -226,10 +235,9 @@ class JpegReader {
     while (static_cast<int>(cinfo_.output_scanline) < last_row_) {
       const int y = static_cast<int>(cinfo_.output_scanline);
       // Rows that need neither cutting nor conversion go where they belong.
-      const bool direct =
-          !convert_ && row_bytes_ == out_stride_ && y >= region_.y0 && y + kStripRows <= region_.y1;
+      const bool direct = fits_ && y >= region_.y0 && y + kStripRows <= region_.y1;
       for (int i = 0; i < kStripRows; ++i)
-        rows[i] = direct ? out_ + (y + i - region_.y0) * out_stride_ : &strip_[i * row_bytes_];
+        rows[i] = direct ? out_ + (y + i - region_.y0) * out_stride_ : strip_[i];
       const JDIMENSION n = jpeg_read_scanlines(&cinfo_, rows, kStripRows);
       if (n == 0) ERREXIT(&cinfo_, JERR_INPUT_EOF);
       for (int i = 0; !direct && i < static_cast<int>(n); ++i)
@@ -255,11 +263,13 @@ class JpegReader {
   Progress progress_{};
   Decompressor cinfo_;
   RowConverter convert_ = nullptr;
-  ImageRegion region_;
+  int width_ = 0, height_ = 0;  // of the image as it is decoded: scaled
+  ImageRegion region_;          // of it
   int first_row_ = 0, last_row_ = 0, first_column_ = 0, columns_ = 0;
   std::uint8_t* out_ = nullptr;
-  std::size_t out_stride_ = 0, row_bytes_ = 0;
-  std::vector<std::uint8_t> strip_;  // [kStripRows, row_bytes_]
+  std::size_t out_stride_ = 0;
+  JSAMPARRAY strip_ = nullptr;  // [kStripRows, a row of libjpeg's]; belongs to libjpeg
+  bool fits_ = false;           // rows of libjpeg are rows of the result
 };
 
 }  // namespace

@@ -147,9 +147,9 @@ Png read_chunks(const Job& job) {
 
 // The file with its palette filled up to 256 colours, so that no index is outside: with the grey of
 // the index, as in Pillow.
-std::vector<std::byte> whole_palette(const Job& job, const Png& png) {
+void fill_palette(const Job& job, const Png& png, std::vector<std::byte>& file) {
   const std::size_t old_end = png.palette_at + kChunkOverhead + png.palette_size;
-  std::vector<std::byte> file;
+  file.clear();
   file.reserve(png.end + 768);
   const auto begin = job.bytes.begin();
   const auto add = [&](std::size_t from, std::size_t to) {
@@ -162,7 +162,6 @@ std::vector<std::byte> whole_palette(const Job& job, const Png& png) {
     file.push_back(static_cast<std::byte>(i / 3));
   file.resize(file.size() + 4);  // stb_image does not look at the checksum
   add(old_end, png.end);
-  return file;
 }
 
 struct FreePixels {
@@ -181,10 +180,10 @@ void png_decode(const Job& job, Image& out) {
   const Png png = read_chunks(job);
   const int width = static_cast<int>(png.width), height = static_cast<int>(png.height);
   const ImageRegion region = wanted_region(job, width, height);
-  std::vector<std::byte> patched;
+  thread_local std::vector<std::byte> patched;  // its memory serves image after image
   Bytes file = job.bytes.first(png.end);
   if (png.color_type == kPalette && png.palette_size < 768) {
-    patched = whole_palette(job, png);
+    fill_palette(job, png, patched);
     file = patched;
   }
   if (file.size() > INT32_MAX) fail(job.name, "files over 2 GiB are not read");
@@ -205,11 +204,8 @@ void png_decode(const Job& job, Image& out) {
   auto* bytes = static_cast<std::uint8_t*>(raw.get());
   if (clip) {  // Pillow clips 16-bit grey and keeps the high byte of everything else
     const auto* words = static_cast<const std::uint16_t*>(raw.get());
-    std::vector<std::uint8_t> clipped(pixels * static_cast<std::size_t>(samples));
-    for (std::size_t i = 0; i < clipped.size(); ++i)
-      clipped[i] = static_cast<std::uint8_t>(std::min<int>(words[i], 255));
-    store_region(job, clipped.data(), width, samples, region, out);
-    return;
+    for (std::size_t i = 0; i < pixels * static_cast<std::size_t>(samples); ++i)
+      bytes[i] = static_cast<std::uint8_t>(std::min<int>(words[i], 255));  // in place
   }
   store_region(job, bytes, width, samples, region, out);
 }

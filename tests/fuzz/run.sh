@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs one libFuzzer program for FUZZ_SECONDS (default 60) in a folder of its own, from the seeds
-# that lie beside this script when there are any.
+# Runs one libFuzzer program for FUZZ_SECONDS (default 60), or on FUZZ_RUNS inputs, in a folder of
+# its own, from the seeds that lie beside this script when there are any.
 set -euo pipefail
 program=$1
 name=$(basename "$program")
@@ -16,6 +16,11 @@ esac
 for i in "${!seeds[@]}"; do
   if [[ ! -d ${seeds[i]} ]]; then unset "seeds[$i]"; fi
 done
+if [[ ${FUZZ_RUNS:-} ]]; then
+  limit=-runs=$FUZZ_RUNS
+else
+  limit=-max_total_time=${FUZZ_SECONDS:-60}
+fi
 cd "$work"
-"$program" -max_total_time="${FUZZ_SECONDS:-60}" -rss_limit_mb=2048 -timeout=20 \
+"$program" "$limit" -rss_limit_mb=2048 -timeout=20 \
   -print_final_stats=1 corpus "${seeds[@]}"

@@ -6,6 +6,7 @@ only the files, so this runs again only when a case is added.
 
   images/*       files to decode
   images.txt     file width height channels crc(RGB) crc(L)
+  scaled.txt     file eighths width height crc(RGB), of JPEGs decoded at eighths/8 of their size
   resample.txt   seed width height channels filter x0 y0 x1 y1 out_width out_height crc
   eval.txt       seed width height image_size crop_pct filter crc(float32 CHW)
   light.txt      seed width height left top crop_width crop_height flip image_size filter
@@ -13,7 +14,10 @@ only the files, so this runs again only when a case is added.
 
 Pixels come from pixel_values(), which fixtures.h repeats; crc is zlib's crc32 of the raw bytes.
 """
+import ctypes
+import ctypes.util
 import io
+import os
 import pathlib
 import random
 import struct
@@ -82,6 +86,33 @@ def with_adobe_transform(data, transform):
     return data[:at + 15] + bytes([transform]) + data[at + 16:]
 
 
+def without_segment(data, start):
+    at = data.index(start)
+    return data[:at] + data[at + 2 + int.from_bytes(data[at + 2:at + 4], "big"):]
+
+
+def with_segments(data, *segments):
+    """Puts (marker, content) pairs behind the start of a JPEG."""
+    return data[:2] + b"".join(struct.pack(">BBH", 255, marker, len(content) + 2) + content
+                               for marker, content in segments) + data[2:]
+
+
+def turbo_jpeg(seed, width, height, **environment):
+    """4:2:0, with what libjpeg-turbo's own encoder takes from the environment."""
+    library = ctypes.CDLL(ctypes.util.find_library("turbojpeg"))
+    library.tjInitCompress.restype = ctypes.c_void_p
+    out, size = ctypes.c_void_p(), ctypes.c_ulong()
+    os.environ.update(environment)
+    handle = ctypes.c_void_p(library.tjInitCompress())
+    values = pixel_values(seed, width, height, 3).tobytes()
+    failed = library.tjCompress2(handle, values, width, 3 * width, height, 0, ctypes.byref(out),
+                                 ctypes.byref(size), 2, 75, 0)
+    for name in environment:
+        del os.environ[name]
+    assert not failed
+    return ctypes.string_at(out, size.value)
+
+
 def png(width, height, depth, color_type, extra=b"", interlaced=False, colors=None, dark=False):
     rng = random.Random(width * 1000 + depth * 10 + color_type)
     samples = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}[color_type]
@@ -148,6 +179,22 @@ def image_files():
     yield "cmyk.jpg", cmyk
     yield "ycck.jpg", with_adobe_transform(cmyk, 2)
     yield "optimized.jpg", jpeg(32, 31, 17, "RGB", quality=60, optimize=True)
+    yield "cmyk_unmarked.jpg", without_segment(cmyk, b"\xff\xee\x00\x0eAdobe")
+    yield "ycck_progressive.jpg", with_adobe_transform(
+        jpeg(35, 50, 43, "CMYK", quality=80, progressive=True), 2)
+    colors = jpeg(38, 30, 21, "RGB", quality=80, subsampling=0)
+    yield "rgb.jpg", with_segments(without_segment(colors, b"\xff\xe0"),
+                                   (0xEE, b"Adobe\0\x64" + bytes(5)))
+    yield "restart.jpg", turbo_jpeg(41, 83, 70, TJ_RESTART="1")
+    yield "restart_blocks.jpg", turbo_jpeg(44, 59, 38, TJ_RESTART="3B")
+    yield "arithmetic.jpg", turbo_jpeg(47, 41, 50, TJ_ARITHMETIC="1")
+    yield "arithmetic_progressive.jpg", turbo_jpeg(50, 52, 37, TJ_ARITHMETIC="1",
+                                                   TJ_PROGRESSIVE="1")
+    yield "segments.jpg", with_segments(
+        jpeg(53, 44, 33, "RGB", quality=75), (0xE1, b"Exif\0\0no TIFF"), (0xE2, bytes(300)),
+        (0xED, b"Photoshop 3.0"), (0xE1, b"http://ns.adobe.com/xap/1.0/\0<x/>"),
+        (0xFE, b"\xff\xd8 a comment"), (0xEF, b"")) + b"tail"
+    yield "png_inside.jpg", png(16, 9, 8, 2)
     for depth in (1, 2, 4, 8, 16):
         yield f"gray{depth}.png", png(21, 13, depth, 0)
     yield "gray16_dark.png", png(20, 13, 16, 0, dark=True)
@@ -155,6 +202,11 @@ def image_files():
     yield "rgb8.png", png(15, 11, 8, 2)
     yield "rgb16.png", png(15, 11, 16, 2)
     yield "rgb8_interlaced.png", png(23, 19, 8, 2, interlaced=True)
+    yield "rgb8_key.png", png(13, 12, 8, 2, extra=bytes(6))
+    yield "gray1_interlaced.png", png(22, 17, 1, 0, interlaced=True)
+    yield "gray16_interlaced.png", png(11, 17, 16, 0, interlaced=True)
+    yield "palette2.png", png(17, 12, 2, 3)
+    yield "palette4_interlaced.png", png(21, 15, 4, 3, interlaced=True)
     yield "palette1.png", png(19, 10, 1, 3)
     yield "palette4.png", png(19, 10, 4, 3)
     yield "palette8.png", png(19, 10, 8, 3, extra=b"\0\x80\xff")
@@ -184,6 +236,24 @@ def write_images():
         channels = 1 if stored in ("1", "L", "LA", "I") or name.startswith("gray_alpha") else 3
         lines.append(f"{name} {rgb.width} {rgb.height} {channels} {crc(rgb)} {crc(gray)}\n")
     (HERE / "images.txt").write_text("".join(lines))
+
+
+def write_scaled():
+    lines = []
+    for name, data in image_files():
+        for eighths in (1, 2, 4):
+            picture = Image.open(io.BytesIO(data))
+            if picture.format != "JPEG":
+                continue
+            # What draft() does, at a scale of our choice.
+            scale = 8 // eighths
+            size = tuple((side + scale - 1) // scale for side in picture.size)
+            (kind, _, offset, options), = picture.tile
+            picture.tile = [(kind, (0, 0, *size), offset, options)]
+            picture._size = size
+            picture.decoderconfig = (scale, 0)
+            lines.append(f"{name} {eighths} {size[0]} {size[1]} {crc(picture.convert('RGB'))}\n")
+    (HERE / "scaled.txt").write_text("".join(lines))
 
 
 # Resizing and whole transforms.
@@ -257,6 +327,7 @@ def write_light():
 
 if __name__ == "__main__":
     write_images()
+    write_scaled()
     write_resample()
     write_eval()
     write_light()

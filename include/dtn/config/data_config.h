@@ -10,6 +10,10 @@ namespace dtn {
 
 enum class Interpolation { kBilinear, kBicubic };
 
+// How JPEGs are decoded: exactly, or as small as what is wanted of them allows (see Transform).
+// kAuto is fast for training and exact for evaluation.
+enum class DecodeMode { kAuto, kExact, kFast };
+
 struct DataConfig {
   // imagefolder|imagenet|webdataset|packed|idx|tensors|cifar10|cifar100|synthetic
   std::string dataset = "imagefolder";
@@ -25,6 +29,7 @@ struct DataConfig {
   std::vector<double> std;
   double crop_pct = 0.875;
   Interpolation interpolation = Interpolation::kBicubic;
+  DecodeMode decode = DecodeMode::kAuto;
   int repeats = 1;                    // times an epoch goes through the images
   std::optional<std::int64_t> size;   // synthetic: number of images (1024, and 256 for val)
   std::int64_t max_bad_images = 100;  // damaged images skipped per run before it is an error

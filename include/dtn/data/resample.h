@@ -45,6 +45,11 @@ void resize(const ImageView& image, int width, int height, Interpolation filter,
 // `Image.resize(size, filter, box)` does: the filter also sees pixels outside the box.
 Image resize_box(const Image& image, double x0, double y0, double x1, double y1, int width,
                  int height, Interpolation filter);
+struct ImageBox {
+  double x0 = 0, y0 = 0, x1 = 0, y1 = 0;
+};
+void resize_box(const ImageView& image, const ImageBox& box, int width, int height,
+                Interpolation filter, ResampleWorkspace& workspace, Image& out);
 
 // A resize of which only a window of the result is wanted: columns window.x0 .. x1-1 and rows
 // window.y0 .. y1-1 of the `width` x `height` result.
@@ -53,14 +58,15 @@ struct ResizeWindow {
   ImageRegion window;
 };
 
-// The part of a source of this size that the window depends on.
-ImageRegion source_region(int source_width, int source_height, const ResizeWindow& target,
+// The part of a source of this size that the window depends on. The size need not be whole: then
+// the last column or row of the source is there, but only that much of it is to be seen.
+ImageRegion source_region(double source_width, double source_height, const ResizeWindow& target,
                           Interpolation filter, ResampleWorkspace& workspace);
 
 // `part` holds the columns and rows `at` of a source of source_width x source_height and must
 // contain source_region(); `out` becomes the window.
-void resize_window(const ImageView& part, const ImageRegion& at, int source_width,
-                   int source_height, const ResizeWindow& target, Interpolation filter,
+void resize_window(const ImageView& part, const ImageRegion& at, double source_width,
+                   double source_height, const ResizeWindow& target, Interpolation filter,
                    ResampleWorkspace& workspace, Image& out);
 
 }  // namespace dtn

@@ -40,7 +40,8 @@ struct DecodeLimits {
 
 struct ImageInfo {
   int width = 0, height = 0;
-  int channels = 0;  // as kAsStored would give
+  int channels = 0;       // as kAsStored would give
+  bool scalable = false;  // decode_image_scaled() can make it smaller: a JPEG
 };
 
 // Columns x0 .. x1-1 of rows y0 .. y1-1.
@@ -65,6 +66,17 @@ void decode_image_into(std::span<const std::byte> bytes, const std::string& name
 void decode_image_region(std::span<const std::byte> bytes, const std::string& name,
                          const ImageRegion& region, Image& out, const DecodeLimits& limits = {},
                          ColorMode mode = ColorMode::kRgb);
+
+// The pixels that `region` touches when its image is shrunk to eighths/8 of its size: pixel i then
+// covers the pixels from 8 i / eighths to 8 (i + 1) / eighths.
+ImageRegion scaled_region(const ImageRegion& region, int eighths);
+
+// As decode_image_region(), but from the image at eighths/8 of its size (1 to 8, 8 being the size
+// itself), which the transform of a JPEG yields for less work: `out` becomes scaled_region() of it.
+// Below 8 the file must be scalable.
+void decode_image_scaled(std::span<const std::byte> bytes, const std::string& name,
+                         const ImageRegion& region, int eighths, Image& out,
+                         const DecodeLimits& limits = {}, ColorMode mode = ColorMode::kRgb);
 
 // The colour conversions decoding uses, for images that come from elsewhere. [H, W, 3] <-> [H, W,
 // 1]

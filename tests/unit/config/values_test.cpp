@@ -57,6 +57,7 @@ TEST(Defaults, AreTheDocumentedOnes) {
   EXPECT_TRUE(c.data.mean.empty());
   EXPECT_EQ(c.data.size, std::nullopt);
   EXPECT_EQ(c.data.max_bad_images, 100);
+  EXPECT_EQ(c.data.decode, DecodeMode::kAuto);
   EXPECT_EQ(c.augment.preset, AugmentPreset::kNone);
   EXPECT_EQ(c.optim.name, OptimizerKind::kAdamW);
   EXPECT_EQ(c.optim.weight_decay, 0.05);
@@ -139,6 +140,7 @@ data:
   std: [0.3, 0.7000000000000001]
   crop_pct: 0.9
   interpolation: bilinear
+  decode: fast
   repeats: 3
   max_bad_images: 0
 augment: {preset: light, scale: [0.5, 0.75], ratio: [1, 1.5], hflip: 0}
@@ -202,6 +204,7 @@ TEST(Keys, EveryKeyIsRead) {
   EXPECT_EQ(c.data.std, (std::vector<double>{0.3, 0.7000000000000001}));
   EXPECT_EQ(c.data.crop_pct, 0.9);
   EXPECT_EQ(c.data.interpolation, Interpolation::kBilinear);
+  EXPECT_EQ(c.data.decode, DecodeMode::kFast);
   EXPECT_EQ(c.data.repeats, 3);
   EXPECT_EQ(c.data.max_bad_images, 0);
   EXPECT_EQ(c.augment.preset, AugmentPreset::kLight);
