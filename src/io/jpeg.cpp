@@ -183,9 +183,9 @@ class JpegReader {
     height_ = static_cast<int>(cinfo_.output_height);
   }
 
-  // Which rows and columns libjpeg must produce for the region. Chroma upsampling looks one sample
-  // past a pixel, hence a margin of a whole MCU (the unit of coding, 8 to 32 pixels a side before
-  // scaling) where the cut is not the image's own edge.
+  // Which rows and columns libjpeg must produce for the region. The upsampling of subsampled chroma
+  // looks one sample past a pixel, hence a margin of a whole MCU (the unit of coding, 8 to 32
+  // pixels a side before scaling) where the cut is not the image's own edge.
   void plan_part() {
     const ImageRegion& region = region_;
     first_row_ = first_column_ = 0;
@@ -194,11 +194,13 @@ class JpegReader {
     const auto tail = job_.bytes.last(2);
     const bool complete = tail[0] == std::byte{0xFF} && tail[1] == std::byte{0xD9};
     last_row_ = complete ? region.y1 : height_;
-    const int mcu_width = job_.eighths * max_sampling(&jpeg_component_info::h_samp_factor);
-    const int mcu_height = job_.eighths * max_sampling(&jpeg_component_info::v_samp_factor);
-    first_row_ = std::max(0, region.y0 / mcu_height - 1) * mcu_height;
-    const int left = std::max(0, region.x0 / mcu_width - 1) * mcu_width;
-    const int right = std::min(width_, region.x1 + mcu_width);
+    const int across = max_sampling(&jpeg_component_info::h_samp_factor);
+    const int down = max_sampling(&jpeg_component_info::v_samp_factor);
+    const int margin = across > 1 || down > 1 ? 1 : 0;
+    const int mcu_width = job_.eighths * across, mcu_height = job_.eighths * down;
+    first_row_ = std::max(0, region.y0 / mcu_height - margin) * mcu_height;
+    const int left = std::max(0, region.x0 / mcu_width - margin) * mcu_width;
+    const int right = std::min(width_, region.x1 + margin * mcu_width);
     if (right - left < width_) {
       first_column_ = left;
       columns_ = right - left;
