@@ -4,10 +4,9 @@
 
 #include <algorithm>
 
-#include "dense_dtn.h"
 #include "dtn/core/check.h"
 #include "kernels/dtn_dense_positions.h"
-#include "unit/kernels/each_isa.h"
+#include "unit/kernels/dtn_problem.h"
 
 DTN_RUN_ON_EACH_ISA(DtnDenseForward)
 DTN_RUN_ON_EACH_ISA(DtnDenseBackward)
@@ -28,56 +27,22 @@ struct Content {
   bool zero_weight = false, constant_rows = false;
 };
 
-// A problem whose numbers are exact in T, so that the oracle sees what the kernel sees.
 template <class T>
 DenseDtn make_problem(int batch, int grid_h, int grid_w, int channels, int heads,
                       const Content& content = {}) {
   using A = AccumulatorOf<T>;
-  DenseDtn p{batch, grid_h, grid_w, channels, heads};
-  p.official = content.variant == DtnVariant::kOfficial;
-  p.pool = content.pool;
-  auto normal = [](auto tag, std::int64_t n, unsigned seed, double mean, double std) {
-    Doubles out;
-    for (auto v : normal_values<decltype(tag)>(n, seed, mean, std)) out.push_back(as_double(v));
-    return out;
-  };
-  p.x = normal(T{}, std::int64_t{batch} * p.tokens() * channels, 1, content.mean, 1);
-  p.weight = normal(A{}, channels, 2, 1, 0.3);
-  p.bias = normal(A{}, channels, 3, 0, 0.3);
-  for (int h = 0; h < heads; ++h) {
-    p.lambda_mean.push_back(static_cast<A>((h + 1.0) / (heads + 2)));
-    p.lambda_var.push_back(static_cast<A>(1 - (h + 1.0) / (heads + 3)));
-  }
+  DenseDtn p = make_content<T>(batch, grid_h, grid_w, channels, heads, content.variant,
+                               content.pool, content.mean);
   switch (content.kind) {
-    case DtnPositionKind::kRelative: p.pos_weight = normal(A{}, 3 * heads, 4, 0, 0.3); break;
+    case DtnPositionKind::kRelative: p.pos_weight = normal_doubles<A>(3 * heads, 4, 0, 0.3); break;
     case DtnPositionKind::kTable:
-      p.position_table = normal(A{}, std::int64_t{heads} * p.cells() * p.cells(), 4, 0, 1);
+      p.position_table = normal_doubles<A>(std::int64_t{heads} * p.cells() * p.cells(), 4);
       break;
     case DtnPositionKind::kBanded: p.band = content.band;
   }
   if (content.zero_weight) std::fill(p.weight.begin(), p.weight.end(), 0.0);
-  if (content.constant_rows) {  // half of the tokens, and all of the first image
-    for (int b = 0; b < batch; ++b) {
-      for (int t = 0; t < p.tokens(); ++t) {
-        if (b > 0 && t % 2) continue;
-        for (int c = 0; c < channels; ++c) p.x[p.at(b, t, c)] = b > 0 ? 0.5 * (t % 3) : 2;
-      }
-    }
-  }
+  if (content.constant_rows) make_rows_constant(p);
   return p;
-}
-
-template <class To>
-std::vector<To> to(const Doubles& from) {
-  std::vector<To> out;
-  for (double v : from) out.push_back(static_cast<To>(static_cast<AccumulatorOf<To>>(v)));
-  return out;
-}
-template <class From>
-Doubles doubles(const std::vector<From>& from) {
-  Doubles out;
-  for (From v : from) out.push_back(as_double(v));
-  return out;
 }
 
 // Runs the kernels on a problem and keeps all they wrote. Activations start one element into their
@@ -201,66 +166,16 @@ struct Fused {
   }
 };
 
-double largest(const Doubles& v) {
-  double m = 0;
-  for (double a : v) m = std::isnan(a) ? INFINITY : std::max(m, std::fabs(a));
-  return m;
-}
-// max |a - b| / max |b|
-double error(const Doubles& a, const Doubles& b) {
-  if (a.size() != b.size()) return INFINITY;
-  Doubles d(a.size());
-  for (std::size_t i = 0; i < a.size(); ++i) d[i] = a[i] - b[i];
-  return largest(d) == 0 ? 0 : largest(d) / largest(b);
-}
-
-struct NamedGradient {
-  const char* name;
-  Doubles DenseDtn::Gradients::*member;
-};
-constexpr NamedGradient kGradients[] = {
-    {"dx", &DenseDtn::Gradients::x},
-    {"dweight", &DenseDtn::Gradients::weight},
-    {"dbias", &DenseDtn::Gradients::bias},
-    {"dlambda_mean", &DenseDtn::Gradients::lambda_mean},
-    {"dlambda_var", &DenseDtn::Gradients::lambda_var},
-    {"dpos_weight", &DenseDtn::Gradients::pos_weight},
-    {"dtable", &DenseDtn::Gradients::position_table},
-};
-
-// float32: 1e-5 of the largest element. bfloat16: what is stored in it may be off by half a unit
-// in the last place, of 8 bits, on top of that.
-template <class T>
-constexpr double tolerance() {
-  return std::is_same_v<T, double> ? 1e-11 : 1e-5;
-}
-template <class T>
-constexpr double stored_tolerance() {
-  return tolerance<T>() + (std::is_same_v<T, bfloat16> ? 0x1p-8 : 0);
-}
-
-template <class T>
-Doubles cotangent_of(const DenseDtn& p) {
-  return doubles(normal_values<T>(static_cast<std::int64_t>(p.x.size()), 9));
-}
-
 template <class T>
 void check_against_oracle(const DenseDtn& p, const std::vector<Isa>& list = isas()) {
   const Doubles cotangent = cotangent_of<T>(p), y = p.forward();
   const DenseDtn::Gradients expected = p.backward(cotangent);
   for (Isa isa : list) {
-    SCOPED_TRACE(cat(name_of(isa), " ", name_of(DTypeOf<T>::value), " B", p.batch, " ", p.grid_h,
-                     "x", p.grid_w, " C", p.channels, " H", p.heads, " pool ", p.pool,
-                     p.official ? " official" : " paper"));
+    SCOPED_TRACE(cat(name_of(isa), " ", name_of(DTypeOf<T>::value), " ", shape_text(p)));
     Fused<T> fused(p, cotangent);
     fused.run(isa);
     EXPECT_LE(error(Fused<T>::unshifted(fused.y), y), stored_tolerance<T>());
-    const DenseDtn::Gradients got = fused.gradients();
-    for (const NamedGradient& g : kGradients) {
-      const double allowed =
-          g.member == kGradients[0].member ? stored_tolerance<T>() : tolerance<T>();
-      EXPECT_LE(error(got.*g.member, expected.*g.member), allowed) << g.name;
-    }
+    expect_near<T>(fused.gradients(), expected);
   }
 }
 

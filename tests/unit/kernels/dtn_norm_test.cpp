@@ -3,10 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 
-#include "dense_dtn.h"
 #include "dtn/core/check.h"
-#include "unit/kernels/each_isa.h"
+#include "unit/kernels/dtn_problem.h"
 
 DTN_RUN_ON_EACH_ISA(DtnNormForward)
 DTN_RUN_ON_EACH_ISA(DtnNormBackward)
@@ -25,51 +25,18 @@ struct Content {
   int pool = 1;
 };
 
-// A problem whose numbers are exact in T, so that the oracle sees what the kernel sees.
 template <class T>
 DenseDtn make_problem(int batch, int grid_h, int grid_w, int channels, int heads,
                       DtnVariant variant = DtnVariant::kPaper, Content content = {}) {
   using A = AccumulatorOf<T>;
-  DenseDtn p{batch, grid_h, grid_w, channels, heads};
-  p.official = variant == DtnVariant::kOfficial;
-  p.pool = content.pool;
-  auto normal = [](auto tag, std::int64_t n, unsigned seed, double mean, double std) {
-    Doubles out;
-    for (auto v : normal_values<decltype(tag)>(n, seed, mean, std)) out.push_back(as_double(v));
-    return out;
-  };
-  p.x = normal(T{}, std::int64_t{batch} * p.tokens() * channels, 1, content.mean, 1);
-  p.weight = normal(A{}, channels, 2, 1, 0.3);
-  p.bias = normal(A{}, channels, 3, 0, 0.3);
-  p.pos_weight = normal(A{}, 3 * heads, 4, 0, content.position);
-  for (int h = 0; h < heads; ++h) {
-    const bool varied = content.lambda < 0;
-    p.lambda_mean.push_back(varied ? static_cast<A>((h + 1.0) / (heads + 2)) : content.lambda);
-    p.lambda_var.push_back(varied ? static_cast<A>(1 - (h + 1.0) / (heads + 3)) : content.lambda);
-  }
+  DenseDtn p =
+      make_content<T>(batch, grid_h, grid_w, channels, heads, variant, content.pool, content.mean);
+  p.pos_weight = normal_doubles<A>(3 * heads, 4, 0, content.position);
+  if (content.lambda >= 0) p.lambda_mean.assign(heads, content.lambda);
+  if (content.lambda >= 0) p.lambda_var.assign(heads, content.lambda);
   if (content.zero_weight) std::fill(p.weight.begin(), p.weight.end(), 0.0);
-  if (content.constant_rows) {  // half of the tokens, and all of the first image
-    for (int b = 0; b < batch; ++b) {
-      for (int t = 0; t < p.tokens(); ++t) {
-        if (b > 0 && t % 2) continue;
-        for (int c = 0; c < channels; ++c) p.x[p.at(b, t, c)] = b > 0 ? 0.5 * (t % 3) : 2;
-      }
-    }
-  }
+  if (content.constant_rows) make_rows_constant(p);
   return p;
-}
-
-template <class To>
-std::vector<To> to(const Doubles& from) {
-  std::vector<To> out;
-  for (double v : from) out.push_back(static_cast<To>(static_cast<AccumulatorOf<To>>(v)));
-  return out;
-}
-template <class From>
-Doubles doubles(const std::vector<From>& from) {
-  Doubles out;
-  for (From v : from) out.push_back(as_double(v));
-  return out;
 }
 
 // Runs the kernels on a problem and keeps all they wrote.
@@ -159,8 +126,13 @@ struct Fused {
     run_on(isa, backward);
   }
   Gradients gradients() const {
-    return {doubles(dx),           doubles(dweight),     doubles(dbias),
-            doubles(dlambda_mean), doubles(dlambda_var), doubles(dpos_weight)};
+    return {doubles(dx),
+            doubles(dweight),
+            doubles(dbias),
+            doubles(dlambda_mean),
+            doubles(dlambda_var),
+            doubles(dpos_weight),
+            {}};
   }
   bool same(const Fused& o) const {
     return same_bits(y, o.y) && same_bits(dx, o.dx) && same_bits(dweight, o.dweight) &&
@@ -171,59 +143,16 @@ struct Fused {
   }
 };
 
-double largest(const Doubles& v) {
-  double m = 0;
-  for (double a : v) m = std::isnan(a) ? INFINITY : std::max(m, std::fabs(a));
-  return m;
-}
-// max |a - b| / max |b|
-double error(const Doubles& a, const Doubles& b) {
-  Doubles d(a.size());
-  for (std::size_t i = 0; i < a.size(); ++i) d[i] = a[i] - b[i];
-  return largest(d) == 0 ? 0 : largest(d) / largest(b);
-}
-
-struct NamedGradient {
-  const char* name;
-  Doubles Gradients::*member;
-};
-constexpr NamedGradient kGradients[] = {
-    {"dx", &Gradients::x},
-    {"dweight", &Gradients::weight},
-    {"dbias", &Gradients::bias},
-    {"dlambda_mean", &Gradients::lambda_mean},
-    {"dlambda_var", &Gradients::lambda_var},
-    {"dpos_weight", &Gradients::pos_weight},
-};
-
-// float32: 1e-5 of the largest element. bfloat16: what is stored in it may be off by half a unit
-// in the last place, of 8 bits, on top of that.
 template <class T>
-constexpr double tolerance() {
-  return std::is_same_v<T, double> ? 1e-11 : 1e-5;
-}
-template <class T>
-constexpr double stored_tolerance() {
-  return tolerance<T>() + (std::is_same_v<T, bfloat16> ? 0x1p-8 : 0);
-}
-
-template <class T>
-void check_against_oracle(const DenseDtn& p, std::vector<Isa> list = isas()) {
-  const Doubles cotangent = doubles(normal_values<T>(static_cast<std::int64_t>(p.x.size()), 9));
-  const Doubles y = p.forward();
+void check_against_oracle(const DenseDtn& p, const std::vector<Isa>& list = isas()) {
+  const Doubles cotangent = cotangent_of<T>(p), y = p.forward();
   const Gradients expected = p.backward(cotangent);
   for (Isa isa : list) {
-    SCOPED_TRACE(cat(name_of(isa), " ", name_of(DTypeOf<T>::value), " B", p.batch, " ", p.grid_h,
-                     "x", p.grid_w, " C", p.channels, " H", p.heads,
-                     p.official ? " official" : " paper"));
+    SCOPED_TRACE(cat(name_of(isa), " ", name_of(DTypeOf<T>::value), " ", shape_text(p)));
     Fused<T> fused(p, cotangent);
     fused.run(isa);
     EXPECT_LE(error(doubles(fused.y), y), stored_tolerance<T>());
-    const Gradients got = fused.gradients();
-    for (const NamedGradient& g : kGradients) {
-      const double allowed = g.member == &Gradients::x ? stored_tolerance<T>() : tolerance<T>();
-      EXPECT_LE(error(got.*g.member, expected.*g.member), allowed) << g.name;
-    }
+    expect_near<T>(fused.gradients(), expected);
   }
 }
 
@@ -274,16 +203,14 @@ TYPED_TEST(DtnNorm, SharpAndUniformPositions) {
 }
 
 TYPED_TEST(DtnNorm, PooledStatistics) {
-  struct Shape {
-    int batch, grid_h, grid_w, channels, heads, pool;
-  };
-  for (const Shape& s : {Shape{3, 14, 14, 48, 3, 2},
-                         {1, 6, 9, 34, 2, 3},
-                         {2, 2, 10, 5, 1, 2},
-                         {2, 7, 7, 24, 2, 7}}) {
-    for (DtnVariant variant : {DtnVariant::kPaper, DtnVariant::kOfficial}) {
-      check_against_oracle<TypeParam>(make_problem<TypeParam>(
-          s.batch, s.grid_h, s.grid_w, s.channels, s.heads, variant, {.pool = s.pool}));
+  using Sizes = std::array<int, 6>;
+  for (auto [batch, grid_h, grid_w, channels, heads, pool] : {Sizes{3, 14, 14, 48, 3, 2},
+                                                              {1, 6, 9, 34, 2, 3},
+                                                              {2, 2, 10, 5, 1, 2},
+                                                              {2, 7, 7, 24, 2, 7}}) {
+    for (DtnVariant v : {DtnVariant::kPaper, DtnVariant::kOfficial}) {
+      check_against_oracle<TypeParam>(
+          make_problem<TypeParam>(batch, grid_h, grid_w, channels, heads, v, {.pool = pool}));
     }
   }
 }
@@ -347,8 +274,8 @@ template <class F>
 Gradients central_differences(DenseDtn p, const Doubles& dy, F&& f) {
   const double step = 1e-5;
   Gradients g;
-  for (const Parameter& q : kParameters) {
-    Doubles& values = p.*q.value;
+  for (const auto& [gradient, value] : kParameters) {
+    Doubles& values = p.*value;
     for (double& v : values) {
       const double saved = v;
       double total[2];
@@ -359,14 +286,14 @@ Gradients central_differences(DenseDtn p, const Doubles& dy, F&& f) {
         for (std::size_t i = 0; i < y.size(); ++i) total[side] += y[i] * dy[i];
       }
       v = saved;
-      (g.*q.gradient.member).push_back((total[1] - total[0]) / (2 * step));
+      (g.*gradient.member).push_back((total[1] - total[0]) / (2 * step));
     }
   }
   return g;
 }
 
 void expect_close(const Gradients& got, const Gradients& expected, double allowed) {
-  for (const NamedGradient& g : kGradients) {
+  for (const auto& [g, value] : kParameters) {
     EXPECT_GT(largest(expected.*g.member), 0.01) << g.name << " is not tested by zeros";
     EXPECT_LE(error(got.*g.member, expected.*g.member), allowed) << g.name;
   }
@@ -420,7 +347,6 @@ TEST_P(DtnNormGradient, WrongOnesAreNoticed) {
   const Gradients transposed = broken([](auto& f) { std::swap(f.dy[0], f.dy[1]); });
   EXPECT_GT(error(transposed.bias, expected.bias), 1e-3);
 }
-
 INSTANTIATE_TEST_SUITE_P(Variants, DtnNormGradient,
                          ::testing::Values(DtnVariant::kPaper, DtnVariant::kOfficial));
 
