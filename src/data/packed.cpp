@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -39,28 +39,35 @@ class Mapping {
   Mapping& operator=(const Mapping&) = delete;
   std::span<const std::byte> bytes() const { return {at_, size_}; }
 
-  // Brings the part into memory, each page once and nothing around it. False when it cannot be
-  // read, as on a bad disk or when the file has been cut; merely touching it would then end the
-  // process (SIGBUS).
+  // Has the part read ahead, all of it at once and nothing around it.
+  void read_ahead(std::size_t begin, std::size_t bytes) const {
+    if (bytes > 0) ::madvise(page_of(begin), from_page(begin, bytes), MADV_WILLNEED);
+  }
+
+  // Waits until the part is in memory. False when it cannot be read, as on a bad disk; merely
+  // touching it would then end the process (SIGBUS).
   bool bring_in(std::size_t begin, std::size_t bytes) const {
     if (bytes == 0) return true;
-    std::byte* const from = at_ + begin / page_ * page_;
-    const std::size_t length = static_cast<std::size_t>(at_ + begin + bytes - from);
-    ::madvise(from, length, MADV_WILLNEED);
-    while (::madvise(from, length, MADV_POPULATE_READ) != 0) {
+    while (::madvise(page_of(begin), from_page(begin, bytes), MADV_POPULATE_READ) != 0) {
       if (errno == EINTR || errno == EAGAIN) continue;
-      return errno == EINVAL && is_whole();  // a kernel before 5.14 does not know the request
+      return errno == EINVAL;  // a kernel before 5.14 does not know the request
     }
     return true;
+  }
+
+  // False when the file has been cut since it was mapped.
+  bool is_whole() const {
+    struct stat status {};
+    return ::fstat(file_.descriptor(), &status) == 0 &&
+           static_cast<std::size_t>(status.st_size) >= size_;
   }
 
   void expect_random_reads() const { ::madvise(at_, size_, MADV_RANDOM); }
 
  private:
-  bool is_whole() const {
-    struct stat status {};
-    return ::fstat(file_.descriptor(), &status) == 0 &&
-           static_cast<std::size_t>(status.st_size) >= size_;
+  std::byte* page_of(std::size_t at) const { return at_ + at / page_ * page_; }
+  std::size_t from_page(std::size_t begin, std::size_t bytes) const {
+    return begin % page_ + bytes;
   }
 
   const FileSource& file_;
@@ -80,17 +87,19 @@ class PackedDataset final : public Dataset {
     description_ =
         cat(size(), " ", name_of(split), " images of ", num_classes_, " classes in ", path);
     mapping_.expect_random_reads();
+    verified_ = std::vector<std::atomic<bool>>(labels_.size());
   }
 
   Sample load(std::int64_t index, SampleWorkspace& workspace) const override {
     const packed::PackedEntry& e = entry(index);
     name_into(e, workspace.name);
-    if (!mapping_.bring_in(e.at, e.bytes)) fail_reading(workspace.name);
+    if (!mapping_.is_whole()) fail_reading(workspace.name);
+    mapping_.read_ahead(e.at, e.bytes);
     const auto record = mapping_.bytes().subspan(e.at, e.bytes);
-    if (crc32c(record) != e.crc) {
-      throw DataError(cat(workspace.name,
-                          ": the record does not match its checksum; the file is "
-                          "damaged, pack the data again"));
+    std::atomic<bool>& verified = verified_[static_cast<std::size_t>(index)];
+    if (!verified.load(std::memory_order_relaxed)) {
+      verify(e, record, workspace.name);
+      verified.store(true, std::memory_order_relaxed);
     }
     return {.encoded = record, .image = nullptr, .ready = {}};
   }
@@ -109,6 +118,15 @@ class PackedDataset final : public Dataset {
   const packed::PackedEntry& entry(std::int64_t index) const {
     return index_.entries[static_cast<std::size_t>(index)];
   }
+  // What fails is verified again each time, so what a record gives does not depend on the past.
+  void verify(const packed::PackedEntry& entry, std::span<const std::byte> record,
+              const std::string& name) const {
+    if (!mapping_.bring_in(entry.at, entry.bytes)) fail_reading(name);
+    if (crc32c(record) == entry.crc) return;
+    throw DataError(cat(name,
+                        ": the record does not match its checksum; the file is damaged, pack ",
+                        "the data again"));
+  }
   void name_into(const packed::PackedEntry& entry, std::string& name) const {
     name.assign(path_).append(": ").append(index_.name(entry));
   }
@@ -120,6 +138,7 @@ class PackedDataset final : public Dataset {
   FileSource file_;
   packed::PackedIndex index_;
   Mapping mapping_;  // of the records
+  mutable std::vector<std::atomic<bool>> verified_;
 };
 
 }  // namespace

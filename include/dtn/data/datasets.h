@@ -74,7 +74,9 @@ std::unique_ptr<Dataset> open_webdataset(const DataConfig& data, const ModelConf
 std::vector<std::string> expand_shards(const std::string& pattern);
 
 // One file made by `dtn-data pack` (see pack.h), data.train or data.val below root (default
-// "<split>.packed"). It is mapped; the checksum of a record is verified each time it is read.
+// "<split>.packed"). It is mapped; a record is compared with its checksum the first time it is
+// read. Cutting the file while it is in use is a DataError; a disk that fails later, when memory
+// was short and a record must be read again, ends the process as for any mapped file.
 std::unique_ptr<Dataset> open_packed(const DataConfig& data, const ModelConfig& model, Split split);
 
 // A safetensors file, data.train or data.val below root (default "<split>.safetensors"):
