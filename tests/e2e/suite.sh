@@ -39,7 +39,8 @@ for c in "n7", "n1", "n4":
     for i in range(5):
         image(f"r/{c}/{i}.bmp", 30, 24)
 EOF
-expect 0 dtn-train --config tiny.yaml --output run --set schedule.steps=15 --set optim.lr=5e-3
+expect 0 dtn-train --config tiny.yaml --output run --set schedule.steps=15 --set optim.lr=5e-3 \
+  --set augment=light --set train.label_smoothing=0
 model=(--checkpoint run/checkpoints/last --set data.dataset=imagefolder)
 evaluate() { expect 0 dtn-eval "${model[@]}" "$@" --json && grep '^{' "$log" > result.json; }
 
