@@ -66,14 +66,14 @@ TEST(Encode, JpegIsCloseAndCloserWithQuality) {
 
 TEST(Crc32c, IsTheSameWithAndWithoutTheInstruction) {
   std::string text;
-  for (int i = 0; i < 300; ++i) text += static_cast<char>(i * i * 7 + i);
+  for (unsigned i = 0; i < 300; ++i) text += static_cast<char>(i * i * 7 + i);
   const auto bytes = std::as_bytes(std::span(text.data(), text.size()));
   for (std::size_t n = 0; n <= bytes.size(); ++n) {
     const std::uint32_t crc = crc32c(bytes.first(n));
     EXPECT_EQ(crc, detail::crc32c_portable(bytes.first(n), 0)) << n;
     EXPECT_EQ(crc, crc32c(bytes.first(n).subspan(n / 3), crc32c(bytes.first(n / 3)))) << n;
   }
-  for (int i = 0; i < 40'000; ++i) text += static_cast<char>(i * i * 13 + i / 7);
+  for (unsigned i = 0; i < 40'000; ++i) text += static_cast<char>(i * i * 13 + i / 7);
   const auto longer = std::as_bytes(std::span(text.data(), text.size()));  // in several lanes
   for (std::size_t n : {12'287, 12'288, 12'289, 24'575, 24'576, 36'871, 40'300}) {
     EXPECT_EQ(crc32c(longer.first(n), 7), detail::crc32c_portable(longer.first(n), 7)) << n;
