@@ -52,9 +52,9 @@ std::span<const std::string> names_of(BestBy) {
 }
 
 std::span<const std::string> datasets() {
-  static const std::array<std::string, 9> names = {
-      "imagefolder", "imagenet", "webdataset", "packed", "idx",
-      "tensors",     "cifar10",  "cifar100",   "synthetic"};
+  static const std::array<std::string, 9> names = {"imagefolder", "imagenet", "webdataset",
+                                                   "packed",      "idx",      "tensors",
+                                                   "cifar10",     "cifar100", "synthetic"};
   return names;
 }
 

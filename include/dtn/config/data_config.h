@@ -39,8 +39,8 @@ struct DataConfig {
 enum class AugmentPreset { kNone, kLight, kDeit, kOfficial, kDeit3 };
 
 // How training images are varied, in this order: crop and flip, `policy`, colour jitter,
-// normalisation, erasing; then whole batches are mixed. Without a preset an image is prepared as for
-// evaluation, and only what is set besides happens to it.
+// normalisation, erasing; then whole batches are mixed. Without a preset an image is prepared as
+// for evaluation, and only what is set besides happens to it.
 struct AugmentConfig {
   AugmentPreset preset = AugmentPreset::kNone;
   // All presets but none: RandomResizedCrop and horizontal flip.

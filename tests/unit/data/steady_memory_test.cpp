@@ -57,8 +57,8 @@ TEST(SteadyMemory, PreparingImagesAllocatesNothingOnceWarm) {
         evaluation.decode_and_apply(f.bytes, f.name, {}, workspace, out.data());
       }
     };
-    // The same ten epochs again and again, until each of the workspace's sixteen sets of weights has
-    // held the largest.
+    // The same ten epochs again and again, until each of the workspace's sixteen sets of weights
+    // has held the largest.
     for (std::uint32_t e = 0; e < 200; ++e) epoch(e % 10);
     const std::int64_t resident = resident_bytes(), before = allocations;
     for (std::uint32_t e = 0; e < 200; ++e) epoch(e % 10);
