@@ -154,6 +154,20 @@ class RawPixels : public testing::Test {
     return open();
   }
 
+  // 64 synthetic images of 8 x 8, in one batch.
+  Batch all_at_once(bool training) {
+    data.dataset = "synthetic";
+    data.size = 64;
+    model.image_size = 8;
+    LoaderOptions options = options_for(training, 2, true);
+    options.batch_size = 64;
+    Loader loader(open(), Transform(data, light(), 8, 3, training), options);
+    loader.start(0);
+    Batch batch;
+    EXPECT_TRUE(loader.next(batch));
+    return batch;
+  }
+
   TempDir dir;
   DataConfig data;
   ModelConfig model;
@@ -236,16 +250,8 @@ TEST_F(RawPixels, BordersAreBlackBeforeTheyAreNormalized) {
 }
 
 TEST_F(RawPixels, FlipsSomeAndOnlyInTraining) {
-  data.dataset = "synthetic";
-  data.size = 64;
-  model.image_size = 8;
   for (bool training : {false, true}) {
-    LoaderOptions options = options_for(training, 2, true);
-    options.batch_size = 64;
-    Loader loader(open(), Transform(data, light(), 8, 3, training), options);
-    loader.start(0);
-    Batch batch;
-    ASSERT_TRUE(loader.next(batch));
+    const Batch batch = all_at_once(training);
     const auto flips = batch.flips.values<std::uint8_t>();
     const auto set = std::ranges::count(flips, 1);
     EXPECT_EQ(set + std::ranges::count(flips, 0), 64);
@@ -254,16 +260,8 @@ TEST_F(RawPixels, FlipsSomeAndOnlyInTraining) {
 }
 
 TEST_F(RawPixels, ErasesFromSomeAndOnlyInTraining) {
-  data.dataset = "synthetic";
-  data.size = 64;
-  model.image_size = 8;
   for (bool training : {false, true}) {
-    LoaderOptions options = options_for(training, 2, true);
-    options.batch_size = 64;
-    Loader loader(open(), Transform(data, light(), 8, 3, training), options);
-    loader.start(0);
-    Batch batch;
-    ASSERT_TRUE(loader.next(batch));
+    const Batch batch = all_at_once(training);
     ASSERT_EQ(batch.erasures.defined(), training);
     if (!training) continue;
     int erased = 0;
