@@ -22,6 +22,21 @@ function(dtn_layer name)
   target_link_libraries(dtn_${name} ${ARGN})
 endfunction()
 
+# What links to MPI: lib/dtn_mpi.so, see src/dist/mpi/module.h. Without MPI there is none.
+function(dtn_mpi_module)
+  if(NOT MPI_CXX_FOUND)
+    message(STATUS "MPI: not found or switched off; programs run in one process")
+    return()
+  endif()
+  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/dist/mpi/*.cpp)
+  add_library(dtn_mpi MODULE ${sources} ${PROJECT_SOURCE_DIR}/src/core/check.cpp)
+  dtn_target_defaults(dtn_mpi)
+  target_link_libraries(dtn_mpi PRIVATE MPI::MPI_CXX)
+  set_target_properties(dtn_mpi PROPERTIES PREFIX ""
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+  install(TARGETS dtn_mpi DESTINATION lib/dtn)
+endfunction()
+
 # Kernels are compiled once per instruction set, each time into a namespace of its own, and chosen
 # when the program runs (see src/kernels/isa.h). A file that is not vectorised by hand, such as the
 # matrix product that calls oneDNN, is listed in DTN_PLAIN_KERNELS and compiled once.

@@ -9,6 +9,7 @@ packages=(
   libyaml-cpp-dev libcli11-dev nlohmann-json3-dev  # configs, command line, JSON
   libspdlog-dev
   libturbojpeg0-dev libjpeg-dev libstb-dev zlib1g-dev  # images and compression
+  libopenmpi-dev openmpi-bin                       # training in several processes
   gnuplot-nox                                      # pictures of sweeps (dtn-sweep does without, too)
   libgtest-dev python3                             # tests
   clang libclang-rt-14-dev libomp-dev              # fuzz targets

@@ -4,6 +4,7 @@
 #include "dtn/core/cuda_device.h"
 #include "dtn/core/cuda_stream.h"
 #include "dtn/core/queue.h"
+#include "dtn/dist/device_transport.h"
 #include "kernels/activation.h"
 #include "kernels/attention.h"
 #include "kernels/channel_moments.h"
@@ -34,6 +35,8 @@ constexpr const char* kReason =
 [[noreturn]] void fail() { throw ConfigError(cat("--device cuda: ", kReason)); }
 
 }  // namespace
+
+std::unique_ptr<DeviceTransport> open_device_transport(int, int, const ShareBytes&) { fail(); }
 
 namespace cuda {
 

@@ -1,0 +1,20 @@
+// How a process finds out that it is one of several.
+#pragma once
+
+#include <memory>
+
+#include "dtn/dist/communicator.h"
+
+namespace dtn {
+
+// What mpirun or srun told this process, before MPI has been started; 1 and 0 without them.
+struct Launch {
+  int size = 1, rank = 0;
+};
+Launch launch();
+
+// Joins the other ranks. Without a launcher, the only rank. Throws ConfigError where there are
+// several, but the program was built without MPI, or its library is not on this machine.
+std::unique_ptr<Communicator> join_job(const CommunicatorOptions& options = {});
+
+}  // namespace dtn

@@ -1,0 +1,217 @@
+#include "dist/engine.h"
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "dtn/core/log.h"
+
+namespace dtn {
+namespace {
+
+using namespace std::chrono_literals;
+
+// While the program computes, looking after what is under way costs it as little as this.
+constexpr auto kBackgroundPause = 1ms;
+// While the program waits, its core is free.
+constexpr auto kSpin = 100us, kShortPause = 20us;
+
+constexpr int kExitFailed = 1;
+
+}  // namespace
+
+Communicator::Engine::Engine(const MakeTransport& make, const CommunicatorOptions& options)
+    : timeout_(options.timeout_seconds), thread_([this, &make] { run(make); }) {
+  std::unique_lock lock(mutex_);
+  done_.wait(lock, [&] { return ready_ || error_; });
+  if (!error_) return;
+  lock.unlock();
+  thread_.join();
+  std::rethrow_exception(error_);
+}
+
+Communicator::Engine::~Engine() {
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  work_.notify_one();
+  thread_.join();
+}
+
+void Communicator::Engine::submit(std::unique_ptr<Operation> operation) {
+  {
+    std::lock_guard lock(mutex_);
+    submitted_.push_back(std::move(operation));
+    ++unfinished_;
+  }
+  work_.notify_one();
+}
+
+void Communicator::Engine::wait() {
+  std::unique_lock lock(mutex_);
+  ++entered_;
+  const double began = now();
+  longest_computing_ = std::max(longest_computing_, began - computing_since_);
+  if (unfinished_ > 0) {
+    waiting_since_ = began;
+    work_.notify_one();
+    done_.wait(lock, [&] { return unfinished_ == 0; });
+    waiting_since_ = -1;
+  }
+  computing_since_ = now();
+  time_.waiting += computing_since_ - began;
+}
+
+void Communicator::Engine::begin_long_work(const char* what) {
+  std::lock_guard lock(mutex_);
+  long_work_ = what;
+}
+
+void Communicator::Engine::end_long_work() {
+  std::lock_guard lock(mutex_);
+  long_work_ = nullptr;
+  computing_since_ = now();  // it says nothing about steps
+}
+
+CommunicationTime Communicator::Engine::time() const {
+  std::lock_guard lock(mutex_);
+  return time_;
+}
+
+void Communicator::Engine::set_names(std::vector<std::string> names) {
+  std::lock_guard lock(mutex_);
+  names_ = std::move(names);
+}
+
+std::string Communicator::Engine::name_of(int r) const {
+  std::lock_guard lock(mutex_);
+  return names_.empty() ? cat("rank ", r) : names_[static_cast<std::size_t>(r)];
+}
+
+void Communicator::Engine::abort(int exit_code) {
+  {
+    std::lock_guard lock(mutex_);
+    aborting_ = exit_code;
+  }
+  work_.notify_one();
+  std::this_thread::sleep_for(5s);  // the transport ends this process, too
+  std::_Exit(exit_code);
+}
+
+void Communicator::Engine::run(const MakeTransport& make) {
+  prctl(PR_SET_TIMERSLACK, 1000);  // ns: pauses end on time
+  try {
+    transport_ = make();
+    rank = transport_->rank();
+    size = transport_->size();
+    local_rank = transport_->local_rank();
+    local_size = transport_->local_size();
+    watch_ = std::make_unique<RankWatch>(rank, size, timeout_, now());
+  } catch (...) {
+    std::lock_guard lock(mutex_);
+    error_ = std::current_exception();
+    done_.notify_all();
+    return;
+  }
+  {
+    std::lock_guard lock(mutex_);
+    ready_ = true;
+    done_.notify_all();
+  }
+  serve();
+  transport_.reset();
+}
+
+void Communicator::Engine::serve() {
+  Clock::time_point moved = Clock::now();
+  for (;;) {
+    bool waited_for;
+    {
+      std::unique_lock lock(mutex_);
+      if (running_.empty()) {
+        work_.wait_for(lock, std::chrono::duration<double>(std::max(0.0, next_note_ - now())),
+                       [&] { return !submitted_.empty() || stopping_ || aborting_ >= 0; });
+      }
+      if (aborting_ >= 0) transport_->abort(aborting_);
+      if (stopping_ && running_.empty() && submitted_.empty()) return;
+      while (!submitted_.empty()) {
+        running_.push_back(std::move(submitted_.front()));
+        submitted_.pop_front();
+      }
+      waited_for = waiting_since_ >= 0;
+    }
+    const double before = now();
+    const bool any = !running_.empty(), progress = advance();
+    tell_and_judge();
+    if (progress) moved = Clock::now();
+    if (any && !progress) {
+      if (!waited_for) {
+        std::unique_lock lock(mutex_);
+        work_.wait_for(lock, kBackgroundPause);
+      } else if (Clock::now() - moved > kSpin) {
+        std::this_thread::sleep_for(kShortPause);
+      }
+    }
+    if (any) {
+      std::lock_guard lock(mutex_);
+      time_.moving += now() - before;
+    }
+  }
+}
+
+bool Communicator::Engine::advance() {
+  bool may_gather = true, progress = false;
+  for (const auto& operation : running_) {
+    const bool gathering = operation->gathering();
+    operation->advance(*transport_, may_gather);
+    may_gather = operation->gathering();
+    progress |= operation->done() || gathering != operation->gathering();
+  }
+  const std::size_t before = running_.size();
+  std::erase_if(running_, [](const auto& operation) { return operation->done(); });
+  if (const std::size_t finished = before - running_.size()) {
+    std::lock_guard lock(mutex_);
+    unfinished_ -= finished;
+    if (unfinished_ == 0) done_.notify_all();
+  }
+  return progress;
+}
+
+// Sends this rank's note, hears those of the others, and ends the job when one keeps it.
+void Communicator::Engine::tell_and_judge() {
+  if (now() < next_note_) return;
+  next_note_ = now() + RankWatch::kNoteSeconds;
+  const RankNote own = note();
+  watch_->hear(own, now());
+  if (rank != 0) transport_->send(own, 0);
+  for (int to = 1; rank == 0 && to < size; ++to) transport_->send(own, to);
+  while (std::optional<RankNote> heard = transport_->receive()) watch_->hear(*heard, now());
+  const auto verdict = watch_->judge(now());
+  if (!verdict) return;
+  log_error(cat(name_of(verdict->rank), " ", verdict->what,
+                ". The job ends here; training goes on from its last checkpoint with "
+                "--resume auto."));
+  transport_->abort(kExitFailed);
+}
+
+// Others should wait for a rank as long as it has ever computed between two waits, a few times
+// over: ranks may be of unequal speed.
+RankNote Communicator::Engine::note() const {
+  constexpr double kUnequal = 3;
+  std::lock_guard lock(mutex_);
+  RankNote note;
+  note.rank = rank;
+  note.entered = entered_;
+  if (waiting_since_ >= 0) note.waited = now() - waiting_since_;
+  note.allowance = timeout_ + kUnequal * longest_computing_;
+  if (long_work_) {
+    note.allowance = std::max(note.allowance, RankWatch::kLongWorkSeconds);
+    std::snprintf(note.doing, sizeof note.doing, "%s", long_work_);
+  }
+  return note;
+}
+
+}  // namespace dtn

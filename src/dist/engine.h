@@ -1,0 +1,75 @@
+// The thread that drives a transport: it takes operations on, keeps them going while the program
+// computes, and exchanges signs of life with the other ranks.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "dist/operations.h"
+#include "dist/rank_watch.h"
+#include "dtn/dist/communicator.h"
+
+namespace dtn {
+
+class Communicator::Engine {
+ public:
+  // Returns once the transport is there; throws what making it threw.
+  Engine(const MakeTransport& make, const CommunicatorOptions& options);
+  // Ends the thread and with it the transport. Nothing may be under way.
+  ~Engine();
+
+  void submit(std::unique_ptr<Operation> operation);
+  // Until all is done.
+  void wait();
+  void begin_long_work(const char* what);
+  void end_long_work();
+  CommunicationTime time() const;
+  // Of the ranks, for messages.
+  void set_names(std::vector<std::string> names);
+  std::string name_of(int r) const;
+  [[noreturn]] void abort(int exit_code);
+
+  int rank = 0, size = 1, local_rank = 0, local_size = 1;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void run(const MakeTransport& make);
+  void serve();
+  // One round over what is under way; false when nothing moved.
+  bool advance();
+  void tell_and_judge();
+  RankNote note() const;
+  double now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  const double timeout_;
+  const Clock::time_point start_ = Clock::now();
+  std::unique_ptr<Transport> transport_;  // of the thread
+  std::unique_ptr<RankWatch> watch_;      // of the thread
+  double next_note_ = 0;
+  std::deque<std::unique_ptr<Operation>> running_;  // of the thread
+
+  mutable std::mutex mutex_;
+  std::condition_variable work_, done_;
+  std::deque<std::unique_ptr<Operation>> submitted_;
+  std::size_t unfinished_ = 0;
+  bool ready_ = false, stopping_ = false;
+  int aborting_ = -1;
+  std::exception_ptr error_;
+  // What the notes say; guarded by the mutex.
+  std::uint64_t entered_ = 0;
+  double waiting_since_ = -1;  // -1: it computes
+  double computing_since_ = 0, longest_computing_ = 0;
+  const char* long_work_ = nullptr;
+  std::vector<std::string> names_;
+  CommunicationTime time_;
+
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace dtn

@@ -1,0 +1,92 @@
+#include "dtn/dist/launch.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+#include "dist/mpi/module.h"
+
+namespace dtn {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The number in an environment variable, or nothing.
+std::optional<int> number_in(const char* variable) {
+  const char* text = std::getenv(variable);
+  if (!text || !*text) return std::nullopt;
+  char* end = nullptr;
+  const long value = std::strtol(text, &end, 10);
+  return *end == '\0' && value >= 0 ? std::optional<int>(static_cast<int>(value)) : std::nullopt;
+}
+
+// Variables that say how many processes there are, and which one this is.
+struct LauncherVariables {
+  const char *size, *rank;
+};
+constexpr LauncherVariables kLaunchers[] = {
+    {"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},  // mpirun of Open MPI
+    {"PMI_SIZE", "PMI_RANK"},                          // srun --mpi=pmi2, mpiexec of MPICH
+};
+
+// Slurm sets its variables in the batch script, too, where nothing has been launched yet; a task of
+// srun is told apart by the server of its process manager.
+std::optional<Launch> launched_by_slurm() {
+  if (!std::getenv("PMIX_RANK") && !std::getenv("PMI_FD")) return std::nullopt;
+  const auto size = number_in("SLURM_STEP_NUM_TASKS"), rank = number_in("SLURM_PROCID");
+  if (!size || !rank) return std::nullopt;
+  return Launch{*size, *rank};
+}
+
+// Beside the program in a build folder, or where it is installed.
+fs::path find_module() {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  if (error) return {};
+  for (const char* folder : {"../lib", "../lib/dtn"}) {
+    const fs::path path = self.parent_path() / folder / kMpiModule;
+    if (fs::exists(path)) return path;
+  }
+  return {};
+}
+
+OpenMpiTransport* load_module(const Launch& job) {
+  const fs::path path = find_module();
+  if (path.empty()) {
+    throw ConfigError(cat("this is one of ", job.size,
+                          " processes of a job, but the program was built without MPI: install "
+                          "libopenmpi-dev and build it again, or start it without mpirun or srun"));
+  }
+  // Global: Open MPI loads parts of its own that look for its symbols.
+  void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  if (!module) {
+    throw ConfigError(cat("this is one of ", job.size,
+                          " processes of a job, but MPI cannot be "
+                          "loaded: ",
+                          dlerror()));
+  }
+  return reinterpret_cast<OpenMpiTransport*>(dlsym(module, kOpenMpiTransport));
+}
+
+}  // namespace
+
+Launch launch() {
+  for (const LauncherVariables& launcher : kLaunchers) {
+    const auto size = number_in(launcher.size), rank = number_in(launcher.rank);
+    if (size && rank && *rank < *size) return {*size, *rank};
+  }
+  return launched_by_slurm().value_or(Launch{});
+}
+
+std::unique_ptr<Communicator> join_job(const CommunicatorOptions& options) {
+  const Launch job = launch();
+  if (job.size == 1) return std::make_unique<Communicator>();
+  OpenMpiTransport* open = load_module(job);
+  DTN_CHECK(open, "the MPI module lacks ", kOpenMpiTransport);
+  return std::make_unique<Communicator>([&] { return std::unique_ptr<Transport>(open()); },
+                                        options);
+}
+
+}  // namespace dtn

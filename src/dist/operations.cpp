@@ -1,0 +1,185 @@
+#include "dist/operations.h"
+
+#include <cstring>
+
+#include "dist/ordered_sum.h"
+
+namespace dtn {
+namespace {
+
+constexpr std::size_t kSliceUnit = 16;          // elements, one cache line of float32
+constexpr std::size_t kSmallestSum = 64 << 10;  // bytes; below, every rank adds up everything
+
+std::byte* bytes_of(Tensor& x) { return static_cast<std::byte*>(x.raw()); }
+
+class Broadcast : public Operation {
+ public:
+  Broadcast(Tensor x, int root) : x_(std::move(x)), root_(root) {}
+
+  void advance(Transport& transport, bool may_gather) override {
+    if (!gathering_ && may_gather) {
+      move_ = transport.broadcast(bytes_of(x_), x_.nbytes(), root_);
+      gathering_ = true;
+    }
+    if (gathering_) done_ = done_ || move_->done();
+  }
+
+ private:
+  Tensor x_;
+  int root_;
+  std::unique_ptr<Transport::Move> move_;
+};
+
+class Gather : public Operation {
+ public:
+  Gather(const Tensor& x, Tensor all) : x_(x), all_(std::move(all)) {}
+
+  void advance(Transport& transport, bool may_gather) override {
+    if (!gathering_ && may_gather) {
+      const std::size_t bytes = x_.nbytes();
+      std::vector<ByteBlock> blocks;
+      for (int r = 0; r < transport.size(); ++r) {
+        blocks.push_back({static_cast<std::size_t>(r) * bytes, bytes});
+      }
+      std::memcpy(bytes_of(all_) + blocks[static_cast<std::size_t>(transport.rank())].begin,
+                  x_.raw(), bytes);
+      move_ = transport.gather(bytes_of(all_), blocks);
+      gathering_ = true;
+    }
+    if (gathering_) done_ = done_ || move_->done();
+  }
+
+ private:
+  Tensor x_, all_;
+  std::unique_ptr<Transport::Move> move_;
+};
+
+// Few bytes: everything to everyone, who then adds all of it.
+template <class T>
+class SmallSum : public Operation {
+ public:
+  explicit SmallSum(Tensor x) : x_(std::move(x)) {}
+
+  void advance(Transport& transport, bool may_gather) override {
+    const auto ranks = static_cast<std::size_t>(transport.size());
+    if (!gather_) {
+      all_ = Tensor::empty({transport.size(), x_.numel()}, x_.dtype());
+      gather_ = gather_operation(x_, all_);
+    }
+    gather_->advance(transport, may_gather);
+    gathering_ = gather_->gathering();
+    if (!gather_->done()) return;
+    const auto count = static_cast<std::size_t>(x_.numel());
+    std::vector<const T*> parts;
+    for (std::size_t r = 0; r < ranks; ++r) parts.push_back(all_.data<T>() + r * count);
+    ordered_sum(parts, x_.data<T>(), count);
+    done_ = true;
+  }
+
+ private:
+  Tensor x_, all_;
+  std::unique_ptr<Operation> gather_;
+};
+
+// Slice k of x is summed by rank k: the slices are exchanged, added, and gathered again. Each rank
+// sends and receives 2 (p - 1) / p of x, the least that an all-reduce can do with.
+template <class T, class Wire>
+class SlicedSum : public Operation {
+ public:
+  explicit SlicedSum(Tensor x) : x_(std::move(x)) {}
+
+  void advance(Transport& transport, bool may_gather) override {
+    if (!exchange_) start_exchange(transport);
+    if (!summed_ && exchange_->done()) add_up(transport);
+    if (summed_ && !gathering_ && may_gather) {
+      gather_ = transport.gather(bytes_of(wire_), slices_);
+      gathering_ = true;
+    }
+    if (gathering_ && !done_ && gather_->done()) finish();
+  }
+
+ private:
+  static constexpr bool kConverts = !std::is_same_v<T, Wire>;
+
+  void start_exchange(Transport& transport) {
+    const auto ranks = static_cast<std::size_t>(transport.size());
+    const auto mine = static_cast<std::size_t>(transport.rank());
+    const auto count = static_cast<std::size_t>(x_.numel());
+    const std::size_t slice = (count + ranks * kSliceUnit - 1) / (ranks * kSliceUnit) * kSliceUnit;
+    for (std::size_t k = 0; k < ranks; ++k) {
+      const std::size_t begin = std::min(count, k * slice), end = std::min(count, begin + slice);
+      slices_.push_back({begin * sizeof(Wire), (end - begin) * sizeof(Wire)});
+    }
+    if constexpr (kConverts) {
+      wire_ = Tensor::empty({x_.numel()}, DTypeOf<Wire>::value);
+      std::transform(x_.data<T>(), x_.data<T>() + count, wire_.template data<Wire>(),
+                     [](T value) { return Wire(value); });
+    } else {
+      wire_ = x_;
+    }
+    const std::size_t own = slices_[mine].bytes;
+    others_ = Tensor::empty({static_cast<std::int64_t>(ranks * own / sizeof(Wire))},
+                            DTypeOf<Wire>::value);
+    std::vector<ByteBlock> from = slices_, to;
+    for (std::size_t k = 0; k < ranks; ++k) to.push_back({k * own, k == mine ? 0 : own});
+    from[mine].bytes = 0;
+    exchange_ = transport.exchange(bytes_of(wire_), from, bytes_of(others_), to);
+  }
+
+  void add_up(Transport& transport) {
+    const auto mine = static_cast<std::size_t>(transport.rank());
+    const std::size_t count = slices_[mine].bytes / sizeof(Wire);
+    Wire* own = wire_.template data<Wire>() + slices_[mine].begin / sizeof(Wire);
+    std::vector<const Wire*> parts;
+    for (std::size_t k = 0; k < slices_.size(); ++k) {
+      parts.push_back(k == mine ? own : others_.template data<Wire>() + k * count);
+    }
+    ordered_sum(parts, own, count);
+    others_ = Tensor();
+    summed_ = true;
+  }
+
+  void finish() {
+    if constexpr (kConverts) {
+      const Wire* sums = wire_.template data<Wire>();
+      std::transform(sums, sums + x_.numel(), x_.data<T>(),
+                     [](Wire value) { return static_cast<T>(value); });
+    }
+    done_ = true;
+  }
+
+  Tensor x_, wire_, others_;
+  std::vector<ByteBlock> slices_;  // of wire_
+  std::unique_ptr<Transport::Move> exchange_, gather_;
+  bool summed_ = false;
+};
+
+template <class T>
+std::unique_ptr<Operation> sum_of(Tensor x) {
+  if (x.nbytes() <= kSmallestSum) return std::make_unique<SmallSum<T>>(std::move(x));
+  return std::make_unique<SlicedSum<T, T>>(std::move(x));
+}
+
+}  // namespace
+
+std::unique_ptr<Operation> sum_operation(Tensor x, DType wire) {
+  if (wire == DType::kBFloat16 && x.dtype() == DType::kFloat32) {
+    return std::make_unique<SlicedSum<float, bfloat16>>(std::move(x));
+  }
+  switch (x.dtype()) {
+    case DType::kFloat32: return sum_of<float>(std::move(x));
+    case DType::kFloat64: return sum_of<double>(std::move(x));
+    case DType::kInt64: return sum_of<std::int64_t>(std::move(x));
+    default: throw Error(cat("sums over ranks of ", name_of(x.dtype()), " are not provided"));
+  }
+}
+
+std::unique_ptr<Operation> broadcast_operation(Tensor x, int root) {
+  return std::make_unique<Broadcast>(std::move(x), root);
+}
+
+std::unique_ptr<Operation> gather_operation(const Tensor& x, Tensor all) {
+  return std::make_unique<Gather>(x, std::move(all));
+}
+
+}  // namespace dtn

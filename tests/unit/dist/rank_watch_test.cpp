@@ -1,0 +1,94 @@
+#include "dist/rank_watch.h"
+
+#include <gtest/gtest.h>
+
+namespace dtn {
+namespace {
+
+RankNote note(int rank, std::uint64_t entered, double waited, double allowance = 20,
+              const char* doing = "working") {
+  RankNote n{rank, entered, waited, allowance, {}};
+  std::snprintf(n.doing, sizeof n.doing, "%s", doing);
+  return n;
+}
+
+TEST(RankWatch, HasNothingToSayWhileAllIsWell) {
+  RankWatch watch(0, 3, 20, 0);
+  for (double now = 1; now < 100; ++now) {
+    for (int r = 0; r < 3; ++r) watch.hear(note(r, 5, r == 1 ? 0 : 1.5), now);
+    ASSERT_FALSE(watch.judge(now));
+  }
+}
+
+TEST(RankWatch, FindsTheRankThatIsSilent) {
+  RankWatch watch(0, 3, 20, 0);
+  for (double now = 1; now < 30; ++now) {
+    watch.hear(note(0, 5, 0), now);
+    watch.hear(note(1, 5, 0), now);
+    if (now < 6) watch.hear(note(2, 5, 0), now);
+    auto verdict = watch.judge(now);
+    ASSERT_EQ(verdict.has_value(), now > 25) << now;
+    if (verdict) {
+      EXPECT_EQ(verdict->rank, 2);
+    }
+  }
+}
+
+TEST(RankWatch, FindsTheFirstRankSilentFromTheOthersOneByOne) {
+  RankWatch second(1, 3, 20, 0), third(2, 3, 20, 0);
+  EXPECT_FALSE(second.judge(20.4));
+  EXPECT_TRUE(second.judge(20.6));
+  EXPECT_EQ(second.judge(20.6)->rank, 0);
+  EXPECT_FALSE(third.judge(20.9));
+  EXPECT_TRUE(third.judge(21.1));
+  // They leave each other to the first.
+  third.hear(note(0, 1, 0), 50);
+  EXPECT_FALSE(third.judge(60));
+}
+
+TEST(RankWatch, FindsTheRankThatKeepsTheOthersWaiting) {
+  RankWatch watch(0, 3, 20, 0);
+  watch.hear(note(0, 8, 19), 1);
+  watch.hear(note(1, 7, 0, 20, "reading images"), 1);
+  watch.hear(note(2, 8, 3), 1);
+  EXPECT_FALSE(watch.judge(1));
+  watch.hear(note(0, 8, 21), 2);
+  auto verdict = watch.judge(2);
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->rank, 1);
+  EXPECT_NE(verdict->what.find("reading images"), std::string::npos);
+}
+
+TEST(RankWatch, WaitsAsLongAsARankIsAllowed) {
+  RankWatch watch(0, 2, 20, 0);
+  watch.hear(note(0, 8, 900), 1);
+  watch.hear(note(1, 7, 0, 1800, "writing a checkpoint"), 1);
+  EXPECT_FALSE(watch.judge(1));
+  watch.hear(note(0, 8, 1801), 1);
+  EXPECT_TRUE(watch.judge(1));
+}
+
+TEST(RankWatch, LooksForTheLastOfSeveral) {
+  RankWatch watch(0, 4, 20, 0);
+  watch.hear(note(0, 9, 30), 1);
+  watch.hear(note(1, 8, 25), 1);  // waits for rank 3 itself
+  watch.hear(note(2, 9, 30), 1);
+  watch.hear(note(3, 7, 0), 1);
+  ASSERT_TRUE(watch.judge(1));
+  EXPECT_EQ(watch.judge(1)->rank, 3);
+}
+
+TEST(RankWatch, IsQuietWithoutATimeout) {
+  RankWatch watch(0, 2, 0, 0);
+  EXPECT_FALSE(watch.judge(1e6));
+}
+
+TEST(RankWatch, TakesNoNotesOfRanksThatAreNone) {
+  RankWatch watch(0, 2, 20, 0);
+  watch.hear(note(7, 1, 0), 1);
+  watch.hear(note(-1, 1, 0), 1);
+  EXPECT_FALSE(watch.judge(1));
+}
+
+}  // namespace
+}  // namespace dtn
