@@ -4,17 +4,23 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "dtn/core/check.h"
+#include "dtn/core/cuda_device.h"
 #include "dtn/core/device.h"
 #include "dtn/core/log.h"
 #include "dtn/core/parallel.h"
+#include "dtn/dist/launch.h"
 
 namespace dtn {
 
@@ -27,24 +33,62 @@ enum ExitCode : int {
   kExitStopped = 75,  // stopped by a signal after a checkpoint
 };
 
+// How many of a program may work together.
+enum class Processes { kOne, kSeveral };
+
 inline const char* const kExitCodesHelp =
     "Exit codes: 0 done, 1 the system refused or a bug, 2 bad usage or config, 3 data, "
-    "4 training diverged, 75 stopped by SIGTERM or SIGINT after a checkpoint.";
+    "4 training diverged, 75 stopped by SIGTERM, SIGINT or SIGUSR1 after a checkpoint.";
+
+// The processes that this one works with; null until it has joined them.
+inline std::unique_ptr<Communicator>& job() {
+  static std::unique_ptr<Communicator> ranks;
+  return ranks;
+}
 
 // Options of every program that computes.
 struct MachineOptions {
   std::string device = "auto";
   int threads = 0;
+  double rank_timeout = CommunicatorOptions{}.timeout_seconds;
 
   void add_to(CLI::App& app) {
     app.add_option("--device", device, "cpu, cuda or auto")->capture_default_str();
-    app.add_option("--threads", threads, "computing threads (default: one per core)")
+    app.add_option("--threads", threads,
+                   "computing threads (default: one per core; in a job of several processes, the "
+                   "cores of the machine shared out)")
         ->check(CLI::PositiveNumber);
   }
-  // The device to compute on.
+  void add_ranks_to(CLI::App& app) {
+    app.add_option("--rank-timeout", rank_timeout,
+                   "in a job of several processes: seconds that the others wait for one that "
+                   "neither computes nor answers before the job ends; 0: forever")
+        ->check(CLI::NonNegativeNumber)
+        ->capture_default_str();
+  }
+
+  // The device to compute on. Joins the other processes of the job, if any.
   Device apply() const {
-    if (threads > 0) set_num_threads(threads);
-    return parse_device(device);
+    job() = join_job({.timeout_seconds = rank_timeout});
+    Communicator& ranks = *job();
+    log_as_rank(ranks.rank());
+    if (threads > 0) {
+      set_num_threads(threads);
+    } else {
+      share_cores(ranks.local_rank(), ranks.local_size());
+    }
+    const Device chosen = parse_device(device);
+    if (chosen.type == DeviceType::kCuda && !ranks.alone()) {
+      cuda::select_device(ranks.local_rank() % cuda::device_count());
+      ranks.set_device_transport(
+          open_device_transport(ranks.rank(), ranks.size(), [&](std::byte* data, std::size_t n) {
+            Tensor bytes = Tensor::empty({static_cast<std::int64_t>(n)}, DType::kUInt8);
+            std::memcpy(bytes.raw(), data, n);
+            ranks.broadcast(bytes);
+            std::memcpy(data, bytes.raw(), n);
+          }));
+    }
+    return chosen;
   }
 };
 
@@ -61,29 +105,50 @@ inline void restart_with_short_spin(char** argv) {
   execv(self.c_str(), argv);  // comes back only when it failed; then all is as it was
 }
 
+// What a failure is to whoever started the program.
+inline int exit_code_of(const std::exception& e) {
+  if (dynamic_cast<const ConfigError*>(&e)) return kExitUsage;
+  if (dynamic_cast<const DataError*>(&e)) return kExitData;
+  if (dynamic_cast<const DivergedError*>(&e)) return kExitDiverged;
+  return kExitFailed;
+}
+
+// Tells the user, and ends the other processes of the job. What fails everywhere, such as a config
+// that does not hold, is said once: the first speaks, the others leave it the time to do so.
+inline int fail(const std::exception& e) {
+  const int code = exit_code_of(e);
+  Communicator* ranks = job().get();
+  if (ranks && !ranks->is_first()) std::this_thread::sleep_for(std::chrono::seconds(2));
+  log_error(e.what());
+  if (ranks && !ranks->alone()) ranks->abort(code);
+  return code;
+}
+
 // Parses the command line, runs `body` and turns what it throws into a message and an exit code.
-inline int run_program(CLI::App& app, int argc, char** argv, const std::function<int()>& body) {
+// Of a job's processes the first alone speaks of the command line.
+inline int run_program(CLI::App& app, int argc, char** argv, Processes processes,
+                       const std::function<int()>& body) {
   restart_with_short_spin(argv);
   app.footer(kExitCodesHelp);
+  const Launch launched = launch();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
+    if (launched.rank > 0) return e.get_exit_code() == 0 ? kExitDone : kExitUsage;
     return app.exit(e) == 0 ? kExitDone : kExitUsage;
   }
-  try {
-    return body();
-  } catch (const ConfigError& e) {
-    log_error(e.what());
+  if (processes == Processes::kOne && launched.size > 1) {
+    if (launched.rank == 0) {
+      log_error(cat(app.get_name(), " works in one process; start it without mpirun or srun"));
+    }
     return kExitUsage;
-  } catch (const DataError& e) {
-    log_error(e.what());
-    return kExitData;
-  } catch (const DivergedError& e) {
-    log_error(e.what());
-    return kExitDiverged;
+  }
+  try {
+    const int code = body();
+    job().reset();  // waits for the others
+    return code;
   } catch (const std::exception& e) {
-    log_error(e.what());
-    return kExitFailed;
+    return fail(e);
   }
 }
 

@@ -51,15 +51,23 @@ int print(const Options& options, const Json& result) {
 }
 
 Json train_json(const Options& options) {
-  dtn::TrainBenchmark b =
-      dtn::benchmark_train(load(options), options.steps, options.warmup, options.device);
-  return {{"images_per_second", b.images_per_second},
-          {"step_ms", b.step_ms},
-          {"gflops_per_image", b.gflops_per_image},
-          {"gemm_gflops", b.gemm_gflops},
-          {"mfu", b.mfu},
-          {"peak_bytes", b.peak_bytes},
-          {"allocator_misses", b.allocator_misses}};
+  dtn::TrainBenchmark b = dtn::benchmark_train(load(options), options.steps, options.warmup,
+                                               options.device, dtn::job().get());
+  Json json = {{"images_per_second", b.images_per_second},
+               {"step_ms", b.step_ms},
+               {"gflops_per_image", b.gflops_per_image},
+               {"gemm_gflops", b.gemm_gflops},
+               {"mfu", b.mfu},
+               {"peak_bytes", b.peak_bytes},
+               {"allocator_misses", b.allocator_misses}};
+  if (b.processes > 1) {
+    json["processes"] = b.processes;
+    json["communication_ms"] = b.communication_ms;
+    json["communication_waited_ms"] = b.communication_waited_ms;
+    json["communication_share"] = b.communication_waited_ms / b.step_ms;
+    json["communication_bytes"] = b.communication_bytes;
+  }
+  return json;
 }
 
 Json eval_json(const Options& options) {
@@ -251,13 +259,17 @@ int main(int argc, char** argv) {
       ->needs(inputs);
   norm->add_flag("--eval", options.eval, "with --inputs: use running statistics")->needs(inputs);
   for (CLI::App* sub : {norm, gemm}) add_dtype(*sub, options);
-  return dtn::run_program(app, argc, argv, [&] {
+  return dtn::run_program(app, argc, argv, dtn::Processes::kSeveral, [&] {
     options.device = options.machine.apply();
+    const dtn::Communicator& ranks = *dtn::job();
+    if (!ranks.alone() && !*train) {
+      throw dtn::ConfigError("only dtn-bench train works in several processes");
+    }
     Json result = *train  ? train_json(options)
                   : *eval ? eval_json(options)
                   : *data ? data_json(options)
                   : *norm ? norm_json(options)
                           : gemm_json(options);
-    return print(options, result);
+    return ranks.is_first() ? print(options, result) : dtn::kExitDone;
   });
 }

@@ -281,7 +281,7 @@ int main(int argc, char** argv) {
   pack_command->add_option("--quality", options.pack.quality, "of the JPEGs made by --short-side")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
-  return dtn::run_program(app, argc, argv, [&] {
+  return dtn::run_program(app, argc, argv, dtn::Processes::kOne, [&] {
     dtn::install_stop_signals();
     return *pack_command ? pack(options) : *verify_command ? verify(options) : stats(options);
   });

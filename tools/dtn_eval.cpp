@@ -125,8 +125,11 @@ Outcome run_dataset(const Options& options, const dtn::ExperimentConfig& config,
   std::shared_ptr<const dtn::Dataset> data =
       dtn::open_dataset(config.data, m, dtn::Split::kVal, config.seed);
   dtn::log_info(dtn::cat("val: ", data->description()));
+  dtn::Communicator& ranks = *dtn::job();
   dtn::LoaderOptions loading;
-  loading.batch_size = batch_size_of(options, config);
+  loading.batch_size = batch_size_of(options, config) * ranks.size();
+  loading.rank = ranks.rank();
+  loading.ranks = ranks.size();
   loading.workers = config.data.workers;
   loading.max_bad_images = config.data.max_bad_images;
   dtn::Device device = model.parameters().device();
@@ -139,11 +142,13 @@ Outcome run_dataset(const Options& options, const dtn::ExperimentConfig& config,
     outcome.logits =
         dtn::Tensor::full({data->size(), m.num_classes}, dtn::DType::kFloat32, std::nan(""));
   }
-  dtn::ProgressBar bar("evaluating", data->size());
+  std::optional<dtn::ProgressBar> bar;
+  if (ranks.is_first()) bar.emplace("evaluating", loader.samples_per_epoch());
   dtn::EvalOptions eval;
   eval.dtype = precision_of(options.precision);
+  eval.ranks = &ranks;
   eval.on_batch = [&](const dtn::DeviceBatch& batch, const dtn::Tensor& logits, std::int64_t done) {
-    bar.update(done, "");
+    if (bar) bar->update(done, "");
     if (!outcome.logits.defined()) return;
     for (std::int64_t i = 0; i < batch.n; ++i) {
       copy_rows(logits.slice(i, i + 1), outcome.logits, batch.indices[static_cast<std::size_t>(i)]);
@@ -208,6 +213,13 @@ int evaluate_suite(const Options& options, const dtn::ExperimentConfig& config,
 
 int evaluate(const Options& options) {
   dtn::Device device = options.machine.apply();
+  const dtn::Communicator& ranks = *dtn::job();
+  const bool shares =
+      options.suite.empty() && options.inputs.empty() && options.save_logits.empty();
+  if (!ranks.alone() && !shares) {
+    throw dtn::ConfigError(
+        "--suite, --inputs and --save-logits work in one process; start it without mpirun or srun");
+  }
   fs::path file = weights_file(options);
   dtn::TensorFile weights = dtn::read_safetensors(file);
   dtn::ExperimentConfig config = config_for(options, weights);
@@ -221,7 +233,7 @@ int evaluate(const Options& options) {
   if (!options.save_logits.empty()) {
     dtn::write_safetensors(options.save_logits, {{"logits", outcome.logits}});
   }
-  report(options, outcome);
+  if (ranks.is_first()) report(options, outcome);
   return dtn::kExitDone;
 }
 
@@ -279,5 +291,7 @@ int main(int argc, char** argv) {
   app.add_option("--batch-size", options.batch_size, "images at a time (default: at most 64)")
       ->check(CLI::PositiveNumber);
   options.machine.add_to(app);
-  return dtn::run_program(app, argc, argv, [&] { return evaluate(options); });
+  options.machine.add_ranks_to(app);
+  return dtn::run_program(app, argc, argv, dtn::Processes::kSeveral,
+                          [&] { return evaluate(options); });
 }

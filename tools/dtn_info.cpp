@@ -93,7 +93,7 @@ int main(int argc, char** argv) {
   app.add_flag("--norms", norms, "the normalizers and their options");
   app.add_flag("--ops", ops, "the differentiable operations");
   app.add_flag("--presets", presets, "the model presets");
-  return dtn::run_program(app, argc, argv, [&] {
+  return dtn::run_program(app, argc, argv, dtn::Processes::kOne, [&] {
     if (config.empty() && !norms && !ops && !presets) {
       throw dtn::ConfigError("nothing asked for; see dtn-info --help");
     }

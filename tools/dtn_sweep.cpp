@@ -97,5 +97,5 @@ int main(int argc, char** argv) {
                "print the runs, what is done and how long the rest might take, and exit");
   options.machine.add_to(app);
   app.get_option("--threads")->description("computing threads of each run (default: cores / jobs)");
-  return dtn::run_program(app, argc, argv, [&] { return sweep(options); });
+  return dtn::run_program(app, argc, argv, dtn::Processes::kOne, [&] { return sweep(options); });
 }

@@ -40,11 +40,26 @@ dtn::ExperimentConfig load_config(const Options& options) {
                               dtn::norm_schemas());
 }
 
+// Nothing to start afresh. Throws ConfigError where that would mix two runs.
+std::optional<fs::path> checkpoint_to_resume(const Options& options, const fs::path& output) {
+  if (fs::exists(output) && !fs::is_directory(output)) {
+    throw dtn::ConfigError(dtn::cat("--output ", output.string(), ": is a file, not a folder"));
+  }
+  if (!options.resume.empty()) return dtn::resolve_resume(options.resume, output);
+  if (fs::exists(output) && !fs::is_empty(output)) {
+    throw dtn::ConfigError(dtn::cat("output folder ", output.string(),
+                                    " is not empty; go on with --resume auto, or choose another "
+                                    "with --output"));
+  }
+  return std::nullopt;
+}
+
 int train(const Options& options) {
   dtn::Device device = options.machine.apply();
+  dtn::Communicator& ranks = *dtn::job();
   dtn::ExperimentConfig config = load_config(options);
   if (options.print_config) {
-    std::fputs(dtn::to_yaml(config).c_str(), stdout);
+    if (ranks.is_first()) std::fputs(dtn::to_yaml(config).c_str(), stdout);
     return dtn::kExitDone;
   }
   bool resume_folder = !options.resume.empty() && options.resume != "auto";
@@ -52,24 +67,14 @@ int train(const Options& options) {
                     : resume_folder && fs::exists(options.resume) ? run_folder_of(options.resume)
                                                                   : fs::path("runs") / config.name;
   if (options.dry_run) {
-    std::fputs(dtn::describe_run(config, output, device).c_str(), stdout);
+    if (ranks.is_first()) std::fputs(dtn::describe_run(config, output, device).c_str(), stdout);
     return dtn::kExitDone;
-  }
-  if (fs::exists(output) && !fs::is_directory(output)) {
-    throw dtn::ConfigError(dtn::cat("--output ", output.string(), ": is a file, not a folder"));
   }
   dtn::TrainerOptions trainer;
   trainer.output = output;
   trainer.device = device;
-  if (options.resume.empty()) {
-    if (fs::exists(output) && !fs::is_empty(output)) {
-      throw dtn::ConfigError(dtn::cat("output folder ", output.string(),
-                                      " is not empty; go on with --resume auto, or choose another "
-                                      "with --output"));
-    }
-  } else {
-    trainer.resume_from = dtn::resolve_resume(options.resume, output);
-  }
+  trainer.ranks = &ranks;
+  if (ranks.is_first()) trainer.resume_from = checkpoint_to_resume(options, output);
   return dtn::train(config, trainer) == dtn::RunStatus::kFinished ? dtn::kExitDone
                                                                   : dtn::kExitStopped;
 }
@@ -95,5 +100,7 @@ int main(int argc, char** argv) {
   app.add_flag("--dry-run", options.dry_run,
                "print the size, memory and time of the run, measured in a few steps, and exit");
   options.machine.add_to(app);
-  return dtn::run_program(app, argc, argv, [&] { return train(options); });
+  options.machine.add_ranks_to(app);
+  return dtn::run_program(app, argc, argv, dtn::Processes::kSeveral,
+                          [&] { return train(options); });
 }

@@ -8,6 +8,10 @@ void Tape::record(const char* op, GradSink output, Backward backward) {
   nodes_.push_back({op, std::move(output), std::move(backward)});
 }
 
+void Tape::mark(std::function<void()> reached) {
+  nodes_.push_back({"mark", nullptr, [reached = std::move(reached)](const Tensor&) { reached(); }});
+}
+
 void Tape::backward(const Variable& root, Tensor seed) {
   DTN_CHECK(root.requires_grad(), "backward from a value that depends on nothing trainable");
   if (!seed.defined()) {
@@ -22,8 +26,8 @@ void Tape::backward(const Variable& root, Tensor seed) {
   while (!nodes_.empty()) {
     Node node = std::move(nodes_.back());
     nodes_.pop_back();
-    if (!node.output->has()) continue;
-    Tensor dy = node.output->take();
+    if (node.output && !node.output->has()) continue;
+    Tensor dy = node.output ? node.output->take() : Tensor();
     cuda::TraceRange range(node.op);
     try {
       node.backward(dy);

@@ -46,6 +46,10 @@ std::span<const std::string> names_of(Precision) {
   static const std::array<std::string, 3> names = {"fp32", "bf16", "tf32"};
   return names;
 }
+std::span<const std::string> names_of(ReducePrecision) {
+  static const std::array<std::string, 2> names = {"fp32", "bf16"};
+  return names;
+}
 std::span<const std::string> names_of(BestBy) {
   static const std::array<std::string, 2> names = {"raw", "ema"};
   return names;
@@ -234,8 +238,11 @@ std::vector<Key> make_keys() {
       value("train.batch_size", FIELD(train.batch_size), between(1, 1 << 24),
             "images per optimizer step"),
       value("train.micro_batch", FIELD(train.micro_batch), between(1, 1 << 24),
-            "images per forward pass; a divisor of batch_size"),
+            "images per forward pass (of each process, in a job of several); a divisor of "
+            "batch_size"),
       choice("train.precision", FIELD(train.precision), "of the forward and backward pass"),
+      choice("train.reduce", FIELD(train.reduce),
+             "in which gradients travel between the processes of a job"),
       value("train.label_smoothing", FIELD(train.label_smoothing), fraction(), "label smoothing"),
       value("train.ema", FIELD(train.ema), fraction(), "decay of the average of the weights"),
       value("train.checkpoint_blocks", FIELD(train.checkpoint_blocks), kAny,

@@ -31,6 +31,13 @@ const Streams& streams() {
 
 }  // namespace
 
+int device_count() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  (void)cudaGetLastError();
+  return 0;
+}
+
 std::string unavailable_reason() {
   static const std::string reason = []() -> std::string {
     int count = 0;

@@ -135,11 +135,14 @@ void Communicator::abort(int exit_code) {
   std::_Exit(exit_code);
 }
 
-Communicator::LongWork::LongWork(Communicator& ranks, const char* what) : ranks_(ranks) {
-  if (ranks_.engine_) ranks_.engine_->begin_long_work(what);
+Communicator::Work::Work(Communicator& ranks, const char* what, Length length) : ranks_(ranks) {
+  if (!ranks.engine_) return;
+  const Engine::Activity before = ranks.engine_->begin_work({what, length == kLong});
+  what_before_ = before.what;
+  long_before_ = before.is_long;
 }
-Communicator::LongWork::~LongWork() {
-  if (ranks_.engine_) ranks_.engine_->end_long_work();
+Communicator::Work::~Work() {
+  if (ranks_.engine_) ranks_.engine_->end_work({what_before_, long_before_});
 }
 
 }  // namespace dtn

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "dtn/core/log.h"
 
@@ -37,7 +38,7 @@ Communicator::Engine::~Engine() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  work_.notify_one();
+  wake_.notify_one();
   thread_.join();
 }
 
@@ -47,7 +48,7 @@ void Communicator::Engine::submit(std::unique_ptr<Operation> operation) {
     submitted_.push_back(std::move(operation));
     ++unfinished_;
   }
-  work_.notify_one();
+  wake_.notify_one();
 }
 
 void Communicator::Engine::wait() {
@@ -57,7 +58,7 @@ void Communicator::Engine::wait() {
   longest_computing_ = std::max(longest_computing_, began - computing_since_);
   if (unfinished_ > 0) {
     waiting_since_ = began;
-    work_.notify_one();
+    wake_.notify_one();
     done_.wait(lock, [&] { return unfinished_ == 0; });
     waiting_since_ = -1;
   }
@@ -65,15 +66,16 @@ void Communicator::Engine::wait() {
   time_.waiting += computing_since_ - began;
 }
 
-void Communicator::Engine::begin_long_work(const char* what) {
+Communicator::Engine::Activity Communicator::Engine::begin_work(Activity activity) {
   std::lock_guard lock(mutex_);
-  long_work_ = what;
+  activity.is_long |= activity_.is_long;
+  return std::exchange(activity_, activity);
 }
 
-void Communicator::Engine::end_long_work() {
+void Communicator::Engine::end_work(Activity before) {
   std::lock_guard lock(mutex_);
-  long_work_ = nullptr;
-  computing_since_ = now();  // it says nothing about steps
+  if (activity_.is_long) computing_since_ = now();  // it says nothing about steps
+  activity_ = before;
 }
 
 CommunicationTime Communicator::Engine::time() const {
@@ -96,7 +98,7 @@ void Communicator::Engine::abort(int exit_code) {
     std::lock_guard lock(mutex_);
     aborting_ = exit_code;
   }
-  work_.notify_one();
+  wake_.notify_one();
   std::this_thread::sleep_for(5s);  // the transport ends this process, too
   std::_Exit(exit_code);
 }
@@ -132,7 +134,7 @@ void Communicator::Engine::serve() {
     {
       std::unique_lock lock(mutex_);
       if (running_.empty()) {
-        work_.wait_for(lock, std::chrono::duration<double>(std::max(0.0, next_note_ - now())),
+        wake_.wait_for(lock, std::chrono::duration<double>(std::max(0.0, next_note_ - now())),
                        [&] { return !submitted_.empty() || stopping_ || aborting_ >= 0; });
       }
       if (aborting_ >= 0) transport_->abort(aborting_);
@@ -150,7 +152,7 @@ void Communicator::Engine::serve() {
     if (any && !progress) {
       if (!waited_for) {
         std::unique_lock lock(mutex_);
-        work_.wait_for(lock, kBackgroundPause);
+        wake_.wait_for(lock, kBackgroundPause);
       } else if (Clock::now() - moved > kSpin) {
         std::this_thread::sleep_for(kShortPause);
       }
@@ -207,10 +209,8 @@ RankNote Communicator::Engine::note() const {
   note.entered = entered_;
   if (waiting_since_ >= 0) note.waited = now() - waiting_since_;
   note.allowance = timeout_ + kUnequal * longest_computing_;
-  if (long_work_) {
-    note.allowance = std::max(note.allowance, RankWatch::kLongWorkSeconds);
-    std::snprintf(note.doing, sizeof note.doing, "%s", long_work_);
-  }
+  if (activity_.is_long) note.allowance = std::max(note.allowance, RankWatch::kLongWorkSeconds);
+  if (activity_.what) std::snprintf(note.doing, sizeof note.doing, "%s", activity_.what);
   return note;
 }
 

@@ -26,8 +26,13 @@ class Communicator::Engine {
   void submit(std::unique_ptr<Operation> operation);
   // Until all is done.
   void wait();
-  void begin_long_work(const char* what);
-  void end_long_work();
+  // What this rank is at; begin_work() returns what it was at before.
+  struct Activity {
+    const char* what = nullptr;
+    bool is_long = false;
+  };
+  Activity begin_work(Activity activity);
+  void end_work(Activity before);
   CommunicationTime time() const;
   // Of the ranks, for messages.
   void set_names(std::vector<std::string> names);
@@ -55,7 +60,7 @@ class Communicator::Engine {
   std::deque<std::unique_ptr<Operation>> running_;  // of the thread
 
   mutable std::mutex mutex_;
-  std::condition_variable work_, done_;
+  std::condition_variable wake_, done_;
   std::deque<std::unique_ptr<Operation>> submitted_;
   std::size_t unfinished_ = 0;
   bool ready_ = false, stopping_ = false;
@@ -65,7 +70,7 @@ class Communicator::Engine {
   std::uint64_t entered_ = 0;
   double waiting_since_ = -1;  // -1: it computes
   double computing_since_ = 0, longest_computing_ = 0;
-  const char* long_work_ = nullptr;
+  Activity activity_;
   std::vector<std::string> names_;
   CommunicationTime time_;
 

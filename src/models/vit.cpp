@@ -56,6 +56,7 @@ VisionTransformer::VisionTransformer(const ModelConfig& config, Unallocated) : c
                                     Decay::kYes, patch_init(config.channels * p * p));
   patch_bias_ = store_.add("patch_embed.proj.bias", {c}, InitKind::kZeros, Decay::kNo);
   for (int i = 0; i < config.depth; ++i) {
+    parameters_before_.push_back(store_.parameters().size());
     blocks_.push_back(std::make_unique<TransformerBlock>(config, i, store_));
   }
   norm_ = make_layer_norm({c, config.num_heads, config.eps}, store_, "norm");
@@ -93,7 +94,12 @@ Variable VisionTransformer::forward(Context& ctx, const Tensor& images, DType dt
       join();
       stream = ResidualStream(x);
     }
-    const TransformerBlock& block = *blocks_[static_cast<std::size_t>(i)];
+    const auto number = static_cast<std::size_t>(i);
+    if (ctx.tape && ctx.on_whole_gradients) {
+      ctx.tape->mark([reached = ctx.on_whole_gradients,
+                      from = store_.decaying_from(parameters_before_[number])] { reached(from); });
+    }
+    const TransformerBlock& block = *blocks_[number];
     if (checkpoint_blocks) {
       stream.set(
           checkpoint(ctx, stream.settled(ctx), [&block, grid](Context& inner, const Variable& v) {

@@ -157,6 +157,13 @@ Parameter* ParameterStore::find(std::string_view name) {
   return nullptr;
 }
 
+std::int64_t ParameterStore::decaying_from(std::size_t index) const {
+  for (; index < parameters_.size(); ++index) {
+    if (parameters_[index].decay == Decay::kYes) return parameters_[index].offset;
+  }
+  return decay_end_;
+}
+
 bool ParameterStore::has(std::string_view name) const {
   auto named = [&](const auto& x) { return x.name == name; };
   return std::ranges::any_of(parameters_, named) || std::ranges::any_of(buffers_, named);

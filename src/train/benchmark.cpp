@@ -96,24 +96,39 @@ void time_stages(const Dataset& data, const Transform& transform, std::uint64_t 
 
 }  // namespace
 
-TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int warmup,
-                               Device device) {
+TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int warmup, Device device,
+                               Communicator* ranks) {
+  Communicator only;
+  if (!ranks) ranks = &only;
+  const int processes = ranks->size();
   TrainBenchmark result;
   DType dtype = dtype_of(config.train.precision);
-  std::int64_t micro = micro_batch(config.train);
-  auto ceiling = [&] { return best_rate(measure_gemms(config.model, micro, dtype, device)); };
+  const auto images = static_cast<std::int64_t>(
+      rows_of_rank(config.train.batch_size, ranks->rank(), processes).size());
+  const std::int64_t micro = std::min(micro_batch(config.train), images);
+  // All at once, as in a step.
+  auto ceiling = [&] {
+    ranks->barrier();
+    Tensor rate = Tensor::full({1}, DType::kFloat64,
+                               best_rate(measure_gemms(config.model, micro, dtype, device)));
+    ranks->all_reduce(rate);
+    return *rate.data<double>();
+  };
   double before = ceiling();
   release_cache(device);
-  Learner learner(config, device);
-  RandomBatch batch(config.model, config.train.batch_size, device);
+  Learner learner(config, device, ranks);
+  RandomBatch batch(config.model, images, device);
   reset_peak(device);
   for (int i = 0; i < warmup; ++i) learner.step(batch.images, batch.labels, i, 1e-4);
+  ranks->barrier();
   std::uint64_t misses = stats_of(device).misses;
+  const CommunicationTime communication = ranks->time();
   std::vector<double> times;
   for (int i = 0; i < steps; ++i) {
     times.push_back(
         seconds_of(device, [&] { learner.step(batch.images, batch.labels, warmup + i, 1e-4); }));
   }
+  const CommunicationTime after = ranks->time();
   result.allocator_misses = static_cast<std::int64_t>(stats_of(device).misses - misses);
   result.peak_bytes = static_cast<std::int64_t>(stats_of(device).peak_bytes);
   double step = median(times);
@@ -122,6 +137,13 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int wa
   result.gflops_per_image = 6 * complexity_of(config.model).multiply_adds / 1e9;
   result.gemm_gflops = std::max(before, ceiling());
   result.mfu = result.gflops_per_image * result.images_per_second / result.gemm_gflops;
+  result.processes = processes;
+  result.communication_ms = 1e3 * (after.moving - communication.moving) / steps;
+  result.communication_waited_ms = 1e3 * (after.waiting - communication.waiting) / steps;
+  const std::size_t element = config.train.reduce == ReducePrecision::kBFloat16 ? 2 : 4;
+  result.communication_bytes = 2.0 * (processes - 1) / processes *
+                               static_cast<double>(learner.model().parameters().flat_size()) *
+                               static_cast<double>(element);
   return result;
 }
 

@@ -9,7 +9,8 @@
 
 namespace dtn {
 
-void AccuracyMeter::add(const Tensor& logits, const Tensor& labels) {
+void AccuracyMeter::add(const Tensor& logits, const Tensor& labels,
+                        std::span<const std::int64_t> indices) {
   std::int64_t rows = logits.dim(0), classes = logits.dim(1);
   Context ctx;
   ops::LossResult loss = ops::cross_entropy(ctx, Variable(logits), {labels, {}, 0});
@@ -24,19 +25,47 @@ void AccuracyMeter::add(const Tensor& logits, const Tensor& labels) {
     bool finite = z[label] == z[label];
     top1_ += finite && rank < 1;
     top5_ += finite && rank < 5;
-    loss_ += loss.per_sample.data<float>()[r];
+    const auto row = static_cast<std::size_t>(r);
+    const auto next = static_cast<std::int64_t>(losses_.size());
+    losses_.push_back({indices.empty() ? next : indices[row], loss.per_sample.data<float>()[r]});
   }
-  count_ += rows;
+}
+
+void AccuracyMeter::merge(Communicator& ranks) {
+  if (ranks.alone()) return;
+  top1_ = ranks.sum(top1_);
+  top5_ = ranks.sum(top5_);
+  // Index and loss of each sample, behind their number.
+  const Tensor own_count = Tensor::full({1}, DType::kInt64, static_cast<double>(losses_.size()));
+  const Tensor counts = ranks.all_gather(own_count);
+  const std::int64_t most = std::ranges::max(counts.values<std::int64_t>());
+  Tensor own = Tensor::zeros({most, 2}, DType::kFloat64);
+  double* to = own.data<double>();
+  for (const Loss& loss : losses_) {
+    *to++ = static_cast<double>(loss.index);
+    *to++ = loss.value;
+  }
+  const Tensor all = ranks.all_gather(own);
+  losses_.clear();
+  for (int r = 0; r < ranks.size(); ++r) {
+    const double* from = all.data<double>() + r * most * 2;
+    for (std::int64_t i = 0; i < counts.data<std::int64_t>()[r]; ++i, from += 2) {
+      losses_.push_back({static_cast<std::int64_t>(from[0]), static_cast<float>(from[1])});
+    }
+  }
+  std::ranges::stable_sort(losses_, {}, &Loss::index);
 }
 
 EvalResult AccuracyMeter::result() const {
   EvalResult r;
-  r.count = count_;
-  if (!count_) return r;
-  auto n = static_cast<double>(count_);
+  r.count = static_cast<std::int64_t>(losses_.size());
+  if (losses_.empty()) return r;
+  const auto n = static_cast<double>(r.count);
+  double sum = 0;
+  for (const Loss& loss : losses_) sum += loss.value;
   r.top1 = 100.0 * static_cast<double>(top1_) / n;
   r.top5 = 100.0 * static_cast<double>(top5_) / n;
-  r.loss = loss_ / n;
+  r.loss = sum / n;
   return r;
 }
 
@@ -77,19 +106,24 @@ std::optional<EvalResult> evaluate(VisionTransformer& model, BatchFeeder& feeder
   DeviceBatch batch;
   std::int64_t done = 0;
   feeder.start(0);
-  for (;;) {
-    if (options.stop && options.stop()) return std::nullopt;
-    if (!feeder.next(batch)) break;
+  // A rank may have no rows of the last batch; it still takes part in the agreements.
+  const std::int64_t batches = feeder.batches_per_epoch();
+  for (std::int64_t i = 0; i < batches; ++i) {
+    bool stop = options.stop && options.stop();
+    if (options.ranks) stop = options.ranks->any(stop);
+    if (stop) return std::nullopt;
+    if (!feeder.next(batch)) continue;
     Tensor logits = predict(model, batch.images, options.dtype);
     if (options.classes.empty()) {
-      meter.add(logits, batch.host_labels);
+      meter.add(logits, batch.host_labels, batch.indices);
     } else {
       meter.add(logits_of(logits, options.classes),
-                labels_among(batch.host_labels, options.classes));
+                labels_among(batch.host_labels, options.classes), batch.indices);
     }
     done += batch.n;
     if (options.on_batch) options.on_batch(batch, logits, done);
   }
+  if (options.ranks) meter.merge(*options.ranks);
   EvalResult result = meter.result();
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return result;

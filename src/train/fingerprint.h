@@ -23,6 +23,7 @@ class Fingerprint {
   void add(std::string_view text) { add(std::as_bytes(std::span(text.data(), text.size()))); }
   void add(std::int64_t number) { mix(static_cast<std::uint64_t>(number)); }
 
+  std::int64_t number() const { return static_cast<std::int64_t>(state_); }
   // 16 hexadecimal digits.
   std::string text() const {
     char digits[17];

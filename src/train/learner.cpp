@@ -1,19 +1,24 @@
 #include "dtn/train/learner.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "dtn/core/cuda_device.h"
 #include "dtn/core/cuda_stream.h"
+#include "dtn/data/loader.h"
 #include "dtn/ops/loss.h"
 #include "dtn/ops/tokens.h"
 #include "kernels/optimizer.h"
 #include "kernels/pointwise.h"
+#include "train/gradient_sum.h"
 #include "train/replay.h"
 
 namespace dtn {
@@ -34,17 +39,35 @@ struct StepMemory {
   StepInputs inputs;
   UpdateState state;
   double sum_squares;
-  float loss_sum;
 };
 
+// Of a global batch, for each of the ranks.
+std::vector<std::int64_t> rows_of_all(std::int64_t batch_size, const Communicator& ranks) {
+  std::vector<std::int64_t> rows;
+  for (int r = 0; r < ranks.size(); ++r) {
+    rows.push_back(static_cast<std::int64_t>(rows_of_rank(batch_size, r, ranks.size()).size()));
+  }
+  return rows;
+}
+
 }  // namespace
+
+// Rows [begin, end) of those of this rank.
+struct Learner::MicroBatch {
+  std::int64_t begin, end;
+  std::int64_t all_samples;  // of all ranks' parts of this number
+  // Rows to rows that a part has on average over ranks and parts: how much its mean counts.
+  double weight;
+  bool last;
+};
 
 // The step's memory, and on a device the reports that are on their way back.
 struct Learner::Pipeline {
   explicit Pipeline(Device device, bool graph)
       : memory_tensor(Tensor::zeros({sizeof(StepMemory)}, DType::kUInt8, device)),
         memory(static_cast<StepMemory*>(memory_tensor.raw())),
-        one(Tensor::full({1}, DType::kFloat32, 1.0).to(device)) {
+        one(Tensor::full({1}, DType::kFloat32, 1.0).to(device)),
+        loss_sum(Tensor::zeros({1}, DType::kFloat32, device)) {
     if (device == kCpu) return;
     replay.emplace(graph);
     pinned = cuda::allocate_pinned(slots.size() * sizeof(Pinned));
@@ -69,7 +92,21 @@ struct Learner::Pipeline {
 
   Tensor memory_tensor;
   StepMemory* memory;  // where the model is
-  Tensor one;          // [1], the gradient of the loss
+  // [1], the gradient of a micro-batch's mean loss, for one of that weight.
+  Tensor seed_of(double weight) {
+    if (weight == 1) return one;
+    Tensor& seed = seeds[weight];
+    if (!seed.defined()) seed = Tensor::full({1}, DType::kFloat32, weight).to(one.device());
+    return seed;
+  }
+
+  Tensor one;
+  std::map<double, Tensor> seeds;
+  Tensor loss_sum;  // [1], of the micro-batches' mean losses by their weights
+  // Where there are several ranks.
+  std::optional<GradientSum> gradient_sum;
+  Tensor rows;          // [n] int64, the places of this rank's rows in the global batch
+  Tensor one_of_ranks;  // [1], 1 / ranks
   std::optional<Replay> replay;
   std::shared_ptr<std::byte> pinned;
   // One more than may be in flight: the end of the last report is what idle time counts from.
@@ -78,12 +115,13 @@ struct Learner::Pipeline {
   std::deque<StepReport> done;  // on the CPU
 };
 
-Learner::Learner(const ExperimentConfig& config, Device device)
+Learner::Learner(const ExperimentConfig& config, Device device, Communicator* ranks)
     : train_(config.train),
       clip_(config.optim.clip_grad_norm.value_or(0)),
       seed_(config.seed),
       compute_(compute_dtype_of(config.train.precision, device)),
       device_(device),
+      ranks_(ranks && !ranks->alone() ? ranks : nullptr),
       model_(
           std::make_unique<VisionTransformer>(config.model, config.seed, DType::kFloat32, device)),
       optimizer_(config.optim, model_->parameters()),
@@ -91,6 +129,27 @@ Learner::Learner(const ExperimentConfig& config, Device device)
   if (device.type == DeviceType::kCuda) cuda::allow_tf32(train_.precision == Precision::kTf32);
   if (compute_ == DType::kBFloat16) model_->parameters().enable_bfloat16();
   if (train_.ema) average_.emplace(model_->parameters(), *train_.ema);
+  if (ranks_) share_batches();
+}
+
+// Prepares for steps on this rank's rows of a batch.
+void Learner::share_batches() {
+  const std::int64_t batch = train_.batch_size;
+  rows_of_ranks_ = rows_of_all(batch, *ranks_);
+  const auto parts = static_cast<std::int64_t>(cut(rows_of_ranks_[0]).size());
+  if (std::ranges::min(rows_of_ranks_) < parts) {
+    throw ConfigError(cat("train.batch_size ", batch, " cannot be shared by ", ranks_->size(),
+                          " processes in micro-batches of ", *train_.micro_batch,
+                          "; use fewer processes, or a batch_size that is a multiple of 2 x ",
+                          ranks_->size(), " x micro_batch"));
+  }
+  const DType wire =
+      train_.reduce == ReducePrecision::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
+  Pipeline& p = *pipeline_;
+  p.gradient_sum.emplace(model_->parameters(), *ranks_, wire);
+  const std::vector<std::int64_t> rows = rows_of_rank(batch, ranks_->rank(), ranks_->size());
+  p.rows = Tensor::from(rows, {static_cast<std::int64_t>(rows.size())}).to(device_);
+  p.one_of_ranks = Tensor::full({1}, DType::kFloat32, 1.0 / ranks_->size()).to(device_);
 }
 
 Learner::~Learner() {
@@ -102,8 +161,40 @@ Learner::~Learner() {
   }
 }
 
-void Learner::accumulate(const Tensor& images, const StepLabels& labels, std::int64_t first,
-                         std::int64_t count, std::int64_t step) {
+// The micro-batches of a step on that many rows. Ranks have the same number of them, so that layers
+// that look at the whole batch can meet.
+std::vector<Learner::MicroBatch> Learner::cut(std::int64_t rows) const {
+  const std::int64_t most = train_.micro_batch.value_or(train_.batch_size);
+  std::int64_t parts = 1, all = rows;
+  if (ranks_) {
+    parts = (std::ranges::max(rows_of_ranks_) + most - 1) / most;
+    all = train_.batch_size;
+  } else {
+    const std::int64_t micro = std::min(most, rows);
+    DTN_CHECK(rows % micro == 0, "a batch of ", rows, " does not divide into micro-batches of ",
+              micro);
+    parts = rows / micro;
+  }
+  auto part_of = [parts](std::int64_t n, std::int64_t i) {
+    return std::pair(n * i / parts, n * (i + 1) / parts);
+  };
+  const double average =
+      static_cast<double>(all) / static_cast<double>(parts * (ranks_ ? ranks_->size() : 1));
+  std::vector<MicroBatch> micro_batches;
+  for (std::int64_t i = 0; i < parts; ++i) {
+    const auto [begin, end] = part_of(rows, i);
+    std::int64_t all_samples = 0;
+    for (std::int64_t n : rows_of_ranks_) all_samples += part_of(n, i).second - part_of(n, i).first;
+    micro_batches.push_back(
+        {begin, end, all_samples, static_cast<double>(end - begin) / average, i + 1 == parts});
+  }
+  return micro_batches;
+}
+
+void Learner::accumulate(const Tensor& images, const StepLabels& labels, const MicroBatch& part,
+                         std::int64_t step) {
+  const auto rows_of = [&part](const Tensor& t) { return t.slice(part.begin, part.end); };
+  Pipeline& p = *pipeline_;
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
@@ -111,43 +202,65 @@ void Learner::accumulate(const Tensor& images, const StepLabels& labels, std::in
   ctx.seed = seed_;
   ctx.step = static_cast<std::uint32_t>(step);
   if (device_ != kCpu) ctx.device_step = &pipeline_->memory->inputs.step;
-  ctx.first_sample = static_cast<std::uint64_t>(first);
+  ctx.first_sample = static_cast<std::uint64_t>(part.begin);
+  if (ranks_) {
+    ctx.ranks = ranks_;
+    ctx.rows = static_cast<const std::int64_t*>(rows_of(p.rows).raw());
+    ctx.all_samples = part.all_samples;
+    if (part.last) {
+      ctx.on_whole_gradients = [&p](std::int64_t from) { p.gradient_sum->whole_from(from); };
+    }
+  }
   Variable logits;
   {
     cuda::TraceRange range("forward");
-    logits = model_->forward(ctx, images.slice(first, first + count), compute_,
-                             train_.checkpoint_blocks);
+    logits = model_->forward(ctx, rows_of(images), compute_, train_.checkpoint_blocks);
   }
-  ops::Targets targets{labels.own.slice(first, first + count), {}, train_.label_smoothing};
+  ops::Targets targets{rows_of(labels.own), {}, train_.label_smoothing};
   if (labels.partner.defined()) {
-    targets.partner_labels = labels.partner.slice(first, first + count);
-    targets.label_share = labels.share.slice(first, first + count);
+    targets.partner_labels = rows_of(labels.partner);
+    targets.label_share = rows_of(labels.share);
   }
   ops::LossResult loss = ops::cross_entropy(ctx, ops::cast(ctx, logits, DType::kFloat32), targets);
-  run_on(device_, Mean{DType::kFloat32, 1, loss.mean.value().raw(), &pipeline_->memory->loss_sum,
-                       1.0, true});
+  run_on(device_,
+         Mean{DType::kFloat32, 1, loss.mean.value().raw(), p.loss_sum.raw(), part.weight, true});
   cuda::TraceRange range("backward");
-  tape.backward(loss.mean, pipeline_->one);
+  tape.backward(loss.mean, p.seed_of(part.weight));
+}
+
+// What layers have gathered without a gradient, such as BatchNorm's running statistics: each rank
+// from its own rows, unless norm.sync is set.
+void Learner::average_buffers() {
+  Tensor next = model_->parameters().next_buffers();
+  if (!next.defined()) return;
+  ranks_->all_reduce(next);
+  run_on(device_, ScaleRows{next.dtype(), next.numel(), next.numel(), pipeline_->one_of_ranks.raw(),
+                            next.raw(), nullptr, next.raw()});
 }
 
 // Everything of a step that is the same each time: on a device it is captured.
 void Learner::run_step(const Tensor& images, const StepLabels& labels, std::int64_t step) {
-  std::int64_t n = images.dim(0);
-  std::int64_t micro = std::min<std::int64_t>(train_.micro_batch.value_or(train_.batch_size), n);
-  DTN_CHECK(n % micro == 0, "a batch of ", n, " does not divide into micro-batches of ", micro);
-  StepMemory* memory = pipeline_->memory;
-  pipeline_->memory_tensor.slice(offsetof(StepMemory, sum_squares), sizeof(StepMemory)).zero();
+  Pipeline& p = *pipeline_;
+  const std::int64_t n = images.dim(0);
+  DTN_CHECK(!ranks_ || n == p.rows.numel(), "a rank's rows of a batch of ", train_.batch_size,
+            " are ", p.rows.numel(), ", not ", n);
+  const std::vector<MicroBatch> parts = cut(n);
+  StepMemory* memory = p.memory;
+  p.memory_tensor.slice(offsetof(StepMemory, sum_squares), sizeof(StepMemory)).zero();
+  p.loss_sum.zero();
   ParameterStore& store = model_->parameters();
   store.zero_gradients();
-  for (std::int64_t first = 0; first < n; first += micro) {
-    accumulate(images, labels, first, micro, step);
+  for (const MicroBatch& part : parts) accumulate(images, labels, part, step);
+  if (ranks_) {
+    p.gradient_sum->finish(p.loss_sum);
+    average_buffers();
   }
   cuda::TraceRange range("update");
   run_on(device_, SumSquares{store.flat_size(), static_cast<const float*>(store.gradients().raw()),
                              &memory->sum_squares});
-  run_on(device_,
-         PrepareUpdate{&memory->loss_sum, &memory->sum_squares,
-                       static_cast<double>(micro) / static_cast<double>(n), clip_, &memory->state});
+  const auto means = static_cast<double>(parts.size()) * (ranks_ ? ranks_->size() : 1);
+  run_on(device_, PrepareUpdate{static_cast<const float*>(p.loss_sum.raw()), &memory->sum_squares,
+                                1 / means, clip_, &memory->state});
   optimizer_.step(&memory->inputs, &memory->state);
   store.settle_buffers(&memory->state);
   if (average_) average_->update(&memory->state);

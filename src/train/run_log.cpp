@@ -29,15 +29,18 @@ std::string format(const char* pattern, Args... args) {
 
 }  // namespace
 
-RunLog::RunLog(const std::filesystem::path& output, std::optional<std::int64_t> resumed_at,
-               std::int64_t evaluated_step, std::int64_t total_steps, std::int64_t steps_per_epoch)
-    : metrics_(open_metrics(output, resumed_at, evaluated_step)),
-      events_(output / "tensorboard", resumed_at),
-      bar_("training", total_steps, resumed_at.value_or(0)),
-      step_(resumed_at.value_or(0)),
+RunLog::RunLog(const std::filesystem::path& output, bool silent,
+               std::optional<std::int64_t> resumed_at, std::int64_t evaluated_step,
+               std::int64_t total_steps, std::int64_t steps_per_epoch)
+    : step_(resumed_at.value_or(0)),
       total_steps_(total_steps),
       steps_per_epoch_(steps_per_epoch),
-      mark_(Clock::now()) {}
+      mark_(Clock::now()) {
+  if (silent) return;
+  out_.reset(new Outputs{open_metrics(output, resumed_at, evaluated_step),
+                         EventWriter(output / "tensorboard", resumed_at),
+                         {"training", total_steps, resumed_at.value_or(0)}});
+}
 
 void RunLog::pause() {
   auto now = Clock::now();
@@ -64,44 +67,53 @@ void RunLog::train_step(std::int64_t step, const StepReport& report, double lr, 
   double rate = window_seconds_ > 0 ? static_cast<double>(window_images_) / window_seconds_ : 0;
   std::string detail = format("loss %.4f  %.1f images/s", report.loss, rate);
   if (write) {
-    metrics_.write({{"step", step},
-                    {"epoch", epoch_at(step)},
-                    {"loss", report.loss},
-                    {"lr", lr},
-                    {"grad_norm", report.grad_norm},
-                    {"images_per_second", rate}});
-    events_.add_scalar("train/loss", report.loss, step);
-    events_.add_scalar("train/lr", lr, step);
-    events_.add_scalar("train/grad_norm", report.grad_norm, step);
-    events_.add_scalar("train/images_per_second", rate, step);
-    events_.flush();
-    // A device computes while the host waits for data: what counts there is whether it ran dry.
-    bool device = report.idle_seconds.has_value();
-    double waited = device ? window_idle_ : window_wait_;
-    double share = window_seconds_ > 0 ? 100 * waited / window_seconds_ : 0;
-    info(format("step %lld/%lld  epoch %.2f  %s  lr %.2e  grad %.2f  %s %.0f %%  left ",
-                static_cast<long long>(step), static_cast<long long>(total_steps_), epoch_at(step),
-                detail.c_str(), lr, report.grad_norm, device ? "GPU waited" : "waited for data",
-                share) +
-         bar_.time_left(step));
+    report_step(step, report, lr, detail, rate);
     window_seconds_ = window_wait_ = window_idle_ = 0;
     window_images_ = 0;
   }
-  bar_.update(step, detail);
+  if (out_) out_->bar.update(step, detail);
+}
+
+void RunLog::report_step(std::int64_t step, const StepReport& report, double lr,
+                         const std::string& detail, double rate) {
+  if (!out_) return;
+  out_->metrics.write({{"step", step},
+                       {"epoch", epoch_at(step)},
+                       {"loss", report.loss},
+                       {"lr", lr},
+                       {"grad_norm", report.grad_norm},
+                       {"images_per_second", rate}});
+  EventWriter& events = out_->events;
+  events.add_scalar("train/loss", report.loss, step);
+  events.add_scalar("train/lr", lr, step);
+  events.add_scalar("train/grad_norm", report.grad_norm, step);
+  events.add_scalar("train/images_per_second", rate, step);
+  events.flush();
+  // A device computes while the host waits for data: what counts there is whether it ran dry.
+  bool device = report.idle_seconds.has_value();
+  double waited = device ? window_idle_ : window_wait_;
+  double share = window_seconds_ > 0 ? 100 * waited / window_seconds_ : 0;
+  info(format("step %lld/%lld  epoch %.2f  %s  lr %.2e  grad %.2f  %s %.0f %%  left ",
+              static_cast<long long>(step), static_cast<long long>(total_steps_), epoch_at(step),
+              detail.c_str(), lr, report.grad_norm, device ? "GPU waited" : "waited for data",
+              share) +
+       out_->bar.time_left(step));
 }
 
 void RunLog::evaluation(std::int64_t step, const std::string& split, const EvalResult& result) {
-  metrics_.write({{"step", step},
-                  {"epoch", epoch_at(step)},
-                  {"split", split},
-                  {"top1", result.top1},
-                  {"top5", result.top5},
-                  {"loss", result.loss},
-                  {"count", result.count}});
-  events_.add_scalar(split + "/top1", result.top1, step);
-  events_.add_scalar(split + "/top5", result.top5, step);
-  events_.add_scalar(split + "/loss", result.loss, step);
-  events_.flush();
+  if (!out_) return;
+  out_->metrics.write({{"step", step},
+                       {"epoch", epoch_at(step)},
+                       {"split", split},
+                       {"top1", result.top1},
+                       {"top5", result.top5},
+                       {"loss", result.loss},
+                       {"count", result.count}});
+  EventWriter& events = out_->events;
+  events.add_scalar(split + "/top1", result.top1, step);
+  events.add_scalar(split + "/top5", result.top5, step);
+  events.add_scalar(split + "/loss", result.loss, step);
+  events.flush();
   info(
       format("evaluation at step %lld (%s): top-1 %.2f %%  top-5 %.2f %%  loss %.4f  %lld images  ",
              static_cast<long long>(step), split.c_str(), result.top1, result.top5, result.loss,
@@ -110,19 +122,23 @@ void RunLog::evaluation(std::int64_t step, const std::string& split, const EvalR
 }
 
 void RunLog::evaluation_progress(std::int64_t done, std::int64_t total) {
-  bar_.update(step_, cat("evaluating ", done, "/", total));
+  if (out_) out_->bar.update(step_, cat("evaluating ", done, "/", total));
 }
 
 void RunLog::info(const std::string& message) {
-  bar_.clear();
+  if (!out_) return;
+  out_->bar.clear();
   log_info(message);
 }
 
 void RunLog::warn(const std::string& message) {
-  bar_.clear();
+  if (!out_) return;
+  out_->bar.clear();
   log_warn(message);
 }
 
-void RunLog::sync() { metrics_.sync(); }
+void RunLog::sync() {
+  if (out_) out_->metrics.sync();
+}
 
 }  // namespace dtn

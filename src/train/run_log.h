@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -16,9 +17,10 @@ namespace dtn {
 
 class RunLog {
  public:
+  // A silent one only counts: that of the ranks other than the first.
   // `resumed_at`: the step a resumed run goes on from; later lines of metrics.jsonl are dropped,
   // and evaluations after `evaluated_step`, which are still to be done.
-  RunLog(const std::filesystem::path& output, std::optional<std::int64_t> resumed_at,
+  RunLog(const std::filesystem::path& output, bool silent, std::optional<std::int64_t> resumed_at,
          std::int64_t evaluated_step, std::int64_t total_steps, std::int64_t steps_per_epoch);
 
   // `step` counts finished steps, this one included.
@@ -43,10 +45,16 @@ class RunLog {
     return static_cast<double>(step) / static_cast<double>(steps_per_epoch_);
   }
 
-  JsonLinesWriter metrics_;
-  EventWriter events_;
-  ProgressBar bar_;
-  std::int64_t step_;  // finished
+  void report_step(std::int64_t step, const StepReport& report, double lr,
+                   const std::string& detail, double rate);
+
+  struct Outputs {
+    JsonLinesWriter metrics;
+    EventWriter events;
+    ProgressBar bar;
+  };
+  std::unique_ptr<Outputs> out_;  // null: silent
+  std::int64_t step_;             // finished
   std::int64_t total_steps_, steps_per_epoch_;
   std::chrono::steady_clock::time_point mark_;
   double train_seconds_ = 0, window_seconds_ = 0, window_wait_ = 0, last_wait_ = 0;

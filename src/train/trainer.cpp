@@ -17,6 +17,7 @@
 #include "dtn/train/feeder.h"
 #include "dtn/train/learner.h"
 #include "dtn/train/stop_signal.h"
+#include "train/agreement.h"
 #include "train/run_log.h"
 #include "train/snapshot.h"
 
@@ -25,13 +26,22 @@ namespace {
 
 constexpr int kBadStepsBeforeStop = 3;
 
-std::unique_ptr<Loader> make_loader(const ExperimentConfig& config, Split split, Device device) {
+// What the ranks together see at once: to each, what it sees in training at most.
+std::int64_t evaluation_batch(const TrainConfig& train, int ranks) {
+  const std::int64_t batch = train.batch_size;
+  return train.micro_batch ? std::min<std::int64_t>(batch, *train.micro_batch * ranks) : batch;
+}
+
+std::unique_ptr<Loader> make_loader(const ExperimentConfig& config, Split split, Device device,
+                                    Communicator& ranks) {
   const ModelConfig& m = config.model;
   bool training = split == Split::kTrain;
   Transform transform(config.data, config.augment, m.image_size, m.channels, training);
   LoaderOptions options;
-  options.batch_size = training ? config.train.batch_size
-                                : config.train.micro_batch.value_or(config.train.batch_size);
+  options.batch_size =
+      training ? config.train.batch_size : evaluation_batch(config.train, ranks.size());
+  options.rank = ranks.rank();
+  options.ranks = ranks.size();
   options.shuffle = training && config.data.shuffle;
   options.seed = config.seed;
   options.workers = config.data.workers;
@@ -40,6 +50,7 @@ std::unique_ptr<Loader> make_loader(const ExperimentConfig& config, Split split,
   options.copies = training ? config.augment.repeats : 1;
   options.max_bad_images = config.data.max_bad_images;
   std::shared_ptr<const Dataset> dataset = open_dataset(config.data, m, split, config.seed);
+  check_equal_data(*dataset, ranks);
   log_info(cat(name_of(split), ": ", dataset->description()));
   return std::make_unique<Loader>(std::move(dataset), std::move(transform),
                                   feeding(device, std::move(options)));
@@ -50,33 +61,22 @@ class Trainer {
   Trainer(const ExperimentConfig& config, const TrainerOptions& options)
       : config_(config),
         output_(options.output),
-        train_loader_(make_loader(config, Split::kTrain, options.device)),
-        val_loader_(make_loader(config, Split::kVal, options.device)),
+        ranks_(options.ranks ? *options.ranks : only_),
+        starting_(std::in_place, ranks_, "starting", Communicator::Work::kLong),
+        train_loader_(make_loader(config, Split::kTrain, options.device, ranks_)),
+        val_loader_(make_loader(config, Split::kVal, options.device, ranks_)),
         train_feeder_(*train_loader_, options.device,
                       {.augment = config.augment, .seed = config.seed}),
         val_feeder_(*val_loader_, options.device),
         steps_per_epoch_(train_loader_->batches_per_epoch()),
         rate_(config.optim, config.schedule, config.train.batch_size, steps_per_epoch_),
-        learner_(config, options.device) {
-    if (options.resume_from) {
-      progress_ = restore_snapshot(load_checkpoint(*options.resume_from), config_, learner_);
-      resumed_at_ = progress_.step;
-      if (progress_.steps_per_epoch != steps_per_epoch_) {
-        throw ConfigError(cat("--resume: the checkpoint counts ", progress_.steps_per_epoch,
-                              " steps per epoch, this run ", steps_per_epoch_,
-                              "; the data set or train.batch_size has changed"));
-      }
-    } else if (config.model.init_weights) {
-      for (const std::string& note : load_weights(learner_.model(), *config.model.init_weights)) {
-        log_info(cat("init_weights: ", note));
-      }
-      if (learner_.average())
-        learner_.average()->values().copy_from(learner_.model().parameters().values());
-    }
+        learner_(config, options.device, &ranks_) {
+    if (ranks_.is_first()) read_weights(options);
+    share_run(learner_, progress_, resumed_at_, ranks_);
     progress_.steps_per_epoch = steps_per_epoch_;
-    write_file_atomic(output_ / "config.yaml", to_yaml(config_));
-    log_.emplace(output_, resumed_at_, progress_.evaluated_step, rate_.total_steps(),
-                 steps_per_epoch_);
+    if (ranks_.is_first()) write_file_atomic(output_ / "config.yaml", to_yaml(config_));
+    log_.emplace(output_, !ranks_.is_first(), resumed_at_, progress_.evaluated_step,
+                 rate_.total_steps(), steps_per_epoch_);
     describe();
   }
 
@@ -91,8 +91,8 @@ class Trainer {
     for (std::int64_t epoch = started() / steps_per_epoch_; started() < rate_.total_steps();
          ++epoch) {
       train_feeder_.start(epoch, started() % steps_per_epoch_);
-      while (started() < rate_.total_steps() && train_feeder_.next(batch_)) {
-        if (!one_step() || stop_requested()) return stop();
+      while (started() < rate_.total_steps() && next_batch()) {
+        if (!one_step() || all_stop()) return stop();
       }
     }
     double seconds =
@@ -102,6 +102,25 @@ class Trainer {
   }
 
  private:
+  // Of a checkpoint to go on from, or to begin with.
+  void read_weights(const TrainerOptions& options) {
+    if (options.resume_from) {
+      progress_ = restore_snapshot(load_checkpoint(*options.resume_from), config_, learner_);
+      resumed_at_ = progress_.step;
+      if (progress_.steps_per_epoch != steps_per_epoch_) {
+        throw ConfigError(cat("--resume: the checkpoint counts ", progress_.steps_per_epoch,
+                              " steps per epoch, this run ", steps_per_epoch_,
+                              "; the data set or train.batch_size has changed"));
+      }
+    } else if (config_.model.init_weights) {
+      for (const std::string& note : load_weights(learner_.model(), *config_.model.init_weights)) {
+        log_info(cat("init_weights: ", note));
+      }
+      if (learner_.average())
+        learner_.average()->values().copy_from(learner_.model().parameters().values());
+    }
+  }
+
   bool due(const Period& period, std::int64_t step) const {
     if (period.count == 0) return false;
     return step % (period.epochs ? period.count * steps_per_epoch_ : period.count) == 0;
@@ -110,8 +129,16 @@ class Trainer {
     return due(config_.train.eval_every, step) || step == rate_.total_steps();
   }
 
+  // Whether a signal has reached any rank.
+  bool all_stop() { return stopping_ = ranks_.any(stop_requested()); }
+
   std::int64_t started() const {
     return progress_.step + static_cast<std::int64_t>(in_flight_.size());
+  }
+
+  bool next_batch() {
+    Communicator::Work waiting(ranks_, "waiting for images");
+    return train_feeder_.next(batch_);
   }
 
   // Starts one step on the batch at hand, and settles those before it that have been waiting. A
@@ -122,8 +149,8 @@ class Trainer {
     double lr = rate_.at(started());
     learner_.start_step(batch_.images, {batch_.labels, batch_.partner_labels, batch_.label_share},
                         started(), lr);
-    in_flight_.push_back({lr, batch_.n});
-    bool now = learner_.device() == kCpu || evaluation_due(started()) || stop_requested() ||
+    in_flight_.push_back({lr, ranks_.alone() ? batch_.n : config_.train.batch_size});
+    bool now = learner_.device() == kCpu || evaluation_due(started()) || stopping_ ||
                due(config_.train.checkpoint_every, started()) || progress_.bad_steps > 0;
     while (in_flight_.size() > (now ? 0 : Learner::kInFlight - 1)) {
       if (!settle()) return false;
@@ -138,6 +165,7 @@ class Trainer {
     StepReport report = learner_.finish_step();
     auto [lr, images] = in_flight_.front();
     in_flight_.pop_front();
+    starting_.reset();
     std::int64_t step = ++progress_.step;
     bool last = step == rate_.total_steps();
     log_->train_step(step, report, lr, images, train_feeder_.report().wait_seconds,
@@ -184,6 +212,7 @@ class Trainer {
   std::optional<EvalResult> evaluate_one() {
     EvalOptions options;
     options.stop = stop_requested;
+    options.ranks = &ranks_;
     std::int64_t total = val_loader_->samples_per_epoch();
     options.on_batch = [&](const DeviceBatch&, const Tensor&, std::int64_t done) {
       log_->evaluation_progress(done, total);
@@ -217,8 +246,11 @@ class Trainer {
   }
 
   // A run that was over before it was resumed; it is left as it is.
-  bool is_summarized() const {
+  bool is_summarized() {
     if (!resumed_at_ || *resumed_at_ < rate_.total_steps()) return false;
+    return ranks_.any(ranks_.is_first() && has_summary());
+  }
+  bool has_summary() const {
     std::ifstream file(output_ / "summary.json");
     auto summary = nlohmann::json::parse(file, nullptr, false);
     return summary.is_object() && summary.value("steps", std::int64_t{-1}) == progress_.step;
@@ -233,13 +265,19 @@ class Trainer {
       if (!evaluate_all(improved)) return false;
       save();
     } else if (step >= rate_.total_steps() && step > 0 && !is_summarized()) {
-      last_eval_ = evaluate(learner_.model(), val_feeder_).value();
+      EvalOptions options;
+      options.ranks = &ranks_;
+      last_eval_ = evaluate(learner_.model(), val_feeder_, options).value();
     }
     log_->resume();
     return true;
   }
 
+  // The first rank writes what all have.
   void save() {
+    check_equal_weights(learner_, ranks_);
+    if (!ranks_.is_first()) return;
+    Communicator::Work writing(ranks_, "writing a checkpoint", Communicator::Work::kLong);
     log_->sync();
     std::optional<std::int64_t> best_step;
     if (progress_.best_step >= 0) best_step = progress_.best_step;
@@ -257,6 +295,7 @@ class Trainer {
   }
 
   void write_summary(double seconds) {
+    if (!ranks_.is_first()) return;
     nlohmann::ordered_json summary = {{"top1", last_eval_.top1},
                                       {"top5", last_eval_.top5},
                                       {"loss", last_eval_.loss},
@@ -272,7 +311,9 @@ class Trainer {
   }
 
   std::string describe_device() const {
-    return learner_.device() == kCpu ? cat(max_threads(), " threads") : cuda::device_info().name;
+    const std::string each =
+        learner_.device() == kCpu ? cat(max_threads(), " threads") : cuda::device_info().name;
+    return ranks_.alone() ? each : cat(ranks_.size(), " processes with ", each, " each");
   }
 
   void describe() {
@@ -289,6 +330,10 @@ class Trainer {
 
   ExperimentConfig config_;
   std::filesystem::path output_;
+  Communicator only_;
+  Communicator& ranks_;
+  std::optional<Communicator::Work> starting_;
+  bool stopping_ = false;
   std::unique_ptr<Loader> train_loader_, val_loader_;
   BatchFeeder train_feeder_, val_feeder_;
   std::int64_t steps_per_epoch_;
@@ -310,9 +355,11 @@ class Trainer {
 }  // namespace
 
 RunStatus train(const ExperimentConfig& config, const TrainerOptions& options) {
-  std::filesystem::create_directories(options.output);
-  remove_stale_temporaries(options.output);  // of a run that was killed here
-  install_stop_signals();
+  if (!options.ranks || options.ranks->is_first()) {
+    std::filesystem::create_directories(options.output);
+    remove_stale_temporaries(options.output);  // of a run that was killed here
+  }
+  install_stop_signals(!options.ranks || options.ranks->alone());
   return Trainer(config, options).run();
 }
 

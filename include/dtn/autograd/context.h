@@ -9,6 +9,8 @@
 
 namespace dtn {
 
+class Communicator;
+
 struct Context {
   Tape* tape = nullptr;    // null: nothing is recorded and no gradients flow
   bool training = false;   // drop path, dropout and batch statistics are on
@@ -18,6 +20,14 @@ struct Context {
   // Replaces `step` when set: where a captured graph finds it, in the memory of the device.
   const std::uint32_t* device_step = nullptr;
   std::uint64_t first_sample = 0;  // place of this micro-batch's first sample in the global batch
+  // Replaces first_sample when set: the place of each sample, where the model is.
+  const std::int64_t* rows = nullptr;
+  Communicator* ranks = nullptr;  // that share each micro-batch; null: nobody else
+  std::int64_t all_samples = 0;   // of this micro-batch, over all ranks; 0: there is one rank
+
+  // Called in the backward pass when the gradients of all decaying parameters from this place in
+  // the flat memory of their store on are whole; places descend.
+  std::function<void(std::int64_t from)> on_whole_gradients;
 
   // Random numbers of one consumer (a drop-path layer, a dropout) in this step.
   PhiloxKey key(std::uint32_t stream) const { return {seed, stream, step}; }

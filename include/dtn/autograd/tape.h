@@ -20,6 +20,10 @@ class Tape {
 
   void record(const char* op, GradSink output, Backward backward);
 
+  // Calls `reached` in the backward pass as soon as all nodes recorded after this moment have run:
+  // what was used by those alone has its whole gradient then.
+  void mark(std::function<void()> reached);
+
   // Runs all nodes in reverse, starting with d root = seed (default: ones, root must then hold one
   // element), and empties the tape: each node, with all it saved, is freed once it has run. Nodes
   // that no gradient reached are skipped.
@@ -31,7 +35,7 @@ class Tape {
  private:
   struct Node {
     const char* op;
-    GradSink output;
+    GradSink output;  // null: a mark
     Backward backward;
   };
   std::vector<Node> nodes_;

@@ -48,11 +48,13 @@ struct Period {
 
 enum class Precision { kFloat32, kBFloat16, kTf32 };
 enum class BestBy { kRaw, kEma };
+enum class ReducePrecision { kFloat32, kBFloat16 };
 
 struct TrainConfig {
   int batch_size = 128;            // global: images per optimizer step
-  std::optional<int> micro_batch;  // images per forward pass; unset: batch_size
+  std::optional<int> micro_batch;  // most images per forward pass of a rank; unset: batch_size
   Precision precision = Precision::kFloat32;
+  ReducePrecision reduce = ReducePrecision::kFloat32;  // of gradients on their way between ranks
   double label_smoothing = 0;
   std::optional<double> ema;       // decay of the moving average of the weights
   bool checkpoint_blocks = false;  // recompute each block in the backward pass to save memory

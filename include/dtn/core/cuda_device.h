@@ -16,6 +16,8 @@ namespace dtn::cuda {
 
 // Empty when this program can compute on a CUDA device here; otherwise one sentence saying why not.
 std::string unavailable_reason();
+// How many devices this process sees.
+int device_count();
 // Selects the device for the process. Throws ConfigError when it cannot be used.
 void select_device(int index);
 

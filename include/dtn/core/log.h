@@ -10,4 +10,8 @@ void log_info(std::string_view message);
 void log_warn(std::string_view message);
 void log_error(std::string_view message);
 
+// In a job of several processes: from now on a rank other than the first keeps its information to
+// itself and says who it is when it warns.
+void log_as_rank(int rank);
+
 }  // namespace dtn

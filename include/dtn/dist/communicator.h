@@ -77,16 +77,20 @@ class Communicator {
 
   CommunicationTime time() const;
 
-  // Tells the others why they may have to wait longer than usual for this rank.
-  class LongWork {
+  // Says what this rank is at meanwhile ("writing a checkpoint"), for messages about a rank that
+  // the others wait for; and, where it may take long, that they are to wait half an hour.
+  class Work {
    public:
-    LongWork(Communicator& ranks, const char* what);
-    ~LongWork();
-    LongWork(const LongWork&) = delete;
-    LongWork& operator=(const LongWork&) = delete;
+    enum Length { kShort, kLong };
+    Work(Communicator& ranks, const char* what, Length length = kShort);
+    ~Work();
+    Work(const Work&) = delete;
+    Work& operator=(const Work&) = delete;
 
    private:
     Communicator& ranks_;
+    const char* what_before_ = nullptr;
+    bool long_before_ = false;
   };
 
   // Ends all processes of the job with this exit code. To be called once the user has been told.

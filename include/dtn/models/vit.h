@@ -46,6 +46,7 @@ class VisionTransformer {
   Parameter* class_token_ = nullptr;  // with cls pooling
   Parameter* positions_;
   std::vector<std::unique_ptr<TransformerBlock>> blocks_;
+  std::vector<std::size_t> parameters_before_;  // each block
   std::unique_ptr<Normalizer> norm_;
   Parameter* head_weight_;
   Parameter* head_bias_;

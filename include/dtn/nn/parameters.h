@@ -86,6 +86,9 @@ class ParameterStore {
   std::int64_t flat_size() const { return flat_size_; }
   Device device() const { return values_.device(); }
   std::int64_t decay_end() const { return decay_end_; }
+  // Where the first decaying one of the parameters that were added at position `index` or later
+  // begins, in flat memory.
+  std::int64_t decaying_from(std::size_t index) const;
   Tensor& values() { return values_; }
   Tensor& gradients() { return gradients_; }
   Tensor& bfloat16_values() { return low_; }
@@ -98,6 +101,8 @@ class ParameterStore {
   // Ends a training step for the buffers: what it wrote becomes their value, unless the step was
   // left out (kernels/optimizer.h).
   void settle_buffers(const UpdateState* state = nullptr);
+  // What a training step writes for the buffers, one after the other; undefined without any.
+  Tensor next_buffers() const { return next_; }
   // Starts the next step from the values, after these were changed from outside.
   void restart_buffers();
 

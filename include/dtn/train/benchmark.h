@@ -9,6 +9,7 @@
 #include "dtn/core/device.h"
 #include "dtn/core/dtype.h"
 #include "dtn/data/dataset.h"
+#include "dtn/dist/communicator.h"
 
 namespace dtn {
 
@@ -35,10 +36,18 @@ struct TrainBenchmark {
   double mfu = 0;                     // gflops_per_image images_per_second / gemm_gflops
   std::int64_t peak_bytes = 0;        // of tensors and scratch
   std::int64_t allocator_misses = 0;  // in the timed steps
+  // Of a job of several processes, whose rates above are those of all together. A step's sums are
+  // under way for communication_ms, mostly beside the backward pass; in communication_waited_ms the
+  // first process had nothing else to do, be it for the network or for a slower process. (Not known
+  // where NCCL sums: 0.)
+  int processes = 1;
+  double communication_ms = 0, communication_waited_ms = 0;
+  double communication_bytes = 0;  // that each process sends in a step
 };
-// Optimizer steps on random images that stay in memory: the loader is measured apart.
+// Optimizer steps on random images that stay in memory: the loader is measured apart. Called by all
+// of `ranks`, if any.
 TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int warmup,
-                               Device device = kCpu);
+                               Device device = kCpu, Communicator* ranks = nullptr);
 
 // What a training step of `config` takes, for estimates: measured in a few steps of no more images
 // than a glance allows.

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "dtn/dist/communicator.h"
 #include "dtn/models/vit.h"
 #include "dtn/train/feeder.h"
 
@@ -23,13 +24,21 @@ struct EvalResult {
 // as high (equal scores go by class order); a NaN is never a hit.
 class AccuracyMeter {
  public:
-  // logits [n, K] float32, labels [n] int64.
-  void add(const Tensor& logits, const Tensor& labels);
+  // logits [n, K] float32, labels [n] int64; `indices` [n] are the samples' places in the data set,
+  // which losses are added in the order of; empty: as they come.
+  void add(const Tensor& logits, const Tensor& labels, std::span<const std::int64_t> indices = {});
+  // Takes over what the other ranks counted: all have the same result then, to the last digit that
+  // of a single one.
+  void merge(Communicator& ranks);
   EvalResult result() const;
 
  private:
-  std::int64_t count_ = 0, top1_ = 0, top5_ = 0;
-  double loss_ = 0;
+  struct Loss {
+    std::int64_t index;
+    float value;
+  };
+  std::int64_t top1_ = 0, top5_ = 0;
+  std::vector<Loss> losses_;
 };
 
 struct EvalOptions {
@@ -39,8 +48,10 @@ struct EvalOptions {
   std::vector<std::int64_t> classes;
   // Called after each batch with its float32 logits [n, K] and the number of samples done.
   std::function<void(const DeviceBatch&, const Tensor& logits, std::int64_t done)> on_batch;
-  // Asked before each batch; true ends the evaluation early.
+  // Asked before each batch; true, from any rank, ends the evaluation early.
   std::function<bool()> stop;
+  // That share the images, each by a loader of its own; null: alone.
+  Communicator* ranks = nullptr;
 };
 
 // The columns `classes` of logits [n, K] float32: [n, classes.size()].
@@ -48,7 +59,8 @@ Tensor logits_of(const Tensor& logits, std::span<const std::int64_t> classes);
 // labels [n] int64 as positions in `classes`.
 Tensor labels_among(const Tensor& labels, std::span<const std::int64_t> classes);
 
-// One epoch of the feeder, which must feed the model's device. Nothing when it was stopped.
+// One epoch of the feeder, which must feed the model's device; with ranks, the result is that of
+// all. Nothing when it was stopped.
 std::optional<EvalResult> evaluate(VisionTransformer& model, BatchFeeder& feeder,
                                    const EvalOptions& options = {});
 

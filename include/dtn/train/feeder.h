@@ -59,6 +59,8 @@ class BatchFeeder {
   // here in place of the batch it belongs to.
   bool next(DeviceBatch& batch);
 
+  // Of the loader.
+  std::int64_t batches_per_epoch() const { return loader_.batches_per_epoch(); }
   // Of the loader; wait_seconds are those that next() waited for it.
   LoaderReport report() const { return loader_.report(); }
 

@@ -5,8 +5,10 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "dtn/config/train_config.h"
+#include "dtn/dist/communicator.h"
 #include "dtn/models/vit.h"
 #include "dtn/optim/optimizer.h"
 
@@ -36,11 +38,15 @@ struct StepLabels {
 
 class Learner {
  public:
-  // Throws ConfigError for a precision the device does not have.
-  explicit Learner(const ExperimentConfig& config, Device device = kCpu);
+  // One of `ranks` that learn the same, each from its rows of every batch (rows_of_rank() in
+  // dtn/data/loader.h); null: alone. The ranks must outlive it. Throws ConfigError for a precision
+  // the device does not have, or a batch that cannot be shared out.
+  explicit Learner(const ExperimentConfig& config, Device device = kCpu,
+                   Communicator* ranks = nullptr);
   ~Learner();
 
-  // One optimizer step on a global batch, in micro-batches; gradients are those of the mean loss.
+  // One optimizer step on this rank's rows of a global batch, in micro-batches; gradients are those
+  // of the mean loss over the whole batch, and every rank makes the same update.
   // `step` counts finished steps and keys the random numbers. images [n, channels, size, size]
   // float32 and labels are on the device. There, a step is only enqueued, from the third on with
   // images and labels in the same place as one captured graph (train.step_graph); at most kInFlight
@@ -68,15 +74,21 @@ class Learner {
 
  private:
   struct Pipeline;
+  struct MicroBatch;
+  void share_batches();
   void run_step(const Tensor& images, const StepLabels& labels, std::int64_t step);
-  void accumulate(const Tensor& images, const StepLabels& labels, std::int64_t first,
-                  std::int64_t count, std::int64_t step);
+  std::vector<MicroBatch> cut(std::int64_t rows) const;
+  void accumulate(const Tensor& images, const StepLabels& labels, const MicroBatch& part,
+                  std::int64_t step);
+  void average_buffers();
 
   TrainConfig train_;
   double clip_;  // 0: none
   std::uint64_t seed_;
   DType compute_;
   Device device_;
+  Communicator* ranks_;                      // null: alone
+  std::vector<std::int64_t> rows_of_ranks_;  // of a global batch
   std::unique_ptr<VisionTransformer> model_;
   Optimizer optimizer_;
   std::optional<MovingAverage> average_;

@@ -19,11 +19,15 @@ struct TrainerOptions {
   Device device = kCpu;
   // The checkpoint to go on from, or nothing to start afresh.
   std::optional<std::filesystem::path> resume_from;
+  // That train together; null: alone. The first alone reads and writes the run folder, and
+  // `resume_from` is its.
+  Communicator* ranks = nullptr;
 };
 
 // Runs `config` to its end (see DESIGN of the run folder in README.md). The bits of the weights at
-// every step depend on the configuration and the data alone: not on threads, workers, or on where
-// the run was stopped and resumed. Throws ConfigError, DataError, DivergedError or Error.
+// every step depend on the configuration, the data and the number of ranks alone: not on threads,
+// workers, or on where the run was stopped and resumed; with another number of ranks they are the
+// same but for the rounding of sums. Throws ConfigError, DataError, DivergedError or Error.
 RunStatus train(const ExperimentConfig& config, const TrainerOptions& options);
 
 // The checkpoint that `--resume` means: "auto" looks in `output`; a folder is a run or one of its

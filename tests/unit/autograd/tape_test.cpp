@@ -310,6 +310,26 @@ TEST(Checkpoint, IsThePieceItselfWithoutATape) {
   EXPECT_EQ(test::doubles(y.value()), (test::Doubles{9}));
 }
 
+TEST(Tape, ReachesAMarkWhenAllBehindItHasRun) {
+  Tape tape;
+  Context c;
+  c.tape = &tape;
+  Variable a(of({2}), true), b(of({3}), true);
+  std::vector<std::string> seen;
+  auto mark = [&](const char* name) {
+    tape.mark([&seen, &a, &b, name] {
+      seen.push_back(cat(name, a.grad().defined() ? " a" : "", b.grad().defined() ? " b" : ""));
+    });
+  };
+  mark("first");
+  Variable x = mul(c, a, a);
+  mark("second");
+  Variable y = mul(c, x, b);
+  mark("last");
+  tape.backward(y);
+  EXPECT_EQ(seen, (std::vector<std::string>{"last", "second b", "first a b"}));
+}
+
 // --- Variable -----------------------------------------------------------------------------------
 
 TEST(Variable, ConvertsToTheTypeAsked) {
