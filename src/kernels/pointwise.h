@@ -47,9 +47,9 @@ struct ScaleRows {
 void run(CpuQueue&, const ScaleRows&);
 void run(CudaQueue&, const ScaleRows&);
 
-// y = x mask / (1 - p), where mask of element i is 1 when philox_uniform(key, first + i) >= p.
-// A dropped element is 0 whatever x is, p = 1 drops all. The backward pass is the same with dy for
-// x.
+// y = x mask / (1 - p), where mask of element i is 1 when philox_uniform(key, number(i)) >= p, with
+// number(i) = first + i, or rows[r] per_row + j for element j of row r where there are `rows`. A
+// dropped element is 0 whatever x is, p = 1 drops all. The backward pass is the same with dy for x.
 struct Dropout {
   DType dtype;
   std::int64_t count;
@@ -60,11 +60,14 @@ struct Dropout {
   void* y;  // may be x
   // Replaces key.step when set: on a device, the step of a captured graph, see StepInputs.
   const std::uint32_t* step = nullptr;
+  const std::int64_t* rows = nullptr;  // [count / per_row], not negative
+  std::int64_t per_row = 0;
 };
 void run(CpuQueue&, const Dropout&);
 void run(CudaQueue&, const Dropout&);
 
-// scale[b] = 1 / (1 - p) when philox_uniform(key, first + b) >= p, else 0.
+// scale[b] = 1 / (1 - p) when philox_uniform(key, number(b)) >= p, else 0, with number(b) = first +
+// b, or rows[b] where there are `rows`.
 struct DropPathScales {
   DType dtype;  // accumulator type
   std::int64_t count;
@@ -73,6 +76,7 @@ struct DropPathScales {
   std::uint64_t first = 0;
   void* scale;
   const std::uint32_t* step = nullptr;  // as for Dropout
+  const std::int64_t* rows = nullptr;   // [count]
 };
 void run(CpuQueue&, const DropPathScales&);
 void run(CudaQueue&, const DropPathScales&);

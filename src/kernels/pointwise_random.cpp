@@ -96,9 +96,14 @@ void dropout(const Dropout& args) {
   parallel_ranges(args.count, kChunk, [=, &args](std::int64_t begin, std::int64_t end) {
     // Up to 3 words before the block, a full vector read at its end, whole batches of groups.
     alignas(64) std::uint32_t words[kBlock + 4 * kGroups + kLanes<std::uint32_t> + 4];
-    for (; begin < end; begin += kBlock) {
-      std::int64_t n = end - begin < kBlock ? end - begin : kBlock;
+    for (std::int64_t n = 0; begin < end; begin += n) {
+      n = end - begin < kBlock ? end - begin : kBlock;
       std::uint64_t element = args.first + static_cast<std::uint64_t>(begin);
+      if (args.rows) {  // up to the end of the row
+        const std::int64_t row = begin / args.per_row, column = begin % args.per_row;
+        n = n < args.per_row - column ? n : args.per_row - column;
+        element = static_cast<std::uint64_t>(args.rows[row] * args.per_row + column);
+      }
       int skip = static_cast<int>(element % 4);
       for (std::int64_t k = 0; 4 * k < n + skip; k += kGroups) {
         philox_groups(key, element / 4 + static_cast<std::uint64_t>(k), words + 4 * k);
@@ -116,7 +121,8 @@ void drop_path_scales(const DropPathScales& args) {
   const A kept = static_cast<A>(1.0 / (1.0 - args.p));
   std::uint32_t words[4 * kGroups];
   for (std::int64_t b = 0; b < args.count; ++b) {
-    std::uint64_t element = args.first + static_cast<std::uint64_t>(b);
+    std::uint64_t element = args.rows ? static_cast<std::uint64_t>(args.rows[b])
+                                      : args.first + static_cast<std::uint64_t>(b);
     philox_groups(key, element / 4, words);
     scale[b] = (words[element % 4] >> 8) >= threshold ? kept : A(0);
   }

@@ -13,14 +13,32 @@ __device__ __forceinline__ PhiloxKey key_at_step(PhiloxKey key, const std::uint3
   return key;
 }
 
-template <class T>
+// The numbers of elements: on from the first one.
+struct InOrder {
+  std::uint64_t first;
+  __device__ std::uint64_t operator()(std::int64_t i) const {
+    return first + static_cast<std::uint64_t>(i);
+  }
+};
+// Or row by row.
+template <class Index>
+struct ByRows {
+  const std::int64_t* rows;
+  std::int64_t per_row;
+  __device__ std::uint64_t operator()(std::int64_t i) const {
+    const auto at = cuda::row_and_column<Index>(i, per_row);
+    return static_cast<std::uint64_t>(rows[at.row] * per_row + at.column);
+  }
+};
+
+template <class T, class Number>
 struct DropoutMap {
   static constexpr int kWidth = cuda::kPerVector<T>, kVectors = 2, kInputs = 1;
   const T* x;
   T* y;
   PhiloxKey key;
   const std::uint32_t* step;
-  std::uint64_t first;
+  Number number;
   std::uint32_t threshold;
   float scale;
 
@@ -31,10 +49,10 @@ struct DropoutMap {
   __device__ void prepare() { key = key_at_step(key, step); }
   template <int n>
   __device__ void store(std::int64_t i, float (&v)[1][n]) const {
-    const std::uint64_t element = first + static_cast<std::uint64_t>(i);
+    const std::uint64_t element = number(i);
     if constexpr (n == 1) {
       v[0][0] = masked(v[0][0], philox_u32(key, element));
-    } else {  // whole groups: first is a multiple of 4
+    } else {  // whole groups: the element's number is a multiple of 4
 #pragma unroll
       for (int k = 0; k < n; k += 4) {
         Philox4 words = philox_group(key, (element + static_cast<unsigned>(k)) / 4);
@@ -49,11 +67,22 @@ struct DropoutMap {
   }
 };
 
+template <class T, class Number>
+void dropout(CudaQueue& queue, const Dropout& args, const Number& number, bool whole_vectors) {
+  cuda::launch_map(queue, "dropout",
+                   DropoutMap<T, Number>{static_cast<const T*>(args.x), static_cast<T*>(args.y),
+                                         args.key, args.step, number, drop_threshold(args.p),
+                                         static_cast<float>(1.0 / (1.0 - args.p))},
+                   args.count, whole_vectors && cuda::all_aligned(args.x, args.y));
+}
+
 __global__ void drop_path_scales_kernel(DropPathScales args, std::uint32_t threshold, float kept) {
   const std::int64_t b = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (b >= args.count) return;
   const PhiloxKey key = key_at_step(args.key, args.step);
-  const std::uint32_t word = philox_u32(key, args.first + static_cast<std::uint64_t>(b));
+  const std::uint64_t element = args.rows ? static_cast<std::uint64_t>(args.rows[b])
+                                          : args.first + static_cast<std::uint64_t>(b);
+  const std::uint32_t word = philox_u32(key, element);
   static_cast<float*>(args.scale)[b] = (word >> 8) >= threshold ? kept : 0.0f;
 }
 
@@ -62,11 +91,11 @@ __global__ void drop_path_scales_kernel(DropPathScales args, std::uint32_t thres
 void run(CudaQueue& queue, const Dropout& args) {
   for_cuda_dtype("dropout", args.dtype, [&](auto zero) {
     using T = decltype(zero);
-    cuda::launch_map(
-        queue, "dropout",
-        DropoutMap<T>{static_cast<const T*>(args.x), static_cast<T*>(args.y), args.key, args.step,
-                      args.first, drop_threshold(args.p), static_cast<float>(1.0 / (1.0 - args.p))},
-        args.count, args.first % 4 == 0 && cuda::all_aligned(args.x, args.y));
+    if (!args.rows) return dropout<T>(queue, args, InOrder{args.first}, args.first % 4 == 0);
+    cuda::for_index(args.count, [&](auto index) {  // no vector may lie in two rows
+      dropout<T>(queue, args, ByRows<decltype(index)>{args.rows, args.per_row},
+                 args.per_row % cuda::kPerVector<T> == 0);
+    });
   });
 }
 

@@ -8,23 +8,36 @@
 namespace dtn::ops {
 namespace {
 
-// The first element of this micro-batch in the numbering of the global batch, so that gradient
-// accumulation draws the same mask as one large batch.
-std::uint64_t first_element(const Context& ctx, const Tensor& x) {
-  return ctx.first_sample * static_cast<std::uint64_t>(x.numel() / x.dim(0));
-}
-
+// Elements are numbered as in the global batch, so that gradient accumulation and other ranks draw
+// the masks of one large batch.
 struct Mask {
   double p;
   PhiloxKey key;
-  std::uint64_t first;
   const std::uint32_t* device_step;
+  std::uint64_t first_sample;
+  const std::int64_t* rows;
+
+  Mask(const Context& ctx, double share, std::uint32_t stream)
+      : p(share),
+        key(ctx.key(stream)),
+        device_step(ctx.device_step),
+        first_sample(ctx.first_sample),
+        rows(ctx.rows) {}
+
+  // Of element i of a sample.
+  std::uint64_t number(std::int64_t sample, std::int64_t i, std::int64_t per_sample) const {
+    const std::uint64_t row = rows ? static_cast<std::uint64_t>(rows[sample])
+                                   : first_sample + static_cast<std::uint64_t>(sample);
+    return row * static_cast<std::uint64_t>(per_sample) + static_cast<std::uint64_t>(i);
+  }
 };
 
 Tensor dropped(const Tensor& x, const Mask& mask) {
   Tensor y = Tensor::empty_like(x);
-  run_on(x.device(), Dropout{x.dtype(), x.numel(), mask.p, mask.key, mask.first, x.raw(), y.raw(),
-                             mask.device_step});
+  const std::int64_t per_sample = x.numel() / x.dim(0);
+  run_on(x.device(), Dropout{x.dtype(), x.numel(), mask.p, mask.key,
+                             mask.first_sample * static_cast<std::uint64_t>(per_sample), x.raw(),
+                             y.raw(), mask.device_step, mask.rows, per_sample});
   return y;
 }
 
@@ -32,7 +45,7 @@ Tensor dropped(const Tensor& x, const Mask& mask) {
 
 Variable dropout(Context& ctx, const Variable& x, double p, std::uint32_t stream) {
   if (!ctx.training || p == 0) return x;
-  Mask mask{p, ctx.key(stream), first_element(ctx, x.value()), ctx.device_step};
+  const Mask mask(ctx, p, stream);
   return ctx.record("dropout", dropped(x.value(), mask), {&x},
                     [mask, dx = x.sink()](const Tensor& dy) { dx->accumulate(dropped(dy, mask)); });
 }
@@ -42,7 +55,7 @@ Tensor drop_path_scales(const Context& ctx, std::int64_t batch, double p, std::u
   if (!ctx.training || p == 0) return {};
   Tensor scale = Tensor::empty({batch}, accumulator_of(dtype), device);
   run_on(device, DropPathScales{scale.dtype(), batch, p, ctx.key(stream), ctx.first_sample,
-                                scale.raw(), ctx.device_step});
+                                scale.raw(), ctx.device_step, ctx.rows});
   return scale;
 }
 
@@ -73,14 +86,14 @@ using namespace elementary;
 
 Variable dropout(Context& ctx, const Variable& x, double p, std::uint32_t stream) {
   if (!ctx.training || p == 0) return x;
-  PhiloxKey key = ctx.key(stream);
-  std::uint64_t first = first_element(ctx, x.value());
+  const Mask drawn(ctx, p, stream);
+  const std::int64_t per_sample = x.value().numel() / x.dim(0);
   Tensor mask = Tensor::empty_like(x.value());
   dispatch_real(x.dtype(), [&](auto zero) {
     using T = decltype(zero);
     for (std::int64_t i = 0; i < mask.numel(); ++i) {
-      bool keep =
-          philox_uniform(key, first + static_cast<std::uint64_t>(i)) >= static_cast<float>(p);
+      const std::uint64_t n = drawn.number(i / per_sample, i % per_sample, per_sample);
+      bool keep = philox_uniform(drawn.key, n) >= static_cast<float>(p);
       mask.data<T>()[i] = keep ? static_cast<T>(1 / (1 - p)) : T(0);
     }
   });

@@ -19,12 +19,13 @@ struct Context {
   std::uint32_t step = 0;  // optimizer step
   // Replaces `step` when set: where a captured graph finds it, in the memory of the device.
   const std::uint32_t* device_step = nullptr;
-  std::uint64_t first_sample = 0;  // place of this micro-batch's first sample in the global batch
-  // Replaces first_sample when set: the place of each sample, where the model is.
+  // Where the samples of this micro-batch are in the global batch, so that random numbers do not
+  // depend on how it is cut: the place of the first, or where they do not follow each other the
+  // places of all, in the memory of the device, until the backward pass is done.
+  std::uint64_t first_sample = 0;
   const std::int64_t* rows = nullptr;
   Communicator* ranks = nullptr;  // that share each micro-batch; null: nobody else
   std::int64_t all_samples = 0;   // of this micro-batch, over all ranks; 0: there is one rank
-
   // Called in the backward pass when the gradients of all decaying parameters from this place in
   // the flat memory of their store on are whole; places descend.
   std::function<void(std::int64_t from)> on_whole_gradients;

@@ -247,6 +247,59 @@ TEST(CudaPointwise, DropoutInPlaceOfASliceReadsTheStepOnTheDevice) {
   }
 }
 
+Tensor places(const std::vector<std::int64_t>& rows) {
+  return Tensor::from(rows, {static_cast<std::int64_t>(rows.size())});
+}
+
+// With rows so far on that elements take more than 32 bits, too.
+TEST(CudaPointwise, DropoutOfRowsDropsWhatTheHostDrops) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (DType dtype : kStored) {
+    for (std::int64_t per_row : {1, 3, 4, 8, 520}) {
+      for (std::int64_t begin : {std::int64_t{0}, std::int64_t{1} << 33}) {
+        under_every_schedule([&] {
+          const std::int64_t count = 5 * per_row;
+          Twin x = random_twin({count}, dtype, 16), y = Twin::output({count}, dtype);
+          Twin rows(places({begin + 1, begin + 4, begin + 5, begin + 6, begin + 10}));
+          auto args = [&](Where w) {
+            return Dropout{dtype,     count,   0.4,
+                           {7, 8, 9}, 99,      x.at(w),
+                           y.at(w),   nullptr, static_cast<std::int64_t*>(rows.at(w)),
+                           per_row};
+          };
+          run(cpu_queue(), args(kOnHost));
+          run(cuda_queue(), args(kOnDevice));
+          expect_same_bits("dropout", cat("rows of ", per_row, " from ", begin), y);
+          return std::vector{y.device()};
+        });
+      }
+    }
+  }
+}
+
+TEST(CudaPointwise, DropPathScalesOfRows) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  std::vector<std::int64_t> own;
+  for (std::int64_t i = 0; i < 301; ++i) own.push_back(3 * i * i + 1);
+  under_every_schedule([&] {
+    Twin scale = Twin::output({301}, DType::kFloat32), rows(places(own));
+    auto args = [&](Where w) {
+      return DropPathScales{DType::kFloat32,
+                            301,
+                            0.4,
+                            {7, 8, 9},
+                            5,
+                            scale.at(w),
+                            nullptr,
+                            static_cast<std::int64_t*>(rows.at(w))};
+    };
+    run(cpu_queue(), args(kOnHost));
+    run(cuda_queue(), args(kOnDevice));
+    expect_same_bits("drop_path_scales", "rows", scale);
+    return std::vector{scale.device()};
+  });
+}
+
 TEST(CudaPointwise, DropPathScales) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t count : {1, 256, 301}) {

@@ -379,6 +379,38 @@ TEST(Pointwise, TheStepInMemoryReplacesTheKeys) {
   }
 }
 
+// Rows that a rank has of a batch: as in the whole batch, row by row.
+TYPED_TEST(Pointwise, DropoutOfRowsIsThatOfTheWhole) {
+  using T = TypeParam;
+  const PhiloxKey key{7, 8, 9};
+  const std::vector<std::int64_t> rows = {1, 4, 5, 6, 10};
+  const auto count = static_cast<std::int64_t>(rows.size());
+  for (Isa isa : isas()) {
+    for (std::int64_t per_row : {1, 3, 8, 37, 1500}) {
+      SCOPED_TRACE(cat(name_of(isa), ", rows of ", per_row));
+      const DType dtype = DTypeOf<T>::value;
+      std::vector<T> x = normal_values<T>(12 * per_row, 19), whole(x.size()), part, y, expected;
+      run_on(isa, Dropout{dtype, 12 * per_row, 0.4, key, 0, x.data(), whole.data()});
+      for (std::int64_t row : rows) {
+        part.insert(part.end(), x.begin() + row * per_row, x.begin() + (row + 1) * per_row);
+        expected.insert(expected.end(), whole.begin() + row * per_row,
+                        whole.begin() + (row + 1) * per_row);
+      }
+      y.resize(part.size());
+      run_on(isa, Dropout{dtype, count * per_row, 0.4, key, 99, part.data(), y.data(), nullptr,
+                          rows.data(), per_row});
+      EXPECT_TRUE(same_bits(y, expected));
+    }
+    std::vector<AccumulatorOf<T>> whole(12), scale(rows.size());
+    const DType dtype = DTypeOf<AccumulatorOf<T>>::value;
+    run_on(isa, DropPathScales{dtype, 12, 0.4, key, 0, whole.data()});
+    run_on(isa, DropPathScales{dtype, count, 0.4, key, 99, scale.data(), nullptr, rows.data()});
+    for (std::size_t b = 0; b < rows.size(); ++b) {
+      EXPECT_EQ(scale[b], whole[static_cast<std::size_t>(rows[b])]) << b;
+    }
+  }
+}
+
 TYPED_TEST(Pointwise, ElementwiseBitsIgnoreThreads) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;
