@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "dtn/config/load.h"
 #include "dtn/io/crc32c.h"
 #include "train/fingerprint.h"
 
@@ -71,6 +72,21 @@ void check_equal_weights(Learner& learner, Communicator& ranks) {
   throw Error(cat("the weights of ", others, " are no longer those of ", ranks.name_of(0),
                   ": its memory or the network between them loses bits. Go on from the last "
                   "checkpoint with --resume auto, without that machine if it happens again."));
+}
+
+void check_equal_config(const ExperimentConfig& config, Communicator& ranks) {
+  if (ranks.alone()) return;
+  ExperimentConfig same = config;
+  same.data.root.clear();
+  same.data.train.reset();
+  same.data.val.reset();
+  same.data.workers = 0;
+  Fingerprint print;
+  print.add(to_yaml(same));
+  const std::string others = different_ranks(numbers({print.number()}), ranks);
+  if (others.empty()) return;
+  throw ConfigError(cat("the config of ", others, " differs from that of ", ranks.name_of(0),
+                        "; start all processes with the same --config and --set"));
 }
 
 void check_equal_data(const Dataset& data, Communicator& ranks) {

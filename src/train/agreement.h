@@ -19,6 +19,10 @@ void share_run(Learner& learner, RunProgress& progress, std::optional<std::int64
 // loses bits, or a bug.
 void check_equal_weights(Learner& learner, Communicator& ranks);
 
+// Throws ConfigError naming the ranks whose config is not that of the first, but for where the data
+// lies.
+void check_equal_config(const ExperimentConfig& config, Communicator& ranks);
+
 // Throws DataError naming the ranks whose data set is another than that of the first.
 void check_equal_data(const Dataset& data, Communicator& ranks);
 

@@ -359,6 +359,7 @@ RunStatus train(const ExperimentConfig& config, const TrainerOptions& options) {
     std::filesystem::create_directories(options.output);
     remove_stale_temporaries(options.output);  // of a run that was killed here
   }
+  if (options.ranks) check_equal_config(config, *options.ranks);
   install_stop_signals(!options.ranks || options.ranks->alone());
   return Trainer(config, options).run();
 }

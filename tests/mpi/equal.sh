@@ -1,0 +1,69 @@
+#!/usr/bin/env bash
+# Any number of processes trains the same model: to rounding, and bit for bit when it is repeated.
+source "$(dirname "$0")/../e2e/lib/common.sh"
+source "$(dirname "$0")/lib/ranks.sh"
+
+tiny_config "$work/tiny.yaml"
+# A batch of 24 is 8 rows to each of 3 processes, and 6 in micro-batches of 4 to each of 4.
+options=(--config "$work/tiny.yaml" --set schedule.steps=50 --set train.batch_size=24
+  --set train.micro_batch=12 --set data.size=96 --set train.eval_every=25)
+expect 0 dtn-train "${options[@]}" --output "$work/alone"
+alone=$work/alone/checkpoints/step-00000050
+
+# What another order of the same sums changes: that is what other numbers of processes may change.
+expect 0 dtn-train "${options[@]}" --set train.micro_batch=null --output "$work/whole"
+yardstick=$(distance "$alone" "$work/whole/checkpoints/step-00000050")
+if ((yardstick == 0)); then fail "micro-batches change nothing: the yardstick measures nothing"; fi
+
+for n in 1 2 3 4; do
+  for again in first again; do
+    expect_ranks 0 $n dtn-train "${options[@]}" --threads $((1 + RANDOM % 2)) \
+      --output "$work/$n-$again"
+    expect_no_leftovers "$work/$n-$again"
+  done
+  expect_same_checkpoint "$work/$n-first/checkpoints/last" "$work/$n-again/checkpoints/last"
+  expect_same_metrics "$work/$n-first" "$work/$n-again"
+  apart=$(distance "$alone" "$work/$n-first/checkpoints/step-00000050")
+  echo "$n processes: $apart e-9 from one, micro-batches: $yardstick e-9"
+  checks=$((checks + 1))
+  ((apart <= 5 * yardstick)) || fail "$n processes end $apart e-9 away from one"
+  expect_equal "checkpoints of $n processes" "$(ls "$work/$n-first/checkpoints")" \
+    "$(ls "$work/alone/checkpoints")"
+done
+expect_same_checkpoint "$work/1-first/checkpoints/last" "$alone"
+
+# Gradients that travel as bfloat16 are another choice, with another result.
+expect_ranks 0 2 dtn-train "${options[@]}" --set train.reduce=bf16 --output "$work/bf16"
+apart=$(distance "$alone" "$work/bf16/checkpoints/step-00000050")
+echo "gradients as bfloat16: $apart e-9"
+if ((apart <= 5 * yardstick || apart > 100000000)); then
+  fail "gradients as bfloat16 end $apart e-9 away"
+fi
+
+# Evaluation counts every image once, to the last digit, with batches that some processes have no
+# rows of.
+for n in 1 2 3 4; do
+  expect_ranks 0 $n dtn-eval --checkpoint "$alone" --set data.size=61 --batch-size 5 --json
+  grep -o '{.*}' "$log" | sed 's/,"images_per_second":[^,}]*//' > "$work/eval-$n.json"
+  expect_equal "evaluation by $n processes" "$(cat "$work/eval-$n.json")" \
+    "$(cat "$work/eval-1.json")"
+done
+grep -q '"count":61' "$work/eval-1.json" || fail "not all images were counted"
+
+# Begun by two, gone on with by one and by four.
+options+=(--set schedule.name=constant)
+expect 0 dtn-train "${options[@]}" --output "$work/unbroken"
+for part in "2 20" "1 35" "4 50"; do
+  read -r n steps <<< "$part"
+  expect_ranks 0 "$n" dtn-train "${options[@]}" --set schedule.steps="$steps" \
+    --output "$work/mixed" --resume auto
+done
+expect_text 'resumed at step 35'
+apart=$(distance "$work/unbroken/checkpoints/last" "$work/mixed/checkpoints/last")
+echo "by two, one and four processes: $apart e-9"
+((apart <= 5 * yardstick)) || fail "two, one and four processes end $apart e-9 away from one"
+
+# A process whose share of the batch gives it fewer micro-batches than others have.
+expect_ranks 2 3 dtn-train "${options[@]}" --set train.batch_size=8 --set train.micro_batch=1 \
+  --output "$work/uneven"
+expect_text 'cannot be shared by 3 processes in micro-batches of 1; use fewer processes'

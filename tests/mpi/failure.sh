@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# Whatever happens to one process, the job ends, says why, and goes on from where it was.
+source "$(dirname "$0")/../e2e/lib/common.sh"
+source "$(dirname "$0")/lib/ranks.sh"
+
+seed=${DTN_TEST_SEED:-$RANDOM}
+RANDOM=$seed
+echo "random seed $seed (repeat with DTN_TEST_SEED)"
+clean_up() { pkill -KILL -f "^$bin/dtn-train .*$work" || true; }
+
+tiny_config "$work/tiny.yaml"
+options=(--config "$work/tiny.yaml" --set data.size=160 --set train.batch_size=32
+  --set model.image_size=32 --set model.embed_dim=48 --set schedule.steps=120
+  --set train.checkpoint_every=2 --threads 1)
+expect_ranks 0 2 dtn-train "${options[@]}" --output "$work/unbroken"
+
+lines() { if [[ -e $1/metrics.jsonl ]]; then wc -l < "$1/metrics.jsonl"; else echo 0; fi; }
+
+# start LAUNCHER... OUTPUT: a job in the background, its output in $log; returns once it has come $2
+# lines further.
+start() {
+  local run=$1 further=$2
+  shift 2
+  # A shell's background jobs would not hear SIGINT.
+  env --default-signal=INT "$@" "${options[@]}" --output "$run" --resume auto \
+    > "$log" 2>&1 < /dev/null &
+  job=$!
+  local begun
+  begun=$(lines "$run")
+  for _ in {1..3000}; do
+    if (($(lines "$run") >= begun + further)) || ! kill -0 $job 2> /dev/null; then return; fi
+    sleep 0.01
+  done
+  fail "the job made no $further steps in 30 s: $(cat "$log")"
+}
+# The processes of the run, in the order of their ranks on this machine.
+ranks_of() { pgrep -f "^$bin/dtn-train .*$1( |\$)" | sort -n; }
+# ended WITHIN: waits for the job and gives its exit code.
+ended() {
+  local before=$SECONDS
+  code=0
+  wait $job || code=$?
+  checks=$((checks + 1))
+  ((SECONDS - before <= $1)) || fail "the job took $((SECONDS - before)) s to end, not $1"
+}
+expect_unbroken() {
+  expect_ranks 0 2 dtn-train "${options[@]}" --output "$1" --resume auto
+  expect_same_checkpoint "$1/checkpoints/last" "$work/unbroken/checkpoints/last"
+  expect_same_checkpoint "$1/checkpoints/best" "$work/unbroken/checkpoints/best"
+  expect_same_metrics "$1" "$work/unbroken"
+  expect_no_leftovers "$1"
+}
+
+# kill -9 of either process at twenty moments, the start among them.
+kills=0
+for i in {1..20}; do
+  start "$work/killed" $((RANDOM % 9)) mpirun -n 2 "$bin/dtn-train"
+  sleep 0.0$((RANDOM % 10))
+  mapfile -t processes < <(ranks_of "$work/killed")
+  if ((${#processes[@]} == 2)); then
+    kill -KILL "${processes[RANDOM % 2]}" 2> /dev/null && kills=$((kills + 1))
+  fi
+  ended 30
+  if ((code == 0)); then rm -rf "$work/killed"; fi  # it was done: once more
+done
+echo "killed $kills times"
+((kills >= 15)) || fail "only $kills of 20 jobs were there to be killed"
+expect_unbroken "$work/killed"
+
+# A signal to the launcher: one checkpoint, and 75.
+for signal in TERM INT USR1; do
+  start "$work/stopped" 7 bash "$bin/dtn-mpirun" -n 2 "$bin/dtn-train"
+  kill -$signal $job
+  ended 30
+  expect_equal "exit code of dtn-mpirun after SIG$signal" $code 75
+  expect_text 'stopped by a signal at step [0-9]+; checkpoint in .*step-[0-9]{8}'
+  expect_equal "SIG$signal: checkpoints written by it" "$(grep -c 'stopped by' "$log")" 1
+done
+start "$work/stopped" 7 mpirun -n 2 "$bin/dtn-train"
+kill -USR1 $job
+ended 30
+expect_equal "exit code of mpirun after SIGUSR1" $code 75
+expect_unbroken "$work/stopped"
+# mpirun gives its processes a second, enough here; its own exit code says nothing.
+start "$work/terminated" 7 mpirun -n 2 "$bin/dtn-train"
+kill -TERM $job
+ended 30
+expect_text 'stopped by a signal at step'
+expect_unbroken "$work/terminated"
+
+# A process that no longer runs, and one that is kept from its work, are found and named.
+for rank in 0 1; do
+  start "$work/frozen" 5 mpirun -n 2 "$bin/dtn-train" --rank-timeout 3
+  mapfile -t processes < <(ranks_of "$work/frozen")
+  kill -STOP "${processes[rank]}"
+  ended 20
+  expect_equal "exit code with rank $rank stopped" $code 1
+  expect_text "error: .*rank $rank on .*, process ${processes[rank]} has not been heard of for [34] s"
+done
+expect_unbroken "$work/frozen"
+
+# pair CODE OPTIONS-OF-ONE -- OPTIONS-OF-THE-OTHER: one job whose processes are told different things.
+pair() {
+  local wanted=$1 got=0 first=()
+  shift
+  while [[ $1 != -- ]]; do
+    first+=("$1")
+    shift
+  done
+  shift
+  timeout 60 mpirun -n 1 "$bin/dtn-train" "${first[@]}" --output "$work/pair" : \
+    -n 1 "$bin/dtn-train" "$@" --output "$work/pair" > "$log" 2>&1 || got=$?
+  expect_equal "exit code of $*" $got "$wanted"
+  rm -rf "$work/pair"
+}
+fashion=(--config fashion_mnist_dtn --set schedule.epochs=null --set schedule.steps=2)
+pair 2 "${fashion[@]}" -- "${fashion[@]}" --set optim.lr=0.1
+expect_text 'error: the config of rank 1 on .* differs from that of rank 0'
+pair 3 "${fashion[@]}" -- "${fashion[@]}" --set data.root=/nowhere
+expect_text 'rank 1: error: .*/nowhere'
+mkdir "$work/other"
+for kind in images-idx3 labels-idx1; do
+  for split in train t10k; do
+    ln -s "/usr/share/datasets/fashion-mnist/t10k-$kind-ubyte.gz" "$work/other/$split-$kind-ubyte.gz"
+  done
+done
+pair 3 "${fashion[@]}" -- "${fashion[@]}" --set data.root="$work/other"
+expect_text 'error: 60000 .*; rank 1 on .* finds other images there'
+
+# A run that diverges does so everywhere.
+expect_ranks 4 2 dtn-train "${options[@]}" --set optim.lr=1e30 --set optim.clip_grad_norm=null \
+  --set schedule.warmup_epochs=0 --output "$work/diverged"
+expect_text 'training diverged' 'update was left out'
+expect_equal "messages" "$(grep -c 'training diverged' "$log")" 1
+
+# What works in one process says so.
+expect_ranks 2 2 dtn-sweep --config fashion_mnist_table3 --output "$work/sweep"
+expect_text 'dtn-sweep works in one process'
+expect_equal "messages" "$(grep -c 'works in one process' "$log")" 1
+expect_ranks 2 2 dtn-eval --checkpoint "$work/unbroken" --save-logits "$work/logits.safetensors"
+expect_text 'work in one process'
