@@ -9,6 +9,7 @@
 #include "kernels/attention.h"
 #include "kernels/channel_moments.h"
 #include "kernels/channel_norm.h"
+#include "kernels/combine_moments.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/dtn_dense.h"
 #include "kernels/dtn_dense_positions.h"
@@ -106,6 +107,8 @@ DTN_ABSENT(MoveRunningStatistics)
 DTN_ABSENT(ChannelMomentsForward)
 DTN_ABSENT(ChannelMomentsBackward)
 DTN_ABSENT(ShareSums)
+DTN_ABSENT(PackMoments)
+DTN_ABSENT(CombineMoments)
 DTN_ABSENT(CrossEntropyForward)
 DTN_ABSENT(CrossEntropyBackward)
 DTN_ABSENT(DtnNormForward)
