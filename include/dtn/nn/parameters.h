@@ -92,6 +92,8 @@ class ParameterStore {
   Tensor& values() { return values_; }
   Tensor& gradients() { return gradients_; }
   Tensor& bfloat16_values() { return low_; }
+  // What a training step has written to all buffers; undefined when there are none.
+  Tensor& next_buffers() { return next_; }
   // The part of flat memory laid out like values() that belongs to one parameter.
   static Tensor view(const Tensor& flat, const Parameter& p);
   static Tensor view(const Tensor& flat, const Buffer& b);
