@@ -41,9 +41,8 @@ struct SwitchableTerms {
   const void* running_var = nullptr;   // [C]
 };
 
-// Forward, the first step: writes the six statistics (four without batch_mean). Over n ranks of
-// equal size, mu_bn is the mean of batch_mean and var_bn the mean of
-// batch_var + (batch_mean - mu_bn)^2.
+// Forward, the first step: writes the six statistics (four without batch_mean). Those of the
+// batch over several ranks are what CombineMoments makes of theirs.
 struct SwitchableNormStatistics {
   SwitchableTerms terms;
 };
@@ -103,7 +102,7 @@ struct SwitchableNormBackward {
   const void* image_dvar;        // [B, C]
   const void* batch_dmean;       // [C]
   const void* batch_dvar;        // [C]
-  std::int64_t positions;        // N = B T, times the number of ranks
+  std::int64_t positions;        // N = B T, over all ranks
   const void* dx_add = nullptr;  // [B, T, C]: what reaches x along the residual; may be dx
   void* dx;                      // [B, T, C]; may be dy
 };

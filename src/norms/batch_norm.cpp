@@ -18,7 +18,8 @@ class BatchNorm : public Normalizer {
       : eps_(shape.eps),
         weight_(store.add(prefix + ".weight", {shape.channels}, InitKind::kOnes, Decay::kNo)),
         bias_(store.add(prefix + ".bias", {shape.channels}, InitKind::kZeros, Decay::kNo)),
-        running_(store, prefix, shape.channels, config.number("momentum").value()) {}
+        running_(store, prefix, shape.channels, config.number("momentum").value(),
+                 *config.find<bool>("sync")) {}
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override {
     return batch_norm(ctx, "batch_norm", x, weight_->variable, bias_->variable, eps_, running_);

@@ -7,11 +7,12 @@ namespace dtn {
 namespace {
 
 void move_towards(const RunningStatistics& running, const Tensor& x,
-                  const ops::ChannelMoments& batch) {
+                  const ops::ChannelMoments& moments, const ops::SharedBatch* batch) {
+  const std::int64_t rows = batch ? batch->rows() : x.numel() / x.dim(-1);
   Tensor mean = running.mean->next, variance = running.variance->next;
-  run_on(x.device(), MoveRunningStatistics{mean.dtype(), x.dim(-1), x.numel() / x.dim(-1),
-                                           running.momentum, batch.mean.raw(), batch.rest.raw(),
-                                           batch.variance.raw(), mean.raw(), variance.raw()});
+  run_on(x.device(), MoveRunningStatistics{mean.dtype(), x.dim(-1), rows, running.momentum,
+                                           moments.mean.raw(), moments.rest.raw(),
+                                           moments.variance.raw(), mean.raw(), variance.raw()});
 }
 
 ops::ChannelMoments settled(const RunningStatistics& running) {
@@ -21,10 +22,11 @@ ops::ChannelMoments settled(const RunningStatistics& running) {
 }  // namespace
 
 RunningStatistics::RunningStatistics(ParameterStore& store, const std::string& prefix,
-                                     std::int64_t channels, double share)
+                                     std::int64_t channels, double share, bool all_ranks)
     : mean(store.add_buffer(prefix + ".running_mean", {channels}, InitKind::kZeros)),
       variance(store.add_buffer(prefix + ".running_var", {channels}, InitKind::kOnes)),
-      momentum(share) {}
+      momentum(share),
+      sync(all_ranks) {}
 
 Variable batch_norm(Context& ctx, const char* op, const Variable& x, const Variable& weight,
                     const Variable& bias, double eps, const RunningStatistics& running) {
@@ -32,18 +34,20 @@ Variable batch_norm(Context& ctx, const char* op, const Variable& x, const Varia
   if (!ctx.training) {
     return ops::channel_affine(ctx, op, x, weight, bias, all_rows, settled(running));
   }
-  ops::ChannelMoments batch;
-  Variable y = ops::channel_norm(ctx, op, x, weight, bias, all_rows, &batch);
-  if (!ctx.recompute) move_towards(running, x.value(), batch);
+  const auto batch = shared_batch(ctx, running.sync, x.value());
+  ops::ChannelMoments moments;
+  Variable y = ops::channel_norm(ctx, op, x, weight, bias, all_rows, &moments, batch);
+  if (!ctx.recompute) move_towards(running, x.value(), moments, batch.get());
   return y;
 }
 
 ops::ChannelMoments batch_statistics(const Context& ctx, const RunningStatistics& running,
-                                     const Tensor& x, double eps) {
+                                     const Tensor& x, double eps, const ops::SharedBatch* batch) {
   if (!ctx.training) return settled(running);
-  ops::ChannelMoments batch = ops::channel_statistics(x, {1, x.dim(-1), eps});
-  if (!ctx.recompute) move_towards(running, x, batch);
-  return batch;
+  ops::ChannelMoments moments = ops::channel_statistics(x, {1, x.dim(-1), eps});
+  if (batch) batch->combine(moments);
+  if (!ctx.recompute) move_towards(running, x, moments, batch);
+  return moments;
 }
 
 Variable reference::batch_norm(Context& ctx, const Variable& x, double eps,
@@ -62,16 +66,6 @@ OptionSchema momentum_option() {
           0,
           1,
           "share of each batch in the running statistics"};
-}
-
-OptionSchema sync_option() {
-  return {"sync",
-          OptionKind::kBool,
-          false,
-          {},
-          0,
-          0,
-          "statistics of the batch over all ranks of a distributed run"};
 }
 
 }  // namespace dtn

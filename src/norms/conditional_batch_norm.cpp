@@ -34,6 +34,7 @@ struct Node {
   ops::ChannelMoments moments;  // of every sample the same, [B, C]
   double eps;
   bool frozen;
+  std::shared_ptr<const ops::SharedBatch> all;  // null: x is all of the batch
   GradSink dx, dmodulation;
 
   std::int64_t batch() const { return x.dim(0); }
@@ -72,7 +73,7 @@ struct Node {
     args.channels = args.groups = channels();
     args.eps = eps;
     args.frozen = frozen;
-    args.total_rows = batch() * x.dim(1);
+    args.total_rows = all ? all->rows() : batch() * x.dim(1);
     args.x = x.raw();
     args.mean = moments.mean.raw();
     args.mean_rest = moments.rest.defined() ? moments.rest.raw() : nullptr;
@@ -92,6 +93,11 @@ struct Node {
       shared = Tensor::empty_like(sums);
       run_on(x.device(), ShareSums{acc, batch(), channels(), args.weight, args.parameter_stride,
                                    sums.raw(), shared.raw()});
+      if (all) {
+        const Tensor of_all = shared.slice(0, 1).reshape({2 * channels()}).clone();
+        all->add_up(of_all);
+        shared = for_each_sample(of_all, batch());
+      }
       args.sums = shared.raw();
       args.weighted_sums = true;
     }
@@ -118,7 +124,7 @@ ConditionalBatchNorm::ConditionalBatchNorm(ParameterStore& store, const std::str
               InitKind::kTruncatedNormal),
       modulation_(store, prefix + ".modulation", 2 * options.channels, options.hidden,
                   InitKind::kTruncatedNormal),
-      running_(store, prefix, options.channels, options.momentum) {}
+      running_(store, prefix, options.channels, options.momentum, options.sync) {}
 
 Variable ConditionalBatchNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid,
                                        const Condition& condition) {
@@ -130,9 +136,11 @@ Variable ConditionalBatchNorm::forward(Context& ctx, const Variable& x, const To
   Variable kept = ops::join_columns(ctx, bias_->variable, weight_->variable);
   Variable modulation = ops::add_positions(ctx, changes, kept);
 
-  Node node{x.value(), modulation.value(), {}, options_.eps, !ctx.training,
+  const auto all = shared_batch(ctx, running_.sync, x.value());
+  Node node{x.value(), modulation.value(), {}, options_.eps, !ctx.training, all,
             x.sink(),  modulation.sink()};
-  const ops::ChannelMoments of_all = batch_statistics(ctx, running_, x.value(), options_.eps);
+  const ops::ChannelMoments of_all =
+      batch_statistics(ctx, running_, x.value(), options_.eps, all.get());
   node.moments = {for_each_sample(of_all.mean, batch),
                   of_all.rest.defined() ? for_each_sample(of_all.rest, batch) : Tensor(),
                   for_each_sample(of_all.variance, batch)};

@@ -6,9 +6,9 @@
 #include "kernels/power_norm.h"
 
 #include "dtn/ops/elementary.h"
-#include "norms/batch_statistics.h"
 #include "norms/groups.h"
 #include "norms/rows.h"
+#include "norms/shared_batch.h"
 #include "ops/dispatch.h"
 #include "ops/norm_gradients.h"
 
@@ -25,6 +25,7 @@ class PowerNorm : public Normalizer {
         warmup_(*config.find<std::int64_t>("warmup")),
         alpha_forward_(config.number("alpha_forward").value()),
         alpha_backward_(config.number("alpha_backward").value()),
+        sync_(*config.find<bool>("sync")),
         weight_(store.add(prefix + ".weight", {channels_}, InitKind::kOnes, Decay::kNo)),
         bias_(store.add(prefix + ".bias", {channels_}, InitKind::kZeros, Decay::kNo)) {
     const Shape of_channels = {1, channels_, 1, 1};
@@ -48,6 +49,7 @@ class PowerNorm : public Normalizer {
   double eps_;
   std::int64_t warmup_;
   double alpha_forward_, alpha_backward_;
+  bool sync_;
   Parameter* weight_;
   Parameter* bias_;
   Buffer* running_phi_;
@@ -59,7 +61,8 @@ struct PowerNorm::Saved {
   PowerNormShape shape;
   double alpha;
   Tensor x, weight, rpsi, power;
-  Tensor ema_gz, next_ema_gz;  // defined in training
+  Tensor ema_gz, next_ema_gz;                     // defined in training
+  std::shared_ptr<const ops::SharedBatch> batch;  // null: x is all of it
   GradSink dx, dweight, dbias;
 
   void backward(const Tensor& dy) const;
@@ -94,9 +97,11 @@ Variable PowerNorm::forward(Context& ctx, const Variable& x, const TokenGrid&) {
     saved.power = Tensor::empty({channels_}, acc, device);
     saved.ema_gz = ema_gz_->value;
     saved.next_ema_gz = ema_gz_->next;
+    saved.batch = shared_batch(ctx, sync_, saved.x);
     run_on(device, PowerNormSquares{saved.shape, saved.x.raw(), squares.raw()});
+    if (saved.batch) saved.batch->add_up(squares);
     args.squares = squares.raw();
-    args.count = rows;
+    args.count = saved.batch ? saved.batch->rows() : rows;
     args.iterations = iterations_->value.raw();
     args.warmup = warmup_;
     args.alpha = alpha_forward_;
@@ -131,8 +136,10 @@ void PowerNorm::Saved::backward(const Tensor& dy) const {
   run_on(device, back);
   input.deliver();
   if (!training) return;
+  if (batch) batch->add_up(dot);
   Tensor next = next_ema_gz;
-  run_on(device, PowerNormFeedback{rpsi.dtype(), shape.channels, shape.rows, alpha, weight.raw(),
+  const std::int64_t count = batch ? batch->rows() : shape.rows;
+  run_on(device, PowerNormFeedback{rpsi.dtype(), shape.channels, count, alpha, weight.raw(),
                                    dot.raw(), power.raw(), next.raw()});
 }
 

@@ -17,7 +17,7 @@ SpatiallyAdaptiveNorm::SpatiallyAdaptiveNorm(ParameterStore& store, const std::s
       modulation_(store, prefix + ".modulation", 2 * options.channels, 9 * options.hidden,
                   InitKind::kTruncatedNormal) {
   if (options.base == Base::kBatch) {
-    running_.emplace(store, prefix, options.channels, options.momentum);
+    running_.emplace(store, prefix, options.channels, options.momentum, options.sync);
   }
 }
 

@@ -14,6 +14,7 @@
 #include "dtn/ops/elementary.h"
 #include "norms/batch_statistics.h"
 #include "norms/rows.h"
+#include "norms/shared_batch.h"
 #include "ops/norm_gradients.h"
 
 namespace dtn {
@@ -23,7 +24,9 @@ class SwitchableNorm : public Normalizer {
  public:
   SwitchableNorm(const NormConfig& config, const NormShape& shape, ParameterStore& store,
                  const std::string& prefix)
-      : shape_(shape), momentum_(config.number("momentum").value()) {
+      : shape_(shape),
+        momentum_(config.number("momentum").value()),
+        sync_(*config.find<bool>("sync")) {
     weight_ = store.add(prefix + ".weight", {shape.channels}, InitKind::kOnes, Decay::kNo);
     bias_ = store.add(prefix + ".bias", {shape.channels}, InitKind::kZeros, Decay::kNo);
     mean_weight_ = store.add(prefix + ".mean_weight", {3}, InitKind::kOnes, Decay::kNo);
@@ -43,6 +46,7 @@ class SwitchableNorm : public Normalizer {
 
   NormShape shape_;
   double momentum_;
+  bool sync_;
   Parameter* weight_;
   Parameter* bias_;
   Parameter* mean_weight_;
@@ -57,6 +61,7 @@ struct Saved {
   Tensor token_mean, token_var, image_mean, image_var, batch_mean, batch_var;
   Tensor running_mean, running_var;  // when they stand in for the batch
   double eps;
+  std::shared_ptr<const ops::SharedBatch> shared;  // null: x is all of the batch
 
   std::int64_t batch() const { return x.dim(0); }
   std::int64_t tokens() const { return x.dim(1); }
@@ -110,7 +115,8 @@ void backward(const Saved& saved, const Sinks& sinks, const Tensor& dy) {
   const Shape per_image = {saved.batch(), saved.channels()}, per_channel = {saved.channels()};
   Tensor token_dmean = saved.make(per_token, acc), token_dvar = saved.make(per_token, acc);
   Tensor image_dmean = saved.make(per_image, acc), image_dvar = saved.make(per_image, acc);
-  Tensor batch_dmean = saved.make(per_channel, acc), batch_dvar = saved.make(per_channel, acc);
+  Tensor of_batch = saved.make({2, saved.channels()}, acc);
+  Tensor batch_dmean = of_batch.slice(0, 1), batch_dvar = of_batch.slice(1, 2);
 
   SwitchableNormBackwardSums sums{};
   sums.terms = saved.terms();
@@ -128,6 +134,7 @@ void backward(const Saved& saved, const Sinks& sinks, const Tensor& dy) {
   sums.dvar_weight = ops::buffer_or_null(sinks.var_weight, {3}, acc, device);
   run_on(device, sums);
   if (!sinks.x) return;
+  if (saved.shared) saved.shared->add_up(of_batch);
 
   ops::NormInputGradient input(sinks.x, saved.x);
   SwitchableNormBackward back{};
@@ -140,7 +147,7 @@ void backward(const Saved& saved, const Sinks& sinks, const Tensor& dy) {
   back.image_dvar = sums.image_dvar;
   back.batch_dmean = sums.batch_dmean;
   back.batch_dvar = sums.batch_dvar;
-  back.positions = saved.batch() * saved.tokens();
+  back.positions = saved.shared ? saved.shared->rows() : saved.batch() * saved.tokens();
   back.dx_add = input.waiting();
   back.dx = input.destination();
   run_on(device, back);
@@ -161,6 +168,8 @@ Variable SwitchableNorm::forward(Context& ctx, const Variable& x, const TokenGri
     saved.running_var = running_var_->value;
   }
   run_on(x.device(), SwitchableNormStatistics{saved.terms()});
+  saved.shared = shared_batch(ctx, sync_, saved.x);
+  if (saved.shared) saved.shared->combine({saved.batch_mean, {}, saved.batch_var});
 
   Tensor y = Tensor::empty_like(x.value());
   SwitchableNormForward args{};

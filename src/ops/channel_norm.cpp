@@ -14,6 +14,7 @@ struct Node {
   bool frozen;
   Tensor x, weight, bias;
   ChannelMoments moments;
+  std::shared_ptr<const SharedBatch> batch;  // null: x is all of it
   GradSink dx, dweight, dbias;
   Shape gains;  // of weight and bias
   std::int64_t channels, rows;
@@ -61,6 +62,12 @@ struct Node {
     Tensor y = Tensor::empty_like(x);
     ChannelNormForward args = forward_arguments();
     args.y = y.raw();
+    if (batch) {
+      args.part = ChannelNormPart::kStatistics;
+      run_on(x.device(), args);
+      batch->combine(moments);
+      args.part = ChannelNormPart::kApplication;
+    }
     run_on(x.device(), args);
     return y;
   }
@@ -107,6 +114,16 @@ struct Node {
     args.dx = input.destination();
     args.dweight = buffer_or_null(dweight, gains, accumulator, x.device());
     args.dbias = buffer_or_null(dbias, gains, accumulator, x.device());
+    Tensor sums;
+    if (batch && dx) {
+      sums = Tensor::empty({how.sets, 2, channels}, accumulator, x.device());
+      args.part = ChannelNormPart::kStatistics;
+      args.sums = sums.raw();
+      run_on(x.device(), args);
+      batch->add_up(sums);
+      args.part = ChannelNormPart::kApplication;
+      args.total_rows = batch->rows();
+    }
     run_on(x.device(), args);
     input.deliver();
   }
@@ -129,8 +146,12 @@ ChannelMoments channel_statistics(const Tensor& x, const ChannelNorm& how) {
 }
 
 Variable channel_norm(Context& ctx, const char* op, const Variable& x, const Variable& weight,
-                      const Variable& bias, const ChannelNorm& how, ChannelMoments* moments) {
-  const Node node(op, x, weight, bias, how, nullptr);
+                      const Variable& bias, const ChannelNorm& how, ChannelMoments* moments,
+                      std::shared_ptr<const SharedBatch> batch) {
+  Node node(op, x, weight, bias, how, nullptr);
+  DTN_CHECK(!batch || (how.sets == 1 && how.groups == node.channels && !how.unbiased), op,
+            ": only one set of channels on their own is shared with other processes");
+  node.batch = std::move(batch);
   if (moments) *moments = node.moments;
   return record(ctx, op, node, x, weight, bias);
 }

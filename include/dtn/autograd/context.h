@@ -24,8 +24,10 @@ struct Context {
   // places of all, in the memory of the device, until the backward pass is done.
   std::uint64_t first_sample = 0;
   const std::int64_t* rows = nullptr;
-  Communicator* ranks = nullptr;  // that share each micro-batch; null: nobody else
-  std::int64_t all_samples = 0;   // of this micro-batch, over all ranks; 0: there is one rank
+  // Where other ranks run the same model on their share of the micro-batch: who they are, and the
+  // samples of all shares. Null: this rank's samples are all.
+  Communicator* ranks = nullptr;
+  std::int64_t all_samples = 0;
   // Called in the backward pass when the gradients of all decaying parameters from this place in
   // the flat memory of their store on are whole; places descend.
   std::function<void(std::int64_t from)> on_whole_gradients;

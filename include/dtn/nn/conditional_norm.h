@@ -176,6 +176,7 @@ class ConditionalBatchNorm : public ConditionalNormalizer {
     std::int64_t hidden = 128;  // M
     double eps = 1e-5;
     double momentum = 0.1;
+    bool sync = false;  // the batch is that of all ranks
   };
   ConditionalBatchNorm(ParameterStore&, const std::string& prefix, const Options&);
 
@@ -209,6 +210,7 @@ class SpatiallyAdaptiveNorm : public ConditionalNormalizer {
     Base base = Base::kBatch;
     double eps = 1e-5;
     double momentum = 0.1;
+    bool sync = false;  // the batch is that of all ranks
   };
   SpatiallyAdaptiveNorm(ParameterStore&, const std::string& prefix, const Options&);
 

@@ -6,13 +6,15 @@
 namespace dtn {
 
 // Buffers running_mean [C] (0 at first) and running_var [C] (of the unbiased variance, 1 at first),
-// moved towards those of each batch by `momentum`, as PyTorch's BatchNorm does.
+// moved towards those of each batch by `momentum`, as PyTorch's BatchNorm does. With `sync`, the
+// batch is that of all ranks.
 struct RunningStatistics {
   Buffer *mean, *variance;
   double momentum;
+  bool sync;
 
   RunningStatistics(ParameterStore&, const std::string& prefix, std::int64_t channels,
-                    double momentum);
+                    double momentum, bool sync);
 };
 
 }  // namespace dtn
