@@ -58,6 +58,7 @@ void give_back(std::byte* p, std::size_t size, int pool, bool cached) {
   std::lock_guard lock(c.mutex);
   c.stats.bytes_in_use -= size;
   if (!cached) {
+    use_device();
     (void)cudaFree(p);
     return;
   }
@@ -72,7 +73,7 @@ bool is_caching() { return caching(); }
 void set_caching(bool on) { caching() = on; }
 
 std::shared_ptr<std::byte> allocate(std::size_t bytes) {
-  compute_stream();  // the device is selected before its memory is taken
+  use_device();
   std::size_t size = std::max<std::size_t>(bytes, 1);
   bool cached = caching();
   if (cached) size = (size + kAlignment - 1) / kAlignment * kAlignment;
@@ -122,10 +123,13 @@ void release_cached_memory() {
 }
 
 std::shared_ptr<std::byte> allocate_pinned(std::size_t bytes) {
-  compute_stream();
+  use_device();
   void* p = nullptr;
   DTN_CUDA(cudaMallocHost(&p, std::max<std::size_t>(bytes, 1)));
-  return {static_cast<std::byte*>(p), [](std::byte* q) { (void)cudaFreeHost(q); }};
+  return {static_cast<std::byte*>(p), [](std::byte* q) {
+            use_device();
+            (void)cudaFreeHost(q);
+          }};
 }
 
 MemoryPool::MemoryPool() {

@@ -14,18 +14,35 @@ struct Streams {
   cudaStream_t compute = nullptr, copy = nullptr;
 };
 
+// Before the first stream is made, select_device() may still change it.
 int selected = 0;
+bool in_use = false;
+
+// Empty, or why the device cannot be used.
+std::string objection_to(int device) {
+  cudaDeviceProp p;
+  DTN_CUDA(cudaGetDeviceProperties(&p, device));
+  if (p.major >= 8) return "";
+  return cat("the device, ", p.name, ", has compute capability ", p.major, ".", p.minor,
+             "; 8.0 or newer is needed; use --device cpu");
+}
 
 const Streams& streams() {
-  static Streams instance = [] {
+  static const Streams instance = [] {
     std::string reason = unavailable_reason();
     if (!reason.empty()) throw ConfigError(cat("--device cuda: ", reason));
     DTN_CUDA(cudaSetDevice(selected));
+    in_use = true;
     Streams s;
     DTN_CUDA(cudaStreamCreateWithFlags(&s.compute, cudaStreamNonBlocking));
     DTN_CUDA(cudaStreamCreateWithFlags(&s.copy, cudaStreamNonBlocking));
     return s;
   }();
+  static thread_local bool on_device = false;
+  if (!on_device) {  // a failure would be that of an earlier call, and shows in the next
+    (void)cudaSetDevice(selected);
+    on_device = true;
+  }
   return instance;
 }
 
@@ -48,31 +65,39 @@ std::string unavailable_reason() {
                  "); check the driver with nvidia-smi, or use --device cpu");
     }
     if (count == 0) return "this machine has no CUDA device; use --device cpu";
-    cudaDeviceProp p;
-    DTN_CUDA(cudaGetDeviceProperties(&p, 0));
-    if (p.major < 8) {
-      return cat("the device, ", p.name, ", has compute capability ", p.major, ".", p.minor,
-                 "; 8.0 or newer is needed; use --device cpu");
-    }
-    return "";
+    return objection_to(0);
   }();
   return reason;
 }
 
 void select_device(int index) {
-  int count = 0;
   std::string reason = unavailable_reason();
   if (!reason.empty()) throw ConfigError(cat("--device cuda: ", reason));
-  DTN_CUDA(cudaGetDeviceCount(&count));
-  if (index < 0 || index >= count) {
-    throw ConfigError(cat("CUDA device ", index, ": this machine has ", count));
+  if (index < 0 || index >= device_count()) {
+    throw ConfigError(cat("CUDA device ", index, ": this machine has ", device_count()));
   }
+  reason = objection_to(index);
+  if (!reason.empty()) throw ConfigError(cat("CUDA device ", index, ": ", reason));
+  DTN_CHECK(!in_use || index == selected, "CUDA device ", index, " is selected while ", selected,
+            " is in use");
   selected = index;
   streams();
 }
 
 cudaStream_t compute_stream() { return streams().compute; }
 cudaStream_t copy_stream() { return streams().copy; }
+cudaStream_t communication_stream() {
+  use_device();
+  static const cudaStream_t stream = [] {
+    int least = 0, greatest = 0;
+    DTN_CUDA(cudaDeviceGetStreamPriorityRange(&least, &greatest));
+    cudaStream_t s = nullptr;
+    DTN_CUDA(cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, greatest));
+    return s;
+  }();
+  return stream;
+}
+void use_device() { streams(); }
 
 DeviceInfo device_info() {
   streams();

@@ -4,10 +4,24 @@
 
 namespace dtn::cuda {
 
+StreamOrder::StreamOrder() {
+  use_device();
+  DTN_CUDA(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming));
+}
+StreamOrder::~StreamOrder() { (void)cudaEventDestroy(event_); }
+
+void StreamOrder::wait(cudaStream_t later, cudaStream_t earlier) {
+  DTN_CUDA(cudaEventRecord(event_, earlier));
+  DTN_CUDA(cudaStreamWaitEvent(later, event_, 0));
+}
+
 struct Event::State {
   cudaEvent_t event = nullptr;
   bool recorded = false;
-  State() { DTN_CUDA(cudaEventCreate(&event)); }
+  State() {
+    use_device();
+    DTN_CUDA(cudaEventCreate(&event));
+  }
   ~State() { (void)cudaEventDestroy(event); }
 };
 

@@ -1,4 +1,4 @@
-// The two streams of the process's device.
+// The streams of the process's device, and order between them.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,5 +9,28 @@ namespace dtn::cuda {
 // there is none.
 cudaStream_t compute_stream();
 cudaStream_t copy_stream();
+// Where ranks exchange what they have computed. Before the others where the device has to choose: a
+// rank that begins late keeps all of them.
+cudaStream_t communication_stream();
+
+// The calling thread works on the process's device; otherwise it would be device 0, whatever was
+// selected. The functions above see to it; what calls CUDA without a stream asks for it.
+void use_device();
+
+// Lets streams wait for each other. Also while one is being captured, which draws the other into
+// the graph until the first waits for it in turn.
+class StreamOrder {
+ public:
+  StreamOrder();
+  ~StreamOrder();
+  StreamOrder(const StreamOrder&) = delete;
+  StreamOrder& operator=(const StreamOrder&) = delete;
+
+  // What is enqueued in `later` from now on begins when what is in `earlier` by now is done.
+  void wait(cudaStream_t later, cudaStream_t earlier);
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
 
 }  // namespace dtn::cuda

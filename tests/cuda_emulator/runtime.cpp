@@ -1,74 +1,42 @@
 // The runtime of the emulator: memory, streams, events and graphs. Work put into a stream waits
 // there until somebody waits for it, as late as a real device might be.
-#include <cuda_runtime.h>
+#include "runtime.h"
 
 #include <atomic>
-#include <chrono>
 #include <cstdlib>
-#include <deque>
-#include <memory>
-#include <mutex>
 #include <set>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
 namespace {
 
-using Work = std::function<cudaError_t()>;
-using Clock = std::chrono::steady_clock;
+using namespace emu;
 
-// Streams hold on to it: an event may be destroyed while it is still to be reached.
-struct EventState {
-  CUstream_st* stream = nullptr;  // where it was recorded last
-  std::uint64_t recorded = 0;     // times it was put into a stream
-  std::uint64_t reached = 0;      // times a stream came to it
-  Clock::time_point time;
-};
-using EventHandle = std::shared_ptr<EventState>;
-
-struct Operation {
-  Work work;                     // or
-  EventHandle record;            // an event to record, or
-  EventHandle wait;              // one to wait for,
-  std::uint64_t generation = 0;  // as it was recorded the n-th time
-};
-
-}  // namespace
-
-struct CUevent_st {
-  EventHandle state = std::make_shared<EventState>();
-};
-
-struct CUgraph_st {
-  std::vector<Work> work;
-};
-struct CUgraphExec_st {
-  std::vector<Work> work;
-};
-
-struct CUstream_st {
-  std::deque<Operation> operations;
-  std::unique_ptr<CUgraph_st> capture;
-  bool draining = false;
-};
-
-namespace {
-
-// One lock for everything: the emulator is about order, not speed.
-std::recursive_mutex mutex;
 std::set<CUstream_st*> streams;
 CUstream_st default_stream;
 cudaError_t sticky = cudaSuccess;
 std::string kernel_error;
 std::atomic<std::uint64_t> kernel_count{0};
+std::atomic<bool> high_priority_at_once{false};
 std::unordered_map<std::byte*, std::size_t> device_blocks, pinned_blocks;
 
-CUstream_st* resolve(cudaStream_t stream) { return stream ? stream : &default_stream; }
+// Every thread begins on device 0. One process uses one device here, so a thread on another has
+// forgotten to select it, and would put what it asks for there.
+thread_local int thread_device = 0;
+std::atomic<int> process_device{-1};
 
-cudaError_t fail(cudaError_t error) {
-  if (error != cudaSuccess) sticky = error;
-  return error;
+bool on_wrong_device() {
+  int expected = -1;
+  process_device.compare_exchange_strong(expected, thread_device);
+  return process_device != thread_device;
+}
+
+int devices() {
+  static const int count = [] {
+    const char* text = std::getenv("DTN_EMULATOR_DEVICES");
+    return text ? std::atoi(text) : 8;
+  }();
+  return count;
 }
 
 void drain(CUstream_st* stream, const EventState* until = nullptr, std::uint64_t generation = 0);
@@ -88,7 +56,7 @@ void drain(CUstream_st* stream, const EventState* until, std::uint64_t generatio
       fail(op.work());
     } else if (op.record) {
       op.record->reached = std::max(op.record->reached, op.generation);
-      op.record->time = Clock::now();
+      op.record->time = std::chrono::steady_clock::now();
       if (op.record.get() == until && op.record->reached >= generation) break;
     } else {
       wait_for(op.wait, op.generation);
@@ -103,6 +71,7 @@ constexpr std::size_t kGuard = 256;
 constexpr auto kGuardByte = std::byte{0xa5};
 
 cudaError_t take(void** p, std::size_t bytes, std::unordered_map<std::byte*, std::size_t>& blocks) {
+  if (on_wrong_device()) return cudaErrorInvalidResourceHandle;
   auto* raw =
       static_cast<std::byte*>(std::aligned_alloc(256, (bytes + 2 * kGuard + 255) / 256 * 256));
   if (!raw) return cudaErrorMemoryAllocation;
@@ -124,6 +93,7 @@ bool guards_intact(const std::byte* p, std::size_t bytes) {
 
 cudaError_t give_back(void* p, std::unordered_map<std::byte*, std::size_t>& blocks) {
   if (!p) return cudaSuccess;
+  if (on_wrong_device()) return cudaErrorInvalidResourceHandle;
   auto found = blocks.find(static_cast<std::byte*>(p));
   if (found == blocks.end()) return cudaErrorInvalidValue;
   bool intact = guards_intact(found->first, found->second);
@@ -146,28 +116,60 @@ bool is_pinned(const void* p) {
   return false;
 }
 
+}  // namespace
+
+namespace emu {
+
+std::recursive_mutex& runtime_mutex() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
+CUstream_st* resolve(cudaStream_t stream) { return stream ? stream : &default_stream; }
+
+cudaError_t fail(cudaError_t error) {
+  if (error != cudaSuccess) sticky = error;
+  return error;
+}
+
 void synchronize_all() {
   drain(&default_stream);
   for (CUstream_st* s : streams) drain(s);
 }
 
-}  // namespace
+void progress() {
+  std::lock_guard lock(runtime_mutex());
+  synchronize_all();
+}
 
-namespace emu {
+void run_high_priority_at_once(bool on) { high_priority_at_once = on; }
+
+int current_device() { return thread_device; }
+
+bool owns_device_memory(const void* p, std::size_t bytes) {
+  std::lock_guard lock(runtime_mutex());
+  for (const auto& [begin, size] : device_blocks) {
+    const auto* at = static_cast<const std::byte*>(p);
+    if (at >= begin && at + bytes <= begin + size) return true;
+  }
+  return false;
+}
 
 cudaError_t enqueue(cudaStream_t stream, Work work) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(runtime_mutex());
+  if (on_wrong_device()) return fail(cudaErrorInvalidResourceHandle);
   CUstream_st* s = resolve(stream);
   if (s->capture) {
-    s->capture->work.push_back(std::move(work));
+    capture_work(*s, std::move(work));
   } else {
     s->operations.push_back({std::move(work), nullptr, nullptr, 0});
+    if (high_priority_at_once && s->high_priority) drain(s);
   }
   return cudaSuccess;
 }
 
 std::string last_kernel_error() {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(runtime_mutex());
   return kernel_error;
 }
 
@@ -198,6 +200,10 @@ const char* cudaGetErrorName(cudaError_t error) {
     case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
     case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
     case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
+    case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
+    case cudaErrorStreamCaptureUnjoined: return "cudaErrorStreamCaptureUnjoined";
+    case cudaErrorStreamCaptureIsolation: return "cudaErrorStreamCaptureIsolation";
+    case cudaErrorCapturedEvent: return "cudaErrorCapturedEvent";
     default: return "cudaErrorOther";
   }
 }
@@ -211,15 +217,20 @@ cudaError_t cudaGetLastError() { return std::exchange(sticky, cudaSuccess); }
 cudaError_t cudaPeekAtLastError() { return sticky; }
 
 cudaError_t cudaGetDeviceCount(int* count) {
-  *count = 1;
+  *count = devices();
   return cudaSuccess;
 }
-cudaError_t cudaSetDevice(int device) { return device == 0 ? cudaSuccess : cudaErrorInvalidDevice; }
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= devices()) return fail(cudaErrorInvalidDevice);
+  thread_device = device;
+  return cudaSuccess;
+}
 cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
+  *device = thread_device;
   return cudaSuccess;
 }
-cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
+  if (device < 0 || device >= devices()) return fail(cudaErrorInvalidDevice);
   *p = {};
   std::strcpy(p->name, "emulator");
   p->totalGlobalMem = std::size_t{8} << 30;
@@ -234,26 +245,26 @@ cudaError_t cudaDriverGetVersion(int* version) {
   return cudaSuccess;
 }
 cudaError_t cudaDeviceSynchronize() {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(runtime_mutex());
   synchronize_all();
   return std::exchange(sticky, cudaSuccess);
 }
 
 cudaError_t cudaMalloc(void** p, std::size_t bytes) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(runtime_mutex());
   return fail(take(p, bytes, device_blocks));
 }
 cudaError_t cudaFree(void* p) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(runtime_mutex());
   synchronize_all();  // as the real one does
   return fail(give_back(p, device_blocks));
 }
 cudaError_t cudaMallocHost(void** p, std::size_t bytes) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(runtime_mutex());
   return fail(take(p, bytes, pinned_blocks));
 }
 cudaError_t cudaFreeHost(void* p) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(runtime_mutex());
   synchronize_all();
   return fail(give_back(p, pinned_blocks));
 }
@@ -264,7 +275,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(runtime_mutex());
   CUstream_st* s = resolve(stream);
   bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
   bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
@@ -279,7 +290,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
                   (kind == cudaMemcpyDeviceToHost && !is_pinned(to));
   if (s->capture) {
     if (pageable) return fail(cudaErrorStreamCaptureUnsupported);
-    s->capture->work.push_back(copy);
+    capture_work(*s, copy);
     return cudaSuccess;
   }
   if (pageable && kind == cudaMemcpyHostToDevice) {  // the real one stages it before it returns
@@ -305,107 +316,85 @@ cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t 
 }
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(runtime_mutex());
+  if (on_wrong_device()) return fail(cudaErrorInvalidResourceHandle);
   *stream = new CUstream_st;
   streams.insert(*stream);
   return cudaSuccess;
 }
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
+  cudaError_t error = cudaStreamCreateWithFlags(stream, flags);
+  if (error == cudaSuccess) (*stream)->high_priority = priority < 0;
+  return error;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(runtime_mutex());
   drain(stream);
   streams.erase(stream);
   delete stream;
   return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(runtime_mutex());
   CUstream_st* s = resolve(stream);
   if (s->capture) return fail(cudaErrorStreamCaptureUnsupported);
   drain(s);
   return std::exchange(sticky, cudaSuccess);
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(runtime_mutex());
   CUstream_st* s = resolve(stream);
-  if (s->capture) return fail(cudaErrorStreamCaptureUnsupported);  // not needed so far
   const EventHandle& e = event->state;
+  if (s->capture || e->capture) return fail(capture_wait(*s, *e));
   if (e->recorded) s->operations.push_back({nullptr, nullptr, e, e->recorded});
   return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  if (on_wrong_device()) return fail(cudaErrorInvalidResourceHandle);
   *event = new CUevent_st;
   return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(runtime_mutex());
   delete event;
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(runtime_mutex());
+  if (on_wrong_device()) return fail(cudaErrorInvalidResourceHandle);
   CUstream_st* s = resolve(stream);
-  if (s->capture) return fail(cudaErrorStreamCaptureUnsupported);
   const EventHandle& e = event->state;
+  e->capture.reset();
+  if (s->capture) {
+    capture_record(*s, *e);
+    return cudaSuccess;
+  }
   e->stream = s;
   s->operations.push_back({nullptr, e, nullptr, ++e->recorded});
   return cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(runtime_mutex());
+  if (event->state->capture) return fail(cudaErrorCapturedEvent);
   wait_for(event->state, event->state->recorded);
   return std::exchange(sticky, cudaSuccess);
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(runtime_mutex());
+  if (event->state->capture) return fail(cudaErrorCapturedEvent);
   return event->state->reached < event->state->recorded ? cudaErrorNotReady : cudaSuccess;
 }
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
-  std::lock_guard lock(mutex);
+  std::lock_guard lock(runtime_mutex());
   const EventState &a = *start->state, &b = *end->state;
   if (a.reached < a.recorded || b.reached < b.recorded) return cudaErrorNotReady;
   *milliseconds = std::chrono::duration<float, std::milli>(b.time - a.time).count();
-  return cudaSuccess;
-}
-
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
-  std::lock_guard lock(mutex);
-  CUstream_st* s = resolve(stream);
-  if (s->capture) return fail(cudaErrorStreamCaptureInvalidated);
-  s->capture = std::make_unique<CUgraph_st>();
-  return cudaSuccess;
-}
-cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
-  std::lock_guard lock(mutex);
-  CUstream_st* s = resolve(stream);
-  if (!s->capture) return fail(cudaErrorStreamCaptureInvalidated);
-  *graph = s->capture.release();
-  return cudaSuccess;
-}
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
-  *exec = new CUgraphExec_st{graph->work};
-  return cudaSuccess;
-}
-cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
-  return emu::enqueue(stream, [exec] {
-    for (const Work& work : exec->work) {
-      if (cudaError_t error = work(); error != cudaSuccess) return error;
-    }
-    return cudaSuccess;
-  });
-}
-cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
-  delete graph;
-  return cudaSuccess;
-}
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-  std::lock_guard lock(mutex);
-  synchronize_all();
-  delete exec;
-  return cudaSuccess;
-}
-cudaError_t cudaGraphGetNodes(cudaGraph_t graph, void*, std::size_t* count) {
-  *count = graph->work.size();
   return cudaSuccess;
 }

@@ -1,7 +1,8 @@
 // The CUDA device of this process: whether there is one, its memory, and how bytes move. A program
 // linked without the CUDA backend gets the same functions; they throw ConfigError, or say no.
 //
-// One process uses one device, through one stream for computing and one for copying batches ahead.
+// One process uses one device, through one stream for computing, one for copying batches ahead and
+// one for what it exchanges with the other processes of a job.
 // Unless a function says otherwise it enqueues and returns.
 #pragma once
 
@@ -18,7 +19,8 @@ namespace dtn::cuda {
 std::string unavailable_reason();
 // How many devices this process sees.
 int device_count();
-// Selects the device for the process. Throws ConfigError when it cannot be used.
+// Selects the device for the process, before anything else uses one. Throws ConfigError when it
+// cannot be used.
 void select_device(int index);
 
 // Lets float32 products round their operands to tf32, three decimal digits, which tensor cores

@@ -129,11 +129,17 @@ enum cudaError_t {
   cudaErrorMemoryAllocation = 2,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
+  cudaErrorInvalidResourceHandle = 400,
   cudaErrorNotReady = 600,
   cudaErrorIllegalAddress = 700,
   cudaErrorLaunchFailure = 719,
   cudaErrorStreamCaptureUnsupported = 900,
   cudaErrorStreamCaptureInvalidated = 901,
+  cudaErrorStreamCaptureMerge = 902,
+  cudaErrorStreamCaptureUnmatched = 903,
+  cudaErrorStreamCaptureUnjoined = 904,
+  cudaErrorStreamCaptureIsolation = 905,
+  cudaErrorCapturedEvent = 907,
 };
 const char* cudaGetErrorString(cudaError_t);
 const char* cudaGetErrorName(cudaError_t);
@@ -183,6 +189,8 @@ cudaError_t cudaMemsetAsync(void* p, int value, std::size_t bytes, cudaStream_t 
 
 inline constexpr unsigned cudaStreamNonBlocking = 1;
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
 cudaError_t cudaStreamDestroy(cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags = 0);
@@ -221,6 +229,14 @@ namespace emu {
 // Puts work at the end of a stream. It runs when somebody waits for the stream, not before: a host
 // that reads too early, or reuses a buffer too early, sees it.
 cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> work);
+// Off, which is how it begins: as above. On: work in streams of high priority runs as soon as it is
+// enqueued, after no more of other streams than it waits for; what does not wait comes too early.
+void run_high_priority_at_once(bool on);
+// Runs all that has been enqueued, as a device does that nobody waits for.
+void progress();
+// That of the calling thread; DTN_EMULATOR_DEVICES in the environment says how many there are.
+int current_device();
+bool owns_device_memory(const void* p, std::size_t bytes);
 // What the last failed kernel said.
 std::string last_kernel_error();
 // Number of kernels that ran.

@@ -1,0 +1,129 @@
+// Does the emulator see what goes wrong between streams? See graphs.cpp.
+#include <gtest/gtest.h>
+
+#include "dtn/core/cuda_device.h"
+#include "kernels/cuda/launch.cuh"
+
+namespace dtn {
+namespace {
+
+// Two streams, of which the device prefers the second, and an event for each.
+class TwoStreams : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    cudaStreamCreateWithFlags(&a_, cudaStreamNonBlocking);
+    cudaStreamCreateWithPriority(&b_, cudaStreamNonBlocking, -1);
+    for (cudaEvent_t* e : {&fork_, &join_}) cudaEventCreateWithFlags(e, cudaEventDisableTiming);
+  }
+  void TearDown() override {
+    emu::run_high_priority_at_once(false);
+    for (cudaStream_t s : {a_, b_}) cudaStreamDestroy(s);
+    for (cudaEvent_t e : {fork_, join_}) cudaEventDestroy(e);
+    (void)cudaGetLastError();
+  }
+
+  // x = 10 x + digit: what x is tells the order.
+  void append(cudaStream_t stream, int digit) {
+    emu::enqueue(stream, [this, digit] {
+      x_ = 10 * x_ + digit;
+      return cudaSuccess;
+    });
+  }
+  cudaError_t wait(cudaStream_t later, cudaStream_t earlier, cudaEvent_t event) {
+    if (cudaError_t error = cudaEventRecord(event, earlier); error != cudaSuccess) return error;
+    return cudaStreamWaitEvent(later, event, 0);
+  }
+  // Everything after its number is said to be.
+  void work(bool forked, bool joined) {
+    append(a_, 1);
+    if (forked) wait(b_, a_, fork_);
+    append(b_, 2);
+    append(a_, 3);
+    if (joined) wait(a_, b_, join_);
+    append(a_, 4);
+  }
+  int result() {
+    cudaStreamSynchronize(a_);
+    return std::exchange(x_, 0);
+  }
+  cudaError_t capture(bool forked, bool joined, cudaGraph_t* graph) {
+    cudaStreamBeginCapture(a_, cudaStreamCaptureModeRelaxed);
+    work(forked, joined);
+    return cudaStreamEndCapture(a_, graph);
+  }
+
+  cudaStream_t a_ = nullptr, b_ = nullptr;
+  cudaEvent_t fork_ = nullptr, join_ = nullptr;
+  int x_ = 0;
+};
+
+TEST_F(TwoStreams, RunAsLateOrAsEarlyAsTheirOrderAllows) {
+  work(true, true);
+  EXPECT_EQ(result(), 1324);
+  emu::run_high_priority_at_once(true);
+  work(true, true);
+  EXPECT_EQ(result(), 1234);
+}
+
+TEST_F(TwoStreams, AForkThatIsForgottenIsSeen) {
+  work(false, true);
+  EXPECT_EQ(result(), 1324);
+  emu::run_high_priority_at_once(true);
+  work(false, true);
+  EXPECT_EQ(result(), 2134);
+}
+
+TEST_F(TwoStreams, AGraphIsReplayedInEveryOrderItAllows) {
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(capture(true, true, &graph), cudaSuccess);
+  std::size_t nodes = 0;
+  cudaGraphGetNodes(graph, nullptr, &nodes);
+  EXPECT_EQ(nodes, 4u);
+  cudaGraphExec_t exec = nullptr;
+  cudaGraphInstantiate(&exec, graph, 0);
+  std::vector<int> results;
+  for (int i = 0; i < 3; ++i) {
+    cudaGraphLaunch(exec, a_);
+    results.push_back(result());
+  }
+  EXPECT_EQ(results, (std::vector<int>{1234, 1324, 1234}));
+  work(true, true);  // the events serve again
+  EXPECT_EQ(result(), 1324);
+  cudaGraphExecDestroy(exec);
+  cudaGraphDestroy(graph);
+}
+
+TEST_F(TwoStreams, ACaptureMustBeJoined) {
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(capture(true, false, &graph), cudaErrorStreamCaptureUnjoined);
+  EXPECT_EQ(graph, nullptr);
+  EXPECT_EQ(capture(true, true, &graph), cudaSuccess);  // it leaves nothing behind
+  cudaGraphDestroy(graph);
+}
+
+TEST_F(TwoStreams, ACaptureIsNotMixedWithWhatRuns) {
+  cudaEventRecord(join_, b_);  // outside
+  cudaStreamBeginCapture(a_, cudaStreamCaptureModeRelaxed);
+  append(a_, 1);
+  EXPECT_EQ(cudaStreamWaitEvent(a_, join_, 0), cudaErrorStreamCaptureIsolation);
+  cudaEventRecord(fork_, a_);
+  EXPECT_EQ(cudaEventQuery(fork_), cudaErrorCapturedEvent);
+  EXPECT_EQ(cudaEventSynchronize(fork_), cudaErrorCapturedEvent);
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(a_, &graph), cudaSuccess);
+  EXPECT_EQ(cudaStreamWaitEvent(b_, fork_, 0), cudaErrorCapturedEvent);
+  cudaGraphDestroy(graph);
+}
+
+TEST_F(TwoStreams, AThreadThatForgetsItsDeviceIsTold) {
+  EXPECT_EQ(cudaSetDevice(1), cudaSuccess);
+  void* p = nullptr;
+  EXPECT_EQ(cudaMalloc(&p, 16), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaSetDevice(1000), cudaErrorInvalidDevice);
+  EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+  EXPECT_EQ(cudaMalloc(&p, 16), cudaSuccess);
+  EXPECT_EQ(cudaFree(p), cudaSuccess);
+}
+
+}  // namespace
+}  // namespace dtn
