@@ -103,7 +103,16 @@ function(dtn_cuda_layer)
       list(APPEND flags -Werror=all-warnings -Xptxas=--warning-as-error -Xcompiler=-Werror)
     endif()
     target_compile_options(dtn_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${flags}>")
-    target_link_libraries(dtn_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt CUDA::nvtx3)
+    target_link_libraries(dtn_cuda PRIVATE CUDA::cudart_static CUDA::cublasLt CUDA::nvtx3
+                                           ${CMAKE_DL_LIBS})
+    # Its header is enough: programs load the library when several ranks use it.
+    find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+    if(NCCL_INCLUDE_DIR)
+      target_compile_definitions(dtn_cuda PRIVATE DTN_HAVE_NCCL=1)
+      target_include_directories(dtn_cuda SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})
+    else()
+      message(STATUS "NCCL: no nccl.h; --device cuda will work in one process only")
+    endif()
   else()
     add_library(dtn_cuda STATIC ${absent})
   endif()
@@ -120,11 +129,24 @@ function(dtn_cuda_layer)
     endforeach()
     add_library(dtn_cuda_emulated STATIC ${runtime} ${emulated} ${emulator})
     dtn_target_defaults(dtn_cuda_emulated)
-    target_compile_definitions(dtn_cuda_emulated PUBLIC DTN_CUDA_EMULATED=1)
+    target_compile_definitions(dtn_cuda_emulated PUBLIC DTN_CUDA_EMULATED=1
+                                                 PRIVATE DTN_HAVE_NCCL=1)
     target_compile_options(dtn_cuda_emulated PRIVATE -Wno-unknown-pragmas -O2)
     target_include_directories(dtn_cuda_emulated BEFORE PUBLIC
       ${PROJECT_SOURCE_DIR}/tests/cuda_emulator/include ${PROJECT_SOURCE_DIR}/tests)
-    target_link_libraries(dtn_cuda_emulated PUBLIC dtn_core)
+    target_link_libraries(dtn_cuda_emulated PUBLIC dtn_core PRIVATE ${CMAKE_DL_LIBS})
+    # NCCL is loaded by its name, here too; the library uses the emulator in the program. The old
+    # kind of path is searched before LD_LIBRARY_PATH, which may lead to the real one.
+    file(GLOB nccl CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/cuda_emulator/nccl/*.cpp)
+    add_library(nccl_emulated SHARED ${nccl})
+    dtn_target_defaults(nccl_emulated)
+    target_include_directories(nccl_emulated BEFORE PRIVATE
+      ${PROJECT_SOURCE_DIR}/tests/cuda_emulator/include ${PROJECT_SOURCE_DIR}/tests)
+    set_target_properties(nccl_emulated PROPERTIES OUTPUT_NAME nccl SUFFIX .so.2 NO_SONAME ON
+      LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/emulated)
+    add_dependencies(dtn_cuda_emulated nccl_emulated)
+    target_link_options(dtn_cuda_emulated INTERFACE -rdynamic
+      LINKER:--disable-new-dtags,-rpath,${PROJECT_BINARY_DIR}/emulated)
   endif()
 endfunction()
 

@@ -52,8 +52,10 @@ Communicator::Communicator(const MakeTransport& make, const CommunicatorOptions&
 }
 
 Communicator::~Communicator() {
+  if (!engine_) return;
+  barrier();  // the end of a device's transport is not watched
+  engine_->watch(nullptr);
   device_.reset();
-  if (engine_) barrier();
 }
 
 std::string Communicator::name_of(int rank) const {
@@ -61,7 +63,9 @@ std::string Communicator::name_of(int rank) const {
 }
 
 void Communicator::set_device_transport(std::unique_ptr<DeviceTransport> transport) {
+  if (engine_) engine_->watch(nullptr);
   device_ = std::move(transport);
+  if (engine_) engine_->watch(device_.get());
 }
 
 void Communicator::start_all_reduce(Tensor x, DType wire) {

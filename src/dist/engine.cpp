@@ -78,6 +78,11 @@ void Communicator::Engine::end_work(Activity before) {
   activity_ = before;
 }
 
+void Communicator::Engine::watch(const DeviceTransport* device) {
+  std::lock_guard lock(mutex_);
+  device_ = device;
+}
+
 CommunicationTime Communicator::Engine::time() const {
   std::lock_guard lock(mutex_);
   return time_;
@@ -191,9 +196,19 @@ void Communicator::Engine::tell_and_judge() {
   if (rank != 0) transport_->send(own, 0);
   for (int to = 1; rank == 0 && to < size; ++to) transport_->send(own, to);
   while (std::optional<RankNote> heard = transport_->receive()) watch_->hear(*heard, now());
-  const auto verdict = watch_->judge(now());
-  if (!verdict) return;
-  log_error(cat(name_of(verdict->rank), " ", verdict->what,
+  if (const auto verdict = watch_->judge(now())) {
+    end_job(cat(name_of(verdict->rank), " ", verdict->what));
+  }
+  std::string lost;
+  {
+    std::lock_guard lock(mutex_);
+    if (device_) lost = device_->failure();
+  }
+  if (!lost.empty()) end_job(cat(name_of(rank), ": ", lost));
+}
+
+void Communicator::Engine::end_job(const std::string& why) {
+  log_error(cat(why,
                 ". The job ends here; training goes on from its last checkpoint with "
                 "--resume auto."));
   transport_->abort(kExitFailed);

@@ -1,0 +1,115 @@
+// Ranks that are processes, forked before anything of CUDA is touched: a device's state does not
+// outlive a fork. What a rank expects in vain, throws or crashes of fails the test.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "dtn/dist/device_transport.h"
+
+namespace dtn::test {
+
+constexpr int kRankSkips = 77;
+
+// Bytes of rank 0 for the others, through memory that all processes see.
+class SharedBytes {
+ public:
+  SharedBytes() {
+    void* memory =
+        mmap(nullptr, sizeof(Memory), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw Error("no shared memory");
+    memory_ = static_cast<Memory*>(memory);
+  }
+  ~SharedBytes() { munmap(memory_, sizeof(Memory)); }
+  SharedBytes(const SharedBytes&) = delete;
+  SharedBytes& operator=(const SharedBytes&) = delete;
+
+  ShareBytes function(int rank) {
+    return [this, rank, call = 0](std::byte* data, std::size_t bytes) mutable {
+      DTN_CHECK(call < kMostCalls && bytes <= kMostBytes, "too many bytes");
+      std::byte* shared = memory_->data[call++];
+      if (rank == 0) {
+        std::memcpy(shared, data, bytes);
+        memory_->calls = call;
+      }
+      while (memory_->calls < call) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::memcpy(data, shared, bytes);
+    };
+  }
+
+ private:
+  static constexpr int kMostCalls = 4, kMostBytes = 1024;
+  struct Memory {
+    std::atomic<int> calls;  // that rank 0 has made
+    std::byte data[kMostCalls][kMostBytes];
+  };
+  Memory* memory_;
+};
+
+inline int run_in_child(const std::function<void()>& body) {
+  int status = 0;
+  try {
+    body();
+    status = ::testing::Test::HasFailure() ? 1 : ::testing::Test::IsSkipped() ? kRankSkips : 0;
+  } catch (const std::exception& error) {
+    std::printf("a rank failed: %s\n", error.what());
+    status = 1;
+  }
+  std::fflush(nullptr);
+  return status;
+}
+
+// What waitpid says of each rank's end. When one fails, the others are given a little longer.
+inline std::vector<int> fork_ranks(
+    int size, const std::function<void(int rank, const ShareBytes& share)>& body) {
+  using Clock = std::chrono::steady_clock;
+  SharedBytes bytes;
+  std::fflush(nullptr);
+  std::vector<pid_t> processes;
+  for (int rank = 0; rank < size; ++rank) {
+    const pid_t process = fork();
+    if (process == 0) _exit(run_in_child([&] { body(rank, bytes.function(rank)); }));
+    processes.push_back(process);
+  }
+  std::vector<int> ends(processes.size(), -1);
+  Clock::time_point last = Clock::now() + std::chrono::seconds(150);
+  for (int left = size; left > 0;) {
+    for (std::size_t r = 0; r < processes.size(); ++r) {
+      if (ends[r] >= 0 || waitpid(processes[r], &ends[r], WNOHANG) != processes[r]) continue;
+      --left;
+      if (ends[r] != 0) last = std::min(last, Clock::now() + std::chrono::seconds(10));
+    }
+    if (left > 0 && Clock::now() > last) {
+      for (std::size_t r = 0; r < processes.size(); ++r) {
+        if (ends[r] < 0) kill(processes[r], SIGKILL);
+      }
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  return ends;
+}
+
+// Each rank must come to its end. A test skips when its ranks do.
+inline void with_forked_ranks(int size,
+                              const std::function<void(int rank, const ShareBytes& share)>& body) {
+  const std::vector<int> ends = fork_ranks(size, body);
+  for (std::size_t r = 0; r < ends.size(); ++r) {
+    if (WIFEXITED(ends[r]) && WEXITSTATUS(ends[r]) == kRankSkips) GTEST_SKIP();
+    EXPECT_TRUE(WIFEXITED(ends[r]) && WEXITSTATUS(ends[r]) == 0)
+        << "rank " << r << " of " << size << " ended with " << ends[r];
+  }
+}
+
+}  // namespace dtn::test
