@@ -124,6 +124,33 @@ TEST(Communicator, RefusesSumsOfBytes) {
   });
 }
 
+// A device that has lost the others keeps its program waiting for ever.
+class LostDevice : public DeviceTransport {
+ public:
+  void all_reduce(Tensor, DType) override {}
+  void broadcast(Tensor, int) override {}
+  void all_gather(const Tensor&, Tensor) override {}
+  void finish() override {}
+  std::string failure() const override { return "the link is down"; }
+};
+
+class EndingTransport : public testing::ThreadTransport {
+ public:
+  EndingTransport() : ThreadTransport(std::make_shared<testing::ThreadHub>(1), 0) {}
+  [[noreturn]] void abort(int exit_code) override { std::_Exit(exit_code); }
+};
+
+TEST(CommunicatorDeathTest, EndsTheJobWhenADeviceHasLostTheOthers) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(
+      {
+        Communicator ranks([] { return std::make_unique<EndingTransport>(); });
+        ranks.set_device_transport(std::make_unique<LostDevice>());
+        std::this_thread::sleep_for(std::chrono::seconds(20));
+      },
+      ::testing::ExitedWithCode(1), "rank 0.*the link is down.*--resume auto");
+}
+
 TEST(Communicator, MeasuresItsTime) {
   with_ranks(2, [](Communicator& ranks) {
     if (ranks.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(60));
