@@ -9,8 +9,8 @@ tools/gpu-check.sh [OPTIONS]        builds, tests and measures the CUDA backend 
 tools/gpu-check.sh pack [FOLDER]    collects what the build needs, for a machine that has no network
 
 Options
-  --stage S ...     only these stages, in the order given, of build tests sanitizer bench peer, and
-                    peer:ln and peer:dtn for half of the last (default: all five)
+  --stage S ...     only these stages, in the order given, of build tests ranks sanitizer bench
+                    peer, and peer:ln and peer:dtn for half of the last (default: all six)
   --quick           a short look: one sanitized test per suite, few timed steps, no torch.compile.
                     Its speeds are recorded as quick and not held against the bounds.
   --build-dir DIR   where to build (default: build-gpu)
@@ -24,21 +24,26 @@ Stages. Times are estimates for 16 cores and an H200; --limit is what is certain
   build      4 min  cmake --preset cuda without oneDNN, for this GPU only: dtn-bench and the test
                     programs tests/gpu_*. Where nvidia-smi finds no GPU it builds for all the
                     architectures of CMakeLists.txt.
-  tests      1 min  ctest -L gpu; a skipped test is not a passed one
+  tests      1 min  ctest -L gpu; a skipped test is not a passed one. gpu_dist exchanges memory by
+                    NCCL, between as many GPUs as there are, up to three.
+  ranks      1 min  dtn-train under mpirun: one rank, then two, on a GPU each; where there is one
+                    GPU alone, two ranks must be refused with a message that says why. Left out,
+                    with a remark, where there is no mpirun, MPI or NCCL.
   sanitizer  6 min  compute-sanitizer finds two planted faults, then memcheck and racecheck of
-                    tests/gpu_kernels and memcheck of the other programs, without the caching
-                    allocator, suite by suite, four at a time; racecheck of our kernels alone, not of
-                    cuBLASLt's. What --limit cuts off is reported as not run; calling the stage again
-                    goes on from there.
+                    tests/gpu_kernels and memcheck of the other programs but gpu_dist, whose kernels
+                    are NCCL's, without the caching allocator, suite by suite, four at a time;
+                    racecheck of our kernels alone, not of cuBLASLt's. What --limit cuts off is
+                    reported as not run; calling the stage again goes on from there.
   bench      3 min  dtn-bench norm, train, eval and gemm
   peer       6 min  tests/peers/gpu_speed.py: PyTorch, eager and compiled, between two runs of ours
 
-A stage needs the build of the same sources, else it refuses; it needs no other stage. Each appends
-its results to tests/gpu_ledger.json, where stages of several calls meet in one run. A table of the
-requirements closes every call.
+A stage needs the build of the same sources, else it refuses; it needs no other stage. All but ranks
+append their results to tests/gpu_ledger.json, where stages of several calls meet in one run. A
+table of the requirements closes every call.
 
-Needs: nvcc 13 with cuBLASLt, CMake 3.25, Ninja and g++ to build; a GPU of compute capability 8.0 or
-newer for the rest; compute-sanitizer; python3, with PyTorch 2 for `peer`. Root is not needed. Where
+Needs: nvcc 13 with cuBLASLt, nccl.h, CMake 3.25, Ninja and g++ to build; a GPU of compute capability
+8.0 or newer and libnccl.so.2 for the rest (where the system has no NCCL, PyTorch's will do);
+compute-sanitizer; python3, with PyTorch 2 for `peer`. Root is not needed. Where
 there is no network and no package manager, carry along the checkout and .gpu-deps, packed on a
 Debian 12 that tools/install-deps.sh has been run on (less than 25 MiB).
 
@@ -147,12 +152,16 @@ pack() {
     say "pack: the CMake packages above name shared libraries" >&2
     exit 1
   fi
-  # What CMake needs of the CUDA Toolkit and some installations lack: header files of cuBLASLt.
+  # What CMake needs of the CUDA Toolkit and some installations lack: header files.
   local cuda=/usr/local/cuda/include
   if [[ -f $cuda/cublasLt.h ]]; then
     mkdir -p "$new/cuda/include"
     cp -L "$cuda/cublasLt.h" "$cuda/cublas_api.h" "$new/cuda/include/"
     cp -rL "$cuda/nvtx3" "$new/cuda/include/"
+  fi
+  if [[ -f $cuda/nccl.h ]]; then
+    mkdir -p "$new/cuda/include"
+    cp -L "$cuda/nccl.h" "$new/cuda/include/"
   fi
   dpkg-query -W "${packed[@]}" > "$new/packages.txt"
   rm -rf "$folder"
@@ -173,6 +182,29 @@ find_tools() {
   local folder
   for folder in /usr/local/cuda/bin /usr/local/cuda/compute-sanitizer /opt/nvidia/compute-sanitizer; do
     if [[ -d $folder ]]; then PATH=$PATH:$folder; fi
+  done
+}
+
+# A file of NVIDIA's packages for Python, which PyTorch brings along; nothing when there is none.
+python_package_file() {
+  command -v python3 > /dev/null || return 0
+  python3 - "$1" << 'PYTHON'
+import glob
+import sys
+found = [f for p in sys.path for f in glob.glob(p + "/nvidia/*/" + sys.argv[1])]
+print(found[0] if found else "")
+PYTHON
+}
+
+# Puts NCCL's library where programs find it: that of the system, the toolkit, or PyTorch.
+find_nccl() {
+  local file
+  if ldconfig -p 2> /dev/null | grep -q 'libnccl\.so\.2'; then return; fi
+  for file in /usr/local/cuda/lib64/libnccl.so.2 "$(python_package_file lib/libnccl.so.2)"; do
+    if [[ -f $file ]]; then
+      export LD_LIBRARY_PATH=${file%/*}${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+      return
+    fi
   done
 }
 
@@ -236,35 +268,36 @@ stage_build() {
   capability=$(ask_gpu compute_cap)
   if [[ -n $capability ]]; then flags+=(-DCMAKE_CUDA_ARCHITECTURES="${capability/./}-real"); fi
   if [[ -d $deps ]]; then flags+=(-DCMAKE_PREFIX_PATH="$deps"); fi
-  mapfile -t -O "${#flags[@]}" flags < <(cublas_flags)
+  mapfile -t -O "${#flags[@]}" flags < <(toolkit_flags)
   cmake --preset cuda -B "$build" "${flags[@]}" > "$state/configure.log" 2>&1 ||
     { tail -n 40 "$state/configure.log"; return 1; }
   if [[ -d $deps ]]; then check_origin "$build" "$deps"; fi
   mapfile -t targets < <(test_programs)
+  if grep -q '^build lib/dtn_mpi.so' "$build/build.ninja"; then targets+=(dtn-train dtn_mpi); fi
   timeout "$limit" cmake --build "$build" --target dtn-bench "${targets[@]}" \
     > "$state/build.log" 2>&1 || { tail -n 60 "$state/build.log"; return 1; }
   touch "$state/built"
   say "built dtn-bench ${targets[*]} in $SECONDS s"
 }
 
-# A toolkit without cuBLASLt can take PyTorch's, and the header files that pack brought along.
-cublas_flags() {
-  local toolkit library
+# A toolkit without cuBLASLt or nccl.h can take PyTorch's, and the header files that pack brought
+# along.
+toolkit_flags() {
+  local toolkit library header
   toolkit=$(dirname "$(dirname "$(readlink -f "$(command -v nvcc)")")")
   if ! compgen -G "$toolkit/*/libcublasLt.so" > /dev/null &&
     ! compgen -G "$toolkit/targets/*/lib/libcublasLt.so" > /dev/null; then
-    library=$(python3 - << 'PYTHON'
-import glob
-import sys
-found = [f for p in sys.path for f in glob.glob(p + "/nvidia/*/lib/libcublasLt.so.13")]
-print(found[0] if found else "")
-PYTHON
-    )
+    library=$(python_package_file lib/libcublasLt.so.13)
     if [[ -n $library ]]; then echo "-DCUDA_cublasLt_LIBRARY=$library"; fi
   fi
   if [[ ! -f $toolkit/include/cublasLt.h && -d $deps/cuda/include ]]; then
     echo "-DCMAKE_CXX_FLAGS=-isystem $deps/cuda/include"
     echo "-DCMAKE_CUDA_FLAGS=-isystem $deps/cuda/include"
+  fi
+  if [[ ! -f $toolkit/include/nccl.h && ! -f /usr/include/nccl.h ]]; then
+    header=$(python_package_file include/nccl.h)
+    if [[ -z $header ]]; then header=$deps/cuda/include/nccl.h; fi
+    if [[ -f $header ]]; then echo "-DNCCL_INCLUDE_DIR=${header%/*}"; fi
   fi
 }
 
@@ -284,12 +317,52 @@ stage_tests() {
   return "$status"
 }
 
+# train_in_ranks RANKS: a few steps of a small model, each rank on a GPU of its own.
+train_in_ranks() {
+  rm -rf "$state/ranks"
+  timeout $((limit / 3)) mpirun --oversubscribe -n "$1" "$build/bin/dtn-train" \
+    --config vit_s_star_ln --device cuda --output "$state/ranks" --set data.dataset=synthetic \
+    --set data.size=64 --set train.batch_size=16 --set train.micro_batch=8 --set schedule.epochs=null \
+    --set schedule.steps=6 --set train.eval_every=0 > "$state/ranks.log" 2>&1
+}
+
+stage_ranks() {
+  local gpus
+  require_gpu
+  require_build
+  if ! command -v mpirun > /dev/null || [[ ! -f $build/lib/dtn_mpi.so ]]; then
+    say "ranks: left out, there is no ${build##*/}/lib/dtn_mpi.so or no mpirun"
+    return
+  fi
+  if grep -q '^NCCL_INCLUDE_DIR:.*NOTFOUND' "$build/CMakeCache.txt"; then
+    say "ranks: left out, the build found no nccl.h"
+    return
+  fi
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  train_in_ranks 1 || { tail -n 20 "$state/ranks.log"; say "ranks: one rank failed"; return 1; }
+  say "ranks: one rank trains"
+  gpus=$(nvidia-smi --list-gpus | wc -l)
+  if ((gpus > 1)); then
+    train_in_ranks 2 || { tail -n 20 "$state/ranks.log"; say "ranks: two ranks failed"; return 1; }
+    say "ranks: two ranks train, on two of $gpus GPUs"
+  elif train_in_ranks 2; then
+    say "ranks: two ranks train on one GPU, which NCCL should have refused"
+    return 1
+  elif grep -m 1 'the same GPU' "$state/ranks.log"; then
+    say "ranks: two ranks on one GPU are refused, as expected"
+  else
+    tail -n 20 "$state/ranks.log"
+    say "ranks: two ranks on one GPU failed without saying why"
+    return 1
+  fi
+}
+
 # One line per job: tool, program, suite, filter, and where its results go.
 sanitizer_jobs() {
   local tool program test suite suffix=
   if ((quick)); then suffix=-quick; fi
   for tool in memcheck racecheck; do
-    for program in gpu_kernels $(test_programs | grep -vx gpu_kernels); do
+    for program in gpu_kernels $(test_programs | grep -vxE 'gpu_kernels|gpu_dist'); do
       if [[ $program != gpu_kernels && $tool != memcheck ]]; then continue; fi
       "$build/tests/$program" --gtest_list_tests > "$state/list"
       # The suites, each with its first test.
@@ -430,7 +503,7 @@ while (($#)); do
     --stage)
       while (($# > 1)) && [[ $2 != -* ]]; do
         case $2 in
-          build | tests | sanitizer | bench | peer | peer:ln | peer:dtn) stages+=("$2") ;;
+          build | tests | ranks | sanitizer | bench | peer | peer:ln | peer:dtn) stages+=("$2") ;;
           *) bad_usage "there is no stage '$2'" ;;
         esac
         shift
@@ -451,11 +524,12 @@ while (($#)); do
   shift
 done
 [[ $limit =~ ^[1-9][0-9]*$ ]] || bad_usage "--limit takes a number of seconds"
-if ((${#stages[@]} == 0)); then stages=(build tests sanitizer bench peer); fi
+if ((${#stages[@]} == 0)); then stages=(build tests ranks sanitizer bench peer); fi
 build=$(realpath -m "$build")
 deps=$(realpath -m "$deps")
 state=$build/gpu-check
 find_tools
+find_nccl
 
 failed=0 refused=0 judged=()
 for stage in "${stages[@]}"; do
@@ -467,6 +541,7 @@ for stage in "${stages[@]}"; do
     case $stage in
       build) stage_build ;;
       tests) stage_tests ;;
+      ranks) stage_ranks ;;
       sanitizer) stage_sanitizer ;;
       bench) stage_bench ;;
       peer) stage_peer ln dtn ;;
@@ -480,6 +555,7 @@ for stage in "${stages[@]}"; do
   case $stage in
     build) if ((status)); then break; fi ;;
     peer) judged+=(peer:ln peer:dtn) ;;
+    ranks) ;;  # its status says it all
     *) judged+=("$stage") ;;
   esac
 done

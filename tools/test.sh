@@ -23,7 +23,7 @@ export PATH=$PATH:/usr/local/cuda/bin
 if command -v nvcc > /dev/null; then
   echo "== CUDA backend"
   cmake --preset cuda -B build-cuda
-  cmake --build build-cuda -j "$jobs" --target dtn-train dtn-eval dtn-bench gpu_kernels gpu_train
+  cmake --build build-cuda -j "$jobs" --target dtn-train dtn-eval dtn-bench gpu_kernels gpu_train gpu_dist
   ctest --test-dir build-cuda --output-on-failure -j "$jobs" -L gpu
 else
   echo "== CUDA backend: SKIPPED, there is no nvcc here"

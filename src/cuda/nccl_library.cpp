@@ -3,6 +3,8 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
+
 #include "dtn/core/check.h"
 
 namespace dtn::cuda {
@@ -51,7 +53,12 @@ std::string NcclLibrary::describe(ncclResult_t result) const {
 }
 
 const NcclLibrary& nccl() {
-  static const NcclLibrary library("libnccl.so.2");
+  static const NcclLibrary library = [] {
+    // Sums that NVLink switches take are in another order each time. Runs shall repeat bit by bit,
+    // unless the user asks for other algorithms.
+    (void)setenv("NCCL_ALGO", "^NVLS,NVLSTree", 0);
+    return NcclLibrary("libnccl.so.2");
+  }();
   return library;
 }
 
