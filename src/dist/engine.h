@@ -26,7 +26,6 @@ class Communicator::Engine {
   void submit(std::unique_ptr<Operation> operation);
   // Until all is done.
   void wait();
-<<<<<<< HEAD
   // What this rank is at; begin_work() returns what it was at before.
   struct Activity {
     const char* what = nullptr;
@@ -34,12 +33,8 @@ class Communicator::Engine {
   };
   Activity begin_work(Activity activity);
   void end_work(Activity before);
-=======
-  void begin_long_work(const char* what);
-  void end_long_work();
   // Ends the job when this reports a failure; null: no longer.
   void watch(const DeviceTransport* device);
->>>>>>> 56de1f2 (Exchange device memory of ranks by NCCL, and emulate it so that the path runs without a GPU)
   CommunicationTime time() const;
   // Of the ranks, for messages.
   void set_names(std::vector<std::string> names);
@@ -78,12 +73,8 @@ class Communicator::Engine {
   std::uint64_t entered_ = 0;
   double waiting_since_ = -1;  // -1: it computes
   double computing_since_ = 0, longest_computing_ = 0;
-<<<<<<< HEAD
   Activity activity_;
-=======
-  const char* long_work_ = nullptr;
   const DeviceTransport* device_ = nullptr;
->>>>>>> 56de1f2 (Exchange device memory of ranks by NCCL, and emulate it so that the path runs without a GPU)
   std::vector<std::string> names_;
   CommunicationTime time_;
 

@@ -106,7 +106,6 @@ struct Learner::Pipeline {
   // Where there are several ranks.
   std::optional<GradientSum> gradient_sum;
   Tensor rows;          // [n] int64, the places of this rank's rows in the global batch
-  Tensor one_of_ranks;  // [1], 1 / ranks
   std::optional<Replay> replay;
   std::shared_ptr<std::byte> pinned;
   // One more than may be in flight: the end of the last report is what idle time counts from.
@@ -149,7 +148,6 @@ void Learner::share_batches() {
   p.gradient_sum.emplace(model_->parameters(), *ranks_, wire);
   const std::vector<std::int64_t> rows = rows_of_rank(batch, ranks_->rank(), ranks_->size());
   p.rows = Tensor::from(rows, {static_cast<std::int64_t>(rows.size())}).to(device_);
-  p.one_of_ranks = Tensor::full({1}, DType::kFloat32, 1.0 / ranks_->size()).to(device_);
 }
 
 Learner::~Learner() {
@@ -231,11 +229,10 @@ void Learner::accumulate(const Tensor& images, const StepLabels& labels, const M
 // What layers have gathered without a gradient, such as BatchNorm's running statistics: each rank
 // from its own rows, unless norm.sync is set.
 void Learner::average_buffers() {
-  Tensor next = model_->parameters().next_buffers();
+  Tensor& next = model_->parameters().next_buffers();
   if (!next.defined()) return;
-  ranks_->all_reduce(next);
-  run_on(device_, ScaleRows{next.dtype(), next.numel(), next.numel(), pipeline_->one_of_ranks.raw(),
-                            next.raw(), nullptr, next.raw()});
+  const Tensor all = ranks_->all_gather(next);
+  run_on(device_, MeanRows{next.dtype(), 1, ranks_->size(), next.numel(), all.raw(), next.raw()});
 }
 
 // Everything of a step that is the same each time: on a device it is captured.

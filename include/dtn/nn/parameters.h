@@ -103,8 +103,6 @@ class ParameterStore {
   // Ends a training step for the buffers: what it wrote becomes their value, unless the step was
   // left out (kernels/optimizer.h).
   void settle_buffers(const UpdateState* state = nullptr);
-  // What a training step writes for the buffers, one after the other; undefined without any.
-  Tensor next_buffers() const { return next_; }
   // Starts the next step from the values, after these were changed from outside.
   void restart_buffers();
 
