@@ -14,8 +14,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// While the program computes, looking after what is under way costs it as little as this.
-constexpr auto kBackgroundPause = 1ms;
+// Between two looks after what is under way while the program computes. Within one host it is the
+// looking that costs, on the very core that computes; through a network it keeps the bytes moving.
+constexpr auto kPauseWithinHost = 4ms, kPauseBetweenHosts = 1ms;
 // While the program waits, its core is free.
 constexpr auto kSpin = 100us, kShortPause = 20us;
 
@@ -157,7 +158,7 @@ void Communicator::Engine::serve() {
     if (any && !progress) {
       if (!waited_for) {
         std::unique_lock lock(mutex_);
-        wake_.wait_for(lock, kBackgroundPause);
+        wake_.wait_for(lock, local_size == size ? kPauseWithinHost : kPauseBetweenHosts);
       } else if (Clock::now() - moved > kSpin) {
         std::this_thread::sleep_for(kShortPause);
       }
