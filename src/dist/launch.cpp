@@ -85,8 +85,15 @@ std::unique_ptr<Communicator> join_job(const CommunicatorOptions& options) {
   if (job.size == 1) return std::make_unique<Communicator>();
   OpenMpiTransport* open = load_module(job);
   DTN_CHECK(open, "the MPI module lacks ", kOpenMpiTransport);
-  return std::make_unique<Communicator>([&] { return std::unique_ptr<Transport>(open()); },
-                                        options);
+  auto ranks =
+      std::make_unique<Communicator>([&] { return std::unique_ptr<Transport>(open()); }, options);
+  if (ranks->size() != job.size) {
+    throw ConfigError(cat("the launcher started ", job.size, " processes, but MPI knows of ",
+                          ranks->size(),
+                          ": mpirun or srun belongs to another MPI than the one the "
+                          "program was built with (with srun, try --mpi=pmix)"));
+  }
+  return ranks;
 }
 
 }  // namespace dtn
