@@ -20,6 +20,7 @@
 #include "dtn/core/device.h"
 #include "dtn/core/log.h"
 #include "dtn/core/parallel.h"
+#include "dtn/dist/cores.h"
 #include "dtn/dist/launch.h"
 
 namespace dtn {
@@ -74,11 +75,18 @@ struct MachineOptions {
     log_as_rank(ranks.rank());
     if (threads > 0) {
       set_num_threads(threads);
-    } else {
-      share_cores(ranks.local_rank(), ranks.local_size());
+    } else if (!ranks.alone()) {
+      set_num_threads(share_of_cores(ranks));
     }
     const Device chosen = parse_device(device);
+    const std::int64_t on_devices = ranks.sum(chosen.type == DeviceType::kCuda);
+    if (on_devices != 0 && on_devices != ranks.size()) {
+      throw ConfigError(cat("--device ", device, ": only ", on_devices, " of ", ranks.size(),
+                            " processes have a CUDA device that works; name one with --device to "
+                            "see what is wrong, or use --device cpu"));
+    }
     if (chosen.type == DeviceType::kCuda && !ranks.alone()) {
+      Communicator::Work opening(ranks, "opening its device", Communicator::Work::kLong);
       cuda::select_device(ranks.local_rank() % cuda::device_count());
       ranks.set_device_transport(
           open_device_transport(ranks.rank(), ranks.size(), [&](std::byte* data, std::size_t n) {
@@ -113,12 +121,16 @@ inline int exit_code_of(const std::exception& e) {
   return kExitFailed;
 }
 
-// Tells the user, and ends the other processes of the job. What fails everywhere, such as a config
-// that does not hold, is said once: the first speaks, the others leave it the time to do so.
+// What fails everywhere, such as a config that does not hold, is said once: the others wait, and
+// are ended with the job.
+inline void let_the_first_speak() {
+  if (launch().rank > 0) std::this_thread::sleep_for(std::chrono::seconds(5));
+}
+// Tells the user, and ends the other processes of the job.
 inline int fail(const std::exception& e) {
   const int code = exit_code_of(e);
   Communicator* ranks = job().get();
-  if (ranks && !ranks->is_first()) std::this_thread::sleep_for(std::chrono::seconds(2));
+  let_the_first_speak();
   log_error(e.what());
   if (ranks && !ranks->alone()) ranks->abort(code);
   return code;
@@ -134,10 +146,14 @@ inline int run_program(CLI::App& app, int argc, char** argv, Processes processes
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    if (launched.rank > 0) return e.get_exit_code() == 0 ? kExitDone : kExitUsage;
+    if (launched.rank > 0) {
+      let_the_first_speak();
+      return e.get_exit_code() == 0 ? kExitDone : kExitUsage;
+    }
     return app.exit(e) == 0 ? kExitDone : kExitUsage;
   }
   if (processes == Processes::kOne && launched.size > 1) {
+    let_the_first_speak();
     if (launched.rank == 0) {
       log_error(cat(app.get_name(), " works in one process; start it without mpirun or srun"));
     }

@@ -16,6 +16,7 @@
 #include "dtn/train/evaluator.h"
 #include "dtn/train/progress.h"
 #include "dtn/train/suite.h"
+#include "train/agreement.h"
 
 namespace fs = std::filesystem;
 
@@ -122,10 +123,15 @@ Outcome run_inputs(const Options& options, const dtn::ExperimentConfig& config,
 Outcome run_dataset(const Options& options, const dtn::ExperimentConfig& config,
                     dtn::VisionTransformer& model) {
   const dtn::ModelConfig& m = config.model;
+  dtn::Communicator& ranks = *dtn::job();
+  std::optional<dtn::Communicator::Work> opening(std::in_place, ranks, "opening the data set",
+                                                 dtn::Communicator::Work::kLong);
   std::shared_ptr<const dtn::Dataset> data =
       dtn::open_dataset(config.data, m, dtn::Split::kVal, config.seed);
   dtn::log_info(dtn::cat("val: ", data->description()));
-  dtn::Communicator& ranks = *dtn::job();
+  dtn::check_equal_config(config, ranks);
+  dtn::check_equal_data(*data, ranks);
+  dtn::check_equal_weights(model.parameters().values(), ranks);
   dtn::LoaderOptions loading;
   loading.batch_size = batch_size_of(options, config) * ranks.size();
   loading.rank = ranks.rank();
@@ -154,6 +160,7 @@ Outcome run_dataset(const Options& options, const dtn::ExperimentConfig& config,
       copy_rows(logits.slice(i, i + 1), outcome.logits, batch.indices[static_cast<std::size_t>(i)]);
     }
   };
+  opening.reset();
   outcome.result = dtn::evaluate(model, feeder, eval);
   outcome.count = outcome.result->count;
   outcome.seconds = outcome.result->seconds;
@@ -213,7 +220,9 @@ int evaluate_suite(const Options& options, const dtn::ExperimentConfig& config,
 
 int evaluate(const Options& options) {
   dtn::Device device = options.machine.apply();
-  const dtn::Communicator& ranks = *dtn::job();
+  dtn::Communicator& ranks = *dtn::job();
+  std::optional<dtn::Communicator::Work> starting(std::in_place, ranks, "starting",
+                                                  dtn::Communicator::Work::kLong);
   const bool shares =
       options.suite.empty() && options.inputs.empty() && options.save_logits.empty();
   if (!ranks.alone() && !shares) {
@@ -227,6 +236,7 @@ int evaluate(const Options& options) {
   for (const std::string& note : dtn::load_adapted(model, weights.tensors, file.string())) {
     dtn::log_info(note);
   }
+  starting.reset();
   if (!options.suite.empty()) return evaluate_suite(options, config, weights, model);
   Outcome outcome = options.inputs.empty() ? run_dataset(options, config, model)
                                            : run_inputs(options, config, model);

@@ -67,6 +67,7 @@ int train(const Options& options) {
                     : resume_folder && fs::exists(options.resume) ? run_folder_of(options.resume)
                                                                   : fs::path("runs") / config.name;
   if (options.dry_run) {
+    dtn::Communicator::Work measuring(ranks, "measuring", dtn::Communicator::Work::kLong);
     if (ranks.is_first()) std::fputs(dtn::describe_run(config, output, device).c_str(), stdout);
     return dtn::kExitDone;
   }
@@ -74,7 +75,11 @@ int train(const Options& options) {
   trainer.output = output;
   trainer.device = device;
   trainer.ranks = &ranks;
-  if (ranks.is_first()) trainer.resume_from = checkpoint_to_resume(options, output);
+  if (ranks.is_first()) {
+    dtn::Communicator::Work reading(ranks, "looking for a checkpoint",
+                                    dtn::Communicator::Work::kLong);
+    trainer.resume_from = checkpoint_to_resume(options, output);
+  }
   return dtn::train(config, trainer) == dtn::RunStatus::kFinished ? dtn::kExitDone
                                                                   : dtn::kExitStopped;
 }

@@ -11,7 +11,8 @@
 namespace dtn {
 namespace {
 
-constexpr std::size_t kMostBytes = 256 << 20;  // of one move
+constexpr std::size_t kMostBytes = 256 << 20;      // of one move
+constexpr std::size_t kMostGathered = 0x7fffffff;  // from all ranks
 
 // Calls f for consecutive parts of x that are not too large to be moved at once.
 template <class F>
@@ -107,7 +108,7 @@ Tensor Communicator::all_gather(const Tensor& x) {
   if (alone()) {
     all.copy_from(x);
   } else if (x.device() == kCpu) {
-    DTN_CHECK(x.nbytes() <= kMostBytes, "all_gather of ", x.nbytes(), " bytes at once");
+    DTN_CHECK(all.nbytes() <= kMostGathered, "all_gather of ", all.nbytes(), " bytes at once");
     engine_->submit(gather_operation(x, all));
     finish();
   } else {
@@ -147,6 +148,13 @@ Communicator::Work::Work(Communicator& ranks, const char* what, Length length) :
 }
 Communicator::Work::~Work() {
   if (ranks_.engine_) ranks_.engine_->end_work({what_before_, long_before_});
+}
+
+Communicator::Waiting::Waiting(Communicator& ranks) : ranks_(ranks) {
+  if (ranks_.engine_) ranks_.engine_->begin_waiting();
+}
+Communicator::Waiting::~Waiting() {
+  if (ranks_.engine_) ranks_.engine_->end_waiting();
 }
 
 }  // namespace dtn

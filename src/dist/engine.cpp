@@ -20,6 +20,7 @@ constexpr auto kPauseWithinHost = 4ms, kPauseBetweenHosts = 1ms;
 // While the program waits, its core is free.
 constexpr auto kSpin = 100us, kShortPause = 20us;
 
+constexpr double kSuspended = 5;  // seconds
 constexpr int kExitFailed = 1;
 
 }  // namespace
@@ -53,29 +54,45 @@ void Communicator::Engine::submit(std::unique_ptr<Operation> operation) {
 }
 
 void Communicator::Engine::wait() {
-  std::unique_lock lock(mutex_);
-  ++entered_;
-  const double began = now();
-  longest_computing_ = std::max(longest_computing_, began - computing_since_);
-  if (unfinished_ > 0) {
-    waiting_since_ = began;
-    wake_.notify_one();
+  begin_waiting();
+  {
+    std::unique_lock lock(mutex_);
+    if (unfinished_ > 0) wake_.notify_one();
     done_.wait(lock, [&] { return unfinished_ == 0; });
-    waiting_since_ = -1;
   }
+  end_waiting();
+}
+
+void Communicator::Engine::begin_waiting() {
+  std::lock_guard lock(mutex_);
+  ++entered_;
+  waiting_since_ = now();
+  if (!activity_.is_long) {
+    longest_computing_ = std::max(longest_computing_, waiting_since_ - computing_since_);
+  }
+}
+
+void Communicator::Engine::end_waiting() {
+  std::lock_guard lock(mutex_);
   computing_since_ = now();
-  time_.waiting += computing_since_ - began;
+  time_.waiting += computing_since_ - waiting_since_;
+  waiting_since_ = -1;
+  long_seconds_ = 0;
 }
 
 Communicator::Engine::Activity Communicator::Engine::begin_work(Activity activity) {
   std::lock_guard lock(mutex_);
+  if (activity.is_long && !activity_.is_long) long_since_ = now();
   activity.is_long |= activity_.is_long;
   return std::exchange(activity_, activity);
 }
 
 void Communicator::Engine::end_work(Activity before) {
   std::lock_guard lock(mutex_);
-  if (activity_.is_long) computing_since_ = now();  // it says nothing about steps
+  if (activity_.is_long && !before.is_long) {
+    long_seconds_ += now() - long_since_;
+    computing_since_ = now();  // it says nothing about steps
+  }
   activity_ = before;
 }
 
@@ -92,6 +109,8 @@ CommunicationTime Communicator::Engine::time() const {
 void Communicator::Engine::set_names(std::vector<std::string> names) {
   std::lock_guard lock(mutex_);
   names_ = std::move(names);
+  computing_since_ = now();  // until here the program was starting
+  longest_computing_ = 0;
 }
 
 std::string Communicator::Engine::name_of(int r) const {
@@ -118,6 +137,7 @@ void Communicator::Engine::run(const MakeTransport& make) {
     local_rank = transport_->local_rank();
     local_size = transport_->local_size();
     watch_ = std::make_unique<RankWatch>(rank, size, timeout_, now());
+    last_note_ = now();
   } catch (...) {
     std::lock_guard lock(mutex_);
     error_ = std::current_exception();
@@ -129,7 +149,11 @@ void Communicator::Engine::run(const MakeTransport& make) {
     ready_ = true;
     done_.notify_all();
   }
-  serve();
+  try {
+    serve();
+  } catch (const std::exception& e) {
+    end_job(cat(name_of(rank), ": ", e.what()));
+  }
   transport_.reset();
 }
 
@@ -140,7 +164,8 @@ void Communicator::Engine::serve() {
     {
       std::unique_lock lock(mutex_);
       if (running_.empty()) {
-        wake_.wait_for(lock, std::chrono::duration<double>(std::max(0.0, next_note_ - now())),
+        const double until_note = last_note_ + RankWatch::kNoteSeconds - now();
+        wake_.wait_for(lock, std::chrono::duration<double>(std::max(0.0, until_note)),
                        [&] { return !submitted_.empty() || stopping_ || aborting_ >= 0; });
       }
       if (aborting_ >= 0) transport_->abort(aborting_);
@@ -158,7 +183,9 @@ void Communicator::Engine::serve() {
     if (any && !progress) {
       if (!waited_for) {
         std::unique_lock lock(mutex_);
-        wake_.wait_for(lock, local_size == size ? kPauseWithinHost : kPauseBetweenHosts);
+        wake_.wait_for(lock, local_size == size ? kPauseWithinHost : kPauseBetweenHosts, [&] {
+          return waiting_since_ >= 0 || aborting_ >= 0 || !submitted_.empty();
+        });
       } else if (Clock::now() - moved > kSpin) {
         std::this_thread::sleep_for(kShortPause);
       }
@@ -183,6 +210,7 @@ bool Communicator::Engine::advance() {
   if (const std::size_t finished = before - running_.size()) {
     std::lock_guard lock(mutex_);
     unfinished_ -= finished;
+    finished_ += finished;
     if (unfinished_ == 0) done_.notify_all();
   }
   return progress;
@@ -190,15 +218,17 @@ bool Communicator::Engine::advance() {
 
 // Sends this rank's note, hears those of the others, and ends the job when one keeps it.
 void Communicator::Engine::tell_and_judge() {
-  if (now() < next_note_) return;
-  next_note_ = now() + RankWatch::kNoteSeconds;
+  const double gap = now() - last_note_;
+  if (gap < RankWatch::kNoteSeconds) return;
+  last_note_ = now();
+  if (gap > kSuspended) forgive(gap);
   const RankNote own = note();
   watch_->hear(own, now());
   if (rank != 0) transport_->send(own, 0);
   for (int to = 1; rank == 0 && to < size; ++to) transport_->send(own, to);
   while (std::optional<RankNote> heard = transport_->receive()) watch_->hear(*heard, now());
   if (const auto verdict = watch_->judge(now())) {
-    end_job(cat(name_of(verdict->rank), " ", verdict->what));
+    end_job(cat(verdict->rank ? name_of(*verdict->rank) : "all processes", " ", verdict->what));
   }
   std::string lost;
   {
@@ -208,6 +238,15 @@ void Communicator::Engine::tell_and_judge() {
   if (!lost.empty()) end_job(cat(name_of(rank), ": ", lost));
 }
 
+// This thread, which wakes every second, has not run for that long: the machine was suspended, as
+// schedulers do, and its clock went on. Nobody is to blame for that time.
+void Communicator::Engine::forgive(double gap) {
+  watch_->forgive(now());
+  std::lock_guard lock(mutex_);
+  computing_since_ = std::min(now(), computing_since_ + gap);
+  if (waiting_since_ >= 0) waiting_since_ = std::min(now(), waiting_since_ + gap);
+}
+
 void Communicator::Engine::end_job(const std::string& why) {
   log_error(cat(why,
                 ". The job ends here; training goes on from its last checkpoint with "
@@ -215,16 +254,18 @@ void Communicator::Engine::end_job(const std::string& why) {
   transport_->abort(kExitFailed);
 }
 
-// Others should wait for a rank as long as it has ever computed between two waits, a few times
-// over: ranks may be of unequal speed.
+// Others should wait for a rank for the timeout, or as long as it has ever computed between two
+// waits, a few times over: ranks may be of unequal speed. And for the time that it has just spent
+// on long work.
 RankNote Communicator::Engine::note() const {
   constexpr double kUnequal = 3;
   std::lock_guard lock(mutex_);
   RankNote note;
   note.rank = rank;
   note.entered = entered_;
+  note.finished = finished_;
   if (waiting_since_ >= 0) note.waited = now() - waiting_since_;
-  note.allowance = timeout_ + kUnequal * longest_computing_;
+  note.allowance = std::max(timeout_, kUnequal * longest_computing_) + long_seconds_;
   if (activity_.is_long) note.allowance = std::max(note.allowance, RankWatch::kLongWorkSeconds);
   if (activity_.what) std::snprintf(note.doing, sizeof note.doing, "%s", activity_.what);
   return note;

@@ -26,6 +26,9 @@ class Communicator::Engine {
   void submit(std::unique_ptr<Operation> operation);
   // Until all is done.
   void wait();
+  // Between the two the caller waits for others elsewhere, such as at a device.
+  void begin_waiting();
+  void end_waiting();
   // What this rank is at; begin_work() returns what it was at before.
   struct Activity {
     const char* what = nullptr;
@@ -51,15 +54,16 @@ class Communicator::Engine {
   // One round over what is under way; false when nothing moved.
   bool advance();
   void tell_and_judge();
+  void forgive(double gap);
   void end_job(const std::string& why);
   RankNote note() const;
   double now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
   const double timeout_;
   const Clock::time_point start_ = Clock::now();
-  std::unique_ptr<Transport> transport_;  // of the thread
-  std::unique_ptr<RankWatch> watch_;      // of the thread
-  double next_note_ = 0;
+  std::unique_ptr<Transport> transport_;            // of the thread
+  std::unique_ptr<RankWatch> watch_;                // of the thread
+  double last_note_ = 0;                            // of the thread
   std::deque<std::unique_ptr<Operation>> running_;  // of the thread
 
   mutable std::mutex mutex_;
@@ -70,10 +74,11 @@ class Communicator::Engine {
   int aborting_ = -1;
   std::exception_ptr error_;
   // What the notes say; guarded by the mutex.
-  std::uint64_t entered_ = 0;
+  std::uint64_t entered_ = 0, finished_ = 0;
   double waiting_since_ = -1;  // -1: it computes
   double computing_since_ = 0, longest_computing_ = 0;
   Activity activity_;
+  double long_since_ = 0, long_seconds_ = 0;  // of long work since the last wait
   const DeviceTransport* device_ = nullptr;
   std::vector<std::string> names_;
   CommunicationTime time_;

@@ -52,6 +52,12 @@ fs::path find_module() {
   return {};
 }
 
+// Tasks of one srun that it gave no means to find each other.
+bool left_alone_by_srun() {
+  return number_in("SLURM_STEP_NUM_TASKS").value_or(1) > 1 && number_in("SLURM_PROCID") &&
+         !std::getenv("DTN_ALONE");
+}
+
 OpenMpiTransport* load_module(const Launch& job) {
   const fs::path path = find_module();
   if (path.empty()) {
@@ -73,6 +79,7 @@ OpenMpiTransport* load_module(const Launch& job) {
 }  // namespace
 
 Launch launch() {
+  if (std::getenv("DTN_ALONE")) return {};
   for (const LauncherVariables& launcher : kLaunchers) {
     const auto size = number_in(launcher.size), rank = number_in(launcher.rank);
     if (size && rank && *rank < *size) return {*size, *rank};
@@ -82,6 +89,11 @@ Launch launch() {
 
 std::unique_ptr<Communicator> join_job(const CommunicatorOptions& options) {
   const Launch job = launch();
+  if (job.size == 1 && left_alone_by_srun()) {
+    throw ConfigError(
+        "srun started several tasks that cannot find each other: use srun --mpi=pmix, or set "
+        "DTN_ALONE=1 if each is to be a run of its own");
+  }
   if (job.size == 1) return std::make_unique<Communicator>();
   OpenMpiTransport* open = load_module(job);
   DTN_CHECK(open, "the MPI module lacks ", kOpenMpiTransport);

@@ -14,7 +14,10 @@ constexpr int kMostStaggers = 8;
 }  // namespace
 
 RankWatch::RankWatch(int rank, int size, double timeout, double now)
-    : rank_(rank), timeout_(timeout), heard_(static_cast<std::size_t>(size), Heard{{}, now}) {
+    : rank_(rank),
+      timeout_(timeout),
+      moved_at_(now),
+      heard_(static_cast<std::size_t>(size), Heard{{}, now}) {
   for (int r = 0; r < size; ++r) {
     RankNote& note = heard_[static_cast<std::size_t>(r)].note;
     note.rank = r;
@@ -24,13 +27,22 @@ RankWatch::RankWatch(int rank, int size, double timeout, double now)
 
 void RankWatch::hear(const RankNote& note, double now) {
   if (note.rank < 0 || note.rank >= static_cast<int>(heard_.size())) return;
-  heard_[static_cast<std::size_t>(note.rank)] = {note, now};
+  Heard& heard = heard_[static_cast<std::size_t>(note.rank)];
+  if (note.entered != heard.note.entered || note.finished != heard.note.finished) moved_at_ = now;
+  heard = {note, now};
+}
+
+void RankWatch::forgive(double now) {
+  moved_at_ = now;
+  for (Heard& heard : heard_) heard.at = now;
 }
 
 std::optional<RankWatch::Verdict> RankWatch::judge(double now) const {
   if (timeout_ <= 0) return std::nullopt;
   if (auto verdict = find_silent(now)) return verdict;
-  return rank_ == 0 ? find_late() : std::nullopt;
+  if (rank_ != 0) return std::nullopt;
+  if (auto verdict = find_late()) return verdict;
+  return find_stuck(now);
 }
 
 std::optional<RankWatch::Verdict> RankWatch::find_silent(double now) const {
@@ -63,6 +75,15 @@ std::optional<RankWatch::Verdict> RankWatch::find_late() const {
   if (!last || waited <= std::max(timeout_, last->note.allowance)) return std::nullopt;
   return Verdict{last->note.rank, cat("has kept the others waiting for ", std::lround(waited),
                                       " s; it is ", last->note.doing)};
+}
+
+std::optional<RankWatch::Verdict> RankWatch::find_stuck(double now) const {
+  const bool all_wait =
+      std::ranges::all_of(heard_, [this](const Heard& h) { return h.note.waited > 2 * timeout_; });
+  if (!all_wait || now - moved_at_ <= 2 * timeout_) return std::nullopt;
+  return Verdict{std::nullopt, cat("wait for each other, and nothing has moved for ",
+                                   std::lround(now - moved_at_),
+                                   " s: the network between them or a device has failed")};
 }
 
 }  // namespace dtn

@@ -4,6 +4,9 @@
 // The first rank judges the others:
 //   silent  no note for `timeout`: the process has stopped, or its machine cannot be reached
 //   late    others wait, for longer than its allowance, at a point that it has not come to
+//   stuck   all wait at one point, where nothing has moved for twice `timeout`: no rank is at
+//   fault,
+//           but a network or a device is
 // The others only judge whether the first is silent, rank by rank a little later, so that one
 // of them speaks.
 #pragma once
@@ -25,10 +28,12 @@ class RankWatch {
   RankWatch(int rank, int size, double timeout, double now);
 
   void hear(const RankNote& note, double now);
+  // This process did not run for a while, its machine being suspended, and has heard nothing.
+  void forgive(double now);
 
   struct Verdict {
-    int rank;
-    std::string what;  // "has not been heard of for 20 s"
+    std::optional<int> rank;  // nothing: all of them
+    std::string what;         // "has not been heard of for 20 s"
   };
   std::optional<Verdict> judge(double now) const;
 
@@ -39,9 +44,11 @@ class RankWatch {
   };
   std::optional<Verdict> find_silent(double now) const;
   std::optional<Verdict> find_late() const;
+  std::optional<Verdict> find_stuck(double now) const;
 
   int rank_;
   double timeout_;
+  double moved_at_;           // when a note last said that something had happened
   std::vector<Heard> heard_;  // of each rank
 };
 

@@ -61,12 +61,12 @@ void share_run(Learner& learner, RunProgress& progress, std::optional<std::int64
   progress = place.progress;
   learner.set_updates(place.updates);
   if (place.resumed_at >= 0) resumed_at = place.resumed_at;
-  check_equal_weights(learner, ranks);
+  check_equal_weights(store.values(), ranks);
 }
 
-void check_equal_weights(Learner& learner, Communicator& ranks) {
+void check_equal_weights(const Tensor& weights, Communicator& ranks) {
   if (ranks.alone()) return;
-  const Tensor own = numbers({checksum_of(learner.model().parameters().values())});
+  const Tensor own = numbers({checksum_of(weights)});
   const std::string others = different_ranks(own, ranks);
   if (others.empty()) return;
   throw Error(cat("the weights of ", others, " are no longer those of ", ranks.name_of(0),

@@ -15,9 +15,9 @@ namespace dtn {
 void share_run(Learner& learner, RunProgress& progress, std::optional<std::int64_t>& resumed_at,
                Communicator& ranks);
 
-// Throws Error naming the ranks whose weights are not those of the first: memory or a network that
-// loses bits, or a bug.
-void check_equal_weights(Learner& learner, Communicator& ranks);
+// Throws Error naming the ranks whose weights (on any device) are not those of the first: memory or
+// a network that loses bits, or a bug.
+void check_equal_weights(const Tensor& weights, Communicator& ranks);
 
 // Throws ConfigError naming the ranks whose config is not that of the first, but for where the data
 // lies.

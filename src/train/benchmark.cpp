@@ -101,6 +101,10 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int wa
   Communicator only;
   if (!ranks) ranks = &only;
   const int processes = ranks->size();
+  if (config.train.batch_size < processes) {
+    throw ConfigError(cat("train.batch_size ", config.train.batch_size,
+                          " has no image for each of ", processes, " processes"));
+  }
   TrainBenchmark result;
   DType dtype = dtype_of(config.train.precision);
   const auto images = static_cast<std::int64_t>(

@@ -105,7 +105,7 @@ struct Learner::Pipeline {
   Tensor loss_sum;  // [1], of the micro-batches' mean losses by their weights
   // Where there are several ranks.
   std::optional<GradientSum> gradient_sum;
-  Tensor rows;          // [n] int64, the places of this rank's rows in the global batch
+  Tensor rows;  // [n] int64, the places of this rank's rows in the global batch
   std::optional<Replay> replay;
   std::shared_ptr<std::byte> pinned;
   // One more than may be in flight: the end of the last report is what idle time counts from.
@@ -138,7 +138,8 @@ void Learner::share_batches() {
   const auto parts = static_cast<std::int64_t>(cut(rows_of_ranks_[0]).size());
   if (std::ranges::min(rows_of_ranks_) < parts) {
     throw ConfigError(cat("train.batch_size ", batch, " cannot be shared by ", ranks_->size(),
-                          " processes in micro-batches of ", *train_.micro_batch,
+                          " processes in micro-batches of ",
+                          train_.micro_batch.value_or(train_.batch_size),
                           "; use fewer processes, or a batch_size that is a multiple of 2 x ",
                           ranks_->size(), " x micro_batch"));
   }
@@ -303,7 +304,11 @@ StepReport Learner::finish_step() {
     return report;
   }
   Pipeline::Marks& marks = p.marks_at(p.finished);
-  marks.end.wait();
+  {
+    std::optional<Communicator::Waiting> waiting;  // for the other ranks' devices, too
+    if (ranks_) waiting.emplace(*ranks_);
+    marks.end.wait();
+  }
   const UpdateState& state = p.pinned_at(p.finished).report;
   StepReport report{state.loss, state.grad_norm, state.finite != 0, 0.0};
   if (marks.idle_known) {

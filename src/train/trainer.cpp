@@ -197,6 +197,7 @@ class Trainer {
                    progress_.bad_steps, " of ", kBadStepsBeforeStop, " in a row)"));
     if (progress_.bad_steps < kBadStepsBeforeStop) return;
     save();
+    ranks_.barrier();  // an error ends the job, and the first rank may still be writing
     throw diverged();
   }
 
@@ -275,7 +276,7 @@ class Trainer {
 
   // The first rank writes what all have.
   void save() {
-    check_equal_weights(learner_, ranks_);
+    check_equal_weights(learner_.model().parameters().values(), ranks_);
     if (!ranks_.is_first()) return;
     Communicator::Work writing(ranks_, "writing a checkpoint", Communicator::Work::kLong);
     log_->sync();
@@ -355,11 +356,14 @@ class Trainer {
 }  // namespace
 
 RunStatus train(const ExperimentConfig& config, const TrainerOptions& options) {
+  std::optional<Communicator::Work> preparing;
+  if (options.ranks) preparing.emplace(*options.ranks, "starting", Communicator::Work::kLong);
   if (!options.ranks || options.ranks->is_first()) {
     std::filesystem::create_directories(options.output);
     remove_stale_temporaries(options.output);  // of a run that was killed here
   }
   if (options.ranks) check_equal_config(config, *options.ranks);
+  preparing.reset();
   install_stop_signals(!options.ranks || options.ranks->alone());
   return Trainer(config, options).run();
 }

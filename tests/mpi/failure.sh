@@ -127,10 +127,28 @@ done
 pair 3 "${fashion[@]}" -- "${fashion[@]}" --set data.root="$work/other"
 expect_text 'error: 60000 .*; rank 1 on .* finds other images there'
 
+# Neither may an evaluation mix two sets of images.
+got=0
+eval=("$bin/dtn-eval" --checkpoint "$work/unbroken")
+timeout 60 mpirun -n 1 "${eval[@]}" : -n 1 "${eval[@]}" --set data.size=61 > "$log" 2>&1 || got=$?
+expect_equal "exit code of two evaluations" $got 2
+expect_text 'the config of rank 1 on .* differs from that of rank 0'
+
+# A job that is suspended as a whole, as schedulers do, goes on where it was.
+start "$work/suspended" 5 mpirun -n 2 "$bin/dtn-train" --rank-timeout 3
+mapfile -t processes < <(ranks_of "$work/suspended")
+kill -STOP "${processes[@]}"
+sleep 7
+kill -CONT "${processes[@]}"
+ended 60
+expect_equal "exit code of a job that was suspended" $code 0
+expect_same_checkpoint "$work/suspended/checkpoints/last" "$work/unbroken/checkpoints/last"
+
 # A run that diverges does so everywhere.
 expect_ranks 4 2 dtn-train "${options[@]}" --set optim.lr=1e30 --set optim.clip_grad_norm=null \
   --set schedule.warmup_epochs=0 --output "$work/diverged"
 expect_text 'training diverged' 'update was left out'
+expect_file "$work/diverged/checkpoints/last/state.safetensors"
 expect_equal "messages" "$(grep -c 'training diverged' "$log")" 1
 
 # What works in one process says so.

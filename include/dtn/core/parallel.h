@@ -12,9 +12,6 @@ namespace dtn {
 
 inline int max_threads() { return omp_get_max_threads(); }
 void set_num_threads(int threads);
-// Of `processes` that share this machine: as many threads as this one's part of its cores. Warns
-// where the process has been tied to fewer.
-void share_cores(int process, int processes);
 
 namespace detail {
 // One compiled body of the loop for the serial and the parallel path: inlined into both, the

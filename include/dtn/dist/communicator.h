@@ -93,6 +93,19 @@ class Communicator {
     bool long_before_ = false;
   };
 
+  // While it lives this rank waits for others elsewhere than in a call of its communicator, such as
+  // for a device that waits for theirs. Every rank must do so at the same place.
+  class Waiting {
+   public:
+    explicit Waiting(Communicator& ranks);
+    ~Waiting();
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+
+   private:
+    Communicator& ranks_;
+  };
+
   // Ends all processes of the job with this exit code. To be called once the user has been told.
   [[noreturn]] void abort(int exit_code);
 

@@ -19,6 +19,7 @@ struct ByteBlock {
 struct RankNote {
   int rank = 0;
   std::uint64_t entered = 0;   // times it has come to a point where it waits for others
+  std::uint64_t finished = 0;  // moves and sums that are done
   double waited = 0;           // seconds that it has been waiting there; 0: it computes
   double allowance = 0;        // seconds that others should wait for it
   char doing[48] = "working";  // what keeps it

@@ -57,9 +57,13 @@ class MpiTransport : public Transport {
   }
 
   ~MpiTransport() override {
-    // Notes may still be on their way; nobody needs them any more.
+    // Nobody needs the notes that are still on their way, but MPI wants them taken.
+    MpiMove all_here;
+    MPI_Ibarrier(notes_, &all_here.request);
+    while (!all_here.done()) (void)receive();
     while (receive()) {
     }
+    while (!sent_.empty()) std::erase_if(sent_, [](Sent& s) { return s.move.done(); });
     MPI_Finalize();
   }
 

@@ -7,7 +7,7 @@ namespace {
 
 RankNote note(int rank, std::uint64_t entered, double waited, double allowance = 20,
               const char* doing = "working") {
-  RankNote n{rank, entered, waited, allowance, {}};
+  RankNote n{rank, entered, 0, waited, allowance, {}};
   std::snprintf(n.doing, sizeof n.doing, "%s", doing);
   return n;
 }
@@ -76,6 +76,38 @@ TEST(RankWatch, LooksForTheLastOfSeveral) {
   watch.hear(note(3, 7, 0), 1);
   ASSERT_TRUE(watch.judge(1));
   EXPECT_EQ(watch.judge(1)->rank, 3);
+}
+
+TEST(RankWatch, SeesThatAllWaitAndNothingMoves) {
+  RankWatch watch(0, 2, 20, 0);
+  auto hear = [&](double now, std::uint64_t finished) {
+    for (int r = 0; r < 2; ++r) {
+      RankNote n = note(r, 5, now - 0.5);
+      n.finished = finished;
+      watch.hear(n, now);
+    }
+  };
+  // As long as parts of a large message arrive, all is well.
+  for (double now = 1; now < 100; ++now) {
+    hear(now, static_cast<std::uint64_t>(now));
+    ASSERT_FALSE(watch.judge(now));
+  }
+  for (double now = 100; now < 139; ++now) {
+    hear(now, 99);
+    ASSERT_FALSE(watch.judge(now));
+  }
+  hear(140, 99);
+  ASSERT_TRUE(watch.judge(140));
+  EXPECT_FALSE(watch.judge(140)->rank);
+}
+
+TEST(RankWatch, ForgivesTheTimeThatItsOwnMachineWasSuspended) {
+  RankWatch watch(0, 2, 20, 0);
+  watch.hear(note(1, 1, 0), 1);
+  EXPECT_TRUE(watch.judge(3600));
+  watch.forgive(3600);
+  EXPECT_FALSE(watch.judge(3610));
+  EXPECT_TRUE(watch.judge(3621));
 }
 
 TEST(RankWatch, IsQuietWithoutATimeout) {
