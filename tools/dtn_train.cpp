@@ -6,6 +6,7 @@
 #include "dtn/nn/normalizer.h"
 #include "dtn/train/run_size.h"
 #include "dtn/train/trainer.h"
+#include "train/run_lock.h"
 
 namespace fs = std::filesystem;
 
@@ -40,18 +41,19 @@ dtn::ExperimentConfig load_config(const Options& options) {
                               dtn::norm_schemas());
 }
 
-// Nothing to start afresh. Throws ConfigError where that would mix two runs.
-std::optional<fs::path> checkpoint_to_resume(const Options& options, const fs::path& output) {
+// Makes the folder, and sure that nobody else works there. Throws ConfigError where that would mix
+// two runs.
+dtn::RunLock open_run_folder(const Options& options, const fs::path& output) {
   if (fs::exists(output) && !fs::is_directory(output)) {
     throw dtn::ConfigError(dtn::cat("--output ", output.string(), ": is a file, not a folder"));
   }
-  if (!options.resume.empty()) return dtn::resolve_resume(options.resume, output);
-  if (fs::exists(output) && !fs::is_empty(output)) {
+  if (options.resume.empty() && fs::exists(output) && !fs::is_empty(output)) {
     throw dtn::ConfigError(dtn::cat("output folder ", output.string(),
                                     " is not empty; go on with --resume auto, or choose another "
                                     "with --output"));
   }
-  return std::nullopt;
+  fs::create_directories(output);
+  return dtn::RunLock(output);
 }
 
 int train(const Options& options) {
@@ -75,10 +77,13 @@ int train(const Options& options) {
   trainer.output = output;
   trainer.device = device;
   trainer.ranks = &ranks;
+  std::optional<dtn::RunLock> lock;
   if (ranks.is_first()) {
     dtn::Communicator::Work reading(ranks, "looking for a checkpoint",
                                     dtn::Communicator::Work::kLong);
-    trainer.resume_from = checkpoint_to_resume(options, output);
+    // First the lock: looking for a checkpoint clears away what seems to be left of a killed run.
+    lock.emplace(open_run_folder(options, output));
+    if (!options.resume.empty()) trainer.resume_from = dtn::resolve_resume(options.resume, output);
   }
   return dtn::train(config, trainer) == dtn::RunStatus::kFinished ? dtn::kExitDone
                                                                   : dtn::kExitStopped;

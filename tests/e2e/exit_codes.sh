@@ -232,3 +232,16 @@ if mount -t tmpfs -o size=1m tmpfs "$work/disk" 2> /dev/null; then
 else
   echo "SKIPPED: a disk that fills up (cannot mount a tmpfs here)"
 fi
+
+# One process at a time in a run folder.
+"$bin/dtn-train" "${tiny[@]}" --set schedule.steps=1000000 --output "$work/shared" > /dev/null 2>&1 &
+other=$!
+for _ in {1..500}; do
+  [[ -s $work/shared/metrics.jsonl ]] && break
+  sleep 0.02
+done
+expect 2 dtn-train "${tiny[@]}" --output "$work/shared" --resume auto
+expect_text 'another dtn-train is at work there'
+kill -KILL $other
+wait $other || true
+expect 0 dtn-train "${tiny[@]}" --output "$work/shared" --resume auto
