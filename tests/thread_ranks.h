@@ -145,17 +145,19 @@ class ThreadTransport : public Transport {
   std::size_t exchanges_ = 0, gathers_ = 0;
 };
 
-// Runs `body` once for each of `size` ranks, at the same time. The first exception is thrown again;
-// the others must not wait for a rank that failed.
-inline void with_ranks(int size, const std::function<void(Communicator&)>& body) {
+// Runs `body` once for each of `size` ranks, at the same time; each has a Transport made from the hub
+// and its number. The first exception is thrown again; the others must not wait for a rank that
+// failed. Ranks that wait for one that does not come end the program.
+template <class Transport = ThreadTransport>
+void with_ranks(int size, const std::function<void(Communicator&)>& body) {
   auto hub = std::make_shared<ThreadHub>(size);
   std::vector<std::thread> threads;
   std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       try {
-        Communicator ranks([&] { return std::make_unique<ThreadTransport>(hub, rank); },
-                           {.timeout_seconds = 0});
+        Communicator ranks([&] { return std::make_unique<Transport>(hub, rank); },
+                           {.timeout_seconds = 60});
         body(ranks);
       } catch (...) {
         errors[static_cast<std::size_t>(rank)] = std::current_exception();
