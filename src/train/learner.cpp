@@ -56,7 +56,7 @@ std::vector<std::int64_t> rows_of_all(std::int64_t batch_size, const Communicato
 struct Learner::MicroBatch {
   std::int64_t begin, end;
   std::int64_t all_samples;  // of all ranks' parts of this number
-  // Rows to rows that a part has on average over ranks and parts: how much its mean counts.
+  // Rows to those that the parts of all ranks have together on average: how much its mean counts.
   double weight;
   bool last;
 };
@@ -177,8 +177,7 @@ std::vector<Learner::MicroBatch> Learner::cut(std::int64_t rows) const {
   auto part_of = [parts](std::int64_t n, std::int64_t i) {
     return std::pair(n * i / parts, n * (i + 1) / parts);
   };
-  const double average =
-      static_cast<double>(all) / static_cast<double>(parts * (ranks_ ? ranks_->size() : 1));
+  const double average = static_cast<double>(all) / static_cast<double>(parts);
   std::vector<MicroBatch> micro_batches;
   for (std::int64_t i = 0; i < parts; ++i) {
     const auto [begin, end] = part_of(rows, i);
@@ -256,9 +255,9 @@ void Learner::run_step(const Tensor& images, const StepLabels& labels, std::int6
   cuda::TraceRange range("update");
   run_on(device_, SumSquares{store.flat_size(), static_cast<const float*>(store.gradients().raw()),
                              &memory->sum_squares});
-  const auto means = static_cast<double>(parts.size()) * (ranks_ ? ranks_->size() : 1);
+  const double scale = 1 / static_cast<double>(parts.size());
   run_on(device_, PrepareUpdate{static_cast<const float*>(p.loss_sum.raw()), &memory->sum_squares,
-                                1 / means, clip_, &memory->state});
+                                scale, clip_, &memory->state});
   optimizer_.step(&memory->inputs, &memory->state);
   store.settle_buffers(&memory->state);
   if (average_) average_->update(&memory->state);

@@ -1,0 +1,141 @@
+// A run small enough for unit tests, and its batches as ranks share them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dtn/data/loader.h"
+#include "dtn/train/learner.h"
+#include "thread_ranks.h"
+#include "tiny_vit.h"
+
+namespace dtn::test {
+
+// With everything that a step may have, but for mixing, which is in the labels.
+inline ExperimentConfig small_run(const std::string& norm, int batch_size = 12) {
+  ExperimentConfig c;
+  c.model = paper_vit();
+  c.model.norm.type = norm;
+  c.model.drop_path = 0.3;
+  c.model.dropout = 0.1;
+  c.optim.name = OptimizerKind::kSgd;  // AdamW would hide how large a gradient is
+  c.optim.clip_grad_norm = 1.0;
+  c.train.batch_size = batch_size;
+  c.train.label_smoothing = 0.1;
+  c.train.ema = 0.9;
+  c.seed = 3;
+  return c;
+}
+
+// Those of a global batch that are in some places of it.
+inline Tensor rows_of(const Tensor& x, const std::vector<std::int64_t>& rows) {
+  std::vector<std::int64_t> extents{static_cast<std::int64_t>(rows.size())};
+  for (int d = 1; d < x.rank(); ++d) extents.push_back(x.dim(d));
+  Tensor some = Tensor::empty(Shape(std::span<const std::int64_t>(extents)), x.dtype());
+  std::int64_t to = 0;
+  for (std::int64_t row : rows) {
+    some.slice(to, to + 1).copy_from(x.slice(row, row + 1));
+    ++to;
+  }
+  return some;
+}
+
+struct MixedBatch {
+  Tensor images;
+  StepLabels labels;
+
+  MixedBatch rows(const std::vector<std::int64_t>& some) const {
+    return {
+        rows_of(images, some),
+        {rows_of(labels.own, some), rows_of(labels.partner, some), rows_of(labels.share, some)}};
+  }
+};
+
+inline MixedBatch global_batch(const ExperimentConfig& c, int step) {
+  const std::int64_t n = c.train.batch_size;
+  const ModelConfig& m = c.model;
+  Tensor own = Tensor::empty({n}, DType::kInt64), partner = Tensor::empty({n}, DType::kInt64);
+  Tensor share = Tensor::empty({n}, DType::kFloat32);
+  for (std::int64_t i = 0; i < n; ++i) {
+    own.data<std::int64_t>()[i] = (i + step) % m.num_classes;
+    partner.data<std::int64_t>()[i] = (n - 1 - i + step) % m.num_classes;
+    share.data<float>()[i] = 1 / static_cast<float>(1 + i % 4 + step % 3);
+  }
+  return {as(random_tensor({n, m.channels, m.image_size, m.image_size},
+                           static_cast<std::uint32_t>(100 + step)),
+             DType::kFloat32),
+          {own, partner, share}};
+}
+
+// What a rank sees of it; all of it for null.
+inline MixedBatch batch_of(const ExperimentConfig& c, int step, const Communicator* ranks) {
+  const MixedBatch all = global_batch(c, step);
+  if (!ranks) return all;
+  return all.rows(rows_of_rank(c.train.batch_size, ranks->rank(), ranks->size()));
+}
+
+inline StepReport take_step(Learner& learner, const MixedBatch& batch, int step, double lr = 0.1) {
+  return learner.step(batch.images, batch.labels, step, lr);
+}
+
+// What steps leave behind.
+struct Outcome {
+  std::vector<double> losses, norms;
+  std::vector<Tensor> tensors;  // weights with buffers, average, moments
+  std::int64_t updates = 0;
+
+  const Tensor& weights() const { return tensors.front(); }
+  const Tensor& average() const { return tensors[1]; }
+};
+
+inline Outcome outcome_of(Learner& learner) {
+  Outcome o;
+  o.tensors.push_back(learner.model().parameters().values().clone());
+  if (learner.average()) o.tensors.push_back(learner.average()->values().clone());
+  for (const auto& [name, moments] : learner.optimizer().state()) {
+    o.tensors.push_back(moments.clone());
+  }
+  o.updates = learner.updates();
+  return o;
+}
+
+inline void expect_same_bits(const Outcome& a, const Outcome& b) {
+  EXPECT_EQ(a.losses, b.losses);
+  EXPECT_EQ(a.norms, b.norms);
+  EXPECT_EQ(a.updates, b.updates);
+  ASSERT_EQ(a.tensors.size(), b.tensors.size());
+  for (std::size_t i = 0; i < a.tensors.size(); ++i) {
+    EXPECT_TRUE(same_bits(a.tensors[i], b.tensors[i])) << "tensor " << i;
+  }
+}
+
+// |a - b| / |b|
+inline double distance(const Doubles& a, const Doubles& b) {
+  double apart = 0, norm = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    apart += (a[i] - b[i]) * (a[i] - b[i]);
+    norm += b[i] * b[i];
+  }
+  return std::sqrt(apart / norm);
+}
+inline double distance(const Tensor& a, const Tensor& b) {
+  return distance(doubles(a), doubles(b));
+}
+
+// Runs `body` on ranks of one computing thread each; what it returns, in their order.
+template <class Transport = testing::ThreadTransport, class Body>
+auto on_ranks(int size, Body&& body) {
+  using Result = decltype(body(std::declval<Communicator&>()));
+  std::vector<std::optional<Result>> results(static_cast<std::size_t>(size));
+  testing::with_ranks<Transport>(size, [&](Communicator& ranks) {
+    const Threads one(1);
+    results[static_cast<std::size_t>(ranks.rank())] = body(ranks);
+  });
+  std::vector<Result> all;
+  for (auto& result : results) all.push_back(std::move(result.value()));
+  return all;
+}
+
+}  // namespace dtn::test
