@@ -1,0 +1,196 @@
+// Ranks that share the images of an evaluation find what one would, to the last digit.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <memory>
+
+#include "dtn/data/datasets.h"
+#include "dtn/train/evaluator.h"
+#include "small_run.h"
+
+namespace dtn {
+namespace {
+
+using namespace dtn::test;
+
+void expect_same(const EvalResult& a, const EvalResult& b) {
+  EXPECT_EQ(a.count, b.count);
+  EXPECT_EQ(a.top1, b.top1);
+  EXPECT_EQ(a.top5, b.top5);
+  EXPECT_EQ(std::memcmp(&a.loss, &b.loss, sizeof a.loss), 0) << a.loss << " and " << b.loss;
+}
+
+// --- AccuracyMeter ------------------------------------------------------------------------------
+
+constexpr std::int64_t kSamples = 211, kClasses = 9;
+
+struct Predictions {
+  Tensor logits, labels;
+
+  // In the given order, in batches of at most seven.
+  void add_to(AccuracyMeter& meter, const std::vector<std::int64_t>& samples) const {
+    for (std::size_t at = 0; at < samples.size(); at += 7) {
+      const auto begin = samples.begin() + static_cast<std::ptrdiff_t>(at);
+      const std::vector<std::int64_t> some(
+          begin,
+          begin + static_cast<std::ptrdiff_t>(std::min<std::size_t>(7, samples.size() - at)));
+      meter.add(rows_of(logits, some), rows_of(labels, some), some);
+    }
+  }
+};
+
+Predictions predictions(bool with_nan) {
+  Predictions p{as(random_tensor({kSamples, kClasses}, 7, 5), DType::kFloat32),
+                Tensor::empty({kSamples}, DType::kInt64)};
+  for (std::int64_t i = 0; i < kSamples; ++i) p.labels.data<std::int64_t>()[i] = i % kClasses;
+  // Losses so large that the order of additions is seen in the last digits.
+  for (std::int64_t i : {60, 100, 150}) {
+    p.logits.data<float>()[i * kClasses + i % kClasses] = -1e12f / static_cast<float>(i);
+  }
+  if (with_nan) std::ranges::fill_n(p.logits.data<float>() + 50 * kClasses, 2 * kClasses, NAN);
+  return p;
+}
+
+// Which rank has a sample.
+using Owner = int (*)(std::int64_t sample, int size);
+constexpr std::pair<const char*, Owner> kOwners[] = {
+    {"in turn", [](std::int64_t i, int size) { return static_cast<int>(i % size); }},
+    {"most by the last", [](std::int64_t i, int size) { return i % 10 == 0 ? 0 : size - 1; }},
+    {"none by the last",
+     [](std::int64_t i, int size) { return static_cast<int>(i * i % std::max(1, size - 1)); }},
+    {"all by the first", [](std::int64_t, int) { return 0; }}};
+
+TEST(AccuracyOfRanks, IsThatOfOneToTheLastDigit) {
+  for (bool with_nan : {false, true}) {
+    const Predictions p = predictions(with_nan);
+    AccuracyMeter alone;
+    std::vector<std::int64_t> all;
+    for (std::int64_t i = 0; i < kSamples; ++i) all.push_back(i);
+    p.add_to(alone, all);
+    const EvalResult want = alone.result();
+    EXPECT_EQ(std::isnan(want.loss), with_nan);
+    EXPECT_GT(want.top5, want.top1);
+    EXPECT_GT(want.top1, 0);
+    for (int size : {1, 2, 3, 4}) {
+      for (const auto& [name, owner] : kOwners) {
+        SCOPED_TRACE(cat(size, " ranks, ", name, with_nan ? ", with NaN" : ""));
+        const auto results = on_ranks(size, [&, owner = owner](Communicator& ranks) {
+          AccuracyMeter meter;
+          std::vector<std::int64_t> own;
+          for (std::int64_t i : all) {
+            if (owner(i, size) == ranks.rank()) own.push_back(i);
+          }
+          p.add_to(meter, own);
+          meter.merge(ranks);
+          return meter.result();
+        });
+        for (const EvalResult& result : results) expect_same(result, want);
+      }
+    }
+  }
+}
+
+TEST(AccuracyOfRanks, IsNothingWhereNobodyHasSamples) {
+  for (const EvalResult& result : on_ranks(3, [](Communicator& ranks) {
+         AccuracyMeter meter;
+         meter.merge(ranks);
+         return meter.result();
+       })) {
+    expect_same(result, {});
+  }
+}
+
+// --- evaluate -----------------------------------------------------------------------------------
+
+ExperimentConfig evaluation_config(std::int64_t images) {
+  ExperimentConfig c = small_run("bn");
+  c.model.channels = 3;
+  c.data.dataset = "synthetic";
+  c.data.size = images;
+  c.data.workers = 0;
+  return c;
+}
+
+// A model and its images on a rank.
+struct Evaluation {
+  Evaluation(const ExperimentConfig& config, std::int64_t batch_size, Communicator* job)
+      : ranks(job),
+        model(config.model, config.seed),
+        loader(open_dataset(config.data, config.model, Split::kVal, config.seed),
+               Transform(config.data, config.augment, config.model.image_size,
+                         config.model.channels, false),
+               options_of(batch_size, job)),
+        feeder(loader, kCpu) {
+    perturb(model.parameters());
+  }
+
+  static LoaderOptions options_of(std::int64_t batch_size, const Communicator* ranks) {
+    LoaderOptions options;
+    options.batch_size = batch_size;
+    if (ranks) options.rank = ranks->rank();
+    if (ranks) options.ranks = ranks->size();
+    return options;
+  }
+
+  std::optional<EvalResult> run(const std::function<bool()>& stop = {}) {
+    EvalOptions options;
+    options.ranks = ranks;
+    options.stop = stop;
+    options.on_batch = [this](const DeviceBatch&, const Tensor&, std::int64_t) { ++batches; };
+    batches = 0;
+    return evaluate(model, feeder, options);
+  }
+
+  Communicator* ranks;
+  VisionTransformer model;
+  Loader loader;
+  BatchFeeder feeder;
+  int batches = 0;  // that had a row for this rank
+};
+
+TEST(EvaluationByRanks, CountsEveryImageOnce) {
+  for (std::int64_t batch_size : {1, 4, 7, 64}) {
+    const ExperimentConfig config = evaluation_config(29);
+    const EvalResult want = Evaluation(config, batch_size, nullptr).run().value();
+    EXPECT_EQ(want.count, 29);
+    for (int size : {2, 3}) {
+      SCOPED_TRACE(cat(size, " ranks, batches of ", batch_size));
+      const auto results = on_ranks(size, [&](Communicator& ranks) {
+        return Evaluation(config, batch_size, &ranks).run().value();
+      });
+      for (const EvalResult& result : results) expect_same(result, want);
+    }
+  }
+}
+
+// 13 images in batches of 6: the last one is a row of the first rank's alone.
+TEST(EvaluationByRanks, EndsEverywhereWhenOneIsToStop) {
+  constexpr int kBatches = 3, kSize = 3;
+  const ExperimentConfig config = evaluation_config(13);
+  for (int stopped : {0, 1, kSize - 1}) {
+    for (int at = 1; at <= kBatches; ++at) {
+      SCOPED_TRACE(cat("rank ", stopped, " before batch ", at));
+      on_ranks(kSize, [&](Communicator& ranks) {
+        Evaluation evaluation(config, 6, &ranks);
+        int asked = 0;
+        const auto result =
+            evaluation.run([&] { return ++asked == at && ranks.rank() == stopped; });
+        EXPECT_FALSE(result.has_value());
+        EXPECT_EQ(asked, at);
+        // Nobody is left behind: the next one is whole.
+        asked = -100;
+        const auto whole = evaluation.run([&] {
+          ++asked;
+          return false;
+        });
+        EXPECT_EQ(whole.value().count, 13);
+        EXPECT_EQ(asked, kBatches - 100);
+        EXPECT_EQ(evaluation.batches, ranks.is_first() ? kBatches : kBatches - 1);
+        return 0;
+      });
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dtn
