@@ -40,6 +40,31 @@ if ((apart <= 5 * yardstick || apart > 100000000)); then
   fail "gradients as bfloat16 end $apart e-9 away"
 fi
 
+# Normalizers over the batch see that of all processes with sync, and another one without. Here
+# micro-batches would be batches of their own; what rounding changes is seen with other kernels.
+batch_options=(--config "$work/tiny.yaml" --set schedule.steps=25 --set train.batch_size=24
+  --set train.micro_batch=null --set data.size=96 --set train.eval_every=25)
+for norm in bn power; do
+  norm_options=("${batch_options[@]}" --set model.norm=$norm)
+  expect 0 dtn-train "${norm_options[@]}" --output "$work/$norm"
+  DTN_ISA=generic expect 0 dtn-train "${norm_options[@]}" --output "$work/$norm-generic"
+  norm_yardstick=$(distance "$work/$norm/checkpoints/last" "$work/$norm-generic/checkpoints/last")
+  if ((norm_yardstick < yardstick)); then norm_yardstick=$yardstick; fi
+  for n in 2 3; do
+    expect_ranks 0 $n dtn-train "${norm_options[@]}" --set model.norm.sync=true \
+      --output "$work/$norm-$n"
+    apart=$(distance "$work/$norm/checkpoints/last" "$work/$norm-$n/checkpoints/last")
+    echo "$n processes with $norm and sync: $apart e-9, rounding: $norm_yardstick e-9"
+    checks=$((checks + 1))
+    ((apart <= 5 * norm_yardstick)) || fail "$n processes with $norm and sync end $apart e-9 away"
+  done
+  expect_ranks 0 2 dtn-train "${norm_options[@]}" --output "$work/$norm-own"
+  apart=$(distance "$work/$norm/checkpoints/last" "$work/$norm-own/checkpoints/last")
+  echo "2 processes with $norm, each with a batch of its own: $apart e-9"
+  checks=$((checks + 1))
+  ((apart > 100 * norm_yardstick)) || fail "$norm without sync ends only $apart e-9 away"
+done
+
 # Evaluation counts every image once, to the last digit, with batches that some processes have no
 # rows of.
 for n in 1 2 3 4; do
