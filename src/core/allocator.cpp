@@ -42,8 +42,9 @@ Cache& cache() {
 // Null when the system refuses.
 std::byte* allocate_from_system(std::size_t size) {
   const bool huge = size >= kManyPages;
-  void* p = std::aligned_alloc(huge ? kHugePage : kAlignment, size);
-  if (p && huge) (void)madvise(p, size / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish
+  void* p = nullptr;
+  if (posix_memalign(&p, huge ? kHugePage : kAlignment, size) != 0) return nullptr;
+  if (huge) (void)madvise(p, size / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish
   return static_cast<std::byte*>(p);
 }
 
