@@ -3,9 +3,11 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <string_view>
 
 #include "dtn/data/datasets.h"
 #include "dtn/train/evaluator.h"
+#include "kernels/gemm.h"
 #include "small_run.h"
 
 namespace dtn {
@@ -13,11 +15,20 @@ namespace {
 
 using namespace dtn::test;
 
-void expect_same(const EvalResult& a, const EvalResult& b) {
+// Without oneDNN a product's last bits depend on how many images go through the model together.
+bool images_are_independent() {
+  return std::string_view(gemm_backend(DType::kFloat32)) == "onednn";
+}
+
+void expect_same(const EvalResult& a, const EvalResult& b, bool to_the_last_digit = true) {
   EXPECT_EQ(a.count, b.count);
   EXPECT_EQ(a.top1, b.top1);
   EXPECT_EQ(a.top5, b.top5);
-  EXPECT_EQ(std::memcmp(&a.loss, &b.loss, sizeof a.loss), 0) << a.loss << " and " << b.loss;
+  if (to_the_last_digit) {
+    EXPECT_EQ(std::memcmp(&a.loss, &b.loss, sizeof a.loss), 0) << a.loss << " and " << b.loss;
+  } else {
+    EXPECT_NEAR(a.loss, b.loss, 1e-6 * std::abs(b.loss));
+  }
 }
 
 // --- AccuracyMeter ------------------------------------------------------------------------------
@@ -84,7 +95,9 @@ TEST(AccuracyOfRanks, IsThatOfOneToTheLastDigit) {
           meter.merge(ranks);
           return meter.result();
         });
-        for (const EvalResult& result : results) expect_same(result, want);
+        for (const EvalResult& result : results) {
+          expect_same(result, want);
+        }
       }
     }
   }
@@ -158,7 +171,9 @@ TEST(EvaluationByRanks, CountsEveryImageOnce) {
       const auto results = on_ranks(size, [&](Communicator& ranks) {
         return Evaluation(config, batch_size, &ranks).run().value();
       });
-      for (const EvalResult& result : results) expect_same(result, want);
+      for (const EvalResult& result : results) {
+        expect_same(result, want, images_are_independent());
+      }
     }
   }
 }
