@@ -6,7 +6,6 @@ source "$(dirname "$0")/lib/ranks.sh"
 seed=${DTN_TEST_SEED:-$RANDOM}
 RANDOM=$seed
 echo "random seed $seed (repeat with DTN_TEST_SEED)"
-clean_up() { pkill -KILL -f "^$bin/dtn-train .*$work" || true; }
 
 tiny_config "$work/tiny.yaml"
 options=(--config "$work/tiny.yaml" --set data.size=160 --set train.batch_size=32
@@ -14,35 +13,6 @@ options=(--config "$work/tiny.yaml" --set data.size=160 --set train.batch_size=3
   --set train.checkpoint_every=2 --threads 1)
 expect_ranks 0 2 dtn-train "${options[@]}" --output "$work/unbroken"
 
-lines() { if [[ -e $1/metrics.jsonl ]]; then wc -l < "$1/metrics.jsonl"; else echo 0; fi; }
-
-# start LAUNCHER... OUTPUT: a job in the background, its output in $log; returns once it has come $2
-# lines further.
-start() {
-  local run=$1 further=$2
-  shift 2
-  # A shell's background jobs would not hear SIGINT.
-  env --default-signal=INT "$@" "${options[@]}" --output "$run" --resume auto \
-    > "$log" 2>&1 < /dev/null &
-  job=$!
-  local begun
-  begun=$(lines "$run")
-  for _ in {1..3000}; do
-    if (($(lines "$run") >= begun + further)) || ! kill -0 $job 2> /dev/null; then return; fi
-    sleep 0.01
-  done
-  fail "the job made no $further steps in 30 s: $(cat "$log")"
-}
-# The processes of the run, in the order of their ranks on this machine.
-ranks_of() { pgrep -f "^$bin/dtn-train .*$1( |\$)" | sort -n; }
-# ended WITHIN: waits for the job and gives its exit code.
-ended() {
-  local before=$SECONDS
-  code=0
-  wait $job || code=$?
-  checks=$((checks + 1))
-  ((SECONDS - before <= $1)) || fail "the job took $((SECONDS - before)) s to end, not $1"
-}
 expect_unbroken() {
   expect_ranks 0 2 dtn-train "${options[@]}" --output "$1" --resume auto
   expect_same_checkpoint "$1/checkpoints/last" "$work/unbroken/checkpoints/last"

@@ -21,3 +21,43 @@ expect_ranks() {
 
 # How far the weights of two checkpoints are apart, as a share of their norm, in units of 1e-9.
 distance() { python3 "$(dirname "${BASH_SOURCE[0]}")/distance.py" "$1" "$2"; }
+
+# --- a job in the background ---
+
+lines() { if [[ -e $1/metrics.jsonl ]]; then wc -l < "$1/metrics.jsonl"; else echo 0; fi; }
+
+# start OUTPUT N LAUNCHER...: with the options in ${options[@]} and its output in $log; returns once
+# the run in OUTPUT has come N lines further.
+start() {
+  local run=$1 further=$2
+  shift 2
+  # A shell's background jobs would not hear SIGINT.
+  env --default-signal=INT "$@" "${options[@]}" --output "$run" --resume auto \
+    > "$log" 2>&1 < /dev/null &
+  job=$!
+  local begun
+  begun=$(lines "$run")
+  for _ in {1..3000}; do
+    if (($(lines "$run") >= begun + further)) || ! kill -0 $job 2> /dev/null; then return; fi
+    sleep 0.01
+  done
+  fail "the job made no $further steps in 30 s: $(cat "$log")"
+}
+
+# The processes of the run in $1, in the order of their ranks on this machine.
+ranks_of() { pgrep -f "^$bin/dtn-train .*$1( |/|\$)" | sort -n; }
+
+# ended WITHIN: waits for the job and gives its exit code in $code.
+ended() {
+  local before=$SECONDS
+  code=0
+  wait $job || code=$?
+  checks=$((checks + 1))
+  ((SECONDS - before <= $1)) || fail "the job took $((SECONDS - before)) s to end, not $1"
+}
+
+clean_up() {
+  local left
+  mapfile -t left < <(ranks_of "$work")
+  if ((${#left[@]} > 0)); then kill -KILL "${left[@]}" 2> /dev/null || true; fi
+}
