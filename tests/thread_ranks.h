@@ -145,8 +145,8 @@ class ThreadTransport : public Transport {
   std::size_t exchanges_ = 0, gathers_ = 0;
 };
 
-// Runs `body` once for each of `size` ranks, at the same time; each has a Transport made from the hub
-// and its number. The first exception is thrown again; the others must not wait for a rank that
+// Runs `body` once for each of `size` ranks, at the same time; each has a Transport made from the
+// hub and its number. The first exception is thrown again; the others must not wait for a rank that
 // failed. Ranks that wait for one that does not come end the program.
 template <class Transport = ThreadTransport>
 void with_ranks(int size, const std::function<void(Communicator&)>& body) {
