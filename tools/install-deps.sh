@@ -5,7 +5,7 @@ set -euo pipefail
 
 packages=(
   g++ cmake ninja-build ccache pkg-config
-  libdnnl-dev libeigen3-dev                        # matrix products
+  libdnnl-dev ocl-icd-opencl-dev libeigen3-dev     # matrix products (oneDNN asks for OpenCL)
   libyaml-cpp-dev libcli11-dev nlohmann-json3-dev  # configs, command line, JSON
   libspdlog-dev
   libturbojpeg0-dev libjpeg-dev libstb-dev zlib1g-dev  # images and compression
