@@ -4,10 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 
 #include "dtn/core/log.h"
+#include "dtn/dist/launch.h"
 
 namespace dtn {
 namespace {
@@ -21,14 +24,19 @@ constexpr auto kPauseWithinHost = 4ms, kPauseBetweenHosts = 1ms;
 constexpr auto kSpin = 100us, kShortPause = 20us;
 
 constexpr double kSuspended = 5;  // seconds
+constexpr auto kAbortTime = 5s;   // for MPI to end all processes
+constexpr char kResume[] =
+    "The job ends here; training goes on from its last checkpoint with --resume auto.";
 constexpr int kExitFailed = 1;
 
 }  // namespace
 
 Communicator::Engine::Engine(const MakeTransport& make, const CommunicatorOptions& options)
-    : timeout_(options.timeout_seconds), thread_([this, &make] { run(make); }) {
+    : timeout_(options.timeout_seconds),
+      meeting_seconds_(options.meeting_seconds),
+      thread_([this, &make] { run(make); }) {
   std::unique_lock lock(mutex_);
-  done_.wait(lock, [&] { return ready_ || error_; });
+  await(lock, meeting_seconds_, "joining the other processes", [&] { return ready_ || error_; });
   if (!error_) return;
   lock.unlock();
   thread_.join();
@@ -37,11 +45,29 @@ Communicator::Engine::Engine(const MakeTransport& make, const CommunicatorOption
 
 Communicator::Engine::~Engine() {
   {
-    std::lock_guard lock(mutex_);
+    std::unique_lock lock(mutex_);
     stopping_ = true;
+    wake_.notify_one();
+    await(lock, meeting_seconds_, "parting from the other processes", [&] { return ended_; });
   }
-  wake_.notify_one();
   thread_.join();
+}
+
+template <class Done>
+void Communicator::Engine::await(std::unique_lock<std::mutex>& lock, double patience,
+                                 const char* where, Done done) {
+  double looked = now();
+  while (!done_.wait_for(lock, 1s, done)) {
+    const double gap = now() - std::exchange(looked, now());
+    if (gap > kSuspended) served_at_ += gap;  // this process did not run meanwhile
+    const double silent = now() - served_at_;
+    if (timeout_ <= 0 || silent <= patience) continue;
+    const int own = ready_ ? rank : launch().rank;
+    lock.unlock();
+    log_error(cat(name_of(own), " has been in MPI for ", std::lround(silent), " s, ", where,
+                  ": another process or the network has failed. ", kResume));
+    std::_Exit(kExitFailed);
+  }
 }
 
 void Communicator::Engine::submit(std::unique_ptr<Operation> operation) {
@@ -58,7 +84,8 @@ void Communicator::Engine::wait() {
   {
     std::unique_lock lock(mutex_);
     if (unfinished_ > 0) wake_.notify_one();
-    done_.wait(lock, [&] { return unfinished_ == 0; });
+    await(lock, std::max(2 * timeout_, kSuspended + 1), "moving data",
+          [&] { return unfinished_ == 0; });
   }
   end_waiting();
 }
@@ -124,7 +151,7 @@ void Communicator::Engine::abort(int exit_code) {
     aborting_ = exit_code;
   }
   wake_.notify_one();
-  std::this_thread::sleep_for(5s);  // the transport ends this process, too
+  std::this_thread::sleep_for(kAbortTime);  // the transport ends this process, too
   std::_Exit(exit_code);
 }
 
@@ -146,6 +173,7 @@ void Communicator::Engine::run(const MakeTransport& make) {
   }
   {
     std::lock_guard lock(mutex_);
+    served_at_ = now();
     ready_ = true;
     done_.notify_all();
   }
@@ -155,6 +183,9 @@ void Communicator::Engine::run(const MakeTransport& make) {
     end_job(cat(name_of(rank), ": ", e.what()));
   }
   transport_.reset();
+  std::lock_guard lock(mutex_);
+  ended_ = true;
+  done_.notify_all();
 }
 
 void Communicator::Engine::serve() {
@@ -163,6 +194,7 @@ void Communicator::Engine::serve() {
     bool waited_for;
     {
       std::unique_lock lock(mutex_);
+      served_at_ = now();
       if (running_.empty()) {
         const double until_note = last_note_ + RankWatch::kNoteSeconds - now();
         wake_.wait_for(lock, std::chrono::duration<double>(std::max(0.0, until_note)),
@@ -248,9 +280,12 @@ void Communicator::Engine::forgive(double gap) {
 }
 
 void Communicator::Engine::end_job(const std::string& why) {
-  log_error(cat(why,
-                ". The job ends here; training goes on from its last checkpoint with "
-                "--resume auto."));
+  log_error(cat(why, ". ", kResume));
+  std::thread([] {  // should the transport not end this process
+    std::this_thread::sleep_for(kAbortTime);
+    std::_Exit(kExitFailed);
+  })
+      .detach();
   transport_->abort(kExitFailed);
 }
 

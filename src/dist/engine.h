@@ -50,6 +50,11 @@ class Communicator::Engine {
   using Clock = std::chrono::steady_clock;
 
   void run(const MakeTransport& make);
+  // Until `done`, which the thread brings about. Ends the job when the thread has not come back
+  // from the transport for `patience` seconds: it is the thread that finds what is wrong with
+  // others, so nobody but its caller can see that it is stuck itself.
+  template <class Done>
+  void await(std::unique_lock<std::mutex>& lock, double patience, const char* where, Done done);
   void serve();
   // One round over what is under way; false when nothing moved.
   bool advance();
@@ -59,7 +64,7 @@ class Communicator::Engine {
   RankNote note() const;
   double now() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
-  const double timeout_;
+  const double timeout_, meeting_seconds_;
   const Clock::time_point start_ = Clock::now();
   std::unique_ptr<Transport> transport_;            // of the thread
   std::unique_ptr<RankWatch> watch_;                // of the thread
@@ -70,7 +75,8 @@ class Communicator::Engine {
   std::condition_variable wake_, done_;
   std::deque<std::unique_ptr<Operation>> submitted_;
   std::size_t unfinished_ = 0;
-  bool ready_ = false, stopping_ = false;
+  bool ready_ = false, stopping_ = false, ended_ = false;
+  double served_at_ = 0;  // when the thread was last seen outside the transport
   int aborting_ = -1;
   std::exception_ptr error_;
   // What the notes say; guarded by the mutex.

@@ -22,6 +22,8 @@ struct CommunicatorOptions {
   // A rank that nothing is heard of for this long, or that others have been waiting for, ends the
   // job (see src/dist/rank_watch.h). 0: never.
   double timeout_seconds = 20;
+  // For all ranks to start, and to end, unless timeout_seconds is 0.
+  double meeting_seconds = 300;
 };
 
 // How much time went where since the communicator was made.

@@ -134,21 +134,61 @@ class LostDevice : public DeviceTransport {
   std::string failure() const override { return "the link is down"; }
 };
 
-class EndingTransport : public testing::ThreadTransport {
+[[noreturn]] void hang() {
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+// Hangs where it is told to: at the "start", in a "move" of several ranks, when it is to "abort",
+// at the "end".
+class HangingTransport : public testing::ThreadTransport {
  public:
-  EndingTransport() : ThreadTransport(std::make_shared<testing::ThreadHub>(1), 0) {}
-  [[noreturn]] void abort(int exit_code) override { std::_Exit(exit_code); }
+  explicit HangingTransport(std::string where = "")
+      : ThreadTransport(std::make_shared<testing::ThreadHub>(where == "move" ? 2 : 1), 0),
+        where_(std::move(where)) {
+    if (where_ == "start") hang();
+  }
+  ~HangingTransport() override {
+    if (where_ == "end") hang();
+  }
+  void send(const RankNote&, int) override {}
+  std::unique_ptr<Move> gather(std::byte*, const std::vector<ByteBlock>&) override { hang(); }
+  [[noreturn]] void abort(int exit_code) override {
+    if (where_ == "abort") hang();
+    std::_Exit(exit_code);
+  }
+
+ private:
+  std::string where_;
 };
 
 TEST(CommunicatorDeathTest, EndsTheJobWhenADeviceHasLostTheOthers) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(
       {
-        Communicator ranks([] { return std::make_unique<EndingTransport>(); });
+        Communicator ranks([] { return std::make_unique<HangingTransport>(); });
         ranks.set_device_transport(std::make_unique<LostDevice>());
         std::this_thread::sleep_for(std::chrono::seconds(20));
       },
       ::testing::ExitedWithCode(1), "rank 0.*the link is down.*--resume auto");
+}
+
+// What a dead process can do to MPI in those that live: a call that does not return.
+void work_with_one_that_hangs(const std::string& where) {
+  Communicator ranks([&] { return std::make_unique<HangingTransport>(where); },
+                     {.timeout_seconds = 0.5, .meeting_seconds = 0.5});
+  if (where == "abort") {
+    ranks.set_device_transport(std::make_unique<LostDevice>());
+    hang();
+  }
+}
+
+TEST(CommunicatorDeathTest, EndsTheProcessWhenTheTransportDoesNotComeBack) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const auto one = ::testing::ExitedWithCode(1);
+  EXPECT_EXIT(work_with_one_that_hangs("start"), one, "rank 0 has been in MPI.*joining.*--resume");
+  EXPECT_EXIT(work_with_one_that_hangs("move"), one, "rank 0 .* in MPI.*moving.*--resume");
+  EXPECT_EXIT(work_with_one_that_hangs("abort"), one, "the link is down");
+  EXPECT_EXIT(work_with_one_that_hangs("end"), one, "rank 0 on .* in MPI.*parting.*--resume");
 }
 
 TEST(Communicator, MeasuresItsTime) {
