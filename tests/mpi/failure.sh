@@ -1,41 +1,24 @@
 #!/usr/bin/env bash
-# Whatever happens to one process, the job ends, says why, and goes on from where it was.
+# Whatever happens to one process, the job ends, says why, and goes on from where it was. (Processes
+# that are killed: kill.sh.)
 source "$(dirname "$0")/../e2e/lib/common.sh"
 source "$(dirname "$0")/lib/ranks.sh"
 
-seed=${DTN_TEST_SEED:-$RANDOM}
-RANDOM=$seed
-echo "random seed $seed (repeat with DTN_TEST_SEED)"
+run_unbroken
 
-tiny_config "$work/tiny.yaml"
-options=(--config "$work/tiny.yaml" --set data.size=160 --set train.batch_size=32
-  --set model.image_size=32 --set model.embed_dim=48 --set schedule.steps=120
-  --set train.checkpoint_every=2 --threads 1)
-expect_ranks 0 2 dtn-train "${options[@]}" --output "$work/unbroken"
-
-expect_unbroken() {
-  expect_ranks 0 2 dtn-train "${options[@]}" --output "$1" --resume auto
-  expect_same_checkpoint "$1/checkpoints/last" "$work/unbroken/checkpoints/last"
-  expect_same_checkpoint "$1/checkpoints/best" "$work/unbroken/checkpoints/best"
-  expect_same_metrics "$1" "$work/unbroken"
-  expect_no_leftovers "$1"
-}
-
-# kill -9 of either process at twenty moments, the start among them.
-kills=0
-for i in {1..20}; do
-  start "$work/killed" $((RANDOM % 9)) mpirun -n 2 "$bin/dtn-train"
-  sleep 0.0$((RANDOM % 10))
-  mapfile -t processes < <(ranks_of "$work/killed")
-  if ((${#processes[@]} == 2)); then
-    kill -KILL "${processes[RANDOM % 2]}" 2> /dev/null && kills=$((kills + 1))
-  fi
-  ended 30
-  if ((code == 0)); then rm -rf "$work/killed"; fi  # it was done: once more
-done
-echo "killed $kills times"
-((kills >= 15)) || fail "only $kills of 20 jobs were there to be killed"
-expect_unbroken "$work/killed"
+# dtn-mpirun ends when mpirun does not, although its processes are gone.
+mkdir "$work/hanging"
+cat > "$work/hanging/mpirun" << 'EOF'
+#!/usr/bin/env bash
+"$@" &
+exec sleep 1000
+EOF
+chmod +x "$work/hanging/mpirun"
+PATH=$work/hanging:$PATH bash "$bin/dtn-mpirun" sleep 2 > "$log" 2>&1 &
+job=$!
+ended 30
+expect_equal "exit code of dtn-mpirun when mpirun hangs" $code 1
+expect_text 'the processes are gone, but mpirun does not end'
 
 # A signal to the launcher: one checkpoint, and 75.
 for signal in TERM INT USR1; do

@@ -24,6 +24,23 @@ distance() { python3 "$(dirname "${BASH_SOURCE[0]}")/distance.py" "$1" "$2"; }
 
 # --- a job in the background ---
 
+# The run that others must come to the bits of, however they are interrupted, in $work/unbroken.
+run_unbroken() {
+  tiny_config "$work/tiny.yaml"
+  options=(--config "$work/tiny.yaml" --set data.size=160 --set train.batch_size=32
+    --set model.image_size=32 --set model.embed_dim=48 --set schedule.steps=120
+    --set train.checkpoint_every=2 --threads 1)
+  expect_ranks 0 2 dtn-train "${options[@]}" --output "$work/unbroken"
+}
+
+expect_unbroken() {
+  expect_ranks 0 2 dtn-train "${options[@]}" --output "$1" --resume auto
+  expect_same_checkpoint "$1/checkpoints/last" "$work/unbroken/checkpoints/last"
+  expect_same_checkpoint "$1/checkpoints/best" "$work/unbroken/checkpoints/best"
+  expect_same_metrics "$1" "$work/unbroken"
+  expect_no_leftovers "$1"
+}
+
 lines() { if [[ -e $1/metrics.jsonl ]]; then wc -l < "$1/metrics.jsonl"; else echo 0; fi; }
 
 # start OUTPUT N LAUNCHER...: with the options in ${options[@]} and its output in $log; returns once
@@ -47,17 +64,27 @@ start() {
 # The processes of the run in $1, in the order of their ranks on this machine.
 ranks_of() { pgrep -f "^$bin/dtn-train .*$1( |/|\$)" | sort -n; }
 
-# ended WITHIN: waits for the job and gives its exit code in $code.
+# ended WITHIN: waits for the job and gives its exit code in $code. Shows what is left of a job that
+# has not ended in that many seconds.
 ended() {
   local before=$SECONDS
   code=0
-  wait $job || code=$?
   checks=$((checks + 1))
-  ((SECONDS - before <= $1)) || fail "the job took $((SECONDS - before)) s to end, not $1"
+  while kill -0 $job 2> /dev/null; do
+    if ((SECONDS - before > $1)); then
+      cat "$log"
+      ps -eo pid,ppid,stat,wchan:24,etime,args | grep -E "PID|[m]pirun|$work" | cut -c1-160
+      fail "the job has not ended in $1 s; its output and what runs of it are above"
+    fi
+    sleep 0.05
+  done
+  wait $job || code=$?
+  job=  # its number may be another process's from now on
 }
 
 clean_up() {
   local left
   mapfile -t left < <(ranks_of "$work")
+  if [[ ${job:-} ]]; then left+=("$job"); fi
   if ((${#left[@]} > 0)); then kill -KILL "${left[@]}" 2> /dev/null || true; fi
 }
