@@ -12,6 +12,12 @@ function(dtn_target_defaults target)
   target_compile_options(${target} PRIVATE ${DTN_WARNINGS})
 endfunction()
 
+# Programs and tests: what has to be fast is in the layers, so these compile for speed of compiling.
+function(dtn_program_defaults target)
+  dtn_target_defaults(${target})
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
 function(dtn_layer name)
   file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
   if(NOT sources)  # a layer that has no file of its own yet
@@ -131,7 +137,8 @@ function(dtn_cuda_layer)
     dtn_target_defaults(dtn_cuda_emulated)
     target_compile_definitions(dtn_cuda_emulated PUBLIC DTN_CUDA_EMULATED=1
                                                  PRIVATE DTN_HAVE_NCCL=1)
-    target_compile_options(dtn_cuda_emulated PRIVATE -Wno-unknown-pragmas -O2)
+    target_compile_options(dtn_cuda_emulated PRIVATE $<$<CONFIG:Release>:-O2>
+      -Wno-unknown-pragmas -Wno-maybe-uninitialized)  # GCC 12 does not see that a condition recurs
     target_include_directories(dtn_cuda_emulated BEFORE PUBLIC
       ${PROJECT_SOURCE_DIR}/tests/cuda_emulator/include ${PROJECT_SOURCE_DIR}/tests)
     target_link_libraries(dtn_cuda_emulated PUBLIC dtn_core PRIVATE ${CMAKE_DL_LIBS})
@@ -150,62 +157,45 @@ function(dtn_cuda_layer)
   endif()
 endfunction()
 
-# dtn_cuda_tests(<label> <emulated>): tests/cuda/<layer>/*_test.cpp, one program per layer,
-# <label>_<layer>, on the emulator or on the device.
-function(dtn_cuda_tests label emulated)
-  file(GLOB layers CONFIGURE_DEPENDS LIST_DIRECTORIES true ${PROJECT_SOURCE_DIR}/tests/cuda/*)
-  foreach(folder IN LISTS layers)
-    if(NOT IS_DIRECTORY ${folder})
-      continue()
-    endif()
-    get_filename_component(layer ${folder} NAME)
-    file(GLOB sources CONFIGURE_DEPENDS ${folder}/*_test.cpp)
-    if(NOT sources)
-      continue()
-    endif()
-    add_executable(${label}_${layer} ${sources})
-    dtn_target_defaults(${label}_${layer})
-    target_include_directories(${label}_${layer} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-    target_link_libraries(${label}_${layer} PRIVATE dtn_${layer} GTest::gtest GTest::gtest_main)
-    set_target_properties(${label}_${layer} PROPERTIES CUDA_EMULATED ${emulated}
-      RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-    gtest_discover_tests(${label}_${layer} TEST_PREFIX ${label}. NO_PRETTY_VALUES
-      PROPERTIES LABELS ${label} ENVIRONMENT "OMP_WAIT_POLICY=passive;DTN_CUDA_CACHE=0"
-      DISCOVERY_TIMEOUT 60)
-  endforeach()
+# What nearly every test includes, compiled once. The tests may only define more than it does.
+function(dtn_test_headers)
+  add_library(dtn_test_headers OBJECT ${PROJECT_SOURCE_DIR}/tests/precompiled.cpp)
+  dtn_program_defaults(dtn_test_headers)
+  target_link_libraries(dtn_test_headers PRIVATE OpenMP::OpenMP_CXX Threads::Threads GTest::gtest)
+  target_precompile_headers(dtn_test_headers PRIVATE ${PROJECT_SOURCE_DIR}/tests/precompiled.h)
 endfunction()
 
-# The emulator's own tests: that it computes what the manual says, and sees planted faults.
-function(dtn_emulator_tests)
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/cuda_emulator/tests/*_test.cpp)
-  add_executable(emulator_self ${sources})
-  dtn_target_defaults(emulator_self)
-  target_compile_options(emulator_self PRIVATE -Wno-unknown-pragmas)
-  target_link_libraries(emulator_self PRIVATE dtn_core GTest::gtest GTest::gtest_main)
-  set_target_properties(emulator_self PROPERTIES CUDA_EMULATED ON
-    RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  gtest_discover_tests(emulator_self TEST_PREFIX emulator. NO_PRETTY_VALUES
-    PROPERTIES LABELS emulator ENVIRONMENT OMP_WAIT_POLICY=passive DISCOVERY_TIMEOUT 60)
+# dtn_test_program(<name> <label> <layer> <sources> [<environment>]): tests of what a layer offers,
+# each registered under the CTest label.
+function(dtn_test_program name label layer sources)
+  add_executable(${name} ${sources})
+  dtn_program_defaults(${name})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_precompile_headers(${name} REUSE_FROM dtn_test_headers)
+  target_link_libraries(${name} PRIVATE dtn_${layer} GTest::gtest GTest::gtest_main)
+  set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
+  gtest_discover_tests(${name} TEST_PREFIX ${label}. NO_PRETTY_VALUES
+                       PROPERTIES LABELS ${label} ENVIRONMENT "OMP_WAIT_POLICY=passive;${ARGN}"
+                       DISCOVERY_TIMEOUT 60)
 endfunction()
 
-# dtn_test(<label>): compiles tests/<label>/<layer>/*_test.cpp into one program per layer,
-# <label>_<layer>, registered under that CTest label.
+# dtn_tests(<label> [<folder> [<environment>]]): compiles tests/<folder>/<layer>/*_test.cpp into one
+# program per layer, <label>_<layer>, and names these in <label>_programs. The folder is that of the
+# label unless given.
 function(dtn_tests label)
-  file(GLOB layers CONFIGURE_DEPENDS LIST_DIRECTORIES true ${PROJECT_SOURCE_DIR}/tests/${label}/*)
-  foreach(folder IN LISTS layers)
-    get_filename_component(layer ${folder} NAME)
-    file(GLOB sources CONFIGURE_DEPENDS ${folder}/*_test.cpp)
-    if(NOT sources)
-      continue()
+  set(folder ${label})
+  if(ARGC GREATER 1)
+    set(folder ${ARGV1})
+  endif()
+  set(programs)
+  file(GLOB layers CONFIGURE_DEPENDS LIST_DIRECTORIES true ${PROJECT_SOURCE_DIR}/tests/${folder}/*)
+  foreach(layer_folder IN LISTS layers)
+    file(GLOB sources CONFIGURE_DEPENDS ${layer_folder}/*_test.cpp)
+    if(sources)
+      get_filename_component(layer ${layer_folder} NAME)
+      dtn_test_program(${label}_${layer} ${label} ${layer} "${sources}" ${ARGV2})
+      list(APPEND programs ${label}_${layer})
     endif()
-    add_executable(${label}_${layer} ${sources})
-    dtn_target_defaults(${label}_${layer})
-    target_include_directories(${label}_${layer} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-    target_link_libraries(${label}_${layer} PRIVATE dtn_${layer} GTest::gtest GTest::gtest_main)
-    set_target_properties(${label}_${layer} PROPERTIES
-      RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-    gtest_discover_tests(${label}_${layer} TEST_PREFIX ${label}. NO_PRETTY_VALUES
-                         PROPERTIES LABELS ${label} ENVIRONMENT OMP_WAIT_POLICY=passive
-                         DISCOVERY_TIMEOUT 60)
   endforeach()
+  set(${label}_programs ${programs} PARENT_SCOPE)
 endfunction()

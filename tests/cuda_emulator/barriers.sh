@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Takes every barrier out of every kernel, one at a time, and asks the tests to notice.
-#   barriers.sh PROGRAM [SUITES]   PROGRAM: tests on the emulator; SUITES: a regular expression
+#   barriers.sh PROGRAM [TESTS]   PROGRAM: tests on the emulator; TESTS: a regular expression
 # Prints a line for each barrier; fails when a removal goes unnoticed: then the barrier is not
 # needed, or the tests do not see what it is for.
 set -euo pipefail
@@ -9,23 +9,27 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 export OMP_WAIT_POLICY=passive DTN_CUDA_CACHE=0
 
-# Which suite passes which barriers.
-mapfile -t suites < <("$program" --gtest_list_tests | grep -E '^[A-Za-z0-9_/]+\.' | tr -d '.' |
-  awk '{print $1}' | grep -E "$wanted")
-for suite in "${suites[@]}"; do
-  DTN_EMULATOR_SITES=$folder/$suite "$program" --gtest_filter="$suite.*" --gtest_brief=1 \
+# Which test passes which barriers, and how long it takes.
+mapfile -t tests < <("$program" --gtest_list_tests | awk '
+  /^[^ ].*\.( |$)/ { suite = $1 }
+  /^  / { print suite $1 }' | grep -E "$wanted")
+for i in "${!tests[@]}"; do
+  begin=${EPOCHREALTIME/./}
+  DTN_EMULATOR_SITES=$folder/$i.sites "$program" --gtest_filter="${tests[i]}" --gtest_brief=1 \
     > "$folder/log" 2>&1 || { cat "$folder/log"; exit 1; }
+  echo $((${EPOCHREALTIME/./} - begin)) "$i" >> "$folder/times"
 done
+mapfile -t quickest_first < <(sort -n "$folder/times" | awk '{print $2}')
 
-sites=$(cat "$folder"/* 2> /dev/null | grep -E '^[^ ]+\.(cu|cuh|h|cpp):[0-9]+$' | sort -u)
+sites=$(cat "$folder"/*.sites | grep -E '^[^ ]+\.(cu|cuh|h|cpp):[0-9]+$' | sort -u)
 missed=0 count=0
 for site in $sites; do
   noticed=no
-  for suite in "${suites[@]}"; do
-    grep -qxF "$site" "$folder/$suite" 2> /dev/null || continue
-    if ! DTN_EMULATOR_REMOVE=$site timeout 120 "$program" --gtest_filter="$suite.*" \
-        --gtest_fail_fast --gtest_brief=1 > /dev/null 2>&1; then
-      noticed=$suite
+  for i in "${quickest_first[@]}"; do
+    grep -qxF "$site" "$folder/$i.sites" 2> /dev/null || continue
+    if ! DTN_EMULATOR_REMOVE=$site timeout 120 "$program" --gtest_filter="${tests[i]}" \
+        --gtest_brief=1 > /dev/null 2>&1; then
+      noticed=${tests[i]}
       break
     fi
   done

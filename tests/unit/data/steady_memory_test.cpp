@@ -15,14 +15,14 @@ std::atomic<std::int64_t> allocations = 0;
 }
 
 // This program's operator new counts. (libjpeg and stb_image call malloc for themselves and give
-// everything back with each image.)
-void* operator new(std::size_t size) {
+// everything back with each image.) Out of line, or GCC sees malloc meet delete, and warns.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   ++allocations;
   if (void* p = std::malloc(size > 0 ? size : 1)) return p;
   throw std::bad_alloc();
 }
-void operator delete(void* p) noexcept { std::free(p); }
-void operator delete(void* p, std::size_t) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p) noexcept { std::free(p); }
+[[gnu::noinline]] void operator delete(void* p, std::size_t) noexcept { std::free(p); }
 
 namespace dtn {
 namespace {

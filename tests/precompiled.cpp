@@ -1,0 +1,1 @@
+// precompiled.h, compiled on its own.
