@@ -68,6 +68,22 @@ TEST(Loader, BatchesDoNotDependOnWorkers) {
   EXPECT_FALSE(epoch(set, options, 4) == expected);
 }
 
+TEST(Loader, HasTheWorkersThatTheConfigOrTheDeviceAsksFor) {
+  const int threads = max_threads();
+  DataConfig data;
+  for (auto [cores, expected] : {std::pair{1, 2}, {2, 2}, {8, 7}, {256, 32}}) {
+    set_num_threads(cores);
+    EXPECT_EQ(workers_of(data, kCpu), 2);
+    EXPECT_EQ(workers_of(data, kCuda), expected) << cores << " cores";
+  }
+  set_num_threads(threads);
+  for (int workers : {0, 1, 100}) {
+    data.workers = workers;
+    EXPECT_EQ(workers_of(data, kCpu), workers);
+    EXPECT_EQ(workers_of(data, kCuda), workers);
+  }
+}
+
 TEST(Loader, ResumesAtAnyBatch) {
   auto set = std::make_shared<FakeDataset>(21);
   auto expected = epoch(set, training(0), 5);
