@@ -136,9 +136,9 @@ Outcome run_dataset(const Options& options, const dtn::ExperimentConfig& config,
   loading.batch_size = batch_size_of(options, config) * ranks.size();
   loading.rank = ranks.rank();
   loading.ranks = ranks.size();
-  loading.workers = config.data.workers;
-  loading.max_bad_images = config.data.max_bad_images;
   dtn::Device device = model.parameters().device();
+  loading.workers = dtn::workers_of(config.data, device);
+  loading.max_bad_images = config.data.max_bad_images;
   dtn::Loader loader(data,
                      dtn::Transform(config.data, config.augment, m.image_size, m.channels, false),
                      dtn::feeding(device, std::move(loading)));

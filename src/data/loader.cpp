@@ -25,6 +25,7 @@
 #include "data/epoch_plan.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
+#include "dtn/core/parallel.h"
 
 namespace dtn {
 
@@ -443,6 +444,13 @@ void Loader::State::hand_over(Slot& slot, Batch& batch) {
     std::swap(ours, theirs);
     if (batch.n < batch_size) theirs = theirs.slice(0, batch.n);
   }
+}
+
+int workers_of(const DataConfig& data, Device device) {
+  constexpr int kOnCpu = 2, kMost = 32;
+  if (data.workers) return *data.workers;
+  // One core is left to the thread that feeds the device.
+  return device == kCpu ? kOnCpu : std::clamp(max_threads() - 1, kOnCpu, kMost);
 }
 
 Loader::Loader(std::shared_ptr<const Dataset> dataset, Transform transform,

@@ -80,7 +80,7 @@ void check_equal_config(const ExperimentConfig& config, Communicator& ranks) {
   same.data.root.clear();
   same.data.train.reset();
   same.data.val.reset();
-  same.data.workers = 0;
+  same.data.workers.reset();
   Fingerprint print;
   print.add(to_yaml(same));
   const std::string others = different_ranks(numbers({print.number()}), ranks);

@@ -211,7 +211,8 @@ EvalBenchmark benchmark_eval(const ExperimentConfig& config, int steps, int warm
   return result;
 }
 
-DataBenchmark benchmark_data(const ExperimentConfig& config, double seconds, Split split) {
+DataBenchmark benchmark_data(const ExperimentConfig& config, double seconds, Split split,
+                             Device device) {
   const ModelConfig& m = config.model;
   const bool training = split == Split::kTrain;
   std::shared_ptr<const Dataset> data = open_dataset(config.data, m, split, config.seed);
@@ -225,7 +226,7 @@ DataBenchmark benchmark_data(const ExperimentConfig& config, double seconds, Spl
       100 * options.batch_size / std::max<std::int64_t>(data->size(), 1), 1, 1000));
   options.shuffle = training && config.data.shuffle;
   options.seed = config.seed;
-  options.workers = config.data.workers;
+  options.workers = workers_of(config.data, device);
   options.drop_last = true;
   options.max_bad_images = config.data.max_bad_images;
   Loader loader(data, transform, options);

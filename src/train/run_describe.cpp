@@ -4,6 +4,7 @@
 
 #include "dtn/core/check.h"
 #include "dtn/core/cuda_device.h"
+#include "dtn/data/loader.h"
 #include "dtn/models/complexity.h"
 #include "dtn/train/progress.h"
 #include "dtn/train/run_size.h"
@@ -63,12 +64,12 @@ std::string memory_text(const RunMemory& m, Device device) {
 }
 
 // A few images, of a small batch: how many a training batch has does not matter here.
-double load_seconds(const ExperimentConfig& config) {
+double load_seconds(const ExperimentConfig& config, Device device) {
   constexpr double kSeconds = 0.25;
   constexpr int kMostImages = 64;
   ExperimentConfig small = config;
   small.train.batch_size = std::min(config.train.batch_size, kMostImages);
-  return 1 / benchmark_data(small, kSeconds).images_per_second;
+  return 1 / benchmark_data(small, kSeconds, Split::kTrain, device).images_per_second;
 }
 
 std::string time_text(const ExperimentConfig& config, const RunSize& size, double step, double load,
@@ -78,7 +79,7 @@ std::string time_text(const ExperimentConfig& config, const RunSize& size, doubl
   return format(
              "speed: about %.3g images/s (the model alone %.3g, loading alone %.3g with %d "
              "workers)\n",
-             1 / time.per_image, 1 / step, 1 / load, config.data.workers) +
+             1 / time.per_image, 1 / step, 1 / load, workers_of(config.data, device)) +
          format("time on this machine: about %.3g days (%s): training %s, %lld evaluations %s\n",
                 all / 86400, format_duration(all).c_str(), format_duration(time.training).c_str(),
                 static_cast<long long>(evaluations_of(config.train, size)),
@@ -97,7 +98,7 @@ std::string describe_run(const ExperimentConfig& config, const std::filesystem::
              "\nsteps per epoch: ", size.steps_per_epoch, "\nsteps: ", size.steps, "\n",
              rate_text(config, size),
              memory_text(memory_of_run(config, c.parameters, step, device), device),
-             time_text(config, size, step.seconds_per_image, load_seconds(config), device),
+             time_text(config, size, step.seconds_per_image, load_seconds(config, device), device),
              "output: ", output.string(), "\n");
 }
 

@@ -26,7 +26,7 @@ void add_batches(const ExperimentConfig& config, std::int64_t batch_size, Device
                  RunMemory& memory) {
   const ModelConfig& m = config.model;
   const double pixels = static_cast<double>(batch_size) * m.channels * m.image_size * m.image_size;
-  const double held = batches_held(config.data.workers, batch_size);
+  const double held = batches_held(workers_of(config.data, device), batch_size);
   if (device == kCpu) {
     memory.batches += held * 4 * pixels;
     return;
@@ -83,7 +83,7 @@ RunMemory memory_of_run(const ExperimentConfig& config, std::int64_t parameters,
 RunTime time_of_run(const ExperimentConfig& config, const RunSize& size, double step_seconds,
                     double load_seconds, Device device) {
   const double threads = max_threads();
-  const double workers = std::min<double>(config.data.workers, threads);
+  const double workers = std::min<double>(workers_of(config.data, device), threads);
   const auto with_loading = [&](double computing) {
     if (workers == 0) return computing + load_seconds;
     if (device != kCpu) return std::max(computing, load_seconds);

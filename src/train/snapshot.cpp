@@ -63,7 +63,7 @@ void copy_all(const NamedTensors& from, NamedTensors to, const std::string& what
 
 // The number of workers changes nothing in a run, so checkpoints do not depend on it either.
 ExperimentConfig without_workers(ExperimentConfig config) {
-  config.data.workers = DataConfig{}.workers;
+  config.data.workers.reset();
   return config;
 }
 

@@ -137,10 +137,12 @@ class Runner {
 
   void save() const { write_file_atomic(options_.save, to_json(report_, 2) + "\n"); }
 
+  Device device() const { return model_.parameters().device(); }
+
   LoaderOptions loading() const {
     LoaderOptions loading;
     loading.batch_size = options_.batch_size;
-    loading.workers = config_.data.workers;
+    loading.workers = workers_of(config_.data, device());
     loading.max_bad_images = config_.data.max_bad_images;
     return loading;
   }
@@ -148,12 +150,11 @@ class Runner {
   std::optional<SuiteScore> evaluate_cell(const SuiteCell& cell, ProgressBar& bar) const {
     DataConfig data = config_.data;
     data.crop_pct = cell.crop_pct;
-    const Device device = model_.parameters().device();
     Loader loader(
         cell.images,
         Transform(data, config_.augment, config_.model.image_size, config_.model.channels, false),
-        feeding(device, loading()));
-    BatchFeeder feeder(loader, device);
+        feeding(device(), loading()));
+    BatchFeeder feeder(loader, device());
     const auto start = std::chrono::steady_clock::now();
     EvalOptions eval;
     eval.dtype = options_.dtype;

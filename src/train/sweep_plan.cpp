@@ -91,7 +91,7 @@ void select(std::vector<SweepRun>& runs, const SweepConfig& sweep,
 
 ExperimentConfig comparable(ExperimentConfig config) {
   config.name.clear();
-  config.data.workers = 0;
+  config.data.workers = 0;  // not reset(): tables keep a hash of the text
   config.data.root.clear();
   config.train.log_every = {};
   config.train.checkpoint_every = {};

@@ -44,7 +44,7 @@ std::unique_ptr<Loader> make_loader(const ExperimentConfig& config, Split split,
   options.ranks = ranks.size();
   options.shuffle = training && config.data.shuffle;
   options.seed = config.seed;
-  options.workers = config.data.workers;
+  options.workers = workers_of(config.data, device);
   options.drop_last = training;
   options.repeats = training ? config.data.repeats : 1;
   options.copies = training ? config.augment.repeats : 1;
@@ -312,9 +312,15 @@ class Trainer {
   }
 
   std::string describe_device() const {
-    const std::string each =
-        learner_.device() == kCpu ? cat(max_threads(), " threads") : cuda::device_info().name;
-    return ranks_.alone() ? each : cat(ranks_.size(), " processes with ", each, " each");
+    const bool on_cpu = learner_.device() == kCpu;
+    const std::string one =
+        on_cpu ? cat(max_threads(), " threads") : std::string(cuda::device_info().name);
+    const std::string each = ranks_.alone() ? "" : " each";
+    std::string text = ranks_.alone() ? one : cat(ranks_.size(), " processes with ", one, each);
+    if (!on_cpu) {
+      text += cat(", fed by ", workers_of(config_.data, learner_.device()), " data workers", each);
+    }
+    return text;
   }
 
   void describe() {

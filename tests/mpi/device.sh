@@ -25,7 +25,7 @@ if ((yardstick < 60)); then yardstick=60; fi
 expect_ranks 0 3 dtn-train "${options[@]}" --device cpu --output "$work/cpu-3"
 for n in 2 3; do
   expect_ranks 0 $n dtn-train "${options[@]}" --device cuda --output "$work/cuda-$n"
-  expect_text "float32 on $n processes with emulator each" 'GPU waited' \
+  expect_text "float32 on $n processes with emulator each, fed by [0-9]+ data workers each" 'GPU waited' \
     'evaluation at step 8 \(val_ema\): .* 24 images'
   expect_no_leftovers "$work/cuda-$n"
   apart=$(weights_apart "cpu-$n" "cuda-$n")

@@ -24,7 +24,8 @@ struct DataConfig {
   std::optional<std::string> train;
   std::optional<std::string> val;
   bool shuffle = true;
-  int workers = 2;  // decoding threads beside the training threads; 0: in the training thread
+  // Decoding threads beside the training threads; 0: in the training thread. See workers_of().
+  std::optional<int> workers;
   std::vector<double> mean;  // per image channel; empty: the data set's usual values
   std::vector<double> std;
   double crop_pct = 0.875;

@@ -46,6 +46,11 @@ struct LoaderOptions {
   std::function<std::shared_ptr<std::byte>(std::size_t bytes)> allocate;
 };
 
+// As many as data.workers says. If it does not: two where training is done by the CPU, which wants
+// the cores, and for another device nearly all cores of this process, as it may take images faster
+// than they prepare them; at most 32.
+int workers_of(const DataConfig& data, Device device);
+
 // Carries `images`, or where Loader::gives_pixels() says so `pixels`, `flips` and `erasures`, from
 // which Transform::table() and normal_table() make the same images to the last bit.
 struct Batch {

@@ -77,9 +77,10 @@ struct DataBenchmark {
   // images.
   double read_us = 0, decode_us = 0, resize_us = 0, augment_us = 0, normalize_us = 0;
 };
-// The training images as in training, or the validation images as in evaluation.
+// The training images as in training, or the validation images as in evaluation, by as many workers
+// as they have for a device.
 DataBenchmark benchmark_data(const ExperimentConfig& config, double seconds,
-                             Split split = Split::kTrain);
+                             Split split = Split::kTrain, Device device = kCpu);
 
 struct NormBenchmark {
   double forward_ms = 0, backward_ms = 0;  // medians

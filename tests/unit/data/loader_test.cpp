@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "dtn/core/allocator.h"
+#include "dtn/core/parallel.h"
 #include "dtn/data/datasets.h"
 #include "loader_fixtures.h"
 
@@ -237,7 +238,12 @@ TEST(Loader, TooManyDamagedImagesAreAnError) {
         [&] {
           while (loader.next(batch)) continue;
         },
-        {"7 damaged images", "allows 6", "fake-20", "fake-2"});
+        {"7 damaged images", "allows 6", "is damaged\nThe first:\n  fake-2"});
+    // Of the seven the message names six. Several workers meet them in any order.
+    std::vector<std::string> met = loader.report().bad_names;
+    if (workers > 1) std::ranges::sort(met);
+    ASSERT_EQ(met.size(), 7u);
+    for (std::size_t i = 0; i < met.size(); ++i) EXPECT_EQ(met[i], cat("fake-", 20 + i));
   }
   LoaderOptions none = training(2);
   none.max_bad_images = 0;

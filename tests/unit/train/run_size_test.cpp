@@ -95,7 +95,7 @@ TEST(RunSize, Memory) {
     const auto loader = [&](Split split, int batch) {
       LoaderOptions options;
       options.batch_size = batch;
-      options.workers = c.data.workers;
+      options.workers = workers_of(c.data, kCpu);
       Transform transform(c.data, c.augment, c.model.image_size, c.model.channels, false);
       return std::make_unique<Loader>(open_dataset(c.data, c.model, split, 0), transform, options);
     };
