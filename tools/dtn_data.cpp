@@ -6,6 +6,7 @@
 
 #include "common.h"
 #include "dtn/config/load.h"
+#include "dtn/core/format.h"
 #include "dtn/data/datasets.h"
 #include "dtn/data/inspect.h"
 #include "dtn/data/pack.h"
@@ -51,9 +52,7 @@ std::unique_ptr<dtn::Dataset> open(const Options& options, const dtn::Experiment
 }
 
 std::string megabytes(std::int64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MB", static_cast<double>(bytes) / 1e6);
-  return text;
+  return dtn::format("%.1f MB", static_cast<double>(bytes) / 1e6);
 }
 
 void print(const Json& json) {
@@ -69,9 +68,8 @@ class Watch {
 
   bool update(std::int64_t done, const std::string& more = {}) {
     const std::chrono::duration<double> passed = Clock::now() - start_;
-    char rate[48];
-    std::snprintf(rate, sizeof rate, "%.0f images/s",
-                  static_cast<double>(done - first_) / std::max(passed.count(), 1e-3));
+    const std::string rate = dtn::format(
+        "%.0f images/s", static_cast<double>(done - first_) / std::max(passed.count(), 1e-3));
     bar_.update(done, more.empty() ? rate : rate + ("  " + more));
     return !dtn::stop_requested();
   }

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "dtn/core/check.h"
+#include "dtn/core/format.h"
 #include "dtn/core/log.h"
 #include "dtn/io/atomic_file.h"
 #include "dtn/io/crc32c.h"
@@ -62,9 +63,7 @@ std::vector<fs::path> places(const ArchiveSet& archives) {
   }
   if (folder.is_absolute()) {
     const std::uint32_t where = crc32c(as_bytes_of(first.parent_path().string()));
-    char prefix[16];
-    std::snprintf(prefix, sizeof prefix, "%08x-", where);
-    found.push_back(folder / (prefix + name));
+    found.push_back(folder / (format("%08x-", where) + name));
   }
   return found;
 }

@@ -1,7 +1,7 @@
 #include <array>
 #include <cstdint>
-#include <cstdio>
 
+#include "dtn/core/format.h"
 #include "dtn/data/datasets.h"
 
 namespace dtn {
@@ -128,11 +128,7 @@ const std::vector<std::string>& imagenet_class_names() {
   static const std::vector<std::string> names = [] {
     std::vector<std::string> all;
     all.reserve(kWordNetNumbers.size());
-    for (std::int32_t number : kWordNetNumbers) {
-      char text[16];
-      std::snprintf(text, sizeof text, "n%08d", static_cast<int>(number));
-      all.emplace_back(text);
-    }
+    for (std::int32_t number : kWordNetNumbers) all.push_back(format("n%08d", number));
     return all;
   }();
   return names;

@@ -41,13 +41,6 @@ class OneThread {
   int saved_;
 };
 
-const void* offset(const void* p, DType t, std::int64_t elements) {
-  return static_cast<const char*>(p) + elements * static_cast<std::int64_t>(size_of(t));
-}
-void* offset(void* p, DType t, std::int64_t elements) {
-  return static_cast<char*>(p) + elements * static_cast<std::int64_t>(size_of(t));
-}
-
 void multiply_native(CpuQueue& queue, const GemmTile& t) {
   OneThread guard;
   uses_onednn(t.dtype) ? onednn::multiply(queue, t) : eigen::multiply(t);
@@ -147,7 +140,7 @@ GemmTile column_of_b(const Gemm& g, const Plan& plan, std::int64_t j) {
   t.n = std::min(plan.tile_n, g.n - j * plan.tile_n);
   t.ldb = g.ldb;
   t.transpose_b = g.transpose_b;
-  t.b = offset(g.b, g.dtype, j * plan.tile_n * (g.transpose_b ? g.ldb : 1));
+  t.b = at_element(g.b, g.dtype, j * plan.tile_n * (g.transpose_b ? g.ldb : 1));
   return t;
 }
 
@@ -187,9 +180,9 @@ void compute_tile(CpuQueue& queue, const Job& job, std::int64_t batch, std::int6
   t.lda = g.lda;
   t.transpose_a = g.transpose_a;
   if (job.panels) t.packed_b = job.panels[j].handle;
-  const void* a = offset(g.a, g.dtype, batch * g.stride_a + row * (g.transpose_a ? 1 : g.lda));
-  const void* b = offset(t.b, g.dtype, batch * g.stride_b);
-  void* c = offset(g.c, g.c_dtype, batch * g.stride_c + row * g.ldc + col);
+  const void* a = at_element(g.a, g.dtype, batch * g.stride_a + row * (g.transpose_a ? 1 : g.lda));
+  const void* b = at_element(t.b, g.dtype, batch * g.stride_b);
+  void* c = at_element(g.c, g.c_dtype, batch * g.stride_c + row * g.ldc + col);
   bool in_scratch = job.epilogue || (job.panels && g.ldc != t.n);
   if (in_scratch) {
     t.c_dtype = job.accumulator;
@@ -198,7 +191,7 @@ void compute_tile(CpuQueue& queue, const Job& job, std::int64_t batch, std::int6
   } else if (partial) {
     t.c_dtype = job.accumulator;
     t.ldc = g.n;
-    t.c = offset(job.partials, t.c_dtype, ((group - 1) * g.m + row) * g.n + col);
+    t.c = at_element(job.partials, t.c_dtype, ((group - 1) * g.m + row) * g.n + col);
   } else {
     t.c_dtype = g.c_dtype;
     t.ldc = g.ldc;
@@ -206,15 +199,15 @@ void compute_tile(CpuQueue& queue, const Job& job, std::int64_t batch, std::int6
   }
   void* sums = nullptr;
   if (g.a_sums && j == 0) {
-    sums = partial ? offset(job.sum_partials, job.accumulator, (group - 1) * g.m + row)
-                   : offset(g.a_sums, job.accumulator, row);
+    sums = partial ? at_element(job.sum_partials, job.accumulator, (group - 1) * g.m + row)
+                   : at_element(g.a_sums, job.accumulator, row);
   }
 
   std::int64_t begin = group * plan.group_k, end = std::min(g.k, begin + plan.group_k);
   for (std::int64_t k = begin; k < end; k += plan.chunk_k) {
     t.k = std::min(plan.chunk_k, end - k);
-    t.a = offset(a, g.dtype, k * (g.transpose_a ? g.lda : 1));
-    t.b = offset(b, g.dtype, k * (g.transpose_b ? 1 : g.ldb));
+    t.a = at_element(a, g.dtype, k * (g.transpose_a ? g.lda : 1));
+    t.b = at_element(b, g.dtype, k * (g.transpose_b ? 1 : g.ldb));
     t.accumulate = k > begin || (g.accumulate && t.c == c);
     multiply(queue, t);
     if (sums) run(queue, ColumnSums{g.dtype, t.k, t.m, t.a, g.lda, sums});
@@ -231,8 +224,8 @@ void add_groups(CpuQueue& queue, const Job& job) {
   const Gemm& g = job.g;
   parallel_ranges(g.m, 32, [&](std::int64_t begin, std::int64_t end) {
     run(queue, SumPartials{job.accumulator, job.plan.groups - 1, end - begin, g.n,
-                           offset(job.partials, job.accumulator, begin * g.n), g.m * g.n, g.n,
-                           offset(g.c, job.accumulator, begin * g.ldc), g.ldc});
+                           at_element(job.partials, job.accumulator, begin * g.n), g.m * g.n, g.n,
+                           at_element(g.c, job.accumulator, begin * g.ldc), g.ldc});
   });
   if (!g.a_sums) return;
   run(queue, SumPartials{job.accumulator, job.plan.groups - 1, 1, g.m, job.sum_partials, g.m, g.m,
@@ -260,7 +253,7 @@ void clear_c(const Gemm& g) {
   std::int64_t element = static_cast<std::int64_t>(size_of(g.c_dtype));
   for (std::int64_t b = 0; b < g.batch; ++b) {
     for (std::int64_t i = 0; i < g.m; ++i) {
-      auto* row = static_cast<char*>(offset(g.c, g.c_dtype, b * g.stride_c + i * g.ldc));
+      auto* row = static_cast<char*>(at_element(g.c, g.c_dtype, b * g.stride_c + i * g.ldc));
       std::fill_n(row, g.n * element, '\0');
     }
   }

@@ -9,14 +9,6 @@
 namespace dtn {
 namespace {
 
-const void* offset(const void* p, DType t, std::int64_t elements) {
-  return p ? static_cast<const char*>(p) + elements * static_cast<std::int64_t>(size_of(t))
-           : nullptr;
-}
-void* offset(void* p, DType t, std::int64_t elements) {
-  return p ? static_cast<char*>(p) + elements * static_cast<std::int64_t>(size_of(t)) : nullptr;
-}
-
 // a[m, k] op(b)[k, n] -> c[m, n], all dense.
 Gemm product(DType dtype, std::int64_t m, std::int64_t n, std::int64_t k, const void* a,
              const void* b, bool transpose_b, void* c) {
@@ -39,10 +31,10 @@ void run(CpuQueue& queue, const LinearForward& l) {
   run_with_epilogue(queue, g, [&](CpuQueue& q, const ProductTile& tile) {
     std::int64_t first = tile.row * l.out + tile.col;
     run(q, LinearEpilogue{l.dtype, tile.rows, tile.cols, tile.values, tile.ld,
-                          offset(l.bias, accumulator, tile.col), l.gelu,
-                          offset(l.preactivation, l.dtype, first),
-                          offset(l.residual, l.dtype, first), l.row_scale, tile.row,
-                          l.rows_per_scale, offset(l.y, l.dtype, first), l.out});
+                          at_element(l.bias, accumulator, tile.col), l.gelu,
+                          at_element(l.preactivation, l.dtype, first),
+                          at_element(l.residual, l.dtype, first), l.row_scale, tile.row,
+                          l.rows_per_scale, at_element(l.y, l.dtype, first), l.out});
   });
 }
 
@@ -56,9 +48,9 @@ void run(CpuQueue& queue, const LinearBackwardInput& l) {
   run_with_epilogue(queue, g, [&](CpuQueue& q, const ProductTile& tile) {
     std::int64_t first = tile.row * l.in + tile.col;
     run(q, LinearGeluGradient{l.dtype, tile.rows, tile.cols, tile.values, tile.ld,
-                              offset(l.preactivation, l.dtype, first),
-                              offset(l.activation, l.dtype, first), offset(l.dx, l.dtype, first),
-                              l.in});
+                              at_element(l.preactivation, l.dtype, first),
+                              at_element(l.activation, l.dtype, first),
+                              at_element(l.dx, l.dtype, first), l.in});
   });
   if (l.dbias) run(queue, SumRows{l.dtype, l.rows, l.in, l.dx, l.dbias});
 }

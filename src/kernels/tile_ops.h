@@ -8,6 +8,14 @@
 
 namespace dtn {
 
+// Where element `n` of an array lies; null for none.
+inline const void* at_element(const void* p, DType t, std::int64_t n) {
+  return p ? static_cast<const char*>(p) + n * static_cast<std::int64_t>(size_of(t)) : nullptr;
+}
+inline void* at_element(void* p, DType t, std::int64_t n) {
+  return p ? static_cast<char*>(p) + n * static_cast<std::int64_t>(size_of(t)) : nullptr;
+}
+
 // dst = src, converted between bfloat16 and float32; with `accumulate`, dst += src.
 struct ConvertTile {
   DType from, to;

@@ -39,11 +39,6 @@ void copy_columns(const Tensor& x, std::int64_t x_begin, Tensor& y, std::int64_t
                   y.dim(-1)});
 }
 
-Shape with_last(Shape shape, std::int64_t last) {
-  shape[-1] = last;
-  return shape;
-}
-
 }  // namespace
 
 Variable neighbours(Context& ctx, const Variable& x, std::int64_t grid_h, std::int64_t grid_w) {

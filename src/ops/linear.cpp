@@ -11,11 +11,6 @@ namespace {
 
 const void* raw_or_null(const Tensor& t) { return t.defined() ? t.raw() : nullptr; }
 
-Shape with_last(Shape shape, std::int64_t last) {
-  shape[-1] = last;
-  return shape;
-}
-
 // A linear layer's parameters in the type of the activations, and where their gradients go.
 struct LayerSaved {
   Tensor weight;         // [out, in]

@@ -204,9 +204,7 @@ Variable scale_shift_tokens(Context& ctx, const Variable& x, const Variable& gai
 
 Variable modulate(Context& ctx, const Variable& x, const Variable& modulation) {
   const std::int64_t channels = x.dim(-1), rows = x.value().numel() / channels;
-  Shape shape = x.shape();
-  shape[-1] = 2 * channels;
-  check_like("modulate", "modulation", modulation, shape, x.dtype());
+  check_like("modulate", "modulation", modulation, with_last(x.shape(), 2 * channels), x.dtype());
   Tensor y = Tensor::empty_like(x.value());
   run_on(x.device(), ModulateForward{x.dtype(), rows, channels, x.value().raw(),
                                      modulation.value().raw(), y.raw()});
@@ -257,9 +255,7 @@ namespace {
 
 // [...] -> [..., 1]
 Variable beside_channels(Context& ctx, const Variable& v, const Shape& like) {
-  Shape shape = like;
-  shape[-1] = 1;
-  return reshape(ctx, v, shape);
+  return reshape(ctx, v, with_last(like, 1));
 }
 
 }  // namespace

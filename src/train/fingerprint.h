@@ -4,11 +4,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstring>
 #include <span>
 #include <string>
 #include <string_view>
+
+#include "dtn/core/format.h"
 
 namespace dtn {
 
@@ -25,11 +26,7 @@ class Fingerprint {
 
   std::int64_t number() const { return static_cast<std::int64_t>(state_); }
   // 16 hexadecimal digits.
-  std::string text() const {
-    char digits[17];
-    std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(state_));
-    return digits;
-  }
+  std::string text() const { return format("%016llx", static_cast<unsigned long long>(state_)); }
 
  private:
   static std::uint64_t word(const std::byte* bytes, std::size_t n) {

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdio>
 
+#include "dtn/core/format.h"
+
 namespace dtn {
 namespace {
 
@@ -24,19 +26,11 @@ int terminal_width() {
 }  // namespace
 
 std::string format_duration(double seconds) {
-  char text[32];
   if (!std::isfinite(seconds)) return "?";
-  if (seconds < 60) {
-    std::snprintf(text, sizeof text, "%.1f s", seconds);
-    return text;
-  }
+  if (seconds < 60) return format("%.1f s", seconds);
   auto s = static_cast<long long>(seconds + 0.5);
-  if (s < 3600) {
-    std::snprintf(text, sizeof text, "%lld:%02lld", s / 60, s % 60);
-  } else {
-    std::snprintf(text, sizeof text, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
-  }
-  return text;
+  if (s < 3600) return format("%lld:%02lld", s / 60, s % 60);
+  return format("%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
 }
 
 ProgressBar::ProgressBar(std::string title, std::int64_t total, std::int64_t done)

@@ -1,9 +1,8 @@
 #include <unistd.h>
 
-#include <cstdio>
-
 #include "dtn/core/check.h"
 #include "dtn/core/cuda_device.h"
+#include "dtn/core/format.h"
 #include "dtn/data/loader.h"
 #include "dtn/models/complexity.h"
 #include "dtn/train/progress.h"
@@ -11,13 +10,6 @@
 
 namespace dtn {
 namespace {
-
-template <class... Args>
-std::string format(const char* pattern, Args... args) {
-  char text[512];
-  std::snprintf(text, sizeof text, pattern, args...);
-  return text;
-}
 
 std::string bytes_text(double bytes) {
   const double mib = bytes / 1048576;

@@ -1,7 +1,6 @@
 #include "train/run_log.h"
 
-#include <cstdio>
-
+#include "dtn/core/format.h"
 #include "dtn/core/log.h"
 
 namespace dtn {
@@ -18,13 +17,6 @@ JsonLinesWriter open_metrics(const std::filesystem::path& output,
   // A run that starts afresh in a folder without checkpoints drops what an earlier try logged.
   return JsonLinesWriter::open_for_resume(output / "metrics.jsonl", resumed_at.value_or(-1),
                                           evaluated_step);
-}
-
-template <class... Args>
-std::string format(const char* pattern, Args... args) {
-  char text[256];
-  std::snprintf(text, sizeof text, pattern, args...);
-  return text;
 }
 
 }  // namespace

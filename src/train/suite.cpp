@@ -6,6 +6,7 @@
 
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
+#include "dtn/core/format.h"
 #include "dtn/core/log.h"
 #include "dtn/io/atomic_file.h"
 #include "dtn/io/image.h"
@@ -177,11 +178,9 @@ class Runner {
 
   static std::string text_of(const SuiteScore& score) {
     const EvalResult& r = score.result;
-    char text[128];
-    std::snprintf(text, sizeof text, "top-1 error %.2f %%, %lld images, %.1f images/s",
-                  score.error(), static_cast<long long>(r.count),
+    return format("top-1 error %.2f %%, %lld images, %.1f images/s", score.error(),
+                  static_cast<long long>(r.count),
                   r.seconds > 0 ? static_cast<double>(r.count) / r.seconds : 0);
-    return text;
   }
 
   std::nullopt_t stop() const {

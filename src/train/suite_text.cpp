@@ -1,21 +1,14 @@
 // A suite's report for people.
 #include <algorithm>
-#include <cstdio>
 
 #include "dtn/core/check.h"
+#include "dtn/core/format.h"
 #include "train/suite_results.h"
 
 namespace dtn {
 namespace {
 
 constexpr int kNameWidth = 18;
-
-template <class... Args>
-std::string format(const char* pattern, Args... args) {
-  char text[256];
-  std::snprintf(text, sizeof text, pattern, args...);
-  return text;
-}
 
 std::string percent(const std::optional<double>& value, int width) {
   return value ? format("%*.2f", width, *value) : format("%*s", width, "-");

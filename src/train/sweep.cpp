@@ -14,6 +14,7 @@
 
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
+#include "dtn/core/format.h"
 #include "dtn/core/log.h"
 #include "dtn/io/atomic_file.h"
 #include "dtn/models/complexity.h"
@@ -212,11 +213,10 @@ class Sweep {
   void tell_result(const Active& ended, const VariantResult& result) {
     for (const RunResult& r : result.runs) {
       if (r.seed != ended.run->seed) continue;
-      char rate[32];
-      std::snprintf(rate, sizeof rate, "%.1f", r.images_per_second);
       say(cat(ended.run->id, " done: ", metric_title(sweep_), " ", metric_text(sweep_, r.value),
-              ", ", rate, " images/s, ", format_duration(seconds_since(ended.start)), "; ",
-              finished_, " of ", selected_, " runs, left ", time_left()));
+              ", ", format("%.1f images/s, ", r.images_per_second),
+              format_duration(seconds_since(ended.start)), "; ", finished_, " of ", selected_,
+              " runs, left ", time_left()));
     }
   }
 

@@ -1,6 +1,6 @@
-#include <cstdio>
 
 #include "dtn/core/check.h"
+#include "dtn/core/format.h"
 #include "train/sweep_report.h"
 
 namespace dtn {
@@ -38,10 +38,7 @@ std::string curves_data(const SweepReport& report) {
     out += cat("\n\n# ", report.sweep.variants[r.variant].name, "\n");
     for (const auto& [epoch, values] : at) {
       const Statistics s = *statistics_of(values);
-      char line[160];
-      std::snprintf(line, sizeof line, "%.10g %.10g %.10g %.10g %zu\n", epoch, s.mean, s.min, s.max,
-                    s.n);
-      out += line;
+      out += format("%.10g %.10g %.10g %.10g %zu\n", epoch, s.mean, s.min, s.max, s.n);
     }
   }
   return out;

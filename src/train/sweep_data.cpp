@@ -4,6 +4,7 @@
 
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
+#include "dtn/core/format.h"
 #include "train/sweep_report.h"
 
 namespace dtn {
@@ -21,9 +22,7 @@ std::string hash_of(const SweepVariant& variant) {
   config.seed = 0;
   std::uint64_t hash = 0xcbf29ce484222325;
   for (char c : to_yaml(config)) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  char text[17];
-  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(hash));
-  return text;
+  return format("%016llx", static_cast<unsigned long long>(hash));
 }
 
 Json variant_json(const SweepReport& report, const VariantResult& r) {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include "dtn/core/check.h"
+#include "dtn/core/format.h"
 #include "dtn/models/complexity.h"
 #include "dtn/train/benchmark.h"
 #include "dtn/train/progress.h"
@@ -48,13 +48,6 @@ double makespan(const std::vector<double>& seconds, int jobs) {
   std::vector<double> free(static_cast<std::size_t>(jobs), 0);
   for (double s : seconds) *std::min_element(free.begin(), free.end()) += s;
   return *std::max_element(free.begin(), free.end());
-}
-
-template <class... Args>
-std::string format(const char* pattern, Args... args) {
-  char text[256];
-  std::snprintf(text, sizeof text, pattern, args...);
-  return text;
 }
 
 }  // namespace

@@ -1,20 +1,13 @@
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <functional>
 
 #include "dtn/core/check.h"
+#include "dtn/core/format.h"
 #include "train/sweep_report.h"
 
 namespace dtn {
 namespace {
-
-template <class... Args>
-std::string format(const char* pattern, Args... args) {
-  char text[128];
-  std::snprintf(text, sizeof text, pattern, args...);
-  return text;
-}
 
 int digits_of(const SweepConfig& sweep) { return sweep.metric == SweepMetric::kLoss ? 4 : 2; }
 

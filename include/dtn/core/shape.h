@@ -32,6 +32,12 @@ class Shape {
   int rank_ = 0;
 };
 
+// `shape` with `last` in the place of its last extent.
+inline Shape with_last(Shape shape, std::int64_t last) {
+  shape[-1] = last;
+  return shape;
+}
+
 // "[16, 196, 432]"
 std::string to_string(const Shape& shape);
 
