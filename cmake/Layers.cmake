@@ -77,6 +77,9 @@ function(dtn_kernel_layer name)
     dtn_target_defaults(dtn_${name}_${isa})
     target_compile_options(dtn_${name}_${isa} PRIVATE ${DTN_ISA_FLAGS_${isa}} -fno-math-errno
       -fno-trapping-math -ffp-contract=fast
+      # Below -O2 GCC would leave the upper halves of registers in use behind, and everything else
+      # be many times slower for it on Intel's processors.
+      -fexpensive-optimizations
       # Unoptimised, inline functions of the headers would stay in these objects as symbols that the
       # linker could pick for the whole program, on machines that lack the instructions.
       $<$<CONFIG:Debug>:-O2>

@@ -126,9 +126,10 @@ struct DenseDtn {
           d += 2 * (u - m.mean[b * T + t]) / unbiased * dvar_ln[b * T + t];
           dot += d * u;
         }
+        const double s = scale(b, h, t);
         for (int k = 0; k < D; ++k) {
           const double d = du[at(b, t, h * D + k)];
-          g.x[at(b, t, h * D + k)] = official ? scale(b, h, t) * (d - m.u[t * D + k] * dot / D) : d;
+          g.x[at(b, t, h * D + k)] = official ? s * (d - m.u[t * D + k] * dot / D) : d;
         }
       }
     });
@@ -195,29 +196,33 @@ struct DenseDtn {
     return {sign * (j % cells_w() - i % cells_w()), sign * (j / cells_w() - i / cells_w())};
   }
 
+  static double square(double v) { return v * v; }
+
   // 1, or what the official code multiplies a token's head by.
   double scale(int b, int h, int t) const {
     if (!official) return 1;
     double sum = 0;
-    for (int k = 0; k < head_dim(); ++k) sum += std::pow(x[at(b, t, h * head_dim() + k)], 2);
+    for (int k = 0; k < head_dim(); ++k) sum += square(x[at(b, t, h * head_dim() + k)]);
     return 1 / std::sqrt(sum / head_dim() + eps);
   }
 
-  double token_mean(int b, int t) const {
+  // The sum of term(u) over the channels of a token.
+  template <class Term>
+  double sum_of_channels(int b, int t, Term&& term) const {
     double sum = 0;
-    for (int c = 0; c < channels; ++c) sum += x[at(b, t, c)] * scale_of_channel(b, t, c);
-    return sum / channels;
+    for (int h = 0; h < heads; ++h) {
+      const double s = scale(b, h, t);
+      for (int k = 0; k < head_dim(); ++k) sum += term(x[at(b, t, h * head_dim() + k)] * s);
+    }
+    return sum;
+  }
+  double token_mean(int b, int t) const {
+    return sum_of_channels(b, t, [](double u) { return u; }) / channels;
   }
   double token_var(int b, int t) const {
     const double mean = token_mean(b, t);
-    double sum = 0;
-    for (int c = 0; c < channels; ++c) {
-      sum += std::pow(x[at(b, t, c)] * scale_of_channel(b, t, c) - mean, 2);
-    }
-    return sum / (official ? channels - 1 : channels);
-  }
-  double scale_of_channel(int b, int t, int c) const {
-    return official ? scale(b, c / head_dim(), t) : 1;
+    return sum_of_channels(b, t, [&](double u) { return square(u - mean); }) /
+           (official ? channels - 1 : channels);
   }
 
   double score(int h, int i, int j) const {
@@ -273,7 +278,7 @@ struct DenseDtn {
           for (int k = 0; k < D; ++k) {
             double m1 = 0, v1 = 0;
             for (int j = 0; j < N; ++j) m1 += p[j] * m.cells[j * D + k];
-            for (int j = 0; j < N; ++j) v1 += p[j] * std::pow(m.cells[j * D + k] - m1, 2);
+            for (int j = 0; j < N; ++j) v1 += p[j] * square(m.cells[j * D + k] - m1);
             m.m1[i * D + k] = m1;
             m.v1[i * D + k] = v1;
           }
