@@ -2,8 +2,8 @@
 # Installs what is missing, builds and runs every test: the release build with all CTest labels,
 # the CUDA kernels on the emulator among them; the CUDA backend with nvcc where there is one (its
 # tests on a GPU are skipped without one); then the unit tests and the kernels on the emulator again
-# under AddressSanitizer and UndefinedBehaviorSanitizer, with the Eigen fallback in place of oneDNN;
-# then each fuzz target for FUZZ_SECONDS (default 60).
+# under AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer, with the Eigen fallback in
+# place of oneDNN; then each fuzz target for FUZZ_SECONDS (default 60).
 #   tools/test.sh quick   only the release build and its tests
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -32,10 +32,11 @@ fi
 echo "== sanitizers, Eigen in place of oneDNN"
 cmake --preset asan -B build-asan -DDTN_ONEDNN=OFF
 cmake --build build-asan -j "$jobs" --target sanitized_tests
-# libgomp's threads look like leaks of their own; everything else is checked. Left out is what runs
-# the same code once more: gradients by finite differences, bits and digits compared.
+# Left out is what runs the same code once more: gradients by finite differences, bits and digits
+# compared.
 again='emulator.barriers|CudaLearner|BitsDoNotDependOnThreads|EqualBitsAtAnyThreadCount|Numerics[.]'
-ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1 \
+LSAN_OPTIONS="suppressions='$PWD/tests/leaks.txt':print_suppressions=0" \
+  UBSAN_OPTIONS=print_stacktrace=1 \
   ctest --test-dir build-asan --output-on-failure -j "$jobs" -L 'unit|emulator' -E "$again"
 
 echo "== fuzzing, ${FUZZ_SECONDS:=60} s a target"
