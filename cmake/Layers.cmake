@@ -79,7 +79,7 @@ function(dtn_kernel_layer name)
       -fno-trapping-math -ffp-contract=fast
       # Below -O2 GCC would leave the upper halves of registers in use behind, and everything else
       # be many times slower for it on Intel's processors.
-      -fexpensive-optimizations
+      $<$<CXX_COMPILER_ID:GNU>:-fexpensive-optimizations>
       # Unoptimised, inline functions of the headers would stay in these objects as symbols that the
       # linker could pick for the whole program, on machines that lack the instructions.
       $<$<CONFIG:Debug>:-O2>
