@@ -1,5 +1,5 @@
 # How a layer of the library is built: dtn_layer(<name> PUBLIC <layers below> PRIVATE <libraries>)
-# compiles src/<name>/*.cpp into the static library dtn_<name>.
+# compiles src/<name>/**.cpp into the static library dtn_<name>.
 
 set(DTN_WARNINGS -Wall -Wextra -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # GCC 12 sees these in inlined code where they are not
@@ -19,7 +19,8 @@ function(dtn_program_defaults target)
 endfunction()
 
 function(dtn_layer name)
-  file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/src/dist/mpi/")  # a module of its own
   if(NOT sources)  # a layer that has no file of its own yet
     set(sources ${PROJECT_SOURCE_DIR}/src/core/check.cpp)
   endif()
@@ -44,7 +45,7 @@ function(dtn_mpi_module)
 endfunction()
 
 # Kernels are compiled once per instruction set, each time into a namespace of its own, and chosen
-# when the program runs (see src/kernels/isa.h). A file that is not vectorised by hand, such as the
+# when the program runs (see src/kernels/cpu/isa.h). A file that is not vectorised by hand, such as the
 # matrix product that calls oneDNN, is listed in DTN_PLAIN_KERNELS and compiled once.
 set(DTN_PLAIN_KERNELS isa gemm gemm_onednn gemm_eigen linear)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -58,7 +59,7 @@ set(DTN_ISA_FLAGS_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16
                          -mprefer-vector-width=512)
 
 function(dtn_kernel_layer name)
-  file(GLOB vectorised CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
+  file(GLOB_RECURSE vectorised CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/${name}/*.cpp)
   set(plain ${vectorised})
   list(TRANSFORM DTN_PLAIN_KERNELS PREPEND "/" OUTPUT_VARIABLE plain_stems)
   list(JOIN plain_stems "|" pattern)
@@ -91,7 +92,7 @@ function(dtn_kernel_layer name)
   endforeach()
 endfunction()
 
-# What runs on CUDA devices: src/cuda/*.cpp and src/kernels/*.cu. The other layers only know its
+# What runs on CUDA devices: src/cuda/*.cpp and src/kernels/**.cu. The other layers only know its
 # interface, so a program is linked with one of two libraries:
 #   dtn_cuda           the backend when DTN_CUDA is on, else one that says that there is none
 #   dtn_cuda_emulated  the same sources on the host, see tests/cuda_emulator; for programs with the
@@ -100,7 +101,7 @@ set(DTN_CUDA_BACKEND "$<IF:$<BOOL:$<TARGET_PROPERTY:CUDA_EMULATED>>,dtn_cuda_emu
 
 function(dtn_cuda_layer)
   file(GLOB runtime CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cpp)
-  file(GLOB kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/*.cu)
+  file(GLOB_RECURSE kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/kernels/*.cu)
   set(absent ${PROJECT_SOURCE_DIR}/src/cuda/absent.cpp)
   list(REMOVE_ITEM runtime ${absent})
   if(DTN_CUDA)
@@ -131,9 +132,9 @@ function(dtn_cuda_layer)
     file(GLOB emulator CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/cuda_emulator/*.cpp)
     # A .cu is compiled as C++ through a file that includes it.
     foreach(kernel IN LISTS kernels)
-      get_filename_component(stem ${kernel} NAME_WE)
-      set(as_cpp ${PROJECT_BINARY_DIR}/emulated/${stem}.cpp)
-      file(CONFIGURE OUTPUT ${as_cpp} CONTENT "#include \"kernels/${stem}.cu\"\n" @ONLY)
+      file(RELATIVE_PATH source ${PROJECT_SOURCE_DIR}/src ${kernel})
+      string(REGEX REPLACE "[.]cu$" ".cpp" as_cpp ${PROJECT_BINARY_DIR}/emulated/${source})
+      file(CONFIGURE OUTPUT ${as_cpp} CONTENT "#include \"${source}\"\n" @ONLY)
       list(APPEND emulated ${as_cpp})
     endforeach()
     add_library(dtn_cuda_emulated STATIC ${runtime} ${emulated} ${emulator})

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """Fails when a layer includes one that stands above it, or a name it must not see.
 
-tools -> train -> {models, optim, data} -> {nn, norms} -> ops -> autograd -> kernels -> core,
-data -> io -> core; cuda -> {kernels, dist} -> core; train, optim and norms -> dist -> core; everyone
-may include config structs.
+tools -> app -> sweep -> bench -> train -> {models, optim, data} -> {nn, norms} -> ops -> autograd ->
+kernels -> core; app -> suite -> train; data -> {io, kernels} -> core; cuda -> {kernels, dist} -> core;
+train, optim and norms -> dist -> core; everyone may include config structs. What is installed
+(include/) includes nothing that is not, and no folder holds more than 40 files.
 """
+import collections
 import pathlib
 import re
 import sys
@@ -25,10 +27,13 @@ BELOW = {
     "io": set(),
     "models": {"dist", "norms", "nn", "ops", "autograd", "kernels", "io"},
     "optim": {"dist", "norms", "nn", "ops", "autograd", "kernels"},
-    "data": {"io"},
+    "data": {"kernels", "io"},
     "train": {"dist", "models", "optim", "data", "norms", "nn", "ops", "autograd", "kernels", "io"},
 }
-BELOW["tools"] = set(BELOW) | {"train"}
+BELOW["bench"] = BELOW["suite"] = BELOW["train"] | {"train"}
+BELOW["sweep"] = BELOW["bench"] | {"bench"}
+BELOW["app"] = BELOW["sweep"] | {"sweep", "suite"}
+BELOW["tools"] = BELOW["app"] | {"app"}
 
 # Libraries that stay behind one door.
 ONLY_IN = {
@@ -36,10 +41,10 @@ ONLY_IN = {
     "spdlog": ["src/core/log.cpp"],
     "mpi": ["src/dist/mpi/"],
     "nccl": ["src/cuda/"],
-    "dnnl": ["src/kernels/gemm_onednn.cpp"],
-    "Eigen": ["src/kernels/gemm_eigen.cpp"],
+    "dnnl": ["src/kernels/gemm/gemm_onednn.cpp"],
+    "Eigen": ["src/kernels/gemm/gemm_eigen.cpp"],
     "stb": ["src/io/"],
-    "CLI": ["tools/"],
+    "CLI": ["src/app/", "tools/"],
     "cuda_runtime": ["src/cuda/", "src/kernels/cuda/"],
     "cublasLt": ["src/cuda/"],
     "nvtx3": ["src/cuda/"],
@@ -48,6 +53,7 @@ ONLY_IN = {
 # merged by the linker, so they see plain data only.
 KERNEL_CORE = {"check", "dtype", "host_device", "normal_noise", "parallel", "philox", "queue",
                "scratch"}
+MOST_FILES = 40  # in a folder, so that a newcomer can take it in
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')
 
@@ -65,7 +71,7 @@ def target_layer(name):
     parts = name.split("/")
     if parts[0] == "dtn" and len(parts) == 3:
         return parts[1]
-    if len(parts) == 2 and parts[0] in BELOW:
+    if len(parts) > 1 and parts[0] in BELOW:
         return parts[0]
     return None
 
@@ -87,12 +93,18 @@ def main():
             target = target_layer(name)
             if target and target not in BELOW[layer] | {layer, "core", "config"}:
                 faults.append(f"{where}:{number}: {layer} may not include {name}")
-            if layer == "kernels" and name.startswith("dtn/core/"):
+            if path.relative_to(ROOT).parts[0] == "include" and '"' in line:
+                if not (ROOT / "include" / name).exists():
+                    faults.append(f"{where}:{number}: an installed header may not include {name}")
+            if layer == "kernels" and target == "core":
                 if pathlib.PurePath(name).stem not in KERNEL_CORE:
                     faults.append(f"{where}:{number}: a kernel may not include {name}")
             library = name.split("/")[0].split(".")[0]
             if library in ONLY_IN and not any(where.startswith(w) for w in ONLY_IN[library]):
                 faults.append(f"{where}:{number}: {name} belongs in {', '.join(ONLY_IN[library])}")
+    for folder, count in collections.Counter(path.parent for path in files).items():
+        if count > MOST_FILES:
+            faults.append(f"{folder.relative_to(ROOT)}: {count} files; split it in two")
     for fault in faults:
         print(fault)
     if faults:

@@ -1,4 +1,4 @@
-// Dynamic Token Normalization straight from its formulas (see src/kernels/dtn_norm.h and
+// Dynamic Token Normalization straight from its formulas (see src/kernels/dtn/dtn_norm.h and
 // dtn_dense.h), with dense position matrices in float64: the oracle of the tests. It shares nothing
 // with src/.
 #pragma once

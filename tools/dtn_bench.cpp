@@ -5,12 +5,12 @@
 #include <numeric>
 #include <optional>
 
-#include "common.h"
+#include "app/program.h"
+#include "bench/benchmark.h"
+#include "bench/norm_probe.h"
 #include "dtn/config/load.h"
 #include "dtn/nn/normalizer.h"
-#include "dtn/train/benchmark.h"
-#include "dtn/train/norm_probe.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 
 namespace {
 

@@ -4,15 +4,15 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "common.h"
+#include "app/program.h"
+#include "core/format.h"
+#include "data/source/inspect.h"
+#include "data/source/pack.h"
 #include "dtn/config/load.h"
-#include "dtn/core/format.h"
 #include "dtn/data/datasets.h"
-#include "dtn/data/inspect.h"
-#include "dtn/data/pack.h"
 #include "dtn/nn/normalizer.h"
-#include "dtn/train/progress.h"
-#include "dtn/train/stop_signal.h"
+#include "train/progress.h"
+#include "train/stop_signal.h"
 
 namespace {
 

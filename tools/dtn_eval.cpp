@@ -7,16 +7,16 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "common.h"
+#include "app/program.h"
 #include "dtn/config/load.h"
 #include "dtn/data/datasets.h"
 #include "dtn/io/safetensors.h"
 #include "dtn/models/weights.h"
 #include "dtn/nn/normalizer.h"
-#include "dtn/train/evaluator.h"
-#include "dtn/train/progress.h"
-#include "dtn/train/suite.h"
+#include "suite/suite.h"
 #include "train/agreement.h"
+#include "train/evaluator.h"
+#include "train/progress.h"
 
 namespace fs = std::filesystem;
 

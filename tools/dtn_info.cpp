@@ -1,5 +1,5 @@
 // dtn-info: what a model costs, and what there is to choose from.
-#include "common.h"
+#include "app/program.h"
 #include "dtn/config/load.h"
 #include "dtn/models/complexity.h"
 #include "dtn/nn/normalizer.h"

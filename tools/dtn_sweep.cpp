@@ -1,10 +1,10 @@
 // dtn-sweep: trains every variant of an experiment from every seed and tabulates the results.
 #include <algorithm>
 
-#include "common.h"
+#include "app/program.h"
 #include "dtn/config/load.h"
 #include "dtn/nn/normalizer.h"
-#include "dtn/train/sweep.h"
+#include "sweep/sweep.h"
 
 namespace fs = std::filesystem;
 

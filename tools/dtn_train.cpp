@@ -1,12 +1,12 @@
 // dtn-train: trains a model as a config says.
 #include <filesystem>
 
-#include "common.h"
+#include "app/program.h"
+#include "bench/run_size.h"
 #include "dtn/config/load.h"
 #include "dtn/nn/normalizer.h"
-#include "dtn/train/run_size.h"
-#include "dtn/train/trainer.h"
 #include "train/run_lock.h"
+#include "train/trainer.h"
 
 namespace fs = std::filesystem;
 

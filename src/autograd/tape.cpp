@@ -1,6 +1,6 @@
 #include "dtn/autograd/tape.h"
 
-#include "dtn/core/cuda_device.h"
+#include "core/cuda_device.h"
 
 namespace dtn {
 

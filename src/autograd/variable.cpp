@@ -1,6 +1,6 @@
 #include "dtn/autograd/variable.h"
 
-#include "kernels/pointwise.h"
+#include "kernels/pointwise/pointwise.h"
 
 namespace dtn {
 

@@ -1,4 +1,4 @@
-#include "dtn/config/sweep.h"
+#include "config/sweep.h"
 
 #include <filesystem>
 

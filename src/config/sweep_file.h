@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "config/document.h"
-#include "dtn/config/sweep.h"
+#include "config/sweep.h"
 
 namespace dtn::config {
 

@@ -1,4 +1,4 @@
-#include "dtn/core/allocator.h"
+#include "core/allocator.h"
 
 #include <sys/mman.h>
 

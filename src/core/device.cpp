@@ -1,7 +1,7 @@
 #include "dtn/core/device.h"
 
+#include "core/cuda_device.h"
 #include "dtn/core/check.h"
-#include "dtn/core/cuda_device.h"
 
 namespace dtn {
 

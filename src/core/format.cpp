@@ -1,4 +1,4 @@
-#include "dtn/core/format.h"
+#include "core/format.h"
 
 #include <cstdarg>
 #include <cstddef>

@@ -1,11 +1,11 @@
-#include "dtn/core/scratch.h"
+#include "core/scratch.h"
 
 #include <algorithm>
 #include <memory>
 #include <vector>
 
-#include "dtn/core/allocator.h"
-#include "dtn/core/queue.h"
+#include "core/allocator.h"
+#include "core/queue.h"
 
 namespace dtn {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "dtn/core/allocator.h"
-#include "dtn/core/cuda_device.h"
+#include "core/allocator.h"
+#include "core/cuda_device.h"
 
 namespace dtn {
 

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/cuda_device.h"
+#include "core/cuda_stream.h"
 #include "cuda/check.h"
 #include "cuda/streams.h"
-#include "dtn/core/cuda_device.h"
-#include "dtn/core/cuda_stream.h"
 
 namespace dtn::cuda {
 namespace {

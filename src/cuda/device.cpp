@@ -2,10 +2,10 @@
 
 #include <mutex>
 
+#include "core/cuda_device.h"
+#include "core/queue.h"
 #include "cuda/check.h"
 #include "cuda/streams.h"
-#include "dtn/core/cuda_device.h"
-#include "dtn/core/queue.h"
 
 namespace dtn::cuda {
 namespace {

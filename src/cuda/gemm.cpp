@@ -1,10 +1,10 @@
 // kernels/gemm.h on a CUDA device: one cuBLASLt product, see matmul.h.
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 
+#include "core/cuda_device.h"
 #include "cuda/matmul.h"
 #include "dtn/core/check.h"
-#include "dtn/core/cuda_device.h"
-#include "kernels/pointwise.h"
+#include "kernels/pointwise/pointwise.h"
 
 namespace dtn {
 namespace {

@@ -5,15 +5,15 @@
 //               library's own GELU is the tanh approximation, not the exact one.
 //   row_scale   z + bias into scratch, then y = residual + row_scale z: one more write and read.
 //   gelu'       dy W into dx, then dz over dx and h, from one read of both.
-#include "kernels/linear.h"
+#include "kernels/gemm/linear.h"
 
 #include <optional>
 
 #include "cuda/matmul.h"
 #include "dtn/core/check.h"
-#include "kernels/gelu_backward.h"
-#include "kernels/gemm.h"
-#include "kernels/pointwise.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/pointwise/gelu_backward.h"
+#include "kernels/pointwise/pointwise.h"
 
 namespace dtn {
 namespace {

@@ -16,8 +16,8 @@
 #include <string>
 #include <type_traits>
 
+#include "core/cuda_device.h"
 #include "cuda/check.h"
-#include "dtn/core/cuda_device.h"
 
 namespace dtn::cuda {
 namespace {

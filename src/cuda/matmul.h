@@ -9,8 +9,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/queue.h"
 #include "dtn/core/dtype.h"
-#include "dtn/core/queue.h"
 
 namespace dtn::cuda {
 

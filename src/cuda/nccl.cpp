@@ -5,8 +5,8 @@
 // tensors under way are held until that stream waits for them. float32 values that travel as
 // bfloat16 are converted in the computing stream, right after and right before those who write and
 // read them, while they are still in the cache; kernels then never run in two streams at once.
+#include "dist/device_transport.h"
 #include "dtn/core/check.h"
-#include "dtn/dist/device_transport.h"
 
 #ifndef DTN_HAVE_NCCL
 
@@ -27,7 +27,7 @@ std::unique_ptr<DeviceTransport> open_device_transport(int, int, const ShareByte
 
 #include "cuda/nccl_library.h"
 #include "cuda/streams.h"
-#include "kernels/pointwise.h"
+#include "kernels/pointwise/pointwise.h"
 
 namespace dtn {
 namespace {

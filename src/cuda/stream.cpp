@@ -1,6 +1,6 @@
+#include "core/cuda_stream.h"
 #include "cuda/check.h"
 #include "cuda/streams.h"
-#include "dtn/core/cuda_stream.h"
 
 namespace dtn::cuda {
 

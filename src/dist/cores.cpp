@@ -1,4 +1,4 @@
-#include "dtn/dist/cores.h"
+#include "dist/cores.h"
 
 #include <sched.h>
 #include <unistd.h>

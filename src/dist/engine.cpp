@@ -9,8 +9,8 @@
 #include <cstdlib>
 #include <utility>
 
+#include "dist/launch.h"
 #include "dtn/core/log.h"
-#include "dtn/dist/launch.h"
 
 namespace dtn {
 namespace {

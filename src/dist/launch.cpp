@@ -1,4 +1,4 @@
-#include "dtn/dist/launch.h"
+#include "dist/launch.h"
 
 #include <dlfcn.h>
 

@@ -8,8 +8,8 @@
 #include <memory>
 #include <string>
 
+#include "dist/transport.h"
 #include "dtn/core/tensor.h"
-#include "dtn/dist/transport.h"
 
 namespace dtn {
 

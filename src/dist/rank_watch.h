@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "dtn/dist/transport.h"
+#include "dist/transport.h"
 
 namespace dtn {
 

@@ -1,4 +1,4 @@
-#include "dtn/io/atomic_file.h"
+#include "io/atomic_file.h"
 
 #include <fcntl.h>
 #include <stdio.h>

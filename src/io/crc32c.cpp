@@ -1,4 +1,4 @@
-#include "dtn/io/crc32c.h"
+#include "io/crc32c.h"
 
 #include <array>
 #include <bit>

@@ -1,4 +1,4 @@
-#include "dtn/io/file.h"
+#include "io/file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "dtn/io/gzip.h"
+#include "io/gzip.h"
 
 #include <zlib.h>
 
@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "dtn/core/check.h"
-#include "dtn/io/file.h"
+#include "io/file.h"
 
 namespace dtn {
 

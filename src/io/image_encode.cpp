@@ -1,4 +1,4 @@
-#include "dtn/io/image_encode.h"
+#include "io/image_encode.h"
 
 #include <zlib.h>
 

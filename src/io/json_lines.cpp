@@ -1,4 +1,4 @@
-#include "dtn/io/json_lines.h"
+#include "io/json_lines.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "dtn/core/log.h"
-#include "dtn/io/atomic_file.h"
+#include "io/atomic_file.h"
 #include "io/posix.h"
 
 namespace dtn {

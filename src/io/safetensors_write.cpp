@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "dtn/io/atomic_file.h"
 #include "dtn/io/safetensors.h"
+#include "io/atomic_file.h"
 #include "io/safetensors_checksum.h"
 #include "io/safetensors_header.h"
 

@@ -1,4 +1,4 @@
-#include "dtn/io/tensorboard.h"
+#include "io/tensorboard.h"
 
 #include <fcntl.h>
 #include <unistd.h>

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "dtn/config/model_config.h"
-#include "dtn/nn/residual_stream.h"
+#include "nn/residual_stream.h"
 
 namespace dtn {
 

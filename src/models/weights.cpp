@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "kernels/pointwise.h"
+#include "kernels/pointwise/pointwise.h"
 
 namespace dtn {
 namespace {

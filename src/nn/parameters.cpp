@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/optimizer.h"
-#include "kernels/pointwise.h"
+#include "kernels/optimizer/optimizer.h"
+#include "kernels/pointwise/pointwise.h"
 
 namespace dtn {
 namespace {

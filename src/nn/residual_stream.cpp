@@ -1,4 +1,4 @@
-#include "dtn/nn/residual_stream.h"
+#include "nn/residual_stream.h"
 
 #include "dtn/ops/drop.h"
 

@@ -1,7 +1,7 @@
 #include "norms/batch_statistics.h"
 
 #include "dtn/ops/elementary.h"
-#include "kernels/channel_norm.h"
+#include "kernels/norm/channel_norm.h"
 
 namespace dtn {
 namespace {

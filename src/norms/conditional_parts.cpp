@@ -3,7 +3,7 @@
 #include "dtn/ops/elementary.h"
 #include "dtn/ops/linear.h"
 #include "dtn/ops/tokens.h"
-#include "kernels/channel_norm.h"
+#include "kernels/norm/channel_norm.h"
 
 namespace dtn {
 

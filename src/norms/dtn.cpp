@@ -11,7 +11,7 @@
 
 #include "dtn/core/check.h"
 #include "dtn/nn/relative_positions.h"
-#include "kernels/pointwise.h"
+#include "kernels/pointwise/pointwise.h"
 #include "norms/rows.h"
 #include "ops/dispatch.h"
 #include "ops/norm_gradients.h"

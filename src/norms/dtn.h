@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "dtn/nn/normalizer.h"
-#include "kernels/dtn_dense.h"
-#include "kernels/dtn_dense_positions.h"
+#include "kernels/dtn/dtn_dense.h"
+#include "kernels/dtn/dtn_dense_positions.h"
 
 namespace dtn {
 

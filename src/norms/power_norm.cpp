@@ -3,7 +3,7 @@
 //
 // Names and shapes are those of the authors' module: weight[C], bias[C], running_phi[1, C, 1, 1],
 // ema_gz[1, C, 1, 1], iters[1], which counts optimizer steps whatever the number of micro-batches.
-#include "kernels/power_norm.h"
+#include "kernels/norm/power_norm.h"
 
 #include "dtn/ops/elementary.h"
 #include "norms/groups.h"

@@ -2,7 +2,7 @@
 // (Nguyen & Salazar, "Transformers without tears", IWSLT 2019), the latter with a weight per
 // channel that starts at sqrt(C), as in the code of the DTN paper. Neither has a bias. The math is
 // in kernels/rms_norm.h.
-#include "kernels/rms_norm.h"
+#include "kernels/norm/rms_norm.h"
 
 #include <cmath>
 

@@ -1,7 +1,7 @@
 #include "norms/shared_batch.h"
 
 #include "dtn/dist/communicator.h"
-#include "kernels/combine_moments.h"
+#include "kernels/norm/combine_moments.h"
 
 namespace dtn {
 namespace {

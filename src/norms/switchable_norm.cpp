@@ -9,7 +9,7 @@
 // that normalizes the batch, without a correction for its size. Unlike there, where the variance
 // over the pixels of an image is unbiased, all variances are biased, so that an image of one token
 // is no exception; and the layer's part belongs to each token, as in LayerNorm.
-#include "kernels/switchable_norm.h"
+#include "kernels/norm/switchable_norm.h"
 
 #include "dtn/ops/elementary.h"
 #include "norms/batch_statistics.h"

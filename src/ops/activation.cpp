@@ -1,7 +1,7 @@
 #include "dtn/ops/activation.h"
 
 #include "dtn/ops/elementary.h"
-#include "kernels/activation.h"
+#include "kernels/pointwise/activation.h"
 
 namespace dtn::ops {
 namespace {

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "dtn/ops/elementary.h"
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 #include "ops/norm_gradients.h"
 #include "ops/relative_offsets.h"
 

@@ -1,7 +1,7 @@
 #include "ops/channel_norm.h"
 
 #include "dtn/ops/elementary.h"
-#include "kernels/channel_norm.h"
+#include "kernels/norm/channel_norm.h"
 #include "ops/norm_gradients.h"
 
 namespace dtn::ops {

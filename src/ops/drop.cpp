@@ -1,7 +1,7 @@
 #include "dtn/ops/drop.h"
 
 #include "dtn/ops/elementary.h"
-#include "kernels/pointwise.h"
+#include "kernels/pointwise/pointwise.h"
 #include "ops/dispatch.h"
 #include "ops/scale_rows.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "ops/dispatch.h"
 
 namespace dtn::elementary {

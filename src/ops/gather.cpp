@@ -1,9 +1,9 @@
 #include "dtn/ops/gather.h"
 
 #include "dtn/ops/elementary.h"
-#include "kernels/gather.h"
-#include "kernels/linear.h"
-#include "kernels/pointwise.h"
+#include "kernels/gemm/linear.h"
+#include "kernels/pointwise/gather.h"
+#include "kernels/pointwise/pointwise.h"
 #include "ops/dispatch.h"
 
 namespace dtn::ops {

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "dtn/ops/elementary.h"
-#include "kernels/linear.h"
+#include "kernels/gemm/linear.h"
 #include "ops/scale_rows.h"
 
 namespace dtn::ops {

@@ -1,8 +1,8 @@
 #include "dtn/ops/loss.h"
 
 #include "dtn/ops/elementary.h"
-#include "kernels/cross_entropy.h"
-#include "kernels/pointwise.h"
+#include "kernels/loss/cross_entropy.h"
+#include "kernels/pointwise/pointwise.h"
 #include "ops/dispatch.h"
 
 namespace dtn::ops {

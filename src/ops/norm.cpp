@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "dtn/ops/elementary.h"
-#include "kernels/layer_norm.h"
+#include "kernels/norm/layer_norm.h"
 #include "ops/norm_gradients.h"
 #include "ops/scale_rows.h"
 

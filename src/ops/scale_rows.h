@@ -2,7 +2,7 @@
 #pragma once
 
 #include "dtn/core/tensor.h"
-#include "kernels/pointwise.h"
+#include "kernels/pointwise/pointwise.h"
 
 namespace dtn::ops {
 

@@ -2,7 +2,7 @@
 
 #include "dtn/ops/elementary.h"
 #include "dtn/ops/linear.h"
-#include "kernels/pointwise.h"
+#include "kernels/pointwise/pointwise.h"
 
 namespace dtn::ops {
 namespace {

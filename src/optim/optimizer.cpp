@@ -1,6 +1,6 @@
 #include "dtn/optim/optimizer.h"
 
-#include "kernels/optimizer.h"
+#include "kernels/optimizer/optimizer.h"
 
 namespace dtn {
 

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "dtn/config/load.h"
-#include "dtn/io/crc32c.h"
-#include "train/fingerprint.h"
+#include "io/crc32c.h"
+#include "io/fingerprint.h"
 
 namespace dtn {
 namespace {

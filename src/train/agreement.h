@@ -5,7 +5,7 @@
 
 #include "dtn/data/dataset.h"
 #include "dtn/dist/communicator.h"
-#include "dtn/train/learner.h"
+#include "train/learner.h"
 #include "train/snapshot.h"
 
 namespace dtn {

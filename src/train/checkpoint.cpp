@@ -1,4 +1,4 @@
-#include "dtn/train/checkpoint.h"
+#include "train/checkpoint.h"
 
 #include <algorithm>
 #include <charconv>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "dtn/core/log.h"
-#include "dtn/io/atomic_file.h"
+#include "io/atomic_file.h"
 
 namespace dtn {
 namespace fs = std::filesystem;

@@ -1,4 +1,4 @@
-#include "dtn/train/evaluator.h"
+#include "train/evaluator.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "dtn/train/learner.h"
+#include "train/learner.h"
 
 #include <algorithm>
 #include <array>
@@ -11,13 +11,13 @@
 #include <utility>
 #include <vector>
 
-#include "dtn/core/cuda_device.h"
-#include "dtn/core/cuda_stream.h"
-#include "dtn/data/loader.h"
+#include "core/cuda_device.h"
+#include "core/cuda_stream.h"
+#include "data/feed/loader.h"
 #include "dtn/ops/loss.h"
 #include "dtn/ops/tokens.h"
-#include "kernels/optimizer.h"
-#include "kernels/pointwise.h"
+#include "kernels/optimizer/optimizer.h"
+#include "kernels/pointwise/pointwise.h"
 #include "train/gradient_sum.h"
 #include "train/replay.h"
 

@@ -1,4 +1,4 @@
-#include "dtn/train/progress.h"
+#include "train/progress.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "dtn/core/format.h"
+#include "core/format.h"
 
 namespace dtn {
 namespace {

@@ -1,6 +1,6 @@
 #include "train/replay.h"
 
-#include "dtn/core/cuda_device.h"
+#include "core/cuda_device.h"
 
 namespace dtn {
 namespace {

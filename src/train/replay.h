@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "dtn/core/cuda_stream.h"
+#include "core/cuda_stream.h"
 
 namespace dtn {
 

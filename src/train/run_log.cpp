@@ -1,6 +1,6 @@
 #include "train/run_log.h"
 
-#include "dtn/core/format.h"
+#include "core/format.h"
 #include "dtn/core/log.h"
 
 namespace dtn {

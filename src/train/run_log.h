@@ -7,11 +7,11 @@
 #include <optional>
 #include <string>
 
-#include "dtn/io/json_lines.h"
-#include "dtn/io/tensorboard.h"
-#include "dtn/train/evaluator.h"
-#include "dtn/train/learner.h"
-#include "dtn/train/progress.h"
+#include "io/json_lines.h"
+#include "io/tensorboard.h"
+#include "train/evaluator.h"
+#include "train/learner.h"
+#include "train/progress.h"
 
 namespace dtn {
 

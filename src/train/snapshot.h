@@ -1,8 +1,8 @@
 // Between a run in memory and a checkpoint on disk.
 #pragma once
 
-#include "dtn/train/checkpoint.h"
-#include "dtn/train/learner.h"
+#include "train/checkpoint.h"
+#include "train/learner.h"
 
 namespace dtn {
 

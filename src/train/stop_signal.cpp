@@ -1,4 +1,4 @@
-#include "dtn/train/stop_signal.h"
+#include "train/stop_signal.h"
 
 #include <csignal>
 #include <initializer_list>

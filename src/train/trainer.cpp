@@ -1,25 +1,25 @@
-#include "dtn/train/trainer.h"
+#include "train/trainer.h"
 
 #include <chrono>
 #include <deque>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "core/cuda_device.h"
+#include "data/feed/feeder.h"
 #include "dtn/config/load.h"
-#include "dtn/core/cuda_device.h"
 #include "dtn/core/log.h"
 #include "dtn/core/parallel.h"
 #include "dtn/data/datasets.h"
-#include "dtn/io/atomic_file.h"
 #include "dtn/models/weights.h"
 #include "dtn/optim/schedule.h"
-#include "dtn/train/checkpoint.h"
-#include "dtn/train/feeder.h"
-#include "dtn/train/learner.h"
-#include "dtn/train/stop_signal.h"
+#include "io/atomic_file.h"
 #include "train/agreement.h"
+#include "train/checkpoint.h"
+#include "train/learner.h"
 #include "train/run_log.h"
 #include "train/snapshot.h"
+#include "train/stop_signal.h"
 
 namespace dtn {
 namespace {

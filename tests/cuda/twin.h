@@ -5,8 +5,8 @@
 
 #include <functional>
 
+#include "core/cuda_device.h"
 #include "cuda/ledger.h"
-#include "dtn/core/cuda_device.h"
 #include "tensors.h"
 #ifdef DTN_CUDA_EMULATED
 #include "cuda_emulator/emulator.h"

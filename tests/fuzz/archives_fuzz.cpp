@@ -8,13 +8,13 @@
 #include <string>
 
 #include "archives.h"
-#include "data/archive_index.h"
-#include "data/ilsvrc_devkit.h"
-#include "data/packed_format.h"
+#include "data/source/archive_index.h"
+#include "data/source/ilsvrc_devkit.h"
+#include "data/source/packed_format.h"
 #include "dtn/core/check.h"
-#include "dtn/io/crc32c.h"
-#include "dtn/io/tar.h"
+#include "io/crc32c.h"
 #include "io/cursor.h"
+#include "io/tar.h"
 
 namespace {
 

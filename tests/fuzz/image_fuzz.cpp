@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <cstdlib>
 
+#include "data/sample/transforms.h"
 #include "dtn/core/check.h"
-#include "dtn/data/transforms.h"
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "config/sweep.h"
 #include "dtn/config/load.h"
-#include "dtn/config/sweep.h"
 #include "dtn/core/check.h"
 #include "unit/config/fake_norms.h"
 

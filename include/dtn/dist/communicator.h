@@ -13,10 +13,11 @@
 #include <string>
 
 #include "dtn/core/tensor.h"
-#include "dtn/dist/device_transport.h"
-#include "dtn/dist/transport.h"
 
 namespace dtn {
+
+class DeviceTransport;
+class Transport;
 
 struct CommunicatorOptions {
   // A rank that nothing is heard of for this long, or that others have been waiting for, ends the

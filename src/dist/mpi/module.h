@@ -2,7 +2,7 @@
 // a run of one process neither needs MPI nor pays for its start.
 #pragma once
 
-#include "dtn/dist/transport.h"
+#include "dist/transport.h"
 
 namespace dtn {
 

@@ -12,9 +12,9 @@
 #include <array>
 #include <cstdint>
 
+#include "core/queue.h"
 #include "dtn/core/check.h"
 #include "dtn/core/dtype.h"
-#include "dtn/core/queue.h"
 
 // T* name: the block's dynamic shared memory, 16-byte aligned.
 #ifdef DTN_CUDA_EMULATED

@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "dtn/dist/device_transport.h"
+#include "dist/device_transport.h"
 
 namespace dtn::test {
 

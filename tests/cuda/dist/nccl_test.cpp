@@ -2,10 +2,10 @@
 // has enough of them.
 #include <thread>
 
+#include "core/cuda_stream.h"
 #include "cuda/dist/forked_ranks.h"
 #include "cuda/twin.h"
-#include "dtn/core/cuda_stream.h"
-#include "kernels/pointwise.h"
+#include "kernels/pointwise/pointwise.h"
 #ifdef DTN_CUDA_EMULATED
 #include "cuda/nccl_library.h"
 #endif

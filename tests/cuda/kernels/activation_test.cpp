@@ -1,4 +1,4 @@
-#include "kernels/activation.h"
+#include "kernels/pointwise/activation.h"
 
 #include "cuda/twin.h"
 

@@ -1,5 +1,5 @@
 // Attention on the device against its CPU twin in float64.
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 
 #include "cuda/twin.h"
 

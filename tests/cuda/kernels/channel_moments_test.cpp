@@ -1,7 +1,7 @@
-#include "kernels/channel_moments.h"
+#include "kernels/norm/channel_moments.h"
 
 #include "cuda/twin.h"
-#include "kernels/channel_norm.h"
+#include "kernels/norm/channel_norm.h"
 
 namespace dtn::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/channel_norm.h"
+#include "kernels/norm/channel_norm.h"
 
 #include "cuda/twin.h"
 

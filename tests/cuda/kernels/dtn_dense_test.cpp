@@ -1,10 +1,10 @@
 // DTN with full position matrices on the device, and the matrices; see dtn_norm_problem.h for what
 // results are held to. The products by the BLAS library are the emulator's own there.
-#include "kernels/dtn_dense.h"
+#include "kernels/dtn/dtn_dense.h"
 
 #include "cuda/kernels/dtn_norm_problem.h"
 #include "dtn/core/check.h"
-#include "kernels/dtn_dense_positions.h"
+#include "kernels/dtn/dtn_dense_positions.h"
 
 namespace dtn::test {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "cuda/twin.h"
 #include "dense_dtn.h"
-#include "kernels/dtn_norm.h"
-#include "kernels/dtn_norm_cuda.h"
+#include "kernels/dtn/dtn_norm.h"
+#include "kernels/dtn/dtn_norm_cuda.h"
 
 namespace dtn::test {
 

@@ -2,7 +2,7 @@
 // that it takes them is asserted, so that no case is answered by the other path.
 #include "cuda/twin.h"
 #include "dense_dtn.h"
-#include "kernels/dtn_norm_cuda.h"
+#include "kernels/dtn/dtn_norm_cuda.h"
 
 namespace dtn::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/gather.h"
+#include "kernels/pointwise/gather.h"
 
 #include "cuda/twin.h"
 

@@ -1,6 +1,6 @@
 #include "cuda/twin.h"
-#include "kernels/gelu_backward.h"
-#include "kernels/linear.h"
+#include "kernels/gemm/linear.h"
+#include "kernels/pointwise/gelu_backward.h"
 
 namespace dtn::test {
 namespace {

@@ -1,7 +1,7 @@
-#include "kernels/images.h"
+#include "kernels/image/images.h"
 
+#include "core/normal_noise.h"
 #include "cuda/twin.h"
-#include "dtn/core/normal_noise.h"
 
 namespace dtn::test {
 namespace {

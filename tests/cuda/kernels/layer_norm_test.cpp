@@ -1,7 +1,7 @@
-#include "kernels/layer_norm.h"
+#include "kernels/norm/layer_norm.h"
 
 #include "cuda/twin.h"
-#include "kernels/pointwise.h"
+#include "kernels/pointwise/pointwise.h"
 
 namespace dtn::test {
 namespace {

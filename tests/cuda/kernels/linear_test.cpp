@@ -1,8 +1,8 @@
-#include "kernels/linear.h"
+#include "kernels/gemm/linear.h"
 
+#include "core/cuda_stream.h"
 #include "cuda/matmul.h"
 #include "cuda/twin.h"
-#include "dtn/core/cuda_stream.h"
 #ifdef DTN_CUDA_EMULATED
 #include <cublasLt.h>
 #endif

@@ -1,4 +1,4 @@
-#include "kernels/modulate.h"
+#include "kernels/pointwise/modulate.h"
 
 #include "cuda/twin.h"
 

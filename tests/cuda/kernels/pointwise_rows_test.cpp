@@ -1,7 +1,7 @@
 // The kernels of pointwise.h that work on rows, patches and sums.
 
 #include "cuda/twin.h"
-#include "kernels/pointwise.h"
+#include "kernels/pointwise/pointwise.h"
 
 namespace dtn::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "kernels/power_norm.h"
+#include "kernels/norm/power_norm.h"
 
 #include "cuda/twin.h"
 

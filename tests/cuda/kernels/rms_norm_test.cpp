@@ -1,4 +1,4 @@
-#include "kernels/rms_norm.h"
+#include "kernels/norm/rms_norm.h"
 
 #include "cuda/twin.h"
 

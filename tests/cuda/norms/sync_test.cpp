@@ -1,8 +1,8 @@
 // Normalizers over the batch with `sync`, on the device. The other rank is played: it has the same
 // rows as this one. So this rank does what one rank does with every sample twice.
+#include "core/cuda_stream.h"
 #include "cuda/twin.h"
-#include "dtn/core/cuda_stream.h"
-#include "kernels/pointwise.h"
+#include "kernels/pointwise/pointwise.h"
 #include "norm_cases.h"
 #include "op_runs.h"
 #include "thread_ranks.h"

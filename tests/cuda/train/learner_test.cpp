@@ -1,6 +1,6 @@
 // Whole optimizer steps on the device beside the same steps on the CPU: every kernel, the products,
 // the graph and the scalars that change from step to step, in one.
-#include "dtn/train/learner.h"
+#include "train/learner.h"
 
 #include "cuda/twin.h"
 #include "tiny_vit.h"

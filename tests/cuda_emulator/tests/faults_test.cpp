@@ -4,8 +4,8 @@
 
 #include <set>
 
-#include "dtn/core/cuda_device.h"
-#include "dtn/core/cuda_stream.h"
+#include "core/cuda_device.h"
+#include "core/cuda_stream.h"
 #include "dtn/core/tensor.h"
 #include "kernels/cuda/reduce.cuh"
 

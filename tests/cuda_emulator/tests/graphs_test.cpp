@@ -1,7 +1,7 @@
 // Does the emulator see what goes wrong between streams? See graphs.cpp.
 #include <gtest/gtest.h>
 
-#include "dtn/core/cuda_device.h"
+#include "core/cuda_device.h"
 #include "kernels/cuda/launch.cuh"
 
 namespace dtn {

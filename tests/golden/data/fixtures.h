@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "dtn/config/data_config.h"
-#include "dtn/io/file.h"
 #include "dtn/io/image.h"
+#include "io/file.h"
 
 namespace dtn::golden {
 

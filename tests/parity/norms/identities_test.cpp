@@ -1,6 +1,6 @@
 // What InstanceNorm, GroupNorm and BatchNorm are by definition, computed here directly, and how
 // BatchNorm's running statistics move.
-#include "kernels/optimizer.h"
+#include "kernels/optimizer/optimizer.h"
 #include "norm_cases.h"
 
 namespace dtn {

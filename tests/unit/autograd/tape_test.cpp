@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/allocator.h"
 #include "dtn/autograd/context.h"
-#include "dtn/core/allocator.h"
 #include "tensors.h"
 
 namespace dtn {

@@ -1,5 +1,5 @@
 // Sweep files: what they say, what they inherit, and what is refused, where and why.
-#include "dtn/config/sweep.h"
+#include "config/sweep.h"
 
 #include "unit/config/helpers.h"
 

@@ -1,4 +1,4 @@
-#include "dtn/core/allocator.h"
+#include "core/allocator.h"
 
 #include <gtest/gtest.h>
 
@@ -8,9 +8,9 @@
 #include <thread>
 #include <vector>
 
+#include "core/queue.h"
+#include "core/scratch.h"
 #include "dtn/core/check.h"
-#include "dtn/core/queue.h"
-#include "dtn/core/scratch.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 // Sizes that cannot be had must come back as null, as they do without the sanitizer.

@@ -1,4 +1,4 @@
-#include "dtn/core/normal_noise.h"
+#include "core/normal_noise.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <limits>
 #include <numeric>
 
-#include "dtn/core/allocator.h"
+#include "core/allocator.h"
 
 namespace dtn {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "data/archive_index.h"
-#include "data/ilsvrc_devkit.h"
+#include "data/source/archive_index.h"
+#include "data/source/ilsvrc_devkit.h"
 #include "data_fixtures.h"
 #include "dtn/data/datasets.h"
 

@@ -6,12 +6,12 @@
 #include <set>
 #include <span>
 
+#include "data/feed/loader.h"
+#include "data/sample/auto_augment.h"
+#include "data/sample/transforms.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
-#include "dtn/data/auto_augment.h"
 #include "dtn/data/datasets.h"
-#include "dtn/data/loader.h"
-#include "dtn/data/transforms.h"
 #include "golden/data/fixtures.h"
 
 namespace dtn {

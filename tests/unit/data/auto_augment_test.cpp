@@ -1,4 +1,4 @@
-#include "dtn/data/auto_augment.h"
+#include "data/sample/auto_augment.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 #include <numeric>
 #include <vector>
 
+#include "data/sample/transforms.h"
 #include "dtn/core/check.h"
-#include "dtn/data/transforms.h"
 #include "golden/data/fixtures.h"
 
 namespace dtn {

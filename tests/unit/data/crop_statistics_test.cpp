@@ -5,8 +5,8 @@
 #include <random>
 
 #include "chi_square.h"
+#include "data/sample/transforms.h"
 #include "data_fixtures.h"
-#include "dtn/data/transforms.h"
 
 namespace dtn {
 namespace {

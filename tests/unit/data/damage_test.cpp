@@ -10,9 +10,9 @@
 #include <new>
 #include <set>
 
+#include "data/feed/loader.h"
 #include "data_fixtures.h"
 #include "dtn/data/datasets.h"
-#include "dtn/data/loader.h"
 
 namespace dtn {
 namespace {

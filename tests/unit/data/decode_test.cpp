@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/sample/transforms.h"
 #include "data_fixtures.h"
-#include "dtn/data/transforms.h"
 #include "golden/data/fixtures.h"
 
 namespace dtn {

@@ -1,4 +1,4 @@
-#include "dtn/data/erasing.h"
+#include "data/sample/erasing.h"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <random>
 #include <set>
 
-#include "dtn/core/normal_noise.h"
-#include "dtn/data/transforms.h"
+#include "core/normal_noise.h"
+#include "data/sample/transforms.h"
 #include "golden/data/fixtures.h"
 #include "statistics.h"
 

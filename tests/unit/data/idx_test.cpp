@@ -1,6 +1,6 @@
 #include "data_fixtures.h"
 #include "dtn/data/datasets.h"
-#include "dtn/io/gzip.h"
+#include "io/gzip.h"
 
 namespace dtn {
 namespace {

@@ -1,4 +1,4 @@
-#include "dtn/data/image_ops.h"
+#include "data/sample/image_ops.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "data/instruction_set.h"
+#include "data/sample/instruction_set.h"
 #include "dtn/core/check.h"
 #include "golden/data/fixtures.h"
 

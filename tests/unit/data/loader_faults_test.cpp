@@ -10,7 +10,7 @@
 #include <system_error>
 #include <thread>
 
-#include "dtn/core/allocator.h"
+#include "core/allocator.h"
 #include "loader_fixtures.h"
 
 namespace dtn {

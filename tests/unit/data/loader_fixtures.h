@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "data/feed/loader.h"
 #include "data_fixtures.h"
-#include "dtn/data/loader.h"
 
 namespace dtn::test {
 

@@ -1,4 +1,4 @@
-#include "dtn/data/loader.h"
+#include "data/feed/loader.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,7 +8,7 @@
 #include <set>
 #include <thread>
 
-#include "dtn/core/allocator.h"
+#include "core/allocator.h"
 #include "dtn/core/parallel.h"
 #include "dtn/data/datasets.h"
 #include "loader_fixtures.h"

@@ -1,4 +1,4 @@
-#include "dtn/data/mixing.h"
+#include "data/sample/mixing.h"
 
 #include <gtest/gtest.h>
 

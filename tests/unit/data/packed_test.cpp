@@ -5,14 +5,14 @@
 #include <csignal>
 #include <cstring>
 
-#include "data/packed_format.h"
+#include "data/sample/resample.h"
+#include "data/source/inspect.h"
+#include "data/source/pack.h"
+#include "data/source/packed_format.h"
 #include "data_fixtures.h"
 #include "dtn/data/datasets.h"
-#include "dtn/data/inspect.h"
-#include "dtn/data/pack.h"
-#include "dtn/data/resample.h"
-#include "dtn/io/crc32c.h"
-#include "dtn/io/image_encode.h"
+#include "io/crc32c.h"
+#include "io/image_encode.h"
 
 namespace dtn {
 namespace {

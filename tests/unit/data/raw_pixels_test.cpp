@@ -5,11 +5,11 @@
 #include <set>
 #include <thread>
 
+#include "core/allocator.h"
+#include "core/normal_noise.h"
+#include "data/feed/loader.h"
 #include "data_fixtures.h"
-#include "dtn/core/allocator.h"
-#include "dtn/core/normal_noise.h"
 #include "dtn/data/datasets.h"
-#include "dtn/data/loader.h"
 #include "dtn/io/safetensors.h"
 #include "golden/data/fixtures.h"
 

@@ -1,10 +1,10 @@
-#include "dtn/data/resample.h"
+#include "data/sample/resample.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-#include "data/instruction_set.h"
+#include "data/sample/instruction_set.h"
 #include "dtn/core/check.h"
 #include "golden/data/fixtures.h"
 

@@ -4,11 +4,11 @@
 #include <map>
 
 #include "archives.h"
+#include "data/feed/loader.h"
+#include "data/source/pack.h"
 #include "data_fixtures.h"
 #include "dtn/data/datasets.h"
-#include "dtn/data/loader.h"
-#include "dtn/data/pack.h"
-#include "dtn/io/image_encode.h"
+#include "io/image_encode.h"
 
 namespace dtn {
 namespace {

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <new>
 
-#include "dtn/data/transforms.h"
+#include "data/sample/transforms.h"
 #include "golden/data/fixtures.h"
 
 namespace {

@@ -1,4 +1,4 @@
-#include "dtn/data/transforms.h"
+#include "data/sample/transforms.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "dtn/dist/cores.h"
+#include "dist/cores.h"
 
 #include <gtest/gtest.h>
 

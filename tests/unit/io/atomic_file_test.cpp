@@ -1,4 +1,4 @@
-#include "dtn/io/atomic_file.h"
+#include "io/atomic_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -10,7 +10,7 @@
 #include <limits>
 
 #include "dtn/core/check.h"
-#include "dtn/io/json_lines.h"
+#include "io/json_lines.h"
 
 namespace dtn {
 namespace {

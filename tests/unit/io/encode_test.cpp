@@ -5,9 +5,9 @@
 #include <string>
 
 #include "dtn/core/check.h"
-#include "dtn/io/crc32c.h"
-#include "dtn/io/gzip.h"
-#include "dtn/io/image_encode.h"
+#include "io/crc32c.h"
+#include "io/gzip.h"
+#include "io/image_encode.h"
 
 namespace dtn {
 namespace {

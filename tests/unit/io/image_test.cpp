@@ -10,8 +10,8 @@
 #include <random>
 
 #include "dtn/core/check.h"
-#include "dtn/io/file.h"
 #include "golden/data/fixtures.h"
+#include "io/file.h"
 
 namespace dtn {
 namespace {

@@ -1,4 +1,4 @@
-#include "dtn/io/tar.h"
+#include "io/tar.h"
 
 #include <gtest/gtest.h>
 

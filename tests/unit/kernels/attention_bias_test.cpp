@@ -7,7 +7,7 @@
 #include <sstream>
 
 #include "each_isa.h"
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 
 DTN_RUN_ON_EACH_ISA(AttentionForward)
 DTN_RUN_ON_EACH_ISA(AttentionBackward)

@@ -1,6 +1,6 @@
 // Attention against a float64 softmax(q k^T scale) v written here element by element, and its
 // gradients; every instruction set and every type.
-#include "kernels/attention.h"
+#include "kernels/attention/attention.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "dtn/core/parallel.h"
-#include "kernels/isa.h"
+#include "kernels/cpu/isa.h"
 
 #if defined(__x86_64__)
 namespace dtn::isa_avx2 {

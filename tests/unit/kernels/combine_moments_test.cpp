@@ -1,4 +1,4 @@
-#include "kernels/combine_moments.h"
+#include "kernels/norm/combine_moments.h"
 
 #include <gtest/gtest.h>
 

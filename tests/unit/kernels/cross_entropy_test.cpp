@@ -1,4 +1,4 @@
-#include "kernels/cross_entropy.h"
+#include "kernels/loss/cross_entropy.h"
 
 #include <gtest/gtest.h>
 

@@ -1,11 +1,11 @@
-#include "kernels/dtn_dense.h"
+#include "kernels/dtn/dtn_dense.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "dtn/core/check.h"
-#include "kernels/dtn_dense_positions.h"
+#include "kernels/dtn/dtn_dense_positions.h"
 #include "unit/kernels/dtn_problem.h"
 
 DTN_RUN_ON_EACH_ISA(DtnDenseForward)

@@ -1,4 +1,4 @@
-#include "kernels/dtn_norm.h"
+#include "kernels/dtn/dtn_norm.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "dense_dtn.h"
-#include "kernels/dtn_norm.h"
+#include "kernels/dtn/dtn_norm.h"
 #include "unit/kernels/errors.h"
 
 namespace dtn::test {

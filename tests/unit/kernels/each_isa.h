@@ -7,10 +7,10 @@
 #include <random>
 #include <vector>
 
+#include "core/queue.h"
 #include "dtn/core/dtype.h"
 #include "dtn/core/parallel.h"
-#include "dtn/core/queue.h"
-#include "kernels/isa.h"
+#include "kernels/cpu/isa.h"
 
 // Declares dtn::run_on(Isa, const Arguments&).
 #if defined(__x86_64__)

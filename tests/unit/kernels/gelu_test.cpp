@@ -2,7 +2,7 @@
 
 #include <limits>
 
-#include "kernels/linear.h"
+#include "kernels/gemm/linear.h"
 #include "unit/kernels/each_isa.h"
 #include "unit/kernels/product_oracle.h"
 

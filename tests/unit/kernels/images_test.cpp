@@ -1,9 +1,9 @@
-#include "kernels/images.h"
+#include "kernels/image/images.h"
 
 #include <gtest/gtest.h>
 
+#include "core/normal_noise.h"
 #include "dtn/core/check.h"
-#include "dtn/core/normal_noise.h"
 #include "unit/kernels/each_isa.h"
 
 DTN_RUN_ON_EACH_ISA(NormalizeImages)

@@ -1,4 +1,4 @@
-#include "kernels/isa.h"
+#include "kernels/cpu/isa.h"
 
 #include <gtest/gtest.h>
 

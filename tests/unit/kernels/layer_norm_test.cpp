@@ -1,11 +1,11 @@
-#include "kernels/layer_norm.h"
+#include "kernels/norm/layer_norm.h"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "dtn/core/check.h"
-#include "kernels/pointwise.h"
+#include "kernels/pointwise/pointwise.h"
 #include "unit/kernels/errors.h"
 
 DTN_RUN_ON_EACH_ISA(LayerNormForward)

@@ -1,11 +1,11 @@
-#include "kernels/linear.h"
+#include "kernels/gemm/linear.h"
 
 #include <gtest/gtest.h>
 
 #include <tuple>
 
 #include "dtn/core/check.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "unit/kernels/product_oracle.h"
 
 namespace dtn::testing {

@@ -1,14 +1,14 @@
 // Gains and shifts, activation functions and gathers on every instruction set, against their
 // formulas in float64.
-#include "kernels/modulate.h"
+#include "kernels/pointwise/modulate.h"
 
 #include <gtest/gtest.h>
 
 #include <functional>
 
 #include "dtn/core/check.h"
-#include "kernels/activation.h"
-#include "kernels/gather.h"
+#include "kernels/pointwise/activation.h"
+#include "kernels/pointwise/gather.h"
 #include "unit/kernels/each_isa.h"
 
 DTN_RUN_ON_EACH_ISA(ModulateForward)

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "dtn/core/check.h"
-#include "kernels/pointwise.h"
+#include "kernels/pointwise/pointwise.h"
 #include "unit/kernels/each_isa.h"
 
 DTN_RUN_ON_EACH_ISA(CopyRows)

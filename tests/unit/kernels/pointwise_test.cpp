@@ -1,4 +1,4 @@
-#include "kernels/pointwise.h"
+#include "kernels/pointwise/pointwise.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include <limits>
 #include <vector>
 
-#include "kernels/simd.h"
+#include "kernels/cpu/simd.h"
 
 namespace dtn::DTN_ISA {
 

@@ -1,4 +1,4 @@
-#include "kernels/switchable_norm.h"
+#include "kernels/norm/switchable_norm.h"
 
 #include <gtest/gtest.h>
 

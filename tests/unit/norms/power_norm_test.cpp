@@ -1,5 +1,5 @@
 // PowerNorm in training against its algorithm, written down plainly.
-#include "kernels/optimizer.h"
+#include "kernels/optimizer/optimizer.h"
 #include "norm_cases.h"
 
 namespace dtn {

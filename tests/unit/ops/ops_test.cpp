@@ -1,5 +1,5 @@
 // What operations promise beside their values: errors, what is drawn, what stays untouched.
-#include "dtn/core/allocator.h"
+#include "core/allocator.h"
 #include "dtn/ops/attention.h"
 #include "dtn/ops/drop.h"
 #include "dtn/ops/linear.h"

@@ -1,4 +1,4 @@
-#include "dtn/train/checkpoint.h"
+#include "train/checkpoint.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

@@ -6,9 +6,9 @@
 #include <string_view>
 
 #include "dtn/data/datasets.h"
-#include "dtn/train/evaluator.h"
-#include "kernels/gemm.h"
+#include "kernels/gemm/gemm.h"
 #include "small_run.h"
+#include "train/evaluator.h"
 
 namespace dtn {
 namespace {

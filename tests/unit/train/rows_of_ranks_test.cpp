@@ -1,5 +1,5 @@
 // What is drawn for a sample does not depend on the rank that has it, nor on the micro-batch.
-#include "dtn/data/loader.h"
+#include "data/feed/loader.h"
 #include "dtn/ops/drop.h"
 #include "dtn/ops/elementary.h"
 #include "tensors.h"

@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "dtn/data/loader.h"
-#include "dtn/train/learner.h"
+#include "data/feed/loader.h"
 #include "thread_ranks.h"
 #include "tiny_vit.h"
+#include "train/learner.h"
 
 namespace dtn::test {
 

@@ -1,0 +1,114 @@
+// One normalizer alone.
+#include "bench/benchmark.h"
+#include "bench/timing.h"
+#include "core/cuda_device.h"
+#include "dtn/nn/normalizer.h"
+
+namespace dtn {
+namespace {
+
+struct Subject {
+  ParameterStore store;
+  std::unique_ptr<Normalizer> layer;
+  TokenGrid grid;
+  std::vector<Tensor> x, dy;
+};
+
+// Forward and backward over one input.
+struct Pass {
+  Tape tape;
+  Variable y;
+
+  void forward(Subject& s, const Tensor& x) {
+    Context ctx;
+    ctx.tape = &tape;
+    ctx.training = true;
+    y = s.layer->forward(ctx, Variable(x, true), s.grid);
+  }
+  void backward(const Tensor& dy) { tape.backward(y, dy); }
+};
+
+void measure_on_host(Subject& s, int steps, NormBenchmark& result) {
+  std::vector<double> forward, backward;
+  for (int i = 0; i < steps + 3; ++i) {
+    Pass pass;
+    double f = seconds_of(kCpu, [&] { pass.forward(s, s.x[0]); });
+    double b = seconds_of(kCpu, [&] { pass.backward(s.dy[0]); });
+    if (i < 3) continue;  // warm-up
+    forward.push_back(f * 1e3);
+    backward.push_back(b * 1e3);
+  }
+  result.forward_ms = median(forward);
+  result.backward_ms = median(backward);
+}
+
+// Median milliseconds of `work`, replayed as a graph so that launches cost nothing.
+double replayed_ms(int steps, const std::function<void()>& work) {
+  cuda::MemoryPool pool;
+  cuda::MemoryPool::Scope scope(pool);
+  work();
+  work();
+  cuda::Graph graph;
+  graph.capture(work);
+  std::vector<double> times;
+  for (int i = 0; i < steps + 3; ++i) {
+    times.push_back(1e3 * seconds_of(kCuda, [&] { graph.launch(); }));
+  }
+  return median({times.begin() + 3, times.end()});
+}
+
+// Over several inputs in turn, so that none is found in the cache.
+void measure_on_device(Subject& s, int steps, NormBenchmark& result) {
+  auto count = static_cast<double>(s.x.size());
+  double forward = replayed_ms(steps, [&] {
+    for (const Tensor& x : s.x) Pass().forward(s, x);
+  });
+  double both = replayed_ms(steps, [&] {
+    for (std::size_t i = 0; i < s.x.size(); ++i) {
+      Pass pass;
+      pass.forward(s, s.x[i]);
+      pass.backward(s.dy[i]);
+    }
+  });
+  result.forward_ms = forward / count;
+  result.backward_ms = (both - forward) / count;
+  result.copy_gbytes_per_second = measure_copy();
+  double bytes = 2 * static_cast<double>(s.x[0].nbytes());
+  result.forward_of_copy = bytes / (result.forward_ms * 1e6) / result.copy_gbytes_per_second;
+}
+
+}  // namespace
+
+NormBenchmark benchmark_norm(const NormConfig& norm, std::int64_t batch, std::int64_t tokens,
+                             std::int64_t channels, std::int64_t heads, DType dtype, int steps,
+                             Device device) {
+  Subject s;
+  s.grid = square_or_sequence(tokens);
+  s.layer = make_normalizer(norm, {channels, heads, norm.eps.value_or(kDefaultNormEps), s.grid},
+                            s.store, "norm");
+  s.store.allocate(accumulator_of(dtype), device);
+  s.store.initialize(0);
+  for (std::uint32_t i = 0; i < (device == kCpu ? 1u : 4u); ++i) {
+    s.x.push_back(random_tensor({batch, tokens, channels}, dtype, 4 + 2 * i, device));
+    s.dy.push_back(random_tensor({batch, tokens, channels}, dtype, 5 + 2 * i, device));
+  }
+
+  NormBenchmark result;
+  DType rate_type = dtype == DType::kFloat64 ? DType::kFloat32 : dtype;
+  ModelConfig shape;
+  shape.embed_dim = channels;
+  shape.num_heads = heads;
+  auto ceiling = [&] { return measure_gemms(shape, 1, rate_type, device)[0].gflops; };
+  double before = ceiling();
+  device == kCpu ? measure_on_host(s, steps, result) : measure_on_device(s, steps, result);
+  double elements = static_cast<double>(batch * tokens * channels);
+  result.multiply_adds_per_element =
+      (s.layer->multiply_adds(s.grid) + s.layer->backward_multiply_adds(s.grid)) /
+      static_cast<double>(tokens * channels);
+  result.gflops = 2 * result.multiply_adds_per_element * elements /
+                  ((result.forward_ms + result.backward_ms) * 1e6);
+  result.gemm_gflops = std::max(before, ceiling());
+  return result;
+}
+
+}  // namespace dtn

@@ -1,0 +1,97 @@
+#include <unistd.h>
+
+#include "bench/run_size.h"
+#include "core/cuda_device.h"
+#include "core/format.h"
+#include "data/feed/loader.h"
+#include "dtn/core/check.h"
+#include "dtn/models/complexity.h"
+#include "train/progress.h"
+
+namespace dtn {
+namespace {
+
+std::string bytes_text(double bytes) {
+  const double mib = bytes / 1048576;
+  return mib < 1024 ? format("%.3g MiB", mib) : format("%.2f GiB", mib / 1024);
+}
+
+std::string rate_text(const ExperimentConfig& config, const RunSize& size) {
+  const OptimConfig& optim = config.optim;
+  std::string text = format("effective learning rate: %g", size.peak_rate);
+  if (optim.lr_scale_batch) {
+    text += format(" (%g x %d / %g)", optim.lr, config.train.batch_size, *optim.lr_scale_batch);
+  }
+  if (config.schedule.warmup_epochs > 0) {
+    text += format(", after %g epochs of warmup from %g", config.schedule.warmup_epochs,
+                   config.schedule.warmup_lr);
+  }
+  if (config.schedule.name == ScheduleKind::kCosine) {
+    text += format(", down to %g", config.schedule.min_lr);
+  }
+  return text + "\n";
+}
+
+double machine_bytes(Device device) {
+  if (device != kCpu) return static_cast<double>(cuda::device_info().total_bytes);
+  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+}
+
+std::string memory_text(const RunMemory& m, Device device) {
+  std::string text = "memory: about " + bytes_text(m.total()) + ": weights " +
+                     bytes_text(m.weights) + ", gradients " + bytes_text(m.gradients) +
+                     ", moments " + bytes_text(m.moments);
+  if (m.average > 0) text += ", average " + bytes_text(m.average);
+  text +=
+      ", activations " + bytes_text(m.activations) + ", batches " + bytes_text(m.batches) + "\n";
+  if (m.host_batches > 0) {
+    text += "memory of the host: batches " + bytes_text(m.host_batches) + "\n";
+  }
+  const double have = machine_bytes(device);
+  if (m.total() > have) {
+    text += "  more than there is, " + bytes_text(have) +
+            "; lower train.micro_batch, or set train.checkpoint_blocks\n";
+  }
+  return text;
+}
+
+// A few images, of a small batch: how many a training batch has does not matter here.
+double load_seconds(const ExperimentConfig& config, Device device) {
+  constexpr double kSeconds = 0.25;
+  constexpr int kMostImages = 64;
+  ExperimentConfig small = config;
+  small.train.batch_size = std::min(config.train.batch_size, kMostImages);
+  return 1 / benchmark_data(small, kSeconds, Split::kTrain, device).images_per_second;
+}
+
+std::string time_text(const ExperimentConfig& config, const RunSize& size, double step, double load,
+                      Device device) {
+  const RunTime time = time_of_run(config, size, step, load, device);
+  const double all = time.training + time.evaluation;
+  return format(
+             "speed: about %.3g images/s (the model alone %.3g, loading alone %.3g with %d "
+             "workers)\n",
+             1 / time.per_image, 1 / step, 1 / load, workers_of(config.data, device)) +
+         format("time on this machine: about %.3g days (%s): training %s, %lld evaluations %s\n",
+                all / 86400, format_duration(all).c_str(), format_duration(time.training).c_str(),
+                static_cast<long long>(evaluations_of(config.train, size)),
+                format_duration(time.evaluation).c_str());
+}
+
+}  // namespace
+
+std::string describe_run(const ExperimentConfig& config, const std::filesystem::path& output,
+                         Device device) {
+  const RunSize size = size_of_run(config);
+  const Complexity c = complexity_of(config.model);
+  const StepGlance step = glance_at_step(config, device);
+  return cat("train: ", size.train, "\nval: ", size.val, "\nparameters: ", c.parameters,
+             format("\nmultiply-adds per image: %.3f G", c.multiply_adds / 1e9),
+             "\nsteps per epoch: ", size.steps_per_epoch, "\nsteps: ", size.steps, "\n",
+             rate_text(config, size),
+             memory_text(memory_of_run(config, c.parameters, step, device), device),
+             time_text(config, size, step.seconds_per_image, load_seconds(config, device), device),
+             "output: ", output.string(), "\n");
+}
+
+}  // namespace dtn

@@ -1,0 +1,53 @@
+// Clocks and inputs of the benchmarks.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
+#include "core/cuda_stream.h"
+#include "dtn/core/parallel.h"
+#include "dtn/core/philox.h"
+#include "dtn/core/tensor.h"
+#include "kernels/pointwise/pointwise.h"
+
+namespace dtn {
+
+// Seconds that `work` takes, by the clock of the device it is enqueued on.
+double seconds_of(Device device, const auto& work) {
+  using Clock = std::chrono::steady_clock;
+  if (device == kCpu) {
+    auto start = Clock::now();
+    work();
+    return std::chrono::duration<double>(Clock::now() - start).count();
+  }
+  cuda::Event begin, end;
+  begin.record();
+  work();
+  end.record();
+  end.wait();
+  return 1e-3 * end.since(begin);
+}
+
+inline double median(std::vector<double> values) {
+  auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Uniform in [-1, 1), of any float type.
+inline Tensor random_tensor(const Shape& shape, DType dtype, std::uint32_t stream, Device device) {
+  Tensor t = Tensor::empty(shape, DType::kFloat32);
+  float* out = t.data<float>();
+  parallel_ranges(t.numel(), 1 << 16, [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      out[i] = 2 * philox_uniform({1, stream, 0}, static_cast<std::uint64_t>(i)) - 1;
+    }
+  });
+  if (dtype == DType::kFloat32) return t.to(device);
+  Tensor converted = Tensor::empty(shape, dtype);
+  run(cpu_queue(), Cast{t.dtype(), dtype, t.numel(), t.raw(), converted.raw()});
+  return converted.to(device);
+}
+
+}  // namespace dtn

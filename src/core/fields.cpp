@@ -1,0 +1,67 @@
+#include "dtn/core/fields.h"
+
+#include <algorithm>
+
+namespace dtn {
+namespace {
+
+template <class List>
+auto* find_field(List& fields, std::string_view name) {
+  const auto found =
+      std::ranges::find_if(fields, [&](const Fields::Field& f) { return f.first == name; });
+  return found == fields.end() ? nullptr : &found->second;
+}
+
+[[noreturn]] void fail_absent(const Fields& fields, std::string_view name) {
+  std::string present;
+  for (const auto& [other, tensor] : fields) {
+    if (tensor.defined()) present += (present.empty() ? "" : ", ") + other;
+  }
+  throw Error(
+      cat("there is no field '", name, "' (there are: ", present.empty() ? "none" : present, ")"));
+}
+
+}  // namespace
+
+Tensor& Fields::operator[](std::string_view name) {
+  if (Tensor* found = find_field(fields_, name)) return *found;
+  return fields_.emplace_back(std::string(name), Tensor()).second;
+}
+
+Tensor& Fields::at(std::string_view name) {
+  Tensor* found = find_field(fields_, name);
+  if (!found || !found->defined()) fail_absent(*this, name);
+  return *found;
+}
+
+const Tensor& Fields::at(std::string_view name) const {
+  const Tensor* found = find(name);
+  if (!found) fail_absent(*this, name);
+  return *found;
+}
+
+const Tensor* Fields::find(std::string_view name) const {
+  const Tensor* found = find_field(fields_, name);
+  return found && found->defined() ? found : nullptr;
+}
+
+Fields Fields::rows(std::int64_t begin, std::int64_t end) const {
+  Fields part;
+  for (const auto& [name, tensor] : fields_) {
+    if (tensor.defined()) part.fields_.emplace_back(name, tensor.slice(begin, end));
+  }
+  return part;
+}
+
+std::int64_t Fields::count() const {
+  for (const auto& [name, tensor] : fields_) {
+    if (tensor.defined()) return tensor.dim(0);
+  }
+  return 0;
+}
+
+void Fields::release() {
+  for (auto& [name, tensor] : fields_) tensor = Tensor();
+}
+
+}  // namespace dtn

@@ -1,0 +1,102 @@
+#include "data/feed/epoch_plan.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include "dtn/core/check.h"
+#include "dtn/core/philox.h"
+
+namespace dtn {
+
+namespace {
+
+constexpr std::uint32_t kShuffleStream = 0x53485546;  // "SHUF"
+constexpr std::int64_t kSamplerUnit = 256;            // of DeiT's RASampler
+constexpr std::int64_t kMostKeys = std::int64_t{1} << 60;
+
+// Uniform in [0, bound) from 64 random bits (D. Lemire, "Fast random integer generation in an
+// interval", 2019, without the rejection: the bias is below bound / 2^64).
+std::uint64_t bounded(std::uint32_t low, std::uint32_t high, std::uint64_t bound) {
+  __extension__ using Wide = unsigned __int128;
+  std::uint64_t random = static_cast<std::uint64_t>(high) << 32 | low;
+  return static_cast<std::uint64_t>(static_cast<Wide>(random) * bound >> 64);
+}
+
+// Fisher and Yates' shuffle of 0 .. order.size()-1.
+void shuffle_into(std::span<std::int64_t> order, std::uint64_t seed, std::int64_t epoch,
+                  std::int64_t repeat) {
+  std::iota(order.begin(), order.end(), std::int64_t{0});
+  const PhiloxKey key{seed, kShuffleStream, static_cast<std::uint32_t>(epoch)};
+  const std::uint64_t first = static_cast<std::uint64_t>(repeat) * order.size();
+  for (std::size_t i = order.size(); i > 1; --i) {
+    const Philox4 words = philox_group(key, first + i - 1);
+    std::swap(order[i - 1], order[bounded(words.v[0], words.v[1], i)]);
+  }
+}
+
+}  // namespace
+
+std::vector<std::int64_t> epoch_order(std::uint64_t seed, std::int64_t epoch, std::int64_t n,
+                                      bool shuffle, std::int64_t repeat) {
+  DTN_CHECK(n >= 0 && epoch >= 0 && repeat >= 0, "epoch_order(", epoch, ", ", n, ", ", repeat, ")");
+  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
+  if (shuffle) {
+    shuffle_into(order, seed, epoch, repeat);
+  } else {
+    std::iota(order.begin(), order.end(), std::int64_t{0});
+  }
+  return order;
+}
+
+std::int64_t epoch_length(std::int64_t images, int repeats, int copies) {
+  DTN_CHECK(images >= 0 && repeats >= 1 && copies >= 1, "epoch_length(", images, ", ", repeats,
+            ", ", copies, ")");
+  const bool whole = copies == 1 || images < kSamplerUnit;
+  const std::int64_t pass = whole ? images : images / kSamplerUnit * kSamplerUnit;
+  std::int64_t length = 0, keys = 0;
+  if (__builtin_mul_overflow(pass, std::int64_t{repeats}, &length) ||
+      __builtin_mul_overflow(images, std::int64_t{repeats} * copies, &keys) || keys > kMostKeys) {
+    throw DataError(cat("data.repeats ", repeats, " is too large for ", images, " images"));
+  }
+  return length;
+}
+
+std::vector<std::int64_t> rows_of_rank(std::int64_t batch_size, int rank, int ranks) {
+  DTN_CHECK(batch_size >= 0 && 0 <= rank && rank < ranks, "rows_of_rank(", batch_size, ", ", rank,
+            ", ", ranks, ")");
+  std::vector<std::int64_t> rows;
+  for (std::int64_t row = 0; row < batch_size; ++row) {
+    if (std::min(row, batch_size - 1 - row) % ranks == rank) rows.push_back(row);
+  }
+  return rows;
+}
+
+EpochPlan::EpochPlan(std::int64_t images, const LoaderOptions& options)
+    : images_(images),
+      copies_(options.copies),
+      length_(epoch_length(images, options.repeats, options.copies)),
+      pass_length_(length_ / options.repeats),
+      shuffle_(options.shuffle),
+      seed_(options.seed),
+      order_(shuffle_ ? static_cast<std::size_t>(images) : 0) {}
+
+void EpochPlan::start(std::int64_t epoch) {
+  epoch_ = epoch;
+  pass_ = -1;
+}
+
+PlannedSample EpochPlan::at(std::int64_t position) {
+  const std::int64_t pass = position / pass_length_, place = position % pass_length_;
+  std::int64_t index = place / copies_;
+  const std::int64_t copy = place % copies_;
+  if (shuffle_) {
+    if (pass != pass_) shuffle_into(order_, seed_, epoch_, pass);
+    pass_ = pass;
+    index = order_[static_cast<std::size_t>(index)];
+  }
+  return {index, static_cast<std::uint64_t>((pass * copies_ + copy) * images_ + index)};
+}
+
+}  // namespace dtn

@@ -1,0 +1,127 @@
+// Random policies over the operations of image_ops.h: RandAugment in timm's string language (Cubuk
+// et al., "RandAugment", 2020; timm 0.4.9, data/auto_augment.py), the three-augment of DeiT III
+// (Touvron et al., 2022) and colour jitter as torchvision has it.
+//
+// What happens to a sample is drawn first, as a short list of operations, and applied then. A draw
+// depends on the key of the sample alone.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "data/sample/image_ops.h"
+
+namespace dtn {
+
+struct SampleKey;  // transforms.h
+
+// With the meaning of AugmentStep::argument.
+enum class AugmentOp : std::uint8_t {
+  // The fifteen of RandAugment, in timm's order.
+  kAutoContrast,  // none
+  kEqualize,      // none
+  kInvert,        // none
+  kRotate,        // degrees, counter-clockwise
+  kPosterize,     // bits to keep
+  kSolarize,      // threshold
+  kSolarizeAdd,   // addend
+  kColor,         // factor
+  kContrast,      // factor
+  kBrightness,    // factor
+  kSharpness,     // factor
+  kShearX,        // columns per row
+  kShearY,        // rows per column
+  kTranslateX,    // part of the width the picture moves to the left
+  kTranslateY,    // part of the height the picture moves up
+  // Others.
+  kGrayscale,     // none
+  kGaussianBlur,  // radius
+  kHue,           // part of a full circle
+};
+inline constexpr int kRandAugmentOps = 15;
+
+struct AugmentStep {
+  AugmentOp op = AugmentOp::kAutoContrast;
+  double argument = 0;
+  bool operator==(const AugmentStep&) const = default;
+};
+
+// What is to happen to one image, in this order.
+struct AugmentDraw {
+  static constexpr int kMaxSteps = 8;
+  std::array<AugmentStep, kMaxSteps> steps{};
+  int count = 0;
+  void add(AugmentOp op, double argument) {
+    steps[static_cast<std::size_t>(count++)] = {op, argument};
+  }
+  const AugmentStep* begin() const { return steps.data(); }
+  const AugmentStep* end() const { return steps.data() + count; }
+};
+
+// How operations that move pixels do it.
+struct AugmentGeometry {
+  AffineFilter filter = AffineFilter::kBicubic;
+  FillColor fill{124, 116, 104};  // ImageNet's mean
+};
+
+void apply_steps(const AugmentDraw& draw, const AugmentGeometry& geometry, Image& image,
+                 ImageOpsWorkspace& workspace);
+
+// `rand` and what follows it, in any order and separated by dashes. Unlike timm, which takes any
+// digits behind `inc` for yes and skips words it does not know, `inc0` means no, and everything
+// else is an error.
+struct RandAugmentPolicy {
+  int magnitude = 10;        // m0 .. m10
+  int ops = 2;               // n1 .. n8, each of them applied with probability 0.5
+  bool weighted = false;     // w0: timm's weights of the operations, no operation twice
+  double magnitude_std = 0;  // mstd0.5: the magnitude of each application is N(m, mstd) in [0, 10]
+  bool increasing = false;   // inc1: all operations get stronger with the magnitude
+  bool operator==(const RandAugmentPolicy&) const = default;
+};
+// ConfigError that names the part that is wrong and what may stand there.
+RandAugmentPolicy parse_rand_augment(const std::string& text);
+
+// The argument of one of the fifteen at a magnitude in [0, 10]. `negate` turns what may go both
+// ways: angles, shears and shifts, and for `increasing` the factors' distance from 1.
+double rand_augment_argument(AugmentOp op, double magnitude, bool increasing, bool negate);
+
+// Immutable and safe to share between threads.
+class AutoAugment {
+ public:
+  // `policy`: "rand-...", "three" (one of grey, solarize and blur; colour jitter is not part of it)
+  // or "none". ConfigError for anything else.
+  explicit AutoAugment(const std::string& policy, const AugmentGeometry& geometry = {});
+
+  AugmentDraw draw(const SampleKey& key) const;
+  void apply(Image& image, const SampleKey& key, ImageOpsWorkspace& workspace) const {
+    apply_steps(draw(key), geometry_, image, workspace);
+  }
+  bool active() const { return kind_ != Kind::kNone; }
+
+ private:
+  enum class Kind { kNone, kRand, kThree };
+  Kind kind_ = Kind::kNone;
+  RandAugmentPolicy rand_;
+  AugmentGeometry geometry_;
+};
+
+// torchvision's ColorJitter. Immutable and safe to share between threads.
+class ColorJitter {
+ public:
+  // Factors are uniform in [max(0, 1 - x), 1 + x] for brightness, contrast and saturation, the turn
+  // of the hue in [-hue, hue], hue at most 0.5; 0 leaves a property alone. ConfigError for others.
+  ColorJitter(double brightness, double contrast, double saturation, double hue = 0);
+
+  // In random order.
+  AugmentDraw draw(const SampleKey& key) const;
+  void apply(Image& image, const SampleKey& key, ImageOpsWorkspace& workspace) const {
+    apply_steps(draw(key), {}, image, workspace);
+  }
+  bool active() const;
+
+ private:
+  std::array<double, 4> strength_;  // brightness, contrast, saturation, hue
+};
+
+}  // namespace dtn

@@ -1,0 +1,302 @@
+#include "data/sample/resample.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "data/sample/resample_kernels.h"
+#include "dtn/core/check.h"
+
+// A fused multiply-add would round differently from Pillow, which has none.
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#else
+#pragma GCC optimize("fp-contract=off")
+#endif
+
+namespace dtn {
+namespace {
+
+// Weights are integers scaled by 2^22: 8 bits of pixel, 2 bits of headroom for overshoot.
+constexpr int kWeightBits = resample::kWeightBits;
+
+double filter_support(Interpolation filter) {
+  return filter == Interpolation::kBilinear ? 1.0 : 2.0;
+}
+
+double bilinear(double x) {
+  x = std::fabs(x);
+  return x < 1.0 ? 1.0 - x : 0.0;
+}
+
+// Keys' cubic with a = -0.5, in Pillow's order of operations.
+double bicubic(double x) {
+  constexpr double a = -0.5;
+  x = std::fabs(x);
+  if (x < 1.0) return ((a + 2.0) * x - (a + 3.0)) * x * x + 1;
+  if (x < 2.0) return (((x - 5) * x + 8) * x - 4) * a;
+  return 0.0;
+}
+
+// How one side is resized: source pixels [from, to) of `in` become `out`, of which only
+// [first, first + count) are wanted.
+struct AxisKey {
+  int in = 0, out = 0, first = 0, count = 0;
+  float from = 0, to = 0;
+  Interpolation filter = Interpolation::kBicubic;
+  bool operator==(const AxisKey&) const = default;
+  bool identity() const { return in == out && from == 0 && to == static_cast<float>(in); }
+};
+
+struct Axis {
+  AxisKey key;
+  int taps = 0;                       // stride of `weights`
+  int begin = 0, end = 0;             // source pixels the wanted ones depend on
+  std::vector<resample::Span> spans;  // [count], positions relative to the whole source
+  std::vector<std::int32_t> weights;  // [count, taps]
+  std::uint64_t used = 0;             // when last, for the cache
+};
+
+void compute_axis(const AxisKey& key, std::vector<double>& exact, Axis& axis) {
+  const double scale = static_cast<double>(key.to - key.from) / key.out;
+  const double filter_scale = std::max(scale, 1.0);
+  const double support = filter_support(key.filter) * filter_scale;
+  const double step = 1.0 / filter_scale;
+  axis.key = key;
+  axis.taps = static_cast<int>(std::ceil(support)) * 2 + 1;
+  axis.spans.resize(static_cast<std::size_t>(key.count));
+  axis.weights.assign(static_cast<std::size_t>(key.count) * axis.taps, 0);
+  exact.resize(static_cast<std::size_t>(axis.taps));
+  for (int i = 0; i < key.count; ++i) {
+    const double center = key.from + (key.first + i + 0.5) * scale;
+    const int begin = std::max(0, static_cast<int>(center - support + 0.5));
+    const int end = std::min(key.in, static_cast<int>(center + support + 0.5));
+    double sum = 0;
+    for (int x = begin; x < end; ++x) {
+      const double at = (x - center + 0.5) * step;
+      const double w = key.filter == Interpolation::kBilinear ? bilinear(at) : bicubic(at);
+      exact[static_cast<std::size_t>(x - begin)] = w;
+      sum += w;
+    }
+    std::int32_t* weights = &axis.weights[static_cast<std::size_t>(i) * axis.taps];
+    for (int k = 0; k < end - begin; ++k) {
+      double w = exact[static_cast<std::size_t>(k)];
+      if (sum != 0.0) w /= sum;
+      weights[k] = static_cast<std::int32_t>((w < 0 ? -0.5 : 0.5) + w * (1 << kWeightBits));
+    }
+    axis.spans[static_cast<std::size_t>(i)] = {begin, end - begin};
+  }
+  axis.begin = axis.spans.front().begin;
+  axis.end = axis.spans.back().begin + axis.spans.back().count;
+}
+
+}  // namespace
+
+struct ResampleWorkspace::State {
+  std::array<Axis, 16> axes;
+  std::uint64_t clock = 0;
+  std::vector<double> exact;                       // weights of one pixel before rounding
+  std::vector<std::uint8_t> columns, strip, rows;  // see horizontal_pass()
+
+  const Axis& axis(const AxisKey& key) {
+    Axis* oldest = &axes.front();
+    for (Axis& a : axes) {
+      if (a.used != 0 && a.key == key) {
+        a.used = ++clock;
+        return a;
+      }
+      if (a.used < oldest->used) oldest = &a;
+    }
+    compute_axis(key, exact, *oldest);
+    oldest->used = ++clock;
+    return *oldest;
+  }
+};
+
+ResampleWorkspace::ResampleWorkspace() : state_(std::make_unique<State>()) {}
+ResampleWorkspace::~ResampleWorkspace() = default;
+ResampleWorkspace::ResampleWorkspace(ResampleWorkspace&&) noexcept = default;
+ResampleWorkspace& ResampleWorkspace::operator=(ResampleWorkspace&&) noexcept = default;
+
+namespace {
+
+using State = ResampleWorkspace::State;
+
+// Rows [y0, y1) of the part, each resized to axis.key.count pixels, into `out` [y1-y0, count, c].
+// Sixteen rows at a time are transposed, so that a vector holds the same sample of all of them.
+void horizontal_pass(const ImageView& part, int part_x, int y0, int y1, const Axis& axis, State& s,
+                     std::uint8_t* out) {
+  constexpr int kLanes = resample::kLanes;
+  const int channels = part.channels;
+  const int in_samples = (axis.end - axis.begin) * channels;
+  const int out_samples = axis.key.count * channels;
+  const int in_padded = (in_samples + kLanes - 1) / kLanes * kLanes;
+  const int out_padded = (out_samples + kLanes - 1) / kLanes * kLanes;
+  s.columns.resize(static_cast<std::size_t>(in_padded) * kLanes);  // [in_padded, kLanes]
+  s.strip.resize(static_cast<std::size_t>(out_padded) * kLanes);   // [out_padded, kLanes]
+  const std::int64_t skip = static_cast<std::int64_t>(axis.begin - part_x) * channels;
+  for (int y = y0; y < y1; y += kLanes) {
+    const int rows = std::min(kLanes, y1 - y);
+    const std::uint8_t* from = part.pixels + y * part.stride + skip;
+    resample::transpose_in(from, part.stride, rows, in_samples, s.columns.data());
+    resample::weigh_columns(s.columns.data(), axis.begin, channels, axis.spans.data(),
+                            axis.weights.data(), axis.taps, axis.key.count, s.strip.data());
+    resample::transpose_out(s.strip.data(), rows, out_samples,
+                            out + static_cast<std::int64_t>(y - y0) * out_samples, out_samples);
+  }
+}
+
+void copy_rows(const std::uint8_t* from, std::int64_t stride, int rows, std::size_t bytes,
+               std::uint8_t* to) {
+  for (int y = 0; y < rows; ++y) std::memcpy(to + y * bytes, from + y * stride, bytes);
+}
+
+// `part` shows the source from column part_x and row part_y on.
+void run(const ImageView& part, int part_x, int part_y, const AxisKey& x_key, const AxisKey& y_key,
+         State& s, Image& out) {
+  out.width = x_key.count;
+  out.height = y_key.count;
+  out.channels = part.channels;
+  const std::size_t row_bytes = static_cast<std::size_t>(out.width) * part.channels;
+  out.pixels.resize(row_bytes * static_cast<std::size_t>(out.height));
+  const bool horizontal = !x_key.identity(), vertical = !y_key.identity();
+
+  // Source rows, relative to the part, that the result depends on.
+  int y0 = y_key.first - part_y, y1 = y0 + y_key.count;
+  const Axis* y_axis = nullptr;
+  if (vertical) {
+    y_axis = &s.axis(y_key);
+    y0 = y_axis->begin - part_y;
+    y1 = y_axis->end - part_y;
+  }
+  const std::uint8_t* rows = part.pixels + y0 * part.stride +
+                             static_cast<std::int64_t>(x_key.first - part_x) * part.channels;
+  std::int64_t stride = part.stride;
+  if (horizontal) {
+    std::uint8_t* to = out.pixels.data();
+    if (vertical) {
+      s.rows.resize(row_bytes * static_cast<std::size_t>(y1 - y0));
+      to = s.rows.data();
+    }
+    horizontal_pass(part, part_x, y0, y1, s.axis(x_key), s, to);
+    rows = to;
+    stride = static_cast<std::int64_t>(row_bytes);
+  }
+  if (vertical) {
+    resample::weigh_rows(rows, stride, y_axis->begin, static_cast<std::int64_t>(row_bytes),
+                         y_axis->spans.data(), y_axis->weights.data(), y_axis->taps,
+                         y_axis->key.count, out.pixels.data());
+  } else if (!horizontal) {
+    copy_rows(rows, stride, out.height, row_bytes, out.pixels.data());
+  }
+}
+
+void check_sizes(double in_width, double in_height, int channels, int width, int height) {
+  DTN_CHECK(in_width > 0 && in_height > 0 && (channels == 1 || channels == 3),
+            "cannot resize an image of ", in_width, " x ", in_height, " x ", channels);
+  DTN_CHECK(width > 0 && height > 0, "cannot resize to ", width, " x ", height);
+}
+
+AxisKey whole_axis(double in, int out, int first, int end, Interpolation filter) {
+  return {static_cast<int>(std::ceil(in)), out,   first, end - first, 0.0f,
+          static_cast<float>(in),          filter};
+}
+
+void check_window(const ResizeWindow& t) {
+  const ImageRegion& w = t.window;
+  DTN_CHECK(
+      0 <= w.x0 && w.x0 < w.x1 && w.x1 <= t.width && 0 <= w.y0 && w.y0 < w.y1 && w.y1 <= t.height,
+      "window (", w.x0, ", ", w.y0, ", ", w.x1, ", ", w.y1, ") is not inside ", t.width, " x ",
+      t.height);
+}
+
+}  // namespace
+
+ImageView view(const Image& image) {
+  return {image.pixels.data(), image.width, image.height, image.channels,
+          static_cast<std::int64_t>(image.width) * image.channels};
+}
+
+ImageView crop_view(const ImageView& image, int left, int top, int width, int height) {
+  DTN_CHECK(left >= 0 && top >= 0 && width > 0 && height > 0 && left <= image.width - width &&
+                top <= image.height - height,
+            "crop of ", width, " x ", height, " at (", left, ", ", top, ") is not inside ",
+            image.width, " x ", image.height);
+  const std::uint8_t* start =
+      image.pixels + top * image.stride + static_cast<std::int64_t>(left) * image.channels;
+  return {start, width, height, image.channels, image.stride};
+}
+
+void resize(const ImageView& image, int width, int height, Interpolation filter,
+            ResampleWorkspace& workspace, Image& out) {
+  resize_window(image, {0, 0, image.width, image.height}, image.width, image.height,
+                {width, height, {0, 0, width, height}}, filter, workspace, out);
+}
+
+Image resize(const Image& image, int width, int height, Interpolation filter) {
+  ResampleWorkspace workspace;
+  Image out;
+  resize(view(image), width, height, filter, workspace, out);
+  return out;
+}
+
+void resize_box(const ImageView& image, const ImageBox& box, int width, int height,
+                Interpolation filter, ResampleWorkspace& workspace, Image& out) {
+  check_sizes(image.width, image.height, image.channels, width, height);
+  DTN_CHECK(0 <= box.x0 && box.x0 < box.x1 && box.x1 <= image.width && 0 <= box.y0 &&
+                box.y0 < box.y1 && box.y1 <= image.height,
+            "box (", box.x0, ", ", box.y0, ", ", box.x1, ", ", box.y1, ") is not inside ",
+            image.width, " x ", image.height);
+  // Pillow keeps the box in float32.
+  const auto axis = [&](int in, int count, double from, double to) {
+    return AxisKey{in, count, 0, count, static_cast<float>(from), static_cast<float>(to), filter};
+  };
+  run(image, 0, 0, axis(image.width, width, box.x0, box.x1),
+      axis(image.height, height, box.y0, box.y1), workspace.state(), out);
+}
+
+Image resize_box(const Image& image, double x0, double y0, double x1, double y1, int width,
+                 int height, Interpolation filter) {
+  ResampleWorkspace workspace;
+  Image out;
+  resize_box(view(image), {x0, y0, x1, y1}, width, height, filter, workspace, out);
+  return out;
+}
+
+ImageRegion source_region(double source_width, double source_height, const ResizeWindow& target,
+                          Interpolation filter, ResampleWorkspace& workspace) {
+  check_sizes(source_width, source_height, 1, target.width, target.height);
+  check_window(target);
+  const ImageRegion& w = target.window;
+  ImageRegion region = w;
+  const AxisKey x = whole_axis(source_width, target.width, w.x0, w.x1, filter);
+  const AxisKey y = whole_axis(source_height, target.height, w.y0, w.y1, filter);
+  if (!x.identity()) {
+    const Axis& axis = workspace.state().axis(x);
+    region.x0 = axis.begin;
+    region.x1 = axis.end;
+  }
+  if (!y.identity()) {
+    const Axis& axis = workspace.state().axis(y);
+    region.y0 = axis.begin;
+    region.y1 = axis.end;
+  }
+  return region;
+}
+
+void resize_window(const ImageView& part, const ImageRegion& at, double source_width,
+                   double source_height, const ResizeWindow& target, Interpolation filter,
+                   ResampleWorkspace& workspace, Image& out) {
+  check_sizes(source_width, source_height, part.channels, target.width, target.height);
+  const ImageRegion need = source_region(source_width, source_height, target, filter, workspace);
+  DTN_CHECK(at.x1 - at.x0 == part.width && at.y1 - at.y0 == part.height && at.x0 <= need.x0 &&
+                at.y0 <= need.y0 && at.x1 >= need.x1 && at.y1 >= need.y1,
+            "the part of the source does not hold what the window needs");
+  const ImageRegion& w = target.window;
+  run(part, at.x0, at.y0, whole_axis(source_width, target.width, w.x0, w.x1, filter),
+      whole_axis(source_height, target.height, w.y0, w.y1, filter), workspace.state(), out);
+}
+
+}  // namespace dtn

@@ -1,0 +1,32 @@
+// A data set whose images lie in tar archives and are read in place.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "data/source/archive_index.h"
+#include "dtn/data/dataset.h"
+
+namespace dtn {
+
+class ArchiveDataset final : public Dataset {
+ public:
+  // The images of `index`, in its order and with its labels.
+  ArchiveDataset(ArchiveSet archives, ArchiveIndex index, std::vector<std::string> class_names,
+                 std::int64_t num_classes, std::string description);
+
+  Sample load(std::int64_t index, SampleWorkspace& workspace) const override;
+  std::string sample_name(std::int64_t index) const override;
+  std::string item_name(std::int64_t index) const override;
+
+ private:
+  const ArchiveIndex::Image& image(std::int64_t index) const {
+    return index_.images[static_cast<std::size_t>(index)];
+  }
+  void name_into(std::int64_t index, std::string& name) const;
+
+  ArchiveSet archives_;
+  ArchiveIndex index_;
+};
+
+}  // namespace dtn

@@ -1,0 +1,223 @@
+#include "data/source/archive_index.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <mutex>
+
+#include "core/format.h"
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+#include "io/atomic_file.h"
+#include "io/crc32c.h"
+#include "io/cursor.h"
+#include "io/file.h"
+#include "io/gzip.h"
+
+namespace dtn {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kMagic = "DTNINDEX";
+constexpr std::uint32_t kVersion = 1;
+constexpr std::size_t kMostHeld = 256;  // archives; a process may often have 1024 files open
+constexpr std::int64_t kMaxIndexBytes = 1ll << 36;
+
+void put_text(std::string& out, std::string_view text) {
+  put(out, std::uint64_t{text.size()});
+  out += text;
+}
+
+std::string_view take_text(Cursor& in) {
+  return in.take_text(static_cast<std::size_t>(in.take<std::uint64_t>()));
+}
+
+void check_image(const ArchiveIndex& index, const ArchiveIndex::Image& image, const Cursor& in,
+                 std::span<const std::int64_t> sizes) {
+  if (image.archive >= sizes.size()) in.fail("an image lies in an archive that is not there");
+  const auto bytes = static_cast<std::uint64_t>(sizes[image.archive]);
+  if (image.size > bytes || image.offset > bytes - image.size) {
+    in.fail("an image lies outside its archive");
+  }
+  if (image.name_at > index.names.size() || image.name_size > index.names.size() - image.name_at) {
+    in.fail("the name of an image lies outside the names");
+  }
+}
+
+// Where an index may be kept, the best place first.
+std::vector<fs::path> places(const ArchiveSet& archives) {
+  const fs::path first = fs::absolute(archives.path(0)).lexically_normal();
+  std::string name = first.filename().string();
+  if (archives.count() > 1) name += cat("+", archives.count() - 1);
+  name += ".dtn-index";
+  std::vector<fs::path> found = {first.parent_path() / name};
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  fs::path folder;
+  if (cache && *cache) {
+    folder = fs::path(cache) / "dtn";
+  } else if (home && *home) {
+    folder = fs::path(home) / ".cache" / "dtn";
+  }
+  if (folder.is_absolute()) {
+    const std::uint32_t where = crc32c(as_bytes_of(first.parent_path().string()));
+    found.push_back(folder / (format("%08x-", where) + name));
+  }
+  return found;
+}
+
+// Keeps the index at the first place that takes it.
+void keep(const std::string& bytes, const std::vector<fs::path>& where) {
+  std::string reasons;
+  for (const fs::path& path : where) {
+    try {
+      if (&path != &where.front()) fs::create_directories(path.parent_path());
+      write_file_atomic(path, bytes);
+      log_info(cat("kept the index in ", path.string()));
+      return;
+    } catch (const std::exception& e) {
+      reasons += cat("\n  ", e.what());
+    }
+  }
+  log_warn(cat("the index of the archives could not be kept; the next run searches them again:",
+               reasons));
+}
+
+}  // namespace
+
+void ArchiveIndex::add(std::uint32_t archive, std::int32_t label, std::int64_t offset,
+                       std::int64_t size, std::string_view name) {
+  images.push_back({static_cast<std::uint64_t>(offset), static_cast<std::uint64_t>(size),
+                    names.size(), static_cast<std::uint32_t>(name.size()), archive, label, 0});
+  names += name;
+}
+
+void ArchiveIndex::append(const ArchiveIndex& other) {
+  for (Image image : other.images) {
+    image.name_at += names.size();
+    images.push_back(image);
+  }
+  names += other.names;
+}
+
+ArchiveSet::ArchiveSet(std::vector<std::string> paths) : paths_(std::move(paths)) {
+  DTN_CHECK(!paths_.empty(), "no archives");
+  for (const std::string& path : paths_) {
+    auto file = std::make_shared<FileSource>(path);
+    put_text(identity_, fs::path(path).filename().string());
+    put(identity_, file->size());
+    put(identity_, file->mtime_ns());
+    total_bytes_ += file->size();
+    std::byte magic[2] = {};
+    file->read(0, std::span(magic).first(std::min<std::size_t>(2, file->size())));
+    if (is_gzip(magic)) {
+      throw DataError(cat(path, ": is compressed, so it cannot be read in place; gunzip it"));
+    }
+    file->expect_random_reads();
+    if (paths_.size() <= kMostHeld) held_.push_back(std::move(file));
+  }
+}
+
+std::shared_ptr<const FileSource> ArchiveSet::open(std::size_t archive) const {
+  return held_.empty() ? std::make_shared<FileSource>(paths_[archive]) : held_[archive];
+}
+
+struct SearchProgress::State {
+  using Clock = std::chrono::steady_clock;
+  std::string what;
+  std::int64_t total, done = 0;
+  Clock::time_point start = Clock::now(), last = start;
+  std::mutex mutex;
+};
+
+SearchProgress::SearchProgress(std::string what, std::int64_t total)
+    : state_(std::make_unique<State>()) {
+  state_->what = std::move(what);
+  state_->total = total;
+}
+
+SearchProgress::~SearchProgress() = default;
+
+void SearchProgress::add(std::int64_t done) {
+  constexpr auto kEvery = std::chrono::seconds(5);
+  State& s = *state_;
+  std::lock_guard lock(s.mutex);
+  s.done += done;
+  const auto now = State::Clock::now();
+  if (now - s.last < kEvery || s.done <= 0) return;
+  s.last = now;
+  const double fraction = static_cast<double>(s.done) / static_cast<double>(s.total);
+  const double passed = std::chrono::duration<double>(now - s.start).count();
+  log_info(cat(s.what, ": ", static_cast<int>(100 * fraction), " %, ",
+               static_cast<std::int64_t>(passed * (1 - fraction) / fraction), " s left"));
+}
+
+std::string write_archive_index(const ArchiveIndex& index, const std::string& kind,
+                                const std::string& identity) {
+  std::string out(kMagic);
+  put(out, kVersion);
+  put_text(out, kind);
+  put_text(out, identity);
+  put_text(out, index.remark);
+  put_text(out, index.names);
+  put(out, std::uint64_t{index.images.size()});
+  for (const ArchiveIndex::Image& image : index.images) put(out, image);
+  put(out, crc32c(as_bytes_of(out)));
+  return out;
+}
+
+ArchiveIndex parse_archive_index(std::span<const std::byte> bytes, const std::string& name,
+                                 const std::string& kind, const std::string& identity,
+                                 std::span<const std::int64_t> sizes) {
+  Cursor in(bytes, name);
+  if (in.take_text(kMagic.size()) != kMagic) in.fail("it is not an index");
+  if (in.take<std::uint32_t>() != kVersion) in.fail("it is an index of another version");
+  const std::size_t content = bytes.size() - std::min(bytes.size(), sizeof(std::uint32_t));
+  std::uint32_t stored = 0;
+  Cursor tail(bytes.subspan(content), name);
+  stored = tail.take<std::uint32_t>();
+  if (stored != crc32c(bytes.first(content))) in.fail("its checksum is wrong");
+  if (take_text(in) != kind) in.fail("it is an index of another kind");
+  if (take_text(in) != identity) in.fail("the archives have changed since it was made");
+  ArchiveIndex index;
+  index.remark = take_text(in);
+  index.names = take_text(in);
+  const auto count = in.take<std::uint64_t>();
+  if (count > in.left() / sizeof(ArchiveIndex::Image)) in.fail("it is cut short");
+  index.images.resize(static_cast<std::size_t>(count));
+  for (ArchiveIndex::Image& image : index.images) {
+    image = in.take<ArchiveIndex::Image>();
+    check_image(index, image, in, sizes);
+  }
+  if (in.left() != sizeof stored) in.fail("it has more bytes than it should");
+  return index;
+}
+
+ArchiveIndex load_or_build_index(const ArchiveSet& archives, const std::string& kind,
+                                 const std::function<ArchiveIndex(SearchProgress&)>& search) {
+  const std::vector<fs::path> where = places(archives);
+  std::vector<std::int64_t> sizes;
+  for (std::size_t i = 0; i < archives.count(); ++i) sizes.push_back(archives.open(i)->size());
+  for (const fs::path& path : where) {
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) continue;
+    try {
+      return parse_archive_index(read_file(path.string(), kMaxIndexBytes), path.string(), kind,
+                                 archives.identity(), sizes);
+    } catch (const DataError& e) {
+      log_info(cat("made anew: ", e.what()));
+    }
+  }
+  const std::string what =
+      cat("searching ", archives.path(0),
+          archives.count() > 1 ? cat(" and ", archives.count() - 1, " more") : std::string());
+  log_info(cat(what, " for images; this is done once"));
+  SearchProgress progress(what, archives.total_bytes());
+  ArchiveIndex index = search(progress);
+  keep(write_archive_index(index, kind, archives.identity()), where);
+  return index;
+}
+
+}  // namespace dtn

@@ -1,0 +1,185 @@
+// The original archives of ILSVRC2012, read in place.
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "data/source/archive_dataset.h"
+#include "data/source/archive_search.h"
+#include "data/source/ilsvrc_devkit.h"
+#include "data/source/image_names.h"
+#include "dtn/core/check.h"
+#include "dtn/core/parallel.h"
+#include "dtn/data/datasets.h"
+
+namespace dtn {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kTar = ".tar";
+
+// A class and its archive within the archive.
+struct ClassArchive {
+  std::string name;
+  std::int64_t begin, size;
+};
+
+// Sorted by name.
+std::vector<ClassArchive> find_classes(const ByteSource& archive, LeftOut& left_out) {
+  std::vector<ClassArchive> classes;
+  TarReader reader(archive);
+  for (TarMember member; reader.next(member);) {
+    const std::string_view file = base_name(member.name);
+    if (is_hidden_path(member.name) || !file.ends_with(kTar)) continue;
+    classes.push_back(
+        {std::string(file.substr(0, file.size() - kTar.size())), member.offset, member.size});
+  }
+  left_out.add(reader);
+  std::ranges::sort(classes, {}, &ClassArchive::name);
+  const auto twice = std::ranges::adjacent_find(classes, {}, &ClassArchive::name);
+  if (twice != classes.end()) {
+    throw DataError(cat(archive.name(), ": holds ", twice->name, kTar, " twice"));
+  }
+  if (classes.empty()) {
+    throw DataError(cat(archive.name(),
+                        ": holds no archive of a class (n01440764.tar, ...); is it "
+                        "ILSVRC2012_img_train.tar? See data/README.md"));
+  }
+  return classes;
+}
+
+ArchiveIndex search_train(const ArchiveSet& archives, SearchProgress& progress) {
+  const auto archive = archives.open(0);
+  LeftOut left_out;
+  const std::vector<ClassArchive> classes = find_classes(*archive, left_out);
+  std::vector<ArchiveIndex> parts(classes.size());
+  std::vector<LeftOut> parts_left_out(classes.size());
+  parallel_for(static_cast<std::int64_t>(classes.size()), [&](std::int64_t i) {
+    const auto c = static_cast<std::size_t>(i);
+    const ClassArchive& at = classes[c];
+    parts[c] = find_images(*archive, 0, at.begin, at.begin + at.size, parts_left_out[c]);
+    progress.add(at.size);
+  });
+  ArchiveIndex index;
+  for (std::size_t c = 0; c < classes.size(); ++c) {
+    left_out.add(parts_left_out[c]);
+    if (parts[c].images.empty()) {
+      throw DataError(cat(archive->name(), ": ", classes[c].name, kTar,
+                          " holds no images (.jpg, "
+                          ".jpeg, .png or .bmp; ",
+                          parts_left_out[c].undecodable, " in formats that cannot be read)"));
+    }
+    for (const ArchiveIndex::Image& image : parts[c].images) {
+      index.add(0, static_cast<std::int32_t>(c), static_cast<std::int64_t>(image.offset),
+                static_cast<std::int64_t>(image.size),
+                cat(classes[c].name, "/", parts[c].name(image)));
+    }
+    parts[c] = {};
+  }
+  index.remark = left_out.remark(archive->name());
+  return index;
+}
+
+// The classes of an index made by search_train, which sorted them: the folders of the names.
+std::vector<std::string> classes_of(const ArchiveIndex& index, const std::string& path) {
+  std::vector<std::string> classes;
+  for (const ArchiveIndex::Image& image : index.images) {
+    const std::string_view name = index.name(image);
+    const std::string_view folder = name.substr(0, name.find('/'));
+    if (classes.empty() || classes.back() != folder) classes.emplace_back(folder);
+    if (image.label + 1 != static_cast<std::int32_t>(classes.size())) {
+      throw DataError(cat(path, ": the labels of its index are not in order; delete the index"));
+    }
+  }
+  return classes;
+}
+
+ArchiveIndex search_val(const ArchiveSet& archives, SearchProgress& progress) {
+  const auto archive = archives.open(0);
+  LeftOut left_out;
+  ArchiveIndex index = find_images(*archive, 0, 0, archive->size(), left_out);
+  progress.add(archive->size());
+  index.remark = left_out.remark(archive->name());
+  return index;
+}
+
+// ILSVRC2012_val_00000293.JPEG is image 293. 0 for another name.
+std::size_t number_of(std::string_view file) {
+  constexpr std::string_view kPrefix = "ILSVRC2012_val_";
+  if (!file.starts_with(kPrefix)) return 0;
+  file.remove_prefix(kPrefix.size());
+  std::size_t number = 0;
+  const auto [stop, error] = std::from_chars(file.data(), file.data() + file.size(), number);
+  const bool whole = error == std::errc() && stop < file.data() + file.size() && *stop == '.';
+  return whole ? number : 0;
+}
+
+// The index as if the images lay in folders by class.
+ArchiveIndex by_class(const ArchiveIndex& flat, const IlsvrcDevkit& kit, const std::string& path) {
+  if (flat.images.size() != kit.val_classes.size()) {
+    throw DataError(cat(path, ": holds ", flat.images.size(), " images, the development kit knows ",
+                        "the classes of ", kit.val_classes.size(),
+                        "; are both of ILSVRC2012? See data/README.md"));
+  }
+  ArchiveIndex index;
+  std::set<std::size_t> seen;
+  for (const ArchiveIndex::Image& image : flat.images) {
+    const std::string_view file = base_name(flat.name(image));
+    const std::size_t number = number_of(file);
+    if (number == 0 || number > kit.val_classes.size() || !seen.insert(number).second) {
+      throw DataError(cat(path, ": '", file, "' is not the name of a validation image that the ",
+                          "development kit knows, or is there twice"));
+    }
+    const std::int32_t label = kit.val_classes[number - 1];
+    index.add(0, label, static_cast<std::int64_t>(image.offset),
+              static_cast<std::int64_t>(image.size),
+              cat(kit.classes[static_cast<std::size_t>(label)], "/", file));
+  }
+  sort_images(index);
+  index.remark = flat.remark;
+  return index;
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_imagenet(const DataConfig& data, const ModelConfig& model,
+                                       Split split) {
+  const bool train = split == Split::kTrain;
+  const fs::path path =
+      fs::path(data.root) / (train ? data.train.value_or("ILSVRC2012_img_train.tar")
+                                   : data.val.value_or("ILSVRC2012_img_val.tar"));
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    throw DataError(cat("no such file: ", path.string(), "; set data.root to the folder of the ",
+                        "archives from image-net.org, and data.", name_of(split),
+                        " if this one is called otherwise (see data/README.md; for unpacked ",
+                        "folders, data.dataset is imagefolder)"));
+  }
+  ArchiveSet archives({path.string()});
+  std::vector<std::string> classes;
+  ArchiveIndex index;
+  if (train) {
+    index = load_or_build_index(archives, "imagenet train", [&](SearchProgress& progress) {
+      return search_train(archives, progress);
+    });
+    classes = classes_of(index, path.string());
+  } else {
+    IlsvrcDevkit kit = read_ilsvrc_devkit(data.root);
+    index = load_or_build_index(archives, "imagenet val", [&](SearchProgress& progress) {
+      return search_val(archives, progress);
+    });
+    index = by_class(index, kit, path.string());
+    classes = std::move(kit.classes);
+  }
+  const auto count = static_cast<std::int64_t>(classes.size());
+  check_class_count(count, model, path.string());
+  std::string description = cat(index.images.size(), " ", name_of(split), " images of ", count,
+                                " classes in ", path.string());
+  return std::make_unique<ArchiveDataset>(std::move(archives), std::move(index), std::move(classes),
+                                          count, std::move(description));
+}
+
+}  // namespace dtn

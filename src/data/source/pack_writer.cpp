@@ -1,0 +1,202 @@
+#include "data/source/pack_writer.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "data/source/packed_format.h"
+#include "dtn/core/check.h"
+#include "io/atomic_file.h"
+#include "io/crc32c.h"
+#include "io/cursor.h"
+#include "io/file.h"
+
+namespace dtn::packed {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kJournalMagic = "DTNPJRNL";
+constexpr std::size_t kJournalHeader = 16;  // magic, version, job
+
+struct JournalEntry {
+  std::uint32_t bytes, crc;
+  std::uint32_t check;  // of the two and the number of the record
+};
+constexpr std::size_t kEntryBytes = sizeof(JournalEntry);
+
+JournalEntry journal_entry(std::int64_t record, std::uint32_t bytes, std::uint32_t crc) {
+  std::string text;
+  put(text, record);
+  put(text, bytes);
+  put(text, crc);
+  return {bytes, crc, crc32c(as_bytes_of(text))};
+}
+
+std::string journal_header(std::uint32_t job) {
+  std::string text(kJournalMagic);
+  put(text, kVersion);
+  put(text, job);
+  return text;
+}
+
+fs::path with_suffix(const fs::path& path, const char* suffix) {
+  fs::path out = path;
+  out += suffix;
+  return out;
+}
+
+int open_for_writing(const fs::path& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) throw_errno("create", path);
+  return fd;
+}
+
+void truncate_to(int fd, std::int64_t size, const fs::path& path) {
+  if (::ftruncate(fd, size) != 0) throw_errno("shorten", path);
+  if (::lseek(fd, 0, SEEK_END) < 0) throw_errno("seek in", path);
+}
+
+std::string text_of_file(const fs::path& path) {
+  constexpr std::int64_t kMost = 1ll << 40;
+  const std::vector<std::byte> bytes = read_file(path.string(), kMost);
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+}  // namespace
+
+PackWriter::PackWriter(fs::path output, std::uint32_t job)
+    : output_(std::move(output)),
+      partial_(with_suffix(output_, ".partial")),
+      journal_path_(with_suffix(output_, ".partial.journal")),
+      file_(open_for_writing(partial_)),
+      journal_(open_for_writing(journal_path_)) {
+  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
+    throw ConfigError(cat("another process is writing ", partial_.string(), "; let it finish"));
+  }
+  // The other process may have finished, and renamed the file, since it was opened here.
+  struct stat ours {};
+  struct stat named {};
+  if (::fstat(file_.get(), &ours) != 0) throw_errno("examine", partial_);
+  if (::stat(partial_.c_str(), &named) != 0 || named.st_ino != ours.st_ino) {
+    throw ConfigError(cat("another process has just finished ", output_.string()));
+  }
+  take_up(job);
+}
+
+// An empty file: the place of the header, and a journal that lists nothing.
+void PackWriter::start(std::uint32_t job) {
+  truncate_to(file_.get(), 0, partial_);
+  truncate_to(journal_.get(), 0, journal_path_);
+  const PackedHeader blank{};
+  write_all(file_.get(), &blank, sizeof blank, partial_);
+  const std::string header = journal_header(job);
+  write_all(journal_.get(), header.data(), header.size(), journal_path_);
+  end_ = synced_end_ = sizeof blank;
+  records_ = 0;
+}
+
+// Goes back to the last record that journal and file both hold whole.
+void PackWriter::take_up(std::uint32_t job) {
+  struct stat status {};
+  if (::fstat(file_.get(), &status) != 0) throw_errno("examine", partial_);
+  const std::string journal = text_of_file(journal_path_);
+  const bool begun = status.st_size >= static_cast<off_t>(sizeof(PackedHeader));
+  if (!begun || journal.size() < kJournalHeader) return start(job);
+  if (journal.compare(0, kJournalHeader, journal_header(job)) != 0) {
+    throw ConfigError(cat(partial_.string(),
+                          " was begun from other data or with other options; "
+                          "remove it and ",
+                          journal_path_.string(), ", or choose another output"));
+  }
+  end_ = sizeof(PackedHeader);
+  Cursor in(as_bytes_of(journal).subspan(kJournalHeader), journal_path_.string());
+  while (in.left() >= kEntryBytes) {
+    const auto entry = in.take<JournalEntry>();
+    const bool intact = entry.check == journal_entry(records_, entry.bytes, entry.crc).check;
+    if (!intact || end_ + entry.bytes > status.st_size) break;
+    end_ += entry.bytes;
+    ++records_;
+  }
+  synced_end_ = end_;
+  truncate_to(file_.get(), end_, partial_);
+  truncate_to(
+      journal_.get(),
+      static_cast<std::int64_t>(kJournalHeader) + records_ * static_cast<std::int64_t>(kEntryBytes),
+      journal_path_);
+}
+
+void PackWriter::add(std::span<const std::byte> record) {
+  if (record.size() > kMaxRecordBytes) {
+    throw DataError(cat(output_.string(), ": record ", records_, " has ", record.size(),
+                        " bytes, at most ", kMaxRecordBytes, " are possible"));
+  }
+  append_all(file_.get(), {reinterpret_cast<const char*>(record.data()), record.size()}, partial_);
+  put(pending_, journal_entry(records_, static_cast<std::uint32_t>(record.size()), crc32c(record)));
+  end_ += static_cast<std::int64_t>(record.size());
+  ++records_;
+}
+
+void PackWriter::sync() {
+  if (::fdatasync(file_.get()) != 0) throw_errno("sync", partial_);
+  append_all(journal_.get(), pending_, journal_path_);
+  pending_.clear();
+  if (::fdatasync(journal_.get()) != 0) throw_errno("sync", journal_path_);
+  synced_end_ = end_;
+  synced_at_ = std::chrono::steady_clock::now();
+}
+
+void PackWriter::sync_when_due(std::int64_t after_bytes, double after_seconds) {
+  const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - synced_at_;
+  if (end_ - synced_end_ >= after_bytes || passed.count() >= after_seconds) sync();
+}
+
+// The journal, which knows the size and the checksum of each record.
+std::string PackWriter::begin_index() {
+  sync();
+  entry_at_ = sizeof(PackedHeader);
+  return text_of_file(journal_path_).substr(kJournalHeader);
+}
+
+void PackWriter::append_entry(const std::string& journal, std::int64_t i,
+                              const Description& description, std::string& index,
+                              std::string& names) {
+  JournalEntry record;
+  std::memcpy(&record, journal.data() + static_cast<std::size_t>(i) * kEntryBytes, kEntryBytes);
+  put(index, PackedEntry{entry_at_, names.size(), record.bytes, record.crc, description.label,
+                         static_cast<std::uint32_t>(description.name.size())});
+  entry_at_ += record.bytes;
+  names += description.name;
+}
+
+void PackWriter::finish_file(std::uint64_t num_classes, const std::string& index,
+                             const std::string& names, const std::string& class_names) {
+  PackedHeader header{};
+  std::memcpy(header.magic, kMagic, sizeof kMagic);
+  header.version = kVersion;
+  header.num_records = static_cast<std::uint64_t>(records_);
+  header.num_classes = num_classes;
+  header.index_at = (static_cast<std::uint64_t>(end_) + 7) / 8 * 8;
+  header.names_bytes = names.size();
+  header.classes_bytes = class_names.size();
+  header.index_crc = crc32c(as_bytes_of(index));
+  header.strings_crc = crc32c(as_bytes_of(class_names), crc32c(as_bytes_of(names)));
+  header.file_bytes = header.index_at + index.size() + names.size() + class_names.size();
+  header.header_crc = header_checksum(header);
+  const std::string padding(header.index_at - static_cast<std::uint64_t>(end_), '\0');
+  for (const std::string* part : {&padding, &index, &names, &class_names}) {
+    append_all(file_.get(), *part, partial_);
+  }
+  if (::lseek(file_.get(), 0, SEEK_SET) != 0) throw_errno("seek in", partial_);
+  write_all(file_.get(), &header, sizeof header, partial_);
+  if (::fsync(file_.get()) != 0) throw_errno("sync", partial_);
+  if (::rename(partial_.c_str(), output_.c_str()) != 0) throw_errno("rename", partial_);
+  const fs::path parent = output_.parent_path();
+  sync_directory(parent.empty() ? fs::path(".") : parent);
+  ::unlink(journal_path_.c_str());
+}
+
+}  // namespace dtn::packed

@@ -1,0 +1,75 @@
+// The packed file: all images of a split, one behind the other, with what is needed to find them.
+//
+//   header    PackedHeader
+//   records   the bytes of image files, without gaps, in the order of the data set
+//   (zeros up to a multiple of 8)
+//   index     PackedEntry for each record
+//   names     of the records, without gaps: PackedEntry says where each lies
+//   classes   names of the classes in order of their labels, each ended by a zero byte; may be
+//   empty
+//
+// Numbers are little-endian. The sections follow each other without other gaps and end with the
+// file, so the header fixes the place of everything, and no record can lie over another. Header,
+// index and strings have CRC-32C checksums of their own, every record has one in its entry.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/byte_source.h"
+
+namespace dtn::packed {
+
+inline constexpr char kMagic[8] = {'D', 'T', 'N', 'P', 'A', 'C', 'K', '\n'};
+inline constexpr std::uint32_t kVersion = 1;
+inline constexpr std::uint32_t kMaxRecordBytes = 1u << 30;
+inline constexpr std::int64_t kMaxClasses = 1'000'000;
+
+struct PackedHeader {
+  char magic[8];
+  std::uint32_t version;
+  std::uint32_t header_crc;  // of the header with 0 here
+  std::uint64_t file_bytes;
+  std::uint64_t num_records;
+  std::uint64_t num_classes;
+  std::uint64_t index_at;
+  std::uint64_t names_bytes;
+  std::uint64_t classes_bytes;
+  std::uint32_t index_crc;
+  std::uint32_t strings_crc;  // of names and classes
+  std::uint8_t reserved[56];  // zeros
+};
+static_assert(sizeof(PackedHeader) == 128);
+
+struct PackedEntry {
+  std::uint64_t at;       // of the record in the file
+  std::uint64_t name_at;  // in the names
+  std::uint32_t bytes;
+  std::uint32_t crc;
+  std::uint32_t label;
+  std::uint32_t name_bytes;
+};
+static_assert(sizeof(PackedEntry) == 32);
+
+std::uint32_t header_checksum(PackedHeader header);
+
+// What a packed file says about its records, in memory.
+struct PackedIndex {
+  std::vector<PackedEntry> entries;
+  std::string strings;                   // the names, and what follows them
+  std::vector<std::string> class_names;  // none, or one for each class
+  std::int64_t num_classes = 0;
+
+  std::string_view name(const PackedEntry& entry) const {
+    return std::string_view(strings).substr(static_cast<std::size_t>(entry.name_at),
+                                            entry.name_bytes);
+  }
+};
+
+// Reads and checks all but the records. The file is not trusted: DataError names it and the fault.
+PackedIndex read_packed_index(const ByteSource& file);
+
+}  // namespace dtn::packed

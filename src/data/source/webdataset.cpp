@@ -1,0 +1,158 @@
+// WebDataset's tar shards (https://github.com/webdataset/webdataset, "The WebDataset Format"), read
+// in place.
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "data/source/archive_dataset.h"
+#include "data/source/archive_search.h"
+#include "data/source/image_names.h"
+#include "dtn/core/check.h"
+#include "dtn/core/parallel.h"
+#include "dtn/data/datasets.h"
+
+namespace dtn {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kMaxLabelBytes = 32;
+constexpr std::int32_t kMaxLabel = 999'999;
+
+// The image and the label that belong to one key, so far.
+struct Group {
+  std::string key;
+  std::optional<TarMember> image;
+  std::optional<std::int32_t> label;
+};
+
+// The name up to the first dot of its last part; empty when it has none.
+std::string key_of(const std::string& name) {
+  const std::size_t file = name.rfind('/') + 1;
+  const std::size_t dot = name.find('.', file);
+  return dot == name.npos ? std::string() : name.substr(0, dot);
+}
+
+class ShardSearch {
+ public:
+  ShardSearch(const FileSource& shard, std::uint32_t number) : shard_(shard), number_(number) {}
+
+  ArchiveIndex run(LeftOut& left_out) {
+    TarReader reader(shard_);
+    for (TarMember member; reader.next(member);) {
+      if (is_hidden_path(member.name)) continue;
+      std::string key = key_of(member.name);
+      if (key != group_.key) finish_group();
+      group_.key = std::move(key);
+      take(member, left_out);
+    }
+    finish_group();
+    left_out.add(reader);
+    return std::move(index_);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw DataError(cat(shard_.name(), ": the sample '", printable(group_.key), "' ", what,
+                        "; make the shard anew, or leave it out"));
+  }
+
+  void take(const TarMember& member, LeftOut& left_out) {
+    std::string extension = member.name.substr(group_.key.size());
+    for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    if (group_.key.empty() || extension.find('.', 1) != extension.npos) return;
+    const NameKind kind = kind_of_name(extension);
+    if (kind == NameKind::kUndecodable) ++left_out.undecodable;
+    if (kind == NameKind::kImage) {
+      if (group_.image) fail("has two images");
+      group_.image = member;
+    } else if (extension == ".cls") {
+      if (group_.label) fail("has two labels");
+      group_.label = read_label(member);
+    }
+  }
+
+  // Digits, with white space around them.
+  std::int32_t read_label(const TarMember& member) const {
+    if (member.size > kMaxLabelBytes) fail("has a .cls file that is too long for a label");
+    std::string text(static_cast<std::size_t>(member.size), ' ');
+    shard_.read(member.offset, std::as_writable_bytes(std::span(text)));
+    const std::size_t begin = std::min(text.find_first_not_of(" \t\r\n"), text.size());
+    const std::size_t end = text.find_last_not_of(" \t\r\n") + 1;
+    std::int32_t label = -1;
+    const char* last = text.data() + std::max(begin, end);
+    const auto [stop, error] = std::from_chars(text.data() + begin, last, label);
+    if (error != std::errc() || stop != last || label < 0 || label > kMaxLabel) {
+      fail("has a .cls file that is not a label from 0 to 999999 in digits");
+    }
+    return label;
+  }
+
+  // A label without an image is no sample, as when the image is of a format that is not read.
+  void finish_group() {
+    if (group_.image && !group_.label) fail("has no label: there is no .cls file beside its image");
+    if (group_.image) {
+      index_.add(number_, *group_.label, group_.image->offset, group_.image->size,
+                 group_.image->name);
+    }
+    group_ = {};
+  }
+
+  const FileSource& shard_;
+  std::uint32_t number_;
+  ArchiveIndex index_;
+  Group group_;
+};
+
+ArchiveIndex search(const ArchiveSet& shards, SearchProgress& progress) {
+  std::vector<ArchiveIndex> parts(shards.count());
+  std::vector<LeftOut> parts_left_out(shards.count());
+  parallel_for(static_cast<std::int64_t>(shards.count()), [&](std::int64_t i) {
+    const auto s = static_cast<std::size_t>(i);
+    const auto shard = shards.open(s);
+    parts[s] = ShardSearch(*shard, static_cast<std::uint32_t>(s)).run(parts_left_out[s]);
+    progress.add(shard->size());
+  });
+  ArchiveIndex index;
+  LeftOut left_out;
+  for (std::size_t s = 0; s < parts.size(); ++s) {
+    index.append(parts[s]);
+    left_out.add(parts_left_out[s]);
+    parts[s] = {};
+  }
+  sort_images(index);
+  index.remark = left_out.remark(shards.path(0));
+  return index;
+}
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_webdataset(const DataConfig& data, const ModelConfig& model,
+                                         Split split) {
+  const auto& given = split == Split::kTrain ? data.train : data.val;
+  const fs::path pattern = fs::path(data.root) / given.value_or(cat("*", name_of(split), "*.tar"));
+  ArchiveSet shards(expand_shards(pattern.string()));
+  ArchiveIndex index = load_or_build_index(
+      shards, "webdataset", [&](SearchProgress& progress) { return search(shards, progress); });
+  if (index.images.empty()) {
+    throw DataError(cat(shards.path(0),
+                        ": the shards hold no images with labels (key.jpg, .jpeg, "
+                        ".png or .bmp beside key.cls)"));
+  }
+  std::int64_t classes = 0;
+  for (const ArchiveIndex::Image& image : index.images) {
+    if (image.label < 0) throw DataError(cat(shards.path(0), ": its index has no labels"));
+    classes = std::max<std::int64_t>(classes, image.label + 1);
+  }
+  check_class_count(classes, model, pattern.string());
+  std::string description = cat(index.images.size(), " ", name_of(split), " images of ", classes,
+                                " classes in ", shards.count(), " shards, ", pattern.string());
+  return std::make_unique<ArchiveDataset>(std::move(shards), std::move(index),
+                                          std::vector<std::string>(), classes,
+                                          std::move(description));
+}
+
+}  // namespace dtn

@@ -1,0 +1,49 @@
+// Multi-head self-attention, softmax(q k^T scale) v per head, without a B x H x T x T tensor: a
+// block of query rows at a time in per-thread scratch memory. dtype is float32, bfloat16 (softmax
+// and accumulation in float32) or float64. A NaN reaches everything that depends on it. Results do
+// not depend on the number of threads.
+//
+// Where the tokens are those of a grid, in raster order, the scaled score of query i and key j may
+// get a positional bias: that of the paper's Eq. 6 (Shao et al., ICLR 2022; Table 10),
+//   a_d (dx^2 + dy^2) + a_x dx + a_y dy,    dx = x_j - x_i (columns),  dy = y_j - y_i (rows),
+// with weights (a_x, a_y, a_d) of each head.
+#pragma once
+
+#include <cstdint>
+
+#include "core/queue.h"
+#include "dtn/core/dtype.h"
+
+namespace dtn {
+
+struct AttentionForward {
+  DType dtype;
+  std::int64_t batch, tokens, heads, head_dim;  // B, T, H, D
+  double scale;                                 // usually 1 / sqrt(D)
+  const void* qkv;  // [B, T, 3, H, D], the layout of timm's qkv projection
+  void* out;        // [B, T, H, D]
+  void* lse;        // [B, H, T], accumulator type: log-sum-exp of the scaled scores, for backward
+  const void* pos_weight = nullptr;     // [H, 3], accumulator type: a_x, a_y, a_d; null: no bias
+  std::int64_t grid_h = 0, grid_w = 0;  // with a bias: T = grid_h grid_w
+};
+void run(CpuQueue&, const AttentionForward&);
+void run(CudaQueue&, const AttentionForward&);
+
+// Recomputes the probabilities from q, k and lse.
+struct AttentionBackward {
+  DType dtype;
+  std::int64_t batch, tokens, heads, head_dim;
+  double scale;
+  const void* qkv;   // [B, T, 3, H, D]
+  const void* out;   // [B, T, H, D]
+  const void* lse;   // [B, H, T]
+  const void* dout;  // [B, T, H, D]
+  void* dqkv;        // [B, T, 3, H, D], written (=)
+  const void* pos_weight = nullptr;
+  std::int64_t grid_h = 0, grid_w = 0;
+  void* dpos_weight = nullptr;  // [H, 3] +=, accumulator type; null: not wanted
+};
+void run(CpuQueue&, const AttentionBackward&);
+void run(CudaQueue&, const AttentionBackward&);
+
+}  // namespace dtn

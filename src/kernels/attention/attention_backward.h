@@ -1,0 +1,284 @@
+// Backward pass of one head: chunks of keys outside, blocks of query rows inside. The probabilities
+// are recomputed tile by tile, p = 2^(s - lse), while the scores are in registers; so is ds. dk and
+// dv add up over the blocks of a chunk, dq over the chunks, always in that order.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/attention/attention_bias.h"
+
+namespace dtn::DTN_ISA {
+
+#if defined(DTN_ISA_avx512)
+// Two rows of a tile as bfloat16, one after the other, and their storage as pairs of rows.
+inline __m512i round_two_rows(VecF even, VecF odd) {
+  return (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even);
+}
+inline void store_paired(Bf16Pair* paired, __m512i rows) {
+  const __m512i zip = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8,
+                                       23, 7, 22, 6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+  _mm512_storeu_si512(paired, _mm512_permutexvar_epi16(zip, rows));
+}
+#endif
+
+template <class S>
+class BackwardHead {
+ public:
+  using Shape = AttentionShape<S>;
+  using E = typename Shape::E;
+  using A = typename Shape::A;
+
+  // Long enough that dk and dv are seldom reloaded, short enough for the L2 cache.
+  static constexpr std::int64_t kMaxRows = 240;
+  static_assert(kMaxRows % kRowAlign == 0 && kMaxRows % kWidth<E> == 0);
+
+  // `next` is fetched into the cache on the way.
+  BackwardHead(Scratch::Scope& scratch, const Shape& shape, const HeadBias<A>& bias,
+               const RowPrefetch& next)
+      : shape_(shape), bias_(bias), next_(next) {
+    std::int64_t dim = shape.padded_dim;
+    keys_t_ = scratch.take<E>(shape.dim_steps * shape.keys);
+    values_t_ = scratch.take<E>(shape.dim_steps * shape.keys);
+    keys_ = scratch.take<E>(shape.keys * dim);
+    queries_t_ = scratch.take<E>(shape.dim_steps * kMaxRows);
+    douts_t_ = scratch.take<E>(shape.dim_steps * kMaxRows);
+    queries_ = scratch.take<E>(kMaxRows * dim);
+    douts_ = scratch.take<E>(kMaxRows * dim);
+    p_ = scratch.take<E>(kMaxRows / kDepth<E> * kScoreLd);
+    ds_ = scratch.take<E>(kMaxRows / kDepth<E> * kScoreLd);
+    ds_rows_ = kDepth<E> == 1 ? ds_ : scratch.take<E>(kMaxRows * kDsLd);
+    lse_ = scratch.take<A>(shape.padded_tokens());
+    delta_ = scratch.take<A>(shape.padded_tokens());
+    if (shape.rows < shape.tokens) {
+      dk_acc_ = scratch.take<A>(shape.keys * dim);
+      dv_acc_ = scratch.take<A>(shape.keys * dim);
+    }
+    if (shape.keys < shape.tokens) dq_acc_ = scratch.take<A>(shape.tokens * dim);
+  }
+
+  // qkv, dqkv: q, k, v [T, D], each out_ld after the one before, with rows qkv_ld apart;
+  // out, dout [T, D] with rows out_ld apart; lse [T]; dpos_weight [3] += where there is a bias.
+  void run(const S* qkv, const S* out, const A* lse, const S* dout, S* dqkv, A* dpos_weight) {
+    prepare_rows(out, lse, dout);
+    const std::int64_t ld = shape_.qkv_ld;
+    for (std::int64_t key = 0; key < shape_.tokens; key += shape_.keys) {
+      std::int64_t left = shape_.tokens - key;
+      chunk_ = left < shape_.keys ? left : shape_.keys;
+      if (bias_) bias_.begin_chunk(key, chunk_);
+      const S* k = qkv + shape_.out_ld + key * ld;
+      pack_panels(k, ld, chunk_, vectors(), shape_.dim, keys_t_);
+      pack_panels(k + shape_.out_ld, ld, chunk_, vectors(), shape_.dim, values_t_);
+      pack_rows(k, ld, chunk_, shape_.dim, shape_.padded_dim, keys_);
+      for (std::int64_t row = 0; row < shape_.tokens; row += shape_.rows) {
+        left = shape_.tokens - row;
+        block_ = left < shape_.rows ? left : shape_.rows;
+        pack_block(qkv + row * ld, ld, queries_t_, queries_);
+        pack_block(dout + row * shape_.out_ld, shape_.out_ld, douts_t_, douts_);
+        if (bias_) {
+          biased_score_gradients(row);
+        } else {
+          score_gradients<false>(row);
+        }
+        Part rows_part{row == 0, left <= shape_.rows};
+        S* dk = dqkv + shape_.out_ld + key * ld;
+        product<1, kScoreLd>(p_, douts_, block_, chunk_, rows_part, 1, dv_acc_, dk + shape_.out_ld);
+        product<1, kScoreLd>(ds_, queries_, block_, chunk_, rows_part, scale(), dk_acc_, dk);
+        Part keys_part{key == 0, key + shape_.keys >= shape_.tokens};
+        product<kDsLd, 1>(ds_rows_, keys_, chunk_, block_, keys_part, scale(),
+                          dq_acc_ ? dq_acc_ + row * shape_.padded_dim : nullptr, dqkv + row * ld);
+      }
+      if (bias_) bias_.end_chunk(dpos_weight);
+    }
+  }
+
+ private:
+  static constexpr bool kPairs = kDepth<E> == 2;
+  static constexpr int kDsLd = kScoreLd / kDepth<E>;
+
+  struct Part {  // of a sum: the first, and the last
+    bool first, last;
+  };
+
+  std::int64_t vectors() const { return divide_up(chunk_, kWidth<E>); }
+  A scale() const { return shape_.scale * static_cast<A>(kLn2); }
+
+  // lse_ in base 2 and delta_ = rowsum(dout out). The padding rows get 0: there p is finite and
+  // meets a dout of 0.
+  void prepare_rows(const S* out, const A* lse, const S* dout) {
+    for (std::int64_t i = 0; i < shape_.tokens; ++i) {
+      Vec<A> sum{};
+      for_each_vector<A>(shape_.dim, [&](std::int64_t d, auto n) {
+        sum += load_n(out + i * shape_.out_ld + d, n) * load_n(dout + i * shape_.out_ld + d, n);
+      });
+      delta_[i] = reduce_add(sum);
+      lse_[i] = lse[i] * static_cast<A>(kLog2E);
+    }
+    for (std::int64_t i = shape_.tokens; i < shape_.padded_tokens(); ++i) lse_[i] = delta_[i] = 0;
+  }
+
+  void pack_block(const S* x, std::int64_t ld, E* columns, E* rows) const {
+    pack_columns(x, ld, block_, round_up(block_, kWidth<E>), shape_.dim, columns, kMaxRows);
+    pack_rows(x, ld, block_, shape_.dim, shape_.padded_dim, rows);
+  }
+
+  // Out of line, so that it does not keep the compiler from inlining the usual case.
+  [[gnu::noinline]] void biased_score_gradients(std::int64_t first_row) {
+    score_gradients<true>(first_row);
+  }
+
+  // p_ and ds_ of the block's rows and the chunk's keys; 0 where there is no key.
+  template <bool kBiased>
+  void score_gradients(std::int64_t first_row) {
+    constexpr int W = kWidth<E>;
+    Vec<A> padding = padding_bias<A>(chunk_ - (vectors() - 1) * W);
+    std::int64_t steps = shape_.dim_steps, prefetch_rows = prefetch_rows_per_tile(vectors());
+    for_each_panel(vectors(), [&](std::int64_t first, auto panel_vectors) {
+      constexpr int V = decltype(panel_vectors)::value;
+      constexpr int R = kTileRows<V>;
+      std::int64_t column = first * W;
+      Vec<A> last_padding = first + V == vectors() ? padding : Vec<A>{};
+      for (std::int64_t row = 0; row < block_; row += R) {
+        Vec<A> acc[R][V];
+        FromZero{}(acc, row, column);
+        multiply_tile<E, 1, kMaxRows>(acc, queries_t_ + row, keys_t_ + column * steps, V * W,
+                                      steps);
+        alignas(64) A local[kPairs ? R * V * W : 1];
+        A* tile = local;
+        if constexpr (!kPairs) tile = p_at(p_, row, column);
+        probabilities<kBiased>(acc, tile, first_row + row, column, last_padding,
+                               p_at(p_, row, column));
+        next_.advance(prefetch_rows);
+        FromZero{}(acc, row, column);
+        multiply_tile<E, 1, kMaxRows>(acc, douts_t_ + row, values_t_ + column * steps, V * W,
+                                      steps);
+        gradients(acc, tile, delta_ + first_row + row, p_at(ds_, row, column),
+                  ds_rows_ + row * kDsLd + column / kDepth<E>);
+        if constexpr (kBiased) bias_.take(acc, first_row + row, column);
+      }
+    });
+  }
+
+  static E* p_at(E* p, std::int64_t row, std::int64_t column) {
+    return p + row / kDepth<E> * kScoreLd + column;
+  }
+
+  // acc: q k^T, becomes p, kept in `tile` for gradients(). For pairs of rows that is a buffer of
+  // its own, and `out` gets the elements; else `tile` is their place.
+  template <bool kBiased, int R, int V>
+  [[gnu::always_inline]] void probabilities(Vec<A> (&acc)[R][V], A* tile, std::int64_t query,
+                                            [[maybe_unused]] std::int64_t column,
+                                            [[maybe_unused]] Vec<A> last_padding,
+                                            [[maybe_unused]] E* out) const {
+    const A* lse = lse_ + query;
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r) {
+      if constexpr (kBiased) {
+        const A* x = bias_.x_terms(query + r) + column;
+        const A* y = bias_.y_terms(query + r) + column;
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) {
+          Vec<A> bias = load(x + v * kWidth<E>) + load(y + v * kWidth<E>);
+          acc[r][v] = acc[r][v] * shape_.scale + (bias - lse[r]);
+        }
+      } else {
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) acc[r][v] = acc[r][v] * shape_.scale - lse[r];
+        acc[r][V - 1] += last_padding;
+      }
+      exp2<E>(acc[r]);
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) store(tile + tile_offset<V>(r, v), acc[r][v]);
+#if defined(DTN_ISA_avx512)
+      if constexpr (kPairs) {
+        if (r % 2 == 0) continue;
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) {
+          store_paired(out + r / 2 * kScoreLd + v * kWidth<E>,
+                       round_two_rows(acc[r - 1][v], acc[r][v]));
+        }
+      }
+#endif
+    }
+  }
+
+  // acc: dout v^T; p (dp - delta) goes to `out` and, for pairs of rows, as pairs of keys to
+  // `out_rows`.
+  template <int R, int V>
+  [[gnu::always_inline]] void gradients(Vec<A> (&acc)[R][V], const A* tile, const A* delta, E* out,
+                                        [[maybe_unused]] E* out_rows) const {
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) {
+        acc[r][v] = load(tile + tile_offset<V>(r, v)) * (acc[r][v] - delta[r]);
+        if constexpr (!kPairs) store(out + tile_offset<V>(r, v), acc[r][v]);
+      }
+#if defined(DTN_ISA_avx512)
+      if constexpr (kPairs) {
+        if (r % 2 == 0) continue;
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) {
+          __m512i two = round_two_rows(acc[r - 1][v], acc[r][v]);
+          store_paired(out + r / 2 * kScoreLd + v * kWidth<E>, two);
+          E* rows = out_rows + (r - 1) * kDsLd + v * kWidth<E> / 2;
+          _mm256_storeu_si256(reinterpret_cast<__m256i*>(rows), _mm512_castsi512_si256(two));
+          _mm256_storeu_si256(reinterpret_cast<__m256i*>(rows + kDsLd),
+                              _mm512_extracti64x4_epi64(two, 1));
+        }
+      }
+#endif
+    }
+  }
+
+  template <int V>
+  static constexpr int tile_offset(int r, int v) {
+    return r * (kPairs ? V * kWidth<E> : kScoreLd) + v * kWidth<E>;
+  }
+
+  // The `part` of  out = factor a b  that sums over `depth` rows of b. Before the last part the sum
+  // is kept in `carried` [rows, padded_dim].
+  template <int kARow, int kAStep>
+  void product(const E* a, const E* b, std::int64_t depth, std::int64_t rows, Part part, A factor,
+               A* carried, S* out) const {
+    const std::int64_t ld = shape_.padded_dim;
+    multiply<E, kARow, kAStep>(
+        a, b, {divide_up(depth, kDepth<E>), ld}, rows, shape_.dim_vectors,
+        [&]<class Vector, int R, int V>(Vector(&acc)[R][V], std::int64_t row, std::int64_t column) {
+          FromZero{}(acc, row, column);
+          if (part.first) return;
+          for (int r = 0; r < R && row + r < rows; ++r) {
+            for (int v = 0; v < V; ++v) {
+              acc[r][v] = load(carried + (row + r) * ld + column + v * kWidth<E>);
+            }
+          }
+        },
+        [&]<class Vector, int R, int V>(Vector(&acc)[R][V], std::int64_t row, std::int64_t column) {
+          if (!part.last) {
+            store_tile(acc, carried + row * ld + column, ld, rows - row, ld - column);
+            return;
+          }
+#pragma GCC unroll 24
+          for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+            for (int v = 0; v < V; ++v) acc[r][v] *= factor;
+          }
+          store_tile(acc, out + row * shape_.qkv_ld + column, shape_.qkv_ld, rows - row,
+                     shape_.dim - column);
+        });
+  }
+
+  const Shape& shape_;
+  HeadBias<A> bias_;
+  RowPrefetch next_;
+  std::int64_t chunk_ = 0, block_ = 0;       // keys of this chunk, query rows of this block
+  E *keys_t_, *values_t_;                    // panels of k^T and v^T
+  E *queries_t_, *douts_t_;                  // [dim_steps, kMaxRows]
+  E *keys_, *queries_, *douts_;              // [rows / kDepth, padded_dim]
+  E *p_, *ds_;                               // [kMaxRows / kDepth, kScoreLd]
+  E* ds_rows_;                               // [kMaxRows, kDsLd]; ds_ where kDepth is 1
+  A *lse_, *delta_;                          // [T]; lse in base 2
+  A *dk_acc_ = nullptr, *dv_acc_ = nullptr;  // [keys, padded_dim], with several blocks
+  A* dq_acc_ = nullptr;                      // [T, padded_dim], with several chunks
+};
+
+}  // namespace dtn::DTN_ISA

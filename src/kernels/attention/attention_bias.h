@@ -1,0 +1,158 @@
+// The positional bias of attention (see attention.h). It is a sum of a term in (x_i, x_j) and one
+// in (y_i, y_j), so a head has one table row per column of the grid and one per row of it: what a
+// query that stands there gives to each key. The bias of a score is then two loads, and its
+// gradient goes back the way it came, ds into two rows of tables of the same layout, which are
+// contracted with the offsets at the end of a chunk.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "kernels/attention/attention_shape.h"
+
+namespace dtn::DTN_ISA {
+
+// Where the tokens stand, the same for every head.
+template <class A>
+struct TokenPlaces {
+  std::int64_t grid_h = 0, grid_w = 0;
+  const A *x = nullptr, *y = nullptr;  // [T] and kRowSlack zeros; null: there is no bias
+  // Of a query's rows in the tables, in elements. Rows of a tile past the last query find theirs
+  // too, behind those of the grid.
+  const std::int64_t *x_row = nullptr, *y_row = nullptr;  // [T + kRowSlack]
+
+  template <class Shape, class Args>
+  static TokenPlaces of(Scratch::Scope& scratch, const Shape& shape, const Args& args) {
+    TokenPlaces places;
+    if (!args.pos_weight) return places;
+    const std::int64_t padded = shape.padded_tokens();
+    A *x = scratch.take<A>(padded), *y = scratch.take<A>(padded);
+    auto *x_row = scratch.take<std::int64_t>(padded), *y_row = scratch.take<std::int64_t>(padded);
+    for (std::int64_t i = 0; i < padded; ++i) {
+      bool inside = i < shape.tokens;
+      std::int64_t column = i % args.grid_w, row = i / args.grid_w;
+      x[i] = inside ? static_cast<A>(column) : A{0};
+      y[i] = inside ? static_cast<A>(row) : A{0};
+      x_row[i] = (inside ? column : args.grid_w) * shape.keys;
+      y_row[i] = (inside ? row : args.grid_h) * shape.keys;
+    }
+    places.grid_h = args.grid_h, places.grid_w = args.grid_w;
+    places.x = x, places.y = y, places.x_row = x_row, places.y_row = y_row;
+    return places;
+  }
+  explicit operator bool() const { return x != nullptr; }
+};
+
+// The tables of one head and one chunk of keys, in base 2, and those of their gradient.
+template <class A>
+class HeadBias {
+ public:
+  // weights [H, 3]: a_x, a_y, a_d of every head. `keys` is the most a chunk has.
+  HeadBias(Scratch::Scope& scratch, const TokenPlaces<A>& places, const void* weights,
+           std::int64_t head, std::int64_t keys, bool with_gradient)
+      : places_(places), keys_(keys) {
+    if (!places) return;
+    const A* weight = static_cast<const A*>(weights) + 3 * head;
+    for (int k = 0; k < 3; ++k) weight_[k] = weight[k] * static_cast<A>(kLog2E);
+    auto take = [&](A*& x, A*& y) {
+      x = scratch.take<A>((places.grid_w + 1) * keys);
+      y = scratch.take<A>((places.grid_h + 1) * keys);
+    };
+    take(x_, y_);
+    if (with_gradient) take(dx_, dy_);
+  }
+  explicit operator bool() const { return static_cast<bool>(places_); }
+
+  // Turns to the `count` keys from `first` on: -infinity where there is no key.
+  [[gnu::noinline]] void begin_chunk(std::int64_t first, std::int64_t count) {
+    first_ = first, count_ = count;
+    fill(x_, places_.x, places_.grid_w, weight_[0]);
+    fill(y_, places_.y, places_.grid_h, weight_[1]);
+    const std::int64_t last = (vectors() - 1) * kLanes<A>;
+    const Vec<A> padding = padding_bias<A>(count - last);
+    for (std::int64_t i = 0; i <= places_.grid_w; ++i) {
+      A* at = x_ + i * keys_ + last;
+      store(at, load(at) + padding);
+    }
+    if (!dx_) return;
+    std::memset(dx_, 0, static_cast<std::size_t>((places_.grid_w + 1) * keys_) * sizeof(A));
+    std::memset(dy_, 0, static_cast<std::size_t>((places_.grid_h + 1) * keys_) * sizeof(A));
+  }
+
+  // What a query gives to the keys of the chunk is the sum of these two.
+  const A* x_terms(std::int64_t query) const { return x_ + places_.x_row[query]; }
+  const A* y_terms(std::int64_t query) const { return y_ + places_.y_row[query]; }
+
+  // Takes the gradients of the scores of a tile. Its queries mostly stand in one row of the grid.
+  template <int R, int V>
+  [[gnu::always_inline]] void take(const Vec<A> (&ds)[R][V], std::int64_t query,
+                                   std::int64_t column) {
+    A* dx[R];
+    A* dy[R];
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r) {
+      dx[r] = dx_ + places_.x_row[query + r] + column;
+      dy[r] = dy_ + places_.y_row[query + r] + column;
+    }
+    Vec<A> sum[V] = {};
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) {
+        add(dx[r] + v * kLanes<A>, ds[r][v]);
+        sum[v] += ds[r][v];
+      }
+      if (r + 1 < R && dy[r + 1] == dy[r]) continue;
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) {
+        add(dy[r] + v * kLanes<A>, sum[v]);
+        sum[v] = Vec<A>{};
+      }
+    }
+  }
+
+  // dweight [3] += the sums over this chunk of ds times (dx, dy, dx^2 + dy^2).
+  [[gnu::noinline]] void end_chunk(A* dweight) const {
+    contract(dx_, places_.x, places_.grid_w, dweight[0], dweight[2]);
+    contract(dy_, places_.y, places_.grid_h, dweight[1], dweight[2]);
+  }
+
+ private:
+  std::int64_t vectors() const { return divide_up(count_, kLanes<A>); }
+
+  static void add(A* to, Vec<A> v) { store(to, load(to) + v); }
+
+  // table[i][j] = a_d d^2 + a d, where d leads from place i to that of key j; one more row of 0.
+  void fill(A* table, const A* place, std::int64_t places, A weight) const {
+    for (std::int64_t i = 0; i < places; ++i) {
+      for (std::int64_t j = 0; j < vectors() * kLanes<A>; j += kLanes<A>) {
+        Vec<A> d = load(place + first_ + j) - static_cast<A>(i);
+        store(table + i * keys_ + j, (weight_[2] * d + weight) * d);
+      }
+    }
+    std::memset(table + places * keys_, 0, static_cast<std::size_t>(keys_) * sizeof(A));
+  }
+
+  void contract(const A* table, const A* place, std::int64_t places, A& linear,
+                A& quadratic) const {
+    Vec<A> first{}, second{};
+    for (std::int64_t i = 0; i < places; ++i) {
+      for (std::int64_t j = 0; j < vectors() * kLanes<A>; j += kLanes<A>) {
+        Vec<A> d = load(place + first_ + j) - static_cast<A>(i);
+        Vec<A> moment = load(table + i * keys_ + j) * d;
+        first += moment;
+        second += moment * d;
+      }
+    }
+    linear += reduce_add(first);
+    quadratic += reduce_add(second);
+  }
+
+  const TokenPlaces<A>& places_;
+  std::int64_t keys_, first_ = 0, count_ = 0;
+  A weight_[3] = {};
+  A *x_ = nullptr, *y_ = nullptr;    // [grid_w + 1, keys], [grid_h + 1, keys]
+  A *dx_ = nullptr, *dy_ = nullptr;  // the same, of the gradient
+};
+
+}  // namespace dtn::DTN_ISA

@@ -1,0 +1,138 @@
+// How attention lays out one head's q, k, v and dout for the products of microkernel.h. S is the
+// storage type in memory, E the element type of the product.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "kernels/cpu/microkernel.h"
+
+namespace dtn::DTN_ISA {
+
+// The element type that a storage type is multiplied in.
+#if defined(DTN_ISA_avx512)
+template <class S>
+using ElementFor = std::conditional_t<std::is_same_v<S, bfloat16>, Bf16Pair, S>;
+#else
+template <class S>
+using ElementFor = std::conditional_t<std::is_same_v<S, bfloat16>, float, S>;
+#endif
+
+template <class V, int... I>
+inline V interleave_low(V a, V b, std::integer_sequence<int, I...>) {
+  return __builtin_shufflevector(a, b, (I / 2 + I % 2 * static_cast<int>(sizeof...(I)))...);
+}
+template <class V, int... I>
+inline V interleave_high(V a, V b, std::integer_sequence<int, I...>) {
+  constexpr int n = sizeof...(I);
+  return __builtin_shufflevector(a, b, (n / 2 + I / 2 + I % 2 * n)...);
+}
+
+// x[i][j] -> x[j][i] in registers, by log2(lanes) perfect shuffles.
+template <class V, int L>
+[[gnu::always_inline]] inline void transpose_lanes(V (&x)[L]) {
+  using Lanes = std::make_integer_sequence<int, L>;
+#pragma GCC unroll 4
+  for (int stage = 1; stage < L; stage *= 2) {
+    V y[L];
+#pragma GCC unroll 8
+    for (int i = 0; i < L / 2; ++i) {
+      y[2 * i] = interleave_low(x[i], x[i + L / 2], Lanes{});
+      y[2 * i + 1] = interleave_high(x[i], x[i + L / 2], Lanes{});
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < L; ++i) x[i] = y[i];
+  }
+}
+
+// Elements [k, k + lanes) of a row of `dim` values, zero beyond it; k counts elements.
+template <class E, class S>
+inline Vec<Accumulator<E>> load_elements(const S* row, std::int64_t k, std::int64_t dim) {
+#if defined(DTN_ISA_avx512)
+  if constexpr (std::is_same_v<E, Bf16Pair>) {
+    std::int64_t left = dim - 2 * k;
+    __mmask32 mask = left >= 32 ? ~__mmask32{0} : static_cast<__mmask32>((1ull << left) - 1);
+    return (VecF)_mm512_maskz_loadu_epi16(mask, row + 2 * k);
+  } else
+#endif
+  {
+    std::int64_t left = dim - k;
+    return left >= kWidth<E> ? load(row + k) : load_partial(row + k, static_cast<int>(left));
+  }
+}
+
+// kWidth rows of src [rows, dim] become kWidth columns of dst [divide_up(dim, kDepth)][step];
+// columns from `rows` on are zero.
+template <class E, class S>
+inline void transpose_group(const S* src, std::int64_t ld, std::int64_t rows, std::int64_t dim,
+                            E* dst, std::int64_t step) {
+  using V = Vec<Accumulator<E>>;
+  constexpr int L = kWidth<E>;
+  std::int64_t elements = divide_up(dim, kDepth<E>);
+  for (std::int64_t k = 0; k < elements; k += L) {
+    V x[L];
+    if (rows >= L) {
+#pragma GCC unroll 16
+      for (int i = 0; i < L; ++i) x[i] = load_elements<E>(src + i * ld, k, dim);
+    } else {
+#pragma GCC unroll 16
+      for (int i = 0; i < L; ++i) x[i] = i < rows ? load_elements<E>(src + i * ld, k, dim) : V{};
+    }
+    transpose_lanes(x);
+    int count = static_cast<int>(elements - k < L ? elements - k : L);
+#pragma GCC unroll 16
+    for (int i = 0; i < L; ++i) {
+      if (i < count) std::memcpy(dst + (k + i) * step, &x[i], sizeof(V));
+    }
+  }
+}
+
+// src [rows, dim], transposed, as the panels of a right operand with `vectors` x kWidth columns.
+template <class E, class S>
+inline void pack_panels(const S* src, std::int64_t ld, std::int64_t rows, std::int64_t vectors,
+                        std::int64_t dim, E* dst) {
+  std::int64_t steps = divide_up(dim, kDepth<E>);
+  for_each_panel(vectors, [&](std::int64_t first, auto panel_vectors) {
+    constexpr int V = decltype(panel_vectors)::value;
+    for (int v = 0; v < V; ++v) {
+      std::int64_t row = (first + v) * kWidth<E>;
+      transpose_group(src + row * ld, ld, rows - row, dim,
+                      dst + first * kWidth<E> * steps + v * kWidth<E>, std::int64_t{V} * kWidth<E>);
+    }
+  });
+}
+
+// src [rows, dim], transposed, as a left operand [divide_up(dim, kDepth)][step] with columns up to
+// `padded`, a multiple of kWidth.
+template <class E, class S>
+inline void pack_columns(const S* src, std::int64_t ld, std::int64_t rows, std::int64_t padded,
+                         std::int64_t dim, E* dst, std::int64_t step) {
+  for (std::int64_t row = 0; row < padded; row += kWidth<E>) {
+    transpose_group(src + row * ld, ld, rows - row, dim, dst + row, step);
+  }
+}
+
+// src [rows, dim] as a row-major right operand [divide_up(rows, kDepth)][padded_dim].
+template <class E, class S>
+inline void pack_rows(const S* src, std::int64_t ld, std::int64_t rows, std::int64_t dim,
+                      std::int64_t padded_dim, E* dst) {
+  for (std::int64_t row = 0; row < rows; row += kDepth<E>) {
+    const S* p = src + row * ld;
+    for (std::int64_t d = 0; d < padded_dim; d += kWidth<E>, dst += kWidth<E>) {
+      auto x = load_elements<Accumulator<E>>(p, d, dim);
+#if defined(DTN_ISA_avx512)
+      if constexpr (std::is_same_v<E, Bf16Pair>) {  // low half: this row, high half: the next
+        VecU high{};
+        if (row + 1 < rows) high = (VecU)load_elements<float>(p + ld, d, dim);
+        VecU pair = ((VecU)x >> 16) | high;
+        std::memcpy(dst, &pair, sizeof pair);
+        continue;
+      }
+#endif
+      std::memcpy(dst, &x, sizeof x);
+    }
+  }
+}
+
+}  // namespace dtn::DTN_ISA

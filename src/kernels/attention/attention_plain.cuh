@@ -1,0 +1,193 @@
+// The parts of which the CUDA-core kernels of attention are made, in true float32. A block of 128
+// threads owns 8 R rows of one side (queries, or keys) in shared memory, and 32 rows of the other
+// side at a time are brought beside them. Sixteen threads share R owned rows, interleaved by 8:
+//   dot:         s = own rows^T, each thread R x 2 of [8 R, 32]
+//   accumulate:  acc += p rows,  each thread R x C of [8 R, 16 C], C / 4 groups of 4 columns
+// Both read 16 bytes at a time and do 2 R C (or 16 R) multiply-adds for about R + C such reads.
+//
+// Rows take 16 C + 4 floats, an odd number of 16-byte units, so the 8 rows that a quarter of a warp
+// reads at a time lie in different banks; p takes 48 a row, so the two rows that a warp writes do.
+#pragma once
+
+#include "kernels/attention/attention_bias.cuh"
+#include "kernels/cuda/reduce.cuh"
+
+namespace dtn::attention {
+
+inline constexpr int kPlainThreads = 128;
+inline constexpr int kPlainStream = 32;  // streamed rows at a time
+inline constexpr int kPlainStride = 48;  // floats from row to row of p
+inline constexpr int kSharers = 16;      // threads that share rows
+inline constexpr int kSharerGroups = kPlainThreads / kSharers;
+
+template <int C>
+struct Plain {
+  static constexpr int kRows = C <= 4 ? 8 : 4;  // R: registers hold R x C sums, twice in backward
+  static constexpr int kOwnRows = kSharerGroups * kRows;
+  static constexpr int kStride = 16 * C + 4;
+  static constexpr int kOwnSize = kOwnRows * kStride;
+  static constexpr int kStreamSize = kPlainStream * kStride;
+  static constexpr int kProbabilities = kOwnRows * kPlainStride;
+};
+
+// A thread's part: rows group + 8 r of the owned ones, columns and streamed rows by `sharer`.
+struct PlainThread {
+  int group, sharer;
+};
+__device__ __forceinline__ PlainThread plain_thread() {
+  int thread = static_cast<int>(threadIdx.x);
+  return {thread / kSharers, thread % kSharers};
+}
+
+// Sum, or maximum, over the sharers of a row.
+__device__ __forceinline__ float sum_of_sharers(float v) {
+#pragma unroll
+  for (int offset = kSharers / 2; offset > 0; offset /= 2) {
+    v += __shfl_xor_sync(cuda::kWholeWarp, v, offset);
+  }
+  return v;
+}
+__device__ __forceinline__ float max_of_sharers(float v) {
+#pragma unroll
+  for (int offset = kSharers / 2; offset > 0; offset /= 2) {
+    v = fmaxf(v, __shfl_xor_sync(cuda::kWholeWarp, v, offset));
+  }
+  return v;
+}
+
+// Rows [first, first + count) to shared memory as float32; zeros outside of [tokens, dim].
+template <int C, class T>
+__device__ __forceinline__ void load_rows(float* to, const T* from, std::int64_t stride, int first,
+                                          int count, const HeadShape& shape) {
+  constexpr int n = cuda::kPerVector<T>, kVectors = 16 * C / n;
+  for (int i = static_cast<int>(threadIdx.x); i < count * kVectors; i += kPlainThreads) {
+    int row = i / kVectors, column = i % kVectors * n;
+    bool inside = first + row < shape.tokens;
+    const T* source = from + (inside ? first + row : 0) * stride + column;
+    float v[n] = {};
+    if (inside && shape.aligned && column < shape.dim) {
+      cuda::load_vector<T>(source, v);
+    } else if (inside) {
+#pragma unroll
+      for (int k = 0; k < n; ++k) {
+        if (column + k < shape.dim) v[k] = cuda::to_float(source[k]);
+      }
+    }
+    float* target = to + row * Plain<C>::kStride + column;
+#pragma unroll
+    for (int k = 0; k < n; k += 4) {
+      *reinterpret_cast<float4*>(target + k) = make_float4(v[k], v[k + 1], v[k + 2], v[k + 3]);
+    }
+  }
+}
+
+__device__ __forceinline__ float dot4(float4 a, float4 b, float c) {
+  return fmaf(a.w, b.w, fmaf(a.z, b.z, fmaf(a.y, b.y, fmaf(a.x, b.x, c))));
+}
+
+// s[r][j] = own row r . streamed row `sharer + 16 j`.
+template <int C>
+__device__ __forceinline__ void dot(float (&s)[Plain<C>::kRows][2], const float* own,
+                                    const float* rows, int dim) {
+  constexpr int R = Plain<C>::kRows, kStride = Plain<C>::kStride;
+  PlainThread at = plain_thread();
+  own += at.group * kStride;
+  rows += at.sharer * kStride;
+#pragma unroll
+  for (int r = 0; r < R; ++r) s[r][0] = s[r][1] = 0;
+  for (int d = 0; d < dim; d += 4) {
+    float4 b[2];
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      b[j] = *reinterpret_cast<const float4*>(rows + j * kSharers * kStride + d);
+    }
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      float4 a = *reinterpret_cast<const float4*>(own + r * kSharerGroups * kStride + d);
+#pragma unroll
+      for (int j = 0; j < 2; ++j) s[r][j] = dot4(a, b[j], s[r][j]);
+    }
+  }
+}
+
+// Shows p to the sharers of its rows; it must not be in use any more.
+template <int R>
+__device__ __forceinline__ void share(float* to, const float (&p)[R][2]) {
+  PlainThread at = plain_thread();
+  __syncwarp();
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      to[(at.group + r * kSharerGroups) * kPlainStride + at.sharer + j * kSharers] = p[r][j];
+    }
+  }
+  __syncwarp();
+}
+
+// acc[r][..] += p[r, 32] rows[32, ..], column 4 (sharer + 16 u) + i in acc[r][4 u + i].
+template <int C>
+__device__ __forceinline__ void accumulate(float (&acc)[Plain<C>::kRows][C], const float* p,
+                                           const float* rows) {
+  constexpr int R = Plain<C>::kRows, kStride = Plain<C>::kStride;
+  PlainThread at = plain_thread();
+  p += at.group * kPlainStride;
+  rows += at.sharer * 4;
+#pragma unroll 1
+  for (int j = 0; j < kPlainStream; j += 4) {
+    float weights[R][4];
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      float4 w = *reinterpret_cast<const float4*>(p + r * kSharerGroups * kPlainStride + j);
+      weights[r][0] = w.x, weights[r][1] = w.y, weights[r][2] = w.z, weights[r][3] = w.w;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int u = 0; u < C / 4; ++u) {
+        float4 b = *reinterpret_cast<const float4*>(rows + (j + i) * kStride + u * 4 * kSharers);
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+          acc[r][4 * u] = fmaf(weights[r][i], b.x, acc[r][4 * u]);
+          acc[r][4 * u + 1] = fmaf(weights[r][i], b.y, acc[r][4 * u + 1]);
+          acc[r][4 * u + 2] = fmaf(weights[r][i], b.z, acc[r][4 * u + 2]);
+          acc[r][4 * u + 3] = fmaf(weights[r][i], b.w, acc[r][4 * u + 3]);
+        }
+      }
+    }
+  }
+}
+
+// Writes an owned row times `factor`.
+template <int C, class T>
+__device__ __forceinline__ void store_row(T* to, const float (&acc)[C], float factor,
+                                          const HeadShape& shape) {
+  int sharer = plain_thread().sharer;
+#pragma unroll
+  for (int u = 0; u < C / 4; ++u) {
+    int column = 4 * (sharer + kSharers * u);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      if (column + i < shape.dim) to[column + i] = cuda::from_float<T>(acc[4 * u + i] * factor);
+    }
+  }
+}
+
+// Calls f(T{}, integral constant C) for the input's type and 16 C >= head_dim.
+template <class F>
+void for_plain(const char* name, DType dtype, std::int64_t head_dim, F&& f) {
+  if (head_dim > kMaxPlainDim) {
+    throw Error(
+        cat(name, ": heads of ", head_dim, " channels; CUDA devices take up to ", kMaxPlainDim));
+  }
+  for_cuda_dtype(name, dtype, [&](auto zero) {
+    if constexpr (std::is_same_v<decltype(zero), float>) {
+      if (head_dim <= 64) return f(zero, std::integral_constant<int, 4>{});
+      if (head_dim <= 128) return f(zero, std::integral_constant<int, 8>{});
+    }
+    if (head_dim <= 192) return f(zero, std::integral_constant<int, 12>{});
+    f(zero, std::integral_constant<int, 16>{});
+  });
+}
+
+}  // namespace dtn::attention

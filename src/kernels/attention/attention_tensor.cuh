@@ -1,0 +1,246 @@
+// The parts of which the tensor-core kernels of attention are made. Every kernel has the same form:
+// a warp owns 16 or 32 rows of one side (queries, or keys) as fragments in registers, and the rows
+// of the other side stream through shared memory, 64 at a time, two stages, all warps reading them.
+// Then every product is one of two:
+//   scores:      s += own rows^T   [rows, 16], D in the depth: B is 16 streamed rows as they lie
+//   accumulate:  acc += p rows     [rows, D], 16 in the depth: B is 16 streamed rows, transposed
+// and the fragments of s, rounded and packed, are those of p without any exchange.
+//
+// A streamed row takes D + 8 values, an odd number of 16-byte units as D is a multiple of 16: the
+// eight rows that one phase of load_matrices reads lie in eight different groups of four banks, and
+// so do the eight rows of an output fragment that a warp stores, four words of each.
+#pragma once
+
+#include "kernels/attention/attention_bias.cuh"
+#include "kernels/cuda/async_copy.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/tensor_core.cuh"
+
+namespace dtn::attention {
+
+inline constexpr int kTileRows = 64;  // streamed at a time
+inline constexpr int kRingRows = 2 * kTileRows;
+
+// Values from one row in shared memory to the next.
+template <int D>
+inline constexpr int kRowStride = D + 8;
+
+// Values of one ring.
+template <int D>
+inline constexpr int kRingSize = kRingRows* kRowStride<D>;
+
+// Where streamed row `row` lies.
+template <int D>
+__device__ __forceinline__ const bfloat16* at_row(const bfloat16* ring, int row) {
+  return ring + row % kRingRows * kRowStride<D>;
+}
+
+// The lane's place in a fragment.
+struct Lane {
+  int index, g, t;
+};
+__device__ __forceinline__ Lane this_lane() {
+  int index = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+  return {index, index / 4, index % 4};
+}
+
+// Values (row, column) and (row, column + 1), zeros outside of [tokens, dim].
+__device__ __forceinline__ unsigned load_pair(const bfloat16* row, int column, bool inside,
+                                              const HeadShape& shape) {
+  if (!inside || column >= shape.dim) return 0;
+  if (shape.aligned) return *reinterpret_cast<const unsigned*>(row + column);
+  unsigned high = column + 1 < shape.dim ? row[column + 1].bits : 0u;
+  return row[column].bits | high << 16;
+}
+
+// A fragments of 16 rows [16, D] from global memory. The four lanes of a quad read 16 adjacent
+// bytes, and the next 16 bytes of the sector right after.
+template <int D>
+__device__ __forceinline__ void load_own_rows(unsigned (&a)[D / 16][4], const bfloat16* from,
+                                              std::int64_t stride, int first,
+                                              const HeadShape& shape) {
+  Lane lane = this_lane();
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    int row = first + lane.g + 8 * half;
+    bool inside = row < shape.tokens;
+    const bfloat16* p = from + (inside ? row : 0) * stride;
+#pragma unroll
+    for (int k = 0; k < D / 16; ++k) {
+      a[k][half] = load_pair(p, k * 16 + 2 * lane.t, inside, shape);
+      a[k][half + 2] = load_pair(p, k * 16 + 2 * lane.t + 8, inside, shape);
+    }
+  }
+}
+
+// Starts to bring kTileRows rows, from `first` on, into a ring; zeros outside of [tokens, dim]. The
+// whole block takes part.
+template <int D>
+__device__ __forceinline__ void stream_rows(cuda::AsyncCopies& copies, bfloat16* ring,
+                                            const bfloat16* from, std::int64_t stride, int first,
+                                            const HeadShape& shape) {
+  constexpr int kVectors = D / 8;
+  bfloat16* to = ring + first % kRingRows * kRowStride<D>;
+  int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  if (shape.aligned) {
+    for (int i = thread; i < kTileRows * kVectors; i += threads) {
+      int row = i / kVectors, column = i % kVectors * 8;
+      bool inside = first + row < shape.tokens && column < shape.dim;
+      const bfloat16* source = from + (first + row) * stride + column;
+      copies.copy<16>(to + row * kRowStride<D> + column, inside ? source : from, inside);
+    }
+    return;
+  }
+#pragma unroll 1
+  for (int i = thread; i < kTileRows * (D / 2); i += threads) {
+    int row = i / (D / 2), column = i % (D / 2) * 2;
+    bool inside = first + row < shape.tokens;
+    const bfloat16* source = from + (inside ? first + row : 0) * stride;
+    *reinterpret_cast<unsigned*>(to + row * kRowStride<D> + column) =
+        load_pair(source, column, inside, shape);
+  }
+}
+
+// The places of streamed rows lie in a ring of their own, kRingRows of them where there is a bias.
+// The whole block takes part.
+template <bool kBiased>
+inline constexpr std::size_t kPlaceBytes = kBiased ? kRingRows * sizeof(Place) : 0;
+template <bool kBiased>
+__device__ __forceinline__ void stream_places(Place* ring, const GridBias<kBiased>& grid,
+                                              int first) {
+  if constexpr (kBiased) {
+    for (int i = static_cast<int>(threadIdx.x); i < kTileRows; i += static_cast<int>(blockDim.x)) {
+      ring[(first + i) % kRingRows] = place_of(grid, first + i);
+    }
+  }
+}
+
+// Those of columns 2t and 2t + 1 of a result fragment, whose first column is at `places`.
+struct PlacePair {
+  Place at[2];
+};
+__device__ __forceinline__ PlacePair load_places(const Place* places) {
+  float4 v = *reinterpret_cast<const float4*>(places + 2 * this_lane().t);
+  return {{{v.x, v.y}, {v.z, v.w}}};
+}
+
+// s[r][j] += own[r] rows^T, where j counts the 8-row halves of 16 streamed rows.
+template <int D, int R>
+__device__ __forceinline__ void scores(float (&s)[R][2][4], const unsigned (&own)[R][D / 16][4],
+                                       const bfloat16* rows) {
+  int lane = this_lane().index;
+  const bfloat16* row = rows + (lane / 16 * 8 + lane % 8) * kRowStride<D> + lane / 8 % 2 * 8;
+#pragma unroll
+  for (int k = 0; k < D / 16; ++k) {
+    unsigned b[4];
+    cuda::load_matrices<false>(b, row + k * 16);
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      cuda::mma_bf16(s[r][0], own[r][k], {b[0], b[1]});
+      cuda::mma_bf16(s[r][1], own[r][k], {b[2], b[3]});
+    }
+  }
+}
+
+// acc[r] += p[r] rows, 16 streamed rows.
+template <int D, int R>
+__device__ __forceinline__ void accumulate(float (&acc)[R][D / 8][4], const unsigned (&p)[R][4],
+                                           const bfloat16* rows) {
+  int lane = this_lane().index;
+  const bfloat16* row = rows + lane % 16 * kRowStride<D> + lane / 16 * 8;
+#pragma unroll
+  for (int k = 0; k < D / 16; ++k) {
+    unsigned b[4];
+    cuda::load_matrices<true>(b, row + k * 16);
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      cuda::mma_bf16(acc[r][2 * k], p[r], {b[0], b[1]});
+      cuda::mma_bf16(acc[r][2 * k + 1], p[r], {b[2], b[3]});
+    }
+  }
+}
+
+// The result fragments of 16 columns, rounded, are the left operand of a product over them.
+__device__ __forceinline__ void pack_operand(unsigned (&a)[4], const float (&c)[2][4]) {
+#pragma unroll
+  for (int j = 0; j < 2; ++j) {
+    a[2 * j] = cuda::pack_bfloat16(c[j][0], c[j][1]);
+    a[2 * j + 1] = cuda::pack_bfloat16(c[j][2], c[j][3]);
+  }
+}
+
+// Writes 16 rows of a warp to global memory, row g of a fragment times factor[0] and row g + 8
+// times factor[1]. They pass through `shared`, 16 rows of the warp's own, to leave in 16-byte
+// pieces.
+template <int D>
+__device__ __forceinline__ void store_own_rows(const float (&acc)[D / 8][4],
+                                               const float (&factor)[2], bfloat16* shared,
+                                               bfloat16* to, std::int64_t stride, int first,
+                                               const HeadShape& shape) {
+  Lane lane = this_lane();
+#pragma unroll
+  for (int n = 0; n < D / 8; ++n) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      *reinterpret_cast<unsigned*>(shared + (lane.g + 8 * half) * kRowStride<D> + n * 8 +
+                                   2 * lane.t) =
+          cuda::pack_bfloat16(acc[n][2 * half] * factor[half], acc[n][2 * half + 1] * factor[half]);
+    }
+  }
+  __syncwarp();
+  constexpr int kVectors = D / 8;
+#pragma unroll
+  for (int i = lane.index; i < 16 * kVectors; i += cuda::kWarpSize) {
+    int row = i / kVectors, column = i % kVectors * 8;
+    const bfloat16* from = shared + row * kRowStride<D> + column;
+    bfloat16* target = to + (first + row) * stride + column;
+    if (first + row >= shape.tokens || column >= shape.dim) continue;
+    if (shape.aligned) {
+      *reinterpret_cast<uint4*>(target) = *reinterpret_cast<const uint4*>(from);
+    } else {
+      for (int k = 0; k < 8 && column + k < shape.dim; ++k) target[k] = from[k];
+    }
+  }
+  __syncwarp();
+}
+
+// How a kernel fills a multiprocessor. With two tiles of 16 rows a warp reads each fragment of the
+// streamed rows once for both, and shared memory (2 cycles per fragment) keeps up with the tensor
+// cores (about 1.6 per product); with one it has the registers for larger D, or for more warps. A
+// multiprocessor has 65536 registers for its warps, counted in fours: 16 warps get 128 per thread,
+// 12 get 168, 8 get 255.
+struct Residency {
+  int tiles, max_warps, blocks;  // tiles per warp, warps per block, blocks per multiprocessor
+};
+template <Residency kResidency>
+struct Resident {
+  static constexpr int kTiles = kResidency.tiles;
+  static constexpr int kRowsPerWarp = 16 * kTiles;
+  static constexpr int kMaxWarps = kResidency.max_warps;
+  static constexpr int kMaxThreads = kMaxWarps * cuda::kWarpSize;
+  static constexpr int kBlocksPerSm = kResidency.blocks;
+  // Results leave by way of the rings, 16 rows per warp.
+  static_assert(kMaxWarps * 16 <= 2 * kRingRows);
+};
+
+// How a head's rows are dealt out: so many warps that a head takes as few blocks as it can, then so
+// many blocks that they are alike.
+struct Division {
+  int warps, blocks;
+};
+inline Division divide_rows(std::int64_t tokens, int rows_per_warp, int max_warps) {
+  std::int64_t tiles = (tokens + rows_per_warp - 1) / rows_per_warp;
+  std::int64_t blocks = (tiles + max_warps - 1) / max_warps;
+  return {static_cast<int>((tiles + blocks - 1) / blocks), static_cast<int>(blocks)};
+}
+
+// Calls f(integral constant D) with head_dim rounded up to the next multiple of 16.
+template <int D = 16, class F>
+void for_padded_dim(std::int64_t head_dim, F&& f) {
+  if constexpr (D < kMaxTensorDim) {
+    if (head_dim > D) return for_padded_dim<D + 16>(head_dim, f);
+  }
+  f(std::integral_constant<int, D>{});
+}
+
+}  // namespace dtn::attention

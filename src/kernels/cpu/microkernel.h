@@ -1,0 +1,158 @@
+// Register-blocked products of small matrices that are already packed and stay in cache:
+//   C[i][j] = sum over k of A[i][k] B[k][j].
+// A tile of rows x vectors of C lives in registers while k runs; what happens to it before and
+// after is the caller's, so that softmax, scaling and stores work on registers.
+//
+// The element type says how k advances. float and double: one k at a time. Bf16Pair (AVX-512 with
+// BF16 only): two bfloat16 of neighbouring k in one 32-bit word, in A and in B, accumulated in
+// float32 by one instruction. Everything else sees words and need not know.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+
+#include "kernels/cpu/simd.h"
+
+namespace dtn::DTN_ISA {
+
+struct Bf16Pair {
+  std::uint32_t bits;
+};
+
+template <class E>
+using Accumulator = std::conditional_t<std::is_same_v<E, double>, double, float>;
+template <class E>
+inline constexpr int kDepth = std::is_same_v<E, Bf16Pair> ? 2 : 1;  // k per element
+template <class E>
+inline constexpr int kWidth = kLanes<Accumulator<E>>;  // columns per vector
+
+// The vectors of C that fit in registers beside a row of B, and the widest tile. With 32 registers
+// 24 accumulators, up to 4 vectors of B and a broadcast of A; with 16 registers 12, 3 and 1.
+#if defined(DTN_ISA_avx512)
+inline constexpr int kTileVectors = 24, kMaxTileWidth = 4;
+#else
+inline constexpr int kTileVectors = 12, kMaxTileWidth = 3;
+#endif
+// Rows of a tile V vectors wide; for V = 1 twelve already hide the latency.
+template <int V>
+inline constexpr int kTileRows = kTileVectors / (V == 1 && kTileVectors == 24 ? 2 : V);
+// Row counts rounded up to this are whole tiles whatever the tile's shape.
+inline constexpr int kRowAlign = 24;
+
+constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+constexpr std::int64_t round_up(std::int64_t a, std::int64_t b) { return divide_up(a, b) * b; }
+
+inline VecF multiply_add(const float* a, VecF b, VecF c) { return (*a - VecF{}) * b + c; }
+inline Vec<double> multiply_add(const double* a, Vec<double> b, Vec<double> c) {
+  return (*a - Vec<double>{}) * b + c;
+}
+#if defined(DTN_ISA_avx512)
+inline VecF multiply_add(const Bf16Pair* a, VecF b, VecF c) {
+  __m512i pair = _mm512_set1_epi32(static_cast<int>(a->bits));
+  return (VecF)_mm512_dpbf16_ps((__m512)c, (__m512bh)pair, (__m512bh)b);
+}
+#endif
+
+// acc[r][v] += sum over s < steps of A[r][s] B[s][v], where A[r][s] = a[r * kARow + s * kAStep] and
+// the vector B[s][v] starts at b[s * b_step + v * kWidth].
+template <class E, int kARow, int kAStep, int R, int V, class Vector>
+[[gnu::always_inline]] inline void multiply_tile(Vector (&acc)[R][V], const E* a, const E* b,
+                                                 std::int64_t b_step, std::int64_t steps) {
+  for (std::int64_t s = 0; s < steps; ++s) {
+    Vector row[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) std::memcpy(&row[v], b + v * kWidth<E>, sizeof(Vector));
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) acc[r][v] = multiply_add(a + r * kARow, row[v], acc[r][v]);
+    }
+    a += kAStep;
+    b += b_step;
+  }
+}
+
+// Covers `vectors` columns by panels of at most kMaxTileWidth of nearly equal width V, and calls
+// f(first vector, integral_constant<int, V>).
+template <class F>
+inline void for_each_panel(std::int64_t vectors, F&& f) {
+  std::int64_t panels = divide_up(vectors, kMaxTileWidth);
+  std::int64_t width = vectors / panels, wider = vectors % panels, first = 0;
+  for (std::int64_t p = 0; p < panels; ++p) {
+    std::int64_t v = width + (p < wider);
+    switch (v) {
+      case 1: f(first, std::integral_constant<int, 1>{}); break;
+      case 2: f(first, std::integral_constant<int, 2>{}); break;
+      case 3: f(first, std::integral_constant<int, 3>{}); break;
+      default: f(first, std::integral_constant<int, kMaxTileWidth>{}); break;
+    }
+    first += v;
+  }
+}
+
+// B as panels, one after the other, each [steps][V * kWidth]; or row-major with rows of `ld`.
+struct PanelLayout {
+  std::int64_t steps, ld;
+  std::int64_t offset(std::int64_t column) const { return ld ? column : column * steps; }
+  std::int64_t step(std::int64_t panel_columns) const { return ld ? ld : panel_columns; }
+};
+
+// All tiles of C [rows, vectors * kWidth]: begin(acc, row, column) fills a tile, the product is
+// added, end(acc, row, column) disposes of it. The last tile may reach past `rows`, so A must be
+// readable up to round_up(rows, kRowAlign).
+template <class E, int kARow, int kAStep, class Begin, class End>
+inline void multiply(const E* a, const E* b, PanelLayout layout, std::int64_t rows,
+                     std::int64_t vectors, const Begin& begin, const End& end) {
+  for_each_panel(vectors, [&](std::int64_t first, auto panel_vectors) {
+    constexpr int V = decltype(panel_vectors)::value;
+    constexpr int R = kTileRows<V>;
+    std::int64_t column = first * kWidth<E>;
+    const E* panel = b + layout.offset(column);
+    for (std::int64_t row = 0; row < rows; row += R) {
+      Vec<Accumulator<E>> acc[R][V];
+      begin(acc, row, column);
+      multiply_tile<E, kARow, kAStep>(acc, a + row * kARow, panel, layout.step(V * kWidth<E>),
+                                      layout.steps);
+      end(acc, row, column);
+    }
+  });
+}
+
+// Begin with zero.
+struct FromZero {
+  template <class Vector, int R, int V>
+  [[gnu::always_inline]] void operator()(Vector (&acc)[R][V], std::int64_t, std::int64_t) const {
+    for (int r = 0; r < R; ++r) {
+      for (int v = 0; v < V; ++v) acc[r][v] = Vector{};
+    }
+  }
+};
+
+// Stores the part of a tile that lies inside C [rows_left, columns_left] from the tile's corner.
+template <class S, class Vector, int R, int V>
+[[gnu::always_inline]] inline void store_tile(const Vector (&acc)[R][V], S* c, std::int64_t ld,
+                                              std::int64_t rows_left, std::int64_t columns_left) {
+  constexpr int lanes = kLanes<AccumulatorOf<S>>;
+  if (columns_left >= V * lanes) {
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r) {
+      if (r >= rows_left) return;
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) store(c + r * ld + v * lanes, acc[r][v]);
+    }
+    return;
+  }
+  int whole = static_cast<int>(columns_left) / lanes, rest = static_cast<int>(columns_left) % lanes;
+#pragma GCC unroll 24
+  for (int r = 0; r < R; ++r) {
+    if (r >= rows_left) return;
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      if (v < whole) store(c + r * ld + v * lanes, acc[r][v]);
+      if (v == whole && rest) store_partial(c + r * ld + v * lanes, acc[r][v], rest);
+    }
+  }
+}
+
+}  // namespace dtn::DTN_ISA

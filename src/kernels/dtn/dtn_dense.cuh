@@ -1,0 +1,100 @@
+// What the forward and backward passes of DTN with full position matrices share on a CUDA device.
+//
+// Four steps, through memory: what the statistics across tokens see, Z = [x, x^2] less the pivot; a
+// matrix product with P, all images side by side; and what becomes of its result, token by token.
+// All but the product move bytes. Z, M = P Z and their gradients are float32, [H, T', B, 2, D].
+#pragma once
+
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/values.cuh"
+#include "kernels/dtn/dtn_dense.h"
+#include "kernels/dtn/dtn_norm_cuda.cuh"
+
+namespace dtn::dense {
+
+inline constexpr int kThreads = 256;
+inline constexpr int kWarps = kThreads / cuda::kWarpSize;
+
+struct Sizes {
+  std::int64_t batch, columns;  // columns of Z: 2 B D
+  int tokens, channels, heads, head_dim, grid_w;
+  int pool, cells, cells_w;
+  int parts, width;  // slices of a head, and channels of a slice; the last may have fewer
+  float eps;
+
+  Sizes() = default;
+  template <class Arguments>
+  explicit Sizes(const Arguments& norm)
+      : batch(norm.batch),
+        columns(2 * norm.batch * (norm.channels / norm.heads)),
+        tokens(static_cast<int>(norm.grid_h * norm.grid_w)),
+        channels(static_cast<int>(norm.channels)),
+        heads(static_cast<int>(norm.heads)),
+        head_dim(channels / heads),
+        grid_w(static_cast<int>(norm.grid_w)),
+        pool(static_cast<int>(norm.pool)),
+        cells(tokens / (pool * pool)),
+        cells_w(grid_w / pool),
+        parts((head_dim + cuda::kWarpSize - 1) / cuda::kWarpSize),
+        width((head_dim + parts - 1) / parts),
+        eps(static_cast<float>(norm.eps)) {}
+
+  std::int64_t size_of_z() const { return heads * cells * columns; }
+  std::int64_t slices() const { return batch * heads * parts; }
+
+  __host__ __device__ int cell_of(int token) const {
+    return token / grid_w / pool * cells_w + token % grid_w / pool;
+  }
+  // Token k < pool^2 of a cell.
+  __host__ __device__ int token_of(int cell, int k) const {
+    return (cell / cells_w * pool + k / pool) * grid_w + cell % cells_w * pool + k % pool;
+  }
+  // Of the first of the two moments, in Z; the second lies head_dim further.
+  __host__ __device__ std::int64_t at(int head, int cell, std::int64_t image, int d) const {
+    return ((std::int64_t{head} * cells + cell) * batch + image) * 2 * head_dim + d;
+  }
+};
+
+// What a block works on: some channels of one head of one image, one for each lane of its warps,
+// which share out the tokens.
+struct Slice {
+  std::int64_t image;
+  int head, part, d, channel;  // of the lane: within the head, and of the image
+  bool active;                 // whether the lane has a channel
+  int lane, warp;
+
+  __device__ explicit Slice(const Sizes& s) {
+    std::int64_t i = blockIdx.x;
+    part = static_cast<int>(i % s.parts);
+    i /= s.parts;
+    head = static_cast<int>(i % s.heads);
+    image = i / s.heads;
+    lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+    warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+    d = part * s.width + lane;
+    active = lane < s.width && d < s.head_dim;
+    if (!active) d = part * s.width;  // a channel whose values may be read
+    channel = head * s.head_dim + d;
+  }
+};
+
+// x less a shift, or what the official variant makes of it; `scale` of the image's head.
+template <bool kOfficial, class T>
+__device__ __forceinline__ float centred(T x, const double* scale, int token, float shift) {
+  if constexpr (kOfficial) {
+    return centred_quotient(cuda::to_float(x), scale[token], shift);
+  } else {
+    return cuda::to_float(x) - shift;
+  }
+}
+
+// Z, and in the forward pass (bases not null) the pivots first.
+template <class Arguments>
+void gather(CudaQueue& queue, const Arguments& norm, const Sizes& s, const float* bases,
+            float* pivot, float* z);
+
+// M = P Z, or P^T Z.
+void multiply(CudaQueue& queue, const Sizes& s, const void* positions, bool transposed,
+              const float* z, float* m);
+
+}  // namespace dtn::dense

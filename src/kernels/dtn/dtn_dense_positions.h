@@ -1,0 +1,47 @@
+// The position matrices P of Dynamic Token Normalization as full matrices, one per head, for the
+// choices whose P is no product of two small ones (see dtn_norm.h for the one that is, and
+// dtn_dense.h for what uses them). With tokens i, j of a grid:
+//   kRelative  P[i, j] = softmax over j of  a_d (dx^2 + dy^2) + a_x dx + a_y dy, as in dtn_norm.h
+//   kTable     P[i, j] = softmax over j of  table[i, j]
+//   kBanded    P[i, j] = 1 / n_i where |i - j| <= (band - 1) / 2, else 0; n_i entries of row i are
+//              not 0. A band of 2 T - 1 makes all entries 1 / T.
+// Rows sum to 1. P, weights and gradients have the accumulator type.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/dtn/dtn_norm.h"
+
+namespace dtn {
+
+enum class DtnPositionKind : std::uint8_t { kRelative, kTable, kBanded };
+
+struct DtnDensePositions {
+  DType dtype;                         // float32; float64 on the CPU
+  std::int64_t heads, grid_h, grid_w;  // H, T = grid_h grid_w
+  DtnPositionKind kind;
+  DtnVariant variant = DtnVariant::kPaper;  // kRelative: the direction of dx, dy
+  std::int64_t band = 1;                    // kBanded: odd
+  const void* weight = nullptr;             // kRelative [H, 3], columns a_x, a_y, a_d;
+                                            // kTable [H, T, T]
+  void* p;                                  // [H, T, T], written (=)
+};
+void run(CpuQueue&, const DtnDensePositions&);
+void run(CudaQueue&, const DtnDensePositions&);
+
+// dtable[i, j] += P[i, j] (dP[i, j] - sum_j P[i, j] dP[i, j]);  da_x += sum_ij dx of the same, ...
+// kBanded has no parameters, and may not be asked for a gradient.
+struct DtnDensePositionsBackward {
+  DType dtype;
+  std::int64_t heads, grid_h, grid_w;
+  DtnPositionKind kind;
+  DtnVariant variant = DtnVariant::kPaper;
+  const void* weight;  // kRelative
+  const void* p;       // [H, T, T], kTable
+  const void* dp;      // [H, T, T]
+  void* dweight;       // as weight, +=
+};
+void run(CpuQueue&, const DtnDensePositionsBackward&);
+void run(CudaQueue&, const DtnDensePositionsBackward&);
+
+}  // namespace dtn

@@ -1,0 +1,91 @@
+// Forward pass of Dynamic Token Normalization; see dtn_norm.h for the formulas. Token statistics
+// and pivots come first, in one reading of an image; then head by head, one vector of channels at a
+// time, whose planes stay in the first- and second-level caches.
+#include "kernels/cpu/for_dtype.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/dtn/dtn_norm_forward.h"
+
+namespace dtn::DTN_ISA {
+namespace {
+
+template <class T, DtnVariant variant>
+class Forward : DtnForwardParts<T, variant> {
+  using Parts = DtnForwardParts<T, variant>;
+  using Parts::args_, Parts::sizes_, Parts::lanes;
+  using Parts::image, Parts::output, Parts::head_scale;
+  using Parts::make_pivot, Parts::token_statistics, Parts::write_row;
+  using typename Parts::A;
+
+ public:
+  Forward(const DtnNormForward& args, Scratch::Scope& scope) : Parts(args, scope) {}
+
+  void run(CpuQueue& queue) {
+    Scratch::Scope scope(queue.scratch());
+    HeadPositions<A> positions(sizes_, variant, args_.pos_weight, false, scope);
+    if (positions.wave() == sizes_.heads && sizes_.image_per_task()) {
+      positions.build(0);
+      parallel_for(sizes_.batch, [&](std::int64_t b) {
+        token_statistics(b);
+        for (std::int64_t h = 0; h < sizes_.heads; ++h) normalize_head(queue, positions, b, h);
+      });
+      return;
+    }
+    token_statistics();
+    for (std::int64_t begin = 0; begin < sizes_.heads; begin += positions.wave()) {
+      std::int64_t count = sizes_.heads - begin;
+      if (count > positions.wave()) count = positions.wave();
+      positions.build(begin);
+      parallel_for(sizes_.batch * count, [&](std::int64_t i) {
+        normalize_head(queue, positions, i / count, begin + i % count);
+      });
+    }
+  }
+
+ private:
+  void normalize_head(CpuQueue& queue, const HeadPositions<A>& positions, std::int64_t b,
+                      std::int64_t h) const {
+    Scratch::Scope scope(queue.scratch());
+    const std::int64_t plane = sizes_.cells * lanes, row_size = sizes_.grid_w * lanes;
+    A* x = scope.take<A>(sizes_.tokens * lanes);
+    A* averages = scope.take<A>(plane);
+    A* z1 = scope.take<A>(plane);
+    A* z2 = scope.take<A>(plane);
+    const RowMoments<A> moments(sizes_, scope);
+    A* mixed = scope.take<A>(sizes_.tokens);
+    mix_variances(sizes_, static_cast<const A*>(args_.token_var) + b * sizes_.tokens,
+                  static_cast<const A*>(args_.lambda_var)[h], args_.eps, mixed);
+    const PositionMatrices<A> rows = positions.along_rows(h), columns = positions.down_columns(h);
+    const A base = mean_base<variant>(sizes_, image(b));
+    const A share = sizes_.template cell_share<A>();
+    for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
+      const std::int64_t channel = h * sizes_.head_dim + offset;
+      const Vec<A> pivot = make_pivot(b, channel, count, base);
+      gather(sizes_, image(b) + channel, count, head_scale(b, h), pivot, x);
+      column_moments(sizes_, columns, sum_cells(sizes_, x, share, averages), z1, z2);
+      for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
+        prefetch_group(sizes_, output(b) + channel + lanes, row * sizes_.grid_w, sizes_.grid_w);
+        moments.make(rows, row, z1, z2);
+        write_row(b, h, channel, count, base - pivot, row, x + row * row_size, moments.m1(),
+                  moments.m2(), mixed);
+      }
+    });
+  }
+};
+
+}  // namespace
+
+void run(CpuQueue& queue, const DtnNormForward& args) {
+  Scratch::Scope scope(queue.scratch());
+  for_dtype("DtnNormForward", args.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    if (args.variant == DtnVariant::kPaper) {
+      Forward<T, DtnVariant::kPaper>(args, scope).run(queue);
+    } else {
+      Forward<T, DtnVariant::kOfficial>(args, scope).run(queue);
+    }
+  });
+}
+
+}  // namespace dtn::DTN_ISA
+
+DTN_DISPATCH(dtn::DtnNormForward)

@@ -1,0 +1,98 @@
+// Dynamic Token Normalization (Shao et al., ICLR 2022, Eqs. 4-7), exact and separable.
+//
+// For image b, head h with its D = C / H channels c, token i at column x_i and row y_i of the grid:
+//   P^h[i, j] = softmax over j of  a_d (dx^2 + dy^2) + a_x dx + a_y dy,  dx = x_j - x_i, dy = y_j -
+//   y_i m1[i, c]  = sum_j P^h[i, j] x[j, c]         v1[i, c] = sum_j P^h[i, j] x[j, c]^2 - m1[i,
+//   c]^2 mu        = l_mu^h mu_ln[i] + (1 - l_mu^h) m1      var = l_va^h var_ln[i] + (1 - l_va^h)
+//   v1 y[i, c]   = weight[c] (x[i, c] - mu) / sqrt(var + eps) + bias[c]
+// with mu_ln, var_ln the mean and biased variance of token i over all C channels. The exponent is a
+// sum over the two axes, so P^h = Py^h (x) Px^h whose rows sum to 1,
+// and P x is a pass along the grid rows and one down its columns: grid_w + grid_h multiply-adds per
+// element instead of grid_w grid_h.
+//
+// With pool = s > 1 (the paper's average pooling of the statistics): the values that the statistics
+// across tokens see, x or what the official variant makes of it, are averaged over cells of s x s
+// tokens, then squared; P is that of the grid of T / s^2 cells, in raster order; every token of a
+// cell has the m1 and v1 of its cell. mu_ln and var_ln stay those of the token. A CUDA device has
+// this only with full position matrices, see dtn_dense.h.
+//
+// Variants:
+//   kPaper     as above; v1 is clamped at 0, without gradient where it is.
+//   kOfficial  what the released code computes: x is first divided by its root mean square over the
+//              D channels of the head, x / sqrt(mean x^2 + eps), and everything else sees that;
+//              var_ln is unbiased; dx = x_i - x_j, dy = y_i - y_j; v1 is not clamped.
+//
+// x, y and activation gradients have `dtype`. Weights, lambdas, statistics and parameter gradients
+// have the accumulator type (float32; float64 for float64). Activation gradients are written (=),
+// parameter gradients are added to (+=). Any grid works; a sequence is a grid of one row. Results
+// depend on the shape alone, never on the number of threads.
+#pragma once
+
+#include <cstdint>
+
+#include "core/queue.h"
+#include "dtn/core/dtype.h"
+
+namespace dtn {
+
+enum class DtnVariant : std::uint8_t { kPaper, kOfficial };
+
+struct DtnNormForward {
+  DType dtype;
+  std::int64_t batch, grid_h, grid_w, channels, heads;  // B; T = grid_h grid_w; C; H, divides C
+  double eps;
+  DtnVariant variant = DtnVariant::kPaper;
+  std::int64_t pool = 1;    // s, divides grid_h and grid_w
+  const void* x;            // [B, T, C], token t = row grid_w + column
+  const void* weight;       // [C]
+  const void* bias;         // [C]
+  const void* lambda_mean;  // [H], l_mu in [0, 1]: after the sigmoid
+  const void* lambda_var;   // [H], l_va in [0, 1]
+  const void* pos_weight;   // [H, 3], columns a_x, a_y, a_d
+  void* y;                  // [B, T, C]; not x
+  // Statistics for backward, written (=); all required, small beside x.
+  void* token_mean;  // [B, T] mu_ln
+  void* token_var;   // [B, T] var_ln
+  void* pivot;       // [B, C] mean over tokens, subtracted before squaring
+  void* head_rstd =
+      nullptr;  // [B, H, T] float64, 1 / sqrt(mean x^2 + eps); required by kOfficial, else unused
+};
+void run(CpuQueue&, const DtnNormForward&);
+void run(CudaQueue&, const DtnNormForward&);
+
+// Recomputes m1 and v1. With dxhat = dy weight, r = (var + eps)^-1/2:
+//   dmu = -dxhat r,  dvar = -1/2 dxhat (x - mu) r^3
+//   dm1 = (1 - l_mu) dmu - 2 (1 - l_va) dvar m1,   dm2 = (1 - l_va) dvar
+//   dx  = dxhat r + P^T dm1 + 2 x (P^T dm2) + (1/C) sum_c l_mu dmu
+//         + (2/C) (x - mu_ln) sum_c l_va dvar + dx_add
+//   dlambda_mean += sum dmu (mu_ln - m1),   dlambda_var += sum dvar (var_ln - v1)
+//   dPy[i, j] = sum dm1[i] z1[j] + dm2[i] z2[j], z the row pass of x and x^2; dPx likewise.
+struct DtnNormBackward {
+  DType dtype;
+  std::int64_t batch, grid_h, grid_w, channels, heads;
+  double eps;
+  DtnVariant variant = DtnVariant::kPaper;
+  std::int64_t pool = 1;
+  const void* x;            // [B, T, C]
+  const void* weight;       // [C]
+  const void* lambda_mean;  // [H]
+  const void* lambda_var;   // [H]
+  const void* pos_weight;   // [H, 3]
+  // Statistics of the forward pass.
+  const void* token_mean;           // [B, T]
+  const void* token_var;            // [B, T]
+  const void* pivot;                // [B, C]
+  const void* head_rstd = nullptr;  // [B, H, T] float64, kOfficial
+  const void* dy;                   // [B, T, C]
+  const void* dx_add = nullptr;     // [B, T, C] dtype: what reaches x along the residual; may be dx
+  void* dx = nullptr;               // [B, T, C], written (=); not dy, not x
+  void* dweight = nullptr;          // [C], +=
+  void* dbias = nullptr;            // [C], +=
+  void* dlambda_mean = nullptr;     // [H], +=, with respect to l_mu itself
+  void* dlambda_var = nullptr;      // [H], +=, with respect to l_va itself
+  void* dpos_weight = nullptr;      // [H, 3], +=; null saves a quarter of the work
+};
+void run(CpuQueue&, const DtnNormBackward&);
+void run(CudaQueue&, const DtnNormBackward&);
+
+}  // namespace dtn

@@ -1,0 +1,179 @@
+// Backward pass of Dynamic Token Normalization; see dtn_norm.h for the formulas. First, head by
+// head, everything but the two terms of dx that sum over all channels of a token: those sums are
+// made on the way, and the second step, over whole images, adds the terms.
+#include "kernels/dtn/dtn_norm_backward.h"
+
+#include "kernels/cpu/for_dtype.h"
+#include "kernels/cpu/isa.h"
+
+namespace dtn::DTN_ISA {
+namespace {
+
+template <class T, DtnVariant variant>
+class Backward : DtnBackwardParts<T, variant> {
+  using Parts = DtnBackwardParts<T, variant>;
+  using Parts::args_, Parts::sizes_, Parts::image_;
+  using Parts::finish, Parts::head_scale, Parts::image_of, Parts::input_gradient, Parts::keep,
+      Parts::make_planes, Parts::prefetch_row, Parts::row_gradients, Parts::sums_of_tokens,
+      Parts::unfinished;
+  using Parts::lanes, Parts::kInPlace;
+  using typename Parts::A;
+  using typename Parts::ChannelSums, typename Parts::LambdaSums, typename Parts::Planes,
+      typename Parts::TokenSums;
+
+ public:
+  Backward(const DtnNormBackward& args, Scratch::Scope& scope)
+      : Parts(args, scope), position_sums_(scope.take<A>(sizes_.batch * sizes_.heads * 3)) {}
+
+  void run(CpuQueue& queue) {
+    Scratch::Scope scope(queue.scratch());
+    HeadPositions<A> positions(sizes_, variant, args_.pos_weight, args_.dpos_weight, scope);
+    if (positions.wave() == sizes_.heads && sizes_.image_per_task()) {
+      positions.build(0);
+      parallel_for(sizes_.batch, [&](std::int64_t b) {
+        Scratch::Scope inner(queue.scratch());
+        A* dx = unfinished(inner, 1, b);
+        A* sums = inner.take<A>(this->token_sums());
+        for (std::int64_t h = 0; h < sizes_.heads; ++h) head(queue, positions, b, h, dx, sums);
+        if (dx) finish(queue, b, 0, sizes_.tokens, dx, sums);
+      });
+    } else {
+      run_by_heads(queue, positions, scope);
+    }
+    this->add_parameter_gradients();
+    if (!args_.dpos_weight) return;
+    const std::int64_t weights = sizes_.heads * 3;
+    for (std::int64_t i = 0; i < sizes_.batch * weights; ++i) {  // image after image
+      static_cast<A*>(args_.dpos_weight)[i % weights] += position_sums_[i];
+    }
+  }
+
+ private:
+  void run_by_heads(CpuQueue& queue, HeadPositions<A>& positions, Scratch::Scope& scope) {
+    A* dx = unfinished(scope, sizes_.batch);
+    A* sums = scope.take<A>(sizes_.batch * this->token_sums());
+    auto dx_of = [&](std::int64_t b) { return dx ? dx + b * image_ : nullptr; };
+    for (std::int64_t begin = 0; begin < sizes_.heads; begin += positions.wave()) {
+      std::int64_t count = sizes_.heads - begin;
+      if (count > positions.wave()) count = positions.wave();
+      positions.build(begin);
+      parallel_for(sizes_.batch * count, [&](std::int64_t i) {
+        const std::int64_t b = i / count;
+        head(queue, positions, b, begin + i % count, dx_of(b), sums + b * this->token_sums());
+      });
+    }
+    if (dx) finish(queue, dx, sums);
+  }
+
+  // Planes of cells, one vector per cell; with pool 1, seen is not used and dm are the tokens' own.
+  struct CellPlanes {
+    A *seen, *z1, *z2, *dm1, *dm2;
+    A* row;  // [grid_w]
+  };
+  CellPlanes make_cell_planes(Scratch::Scope& scope, const Planes& p) const {
+    const std::int64_t size = sizes_.cells * lanes;
+    A *z1 = scope.take<A>(size), *z2 = scope.take<A>(size);
+    if (sizes_.pool == 1) return {nullptr, z1, z2, p.dm1, p.dm2, nullptr};
+    return {scope.take<A>(size),
+            z1,
+            z2,
+            scope.take<A>(size),
+            scope.take<A>(size),
+            scope.take<A>(sizes_.grid_w * lanes)};
+  }
+
+  // The unfinished dx ([T, C]) and token sums of one head, and its parameter gradients.
+  void head(CpuQueue& queue, const HeadPositions<A>& positions, std::int64_t b, std::int64_t h,
+            A* dx, A* token_sums) const {
+    Scratch::Scope scope(queue.scratch());
+    const Planes p = make_planes(scope, b, h);
+    const CellPlanes c = make_cell_planes(scope, p);
+    const RowMoments<A> moments(sizes_, scope);
+    TokenSums token = sums_of_tokens(h, p, token_sums);
+    const PositionMatrices<A> rows = positions.along_rows(h), columns = positions.down_columns(h);
+    const A base = mean_base<variant>(sizes_, image_of(b));
+    const A share = sizes_.template cell_share<A>();
+    LambdaSums sums;
+    PositionSums<A> along, down;
+    for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
+      const std::int64_t channel = h * sizes_.head_dim + offset;
+      const Vec<A> pivot =
+          load_n(static_cast<const A*>(args_.pivot) + b * sizes_.channels + channel, count);
+      gather(sizes_, image_of(b) + channel, count, head_scale(b, h), pivot, p.x);
+      const A* seen = sum_cells(sizes_, p.x, share, c.seen);
+      column_moments(sizes_, columns, seen, c.z1, c.z2);
+      ChannelSums channels;
+      for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
+        prefetch_row(b, channel + lanes, row, dx);
+        moments.make(rows, row, c.z1, c.z2);
+        row_gradients(b, h, channel, count, base - pivot, row, moments.m1(), moments.m2(), p,
+                      channels, sums, token);
+      }
+      keep(b, channel, count, channels);
+      sum_cells(sizes_, p.dm1, A(1), c.dm1);
+      sum_cells(sizes_, p.dm2, A(1), c.dm2);
+      if (args_.dpos_weight) {
+        position_sums<A, Second::kPlane>(sizes_.rows(), c.dm1, c.dm2, c.z1, c.z2, rows.by_offset,
+                                         rows.by_square, along);
+      }
+      pass<A, Second::kPlane>(sizes_.rows(), rows.apply_transposed, c.dm1, c.dm2, c.z1, c.z2);
+      if (args_.dpos_weight) {
+        position_sums<A, Second::kSquare>(sizes_.columns(), c.z1, c.z2, seen, nullptr,
+                                          columns.by_offset, columns.by_square, down);
+      }
+      if (!dx) return;
+      // The gradients of z are in z1, z2, those of what the statistics see will be in dm1, dm2.
+      pass<A, Second::kPlane>(sizes_.columns(), columns.apply_transposed, c.z1, c.z2, c.dm1, c.dm2);
+      if (sizes_.pool == 1) {
+        input_gradient(b, channel, count, 0, sizes_.tokens, dx + channel, [&](std::int64_t at) {
+          return load(p.direct + at) + load(p.dm1 + at) + 2 * load(p.x + at) * load(p.dm2 + at);
+        });
+      } else {
+        cells_gradient(b, channel, count, p, c, dx);
+      }
+    });
+    keep(b, h, sums);
+    A* of_positions = position_sums_ + (b * sizes_.heads + h) * 3;
+    of_positions[0] = reduce_add(along.offset);
+    of_positions[1] = reduce_add(down.offset);
+    of_positions[2] = reduce_add(along.square + down.square);
+  }
+
+  // With pool > 1, from the gradients of the cells: dx of one group.
+  template <class N>
+  void cells_gradient(std::int64_t b, std::int64_t channel, N count, const Planes& p,
+                      const CellPlanes& c, A* dx) const {
+    const A share = sizes_.template cell_share<A>();
+    for (std::int64_t at = 0; at < sizes_.cells * lanes; at += lanes) {
+      store(c.z1 + at, share * (load(c.dm1 + at) + 2 * load(c.seen + at) * load(c.dm2 + at)));
+    }
+    const std::int64_t width = sizes_.grid_w;
+    for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
+      const std::int64_t first = row * width;
+      const A* through = spread_row(sizes_, row, c.z1, c.row);
+      input_gradient(b, channel, count, first, first + width, dx + channel, [&](std::int64_t at) {
+        return load(p.direct + at) + load(through + (at - first * lanes));
+      });
+    }
+  }
+
+  A* position_sums_;  // [B, H, 3]: columns x, y, d
+};
+
+}  // namespace
+
+void run(CpuQueue& queue, const DtnNormBackward& args) {
+  Scratch::Scope scope(queue.scratch());
+  for_dtype("DtnNormBackward", args.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    if (args.variant == DtnVariant::kPaper) {
+      Backward<T, DtnVariant::kPaper>(args, scope).run(queue);
+    } else {
+      Backward<T, DtnVariant::kOfficial>(args, scope).run(queue);
+    }
+  });
+}
+
+}  // namespace dtn::DTN_ISA
+
+DTN_DISPATCH(dtn::DtnNormBackward)

@@ -1,0 +1,259 @@
+// What the forward and backward DTN kernels share: sizes, the position matrices of all heads, and
+// the local moments of one lane group of one head.
+#pragma once
+
+#include <cstdint>
+
+#include "core/queue.h"
+#include "dtn/core/parallel.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/dtn/dtn_norm.h"
+#include "kernels/dtn/dtn_norm_passes.h"
+#include "kernels/dtn/dtn_norm_positions.h"
+
+namespace dtn::DTN_ISA {
+
+struct DtnSizes {
+  std::int64_t batch, grid_h, grid_w, tokens, channels, heads, head_dim;
+  std::int64_t padded_tokens;                  // whole vectors of any type
+  std::int64_t pool, cells_h, cells_w, cells;  // the grid of cells of pool x pool tokens
+
+  template <class Arguments>
+  explicit DtnSizes(const Arguments& args)
+      : batch(args.batch),
+        grid_h(args.grid_h),
+        grid_w(args.grid_w),
+        tokens(args.grid_h * args.grid_w),
+        channels(args.channels),
+        heads(args.heads),
+        head_dim(args.channels / args.heads),
+        padded_tokens((tokens + 15) / 16 * 16),
+        pool(args.pool),
+        cells_h(grid_h / pool),
+        cells_w(grid_w / pool),
+        cells(cells_h * cells_w) {}
+
+  // Of the grid of cells.
+  Lines rows() const { return {cells_w, 1, cells_h, cells_w}; }
+  Lines columns() const { return {cells_h, cells_w, cells_w, 1}; }
+  // All cells, for a pass with a matrix of [cells, cells].
+  Lines one_line() const { return {cells, 1, 1, 0}; }
+  // Of a token in its cell.
+  template <class A>
+  A cell_share() const {
+    return 1 / static_cast<A>(pool * pool);
+  }
+
+  // Whether whole images keep all threads busy; else the heads of an image are spread too.
+  // Either way does the same arithmetic in the same order.
+  bool image_per_task() const {
+    const std::int64_t threads = max_threads(), rounds = (batch + threads - 1) / threads;
+    return batch * 8 >= rounds * threads * 7;
+  }
+};
+
+// The position matrices of as many heads as fit a memory budget, which only long sequences exceed.
+template <class A>
+class HeadPositions {
+ public:
+  HeadPositions(const DtnSizes& sizes, DtnVariant variant, const void* pos_weight, bool gradients,
+                Scratch::Scope& scope)
+      : sizes_(sizes),
+        direction_(variant == DtnVariant::kOfficial ? A(-1) : A(1)),
+        weight_(static_cast<const A*>(pos_weight)),
+        kinds_(gradients ? 4 : 2),
+        per_head_(axis(sizes.cells_w) + axis(sizes.cells_h)) {
+    constexpr std::int64_t kBudget = (std::int64_t{64} << 20) / sizeof(A);
+    wave_ = kBudget / per_head_;
+    if (wave_ < 1) wave_ = 1;
+    if (wave_ > sizes.heads) wave_ = sizes.heads;
+    memory_ = scope.take<A>(wave_ * per_head_);
+  }
+
+  std::int64_t wave() const { return wave_; }
+
+  // Makes the matrices of heads [begin, begin + wave()) the current ones.
+  void build(std::int64_t begin) {
+    begin_ = begin;
+    std::int64_t count = sizes_.heads - begin < wave_ ? sizes_.heads - begin : wave_;
+    // Small matrices cost less than waking the threads.
+    const std::int64_t grain = per_head_ > 8192 ? 1 : count;
+    parallel_ranges(count, grain, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t h = begin + first; h < begin + last; ++h) {
+        const A* a = weight_ + 3 * h;
+        build_positions(sizes_.cells_w, a[2], a[0], direction_, along_rows(h));
+        build_positions(sizes_.cells_h, a[2], a[1], direction_, down_columns(h));
+      }
+    });
+  }
+
+  PositionMatrices<A> along_rows(std::int64_t head) const {
+    return matrices(memory_ + (head - begin_) * per_head_, sizes_.cells_w);
+  }
+  PositionMatrices<A> down_columns(std::int64_t head) const {
+    return matrices(memory_ + (head - begin_) * per_head_ + axis(sizes_.cells_w), sizes_.cells_h);
+  }
+
+ private:
+  // Elements of one matrix and of all there is for an axis of n.
+  static std::int64_t square(std::int64_t n) { return (n * n + 15) / 16 * 16; }
+  std::int64_t axis(std::int64_t n) const { return kinds_ * square(n) + (n + 15) / 16 * 16; }
+  PositionMatrices<A> matrices(A* at, std::int64_t n) const {
+    const std::int64_t size = square(n);
+    A* row = at + kinds_ * size;
+    if (kinds_ == 2) return {at, at + size, nullptr, nullptr, row};
+    return {at, at + size, at + 2 * size, at + 3 * size, row};
+  }
+
+  const DtnSizes& sizes_;
+  A direction_;
+  const A* weight_;  // [H, 3]
+  std::int64_t kinds_, per_head_, wave_, begin_ = 0;
+  A* memory_;
+};
+
+// Calls f(offset, count) for the lane groups of one head: `count` channels from `offset` on.
+template <class A, class F>
+inline void for_each_group(const DtnSizes& sizes, F&& f) {
+  for (std::int64_t c = 0; c < sizes.head_dim; c += kLanes<A>) {
+    const std::int64_t left = sizes.head_dim - c;
+    if (left >= kLanes<A>) {
+      f(c, std::integral_constant<int, kLanes<A>>{});
+    } else {
+      f(c, static_cast<int>(left));
+    }
+  }
+}
+
+// Token means are kept relative to this value of their image, the mean of its first token, because
+// float32 could not hold a mean much larger than the standard deviation. `x` is the image. What the
+// official variant normalizes lies near +-1 when the mean is that large, so this is its sign there.
+template <DtnVariant variant, class T>
+inline AccumulatorOf<T> mean_base(const DtnSizes& sizes, const T* x) {
+  using A = AccumulatorOf<T>;
+  Vec<A> sum{};
+  for_each_vector<A>(sizes.channels,
+                     [&](std::int64_t c, auto count) { sum += load_n(x + c, count); });
+  const A total = reduce_add(sum);
+  if constexpr (variant == DtnVariant::kOfficial) return total < 0 ? A(-1) : A(1);
+  return total / static_cast<A>(sizes.channels);
+}
+
+// As many float64 lanes as a Vec<A> has lanes; for __builtin_convertvector.
+template <class A>
+struct WideType {
+  typedef double type __attribute__((vector_size(kLanes<A> * sizeof(double))));
+};
+// v scale - shift, rounded once: the official variant's quotients may differ in their last digits
+// only, and those must survive.
+template <class A>
+inline Vec<A> scale_and_shift(Vec<A> v, double scale, Vec<A> shift) {
+  using Wide = typename WideType<A>::type;
+  return __builtin_convertvector(
+      __builtin_convertvector(v, Wide) * scale - __builtin_convertvector(shift, Wide), Vec<A>);
+}
+
+// mixed[t] = l_va var_ln[t] + eps, the token's share of the variance; `var` is that of the image.
+template <class A>
+inline void mix_variances(const DtnSizes& sizes, const A* var, A share, double eps, A* mixed) {
+  for (std::int64_t t = 0; t < sizes.tokens; ++t) mixed[t] = share * var[t] + static_cast<A>(eps);
+}
+
+// Asks for one lane group of some tokens: the lines lie too far apart for the hardware to foresee.
+// Spread over the work on the group before, this hides the way from memory.
+template <class T>
+inline void prefetch_group(const DtnSizes& sizes, const T* x, std::int64_t first,
+                           std::int64_t count) {
+  const std::int64_t channels = sizes.channels;
+  x += first * channels;
+  for (std::int64_t t = 0; t < count; ++t, x += channels) __builtin_prefetch(x, 0, 2);
+}
+
+// plane[t] = x[t] - pivot, or x[t] scale[t] - pivot. x is one lane group of an image; unused lanes
+// become zero and stay zero in all that follows.
+template <class T, class N>
+inline void gather(const DtnSizes& sizes, const T* x, N count, const double* scale,
+                   Vec<AccumulatorOf<T>> pivot, AccumulatorOf<T>* plane) {
+  using A = AccumulatorOf<T>;
+  const std::int64_t tokens = sizes.tokens, channels = sizes.channels;
+  for (std::int64_t t = 0; t < tokens; ++t, x += channels, plane += kLanes<A>) {
+    Vec<A> v = load_n(x, count);
+    store(plane, scale ? scale_and_shift<A>(v, scale[t], pivot) : v - pivot);
+  }
+}
+
+// cells = factor times the sum over each cell of a plane of tokens; with pool 1 they are the tokens
+// themselves.
+template <class A>
+const A* sum_cells(const DtnSizes& sizes, const A* tokens, A factor, A* cells) {
+  constexpr int lanes = kLanes<A>;
+  if (sizes.pool == 1) return tokens;
+  const std::int64_t row = sizes.grid_w * lanes, width = sizes.pool * lanes;
+  A* out = cells;
+  for (std::int64_t y = 0; y < sizes.cells_h; ++y, tokens += sizes.pool * row) {
+    for (std::int64_t x = 0; x < sizes.cells_w; ++x, out += lanes) {
+      Vec<A> sum{};
+      for (std::int64_t i = 0; i < sizes.pool; ++i) {
+        const A* from = tokens + i * row + x * width;
+        for (std::int64_t j = 0; j < width; j += lanes) sum += load(from + j);
+      }
+      store(out, sum * factor);
+    }
+  }
+  return cells;
+}
+
+// One row of tokens, each with the value of its cell, from a row of cells; with pool 1 the values
+// are there.
+template <class A>
+const A* spread_cells(const DtnSizes& sizes, const A* cells, A* tokens) {
+  constexpr int lanes = kLanes<A>;
+  if (sizes.pool == 1) return cells;
+  A* out = tokens;
+  for (std::int64_t cell = 0; cell < sizes.cells_w; ++cell) {
+    const Vec<A> v = load(cells + cell * lanes);
+    for (std::int64_t x = 0; x < sizes.pool; ++x, out += lanes) store(out, v);
+  }
+  return tokens;
+}
+// The same for row `row` of tokens from the plane of all cells.
+template <class A>
+const A* spread_row(const DtnSizes& sizes, std::int64_t row, const A* cells, A* tokens) {
+  return spread_cells(sizes, cells + row / sizes.pool * sizes.cells_w * kLanes<A>, tokens);
+}
+
+// P x and P x^2 come in two steps: z1, z2, the pass down the columns of the whole grid, then, row
+// by row of the grid, the pass along it, so that a row's moments are used while they are in cache.
+// All of cells.
+template <class A>
+inline void column_moments(const DtnSizes& sizes, const PositionMatrices<A>& columns, const A* x,
+                           A* z1, A* z2) {
+  pass<A, Second::kSquare>(sizes.columns(), columns.apply, x, nullptr, z1, z2);
+}
+template <class A>
+class RowMoments {
+ public:
+  RowMoments(const DtnSizes& sizes, Scratch::Scope& scope) : sizes_(sizes) {
+    for (A*& at : cells_) at = scope.take<A>(sizes.cells_w * kLanes<A>);
+    for (A*& at : tokens_) at = sizes.pool == 1 ? nullptr : scope.take<A>(sizes.grid_w * kLanes<A>);
+  }
+
+  // Of row `row` of tokens; rows come in order.
+  void make(const PositionMatrices<A>& rows, std::int64_t row, const A* z1, const A* z2) const {
+    if (row % sizes_.pool != 0) return;  // the cells of the row before
+    const std::int64_t start = row / sizes_.pool * sizes_.cells_w * kLanes<A>;
+    pass<A, Second::kPlane>({sizes_.cells_w, 1, 1, 0}, rows.apply, z1 + start, z2 + start,
+                            cells_[0], cells_[1]);
+    for (int k : {0, 1}) spread_cells(sizes_, cells_[k], tokens_[k]);
+  }
+  // [grid_w]
+  const A* m1() const { return tokens_[0] ? tokens_[0] : cells_[0]; }
+  const A* m2() const { return tokens_[1] ? tokens_[1] : cells_[1]; }
+
+ private:
+  const DtnSizes& sizes_;
+  A* cells_[2];
+  A* tokens_[2];  // null with pool 1
+};
+
+}  // namespace dtn::DTN_ISA

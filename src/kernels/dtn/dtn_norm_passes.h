@@ -1,0 +1,185 @@
+// The heart of the DTN kernels: products of a small n x n position matrix with n vectors of a
+// plane, blocked for registers. A plane holds one vector (kLanes channels of one head) per token of
+// one image. A pass works on two planes at once, the first and second moment or their gradients,
+// so that every matrix element that is broadcast is used twice.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "kernels/cpu/simd.h"
+
+namespace dtn::DTN_ISA {
+
+// How a plane is cut into lines along one axis of the grid: rows are n = grid_w vectors 1 apart,
+// columns n = grid_h vectors grid_w apart. Units: vectors.
+struct Lines {
+  std::int64_t n, step;           // vectors of a line and their distance
+  std::int64_t count, line_step;  // number of lines and their distance
+};
+
+// Outputs of a pass held in registers, two moments each, and the sides of a block of an outer
+// product; with 32 registers or with 16.
+#if defined(DTN_ISA_avx512)
+inline constexpr int kPassBlock = 14;
+inline constexpr int kOuterBlock = 5;
+#else
+inline constexpr int kPassBlock = 6;
+inline constexpr int kOuterBlock = 3;
+#endif
+
+// Where the second plane of a pair comes from.
+enum class Second { kPlane, kSquare };
+
+// Calls f(begin, size) for the blocks of outputs of a pass: nearly equal, at most kPassBlock.
+template <class F>
+inline void for_each_pass_block(std::int64_t n, F&& f) {
+  std::int64_t left = (n + kPassBlock - 1) / kPassBlock;
+  for (std::int64_t begin = 0; begin < n; --left) {
+    const std::int64_t size = left == 1 ? n - begin : (n - begin) / left;
+    f(begin, size);
+    begin += size;
+  }
+}
+
+// kBlock outputs of one line, out[i] = sum_j matrix[j, i] in[j], matrix [n, kBlock]. Step in
+// elements. Out of line, which keeps the compiler from spending registers on what changes from line
+// to line.
+template <class A, int kBlock, Second second>
+[[gnu::noinline]] void pass_line(std::int64_t n, std::int64_t step, const A* matrix, const A* in1,
+                                 const A* in2, A* out1, A* out2) {
+  Vec<A> sum1[kBlock] = {}, sum2[kBlock] = {};
+  const A* row = matrix;
+  for (std::int64_t j = 0; j < n; ++j) {
+    Vec<A> a = load(in1 + j * step), b;
+    if constexpr (second == Second::kPlane) {
+      b = load(in2 + j * step);
+    } else {
+      b = a * a;
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < kBlock; ++i) {
+      Vec<A> p = broadcast(row[i]);
+      sum1[i] += p * a;
+      sum2[i] += p * b;
+    }
+    row += kBlock;
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < kBlock; ++i) {
+    store(out1 + i * step, sum1[i]);
+    store(out2 + i * step, sum2[i]);
+  }
+}
+
+template <class A>
+using PassLine = void (*)(std::int64_t, std::int64_t, const A*, const A*, const A*, A*, A*);
+
+// The instance of pass_line for a block of 1, ..., kPassBlock outputs.
+template <class A, Second second, int... kBlock>
+constexpr PassLine<A> pass_line_of(std::int64_t block, std::integer_sequence<int, kBlock...>) {
+  constexpr PassLine<A> table[] = {pass_line<A, kBlock + 1, second>...};
+  return table[block - 1];
+}
+
+// For each line, out1[i] = sum_j matrix[j, i] in1[j], and out2 likewise from in2 (kPlane) or from
+// in1^2 (kSquare). `matrix` holds one block of outputs i after the other, each [n, size], so that
+// it is read in the order it is stored. Outputs must not be inputs.
+template <class A, Second second>
+inline void pass(Lines lines, const A* matrix, const A* in1, const A* in2, A* out1, A* out2) {
+  const std::int64_t step = lines.step * kLanes<A>, line_step = lines.line_step * kLanes<A>;
+  for_each_pass_block(lines.n, [&](std::int64_t begin, std::int64_t size) {
+    const PassLine<A> line =
+        pass_line_of<A, second>(size, std::make_integer_sequence<int, kPassBlock>{});
+    A *o1 = out1 + begin * step, *o2 = out2 + begin * step;
+    for (std::int64_t k = 0; k < lines.count; ++k) {
+      const std::int64_t at = k * line_step;
+      line(lines.n, step, matrix + begin * lines.n, in1 + at,
+           second == Second::kPlane ? in2 + at : nullptr, o1 + at, o2 + at);
+    }
+  });
+}
+
+// The gradient of a position matrix P, G[i, j] = sum over lines of left1[i] right1[j] + left2[i]
+// right2[j], is wanted only for its products with two weight matrices,
+//   offset += sum_ij by_offset[i, j] G[i, j],  square += sum_ij by_square[i, j] G[i, j],
+// lane by lane. So a block of G never leaves the registers.
+template <class A>
+struct PositionSums {
+  Vec<A> offset{}, square{};
+};
+
+template <class A, int kRows, int kColumns, Second second>
+void outer_block(Lines lines, const A* left1, const A* left2, const A* right1, const A* right2,
+                 const A* by_offset, const A* by_square, PositionSums<A>& sums) {
+  constexpr int lanes = kLanes<A>;
+  Vec<A> g[kRows][kColumns] = {};
+  const std::int64_t step = lines.step * lanes;
+  auto add_products = [&](const A* left, const A* right, bool square)
+      __attribute__((always_inline)) {
+    Vec<A> r[kColumns];
+#pragma GCC unroll 8
+    for (int j = 0; j < kColumns; ++j) {
+      r[j] = load(right + j * step);
+      if (square) r[j] = r[j] * r[j];
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < kRows; ++i) {
+      Vec<A> l = load(left + i * step);
+#pragma GCC unroll 8
+      for (int j = 0; j < kColumns; ++j) g[i][j] += l * r[j];
+    }
+  };
+  for (std::int64_t line = 0; line < lines.count; ++line) {
+    const std::int64_t start = line * lines.line_step * lanes;
+    add_products(left1 + start, right1 + start, false);
+    if constexpr (second == Second::kPlane) {
+      add_products(left2 + start, right2 + start, false);
+    } else {
+      add_products(left2 + start, right1 + start, true);
+    }
+  }
+  PositionSums<A> total = sums;
+#pragma GCC unroll 8
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 8
+    for (int j = 0; j < kColumns; ++j) {
+      total.offset += broadcast(by_offset[i * lines.n + j]) * g[i][j];
+      total.square += broadcast(by_square[i * lines.n + j]) * g[i][j];
+    }
+  }
+  sums = total;
+}
+
+// The instance of outer_block for run-time sides.
+template <class A, Second second, int kRows = kOuterBlock, int kColumns = kOuterBlock,
+          class... Rest>
+inline void outer_of(std::int64_t rows, std::int64_t columns, Rest&&... rest) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) return outer_of<A, second, kRows - 1, kColumns>(rows, columns, rest...);
+  }
+  if constexpr (kColumns > 1) {
+    if (columns < kColumns) return outer_of<A, second, kRows, kColumns - 1>(rows, columns, rest...);
+  }
+  outer_block<A, kRows, kColumns, second>(rest...);
+}
+
+// All of G. left: gradients of the outputs of the pass by P, right: its inputs (right2 is right1^2
+// for kSquare).
+template <class A, Second second>
+void position_sums(Lines lines, const A* left1, const A* left2, const A* right1, const A* right2,
+                   const A* by_offset, const A* by_square, PositionSums<A>& sums) {
+  const std::int64_t n = lines.n, blocks = (n + kOuterBlock - 1) / kOuterBlock;
+  const std::int64_t step = lines.step * kLanes<A>;
+  for (std::int64_t ib = 0; ib < blocks; ++ib) {
+    const std::int64_t i = n * ib / blocks, rows = n * (ib + 1) / blocks - i;
+    for (std::int64_t jb = 0; jb < blocks; ++jb) {
+      const std::int64_t j = n * jb / blocks, columns = n * (jb + 1) / blocks - j;
+      outer_of<A, second>(rows, columns, lines, left1 + i * step, left2 + i * step,
+                          right1 + j * step, right2 + j * step, by_offset + i * n + j,
+                          by_square + i * n + j, sums);
+    }
+  }
+}
+
+}  // namespace dtn::DTN_ISA

@@ -1,0 +1,202 @@
+// What the forward and backward kernels of the plain path of DTN share.
+//
+// A block takes some channels of one head of one image, at most 32, and all tokens. It works on
+// planes [T, width] of float32: its slice of x less the pivot, and what the passes make of it. The
+// planes lie in shared memory where they fit (grids up to about 32 x 32 in the forward pass, 20 x
+// 20 in the backward pass) and in global scratch beyond, where the caches serve most of it. A
+// thread keeps one channel throughout, so that sums over tokens stay in registers: thread k has
+// channel k % width and is in group k / width. Groups share out the tokens, or the blocks of
+// outputs of the lines of the grid.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/values.cuh"
+#include "kernels/dtn/dtn_norm_cuda.cuh"
+
+namespace dtn::plain {
+
+inline constexpr int kThreads = 256;
+inline constexpr int kMaxWidth = cuda::kWarpSize;
+inline constexpr int kOutputs = 8;  // outputs of a pass that a thread makes together
+
+// How heads are cut into slices of channels.
+struct Slicing {
+  int parts, width;  // slices of a head, and channels of a slice; the last may have fewer
+  bool in_shared;    // where the planes are
+  int plane;         // elements of a plane
+
+  Slicing(const DtnSizes& sizes, int planes) {
+    constexpr std::int64_t kSharedBytes = 96 * 1024;  // any device gives a block 99 KiB
+    const std::int64_t bytes_per_channel = std::int64_t{4} * planes * sizes.tokens;
+    // Slices of fewer than 8 channels would waste most of what memory moves for them.
+    in_shared = bytes_per_channel * std::min(8, sizes.head_dim) <= kSharedBytes;
+    const std::int64_t fits = in_shared ? kSharedBytes / bytes_per_channel : kMaxWidth;
+    const int most = static_cast<int>(std::min<std::int64_t>(fits, kMaxWidth));
+    parts = (sizes.head_dim + most - 1) / most;
+    width = (sizes.head_dim + parts - 1) / parts;
+    plane = sizes.tokens * width;
+  }
+};
+
+// The slices that one launch takes: those of some heads of all images, from `first` on.
+struct Range {
+  std::int64_t first;
+  int first_head, heads;
+};
+
+// What the calling thread works on.
+struct Slice {
+  static constexpr int kIdle = 1 << 30;  // beyond all that groups share
+
+  std::int64_t image;
+  int head, part;     // the head, and which slice of it
+  int channel;        // of the image
+  int group, groups;  // group == kIdle for threads with nothing to do
+  int index;          // channel within the slice
+  int width, count;   // row length of the planes, and channels there are
+
+  __device__ Slice(const DtnSizes& sizes, const Slicing& slicing, const Range& range) {
+    std::int64_t i = range.first + blockIdx.x;
+    part = static_cast<int>(i % slicing.parts);
+    i /= slicing.parts;
+    head = range.first_head + static_cast<int>(i % range.heads);
+    image = i / range.heads;
+    width = slicing.width;
+    count = std::min(width, sizes.head_dim - part * width);
+    const int thread = static_cast<int>(threadIdx.x);
+    groups = kThreads / width;
+    group = thread / width;
+    index = thread % width;
+    if (group >= groups || index >= count) {
+      group = kIdle;
+      index = 0;
+    }
+    channel = head * sizes.head_dim + part * width + index;
+  }
+
+  // Calls f(first output, line) for the group's share of the blocks of outputs of all lines. Groups
+  // that follow one another take blocks of the same line: they read the same inputs.
+  template <class F>
+  __device__ __forceinline__ void for_each_block(int outputs, int lines, F&& f) const {
+    const int blocks = (outputs + kOutputs - 1) / kOutputs;
+    for (int i = group; i < blocks * lines; i += groups) f(i % blocks * kOutputs, i / blocks);
+  }
+};
+
+// Outputs o, ..., o + 7 of a pass along one line:
+//   out1[o] = sum_j matrix[j, o] in1[j], out2[o] likewise from in2, or from in1^2 for kSquare.
+// `matrix` points to column o of row 0; the inputs are `step` apart.
+template <bool kSquare>
+__device__ __forceinline__ void pass(const float* matrix, int stride, int n, const float* in1,
+                                     const float* in2, int step, float (&out1)[kOutputs],
+                                     float (&out2)[kOutputs]) {
+#pragma unroll
+  for (int k = 0; k < kOutputs; ++k) out1[k] = out2[k] = 0;
+#pragma unroll 2
+  for (int j = 0; j < n; ++j) {
+    float p[kOutputs];
+    const float4 low = __ldg(reinterpret_cast<const float4*>(matrix));
+    const float4 high = __ldg(reinterpret_cast<const float4*>(matrix) + 1);
+    p[0] = low.x, p[1] = low.y, p[2] = low.z, p[3] = low.w;
+    p[4] = high.x, p[5] = high.y, p[6] = high.z, p[7] = high.w;
+    const float a = *in1, b = kSquare ? a * a : *in2;
+#pragma unroll
+    for (int k = 0; k < kOutputs; ++k) {
+      out1[k] += p[k] * a;
+      out2[k] += p[k] * b;
+    }
+    matrix += stride;
+    in1 += step;
+    if constexpr (!kSquare) in2 += step;
+  }
+}
+
+// The pass along the rows of the grid: z1 = Px x, z2 = Px x^2.
+__device__ __forceinline__ void row_pass(const DtnSizes& sizes, const Slice& s, const DtnAxis& axis,
+                                         const float* matrix, const float* x, float* z1,
+                                         float* z2) {
+  s.for_each_block(axis.n, sizes.grid_h, [&](int first, int row) {
+    const int start = row * sizes.grid_w * s.width + s.index;
+    float out1[kOutputs], out2[kOutputs];
+    pass<true>(matrix + first, axis.stride, axis.n, x + start, nullptr, s.width, out1, out2);
+#pragma unroll
+    for (int k = 0; k < kOutputs; ++k) {
+      if (first + k >= axis.n) break;
+      z1[start + (first + k) * s.width] = out1[k];
+      z2[start + (first + k) * s.width] = out2[k];
+    }
+  });
+}
+
+// plane[t] = x[t] - pivot, or for the official variant x[t] head_rstd[t] - pivot.
+template <bool kOfficial, class T>
+__device__ __forceinline__ float centred(T x, const double* scale, int token, float pivot) {
+  if constexpr (kOfficial) {
+    return centred_quotient(cuda::to_float(x), scale[token], pivot);
+  } else {
+    return cuda::to_float(x) - pivot;
+  }
+}
+
+// The sum of `mine` over the groups, for the thread's channel: deposit() before a barrier, total()
+// after it. `sums` is shared memory for kThreads values.
+__device__ __forceinline__ void deposit(const Slice& s, float mine, float* sums) {
+  if (s.group < s.groups) sums[s.group * s.width + s.index] = mine;
+}
+__device__ __forceinline__ float total(const Slice& s, const float* sums) {
+  float sum = 0;
+  for (int g = 0; g < s.groups; ++g) sum += sums[g * s.width + s.index];
+  return sum;
+}
+
+// The planes of a block, [planes, T, width].
+template <bool kShared>
+__device__ __forceinline__ float* planes_of_block(const Slicing& slicing, int planes, float* shared,
+                                                  float* scratch) {
+  if constexpr (kShared) return shared;
+  return scratch + std::int64_t{blockIdx.x} * planes * slicing.plane;
+}
+
+// Calls f(range, blocks) for the launches that together take the slices of some heads: one, or
+// several when the planes lie in scratch, which is bounded by that. The bound depends on the shape
+// alone.
+template <class F>
+void for_each_launch(const DtnSizes& sizes, const Slicing& slicing, std::int64_t per_launch,
+                     int first_head, int heads, F&& f) {
+  const std::int64_t slices = sizes.batch * heads * slicing.parts;
+  for (std::int64_t first = 0; first < slices; first += per_launch) {
+    f(Range{first, first_head, heads}, std::min(per_launch, slices - first));
+  }
+}
+
+// Scratch for planes that do not fit into shared memory, and how many slices it serves at a time:
+// about as many as a large device runs together.
+struct PlaneScratch {
+  std::int64_t slices;
+  DeviceScratch<float> memory;
+
+  PlaneScratch(CudaQueue& queue, const DtnSizes& sizes, const Slicing& slicing, int planes)
+      : slices(sizes.batch * sizes.heads * slicing.parts), memory(nullptr) {
+    if (slicing.in_shared) return;
+    constexpr std::int64_t kSlices = 256;
+    slices = std::min(slices, kSlices);
+    memory = queue.scratch<float>(slices * planes * slicing.plane);
+  }
+};
+
+// Calls f(first head, number of heads) for the heads whose position matrices, `kinds` of each, fit
+// into memory together: all of them, but for long sequences.
+template <class F>
+void for_each_wave_of_heads(const DtnSizes& sizes, int kinds, F&& f) {
+  constexpr std::int64_t kBytes = std::int64_t{64} << 20;
+  auto bytes = [&](std::int64_t n) { return 4 * kinds * n * position_stride(static_cast<int>(n)); };
+  const int wave = static_cast<int>(std::clamp<std::int64_t>(
+      kBytes / (bytes(sizes.grid_w) + bytes(sizes.grid_h)), 1, sizes.heads));
+  for (int head = 0; head < sizes.heads; head += wave) {
+    f(head, std::min(wave, sizes.heads - head));
+  }
+}
+
+}  // namespace dtn::plain

@@ -1,0 +1,94 @@
+// The position matrices of DTN along one axis of the grid, and what their gradient needs.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/simd.h"
+#include "kernels/dtn/dtn_norm_passes.h"
+
+namespace dtn::DTN_ISA {
+
+// With d = j - i, or i - j when the offset points the other way:
+//   p[i, j] = softmax over j of  square_weight d^2 + offset_weight d          i, j < n
+// The gradient with respect to offset_weight of a function of P is sum_ij by_offset[i, j] dP[i, j]
+// with by_offset = p (d - sum_j p d), which is the softmax backward; by_square likewise with d^2.
+template <class A>
+struct PositionMatrices {
+  A *apply, *apply_transposed;  // P and its transpose, in the order `pass` reads them
+  A *by_offset, *by_square;     // [n, n]; null when no gradient is wanted
+  A* row;                       // [n], room to work in
+};
+
+// Vectors 0, 1, ..., kLanes - 1.
+template <class A>
+inline Vec<A> lane_indices() {
+  A lanes[kLanes<A>];
+  for (int i = 0; i < kLanes<A>; ++i) lanes[i] = static_cast<A>(i);
+  return load(lanes);
+}
+
+// The integer d between the ends (in either order) with the largest square_weight d^2 +
+// offset_weight d.
+template <class A>
+A best_offset(A from, A to, A square_weight, A offset_weight) {
+  const A low = from < to ? from : to, high = from < to ? to : from;
+  if (square_weight < 0) {
+    const A top = offset_weight / (-2 * square_weight);
+    if (!(top > low)) return low;
+    if (top > high) return high;
+    return low + static_cast<A>(static_cast<std::int64_t>(top - low + A(0.5)));
+  }
+  const A at_high =
+      square_weight * (low + high) + offset_weight;  // times high - low: gain over low
+  return at_high > 0 ? high : low;
+}
+
+template <class A>
+void build_positions(std::int64_t n, A square_weight, A offset_weight, A direction,
+                     const PositionMatrices<A>& m) {
+  const Vec<A> iota = lane_indices<A>();
+  for (std::int64_t i = 0; i < n; ++i) {
+    A* row = m.row;
+    // With t = d - best, the exponent less its maximum is t (square_weight (2 best + t) +
+    // offset_weight), and d^2 less its mean is that of 2 best t + t^2: neither loses digits when
+    // the exponent is large or the mass of the row far away.
+    const A best =
+        best_offset((0 - i) * direction, (n - 1 - i) * direction, square_weight, offset_weight);
+    auto shifted = [&](std::int64_t j) {
+      return (iota + static_cast<A>(j - i)) * direction - best;
+    };
+    Vec<A> sum{};
+    for_each_vector<A>(n, [&](std::int64_t j, auto count) {
+      Vec<A> t = shifted(j);
+      Vec<A> e = exp(t * (square_weight * (2 * best + t) + offset_weight));
+      store_n(row + j, e, count);
+      sum += keep_n(e, count);
+    });
+    const A scale = 1 / reduce_add(sum);
+    Vec<A> first{}, second{};
+    for_each_vector<A>(n, [&](std::int64_t j, auto count) {
+      Vec<A> p = load_n(row + j, count) * scale, t = shifted(j);
+      store_n(row + j, p, count);
+      first += p * t;
+      second += p * t * t;
+    });
+    for_each_pass_block(n, [&](std::int64_t first_output, std::int64_t size) {
+      const std::int64_t block = first_output * n, output = i - first_output;
+      if (output >= 0 && output < size) {
+        for (std::int64_t j = 0; j < n; ++j) m.apply[block + j * size + output] = row[j];
+      }
+      for (std::int64_t k = 0; k < size; ++k) {
+        m.apply_transposed[block + i * size + k] = row[first_output + k];
+      }
+    });
+    if (!m.by_offset) continue;
+    const A mean = reduce_add(first), mean_square = reduce_add(second);
+    for_each_vector<A>(n, [&](std::int64_t j, auto count) {
+      Vec<A> p = load_n(row + j, count), t = shifted(j);
+      store_n(m.by_offset + i * n + j, p * (t - mean), count);
+      store_n(m.by_square + i * n + j, p * (2 * best * (t - mean) + (t * t - mean_square)), count);
+    });
+  }
+}
+
+}  // namespace dtn::DTN_ISA

@@ -1,0 +1,276 @@
+// What comes first on both CUDA paths of DTN: position matrices, bases and token statistics. See
+// dtn_norm.h for the formulas and dtn_norm_cuda.cuh for what is kept.
+//
+// One warp makes one row of a position matrix, one base, or the statistics of one token. Matrices
+// and bases are a few kilobytes. The statistics read x once from memory, and again (for the second
+// step of the mean, and the squares around it) from the first-level cache, a token being a few
+// kilobytes at most: B T C elements read, 8 bytes a token written.
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/values.cuh"
+#include "kernels/dtn/dtn_norm_cuda.cuh"
+
+namespace dtn {
+namespace {
+
+using cuda::kWarpSize;
+using cuda::to_float;
+using cuda::warp_sum;
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / kWarpSize;
+
+__device__ __forceinline__ int lane_index() { return static_cast<int>(threadIdx.x) % kWarpSize; }
+__device__ __forceinline__ std::int64_t warp_task() {
+  return std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarpSize;
+}
+
+// A DtnAxis while it is made.
+struct AxisToMake {
+  int n, stride;
+  float direction;   // of offsets: +1 for j - i
+  int offset_index;  // column of pos_weight
+  float *p, *p_transposed, *by_offset, *by_square;
+};
+
+// The integer d in [low, high] with the largest square_weight d^2 + offset_weight d.
+__device__ float best_offset(float low, float high, float square_weight, float offset_weight) {
+  if (square_weight < 0) {
+    float top = offset_weight / (-2 * square_weight);
+    if (!(top > low)) return low;
+    if (top > high) return high;
+    return low + floorf(top - low + 0.5f);
+  }
+  float gain = square_weight * (low + high) + offset_weight;  // of `high`, over high - low
+  return gain > 0 ? high : low;
+}
+
+// Row i of P, or for i >= n the zero column i of its transpose.
+__device__ void make_row(const AxisToMake& axis, const float* weight, int head, int i, int lane) {
+  const int n = axis.n, stride = axis.stride;
+  const std::int64_t matrix = std::int64_t{head} * n * stride;
+  float* p_transposed = axis.p_transposed + matrix;
+  if (i >= n) {
+    for (int j = lane; j < n; j += kWarpSize) p_transposed[std::int64_t{j} * stride + i] = 0;
+    return;
+  }
+  const std::int64_t row = matrix + std::int64_t{i} * stride;
+  float* p = axis.p + row;
+  const float square_weight = weight[3 * head + 2];
+  const float offset_weight = weight[3 * head + axis.offset_index];
+  // With t = d - best, the exponent less its maximum is t (square_weight (2 best + t) +
+  // offset_weight), and d^2 less its mean is that of 2 best t + t^2: neither loses digits when the
+  // exponent is large or the mass of the row far away.
+  const bool ahead = axis.direction > 0;
+  const float best =
+      best_offset(static_cast<float>(ahead ? -i : i - n + 1),
+                  static_cast<float>(ahead ? n - 1 - i : i), square_weight, offset_weight);
+  auto shifted = [&](int j) { return static_cast<float>(j - i) * axis.direction - best; };
+  float sum = 0;
+  for (int j = lane; j < stride; j += kWarpSize) {
+    float t = shifted(j);
+    float e = j < n ? expf(t * (square_weight * (2 * best + t) + offset_weight)) : 0;
+    p[j] = e;
+    sum += e;
+  }
+  const float scale = 1 / warp_sum(sum);
+  float first = 0, second = 0;
+  for (int j = lane; j < n; j += kWarpSize) {
+    float t = shifted(j), v = p[j] * scale;
+    p[j] = v;
+    p_transposed[std::int64_t{j} * stride + i] = v;
+    first += v * t;
+    second += v * t * t;
+  }
+  if (!axis.by_offset) return;
+  const float mean = warp_sum(first), mean_square = warp_sum(second);
+  for (int j = lane; j < stride; j += kWarpSize) {
+    float t = shifted(j), v = p[j];
+    axis.by_offset[row + j] = v * (t - mean);
+    axis.by_square[row + j] = v * (2 * best * (t - mean) + (t * t - mean_square));
+  }
+}
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    dtn_prepare_kernel(AxisToMake rows, AxisToMake columns, const float* pos_weight, int heads,
+                       const T* x, std::int64_t batch, std::int64_t image, int channels,
+                       bool official, float* bases) {
+  std::int64_t task = warp_task();
+  const int lane = lane_index();
+  // True when the task is a row of this axis; else what is left of its number.
+  auto makes_row_of = [&](const AxisToMake& axis) {
+    const std::int64_t tasks = std::int64_t{heads} * axis.stride;
+    if (task >= tasks) {
+      task -= tasks;
+      return false;
+    }
+    make_row(axis, pos_weight, static_cast<int>(task / axis.stride),
+             static_cast<int>(task % axis.stride), lane);
+    return true;
+  };
+  if (makes_row_of(rows) || makes_row_of(columns)) return;
+  if (task >= batch) return;
+  float sum = 0;
+  for (int c = lane; c < channels; c += kWarpSize) sum += to_float(x[task * image + c]);
+  sum = warp_sum(sum);
+  if (lane == 0) {
+    bases[task] = official ? (sum < 0 ? -1.0f : 1.0f) : sum / static_cast<float>(channels);
+  }
+}
+
+template <class Arguments>
+DtnPrepared prepare_for(CudaQueue& queue, const Arguments& args, int first_head, int heads,
+                        bool gradients) {
+  const DtnSizes sizes(args);
+  const int kinds = gradients ? 4 : 2;
+  auto per_head = [](int n) { return std::int64_t{n} * position_stride(n); };
+  const std::int64_t row_size = heads * per_head(sizes.grid_w);
+  const std::int64_t column_size = heads * per_head(sizes.grid_h);
+  DtnPrepared made{{{}, {}, queue.scratch<float>(kinds * (row_size + column_size))},
+                   queue.scratch<float>(sizes.batch)};
+  const float direction = args.variant == DtnVariant::kOfficial ? -1.0f : 1.0f;
+  float* at = made.positions.memory.get();
+  auto make = [&](int n, std::int64_t size, int offset_index, DtnAxis& axis) {
+    AxisToMake m{n, position_stride(n), direction, offset_index, at, at + size, nullptr, nullptr};
+    if (gradients) m.by_offset = at + 2 * size, m.by_square = at + 3 * size;
+    at += kinds * size;
+    axis = {m.n, m.stride, m.p, m.p_transposed, m.by_offset, m.by_square};
+    return m;
+  };
+  const AxisToMake rows = make(sizes.grid_w, row_size, 0, made.positions.rows);
+  const AxisToMake columns = make(sizes.grid_h, column_size, 1, made.positions.columns);
+  const std::int64_t tasks = std::int64_t{heads} * (rows.stride + columns.stride) + sizes.batch;
+  for_cuda_dtype("dtn_prepare", args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    launch(queue, {"dtn_prepare", {sizes.batch, sizes.grid_h, sizes.grid_w, sizes.channels, heads}},
+           dtn_prepare_kernel<T>, {blocks_for(tasks, kWarps), kThreads}, rows, columns,
+           static_cast<const float*>(args.pos_weight) + 3 * first_head, heads,
+           static_cast<const T*>(args.x), sizes.batch, sizes.tokens * sizes.channels,
+           static_cast<int>(sizes.channels), args.variant == DtnVariant::kOfficial,
+           made.bases.get());
+  });
+  return made;
+}
+
+// Calls f(value) for the values of a row that are this lane's.
+template <bool kVectors, class T, class F>
+__device__ __forceinline__ void for_each_value(const T* x, int n, int lane, F&& f) {
+  if constexpr (kVectors) {
+    constexpr int k = cuda::kPerVector<T>;
+#pragma unroll 2
+    for (int c = lane * k; c < n; c += kWarpSize * k) {
+      float v[k];
+      cuda::load_vector<T>(x + c, v);
+#pragma unroll
+      for (int i = 0; i < k; ++i) f(v[i]);
+    }
+  } else {
+#pragma unroll 4
+    for (int c = lane; c < n; c += kWarpSize) f(to_float(x[c]));
+  }
+}
+
+// The mean in two steps, so that its error is that of the spread and not of the mean; the variance
+// around it comes from squares around the first step's result.
+struct Moments {
+  float rough, rest = 0, squares = 0;
+
+  __device__ void add(float v) {
+    float d = v - rough;
+    rest += d;
+    squares += d * d;
+  }
+  __device__ void finish(int channels, float divisor, float base, float* mean, float* var) {
+    const float n = static_cast<float>(channels), delta = warp_sum(rest) / n;
+    squares = warp_sum(squares);
+    if (lane_index() != 0) return;
+    *mean = (rough - base) + delta;
+    *var = (squares - n * delta * delta) / divisor;
+  }
+};
+
+template <class T, bool kVectors>
+__global__ void __launch_bounds__(kThreads)
+    dtn_token_statistics_kernel(const T* x, std::int64_t rows, int tokens, int channels,
+                                const float* bases, float* mean, float* var) {
+  const std::int64_t row = warp_task();
+  if (row >= rows) return;
+  const int lane = lane_index();
+  x += row * channels;
+  float sum = 0;
+  for_each_value<kVectors>(x, channels, lane, [&](float v) { sum += v; });
+  const float n = static_cast<float>(channels);
+  Moments moments{warp_sum(sum) / n};
+  for_each_value<kVectors>(x, channels, lane, [&](float v) { moments.add(v); });
+  moments.finish(channels, n, bases[row / tokens], mean + row, var + row);
+}
+
+// The same for the official variant: scale[h tokens] is made for each head on the way.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    dtn_official_statistics_kernel(const T* x, std::int64_t rows, int tokens, int channels,
+                                   int heads, double eps, const float* bases, double* head_rstd,
+                                   float* mean, float* var) {
+  const std::int64_t row = warp_task();
+  if (row >= rows) return;
+  const int lane = lane_index(), head_dim = channels / heads;
+  const std::int64_t b = row / tokens;
+  const float base = bases[b];
+  x += row * channels;
+  double* scale = head_rstd + b * heads * tokens + row % tokens;
+  float sum = 0;
+  for (int h = 0; h < heads; ++h) {
+    double squares = 0;
+    for_each_value<false>(x + h * head_dim, head_dim, lane, [&](float v) {
+      squares += static_cast<double>(v) * static_cast<double>(v);
+    });
+    const double s = 1 / sqrt(warp_sum(squares) / head_dim + eps);
+    scale[std::int64_t{h} * tokens] = s;  // by every lane, which will read it again
+    for_each_value<false>(x + h * head_dim, head_dim, lane,
+                          [&](float v) { sum += centred_quotient(v, s, base); });
+  }
+  const float n = static_cast<float>(channels);
+  Moments moments{warp_sum(sum) / n};
+  for (int h = 0; h < heads; ++h) {
+    const double s = scale[std::int64_t{h} * tokens];
+    for_each_value<false>(x + h * head_dim, head_dim, lane,
+                          [&](float v) { moments.add(centred_quotient(v, s, base)); });
+  }
+  moments.finish(channels, n - 1, 0, mean + row, var + row);
+}
+
+}  // namespace
+
+DtnPrepared prepare(CudaQueue& queue, const DtnNormForward& args, int first_head, int heads) {
+  return prepare_for(queue, args, first_head, heads, false);
+}
+DtnPrepared prepare(CudaQueue& queue, const DtnNormBackward& args, int first_head, int heads,
+                    bool gradients) {
+  return prepare_for(queue, args, first_head, heads, gradients);
+}
+
+void token_statistics(CudaQueue& queue, const DtnNormForward& args, const float* bases) {
+  const DtnSizes sizes(args);
+  const std::int64_t rows = sizes.batch * sizes.tokens;
+  const int channels = static_cast<int>(sizes.channels);
+  auto* mean = static_cast<float*>(args.token_mean);
+  auto* var = static_cast<float*>(args.token_var);
+  const LaunchShape shape{blocks_for(rows, kWarps), kThreads};
+  const KernelName name{"dtn_token_statistics", {sizes.batch, sizes.tokens, channels}};
+  for_cuda_dtype(name.name, args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const T* x = static_cast<const T*>(args.x);
+    if (args.variant == DtnVariant::kOfficial) {
+      launch(queue, name, dtn_official_statistics_kernel<T>, shape, x, rows, sizes.tokens, channels,
+             sizes.heads, args.eps, bases, static_cast<double*>(args.head_rstd), mean, var);
+    } else if (cuda::is_vectorizable<T>(x, channels)) {
+      launch(queue, name, dtn_token_statistics_kernel<T, true>, shape, x, rows, sizes.tokens,
+             channels, bases, mean, var);
+    } else {
+      launch(queue, name, dtn_token_statistics_kernel<T, false>, shape, x, rows, sizes.tokens,
+             channels, bases, mean, var);
+    }
+  });
+}
+
+}  // namespace dtn

@@ -1,0 +1,295 @@
+// What the forward and backward kernels of the tensor-core path of DTN share: which problems it
+// takes, how a block's lanes and warps share an image, and P as operands of products. See
+// dtn_norm_tensor_tile.cuh for those.
+#pragma once
+
+#include <initializer_list>
+
+#include "kernels/cuda/values.cuh"
+#include "kernels/dtn/dtn_norm_cuda.cuh"
+#include "kernels/dtn/dtn_norm_tensor_tile.cuh"
+
+namespace dtn::tensor {
+
+inline constexpr int kChannelMultiple = 8;  // of a head: whole 16-byte vectors
+inline constexpr int kMaxChannels = 1024;   // a lane holds up to 32 values of a token
+
+// Whether this path takes a problem; `tensors` are those of the storage type.
+bool takes(DType dtype, DtnVariant variant, const DtnSizes& sizes,
+           std::initializer_list<const void*> tensors);
+
+// The compiler keeps nothing of what lies in memory in registers across this: they are scarce where
+// it stands, and loads from shared memory are not.
+__device__ __forceinline__ void forget_memory() { asm volatile("" ::: "memory"); }
+
+// Where an array over the positions holds position (row, column), so that lanes read their own
+// without conflicts: pairs of elements first, then lanes.
+__device__ __forceinline__ int slot_of(int row, int column) {
+  const int pair = column / 8 * 2 + row / 8, lane = row % 8 * 4 + column % 8 / 2;
+  return (pair * cuda::kWarpSize + lane) * 2 + column % 2;
+}
+// slot_of(row_of(e), column_of(e)).
+__device__ __forceinline__ int slot_of_element(int e) {
+  return ((e >> 1) * cuda::kWarpSize + lane_index()) * 2 + (e & 1);
+}
+
+// Sums of two values over the warp: lane 0 gets that of a, lane 1 that of b.
+__device__ __forceinline__ float sum_two(float a, float b) {
+  const bool odd = lane_index() & 1;
+  float v = odd ? b : a;
+  v += __shfl_xor_sync(cuda::kWholeWarp, odd ? a : b, 1);
+#pragma unroll
+  for (int offset = 2; offset < cuda::kWarpSize; offset *= 2) {
+    v += __shfl_xor_sync(cuda::kWholeWarp, v, offset);
+  }
+  return v;
+}
+
+// Row of the grid of a token: t / width for t < 256 and width <= 16, without a division.
+class GridRow {
+ public:
+  __device__ __forceinline__ explicit GridRow(int width) : inverse_((65535 + width) / width) {}
+  __device__ __forceinline__ int operator()(int t) const { return t * inverse_ >> 16; }
+
+ private:
+  int inverse_;
+};
+
+// The tokens of this lane: which of its positions are on the grid, and where in the image.
+class LaneTokens {
+ public:
+  __device__ explicit LaneTokens(const DtnSizes& sizes)
+      : column_step_(static_cast<int>(sizes.channels)), row_step_(column_step_ * sizes.grid_w) {
+    first_ = row_of(0) * row_step_ + column_of(0) * column_step_;
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      if (row_of(e) < sizes.grid_h && column_of(e) < sizes.grid_w) valid_ |= 1u << e;
+    }
+  }
+  __device__ __forceinline__ bool valid(int e) const { return valid_ >> e & 1; }
+  // In elements, from the image's start.
+  __device__ __forceinline__ int offset(int e) const {
+    return first_ + (e >> 1 & 1) * 8 * row_step_ + ((e >> 2) * 8 + (e & 1)) * column_step_;
+  }
+
+ private:
+  int column_step_, row_step_, first_;
+  unsigned valid_ = 0;
+};
+
+// What a gradient must be multiplied by before two products with Bits11 so that dropping bits twice
+// leaves it without a bias: a number loses between 0 and 2^-10 of itself, 2^-11 / (2 ln 2) on
+// average. Left are errors of up to 2^-10.6 each. Rounding instead would cost three instructions
+// for every element, the factor costs none: it goes into the factors that there are.
+template <class Operand>
+inline constexpr float kCutMakesUp =
+    std::is_same_v<Operand, Bits11> ? 1 + 2 * 0x1p-11f * 0.72134752f : 1.0f;
+
+// How much of a number the products see. The moments of a bfloat16 x need more than its eight bits,
+// since m2 - m1^2 cancels where the local mean is far from the pivot. Gradients are rounded to
+// bfloat16 in the end. The gradient of P is a sum over the whole batch: what rounding its terms to
+// 8 bits does to them, more where variances cancel, has either sign, and more bits would cost the
+// backward pass a sixth of its speed.
+template <class T>
+struct Precision;
+template <>
+struct Precision<float> {
+  using Moments = Bits22;
+  using Gradients = Bits22;
+  using Positions = Bits22;
+};
+template <>
+struct Precision<bfloat16> {
+  using Moments = Bits16;
+  using Gradients = Bits11;
+  using Positions = Bits8;
+};
+
+// One head's [n, stride] matrix of an axis; zero outside of [n, n], as its rows are from n on.
+__device__ __forceinline__ Tile load_matrix(const DtnAxis& axis, const float* matrices, int head) {
+  const float* m = matrices + head * axis.per_head() + row_of(0) * axis.stride + column_of(0);
+  Tile t;
+#pragma unroll
+  for (int e = 0; e < kElements; e += 2) {
+    const int below = row_of(e) - row_of(0), right = column_of(e) - column_of(0);
+    if (row_of(e) < axis.n && column_of(e) < axis.stride) {
+      const float2 pair = *reinterpret_cast<const float2*>(m + below * axis.stride + right);
+      t(e) = pair.x, t(e + 1) = pair.y;
+    }
+  }
+  return t;
+}
+
+// Products with two matrices, the first along the rows of the grid.
+template <class Operand>
+struct Passes {
+  Operand rows, columns;
+
+  // Contracts the columns of the grid, then its rows.
+  __device__ __forceinline__ Tile operator()(const Tile& plane) const {
+    return product(columns, round_to<Operand>(product(rows, round_to<Operand>(plane))));
+  }
+};
+
+// x of one channel at the lane's tokens: less the pivot, and for bfloat16 also as it is.
+template <class T>
+struct Plane {
+  Tile centred;
+};
+template <>
+struct Plane<bfloat16> {
+  Tile centred;
+  Bits8 raw;
+  float pivot;
+};
+
+// P of a head along both axes, for the moments of an x of type T.
+template <class T, class Operand = typename Precision<T>::Moments>
+struct MomentPasses {
+  Passes<Operand> p;
+
+  MomentPasses() = default;
+  __device__ __forceinline__ MomentPasses(const Tile& rows, const Tile& columns)
+      : p{round_to<Operand>(rows), round_to<Operand>(columns)} {}
+  __device__ __forceinline__ Tile first(const Plane<T>& x) const { return p(x.centred); }
+  __device__ __forceinline__ Tile second(const Tile& squares) const { return p(squares); }
+};
+// A bfloat16 x is its own leading and only term, which x - pivot is not. So the first product takes
+// it as it is, and begins with -pivot times the sums of P's rounded rows: that is exact in P, and
+// rounds like any float32 sum.
+template <>
+struct MomentPasses<bfloat16, Bits16> {
+  Passes<Bits16> p;
+  float row_sums[2];  // of rows g and g + 8 of P along the rows
+
+  MomentPasses() = default;
+  __device__ __forceinline__ MomentPasses(const Tile& rows, const Tile& columns)
+      : p{round_to<Bits16>(rows), round_to<Bits16>(columns)}, row_sums{} {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      row_sums[e >> 1 & 1] += value_of(p.rows.low, e) + value_of(p.rows.high, e);
+    }
+#pragma unroll
+    for (int a = 0; a < 2; ++a) {
+      row_sums[a] += __shfl_xor_sync(cuda::kWholeWarp, row_sums[a], 1);
+      row_sums[a] += __shfl_xor_sync(cuda::kWholeWarp, row_sums[a], 2);
+    }
+  }
+  __device__ __forceinline__ Tile first(const Plane<bfloat16>& x) const {
+    Tile turned;
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) turned(e) = -x.pivot * row_sums[e >> 1 & 1];
+    add_product(turned, p.rows.low, x.raw);
+    add_product(turned, p.rows.high, x.raw);
+    return product(p.columns, round_to<Bits16>(turned));
+  }
+  __device__ __forceinline__ Tile second(const Tile& squares) const { return p(squares); }
+};
+
+// The channels of a word of 32 bits.
+template <class T>
+inline constexpr int kPerWord = 4 / static_cast<int>(sizeof(T));
+
+// Channel k of a word, where k is not known to the compiler.
+template <class T>
+__device__ __forceinline__ float channel_of(unsigned word, int k) {
+  if constexpr (kPerWord<T> == 1) return __uint_as_float(word);
+#ifdef __CUDA_ARCH__
+  return __uint_as_float(__byte_perm(word, 0, k ? 0x3244 : 0x1044));
+#else
+  return k ? cuda::high_bfloat16(word) : cuda::low_bfloat16(word);
+#endif
+}
+// The bfloat16 channels k of two words, side by side.
+__device__ __forceinline__ unsigned channels_of(unsigned first, unsigned second, int k) {
+#ifdef __CUDA_ARCH__
+  return __byte_perm(first, second, k ? 0x7632 : 0x5410);
+#else
+  return k ? first >> 16 | (second & 0xffff0000u) : (first & 0xffffu) | second << 16;
+#endif
+}
+// Channel k of the words of the lane's tokens.
+template <class T>
+__device__ __forceinline__ Plane<T> plane_of(const unsigned (&words)[kElements], int k,
+                                             float pivot) {
+  Plane<T> x;
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) x.centred(e) = channel_of<T>(words[e], k) - pivot;
+  if constexpr (kPerWord<T> == 2) {
+    x.pivot = pivot;
+#pragma unroll
+    for (int e = 0; e < kElements; e += 2) {
+      x.raw.v[e >> 1 & 1][e >> 2] = channels_of(words[e], words[e + 1], k);
+    }
+  }
+  return x;
+}
+
+// The larger of v and 0, NaN for NaN.
+__device__ __forceinline__ float at_least_zero(float v) {
+#ifdef __CUDA_ARCH__
+  float r;
+  asm("max.NaN.f32 %0, %1, 0f00000000;" : "=f"(r) : "f"(v));
+  return r;
+#else
+  return v < 0 ? 0.0f : v;
+#endif
+}
+
+// The channels of a slice at the lane's tokens, one 16-byte vector each. They turn around: a
+// word at the front is used, replaced by results, and put at the end. Indices of registers must be
+// constants, so the loop over words is unrolled where it has a loop within, and turns with moves
+// where it has not.
+template <class T>
+class Vectors {
+ public:
+  static constexpr int kWords = 4;
+  static constexpr int kUnrolled = kPerWord<T> == 1 ? 1 : kWords;
+
+  __device__ __forceinline__ void load(int e, const T* from) {
+    const uint4 v = *reinterpret_cast<const uint4*>(from);
+    words_[0][e] = v.x, words_[1][e] = v.y, words_[2][e] = v.z, words_[3][e] = v.w;
+  }
+  __device__ __forceinline__ void store(int e, T* to) const {
+    *reinterpret_cast<uint4*>(to) =
+        make_uint4(words_[0][e], words_[1][e], words_[2][e], words_[3][e]);
+  }
+  __device__ __forceinline__ const unsigned (&front() const)[kElements] { return words_[0]; }
+  // Takes the first channel of the words at the front away and puts y, rounded, at their ends.
+  __device__ __forceinline__ void replace_front(const Tile& y) {
+#pragma unroll
+    for (int e = 0; e < kElements; e += 2) {
+      if constexpr (kPerWord<T> == 1) {
+        words_[0][e] = __float_as_uint(y(e)), words_[0][e + 1] = __float_as_uint(y(e + 1));
+      } else {
+        const unsigned pair = cuda::pack_bfloat16(y(e), y(e + 1));
+        words_[0][e] = words_[0][e] >> 16 | pair << 16;
+        words_[0][e + 1] = words_[0][e + 1] >> 16 | (pair & 0xffff0000u);
+      }
+    }
+  }
+  __device__ __forceinline__ void next_word() {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      const unsigned first = words_[0][e];
+      words_[0][e] = words_[1][e], words_[1][e] = words_[2][e], words_[2][e] = words_[3][e];
+      words_[3][e] = first;
+    }
+  }
+
+ private:
+  unsigned words_[kWords][kElements] = {};
+};
+
+// Slices of a vector of channels each, in order, shared out to the warps of a block: warp w takes
+// [begin, end).
+struct Share {
+  int begin, end;
+  __device__ Share(int slices, int warps) {
+    const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+    begin = slices * warp / warps;
+    end = slices * (warp + 1) / warps;
+  }
+};
+
+}  // namespace dtn::tensor

@@ -1,0 +1,185 @@
+// What surrounds the mathematics in the backward pass of DTN on tensor cores: how slices come into
+// shared memory and dx leaves it, and the last steps of an image.
+#pragma once
+
+#include "kernels/cuda/async_copy.cuh"
+#include "kernels/dtn/dtn_norm_tensor.cuh"
+
+namespace dtn::tensor {
+
+using cuda::kPerVector;
+using cuda::kWarpSize;
+
+inline constexpr int kWarps = 8;
+inline constexpr int kThreads = kWarps * kWarpSize;
+inline constexpr int kHeadSums = 5;  // lambda_mean, lambda_var, pos_weight
+
+struct BackwardArguments {
+  DtnNormBackward args;
+  DtnSizes sizes;
+  DtnAxis rows, columns;
+  const float* bases;
+  float *weight_sums, *bias_sums;   // [B, C]
+  float *lambda_mean, *lambda_var;  // [B, H]
+  float* pos_weight;                // [B, H, 3]
+};
+
+// The slices of x and dy that a warp works on and those that are on their way: lane by lane, so
+// that no lane reads what another one writes. The unfinished dx takes the place of what is used up.
+class Staged {
+ public:
+  static constexpr int kTensor = kElements * kWarpSize;  // vectors of one slice of x or dy
+  static constexpr int kBuffer = 2 * kTensor;
+  static constexpr int kVectors = 2 * kBuffer;
+
+  __device__ __forceinline__ explicit Staged(uint4* of_warp) : mine_(of_warp + lane_index()) {}
+
+  template <class T>
+  __device__ __forceinline__ void fetch(int buffer, const T* x, const T* dy, int channel,
+                                        const LaneTokens& tokens) {
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      const bool valid = tokens.valid(e);
+      const int at = valid ? tokens.offset(e) + channel : 0;
+      copies_.template copy<16>(vector(buffer, 0, e), x + at, valid);
+      copies_.template copy<16>(vector(buffer, 1, e), dy + at, valid);
+    }
+  }
+  __device__ __forceinline__ void commit() { copies_.commit(); }
+  // All but the last group are there.
+  __device__ __forceinline__ void wait() { copies_.template wait<1>(); }
+
+  // which: 0 for x, 1 for dy.
+  __device__ __forceinline__ uint4* vector(int buffer, int which, int e) const {
+    return mine_ + buffer * kBuffer + which * kTensor + e * kWarpSize;
+  }
+  __device__ __forceinline__ unsigned& word(int buffer, int which, int e, int w) const {
+    return reinterpret_cast<unsigned*>(vector(buffer, which, e))[w];
+  }
+
+ private:
+  uint4* mine_;
+  cuda::AsyncCopies copies_;
+};
+
+// What the warps of a block share: token statistics, sums over channels and over heads.
+struct Shared {
+  uint4* staged;      // [kWarps, Staged::kVectors]
+  float2* terms;      // [kPositions] by slot: token mean and variance
+  float* token_sums;  // [kWarps, 2, kPositions] by slot
+  float* head_sums;   // [slices, kHeadSums]; those of a run of slices stand at its first
+
+  __device__ explicit Shared(uint4* memory)
+      : staged(memory),
+        terms(reinterpret_cast<float2*>(memory + kWarps * Staged::kVectors)),
+        token_sums(reinterpret_cast<float*>(terms + kPositions)),
+        head_sums(token_sums + kWarps * 2 * kPositions) {}
+  static std::size_t bytes(int slices) {
+    return sizeof(uint4) * kWarps * Staged::kVectors + sizeof(float2) * kPositions +
+           sizeof(float) * static_cast<std::size_t>(kWarps * 2 * kPositions + slices * kHeadSums);
+  }
+};
+
+// Sums of a lane over all channels of its warp's slices: l_mu dmu and l_va dvar by token.
+struct TokenSums {
+  Tile mean, var;
+};
+
+// Sums of a lane over a run of slices of one head; those of the lambdas lack a factor -1 and -1/2.
+struct HeadSums {
+  float lambda_mean = 0, lambda_var = 0;
+  Tile rows, columns;  // dPx and dPy
+};
+
+// dx of a slice without the terms through mu_ln and var_ln, with dx_add, rounded.
+template <class T>
+__device__ __forceinline__ void store_slice(const Staged& staged, int buffer, int channel,
+                                            const LaneTokens& tokens, const T* add, T* dx) {
+  constexpr int n = kPerVector<T>;
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) {
+    if (!tokens.valid(e)) continue;
+    const int at = tokens.offset(e) + channel;
+    float v[n];
+#pragma unroll
+    for (int k = 0; k < kPerWord<T>; ++k) {
+      const float4 part = *reinterpret_cast<const float4*>(staged.vector(buffer, k, e));
+      v[k] = part.x, v[kPerWord<T> + k] = part.y;
+      v[2 * kPerWord<T> + k] = part.z, v[3 * kPerWord<T> + k] = part.w;
+    }
+    if (add) {
+      float more[n];
+      cuda::load_vector<T>(add + at, more);
+#pragma unroll
+      for (int k = 0; k < n; ++k) v[k] += more[k];
+    }
+    cuda::store_vector<T>(dx + at, v);
+  }
+}
+
+// What the terms through mu_ln and var_ln are at each position, from the sums of the warps, in
+// place of those of the first warp:  dx += constant + (x - mu_ln) slope.
+__device__ __forceinline__ void make_slopes(const BackwardArguments& a, const Shared& shared) {
+  const float inverse = 1 / static_cast<float>(a.sizes.channels);
+  for (int slot = static_cast<int>(threadIdx.x); slot < kPositions; slot += kThreads) {
+    float mean = 0, var = 0;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) {
+      mean += shared.token_sums[2 * w * kPositions + slot];
+      var += shared.token_sums[(2 * w + 1) * kPositions + slot];
+    }
+    shared.token_sums[slot] = mean * inverse;
+    shared.token_sums[kPositions + slot] = 2 * var * inverse;
+  }
+}
+
+template <class T>
+__device__ __forceinline__ void finish_tokens(const BackwardArguments& a, const Shared& shared,
+                                              const T* x, T* dx) {
+  constexpr int n = kPerVector<T>;
+  const int lane = lane_index(), channels = static_cast<int>(a.sizes.channels);
+  const float base = a.bases[blockIdx.x];
+  const GridRow row_of_token(a.sizes.grid_w);
+  for (int t = static_cast<int>(threadIdx.x) / kWarpSize; t < a.sizes.tokens; t += kWarps) {
+    const int row = row_of_token(t), slot = slot_of(row, t - row * a.sizes.grid_w);
+    const float constant = shared.token_sums[slot], slope = shared.token_sums[kPositions + slot];
+    const float mean = shared.terms[slot].x, centre = base + mean;
+#pragma unroll 2
+    for (int c = lane * n; c < channels; c += kWarpSize * n) {
+      const int at = t * channels + c;
+      float v[n], d[n];
+      cuda::load_vector<T>(x + at, v);
+      cuda::load_vector<T>(dx + at, d);
+#pragma unroll
+      for (int k = 0; k < n; ++k) {
+        // A bfloat16 x is too coarse to see that the sum of base and mean is rounded.
+        const float centred = kPerWord<T> == 2 ? v[k] - centre : (v[k] - base) - mean;
+        d[k] += centred * slope + constant;
+      }
+      cuda::store_vector<T>(dx + at, d);
+    }
+  }
+}
+
+// The sums of an image's heads, from those of the runs of slices, in order.
+__device__ __forceinline__ void finish_heads(const BackwardArguments& a, const Shared& shared,
+                                             int slices) {
+  const int per_head = slices / a.sizes.heads, heads = a.sizes.heads;
+  for (int i = static_cast<int>(threadIdx.x); i < heads * kHeadSums; i += kThreads) {
+    const int h = i / kHeadSums, k = i % kHeadSums;
+    float sum = 0;
+    for (int s = h * per_head; s < (h + 1) * per_head; ++s) {
+      sum += shared.head_sums[s * kHeadSums + k];
+    }
+    const std::int64_t at = std::int64_t{blockIdx.x} * heads + h;
+    if (k == 0) {
+      a.lambda_mean[at] = sum;
+    } else if (k == 1) {
+      a.lambda_var[at] = sum;
+    } else {
+      a.pos_weight[at * 3 + k - 2] = sum;
+    }
+  }
+}
+
+}  // namespace dtn::tensor

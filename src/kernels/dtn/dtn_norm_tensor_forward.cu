@@ -1,0 +1,365 @@
+// Forward pass of DTN on tensor cores; see dtn_norm.h for the formulas and dtn_norm_tensor.cuh for
+// the products.
+//
+// One block makes one image. First its warps read x, one token at a time, for the statistics of the
+// tokens and, from sums by channel, the pivots. Then each takes slices of channels, one 16-byte
+// vector of every token wide: a lane loads the vectors of its eight positions of the 16 x 16 grid,
+// turns the values into those of y one channel after the other, and stores the vectors. All of that
+// happens in registers, and the warps need not wait for each other.
+//
+// Work, for 256 images of 14 x 14 x 432 in bfloat16: 43 MB are read and 43 MB written. The second
+// reading of x finds it in the first-level cache (an image is 169 KB, beside 70 KB of shared
+// memory) or, for wider models, in the second. A channel takes 22 products of 16 x 8 x 16 and some
+// 230 instructions of a warp in all, nearly 29 per element of the padded grid; 12 of those split
+// numbers into two terms. Those instructions are the limit, not memory: 432 channels of 1.3 times
+// too many positions, and 140 instructions per token for the statistics, fill the issue slots of
+// 132 multiprocessors for 37 us at 1.98 GHz, where copying 87 MB takes 20.
+#include <algorithm>
+#include <limits>
+
+#include "kernels/dtn/dtn_norm_tensor.cuh"
+
+namespace dtn {
+namespace tensor {
+
+bool takes(DType dtype, DtnVariant variant, const DtnSizes& sizes,
+           std::initializer_list<const void*> tensors) {
+  if (variant != DtnVariant::kPaper || sizes.grid_h > kSide || sizes.grid_w > kSide) return false;
+  if (sizes.head_dim % kChannelMultiple != 0 || sizes.channels > kMaxChannels) return false;
+  if (!(sizes.eps >= std::numeric_limits<float>::min())) return false;
+  if (dtype != DType::kFloat32 && dtype != DType::kBFloat16) return false;
+  for (const void* p : tensors) {
+    if (reinterpret_cast<std::uintptr_t>(p) % 16 != 0) return false;
+  }
+  return true;
+}
+
+namespace {
+
+using cuda::kPerVector;
+using cuda::kWarpSize;
+
+// As many as the registers of a multiprocessor suffice for; few slices leave room for a second
+// block beside this one.
+template <class T>
+inline constexpr int kMaxWarps = sizeof(T) == 2 ? 16 : 12;
+template <class T>
+int warps_for(int slices) {
+  return slices >= 3 * kMaxWarps<T> ? kMaxWarps<T> : kMaxWarps<T> / 2;
+}
+
+struct ForwardArguments {
+  DtnNormForward args;
+  DtnSizes sizes;
+  DtnAxis rows, columns;
+  const float* bases;
+};
+
+// What the warps of a block share. The sums by channel end where the terms of heads begin: every
+// kilobyte less leaves one more to the first-level cache.
+struct Shared {
+  float2* terms;       // [kPositions] by slot: token mean and variance
+  float4* channels;    // [C], see Channel
+  float* column_sums;  // [warps, C]
+  float2* head_terms;  // [warps, kPositions] by slot, see Head; each lane has its own
+
+  __device__ Shared(float4* memory, int channel_count)
+      : terms(reinterpret_cast<float2*>(memory)),
+        channels(reinterpret_cast<float4*>(terms + kPositions)),
+        column_sums(reinterpret_cast<float*>(channels + channel_count)),
+        head_terms(reinterpret_cast<float2*>(column_sums)) {}
+  static std::size_t bytes(int channel_count, int warps) {
+    const std::size_t count = static_cast<std::size_t>(channel_count);
+    return sizeof(float2) * kPositions + sizeof(float4) * count +
+           static_cast<std::size_t>(warps) *
+               std::max(sizeof(float) * count, sizeof(float2) * kPositions);
+  }
+};
+
+// What is the same for all tokens of a channel.
+struct Channel {
+  float pivot;
+  float offset;  // from a token mean as it is kept to one relative to the pivot
+  float weight, bias;
+};
+
+__device__ __forceinline__ int warp_index() { return static_cast<int>(threadIdx.x) / kWarpSize; }
+__device__ __forceinline__ int warp_count() { return static_cast<int>(blockDim.x) / kWarpSize; }
+
+// One token in the registers of a warp: lanes take 16-byte vectors in turn.
+template <class T, int kValues>
+struct Token {
+  static constexpr int kVectors = kValues / kPerVector<T>;
+  unsigned words[kVectors * 4];
+
+  static __device__ __forceinline__ bool is_valid(int vector, int vectors) {
+    return vector * kWarpSize + lane_index() < vectors;
+  }
+  // The `vectors` of x; past their end values are 0.
+  __device__ __forceinline__ void load(const T* x, int vectors) {
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      uint4 of_lane = make_uint4(0, 0, 0, 0);
+      if (is_valid(v, vectors)) {
+        of_lane = reinterpret_cast<const uint4*>(x)[v * kWarpSize + lane_index()];
+      }
+      words[4 * v] = of_lane.x, words[4 * v + 1] = of_lane.y;
+      words[4 * v + 2] = of_lane.z, words[4 * v + 3] = of_lane.w;
+    }
+  }
+  __device__ __forceinline__ float operator[](int i) const {
+    if constexpr (kPerWord<T> == 1) return __uint_as_float(words[i]);
+    return i % 2 ? cuda::high_bfloat16(words[i / 2]) : cuda::low_bfloat16(words[i / 2]);
+  }
+};
+
+// Sums over the channels of two tokens, in every lane. Those of bfloat16 are products with ones:
+// lanes 4 g to 4 g + 3 hold row g of a left operand, and row g + 8 is the second token's.
+template <class T, int kValues>
+__device__ __forceinline__ float2 sum_channels(const Token<T, kValues> (&token)[2]) {
+  float sum[2] = {};
+  if constexpr (kPerWord<T> == 2) {
+    float c[4] = {};
+    const unsigned ones[2] = {0x3f803f80u, 0x3f803f80u};
+#pragma unroll
+    for (int w = 0; w < kValues / 2; w += 2) {
+      const unsigned a[4] = {token[0].words[w], token[1].words[w], token[0].words[w + 1],
+                             token[1].words[w + 1]};
+      cuda::mma_bf16(c, a, ones);
+    }
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      sum[k] = c[2 * k];
+#pragma unroll
+      for (int offset = 4; offset < kWarpSize; offset *= 2) {
+        sum[k] += __shfl_xor_sync(cuda::kWholeWarp, sum[k], offset);
+      }
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kValues; ++i) sum[0] += token[0][i], sum[1] += token[1][i];
+    sum[0] = cuda::warp_sum(sum[0]);
+    sum[1] = cuda::warp_sum(sum[1]);
+  }
+  return make_float2(sum[0], sum[1]);
+}
+
+// Mean and variance of the tokens, two per warp at a time, and the sums by channel of each warp's
+// tokens. For float32 the mean comes in two steps, so that its error is that of the spread, and
+// squares are taken around the first one's. A bfloat16 x has no digits to be that careful about:
+// with 8 bits its spread is no less than 2^-9 of its mean.
+template <class T, int kValues>
+__device__ __forceinline__ void token_statistics(const ForwardArguments& a, const T* x,
+                                                 const Shared& shared) {
+  using Values = Token<T, kValues>;
+  constexpr bool kTwoSteps = sizeof(T) == 4;
+  constexpr int n = kPerVector<T>;
+  const int lane = lane_index(), warp = warp_index(), warps = warp_count();
+  const int channels = static_cast<int>(a.sizes.channels), tokens = a.sizes.tokens;
+  const float count = static_cast<float>(channels), inverse = 1 / count;
+  const float base = a.bases[blockIdx.x];
+  const GridRow row_of_token(a.sizes.grid_w);
+  float* mean = static_cast<float*>(a.args.token_mean) + std::int64_t{blockIdx.x} * tokens;
+  float* var = static_cast<float*>(a.args.token_var) + std::int64_t{blockIdx.x} * tokens;
+  float columns[kValues] = {};
+  for (int first = warp; first < tokens; first += 2 * warps) {
+    Values token[2];
+    token[0].load(x + first * channels, channels / n);
+    token[1].load(x + (first + warps) * channels, first + warps < tokens ? channels / n : 0);
+    const float2 sums = sum_channels<T, kValues>(token);
+    const float rough[2] = {sums.x * inverse, sums.y * inverse};
+    float rest[2] = {}, squares[2] = {};
+#pragma unroll
+    for (int v = 0; v < Values::kVectors; ++v) {
+      const bool valid = Values::is_valid(v, channels / n);  // else values must stay 0
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const float centre = valid ? rough[k] : 0.0f;
+#pragma unroll
+        for (int i = v * n; i < (v + 1) * n; ++i) {
+          const float value = token[k][i], d = value - centre;
+          columns[i] += value;
+          squares[k] += d * d;
+          if (kTwoSteps) rest[k] += d;
+        }
+      }
+    }
+    const float delta = kTwoSteps ? sum_two(rest[0], rest[1]) * inverse : 0.0f;
+    const float square = sum_two(squares[0], squares[1]);
+    const int t = first + lane * warps;  // of lanes 0 and 1
+    if (lane < 2 && t < tokens) {
+      const float2 term = make_float2(((lane ? rough[1] : rough[0]) - base) + delta,
+                                      (square - count * delta * delta) * inverse);
+      mean[t] = term.x;
+      var[t] = term.y;
+      const int row = row_of_token(t);
+      shared.terms[slot_of(row, t - row * a.sizes.grid_w)] = term;
+    }
+  }
+  auto* sums = reinterpret_cast<float4*>(shared.column_sums + warp * channels);
+#pragma unroll
+  for (int v = 0; v < Values::kVectors; ++v) {
+    if (!Values::is_valid(v, channels / n)) continue;
+#pragma unroll
+    for (int i = 0; i < n; i += 4) {
+      const float* of_lane = columns + v * n + i;
+      sums[((v * kWarpSize + lane) * n + i) / 4] =
+          make_float4(of_lane[0], of_lane[1], of_lane[2], of_lane[3]);
+    }
+  }
+}
+
+// The channel means of the image, from the sums of the warps, and what goes with them.
+__device__ __forceinline__ void make_channels(const ForwardArguments& a, const Shared& shared) {
+  const int channels = static_cast<int>(a.sizes.channels), warps = warp_count();
+  const float* weight = static_cast<const float*>(a.args.weight);
+  const float* bias = static_cast<const float*>(a.args.bias);
+  const float base = a.bases[blockIdx.x], inverse = 1 / static_cast<float>(a.sizes.tokens);
+  float* pivots = static_cast<float*>(a.args.pivot) + std::int64_t{blockIdx.x} * channels;
+  for (int c = static_cast<int>(threadIdx.x); c < channels; c += static_cast<int>(blockDim.x)) {
+    float sum = 0;
+    for (int w = 0; w < warps; ++w) sum += shared.column_sums[w * channels + c];
+    const float pivot = sum * inverse;
+    pivots[c] = pivot;
+    shared.channels[c] = make_float4(pivot, base - pivot, weight[c], bias[c]);
+  }
+}
+
+// What one head needs of its parameters, and of the token statistics: l_mu mu_ln and
+// l_va var_ln + eps, in shared memory, since registers are scarce.
+template <class T>
+struct Head {
+  MomentPasses<T> passes;
+  float own_mean_share, own_var_share;  // 1 - l_mu, 1 - l_va
+  float mean_share;
+
+  __device__ __forceinline__ void load(const ForwardArguments& a, int head, const float2* terms,
+                                       float2* own_terms) {
+    passes = MomentPasses<T>(load_matrix(a.rows, a.rows.p, head),
+                             load_matrix(a.columns, a.columns.p, head));
+    mean_share = static_cast<const float*>(a.args.lambda_mean)[head];
+    const float var_share = static_cast<const float*>(a.args.lambda_var)[head];
+    own_mean_share = 1 - mean_share;
+    own_var_share = 1 - var_share;
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      const float2 term = terms[slot_of_element(e)];
+      own_terms[slot_of_element(e)] =
+          make_float2(mean_share * term.x, var_share * term.y + a.sizes.eps);
+    }
+  }
+};
+
+// y at the lane's tokens, for one channel.
+template <class T>
+__device__ __forceinline__ Tile normalize(const Head<T>& head, const float2* terms,
+                                          const Plane<T>& x, const Channel& channel) {
+  Tile squares;
+#pragma unroll
+  for (int e = 0; e < kElements; ++e) squares(e) = x.centred(e) * x.centred(e);
+  const Tile m1 = head.passes.first(x), m2 = head.passes.second(squares);
+  const float offset = head.mean_share * channel.offset;
+  Tile y;
+#pragma unroll
+  for (int e = 0; e < kElements; e += 2) {
+    const float4 term = *reinterpret_cast<const float4*>(terms + slot_of_element(e));
+#pragma unroll
+    for (int b = 0; b < 2; ++b) {
+      const float m = m1(e + b), v = at_least_zero(m2(e + b) - m * m);
+      const float mu = head.own_mean_share * m + ((b ? term.z : term.x) + offset);
+      const float var = head.own_var_share * v + (b ? term.w : term.y);
+      y(e + b) =
+          (x.centred(e + b) - mu) * (cuda::rsqrt_approximate(var) * channel.weight) + channel.bias;
+    }
+  }
+  return y;
+}
+
+template <class T, int kValues>
+__global__ void __launch_bounds__(kMaxWarps<T>* kWarpSize, 1)
+    dtn_tensor_forward_kernel(ForwardArguments a) {
+  DTN_SHARED(float4, memory);
+  constexpr int n = kPerVector<T>;
+  const int channels = static_cast<int>(a.sizes.channels);
+  const std::int64_t image = std::int64_t{blockIdx.x} * a.sizes.tokens * channels;
+  const T* x = static_cast<const T*>(a.args.x) + image;
+  T* y = static_cast<T*>(a.args.y) + image;
+  const Shared shared(memory, channels);
+  for (int p = static_cast<int>(threadIdx.x); p < kPositions; p += static_cast<int>(blockDim.x)) {
+    if (p / kSide >= a.sizes.grid_h || p % kSide >= a.sizes.grid_w) {
+      shared.terms[slot_of(p / kSide, p % kSide)] = make_float2(0, 1);
+    }
+  }
+  token_statistics<T, kValues>(a, x, shared);
+  __syncthreads();
+  make_channels(a, shared);
+  __syncthreads();
+
+  const LaneTokens tokens(a.sizes);
+  const Share share(channels / n, warp_count());
+  float2* const terms = shared.head_terms + warp_index() * kPositions;
+  Head<T> head;
+  int current = -1;
+  for (int s = share.begin; s < share.end; ++s) {
+    const int channel = s * n, h = channel / a.sizes.head_dim;
+    Vectors<T> vectors;
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      if (tokens.valid(e)) vectors.load(e, x + tokens.offset(e) + channel);
+    }
+    if (h != current) head.load(a, current = h, shared.terms, terms);
+    int c = channel;
+    // One channel after the other: more of them at once would need more registers than there are.
+#pragma unroll(Vectors <T>::kUnrolled)
+    for (int w = 0; w < Vectors<T>::kWords; ++w) {
+#pragma unroll 1
+      for (int k = 0; k < kPerWord<T>; ++k, ++c) {
+        forget_memory();  // the token terms
+        const float4 of_channel = shared.channels[c];
+        const Channel terms_of_channel{of_channel.x, of_channel.y, of_channel.z, of_channel.w};
+        const Plane<T> plane = plane_of<T>(vectors.front(), 0, terms_of_channel.pivot);
+        vectors.replace_front(normalize(head, terms, plane, terms_of_channel));
+      }
+      vectors.next_word();
+    }
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      if (tokens.valid(e)) vectors.store(e, y + tokens.offset(e) + channel);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace tensor
+
+bool tensor_cores_take(const DtnNormForward& args) {
+  return tensor::takes(args.dtype, args.variant, DtnSizes(args), {args.x, args.y});
+}
+
+void run_tensor(CudaQueue& queue, const DtnNormForward& args) {
+  using namespace tensor;
+  const DtnSizes sizes(args);
+  const DtnPrepared prepared = prepare(queue, args, 0, sizes.heads);
+  const ForwardArguments a{args, sizes, prepared.positions.rows, prepared.positions.columns,
+                           prepared.bases.get()};
+  const int channels = static_cast<int>(sizes.channels);
+  for_cuda_dtype("dtn_tensor_forward", args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const int warps = warps_for<T>(channels / kPerVector<T>);
+    auto launch_kernel = [&](auto kernel) {
+      launch(queue,
+             {"dtn_tensor_forward",
+              {sizes.batch, sizes.grid_h, sizes.grid_w, sizes.channels, sizes.heads}},
+             kernel,
+             {dim3(static_cast<unsigned>(sizes.batch)), static_cast<unsigned>(warps * kWarpSize),
+              Shared::bytes(channels, warps)},
+             a);
+    };
+    const int values = (channels + kWarpSize - 1) / kWarpSize;
+    if (values <= 8) return launch_kernel(dtn_tensor_forward_kernel<T, 8>);
+    if (values <= 16) return launch_kernel(dtn_tensor_forward_kernel<T, 16>);
+    launch_kernel(dtn_tensor_forward_kernel<T, 32>);
+  });
+}
+
+}  // namespace dtn

@@ -1,0 +1,10 @@
+// Tiles of a matrix product on Eigen, float32 and float64, on the calling thread alone.
+#pragma once
+
+#include "kernels/gemm/gemm_tile.h"
+
+namespace dtn::eigen {
+
+void multiply(const GemmTile&);
+
+}  // namespace dtn::eigen

@@ -1,0 +1,242 @@
+// Softmax cross-entropy, a block per row; see cross_entropy.h for the formulas. The largest logit
+// is subtracted before the exponential, and the loss is formed from the shifted logits so that a
+// common offset does not cost digits.
+//
+// The logits leave memory once: a row (2 KB for 1000 classes in bfloat16, 88 KB for 22k in float32)
+// is still in the cache when it is read for the second time. Backward reads logits and writes
+// dlogits, and soft targets are read once by each pass and once more for their sum.
+#include "kernels/cuda/lanes.cuh"
+#include "kernels/loss/cross_entropy.h"
+
+namespace dtn {
+namespace {
+
+constexpr int kMostWarps = 16;
+
+// What the logits are held against.
+enum class Against { kLabels, kSharedLabels, kTargets };
+
+template <class T>
+struct CrossEntropy {
+  std::int64_t classes;
+  const T* logits;
+  const std::int64_t *labels, *partner_labels;
+  const float *label_share, *targets;
+  float smoothing;
+};
+
+// The labels of a row; where there is one, or both are the same, `partner` is -1.
+struct RowLabels {
+  std::int64_t own, partner;
+  float share;  // of the label's own
+  bool valid;   // all in [0, K)
+};
+template <Against kAgainst, class T>
+__device__ __forceinline__ RowLabels labels_of(const CrossEntropy<T>& a, std::int64_t row) {
+  RowLabels l{a.labels[row], -1, 1, false};
+  l.valid = l.own >= 0 && l.own < a.classes;
+  if constexpr (kAgainst == Against::kSharedLabels) {
+    const std::int64_t partner = a.partner_labels[row];
+    if (partner != l.own) {
+      l.partner = partner;
+      l.share = a.label_share[row];
+      l.valid = l.valid && partner >= 0 && partner < a.classes;
+    }
+  }
+  return l;
+}
+
+// Calls f(values, i, column, run): `values` are the logits of a piece of the row in this lane, of
+// which those at i, i + 1, .. kRun lie in columns column, column + 1, ..
+template <class Row, class T, class F>
+__device__ __forceinline__ void for_each_run(const T* row, std::int64_t classes, F&& f) {
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+  const std::int64_t warp = threadIdx.x / cuda::kWarpSize, warps = blockDim.x / cuda::kWarpSize;
+  for (std::int64_t first = warp * Row::kColumns; first < classes; first += warps * Row::kColumns) {
+    const std::int64_t left = classes - first;
+    const int columns = left < Row::kColumns ? static_cast<int>(left) : Row::kColumns;
+    Row values;
+    values.load(row + first, lane, columns);
+#pragma unroll
+    for (int i = 0; i < Row::kColumns / cuda::kWarpSize; i += Row::kRun) {
+      const int c = Row::column(lane, i);
+      if (c < columns) f(values, i, first + c);
+    }
+  }
+}
+
+template <class T, bool kWide>
+using Piece = cuda::LaneValues<T, 8, kWide>;
+
+// Blocks: rows. With labels `targets` is null, and the reverse.
+template <class T, bool kWide, Against kAgainst>
+__global__ void cross_entropy_forward_kernel(CrossEntropy<T> a, float* loss, float* lse) {
+  using Row = Piece<T, kWide>;
+  constexpr bool kTargets = kAgainst == Against::kTargets;
+  DTN_SHARED(float, shared);
+  const std::int64_t row = blockIdx.x;
+  const T* z = a.logits + row * a.classes;
+
+  float largest = -INFINITY;
+  for_each_run<Row>(z, a.classes, [&](const Row& v, int i, std::int64_t) {
+#pragma unroll
+    for (int k = 0; k < Row::kRun; ++k) largest = cuda::max_or_nan(largest, v[i + k]);
+  });
+  largest = cuda::block_max(largest, shared);
+
+  // With labels `dot` is the sum of the shifted logits.
+  const bool dotted = kTargets || a.smoothing != 0;
+  float exps = 0, weight = 0, dot = 0;
+  for_each_run<Row>(z, a.classes, [&](const Row& v, int i, std::int64_t column) {
+    float t[Row::kRun];
+    if constexpr (kTargets) Row::load_float_run(a.targets + row * a.classes + column, t);
+#pragma unroll
+    for (int k = 0; k < Row::kRun; ++k) {
+      const float shifted = v[i + k] - largest;
+      exps += expf(shifted);
+      if constexpr (kTargets) {
+        weight += t[k];
+        dot += t[k] == 0 ? 0.0f : t[k] * shifted;  // nothing, even of an infinity
+      } else if (dotted) {
+        dot += shifted;
+      }
+    }
+  });
+  const float log_sum = logf(cuda::block_sum(exps, shared));
+  if (dotted) dot = cuda::block_sum(dot, shared);
+  if (kTargets) weight = cuda::block_sum(weight, shared);
+  if (threadIdx.x != 0) return;
+
+  lse[row] = largest + log_sum;
+  if constexpr (kTargets) {
+    loss[row] = log_sum * weight - dot;
+  } else {
+    const RowLabels labels = labels_of<kAgainst>(a, row);
+    const float s = a.smoothing;
+    float at_label = labels.valid ? cuda::to_float(z[labels.own]) - largest : NAN;
+    if (kAgainst == Against::kSharedLabels && labels.valid && labels.share != 1) {
+      const float partner = cuda::to_float(z[labels.partner]) - largest;
+      // A share of 0 counts as nothing, even beside -inf.
+      at_label = labels.share == 0
+                     ? partner
+                     : __fmaf_rn(labels.share, at_label, (1 - labels.share) * partner);
+    }
+    loss[row] = dotted ? log_sum - (1 - s) * at_label - s / static_cast<float>(a.classes) * dot
+                       : log_sum - at_label;
+  }
+}
+
+// Blocks: rows. A logit is read by the thread that overwrites it.
+template <class T, bool kWide, Against kAgainst>
+__global__ void cross_entropy_backward_kernel(CrossEntropy<T> a, const float* lse, float scale,
+                                              const float* upstream, T* dlogits) {
+  using Row = Piece<T, kWide>;
+  constexpr bool kTargets = kAgainst == Against::kTargets;
+  DTN_SHARED(float, shared);
+  const std::int64_t row = blockIdx.x, first = row * a.classes;
+  const float log_z = lse[row];
+  if (upstream) scale *= *upstream;
+
+  float weight = 1, everywhere = 0, at_label = 0, at_partner = 0;
+  std::int64_t label = -1, partner = -1;
+  if constexpr (kTargets) {
+    weight = 0;
+    for (std::int64_t k = threadIdx.x; k < a.classes; k += blockDim.x) {
+      weight += a.targets[first + k];
+    }
+    weight = cuda::block_sum(weight, shared);
+  } else {
+    const RowLabels labels = labels_of<kAgainst>(a, row);
+    label = labels.own;
+    if (!labels.valid) scale = NAN;
+    everywhere = a.smoothing / static_cast<float>(a.classes);
+    at_label = 1 - a.smoothing;
+    if constexpr (kAgainst == Against::kSharedLabels) {
+      partner = labels.partner;
+      at_partner = at_label * (1 - labels.share);
+      at_label *= labels.share;
+    }
+  }
+  for_each_run<Row>(a.logits + first, a.classes, [&](const Row& v, int i, std::int64_t column) {
+    float t[Row::kRun], dz[Row::kRun];
+    if constexpr (kTargets) Row::load_float_run(a.targets + first + column, t);
+#pragma unroll
+    for (int k = 0; k < Row::kRun; ++k) {
+      const float p = expf(v[i + k] - log_z);
+      if constexpr (kTargets) {
+        dz[k] = scale * (p * weight - t[k]);
+      } else {
+        float hot = column + k == label ? at_label : 0.0f;
+        if (kAgainst == Against::kSharedLabels && column + k == partner) hot = at_partner;
+        dz[k] = scale * (p - everywhere - hot);
+      }
+    }
+    Row::store_run(dlogits + first + column, dz);
+  });
+}
+
+unsigned threads_for(std::int64_t classes) {
+  return classes <= 1024 ? 128 : classes <= 4096 ? 256 : kMostWarps * cuda::kWarpSize;
+}
+
+template <Against kAgainst>
+using AgainstConstant = std::integral_constant<Against, kAgainst>;
+
+// Calls f(wide, against), constants both.
+template <class Arguments, class F>
+void with_constants(bool wide, const Arguments& args, F&& f) {
+  auto with = [&](auto is_wide) {
+    if (args.targets) return f(is_wide, AgainstConstant<Against::kTargets>{});
+    if (args.partner_labels) return f(is_wide, AgainstConstant<Against::kSharedLabels>{});
+    f(is_wide, AgainstConstant<Against::kLabels>{});
+  };
+  wide ? with(std::true_type{}) : with(std::false_type{});
+}
+
+template <class T, class Arguments>
+CrossEntropy<T> arguments_of(const Arguments& args) {
+  return {args.classes,
+          static_cast<const T*>(args.logits),
+          args.labels,
+          args.partner_labels,
+          args.label_share,
+          static_cast<const float*>(args.targets),
+          static_cast<float>(args.smoothing)};
+}
+
+}  // namespace
+
+void run(CudaQueue& queue, const CrossEntropyForward& args) {
+  for_cuda_dtype("cross_entropy_forward", args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (args.rows == 0) return;
+    const bool wide = cuda::is_vectorizable<T>(args.logits, args.classes) &&
+                      cuda::is_vectorizable<float>(args.targets, args.classes);
+    with_constants(wide, args, [&](auto is_wide, auto against) {
+      launch(queue, {"cross_entropy_forward", {args.rows, args.classes}},
+             cross_entropy_forward_kernel<T, is_wide, against>,
+             {blocks_for(args.rows, 1), threads_for(args.classes), kMostWarps * sizeof(float)},
+             arguments_of<T>(args), static_cast<float*>(args.loss), static_cast<float*>(args.lse));
+    });
+  });
+}
+
+void run(CudaQueue& queue, const CrossEntropyBackward& args) {
+  for_cuda_dtype("cross_entropy_backward", args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (args.rows == 0) return;
+    const bool wide = cuda::is_vectorizable<T>(args.logits, args.classes) &&
+                      cuda::is_vectorizable<T>(args.dlogits, args.classes) &&
+                      cuda::is_vectorizable<float>(args.targets, args.classes);
+    with_constants(wide, args, [&](auto is_wide, auto against) {
+      launch(queue, {"cross_entropy_backward", {args.rows, args.classes}},
+             cross_entropy_backward_kernel<T, is_wide, against>,
+             {blocks_for(args.rows, 1), threads_for(args.classes), kMostWarps * sizeof(float)},
+             arguments_of<T>(args), static_cast<const float*>(args.lse),
+             static_cast<float>(args.scale), static_cast<const float*>(args.upstream),
+             static_cast<T*>(args.dlogits));
+    });
+  });
+}
+
+}  // namespace dtn

@@ -1,0 +1,50 @@
+// Softmax cross-entropy against class labels (with label smoothing) or soft targets.
+//   loss[b] = lse(z_b) sum_k t_bk - sum_k t_bk z_bk,   dz_b = scale (softmax(z_b) sum_k t_bk - t_b)
+// where t = (1 - smoothing) onehot(label) + smoothing / K, or the given targets. With partner
+// labels the one hot value is shared: onehot(label) becomes label_share onehot(label) + (1 -
+// label_share) onehot(partner), as for images that were mixed. NaN among the logits of a row makes
+// its loss NaN. A label outside [0, K), which the caller should have refused, gives a NaN loss and
+// a NaN gradient row.
+#pragma once
+
+#include <cstdint>
+
+#include "core/queue.h"
+#include "dtn/core/dtype.h"
+
+namespace dtn {
+
+struct CrossEntropyForward {
+  DType dtype;  // of logits
+  std::int64_t rows, classes;
+  const void* logits;                    // [rows, K]
+  const std::int64_t* labels = nullptr;  // [rows], in [0, K); or
+  const void* targets = nullptr;         // [rows, K], accumulator type
+  double smoothing = 0;                  // with labels
+  void* loss;                            // [rows], accumulator type
+  void* lse;                             // [rows], accumulator type, for backward
+  // Both or none, with labels.
+  const std::int64_t* partner_labels = nullptr;  // [rows], in [0, K)
+  const float* label_share = nullptr;            // [rows], in [0, 1]
+};
+void run(CpuQueue&, const CrossEntropyForward&);
+void run(CudaQueue&, const CrossEntropyForward&);
+
+struct CrossEntropyBackward {
+  DType dtype;
+  std::int64_t rows, classes;
+  const void* logits;
+  const std::int64_t* labels = nullptr;
+  const void* targets = nullptr;
+  double smoothing = 0;
+  const void* lse;                 // [rows]
+  double scale;                    // e.g. 1 / batch
+  void* dlogits;                   // [rows, K]; may be logits
+  const void* upstream = nullptr;  // [1], accumulator type: another factor, where dlogits live
+  const std::int64_t* partner_labels = nullptr;  // as in the forward pass
+  const float* label_share = nullptr;
+};
+void run(CpuQueue&, const CrossEntropyBackward&);
+void run(CudaQueue&, const CrossEntropyBackward&);
+
+}  // namespace dtn

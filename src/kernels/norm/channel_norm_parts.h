@@ -1,0 +1,108 @@
+// How the CPU kernels of channel_norm.h cut their work, and what both directions share.
+#pragma once
+
+#include <type_traits>
+
+#include "dtn/core/parallel.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/norm/channel_norm.h"
+
+namespace dtn::DTN_ISA {
+
+// The rows of a set are summed in parts. Sets that are many are a task each, which reads its rows
+// again while they are in the cache; else the parts are. A function of the shape alone.
+struct ChannelNormCut {
+  std::int64_t sets, rows, part_rows, parts;
+  bool by_set;
+
+  ChannelNormCut(std::int64_t s, std::int64_t r) : sets(s), rows(r), by_set(s >= kManySets) {
+    const std::int64_t share = by_set ? kMostRows : (s * r + kTasks - 1) / kTasks;
+    const std::int64_t most = share < kLeastRows  ? kLeastRows
+                              : share > kMostRows ? kMostRows
+                                                  : share;
+    parts = (rows + most - 1) / most;
+    part_rows = (rows + parts - 1) / parts;
+  }
+  std::int64_t begin(std::int64_t part) const { return part * part_rows; }
+  std::int64_t size(std::int64_t part) const {
+    const std::int64_t left = rows - begin(part);
+    return left < part_rows ? left : part_rows;
+  }
+  // Calls f(set, part) for all of them, on the threads.
+  template <class F>
+  void for_each_part(F&& f) const {
+    parallel_for(sets * parts, [&](std::int64_t i) { f(i / parts, i % parts); });
+  }
+
+ private:
+  static constexpr std::int64_t kManySets = 8, kTasks = 128, kLeastRows = 32, kMostRows = 256;
+};
+
+// From one array of C values to the next in scratch memory.
+inline std::int64_t padded(std::int64_t channels) { return (channels + 15) / 16 * 16; }
+
+// Calls f(row, count) for `rows` rows, count = 4 (a constant) as long as there are as many and then
+// 1, so that what belongs to a column is loaded once for several rows.
+template <class F>
+void for_row_groups(std::int64_t rows, F&& f) {
+  constexpr int kTogether = 4;
+  std::int64_t r = 0;
+  for (; r + kTogether <= rows; r += kTogether) {
+    f(r, std::integral_constant<int, kTogether>{});
+  }
+  for (; r < rows; ++r) f(r, std::integral_constant<int, 1>{});
+}
+
+// The statistics of a set, spread over its channels where these share them.
+template <class A>
+struct ChannelStatistics {
+  const A *mean, *rest, *variance;  // [C]; rest may be null
+
+  // `memory`: 3 padded(C).
+  ChannelStatistics(const void* means, const void* rests, const void* variances, std::int64_t set,
+                    std::int64_t channels, std::int64_t groups, A* memory) {
+    const std::int64_t size = channels / groups;
+    auto spread = [&](const void* from, int slot) -> const A* {
+      const A* of_group = static_cast<const A*>(from);
+      if (!of_group) return nullptr;
+      of_group += set * groups;
+      if (size == 1) return of_group;
+      A* to = memory + slot * padded(channels);
+      for (std::int64_t g = 0; g < groups; ++g) {
+        for (std::int64_t c = g * size; c < (g + 1) * size; ++c) to[c] = of_group[g];
+      }
+      return to;
+    };
+    mean = spread(means, 0);
+    rest = spread(rests, 1);
+    variance = spread(variances, 2);
+  }
+
+  template <class N>
+  Vec<A> rest_at(std::int64_t c, N count) const {
+    return rest ? Vec<A>(load_n(rest + c, count)) : Vec<A>{};
+  }
+  template <class N>
+  Vec<A> rstd_at(std::int64_t c, N count, double eps) const {
+    return rsqrt(load_n(variance + c, count) + static_cast<A>(eps));
+  }
+};
+
+// A set's weights or biases; null: `absent` everywhere.
+template <class A>
+class ChannelGains {
+ public:
+  ChannelGains(const void* all, std::int64_t stride, std::int64_t set, A absent)
+      : values_(all ? static_cast<const A*>(all) + set * stride : nullptr), absent_(absent) {}
+
+  template <class N>
+  Vec<A> at(std::int64_t c, N count) const {
+    return values_ ? Vec<A>(load_n(values_ + c, count)) : broadcast(absent_);
+  }
+
+ private:
+  const A* values_;
+  A absent_;
+};
+
+}  // namespace dtn::DTN_ISA

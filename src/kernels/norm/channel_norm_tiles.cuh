@@ -1,0 +1,154 @@
+// How the CUDA kernels of channel_norm.h lay a set of rows over their blocks. A block takes a tile
+// of columns and a chunk of rows: `lanes` threads side by side read 16 bytes of a row each (or one
+// value, where the rows are not aligned), and the row lanes take turns at the rows. A tile holds
+// whole groups, and is at least a cache line wide.
+#pragma once
+
+#include <initializer_list>
+#include <type_traits>
+
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/reduce.cuh"
+#include "kernels/norm/channel_norm.h"
+
+namespace dtn {
+
+constexpr int kChannelThreads = 256;
+constexpr int kChannelWarps = kChannelThreads / cuda::kWarpSize;
+
+struct ChannelTiles {
+  std::int64_t sets, rows, channels, groups, group_size;
+  std::int64_t chunk_rows;
+  unsigned chunks, tiles;
+  int lanes, row_lanes;
+  int tile_groups;  // 0: tiles do not end where groups do
+
+  std::int64_t blocks() const { return sets * chunks * tiles; }
+};
+
+// Where a thread works, for vectors of n columns.
+template <int n>
+struct TileThread {
+  std::int64_t set, chunk, first_column;  // of the tile
+  std::int64_t column;                    // of the thread
+  std::int64_t begin, end;                // rows of the chunk
+  int lane, row_lane;
+  bool live;
+
+  __device__ __forceinline__ explicit TileThread(const ChannelTiles& t) {
+    const unsigned of_set = blockIdx.x / t.tiles;
+    set = of_set / t.chunks;
+    chunk = of_set % t.chunks;
+    lane = static_cast<int>(threadIdx.x) % t.lanes;
+    row_lane = static_cast<int>(threadIdx.x) / t.lanes;
+    first_column = static_cast<std::int64_t>(blockIdx.x % t.tiles) * t.lanes * n;
+    column = first_column + lane * n;
+    begin = chunk * t.chunk_rows;
+    end = begin + t.chunk_rows < t.rows ? begin + t.chunk_rows : t.rows;
+    live = row_lane < t.row_lanes && column < t.channels;
+  }
+  // Of value (row, column) in a tensor [S, R, C].
+  __device__ __forceinline__ std::int64_t offset(const ChannelTiles& t, std::int64_t row) const {
+    return (set * t.rows + row) * t.channels + column;
+  }
+};
+
+// Calls body(row, count) for the rows of a thread: `count` of them from `row` on, t.row_lanes
+// apart. kTogether as long as there are as many, so that their loads are under way at once, then 1.
+template <int kTogether, int n, class Body>
+__device__ __forceinline__ void for_tile_rows(const ChannelTiles& t, const TileThread<n>& at,
+                                              const Body& body) {
+  if (!at.live) return;
+  std::int64_t r = at.begin + at.row_lane;
+  for (; r + (kTogether - 1) * t.row_lanes < at.end; r += kTogether * t.row_lanes) {
+    body(r, std::integral_constant<int, kTogether>{});
+  }
+  for (; r < at.end; r += t.row_lanes) body(r, std::integral_constant<int, 1>{});
+}
+
+// Adds up what the row lanes found of two values per column: finish(j, first, second) for column
+// first_column + j of the tile. `shared`: 2 kChannelThreads n floats.
+template <int n, class Finish>
+__device__ __forceinline__ void add_row_lanes(const ChannelTiles& t, const TileThread<n>& at,
+                                              const float (&first)[n], const float (&second)[n],
+                                              float* shared, const Finish& finish) {
+  const int width = t.lanes * n;
+  float* seconds = shared + kChannelThreads * n;
+  if (at.row_lane < t.row_lanes) {
+    cuda::store_values(shared + at.row_lane * width + at.lane * n, first);
+    cuda::store_values(seconds + at.row_lane * width + at.lane * n, second);
+  }
+  __syncthreads();
+  for (int j = static_cast<int>(threadIdx.x); j < width; j += kChannelThreads) {
+    if (at.first_column + j >= t.channels) break;
+    float a = 0, b = 0;
+#pragma unroll 4
+    for (int r = 0; r < t.row_lanes; ++r) {
+      a += shared[r * width + j];
+      b += seconds[r * width + j];
+    }
+    finish(j, a, b);
+  }
+}
+
+// (v + eps)^-1/2 to one unit in the last place.
+__device__ __forceinline__ float reciprocal_root(float v, float eps) {
+  const float u = v + eps, r = rsqrtf(u);
+  return fmaf(0.5f * r, fmaf(-u * r, r, 1.0f), r);
+}
+
+// --- on the host --------------------------------------------------------------------------------
+
+// Sets so many that a block for each tile of each fills the device; rows so few that such a block
+// is not long.
+constexpr std::int64_t kFusedBlocks = 96, kFusedRows = 1024;
+// Chunks of a set that is not: for about this many blocks.
+constexpr std::int64_t kChunkBlocks = 1024, kLeastChunkRows = 64;
+
+// Tiles of vectors of n columns.
+inline ChannelTiles channel_tiles(std::int64_t sets, std::int64_t rows, std::int64_t channels,
+                                  std::int64_t groups, int n, std::size_t size_of_value) {
+  ChannelTiles t{};
+  t.sets = sets, t.rows = rows, t.channels = channels, t.groups = groups;
+  t.group_size = channels / groups;
+  const std::int64_t line = 128 / static_cast<std::int64_t>(size_of_value);
+  std::int64_t together = 1;
+  while (together * t.group_size < line || together * t.group_size % n != 0) together *= 2;
+  if (together > groups) together = groups;
+  std::int64_t width = together * t.group_size;
+  t.tile_groups = static_cast<int>(together);
+  if (width > std::int64_t{kChannelThreads} * n) {
+    width = line < channels ? line : channels;
+    t.tile_groups = 0;
+  }
+  t.lanes = static_cast<int>(width / n);
+  t.row_lanes = kChannelThreads / t.lanes;
+  t.tiles = static_cast<unsigned>((channels + width - 1) / width);
+  t.chunks = 1;
+  t.chunk_rows = rows;
+  return t;
+}
+
+// Whether a block takes all rows of a tile and finds the statistics of its groups by itself.
+inline bool is_fused(const ChannelTiles& t) {
+  return t.tile_groups > 0 && t.rows <= kFusedRows && t.sets * t.tiles >= kFusedBlocks;
+}
+
+inline void cut_into_chunks(ChannelTiles& t) {
+  const std::int64_t wanted = kChunkBlocks / (t.sets * t.tiles) + 1;
+  std::int64_t rows = (t.rows + wanted - 1) / wanted;
+  if (rows < kLeastChunkRows) rows = kLeastChunkRows;
+  t.chunk_rows = rows < t.rows ? rows : t.rows;
+  t.chunks = static_cast<unsigned>((t.rows + t.chunk_rows - 1) / t.chunk_rows);
+}
+
+// Calls f(n) with the width of vectors in which rows at these places (or null) can be read.
+template <class T, class F>
+void for_vector_width(std::int64_t channels, std::initializer_list<const void*> places, F&& f) {
+  bool wide = true;
+  for (const void* p : places) wide = wide && cuda::is_vectorizable<T>(p, channels);
+  wide ? f(std::integral_constant<int, cuda::kPerVector<T>>{})
+       : f(std::integral_constant<int, 1>{});
+}
+
+}  // namespace dtn

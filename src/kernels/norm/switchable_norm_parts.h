@@ -1,0 +1,170 @@
+// What the steps of switchable normalization share on the CPU: how the tokens are cut into pieces,
+// and the statistics folded into few terms per channel and per token. See switchable_norm.h.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "core/queue.h"
+#include "dtn/core/parallel.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/norm/switchable_norm.h"
+
+namespace dtn::DTN_ISA {
+
+inline bool is_empty(const SwitchableTerms& t) {
+  return t.batch == 0 || t.tokens == 0 || t.channels == 0;
+}
+
+// Rows that are taken together, so that what is known per channel is loaded once for all of them.
+inline constexpr int kSwitchableRows = 4;
+
+struct SwitchableSizes {
+  std::int64_t batch, tokens, channels;
+  std::int64_t stride;      // channels, padded to whole vectors of any type
+  std::int64_t piece_rows;  // tokens of a piece; the last one of an image may be shorter
+  std::int64_t pieces;      // per image
+
+  explicit SwitchableSizes(const SwitchableTerms& t)
+      : batch(t.batch),
+        tokens(t.tokens),
+        channels(t.channels),
+        stride((t.channels + 15) / 16 * 16) {
+    // About 64 pieces in all keep many threads busy; shorter ones than this are not worth it.
+    constexpr std::int64_t kPieces = 64, kLeastRows = 16;
+    const std::int64_t wanted = (kPieces + batch - 1) / batch;
+    std::int64_t rows = (tokens + wanted - 1) / wanted;
+    if (rows < kLeastRows) rows = kLeastRows;
+    piece_rows = (rows + kSwitchableRows - 1) / kSwitchableRows * kSwitchableRows;
+    pieces = (tokens + piece_rows - 1) / piece_rows;
+  }
+
+  std::int64_t rows_of(std::int64_t piece) const {
+    const std::int64_t left = tokens - piece * piece_rows;
+    return left < piece_rows ? left : piece_rows;
+  }
+
+  // Calls f(image, begin, end) for ranges of the pieces of every image, spread over the threads:
+  // for all of them together where whole images keep the threads busy, so that what belongs to an
+  // image is made ready once.
+  template <class F>
+  void for_each_pieces(F&& f) const {
+    const std::int64_t threads = max_threads(), rounds = (batch + threads - 1) / threads;
+    const std::int64_t together = batch * 8 >= rounds * threads * 7 ? pieces : 1;
+    const std::int64_t ranges = pieces / together;
+    parallel_for(batch * ranges, [&](std::int64_t i) {
+      const std::int64_t begin = i % ranges * together;
+      f(i / ranges, begin, begin + together);
+    });
+  }
+
+  // Calls f(begin, end) for ranges of at most kChannelsTogether channels.
+  static constexpr std::int64_t kChannelsTogether = 64;
+  template <class F>
+  void for_each_channels(F&& f) const {
+    parallel_ranges(channels, kChannelsTogether, f);
+  }
+};
+
+// Calls f(first, count) for `rows` rows, kSwitchableRows at a time (a constant) and then singly.
+template <class F>
+inline void for_each_rows(std::int64_t rows, F&& f) {
+  std::int64_t r = 0;
+  for (; r + kSwitchableRows <= rows; r += kSwitchableRows) {
+    f(r, std::integral_constant<int, kSwitchableRows>{});
+  }
+  for (; r < rows; ++r) f(r, std::integral_constant<int, 1>{});
+}
+
+// The values of kRows tokens from `token` on: read before what is written could change them, as far
+// as the compiler knows.
+template <class A, int kRows>
+struct TokenValues {
+  A at[kRows];
+  TokenValues(const A* values, std::int64_t token) {
+    for (int r = 0; r < kRows; ++r) at[r] = values[token + r];
+  }
+  A operator[](int r) const { return at[r]; }
+};
+
+// The softmax of three logits. In float64 it sums to one closely enough for means of any size.
+struct SwitchableShares {
+  double in, ln, bn;
+};
+template <class A>
+inline SwitchableShares switchable_shares(const void* logits) {
+  const A* l = static_cast<const A*>(logits);
+  double top = l[0], e[3];
+  for (int k = 1; k < 3; ++k) top = l[k] > top ? l[k] : top;
+  for (int k = 0; k < 3; ++k) e[k] = std::exp(l[k] - top);
+  const double sum = e[0] + e[1] + e[2];
+  return {e[0] / sum, e[1] / sum, e[2] / sum};
+}
+
+// Calls f(mean, var) with the statistics of the batch or those that stand in for them, two
+// pointers.
+template <class A, class F>
+inline void with_batch_statistics(const SwitchableTerms& t, F&& f) {
+  if (t.batch_mean) {
+    return f(static_cast<const double*>(t.batch_mean), static_cast<const A*>(t.batch_var));
+  }
+  f(static_cast<const A*>(t.running_mean), static_cast<const A*>(t.running_var));
+}
+
+// Statistics of one image.
+template <class A>
+struct ImageStatistics {
+  const double *token_mean, *image_mean;
+  const A *token_var, *image_var;
+
+  ImageStatistics(const SwitchableTerms& t, std::int64_t b)
+      : token_mean(static_cast<const double*>(t.token_mean) + b * t.tokens),
+        image_mean(static_cast<const double*>(t.image_mean) + b * t.channels),
+        token_var(static_cast<const A*>(t.token_var) + b * t.tokens),
+        image_var(static_cast<const A*>(t.image_var) + b * t.channels) {}
+};
+
+// The statistics of one image as they are applied,
+//   x - mu = (x - pivot[c]) - (shift[c] + token_shift[t]),   var + eps = var[c] + token_var[t].
+// The pivot is the rounded mean of the channel, so none of these differences loses digits that
+// count. Channels past the last one have pivot and shift 0 and variance 1.
+template <class A>
+struct FoldedImage {
+  A *pivot, *shift, *var;      // [stride]
+  A *token_shift, *token_var;  // [T]
+
+  FoldedImage(const SwitchableTerms& terms, const SwitchableSizes& sizes, std::int64_t b,
+              Scratch::Scope& scope)
+      : pivot(scope.take<A>(3 * sizes.stride)),
+        shift(pivot + sizes.stride),
+        var(shift + sizes.stride),
+        token_shift(scope.take<A>(2 * sizes.tokens)),
+        token_var(token_shift + sizes.tokens) {
+    const SwitchableShares w = switchable_shares<A>(terms.mean_weight);
+    const SwitchableShares v = switchable_shares<A>(terms.var_weight);
+    const ImageStatistics<A> image(terms, b);
+    const double base = image.token_mean[0], eps = terms.eps;
+    const A token_share = static_cast<A>(v.ln);
+#pragma GCC ivdep
+    for (std::int64_t t = 0; t < sizes.tokens; ++t) {
+      token_shift[t] = static_cast<A>(w.ln * (image.token_mean[t] - base));
+      token_var[t] = token_share * image.token_var[t];
+    }
+    with_batch_statistics<A>(terms, [&](const auto* batch_mean, const A* batch_var) {
+#pragma GCC ivdep
+      for (std::int64_t c = 0; c < sizes.channels; ++c) {
+        const A rounded = static_cast<A>(image.image_mean[c]);
+        pivot[c] = rounded;
+        shift[c] = static_cast<A>(w.in * image.image_mean[c] + w.bn * batch_mean[c] + w.ln * base -
+                                  rounded);
+        var[c] = static_cast<A>(v.in * image.image_var[c] + v.bn * batch_var[c] + eps);
+      }
+    });
+    for (std::int64_t c = sizes.channels; c < sizes.stride; ++c) {
+      pivot[c] = shift[c] = 0;
+      var[c] = 1;
+    }
+  }
+};
+
+}  // namespace dtn::DTN_ISA

@@ -1,0 +1,111 @@
+// Fused updates over flat float32 buffers. All take the gradient as stored and multiply it by
+// grad_scale first, which carries 1 / micro-batches and the clipping factor.
+#pragma once
+
+#include <cstdint>
+
+#include "core/queue.h"
+#include "dtn/core/dtype.h"
+
+namespace dtn {
+
+// What differs from step to step, in the memory of the device: a captured step reads it there.
+struct StepInputs {
+  double lr;
+  std::uint32_t step;  // finished optimizer steps; keys the random numbers
+};
+
+// The update that follows a step's gradients, decided where they are.
+struct UpdateState {
+  std::int64_t updates = 0;  // carried out so far, this one included
+  double loss = 0;           // mean over the global batch
+  double grad_norm = 0;      // before clipping
+  double grad_scale = 0;     // what gradients are multiplied by: 1 / micro-batches, and clipping
+  std::int64_t finite = 0;   // 0: loss or norm is not finite, and the update is left out
+};
+
+// Fills *state from the sums of a step: with scale = 1 / micro-batches,
+//   loss = *loss_sum scale,  grad_norm = sqrt(*sum_squares) scale,
+//   grad_scale = scale, times clip / (grad_norm + 1e-6) when clip > 0 and grad_norm > clip,
+// and counts the update when both are finite.
+struct PrepareUpdate {
+  const float* loss_sum;      // of the micro-batches' mean losses
+  const double* sum_squares;  // of all gradients
+  double scale, clip;         // clip 0: none
+  UpdateState* state;
+};
+void run(CpuQueue&, const PrepareUpdate&);
+void run(CudaQueue&, const PrepareUpdate&);
+
+// AdamW (Loshchilov & Hutter, "Decoupled weight decay regularization", ICLR 2019), as in PyTorch:
+//   p -= lr wd p;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
+//   p -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
+// and the bfloat16 copy of p is refreshed when there is one. Computed in float32, with scalar
+// factors such as 1 - lr wd in float64 first. Expects t >= 1 and betas below 1.
+struct AdamWStep {
+  std::int64_t count;
+  float* param;
+  float* m;
+  float* v;
+  const float* grad;
+  bfloat16* param_bf16 = nullptr;
+  double lr, beta1, beta2, eps, weight_decay;
+  std::int64_t t;  // 1 for the first update
+  double grad_scale = 1;
+  // When set, in the memory of the device: replace lr, t and grad_scale, and nothing is written
+  // when the update is left out.
+  const StepInputs* inputs = nullptr;
+  const UpdateState* state = nullptr;
+};
+void run(CpuQueue&, const AdamWStep&);
+void run(CudaQueue&, const AdamWStep&);
+
+// SGD with momentum, as in PyTorch: g += wd p;  buf = mu buf + g (buf = g at t = 1);  p -= lr buf.
+struct SgdStep {
+  std::int64_t count;
+  float* param;
+  float* momentum_buffer;  // not read at t = 1; may be null when momentum is 0
+  const float* grad;
+  bfloat16* param_bf16 = nullptr;
+  double lr, momentum, weight_decay;
+  std::int64_t t;
+  double grad_scale = 1;
+  const StepInputs* inputs = nullptr;  // as for AdamW
+  const UpdateState* state = nullptr;
+};
+void run(CpuQueue&, const SgdStep&);
+void run(CudaQueue&, const SgdStep&);
+
+// average = decay average + (1 - decay) param.
+struct EmaStep {
+  std::int64_t count;
+  float* average;
+  const float* param;
+  double decay;
+  const UpdateState* state = nullptr;  // when set: nothing is written when the update is left out
+};
+void run(CpuQueue&, const EmaStep&);
+void run(CudaQueue&, const EmaStep&);
+
+// The end of a step for what is learned without a gradient: value = next, or next = value when the
+// update is left out.
+struct SettleBuffers {
+  DType dtype;  // float32 or float64
+  std::int64_t count;
+  void* value;
+  void* next;
+  const UpdateState* state = nullptr;
+};
+void run(CpuQueue&, const SettleBuffers&);
+void run(CudaQueue&, const SettleBuffers&);
+
+// Sum of squares in float64, in fixed chunks added in order; not finite when any element is not.
+struct SumSquares {
+  std::int64_t count;
+  const float* x;
+  double* result;  // [1], where x is
+};
+void run(CpuQueue&, const SumSquares&);
+void run(CudaQueue&, const SumSquares&);
+
+}  // namespace dtn

@@ -1,0 +1,65 @@
+// The scalar parts of the updates, in float64 wherever they are computed: on the host before a
+// loop, or on a device by each block. Static, because every instruction set and device compiles its
+// own.
+#pragma once
+
+#include <cmath>
+
+#include "dtn/core/host_device.h"
+#include "kernels/optimizer/optimizer.h"
+
+namespace dtn {
+
+DTN_HOST_DEVICE static inline void prepare_update(const PrepareUpdate& args) {
+  UpdateState& state = *args.state;
+  const double norm = std::sqrt(*args.sum_squares) * args.scale;
+  state.loss = static_cast<double>(*args.loss_sum) * args.scale;
+  state.grad_norm = norm;
+  state.grad_scale = args.scale;
+  if (args.clip > 0 && norm > args.clip) state.grad_scale *= args.clip / (norm + 1e-6);
+  state.finite = std::isfinite(state.loss) && std::isfinite(norm);
+  state.updates += state.finite;
+}
+
+// Whether the update is carried out.
+DTN_HOST_DEVICE static inline bool is_applied(const UpdateState* state) {
+  return !state || state->finite != 0;
+}
+
+struct AdamWFactors {
+  bool apply;
+  float grad_scale, decay, beta1, rest1, beta2, rest2, root_correction2, step, eps;
+};
+
+DTN_HOST_DEVICE static inline AdamWFactors adamw_factors(const AdamWStep& args) {
+  const double lr = args.inputs ? args.inputs->lr : args.lr;
+  const double t = static_cast<double>(args.state ? args.state->updates : args.t);
+  AdamWFactors f;
+  f.apply = is_applied(args.state);
+  f.grad_scale = static_cast<float>(args.state ? args.state->grad_scale : args.grad_scale);
+  f.decay = static_cast<float>(1.0 - lr * args.weight_decay);
+  f.beta1 = static_cast<float>(args.beta1), f.rest1 = static_cast<float>(1.0 - args.beta1);
+  f.beta2 = static_cast<float>(args.beta2), f.rest2 = static_cast<float>(1.0 - args.beta2);
+  f.root_correction2 = static_cast<float>(std::sqrt(1.0 - std::pow(args.beta2, t)));
+  f.step = static_cast<float>(-lr / (1.0 - std::pow(args.beta1, t)));
+  f.eps = static_cast<float>(args.eps);
+  return f;
+}
+
+struct SgdFactors {
+  bool apply, first;
+  float grad_scale, decay, momentum, step;
+};
+
+DTN_HOST_DEVICE static inline SgdFactors sgd_factors(const SgdStep& args) {
+  SgdFactors f;
+  f.apply = is_applied(args.state);
+  f.first = (args.state ? args.state->updates : args.t) == 1;
+  f.grad_scale = static_cast<float>(args.state ? args.state->grad_scale : args.grad_scale);
+  f.decay = static_cast<float>(args.weight_decay);
+  f.momentum = static_cast<float>(args.momentum);
+  f.step = static_cast<float>(-(args.inputs ? args.inputs->lr : args.lr));
+  return f;
+}
+
+}  // namespace dtn

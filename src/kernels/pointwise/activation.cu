@@ -1,0 +1,104 @@
+// Activation functions elementwise, limited by memory; see activation.h.
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/pointwise/activation.h"
+
+namespace dtn {
+namespace {
+
+struct Relu {
+  static __device__ __forceinline__ float value(float x) { return x <= 0 ? 0.0f : x; }
+  static __device__ __forceinline__ float gradient(float x, float dy) { return x <= 0 ? 0.0f : dy; }
+};
+// Beyond +-100 nothing changes, and an infinite x meets no 0 inf.
+struct Silu {
+  static __device__ __forceinline__ float value(float x) {
+    const float above = x < -100 ? -100.0f : x;
+    return above / (1 + expf(-above));
+  }
+  static __device__ __forceinline__ float gradient(float x, float dy) {
+    const float within = x < -100 ? -100.0f : x > 100 ? 100.0f : x;
+    const float e = expf(within < 0 ? within : -within);  // does not overflow
+    const float s = 1 / (1 + e), rest = e * s;            // sigmoid(|x|), 1 - sigmoid(|x|)
+    return within < 0 ? dy * rest * fmaf(within, s, 1.0f) : dy * s * fmaf(within, rest, 1.0f);
+  }
+};
+struct Tanh {
+  static __device__ __forceinline__ float value(float x) { return tanhf(x); }
+  static __device__ __forceinline__ float gradient(float x, float dy) {
+    const float y = tanhf(x);
+    return dy * (1 - y) * (1 + y);
+  }
+};
+
+template <class T, class Function>
+struct ActivationMap {
+  static constexpr int kWidth = cuda::kPerVector<T>, kVectors = 2, kInputs = 1;
+  const T* x;
+  T* y;
+
+  template <int n>
+  __device__ void load(std::int64_t i, float (&v)[1][n]) const {
+    cuda::load_values(x + i, v[0]);
+  }
+  template <int n>
+  __device__ void store(std::int64_t i, float (&v)[1][n]) const {
+    for (int k = 0; k < n; ++k) v[0][k] = Function::value(v[0][k]);
+    cuda::store_values(y + i, v[0]);
+  }
+};
+
+template <class T, class Function>
+struct ActivationBackwardMap {
+  static constexpr int kWidth = cuda::kPerVector<T>, kVectors = 2, kInputs = 2;
+  const T *x, *dy;
+  T* dx;
+
+  template <int n>
+  __device__ void load(std::int64_t i, float (&v)[2][n]) const {
+    cuda::load_values(x + i, v[0]);
+    cuda::load_values(dy + i, v[1]);
+  }
+  template <int n>
+  __device__ void store(std::int64_t i, float (&v)[2][n]) const {
+    for (int k = 0; k < n; ++k) v[1][k] = Function::gradient(v[0][k], v[1][k]);
+    cuda::store_values(dx + i, v[1]);
+  }
+};
+
+template <class F>
+void for_activation(Activation kind, F&& f) {
+  switch (kind) {
+    case Activation::kRelu: return f(Relu{});
+    case Activation::kSilu: return f(Silu{});
+    case Activation::kTanh: return f(Tanh{});
+  }
+}
+
+}  // namespace
+
+void run(CudaQueue& queue, const ActivationForward& args) {
+  for_cuda_dtype("activation_forward", args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for_activation(args.kind, [&](auto function) {
+      cuda::launch_map(queue, "activation_forward",
+                       ActivationMap<T, decltype(function)>{static_cast<const T*>(args.x),
+                                                            static_cast<T*>(args.y)},
+                       args.count, cuda::all_aligned(args.x, args.y));
+    });
+  });
+}
+
+void run(CudaQueue& queue, const ActivationBackward& args) {
+  for_cuda_dtype("activation_backward", args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    for_activation(args.kind, [&](auto function) {
+      cuda::launch_map(queue, "activation_backward",
+                       ActivationBackwardMap<T, decltype(function)>{static_cast<const T*>(args.x),
+                                                                    static_cast<const T*>(args.dy),
+                                                                    static_cast<T*>(args.dx)},
+                       args.count, cuda::all_aligned(args.x, args.dy, args.dx));
+    });
+  });
+}
+
+}  // namespace dtn

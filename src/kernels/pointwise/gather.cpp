@@ -1,0 +1,117 @@
+// Neighbours of tokens and rows of tables; see gather.h.
+#include "kernels/pointwise/gather.h"
+
+#include <limits>
+
+#include "dtn/core/parallel.h"
+#include "kernels/cpu/for_dtype.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/simd.h"
+
+namespace dtn::DTN_ISA {
+namespace {
+
+// Channels that are summed at a time, in the first cache.
+constexpr std::int64_t kChannels = 512;
+
+template <class T>
+void neighbours(const NeighboursForward& args) {
+  const std::int64_t h = args.grid_h, w = args.grid_w, channels = args.channels;
+  const auto bytes = static_cast<std::size_t>(channels) * sizeof(T);
+  parallel_for(args.batch * h, [&](std::int64_t row) {
+    const std::int64_t b = row / h, i = row % h;
+    const T* x = static_cast<const T*>(args.x) + b * h * w * channels;
+    T* y = static_cast<T*>(args.y) + row * w * 9 * channels;
+    for (std::int64_t j = 0; j < w; ++j) {
+      for (std::int64_t k = 0; k < 9; ++k, y += channels) {
+        const std::int64_t ny = i + k / 3 - 1, nx = j + k % 3 - 1;
+        if (0 <= ny && ny < h && 0 <= nx && nx < w) {
+          std::memcpy(y, x + (ny * w + nx) * channels, bytes);
+        } else {
+          std::memset(y, 0, bytes);
+        }
+      }
+    }
+  });
+}
+
+template <class T>
+void neighbours_backward(const NeighboursBackward& args) {
+  using A = AccumulatorOf<T>;
+  const std::int64_t h = args.grid_h, w = args.grid_w, channels = args.channels;
+  parallel_for(args.batch * h, [&](std::int64_t row) {
+    const std::int64_t b = row / h, i = row % h;
+    const T* dy = static_cast<const T*>(args.dy) + b * h * w * 9 * channels;
+    T* dx = static_cast<T*>(args.dx) + row * w * channels;
+    for (std::int64_t j = 0; j < w; ++j, dx += channels) {
+      const T* from[9];
+      int found = 0;
+      for (std::int64_t k = 0; k < 9; ++k) {
+        const std::int64_t ny = i - k / 3 + 1, nx = j - k % 3 + 1;
+        if (0 <= ny && ny < h && 0 <= nx && nx < w) {
+          from[found++] = dy + ((ny * w + nx) * 9 + k) * channels;
+        }
+      }
+      for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
+        Vec<A> sum{};
+        for (int k = 0; k < found; ++k) sum += load_n(from[k] + c, count);
+        store_n(dx + c, sum, count);
+      });
+    }
+  });
+}
+
+template <class A>
+void take_rows(const TakeRowsForward& args) {
+  const std::int64_t columns = args.columns;
+  const auto* table = static_cast<const A*>(args.table);
+  auto* y = static_cast<A*>(args.y);
+  for (std::int64_t r = 0; r < args.rows; ++r) {
+    const std::int64_t from = args.index[r];
+    A* row = y + r * columns;
+    if (0 <= from && from < args.table_rows) {
+      std::memcpy(row, table + from * columns, static_cast<std::size_t>(columns) * sizeof(A));
+    } else {
+      for (std::int64_t c = 0; c < columns; ++c) row[c] = std::numeric_limits<A>::quiet_NaN();
+    }
+  }
+}
+
+template <class A>
+void take_rows_backward(const TakeRowsBackward& args) {
+  const std::int64_t columns = args.columns;
+  const auto* dy = static_cast<const A*>(args.dy);
+  auto* dtable = static_cast<A*>(args.dtable);
+  parallel_ranges(columns, kChannels, [=, &args](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = 0; r < args.rows; ++r) {
+      const std::int64_t to = args.index[r];
+      if (to < 0 || to >= args.table_rows) continue;
+      for (std::int64_t c = begin; c < end; ++c) dtable[to * columns + c] += dy[r * columns + c];
+    }
+  });
+}
+
+}  // namespace
+
+void run(CpuQueue&, const NeighboursForward& args) {
+  for_dtype("NeighboursForward", args.dtype, [&](auto t) { neighbours<decltype(t)>(args); });
+}
+void run(CpuQueue&, const NeighboursBackward& args) {
+  for_dtype("NeighboursBackward", args.dtype,
+            [&](auto t) { neighbours_backward<decltype(t)>(args); });
+}
+void run(CpuQueue&, const TakeRowsForward& args) {
+  for_accumulator_dtype("TakeRowsForward", args.dtype,
+                        [&](auto t) { take_rows<decltype(t)>(args); });
+}
+void run(CpuQueue&, const TakeRowsBackward& args) {
+  for_accumulator_dtype("TakeRowsBackward", args.dtype,
+                        [&](auto t) { take_rows_backward<decltype(t)>(args); });
+}
+
+}  // namespace dtn::DTN_ISA
+
+DTN_DISPATCH(NeighboursForward)
+DTN_DISPATCH(NeighboursBackward)
+DTN_DISPATCH(TakeRowsForward)
+DTN_DISPATCH(TakeRowsBackward)

@@ -1,0 +1,163 @@
+// Neighbours of tokens and rows of tables; see gather.h. Copies and sums of a few, limited by
+// memory: each output is written once, in vectors, and what the neighbours of a token share comes
+// from the cache.
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/pointwise/gather.h"
+
+namespace dtn {
+namespace {
+
+constexpr int kThreads = 256;
+
+// Which token, and which of the channels, an element belongs to.
+template <class Index>
+struct Place {
+  std::int64_t image, i, j, channel;
+  __device__ __forceinline__ Place(std::int64_t token, std::int64_t c, std::int64_t h,
+                                   std::int64_t w) {
+    const cuda::RowColumn line = cuda::row_and_column<Index>(token, w);
+    const cuda::RowColumn grid = cuda::row_and_column<Index>(line.row, h);
+    image = grid.row, i = grid.column, j = line.column, channel = c;
+  }
+};
+
+template <class T, class Index>
+struct NeighboursMap {
+  static constexpr int kWidth = cuda::kPerVector<T>, kVectors = 2, kInputs = 1;
+  const T* x;
+  T* y;
+  std::int64_t h, w, channels;
+
+  template <int n>
+  __device__ void load(std::int64_t index, float (&v)[1][n]) const {
+    const cuda::RowColumn of = cuda::row_and_column<Index>(index, channels);
+    const cuda::RowColumn from = cuda::row_and_column<Index>(of.row, 9);
+    const Place<Index> at(from.row, of.column, h, w);
+    const auto k = static_cast<int>(from.column);
+    const std::int64_t i = at.i + k / 3 - 1, j = at.j + k % 3 - 1;
+    for (int e = 0; e < n; ++e) v[0][e] = 0;
+    if (0 <= i && i < h && 0 <= j && j < w) {
+      cuda::load_values(x + ((at.image * h + i) * w + j) * channels + at.channel, v[0]);
+    }
+  }
+  template <int n>
+  __device__ void store(std::int64_t index, float (&v)[1][n]) const {
+    cuda::store_values(y + index, v[0]);
+  }
+};
+
+template <class T, class Index>
+struct NeighboursBackwardMap {
+  static constexpr int kWidth = cuda::kPerVector<T>, kVectors = 1, kInputs = 1;
+  const T* dy;
+  T* dx;
+  std::int64_t h, w, channels;
+
+  template <int n>
+  __device__ void load(std::int64_t, float (&)[1][n]) const {}
+  template <int n>
+  __device__ void store(std::int64_t index, float (&)[1][n]) const {
+    const cuda::RowColumn of = cuda::row_and_column<Index>(index, channels);
+    const Place<Index> at(of.row, of.column, h, w);
+    float sum[n] = {};
+#pragma unroll
+    for (int k = 0; k < 9; ++k) {
+      const std::int64_t i = at.i - k / 3 + 1, j = at.j - k % 3 + 1;
+      if (i < 0 || i >= h || j < 0 || j >= w) continue;
+      float d[n];
+      cuda::load_values(dy + (((at.image * h + i) * w + j) * 9 + k) * channels + at.channel, d);
+      for (int e = 0; e < n; ++e) sum[e] += d[e];
+    }
+    cuda::store_values(dx + index, sum);
+  }
+};
+
+// Blocks: [row, columns / kThreads].
+__global__ void __launch_bounds__(kThreads)
+    take_rows_kernel(const float* table, const std::int64_t* index, std::int64_t table_rows,
+                     std::int64_t columns, std::int64_t tiles, float* y) {
+  const std::int64_t row = blockIdx.x / tiles;
+  const std::int64_t c = blockIdx.x % tiles * kThreads + threadIdx.x;
+  if (c >= columns) return;
+  const std::int64_t from = index[row];
+  const bool valid = 0 <= from && from < table_rows;
+  y[row * columns + c] = valid ? table[from * columns + c] : __uint_as_float(0x7fffffffu);
+}
+
+// Blocks: [row of the table, columns / kThreads]: each adds up the rows that were taken from it, in
+// order, as nobody else writes there.
+__global__ void __launch_bounds__(kThreads)
+    take_rows_backward_kernel(const float* dy, const std::int64_t* index, std::int64_t rows,
+                              std::int64_t columns, std::int64_t tiles, float* dtable) {
+  const std::int64_t to = blockIdx.x / tiles;
+  const std::int64_t c = blockIdx.x % tiles * kThreads + threadIdx.x;
+  if (c >= columns) return;
+  float sum = 0;
+  bool taken = false;
+#pragma unroll 4
+  for (std::int64_t r = 0; r < rows; ++r) {
+    if (index[r] != to) continue;
+    sum += dy[r * columns + c];
+    taken = true;
+  }
+  if (taken) dtable[to * columns + c] += sum;
+}
+
+void require_float32(const char* kernel, DType dtype) {
+  if (dtype == DType::kFloat32) return;
+  throw Error(cat(kernel, ": ", name_of(dtype), " is not computed on CUDA devices; float32 is"));
+}
+
+}  // namespace
+
+void run(CudaQueue& queue, const NeighboursForward& args) {
+  for_cuda_dtype("neighbours_forward", args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const std::int64_t count = args.batch * args.grid_h * args.grid_w * 9 * args.channels;
+    cuda::for_index(count, [&](auto index) {
+      cuda::launch_map(
+          queue, "neighbours_forward",
+          NeighboursMap<T, decltype(index)>{static_cast<const T*>(args.x), static_cast<T*>(args.y),
+                                            args.grid_h, args.grid_w, args.channels},
+          count,
+          cuda::is_vectorizable<T>(args.x, args.channels) &&
+              cuda::is_vectorizable<T>(args.y, args.channels));
+    });
+  });
+}
+
+void run(CudaQueue& queue, const NeighboursBackward& args) {
+  for_cuda_dtype("neighbours_backward", args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const std::int64_t count = args.batch * args.grid_h * args.grid_w * args.channels;
+    cuda::for_index(9 * count, [&](auto index) {
+      cuda::launch_map(queue, "neighbours_backward",
+                       NeighboursBackwardMap<T, decltype(index)>{
+                           static_cast<const T*>(args.dy), static_cast<T*>(args.dx), args.grid_h,
+                           args.grid_w, args.channels},
+                       count,
+                       cuda::is_vectorizable<T>(args.dy, args.channels) &&
+                           cuda::is_vectorizable<T>(args.dx, args.channels));
+    });
+  });
+}
+
+void run(CudaQueue& queue, const TakeRowsForward& args) {
+  require_float32("take_rows_forward", args.dtype);
+  if (args.rows == 0 || args.columns == 0) return;
+  const std::int64_t tiles = (args.columns + kThreads - 1) / kThreads;
+  launch(queue, {"take_rows_forward", {args.rows, args.columns}}, take_rows_kernel,
+         {blocks_for(args.rows * tiles, 1), kThreads}, static_cast<const float*>(args.table),
+         args.index, args.table_rows, args.columns, tiles, static_cast<float*>(args.y));
+}
+
+void run(CudaQueue& queue, const TakeRowsBackward& args) {
+  require_float32("take_rows_backward", args.dtype);
+  if (args.rows == 0 || args.columns == 0 || args.table_rows == 0) return;
+  const std::int64_t tiles = (args.columns + kThreads - 1) / kThreads;
+  launch(queue, {"take_rows_backward", {args.rows, args.columns}}, take_rows_backward_kernel,
+         {blocks_for(args.table_rows * tiles, 1), kThreads}, static_cast<const float*>(args.dy),
+         args.index, args.rows, args.columns, tiles, static_cast<float*>(args.dtable));
+}
+
+}  // namespace dtn

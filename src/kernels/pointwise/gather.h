@@ -1,0 +1,56 @@
+// Rows copied from where they are to where a matrix product wants them, and the gradients of that.
+#pragma once
+
+#include <cstdint>
+
+#include "core/queue.h"
+#include "dtn/core/dtype.h"
+
+namespace dtn {
+
+// The 3 x 3 neighbours of every token of a grid, side by side and row by row, which makes a linear
+// layer a convolution:
+//   y[b, (i, j), (u, v), c] = x[b, (i + u - 1, j + v - 1), c], or 0 outside the grid.
+struct NeighboursForward {
+  DType dtype;
+  std::int64_t batch, grid_h, grid_w, channels;
+  const void* x;  // [B, T, C], T = grid_h grid_w
+  void* y;        // [B, T, 9 C]
+};
+void run(CpuQueue&, const NeighboursForward&);
+void run(CudaQueue&, const NeighboursForward&);
+
+// dx[b, (i, j), c] = sum over (u, v) of dy[b, (i - u + 1, j - v + 1), (u, v), c], in this order.
+struct NeighboursBackward {
+  DType dtype;
+  std::int64_t batch, grid_h, grid_w, channels;
+  const void* dy;  // [B, T, 9 C]
+  void* dx;        // [B, T, C], written (=)
+};
+void run(CpuQueue&, const NeighboursBackward&);
+void run(CudaQueue&, const NeighboursBackward&);
+
+// y[r] = table[index[r]]. An index outside [0, table_rows), which the caller should have refused,
+// gives a row of NaN and no gradient.
+struct TakeRowsForward {
+  DType dtype;  // float32 or float64
+  std::int64_t rows, columns, table_rows;
+  const void* table;          // [table_rows, columns]
+  const std::int64_t* index;  // [rows]
+  void* y;                    // [rows, columns]
+};
+void run(CpuQueue&, const TakeRowsForward&);
+void run(CudaQueue&, const TakeRowsForward&);
+
+// dtable[index[r]] += dy[r], in the order of the rows.
+struct TakeRowsBackward {
+  DType dtype;
+  std::int64_t rows, columns, table_rows;
+  const std::int64_t* index;  // [rows]
+  const void* dy;             // [rows, columns]
+  void* dtable;               // [table_rows, columns], +=
+};
+void run(CpuQueue&, const TakeRowsBackward&);
+void run(CudaQueue&, const TakeRowsBackward&);
+
+}  // namespace dtn

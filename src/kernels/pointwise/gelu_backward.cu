@@ -1,0 +1,156 @@
+// The backward pass of an MLP's activation; see gelu_backward.h. z and dh are read once, dz and h
+// written once: 4 sizeof(T) bytes per element are the floor.
+//
+// With dbias a block takes a strip of columns, 16 bytes for each lane, of a chunk of rows; its
+// warps take the rows in turn, and the sums over their columns meet in shared memory at the end.
+// The partial sums, 4 bytes per column for 64 rows or more, are added up by a second kernel.
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/lanes.cuh"
+#include "kernels/cuda/partials.cuh"
+#include "kernels/pointwise/gelu_backward.h"
+#include "kernels/pointwise/gelu_terms.cuh"
+
+namespace dtn {
+namespace {
+
+template <class T>
+struct RecomputeMap {
+  static constexpr int kWidth = cuda::kPerVector<T>, kVectors = 2, kInputs = 2;
+  const T *z, *dh;
+  T *dz, *h;
+
+  template <int n>
+  __device__ void load(std::int64_t i, float (&v)[2][n]) const {
+    cuda::load_values(z + i, v[0]);
+    cuda::load_values(dh + i, v[1]);
+  }
+  template <int n>
+  __device__ void store(std::int64_t i, float (&v)[2][n]) const {
+    for (int k = 0; k < n; ++k) {
+      const GeluAndSlope g = gelu_and_slope<T>(v[0][k]);
+      v[0][k] = g.value;
+      v[1][k] *= g.slope;
+    }
+    cuda::store_values(dz + i, v[1]);
+    cuda::store_values(h + i, v[0]);
+  }
+};
+
+constexpr int kThreads = 256;
+constexpr int kWarps = kThreads / cuda::kWarpSize;
+constexpr int kRowsTogether = 2;  // of a warp: four loads of 16 bytes under way in each lane
+constexpr std::int64_t kLeastRows = 64;
+
+template <class T>
+struct Recompute {
+  std::int64_t rows, columns;
+  const T *z, *dh;
+  T *dz, *h;
+  std::int64_t strips, rows_per_chunk;
+  float* partials;  // [chunks, columns]
+};
+
+// What a lane holds of a row of a strip.
+template <class T, bool kWide>
+constexpr int kValues = kWide ? cuda::kPerVector<T> : 2;
+template <class T, bool kWide>
+using StripRow = cuda::LaneValues<T, kValues<T, kWide>, kWide>;
+
+// Blocks: one per chunk and strip.
+template <class T, bool kWide>
+__global__ void __launch_bounds__(kThreads, kWide ? 4 : 2)
+    gelu_backward_recompute_kernel(Recompute<T> a) {
+  using Row = StripRow<T, kWide>;
+  constexpr int kRun = Row::kRun;
+  DTN_SHARED(float, shared);  // [kWarps, Row::kColumns]
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+  const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+  const std::int64_t chunk = blockIdx.x / a.strips;
+  const std::int64_t column = blockIdx.x % a.strips * Row::kColumns;
+  const std::int64_t left = a.columns - column;
+  const int columns = left < Row::kColumns ? static_cast<int>(left) : Row::kColumns;
+  const std::int64_t begin = chunk * a.rows_per_chunk;
+  const std::int64_t end = begin + a.rows_per_chunk < a.rows ? begin + a.rows_per_chunk : a.rows;
+
+  float sums[kValues<T, kWide>] = {};
+  for (std::int64_t row = begin + warp * kRowsTogether; row < end; row += kWarps * kRowsTogether) {
+    Row z[kRowsTogether], dh[kRowsTogether];
+#pragma unroll
+    for (int r = 0; r < kRowsTogether; ++r) {
+      const std::int64_t offset = (row + r) * a.columns + column;
+      z[r].load(a.z + offset, lane, row + r < end ? columns : 0);
+      dh[r].load(a.dh + offset, lane, row + r < end ? columns : 0);
+    }
+#pragma unroll
+    for (int r = 0; r < kRowsTogether; ++r) {
+      if (row + r >= end) continue;
+#pragma unroll
+      for (int i = 0; i < kValues<T, kWide>; i += kRun) {
+        const int c = Row::column(lane, i);
+        if (c >= columns) continue;
+        float dz[kRun], h[kRun];
+#pragma unroll
+        for (int k = 0; k < kRun; ++k) {
+          const GeluAndSlope g = gelu_and_slope<T>(z[r][i + k]);
+          h[k] = g.value;
+          dz[k] = dh[r][i + k] * g.slope;
+          sums[i + k] += dz[k];
+        }
+        const std::int64_t at = (row + r) * a.columns + column + c;
+        Row::store_run(a.dz + at, dz);
+        Row::store_run(a.h + at, h);
+      }
+    }
+  }
+
+  Row::store_floats(shared + warp * Row::kColumns, lane, columns, sums);
+  __syncthreads();
+  for (int c = static_cast<int>(threadIdx.x); c < columns; c += kThreads) {
+    float sum = 0;
+#pragma unroll
+    for (int w = 0; w < kWarps; ++w) sum += shared[w * Row::kColumns + c];
+    a.partials[chunk * a.columns + column + c] = sum;
+  }
+}
+
+template <bool kWide, class T>
+void recompute(CudaQueue& queue, Recompute<T> a, std::int64_t chunks) {
+  using Row = StripRow<T, kWide>;
+  a.strips = (a.columns + Row::kColumns - 1) / Row::kColumns;
+  launch(queue, {"gelu_backward_recompute", {a.rows, a.columns}},
+         gelu_backward_recompute_kernel<T, kWide>,
+         {blocks_for(chunks * a.strips, 1), kThreads, kWarps * Row::kColumns * sizeof(float)}, a);
+}
+
+}  // namespace
+
+void run(CudaQueue& queue, const GeluBackwardRecompute& args) {
+  for_cuda_dtype("gelu_backward_recompute", args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (args.rows == 0 || args.columns == 0) return;
+    auto* z = static_cast<const T*>(args.z);
+    auto* dh = static_cast<const T*>(args.dh);
+    auto* dz = static_cast<T*>(args.dz);
+    auto* h = static_cast<T*>(args.h);
+    if (!args.dbias) {
+      cuda::launch_map(queue, "gelu_backward_recompute", RecomputeMap<T>{z, dh, dz, h},
+                       args.rows * args.columns, cuda::all_aligned(z, dh, dz, h));
+      return;
+    }
+    const std::int64_t rows_per_chunk =
+        cuda::rows_per_chunk(args.rows, kLeastRows, kWarps * kRowsTogether);
+    const std::int64_t chunks = (args.rows + rows_per_chunk - 1) / rows_per_chunk;
+    auto partials = queue.scratch<float>(chunks * args.columns);
+    Recompute<T> a{args.rows, args.columns, z, dh, dz, h, 0, rows_per_chunk, partials.get()};
+    if (cuda::all_aligned(z, dh, dz, h) && cuda::is_vectorizable<T>(z, args.columns)) {
+      recompute<true>(queue, a, chunks);
+    } else {
+      recompute<false>(queue, a, chunks);
+    }
+    cuda::Partials sums{partials.get(), chunks, args.columns, 1, {}};
+    sums.totals[0] = static_cast<float*>(args.dbias);
+    cuda::add_partials(queue, "gelu_add_partials", sums);
+  });
+}
+
+}  // namespace dtn

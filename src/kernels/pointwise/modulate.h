@@ -1,0 +1,91 @@
+// Gains and shifts that depend on more than the channel: elementwise products with what was
+// computed for a sample, for a row, or for each element. Activations have `dtype`; gains and shifts
+// of samples and rows, with their gradients, have the accumulator type (float32; float64 for
+// float64). Gradients are written (=). Sums are taken in an order fixed by the shape.
+#pragma once
+
+#include <cstdint>
+
+#include "core/queue.h"
+#include "dtn/core/dtype.h"
+
+namespace dtn {
+
+// y[r, c] = x[r, c] (1 + gain[r, c]) + shift[r, c], where a row of `modulation` holds the shifts of
+// a row of x and then its gains.
+struct ModulateForward {
+  DType dtype;
+  std::int64_t rows, channels;
+  const void* x;           // [rows, C]
+  const void* modulation;  // [rows, 2 C]
+  void* y;                 // [rows, C]; may be x
+};
+void run(CpuQueue&, const ModulateForward&);
+void run(CudaQueue&, const ModulateForward&);
+
+// dx = dy (1 + gain) + dx_add,   dshift = dy,   dgain = dy x
+struct ModulateBackward {
+  DType dtype;
+  std::int64_t rows, channels;
+  const void* x;                 // [rows, C]
+  const void* modulation;        // [rows, 2 C]
+  const void* dy;                // [rows, C]
+  const void* dx_add = nullptr;  // [rows, C]; may be dx
+  void* dx = nullptr;            // [rows, C]; null: not wanted
+  void* dmodulation = nullptr;   // [rows, 2 C]; null: not wanted
+};
+void run(CpuQueue&, const ModulateBackward&);
+void run(CudaQueue&, const ModulateBackward&);
+
+// y[b, t, c] = gain[b, c] x[b, t, c] + (residual[b, t, c] or 0): a branch behind a gate.
+struct GateForward {
+  DType dtype;
+  std::int64_t batch, tokens, channels;
+  const void* x;                   // [B, T, C]
+  const void* gain;                // [B, C]
+  const void* residual = nullptr;  // [B, T, C]; may be y
+  void* y;                         // [B, T, C]; may be x
+};
+void run(CpuQueue&, const GateForward&);
+void run(CudaQueue&, const GateForward&);
+
+// dx = gain dy,   dgain[b, c] = sum_t dy x
+struct GateBackward {
+  DType dtype;
+  std::int64_t batch, tokens, channels;
+  const void* x;          // [B, T, C]
+  const void* gain;       // [B, C]
+  const void* dy;         // [B, T, C]
+  void* dx = nullptr;     // [B, T, C]; null: not wanted
+  void* dgain = nullptr;  // [B, C]; null: not wanted
+};
+void run(CpuQueue&, const GateBackward&);
+void run(CudaQueue&, const GateBackward&);
+
+// y[r, c] = gain[r] x[r, c] + shift[r]
+struct ScaleShiftRowsForward {
+  DType dtype;
+  std::int64_t rows, channels;
+  const void* x;      // [rows, C]
+  const void* gain;   // [rows]
+  const void* shift;  // [rows]
+  void* y;            // [rows, C]; may be x
+};
+void run(CpuQueue&, const ScaleShiftRowsForward&);
+void run(CudaQueue&, const ScaleShiftRowsForward&);
+
+// dx = gain dy,   dgain[r] = sum_c dy x,   dshift[r] = sum_c dy
+struct ScaleShiftRowsBackward {
+  DType dtype;
+  std::int64_t rows, channels;
+  const void* x;           // [rows, C]
+  const void* gain;        // [rows]
+  const void* dy;          // [rows, C]
+  void* dx = nullptr;      // [rows, C]; null: not wanted
+  void* dgain = nullptr;   // [rows]; null: not wanted
+  void* dshift = nullptr;  // [rows]; null: not wanted
+};
+void run(CpuQueue&, const ScaleShiftRowsBackward&);
+void run(CudaQueue&, const ScaleShiftRowsBackward&);
+
+}  // namespace dtn

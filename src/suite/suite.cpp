@@ -1,0 +1,246 @@
+#include "suite/suite.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "core/format.h"
+#include "dtn/config/load.h"
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+#include "dtn/io/image.h"
+#include "io/atomic_file.h"
+#include "io/fingerprint.h"
+#include "suite/suite_plan.h"
+#include "suite/suite_results.h"
+#include "train/progress.h"
+#include "train/stop_signal.h"
+
+namespace dtn {
+namespace {
+
+// Reads a few images, spread over all; together with the labels they tell which images these are.
+std::string fingerprint_of(const Dataset& images) {
+  constexpr std::int64_t kProbes = 8;
+  Fingerprint print;
+  for (std::int64_t i = 0; i < images.size(); ++i) print.add(images.label(i));
+  SampleWorkspace workspace;
+  for (std::int64_t probe = 0; probe < kProbes; ++probe) {
+    try {
+      const Sample sample = images.load(probe * images.size() / kProbes, workspace);
+      print.add(sample.encoded);
+      print.add(std::as_bytes(sample.ready));
+      if (sample.image) print.add(std::as_bytes(std::span(sample.image->pixels)));
+    } catch (const DataError&) {
+      print.add("unreadable");  // it will be counted as damaged
+    }
+  }
+  return print.text();
+}
+
+SuiteSettings settings_of(const ExperimentConfig& config, const SuiteOptions& options,
+                          const SuitePlan& plan) {
+  ExperimentConfig model_only;
+  model_only.model = config.model;
+  model_only.model.init_weights.reset();
+  Fingerprint model, classes;
+  model.add(to_yaml(model_only));
+  for (const std::string& name : plan.classes) classes.add(name);
+  for (std::int64_t label : plan.choice) classes.add(label);
+  Normalization normalization = resolve_normalization(config.data, config.model.channels);
+  return {.weights = options.weights,
+          .model = model.text(),
+          .classes = classes.text(),
+          .precision = options.dtype == DType::kBFloat16 ? "bf16" : "fp32",
+          .crop_pct = plan.crop_pct,
+          .clean_crop_pct = config.data.crop_pct,
+          .interpolation = config.data.interpolation,
+          .mean = std::move(normalization.mean),
+          .std = std::move(normalization.std)};
+}
+
+class Runner {
+ public:
+  Runner(VisionTransformer& model, const ExperimentConfig& config, const SuiteOptions& options)
+      : model_(model), config_(config), options_(options), plan_(plan_suite(config, options)) {
+    report_.suite = options.suite;
+    report_.settings = settings_of(config, options, plan_);
+    const auto choice = static_cast<std::int64_t>(plan_.choice.size());
+    report_.num_classes = choice > 0 ? choice : static_cast<std::int64_t>(plan_.classes.size());
+    describe();
+    if (!options_.save.empty()) resume();
+  }
+
+  std::optional<SuiteReport> run() {
+    ProgressBar bar(name_of(options_.suite), images_to_do());
+    for (SuiteCell& cell : plan_.cells) {
+      if (report_.scores.contains(cell.name)) continue;
+      std::optional<SuiteScore> score = evaluate_cell(cell, bar);
+      bar.clear();
+      if (!score) return stop();
+      done_ += cell.images->size();
+      log_info(cat(cell.name, ": ", text_of(*score), ", left ", bar.time_left(done_)));
+      report_.scores.insert_or_assign(cell.name, std::move(*score));
+      if (!options_.save.empty()) save();
+      cell.images.reset();  // its list of files takes memory
+    }
+    return std::move(report_);
+  }
+
+ private:
+  void describe() const {
+    log_info(cat(name_of(options_.suite), ": ", images_to_do(), " images in ", plan_.cells.size(),
+                 " folders, a choice between ", report_.num_classes, " classes"));
+    const SuiteCell& cell = plan_.cells.back();
+    const int side = config_.model.image_size;
+    SampleWorkspace workspace;
+    try {
+      const Sample sample = cell.images->load(0, workspace);
+      const ImageInfo info = read_image_info(sample.encoded, workspace.name);
+      const EvalGeometry g = eval_geometry(info.width, info.height, side, cell.crop_pct);
+      log_info(cat("images: such as ", info.width, " x ", info.height, ", ",
+                   g.width == info.width && g.height == info.height
+                       ? std::string("not resized")
+                       : cat("resized to ", g.width, " x ", g.height),
+                   ", centre crop of ", side, " x ", side));
+    } catch (const DataError&) {
+      // The loader names and counts it.
+    }
+  }
+
+  std::int64_t images_to_do() const {
+    std::int64_t images = 0;
+    for (const SuiteCell& cell : plan_.cells) {
+      if (!report_.scores.contains(cell.name)) images += cell.images->size();
+    }
+    return images;
+  }
+
+  // Takes over what the file keeps, but for folders that have other images now. What is not there
+  // any more counts all the same: the archives may come and go one after another.
+  void resume() {
+    report_.scores = load_scores(options_.save, options_.suite, report_.settings);
+    for (const SuiteCell& cell : plan_.cells) {
+      const std::string& images =
+          images_.emplace(cell.name, fingerprint_of(*cell.images)).first->second;
+      const SuiteScore* kept = find_score(report_, cell.name);
+      if (!kept || kept->images == images) continue;
+      log_warn(cat(cell.name, ": its images are not those that were evaluated for ",
+                   options_.save.string(), "; evaluating it again"));
+      report_.scores.erase(cell.name);
+    }
+    if (!report_.scores.empty()) {
+      log_info(cat("kept in ", options_.save.string(), ": results of ", report_.scores.size(),
+                   " folders; images to go: ", images_to_do()));
+    }
+    save();  // now rather than in an hour, should that be impossible
+  }
+
+  void save() const { write_file_atomic(options_.save, to_json(report_, 2) + "\n"); }
+
+  Device device() const { return model_.parameters().device(); }
+
+  LoaderOptions loading() const {
+    LoaderOptions loading;
+    loading.batch_size = options_.batch_size;
+    loading.workers = workers_of(config_.data, device());
+    loading.max_bad_images = config_.data.max_bad_images;
+    return loading;
+  }
+
+  std::optional<SuiteScore> evaluate_cell(const SuiteCell& cell, ProgressBar& bar) const {
+    DataConfig data = config_.data;
+    data.crop_pct = cell.crop_pct;
+    Loader loader(
+        cell.images,
+        Transform(data, config_.augment, config_.model.image_size, config_.model.channels, false),
+        feeding(device(), loading()));
+    BatchFeeder feeder(loader, device());
+    const auto start = std::chrono::steady_clock::now();
+    EvalOptions eval;
+    eval.dtype = options_.dtype;
+    eval.classes = plan_.choice;
+    eval.stop = stop_requested;
+    eval.on_batch = [&](const DeviceBatch&, const Tensor&, std::int64_t done) {
+      const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+      const double rate = static_cast<double>(done) / seconds.count();
+      bar.update(done_ + done, cat(cell.name, "  ", static_cast<std::int64_t>(rate), " images/s"));
+    };
+    std::optional<EvalResult> result = evaluate(model_, feeder, eval);
+    if (!result) return std::nullopt;
+    if (result->count == 0) {
+      throw DataError(cat("all images are damaged: ", cell.images->description()));
+    }
+    auto images = images_.find(cell.name);
+    return SuiteScore{*result, loader.report().bad_images,
+                      images == images_.end() ? "" : images->second};
+  }
+
+  static std::string text_of(const SuiteScore& score) {
+    const EvalResult& r = score.result;
+    return format("top-1 error %.2f %%, %lld images, %.1f images/s", score.error(),
+                  static_cast<long long>(r.count),
+                  r.seconds > 0 ? static_cast<double>(r.count) / r.seconds : 0);
+  }
+
+  std::nullopt_t stop() const {
+    const auto finished = std::ranges::count_if(
+        plan_.cells, [&](const SuiteCell& cell) { return report_.scores.contains(cell.name); });
+    const std::string done = cat(finished, " of ", plan_.cells.size(), " folders are done");
+    log_info(options_.save.empty()
+                 ? cat("stopped by a signal; ", done, " and lost: --save FILE keeps them")
+                 : cat("stopped by a signal; ", done, " and kept in ", options_.save.string(),
+                       "; the same command goes on"));
+    return std::nullopt;
+  }
+
+  VisionTransformer& model_;
+  const ExperimentConfig& config_;
+  const SuiteOptions& options_;
+  SuitePlan plan_;
+  SuiteReport report_;
+  std::map<std::string, std::string> images_;  // fingerprints, where results are kept
+  std::int64_t done_ = 0;                      // images of finished cells
+};
+
+}  // namespace
+
+const char* name_of(Suite suite) {
+  return suite == Suite::kImageNetC ? "imagenet-c" : "imagenet-r";
+}
+
+std::optional<SuiteReport> run_suite(VisionTransformer& model, const ExperimentConfig& config,
+                                     const SuiteOptions& options) {
+  install_stop_signals();
+  return Runner(model, config, options).run();
+}
+
+EvalResult overall(const SuiteReport& report) {
+  EvalResult all;
+  for (const auto& [name, score] : report.scores) {
+    const Corruption* corruption = find_corruption(name.substr(0, name.find('/')));
+    if (name == "clean" || (corruption && corruption->alexnet_error == 0)) continue;
+    const auto n = static_cast<double>(score.result.count);
+    all.top1 += n * score.result.top1;
+    all.top5 += n * score.result.top5;
+    all.loss += n * score.result.loss;
+    all.count += score.result.count;
+    all.seconds += score.result.seconds;
+  }
+  if (all.count == 0) return all;
+  for (double* mean : {&all.top1, &all.top5, &all.loss}) *mean /= static_cast<double>(all.count);
+  return all;
+}
+
+std::string fingerprint_of(const NamedTensors& weights) {
+  Fingerprint print;
+  for (const auto& [name, tensor] : weights) {
+    print.add(name);
+    print.add(dtn::name_of(tensor.dtype()));
+    for (std::int64_t size : tensor.shape().dims()) print.add(size);
+    print.add(std::span(static_cast<const std::byte*>(tensor.raw()), tensor.nbytes()));
+  }
+  return print.text();
+}
+
+}  // namespace dtn

@@ -1,0 +1,195 @@
+#include "suite/suite_results.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "dtn/core/check.h"
+#include "io/file.h"
+
+namespace dtn {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+std::vector<std::string> score_names(Suite suite) {
+  std::vector<std::string> names = {"clean"};
+  if (suite == Suite::kImageNetR) names.push_back("renditions");
+  if (suite != Suite::kImageNetC) return names;
+  for (const Corruption& corruption : corruptions()) {
+    for (std::size_t s = 0; s < kSeverities; ++s) names.push_back(score_name(corruption, s));
+  }
+  return names;
+}
+
+Json json_of(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
+
+Json json_of(const SuiteScore* score) {
+  if (!score) return nullptr;
+  const EvalResult& r = score->result;
+  Json json = {{"top1", r.top1},          {"top5", r.top5},   {"loss", r.loss},
+               {"error", score->error()}, {"count", r.count}, {"bad_images", score->bad_images},
+               {"seconds", r.seconds}};
+  if (!score->images.empty()) json["images"] = score->images;
+  return json;
+}
+
+Json json_of(const SuiteSettings& s) {
+  return {{"weights", s.weights},
+          {"model", s.model},
+          {"classes", s.classes},
+          {"precision", s.precision},
+          {"crop_pct", s.crop_pct},
+          {"clean_crop_pct", s.clean_crop_pct},
+          {"interpolation", s.interpolation == Interpolation::kBicubic ? "bicubic" : "bilinear"},
+          {"mean", s.mean},
+          {"std", s.std}};
+}
+
+// Where the score of a name stands in the JSON.
+Json::json_pointer place_of(const std::string& name) {
+  const std::size_t slash = name.find('/');
+  if (slash == name.npos) return Json::json_pointer("/" + name);
+  const Corruption* corruption = find_corruption(name.substr(0, slash));
+  const bool extra = !corruption || corruption->alexnet_error == 0;
+  return Json::json_pointer(cat(extra ? "/extra/" : "/corruptions/", name.substr(0, slash),
+                                "/severities", name.substr(slash)));
+}
+
+void add_corruptions(const SuiteReport& report, Json& json) {
+  const std::vector<SeverityErrors> errors = errors_of(report);
+  const CorruptionSummary summary = summarize(errors);
+  json["mce"] = json_of(summary.mce());
+  json["mean_ce"] = json_of(summary.mean_ce);
+  json["mean_error"] = json_of(summary.mean_error);
+  json["complete_corruptions"] = summary.corruptions;
+  json["corruptions"] = Json::object();
+  json["extra"] = Json::object();
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    const Corruption& corruption = corruptions()[i];
+    const bool extra = i >= kBenchmarkCorruptions;
+    Json entry = {{"group", corruption.group}, {"error", json_of(mean_error(errors[i]))}};
+    if (!extra) entry["ce"] = json_of(corruption_error(corruption, errors[i]));
+    for (std::size_t s = 0; s < kSeverities; ++s) {
+      entry["severities"][std::to_string(s + 1)] =
+          json_of(find_score(report, score_name(corruption, s)));
+    }
+    const bool empty = std::ranges::none_of(errors[i], [](const auto& e) { return e.has_value(); });
+    if (!extra || !empty) json[extra ? "extra" : "corruptions"][corruption.name] = std::move(entry);
+  }
+}
+
+Json report_json(const SuiteReport& report) {
+  const EvalResult all = overall(report);
+  const auto only_if_any = [&](double value) {
+    return all.count > 0 ? Json(value) : Json(nullptr);
+  };
+  Json json = {
+      {"top1", only_if_any(all.top1)},
+      {"top5", only_if_any(all.top5)},
+      {"loss", only_if_any(all.loss)},
+      {"count", all.count},
+      {"images_per_second", all.seconds > 0 ? static_cast<double>(all.count) / all.seconds : 0.0},
+      {"suite", name_of(report.suite)},
+      {"classes", report.num_classes}};
+  if (report.suite == Suite::kImageNetC) {
+    add_corruptions(report, json);
+  } else {
+    json["renditions"] = json_of(find_score(report, "renditions"));
+  }
+  json["clean"] = json_of(find_score(report, "clean"));
+  json["settings"] = json_of(report.settings);
+  return json;
+}
+
+double number_of(const Json& json, const char* key) {
+  const Json& value = json.at(key);
+  return value.is_null() ? std::nan("") : value.get<double>();  // JSON has no other NaN
+}
+
+SuiteScore score_of(const Json& json) {
+  SuiteScore score;
+  score.result.top1 = number_of(json, "top1");
+  score.result.top5 = number_of(json, "top5");
+  score.result.loss = number_of(json, "loss");
+  score.result.seconds = number_of(json, "seconds");
+  score.result.count = json.at("count").get<std::int64_t>();
+  score.bad_images = json.at("bad_images").get<std::int64_t>();
+  score.images = json.at("images").get<std::string>();
+  return score;
+}
+
+std::map<std::string, SuiteScore> scores_of(const Json& json, Suite suite) {
+  std::map<std::string, SuiteScore> scores;
+  for (const std::string& name : score_names(suite)) {
+    const Json::json_pointer place = place_of(name);
+    if (json.contains(place) && !json.at(place).is_null()) {
+      scores.emplace(name, score_of(json.at(place)));
+    }
+  }
+  return scores;
+}
+
+// In words, or nothing.
+std::string differences(const Json& was, const Json& now) {
+  std::string text;
+  for (const auto& [key, value] : now.items()) {
+    if (was.at(key) == value) continue;
+    text += cat(text.empty() ? "was made otherwise: " : "; ", key, " is ", value.dump(), ", was ",
+                was.at(key).dump());
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string score_name(const Corruption& corruption, std::size_t severity) {
+  return cat(corruption.name, "/", severity + 1);
+}
+
+const SuiteScore* find_score(const SuiteReport& report, const std::string& name) {
+  auto at = report.scores.find(name);
+  return at == report.scores.end() ? nullptr : &at->second;
+}
+
+std::vector<SeverityErrors> errors_of(const SuiteReport& report) {
+  std::vector<SeverityErrors> errors(corruptions().size());
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    for (std::size_t s = 0; s < kSeverities; ++s) {
+      const SuiteScore* score = find_score(report, score_name(corruptions()[i], s));
+      if (score) errors[i][s] = score->error();
+    }
+  }
+  return errors;
+}
+
+std::map<std::string, SuiteScore> load_scores(const fs::path& file, Suite suite,
+                                              const SuiteSettings& settings) {
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) return {};
+  const std::vector<std::byte> bytes = read_file(file.string());
+  const auto* text = reinterpret_cast<const char*>(bytes.data());
+  std::string problem;
+  std::map<std::string, SuiteScore> scores;
+  try {
+    const Json json = Json::parse(text, text + bytes.size());
+    if (json.at("suite") != name_of(suite)) {
+      problem = cat("holds results of ", json.at("suite").dump());
+    } else {
+      problem = differences(json.at("settings"), Json::parse(json_of(settings).dump()));
+      scores = scores_of(json, suite);
+    }
+  } catch (const Json::exception& e) {
+    problem = cat("is no file that dtn-eval --suite has written (", e.what(), ")");
+  }
+  if (problem.empty()) return scores;
+  throw ConfigError(
+      cat("--save ", file.string(), ": ", problem, "; name another file, or delete this one"));
+}
+
+std::string to_json(const SuiteReport& report, int indent) {
+  return report_json(report).dump(indent);
+}
+
+}  // namespace dtn

@@ -1,0 +1,351 @@
+#include "sweep/sweep.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <deque>
+#include <fstream>
+#include <memory>
+#include <thread>
+
+#include "core/format.h"
+#include "dtn/config/load.h"
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+#include "dtn/models/complexity.h"
+#include "io/atomic_file.h"
+#include "io/posix.h"
+#include "sweep/child_process.h"
+#include "sweep/sweep_report.h"
+#include "sweep/sweep_size.h"
+#include "train/progress.h"
+#include "train/stop_signal.h"
+
+namespace dtn {
+namespace fs = std::filesystem;
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr int kExitStopped = 75;  // of dtn-train, after a checkpoint
+
+double seconds_since(Clock::time_point t) {
+  return std::chrono::duration<double>(Clock::now() - t).count();
+}
+
+// Held until this process and its children are gone: a killed sweep's children may need a moment to
+// die, and their folders are theirs until then.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder)
+      : file_(::open((folder / kLockFile).c_str(), O_RDWR | O_CREAT, 0666)) {
+    if (file_.get() < 0) throw_errno("open", folder / kLockFile);
+    const auto start = Clock::now();
+    while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK && errno != EINTR) throw_errno("lock", folder / kLockFile);
+      if (seconds_since(start) > 2) {
+        throw ConfigError(
+            cat("--output ", folder.string(), ": another dtn-sweep is at work there"));
+      }
+      std::this_thread::sleep_for(20ms);
+    }
+  }
+
+ private:
+  FileHandle file_;
+};
+
+// The last line about an error in what a run wrote behind `offset`, without its time of day.
+std::string error_in_log(const fs::path& log, std::uintmax_t offset) {
+  std::ifstream in(log, std::ios::binary);
+  in.seekg(static_cast<std::streamoff>(offset));
+  std::string found;
+  const std::string mark = "error: ";
+  for (std::string line; std::getline(in, line);) {
+    std::size_t at = line.find(mark);
+    if (at != std::string::npos) found = line.substr(at + mark.size());
+  }
+  constexpr std::size_t kMost = 1000;
+  if (found.size() > kMost) found.resize(kMost);
+  return found;
+}
+
+class Sweep {
+ public:
+  Sweep(const SweepConfig& sweep, const SweepOptions& options, std::vector<SweepRun> runs)
+      : sweep_(sweep), options_(options), runs_(std::move(runs)), bar_("sweep", 1) {
+    for (SweepRun& run : runs_) {
+      if (!run.selected) continue;
+      ++selected_;
+      if (run.state == RunState::kFinished) {
+        ++finished_;
+      } else {
+        queue_.push_back(&run);
+      }
+    }
+    remaining_at_start_ = queue_.size();
+    SizeCache sizes;  // also finds out before the first run that the data of the last is missing
+    for (const SweepRun* run : queue_) {
+      sizes_.push_back(sizes.of(run->config));
+      work_left_ += work_of(*run, sizes_.back().steps - run->step);
+    }
+  }
+
+  SweepStatus run() {
+    log_info(cat("sweep ", sweep_.name, ": ", selected_, " runs, ", finished_,
+                 " of them finished; ", options_.output.string()));
+    write_report();
+    start_ = Clock::now();
+    for (;;) {
+      if (!stopping_ && stop_requested()) stop();
+      collect();
+      while (!stopping_ && !queue_.empty() &&
+             active_.size() < static_cast<std::size_t>(options_.jobs)) {
+        start_next();
+      }
+      if (active_.empty() && (stopping_ || queue_.empty())) break;
+      show_progress();
+      std::this_thread::sleep_for(50ms);
+    }
+    return conclude();
+  }
+
+ private:
+  struct Active {
+    SweepRun* run;
+    RunSize size;
+    std::unique_ptr<ChildProcess> child;
+    Clock::time_point start;
+    std::uintmax_t log_offset;
+    std::int64_t first_step, step;
+  };
+
+  static double work_of(const SweepRun& run, std::int64_t steps) {
+    return static_cast<double>(steps) * run.config.train.batch_size *
+           complexity_of(run.config.model).multiply_adds;
+  }
+
+  void start_next() {
+    SweepRun* run = queue_.front();
+    queue_.pop_front();
+    RunSize size = std::move(sizes_.front());
+    sizes_.pop_front();
+    fs::create_directories(run->folder);
+    clear_failure(*run);
+    update_state(*run);
+    const fs::path config = run->folder / "config.yaml", log = run->folder / kRunLog;
+    write_file_atomic(config, to_yaml(run->config));
+    std::error_code none;
+    const std::uintmax_t offset = fs::exists(log, none) ? fs::file_size(log) : 0;
+    say(cat(run->id, run->step ? cat(" goes on at step ", run->step) : std::string(" starts"), ", ",
+            size.steps, " steps; log in ", log.string()));
+    auto child = std::make_unique<ChildProcess>(
+        std::vector<std::string>{options_.trainer.string(), "--config", config.string(), "--output",
+                                 run->folder.string(), "--resume", "auto", "--device",
+                                 options_.device, "--threads", std::to_string(options_.threads)},
+        log);
+    active_.push_back(
+        {run, std::move(size), std::move(child), Clock::now(), offset, run->step, run->step});
+  }
+
+  void collect() {
+    for (std::size_t i = 0; i < active_.size();) {
+      const auto exit = active_[i].child->poll();
+      if (!exit) {
+        ++i;
+        continue;
+      }
+      const Active ended = std::move(active_[i]);
+      active_.erase(active_.begin() + static_cast<std::ptrdiff_t>(i));
+      settle(ended, *exit);
+    }
+  }
+
+  void settle(const Active& ended, const ChildExit& exit) {
+    SweepRun& run = *ended.run;
+    const double work = work_of(run, ended.size.steps - ended.first_step);
+    work_left_ -= work;
+    update_state(run);
+    const bool told = stopping_ && (exit.signal == SIGINT || exit.signal == SIGTERM);
+    if (exit.code == 0 && exit.signal == 0 && run.state == RunState::kFinished) {
+      work_done_ += work;
+      ++finished_;
+      const SweepReport report = write_report();
+      tell_result(ended, report.results[run.variant]);
+    } else if (exit.code == kExitStopped || told) {
+      stopped_ = true;
+      say(cat(run.id, " stopped at step ", run.step));
+    } else {
+      fail(ended, exit);
+    }
+  }
+
+  void fail(const Active& ended, const ChildExit& exit) {
+    SweepRun& run = *ended.run;
+    Failure failure{exit.signal ? 128 + exit.signal : exit.code,
+                    error_in_log(run.folder / kRunLog, ended.log_offset)};
+    if (exit.signal) failure.error = ::strsignal(exit.signal);
+    if (failure.error.empty()) failure.error = cat("see ", kRunLog, " in its folder");
+    write_failure(run, failure);
+    update_state(run);
+    failed_.push_back(cat(run.id, " (", failure.code, ")"));
+    write_report();
+    bar_.clear();
+    log_warn(cat(run.id, " failed with ",
+                 exit.signal ? cat("signal ", exit.signal) : cat("exit code ", exit.code), ": ",
+                 failure.error));
+    if (!options_.keep_going) leave_out_the_rest();
+  }
+
+  void leave_out_the_rest() {
+    for (std::size_t i = 0; i < queue_.size(); ++i) {
+      work_left_ -= work_of(*queue_[i], sizes_[i].steps - queue_[i]->step);
+    }
+    queue_.clear();
+    sizes_.clear();
+  }
+
+  void tell_result(const Active& ended, const VariantResult& result) {
+    for (const RunResult& r : result.runs) {
+      if (r.seed != ended.run->seed) continue;
+      say(cat(ended.run->id, " done: ", metric_title(sweep_), " ", metric_text(sweep_, r.value),
+              ", ", format("%.1f images/s, ", r.images_per_second),
+              format_duration(seconds_since(ended.start)), "; ", finished_, " of ", selected_,
+              " runs, left ", time_left()));
+    }
+  }
+
+  void show_progress() {
+    if (seconds_since(shown_) < 0.5) return;
+    shown_ = Clock::now();
+    std::string detail;
+    for (Active& a : active_) {
+      a.step = std::clamp(logged_step(a.run->folder), a.first_step, a.size.steps);
+      detail +=
+          cat("  ", a.run->id, " ", 100 * a.step / std::max<std::int64_t>(1, a.size.steps), " %");
+    }
+    const double now = work_done_ + work_under_way();
+    const double all = work_done_ + work_left_;
+    const double share = all > 0 ? now / all : 1;
+    // Runs that were finished before count as if they were as long as these.
+    const double before = static_cast<double>(selected_ - remaining_at_start_) / selected_;
+    bar_.draw(before + (1 - before) * share,
+              cat(finished_, "/", selected_, " runs", detail, "  left ", time_left()));
+  }
+
+  double work_under_way() const {
+    double work = 0;
+    for (const Active& a : active_) work += work_of(*a.run, a.step - a.first_step);
+    return work;
+  }
+
+  // At the rate since the start.
+  std::string time_left() const {
+    const double done = work_done_ + work_under_way();
+    const double left = work_left_ - work_under_way();
+    if (left <= 0) return format_duration(0);
+    return done > 0 ? format_duration(left * seconds_since(start_) / done) : "?";
+  }
+
+  void stop() {
+    stopping_ = stopped_ = true;
+    if (active_.empty()) return;
+    say(cat("stopping: ", active_.size(), active_.size() == 1 ? " run saves" : " runs save",
+            " a checkpoint; a second signal kills"));
+    // SIGINT, as whoever stops a whole group of processes has sent them SIGTERM already, and the
+    // second signal of a kind kills.
+    for (const Active& a : active_) a.child->send(SIGINT);
+  }
+
+  void say(const std::string& message) {
+    bar_.clear();
+    log_info(message);
+  }
+
+  SweepReport write_report() {
+    SweepReport report{sweep_, collect_results(sweep_, runs_), options_.output.string(),
+                       options_.command};
+    const fs::path& out = options_.output;
+    const bool any = std::any_of(report.results.begin(), report.results.end(),
+                                 [](const VariantResult& r) { return !r.runs.empty(); });
+    if (any) {
+      write_file_atomic(out / "curves.dat", curves_data(report));
+      write_file_atomic(out / "curves.gp", curves_script(report));
+      draw_curves();
+    }
+    report.picture = any && fs::exists(out / "curves.png");
+    write_file_atomic(out / "table.md", to_markdown(report));
+    write_file_atomic(out / "table.csv", to_csv(report));
+    write_file_atomic(out / "table.json", to_json(report));
+    return report;
+  }
+
+  void draw_curves() {
+    const std::string picture = cat("curves.png.tmp-", ::getpid());
+    try {
+      ChildProcess gnuplot({"gnuplot", "-e", "png='" + picture + "'", "curves.gp"}, "/dev/null",
+                           options_.output);
+      const ChildExit exit = gnuplot.wait();
+      if (exit.code != 0 || exit.signal != 0) throw Error("gnuplot failed");
+      fs::rename(options_.output / picture, options_.output / "curves.png");
+    } catch (const std::exception& e) {
+      std::error_code none;
+      fs::remove(options_.output / picture, none);
+      if (!drawing_failed_) say(cat("no curves.png: ", e.what(), "; curves.gp draws it"));
+      drawing_failed_ = true;
+    }
+  }
+
+  SweepStatus conclude() {
+    const SweepReport report = write_report();
+    bar_.clear();
+    std::fputs(markdown_table(report).c_str(), stdout);
+    std::fflush(stdout);
+    std::string failed;
+    for (const std::string& id : failed_) failed += (failed.empty() ? "" : ", ") + id;
+    if (!failed.empty())
+      log_error(cat("failed runs (exit code): ", failed, "; the same command tries them again"));
+    if (stopped_ && finished_ < selected_) log_info("stopped; go on with the same command");
+    log_info(cat(finished_, " of ", selected_, " runs finished; tables and curves in ",
+                 options_.output.string()));
+    if (finished_ == selected_) return SweepStatus::kFinished;
+    // A run that somebody else stopped is no excuse for one that failed.
+    return stopped_ && (stopping_ || failed_.empty()) ? SweepStatus::kStopped
+                                                      : SweepStatus::kFailed;
+  }
+
+  const SweepConfig& sweep_;
+  const SweepOptions& options_;
+  std::vector<SweepRun> runs_;
+  std::deque<SweepRun*> queue_;
+  std::deque<RunSize> sizes_;  // of the runs in the queue
+  std::vector<Active> active_;
+  std::size_t selected_ = 0, finished_ = 0, remaining_at_start_ = 0;
+  std::vector<std::string> failed_;
+  double work_left_ = 0, work_done_ = 0;  // multiply-adds, since the start
+  bool stopping_ = false;                 // we were told to
+  bool stopped_ = false;                  // so was a run, by us or by somebody else
+  bool drawing_failed_ = false;
+  Clock::time_point start_{}, shown_{};
+  ProgressBar bar_;
+};
+
+}  // namespace
+
+SweepStatus run_sweep(const SweepConfig& sweep, const SweepOptions& options) {
+  check_folders({}, options.output);
+  fs::create_directories(options.output);
+  FolderLock lock(options.output);
+  remove_stale_temporaries(options.output);
+  std::vector<SweepRun> runs = plan_runs(sweep, options.output, options.only);
+  check_folders(runs, options.output);
+  install_stop_signals();
+  return Sweep(sweep, options, std::move(runs)).run();
+}
+
+}  // namespace dtn

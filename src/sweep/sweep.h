@@ -1,0 +1,45 @@
+// Runs a sweep and reports on it. A sweep's folder holds
+//
+//   <variant>/seed-<n>/   a run folder of dtn-train, with train.log, and failure.json if it failed
+//
+//   table.md, table.csv, table.json, curves.dat, curves.gp, curves.png
+//
+//   sweep.lock            locked while a sweep is at work there
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "config/sweep.h"
+
+namespace dtn {
+
+struct SweepOptions {
+  std::filesystem::path output;
+  std::filesystem::path trainer;  // the program dtn-train
+  std::string device = "auto";    // for dtn-train
+  int threads = 1;                // of each run
+  int jobs = 1;                   // runs at a time
+  std::vector<std::string> only;  // variants, or variant:seed; all when empty
+  bool keep_going = true;         // with the other runs when one fails
+  std::string command;            // what the tables say reproduces them
+};
+
+enum class SweepStatus {
+  kFinished,
+  kFailed,   // a run failed; the others are done, unless they were not to go on
+  kStopped,  // by SIGTERM or SIGINT, after checkpoints
+};
+
+// Runs what is not finished, each run in a process of its own, and rewrites the tables whenever one
+// ends. Throws ConfigError when the folder belongs to something else: to runs whose configs differ
+// from the sweep's, to another sweep at work, or to no sweep at all; DataError when the data of a
+// run cannot be opened.
+SweepStatus run_sweep(const SweepConfig& sweep, const SweepOptions& options);
+
+// What run_sweep would do and how long that might take; trains a few steps of variants of which no
+// run is finished, to see, and leaves the folder alone.
+std::string describe_sweep(const SweepConfig& sweep, const SweepOptions& options);
+
+}  // namespace dtn

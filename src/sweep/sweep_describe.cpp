@@ -1,0 +1,93 @@
+#include <algorithm>
+#include <cmath>
+
+#include "bench/benchmark.h"
+#include "core/format.h"
+#include "dtn/core/check.h"
+#include "dtn/models/complexity.h"
+#include "sweep/sweep.h"
+#include "sweep/sweep_results.h"
+#include "sweep/sweep_size.h"
+#include "train/progress.h"
+
+namespace dtn {
+namespace {
+
+// What finished runs took, or nothing.
+std::optional<double> seconds_of_finished(const SweepVariant& variant,
+                                          const VariantResult& result) {
+  std::vector<double> seconds;
+  for (const RunResult& run : result.runs) {
+    // A resumed run has only counted its last part, but the rate holds for all of it.
+    double images = static_cast<double>(run.steps) * variant.config.train.batch_size;
+    double all = std::max(run.wall_seconds, images / run.images_per_second);
+    if (std::isfinite(all)) seconds.push_back(all);
+  }
+  auto s = statistics_of(seconds);
+  return s ? std::optional(s->mean) : std::nullopt;
+}
+
+double estimated_seconds(const ExperimentConfig& config, const RunSize& size, Device device) {
+  const double per_image = glance_at_step(config, device).seconds_per_image;
+  const RunTime time = time_of_run(config, size, per_image, 0, device);
+  return time.training + time.evaluation;
+}
+
+std::string state_text(const SweepRun& run, std::int64_t steps) {
+  switch (run.state) {
+    case RunState::kFinished: return "finished";
+    case RunState::kFailed: return cat("failed (", run.failure->code, "), to be tried again");
+    case RunState::kStarted: return cat("started, at step ", run.step, " of ", steps);
+    case RunState::kToDo: break;
+  }
+  return "to do";
+}
+
+// When the last run ends if each of `jobs` workers takes the next one whenever it is free.
+double makespan(const std::vector<double>& seconds, int jobs) {
+  std::vector<double> free(static_cast<std::size_t>(jobs), 0);
+  for (double s : seconds) *std::min_element(free.begin(), free.end()) += s;
+  return *std::max_element(free.begin(), free.end());
+}
+
+}  // namespace
+
+std::string describe_sweep(const SweepConfig& sweep, const SweepOptions& options) {
+  const std::vector<SweepRun> runs = plan_runs(sweep, options.output, options.only);
+  check_folders(runs, options.output);
+  const std::vector<VariantResult> results = collect_results(sweep, runs);
+  const Device device = parse_device(options.device);
+  int width = 3;
+  for (const SweepRun& run : runs) width = std::max(width, static_cast<int>(run.id.size()));
+  std::string out = cat(sweep.title, "\n\n") + format("%-*s %10s %12s %10s  %s\n", width, "run",
+                                                      "steps", "parameters", "time", "state");
+  SizeCache sizes;
+  std::vector<double> left;
+  std::vector<std::optional<double>> seconds(sweep.variants.size());  // of a whole run
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    seconds[i] = seconds_of_finished(sweep.variants[i], results[i]);
+  }
+  for (const SweepRun& run : runs) {
+    if (!run.selected) continue;
+    std::int64_t steps = run.step;
+    auto& whole = seconds[run.variant];
+    if (run.state != RunState::kFinished) {
+      const RunSize size = sizes.of(run.config);
+      steps = size.steps;
+      if (!whole) whole = estimated_seconds(run.config, size, device);
+      left.push_back(*whole * static_cast<double>(steps - run.step) / static_cast<double>(steps));
+    }
+    out += format("%-*s %10lld %12lld %10s  ", width, run.id.c_str(), static_cast<long long>(steps),
+                  static_cast<long long>(results[run.variant].parameters),
+                  whole ? format_duration(*whole).c_str() : "?");
+    out += state_text(run, steps) + "\n";
+  }
+  out += left.empty() ? std::string("\nnothing is left to do\n")
+                      : cat("\n", left.size(), left.size() == 1 ? " run" : " runs", " left, about ",
+                            format_duration(makespan(left, options.jobs)), " with --jobs ",
+                            options.jobs, " and --threads ", options.threads,
+                            " (steps and evaluations alone; loading images may take longer)\n");
+  return out + cat("output: ", options.output.string(), "\n");
+}
+
+}  // namespace dtn

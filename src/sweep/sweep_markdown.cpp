@@ -1,0 +1,253 @@
+#include <algorithm>
+#include <cctype>
+#include <functional>
+
+#include "core/format.h"
+#include "dtn/core/check.h"
+#include "sweep/sweep_report.h"
+
+namespace dtn {
+namespace {
+
+int digits_of(const SweepConfig& sweep) { return sweep.metric == SweepMetric::kLoss ? 4 : 2; }
+
+std::string signed_text(const SweepConfig& sweep, std::optional<double> value) {
+  return value ? format("%+.*f", digits_of(sweep), *value) : "-";
+}
+
+// Thousands apart, as 5,710,672.
+std::string count_text(std::int64_t n) {
+  std::string digits = std::to_string(n);
+  for (int i = static_cast<int>(digits.size()) - 3; i > 0; i -= 3) {
+    digits.insert(static_cast<std::size_t>(i), ",");
+  }
+  return digits;
+}
+
+std::string rate_text(double rate) { return format(rate < 100 ? "%.1f" : "%.0f", rate); }
+
+// A bar would end the cell.
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+  return out;
+}
+
+std::string joined(const std::vector<std::string>& words, const char* separator) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : separator) + word;
+  return out;
+}
+
+std::string seeds_text(const std::vector<std::uint64_t>& seeds) {
+  std::vector<std::string> words;
+  for (std::uint64_t seed : seeds) words.push_back(std::to_string(seed));
+  return (seeds.size() == 1 ? "seed " : "seeds ") + joined(words, ", ");
+}
+
+// On a terminal, one place per character of UTF-8.
+std::size_t width_of(const std::string& text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  }));
+}
+
+struct Column {
+  std::string title;
+  std::function<std::string(const VariantResult&)> cell;
+};
+
+std::string metric_cell(const SweepConfig& sweep, const VariantResult& r) {
+  if (!r.metric) return r.failures.empty() ? "-" : "failed";
+  std::string text = metric_text(sweep, r.metric->mean);
+  if (r.metric->std) text += " ± " + metric_text(sweep, *r.metric->std);
+  return r.failures.empty() ? text : cat(text, " (", r.failures.size(), " failed)");
+}
+
+std::string milestone_cell(const VariantResult& r, std::size_t i) {
+  const Milestone& m = r.milestones[i];
+  if (!m.epochs) return "-";
+  std::string text = format("%.2f", *m.epochs);
+  return m.reached == r.runs.size() ? text : cat(text, " (", m.reached, " of ", r.runs.size(), ")");
+}
+
+std::vector<Column> columns_of(const SweepConfig& sweep) {
+  using Result = VariantResult;
+  const auto paper = [&](const Result& r) { return sweep.variants[r.variant].paper; };
+  const bool has_paper = std::any_of(sweep.variants.begin(), sweep.variants.end(),
+                                     [](const SweepVariant& v) { return v.paper.has_value(); });
+  std::vector<Column> columns = {
+      {"variant", [&](const Result& r) { return escaped(sweep.variants[r.variant].label); }},
+      {metric_title(sweep), [&](const Result& r) { return metric_cell(sweep, r); }},
+  };
+  if (has_paper) {
+    columns.push_back({"paper", [&sweep, paper](const Result& r) {
+                         auto value = paper(r);
+                         return value ? metric_text(sweep, *value) : "-";
+                       }});
+    columns.push_back(
+        {"difference", [&](const Result& r) { return signed_text(sweep, r.difference); }});
+  }
+  if (sweep.baseline) {
+    const std::string base = "to " + escaped(sweep.variants[*sweep.baseline].label);
+    columns.push_back({base, [&](const Result& r) { return signed_text(sweep, r.to_baseline); }});
+    if (has_paper) {
+      columns.push_back({base + " in the paper",
+                         [&](const Result& r) { return signed_text(sweep, r.paper_to_baseline); }});
+    }
+  }
+  for (std::size_t i = 0; i < sweep.milestones.size(); ++i) {
+    columns.push_back({format("epochs to %g %%", sweep.milestones[i]),
+                       [i](const Result& r) { return milestone_cell(r, i); }});
+  }
+  columns.push_back({"parameters", [](const Result& r) { return count_text(r.parameters); }});
+  columns.push_back({"images/s", [](const Result& r) {
+                       return r.images_per_second ? rate_text(*r.images_per_second) : "-";
+                     }});
+  columns.push_back({"seeds", [&](const Result& r) {
+                       std::size_t all = sweep.variants[r.variant].seeds.size(), n = r.runs.size();
+                       return n == all ? cat(n) : cat(n, " of ", all);
+                     }});
+  return columns;
+}
+
+// The text of a choice that all variants share, or `several`.
+template <class Describe>
+std::string common(const SweepConfig& sweep, Describe describe, const char* several) {
+  const std::string first = describe(sweep.variants.front());
+  for (const SweepVariant& v : sweep.variants) {
+    if (describe(v) != first) return several;
+  }
+  return first;
+}
+
+std::string data_text(const SweepVariant& v) {
+  const DataConfig& d = v.config.data;
+  if (d.dataset == "synthetic") return "synthetic images";
+  std::string folder = std::filesystem::path(d.root + "/").parent_path().filename().string();
+  return folder.empty() || folder == d.dataset ? d.dataset : folder + " (" + d.dataset + ")";
+}
+
+std::string model_text(const SweepVariant& v) {
+  const ModelConfig& m = v.config.model;
+  return cat(m.preset, " at ", m.image_size, " x ", m.image_size, " (patch ", m.patch_size, ", ",
+             m.embed_dim, " channels, ", m.depth, " blocks, ", m.num_heads, " heads)");
+}
+
+std::string schedule_text(const SweepVariant& v) {
+  const ScheduleConfig& s = v.config.schedule;
+  return s.epochs ? cat(*s.epochs, *s.epochs == 1 ? " epoch" : " epochs")
+                  : cat(*s.steps, *s.steps == 1 ? " step" : " steps");
+}
+
+std::string batch_text(const SweepVariant& v) {
+  static const char* const names[] = {"fp32", "bf16", "tf32"};
+  return cat("batches of ", v.config.train.batch_size, " in ",
+             names[static_cast<int>(v.config.train.precision)]);
+}
+
+std::string description_of(const SweepConfig& sweep) {
+  return joined(
+      {common(sweep, data_text, "several data sets"), common(sweep, model_text, "several models"),
+       common(sweep, schedule_text, "several schedules"),
+       common(sweep, batch_text, "several batch sizes"),
+       common(
+           sweep, [](const SweepVariant& v) { return seeds_text(v.seeds); }, "several seeds")},
+      "; ");
+}
+
+std::vector<std::string> notes_of(const SweepReport& report) {
+  const SweepConfig& sweep = report.sweep;
+  std::vector<std::string> notes;
+  const bool spread = std::any_of(report.results.begin(), report.results.end(),
+                                  [](const VariantResult& r) { return r.runs.size() > 1; });
+  std::string metric = metric_title(sweep);
+  metric[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(metric[0])));
+  notes.push_back(cat(
+      metric,
+      sweep.metric == SweepMetric::kBestTop1 ? " of all evaluations" : " of the last evaluation",
+      sweep.ema ? " of the averaged weights" : "",
+      spread ? ": mean ± sample standard deviation over the seeds" : "", "."));
+  if (!sweep.milestones.empty()) {
+    notes.push_back(
+        "Epochs to a top-1: where the line between two evaluations crosses it, mean over the "
+        "seeds; - where no run came that far.");
+  }
+  for (const VariantResult& r : report.results) {
+    const std::string& name = sweep.variants[r.variant].name;
+    for (const auto& [seed, failure] : r.failures) {
+      notes.push_back(cat(
+          "`", name, "`, seed ", seed, ": failed with ",
+          failure.code > 128 ? cat("signal ", failure.code - 128) : cat("exit code ", failure.code),
+          failure.error.empty() ? "" : ": ", without_paths(failure.error, report.output)));
+    }
+    if (!r.open.empty()) notes.push_back(cat("`", name, "`, ", seeds_text(r.open), ": to be run."));
+  }
+  return notes;
+}
+
+}  // namespace
+
+std::string metric_text(const SweepConfig& sweep, double value) {
+  return format("%.*f", digits_of(sweep), value);
+}
+
+std::string metric_title(const SweepConfig& sweep) {
+  static const char* const titles[] = {"top-1 (%)", "top-5 (%)", "loss", "best top-1 (%)"};
+  return titles[static_cast<int>(sweep.metric)];
+}
+
+std::string markdown_table(const SweepReport& report) {
+  const std::vector<Column> columns = columns_of(report.sweep);
+  std::vector<std::vector<std::string>> cells(report.results.size() + 2);
+  for (std::size_t c = 0; c < columns.size(); ++c) {
+    const auto& [title, cell] = columns[c];
+    std::size_t width = std::max<std::size_t>(3, width_of(title));
+    std::vector<std::string> column = {title, ""};
+    for (const VariantResult& r : report.results) {
+      column.push_back(cell(r));
+      width = std::max(width, width_of(column.back()));
+    }
+    column[1] = c == 0 ? ":" + std::string(width - 1, '-') : std::string(width - 1, '-') + ":";
+    for (std::size_t row = 0; row < column.size(); ++row) {
+      std::string pad(width - width_of(column[row]), ' ');
+      cells[row].push_back(c == 0 ? column[row] + pad : pad + column[row]);
+    }
+  }
+  std::string out;
+  for (const auto& row : cells) out += "| " + joined(row, " | ") + " |\n";
+  return out;
+}
+
+std::string to_markdown(const SweepReport& report) {
+  std::string out = cat("# ", report.sweep.title, "\n\n", description_of(report.sweep), "\n\n",
+                        markdown_table(report), "\n");
+  for (const std::string& note : notes_of(report)) out += "- " + note + "\n";
+  if (report.picture) out += "\n![curves](curves.png)\n";
+  return out + cat("\n```sh\n", without_paths(report.command, report.output), "\n```\n");
+}
+
+std::string without_paths(const std::string& text, const std::string& folder) {
+  const auto ends_path = [](char c) {
+    return std::string_view(" \t'\"`,;:()=").find(c) != std::string_view::npos;
+  };
+  const std::string prefix = folder.ends_with('/') ? folder : folder + "/";
+  std::string out;
+  for (std::size_t at = 0; at < text.size();) {
+    const bool starts = at == 0 || ends_path(text[at - 1]);
+    std::size_t end = at;
+    while (end < text.size() && !ends_path(text[end])) ++end;
+    if (starts && folder != "." && text.compare(at, prefix.size(), prefix) == 0) {
+      at += prefix.size();
+    } else if (starts && text[at] == '/' && end - at > 1) {
+      at = text.rfind('/', end - 1);
+      out += "...";
+    }
+    end = std::max(end, at + 1);
+    out += text.substr(at, end - at);
+    at = end;
+  }
+  return out;
+}
+
+}  // namespace dtn

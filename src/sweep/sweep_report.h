@@ -1,0 +1,37 @@
+// The tables of a sweep.
+#pragma once
+
+#include <string>
+
+#include "sweep/sweep_results.h"
+
+namespace dtn {
+
+struct SweepReport {
+  const SweepConfig& sweep;
+  std::vector<VariantResult> results;
+  std::string output;    // the sweep's folder, to be left out of messages
+  std::string command;   // that reproduces it
+  bool picture = false;  // whether there is a curves.png to show
+};
+
+std::string to_markdown(const SweepReport& report);
+std::string to_csv(const SweepReport& report);
+std::string to_json(const SweepReport& report);
+// The table of to_markdown alone.
+std::string markdown_table(const SweepReport& report);
+
+// Points of the curves, and a gnuplot script that draws them from there.
+std::string curves_data(const SweepReport& report);
+std::string curves_script(const SweepReport& report);
+
+// A text without the absolute paths of this machine: those below `folder` become relative to it,
+// of others the last part stays.
+std::string without_paths(const std::string& text, const std::string& folder);
+
+// "top-1 (%)"
+std::string metric_title(const SweepConfig& sweep);
+// A value of the metric, with the digits that make sense.
+std::string metric_text(const SweepConfig& sweep, double value);
+
+}  // namespace dtn

@@ -1,0 +1,155 @@
+#include "sweep/sweep_results.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "dtn/core/check.h"
+#include "dtn/models/complexity.h"
+
+namespace dtn {
+namespace fs = std::filesystem;
+namespace {
+
+// What is not finite is written as null.
+double number_at(const nlohmann::json& object, const char* key) {
+  auto found = object.find(key);  // end() when it is no object
+  bool number = found != object.end() && found->is_number();
+  return number ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+double value_of(SweepMetric metric, const std::vector<Evaluation>& curve) {
+  switch (metric) {
+    case SweepMetric::kTop1: return curve.back().top1;
+    case SweepMetric::kTop5: return curve.back().top5;
+    case SweepMetric::kLoss: return curve.back().loss;
+    case SweepMetric::kBestTop1: break;
+  }
+  double best = curve.front().top1;
+  for (const Evaluation& e : curve) best = std::max(best, e.top1);
+  return best;
+}
+
+RunResult read_result(const SweepConfig& sweep, const SweepRun& run) {
+  RunResult result;
+  result.seed = run.seed;
+  const fs::path metrics = run.folder / "metrics.jsonl";
+  result.curve = read_curve(metrics, sweep.ema ? "val_ema" : "val");
+  if (result.curve.empty()) {
+    throw DataError(cat(metrics.string(),
+                        ": the run is finished but no evaluation is there; delete ",
+                        run.folder.string(), " to run it again"));
+  }
+  result.value = value_of(sweep.metric, result.curve);
+  std::ifstream file(run.folder / "summary.json");
+  auto summary = nlohmann::json::parse(file, nullptr, false);
+  result.images_per_second = number_at(summary, "images_per_second");
+  result.wall_seconds = number_at(summary, "wall_seconds");
+  result.steps = run.step;
+  return result;
+}
+
+Milestone milestone_of(double top1, const std::vector<RunResult>& runs) {
+  Milestone milestone{top1, 0, std::nullopt};
+  std::vector<double> epochs;
+  for (const RunResult& run : runs) {
+    if (auto e = epochs_to(top1, run.curve)) epochs.push_back(*e);
+  }
+  milestone.reached = epochs.size();
+  if (auto s = statistics_of(epochs)) milestone.epochs = s->mean;
+  return milestone;
+}
+
+void summarize(const SweepConfig& sweep, VariantResult& result) {
+  std::vector<double> values, rates;
+  for (const RunResult& run : result.runs) {
+    values.push_back(run.value);
+    if (run.images_per_second > 0) rates.push_back(run.images_per_second);
+  }
+  const SweepVariant& variant = sweep.variants[result.variant];
+  result.metric = statistics_of(values);
+  if (result.metric && variant.paper) result.difference = result.metric->mean - *variant.paper;
+  for (double top1 : sweep.milestones) {
+    result.milestones.push_back(milestone_of(top1, result.runs));
+  }
+  if (auto s = statistics_of(rates)) result.images_per_second = s->mean;
+  result.parameters = complexity_of(variant.config.model).parameters;
+}
+
+void compare_with_baseline(const SweepConfig& sweep, std::vector<VariantResult>& results) {
+  if (!sweep.baseline) return;
+  const VariantResult& base = results[*sweep.baseline];
+  const auto& base_paper = sweep.variants[*sweep.baseline].paper;
+  for (VariantResult& result : results) {
+    if (&result == &base) continue;
+    const auto& paper = sweep.variants[result.variant].paper;
+    if (result.metric && base.metric) result.to_baseline = result.metric->mean - base.metric->mean;
+    if (paper && base_paper) result.paper_to_baseline = *paper - *base_paper;
+  }
+}
+
+}  // namespace
+
+std::optional<Statistics> statistics_of(std::span<const double> values) {
+  if (values.empty()) return std::nullopt;
+  Statistics s;
+  s.n = values.size();
+  s.mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(s.n);
+  const auto [min, max] = std::minmax_element(values.begin(), values.end());
+  s.min = *min;
+  s.max = *max;
+  if (s.n > 1) {
+    double squares = 0;
+    for (double v : values) squares += (v - s.mean) * (v - s.mean);
+    s.std = std::sqrt(squares / static_cast<double>(s.n - 1));
+  }
+  return s;
+}
+
+std::optional<double> epochs_to(double top1, std::span<const Evaluation> curve) {
+  for (std::size_t i = 0; i < curve.size(); ++i) {
+    if (!(curve[i].top1 >= top1)) continue;
+    if (i == 0) return curve[i].epoch;
+    const Evaluation &before = curve[i - 1], &after = curve[i];
+    double part = (top1 - before.top1) / (after.top1 - before.top1);
+    return before.epoch + part * (after.epoch - before.epoch);
+  }
+  return std::nullopt;
+}
+
+std::vector<Evaluation> read_curve(const fs::path& metrics, const std::string& split) {
+  std::vector<Evaluation> curve;
+  std::ifstream file(metrics);
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("\"split\"") == std::string::npos) continue;
+    auto object = nlohmann::json::parse(line, nullptr, false);
+    if (!object.is_object() || object["split"] != split) continue;
+    curve.push_back({number_at(object, "epoch"), number_at(object, "top1"),
+                     number_at(object, "top5"), number_at(object, "loss")});
+  }
+  return curve;
+}
+
+std::vector<VariantResult> collect_results(const SweepConfig& sweep,
+                                           const std::vector<SweepRun>& runs) {
+  std::vector<VariantResult> results(sweep.variants.size());
+  for (std::size_t i = 0; i < results.size(); ++i) results[i].variant = i;
+  for (const SweepRun& run : runs) {
+    VariantResult& result = results[run.variant];
+    if (run.state == RunState::kFinished) {
+      result.runs.push_back(read_result(sweep, run));
+    } else if (run.state == RunState::kFailed) {
+      result.failures[run.seed] = *run.failure;
+    } else {
+      result.open.push_back(run.seed);
+    }
+  }
+  for (VariantResult& result : results) summarize(sweep, result);
+  compare_with_baseline(sweep, results);
+  return results;
+}
+
+}  // namespace dtn

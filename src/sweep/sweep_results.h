@@ -1,0 +1,65 @@
+// What the runs of a sweep say, and what that amounts to.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "sweep/sweep_plan.h"
+
+namespace dtn {
+
+struct Evaluation {
+  double epoch = 0, top1 = 0, top5 = 0, loss = 0;
+};
+
+// A finished run.
+struct RunResult {
+  std::uint64_t seed = 0;
+  double value = 0;  // of the sweep's metric
+  double images_per_second = 0;
+  double wall_seconds = 0;  // since the run was last resumed
+  std::int64_t steps = 0;
+  std::vector<Evaluation> curve;
+};
+
+struct Statistics {
+  std::size_t n = 0;
+  double mean = 0, min = 0, max = 0;
+  std::optional<double> std;  // of a sample: divides by n - 1; nothing for n = 1
+};
+std::optional<Statistics> statistics_of(std::span<const double> values);
+
+// Epochs until top-1 was reached: where the straight line between the first evaluation that reached
+// it and the one before crosses it. The first evaluation of all counts as it is.
+std::optional<double> epochs_to(double top1, std::span<const Evaluation> curve);
+
+struct Milestone {
+  double top1 = 0;
+  std::size_t reached = 0;       // runs that did
+  std::optional<double> epochs;  // their mean
+};
+
+struct VariantResult {
+  std::size_t variant = 0;
+  std::vector<RunResult> runs;                // finished ones
+  std::vector<std::uint64_t> open;            // seeds neither finished nor failed
+  std::map<std::uint64_t, Failure> failures;  // by seed
+  std::optional<Statistics> metric;           // nothing before a run is finished
+  std::optional<double> difference;           // mean - paper
+  std::optional<double> to_baseline;          // mean - the baseline's
+  std::optional<double> paper_to_baseline;
+  std::vector<Milestone> milestones;
+  std::optional<double> images_per_second;  // mean
+  std::int64_t parameters = 0;
+};
+
+// In the order of the variants.
+std::vector<VariantResult> collect_results(const SweepConfig& sweep,
+                                           const std::vector<SweepRun>& runs);
+
+// The evaluations that a run has logged, of one split.
+std::vector<Evaluation> read_curve(const std::filesystem::path& metrics, const std::string& split);
+
+}  // namespace dtn

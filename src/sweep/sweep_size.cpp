@@ -1,0 +1,48 @@
+#include "sweep/sweep_size.h"
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+namespace dtn {
+namespace {
+
+// What a run's size depends on.
+ExperimentConfig key_of(const ExperimentConfig& config) {
+  ExperimentConfig key;
+  key.data = config.data;
+  key.model.image_size = config.model.image_size;
+  key.model.channels = config.model.channels;
+  key.model.num_classes = config.model.num_classes;
+  key.schedule = config.schedule;
+  key.optim = config.optim;
+  key.train.batch_size = config.train.batch_size;
+  return key;
+}
+
+}  // namespace
+
+RunSize SizeCache::of(const ExperimentConfig& config) {
+  const ExperimentConfig key = key_of(config);
+  for (const auto& [known, size] : known_) {
+    if (known == key) return size;
+  }
+  known_.emplace_back(key, size_of_run(config));
+  return known_.back().second;
+}
+
+std::int64_t logged_step(const std::filesystem::path& run) {
+  constexpr std::streamoff kTail = 2048;  // a few lines
+  std::ifstream file(run / "metrics.jsonl", std::ios::binary | std::ios::ate);
+  if (!file) return 0;
+  file.seekg(std::max<std::streamoff>(0, file.tellg() - kTail));
+  std::int64_t step = 0;
+  for (std::string line; std::getline(file, line);) {
+    auto object = nlohmann::json::parse(line, nullptr, false);
+    if (!object.is_object()) continue;
+    auto found = object.find("step");
+    if (found != object.end() && found->is_number_integer()) step = found->get<std::int64_t>();
+  }
+  return step;
+}
+
+}  // namespace dtn

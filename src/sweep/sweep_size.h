@@ -1,0 +1,24 @@
+// How long the runs of a sweep are.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "bench/run_size.h"
+#include "sweep/sweep_plan.h"
+
+namespace dtn {
+
+// Sizes of runs; those that read the same data in the same way open it once.
+class SizeCache {
+ public:
+  RunSize of(const ExperimentConfig& config);
+
+ private:
+  std::vector<std::pair<ExperimentConfig, RunSize>> known_;
+};
+
+// The last step in a run's metrics.jsonl, or 0.
+std::int64_t logged_step(const std::filesystem::path& run);
+
+}  // namespace dtn

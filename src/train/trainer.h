@@ -1,0 +1,38 @@
+// A whole training run: epochs, evaluation, checkpoints, logs, resume.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "dtn/config/train_config.h"
+#include "train/evaluator.h"
+
+namespace dtn {
+
+enum class RunStatus {
+  kFinished,
+  kStopped,  // by SIGTERM or SIGINT, after a checkpoint
+};
+
+struct TrainerOptions {
+  std::filesystem::path output;
+  Device device = kCpu;
+  // The checkpoint to go on from, or nothing to start afresh.
+  std::optional<std::filesystem::path> resume_from;
+  // That train together; null: alone. The first alone reads and writes the run folder, and
+  // `resume_from` is its.
+  Communicator* ranks = nullptr;
+};
+
+// Runs `config` to its end (see DESIGN of the run folder in README.md). The bits of the weights at
+// every step depend on the configuration, the data and the number of ranks alone: not on threads,
+// workers, or on where the run was stopped and resumed; with another number of ranks they are the
+// same but for the rounding of sums. Throws ConfigError, DataError, DivergedError or Error.
+RunStatus train(const ExperimentConfig& config, const TrainerOptions& options);
+
+// The checkpoint that `--resume` means: "auto" looks in `output`; a folder is a run or one of its
+// checkpoints. Nothing when auto finds none.
+std::optional<std::filesystem::path> resolve_resume(const std::string& resume,
+                                                    const std::filesystem::path& output);
+
+}  // namespace dtn

@@ -1,0 +1,119 @@
+// Mixed batches against those of the loader, mixed by the formulas. The copies of what is read are
+// made in the order of the device, as a step's would be.
+#include <cmath>
+#include <set>
+
+#include "cuda/data/feeder_fixtures.h"
+#include "data/sample/mixing.h"
+
+namespace dtn {
+namespace {
+
+using namespace dtn::test;
+
+constexpr std::uint64_t kSeed = 6;
+
+AugmentConfig both() {
+  AugmentConfig augment;
+  augment.mixup = 0.8;
+  augment.cutmix = 1;
+  augment.mix_chance = 0.8;
+  return augment;
+}
+
+BatchMix mix_of(std::int64_t epoch, std::int64_t number) {
+  return sample_mix(kSide, kSide, both(),
+                    {kSeed, static_cast<std::uint32_t>(epoch), static_cast<std::uint64_t>(number)});
+}
+
+struct MixedSeen {
+  Seen batch;
+  Tensor partners, share;
+};
+
+MixedSeen mixed(const Seen& batch, const BatchMix& mix) {
+  const auto share = static_cast<float>(mix.share), rest = static_cast<float>(1 - mix.share);
+  MixedSeen m{batch, batch.labels.clone(), Tensor::full({batch.n}, DType::kFloat32, share)};
+  m.batch.images = batch.images.clone();
+  const std::int64_t n = batch.n, each = batch.images.numel() / n;
+  for (std::int64_t i = 0; i < n * each; ++i) {
+    const std::int64_t b = i / each, x = i % kSide, y = i / kSide % kSide;
+    if (2 * b + 1 == n) continue;  // in the middle
+    const float own = batch.images.data<float>()[i];
+    const float partner = batch.images.data<float>()[(n - 1 - b) * each + i % each];
+    const bool in =
+        x >= mix.left && x < mix.left + mix.width && y >= mix.top && y < mix.top + mix.height;
+    const volatile float other = rest * partner;  // rounded
+    float& value = m.batch.images.data<float>()[i];
+    if (mix.cut && in) value = partner;
+    if (!mix.cut && mix.share != 1) value = std::fma(share, own, other);
+  }
+  for (std::int64_t b = 0; b < n; ++b) {
+    m.partners.data<std::int64_t>()[b] = batch.labels.data<std::int64_t>()[n - 1 - b];
+  }
+  return m;
+}
+
+std::vector<MixedSeen> play_mixed(BatchFeeder& feeder, std::set<const void*>& addresses) {
+  std::vector<MixedSeen> seen;
+  DeviceBatch batch;
+  while (feeder.next(batch)) {
+    seen.push_back({{batch.number, batch.n, batch.indices, batch.images.clone(),
+                     batch.labels.clone(), batch.host_labels.clone()},
+                    batch.partner_labels.clone(),
+                    batch.label_share.clone()});
+    addresses.insert(batch.partner_labels.raw());
+    addresses.insert(batch.label_share.raw());
+  }
+  return seen;
+}
+
+// Even and odd batches, from the start and from the middle of an epoch, of a loader that gives
+// pixels or images.
+void expect_mixed(Device device, bool fixed, bool raw, std::int64_t batch_size, int (&kinds)[3]) {
+  SCOPED_TRACE(cat(to_string(device), ", fixed ", fixed, ", raw ", raw, ", ", batch_size));
+  auto set = std::make_shared<FakeDataset>(47);
+  const Transform transform = make_transform(true);
+  LoaderOptions options = loading(true, 2);
+  options.batch_size = batch_size;
+  LoaderOptions fed = feeding(device, options);
+  fed.raw_pixels = raw;
+  Loader loader(set, transform, fed);
+  BatchFeeder feeder(loader, device, {fixed, both(), kSeed});
+  std::set<const void*> addresses;
+  for (auto [epoch, first] : {std::pair{0, 0}, {1, 4}}) {
+    feeder.start(epoch, first);
+    const std::vector<MixedSeen> got = play_mixed(feeder, addresses);
+    const std::vector<Seen> plain = expected_of(set, transform, options, epoch, first);
+    ASSERT_EQ(got.size(), plain.size());
+    for (std::size_t i = 0; i < plain.size(); ++i) {
+      const BatchMix mix = mix_of(epoch, plain[i].number);
+      ++kinds[mix.cut ? 2 : mix.share != 1];
+      const MixedSeen want = mixed(plain[i], mix);
+      EXPECT_TRUE(same_bits(got[i].partners.to(kCpu), want.partners));
+      EXPECT_TRUE(same_bits(got[i].share.to(kCpu), want.share));
+      expect_same({got[i].batch}, {want.batch});
+    }
+  }
+  EXPECT_EQ(addresses.size(), 2u);
+}
+
+// On the CPU it needs no device.
+TEST(BatchFeeder, MixesWholeBatches) {
+  std::vector<Device> devices{kCpu};
+  if (cuda::unavailable_reason().empty()) devices.push_back(kCuda);
+  int kinds[3] = {};  // left alone, mixup, CutMix
+  for (Device device : devices) {
+    for (bool fixed : {true, false}) {
+      for (bool raw : {true, false}) {
+        for (std::int64_t batch_size : {4, 5}) {
+          expect_mixed(device, fixed, raw, batch_size, kinds);
+        }
+      }
+    }
+  }
+  EXPECT_TRUE(kinds[0] && kinds[1] && kinds[2]);
+}
+
+}  // namespace
+}  // namespace dtn

@@ -1,0 +1,347 @@
+// The feeder against the loader alone: the same batches, bit for bit. The emulator leaves
+// everything undone until somebody waits for it, so a missing order between the streams shows.
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include "cuda/data/feeder_fixtures.h"
+#include "dtn/data/datasets.h"
+#include "dtn/io/safetensors.h"
+
+namespace dtn {
+namespace {
+
+using namespace dtn::test;
+
+// Every combination of training or evaluation, workers, and fixed addresses or not.
+void for_every_way(const std::function<void(bool training, int workers, bool fixed)>& body) {
+  for (bool training : {true, false}) {
+    for (int workers : {0, 1, 3}) {
+      for (bool fixed : {true, false}) {
+        SCOPED_TRACE(cat("training ", training, ", workers ", workers, ", fixed ", fixed));
+        body(training, workers, fixed);
+        if (::testing::Test::HasFailure()) return;
+      }
+    }
+  }
+}
+
+TEST(BatchFeeder, GivesWhatTheLoaderGives) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (int channels : {1, 3}) {
+    auto set = std::make_shared<FakeDataset>(47, channels);
+    for_every_way([&](bool training, int workers, bool fixed) {
+      const Transform transform = make_transform(training, channels);
+      const LoaderOptions options = loading(training, workers);
+      Loader loader(set, transform, feeding(kCuda, options));
+      ASSERT_TRUE(loader.gives_pixels());
+      BatchFeeder feeder(loader, kCuda, {fixed});
+      for (std::int64_t epoch : {0, 1}) {
+        feeder.start(epoch);
+        expect_same(play(feeder), expected_of(set, transform, options, epoch));
+      }
+    });
+  }
+}
+
+TEST(BatchFeeder, GivesTensorsAsTheyAre) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  TempDir dir;
+  DataConfig data;
+  data.dataset = "tensors";
+  data.root = dir.string();
+  ModelConfig model;
+  model.image_size = kSide;
+  std::vector<std::int64_t> labels(30);
+  for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int64_t>(i);
+  write_safetensors(dir.path() / "train.safetensors",
+                    {{"images", as(random_tensor({30, 3, kSide, kSide}, 1), DType::kFloat32)},
+                     {"labels", Tensor::from(labels, {30})}});
+  std::shared_ptr<const Dataset> set = open_dataset(data, model, Split::kTrain, 0);
+  for_every_way([&](bool training, int workers, bool fixed) {
+    const Transform transform = make_transform(training);
+    const LoaderOptions options = loading(training, workers);
+    Loader loader(set, transform, feeding(kCuda, options));
+    ASSERT_FALSE(loader.gives_pixels());
+    BatchFeeder feeder(loader, kCuda, {fixed});
+    feeder.start(2);
+    expect_same(play(feeder), expected_of(set, transform, options, 2));
+  });
+}
+
+// A loader that knows nothing of the device: float images in ordinary memory.
+TEST(BatchFeeder, TakesOrdinaryBatches) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  auto set = std::make_shared<FakeDataset>(26);
+  for_every_way([&](bool training, int workers, bool fixed) {
+    const Transform transform = make_transform(training);
+    const LoaderOptions options = loading(training, workers);
+    Loader loader(set, transform, options);
+    BatchFeeder feeder(loader, kCuda, {fixed});
+    feeder.start(0);
+    expect_same(play(feeder), expected_of(set, transform, options, 0));
+  });
+}
+
+TEST(BatchFeeder, ManyBatchesMayBeAhead) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  auto set = std::make_shared<FakeDataset>(47);
+  for_every_way([&](bool training, int workers, bool fixed) {
+    const Transform transform = make_transform(training);
+    const LoaderOptions options = loading(training, workers);
+    Loader loader(set, transform, feeding(kCuda, options));
+    BatchFeeder feeder(loader, kCuda, {fixed});
+    feeder.start(0);
+    expect_same(play(feeder, 1 << 20, &loader), expected_of(set, transform, options, 0));
+    feeder.start(1, 3);
+    expect_same(play(feeder, 4, &loader), [&] {
+      auto want = expected_of(set, transform, options, 1, 3);
+      want.resize(4);
+      return want;
+    }());
+  });
+}
+
+TEST(BatchFeeder, StartsAnywhereAtAnyTime) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  auto set = std::make_shared<FakeDataset>(40);
+  for_every_way([&](bool training, int workers, bool fixed) {
+    const Transform transform = make_transform(training);
+    const LoaderOptions options = loading(training, workers);
+    Loader loader(set, transform, feeding(kCuda, options));
+    BatchFeeder feeder(loader, kCuda, {fixed});
+    std::vector<Seen> got, want;
+    for (std::int64_t taken = 0; taken < 6; ++taken) {
+      feeder.start(taken, taken);
+      auto all = expected_of(set, transform, options, taken, taken);
+      all.resize(static_cast<std::size_t>(taken));
+      want.insert(want.end(), all.begin(), all.end());
+      auto some = play(feeder, taken);
+      got.insert(got.end(), some.begin(), some.end());
+    }
+    // Steps whose batches were followed by a start are looked at only now.
+    expect_same(got, want);
+    feeder.start(9, 10);
+    EXPECT_TRUE(play(feeder).empty());
+    feeder.start(7);
+    expect_same(play(feeder), expected_of(set, transform, options, 7));
+    EXPECT_TRUE(play(feeder).empty());
+  });
+}
+
+TEST(BatchFeeder, DamagedImagesAreLeftOut) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  // Of the batches 0 .. 3, 8 .. 11 and 32 .. 35 one, two and all images are damaged.
+  const std::set<std::int64_t> bad = {2, 9, 10, 32, 33, 34, 35};
+  auto set = std::make_shared<FakeDataset>(43, 3, [&](std::int64_t i) {
+    if (bad.contains(i)) throw DataError(cat("fake-", i, " is damaged"));
+  });
+  for_every_way([&](bool training, int workers, bool fixed) {
+    const Transform transform = make_transform(training);
+    const LoaderOptions options = loading(training, workers);
+    Loader loader(set, transform, feeding(kCuda, options));
+    BatchFeeder feeder(loader, kCuda, {fixed});
+    for (std::int64_t epoch : {0, 1}) {
+      feeder.start(epoch);
+      auto want = expected_of(set, transform, options, epoch);
+      EXPECT_EQ(want.size(), 10u);
+      expect_same(play(feeder), want);
+    }
+    EXPECT_EQ(feeder.report().bad_images, 7);
+  });
+}
+
+TEST(BatchFeeder, ErrorsArriveInTheirBatch) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  std::atomic<bool> broken = true;
+  auto set = std::make_shared<FakeDataset>(40, 3, [&](std::int64_t i) {
+    if (broken && i == 21) throw std::domain_error("twenty-one");
+  });
+  for (int workers : {0, 1, 3}) {
+    SCOPED_TRACE(cat("workers ", workers));
+    broken = true;
+    const Transform transform = make_transform(false);
+    const LoaderOptions options = loading(false, workers);
+    Loader loader(set, transform, feeding(kCuda, options));
+    BatchFeeder feeder(loader, kCuda);
+    feeder.start(0);
+    std::vector<Seen> got = play(feeder, 5, &loader);
+    DeviceBatch batch;
+    EXPECT_THROW(feeder.next(batch), std::domain_error);
+    EXPECT_THROW(feeder.next(batch), std::domain_error);
+    broken = false;
+    auto want = expected_of(set, transform, options, 0);
+    expect_same(got, {want.begin(), want.begin() + 5});
+    feeder.start(0);
+    expect_same(play(feeder), want);
+  }
+}
+
+TEST(BatchFeeder, BatchesComeToFixedAddresses) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  auto set = std::make_shared<FakeDataset>(43);
+  for (bool fixed : {true, false}) {
+    Loader loader(set, make_transform(false), feeding(kCuda, loading(false, 2)));
+    BatchFeeder feeder(loader, kCuda, {fixed});
+    std::set<const void*> images, labels;
+    DeviceBatch batch;
+    for (std::int64_t epoch : {0, 1}) {
+      feeder.start(epoch);
+      while (feeder.next(batch)) {
+        images.insert(batch.images.raw());
+        labels.insert(batch.labels.raw());
+      }
+    }
+    EXPECT_EQ(images.size(), fixed ? 1u : 3u);
+    EXPECT_EQ(labels.size(), fixed ? 1u : 3u);
+  }
+}
+
+// A captured step is replayed for batch after batch without being told where they are.
+TEST(BatchFeeder, FeedsACapturedStep) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  auto set = std::make_shared<FakeDataset>(40);
+  const Transform transform = make_transform(true);
+  const LoaderOptions options = loading(true, 2);
+  Loader loader(set, transform, feeding(kCuda, options));
+  BatchFeeder feeder(loader, kCuda);
+  Tensor read = Tensor::empty({4, 3, kSide, kSide}, DType::kFloat32, kCuda);
+  Tensor labels = Tensor::empty({4}, DType::kInt64, kCuda);
+  cuda::Graph step;
+  std::vector<Seen> got;
+  DeviceBatch batch;
+  feeder.start(0);
+  while (feeder.next(batch)) {
+    if (!step.captured()) {
+      step.capture([&] {
+        read.copy_from(batch.images);
+        labels.copy_from(batch.labels);
+      });
+    }
+    step.launch();
+    got.push_back({batch.number, batch.n, batch.indices, read.clone(), labels.clone(),
+                   batch.host_labels.clone()});
+  }
+  expect_same(got, expected_of(set, transform, options, 0));
+}
+
+TEST(BatchFeeder, AllocatesNothingOnceWarm) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  // Batches that are not full come up in the middle, too.
+  auto set = std::make_shared<FakeDataset>(83, 3, [&](std::int64_t i) {
+    if (i % 20 == 7) throw DataError("damaged");
+  });
+  for (int workers : {0, 2}) {
+    LoaderOptions options = feeding(kCuda, loading(false, workers));
+    std::set<const void*> pinned;
+    options.allocate = [&, inner = options.allocate](std::size_t bytes) {
+      auto memory = inner(bytes);
+      pinned.insert(memory.get());
+      return memory;
+    };
+    Loader loader(set, make_transform(false), options);
+    BatchFeeder feeder(loader, kCuda);
+    DeviceBatch batch;
+    std::uint64_t misses = 0;
+    for (std::int64_t epoch = 0; epoch < 5; ++epoch) {
+      feeder.start(epoch);
+      while (feeder.next(batch)) continue;
+      if (epoch == 0) misses = cuda::allocator_stats().misses;
+    }
+    EXPECT_EQ(cuda::allocator_stats().misses, misses);
+    // Pixels, flips and labels of three slots and of what the loader makes ahead.
+    EXPECT_LE(pinned.size(), 3u * (3 + (workers ? 3 : 1)));
+  }
+}
+
+TEST(BatchFeeder, MayEndWithCopiesUnderWay) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  auto set = std::make_shared<FakeDataset>(64);
+  for (int taken = 0; taken < 5; ++taken) {
+    Loader loader(set, make_transform(true), feeding(kCuda, loading(true, 2)));
+    std::vector<Seen> got;
+    {
+      BatchFeeder feeder(loader, kCuda);
+      feeder.start(0);
+      got = play(feeder, taken);
+    }
+    auto want = expected_of(set, make_transform(true), loading(true, 0), 0);
+    want.resize(static_cast<std::size_t>(taken));
+    expect_same(got, want);
+    // The loader goes on with another one.
+    BatchFeeder feeder(loader, kCuda);
+    feeder.start(1);
+    expect_same(play(feeder), expected_of(set, make_transform(true), loading(true, 0), 1));
+  }
+}
+
+TEST(BatchFeeder, CountsTheWaitingTime) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  auto set = std::make_shared<FakeDataset>(
+      16, 3, [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
+  for (int workers : {0, 1}) {
+    Loader loader(set, make_transform(false), feeding(kCuda, loading(false, workers)));
+    BatchFeeder feeder(loader, kCuda);
+    feeder.start(0);
+    EXPECT_EQ(play(feeder).size(), 4u);
+    EXPECT_GT(feeder.report().wait_seconds, 0.016);
+  }
+}
+
+// Memory from the cache may still be read by what was enqueued before its owner let it go.
+TEST(BatchFeeder, LeavesFormerUsersOfItsMemoryAlone) {
+  ::setenv("DTN_CUDA_CACHE", "1", 1);  // heeded when this test has a process of its own
+  DTN_SKIP_WITHOUT_DEVICE();
+  auto set = std::make_shared<FakeDataset>(43);
+  const Shape shape{4, kSide, kSide, 3};
+  std::vector<Tensor> read;
+  {
+    std::vector<Tensor> former;
+    for (int i = 0; i < 3; ++i) former.push_back(Tensor::empty(shape, DType::kUInt8, kCuda));
+    for (Tensor& t : former) t.zero();
+    cuda::synchronize();
+    for (const Tensor& t : former) read.push_back(t.clone());
+  }
+  Loader loader(set, make_transform(true), feeding(kCuda, loading(true, 2)));
+  BatchFeeder feeder(loader, kCuda);
+  feeder.start(0);
+  DeviceBatch batch;
+  while (feeder.next(batch)) continue;
+  for (const Tensor& t : read) {
+    EXPECT_EQ(std::ranges::count(t.to(kCpu).values<std::uint8_t>(), 0), shape.numel());
+  }
+}
+
+// Needs no device.
+TEST(BatchFeeder, PassesThroughOnTheCpu) {
+  auto set = std::make_shared<FakeDataset>(63);
+  for (bool training : {true, false}) {
+    for (bool raw : {false, true}) {
+      const Transform transform = make_transform(training);
+      const LoaderOptions options = feeding(kCpu, loading(training, 2));
+      EXPECT_FALSE(options.raw_pixels || options.allocate);
+      LoaderOptions asked = options;
+      asked.raw_pixels = raw;
+      Loader loader(set, transform, asked);
+      BatchFeeder feeder(loader, kCpu);
+      feeder.start(1, 2);
+      expect_same(play(feeder), expected_of(set, transform, options, 1, 2));
+      // Buffers go back and forth between the loader and the feeder.
+      std::set<const void*> buffers;
+      DeviceBatch batch;
+      feeder.start(0);
+      while (feeder.next(batch)) {
+        if (batch.n == 4) buffers.insert(batch.images.raw());
+      }
+      EXPECT_LE(buffers.size(), raw ? 1u : 4u);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dtn

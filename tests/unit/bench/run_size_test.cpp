@@ -1,0 +1,132 @@
+// What a dry run says of a run's size; the measurements it starts from are given here.
+#include "bench/run_size.h"
+
+#include <gtest/gtest.h>
+
+#include "core/allocator.h"
+#include "data/feed/loader.h"
+#include "dtn/core/parallel.h"
+#include "dtn/data/datasets.h"
+#include "dtn/models/complexity.h"
+#include "train/learner.h"
+
+namespace dtn {
+namespace {
+
+ExperimentConfig small() {
+  ExperimentConfig c;
+  c.model.image_size = 16;
+  c.model.patch_size = 4;
+  c.model.embed_dim = 48;
+  c.model.depth = 4;
+  c.model.num_heads = 4;
+  c.model.num_classes = 10;
+  c.model.class_token_at = 2;
+  c.model.norm.type = "dtn";
+  c.data.dataset = "synthetic";
+  c.data.size = 400;
+  c.data.workers = 2;
+  c.schedule.steps = 10;
+  c.train.batch_size = 64;
+  c.train.micro_batch = 32;
+  return c;
+}
+
+TEST(RunSize, Evaluations) {
+  RunSize size;
+  size.steps_per_epoch = 5;
+  size.steps = 23;
+  TrainConfig train;
+  const auto with = [&](Period period, bool ema) {
+    train.eval_every = period;
+    train.ema = ema ? std::optional(0.9) : std::nullopt;
+    return evaluations_of(train, size);
+  };
+  EXPECT_EQ(with({1, true}, false), 5);  // after 5, 10, 15, 20 and 23 steps
+  EXPECT_EQ(with({1, true}, true), 10);
+  EXPECT_EQ(with({4, false}, false), 6);
+  EXPECT_EQ(with({0, false}, false), 1);
+  size.steps = 20;
+  EXPECT_EQ(with({1, true}, false), 4);
+}
+
+TEST(RunSize, Time) {
+  ExperimentConfig c = small();
+  RunSize size;
+  size.steps_per_epoch = size.steps = 10;
+  size.val_images = 100;
+  const int threads = max_threads();
+  const auto per_image = [&](int workers, double load, Device device) {
+    c.data.workers = workers;
+    return time_of_run(c, size, 0.3, load, device).per_image;
+  };
+  set_num_threads(4);
+  EXPECT_DOUBLE_EQ(per_image(0, 0.1, kCpu), 0.4);   // one after the other
+  EXPECT_DOUBLE_EQ(per_image(2, 0.1, kCpu), 0.35);  // half of the cores for 0.1 s
+  EXPECT_DOUBLE_EQ(per_image(16, 0.1, kCpu), 0.4);  // no more than all cores
+  EXPECT_DOUBLE_EQ(per_image(1, 0.5, kCpu), 0.5);   // loading is slower than all else
+  EXPECT_DOUBLE_EQ(per_image(2, 0.1, kCuda), 0.3);
+  EXPECT_DOUBLE_EQ(per_image(2, 0.7, kCuda), 0.7);
+  c.data.workers = 2;
+  const RunTime time = time_of_run(c, size, 0.3, 0.1, kCpu);
+  EXPECT_DOUBLE_EQ(time.training, 0.35 * 10 * 64);
+  EXPECT_DOUBLE_EQ(time.evaluation, (0.1 + 0.05) * 100);
+  set_num_threads(threads);
+}
+
+// The estimate against what training takes: a learner, a loader for each split and their batches.
+TEST(RunSize, Memory) {
+  for (Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
+    ExperimentConfig c = small();
+    c.train.precision = precision;
+    c.train.ema = 0.9;
+    glance_at_step(c);  // what threads keep for good from their first step on is in neither figure
+    const StepGlance glance = glance_at_step(c);
+    EXPECT_GT(glance.seconds_per_image, 0);
+    const auto parameters = complexity_of(c.model).parameters;
+    const RunMemory memory = memory_of_run(c, parameters, glance, kCpu);
+    EXPECT_EQ(memory.moments, 2 * memory.gradients);
+    EXPECT_EQ(memory.host_batches, 0);
+
+    release_cached_memory();
+    const auto before = allocator_stats().bytes_in_use;
+    reset_peak_bytes();
+    Learner learner(c);
+    const auto loader = [&](Split split, int batch) {
+      LoaderOptions options;
+      options.batch_size = batch;
+      options.workers = workers_of(c.data, kCpu);
+      Transform transform(c.data, c.augment, c.model.image_size, c.model.channels, false);
+      return std::make_unique<Loader>(open_dataset(c.data, c.model, split, 0), transform, options);
+    };
+    auto train = loader(Split::kTrain, c.train.batch_size), val = loader(Split::kVal, 32);
+    Batch batch, other;
+    val->start(0);
+    val->next(other);
+    train->start(0);
+    for (int i = 0; i < 3; ++i) {
+      train->next(batch);
+      learner.step(batch.images, batch.labels, i, 1e-4);
+    }
+    const double found = static_cast<double>(allocator_stats().peak_bytes - before);
+    EXPECT_NEAR(memory.total() / found, 1, 0.1) << memory.total() << " " << found;
+  }
+}
+
+TEST(RunSize, Description) {
+  ExperimentConfig c = small();
+  c.optim.lr = 5e-4;
+  c.optim.lr_scale_batch = 512;
+  const std::string text = describe_run(c, "runs/x", kCpu);
+  for (const char* part :
+       {"\nsteps per epoch: 6\n", "\nsteps: 10\n",
+        "\neffective learning rate: 6.25e-05 (0.0005 x 64 / 512), down to 1e-05\n",
+        "\nmemory: about ", "\nspeed: about ", "\ntime on this machine: about ", " 2 evaluations ",
+        "\noutput: runs/x\n"}) {
+    EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
+  }
+  EXPECT_EQ(text.find("average"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace dtn

@@ -1,0 +1,452 @@
+// The statistics, tables, plan and child processes of sweeps; tests/e2e/sweep.sh runs whole ones.
+#include "sweep/sweep.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <csignal>
+#include <fstream>
+
+#include "bench/run_size.h"
+#include "dtn/config/load.h"
+#include "dtn/core/check.h"
+#include "dtn/nn/normalizer.h"
+#include "io/atomic_file.h"
+#include "sweep/child_process.h"
+#include "sweep/sweep_report.h"
+#include "sweep/sweep_size.h"
+
+namespace dtn {
+namespace {
+namespace fs = std::filesystem;
+
+class Sweeps : public ::testing::Test {
+ protected:
+  Sweeps() {
+    std::string name = (fs::temp_directory_path() / "dtn_sweep_XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw Error("cannot make a temporary folder");
+    folder_ = name;
+  }
+  ~Sweeps() override { fs::remove_all(folder_); }
+
+  std::string write(const fs::path& file, const std::string& text) const {
+    fs::create_directories((folder_ / file).parent_path());
+    std::ofstream(folder_ / file, std::ios::binary) << text;
+    return folder_ / file;
+  }
+  std::string read(const fs::path& file) const {
+    std::ifstream in(folder_ / file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+
+  // Two variants of two and one seeds.
+  SweepConfig load(const std::string& more = "", const std::vector<std::string>& set = {}) const {
+    write("base.yaml",
+          "model: {preset: vit_t, image_size: 16, patch_size: 4, embed_dim: 24, depth: 2,\n"
+          "        num_heads: 4, num_classes: 10}\n"
+          "data: {dataset: synthetic, size: 80}\nschedule: {epochs: 6}\n"
+          "train: {batch_size: 16}\n");
+    return load_sweep(write("s.yaml",
+                            "title: Two norms\nbase: base.yaml\nseeds: [0, 1]\nbaseline: ln\n"
+                            "milestones: [50, 80]\nvariants:\n"
+                            "  - {name: ln, label: LayerNorm, paper: 80.6}\n"
+                            "  - {name: dtn, set: {model.norm: dtn}, paper: 81.7, seeds: [4]}\n" +
+                                more),
+                      set, norm_schemas());
+  }
+  fs::path out() const { return folder_ / "out"; }
+
+  // What a finished run leaves, evaluated at epochs 1, 2, ...
+  void finish(const SweepRun& run, const std::vector<double>& top1) const {
+    fs::create_directories(run.folder);
+    std::ofstream(run.folder / "config.yaml") << to_yaml(run.config);
+    std::ofstream metrics(run.folder / "metrics.jsonl");
+    for (std::size_t i = 0; i < top1.size(); ++i) {
+      metrics << "{\"step\":" << 5 * (i + 1) << ",\"epoch\":" << i + 1 << ",\"loss\":2.5}\n"
+              << "{\"step\":" << 5 * (i + 1) << ",\"epoch\":" << i + 1
+              << ",\"split\":\"val\",\"top1\":" << top1[i]
+              << ",\"top5\":99,\"loss\":" << 2 - top1[i] / 100 << ",\"count\":80}\n";
+    }
+    metrics << "{\"step\":";  // torn
+    std::ofstream(run.folder / "summary.json")
+        << "{\"top1\":" << top1.back() << ",\"steps\":" << 5 * top1.size()
+        << ",\"wall_seconds\":2,\"images_per_second\":123.4}\n";
+  }
+
+  fs::path folder_;
+};
+
+std::string error_of(const auto& run) {
+  try {
+    run();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+void expect_contains(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "wanted: " << part << "\ngot:    " << text;
+}
+
+TEST(Statistics, OfASample) {
+  EXPECT_FALSE(statistics_of({}));
+  const std::vector<double> one = {3}, four = {2, 4, 4, 6};
+  EXPECT_EQ(statistics_of(one)->mean, 3);
+  EXPECT_FALSE(statistics_of(one)->std);
+  const Statistics s = *statistics_of(four);
+  EXPECT_EQ(s.n, 4u);
+  EXPECT_EQ(s.mean, 4);
+  EXPECT_EQ(s.min, 2);
+  EXPECT_EQ(s.max, 6);
+  EXPECT_DOUBLE_EQ(*s.std, std::sqrt(8.0 / 3));
+  const std::vector<double> far = {1e9 + 1, 1e9 + 2, 1e9 + 3};
+  EXPECT_DOUBLE_EQ(*statistics_of(far)->std, 1);
+}
+
+TEST(EpochsTo, IsWhereTheCurveFirstCrosses) {
+  const std::vector<Evaluation> curve = {
+      {1, 40, 0, 0}, {2, 60, 0, 0}, {4, 50, 0, 0}, {5, 90, 0, 0}};
+  EXPECT_EQ(epochs_to(50, curve), 1.5);
+  EXPECT_EQ(epochs_to(60, curve), 2);
+  EXPECT_EQ(epochs_to(70, curve), 4.5);
+  EXPECT_EQ(epochs_to(30, curve), 1);  // reached before anybody looked
+  EXPECT_EQ(epochs_to(90, curve), 5);
+  EXPECT_FALSE(epochs_to(90.1, curve));
+  EXPECT_FALSE(epochs_to(1, {}));
+  const double nan = std::nan("");
+  EXPECT_FALSE(epochs_to(1, std::vector<Evaluation>{{1, nan, 0, 0}}));
+}
+
+TEST_F(Sweeps, PlanAndStates) {
+  const SweepConfig sweep = load();
+  auto runs = plan_runs(sweep, out(), {});
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_EQ(runs[0].id, "ln:0");
+  EXPECT_EQ(runs[2].id, "dtn:4");
+  EXPECT_EQ(runs[2].folder, out() / "dtn" / "seed-4");
+  EXPECT_EQ(runs[1].config.seed, 1u);
+  EXPECT_EQ(runs[2].config.model.norm.type, "dtn");
+  for (const SweepRun& run : runs) EXPECT_EQ(run.state, RunState::kToDo);
+
+  finish(runs[0], {30, 40, 50});
+  fs::create_directories(runs[1].folder / "checkpoints");
+  fs::create_symlink("step-00000010", runs[1].folder / "checkpoints" / "last");
+  fs::create_directories(runs[2].folder);
+  write_failure(runs[2], {4, "it diverged"});
+  runs = plan_runs(sweep, out(), {});
+  EXPECT_EQ(runs[0].state, RunState::kFinished);
+  EXPECT_EQ(runs[0].step, 15);
+  EXPECT_EQ(runs[1].state, RunState::kStarted);
+  EXPECT_EQ(runs[1].step, 10);
+  EXPECT_EQ(runs[2].state, RunState::kFailed);
+  EXPECT_EQ(runs[2].failure->code, 4);
+  EXPECT_EQ(runs[2].failure->error, "it diverged");
+  clear_failure(runs[2]);
+  update_state(runs[2]);
+  EXPECT_EQ(runs[2].state, RunState::kToDo);
+  // A summary that was torn is none; a record of failure that was torn is still one.
+  write("out/ln/seed-0/summary.json", "{\"top1\": 3");
+  write("out/dtn/seed-4/failure.json", "{\"code\": \"x\"}");
+  runs = plan_runs(sweep, out(), {});
+  EXPECT_EQ(runs[0].state, RunState::kToDo);
+  EXPECT_EQ(runs[2].state, RunState::kFailed);
+}
+
+TEST_F(Sweeps, Selection) {
+  const SweepConfig sweep = load();
+  const auto selected = [&](const std::vector<std::string>& only) {
+    std::string ids;
+    for (const SweepRun& run : plan_runs(sweep, out(), only)) {
+      if (run.selected) ids += run.id + " ";
+    }
+    return ids;
+  };
+  EXPECT_EQ(selected({}), "ln:0 ln:1 dtn:4 ");
+  EXPECT_EQ(selected({"ln"}), "ln:0 ln:1 ");
+  EXPECT_EQ(selected({"dtn", "ln:1", "ln:1"}), "ln:1 dtn:4 ");
+  for (const char* wrong : {"bn", "ln:4", "ln:", ":0", ""}) {
+    expect_contains(error_of([&] { selected({wrong}); }), "ln, dtn, ln:0, ln:1, dtn:4");
+  }
+}
+
+TEST_F(Sweeps, FoldersOfOthersAreRefused) {
+  const SweepConfig sweep = load();
+  auto runs = plan_runs(sweep, out(), {});
+  check_folders(runs, out());  // absent
+  fs::create_directories(out());
+  check_folders(runs, out());  // empty
+  write("out/thesis.txt", "precious");
+  expect_contains(error_of([&] { check_folders(runs, out()); }), "something else than a sweep");
+  write("out/sweep.lock", "");
+  check_folders(runs, out());
+  expect_contains(error_of([&] { check_folders(runs, folder_ / "base.yaml"); }), "is a file");
+
+  finish(runs[0], {50});
+  const auto check = [&](const SweepConfig& s) { check_folders(plan_runs(s, out(), {}), out()); };
+  check(sweep);
+  check(load("", {"data.workers=7"}));  // changes no number
+  const std::string message = error_of([&] {
+    check(load("", {"optim.lr=0.5", "schedule.epochs=7"}));
+  });
+  expect_contains(message,
+                  "ln:0 was run with another config: optim.lr is 0.5, was 5.0e-04; "
+                  "schedule.epochs is 7, was 6; delete ");
+  expect_contains(message, "--output");
+  write("out/ln/seed-0/config.yaml", "model: {preset: vit_x}\n");
+  expect_contains(error_of([&] { check(sweep); }), "ln:0: its config cannot be read");
+}
+
+TEST_F(Sweeps, Results) {
+  const SweepConfig sweep = load();
+  auto runs = plan_runs(sweep, out(), {});
+  finish(runs[0], {30, 60, 70});
+  finish(runs[1], {40, 60, 72});
+  finish(runs[2], {50, 80, 75});
+  runs = plan_runs(sweep, out(), {});
+  auto results = collect_results(sweep, runs);
+  EXPECT_EQ(results[0].metric->mean, 71);
+  EXPECT_DOUBLE_EQ(*results[0].metric->std, std::sqrt(2.0));
+  EXPECT_DOUBLE_EQ(*results[0].difference, 71 - 80.6);
+  EXPECT_FALSE(results[0].to_baseline);
+  EXPECT_EQ(results[1].metric->mean, 75);
+  EXPECT_FALSE(results[1].metric->std);
+  EXPECT_EQ(results[1].to_baseline, 4);
+  EXPECT_DOUBLE_EQ(*results[1].paper_to_baseline, 81.7 - 80.6);
+  EXPECT_DOUBLE_EQ(*results[0].milestones[0].epochs, (5.0 / 3 + 1.5) / 2);
+  EXPECT_EQ(results[0].milestones[0].reached, 2u);
+  EXPECT_FALSE(results[0].milestones[1].epochs);
+  EXPECT_EQ(results[1].milestones[1].epochs, 2);
+  EXPECT_EQ(results[0].images_per_second, 123.4);
+
+  const auto value = [&](const std::string& metric) {
+    SweepConfig other = sweep;
+    other.metric = metric == "loss"   ? SweepMetric::kLoss
+                   : metric == "top5" ? SweepMetric::kTop5
+                                      : SweepMetric::kBestTop1;
+    return collect_results(other, runs)[1].metric->mean;
+  };
+  EXPECT_EQ(value("loss"), 1.25);
+  EXPECT_EQ(value("top5"), 99);
+  EXPECT_EQ(value("best"), 80);
+
+  fs::remove(runs[2].folder / "metrics.jsonl");
+  expect_contains(error_of([&] { collect_results(sweep, runs); }), "no evaluation is there");
+}
+
+// A report with all there can be: several seeds, one, none, failures and open runs.
+SweepReport example(const SweepConfig& sweep) {
+  std::vector<VariantResult> results(3);
+  results[0].runs = {{0, 80.25, 1900, 0, 0, {{1, 79, 99, 1}, {2, 80.25, 99, 1}}},
+                     {1, 80.75, 1950, 0, 0, {{1, 78, 99, 1}, {2, 80.75, 99, 1}}}};
+  results[0].metric = Statistics{2, 80.5, 80.25, 80.75, 0.353553390593};
+  results[0].difference = 80.5 - 80.6;
+  results[0].milestones = {{80, 2, 1.76}, {85, 0, {}}};
+  results[0].images_per_second = 1925;
+  results[0].parameters = 5710312;
+  results[1].variant = 1;
+  results[1].runs = {{4, 81.5, 99.95, 0, 0, {{1, 81.5, 99, 1}}}};
+  results[1].metric = Statistics{1, 81.5, 81.5, 81.5, {}};
+  results[1].difference = 81.5 - 81.75;
+  results[1].to_baseline = 1;
+  results[1].paper_to_baseline = 1.15;
+  results[1].milestones = {{80, 1, 1}, {85, 0, {}}};
+  results[1].images_per_second = 99.95;
+  results[1].parameters = 999;
+  results[1].open = {5, 6};
+  results[2].variant = 2;
+  results[2].failures[0] = {4, "training diverged, see /home/me/out/bn/seed-0/checkpoints"};
+  results[2].failures[1] = {137, "Killed"};
+  results[2].milestones = {{80, 0, {}}, {85, 0, {}}};
+  results[2].parameters = 1000;
+  return {sweep, std::move(results), "/home/me/out",
+          "dtn-sweep --config /home/me/t.yaml --set 'data.root=/data/my set'"};
+}
+
+SweepConfig example_sweep() {
+  SweepConfig sweep;
+  sweep.name = "t";
+  sweep.title = "Table 3: it's | normalizers";
+  sweep.milestones = {80, 85};
+  sweep.baseline = 0;
+  ExperimentConfig config = parse_experiment(
+      "model: {preset: vit_t}\ndata: {dataset: idx, root: /usr/share/fashion-mnist}\n"
+      "schedule: {epochs: 6}\n",
+      "test", {}, norm_schemas());
+  sweep.variants = {{"ln", "LayerNorm", 80.6, {0, 1}, config},
+                    {"dtn", "DTN | ours, \"new\"", 81.75, {4, 5, 6}, config},
+                    {"bn", "bn", {}, {0, 1}, config}};
+  sweep.variants[2].config.model.depth = 3;
+  return sweep;
+}
+
+TEST(Report, Markdown) {
+  const SweepConfig sweep = example_sweep();
+  EXPECT_EQ(to_markdown(example(sweep)),
+            R"(# Table 3: it's | normalizers
+
+fashion-mnist (idx); several models; 6 epochs; batches of 128 in fp32; several seeds
+
+| variant            |    top-1 (%) | paper | difference | to LayerNorm | to LayerNorm in the paper | epochs to 80 % | epochs to 85 % | parameters | images/s |  seeds |
+| :----------------- | -----------: | ----: | ---------: | -----------: | ------------------------: | -------------: | -------------: | ---------: | -------: | -----: |
+| LayerNorm          | 80.50 ± 0.35 | 80.60 |      -0.10 |            - |                         - |           1.76 |              - |  5,710,312 |     1925 |      2 |
+| DTN \| ours, "new" |        81.50 | 81.75 |      -0.25 |        +1.00 |                     +1.15 |           1.00 |              - |        999 |    100.0 | 1 of 3 |
+| bn                 |       failed |     - |          - |            - |                         - |              - |              - |      1,000 |        - | 0 of 2 |
+
+- Top-1 (%) of the last evaluation: mean ± sample standard deviation over the seeds.
+- Epochs to a top-1: where the line between two evaluations crosses it, mean over the seeds; - where no run came that far.
+- `dtn`, seeds 5, 6: to be run.
+- `bn`, seed 0: failed with exit code 4: training diverged, see bn/seed-0/checkpoints
+- `bn`, seed 1: failed with signal 9: Killed
+
+```sh
+dtn-sweep --config .../t.yaml --set 'data.root=.../my set'
+```
+)");
+}
+
+TEST(Report, ThePictureStandsBelowTheNotes) {
+  const SweepConfig sweep = example_sweep();
+  SweepReport report = example(sweep);
+  report.picture = true;
+  expect_contains(to_markdown(report), "Killed\n\n![curves](curves.png)\n\n```sh\n");
+}
+
+TEST(Report, Csv) {
+  const SweepConfig sweep = example_sweep();
+  EXPECT_EQ(to_csv(example(sweep)),
+            "variant,label,n,mean,std,min,max,paper,difference,to_baseline,paper_to_baseline,"
+            "epochs_to_80,epochs_to_85,parameters,images_per_second,failed\n"
+            "ln,LayerNorm,2,80.5,0.353553390593,80.25,80.75,80.6,-0.09999999999999432,,,1.76,,"
+            "5710312,1925.0,0\n"
+            "dtn,\"DTN | ours, \"\"new\"\"\",1,81.5,,81.5,81.5,81.75,-0.25,1.0,1.15,1.0,,"
+            "999,99.95,0\n"
+            "bn,bn,0,,,,,,,,,,,1000,,2\n");
+}
+
+TEST(Report, Json) {
+  const SweepConfig sweep = example_sweep();
+  const std::string json = to_json(example(sweep));
+  for (const char* part :
+       {R"("metric": "top1")", R"("weights": "raw")", R"("baseline": "ln")", R"("std": null)",
+        R"("mean": 80.5)", R"("paper": null)", R"("code": 137)", R"("epochs": 1.76)",
+        R"("command": "dtn-sweep --config .../t.yaml --set 'data.root=.../my set'")",
+        R"(see bn/seed-0/checkpoints)", R"("config_hash": ")", R"("versions": {)"}) {
+    expect_contains(json, part);
+  }
+  EXPECT_EQ(json.find("/home"), std::string::npos) << json;
+  EXPECT_EQ(json, to_json(example(sweep)));
+  // The hash is that of what decides the numbers.
+  const auto hash = [&](auto change) {
+    SweepConfig other = example_sweep();
+    change(other.variants[0].config);
+    const std::string text = to_json(example(other));
+    return text.substr(text.find("config_hash"), 32);
+  };
+  const std::string plain = hash([](ExperimentConfig&) {});
+  EXPECT_EQ(plain, hash([](ExperimentConfig& c) { c.seed = 9; }));
+  EXPECT_EQ(plain, hash([](ExperimentConfig& c) { c.data.workers = 9; }));
+  EXPECT_NE(plain, hash([](ExperimentConfig& c) { c.optim.lr *= 2; }));
+}
+
+TEST(Report, Curves) {
+  SweepConfig sweep = example_sweep();
+  EXPECT_EQ(curves_data(example(sweep)),
+            "# epoch, mean, least and largest over the runs, number of runs\n"
+            "\n\n# ln\n1 78.5 78 79 2\n2 80.5 80.25 80.75 2\n"
+            "\n\n# dtn\n1 81.5 81.5 81.5 1\n");
+  const std::string script = curves_script(example(sweep));
+  expect_contains(script, "set title 'Table 3: it''s | normalizers'");
+  expect_contains(script, "index 1 using 1:2 with linespoints linetype 2");
+  expect_contains(script, "title 'DTN | ours, \"new\"'");
+  EXPECT_EQ(script.find("index 2"), std::string::npos) << "bn has no curve";
+  sweep.metric = SweepMetric::kLoss;
+  expect_contains(curves_data(example(sweep)), "# dtn\n1 1 1 1 1\n");
+}
+
+TEST(Report, PathsOfTheMachineAreLeftOut) {
+  const auto cut = [](const char* text) { return without_paths(text, "/x/out"); };
+  EXPECT_EQ(cut("no paths at 12 images/s or 3/4 or w/o"), "no paths at 12 images/s or 3/4 or w/o");
+  EXPECT_EQ(cut("in /x/out/ln/seed-0/log: bad"), "in ln/seed-0/log: bad");
+  EXPECT_EQ(cut("'/data/a b/c', (/etc/y.yaml:3:4) x=/q/r"),
+            "'.../a b/c', (.../y.yaml:3:4) x=.../r");
+  EXPECT_EQ(cut("/top"), ".../top");
+  EXPECT_EQ(cut("a / b /"), "a / b /");
+  EXPECT_EQ(without_paths("x out/ln/log", "out"), "x ln/log");
+  EXPECT_EQ(without_paths("out/out/seed-0, lay/out/x", "out"), "out/seed-0, lay/out/x");
+  EXPECT_EQ(cut(""), "");
+  EXPECT_EQ(cut("/x/out/"), "");
+  EXPECT_EQ(without_paths("./a/b", "."), "./a/b");
+}
+
+TEST_F(Sweeps, SizesOpenTheSameDataOnce) {
+  const SweepConfig sweep = load();
+  SizeCache sizes;
+  const RunSize size = sizes.of(sweep.variants[0].config);
+  EXPECT_EQ(size.steps_per_epoch, 5);
+  EXPECT_EQ(size.steps, 30);
+  EXPECT_EQ(sizes.of(load("", {"schedule.epochs=7"}).variants[0].config).steps, 35);
+  ExperimentConfig big = sweep.variants[0].config;
+  big.train.batch_size = 81;
+  expect_contains(error_of([&] { sizes.of(big); }), "not one batch of 81");
+  EXPECT_EQ(logged_step(folder_), 0);
+  write("metrics.jsonl",
+        std::string(5000, 'x') + "\n{\"step\":12}\n{\"step\":13,\"loss\":2}\n{\"st");
+  EXPECT_EQ(logged_step(folder_), 13);
+}
+
+TEST_F(Sweeps, ADescriptionLeavesTheFolderAlone) {
+  const SweepConfig sweep = load();
+  SweepOptions options;
+  options.output = out();
+  options.device = "cpu";
+  options.jobs = 2;
+  std::string text = describe_sweep(sweep, options);
+  EXPECT_FALSE(fs::exists(out()));
+  expect_contains(text, "ln:0          30");
+  expect_contains(text, "3 runs left, about ");
+  expect_contains(text, "with --jobs 2 and --threads 1");
+  fs::create_directories(out());
+  write("out/sweep.lock", "");
+  const auto runs = plan_runs(sweep, out(), {});
+  for (const SweepRun& run : runs) finish(run, {50, 60});
+  text = describe_sweep(sweep, options);
+  expect_contains(text, "nothing is left to do");
+  // 10 steps of 16 images at 123.4 images/s are less than the 2 s by the clock.
+  expect_contains(text, "2.0 s  finished");
+}
+
+TEST_F(Sweeps, Children) {
+  const fs::path log = folder_ / "log";
+  const auto run = [&](const char* script) {
+    return ChildProcess({"sh", "-c", script}, log, folder_).wait();
+  };
+  EXPECT_EQ(run("pwd; echo oops >&2; cat; exit 7").code, 7);  // cat: standard input is empty
+  EXPECT_EQ(read("log"), fs::canonical(folder_).string() + "\noops\n");
+  EXPECT_EQ(run("echo more").code, 0);
+  expect_contains(read("log"), "oops\nmore\n");
+  EXPECT_EQ(run("kill -TERM $$").signal, SIGTERM);
+  expect_contains(error_of([&] { ChildProcess({"no-such-program"}, log); }), "no-such-program");
+  error_of([&] { ChildProcess({"true"}, folder_ / "absent" / "log"); });
+  error_of([&] { ChildProcess({"true"}, log, folder_ / "absent"); });
+
+  ChildProcess sleeper({"sleep", "100"}, log);
+  EXPECT_FALSE(sleeper.poll());
+  sleeper.send(SIGINT);
+  EXPECT_EQ(sleeper.wait().signal, SIGINT);
+  EXPECT_EQ(sleeper.poll()->signal, SIGINT);
+  // One that is let go is ended: nobody holds the other end of its pipe any more.
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  { ChildProcess waiter({"sleep", "100"}, log, folder_); }
+  ::close(ends[1]);
+  pollfd hung_up{ends[0], POLLIN, 0};
+  EXPECT_EQ(::poll(&hung_up, 1, 5000), 1);
+  ::close(ends[0]);
+}
+
+}  // namespace
+}  // namespace dtn
