@@ -14,6 +14,8 @@
 #include <thread>
 #include <vector>
 
+#include "dist/device_transport.h"
+#include "dist/transport.h"
 #include "dtn/dist/communicator.h"
 
 namespace dtn::testing {

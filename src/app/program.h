@@ -17,6 +17,7 @@
 
 #include "core/cuda_device.h"
 #include "dist/cores.h"
+#include "dist/device_transport.h"
 #include "dist/launch.h"
 #include "dtn/core/check.h"
 #include "dtn/core/device.h"

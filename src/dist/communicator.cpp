@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdio>
 
+#include "dist/device_transport.h"
 #include "dist/engine.h"
 
 namespace dtn {

@@ -12,6 +12,7 @@
 
 #include "dist/operations.h"
 #include "dist/rank_watch.h"
+#include "dist/transport.h"
 #include "dtn/dist/communicator.h"
 
 namespace dtn {
