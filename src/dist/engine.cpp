@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "dist/device_transport.h"
 #include "dist/launch.h"
 #include "dtn/core/log.h"
 
