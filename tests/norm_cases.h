@@ -105,7 +105,7 @@ struct BuiltNorm {
 inline std::unique_ptr<BuiltNorm> build_norm(const NormConfig& config, const NormShape& shape,
                                              DType dtype, double noise = 0.3) {
   auto built = std::make_unique<BuiltNorm>();
-  built->norm = make_normalizer(config, shape, built->store, "norm");
+  built->norm = make_normalizer(config, shape, {built->store, "norm"});
   built->store.allocate(dtype);
   built->store.initialize(3);
   std::uint32_t stream = 500;

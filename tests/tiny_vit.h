@@ -1,7 +1,7 @@
 // Small vision transformers of every flavour, with weights large enough to matter.
 #pragma once
 
-#include "dtn/models/vit.h"
+#include "dtn/models/classifier.h"
 #include "dtn/ops/loss.h"
 #include "tensors.h"
 
@@ -79,7 +79,7 @@ inline ops::Targets some_labels(const ModelConfig& c, std::int64_t batch) {
 }
 
 // One forward and backward pass; the gradients are then in the store.
-inline Tensor logits_and_gradients(VisionTransformer& model, std::int64_t batch, DType dtype,
+inline Tensor logits_and_gradients(Classifier& model, std::int64_t batch, DType dtype,
                                    Context ctx, bool checkpoint_blocks = false) {
   Tape tape;
   ctx.tape = &tape;

@@ -8,11 +8,12 @@
 #include <optional>
 
 #include "app/program.h"
+#include "data/feed/open_split.h"
 #include "dtn/config/load.h"
 #include "dtn/data/datasets.h"
 #include "dtn/io/safetensors.h"
-#include "dtn/models/weights.h"
 #include "dtn/nn/normalizer.h"
+#include "dtn/tasks/classify.h"
 #include "suite/suite.h"
 #include "train/agreement.h"
 #include "train/evaluator.h"
@@ -31,9 +32,9 @@ struct Options {
   dtn::MachineOptions machine;
 };
 
-// What was measured; accuracy only when there were labels.
+// What was measured; figures only when there were labels.
 struct Outcome {
-  std::optional<dtn::EvalResult> result;
+  std::optional<dtn::Metrics> metrics;
   std::int64_t count = 0;
   double seconds = 0;
   dtn::Tensor logits;  // [N, K], when asked for
@@ -83,7 +84,7 @@ void copy_rows(const dtn::Tensor& from, dtn::Tensor& to, std::int64_t row) {
 
 // The images of --inputs, as they are.
 Outcome run_inputs(const Options& options, const dtn::ExperimentConfig& config,
-                   dtn::VisionTransformer& model) {
+                   dtn::Classifier& model) {
   dtn::TensorFile file = dtn::read_safetensors(options.inputs);
   const dtn::Tensor* images = file.find("images");
   const dtn::Tensor* labels = file.find("labels");
@@ -112,80 +113,73 @@ Outcome run_inputs(const Options& options, const dtn::ExperimentConfig& config,
     dtn::Tensor logits =
         dtn::predict(model, images->slice(first, last), precision_of(options.precision));
     copy_rows(logits, outcome.logits, first);
-    if (labels) meter.add(logits, labels->slice(first, last));
+    if (labels) meter.add({{"label", labels->slice(first, last)}}, {{"logits", logits}});
   }
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (labels) outcome.result = meter.result();
+  if (labels) outcome.metrics = meter.result();
   return outcome;
 }
 
 // The validation split of the config's data set.
-Outcome run_dataset(const Options& options, const dtn::ExperimentConfig& config,
-                    dtn::VisionTransformer& model) {
-  const dtn::ModelConfig& m = config.model;
+Outcome run_dataset(const Options& options, const dtn::ExperimentConfig& config, dtn::Task& task,
+                    dtn::Device device) {
   dtn::Communicator& ranks = *dtn::job();
   std::optional<dtn::Communicator::Work> opening(std::in_place, ranks, "opening the data set",
                                                  dtn::Communicator::Work::kLong);
-  std::shared_ptr<const dtn::Dataset> data =
-      dtn::open_dataset(config.data, m, dtn::Split::kVal, config.seed);
-  dtn::log_info(dtn::cat("val: ", data->description()));
+  const auto source = task.source(dtn::Split::kVal, device);
+  dtn::log_info(dtn::cat("val: ", source->description()));
   dtn::check_equal_config(config, ranks);
-  dtn::check_equal_data(*data, ranks);
-  dtn::check_equal_weights(model.parameters().values(), ranks);
-  dtn::LoaderOptions loading;
-  loading.batch_size = batch_size_of(options, config) * ranks.size();
-  loading.rank = ranks.rank();
-  loading.ranks = ranks.size();
-  dtn::Device device = model.parameters().device();
-  loading.workers = dtn::workers_of(config.data, device);
-  loading.max_bad_images = config.data.max_bad_images;
-  dtn::Loader loader(data,
-                     dtn::Transform(config.data, config.augment, m.image_size, m.channels, false),
-                     dtn::feeding(device, std::move(loading)));
-  dtn::BatchFeeder feeder(loader, device);
+  dtn::check_equal_data(*source, ranks);
+  dtn::check_equal_weights(task.stores().front().value->values(), ranks);
+  const auto split = dtn::open_split(source, config, dtn::Split::kVal,
+                                     {.device = device,
+                                      .batch_size = batch_size_of(options, config) * ranks.size(),
+                                      .rank = ranks.rank(),
+                                      .ranks = ranks.size()});
   Outcome outcome;
   if (!options.save_logits.empty()) {  // a damaged image keeps a row of NaN
-    outcome.logits =
-        dtn::Tensor::full({data->size(), m.num_classes}, dtn::DType::kFloat32, std::nan(""));
+    outcome.logits = dtn::Tensor::full({source->size(), config.model.num_classes},
+                                       dtn::DType::kFloat32, std::nan(""));
   }
   std::optional<dtn::ProgressBar> bar;
-  if (ranks.is_first()) bar.emplace("evaluating", loader.samples_per_epoch());
+  if (ranks.is_first()) bar.emplace("evaluating", split->loader().samples_per_epoch());
   dtn::EvalOptions eval;
-  eval.dtype = precision_of(options.precision);
+  eval.compute = precision_of(options.precision);
   eval.ranks = &ranks;
-  eval.on_batch = [&](const dtn::DeviceBatch& batch, const dtn::Tensor& logits, std::int64_t done) {
+  eval.on_batch = [&](const dtn::DeviceBatch& batch, const dtn::Fields& outputs,
+                      std::int64_t done) {
     if (bar) bar->update(done, "");
     if (!outcome.logits.defined()) return;
+    const dtn::Tensor& logits = outputs.at("logits");
     for (std::int64_t i = 0; i < batch.n; ++i) {
       copy_rows(logits.slice(i, i + 1), outcome.logits, batch.indices[static_cast<std::size_t>(i)]);
     }
   };
   opening.reset();
-  outcome.result = dtn::evaluate(model, feeder, eval);
-  outcome.count = outcome.result->count;
-  outcome.seconds = outcome.result->seconds;
+  const std::optional<dtn::Evaluation> evaluation = dtn::evaluate(task, split->feeder(), eval);
+  outcome.metrics = evaluation->metrics;
+  outcome.count = evaluation->count;
+  outcome.seconds = evaluation->seconds;
   return outcome;
 }
 
-void report(const Options& options, const Outcome& outcome) {
-  double rate = outcome.seconds > 0 ? static_cast<double>(outcome.count) / outcome.seconds : 0;
-  const auto& r = outcome.result;
-  if (options.json) {
-    nlohmann::ordered_json json = {{"top1", nullptr},
-                                   {"top5", nullptr},
-                                   {"loss", nullptr},
-                                   {"count", outcome.count},
-                                   {"images_per_second", rate}};
-    if (r) {
-      json["top1"] = r->top1;
-      json["top5"] = r->top5;
-      json["loss"] = r->loss;
-    }
-    std::printf("%s\n", json.dump().c_str());
+// The figures' names, also where there are none for want of labels.
+void report(const Options& options, const dtn::Task& task, const Outcome& outcome) {
+  const double rate =
+      outcome.seconds > 0 ? static_cast<double>(outcome.count) / outcome.seconds : 0;
+  if (!options.json) {
+    if (outcome.metrics) std::printf("%s  ", outcome.metrics->text.c_str());
+    std::printf("%lld images, %.1f images/s\n", static_cast<long long>(outcome.count), rate);
     return;
   }
-  if (r) std::printf("top-1 %.2f %%  top-5 %.2f %%  loss %.4f  ", r->top1, r->top5, r->loss);
-  std::printf("%lld images, %.1f images/s\n", static_cast<long long>(outcome.count), rate);
+  nlohmann::ordered_json json;
+  for (const auto& [name, none] : task.meter()->result().values) json[name] = nullptr;
+  if (outcome.metrics) {
+    for (const auto& [name, value] : outcome.metrics->values) json[name] = value;
+  }
+  json["count"] = outcome.count;
+  json["images_per_second"] = rate;
+  std::printf("%s\n", json.dump().c_str());
 }
 
 // Whether --set names the key.
@@ -196,7 +190,7 @@ bool is_set(const Options& options, std::string_view key) {
 }
 
 int evaluate_suite(const Options& options, const dtn::ExperimentConfig& config,
-                   const dtn::TensorFile& weights, dtn::VisionTransformer& model) {
+                   const dtn::TensorFile& weights, dtn::Classify& task) {
   dtn::SuiteOptions suite;
   suite.suite = options.suite == dtn::name_of(dtn::Suite::kImageNetC) ? dtn::Suite::kImageNetC
                                                                       : dtn::Suite::kImageNetR;
@@ -211,7 +205,7 @@ int evaluate_suite(const Options& options, const dtn::ExperimentConfig& config,
   suite.dtype = precision_of(options.precision);
   if (is_set(options, "data.crop_pct")) suite.crop_pct = config.data.crop_pct;
   if (!options.save.empty()) suite.weights = dtn::fingerprint_of(weights.tensors);
-  const std::optional<dtn::SuiteReport> report = dtn::run_suite(model, config, suite);
+  const std::optional<dtn::SuiteReport> report = dtn::run_suite(task, config, suite);
   if (!report) return dtn::kExitStopped;
   std::fputs(options.json ? (dtn::to_json(*report) + "\n").c_str() : dtn::to_text(*report).c_str(),
              stdout);
@@ -232,18 +226,26 @@ int evaluate(const Options& options) {
   fs::path file = weights_file(options);
   dtn::TensorFile weights = dtn::read_safetensors(file);
   dtn::ExperimentConfig config = config_for(options, weights);
-  dtn::VisionTransformer model(config.model, config.seed, dtn::DType::kFloat32, device);
-  for (const std::string& note : dtn::load_adapted(model, weights.tensors, file.string())) {
-    dtn::log_info(note);
-  }
+  const std::unique_ptr<dtn::Task> task =
+      dtn::task_registry().at(config.task).make({config, device});
+  for (const std::string& note : task->load_weights(file.string())) dtn::log_info(note);
   starting.reset();
-  if (!options.suite.empty()) return evaluate_suite(options, config, weights, model);
-  Outcome outcome = options.inputs.empty() ? run_dataset(options, config, model)
-                                           : run_inputs(options, config, model);
+  auto* classify = dynamic_cast<dtn::Classify*>(task.get());
+  const bool wants_classes =
+      !options.suite.empty() || !options.inputs.empty() || !options.save_logits.empty();
+  if (wants_classes && !classify) {
+    throw dtn::ConfigError(
+        dtn::cat("--suite, --inputs and --save-logits are for classifiers; the "
+                 "task of this model is ",
+                 config.task));
+  }
+  if (!options.suite.empty()) return evaluate_suite(options, config, weights, *classify);
+  const Outcome outcome = options.inputs.empty() ? run_dataset(options, config, *task, device)
+                                                 : run_inputs(options, config, classify->model());
   if (!options.save_logits.empty()) {
     dtn::write_safetensors(options.save_logits, {{"logits", outcome.logits}});
   }
-  if (ranks.is_first()) report(options, outcome);
+  if (ranks.is_first()) report(options, *task, outcome);
   return dtn::kExitDone;
 }
 

@@ -6,25 +6,29 @@ namespace dtn {
 
 Variable Context::record(const char* op, Tensor y, std::initializer_list<const Variable*> inputs,
                          Tape::Backward backward) {
-  bool wanted = tape && std::ranges::any_of(
-                            inputs, [](const Variable* v) { return v && v->requires_grad(); });
+  if (tape && !tape->records()) tape->count(inputs);
+  const bool wanted = recording() && std::ranges::any_of(inputs, [](const Variable* v) {
+                        return v && v->requires_grad();
+                      });
   Variable output(std::move(y), wanted);
-  if (wanted) tape->record(op, output.sink(), std::move(backward));
+  if (wanted) tape->record(op, output.sink(), inputs, std::move(backward));
   return output;
 }
 
 Variable checkpoint(Context& ctx, const Variable& x,
                     std::function<Variable(Context&, const Variable&)> piece) {
-  if (!ctx.tape) return piece(ctx, x);
+  if (!ctx.recording()) return piece(ctx, x);
+  Tape counted(Tape::Kind::kCountUses);
   Context silent = ctx;
-  silent.tape = nullptr;
+  silent.tape = &counted;
   Variable y(piece(silent, Variable(x.value())).value(), true);
-  ctx.tape->record("checkpoint", y.sink(),
+  // The parameters inside are in use until the piece has run backward.
+  ctx.tape->record("checkpoint", y.sink(), counted.take_uses(),
                    [ctx, x = x.value(), dx = x.sink(), piece = std::move(piece)](const Tensor& dy) {
                      Tape tape;
                      Context again = ctx;
                      again.tape = &tape;
-                     again.recompute = true;
+                     again.mode.recompute = true;
                      Variable input(x, dx != nullptr);
                      // The residual gradient waiting at x joins inside the piece, where norms add
                      // it in place.

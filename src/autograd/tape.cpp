@@ -4,12 +4,31 @@
 
 namespace dtn {
 
-void Tape::record(const char* op, GradSink output, Backward backward) {
-  nodes_.push_back({op, std::move(output), std::move(backward)});
+void Tape::add_uses(Inputs inputs, Uses& uses) {
+  for (const Variable* input : inputs) {
+    if (!input || !input->sink() || !input->sink()->bound()) continue;
+    input->sink()->add_use();
+    uses.push_back(input->sink());
+  }
 }
 
-void Tape::mark(std::function<void()> reached) {
-  nodes_.push_back({"mark", nullptr, [reached = std::move(reached)](const Tensor&) { reached(); }});
+void Tape::record(const char* op, GradSink output, Inputs inputs, Backward backward) {
+  Uses uses;
+  add_uses(inputs, uses);
+  record(op, std::move(output), std::move(uses), std::move(backward));
+}
+
+void Tape::record(const char* op, GradSink output, Uses uses, Backward backward) {
+  nodes_.push_back({op, std::move(output), std::move(uses), std::move(backward)});
+}
+
+void Tape::clear() {
+  for (const Node& node : nodes_) {
+    for (const GradSink& used : node.uses) used->drop_use();
+  }
+  for (const GradSink& used : uses_) used->drop_use();
+  nodes_.clear();
+  uses_.clear();
 }
 
 void Tape::backward(const Variable& root, Tensor seed) {
@@ -26,14 +45,16 @@ void Tape::backward(const Variable& root, Tensor seed) {
   while (!nodes_.empty()) {
     Node node = std::move(nodes_.back());
     nodes_.pop_back();
-    if (node.output && !node.output->has()) continue;
-    Tensor dy = node.output ? node.output->take() : Tensor();
-    cuda::TraceRange range(node.op);
-    try {
-      node.backward(dy);
-    } catch (const Error& e) {
-      throw Error(cat("in the backward pass of ", node.op, ": ", e.what()));
+    if (node.output->has()) {
+      Tensor dy = node.output->take();
+      cuda::TraceRange range(node.op);
+      try {
+        node.backward(dy);
+      } catch (const Error& e) {
+        throw Error(cat("in the backward pass of ", node.op, ": ", e.what()));
+      }
     }
+    for (const GradSink& used : node.uses) used->end_use();
   }
 }
 

@@ -8,7 +8,7 @@
 #include "data/feed/loader.h"
 #include "dtn/data/datasets.h"
 #include "dtn/models/complexity.h"
-#include "train/evaluator.h"
+#include "dtn/tasks/classify.h"
 #include "train/learner.h"
 
 namespace dtn {
@@ -16,17 +16,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct RandomBatch {
-  Tensor images, labels;
-
-  RandomBatch(const ModelConfig& model, std::int64_t n, Device device) {
-    images = random_tensor({n, model.channels, model.image_size, model.image_size}, DType::kFloat32,
-                           1, device);
-    Tensor host = Tensor::empty({n}, DType::kInt64);
-    for (std::int64_t i = 0; i < n; ++i) host.data<std::int64_t>()[i] = i % model.num_classes;
-    labels = host.to(device);
-  }
-};
+// Images and labels, as Classify wants them.
+Fields random_batch(const ModelConfig& model, std::int64_t n, Device device) {
+  const Shape images = {n, model.channels, model.image_size, model.image_size};
+  Tensor labels = Tensor::empty({n}, DType::kInt64);
+  for (std::int64_t i = 0; i < n; ++i) labels.data<std::int64_t>()[i] = i % model.num_classes;
+  return {{"image", random_tensor(images, DType::kFloat32, 1, device)},
+          {"label", labels.to(device)}};
+}
 
 DType dtype_of(Precision precision) {
   return precision == Precision::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
@@ -120,17 +117,17 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int wa
   };
   double before = ceiling();
   release_cache(device);
-  Learner learner(config, device, ranks);
-  RandomBatch batch(config.model, images, device);
+  Classify task({config, device});
+  Learner learner(config, task, device, ranks);
+  const Fields batch = random_batch(config.model, images, device);
   reset_peak(device);
-  for (int i = 0; i < warmup; ++i) learner.step(batch.images, batch.labels, i, 1e-4);
+  for (int i = 0; i < warmup; ++i) learner.step(batch, i, 1e-4);
   ranks->barrier();
   std::uint64_t misses = stats_of(device).misses;
   const CommunicationTime communication = ranks->time();
   std::vector<double> times;
   for (int i = 0; i < steps; ++i) {
-    times.push_back(
-        seconds_of(device, [&] { learner.step(batch.images, batch.labels, warmup + i, 1e-4); }));
+    times.push_back(seconds_of(device, [&] { learner.step(batch, warmup + i, 1e-4); }));
   }
   const CommunicationTime after = ranks->time();
   result.allocator_misses = static_cast<std::int64_t>(stats_of(device).misses - misses);
@@ -146,7 +143,7 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int wa
   result.communication_waited_ms = 1e3 * (after.waiting - communication.waiting) / steps;
   const std::size_t element = config.train.reduce == ReducePrecision::kBFloat16 ? 2 : 4;
   result.communication_bytes = 2.0 * (processes - 1) / processes *
-                               static_cast<double>(learner.model().parameters().flat_size()) *
+                               static_cast<double>(learner.parameters().flat_size()) *
                                static_cast<double>(element);
   return result;
 }
@@ -162,13 +159,14 @@ StepGlance glance_at_step(const ExperimentConfig& config, Device device) {
   }
   small.train.batch_size = static_cast<int>(images);
   small.train.micro_batch.reset();
-  Learner learner(small, device);
-  RandomBatch batch(small.model, images, device);
+  Classify task({small, device});
+  Learner learner(small, task, device);
+  const Fields batch = random_batch(small.model, images, device);
   std::int64_t step = 0;
   const std::size_t before = stats_of(device).bytes_in_use;
   auto bytes_of_step = [&](std::int64_t n) {
     reset_peak(device);
-    learner.step(batch.images.slice(0, n), batch.labels.slice(0, n), step++, 1e-4);
+    learner.step(batch.rows(0, n), step++, 1e-4);
     return static_cast<double>(stats_of(device).peak_bytes - before);
   };
   // Two sizes tell what grows with the images. None of these steps is captured on a device.
@@ -182,8 +180,7 @@ StepGlance glance_at_step(const ExperimentConfig& config, Device device) {
   glance.bytes = std::max(0.0, bytes_of_all - glance.bytes_per_image * static_cast<double>(images));
   std::vector<double> times;
   for (int i = 0; i < 3; ++i) {
-    times.push_back(
-        seconds_of(device, [&] { learner.step(batch.images, batch.labels, step++, 1e-4); }));
+    times.push_back(seconds_of(device, [&] { learner.step(batch, step++, 1e-4); }));
   }
   glance.seconds_per_image = median(times) / static_cast<double>(images);
   return glance;
@@ -195,13 +192,13 @@ EvalBenchmark benchmark_eval(const ExperimentConfig& config, int steps, int warm
   std::int64_t micro = micro_batch(config.train);
   auto ceiling = [&] { return best_rate(measure_gemms(config.model, micro, dtype, device)); };
   double before = ceiling();
-  VisionTransformer model(config.model, config.seed, DType::kFloat32, device);
-  RandomBatch batch(config.model, micro, device);
+  Classifier model(config.model, config.seed, DType::kFloat32, device);
+  const Tensor images = random_batch(config.model, micro, device).at("image");
   reset_peak(device);
-  for (int i = 0; i < warmup; ++i) predict(model, batch.images, dtype);
+  for (int i = 0; i < warmup; ++i) predict(model, images, dtype);
   std::vector<double> times;
   for (int i = 0; i < steps; ++i) {
-    times.push_back(seconds_of(device, [&] { predict(model, batch.images, dtype); }));
+    times.push_back(seconds_of(device, [&] { predict(model, images, dtype); }));
   }
   result.peak_bytes = static_cast<std::int64_t>(stats_of(device).peak_bytes);
   result.images_per_second = static_cast<double>(micro) / median(times);

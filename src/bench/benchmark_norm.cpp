@@ -22,7 +22,7 @@ struct Pass {
   void forward(Subject& s, const Tensor& x) {
     Context ctx;
     ctx.tape = &tape;
-    ctx.training = true;
+    ctx.mode.training = true;
     y = s.layer->forward(ctx, Variable(x, true), s.grid);
   }
   void backward(const Tensor& dy) { tape.backward(y, dy); }
@@ -85,7 +85,7 @@ NormBenchmark benchmark_norm(const NormConfig& norm, std::int64_t batch, std::in
   Subject s;
   s.grid = square_or_sequence(tokens);
   s.layer = make_normalizer(norm, {channels, heads, norm.eps.value_or(kDefaultNormEps), s.grid},
-                            s.store, "norm");
+                            {s.store, "norm"});
   s.store.allocate(accumulator_of(dtype), device);
   s.store.initialize(0);
   for (std::uint32_t i = 0; i < (device == kCpu ? 1u : 4u); ++i) {

@@ -63,7 +63,8 @@ NamedTensors probe_norm(const NormProbe& probe, const NamedTensors& tensors, Dev
   TokenGrid grid = probe.grid.value_or(square_or_sequence(x.dim(1)));
 
   ParameterStore store;
-  auto layer = make_normalizer(probe.norm, {x.dim(2), probe.heads, probe.eps, grid}, store, "norm");
+  auto layer =
+      make_normalizer(probe.norm, {x.dim(2), probe.heads, probe.eps, grid}, {store, "norm"});
   DType acc = accumulator_of(probe.dtype);
   store.allocate(acc, device);
   store.initialize(0);
@@ -79,7 +80,7 @@ NamedTensors probe_norm(const NormProbe& probe, const NamedTensors& tensors, Dev
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
-  ctx.training = probe.training;
+  ctx.mode.training = probe.training;
   Variable input(converted(x, probe.dtype).to(device), true);
   Variable y = layer->forward(ctx, input, grid);
   NamedTensors results = {{"y", converted(y.value().to(kCpu), acc)}};

@@ -146,6 +146,7 @@ std::vector<Key> make_keys() {
   return {
       value("name", FIELD(name), kAny, "names the run folder"),
       value("seed", FIELD(seed), kAny, "of the initial weights, the data order and every mask"),
+      value("task", FIELD(task), kAny, "what is learnt"),
 
       preset(),
       value("model.image_size", FIELD(model.image_size), between(1, 8192), "pixels per side"),

@@ -1,12 +1,13 @@
 #include "dtn/models/complexity.h"
 
-#include "dtn/models/vit.h"
+#include "dtn/models/classifier.h"
+#include "dtn/nn/normalizer.h"
 
 namespace dtn {
 
 Complexity complexity_of(const ModelConfig& config) {
   Complexity result;
-  VisionTransformer model(config, VisionTransformer::Unallocated{});
+  Classifier model(config, Classifier::Unallocated{});
   result.parameters = model.parameters().count();
 
   double c = config.embed_dim, hidden = config.mlp_dim(), patches = config.num_patches();
@@ -18,7 +19,7 @@ Complexity complexity_of(const ModelConfig& config) {
   ParameterStore scratch;
   TokenGrid grid{config.grid(), config.grid()};
   NormShape shape{config.embed_dim, config.num_heads, config.eps, grid};
-  auto norm = make_normalizer(config.norm, shape, scratch, "norm");
+  auto norm = make_normalizer(config.norm, shape, {scratch, "norm"});
   for (int i = 0; i < config.depth; ++i) {
     bool joined = i >= config.grid_blocks();
     double tokens = patches + joined;

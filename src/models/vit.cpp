@@ -1,18 +1,11 @@
 #include "dtn/models/vit.h"
 
-#include <cmath>
-
-#include "dtn/ops/drop.h"
-#include "dtn/ops/linear.h"
 #include "dtn/ops/tokens.h"
-#include "models/block.h"
 
 namespace dtn {
 namespace {
 
-constexpr std::uint32_t kPositionDropout = 1;  // random stream; blocks start at 16
-
-void check_config(const ModelConfig& c) {
+const ModelConfig& checked(const ModelConfig& c) {
   auto require = [](bool ok, const auto&... message) {
     if (!ok) throw ConfigError(cat(message...));
   };
@@ -24,102 +17,109 @@ void check_config(const ModelConfig& c) {
           " exceeds model.depth ", c.depth);
   require(!c.mhsa_position || c.grid_blocks() > 0,
           "model.mhsa_position: the class token joins before the first block");
+  return c;
 }
 
-// The projection of patches starts with the variance of PyTorch's convolution, 1 / (3 fan_in): at
-// 16 x 16 x 3 that is the 0.02 of every other layer, and small patches keep their signal.
-CustomInit patch_init(std::int64_t fan_in) {
-  return [fan_in](Tensor& value, std::uint64_t seed, const std::string& name) {
-    fill_truncated_normal(value, 1 / std::sqrt(3.0 * static_cast<double>(fan_in)), seed, name);
-  };
+Shape positions_shape(const ModelConfig& c) {
+  const bool of_class_token = c.has_class_token() && c.pos_embed == PosEmbed::kAll;
+  return {1, c.num_patches() + of_class_token, c.embed_dim};
+}
+
+BlockOptions block_options(const ModelConfig& c, int index) {
+  BlockOptions o;
+  o.attention = {.channels = c.embed_dim,
+                 .heads = c.num_heads,
+                 .qkv_bias = c.qkv_bias,
+                 .position = c.mhsa_position && index < c.grid_blocks(),
+                 .dropout = c.dropout};
+  o.mlp = {.channels = c.embed_dim, .hidden = c.mlp_dim(), .dropout = c.dropout};
+  o.norm_shape = {c.embed_dim, c.num_heads, c.eps, {c.grid(), c.grid()}};
+  if (index < c.norm_layers()) {
+    o.norm = c.norm;
+    o.norm_shape.eps = c.norm.eps.value_or(c.eps);
+  }
+  o.drop_path = c.depth > 1 ? c.drop_path * index / (c.depth - 1) : c.drop_path;
+  return o;
+}
+
+std::vector<Block> make_blocks(const Scope& scope, const ModelConfig& c) {
+  std::vector<Block> blocks;
+  for (int i = 0; i < c.depth; ++i) blocks.emplace_back(scope / i, block_options(c, i));
+  return blocks;
 }
 
 }  // namespace
 
-VisionTransformer::VisionTransformer(const ModelConfig& config, std::uint64_t seed, DType dtype,
-                                     Device device)
-    : VisionTransformer(config, Unallocated{}) {
-  store_.allocate(dtype, device);
-  store_.initialize(seed);
+VisionTransformer::VisionTransformer(const Scope& scope, const ModelConfig& config)
+    : config_(checked(config)),
+      class_token_(config.has_class_token() ? scope.weight("cls_token", {1, 1, config.embed_dim},
+                                                           InitKind::kTruncatedNormal)
+                                            : nullptr),
+      positions_(scope.weight("pos_embed", positions_shape(config), InitKind::kTruncatedNormal)),
+      patch_embed_(
+          scope / "patch_embed",
+          {.channels = config.channels, .patch = config.patch_size, .width = config.embed_dim}),
+      position_dropout_(scope / "pos_drop", config.dropout),
+      blocks_(make_blocks(scope / "blocks", config)),
+      norm_(make_layer_norm({config.embed_dim, config.num_heads, config.eps}, scope / "norm")) {}
+
+std::vector<StageShape> VisionTransformer::stages() const {
+  return {{config_.embed_dim, config_.patch_size}};
 }
 
-VisionTransformer::VisionTransformer(const ModelConfig& config, Unallocated) : config_(config) {
-  check_config(config);
-  std::int64_t c = config.embed_dim, p = config.patch_size;
-  bool cls = config.has_class_token();
-  std::int64_t positions = config.num_patches() + (cls && config.pos_embed == PosEmbed::kAll);
-  if (cls) {
-    class_token_ = store_.add("cls_token", {1, 1, c}, InitKind::kTruncatedNormal, Decay::kNo);
-  }
-  positions_ = store_.add("pos_embed", {1, positions, c}, InitKind::kTruncatedNormal, Decay::kNo);
-  patch_weight_ = store_.add_custom("patch_embed.proj.weight", {c, config.channels, p, p},
-                                    Decay::kYes, patch_init(config.channels * p * p));
-  patch_bias_ = store_.add("patch_embed.proj.bias", {c}, InitKind::kZeros, Decay::kNo);
-  for (int i = 0; i < config.depth; ++i) {
-    parameters_before_.push_back(store_.parameters().size());
-    blocks_.push_back(std::make_unique<TransformerBlock>(config, i, store_));
-  }
-  norm_ = make_layer_norm({c, config.num_heads, config.eps}, store_, "norm");
-  head_weight_ =
-      store_.add("head.weight", {config.num_classes, c}, InitKind::kTruncatedNormal, Decay::kYes);
-  head_bias_ = store_.add("head.bias", {config.num_classes}, InitKind::kZeros, Decay::kNo);
+Features VisionTransformer::forward(Context& ctx, const Fields& fields) {
+  Tokens tokens = run_blocks(ctx, fields);
+  tokens.x = norm_->forward(ctx, tokens.x, tokens.arrangement());
+  return {std::move(tokens)};
 }
 
-VisionTransformer::~VisionTransformer() = default;
+Variable VisionTransformer::pooled(Context& ctx, const Fields& fields) {
+  const Tokens tokens = run_blocks(ctx, fields);
+  if (config_.has_class_token()) {
+    // The last norm works on single tokens, so only the one that is used needs it.
+    return norm_->forward(ctx, ops::first_token(ctx, tokens.x), {1, 1});
+  }
+  return ops::mean_token(ctx, norm_->forward(ctx, tokens.x, tokens.arrangement()));
+}
 
-Variable VisionTransformer::forward(Context& ctx, const Tensor& images, DType dtype,
-                                    bool checkpoint_blocks) {
+Tokens VisionTransformer::embed(Context& ctx, const Fields& fields) const {
+  const Tensor& images = fields.at("image");
   const ModelConfig& c = config_;
-  DTN_CHECK(images.rank() == 4 && images.dim(1) == c.channels && images.dim(2) == c.image_size &&
-                images.dim(3) == c.image_size,
+  DTN_CHECK(images.rank() == 4 && images.dim(2) == c.image_size && images.dim(3) == c.image_size,
             "images ", to_string(images.shape()), " are not [B, ", c.channels, ", ", c.image_size,
             ", ", c.image_size, "]");
-  bool cls = c.has_class_token();
-  TokenGrid grid{c.grid(), c.grid()};
-  // [B, T, C], with T one larger once the class token has joined.
-  Variable x = ops::patch_embed(ctx, images, patch_weight_->variable, patch_bias_->variable, dtype);
-  bool joined = false;
-  auto join = [&] {
-    x = ops::prepend_class_token(ctx, x, class_token_->variable);
-    grid = {1, x.dim(1)};  // no grid any more: a sequence
-    joined = true;
+  Tokens tokens = patch_embed_.forward(ctx, images);
+  if (class_token_ && c.pos_embed == PosEmbed::kAll) join_class_token(ctx, tokens);
+  tokens.x = ops::add_positions(ctx, tokens.x, positions_->variable);
+  tokens.x = position_dropout_.forward(ctx, tokens.x);
+  return tokens;
+}
+
+void VisionTransformer::join_class_token(Context& ctx, Tokens& tokens) const {
+  tokens.x = ops::prepend_class_token(ctx, tokens.x, class_token_->variable);
+  tokens.extra = 1;
+}
+
+Tokens VisionTransformer::run_blocks(Context& ctx, const Fields& fields) const {
+  Tokens tokens = embed(ctx, fields);
+  ResidualStream stream(tokens.x);
+  const auto join = [&] {
+    tokens.x = stream.sum(ctx);
+    join_class_token(ctx, tokens);
+    stream = ResidualStream(tokens.x);
   };
-  if (cls && c.pos_embed == PosEmbed::kAll) join();
-  x = ops::add_positions(ctx, x, positions_->variable);
-  x = ops::dropout(ctx, x, c.dropout, kPositionDropout);
-  ResidualStream stream(x);
-  for (int i = 0; i < c.depth; ++i) {
-    if (cls && !joined && i == c.class_token_at) {
-      x = stream.settled(ctx);
-      join();
-      stream = ResidualStream(x);
-    }
-    const auto number = static_cast<std::size_t>(i);
-    if (ctx.tape && ctx.on_whole_gradients) {
-      ctx.tape->mark([reached = ctx.on_whole_gradients,
-                      from = store_.decaying_from(parameters_before_[number])] { reached(from); });
-    }
-    const TransformerBlock& block = *blocks_[number];
-    if (checkpoint_blocks) {
-      stream.set(
-          checkpoint(ctx, stream.settled(ctx), [&block, grid](Context& inner, const Variable& v) {
-            ResidualStream part(v);
-            block.forward(inner, part, grid);
-            return part.settled(inner);
-          }));
+  for (int i = 0; i < config_.depth; ++i) {
+    if (class_token_ && tokens.extra == 0 && i == config_.class_token_at) join();
+    const Block& block = blocks_[static_cast<std::size_t>(i)];
+    if (ctx.mode.checkpoint_blocks) {
+      block.forward_checkpointed(ctx, stream, tokens.arrangement());
     } else {
-      block.forward(ctx, stream, grid);
+      block.forward(ctx, stream, tokens.arrangement());
     }
   }
-  x = stream.settled(ctx);
-  if (cls && !joined) join();
-  Variable pooled;
-  if (cls) {  // the last norm works on single tokens, so only the one that is used needs it
-    pooled = norm_->forward(ctx, ops::first_token(ctx, x), {1, 1});
-  } else {
-    pooled = ops::mean_token(ctx, norm_->forward(ctx, x, grid));
-  }
-  return ops::linear(ctx, pooled, head_weight_->variable, head_bias_->variable);
+  if (class_token_ && tokens.extra == 0) join();
+  tokens.x = stream.sum(ctx);
+  return tokens;
 }
 
 }  // namespace dtn

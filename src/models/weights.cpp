@@ -181,7 +181,7 @@ void load_exact(ParameterStore& store, const NamedTensors& tensors, const std::s
       [](const std::string&) { return false; });
 }
 
-std::vector<std::string> load_adapted(VisionTransformer& model, const NamedTensors& tensors,
+std::vector<std::string> load_adapted(Classifier& model, const NamedTensors& tensors,
                                       const std::string& source) {
   std::vector<std::string> notes;
   const ModelConfig& config = model.config();
@@ -212,7 +212,7 @@ std::vector<std::string> load_adapted(VisionTransformer& model, const NamedTenso
   return notes;
 }
 
-std::vector<std::string> load_weights(VisionTransformer& model, const std::filesystem::path& path) {
+std::vector<std::string> load_weights(Classifier& model, const std::filesystem::path& path) {
   return load_adapted(model, read_safetensors(path).tensors, path.string());
 }
 

@@ -13,13 +13,6 @@ constexpr std::int64_t kAlignment = 16;  // elements: 64 bytes of float32
 
 std::int64_t aligned(std::int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }
 
-// FNV-1a: a stream number that depends on the name alone.
-std::uint32_t stream_of(std::string_view name) {
-  std::uint32_t hash = 2166136261u;
-  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
-  return hash;
-}
-
 // Box-Muller on the element's own two words.
 double normal_at(const PhiloxKey& key, std::uint64_t element) {
   Philox4 r = philox_group(key, element);
@@ -29,6 +22,12 @@ double normal_at(const PhiloxKey& key, std::uint64_t element) {
 }
 
 }  // namespace
+
+std::uint32_t stream_of(std::string_view name) {
+  std::uint32_t hash = 2166136261u;
+  for (char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
+  return hash;
+}
 
 void fill_truncated_normal(Tensor& value, double std, std::uint64_t seed, std::string_view name) {
   constexpr double kCut = 2.0;
@@ -155,13 +154,6 @@ Parameter* ParameterStore::find(std::string_view name) {
     if (p.name == name) return &p;
   }
   return nullptr;
-}
-
-std::int64_t ParameterStore::decaying_from(std::size_t index) const {
-  for (; index < parameters_.size(); ++index) {
-    if (parameters_[index].decay == Decay::kYes) return parameters_[index].offset;
-  }
-  return decay_end_;
 }
 
 bool ParameterStore::has(std::string_view name) const {

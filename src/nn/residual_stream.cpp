@@ -1,4 +1,4 @@
-#include "nn/residual_stream.h"
+#include "dtn/nn/residual_stream.h"
 
 #include "dtn/ops/drop.h"
 
@@ -10,7 +10,7 @@ Variable Normalizer::forward_sum(Context& ctx, const Variable& residual, const V
   return forward(ctx, sum, grid);
 }
 
-const Variable& ResidualStream::settled(Context& ctx) {
+const Variable& ResidualStream::sum(Context& ctx) {
   if (branch_.defined()) set(ops::residual_add(ctx, x_, branch_, scale_));
   return x_;
 }

@@ -8,13 +8,13 @@
 
 namespace dtn {
 
-AdaptiveLayerNorm::AdaptiveLayerNorm(ParameterStore& store, const std::string& prefix,
-                                     const Options& options)
+AdaptiveLayerNorm::AdaptiveLayerNorm(const Scope& scope, const Options& options)
     : options_(options),
-      modulation_(store, prefix + ".modulation", 2 * options.channels, options.condition,
-                  InitKind::kZeros) {
+      modulation_(scope / "modulation", options.condition, 2 * options.channels,
+                  {.init = InitKind::kZeros}) {
   if (options.gate) {
-    gate_.emplace(store, prefix + ".gate", options.channels, options.condition, InitKind::kZeros);
+    gate_.emplace(scope / "gate", options.condition, options.channels,
+                  Linear::Options{.init = InitKind::kZeros});
   }
 }
 

@@ -13,12 +13,11 @@ namespace {
 
 class BatchNorm : public Normalizer {
  public:
-  BatchNorm(const NormConfig& config, const NormShape& shape, ParameterStore& store,
-            const std::string& prefix)
+  BatchNorm(const NormConfig& config, const NormShape& shape, const Scope& scope)
       : eps_(shape.eps),
-        weight_(store.add(prefix + ".weight", {shape.channels}, InitKind::kOnes, Decay::kNo)),
-        bias_(store.add(prefix + ".bias", {shape.channels}, InitKind::kZeros, Decay::kNo)),
-        running_(store, prefix, shape.channels, config.number("momentum").value(),
+        weight_(scope.weight("weight", {shape.channels}, InitKind::kOnes, Decay::kNo)),
+        bias_(scope.weight("bias", {shape.channels}, InitKind::kZeros, Decay::kNo)),
+        running_(scope, shape.channels, config.number("momentum").value(),
                  *config.find<bool>("sync")) {}
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override {
@@ -39,8 +38,8 @@ class BatchNorm : public Normalizer {
 };
 
 std::unique_ptr<Normalizer> make(const NormConfig& config, const NormShape& shape,
-                                 ParameterStore& store, const std::string& prefix) {
-  return std::make_unique<BatchNorm>(config, shape, store, prefix);
+                                 const Scope& scope) {
+  return std::make_unique<BatchNorm>(config, shape, scope);
 }
 
 }  // namespace

@@ -21,39 +21,39 @@ ops::ChannelMoments settled(const RunningStatistics& running) {
 
 }  // namespace
 
-RunningStatistics::RunningStatistics(ParameterStore& store, const std::string& prefix,
-                                     std::int64_t channels, double share, bool all_ranks)
-    : mean(store.add_buffer(prefix + ".running_mean", {channels}, InitKind::kZeros)),
-      variance(store.add_buffer(prefix + ".running_var", {channels}, InitKind::kOnes)),
+RunningStatistics::RunningStatistics(const Scope& scope, std::int64_t channels, double share,
+                                     bool all_ranks)
+    : mean(scope.buffer("running_mean", {channels}, InitKind::kZeros)),
+      variance(scope.buffer("running_var", {channels}, InitKind::kOnes)),
       momentum(share),
       sync(all_ranks) {}
 
 Variable batch_norm(Context& ctx, const char* op, const Variable& x, const Variable& weight,
                     const Variable& bias, double eps, const RunningStatistics& running) {
   const ops::ChannelNorm all_rows = {1, x.dim(-1), eps};
-  if (!ctx.training) {
+  if (!ctx.training()) {
     return ops::channel_affine(ctx, op, x, weight, bias, all_rows, settled(running));
   }
   const auto batch = shared_batch(ctx, running.sync, x.value());
   ops::ChannelMoments moments;
   Variable y = ops::channel_norm(ctx, op, x, weight, bias, all_rows, &moments, batch);
-  if (!ctx.recompute) move_towards(running, x.value(), moments, batch.get());
+  if (!ctx.mode.recompute) move_towards(running, x.value(), moments, batch.get());
   return y;
 }
 
 ops::ChannelMoments batch_statistics(const Context& ctx, const RunningStatistics& running,
                                      const Tensor& x, double eps, const ops::SharedBatch* batch) {
-  if (!ctx.training) return settled(running);
+  if (!ctx.training()) return settled(running);
   ops::ChannelMoments moments = ops::channel_statistics(x, {1, x.dim(-1), eps});
   if (batch) batch->combine(moments);
-  if (!ctx.recompute) move_towards(running, x, moments, batch);
+  if (!ctx.mode.recompute) move_towards(running, x, moments, batch);
   return moments;
 }
 
 Variable reference::batch_norm(Context& ctx, const Variable& x, double eps,
                                const RunningStatistics& running) {
   namespace e = elementary;
-  if (ctx.training) return ops::reference::channel_norm(ctx, x, {}, {}, {1, x.dim(-1), eps});
+  if (ctx.training()) return ops::reference::channel_norm(ctx, x, {}, {}, {1, x.dim(-1), eps});
   Variable std = e::sqrt(ctx, e::affine(ctx, Variable(running.variance->value), 1, eps));
   return e::div(ctx, e::sub(ctx, x, Variable(running.mean->value)), std);
 }

@@ -115,16 +115,13 @@ struct Node {
 
 }  // namespace
 
-ConditionalBatchNorm::ConditionalBatchNorm(ParameterStore& store, const std::string& prefix,
-                                           const Options& options)
+ConditionalBatchNorm::ConditionalBatchNorm(const Scope& scope, const Options& options)
     : options_(options),
-      weight_(store.add(prefix + ".weight", {options.channels}, InitKind::kOnes, Decay::kNo)),
-      bias_(store.add(prefix + ".bias", {options.channels}, InitKind::kZeros, Decay::kNo)),
-      hidden_(store, prefix + ".hidden", options.hidden, options.condition,
-              InitKind::kTruncatedNormal),
-      modulation_(store, prefix + ".modulation", 2 * options.channels, options.hidden,
-                  InitKind::kTruncatedNormal),
-      running_(store, prefix, options.channels, options.momentum, options.sync) {}
+      weight_(scope.weight("weight", {options.channels}, InitKind::kOnes, Decay::kNo)),
+      bias_(scope.weight("bias", {options.channels}, InitKind::kZeros, Decay::kNo)),
+      hidden_(scope / "hidden", options.condition, options.hidden),
+      modulation_(scope / "modulation", options.hidden, 2 * options.channels),
+      running_(scope, options.channels, options.momentum, options.sync) {}
 
 Variable ConditionalBatchNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid,
                                        const Condition& condition) {
@@ -137,7 +134,7 @@ Variable ConditionalBatchNorm::forward(Context& ctx, const Variable& x, const To
   Variable modulation = ops::add_positions(ctx, changes, kept);
 
   const auto all = shared_batch(ctx, running_.sync, x.value());
-  Node node{x.value(), modulation.value(), {}, options_.eps, !ctx.training, all,
+  Node node{x.value(), modulation.value(), {}, options_.eps, !ctx.training(), all,
             x.sink(),  modulation.sink()};
   const ops::ChannelMoments of_all =
       batch_statistics(ctx, running_, x.value(), options_.eps, all.get());

@@ -15,13 +15,12 @@ ops::ChannelNorm instances(const Variable& x, double eps) { return {x.dim(0), x.
 
 }  // namespace
 
-ConditionalInstanceNorm::ConditionalInstanceNorm(ParameterStore& store, const std::string& prefix,
-                                                 const Options& options)
+ConditionalInstanceNorm::ConditionalInstanceNorm(const Scope& scope, const Options& options)
     : options_(options),
-      weight_(store.add(prefix + ".weight", {options.styles, options.channels}, InitKind::kOnes,
-                        Decay::kNo)),
-      bias_(store.add(prefix + ".bias", {options.styles, options.channels}, InitKind::kZeros,
-                      Decay::kNo)) {}
+      weight_(
+          scope.weight("weight", {options.styles, options.channels}, InitKind::kOnes, Decay::kNo)),
+      bias_(
+          scope.weight("bias", {options.styles, options.channels}, InitKind::kZeros, Decay::kNo)) {}
 
 Variable ConditionalInstanceNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid,
                                           const Condition& condition) {

@@ -7,19 +7,6 @@
 
 namespace dtn {
 
-LinearMap::LinearMap(ParameterStore& store, const std::string& prefix, std::int64_t out,
-                     std::int64_t in, InitKind weight_init)
-    : weight(store.add(prefix + ".weight", {out, in}, weight_init, Decay::kYes)),
-      bias(store.add(prefix + ".bias", {out}, InitKind::kZeros, Decay::kNo)) {}
-
-Variable LinearMap::forward(Context& ctx, const Variable& x) const {
-  return ops::linear(ctx, x, weight->variable, bias->variable);
-}
-
-Variable LinearMap::reference(Context& ctx, const Variable& x) const {
-  return ops::reference::linear(ctx, x, weight->variable, bias->variable);
-}
-
 std::string text_of(const Condition& c) {
   if (c.vector.defined() + c.tokens.defined() + c.index.defined() > 1) {
     return "more than one condition";

@@ -19,13 +19,12 @@
 namespace dtn {
 namespace {
 
-Parameter* add_relative_positions(std::int64_t heads, bool local, ParameterStore& store,
-                                  const std::string& name) {
+Parameter* add_relative_positions(std::int64_t heads, bool local, const Scope& scope) {
   const Shape shape = {heads, 3};
-  Parameter* weight =
-      local ? store.add_custom(name + ".weight", shape, Decay::kYes, init_local_positions)
-            : store.add(name + ".weight", shape, InitKind::kTruncatedNormal, Decay::kYes);
-  store.add(name + ".bias", {heads}, InitKind::kZeros, Decay::kNo);
+  Parameter* weight = local
+                          ? scope.weight("weight", shape, init_local_positions, Decay::kYes)
+                          : scope.weight("weight", shape, InitKind::kTruncatedNormal, Decay::kYes);
+  scope.weight("bias", {heads}, InitKind::kZeros, Decay::kNo);
   return weight;
 }
 
@@ -55,25 +54,24 @@ Tensor DtnLambda::value(DType acc, Device device) const {
 }
 
 DynamicTokenNorm::DynamicTokenNorm(const NormConfig& config, const NormShape& shape,
-                                   ParameterStore& store, const std::string& prefix)
+                                   const Scope& scope)
     : shape_(shape), options_(config) {
   DTN_CHECK(shape.channels % shape.heads == 0, "dtn: ", shape.channels,
             " channels do not divide into ", shape.heads, " heads");
-  weight_ = store.add(prefix + ".weight", {shape.channels}, InitKind::kOnes, Decay::kNo);
-  bias_ = store.add(prefix + ".bias", {shape.channels}, InitKind::kZeros, Decay::kNo);
+  weight_ = scope.weight("weight", {shape.channels}, InitKind::kOnes, Decay::kNo);
+  bias_ = scope.weight("bias", {shape.channels}, InitKind::kZeros, Decay::kNo);
   const std::optional<double> of_mean = options_.only_var ? 1.0 : options_.lambda;
-  lambda_mean_ = DtnLambda(shape.heads, of_mean, store, prefix + ".mean_norm_weight");
-  lambda_var_ = DtnLambda(shape.heads, options_.lambda, store, prefix + ".var_norm_weight");
+  lambda_mean_ = DtnLambda(shape.heads, of_mean, scope, "mean_norm_weight");
+  lambda_var_ = DtnLambda(shape.heads, options_.lambda, scope, "var_norm_weight");
   if (options_.position == DtnOptions::Position::kRelative) {
-    position_ =
-        add_relative_positions(shape.heads, options_.local_init, store, prefix + ".pos_proj");
+    position_ = add_relative_positions(shape.heads, options_.local_init, scope / "pos_proj");
   } else if (options_.position == DtnOptions::Position::kFree) {
     const std::int64_t cells = options_.cells(shape.grid).tokens();
     DTN_CHECK(cells > 0,
               "dtn: position free is a table of pairs of tokens; it needs to know the "
               "grid of tokens when it is built");
-    position_ = store.add(prefix + ".position_table", {shape.heads, cells, cells},
-                          InitKind::kTruncatedNormal, Decay::kYes);
+    position_ = scope.weight("position_table", {shape.heads, cells, cells},
+                             InitKind::kTruncatedNormal, Decay::kYes);
   }
 }
 
@@ -277,9 +275,9 @@ NormRow dtn_row() {
   schema.options = DtnOptions::schema();
   schema.check = DtnOptions::check;
   return {std::move(schema),
-          [](const NormConfig& config, const NormShape& shape, ParameterStore& store,
-             const std::string& prefix) -> std::unique_ptr<Normalizer> {
-            return std::make_unique<DynamicTokenNorm>(config, shape, store, prefix);
+          [](const NormConfig& config, const NormShape& shape,
+             const Scope& scope) -> std::unique_ptr<Normalizer> {
+            return std::make_unique<DynamicTokenNorm>(config, shape, scope);
           }};
 }
 

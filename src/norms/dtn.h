@@ -46,10 +46,10 @@ class DtnLambda {
  public:
   DtnLambda() = default;
   // Fixed, or the sigmoid of a new parameter of that name.
-  DtnLambda(std::int64_t heads, std::optional<double> fixed, ParameterStore& store,
-            const std::string& name)
+  DtnLambda(std::int64_t heads, std::optional<double> fixed, const Scope& scope,
+            std::string_view name)
       : heads_(heads), fixed_(fixed) {
-    if (!fixed) logit_ = store.add(name, {heads}, InitKind::kZeros, Decay::kNo);
+    if (!fixed) logit_ = scope.weight(name, {heads}, InitKind::kZeros);
   }
 
   // [H], accumulator type.
@@ -68,8 +68,7 @@ class DtnLambda {
 
 class DynamicTokenNorm : public Normalizer {
  public:
-  DynamicTokenNorm(const NormConfig& config, const NormShape& shape, ParameterStore& store,
-                   const std::string& prefix);
+  DynamicTokenNorm(const NormConfig& config, const NormShape& shape, const Scope& scope);
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override;
   Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override;

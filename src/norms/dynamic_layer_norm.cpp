@@ -17,13 +17,10 @@ void init_modulation_bias(Tensor& value, std::uint64_t, const std::string&) {
 
 }  // namespace
 
-DynamicLayerNorm::DynamicLayerNorm(ParameterStore& store, const std::string& prefix,
-                                   const Options& options)
+DynamicLayerNorm::DynamicLayerNorm(const Scope& scope, const Options& options)
     : options_(options),
-      summary_(store, prefix + ".summary", options.summary, options.channels,
-               InitKind::kTruncatedNormal),
-      modulation_(store, prefix + ".modulation", 2 * options.channels, options.summary,
-                  InitKind::kTruncatedNormal) {
+      summary_(scope / "summary", options.channels, options.summary),
+      modulation_(scope / "modulation", options.summary, 2 * options.channels) {
   modulation_.bias->init = InitKind::kCustom;
   modulation_.bias->custom_init = init_modulation_bias;
 }

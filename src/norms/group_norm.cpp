@@ -9,12 +9,11 @@ namespace {
 
 class GroupNorm : public Normalizer {
  public:
-  GroupNorm(const NormConfig& config, const NormShape& shape, ParameterStore& store,
-            const std::string& prefix)
+  GroupNorm(const NormConfig& config, const NormShape& shape, const Scope& scope)
       : groups_(groups_of(config, shape.heads)),
         eps_(shape.eps),
-        weight_(store.add(prefix + ".weight", {shape.channels}, InitKind::kOnes, Decay::kNo)),
-        bias_(store.add(prefix + ".bias", {shape.channels}, InitKind::kZeros, Decay::kNo)) {}
+        weight_(scope.weight("weight", {shape.channels}, InitKind::kOnes, Decay::kNo)),
+        bias_(scope.weight("bias", {shape.channels}, InitKind::kZeros, Decay::kNo)) {}
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override {
     return ops::channel_norm(ctx, "group_norm", x, weight_->variable, bias_->variable, over(x));
@@ -33,8 +32,8 @@ class GroupNorm : public Normalizer {
 };
 
 std::unique_ptr<Normalizer> make(const NormConfig& config, const NormShape& shape,
-                                 ParameterStore& store, const std::string& prefix) {
-  return std::make_unique<GroupNorm>(config, shape, store, prefix);
+                                 const Scope& scope) {
+  return std::make_unique<GroupNorm>(config, shape, scope);
 }
 
 }  // namespace

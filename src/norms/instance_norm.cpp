@@ -8,13 +8,12 @@ namespace {
 
 class InstanceNorm : public Normalizer {
  public:
-  InstanceNorm(const NormConfig& config, const NormShape& shape, ParameterStore& store,
-               const std::string& prefix)
+  InstanceNorm(const NormConfig& config, const NormShape& shape, const Scope& scope)
       : channels_(shape.channels),
         eps_(shape.eps),
         unbiased_(*config.find<std::string>("variant") == "official"),
-        weight_(store.add(prefix + ".weight", {shape.channels}, InitKind::kOnes, Decay::kNo)),
-        bias_(store.add(prefix + ".bias", {shape.channels}, InitKind::kZeros, Decay::kNo)) {}
+        weight_(scope.weight("weight", {shape.channels}, InitKind::kOnes, Decay::kNo)),
+        bias_(scope.weight("bias", {shape.channels}, InitKind::kZeros, Decay::kNo)) {}
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override {
     return ops::channel_norm(ctx, "instance_norm", x, weight_->variable, bias_->variable, over(x));
@@ -34,8 +33,8 @@ class InstanceNorm : public Normalizer {
 };
 
 std::unique_ptr<Normalizer> make(const NormConfig& config, const NormShape& shape,
-                                 ParameterStore& store, const std::string& prefix) {
-  return std::make_unique<InstanceNorm>(config, shape, store, prefix);
+                                 const Scope& scope) {
+  return std::make_unique<InstanceNorm>(config, shape, scope);
 }
 
 }  // namespace

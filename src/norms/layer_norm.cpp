@@ -7,10 +7,10 @@ namespace {
 
 class LayerNorm : public Normalizer {
  public:
-  LayerNorm(const NormShape& shape, ParameterStore& store, const std::string& prefix)
+  LayerNorm(const NormShape& shape, const Scope& scope)
       : eps_(shape.eps),
-        weight_(store.add(prefix + ".weight", {shape.channels}, InitKind::kOnes, Decay::kNo)),
-        bias_(store.add(prefix + ".bias", {shape.channels}, InitKind::kZeros, Decay::kNo)) {}
+        weight_(scope.weight("weight", {shape.channels}, InitKind::kOnes, Decay::kNo)),
+        bias_(scope.weight("bias", {shape.channels}, InitKind::kZeros, Decay::kNo)) {}
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override {
     return ops::layer_norm(ctx, x, weight_->variable, bias_->variable, eps_);
@@ -32,16 +32,14 @@ class LayerNorm : public Normalizer {
   Parameter* bias_;
 };
 
-std::unique_ptr<Normalizer> make(const NormConfig&, const NormShape& shape, ParameterStore& store,
-                                 const std::string& prefix) {
-  return make_layer_norm(shape, store, prefix);
+std::unique_ptr<Normalizer> make(const NormConfig&, const NormShape& shape, const Scope& scope) {
+  return make_layer_norm(shape, scope);
 }
 
 }  // namespace
 
-std::unique_ptr<Normalizer> make_layer_norm(const NormShape& shape, ParameterStore& store,
-                                            const std::string& prefix) {
-  return std::make_unique<LayerNorm>(shape, store, prefix);
+std::unique_ptr<Normalizer> make_layer_norm(const NormShape& shape, const Scope& scope) {
+  return std::make_unique<LayerNorm>(shape, scope);
 }
 
 NormRow layer_norm_row() {

@@ -10,12 +10,10 @@
 
 namespace dtn {
 
-DynamicMomentShortcut::DynamicMomentShortcut(ParameterStore& store, const std::string& prefix,
-                                             const Options& options)
+DynamicMomentShortcut::DynamicMomentShortcut(const Scope& scope, const Options& options)
     : options_(options),
-      hidden_(store, prefix + ".hidden", options.hidden, 9 * 2, InitKind::kTruncatedNormal),
-      modulation_(store, prefix + ".modulation", 2 * options.channels, 9 * options.hidden,
-                  InitKind::kTruncatedNormal) {}
+      hidden_(scope / "hidden", 9 * 2, options.hidden),
+      modulation_(scope / "modulation", 9 * options.hidden, 2 * options.channels) {}
 
 void DynamicMomentShortcut::check(const Variable& x, const TokenGrid& grid, const Variable& mean,
                                   const Variable& std) const {
@@ -29,7 +27,7 @@ void DynamicMomentShortcut::check(const Variable& x, const TokenGrid& grid, cons
 Variable DynamicMomentShortcut::forward(Context& ctx, const Variable& x, const TokenGrid& grid,
                                         const Variable& mean, const Variable& std) const {
   check(x, grid, mean, std);
-  auto convolve = [&](const LinearMap& map, const Variable& v) {
+  auto convolve = [&](const Linear& map, const Variable& v) {
     return map.forward(ctx, ops::neighbours(ctx, v, grid.height, grid.width));
   };
   auto as_column = [&](const Variable& v) {
@@ -44,7 +42,7 @@ Variable DynamicMomentShortcut::reference(Context& ctx, const Variable& x, const
                                           const Variable& mean, const Variable& std) const {
   check(x, grid, mean, std);
   using namespace ops::reference;
-  auto convolve = [&](const LinearMap& map, const Variable& v) {
+  auto convolve = [&](const Linear& map, const Variable& v) {
     return map.reference(ctx, neighbours(ctx, v, grid.height, grid.width));
   };
   auto as_column = [&](const Variable& v) {

@@ -17,8 +17,7 @@ namespace {
 
 class PowerNorm : public Normalizer {
  public:
-  PowerNorm(const NormConfig& config, const NormShape& shape, ParameterStore& store,
-            const std::string& prefix)
+  PowerNorm(const NormConfig& config, const NormShape& shape, const Scope& scope)
       : channels_(shape.channels),
         groups_(groups_of(config, shape.heads)),
         eps_(shape.eps),
@@ -26,12 +25,12 @@ class PowerNorm : public Normalizer {
         alpha_forward_(config.number("alpha_forward").value()),
         alpha_backward_(config.number("alpha_backward").value()),
         sync_(*config.find<bool>("sync")),
-        weight_(store.add(prefix + ".weight", {channels_}, InitKind::kOnes, Decay::kNo)),
-        bias_(store.add(prefix + ".bias", {channels_}, InitKind::kZeros, Decay::kNo)) {
+        weight_(scope.weight("weight", {channels_}, InitKind::kOnes, Decay::kNo)),
+        bias_(scope.weight("bias", {channels_}, InitKind::kZeros, Decay::kNo)) {
     const Shape of_channels = {1, channels_, 1, 1};
-    running_phi_ = store.add_buffer(prefix + ".running_phi", of_channels, InitKind::kOnes);
-    ema_gz_ = store.add_buffer(prefix + ".ema_gz", of_channels, InitKind::kZeros);
-    iterations_ = store.add_buffer(prefix + ".iters", {1}, InitKind::kZeros);
+    running_phi_ = scope.buffer("running_phi", of_channels, InitKind::kOnes);
+    ema_gz_ = scope.buffer("ema_gz", of_channels, InitKind::kZeros);
+    iterations_ = scope.buffer("iters", {1}, InitKind::kZeros);
   }
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override;
@@ -92,7 +91,7 @@ Variable PowerNorm::forward(Context& ctx, const Variable& x, const TokenGrid&) {
   args.running_phi = running_phi_->value.raw();
   args.y = y.raw();
   args.rpsi = saved.rpsi.raw();
-  if (ctx.training) {
+  if (ctx.training()) {
     squares = Tensor::empty({channels_}, acc, device);
     saved.power = Tensor::empty({channels_}, acc, device);
     saved.ema_gz = ema_gz_->value;
@@ -106,8 +105,8 @@ Variable PowerNorm::forward(Context& ctx, const Variable& x, const TokenGrid&) {
     args.warmup = warmup_;
     args.alpha = alpha_forward_;
     args.power = saved.power.raw();
-    args.next_running_phi = ctx.recompute ? nullptr : running_phi_->next.raw();
-    args.next_iterations = ctx.recompute ? nullptr : iterations_->next.raw();
+    args.next_running_phi = ctx.mode.recompute ? nullptr : running_phi_->next.raw();
+    args.next_iterations = ctx.mode.recompute ? nullptr : iterations_->next.raw();
   }
   run_on(device, args);
   return ctx.record("power_norm", y, {&x, &weight_->variable, &bias_->variable},
@@ -172,10 +171,10 @@ Variable PowerNorm::reference(Context& ctx, const Variable& x, const TokenGrid&)
   dispatch_real(x.dtype(), [&](auto zero) {
     iteration += static_cast<double>(*iterations_->value.data<decltype(zero)>());
   });
-  if (ctx.training && iteration <= static_cast<double>(warmup_))
+  if (ctx.training() && iteration <= static_cast<double>(warmup_))
     phi = e::mean(plain, e::mul(plain, Variable(z0.value()), Variable(z0.value())), 0);
   Variable z = e::div(ctx, z0, e::sqrt(plain, e::affine(plain, phi, 1, eps_)));
-  if (ctx.training) {
+  if (ctx.training()) {
     Variable ema = e::reshape(plain, Variable(ema_gz_->value), {1, channels_});
     z = damped(ctx, z, e::affine(plain, ema, 1 - alpha_backward_).value());
   }
@@ -184,8 +183,8 @@ Variable PowerNorm::reference(Context& ctx, const Variable& x, const TokenGrid&)
 }
 
 std::unique_ptr<Normalizer> make(const NormConfig& config, const NormShape& shape,
-                                 ParameterStore& store, const std::string& prefix) {
-  return std::make_unique<PowerNorm>(config, shape, store, prefix);
+                                 const Scope& scope) {
+  return std::make_unique<PowerNorm>(config, shape, scope);
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "norms/rows.h"
@@ -9,8 +10,8 @@ TokenGrid square_or_sequence(std::int64_t tokens) {
   return side * side == tokens ? TokenGrid{side, side} : TokenGrid{1, tokens};
 }
 
-std::span<const NormRow> norm_registry() {
-  static const std::vector<NormRow> rows = {
+const NormRegistry& norm_registry() {
+  static const NormRegistry rows({
       layer_norm_row(),
       rms_norm_row(),
       batch_norm_row(),
@@ -28,46 +29,49 @@ std::span<const NormRow> norm_registry() {
       spatially_adaptive_norm_row(),
       dynamic_layer_norm_row(),
       positional_norm_row(),
-  };
+  });
   return rows;
 }
 
+std::vector<NormSchema> NormRegistry::schemas() const {
+  std::vector<NormSchema> all;
+  for (const NormRow& row : *this) all.push_back(row.schema);
+  return all;
+}
+
 std::span<const NormSchema> norm_schemas() {
-  static const std::vector<NormSchema> schemas = [] {
-    std::vector<NormSchema> all;
-    for (const NormRow& row : norm_registry()) all.push_back(row.schema);
-    return all;
-  }();
+  static const std::vector<NormSchema> schemas = norm_registry().schemas();
   return schemas;
 }
 
-std::unique_ptr<Normalizer> make_normalizer(const NormConfig& config, const NormShape& shape,
-                                            ParameterStore& store, const std::string& prefix) {
-  std::string known;
-  for (const NormRow& row : norm_registry()) {
-    if (row.schema.type == config.type) {
-      if (!row.schema.needs.empty()) {
-        throw ConfigError(cat("'", config.type, "' needs ", row.schema.needs));
-      }
-      NormConfig complete = config;
-      for (const OptionSchema& option : row.schema.options) {
-        bool given = false;
-        for (const NormOption& o : config.options) given |= o.key == option.key;
-        if (!given) complete.options.push_back({option.key, option.default_value});
-      }
-      if (row.schema.check) {
-        auto problem = row.schema.check(
-            complete, {shape.channels, shape.heads, shape.grid.height, shape.grid.width});
-        if (problem) {
-          throw ConfigError(cat(config.type, ": ", problem->option,
-                                problem->option.empty() ? "" : ": ", problem->message));
-        }
-      }
-      return row.make(complete, shape, store, prefix);
-    }
-    known += (known.empty() ? "" : ", ") + row.schema.type;
+namespace {
+
+NormConfig with_defaults(NormConfig config, const NormSchema& schema) {
+  for (const OptionSchema& option : schema.options) {
+    const bool given = std::ranges::any_of(
+        config.options, [&](const NormOption& o) { return o.key == option.key; });
+    if (!given) config.options.push_back({option.key, option.default_value});
   }
-  throw ConfigError(cat("unknown normalizer '", config.type, "'; known: ", known));
+  return config;
+}
+
+}  // namespace
+
+std::unique_ptr<Normalizer> make_normalizer(const NormConfig& config, const NormShape& shape,
+                                            const Scope& scope) {
+  const NormRow& row = (scope.norms ? *scope.norms : norm_registry()).at(config.type);
+  if (!row.schema.needs.empty()) {
+    throw ConfigError(cat("'", config.type, "' needs ", row.schema.needs));
+  }
+  const NormConfig complete = with_defaults(config, row.schema);
+  if (row.schema.check) {
+    const NormSite site{shape.channels, shape.heads, shape.grid.height, shape.grid.width};
+    if (const auto problem = row.schema.check(complete, site)) {
+      throw ConfigError(cat(config.type, ": ", problem->option, problem->option.empty() ? "" : ": ",
+                            problem->message));
+    }
+  }
+  return row.make(complete, shape, scope);
 }
 
 }  // namespace dtn

@@ -20,13 +20,11 @@ void init_sqrt_channels(Tensor& value, std::uint64_t, const std::string&) {
 
 class RmsNorm : public Normalizer {
  public:
-  RmsNorm(RmsNormKind kind, const NormShape& shape, ParameterStore& store,
-          const std::string& prefix)
+  RmsNorm(RmsNormKind kind, const NormShape& shape, const Scope& scope)
       : kind_(kind), shape_(shape) {
-    const std::string name = prefix + ".weight";
     weight_ = kind == RmsNormKind::kRms
-                  ? store.add(name, {shape.channels}, InitKind::kOnes, Decay::kNo)
-                  : store.add_custom(name, {shape.channels}, Decay::kNo, init_sqrt_channels);
+                  ? scope.weight("weight", {shape.channels}, InitKind::kOnes)
+                  : scope.weight("weight", {shape.channels}, init_sqrt_channels);
   }
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override;
@@ -86,9 +84,8 @@ Variable RmsNorm::reference(Context& ctx, const Variable& x, const TokenGrid&) {
 }
 
 template <RmsNormKind kKind>
-std::unique_ptr<Normalizer> make(const NormConfig&, const NormShape& shape, ParameterStore& store,
-                                 const std::string& prefix) {
-  return std::make_unique<RmsNorm>(kKind, shape, store, prefix);
+std::unique_ptr<Normalizer> make(const NormConfig&, const NormShape& shape, const Scope& scope) {
+  return std::make_unique<RmsNorm>(kKind, shape, scope);
 }
 
 }  // namespace

@@ -49,11 +49,13 @@ class BatchOfRanks : public ops::SharedBatch {
 
 std::shared_ptr<const ops::SharedBatch> shared_batch(const Context& ctx, bool sync,
                                                      const Tensor& x) {
-  if (!sync || !ctx.training || !ctx.ranks || ctx.ranks->alone()) return nullptr;
+  if (!sync || !ctx.training() || !ctx.ranks.communicator || ctx.ranks.communicator->alone())
+    return nullptr;
   const std::int64_t samples = x.dim(0), rows = x.numel() / x.dim(-1);
-  DTN_CHECK(samples > 0 && ctx.all_samples >= samples, "sync: ", samples,
-            " samples are not a share of ", ctx.all_samples);
-  return std::make_shared<BatchOfRanks>(*ctx.ranks, rows, ctx.all_samples * (rows / samples));
+  DTN_CHECK(samples > 0 && ctx.ranks.samples >= samples, "sync: ", samples,
+            " samples are not a share of ", ctx.ranks.samples);
+  return std::make_shared<BatchOfRanks>(*ctx.ranks.communicator, rows,
+                                        ctx.ranks.samples * (rows / samples));
 }
 
 OptionSchema sync_option() {

@@ -9,15 +9,12 @@
 
 namespace dtn {
 
-SpatiallyAdaptiveNorm::SpatiallyAdaptiveNorm(ParameterStore& store, const std::string& prefix,
-                                             const Options& options)
+SpatiallyAdaptiveNorm::SpatiallyAdaptiveNorm(const Scope& scope, const Options& options)
     : options_(options),
-      shared_(store, prefix + ".shared", options.hidden, 9 * options.condition,
-              InitKind::kTruncatedNormal),
-      modulation_(store, prefix + ".modulation", 2 * options.channels, 9 * options.hidden,
-                  InitKind::kTruncatedNormal) {
+      shared_(scope / "shared", 9 * options.condition, options.hidden),
+      modulation_(scope / "modulation", 9 * options.hidden, 2 * options.channels) {
   if (options.base == Base::kBatch) {
-    running_.emplace(store, prefix, options.channels, options.momentum, options.sync);
+    running_.emplace(scope, options.channels, options.momentum, options.sync);
   }
 }
 
@@ -27,7 +24,7 @@ Variable SpatiallyAdaptiveNorm::forward(Context& ctx, const Variable& x, const T
   const std::int64_t batch = x.dim(0), channels = options_.channels;
   const Variable& map =
       condition_tokens("spade", condition, batch, grid.tokens(), options_.condition);
-  auto convolve = [&](const LinearMap& linear, const Variable& v) {
+  auto convolve = [&](const Linear& linear, const Variable& v) {
     return linear.forward(ctx, ops::neighbours(ctx, v, grid.height, grid.width));
   };
   Variable hidden = ops::relu(ctx, convolve(shared_, ops::cast(ctx, map, x.dtype())));
@@ -44,7 +41,7 @@ Variable SpatiallyAdaptiveNorm::reference(Context& ctx, const Variable& x, const
   const std::int64_t batch = x.dim(0), channels = options_.channels;
   const Variable& map =
       condition_tokens("spade", condition, batch, grid.tokens(), options_.condition);
-  auto convolve = [&](const LinearMap& linear, const Variable& v) {
+  auto convolve = [&](const Linear& linear, const Variable& v) {
     return linear.reference(ctx, ops::reference::neighbours(ctx, v, grid.height, grid.width));
   };
   Variable hidden = ops::reference::relu(ctx, convolve(shared_, map));

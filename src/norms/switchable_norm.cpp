@@ -22,17 +22,16 @@ namespace {
 
 class SwitchableNorm : public Normalizer {
  public:
-  SwitchableNorm(const NormConfig& config, const NormShape& shape, ParameterStore& store,
-                 const std::string& prefix)
+  SwitchableNorm(const NormConfig& config, const NormShape& shape, const Scope& scope)
       : shape_(shape),
         momentum_(config.number("momentum").value()),
         sync_(*config.find<bool>("sync")) {
-    weight_ = store.add(prefix + ".weight", {shape.channels}, InitKind::kOnes, Decay::kNo);
-    bias_ = store.add(prefix + ".bias", {shape.channels}, InitKind::kZeros, Decay::kNo);
-    mean_weight_ = store.add(prefix + ".mean_weight", {3}, InitKind::kOnes, Decay::kNo);
-    var_weight_ = store.add(prefix + ".var_weight", {3}, InitKind::kOnes, Decay::kNo);
-    running_mean_ = store.add_buffer(prefix + ".running_mean", {shape.channels}, InitKind::kZeros);
-    running_var_ = store.add_buffer(prefix + ".running_var", {shape.channels}, InitKind::kZeros);
+    weight_ = scope.weight("weight", {shape.channels}, InitKind::kOnes, Decay::kNo);
+    bias_ = scope.weight("bias", {shape.channels}, InitKind::kZeros, Decay::kNo);
+    mean_weight_ = scope.weight("mean_weight", {3}, InitKind::kOnes, Decay::kNo);
+    var_weight_ = scope.weight("var_weight", {3}, InitKind::kOnes, Decay::kNo);
+    running_mean_ = scope.buffer("running_mean", {shape.channels}, InitKind::kZeros);
+    running_var_ = scope.buffer("running_var", {shape.channels}, InitKind::kZeros);
   }
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override;
@@ -162,8 +161,8 @@ Variable SwitchableNorm::forward(Context& ctx, const Variable& x, const TokenGri
   saved.mean_weight = mean_weight_->variable.value();
   saved.var_weight = var_weight_->variable.value();
   saved.eps = shape_.eps;
-  saved.make_statistics(ctx.training);
-  if (!ctx.training) {
+  saved.make_statistics(ctx.training());
+  if (!ctx.training()) {
     saved.running_mean = running_mean_->value;
     saved.running_var = running_var_->value;
   }
@@ -179,7 +178,7 @@ Variable SwitchableNorm::forward(Context& ctx, const Variable& x, const TokenGri
   args.bias = bias.raw();
   args.y = y.raw();
   args.momentum = momentum_;
-  if (ctx.training && !ctx.recompute) {
+  if (ctx.training() && !ctx.mode.recompute) {
     args.next_mean = running_mean_->next.raw();
     args.next_var = running_var_->next.raw();
   }
@@ -213,7 +212,7 @@ Variable SwitchableNorm::reference(Context& ctx, const Variable& x, const TokenG
   check(x);
   const Moments image(ctx, x, {1}), token(ctx, x, {2});
   Variable batch_mean, batch_var;
-  if (ctx.training) {
+  if (ctx.training()) {
     const Moments batch(ctx, x, {1, 0});
     batch_mean = batch.mean;
     batch_var = batch.var;
@@ -236,8 +235,8 @@ Variable SwitchableNorm::reference(Context& ctx, const Variable& x, const TokenG
 }
 
 std::unique_ptr<Normalizer> make(const NormConfig& config, const NormShape& shape,
-                                 ParameterStore& store, const std::string& prefix) {
-  return std::make_unique<SwitchableNorm>(config, shape, store, prefix);
+                                 const Scope& scope) {
+  return std::make_unique<SwitchableNorm>(config, shape, scope);
 }
 
 }  // namespace

@@ -159,7 +159,7 @@ Variable mlp_residual(Context& ctx, const Variable& x, const Variable& weight1,
     Tensor h = Tensor::empty_like(z);
     LinearForward args = forward_args(x.value(), layer1, bias1, h);
     args.gelu = true;
-    args.preactivation = ctx.tape ? z.raw() : nullptr;
+    args.preactivation = ctx.recording() ? z.raw() : nullptr;
     run_on(x.device(), args);
     args = forward_args(h, layer2, bias2, y);
     if (residual.defined()) set_residual(args, residual.value(), row_scale);

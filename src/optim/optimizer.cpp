@@ -59,6 +59,16 @@ std::vector<std::pair<std::string, Tensor>> Optimizer::state() const {
   return {{"momentum_buffer", first_}};
 }
 
+void average_into(ParameterStore& to, const ParameterStore& from, double decay,
+                  const UpdateState* state) {
+  DTN_CHECK(to.values().numel() == from.values().numel(), "average_into: a store of ",
+            to.values().numel(), " values cannot follow one of ", from.values().numel());
+  run_on(to.device(), EmaStep{to.values().numel(), static_cast<float*>(to.values().raw()),
+                              static_cast<const float*>(from.values().raw()), decay, state});
+  to.restart_buffers();
+  to.refresh_bfloat16();
+}
+
 MovingAverage::MovingAverage(ParameterStore& store, double decay)
     : store_(store), decay_(decay), average_(store.values().clone()) {}
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/format.h"
+#include "data/feed/open_split.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
@@ -13,6 +14,7 @@
 #include "io/fingerprint.h"
 #include "suite/suite_plan.h"
 #include "suite/suite_results.h"
+#include "train/evaluator.h"
 #include "train/progress.h"
 #include "train/stop_signal.h"
 
@@ -61,8 +63,8 @@ SuiteSettings settings_of(const ExperimentConfig& config, const SuiteOptions& op
 
 class Runner {
  public:
-  Runner(VisionTransformer& model, const ExperimentConfig& config, const SuiteOptions& options)
-      : model_(model), config_(config), options_(options), plan_(plan_suite(config, options)) {
+  Runner(Classify& task, const ExperimentConfig& config, const SuiteOptions& options)
+      : task_(task), config_(config), options_(options), plan_(plan_suite(config, options)) {
     report_.suite = options.suite;
     report_.settings = settings_of(config, options, plan_);
     const auto choice = static_cast<std::int64_t>(plan_.choice.size());
@@ -138,46 +140,39 @@ class Runner {
 
   void save() const { write_file_atomic(options_.save, to_json(report_, 2) + "\n"); }
 
-  Device device() const { return model_.parameters().device(); }
-
-  LoaderOptions loading() const {
-    LoaderOptions loading;
-    loading.batch_size = options_.batch_size;
-    loading.workers = workers_of(config_.data, device());
-    loading.max_bad_images = config_.data.max_bad_images;
-    return loading;
-  }
+  Device device() const { return task_.model().parameters().device(); }
 
   std::optional<SuiteScore> evaluate_cell(const SuiteCell& cell, ProgressBar& bar) const {
-    DataConfig data = config_.data;
-    data.crop_pct = cell.crop_pct;
-    Loader loader(
-        cell.images,
-        Transform(data, config_.augment, config_.model.image_size, config_.model.channels, false),
-        feeding(device(), loading()));
-    BatchFeeder feeder(loader, device());
+    ExperimentConfig config = config_;
+    config.data.crop_pct = cell.crop_pct;
+    const auto split =
+        open_split(image_samples_of(cell.images, config, Split::kVal, device()), config,
+                   Split::kVal, {.device = device(), .batch_size = options_.batch_size});
     const auto start = std::chrono::steady_clock::now();
+    AccuracyMeter meter(plan_.choice);
     EvalOptions eval;
-    eval.dtype = options_.dtype;
-    eval.classes = plan_.choice;
+    eval.compute = options_.dtype;
+    eval.meter = &meter;
     eval.stop = stop_requested;
-    eval.on_batch = [&](const DeviceBatch&, const Tensor&, std::int64_t done) {
+    eval.on_batch = [&](const DeviceBatch&, const Fields&, std::int64_t done) {
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
       const double rate = static_cast<double>(done) / seconds.count();
       bar.update(done_ + done, cat(cell.name, "  ", static_cast<std::int64_t>(rate), " images/s"));
     };
-    std::optional<EvalResult> result = evaluate(model_, feeder, eval);
+    const std::optional<Evaluation> result = evaluate(task_, split->feeder(), eval);
     if (!result) return std::nullopt;
     if (result->count == 0) {
       throw DataError(cat("all images are damaged: ", cell.images->description()));
     }
-    auto images = images_.find(cell.name);
-    return SuiteScore{*result, loader.report().bad_images,
+    const Metrics& m = result->metrics;
+    const auto images = images_.find(cell.name);
+    return SuiteScore{{m.at("top1"), m.at("top5"), m.at("loss"), result->count, result->seconds},
+                      split->loader().report().bad_images,
                       images == images_.end() ? "" : images->second};
   }
 
   static std::string text_of(const SuiteScore& score) {
-    const EvalResult& r = score.result;
+    const Accuracy& r = score.result;
     return format("top-1 error %.2f %%, %lld images, %.1f images/s", score.error(),
                   static_cast<long long>(r.count),
                   r.seconds > 0 ? static_cast<double>(r.count) / r.seconds : 0);
@@ -194,7 +189,7 @@ class Runner {
     return std::nullopt;
   }
 
-  VisionTransformer& model_;
+  Classify& task_;
   const ExperimentConfig& config_;
   const SuiteOptions& options_;
   SuitePlan plan_;
@@ -209,14 +204,14 @@ const char* name_of(Suite suite) {
   return suite == Suite::kImageNetC ? "imagenet-c" : "imagenet-r";
 }
 
-std::optional<SuiteReport> run_suite(VisionTransformer& model, const ExperimentConfig& config,
+std::optional<SuiteReport> run_suite(Classify& task, const ExperimentConfig& config,
                                      const SuiteOptions& options) {
   install_stop_signals();
-  return Runner(model, config, options).run();
+  return Runner(task, config, options).run();
 }
 
-EvalResult overall(const SuiteReport& report) {
-  EvalResult all;
+Accuracy overall(const SuiteReport& report) {
+  Accuracy all;
   for (const auto& [name, score] : report.scores) {
     const Corruption* corruption = find_corruption(name.substr(0, name.find('/')));
     if (name == "clean" || (corruption && corruption->alexnet_error == 0)) continue;

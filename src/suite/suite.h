@@ -12,8 +12,7 @@
 #include "dtn/config/train_config.h"
 #include "dtn/core/dtype.h"
 #include "dtn/io/safetensors.h"
-#include "dtn/models/vit.h"
-#include "train/evaluator.h"
+#include "dtn/tasks/classify.h"
 
 namespace dtn {
 
@@ -41,9 +40,16 @@ struct SuiteOptions {
   std::string weights;  // what tells the weights apart, from fingerprint_of()
 };
 
+struct Accuracy {
+  double top1 = 0, top5 = 0;  // percent
+  double loss = 0;            // mean cross-entropy
+  std::int64_t count = 0;     // images, each weighted alike
+  double seconds = 0;
+};
+
 // What one folder of images gave.
 struct SuiteScore {
-  EvalResult result;
+  Accuracy result;
   std::int64_t bad_images = 0;  // damaged ones, which result.count leaves out
   std::string images;           // tells the images apart; empty where nothing is kept
   double error() const { return 100 - result.top1; }  // percent
@@ -67,15 +73,15 @@ struct SuiteReport {
   std::map<std::string, SuiteScore> scores;
 };
 
-// Evaluates `model`, whose config is `config`, on whatever part of the suite is there. Progress
+// Evaluates the model of `task`, whose config is `config`, on whatever part of the suite is there. Progress
 // goes to standard error. Nothing when SIGINT or SIGTERM stopped it. Throws DataError when the
 // folders are not what they should be, and ConfigError when `save` holds something else.
-std::optional<SuiteReport> run_suite(VisionTransformer& model, const ExperimentConfig& config,
+std::optional<SuiteReport> run_suite(Classify& task, const ExperimentConfig& config,
                                      const SuiteOptions& options);
 
 // All images but the clean ones and those of the corruptions outside the benchmark, each weighted
 // alike.
-EvalResult overall(const SuiteReport& report);
+Accuracy overall(const SuiteReport& report);
 
 // The report as a JSON object, and as text for people.
 std::string to_json(const SuiteReport& report, int indent = -1);

@@ -27,7 +27,7 @@ Json json_of(std::optional<double> value) { return value ? Json(*value) : Json(n
 
 Json json_of(const SuiteScore* score) {
   if (!score) return nullptr;
-  const EvalResult& r = score->result;
+  const Accuracy& r = score->result;
   Json json = {{"top1", r.top1},          {"top5", r.top5},   {"loss", r.loss},
                {"error", score->error()}, {"count", r.count}, {"bad_images", score->bad_images},
                {"seconds", r.seconds}};
@@ -81,7 +81,7 @@ void add_corruptions(const SuiteReport& report, Json& json) {
 }
 
 Json report_json(const SuiteReport& report) {
-  const EvalResult all = overall(report);
+  const Accuracy all = overall(report);
   const auto only_if_any = [&](double value) {
     return all.count > 0 ? Json(value) : Json(nullptr);
   };

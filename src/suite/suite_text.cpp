@@ -50,7 +50,7 @@ std::string summary_line(const CorruptionSummary& summary) {
          error + "\n";
 }
 
-std::string score_line(const std::string& title, const EvalResult& r, std::int64_t bad_images) {
+std::string score_line(const std::string& title, const Accuracy& r, std::int64_t bad_images) {
   std::string line = format("top-1 %.2f %%  top-5 %.2f %%  loss %.4f  ", r.top1, r.top5, r.loss);
   line += cat(title, ", ", r.count, " images");
   if (bad_images > 0) line += cat(" and ", bad_images, " damaged ones");
@@ -65,7 +65,7 @@ std::string to_text(const SuiteReport& report) {
     const std::vector<SeverityErrors> errors = errors_of(report);
     text = corruption_table(errors) + summary_line(summarize(errors));
   }
-  const EvalResult all = overall(report);
+  const Accuracy all = overall(report);
   std::int64_t bad_images = 0;
   for (const auto& [name, score] : report.scores) {
     if (name != "clean") bad_images += score.bad_images;

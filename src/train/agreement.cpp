@@ -32,37 +32,7 @@ Tensor numbers(const std::vector<std::int64_t>& values) {
   return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
 }
 
-// A plain struct of the first rank becomes that of all.
-template <class T>
-void share_value(T& value, Communicator& ranks) {
-  static_assert(std::is_trivially_copyable_v<T>);
-  Tensor bytes = Tensor::empty({sizeof value}, DType::kUInt8);
-  std::memcpy(bytes.raw(), &value, sizeof value);
-  ranks.broadcast(bytes);
-  std::memcpy(&value, bytes.raw(), sizeof value);
-}
-
 }  // namespace
-
-void share_run(Learner& learner, RunProgress& progress, std::optional<std::int64_t>& resumed_at,
-               Communicator& ranks) {
-  if (ranks.alone()) return;
-  ParameterStore& store = learner.model().parameters();
-  ranks.broadcast(store.values());
-  store.restart_buffers();
-  store.refresh_bfloat16();
-  for (const auto& [name, moments] : learner.optimizer().state()) ranks.broadcast(moments);
-  if (learner.average()) ranks.broadcast(learner.average()->values());
-  struct Place {
-    RunProgress progress;
-    std::int64_t updates, resumed_at;
-  } place{progress, learner.updates(), resumed_at.value_or(-1)};
-  share_value(place, ranks);
-  progress = place.progress;
-  learner.set_updates(place.updates);
-  if (place.resumed_at >= 0) resumed_at = place.resumed_at;
-  check_equal_weights(store.values(), ranks);
-}
 
 void check_equal_weights(const Tensor& weights, Communicator& ranks) {
   if (ranks.alone()) return;
@@ -89,13 +59,12 @@ void check_equal_config(const ExperimentConfig& config, Communicator& ranks) {
                         "; start all processes with the same --config and --set"));
 }
 
-void check_equal_data(const Dataset& data, Communicator& ranks) {
-  constexpr std::int64_t kLooks = 1000;  // samples whose names and labels are compared
+void check_equal_data(const SampleSource& data, Communicator& ranks) {
+  constexpr std::int64_t kLooks = 1000;  // samples that are compared
   if (ranks.alone()) return;
   Fingerprint print;
   for (std::int64_t i = 0; i < data.size(); i += std::max<std::int64_t>(1, data.size() / kLooks)) {
-    print.add(data.item_name(i));
-    print.add(data.label(i));
+    print.add(data.identity(i));
   }
   const std::string others = different_ranks(numbers({data.size(), print.number()}), ranks);
   if (others.empty()) return;

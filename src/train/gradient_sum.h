@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "dtn/dist/communicator.h"
 #include "dtn/nn/parameters.h"
@@ -14,20 +15,34 @@ namespace dtn {
 
 class GradientSum {
  public:
-  // Gradients travel as `wire`, float32 or bfloat16.
+  // Gradients travel as `wire`, float32 or bfloat16. The store must outlive it.
   GradientSum(ParameterStore& store, Communicator& ranks, DType wire);
+  ~GradientSum();
+  GradientSum(const GradientSum&) = delete;
+  GradientSum& operator=(const GradientSum&) = delete;
 
-  // The gradients of the decaying parameters from this place on are whole, see Context.
-  void whole_from(std::int64_t from);
-  // All of them are. Sums what is left, and `loss` [1], and waits.
-  void finish(Tensor loss);
+  // The backward pass of the last micro-batch begins: a gradient that becomes whole from now on is
+  // so for the step. Those of parameters that nothing has used are whole already.
+  void begin();
+  // All of them are. Sums what is left, and `sums` beside, and waits.
+  void finish(Tensor sums);
 
  private:
+  struct Place {
+    std::int64_t begin;
+    Parameter* parameter;
+    bool whole = false;
+  };
+  void become_whole(std::size_t place);
+  void start_bucket();
   void start(std::int64_t begin, std::int64_t end);
 
   ParameterStore& store_;
   Communicator& ranks_;
   DType wire_;
+  std::vector<Place> places_;  // decaying parameters in the order of flat memory
+  bool begun_ = false;
+  std::size_t whole_from_;     // all places from here on are whole
   std::int64_t started_from_;  // decaying gradients from here on are under way
 };
 

@@ -69,17 +69,18 @@ void RunLog::train_step(std::int64_t step, const StepReport& report, double lr, 
 void RunLog::report_step(std::int64_t step, const StepReport& report, double lr,
                          const std::string& detail, double rate) {
   if (!out_) return;
-  out_->metrics.write({{"step", step},
-                       {"epoch", epoch_at(step)},
-                       {"loss", report.loss},
-                       {"lr", lr},
-                       {"grad_norm", report.grad_norm},
-                       {"images_per_second", rate}});
+  JsonFields line = {{"step", step}, {"epoch", epoch_at(step)},       {"loss", report.loss},
+                     {"lr", lr},     {"grad_norm", report.grad_norm}, {"images_per_second", rate}};
   EventWriter& events = out_->events;
   events.add_scalar("train/loss", report.loss, step);
   events.add_scalar("train/lr", lr, step);
   events.add_scalar("train/grad_norm", report.grad_norm, step);
   events.add_scalar("train/images_per_second", rate, step);
+  for (const auto& [name, value] : report.terms) {
+    line.emplace_back(name, value);
+    events.add_scalar("train/" + name, value, step);
+  }
+  out_->metrics.write(line);
   events.flush();
   // A device computes while the host waits for data: what counts there is whether it ran dry.
   bool device = report.idle_seconds.has_value();
@@ -92,25 +93,19 @@ void RunLog::report_step(std::int64_t step, const StepReport& report, double lr,
        out_->bar.time_left(step));
 }
 
-void RunLog::evaluation(std::int64_t step, const std::string& split, const EvalResult& result) {
+void RunLog::evaluation(std::int64_t step, const std::string& split, const Evaluation& result) {
   if (!out_) return;
-  out_->metrics.write({{"step", step},
-                       {"epoch", epoch_at(step)},
-                       {"split", split},
-                       {"top1", result.top1},
-                       {"top5", result.top5},
-                       {"loss", result.loss},
-                       {"count", result.count}});
+  JsonFields line = {{"step", step}, {"epoch", epoch_at(step)}, {"split", split}};
   EventWriter& events = out_->events;
-  events.add_scalar(split + "/top1", result.top1, step);
-  events.add_scalar(split + "/top5", result.top5, step);
-  events.add_scalar(split + "/loss", result.loss, step);
+  for (const auto& [name, value] : result.metrics.values) {
+    line.emplace_back(name, value);
+    events.add_scalar(cat(split, "/", name), value, step);
+  }
+  line.emplace_back("count", result.count);
+  out_->metrics.write(line);
   events.flush();
-  info(
-      format("evaluation at step %lld (%s): top-1 %.2f %%  top-5 %.2f %%  loss %.4f  %lld images  ",
-             static_cast<long long>(step), split.c_str(), result.top1, result.top5, result.loss,
-             static_cast<long long>(result.count)) +
-      format_duration(result.seconds));
+  info(cat("evaluation at step ", step, " (", split, "): ", result.metrics.text, "  ", result.count,
+           " images  ", format_duration(result.seconds)));
 }
 
 void RunLog::evaluation_progress(std::int64_t done, std::int64_t total) {

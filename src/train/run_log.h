@@ -26,7 +26,7 @@ class RunLog {
   // `step` counts finished steps, this one included.
   void train_step(std::int64_t step, const StepReport& report, double lr, std::int64_t images,
                   double data_wait_seconds, bool write);
-  void evaluation(std::int64_t step, const std::string& split, const EvalResult& result);
+  void evaluation(std::int64_t step, const std::string& split, const Evaluation& result);
   // A message that does not disturb the bar.
   void info(const std::string& message);
   void warn(const std::string& message);

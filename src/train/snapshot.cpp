@@ -1,64 +1,57 @@
 #include "train/snapshot.h"
 
-#include <charconv>
-
 #include "dtn/config/load.h"
 #include "dtn/core/log.h"
 #include "dtn/models/weights.h"
 #include "dtn/nn/normalizer.h"
+#include "train/agreement.h"
 
 namespace dtn {
 namespace {
 
-std::string exact(double value) {
-  char text[64];
-  auto end = std::to_chars(text, text + sizeof text, value).ptr;
-  return std::string(text, end);
-}
-
-template <class T>
-T parse(const StringMap& metadata, const std::string& key) {
-  auto found = metadata.find(key);
-  if (found == metadata.end()) throw DataError(cat("checkpoint: state lacks '", key, "'"));
-  const std::string& text = found->second;
-  T value{};
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw DataError(cat("checkpoint: state has ", key, " = '", text, "'"));
-  }
-  return value;
-}
-
-// On the learner's own device, or copies on the host.
-NamedTensors optimizer_views(Learner& learner, Device where) {
-  NamedTensors views;
+// The moments of the optimizer, and what the task keeps beside the weights that learn.
+NamedTensors optimizer_state(Learner& learner) {
+  NamedTensors all;
   for (const auto& [name, flat] : learner.optimizer().state()) {
-    for (auto& view : named_views(learner.model().parameters(), flat.to(where), name + ".")) {
-      views.push_back(std::move(view));
+    for (auto& view : named_views(learner.parameters(), flat, name + ".")) {
+      all.push_back(std::move(view));
     }
   }
-  return views;
+  return all;
+}
+NamedTensors other_stores(Learner& learner) {
+  NamedTensors all;
+  for (const auto& [name, store] : learner.task().stores()) {
+    if (store == &learner.parameters()) continue;
+    for (auto& [tensor_name, tensor] : named_weights(*store, store->values())) {
+      all.emplace_back(cat(name, "/", tensor_name), std::move(tensor));
+    }
+  }
+  return all;
 }
 
-// Copies tensors into views of the same names; both sides must agree exactly.
-void copy_all(const NamedTensors& from, NamedTensors to, const std::string& what) {
-  std::map<std::string, const Tensor*> by_name;
-  for (const auto& [name, tensor] : from) by_name[name] = &tensor;
-  if (by_name.size() != to.size()) {
-    throw ConfigError(cat("checkpoint: ", what, " holds ", by_name.size(),
-                          " tensors, this run has ", to.size(),
-                          "; it was written by another configuration"));
+void restart_stores(Learner& learner) {
+  for (const auto& [name, store] : learner.task().stores()) {
+    store->restart_buffers();
+    store->refresh_bfloat16();
   }
-  for (auto& [name, view] : to) {
-    auto found = by_name.find(name);
-    if (found == by_name.end() || !(found->second->shape() == view.shape()) ||
-        found->second->dtype() != view.dtype()) {
-      throw ConfigError(cat("checkpoint: ", what, ": tensor ", name, " ", to_string(view.shape()),
-                            " is missing or of another shape; it was written by another "
-                            "configuration"));
-    }
-    view.copy_from(*found->second);
-  }
+}
+
+void bind_numbers(StateDict& state, RunProgress& p, std::int64_t& updates) {
+  state.bind("steps_per_epoch", p.steps_per_epoch);
+  state.bind("updates", updates);
+  state.bind("evaluated_step", p.evaluated_step);
+  state.bind("best_step", p.best_step);
+  state.bind("best", p.best, "best_top1");
+  state.bind("bad_steps", p.bad_steps);
+}
+
+StateDict state_of(Learner& learner, RunProgress& progress, std::int64_t& updates) {
+  StateDict state;
+  state.bind(optimizer_state(learner));
+  state.bind(other_stores(learner));
+  bind_numbers(state, progress, updates);
+  return state;
 }
 
 // The number of workers changes nothing in a run, so checkpoints do not depend on it either.
@@ -90,47 +83,56 @@ void compare_configs(const ExperimentConfig& then, const ExperimentConfig& now) 
 }  // namespace
 
 CheckpointData take_snapshot(const ExperimentConfig& config, Learner& learner,
-                             const RunProgress& progress) {
-  ParameterStore& store = learner.model().parameters();
+                             RunProgress& progress) {
+  ParameterStore& store = learner.parameters();
+  std::int64_t updates = learner.updates();
+  const StateDict state = state_of(learner, progress, updates);
   CheckpointData data;
   data.model = named_values(store);
   if (learner.average()) data.ema = named_weights(store, learner.average()->values().to(kCpu));
-  data.state = optimizer_views(learner, kCpu);
+  data.state = state.tensors();
   data.step = progress.step;
   data.config_yaml = to_yaml(without_workers(config));
-  data.state_metadata = {
-      {"epoch", std::to_string(progress.step / progress.steps_per_epoch)},
-      {"position", std::to_string(progress.step % progress.steps_per_epoch)},
-      {"steps_per_epoch", std::to_string(progress.steps_per_epoch)},
-      {"seed", std::to_string(config.seed)},
-      {"updates", std::to_string(learner.updates())},
-      {"evaluated_step", std::to_string(progress.evaluated_step)},
-      {"best_step", std::to_string(progress.best_step)},
-      {"best_top1", exact(progress.best_top1)},
-      {"bad_steps", std::to_string(progress.bad_steps)},
-  };
+  data.state_metadata = state.numbers();
+  data.state_metadata["epoch"] = std::to_string(progress.step / progress.steps_per_epoch);
+  data.state_metadata["position"] = std::to_string(progress.step % progress.steps_per_epoch);
+  data.state_metadata["seed"] = std::to_string(config.seed);
   return data;
 }
 
-RunProgress restore_snapshot(const CheckpointData& data, const ExperimentConfig& config,
-                             Learner& learner) {
+void restore_snapshot(const CheckpointData& data, const ExperimentConfig& config, Learner& learner,
+                      RunProgress& progress) {
   compare_configs(parse_experiment(data.config_yaml, "checkpoint config", {}, norm_schemas()),
                   without_workers(config));
-  ParameterStore& store = learner.model().parameters();
-  load_exact(store, data.model, "checkpoint");
-  copy_all(data.state, optimizer_views(learner, learner.device()), "state.safetensors");
+  load_exact(learner.parameters(), data.model, "checkpoint");
+  std::int64_t updates = 0;
+  state_of(learner, progress, updates).load(data.state, data.state_metadata, "state.safetensors");
   if (MovingAverage* average = learner.average()) {
-    copy_all(data.ema, named_weights(store, average->values()), "ema.safetensors");
+    StateDict ema;
+    ema.bind(named_weights(learner.parameters(), average->values()));
+    ema.load(data.ema, {}, "ema.safetensors");
   }
-  learner.set_updates(parse<std::int64_t>(data.state_metadata, "updates"));
-  RunProgress progress;
+  restart_stores(learner);
+  learner.set_updates(updates);
   progress.step = data.step;
-  progress.evaluated_step = parse<std::int64_t>(data.state_metadata, "evaluated_step");
-  progress.best_step = parse<std::int64_t>(data.state_metadata, "best_step");
-  progress.best_top1 = parse<double>(data.state_metadata, "best_top1");
-  progress.bad_steps = parse<int>(data.state_metadata, "bad_steps");
-  progress.steps_per_epoch = parse<std::int64_t>(data.state_metadata, "steps_per_epoch");
-  return progress;
+}
+
+void share_run(Learner& learner, RunProgress& progress, std::optional<std::int64_t>& resumed_at,
+               Communicator& ranks) {
+  if (ranks.alone()) return;
+  std::int64_t updates = learner.updates(), resumed = resumed_at.value_or(-1);
+  StateDict all;
+  for (const auto& [name, store] : learner.task().stores()) all.bind(name, store->values());
+  if (learner.average()) all.bind("average", learner.average()->values());
+  for (const auto& [name, moments] : learner.optimizer().state()) all.bind(name, moments);
+  all.bind("step", progress.step);
+  all.bind("resumed_at", resumed);
+  bind_numbers(all, progress, updates);
+  all.broadcast(ranks);
+  learner.set_updates(updates);
+  if (resumed >= 0) resumed_at = resumed;
+  restart_stores(learner);
+  check_equal_weights(learner.parameters().values(), ranks);
 }
 
 }  // namespace dtn

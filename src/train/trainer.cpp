@@ -5,155 +5,69 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "core/cuda_device.h"
-#include "data/feed/feeder.h"
-#include "dtn/config/load.h"
-#include "dtn/core/log.h"
-#include "dtn/core/parallel.h"
-#include "dtn/data/datasets.h"
-#include "dtn/models/weights.h"
-#include "dtn/optim/schedule.h"
 #include "io/atomic_file.h"
 #include "train/agreement.h"
 #include "train/checkpoint.h"
-#include "train/learner.h"
-#include "train/run_log.h"
-#include "train/snapshot.h"
+#include "train/progress.h"
+#include "train/run.h"
 #include "train/stop_signal.h"
+#include "train/validation.h"
 
 namespace dtn {
 namespace {
 
-constexpr int kBadStepsBeforeStop = 3;
-
-// What the ranks together see at once: to each, what it sees in training at most.
-std::int64_t evaluation_batch(const TrainConfig& train, int ranks) {
-  const std::int64_t batch = train.batch_size;
-  return train.micro_batch ? std::min<std::int64_t>(batch, *train.micro_batch * ranks) : batch;
-}
-
-std::unique_ptr<Loader> make_loader(const ExperimentConfig& config, Split split, Device device,
-                                    Communicator& ranks) {
-  const ModelConfig& m = config.model;
-  bool training = split == Split::kTrain;
-  Transform transform(config.data, config.augment, m.image_size, m.channels, training);
-  LoaderOptions options;
-  options.batch_size =
-      training ? config.train.batch_size : evaluation_batch(config.train, ranks.size());
-  options.rank = ranks.rank();
-  options.ranks = ranks.size();
-  options.shuffle = training && config.data.shuffle;
-  options.seed = config.seed;
-  options.workers = workers_of(config.data, device);
-  options.drop_last = training;
-  options.repeats = training ? config.data.repeats : 1;
-  options.copies = training ? config.augment.repeats : 1;
-  options.max_bad_images = config.data.max_bad_images;
-  std::shared_ptr<const Dataset> dataset = open_dataset(config.data, m, split, config.seed);
-  check_equal_data(*dataset, ranks);
-  log_info(cat(name_of(split), ": ", dataset->description()));
-  return std::make_unique<Loader>(std::move(dataset), std::move(transform),
-                                  feeding(device, std::move(options)));
-}
+constexpr std::int64_t kBadStepsBeforeStop = 3;
 
 class Trainer {
  public:
-  Trainer(const ExperimentConfig& config, const TrainerOptions& options)
-      : config_(config),
-        output_(options.output),
-        ranks_(options.ranks ? *options.ranks : only_),
-        starting_(std::in_place, ranks_, "starting", Communicator::Work::kLong),
-        train_loader_(make_loader(config, Split::kTrain, options.device, ranks_)),
-        val_loader_(make_loader(config, Split::kVal, options.device, ranks_)),
-        train_feeder_(*train_loader_, options.device,
-                      {.augment = config.augment, .seed = config.seed}),
-        val_feeder_(*val_loader_, options.device),
-        steps_per_epoch_(train_loader_->batches_per_epoch()),
-        rate_(config.optim, config.schedule, config.train.batch_size, steps_per_epoch_),
-        learner_(config, options.device, &ranks_) {
-    if (ranks_.is_first()) read_weights(options);
-    share_run(learner_, progress_, resumed_at_, ranks_);
-    progress_.steps_per_epoch = steps_per_epoch_;
-    if (ranks_.is_first()) write_file_atomic(output_ / "config.yaml", to_yaml(config_));
-    log_.emplace(output_, !ranks_.is_first(), resumed_at_, progress_.evaluated_step,
-                 rate_.total_steps(), steps_per_epoch_);
-    describe();
-  }
+  // `starting` ends with the first step.
+  Trainer(Run& run, std::optional<Communicator::Work>& starting)
+      : run_(run), progress_(run.progress), log_(*run.log), validation_(run), starting_(starting) {}
 
-  RunStatus run() {
-    auto start = std::chrono::steady_clock::now();
+  RunStatus train() {
+    const auto start = std::chrono::steady_clock::now();
     // It diverged in its last steps: there is none left to do better in.
-    if (started() >= rate_.total_steps() && progress_.bad_steps >= kBadStepsBeforeStop) {
-      throw diverged();
-    }
+    if (started() >= total_steps() && progress_.bad_steps >= kBadStepsBeforeStop) throw diverged();
     if (!finish_interrupted_evaluation()) return stop();
     if (is_summarized()) return RunStatus::kFinished;
-    for (std::int64_t epoch = started() / steps_per_epoch_; started() < rate_.total_steps();
-         ++epoch) {
-      train_feeder_.start(epoch, started() % steps_per_epoch_);
-      while (started() < rate_.total_steps() && next_batch()) {
+    while (started() < total_steps()) {
+      run_.train->feeder().start(started() / run_.steps_per_epoch,
+                                 started() % run_.steps_per_epoch);
+      while (started() < total_steps() && next_batch()) {
         if (!one_step() || all_stop()) return stop();
       }
     }
-    double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    write_summary(seconds);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+    write_summary(seconds.count());
     return RunStatus::kFinished;
   }
 
  private:
-  // Of a checkpoint to go on from, or to begin with.
-  void read_weights(const TrainerOptions& options) {
-    if (options.resume_from) {
-      progress_ = restore_snapshot(load_checkpoint(*options.resume_from), config_, learner_);
-      resumed_at_ = progress_.step;
-      if (progress_.steps_per_epoch != steps_per_epoch_) {
-        throw ConfigError(cat("--resume: the checkpoint counts ", progress_.steps_per_epoch,
-                              " steps per epoch, this run ", steps_per_epoch_,
-                              "; the data set or train.batch_size has changed"));
-      }
-    } else if (config_.model.init_weights) {
-      for (const std::string& note : load_weights(learner_.model(), *config_.model.init_weights)) {
-        log_info(cat("init_weights: ", note));
-      }
-      if (learner_.average())
-        learner_.average()->values().copy_from(learner_.model().parameters().values());
-    }
-  }
-
-  bool due(const Period& period, std::int64_t step) const {
-    if (period.count == 0) return false;
-    return step % (period.epochs ? period.count * steps_per_epoch_ : period.count) == 0;
-  }
-  bool evaluation_due(std::int64_t step) const {
-    return due(config_.train.eval_every, step) || step == rate_.total_steps();
-  }
-
-  // Whether a signal has reached any rank.
-  bool all_stop() { return stopping_ = ranks_.any(stop_requested()); }
-
+  std::int64_t total_steps() const { return run_.rate.total_steps(); }
   std::int64_t started() const {
     return progress_.step + static_cast<std::int64_t>(in_flight_.size());
   }
 
+  // Whether a signal has reached any rank.
+  bool all_stop() { return stopping_ = run_.ranks.any(stop_requested()); }
+
   bool next_batch() {
-    Communicator::Work waiting(ranks_, "waiting for images");
-    return train_feeder_.next(batch_);
+    Communicator::Work waiting(run_.ranks, "waiting for samples");
+    return run_.train->feeder().next(batch_);
   }
 
-  // Starts one step on the batch at hand, and settles those before it that have been waiting. A
-  // device works on the newest while the host settles the one before: its loss is read one step
-  // late. Where something is to happen after this very step, it is settled at once. False when a
+  // Starts one step on the batch at hand, and completes those before it that have been waiting. A
+  // device works on the newest while the host completes the one before: its loss is read one step
+  // late. Where something is to happen after this very step, it is completed at once. False when a
   // signal arrived.
   bool one_step() {
-    double lr = rate_.at(started());
-    learner_.start_step(batch_.images, {batch_.labels, batch_.partner_labels, batch_.label_share},
-                        started(), lr);
-    in_flight_.push_back({lr, ranks_.alone() ? batch_.n : config_.train.batch_size});
-    bool now = learner_.device() == kCpu || evaluation_due(started()) || stopping_ ||
-               due(config_.train.checkpoint_every, started()) || progress_.bad_steps > 0;
+    const double lr = run_.rate.at(started());
+    run_.learner.start_step(batch_.fields, started(), lr);
+    in_flight_.push_back({lr, run_.ranks.alone() ? batch_.n : run_.config.train.batch_size});
+    bool now = run_.learner.device() == kCpu || run_.evaluation_due(started()) || stopping_ ||
+               run_.due(run_.config.train.checkpoint_every, started()) || progress_.bad_steps > 0;
     while (in_flight_.size() > (now ? 0 : Learner::kInFlight - 1)) {
-      if (!settle()) return false;
+      if (!complete_step()) return false;
       now = now || progress_.bad_steps > 0;
     }
     return true;
@@ -161,26 +75,28 @@ class Trainer {
 
   // Takes the report of the oldest step under way and does what is due after it. False when a
   // signal arrived during an evaluation.
-  bool settle() {
-    StepReport report = learner_.finish_step();
-    auto [lr, images] = in_flight_.front();
+  bool complete_step() {
+    const StepReport report = run_.learner.finish_step();
+    const auto [lr, samples] = in_flight_.front();
     in_flight_.pop_front();
     starting_.reset();
-    std::int64_t step = ++progress_.step;
-    bool last = step == rate_.total_steps();
-    log_->train_step(step, report, lr, images, train_feeder_.report().wait_seconds,
-                     due(config_.train.log_every, step) || last || step == 1);
+    const std::int64_t step = ++progress_.step;
+    const bool last = step == total_steps();
+    log_.train_step(step, report, lr, samples, run_.train->feeder().report().wait_seconds,
+                    run_.due(run_.config.train.log_every, step) || last || step == 1);
     guard(report);
     bool improved = false;
-    if (evaluation_due(step)) {
-      log_->pause();
-      if (!evaluate_all(improved)) return false;
-      log_->resume();
+    if (run_.evaluation_due(step)) {
+      log_.pause();
+      const std::optional<bool> evaluated = validation_.run();
+      if (!evaluated) return false;
+      improved = *evaluated;
+      log_.resume();
     }
-    if (improved || due(config_.train.checkpoint_every, step) || last) {
-      log_->pause();
+    if (improved || run_.due(run_.config.train.checkpoint_every, step) || last) {
+      log_.pause();
       save();
-      log_->resume();
+      log_.resume();
     }
     return true;
   }
@@ -192,186 +108,119 @@ class Trainer {
       return;
     }
     ++progress_.bad_steps;
-    log_->warn(cat("step ", progress_.step, ": loss ", report.loss, ", gradient norm ",
-                   report.grad_norm, "; the update was left out and the weights are unchanged (",
-                   progress_.bad_steps, " of ", kBadStepsBeforeStop, " in a row)"));
+    log_.warn(cat("step ", progress_.step, ": loss ", report.loss, ", gradient norm ",
+                  report.grad_norm, "; the update was left out and the weights are unchanged (",
+                  progress_.bad_steps, " of ", kBadStepsBeforeStop, " in a row)"));
     if (progress_.bad_steps < kBadStepsBeforeStop) return;
     save();
-    ranks_.barrier();  // an error ends the job, and the first rank may still be writing
+    run_.ranks.barrier();  // an error ends the job, and the first rank may still be writing
     throw diverged();
   }
 
   DivergedError diverged() const {
     return DivergedError(cat("training diverged: the loss or the gradient was not finite in steps ",
                              progress_.step - progress_.bad_steps + 1, " to ", progress_.step,
-                             ". The last good weights are in ",
-                             checkpoint_path(output_, progress_.step).string(),
+                             ". The last good weights are in ", checkpoint(),
                              ". Lower optim.lr, lengthen schedule.warmup_epochs, or set "
                              "optim.clip_grad_norm."));
   }
 
-  std::optional<EvalResult> evaluate_one() {
-    EvalOptions options;
-    options.stop = stop_requested;
-    options.ranks = &ranks_;
-    std::int64_t total = val_loader_->samples_per_epoch();
-    options.on_batch = [&](const DeviceBatch&, const Tensor&, std::int64_t done) {
-      log_->evaluation_progress(done, total);
-    };
-    return evaluate(learner_.model(), val_feeder_, options);
-  }
-
-  // Evaluates the weights and their average; false when stopped. Sets `improved` when the one
-  // that train.best names is the best so far.
-  bool evaluate_all(bool& improved) {
-    std::optional<EvalResult> raw = evaluate_one();
-    if (!raw) return false;
-    std::optional<EvalResult> ema;
-    if (MovingAverage* average = learner_.average()) {
-      average->swap();
-      ema = evaluate_one();
-      average->swap();
-      if (!ema) return false;
-    }
-    log_->evaluation(progress_.step, "val", *raw);
-    if (ema) log_->evaluation(progress_.step, "val_ema", *ema);
-    progress_.evaluated_step = progress_.step;
-    last_eval_ = *raw;
-    double top1 = ema && config_.train.best == BestBy::kEma ? ema->top1 : raw->top1;
-    improved = top1 > progress_.best_top1;
-    if (improved) {
-      progress_.best_top1 = top1;
-      progress_.best_step = progress_.step;
-    }
-    return true;
-  }
+  std::string checkpoint() const { return checkpoint_path(run_.output, progress_.step).string(); }
 
   // A run that was over before it was resumed; it is left as it is.
   bool is_summarized() {
-    if (!resumed_at_ || *resumed_at_ < rate_.total_steps()) return false;
-    return ranks_.any(ranks_.is_first() && has_summary());
+    if (!run_.resumed_at || *run_.resumed_at < total_steps()) return false;
+    return run_.ranks.any(run_.ranks.is_first() && has_summary());
   }
   bool has_summary() const {
-    std::ifstream file(output_ / "summary.json");
-    auto summary = nlohmann::json::parse(file, nullptr, false);
+    std::ifstream file(run_.output / "summary.json");
+    const auto summary = nlohmann::json::parse(file, nullptr, false);
     return summary.is_object() && summary.value("steps", std::int64_t{-1}) == progress_.step;
   }
 
   // A run that was stopped within an evaluation owes it; a finished one needs its result again.
   bool finish_interrupted_evaluation() {
-    std::int64_t step = progress_.step;
-    bool owed = step > 0 && evaluation_due(step) && progress_.evaluated_step != step;
-    if (owed) {
-      bool improved = false;
-      if (!evaluate_all(improved)) return false;
+    const std::int64_t step = progress_.step;
+    if (step > 0 && run_.evaluation_due(step) && progress_.evaluated_step != step) {
+      if (!validation_.run()) return false;
       save();
-    } else if (step >= rate_.total_steps() && step > 0 && !is_summarized()) {
-      EvalOptions options;
-      options.ranks = &ranks_;
-      last_eval_ = evaluate(learner_.model(), val_feeder_, options).value();
+    } else if (step >= total_steps() && step > 0 && !is_summarized()) {
+      validation_.repeat();
     }
-    log_->resume();
+    log_.resume();
     return true;
   }
 
   // The first rank writes what all have.
   void save() {
-    check_equal_weights(learner_.model().parameters().values(), ranks_);
-    if (!ranks_.is_first()) return;
-    Communicator::Work writing(ranks_, "writing a checkpoint", Communicator::Work::kLong);
-    log_->sync();
+    check_equal_weights(run_.learner.parameters().values(), run_.ranks);
+    if (!run_.ranks.is_first()) return;
+    Communicator::Work writing(run_.ranks, "writing a checkpoint", Communicator::Work::kLong);
+    log_.sync();
     std::optional<std::int64_t> best_step;
     if (progress_.best_step >= 0) best_step = progress_.best_step;
-    save_checkpoint(output_, take_snapshot(config_, learner_, progress_), config_.train.keep,
-                    best_step);
+    save_checkpoint(run_.output, take_snapshot(run_.config, run_.learner, progress_),
+                    run_.config.train.keep, best_step);
   }
 
   RunStatus stop() {
-    while (!in_flight_.empty()) settle();
+    while (!in_flight_.empty()) complete_step();
     save();
-    log_->info(cat("stopped by a signal at step ", progress_.step, "; checkpoint in ",
-                   checkpoint_path(output_, progress_.step).string(),
-                   "; go on with --resume auto"));
+    log_.info(cat("stopped by a signal at step ", progress_.step, "; checkpoint in ", checkpoint(),
+                  "; go on with --resume auto"));
     return RunStatus::kStopped;
   }
 
   void write_summary(double seconds) {
-    if (!ranks_.is_first()) return;
-    nlohmann::ordered_json summary = {{"top1", last_eval_.top1},
-                                      {"top5", last_eval_.top5},
-                                      {"loss", last_eval_.loss},
-                                      {"count", last_eval_.count},
-                                      {"steps", progress_.step},
-                                      {"wall_seconds", seconds},
-                                      {"images_per_second", log_->images_per_second()}};
-    write_file_atomic(output_ / "summary.json", summary.dump(2) + "\n");
-    LoaderReport data = train_loader_->report();
-    log_->info(cat("trained and evaluated in ", format_duration(seconds), ", of which ",
-                   format_duration(data.wait_seconds), " waiting for training images"));
-    if (data.bad_images) log_->warn(cat(data.bad_images, " damaged training images were skipped"));
+    if (!run_.ranks.is_first()) return;
+    nlohmann::ordered_json summary;
+    const Evaluation& last = validation_.last();
+    for (const auto& [name, value] : last.metrics.values) summary[name] = value;
+    summary["count"] = last.count;
+    summary["steps"] = progress_.step;
+    summary["wall_seconds"] = seconds;
+    summary["images_per_second"] = log_.images_per_second();
+    write_file_atomic(run_.output / "summary.json", summary.dump(2) + "\n");
+    const LoaderReport data = run_.train->loader().report();
+    log_.info(cat("trained and evaluated in ", format_duration(seconds), ", of which ",
+                  format_duration(data.wait_seconds), " waiting for training images"));
+    if (data.bad_images) log_.warn(cat(data.bad_images, " damaged training images were skipped"));
   }
 
-  std::string describe_device() const {
-    const bool on_cpu = learner_.device() == kCpu;
-    const std::string one =
-        on_cpu ? cat(max_threads(), " threads") : std::string(cuda::device_info().name);
-    const std::string each = ranks_.alone() ? "" : " each";
-    std::string text = ranks_.alone() ? one : cat(ranks_.size(), " processes with ", one, each);
-    if (!on_cpu) {
-      text += cat(", fed by ", workers_of(config_.data, learner_.device()), " data workers", each);
-    }
-    return text;
-  }
-
-  void describe() {
-    const ModelConfig& m = config_.model;
-    log_->info(cat("model: ", m.preset, ", ", m.norm.type, " in the first ", m.norm_layers(),
-                   " of ", m.depth, " blocks, ", learner_.model().parameters().count(),
-                   " parameters"));
-    log_->info(cat("run: ", rate_.total_steps(), " steps of ", config_.train.batch_size,
-                   " images, ", steps_per_epoch_, " steps per epoch, ",
-                   name_of(learner_.compute_dtype()), " on ", describe_device(), ", learning rate ",
-                   rate_.peak()));
-    if (resumed_at_) log_->info(cat("resumed at step ", *resumed_at_));
-  }
-
-  ExperimentConfig config_;
-  std::filesystem::path output_;
-  Communicator only_;
-  Communicator& ranks_;
-  std::optional<Communicator::Work> starting_;
+  Run& run_;
+  RunProgress& progress_;
+  RunLog& log_;
+  Validation validation_;
+  std::optional<Communicator::Work>& starting_;
   bool stopping_ = false;
-  std::unique_ptr<Loader> train_loader_, val_loader_;
-  BatchFeeder train_feeder_, val_feeder_;
-  std::int64_t steps_per_epoch_;
-  LearningRate rate_;
-  Learner learner_;
-  RunProgress progress_;
-  std::optional<std::int64_t> resumed_at_;
-  std::optional<RunLog> log_;
   // Steps behind progress_.step whose reports are still on their way, the newest last.
   struct Step {
     double lr;
-    std::int64_t images;
+    std::int64_t samples;
   };
   std::deque<Step> in_flight_;
   DeviceBatch batch_;
-  EvalResult last_eval_;
 };
 
 }  // namespace
 
 RunStatus train(const ExperimentConfig& config, const TrainerOptions& options) {
-  std::optional<Communicator::Work> preparing;
-  if (options.ranks) preparing.emplace(*options.ranks, "starting", Communicator::Work::kLong);
-  if (!options.ranks || options.ranks->is_first()) {
-    std::filesystem::create_directories(options.output);
-    remove_stale_temporaries(options.output);  // of a run that was killed here
+  Communicator only;
+  Communicator& ranks = options.ranks ? *options.ranks : only;
+  {
+    Communicator::Work preparing(ranks, "starting", Communicator::Work::kLong);
+    if (ranks.is_first()) {
+      std::filesystem::create_directories(options.output);
+      remove_stale_temporaries(options.output);  // of a run that was killed here
+    }
+    check_equal_config(config, ranks);
   }
-  if (options.ranks) check_equal_config(config, *options.ranks);
-  preparing.reset();
-  install_stop_signals(!options.ranks || options.ranks->alone());
-  return Trainer(config, options).run();
+  install_stop_signals(ranks.alone());
+  std::optional<Communicator::Work> starting(std::in_place, ranks, "starting",
+                                             Communicator::Work::kLong);
+  const std::unique_ptr<Run> run = open_run(config, options, ranks);
+  describe(*run);
+  return Trainer(*run, starting).train();
 }
 
 std::optional<std::filesystem::path> resolve_resume(const std::string& resume,

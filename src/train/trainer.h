@@ -5,7 +5,8 @@
 #include <optional>
 
 #include "dtn/config/train_config.h"
-#include "train/evaluator.h"
+#include "dtn/dist/communicator.h"
+#include "dtn/tasks/task.h"
 
 namespace dtn {
 
@@ -22,12 +23,15 @@ struct TrainerOptions {
   // That train together; null: alone. The first alone reads and writes the run folder, and
   // `resume_from` is its.
   Communicator* ranks = nullptr;
+  // What config.task and model.norm choose from.
+  const TaskRegistry* tasks = &task_registry();
+  const NormRegistry* norms = nullptr;  // null: ours
 };
 
-// Runs `config` to its end (see DESIGN of the run folder in README.md). The bits of the weights at
-// every step depend on the configuration, the data and the number of ranks alone: not on threads,
-// workers, or on where the run was stopped and resumed; with another number of ranks they are the
-// same but for the rounding of sums. Throws ConfigError, DataError, DivergedError or Error.
+// Runs `config` to its end (see "A run folder" in README.md). The bits of the weights at every step
+// depend on the configuration, the data and the number of ranks alone: not on threads, workers, or
+// on where the run was stopped and resumed; with another number of ranks they are the same but for
+// the rounding of sums. Throws ConfigError, DataError, DivergedError or Error.
 RunStatus train(const ExperimentConfig& config, const TrainerOptions& options);
 
 // The checkpoint that `--resume` means: "auto" looks in `output`; a folder is a run or one of its

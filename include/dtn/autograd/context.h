@@ -1,4 +1,5 @@
-// What an operation needs to know beside its inputs.
+// What an operation needs to know beside its inputs: where it is recorded, how the model runs, which
+// random numbers are its, and who else runs the same model.
 #pragma once
 
 #include <functional>
@@ -11,29 +12,59 @@ namespace dtn {
 
 class Communicator;
 
-struct Context {
-  Tape* tape = nullptr;    // null: nothing is recorded and no gradients flow
+// How a model runs.
+struct Mode {
   bool training = false;   // drop path, dropout and batch statistics are on
   bool recompute = false;  // inside the backward pass of a checkpoint: running statistics stay put
+  // Blocks are run again in the backward pass instead of being saved.
+  bool checkpoint_blocks = false;
+  DType compute = DType::kFloat32;  // of activations
+};
+
+// Which random numbers a forward pass draws. They depend on the seed, the step, the pass, the path
+// of the module that draws (Scope::random) and the element, and on nothing else.
+struct Rng {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;  // optimizer step
   // Replaces `step` when set: where a captured graph finds it, in the memory of the device.
   const std::uint32_t* device_step = nullptr;
+  // Which of the forward passes of a step this is, so that each draws its own masks.
+  std::uint32_t pass = 0;
   // Where the samples of this micro-batch are in the global batch, so that random numbers do not
   // depend on how it is cut: the place of the first, or where they do not follow each other the
   // places of all, in the memory of the device, until the backward pass is done.
   std::uint64_t first_sample = 0;
   const std::int64_t* rows = nullptr;
-  // Where other ranks run the same model on their share of the micro-batch: who they are, and the
-  // samples of all shares. Null: this rank's samples are all.
-  Communicator* ranks = nullptr;
-  std::int64_t all_samples = 0;
-  // Called in the backward pass when the gradients of all decaying parameters from this place in
-  // the flat memory of their store on are whole; places descend.
-  std::function<void(std::int64_t from)> on_whole_gradients;
 
-  // Random numbers of one consumer (a drop-path layer, a dropout) in this step.
-  PhiloxKey key(std::uint32_t stream) const { return {seed, stream, step}; }
+  // Random numbers of one consumer: a drop-path layer, a dropout.
+  PhiloxKey key(std::uint32_t stream) const {
+    constexpr std::uint32_t kFnvPrime = 16777619u;  // goes on with the hash that `stream` is
+    return {seed, pass == 0 ? stream : (stream ^ pass) * kFnvPrime, step};
+  }
+};
+
+// Where other ranks run the same model on their share of the micro-batch: who they are, and the
+// samples of all shares. Null: this rank's samples are all.
+struct Ranks {
+  Communicator* communicator = nullptr;
+  std::int64_t samples = 0;
+};
+
+struct Context {
+  Tape* tape = nullptr;  // null: nothing is recorded and no gradients flow
+  Mode mode;
+  Rng rng;
+  Ranks ranks;
+
+  bool training() const { return mode.training; }
+  // Whether results want gradients, so that operations save what those need.
+  bool recording() const { return tape && tape->records(); }
+  // The same for another forward pass of the same step.
+  Context of_pass(std::uint32_t pass) const {
+    Context other = *this;
+    other.rng.pass = pass;
+    return other;
+  }
 
   // Wraps y as the result of an operation on `inputs`. It is recorded, with what `backward`
   // captured, only when a tape listens and at least one input wants a gradient.

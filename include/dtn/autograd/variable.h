@@ -1,6 +1,7 @@
 // A tensor that may want a gradient.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <utility>
 
@@ -23,15 +24,29 @@ class GradSlot {
     grad_ = std::move(memory);
     bound_ = true;
   }
+  bool bound() const { return bound_; }
   // Becomes g when there is none yet, and the sum otherwise. g is not written to afterwards
   // unless this slot is its only owner.
   void accumulate(Tensor g);
   // The buffer a parameter's gradient is added to: zeros of this shape at first.
   Tensor& buffer(const Shape& shape, DType dtype, Device device);
 
+  // Operations that were recorded and have yet to add their part to a bound gradient, see Tape.
+  std::int64_t uses() const { return uses_; }
+  void add_use() { ++uses_; }
+  // The last use to end makes the gradient whole, and `whole` is called.
+  void end_use() {
+    if (--uses_ == 0 && whole_) whole_();
+  }
+  // The same for an operation that will add nothing any more, as its tape is given up.
+  void drop_use() { --uses_; }
+  void on_whole(std::function<void()> whole) { whole_ = std::move(whole); }
+
  private:
   Tensor grad_;
   bool bound_ = false;
+  std::int64_t uses_ = 0;
+  std::function<void()> whole_;
 };
 
 // Where to send a gradient; null when nobody wants it.

@@ -15,6 +15,7 @@ enum class Pooling { kCls, kMean };
 // Filled from a preset (see model_presets()), then from the config's own keys.
 struct ModelConfig {
   std::string preset;
+  std::string family = "vit";  // of the preset: see model_registry()
   int image_size = 224;
   int patch_size = 16;
   int channels = 3;  // of the image

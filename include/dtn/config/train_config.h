@@ -71,6 +71,7 @@ struct TrainConfig {
 struct ExperimentConfig {
   std::string name = "run";
   std::uint64_t seed = 0;
+  std::string task = "classify";  // see task_registry()
   ModelConfig model;
   DataConfig data;
   AugmentConfig augment;

@@ -16,6 +16,7 @@ struct Metrics {
   std::vector<std::pair<std::string, double>> values;
   std::string primary;  // the one that decides which checkpoint is the best
   bool higher_is_better = true;
+  std::string text{};  // the same for people: "top-1 87.83 %  loss 0.3241"
 
   // Throws Error that names the figures there are.
   double at(std::string_view name) const;
@@ -28,7 +29,8 @@ struct Metrics {
 class Meter {
  public:
   virtual ~Meter() = default;
-  // What a batch held (its host fields) and what the task made of it, on the host.
+  // What a batch held, on the host, with "index" [n] int64, the places of its samples in the data
+  // set; and what the task made of it, on the host too.
   virtual void add(const Fields& batch, const Fields& outputs) = 0;
   // Takes over what the other ranks gathered: all have the same result then, to the last digit
   // that of a single one.

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dtn/io/safetensors.h"
-#include "dtn/models/vit.h"
+#include "dtn/models/classifier.h"
 
 namespace dtn {
 
@@ -30,10 +30,10 @@ void load_exact(ParameterStore& store, const NamedTensors& tensors, const std::s
 //  - a head for another number of classes is left at its initialisation;
 //  - a class token is skipped by a model that pools by the mean.
 // Returns a note for each such adaptation.
-std::vector<std::string> load_adapted(VisionTransformer& model, const NamedTensors& tensors,
+std::vector<std::string> load_adapted(Classifier& model, const NamedTensors& tensors,
                                       const std::string& source);
 
 // load_adapted from a safetensors file.
-std::vector<std::string> load_weights(VisionTransformer& model, const std::filesystem::path& path);
+std::vector<std::string> load_weights(Classifier& model, const std::filesystem::path& path);
 
 }  // namespace dtn

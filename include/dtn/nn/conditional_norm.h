@@ -6,7 +6,7 @@
 // (float32; float64 for float64), whatever the type of the tokens. Linear maps decay, gains and
 // biases do not.
 //
-//   AdaptiveLayerNorm norm(store, "blocks.0.norm1", {.channels = 384, .condition = 384});
+//   AdaptiveLayerNorm norm({store, "blocks.0.norm1"}, {.channels = 384, .condition = 384});
 //   ...                                  // store.allocate(), store.initialize()
 //   Variable y = norm.forward(ctx, x, grid, Condition::of_vector(c));
 #pragma once
@@ -15,6 +15,7 @@
 #include <string>
 
 #include "dtn/autograd/context.h"
+#include "dtn/nn/linear.h"
 #include "dtn/nn/normalizer.h"
 #include "dtn/nn/parameters.h"
 #include "dtn/nn/running_statistics.h"
@@ -45,18 +46,6 @@ class ConditionalNormalizer {
                              const Condition&) = 0;
 };
 
-// A linear map with its bias. In a convolution over the 3 x 3 neighbours of a token, `in` counts
-// nine times the channels, the neighbours row by row.
-struct LinearMap {
-  Parameter* weight;  // [out, in]
-  Parameter* bias;    // [out]
-
-  LinearMap(ParameterStore&, const std::string& prefix, std::int64_t out, std::int64_t in,
-            InitKind weight_init);
-  Variable forward(Context&, const Variable& x) const;
-  Variable reference(Context&, const Variable& x) const;
-};
-
 // LayerNorm with gain and shift from a vector (Peebles and Xie, "Scalable diffusion models with
 // transformers", 2023: adaLN and, with `gate`, adaLN-Zero):
 //   (shift, scale) = W silu(c) + b,   y = (1 + scale) (x - mean) / sqrt(var + eps) + shift
@@ -72,7 +61,7 @@ class AdaptiveLayerNorm : public ConditionalNormalizer {
     bool gate = false;
     double eps = 1e-6;
   };
-  AdaptiveLayerNorm(ParameterStore&, const std::string& prefix, const Options&);
+  AdaptiveLayerNorm(const Scope&, const Options&);
 
   // Wants a vector [B, K].
   Variable forward(Context&, const Variable& x, const TokenGrid&, const Condition&) override;
@@ -89,8 +78,8 @@ class AdaptiveLayerNorm : public ConditionalNormalizer {
   const Variable& plus_one(const Variable& like) const;
 
   Options options_;
-  LinearMap modulation_;
-  std::optional<LinearMap> gate_;
+  Linear modulation_;
+  std::optional<Linear> gate_;
   mutable Variable
       plus_one_;  // [2 C]: 0 for the shifts and 1 for the gains, where it was used last
 };
@@ -107,7 +96,7 @@ class DynamicLayerNorm : public ConditionalNormalizer {
     std::int64_t summary = 64;  // A
     double eps = 1e-5;
   };
-  DynamicLayerNorm(ParameterStore&, const std::string& prefix, const Options&);
+  DynamicLayerNorm(const Scope&, const Options&);
 
   // Wants no condition.
   Variable forward(Context&, const Variable& x, const TokenGrid&, const Condition& = {}) override;
@@ -115,7 +104,7 @@ class DynamicLayerNorm : public ConditionalNormalizer {
 
  private:
   Options options_;
-  LinearMap summary_, modulation_;
+  Linear summary_, modulation_;
 };
 
 // InstanceNorm with a gain and a shift for each style (Dumoulin, Shlens and Kudlur, "A learned
@@ -129,7 +118,7 @@ class ConditionalInstanceNorm : public ConditionalNormalizer {
     std::int64_t styles;    // S
     double eps = 1e-5;
   };
-  ConditionalInstanceNorm(ParameterStore&, const std::string& prefix, const Options&);
+  ConditionalInstanceNorm(const Scope&, const Options&);
 
   // Wants an index [B] of styles, or a vector [B, S] of the weights with which to mix them.
   Variable forward(Context&, const Variable& x, const TokenGrid&, const Condition&) override;
@@ -178,7 +167,7 @@ class ConditionalBatchNorm : public ConditionalNormalizer {
     double momentum = 0.1;
     bool sync = false;  // the batch is that of all ranks
   };
-  ConditionalBatchNorm(ParameterStore&, const std::string& prefix, const Options&);
+  ConditionalBatchNorm(const Scope&, const Options&);
 
   // Wants a vector [B, K].
   Variable forward(Context&, const Variable& x, const TokenGrid&, const Condition&) override;
@@ -188,7 +177,7 @@ class ConditionalBatchNorm : public ConditionalNormalizer {
  private:
   Options options_;
   Parameter *weight_, *bias_;
-  LinearMap hidden_, modulation_;
+  Linear hidden_, modulation_;
   RunningStatistics running_;
 };
 
@@ -212,7 +201,7 @@ class SpatiallyAdaptiveNorm : public ConditionalNormalizer {
     double momentum = 0.1;
     bool sync = false;  // the batch is that of all ranks
   };
-  SpatiallyAdaptiveNorm(ParameterStore&, const std::string& prefix, const Options&);
+  SpatiallyAdaptiveNorm(const Scope&, const Options&);
 
   // Wants a map at the resolution of the tokens, [B, T, K].
   Variable forward(Context&, const Variable& x, const TokenGrid&, const Condition&) override;
@@ -221,7 +210,7 @@ class SpatiallyAdaptiveNorm : public ConditionalNormalizer {
 
  private:
   Options options_;
-  LinearMap shared_, modulation_;
+  Linear shared_, modulation_;
   std::optional<RunningStatistics> running_;
 };
 

@@ -47,7 +47,7 @@ class DynamicMomentShortcut {
     std::int64_t channels;     // C of the decoder
     std::int64_t hidden = 64;  // M
   };
-  DynamicMomentShortcut(ParameterStore&, const std::string& prefix, const Options&);
+  DynamicMomentShortcut(const Scope&, const Options&);
 
   // x [B, T, C], mean and std [B, T].
   Variable forward(Context&, const Variable& x, const TokenGrid&, const Variable& mean,
@@ -59,7 +59,7 @@ class DynamicMomentShortcut {
   void check(const Variable& x, const TokenGrid&, const Variable& mean, const Variable& std) const;
 
   Options options_;
-  LinearMap hidden_, modulation_;
+  Linear hidden_, modulation_;
 };
 
 }  // namespace dtn

@@ -1,26 +1,21 @@
 // The interface of every normalizer. A normalizer is added by one file in src/norms/ and one line
-// in src/norms/registry.cpp; the config loader, the help, gradient checks, parity tests and benches
-// find it there.
+// in src/norms/registry.cpp, or by a program of one's own with NormRegistry::add(); the config
+// loader, the help, gradient checks, parity tests and benches find it there.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 
 #include "dtn/autograd/context.h"
 #include "dtn/config/norm_config.h"
+#include "dtn/core/registry.h"
 #include "dtn/nn/parameters.h"
+#include "dtn/nn/scope.h"
+#include "dtn/nn/tokens.h"
 
 namespace dtn {
-
-// The arrangement of the T tokens that a normalizer sees. A sequence is a grid of one row.
-struct TokenGrid {
-  std::int64_t height = 1, width = 1;
-  std::int64_t tokens() const { return height * width; }
-};
-
-// A square where T is one, else a sequence.
-TokenGrid square_or_sequence(std::int64_t tokens);
 
 inline constexpr double kDefaultNormEps = 1e-5;
 
@@ -58,21 +53,30 @@ class Normalizer {
 struct NormRow {
   NormSchema schema;
   // Null where schema.needs says what is missing.
-  std::unique_ptr<Normalizer> (*make)(const NormConfig&, const NormShape&, ParameterStore&,
-                                      const std::string& prefix);
+  std::function<std::unique_ptr<Normalizer>(const NormConfig&, const NormShape&, const Scope&)>
+      make;
+
+  const std::string& name() const { return schema.type; }
 };
 
-// All normalizers, and their schemas for the config loader.
-std::span<const NormRow> norm_registry();
+// The normalizers there are to choose from.
+class NormRegistry : public Registry<NormRow> {
+ public:
+  explicit NormRegistry(std::vector<NormRow> rows) : Registry("normalizer", std::move(rows)) {}
+  // As the config loader sees them.
+  std::vector<NormSchema> schemas() const;
+};
+
+// Ours.
+const NormRegistry& norm_registry();
 std::span<const NormSchema> norm_schemas();
 
-// Builds a normalizer whose parameters are named <prefix>.weight and so on. Options that `config`
-// does not name take their defaults. Throws ConfigError listing the known types.
+// Builds a normalizer of the scope's registry, whose parameters lie in the scope. Options that
+// `config` does not name take their defaults. Throws ConfigError listing the known types.
 std::unique_ptr<Normalizer> make_normalizer(const NormConfig& config, const NormShape& shape,
-                                            ParameterStore& store, const std::string& prefix);
+                                            const Scope& scope);
 
 // LayerNorm over C, for the places where the architecture fixes it.
-std::unique_ptr<Normalizer> make_layer_norm(const NormShape& shape, ParameterStore& store,
-                                            const std::string& prefix);
+std::unique_ptr<Normalizer> make_layer_norm(const NormShape& shape, const Scope& scope);
 
 }  // namespace dtn

@@ -86,10 +86,8 @@ class ParameterStore {
   std::int64_t flat_size() const { return flat_size_; }
   Device device() const { return values_.device(); }
   std::int64_t decay_end() const { return decay_end_; }
-  // Where the first decaying one of the parameters that were added at position `index` or later
-  // begins, in flat memory.
-  std::int64_t decaying_from(std::size_t index) const;
   Tensor& values() { return values_; }
+  const Tensor& values() const { return values_; }
   Tensor& gradients() { return gradients_; }
   Tensor& bfloat16_values() { return low_; }
   // What a training step has written to all buffers; undefined when there are none.
@@ -116,6 +114,9 @@ class ParameterStore {
   Tensor next_;  // of the buffers
   std::int64_t flat_size_ = 0, decay_end_ = 0;
 };
+
+// FNV-1a: the number of a stream of random values that depends on a name alone.
+std::uint32_t stream_of(std::string_view name);
 
 // Fills a float32 or float64 tensor from a normal of the given std cut at +-2, keyed by (seed,
 // name).

@@ -1,7 +1,7 @@
 // What normalizers over the batch gather while they train and use afterwards.
 #pragma once
 
-#include "dtn/nn/parameters.h"
+#include "dtn/nn/scope.h"
 
 namespace dtn {
 
@@ -13,8 +13,7 @@ struct RunningStatistics {
   double momentum;
   bool sync;
 
-  RunningStatistics(ParameterStore&, const std::string& prefix, std::int64_t channels,
-                    double momentum, bool sync);
+  RunningStatistics(const Scope&, std::int64_t channels, double momentum, bool sync);
 };
 
 }  // namespace dtn

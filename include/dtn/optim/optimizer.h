@@ -60,4 +60,9 @@ class MovingAverage {
   Tensor average_;  // [flat]
 };
 
+// to = decay to + (1 - decay) from, for all parameters and buffers of two stores of equal layout:
+// how a teacher follows. With `state`, nothing happens when that update was left out.
+void average_into(ParameterStore& to, const ParameterStore& from, double decay,
+                  const UpdateState* state = nullptr);
+
 }  // namespace dtn

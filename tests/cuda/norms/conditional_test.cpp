@@ -31,7 +31,7 @@ std::vector<Doubles> run_case(const ConditionalCase& c, DType dtype, Device devi
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
-  ctx.training = c.training;
+  ctx.mode.training = c.training;
   Variable y = built.norm->forward(ctx, x, kGrid, condition);
   std::vector<Doubles> results = {doubles(y.value().to(kCpu))};
   tape.backward(y, as(representable(random_tensor(y.shape(), 77)), dtype).to(device));

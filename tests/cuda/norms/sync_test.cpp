@@ -32,14 +32,14 @@ std::vector<Doubles> run_norm(const NormCase& c, DType dtype, const Tensor& x, c
   const NormShape shape{kChannels, 8, 1e-5, kGrid};
   auto host = build_norm(c.config, shape, DType::kFloat32);
   BuiltNorm built;
-  built.norm = make_normalizer(c.config, shape, built.store, "norm");
+  built.norm = make_normalizer(c.config, shape, {built.store, "norm"});
   built.store.allocate(DType::kFloat32, device);
   built.store.values().copy_from(host->store.values());
   built.store.restart_buffers();
   Variable input(as(x, dtype).to(device), true);
   Tape tape;
   ctx.tape = &tape;
-  ctx.training = true;
+  ctx.mode.training = true;
   Variable y = built.norm->forward(ctx, input, kGrid);
   tape.backward(y, as(dy, dtype).to(device));
   std::vector<Doubles> results = {doubles(y.value().to(kCpu)), doubles(input.grad().to(kCpu))};
@@ -73,8 +73,8 @@ TEST(CudaSync, RanksAreOneBatch) {
         if (!ranks.is_first()) return;
         ranks.set_device_transport(std::make_unique<SameRows>());
         Context ctx;
-        ctx.ranks = &ranks;
-        ctx.all_samples = 2 * kBatch;
+        ctx.ranks.communicator = &ranks;
+        ctx.ranks.samples = 2 * kBatch;
         got = run_norm(c, dtype, x, dy, ctx, kCuda);
       });
       // Parameter gradients are each rank's own.

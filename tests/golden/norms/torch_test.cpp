@@ -65,7 +65,7 @@ class Peer {
     NormConfig config;
     config.type = type;
     config.options = std::move(options);
-    norm_ = make_normalizer(config, kShape, store_, "norm");
+    norm_ = make_normalizer(config, kShape, {store_, "norm"});
     store_.allocate(dtype);
     store_.initialize(0);
     test::assign(store_.find("norm.weight")->variable.value(), parameter(101));
@@ -77,7 +77,7 @@ class Peer {
     Tape tape;
     Context ctx;
     ctx.tape = &tape;
-    ctx.training = training;
+    ctx.mode.training = training;
     Variable x(tokens(seed, 2, 0.5), true);
     Variable y = norm_->forward(ctx, x, {1, kTokens});
     expect_golden(name + " y", y.value());

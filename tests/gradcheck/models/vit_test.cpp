@@ -5,7 +5,7 @@
 namespace dtn {
 namespace {
 
-double loss_of(VisionTransformer& model, std::int64_t batch, Context ctx) {
+double loss_of(Classifier& model, std::int64_t batch, Context ctx) {
   Tensor images = test::some_images(model.config(), batch, DType::kFloat64);
   Variable logits = model.forward(ctx, images, DType::kFloat64);
   return *ops::cross_entropy(ctx, logits, test::some_labels(model.config(), batch))
@@ -16,7 +16,7 @@ double loss_of(VisionTransformer& model, std::int64_t batch, Context ctx) {
 void check(const ModelConfig& config, const Context& ctx, bool checkpoint_blocks = false) {
   constexpr std::int64_t kBatch = 3;
   test::Threads one(1);  // thousands of tiny passes
-  VisionTransformer model(config, 1, DType::kFloat64);
+  Classifier model(config, 1, DType::kFloat64);
   test::perturb(model.parameters());
   test::logits_and_gradients(model, kBatch, DType::kFloat64, ctx, checkpoint_blocks);
   for (Parameter& p : model.parameters().parameters()) {
@@ -48,9 +48,9 @@ void check(const ModelConfig& config, const Context& ctx, bool checkpoint_blocks
 
 Context training() {
   Context ctx;
-  ctx.training = true;
-  ctx.seed = 8;
-  ctx.step = 2;
+  ctx.mode.training = true;
+  ctx.rng.seed = 8;
+  ctx.rng.step = 2;
   return ctx;
 }
 

@@ -25,7 +25,7 @@ void check_all(const std::string& name, ParameterStore& store, std::vector<Tenso
   const std::size_t own = inputs.size();
   for (Parameter& p : store.parameters()) inputs.push_back(p.variable.value());
   Context base;
-  base.training = training;
+  base.mode.training = training;
   GradcheckResult r = gradcheck(
       [&](Context& ctx, const std::vector<Variable>& v) {
         std::size_t i = own;
@@ -81,7 +81,7 @@ TEST_P(ConditionalGradients, ReachWhatIsAskedFor) {
       Tape tape;
       Context ctx;
       ctx.tape = &tape;
-      ctx.training = c.training;
+      ctx.mode.training = c.training;
       Variable x(random_tensor({kBatch, kGrid.tokens(), kChannels}, 1, 1.5), wants_x);
       Variable v = values.defined() ? Variable(values, wants_condition) : Variable();
       Variable y = built->norm->forward(ctx, x, kGrid, test::make_condition(c, kBatch, v));

@@ -51,7 +51,7 @@ void check(const NormCase& c, const TokenGrid& grid, const Piece& piece) {
     return piece(ctx, *built->norm, v[0]);
   };
   Context base;
-  base.training = c.training;
+  base.mode.training = c.training;
   GradcheckResult r = gradcheck(f, inputs, base);
   EXPECT_LE(r.max_relative_error, 1e-6)
       << name << ": " << r.worst << " (input 0 is x, then the parameters in order)";
@@ -140,7 +140,7 @@ TEST_P(NormGradients, ReachTheParametersWithoutAnInputGradient) {
     Tape tape;
     Context ctx;
     ctx.tape = &tape;
-    ctx.training = GetParam().training;
+    ctx.mode.training = GetParam().training;
     Variable x(random_tensor({kBatch, grid.tokens(), kShape.channels}, 4), built == with.get());
     Variable y = built->norm->forward(ctx, x, grid);
     tape.backward(y, random_tensor(y.shape(), 5));

@@ -24,7 +24,7 @@ GradcheckResult check_training(double warmup, double ema_gz) {
     inputs.push_back(p.variable.value());
   }
   Context base;
-  base.training = true;
+  base.mode.training = true;
   return gradcheck(
       [&](Context& ctx, const std::vector<Variable>& v) {
         for (std::size_t i = 0; i < parameters.size(); ++i) parameters[i]->variable = v[i + 1];

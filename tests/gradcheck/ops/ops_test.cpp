@@ -40,10 +40,10 @@ void check_both(const std::string& name, const Op& fused, const Op& reference,
 
 Context training() {
   Context ctx;
-  ctx.training = true;
-  ctx.seed = 11;
-  ctx.step = 3;
-  ctx.first_sample = 2;
+  ctx.mode.training = true;
+  ctx.rng.seed = 11;
+  ctx.rng.step = 3;
+  ctx.rng.first_sample = 2;
   return ctx;
 }
 

@@ -13,10 +13,10 @@ std::vector<ModelConfig> flavours() {
 
 Context training(std::uint64_t first_sample = 0) {
   Context ctx;
-  ctx.training = true;
-  ctx.seed = 8;
-  ctx.step = 2;
-  ctx.first_sample = first_sample;
+  ctx.mode.training = true;
+  ctx.rng.seed = 8;
+  ctx.rng.step = 2;
+  ctx.rng.first_sample = first_sample;
   return ctx;
 }
 
@@ -26,7 +26,7 @@ TEST(ModelParity, CheckpointedBlocksGiveTheSameBits) {
       c.drop_path = 0.4;
       c.dropout = dropout;
       for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-        VisionTransformer model(c, 1);
+        Classifier model(c, 1);
         test::perturb(model.parameters());
         if (dtype == DType::kBFloat16) model.parameters().enable_bfloat16();
         Tensor saved = test::logits_and_gradients(model, 4, dtype, training(), false);
@@ -46,7 +46,7 @@ TEST(ModelParity, DropPathDoesNotDependOnTheMicroBatch) {
   for (ModelConfig c : flavours()) {
     c.drop_path = 0.5;
     c.dropout = 0.1;
-    VisionTransformer model(c, 1, DType::kFloat64);
+    Classifier model(c, 1, DType::kFloat64);
     test::perturb(model.parameters());
     Tensor images = test::some_images(c, 6, DType::kFloat64);
     Context whole_ctx = training();
@@ -76,7 +76,7 @@ TEST(ModelParity, DropPathScalesAreIndependentDraws) {
   for (double s : a) EXPECT_TRUE(s == 0 || s == 2);
   ++ctx.step;
   EXPECT_NE(draw(16), a);
-  ctx.training = false;
+  ctx.mode.training = false;
   EXPECT_FALSE(ops::drop_path_scales(ctx, 256, 0.5, 16, DType::kFloat32).defined());
 }
 
@@ -86,7 +86,7 @@ TEST(ModelParity, BranchesOfABlockAreDroppedIndependently) {
   ModelConfig c = test::mean_vit();
   c.depth = 1;
   c.drop_path = 0.5;
-  VisionTransformer model(c, 1, DType::kFloat64);
+  Classifier model(c, 1, DType::kFloat64);
   test::perturb(model.parameters());
   constexpr std::int64_t kBatch = 64;
   Tensor one = test::some_images(c, 1, DType::kFloat64);
@@ -105,7 +105,7 @@ TEST(ModelParity, BranchesOfABlockAreDroppedIndependently) {
 // random walk, each at most a unit roundoff of its value; four standard deviations.
 TEST(ModelParity, Bfloat16IsCloseToFloat32) {
   for (const ModelConfig& c : flavours()) {
-    VisionTransformer model(c, 1);
+    Classifier model(c, 1);
     test::perturb(model.parameters());
     model.parameters().enable_bfloat16();
     Context ctx;
@@ -124,7 +124,7 @@ TEST(ModelParity, Bfloat16IsCloseToFloat32) {
 
 TEST(ModelParity, Float32IsCloseToFloat64) {
   for (const ModelConfig& c : flavours()) {
-    VisionTransformer model(c, 1), exact(c, 1, DType::kFloat64);
+    Classifier model(c, 1), exact(c, 1, DType::kFloat64);
     test::perturb(model.parameters());
     for (Parameter& p : exact.parameters().parameters()) {
       Tensor value = p.variable.value();
@@ -149,7 +149,7 @@ TEST(ModelParity, DoesNotDependOnThreads) {
     c.embed_dim = 60;
     c.drop_path = 0.2;
     for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-      VisionTransformer model(c, 1);
+      Classifier model(c, 1);
       test::perturb(model.parameters(), 0.1);
       if (dtype == DType::kBFloat16) model.parameters().enable_bfloat16();
       for (bool is_training : {false, true}) {
@@ -157,7 +157,7 @@ TEST(ModelParity, DoesNotDependOnThreads) {
         for (int threads : test::kThreadCounts) {
           test::Threads scope(threads);
           Context ctx = training();
-          ctx.training = is_training;
+          ctx.mode.training = is_training;
           Tensor got = test::logits_and_gradients(model, 13, dtype, ctx);
           if (threads == 1) {
             logits = got;

@@ -39,7 +39,7 @@ std::vector<Doubles> run_case(const ConditionalCase& c, const Setting& s, const 
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
-  ctx.training = c.training;
+  ctx.mode.training = c.training;
   Variable y = reference ? built->norm->reference(ctx, input, s.grid, condition)
                          : built->norm->forward(ctx, input, s.grid, condition);
   EXPECT_EQ(y.dtype(), dtype);

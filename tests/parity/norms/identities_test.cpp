@@ -72,7 +72,7 @@ std::vector<std::vector<std::size_t>> places(std::int64_t tokens, std::int64_t s
 void expect_forward(test::BuiltNorm& built, const Tensor& x, const Doubles& want, bool training,
                     const std::string& what) {
   Context ctx;
-  ctx.training = training;
+  ctx.mode.training = training;
   const TokenGrid grid{1, x.dim(1)};
   for (bool reference : {false, true}) {
     Variable y = reference ? built.norm->reference(ctx, Variable(x), grid)
@@ -208,7 +208,7 @@ TEST(RunningStatistics, StartAtZeroAndOneUnderPyTorchsNames) {
   ParameterStore store;
   NormConfig config;
   config.type = "bn";
-  make_normalizer(config, kShape, store, "blocks.0.norm1");
+  make_normalizer(config, kShape, {store, "blocks.0.norm1"});
   store.allocate();
   store.initialize(0);
   ASSERT_EQ(store.buffers().size(), 2u);
@@ -223,7 +223,7 @@ TEST(RunningStatistics, MoveWithEveryMicroBatchAndSettleWithTheStep) {
     auto built = build("bn", {{"momentum", momentum}});
     const Running start = running(*built);
     Context train, evaluate;
-    train.training = true;
+    train.mode.training = true;
     Tensor first = random_tokens(8), second = random_tokens(9);
     const Tensor probe = random_tokens(10);
     auto evaluated = [&] {
@@ -246,7 +246,7 @@ TEST(RunningStatistics, StayWhenTheStepIsLeftOut) {
   auto built = build("bn");
   const Running start = running(*built);
   Context train;
-  train.training = true;
+  train.mode.training = true;
   built->norm->forward(
       train, Variable(Tensor::full({kBatch, kTokens, kChannels}, DType::kFloat64, NAN)), kGrid);
   UpdateState left_out;
@@ -265,7 +265,7 @@ TEST(RunningStatistics, MoveOnceUnderACheckpointAndNotInEvaluation) {
   built->norm->forward(evaluate, Variable(x), kGrid);
   Tape tape;
   Context train;
-  train.training = true;
+  train.mode.training = true;
   train.tape = &tape;
   built->norm->reference(train, Variable(x), kGrid);
   expect_near(running(*built, true), start, "evaluation and reference");

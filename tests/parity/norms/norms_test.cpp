@@ -54,7 +54,7 @@ std::vector<Doubles> run_norm(const NormCase& c, const Setting& s, const Tensor&
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
-  ctx.training = c.training;
+  ctx.mode.training = c.training;
   Variable y = reference ? built->norm->reference(ctx, input, s.grid)
                          : built->norm->forward(ctx, input, s.grid);
   std::vector<Doubles> results = {test::doubles(y.value())};

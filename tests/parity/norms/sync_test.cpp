@@ -121,7 +121,7 @@ struct Pass {
     Variable input(test::as(x, dtype).slice(share.first, share.end).clone(), true);
     Tape tape;
     ctx.tape = &tape;
-    ctx.training = true;
+    ctx.mode.training = true;
     auto piece = [&](Context& c, const Variable& v) { return built.forward(c, v, share); };
     Variable y = checkpointed ? checkpoint(ctx, input, piece) : piece(ctx, input);
     Tensor dy = test::as(test::representable(test::random_tensor(x.shape(), 77)), dtype);
@@ -140,8 +140,8 @@ struct Pass {
     std::vector<Results> all(shares.size());
     testing::with_ranks(static_cast<int>(shares.size()), [&](Communicator& ranks) {
       Context ctx;
-      ctx.ranks = &ranks;
-      ctx.all_samples = kBatch;
+      ctx.ranks.communicator = &ranks;
+      ctx.ranks.samples = kBatch;
       const auto rank = static_cast<std::size_t>(ranks.rank());
       all[rank] = run(shares[rank], ctx);
     });
@@ -253,7 +253,7 @@ TEST_P(NormSync, IsNothingToTheOnlyRank) {
   const Tensor x = batch_around(0.5, 2);
   Communicator alone;
   Context ctx;
-  ctx.ranks = &alone;
+  ctx.ranks.communicator = &alone;
   const Results want = Pass{GetParam(), DType::kFloat32, x, false}.run_alone();
   const Results got = Pass{GetParam(), DType::kFloat32, x, true}.run({}, ctx);
   EXPECT_TRUE(test::same_bits(got.y, want.y));
@@ -275,7 +275,7 @@ TEST(SharedBatch, EvaluationAsksNobody) {
     for (const SyncCase& c : sync_cases()) {
       Layer layer = c.make(DType::kFloat64, true);
       Context ctx;
-      ctx.ranks = &ranks;
+      ctx.ranks.communicator = &ranks;
       layer.forward(ctx, Variable(batch_around(0, 1)), {});
     }
   });
@@ -286,9 +286,9 @@ TEST(SharedBatch, SharesMustAddUp) {
   for (std::int64_t samples : {std::int64_t{0}, std::int64_t{1}, kBatch + 1}) {
     testing::with_ranks(2, [&](Communicator& ranks) {
       Context ctx;
-      ctx.training = true;
-      ctx.ranks = &ranks;
-      ctx.all_samples = samples;
+      ctx.mode.training = true;
+      ctx.ranks.communicator = &ranks;
+      ctx.ranks.samples = samples;
       const auto share = divisions()[0][static_cast<std::size_t>(ranks.rank())];
       Layer layer = sync_cases()[0].make(DType::kFloat64, true);
       Variable x(batch_around(0, 1).slice(share.first, share.end));

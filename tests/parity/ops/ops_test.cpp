@@ -122,8 +122,8 @@ TEST(OpParity, AttentionOnGrid) {
 
 TEST(OpParity, Elementwise) {
   Context training;
-  training.training = true;
-  training.seed = 5;
+  training.mode.training = true;
+  training.rng.seed = 5;
   auto one = [](auto op) {
     return Op([op](Context& c, const std::vector<Variable>& v) { return op(c, v[0]); });
   };

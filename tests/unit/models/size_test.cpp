@@ -41,7 +41,7 @@ TEST(ModelSize, PositionsInTheAttentionCostTheirWeights) {
 TEST(ModelSize, CountsWhatAModelHolds) {
   for (const ModelConfig& c :
        {test::paper_vit(), test::deit_vit(), test::mean_vit(), test::biased_vit()}) {
-    VisionTransformer model(c, 0);
+    Classifier model(c, 0);
     EXPECT_EQ(complexity_of(c).parameters, model.parameters().count()) << c.preset;
   }
 }

@@ -4,9 +4,9 @@ namespace dtn {
 namespace {
 
 TEST(VisionTransformer, NamesItsParametersAsTimmDoes) {
-  VisionTransformer paper(test::paper_vit(), 0), deit(test::deit_vit(), 0),
+  Classifier paper(test::paper_vit(), 0), deit(test::deit_vit(), 0),
       mean(test::mean_vit(), 0);
-  auto shape = [](VisionTransformer& m, const char* name) {
+  auto shape = [](Classifier& m, const char* name) {
     const Parameter* p = m.parameters().find(name);
     return p ? p->shape : Shape();
   };
@@ -33,7 +33,7 @@ TEST(VisionTransformer, NamesItsParametersAsTimmDoes) {
 
 TEST(VisionTransformer, DecaysMatricesOnly) {
   for (const ModelConfig& c : {test::paper_vit(), test::biased_vit()}) {
-    VisionTransformer model(c, 0);
+    Classifier model(c, 0);
     for (const Parameter& p : model.parameters().parameters()) {
       bool decays = p.name.ends_with(".weight") && p.shape.rank() > 1;
       EXPECT_EQ(p.decay == Decay::kYes, decays) << p.name;
@@ -43,7 +43,7 @@ TEST(VisionTransformer, DecaysMatricesOnly) {
 
 // Blocks of the grid have the weights, those with the class token have none. They start as DTN's.
 TEST(VisionTransformer, HasPositionsInTheAttentionOfTheGrid) {
-  VisionTransformer model(test::biased_vit(), 0);
+  Classifier model(test::biased_vit(), 0);
   const Parameter* p = model.parameters().find("blocks.1.attn.pos_proj.weight");
   ASSERT_NE(p, nullptr);
   ASSERT_EQ(p->shape, Shape({5, 3}));
@@ -55,15 +55,15 @@ TEST(VisionTransformer, HasPositionsInTheAttentionOfTheGrid) {
   EXPECT_NE(start[12], 0);
   ModelConfig mean = test::mean_vit();
   mean.mhsa_position = true;
-  VisionTransformer pooled(mean, 0);
+  Classifier pooled(mean, 0);
   EXPECT_NE(pooled.parameters().find("blocks.2.attn.pos_proj.weight"), nullptr);
 }
 
 TEST(VisionTransformer, PositionsOfWeightZeroChangeNoBit) {
   ModelConfig c = test::biased_vit();
-  VisionTransformer with(c, 0);
+  Classifier with(c, 0);
   c.mhsa_position = false;
-  VisionTransformer without(c, 0);
+  Classifier without(c, 0);
   auto same_logits = [&] {
     Context ctx;
     Tensor images = test::some_images(c, 3, DType::kFloat32);
@@ -81,7 +81,7 @@ TEST(VisionTransformer, PositionsOfWeightZeroChangeNoBit) {
 TEST(VisionTransformer, ModelsThatDifferInTheNormStartAlike) {
   ModelConfig with = test::paper_vit(), without = test::paper_vit();
   without.norm.type = "ln";
-  VisionTransformer a(with, 3), b(without, 3), c(without, 4);
+  Classifier a(with, 3), b(without, 3), c(without, 4);
   int shared = 0, reseeded = 0;
   for (Parameter& p : b.parameters().parameters()) {
     Parameter* twin = a.parameters().find(p.name);
@@ -100,20 +100,20 @@ TEST(VisionTransformer, RefusesWhatMakesNoModel) {
     edit(c);
     return c;
   };
-  EXPECT_THROW(VisionTransformer(broken([](ModelConfig& c) { c.image_size = 16; }), 0),
+  EXPECT_THROW(Classifier(broken([](ModelConfig& c) { c.image_size = 16; }), 0),
                ConfigError);
-  EXPECT_THROW(VisionTransformer(broken([](ModelConfig& c) { c.num_heads = 3; }), 0), ConfigError);
-  EXPECT_THROW(VisionTransformer(broken([](ModelConfig& c) { c.norm.layers = 4; }), 0),
+  EXPECT_THROW(Classifier(broken([](ModelConfig& c) { c.num_heads = 3; }), 0), ConfigError);
+  EXPECT_THROW(Classifier(broken([](ModelConfig& c) { c.norm.layers = 4; }), 0),
                ConfigError);
-  EXPECT_THROW(VisionTransformer(broken([](ModelConfig& c) { c.norm.type = "none"; }), 0),
+  EXPECT_THROW(Classifier(broken([](ModelConfig& c) { c.norm.type = "none"; }), 0),
                ConfigError);
   ModelConfig no_grid = test::deit_vit();
   no_grid.mhsa_position = true;
-  EXPECT_THROW(VisionTransformer(no_grid, 0), ConfigError);
+  EXPECT_THROW(Classifier(no_grid, 0), ConfigError);
 }
 
 TEST(VisionTransformer, RefusesImagesOfAnotherSize) {
-  VisionTransformer model(test::paper_vit(), 0);
+  Classifier model(test::paper_vit(), 0);
   Context ctx;
   EXPECT_THROW(model.forward(ctx, Tensor::zeros({1, 2, 15, 20}, DType::kFloat32), DType::kFloat32),
                Error);
@@ -123,7 +123,7 @@ TEST(VisionTransformer, RefusesImagesOfAnotherSize) {
 
 TEST(VisionTransformer, EvaluatesEachImageByItself) {
   for (const ModelConfig& c : {test::paper_vit(), test::deit_vit(), test::mean_vit()}) {
-    VisionTransformer model(c, 0, DType::kFloat64);
+    Classifier model(c, 0, DType::kFloat64);
     test::perturb(model.parameters());
     Tensor images = test::some_images(c, 3, DType::kFloat64);
     Context ctx;
@@ -140,7 +140,7 @@ TEST(VisionTransformer, EvaluatesEachImageByItself) {
 // With class_token_at 2 of 3 blocks, the class token meets the patches in the last attention alone.
 TEST(VisionTransformer, ClassTokenJoinsWhereTold) {
   ModelConfig c = test::paper_vit();
-  VisionTransformer model(c, 0, DType::kFloat64);
+  Classifier model(c, 0, DType::kFloat64);
   test::perturb(model.parameters());
   Tensor images = test::some_images(c, 2, DType::kFloat64);
   Context ctx;
@@ -160,7 +160,7 @@ TEST(VisionTransformer, ClassTokenJoinsWhereTold) {
 // positions: swapping two patches and their positions leaves the class logits alone.
 TEST(VisionTransformer, SeesPatchOrderThroughPositionsAlone) {
   ModelConfig c = test::deit_vit();
-  VisionTransformer model(c, 0, DType::kFloat64);
+  Classifier model(c, 0, DType::kFloat64);
   test::perturb(model.parameters());
   Tensor images = test::some_images(c, 1, DType::kFloat64);
   Context ctx;

@@ -9,7 +9,7 @@
 namespace dtn {
 namespace {
 
-NamedTensors copies(VisionTransformer& model) {
+NamedTensors copies(Classifier& model) {
   NamedTensors result;
   for (auto& [name, tensor] : named_values(model.parameters())) {
     result.emplace_back(name, tensor.clone());
@@ -85,7 +85,7 @@ void expect_grid(const float* rows, const std::vector<double>& want, std::int64_
 TEST(Weights, GoToAFileAndBack) {
   std::filesystem::path file =
       std::filesystem::path(testing::TempDir()) / cat("weights_test_", ::getpid(), ".safetensors");
-  VisionTransformer a(test::paper_vit(), 1), b(test::paper_vit(), 2);
+  Classifier a(test::paper_vit(), 1), b(test::paper_vit(), 2);
   b.parameters().enable_bfloat16();
   write_safetensors(file, named_values(a.parameters()));
   EXPECT_TRUE(load_weights(b, file).empty());
@@ -96,7 +96,7 @@ TEST(Weights, GoToAFileAndBack) {
 }
 
 TEST(Weights, ConvertFromAnyFloatingType) {
-  VisionTransformer a(test::deit_vit(), 1), b(test::deit_vit(), 2);
+  Classifier a(test::deit_vit(), 1), b(test::deit_vit(), 2);
   test::perturb(a.parameters());  // values that bfloat16 holds
   NamedTensors tensors = copies(a);
   tensor_of(tensors, "head.weight") = test::as(tensor_of(tensors, "head.weight"), DType::kBFloat16);
@@ -109,7 +109,7 @@ TEST(Weights, ConvertFromAnyFloatingType) {
 }
 
 TEST(Weights, NameWhatIsMissingExtraOrMisshapen) {
-  VisionTransformer model(test::paper_vit(), 1);
+  Classifier model(test::paper_vit(), 1);
   auto load_both = [&](const NamedTensors& tensors, std::initializer_list<std::string> words) {
     expect_mentions(error_of([&] { load_exact(model.parameters(), tensors, "some.file"); }), words);
     expect_mentions(error_of([&] { load_adapted(model, tensors, "some.file"); }), words);
@@ -130,8 +130,8 @@ TEST(Weights, NameWhatIsMissingExtraOrMisshapen) {
 }
 
 TEST(AdaptedWeights, InterpolatePositionsAndKeepTheClassTokens) {
-  VisionTransformer source(of_size(test::deit_vit(), 15), 1);
-  VisionTransformer target(of_size(test::deit_vit(), 25), 2);
+  Classifier source(of_size(test::deit_vit(), 15), 1);
+  Classifier target(of_size(test::deit_vit(), 25), 2);
   NamedTensors tensors = copies(source);
   float* table = tensor_of(tensors, "pos_embed").data<float>();
   for (int c = 0; c < 20; ++c) table[c] = 100 + static_cast<float>(c);
@@ -147,8 +147,8 @@ TEST(AdaptedWeights, InterpolatePositionsAndKeepTheClassTokens) {
 }
 
 TEST(AdaptedWeights, InterpolateToFewerPositions) {
-  VisionTransformer source(of_size(test::paper_vit(), 20), 1);
-  VisionTransformer target(of_size(test::paper_vit(), 15), 2);
+  Classifier source(of_size(test::paper_vit(), 20), 1);
+  Classifier target(of_size(test::paper_vit(), 15), 2);
   NamedTensors tensors = copies(source);
   fill_grid(tensor_of(tensors, "pos_embed").data<float>(), 4, 20);
   ASSERT_EQ(load_adapted(target, tensors, "large").size(), 1u);
@@ -158,7 +158,7 @@ TEST(AdaptedWeights, InterpolateToFewerPositions) {
 TEST(AdaptedWeights, LeaveAHeadOfAnotherSizeAlone) {
   ModelConfig other = test::paper_vit();
   other.num_classes = 11;
-  VisionTransformer source(test::paper_vit(), 1), target(other, 2), fresh(other, 2);
+  Classifier source(test::paper_vit(), 1), target(other, 2), fresh(other, 2);
   auto notes = load_adapted(target, copies(source), "file");
   ASSERT_EQ(notes.size(), 2u);
   for (const std::string& note : notes) expect_mentions(note, {"head", "7", "11"});
@@ -177,7 +177,7 @@ TEST(AdaptedWeights, LeaveAHeadOfAnotherSizeAlone) {
 TEST(AdaptedWeights, SkipTheClassTokenForMeanPooling) {
   ModelConfig mean = test::deit_vit();
   mean.pool = Pooling::kMean;
-  VisionTransformer source(test::deit_vit(), 1), target(mean, 2);
+  Classifier source(test::deit_vit(), 1), target(mean, 2);
   auto notes = load_adapted(target, copies(source), "file");
   ASSERT_EQ(notes.size(), 2u);
   std::string all = notes[0] + notes[1];
@@ -187,12 +187,12 @@ TEST(AdaptedWeights, SkipTheClassTokenForMeanPooling) {
   Tensor to = target.parameters().find("pos_embed")->variable.value();
   EXPECT_TRUE(test::same_bits(from.reshape({10, 20}).slice(1, 10), to.reshape({9, 20})));
   // The other way round the class token is missing.
-  VisionTransformer wants_token(test::paper_vit(), 3), without(test::mean_vit(), 3);
+  Classifier wants_token(test::paper_vit(), 3), without(test::mean_vit(), 3);
   expect_mentions(error_of([&] { load_adapted(wants_token, copies(without), "file"); }), {"file"});
 }
 
 TEST(AdaptedWeights, RefusePositionsThatFormNoGrid) {
-  VisionTransformer model(test::paper_vit(), 1);
+  Classifier model(test::paper_vit(), 1);
   for (Shape shape : {Shape{1, 7, 20}, Shape{1, 9, 21}, Shape{9, 20}, Shape{1, 0, 20}}) {
     NamedTensors tensors = copies(model);
     tensor_of(tensors, "pos_embed") = Tensor::zeros(shape, DType::kFloat32);
@@ -201,7 +201,7 @@ TEST(AdaptedWeights, RefusePositionsThatFormNoGrid) {
 }
 
 TEST(NamedViews, ShareTheFlatBuffer) {
-  VisionTransformer model(test::paper_vit(), 1);
+  Classifier model(test::paper_vit(), 1);
   Tensor moments = Tensor::zeros({model.parameters().flat_size()}, DType::kFloat32);
   for (auto& [name, view] : named_views(model.parameters(), moments, "exp_avg.")) {
     EXPECT_TRUE(name.starts_with("exp_avg."));

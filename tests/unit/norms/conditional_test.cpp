@@ -146,7 +146,7 @@ TEST(ConditionalBatchNorm, GathersAndUsesRunningStatistics) {
   Tensor x = random_tensor(kShape, 1, 2, 5);
   const Condition c = Condition::of_vector(Variable(random_tensor({kBatch, 4}, 2)));
   Context training;
-  training.training = true;
+  training.mode.training = true;
   Variable y = f.norm.forward(training, Variable(x), kGrid, c);
   Doubles want = standardized(x, 1e-5, [](int, int channel) { return channel; });
   EXPECT_LE(test::max_abs_difference(doubles(y.value()), want), 1e-12);
@@ -167,7 +167,7 @@ TEST(ConditionalBatchNorm, GathersAndUsesRunningStatistics) {
   }
   Tensor once = buffers[0].next.clone();
   Context again = training;
-  again.recompute = true;
+  again.mode.recompute = true;
   f.norm.forward(again, Variable(x), kGrid, c);
   EXPECT_TRUE(test::same_bits(buffers[0].next, once)) << "a block that runs again moves nothing";
   f.store.settle_buffers();
@@ -191,7 +191,7 @@ TEST(SpatiallyAdaptiveNorm, WithoutAMapIsItsBase) {
     const Condition c =
         Condition::of_tokens(Variable(random_tensor({kBatch, kGrid.tokens(), 4}, 2)));
     Context training;
-    training.training = true;
+    training.mode.training = true;
     Variable y = f.norm.forward(training, Variable(x), kGrid, c);
     Doubles want = standardized(x, 1e-5, [&](int b, int channel) {
       return (batch ? 0 : b * static_cast<int>(kChannels)) + channel;
@@ -202,7 +202,7 @@ TEST(SpatiallyAdaptiveNorm, WithoutAMapIsItsBase) {
     const Buffer& mean = f.store.buffers()[0];
     EXPECT_GT(test::max_abs(doubles(mean.next)), 0.1);
     Tensor once = mean.next.clone();
-    training.recompute = true;
+    training.mode.recompute = true;
     f.norm.forward(training, Variable(x), kGrid, c);
     EXPECT_TRUE(test::same_bits(mean.next, once)) << "a block that runs again moves nothing";
   }

@@ -110,7 +110,7 @@ struct Trained {
     Tape tape;
     Context ctx;
     ctx.tape = &tape;
-    ctx.training = true;
+    ctx.mode.training = true;
     auto forward = [&](Context& c, const Variable& v) {
       return built->norm->forward(c, v, {1, kTokens});
     };
@@ -215,7 +215,7 @@ TEST(PowerNormTraining, EvaluationReadsTheRunningValueAndMovesNothing) {
 // The published names and shapes, and groups that fit.
 TEST(PowerNormParameters, AreTheAuthors) {
   ParameterStore store;
-  make_normalizer(config_of(3000), {kChannels, 3, kEps}, store, "norm");
+  make_normalizer(config_of(3000), {kChannels, 3, kEps}, {store, "norm"});
   const std::pair<const char*, Shape> want[] = {{"norm.running_phi", {1, kChannels, 1, 1}},
                                                 {"norm.ema_gz", {1, kChannels, 1, 1}},
                                                 {"norm.iters", {1}}};
@@ -228,7 +228,7 @@ TEST(PowerNormParameters, AreTheAuthors) {
     NormConfig bad = config_of(3000);
     bad.options[0].value = groups;
     ParameterStore other;
-    EXPECT_THROW(make_normalizer(bad, {kChannels, 3, kEps}, other, "norm"), ConfigError) << groups;
+    EXPECT_THROW(make_normalizer(bad, {kChannels, 3, kEps}, {other, "norm"}), ConfigError) << groups;
   }
 }
 

@@ -24,7 +24,7 @@ TEST(NormRegistry, NamesTheKnownTypesWhenAskedForAnother) {
   config.type = "batchnorm9000";
   ParameterStore store;
   try {
-    make_normalizer(config, {8, 2, 1e-5}, store, "norm");
+    make_normalizer(config, {8, 2, 1e-5}, {store, "norm"});
     FAIL();
   } catch (const ConfigError& e) {
     std::string message = e.what();
@@ -47,7 +47,7 @@ TEST(NormRegistry, SaysWhatALayerNeedsThatNoConfigCanChoose) {
     config.type = row.schema.type;
     ParameterStore store;
     try {
-      make_normalizer(config, {8, 2, 1e-5}, store, "norm");
+      make_normalizer(config, {8, 2, 1e-5}, {store, "norm"});
       ADD_FAILURE() << row.schema.type;
     } catch (const ConfigError& e) {
       const std::string message = e.what();
@@ -95,7 +95,7 @@ TEST(DtnParameters, HaveNoLogitsWhenLambdaIsFixed) {
     config.type = "dtn";
     config.options = {{"lambda", lambda}};
     ParameterStore store;
-    make_normalizer(config, {8, 2, 1e-5}, store, "norm");
+    make_normalizer(config, {8, 2, 1e-5}, {store, "norm"});
     EXPECT_EQ(store.find("norm.mean_norm_weight"), nullptr);
     EXPECT_EQ(store.find("norm.var_norm_weight"), nullptr);
     EXPECT_NE(store.find("norm.pos_proj.weight"), nullptr);

@@ -23,8 +23,8 @@ Tensor input(std::uint32_t stream = 1, double mean = 0) {
 
 Doubles output(BuiltNorm& built, const Tensor& x, bool training, bool recompute = false) {
   Context ctx;
-  ctx.training = training;
-  ctx.recompute = recompute;
+  ctx.mode.training = training;
+  ctx.mode.recompute = recompute;
   return test::doubles(built.norm->forward(ctx, Variable(x), kGrid).value());
 }
 

@@ -102,22 +102,22 @@ TEST(Ops, DropOnlyWhileTraining) {
   Variable x(random_tensor({2, 3}, 9));
   EXPECT_EQ(ops::dropout(ctx, x, 0.5, 1).value().raw(), x.value().raw());
   EXPECT_FALSE(ops::drop_path_scales(ctx, 2, 0.5, 1, DType::kFloat32).defined());
-  ctx.training = true;
+  ctx.mode.training = true;
   EXPECT_EQ(ops::dropout(ctx, x, 0, 1).value().raw(), x.value().raw());
   EXPECT_FALSE(ops::drop_path_scales(ctx, 2, 0, 1, DType::kFloat32).defined());
 }
 
 TEST(Ops, DropoutDoesNotDependOnTheMicroBatch) {
   Context ctx;
-  ctx.training = true;
-  ctx.seed = 4;
+  ctx.mode.training = true;
+  ctx.rng.seed = 4;
   Tensor x = Tensor::full({6, 5, 3}, DType::kFloat32, 1);
   Tensor whole = ops::dropout(ctx, Variable(x), 0.5, 1).value();
-  ctx.first_sample = 2;
+  ctx.rng.first_sample = 2;
   Tensor part = ops::dropout(ctx, Variable(x.slice(2, 5)), 0.5, 1).value();
   EXPECT_TRUE(test::same_bits(part, whole.slice(2, 5)));
   Tensor scales = ops::drop_path_scales(ctx, 3, 0.5, 1, DType::kFloat32);
-  ctx.first_sample = 0;
+  ctx.rng.first_sample = 0;
   EXPECT_TRUE(
       test::same_bits(scales, ops::drop_path_scales(ctx, 6, 0.5, 1, DType::kFloat32).slice(2, 5)));
 }

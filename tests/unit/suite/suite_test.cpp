@@ -375,7 +375,7 @@ TEST_F(Suites, RunsWhatIsNotFinished) {
   for (const char* name : {"fog/1/a/1.bmp", "fog/1/b/1.bmp", "fog/2/a/1.bmp"}) {
     image(std::string("suite/") + name);
   }
-  VisionTransformer model(m, 1, DType::kFloat32, kCpu);
+  Classifier model(m, 1, DType::kFloat32, kCpu);
   SuiteOptions options;
   options.root = root();
   options.save = dir_.path() / "kept.json";

@@ -155,7 +155,7 @@ struct Evaluation {
   }
 
   Communicator* ranks;
-  VisionTransformer model;
+  Classifier model;
   Loader loader;
   BatchFeeder feeder;
   int batches = 0;  // that had a row for this rank

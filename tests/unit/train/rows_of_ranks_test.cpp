@@ -12,9 +12,9 @@ constexpr int kRanks = 3;
 
 Context training() {
   Context ctx;
-  ctx.training = true;
-  ctx.seed = 4;
-  ctx.step = 2;
+  ctx.mode.training = true;
+  ctx.rng.seed = 4;
+  ctx.rng.step = 2;
   return ctx;
 }
 
@@ -52,7 +52,7 @@ TEST(RowsOfRanks, DropoutMasksAreThoseOfTheGlobalBatch) {
     const Tensor whole = drop(training(), x);
     for_each_piece([&](std::int64_t first, std::int64_t count, const auto& rows) {
       Context ctx = training();
-      ctx.rows = rows.data() + first;
+      ctx.rng.rows = rows.data() + first;
       EXPECT_TRUE(test::same_bits(drop(ctx, rows_of(x, rows, first, count)),
                                   rows_of(whole, rows, first, count)));
     });
@@ -64,7 +64,7 @@ TEST(RowsOfRanks, DropoutGoesBackThroughTheSameMask) {
   Context ctx = training();
   Tape tape;
   ctx.tape = &tape;
-  ctx.rows = rows.data();
+  ctx.rng.rows = rows.data();
   Variable x(Tensor::full({2, 5, 3}, DType::kFloat32, 1), true);
   Variable y = ops::dropout(ctx, x, 0.5, 1);
   tape.backward(y, Tensor::full({2, 5, 3}, DType::kFloat32, 1));
@@ -75,7 +75,7 @@ TEST(RowsOfRanks, DropPathIsThatOfTheGlobalBatch) {
   const Tensor whole = ops::drop_path_scales(training(), kBatch, 0.5, 1, DType::kFloat32);
   for_each_piece([&](std::int64_t first, std::int64_t count, const auto& rows) {
     Context ctx = training();
-    ctx.rows = rows.data() + first;
+    ctx.rng.rows = rows.data() + first;
     EXPECT_TRUE(test::same_bits(ops::drop_path_scales(ctx, count, 0.5, 1, DType::kFloat32),
                                 rows_of(whole, rows, first, count)));
   });

@@ -13,7 +13,7 @@ class ResidualStream {
   explicit ResidualStream(Variable x) : x_(std::move(x)) {}
 
   // The stream with everything added: [B, T, C].
-  const Variable& settled(Context& ctx);
+  const Variable& sum(Context& ctx);
   // What the next branch works on, norm(x).
   Variable normalized(Context& ctx, Normalizer& norm, const TokenGrid& grid);
 
@@ -21,6 +21,12 @@ class ResidualStream {
   void set(Variable sum);
   // branch [B, T, C]; scale [B] in the accumulator type, or undefined for 1.
   void add(Variable branch, Tensor scale);
+
+  // Whether the product at the end of a branch had better add the residual on the way. On the CPU
+  // always; a CUDA product cannot scale the samples of its result, and leaves both to the next norm.
+  static bool product_adds(const Tensor& scale) {
+    return !scale.defined() || scale.device() == kCpu;
+  }
 
  private:
   Variable x_;

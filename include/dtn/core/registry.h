@@ -1,0 +1,52 @@
+// What there is to choose from, by name: normalizers, models, tasks, data sets. A list of rows that
+// our own code fills and a program may add to; nothing registers itself.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "dtn/core/check.h"
+
+namespace dtn {
+
+// Row has a member name().
+template <class Row>
+class Registry {
+ public:
+  // `what` is what a row is called in messages: "normalizer".
+  Registry(std::string what, std::vector<Row> rows) : what_(std::move(what)) {
+    for (Row& row : rows) add(std::move(row));
+  }
+
+  // Throws Error when the name is taken.
+  void add(Row row) {
+    DTN_CHECK(!find(row.name()), "there is a ", what_, " '", row.name(), "' already");
+    rows_.push_back(std::move(row));
+  }
+
+  // Null where there is none of that name.
+  const Row* find(std::string_view name) const {
+    const auto found = std::ranges::find_if(rows_, [&](const Row& r) { return r.name() == name; });
+    return found == rows_.end() ? nullptr : &*found;
+  }
+  // Throws ConfigError that names all there are.
+  const Row& at(std::string_view name) const {
+    if (const Row* row = find(name)) return *row;
+    std::string known;
+    for (const Row& row : rows_) known += (known.empty() ? "" : ", ") + std::string(row.name());
+    throw ConfigError(cat("unknown ", what_, " '", name, "'; known: ", known));
+  }
+
+  auto begin() const { return rows_.begin(); }
+  auto end() const { return rows_.end(); }
+  std::size_t size() const { return rows_.size(); }
+
+ private:
+  std::string what_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace dtn

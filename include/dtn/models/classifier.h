@@ -1,0 +1,45 @@
+// A backbone with a linear head for classes: head.weight [K, C], head.bias [K].
+#pragma once
+
+#include <memory>
+
+#include "dtn/models/backbone.h"
+#include "dtn/nn/linear.h"
+#include "dtn/nn/parameters.h"
+
+namespace dtn {
+
+struct Complexity;
+class NormRegistry;
+
+class Classifier {
+ public:
+  // Builds and initialises the model on a device; the same seed gives the same weights on each.
+  // `dtype` is that of the master weights: float32, or float64 for tests. Throws ConfigError when
+  // the configuration makes no model.
+  Classifier(const ModelConfig& config, std::uint64_t seed, DType dtype = DType::kFloat32,
+             Device device = kCpu, const NormRegistry* norms = nullptr);
+
+  // Logits [B, num_classes] in ctx.mode.compute, of the fields that the backbone reads.
+  Variable forward(Context&, const Fields&);
+  // The same of images alone, [B, channels, image_size, image_size].
+  Variable forward(Context& ctx, const Tensor& images) { return forward(ctx, {{"image", images}}); }
+
+  const ModelConfig& config() const { return config_; }
+  Backbone& backbone() { return *backbone_; }
+  ParameterStore& parameters() { return store_; }
+  const ParameterStore& parameters() const { return store_; }
+
+ private:
+  friend Complexity complexity_of(const ModelConfig& config);
+  struct Unallocated {};
+  // The modules and the names and shapes of the parameters, without memory behind them.
+  Classifier(const ModelConfig& config, Unallocated, const NormRegistry* norms = nullptr);
+
+  ModelConfig config_;
+  ParameterStore store_;
+  std::unique_ptr<Backbone> backbone_;
+  Linear head_;
+};
+
+}  // namespace dtn

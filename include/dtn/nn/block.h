@@ -1,0 +1,44 @@
+// One pre-norm transformer block: attention and MLP, each on a residual branch. Parameters: those
+// of norm1, attn (attention.h), norm2 and mlp (mlp.h).
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "dtn/nn/attention.h"
+#include "dtn/nn/mlp.h"
+#include "dtn/nn/residual_stream.h"
+
+namespace dtn {
+
+struct BlockOptions {
+  Attention::Options attention;
+  Mlp::Options mlp;
+  std::optional<NormConfig> norm;  // unset: LayerNorm
+  NormShape norm_shape;
+  double drop_path = 0;
+};
+
+class Block {
+ public:
+  Block(const Scope&, const BlockOptions&);
+
+  // Adds both branches to the stream, the last one perhaps pending.
+  void forward(Context&, ResidualStream& stream, const TokenGrid& grid) const;
+  // The same on x [B, T, C], run again in the backward pass where ctx.mode.checkpoint_blocks says
+  // so. The stream is whole behind it.
+  void forward_checkpointed(Context&, ResidualStream& stream, const TokenGrid& grid) const;
+
+ private:
+  void attention_branch(Context&, ResidualStream& stream, const TokenGrid& grid) const;
+  void mlp_branch(Context&, ResidualStream& stream, const TokenGrid& grid) const;
+
+  std::unique_ptr<Normalizer> norm1_;
+  Attention attention_;
+  DropPath drop_path1_;
+  std::unique_ptr<Normalizer> norm2_;
+  Mlp mlp_;
+  DropPath drop_path2_;
+};
+
+}  // namespace dtn

@@ -1,0 +1,30 @@
+// A linear layer, y = x W^T + b. Parameters: weight [out, in], which decays, and bias [out].
+#pragma once
+
+#include "dtn/autograd/context.h"
+#include "dtn/nn/scope.h"
+
+namespace dtn {
+
+struct Linear {
+  struct Options {
+    bool bias = true;
+    InitKind init = InitKind::kTruncatedNormal;  // of the weight; a bias starts at 0
+  };
+  Linear(const Scope& scope, std::int64_t in, std::int64_t out)
+      : Linear(scope, in, out, Options{}) {}
+  Linear(const Scope&, std::int64_t in, std::int64_t out, const Options&);
+
+  // x [..., in] -> [..., out]
+  Variable forward(Context&, const Variable& x) const;
+  Variable reference(Context&, const Variable& x) const;
+
+  // The parameters as operations take them; a layer without bias has an undefined one.
+  const Variable& w() const { return weight->variable; }
+  const Variable& b() const;
+
+  Parameter* weight;
+  Parameter* bias = nullptr;
+};
+
+}  // namespace dtn

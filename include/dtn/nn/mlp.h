@@ -1,0 +1,31 @@
+// The MLP of a transformer block, gelu(x W1^T + b1) W2^T + b2. Parameters: fc1.{weight [M, C], bias
+// [M]}, fc2.{weight [C, M], bias [C]}.
+#pragma once
+
+#include "dtn/nn/drop.h"
+#include "dtn/nn/linear.h"
+
+namespace dtn {
+
+class Mlp {
+ public:
+  struct Options {
+    std::int64_t channels;  // C
+    std::int64_t hidden;    // M
+    double dropout = 0;     // behind either layer
+  };
+  Mlp(const Scope&, const Options&);
+
+  // x [..., C] -> [..., C]
+  Variable forward(Context&, const Variable& x) const;
+  // residual + s_b forward(x), in one operation; only without dropout. See ops::mlp_residual.
+  Variable forward_add(Context&, const Variable& x, const Variable& residual,
+                       const Tensor& scale) const;
+  bool drops(const Context& ctx) const { return drop1_.active(ctx); }
+
+ private:
+  Linear fc1_, fc2_;
+  Dropout drop1_, drop2_;
+};
+
+}  // namespace dtn

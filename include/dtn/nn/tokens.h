@@ -1,0 +1,37 @@
+// Tokens and how they are arranged: what passes between the parts of a model.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dtn/autograd/variable.h"
+
+namespace dtn {
+
+// The arrangement of T tokens. A sequence is a grid of one row.
+struct TokenGrid {
+  std::int64_t height = 1, width = 1;
+  std::int64_t tokens() const { return height * width; }
+  bool operator==(const TokenGrid&) const = default;
+};
+
+// A square where T is one, else a sequence.
+TokenGrid square_or_sequence(std::int64_t tokens);
+
+// x [B, extra + h w, C]: tokens of a grid in raster order, behind `extra` that stand nowhere in it,
+// such as a class token.
+struct Tokens {
+  Variable x;
+  TokenGrid grid;
+  int extra = 0;
+  // [B] int64: how many of each sample's tokens count, where sequences are padded; undefined: all.
+  Tensor lengths{};
+
+  // The grid as a layer sees it that takes all tokens alike: a sequence once extra ones are there.
+  TokenGrid arrangement() const { return extra == 0 ? grid : TokenGrid{1, extra + grid.tokens()}; }
+};
+
+// One entry for each stage of a backbone, the coarsest last.
+using Features = std::vector<Tokens>;
+
+}  // namespace dtn

@@ -1,0 +1,71 @@
+// Classes of images: softmax cross-entropy with label smoothing, on labels or on those of images
+// that were mixed; measured by top-1 and top-5 accuracy.
+//
+// Fields: "image" [C, H, W] float32, "label" int64; with mixing "partner_label" int64 and
+// "label_share" float32. Outputs: "logits" [n, K] float32.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "dtn/models/classifier.h"
+#include "dtn/tasks/task.h"
+
+namespace dtn {
+
+class Communicator;
+
+class Classify : public Task {
+ public:
+  explicit Classify(const TaskSetup&);
+
+  std::shared_ptr<const SampleSource> source(Split, Device) const override;
+  Variable loss(Context&, const Fields& batch, std::vector<Term>& logged) override;
+  Fields outputs(Context&, const Fields& batch) override;
+  std::unique_ptr<Meter> meter() const override;
+  std::vector<Named<ParameterStore*>> stores() override;
+  std::vector<std::string> load_weights(const std::string& file) override;
+  std::string description() const override;
+
+  Classifier& model() { return model_; }
+
+ private:
+  ExperimentConfig config_;
+  Classifier model_;
+};
+
+// Counts hits and adds losses. A label is among the top k when fewer than k other classes score at
+// least as high (equal scores go by class order); a NaN is never a hit. Reads "label" [n] int64
+// and, where samples have places in a data set, "index" [n] int64; losses are added in the order of
+// those places. Figures: top1 and top5 in percent, loss the mean cross-entropy without smoothing.
+class AccuracyMeter : public Meter {
+ public:
+  // Unless `classes` is empty, the figures are those of a choice between these alone: the logits of
+  // the others are dropped. Ascending; every label must be one of them.
+  explicit AccuracyMeter(std::vector<std::int64_t> classes = {}) : classes_(std::move(classes)) {}
+
+  void add(const Fields& batch, const Fields& outputs) override;
+  void merge(Communicator& ranks) override;
+  Metrics result() const override;
+
+ private:
+  struct Loss {
+    std::int64_t index;
+    float value;
+  };
+  void count_hits(const float* logits, std::int64_t classes, std::int64_t label);
+
+  std::vector<std::int64_t> classes_;
+  std::int64_t top1_ = 0, top5_ = 0;
+  std::vector<Loss> losses_;
+};
+
+// The columns `classes` of logits [n, K] float32: [n, classes.size()].
+Tensor logits_of(const Tensor& logits, std::span<const std::int64_t> classes);
+// labels [n] int64 as positions in `classes`.
+Tensor labels_among(const Tensor& labels, std::span<const std::int64_t> classes);
+
+// Logits [n, K] float32, on the host, of images [n, channels, size, size], on any device.
+Tensor predict(Classifier& model, const Tensor& images, DType dtype = DType::kFloat32);
+
+}  // namespace dtn

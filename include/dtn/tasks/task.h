@@ -1,0 +1,87 @@
+// What is learnt: which fields a sample has, what the loss is, what an evaluation measures. The
+// trainer, the learner, the evaluator and checkpoints know tasks by this interface alone.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dtn/autograd/context.h"
+#include "dtn/config/train_config.h"
+#include "dtn/core/fields.h"
+#include "dtn/core/metrics.h"
+#include "dtn/core/registry.h"
+#include "dtn/data/dataset.h"
+#include "dtn/data/sample_source.h"
+#include "dtn/nn/parameters.h"
+
+namespace dtn {
+
+class NormRegistry;
+struct UpdateState;
+
+// A part of the loss that is worth a line of its own in the log.
+struct Term {
+  std::string name;
+  Tensor value;  // [1] float32, on the device
+};
+
+template <class T>
+struct Named {
+  std::string name;
+  T value;
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+
+  // Where samples come from. The feeder delivers what the source says, on the device.
+  virtual std::shared_ptr<const SampleSource> source(Split, Device) const = 0;
+
+  // The mean loss over the samples of a (micro-)batch, [1] float32. The context says how the model
+  // runs; a task that runs it more than once gives each pass its own Context::of_pass. Terms come
+  // in the same order each time, at most kMostTerms of them.
+  virtual Variable loss(Context&, const Fields& batch, std::vector<Term>& logged) = 0;
+  static constexpr std::size_t kMostTerms = 8;
+
+  // What the meter wants to see of an evaluation batch, on the device.
+  virtual Fields outputs(Context&, const Fields& batch) = 0;
+  virtual std::unique_ptr<Meter> meter() const = 0;
+
+  // Called at the end of every step, and captured with it on a CUDA device: what follows the
+  // weights without a gradient, such as a teacher. Nothing must change where the update was left
+  // out, see average_into() in dtn/optim/optimizer.h.
+  virtual void after_update(const UpdateState*) {}
+
+  // The first learns; all are saved, restored and shared between ranks.
+  virtual std::vector<Named<ParameterStore*>> stores() = 0;
+  // Takes weights of a file over into the first, as model.init_weights asks; returns notes for
+  // people.
+  virtual std::vector<std::string> load_weights(const std::string& file) = 0;
+  // What is trained, in a line for people.
+  virtual std::string description() const = 0;
+};
+
+// What a task is made for.
+struct TaskSetup {
+  const ExperimentConfig& config;
+  Device device = kCpu;
+  const NormRegistry* norms = nullptr;  // null: ours
+};
+
+struct TaskRow {
+  std::string task;
+  std::string doc;
+  std::function<std::unique_ptr<Task>(const TaskSetup&)> make;
+
+  const std::string& name() const { return task; }
+};
+
+using TaskRegistry = Registry<TaskRow>;
+
+// Ours.
+const TaskRegistry& task_registry();
+
+}  // namespace dtn

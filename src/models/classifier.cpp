@@ -1,0 +1,21 @@
+#include "dtn/models/classifier.h"
+
+namespace dtn {
+
+Classifier::Classifier(const ModelConfig& config, std::uint64_t seed, DType dtype, Device device,
+                       const NormRegistry* norms)
+    : Classifier(config, Unallocated{}, norms) {
+  store_.allocate(dtype, device);
+  store_.initialize(seed);
+}
+
+Classifier::Classifier(const ModelConfig& config, Unallocated, const NormRegistry* norms)
+    : config_(config),
+      backbone_(model_registry().at(config.family).make({store_, "", norms}, config)),
+      head_(Scope(store_, "head"), backbone_->stages().back().channels, config.num_classes) {}
+
+Variable Classifier::forward(Context& ctx, const Fields& fields) {
+  return head_.forward(ctx, backbone_->pooled(ctx, fields));
+}
+
+}  // namespace dtn

@@ -1,0 +1,55 @@
+#include "dtn/tasks/classify.h"
+
+#include "data/feed/open_split.h"
+#include "dtn/models/weights.h"
+#include "dtn/ops/loss.h"
+#include "dtn/ops/tokens.h"
+
+namespace dtn {
+
+Classify::Classify(const TaskSetup& setup)
+    : config_(setup.config),
+      model_(setup.config.model, setup.config.seed, DType::kFloat32, setup.device, setup.norms) {}
+
+std::shared_ptr<const SampleSource> Classify::source(Split split, Device device) const {
+  return open_image_samples(config_, split, device);
+}
+
+Variable Classify::loss(Context& ctx, const Fields& batch, std::vector<Term>&) {
+  const Variable logits = model_.forward(ctx, batch);
+  ops::Targets targets{batch.at("label"), {}, config_.train.label_smoothing};
+  if (batch.has("partner_label")) {
+    targets.partner_labels = batch.at("partner_label");
+    targets.label_share = batch.at("label_share");
+  }
+  return ops::cross_entropy(ctx, ops::cast(ctx, logits, DType::kFloat32), targets).mean;
+}
+
+Fields Classify::outputs(Context& ctx, const Fields& batch) {
+  const Variable logits = model_.forward(ctx, batch);
+  return {{"logits", ops::cast(ctx, logits, DType::kFloat32).value()}};
+}
+
+std::unique_ptr<Meter> Classify::meter() const { return std::make_unique<AccuracyMeter>(); }
+
+std::vector<Named<ParameterStore*>> Classify::stores() { return {{"model", &model_.parameters()}}; }
+
+std::vector<std::string> Classify::load_weights(const std::string& file) {
+  return dtn::load_weights(model_, file);
+}
+
+std::string Classify::description() const {
+  const ModelConfig& m = config_.model;
+  return cat(m.preset, ", ", m.norm.type, " in the first ", m.norm_layers(), " of ", m.depth,
+             " blocks, ", model_.parameters().count(), " parameters");
+}
+
+Tensor predict(Classifier& model, const Tensor& images, DType dtype) {
+  Context ctx;
+  ctx.mode.compute = dtype;
+  if (dtype == DType::kBFloat16) model.parameters().enable_bfloat16();
+  const Variable logits = model.forward(ctx, images.to(model.parameters().device()));
+  return ops::cast(ctx, logits, DType::kFloat32).value().to(kCpu);
+}
+
+}  // namespace dtn

@@ -1,0 +1,14 @@
+#include "dtn/tasks/classify.h"
+#include "dtn/tasks/task.h"
+
+namespace dtn {
+
+const TaskRegistry& task_registry() {
+  static const TaskRegistry rows("task", {{"classify", "classes of images, by cross-entropy",
+                                           [](const TaskSetup& setup) -> std::unique_ptr<Task> {
+                                             return std::make_unique<Classify>(setup);
+                                           }}});
+  return rows;
+}
+
+}  // namespace dtn

@@ -1,0 +1,110 @@
+#include "train/run.h"
+
+#include "core/cuda_device.h"
+#include "dtn/config/load.h"
+#include "dtn/core/log.h"
+#include "dtn/core/parallel.h"
+#include "io/atomic_file.h"
+#include "train/agreement.h"
+
+namespace dtn {
+namespace {
+
+// What the ranks together see at once: to each, what it sees in training at most.
+std::int64_t evaluation_batch(const TrainConfig& train, int ranks) {
+  const std::int64_t batch = train.batch_size;
+  return train.micro_batch ? std::min<std::int64_t>(batch, *train.micro_batch * ranks) : batch;
+}
+
+std::unique_ptr<OpenSplit> open_checked(const Task& task, const ExperimentConfig& config,
+                                        Split split, Device device, Communicator& ranks) {
+  const bool training = split == Split::kTrain;
+  const std::shared_ptr<const SampleSource> source = task.source(split, device);
+  check_equal_data(*source, ranks);
+  log_info(cat(name_of(split), ": ", source->description()));
+  return open_split(source, config, split,
+                    {.device = device,
+                     .batch_size = training ? config.train.batch_size
+                                            : evaluation_batch(config.train, ranks.size()),
+                     .rank = ranks.rank(),
+                     .ranks = ranks.size()});
+}
+
+void resume(Run& run, const std::filesystem::path& checkpoint) {
+  restore_snapshot(load_checkpoint(checkpoint), run.config, run.learner, run.progress);
+  run.resumed_at = run.progress.step;
+  if (run.progress.steps_per_epoch == run.steps_per_epoch) return;
+  throw ConfigError(cat("--resume: the checkpoint counts ", run.progress.steps_per_epoch,
+                        " steps per epoch, this run ", run.steps_per_epoch,
+                        "; the data set or train.batch_size has changed"));
+}
+
+void start_from_weights(Run& run, const std::string& file) {
+  for (const std::string& note : run.task->load_weights(file)) {
+    log_info(cat("init_weights: ", note));
+  }
+  if (MovingAverage* average = run.learner.average()) {
+    average->values().copy_from(run.learner.parameters().values());
+  }
+}
+
+std::string device_text(const Run& run) {
+  const bool on_cpu = run.learner.device() == kCpu;
+  const std::string one =
+      on_cpu ? cat(max_threads(), " threads") : std::string(cuda::device_info().name);
+  const std::string each = run.ranks.alone() ? "" : " each";
+  std::string text = run.ranks.alone() ? one : cat(run.ranks.size(), " processes with ", one, each);
+  if (!on_cpu) {
+    text +=
+        cat(", fed by ", workers_of(run.config.data, run.learner.device()), " data workers", each);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptions& options,
+                              Communicator& ranks) {
+  const Device device = options.device;
+  std::unique_ptr<Task> task = options.tasks->at(config.task).make({config, device, options.norms});
+  std::unique_ptr<OpenSplit> train = open_checked(*task, config, Split::kTrain, device, ranks);
+  std::unique_ptr<OpenSplit> val = open_checked(*task, config, Split::kVal, device, ranks);
+  const std::int64_t steps_per_epoch = train->loader().batches_per_epoch();
+  Task& learnt = *task;
+  std::unique_ptr<Run> run(new Run{
+      .config = config,
+      .output = options.output,
+      .ranks = ranks,
+      .task = std::move(task),
+      .train = std::move(train),
+      .val = std::move(val),
+      .steps_per_epoch = steps_per_epoch,
+      .rate = LearningRate(config.optim, config.schedule, config.train.batch_size, steps_per_epoch),
+      .learner = Learner(config, learnt, device, &ranks),
+      .progress = {},
+      .resumed_at = {},
+      .log = {}});
+  if (ranks.is_first() && options.resume_from) {
+    resume(*run, *options.resume_from);
+  } else if (ranks.is_first() && config.model.init_weights) {
+    start_from_weights(*run, *config.model.init_weights);
+  }
+  share_run(run->learner, run->progress, run->resumed_at, ranks);
+  run->progress.steps_per_epoch = steps_per_epoch;
+  if (ranks.is_first()) write_file_atomic(run->output / "config.yaml", to_yaml(config));
+  run->log = std::make_unique<RunLog>(run->output, !ranks.is_first(), run->resumed_at,
+                                      run->progress.evaluated_step, run->rate.total_steps(),
+                                      steps_per_epoch);
+  return run;
+}
+
+void describe(Run& run) {
+  run.log->info(cat("model: ", run.task->description()));
+  run.log->info(cat("run: ", run.rate.total_steps(), " steps of ", run.config.train.batch_size,
+                    " images, ", run.steps_per_epoch, " steps per epoch, ",
+                    name_of(run.learner.compute_dtype()), " on ", device_text(run),
+                    ", learning rate ", run.rate.peak()));
+  if (run.resumed_at) run.log->info(cat("resumed at step ", *run.resumed_at));
+}
+
+}  // namespace dtn

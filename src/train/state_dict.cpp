@@ -1,0 +1,101 @@
+#include "train/state_dict.h"
+
+#include <charconv>
+#include <cstring>
+#include <map>
+
+namespace dtn {
+namespace {
+
+template <class T>
+std::string text_of(T value) {
+  char text[64];
+  return {text, std::to_chars(text, text + sizeof text, value).ptr};
+}
+
+template <class T>
+T parse(const std::string& name, const std::string& text) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) {
+    throw DataError(cat("checkpoint: state has ", name, " = '", text, "'"));
+  }
+  return value;
+}
+
+}  // namespace
+
+void StateDict::bind(NamedTensors tensors) {
+  for (auto& [name, tensor] : tensors) bind(std::move(name), std::move(tensor));
+}
+
+void StateDict::bind(std::string name, std::int64_t& number, std::string old_name) {
+  numbers_.push_back({std::move(name), std::move(old_name), &number});
+}
+
+void StateDict::bind(std::string name, double& number, std::string old_name) {
+  numbers_.push_back({std::move(name), std::move(old_name), &number});
+}
+
+NamedTensors StateDict::tensors() const {
+  NamedTensors host;
+  for (const auto& [name, tensor] : tensors_) host.emplace_back(name, tensor.to(kCpu));
+  return host;
+}
+
+StringMap StateDict::numbers() const {
+  StringMap texts;
+  for (const Number& number : numbers_) {
+    texts[number.name] = std::visit([](auto* value) { return text_of(*value); }, number.value);
+  }
+  return texts;
+}
+
+void StateDict::load(const NamedTensors& tensors, const StringMap& numbers,
+                     const std::string& file) {
+  std::map<std::string, const Tensor*> by_name;
+  for (const auto& [name, tensor] : tensors) by_name[name] = &tensor;
+  if (by_name.size() != tensors_.size()) {
+    throw ConfigError(cat("checkpoint: ", file, " holds ", by_name.size(),
+                          " tensors, this run has ", tensors_.size(),
+                          "; it was written by another configuration"));
+  }
+  for (auto& [name, live] : tensors_) {
+    const auto found = by_name.find(name);
+    if (found == by_name.end() || !(found->second->shape() == live.shape()) ||
+        found->second->dtype() != live.dtype()) {
+      throw ConfigError(cat("checkpoint: ", file, ": tensor ", name, " ", to_string(live.shape()),
+                            " is missing or of another shape; it was written by another "
+                            "configuration"));
+    }
+    live.copy_from(*found->second);
+  }
+  for (const Number& number : numbers_) {
+    auto found = numbers.find(number.name);
+    if (found == numbers.end()) found = numbers.find(number.old_name);
+    if (found == numbers.end()) {
+      throw DataError(cat("checkpoint: state lacks '", number.name, "'"));
+    }
+    std::visit(
+        [&](auto* value) {
+          *value = parse<std::remove_pointer_t<decltype(value)>>(number.name, found->second);
+        },
+        number.value);
+  }
+}
+
+void StateDict::broadcast(Communicator& ranks) {
+  for (auto& [name, tensor] : tensors_) ranks.broadcast(tensor);
+  for (const Number& number : numbers_) {
+    std::visit(
+        [&](auto* value) {
+          Tensor one = Tensor::empty({1}, DTypeOf<std::remove_pointer_t<decltype(value)>>::value);
+          std::memcpy(one.raw(), value, sizeof *value);
+          ranks.broadcast(one);
+          std::memcpy(value, one.raw(), sizeof *value);
+        },
+        number.value);
+  }
+}
+
+}  // namespace dtn
