@@ -14,6 +14,7 @@
 #include "dtn/io/safetensors.h"
 #include "dtn/nn/normalizer.h"
 #include "dtn/tasks/classify.h"
+#include "dtn/tasks/registries.h"
 #include "suite/suite.h"
 #include "train/agreement.h"
 #include "train/evaluator.h"
@@ -227,7 +228,7 @@ int evaluate(const Options& options) {
   dtn::TensorFile weights = dtn::read_safetensors(file);
   dtn::ExperimentConfig config = config_for(options, weights);
   const std::unique_ptr<dtn::Task> task =
-      dtn::task_registry().at(config.task).make({config, device});
+      dtn::task_registry().at(config.task).make({config, device, dtn::standard_registries()});
   for (const std::string& note : task->load_weights(file.string())) dtn::log_info(note);
   starting.reset();
   auto* classify = dynamic_cast<dtn::Classify*>(task.get());

@@ -117,7 +117,7 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int wa
   };
   double before = ceiling();
   release_cache(device);
-  Classify task({config, device});
+  Classify task(config, device);
   Learner learner(config, task, device, ranks);
   const Fields batch = random_batch(config.model, images, device);
   reset_peak(device);
@@ -148,18 +148,21 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int wa
   return result;
 }
 
-StepGlance glance_at_step(const ExperimentConfig& config, Device device) {
+StepGlance glance_at_step(const ExperimentConfig& config, Device device,
+                          const Registries& registries) {
   constexpr double kWork = 50e9;  // multiply-adds of a step, where a whole micro-batch has more
   ExperimentConfig small = config;
   std::int64_t images = micro_batch(config.train);
   if (device == kCpu) {
-    double most = kWork / (3 * complexity_of(config.model).multiply_adds);
+    const double most =
+        kWork /
+        (3 * complexity_of(config.model, registries.models, registries.norms).multiply_adds);
     images = std::clamp<std::int64_t>(static_cast<std::int64_t>(most), 4,
                                       std::max<std::int64_t>(images, 4));
   }
   small.train.batch_size = static_cast<int>(images);
   small.train.micro_batch.reset();
-  Classify task({small, device});
+  Classify task({small, device, registries});
   Learner learner(small, task, device);
   const Fields batch = random_batch(small.model, images, device);
   std::int64_t step = 0;

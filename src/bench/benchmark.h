@@ -10,6 +10,7 @@
 #include "dtn/core/dtype.h"
 #include "dtn/data/dataset.h"
 #include "dtn/dist/communicator.h"
+#include "dtn/tasks/registries.h"
 
 namespace dtn {
 
@@ -57,7 +58,8 @@ struct StepGlance {
   // for n images that go through the model at a time.
   double bytes = 0, bytes_per_image = 0;
 };
-StepGlance glance_at_step(const ExperimentConfig& config, Device device = kCpu);
+StepGlance glance_at_step(const ExperimentConfig& config, Device device = kCpu,
+                          const Registries& registries = standard_registries());
 
 struct EvalBenchmark {
   double images_per_second = 0;

@@ -81,10 +81,10 @@ std::string time_text(const ExperimentConfig& config, const RunSize& size, doubl
 }  // namespace
 
 std::string describe_run(const ExperimentConfig& config, const std::filesystem::path& output,
-                         Device device) {
+                         Device device, const Registries& registries) {
   const RunSize size = size_of_run(config);
-  const Complexity c = complexity_of(config.model);
-  const StepGlance step = glance_at_step(config, device);
+  const Complexity c = complexity_of(config.model, registries.models, registries.norms);
+  const StepGlance step = glance_at_step(config, device, registries);
   return cat("train: ", size.train, "\nval: ", size.val, "\nparameters: ", c.parameters,
              format("\nmultiply-adds per image: %.3f G", c.multiply_adds / 1e9),
              "\nsteps per epoch: ", size.steps_per_epoch, "\nsteps: ", size.steps, "\n",

@@ -54,6 +54,6 @@ RunTime time_of_run(const ExperimentConfig& config, const RunSize& size, double 
 
 // For --dry-run: all of this in words, after a few steps and a few images to measure.
 std::string describe_run(const ExperimentConfig& config, const std::filesystem::path& output,
-                         Device device);
+                         Device device, const Registries& registries = standard_registries());
 
 }  // namespace dtn

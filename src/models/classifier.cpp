@@ -3,15 +3,16 @@
 namespace dtn {
 
 Classifier::Classifier(const ModelConfig& config, std::uint64_t seed, DType dtype, Device device,
-                       const NormRegistry* norms)
-    : Classifier(config, Unallocated{}, norms) {
+                       const ModelRegistry& models, const NormRegistry& norms)
+    : Classifier(config, Unallocated{}, models, norms) {
   store_.allocate(dtype, device);
   store_.initialize(seed);
 }
 
-Classifier::Classifier(const ModelConfig& config, Unallocated, const NormRegistry* norms)
+Classifier::Classifier(const ModelConfig& config, Unallocated, const ModelRegistry& models,
+                       const NormRegistry& norms)
     : config_(config),
-      backbone_(model_registry().at(config.family).make({store_, "", norms}, config)),
+      backbone_(models.at(config.family).make({store_, "", &norms}, config)),
       head_(Scope(store_, "head"), backbone_->stages().back().channels, config.num_classes) {}
 
 Variable Classifier::forward(Context& ctx, const Fields& fields) {

@@ -5,9 +5,10 @@
 
 namespace dtn {
 
-Complexity complexity_of(const ModelConfig& config) {
+Complexity complexity_of(const ModelConfig& config, const ModelRegistry& models,
+                         const NormRegistry& norms) {
   Complexity result;
-  Classifier model(config, Classifier::Unallocated{});
+  Classifier model(config, Classifier::Unallocated{}, models, norms);
   result.parameters = model.parameters().count();
 
   double c = config.embed_dim, hidden = config.mlp_dim(), patches = config.num_patches();
@@ -19,7 +20,7 @@ Complexity complexity_of(const ModelConfig& config) {
   ParameterStore scratch;
   TokenGrid grid{config.grid(), config.grid()};
   NormShape shape{config.embed_dim, config.num_heads, config.eps, grid};
-  auto norm = make_normalizer(config.norm, shape, {scratch, "norm"});
+  auto norm = make_normalizer(config.norm, shape, {scratch, "norm", &norms});
   for (int i = 0; i < config.depth; ++i) {
     bool joined = i >= config.grid_blocks();
     double tokens = patches + joined;

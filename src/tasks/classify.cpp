@@ -4,12 +4,17 @@
 #include "dtn/models/weights.h"
 #include "dtn/ops/loss.h"
 #include "dtn/ops/tokens.h"
+#include "dtn/tasks/registries.h"
 
 namespace dtn {
 
 Classify::Classify(const TaskSetup& setup)
     : config_(setup.config),
-      model_(setup.config.model, setup.config.seed, DType::kFloat32, setup.device, setup.norms) {}
+      model_(setup.config.model, setup.config.seed, DType::kFloat32, setup.device,
+             setup.registries.models, setup.registries.norms) {}
+
+Classify::Classify(const ExperimentConfig& config, Device device)
+    : Classify({config, device, standard_registries()}) {}
 
 std::shared_ptr<const SampleSource> Classify::source(Split split, Device device) const {
   return open_image_samples(config_, split, device);

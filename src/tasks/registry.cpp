@@ -1,4 +1,5 @@
 #include "dtn/tasks/classify.h"
+#include "dtn/tasks/registries.h"
 #include "dtn/tasks/task.h"
 
 namespace dtn {
@@ -9,6 +10,11 @@ const TaskRegistry& task_registry() {
                                              return std::make_unique<Classify>(setup);
                                            }}});
   return rows;
+}
+
+const Registries& standard_registries() {
+  static const Registries ours;
+  return ours;
 }
 
 }  // namespace dtn

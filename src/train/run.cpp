@@ -30,8 +30,8 @@ std::unique_ptr<OpenSplit> open_checked(const Task& task, const ExperimentConfig
                      .ranks = ranks.size()});
 }
 
-void resume(Run& run, const std::filesystem::path& checkpoint) {
-  restore_snapshot(load_checkpoint(checkpoint), run.config, run.learner, run.progress);
+void resume(Run& run, const std::filesystem::path& checkpoint, const NormRegistry& norms) {
+  restore_snapshot(load_checkpoint(checkpoint), run.config, norms, run.learner, run.progress);
   run.resumed_at = run.progress.step;
   if (run.progress.steps_per_epoch == run.steps_per_epoch) return;
   throw ConfigError(cat("--resume: the checkpoint counts ", run.progress.steps_per_epoch,
@@ -66,7 +66,8 @@ std::string device_text(const Run& run) {
 std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptions& options,
                               Communicator& ranks) {
   const Device device = options.device;
-  std::unique_ptr<Task> task = options.tasks->at(config.task).make({config, device, options.norms});
+  std::unique_ptr<Task> task =
+      options.registries->tasks.at(config.task).make({config, device, *options.registries});
   std::unique_ptr<OpenSplit> train = open_checked(*task, config, Split::kTrain, device, ranks);
   std::unique_ptr<OpenSplit> val = open_checked(*task, config, Split::kVal, device, ranks);
   const std::int64_t steps_per_epoch = train->loader().batches_per_epoch();
@@ -85,7 +86,7 @@ std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptio
       .resumed_at = {},
       .log = {}});
   if (ranks.is_first() && options.resume_from) {
-    resume(*run, *options.resume_from);
+    resume(*run, *options.resume_from, options.registries->norms);
   } else if (ranks.is_first() && config.model.init_weights) {
     start_from_weights(*run, *config.model.init_weights);
   }

@@ -100,9 +100,9 @@ CheckpointData take_snapshot(const ExperimentConfig& config, Learner& learner,
   return data;
 }
 
-void restore_snapshot(const CheckpointData& data, const ExperimentConfig& config, Learner& learner,
-                      RunProgress& progress) {
-  compare_configs(parse_experiment(data.config_yaml, "checkpoint config", {}, norm_schemas()),
+void restore_snapshot(const CheckpointData& data, const ExperimentConfig& config,
+                      const NormRegistry& norms, Learner& learner, RunProgress& progress) {
+  compare_configs(parse_experiment(data.config_yaml, "checkpoint config", {}, norms.schemas()),
                   without_workers(config));
   load_exact(learner.parameters(), data.model, "checkpoint");
   std::int64_t updates = 0;

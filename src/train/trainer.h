@@ -6,7 +6,7 @@
 
 #include "dtn/config/train_config.h"
 #include "dtn/dist/communicator.h"
-#include "dtn/tasks/task.h"
+#include "dtn/tasks/registries.h"
 
 namespace dtn {
 
@@ -23,9 +23,8 @@ struct TrainerOptions {
   // That train together; null: alone. The first alone reads and writes the run folder, and
   // `resume_from` is its.
   Communicator* ranks = nullptr;
-  // What config.task and model.norm choose from.
-  const TaskRegistry* tasks = &task_registry();
-  const NormRegistry* norms = nullptr;  // null: ours
+  // What the config chooses from.
+  const Registries* registries = &standard_registries();
 };
 
 // Runs `config` to its end (see "A run folder" in README.md). The bits of the weights at every step

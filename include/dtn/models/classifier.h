@@ -5,12 +5,12 @@
 
 #include "dtn/models/backbone.h"
 #include "dtn/nn/linear.h"
+#include "dtn/nn/normalizer.h"
 #include "dtn/nn/parameters.h"
 
 namespace dtn {
 
 struct Complexity;
-class NormRegistry;
 
 class Classifier {
  public:
@@ -18,7 +18,8 @@ class Classifier {
   // `dtype` is that of the master weights: float32, or float64 for tests. Throws ConfigError when
   // the configuration makes no model.
   Classifier(const ModelConfig& config, std::uint64_t seed, DType dtype = DType::kFloat32,
-             Device device = kCpu, const NormRegistry* norms = nullptr);
+             Device device = kCpu, const ModelRegistry& models = model_registry(),
+             const NormRegistry& norms = norm_registry());
 
   // Logits [B, num_classes] in ctx.mode.compute, of the fields that the backbone reads.
   Variable forward(Context&, const Fields&);
@@ -31,10 +32,10 @@ class Classifier {
   const ParameterStore& parameters() const { return store_; }
 
  private:
-  friend Complexity complexity_of(const ModelConfig& config);
+  friend Complexity complexity_of(const ModelConfig&, const ModelRegistry&, const NormRegistry&);
   struct Unallocated {};
   // The modules and the names and shapes of the parameters, without memory behind them.
-  Classifier(const ModelConfig& config, Unallocated, const NormRegistry* norms = nullptr);
+  Classifier(const ModelConfig&, Unallocated, const ModelRegistry&, const NormRegistry&);
 
   ModelConfig config_;
   ParameterStore store_;

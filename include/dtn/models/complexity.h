@@ -2,6 +2,8 @@
 #pragma once
 
 #include "dtn/config/model_config.h"
+#include "dtn/models/backbone.h"
+#include "dtn/nn/normalizer.h"
 
 namespace dtn {
 
@@ -16,6 +18,7 @@ struct Complexity {
   double activation_bytes_bf16 = 0;
 };
 
-Complexity complexity_of(const ModelConfig& config);
+Complexity complexity_of(const ModelConfig& config, const ModelRegistry& models = model_registry(),
+                         const NormRegistry& norms = norm_registry());
 
 }  // namespace dtn

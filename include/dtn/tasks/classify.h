@@ -18,6 +18,8 @@ class Communicator;
 class Classify : public Task {
  public:
   explicit Classify(const TaskSetup&);
+  // Of our models and normalizers.
+  explicit Classify(const ExperimentConfig& config, Device device = kCpu);
 
   std::shared_ptr<const SampleSource> source(Split, Device) const override;
   Variable loss(Context&, const Fields& batch, std::vector<Term>& logged) override;

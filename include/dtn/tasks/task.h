@@ -18,7 +18,7 @@
 
 namespace dtn {
 
-class NormRegistry;
+struct Registries;
 struct UpdateState;
 
 // A part of the loss that is worth a line of its own in the log.
@@ -67,8 +67,8 @@ class Task {
 // What a task is made for.
 struct TaskSetup {
   const ExperimentConfig& config;
-  Device device = kCpu;
-  const NormRegistry* norms = nullptr;  // null: ours
+  Device device;
+  const Registries& registries;
 };
 
 struct TaskRow {

@@ -1,0 +1,24 @@
+// All there is to choose from by name in a config. A program of one's own starts from ours and adds
+// to them:
+//
+//   dtn::Registries mine;
+//   mine.norms.add({.schema = {.type = "mynorm", .doc = "..."}, .make = make_my_norm});
+//   return dtn::app::train_main(argc, argv, mine);
+#pragma once
+
+#include "dtn/models/backbone.h"
+#include "dtn/nn/normalizer.h"
+#include "dtn/tasks/task.h"
+
+namespace dtn {
+
+struct Registries {
+  NormRegistry norms = norm_registry();
+  ModelRegistry models = model_registry();
+  TaskRegistry tasks = task_registry();
+};
+
+// Ours.
+const Registries& standard_registries();
+
+}  // namespace dtn

@@ -1,0 +1,119 @@
+#include "dtn/app/train_main.h"
+
+#include <filesystem>
+
+#include "app/program.h"
+#include "bench/run_size.h"
+#include "dtn/config/load.h"
+#include "dtn/nn/normalizer.h"
+#include "train/run_lock.h"
+#include "train/trainer.h"
+
+namespace dtn::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string config, output, resume;
+  std::vector<std::string> overrides;
+  bool print_config = false, dry_run = false;
+  MachineOptions machine;
+};
+
+// The run folder that `--resume DIR` belongs to: DIR itself, or two above a checkpoint.
+fs::path run_folder_of(const fs::path& dir) {
+  fs::path absolute = fs::canonical(dir);
+  return fs::exists(absolute / "state.safetensors") ? absolute.parent_path().parent_path()
+                                                    : absolute;
+}
+
+ExperimentConfig load_config(const Options& options, const Registries& registries) {
+  const std::vector<NormSchema> norms = registries.norms.schemas();
+  if (!options.config.empty()) {
+    return load_experiment(find_config(options.config), options.overrides, norms);
+  }
+  if (options.resume.empty() || options.resume == "auto") {
+    throw ConfigError("--config is required (only --resume DIR can do without)");
+  }
+  if (!fs::exists(options.resume)) {
+    throw ConfigError(cat("--resume ", options.resume, ": no such folder"));
+  }
+  return load_experiment(run_folder_of(options.resume) / "config.yaml", options.overrides, norms);
+}
+
+// Makes the folder, and sure that nobody else works there. Throws ConfigError where that would mix
+// two runs.
+RunLock open_run_folder(const Options& options, const fs::path& output) {
+  if (fs::exists(output) && !fs::is_directory(output)) {
+    throw ConfigError(cat("--output ", output.string(), ": is a file, not a folder"));
+  }
+  if (options.resume.empty() && fs::exists(output) && !fs::is_empty(output)) {
+    throw ConfigError(cat("output folder ", output.string(),
+                          " is not empty; go on with --resume auto, or choose another "
+                          "with --output"));
+  }
+  fs::create_directories(output);
+  return RunLock(output);
+}
+
+int run(const Options& options, const Registries& registries) {
+  Device device = options.machine.apply();
+  Communicator& ranks = *job();
+  ExperimentConfig config = load_config(options, registries);
+  if (options.print_config) {
+    if (ranks.is_first()) std::fputs(to_yaml(config).c_str(), stdout);
+    return kExitDone;
+  }
+  bool resume_folder = !options.resume.empty() && options.resume != "auto";
+  fs::path output = !options.output.empty()                       ? fs::path(options.output)
+                    : resume_folder && fs::exists(options.resume) ? run_folder_of(options.resume)
+                                                                  : fs::path("runs") / config.name;
+  if (options.dry_run) {
+    Communicator::Work measuring(ranks, "measuring", Communicator::Work::kLong);
+    if (ranks.is_first())
+      std::fputs(describe_run(config, output, device, registries).c_str(), stdout);
+    return kExitDone;
+  }
+  TrainerOptions trainer;
+  trainer.output = output;
+  trainer.device = device;
+  trainer.ranks = &ranks;
+  trainer.registries = &registries;
+  std::optional<RunLock> lock;
+  if (ranks.is_first()) {
+    Communicator::Work reading(ranks, "looking for a checkpoint", Communicator::Work::kLong);
+    // First the lock: looking for a checkpoint clears away what seems to be left of a killed run.
+    lock.emplace(open_run_folder(options, output));
+    if (!options.resume.empty()) trainer.resume_from = resolve_resume(options.resume, output);
+  }
+  return train(config, trainer) == RunStatus::kFinished ? kExitDone : kExitStopped;
+}
+
+}  // namespace
+
+int train_main(int argc, char** argv, const Registries& registries) {
+  CLI::App app{"Trains a model as a config file says.", "dtn-train"};
+  Options options;
+  app.add_option("--config", options.config,
+                 "config file, or the name of one that ships, such as vit_s_star_dtn");
+  app.add_option("--set", options.overrides, "override one key: --set optim.lr=1e-3 (repeatable)")
+      ->type_name("KEY.PATH=VALUE")
+      ->take_all()
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--output", options.output, "run folder (default: runs/<name of the config>)");
+  app.add_option("--resume", options.resume,
+                 "auto: go on with the run in the output folder if there is one; or a run or "
+                 "checkpoint folder")
+      ->type_name("auto|DIR");
+  app.add_flag("--print-config", options.print_config, "print the resolved config and exit");
+  app.add_flag("--dry-run", options.dry_run,
+               "print the size, memory and time of the run, measured in a few steps, and exit");
+  options.machine.add_to(app);
+  options.machine.add_ranks_to(app);
+  return run_program(app, argc, argv, Processes::kSeveral,
+                     [&] { return run(options, registries); });
+}
+
+}  // namespace dtn::app
