@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "app/program.h"
+#include "data/feed/open_split.h"
 #include "dtn/config/load.h"
 #include "dtn/data/datasets.h"
 #include "dtn/io/safetensors.h"
@@ -126,30 +127,24 @@ Outcome run_dataset(const Options& options, const dtn::ExperimentConfig& config,
   dtn::Communicator& ranks = *dtn::job();
   std::optional<dtn::Communicator::Work> opening(std::in_place, ranks, "opening the data set",
                                                  dtn::Communicator::Work::kLong);
-  std::shared_ptr<const dtn::Dataset> data =
-      dtn::open_dataset(config.data, m, dtn::Split::kVal, config.seed);
+  const dtn::Device device = model.parameters().device();
+  const auto data = dtn::open_image_samples(config, dtn::Split::kVal, device);
   dtn::log_info(dtn::cat("val: ", data->description()));
   dtn::check_equal_config(config, ranks);
   dtn::check_equal_data(*data, ranks);
   dtn::check_equal_weights(model.parameters().values(), ranks);
-  dtn::LoaderOptions loading;
-  loading.batch_size = batch_size_of(options, config) * ranks.size();
-  loading.rank = ranks.rank();
-  loading.ranks = ranks.size();
-  dtn::Device device = model.parameters().device();
-  loading.workers = dtn::workers_of(config.data, device);
-  loading.max_bad_images = config.data.max_bad_images;
-  dtn::Loader loader(data,
-                     dtn::Transform(config.data, config.augment, m.image_size, m.channels, false),
-                     dtn::feeding(device, std::move(loading)));
-  dtn::BatchFeeder feeder(loader, device);
+  const auto split = dtn::open_split(data, config, dtn::Split::kVal,
+                                     {.device = device,
+                                      .batch_size = batch_size_of(options, config) * ranks.size(),
+                                      .rank = ranks.rank(),
+                                      .ranks = ranks.size()});
   Outcome outcome;
   if (!options.save_logits.empty()) {  // a damaged image keeps a row of NaN
     outcome.logits =
         dtn::Tensor::full({data->size(), m.num_classes}, dtn::DType::kFloat32, std::nan(""));
   }
   std::optional<dtn::ProgressBar> bar;
-  if (ranks.is_first()) bar.emplace("evaluating", loader.samples_per_epoch());
+  if (ranks.is_first()) bar.emplace("evaluating", split->loader().samples_per_epoch());
   dtn::EvalOptions eval;
   eval.dtype = precision_of(options.precision);
   eval.ranks = &ranks;
@@ -161,7 +156,7 @@ Outcome run_dataset(const Options& options, const dtn::ExperimentConfig& config,
     }
   };
   opening.reset();
-  outcome.result = dtn::evaluate(model, feeder, eval);
+  outcome.result = dtn::evaluate(model, split->feeder(), eval);
   outcome.count = outcome.result->count;
   outcome.seconds = outcome.result->seconds;
   return outcome;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/format.h"
+#include "data/feed/open_split.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
@@ -140,22 +141,12 @@ class Runner {
 
   Device device() const { return model_.parameters().device(); }
 
-  LoaderOptions loading() const {
-    LoaderOptions loading;
-    loading.batch_size = options_.batch_size;
-    loading.workers = workers_of(config_.data, device());
-    loading.max_bad_images = config_.data.max_bad_images;
-    return loading;
-  }
-
   std::optional<SuiteScore> evaluate_cell(const SuiteCell& cell, ProgressBar& bar) const {
-    DataConfig data = config_.data;
-    data.crop_pct = cell.crop_pct;
-    Loader loader(
-        cell.images,
-        Transform(data, config_.augment, config_.model.image_size, config_.model.channels, false),
-        feeding(device(), loading()));
-    BatchFeeder feeder(loader, device());
+    ExperimentConfig config = config_;
+    config.data.crop_pct = cell.crop_pct;
+    const auto split =
+        open_split(image_samples_of(cell.images, config, Split::kVal, device()), config,
+                   Split::kVal, {.device = device(), .batch_size = options_.batch_size});
     const auto start = std::chrono::steady_clock::now();
     EvalOptions eval;
     eval.dtype = options_.dtype;
@@ -166,13 +157,13 @@ class Runner {
       const double rate = static_cast<double>(done) / seconds.count();
       bar.update(done_ + done, cat(cell.name, "  ", static_cast<std::int64_t>(rate), " images/s"));
     };
-    std::optional<EvalResult> result = evaluate(model_, feeder, eval);
+    std::optional<EvalResult> result = evaluate(model_, split->feeder(), eval);
     if (!result) return std::nullopt;
     if (result->count == 0) {
       throw DataError(cat("all images are damaged: ", cell.images->description()));
     }
     auto images = images_.find(cell.name);
-    return SuiteScore{*result, loader.report().bad_images,
+    return SuiteScore{*result, split->loader().report().bad_images,
                       images == images_.end() ? "" : images->second};
   }
 

@@ -89,13 +89,12 @@ void check_equal_config(const ExperimentConfig& config, Communicator& ranks) {
                         "; start all processes with the same --config and --set"));
 }
 
-void check_equal_data(const Dataset& data, Communicator& ranks) {
-  constexpr std::int64_t kLooks = 1000;  // samples whose names and labels are compared
+void check_equal_data(const SampleSource& data, Communicator& ranks) {
+  constexpr std::int64_t kLooks = 1000;  // samples that are compared
   if (ranks.alone()) return;
   Fingerprint print;
   for (std::int64_t i = 0; i < data.size(); i += std::max<std::int64_t>(1, data.size() / kLooks)) {
-    print.add(data.item_name(i));
-    print.add(data.label(i));
+    print.add(data.identity(i));
   }
   const std::string others = different_ranks(numbers({data.size(), print.number()}), ranks);
   if (others.empty()) return;

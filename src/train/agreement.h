@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "dtn/data/dataset.h"
+#include "dtn/data/sample_source.h"
 #include "dtn/dist/communicator.h"
 #include "train/learner.h"
 #include "train/snapshot.h"
@@ -24,6 +24,6 @@ void check_equal_weights(const Tensor& weights, Communicator& ranks);
 void check_equal_config(const ExperimentConfig& config, Communicator& ranks);
 
 // Throws DataError naming the ranks whose data set is another than that of the first.
-void check_equal_data(const Dataset& data, Communicator& ranks);
+void check_equal_data(const SampleSource& data, Communicator& ranks);
 
 }  // namespace dtn

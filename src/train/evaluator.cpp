@@ -113,12 +113,12 @@ std::optional<EvalResult> evaluate(VisionTransformer& model, BatchFeeder& feeder
     if (options.ranks) stop = options.ranks->any(stop);
     if (stop) return std::nullopt;
     if (!feeder.next(batch)) continue;
-    Tensor logits = predict(model, batch.images, options.dtype);
+    Tensor logits = predict(model, batch.fields.at("image"), options.dtype);
     if (options.classes.empty()) {
-      meter.add(logits, batch.host_labels, batch.indices);
+      meter.add(logits, batch.host.at("label"), batch.indices);
     } else {
       meter.add(logits_of(logits, options.classes),
-                labels_among(batch.host_labels, options.classes), batch.indices);
+                labels_among(batch.host.at("label"), options.classes), batch.indices);
     }
     done += batch.n;
     if (options.on_batch) options.on_batch(batch, logits, done);

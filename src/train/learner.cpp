@@ -13,7 +13,7 @@
 
 #include "core/cuda_device.h"
 #include "core/cuda_stream.h"
-#include "data/feed/loader.h"
+#include "data/feed/epoch_plan.h"
 #include "dtn/ops/loss.h"
 #include "dtn/ops/tokens.h"
 #include "kernels/optimizer/optimizer.h"

@@ -6,11 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "core/cuda_device.h"
-#include "data/feed/feeder.h"
+#include "data/feed/open_split.h"
 #include "dtn/config/load.h"
 #include "dtn/core/log.h"
 #include "dtn/core/parallel.h"
-#include "dtn/data/datasets.h"
 #include "dtn/models/weights.h"
 #include "dtn/optim/schedule.h"
 #include "io/atomic_file.h"
@@ -32,28 +31,18 @@ std::int64_t evaluation_batch(const TrainConfig& train, int ranks) {
   return train.micro_batch ? std::min<std::int64_t>(batch, *train.micro_batch * ranks) : batch;
 }
 
-std::unique_ptr<Loader> make_loader(const ExperimentConfig& config, Split split, Device device,
-                                    Communicator& ranks) {
-  const ModelConfig& m = config.model;
-  bool training = split == Split::kTrain;
-  Transform transform(config.data, config.augment, m.image_size, m.channels, training);
-  LoaderOptions options;
-  options.batch_size =
-      training ? config.train.batch_size : evaluation_batch(config.train, ranks.size());
-  options.rank = ranks.rank();
-  options.ranks = ranks.size();
-  options.shuffle = training && config.data.shuffle;
-  options.seed = config.seed;
-  options.workers = workers_of(config.data, device);
-  options.drop_last = training;
-  options.repeats = training ? config.data.repeats : 1;
-  options.copies = training ? config.augment.repeats : 1;
-  options.max_bad_images = config.data.max_bad_images;
-  std::shared_ptr<const Dataset> dataset = open_dataset(config.data, m, split, config.seed);
-  check_equal_data(*dataset, ranks);
-  log_info(cat(name_of(split), ": ", dataset->description()));
-  return std::make_unique<Loader>(std::move(dataset), std::move(transform),
-                                  feeding(device, std::move(options)));
+std::unique_ptr<OpenSplit> open_checked(const ExperimentConfig& config, Split split, Device device,
+                                        Communicator& ranks) {
+  const bool training = split == Split::kTrain;
+  const auto images = open_image_samples(config, split, device);
+  check_equal_data(*images, ranks);
+  log_info(cat(name_of(split), ": ", images->description()));
+  return open_split(images, config, split,
+                    {.device = device,
+                     .batch_size = training ? config.train.batch_size
+                                            : evaluation_batch(config.train, ranks.size()),
+                     .rank = ranks.rank(),
+                     .ranks = ranks.size()});
 }
 
 class Trainer {
@@ -63,12 +52,9 @@ class Trainer {
         output_(options.output),
         ranks_(options.ranks ? *options.ranks : only_),
         starting_(std::in_place, ranks_, "starting", Communicator::Work::kLong),
-        train_loader_(make_loader(config, Split::kTrain, options.device, ranks_)),
-        val_loader_(make_loader(config, Split::kVal, options.device, ranks_)),
-        train_feeder_(*train_loader_, options.device,
-                      {.augment = config.augment, .seed = config.seed}),
-        val_feeder_(*val_loader_, options.device),
-        steps_per_epoch_(train_loader_->batches_per_epoch()),
+        train_(open_checked(config, Split::kTrain, options.device, ranks_)),
+        val_(open_checked(config, Split::kVal, options.device, ranks_)),
+        steps_per_epoch_(train_->loader().batches_per_epoch()),
         rate_(config.optim, config.schedule, config.train.batch_size, steps_per_epoch_),
         learner_(config, options.device, &ranks_) {
     if (ranks_.is_first()) read_weights(options);
@@ -90,7 +76,7 @@ class Trainer {
     if (is_summarized()) return RunStatus::kFinished;
     for (std::int64_t epoch = started() / steps_per_epoch_; started() < rate_.total_steps();
          ++epoch) {
-      train_feeder_.start(epoch, started() % steps_per_epoch_);
+      train_->feeder().start(epoch, started() % steps_per_epoch_);
       while (started() < rate_.total_steps() && next_batch()) {
         if (!one_step() || all_stop()) return stop();
       }
@@ -138,7 +124,7 @@ class Trainer {
 
   bool next_batch() {
     Communicator::Work waiting(ranks_, "waiting for images");
-    return train_feeder_.next(batch_);
+    return train_->feeder().next(batch_);
   }
 
   // Starts one step on the batch at hand, and settles those before it that have been waiting. A
@@ -147,8 +133,14 @@ class Trainer {
   // signal arrived.
   bool one_step() {
     double lr = rate_.at(started());
-    learner_.start_step(batch_.images, {batch_.labels, batch_.partner_labels, batch_.label_share},
-                        started(), lr);
+    const Fields& fields = batch_.fields;
+    const auto where_mixed = [&](const char* name) {
+      return fields.has(name) ? fields.at(name) : Tensor();
+    };
+    learner_.start_step(
+        fields.at("image"),
+        {fields.at("label"), where_mixed("partner_label"), where_mixed("label_share")}, started(),
+        lr);
     in_flight_.push_back({lr, ranks_.alone() ? batch_.n : config_.train.batch_size});
     bool now = learner_.device() == kCpu || evaluation_due(started()) || stopping_ ||
                due(config_.train.checkpoint_every, started()) || progress_.bad_steps > 0;
@@ -168,7 +160,7 @@ class Trainer {
     starting_.reset();
     std::int64_t step = ++progress_.step;
     bool last = step == rate_.total_steps();
-    log_->train_step(step, report, lr, images, train_feeder_.report().wait_seconds,
+    log_->train_step(step, report, lr, images, train_->feeder().report().wait_seconds,
                      due(config_.train.log_every, step) || last || step == 1);
     guard(report);
     bool improved = false;
@@ -214,11 +206,11 @@ class Trainer {
     EvalOptions options;
     options.stop = stop_requested;
     options.ranks = &ranks_;
-    std::int64_t total = val_loader_->samples_per_epoch();
+    std::int64_t total = val_->loader().samples_per_epoch();
     options.on_batch = [&](const DeviceBatch&, const Tensor&, std::int64_t done) {
       log_->evaluation_progress(done, total);
     };
-    return evaluate(learner_.model(), val_feeder_, options);
+    return evaluate(learner_.model(), val_->feeder(), options);
   }
 
   // Evaluates the weights and their average; false when stopped. Sets `improved` when the one
@@ -268,7 +260,7 @@ class Trainer {
     } else if (step >= rate_.total_steps() && step > 0 && !is_summarized()) {
       EvalOptions options;
       options.ranks = &ranks_;
-      last_eval_ = evaluate(learner_.model(), val_feeder_, options).value();
+      last_eval_ = evaluate(learner_.model(), val_->feeder(), options).value();
     }
     log_->resume();
     return true;
@@ -305,7 +297,7 @@ class Trainer {
                                       {"wall_seconds", seconds},
                                       {"images_per_second", log_->images_per_second()}};
     write_file_atomic(output_ / "summary.json", summary.dump(2) + "\n");
-    LoaderReport data = train_loader_->report();
+    LoaderReport data = train_->loader().report();
     log_->info(cat("trained and evaluated in ", format_duration(seconds), ", of which ",
                    format_duration(data.wait_seconds), " waiting for training images"));
     if (data.bad_images) log_->warn(cat(data.bad_images, " damaged training images were skipped"));
@@ -341,8 +333,7 @@ class Trainer {
   Communicator& ranks_;
   std::optional<Communicator::Work> starting_;
   bool stopping_ = false;
-  std::unique_ptr<Loader> train_loader_, val_loader_;
-  BatchFeeder train_feeder_, val_feeder_;
+  std::unique_ptr<OpenSplit> train_, val_;
   std::int64_t steps_per_epoch_;
   LearningRate rate_;
   Learner learner_;
