@@ -5,8 +5,7 @@
 #include "bench/timing.h"
 #include "core/allocator.h"
 #include "core/cuda_device.h"
-#include "data/feed/loader.h"
-#include "dtn/data/datasets.h"
+#include "data/feed/open_split.h"
 #include "dtn/models/complexity.h"
 #include "dtn/tasks/classify.h"
 #include "train/learner.h"
@@ -213,23 +212,15 @@ EvalBenchmark benchmark_eval(const ExperimentConfig& config, int steps, int warm
 
 DataBenchmark benchmark_data(const ExperimentConfig& config, double seconds, Split split,
                              Device device) {
-  const ModelConfig& m = config.model;
-  const bool training = split == Split::kTrain;
-  std::shared_ptr<const Dataset> data = open_dataset(config.data, m, split, config.seed);
-  const Transform transform(config.data, config.augment, m.image_size, m.channels, training);
-  LoaderOptions options;
-  options.copies = training ? config.augment.repeats : 1;
-  const std::int64_t length = epoch_length(data->size(), 1, options.copies);
+  const auto images = open_image_samples(config, split, kCpu);
+  LoaderOptions options = loading_of(config, split, {.device = device});
+  const std::int64_t length = epoch_length(images->size(), 1, options.copies);
   options.batch_size = std::clamp<std::int64_t>(length, 1, config.train.batch_size);
   // An epoch long enough that its ends, where workers wait, do not count.
   options.repeats = static_cast<int>(std::clamp<std::int64_t>(
-      100 * options.batch_size / std::max<std::int64_t>(data->size(), 1), 1, 1000));
-  options.shuffle = training && config.data.shuffle;
-  options.seed = config.seed;
-  options.workers = workers_of(config.data, device);
+      100 * options.batch_size / std::max<std::int64_t>(images->size(), 1), 1, 1000));
   options.drop_last = true;
-  options.max_bad_images = config.data.max_bad_images;
-  Loader loader(data, transform, options);
+  Loader loader(images, options);
   DataBenchmark result;
   Batch batch;
   std::int64_t epoch = 0;
@@ -247,7 +238,7 @@ DataBenchmark benchmark_data(const ExperimentConfig& config, double seconds, Spl
   }
   result.images_per_second = static_cast<double>(result.images) / elapsed;
   result.bad_images = loader.report().bad_images;
-  time_stages(*data, transform, config.seed, seconds / 4, result);
+  time_stages(images->dataset(), images->transform(), config.seed, seconds / 4, result);
   return result;
 }
 

@@ -3,7 +3,7 @@
 #include "bench/run_size.h"
 #include "core/cuda_device.h"
 #include "core/format.h"
-#include "data/feed/loader.h"
+#include "data/feed/loader_options.h"
 #include "dtn/core/check.h"
 #include "dtn/models/complexity.h"
 #include "train/progress.h"

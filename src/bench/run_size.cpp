@@ -2,7 +2,8 @@
 
 #include <algorithm>
 
-#include "data/feed/loader.h"
+#include "data/feed/epoch_plan.h"
+#include "data/feed/loader_options.h"
 #include "data/sample/transforms.h"
 #include "dtn/core/check.h"
 #include "dtn/core/parallel.h"

@@ -99,4 +99,31 @@ PlannedSample EpochPlan::at(std::int64_t position) {
   return {index, static_cast<std::uint64_t>((pass * copies_ + copy) * images_ + index)};
 }
 
+BatchPlan::BatchPlan(std::int64_t images, const LoaderOptions& options)
+    : epoch_(images, options),
+      batch_size_(options.batch_size),
+      drop_last_(options.drop_last),
+      rows_(rows_of_rank(std::min(batch_size_, epoch_.length()), options.rank, options.ranks)) {}
+
+std::int64_t BatchPlan::batches() const {
+  return (epoch_.length() + (drop_last_ ? 0 : batch_size_ - 1)) / batch_size_;
+}
+
+std::int64_t BatchPlan::most_rows() const {
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(rows_.size()));
+}
+
+std::int64_t BatchPlan::rows_of(std::int64_t batch) const {
+  const std::int64_t left = epoch_.length() - batch * batch_size_;
+  return std::ranges::lower_bound(rows_, left) - rows_.begin();
+}
+
+std::int64_t BatchPlan::samples() const {
+  return (batches() - 1) * rows_of(0) + rows_of(batches() - 1);
+}
+
+PlannedSample BatchPlan::at(std::int64_t batch, std::int64_t row) {
+  return epoch_.at(batch * batch_size_ + rows_[static_cast<std::size_t>(row)]);
+}
+
 }  // namespace dtn

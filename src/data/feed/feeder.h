@@ -1,48 +1,48 @@
 // Batches where the model is. On a CUDA device the next batches cross the bus while the current
-// step computes, as the bytes of their pixels, and the device mirrors, normalizes and erases; the
-// model sees the same bits as on the CPU. In training, whole batches are mixed here.
+// step computes, in the form that the source carries them, and the device makes of them what it
+// delivers; the model sees the same bits as on the CPU.
+//
+// At 224 x 224 a batch of 1024 images is 154 MB as pixels: 3 ms at 55 GB/s of PCIe 5, where float32
+// images would take 11 ms. Making the images moves 771 MB within the device, 0.2 ms on an H200.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "data/feed/delivery.h"
 #include "data/feed/loader.h"
-#include "dtn/config/data_config.h"
 #include "dtn/core/device.h"
-#include "dtn/core/tensor.h"
+#include "dtn/core/fields.h"
 
 namespace dtn {
 
+class DeviceRing;
+
 // Valid until the feeder's next call. What has been enqueued for computing by then still sees it.
 struct DeviceBatch {
-  Tensor images;  // [n, channels, size, size] float32, on the device
-  Tensor labels;  // [n] int64, on the device
-  // Where FeederOptions::augment mixes, else undefined: the label of the image that each is mixed
-  // with, [n] int64, and how much its own counts, [n] float32, on the device.
-  Tensor partner_labels, label_share;
-  Tensor host_labels;                 // [n] int64, on the CPU
+  Fields fields;  // what the source delivers, n rows each, on the device
+  // What the source carries, on the host, for those who look at a label or a name there. On the CPU
+  // a field that is also delivered is the same tensor, finished.
+  Fields host;
   std::vector<std::int64_t> indices;  // [n], in the data set
   std::int64_t n = 0;
   std::int64_t number = 0;  // position in the epoch; the next one resumes behind this batch
 };
 
-// The options of a loader whose batches go to `device`: for CUDA, raw pixels in page-locked memory,
-// the only kind that is copied while the device computes. Other loaders feed it too, only slower.
+// The options of a loader whose batches go to `device`: for CUDA, in page-locked memory, the only
+// kind that is copied while the device computes. Other loaders feed it too, only slower.
 LoaderOptions feeding(Device device, LoaderOptions options);
 
 struct FeederOptions {
-  // On a CUDA device, the images and labels of every batch come to the same addresses, as a
-  // captured step needs them. Otherwise they take turns between those they were copied to, which
-  // saves a copy within the device where the loader gives no pixels.
+  // On a CUDA device, the fields of every batch come to the same addresses, as a captured step
+  // needs them. Otherwise those that are delivered as they were carried take turns between the
+  // addresses they were copied to, which saves a copy within the device.
   bool fixed_addresses = true;
-  // Whether and how batches are mixed, see dtn/data/mixing.h; by random numbers of this seed, the
-  // epoch and the batch's number in it.
-  AugmentConfig augment{};
-  std::uint64_t seed = 0;
 };
 
-// Driven by one thread, and the only one to drive its loader, which must outlive it. Nothing is
-// allocated for a batch once all buffers have been used, as long as the caller hands the same
+// Driven by one thread, and the only one to drive its loader, which must outlive it. No memory for
+// fields is allocated once all buffers have been used, as long as the caller hands the same
 // DeviceBatch in.
 class BatchFeeder {
  public:
@@ -65,32 +65,13 @@ class BatchFeeder {
   LoaderReport report() const { return loader_.report(); }
 
  private:
-  struct Slot;
-  bool next_on_host(DeviceBatch& batch);
-  bool stage();
-  void serve(DeviceBatch& batch);
-  void retire();
-  Slot& slot_to_fill();
-  void make_images(const Batch& from, Tensor& images) const;
-  void mix(DeviceBatch& batch);
+  void serve(const Batch& from, const Fields& carried, DeviceBatch& batch);
 
   Loader& loader_;
-  const Device device_;
-  const bool fixed_;
-  const AugmentConfig augment_;
-  const std::uint64_t seed_;
+  Delivery delivery_;
   std::int64_t epoch_ = 0;
-  Tensor table_;             // [channels, 256] float32, on the device
-  Tensor normal_table_;      // where images are erased from, on the device
-  Tensor images_;            // [batch_size, channels, size, size]; where all images come to
-  Tensor labels_;            // [batch_size]; where all labels come to
-  Tensor partner_labels_;    // [batch_size]; where batches are mixed
-  Tensor label_share_;       // [batch_size]
-  Batch host_;               // on the CPU
-  std::vector<Slot> ring_;   // on a CUDA device
-  std::size_t head_ = 0;     // the slot to be served next
-  std::size_t staged_ = 0;   // slots from there on whose copies are enqueued
-  Slot* serving_ = nullptr;  // what the current step reads
+  Batch host_;                        // on the CPU
+  std::unique_ptr<DeviceRing> ring_;  // on a CUDA device
 };
 
 }  // namespace dtn

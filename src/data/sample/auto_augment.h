@@ -14,7 +14,7 @@
 
 namespace dtn {
 
-struct SampleKey;  // transforms.h
+struct SampleKey;  // dtn/data/sample_key.h
 
 // With the meaning of AugmentStep::argument.
 enum class AugmentOp : std::uint8_t {

@@ -7,7 +7,7 @@
 
 namespace dtn {
 
-struct SampleKey;  // transforms.h
+struct SampleKey;  // dtn/data/sample_key.h
 
 // Pixels that become noise. Their new values are elements of the sequence `noise` of
 // core/normal_noise.h, by their place in the image [channels, height, width].

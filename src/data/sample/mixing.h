@@ -5,16 +5,9 @@
 #include <cstdint>
 
 #include "dtn/config/data_config.h"
+#include "dtn/data/sample_key.h"
 
 namespace dtn {
-
-// Names the random numbers of one batch. Where several processes mix parts of one batch by
-// themselves, each part has a number of its own.
-struct BatchKey {
-  std::uint64_t seed = 0;
-  std::uint32_t epoch = 0;
-  std::uint64_t batch = 0;  // number in the epoch, below 2^60
-};
 
 struct BatchMix {
   // Of an image's own label; its partner's has the rest. 1: the batch stays as it is.

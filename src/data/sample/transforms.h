@@ -14,16 +14,10 @@
 #include "data/sample/image_ops.h"
 #include "data/sample/resample.h"
 #include "dtn/config/data_config.h"
+#include "dtn/data/sample_key.h"
 #include "dtn/io/image.h"
 
 namespace dtn {
-
-// Names the random numbers of one sample in one epoch; nothing else influences them.
-struct SampleKey {
-  std::uint64_t seed = 0;
-  std::uint32_t epoch = 0;
-  std::uint64_t sample = 0;  // index in the data set, below 2^60
-};
 
 // What every preset but none does to an image first: this part of it is resized, then mirrored when
 // `flip`.

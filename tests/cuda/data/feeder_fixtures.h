@@ -10,6 +10,7 @@
 #include "cuda/twin.h"
 #include "data/feed/feeder.h"
 #include "unit/data/data_fixtures.h"
+#include "unit/data/samples.h"
 
 namespace dtn::test {
 
@@ -79,8 +80,8 @@ inline std::vector<Seen> play(BatchFeeder& feeder, std::int64_t steps = 1 << 20,
   DeviceBatch batch;
   while (steps-- > 0 && feeder.next(batch)) {
     if (hurried) hurry(*hurried);
-    seen.push_back({batch.number, batch.n, batch.indices, batch.images.clone(),
-                    batch.labels.clone(), batch.host_labels.clone()});
+    seen.push_back({batch.number, batch.n, batch.indices, batch.fields.at("image").clone(),
+                    batch.fields.at("label").clone(), batch.host.at("label").clone()});
   }
   return seen;
 }
@@ -88,12 +89,17 @@ inline std::vector<Seen> play(BatchFeeder& feeder, std::int64_t steps = 1 << 20,
 inline std::vector<Seen> expected_of(std::shared_ptr<const Dataset> set, const Transform& transform,
                                      const LoaderOptions& options, std::int64_t epoch,
                                      std::int64_t first_batch = 0) {
-  Loader loader(std::move(set), transform, options);
+  Loader loader(samples(std::move(set), transform), options);
   loader.start(epoch, first_batch);
   std::vector<Seen> seen;
   Batch batch;
   while (loader.next(batch)) {
-    seen.push_back({batch.number, batch.n, batch.indices, batch.images, batch.labels, {}});
+    seen.push_back({batch.number,
+                    batch.n,
+                    batch.indices,
+                    batch.fields.at("image"),
+                    batch.fields.at("label"),
+                    {}});
   }
   return seen;
 }

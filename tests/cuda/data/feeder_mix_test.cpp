@@ -58,12 +58,12 @@ std::vector<MixedSeen> play_mixed(BatchFeeder& feeder, std::set<const void*>& ad
   std::vector<MixedSeen> seen;
   DeviceBatch batch;
   while (feeder.next(batch)) {
-    seen.push_back({{batch.number, batch.n, batch.indices, batch.images.clone(),
-                     batch.labels.clone(), batch.host_labels.clone()},
-                    batch.partner_labels.clone(),
-                    batch.label_share.clone()});
-    addresses.insert(batch.partner_labels.raw());
-    addresses.insert(batch.label_share.raw());
+    seen.push_back({{batch.number, batch.n, batch.indices, batch.fields.at("image").clone(),
+                     batch.fields.at("label").clone(), batch.host.at("label").clone()},
+                    batch.fields.at("partner_label").clone(),
+                    batch.fields.at("label_share").clone()});
+    addresses.insert(batch.fields.at("partner_label").raw());
+    addresses.insert(batch.fields.at("label_share").raw());
   }
   return seen;
 }
@@ -76,10 +76,9 @@ void expect_mixed(Device device, bool fixed, bool raw, std::int64_t batch_size, 
   const Transform transform = make_transform(true);
   LoaderOptions options = loading(true, 2);
   options.batch_size = batch_size;
-  LoaderOptions fed = feeding(device, options);
-  fed.raw_pixels = raw;
-  Loader loader(set, transform, fed);
-  BatchFeeder feeder(loader, device, {fixed, both(), kSeed});
+  options.seed = kSeed;
+  Loader loader(samples(set, transform, raw, both()), feeding(device, options));
+  BatchFeeder feeder(loader, device, {fixed});
   std::set<const void*> addresses;
   for (auto [epoch, first] : {std::pair{0, 0}, {1, 4}}) {
     feeder.start(epoch, first);

@@ -38,8 +38,8 @@ TEST(BatchFeeder, GivesWhatTheLoaderGives) {
     for_every_way([&](bool training, int workers, bool fixed) {
       const Transform transform = make_transform(training, channels);
       const LoaderOptions options = loading(training, workers);
-      Loader loader(set, transform, feeding(kCuda, options));
-      ASSERT_TRUE(loader.gives_pixels());
+      Loader loader(samples(set, transform, true), feeding(kCuda, options));
+      ASSERT_EQ(loader.source().carried()[0].name, "pixels");
       BatchFeeder feeder(loader, kCuda, {fixed});
       for (std::int64_t epoch : {0, 1}) {
         feeder.start(epoch);
@@ -66,8 +66,8 @@ TEST(BatchFeeder, GivesTensorsAsTheyAre) {
   for_every_way([&](bool training, int workers, bool fixed) {
     const Transform transform = make_transform(training);
     const LoaderOptions options = loading(training, workers);
-    Loader loader(set, transform, feeding(kCuda, options));
-    ASSERT_FALSE(loader.gives_pixels());
+    Loader loader(samples(set, transform, true), feeding(kCuda, options));
+    ASSERT_EQ(loader.source().carried()[0].name, "image");
     BatchFeeder feeder(loader, kCuda, {fixed});
     feeder.start(2);
     expect_same(play(feeder), expected_of(set, transform, options, 2));
@@ -81,7 +81,7 @@ TEST(BatchFeeder, TakesOrdinaryBatches) {
   for_every_way([&](bool training, int workers, bool fixed) {
     const Transform transform = make_transform(training);
     const LoaderOptions options = loading(training, workers);
-    Loader loader(set, transform, options);
+    Loader loader(samples(set, transform), options);
     BatchFeeder feeder(loader, kCuda, {fixed});
     feeder.start(0);
     expect_same(play(feeder), expected_of(set, transform, options, 0));
@@ -94,7 +94,7 @@ TEST(BatchFeeder, ManyBatchesMayBeAhead) {
   for_every_way([&](bool training, int workers, bool fixed) {
     const Transform transform = make_transform(training);
     const LoaderOptions options = loading(training, workers);
-    Loader loader(set, transform, feeding(kCuda, options));
+    Loader loader(samples(set, transform, true), feeding(kCuda, options));
     BatchFeeder feeder(loader, kCuda, {fixed});
     feeder.start(0);
     expect_same(play(feeder, 1 << 20, &loader), expected_of(set, transform, options, 0));
@@ -113,7 +113,7 @@ TEST(BatchFeeder, StartsAnywhereAtAnyTime) {
   for_every_way([&](bool training, int workers, bool fixed) {
     const Transform transform = make_transform(training);
     const LoaderOptions options = loading(training, workers);
-    Loader loader(set, transform, feeding(kCuda, options));
+    Loader loader(samples(set, transform, true), feeding(kCuda, options));
     BatchFeeder feeder(loader, kCuda, {fixed});
     std::vector<Seen> got, want;
     for (std::int64_t taken = 0; taken < 6; ++taken) {
@@ -144,7 +144,7 @@ TEST(BatchFeeder, DamagedImagesAreLeftOut) {
   for_every_way([&](bool training, int workers, bool fixed) {
     const Transform transform = make_transform(training);
     const LoaderOptions options = loading(training, workers);
-    Loader loader(set, transform, feeding(kCuda, options));
+    Loader loader(samples(set, transform, true), feeding(kCuda, options));
     BatchFeeder feeder(loader, kCuda, {fixed});
     for (std::int64_t epoch : {0, 1}) {
       feeder.start(epoch);
@@ -167,7 +167,7 @@ TEST(BatchFeeder, ErrorsArriveInTheirBatch) {
     broken = true;
     const Transform transform = make_transform(false);
     const LoaderOptions options = loading(false, workers);
-    Loader loader(set, transform, feeding(kCuda, options));
+    Loader loader(samples(set, transform, true), feeding(kCuda, options));
     BatchFeeder feeder(loader, kCuda);
     feeder.start(0);
     std::vector<Seen> got = play(feeder, 5, &loader);
@@ -186,19 +186,22 @@ TEST(BatchFeeder, BatchesComeToFixedAddresses) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto set = std::make_shared<FakeDataset>(43);
   for (bool fixed : {true, false}) {
-    Loader loader(set, make_transform(false), feeding(kCuda, loading(false, 2)));
-    BatchFeeder feeder(loader, kCuda, {fixed});
-    std::set<const void*> images, labels;
-    DeviceBatch batch;
-    for (std::int64_t epoch : {0, 1}) {
-      feeder.start(epoch);
-      while (feeder.next(batch)) {
-        images.insert(batch.images.raw());
-        labels.insert(batch.labels.raw());
+    for (bool raw : {true, false}) {
+      Loader loader(samples(set, make_transform(false), raw), feeding(kCuda, loading(false, 2)));
+      BatchFeeder feeder(loader, kCuda, {fixed});
+      std::set<const void*> images, labels;
+      DeviceBatch batch;
+      for (std::int64_t epoch : {0, 1}) {
+        feeder.start(epoch);
+        while (feeder.next(batch)) {
+          images.insert(batch.fields.at("image").raw());
+          labels.insert(batch.fields.at("label").raw());
+        }
       }
+      // What the device makes has one address anyway.
+      EXPECT_EQ(images.size(), fixed || raw ? 1u : 3u);
+      EXPECT_EQ(labels.size(), fixed ? 1u : 3u);
     }
-    EXPECT_EQ(images.size(), fixed ? 1u : 3u);
-    EXPECT_EQ(labels.size(), fixed ? 1u : 3u);
   }
 }
 
@@ -208,7 +211,7 @@ TEST(BatchFeeder, FeedsACapturedStep) {
   auto set = std::make_shared<FakeDataset>(40);
   const Transform transform = make_transform(true);
   const LoaderOptions options = loading(true, 2);
-  Loader loader(set, transform, feeding(kCuda, options));
+  Loader loader(samples(set, transform, true), feeding(kCuda, options));
   BatchFeeder feeder(loader, kCuda);
   Tensor read = Tensor::empty({4, 3, kSide, kSide}, DType::kFloat32, kCuda);
   Tensor labels = Tensor::empty({4}, DType::kInt64, kCuda);
@@ -219,13 +222,13 @@ TEST(BatchFeeder, FeedsACapturedStep) {
   while (feeder.next(batch)) {
     if (!step.captured()) {
       step.capture([&] {
-        read.copy_from(batch.images);
-        labels.copy_from(batch.labels);
+        read.copy_from(batch.fields.at("image"));
+        labels.copy_from(batch.fields.at("label"));
       });
     }
     step.launch();
     got.push_back({batch.number, batch.n, batch.indices, read.clone(), labels.clone(),
-                   batch.host_labels.clone()});
+                   batch.host.at("label").clone()});
   }
   expect_same(got, expected_of(set, transform, options, 0));
 }
@@ -244,7 +247,7 @@ TEST(BatchFeeder, AllocatesNothingOnceWarm) {
       pinned.insert(memory.get());
       return memory;
     };
-    Loader loader(set, make_transform(false), options);
+    Loader loader(samples(set, make_transform(false), true), options);
     BatchFeeder feeder(loader, kCuda);
     DeviceBatch batch;
     std::uint64_t misses = 0;
@@ -263,7 +266,7 @@ TEST(BatchFeeder, MayEndWithCopiesUnderWay) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto set = std::make_shared<FakeDataset>(64);
   for (int taken = 0; taken < 5; ++taken) {
-    Loader loader(set, make_transform(true), feeding(kCuda, loading(true, 2)));
+    Loader loader(samples(set, make_transform(true), true), feeding(kCuda, loading(true, 2)));
     std::vector<Seen> got;
     {
       BatchFeeder feeder(loader, kCuda);
@@ -285,7 +288,8 @@ TEST(BatchFeeder, CountsTheWaitingTime) {
   auto set = std::make_shared<FakeDataset>(
       16, 3, [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
   for (int workers : {0, 1}) {
-    Loader loader(set, make_transform(false), feeding(kCuda, loading(false, workers)));
+    Loader loader(samples(set, make_transform(false), true),
+                  feeding(kCuda, loading(false, workers)));
     BatchFeeder feeder(loader, kCuda);
     feeder.start(0);
     EXPECT_EQ(play(feeder).size(), 4u);
@@ -307,7 +311,7 @@ TEST(BatchFeeder, LeavesFormerUsersOfItsMemoryAlone) {
     cuda::synchronize();
     for (const Tensor& t : former) read.push_back(t.clone());
   }
-  Loader loader(set, make_transform(true), feeding(kCuda, loading(true, 2)));
+  Loader loader(samples(set, make_transform(true), true), feeding(kCuda, loading(true, 2)));
   BatchFeeder feeder(loader, kCuda);
   feeder.start(0);
   DeviceBatch batch;
@@ -324,10 +328,8 @@ TEST(BatchFeeder, PassesThroughOnTheCpu) {
     for (bool raw : {false, true}) {
       const Transform transform = make_transform(training);
       const LoaderOptions options = feeding(kCpu, loading(training, 2));
-      EXPECT_FALSE(options.raw_pixels || options.allocate);
-      LoaderOptions asked = options;
-      asked.raw_pixels = raw;
-      Loader loader(set, transform, asked);
+      EXPECT_FALSE(options.allocate);
+      Loader loader(samples(set, transform, raw), options);
       BatchFeeder feeder(loader, kCpu);
       feeder.start(1, 2);
       expect_same(play(feeder), expected_of(set, transform, options, 1, 2));
@@ -336,7 +338,7 @@ TEST(BatchFeeder, PassesThroughOnTheCpu) {
       DeviceBatch batch;
       feeder.start(0);
       while (feeder.next(batch)) {
-        if (batch.n == 4) buffers.insert(batch.images.raw());
+        if (batch.n == 4) buffers.insert(batch.fields.at("image").raw());
       }
       EXPECT_LE(buffers.size(), raw ? 1u : 4u);
     }

@@ -9,6 +9,7 @@
 #include "dtn/data/datasets.h"
 #include "dtn/models/complexity.h"
 #include "train/learner.h"
+#include "unit/data/samples.h"
 
 namespace dtn {
 namespace {
@@ -97,7 +98,8 @@ TEST(RunSize, Memory) {
       options.batch_size = batch;
       options.workers = workers_of(c.data, kCpu);
       Transform transform(c.data, c.augment, c.model.image_size, c.model.channels, false);
-      return std::make_unique<Loader>(open_dataset(c.data, c.model, split, 0), transform, options);
+      return std::make_unique<Loader>(
+          test::samples(open_dataset(c.data, c.model, split, 0), transform), options);
     };
     auto train = loader(Split::kTrain, c.train.batch_size), val = loader(Split::kVal, 32);
     Batch batch, other;
@@ -106,7 +108,7 @@ TEST(RunSize, Memory) {
     train->start(0);
     for (int i = 0; i < 3; ++i) {
       train->next(batch);
-      learner.step(batch.images, batch.labels, i, 1e-4);
+      learner.step(batch.fields.at("image"), batch.fields.at("label"), i, 1e-4);
     }
     const double found = static_cast<double>(allocator_stats().peak_bytes - before);
     EXPECT_NEAR(memory.total() / found, 1, 0.1) << memory.total() << " " << found;

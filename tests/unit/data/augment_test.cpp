@@ -13,6 +13,7 @@
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
 #include "golden/data/fixtures.h"
+#include "samples.h"
 
 namespace dtn {
 namespace {
@@ -187,10 +188,9 @@ TEST(Augment, ComesInPixelsToo) {
   options.batch_size = 20;
   options.copies = 3;
   options.drop_last = options.shuffle = true;
-  Loader images(set, transform, options);
-  options.raw_pixels = true;
+  Loader images(test::samples(set, transform), options);
   options.workers = 2;
-  Loader pixels(set, transform, options);
+  Loader pixels(test::samples(set, transform, true), options);
   images.start(0);
   pixels.start(0);
   Batch made, raw;
@@ -201,9 +201,9 @@ TEST(Augment, ComesInPixelsToo) {
     const std::span<const float> table = transform.table();
     constexpr int plane = kSide * kSide;
     for (std::int64_t i = 0; i < raw.n; ++i) {
-      const std::uint8_t* from = raw.pixels.data<std::uint8_t>() + i * 3 * plane;
-      const float* to = made.images.data<float>() + i * 3 * plane;
-      const bool flip = raw.flips.data<std::uint8_t>()[i];
+      const std::uint8_t* from = raw.fields.at("pixels").data<std::uint8_t>() + i * 3 * plane;
+      const float* to = made.fields.at("image").data<float>() + i * 3 * plane;
+      const bool flip = raw.fields.at("flip").data<std::uint8_t>()[i];
       flips += flip;
       for (int at = 0; at < 3 * plane; ++at) {
         const int y = at / 3 / kSide, x = at / 3 % kSide, c = at % 3;

@@ -13,6 +13,7 @@
 #include "data/feed/loader.h"
 #include "data_fixtures.h"
 #include "dtn/data/datasets.h"
+#include "samples.h"
 
 namespace dtn {
 namespace {
@@ -160,14 +161,14 @@ TEST_F(DamagedFolder, EpochsCompleteAndNameEachWhateverTheWorkers) {
       options.shuffle = options.drop_last = training;
       options.seed = 6;
       options.workers = workers;
-      Loader loader(set, transform(training), options);
+      Loader loader(samples(set, transform(training)), options);
       Epoch seen;
       Batch batch;
       loader.start(2);
       while (loader.next(batch)) {
         seen.indices.insert(seen.indices.end(), batch.indices.begin(), batch.indices.end());
-        const auto labels = batch.labels.values<std::int64_t>();
-        const auto pixels = batch.images.values<float>();
+        const auto labels = batch.fields.at("label").values<std::int64_t>();
+        const auto pixels = batch.fields.at("image").values<float>();
         seen.labels.insert(seen.labels.end(), labels.begin(), labels.end());
         seen.pixels.insert(seen.pixels.end(), pixels.begin(), pixels.end());
       }
@@ -203,7 +204,7 @@ TEST_F(DamagedFolder, OtherFailuresReachTheCaller) {
     LoaderOptions options;
     options.batch_size = 8;
     options.workers = workers;
-    Loader loader(std::make_shared<Failing>(), transform(false), options);
+    Loader loader(samples(std::make_shared<Failing>(), transform(false)), options);
     Batch batch;
     loader.start(0);
     for (int i = 0; i < 5; ++i) ASSERT_TRUE(loader.next(batch));

@@ -27,7 +27,7 @@ TEST(LoaderFaults, AWorkerOutlivesWhateverIsThrown) {
   });
   const auto expected = epoch(std::make_shared<FakeDataset>(40), evaluation(0), 0);
   for (int workers : {0, 1, 4}) {
-    Loader loader(set, make_transform(false), evaluation(workers));
+    Loader loader(samples(set, make_transform(false)), evaluation(workers));
     Batch batch;
     for (kind = 0; kind < 2; ++kind) {
       loader.start(0);
@@ -54,7 +54,7 @@ TEST(LoaderFaults, ABatchSurvivesAFailedAllocation) {
       if (left-- == 0) throw std::bad_alloc();
       return allocate_cached(bytes);
     };
-    Loader loader(set, make_transform(false), options);
+    Loader loader(samples(set, make_transform(false)), options);
     loader.start(0);
     Batch batch;
     for (int fails = 0; fails < 2; ++fails) {  // at the images, then at the labels
@@ -96,7 +96,7 @@ TEST(LoaderFaults, MakesDoWithoutThreads) {
     const NoThreads none;
     ASSERT_TRUE(none.refused());
     ASSERT_THROW(std::thread([] {}).join(), std::system_error);
-    loader.emplace(set, make_transform(), training(4));
+    loader.emplace(samples(set, make_transform()), training(4));
   }
   loader->start(1);
   EXPECT_FALSE(loader->has_ready());
@@ -117,7 +117,7 @@ TEST(LoaderFaults, AnyOrderOfEvents) {
   int failures = 0;
   for (int life = 0; life < 60; ++life) {
     until_failure = -1;
-    Loader loader(set, make_transform(), training(static_cast<int>(draw(5))));
+    Loader loader(samples(set, make_transform()), training(static_cast<int>(draw(5))));
     for (std::size_t starts = draw(4); starts > 0; --starts) {
       const auto first = static_cast<std::int64_t>(draw(10));
       loader.start(6, first);

@@ -10,6 +10,7 @@
 
 #include "data/feed/loader.h"
 #include "data_fixtures.h"
+#include "samples.h"
 
 namespace dtn::test {
 
@@ -50,10 +51,10 @@ inline Transform make_transform(bool training = true) {
 }
 
 inline Record record(const Batch& batch) {
-  EXPECT_EQ(batch.images.shape(), (Shape{batch.n, 3, kSide, kSide}));
-  EXPECT_EQ(batch.labels.shape(), (Shape{batch.n}));
-  auto pixels = batch.images.values<float>();
-  auto labels = batch.labels.values<std::int64_t>();
+  EXPECT_EQ(batch.fields.at("image").shape(), (Shape{batch.n, 3, kSide, kSide}));
+  EXPECT_EQ(batch.fields.at("label").shape(), (Shape{batch.n}));
+  auto pixels = batch.fields.at("image").values<float>();
+  auto labels = batch.fields.at("label").values<std::int64_t>();
   return {
       batch.number, batch.indices, {labels.begin(), labels.end()}, {pixels.begin(), pixels.end()}};
 }
@@ -84,7 +85,7 @@ inline LoaderOptions evaluation(int workers, std::int64_t batch_size = 4) {
 
 inline std::vector<Record> epoch(std::shared_ptr<const Dataset> set, const LoaderOptions& options,
                                  std::int64_t number, std::int64_t first_batch = 0) {
-  Loader loader(std::move(set), make_transform(options.drop_last), options);
+  Loader loader(samples(std::move(set), make_transform(options.drop_last)), options);
   loader.start(number, first_batch);
   return read_all(loader);
 }

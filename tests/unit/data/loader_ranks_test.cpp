@@ -188,7 +188,7 @@ TEST(Ranks, EvaluateEveryImageOnce) {
         std::int64_t promised = 0;
         for (int rank = 0; rank < ranks; ++rank) {
           const LoaderOptions options = of_rank(evaluation(rank % 3, batch_size), rank, ranks);
-          Loader loader(set, make_transform(false), options);
+          Loader loader(samples(set, make_transform(false)), options);
           EXPECT_EQ(loader.batches_per_epoch(), (n + batch_size - 1) / batch_size);
           promised += loader.samples_per_epoch();
           loader.start(0);

@@ -101,7 +101,7 @@ TEST(Loader, StartAbandonsWhatIsUnderWay) {
   auto set = std::make_shared<FakeDataset>(64);
   auto expected = epoch(set, training(0), 1);
   for (int workers : {0, 1, 4}) {
-    Loader loader(set, make_transform(), training(workers));
+    Loader loader(samples(set, make_transform()), training(workers));
     Batch batch;
     for (int taken = 0; taken < 6; ++taken) {
       loader.start(0);
@@ -135,7 +135,7 @@ TEST(Loader, RepeatsSeeEveryImageUnderOtherRandomNumbers) {
 TEST(Loader, EvaluationGoesThroughAllInOrder) {
   auto set = std::make_shared<FakeDataset>(10);
   for (int workers : {0, 1, 4}) {
-    Loader loader(set, make_transform(false), evaluation(workers));
+    Loader loader(samples(set, make_transform(false)), evaluation(workers));
     EXPECT_EQ(loader.batches_per_epoch(), 3);
     EXPECT_EQ(loader.samples_per_epoch(), 10);
     loader.start(0);
@@ -155,20 +155,20 @@ TEST(Loader, EvaluationGoesThroughAllInOrder) {
 
 TEST(Loader, TrainingDropsTheRaggedBatch) {
   auto set = std::make_shared<FakeDataset>(10);
-  Loader loader(set, make_transform(), training(1));
+  Loader loader(samples(set, make_transform()), training(1));
   EXPECT_EQ(loader.batches_per_epoch(), 2);
   EXPECT_EQ(loader.samples_per_epoch(), 8);
-  expect_error<DataError>([&] { Loader(set, make_transform(), training(1, 11)); },
+  expect_error<DataError>([&] { Loader(samples(set, make_transform()), training(1, 11)); },
                           {"10 images", "batch of 11", "train.batch_size"});
   LoaderOptions twice = training(1, 11);
   twice.repeats = 2;
-  EXPECT_EQ(Loader(set, make_transform(), twice).batches_per_epoch(), 1);
+  EXPECT_EQ(Loader(samples(set, make_transform()), twice).batches_per_epoch(), 1);
   // Evaluation has no such limit.
   auto batches = epoch(set, evaluation(2, 64), 0);
   ASSERT_EQ(batches.size(), 1u);
   EXPECT_EQ(batches[0].indices.size(), 10u);
   expect_error<DataError>(
-      [&] { Loader(std::make_shared<FakeDataset>(0), make_transform(), evaluation(0)); },
+      [&] { Loader(samples(std::make_shared<FakeDataset>(0), make_transform()), evaluation(0)); },
       {"empty", "a fake"});
 }
 
@@ -192,7 +192,7 @@ TEST(Loader, TrainingReplacesDamagedImages) {
 TEST(Loader, DamageDoesNotDependOnWhatWasMetBefore) {
   auto set = with_bad(12, {3, 4, 11});
   auto fresh = epoch(set, training(2), 1);
-  Loader loader(set, make_transform(), training(2));
+  Loader loader(samples(set, make_transform()), training(2));
   loader.start(0);
   read_all(loader);
   loader.start(1);
@@ -206,7 +206,7 @@ TEST(Loader, DamageDoesNotDependOnWhatWasMetBefore) {
 TEST(Loader, EvaluationLeavesDamagedImagesOut) {
   auto set = with_bad(11, {0, 2, 4, 5, 6, 7, 9});
   for (int workers : {0, 1, 4}) {
-    Loader loader(set, make_transform(false), evaluation(workers));
+    Loader loader(samples(set, make_transform(false)), evaluation(workers));
     for (int pass = 0; pass < 2; ++pass) {
       loader.start(0);
       auto batches = read_all(loader);
@@ -229,7 +229,7 @@ TEST(Loader, TooManyDamagedImagesAreAnError) {
   for (int workers : {0, 1, 4}) {
     LoaderOptions options = evaluation(workers);
     options.max_bad_images = 6;
-    Loader loader(set, make_transform(false), options);
+    Loader loader(samples(set, make_transform(false)), options);
     loader.start(0);
     Batch batch;
     // Batches before the damage arrive whole.
@@ -270,7 +270,7 @@ TEST(Loader, OtherExceptionsArriveInTheirBatch) {
   });
   for (int workers : {0, 1, 4}) {
     broken = true;
-    Loader loader(set, make_transform(false), evaluation(workers));
+    Loader loader(samples(set, make_transform(false)), evaluation(workers));
     loader.start(0);
     Batch batch;
     ASSERT_TRUE(loader.next(batch));
@@ -291,12 +291,12 @@ TEST(Loader, EndsWhileWorkersAreBusy) {
   });
   auto begin = std::chrono::steady_clock::now();
   {
-    Loader loader(slow, make_transform(), training(4, 1000));
+    Loader loader(samples(slow, make_transform()), training(4, 1000));
     loader.start(0);
     while (loaded < 8) std::this_thread::yield();
     loader.start(1);  // does not wait for the batch under way either
   }
-  { Loader never_started(slow, make_transform(), training(4, 1000)); }
+  { Loader never_started(samples(slow, make_transform()), training(4, 1000)); }
   EXPECT_LT(loaded, 400);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
 }
@@ -304,7 +304,7 @@ TEST(Loader, EndsWhileWorkersAreBusy) {
 TEST(Loader, WorkersStayABoundedDistanceAhead) {
   std::atomic<int> loaded = 0;
   auto set = std::make_shared<FakeDataset>(1000, [&](std::int64_t) { ++loaded; });
-  Loader loader(set, make_transform(), training(2, 10));
+  Loader loader(samples(set, make_transform()), training(2, 10));
   loader.start(0);
   Batch batch;
   ASSERT_TRUE(loader.next(batch));
@@ -319,14 +319,14 @@ TEST(Loader, WorkersStayABoundedDistanceAhead) {
 TEST(Loader, RecyclesItsBuffers) {
   auto set = std::make_shared<FakeDataset>(400);
   for (int workers : {0, 4}) {
-    Loader loader(set, make_transform(), training(workers));
+    Loader loader(samples(set, make_transform()), training(workers));
     Batch batch;
     loader.start(0);
     ASSERT_TRUE(loader.next(batch));
     std::uint64_t misses = allocator_stats().misses;
     std::set<const void*> buffers;
     do {
-      buffers.insert(batch.images.raw());
+      buffers.insert(batch.fields.at("image").raw());
     } while (loader.next(batch));
     EXPECT_LE(buffers.size(), workers == 0 ? 2u : 4u);
     EXPECT_EQ(allocator_stats().misses, misses);
@@ -336,11 +336,11 @@ TEST(Loader, RecyclesItsBuffers) {
 TEST(Loader, LeavesTensorsAloneThatSomebodyHolds) {
   auto set = std::make_shared<FakeDataset>(80);
   auto expected = epoch(set, training(0), 0);
-  Loader loader(set, make_transform(), training(4));
+  Loader loader(samples(set, make_transform()), training(4));
   loader.start(0);
   std::vector<Tensor> held;
   Batch batch;
-  while (loader.next(batch)) held.push_back(batch.images);
+  while (loader.next(batch)) held.push_back(batch.fields.at("image"));
   ASSERT_EQ(held.size(), expected.size());
   for (std::size_t i = 0; i < held.size(); ++i) {
     EXPECT_TRUE(std::ranges::equal(held[i].values<float>(), expected[i].pixels)) << i;
@@ -351,7 +351,7 @@ TEST(Loader, CountsTheWaitingTime) {
   auto slow = std::make_shared<FakeDataset>(
       4, [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); });
   for (int workers : {0, 1}) {
-    Loader loader(slow, make_transform(false), evaluation(workers));
+    Loader loader(samples(slow, make_transform(false)), evaluation(workers));
     loader.start(0);
     read_all(loader);
     EXPECT_GT(loader.report().wait_seconds, 0.015);
@@ -375,7 +375,7 @@ TEST(Loader, SkipsDamagedFiles) {
   ASSERT_EQ(set->size(), 10);
   std::vector<Record> expected;
   for (int workers : {0, 2}) {
-    Loader loader(set, make_transform(false), evaluation(workers, 5));
+    Loader loader(samples(set, make_transform(false)), evaluation(workers, 5));
     loader.start(0);
     auto batches = read_all(loader);
     std::int64_t n = 0;

@@ -12,6 +12,7 @@
 #include "dtn/data/datasets.h"
 #include "dtn/io/safetensors.h"
 #include "golden/data/fixtures.h"
+#include "samples.h"
 
 namespace dtn {
 namespace {
@@ -36,19 +37,20 @@ struct Place {
 
 // What the kernels do on a device, written down once more.
 std::vector<float> images_of(const Batch& batch, std::span<const float> table) {
-  const std::int64_t side = batch.pixels.dim(1), channels = batch.pixels.dim(3);
-  const std::uint8_t* pixels = batch.pixels.data<std::uint8_t>();
+  const std::int64_t side = batch.fields.at("pixels").dim(1),
+                     channels = batch.fields.at("pixels").dim(3);
+  const std::uint8_t* pixels = batch.fields.at("pixels").data<std::uint8_t>();
   std::vector<float> images;
   for (std::int64_t b = 0; b < batch.n; ++b) {
-    const bool flip = batch.flips.data<std::uint8_t>()[b] != 0;
+    const bool flip = batch.fields.at("flip").data<std::uint8_t>()[b] != 0;
     for (std::int64_t c = 0; c < channels; ++c) {
       for (std::int64_t y = 0; y < side; ++y) {
         for (std::int64_t x = 0; x < side; ++x) {
           const std::int64_t from = flip ? side - 1 - x : x;
           const std::uint8_t v = pixels[((b * side + y) * side + from) * channels + c];
           images.push_back(table[static_cast<std::size_t>(c * 256 + v)]);
-          if (!batch.erasures.defined()) continue;
-          const std::int64_t* box = batch.erasures.data<std::int64_t>() + 5 * b;
+          if (!batch.fields.has("erasure")) continue;
+          const std::int64_t* box = batch.fields.at("erasure").data<std::int64_t>() + 5 * b;
           const Place place{c, y, x, side};
           if (!place.in(box)) continue;
           const auto seed = static_cast<std::uint64_t>(box[4]);
@@ -64,20 +66,20 @@ std::vector<float> images_of(const Batch& batch, std::span<const float> table) {
 
 Record record(const Batch& batch, const Transform& transform, bool raw) {
   const std::int64_t side = transform.image_size(), channels = transform.channels();
-  EXPECT_EQ(batch.images.defined(), !raw);
-  EXPECT_EQ(batch.pixels.defined(), raw);
-  EXPECT_EQ(batch.flips.defined(), raw);
-  EXPECT_EQ(batch.erasures.defined(), raw && transform.erases());
+  EXPECT_EQ(batch.fields.has("image"), !raw);
+  EXPECT_EQ(batch.fields.has("pixels"), raw);
+  EXPECT_EQ(batch.fields.has("flip"), raw);
+  EXPECT_EQ(batch.fields.has("erasure"), raw && transform.erases());
   Record r{batch.number, batch.indices, {}, {}};
   if (raw) {
-    EXPECT_EQ(batch.pixels.shape(), (Shape{batch.n, side, side, channels}));
-    EXPECT_EQ(batch.flips.shape(), (Shape{batch.n}));
+    EXPECT_EQ(batch.fields.at("pixels").shape(), (Shape{batch.n, side, side, channels}));
+    EXPECT_EQ(batch.fields.at("flip").shape(), (Shape{batch.n}));
     r.images = images_of(batch, transform.table());
   } else {
-    EXPECT_EQ(batch.images.shape(), (Shape{batch.n, channels, side, side}));
-    std::ranges::copy(batch.images.values<float>(), std::back_inserter(r.images));
+    EXPECT_EQ(batch.fields.at("image").shape(), (Shape{batch.n, channels, side, side}));
+    std::ranges::copy(batch.fields.at("image").values<float>(), std::back_inserter(r.images));
   }
-  std::ranges::copy(batch.labels.values<std::int64_t>(), std::back_inserter(r.labels));
+  std::ranges::copy(batch.fields.at("label").values<std::int64_t>(), std::back_inserter(r.labels));
   return r;
 }
 
@@ -88,26 +90,26 @@ AugmentConfig light() {
   return augment;
 }
 
-LoaderOptions options_for(bool training, int workers, bool raw) {
+LoaderOptions options_for(bool training, int workers) {
   LoaderOptions options;
   options.batch_size = 4;
   options.shuffle = options.drop_last = training;
   options.repeats = training ? 2 : 1;
   options.seed = 7;
   options.workers = workers;
-  options.raw_pixels = raw;
   return options;
 }
 
 std::vector<Record> epoch(const std::shared_ptr<const Dataset>& set, const Transform& transform,
-                          const LoaderOptions& options, std::int64_t number,
+                          const LoaderOptions& options, bool raw, std::int64_t number,
                           std::int64_t first_batch = 0) {
-  Loader loader(set, transform, options);
-  EXPECT_EQ(loader.gives_pixels(), options.raw_pixels);
+  const auto source = samples(set, transform, raw);
+  EXPECT_EQ(source->carries_pixels(), raw);
+  Loader loader(source, options);
   loader.start(number, first_batch);
   std::vector<Record> records;
   Batch batch;
-  while (loader.next(batch)) records.push_back(record(batch, transform, options.raw_pixels));
+  while (loader.next(batch)) records.push_back(record(batch, transform, raw));
   return records;
 }
 
@@ -116,13 +118,13 @@ void expect_equal_modes(const std::shared_ptr<const Dataset>& set, const DataCon
                         int image_size, int channels) {
   for (bool training : {false, true}) {
     const Transform transform(data, light(), image_size, channels, training);
-    const auto expected = epoch(set, transform, options_for(training, 0, false), 3);
+    const auto expected = epoch(set, transform, options_for(training, 0), false, 3);
     ASSERT_GE(expected.size(), 3u);
     for (int workers = 0; workers <= 4; ++workers) {
-      const LoaderOptions raw = options_for(training, workers, true);
-      EXPECT_TRUE(epoch(set, transform, raw, 3) == expected)
+      const LoaderOptions options = options_for(training, workers);
+      EXPECT_TRUE(epoch(set, transform, options, true, 3) == expected)
           << set->description() << ", training " << training << ", workers " << workers;
-      EXPECT_TRUE(epoch(set, transform, raw, 3, 2) ==
+      EXPECT_TRUE(epoch(set, transform, options, true, 3, 2) ==
                   std::vector<Record>(expected.begin() + 2, expected.end()))
           << set->description() << ", resumed, training " << training << ", workers " << workers;
     }
@@ -159,9 +161,9 @@ class RawPixels : public testing::Test {
     data.dataset = "synthetic";
     data.size = 64;
     model.image_size = 8;
-    LoaderOptions options = options_for(training, 2, true);
+    LoaderOptions options = options_for(training, 2);
     options.batch_size = 64;
-    Loader loader(open(), Transform(data, light(), 8, 3, training), options);
+    Loader loader(samples(open(), Transform(data, light(), 8, 3, training), true), options);
     loader.start(0);
     Batch batch;
     EXPECT_TRUE(loader.next(batch));
@@ -229,9 +231,7 @@ TEST_F(RawPixels, BordersAreBlackBeforeTheyAreNormalized) {
   data.mean = {0.1, 0.2, 0.3};
   data.std = {0.5};
   const Transform transform(data, {}, 8, 3, false);
-  LoaderOptions options;
-  options.raw_pixels = true;
-  Loader loader(open(), transform, options);
+  Loader loader(samples(open(), transform, true), LoaderOptions{});
   loader.start(0);
   Batch batch;
   ASSERT_TRUE(loader.next(batch));
@@ -242,7 +242,7 @@ TEST_F(RawPixels, BordersAreBlackBeforeTheyAreNormalized) {
       for (std::size_t x = 0; x < 8; ++x) {
         const bool inside = y >= 2 && y < 6 && x >= 2 && x < 6;
         const std::size_t at = y * 8 + x;
-        EXPECT_EQ(batch.pixels.data<std::uint8_t>()[at * 3 + c], inside ? 255 : 0);
+        EXPECT_EQ(batch.fields.at("pixels").data<std::uint8_t>()[at * 3 + c], inside ? 255 : 0);
         EXPECT_EQ(images[c * 64 + at], ((inside ? 1.0f : 0.0f) - mean) / 0.5f);
       }
     }
@@ -252,7 +252,7 @@ TEST_F(RawPixels, BordersAreBlackBeforeTheyAreNormalized) {
 TEST_F(RawPixels, FlipsSomeAndOnlyInTraining) {
   for (bool training : {false, true}) {
     const Batch batch = all_at_once(training);
-    const auto flips = batch.flips.values<std::uint8_t>();
+    const auto flips = batch.fields.at("flip").values<std::uint8_t>();
     const auto set = std::ranges::count(flips, 1);
     EXPECT_EQ(set + std::ranges::count(flips, 0), 64);
     EXPECT_TRUE(training ? set > 10 && set < 54 : set == 0) << set;
@@ -262,10 +262,11 @@ TEST_F(RawPixels, FlipsSomeAndOnlyInTraining) {
 TEST_F(RawPixels, ErasesFromSomeAndOnlyInTraining) {
   for (bool training : {false, true}) {
     const Batch batch = all_at_once(training);
-    ASSERT_EQ(batch.erasures.defined(), training);
+    ASSERT_EQ(batch.fields.has("erasure"), training);
     if (!training) continue;
     int erased = 0;
-    for (int b = 0; b < 64; ++b) erased += batch.erasures.data<std::int64_t>()[5 * b + 3] != 0;
+    for (int b = 0; b < 64; ++b)
+      erased += batch.fields.at("erasure").data<std::int64_t>()[5 * b + 3] != 0;
     EXPECT_TRUE(erased > 10 && erased < 54) << erased;
   }
 }
@@ -280,8 +281,9 @@ TEST_F(RawPixels, TensorsHaveNone) {
   model.image_size = 4;
   // Nor are they erased from: they are the model's input as they are.
   const Transform transform(data, light(), 4, 3, true);
-  Loader loader(open(), transform, options_for(false, 2, true));
-  EXPECT_FALSE(loader.gives_pixels());
+  const auto source = samples(open(), transform, true);
+  EXPECT_FALSE(source->carries_pixels());
+  Loader loader(source, options_for(false, 2));
   loader.start(0);
   std::vector<float> got;
   Batch batch;
@@ -302,9 +304,9 @@ TEST_F(RawPixels, DamagedImagesAreHandledAlike) {
   // Samples 10 and 11 are a batch of their own, which is passed over; what is left of another batch
   // does not keep the next ones from being full.
   const Transform transform(data, {}, 10, 3, false);
-  LoaderOptions options = options_for(false, 0, true);
+  LoaderOptions options = options_for(false, 0);
   options.batch_size = 2;
-  Loader loader(set, transform, options);
+  Loader loader(samples(set, transform, true), options);
   Batch batch;
   for (int pass = 0; pass < 2; ++pass) {
     std::size_t n = 0;
@@ -321,7 +323,7 @@ TEST_F(RawPixels, BatchesLieWhereTheCallerWantsThem) {
   for (bool raw : {false, true}) {
     int calls = 0;
     std::set<const void*> given;
-    LoaderOptions options = options_for(false, 2, raw);
+    LoaderOptions options = options_for(false, 2);
     options.allocate = [&](std::size_t bytes) {
       ++calls;
       auto memory = allocate_cached(bytes);
@@ -329,16 +331,14 @@ TEST_F(RawPixels, BatchesLieWhereTheCallerWantsThem) {
       return memory;
     };
     const Transform transform(data, {}, 8, 3, false);
-    Loader loader(open(), transform, options);
+    Loader loader(samples(open(), transform, raw), options);
     Batch batch;
     loader.start(0);
     ASSERT_TRUE(loader.next(batch));
     const int warm = calls;
     do {
-      for (const Tensor* t : {&batch.images, &batch.pixels, &batch.flips, &batch.labels}) {
-        if (t->defined()) {
-          EXPECT_TRUE(given.contains(t->raw()));
-        }
+      for (const auto& [name, tensor] : batch.fields) {
+        EXPECT_TRUE(given.contains(tensor.raw())) << name;
       }
     } while (loader.next(batch));
     EXPECT_EQ(calls, warm);
@@ -351,10 +351,10 @@ TEST_F(RawPixels, HasReadySaysWhetherNextWouldWait) {
   data.size = 8;
   model.image_size = 8;
   const Transform transform(data, {}, 8, 3, false);
-  Loader alone(open(), transform, options_for(false, 0, true));
+  Loader alone(samples(open(), transform, true), options_for(false, 0));
   alone.start(0);
   EXPECT_FALSE(alone.has_ready());
-  Loader loader(open(), transform, options_for(false, 1, true));
+  Loader loader(samples(open(), transform, true), options_for(false, 1));
   EXPECT_FALSE(loader.has_ready());
   Batch batch;
   for (int pass = 0; pass < 2; ++pass) {

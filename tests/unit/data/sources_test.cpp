@@ -9,6 +9,7 @@
 #include "data_fixtures.h"
 #include "dtn/data/datasets.h"
 #include "io/image_encode.h"
+#include "samples.h"
 
 namespace dtn {
 namespace {
@@ -121,7 +122,8 @@ class SourcesTest : public testing::Test {
     options.shuffle = options.drop_last = train;
     options.seed = 5;
     options.workers = workers;
-    Loader loader(open(dataset, split), Transform(DataConfig{}, augment, kSide, 3, train), options);
+    Loader loader(samples(open(dataset, split), Transform(DataConfig{}, augment, kSide, 3, train)),
+                  options);
     std::vector<std::string> out;
     Batch batch;
     for (int epoch : {0, 1}) {
@@ -129,8 +131,10 @@ class SourcesTest : public testing::Test {
       while (loader.next(batch)) {
         std::string bits;
         for (std::int64_t index : batch.indices) bits += cat(index, " ");
-        for (std::int64_t label : batch.labels.values<std::int64_t>()) bits += cat(label, " ");
-        bits.append(static_cast<const char*>(batch.images.raw()), batch.images.nbytes());
+        for (std::int64_t label : batch.fields.at("label").values<std::int64_t>())
+          bits += cat(label, " ");
+        bits.append(static_cast<const char*>(batch.fields.at("image").raw()),
+                    batch.fields.at("image").nbytes());
         out.push_back(std::move(bits));
       }
     }

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-#include "dtn/data/datasets.h"
+#include "data/feed/open_split.h"
 #include "kernels/gemm/gemm.h"
 #include "small_run.h"
 #include "train/evaluator.h"
@@ -129,16 +129,12 @@ struct Evaluation {
   Evaluation(const ExperimentConfig& config, std::int64_t batch_size, Communicator* job)
       : ranks(job),
         model(config.model, config.seed),
-        loader(open_dataset(config.data, config.model, Split::kVal, config.seed),
-               Transform(config.data, config.augment, config.model.image_size,
-                         config.model.channels, false),
-               options_of(batch_size, job)),
-        feeder(loader, kCpu) {
+        split(open_split(config, Split::kVal, options_of(batch_size, job))) {
     perturb(model.parameters());
   }
 
-  static LoaderOptions options_of(std::int64_t batch_size, const Communicator* ranks) {
-    LoaderOptions options;
+  static SplitOptions options_of(std::int64_t batch_size, const Communicator* ranks) {
+    SplitOptions options;
     options.batch_size = batch_size;
     if (ranks) options.rank = ranks->rank();
     if (ranks) options.ranks = ranks->size();
@@ -151,13 +147,12 @@ struct Evaluation {
     options.stop = stop;
     options.on_batch = [this](const DeviceBatch&, const Tensor&, std::int64_t) { ++batches; };
     batches = 0;
-    return evaluate(model, feeder, options);
+    return evaluate(model, split->feeder(), options);
   }
 
   Communicator* ranks;
-  Classifier model;
-  Loader loader;
-  BatchFeeder feeder;
+  VisionTransformer model;
+  std::unique_ptr<OpenSplit> split;
   int batches = 0;  // that had a row for this rank
 };
 

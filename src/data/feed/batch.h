@@ -1,0 +1,18 @@
+// A batch of samples on the host.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "dtn/core/fields.h"
+
+namespace dtn {
+
+struct Batch {
+  Fields fields;                      // what the source carries, n rows each
+  std::vector<std::int64_t> indices;  // [n], in the data set
+  std::int64_t n = 0;
+  std::int64_t number = 0;  // position in the epoch; the next one resumes behind this batch
+};
+
+}  // namespace dtn

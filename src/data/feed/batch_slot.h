@@ -1,0 +1,52 @@
+// A batch in the making, or ready.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <vector>
+
+#include "data/feed/batch.h"
+#include "data/feed/field_buffers.h"
+
+namespace dtn {
+
+// Workers fill different rows at the same time, without a lock; counts and the error change under
+// that of the loader.
+class BatchSlot {
+ public:
+  BatchSlot(const std::vector<FieldSpec>& fields, std::int64_t most_rows, const HostMemory& memory);
+
+  // Begins a batch of `count` rows.
+  void begin(std::int64_t count);
+  std::int64_t count() const { return count_; }
+
+  // A row is made of a sample, or stays out of the batch.
+  Fields& fields() { return fields_; }
+  void set_row(std::int64_t row, std::int64_t index, bool good);
+
+  // So many rows are done. What the lowest failing row threw is kept.
+  void finish(std::int64_t rows, std::exception_ptr error, std::int64_t error_row);
+  bool is_whole() const { return remaining_ == 0; }
+  const std::exception_ptr& error() const { return error_; }
+  bool has_good_rows() const;
+
+  // Moves what is good to the front, and exchanges the tensors for the batch's old ones where
+  // nobody else holds them. What may fail comes before the slot is touched, so that a caller may
+  // try again.
+  void hand_over(const HostMemory& memory, Batch& batch);
+
+ private:
+  void prepare_exchange(const HostMemory& memory, Fields& theirs) const;
+  void keep_good(Tensor& tensor) const;
+
+  std::vector<FieldSpec> specs_;
+  std::int64_t most_rows_;
+  Fields fields_;                      // most_rows_ rows each
+  std::vector<std::int64_t> indices_;  // [most_rows_]
+  std::vector<std::uint8_t> good_;     // [most_rows_], 0: left out
+  std::int64_t count_ = 0, remaining_ = 0;
+  std::exception_ptr error_;
+  std::int64_t error_row_ = 0;
+};
+
+}  // namespace dtn

@@ -1,0 +1,76 @@
+#include "data/feed/device_ring.h"
+
+#include "core/cuda_device.h"
+#include "dtn/core/check.h"
+
+namespace dtn {
+namespace {
+
+// One that the step reads, one whose copies run, one whose copies are waiting.
+constexpr std::size_t kSlots = 3;
+
+}  // namespace
+
+DeviceRing::DeviceRing(Loader& loader, Device device) : loader_(loader), slots_(kSlots) {
+  const std::vector<FieldSpec> carried = with_lengths(loader.source().carried());
+  for (Slot& slot : slots_) {
+    for (const FieldSpec& field : carried) {
+      slot.device[field.name] = allocate_rows(field, loader.batch_size(), device);
+    }
+    // The memory may come from the cache: its former users are done with it once this is reached.
+    slot.consumed.record();
+  }
+}
+
+DeviceRing::~DeviceRing() {
+  // The allocators give memory away in the order of the computing stream and of the host.
+  for (Slot& slot : slots_) {
+    try {
+      slot.copied.wait();
+    } catch (const Error&) {
+      // The device has failed; whoever waits for a result is told.
+    }
+  }
+}
+
+const DeviceRing::Slot* DeviceRing::take() {
+  retire();
+  if (staged_ == 0 && !stage()) return nullptr;
+  Slot& slot = slots_[head_];
+  head_ = (head_ + 1) % kSlots;
+  --staged_;
+  serving_ = &slot;
+  cuda::compute_after(slot.copied);
+  view_rows(slot.device, slot.host.n, slot.rows);
+  return &slot;
+}
+
+void DeviceRing::stage_ahead() {
+  // One slot is the step's.
+  while (staged_ + 1 < kSlots && loader_.has_ready() && slot_to_fill().copied.reached()) stage();
+}
+
+// Takes the loader's next batch, waiting for it, and enqueues its copies. False at the end of the
+// epoch.
+bool DeviceRing::stage() {
+  Slot& slot = slot_to_fill();
+  slot.copied.wait();
+  if (!loader_.next(slot.host)) return false;
+  cuda::copies_after(slot.consumed);
+  for (const auto& [name, from] : slot.host.fields) {
+    cuda::copy_ahead(slot.device.at(name).raw(), from.raw(), from.nbytes());
+  }
+  slot.copied.record_copies();
+  ++staged_;
+  return true;
+}
+
+// What the step that has just been enqueued reads may be overwritten behind it.
+void DeviceRing::retire() {
+  if (serving_) serving_->consumed.record();
+  serving_ = nullptr;
+}
+
+DeviceRing::Slot& DeviceRing::slot_to_fill() { return slots_[(head_ + staged_) % kSlots]; }
+
+}  // namespace dtn

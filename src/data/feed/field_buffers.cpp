@@ -1,0 +1,55 @@
+#include "data/feed/field_buffers.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "dtn/core/check.h"
+
+namespace dtn {
+namespace {
+
+Shape shape_of(const FieldSpec& spec, std::int64_t rows) {
+  std::array<std::int64_t, Shape::kMaxRank> dims{rows};
+  DTN_CHECK(spec.row.rank() < Shape::kMaxRank, "field '", spec.name, "' has rows of ",
+            to_string(spec.row));
+  std::ranges::copy(spec.row.dims(), dims.begin() + 1);
+  return Shape(std::span<const std::int64_t>(dims).first(std::size_t(spec.row.rank()) + 1));
+}
+
+}  // namespace
+
+std::vector<FieldSpec> with_lengths(const std::vector<FieldSpec>& fields) {
+  std::vector<FieldSpec> all;
+  for (const FieldSpec& field : fields) {
+    all.push_back(field);
+    if (!field.ragged) continue;
+    DTN_CHECK(field.row.rank() > 0, "field '", field.name, "' is ragged and has single numbers");
+    all.push_back({lengths_of(field.name), {}, DType::kInt64});
+  }
+  for (const FieldSpec& field : all) {
+    const auto same = std::ranges::count(all, field.name, &FieldSpec::name);
+    DTN_CHECK(same == 1 && !field.name.empty(), "field '", field.name, "' comes up ", same,
+              " times");
+  }
+  return all;
+}
+
+Tensor allocate_rows(const FieldSpec& spec, std::int64_t rows, Device device) {
+  return Tensor::empty(shape_of(spec, rows), spec.dtype, device);
+}
+
+Tensor allocate_rows(const FieldSpec& spec, std::int64_t rows, const HostMemory& memory) {
+  if (!memory) return allocate_rows(spec, rows, kCpu);
+  const Shape shape = shape_of(spec, rows);
+  const auto bytes = static_cast<std::size_t>(shape.numel()) * size_of(spec.dtype);
+  return Tensor::wrap(memory(bytes), 0, shape, spec.dtype);
+}
+
+void view_rows(const Fields& from, std::int64_t rows, Fields& to) {
+  for (const auto& [name, tensor] : from) {
+    to[name] = rows == tensor.dim(0) ? tensor : tensor.slice(0, rows);
+  }
+}
+
+}  // namespace dtn

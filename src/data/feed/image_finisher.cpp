@@ -1,0 +1,101 @@
+#include "data/feed/image_finisher.h"
+
+#include <span>
+
+#include "core/normal_noise.h"
+#include "core/queue.h"
+#include "data/sample/mixing.h"
+#include "kernels/image/images.h"
+#include "kernels/image/mix_images.h"
+
+namespace dtn {
+namespace {
+
+class ImageFinisher final : public BatchFinisher {
+ public:
+  ImageFinisher(const Transform& transform, bool raw, const AugmentConfig& mixing, Device device);
+
+  void finish(const Fields& carried, const BatchKey& key, Fields& delivered) override;
+
+ private:
+  void normalize(const Fields& carried, Tensor& images) const;
+  void erase(const Fields& carried, Tensor& images) const;
+  void mix(const BatchKey& key, Fields& delivered) const;
+
+  const Device device_;
+  const AugmentConfig mixing_;
+  Tensor table_;         // [channels, 256] float32, where images are made of pixels
+  Tensor normal_table_;  // where images are erased from
+};
+
+ImageFinisher::ImageFinisher(const Transform& transform, bool raw, const AugmentConfig& mixing,
+                             Device device)
+    : device_(device), mixing_(mixing) {
+  if (!raw) return;
+  table_ = Tensor::from(transform.table(), {transform.channels(), 256}).to(device);
+  if (!transform.erases()) return;
+  const std::span noise(normal_table(), kNormalTableSize);
+  normal_table_ = Tensor::from(noise, {kNormalTableSize}).to(device);
+}
+
+void ImageFinisher::finish(const Fields& carried, const BatchKey& key, Fields& delivered) {
+  Tensor& images = delivered.at("image");
+  if (table_.defined()) normalize(carried, images);
+  if (normal_table_.defined()) erase(carried, images);
+  if (mixing_.mixes()) mix(key, delivered);
+}
+
+void ImageFinisher::normalize(const Fields& carried, Tensor& images) const {
+  run_on(device_, NormalizeImages{
+                      .batch = images.dim(0),
+                      .channels = images.dim(1),
+                      .height = images.dim(2),
+                      .width = images.dim(3),
+                      .pixels = static_cast<const std::uint8_t*>(carried.at("pixels").raw()),
+                      .flips = static_cast<const std::uint8_t*>(carried.at("flip").raw()),
+                      .table = static_cast<const float*>(table_.raw()),
+                      .images = static_cast<float*>(images.raw()),
+                  });
+}
+
+void ImageFinisher::erase(const Fields& carried, Tensor& images) const {
+  run_on(device_, EraseImages{
+                      .batch = images.dim(0),
+                      .channels = images.dim(1),
+                      .height = images.dim(2),
+                      .width = images.dim(3),
+                      .boxes = static_cast<const std::int64_t*>(carried.at("erasure").raw()),
+                      .table = static_cast<const float*>(normal_table_.raw()),
+                      .images = static_cast<float*>(images.raw()),
+                  });
+}
+
+// Mixes the images in place; with a share of 1 only the labels are written.
+void ImageFinisher::mix(const BatchKey& key, Fields& delivered) const {
+  Tensor& image = delivered.at("image");
+  const std::int64_t n = image.dim(0), channels = image.dim(1), height = image.dim(2),
+                     width = image.dim(3);
+  const BatchMix mix = sample_mix(static_cast<int>(width), static_cast<int>(height), mixing_, key);
+  auto* images = static_cast<float*>(image.raw());
+  const auto share = static_cast<float>(mix.share);
+  if (mix.cut) {
+    run_on(device_,
+           SwapBoxes{n, channels, height, width, mix.left, mix.top, mix.width, mix.height, images});
+  } else if (mix.share != 1) {
+    run_on(device_, BlendPairs{n, channels * height * width, share,
+                               static_cast<float>(1 - mix.share), images});
+  }
+  run_on(device_, PairLabels{n, static_cast<const std::int64_t*>(delivered.at("label").raw()),
+                             share, static_cast<std::int64_t*>(delivered.at("partner_label").raw()),
+                             static_cast<float*>(delivered.at("label_share").raw())});
+}
+
+}  // namespace
+
+std::unique_ptr<BatchFinisher> make_image_finisher(const Transform& transform, bool raw,
+                                                   const AugmentConfig& mixing, Device device) {
+  if (!raw && !mixing.mixes()) return nullptr;
+  return std::make_unique<ImageFinisher>(transform, raw, mixing, device);
+}
+
+}  // namespace dtn

@@ -1,0 +1,61 @@
+// Labelled images as samples of a task.
+//
+// Delivered are "image" [channels, size, size] float32 and "label" int64; where batches are mixed,
+// also "partner_label" int64, of the image that each is mixed with, and "label_share" float32, how
+// much its own label counts.
+//
+// Carried are "label" and either "image" or, a quarter of the bytes, what a device makes the same
+// images of to the last bit: "pixels" [size, size, channels] uint8, not mirrored yet, "flip" uint8
+// (1: to be mirrored left to right) and, where Transform::erases(), "erasure" [5] int64, see
+// EraseImages.
+#pragma once
+
+#include <memory>
+
+#include "data/sample/transforms.h"
+#include "dtn/data/dataset.h"
+#include "dtn/data/sample_source.h"
+
+namespace dtn {
+
+struct ImageSamplesOptions {
+  // Carry pixels, for a device that mirrors, normalizes and erases by itself. A data set without
+  // pixels gives images all the same.
+  bool raw_pixels = false;
+  // Whether and how batches are mixed, see data/sample/mixing.h.
+  AugmentConfig mixing{};
+};
+
+class ImageSamples final : public SampleSource {
+ public:
+  ImageSamples(std::shared_ptr<const Dataset> dataset, Transform transform,
+               const ImageSamplesOptions& options = {});
+
+  const Dataset& dataset() const { return *dataset_; }
+  const Transform& transform() const { return transform_; }
+  bool carries_pixels() const { return raw_; }
+
+  std::int64_t size() const override { return dataset_->size(); }
+  const std::string& description() const override { return dataset_->description(); }
+  std::string sample_name(std::int64_t index) const override {
+    return dataset_->sample_name(index);
+  }
+  std::string identity(std::int64_t index) const override;
+  std::vector<FieldSpec> carried() const override;
+  std::vector<FieldSpec> delivered() const override;
+  std::unique_ptr<SampleSource::Workspace> make_workspace() const override;
+  void make(std::int64_t index, const SampleKey& key, FieldRow& row,
+            SampleSource::Workspace& workspace) const override;
+  std::unique_ptr<BatchFinisher> make_finisher(Device device) const override;
+
+ private:
+  FieldSpec image_spec() const;
+  void write_pixels(const PreparedImage& prepared, const SampleKey& key, FieldRow& row) const;
+
+  std::shared_ptr<const Dataset> dataset_;
+  Transform transform_;
+  AugmentConfig mixing_;
+  bool raw_;
+};
+
+}  // namespace dtn

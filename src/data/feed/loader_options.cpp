@@ -1,0 +1,39 @@
+#include "data/feed/loader_options.h"
+
+#include <algorithm>
+
+#include "data/feed/epoch_plan.h"
+#include "dtn/core/check.h"
+#include "dtn/core/parallel.h"
+
+namespace dtn {
+
+LoaderOptions checked(const LoaderOptions& options, std::int64_t size,
+                      const std::string& description) {
+  DTN_CHECK(options.batch_size >= 1 && options.workers >= 0 && options.repeats >= 1 &&
+                options.copies >= 1 && 0 <= options.rank && options.rank < options.ranks,
+            "loader options: batch_size ", options.batch_size, ", workers ", options.workers,
+            ", repeats ", options.repeats, ", copies ", options.copies, ", rank ", options.rank,
+            " of ", options.ranks);
+  if (size == 0) throw DataError(cat("the data set is empty: ", description));
+  const std::int64_t total = epoch_length(size, options.repeats, options.copies);
+  if (options.drop_last && total < options.batch_size) {
+    throw DataError(cat("the data set has ", size, " images and data.repeats is ", options.repeats,
+                        ", which does not fill one batch of ", options.batch_size,
+                        "; lower train.batch_size or raise data.repeats (", description, ")"));
+  }
+  if (options.drop_last && (options.batch_size + 1) / 2 < options.ranks) {
+    throw ConfigError(cat("train.batch_size ", options.batch_size, " is too small for ",
+                          options.ranks, " processes; raise it to ", 2 * options.ranks));
+  }
+  return options;
+}
+
+int workers_of(const DataConfig& data, Device device) {
+  constexpr int kOnCpu = 2, kMost = 32;
+  if (data.workers) return *data.workers;
+  // One core is left to the thread that feeds the device.
+  return device == kCpu ? kOnCpu : std::clamp(max_threads() - 1, kOnCpu, kMost);
+}
+
+}  // namespace dtn

@@ -1,0 +1,69 @@
+#include "data/feed/open_split.h"
+
+#include <utility>
+
+#include "dtn/data/datasets.h"
+
+namespace dtn {
+
+namespace {
+
+Transform transform_of(const ExperimentConfig& config, Split split) {
+  return Transform(config.data, config.augment, config.model.image_size, config.model.channels,
+                   split == Split::kTrain);
+}
+
+std::shared_ptr<const ImageSamples> put_together(std::shared_ptr<const Dataset> dataset,
+                                                 Transform transform,
+                                                 const ExperimentConfig& config, Split split,
+                                                 Device device) {
+  ImageSamplesOptions options;
+  options.raw_pixels = device.type == DeviceType::kCuda;
+  if (split == Split::kTrain) options.mixing = config.augment;
+  return std::make_shared<ImageSamples>(std::move(dataset), std::move(transform), options);
+}
+
+}  // namespace
+
+std::shared_ptr<const ImageSamples> image_samples_of(std::shared_ptr<const Dataset> dataset,
+                                                     const ExperimentConfig& config, Split split,
+                                                     Device device) {
+  return put_together(std::move(dataset), transform_of(config, split), config, split, device);
+}
+
+std::shared_ptr<const ImageSamples> open_image_samples(const ExperimentConfig& config, Split split,
+                                                       Device device) {
+  Transform transform = transform_of(config, split);  // or what is wrong with the config
+  return put_together(open_dataset(config.data, config.model, split, config.seed),
+                      std::move(transform), config, split, device);
+}
+
+LoaderOptions loading_of(const ExperimentConfig& config, Split split, const SplitOptions& options) {
+  const bool training = split == Split::kTrain;
+  LoaderOptions loading;
+  loading.batch_size = options.batch_size;
+  loading.rank = options.rank;
+  loading.ranks = options.ranks;
+  loading.shuffle = training && config.data.shuffle;
+  loading.seed = config.seed;
+  loading.workers = workers_of(config.data, options.device);
+  loading.drop_last = training;
+  loading.repeats = training ? config.data.repeats : 1;
+  loading.copies = training ? config.augment.repeats : 1;
+  loading.max_bad_images = config.data.max_bad_images;
+  return loading;
+}
+
+std::unique_ptr<OpenSplit> open_split(std::shared_ptr<const SampleSource> source,
+                                      const ExperimentConfig& config, Split split,
+                                      const SplitOptions& options) {
+  return std::make_unique<OpenSplit>(std::move(source), loading_of(config, split, options),
+                                     options.device);
+}
+
+std::unique_ptr<OpenSplit> open_split(const ExperimentConfig& config, Split split,
+                                      const SplitOptions& options) {
+  return open_split(open_image_samples(config, split, options.device), config, split, options);
+}
+
+}  // namespace dtn

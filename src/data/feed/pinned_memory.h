@@ -1,0 +1,12 @@
+// Page-locked host memory for batches, the only kind that is copied while the device computes.
+#pragma once
+
+#include "data/feed/field_buffers.h"
+
+namespace dtn {
+
+// Page-locking takes milliseconds and waits for the device, so what a loader lets go, as it does
+// around a batch that is not full, is kept for its next request.
+HostMemory pinned_memory();
+
+}  // namespace dtn

@@ -1,0 +1,43 @@
+// Makes the samples of a source, whatever is damaged among them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/feed/bad_images.h"
+#include "data/feed/epoch_plan.h"
+#include "dtn/data/sample_source.h"
+
+namespace dtn {
+
+struct MadeSample {
+  std::int64_t index;  // of the sample, or of its stand-in
+  bool good;           // false: it is damaged, and what the row holds is to be left out
+};
+
+// Safe to share between threads.
+class SampleMaker {
+ public:
+  // LoaderOptions::drop_last says whether the next good sample stands in for a damaged one.
+  SampleMaker(const SampleSource& source, const LoaderOptions& options);
+
+  // Throws DataError where there is no good sample at all or more are damaged than allowed, and
+  // what the source throws but a DataError.
+  MadeSample make(const PlannedSample& planned, std::int64_t epoch, FieldRow row,
+                  SampleSource::Workspace& workspace);
+
+  const BadImages& damaged() const { return damaged_; }
+
+ private:
+  bool try_sample(std::int64_t index, const SampleKey& key, FieldRow& row,
+                  SampleSource::Workspace& workspace);
+
+  const SampleSource& source_;
+  const bool replace_damaged_;
+  const std::uint64_t seed_;
+  BadImages damaged_;
+};
+
+}  // namespace dtn

@@ -1,0 +1,21 @@
+// A source of any fields, fed to the device: the same bits as on the CPU.
+#include "cuda/twin.h"
+#include "unit/data/two_views.h"
+
+namespace dtn {
+namespace {
+
+using namespace dtn::test;
+
+TEST(AnyFieldsOnTheDevice, Train) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (bool fixed : {true, false}) expect_views_in_training(kCuda, fixed);
+}
+
+TEST(AnyFieldsOnTheDevice, Evaluate) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (bool fixed : {true, false}) expect_views_in_evaluation(kCuda, fixed);
+}
+
+}  // namespace
+}  // namespace dtn
