@@ -31,21 +31,21 @@ inline std::vector<ConditionalCase> conditional_cases() {
     all.push_back(
         {silu ? "adaln_silu" : "adaln", ConditionKind::kVector, [=](Store& s, std::int64_t c) {
            return std::make_unique<AdaptiveLayerNorm>(
-               s, "norm",
+               Scope(s, "norm"),
                AdaptiveLayerNorm::Options{
                    .channels = c, .condition = kConditionSize, .silu = silu, .eps = kEps});
          }});
   }
   all.push_back({"dln", ConditionKind::kNone, [](Store& s, std::int64_t c) {
                    return std::make_unique<DynamicLayerNorm>(
-                       s, "norm",
+                       Scope(s, "norm"),
                        DynamicLayerNorm::Options{.channels = c, .summary = 6, .eps = kEps});
                  }});
   for (ConditionKind kind : {ConditionKind::kIndex, ConditionKind::kVector}) {
     all.push_back({kind == ConditionKind::kIndex ? "cin_index" : "cin_mixed", kind,
                    [](Store& s, std::int64_t c) {
                      return std::make_unique<ConditionalInstanceNorm>(
-                         s, "norm",
+                         Scope(s, "norm"),
                          ConditionalInstanceNorm::Options{
                              .channels = c, .styles = kConditionSize, .eps = kEps});
                    }});
@@ -61,7 +61,7 @@ inline std::vector<ConditionalCase> conditional_cases() {
     all.push_back({"cbn" + suffix, ConditionKind::kVector,
                    [](Store& s, std::int64_t c) {
                      return std::make_unique<ConditionalBatchNorm>(
-                         s, "norm",
+                         Scope(s, "norm"),
                          ConditionalBatchNorm::Options{
                              .channels = c, .condition = kConditionSize, .hidden = 7, .eps = kEps});
                    },
@@ -73,7 +73,7 @@ inline std::vector<ConditionalCase> conditional_cases() {
       all.push_back({(batch ? "spade_batch" : "spade_instance") + suffix, ConditionKind::kTokens,
                      [=](Store& s, std::int64_t c) {
                        return std::make_unique<SpatiallyAdaptiveNorm>(
-                           s, "norm",
+                           Scope(s, "norm"),
                            SpatiallyAdaptiveNorm::Options{.channels = c,
                                                           .condition = kConditionSize,
                                                           .hidden = 4,

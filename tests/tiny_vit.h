@@ -78,14 +78,22 @@ inline ops::Targets some_labels(const ModelConfig& c, std::int64_t batch) {
   return t;
 }
 
+// Of activations in that type.
+inline Context computing_in(DType dtype) {
+  Context ctx;
+  ctx.mode.compute = dtype;
+  return ctx;
+}
+
 // One forward and backward pass; the gradients are then in the store.
-inline Tensor logits_and_gradients(Classifier& model, std::int64_t batch, DType dtype,
-                                   Context ctx, bool checkpoint_blocks = false) {
+inline Tensor logits_and_gradients(Classifier& model, std::int64_t batch, DType dtype, Context ctx,
+                                   bool checkpoint_blocks = false) {
   Tape tape;
   ctx.tape = &tape;
   model.parameters().zero_gradients();
-  Tensor images = some_images(model.config(), batch, accumulator_of(dtype));
-  Variable logits = model.forward(ctx, images, dtype, checkpoint_blocks);
+  ctx.mode.compute = dtype;
+  ctx.mode.checkpoint_blocks = checkpoint_blocks;
+  Variable logits = model.forward(ctx, some_images(model.config(), batch, accumulator_of(dtype)));
   tape.backward(ops::cross_entropy(ctx, logits, some_labels(model.config(), batch)).mean);
   return logits.value();
 }

@@ -69,8 +69,8 @@ TEST(CudaConditionalParts, GateAndMomentShortcuts) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto run_on_device = [](DType dtype, Device device) {
     ParameterStore store;
-    AdaptiveLayerNorm norm(store, "norm", {.channels = kChannels, .condition = 6, .gate = true});
-    DynamicMomentShortcut shortcut(store, "shortcut", {.channels = kChannels, .hidden = 5});
+    AdaptiveLayerNorm norm({store, "norm"}, {.channels = kChannels, .condition = 6, .gate = true});
+    DynamicMomentShortcut shortcut({store, "shortcut"}, {.channels = kChannels, .hidden = 5});
     store.allocate(DType::kFloat32, device);
     Tensor noise = random_tensor(store.values().shape(), 40, 0.5);
     store.values().copy_from(as(noise, DType::kFloat32));

@@ -6,8 +6,8 @@ namespace dtn {
 namespace {
 
 double loss_of(Classifier& model, std::int64_t batch, Context ctx) {
-  Tensor images = test::some_images(model.config(), batch, DType::kFloat64);
-  Variable logits = model.forward(ctx, images, DType::kFloat64);
+  ctx.mode.compute = DType::kFloat64;
+  Variable logits = model.forward(ctx, test::some_images(model.config(), batch, DType::kFloat64));
   return *ops::cross_entropy(ctx, logits, test::some_labels(model.config(), batch))
               .mean.value()
               .data<double>();

@@ -102,7 +102,7 @@ INSTANTIATE_TEST_SUITE_P(All, ConditionalGradients, testing::ValuesIn(test::cond
 TEST(ConditionalGradientsOf, AGate) {
   for (bool fused : {true, false}) {
     ParameterStore store;
-    AdaptiveLayerNorm norm(store, "norm", {.channels = kChannels, .condition = 4, .gate = true});
+    AdaptiveLayerNorm norm({store, "norm"}, {.channels = kChannels, .condition = 4, .gate = true});
     store.allocate(DType::kFloat64);
     for (Parameter& p : store.parameters()) {
       test::assign(p.variable.value(), random_tensor(p.shape, 31));
@@ -125,7 +125,7 @@ TEST(ConditionalGradientsOf, AGate) {
 TEST(ConditionalGradientsOf, TheDynamicMomentShortcut) {
   for (bool fused : {true, false}) {
     ParameterStore store;
-    DynamicMomentShortcut shortcut(store, "shortcut", {.channels = 4, .hidden = 5});
+    DynamicMomentShortcut shortcut({store, "shortcut"}, {.channels = 4, .hidden = 5});
     store.allocate(DType::kFloat64);
     for (Parameter& p : store.parameters()) {
       test::assign(p.variable.value(), random_tensor(p.shape, 33, 0.5));

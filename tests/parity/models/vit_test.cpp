@@ -12,7 +12,7 @@ std::vector<ModelConfig> flavours() {
 }
 
 Context training(std::uint64_t first_sample = 0) {
-  Context ctx;
+  Context ctx = test::computing_in(DType::kFloat64);
   ctx.mode.training = true;
   ctx.rng.seed = 8;
   ctx.rng.step = 2;
@@ -50,17 +50,16 @@ TEST(ModelParity, DropPathDoesNotDependOnTheMicroBatch) {
     test::perturb(model.parameters());
     Tensor images = test::some_images(c, 6, DType::kFloat64);
     Context whole_ctx = training();
-    auto whole = test::doubles(model.forward(whole_ctx, images, DType::kFloat64).value());
+    auto whole = test::doubles(model.forward(whole_ctx, images).value());
     test::Doubles parts;
     for (auto [begin, end] : {std::pair{0, 1}, {1, 4}, {4, 6}}) {
       Context ctx = training(static_cast<std::uint64_t>(begin));
-      auto part =
-          test::doubles(model.forward(ctx, images.slice(begin, end), DType::kFloat64).value());
+      auto part = test::doubles(model.forward(ctx, images.slice(begin, end)).value());
       parts.insert(parts.end(), part.begin(), part.end());
     }
     EXPECT_LE(test::max_abs_difference(whole, parts), 1e-12 * test::max_abs(whole)) << c.preset;
-    Context silent;
-    auto undropped = test::doubles(model.forward(silent, images, DType::kFloat64).value());
+    Context silent = test::computing_in(DType::kFloat64);
+    auto undropped = test::doubles(model.forward(silent, images).value());
     EXPECT_GT(test::max_abs_difference(whole, undropped), 1e-3) << "nothing was dropped";
   }
 }
@@ -74,7 +73,7 @@ TEST(ModelParity, DropPathScalesAreIndependentDraws) {
   auto a = draw(16), b = draw(17);
   EXPECT_NE(a, b);
   for (double s : a) EXPECT_TRUE(s == 0 || s == 2);
-  ++ctx.step;
+  ++ctx.rng.step;
   EXPECT_NE(draw(16), a);
   ctx.mode.training = false;
   EXPECT_FALSE(ops::drop_path_scales(ctx, 256, 0.5, 16, DType::kFloat32).defined());
@@ -93,7 +92,7 @@ TEST(ModelParity, BranchesOfABlockAreDroppedIndependently) {
   Tensor images = Tensor::empty({kBatch, c.channels, c.image_size, c.image_size}, one.dtype());
   for (std::int64_t i = 0; i < kBatch; ++i) images.slice(i, i + 1).copy_from(one);
   Context ctx = training();
-  Tensor logits = model.forward(ctx, images, DType::kFloat64).value();
+  Tensor logits = model.forward(ctx, images).value();
   std::set<long> kinds;
   for (std::int64_t i = 0; i < kBatch; ++i) {
     kinds.insert(std::lround(1e6 * test::element(logits, i * c.num_classes)));

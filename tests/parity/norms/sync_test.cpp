@@ -49,10 +49,11 @@ Layer layer_of(NormConfig config, DType dtype, bool sync) {
 
 template <class Norm>
 Layer layer_of(test::ConditionKind kind, typename Norm::Options options, DType dtype) {
-  test::ConditionalCase c{
-      "", kind,
-      [&](ParameterStore& s, std::int64_t) { return std::make_unique<Norm>(s, "norm", options); },
-      true};
+  test::ConditionalCase c{"", kind,
+                          [&](ParameterStore& s, std::int64_t) {
+                            return std::make_unique<Norm>(Scope(s, "norm"), options);
+                          },
+                          true};
   std::shared_ptr<test::BuiltConditional> built = test::build_conditional(c, kChannels, dtype);
   const Tensor values = test::condition_values(c, kBatch, kGrid.tokens(), kChannels);
   return {built, &built->store,

@@ -4,15 +4,12 @@
 
 #include "core/allocator.h"
 #include "dtn/autograd/context.h"
-#include "tensors.h"
+#include "small_operations.h"
 
 namespace dtn {
 namespace {
 
-Tensor of(std::vector<double> values) {
-  auto n = static_cast<std::int64_t>(values.size());
-  return Tensor::from(values, {n});
-}
+using namespace dtn::test;
 
 // y = 2 x, counting how often its backward pass runs.
 Variable twice(Context& ctx, const Variable& x, int* runs) {
@@ -28,33 +25,6 @@ Variable twice(Context& ctx, const Variable& x, int* runs) {
   });
 }
 
-Variable add(Context& ctx, const Variable& a, const Variable& b) {
-  Tensor y = a.value().clone();
-  for (std::int64_t i = 0; i < y.numel(); ++i) y.data<double>()[i] += b.value().data<double>()[i];
-  return ctx.record("add", y, {&a, &b}, [da = a.sink(), db = b.sink()](const Tensor& dy) {
-    if (da) da->accumulate(dy);
-    if (db) db->accumulate(dy);
-  });
-}
-
-Tensor product(const Tensor& a, const Tensor& b) {
-  Tensor y = a.clone();
-  for (std::int64_t i = 0; i < y.numel(); ++i) y.data<double>()[i] *= b.data<double>()[i];
-  return y;
-}
-
-Variable mul(Context& ctx, const Variable& a, const Variable& b) {
-  return ctx.record("mul", product(a.value(), b.value()), {&a, &b},
-                    [a = a.value(), b = b.value(), da = a.sink(), db = b.sink()](const Tensor& dy) {
-                      if (da) da->accumulate(product(dy, b));
-                      if (db) db->accumulate(product(dy, a));
-                    });
-}
-
-Variable scaled(Context& ctx, const Variable& x, double factor) {
-  return mul(ctx, x, Variable(Tensor::full(x.shape(), DType::kFloat64, factor)));
-}
-
 TEST(Tape, RunsInReverseAndIsEmptyAfterwards) {
   Tape tape;
   Context ctx;
@@ -64,7 +34,7 @@ TEST(Tape, RunsInReverseAndIsEmptyAfterwards) {
   Variable y = twice(ctx, twice(ctx, x, &runs), &runs);
   EXPECT_EQ(tape.size(), 2u);
   tape.backward(y, of({1, 10}));
-  EXPECT_EQ(test::doubles(x.grad()), (test::Doubles{4, 40}));
+  EXPECT_EQ(doubles(x.grad()), (Doubles{4, 40}));
   EXPECT_EQ(runs, 2);
   EXPECT_EQ(tape.size(), 0u);
   EXPECT_FALSE(y.grad().defined()) << "gradients of results are used up";
@@ -83,7 +53,7 @@ TEST(Tape, SkipsWhatNoGradientReached) {
   EXPECT_EQ(used, 1);
   EXPECT_EQ(unused, 0);
   EXPECT_EQ(tape.size(), 0u);
-  EXPECT_EQ(test::doubles(x.grad()), (test::Doubles{2}));
+  EXPECT_EQ(doubles(x.grad()), (Doubles{2}));
 }
 
 TEST(Tape, AddsUpTheUsesOfAValue) {
@@ -94,11 +64,11 @@ TEST(Tape, AddsUpTheUsesOfAValue) {
   Variable x(of({3}), true);
   Variable y = add(ctx, twice(ctx, x, &runs), mul(ctx, x, x));
   tape.backward(y);
-  EXPECT_EQ(test::doubles(x.grad()), (test::Doubles{2 + 2 * 3}));
+  EXPECT_EQ(doubles(x.grad()), (Doubles{2 + 2 * 3}));
   // A second pass adds to what is there.
   Variable z = twice(ctx, x, &runs);
   tape.backward(z);
-  EXPECT_EQ(test::doubles(x.grad()), (test::Doubles{10}));
+  EXPECT_EQ(doubles(x.grad()), (Doubles{10}));
 }
 
 TEST(Tape, FreesWhatANodeSavedOnceItHasRun) {
@@ -200,8 +170,8 @@ TEST(GradSlot, AddsInPlaceWhenItOwnsItsMemory) {
   Tensor g = of({10, 20});
   slot.accumulate(g);
   EXPECT_EQ(slot.get().raw(), memory);
-  EXPECT_EQ(test::doubles(slot.get()), (test::Doubles{11, 22}));
-  EXPECT_EQ(test::doubles(g), (test::Doubles{10, 20}));
+  EXPECT_EQ(doubles(slot.get()), (Doubles{11, 22}));
+  EXPECT_EQ(doubles(g), (Doubles{10, 20}));
 }
 
 TEST(GradSlot, NeverWritesToMemoryOthersHold) {
@@ -209,9 +179,9 @@ TEST(GradSlot, NeverWritesToMemoryOthersHold) {
   Tensor first = of({1, 2}), second = of({10, 20});
   slot.accumulate(first);
   slot.accumulate(second);
-  EXPECT_EQ(test::doubles(slot.get()), (test::Doubles{11, 22}));
-  EXPECT_EQ(test::doubles(first), (test::Doubles{1, 2}));
-  EXPECT_EQ(test::doubles(second), (test::Doubles{10, 20}));
+  EXPECT_EQ(doubles(slot.get()), (Doubles{11, 22}));
+  EXPECT_EQ(doubles(first), (Doubles{1, 2}));
+  EXPECT_EQ(doubles(second), (Doubles{10, 20}));
   // The newcomer's memory serves when only the slot has it.
   GradSlot other;
   other.accumulate(first);
@@ -219,13 +189,13 @@ TEST(GradSlot, NeverWritesToMemoryOthersHold) {
   const void* memory = last.raw();
   other.accumulate(std::move(last));
   EXPECT_EQ(other.get().raw(), memory);
-  EXPECT_EQ(test::doubles(first), (test::Doubles{1, 2}));
+  EXPECT_EQ(doubles(first), (Doubles{1, 2}));
   // A buffer that somebody adds to is the slot's own, whatever it started from.
   GradSlot shared;
   shared.accumulate(first);
   shared.buffer({2}, DType::kFloat64, kCpu).data<double>()[0] += 100;
-  EXPECT_EQ(test::doubles(first), (test::Doubles{1, 2}));
-  EXPECT_EQ(test::doubles(shared.get()), (test::Doubles{101, 2}));
+  EXPECT_EQ(doubles(first), (Doubles{1, 2}));
+  EXPECT_EQ(doubles(shared.get()), (Doubles{101, 2}));
 }
 
 TEST(GradSlot, ABoundSlotGathersInItsMemory) {
@@ -235,7 +205,7 @@ TEST(GradSlot, ABoundSlotGathersInItsMemory) {
   slot.accumulate(of({1, 2}));
   slot.buffer({2}, DType::kFloat64, kCpu).data<double>()[1] += 5;
   slot.accumulate(of({10, 20}));
-  EXPECT_EQ(test::doubles(flat), (test::Doubles{0, 11, 27, 0}));
+  EXPECT_EQ(doubles(flat), (Doubles{0, 11, 27, 0}));
 }
 
 TEST(GradSlot, RefusesAGradientOfAnotherShapeOrType) {
@@ -248,7 +218,7 @@ TEST(GradSlot, RefusesAGradientOfAnotherShapeOrType) {
 // --- checkpoint ---------------------------------------------------------------------------------
 
 struct CheckpointRun {
-  test::Doubles y, dx, dw;
+  Doubles y, dx, dw;
   int forwards = 0, recomputes = 0;
 };
 
@@ -261,16 +231,16 @@ CheckpointRun run(bool checkpointed, bool x_trains) {
   Variable x(of({1, 2}), x_trains), w(of({5, 7}), true);
   auto piece = [&result, w](Context& c, const Variable& v) {
     ++result.forwards;
-    result.recomputes += c.recompute;
+    result.recomputes += c.mode.recompute;
     return add(c, mul(c, w, v), mul(c, v, v));
   };
   Variable g = scaled(ctx, x, 3);
   Variable y = checkpointed ? checkpoint(ctx, g, piece) : piece(ctx, g);
   EXPECT_TRUE(!checkpointed || tape.size() == (x_trains ? 2u : 1u)) << "saved inside the piece";
-  result.y = test::doubles(y.value());
+  result.y = doubles(y.value());
   tape.backward(y, of({1, 10}));
-  if (x_trains) result.dx = test::doubles(x.grad());
-  result.dw = test::doubles(w.grad());
+  if (x_trains) result.dx = doubles(x.grad());
+  result.dw = doubles(w.grad());
   return result;
 }
 
@@ -295,7 +265,7 @@ TEST(Checkpoint, AddsToAGradientThatAlreadyWaits) {
   Variable inside = checkpoint(ctx, x, square);
   Variable y = add(ctx, inside, scaled(ctx, x, 100));
   tape.backward(y);
-  EXPECT_EQ(test::doubles(x.grad()), (test::Doubles{106}));
+  EXPECT_EQ(doubles(x.grad()), (Doubles{106}));
 }
 
 TEST(Checkpoint, IsThePieceItselfWithoutATape) {
@@ -307,27 +277,7 @@ TEST(Checkpoint, IsThePieceItselfWithoutATape) {
   });
   EXPECT_EQ(calls, 1);
   EXPECT_FALSE(y.requires_grad());
-  EXPECT_EQ(test::doubles(y.value()), (test::Doubles{9}));
-}
-
-TEST(Tape, ReachesAMarkWhenAllBehindItHasRun) {
-  Tape tape;
-  Context c;
-  c.tape = &tape;
-  Variable a(of({2}), true), b(of({3}), true);
-  std::vector<std::string> seen;
-  auto mark = [&](const char* name) {
-    tape.mark([&seen, &a, &b, name] {
-      seen.push_back(cat(name, a.grad().defined() ? " a" : "", b.grad().defined() ? " b" : ""));
-    });
-  };
-  mark("first");
-  Variable x = mul(c, a, a);
-  mark("second");
-  Variable y = mul(c, x, b);
-  mark("last");
-  tape.backward(y);
-  EXPECT_EQ(seen, (std::vector<std::string>{"last", "second b", "first a b"}));
+  EXPECT_EQ(doubles(y.value()), (Doubles{9}));
 }
 
 // --- Variable -----------------------------------------------------------------------------------
@@ -335,8 +285,8 @@ TEST(Tape, ReachesAMarkWhenAllBehindItHasRun) {
 TEST(Variable, ConvertsToTheTypeAsked) {
   Variable v(Tensor::from<float>(std::vector<float>{1.0f, 1.00390625f}, {2}), true);
   EXPECT_EQ(v.value_as(DType::kFloat32).raw(), v.value().raw());
-  EXPECT_EQ(test::doubles(v.value_as(DType::kBFloat16)), (test::Doubles{1, 1}));
-  Tensor copy = test::as(of({8, 9}), DType::kBFloat16);
+  EXPECT_EQ(doubles(v.value_as(DType::kBFloat16)), (Doubles{1, 1}));
+  Tensor copy = as(of({8, 9}), DType::kBFloat16);
   v.set_low_precision_copy(copy);
   EXPECT_EQ(v.value_as(DType::kBFloat16).raw(), copy.raw());
   EXPECT_FALSE(Variable().value_as(DType::kFloat32).defined());

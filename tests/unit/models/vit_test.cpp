@@ -4,8 +4,7 @@ namespace dtn {
 namespace {
 
 TEST(VisionTransformer, NamesItsParametersAsTimmDoes) {
-  Classifier paper(test::paper_vit(), 0), deit(test::deit_vit(), 0),
-      mean(test::mean_vit(), 0);
+  Classifier paper(test::paper_vit(), 0), deit(test::deit_vit(), 0), mean(test::mean_vit(), 0);
   auto shape = [](Classifier& m, const char* name) {
     const Parameter* p = m.parameters().find(name);
     return p ? p->shape : Shape();
@@ -67,8 +66,7 @@ TEST(VisionTransformer, PositionsOfWeightZeroChangeNoBit) {
   auto same_logits = [&] {
     Context ctx;
     Tensor images = test::some_images(c, 3, DType::kFloat32);
-    return test::same_bits(with.forward(ctx, images, DType::kFloat32).value(),
-                           without.forward(ctx, images, DType::kFloat32).value());
+    return test::same_bits(with.forward(ctx, images).value(), without.forward(ctx, images).value());
   };
   EXPECT_FALSE(same_logits());
   for (Parameter& p : with.parameters().parameters()) {
@@ -100,13 +98,10 @@ TEST(VisionTransformer, RefusesWhatMakesNoModel) {
     edit(c);
     return c;
   };
-  EXPECT_THROW(Classifier(broken([](ModelConfig& c) { c.image_size = 16; }), 0),
-               ConfigError);
+  EXPECT_THROW(Classifier(broken([](ModelConfig& c) { c.image_size = 16; }), 0), ConfigError);
   EXPECT_THROW(Classifier(broken([](ModelConfig& c) { c.num_heads = 3; }), 0), ConfigError);
-  EXPECT_THROW(Classifier(broken([](ModelConfig& c) { c.norm.layers = 4; }), 0),
-               ConfigError);
-  EXPECT_THROW(Classifier(broken([](ModelConfig& c) { c.norm.type = "none"; }), 0),
-               ConfigError);
+  EXPECT_THROW(Classifier(broken([](ModelConfig& c) { c.norm.layers = 4; }), 0), ConfigError);
+  EXPECT_THROW(Classifier(broken([](ModelConfig& c) { c.norm.type = "none"; }), 0), ConfigError);
   ModelConfig no_grid = test::deit_vit();
   no_grid.mhsa_position = true;
   EXPECT_THROW(Classifier(no_grid, 0), ConfigError);
@@ -115,10 +110,8 @@ TEST(VisionTransformer, RefusesWhatMakesNoModel) {
 TEST(VisionTransformer, RefusesImagesOfAnotherSize) {
   Classifier model(test::paper_vit(), 0);
   Context ctx;
-  EXPECT_THROW(model.forward(ctx, Tensor::zeros({1, 2, 15, 20}, DType::kFloat32), DType::kFloat32),
-               Error);
-  EXPECT_THROW(model.forward(ctx, Tensor::zeros({1, 3, 15, 15}, DType::kFloat32), DType::kFloat32),
-               Error);
+  EXPECT_THROW(model.forward(ctx, Tensor::zeros({1, 2, 15, 20}, DType::kFloat32)), Error);
+  EXPECT_THROW(model.forward(ctx, Tensor::zeros({1, 3, 15, 15}, DType::kFloat32)), Error);
 }
 
 TEST(VisionTransformer, EvaluatesEachImageByItself) {
@@ -126,11 +119,10 @@ TEST(VisionTransformer, EvaluatesEachImageByItself) {
     Classifier model(c, 0, DType::kFloat64);
     test::perturb(model.parameters());
     Tensor images = test::some_images(c, 3, DType::kFloat64);
-    Context ctx;
-    test::Doubles together = test::doubles(model.forward(ctx, images, DType::kFloat64).value());
+    Context ctx = test::computing_in(DType::kFloat64);
+    test::Doubles together = test::doubles(model.forward(ctx, images).value());
     for (std::int64_t i = 0; i < 3; ++i) {
-      auto alone =
-          test::doubles(model.forward(ctx, images.slice(i, i + 1), DType::kFloat64).value());
+      auto alone = test::doubles(model.forward(ctx, images.slice(i, i + 1)).value());
       test::Doubles part(together.begin() + i * 7, together.begin() + (i + 1) * 7);
       EXPECT_LE(test::max_abs_difference(alone, part), 1e-12) << c.preset;
     }
@@ -143,9 +135,9 @@ TEST(VisionTransformer, ClassTokenJoinsWhereTold) {
   Classifier model(c, 0, DType::kFloat64);
   test::perturb(model.parameters());
   Tensor images = test::some_images(c, 2, DType::kFloat64);
-  Context ctx;
+  Context ctx = test::computing_in(DType::kFloat64);
   auto difference = [&] {  // between the logits of two images
-    test::Doubles l = test::doubles(model.forward(ctx, images, DType::kFloat64).value());
+    test::Doubles l = test::doubles(model.forward(ctx, images).value());
     return test::max_abs_difference({l.begin(), l.begin() + 7}, {l.begin() + 7, l.end()});
   };
   EXPECT_GT(difference(), 1e-6);
@@ -163,8 +155,8 @@ TEST(VisionTransformer, SeesPatchOrderThroughPositionsAlone) {
   Classifier model(c, 0, DType::kFloat64);
   test::perturb(model.parameters());
   Tensor images = test::some_images(c, 1, DType::kFloat64);
-  Context ctx;
-  auto before = test::doubles(model.forward(ctx, images, DType::kFloat64).value());
+  Context ctx = test::computing_in(DType::kFloat64);
+  auto before = test::doubles(model.forward(ctx, images).value());
   // Patches 0 and 1 of the first grid row: columns 0-4 and 5-9 of rows 0-4.
   for (int channel = 0; channel < 2; ++channel) {
     for (int y = 0; y < 5; ++y) {
@@ -172,12 +164,12 @@ TEST(VisionTransformer, SeesPatchOrderThroughPositionsAlone) {
       std::swap_ranges(row, row + 5, row + 5);
     }
   }
-  auto moved = test::doubles(model.forward(ctx, images, DType::kFloat64).value());
+  auto moved = test::doubles(model.forward(ctx, images).value());
   EXPECT_GT(test::max_abs_difference(before, moved), 1e-6);
   Tensor table = model.parameters().find("pos_embed")->variable.value();
   double* positions = table.data<double>();
   std::swap_ranges(positions + 20, positions + 40, positions + 40);  // 0 is the class token's
-  auto after = test::doubles(model.forward(ctx, images, DType::kFloat64).value());
+  auto after = test::doubles(model.forward(ctx, images).value());
   EXPECT_LE(test::max_abs_difference(before, after), 1e-12);
 }
 

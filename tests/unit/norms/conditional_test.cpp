@@ -55,7 +55,7 @@ template <class Layer, class Options>
 struct Fresh {
   ParameterStore store;
   Layer norm;
-  explicit Fresh(const Options& options) : norm(store, "norm", options) {
+  explicit Fresh(const Options& options) : norm({store, "norm"}, options) {
     store.allocate(DType::kFloat64);
     store.initialize(1);
   }

@@ -1,0 +1,236 @@
+// A parameter tells when its gradient is whole: when the last operation on it has run backward.
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+
+#include "dtn/autograd/context.h"
+#include "small_operations.h"
+
+namespace dtn {
+namespace {
+
+using namespace dtn::test;
+
+// That a gradient is whole, and what it was then.
+struct Told {
+  std::string name;
+  Doubles gradient;
+};
+using Log = std::vector<Told>;
+
+// As a store has them: the gradient is gathered in memory of its own.
+Variable parameter(Log& log, const std::string& name, const std::vector<double>& values) {
+  Variable v(of(values), true);
+  v.sink()->bind(Tensor::zeros(v.shape(), DType::kFloat64));
+  v.sink()->on_whole([&log, name, slot = v.sink().get()] {
+    log.push_back({name, doubles(slot->get())});
+  });
+  return v;
+}
+
+class Uses : public ::testing::Test {
+ protected:
+  Uses() { ctx.tape = &tape; }
+
+  std::vector<std::string> names() const {
+    std::vector<std::string> all;
+    for (const Told& told : log) all.push_back(told.name);
+    return all;
+  }
+  // Each was told once, with the gradient that it ended with.
+  void expect_told(const std::vector<std::string>& order) {
+    EXPECT_EQ(names(), order);
+    for (const Told& told : log) {
+      EXPECT_EQ(told.gradient, doubles((told.name == "w" ? w : v).grad())) << told.name;
+    }
+    EXPECT_EQ(w.sink()->uses(), 0);
+    EXPECT_EQ(v.sink()->uses(), 0);
+  }
+
+  Log log;
+  Variable w = parameter(log, "w", {5, 7}), v = parameter(log, "v", {2, 3});
+  Variable x{of({1, 10}), true};
+  Tape tape;
+  Context ctx;
+};
+
+TEST_F(Uses, TheLastOfSeveralMakesAGradientWhole) {
+  Variable y = mul(ctx, mul(ctx, v, mul(ctx, w, x)), w);
+  EXPECT_EQ(w.sink()->uses(), 2);
+  EXPECT_EQ(v.sink()->uses(), 1);
+  tape.backward(y, of({1, 1}));
+  expect_told({"v", "w"});
+  EXPECT_EQ(doubles(w.grad()), (Doubles{20, 420}));
+  EXPECT_EQ(doubles(v.grad()), (Doubles{25, 490}));
+}
+
+TEST_F(Uses, CountTwiceInAnOperationOfSomethingWithItself) {
+  Variable y = mul(ctx, w, w);
+  EXPECT_EQ(w.sink()->uses(), 2);
+  tape.backward(y, of({1, 1}));
+  expect_told({"w"});
+  EXPECT_EQ(doubles(w.grad()), (Doubles{10, 14}));
+}
+
+TEST_F(Uses, AreNotCountedOfWhatNoStoreHolds) {
+  Variable y = mul(ctx, w, x);
+  EXPECT_EQ(x.sink()->uses(), 0);
+  Context untaped;
+  mul(untaped, w, x);
+  EXPECT_EQ(w.sink()->uses(), 1) << "nothing was recorded";
+  tape.backward(y, of({1, 1}));
+  expect_told({"w"});
+}
+
+TEST_F(Uses, OfTwoForwardPassesEndWithTheSecond) {
+  for (int pass = 0; pass < 2; ++pass) {  // each step anew
+    log.clear();
+    Variable first = mul(ctx, v, mul(ctx, w, x));
+    Variable second = mul(ctx, v, mul(ctx, w, Variable(of({3, 4}))));
+    EXPECT_EQ(w.sink()->uses(), 2);
+    EXPECT_EQ(v.sink()->uses(), 2);
+    tape.backward(add(ctx, first, second), of({1, 1}));
+    expect_told({"v", "w"});
+  }
+}
+
+TEST_F(Uses, OnTwoTapesEndWithTheLastTape) {
+  Tape other;
+  Context beside;
+  beside.tape = &other;
+  Variable first = mul(ctx, w, x), second = mul(beside, w, x);
+  tape.backward(first, of({1, 1}));
+  EXPECT_TRUE(log.empty());
+  EXPECT_EQ(w.sink()->uses(), 1);
+  other.backward(second, of({1, 1}));
+  expect_told({"w"});
+}
+
+// --- checkpoints --------------------------------------------------------------------------------
+
+Variable piece_of(Context& c, const Variable& w, const Variable& v, const Variable& in) {
+  return mul(c, w, mul(c, v, mul(c, w, in)));
+}
+
+TEST_F(Uses, InsideACheckpointEndWhenItHasRunBackward) {
+  const auto piece = [this](Context& c, const Variable& in) { return piece_of(c, w, v, in); };
+  Variable below = mul(ctx, w, x);
+  Variable inside = checkpoint(ctx, below, piece);
+  EXPECT_EQ(w.sink()->uses(), 3) << "one below and two inside";
+  EXPECT_EQ(v.sink()->uses(), 1);
+  Variable y = mul(ctx, v, inside);
+  EXPECT_EQ(v.sink()->uses(), 2);
+  tape.backward(y, of({1, 1}));
+  // Behind its use above, v waits for the one inside.
+  expect_told({"v", "w"});
+  Variable plain_w(of({5, 7}), true), plain_v(of({2, 3}), true);
+  Variable plain = mul(ctx, plain_v, piece_of(ctx, plain_w, plain_v, mul(ctx, plain_w, x)));
+  tape.backward(plain, of({1, 1}));
+  EXPECT_EQ(doubles(w.grad()), doubles(plain_w.grad()));
+  EXPECT_EQ(doubles(v.grad()), doubles(plain_v.grad()));
+}
+
+// The tape of a piece that runs again has ended all of its own uses when the piece is done, while
+// those of the other piece are still to come.
+TEST_F(Uses, OfTwoCheckpointsEndWithTheSecond) {
+  const auto piece = [this](Context& c, const Variable& in) { return piece_of(c, w, v, in); };
+  Variable y = checkpoint(ctx, checkpoint(ctx, x, piece), piece);
+  EXPECT_EQ(w.sink()->uses(), 4);
+  EXPECT_EQ(v.sink()->uses(), 2);
+  tape.backward(y, of({1, 1}));
+  expect_told({"v", "w"});
+}
+
+TEST_F(Uses, InsideACheckpointInsideACheckpointEndWithTheOuterOne) {
+  const auto inner = [this](Context& c, const Variable& in) { return mul(c, w, in); };
+  Variable y = checkpoint(ctx, x, [&](Context& c, const Variable& in) {
+    return mul(c, v, checkpoint(c, mul(c, w, in), inner));
+  });
+  EXPECT_EQ(w.sink()->uses(), 2);
+  EXPECT_EQ(v.sink()->uses(), 1);
+  tape.backward(y, of({1, 1}));
+  expect_told({"w", "v"});
+  EXPECT_EQ(doubles(w.grad()), (Doubles{20, 420}));  // 2 w v x
+  EXPECT_EQ(doubles(v.grad()), (Doubles{25, 490}));
+}
+
+// --- operations without a gradient --------------------------------------------------------------
+
+TEST_F(Uses, EndWhereNoGradientComes) {
+  Variable y = mul(ctx, w, x);
+  Variable side = mul(ctx, v, y);
+  checkpoint(ctx, side, [this](Context& c, const Variable& in) { return mul(c, v, in); });
+  EXPECT_EQ(v.sink()->uses(), 2);
+  tape.backward(y, of({1, 1}));
+  expect_told({"v", "w"});
+  EXPECT_EQ(doubles(v.grad()), (Doubles{0, 0}));
+  EXPECT_EQ(doubles(w.grad()), (Doubles{1, 10}));
+}
+
+TEST_F(Uses, AreDroppedWithoutAWordByATapeThatIsGivenUp) {
+  for (bool destroyed : {false, true}) {
+    auto given_up = std::make_unique<Tape>();
+    Context unfinished;
+    unfinished.tape = given_up.get();
+    Variable y = mul(unfinished, w, x);
+    checkpoint(unfinished, y, [this](Context& c, const Variable& in) { return mul(c, v, in); });
+    Variable kept = mul(ctx, w, x);
+    EXPECT_EQ(w.sink()->uses(), 2);
+    EXPECT_EQ(v.sink()->uses(), 1);
+    if (destroyed) {
+      given_up.reset();
+    } else {
+      given_up->clear();
+      EXPECT_EQ(given_up->size(), 0u);
+    }
+    EXPECT_EQ(w.sink()->uses(), 1);
+    EXPECT_EQ(v.sink()->uses(), 0);
+    EXPECT_TRUE(log.empty());
+    // Those of another tape are as they were.
+    tape.backward(kept, of({1, 1}));
+    EXPECT_EQ(names(), (std::vector<std::string>{"w"}));
+    log.clear();
+  }
+}
+
+// --- a tape that only counts --------------------------------------------------------------------
+
+TEST_F(Uses, AreAllThatACountingTapeKeeps) {
+  auto saved = std::make_shared<int>();
+  Tape counting(Tape::Kind::kCountUses);
+  ctx.tape = &counting;
+  EXPECT_FALSE(ctx.recording());
+  Variable y = ctx.record("saves", of({1, 2}), {&w, &x, &v, &w, nullptr},
+                          [saved](const Tensor&) { FAIL() << "nothing was recorded"; });
+  EXPECT_EQ(counting.size(), 0u);
+  EXPECT_EQ(saved.use_count(), 1);
+  EXPECT_FALSE(y.requires_grad());
+  EXPECT_EQ(w.sink()->uses(), 2);
+  EXPECT_EQ(v.sink()->uses(), 1);
+  // What comes of it is counted, too, although it wants no gradient of its own.
+  mul(ctx, y, v);
+  EXPECT_EQ(v.sink()->uses(), 2);
+
+  const Tape::Uses uses = counting.take_uses();
+  EXPECT_EQ(uses, (Tape::Uses{w.sink(), v.sink(), w.sink(), v.sink()}));
+  counting.clear();  // has handed them over
+  EXPECT_EQ(w.sink()->uses(), 2);
+  for (const GradSink& used : uses) used->end_use();
+  EXPECT_EQ(names(), (std::vector<std::string>{"w", "v"}));
+}
+
+TEST_F(Uses, ThatNobodyTookGoWithTheCountingTape) {
+  {
+    Tape counting(Tape::Kind::kCountUses);
+    ctx.tape = &counting;
+    mul(ctx, w, v);
+    EXPECT_EQ(w.sink()->uses(), 1);
+  }
+  EXPECT_EQ(w.sink()->uses(), 0);
+  EXPECT_EQ(v.sink()->uses(), 0);
+  EXPECT_TRUE(log.empty());
+}
+
+}  // namespace
+}  // namespace dtn
