@@ -19,10 +19,10 @@ struct Mask {
 
   Mask(const Context& ctx, double share, std::uint32_t stream)
       : p(share),
-        key(ctx.key(stream)),
-        device_step(ctx.device_step),
-        first_sample(ctx.first_sample),
-        rows(ctx.rows) {}
+        key(ctx.rng.key(stream)),
+        device_step(ctx.rng.device_step),
+        first_sample(ctx.rng.first_sample),
+        rows(ctx.rng.rows) {}
 
   // Of element i of a sample.
   std::uint64_t number(std::int64_t sample, std::int64_t i, std::int64_t per_sample) const {
@@ -44,7 +44,7 @@ Tensor dropped(const Tensor& x, const Mask& mask) {
 }  // namespace
 
 Variable dropout(Context& ctx, const Variable& x, double p, std::uint32_t stream) {
-  if (!ctx.training || p == 0) return x;
+  if (!ctx.training() || p == 0) return x;
   const Mask mask(ctx, p, stream);
   return ctx.record("dropout", dropped(x.value(), mask), {&x},
                     [mask, dx = x.sink()](const Tensor& dy) { dx->accumulate(dropped(dy, mask)); });
@@ -52,10 +52,10 @@ Variable dropout(Context& ctx, const Variable& x, double p, std::uint32_t stream
 
 Tensor drop_path_scales(const Context& ctx, std::int64_t batch, double p, std::uint32_t stream,
                         DType dtype, Device device) {
-  if (!ctx.training || p == 0) return {};
+  if (!ctx.training() || p == 0) return {};
   Tensor scale = Tensor::empty({batch}, accumulator_of(dtype), device);
-  run_on(device, DropPathScales{scale.dtype(), batch, p, ctx.key(stream), ctx.first_sample,
-                                scale.raw(), ctx.device_step, ctx.rows});
+  run_on(device, DropPathScales{scale.dtype(), batch, p, ctx.rng.key(stream), ctx.rng.first_sample,
+                                scale.raw(), ctx.rng.device_step, ctx.rng.rows});
   return scale;
 }
 
@@ -85,7 +85,7 @@ namespace reference {
 using namespace elementary;
 
 Variable dropout(Context& ctx, const Variable& x, double p, std::uint32_t stream) {
-  if (!ctx.training || p == 0) return x;
+  if (!ctx.training() || p == 0) return x;
   const Mask drawn(ctx, p, stream);
   const std::int64_t per_sample = x.value().numel() / x.dim(0);
   Tensor mask = Tensor::empty_like(x.value());

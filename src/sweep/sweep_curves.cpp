@@ -6,7 +6,7 @@
 namespace dtn {
 namespace {
 
-double plotted(const SweepConfig& sweep, const Evaluation& e) {
+double plotted(const SweepConfig& sweep, const CurvePoint& e) {
   return sweep.metric == SweepMetric::kTop5   ? e.top5
          : sweep.metric == SweepMetric::kLoss ? e.loss
                                               : e.top1;
@@ -33,7 +33,7 @@ std::string curves_data(const SweepReport& report) {
     if (r.runs.empty()) continue;
     std::map<double, std::vector<double>> at;  // by epoch
     for (const RunResult& run : r.runs) {
-      for (const Evaluation& e : run.curve) at[e.epoch].push_back(plotted(report.sweep, e));
+      for (const CurvePoint& e : run.curve) at[e.epoch].push_back(plotted(report.sweep, e));
     }
     out += cat("\n\n# ", report.sweep.variants[r.variant].name, "\n");
     for (const auto& [epoch, values] : at) {

@@ -21,7 +21,7 @@ double number_at(const nlohmann::json& object, const char* key) {
   return number ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
-double value_of(SweepMetric metric, const std::vector<Evaluation>& curve) {
+double value_of(SweepMetric metric, const std::vector<CurvePoint>& curve) {
   switch (metric) {
     case SweepMetric::kTop1: return curve.back().top1;
     case SweepMetric::kTop5: return curve.back().top5;
@@ -29,7 +29,7 @@ double value_of(SweepMetric metric, const std::vector<Evaluation>& curve) {
     case SweepMetric::kBestTop1: break;
   }
   double best = curve.front().top1;
-  for (const Evaluation& e : curve) best = std::max(best, e.top1);
+  for (const CurvePoint& e : curve) best = std::max(best, e.top1);
   return best;
 }
 
@@ -109,19 +109,19 @@ std::optional<Statistics> statistics_of(std::span<const double> values) {
   return s;
 }
 
-std::optional<double> epochs_to(double top1, std::span<const Evaluation> curve) {
+std::optional<double> epochs_to(double top1, std::span<const CurvePoint> curve) {
   for (std::size_t i = 0; i < curve.size(); ++i) {
     if (!(curve[i].top1 >= top1)) continue;
     if (i == 0) return curve[i].epoch;
-    const Evaluation &before = curve[i - 1], &after = curve[i];
+    const CurvePoint &before = curve[i - 1], &after = curve[i];
     double part = (top1 - before.top1) / (after.top1 - before.top1);
     return before.epoch + part * (after.epoch - before.epoch);
   }
   return std::nullopt;
 }
 
-std::vector<Evaluation> read_curve(const fs::path& metrics, const std::string& split) {
-  std::vector<Evaluation> curve;
+std::vector<CurvePoint> read_curve(const fs::path& metrics, const std::string& split) {
+  std::vector<CurvePoint> curve;
   std::ifstream file(metrics);
   for (std::string line; std::getline(file, line);) {
     if (line.find("\"split\"") == std::string::npos) continue;

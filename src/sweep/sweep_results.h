@@ -10,7 +10,7 @@
 
 namespace dtn {
 
-struct Evaluation {
+struct CurvePoint {
   double epoch = 0, top1 = 0, top5 = 0, loss = 0;
 };
 
@@ -21,7 +21,7 @@ struct RunResult {
   double images_per_second = 0;
   double wall_seconds = 0;  // since the run was last resumed
   std::int64_t steps = 0;
-  std::vector<Evaluation> curve;
+  std::vector<CurvePoint> curve;
 };
 
 struct Statistics {
@@ -33,7 +33,7 @@ std::optional<Statistics> statistics_of(std::span<const double> values);
 
 // Epochs until top-1 was reached: where the straight line between the first evaluation that reached
 // it and the one before crosses it. The first evaluation of all counts as it is.
-std::optional<double> epochs_to(double top1, std::span<const Evaluation> curve);
+std::optional<double> epochs_to(double top1, std::span<const CurvePoint> curve);
 
 struct Milestone {
   double top1 = 0;
@@ -60,6 +60,6 @@ std::vector<VariantResult> collect_results(const SweepConfig& sweep,
                                            const std::vector<SweepRun>& runs);
 
 // The evaluations that a run has logged, of one split.
-std::vector<Evaluation> read_curve(const std::filesystem::path& metrics, const std::string& split);
+std::vector<CurvePoint> read_curve(const std::filesystem::path& metrics, const std::string& split);
 
 }  // namespace dtn

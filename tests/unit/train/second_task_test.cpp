@@ -1,0 +1,119 @@
+// A task of one's own, with a teacher, two views and a ragged field, through the whole trainer.
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "dtn/io/safetensors.h"
+#include "tensors.h"
+#include "thread_ranks.h"
+#include "train/checkpoint.h"
+#include "train/trainer.h"
+#include "two_views_task.h"
+
+namespace dtn::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+class SecondTask : public ::testing::Test {
+ protected:
+  SecondTask() : folder_(fs::temp_directory_path() / cat("dtn-second-task-", ::getpid())) {
+    fs::remove_all(folder_);
+  }
+  ~SecondTask() override { fs::remove_all(folder_); }
+
+  RunStatus run(const std::string& name, Communicator* ranks = nullptr) const {
+    TrainerOptions options;
+    options.output = folder_ / name;
+    options.ranks = ranks;
+    options.registries = &registries_;
+    if (!ranks || ranks->is_first()) options.resume_from = resolve_resume("auto", options.output);
+    return train(two_views_config(), options);
+  }
+  CheckpointData end_of(const std::string& name) const {
+    return load_checkpoint(folder_ / name / "checkpoints" / "last");
+  }
+
+  fs::path folder_;
+  Registries registries_ = with_two_views();
+};
+
+void expect_same_bits(const NamedTensors& a, const NamedTensors& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    EXPECT_EQ(a[i].first, b[i].first);
+    EXPECT_TRUE(same_bits(a[i].second, b[i].second)) << a[i].first;
+  }
+}
+
+double farthest(const NamedTensors& a, const NamedTensors& b) {
+  double most = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    const Doubles x = doubles(a[i].second), y = doubles(b[i].second);
+    for (std::size_t k = 0; k < x.size(); ++k) most = std::max(most, std::abs(x[k] - y[k]));
+  }
+  return most;
+}
+
+// Forks before anything computes, so that the child has threads of its own.
+TEST_F(SecondTask, GoesOnToTheSameBitsWhenItWasKilled) {
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    run("killed");
+    ::_exit(0);
+  }
+  const fs::path seventh = checkpoint_path(folder_ / "killed", 7);
+  const auto start = std::chrono::steady_clock::now();
+  while (!fs::exists(seventh) && std::chrono::steady_clock::now() - start < std::chrono::minutes(2)) {
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+  }
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  const CheckpointData cut_off = end_of("killed");
+  EXPECT_GE(cut_off.step, 7);
+  EXPECT_LT(cut_off.step, 20) << "it was over before it was killed";
+
+  EXPECT_EQ(run("killed"), RunStatus::kFinished);
+  EXPECT_EQ(run("unbroken"), RunStatus::kFinished);
+  const CheckpointData resumed = end_of("killed"), whole = end_of("unbroken");
+  EXPECT_EQ(whole.step, 20);
+  expect_same_bits(resumed.model, whole.model);
+  expect_same_bits(resumed.ema, whole.ema);
+  expect_same_bits(resumed.state, whole.state);  // moments, and the teacher
+  EXPECT_EQ(resumed.state_metadata, whole.state_metadata);
+  EXPECT_TRUE(std::ranges::any_of(whole.state, [](const auto& tensor) {
+    return tensor.first == "teacher/head.weight";
+  }));
+}
+
+TEST_F(SecondTask, LogsItsTermsAndFigures) {
+  run("logged");
+  std::ifstream file(folder_ / "logged" / "metrics.jsonl");
+  const std::string lines((std::istreambuf_iterator<char>(file)), {});
+  for (const char* name : {"\"loss_large\":", "\"loss_small\":", "\"score\":", "\"words\":144"}) {
+    EXPECT_NE(lines.find(name), std::string::npos) << name << " in " << lines;
+  }
+}
+
+TEST_F(SecondTask, IsTheSameForTwoRanks) {
+  run("one");
+  const NamedTensors one = end_of("one").model;
+  for (const char* name : {"two", "again"}) {
+    testing::with_ranks(2, [&](Communicator& ranks) { run(name, &ranks); });
+  }
+  const CheckpointData two = end_of("two"), again = end_of("again");
+  expect_same_bits(two.model, again.model);
+  expect_same_bits(two.state, again.state);
+  // Rounding alone, of 20 steps of AdamW at a rate of 0.01.
+  EXPECT_LT(farthest(one, two.model), 1e-3);
+  EXPECT_GT(farthest(one, two.state), 0);
+}
+
+}  // namespace
+}  // namespace dtn::test
