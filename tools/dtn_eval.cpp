@@ -3,12 +3,18 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "app/program.h"
 #include "dtn/config/load.h"
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
 #include "dtn/io/safetensors.h"
 #include "dtn/models/weights.h"

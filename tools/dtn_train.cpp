@@ -1,9 +1,13 @@
 // dtn-train: trains a model as a config says.
+#include <cstdio>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "app/program.h"
 #include "bench/run_size.h"
 #include "dtn/config/load.h"
+#include "dtn/core/check.h"
 #include "dtn/nn/normalizer.h"
 #include "train/run_lock.h"
 #include "train/trainer.h"
