@@ -66,11 +66,30 @@ endfunction()
 # when the program runs (see src/kernels/cpu/isa.h). A file that is not vectorised by hand, such as the
 # matrix product that calls oneDNN, is listed in DTN_PLAIN_KERNELS and compiled once.
 set(DTN_PLAIN_KERNELS isa gemm gemm_onednn gemm_eigen linear)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  set(DTN_ISAS generic avx2 avx512)
-else()
-  set(DTN_ISAS generic)
-endif()
+set(DTN_ISAS all CACHE STRING
+    "Instruction sets of the kernels: all, best (this machine's), or some of generic;avx2;avx512")
+
+# Sets `result` to those that are built. The first carries the dispatchers.
+function(dtn_instruction_sets result)
+  set(sets ${DTN_ISAS})
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set(sets generic)
+  elseif(DTN_ISAS STREQUAL "all")
+    set(sets generic avx2 avx512)
+  elseif(DTN_ISAS STREQUAL "best")
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -march=native -dM -E -x c++ /dev/null
+                    OUTPUT_VARIABLE macros)
+    if(macros MATCHES "__AVX512BF16__" AND macros MATCHES "__AVX512VL__")
+      set(sets avx512)
+    elseif(macros MATCHES "__AVX2__" AND macros MATCHES "__FMA__")
+      set(sets avx2)
+    else()
+      set(sets generic)
+    endif()
+  endif()
+  set(${result} ${sets} PARENT_SCOPE)
+endfunction()
+
 set(DTN_ISA_FLAGS_generic "")
 set(DTN_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
 set(DTN_ISA_FLAGS_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c
@@ -91,9 +110,13 @@ function(dtn_kernel_layer name)
     target_link_libraries(dtn_${name} PRIVATE DNNL::dnnl)
     target_compile_definitions(dtn_${name} PUBLIC $<BUILD_INTERFACE:DTN_HAVE_ONEDNN=1>)
   endif()
-  list(LENGTH DTN_ISAS isa_count)
-  foreach(isa IN LISTS DTN_ISAS)
+  dtn_instruction_sets(isas)
+  list(TRANSFORM isas REPLACE "(.+)" "$<BUILD_INTERFACE:DTN_HAVE_ISA_\\1=1>" OUTPUT_VARIABLE built)
+  target_compile_definitions(dtn_${name} PUBLIC ${built})
+  list(GET isas 0 dispatching)
+  foreach(isa IN LISTS isas)
     add_library(dtn_${name}_${isa} OBJECT ${vectorised})
+    set_target_properties(dtn_${name}_${isa} PROPERTIES UNITY_BUILD OFF)  # what is one file is large
     dtn_target_defaults(dtn_${name}_${isa})
     dtn_forget_source_folder(dtn_${name}_${isa})
     target_compile_options(dtn_${name}_${isa} PRIVATE ${DTN_ISA_FLAGS_${isa}} -fno-math-errno
@@ -105,8 +128,8 @@ function(dtn_kernel_layer name)
       # linker could pick for the whole program, on machines that lack the instructions.
       $<$<CONFIG:Debug>:-O2>
       -Wno-uninitialized -Wno-maybe-uninitialized)  # GCC 12 warns of its own AVX-512 headers
-    target_compile_definitions(dtn_${name}_${isa} PRIVATE DTN_ISA=isa_${isa} DTN_ISA_${isa}=1
-                                                          DTN_ISA_COUNT=${isa_count})
+    target_compile_definitions(dtn_${name}_${isa} PRIVATE DTN_ISA=isa_${isa} DTN_ISA_${isa}=1 ${built}
+                               $<$<STREQUAL:${isa},${dispatching}>:DTN_ISA_DISPATCHES=1>)
     target_link_libraries(dtn_${name}_${isa} PRIVATE dtn_core)
     target_sources(dtn_${name} PRIVATE $<TARGET_OBJECTS:dtn_${name}_${isa}>)
   endforeach()
