@@ -6,16 +6,32 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # GCC 12 sees these in inlined code wh
   list(APPEND DTN_WARNINGS -Wno-restrict -Wno-stringop-overflow)
 endif()
 
+# Only what lies in include/ is installed, and seen by users' programs.
 function(dtn_target_defaults target)
-  target_include_directories(${target} PUBLIC ${PROJECT_SOURCE_DIR}/include
-                                              ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(${target} PUBLIC
+    "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include;${PROJECT_SOURCE_DIR}/src>"
+    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_options(${target} PRIVATE ${DTN_WARNINGS})
+endfunction()
+
+# What is installed says where in the source a check failed, but not where the source once lay.
+function(dtn_forget_source_folder target)
+  set(flag -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+  target_compile_options(${target} PRIVATE
+    $<$<COMPILE_LANGUAGE:CXX>:${flag}> $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${flag}>)
 endfunction()
 
 # Programs and tests: what has to be fast is in the layers, so these compile for speed of compiling.
 function(dtn_program_defaults target)
   dtn_target_defaults(${target})
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
+# The library of a layer is installed as dtn::<name>, but users link to dtn::dtn, see cmake/Install.cmake.
+function(dtn_install_layer name)
+  dtn_forget_source_folder(dtn_${name})
+  set_target_properties(dtn_${name} PROPERTIES EXPORT_NAME ${name})
+  set_property(GLOBAL APPEND PROPERTY DTN_LAYERS dtn_${name})
 endfunction()
 
 function(dtn_layer name)
@@ -27,9 +43,10 @@ function(dtn_layer name)
   add_library(dtn_${name} STATIC ${sources})
   dtn_target_defaults(dtn_${name})
   target_link_libraries(dtn_${name} ${ARGN})
+  dtn_install_layer(${name})
 endfunction()
 
-# What links to MPI: lib/dtn_mpi.so, see src/dist/mpi/module.h. Without MPI there is none.
+# What links to MPI: lib/dtn/dtn_mpi.so, see src/dist/mpi/module.h. Without MPI there is none.
 function(dtn_mpi_module)
   if(NOT MPI_CXX_FOUND)
     message(STATUS "MPI: not found or switched off; programs run in one process")
@@ -39,8 +56,9 @@ function(dtn_mpi_module)
   add_library(dtn_mpi MODULE ${sources} ${PROJECT_SOURCE_DIR}/src/core/check.cpp)
   dtn_target_defaults(dtn_mpi)
   target_link_libraries(dtn_mpi PRIVATE MPI::MPI_CXX)
+  dtn_forget_source_folder(dtn_mpi)
   set_target_properties(dtn_mpi PROPERTIES PREFIX ""
-    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
+    LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib/dtn)
   install(TARGETS dtn_mpi DESTINATION lib/dtn)
 endfunction()
 
@@ -48,11 +66,30 @@ endfunction()
 # when the program runs (see src/kernels/cpu/isa.h). A file that is not vectorised by hand, such as the
 # matrix product that calls oneDNN, is listed in DTN_PLAIN_KERNELS and compiled once.
 set(DTN_PLAIN_KERNELS isa gemm gemm_onednn gemm_eigen linear)
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-  set(DTN_ISAS generic avx2 avx512)
-else()
-  set(DTN_ISAS generic)
-endif()
+set(DTN_ISAS all CACHE STRING
+    "Instruction sets of the kernels: all, best (this machine's), or some of generic;avx2;avx512")
+
+# Sets `result` to those that are built. The first carries the dispatchers.
+function(dtn_instruction_sets result)
+  set(sets ${DTN_ISAS})
+  if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    set(sets generic)
+  elseif(DTN_ISAS STREQUAL "all")
+    set(sets generic avx2 avx512)
+  elseif(DTN_ISAS STREQUAL "best")
+    execute_process(COMMAND ${CMAKE_CXX_COMPILER} -march=native -dM -E -x c++ /dev/null
+                    OUTPUT_VARIABLE macros)
+    if(macros MATCHES "__AVX512BF16__" AND macros MATCHES "__AVX512VL__")
+      set(sets avx512)
+    elseif(macros MATCHES "__AVX2__" AND macros MATCHES "__FMA__")
+      set(sets avx2)
+    else()
+      set(sets generic)
+    endif()
+  endif()
+  set(${result} ${sets} PARENT_SCOPE)
+endfunction()
+
 set(DTN_ISA_FLAGS_generic "")
 set(DTN_ISA_FLAGS_avx2 -mavx2 -mfma -mf16c)
 set(DTN_ISA_FLAGS_avx512 -mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mfma -mf16c
@@ -67,15 +104,21 @@ function(dtn_kernel_layer name)
   list(FILTER vectorised EXCLUDE REGEX "(${pattern})[.]cpp$")
   add_library(dtn_${name} STATIC ${plain})
   dtn_target_defaults(dtn_${name})
-  target_link_libraries(dtn_${name} ${ARGN} PRIVATE Eigen3::Eigen)
+  target_link_libraries(dtn_${name} ${ARGN} PRIVATE $<BUILD_INTERFACE:Eigen3::Eigen>)
+  dtn_install_layer(${name})
   if(DTN_ONEDNN)
     target_link_libraries(dtn_${name} PRIVATE DNNL::dnnl)
-    target_compile_definitions(dtn_${name} PUBLIC DTN_HAVE_ONEDNN=1)
+    target_compile_definitions(dtn_${name} PUBLIC $<BUILD_INTERFACE:DTN_HAVE_ONEDNN=1>)
   endif()
-  list(LENGTH DTN_ISAS isa_count)
-  foreach(isa IN LISTS DTN_ISAS)
+  dtn_instruction_sets(isas)
+  list(TRANSFORM isas REPLACE "(.+)" "$<BUILD_INTERFACE:DTN_HAVE_ISA_\\1=1>" OUTPUT_VARIABLE built)
+  target_compile_definitions(dtn_${name} PUBLIC ${built})
+  list(GET isas 0 dispatching)
+  foreach(isa IN LISTS isas)
     add_library(dtn_${name}_${isa} OBJECT ${vectorised})
+    set_target_properties(dtn_${name}_${isa} PROPERTIES UNITY_BUILD OFF)  # what is one file is large
     dtn_target_defaults(dtn_${name}_${isa})
+    dtn_forget_source_folder(dtn_${name}_${isa})
     target_compile_options(dtn_${name}_${isa} PRIVATE ${DTN_ISA_FLAGS_${isa}} -fno-math-errno
       -fno-trapping-math -ffp-contract=fast
       # Below -O2 GCC would leave the upper halves of registers in use behind, and everything else
@@ -85,8 +128,8 @@ function(dtn_kernel_layer name)
       # linker could pick for the whole program, on machines that lack the instructions.
       $<$<CONFIG:Debug>:-O2>
       -Wno-uninitialized -Wno-maybe-uninitialized)  # GCC 12 warns of its own AVX-512 headers
-    target_compile_definitions(dtn_${name}_${isa} PRIVATE DTN_ISA=isa_${isa} DTN_ISA_${isa}=1
-                                                          DTN_ISA_COUNT=${isa_count})
+    target_compile_definitions(dtn_${name}_${isa} PRIVATE DTN_ISA=isa_${isa} DTN_ISA_${isa}=1 ${built}
+                               $<$<STREQUAL:${isa},${dispatching}>:DTN_ISA_DISPATCHES=1>)
     target_link_libraries(dtn_${name}_${isa} PRIVATE dtn_core)
     target_sources(dtn_${name} PRIVATE $<TARGET_OBJECTS:dtn_${name}_${isa}>)
   endforeach()
@@ -97,7 +140,9 @@ endfunction()
 #   dtn_cuda           the backend when DTN_CUDA is on, else one that says that there is none
 #   dtn_cuda_emulated  the same sources on the host, see tests/cuda_emulator; for programs with the
 #                      property CUDA_EMULATED
-set(DTN_CUDA_BACKEND "$<IF:$<BOOL:$<TARGET_PROPERTY:CUDA_EMULATED>>,dtn_cuda_emulated,dtn_cuda>")
+set(DTN_CUDA_BACKEND
+  $<BUILD_INTERFACE:$<IF:$<BOOL:$<TARGET_PROPERTY:CUDA_EMULATED>>,dtn_cuda_emulated,dtn_cuda>>
+  $<INSTALL_INTERFACE:dtn_cuda>)
 
 function(dtn_cuda_layer)
   file(GLOB runtime CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cuda/*.cpp)
@@ -127,7 +172,9 @@ function(dtn_cuda_layer)
     add_library(dtn_cuda STATIC ${absent})
   endif()
   target_link_libraries(dtn_cuda PUBLIC dtn_core)
-  target_include_directories(dtn_cuda PUBLIC ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_include_directories(dtn_cuda PUBLIC
+    "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include;${PROJECT_SOURCE_DIR}/src>")
+  dtn_install_layer(cuda)
   if(DTN_TESTS AND NOT DTN_FUZZ)
     file(GLOB emulator CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/cuda_emulator/*.cpp)
     # A .cu is compiled as C++ through a file that includes it.

@@ -4,7 +4,8 @@
 tools -> app -> sweep -> bench -> train -> tasks -> {models, optim, data} -> {nn, norms} -> ops -> autograd ->
 kernels -> core; app -> suite -> train; data -> {io, kernels} -> core; cuda -> {kernels, dist} -> core;
 train, optim and norms -> dist -> core; everyone may include config structs. What is installed
-(include/) includes nothing that is not, and no folder holds more than 40 files.
+(include/) includes nothing that is not, dtn/dtn.h includes all of it, and no folder holds more than
+40 files.
 """
 import collections
 import pathlib
@@ -35,6 +36,8 @@ BELOW["bench"] = BELOW["suite"] = BELOW["train"] | {"train"}
 BELOW["sweep"] = BELOW["bench"] | {"bench"}
 BELOW["app"] = BELOW["sweep"] | {"sweep", "suite"}
 BELOW["tools"] = BELOW["app"] | {"app"}
+EVERYTHING = ROOT / "include/dtn/dtn.h"
+BELOW[EVERYTHING.name] = set(BELOW)
 
 # Libraries that stay behind one door.
 ONLY_IN = {
@@ -106,6 +109,11 @@ def main():
     for folder, count in collections.Counter(path.parent for path in files).items():
         if count > MOST_FILES:
             faults.append(f"{folder.relative_to(ROOT)}: {count} files; split it in two")
+    included = set(re.findall(r'"(.+)"', EVERYTHING.read_text()))
+    for header in sorted((ROOT / "include").rglob("*.h")):
+        name = header.relative_to(ROOT / "include").as_posix()
+        if header != EVERYTHING and name not in included:
+            faults.append(f"{EVERYTHING.relative_to(ROOT)}: lacks {name}")
     for fault in faults:
         print(fault)
     if faults:

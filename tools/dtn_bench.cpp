@@ -1,14 +1,18 @@
 // dtn-bench: how fast training, evaluation, data, normalizers and matrix products run here.
 #include <array>
 #include <charconv>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "app/program.h"
 #include "bench/benchmark.h"
 #include "bench/norm_probe.h"
 #include "dtn/config/load.h"
+#include "dtn/core/check.h"
 #include "dtn/nn/normalizer.h"
 #include "kernels/gemm/gemm.h"
 

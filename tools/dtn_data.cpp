@@ -1,14 +1,21 @@
 // dtn-data: packs a data set into one file, checks every image of one, or describes one.
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "app/program.h"
 #include "core/format.h"
 #include "data/source/inspect.h"
 #include "data/source/pack.h"
 #include "dtn/config/load.h"
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+#include "dtn/core/parallel.h"
 #include "dtn/data/datasets.h"
 #include "dtn/nn/normalizer.h"
 #include "train/progress.h"

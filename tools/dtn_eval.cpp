@@ -3,13 +3,19 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "app/program.h"
 #include "data/feed/open_split.h"
 #include "dtn/config/load.h"
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
 #include "dtn/io/safetensors.h"
 #include "dtn/nn/normalizer.h"

@@ -1,6 +1,11 @@
 // dtn-info: what a model costs, and what there is to choose from.
+#include <cstdio>
+#include <string>
+#include <vector>
+
 #include "app/program.h"
 #include "dtn/config/load.h"
+#include "dtn/core/check.h"
 #include "dtn/models/complexity.h"
 #include "dtn/nn/normalizer.h"
 

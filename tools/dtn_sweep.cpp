@@ -1,8 +1,13 @@
 // dtn-sweep: trains every variant of an experiment from every seed and tabulates the results.
 #include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
 
 #include "app/program.h"
 #include "dtn/config/load.h"
+#include "dtn/core/parallel.h"
 #include "dtn/nn/normalizer.h"
 #include "sweep/sweep.h"
 

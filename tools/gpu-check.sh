@@ -72,7 +72,7 @@ cannot_run() {
 # Debian's packages that the build takes headers, CMake packages and static libraries from. Where
 # there is only a shared library (spdlog, fmt) the headers alone do.
 packed=(libeigen3-dev libyaml-cpp-dev libspdlog-dev libfmt-dev nlohmann-json3-dev libcli11-dev
-  zlib1g-dev libstb-dev libturbojpeg0-dev libjpeg62-turbo-dev libgtest-dev)
+  zlib1g-dev libstb-dev libjpeg62-turbo-dev libgtest-dev)
 
 # Where a file of the system goes in the folder; empty for those that are not needed.
 packed_path() {
@@ -107,8 +107,7 @@ CONFIG
 check_origin() {
   local cache=$1/CMakeCache.txt folder=$2 name value
   for name in Eigen3_DIR yaml-cpp_DIR spdlog_DIR nlohmann_json_DIR CLI11_DIR GTest_DIR \
-    ZLIB_INCLUDE_DIR ZLIB_LIBRARY_RELEASE JPEG_INCLUDE_DIR JPEG_LIBRARY_RELEASE STB_INCLUDE_DIR \
-    TURBOJPEG_LIBRARY; do
+    ZLIB_INCLUDE_DIR ZLIB_LIBRARY_RELEASE JPEG_INCLUDE_DIR JPEG_LIBRARY_RELEASE STB_INCLUDE_DIR; do
     value=$(sed -n "s|^$name:[A-Z]*=||p" "$cache")
     [[ $value == "$folder"/* ]] || {
       echo "gpu-check: $name is '$value', which is not in $folder" >&2
@@ -273,7 +272,7 @@ stage_build() {
     { tail -n 40 "$state/configure.log"; return 1; }
   if [[ -d $deps ]]; then check_origin "$build" "$deps"; fi
   mapfile -t targets < <(test_programs)
-  if grep -q '^build lib/dtn_mpi.so' "$build/build.ninja"; then targets+=(dtn-train dtn_mpi); fi
+  if grep -q '^build lib/dtn/dtn_mpi.so' "$build/build.ninja"; then targets+=(dtn-train dtn_mpi); fi
   timeout "$limit" cmake --build "$build" --target dtn-bench "${targets[@]}" \
     > "$state/build.log" 2>&1 || { tail -n 60 "$state/build.log"; return 1; }
   touch "$state/built"
@@ -330,8 +329,8 @@ stage_ranks() {
   local gpus
   require_gpu
   require_build
-  if ! command -v mpirun > /dev/null || [[ ! -f $build/lib/dtn_mpi.so ]]; then
-    say "ranks: left out, there is no ${build##*/}/lib/dtn_mpi.so or no mpirun"
+  if ! command -v mpirun > /dev/null || [[ ! -f $build/lib/dtn/dtn_mpi.so ]]; then
+    say "ranks: left out, there is no ${build##*/}/lib/dtn/dtn_mpi.so or no mpirun"
     return
   fi
   if grep -q '^NCCL_INCLUDE_DIR:.*NOTFOUND' "$build/CMakeCache.txt"; then

@@ -8,7 +8,7 @@ packages=(
   libdnnl-dev ocl-icd-opencl-dev libeigen3-dev     # matrix products (oneDNN asks for OpenCL)
   libyaml-cpp-dev libcli11-dev nlohmann-json3-dev  # configs, command line, JSON
   libspdlog-dev
-  libturbojpeg0-dev libjpeg-dev libstb-dev zlib1g-dev  # images and compression
+  libjpeg-dev libstb-dev zlib1g-dev  # images and compression
   libopenmpi-dev openmpi-bin                       # training in several processes
   gnuplot-nox                                      # pictures of sweeps (dtn-sweep does without, too)
   libgtest-dev python3                             # tests

@@ -1,6 +1,10 @@
 #include "dtn/app/train_main.h"
 
+#include <cstdio>
 #include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "app/program.h"
 #include "bench/run_size.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "bench/run_size.h"
 #include "bench/timing.h"
 #include "core/allocator.h"
 #include "core/cuda_device.h"
@@ -26,10 +27,6 @@ Fields random_batch(const ModelConfig& model, std::int64_t n, Device device) {
 
 DType dtype_of(Precision precision) {
   return precision == Precision::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
-}
-
-std::int64_t micro_batch(const TrainConfig& train) {
-  return train.micro_batch.value_or(train.batch_size);
 }
 
 AllocatorStats stats_of(Device device) {

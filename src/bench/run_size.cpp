@@ -13,10 +13,6 @@
 namespace dtn {
 namespace {
 
-std::int64_t micro_batch(const TrainConfig& train) {
-  return train.micro_batch.value_or(train.batch_size);
-}
-
 // The most that a loader holds (loader.h), and the one that it has handed out.
 double batches_held(std::int64_t workers, std::int64_t batch_size) {
   return static_cast<double>(
@@ -38,6 +34,10 @@ void add_batches(const ExperimentConfig& config, std::int64_t batch_size, Device
 }
 
 }  // namespace
+
+std::int64_t micro_batch(const TrainConfig& train) {
+  return train.micro_batch.value_or(train.batch_size);
+}
 
 RunSize size_of_run(const ExperimentConfig& config) {
   const ModelConfig& m = config.model;

@@ -11,6 +11,9 @@
 
 namespace dtn {
 
+// Images of one forward pass.
+std::int64_t micro_batch(const TrainConfig& train);
+
 struct RunSize {
   std::string train, val;  // one line each about the data sets
   std::int64_t val_images = 0;

@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
+#include <sstream>
 
 #include "config/document.h"
 #include "config/layers.h"
+#include "core/installed.h"
 #include "dtn/config/load.h"
 
 namespace dtn {
@@ -10,22 +13,21 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Folders that hold configs, the nearest to the running program first.
+// Folders that hold configs: those that the environment names, then those of the installation.
 std::vector<fs::path> config_folders() {
-  std::vector<fs::path> folders = {DTN_SOURCE_CONFIGS};
-  std::error_code error;
-  const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  if (!error) {
-    const fs::path bin = program.parent_path();
-    folders.push_back((bin / "../share/dtn/configs").lexically_normal());
-    folders.push_back((bin / "../../configs").lexically_normal());
+  std::vector<fs::path> folders;
+  if (const char* chosen = std::getenv("DTN_CONFIGS")) {
+    std::istringstream list(chosen);
+    for (std::string folder; std::getline(list, folder, ':');) {
+      if (!folder.empty()) folders.emplace_back(folder);
+    }
   }
-  folders.push_back(DTN_INSTALLED_CONFIGS);
-  std::vector<fs::path> unique;
-  for (const fs::path& folder : folders) {
-    if (std::find(unique.begin(), unique.end(), folder) == unique.end()) unique.push_back(folder);
+  for (const fs::path& folder : installed_places("share/dtn/configs")) {
+    std::error_code error;
+    const fs::path target = fs::canonical(folder, error);  // in a build folder it is a link
+    folders.push_back(error ? folder : target);
   }
-  return unique;
+  return folders;
 }
 
 // All config files below `folder`, sorted, as paths relative to it.

@@ -12,7 +12,6 @@ namespace dtn::config {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = 1 << 20;
-constexpr std::size_t kMaxBaseDepth = 16;
 constexpr int kMaxFiles = 64;  // a tower of two-base files would otherwise be read 2^16 times
 
 // Every path there is, sections included.

@@ -2,6 +2,7 @@
 // for unknown keys on its own and then put over those below it.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -10,6 +11,8 @@
 #include "dtn/config/norm_config.h"
 
 namespace dtn::config {
+
+inline constexpr std::size_t kMaxBaseDepth = 16;  // files that inherit from one another
 
 // The file with everything it inherits.
 Node load_file_layers(const std::string& path, std::span<const NormSchema> norms);

@@ -13,7 +13,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMaxBaseDepth = 16;
 constexpr std::size_t kMaxVariants = 1000;
 constexpr std::size_t kMaxSeeds = 1000;
 

@@ -15,6 +15,8 @@
 
 namespace dtn::cuda {
 
+// What this program was built with, for people: for instance "CUDA 13.0" or "no CUDA".
+std::string toolkit();
 // Empty when this program can compute on a CUDA device here; otherwise one sentence saying why not.
 std::string unavailable_reason();
 // How many devices this process sees.

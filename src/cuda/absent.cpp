@@ -41,6 +41,7 @@ std::unique_ptr<DeviceTransport> open_device_transport(int, int, const ShareByte
 
 namespace cuda {
 
+std::string toolkit() { return "no CUDA"; }
 std::string unavailable_reason() { return kReason; }
 int device_count() { return 0; }
 void select_device(int) { fail(); }

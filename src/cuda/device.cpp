@@ -48,6 +48,14 @@ const Streams& streams() {
 
 }  // namespace
 
+std::string toolkit() {
+#if defined(DTN_CUDA_EMULATED)
+  return "an emulated CUDA";
+#else
+  return cat("CUDA ", CUDART_VERSION / 1000, ".", CUDART_VERSION % 1000 / 10);
+#endif
+}
+
 int device_count() {
   int count = 0;
   if (cudaGetDeviceCount(&count) == cudaSuccess) return count;

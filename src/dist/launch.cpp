@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <string>
 
+#include "core/installed.h"
 #include "dist/mpi/module.h"
 
 namespace dtn {
@@ -40,14 +41,11 @@ std::optional<Launch> launched_by_slurm() {
   return Launch{*size, *rank};
 }
 
-// Beside the program in a build folder, or where it is installed.
+// Empty where there is none.
 fs::path find_module() {
-  std::error_code error;
-  const fs::path self = fs::read_symlink("/proc/self/exe", error);
-  if (error) return {};
-  for (const char* folder : {"../lib", "../lib/dtn"}) {
-    const fs::path path = self.parent_path() / folder / kMpiModule;
-    if (fs::exists(path)) return path;
+  for (const fs::path& path : installed_places(fs::path("lib/dtn") / kMpiModule)) {
+    std::error_code error;
+    if (fs::exists(path, error)) return path;
   }
   return {};
 }

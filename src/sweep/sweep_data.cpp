@@ -5,6 +5,7 @@
 #include "core/format.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
+#include "dtn/core/version.h"
 #include "sweep/sweep_report.h"
 
 namespace dtn {
@@ -82,7 +83,7 @@ std::string to_json(const SweepReport& report) {
                {"weights", sweep.ema ? "ema" : "raw"}};
   json["baseline"] = sweep.baseline ? Json(sweep.variants[*sweep.baseline].name) : Json(nullptr);
   json["command"] = without_paths(report.command, report.output);
-  json["versions"] = {{"dtn", DTN_VERSION}, {"compiler", __VERSION__}};
+  json["versions"] = {{"dtn", version()}, {"compiler", __VERSION__}};
   json["variants"] = Json::array();
   for (const VariantResult& r : report.results) json["variants"].push_back(variant_json(report, r));
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -23,8 +23,9 @@ const ModelConfig& model_preset(const std::string& name);
 AugmentConfig augment_preset(AugmentPreset preset);
 
 // Finds a config by path, or, for a bare name (with or without .yaml, folders in front allowed),
-// below the configs folder of the source tree or the installed share folder. Throws ConfigError
-// that lists where it looked and names the nearest config.
+// below the folders that the environment lists in DTN_CONFIGS (separated by colons), then in
+// share/dtn/configs beside the program's folder and where the library is installed. Throws
+// ConfigError that lists where it looked and names the nearest config.
 std::string find_config(const std::string& file_or_name);
 
 // Reads `path` (following `base:`, a file or a list of files relative to it), applies `overrides`

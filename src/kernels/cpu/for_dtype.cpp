@@ -1,5 +1,5 @@
-// One definition serves all instruction sets; the generic build holds it.
-#if !defined(DTN_ISA) || defined(DTN_ISA_generic)
+// One definition serves all instruction sets; the build that carries the dispatchers holds it.
+#if !defined(DTN_ISA) || defined(DTN_ISA_DISPATCHES)
 
 #include "kernels/cpu/for_dtype.h"
 

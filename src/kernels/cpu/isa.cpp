@@ -2,12 +2,15 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <initializer_list>
+
+#include "dtn/core/check.h"
 
 namespace dtn {
 namespace {
 
-Isa best_isa() {
+constexpr Isa kAll[] = {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512};
+
+Isa best_of_machine() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -21,13 +24,19 @@ Isa best_isa() {
 }
 
 Isa choose_isa() {
-  Isa best = best_isa();
+  const Isa limit = best_of_machine();
   const char* wanted = std::getenv("DTN_ISA");
-  if (!wanted) return best;
-  for (Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512}) {
-    if (std::strcmp(wanted, name_of(isa)) == 0 && isa <= best) return isa;
+  const Isa* best = nullptr;
+  for (const Isa& isa : kAll) {
+    if (!is_built(isa) || isa > limit) continue;
+    if (wanted && std::strcmp(wanted, name_of(isa)) == 0) return isa;
+    best = &isa;
   }
-  return best;
+  if (!best) {
+    throw Error(cat("this build has no kernels for this machine, whose best instruction set is ",
+                    name_of(limit), "; configure with -DDTN_ISAS=all"));
+  }
+  return *best;
 }
 
 }  // namespace
@@ -35,6 +44,21 @@ Isa choose_isa() {
 Isa current_isa() {
   static const Isa isa = choose_isa();
   return isa;
+}
+
+bool is_built(Isa isa) {
+  switch (isa) {
+#if defined(DTN_HAVE_ISA_generic)
+    case Isa::kGeneric: return true;
+#endif
+#if defined(DTN_HAVE_ISA_avx2)
+    case Isa::kAvx2: return true;
+#endif
+#if defined(DTN_HAVE_ISA_avx512)
+    case Isa::kAvx512: return true;
+#endif
+    default: return false;
+  }
 }
 
 const char* name_of(Isa isa) {

@@ -308,6 +308,11 @@ void run_with_epilogue(CpuQueue& queue, const Gemm& g, const Epilogue& epilogue)
 
 const char* gemm_backend(DType dtype) { return uses_onednn(dtype) ? "onednn" : "eigen"; }
 
+std::string gemm_library() {
+  const std::string fast = onednn::library();
+  return fast.empty() ? eigen::library() : fast;
+}
+
 bool force_eigen_gemm(bool on) { return eigen_forced.exchange(on); }
 
 }  // namespace dtn

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "core/queue.h"
 #include "dtn/core/dtype.h"
@@ -49,6 +50,8 @@ void run_with_epilogue(CpuQueue&, const Gemm&,
 
 // Which library computes the products of this type on this machine: "onednn" or "eigen".
 const char* gemm_backend(DType dtype);
+// What products are computed with, for people: for instance "oneDNN 2.7.1" or "Eigen 3.4.0".
+std::string gemm_library();
 // Forces Eigen (for tests of the fallback); returns the previous setting.
 bool force_eigen_gemm(bool on);
 

@@ -2,6 +2,8 @@
 
 #include <Eigen/Core>
 
+#include "dtn/core/check.h"
+
 namespace dtn::eigen {
 namespace {
 
@@ -43,6 +45,10 @@ void multiply_as(const GemmTile& t) {
 }
 
 }  // namespace
+
+std::string library() {
+  return cat("Eigen ", EIGEN_WORLD_VERSION, ".", EIGEN_MAJOR_VERSION, ".", EIGEN_MINOR_VERSION);
+}
 
 void multiply(const GemmTile& t) {
   t.dtype == DType::kFloat64 ? multiply_as<double>(t) : multiply_as<float>(t);

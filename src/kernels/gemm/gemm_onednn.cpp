@@ -131,6 +131,11 @@ void point(memory& m, const void* data) { m.set_data_handle(const_cast<void*>(da
 
 }  // namespace
 
+std::string library() {
+  const dnnl_version_t& v = *dnnl_version();
+  return cat("oneDNN ", v.major, ".", v.minor, ".", v.patch);
+}
+
 bool supports(DType dtype) {
   if (dtype == DType::kFloat32) return true;
   static const bool has_bf16 = (static_cast<int>(dnnl::get_effective_cpu_isa()) &
@@ -201,6 +206,7 @@ namespace {
 [[noreturn]] void fail() { throw Error("built without oneDNN; configure with -DDTN_ONEDNN=ON"); }
 }  // namespace
 
+std::string library() { return ""; }
 bool supports(DType) { return false; }
 void multiply(CpuQueue&, const GemmTile&) { fail(); }
 Panel plan_panel(const GemmTile&, int) { fail(); }

@@ -3,11 +3,15 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
 #include "core/queue.h"
 #include "kernels/gemm/gemm_tile.h"
 
 namespace dtn::onednn {
+
+// Its name and version; empty without it.
+std::string library();
 
 // Whether this machine multiplies this type natively (bfloat16 needs AVX512_BF16).
 bool supports(DType dtype);

@@ -1,6 +1,6 @@
 # Sourced by the tests of jobs of several processes, behind end-to-end's common.sh.
 
-if ! command -v mpirun > /dev/null || [[ ! -e $bin/../lib/dtn_mpi.so ]]; then
+if ! command -v mpirun > /dev/null || [[ ! -e $bin/../lib/dtn/dtn_mpi.so ]]; then
   echo "skipped: this build has no MPI, or there is no mpirun"
   exit 77
 fi

@@ -105,11 +105,21 @@ TEST(Find, ByPathByNameAndNot) {
   const std::string error = error_of([] { find_config("vit_s_star_dtm.yaml"); });
   expect_contains(error, "no config 'vit_s_star_dtm.yaml'; did you mean 'vit_s_star_dtn'?");
   expect_contains(error, configs().string());
-  expect_contains(error, "share/dtn/configs");
   error_of([&] { find_config(folder.path().string()); });
   error_of([] { find_config(""); });
   error_of([] { find_config("."); });
   error_of([] { find_config("s_star_dtn"); });  // a name is whole, not the end of one
+}
+
+TEST(Find, LooksFirstWhereTheEnvironmentSays) {
+  TempFolder folder;
+  const std::string file = folder.write("vit_t_ln.yaml", "model: {preset: vit_t}");
+  const std::string shipped = find_config("vit_t_dtn");
+  setenv("DTN_CONFIGS", ("/absent:" + folder.path().string()).c_str(), 1);
+  EXPECT_EQ(find_config("vit_t_ln"), file);
+  EXPECT_EQ(find_config("vit_t_dtn"), shipped);
+  expect_contains(error_of([] { find_config("vit_x"); }), folder.path().string());
+  unsetenv("DTN_CONFIGS");
 }
 
 TEST(Find, DoesNotDependOnTheFolderOneIsIn) {

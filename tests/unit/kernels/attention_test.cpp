@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <random>
 #include <sstream>
@@ -14,22 +15,10 @@
 #include <vector>
 
 #include "dtn/core/parallel.h"
-#include "kernels/cpu/isa.h"
+#include "unit/kernels/each_isa.h"
 
-#if defined(__x86_64__)
-namespace dtn::isa_avx2 {
-void run(CpuQueue&, const AttentionForward&);
-void run(CpuQueue&, const AttentionBackward&);
-}  // namespace dtn::isa_avx2
-namespace dtn::isa_avx512 {
-void run(CpuQueue&, const AttentionForward&);
-void run(CpuQueue&, const AttentionBackward&);
-}  // namespace dtn::isa_avx512
-#endif
-namespace dtn::isa_generic {
-void run(CpuQueue&, const AttentionForward&);
-void run(CpuQueue&, const AttentionBackward&);
-}  // namespace dtn::isa_generic
+DTN_RUN_ON_EACH_ISA(AttentionForward)
+DTN_RUN_ON_EACH_ISA(AttentionBackward)
 
 namespace dtn {
 namespace {
@@ -38,16 +27,16 @@ using std::int64_t;
 
 struct Kernel {
   std::string name;
-  void (*forward)(CpuQueue&, const AttentionForward&);
-  void (*backward)(CpuQueue&, const AttentionBackward&);
+  std::function<void(CpuQueue&, const AttentionForward&)> forward;
+  std::function<void(CpuQueue&, const AttentionBackward&)> backward;
 };
 
 std::vector<Kernel> kernels() {
-  std::vector<Kernel> all{{"generic", isa_generic::run, isa_generic::run}};
-#if defined(__x86_64__)
-  if (current_isa() >= Isa::kAvx2) all.push_back({"avx2", isa_avx2::run, isa_avx2::run});
-  if (current_isa() >= Isa::kAvx512) all.push_back({"avx512", isa_avx512::run, isa_avx512::run});
-#endif
+  std::vector<Kernel> all;
+  for (Isa isa : test::isas()) {
+    all.push_back({name_of(isa), [isa](CpuQueue&, const AttentionForward& f) { run_on(isa, f); },
+                   [isa](CpuQueue&, const AttentionBackward& b) { run_on(isa, b); }});
+  }
   return all;
 }
 

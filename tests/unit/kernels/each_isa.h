@@ -13,41 +13,21 @@
 #include "kernels/cpu/isa.h"
 
 // Declares dtn::run_on(Isa, const Arguments&).
-#if defined(__x86_64__)
-#define DTN_RUN_ON_EACH_ISA(Arguments)                             \
-  namespace dtn {                                                  \
-  namespace isa_generic {                                          \
-  void run(CpuQueue&, const Arguments&);                           \
-  }                                                                \
-  namespace isa_avx2 {                                             \
-  void run(CpuQueue&, const Arguments&);                           \
-  }                                                                \
-  namespace isa_avx512 {                                           \
-  void run(CpuQueue&, const Arguments&);                           \
-  }                                                                \
-  inline void run_on(Isa isa, const Arguments& args) {             \
-    if (isa == Isa::kGeneric) isa_generic::run(cpu_queue(), args); \
-    if (isa == Isa::kAvx2) isa_avx2::run(cpu_queue(), args);       \
-    if (isa == Isa::kAvx512) isa_avx512::run(cpu_queue(), args);   \
-  }                                                                \
+#define DTN_RUN_ON_EACH_ISA(Arguments)                      \
+  namespace dtn {                                           \
+  DTN_DECLARE_BUILDS(Arguments)                             \
+  inline void run_on(Isa isa, const Arguments& args) {      \
+    switch (isa) { DTN_CASES_OF_BUILDS(cpu_queue(), args) } \
+  }                                                         \
   }
-#else
-#define DTN_RUN_ON_EACH_ISA(Arguments)                                                    \
-  namespace dtn {                                                                         \
-  namespace isa_generic {                                                                 \
-  void run(CpuQueue&, const Arguments&);                                                  \
-  }                                                                                       \
-  inline void run_on(Isa, const Arguments& args) { isa_generic::run(cpu_queue(), args); } \
-  }
-#endif
 
 namespace dtn::test {
 
-// The instruction sets this machine has.
+// The instruction sets that this machine has and the build.
 inline std::vector<Isa> isas() {
   std::vector<Isa> list;
   for (Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512}) {
-    if (isa <= current_isa()) list.push_back(isa);
+    if (isa <= current_isa() && is_built(isa)) list.push_back(isa);
   }
   return list;
 }

@@ -1,0 +1,47 @@
+# What `cmake --install` and `cpack` make: programs, the library for users' own programs with its
+# public headers, the MPI module, configs. Programs look for their files beside themselves, so the
+# whole may be moved.
+include(CMakePackageConfigHelpers)
+
+# What a program needs, as one library to link: dtn::dtn.
+add_library(dtn INTERFACE)
+add_library(dtn::dtn ALIAS dtn)
+target_link_libraries(dtn INTERFACE dtn_app)
+target_compile_features(dtn INTERFACE cxx_std_20)
+get_property(layers GLOBAL PROPERTY DTN_LAYERS)
+install(TARGETS dtn ${layers} EXPORT dtnTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY include/dtn DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+set(package ${CMAKE_INSTALL_LIBDIR}/cmake/dtn)
+install(EXPORT dtnTargets NAMESPACE dtn:: DESTINATION ${package})
+configure_package_config_file(cmake/dtnConfig.cmake.in dtnConfig.cmake
+  INSTALL_DESTINATION ${package})
+write_basic_package_version_file(dtnConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/dtnConfig.cmake ${PROJECT_BINARY_DIR}/dtnConfigVersion.cmake
+              cmake/installation_prefix.cpp.in
+        DESTINATION ${package})
+
+install(DIRECTORY configs DESTINATION share/dtn)
+install(FILES README.md CHANGELOG.md DESTINATION share/doc/dtn)
+install(FILES LICENSE DESTINATION share/doc/dtn RENAME copyright)
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_VENDOR "dtn")
+set(CPACK_PACKAGE_CONTACT "The authors of dtn <dtn@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY ${PROJECT_DESCRIPTION})
+set(CPACK_PACKAGE_INSTALL_DIRECTORY dtn)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+find_program(SHLIBDEPS dpkg-shlibdeps)
+if(SHLIBDEPS)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+else()
+  set(CPACK_DEBIAN_PACKAGE_DEPENDS
+      "libc6, libstdc++6, libgomp1, libdnnl2, libyaml-cpp0.7, libspdlog1.10, libjpeg62-turbo, zlib1g")
+endif()
+set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin, gnuplot-nox")
+# To build programs of one's own.
+set(CPACK_DEBIAN_PACKAGE_SUGGESTS
+    "g++, cmake, libdnnl-dev, ocl-icd-opencl-dev, libyaml-cpp-dev, libspdlog-dev, libjpeg-dev, zlib1g-dev")
+include(CPack)

@@ -1,0 +1,9 @@
+// Which version of the library a program is linked with.
+#pragma once
+
+namespace dtn {
+
+// For instance "0.1.0".
+const char* version();
+
+}  // namespace dtn

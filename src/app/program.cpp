@@ -1,0 +1,144 @@
+#include "app/program.h"
+
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include "app/short_spin.h"
+#include "core/cuda_device.h"
+#include "dist/cores.h"
+#include "dist/device_transport.h"
+#include "dist/launch.h"
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+#include "dtn/core/parallel.h"
+#include "dtn/core/version.h"
+#include "kernels/gemm/gemm.h"
+
+namespace dtn {
+namespace {
+
+constexpr const char* kExitCodesHelp =
+    "Exit codes: 0 done, 1 the system refused or a bug, 2 bad usage or config, 3 data, "
+    "4 training diverged, 75 stopped by SIGTERM, SIGINT or SIGUSR1 after a checkpoint.";
+
+// Gives this process one of the machine's devices and, together with the others, the means to
+// exchange what is on them.
+void open_device_of(Communicator& ranks) {
+  Communicator::Work opening(ranks, "opening its device", Communicator::Work::kLong);
+  cuda::select_device(ranks.local_rank() % cuda::device_count());
+  ranks.set_device_transport(
+      open_device_transport(ranks.rank(), ranks.size(), [&](std::byte* data, std::size_t n) {
+        Tensor bytes = Tensor::empty({static_cast<std::int64_t>(n)}, DType::kUInt8);
+        std::memcpy(bytes.raw(), data, n);
+        ranks.broadcast(bytes);
+        std::memcpy(data, bytes.raw(), n);
+      }));
+}
+
+// What fails everywhere, such as a config that does not hold, is said once, by the first process:
+// the others wait, and are ended with the job.
+void wait_unless_first() {
+  if (launch().rank > 0) std::this_thread::sleep_for(std::chrono::seconds(5));
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator>& job() {
+  static std::unique_ptr<Communicator> ranks;
+  return ranks;
+}
+
+void MachineOptions::add_to(CLI::App& app) {
+  app.add_option("--device", device, "cpu, cuda or auto")->capture_default_str();
+  app.add_option("--threads", threads,
+                 "computing threads (default: one per core; in a job of several processes, the "
+                 "cores of the machine shared out)")
+      ->check(CLI::PositiveNumber);
+}
+
+void MachineOptions::add_ranks_to(CLI::App& app) {
+  app.add_option("--rank-timeout", rank_timeout,
+                 "in a job of several processes: seconds that the others wait for one that "
+                 "neither computes nor answers before the job ends; 0: forever")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
+Device MachineOptions::apply() const {
+  job() = join_job({.timeout_seconds = rank_timeout});
+  Communicator& ranks = *job();
+  log_as_rank(ranks.rank());
+  if (threads > 0) {
+    set_num_threads(threads);
+  } else if (!ranks.alone()) {
+    set_num_threads(share_of_cores(ranks));
+  }
+  const Device chosen = parse_device(device);
+  const std::int64_t on_devices = ranks.sum(chosen.type == DeviceType::kCuda);
+  if (on_devices != 0 && on_devices != ranks.size()) {
+    throw ConfigError(cat("--device ", device, ": only ", on_devices, " of ", ranks.size(),
+                          " processes have a CUDA device that works; name one with --device to "
+                          "see what is wrong, or use --device cpu"));
+  }
+  if (chosen.type == DeviceType::kCuda && !ranks.alone()) open_device_of(ranks);
+  return chosen;
+}
+
+std::string version_line() {
+#if defined(__clang__)
+  const std::string compiler = cat("Clang ", __clang_major__, ".", __clang_minor__);
+#else
+  const std::string compiler = cat("GCC ", __GNUC__, ".", __GNUC_MINOR__);
+#endif
+  return cat("dtn ", version(), ", ", compiler, ", ", gemm_library(), ", ", cuda::toolkit());
+}
+
+int exit_code_of(const std::exception& e) {
+  if (dynamic_cast<const ConfigError*>(&e)) return kExitUsage;
+  if (dynamic_cast<const DataError*>(&e)) return kExitData;
+  if (dynamic_cast<const DivergedError*>(&e)) return kExitDiverged;
+  return kExitFailed;
+}
+
+int fail(const std::exception& e) {
+  const int code = exit_code_of(e);
+  Communicator* ranks = job().get();
+  wait_unless_first();
+  log_error(e.what());
+  if (ranks && !ranks->alone()) ranks->abort(code);
+  return code;
+}
+
+int run_program(CLI::App& app, int argc, char** argv, Processes processes,
+                const std::function<int()>& body) {
+  spin_briefly();
+  app.set_version_flag("--version", version_line());
+  app.footer(kExitCodesHelp);
+  const Launch launched = launch();
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    if (launched.rank > 0) {
+      wait_unless_first();
+      return e.get_exit_code() == 0 ? kExitDone : kExitUsage;
+    }
+    return app.exit(e) == 0 ? kExitDone : kExitUsage;
+  }
+  if (processes == Processes::kOne && launched.size > 1) {
+    wait_unless_first();
+    if (launched.rank == 0) {
+      log_error(cat(app.get_name(), " works in one process; start it without mpirun or srun"));
+    }
+    return kExitUsage;
+  }
+  try {
+    const int code = body();
+    job().reset();  // waits for the others
+    return code;
+  } catch (const std::exception& e) {
+    return fail(e);
+  }
+}
+
+}  // namespace dtn

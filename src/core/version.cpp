@@ -1,0 +1,7 @@
+#include "dtn/core/version.h"
+
+namespace dtn {
+
+const char* version() { return DTN_VERSION; }
+
+}  // namespace dtn

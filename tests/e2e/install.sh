@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# What `cmake --install` and `cpack` make works without the source: programs find their configs and
+# the MPI module wherever the whole is moved, a program outside the tree builds against it, and no
+# file remembers where the source lay.
+source "$(dirname "$0")/lib/common.sh"
+
+source_folder=$(cd "$(dirname "$0")/../.." && pwd)
+build=$(dirname "$bin")
+cmake --install "$build" --prefix "$work/first" > "$log"
+mv "$work/first" "$work/prefix"
+prefix=$work/prefix
+
+# without_source COMMAND...: the source and the build are not to be seen, where the system lets us
+# hide them.
+hide='mount -t tmpfs none "$0" && exec "$@"'
+if unshare --mount bash -c "$hide" "$source_folder" true 2> /dev/null; then
+  without_source() { unshare --mount bash -c "$hide" "$source_folder" "$@"; }
+else
+  echo "SKIPPED: running with the source hidden (mounting is not allowed here)"
+  without_source() { "$@"; }
+fi
+# runs PATTERN COMMAND...: ends well, without the source, and its output has the pattern.
+runs() {
+  checks=$((checks + 1))
+  (cd "$work" && without_source "${@:2}") > "$log" 2>&1 ||
+    fail "'${*:2}' failed: $(cat "$log")"
+  expect_text "$1"
+}
+
+echo "programs"
+version=$(sed -n 's/^project(dtn VERSION \([0-9.]*\).*/\1/p' "$source_folder/CMakeLists.txt")
+for program in train eval sweep info data bench; do
+  runs "^dtn $version, (GCC|Clang) [0-9.]+, (oneDNN|Eigen) [0-9.]+, " \
+    "$prefix/bin/dtn-$program" --version
+done
+runs 'parameters +5710672' "$prefix/bin/dtn-info" --config vit_t_dtn
+tiny_config "$work/tiny.yaml"
+runs 'step 2/2' "$prefix/bin/dtn-train" --config "$work/tiny.yaml" --set schedule.steps=2 \
+  --threads 1 --output "$work/run"
+runs 'top-1' "$prefix/bin/dtn-eval" --checkpoint "$work/run/checkpoints/last" --threads 1
+if [[ -e $build/lib/dtn/dtn_mpi.so ]] && command -v mpirun > /dev/null; then
+  runs 'step 2/2' env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
+    mpirun --oversubscribe --bind-to none -n 2 "$prefix/bin/dtn-train" \
+    --config "$work/tiny.yaml" --set schedule.steps=2 --threads 1 --output "$work/job"
+fi
+
+echo "nothing says where the source lay"
+checks=$((checks + 1))
+found=$(grep -rlF -- "$source_folder/" "$prefix" || true)
+[[ -z $found ]] || fail "these files name $source_folder: $found"
+
+echo "a program of one's own"
+cp -r "$source_folder/examples/own_normalizer" "$work/own"
+compiler=$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
+cmake -S "$work/own" -B "$work/own/build" -DCMAKE_PREFIX_PATH="$prefix" \
+  -DCMAKE_CXX_COMPILER="$compiler" > "$log" 2>&1 || fail "cmake: $(cat "$log")"
+cmake --build "$work/own/build" > "$log" 2>&1 || fail "building: $(cat "$log")"
+runs "dtn $version; .*$prefix/share/dtn/configs/.*vit_s_star_dtn" "$work/own/build/own_normalizer"
+mkdir "$work/configs"
+cp "$work/tiny.yaml" "$work/configs/vit_s_star_dtn.yaml"
+runs "$work/configs/vit_s_star_dtn" env DTN_CONFIGS="$work/absent:$work/configs" \
+  "$work/own/build/own_normalizer"
+
+if command -v dpkg-deb > /dev/null; then
+  echo "a package"
+  checks=$((checks + 1))
+  cpack --config "$build/CPackConfig.cmake" -G DEB -B "$work/package" > "$log" 2>&1 ||
+    fail "cpack: $(cat "$log")"
+  package=$(compgen -G "$work/package/dtn_${version}_*.deb")
+  dpkg-deb --info "$package" > "$log"
+  expect_text "Version: $version" 'Depends: .*libyaml-cpp'
+  dpkg-deb --contents "$package" > "$log"
+  expect_text '/usr/bin/dtn-train' '/usr/share/dtn/configs/.*/vit_s_star_dtn.yaml' \
+    '/usr/include/dtn/dtn.h' '/dtnConfig.cmake' '/usr/share/doc/dtn/copyright'
+fi
