@@ -55,11 +55,15 @@ compiler=$(sed -n 's/^CMAKE_CXX_COMPILER:[A-Z]*=//p' "$build/CMakeCache.txt")
 cmake -S "$work/own" -B "$work/own/build" -DCMAKE_PREFIX_PATH="$prefix" \
   -DCMAKE_CXX_COMPILER="$compiler" > "$log" 2>&1 || fail "cmake: $(cat "$log")"
 cmake --build "$work/own/build" > "$log" 2>&1 || fail "building: $(cat "$log")"
-runs "dtn $version; .*$prefix/share/dtn/configs/.*vit_s_star_dtn" "$work/own/build/own_normalizer"
+own=$work/own/build/own_normalizer
+runs "^dtn $version, " "$own" --version
+runs 'type: mean_size' "$own" --config vit_t_dtn --set model.norm.type=mean_size --print-config
+runs 'step 2/2' "$own" --config "$work/tiny.yaml" --set model.norm.type=mean_size \
+  --set schedule.steps=2 --threads 1 --output "$work/own_run"
+runs 'step 3/3' "$own" --resume "$work/own_run" --set schedule.steps=3 --threads 1
 mkdir "$work/configs"
-cp "$work/tiny.yaml" "$work/configs/vit_s_star_dtn.yaml"
-runs "$work/configs/vit_s_star_dtn" env DTN_CONFIGS="$work/absent:$work/configs" \
-  "$work/own/build/own_normalizer"
+cp "$work/tiny.yaml" "$work/configs/only_here.yaml"
+runs 'preset:' env DTN_CONFIGS="$work/absent:$work/configs" "$own" --config only_here --print-config
 
 if command -v dpkg-deb > /dev/null; then
   echo "a package"

@@ -1,7 +1,6 @@
 // Whole optimizer steps on the device beside the same steps on the CPU: every kernel, the products,
 // the graph and the scalars that change from step to step, in one.
-#include "train/learner.h"
-
+#include "classify_learner.h"
 #include "cuda/twin.h"
 #include "tiny_vit.h"
 
@@ -25,28 +24,36 @@ ExperimentConfig experiment(const std::string& norm) {
   return c;
 }
 
-struct Samples {
-  Tensor images, labels, partners, share;
-};
+Fields samples(const ExperimentConfig& c, int step) {
+  const std::int64_t n = c.train.batch_size;
+  const Tensor images =
+      as(random_tensor({n, c.model.channels, c.model.image_size, c.model.image_size},
+                       static_cast<std::uint32_t>(100 + step)),
+         DType::kFloat32);
+  Tensor labels = Tensor::empty({n}, DType::kInt64);
+  for (std::int64_t i = 0; i < n; ++i) {
+    labels.data<std::int64_t>()[i] = (i + step) % c.model.num_classes;
+  }
+  if (!c.augment.mixes()) return {{"image", images}, {"label", labels}};
+  Tensor share = Tensor::empty({n}, DType::kFloat32), partners = Tensor::empty({n}, DType::kInt64);
+  for (std::int64_t i = 0; i < n; ++i) {
+    share.data<float>()[i] = 1 / static_cast<float>(1 + i + step % 3);
+    partners.data<std::int64_t>()[i] = labels.data<std::int64_t>()[n - 1 - i];
+  }
+  return {
+      {"image", images}, {"label", labels}, {"partner_label", partners}, {"label_share", share}};
+}
 
-Samples samples(const ExperimentConfig& c, int step) {
-  std::int64_t n = c.train.batch_size;
-  Samples s;
-  s.images = as(random_tensor({n, c.model.channels, c.model.image_size, c.model.image_size},
-                              static_cast<std::uint32_t>(100 + step)),
-                DType::kFloat32);
-  s.labels = Tensor::empty({n}, DType::kInt64);
-  for (std::int64_t i = 0; i < n; ++i) {
-    s.labels.data<std::int64_t>()[i] = (i + step) % c.model.num_classes;
+// Fields that stay where they are, which the samples of each step are put into.
+Fields fields_on(Device device, const Fields& like) {
+  Fields fields;
+  for (const auto& [name, field] : like) {
+    fields[name] = Tensor::empty(field.shape(), field.dtype(), device);
   }
-  if (!c.augment.mixes()) return s;
-  s.share = Tensor::empty({n}, DType::kFloat32);
-  s.partners = Tensor::empty({n}, DType::kInt64);
-  for (std::int64_t i = 0; i < n; ++i) {
-    s.share.data<float>()[i] = 1 / static_cast<float>(1 + i + step % 3);
-    s.partners.data<std::int64_t>()[i] = s.labels.data<std::int64_t>()[n - 1 - i];
-  }
-  return s;
+  return fields;
+}
+void put(const Fields& from, Fields& to) {
+  for (const auto& [name, field] : from) to.at(name).copy_from(field);
 }
 
 double rate(int step) { return 1e-3 * (1 + step % 5); }
@@ -60,9 +67,9 @@ struct History {
 // Steps with the next one started before the last one's report is read, from buffers that stay
 // where they are, as the trainer does it.
 History train(const ExperimentConfig& config, Device device, int steps = kSteps) {
-  Learner learner(config, device);
-  perturb(learner.model().parameters());
-  learner.average()->values().copy_from(learner.model().parameters().values());
+  ClassifyLearner learner(config, device);
+  perturb(learner.parameters());
+  learner.average()->values().copy_from(learner.parameters().values());
   History history;
   auto take = [&] {
     StepReport report = learner.finish_step();
@@ -71,26 +78,14 @@ History train(const ExperimentConfig& config, Device device, int steps = kSteps)
     EXPECT_TRUE(report.finite);
     EXPECT_EQ(report.idle_seconds.has_value(), device != kCpu);
   };
-  Samples first = samples(config, 0);
-  Tensor images = Tensor::empty(first.images.shape(), DType::kFloat32, device);
-  StepLabels labels(Tensor::empty(first.labels.shape(), DType::kInt64, device));
-  if (config.augment.mixes()) {
-    labels.partner = Tensor::empty(first.labels.shape(), DType::kInt64, device);
-    labels.share = Tensor::empty(first.labels.shape(), DType::kFloat32, device);
-  }
+  Fields batch = fields_on(device, samples(config, 0));
   for (int i = 0; i < steps; ++i) {
-    Samples s = samples(config, i);
-    images.copy_from(s.images);
-    labels.own.copy_from(s.labels);
-    if (config.augment.mixes()) {
-      labels.partner.copy_from(s.partners);
-      labels.share.copy_from(s.share);
-    }
-    learner.start_step(images, labels, i, rate(i));
+    put(samples(config, i), batch);
+    learner.start_step(batch, i, rate(i));
     if (learner.unfinished() == Learner::kInFlight) take();
   }
   while (learner.unfinished()) take();
-  history.weights = learner.model().parameters().values().to(kCpu).clone();
+  history.weights = learner.parameters().values().to(kCpu).clone();
   history.average = learner.average()->values().to(kCpu).clone();
   history.updates = learner.updates();
   return history;
@@ -185,17 +180,17 @@ TEST_F(CudaLearner, RecomputedBlocksAndRepeatedRunsGiveTheSameBits) {
 
 TEST_F(CudaLearner, LeavesOutAnUpdateThatIsNotFinite) {
   ExperimentConfig config = experiment("bn");  // running statistics included
-  Learner learner(config, kCuda);
-  Samples s = samples(config, 0);
-  Tensor images = s.images.to(kCuda), labels = s.labels.to(kCuda);
+  ClassifyLearner learner(config, kCuda);
+  Fields s = samples(config, 0), batch = fields_on(kCuda, s);
+  put(s, batch);
   for (int i = 0; i < 5; ++i) {  // the fourth, a replayed one, meets a NaN
-    if (i == 3) s.images.data<float>()[7] = NAN;
+    if (i == 3) s.at("image").data<float>()[7] = NAN;
     if (i == 4) s = samples(config, 0);
-    images.copy_from(s.images);
-    Tensor before = learner.model().parameters().values().to(kCpu).clone();
-    StepReport report = learner.step(images, labels, i, 1e-3);
+    batch.at("image").copy_from(s.at("image"));
+    Tensor before = learner.parameters().values().to(kCpu).clone();
+    StepReport report = learner.step(batch, i, 1e-3);
     EXPECT_EQ(report.finite, i != 3);
-    EXPECT_EQ(same_bits(before, learner.model().parameters().values().to(kCpu)), i == 3);
+    EXPECT_EQ(same_bits(before, learner.parameters().values().to(kCpu)), i == 3);
   }
   EXPECT_EQ(learner.updates(), 4);
 }
@@ -204,12 +199,12 @@ TEST_F(CudaLearner, AsksTheSystemForNothingAfterTheSecondStep) {
   ExperimentConfig config = experiment("dtn");
   for (bool graph : {true, false}) {
     config.train.step_graph = graph;
-    Learner learner(config, kCuda);
-    Samples s = samples(config, 0);
-    Tensor images = s.images.to(kCuda), labels = s.labels.to(kCuda);
-    for (int i = 0; i < 2; ++i) learner.step(images, labels, i, 1e-3);
+    ClassifyLearner learner(config, kCuda);
+    Fields batch = fields_on(kCuda, samples(config, 0));
+    put(samples(config, 0), batch);
+    for (int i = 0; i < 2; ++i) learner.step(batch, i, 1e-3);
     std::uint64_t misses = cuda::allocator_stats().misses;
-    for (int i = 2; i < 5; ++i) learner.step(images, labels, i, 1e-3);
+    for (int i = 2; i < 5; ++i) learner.step(batch, i, 1e-3);
     EXPECT_EQ(cuda::allocator_stats().misses, misses) << (graph ? "graph" : "eager");
   }
 }

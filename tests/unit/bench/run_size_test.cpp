@@ -3,12 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include "classify_learner.h"
 #include "core/allocator.h"
 #include "data/feed/loader.h"
 #include "dtn/core/parallel.h"
 #include "dtn/data/datasets.h"
 #include "dtn/models/complexity.h"
-#include "train/learner.h"
 #include "unit/data/samples.h"
 
 namespace dtn {
@@ -92,7 +92,7 @@ TEST(RunSize, Memory) {
     release_cached_memory();
     const auto before = allocator_stats().bytes_in_use;
     reset_peak_bytes();
-    Learner learner(c);
+    test::ClassifyLearner learner(c);
     const auto loader = [&](Split split, int batch) {
       LoaderOptions options;
       options.batch_size = batch;
@@ -108,7 +108,7 @@ TEST(RunSize, Memory) {
     train->start(0);
     for (int i = 0; i < 3; ++i) {
       train->next(batch);
-      learner.step(batch.fields.at("image"), batch.fields.at("label"), i, 1e-4);
+      learner.step(batch.fields, i, 1e-4);
     }
     const double found = static_cast<double>(allocator_stats().peak_bytes - before);
     EXPECT_NEAR(memory.total() / found, 1, 0.1) << memory.total() << " " << found;

@@ -79,13 +79,16 @@ TEST(ClassChoice, PicksColumnsAndMovesLabels) {
             (std::vector<float>{0, 7, 4, 5, 3, 2}));
   EXPECT_EQ(places.data<std::int64_t>()[0], 1);
   EXPECT_EQ(places.data<std::int64_t>()[1], 2);
-  AccuracyMeter all, choice;
-  all.add(logits, labels);
-  choice.add(chosen, places);
-  EXPECT_EQ(all.result().top1, 0);      // class 1 wins the first row
-  EXPECT_EQ(choice.result().top1, 50);  // and is not to be had here
+  AccuracyMeter all, choice, choosing(classes);
+  all.add({{"label", labels}}, {{"logits", logits}});
+  choice.add({{"label", places}}, {{"logits", chosen}});
+  choosing.add({{"label", labels}}, {{"logits", logits}});
+  EXPECT_EQ(all.result().at("top1"), 0);      // class 1 wins the first row
+  EXPECT_EQ(choice.result().at("top1"), 50);  // and is not to be had here
+  EXPECT_EQ(choosing.result().values, choice.result().values);
   const std::vector<std::int64_t> wrong = {0, 3};
   EXPECT_THROW(labels_among(labels, wrong), Error);
+  EXPECT_THROW(AccuracyMeter(wrong).add({{"label", labels}}, {{"logits", logits}}), Error);
 }
 
 class Suites : public ::testing::Test {
@@ -375,11 +378,12 @@ TEST_F(Suites, RunsWhatIsNotFinished) {
   for (const char* name : {"fog/1/a/1.bmp", "fog/1/b/1.bmp", "fog/2/a/1.bmp"}) {
     image(std::string("suite/") + name);
   }
-  Classifier model(m, 1, DType::kFloat32, kCpu);
+  config_.seed = 1;
+  Classify task(config_);
   SuiteOptions options;
   options.root = root();
   options.save = dir_.path() / "kept.json";
-  const auto run = [&] { return run_suite(model, config_, options).value(); };
+  const auto run = [&] { return run_suite(task, config_, options).value(); };
   const SuiteReport first = run();
   EXPECT_EQ(first.scores.at("fog/1").result.count, 2);
   EXPECT_EQ(first.scores.at("fog/2").result.count, 1);

@@ -108,7 +108,7 @@ TEST(Statistics, OfASample) {
 }
 
 TEST(EpochsTo, IsWhereTheCurveFirstCrosses) {
-  const std::vector<Evaluation> curve = {
+  const std::vector<CurvePoint> curve = {
       {1, 40, 0, 0}, {2, 60, 0, 0}, {4, 50, 0, 0}, {5, 90, 0, 0}};
   EXPECT_EQ(epochs_to(50, curve), 1.5);
   EXPECT_EQ(epochs_to(60, curve), 2);
@@ -118,7 +118,7 @@ TEST(EpochsTo, IsWhereTheCurveFirstCrosses) {
   EXPECT_FALSE(epochs_to(90.1, curve));
   EXPECT_FALSE(epochs_to(1, {}));
   const double nan = std::nan("");
-  EXPECT_FALSE(epochs_to(1, std::vector<Evaluation>{{1, nan, 0, 0}}));
+  EXPECT_FALSE(epochs_to(1, std::vector<CurvePoint>{{1, nan, 0, 0}}));
 }
 
 TEST_F(Sweeps, PlanAndStates) {

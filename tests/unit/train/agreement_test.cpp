@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "small_run.h"
+#include "train/snapshot.h"
 #include "unit/data/samples.h"
 
 namespace dtn {
@@ -48,8 +49,8 @@ struct SharedRun {
 // The first rank has made three steps of its own, the others other steps with other weights.
 SharedRun share(ExperimentConfig config, bool resumed, Communicator& ranks) {
   config.seed = static_cast<std::uint64_t>(3 + ranks.rank());
-  Learner learner(config);
-  perturb(learner.model().parameters(), 0.1 * (1 + ranks.rank()));
+  ClassifyLearner learner(config);
+  perturb(learner.parameters(), 0.1 * (1 + ranks.rank()));
   const int steps = ranks.is_first() ? 3 : ranks.rank() - 1;
   for (int i = 0; i < steps; ++i) take_step(learner, global_batch(config, i + ranks.rank()), i);
   SharedRun run;
@@ -86,7 +87,7 @@ TEST(ShareRun, GivesEveryRankWhatTheFirstHas) {
           EXPECT_EQ(run.progress.step, 123);
           EXPECT_EQ(run.progress.evaluated_step, 100);
           EXPECT_EQ(run.progress.best_step, 90);
-          EXPECT_EQ(run.progress.best_top1, 71.25);
+          EXPECT_EQ(run.progress.best, 71.25);
           EXPECT_EQ(run.progress.bad_steps, 2);
           EXPECT_EQ(run.progress.steps_per_epoch, 40);
           EXPECT_EQ(run.resumed_at.value_or(-1), resumed ? 123 : -1);
@@ -102,9 +103,9 @@ TEST(ShareRun, GivesEveryRankWhatTheFirstHas) {
 std::vector<std::string> refused_weights(
     const std::function<void(int rank, ParameterStore& store)>& change) {
   return refusals<Error>([&](Communicator& ranks) {
-    Learner learner(small_run("bn"), kCpu, &ranks);
-    change(ranks.rank(), learner.model().parameters());
-    check_equal_weights(learner.model().parameters().values(), ranks);
+    ClassifyLearner learner(small_run("bn"), kCpu, &ranks);
+    change(ranks.rank(), learner.parameters());
+    check_equal_weights(learner.parameters().values(), ranks);
   });
 }
 

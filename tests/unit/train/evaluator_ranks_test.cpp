@@ -20,14 +20,14 @@ bool images_are_independent() {
   return std::string_view(gemm_backend(DType::kFloat32)) == "onednn";
 }
 
-void expect_same(const EvalResult& a, const EvalResult& b, bool to_the_last_digit = true) {
-  EXPECT_EQ(a.count, b.count);
-  EXPECT_EQ(a.top1, b.top1);
-  EXPECT_EQ(a.top5, b.top5);
+void expect_same(const Metrics& a, const Metrics& b, bool to_the_last_digit = true) {
+  EXPECT_EQ(a.at("top1"), b.at("top1"));
+  EXPECT_EQ(a.at("top5"), b.at("top5"));
+  const double loss = a.at("loss"), other = b.at("loss");
   if (to_the_last_digit) {
-    EXPECT_EQ(std::memcmp(&a.loss, &b.loss, sizeof a.loss), 0) << a.loss << " and " << b.loss;
+    EXPECT_EQ(std::memcmp(&loss, &other, sizeof loss), 0) << loss << " and " << other;
   } else {
-    EXPECT_NEAR(a.loss, b.loss, 1e-6 * std::abs(b.loss));
+    EXPECT_NEAR(loss, other, 1e-6 * std::abs(other));
   }
 }
 
@@ -45,7 +45,9 @@ struct Predictions {
       const std::vector<std::int64_t> some(
           begin,
           begin + static_cast<std::ptrdiff_t>(std::min<std::size_t>(7, samples.size() - at)));
-      meter.add(rows_of(logits, some), rows_of(labels, some), some);
+      const auto n = static_cast<std::int64_t>(some.size());
+      meter.add({{"label", rows_of(labels, some)}, {"index", Tensor::from(some, {n})}},
+                {{"logits", rows_of(logits, some)}});
     }
   }
 };
@@ -78,10 +80,10 @@ TEST(AccuracyOfRanks, IsThatOfOneToTheLastDigit) {
     std::vector<std::int64_t> all;
     for (std::int64_t i = 0; i < kSamples; ++i) all.push_back(i);
     p.add_to(alone, all);
-    const EvalResult want = alone.result();
-    EXPECT_EQ(std::isnan(want.loss), with_nan);
-    EXPECT_GT(want.top5, want.top1);
-    EXPECT_GT(want.top1, 0);
+    const Metrics want = alone.result();
+    EXPECT_EQ(std::isnan(want.at("loss")), with_nan);
+    EXPECT_GT(want.at("top5"), want.at("top1"));
+    EXPECT_GT(want.at("top1"), 0);
     for (int size : {1, 2, 3, 4}) {
       for (const auto& [name, owner] : kOwners) {
         SCOPED_TRACE(cat(size, " ranks, ", name, with_nan ? ", with NaN" : ""));
@@ -95,7 +97,7 @@ TEST(AccuracyOfRanks, IsThatOfOneToTheLastDigit) {
           meter.merge(ranks);
           return meter.result();
         });
-        for (const EvalResult& result : results) {
+        for (const Metrics& result : results) {
           expect_same(result, want);
         }
       }
@@ -104,12 +106,12 @@ TEST(AccuracyOfRanks, IsThatOfOneToTheLastDigit) {
 }
 
 TEST(AccuracyOfRanks, IsNothingWhereNobodyHasSamples) {
-  for (const EvalResult& result : on_ranks(3, [](Communicator& ranks) {
+  for (const Metrics& result : on_ranks(3, [](Communicator& ranks) {
          AccuracyMeter meter;
          meter.merge(ranks);
          return meter.result();
        })) {
-    expect_same(result, {});
+    expect_same(result, {.values = {{"top1", 0}, {"top5", 0}, {"loss", 0}}, .primary = "top1"});
   }
 }
 
@@ -125,12 +127,12 @@ ExperimentConfig evaluation_config(std::int64_t images) {
 }
 
 // A model and its images on a rank.
-struct Evaluation {
-  Evaluation(const ExperimentConfig& config, std::int64_t batch_size, Communicator* job)
+struct RankEvaluation {
+  RankEvaluation(const ExperimentConfig& config, std::int64_t batch_size, Communicator* job)
       : ranks(job),
-        model(config.model, config.seed),
+        task(config),
         split(open_split(config, Split::kVal, options_of(batch_size, job))) {
-    perturb(model.parameters());
+    perturb(task.model().parameters());
   }
 
   static SplitOptions options_of(std::int64_t batch_size, const Communicator* ranks) {
@@ -141,17 +143,17 @@ struct Evaluation {
     return options;
   }
 
-  std::optional<EvalResult> run(const std::function<bool()>& stop = {}) {
+  std::optional<Evaluation> run(const std::function<bool()>& stop = {}) {
     EvalOptions options;
     options.ranks = ranks;
     options.stop = stop;
-    options.on_batch = [this](const DeviceBatch&, const Tensor&, std::int64_t) { ++batches; };
+    options.on_batch = [this](const DeviceBatch&, const Fields&, std::int64_t) { ++batches; };
     batches = 0;
-    return evaluate(model, split->feeder(), options);
+    return evaluate(task, split->feeder(), options);
   }
 
   Communicator* ranks;
-  VisionTransformer model;
+  Classify task;
   std::unique_ptr<OpenSplit> split;
   int batches = 0;  // that had a row for this rank
 };
@@ -159,15 +161,16 @@ struct Evaluation {
 TEST(EvaluationByRanks, CountsEveryImageOnce) {
   for (std::int64_t batch_size : {1, 4, 7, 64}) {
     const ExperimentConfig config = evaluation_config(29);
-    const EvalResult want = Evaluation(config, batch_size, nullptr).run().value();
+    const Evaluation want = RankEvaluation(config, batch_size, nullptr).run().value();
     EXPECT_EQ(want.count, 29);
     for (int size : {2, 3}) {
       SCOPED_TRACE(cat(size, " ranks, batches of ", batch_size));
       const auto results = on_ranks(size, [&](Communicator& ranks) {
-        return Evaluation(config, batch_size, &ranks).run().value();
+        return RankEvaluation(config, batch_size, &ranks).run().value();
       });
-      for (const EvalResult& result : results) {
-        expect_same(result, want, images_are_independent());
+      for (const Evaluation& result : results) {
+        EXPECT_EQ(result.count, want.count);
+        expect_same(result.metrics, want.metrics, images_are_independent());
       }
     }
   }
@@ -181,7 +184,7 @@ TEST(EvaluationByRanks, EndsEverywhereWhenOneIsToStop) {
     for (int at = 1; at <= kBatches; ++at) {
       SCOPED_TRACE(cat("rank ", stopped, " before batch ", at));
       on_ranks(kSize, [&](Communicator& ranks) {
-        Evaluation evaluation(config, 6, &ranks);
+        RankEvaluation evaluation(config, 6, &ranks);
         int asked = 0;
         const auto result =
             evaluation.run([&] { return ++asked == at && ranks.rank() == stopped; });

@@ -1,7 +1,9 @@
 // Every gradient is summed once, most of them while the backward pass still runs.
 #include "train/gradient_sum.h"
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <thread>
 
 #include "counting_transport.h"
@@ -32,18 +34,39 @@ float gradient(int rank, int step, std::int64_t i) {
 // Not exact in bfloat16, in which a loss never travels.
 float loss_of(int rank) { return 1 + static_cast<float>(rank + 1) * 0x1p-12f; }
 
-// Places in the order in which a backward pass comes to them.
-using Places = std::vector<std::int64_t>;
+GradSlot& matrix(ParameterStore& store, int i) {
+  return *store.find(cat("matrix", i))->variable.sink();
+}
 
-std::vector<std::pair<std::string, Places>> ways_back(const ParameterStore& store) {
-  const std::int64_t end = store.decay_end();
-  Places layers, steps, halves = {end / 2}, bucket = {end - (std::int64_t{1} << 20), 16};
-  for (std::int64_t i = kMatrices - 1; i >= 0; --i) layers.push_back(i * end / kMatrices);
-  for (std::int64_t at = end; at >= 0; at -= 1008) steps.push_back(at);
-  return {
-      {"never", {}},          {"layer by layer", layers}, {"thousands of times", steps},
-      {"once", halves},       {"at the end", {0}},        {"again and again", {end, 16, 16, 0, 0}},
-      {"at a bucket", bucket}};
+// Matrices in the order in which the backward pass ends a use of them.
+using Ends = std::vector<int>;
+
+// A backward pass and what it comes to.
+struct WayBack {
+  std::string name;
+  Ends ends;
+  Ends never_ended{};    // uses that are given up with their tape
+  bool earlier = false;  // another micro-batch has come the same way before
+};
+
+std::vector<WayBack> ways_back() {
+  const Ends from_the_end = {7, 6, 5, 4, 3, 2, 1, 0}, from_the_front = {0, 1, 2, 3, 4, 5, 6, 7};
+  Ends thrice;
+  for (int time = 0; time < 3; ++time) {
+    thrice.insert(thrice.end(), from_the_end.begin(), from_the_end.end());
+  }
+  return {{.name = "uses nothing", .ends = {}},
+          {.name = "layer by layer", .ends = from_the_end},
+          {.name = "from the front", .ends = from_the_front},
+          {.name = "to and fro", .ends = {5, 7, 0, 6, 2, 1, 4, 3}},
+          {.name = "thrice", .ends = thrice},
+          {.name = "again and again", .ends = {7, 6, 5, 7, 5, 4, 4, 4, 3, 2, 6, 1, 0, 1, 0}},
+          {.name = "some", .ends = {6, 3, 4}},
+          {.name = "the first alone", .ends = {0}},
+          {.name = "the last alone", .ends = {7}},
+          {.name = "half of it", .ends = {7, 6, 5, 4, 3}, .never_ended = {3, 2, 1, 0}},
+          {.name = "never there", .ends = {}, .never_ended = from_the_end},
+          {.name = "of two micro-batches", .ends = from_the_end, .earlier = true}};
 }
 
 class GradientSums : public ::testing::TestWithParam<std::tuple<int, DType>> {};
@@ -60,12 +83,36 @@ TEST_P(GradientSums, HaveEveryElementOnce) {
     for (int r = 0; r < size; ++r) of_ranks += r == 1 ? 2 : 1;
     for (int r = 0; r < size; ++r) of_losses += loss_of(r);
     int step = 0;
-    for (const auto& [name, places] : ways_back(store)) {
-      SCOPED_TRACE(name);
-      for (std::int64_t i = 0; i < n; ++i) g[i] = gradient(ranks.rank(), step, i);
+    const auto write = [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) g[i] = gradient(ranks.rank(), step, i);
+    };
+    const auto add_uses = [&](const Ends& uses) {
+      for (int i : uses) matrix(store, i).add_use();
+    };
+    for (const WayBack& way : ways_back()) {
+      SCOPED_TRACE(way.name);
+      write(0, n);
+      if (way.earlier) {
+        add_uses(way.ends);
+        for (int i : way.ends) matrix(store, i).end_use();
+      }
+      // A gradient has its value only when it is whole.
+      for (int i : way.ends) matrix(store, i).buffer({kMatrix}, DType::kFloat32, kCpu).zero();
+      add_uses(way.ends);
+      add_uses(way.never_ended);
+      sum.begin();
+      for (std::size_t at = 0; at < way.ends.size(); ++at) {
+        const int i = way.ends[at];
+        if (std::find(way.ends.begin() + static_cast<std::ptrdiff_t>(at) + 1, way.ends.end(), i) ==
+            way.ends.end()) {
+          const std::int64_t begin = store.find(cat("matrix", i))->offset;
+          write(begin, begin + kMatrix);
+        }
+        matrix(store, i).end_use();
+      }
       Tensor loss = Tensor::full({1}, DType::kFloat32, loss_of(ranks.rank()));
-      for (std::int64_t from : places) sum.whole_from(from);
       sum.finish(loss);
+      for (int i : way.never_ended) matrix(store, i).drop_use();
       std::int64_t wrong = 0, first = -1;
       for (std::int64_t i = 0; i < n; ++i) {
         if (g[i] == gradient(0, step, i) * of_ranks) continue;
@@ -95,31 +142,99 @@ bool comes_to(int exchanges) {
   return false;
 }
 
-TEST(GradientSumStarts, ABucketAtATimeWhileTheBackwardPassRuns) {
-  constexpr int kSize = 2;
-  CountingTransport::exchanges = 0;
-  with_ranks<CountingTransport>(kSize, [](Communicator& ranks) {
-    ParameterStore store;
-    fill_store(store);
-    GradientSum sum(store, ranks, DType::kFloat32);
+// Ends the uses of matrices in that order. `started`: how many exchanges each rank is to have
+// started then, in all; the last is what finish() comes to.
+void expect_started(ParameterStore& store, GradientSum& sum, Communicator& ranks, const Ends& ends,
+                    const std::vector<int>& started) {
+  ASSERT_EQ(started.size(), ends.size() + 1);
+  const auto expect = [&](int exchanges) {
+    ASSERT_TRUE(comes_to(exchanges * ranks.size())) << exchanges << " of each rank";
+    ranks.barrier();
+    EXPECT_EQ(CountingTransport::exchanges, exchanges * ranks.size());
+    ranks.barrier();
+  };
+  for (std::size_t at = 0; at < ends.size(); ++at) {
+    matrix(store, ends[at]).end_use();
+    expect(started[at]);
+  }
+  sum.finish(Tensor::zeros({1}, DType::kFloat32));
+  expect(started.back());
+}
+
+// A matrix has 1.6 MB: every third fills a bucket of 4 MB.
+class GradientSumStarts : public ::testing::Test {
+ protected:
+  void run(const std::function<void(ParameterStore&, GradientSum&, Communicator&)>& body) {
+    CountingTransport::exchanges = 0;
+    with_ranks<CountingTransport>(2, [&](Communicator& ranks) {
+      ParameterStore store;
+      fill_store(store);
+      GradientSum sum(store, ranks, DType::kFloat32);
+      body(store, sum, ranks);
+    });
+  }
+  static void use(ParameterStore& store, const Ends& matrices) {
+    for (int i : matrices) matrix(store, i).add_use();
+  }
+};
+
+const Ends kFromTheEnd = {7, 6, 5, 4, 3, 2, 1, 0};
+
+TEST_F(GradientSumStarts, ABucketAtATimeWhileTheBackwardPassRuns) {
+  run([](ParameterStore& store, GradientSum& sum, Communicator& ranks) {
     for (int step = 0; step < 2; ++step) {
-      const int before = step * 4 * kSize;
-      // A matrix has 1.6 MB: every third fills a bucket of 4 MB.
-      for (int matrix = kMatrices - 1; matrix >= 0; --matrix) {
-        sum.whole_from(store.find(cat("matrix", matrix))->offset);
-        const int started = (kMatrices - matrix) / 3;
-        ASSERT_TRUE(comes_to(before + started * kSize)) << started << " buckets";
-        ranks.barrier();
-        EXPECT_EQ(CountingTransport::exchanges, before + started * kSize);
-        ranks.barrier();
-      }
-      Tensor loss = Tensor::zeros({1}, DType::kFloat32);
-      sum.finish(loss);  // two matrices, and what does not decay
-      ranks.barrier();
-      EXPECT_EQ(CountingTransport::exchanges, before + 4 * kSize);
-      ranks.barrier();
+      use(store, kFromTheEnd);
+      sum.begin();
+      // At last two matrices, and what does not decay.
+      std::vector<int> started = {0, 0, 1, 1, 1, 2, 2, 2, 4};
+      for (int& exchanges : started) exchanges += step * 4;
+      expect_started(store, sum, ranks, kFromTheEnd, started);
     }
   });
+}
+
+TEST_F(GradientSumStarts, NothingBeforeTheLastMicroBatch) {
+  run([](ParameterStore& store, GradientSum& sum, Communicator& ranks) {
+    use(store, kFromTheEnd);
+    for (int i : kFromTheEnd) matrix(store, i).end_use();
+    use(store, kFromTheEnd);
+    sum.begin();
+    expect_started(store, sum, ranks, kFromTheEnd, {0, 0, 1, 1, 1, 2, 2, 2, 4});
+  });
+}
+
+// The matrices behind the fifth have their gradients, and need nobody to tell.
+TEST_F(GradientSumStarts, WithWhatNothingUses) {
+  run([](ParameterStore& store, GradientSum& sum, Communicator& ranks) {
+    const Ends used = {4, 3, 2, 1, 0};
+    use(store, used);
+    sum.begin();
+    expect_started(store, sum, ranks, used, {1, 1, 1, 2, 2, 4});
+  });
+}
+
+TEST_F(GradientSumStarts, NothingThatIsUsedOnceMore) {
+  run([](ParameterStore& store, GradientSum& sum, Communicator& ranks) {
+    use(store, {7, 7, 6, 5, 4, 3, 2, 1, 0});
+    sum.begin();
+    // All behind the first two wait for the last, which the backward pass comes to again.
+    expect_started(store, sum, ranks, {7, 6, 5, 4, 3, 2, 7, 1, 0}, {0, 0, 0, 0, 0, 0, 1, 1, 1, 3});
+  });
+}
+
+TEST_F(GradientSumStarts, NothingWhenItIsGone) {
+  CountingTransport::exchanges = 0;
+  with_ranks<CountingTransport>(2, [](Communicator& ranks) {
+    ParameterStore store;
+    fill_store(store);
+    {
+      GradientSum sum(store, ranks, DType::kFloat32);
+      use(store, kFromTheEnd);
+      sum.begin();
+    }
+    for (int i : kFromTheEnd) matrix(store, i).end_use();
+  });
+  EXPECT_EQ(CountingTransport::exchanges, 0);
 }
 
 }  // namespace

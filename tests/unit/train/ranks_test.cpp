@@ -15,11 +15,11 @@ using testing::CountingTransport;
 constexpr int kSteps = 5;
 
 // Rows are turned by `turn` places.
-MixedBatch turned(const MixedBatch& batch, std::int64_t turn) {
-  const std::int64_t n = batch.images.dim(0);
+Fields turned(const Fields& batch, std::int64_t turn) {
+  const std::int64_t n = batch.count();
   std::vector<std::int64_t> rows;
   for (std::int64_t i = 0; i < n; ++i) rows.push_back((i + turn) % n);
-  return batch.rows(rows);
+  return rows_of(batch, rows);
 }
 
 struct How {
@@ -28,8 +28,8 @@ struct How {
   double noise = 0.25;
 };
 Outcome learn(const ExperimentConfig& config, Communicator* ranks, const How& how = {}) {
-  Learner learner(config, kCpu, ranks);
-  if (how.noise > 0) perturb(learner.model().parameters(), how.noise);
+  ClassifyLearner learner(config, kCpu, ranks);
+  if (how.noise > 0) perturb(learner.parameters(), how.noise);
   Outcome o;
   for (int i = 0; i < how.steps; ++i) {
     const StepReport report = take_step(learner, turned(batch_of(config, i, ranks), how.turn), i);
@@ -103,7 +103,7 @@ TEST(RanksLearn, RefusesSharesThatDoNotCutIntoAsManyMicroBatches) {
   config.train.micro_batch = 1;
   const auto refusals = on_ranks(3, [&](Communicator& ranks) -> std::string {
     try {
-      Learner learner(config, kCpu, &ranks);
+      ClassifyLearner learner(config, kCpu, &ranks);
     } catch (const ConfigError& e) {
       return e.what();
     }
@@ -174,12 +174,12 @@ TEST(RanksLearn, WithGradientsOfManyBuckets) {
   yardstick.add(learn(config, nullptr, how), alone);
   CountingTransport::exchanges = 0;
   const std::vector<Outcome> ranks = run();
-  // Of each rank in each step: two of the three blocks, and the rest of what decays.
+  // Of each rank in each step: half of the blocks, and the other half; the rest is a message.
   EXPECT_EQ(CountingTransport::exchanges, 2 * how.steps * 2);
   expect_same_bits(ranks[1], ranks[0]);
   apart.add(ranks[0], alone);
   expect_within(apart, yardstick);
-  // A block that is run again is whole at the same moment.
+  // A block that is run again is whole all at once, so the buckets are others.
   config.train.checkpoint_blocks = true;
   expect_same_bits(run()[0], ranks[0]);
 }
@@ -188,7 +188,7 @@ TEST(RanksLearn, WithGradientsOfManyBuckets) {
 
 // A good step of three ranks, one that is spoilt on some, and a good one again.
 struct BadStep {
-  std::function<void(int rank, MixedBatch& batch)> spoil;
+  std::function<void(int rank, Fields& batch)> spoil;
   std::function<void(ParameterStore& store)> prepare = [](ParameterStore&) {};
   double lr = 0.1;
 };
@@ -198,12 +198,12 @@ struct Spoilt {
 };
 std::vector<Spoilt> learn_with(const BadStep& bad, const ExperimentConfig& config) {
   return on_ranks(3, [&](Communicator& ranks) {
-    Learner learner(config, kCpu, &ranks);
-    perturb(learner.model().parameters());
-    bad.prepare(learner.model().parameters());
+    ClassifyLearner learner(config, kCpu, &ranks);
+    perturb(learner.parameters());
+    bad.prepare(learner.parameters());
     Spoilt s;
     for (int i = 0; i < 3; ++i) {
-      MixedBatch batch = batch_of(config, i, &ranks);
+      Fields batch = batch_of(config, i, &ranks);
       if (i == 1) {
         s.before = outcome_of(learner);
         bad.spoil(ranks.rank(), batch);
@@ -235,8 +235,8 @@ TEST(RanksLearn, NothingFromAStepThatIsNotFiniteOnOne) {
       SCOPED_TRACE(cat(norm, ", a NaN on rank ", bad));
       ExperimentConfig config = small_run(norm);
       config.train.micro_batch = 2;
-      BadStep step{[bad](int rank, MixedBatch& batch) {
-        if (rank == bad) batch.images.data<float>()[7] = NAN;
+      BadStep step{[bad](int rank, Fields& batch) {
+        if (rank == bad) batch.at("image").data<float>()[7] = NAN;
       }};
       expect_left_out(learn_with(step, config));
     }
@@ -253,8 +253,8 @@ TEST(RanksLearn, NothingFromAnOverflowingGradientOfOne) {
     Tensor bias = store.find("norm.bias")->variable.value();
     bias.copy_from(Tensor::full(bias.shape(), DType::kFloat32, 1e6));
   };
-  step.spoil = [](int rank, MixedBatch& batch) {
-    if (rank == 1) batch.labels.share.data<float>()[1] = 1e34f;
+  step.spoil = [](int rank, Fields& batch) {
+    if (rank == 1) batch.at("label_share").data<float>()[1] = 1e34f;
   };
   step.lr = 1e-8;
   const std::vector<Spoilt> ranks = learn_with(step, small_run("bn"));
@@ -270,7 +270,7 @@ TEST(RanksLearn, NothingFromAnOverflowingGradientOfOne) {
 // The buffers of that name in all blocks, one after the other.
 Doubles buffers(Learner& learner, const std::string& name) {
   Doubles all;
-  for (const Buffer& b : learner.model().parameters().buffers()) {
+  for (const Buffer& b : learner.parameters().buffers()) {
     if (!b.name.ends_with("." + name)) continue;
     const Doubles one = doubles(b.value);
     all.insert(all.end(), one.begin(), one.end());
@@ -283,8 +283,8 @@ Doubles buffers(Learner& learner, const std::string& name) {
 TEST(RanksLearn, TheMeanOfRunningStatistics) {
   ExperimentConfig config = small_run("bn");
   config.model.drop_path = config.model.dropout = 0;
-  auto first_step = [&](Learner& learner, const MixedBatch& batch) {
-    perturb(learner.model().parameters());
+  auto first_step = [&](Learner& learner, const Fields& batch) {
+    perturb(learner.parameters());
     take_step(learner, batch, 0);
     return std::pair(buffers(learner, "running_mean"), buffers(learner, "running_var"));
   };
@@ -294,8 +294,8 @@ TEST(RanksLearn, TheMeanOfRunningStatistics) {
     Doubles mean;
     for (int rank = 0; rank < size; ++rank) {
       const auto rows = rows_of_rank(config.train.batch_size, rank, size);
-      Learner learner(config);
-      const auto [means, variances] = first_step(learner, global_batch(config, 0).rows(rows));
+      ClassifyLearner learner(config);
+      const auto [means, variances] = first_step(learner, rows_of(global_batch(config, 0), rows));
       own.push_back(means);
       own.back().insert(own.back().end(), variances.begin(), variances.end());
       mean.resize(own.back().size());
@@ -303,7 +303,7 @@ TEST(RanksLearn, TheMeanOfRunningStatistics) {
     }
     EXPECT_GT(distance(own[0], mean), 1e-3);
     const auto ranks = on_ranks(size, [&](Communicator& r) {
-      Learner learner(config, kCpu, &r);
+      ClassifyLearner learner(config, kCpu, &r);
       return first_step(learner, batch_of(config, 0, &r));
     });
     for (const auto& [means, variances] : ranks) {
@@ -320,7 +320,7 @@ TEST(RanksLearn, StepsThatPowerNormCountsAreWhole) {
   ExperimentConfig config = small_run("power");
   config.train.micro_batch = 2;
   const auto counts = on_ranks(3, [&](Communicator& ranks) {
-    Learner learner(config, kCpu, &ranks);
+    ClassifyLearner learner(config, kCpu, &ranks);
     Doubles last;
     for (int i = 0; i < 7; ++i) {
       take_step(learner, batch_of(config, i, &ranks), i);

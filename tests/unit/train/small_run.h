@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "data/feed/loader.h"
+#include "classify_learner.h"
+#include "data/feed/epoch_plan.h"
 #include "thread_ranks.h"
 #include "tiny_vit.h"
-#include "train/learner.h"
 
 namespace dtn::test {
 
@@ -42,18 +42,14 @@ inline Tensor rows_of(const Tensor& x, const std::vector<std::int64_t>& rows) {
   return some;
 }
 
-struct MixedBatch {
-  Tensor images;
-  StepLabels labels;
+inline Fields rows_of(const Fields& batch, const std::vector<std::int64_t>& rows) {
+  Fields some;
+  for (const auto& [name, field] : batch) some[name] = rows_of(field, rows);
+  return some;
+}
 
-  MixedBatch rows(const std::vector<std::int64_t>& some) const {
-    return {
-        rows_of(images, some),
-        {rows_of(labels.own, some), rows_of(labels.partner, some), rows_of(labels.share, some)}};
-  }
-};
-
-inline MixedBatch global_batch(const ExperimentConfig& c, int step) {
+// Of images that were mixed.
+inline Fields global_batch(const ExperimentConfig& c, int step) {
   const std::int64_t n = c.train.batch_size;
   const ModelConfig& m = c.model;
   Tensor own = Tensor::empty({n}, DType::kInt64), partner = Tensor::empty({n}, DType::kInt64);
@@ -63,21 +59,21 @@ inline MixedBatch global_batch(const ExperimentConfig& c, int step) {
     partner.data<std::int64_t>()[i] = (n - 1 - i + step) % m.num_classes;
     share.data<float>()[i] = 1 / static_cast<float>(1 + i % 4 + step % 3);
   }
-  return {as(random_tensor({n, m.channels, m.image_size, m.image_size},
-                           static_cast<std::uint32_t>(100 + step)),
-             DType::kFloat32),
-          {own, partner, share}};
+  const Tensor images = as(random_tensor({n, m.channels, m.image_size, m.image_size},
+                                         static_cast<std::uint32_t>(100 + step)),
+                           DType::kFloat32);
+  return {{"image", images}, {"label", own}, {"partner_label", partner}, {"label_share", share}};
 }
 
 // What a rank sees of it; all of it for null.
-inline MixedBatch batch_of(const ExperimentConfig& c, int step, const Communicator* ranks) {
-  const MixedBatch all = global_batch(c, step);
+inline Fields batch_of(const ExperimentConfig& c, int step, const Communicator* ranks) {
+  const Fields all = global_batch(c, step);
   if (!ranks) return all;
-  return all.rows(rows_of_rank(c.train.batch_size, ranks->rank(), ranks->size()));
+  return rows_of(all, rows_of_rank(c.train.batch_size, ranks->rank(), ranks->size()));
 }
 
-inline StepReport take_step(Learner& learner, const MixedBatch& batch, int step, double lr = 0.1) {
-  return learner.step(batch.images, batch.labels, step, lr);
+inline StepReport take_step(Learner& learner, const Fields& batch, int step, double lr = 0.1) {
+  return learner.step(batch, step, lr);
 }
 
 // What steps leave behind.
@@ -92,7 +88,7 @@ struct Outcome {
 
 inline Outcome outcome_of(Learner& learner) {
   Outcome o;
-  o.tensors.push_back(learner.model().parameters().values().clone());
+  o.tensors.push_back(learner.parameters().values().clone());
   if (learner.average()) o.tensors.push_back(learner.average()->values().clone());
   for (const auto& [name, moments] : learner.optimizer().state()) {
     o.tensors.push_back(moments.clone());
