@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 namespace {
 
 struct Options {
-  std::string config, output;
+  std::string config, output, trainer;
   std::vector<std::string> overrides, only;
   int jobs = 1;
   bool dry_run = false, keep_going = true;
@@ -42,7 +42,16 @@ std::string command_of(const Options& options) {
   return command;
 }
 
-fs::path trainer() { return fs::read_symlink("/proc/self/exe").parent_path() / "dtn-train"; }
+// The program named with --trainer, or the dtn-train beside this one.
+fs::path trainer_of(const Options& options) {
+  if (options.trainer.empty()) {
+    return fs::read_symlink("/proc/self/exe").parent_path() / "dtn-train";
+  }
+  if (!fs::is_regular_file(options.trainer)) {
+    throw dtn::ConfigError(dtn::cat("--trainer ", options.trainer, ": there is no such program"));
+  }
+  return fs::absolute(options.trainer);
+}
 
 int sweep(const Options& options) {
   const dtn::SweepConfig config =
@@ -54,7 +63,7 @@ int sweep(const Options& options) {
   dtn::set_num_threads(run.threads);
   run.device = options.machine.apply() == dtn::kCpu ? "cpu" : "cuda";
   run.output = options.output.empty() ? fs::path("runs") / config.name : fs::path(options.output);
-  run.trainer = trainer();
+  run.trainer = trainer_of(options);
   run.only = options.only;
   run.keep_going = options.keep_going;
   run.command = command_of(options);
@@ -89,6 +98,10 @@ int main(int argc, char** argv) {
       ->take_all()
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--trainer", options.trainer,
+                 "program that trains in the place of dtn-train: one of your own, see "
+                 "docs/extending.md")
+      ->type_name("PROGRAM");
   app.add_option("--only", options.only, "these variants, or variant:seed, and not the others")
       ->type_name("NAME[,NAME...]")
       ->delimiter(',');

@@ -1,57 +1,45 @@
-// A normalizer of one's own in elementary operations, its gradient checked against finite
-// differences. Needs the installed library alone.
-#include <cmath>
-#include <cstdio>
-#include <exception>
-#include <vector>
-
+// dtn-train with a normalizer of one's own, written in primitive operations alone. It trains on
+// whatever dtn trains on, and a config chooses it like any other:
+//
+//   own_normalizer --config fashion_mnist_dtn --set model.norm.type=mean_size
 #include "dtn/dtn.h"
 
 namespace {
 
-using dtn::Context;
-using dtn::Variable;
-namespace op = dtn::elementary;
+namespace p = dtn::primitive;
+using dtn::Context, dtn::Variable;
 
-// x [B, T, C], weight [C]. A token is divided by the mean size of its channels:
-//   y = weight x / (1/C sum_c |x_c| + eps)
-Variable mean_size_norm(Context& ctx, const Variable& x, const Variable& weight) {
-  constexpr double kEps = 1e-5;
-  Variable size =
-      op::add(ctx, op::clamp_at_zero(ctx, x), op::clamp_at_zero(ctx, op::affine(ctx, x, -1)));
-  Variable mean = op::affine(ctx, op::mean(ctx, size, 2), 1, kEps);
-  return op::mul(ctx, op::div(ctx, x, mean), weight);
-}
+// A token is divided by the mean size of its channels: y = weight x / (1/C sum_c |x_c| + eps).
+class MeanSizeNorm : public dtn::Normalizer {
+ public:
+  MeanSizeNorm(const dtn::NormShape& shape, const dtn::Scope& scope)
+      : eps_(shape.eps),
+        weight_(scope.weight("weight", {shape.channels}, dtn::InitKind::kOnes)) {}
 
-dtn::Tensor waves(const dtn::Shape& shape, double step) {
-  dtn::Tensor t = dtn::Tensor::empty(shape, dtn::DType::kFloat64);
-  for (std::int64_t i = 0; i < t.numel(); ++i) {
-    t.data<double>()[i] = std::sin(step * static_cast<double>(i + 1));
+  Variable forward(Context& ctx, const Variable& x, const dtn::TokenGrid&) override {
+    const Variable wide = p::widen(ctx, x);  // sums of bfloat16 are taken in float32
+    const Variable size = p::affine(ctx, p::mean(ctx, p::abs(ctx, wide), -1), 1, eps_);
+    const Variable y = p::mul(ctx, p::div(ctx, wide, size), weight_->variable);
+    return p::cast(ctx, y, x.dtype());
   }
-  return t;
-}
+  Variable reference(Context& ctx, const Variable& x, const dtn::TokenGrid& grid) override {
+    return forward(ctx, x, grid);
+  }
 
-int check() {
-  std::printf("dtn %s; configs such as %s\n", dtn::version(),
-              dtn::find_config("vit_s_star_dtn").c_str());
-  const dtn::Tensor x = waves({2, 6, 8}, 0.7), weight = waves({8}, 1.3);
-  const auto result = dtn::gradcheck(
-      [](Context& ctx, const std::vector<Variable>& in) {
-        return mean_size_norm(ctx, in[0], in[1]);
-      },
-      {x, weight});
-  std::printf("gradient: relative error %.1e\n", result.max_relative_error);
-
-  return result.max_relative_error < 1e-7 && result.smallest_gradient > 0 ? 0 : 1;
-}
+ private:
+  double eps_;
+  dtn::Parameter* weight_;
+};
 
 }  // namespace
 
-int main() {
-  try {
-    return check();
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "own_normalizer: %s\n", e.what());
-    return 1;
-  }
+int main(int argc, char** argv) {
+  dtn::Registries mine;
+  dtn::NormSchema schema;
+  schema.type = "mean_size";
+  schema.doc = "each token over the mean size of its channels";
+  mine.norms.add({schema, [](const auto&, const auto& shape, const auto& scope) {
+                    return std::unique_ptr<dtn::Normalizer>(new MeanSizeNorm(shape, scope));
+                  }});
+  return dtn::app::train_main(argc, argv, mine);
 }
