@@ -71,7 +71,7 @@ struct Learner::Pipeline {
     if (device == kCpu) return;
     replay.emplace(graph);
     pinned = cuda::allocate_pinned(slots.size() * sizeof(Pinned));
-    for (Slot& slot : slots) slot.emplace();
+    for (Slot& slot : slots) slot = Marks();
   }
 
   // Page-locked: what goes to the device with a step, and what comes back.
