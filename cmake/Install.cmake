@@ -38,10 +38,11 @@ if(SHLIBDEPS)
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 else()
   set(CPACK_DEBIAN_PACKAGE_DEPENDS
-      "libc6, libstdc++6, libgomp1, libdnnl2, libyaml-cpp0.7, libspdlog1.10, libjpeg62-turbo, zlib1g")
+      "libstdc++6, libgomp1, libdnnl2, libyaml-cpp0.7, libspdlog1.10, libjpeg62-turbo, zlib1g")
 endif()
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin, gnuplot-nox")
 # To build programs of one's own.
-set(CPACK_DEBIAN_PACKAGE_SUGGESTS
-    "g++, cmake, libdnnl-dev, ocl-icd-opencl-dev, libyaml-cpp-dev, libspdlog-dev, libjpeg-dev, zlib1g-dev")
+string(CONCAT CPACK_DEBIAN_PACKAGE_SUGGESTS
+  "g++, cmake, libdnnl-dev, ocl-icd-opencl-dev, libyaml-cpp-dev, libspdlog-dev, libjpeg-dev, "
+  "zlib1g-dev")
 include(CPack)

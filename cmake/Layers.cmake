@@ -27,7 +27,7 @@ function(dtn_program_defaults target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
-# The library of a layer is installed as dtn::<name>, but users link to dtn::dtn, see cmake/Install.cmake.
+# The library of a layer is installed as dtn::<name>; users link to dtn::dtn, see Install.cmake.
 function(dtn_install_layer name)
   dtn_forget_source_folder(dtn_${name})
   set_target_properties(dtn_${name} PROPERTIES EXPORT_NAME ${name})
@@ -116,7 +116,7 @@ function(dtn_kernel_layer name)
   list(GET isas 0 dispatching)
   foreach(isa IN LISTS isas)
     add_library(dtn_${name}_${isa} OBJECT ${vectorised})
-    set_target_properties(dtn_${name}_${isa} PROPERTIES UNITY_BUILD OFF)  # what is one file is large
+    set_target_properties(dtn_${name}_${isa} PROPERTIES UNITY_BUILD OFF)  # they are large enough
     dtn_target_defaults(dtn_${name}_${isa})
     dtn_forget_source_folder(dtn_${name}_${isa})
     target_compile_options(dtn_${name}_${isa} PRIVATE ${DTN_ISA_FLAGS_${isa}} -fno-math-errno
@@ -124,12 +124,14 @@ function(dtn_kernel_layer name)
       # Below -O2 GCC would leave the upper halves of registers in use behind, and everything else
       # be many times slower for it on Intel's processors.
       $<$<CXX_COMPILER_ID:GNU>:-fexpensive-optimizations>
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>  # GCC 12 warns of its own AVX-512 headers
+      -Wno-uninitialized
       # Unoptimised, inline functions of the headers would stay in these objects as symbols that the
       # linker could pick for the whole program, on machines that lack the instructions.
-      $<$<CONFIG:Debug>:-O2>
-      -Wno-uninitialized -Wno-maybe-uninitialized)  # GCC 12 warns of its own AVX-512 headers
-    target_compile_definitions(dtn_${name}_${isa} PRIVATE DTN_ISA=isa_${isa} DTN_ISA_${isa}=1 ${built}
-                               $<$<STREQUAL:${isa},${dispatching}>:DTN_ISA_DISPATCHES=1>)
+      $<$<CONFIG:Debug>:-O2>)
+    target_compile_definitions(dtn_${name}_${isa} PRIVATE
+      DTN_ISA=isa_${isa} DTN_ISA_${isa}=1 ${built}
+      $<$<STREQUAL:${isa},${dispatching}>:DTN_ISA_DISPATCHES=1>)
     target_link_libraries(dtn_${name}_${isa} PRIVATE dtn_core)
     target_sources(dtn_${name} PRIVATE $<TARGET_OBJECTS:dtn_${name}_${isa}>)
   endforeach()
@@ -189,7 +191,8 @@ function(dtn_cuda_layer)
     target_compile_definitions(dtn_cuda_emulated PUBLIC DTN_CUDA_EMULATED=1
                                                  PRIVATE DTN_HAVE_NCCL=1)
     target_compile_options(dtn_cuda_emulated PRIVATE $<$<CONFIG:Release>:-O2>
-      -Wno-unknown-pragmas -Wno-maybe-uninitialized)  # GCC 12 does not see that a condition recurs
+      -Wno-unknown-pragmas
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # GCC 12 does not see that a condition recurs
     target_include_directories(dtn_cuda_emulated BEFORE PUBLIC
       ${PROJECT_SOURCE_DIR}/tests/cuda_emulator/include ${PROJECT_SOURCE_DIR}/tests)
     target_link_libraries(dtn_cuda_emulated PUBLIC dtn_core PRIVATE ${CMAKE_DL_LIBS})

@@ -5,7 +5,9 @@
 //
 // Where the tokens are those of a grid, in raster order, the scaled score of query i and key j may
 // get a positional bias: that of the paper's Eq. 6 (Shao et al., ICLR 2022; Table 10),
-//   a_d (dx^2 + dy^2) + a_x dx + a_y dy,    dx = x_j - x_i (columns),  dy = y_j - y_i (rows),
+//   a_d (dx^2 + dy^2) + a_x dx + a_y dy
+//   dx = x_j - x_i (columns)
+//   dy = y_j - y_i (rows)
 // with weights (a_x, a_y, a_d) of each head.
 #pragma once
 

@@ -1,12 +1,16 @@
 // Dynamic Token Normalization (Shao et al., ICLR 2022, Eqs. 4-7), exact and separable.
 //
-// For image b, head h with its D = C / H channels c, token i at column x_i and row y_i of the grid:
-//   P^h[i, j] = softmax over j of  a_d (dx^2 + dy^2) + a_x dx + a_y dy,  dx = x_j - x_i, dy = y_j -
-//   y_i m1[i, c]  = sum_j P^h[i, j] x[j, c]         v1[i, c] = sum_j P^h[i, j] x[j, c]^2 - m1[i,
-//   c]^2 mu        = l_mu^h mu_ln[i] + (1 - l_mu^h) m1      var = l_va^h var_ln[i] + (1 - l_va^h)
-//   v1 y[i, c]   = weight[c] (x[i, c] - mu) / sqrt(var + eps) + bias[c]
+// For image b, head h with its D = C / H channels c, token i at column x_i and row y_i of the grid,
+// with dx = x_j - x_i and dy = y_j - y_i:
+//   P^h[i, j] = softmax over j of  a_d (dx^2 + dy^2) + a_x dx + a_y dy
+//   m1[i, c]  = sum_j P^h[i, j] x[j, c]
+//   v1[i, c]  = sum_j P^h[i, j] x[j, c]^2 - m1[i, c]^2
+//   mu[i, c]  = l_mu^h mu_ln[i] + (1 - l_mu^h) m1[i, c]
+//   var[i, c] = l_va^h var_ln[i] + (1 - l_va^h) v1[i, c]
+//   y[i, c]   = weight[c] (x[i, c] - mu[i, c]) / sqrt(var[i, c] + eps) + bias[c]
 // with mu_ln, var_ln the mean and biased variance of token i over all C channels. The exponent is a
-// sum over the two axes, so P^h = Py^h (x) Px^h whose rows sum to 1,
+// sum over the two axes, so P^h is a Kronecker product of two matrices whose rows sum to 1:
+//   P^h = Py^h (x) Px^h
 // and P x is a pass along the grid rows and one down its columns: grid_w + grid_h multiply-adds per
 // element instead of grid_w grid_h.
 //
@@ -61,12 +65,16 @@ void run(CpuQueue&, const DtnNormForward&);
 void run(CudaQueue&, const DtnNormForward&);
 
 // Recomputes m1 and v1. With dxhat = dy weight, r = (var + eps)^-1/2:
-//   dmu = -dxhat r,  dvar = -1/2 dxhat (x - mu) r^3
-//   dm1 = (1 - l_mu) dmu - 2 (1 - l_va) dvar m1,   dm2 = (1 - l_va) dvar
-//   dx  = dxhat r + P^T dm1 + 2 x (P^T dm2) + (1/C) sum_c l_mu dmu
-//         + (2/C) (x - mu_ln) sum_c l_va dvar + dx_add
-//   dlambda_mean += sum dmu (mu_ln - m1),   dlambda_var += sum dvar (var_ln - v1)
-//   dPy[i, j] = sum dm1[i] z1[j] + dm2[i] z2[j], z the row pass of x and x^2; dPx likewise.
+//   dmu  = -dxhat r
+//   dvar = -1/2 dxhat (x - mu) r^3
+//   dm1  = (1 - l_mu) dmu - 2 (1 - l_va) dvar m1
+//   dm2  = (1 - l_va) dvar
+//   dx   = dxhat r + P^T dm1 + 2 x (P^T dm2) + (1/C) sum_c l_mu dmu
+//          + (2/C) (x - mu_ln) sum_c l_va dvar + dx_add
+//   dlambda_mean += sum dmu (mu_ln - m1)
+//   dlambda_var  += sum dvar (var_ln - v1)
+//   dPy[i, j] = sum dm1[i] z1[j] + dm2[i] z2[j]
+// with z1 and z2 the row pass of x and of x^2; dPx likewise.
 struct DtnNormBackward {
   DType dtype;
   std::int64_t batch, grid_h, grid_w, channels, heads;

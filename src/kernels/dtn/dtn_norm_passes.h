@@ -100,10 +100,12 @@ inline void pass(Lines lines, const A* matrix, const A* in1, const A* in2, A* ou
   });
 }
 
-// The gradient of a position matrix P, G[i, j] = sum over lines of left1[i] right1[j] + left2[i]
-// right2[j], is wanted only for its products with two weight matrices,
-//   offset += sum_ij by_offset[i, j] G[i, j],  square += sum_ij by_square[i, j] G[i, j],
-// lane by lane. So a block of G never leaves the registers.
+// The gradient G of a position matrix P,
+//   G[i, j] = sum over lines of left1[i] right1[j] + left2[i] right2[j]
+// is wanted only for its products with two weight matrices, lane by lane:
+//   offset += sum_ij by_offset[i, j] G[i, j]
+//   square += sum_ij by_square[i, j] G[i, j]
+// So a block of G never leaves the registers.
 template <class A>
 struct PositionSums {
   Vec<A> offset{}, square{};

@@ -49,9 +49,10 @@ void build_positions(std::int64_t n, A square_weight, A offset_weight, A directi
   const Vec<A> iota = lane_indices<A>();
   for (std::int64_t i = 0; i < n; ++i) {
     A* row = m.row;
-    // With t = d - best, the exponent less its maximum is t (square_weight (2 best + t) +
-    // offset_weight), and d^2 less its mean is that of 2 best t + t^2: neither loses digits when
-    // the exponent is large or the mass of the row far away.
+    // With t = d - best,
+    //   exponent - its maximum = t (square_weight (2 best + t) + offset_weight)
+    //   d^2 - its mean = 2 best t + t^2 - the mean of that
+    // and neither loses digits when the exponent is large or the mass of the row far away.
     const A best =
         best_offset((0 - i) * direction, (n - 1 - i) * direction, square_weight, offset_weight);
     auto shifted = [&](std::int64_t j) {

@@ -57,9 +57,10 @@ __device__ void make_row(const AxisToMake& axis, const float* weight, int head, 
   float* p = axis.p + row;
   const float square_weight = weight[3 * head + 2];
   const float offset_weight = weight[3 * head + axis.offset_index];
-  // With t = d - best, the exponent less its maximum is t (square_weight (2 best + t) +
-  // offset_weight), and d^2 less its mean is that of 2 best t + t^2: neither loses digits when the
-  // exponent is large or the mass of the row far away.
+  // With t = d - best,
+  //   exponent - its maximum = t (square_weight (2 best + t) + offset_weight)
+  //   d^2 - its mean = 2 best t + t^2 - the mean of that
+  // and neither loses digits when the exponent is large or the mass of the row far away.
   const bool ahead = axis.direction > 0;
   const float best =
       best_offset(static_cast<float>(ahead ? -i : i - n + 1),

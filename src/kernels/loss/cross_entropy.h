@@ -1,10 +1,13 @@
 // Softmax cross-entropy against class labels (with label smoothing) or soft targets.
-//   loss[b] = lse(z_b) sum_k t_bk - sum_k t_bk z_bk,   dz_b = scale (softmax(z_b) sum_k t_bk - t_b)
-// where t = (1 - smoothing) onehot(label) + smoothing / K, or the given targets. With partner
-// labels the one hot value is shared: onehot(label) becomes label_share onehot(label) + (1 -
-// label_share) onehot(partner), as for images that were mixed. NaN among the logits of a row makes
-// its loss NaN. A label outside [0, K), which the caller should have refused, gives a NaN loss and
-// a NaN gradient row.
+//   loss[b] = lse(z_b) sum_k t_bk - sum_k t_bk z_bk
+//   dz_b    = scale (softmax(z_b) sum_k t_bk - t_b)
+// where t is the given targets, or with labels
+//   t = (1 - smoothing) hot + smoothing / K
+//   hot = onehot(label)
+// or with partner labels, as for images that were mixed,
+//   hot = label_share onehot(label) + (1 - label_share) onehot(partner)
+// NaN among the logits of a row makes its loss NaN. A label outside [0, K), which the caller should
+// have refused, gives a NaN loss and a NaN gradient row.
 #pragma once
 
 #include <cstdint>

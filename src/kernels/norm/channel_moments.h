@@ -9,7 +9,8 @@
 
 namespace dtn {
 
-// moments[0] = mean + mean_rest,   moments[1] = sqrt(variance + eps)
+//   moments[0] = mean + mean_rest
+//   moments[1] = sqrt(variance + eps)
 struct ChannelMomentsForward {
   DType dtype;
   std::int64_t count;

@@ -1,8 +1,8 @@
 // Normalization along the rows: one mean and one variance for each channel, or for each group of
 // consecutive channels, of each set of rows.
 //
-//   x [S sets, R rows, C channels], G groups of D = C / G consecutive channels,
-//   y[s, r, c] = weight[c] (x[s, r, c] - mean[s, g]) (variance[s, g] + eps)^-1/2 + bias[c],
+//   x [S sets, R rows, C channels], G groups of D = C / G consecutive channels
+//   y[s, r, c] = weight[c] (x[s, r, c] - mean[s, g]) (variance[s, g] + eps)^-1/2 + bias[c]
 //
 // with mean and variance over the R rows and the D channels of group g = c / D. InstanceNorm has
 // S = B, R = T, G = C; GroupNorm S = B, R = T and its groups; BatchNorm S = 1, R = B T, G = C.

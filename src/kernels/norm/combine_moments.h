@@ -1,8 +1,9 @@
 // Moments of the rows that several ranks have of one batch, made into those of all its rows. What a
 // rank found is packed into float64 values that can be gathered as they are; every rank then makes
 // the same moments of all of them, in the order of the ranks:
-//   n = sum_r n_r,   mean = sum_r n_r mean_r / n,
-//   variance = sum_r n_r (variance_r + (mean_r - mean)^2) / n,
+//   n = sum_r n_r
+//   mean = sum_r n_r mean_r / n
+//   variance = sum_r n_r (variance_r + (mean_r - mean)^2) / n
 // by updates that subtract no large numbers from each other (Chan, Golub and LeVeque, "Updating
 // formulae and a pairwise algorithm for computing sample variances", 1979).
 //

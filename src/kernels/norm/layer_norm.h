@@ -1,5 +1,6 @@
 // Layer normalization over the last dimension:
-//   y[r, c] = weight[c] (x[r, c] - mean[r]) rstd[r] + bias[c],   rstd = (var + eps)^-1/2,
+//   y[r, c] = weight[c] (x[r, c] - mean[r]) rstd[r] + bias[c]
+//   rstd[r] = (var[r] + eps)^-1/2
 // with the biased variance of row r. x, y and activation gradients have `dtype`; weight, bias,
 // statistics and parameter gradients have the accumulator type (float32; float64 for float64).
 // Activation gradients are written (=), parameter gradients are added to (+=).
@@ -41,7 +42,7 @@ void run(CpuQueue&, const LayerNormForward&);
 void run(CudaQueue&, const LayerNormForward&);
 
 // The end of a residual block and the norm that begins the next, in one pass:
-//   sum = residual + row_scale[row / rows_per_scale] branch,   rounded to dtype,
+//   sum = residual + row_scale[row / rows_per_scale] branch, rounded to dtype
 //   y = LayerNorm(sum)
 // The result has the bits of ScaleRows (Add without scales, see pointwise.h) and LayerNormForward.
 // Backward needs LayerNormBackward alone, with x = sum: its dx (plus dx_add) is the gradient of

@@ -1,16 +1,20 @@
 // PowerNorm (Shen et al., "PowerNorm: Rethinking Batch Normalization in Transformers", ICML 2020),
 // in the form of its authors' code: the tokens of a batch are rows, the C channels of a row divide
 // into groups of D = C / groups channels, and with g(c) the group of channel c
-//   z0[r, c] = x[r, c] s[r, g(c)],   s[r, g] = (mean over the channels of g of x[r]^2 + eps)^-1/2,
-//   phi[c]   = mean_r z0^2,
-//   z[r, c]  = z0[r, c] / psi[c],    y = weight z + bias,
+//   s[r, g]  = (mean over the channels of g of x[r]^2 + eps)^-1/2
+//   z0[r, c] = x[r, c] s[r, g(c)]
+//   phi[c]   = mean_r z0^2
+//   z[r, c]  = z0[r, c] / psi[c]
+//   y        = weight z + bias
 // where psi^2 - eps is phi up to iteration `warmup` of the training and running_phi later and in
 // evaluation. In training, iteration n = 1, 2, ... moves the running value,
-//   n < warmup:  running_phi = running_phi (n - 1) / n + phi / n,   and always
-//                running_phi = alpha_forward running_phi + (1 - alpha_forward) phi,
+//   n < warmup:  running_phi = running_phi (n - 1) / n + phi / n
+//   then always  running_phi = alpha_forward running_phi + (1 - alpha_forward) phi
 // and psi counts as a constant in the backward pass; a running mean makes up for it (Algorithm 2):
-//   g = dy weight,   dz0 = (g - nu z) / psi,   nu = (1 - alpha_backward) ema_gz,
-//   ema_gz += mean_r (g - nu z) z.
+//   g   = dy weight
+//   nu  = (1 - alpha_backward) ema_gz
+//   dz0 = (g - nu z) / psi
+//   ema_gz += mean_r (g - nu z) z
 // The division is by the psi of the forward pass, as in the paper; the authors' code divides by the
 // phi of the batch, which after the warmup is another number.
 //

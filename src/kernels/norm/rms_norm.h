@@ -1,5 +1,5 @@
 // Normalization of a row by its own length, without a mean and without a bias:
-//   y[r, c] = weight[c] x[r, c] factor[r],
+//   y[r, c] = weight[c] x[r, c] factor[r]
 //   kRms    factor = (mean_c x^2 + eps)^-1/2         RMSNorm (Zhang & Sennrich, NeurIPS 2019)
 //   kScale  factor = 1 / max((sum_c x^2)^1/2, eps)   ScaleNorm (Nguyen & Salazar, IWSLT 2019)
 // x, y and activation gradients have `dtype`; weight, factors and parameter gradients have the

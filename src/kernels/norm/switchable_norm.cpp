@@ -84,7 +84,7 @@ void finish_images(const SwitchableTerms& args, const SwitchableSizes& sizes,
     for (std::int64_t k = 1; k < sizes.pieces; ++k) {
       const Combined<A> with(k * sizes.piece_rows, sizes.rows_of(k));
       const A* next = moments + 2 * k * sizes.stride;
-#pragma GCC ivdep
+      DTN_INDEPENDENT
       for (std::int64_t c = begin; c < end; ++c) {
         const A apart = next[c] - moments[c];
         moments[c] += apart * with.share;
@@ -94,7 +94,7 @@ void finish_images(const SwitchableTerms& args, const SwitchableSizes& sizes,
     const T* pivot = static_cast<const T*>(args.x) + b * sizes.tokens * sizes.channels;
     double* mean = static_cast<double*>(args.image_mean) + b * sizes.channels;
     A* var = static_cast<A*>(args.image_var) + b * sizes.channels;
-#pragma GCC ivdep
+    DTN_INDEPENDENT
     for (std::int64_t c = begin; c < end; ++c) {
       mean[c] = static_cast<double>(static_cast<A>(pivot[c])) + moments[c];
       var[c] = moments[sizes.stride + c] * inverse;

@@ -2,9 +2,12 @@
 // switchable normalization", ICLR 2019). Each element is normalized by a mixture of the statistics
 // of its channel in its image (instance norm), of its token (layer norm, as transformers have it)
 // and of its channel in the batch (batch norm):
-//   mu[b,t,c]  = w_in mu_in[b,c] + w_ln mu_ln[b,t] + w_bn mu_bn[c],      w = softmax(mean_weight)
-//   var[b,t,c] = v_in var_in[b,c] + v_ln var_ln[b,t] + v_bn var_bn[c],   v = softmax(var_weight)
-//   y = weight[c] (x - mu) r + bias[c],   r = (var + eps)^-1/2,
+//   w = softmax(mean_weight)
+//   v = softmax(var_weight)
+//   mu[b,t,c]  = w_in mu_in[b,c] + w_ln mu_ln[b,t] + w_bn mu_bn[c]
+//   var[b,t,c] = v_in var_in[b,c] + v_ln var_ln[b,t] + v_bn var_bn[c]
+//   r = (var + eps)^-1/2
+//   y = weight[c] (x - mu) r + bias[c]
 // with biased variances. The weights stand in the order instance, layer, batch.
 //
 // Forward and backward take two steps each, because the batch's part needs all images before the

@@ -115,14 +115,14 @@ InnerProducts finish_images(const SwitchableNormBackwardSums& args, const Switch
       for (std::int64_t kind = 0; kind < kChannelSums; ++kind) {
         A* to = first + kind * sizes.stride;
         const A* from = to + k * kChannelSums * sizes.stride;
-#pragma GCC ivdep
+        DTN_INDEPENDENT
         for (std::int64_t c = begin; c < end; ++c) to[c] += from[c];
       }
     }
     const ChannelSums<A> sums = channel_sums(first, sizes.stride);
     A* dmean = static_cast<A*>(args.image_dmean) + b * sizes.channels;
     A* dvar = static_cast<A*>(args.image_dvar) + b * sizes.channels;
-#pragma GCC ivdep
+    DTN_INDEPENDENT
     for (std::int64_t c = begin; c < end; ++c) {
       dmean[c] = -weight[c] * sums.mean[c];
       dvar[c] = A(-0.5) * weight[c] * sums.var[c];
@@ -262,7 +262,7 @@ struct FoldedGradient {
     const double mean_share = w.in / tokens, var_share = 2 * v.in / tokens;
     const A* dmean = static_cast<const A*>(args.image_dmean) + b * sizes.channels;
     const A* dvar = static_cast<const A*>(args.image_dvar) + b * sizes.channels;
-#pragma GCC ivdep
+    DTN_INDEPENDENT
     for (std::int64_t c = 0; c < sizes.channels; ++c) {
       const double by = var_share * dvar[c];
       slope[c] = static_cast<A>(by);
@@ -280,7 +280,7 @@ struct FoldedGradient {
                    const double* mean, std::int64_t b) {
     const A* dmean = static_cast<const A*>(args.token_dmean) + b * args.terms.tokens;
     const A* dvar = static_cast<const A*>(args.token_dvar) + b * args.terms.tokens;
-#pragma GCC ivdep
+    DTN_INDEPENDENT
     for (std::int64_t t = 0; t < args.terms.tokens; ++t) {
       const double by = var_share * dvar[t];
       token_slope[t] = static_cast<A>(by);
@@ -292,7 +292,7 @@ struct FoldedGradient {
     const double* mean = static_cast<const double*>(args.terms.batch_mean);
     const A* dmean = static_cast<const A*>(args.batch_dmean);
     const A* dvar = static_cast<const A*>(args.batch_dvar);
-#pragma GCC ivdep
+    DTN_INDEPENDENT
     for (std::int64_t c = 0; c < args.terms.channels; ++c) {
       const double by = var_share * dvar[c];
       slope[c] += static_cast<A>(by);

@@ -10,6 +10,13 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/norm/switchable_norm.h"
 
+// The iterations of the loop below do not depend on each other, which GCC cannot see.
+#if defined(__clang__)
+#define DTN_INDEPENDENT
+#else
+#define DTN_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
 namespace dtn::DTN_ISA {
 
 inline bool is_empty(const SwitchableTerms& t) {
@@ -145,13 +152,13 @@ struct FoldedImage {
     const ImageStatistics<A> image(terms, b);
     const double base = image.token_mean[0], eps = terms.eps;
     const A token_share = static_cast<A>(v.ln);
-#pragma GCC ivdep
+    DTN_INDEPENDENT
     for (std::int64_t t = 0; t < sizes.tokens; ++t) {
       token_shift[t] = static_cast<A>(w.ln * (image.token_mean[t] - base));
       token_var[t] = token_share * image.token_var[t];
     }
     with_batch_statistics<A>(terms, [&](const auto* batch_mean, const A* batch_var) {
-#pragma GCC ivdep
+      DTN_INDEPENDENT
       for (std::int64_t c = 0; c < sizes.channels; ++c) {
         const A rounded = static_cast<A>(image.image_mean[c]);
         pivot[c] = rounded;

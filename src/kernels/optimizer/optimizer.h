@@ -25,8 +25,9 @@ struct UpdateState {
 };
 
 // Fills *state from the sums of a step: with scale = 1 / micro-batches,
-//   loss = *loss_sum scale,  grad_norm = sqrt(*sum_squares) scale,
-//   grad_scale = scale, times clip / (grad_norm + 1e-6) when clip > 0 and grad_norm > clip,
+//   loss = *loss_sum scale
+//   grad_norm = sqrt(*sum_squares) scale
+//   grad_scale = scale, times clip / (grad_norm + 1e-6) when clip > 0 and grad_norm > clip
 // and counts the update when both are finite.
 struct PrepareUpdate {
   const float* loss_sum;      // of the micro-batches' mean losses

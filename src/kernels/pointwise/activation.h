@@ -1,5 +1,7 @@
 // Elementwise activation functions and their derivatives:
-//   relu(x) = max(x, 0) with slope 0 at 0,   silu(x) = x / (1 + e^-x),   tanh(x).
+//   relu(x) = max(x, 0), with slope 0 at 0
+//   silu(x) = x / (1 + e^-x)
+//   tanh(x)
 // NaN stays NaN. bfloat16 is computed in float32 and rounded once.
 #pragma once
 

@@ -1,6 +1,8 @@
 // The backward pass of an MLP's activation on CUDA devices, in one pass over memory: with z the
 // pre-activation and dh the gradient of h = gelu(z),
-//   dz = dh gelu'(z),   h = gelu(z),   dbias += sum of the rows of dz,
+//   dz = dh gelu'(z)
+//   h = gelu(z)
+//   dbias += sum of the rows of dz
 // from one exponential per element. h is what the weight gradient of the layer above reads, dbias
 // is the bias gradient of the layer below. The CPU does the first two in the tiles of its matrix
 // product, see LinearBackwardInput.

@@ -23,7 +23,9 @@ struct ModulateForward {
 void run(CpuQueue&, const ModulateForward&);
 void run(CudaQueue&, const ModulateForward&);
 
-// dx = dy (1 + gain) + dx_add,   dshift = dy,   dgain = dy x
+//   dx = dy (1 + gain) + dx_add
+//   dshift = dy
+//   dgain = dy x
 struct ModulateBackward {
   DType dtype;
   std::int64_t rows, channels;

@@ -33,8 +33,8 @@ struct Add {
 void run(CpuQueue&, const Add&);
 void run(CudaQueue&, const Add&);
 
-// y = scale[i / per_scale] x + (residual or 0); with one scale per sample this is drop path,
-// forward and backward.
+//   y[i] = scale[i / per_scale] x[i] + (residual[i] or 0)
+// With one scale per sample this is drop path, forward and backward.
 struct ScaleRows {
   DType dtype;
   std::int64_t count;
@@ -47,9 +47,12 @@ struct ScaleRows {
 void run(CpuQueue&, const ScaleRows&);
 void run(CudaQueue&, const ScaleRows&);
 
-// y = x mask / (1 - p), where mask of element i is 1 when philox_uniform(key, number(i)) >= p, with
-// number(i) = first + i, or rows[r] per_row + j for element j of row r where there are `rows`. A
-// dropped element is 0 whatever x is, p = 1 drops all. The backward pass is the same with dy for x.
+//   y[i] = x[i] mask[i] / (1 - p)
+//   mask[i] = 1 when philox_uniform(key, number(i)) >= p, else 0
+//   number(i) = first + i
+// or, where there are `rows`, for element j of row r
+//   number(i) = rows[r] per_row + j
+// A dropped element is 0 whatever x is, p = 1 drops all. The backward pass is the same with dy for x.
 struct Dropout {
   DType dtype;
   std::int64_t count;
@@ -66,8 +69,8 @@ struct Dropout {
 void run(CpuQueue&, const Dropout&);
 void run(CudaQueue&, const Dropout&);
 
-// scale[b] = 1 / (1 - p) when philox_uniform(key, number(b)) >= p, else 0, with number(b) = first +
-// b, or rows[b] where there are `rows`.
+//   scale[b] = 1 / (1 - p) when philox_uniform(key, number(b)) >= p, else 0
+//   number(b) = first + b, or rows[b] where there are `rows`
 struct DropPathScales {
   DType dtype;  // accumulator type
   std::int64_t count;

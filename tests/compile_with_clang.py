@@ -1,0 +1,55 @@
+#!/usr/bin/env python3
+"""Has clang look at every source of a build, warnings being errors: compile_with_clang.py BUILD.
+
+BUILD was configured with clang as its compiler. Nothing is written. Sources that are compiled for
+several targets with nothing else different are looked at once.
+"""
+import concurrent.futures
+import json
+import os
+import pathlib
+import shlex
+import subprocess
+import sys
+
+
+def syntax_check(command):
+    """The command that looks at the source and writes nothing."""
+    words = shlex.split(command)
+    while "clang" not in os.path.basename(words[0]):
+        words.pop(0)  # ccache
+    kept = []
+    words = iter(words)
+    for word in words:
+        if word in ("-o", "-MF", "-MT"):
+            next(words)
+        elif word not in ("-c", "-MD"):
+            kept.append(word)
+    return kept + ["-fsyntax-only", "-Werror"]
+
+
+def run(check):
+    command, folder = check
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+    return done.returncode, done.stderr
+
+
+def main():
+    database = json.loads((pathlib.Path(sys.argv[1]) / "compile_commands.json").read_text())
+    checks = {}
+    for entry in database:
+        command = syntax_check(entry["command"])
+        checks.setdefault(tuple(command), entry["directory"])
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        for code, message in pool.map(run, checks.items()):
+            if code != 0:
+                failed += 1
+                print(message, flush=True)
+    if not checks or failed:
+        sys.exit(f"compile_with_clang: {failed} of {len(checks)} sources do not compile")
+    print(f"compile_with_clang: {len(checks)} sources, no warnings")
+
+
+if __name__ == "__main__":
+    main()
