@@ -67,7 +67,11 @@ struct ViewNet {
   Variable forward(Context& ctx, const Tensor& images) const {
     const Tokens tokens = patches.forward(ctx, images);
     ResidualStream stream(tokens.x);
-    block.forward(ctx, stream, tokens.grid);
+    if (ctx.mode.checkpoint_blocks) {
+      block.forward_checkpointed(ctx, stream, tokens.grid);
+    } else {
+      block.forward(ctx, stream, tokens.grid);
+    }
     return head.forward(ctx, ops::mean_token(ctx, stream.sum(ctx)));
   }
 

@@ -1,0 +1,56 @@
+// Whatever a model is made of, each of its parameters tells once that its gradient is whole.
+#include "whole_gradients.h"
+
+#include "dtn/nn/normalizer.h"
+#include "tiny_vit.h"
+
+namespace dtn {
+namespace {
+
+using namespace dtn::test;
+
+void check(const ModelConfig& config) {
+  Classifier model(config, 1);
+  perturb(model.parameters());
+  WholeGradients gradients(model.parameters());
+  for (bool training : {false, true}) {
+    for (bool checkpoint_blocks : {false, true}) {
+      SCOPED_TRACE(cat(config.preset, ", ", config.norm.type, training ? ", training" : "",
+                       checkpoint_blocks ? ", checkpointed" : ""));
+      Context ctx;
+      ctx.mode.training = training;
+      logits_and_gradients(model, 4, DType::kFloat32, ctx, checkpoint_blocks);
+      gradients.expect_told_once();
+    }
+  }
+}
+
+TEST(WholeGradients, OfEveryFlavour) {
+  for (ModelConfig c : {paper_vit(), deit_vit(), mean_vit(), biased_vit()}) {
+    check(c);
+    c.drop_path = 0.4;
+    c.dropout = 0.2;
+    check(c);
+  }
+}
+
+TEST(WholeGradients, OfEveryNormalizer) {
+  for (const NormSchema& schema : norm_schemas()) {
+    if (!schema.needs.empty()) continue;
+    ModelConfig c = mean_vit();
+    c.norm.type = schema.type;
+    check(c);
+  }
+}
+
+// As in an evaluation, nothing is counted where no tape listens.
+TEST(WholeGradients, AreNothingToAForwardPassAlone) {
+  Classifier model(paper_vit(), 1);
+  WholeGradients gradients(model.parameters());
+  Context ctx;
+  model.forward(ctx, some_images(model.config(), 2, DType::kFloat32));
+  gradients.expect_told_once();
+}
+
+}  // namespace
+}  // namespace dtn

@@ -1,0 +1,231 @@
+// Two forward passes through the same weights in one step, of images of other sizes or numbers.
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <memory>
+
+#include "counting_transport.h"
+#include "small_run.h"
+#include "train/gradient_sum.h"
+#include "two_views_task.h"
+#include "whole_gradients.h"
+
+namespace dtn {
+namespace {
+
+using namespace dtn::test;
+using testing::CountingTransport;
+
+constexpr double kTolerance = 1e-12;  // of float64, at most a thousand additions for an element
+
+// In float64.
+struct Model {
+  std::shared_ptr<void> owner;
+  ParameterStore* store;
+  std::function<Variable(Context&, const Tensor& images)> forward;
+};
+using MakeModel = Model (*)();
+
+Model small_net() {
+  struct Net {
+    ParameterStore store;
+    ViewNet views{Scope(store)};
+  };
+  const auto net = std::make_shared<Net>();
+  net->store.allocate(DType::kFloat64);
+  net->store.initialize(3);
+  perturb(net->store);
+  return {net, &net->store, [net = net.get()](Context& ctx, const Tensor& images) {
+            return net->views.forward(ctx, images);
+          }};
+}
+
+// Its gradient fills many buckets.
+Model wide_classifier() {
+  ModelConfig c = mean_vit();
+  c.embed_dim = 320;
+  c.drop_path = 0.3;
+  const auto model = std::make_shared<Classifier>(c, 1, DType::kFloat64);
+  return {model, &model->parameters(), [model = model.get()](Context& ctx, const Tensor& images) {
+            return model->forward(ctx, images);
+          }};
+}
+
+// What one of the passes is given.
+struct View {
+  Tensor images, labels;
+  std::uint32_t pass;
+
+  View rows(const std::vector<std::int64_t>& some) const {
+    return {rows_of(images, some), rows_of(labels, some), pass};
+  }
+};
+View view_of(std::int64_t n, std::int64_t size, std::uint32_t pass) {
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < n; ++i) labels.push_back((2 * i + pass) % 5);
+  return {random_tensor({n, 2, size, size}, 60 + pass), Tensor::from(labels, {n}), pass};
+}
+
+struct How {
+  bool training = false, checkpointed = false;
+
+  std::string text() const {
+    return cat(training ? "training" : "evaluating", checkpointed ? ", checkpointed" : "");
+  }
+  Context context() const {
+    Context ctx = computing_in(DType::kFloat64);
+    ctx.mode.training = training;
+    ctx.mode.checkpoint_blocks = checkpointed;
+    ctx.rng.seed = 6;
+    return ctx;
+  }
+};
+constexpr How kHows[] = {{false, false}, {false, true}, {true, false}, {true, true}};
+
+// The sum of the views' mean losses.
+Variable loss_of(const Model& model, const Context& ctx, const std::vector<View>& views) {
+  Variable sum;
+  for (const View& view : views) {
+    Context own = ctx.of_pass(view.pass);
+    const Variable logits = model.forward(own, view.images);
+    const Variable loss = ops::cross_entropy(own, logits, {view.labels, {}}).mean;
+    sum = sum.defined() ? primitive::add(own, sum, loss) : loss;
+  }
+  return sum;
+}
+
+Doubles gradients(const Model& model, const How& how, const std::vector<View>& views) {
+  WholeGradients whole(*model.store);
+  model.store->zero_gradients();
+  Tape tape;
+  Context ctx = how.context();
+  ctx.tape = &tape;
+  tape.backward(loss_of(model, ctx, views));
+  whole.expect_told_once();
+  return doubles(model.store->gradients());
+}
+
+TEST(TwoForwards, GiveTheSumOfTheirGradients) {
+  const Model model = small_net();
+  const View large = view_of(6, 8, 0);
+  for (const View& other : {view_of(6, 4, 1), view_of(2, 8, 1), view_of(11, 4, 0), large}) {
+    for (const How& how : kHows) {
+      SCOPED_TRACE(cat(to_string(other.images.shape()), ", ", how.text()));
+      const Doubles first = gradients(model, how, {large}), second = gradients(model, how, {other});
+      Doubles sum = first;
+      for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += second[i];
+      EXPECT_LE(max_abs_difference(gradients(model, how, {large, other}), sum),
+                kTolerance * max_abs(sum));
+      EXPECT_GT(max_abs(second), 1e-3 * max_abs(sum));
+    }
+  }
+}
+
+// What all ranks have when each has gone through its rows of views of as many samples.
+Doubles summed_gradients(const Model& model, const How& how, const std::vector<View>& views,
+                         Communicator& ranks) {
+  const std::int64_t all = views[0].images.dim(0);
+  const std::vector<std::int64_t> rows = rows_of_rank(all, ranks.rank(), ranks.size());
+  std::vector<View> own;
+  for (const View& view : views) own.push_back(view.rows(rows));
+  GradientSum sum(*model.store, ranks, DType::kFloat32);
+  model.store->zero_gradients();
+  Tape tape;
+  Context ctx = how.context();
+  ctx.tape = &tape;
+  ctx.rng.rows = rows.data();
+  ctx.ranks = {&ranks, all};
+  const Variable loss = loss_of(model, ctx, own);
+  sum.begin();
+  const double weight = static_cast<double>(rows.size()) / static_cast<double>(all);
+  tape.backward(loss, Tensor::full({1}, DType::kFloat64, weight));
+  sum.finish(Tensor::zeros({1}, DType::kFloat32));
+  return doubles(model.store->gradients());
+}
+
+void expect_same_for_ranks(MakeModel make, const std::vector<View>& views, int size) {
+  for (const How& how : kHows) {
+    SCOPED_TRACE(cat(size, " ranks, ", how.text()));
+    const Doubles alone = gradients(make(), how, views);
+    const auto together = on_ranks<CountingTransport>(
+        size, [&](Communicator& ranks) { return summed_gradients(make(), how, views, ranks); });
+    for (const Doubles& summed : together) {
+      EXPECT_EQ(summed, together[0]);
+      EXPECT_LE(max_abs_difference(summed, alone), kTolerance * max_abs(alone));
+    }
+  }
+}
+
+TEST(TwoForwards, OfViewsOfOtherSizesSumToTheSameOverRanks) {
+  const std::vector<View> views = {view_of(12, 8, 0), view_of(12, 4, 1)};
+  for (int size : {2, 3}) expect_same_for_ranks(small_net, views, size);
+}
+
+// What the first backward pass of two has come through is not whole yet, and must not travel.
+TEST(TwoForwards, SumToTheSameOverRanksInManyBuckets) {
+  const std::vector<View> views = {view_of(8, 15, 0), view_of(8, 15, 1)};
+  constexpr int kSize = 2;
+  CountingTransport::exchanges = 0;
+  expect_same_for_ranks(wide_classifier, views, kSize);
+  // Each block fills a bucket.
+  EXPECT_GE(CountingTransport::exchanges, static_cast<int>(std::size(kHows)) * 3 * kSize);
+}
+
+// --- the same by a learner ----------------------------------------------------------------------
+
+Fields two_views(std::int64_t n) {
+  const auto values = [n](const FieldSpec& field, std::uint32_t stream) {
+    std::vector<std::int64_t> extents{n};
+    for (int d = 0; d < field.row.rank(); ++d) extents.push_back(field.row[d]);
+    return as(random_tensor(Shape(std::span<const std::int64_t>(extents)), stream),
+              DType::kFloat32);
+  };
+  return {{"large", values(kLarge, 70)},
+          {"small", values(kSmall, 71)},
+          {"words", values(kWords, 72)},
+          {"counts", values(kCounts, 73)}};
+}
+
+// Of the mean loss over the global batch.
+Doubles gradient_of_step(const ExperimentConfig& config, Communicator* ranks) {
+  TwoViewsTask task({config, kCpu, standard_registries()});
+  perturb(*task.stores().front().value);
+  Learner learner(config, task, kCpu, ranks);
+  const std::int64_t n = config.train.batch_size, at_a_time = config.train.micro_batch.value_or(n);
+  Fields batch = two_views(n);
+  if (ranks) batch = rows_of(batch, rows_of_rank(n, ranks->rank(), ranks->size()));
+  EXPECT_TRUE(learner.step(batch, 0, 1e-3).finite);
+  Doubles gradient = doubles(learner.parameters().gradients());
+  const std::int64_t rows = ranks ? batch.count() : n;
+  const auto parts = static_cast<double>((rows + at_a_time - 1) / at_a_time);
+  for (double& g : gradient) g /= parts;
+  return gradient;
+}
+
+// Micro-batches cut the same sums into other pieces, as ranks do.
+TEST(TwoForwards, OfALearnerGiveTheSameGradientOnRanks) {
+  ExperimentConfig config = two_views_config();
+  config.train.micro_batch.reset();
+  const Doubles alone = gradient_of_step(config, nullptr);
+  double yardstick = unit_roundoff(DType::kFloat32);
+  for (int micro_batch : {2, 3, 4, 6}) {
+    config.train.micro_batch = micro_batch;
+    yardstick = std::max(yardstick, distance(gradient_of_step(config, nullptr), alone));
+  }
+  EXPECT_LT(yardstick, 1e-4);
+  for (int size : {2, 3}) {
+    for (int micro_batch : {2, 12}) {
+      SCOPED_TRACE(cat(size, " ranks, micro-batches of ", micro_batch));
+      config.train.micro_batch = micro_batch;
+      const auto ranks =
+          on_ranks(size, [&](Communicator& all) { return gradient_of_step(config, &all); });
+      for (const Doubles& one : ranks) {
+        EXPECT_EQ(one, ranks[0]);
+        EXPECT_LE(distance(one, alone), 5 * yardstick);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dtn
