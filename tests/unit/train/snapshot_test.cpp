@@ -1,0 +1,123 @@
+// A run that goes on from its checkpoint is the run it was.
+#include "train/snapshot.h"
+
+#include "dtn/config/load.h"
+#include "small_run.h"
+
+namespace dtn {
+namespace {
+
+using namespace dtn::test;
+
+// As a file gives it: with a preset, and no option left out.
+ExperimentConfig loaded_run(const std::string& norm) {
+  ExperimentConfig config = small_run(norm);
+  config.model.preset = "vit_t_star";
+  return parse_experiment(to_yaml(config), "test", {}, norm_schemas());
+}
+
+const RunProgress kProgress{.step = 3,
+                            .evaluated_step = 2,
+                            .best_step = 2,
+                            .best = 71.25,
+                            .bad_steps = 1,
+                            .steps_per_epoch = 2};
+
+// What a run of three steps leaves behind.
+CheckpointData snapshot_of(const ExperimentConfig& config) {
+  ClassifyLearner learner(config);
+  perturb(learner.parameters());
+  for (int i = 0; i < 3; ++i) take_step(learner, global_batch(config, i), i);
+  RunProgress progress = kProgress;
+  CheckpointData data = take_snapshot(config, learner, progress);
+  // As if it had been read from a file: these are handles to what goes on.
+  for (NamedTensors* part : {&data.model, &data.ema, &data.state}) {
+    for (auto& [name, tensor] : *part) tensor = tensor.clone();
+  }
+  return data;
+}
+
+RunProgress restored(const CheckpointData& data, const ExperimentConfig& config) {
+  ClassifyLearner learner(config);
+  RunProgress progress;
+  restore_snapshot(data, config, norm_registry(), learner, progress);
+  return progress;
+}
+
+TEST(Snapshot, GoesOnToTheSameBits) {
+  for (const char* norm : {"bn", "dtn"}) {
+    for (OptimizerKind optimizer : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
+      for (Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
+        SCOPED_TRACE(cat(norm, optimizer == OptimizerKind::kSgd ? ", sgd" : ", adamw",
+                         precision == Precision::kBFloat16 ? ", bf16" : ""));
+        ExperimentConfig config = loaded_run(norm);
+        config.optim.name = optimizer;
+        config.train.precision = precision;
+        ClassifyLearner unbroken(config);
+        perturb(unbroken.parameters());
+        unbroken.average()->values().copy_from(unbroken.parameters().values());
+        for (int i = 0; i < 3; ++i) take_step(unbroken, global_batch(config, i), i);
+        RunProgress progress = kProgress;
+        const CheckpointData data = take_snapshot(config, unbroken, progress);
+
+        ClassifyLearner resumed(config);
+        RunProgress found;
+        restore_snapshot(data, config, norm_registry(), resumed, found);
+        EXPECT_EQ(found.step, 3);
+        EXPECT_EQ(found.evaluated_step, 2);
+        EXPECT_EQ(found.best_step, 2);
+        EXPECT_EQ(found.best, 71.25);
+        EXPECT_EQ(found.bad_steps, 1);
+        EXPECT_EQ(found.steps_per_epoch, 2);
+        expect_same_bits(outcome_of(resumed), outcome_of(unbroken));
+        take_step(unbroken, global_batch(config, 3), 3);
+        take_step(resumed, global_batch(config, 3), 3);
+        expect_same_bits(outcome_of(resumed), outcome_of(unbroken));
+      }
+    }
+  }
+}
+
+TEST(Snapshot, SaysWhereTheRunIsInItsData) {
+  const CheckpointData data = snapshot_of(loaded_run("ln"));
+  EXPECT_EQ(data.step, 3);
+  EXPECT_EQ(data.state_metadata.at("epoch"), "1");
+  EXPECT_EQ(data.state_metadata.at("position"), "1");
+  EXPECT_EQ(data.state_metadata.at("seed"), "3");
+  EXPECT_EQ(data.state_metadata.at("best"), "71.25");
+}
+
+// Before there were tasks, the figure was the top-1 accuracy and called so.
+TEST(Snapshot, TakesTheBestFigureByItsOldName) {
+  const ExperimentConfig config = loaded_run("ln");
+  CheckpointData data = snapshot_of(config);
+  data.state_metadata["best_top1"] = "62.5";
+  EXPECT_EQ(restored(data, config).best, 71.25) << "the new name counts";
+  data.state_metadata.erase("best");
+  EXPECT_EQ(restored(data, config).best, 62.5);
+  EXPECT_EQ(restored(data, config).best_step, 2);
+  data.state_metadata.erase("best_top1");
+  EXPECT_THROW(restored(data, config), DataError);
+}
+
+TEST(Snapshot, RefusesAnotherModelOrOptimizer) {
+  const ExperimentConfig config = loaded_run("ln");
+  const CheckpointData data = snapshot_of(config);
+  ExperimentConfig other = config;
+  other.model.depth = 2;
+  EXPECT_THROW(restored(data, other), ConfigError);
+  other = config;
+  other.optim.name = OptimizerKind::kAdamW;
+  EXPECT_THROW(restored(data, other), ConfigError);
+  other = config;
+  other.train.ema.reset();
+  other.optim.lr *= 2;  // only warned of
+  other.data.workers = 7;
+  EXPECT_EQ(restored(data, other).step, 3);
+  CheckpointData without = data;
+  without.ema.clear();
+  EXPECT_THROW(restored(without, config), ConfigError) << "an average that is not there";
+}
+
+}  // namespace
+}  // namespace dtn
