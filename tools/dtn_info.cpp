@@ -79,8 +79,12 @@ void print_ops() {
       "add_positions, prepend_class_token, first_token, mean_token\n"
       "dropout, residual_add, gelu, cast\n"
       "cross_entropy     labels with smoothing, or soft targets\n"
-      "elementary        add sub mul div affine exp log sqrt erf sigmoid clamp_at_zero sum mean\n"
-      "                  softmax reshape permute concat narrow matmul (references)\n");
+      "primitive         add sub mul div maximum minimum where affine neg exp log sqrt erf "
+      "sigmoid\n"
+      "                  tanh relu abs cos sin power sum mean max softmax reshape permute\n"
+      "                  broadcast_to concat narrow pad gather matmul conv2d max_pool2d "
+      "avg_pool2d\n"
+      "                  (on every device, in every floating type; references are made of them)\n");
 }
 
 }  // namespace

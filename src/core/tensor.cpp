@@ -23,7 +23,7 @@ Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
   return t;
 }
 
-Tensor Tensor::full(const Shape& shape, DType dtype, double value) {
+Tensor Tensor::full(const Shape& shape, DType dtype, double value, Device device) {
   Tensor t = empty(shape, dtype);
   std::int64_t n = t.numel();
   switch (dtype) {
@@ -39,7 +39,7 @@ Tensor Tensor::full(const Shape& shape, DType dtype, double value) {
       std::fill_n(t.data<std::uint8_t>(), n, static_cast<std::uint8_t>(value));
       break;
   }
-  return t;
+  return t.to(device);
 }
 
 Tensor Tensor::wrap(std::shared_ptr<std::byte> owner, std::size_t byte_offset, const Shape& shape,

@@ -26,6 +26,14 @@
 #include "kernels/pointwise/gather.h"
 #include "kernels/pointwise/modulate.h"
 #include "kernels/pointwise/pointwise.h"
+#include "kernels/primitive/copy.h"
+#include "kernels/primitive/depthwise.h"
+#include "kernels/primitive/elementwise.h"
+#include "kernels/primitive/pool.h"
+#include "kernels/primitive/reduce.h"
+#include "kernels/primitive/select.h"
+#include "kernels/primitive/softmax.h"
+#include "kernels/primitive/unfold.h"
 
 namespace dtn {
 namespace {
@@ -156,6 +164,20 @@ DTN_ABSENT(SpreadMean)
 DTN_ABSENT(Mean)
 DTN_ABSENT(Sigmoid)
 DTN_ABSENT(SigmoidBackward)
+DTN_ABSENT(Elementwise)
+DTN_ABSENT(StridedCopy)
+DTN_ABSENT(Reduce)
+DTN_ABSENT(SoftmaxForward)
+DTN_ABSENT(SoftmaxBackward)
+DTN_ABSENT(SelectForward)
+DTN_ABSENT(SelectBackward)
+DTN_ABSENT(Unfold)
+DTN_ABSENT(Fold)
+DTN_ABSENT(DepthwiseForward)
+DTN_ABSENT(DepthwiseBackwardInput)
+DTN_ABSENT(DepthwiseBackwardWeight)
+DTN_ABSENT(PoolForward)
+DTN_ABSENT(PoolBackward)
 DTN_ABSENT(NormalizeImages)
 DTN_ABSENT(EraseImages)
 DTN_ABSENT(BlendPairs)

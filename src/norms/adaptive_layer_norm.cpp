@@ -1,7 +1,7 @@
 // Adaptive LayerNorm (Peebles and Xie, 2023); see nn/conditional_norm.h.
 #include "dtn/ops/activation.h"
-#include "dtn/ops/elementary.h"
 #include "dtn/ops/modulation.h"
+#include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "norms/conditional_parts.h"
 #include "norms/rows.h"
@@ -47,9 +47,9 @@ Variable AdaptiveLayerNorm::forward(Context& ctx, const Variable& x, const Token
 Variable AdaptiveLayerNorm::reference(Context& ctx, const Variable& x, const TokenGrid& grid,
                                       const Condition& condition) {
   check_tokens("adaln", x, grid, options_.channels);
-  Variable c = condition_of(ctx, condition, x.dim(0), x.dtype(), true);
+  Variable c = condition_of(ctx, condition, x.dim(0), accumulator_of(x.dtype()), true);
   Variable scale = modulation_.reference(ctx, c);
-  Variable gain = elementary::add(ctx, scale, plus_one(scale));
+  Variable gain = primitive::add(ctx, scale, plus_one(scale));
   return ops::reference::modulated_layer_norm(ctx, x, gain, options_.eps);
 }
 
@@ -68,7 +68,8 @@ Variable AdaptiveLayerNorm::gate(Context& ctx, const Condition& condition) const
 
 Variable AdaptiveLayerNorm::reference_gate(Context& ctx, const Condition& condition) const {
   const Variable& c = vector_for_gate(condition);
-  return gate_->reference(ctx, condition_of(ctx, condition, c.dim(0), c.dtype(), true));
+  return gate_->reference(ctx,
+                          condition_of(ctx, condition, c.dim(0), accumulator_of(c.dtype()), true));
 }
 
 NormRow adaptive_layer_norm_row() {

@@ -4,7 +4,7 @@
 //
 // Parameters weight[C], bias[C]; buffers running_mean[C], running_var[C] (of the unbiased
 // variance). PyTorch's num_batches_tracked is not kept: nothing depends on it.
-#include "dtn/ops/elementary.h"
+#include "dtn/ops/primitive.h"
 #include "norms/batch_statistics.h"
 #include "norms/rows.h"
 
@@ -25,9 +25,10 @@ class BatchNorm : public Normalizer {
   }
 
   Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override {
-    namespace e = elementary;
-    Variable xhat = dtn::reference::batch_norm(ctx, x, eps_, running_);
-    return e::add(ctx, e::mul(ctx, xhat, weight_->variable), bias_->variable);
+    namespace e = primitive;
+    Variable xhat = dtn::reference::batch_norm(ctx, e::widen(ctx, x), eps_, running_);
+    Variable y = e::add(ctx, e::mul(ctx, xhat, weight_->variable), bias_->variable);
+    return e::cast(ctx, y, x.dtype());
   }
 
  private:

@@ -1,6 +1,6 @@
 #include "norms/batch_statistics.h"
 
-#include "dtn/ops/elementary.h"
+#include "dtn/ops/primitive.h"
 #include "kernels/norm/channel_norm.h"
 
 namespace dtn {
@@ -52,7 +52,7 @@ ops::ChannelMoments batch_statistics(const Context& ctx, const RunningStatistics
 
 Variable reference::batch_norm(Context& ctx, const Variable& x, double eps,
                                const RunningStatistics& running) {
-  namespace e = elementary;
+  namespace e = primitive;
   if (ctx.training()) return ops::reference::channel_norm(ctx, x, {}, {}, {1, x.dim(-1), eps});
   Variable std = e::sqrt(ctx, e::affine(ctx, Variable(running.variance->value), 1, eps));
   return e::div(ctx, e::sub(ctx, x, Variable(running.mean->value)), std);

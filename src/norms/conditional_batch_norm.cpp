@@ -5,8 +5,8 @@
 // and backward the sums of each sample, which make the gradients of its gains, and then, weighted
 // and added up, the sums over all.
 #include "dtn/ops/activation.h"
-#include "dtn/ops/elementary.h"
 #include "dtn/ops/gather.h"
+#include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "kernels/norm/channel_moments.h"
 #include "kernels/norm/channel_norm.h"
@@ -147,17 +147,18 @@ Variable ConditionalBatchNorm::forward(Context& ctx, const Variable& x, const To
 
 Variable ConditionalBatchNorm::reference(Context& ctx, const Variable& x, const TokenGrid& grid,
                                          const Condition& condition) {
-  namespace e = elementary;
+  namespace e = primitive;
   check_tokens("cbn", x, grid, options_.channels);
   const std::int64_t batch = x.dim(0), channels = options_.channels;
-  Variable c = condition_vector(ctx, "cbn", condition, batch, options_.condition, x.dtype());
+  Variable c =
+      condition_vector(ctx, "cbn", condition, batch, options_.condition, accumulator_of(x.dtype()));
   Variable hidden = ops::reference::relu(ctx, hidden_.reference(ctx, c));
   Variable changes = e::reshape(ctx, modulation_.reference(ctx, hidden), {batch, 1, 2 * channels});
   Variable shift = e::add(ctx, e::narrow(ctx, changes, 2, 0, channels), bias_->variable);
   Variable gain =
       e::add(ctx, e::narrow(ctx, changes, 2, channels, 2 * channels), weight_->variable);
-  return e::add(ctx, e::mul(ctx, dtn::reference::batch_norm(ctx, x, options_.eps, running_), gain),
-                shift);
+  Variable xhat = dtn::reference::batch_norm(ctx, e::widen(ctx, x), options_.eps, running_);
+  return e::cast(ctx, e::add(ctx, e::mul(ctx, xhat, gain), shift), x.dtype());
 }
 
 NormRow conditional_batch_norm_row() {

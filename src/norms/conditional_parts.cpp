@@ -1,7 +1,7 @@
 #include "norms/conditional_parts.h"
 
-#include "dtn/ops/elementary.h"
 #include "dtn/ops/linear.h"
+#include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "kernels/norm/channel_norm.h"
 

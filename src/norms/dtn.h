@@ -54,8 +54,8 @@ class DtnLambda {
 
   // [H], accumulator type.
   Tensor value(DType acc, Device device) const;
-  // [1, H, 1, 1], in elementary operations.
-  Variable variable(Context& ctx, DType dtype) const;
+  // [1, H, 1, 1], in primitive operations.
+  Variable variable(Context& ctx, DType dtype, Device device) const;
   // Null when it is fixed.
   const Variable* logit() const { return logit_ ? &logit_->variable : nullptr; }
 
@@ -88,7 +88,8 @@ class DynamicTokenNorm : public Normalizer {
   Tensor position_weights(DType acc, Device device) const;
   DtnDensePositions dense_positions(const TokenGrid& grid, DType acc) const;
   // P, [H, T', T'].
-  Variable reference_positions(Context& ctx, const TokenGrid& cells, DType dtype) const;
+  Variable reference_positions(Context& ctx, const TokenGrid& cells, DType dtype,
+                               Device device) const;
 
   NormShape shape_;
   DtnOptions options_;

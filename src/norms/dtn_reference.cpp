@@ -1,17 +1,17 @@
-// Dynamic Token Normalization in elementary operations: every choice of positions and cells as one
+// Dynamic Token Normalization in primitive operations: every choice of positions and cells as one
 // dense matrix.
-#include "dtn/ops/elementary.h"
+#include "dtn/ops/primitive.h"
 #include "norms/dtn.h"
-#include "ops/dispatch.h"
+#include "ops/host_constant.h"
 #include "ops/relative_offsets.h"
 
 namespace dtn {
 
-namespace e = elementary;
+namespace e = primitive;
 
-Variable DtnLambda::variable(Context& ctx, DType dtype) const {
+Variable DtnLambda::variable(Context& ctx, DType dtype, Device device) const {
   const Variable value =
-      fixed_ ? Variable(Tensor::full({heads_}, dtype, *fixed_)) : e::sigmoid(ctx, *logit());
+      fixed_ ? Variable(Tensor::full({heads_}, dtype, *fixed_, device)) : e::sigmoid(ctx, *logit());
   return e::reshape(ctx, value, {1, heads_, 1, 1});
 }
 
@@ -20,34 +20,27 @@ namespace {
 // A constant matrix for every head, [H, rows, columns].
 template <class F>
 Variable constant_matrix(std::int64_t heads, std::int64_t rows, std::int64_t columns, DType dtype,
-                         F&& value) {
-  Tensor matrix = Tensor::empty({heads, rows, columns}, dtype);
-  dispatch_real(dtype, [&](auto zero) {
-    auto* at = matrix.data<decltype(zero)>();
-    for (std::int64_t h = 0; h < heads; ++h) {
-      for (std::int64_t i = 0; i < rows; ++i) {
-        for (std::int64_t j = 0; j < columns; ++j) *at++ = static_cast<decltype(zero)>(value(i, j));
-      }
-    }
-  });
-  return Variable(matrix);
+                         Device device, F&& value) {
+  return Variable(ops::host_constant(
+      {heads, rows, columns}, dtype, device,
+      [&](std::int64_t element) { return value(element / columns % rows, element % columns); }));
 }
 
 }  // namespace
 
-Variable DynamicTokenNorm::reference_positions(Context& ctx, const TokenGrid& cells,
-                                               DType dtype) const {
+Variable DynamicTokenNorm::reference_positions(Context& ctx, const TokenGrid& cells, DType dtype,
+                                               Device device) const {
   using Position = DtnOptions::Position;
   const std::int64_t heads = shape_.heads, n = cells.tokens();
   if (options_.position == Position::kFree) return e::softmax(ctx, *position());
   if (options_.position == Position::kRelative) {  // the inert bias of pos_proj is left out
-    Variable offsets(ops::relative_offsets(cells.height, cells.width, dtype,
+    Variable offsets(ops::relative_offsets(cells.height, cells.width, dtype, device,
                                            options_.variant == DtnVariant::kOfficial ? -1 : 1));
     Variable scores = e::matmul(ctx, offsets, e::permute(ctx, *position(), {1, 0}));  // [T' T', H]
     return e::softmax(ctx, e::reshape(ctx, e::permute(ctx, scores, {1, 0}), {heads, n, n}));
   }
   const std::int64_t half = options_.position == Position::kUniform ? n : (options_.band - 1) / 2;
-  return constant_matrix(heads, n, n, dtype, [&](std::int64_t i, std::int64_t j) {
+  return constant_matrix(heads, n, n, dtype, device, [&](std::int64_t i, std::int64_t j) {
     const std::int64_t first = std::max<std::int64_t>(i - half, 0),
                        last = std::min(i + half, n - 1);
     return first <= j && j <= last ? 1.0 / static_cast<double>(last - first + 1) : 0.0;
@@ -59,9 +52,10 @@ Variable DynamicTokenNorm::reference(Context& ctx, const Variable& input, const 
   bool official = options_.variant == DtnVariant::kOfficial;
   std::int64_t batch = input.dim(0), tokens = grid.tokens(), heads = shape_.heads;
   std::int64_t channels = shape_.channels, head_dim = channels / heads;
-  DType dtype = input.dtype();
+  const DType dtype = accumulator_of(input.dtype());
+  const Device device = input.device();
 
-  Variable x = input;
+  Variable x = e::widen(ctx, input);
   if (official) {
     Variable split = e::reshape(ctx, x, {batch, tokens, heads, head_dim});
     Variable power = e::mean(ctx, e::mul(ctx, split, split), -1);
@@ -83,13 +77,14 @@ Variable DynamicTokenNorm::reference(Context& ctx, const Variable& input, const 
   auto cell_of = [&](std::int64_t t) {
     return t / grid.width / pool * cells.width + t % grid.width / pool;
   };
-  Variable average = constant_matrix(heads, n, tokens, dtype, [&](std::int64_t i, std::int64_t t) {
-    return cell_of(t) == i ? 1.0 / static_cast<double>(pool * pool) : 0.0;
-  });
-  Variable spread = constant_matrix(heads, tokens, n, dtype, [&](std::int64_t t, std::int64_t i) {
-    return cell_of(t) == i ? 1.0 : 0.0;
-  });
-  Variable p = e::matmul(ctx, spread, reference_positions(ctx, cells, dtype));
+  Variable average =
+      constant_matrix(heads, n, tokens, dtype, device, [&](std::int64_t i, std::int64_t t) {
+        return cell_of(t) == i ? 1.0 / static_cast<double>(pool * pool) : 0.0;
+      });
+  Variable spread =
+      constant_matrix(heads, tokens, n, dtype, device,
+                      [&](std::int64_t t, std::int64_t i) { return cell_of(t) == i ? 1.0 : 0.0; });
+  Variable p = e::matmul(ctx, spread, reference_positions(ctx, cells, dtype, device));
 
   // Statistics across tokens within each head: the images side by side as columns, [H, T, B D].
   auto to_columns = [&](const Variable& v) {
@@ -108,20 +103,21 @@ Variable DynamicTokenNorm::reference(Context& ctx, const Variable& input, const 
   Variable s1 = from_columns(e::matmul(ctx, p, seen));
   Variable s2 = from_columns(e::matmul(ctx, p, e::mul(ctx, seen, seen)));
   Variable v1 = e::sub(ctx, s2, e::mul(ctx, s1, s1));
-  if (!official) v1 = e::clamp_at_zero(ctx, v1);
+  if (!official) v1 = e::relu(ctx, v1);
   Variable m1 = e::add(
       ctx, s1, e::permute(ctx, e::reshape(ctx, pivot, {batch, 1, heads, head_dim}), {0, 2, 1, 3}));
 
   auto mix = [&](const Variable& l, const Variable& token, const Variable& across) {
     return e::add(ctx, e::mul(ctx, l, token), e::mul(ctx, e::affine(ctx, l, -1, 1), across));
   };
-  Variable mu = mix(lambda_mean_.variable(ctx, dtype), mu_ln, m1);
-  Variable var = mix(lambda_var_.variable(ctx, dtype), var_ln, v1);
+  Variable mu = mix(lambda_mean_.variable(ctx, dtype, device), mu_ln, m1);
+  Variable var = mix(lambda_var_.variable(ctx, dtype, device), var_ln, v1);
   Variable xs = e::permute(ctx, e::reshape(ctx, x, {batch, tokens, heads, head_dim}), {0, 2, 1, 3});
   Variable xhat =
       e::div(ctx, e::sub(ctx, xs, mu), e::sqrt(ctx, e::affine(ctx, var, 1, shape_.eps)));
   Variable back = e::reshape(ctx, e::permute(ctx, xhat, {0, 2, 1, 3}), {batch, tokens, channels});
-  return e::add(ctx, e::mul(ctx, back, weight_->variable), bias_->variable);
+  Variable y = e::add(ctx, e::mul(ctx, back, weight_->variable), bias_->variable);
+  return e::cast(ctx, y, input.dtype());
 }
 
 }  // namespace dtn

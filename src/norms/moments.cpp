@@ -2,8 +2,8 @@
 #include "dtn/nn/moments.h"
 
 #include "dtn/ops/activation.h"
-#include "dtn/ops/elementary.h"
 #include "dtn/ops/gather.h"
+#include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "norms/conditional_parts.h"
 #include "norms/rows.h"
@@ -31,7 +31,7 @@ Variable DynamicMomentShortcut::forward(Context& ctx, const Variable& x, const T
     return map.forward(ctx, ops::neighbours(ctx, v, grid.height, grid.width));
   };
   auto as_column = [&](const Variable& v) {
-    return elementary::reshape(ctx, ops::cast(ctx, v, x.dtype()), {x.dim(0), x.dim(1), 1});
+    return primitive::reshape(ctx, ops::cast(ctx, v, x.dtype()), {x.dim(0), x.dim(1), 1});
   };
   Variable moments = ops::join_columns(ctx, as_column(mean), as_column(std));
   Variable hidden = ops::relu(ctx, convolve(hidden_, moments));
@@ -46,7 +46,7 @@ Variable DynamicMomentShortcut::reference(Context& ctx, const Variable& x, const
     return map.reference(ctx, neighbours(ctx, v, grid.height, grid.width));
   };
   auto as_column = [&](const Variable& v) {
-    return elementary::reshape(ctx, v, {x.dim(0), x.dim(1), 1});
+    return primitive::reshape(ctx, v, {x.dim(0), x.dim(1), 1});
   };
   Variable moments = join_columns(ctx, as_column(mean), as_column(std));
   return modulate(ctx, x, convolve(modulation_, relu(ctx, convolve(hidden_, moments))));

@@ -5,7 +5,7 @@
 // ema_gz[1, C, 1, 1], iters[1], which counts optimizer steps whatever the number of micro-batches.
 #include "kernels/norm/power_norm.h"
 
-#include "dtn/ops/elementary.h"
+#include "dtn/ops/primitive.h"
 #include "norms/groups.h"
 #include "norms/rows.h"
 #include "norms/shared_batch.h"
@@ -144,7 +144,7 @@ void PowerNorm::Saved::backward(const Tensor& dy) const {
 
 // --- reference ----------------------------------------------------------------------------------
 
-namespace e = elementary;
+namespace e = primitive;
 
 // z, whose gradient loses nu z on its way back.
 Variable damped(Context& ctx, const Variable& z, const Tensor& nu) {
@@ -159,7 +159,7 @@ Variable damped(Context& ctx, const Variable& z, const Tensor& nu) {
 Variable PowerNorm::reference(Context& ctx, const Variable& x, const TokenGrid&) {
   check(x);
   const std::int64_t rows = x.value().numel() / channels_;
-  Variable split = e::reshape(ctx, x, {rows, groups_, channels_ / groups_});
+  Variable split = e::reshape(ctx, e::widen(ctx, x), {rows, groups_, channels_ / groups_});
   Variable squares = e::mean(ctx, e::mul(ctx, split, split), -1);
   Variable z0 = e::reshape(ctx, e::div(ctx, split, e::sqrt(ctx, e::affine(ctx, squares, 1, eps_))),
                            {rows, channels_});
@@ -168,8 +168,9 @@ Variable PowerNorm::reference(Context& ctx, const Variable& x, const TokenGrid&)
   Context plain;
   Variable phi = e::reshape(plain, Variable(running_phi_->value), {1, channels_});
   double iteration = 1;
-  dispatch_real(x.dtype(), [&](auto zero) {
-    iteration += static_cast<double>(*iterations_->value.data<decltype(zero)>());
+  const Tensor iterations = iterations_->value.to(kCpu);
+  dispatch_real(iterations.dtype(), [&](auto zero) {
+    iteration += static_cast<double>(*iterations.data<decltype(zero)>());
   });
   if (ctx.training() && iteration <= static_cast<double>(warmup_))
     phi = e::mean(plain, e::mul(plain, Variable(z0.value()), Variable(z0.value())), 0);
@@ -179,7 +180,7 @@ Variable PowerNorm::reference(Context& ctx, const Variable& x, const TokenGrid&)
     z = damped(ctx, z, e::affine(plain, ema, 1 - alpha_backward_).value());
   }
   Variable y = e::add(ctx, e::mul(ctx, z, weight_->variable), bias_->variable);
-  return e::reshape(ctx, y, x.shape());
+  return e::cast(ctx, e::reshape(ctx, y, x.shape()), x.dtype());
 }
 
 std::unique_ptr<Normalizer> make(const NormConfig& config, const NormShape& shape,

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "dtn/ops/elementary.h"
+#include "dtn/ops/primitive.h"
 #include "norms/rows.h"
 #include "ops/norm_gradients.h"
 
@@ -70,17 +70,17 @@ Variable RmsNorm::forward(Context& ctx, const Variable& x, const TokenGrid&) {
 }
 
 Variable RmsNorm::reference(Context& ctx, const Variable& x, const TokenGrid&) {
-  namespace e = elementary;
+  namespace e = primitive;
   const double eps = shape_.eps;
-  const Variable squares = e::mul(ctx, x, x);
+  const Variable wide = e::widen(ctx, x), squares = e::mul(ctx, wide, wide);
   // The longer of |x| and eps is found before the root, whose slope at 0 is infinite.
   const Variable under_root =
       kind_ == RmsNormKind::kRms
           ? e::affine(ctx, e::mean(ctx, squares, -1), 1, eps)
-          : e::affine(
-                ctx, e::clamp_at_zero(ctx, e::affine(ctx, e::sum(ctx, squares, -1), 1, -eps * eps)),
-                1, eps * eps);
-  return e::mul(ctx, e::div(ctx, x, e::sqrt(ctx, under_root)), weight_->variable);
+          : e::affine(ctx, e::relu(ctx, e::affine(ctx, e::sum(ctx, squares, -1), 1, -eps * eps)), 1,
+                      eps * eps);
+  const Variable normal = e::div(ctx, wide, e::sqrt(ctx, under_root));
+  return e::cast(ctx, e::mul(ctx, normal, weight_->variable), x.dtype());
 }
 
 template <RmsNormKind kKind>

@@ -2,6 +2,7 @@
 #include "dtn/ops/activation.h"
 #include "dtn/ops/gather.h"
 #include "dtn/ops/modulation.h"
+#include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "norms/batch_statistics.h"
 #include "norms/conditional_parts.h"
@@ -45,10 +46,12 @@ Variable SpatiallyAdaptiveNorm::reference(Context& ctx, const Variable& x, const
     return linear.reference(ctx, ops::reference::neighbours(ctx, v, grid.height, grid.width));
   };
   Variable hidden = ops::reference::relu(ctx, convolve(shared_, map));
+  const Variable wide = primitive::widen(ctx, x);
   Variable xhat =
-      running_ ? dtn::reference::batch_norm(ctx, x, options_.eps, *running_)
-               : ops::reference::channel_norm(ctx, x, {}, {}, {batch, channels, options_.eps});
-  return ops::reference::modulate(ctx, xhat, convolve(modulation_, hidden));
+      running_ ? dtn::reference::batch_norm(ctx, wide, options_.eps, *running_)
+               : ops::reference::channel_norm(ctx, wide, {}, {}, {batch, channels, options_.eps});
+  Variable y = ops::reference::modulate(ctx, xhat, convolve(modulation_, hidden));
+  return primitive::cast(ctx, y, x.dtype());
 }
 
 NormRow spatially_adaptive_norm_row() {

@@ -11,7 +11,7 @@
 // is no exception; and the layer's part belongs to each token, as in LayerNorm.
 #include "kernels/norm/switchable_norm.h"
 
-#include "dtn/ops/elementary.h"
+#include "dtn/ops/primitive.h"
 #include "norms/batch_statistics.h"
 #include "norms/rows.h"
 #include "norms/shared_batch.h"
@@ -192,28 +192,24 @@ Variable SwitchableNorm::forward(Context& ctx, const Variable& x, const TokenGri
                     [saved, sinks](const Tensor& dy) { backward(saved, sinks, dy); });
 }
 
-namespace e = elementary;
+namespace e = primitive;
 
 // Mean and variance over the given dimensions, which stay with extent 1.
 struct Moments {
   Variable mean, var;
-  Moments(Context& ctx, const Variable& x, std::initializer_list<int> dims) {
-    auto average = [&](Variable v) {
-      for (int d : dims) v = e::mean(ctx, v, d);
-      return v;
-    };
-    mean = average(x);
+  Moments(Context& ctx, const Variable& x, const e::Dims& dims) : mean(e::mean(ctx, x, dims)) {
     Variable centred = e::sub(ctx, x, mean);
-    var = average(e::mul(ctx, centred, centred));
+    var = e::mean(ctx, e::mul(ctx, centred, centred), dims);
   }
 };
 
-Variable SwitchableNorm::reference(Context& ctx, const Variable& x, const TokenGrid&) {
-  check(x);
+Variable SwitchableNorm::reference(Context& ctx, const Variable& input, const TokenGrid&) {
+  check(input);
+  const Variable x = e::widen(ctx, input);
   const Moments image(ctx, x, {1}), token(ctx, x, {2});
   Variable batch_mean, batch_var;
   if (ctx.training()) {
-    const Moments batch(ctx, x, {1, 0});
+    const Moments batch(ctx, x, {0, 1});
     batch_mean = batch.mean;
     batch_var = batch.var;
   } else {
@@ -231,7 +227,8 @@ Variable SwitchableNorm::reference(Context& ctx, const Variable& x, const TokenG
   Variable mu = mix(mean_weight_, image.mean, token.mean, batch_mean);
   Variable var = mix(var_weight_, image.var, token.var, batch_var);
   Variable xhat = e::div(ctx, e::sub(ctx, x, mu), e::sqrt(ctx, e::affine(ctx, var, 1, shape_.eps)));
-  return e::add(ctx, e::mul(ctx, xhat, weight_->variable), bias_->variable);
+  Variable y = e::add(ctx, e::mul(ctx, xhat, weight_->variable), bias_->variable);
+  return e::cast(ctx, y, input.dtype());
 }
 
 std::unique_ptr<Normalizer> make(const NormConfig& config, const NormShape& shape,

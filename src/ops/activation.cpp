@@ -1,6 +1,6 @@
 #include "dtn/ops/activation.h"
 
-#include "dtn/ops/elementary.h"
+#include "dtn/ops/primitive.h"
 #include "kernels/pointwise/activation.h"
 
 namespace dtn::ops {
@@ -30,13 +30,14 @@ Variable tanh(Context& ctx, const Variable& x) {
 }
 
 namespace reference {
-using namespace elementary;
+using namespace primitive;
 
-Variable relu(Context& ctx, const Variable& x) { return clamp_at_zero(ctx, x); }
-Variable silu(Context& ctx, const Variable& x) { return mul(ctx, x, sigmoid(ctx, x)); }
-Variable tanh(Context& ctx, const Variable& x) {
-  return affine(ctx, sigmoid(ctx, affine(ctx, x, 2)), 2, -1);
+Variable relu(Context& ctx, const Variable& x) { return primitive::relu(ctx, x); }
+Variable silu(Context& ctx, const Variable& x) {
+  const Variable wide = widen(ctx, x);
+  return cast(ctx, mul(ctx, wide, sigmoid(ctx, wide)), x.dtype());
 }
+Variable tanh(Context& ctx, const Variable& x) { return primitive::tanh(ctx, x); }
 
 }  // namespace reference
 }  // namespace dtn::ops

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "dtn/ops/elementary.h"
+#include "dtn/ops/primitive.h"
 #include "kernels/attention/attention.h"
 #include "ops/norm_gradients.h"
 #include "ops/relative_offsets.h"
@@ -75,14 +75,14 @@ Variable attention_on_grid(Context& ctx, const Variable& qkv, std::int64_t heads
 }
 
 namespace reference {
-using namespace elementary;
+using namespace primitive;
 namespace {
 
 // `bias` [1, H, T, T], or undefined.
 Variable attend(Context& ctx, const Variable& qkv, std::int64_t heads, const Variable& bias) {
   std::int64_t batch = qkv.dim(0), tokens = qkv.dim(1), width = qkv.dim(2) / 3;
   std::int64_t head_dim = width / heads;
-  Variable split = permute(ctx, reshape(ctx, qkv, {batch, tokens, 3, heads, head_dim}),
+  Variable split = permute(ctx, reshape(ctx, widen(ctx, qkv), {batch, tokens, 3, heads, head_dim}),
                            {2, 0, 3, 1, 4});  // [3, B, H, T, D]
   auto part = [&](std::int64_t i) {
     return reshape(ctx, narrow(ctx, split, 0, i, i + 1), {batch, heads, tokens, head_dim});
@@ -92,7 +92,8 @@ Variable attend(Context& ctx, const Variable& qkv, std::int64_t heads, const Var
                            1 / std::sqrt(static_cast<double>(head_dim)));
   if (bias.defined()) scores = add(ctx, scores, bias);
   Variable out = matmul(ctx, softmax(ctx, scores), v);  // [B, H, T, D]
-  return reshape(ctx, permute(ctx, out, {0, 2, 1, 3}), {batch, tokens, width});
+  Variable joined = reshape(ctx, permute(ctx, out, {0, 2, 1, 3}), {batch, tokens, width});
+  return cast(ctx, joined, qkv.dtype());
 }
 
 }  // namespace
@@ -104,7 +105,7 @@ Variable attention(Context& ctx, const Variable& qkv, std::int64_t heads) {
 Variable attention_on_grid(Context& ctx, const Variable& qkv, std::int64_t heads,
                            const Variable& pos_weight, std::int64_t grid_h, std::int64_t grid_w) {
   std::int64_t tokens = qkv.dim(1);
-  Variable offsets(relative_offsets(grid_h, grid_w, qkv.dtype()));
+  Variable offsets(relative_offsets(grid_h, grid_w, pos_weight.dtype(), qkv.device()));
   Variable bias = matmul(ctx, offsets, permute(ctx, pos_weight, {1, 0}));  // [T T, H]
   bias = reshape(ctx, permute(ctx, bias, {1, 0}), {1, heads, tokens, tokens});
   return attend(ctx, qkv, heads, bias);

@@ -1,6 +1,6 @@
 #include "ops/channel_norm.h"
 
-#include "dtn/ops/elementary.h"
+#include "dtn/ops/primitive.h"
 #include "kernels/norm/channel_norm.h"
 #include "ops/norm_gradients.h"
 
@@ -162,20 +162,19 @@ Variable channel_affine(Context& ctx, const char* op, const Variable& x, const V
 }
 
 namespace reference {
-using namespace elementary;
+using namespace primitive;
 
 Variable channel_norm(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias,
                       const ChannelNorm& how) {
   const std::int64_t channels = x.dim(-1), size = channels / how.groups;
   const std::int64_t rows = x.value().numel() / (how.sets * channels);
   const Shape split = {how.sets, rows, how.groups, size};
-  auto sum_group = [&](const Variable& v) { return sum(ctx, sum(ctx, v, 3), 1); };
   const std::int64_t n = rows * size, divisor = how.unbiased && n > 1 ? n - 1 : n;
 
-  Variable values = reshape(ctx, x, split);
-  Variable mean = affine(ctx, sum_group(values), 1.0 / static_cast<double>(n));
+  Variable values = reshape(ctx, widen(ctx, x), split);
+  Variable mean = affine(ctx, sum(ctx, values, {1, 3}), 1.0 / static_cast<double>(n));
   Variable centred = sub(ctx, values, mean);
-  Variable var = affine(ctx, sum_group(mul(ctx, centred, centred)),
+  Variable var = affine(ctx, sum(ctx, mul(ctx, centred, centred), {1, 3}),
                         1.0 / static_cast<double>(divisor), how.eps);
   Variable y = div(ctx, centred, sqrt(ctx, var));
   auto gains = [&](const Variable& v) {
@@ -183,7 +182,7 @@ Variable channel_norm(Context& ctx, const Variable& x, const Variable& weight, c
   };
   if (weight.defined()) y = mul(ctx, y, gains(weight));
   if (bias.defined()) y = add(ctx, y, gains(bias));
-  return reshape(ctx, y, x.shape());
+  return cast(ctx, reshape(ctx, y, x.shape()), x.dtype());
 }
 
 }  // namespace reference

@@ -12,8 +12,7 @@ void dispatch_real(DType dtype, F&& f) {
   switch (dtype) {
     case DType::kFloat32: return f(0.0f);
     case DType::kFloat64: return f(0.0);
-    default:
-      throw Error(cat("elementary operations take float32 or float64, not ", name_of(dtype)));
+    default: throw Error(cat("float32 or float64 is wanted, not ", name_of(dtype)));
   }
 }
 

@@ -1,8 +1,9 @@
 #include "dtn/ops/drop.h"
 
-#include "dtn/ops/elementary.h"
+#include "core/cuda_device.h"
+#include "dtn/ops/primitive.h"
 #include "kernels/pointwise/pointwise.h"
-#include "ops/dispatch.h"
+#include "ops/host_constant.h"
 #include "ops/scale_rows.h"
 
 namespace dtn::ops {
@@ -82,22 +83,29 @@ Variable residual_add(Context& ctx, const Variable& residual, const Variable& br
 }
 
 namespace reference {
-using namespace elementary;
+using namespace primitive;
 
 Variable dropout(Context& ctx, const Variable& x, double p, std::uint32_t stream) {
   if (!ctx.training() || p == 0) return x;
-  const Mask drawn(ctx, p, stream);
+  DTN_CHECK(!ctx.rng.device_step,
+            "the reference of dropout draws on the host, which a captured step "
+            "does not come back to");
+  Mask drawn(ctx, p, stream);
+  Tensor rows;
+  if (drawn.rows && x.device() != kCpu) {
+    rows = Tensor::empty({x.dim(0)}, DType::kInt64);
+    cuda::copy_to_host(rows.raw(), drawn.rows, rows.nbytes());
+    cuda::synchronize();
+    drawn.rows = rows.data<std::int64_t>();
+  }
   const std::int64_t per_sample = x.value().numel() / x.dim(0);
-  Tensor mask = Tensor::empty_like(x.value());
-  dispatch_real(x.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    for (std::int64_t i = 0; i < mask.numel(); ++i) {
-      const std::uint64_t n = drawn.number(i / per_sample, i % per_sample, per_sample);
-      bool keep = philox_uniform(drawn.key, n) >= static_cast<float>(p);
-      mask.data<T>()[i] = keep ? static_cast<T>(1 / (1 - p)) : T(0);
-    }
-  });
-  return mul(ctx, x, Variable(mask));
+  const Tensor mask =
+      host_constant(x.shape(), accumulator_of(x.dtype()), x.device(), [&](std::int64_t i) {
+        const std::uint64_t n = drawn.number(i / per_sample, i % per_sample, per_sample);
+        const bool keep = philox_uniform(drawn.key, n) >= static_cast<float>(p);
+        return keep ? 1 / (1 - p) : 0;
+      });
+  return cast(ctx, mul(ctx, x, Variable(mask)), x.dtype());
 }
 
 Variable residual_add(Context& ctx, const Variable& residual, const Variable& branch,
@@ -105,7 +113,8 @@ Variable residual_add(Context& ctx, const Variable& residual, const Variable& br
   if (!scale.defined()) return add(ctx, residual, branch);
   Shape ones = branch.shape();
   for (int i = 1; i < ones.rank(); ++i) ones[i] = 1;
-  return add(ctx, residual, mul(ctx, branch, Variable(scale.reshape(ones))));
+  Variable scaled = mul(ctx, widen(ctx, branch), Variable(scale.reshape(ones)));
+  return cast(ctx, add(ctx, widen(ctx, residual), scaled), residual.dtype());
 }
 
 }  // namespace reference

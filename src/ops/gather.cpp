@@ -1,10 +1,9 @@
 #include "dtn/ops/gather.h"
 
-#include "dtn/ops/elementary.h"
+#include "dtn/ops/primitive.h"
 #include "kernels/gemm/linear.h"
 #include "kernels/pointwise/gather.h"
 #include "kernels/pointwise/pointwise.h"
-#include "ops/dispatch.h"
 
 namespace dtn::ops {
 namespace {
@@ -136,17 +135,13 @@ Variable join_columns(Context& ctx, const Variable& a, const Variable& b) {
 }
 
 namespace reference {
-using namespace elementary;
+using namespace primitive;
 
 Variable neighbours(Context& ctx, const Variable& x, std::int64_t grid_h, std::int64_t grid_w) {
   check_grid(x, grid_h, grid_w);
   const std::int64_t batch = x.dim(0), tokens = x.dim(1), channels = x.dim(2);
-  auto zeros = [&](const Shape& shape) { return Variable(Tensor::zeros(shape, x.dtype())); };
   Variable padded = reshape(ctx, x, {batch, grid_h, grid_w, channels});
-  Variable line = zeros({batch, 1, grid_w, channels});
-  padded = concat(ctx, concat(ctx, line, padded, 1), line, 1);
-  Variable side = zeros({batch, grid_h + 2, 1, channels});
-  padded = concat(ctx, concat(ctx, side, padded, 2), side, 2);
+  padded = pad(ctx, pad(ctx, padded, 1, 1, 1), 2, 1, 1);
   Variable all;
   for (std::int64_t k = 0; k < 9; ++k) {
     Variable rows = narrow(ctx, padded, 1, k / 3, k / 3 + grid_h);
@@ -159,17 +154,11 @@ Variable neighbours(Context& ctx, const Variable& x, std::int64_t grid_h, std::i
 
 Variable take_rows(Context& ctx, const Variable& table, const Tensor& index) {
   check_index(table, index);
-  Tensor chosen = Tensor::zeros({index.numel(), table.dim(0)}, table.dtype());
-  dispatch_real(table.dtype(), [&](auto zero) {
-    for (std::int64_t r = 0; r < index.numel(); ++r) {
-      chosen.data<decltype(zero)>()[r * table.dim(0) + index.data<std::int64_t>()[r]] = 1;
-    }
-  });
-  return matmul(ctx, Variable(chosen), table);
+  return gather(ctx, table, 0, index);
 }
 
 Variable mix_rows(Context& ctx, const Variable& table, const Variable& weights) {
-  return matmul(ctx, weights, table);
+  return cast(ctx, matmul(ctx, widen(ctx, weights), table), weights.dtype());
 }
 
 Variable join_columns(Context& ctx, const Variable& a, const Variable& b) {

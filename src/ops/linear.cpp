@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "dtn/ops/elementary.h"
+#include "dtn/ops/primitive.h"
 #include "kernels/gemm/linear.h"
 #include "ops/scale_rows.h"
 
@@ -204,18 +204,18 @@ Variable gelu(Context& ctx, const Variable& x) {
 }
 
 namespace reference {
-using namespace elementary;
+using namespace primitive;
 
 Variable linear(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias) {
-  Variable rows = reshape(ctx, x, {x.value().numel() / x.dim(-1), x.dim(-1)});
-  Variable y = matmul(ctx, rows, permute(ctx, weight, {1, 0}));
+  Variable y = matmul(ctx, widen(ctx, x), permute(ctx, weight, {1, 0}));
   if (bias.defined()) y = add(ctx, y, bias);
-  return reshape(ctx, y, with_last(x.shape(), weight.dim(0)));
+  return cast(ctx, y, x.dtype());
 }
 
 Variable gelu(Context& ctx, const Variable& x) {
-  Variable phi = affine(ctx, erf(ctx, affine(ctx, x, std::sqrt(0.5))), 0.5, 0.5);
-  return mul(ctx, x, phi);
+  const Variable wide = widen(ctx, x);
+  Variable phi = affine(ctx, erf(ctx, affine(ctx, wide, std::sqrt(0.5))), 0.5, 0.5);
+  return cast(ctx, mul(ctx, wide, phi), x.dtype());
 }
 
 Variable linear_gelu(Context& ctx, const Variable& x, const Variable& weight,
@@ -229,7 +229,7 @@ Variable linear_residual(Context& ctx, const Variable& x, const Variable& weight
   if (row_scale.defined()) {
     branch = mul(ctx, branch, Variable(row_scale.reshape({row_scale.numel(), 1, 1})));
   }
-  return add(ctx, residual, branch);
+  return cast(ctx, add(ctx, residual, branch), residual.dtype());
 }
 
 Variable mlp_residual(Context& ctx, const Variable& x, const Variable& weight1,

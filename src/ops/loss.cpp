@@ -1,9 +1,9 @@
 #include "dtn/ops/loss.h"
 
-#include "dtn/ops/elementary.h"
+#include "dtn/ops/primitive.h"
 #include "kernels/loss/cross_entropy.h"
 #include "kernels/pointwise/pointwise.h"
-#include "ops/dispatch.h"
+#include "ops/host_constant.h"
 
 namespace dtn::ops {
 namespace {
@@ -89,29 +89,32 @@ LossResult cross_entropy(Context& ctx, const Variable& logits, const Targets& ta
 }
 
 namespace reference {
-using namespace elementary;
+using namespace primitive;
 
 Variable cross_entropy(Context& ctx, const Variable& logits, const Targets& targets) {
-  std::int64_t rows = logits.dim(0), classes = logits.dim(1);
-  Tensor t = targets.soft;
+  const std::int64_t rows = logits.dim(0), classes = logits.dim(1);
+  const DType acc = accumulator_of(logits.dtype());
+  Tensor t = targets.soft.defined() ? cast_tensor(targets.soft, acc) : Tensor();
   if (targets.labels.defined()) {
-    t = Tensor::full({rows, classes}, logits.dtype(),
-                     targets.smoothing / static_cast<double>(classes));
-    dispatch_real(logits.dtype(), [&](auto zero) {
-      auto add = [&](const Tensor& labels, std::int64_t row, double share) {
-        t.data<decltype(zero)>()[row * classes + labels.data<std::int64_t>()[row]] +=
-            static_cast<decltype(zero)>(share * (1 - targets.smoothing));
+    const Tensor labels = targets.labels.to(kCpu), partners = targets.partner_labels.to(kCpu);
+    const Tensor shares = targets.label_share.to(kCpu);
+    t = host_constant({rows, classes}, acc, logits.device(), [&](std::int64_t i) {
+      const std::int64_t row = i / classes, column = i % classes;
+      const double share = shares.defined() ? shares.data<float>()[row] : 1;
+      double target = targets.smoothing / static_cast<double>(classes);
+      auto add_up = [&](const Tensor& of, double part) {
+        if (of.data<std::int64_t>()[row] == column) target += part * (1 - targets.smoothing);
       };
-      for (std::int64_t i = 0; i < rows; ++i) {
-        double share = targets.label_share.defined() ? targets.label_share.data<float>()[i] : 1;
-        add(targets.labels, i, share);
-        if (targets.partner_labels.defined()) add(targets.partner_labels, i, 1 - share);
-      }
+      add_up(labels, share);
+      if (partners.defined()) add_up(partners, 1 - share);
+      return target;
     });
   }
-  Variable log_p = log(ctx, softmax(ctx, logits));
-  Variable per_sample = sum(ctx, mul(ctx, log_p, Variable(t)), 1);  // [B, 1]
-  return reshape(ctx, affine(ctx, mean(ctx, per_sample, 0), -1), {1});
+  const Variable wide = widen(ctx, logits);
+  const Variable shifted = sub(ctx, wide, detach(max(ctx, wide, -1)));
+  const Variable log_p = sub(ctx, shifted, log(ctx, sum(ctx, exp(ctx, shifted), -1)));
+  const Variable per_sample = sum(ctx, mul(ctx, log_p, Variable(t)), 1);  // [B, 1]
+  return reshape(ctx, neg(ctx, mean(ctx, per_sample, 0)), {1});
 }
 
 }  // namespace reference

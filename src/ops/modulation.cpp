@@ -1,6 +1,6 @@
 #include "dtn/ops/modulation.h"
 
-#include "dtn/ops/elementary.h"
+#include "dtn/ops/primitive.h"
 #include "kernels/norm/channel_moments.h"
 #include "kernels/norm/channel_norm.h"
 #include "kernels/norm/layer_norm.h"
@@ -249,7 +249,7 @@ Variable gated_add(Context& ctx, const Variable& residual, const Variable& gate,
 }
 
 namespace reference {
-using namespace elementary;
+using namespace primitive;
 
 namespace {
 
@@ -261,16 +261,17 @@ Variable beside_channels(Context& ctx, const Variable& v, const Shape& like) {
 }  // namespace
 
 Standardized standardize_tokens(Context& ctx, const Variable& x, double eps) {
-  Variable average = mean(ctx, x, -1);
-  Variable centred = sub(ctx, x, average);
+  const Variable wide = widen(ctx, x), average = mean(ctx, wide, -1);
+  Variable centred = sub(ctx, wide, average);
   Variable std = sqrt(ctx, affine(ctx, mean(ctx, mul(ctx, centred, centred), -1), 1, eps));
   const Shape moments = without_last(x.shape());
-  return {div(ctx, centred, std), reshape(ctx, average, moments), reshape(ctx, std, moments)};
+  return {cast(ctx, div(ctx, centred, std), x.dtype()), reshape(ctx, average, moments),
+          reshape(ctx, std, moments)};
 }
 
 MeanAndDeviation channel_moments(Context& ctx, const Variable& x, double eps) {
-  Variable average = mean(ctx, x, 1);
-  Variable centred = sub(ctx, x, average);
+  const Variable wide = widen(ctx, x), average = mean(ctx, wide, 1);
+  Variable centred = sub(ctx, wide, average);
   Variable std = sqrt(ctx, affine(ctx, mean(ctx, mul(ctx, centred, centred), 1), 1, eps));
   const Shape moments{x.dim(0), x.dim(2)};
   return {reshape(ctx, average, moments), reshape(ctx, std, moments)};
@@ -282,26 +283,29 @@ Variable modulated_layer_norm(Context& ctx, const Variable& x, const Variable& m
   Variable parts = reshape(ctx, modulation, {batch, 1, 2 * channels});
   Variable shift = narrow(ctx, parts, 2, 0, channels);
   Variable gain = narrow(ctx, parts, 2, channels, 2 * channels);
-  return add(ctx, mul(ctx, standardize_tokens(ctx, x, eps).y, gain), shift);
+  Variable normal = standardize_tokens(ctx, widen(ctx, x), eps).y;
+  return cast(ctx, add(ctx, mul(ctx, normal, gain), shift), x.dtype());
 }
 
 Variable scale_shift_tokens(Context& ctx, const Variable& x, const Variable& gain,
                             const Variable& shift) {
-  return add(ctx, mul(ctx, x, beside_channels(ctx, gain, x.shape())),
-             beside_channels(ctx, shift, x.shape()));
+  Variable scaled = mul(ctx, widen(ctx, x), beside_channels(ctx, gain, x.shape()));
+  return cast(ctx, add(ctx, scaled, beside_channels(ctx, shift, x.shape())), x.dtype());
 }
 
 Variable modulate(Context& ctx, const Variable& x, const Variable& modulation) {
   const std::int64_t channels = x.dim(-1);
-  Variable shift = narrow(ctx, modulation, -1, 0, channels);
-  Variable gain = narrow(ctx, modulation, -1, channels, 2 * channels);
-  return add(ctx, mul(ctx, x, affine(ctx, gain, 1, 1)), shift);
+  const Variable wide = widen(ctx, modulation);
+  Variable shift = narrow(ctx, wide, -1, 0, channels);
+  Variable gain = narrow(ctx, wide, -1, channels, 2 * channels);
+  return cast(ctx, add(ctx, mul(ctx, widen(ctx, x), affine(ctx, gain, 1, 1)), shift), x.dtype());
 }
 
 Variable gated_add(Context& ctx, const Variable& residual, const Variable& gate,
                    const Variable& branch) {
   Variable per_token = reshape(ctx, gate, {branch.dim(0), 1, branch.dim(2)});
-  return add(ctx, residual, mul(ctx, per_token, branch));
+  Variable gated = mul(ctx, per_token, widen(ctx, branch));
+  return cast(ctx, add(ctx, widen(ctx, residual), gated), residual.dtype());
 }
 
 }  // namespace reference

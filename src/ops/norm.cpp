@@ -3,7 +3,7 @@
 #include <memory>
 #include <utility>
 
-#include "dtn/ops/elementary.h"
+#include "dtn/ops/primitive.h"
 #include "kernels/norm/layer_norm.h"
 #include "ops/norm_gradients.h"
 #include "ops/scale_rows.h"
@@ -122,14 +122,15 @@ SumAndNorm residual_layer_norm(Context& ctx, const Variable& residual, const Var
 }
 
 namespace reference {
-using namespace elementary;
+using namespace primitive;
 
 Variable layer_norm(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias,
                     double eps) {
-  Variable centred = sub(ctx, x, mean(ctx, x, -1));
+  const Variable wide = widen(ctx, x);
+  Variable centred = sub(ctx, wide, mean(ctx, wide, -1));
   Variable var = mean(ctx, mul(ctx, centred, centred), -1);
   Variable xhat = div(ctx, centred, sqrt(ctx, affine(ctx, var, 1, eps)));
-  return add(ctx, mul(ctx, xhat, weight), bias);
+  return cast(ctx, add(ctx, mul(ctx, xhat, weight), bias), x.dtype());
 }
 
 }  // namespace reference

@@ -7,7 +7,8 @@
 namespace dtn::ops {
 
 // (dx, dy, dx^2 + dy^2) from token i to token j in row i T + j of [T T, 3], T = grid_h grid_w; from
-// j to i with sign -1. float32 or float64.
-Tensor relative_offsets(std::int64_t grid_h, std::int64_t grid_w, DType dtype, int sign = 1);
+// j to i with sign -1.
+Tensor relative_offsets(std::int64_t grid_h, std::int64_t grid_w, DType dtype, Device device,
+                        int sign = 1);
 
 }  // namespace dtn::ops

@@ -1,6 +1,5 @@
 #include "dtn/ops/tokens.h"
 
-#include "dtn/ops/elementary.h"
 #include "dtn/ops/linear.h"
 #include "kernels/pointwise/pointwise.h"
 
@@ -22,12 +21,6 @@ void copy_rows(const Tensor& x, std::int64_t x_begin, std::int64_t x_stride, Ten
 void sum_rows_into(const Tensor& x, std::int64_t rows, const GradSink& sink, const Shape& shape) {
   Tensor& total = sink->buffer(shape, accumulator_of(x.dtype()), x.device());
   run_on(x.device(), SumRows{x.dtype(), rows, x.numel() / rows, x.raw(), total.raw()});
-}
-
-Tensor cast_tensor(const Tensor& x, DType dtype) {
-  Tensor y = Tensor::empty(x.shape(), dtype, x.device());
-  run_on(x.device(), Cast{x.dtype(), dtype, x.numel(), x.raw(), y.raw()});
-  return y;
 }
 
 }  // namespace
@@ -111,16 +104,8 @@ Variable mean_token(Context& ctx, const Variable& tokens) {
       });
 }
 
-Variable cast(Context& ctx, const Variable& x, DType dtype) {
-  if (x.dtype() == dtype) return x;
-  return ctx.record("cast", cast_tensor(x.value(), dtype), {&x},
-                    [from = x.dtype(), dx = x.sink()](const Tensor& dy) {
-                      dx->accumulate(cast_tensor(dy, from));
-                    });
-}
-
 namespace reference {
-using namespace elementary;
+using namespace primitive;
 
 Variable patch_embed(Context& ctx, const Tensor& images, const Variable& weight,
                      const Variable& bias) {
@@ -131,16 +116,16 @@ Variable patch_embed(Context& ctx, const Tensor& images, const Variable& weight,
   Variable grouped = permute(ctx, reshape(ctx, cut, {batch, channels, gh * gw, p * p}),
                              {0, 2, 1, 3});  // [B, T, channels, P P]
   Variable patches = reshape(ctx, grouped, {batch, gh * gw, channels * p * p});
-  return linear(ctx, patches, elementary::reshape(ctx, weight, {width, channels * p * p}), bias);
+  return linear(ctx, patches, primitive::reshape(ctx, weight, {width, channels * p * p}), bias);
 }
 
 Variable add_positions(Context& ctx, const Variable& tokens, const Variable& positions) {
-  return add(ctx, tokens, positions);
+  return cast(ctx, add(ctx, tokens, positions), tokens.dtype());
 }
 
 Variable prepend_class_token(Context& ctx, const Variable& tokens, const Variable& class_token) {
-  Variable zeros(Tensor::zeros({tokens.dim(0), 1, tokens.dim(2)}, tokens.dtype()));
-  return concat(ctx, add(ctx, zeros, class_token), tokens, 1);
+  const Variable first = cast(ctx, class_token, tokens.dtype());
+  return concat(ctx, broadcast_to(ctx, first, {tokens.dim(0), 1, tokens.dim(2)}), tokens, 1);
 }
 
 Variable first_token(Context& ctx, const Variable& tokens) {

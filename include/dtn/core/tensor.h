@@ -22,7 +22,8 @@ class Tensor {
   // Uninitialised, from the caching allocator of the device.
   static Tensor empty(const Shape& shape, DType dtype, Device device = kCpu);
   static Tensor zeros(const Shape& shape, DType dtype, Device device = kCpu);
-  static Tensor full(const Shape& shape, DType dtype, double value);
+  // Filled on the host, and copied to the device.
+  static Tensor full(const Shape& shape, DType dtype, double value, Device device = kCpu);
   static Tensor empty_like(const Tensor& other) {
     return empty(other.shape(), other.dtype(), other.device());
   }

@@ -41,7 +41,7 @@ class ConditionalNormalizer {
   // what the layer wants.
   virtual Variable forward(Context&, const Variable& x, const TokenGrid& grid,
                            const Condition&) = 0;
-  // The same in elementary operations, for float32 and float64.
+  // The same in primitive operations, which run on every device and type.
   virtual Variable reference(Context&, const Variable& x, const TokenGrid& grid,
                              const Condition&) = 0;
 };

@@ -38,8 +38,8 @@ class Normalizer {
   // that reads its input only once adds while it reads.
   virtual Variable forward_sum(Context&, const Variable& residual, const Variable& branch,
                                const Tensor& scale, const TokenGrid& grid, Variable& sum);
-  // The same in elementary operations, for float32 and float64: the specification, the oracle of
-  // the tests.
+  // The same in primitive operations, which run on every device and type: the specification, the
+  // oracle of the tests.
   virtual Variable reference(Context&, const Variable& x, const TokenGrid& grid) = 0;
 
   // Multiply-adds per sample beyond the few per element that every normalizer has: as the paper

@@ -2,7 +2,7 @@
 //
 // Shapes: x [..., in], weight [out, in], bias [out] (undefined: none). Activations are float32,
 // bfloat16 or float64; parameters float32 (float64 with float64), see Variable::value_as.
-// Every fused operation has a reference written in elementary operations: same result, no fusion.
+// Every fused operation has a reference written in primitive operations: same result, no fusion.
 #pragma once
 
 #include "dtn/autograd/context.h"

@@ -3,7 +3,7 @@
 //
 // Activations are float32, bfloat16 or float64. Gains, shifts and moments of samples and tokens
 // have the accumulator type (float32; float64 for float64): they are few, and what rounds them
-// moves whole channels. Every operation has a reference in elementary operations.
+// moves whole channels. Every operation has a reference in primitive operations.
 #pragma once
 
 #include "dtn/autograd/context.h"

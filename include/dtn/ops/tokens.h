@@ -1,7 +1,7 @@
 // From images to tokens, and what is done to whole tokens on the way to the head.
 #pragma once
 
-#include "dtn/autograd/context.h"
+#include "dtn/ops/primitive.h"
 
 namespace dtn::ops {
 
@@ -24,7 +24,7 @@ Variable first_token(Context&, const Variable& tokens);
 Variable mean_token(Context&, const Variable& tokens);
 
 // Conversion of activations between float32, bfloat16 and float64.
-Variable cast(Context&, const Variable& x, DType dtype);
+using primitive::cast;
 
 namespace reference {
 Variable patch_embed(Context&, const Tensor& images, const Variable& weight, const Variable& bias);

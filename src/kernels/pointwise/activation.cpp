@@ -4,7 +4,7 @@
 #include "dtn/core/parallel.h"
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/vector_math.h"
 
 namespace dtn::DTN_ISA {
 namespace {
@@ -14,27 +14,6 @@ constexpr std::int64_t kChunk = 1 << 15;
 template <class V>
 V sigmoid(V x) {
   return 1 / (1 + exp(-x));
-}
-
-// Near 0 an odd polynomial (Cephes), whose relative error is that of float32; further out
-// 1 - 2 / (e^2|x| + 1), which loses no digits there.
-VecF tanh(VecF x) {
-  const VecF z = x * x;
-  VecF p = broadcast(-5.70498872745e-3f);
-  p = p * z + 2.06390887954e-2f;
-  p = p * z - 5.37397155531e-2f;
-  p = p * z + 1.33314422036e-1f;
-  p = p * z - 3.33332819422e-1f;
-  const VecF near = p * z * x + x;
-  const VecF size = x < 0.0f ? -x : x;
-  VecF far = 1.0f - 2.0f / (exp(2.0f * size) + 1.0f);
-  far = x < 0.0f ? -far : far;
-  return size < 0.625f ? near : far;
-}
-Vec<double> tanh(Vec<double> x) {
-  Vec<double> y;
-  for (int i = 0; i < kLanes<double>; ++i) y[i] = std::tanh(x[i]);
-  return y;
 }
 
 struct Relu {

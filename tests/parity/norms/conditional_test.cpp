@@ -1,7 +1,7 @@
 // Every conditional normalizer in float32 and bfloat16 against its reference in float64, and what
 // they are the same as.
 #include "conditional_cases.h"
-#include "dtn/ops/elementary.h"
+#include "dtn/ops/primitive.h"
 #include "op_runs.h"
 
 namespace dtn {

@@ -111,6 +111,8 @@ TEST_P(NormParity, OfRandomTokens) {
     // position weights lose the digits that the fused pass keeps.
     compare(run_norm(GetParam(), s, x, DType::kFloat32, true), want, float32_tolerance(s),
             s.name + ", float32 reference", 0, 2);
+    compare(run_norm(GetParam(), s, x, DType::kBFloat16, true), want, test::bfloat16_tolerance(1),
+            s.name + ", bfloat16 reference", 0, 2);
     // Statistics are float32: y and dx are rounded once, parameter gradients not at all.
     auto low = run_norm(GetParam(), s, x, DType::kBFloat16, false);
     compare(low, want, test::bfloat16_tolerance(1), s.name + ", bfloat16", 0, 2);

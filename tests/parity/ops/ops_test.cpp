@@ -1,5 +1,5 @@
-// Fused operations in float32 and bfloat16, forward and backward, against their references in
-// float64.
+// Fused operations and their references in float32 and bfloat16, forward and backward, against the
+// references in float64.
 #include "dtn/ops/attention.h"
 #include "dtn/ops/drop.h"
 #include "dtn/ops/linear.h"
@@ -23,6 +23,10 @@ void compare(const std::string& name, const Op& fused, const Op& reference,
                      test::float32_tolerance(reduction), name + ", float32");
   test::expect_close(test::run_op(fused, inputs, DType::kBFloat16, ctx), want,
                      test::bfloat16_tolerance(roundings), name + ", bfloat16");
+  test::expect_close(test::run_op(reference, inputs, DType::kFloat32, ctx), want,
+                     test::float32_tolerance(reduction), name + ", float32 reference");
+  test::expect_close(test::run_op(reference, inputs, DType::kBFloat16, ctx), want,
+                     test::bfloat16_tolerance(roundings), name + ", bfloat16 reference");
 }
 
 // Scales as float32 for the fused run and float64 for the reference.

@@ -11,6 +11,7 @@
 #include "dtn/core/dtype.h"
 #include "dtn/core/parallel.h"
 #include "kernels/cpu/isa.h"
+#include "tensors.h"
 
 // Declares dtn::run_on(Isa, const Arguments&).
 #define DTN_RUN_ON_EACH_ISA(Arguments)                      \
@@ -31,16 +32,6 @@ inline std::vector<Isa> isas() {
   }
   return list;
 }
-
-// Sets the number of threads until the end of the scope.
-class Threads {
- public:
-  explicit Threads(int threads) : saved_(max_threads()) { set_num_threads(threads); }
-  ~Threads() { set_num_threads(saved_); }
-
- private:
-  int saved_;
-};
 
 template <class T>
 std::vector<T> normal_values(std::int64_t n, unsigned seed, double mean = 0, double std = 1) {
@@ -70,6 +61,5 @@ constexpr double epsilon_of() {
 }
 
 inline const std::vector<std::int64_t> kOddCounts = {1, 7, 15, 16, 17, 1000003};
-inline const std::vector<int> kThreadCounts = {1, 2, 3, 4, 8};
 
 }  // namespace dtn::test

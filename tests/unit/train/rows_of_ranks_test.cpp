@@ -1,7 +1,7 @@
 // What is drawn for a sample does not depend on the rank that has it, nor on the micro-batch.
 #include "data/feed/loader.h"
 #include "dtn/ops/drop.h"
-#include "dtn/ops/elementary.h"
+#include "dtn/ops/primitive.h"
 #include "tensors.h"
 
 namespace dtn {

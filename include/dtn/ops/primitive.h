@@ -1,0 +1,124 @@
+// Primitive differentiable operations, of which every fused operation's reference and any layer
+// without kernels of its own is made. They run on every device, in float32 and bfloat16 and on the
+// CPU in float64, with numpy's semantics: shapes broadcast, negative dimensions count from the end.
+//
+// bfloat16 is computed in float32 and rounded once by each operation; beside float32 it becomes
+// float32, as in numpy a narrow type beside a wider one does. What adds up many values (statistics,
+// losses) should widen() first and cast() its result back. All other mixtures of types, devices and
+// shapes that do not fit are errors.
+#pragma once
+
+#include <array>
+#include <initializer_list>
+#include <span>
+
+#include "dtn/autograd/context.h"
+
+namespace dtn::primitive {
+
+// Dimensions: one, or several in braces.
+class Dims {
+ public:
+  Dims(int dim) : dims_{dim}, count_(1) {}
+  Dims(std::initializer_list<int> dims);
+  std::span<const int> all() const { return {dims_.data(), static_cast<std::size_t>(count_)}; }
+
+ private:
+  std::array<int, Shape::kMaxRank> dims_{};
+  int count_ = 0;
+};
+
+// --- constants and types ------------------------------------------------------------------------
+
+// Made where they are wanted: nothing is copied from the host.
+Variable full(const Shape& shape, DType dtype, Device device, double value);
+// A constant [1] of the type and on the device of `like`.
+Variable constant(const Variable& like, double value);
+// x without a way back for gradients.
+Variable detach(const Variable& x);
+// Parameters of a bfloat16 model give their low-precision copy.
+Variable cast(Context&, const Variable& x, DType dtype);
+// x in the type that its sums are taken in: float32 for bfloat16, else itself.
+Variable widen(Context&, const Variable& x);
+
+// --- elementwise --------------------------------------------------------------------------------
+
+Variable add(Context&, const Variable& a, const Variable& b);
+Variable sub(Context&, const Variable& a, const Variable& b);
+Variable mul(Context&, const Variable& a, const Variable& b);
+Variable div(Context&, const Variable& a, const Variable& b);
+// NaN where either is; where both are equal the gradient goes to a.
+Variable maximum(Context&, const Variable& a, const Variable& b);
+Variable minimum(Context&, const Variable& a, const Variable& b);
+// 1 where a > b, else 0; no gradient.
+Variable greater(const Variable& a, const Variable& b);
+// a where condition is not 0, else b. No gradient goes to the condition.
+Variable where(Context&, const Variable& condition, const Variable& a, const Variable& b);
+
+// scale x + shift
+Variable affine(Context&, const Variable& x, double scale, double shift = 0);
+Variable neg(Context&, const Variable& x);
+Variable exp(Context&, const Variable& x);
+Variable log(Context&, const Variable& x);
+Variable sqrt(Context&, const Variable& x);
+Variable erf(Context&, const Variable& x);
+Variable sigmoid(Context&, const Variable& x);
+Variable tanh(Context&, const Variable& x);
+// max(x, 0), with gradient 0 at and below 0.
+Variable relu(Context&, const Variable& x);
+// |x|, with gradient 0 at 0.
+Variable abs(Context&, const Variable& x);
+Variable cos(Context&, const Variable& x);
+Variable sin(Context&, const Variable& x);
+// x^exponent, as the C library's pow.
+Variable power(Context&, const Variable& x, double exponent);
+
+// --- reductions; the dimensions stay with extent 1 ----------------------------------------------
+
+Variable sum(Context&, const Variable& x, const Dims& dims);
+Variable mean(Context&, const Variable& x, const Dims& dims);
+// NaN where one is. Values that share the maximum share its gradient evenly.
+Variable max(Context&, const Variable& x, const Dims& dims);
+// Over the last dimension.
+Variable softmax(Context&, const Variable& x);
+
+// --- moving elements ----------------------------------------------------------------------------
+
+Variable reshape(Context&, const Variable& x, const Shape& shape);
+// Dimension i of the result is dimension order[i] of x.
+Variable permute(Context&, const Variable& x, std::initializer_list<int> order);
+Variable broadcast_to(Context&, const Variable& x, const Shape& shape);
+Variable concat(Context&, const Variable& a, const Variable& b, int dim);
+// Elements [begin, end) of dimension dim.
+Variable narrow(Context&, const Variable& x, int dim, std::int64_t begin, std::int64_t end);
+// `before` and `after` more elements along dimension dim, all of that value.
+Variable pad(Context&, const Variable& x, int dim, std::int64_t before, std::int64_t after,
+             double value = 0);
+// Element r of dimension dim of the result is element index[r] of x; index [R] int64, on the device
+// of x. The host checks an index that it can read; on a device one that is out of range gives NaN.
+Variable gather(Context&, const Variable& x, int dim, const Tensor& index);
+
+// --- products -----------------------------------------------------------------------------------
+
+// [.., M, K] times [.., K, N]; the leading dimensions broadcast.
+Variable matmul(Context&, const Variable& a, const Variable& b);
+
+struct Conv2d {
+  std::array<std::int64_t, 2> stride{1, 1}, padding{0, 0};  // along height, width
+  std::int64_t groups = 1;
+};
+// x [B, C, H, W], weight [O, C / groups, kh, kw], bias [O] or undefined -> [B, O, H', W'],
+// H' = (H + 2 padding - kh) / stride + 1. It is a correlation, as everywhere in deep learning, and
+// computed in the type of x, to which weight and bias are brought.
+Variable conv2d(Context&, const Variable& x, const Variable& weight, const Variable& bias,
+                const Conv2d& how = {});
+
+struct Pool2d {
+  std::array<std::int64_t, 2> kernel, stride, padding{0, 0};  // padding smaller than the kernel
+  bool count_padding = true;  // an average counts the padding as zeros
+};
+// x [B, C, H, W]. Of inputs that share a window's maximum the first has its gradient.
+Variable max_pool2d(Context&, const Variable& x, const Pool2d& how);
+Variable avg_pool2d(Context&, const Variable& x, const Pool2d& how);
+
+}  // namespace dtn::primitive

@@ -1,0 +1,46 @@
+// Convolution of each channel with a kernel of its own, and its gradients:
+//   y[b, c, i, j] = sum over (u, v) of w[c, u, v] x[b, c, i stride_h + u - pad_h, j stride_w + v -
+//   pad_w], where x is 0 outside. Sums are taken in the accumulator type.
+#pragma once
+
+#include "core/queue.h"
+#include "dtn/core/dtype.h"
+#include "kernels/primitive/window.h"
+
+namespace dtn {
+
+struct DepthwiseForward {
+  DType dtype;
+  Window window;
+  std::int64_t batch, channels;
+  const void* x;       // [B, C, height, width]
+  const void* weight;  // [C, kernel_h, kernel_w]
+  void* y;             // [B, C, out_h, out_w]
+};
+void run(CpuQueue&, const DepthwiseForward&);
+void run(CudaQueue&, const DepthwiseForward&);
+
+struct DepthwiseBackwardInput {
+  DType dtype;
+  Window window;
+  std::int64_t batch, channels;
+  const void* dy;      // [B, C, out_h, out_w]
+  const void* weight;  // [C, kernel_h, kernel_w]
+  void* dx;            // [B, C, height, width], written (=)
+};
+void run(CpuQueue&, const DepthwiseBackwardInput&);
+void run(CudaQueue&, const DepthwiseBackwardInput&);
+
+// Images are added up in order.
+struct DepthwiseBackwardWeight {
+  DType dtype;
+  Window window;
+  std::int64_t batch, channels;
+  const void* x;   // [B, C, height, width]
+  const void* dy;  // [B, C, out_h, out_w]
+  void* dweight;   // [C, kernel_h, kernel_w], accumulator type, written (=)
+};
+void run(CpuQueue&, const DepthwiseBackwardWeight&);
+void run(CudaQueue&, const DepthwiseBackwardWeight&);
+
+}  // namespace dtn

@@ -1,0 +1,104 @@
+// Pooling, a plane at a time; see pool.h.
+#include "kernels/primitive/pool.h"
+
+#include <algorithm>
+
+#include "dtn/core/parallel.h"
+#include "kernels/cpu/for_dtype.h"
+#include "kernels/cpu/isa.h"
+
+namespace dtn::DTN_ISA {
+namespace {
+
+// The inputs of one output that are inside the plane.
+struct Inputs {
+  std::int64_t top, bottom, left, right;
+  Inputs(const Window& w, std::int64_t i, std::int64_t j) {
+    const std::int64_t y = i * w.stride_h - w.pad_h, x = j * w.stride_w - w.pad_w;
+    top = std::max<std::int64_t>(y, 0), bottom = std::min(y + w.kernel_h, w.height);
+    left = std::max<std::int64_t>(x, 0), right = std::min(x + w.kernel_w, w.width);
+  }
+  std::int64_t count() const { return (bottom - top) * (right - left); }
+};
+
+template <class A>
+A average_factor(Pooling kind, const Window& w, const Inputs& in) {
+  return A(1) / static_cast<A>(kind == Pooling::kAverage ? in.count() : w.kernel_h * w.kernel_w);
+}
+
+// Where the first largest input, or the first NaN, is in the plane.
+template <class A, class T>
+std::int64_t largest(const Window& w, const Inputs& in, const T* x) {
+  std::int64_t at = in.top * w.width + in.left;
+  A best = static_cast<A>(x[at]);
+  for (std::int64_t r = in.top; r < in.bottom; ++r) {
+    for (std::int64_t c = in.left; c < in.right; ++c) {
+      const A value = static_cast<A>(x[r * w.width + c]);
+      if (value > best || (value != value && best == best)) best = value, at = r * w.width + c;
+    }
+  }
+  return at;
+}
+
+}  // namespace
+
+void run(CpuQueue&, const PoolForward& args) {
+  const Window& w = args.window;
+  for_dtype("PoolForward", args.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = AccumulatorOf<T>;
+    parallel_for(args.planes, [&](std::int64_t p) {
+      const T* x = static_cast<const T*>(args.x) + p * w.height * w.width;
+      T* y = static_cast<T*>(args.y) + p * w.out_h * w.out_w;
+      for (std::int64_t o = 0; o < w.out_h * w.out_w; ++o) {
+        const Inputs in(w, o / w.out_w, o % w.out_w);
+        if (args.kind == Pooling::kMax) {
+          y[o] = x[largest<A>(w, in, x)];
+          continue;
+        }
+        A sum = 0;
+        for (std::int64_t r = in.top; r < in.bottom; ++r) {
+          for (std::int64_t c = in.left; c < in.right; ++c) {
+            sum += static_cast<A>(x[r * w.width + c]);
+          }
+        }
+        y[o] = static_cast<T>(sum * average_factor<A>(args.kind, w, in));
+      }
+    });
+  });
+}
+
+void run(CpuQueue& queue, const PoolBackward& args) {
+  const Window& w = args.window;
+  for_dtype("PoolBackward", args.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = AccumulatorOf<T>;
+    parallel_for(args.planes, [&](std::int64_t p) {
+      Scratch::Scope scope(queue.scratch());
+      const std::int64_t size = w.height * w.width;
+      A* sums = scope.take<A>(size);
+      for (std::int64_t i = 0; i < size; ++i) sums[i] = 0;
+      const T* x = args.kind == Pooling::kMax ? static_cast<const T*>(args.x) + p * size : nullptr;
+      const T* dy = static_cast<const T*>(args.dy) + p * w.out_h * w.out_w;
+      for (std::int64_t o = 0; o < w.out_h * w.out_w; ++o) {
+        const Inputs in(w, o / w.out_w, o % w.out_w);
+        const A d = static_cast<A>(dy[o]);
+        if (args.kind == Pooling::kMax) {
+          sums[largest<A>(w, in, x)] += d;
+          continue;
+        }
+        const A share = d * average_factor<A>(args.kind, w, in);
+        for (std::int64_t r = in.top; r < in.bottom; ++r) {
+          for (std::int64_t c = in.left; c < in.right; ++c) sums[r * w.width + c] += share;
+        }
+      }
+      T* dx = static_cast<T*>(args.dx) + p * size;
+      for (std::int64_t i = 0; i < size; ++i) dx[i] = static_cast<T>(sums[i]);
+    });
+  });
+}
+
+}  // namespace dtn::DTN_ISA
+
+DTN_DISPATCH(PoolForward)
+DTN_DISPATCH(PoolBackward)

@@ -1,0 +1,41 @@
+// Maximum and average pooling of planes, and their gradients. A window's maximum is that of its
+// inputs inside the plane (NaN when one is), and its gradient goes to the first that reaches it, row
+// by row.
+#pragma once
+
+#include "core/queue.h"
+#include "dtn/core/dtype.h"
+#include "kernels/primitive/window.h"
+
+namespace dtn {
+
+enum class Pooling : std::uint8_t {
+  kMax,
+  kAverage,        // over the inputs inside the plane
+  kAveragePadded,  // over the whole window, padding counting as zeros
+};
+
+struct PoolForward {
+  DType dtype;
+  Pooling kind;
+  Window window;  // padding smaller than the kernel
+  std::int64_t planes;
+  const void* x;  // [planes, height, width]
+  void* y;        // [planes, out_h, out_w]
+};
+void run(CpuQueue&, const PoolForward&);
+void run(CudaQueue&, const PoolForward&);
+
+struct PoolBackward {
+  DType dtype;
+  Pooling kind;
+  Window window;
+  std::int64_t planes;
+  const void* x;   // [planes, height, width], for kMax
+  const void* dy;  // [planes, out_h, out_w]
+  void* dx;        // [planes, height, width], written (=)
+};
+void run(CpuQueue&, const PoolBackward&);
+void run(CudaQueue&, const PoolBackward&);
+
+}  // namespace dtn

@@ -1,0 +1,33 @@
+// Slices of a dimension chosen by an index, in any order and number, and the gradient of that.
+// x is seen as [outer, extent, inner].
+#pragma once
+
+#include "core/queue.h"
+#include "dtn/core/dtype.h"
+
+namespace dtn {
+
+// y[o, r, i] = x[o, index[r], i]. An index outside [0, extent), which the caller should have
+// refused, gives NaN and no gradient.
+struct SelectForward {
+  DType dtype;
+  std::int64_t outer, extent, inner, count;
+  const void* x;              // [outer, extent, inner]
+  const std::int64_t* index;  // [count]
+  void* y;                    // [outer, count, inner]
+};
+void run(CpuQueue&, const SelectForward&);
+void run(CudaQueue&, const SelectForward&);
+
+// dx[o, index[r], i] += dy[o, r, i], in the order of r.
+struct SelectBackward {
+  DType dtype;  // of dy; dx has the accumulator type
+  std::int64_t outer, extent, inner, count;
+  const std::int64_t* index;  // [count]
+  const void* dy;             // [outer, count, inner]
+  void* dx;                   // [outer, extent, inner], +=
+};
+void run(CpuQueue&, const SelectBackward&);
+void run(CudaQueue&, const SelectBackward&);
+
+}  // namespace dtn

@@ -1,0 +1,43 @@
+// Which outputs see an input, and which inputs an output, on a device; see window.h.
+#pragma once
+
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/primitive/window.h"
+
+namespace dtn::cuda {
+
+inline constexpr int kWindowThreads = 256;
+
+// The element that this thread stands for, of `planes` planes of h x w.
+struct PlaneElement {
+  std::int64_t plane, i, j;
+  template <class Index>
+  static __device__ __forceinline__ PlaneElement of(std::int64_t element, std::int64_t h,
+                                                    std::int64_t w) {
+    const RowColumn line = row_and_column<Index>(element, w);
+    const RowColumn place = row_and_column<Index>(line.row, h);
+    return {place.row, place.column, line.column};
+  }
+};
+
+__device__ __forceinline__ std::int64_t this_element() {
+  return std::int64_t{blockIdx.x} * kWindowThreads + threadIdx.x;
+}
+
+// The output along one dimension that sees input `i` through tap `u`, or -1.
+__device__ __forceinline__ std::int64_t output_of(std::int64_t i, std::int64_t u, std::int64_t pad,
+                                                  std::int64_t stride, std::int64_t outputs) {
+  const std::int64_t at = i + pad - u;
+  if (at < 0 || at % stride != 0 || at / stride >= outputs) return -1;
+  return at / stride;
+}
+
+// Launches a kernel with a thread for each of `count` elements.
+template <class... P, class... A>
+void launch_elements(CudaQueue& queue, const KernelName& name, void (*kernel)(P...),
+                     std::int64_t count, const A&... args) {
+  if (count == 0) return;
+  launch(queue, name, kernel, {blocks_for(count, kWindowThreads), kWindowThreads}, args...);
+}
+
+}  // namespace dtn::cuda

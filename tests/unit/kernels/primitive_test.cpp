@@ -1,0 +1,142 @@
+// The primitive kernels that are vectorised by hand, as every instruction set builds them.
+#include "each_isa.h"
+#include "kernels/primitive/depthwise.h"
+#include "kernels/primitive/elementwise.h"
+#include "kernels/primitive/reduce.h"
+#include "kernels/primitive/softmax.h"
+#include "kernels/primitive/unfold.h"
+#include "tensors.h"
+
+DTN_RUN_ON_EACH_ISA(Elementwise)
+DTN_RUN_ON_EACH_ISA(Reduce)
+DTN_RUN_ON_EACH_ISA(SoftmaxForward)
+DTN_RUN_ON_EACH_ISA(SoftmaxBackward)
+DTN_RUN_ON_EACH_ISA(DepthwiseForward)
+DTN_RUN_ON_EACH_ISA(DepthwiseBackwardInput)
+DTN_RUN_ON_EACH_ISA(DepthwiseBackwardWeight)
+DTN_RUN_ON_EACH_ISA(Fold)
+
+namespace dtn::test {
+namespace {
+
+const DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
+
+// Runs what `make(dtype, in, out)` describes in float64, and in the other types on each instruction
+// set; the results differ by the roundings of sums of `terms` and of the result.
+template <class Make>
+void check(const std::string& what, const std::vector<Tensor>& inputs, const Shape& output,
+           std::int64_t terms, bool wide, Make make) {
+  auto result = [&](Isa isa, DType dtype) {
+    std::vector<Tensor> in;
+    for (const Tensor& i : inputs) in.push_back(as(i, dtype));
+    Tensor out = Tensor::full(output, wide ? accumulator_of(dtype) : dtype, NAN);
+    run_on(isa, make(dtype, in, out.raw()));
+    return out;
+  };
+  const Doubles want = doubles(result(Isa::kGeneric, DType::kFloat64));
+  EXPECT_GT(max_abs(want), 0) << what;
+  for (Isa isa : isas()) {
+    EXPECT_LE(max_abs_difference(doubles(result(isa, DType::kFloat64)), want),
+              1e-13 * max_abs(want))
+        << what << ", " << name_of(isa);
+    for (DType dtype : kTypes) {
+      const Tensor got = result(isa, dtype);
+      const double bound = unit_roundoff(got.dtype()) + 16 * unit_roundoff(DType::kFloat32) *
+                                                            std::sqrt(static_cast<double>(terms));
+      EXPECT_LE(max_abs_difference(doubles(got), want), bound * max_abs(want))
+          << what << ", " << name_of(dtype) << ", " << name_of(isa);
+    }
+  }
+}
+
+Tensor numbers(const Shape& shape, std::uint32_t stream, double spread = 1, double mean = 0) {
+  return representable(random_tensor(shape, stream, spread, mean));
+}
+
+constexpr const char* kNames[] = {
+#define DTN_FUNCTION(name, inputs, formula) #name,
+#include "kernels/primitive/elementwise_functions.inc"
+#undef DTN_FUNCTION
+};
+
+TEST(PrimitiveKernels, EveryFunctionOnEveryInstructionSet) {
+  for (std::size_t k = 0; k < std::size(kNames); ++k) {
+    for (std::int64_t count : {1, 37, 1031}) {
+      const Shape shape{count};
+      check(kNames[k],
+            {numbers(shape, 1, 0.75, 1), numbers(shape, 2, 0.75, 1), numbers(shape, 3, 0.75, 1)},
+            shape, 1, false, [&](DType dtype, const auto& in, void* out) {
+              Elementwise args{};
+              args.dtype = dtype;
+              args.function = static_cast<Function>(k);
+              args.extents = {1, {count}};
+              for (int i = 0; i < 3; ++i) args.in[i] = in[static_cast<std::size_t>(i)].raw();
+              for (Strides& s : args.strides) s.step[0] = 1;
+              args.out = out;
+              args.a = 1.5;
+              args.b = 0.5;
+              return args;
+            });
+    }
+  }
+}
+
+TEST(PrimitiveKernels, ReductionsOnEveryInstructionSet) {
+  for (std::int64_t columns : {1, 7, 77, 5003}) {
+    const Tensor x = numbers({11, columns}, 4);
+    for (bool last : {false, true}) {
+      for (Reduction kind : {Reduction::kSum, Reduction::kMax}) {
+        check(cat("reduction of 11 x ", columns), {x}, {last ? 11 : columns}, last ? columns : 11,
+              true, [&](DType dtype, const auto& in, void* out) {
+                return Reduce{dtype,         accumulator_of(dtype), kind, {2, {11, columns}},
+                              {!last, last}, in[0].raw(),           out};
+              });
+      }
+    }
+  }
+}
+
+TEST(PrimitiveKernels, SoftmaxOnEveryInstructionSet) {
+  for (std::int64_t columns : {1, 7, 197, 1000}) {
+    const Shape shape{5, columns};
+    check("softmax", {numbers(shape, 5, 4)}, shape, columns, false,
+          [&](DType dtype, const auto& in, void* out) {
+            return SoftmaxForward{dtype, 5, columns, in[0].raw(), out};
+          });
+    check("softmax backward", {numbers(shape, 6), numbers(shape, 7)}, shape, columns, false,
+          [&](DType dtype, const auto& in, void* out) {
+            return SoftmaxBackward{dtype, 5, columns, in[0].raw(), in[1].raw(), out};
+          });
+  }
+}
+
+TEST(PrimitiveKernels, DepthwiseOnEveryInstructionSet) {
+  const Window windows[] = {{7, 9, 7, 9, 3, 3, 1, 1, 1, 1},
+                            {5, 97, 5, 97, 3, 5, 1, 1, 1, 2},
+                            {5, 37, 4, 18, 4, 3, 1, 2, 1, 0},
+                            {4, 5, 9, 8, 2, 2, 1, 1, 3, 2}};
+  for (const Window& w : windows) {
+    const std::int64_t taps = w.kernel_h * w.kernel_w;
+    const Tensor x = numbers({2, 3, w.height, w.width}, 8), weight = numbers({3, taps}, 9);
+    const Tensor dy = numbers({2, 3, w.out_h, w.out_w}, 10);
+    check("depthwise", {x, weight}, dy.shape(), taps, false,
+          [&](DType dtype, const auto& in, void* out) {
+            return DepthwiseForward{dtype, w, 2, 3, in[0].raw(), in[1].raw(), out};
+          });
+    check("depthwise dx", {dy, weight}, x.shape(), taps, false,
+          [&](DType dtype, const auto& in, void* out) {
+            return DepthwiseBackwardInput{dtype, w, 2, 3, in[0].raw(), in[1].raw(), out};
+          });
+    check("depthwise dw", {x, dy}, weight.shape(), 2 * w.out_h * w.out_w, true,
+          [&](DType dtype, const auto& in, void* out) {
+            return DepthwiseBackwardWeight{dtype, w, 2, 3, in[0].raw(), in[1].raw(), out};
+          });
+    check("fold", {numbers({3, taps, w.out_h, w.out_w}, 11)}, {3, w.height, w.width}, taps, false,
+          [&](DType dtype, const auto& in, void* out) {
+            return Fold{dtype, w, 3, in[0].raw(), out};
+          });
+  }
+}
+
+}  // namespace
+}  // namespace dtn::test
