@@ -39,7 +39,7 @@ struct StepLabels {
 class Learner {
  public:
   // One of `ranks` that learn the same, each from its rows of every batch (rows_of_rank() in
-  // dtn/data/loader.h); null: alone. The ranks must outlive it. Throws ConfigError for a precision
+  // data/feed/epoch_plan.h); null: alone. The ranks must outlive it. Throws ConfigError for a precision
   // the device does not have, or a batch that cannot be shared out.
   explicit Learner(const ExperimentConfig& config, Device device = kCpu,
                    Communicator* ranks = nullptr);
