@@ -13,9 +13,9 @@
 #include "dtn/data/datasets.h"
 #include "dtn/io/safetensors.h"
 #include "dtn/models/weights.h"
-#include "dtn/nn/normalizer.h"
 #include "suite/suite.h"
 #include "train/agreement.h"
+#include "train/config_schemas.h"
 #include "train/evaluator.h"
 #include "train/progress.h"
 
@@ -57,7 +57,7 @@ fs::path weights_file(const Options& options) {
 dtn::ExperimentConfig config_for(const Options& options, const dtn::TensorFile& weights) {
   if (!options.config.empty()) {
     return dtn::load_experiment(dtn::find_config(options.config), options.overrides,
-                                dtn::norm_schemas());
+                                dtn::config_schemas());
   }
   auto embedded = weights.metadata.find("config");
   if (embedded == weights.metadata.end()) {
@@ -65,7 +65,7 @@ dtn::ExperimentConfig config_for(const Options& options, const dtn::TensorFile& 
         dtn::cat(options.checkpoint, " carries no config; name one with --config"));
   }
   return dtn::parse_experiment(embedded->second, options.checkpoint + " (config)",
-                               options.overrides, dtn::norm_schemas());
+                               options.overrides, dtn::config_schemas());
 }
 
 dtn::DType precision_of(const std::string& name) {

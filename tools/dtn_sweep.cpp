@@ -3,8 +3,8 @@
 
 #include "app/program.h"
 #include "dtn/config/load.h"
-#include "dtn/nn/normalizer.h"
 #include "sweep/sweep.h"
+#include "train/config_schemas.h"
 
 namespace fs = std::filesystem;
 
@@ -41,7 +41,7 @@ fs::path trainer() { return fs::read_symlink("/proc/self/exe").parent_path() / "
 
 int sweep(const Options& options) {
   const dtn::SweepConfig config =
-      dtn::load_sweep(dtn::find_config(options.config), options.overrides, dtn::norm_schemas());
+      dtn::load_sweep(dtn::find_config(options.config), options.overrides, dtn::config_schemas());
   dtn::SweepOptions run;
   run.jobs = options.jobs;
   run.threads = options.machine.threads > 0 ? options.machine.threads

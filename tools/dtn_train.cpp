@@ -4,7 +4,7 @@
 #include "app/program.h"
 #include "bench/run_size.h"
 #include "dtn/config/load.h"
-#include "dtn/nn/normalizer.h"
+#include "train/config_schemas.h"
 #include "train/run_lock.h"
 #include "train/trainer.h"
 
@@ -29,7 +29,7 @@ fs::path run_folder_of(const fs::path& dir) {
 dtn::ExperimentConfig load_config(const Options& options) {
   if (!options.config.empty()) {
     return dtn::load_experiment(dtn::find_config(options.config), options.overrides,
-                                dtn::norm_schemas());
+                                dtn::config_schemas());
   }
   if (options.resume.empty() || options.resume == "auto") {
     throw dtn::ConfigError("--config is required (only --resume DIR can do without)");
@@ -38,7 +38,7 @@ dtn::ExperimentConfig load_config(const Options& options) {
     throw dtn::ConfigError(dtn::cat("--resume ", options.resume, ": no such folder"));
   }
   return dtn::load_experiment(run_folder_of(options.resume) / "config.yaml", options.overrides,
-                              dtn::norm_schemas());
+                              dtn::config_schemas());
 }
 
 // Makes the folder, and sure that nobody else works there. Throws ConfigError where that would mix

@@ -5,7 +5,7 @@
 #include "dtn/config/load.h"
 #include "dtn/core/log.h"
 #include "dtn/models/weights.h"
-#include "dtn/nn/normalizer.h"
+#include "train/config_schemas.h"
 
 namespace dtn {
 namespace {
@@ -114,7 +114,7 @@ CheckpointData take_snapshot(const ExperimentConfig& config, Learner& learner,
 
 RunProgress restore_snapshot(const CheckpointData& data, const ExperimentConfig& config,
                              Learner& learner) {
-  compare_configs(parse_experiment(data.config_yaml, "checkpoint config", {}, norm_schemas()),
+  compare_configs(parse_experiment(data.config_yaml, "checkpoint config", {}, config_schemas()),
                   without_workers(config));
   ParameterStore& store = learner.model().parameters();
   load_exact(store, data.model, "checkpoint");
