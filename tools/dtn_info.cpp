@@ -8,12 +8,13 @@
 #include "dtn/core/check.h"
 #include "dtn/models/complexity.h"
 #include "dtn/nn/normalizer.h"
+#include "train/config_schemas.h"
 
 namespace {
 
 void print_model(const std::string& name, const std::vector<std::string>& overrides) {
   dtn::ExperimentConfig config =
-      dtn::load_experiment(dtn::find_config(name), overrides, dtn::norm_schemas());
+      dtn::load_experiment(dtn::find_config(name), overrides, dtn::config_schemas());
   const dtn::ModelConfig& m = config.model;
   dtn::Complexity c = dtn::complexity_of(m);
   std::printf("model            %s: %d channels, %d heads, depth %d, patch %d, image %d\n",
@@ -50,6 +51,14 @@ void print_norms() {
       std::printf("    %-10s %-28s default %-12s %s\n", o.key.c_str(), allowed.c_str(),
                   text_of(o.default_value).c_str(), o.doc.c_str());
     }
+  }
+}
+
+void print_datasets() {
+  for (const dtn::DatasetSchema& schema : dtn::dataset_schemas()) {
+    std::string keys;
+    for (const std::string& key : schema.keys) keys += " data." + key;
+    std::printf("%-12s %-42s with%s\n", schema.name.c_str(), schema.doc.c_str(), keys.c_str());
   }
 }
 
@@ -93,7 +102,7 @@ int main(int argc, char** argv) {
   CLI::App app{"Describes a model, or lists what there is.", "dtn-info"};
   std::string config;
   std::vector<std::string> overrides;
-  bool norms = false, ops = false, presets = false;
+  bool norms = false, ops = false, presets = false, datasets = false;
   app.add_option("--config", config, "parameters, multiply-adds and activation memory of a config");
   app.add_option("--set", overrides, "override one key (repeatable)")
       ->type_name("KEY.PATH=VALUE")
@@ -101,15 +110,17 @@ int main(int argc, char** argv) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   app.add_flag("--norms", norms, "the normalizers and their options");
   app.add_flag("--ops", ops, "the differentiable operations");
+  app.add_flag("--datasets", datasets, "the kinds of data set and the keys that are theirs");
   app.add_flag("--presets", presets, "the model presets");
   return dtn::run_program(app, argc, argv, dtn::Processes::kOne, [&] {
-    if (config.empty() && !norms && !ops && !presets) {
+    if (config.empty() && !norms && !ops && !presets && !datasets) {
       throw dtn::ConfigError("nothing asked for; see dtn-info --help");
     }
     if (!config.empty()) print_model(config, overrides);
     if (norms) print_norms();
     if (ops) print_ops();
     if (presets) print_presets();
+    if (datasets) print_datasets();
     return static_cast<int>(dtn::kExitDone);
   });
 }

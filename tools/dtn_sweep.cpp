@@ -8,8 +8,8 @@
 #include "app/program.h"
 #include "dtn/config/load.h"
 #include "dtn/core/parallel.h"
-#include "dtn/nn/normalizer.h"
 #include "sweep/sweep.h"
+#include "train/config_schemas.h"
 
 namespace fs = std::filesystem;
 
@@ -55,7 +55,7 @@ fs::path trainer_of(const Options& options) {
 
 int sweep(const Options& options) {
   const dtn::SweepConfig config =
-      dtn::load_sweep(dtn::find_config(options.config), options.overrides, dtn::norm_schemas());
+      dtn::load_sweep(dtn::find_config(options.config), options.overrides, dtn::config_schemas());
   dtn::SweepOptions run;
   run.jobs = options.jobs;
   run.threads = options.machine.threads > 0 ? options.machine.threads

@@ -33,9 +33,9 @@ fs::path run_folder_of(const fs::path& dir) {
 }
 
 ExperimentConfig load_config(const Options& options, const Registries& registries) {
-  const std::vector<NormSchema> norms = registries.norms.schemas();
+  const ConfigSchemas schemas = registries.schemas();
   if (!options.config.empty()) {
-    return load_experiment(find_config(options.config), options.overrides, norms);
+    return load_experiment(find_config(options.config), options.overrides, schemas);
   }
   if (options.resume.empty() || options.resume == "auto") {
     throw ConfigError("--config is required (only --resume DIR can do without)");
@@ -43,7 +43,7 @@ ExperimentConfig load_config(const Options& options, const Registries& registrie
   if (!fs::exists(options.resume)) {
     throw ConfigError(cat("--resume ", options.resume, ": no such folder"));
   }
-  return load_experiment(run_folder_of(options.resume) / "config.yaml", options.overrides, norms);
+  return load_experiment(run_folder_of(options.resume) / "config.yaml", options.overrides, schemas);
 }
 
 // Makes the folder, and sure that nobody else works there. Throws ConfigError where that would mix

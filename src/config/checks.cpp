@@ -3,7 +3,7 @@
 #include <regex>
 
 #include "config/codec.h"
-#include "config/layers.h"
+#include "config/dataset_keys.h"
 #include "config/resolve.h"
 
 namespace dtn::config {
@@ -11,8 +11,8 @@ namespace {
 
 class Checker {
  public:
-  Checker(const ExperimentConfig& config, const Node& root, std::span<const NormSchema> norms)
-      : c_(config), m_(config.model), root_(root), norms_(norms) {}
+  Checker(const ExperimentConfig& config, const Node& root, const ConfigSchemas& schemas)
+      : c_(config), m_(config.model), root_(root), schemas_(schemas) {}
 
   void run() const {
     check_name();
@@ -94,9 +94,8 @@ class Checker {
   }
 
   void check_norm() const {
-    const auto schema = std::find_if(norms_.begin(), norms_.end(),
-                                     [&](const NormSchema& n) { return n.type == m_.norm.type; });
-    if (schema == norms_.end()) return;
+    const auto schema = std::ranges::find(schemas_.norms, m_.norm.type, &NormSchema::type);
+    if (schema == schemas_.norms.end()) return;
     if (schema->check) {
       const NormSite site{m_.embed_dim, m_.num_heads, m_.grid(), m_.grid()};
       if (const auto problem = schema->check(m_.norm, site)) {
@@ -119,7 +118,9 @@ class Checker {
   void check_data() const {
     if (const Node* data = root_.at("data")) {
       for (const Member& member : data->members) {
-        if (member.value.is_null() || is_key_of_dataset(member.key, c_.data.dataset)) continue;
+        if (member.value.is_null() ||
+            is_key_of_dataset(member.key, c_.data.dataset, schemas_.datasets))
+          continue;
         fail(member.where, "data.", member.key, " means nothing for the data set '",
              c_.data.dataset, "'; remove it");
       }
@@ -172,14 +173,14 @@ class Checker {
   const ExperimentConfig& c_;
   const ModelConfig& m_;
   const Node& root_;
-  std::span<const NormSchema> norms_;
+  ConfigSchemas schemas_;
 };
 
 }  // namespace
 
 void check_combinations(const ExperimentConfig& config, const Node& root,
-                        std::span<const NormSchema> norms) {
-  Checker(config, root, norms).run();
+                        const ConfigSchemas& schemas) {
+  Checker(config, root, schemas).run();
 }
 
 }  // namespace dtn::config

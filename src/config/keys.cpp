@@ -55,13 +55,6 @@ std::span<const std::string> names_of(BestBy) {
   return names;
 }
 
-std::span<const std::string> datasets() {
-  static const std::array<std::string, 9> names = {"imagefolder", "imagenet", "webdataset",
-                                                   "packed",      "idx",      "tensors",
-                                                   "cifar10",     "cifar100", "synthetic"};
-  return names;
-}
-
 template <class E>
 E enum_of(const Field& field) {
   return static_cast<E>(read_choice(field, names_of(E{})));
@@ -108,14 +101,6 @@ Key preset() {
             }
           },
           [](const ExperimentConfig& c) { return write_value(c.model.preset); }};
-}
-
-Key dataset() {
-  return {"data.dataset", "the kind of data set",
-          [](const Field& f, ExperimentConfig& c) {
-            c.data.dataset = datasets()[read_choice(f, datasets())];
-          },
-          [](const ExperimentConfig& c) { return write_value(c.data.dataset); }};
 }
 
 // Read before the keys it gives values to.
@@ -175,7 +160,7 @@ std::vector<Key> make_keys() {
             "the first blocks, which use the normalizer; default class_token_at, or depth"),
       value("model.norm.eps", FIELD(model.norm.eps), above(0), "default model.eps"),
 
-      dataset(),
+      value("data.dataset", FIELD(data.dataset), kAny, "the kind of data set"),
       value("data.root", FIELD(data.root), kAny, "folder of the data set"),
       value("data.train", FIELD(data.train), kAny, "folder, file or prefix of the training split"),
       value("data.val", FIELD(data.val), kAny, "folder, file or prefix of the validation split"),

@@ -6,6 +6,7 @@
 #include <limits>
 #include <set>
 
+#include "config/dataset_keys.h"
 #include "config/keys.h"
 
 namespace dtn::config {
@@ -15,13 +16,13 @@ constexpr std::size_t kMaxFileBytes = 1 << 20;
 constexpr int kMaxFiles = 64;  // a tower of two-base files would otherwise be read 2^16 times
 
 // Every path there is, sections included.
-std::set<std::string> known_paths(std::span<const NormSchema> norms) {
+std::set<std::string> known_paths(const ConfigSchemas& schemas) {
   std::set<std::string> known;
   const auto add = [&](std::string path) {
     for (; !path.empty(); path = section_of(path)) known.insert(path);
   };
   for (const Key& key : keys()) add(key.path);
-  for (const NormSchema& norm : norms) {
+  for (const NormSchema& norm : schemas.norms) {
     for (const OptionSchema& option : norm.options) add(cat(kNormSection, ".", option.key));
   }
   return known;
@@ -99,11 +100,11 @@ const Node* set_value(const Node& root, const std::string& path) {
 }
 
 // Brings one text into the form that is merged, and checks what can be checked in it alone.
-void prepare(Node& root, std::span<const NormSchema> norms) {
+void prepare(Node& root, const ConfigSchemas& schemas) {
   if (root.is_null()) root = make_map(root.where);
   if (!root.is_map()) fail(root.where, "a config is a map of keys and values, not ", shown(root));
   expand_shorthands(root);
-  check_known(root, "", known_paths(norms));
+  check_known(root, "", known_paths(schemas));
   const Node* steps = set_value(root, "schedule.steps");
   const Node* epochs = set_value(root, "schedule.epochs");
   if (steps != nullptr && epochs != nullptr) {
@@ -124,7 +125,7 @@ void drop_members(Node& root, const std::string& section, Drop drop) {
 }
 
 // What `above` replaces takes along what belonged to it.
-void drop_superseded(Node& below, const Node& above) {
+void drop_superseded(Node& below, const Node& above, const ConfigSchemas& schemas) {
   const std::string old_norm = text_of(below, "model.norm.type");
   const std::string new_norm = text_of(above, "model.norm.type");
   if (!old_norm.empty() && !new_norm.empty() && old_norm != new_norm) {
@@ -138,7 +139,8 @@ void drop_superseded(Node& below, const Node& above) {
   if (!new_dataset.empty() && old_dataset != new_dataset) {
     // The names of the splits mean folders, files or prefixes: they never carry over.
     drop_members(below, "data", [&](const std::string& key) {
-      return key == "train" || key == "val" || !is_key_of_dataset(key, new_dataset);
+      return key == "train" || key == "val" ||
+             !is_key_of_dataset(key, new_dataset, schemas.datasets);
     });
   }
   if (set_value(above, "schedule.steps") != nullptr) {
@@ -155,8 +157,8 @@ void drop_superseded(Node& below, const Node& above) {
   }
 }
 
-void put_over(Node& below, Node above) {
-  drop_superseded(below, above);
+void put_over(Node& below, Node above, const ConfigSchemas& schemas) {
+  drop_superseded(below, above, schemas);
   // The root of the top text is where a missing key is reported.
   const Where where = above.where;
   merge(below, std::move(above));
@@ -174,7 +176,7 @@ void set_rank(Node& node, int rank) {
 
 class FileLoader {
  public:
-  explicit FileLoader(std::span<const NormSchema> norms) : norms_(norms) {}
+  explicit FileLoader(const ConfigSchemas& schemas) : schemas_(schemas) {}
 
   Node load(const std::filesystem::path& path, const Where* asked_by) {
     enter(path, asked_by);
@@ -187,10 +189,10 @@ class FileLoader {
     }
     // Ranks grow from the deepest base up, so they are given after the bases are read.
     set_rank(own, next_rank_++);
-    prepare(own, norms_);
+    prepare(own, schemas_);
     open_.pop_back();
     if (!bases.is_map()) return own;
-    put_over(bases, std::move(own));
+    put_over(bases, std::move(own), schemas_);
     return bases;
   }
 
@@ -225,7 +227,7 @@ class FileLoader {
       }
       Node one = load((folder / name->text).lexically_normal(), &name->where);
       if (merged.is_map()) {
-        put_over(merged, std::move(one));
+        put_over(merged, std::move(one), schemas_);
       } else {
         merged = std::move(one);
       }
@@ -236,7 +238,7 @@ class FileLoader {
     return merged;
   }
 
-  std::span<const NormSchema> norms_;
+  ConfigSchemas schemas_;
   std::vector<std::filesystem::path> open_;
   int next_rank_ = 0;
   int files_ = 0;
@@ -306,52 +308,43 @@ std::string read_text(const std::filesystem::path& path, const Where* asked_by, 
   return text;
 }
 
-Node load_file_layers(const std::string& path, std::span<const NormSchema> norms) {
-  return FileLoader(norms).load(path, nullptr);
+Node load_file_layers(const std::string& path, const ConfigSchemas& schemas) {
+  return FileLoader(schemas).load(path, nullptr);
 }
 
 Node load_text_layer(const std::string& text, const std::string& source,
-                     std::span<const NormSchema> norms) {
+                     const ConfigSchemas& schemas) {
   Node root = parse_yaml(text, {std::make_shared<const std::string>(source), 1, 1, 0});
   for (const Member& m : root.members) {
     if (m.key == "base") fail(m.where, "base: is for files only; this text has no folder");
   }
-  prepare(root, norms);
+  prepare(root, schemas);
   return root;
 }
 
 void apply_overrides(Node& root, std::span<const std::string> overrides,
-                     std::span<const NormSchema> norms) {
+                     const ConfigSchemas& schemas) {
   if (overrides.empty()) return;
   Node all = make_map({});
   for (const std::string& text : overrides) {
     Node one = parse_override(text);
-    prepare(one, norms);
+    prepare(one, schemas);
     merge(all, std::move(one));
   }
-  prepare(all, norms);  // together they may contradict each other
+  prepare(all, schemas);  // together they may contradict each other
   const Where where = root.where;
-  put_over(root, std::move(all));
+  put_over(root, std::move(all), schemas);
   root.where = where;
 }
 
-void apply_layer(Node& root, Node layer, int rank, std::span<const NormSchema> norms) {
-  prepare(layer, norms);
+void apply_layer(Node& root, Node layer, int rank, const ConfigSchemas& schemas) {
+  prepare(layer, schemas);
   set_rank(layer, rank);
   const Where where = root.where;
-  put_over(root, std::move(layer));
+  put_over(root, std::move(layer), schemas);
   root.where = where;
 }
 
-void check_layer(Node layer, std::span<const NormSchema> norms) { prepare(layer, norms); }
-
-bool is_key_of_dataset(const std::string& key, const std::string& dataset) {
-  if (key == "size") return dataset == "synthetic";
-  if (key == "train" || key == "val") {
-    return dataset != "cifar10" && dataset != "cifar100" && dataset != "synthetic";
-  }
-  if (key == "mean" || key == "std") return dataset != "tensors";
-  return true;
-}
+void check_layer(Node layer, const ConfigSchemas& schemas) { prepare(layer, schemas); }
 
 }  // namespace dtn::config

@@ -1,5 +1,6 @@
 #include "dtn/config/load.h"
 
+#include "config/dataset_keys.h"
 #include "config/keys.h"
 #include "config/layers.h"
 #include "config/resolve.h"
@@ -18,7 +19,7 @@ int class_token_at_for(const ModelConfig& model) {
 
 }  // namespace
 
-ExperimentConfig resolve(const Node& root, std::span<const NormSchema> norms) {
+ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas) {
   const Node* preset = root.at("model.preset");
   if (preset == nullptr || preset->is_null()) {
     std::vector<std::string> names;
@@ -31,13 +32,14 @@ ExperimentConfig resolve(const Node& root, std::span<const NormSchema> norms) {
     const Node* node = root.at(key.path);
     if (node != nullptr && !node->is_null()) key.read({*node, key.path, key.doc}, config);
   }
+  check_dataset(root, schemas.datasets);
   if (!config.schedule.steps && !config.schedule.epochs) config.schedule.epochs = 300;
   // Where the preset lets the class token join may lie past the end of a shallower model.
   if (root.at("model.class_token_at") == nullptr) {
     config.model.class_token_at = class_token_at_for(config.model);
   }
-  read_norm_options(root, norms, config.model.norm);
-  check_combinations(config, root, norms);
+  read_norm_options(root, schemas.norms, config.model.norm);
+  check_combinations(config, root, schemas);
   return config;
 }
 
@@ -103,18 +105,18 @@ class Writer {
 }  // namespace config
 
 ExperimentConfig load_experiment(const std::string& path, std::span<const std::string> overrides,
-                                 std::span<const NormSchema> norms) {
-  config::Node root = config::load_file_layers(path, norms);
-  config::apply_overrides(root, overrides, norms);
-  return config::resolve(root, norms);
+                                 const ConfigSchemas& schemas) {
+  config::Node root = config::load_file_layers(path, schemas);
+  config::apply_overrides(root, overrides, schemas);
+  return config::resolve(root, schemas);
 }
 
 ExperimentConfig parse_experiment(const std::string& text, const std::string& source,
                                   std::span<const std::string> overrides,
-                                  std::span<const NormSchema> norms) {
-  config::Node root = config::load_text_layer(text, source, norms);
-  config::apply_overrides(root, overrides, norms);
-  return config::resolve(root, norms);
+                                  const ConfigSchemas& schemas) {
+  config::Node root = config::load_text_layer(text, source, schemas);
+  config::apply_overrides(root, overrides, schemas);
+  return config::resolve(root, schemas);
 }
 
 std::string to_yaml(const ExperimentConfig& config) {

@@ -4,17 +4,18 @@
 #include <span>
 
 #include "config/document.h"
+#include "dtn/config/schemas.h"
 #include "dtn/config/train_config.h"
 
 namespace dtn::config {
 
-ExperimentConfig resolve(const Node& root, std::span<const NormSchema> norms);
+ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas);
 
 // model.norm.type and the options of that normalizer, defaults filled in.
 void read_norm_options(const Node& root, std::span<const NormSchema> norms, NormConfig& norm);
 
 // Throws when single values are fine but do not go together.
 void check_combinations(const ExperimentConfig& config, const Node& root,
-                        std::span<const NormSchema> norms);
+                        const ConfigSchemas& schemas);
 
 }  // namespace dtn::config

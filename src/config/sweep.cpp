@@ -28,19 +28,19 @@ void check_overrides(std::span<const std::string> overrides) {
 
 ExperimentConfig resolve_variant(const SweepFile& sweep, const VariantFile& variant,
                                  std::span<const std::string> overrides,
-                                 std::span<const NormSchema> norms) {
+                                 const ConfigSchemas& schemas) {
   const auto& base = variant.base ? variant.base : sweep.base;
   if (!base) {
     fail(variant.where, "there is no config to start from; name one in base:, here or for the ",
          "whole sweep");
   }
-  Node root = load_file_layers(base->value, norms);
+  Node root = load_file_layers(base->value, schemas);
   int rank = kFirstSetRank;
   for (const auto* sets : {&sweep.sets, &variant.sets}) {
-    for (const Node& set : *sets) apply_layer(root, set, rank++, norms);
+    for (const Node& set : *sets) apply_layer(root, set, rank++, schemas);
   }
-  apply_overrides(root, overrides, norms);
-  return resolve(root, norms);
+  apply_overrides(root, overrides, schemas);
+  return resolve(root, schemas);
 }
 
 std::string name_of_file(const std::string& path) {
@@ -63,13 +63,13 @@ void check_paper(const SweepFile& sweep, const VariantFile& variant) {
 
 SweepVariant make_variant(const SweepConfig& sweep, const SweepFile& file,
                           const VariantFile& variant, std::span<const std::string> overrides,
-                          std::span<const NormSchema> norms) {
+                          const ConfigSchemas& schemas) {
   SweepVariant made;
   made.name = variant.name;
   made.label = variant.label.value_or(variant.name);
   check_paper(file, variant);
   if (variant.paper) made.paper = variant.paper->value;
-  made.config = resolve_variant(file, variant, overrides, norms);
+  made.config = resolve_variant(file, variant, overrides, schemas);
   if (file.ema && !made.config.train.ema) {
     fail(*file.ema, "weights: ema, but train.ema is not set");
   }
@@ -85,9 +85,9 @@ SweepVariant make_variant(const SweepConfig& sweep, const SweepFile& file,
 }  // namespace config
 
 SweepConfig load_sweep(const std::string& path, std::span<const std::string> overrides,
-                       std::span<const NormSchema> norms) {
+                       const ConfigSchemas& schemas) {
   config::check_overrides(overrides);
-  const config::SweepFile file = config::read_sweep_file(path, norms);
+  const config::SweepFile file = config::read_sweep_file(path, schemas);
   if (file.variants.empty()) {
     config::fail(file.where, "a sweep without variants; list at least one below variants:");
   }
@@ -103,7 +103,7 @@ SweepConfig load_sweep(const std::string& path, std::span<const std::string> ove
   }
   for (const config::VariantFile& variant : file.variants) {
     try {
-      sweep.variants.push_back(config::make_variant(sweep, file, variant, overrides, norms));
+      sweep.variants.push_back(config::make_variant(sweep, file, variant, overrides, schemas));
     } catch (const ConfigError& e) {
       throw ConfigError(cat(e.what(), " (variant '", variant.name, "')"));
     }

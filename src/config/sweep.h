@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "dtn/config/schemas.h"
 #include "dtn/config/train_config.h"
 
 namespace dtn {
@@ -36,6 +37,6 @@ struct SweepConfig {
 // Reads a sweep file (following `base_sweep:`), and every variant's config with `overrides` on top.
 // Strict like the configs: an error names file:line:column and the variant.
 SweepConfig load_sweep(const std::string& path, std::span<const std::string> overrides,
-                       std::span<const NormSchema> norms);
+                       const ConfigSchemas& schemas);
 
 }  // namespace dtn

@@ -167,7 +167,7 @@ void insert(Node& map, const std::string& path, const Where& where, Node value) 
 
 class Reader {
  public:
-  explicit Reader(std::span<const NormSchema> norms) : norms_(norms) {}
+  explicit Reader(const ConfigSchemas& schemas) : schemas_(schemas) {}
 
   // Puts what the file says over what it inherits.
   void read(const fs::path& path, const Where* asked_by) {
@@ -256,7 +256,7 @@ class Reader {
       if (m.key == "seed") fail(m.where, "seed: list the seeds of the runs in seeds:");
       if (m.key == "name") fail(m.where, "name: a run is named after its sweep and variant");
     }
-    check_layer(set, norms_);
+    check_layer(set, schemas_);
     sets.push_back(std::move(set));
   }
 
@@ -320,7 +320,7 @@ class Reader {
     });
   }
 
-  std::span<const NormSchema> norms_;
+  ConfigSchemas schemas_;
   std::vector<fs::path> open_;
   SweepFile sweep_;
 };
@@ -338,8 +338,8 @@ std::size_t find_variant(const SweepFile& sweep, const std::string& name, const 
        nearest(name, names), "'? Variants: ", join(names));
 }
 
-SweepFile read_sweep_file(const std::string& path, std::span<const NormSchema> norms) {
-  Reader reader(norms);
+SweepFile read_sweep_file(const std::string& path, const ConfigSchemas& schemas) {
+  Reader reader(schemas);
   reader.read(path, nullptr);
   return reader.take_sweep();
 }

@@ -45,6 +45,6 @@ struct SweepFile {
 std::size_t find_variant(const SweepFile& sweep, const std::string& name, const Where& where,
                          const char* key);
 
-SweepFile read_sweep_file(const std::string& path, std::span<const NormSchema> norms);
+SweepFile read_sweep_file(const std::string& path, const ConfigSchemas& schemas);
 
 }  // namespace dtn::config

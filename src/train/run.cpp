@@ -30,8 +30,8 @@ std::unique_ptr<OpenSplit> open_checked(const Task& task, const ExperimentConfig
                      .ranks = ranks.size()});
 }
 
-void resume(Run& run, const std::filesystem::path& checkpoint, const NormRegistry& norms) {
-  restore_snapshot(load_checkpoint(checkpoint), run.config, norms, run.learner, run.progress);
+void resume(Run& run, const std::filesystem::path& checkpoint, const ConfigSchemas& schemas) {
+  restore_snapshot(load_checkpoint(checkpoint), run.config, schemas, run.learner, run.progress);
   run.resumed_at = run.progress.step;
   if (run.progress.steps_per_epoch == run.steps_per_epoch) return;
   throw ConfigError(cat("--resume: the checkpoint counts ", run.progress.steps_per_epoch,
@@ -86,7 +86,7 @@ std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptio
       .resumed_at = {},
       .log = {}});
   if (ranks.is_first() && options.resume_from) {
-    resume(*run, *options.resume_from, options.registries->norms);
+    resume(*run, *options.resume_from, options.registries->schemas());
   } else if (ranks.is_first() && config.model.init_weights) {
     start_from_weights(*run, *config.model.init_weights);
   }

@@ -3,7 +3,6 @@
 #include "dtn/config/load.h"
 #include "dtn/core/log.h"
 #include "dtn/models/weights.h"
-#include "dtn/nn/normalizer.h"
 #include "train/agreement.h"
 
 namespace dtn {
@@ -101,8 +100,8 @@ CheckpointData take_snapshot(const ExperimentConfig& config, Learner& learner,
 }
 
 void restore_snapshot(const CheckpointData& data, const ExperimentConfig& config,
-                      const NormRegistry& norms, Learner& learner, RunProgress& progress) {
-  compare_configs(parse_experiment(data.config_yaml, "checkpoint config", {}, norms.schemas()),
+                      const ConfigSchemas& schemas, Learner& learner, RunProgress& progress) {
+  compare_configs(parse_experiment(data.config_yaml, "checkpoint config", {}, schemas),
                   without_workers(config));
   load_exact(learner.parameters(), data.model, "checkpoint");
   std::int64_t updates = 0;

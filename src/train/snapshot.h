@@ -1,7 +1,7 @@
 // Between a run in memory, a checkpoint on disk and the other ranks.
 #pragma once
 
-#include "dtn/nn/normalizer.h"
+#include "dtn/config/schemas.h"
 #include "train/checkpoint.h"
 #include "train/learner.h"
 #include "train/state_dict.h"
@@ -25,7 +25,7 @@ CheckpointData take_snapshot(const ExperimentConfig& config, Learner& learner,
 // Restores weights, average, moments and progress. Throws ConfigError when the checkpoint belongs
 // to another model or optimizer; warns about other keys that differ.
 void restore_snapshot(const CheckpointData& data, const ExperimentConfig& config,
-                      const NormRegistry& norms, Learner& learner, RunProgress& progress);
+                      const ConfigSchemas& schemas, Learner& learner, RunProgress& progress);
 
 // Gives every rank the first one's weights, average, moments and progress, and makes sure that the
 // weights have arrived.

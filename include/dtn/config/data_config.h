@@ -15,7 +15,7 @@ enum class Interpolation { kBilinear, kBicubic };
 enum class DecodeMode { kAuto, kExact, kFast };
 
 struct DataConfig {
-  // imagefolder|imagenet|webdataset|packed|idx|tensors|cifar10|cifar100|synthetic
+  // A name in the table of data sets, see dtn/data/dataset_registry.h.
   std::string dataset = "imagefolder";
   std::string root;
   // imagefolder: subfolder names (default train, val). imagenet, packed, tensors: file names under

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "dtn/config/schemas.h"
 #include "dtn/config/train_config.h"
 
 namespace dtn {
@@ -29,8 +30,8 @@ AugmentConfig augment_preset(AugmentPreset preset);
 std::string find_config(const std::string& file_or_name);
 
 // Reads `path` (following `base:`, a file or a list of files relative to it), applies `overrides`
-// ("key.path=value", in order), fills the defaults in and checks the whole. `norms` is the registry
-// of normalizers.
+// ("key.path=value", in order), fills the defaults in and checks the whole. `schemas` are the
+// registries it may choose from.
 //
 // What is set higher up wins: the preset is lowest, then base files, the file, the overrides; null
 // goes back to the default. Some choices take along what belonged to them:
@@ -39,12 +40,12 @@ std::string find_config(const std::string& file_or_name);
 // - schedule.steps drops schedule.epochs from below, and the other way round (neither: 300 epochs);
 // - a train.batch_size not above a train.micro_batch from below drops that.
 ExperimentConfig load_experiment(const std::string& path, std::span<const std::string> overrides,
-                                 std::span<const NormSchema> norms);
+                                 const ConfigSchemas& schemas);
 // The same from text, for configs embedded in checkpoints; `source` names it in errors. `base:` is
 // an error here.
 ExperimentConfig parse_experiment(const std::string& text, const std::string& source,
                                   std::span<const std::string> overrides,
-                                  std::span<const NormSchema> norms);
+                                  const ConfigSchemas& schemas);
 
 // The fully resolved config as YAML; parse_experiment of it gives the same config back.
 std::string to_yaml(const ExperimentConfig& config);

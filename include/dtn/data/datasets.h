@@ -1,4 +1,4 @@
-// The data sets there are, by the name a config calls them. See data/README.md for where to get
+// The data sets that come with the library. See data/README.md for where to get
 // them and how their folders look.
 //
 // All throw DataError that names the path, what is wrong with it and what to do. Labels outside
@@ -18,7 +18,8 @@
 
 namespace dtn {
 
-// Opens data.dataset, and only the split asked for. `seed` is used by `synthetic` alone.
+// Opens data.dataset by its row of the table (dataset_registry.h), and only the split asked for.
+// `seed` is for images that are made up.
 std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig& model, Split split,
                                       std::uint64_t seed);
 

@@ -16,7 +16,7 @@ Delivery::Delivery(const SampleSource& source, std::int64_t most_rows, Device de
     DTN_CHECK(passes || finisher_, source.description(), ": nothing makes the field '", field.name,
               "'");
     (passes ? passed_ : made_).push_back(field);
-    if (!passes || fixed_addresses) own_[field.name] = allocate_rows(field, most_rows, device);
+    if (!passes || fixed_addresses) buffers_[field.name] = allocate_rows(field, most_rows, device);
   }
 }
 
@@ -24,12 +24,12 @@ void Delivery::deliver(const Fields& carried, std::int64_t n, const BatchKey& ke
                        Fields& delivered) {
   for (const FieldSpec& field : passed_) {
     const Tensor& from = carried.at(field.name);
-    const Tensor* own = own_.find(field.name);
-    Tensor& to = delivered[field.name] = own ? own->slice(0, n) : from;
-    if (own) to.copy_from(from);
+    const Tensor* buffer = buffers_.find(field.name);
+    Tensor& to = delivered[field.name] = buffer ? buffer->slice(0, n) : from;
+    if (buffer) to.copy_from(from);
   }
   for (const FieldSpec& field : made_) {
-    delivered[field.name] = own_.at(field.name).slice(0, n);
+    delivered[field.name] = buffers_.at(field.name).slice(0, n);
   }
   if (finisher_) finisher_->finish(carried, key, delivered);
 }

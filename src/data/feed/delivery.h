@@ -21,7 +21,7 @@ class Delivery {
 
  private:
   std::vector<FieldSpec> passed_, made_;  // as they were carried; by the finisher
-  Fields own_;                            // most_rows of what has an address of its own
+  Fields buffers_;                        // most_rows of what has an address of its own
   std::unique_ptr<BatchFinisher> finisher_;
 };
 

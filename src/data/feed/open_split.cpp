@@ -13,10 +13,9 @@ Transform transform_of(const ExperimentConfig& config, Split split) {
                    split == Split::kTrain);
 }
 
-std::shared_ptr<const ImageSamples> put_together(std::shared_ptr<const Dataset> dataset,
-                                                 Transform transform,
-                                                 const ExperimentConfig& config, Split split,
-                                                 Device device) {
+std::shared_ptr<const ImageSamples> assemble(std::shared_ptr<const Dataset> dataset,
+                                             Transform transform, const ExperimentConfig& config,
+                                             Split split, Device device) {
   ImageSamplesOptions options;
   options.raw_pixels = device.type == DeviceType::kCuda;
   if (split == Split::kTrain) options.mixing = config.augment;
@@ -28,14 +27,14 @@ std::shared_ptr<const ImageSamples> put_together(std::shared_ptr<const Dataset> 
 std::shared_ptr<const ImageSamples> image_samples_of(std::shared_ptr<const Dataset> dataset,
                                                      const ExperimentConfig& config, Split split,
                                                      Device device) {
-  return put_together(std::move(dataset), transform_of(config, split), config, split, device);
+  return assemble(std::move(dataset), transform_of(config, split), config, split, device);
 }
 
 std::shared_ptr<const ImageSamples> open_image_samples(const ExperimentConfig& config, Split split,
                                                        Device device) {
   Transform transform = transform_of(config, split);  // or what is wrong with the config
-  return put_together(open_dataset(config.data, config.model, split, config.seed),
-                      std::move(transform), config, split, device);
+  return assemble(open_dataset(config.data, config.model, split, config.seed), std::move(transform),
+                  config, split, device);
 }
 
 LoaderOptions loading_of(const ExperimentConfig& config, Split split, const SplitOptions& options) {

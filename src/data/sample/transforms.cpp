@@ -9,6 +9,7 @@
 #include "data/sample/random.h"
 #include "dtn/core/check.h"
 #include "dtn/core/philox.h"
+#include "dtn/data/dataset_registry.h"
 
 namespace dtn {
 namespace {
@@ -147,18 +148,6 @@ void place_side(int resized, int image_size, int& first, int& count, int& pad) {
   first = resized > image_size ? round_even((resized - image_size) / 2.0) : 0;
 }
 
-struct UsualValues {
-  const char* dataset;
-  std::array<double, 3> mean, std;
-  double gray_mean, gray_std;
-};
-constexpr UsualValues kUsualValues[] = {
-    {"cifar10", {0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616}, 0.4808, 0.2392},
-    {"cifar100", {0.5071, 0.4865, 0.4409}, {0.2673, 0.2564, 0.2762}, 0.4874, 0.2520},
-    {"idx", {0.2860, 0.2860, 0.2860}, {0.3530, 0.3530, 0.3530}, 0.2860, 0.3530},  // Fashion-MNIST
-};
-constexpr UsualValues kImageNet{"", {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}, 0.459, 0.226};
-
 std::vector<float> per_channel(const std::vector<double>& given, std::vector<double> usual,
                                int channels, const char* key) {
   const std::vector<double>& values = given.empty() ? usual : given;
@@ -205,15 +194,14 @@ EvalGeometry eval_geometry(int width, int height, int image_size, double crop_pc
 
 Normalization resolve_normalization(const DataConfig& data, int channels) {
   DTN_CHECK(channels == 1 || channels == 3, "images have 1 or 3 channels, not ", channels);
-  const UsualValues* usual = &kImageNet;
-  for (const UsualValues& u : kUsualValues)
-    if (data.dataset == u.dataset) usual = &u;
+  const DatasetRow* row = find_dataset(data.dataset);
+  const PixelStatistics& usual = row ? row->statistics : kImageNetStatistics;
   const auto pick = [&](const std::array<double, 3>& color, double gray) {
     return channels == 1 ? std::vector<double>{gray}
                          : std::vector<double>(color.begin(), color.end());
   };
-  Normalization n{per_channel(data.mean, pick(usual->mean, usual->gray_mean), channels, "mean"),
-                  per_channel(data.std, pick(usual->std, usual->gray_std), channels, "std")};
+  Normalization n{per_channel(data.mean, pick(usual.mean, usual.gray_mean), channels, "mean"),
+                  per_channel(data.std, pick(usual.std, usual.gray_std), channels, "std")};
   for (std::size_t c = 0; c < n.std.size(); ++c)
     if (!(n.std[c] > 0) || !std::isfinite(n.std[c]) || !std::isfinite(n.mean[c]))
       throw ConfigError(cat("data.mean and data.std must be finite and std positive; channel ", c,

@@ -4,6 +4,7 @@
 
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
+#include "dtn/data/dataset_registry.h"
 #include "dtn/data/datasets.h"
 
 namespace dtn {
@@ -30,20 +31,11 @@ void check_labels(std::span<const std::int64_t> labels, std::int64_t num_classes
 
 std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig& model, Split split,
                                       std::uint64_t seed) {
-  if (data.dataset == "imagefolder") return open_image_folder(data, model, split);
-  if (data.dataset == "imagenet") return open_imagenet(data, model, split);
-  if (data.dataset == "webdataset") return open_webdataset(data, model, split);
-  if (data.dataset == "packed") return open_packed(data, model, split);
-  if (data.dataset == "idx") return open_idx(data, model, split);
-  if (data.dataset == "tensors") return open_tensors(data, model, split);
-  if (data.dataset == "cifar10" || data.dataset == "cifar100") {
-    return open_cifar(data, model, split);
-  }
-  if (data.dataset == "synthetic") return make_synthetic(data, model, split, seed);
-  throw ConfigError(
-      cat("data.dataset: unknown data set '", data.dataset,
-          "'; there are imagefolder, imagenet, webdataset, packed, idx, tensors, cifar10, "
-          "cifar100, synthetic"));
+  if (const DatasetRow* row = find_dataset(data.dataset))
+    return row->open(data, model, split, seed);
+  std::string known;
+  for (const DatasetSchema& d : dataset_schemas()) known += (known.empty() ? "" : ", ") + d.name;
+  throw ConfigError(cat("data.dataset: unknown data set '", data.dataset, "'; there are ", known));
 }
 
 }  // namespace dtn

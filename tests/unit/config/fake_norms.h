@@ -1,9 +1,10 @@
-// A registry of normalizers for tests of the config loader, which must not know the real one.
+// Registries for tests of the config loader, which must not know the real ones.
 #pragma once
 
+#include <string>
 #include <vector>
 
-#include "dtn/config/norm_config.h"
+#include "dtn/config/schemas.h"
 
 namespace dtn::testing {
 
@@ -38,6 +39,23 @@ inline std::vector<NormSchema> fake_norms() {
   NormSchema ada{.type = "ada", .doc = "from a condition", .options = {}};
   ada.needs = "a condition, which a model does not have; see ada.h";
   return {ln, gn, dtn, ada};
+}
+
+inline std::vector<DatasetSchema> fake_datasets() {
+  const std::vector<std::string> pixels = {"mean", "std"};
+  const std::vector<std::string> files = {"train", "val", "mean", "std"};
+  return {{"imagefolder", "folders", files},
+          {"idx", "two files", files},
+          {"tensors", "as they are", {"train", "val"}},
+          {"cifar10", "small images", pixels},
+          {"cifar100", "more of them", pixels},
+          {"synthetic", "made up", {"mean", "std", "size"}}};
+}
+
+inline ConfigSchemas fake_schemas() {
+  static const std::vector<NormSchema> norms = fake_norms();
+  static const std::vector<DatasetSchema> datasets = fake_datasets();
+  return {norms, datasets};
 }
 
 }  // namespace dtn::testing

@@ -15,7 +15,7 @@
 namespace dtn::testing {
 
 inline ExperimentConfig parse(const std::string& text, const std::vector<std::string>& set = {}) {
-  return parse_experiment(text, "t.yaml", set, fake_norms());
+  return parse_experiment(text, "t.yaml", set, fake_schemas());
 }
 
 // The message of the ConfigError that `run` throws; a test failure and "" when it throws none.

@@ -5,7 +5,7 @@ namespace dtn::testing {
 namespace {
 
 ExperimentConfig load(const std::string& path, const std::vector<std::string>& set = {}) {
-  return load_experiment(path, set, fake_norms());
+  return load_experiment(path, set, fake_schemas());
 }
 std::string load_error(const std::string& path, const std::vector<std::string>& set = {}) {
   return error_of([&] { load(path, set); });

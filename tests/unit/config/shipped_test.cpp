@@ -15,7 +15,7 @@ TEST(Shipped, PaperExperiments) {
     for (const char* norm : {"ln", "dtn"}) {
       const std::string name = std::string(size) + "_" + norm;
       SCOPED_TRACE(name);
-      const ExperimentConfig c = load_experiment(find_config(name), {}, fake_norms());
+      const ExperimentConfig c = load_experiment(find_config(name), {}, fake_schemas());
       EXPECT_EQ(c.model.preset, size);
       EXPECT_EQ(c.model.norm.type, norm);
       EXPECT_EQ(c.model.norm_layers(), 10);
@@ -35,14 +35,14 @@ TEST(Shipped, PaperExperiments) {
       // The overrides a benchmark or a short trial makes.
       const std::vector<std::string> trial = {"train.batch_size=16", "train.precision=bf16",
                                               "data.dataset=synthetic", "schedule.steps=3"};
-      EXPECT_EQ(load_experiment(find_config(name), trial, fake_norms()).train.batch_size, 16);
+      EXPECT_EQ(load_experiment(find_config(name), trial, fake_schemas()).train.batch_size, 16);
     }
   }
 }
 
 TEST(Shipped, Recipes) {
   const auto load = [](const char* name, const std::vector<std::string>& set) {
-    return load_experiment(find_config(name), set, fake_norms());
+    return load_experiment(find_config(name), set, fake_schemas());
   };
   const std::vector<std::string> model = {"model.preset=vit_s_star"};
   const ExperimentConfig deit = load("deit", model);
@@ -84,7 +84,7 @@ TEST(Shipped, Recipes) {
 }
 
 TEST(Shipped, Quickstart) {
-  const ExperimentConfig c = load_experiment(find_config("fashion_mnist_dtn"), {}, fake_norms());
+  const ExperimentConfig c = load_experiment(find_config("fashion_mnist_dtn"), {}, fake_schemas());
   EXPECT_EQ(c.model.norm.type, "dtn");
   EXPECT_GT(c.model.norm_layers(), 0);
   EXPECT_EQ(c.model.image_size, 28);

@@ -17,7 +17,7 @@ class Sweeps : public ::testing::Test {
 
   SweepConfig load(const std::string& text, const std::vector<std::string>& set = {},
                    const std::string& name = "s.yaml") {
-    return load_sweep(folder_.write(name, text), set, fake_norms());
+    return load_sweep(folder_.write(name, text), set, fake_schemas());
   }
   std::string error(const std::string& text, const std::vector<std::string>& set = {}) {
     return error_of([&] { load(text, set); });
@@ -276,8 +276,8 @@ TEST_F(Sweeps, HostileFiles) {
   std::string seeds = "0";
   for (int i = 1; i < 1001; ++i) seeds += cat(", ", i);
   error(one("seeds: [" + seeds + "]"));
-  error_of([&] { load_sweep(folder_.path().string(), {}, fake_norms()); });
-  error_of([&] { load_sweep((folder_.path() / "absent").string(), {}, fake_norms()); });
+  error_of([&] { load_sweep(folder_.path().string(), {}, fake_schemas()); });
+  error_of([&] { load_sweep((folder_.path() / "absent").string(), {}, fake_schemas()); });
   std::string tower = "base.yaml";
   for (int i = 0; i < 20; ++i) {
     folder_.write(cat("t", i, ".yaml"),

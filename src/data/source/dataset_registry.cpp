@@ -1,0 +1,80 @@
+#include "dtn/data/dataset_registry.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "dtn/core/check.h"
+#include "dtn/data/datasets.h"
+
+namespace dtn {
+namespace {
+
+template <auto open_files>
+std::unique_ptr<Dataset> without_seed(const DataConfig& data, const ModelConfig& model, Split split,
+                                      std::uint64_t) {
+  return open_files(data, model, split);
+}
+
+std::vector<DatasetRow> own_rows() {
+  return {
+      {{"imagefolder", "one folder per class, as ImageNet", {"train", "val", "mean", "std"}},
+       without_seed<open_image_folder>},
+      {{"imagenet", "the archives of ILSVRC2012 as they are", {"train", "val", "mean", "std"}},
+       without_seed<open_imagenet>},
+      {{"webdataset", "tar shards in WebDataset's layout", {"train", "val", "mean", "std"}},
+       without_seed<open_webdataset>},
+      {{"packed", "one file made by dtn-data pack", {"train", "val", "mean", "std"}},
+       without_seed<open_packed>},
+      {{"idx", "MNIST's files, gzipped or not", {"train", "val", "mean", "std"}},
+       without_seed<open_idx>,
+       {{0.2860, 0.2860, 0.2860}, {0.3530, 0.3530, 0.3530}, 0.2860, 0.3530}},  // Fashion-MNIST
+      {{"tensors", "safetensors, already normalised", {"train", "val"}},
+       without_seed<open_tensors>},
+      {{"cifar10", "CIFAR-10, binary version", {"mean", "std"}},
+       without_seed<open_cifar>,
+       {{0.4914, 0.4822, 0.4465}, {0.2470, 0.2435, 0.2616}, 0.4808, 0.2392}},
+      {{"cifar100", "CIFAR-100, binary version", {"mean", "std"}},
+       without_seed<open_cifar>,
+       {{0.5071, 0.4865, 0.4409}, {0.2673, 0.2564, 0.2762}, 0.4874, 0.2520}},
+      {{"synthetic", "images that are made up", {"mean", "std", "size"}}, make_synthetic},
+  };
+}
+
+struct Registry {
+  std::vector<DatasetRow> rows;
+  std::vector<DatasetSchema> schemas;
+
+  Registry() {
+    for (DatasetRow& row : own_rows()) add(std::move(row));
+  }
+  void add(DatasetRow row) {
+    schemas.push_back(row.schema);
+    rows.push_back(std::move(row));
+  }
+};
+
+Registry& registry() {
+  static Registry all;
+  return all;
+}
+
+}  // namespace
+
+std::span<const DatasetRow> dataset_registry() { return registry().rows; }
+std::span<const DatasetSchema> dataset_schemas() { return registry().schemas; }
+
+const DatasetRow* find_dataset(const std::string& name) {
+  for (const DatasetRow& row : registry().rows) {
+    if (row.schema.name == name) return &row;
+  }
+  return nullptr;
+}
+
+void add_dataset(DatasetRow row) {
+  DTN_CHECK(!row.schema.name.empty() && row.open, "a data set needs a name and an opener");
+  DTN_CHECK(!find_dataset(row.schema.name), "there is a data set '", row.schema.name, "' already");
+  registry().add(std::move(row));
+}
+
+}  // namespace dtn

@@ -1,0 +1,100 @@
+// What a config makes of a split.
+#include "data/feed/open_split.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include "data_fixtures.h"
+
+namespace dtn {
+namespace {
+
+using namespace dtn::test;
+
+ExperimentConfig small_config() {
+  ExperimentConfig config;
+  config.seed = 9;
+  config.model.image_size = 6;
+  config.model.channels = 3;
+  config.model.num_classes = 5;
+  config.data.dataset = "synthetic";
+  config.data.size = 300;
+  config.data.workers = 1;
+  config.data.repeats = 2;
+  config.data.max_bad_images = 17;
+  config.augment.preset = AugmentPreset::kLight;
+  config.augment.mixup = 0.8;
+  config.augment.repeats = 3;
+  return config;
+}
+
+struct Epoch {
+  std::vector<std::int64_t> indices;
+  std::vector<std::string> names;  // of the fields
+};
+
+Epoch read(OpenSplit& split) {
+  Epoch epoch;
+  DeviceBatch batch;
+  split.feeder().start(0);
+  while (split.feeder().next(batch)) {
+    epoch.indices.insert(epoch.indices.end(), batch.indices.begin(), batch.indices.end());
+    epoch.names.clear();
+    for (const auto& [name, tensor] : batch.fields) epoch.names.push_back(name);
+    EXPECT_EQ(batch.fields.at("image").shape(), (Shape{batch.n, 3, 6, 6}));
+  }
+  std::ranges::sort(epoch.names);
+  return epoch;
+}
+
+TEST(OpenSplit, TrainsAsTheConfigSays) {
+  ExperimentConfig config = small_config();
+  const auto split = open_split(config, Split::kTrain, {.batch_size = 32});
+  // 300 images count as 256, twice, in copies of three.
+  EXPECT_EQ(split->loader().batches_per_epoch(), 16);
+  const Epoch epoch = read(*split);
+  EXPECT_EQ(epoch.names,
+            (std::vector<std::string>{"image", "label", "label_share", "partner_label"}));
+  EXPECT_EQ(epoch.indices.size(), 512u);
+  EXPECT_EQ(epoch.indices[0], epoch.indices[2]);
+  EXPECT_EQ(epoch.indices[0], epoch_order(9, 0, 300, true)[0]);
+  EXPECT_EQ(split->loader().options().max_bad_images, 17);
+  config.data.shuffle = false;
+  EXPECT_EQ(read(*open_split(config, Split::kTrain, {.batch_size = 32})).indices[3], 1);
+}
+
+TEST(OpenSplit, EvaluatesEachImageOnceAndInOrder) {
+  const auto split = open_split(small_config(), Split::kVal, {.batch_size = 32});
+  const Epoch epoch = read(*split);
+  EXPECT_EQ(epoch.names, (std::vector<std::string>{"image", "label"}));
+  std::vector<std::int64_t> all(static_cast<std::size_t>(split->source().size()));
+  std::iota(all.begin(), all.end(), 0);
+  EXPECT_EQ(epoch.indices, all);
+}
+
+TEST(OpenSplit, SharesBatchesAmongRanks) {
+  for (Split which : {Split::kTrain, Split::kVal}) {
+    const Epoch whole = read(*open_split(small_config(), which, {.batch_size = 10}));
+    std::multiset<std::int64_t> parts;
+    for (int rank = 0; rank < 3; ++rank) {
+      const Epoch part =
+          read(*open_split(small_config(), which, {.batch_size = 10, .rank = rank, .ranks = 3}));
+      EXPECT_LT(part.indices.size(), whole.indices.size());
+      parts.insert(part.indices.begin(), part.indices.end());
+    }
+    EXPECT_EQ(parts, std::multiset<std::int64_t>(whole.indices.begin(), whole.indices.end()));
+  }
+}
+
+TEST(OpenSplit, SaysWhatIsWrongWithTheConfigBeforeItOpensData) {
+  ExperimentConfig config = small_config();
+  config.data.dataset = "packed";
+  config.data.root = "/nowhere";
+  expect_error<DataError>([&] { open_split(config, Split::kTrain, {}); }, {"/nowhere"});
+  config.data.crop_pct = 87.5;
+  expect_error<ConfigError>([&] { open_split(config, Split::kTrain, {}); }, {"data.crop_pct"});
+}
+
+}  // namespace
+}  // namespace dtn
