@@ -6,6 +6,8 @@
 //   return dtn::app::train_main(argc, argv, mine);
 #pragma once
 
+#include "dtn/config/schemas.h"
+#include "dtn/data/dataset_registry.h"
 #include "dtn/models/backbone.h"
 #include "dtn/nn/normalizer.h"
 #include "dtn/tasks/task.h"
@@ -16,6 +18,15 @@ struct Registries {
   NormRegistry norms = norm_registry();
   ModelRegistry models = model_registry();
   TaskRegistry tasks = task_registry();
+
+  // As the config loader sees them; valid until the next call.
+  ConfigSchemas schemas() const {
+    norm_schemas_ = norms.schemas();
+    return {norm_schemas_, dataset_schemas()};
+  }
+
+ private:
+  mutable std::vector<NormSchema> norm_schemas_;
 };
 
 // Ours.
