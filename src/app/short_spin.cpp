@@ -6,6 +6,7 @@
 #include "app/short_spin.h"
 
 #include <cstdlib>
+#include <initializer_list>
 
 namespace dtn {
 namespace {
