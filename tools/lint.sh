@@ -19,8 +19,9 @@ cmake --preset release -B build-lint -DCMAKE_CXX_COMPILER=clang++ -DDTN_TESTS=ON
 
 base=${1:-$(git merge-base HEAD origin/main 2> /dev/null || true)}
 if [[ -z $base || $base == "$(git rev-parse HEAD)" ]]; then base=HEAD~1; fi
-mapfile -t changed < <(git diff --name-only --diff-filter=d "$base" -- 'src/*.cpp' 'tools/*.cpp' 'tests/*.cpp' |
-  xargs -r ls -t)
+if ! git rev-parse -q --verify "$base^{commit}" > /dev/null; then base=HEAD; fi  # of a shallow clone
+mapfile -t changed < <(
+  git diff --name-only --diff-filter=d "$base" -- {src,tools,tests}/'*.cpp' | xargs -r ls -t)
 echo "-- clang-tidy: ${#changed[@]} files changed since $(git rev-parse --short "$base")"
 most=${LINT_TIDY_FILES:-16}  # it takes many seconds each
 if ((${#changed[@]} > most)); then
