@@ -14,6 +14,11 @@ function(dtn_target_defaults target)
   target_compile_options(${target} PRIVATE ${DTN_WARNINGS})
 endfunction()
 
+# With DTN_UNITY, eight sources at a time. Names in unnamed namespaces then meet.
+function(dtn_compile_together target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${DTN_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+endfunction()
+
 # What is installed says where in the source a check failed, but not where the source once lay.
 function(dtn_forget_source_folder target)
   set(flag -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
@@ -42,6 +47,7 @@ function(dtn_layer name)
   endif()
   add_library(dtn_${name} STATIC ${sources})
   dtn_target_defaults(dtn_${name})
+  dtn_compile_together(dtn_${name})
   target_link_libraries(dtn_${name} ${ARGN})
   dtn_install_layer(${name})
 endfunction()
@@ -116,7 +122,6 @@ function(dtn_kernel_layer name)
   list(GET isas 0 dispatching)
   foreach(isa IN LISTS isas)
     add_library(dtn_${name}_${isa} OBJECT ${vectorised})
-    set_target_properties(dtn_${name}_${isa} PROPERTIES UNITY_BUILD OFF)  # they are large enough
     dtn_target_defaults(dtn_${name}_${isa})
     dtn_forget_source_folder(dtn_${name}_${isa})
     target_compile_options(dtn_${name}_${isa} PRIVATE ${DTN_ISA_FLAGS_${isa}} -fno-math-errno
@@ -226,6 +231,7 @@ function(dtn_test_program name label layer sources)
   dtn_program_defaults(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_precompile_headers(${name} REUSE_FROM dtn_test_headers)
+  dtn_compile_together(${name})
   target_link_libraries(${name} PRIVATE dtn_${layer} GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   gtest_discover_tests(${name} TEST_PREFIX ${label}. NO_PRETTY_VALUES

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Has clang look at every source of a build, warnings being errors: compile_with_clang.py BUILD.
+"""Has clang look at the sources of a build, warnings being errors.
 
-BUILD was configured with clang as its compiler. Nothing is written. Sources that are compiled for
-several targets with nothing else different are looked at once.
+compile_with_clang.py BUILD FOLDER...: those below the folders. BUILD was configured with clang as its
+compiler; nothing is written there. What several targets compile alike is looked at once.
 """
 import concurrent.futures
 import json
@@ -36,8 +36,11 @@ def run(check):
 
 def main():
     database = json.loads((pathlib.Path(sys.argv[1]) / "compile_commands.json").read_text())
+    folders = [pathlib.Path(folder).resolve() for folder in sys.argv[2:]]
     checks = {}
     for entry in database:
+        if not any(pathlib.Path(entry["file"]).is_relative_to(folder) for folder in folders):
+            continue
         command = syntax_check(entry["command"])
         checks.setdefault(tuple(command), entry["directory"])
     failed = 0

@@ -13,6 +13,7 @@ packages=(
   gnuplot-nox                                      # pictures of sweeps (dtn-sweep does without, too)
   libgtest-dev python3                             # tests
   clang libclang-rt-14-dev libomp-dev              # fuzz targets
+  clang-format clang-tidy git                      # tools/lint.sh
   dataset-fashion-mnist                            # the quickstart's images
 )
 

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 run=${1:-runs/fashion_mnist_dtn}
 
 bash tools/install-deps.sh
-cmake --preset release -B build >/dev/null
+cmake --preset release -B build -DDTN_UNITY=ON >/dev/null
 cmake --build build --target dtn-train dtn-eval dtn-info dtn-bench
 
 build/bin/dtn-train --config fashion_mnist_dtn --output "$run" --resume auto

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
 # Runs one libFuzzer program for FUZZ_SECONDS (default 60), or on FUZZ_RUNS inputs, in a folder of
-# its own, from the seeds that lie beside this script when there are any.
+# its own, from the seeds that lie beside this script when there are any. What it finds worth keeping
+# stays in FUZZ_CORPUS, if that names a folder, and the next run begins there.
 set -euo pipefail
 program=$1
 name=$(basename "$program")
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-mkdir "$work/corpus"
+corpus=${FUZZ_CORPUS:-$work}/$name
+mkdir -p "$corpus"
 seeds=()
 case $name in
   fuzz_image) seeds=("$here/../golden/data/images") ;;
@@ -23,4 +25,4 @@ else
 fi
 cd "$work"
 "$program" "$limit" -rss_limit_mb=2048 -timeout=20 \
-  -print_final_stats=1 corpus "${seeds[@]}"
+  -print_final_stats=1 "$corpus" "${seeds[@]}"

@@ -124,7 +124,7 @@ struct SigmoidBackwardMap {
 
 template <class Map>
 void scale_rows(CudaQueue& queue, const ScaleRows& args) {
-  using T = Map::Element;
+  using T = typename Map::Element;
   cuda::launch_map(
       queue, "scale_rows",
       Map{static_cast<const float*>(args.scale), static_cast<const T*>(args.x),
