@@ -2,6 +2,7 @@
 #include "train/snapshot.h"
 
 #include "dtn/config/load.h"
+#include "dtn/tasks/registries.h"
 #include "small_run.h"
 
 namespace dtn {
@@ -13,7 +14,7 @@ using namespace dtn::test;
 ExperimentConfig loaded_run(const std::string& norm) {
   ExperimentConfig config = small_run(norm);
   config.model.preset = "vit_t_star";
-  return parse_experiment(to_yaml(config), "test", {}, norm_schemas());
+  return parse_experiment(to_yaml(config), "test", {}, standard_registries().schemas());
 }
 
 const RunProgress kProgress{.step = 3,
@@ -40,7 +41,7 @@ CheckpointData snapshot_of(const ExperimentConfig& config) {
 RunProgress restored(const CheckpointData& data, const ExperimentConfig& config) {
   ClassifyLearner learner(config);
   RunProgress progress;
-  restore_snapshot(data, config, norm_registry(), learner, progress);
+  restore_snapshot(data, config, standard_registries().schemas(), learner, progress);
   return progress;
 }
 
@@ -62,7 +63,7 @@ TEST(Snapshot, GoesOnToTheSameBits) {
 
         ClassifyLearner resumed(config);
         RunProgress found;
-        restore_snapshot(data, config, norm_registry(), resumed, found);
+        restore_snapshot(data, config, standard_registries().schemas(), resumed, found);
         EXPECT_EQ(found.step, 3);
         EXPECT_EQ(found.evaluated_step, 2);
         EXPECT_EQ(found.best_step, 2);
