@@ -36,9 +36,9 @@ struct Mask {
 Tensor dropped(const Tensor& x, const Mask& mask) {
   Tensor y = Tensor::empty_like(x);
   const std::int64_t per_sample = x.numel() / x.dim(0);
-  run_on(x.device(), Dropout{x.dtype(), x.numel(), mask.p, mask.key,
-                             mask.first_sample * static_cast<std::uint64_t>(per_sample), x.raw(),
-                             y.raw(), mask.device_step, mask.rows, per_sample});
+  run_on(x.device(), ElementDropout{x.dtype(), x.numel(), mask.p, mask.key,
+                                    mask.first_sample * static_cast<std::uint64_t>(per_sample),
+                                    x.raw(), y.raw(), mask.device_step, mask.rows, per_sample});
   return y;
 }
 

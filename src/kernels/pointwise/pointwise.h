@@ -53,7 +53,7 @@ void run(CudaQueue&, const ScaleRows&);
 // or, where there are `rows`, for element j of row r
 //   number(i) = rows[r] per_row + j
 // A dropped element is 0 whatever x is, p = 1 drops all. The backward pass is the same with dy for x.
-struct Dropout {
+struct ElementDropout {
   DType dtype;
   std::int64_t count;
   double p;
@@ -66,8 +66,8 @@ struct Dropout {
   const std::int64_t* rows = nullptr;  // [count / per_row], not negative
   std::int64_t per_row = 0;
 };
-void run(CpuQueue&, const Dropout&);
-void run(CudaQueue&, const Dropout&);
+void run(CpuQueue&, const ElementDropout&);
+void run(CudaQueue&, const ElementDropout&);
 
 //   scale[b] = 1 / (1 - p) when philox_uniform(key, number(b)) >= p, else 0
 //   number(b) = first + b, or rows[b] where there are `rows`
@@ -78,7 +78,7 @@ struct DropPathScales {
   PhiloxKey key;
   std::uint64_t first = 0;
   void* scale;
-  const std::uint32_t* step = nullptr;  // as for Dropout
+  const std::uint32_t* step = nullptr;  // as for dropout
   const std::int64_t* rows = nullptr;   // [count]
 };
 void run(CpuQueue&, const DropPathScales&);

@@ -87,7 +87,7 @@ void apply_mask(const T* x, T* y, std::int64_t n, const std::uint32_t* words,
 }
 
 template <class T>
-void dropout(const Dropout& args) {
+void dropout(const ElementDropout& args) {
   auto* x = static_cast<const T*>(args.x);
   auto* y = static_cast<T*>(args.y);
   const PhiloxKey key = key_at_step(args.key, args.step);
@@ -130,8 +130,8 @@ void drop_path_scales(const DropPathScales& args) {
 
 }  // namespace
 
-void run(CpuQueue&, const Dropout& args) {
-  for_dtype("Dropout", args.dtype, [&](auto t) { dropout<decltype(t)>(args); });
+void run(CpuQueue&, const ElementDropout& args) {
+  for_dtype("dropout", args.dtype, [&](auto t) { dropout<decltype(t)>(args); });
 }
 
 void run(CpuQueue&, const DropPathScales& args) {
@@ -141,5 +141,5 @@ void run(CpuQueue&, const DropPathScales& args) {
 
 }  // namespace dtn::DTN_ISA
 
-DTN_DISPATCH(Dropout)
+DTN_DISPATCH(ElementDropout)
 DTN_DISPATCH(DropPathScales)

@@ -68,7 +68,8 @@ struct DropoutMap {
 };
 
 template <class T, class Number>
-void dropout(CudaQueue& queue, const Dropout& args, const Number& number, bool whole_vectors) {
+void dropout(CudaQueue& queue, const ElementDropout& args, const Number& number,
+             bool whole_vectors) {
   cuda::launch_map(queue, "dropout",
                    DropoutMap<T, Number>{static_cast<const T*>(args.x), static_cast<T*>(args.y),
                                          args.key, args.step, number, drop_threshold(args.p),
@@ -88,7 +89,7 @@ __global__ void drop_path_scales_kernel(DropPathScales args, std::uint32_t thres
 
 }  // namespace
 
-void run(CudaQueue& queue, const Dropout& args) {
+void run(CudaQueue& queue, const ElementDropout& args) {
   for_cuda_dtype("dropout", args.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (!args.rows) return dropout<T>(queue, args, InOrder{args.first}, args.first % 4 == 0);

@@ -208,7 +208,7 @@ TEST(CudaPointwise, DropoutDropsWhatTheHostDrops) {
           under_every_schedule([&] {
             Twin x = random_twin({count}, dtype, 10), y = Twin::output({count}, dtype);
             auto args = [&](Where w) {
-              return Dropout{dtype, count, p, key, first, x.at(w), y.at(w)};
+              return ElementDropout{dtype, count, p, key, first, x.at(w), y.at(w)};
             };
             run(cpu_queue(), args(kOnHost));
             run(cuda_queue(), args(kOnDevice));
@@ -233,14 +233,15 @@ TEST(CudaPointwise, DropoutInPlaceOfASliceReadsTheStepOnTheDevice) {
       PhiloxKey key{9, 8, 7};
       auto args = [&](Where w) {
         void* p = shifted(x.at(w), dtype, 1);
-        return Dropout{dtype, count, 0.5, key, 2, p, p, static_cast<std::uint32_t*>(step.at(w))};
+        return ElementDropout{dtype, count, 0.5, key,
+                              2,     p,     p,   static_cast<std::uint32_t*>(step.at(w))};
       };
       run(cpu_queue(), args(kOnHost));
       run(cuda_queue(), args(kOnDevice));
       expect_same_bits("dropout", "in place", x);
       key.step = 41;
       void* p = shifted(plain.at(kOnDevice), dtype, 1);
-      run(cuda_queue(), Dropout{dtype, count, 0.5, key, 2, p, p});
+      run(cuda_queue(), ElementDropout{dtype, count, 0.5, key, 2, p, p});
       EXPECT_TRUE(same_bits(plain.device(), x.device()));
       return std::vector{x.device()};
     });
@@ -262,10 +263,10 @@ TEST(CudaPointwise, DropoutOfRowsDropsWhatTheHostDrops) {
           Twin x = random_twin({count}, dtype, 16), y = Twin::output({count}, dtype);
           Twin rows(places({begin + 1, begin + 4, begin + 5, begin + 6, begin + 10}));
           auto args = [&](Where w) {
-            return Dropout{dtype,     count,   0.4,
-                           {7, 8, 9}, 99,      x.at(w),
-                           y.at(w),   nullptr, static_cast<std::int64_t*>(rows.at(w)),
-                           per_row};
+            return ElementDropout{dtype,     count,   0.4,
+                                  {7, 8, 9}, 99,      x.at(w),
+                                  y.at(w),   nullptr, static_cast<std::int64_t*>(rows.at(w)),
+                                  per_row};
           };
           run(cpu_queue(), args(kOnHost));
           run(cuda_queue(), args(kOnDevice));
@@ -376,7 +377,7 @@ TEST(CudaPointwise, NothingIsDoneForNothing) {
   run(queue, Cast{f, f, 0, nullptr, nullptr});
   run(queue, Add{f, 0, nullptr, nullptr, nullptr});
   run(queue, ScaleRows{f, 0, 4, nullptr, nullptr, nullptr, nullptr});
-  run(queue, Dropout{f, 0, 0.5, {}, 0, nullptr, nullptr});
+  run(queue, ElementDropout{f, 0, 0.5, {}, 0, nullptr, nullptr});
   run(queue, DropPathScales{f, 0, 0.5, {}, 0, nullptr});
   run(queue, Patchify{f, 0, 3, 32, 32, 16, nullptr, nullptr});
   run(queue, SumRows{f, 0, 3, nullptr, nullptr});
@@ -396,7 +397,7 @@ TEST(CudaPointwise, Float64IsRefused) {
   EXPECT_THROW(run(queue, Cast{d, DType::kFloat32, 1, &x, &x}), Error);
   EXPECT_THROW(run(queue, Cast{DType::kFloat32, d, 1, &x, &x}), Error);
   EXPECT_THROW(run(queue, Add{d, 1, &x, &x, &x}), Error);
-  EXPECT_THROW(run(queue, Dropout{d, 1, 0.5, {}, 0, &x, &x}), Error);
+  EXPECT_THROW(run(queue, ElementDropout{d, 1, 0.5, {}, 0, &x, &x}), Error);
   EXPECT_THROW(run(queue, DropPathScales{d, 1, 0.5, {}, 0, &x}), Error);
   EXPECT_THROW(run(queue, SumRows{d, 1, 1, &x, &x}), Error);
   EXPECT_THROW(run(queue, Mean{d, 1, &x, &x, 1}), Error);

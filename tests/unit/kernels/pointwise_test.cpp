@@ -10,7 +10,7 @@
 DTN_RUN_ON_EACH_ISA(Cast)
 DTN_RUN_ON_EACH_ISA(Add)
 DTN_RUN_ON_EACH_ISA(ScaleRows)
-DTN_RUN_ON_EACH_ISA(Dropout)
+DTN_RUN_ON_EACH_ISA(ElementDropout)
 DTN_RUN_ON_EACH_ISA(DropPathScales)
 DTN_RUN_ON_EACH_ISA(Patchify)
 DTN_RUN_ON_EACH_ISA(SumRows)
@@ -277,7 +277,7 @@ TYPED_TEST(Pointwise, DropoutMaskIsPhilox) {
           if (n > 1000 && (p != 0.1 || first != 6)) continue;
           SCOPED_TRACE(cat(name_of(isa), " n ", n, " first ", first, " p ", p));
           std::vector<T> x = normal_values<T>(n, 13), y(x.size());
-          Dropout args{DTypeOf<T>::value, n, p, key, first, x.data(), y.data()};
+          ElementDropout args{DTypeOf<T>::value, n, p, key, first, x.data(), y.data()};
           run_on(isa, args);
           std::int64_t wrong = 0;
           for (std::size_t i = 0; i < x.size(); ++i) {
@@ -303,15 +303,16 @@ TEST(Pointwise, DropoutEdges) {
   std::vector<float> y(n, 9);
   for (Isa isa : isas()) {
     SCOPED_TRACE(name_of(isa));
-    run_on(isa, Dropout{DType::kFloat32, n, 1.0, key, 0, nans.data(), y.data()});
+    run_on(isa, ElementDropout{DType::kFloat32, n, 1.0, key, 0, nans.data(), y.data()});
     EXPECT_EQ(y, std::vector<float>(n, 0.0f));
-    run_on(isa, Dropout{DType::kFloat32, n, 0.0, key, 0, x.data(), y.data()});
+    run_on(isa, ElementDropout{DType::kFloat32, n, 0.0, key, 0, x.data(), y.data()});
     EXPECT_EQ(y, x);
     // A uniform that equals p is kept, and dropped by the next larger p.
     double p = philox_uniform(key, 5);
-    run_on(isa, Dropout{DType::kFloat32, n, p, key, 0, x.data(), y.data()});
+    run_on(isa, ElementDropout{DType::kFloat32, n, p, key, 0, x.data(), y.data()});
     EXPECT_NE(y[5], 0);
-    run_on(isa, Dropout{DType::kFloat32, n, std::nextafter(p, 1.0), key, 0, x.data(), y.data()});
+    run_on(isa,
+           ElementDropout{DType::kFloat32, n, std::nextafter(p, 1.0), key, 0, x.data(), y.data()});
     EXPECT_EQ(y[5], 0);
   }
 }
@@ -321,7 +322,8 @@ TEST(Pointwise, DropoutKeepsTheRightShareAndIgnoresThreads) {
   const std::vector<float> ones(n, 1.0f);
   std::vector<float> reference(n), y(n);
   for (double p : {0.1, 0.5, 0.9}) {
-    run(cpu_queue(), Dropout{DType::kFloat32, n, p, {42, 1, 2}, 3, ones.data(), reference.data()});
+    run(cpu_queue(),
+        ElementDropout{DType::kFloat32, n, p, {42, 1, 2}, 3, ones.data(), reference.data()});
     double kept = 0, pairs = 0;
     for (std::size_t i = 0; i < ones.size(); ++i) {
       kept += reference[i] != 0;
@@ -334,11 +336,11 @@ TEST(Pointwise, DropoutKeepsTheRightShareAndIgnoresThreads) {
     for (Isa isa : isas()) {
       for (int threads : kThreadCounts) {
         Threads scope(threads);
-        run_on(isa, Dropout{DType::kFloat32, n, p, {42, 1, 2}, 3, ones.data(), y.data()});
+        run_on(isa, ElementDropout{DType::kFloat32, n, p, {42, 1, 2}, 3, ones.data(), y.data()});
         EXPECT_TRUE(same_bits(y, reference)) << name_of(isa) << ", " << threads << " threads";
       }
     }
-    run(cpu_queue(), Dropout{DType::kFloat32, n, p, {42, 1, 3}, 3, ones.data(), y.data()});
+    run(cpu_queue(), ElementDropout{DType::kFloat32, n, p, {42, 1, 3}, 3, ones.data(), y.data()});
     EXPECT_FALSE(same_bits(y, reference)) << "another step, the same mask";
   }
 }
@@ -370,8 +372,8 @@ TEST(Pointwise, TheStepInMemoryReplacesTheKeys) {
   std::vector<float> x = normal_values<float>(n, 18), expected(n), y(n);
   for (Isa isa : isas()) {
     SCOPED_TRACE(name_of(isa));
-    run_on(isa, Dropout{DType::kFloat32, n, 0.5, at_step, 3, x.data(), expected.data()});
-    run_on(isa, Dropout{DType::kFloat32, n, 0.5, key, 3, x.data(), y.data(), &step});
+    run_on(isa, ElementDropout{DType::kFloat32, n, 0.5, at_step, 3, x.data(), expected.data()});
+    run_on(isa, ElementDropout{DType::kFloat32, n, 0.5, key, 3, x.data(), y.data(), &step});
     EXPECT_EQ(y, expected);
     run_on(isa, DropPathScales{DType::kFloat32, n, 0.5, at_step, 3, expected.data()});
     run_on(isa, DropPathScales{DType::kFloat32, n, 0.5, key, 3, y.data(), &step});
@@ -390,15 +392,15 @@ TYPED_TEST(Pointwise, DropoutOfRowsIsThatOfTheWhole) {
       SCOPED_TRACE(cat(name_of(isa), ", rows of ", per_row));
       const DType dtype = DTypeOf<T>::value;
       std::vector<T> x = normal_values<T>(12 * per_row, 19), whole(x.size()), part, y, expected;
-      run_on(isa, Dropout{dtype, 12 * per_row, 0.4, key, 0, x.data(), whole.data()});
+      run_on(isa, ElementDropout{dtype, 12 * per_row, 0.4, key, 0, x.data(), whole.data()});
       for (std::int64_t row : rows) {
         part.insert(part.end(), x.begin() + row * per_row, x.begin() + (row + 1) * per_row);
         expected.insert(expected.end(), whole.begin() + row * per_row,
                         whole.begin() + (row + 1) * per_row);
       }
       y.resize(part.size());
-      run_on(isa, Dropout{dtype, count * per_row, 0.4, key, 99, part.data(), y.data(), nullptr,
-                          rows.data(), per_row});
+      run_on(isa, ElementDropout{dtype, count * per_row, 0.4, key, 99, part.data(), y.data(),
+                                 nullptr, rows.data(), per_row});
       EXPECT_TRUE(same_bits(y, expected));
     }
     std::vector<AccumulatorOf<T>> whole(12), scale(rows.size());
