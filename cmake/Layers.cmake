@@ -231,7 +231,6 @@ function(dtn_test_program name label layer sources)
   dtn_program_defaults(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_precompile_headers(${name} REUSE_FROM dtn_test_headers)
-  dtn_compile_together(${name})
   target_link_libraries(${name} PRIVATE dtn_${layer} GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   gtest_discover_tests(${name} TEST_PREFIX ${label}. NO_PRETTY_VALUES
