@@ -1,10 +1,12 @@
 // One kernel source, several instruction sets. Each vectorised kernel file is compiled once per set
 // into a namespace of its own (DTN_ISA), where it defines `run(CpuQueue&, const Arguments&)`.
 // DTN_DISPATCH(Arguments), at the end of the file, adds the public dtn::run that picks the best one
-// the machine offers.
+// the machine offers. All of a kernel, what it does on the calling thread alone too, is computed
+// with denormals taken for 0.
 #pragma once
 
 #include "core/queue.h"
+#include "dtn/core/denormals.h"
 
 namespace dtn {
 
@@ -22,9 +24,12 @@ const char* name_of(Isa isa);
 #elif !defined(DTN_ISA_generic)  // the generic build carries the dispatcher
 #define DTN_DISPATCH(Arguments)
 #elif DTN_ISA_COUNT == 1
-#define DTN_DISPATCH(Arguments)                                                       \
-  namespace dtn {                                                                     \
-  void run(CpuQueue& queue, const Arguments& args) { isa_generic::run(queue, args); } \
+#define DTN_DISPATCH(Arguments)                      \
+  namespace dtn {                                    \
+  void run(CpuQueue& queue, const Arguments& args) { \
+    FlushDenormals flush;                            \
+    isa_generic::run(queue, args);                   \
+  }                                                  \
   }
 #else
 #define DTN_DISPATCH(Arguments)                                 \
@@ -36,6 +41,7 @@ const char* name_of(Isa isa);
   void run(CpuQueue& queue, const Arguments& args);             \
   }                                                             \
   void run(CpuQueue& queue, const Arguments& args) {            \
+    FlushDenormals flush;                                       \
     switch (current_isa()) {                                    \
       case Isa::kAvx512: return isa_avx512::run(queue, args);   \
       case Isa::kAvx2: return isa_avx2::run(queue, args);       \
