@@ -158,8 +158,8 @@ function(dtn_cuda_layer)
   list(REMOVE_ITEM runtime ${absent})
   if(DTN_CUDA)
     add_library(dtn_cuda STATIC ${runtime} ${kernels})
-    # A register that spills to memory is reported like every warning.
-    set(flags --expt-relaxed-constexpr -lineinfo -Xptxas=--warn-on-spills
+    # Denormals are taken for 0, as on the CPU. A register that spills to memory is reported like every warning.
+    set(flags --expt-relaxed-constexpr -ftz=true -lineinfo -Xptxas=--warn-on-spills
               -Xcompiler=-Wall,-Wextra)
     if(DTN_CUDA_STRICT)
       list(APPEND flags -Werror=all-warnings -Xptxas=--warning-as-error -Xcompiler=-Werror)

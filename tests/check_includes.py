@@ -55,8 +55,8 @@ ONLY_IN = {
 }
 # Kernels are compiled for instruction sets the machine may lack; what they include is inlined and
 # merged by the linker, so they see plain data only.
-KERNEL_CORE = {"check", "dtype", "host_device", "normal_noise", "parallel", "philox", "queue",
-               "scratch"}
+KERNEL_CORE = {"check", "denormals", "dtype", "host_device", "normal_noise", "parallel", "philox",
+               "queue", "scratch"}
 MOST_FILES = 40  # in a folder, so that a newcomer can take it in
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]')

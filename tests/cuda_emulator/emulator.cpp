@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "dtn/core/denormals.h"
+
 #if !defined(__x86_64__)
 #include <ucontext.h>
 #endif
@@ -286,6 +288,7 @@ std::string run_kernel(dim3 grid, dim3 extent, std::size_t shared_bytes,
 #pragma omp parallel for schedule(dynamic, 1)
   for (std::int64_t n = 0; n < blocks; ++n) {
     static thread_local Block b;
+    dtn::FlushDenormals flush;  // the library is compiled for the device with -ftz=true
     auto i = static_cast<unsigned>(order[static_cast<std::size_t>(n)]);
     b.index = {i % grid.x, i / grid.x % grid.y, i / (grid.x * grid.y)};
     b.extent = extent;

@@ -1,12 +1,15 @@
 // Loops over independent items on the OpenMP threads, one level deep.
 // Results never depend on the number of threads, because an item never depends on who runs it:
-// reductions across items are the caller's, over fixed tiles in a fixed order.
+// reductions across items are the caller's, over fixed tiles in a fixed order. Items are computed
+// with denormals taken for 0, on whatever thread.
 #pragma once
 
 #include <omp.h>
 
 #include <cstdint>
 #include <exception>
+
+#include "dtn/core/denormals.h"
 
 namespace dtn {
 
@@ -35,17 +38,23 @@ template <class F>
 void parallel_for(std::int64_t n, F&& f) {
   if (n <= 0) return;
   if (n == 1 || omp_in_parallel() || omp_get_max_threads() == 1) {
+    FlushDenormals flush;
     for (std::int64_t i = 0; i < n; ++i) detail::run_item(f, i);
     return;
   }
   std::exception_ptr error;
-#pragma omp parallel for schedule(dynamic, 1)
-  for (std::int64_t i = 0; i < n; ++i) {
-    try {
-      detail::run_item(f, i);
-    } catch (...) {
+  FlushDenormals::Lifted lifted;
+#pragma omp parallel
+  {
+    FlushDenormals flush;
+#pragma omp for schedule(dynamic, 1) nowait
+    for (std::int64_t i = 0; i < n; ++i) {
+      try {
+        detail::run_item(f, i);
+      } catch (...) {
 #pragma omp critical(dtn_parallel_error)
-      if (!error) error = std::current_exception();
+        if (!error) error = std::current_exception();
+      }
     }
   }
   if (error) std::rethrow_exception(error);

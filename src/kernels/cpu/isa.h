@@ -1,10 +1,12 @@
 // One kernel source, several instruction sets. Each vectorised kernel file is compiled once per set
 // into a namespace of its own (DTN_ISA), where it defines `run(CpuQueue&, const Arguments&)`.
 // DTN_DISPATCH(Arguments), at the end of the file, adds the public dtn::run that picks the best one
-// the machine offers.
+// the machine offers. All of a kernel, what it does on the calling thread alone too, is computed
+// with denormals taken for 0.
 #pragma once
 
 #include "core/queue.h"
+#include "dtn/core/denormals.h"
 
 namespace dtn {
 
@@ -79,6 +81,7 @@ const char* name_of(Isa isa);
   namespace dtn {                                               \
   DTN_DECLARE_BUILDS(Arguments)                                 \
   void run(CpuQueue& queue, const Arguments& args) {            \
+    FlushDenormals flush;                                       \
     switch (current_isa()) { DTN_CASES_OF_BUILDS(queue, args) } \
   }                                                             \
   }

@@ -33,8 +33,9 @@ void softmax_row(std::int64_t n, const A* scores, A* p) {
     sum += keep_n(e, count);
   });
   const A scale = 1 / reduce_add(sum);
-  for_each_vector<A>(
-      n, [&](std::int64_t j, auto count) { store_n(p + j, load_n(p + j, count) * scale, count); });
+  for_each_vector<A>(n, [&](std::int64_t j, auto count) {
+    store_n(p + j, normal_or_zero<A>(load_n(p + j, count) * scale), count);
+  });
 }
 
 // dscores += p (dp - sum p dp)
@@ -101,7 +102,7 @@ void relative(CpuQueue& queue, const DtnDensePositions& args) {
     for (std::int64_t i = 0; i < h * w; ++i) {
       const A *of_x = px + i % w * w, *of_y = py + i / w * h;
       for (std::int64_t jy = 0; jy < h; ++jy, p += w) {
-        for (std::int64_t jx = 0; jx < w; ++jx) p[jx] = of_y[jy] * of_x[jx];
+        for (std::int64_t jx = 0; jx < w; ++jx) p[jx] = normal_or_zero<A>(of_y[jy] * of_x[jx]);
       }
     }
   });

@@ -47,7 +47,7 @@ __global__ void __launch_bounds__(kThreads)
     sum += e;
   }
   const float scale = 1 / warp_sum(sum);
-  for (int j = row.lane; j < n; j += kWarpSize) p[j] *= scale;
+  for (int j = row.lane; j < n; j += kWarpSize) p[j] = normal_or_zero(p[j] * scale);
 }
 
 __global__ void __launch_bounds__(kThreads)
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(kThreads)
   const int n = along.n * down.n;
   p += row.index * n;
   for (int j = row.lane; j < n; j += kWarpSize) {
-    p[j] = down.p[factors.y + j / along.n] * along.p[factors.x + j % along.n];
+    p[j] = normal_or_zero(down.p[factors.y + j / along.n] * along.p[factors.x + j % along.n]);
   }
 }
 

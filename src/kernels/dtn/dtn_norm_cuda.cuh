@@ -2,6 +2,8 @@
 // steps of the backward pass. See dtn_norm.h for the formulas.
 #pragma once
 
+#include <cfloat>
+
 #include "kernels/cuda/launch.cuh"
 #include "kernels/dtn/dtn_norm_cuda.h"
 
@@ -26,6 +28,11 @@ struct DtnSizes {
 
 // Row length of a stored position matrix: n rounded up to whole 32 bytes.
 inline int position_stride(int n) { return (n + 7) / 8 * 8; }
+
+// Weights of P below the smallest normal number are 0, as on the CPU.
+__device__ __forceinline__ float normal_or_zero(float weight) {
+  return weight < FLT_MIN ? 0.0f : weight;
+}
 
 // x scale - shift, rounded once: the quotients that the official variant makes of x, by the root
 // mean square of a head, may differ in their last digits only, and those must survive.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 #include "kernels/cpu/simd.h"
 #include "kernels/dtn/dtn_norm_passes.h"
@@ -43,6 +44,13 @@ A best_offset(A from, A to, A square_weight, A offset_weight) {
   return at_high > 0 ? high : low;
 }
 
+// Weights below the smallest normal number are 0: products with them would be denormals, or take
+// longer than all the others, and what they add to a sum around them is far below its rounding.
+template <class A, class V>
+inline V normal_or_zero(V weights) {
+  return weights < std::numeric_limits<A>::min() ? V{} : weights;
+}
+
 template <class A>
 void build_positions(std::int64_t n, A square_weight, A offset_weight, A direction,
                      const PositionMatrices<A>& m) {
@@ -68,7 +76,7 @@ void build_positions(std::int64_t n, A square_weight, A offset_weight, A directi
     const A scale = 1 / reduce_add(sum);
     Vec<A> first{}, second{};
     for_each_vector<A>(n, [&](std::int64_t j, auto count) {
-      Vec<A> p = load_n(row + j, count) * scale, t = shifted(j);
+      Vec<A> p = normal_or_zero<A>(load_n(row + j, count) * scale), t = shifted(j);
       store_n(row + j, p, count);
       first += p * t;
       second += p * t * t;

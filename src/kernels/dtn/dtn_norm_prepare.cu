@@ -76,7 +76,7 @@ __device__ void make_row(const AxisToMake& axis, const float* weight, int head, 
   const float scale = 1 / warp_sum(sum);
   float first = 0, second = 0;
   for (int j = lane; j < n; j += kWarpSize) {
-    float t = shifted(j), v = p[j] * scale;
+    float t = shifted(j), v = normal_or_zero(p[j] * scale);
     p[j] = v;
     p_transposed[std::int64_t{j} * stride + i] = v;
     first += v * t;

@@ -3,11 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cfenv>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "dtn/core/check.h"
+#include "dtn/core/denormals.h"
 
 namespace dtn {
 namespace {
@@ -75,6 +78,88 @@ TEST_P(Parallel, ALoopInsideALoopRunsOnItsThread) {
   EXPECT_EQ(runs, 60);
   EXPECT_EQ(strangers, 0);
 }
+
+#if defined(__x86_64__) || defined(__aarch64__)
+// Whether this thread takes denormals for 0 and makes 0 of them.
+struct Flushes {
+  bool operands, results;
+  Flushes() {
+    volatile float denormal = std::numeric_limits<float>::denorm_min();
+    volatile float smallest = std::numeric_limits<float>::min(), half = 0.5f, many = 0x1p30f;
+    operands = denormal * many == 0;
+    results = smallest * half * many == 0;
+  }
+  bool both() const { return operands && results; }
+  bool neither() const { return !operands && !results; }
+};
+
+// Of the threads that an OpenMP loop of a user's own gets, how many flush.
+int flushing_threads() {
+  int count = 0;
+#pragma omp parallel reduction(+ : count)
+  count += !Flushes().neither();
+  return count;
+}
+
+TEST_P(Parallel, DenormalsAreZeroInsideAndAsTheyWereOutside) {
+  ASSERT_TRUE(Flushes().neither());
+  for (std::int64_t n : {1, 100}) {
+    std::atomic<int> flushed = 0, inside = 0;
+    parallel_for(n, [&](std::int64_t) {
+      flushed += Flushes().both();
+      parallel_for(2, [&](std::int64_t) { inside += Flushes().both(); });
+      flushed += Flushes().both();  // the inner loop did not end it
+    });
+    EXPECT_EQ(flushed, 2 * n);
+    EXPECT_EQ(inside, 2 * n);
+    EXPECT_TRUE(Flushes().neither());
+    EXPECT_EQ(flushing_threads(), 0);
+  }
+  EXPECT_THROW(parallel_for(50, [](std::int64_t) { throw Error("all of them"); }), Error);
+  EXPECT_TRUE(Flushes().neither());
+  EXPECT_EQ(flushing_threads(), 0);
+}
+
+TEST_P(Parallel, ThreadsThatAreMadeLaterFlushToo) {
+  parallel_for(100, [](std::int64_t) {});
+  set_num_threads(GetParam() + 3);
+  std::atomic<int> flushed = 0;
+  parallel_for(1000, [&](std::int64_t) { flushed += Flushes().both(); });
+  EXPECT_EQ(flushed, 1000);
+}
+
+// OpenMP makes its threads here, in the middle of a kernel's work on the calling thread.
+TEST_P(Parallel, ThreadsMadeInsideBelongToTheUserOutside) {
+  set_num_threads(GetParam() + 11);
+  {
+    FlushDenormals flush;
+    std::atomic<int> flushed = 0;
+    parallel_for(1000, [&](std::int64_t) { flushed += Flushes().both(); });
+    EXPECT_EQ(flushed, 1000);
+    EXPECT_TRUE(Flushes().both());
+  }
+  EXPECT_EQ(flushing_threads(), 0);
+}
+
+TEST(Denormals, AUserWhoFlushesGoesOnToFlush) {
+  FlushDenormals flush;
+  parallel_for(1, [](std::int64_t) {});
+  { FlushDenormals again; }
+  EXPECT_TRUE(Flushes().both());
+}
+
+TEST(Denormals, WhatWentWrongMeanwhileIsStillKnown) {
+  std::feclearexcept(FE_ALL_EXCEPT);
+  {
+    FlushDenormals flush;
+    volatile float zero = 0, one = 1;
+    volatile float infinite = one / zero;
+    EXPECT_GT(infinite, 0);
+  }
+  EXPECT_TRUE(std::fetestexcept(FE_DIVBYZERO));
+  std::feclearexcept(FE_ALL_EXCEPT);
+}
+#endif
 
 TEST(ParallelSettings, AtLeastOneThread) {
   EXPECT_THROW(set_num_threads(0), Error);

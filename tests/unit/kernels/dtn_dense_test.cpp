@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "dtn/core/check.h"
 #include "kernels/dtn/dtn_dense_positions.h"
@@ -249,6 +251,37 @@ TEST(DtnDenseNumerics, LargeScores) {
     p.position_table[i] = static_cast<float>(p.position_table[i] * 50 + (i / 30 % 2 ? 1e4 : -1e4));
   }
   check_against_oracle<float>(p);
+}
+
+// Weights far from the largest are 0 or normal numbers, and rows still sum to 1.
+TYPED_TEST(DtnDense, NoWeightIsDenormal) {
+  using A = AccumulatorOf<TypeParam>;
+  const double reach = std::is_same_v<A, double> ? 740 : 95;  // in which e^-x becomes denormal
+  for (DtnPositionKind kind : {DtnPositionKind::kRelative, DtnPositionKind::kTable}) {
+    DenseDtn p = make_problem<TypeParam>(1, 9, 17, 8, 2, {.kind = kind});
+    for (std::size_t i = 0; i < p.pos_weight.size(); ++i) {
+      p.pos_weight[i] = i % 3 == 2 ? -reach / 80 : 0.1;
+    }
+    for (std::size_t i = 0; i < p.position_table.size(); ++i) {
+      p.position_table[i] = -reach * static_cast<double>(i * 7 % 153) / 152;
+    }
+    for (Isa isa : isas()) {
+      Fused<TypeParam> f(p, cotangent_of<TypeParam>(p));
+      run_on(isa, f.matrix);
+      std::int64_t tiny = 0;
+      for (std::size_t row = 0; row < f.p.size(); row += 153) {
+        double total = 0;
+        for (std::size_t j = 0; j < 153; ++j) {
+          const A weight = f.p[row + j];
+          EXPECT_TRUE(weight == 0 || std::isnormal(weight)) << weight;
+          tiny += weight > 0 && weight < std::pow(std::numeric_limits<A>::min(), 0.9);
+          total += static_cast<double>(weight);
+        }
+        EXPECT_NEAR(total, 1, epsilon_of<A>() * std::sqrt(153.0));
+      }
+      EXPECT_GT(tiny, 0);
+    }
+  }
 }
 
 // The full matrix of relative positions gives what the two small ones give.

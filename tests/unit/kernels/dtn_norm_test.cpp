@@ -4,8 +4,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "dtn/core/check.h"
+#include "kernels/dtn/dtn_norm_positions.h"
 #include "unit/kernels/dtn_problem.h"
 
 DTN_RUN_ON_EACH_ISA(DtnNormForward)
@@ -428,6 +431,34 @@ TEST(DtnNormErrors, IntegersAreRefused) {
   Fused<float> fused(p, p.x);
   fused.forward.dtype = DType::kInt64;
   EXPECT_THROW(run(cpu_queue(), fused.forward), Error);
+}
+
+// P without the mode of computing threads, which would hide a denormal weight: none is made.
+template <class A>
+void expect_no_denormal_weight(A square_weight, A offset_weight) {
+  constexpr std::int64_t n = 197;
+  std::vector<A> apply(n * n), transposed(n * n), row(n);
+  DTN_ISA::build_positions<A>(n, square_weight, offset_weight, A(1),
+                              {apply.data(), transposed.data(), nullptr, nullptr, row.data()});
+  std::int64_t zeros = 0, tiny = 0;
+  long double total = 0;
+  for (A p : apply) {
+    EXPECT_TRUE(p == 0 || std::isnormal(p)) << p;
+    zeros += p == 0;
+    tiny += p > 0 && p < std::pow(std::numeric_limits<A>::min(), 0.9);
+    total += p;
+  }
+  EXPECT_GT(zeros, 0);
+  EXPECT_GT(tiny, 0);
+  EXPECT_NEAR(static_cast<double>(total / n), 1,
+              epsilon_of<A>() * std::sqrt(static_cast<double>(n)));
+}
+
+TEST(DtnNormPositions, NoWeightIsDenormal) {
+  expect_no_denormal_weight<float>(-0.02f, 0.3f);
+  expect_no_denormal_weight<float>(0, -0.45f);
+  expect_no_denormal_weight<double>(-0.05, 0.3);
+  expect_no_denormal_weight<double>(0, -3.7);
 }
 
 }  // namespace
