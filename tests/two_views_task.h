@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "dtn/config/load.h"
 #include "dtn/core/philox.h"
 #include "dtn/nn/block.h"
 #include "dtn/nn/patch_embed.h"
@@ -167,6 +168,7 @@ inline Registries with_two_views() {
 
 inline ExperimentConfig two_views_config() {
   ExperimentConfig c;
+  c.model = model_preset("vit_t");  // no part of the task; a config has one
   c.task = "two_views";
   c.seed = 4;
   c.schedule.steps = 20;
