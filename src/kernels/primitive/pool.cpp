@@ -40,29 +40,60 @@ std::int64_t largest(const Window& w, const Inputs& in, const T* x) {
   return at;
 }
 
+struct Largest {
+  template <class V>
+  static V of(V most, V x) {
+    return (most > x) | (most != most) ? most : x;
+  }
+};
+struct Sum {
+  template <class V>
+  static V of(V sum, V x) {
+    return sum + x;
+  }
+};
+
+// Of a plane: down the columns of a row of windows first, in vectors, then along each window.
+template <class Op, class A, class T, class Finish>
+void pool_plane(const Window& w, const T* x, A* columns, Finish&& finish) {
+  for (std::int64_t i = 0; i < w.out_h; ++i) {
+    const Inputs row(w, i, 0);
+    for_each_vector<A>(w.width, [&](std::int64_t c, auto count) {
+      auto v = load_n(x + row.top * w.width + c, count);
+      for (std::int64_t r = row.top + 1; r < row.bottom; ++r) {
+        v = Op::of(v, load_n(x + r * w.width + c, count));
+      }
+      store_n(columns + c, v, count);
+    });
+    for (std::int64_t j = 0; j < w.out_w; ++j) {
+      const Inputs in(w, i, j);
+      A result = columns[in.left];
+      for (std::int64_t c = in.left + 1; c < in.right; ++c) result = Op::of(result, columns[c]);
+      finish(i * w.out_w + j, in, result);
+    }
+  }
+}
+
 }  // namespace
 
-void run(CpuQueue&, const PoolForward& args) {
+void run(CpuQueue& queue, const PoolForward& args) {
   const Window& w = args.window;
   for_dtype("PoolForward", args.dtype, [&](auto t) {
     using T = decltype(t);
     using A = AccumulatorOf<T>;
     parallel_for(args.planes, [&](std::int64_t p) {
+      Scratch::Scope scope(queue.scratch());
+      A* columns = scope.take<A>(w.width);
       const T* x = static_cast<const T*>(args.x) + p * w.height * w.width;
       T* y = static_cast<T*>(args.y) + p * w.out_h * w.out_w;
-      for (std::int64_t o = 0; o < w.out_h * w.out_w; ++o) {
-        const Inputs in(w, o / w.out_w, o % w.out_w);
-        if (args.kind == Pooling::kMax) {
-          y[o] = x[largest<A>(w, in, x)];
-          continue;
-        }
-        A sum = 0;
-        for (std::int64_t r = in.top; r < in.bottom; ++r) {
-          for (std::int64_t c = in.left; c < in.right; ++c) {
-            sum += static_cast<A>(x[r * w.width + c]);
-          }
-        }
-        y[o] = static_cast<T>(sum * average_factor<A>(args.kind, w, in));
+      if (args.kind == Pooling::kMax) {
+        pool_plane<Largest>(w, x, columns, [&](std::int64_t o, const Inputs&, A most) {
+          y[o] = static_cast<T>(most);
+        });
+      } else {
+        pool_plane<Sum>(w, x, columns, [&](std::int64_t o, const Inputs& in, A sum) {
+          y[o] = static_cast<T>(sum * average_factor<A>(args.kind, w, in));
+        });
       }
     });
   });

@@ -1,6 +1,7 @@
 #include "kernels/gemm/linear.h"
 
 #include "core/cuda_stream.h"
+#include "cuda/caching.h"
 #include "cuda/matmul.h"
 #include "cuda/twin.h"
 #ifdef DTN_CUDA_EMULATED
@@ -38,18 +39,6 @@ const Form kForms[] = {
     {"bias, row scale", true, false, false, false, false, true},
     {"bias, row scale, residual", true, false, false, true, false, true},
     {"row scale, residual in place", false, false, false, true, true, true},
-};
-
-// Graphs need the caching allocator: what they use must stay theirs.
-class Caching {
- public:
-  Caching() : before_(cuda::is_caching()) { cuda::set_caching(true); }
-  ~Caching() { cuda::set_caching(before_); }
-  Caching(const Caching&) = delete;
-  Caching& operator=(const Caching&) = delete;
-
- private:
-  bool before_;
 };
 
 // A forward pass in both memories, and in float64.
