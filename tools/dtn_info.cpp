@@ -26,6 +26,9 @@ void print_model(const std::string& name, const std::vector<std::string>& overri
               c.paper_multiply_adds / 1e9);
   std::printf("                 %.4f G per image, as they are carried out\n",
               c.multiply_adds / 1e9);
+  const bool whole = c.computed_multiply_adds == c.multiply_adds;
+  std::printf("                 %.4f G per image, as computed%s\n", c.computed_multiply_adds / 1e9,
+              whole ? "" : ": the last block for its class token alone");
   std::printf("activations      %.1f MiB per image in float32, %.1f MiB in bfloat16\n",
               c.activation_bytes_fp32 / 1048576, c.activation_bytes_bf16 / 1048576);
 }

@@ -131,7 +131,7 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int wa
   double step = median(times);
   result.step_ms = step * 1e3;
   result.images_per_second = config.train.batch_size / step;
-  result.gflops_per_image = 6 * complexity_of(config.model).multiply_adds / 1e9;
+  result.gflops_per_image = 6 * complexity_of(config.model).computed_multiply_adds / 1e9;
   result.gemm_gflops = std::max(before, ceiling());
   result.mfu = result.gflops_per_image * result.images_per_second / result.gemm_gflops;
   result.processes = processes;
@@ -201,7 +201,7 @@ EvalBenchmark benchmark_eval(const ExperimentConfig& config, int steps, int warm
   }
   result.peak_bytes = static_cast<std::int64_t>(stats_of(device).peak_bytes);
   result.images_per_second = static_cast<double>(micro) / median(times);
-  result.gflops_per_image = 2 * complexity_of(config.model).multiply_adds / 1e9;
+  result.gflops_per_image = 2 * complexity_of(config.model).computed_multiply_adds / 1e9;
   result.gemm_gflops = std::max(before, ceiling());
   result.mfu = result.gflops_per_image * result.images_per_second / result.gemm_gflops;
   return result;

@@ -32,7 +32,7 @@ double measure_copy();
 struct TrainBenchmark {
   double images_per_second = 0;       // of the median step
   double step_ms = 0;                 // median
-  double gflops_per_image = 0;        // 6 x multiply-adds of a forward pass: forward and backward
+  double gflops_per_image = 0;        // 6 x the multiply-adds of a forward pass that are computed
   double gemm_gflops = 0;             // ceiling, best before and after
   double mfu = 0;                     // gflops_per_image images_per_second / gemm_gflops
   std::int64_t peak_bytes = 0;        // of tensors and scratch
@@ -63,7 +63,7 @@ StepGlance glance_at_step(const ExperimentConfig& config, Device device = kCpu,
 
 struct EvalBenchmark {
   double images_per_second = 0;
-  double gflops_per_image = 0;  // 2 x multiply-adds
+  double gflops_per_image = 0;  // 2 x the multiply-adds that are computed
   double gemm_gflops = 0;
   double mfu = 0;
   std::int64_t peak_bytes = 0;

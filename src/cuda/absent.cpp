@@ -6,6 +6,7 @@
 #include "dist/device_transport.h"
 #include "dtn/core/check.h"
 #include "kernels/attention/attention.h"
+#include "kernels/attention/query_attention.h"
 #include "kernels/dtn/dtn_dense.h"
 #include "kernels/dtn/dtn_dense_positions.h"
 #include "kernels/dtn/dtn_norm.h"
@@ -110,6 +111,8 @@ DTN_ABSENT(ActivationForward)
 DTN_ABSENT(ActivationBackward)
 DTN_ABSENT(AttentionForward)
 DTN_ABSENT(AttentionBackward)
+DTN_ABSENT(QueryAttentionForward)
+DTN_ABSENT(QueryAttentionBackward)
 DTN_ABSENT(ChannelNormForward)
 DTN_ABSENT(ChannelNormBackward)
 DTN_ABSENT(MoveRunningStatistics)

@@ -1,6 +1,7 @@
 #include "dtn/models/complexity.h"
 
 #include "dtn/models/classifier.h"
+#include "dtn/models/vit.h"
 #include "dtn/nn/normalizer.h"
 
 namespace dtn {
@@ -36,6 +37,12 @@ Complexity complexity_of(const ModelConfig& config, const ModelRegistry& models,
   }
   result.paper_multiply_adds += products;
   result.multiply_adds += products;
+  result.computed_multiply_adds = result.multiply_adds;
+  const auto* vit = dynamic_cast<const VisionTransformer*>(&model.backbone());
+  if (vit && vit->ends_in_class_token()) {  // queries, projection and MLP of the other tokens
+    result.computed_multiply_adds -=
+        patches * (2 * c * c + 2 * c * hidden) + 2 * patches * (patches + 1) * c;
+  }
   result.activation_bytes_fp32 = 4 * (saved + saved_fp32);
   result.activation_bytes_bf16 = 2 * saved + 4 * saved_fp32;
   return result;

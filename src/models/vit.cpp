@@ -67,14 +67,19 @@ std::vector<StageShape> VisionTransformer::stages() const {
   return {{config_.embed_dim, config_.patch_size}};
 }
 
+bool VisionTransformer::ends_in_class_token() const {
+  return config_.has_class_token() && config_.grid_blocks() < config_.depth &&
+         blocks_.back().has_class_token_path();
+}
+
 Features VisionTransformer::forward(Context& ctx, const Fields& fields) {
-  Tokens tokens = run_blocks(ctx, fields);
+  Tokens tokens = run_blocks(ctx, fields, false);
   tokens.x = norm_->forward(ctx, tokens.x, tokens.arrangement());
   return {std::move(tokens)};
 }
 
 Variable VisionTransformer::pooled(Context& ctx, const Fields& fields) {
-  const Tokens tokens = run_blocks(ctx, fields);
+  const Tokens tokens = run_blocks(ctx, fields, ends_in_class_token());
   if (config_.has_class_token()) {
     // The last norm works on single tokens, so only the one that is used needs it.
     return norm_->forward(ctx, ops::first_token(ctx, tokens.x), {1, 1});
@@ -100,7 +105,8 @@ void VisionTransformer::join_class_token(Context& ctx, Tokens& tokens) const {
   tokens.extra = 1;
 }
 
-Tokens VisionTransformer::run_blocks(Context& ctx, const Fields& fields) const {
+Tokens VisionTransformer::run_blocks(Context& ctx, const Fields& fields,
+                                     bool class_token_alone) const {
   Tokens tokens = embed(ctx, fields);
   ResidualStream stream(tokens.x);
   const auto join = [&] {
@@ -111,11 +117,11 @@ Tokens VisionTransformer::run_blocks(Context& ctx, const Fields& fields) const {
   for (int i = 0; i < config_.depth; ++i) {
     if (class_token_ && tokens.extra == 0 && i == config_.class_token_at) join();
     const Block& block = blocks_[static_cast<std::size_t>(i)];
-    if (ctx.mode.checkpoint_blocks) {
-      block.forward_checkpointed(ctx, stream, tokens.arrangement());
-    } else {
-      block.forward(ctx, stream, tokens.arrangement());
-    }
+    const bool alone = class_token_alone && i + 1 == config_.depth;
+    stream.run(
+        ctx, [&block, alone, grid = tokens.arrangement()](Context& inner, ResidualStream& part) {
+          alone ? block.forward_class_token(inner, part, grid) : block.forward(inner, part, grid);
+        });
   }
   if (class_token_ && tokens.extra == 0) join();
   tokens.x = stream.sum(ctx);

@@ -2,6 +2,8 @@
 
 #include "dtn/nn/relative_positions.h"
 #include "dtn/ops/attention.h"
+#include "dtn/ops/linear.h"
+#include "dtn/ops/tokens.h"
 
 namespace dtn {
 
@@ -18,6 +20,15 @@ Variable Attention::mix(Context& ctx, const Variable& x, const TokenGrid& grid) 
   const Variable qkv = qkv_.forward(ctx, x);
   if (!position_) return ops::attention(ctx, qkv, heads_);
   return ops::attention_on_grid(ctx, qkv, heads_, position_->variable, grid.height, grid.width);
+}
+
+Variable Attention::mix_class_token(Context& ctx, const Variable& x) const {
+  const std::int64_t c = x.dim(2);
+  const auto rows = [&](const Variable& tokens, std::int64_t begin, std::int64_t end) {
+    return ops::linear_rows(ctx, tokens, qkv_.w(), qkv_.b(), begin, end);
+  };
+  const Variable q = rows(ops::class_token_of(ctx, x), 0, c), kv = rows(x, c, 3 * c);
+  return ops::query_attention(ctx, q, kv, heads_);
 }
 
 }  // namespace dtn

@@ -1,6 +1,7 @@
 #include "dtn/nn/block.h"
 
 #include "dtn/ops/linear.h"
+#include "dtn/ops/tokens.h"
 
 namespace dtn {
 namespace {
@@ -25,19 +26,21 @@ void Block::forward(Context& ctx, ResidualStream& stream, const TokenGrid& grid)
   mlp_branch(ctx, stream, grid);
 }
 
-void Block::forward_checkpointed(Context& ctx, ResidualStream& stream,
-                                 const TokenGrid& grid) const {
-  stream.set(checkpoint(ctx, stream.sum(ctx), [this, grid](Context& inner, const Variable& x) {
-    ResidualStream part(x);
-    forward(inner, part, grid);
-    return part.sum(inner);
-  }));
+void Block::forward_class_token(Context& ctx, ResidualStream& stream, const TokenGrid& grid) const {
+  DTN_CHECK(has_class_token_path(), "a block that mixes tokens after its attention");
+  const Variable normed = stream.normalized(ctx, *norm1_, grid);
+  stream.set(ops::class_token_of(ctx, stream.sum(ctx)));
+  project(ctx, stream, attention_.mix_class_token(ctx, normed));
+  mlp_branch(ctx, stream, {1, 1});
 }
 
 void Block::attention_branch(Context& ctx, ResidualStream& stream, const TokenGrid& grid) const {
   const Variable normed = stream.normalized(ctx, *norm1_, grid);
-  const Tensor scale = drop_path1_.scales(ctx, normed);
-  const Variable mixed = attention_.mix(ctx, normed, grid);
+  project(ctx, stream, attention_.mix(ctx, normed, grid));
+}
+
+void Block::project(Context& ctx, ResidualStream& stream, const Variable& mixed) const {
+  const Tensor scale = drop_path1_.scales(ctx, mixed);
   const Linear& proj = attention_.projection();
   if (!attention_.dropout().active(ctx) && ResidualStream::product_adds(scale)) {
     stream.set(ops::linear_residual(ctx, mixed, proj.w(), proj.b(), stream.sum(ctx), scale));

@@ -23,6 +23,15 @@ Variable ResidualStream::normalized(Context& ctx, Normalizer& norm, const TokenG
   return y;
 }
 
+void ResidualStream::run(Context& ctx, const std::function<void(Context&, ResidualStream&)>& work) {
+  if (!ctx.mode.checkpoint_blocks) return work(ctx, *this);
+  set(checkpoint(ctx, sum(ctx), [work](Context& inner, const Variable& x) {
+    ResidualStream part(x);
+    work(inner, part);
+    return part.sum(inner);
+  }));
+}
+
 void ResidualStream::set(Variable sum) {
   x_ = std::move(sum);
   branch_ = Variable();

@@ -25,6 +25,7 @@ class LayerNorm : public Normalizer {
   Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override {
     return ops::reference::layer_norm(ctx, x, weight_->variable, bias_->variable, eps_);
   }
+  bool is_per_token() const override { return true; }
 
  private:
   double eps_;

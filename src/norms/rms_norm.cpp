@@ -29,6 +29,7 @@ class RmsNorm : public Normalizer {
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override;
   Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override;
+  bool is_per_token() const override { return true; }
 
  private:
   RmsNormKind kind_;

@@ -4,6 +4,7 @@
 
 #include "dtn/ops/primitive.h"
 #include "kernels/attention/attention.h"
+#include "kernels/attention/query_attention.h"
 #include "ops/norm_gradients.h"
 #include "ops/relative_offsets.h"
 
@@ -74,32 +75,70 @@ Variable attention_on_grid(Context& ctx, const Variable& qkv, std::int64_t heads
   return fused(ctx, qkv, heads, {&pos_weight, grid_h, grid_w});
 }
 
+Variable query_attention(Context& ctx, const Variable& q, const Variable& kv, std::int64_t heads) {
+  std::int64_t batch = q.dim(0), queries = q.dim(1), tokens = kv.dim(1), width = q.dim(2);
+  DTN_CHECK(kv.dim(0) == batch && kv.dim(2) == 2 * width && width % heads == 0 && tokens > 0,
+            "query_attention: q ", to_string(q.shape()), " and kv ", to_string(kv.shape()),
+            " do not divide into ", heads, " heads");
+  DTN_CHECK(q.dtype() == kv.dtype(), "query_attention: q is ", name_of(q.dtype()), ", kv is ",
+            name_of(kv.dtype()));
+  std::int64_t head_dim = width / heads;
+  double scale = 1 / std::sqrt(static_cast<double>(head_dim));
+  Tensor out = Tensor::empty_like(q.value());
+  Tensor lse = Tensor::empty({batch, heads, queries}, accumulator_of(q.dtype()), q.device());
+  run_on(q.device(),
+         QueryAttentionForward{q.dtype(), batch, queries, tokens, heads, head_dim, scale,
+                               q.value().raw(), kv.value().raw(), out.raw(), lse.raw()});
+  return ctx.record("query_attention", out, {&q, &kv},
+                    [=, q = q.value(), kv = kv.value(), dq_sink = q.sink(),
+                     dkv_sink = kv.sink()](const Tensor& dout) {
+                      Tensor dq = Tensor::empty_like(q), dkv = Tensor::empty_like(kv);
+                      run_on(q.device(),
+                             QueryAttentionBackward{q.dtype(), batch, queries, tokens, heads,
+                                                    head_dim, scale, q.raw(), kv.raw(), out.raw(),
+                                                    lse.raw(), dout.raw(), dq.raw(), dkv.raw()});
+                      if (dq_sink) dq_sink->accumulate(std::move(dq));
+                      if (dkv_sink) dkv_sink->accumulate(std::move(dkv));
+                    });
+}
+
 namespace reference {
 using namespace primitive;
 namespace {
 
-// `bias` [1, H, T, T], or undefined.
-Variable attend(Context& ctx, const Variable& qkv, std::int64_t heads, const Variable& bias) {
-  std::int64_t batch = qkv.dim(0), tokens = qkv.dim(1), width = qkv.dim(2) / 3;
-  std::int64_t head_dim = width / heads;
-  Variable split = permute(ctx, reshape(ctx, widen(ctx, qkv), {batch, tokens, 3, heads, head_dim}),
-                           {2, 0, 3, 1, 4});  // [3, B, H, T, D]
-  auto part = [&](std::int64_t i) {
-    return reshape(ctx, narrow(ctx, split, 0, i, i + 1), {batch, heads, tokens, head_dim});
-  };
-  Variable q = part(0), k = part(1), v = part(2);
+// Which of the [B, T, parts, H, D] that x holds, as [B, H, T, D].
+Variable heads_of(Context& ctx, const Variable& x, std::int64_t heads, std::int64_t parts,
+                  std::int64_t part) {
+  std::int64_t batch = x.dim(0), tokens = x.dim(1), head_dim = x.dim(2) / (parts * heads);
+  Variable split =
+      permute(ctx, reshape(ctx, widen(ctx, x), {batch, tokens, parts, heads, head_dim}),
+              {2, 0, 3, 1, 4});  // [parts, B, H, T, D]
+  return reshape(ctx, narrow(ctx, split, 0, part, part + 1), {batch, heads, tokens, head_dim});
+}
+
+// q, k, v [B, H, T, D], T of queries and of keys; `bias` [1, H, T, T], or undefined. Returns
+// [B, T, H D].
+Variable attend(Context& ctx, const Variable& q, const Variable& k, const Variable& v,
+                const Variable& bias) {
+  std::int64_t batch = q.dim(0), heads = q.dim(1), queries = q.dim(2), head_dim = q.dim(3);
   Variable scores = affine(ctx, matmul(ctx, q, permute(ctx, k, {0, 1, 3, 2})),
                            1 / std::sqrt(static_cast<double>(head_dim)));
   if (bias.defined()) scores = add(ctx, scores, bias);
   Variable out = matmul(ctx, softmax(ctx, scores), v);  // [B, H, T, D]
-  Variable joined = reshape(ctx, permute(ctx, out, {0, 2, 1, 3}), {batch, tokens, width});
-  return cast(ctx, joined, qkv.dtype());
+  return reshape(ctx, permute(ctx, out, {0, 2, 1, 3}), {batch, queries, heads * head_dim});
+}
+
+Variable attend_to_itself(Context& ctx, const Variable& qkv, std::int64_t heads,
+                          const Variable& bias) {
+  auto part = [&](std::int64_t i) { return heads_of(ctx, qkv, heads, 3, i); };
+  Variable q = part(0), k = part(1), v = part(2);
+  return cast(ctx, attend(ctx, q, k, v, bias), qkv.dtype());
 }
 
 }  // namespace
 
 Variable attention(Context& ctx, const Variable& qkv, std::int64_t heads) {
-  return attend(ctx, qkv, heads, {});
+  return attend_to_itself(ctx, qkv, heads, {});
 }
 
 Variable attention_on_grid(Context& ctx, const Variable& qkv, std::int64_t heads,
@@ -108,7 +147,13 @@ Variable attention_on_grid(Context& ctx, const Variable& qkv, std::int64_t heads
   Variable offsets(relative_offsets(grid_h, grid_w, pos_weight.dtype(), qkv.device()));
   Variable bias = matmul(ctx, offsets, permute(ctx, pos_weight, {1, 0}));  // [T T, H]
   bias = reshape(ctx, permute(ctx, bias, {1, 0}), {1, heads, tokens, tokens});
-  return attend(ctx, qkv, heads, bias);
+  return attend_to_itself(ctx, qkv, heads, bias);
+}
+
+Variable query_attention(Context& ctx, const Variable& q, const Variable& kv, std::int64_t heads) {
+  Variable queries = heads_of(ctx, q, heads, 1, 0);
+  Variable keys = heads_of(ctx, kv, heads, 2, 0), values = heads_of(ctx, kv, heads, 2, 1);
+  return cast(ctx, attend(ctx, queries, keys, values, {}), q.dtype());
 }
 
 }  // namespace reference

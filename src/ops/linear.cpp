@@ -11,22 +11,36 @@ namespace {
 
 const void* raw_or_null(const Tensor& t) { return t.defined() ? t.raw() : nullptr; }
 
-// A linear layer's parameters in the type of the activations, and where their gradients go.
+// Rows [begin, end) of a parameter.
+struct RowRange {
+  std::int64_t begin, end;
+
+  static RowRange all(const Variable& parameter) { return {0, parameter.dim(0)}; }
+  Tensor of(const Tensor& t) const { return t.defined() ? t.slice(begin, end) : Tensor(); }
+};
+
+// A linear layer's parameters in the type of the activations, and where their gradients go: all
+// rows of a weight and its bias, or some of them.
 struct LayerSaved {
   Tensor weight;         // [out, in]
+  Tensor bias;           // [out], accumulator type; undefined: none
   Tensor bias_as_dtype;  // [out], for products on a CUDA device
   GradSink dweight, dbias;
-  std::int64_t out, in;
-  bool has_bias;
+  RowRange rows;
+  std::int64_t all_rows, out, in;
 
   LayerSaved(const Variable& w, const Variable& b, DType dtype)
-      : weight(w.value_as(dtype)),
-        bias_as_dtype(b.defined() && b.device() != kCpu ? b.value_as(dtype) : Tensor()),
+      : LayerSaved(w, b, dtype, RowRange::all(w)) {}
+  LayerSaved(const Variable& w, const Variable& b, DType dtype, RowRange range)
+      : weight(range.of(w.value_as(dtype))),
+        bias(range.of(b.value())),
+        bias_as_dtype(b.defined() && b.device() != kCpu ? range.of(b.value_as(dtype)) : Tensor()),
         dweight(w.sink()),
         dbias(b.sink()),
-        out(w.dim(0)),
-        in(w.dim(1)),
-        has_bias(b.defined()) {}
+        rows(range),
+        all_rows(w.dim(0)),
+        out(range.end - range.begin),
+        in(w.dim(1)) {}
 
   // dW += dy^T x, db += column sums of dy, unless those have been added already.
   void backward_parameters(const Tensor& dy, const Tensor& x, bool with_bias = true) const {
@@ -39,14 +53,14 @@ struct LayerSaved {
     args.dy = dy.raw();
     args.x = x.raw();
     DType acc = accumulator_of(dy.dtype());
-    if (dweight) args.dweight = dweight->buffer({out, in}, acc, dy.device()).raw();
+    if (dweight) args.dweight = rows.of(dweight->buffer({all_rows, in}, acc, dy.device())).raw();
     if (with_bias) args.dbias = bias_gradient(dy);
     run_on(dy.device(), args);
   }
 
   void* bias_gradient(const Tensor& dy) const {
     if (!dbias) return nullptr;
-    return dbias->buffer({out}, accumulator_of(dy.dtype()), dy.device()).raw();
+    return rows.of(dbias->buffer({all_rows}, accumulator_of(dy.dtype()), dy.device())).raw();
   }
 
   // dx = dy W
@@ -66,8 +80,7 @@ struct LayerSaved {
 };
 
 // Shapes and pointers common to every forward product; the caller adds what is fused.
-LinearForward forward_args(const Tensor& x, const LayerSaved& layer, const Variable& bias,
-                           Tensor& y) {
+LinearForward forward_args(const Tensor& x, const LayerSaved& layer, Tensor& y) {
   const Tensor& weight = layer.weight;
   DTN_CHECK(x.dim(-1) == weight.dim(1), "linear: input ", to_string(x.shape()),
             " does not fit weight ", to_string(weight.shape()));
@@ -78,7 +91,7 @@ LinearForward forward_args(const Tensor& x, const LayerSaved& layer, const Varia
   args.out = weight.dim(0);
   args.x = x.raw();
   args.weight = weight.raw();
-  args.bias = raw_or_null(bias.value());
+  args.bias = raw_or_null(layer.bias);
   args.bias_as_dtype = raw_or_null(layer.bias_as_dtype);
   args.y = y.raw();
   return args;
@@ -102,9 +115,16 @@ Tensor branch_gradient(const Tensor& dy, const Tensor& row_scale) {
 }  // namespace
 
 Variable linear(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias) {
-  LayerSaved layer(weight, bias, x.dtype());
+  return linear_rows(ctx, x, weight, bias, 0, weight.dim(0));
+}
+
+Variable linear_rows(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias,
+                     std::int64_t begin, std::int64_t end) {
+  DTN_CHECK(0 <= begin && begin < end && end <= weight.dim(0), "linear: rows [", begin, ", ", end,
+            ") of weight ", to_string(weight.shape()));
+  LayerSaved layer(weight, bias, x.dtype(), {begin, end});
   Tensor y = Tensor::empty(with_last(x.shape(), layer.out), x.dtype(), x.device());
-  run_on(x.device(), forward_args(x.value(), layer, bias, y));
+  run_on(x.device(), forward_args(x.value(), layer, y));
   return ctx.record("linear", y, {&x, &weight, &bias},
                     [layer, x = x.value(), dx = x.sink()](const Tensor& dy) {
                       if (dx) dx->accumulate(layer.backward_input(dy, x.shape()));
@@ -117,7 +137,7 @@ Variable linear_gelu(Context& ctx, const Variable& x, const Variable& weight,
   LayerSaved layer(weight, bias, x.dtype());
   Tensor y = Tensor::empty(with_last(x.shape(), layer.out), x.dtype(), x.device());
   Tensor z = Tensor::empty_like(y);
-  LinearForward args = forward_args(x.value(), layer, bias, y);
+  LinearForward args = forward_args(x.value(), layer, y);
   args.gelu = true;
   args.preactivation = z.raw();
   run_on(x.device(), args);
@@ -135,7 +155,7 @@ Variable linear_residual(Context& ctx, const Variable& x, const Variable& weight
                          const Variable& bias, const Variable& residual, const Tensor& row_scale) {
   LayerSaved layer(weight, bias, x.dtype());
   Tensor y = Tensor::empty(with_last(x.shape(), layer.out), x.dtype(), x.device());
-  LinearForward args = forward_args(x.value(), layer, bias, y);
+  LinearForward args = forward_args(x.value(), layer, y);
   set_residual(args, residual.value(), row_scale);
   run_on(x.device(), args);
   return ctx.record("linear_residual", y, {&x, &weight, &bias, &residual},
@@ -157,11 +177,11 @@ Variable mlp_residual(Context& ctx, const Variable& x, const Variable& weight1,
   Tensor y = Tensor::empty(with_last(x.shape(), layer2.out), x.dtype(), x.device());
   {
     Tensor h = Tensor::empty_like(z);
-    LinearForward args = forward_args(x.value(), layer1, bias1, h);
+    LinearForward args = forward_args(x.value(), layer1, h);
     args.gelu = true;
     args.preactivation = ctx.recording() ? z.raw() : nullptr;
     run_on(x.device(), args);
-    args = forward_args(h, layer2, bias2, y);
+    args = forward_args(h, layer2, y);
     if (residual.defined()) set_residual(args, residual.value(), row_scale);
     run_on(x.device(), args);
   }
@@ -210,6 +230,12 @@ Variable linear(Context& ctx, const Variable& x, const Variable& weight, const V
   Variable y = matmul(ctx, widen(ctx, x), permute(ctx, weight, {1, 0}));
   if (bias.defined()) y = add(ctx, y, bias);
   return cast(ctx, y, x.dtype());
+}
+
+Variable linear_rows(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias,
+                     std::int64_t begin, std::int64_t end) {
+  return linear(ctx, x, narrow(ctx, weight, 0, begin, end),
+                bias.defined() ? narrow(ctx, bias, 0, begin, end) : Variable());
 }
 
 Variable gelu(Context& ctx, const Variable& x) {

@@ -91,6 +91,10 @@ Variable first_token(Context& ctx, const Variable& tokens) {
                     });
 }
 
+Variable class_token_of(Context& ctx, const Variable& tokens) {
+  return primitive::reshape(ctx, first_token(ctx, tokens), {tokens.dim(0), 1, tokens.dim(2)});
+}
+
 Variable mean_token(Context& ctx, const Variable& tokens) {
   std::int64_t batch = tokens.dim(0), count = tokens.dim(1), width = tokens.dim(2);
   Tensor y = Tensor::empty({batch, width}, tokens.dtype(), tokens.device());

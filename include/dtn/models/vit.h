@@ -21,10 +21,15 @@ class VisionTransformer : public Backbone {
   Variable pooled(Context&, const Fields&) override;
   std::vector<StageShape> stages() const override;
 
+  // Whether the last block has the class token before it, and can leave out all that is done there
+  // for the other tokens alone; pooled() does.
+  bool ends_in_class_token() const;
+
  private:
   Tokens embed(Context&, const Fields&) const;
-  // The tokens behind the last block, ahead of the last norm, the class token among them.
-  Tokens run_blocks(Context&, const Fields&) const;
+  // The tokens behind the last block, ahead of the last norm, the class token among them; or that
+  // alone, where the last block ends in it.
+  Tokens run_blocks(Context&, const Fields&, bool class_token_alone) const;
   void join_class_token(Context&, Tokens& tokens) const;
 
   ModelConfig config_;

@@ -21,6 +21,10 @@ class Attention {
 
   // Values mixed by attention, ahead of the projection: x [B, T, C] -> [B, T, C].
   Variable mix(Context&, const Variable& x, const TokenGrid& grid) const;
+  // The same for the class token alone, the first of x, which attends to all: [B, 1, C]. Not with a
+  // positional bias.
+  Variable mix_class_token(Context&, const Variable& x) const;
+  bool has_position() const { return position_ != nullptr; }
   const Linear& projection() const { return proj_; }
   const Dropout& dropout() const { return dropout_; }
 

@@ -25,12 +25,16 @@ class Block {
 
   // Adds both branches to the stream, the last one perhaps pending.
   void forward(Context&, ResidualStream& stream, const TokenGrid& grid) const;
-  // The same on x [B, T, C], run again in the backward pass where ctx.mode.checkpoint_blocks says
-  // so. The stream is whole behind it.
-  void forward_checkpointed(Context&, ResidualStream& stream, const TokenGrid& grid) const;
+  // The same for the class token, the first, where no other is needed afterwards: exact, for all
+  // that happens to it alone. The stream comes with all tokens and goes on with [B, 1, C]. Only for
+  // blocks that can.
+  void forward_class_token(Context&, ResidualStream& stream, const TokenGrid& grid) const;
+  bool has_class_token_path() const { return norm2_->is_per_token() && !attention_.has_position(); }
 
  private:
   void attention_branch(Context&, ResidualStream& stream, const TokenGrid& grid) const;
+  // The end of that branch, from what attention made of the values.
+  void project(Context&, ResidualStream& stream, const Variable& mixed) const;
   void mlp_branch(Context&, ResidualStream& stream, const TokenGrid& grid) const;
 
   std::unique_ptr<Normalizer> norm1_;

@@ -42,6 +42,10 @@ class Normalizer {
   // oracle of the tests.
   virtual Variable reference(Context&, const Variable& x, const TokenGrid& grid) = 0;
 
+  // Whether what becomes of a token depends on that token alone, so that those that nobody needs
+  // may stay away.
+  virtual bool is_per_token() const { return false; }
+
   // Multiply-adds per sample beyond the few per element that every normalizer has: as the paper
   // counts them, and as they are carried out.
   virtual double paper_multiply_adds(const TokenGrid&) const { return 0; }

@@ -2,6 +2,8 @@
 // x + s_b branch, where s_b is the drop-path scale of sample b.
 #pragma once
 
+#include <functional>
+
 #include "dtn/nn/normalizer.h"
 
 namespace dtn {
@@ -16,6 +18,10 @@ class ResidualStream {
   const Variable& sum(Context& ctx);
   // What the next branch works on, norm(x).
   Variable normalized(Context& ctx, Normalizer& norm, const TokenGrid& grid);
+
+  // Runs `work`, which adds branches, on the stream; where ctx.mode.checkpoint_blocks says so once
+  // more in the backward pass, with nothing of it saved. The stream is whole behind it then.
+  void run(Context& ctx, const std::function<void(Context&, ResidualStream&)>& work);
 
   // Replaces the stream by a sum that has been made already.
   void set(Variable sum);

@@ -16,9 +16,14 @@ Variable attention(Context&, const Variable& qkv, std::int64_t heads);
 Variable attention_on_grid(Context&, const Variable& qkv, std::int64_t heads,
                            const Variable& pos_weight, std::int64_t grid_h, std::int64_t grid_w);
 
+// The same for a few queries alone, such as a class token: q [B, Q, H D], kv [B, T, 2 H D] with the
+// keys of all heads, then the values. Returns [B, Q, H D].
+Variable query_attention(Context&, const Variable& q, const Variable& kv, std::int64_t heads);
+
 namespace reference {
 Variable attention(Context&, const Variable& qkv, std::int64_t heads);
 Variable attention_on_grid(Context&, const Variable& qkv, std::int64_t heads,
                            const Variable& pos_weight, std::int64_t grid_h, std::int64_t grid_w);
+Variable query_attention(Context&, const Variable& q, const Variable& kv, std::int64_t heads);
 }  // namespace reference
 }  // namespace dtn::ops

@@ -12,6 +12,11 @@ namespace dtn::ops {
 // y = x W^T + b  [..., out]
 Variable linear(Context&, const Variable& x, const Variable& weight, const Variable& bias);
 
+// The same with rows [begin, end) of weight and bias alone: [..., end - begin]. The other
+// rows get no gradient.
+Variable linear_rows(Context&, const Variable& x, const Variable& weight, const Variable& bias,
+                     std::int64_t begin, std::int64_t end);
+
 // y = gelu(x W^T + b), exact: gelu(z) = z Phi(z)
 Variable linear_gelu(Context&, const Variable& x, const Variable& weight, const Variable& bias);
 
@@ -32,6 +37,8 @@ Variable gelu(Context&, const Variable& x);
 
 namespace reference {
 Variable linear(Context&, const Variable& x, const Variable& weight, const Variable& bias);
+Variable linear_rows(Context&, const Variable& x, const Variable& weight, const Variable& bias,
+                     std::int64_t begin, std::int64_t end);
 Variable gelu(Context&, const Variable& x);
 Variable linear_gelu(Context&, const Variable& x, const Variable& weight, const Variable& bias);
 Variable linear_residual(Context&, const Variable& x, const Variable& weight, const Variable& bias,

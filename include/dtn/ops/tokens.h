@@ -20,6 +20,9 @@ Variable prepend_class_token(Context&, const Variable& tokens, const Variable& c
 // The first token of each sample, [B, T, C] -> [B, C].
 Variable first_token(Context&, const Variable& tokens);
 
+// The same with its dimension of tokens kept, [B, T, C] -> [B, 1, C].
+Variable class_token_of(Context&, const Variable& tokens);
+
 // The mean over tokens, [B, T, C] -> [B, C].
 Variable mean_token(Context&, const Variable& tokens);
 

@@ -116,7 +116,8 @@ class DtnBackwardParts {
   }
 
   // Asks for what the next group needs of one row; see prefetch_group.
-  void prefetch_row(std::int64_t b, std::int64_t channel, std::int64_t row, const A* dx) const {
+  [[gnu::always_inline]] void prefetch_row(std::int64_t b, std::int64_t channel, std::int64_t row,
+                                           const A* dx) const {
     const std::int64_t first = row * sizes_.grid_w;
     prefetch_group(sizes_, image_of(b) + channel, first, sizes_.grid_w);
     prefetch_group(sizes_, output_gradient(b) + channel, first, sizes_.grid_w);

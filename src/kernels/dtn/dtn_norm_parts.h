@@ -160,10 +160,12 @@ inline void mix_variances(const DtnSizes& sizes, const A* var, A share, double e
 }
 
 // Asks for one lane group of some tokens: the lines lie too far apart for the hardware to foresee.
-// Spread over the work on the group before, this hides the way from memory.
+// Spread over the work on the group before, this hides the way from memory. Inlined by force, like
+// what calls it: GCC takes a function that only asks for memory for one without effect, and drops
+// its calls.
 template <class T>
-inline void prefetch_group(const DtnSizes& sizes, const T* x, std::int64_t first,
-                           std::int64_t count) {
+[[gnu::always_inline]] inline void prefetch_group(const DtnSizes& sizes, const T* x,
+                                                  std::int64_t first, std::int64_t count) {
   const std::int64_t channels = sizes.channels;
   x += first * channels;
   for (std::int64_t t = 0; t < count; ++t, x += channels) __builtin_prefetch(x, 0, 2);

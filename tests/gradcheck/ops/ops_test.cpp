@@ -6,6 +6,7 @@
 #include "dtn/ops/linear.h"
 #include "dtn/ops/loss.h"
 #include "dtn/ops/norm.h"
+#include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "tensors.h"
 
@@ -65,6 +66,23 @@ TEST(OpGradients, Linear) {
   }
 }
 
+// Rows of one weight used apart: their gradients meet in one buffer.
+TEST(OpGradients, LinearRows) {
+  std::vector<Tensor> with_bias = {random_tensor({3, 5, 7}, 1), random_tensor({6, 7}, 2),
+                                   random_tensor({6}, 3)};
+  auto on = [](auto op) {
+    return Op([op](Context& c, const Inputs& v) {
+      const Variable bias = v.size() > 2 ? v[2] : Variable();
+      Variable first = op(c, v[0], v[1], bias, 0, 2), rest = op(c, v[0], v[1], bias, 2, 6);
+      return primitive::concat(c, first, rest, 2);
+    });
+  };
+  for (const auto& inputs : {with_bias, {with_bias[0], with_bias[1]}}) {
+    check("linear_rows", on(ops::linear_rows), inputs);
+    check("linear_rows, reference", on(ops::reference::linear_rows), inputs);
+  }
+}
+
 TEST(OpGradients, LinearResidual) {
   std::vector<Tensor> inputs = {random_tensor({3, 5, 7}, 4), random_tensor({6, 7}, 5),
                                 random_tensor({6}, 6), random_tensor({3, 5, 6}, 7)};
@@ -111,6 +129,33 @@ TEST(OpGradients, Attention) {
                on(ops::attention), on(ops::reference::attention),
                {random_tensor({s.batch, s.tokens, 3 * s.heads * s.head_dim}, 15, 1.5)});
   }
+}
+
+TEST(OpGradients, QueryAttention) {
+  struct Size {
+    std::int64_t batch, queries, tokens, heads, head_dim;
+  };
+  for (Size s :
+       {Size{2, 1, 5, 3, 4}, Size{1, 3, 37, 1, 7}, Size{3, 2, 2, 2, 1}, Size{1, 1, 67, 2, 5}}) {
+    auto on = [&](auto op) {
+      return Op([op, s](Context& c, const Inputs& v) { return op(c, v[0], v[1], s.heads); });
+    };
+    check_both(cat("query_attention B", s.batch, " Q", s.queries, " T", s.tokens),
+               on(ops::query_attention), on(ops::reference::query_attention),
+               {random_tensor({s.batch, s.queries, s.heads * s.head_dim}, 15, 1.5),
+                random_tensor({s.batch, s.tokens, 2 * s.heads * s.head_dim}, 16, 1.5)});
+  }
+}
+
+// One of the two inputs may be fixed.
+TEST(OpGradients, QueryAttentionOfOneInput) {
+  Variable q(random_tensor({2, 1, 6}, 17)), kv(random_tensor({2, 5, 12}, 18));
+  check("query_attention, fixed keys and values",
+        [&](Context& c, const Inputs& v) { return ops::query_attention(c, v[0], kv, 2); },
+        {q.value()});
+  check("query_attention, fixed queries",
+        [&](Context& c, const Inputs& v) { return ops::query_attention(c, q, v[0], 2); },
+        {kv.value()});
 }
 
 TEST(OpGradients, AttentionOnGrid) {

@@ -57,6 +57,38 @@ TEST(OpParity, Linear) {
   }
 }
 
+TEST(OpParity, LinearRows) {
+  for (Size s : kSizes) {
+    for (auto [begin, end] : {std::pair{std::int64_t{0}, s.out / 3}, {s.out / 3, s.out}}) {
+      auto on = [begin = begin, end = end](auto op) {
+        return Op([=](Context& c, const std::vector<Variable>& v) {
+          return op(c, v[0], v[1], v[2], begin, end);
+        });
+      };
+      compare("linear_rows", on(ops::linear_rows), on(ops::reference::linear_rows),
+              {Input::activation({s.batch, s.tokens, s.in}, 1), Input::weight({s.out, s.in}, 2),
+               Input::weight({s.out}, 3)},
+              std::max({s.batch * s.tokens, s.in, s.out}), 1);
+    }
+  }
+}
+
+// All rows, some at a time: the bits of all at once.
+TEST(OpParity, LinearRowsAreThoseOfLinear) {
+  Context ctx;
+  const Variable x(test::as(test::random_tensor({2, 7, 64}, 1), DType::kFloat32));
+  const Variable w(test::as(test::random_tensor({48, 64}, 2), DType::kFloat32));
+  const Variable b(test::as(test::random_tensor({48}, 3), DType::kFloat32));
+  const Tensor whole = ops::linear(ctx, x, w, b).value();
+  EXPECT_TRUE(test::same_bits(ops::linear_rows(ctx, x, w, b, 0, 48).value(), whole));
+  const Tensor part = ops::linear_rows(ctx, x, w, b, 16, 48).value();
+  for (std::int64_t i = 0; i < 14 * 32; ++i) {
+    const double want = test::element(whole, i / 32 * 48 + 16 + i % 32);
+    EXPECT_NEAR(test::element(part, i), want,
+                test::float32_tolerance(64) * test::max_abs(test::doubles(whole)));
+  }
+}
+
 TEST(OpParity, Residuals) {
   for (Size s : kSizes) {
     for (bool dropping : {false, true}) {
@@ -101,6 +133,25 @@ TEST(OpParity, Attention) {
     // Stored in bfloat16: probabilities, out; and ds, dqkv backward.
     compare("attention", on(ops::attention), on(ops::reference::attention),
             {Input::activation({s.batch, s.tokens, 3 * s.heads * s.head_dim}, 14, 2)}, s.tokens, 4);
+  }
+}
+
+TEST(OpParity, QueryAttention) {
+  struct Queries {
+    std::int64_t batch, queries, tokens, heads, head_dim;
+  };
+  for (Queries s :
+       {Queries{2, 1, 197, 3, 48}, Queries{1, 3, 196, 2, 64}, Queries{2, 1, 31, 5, 7}}) {
+    auto on = [&](auto op) {
+      return Op([op, s](Context& c, const std::vector<Variable>& v) {
+        return op(c, v[0], v[1], s.heads);
+      });
+    };
+    // Stored in bfloat16: out, and the gradients.
+    compare("query_attention", on(ops::query_attention), on(ops::reference::query_attention),
+            {Input::activation({s.batch, s.queries, s.heads * s.head_dim}, 14, 2),
+             Input::activation({s.batch, s.tokens, 2 * s.heads * s.head_dim}, 15, 2)},
+            s.tokens, 3);
   }
 }
 

@@ -35,6 +35,14 @@ TEST(Ops, RefuseShapesThatDoNotFit) {
   Variable qkv(random_tensor({2, 6, 24}, 3)), pos(random_tensor({2, 3}, 8));
   EXPECT_THROW(ops::attention_on_grid(ctx, qkv, 2, pos, 2, 2), Error) << "6 tokens on 4 places";
   EXPECT_THROW(ops::attention_on_grid(ctx, qkv, 4, pos, 2, 3), Error) << "weights of 2 heads";
+  Variable q(random_tensor({2, 1, 8}, 9)), kv(random_tensor({2, 3, 16}, 10));
+  EXPECT_NO_THROW(ops::query_attention(ctx, q, kv, 2));
+  EXPECT_THROW(ops::query_attention(ctx, q, kv, 3), Error);
+  EXPECT_THROW(ops::query_attention(ctx, q, x, 2), Error) << "no room for keys and values";
+  EXPECT_THROW(ops::query_attention(ctx, Variable(random_tensor({1, 1, 8}, 9)), kv, 2), Error);
+  Variable weight(random_tensor({4, 8}, 11));
+  EXPECT_THROW(ops::linear_rows(ctx, x, weight, {}, 2, 5), Error);
+  EXPECT_THROW(ops::linear_rows(ctx, x, weight, {}, 3, 3), Error);
   EXPECT_THROW(ops::add_positions(ctx, x, Variable(random_tensor({1, 4, 8}, 4))), Error);
   EXPECT_THROW(ops::residual_add(ctx, x, Variable(random_tensor({2, 4, 8}, 5)), {}), Error);
   EXPECT_THROW(ops::patch_embed(ctx, random_tensor({1, 3, 5, 4}, 6),

@@ -1,0 +1,44 @@
+// Multi-head attention of a few queries over all tokens, softmax(q k^T scale) v per head: what is
+// left of a block after which only the class token lives on. K and V are read once per image and
+// head (B H (D T) elements of each), which is all that its speed hangs on. dtype is float32,
+// bfloat16 (scores, softmax and sums in float32) or, on the CPU, float64. A NaN reaches everything
+// that depends on it. Results do not depend on the number of threads.
+#pragma once
+
+#include <cstdint>
+
+#include "core/queue.h"
+#include "dtn/core/dtype.h"
+
+namespace dtn {
+
+struct QueryAttentionForward {
+  DType dtype;
+  std::int64_t batch, queries, tokens, heads, head_dim;  // B, Q, T, H, D
+  double scale;                                          // usually 1 / sqrt(D)
+  const void* q;                                         // [B, Q, H, D]
+  const void* kv;                                        // [B, T, 2, H, D]
+  void* out;                                             // [B, Q, H, D]
+  void* lse;  // [B, H, Q], accumulator type: log-sum-exp of the scaled scores, for backward
+};
+void run(CpuQueue&, const QueryAttentionForward&);
+// D <= 256. Backward takes as many queries as its shared memory holds: 19, or 45 with D <= 64.
+void run(CudaQueue&, const QueryAttentionForward&);
+
+// Recomputes the probabilities from q, k and lse.
+struct QueryAttentionBackward {
+  DType dtype;
+  std::int64_t batch, queries, tokens, heads, head_dim;
+  double scale;
+  const void* q;     // [B, Q, H, D]
+  const void* kv;    // [B, T, 2, H, D]
+  const void* out;   // [B, Q, H, D]
+  const void* lse;   // [B, H, Q]
+  const void* dout;  // [B, Q, H, D]
+  void* dq;          // [B, Q, H, D], written (=)
+  void* dkv;         // [B, T, 2, H, D], written (=)
+};
+void run(CpuQueue&, const QueryAttentionBackward&);
+void run(CudaQueue&, const QueryAttentionBackward&);
+
+}  // namespace dtn
