@@ -1,7 +1,11 @@
 // One model computed in several ways that must agree.
 #include <set>
 
+#include "dtn/ops/attention.h"
 #include "dtn/ops/drop.h"
+#include "dtn/ops/linear.h"
+#include "dtn/ops/norm.h"
+#include "dtn/ops/tokens.h"
 #include "tiny_vit.h"
 
 namespace dtn {
@@ -36,6 +40,81 @@ TEST(ModelParity, CheckpointedBlocksGiveTheSameBits) {
         EXPECT_TRUE(test::same_bits(gradients, model.parameters().gradients())) << c.preset;
         EXPECT_GT(test::max_abs(test::doubles(gradients)), 0);
       }
+    }
+  }
+}
+
+// The logits of a model of LayerNorms, of public operations, with every block whole.
+Variable logits_of_whole_blocks(Context& ctx, Classifier& model, const Tensor& images) {
+  const ModelConfig& c = model.config();
+  auto p = [&](const std::string& name) {
+    const Parameter* found = model.parameters().find(name);
+    return found ? found->variable : Variable();
+  };
+  auto norm = [&](const std::string& name, const Variable& x) {
+    return ops::layer_norm(ctx, x, p(name + ".weight"), p(name + ".bias"), c.eps);
+  };
+  auto linear = [&](const std::string& name, const Variable& x) {
+    return ops::linear(ctx, x, p(name + ".weight"), p(name + ".bias"));
+  };
+  Variable x = ops::patch_embed(ctx, images, p("patch_embed.proj.weight"),
+                                p("patch_embed.proj.bias"), images.dtype());
+  auto join = [&] { x = ops::prepend_class_token(ctx, x, p("cls_token")); };
+  const bool first = c.pos_embed == PosEmbed::kAll;
+  if (first) join();
+  x = ops::add_positions(ctx, x, p("pos_embed"));
+  for (int i = 0; i < c.depth; ++i) {
+    if (!first && i == c.class_token_at) join();
+    const std::string block = cat("blocks.", i);
+    const Variable qkv = linear(block + ".attn.qkv", norm(block + ".norm1", x));
+    const Variable bias = p(block + ".attn.pos_proj.weight");
+    const Variable mixed =
+        bias.defined() ? ops::attention_on_grid(ctx, qkv, c.num_heads, bias, c.grid(), c.grid())
+                       : ops::attention(ctx, qkv, c.num_heads);
+    x = ops::linear_residual(ctx, mixed, p(block + ".attn.proj.weight"),
+                             p(block + ".attn.proj.bias"), x, {});
+    x = ops::mlp_residual(ctx, norm(block + ".norm2", x), p(block + ".mlp.fc1.weight"),
+                          p(block + ".mlp.fc1.bias"), p(block + ".mlp.fc2.weight"),
+                          p(block + ".mlp.fc2.bias"), x, {});
+  }
+  if (!first && c.class_token_at >= c.depth) join();
+  return linear("head", norm("norm", ops::first_token(ctx, x)));
+}
+
+// The last block leaves out what it would do for other tokens than the class token alone, and the
+// logits and all gradients are those of the whole one.
+TEST(ModelParity, TheLastBlockForItsClassTokenIsExact) {
+  std::vector<ModelConfig> configs = {test::deit_vit(), test::biased_vit()};
+  for (int at : {0, 1, 2, 3}) {
+    configs.push_back(test::biased_vit());
+    configs.back().mhsa_position = false;
+    configs.back().class_token_at = at;
+  }
+  for (ModelConfig c : configs) {
+    SCOPED_TRACE(cat(c.preset, ", class token at ", c.class_token_at));
+    Classifier model(c, 1, DType::kFloat64);
+    test::perturb(model.parameters());
+    const Tensor images = test::some_images(c, 3, DType::kFloat64);
+    Context ctx;
+    ctx.mode.compute = DType::kFloat64;
+    const Tensor evaluated = model.forward(ctx, images).value();
+    const auto got = test::doubles(test::logits_and_gradients(model, 3, DType::kFloat64, ctx));
+    const auto gradients = test::doubles(model.parameters().gradients());
+    EXPECT_EQ(test::doubles(evaluated), got);
+
+    Tape tape;
+    ctx.tape = &tape;
+    model.parameters().zero_gradients();
+    const Variable logits = logits_of_whole_blocks(ctx, model, images);
+    tape.backward(ops::cross_entropy(ctx, logits, test::some_labels(c, 3)).mean);
+    const auto want = test::doubles(logits.value());
+    EXPECT_LE(test::max_abs_difference(got, want), 1e-12 * test::max_abs(want));
+    for (const Parameter& p : model.parameters().parameters()) {
+      const auto whole = test::doubles(ParameterStore::view(model.parameters().gradients(), p));
+      const test::Doubles part(gradients.begin() + p.offset,
+                               gradients.begin() + p.offset + p.shape.numel());
+      EXPECT_GT(test::max_abs(whole), 0) << p.name;
+      EXPECT_LE(test::max_abs_difference(part, whole), 1e-12 * test::max_abs(whole)) << p.name;
     }
   }
 }

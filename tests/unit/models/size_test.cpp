@@ -73,5 +73,31 @@ TEST(ModelSize, SeparableStatisticsCostWhatTheyDo) {
   EXPECT_GT(dtn.activation_bytes_fp32, dtn.activation_bytes_bf16);
 }
 
+// Of the last block the class token alone needs a query, the projection and the MLP, and only where
+// the norm before the MLP can do without the others.
+TEST(ModelSize, TheLastBlockIsComputedForItsClassToken) {
+  const Complexity c = complexity_of(preset("vit_s_star", "dtn"));
+  EXPECT_DOUBLE_EQ(c.multiply_adds - c.computed_multiply_adds,
+                   196.0 * (2 * 432 * 432 + 2 * 432 * 1728) + 2.0 * 196 * 197 * 432);
+  auto left_out = [](const ModelConfig& config) {
+    const Complexity cost = complexity_of(config);
+    return cost.multiply_adds - cost.computed_multiply_adds;
+  };
+  EXPECT_GT(left_out(test::deit_vit()), 0);
+  EXPECT_EQ(left_out(test::mean_vit()), 0);
+  ModelConfig late = test::paper_vit();
+  late.class_token_at = late.depth;
+  EXPECT_EQ(left_out(late), 0);
+  ModelConfig mixing = test::deit_vit();
+  mixing.norm.layers = mixing.depth;
+  EXPECT_GT(left_out(mixing), 0);
+  mixing.norm.type = "rms";
+  EXPECT_GT(left_out(mixing), 0);
+  for (const char* type : {"dtn", "bn", "in"}) {
+    mixing.norm.type = type;
+    EXPECT_EQ(left_out(mixing), 0) << type;
+  }
+}
+
 }  // namespace
 }  // namespace dtn
