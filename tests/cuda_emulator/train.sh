@@ -45,6 +45,13 @@ expect 0 dtn-train "${small[@]}" --device cpu --resume "$work/half/checkpoints/l
   --output "$work/other_half"
 expect_text 'resumed at step 6'
 
+# A normalizer of one's own, in primitive operations alone, on the device as on the CPU.
+own=("${small[@]}" --set model.norm.type=mean_size --set schedule.steps=6)
+expect 0 own_normalizer "${own[@]}" --device cuda --output "$work/own_device"
+expect_text 'on emulator'
+expect 0 own_normalizer "${own[@]}" --device cpu --output "$work/own_host"
+same_losses "$work/own_device" "$work/own_host" 1e-4
+
 # The same verdict on the same weights.
 evaluate() { expect 0 dtn-eval --checkpoint "$work/device/checkpoints/last" --json "$@" &&
   grep '^{' "$log"; }
