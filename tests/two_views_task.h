@@ -68,11 +68,9 @@ struct ViewNet {
   Variable forward(Context& ctx, const Tensor& images) const {
     const Tokens tokens = patches.forward(ctx, images);
     ResidualStream stream(tokens.x);
-    if (ctx.mode.checkpoint_blocks) {
-      block.forward_checkpointed(ctx, stream, tokens.grid);
-    } else {
-      block.forward(ctx, stream, tokens.grid);
-    }
+    stream.run(ctx, [this, grid = tokens.grid](Context& inner, ResidualStream& part) {
+      block.forward(inner, part, grid);
+    });
     return head.forward(ctx, ops::mean_token(ctx, stream.sum(ctx)));
   }
 
