@@ -18,7 +18,7 @@ const NormShape kShape{kChannels, 4, 1e-5, kGrid};
 std::vector<Doubles> run_reference(const NormCase& c, DType dtype, Device device) {
   const DType acc = accumulator_of(dtype);
   BuiltNorm built;
-  built.norm = make_normalizer(c.config, kShape, built.store, "norm");
+  built.norm = make_normalizer(c.config, kShape, {built.store, "norm"});
   built.store.allocate(acc, device);
   built.store.values().copy_from(build_norm(c.config, kShape, acc)->store.values());
   built.store.restart_buffers();
@@ -28,7 +28,7 @@ std::vector<Doubles> run_reference(const NormCase& c, DType dtype, Device device
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
-  ctx.training = c.training;
+  ctx.mode.training = c.training;
   const Variable y = built.norm->reference(ctx, x, kGrid);
   EXPECT_EQ(y.dtype(), dtype);
   std::vector<Doubles> results = {doubles(y.value().to(kCpu))};
@@ -102,7 +102,7 @@ Doubles losses_of_training(DType dtype, Device device) {
     Tape tape;
     Context ctx;
     ctx.tape = &tape;
-    ctx.training = true;
+    ctx.mode.training = true;
     const Variable y =
         p::matmul(ctx, norm.forward(ctx, x, kGrid), p::cast(ctx, mix->variable, dtype));
     const Variable error = p::sub(ctx, p::widen(ctx, y), p::widen(ctx, target));

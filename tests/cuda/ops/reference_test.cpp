@@ -22,8 +22,8 @@ std::vector<Doubles> run_on_device(const Op& op, const std::vector<Input>& input
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
-  ctx.training = true;
-  ctx.seed = 5;
+  ctx.mode.training = true;
+  ctx.rng.seed = 5;
   const Variable y = op(ctx, leaves);
   std::vector<Doubles> results = {doubles(y.value().to(kCpu))};
   tape.backward(y, as(representable(random_tensor(y.shape(), 99)), y.dtype()).to(device));
