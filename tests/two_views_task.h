@@ -14,6 +14,7 @@
 #include "dtn/ops/tokens.h"
 #include "dtn/optim/optimizer.h"
 #include "dtn/tasks/registries.h"
+#include "tiny_vit.h"
 
 namespace dtn::test {
 
@@ -106,6 +107,7 @@ class TwoViewsTask : public Task {
     for (ParameterStore* store : {&student_, &teacher_}) {
       store->allocate(DType::kFloat32, setup.device);
       store->initialize(setup.config.seed);
+      perturb(*store);
     }
   }
 

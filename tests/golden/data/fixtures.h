@@ -15,8 +15,7 @@
 namespace dtn::golden {
 
 inline std::string path(const std::string& name) {
-  const std::string here = __FILE__;
-  return here.substr(0, here.rfind('/') + 1) + name;
+  return DTN_TESTS_FOLDER "/golden/data/" + name;
 }
 
 inline std::vector<std::byte> image_bytes(const std::string& name) {

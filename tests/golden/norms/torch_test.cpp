@@ -30,8 +30,7 @@ using Goldens = std::map<std::string, Doubles>;  // "case name" -> values
 
 const Goldens& goldens() {
   static const Goldens all = [] {
-    const std::string here = __FILE__;
-    std::ifstream in(here.substr(0, here.rfind('/')) + "/../data/norms.txt");
+    std::ifstream in(DTN_TESTS_FOLDER "/golden/data/norms.txt");
     EXPECT_TRUE(in.good());
     Goldens read;
     for (std::string line, name, what; std::getline(in, line);) {

@@ -113,7 +113,10 @@ TEST(ModelParity, TheLastBlockForItsClassTokenIsExact) {
       const auto whole = test::doubles(ParameterStore::view(model.parameters().gradients(), p));
       const test::Doubles part(gradients.begin() + p.offset,
                                gradients.begin() + p.offset + p.shape.numel());
-      EXPECT_GT(test::max_abs(whole), 0) << p.name;
+      // A class token that joins behind the last block never sees the image.
+      if (c.class_token_at < c.depth) {
+        EXPECT_GT(test::max_abs(whole), 0) << p.name;
+      }
       EXPECT_LE(test::max_abs_difference(part, whole), 1e-12 * test::max_abs(whole)) << p.name;
     }
   }

@@ -77,7 +77,7 @@ TEST_F(SecondTask, GoesOnToTheSameBitsWhenItWasKilled) {
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   const CheckpointData cut_off = end_of("killed");
-  EXPECT_GE(cut_off.step, 7);
+  EXPECT_GE(cut_off.step, 6);  // the seventh may have been written, and not been named the last
   EXPECT_LT(cut_off.step, 20) << "it was over before it was killed";
 
   EXPECT_EQ(run("killed"), RunStatus::kFinished);
