@@ -13,8 +13,7 @@ using dtn::Context, dtn::Variable;
 class MeanSizeNorm : public dtn::Normalizer {
  public:
   MeanSizeNorm(const dtn::NormShape& shape, const dtn::Scope& scope)
-      : eps_(shape.eps),
-        weight_(scope.weight("weight", {shape.channels}, dtn::InitKind::kOnes)) {}
+      : eps_(shape.eps), weight_(scope.weight("weight", {shape.channels}, dtn::InitKind::kOnes)) {}
 
   Variable forward(Context& ctx, const Variable& x, const dtn::TokenGrid&) override {
     const Variable wide = p::widen(ctx, x);  // sums of bfloat16 are taken in float32

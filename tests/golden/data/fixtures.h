@@ -14,9 +14,7 @@
 
 namespace dtn::golden {
 
-inline std::string path(const std::string& name) {
-  return DTN_TESTS_FOLDER "/golden/data/" + name;
-}
+inline std::string path(const std::string& name) { return DTN_TESTS_FOLDER "/golden/data/" + name; }
 
 inline std::vector<std::byte> image_bytes(const std::string& name) {
   return read_file(path("images/" + name));

@@ -228,7 +228,8 @@ TEST(PowerNormParameters, AreTheAuthors) {
     NormConfig bad = config_of(3000);
     bad.options[0].value = groups;
     ParameterStore other;
-    EXPECT_THROW(make_normalizer(bad, {kChannels, 3, kEps}, {other, "norm"}), ConfigError) << groups;
+    EXPECT_THROW(make_normalizer(bad, {kChannels, 3, kEps}, {other, "norm"}), ConfigError)
+        << groups;
   }
 }
 
