@@ -13,6 +13,7 @@
 #include "dtn/config/schemas.h"
 #include "dtn/config/train_config.h"
 #include "dtn/core/check.h"
+#include "dtn/core/denormals.h"
 #include "dtn/core/device.h"
 #include "dtn/core/dtype.h"
 #include "dtn/core/fields.h"
