@@ -90,7 +90,7 @@ TEST(ModelParity, TheLastBlockForItsClassTokenIsExact) {
     configs.back().mhsa_position = false;
     configs.back().class_token_at = at;
   }
-  for (ModelConfig c : configs) {
+  for (const ModelConfig& c : configs) {
     SCOPED_TRACE(cat(c.preset, ", class token at ", c.class_token_at));
     Classifier model(c, 1, DType::kFloat64);
     test::perturb(model.parameters());
