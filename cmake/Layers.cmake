@@ -26,7 +26,9 @@ function(dtn_forget_source_folder target)
     $<$<COMPILE_LANGUAGE:CXX>:${flag}> $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${flag}>)
 endfunction()
 
-# Programs and tests: what has to be fast is in the layers, so these compile for speed of compiling.
+# Programs, tests and layers that only direct others: what has to be fast is elsewhere, so these
+# are compiled in less time.
+set(DTN_DIRECTING_LAYERS config bench suite sweep app)
 function(dtn_program_defaults target)
   dtn_target_defaults(${target})
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -46,7 +48,11 @@ function(dtn_layer name)
     set(sources ${PROJECT_SOURCE_DIR}/src/core/check.cpp)
   endif()
   add_library(dtn_${name} STATIC ${sources})
-  dtn_target_defaults(dtn_${name})
+  if(name IN_LIST DTN_DIRECTING_LAYERS)
+    dtn_program_defaults(dtn_${name})
+  else()
+    dtn_target_defaults(dtn_${name})
+  endif()
   dtn_compile_together(dtn_${name})
   target_link_libraries(dtn_${name} ${ARGN})
   dtn_install_layer(${name})
