@@ -14,11 +14,6 @@ function(dtn_target_defaults target)
   target_compile_options(${target} PRIVATE ${DTN_WARNINGS})
 endfunction()
 
-# With DTN_UNITY, eight sources at a time. Names in unnamed namespaces then meet.
-function(dtn_compile_together target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${DTN_UNITY} UNITY_BUILD_BATCH_SIZE 8)
-endfunction()
-
 # What is installed says where in the source a check failed, but not where the source once lay.
 function(dtn_forget_source_folder target)
   set(flag -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
@@ -53,7 +48,8 @@ function(dtn_layer name)
   else()
     dtn_target_defaults(dtn_${name})
   endif()
-  dtn_compile_together(dtn_${name})
+  # Twelve sources at a time. Names in unnamed namespaces then meet.
+  set_target_properties(dtn_${name} PROPERTIES UNITY_BUILD ${DTN_UNITY} UNITY_BUILD_BATCH_SIZE 12)
   target_link_libraries(dtn_${name} ${ARGN})
   dtn_install_layer(${name})
 endfunction()
@@ -75,8 +71,8 @@ function(dtn_mpi_module)
 endfunction()
 
 # Kernels are compiled once per instruction set, each time into a namespace of its own, and chosen
-# when the program runs (see src/kernels/cpu/isa.h). A file that is not vectorised by hand, such as the
-# matrix product that calls oneDNN, is listed in DTN_PLAIN_KERNELS and compiled once.
+# when the program runs (see src/kernels/cpu/isa.h). A file that is not vectorised by hand, such as
+# the matrix product that calls oneDNN, is listed in DTN_PLAIN_KERNELS and compiled once.
 set(DTN_PLAIN_KERNELS isa gemm gemm_onednn gemm_eigen linear)
 set(DTN_ISAS all CACHE STRING
     "Instruction sets of the kernels: all, best (this machine's), or some of generic;avx2;avx512")
@@ -203,7 +199,8 @@ function(dtn_cuda_layer)
                                                  PRIVATE DTN_HAVE_NCCL=1)
     target_compile_options(dtn_cuda_emulated PRIVATE $<$<CONFIG:Release>:-O2>
       -Wno-unknown-pragmas
-      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # GCC 12 does not see that a condition recurs
+      # GCC 12 does not see that a condition recurs.
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     target_include_directories(dtn_cuda_emulated BEFORE PUBLIC
       ${PROJECT_SOURCE_DIR}/tests/cuda_emulator/include ${PROJECT_SOURCE_DIR}/tests)
     target_link_libraries(dtn_cuda_emulated PUBLIC dtn_core PRIVATE ${CMAKE_DL_LIBS})
@@ -237,7 +234,6 @@ function(dtn_test_program name label layer sources)
   dtn_program_defaults(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_precompile_headers(${name} REUSE_FROM dtn_test_headers)
-  dtn_compile_together(${name})
   target_link_libraries(${name} PRIVATE dtn_${layer} GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
   gtest_discover_tests(${name} TEST_PREFIX ${label}. NO_PRETTY_VALUES
