@@ -14,11 +14,6 @@ function(dtn_target_defaults target)
   target_compile_options(${target} PRIVATE ${DTN_WARNINGS})
 endfunction()
 
-# With DTN_UNITY, eight sources at a time. Names in unnamed namespaces then meet.
-function(dtn_compile_together target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD ${DTN_UNITY} UNITY_BUILD_BATCH_SIZE 8)
-endfunction()
-
 # What is installed says where in the source a check failed, but not where the source once lay.
 function(dtn_forget_source_folder target)
   set(flag -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
@@ -26,7 +21,9 @@ function(dtn_forget_source_folder target)
     $<$<COMPILE_LANGUAGE:CXX>:${flag}> $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${flag}>)
 endfunction()
 
-# Programs and tests: what has to be fast is in the layers, so these compile for speed of compiling.
+# Programs, tests and layers that only direct others: what has to be fast is elsewhere, so these
+# are compiled in less time.
+set(DTN_DIRECTING_LAYERS config bench suite sweep app)
 function(dtn_program_defaults target)
   dtn_target_defaults(${target})
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
@@ -46,8 +43,13 @@ function(dtn_layer name)
     set(sources ${PROJECT_SOURCE_DIR}/src/core/check.cpp)
   endif()
   add_library(dtn_${name} STATIC ${sources})
-  dtn_target_defaults(dtn_${name})
-  dtn_compile_together(dtn_${name})
+  if(name IN_LIST DTN_DIRECTING_LAYERS)
+    dtn_program_defaults(dtn_${name})
+  else()
+    dtn_target_defaults(dtn_${name})
+  endif()
+  # Eight sources at a time. Names in unnamed namespaces then meet.
+  set_target_properties(dtn_${name} PROPERTIES UNITY_BUILD ${DTN_UNITY} UNITY_BUILD_BATCH_SIZE 8)
   target_link_libraries(dtn_${name} ${ARGN})
   dtn_install_layer(${name})
 endfunction()
@@ -69,8 +71,8 @@ function(dtn_mpi_module)
 endfunction()
 
 # Kernels are compiled once per instruction set, each time into a namespace of its own, and chosen
-# when the program runs (see src/kernels/cpu/isa.h). A file that is not vectorised by hand, such as the
-# matrix product that calls oneDNN, is listed in DTN_PLAIN_KERNELS and compiled once.
+# when the program runs (see src/kernels/cpu/isa.h). A file that is not vectorised by hand, such as
+# the matrix product that calls oneDNN, is listed in DTN_PLAIN_KERNELS and compiled once.
 set(DTN_PLAIN_KERNELS isa gemm gemm_onednn gemm_eigen linear)
 set(DTN_ISAS all CACHE STRING
     "Instruction sets of the kernels: all, best (this machine's), or some of generic;avx2;avx512")
@@ -197,7 +199,8 @@ function(dtn_cuda_layer)
                                                  PRIVATE DTN_HAVE_NCCL=1)
     target_compile_options(dtn_cuda_emulated PRIVATE $<$<CONFIG:Release>:-O2>
       -Wno-unknown-pragmas
-      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # GCC 12 does not see that a condition recurs
+      # GCC 12 does not see that a condition recurs.
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     target_include_directories(dtn_cuda_emulated BEFORE PUBLIC
       ${PROJECT_SOURCE_DIR}/tests/cuda_emulator/include ${PROJECT_SOURCE_DIR}/tests)
     target_link_libraries(dtn_cuda_emulated PUBLIC dtn_core PRIVATE ${CMAKE_DL_LIBS})

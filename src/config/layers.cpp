@@ -181,18 +181,18 @@ class FileLoader {
   Node load(const std::filesystem::path& path, const Where* asked_by) {
     enter(path, asked_by);
     const Where origin{std::make_shared<const std::string>(path.string()), 1, 1, 0};
-    Node own = parse_yaml(read_text(path, asked_by, "base"), origin);
+    Node root = parse_yaml(read_text(path, asked_by, "base"), origin);
     Node bases;
-    if (own.is_map()) {
-      if (const Node* base = own.find("base")) bases = load_bases(*base, path.parent_path());
-      own.erase("base");
+    if (root.is_map()) {
+      if (const Node* base = root.find("base")) bases = load_bases(*base, path.parent_path());
+      root.erase("base");
     }
     // Ranks grow from the deepest base up, so they are given after the bases are read.
-    set_rank(own, next_rank_++);
-    prepare(own, schemas_);
+    set_rank(root, next_rank_++);
+    prepare(root, schemas_);
     open_.pop_back();
-    if (!bases.is_map()) return own;
-    put_over(bases, std::move(own), schemas_);
+    if (!bases.is_map()) return root;
+    put_over(bases, std::move(root), schemas_);
     return bases;
   }
 

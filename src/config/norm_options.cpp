@@ -83,8 +83,8 @@ bool is_generic(const std::string& key) {
 
 [[noreturn]] void fail_foreign_option(const Member& member, const NormSchema& schema,
                                       std::span<const NormSchema> norms) {
-  std::vector<std::string> own, owners;
-  for (const OptionSchema& option : schema.options) own.push_back(option.key);
+  std::vector<std::string> known, owners;
+  for (const OptionSchema& option : schema.options) known.push_back(option.key);
   for (const NormSchema& other : norms) {
     for (const OptionSchema& option : other.options) {
       if (option.key == member.key) owners.push_back(other.type);
@@ -92,8 +92,8 @@ bool is_generic(const std::string& key) {
   }
   fail(member.where, kNormSection, ".", member.key, " is not an option of the normalizer '",
        schema.type, "' but of ", join(owners), ". Options of ", schema.type, ": ",
-       own.empty() ? "none" : join(own),
-       own.empty() ? std::string() : cat("; did you mean '", nearest(member.key, own), "'?"));
+       known.empty() ? "none" : join(known),
+       known.empty() ? std::string() : cat("; did you mean '", nearest(member.key, known), "'?"));
 }
 
 }  // namespace

@@ -42,19 +42,19 @@ std::vector<int> cores_of(const Place& place) {
 }  // namespace
 
 int share_of_cores(const std::vector<std::vector<int>>& masks, std::size_t rank) {
-  double share = 0;
+  double cores = 0;
   for (int core : masks[rank]) {
     const auto users = std::ranges::count_if(
         masks, [core](const auto& mask) { return std::ranges::find(mask, core) != mask.end(); });
-    share += 1.0 / static_cast<double>(users);
+    cores += 1.0 / static_cast<double>(users);
   }
-  return std::max(1, static_cast<int>(share + 1e-6));
+  return std::max(1, static_cast<int>(cores + 1e-6));
 }
 
 int share_of_cores(Communicator& ranks) {
-  const Place own = own_place();
-  Tensor bytes = Tensor::empty({sizeof own}, DType::kUInt8);
-  std::memcpy(bytes.raw(), &own, sizeof own);
+  const Place local = own_place();
+  Tensor bytes = Tensor::empty({sizeof local}, DType::kUInt8);
+  std::memcpy(bytes.raw(), &local, sizeof local);
   const Tensor all = ranks.all_gather(bytes);
   std::vector<std::vector<int>> masks;
   std::set<int> used;
@@ -62,7 +62,7 @@ int share_of_cores(Communicator& ranks) {
   for (int r = 0; r < ranks.size(); ++r) {
     Place place;
     std::memcpy(&place, all.slice(r, r + 1).raw(), sizeof place);
-    if (place.machine != own.machine) continue;
+    if (place.machine != local.machine) continue;
     if (r == ranks.rank()) here = masks.size();
     masks.push_back(cores_of(place));
     used.insert(masks.back().begin(), masks.back().end());

@@ -63,9 +63,9 @@ void Communicator::Engine::await(std::unique_lock<std::mutex>& lock, double pati
     if (gap > kSuspended) served_at_ += gap;  // this process did not run meanwhile
     const double silent = now() - served_at_;
     if (timeout_ <= 0 || silent <= patience) continue;
-    const int own = ready_ ? rank : launch().rank;
+    const int this_rank = ready_ ? rank : launch().rank;
     lock.unlock();
-    log_error(cat(name_of(own), " has been in MPI for ", std::lround(silent), " s, ", where,
+    log_error(cat(name_of(this_rank), " has been in MPI for ", std::lround(silent), " s, ", where,
                   ": another process or the network has failed. ", kResume));
     std::_Exit(kExitFailed);
   }
@@ -255,10 +255,10 @@ void Communicator::Engine::tell_and_judge() {
   if (gap < RankWatch::kNoteSeconds) return;
   last_note_ = now();
   if (gap > kSuspended) forgive(gap);
-  const RankNote own = note();
-  watch_->hear(own, now());
-  if (rank != 0) transport_->send(own, 0);
-  for (int to = 1; rank == 0 && to < size; ++to) transport_->send(own, to);
+  const RankNote local = note();
+  watch_->hear(local, now());
+  if (rank != 0) transport_->send(local, 0);
+  for (int to = 1; rank == 0 && to < size; ++to) transport_->send(local, to);
   while (std::optional<RankNote> heard = transport_->receive()) watch_->hear(*heard, now());
   if (const auto verdict = watch_->judge(now())) {
     end_job(cat(verdict->rank ? name_of(*verdict->rank) : "all processes", " ", verdict->what));

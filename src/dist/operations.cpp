@@ -70,9 +70,9 @@ class SmallSum : public Operation {
     gathering_ = gather_->gathering();
     if (!gather_->done()) return;
     const auto count = static_cast<std::size_t>(x_.numel());
-    std::vector<const T*> parts;
-    for (std::size_t r = 0; r < ranks; ++r) parts.push_back(all_.data<T>() + r * count);
-    ordered_sum(parts, x_.data<T>(), count);
+    std::vector<const T*> addends;
+    for (std::size_t r = 0; r < ranks; ++r) addends.push_back(all_.data<T>() + r * count);
+    ordered_sum(addends, x_.data<T>(), count);
     done_ = true;
   }
 
@@ -117,11 +117,11 @@ class SlicedSum : public Operation {
     } else {
       wire_ = x_;
     }
-    const std::size_t own = slices_[mine].bytes;
-    others_ = Tensor::empty({static_cast<std::int64_t>(ranks * own / sizeof(Wire))},
+    const std::size_t local = slices_[mine].bytes;
+    others_ = Tensor::empty({static_cast<std::int64_t>(ranks * local / sizeof(Wire))},
                             DTypeOf<Wire>::value);
     std::vector<ByteBlock> from = slices_, to;
-    for (std::size_t k = 0; k < ranks; ++k) to.push_back({k * own, k == mine ? 0 : own});
+    for (std::size_t k = 0; k < ranks; ++k) to.push_back({k * local, k == mine ? 0 : local});
     from[mine].bytes = 0;
     exchange_ = transport.exchange(bytes_of(wire_), from, bytes_of(others_), to);
   }
@@ -129,12 +129,12 @@ class SlicedSum : public Operation {
   void add_up(Transport& transport) {
     const auto mine = static_cast<std::size_t>(transport.rank());
     const std::size_t count = slices_[mine].bytes / sizeof(Wire);
-    Wire* own = wire_.template data<Wire>() + slices_[mine].begin / sizeof(Wire);
-    std::vector<const Wire*> parts;
+    Wire* local = wire_.template data<Wire>() + slices_[mine].begin / sizeof(Wire);
+    std::vector<const Wire*> addends;
     for (std::size_t k = 0; k < slices_.size(); ++k) {
-      parts.push_back(k == mine ? own : others_.template data<Wire>() + k * count);
+      addends.push_back(k == mine ? local : others_.template data<Wire>() + k * count);
     }
-    ordered_sum(parts, own, count);
+    ordered_sum(addends, local, count);
     others_ = Tensor();
     summed_ = true;
   }

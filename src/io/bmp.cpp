@@ -74,7 +74,7 @@ void read_masks(const Job& job, const Fields& fields, std::uint32_t compression,
   }
 }
 
-Bmp read_header(const Job& job) {
+Bmp read_bmp_header(const Job& job) {
   const Fields fields(job);
   const std::size_t header = fields.u32(14);
   if (header != 12 && header != 40 && header != 52 && header != 56 && header != 64 &&
@@ -132,12 +132,12 @@ void read_pixel(const Bmp& bmp, const std::uint8_t* row, int x, std::uint8_t* rg
 }  // namespace
 
 ImageInfo bmp_info(const Job& job) {
-  const Bmp bmp = read_header(job);
+  const Bmp bmp = read_bmp_header(job);
   return {static_cast<int>(bmp.width), static_cast<int>(bmp.height), 3};
 }
 
 void bmp_decode(const Job& job, Image& out) {
-  const Bmp bmp = read_header(job);
+  const Bmp bmp = read_bmp_header(job);
   const int width = static_cast<int>(bmp.width), height = static_cast<int>(bmp.height);
   const ImageRegion region = wanted_region(job, width, height);
   const int channels = output_channels(job.mode, 3);

@@ -8,20 +8,15 @@
 #include <cstring>
 
 #include "dtn/core/check.h"
+#include "io/file.h"
 
 namespace dtn {
-namespace {
-
-[[noreturn]] void fail(const std::string& name, const std::string& reason) {
-  throw DataError(cat("cannot read ", name, ": ", reason));
-}
-
-}  // namespace
 
 void ByteSource::read(std::int64_t offset, std::span<std::byte> out) const {
   const auto bytes = static_cast<std::int64_t>(out.size());
   if (offset < 0 || bytes > size_ || offset > size_ - bytes) {
-    fail(name_, cat("bytes ", offset, " to ", offset, " + ", bytes, " lie outside its ", size_));
+    fail_to_read(name_,
+                 cat("bytes ", offset, " to ", offset, " + ", bytes, " lie outside its ", size_));
   }
   if (!out.empty()) read_inside(offset, out);
 }
@@ -29,13 +24,13 @@ void ByteSource::read(std::int64_t offset, std::span<std::byte> out) const {
 // Non-blocking, so that opening a named pipe by mistake does not wait for a writer.
 FileSource::FileSource(const std::string& path) : ByteSource(path) {
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd_ < 0) fail(path, std::strerror(errno));
+  if (fd_ < 0) fail_to_read(path, std::strerror(errno));
   struct stat status {};
   const bool known = ::fstat(fd_, &status) == 0;
   if (!known || !S_ISREG(status.st_mode)) {
     const std::string reason = known ? "it is not a regular file" : std::strerror(errno);
     ::close(fd_);
-    fail(path, reason);
+    fail_to_read(path, reason);
   }
   size_ = status.st_size;
   mtime_ns_ = std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;
@@ -49,8 +44,9 @@ void FileSource::read_inside(std::int64_t offset, std::span<std::byte> out) cons
   while (!out.empty()) {
     const ssize_t n = ::pread(fd_, out.data(), out.size(), offset);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(name_, std::strerror(errno));
-    if (n == 0) fail(name_, cat("it ends at byte ", offset, " of the ", size_, " it had before"));
+    if (n < 0) fail_to_read(name_, std::strerror(errno));
+    if (n == 0)
+      fail_to_read(name_, cat("it ends at byte ", offset, " of the ", size_, " it had before"));
     offset += n;
     out = out.subspan(static_cast<std::size_t>(n));
   }

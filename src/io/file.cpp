@@ -28,28 +28,28 @@ class Descriptor {
   int fd_;
 };
 
-[[noreturn]] void fail(const std::string& path, const std::string& reason) {
-  throw DataError(cat("cannot read ", path, ": ", reason));
-}
-
 }  // namespace
+
+void fail_to_read(const std::string& name, const std::string& reason) {
+  throw DataError(cat("cannot read ", name, ": ", reason));
+}
 
 void read_file_into(const std::string& path, std::vector<std::byte>& out, std::int64_t max_bytes) {
   Descriptor file(path);
-  if (file.get() < 0) fail(path, std::strerror(errno));
+  if (file.get() < 0) fail_to_read(path, std::strerror(errno));
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0) fail(path, std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) fail(path, "it is not a regular file");
+  if (::fstat(file.get(), &status) != 0) fail_to_read(path, std::strerror(errno));
+  if (!S_ISREG(status.st_mode)) fail_to_read(path, "it is not a regular file");
   if (status.st_size > max_bytes)
-    fail(path, cat("it has ", status.st_size, " bytes, more than the ", max_bytes,
-                   " allowed for a file of its kind"));
+    fail_to_read(path, cat("it has ", status.st_size, " bytes, more than the ", max_bytes,
+                           " allowed for a file of its kind"));
   out.resize(static_cast<std::size_t>(status.st_size));
   std::size_t done = 0;
   while (done < out.size()) {
     const ssize_t n = ::read(file.get(), out.data() + done, out.size() - done);
     if (n < 0 && errno == EINTR) continue;
-    if (n < 0) fail(path, std::strerror(errno));
-    if (n == 0) fail(path, cat("it shrank while it was read, to ", done, " bytes"));
+    if (n < 0) fail_to_read(path, std::strerror(errno));
+    if (n == 0) fail_to_read(path, cat("it shrank while it was read, to ", done, " bytes"));
     done += static_cast<std::size_t>(n);
   }
 }

@@ -8,6 +8,9 @@
 
 namespace dtn {
 
+// Throws DataError: "cannot read <name>: <reason>".
+[[noreturn]] void fail_to_read(const std::string& name, const std::string& reason);
+
 inline constexpr std::int64_t kDefaultMaxFileBytes = 1ll << 30;
 
 // The bytes of a regular file. DataError when it is absent, not a regular file, unreadable, larger

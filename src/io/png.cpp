@@ -99,7 +99,7 @@ void check_critical(const Job& job, const Chunk& chunk, bool first) {
     fail(job.name, cat("the chunk at byte ", chunk.at, " is not known or out of place"));
 }
 
-Png read_header(const Job& job) {
+Png read_png_header(const Job& job) {
   const Chunk chunk = read_chunk(job, kSignatureSize);
   if (!chunk.is("IHDR") || chunk.size != 13) fail(job.name, "it does not begin with a PNG header");
   verify_checksum(job, chunk);
@@ -127,7 +127,7 @@ Png read_header(const Job& job) {
 
 // Walks all chunks to the end mark.
 Png read_chunks(const Job& job) {
-  Png png = read_header(job);
+  Png png = read_png_header(job);
   std::size_t at = kSignatureSize;
   while (png.end == 0) {
     const Chunk chunk = read_chunk(job, at);
@@ -171,7 +171,7 @@ struct FreePixels {
 }  // namespace
 
 ImageInfo png_info(const Job& job) {
-  const Png png = read_header(job);
+  const Png png = read_png_header(job);
   const bool gray = png.color_type == kGray || png.color_type == kGrayAlpha;
   return {static_cast<int>(png.width), static_cast<int>(png.height), gray ? 1 : 3};
 }

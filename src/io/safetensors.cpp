@@ -140,12 +140,12 @@ Declared take_checksums(Header& header, std::string_view json, const std::string
   Declared declared;
   StringMap& metadata = header.metadata;
   auto algorithm = metadata.extract(std::string(kAlgorithmKey));
-  auto own = metadata.extract(std::string(kHeaderKey));
-  declared.any = !algorithm.empty() || !own.empty();
+  auto header_sum = metadata.extract(std::string(kHeaderKey));
+  declared.any = !algorithm.empty() || !header_sum.empty();
   if (!declared.any) return declared;
   std::size_t at = find_header_digits(json);
-  if (algorithm.empty() || algorithm.mapped() != kAlgorithm || own.empty() ||
-      at == std::string_view::npos || own.mapped() != to_hex(header_crc(json, at))) {
+  if (algorithm.empty() || algorithm.mapped() != kAlgorithm || header_sum.empty() ||
+      at == std::string_view::npos || header_sum.mapped() != to_hex(header_crc(json, at))) {
     throw DataError(cat(file, ": the header does not match its checksum; the file is damaged"));
   }
   for (const Entry& entry : header.entries) {

@@ -82,8 +82,8 @@ std::optional<std::int64_t> parse_number(std::string_view field) {
 bool checksum_matches(std::span<const char> bytes, std::int64_t stored) {
   std::int64_t sum = 0, signed_sum = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
-    const bool own = i >= kChecksum.at && i < kChecksum.at + kChecksum.size;
-    const char c = own ? ' ' : bytes[i];
+    const bool in_checksum = i >= kChecksum.at && i < kChecksum.at + kChecksum.size;
+    const char c = in_checksum ? ' ' : bytes[i];
     sum += static_cast<unsigned char>(c);
     signed_sum += static_cast<signed char>(c);
   }

@@ -43,7 +43,7 @@ std::int64_t largest(const Window& w, const Inputs& in, const T* x) {
 struct Largest {
   template <class V>
   static V of(V most, V x) {
-    return (most > x) | (most != most) ? most : x;
+    return ((most > x) | (most != most)) ? most : x;
   }
 };
 struct Sum {

@@ -26,7 +26,7 @@ struct Max {
   static constexpr double kIdentity = -std::numeric_limits<double>::infinity();
   template <class V>
   static V of(V largest, V x) {
-    return (largest > x) | (largest != largest) ? largest : x;
+    return ((largest > x) | (largest != largest)) ? largest : x;
   }
 };
 
