@@ -51,6 +51,7 @@ void Tape::backward(const Variable& root, Tensor seed) {
       try {
         node.backward(dy);
       } catch (const Error& e) {
+        for (const GradSink& used : node.uses) used->drop_use();
         throw Error(cat("in the backward pass of ", node.op, ": ", e.what()));
       }
     }

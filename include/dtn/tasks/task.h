@@ -43,6 +43,7 @@ class Task {
   // The mean loss over the samples of a (micro-)batch, [1] float32. The context says how the model
   // runs; a task that runs it more than once gives each pass its own Context::of_pass. Terms come
   // in the same order each time, at most kMostTerms of them.
+  // Every rank must record the same operations: gradients are summed as they become whole.
   virtual Variable loss(Context&, const Fields& batch, std::vector<Term>& logged) = 0;
   static constexpr std::size_t kMostTerms = 8;
 

@@ -112,7 +112,6 @@ TEST_F(SecondTask, IsTheSameForTwoRanks) {
   expect_same_bits(two.state, again.state);
   // Rounding alone, of 20 steps of AdamW at a rate of 0.01.
   EXPECT_LT(farthest(one, two.model), 1e-3);
-  EXPECT_GT(farthest(one, two.state), 0);
 }
 
 }  // namespace
