@@ -35,9 +35,10 @@ while read -r name parameters cost; do
   check "dtn-info of $name" "$parameters" "$cost" << 'EOF'
 parameters, cost = sys.argv[1:]
 assert re.search(r"^parameters +(\d+)$", log, re.M)[1] == parameters, parameters
-paper, real = (float(x) for x in re.findall(r"([\d.]+) G per image", log))
+paper, real, computed = (float(x) for x in re.findall(r"([\d.]+) G per image", log))
 assert cost == "-" or abs(paper / float(cost) - 1) < 0.015, cost  # Table 1
 assert real <= paper
+assert 0.85 * real < computed < real  # the last block for its class token
 assert "MiB" in log
 EOF
 done << 'EOF'
