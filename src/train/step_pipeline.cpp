@@ -17,7 +17,7 @@ StepPipeline::StepPipeline(Device device, bool graph)
   if (device == kCpu) return;
   replay_.emplace(graph);
   pinned_ = cuda::allocate_pinned(kSlots * sizeof(Pinned));
-  for (std::optional<Marks>& marks : marks_) marks.emplace();
+  for (std::optional<Marks>& marks : marks_) marks = Marks();
 }
 
 StepPipeline::~StepPipeline() {
