@@ -59,8 +59,6 @@ cmake --build build-asan -j "$jobs" --target sanitized_tests
 # compared; and what runs none of it.
 again='emulator.barriers|CudaLearner|BitsDoNotDependOnThreads|EqualBitsAtAnyThreadCount|Numerics[.]'
 again+='|unit[.](headers|includes|gpu_ledger)'
-# GCC 12 compiles the selects of the vectorised logarithm wrongly where it instruments them.
-again+='|Primitive[.]NaNAndInfinityGoThrough'
 LSAN_OPTIONS="suppressions='$PWD/tests/leaks.txt':print_suppressions=0" \
   UBSAN_OPTIONS=print_stacktrace=1 \
   ctest --test-dir build-asan --output-on-failure -j "$jobs" -L 'unit|emulator' -E "$again"

@@ -62,7 +62,7 @@ class ForwardHead {
       }
     }
     for_each_vector<A>(shape_.tokens, [&](std::int64_t i, auto n) {
-      store_n(lse + i, load(largest_ + i) * static_cast<A>(kLn2) + log(load(sum_ + i)), n);
+      store_n(lse + i, load(largest_ + i) * static_cast<A>(kLn2) + log_positive(load(sum_ + i)), n);
     });
   }
 

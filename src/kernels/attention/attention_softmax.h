@@ -95,7 +95,7 @@ inline void exp2(Vec<double> (&z)[N]) {
 
 // ln(x) of a normal x > 0; NaN for NaN. x = 2^e m with m in [2^-1/2, 2^1/2) and
 // ln m = 2 atanh(s), s = (m - 1) / (m + 1), |s| < 0.172: the series to s^9 has error 1e-9.
-inline VecF log(VecF x) {
+inline VecF log_positive(VecF x) {
   VecU bits = (VecU)x - 0x3f3504f3u;  // 2^-1/2
   VecI exponent = (VecI)bits >> 23;
   VecF m = (VecF)((bits & 0x7fffffu) + 0x3f3504f3u);
@@ -108,7 +108,7 @@ inline VecF log(VecF x) {
       __builtin_convertvector(exponent, VecF) * static_cast<float>(kLn2) + (p * t * s + 2.0f * s);
   return x > 0.0f ? result : x;
 }
-inline Vec<double> log(Vec<double> x) {
+inline Vec<double> log_positive(Vec<double> x) {
   Vec<double> r;
   for (int i = 0; i < kLanes<double>; ++i) r[i] = __builtin_log(x[i]);
   return r;
