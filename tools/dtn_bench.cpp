@@ -13,8 +13,8 @@
 #include "bench/norm_probe.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
+#include "dtn/tasks/registries.h"
 #include "kernels/gemm/gemm.h"
-#include "train/config_schemas.h"
 
 namespace {
 
@@ -33,7 +33,7 @@ struct Options {
 
 dtn::ExperimentConfig load(const Options& options) {
   return dtn::load_experiment(dtn::find_config(options.config), options.overrides,
-                              dtn::config_schemas());
+                              dtn::standard_registries().schemas());
 }
 
 dtn::DType dtype_of(const std::string& name) {
@@ -132,7 +132,7 @@ dtn::NormConfig norm_config(const Options& options, std::int64_t channels,
   };
   for (const std::string& o : options.overrides) overrides.push_back("model." + o);
   return dtn::parse_experiment("model: {preset: vit_t}\nschedule: {steps: 1}\n", "dtn-bench",
-                               overrides, dtn::config_schemas())
+                               overrides, dtn::standard_registries().schemas())
       .model.norm;
 }
 

@@ -17,7 +17,7 @@
 #include "dtn/core/log.h"
 #include "dtn/core/parallel.h"
 #include "dtn/data/datasets.h"
-#include "train/config_schemas.h"
+#include "dtn/tasks/registries.h"
 #include "train/progress.h"
 #include "train/stop_signal.h"
 
@@ -39,7 +39,7 @@ struct Options {
 dtn::ExperimentConfig config_of(const Options& options) {
   if (!options.config.empty()) {
     return dtn::load_experiment(dtn::find_config(options.config), options.overrides,
-                                dtn::config_schemas());
+                                dtn::standard_registries().schemas());
   }
   if (options.data.root.empty()) {
     throw dtn::ConfigError("name the data set: --config C, or --root DIR with --dataset NAME");

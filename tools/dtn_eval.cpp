@@ -22,7 +22,6 @@
 #include "dtn/tasks/registries.h"
 #include "suite/suite.h"
 #include "train/agreement.h"
-#include "train/config_schemas.h"
 #include "train/evaluator.h"
 #include "train/progress.h"
 
@@ -64,7 +63,7 @@ fs::path weights_file(const Options& options) {
 dtn::ExperimentConfig config_for(const Options& options, const dtn::TensorFile& weights) {
   if (!options.config.empty()) {
     return dtn::load_experiment(dtn::find_config(options.config), options.overrides,
-                                dtn::config_schemas());
+                                dtn::standard_registries().schemas());
   }
   auto embedded = weights.metadata.find("config");
   if (embedded == weights.metadata.end()) {
@@ -72,7 +71,7 @@ dtn::ExperimentConfig config_for(const Options& options, const dtn::TensorFile& 
         dtn::cat(options.checkpoint, " carries no config; name one with --config"));
   }
   return dtn::parse_experiment(embedded->second, options.checkpoint + " (config)",
-                               options.overrides, dtn::config_schemas());
+                               options.overrides, dtn::standard_registries().schemas());
 }
 
 dtn::DType precision_of(const std::string& name) {

@@ -8,13 +8,13 @@
 #include "dtn/core/check.h"
 #include "dtn/models/complexity.h"
 #include "dtn/nn/normalizer.h"
-#include "train/config_schemas.h"
+#include "dtn/tasks/registries.h"
 
 namespace {
 
 void print_model(const std::string& name, const std::vector<std::string>& overrides) {
   dtn::ExperimentConfig config =
-      dtn::load_experiment(dtn::find_config(name), overrides, dtn::config_schemas());
+      dtn::load_experiment(dtn::find_config(name), overrides, dtn::standard_registries().schemas());
   const dtn::ModelConfig& m = config.model;
   dtn::Complexity c = dtn::complexity_of(m);
   std::printf("model            %s: %d channels, %d heads, depth %d, patch %d, image %d\n",

@@ -8,8 +8,8 @@
 #include "app/program.h"
 #include "dtn/config/load.h"
 #include "dtn/core/parallel.h"
+#include "dtn/tasks/registries.h"
 #include "sweep/sweep.h"
-#include "train/config_schemas.h"
 
 namespace fs = std::filesystem;
 
@@ -54,8 +54,8 @@ fs::path trainer_of(const Options& options) {
 }
 
 int sweep(const Options& options) {
-  const dtn::SweepConfig config =
-      dtn::load_sweep(dtn::find_config(options.config), options.overrides, dtn::config_schemas());
+  const dtn::SweepConfig config = dtn::load_sweep(
+      dtn::find_config(options.config), options.overrides, dtn::standard_registries().schemas());
   dtn::SweepOptions run;
   run.jobs = options.jobs;
   run.threads = options.machine.threads > 0 ? options.machine.threads

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "dtn/config/load.h"
+#include "dtn/tasks/registries.h"
 #include "io/atomic_file.h"
-#include "train/config_schemas.h"
 
 namespace dtn {
 namespace fs = std::filesystem;
@@ -48,7 +48,7 @@ void check_config(const SweepRun& run) {
                                  " to run it again, or choose another folder with --output");
   ExperimentConfig was;
   try {
-    was = load_experiment(file.string(), {}, config_schemas());
+    was = load_experiment(file.string(), {}, standard_registries().schemas());
   } catch (const ConfigError& e) {
     throw ConfigError(cat(run.id, ": its config cannot be read: ", e.what(), advice));
   }

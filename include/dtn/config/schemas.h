@@ -20,7 +20,7 @@ struct DatasetSchema {
 };
 
 struct ConfigSchemas {
-  std::span<const NormSchema> norms;
+  std::vector<NormSchema> norms;
   std::span<const DatasetSchema> datasets;
 };
 

@@ -19,14 +19,8 @@ struct Registries {
   ModelRegistry models = model_registry();
   TaskRegistry tasks = task_registry();
 
-  // As the config loader sees them; valid until the next call.
-  ConfigSchemas schemas() const {
-    norm_schemas_ = norms.schemas();
-    return {norm_schemas_, dataset_schemas()};
-  }
-
- private:
-  mutable std::vector<NormSchema> norm_schemas_;
+  // As the config loader sees them.
+  ConfigSchemas schemas() const { return {norms.schemas(), dataset_schemas()}; }
 };
 
 // Ours.

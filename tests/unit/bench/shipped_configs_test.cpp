@@ -10,7 +10,7 @@
 #include "config/sweep.h"
 #include "dtn/config/load.h"
 #include "dtn/models/complexity.h"
-#include "train/config_schemas.h"
+#include "dtn/tasks/registries.h"
 
 namespace dtn {
 namespace {
@@ -34,10 +34,11 @@ TEST_P(Shipped, ExperimentsLoadAndMakeAModel) {
   EXPECT_FALSE(files.empty());
   for (const fs::path& file : files) {
     SCOPED_TRACE(file.string());
-    ExperimentConfig c = load_experiment(file, {}, config_schemas());
+    ExperimentConfig c = load_experiment(file, {}, standard_registries().schemas());
     EXPECT_EQ(c.name, file.stem());
     EXPECT_EQ(find_config(c.name), file.string()) << "found by its name";
-    EXPECT_TRUE(parse_experiment(to_yaml(c), "round trip", {}, config_schemas()) == c);
+    EXPECT_TRUE(parse_experiment(to_yaml(c), "round trip", {}, standard_registries().schemas()) ==
+                c);
     EXPECT_GT(complexity_of(c.model).parameters, 0);
   }
 }
@@ -50,7 +51,7 @@ TEST(ShippedSweeps, LoadAndCompareWithThePaper) {
   EXPECT_GE(files.size(), 19u);
   for (const fs::path& file : files) {
     SCOPED_TRACE(file.string());
-    SweepConfig sweep = load_sweep(file, {}, config_schemas());
+    SweepConfig sweep = load_sweep(file, {}, standard_registries().schemas());
     EXPECT_EQ(sweep.name, file.stem());
     EXPECT_EQ(find_config(sweep.name), file.string()) << "found by its name";
     EXPECT_GE(sweep.variants.size(), 2u);
@@ -124,14 +125,15 @@ TEST(ShippedSweeps, AreTheTablesOfThePaper) {
     SCOPED_TRACE(std::string(row.sweep) + ": " + row.variant);
     auto [at, fresh] = sweeps.try_emplace(row.sweep);
     if (fresh) {
-      at->second = load_sweep(find_config(row.sweep), {}, config_schemas());
+      at->second = load_sweep(find_config(row.sweep), {}, standard_registries().schemas());
       variants += at->second.variants.size();
     }
     const auto& all = at->second.variants;
     auto v = std::ranges::find(all, std::string(row.variant), &SweepVariant::name);
     ASSERT_NE(v, all.end());
     EXPECT_EQ(v->paper, row.paper);
-    ExperimentConfig want = load_experiment(find_config(row.config), {}, config_schemas());
+    ExperimentConfig want =
+        load_experiment(find_config(row.config), {}, standard_registries().schemas());
     ExperimentConfig got = v->config;
     got.name = want.name;
     EXPECT_EQ(to_yaml(got), to_yaml(want));
@@ -157,14 +159,16 @@ TEST(PaperRows, AreWhatTheTablesSay) {
   };
   for (const Model& row : rows) {
     SCOPED_TRACE(row.name);
-    ExperimentConfig c = load_experiment(find_config(row.name), {}, config_schemas());
+    ExperimentConfig c =
+        load_experiment(find_config(row.name), {}, standard_registries().schemas());
     EXPECT_EQ(c.model.norm.type, row.type);
     EXPECT_EQ(c.model.norm_layers(), row.layers);
     if (*row.option) {
       EXPECT_EQ(*c.model.norm.find<std::string>(row.option), row.value);
     }
   }
-  EXPECT_TRUE(load_experiment(find_config("vit_s_star_ln_mhsa_position"), {}, config_schemas())
+  EXPECT_TRUE(load_experiment(find_config("vit_s_star_ln_mhsa_position"), {},
+                              standard_registries().schemas())
                   .model.mhsa_position);
 }
 

@@ -12,11 +12,11 @@
 #include "bench/run_size.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
+#include "dtn/tasks/registries.h"
 #include "io/atomic_file.h"
 #include "sweep/child_process.h"
 #include "sweep/sweep_report.h"
 #include "sweep/sweep_size.h"
-#include "train/config_schemas.h"
 
 namespace dtn {
 namespace {
@@ -54,7 +54,7 @@ class Sweeps : public ::testing::Test {
                             "  - {name: ln, label: LayerNorm, paper: 80.6}\n"
                             "  - {name: dtn, set: {model.norm: dtn}, paper: 81.7, seeds: [4]}\n" +
                                 more),
-                      set, config_schemas());
+                      set, standard_registries().schemas());
   }
   fs::path out() const { return folder_ / "out"; }
 
@@ -275,7 +275,7 @@ SweepConfig example_sweep() {
   ExperimentConfig config = parse_experiment(
       "model: {preset: vit_t}\ndata: {dataset: idx, root: /usr/share/fashion-mnist}\n"
       "schedule: {epochs: 6}\n",
-      "test", {}, config_schemas());
+      "test", {}, standard_registries().schemas());
   sweep.variants = {{"ln", "LayerNorm", 80.6, {0, 1}, config},
                     {"dtn", "DTN | ours, \"new\"", 81.75, {4, 5, 6}, config},
                     {"bn", "bn", {}, {0, 1}, config}};
