@@ -11,14 +11,25 @@ std::unique_ptr<Normalizer> make_norm(const BlockOptions& o, const Scope& scope)
                 : make_layer_norm(o.norm_shape, scope);
 }
 
+std::optional<LayerScale> make_layer_scale(const BlockOptions& o, const Scope& scope) {
+  if (!o.layer_scale) return {};
+  return LayerScale(scope, o.attention.channels, *o.layer_scale);
+}
+
+Variable scaled(Context& ctx, const std::optional<LayerScale>& scale, Variable branch) {
+  return scale ? scale->forward(ctx, branch) : branch;
+}
+
 }  // namespace
 
 Block::Block(const Scope& scope, const BlockOptions& o)
     : norm1_(make_norm(o, scope / "norm1")),
       attention_(scope / "attn", o.attention),
+      layer_scale1_(make_layer_scale(o, scope / "ls1")),
       drop_path1_(scope / "drop_path1", o.drop_path),
       norm2_(make_norm(o, scope / "norm2")),
       mlp_(scope / "mlp", o.mlp),
+      layer_scale2_(make_layer_scale(o, scope / "ls2")),
       drop_path2_(scope / "drop_path2", o.drop_path) {}
 
 void Block::forward(Context& ctx, ResidualStream& stream, const TokenGrid& grid) const {
@@ -42,20 +53,23 @@ void Block::attention_branch(Context& ctx, ResidualStream& stream, const TokenGr
 void Block::project(Context& ctx, ResidualStream& stream, const Variable& mixed) const {
   const Tensor scale = drop_path1_.scales(ctx, mixed);
   const Linear& proj = attention_.projection();
-  if (!attention_.dropout().active(ctx) && ResidualStream::product_adds(scale)) {
+  const bool bare = !layer_scale1_ && !attention_.dropout().active(ctx);
+  if (bare && ResidualStream::product_adds(scale)) {
     stream.set(ops::linear_residual(ctx, mixed, proj.w(), proj.b(), stream.sum(ctx), scale));
   } else {
-    stream.add(attention_.dropout().forward(ctx, proj.forward(ctx, mixed)), scale);
+    const Variable branch = attention_.dropout().forward(ctx, proj.forward(ctx, mixed));
+    stream.add(scaled(ctx, layer_scale1_, branch), scale);
   }
 }
 
 void Block::mlp_branch(Context& ctx, ResidualStream& stream, const TokenGrid& grid) const {
   const Variable normed = stream.normalized(ctx, *norm2_, grid);
   const Tensor scale = drop_path2_.scales(ctx, normed);
-  if (!mlp_.drops(ctx) && ResidualStream::product_adds(scale)) {
+  const bool bare = !layer_scale2_ && !mlp_.drops(ctx);
+  if (bare && ResidualStream::product_adds(scale)) {
     stream.set(mlp_.forward_add(ctx, normed, stream.sum(ctx), scale));
   } else {
-    stream.add(mlp_.forward(ctx, normed), scale);
+    stream.add(scaled(ctx, layer_scale2_, mlp_.forward(ctx, normed)), scale);
   }
 }
 

@@ -1,11 +1,12 @@
 // One pre-norm transformer block: attention and MLP, each on a residual branch. Parameters: those
-// of norm1, attn (attention.h), norm2 and mlp (mlp.h).
+// of norm1, attn (attention.h), norm2 and mlp (mlp.h), and, with a layer scale, ls1 and ls2.
 #pragma once
 
 #include <memory>
 #include <optional>
 
 #include "dtn/nn/attention.h"
+#include "dtn/nn/layer_scale.h"
 #include "dtn/nn/mlp.h"
 #include "dtn/nn/residual_stream.h"
 
@@ -17,6 +18,7 @@ struct BlockOptions {
   std::optional<NormConfig> norm;  // unset: LayerNorm
   NormShape norm_shape;
   double drop_path = 0;
+  std::optional<double> layer_scale{};  // what its gains start at; unset: none
 };
 
 class Block {
@@ -39,9 +41,11 @@ class Block {
 
   std::unique_ptr<Normalizer> norm1_;
   Attention attention_;
+  std::optional<LayerScale> layer_scale1_;
   DropPath drop_path1_;
   std::unique_ptr<Normalizer> norm2_;
   Mlp mlp_;
+  std::optional<LayerScale> layer_scale2_;
   DropPath drop_path2_;
 };
 
