@@ -86,7 +86,7 @@ DataBenchmark benchmark_data(const ExperimentConfig& config, double seconds,
 
 struct NormBenchmark {
   double forward_ms = 0, backward_ms = 0;  // medians
-  double multiply_adds_per_element = 0;    // forward and backward, of a separable DTN
+  double multiply_adds_per_element = 0;    // forward and backward; 0: few of each kind
   double gflops = 0;                       // at that count
   double gemm_gflops = 0;                  // ceiling at this precision
   // On a CUDA device: the rate of a large copy, and what part of it the forward pass reaches,

@@ -2,6 +2,7 @@
 #include "bench/benchmark.h"
 #include "bench/timing.h"
 #include "core/cuda_device.h"
+#include "core/meta_device.h"
 #include "dtn/nn/normalizer.h"
 
 namespace dtn {
@@ -12,6 +13,12 @@ struct Subject {
   std::unique_ptr<Normalizer> layer;
   TokenGrid grid;
   std::vector<Tensor> x, dy;
+
+  Subject(const NormConfig& norm, const NormShape& shape, DType dtype, Device device)
+      : layer(make_normalizer(norm, shape, {store, "norm"})), grid(shape.grid) {
+    store.allocate(accumulator_of(dtype), device);
+    store.initialize(0);
+  }
 };
 
 // Forward and backward over one input.
@@ -77,17 +84,25 @@ void measure_on_device(Subject& s, int steps, NormBenchmark& result) {
   result.forward_of_copy = bytes / (result.forward_ms * 1e6) / result.copy_gbytes_per_second;
 }
 
+// Of a pass forward and back over one sample.
+double multiply_adds_of_sample(const NormConfig& norm, const NormShape& shape, DType dtype) {
+  Subject s(norm, shape, dtype, kMeta);
+  const Tensor x = Tensor::empty({1, shape.grid.tokens(), shape.channels}, dtype, kMeta);
+  meta_queue().take_work();
+  Pass pass;
+  pass.forward(s, x);
+  pass.backward(x);
+  return meta_queue().take_work().multiply_adds;
+}
+
 }  // namespace
 
 NormBenchmark benchmark_norm(const NormConfig& norm, std::int64_t batch, std::int64_t tokens,
                              std::int64_t channels, std::int64_t heads, DType dtype, int steps,
                              Device device) {
-  Subject s;
-  s.grid = square_or_sequence(tokens);
-  s.layer = make_normalizer(norm, {channels, heads, norm.eps.value_or(kDefaultNormEps), s.grid},
-                            {s.store, "norm"});
-  s.store.allocate(accumulator_of(dtype), device);
-  s.store.initialize(0);
+  const NormShape norm_shape{channels, heads, norm.eps.value_or(kDefaultNormEps),
+                             square_or_sequence(tokens)};
+  Subject s(norm, norm_shape, dtype, device);
   for (std::uint32_t i = 0; i < (device == kCpu ? 1u : 4u); ++i) {
     s.x.push_back(random_tensor({batch, tokens, channels}, dtype, 4 + 2 * i, device));
     s.dy.push_back(random_tensor({batch, tokens, channels}, dtype, 5 + 2 * i, device));
@@ -103,8 +118,7 @@ NormBenchmark benchmark_norm(const NormConfig& norm, std::int64_t batch, std::in
   device == kCpu ? measure_on_host(s, steps, result) : measure_on_device(s, steps, result);
   double elements = static_cast<double>(batch * tokens * channels);
   result.multiply_adds_per_element =
-      (s.layer->multiply_adds(s.grid) + s.layer->backward_multiply_adds(s.grid)) /
-      static_cast<double>(tokens * channels);
+      multiply_adds_of_sample(norm, norm_shape, dtype) / static_cast<double>(tokens * channels);
   result.gflops = 2 * result.multiply_adds_per_element * elements /
                   ((result.forward_ms + result.backward_ms) * 1e6);
   result.gemm_gflops = std::max(before, ceiling());

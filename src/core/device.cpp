@@ -6,7 +6,12 @@
 namespace dtn {
 
 std::string to_string(Device device) {
-  return device.type == DeviceType::kCpu ? "cpu" : cat("cuda:", device.index);
+  switch (device.type) {
+    case DeviceType::kCpu: return "cpu";
+    case DeviceType::kCuda: return cat("cuda:", device.index);
+    case DeviceType::kMeta: return "meta";
+  }
+  return "unknown";
 }
 
 Device parse_device(const std::string& name) {

@@ -1,6 +1,7 @@
 #include "dtn/core/fields.h"
 
 #include <algorithm>
+#include <array>
 
 namespace dtn {
 namespace {
@@ -22,6 +23,14 @@ auto* find_field(List& fields, std::string_view name) {
 }
 
 }  // namespace
+
+Shape shape_of(const FieldSpec& spec, std::int64_t rows) {
+  std::array<std::int64_t, Shape::kMaxRank> dims{rows};
+  DTN_CHECK(spec.row.rank() < Shape::kMaxRank, "field '", spec.name, "' has rows of ",
+            to_string(spec.row));
+  std::ranges::copy(spec.row.dims(), dims.begin() + 1);
+  return Shape(std::span<const std::int64_t>(dims).first(std::size_t(spec.row.rank()) + 1));
+}
 
 Tensor& Fields::operator[](std::string_view name) {
   if (Tensor* found = find_field(fields_, name)) return *found;

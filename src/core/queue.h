@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 
+#include "core/meta_device.h"
 #include "core/scratch.h"
 #include "dtn/core/device.h"
 
@@ -60,10 +61,10 @@ inline CudaQueue& cuda_queue() {
 // Runs a kernel where its tensors live.
 template <class Arguments>
 void run_on(Device device, const Arguments& arguments) {
-  if (device.type == DeviceType::kCpu) {
-    run(cpu_queue(), arguments);
-  } else {
-    run(cuda_queue(), arguments);
+  switch (device.type) {
+    case DeviceType::kCpu: return run(cpu_queue(), arguments);
+    case DeviceType::kCuda: return run(cuda_queue(), arguments);
+    case DeviceType::kMeta: return meta_queue().count(arguments);
   }
 }
 

@@ -5,16 +5,28 @@
 
 #include "core/allocator.h"
 #include "core/cuda_device.h"
+#include "core/meta_device.h"
 
 namespace dtn {
+namespace {
+
+std::shared_ptr<std::byte> allocate_on(Device device, std::size_t bytes) {
+  switch (device.type) {
+    case DeviceType::kCpu: return allocate_cached(bytes);
+    case DeviceType::kCuda: return cuda::allocate(bytes);
+    case DeviceType::kMeta: return allocate_meta(bytes);
+  }
+  throw Error("no such device");
+}
+
+}  // namespace
 
 Tensor Tensor::empty(const Shape& shape, DType dtype, Device device) {
   std::size_t bytes;
   DTN_CHECK(
       !__builtin_mul_overflow(static_cast<std::size_t>(shape.numel()), size_of(dtype), &bytes),
       "tensor of shape ", to_string(shape), " is too large");
-  return wrap(device == kCpu ? allocate_cached(bytes) : cuda::allocate(bytes), 0, shape, dtype,
-              device);
+  return wrap(allocate_on(device, bytes), 0, shape, dtype, device);
 }
 
 Tensor Tensor::zeros(const Shape& shape, DType dtype, Device device) {
@@ -104,10 +116,10 @@ Tensor Tensor::to(Device device) const {
 }
 
 void Tensor::zero() {
-  if (device_ == kCpu) {
-    std::memset(raw(), 0, nbytes());
-  } else {
-    cuda::fill_with_zero(raw(), nbytes());
+  switch (device_.type) {
+    case DeviceType::kCpu: std::memset(raw(), 0, nbytes()); break;
+    case DeviceType::kCuda: cuda::fill_with_zero(raw(), nbytes()); break;
+    case DeviceType::kMeta: break;
   }
 }
 
@@ -115,7 +127,9 @@ void Tensor::copy_from(const Tensor& source) {
   DTN_CHECK(source.dtype() == dtype_ && source.numel() == numel(), "cannot copy ",
             name_of(source.dtype()), " ", to_string(source.shape()), " into ", name_of(dtype_), " ",
             to_string(shape_));
-  if (nbytes() == 0) return;
+  if (nbytes() == 0 || device_ == kMeta) return;
+  DTN_CHECK(source.device_ != kMeta, "tensor ", to_string(source.shape()),
+            " is on the meta device, and has no values to copy");
   bool from_host = source.device_ == kCpu, to_host = device_ == kCpu;
   if (from_host && to_host) {
     std::memmove(raw(), source.raw(), nbytes());

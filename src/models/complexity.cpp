@@ -1,50 +1,58 @@
 #include "dtn/models/complexity.h"
 
+#include "core/meta_device.h"
 #include "dtn/models/classifier.h"
-#include "dtn/models/vit.h"
-#include "dtn/nn/normalizer.h"
 
 namespace dtn {
+namespace {
+
+Fields inputs_of(const Backbone& backbone, std::int64_t samples) {
+  Fields fields;
+  for (const FieldSpec& spec : backbone.inputs()) {
+    fields[spec.name] = Tensor::empty(shape_of(spec, samples), spec.dtype, kMeta);
+    if (spec.ragged) fields[lengths_of(spec.name)] = Tensor::empty({samples}, DType::kInt64, kMeta);
+  }
+  return fields;
+}
+
+KernelWork work_of_sample(Classifier& model, bool skip_unread) {
+  Context ctx;
+  ctx.mode.skip_unread = skip_unread;
+  meta_queue().take_work();
+  model.forward(ctx, inputs_of(model.backbone(), 1));
+  return meta_queue().take_work();
+}
+
+double bytes_kept(Classifier& model, DType compute, std::int64_t samples) {
+  const Fields inputs = inputs_of(model.backbone(), samples);
+  const std::int64_t before = meta_bytes_in_use();
+  Tape tape;
+  Context ctx;
+  ctx.tape = &tape;
+  ctx.mode = {.training = true, .compute = compute};
+  const Variable logits = model.forward(ctx, inputs);
+  return static_cast<double>(meta_bytes_in_use() - before);
+}
+
+// Without what does not grow with the samples, such as statistics of the batch.
+double bytes_of_sample(Classifier& model, DType compute) {
+  return bytes_kept(model, compute, 2) - bytes_kept(model, compute, 1);
+}
+
+}  // namespace
 
 Complexity complexity_of(const ModelConfig& config, const ModelRegistry& models,
                          const NormRegistry& norms) {
+  Classifier model(config, 0, DType::kFloat32, kMeta, models, norms);
   Complexity result;
-  Classifier model(config, Classifier::Unallocated{}, models, norms);
   result.parameters = model.parameters().count();
-
-  double c = config.embed_dim, hidden = config.mlp_dim(), patches = config.num_patches();
-  double image_pixels =
-      static_cast<double>(config.channels) * config.image_size * config.image_size;
-  double products = image_pixels * c + c * config.num_classes;
-  double saved = image_pixels;  // elements kept, in the type of the activations
-  double saved_fp32 = 0;        // statistics
-  ParameterStore scratch;
-  TokenGrid grid{config.grid(), config.grid()};
-  NormShape shape{config.embed_dim, config.num_heads, config.eps, grid};
-  auto norm = make_normalizer(config.norm, shape, {scratch, "norm", &norms});
-  for (int i = 0; i < config.depth; ++i) {
-    bool joined = i >= config.grid_blocks();
-    double tokens = patches + joined;
-    // The few operations per score of the softmax, and of a positional bias, do not count.
-    products += tokens * (4 * c * c + 2 * c * hidden) + 2 * tokens * tokens * c;
-    if (i < config.norm_layers()) {
-      result.paper_multiply_adds += 2 * norm->paper_multiply_adds(grid);
-      result.multiply_adds += 2 * norm->multiply_adds(grid);
-    }
-    // Two residual streams, two norm outputs, qkv, the attention's output, the hidden layer.
-    saved += tokens * (8 * c + hidden);
-    saved_fp32 += tokens * (4 + config.num_heads);
-  }
-  result.paper_multiply_adds += products;
-  result.multiply_adds += products;
-  result.computed_multiply_adds = result.multiply_adds;
-  const auto* vit = dynamic_cast<const VisionTransformer*>(&model.backbone());
-  if (vit && vit->ends_in_class_token()) {  // queries, projection and MLP of the other tokens
-    result.computed_multiply_adds -=
-        patches * (2 * c * c + 2 * c * hidden) + 2 * patches * (patches + 1) * c;
-  }
-  result.activation_bytes_fp32 = 4 * (saved + saved_fp32);
-  result.activation_bytes_bf16 = 2 * saved + 4 * saved_fp32;
+  const KernelWork whole = work_of_sample(model, false);
+  result.paper_multiply_adds = whole.paper_multiply_adds;
+  result.multiply_adds = whole.multiply_adds;
+  result.computed_multiply_adds = work_of_sample(model, true).multiply_adds;
+  result.activation_bytes_fp32 = bytes_of_sample(model, DType::kFloat32);
+  model.parameters().enable_bfloat16();
+  result.activation_bytes_bf16 = bytes_of_sample(model, DType::kBFloat16);
   return result;
 }
 

@@ -63,6 +63,10 @@ VisionTransformer::VisionTransformer(const Scope& scope, const ModelConfig& conf
       blocks_(make_blocks(scope / "blocks", config)),
       norm_(make_layer_norm({config.embed_dim, config.num_heads, config.eps}, scope / "norm")) {}
 
+std::vector<FieldSpec> VisionTransformer::inputs() const {
+  return {{"image", {config_.channels, config_.image_size, config_.image_size}}};
+}
+
 std::vector<StageShape> VisionTransformer::stages() const {
   return {{config_.embed_dim, config_.patch_size}};
 }
@@ -79,7 +83,7 @@ Features VisionTransformer::forward(Context& ctx, const Fields& fields) {
 }
 
 Variable VisionTransformer::pooled(Context& ctx, const Fields& fields) {
-  const Tokens tokens = run_blocks(ctx, fields, ends_in_class_token());
+  const Tokens tokens = run_blocks(ctx, fields, ctx.mode.skip_unread && ends_in_class_token());
   if (config_.has_class_token()) {
     // The last norm works on single tokens, so only the one that is used needs it.
     return norm_->forward(ctx, ops::first_token(ctx, tokens.x), {1, 1});

@@ -108,6 +108,7 @@ void ParameterStore::allocate(DType dtype, Device device) {
 }
 
 void ParameterStore::initialize(std::uint64_t seed) {
+  if (device() == kMeta) return;  // which holds no values
   Tensor host = device() == kCpu ? values_ : Tensor::zeros(values_.shape(), values_.dtype());
   for (Parameter& p : parameters_) {
     Tensor value = view(host, p);

@@ -75,24 +75,6 @@ DynamicTokenNorm::DynamicTokenNorm(const NormConfig& config, const NormShape& sh
   }
 }
 
-double DynamicTokenNorm::paper_multiply_adds(const TokenGrid& grid) const {
-  const double cells = static_cast<double>(options_.cells(grid).tokens());
-  return cells * cells * static_cast<double>(shape_.channels);
-}
-
-double DynamicTokenNorm::multiply_adds(const TokenGrid& grid) const {
-  if (!options_.separable()) return 2 * paper_multiply_adds(grid);
-  const TokenGrid cells = options_.cells(grid);
-  return 2.0 * static_cast<double>((cells.height + cells.width) * cells.tokens() * shape_.channels);
-}
-
-// Dense: the moments again, their way back through P, and the gradient of P. Separable: the row
-// passes again, the transposed passes, and the gradients of both factors of P.
-double DynamicTokenNorm::backward_multiply_adds(const TokenGrid& grid) const {
-  const double products = options_.separable() ? 1.5 : 2;
-  return (products + options_.learns_positions()) * multiply_adds(grid);
-}
-
 void DynamicTokenNorm::check(const Variable& x, const TokenGrid& grid) const {
   DTN_CHECK(x.value().rank() == 3 && x.dim(1) == grid.tokens() && x.dim(2) == shape_.channels,
             "dtn: input ", to_string(x.shape()), " is not [B, ", grid.height, " x ", grid.width,

@@ -73,12 +73,6 @@ class DynamicTokenNorm : public Normalizer {
   Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override;
   Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override;
 
-  // One T' x T' product per head, as the paper counts; in truth two statistics, by two short passes
-  // or one with the full matrix.
-  double paper_multiply_adds(const TokenGrid& grid) const override;
-  double multiply_adds(const TokenGrid& grid) const override;
-  double backward_multiply_adds(const TokenGrid& grid) const override;
-
  private:
   struct Passes;  // the arguments of the fused kernels
 

@@ -19,6 +19,9 @@ struct Mode {
   // Blocks are run again in the backward pass instead of being saved.
   bool checkpoint_blocks = false;
   DType compute = DType::kFloat32;  // of activations
+  // What nobody reads is left out, such as all tokens but the class token in a last block; the
+  // results are the same. Off where a model is counted as papers count.
+  bool skip_unread = true;
 };
 
 // Which random numbers a forward pass draws. They depend on the seed, the step, the pass, the path

@@ -6,7 +6,9 @@
 
 namespace dtn {
 
-enum class DeviceType : std::uint8_t { kCpu, kCuda };
+// Tensors on the meta device have shapes and no values. Operations on them compute nothing; what they
+// would have done is counted, which tells what a model costs (dtn/models/complexity.h).
+enum class DeviceType : std::uint8_t { kCpu, kCuda, kMeta };
 
 struct Device {
   DeviceType type = DeviceType::kCpu;
@@ -16,6 +18,7 @@ struct Device {
 
 inline constexpr Device kCpu{};
 inline constexpr Device kCuda{DeviceType::kCuda, 0};
+inline constexpr Device kMeta{DeviceType::kMeta, 0};
 
 std::string to_string(Device device);
 

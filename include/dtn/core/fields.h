@@ -25,6 +25,9 @@ struct FieldSpec {
   bool operator==(const FieldSpec&) const = default;
 };
 
+// Of a tensor with so many rows of a field.
+Shape shape_of(const FieldSpec& spec, std::int64_t rows);
+
 // The field that holds how much of dimension 0 of each row of a ragged field counts, [n] int64.
 inline std::string lengths_of(std::string_view field) { return std::string(field) + ".lengths"; }
 

@@ -22,11 +22,13 @@ class Backbone {
  public:
   virtual ~Backbone() = default;
 
-  // Of fields that the model reads, such as "image" [B, channels, H, W] float32 (float64 with
-  // float64 weights), already normalised. Activations are computed in ctx.mode.compute.
+  // The fields that the model reads, such as "image" [channels, H, W] float32 (float64 with float64
+  // weights), already normalised, of the sizes it was made for.
+  virtual std::vector<FieldSpec> inputs() const = 0;
+  // Features of those fields. Activations are computed in ctx.mode.compute.
   virtual Features forward(Context&, const Fields&) = 0;
   // One vector for each sample, [B, C of the last stage]: what a head for whole samples sees. A
-  // family computes no more than that takes.
+  // family computes no more than that takes, unless ctx.mode.skip_unread is off.
   virtual Variable pooled(Context&, const Fields&) = 0;
   virtual std::vector<StageShape> stages() const = 0;
 };

@@ -10,8 +10,6 @@
 
 namespace dtn {
 
-struct Complexity;
-
 class Classifier {
  public:
   // Builds and initialises the model on a device; the same seed gives the same weights on each.
@@ -32,11 +30,6 @@ class Classifier {
   const ParameterStore& parameters() const { return store_; }
 
  private:
-  friend Complexity complexity_of(const ModelConfig&, const ModelRegistry&, const NormRegistry&);
-  struct Unallocated {};
-  // The modules and the names and shapes of the parameters, without memory behind them.
-  Classifier(const ModelConfig&, Unallocated, const ModelRegistry&, const NormRegistry&);
-
   ModelConfig config_;
   ParameterStore store_;
   std::unique_ptr<Backbone> backbone_;

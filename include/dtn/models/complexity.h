@@ -1,4 +1,5 @@
-// Size and cost of a model, by formula.
+// Size and cost of a model, found by running it on the meta device, where operations are counted
+// instead of carried out. So it holds for every family, for normalizers of one's own, too.
 #pragma once
 
 #include "dtn/config/model_config.h"
@@ -9,15 +10,16 @@ namespace dtn {
 
 struct Complexity {
   std::int64_t parameters = 0;
-  // Multiply-adds of one forward pass of one image. The paper's count has a dense P, one T x T
-  // product per DTN, and leaves out what normalizers do per element; the real count is what runs
-  // where every block is whole.
+  // Multiply-adds of one forward pass of one sample, in matrix products, attention, convolutions and
+  // the products of DTN; the few operations per element of other norms, activations and the softmax
+  // do not count. The paper's count has a dense P, one T x T product per DTN; the real count is what
+  // runs where every block is whole.
   double paper_multiply_adds = 0;
   double multiply_adds = 0;
-  // The same without what is not even done: the last block may compute for its class token alone
-  // (Block::forward_class_token).
+  // The same without what is not even done, since nobody reads it (Mode::skip_unread).
   double computed_multiply_adds = 0;
-  // Bytes of activations kept for the backward pass, per image.
+  // Bytes kept for the backward pass, per sample: what the operations of a forward pass save, its
+  // inputs not counted.
   double activation_bytes_fp32 = 0;
   double activation_bytes_bf16 = 0;
 };

@@ -19,6 +19,7 @@ class VisionTransformer : public Backbone {
   // Reads "image" [B, channels, image_size, image_size].
   Features forward(Context&, const Fields&) override;
   Variable pooled(Context&, const Fields&) override;
+  std::vector<FieldSpec> inputs() const override;
   std::vector<StageShape> stages() const override;
 
   // Whether the last block has the class token before it, and can leave out all that is done there

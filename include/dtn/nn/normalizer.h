@@ -45,13 +45,6 @@ class Normalizer {
   // Whether what becomes of a token depends on that token alone, so that those that nobody needs
   // may stay away.
   virtual bool is_per_token() const { return false; }
-
-  // Multiply-adds per sample beyond the few per element that every normalizer has: as the paper
-  // counts them, and as they are carried out.
-  virtual double paper_multiply_adds(const TokenGrid&) const { return 0; }
-  virtual double multiply_adds(const TokenGrid&) const { return 0; }
-  // The same for the backward pass, as they are carried out.
-  virtual double backward_multiply_adds(const TokenGrid&) const { return 0; }
 };
 
 struct NormRow {

@@ -1,24 +1,11 @@
 #include "data/feed/field_buffers.h"
 
 #include <algorithm>
-#include <array>
 #include <string>
 
 #include "dtn/core/check.h"
 
 namespace dtn {
-namespace {
-
-Shape shape_of(const FieldSpec& spec, std::int64_t rows) {
-  std::array<std::int64_t, Shape::kMaxRank> dims{rows};
-  DTN_CHECK(spec.row.rank() < Shape::kMaxRank, "field '", spec.name, "' has rows of ",
-            to_string(spec.row));
-  std::ranges::copy(spec.row.dims(), dims.begin() + 1);
-  return Shape(std::span<const std::int64_t>(dims).first(std::size_t(spec.row.rank()) + 1));
-}
-
-}  // namespace
-
 std::vector<FieldSpec> with_lengths(const std::vector<FieldSpec>& fields) {
   std::vector<FieldSpec> all;
   for (const FieldSpec& field : fields) {

@@ -27,6 +27,11 @@ struct AttentionForward {
   void* lse;        // [B, H, T], accumulator type: log-sum-exp of the scaled scores, for backward
   const void* pos_weight = nullptr;     // [H, 3], accumulator type: a_x, a_y, a_d; null: no bias
   std::int64_t grid_h = 0, grid_w = 0;  // with a bias: T = grid_h grid_w
+
+  double multiply_adds() const {  // scores and values
+    return 2.0 * static_cast<double>(batch * tokens * tokens) *
+           static_cast<double>(heads * head_dim);
+  }
 };
 void run(CpuQueue&, const AttentionForward&);
 void run(CudaQueue&, const AttentionForward&);
@@ -44,6 +49,11 @@ struct AttentionBackward {
   const void* pos_weight = nullptr;
   std::int64_t grid_h = 0, grid_w = 0;
   void* dpos_weight = nullptr;  // [H, 3] +=, accumulator type; null: not wanted
+
+  double multiply_adds() const {  // the scores again, and two gradients of each product
+    return 5.0 * static_cast<double>(batch * tokens * tokens) *
+           static_cast<double>(heads * head_dim);
+  }
 };
 void run(CpuQueue&, const AttentionBackward&);
 void run(CudaQueue&, const AttentionBackward&);

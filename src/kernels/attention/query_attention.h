@@ -20,6 +20,11 @@ struct QueryAttentionForward {
   const void* kv;                                        // [B, T, 2, H, D]
   void* out;                                             // [B, Q, H, D]
   void* lse;  // [B, H, Q], accumulator type: log-sum-exp of the scaled scores, for backward
+
+  double multiply_adds() const {  // scores and values
+    return 2.0 * static_cast<double>(batch * queries * tokens) *
+           static_cast<double>(heads * head_dim);
+  }
 };
 void run(CpuQueue&, const QueryAttentionForward&);
 // D <= 256. Backward takes as many queries as its shared memory holds: 19, or 45 with D <= 64.
@@ -37,6 +42,11 @@ struct QueryAttentionBackward {
   const void* dout;  // [B, Q, H, D]
   void* dq;          // [B, Q, H, D], written (=)
   void* dkv;         // [B, T, 2, H, D], written (=)
+
+  double multiply_adds() const {  // the scores again, and two gradients of each product
+    return 5.0 * static_cast<double>(batch * queries * tokens) *
+           static_cast<double>(heads * head_dim);
+  }
 };
 void run(CpuQueue&, const QueryAttentionBackward&);
 void run(CudaQueue&, const QueryAttentionBackward&);

@@ -41,6 +41,18 @@ namespace dtn {
 
 enum class DtnVariant : std::uint8_t { kPaper, kOfficial };
 
+// Of the arguments of a pass: a product of P with one statistic, whole or one axis after the other.
+template <class Arguments>
+double dense_dtn_product(const Arguments& a) {
+  const double cells = static_cast<double>(a.grid_h / a.pool * (a.grid_w / a.pool));
+  return static_cast<double>(a.batch * a.channels) * cells * cells;
+}
+template <class Arguments>
+double separable_dtn_product(const Arguments& a) {
+  const std::int64_t h = a.grid_h / a.pool, w = a.grid_w / a.pool;
+  return static_cast<double>(a.batch * a.channels) * static_cast<double>((h + w) * h * w);
+}
+
 struct DtnNormForward {
   DType dtype;
   std::int64_t batch, grid_h, grid_w, channels, heads;  // B; T = grid_h grid_w; C; H, divides C
@@ -60,6 +72,9 @@ struct DtnNormForward {
   void* pivot;       // [B, C] mean over tokens, subtracted before squaring
   void* head_rstd =
       nullptr;  // [B, H, T] float64, 1 / sqrt(mean x^2 + eps); required by kOfficial, else unused
+
+  double multiply_adds() const { return 2 * separable_dtn_product(*this); }  // of x and of x^2
+  double paper_multiply_adds() const { return dense_dtn_product(*this); }
 };
 void run(CpuQueue&, const DtnNormForward&);
 void run(CudaQueue&, const DtnNormForward&);
@@ -99,6 +114,11 @@ struct DtnNormBackward {
   void* dlambda_mean = nullptr;     // [H], +=, with respect to l_mu itself
   void* dlambda_var = nullptr;      // [H], +=, with respect to l_va itself
   void* dpos_weight = nullptr;      // [H, 3], +=; null saves a quarter of the work
+
+  // The row passes again, the transposed passes, and the gradients of both factors of P.
+  double multiply_adds() const {
+    return (dpos_weight ? 2.5 : 1.5) * 2 * separable_dtn_product(*this);
+  }
 };
 void run(CpuQueue&, const DtnNormBackward&);
 void run(CudaQueue&, const DtnNormBackward&);

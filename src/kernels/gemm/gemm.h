@@ -31,6 +31,10 @@ struct Gemm {
   // With transpose_a and batch 1: a_sums[m] += sum over k of op(A)[m, k], in the accumulator type;
   // the bias gradient that goes with a weight gradient.
   void* a_sums = nullptr;
+
+  double multiply_adds() const {
+    return static_cast<double>(batch * m) * static_cast<double>(n * k);
+  }
 };
 // Throws Error when a type, stride or size is impossible. k = 0 gives C = 0 (or leaves C).
 void run(CpuQueue&, const Gemm&);

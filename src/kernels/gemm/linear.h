@@ -35,6 +35,8 @@ struct LinearForward {
   // [out] in dtype, a copy of bias: CUDA products add a bias of their own type, and take it from
   // here, or round `bias` each time when it is null. The CPU always adds `bias`.
   const void* bias_as_dtype = nullptr;
+
+  double multiply_adds() const { return static_cast<double>(rows) * static_cast<double>(in * out); }
 };
 void run(CpuQueue&, const LinearForward&);
 void run(CudaQueue&, const LinearForward&);
@@ -53,6 +55,8 @@ struct LinearBackwardInput {
   // With activation: the bias gradient of the layer below, [in] in the accumulator type, += the sum
   // of the rows of dx.
   void* dbias = nullptr;
+
+  double multiply_adds() const { return static_cast<double>(rows) * static_cast<double>(in * out); }
 };
 void run(CpuQueue&, const LinearBackwardInput&);
 void run(CudaQueue&, const LinearBackwardInput&);
@@ -65,6 +69,10 @@ struct LinearBackwardWeight {
   const void* x;   // [rows, in]
   void* dweight;   // [out, in], accumulator type
   void* dbias;     // [out], accumulator type
+
+  double multiply_adds() const {
+    return dweight ? static_cast<double>(rows) * static_cast<double>(in * out) : 0;
+  }
 };
 void run(CpuQueue&, const LinearBackwardWeight&);
 void run(CudaQueue&, const LinearBackwardWeight&);

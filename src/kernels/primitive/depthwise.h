@@ -16,6 +16,10 @@ struct DepthwiseForward {
   const void* x;       // [B, C, height, width]
   const void* weight;  // [C, kernel_h, kernel_w]
   void* y;             // [B, C, out_h, out_w]
+
+  double multiply_adds() const {
+    return static_cast<double>(batch * channels * window.elements_seen());
+  }
 };
 void run(CpuQueue&, const DepthwiseForward&);
 void run(CudaQueue&, const DepthwiseForward&);
@@ -27,6 +31,10 @@ struct DepthwiseBackwardInput {
   const void* dy;      // [B, C, out_h, out_w]
   const void* weight;  // [C, kernel_h, kernel_w]
   void* dx;            // [B, C, height, width], written (=)
+
+  double multiply_adds() const {
+    return static_cast<double>(batch * channels * window.elements_seen());
+  }
 };
 void run(CpuQueue&, const DepthwiseBackwardInput&);
 void run(CudaQueue&, const DepthwiseBackwardInput&);
@@ -39,6 +47,10 @@ struct DepthwiseBackwardWeight {
   const void* x;   // [B, C, height, width]
   const void* dy;  // [B, C, out_h, out_w]
   void* dweight;   // [C, kernel_h, kernel_w], accumulator type, written (=)
+
+  double multiply_adds() const {
+    return static_cast<double>(batch * channels * window.elements_seen());
+  }
 };
 void run(CpuQueue&, const DepthwiseBackwardWeight&);
 void run(CudaQueue&, const DepthwiseBackwardWeight&);

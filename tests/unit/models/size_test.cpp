@@ -1,4 +1,5 @@
-// Parameter counts and multiply-adds of the presets.
+// Parameter counts, multiply-adds and memory of models.
+#include "core/allocator.h"
 #include "dtn/config/load.h"
 #include "dtn/models/complexity.h"
 #include "tiny_vit.h"
@@ -60,6 +61,76 @@ TEST(ModelSize, MultiplyAddsAreThoseOfTable1) {
         Cost{"vit_b_star", "ln", 17.58}, Cost{"vit_b_star", "dtn", 18.13}}) {
     double got = complexity_of(preset(want.name, want.norm)).paper_multiply_adds / 1e9;
     EXPECT_NEAR(got, want.giga, 0.015 * want.giga) << want.name << " " << want.norm;
+  }
+}
+
+// Multiply-adds of a vision transformer by formula, every block whole.
+double by_formula(const ModelConfig& c) {
+  const double channels = c.embed_dim, hidden = c.mlp_dim(), patches = c.num_patches();
+  double sum = static_cast<double>(c.channels) * c.image_size * c.image_size * channels +
+               channels * c.num_classes;
+  for (int i = 0; i < c.depth; ++i) {
+    const double tokens = patches + (i >= c.grid_blocks());
+    sum +=
+        tokens * (4 * channels * channels + 2 * channels * hidden) + 2 * tokens * tokens * channels;
+  }
+  return sum;
+}
+
+TEST(ModelSize, CountingGivesTheFormula) {
+  for (const ModelConfig& c : model_presets()) {
+    ModelConfig plain = c;
+    plain.norm.type = "ln";
+    EXPECT_EQ(complexity_of(plain).multiply_adds, by_formula(plain)) << c.preset;
+  }
+  for (const ModelConfig& c :
+       {test::paper_vit(), test::deit_vit(), test::mean_vit(), test::biased_vit()}) {
+    ModelConfig plain = c;
+    plain.norm.type = "ln";
+    EXPECT_EQ(complexity_of(plain).multiply_adds, by_formula(plain)) << c.preset;
+  }
+}
+
+// What operations keep on the meta device they keep on the processor: each tensor up to 63 bytes
+// more, to end where a cache line does.
+TEST(ModelSize, BytesAreThoseThatARealPassKeeps) {
+  for (const char* type : {"dtn", "ln", "bn", "in", "gn", "rms", "sn", "power", "scale"}) {
+    for (const DType compute : {DType::kFloat32, DType::kBFloat16}) {
+      ModelConfig c = test::paper_vit();
+      c.embed_dim = 80;
+      c.image_size = 80;
+      c.patch_size = 10;
+      c.norm.type = type;
+      Classifier model(c, 0);
+      if (compute == DType::kBFloat16) model.parameters().enable_bfloat16();
+      const auto kept = [&](std::int64_t samples) {
+        const Tensor images = Tensor::zeros({samples, 2, 80, 80}, DType::kFloat32);
+        const std::size_t before = allocator_stats().bytes_in_use;
+        Tape tape;
+        Context ctx;
+        ctx.tape = &tape;
+        ctx.mode = {.training = true, .compute = compute};
+        const Variable logits = model.forward(ctx, images);
+        return static_cast<double>(allocator_stats().bytes_in_use - before);
+      };
+      kept(8);  // what threads keep for themselves
+      const double real = kept(8) - kept(4);
+      const Complexity cost = complexity_of(c);
+      const double counted = 4 * (compute == DType::kFloat32 ? cost.activation_bytes_fp32
+                                                             : cost.activation_bytes_bf16);
+      EXPECT_NEAR(counted, real, 0.01 * real) << type << " " << name_of(compute);
+      EXPECT_GT(counted, 0);
+    }
+  }
+}
+
+TEST(ModelSize, EveryNormalizerIsCounted) {
+  for (const NormRow& row : norm_registry()) {
+    if (!row.schema.needs.empty()) continue;
+    ModelConfig c = test::paper_vit();
+    c.norm.type = row.name();
+    const double beyond = complexity_of(c).multiply_adds - by_formula(c);
+    EXPECT_EQ(beyond, row.name() == "dtn" ? 2 * 2 * 2.0 * (3 + 3) * 9 * 20 : 0) << row.name();
   }
 }
 
