@@ -58,7 +58,7 @@ void print_norms() {
 }
 
 void print_datasets() {
-  for (const dtn::DatasetSchema& schema : dtn::dataset_schemas()) {
+  for (const dtn::DatasetSchema& schema : dtn::dataset_registry().schemas()) {
     std::string keys;
     for (const std::string& key : schema.keys) keys += " data." + key;
     std::printf("%-12s %-42s with%s\n", schema.name.c_str(), schema.doc.c_str(), keys.c_str());

@@ -159,7 +159,7 @@ StepGlance glance_at_step(const ExperimentConfig& config, Device device,
   small.train.batch_size = static_cast<int>(images);
   small.train.micro_batch.reset();
   Classify task({small, device, registries});
-  Learner learner(small, task, device);
+  Learner learner(small, task, device, nullptr, registries.optimizers);
   const Fields batch = random_batch(small.model, images, device);
   std::int64_t step = 0;
   const std::size_t before = stats_of(device).bytes_in_use;
@@ -208,8 +208,8 @@ EvalBenchmark benchmark_eval(const ExperimentConfig& config, int steps, int warm
 }
 
 DataBenchmark benchmark_data(const ExperimentConfig& config, double seconds, Split split,
-                             Device device) {
-  const auto images = open_image_samples(config, split, kCpu);
+                             Device device, const DataRegistries& registries) {
+  const auto images = open_image_samples(config, split, kCpu, registries);
   LoaderOptions options = loading_of(config, split, {.device = device});
   const std::int64_t length = epoch_length(images->size(), 1, options.copies);
   options.batch_size = std::clamp<std::int64_t>(length, 1, config.train.batch_size);

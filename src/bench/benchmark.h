@@ -82,7 +82,8 @@ struct DataBenchmark {
 // The training images as in training, or the validation images as in evaluation, by as many workers
 // as they have for a device.
 DataBenchmark benchmark_data(const ExperimentConfig& config, double seconds,
-                             Split split = Split::kTrain, Device device = kCpu);
+                             Split split = Split::kTrain, Device device = kCpu,
+                             const DataRegistries& registries = standard_registries());
 
 struct NormBenchmark {
   double forward_ms = 0, backward_ms = 0;  // medians

@@ -56,12 +56,13 @@ std::string memory_text(const RunMemory& m, Device device) {
 }
 
 // A few images, of a small batch: how many a training batch has does not matter here.
-double load_seconds(const ExperimentConfig& config, Device device) {
+double load_seconds(const ExperimentConfig& config, Device device,
+                    const DataRegistries& registries) {
   constexpr double kSeconds = 0.25;
   constexpr int kMostImages = 64;
   ExperimentConfig small = config;
   small.train.batch_size = std::min(config.train.batch_size, kMostImages);
-  return 1 / benchmark_data(small, kSeconds, Split::kTrain, device).images_per_second;
+  return 1 / benchmark_data(small, kSeconds, Split::kTrain, device, registries).images_per_second;
 }
 
 std::string time_text(const ExperimentConfig& config, const RunSize& size, double step, double load,
@@ -82,15 +83,16 @@ std::string time_text(const ExperimentConfig& config, const RunSize& size, doubl
 
 std::string describe_run(const ExperimentConfig& config, const std::filesystem::path& output,
                          Device device, const Registries& registries) {
-  const RunSize size = size_of_run(config);
+  const RunSize size = size_of_run(config, registries);
   const Complexity c = complexity_of(config.model, registries.models, registries.norms);
   const StepGlance step = glance_at_step(config, device, registries);
   return cat("train: ", size.train, "\nval: ", size.val, "\nparameters: ", c.parameters,
              format("\nmultiply-adds per image: %.3f G", c.multiply_adds / 1e9),
              "\nsteps per epoch: ", size.steps_per_epoch, "\nsteps: ", size.steps, "\n",
              rate_text(config, size),
-             memory_text(memory_of_run(config, c.parameters, step, device), device),
-             time_text(config, size, step.seconds_per_image, load_seconds(config, device), device),
+             memory_text(memory_of_run(config, c.parameters, step, device, registries), device),
+             time_text(config, size, step.seconds_per_image,
+                       load_seconds(config, device, registries), device),
              "output: ", output.string(), "\n");
 }
 

@@ -39,11 +39,12 @@ std::int64_t micro_batch(const TrainConfig& train) {
   return train.micro_batch.value_or(train.batch_size);
 }
 
-RunSize size_of_run(const ExperimentConfig& config) {
+RunSize size_of_run(const ExperimentConfig& config, const DataRegistries& registries) {
   const ModelConfig& m = config.model;
-  Transform(config.data, config.augment, m.image_size, m.channels, true);  // or what is wrong
-  auto train = open_dataset(config.data, m, Split::kTrain, config.seed);
-  auto val = open_dataset(config.data, m, Split::kVal, config.seed);
+  // Or what is wrong.
+  Transform(config.data, config.augment, m.image_size, m.channels, true, {}, registries);
+  auto train = open_dataset(config.data, m, Split::kTrain, config.seed, registries.datasets);
+  auto val = open_dataset(config.data, m, Split::kVal, config.seed, registries.datasets);
   RunSize size;
   size.train = train->description();
   size.val = val->description();
@@ -66,14 +67,25 @@ std::int64_t evaluations_of(const TrainConfig& train, const RunSize& size) {
   return (period > 0 ? (size.steps + period - 1) / period : 1) * (train.ema ? 2 : 1);
 }
 
+namespace {
+
+// How many an optimizer keeps of the size of the weights.
+double state_buffers(const OptimConfig& config, const OptimizerRegistry& optimizers) {
+  ParameterStore nothing;
+  nothing.allocate();
+  return static_cast<double>(make_optimizer(config, nothing, optimizers)->state().size());
+}
+
+}  // namespace
+
 RunMemory memory_of_run(const ExperimentConfig& config, std::int64_t parameters,
-                        const StepGlance& step, Device device) {
+                        const StepGlance& step, Device device, const Registries& registries) {
   const TrainConfig& train = config.train;
   const double copy = 4 * static_cast<double>(parameters);
   RunMemory memory;
   memory.weights = train.precision == Precision::kBFloat16 ? 1.5 * copy : copy;
   memory.gradients = copy;
-  memory.moments = config.optim.name == OptimizerKind::kAdamW ? 2 * copy : copy;
+  memory.moments = copy * state_buffers(config.optim, registries.optimizers);
   memory.average = train.ema ? copy : 0;
   memory.activations = step.bytes + step.bytes_per_image * static_cast<double>(micro_batch(train));
   add_batches(config, train.batch_size, device, memory);

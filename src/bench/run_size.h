@@ -24,7 +24,8 @@ struct RunSize {
 
 // Opens the data sets to see. Throws DataError when they cannot be, or hold not one batch, and
 // ConfigError for an augmentation that cannot be.
-RunSize size_of_run(const ExperimentConfig& config);
+RunSize size_of_run(const ExperimentConfig& config,
+                    const DataRegistries& registries = standard_registries());
 
 // Passes through the validation images: at each train.eval_every, after the last step, and twice
 // where there is a moving average.
@@ -42,7 +43,8 @@ struct RunMemory {
   double total() const { return weights + gradients + moments + average + activations + batches; }
 };
 RunMemory memory_of_run(const ExperimentConfig& config, std::int64_t parameters,
-                        const StepGlance& step, Device device);
+                        const StepGlance& step, Device device,
+                        const Registries& registries = standard_registries());
 
 // Seconds.
 struct RunTime {

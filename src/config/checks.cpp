@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <initializer_list>
-#include <regex>
 
 #include "config/codec.h"
 #include "config/dataset_keys.h"
@@ -137,10 +136,7 @@ class Checker {
 
   void check_augment() const {
     const AugmentConfig& a = c_.augment;
-    if (!is_policy(a.policy)) {
-      fail(blame({"augment.policy"}), "augment.policy: '", shown(a.policy),
-           "' is none of `none`, `three` and RandAugment such as rand-m9-mstd0.5-inc1");
-    }
+    check_policy(a.policy);
     if (a.scale_min > a.scale_max) {
       fail(blame({"augment.scale"}), "augment.scale: the least comes first, ",
            number_text(a.scale_min), " is more than ", number_text(a.scale_max));
@@ -151,11 +147,22 @@ class Checker {
     }
   }
 
-  // Whether it looks like one, RandAugment being `rand` and settings of letters and a number. What
-  // they mean is known where it is applied.
-  static bool is_policy(const std::string& policy) {
-    static const std::regex form("none|three|rand(-[a-z]+[0-9.]+)*");
-    return policy.size() <= 200 && std::regex_match(policy, form);
+  void check_policy(const std::string& policy) const {
+    const std::string name = policy.substr(0, policy.find('-'));
+    std::vector<std::string> known;
+    for (const PolicySchema& schema : schemas_.policies) {
+      known.push_back(schema.name);
+      if (schema.name != name) continue;
+      if (!schema.check && policy != name) {
+        fail(blame({"augment.policy"}), "augment.policy `", shown(policy), "`: nothing follows `",
+             name, "`");
+      }
+      const auto problem = schema.check ? schema.check(policy) : std::nullopt;
+      if (problem) fail(blame({"augment.policy"}), *problem);
+      return;
+    }
+    fail(blame({"augment.policy"}), "augment.policy: '", shown(policy), "' begins with none of ",
+         join(known), "; did you mean '", nearest(name, known), "'?");
   }
 
   void check_train() const {

@@ -30,10 +30,6 @@ std::span<const std::string> names_of(AugmentPreset) {
   static const std::array<std::string, 5> names = {"none", "light", "deit", "official", "deit3"};
   return names;
 }
-std::span<const std::string> names_of(OptimizerKind) {
-  static const std::array<std::string, 2> names = {"adamw", "sgd"};
-  return names;
-}
 std::span<const std::string> names_of(ScheduleKind) {
   static const std::array<std::string, 2> names = {"cosine", "constant"};
   return names;
@@ -200,7 +196,7 @@ std::vector<Key> make_keys() {
       value("augment.repeats", FIELD(augment.repeats), between(1, 1000),
             "times a drawn image is used in a row"),
 
-      choice("optim.name", FIELD(optim.name), "the optimizer"),
+      value("optim.name", FIELD(optim.name), kAny, "the optimizer"),
       value("optim.lr", FIELD(optim.lr), above(0), "learning rate"),
       value("optim.lr_scale_batch", FIELD(optim.lr_scale_batch), above(0),
             "N: the rate is lr x batch_size / N"),

@@ -1,6 +1,7 @@
 #include "dtn/config/load.h"
 
-#include "config/dataset_keys.h"
+#include <algorithm>
+
 #include "config/keys.h"
 #include "config/layers.h"
 #include "config/resolve.h"
@@ -15,6 +16,17 @@ namespace {
 int class_token_at_for(const ModelConfig& model) {
   if (model.class_token_at < model.depth) return model.class_token_at;
   return model.depth > 2 ? model.depth - 2 : model.depth - 1;
+}
+
+// What a key may say by name.
+template <class Schema>
+void check_name(const Node& root, const char* path, const std::vector<Schema>& schemas) {
+  const Node* chosen = root.at(path);
+  if (chosen == nullptr || chosen->is_null()) return;
+  std::vector<std::string> names;
+  for (const Schema& schema : schemas) names.push_back(schema.name);
+  const auto key = std::ranges::find(keys(), path, &Key::path);
+  read_choice({*chosen, key->path, key->doc}, names);
 }
 
 }  // namespace
@@ -32,7 +44,9 @@ ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas) {
     const Node* node = root.at(key.path);
     if (node != nullptr && !node->is_null()) key.read({*node, key.path, key.doc}, config);
   }
-  check_dataset(root, schemas.datasets);
+  check_name(root, "task", schemas.tasks);
+  check_name(root, "data.dataset", schemas.datasets);
+  check_name(root, "optim.name", schemas.optimizers);
   if (!config.schedule.steps && !config.schedule.epochs) config.schedule.epochs = 300;
   // Where the preset lets the class token join may lie past the end of a shallower model.
   if (root.at("model.class_token_at") == nullptr) {

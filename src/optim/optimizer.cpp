@@ -4,59 +4,56 @@
 
 namespace dtn {
 
-struct Optimizer::Update {
-  double lr = 0, grad_scale = 1;
-  const StepInputs* inputs = nullptr;
-  const UpdateState* state = nullptr;
-};
-
-Optimizer::Optimizer(const OptimConfig& config, ParameterStore& store)
+Optimizer::Optimizer(const OptimConfig& config, ParameterStore& store,
+                     std::initializer_list<const char*> state)
     : config_(config), store_(store) {
-  first_ = Tensor::zeros({store.flat_size()}, DType::kFloat32, store.device());
-  if (config.name == OptimizerKind::kAdamW) {
-    second_ = Tensor::zeros({store.flat_size()}, DType::kFloat32, store.device());
+  for (const char* name : state) {
+    state_.emplace_back(name, Tensor::zeros({store.flat_size()}, DType::kFloat32, store.device()));
   }
 }
 
 void Optimizer::step(double lr, double grad_scale) {
   ++updates_;
-  update_all({lr, grad_scale, nullptr, nullptr});
+  OptimizerUpdate update;
+  update.lr = lr;
+  update.grad_scale = grad_scale;
+  update.updates = updates_;
+  update_all(std::move(update));
 }
 
-void Optimizer::step(const StepInputs* inputs, const UpdateState* state) {
-  update_all({0, 1, inputs, state});
-}
-
-void Optimizer::update_all(const Update& update) {
-  update_range(0, store_.decay_end(), update, config_.weight_decay);
-  update_range(store_.decay_end(), store_.flat_size(), update, 0);
-}
-
-void Optimizer::update_range(std::int64_t begin, std::int64_t end, const Update& update,
-                             double weight_decay) {
-  if (begin == end) return;
-  auto part = [&](Tensor& flat) { return flat.slice(begin, end).raw(); };
-  auto* param = static_cast<float*>(part(store_.values()));
-  auto* grad = static_cast<const float*>(part(store_.gradients()));
-  auto* low =
-      store_.has_bfloat16() ? static_cast<bfloat16*>(part(store_.bfloat16_values())) : nullptr;
-  auto* first = static_cast<float*>(part(first_));
-  std::int64_t count = end - begin;
-  if (config_.name == OptimizerKind::kAdamW) {
-    run_on(store_.device(),
-           AdamWStep{count, param, first, static_cast<float*>(part(second_)), grad, low, update.lr,
-                     config_.beta1, config_.beta2, config_.eps, weight_decay, updates_,
-                     update.grad_scale, update.inputs, update.state});
+void Optimizer::step(const StepInputs* inputs, const UpdateState* decision) {
+  OptimizerUpdate update;
+  if (device() == kCpu) {
+    if (!decision->finite) return;
+    update.lr = inputs->lr;
+    update.grad_scale = decision->grad_scale;
+    update.updates = decision->updates;
   } else {
-    run_on(store_.device(),
-           SgdStep{count, param, first, grad, low, update.lr, config_.momentum, weight_decay,
-                   updates_, update.grad_scale, update.inputs, update.state});
+    update.inputs = inputs;
+    update.decision = decision;
   }
+  update_all(std::move(update));
 }
 
-std::vector<std::pair<std::string, Tensor>> Optimizer::state() const {
-  if (config_.name == OptimizerKind::kAdamW) return {{"exp_avg", first_}, {"exp_avg_sq", second_}};
-  return {{"momentum_buffer", first_}};
+void Optimizer::update_all(OptimizerUpdate update) {
+  update.weight_decay = config_.weight_decay;
+  update_range(0, store_.decay_end(), update);
+  update.weight_decay = 0;
+  update_range(store_.decay_end(), store_.flat_size(), std::move(update));
+}
+
+void Optimizer::update_range(std::int64_t begin, std::int64_t end, OptimizerUpdate range) {
+  if (begin == end) return;
+  range.values = store_.values().slice(begin, end);
+  range.gradients = store_.gradients().slice(begin, end);
+  if (store_.has_bfloat16()) range.bfloat16_values = store_.bfloat16_values().slice(begin, end);
+  for (const auto& [name, flat] : state_) range.state.push_back(flat.slice(begin, end));
+  update(range);
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, ParameterStore& store,
+                                          const OptimizerRegistry& optimizers) {
+  return optimizers.at(config.name).make(config, store);
 }
 
 void average_into(ParameterStore& to, const ParameterStore& from, double decay,

@@ -10,6 +10,7 @@ namespace dtn {
 
 Classify::Classify(const TaskSetup& setup)
     : config_(setup.config),
+      registries_(setup.registries),
       model_(setup.config.model, setup.config.seed, DType::kFloat32, setup.device,
              setup.registries.models, setup.registries.norms) {}
 
@@ -17,7 +18,7 @@ Classify::Classify(const ExperimentConfig& config, Device device)
     : Classify({config, device, standard_registries()}) {}
 
 std::shared_ptr<const SampleSource> Classify::source(Split split, Device device) const {
-  return open_image_samples(config_, split, device);
+  return open_image_samples(config_, split, device, registries_);
 }
 
 Variable Classify::loss(Context& ctx, const Fields& batch, std::vector<Term>&) {

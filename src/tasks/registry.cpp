@@ -12,6 +12,22 @@ const TaskRegistry& task_registry() {
   return rows;
 }
 
+namespace {
+
+template <class Rows>
+std::vector<NameSchema> names_of(const Rows& rows) {
+  std::vector<NameSchema> names;
+  for (const auto& row : rows) names.push_back({row.name(), row.doc});
+  return names;
+}
+
+}  // namespace
+
+ConfigSchemas Registries::schemas() const {
+  return {norms.schemas(), datasets.schemas(), augmentations.schemas(), names_of(optimizers),
+          names_of(tasks)};
+}
+
 const Registries& standard_registries() {
   static const Registries ours;
   return ours;

@@ -28,7 +28,8 @@ std::vector<std::uintptr_t> signature_of(const Fields& batch) {
 
 }  // namespace
 
-Learner::Learner(const ExperimentConfig& config, Task& task, Device device, Communicator* ranks)
+Learner::Learner(const ExperimentConfig& config, Task& task, Device device, Communicator* ranks,
+                 const OptimizerRegistry& optimizers)
     : train_(config.train),
       clip_(config.optim.clip_grad_norm.value_or(0)),
       seed_(config.seed),
@@ -38,7 +39,7 @@ Learner::Learner(const ExperimentConfig& config, Task& task, Device device, Comm
       task_(task),
       parameters_(*task.stores().front().value),
       micro_batches_(config.train, ranks_),
-      optimizer_(config.optim, parameters_),
+      optimizer_(make_optimizer(config.optim, parameters_, optimizers)),
       pipeline_(device, config.train.step_graph) {
   if (device.type == DeviceType::kCuda) cuda::allow_tf32(train_.precision == Precision::kTf32);
   if (compute_ == DType::kBFloat16) {
@@ -106,7 +107,7 @@ void Learner::update(std::size_t parts) {
   run_on(device_,
          PrepareUpdate{static_cast<const float*>(pipeline_.sums().raw()), &memory.sum_squares,
                        1 / static_cast<double>(parts), clip_, &memory.state});
-  optimizer_.step(&memory.inputs, &memory.state);
+  optimizer_->step(&memory.inputs, &memory.state);
   for (const Named<ParameterStore*>& store : task_.stores()) {
     store.value->settle_buffers(&memory.state);
   }

@@ -21,7 +21,8 @@ class Learner {
   // outlive it. Throws ConfigError for a precision the device does not have, or a batch that cannot
   // be shared out.
   Learner(const ExperimentConfig& config, Task& task, Device device = kCpu,
-          Communicator* ranks = nullptr);
+          Communicator* ranks = nullptr,
+          const OptimizerRegistry& optimizers = optimizer_registry());
 
   // One optimizer step on this rank's rows of a global batch, in micro-batches; gradients are those
   // of the mean loss over the whole batch, and every rank makes the same update.
@@ -41,7 +42,7 @@ class Learner {
   Task& task() { return task_; }
   // What learns: the first of the task's stores.
   ParameterStore& parameters() { return parameters_; }
-  Optimizer& optimizer() { return optimizer_; }
+  Optimizer& optimizer() { return *optimizer_; }
   // Null when the config has no EMA.
   MovingAverage* average() { return average_ ? &*average_ : nullptr; }
   DType compute_dtype() const { return compute_; }
@@ -67,7 +68,7 @@ class Learner {
   Task& task_;
   ParameterStore& parameters_;
   MicroBatches micro_batches_;
-  Optimizer optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   std::optional<MovingAverage> average_;
   // Where there are several ranks.
   std::optional<GradientSum> gradient_sum_;

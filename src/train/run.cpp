@@ -81,7 +81,7 @@ std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptio
       .val = std::move(val),
       .steps_per_epoch = steps_per_epoch,
       .rate = LearningRate(config.optim, config.schedule, config.train.batch_size, steps_per_epoch),
-      .learner = Learner(config, learnt, device, &ranks),
+      .learner = Learner(config, learnt, device, &ranks, options.registries->optimizers),
       .progress = {},
       .resumed_at = {},
       .log = {}});

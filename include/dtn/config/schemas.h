@@ -2,7 +2,8 @@
 // structs.
 #pragma once
 
-#include <span>
+#include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,26 @@ struct DatasetSchema {
   std::vector<std::string> keys;
 };
 
+// Anything else that a config calls by name.
+struct NameSchema {
+  std::string name;
+  std::string doc;
+};
+
+// What augment.policy may begin with: a name, and what follows behind a dash.
+struct PolicySchema {
+  std::string name;
+  std::string doc;
+  // What is wrong with the whole text, if anything, in a sentence that names it. Null: nothing may
+  // follow.
+  std::function<std::optional<std::string>(const std::string& policy)> check;
+};
+
 struct ConfigSchemas {
   std::vector<NormSchema> norms;
-  std::span<const DatasetSchema> datasets;
+  std::vector<DatasetSchema> datasets;
+  std::vector<PolicySchema> policies;
+  std::vector<NameSchema> optimizers, tasks;
 };
 
 }  // namespace dtn

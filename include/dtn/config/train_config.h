@@ -10,10 +10,8 @@
 
 namespace dtn {
 
-enum class OptimizerKind { kAdamW, kSgd };
-
 struct OptimConfig {
-  OptimizerKind name = OptimizerKind::kAdamW;
+  std::string name = "adamw";  // see optimizer_registry()
   double lr = 5e-4;
   std::optional<double> lr_scale_batch;  // N: the rate used is lr x batch / N
   double weight_decay = 0.05;            // decoupled for adamw, added to the gradient for sgd

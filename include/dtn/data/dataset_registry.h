@@ -6,12 +6,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "dtn/config/data_config.h"
 #include "dtn/config/model_config.h"
 #include "dtn/config/schemas.h"
+#include "dtn/core/registry.h"
 #include "dtn/data/dataset.h"
 
 namespace dtn {
@@ -33,16 +35,18 @@ struct DatasetRow {
       open;
   // What images are normalized by unless data.mean and data.std say otherwise.
   PixelStatistics statistics = kImageNetStatistics;
+
+  const std::string& name() const { return schema.name; }
 };
 
-// Those that come with the library, then those that were added.
-std::span<const DatasetRow> dataset_registry();
-std::span<const DatasetSchema> dataset_schemas();
-// Null where there is none of that name.
-const DatasetRow* find_dataset(const std::string& name);
+class DatasetRegistry : public Registry<DatasetRow> {
+ public:
+  explicit DatasetRegistry(std::vector<DatasetRow> rows) : Registry("data set", std::move(rows)) {}
+  // As the config loader sees them.
+  std::vector<DatasetSchema> schemas() const;
+};
 
-// Adds a data set of a program's own. To be called before anything reads the table or a config;
-// throws Error when the name is taken.
-void add_dataset(DatasetRow row);
+// Ours.
+const DatasetRegistry& dataset_registry();
 
 }  // namespace dtn

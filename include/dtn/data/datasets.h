@@ -15,13 +15,15 @@
 #include "dtn/config/data_config.h"
 #include "dtn/config/model_config.h"
 #include "dtn/data/dataset.h"
+#include "dtn/data/dataset_registry.h"
 
 namespace dtn {
 
 // Opens data.dataset by its row of the table (dataset_registry.h), and only the split asked for.
 // `seed` is for images that are made up.
 std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig& model, Split split,
-                                      std::uint64_t seed);
+                                      std::uint64_t seed,
+                                      const DatasetRegistry& datasets = dataset_registry());
 
 // MNIST's format: <root>/<prefix>-images-idx3-ubyte and -labels-idx1-ubyte, gzipped (.gz) or not.
 // The prefix is data.train (default "train") or data.val (default "t10k").

@@ -1,11 +1,16 @@
 // The update of all parameters from their gradients, and the moving average of the weights.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "dtn/config/train_config.h"
+#include "dtn/core/registry.h"
 #include "dtn/nn/parameters.h"
 
 namespace dtn {
@@ -13,35 +18,76 @@ namespace dtn {
 struct StepInputs;
 struct UpdateState;
 
-// AdamW or SGD over the flat buffers of a store (float32), where the store is, two passes: the
-// parameters that decay and those that do not.
+// One update of a range of the flat buffers of a store, where the store is.
+struct OptimizerUpdate {
+  // [n] float32, of parameters that lie side by side and decay alike.
+  Tensor values, gradients;
+  Tensor bfloat16_values{};     // [n], the copies to be refreshed; undefined: there are none
+  std::vector<Tensor> state{};  // [n] each, in the order of Optimizer::state()
+  double weight_decay = 0;
+  double lr = 0, grad_scale = 1;  // gradients are to be multiplied by the latter
+  std::int64_t updates = 0;       // carried out, this one included
+  // When set, which on the CPU they never are: lr, grad_scale and the number of updates are found
+  // there instead, in the memory of the device, and nothing may change when the update is to be left
+  // out (kernels/optimizer.h).
+  const StepInputs* inputs = nullptr;
+  const UpdateState* decision = nullptr;
+};
+
 class Optimizer {
  public:
-  Optimizer(const OptimConfig& config, ParameterStore& store);
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
 
   // One update with the gradients times grad_scale; refreshes the bfloat16 copies.
   void step(double lr, double grad_scale);
-  // The same with the rate and the scale read where the parameters are (kernels/optimizer.h), which
-  // also counts the updates; nothing happens when that update is to be left out.
-  void step(const StepInputs* inputs, const UpdateState* state);
+  // The same with the rate and the scale read where the parameters are; nothing happens when that
+  // update is to be left out.
+  void step(const StepInputs* inputs, const UpdateState* decision);
   std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t n) { updates_ = n; }
 
-  // The flat state buffers by name (exp_avg, exp_avg_sq or momentum_buffer), laid out like the
-  // store's values; a checkpoint writes them and reads them back in place.
-  std::vector<std::pair<std::string, Tensor>> state() const;
+  // The flat state buffers by name, laid out like the store's values; a checkpoint writes them and
+  // reads them back in place.
+  const std::vector<std::pair<std::string, Tensor>>& state() const { return state_; }
+
+ protected:
+  // With a state buffer of zeros of each name. The store must be allocated, and outlive this.
+  Optimizer(const OptimConfig& config, ParameterStore& store,
+            std::initializer_list<const char*> state);
+
+  virtual void update(const OptimizerUpdate&) = 0;
+  const OptimConfig& config() const { return config_; }
+  Device device() const { return store_.device(); }
 
  private:
-  struct Update;
-  void update_all(const Update& update);
-  void update_range(std::int64_t begin, std::int64_t end, const Update& update,
-                    double weight_decay);
+  void update_all(OptimizerUpdate update);
+  void update_range(std::int64_t begin, std::int64_t end, OptimizerUpdate update);
 
   OptimConfig config_;
   ParameterStore& store_;
-  Tensor first_, second_;  // [flat] moments; second only with AdamW
+  std::vector<std::pair<std::string, Tensor>> state_;  // [flat] each
   std::int64_t updates_ = 0;
 };
+
+struct OptimizerRow {
+  std::string optimizer;  // optim.name
+  std::string doc;
+  std::function<std::unique_ptr<Optimizer>(const OptimConfig&, ParameterStore&)> make;
+
+  const std::string& name() const { return optimizer; }
+};
+
+using OptimizerRegistry = Registry<OptimizerRow>;
+
+// Ours.
+const OptimizerRegistry& optimizer_registry();
+
+// By config.name. Throws ConfigError that names all there are.
+std::unique_ptr<Optimizer> make_optimizer(
+    const OptimConfig& config, ParameterStore& store,
+    const OptimizerRegistry& optimizers = optimizer_registry());
 
 // Exponential moving average of the weights, started at the weights themselves.
 class MovingAverage {

@@ -33,6 +33,7 @@ class Classify : public Task {
 
  private:
   ExperimentConfig config_;
+  const Registries& registries_;
   Classifier model_;
 };
 

@@ -7,20 +7,22 @@
 #pragma once
 
 #include "dtn/config/schemas.h"
-#include "dtn/data/dataset_registry.h"
+#include "dtn/data/registries.h"
 #include "dtn/models/backbone.h"
 #include "dtn/nn/normalizer.h"
+#include "dtn/optim/optimizer.h"
 #include "dtn/tasks/task.h"
 
 namespace dtn {
 
-struct Registries {
+struct Registries : DataRegistries {  // of data sets and augmentations
   NormRegistry norms = norm_registry();
   ModelRegistry models = model_registry();
+  OptimizerRegistry optimizers = optimizer_registry();
   TaskRegistry tasks = task_registry();
 
   // As the config loader sees them.
-  ConfigSchemas schemas() const { return {norms.schemas(), dataset_schemas()}; }
+  ConfigSchemas schemas() const;
 };
 
 // Ours.

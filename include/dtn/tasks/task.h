@@ -65,7 +65,7 @@ class Task {
   virtual std::string description() const = 0;
 };
 
-// What a task is made for.
+// What a task is made for. The registries outlive it.
 struct TaskSetup {
   const ExperimentConfig& config;
   Device device;

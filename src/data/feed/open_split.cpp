@@ -8,9 +8,10 @@ namespace dtn {
 
 namespace {
 
-Transform transform_of(const ExperimentConfig& config, Split split) {
+Transform transform_of(const ExperimentConfig& config, Split split,
+                       const DataRegistries& registries = data_registries()) {
   return Transform(config.data, config.augment, config.model.image_size, config.model.channels,
-                   split == Split::kTrain);
+                   split == Split::kTrain, {}, registries);
 }
 
 std::shared_ptr<const ImageSamples> assemble(std::shared_ptr<const Dataset> dataset,
@@ -31,10 +32,12 @@ std::shared_ptr<const ImageSamples> image_samples_of(std::shared_ptr<const Datas
 }
 
 std::shared_ptr<const ImageSamples> open_image_samples(const ExperimentConfig& config, Split split,
-                                                       Device device) {
-  Transform transform = transform_of(config, split);  // or what is wrong with the config
-  return assemble(open_dataset(config.data, config.model, split, config.seed), std::move(transform),
-                  config, split, device);
+                                                       Device device,
+                                                       const DataRegistries& registries) {
+  Transform transform =
+      transform_of(config, split, registries);  // or what is wrong with the config
+  return assemble(open_dataset(config.data, config.model, split, config.seed, registries.datasets),
+                  std::move(transform), config, split, device);
 }
 
 LoaderOptions loading_of(const ExperimentConfig& config, Split split, const SplitOptions& options) {

@@ -34,8 +34,9 @@ class OpenSplit {
 };
 
 // The images of config.data for a device: transformed, and in training augmented and mixed.
-std::shared_ptr<const ImageSamples> open_image_samples(const ExperimentConfig& config, Split split,
-                                                       Device device);
+std::shared_ptr<const ImageSamples> open_image_samples(
+    const ExperimentConfig& config, Split split, Device device,
+    const DataRegistries& registries = data_registries());
 // The same of a data set that is open already.
 std::shared_ptr<const ImageSamples> image_samples_of(std::shared_ptr<const Dataset> dataset,
                                                      const ExperimentConfig& config, Split split,

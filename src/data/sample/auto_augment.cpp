@@ -120,6 +120,10 @@ void apply_step(const AugmentStep& step, const AugmentGeometry& g, Image& image,
 
 }  // namespace
 
+AugmentGeometry geometry_for(const AugmentationSetup& setup) {
+  return {affine_filter(setup.interpolation), fill_color(setup.mean)};
+}
+
 void apply_steps(const AugmentDraw& draw, const AugmentGeometry& geometry, Image& image,
                  ImageOpsWorkspace& workspace) {
   for (const AugmentStep& step : draw) apply_step(step, geometry, image, workspace);

@@ -11,10 +11,9 @@
 #include <string>
 
 #include "data/sample/image_ops.h"
+#include "dtn/data/augmentation.h"
 
 namespace dtn {
-
-struct SampleKey;  // dtn/data/sample_key.h
 
 // With the meaning of AugmentStep::argument.
 enum class AugmentOp : std::uint8_t {
@@ -64,6 +63,8 @@ struct AugmentGeometry {
   AffineFilter filter = AffineFilter::kBicubic;
   FillColor fill{124, 116, 104};  // ImageNet's mean
 };
+// Pixels are moved as images are resized, and the mean is filled in.
+AugmentGeometry geometry_for(const AugmentationSetup& setup);
 
 void apply_steps(const AugmentDraw& draw, const AugmentGeometry& geometry, Image& image,
                  ImageOpsWorkspace& workspace);
@@ -86,17 +87,17 @@ RandAugmentPolicy parse_rand_augment(const std::string& text);
 // ways: angles, shears and shifts, and for `increasing` the factors' distance from 1.
 double rand_augment_argument(AugmentOp op, double magnitude, bool increasing, bool negate);
 
-// Immutable and safe to share between threads.
-class AutoAugment {
+class AutoAugment : public Augmentation {
  public:
   // `policy`: "rand-...", "three" (one of grey, solarize and blur; colour jitter is not part of it)
   // or "none". ConfigError for anything else.
   explicit AutoAugment(const std::string& policy, const AugmentGeometry& geometry = {});
 
   AugmentDraw draw(const SampleKey& key) const;
-  void apply(Image& image, const SampleKey& key, ImageOpsWorkspace& workspace) const {
+  void apply(Image& image, const SampleKey& key, ImageOpsWorkspace& workspace) const override {
     apply_steps(draw(key), geometry_, image, workspace);
   }
+  bool concerns(const SampleKey& key) const override { return draw(key).count > 0; }
   bool active() const { return kind_ != Kind::kNone; }
 
  private:

@@ -71,12 +71,6 @@ std::vector<float> normalization_table(const Normalization& n) {
   return table;
 }
 
-// Operations that move pixels do it as resizing does, and fill in the mean of the data set.
-AugmentGeometry geometry_for(const DataConfig& data, int channels) {
-  return {affine_filter(data.interpolation),
-          fill_color(resolve_normalization(data, channels).mean)};
-}
-
 ColorJitter jitter_for(const AugmentConfig& augment, bool training) {
   const bool unused = !training || augment.policy.starts_with("rand");
   const double strength = unused ? 0 : augment.color_jitter;
@@ -192,9 +186,10 @@ EvalGeometry eval_geometry(int width, int height, int image_size, double crop_pc
   return g;
 }
 
-Normalization resolve_normalization(const DataConfig& data, int channels) {
+Normalization resolve_normalization(const DataConfig& data, int channels,
+                                    const DatasetRegistry& datasets) {
   DTN_CHECK(channels == 1 || channels == 3, "images have 1 or 3 channels, not ", channels);
-  const DatasetRow* row = find_dataset(data.dataset);
+  const DatasetRow* row = datasets.find(data.dataset);
   const PixelStatistics& usual = row ? row->statistics : kImageNetStatistics;
   const auto pick = [&](const std::array<double, 3>& color, double gray) {
     return channels == 1 ? std::vector<double>{gray}
@@ -219,7 +214,8 @@ void normalize_to_chw(const Image& image, const Normalization& normalization, bo
 }
 
 Transform::Transform(const DataConfig& data, const AugmentConfig& augment, int image_size,
-                     int channels, bool training, const DecodeLimits& limits)
+                     int channels, bool training, const DecodeLimits& limits,
+                     const DataRegistries& registries)
     : augment_(augment),
       interpolation_(data.interpolation),
       crop_pct_(data.crop_pct),
@@ -229,9 +225,6 @@ Transform::Transform(const DataConfig& data, const AugmentConfig& augment, int i
       fast_decode_(data.decode == DecodeMode::kFast ||
                    (data.decode == DecodeMode::kAuto && training)),
       erase_(training ? augment.erase : 0),
-      table_(normalization_table(resolve_normalization(data, channels))),
-      geometry_(geometry_for(data, channels)),
-      policy_(training ? augment.policy : "none", geometry_),
       jitter_(jitter_for(augment, training)),
       limits_(limits) {
   if (image_size < 1 || image_size > 16384)
@@ -240,6 +233,11 @@ Transform::Transform(const DataConfig& data, const AugmentConfig& augment, int i
   if (!(crop_pct_ >= 1.0 / 16 && crop_pct_ <= 16) || image_size / crop_pct_ < 1)
     throw ConfigError(cat("data.crop_pct ", crop_pct_, " must lie in 1/16 .. 16"));
   check_augment(augment);
+  const Normalization normalization = resolve_normalization(data, channels, registries.datasets);
+  table_ = normalization_table(normalization);
+  if (!training) return;
+  policy_ = registries.augmentations.of(augment.policy)
+                .make(augment.policy, {data.interpolation, normalization.mean});
 }
 
 PreparedImage Transform::prepare(const Image& image, const SampleKey& key,
@@ -347,14 +345,15 @@ PreparedImage Transform::decode_and_prepare(std::span<const std::byte> bytes,
 // the same before and after. What is not to change, such as an image of the data set, is copied.
 PreparedImage Transform::augment(PreparedImage prepared, const SampleKey& key,
                                  TransformWorkspace& ws) const {
-  if (!policy_.active() && !jitter_.active()) return prepared;
+  if (!policy_ && !jitter_.active()) return prepared;
   StageClock clock(ws.stages);
-  const AugmentDraw policy = policy_.draw(key), jitter = jitter_.draw(key);
-  if (policy.count + jitter.count == 0) return prepared;
+  const bool by_policy = policy_ && policy_->concerns(key);
+  const AugmentDraw jitter = jitter_.draw(key);
+  if (!by_policy && jitter.count == 0) return prepared;
   if (prepared.image != &ws.resized) ws.resized = *prepared.image;
   if (prepared.flip) flip_horizontally(ws.resized, ws.ops);
-  apply_steps(policy, geometry_, ws.resized, ws.ops);
-  apply_steps(jitter, geometry_, ws.resized, ws.ops);
+  if (by_policy) policy_->apply(ws.resized, key, ws.ops);
+  apply_steps(jitter, {}, ws.resized, ws.ops);
   clock.end(&StageSeconds::augment);
   return {&ws.resized, false};
 }

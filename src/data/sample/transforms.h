@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -14,6 +15,7 @@
 #include "data/sample/image_ops.h"
 #include "data/sample/resample.h"
 #include "dtn/config/data_config.h"
+#include "dtn/data/registries.h"
 #include "dtn/data/sample_key.h"
 #include "dtn/io/image.h"
 
@@ -46,7 +48,8 @@ struct Normalization {
 // What the config says, or the usual values of its data set (ImageNet's where it has none). A
 // single value serves all channels. ConfigError when the number of values is wrong or a deviation
 // is not positive.
-Normalization resolve_normalization(const DataConfig& data, int channels);
+Normalization resolve_normalization(const DataConfig& data, int channels,
+                                    const DatasetRegistry& datasets = dataset_registry());
 
 // out[c, y, x] = (pixel / 255 - mean[c]) / std[c], float32 [channels, height, width]; mirrored left
 // to right when `flip`.
@@ -86,7 +89,8 @@ class Transform {
   // evaluation; then come the policy and the colour jitter of the config (as in timm, there is no
   // jitter beside RandAugment). ConfigError for bad values.
   Transform(const DataConfig& data, const AugmentConfig& augment, int image_size, int channels,
-            bool training, const DecodeLimits& limits = {});
+            bool training, const DecodeLimits& limits = {},
+            const DataRegistries& registries = data_registries());
 
   // Crops, resizes and augments; borders are black. The image may have 1 or 3 channels. The result
   // is `image` itself or lies in the workspace.
@@ -147,10 +151,9 @@ class Transform {
   double crop_pct_;
   int image_size_, channels_;
   bool random_, fast_decode_;
-  double erase_;              // chance
-  std::vector<float> table_;  // [channels, 256]
-  AugmentGeometry geometry_;
-  AutoAugment policy_;
+  double erase_;                                // chance
+  std::vector<float> table_;                    // [channels, 256]
+  std::shared_ptr<const Augmentation> policy_;  // null: none
   ColorJitter jitter_;
   DecodeLimits limits_;
 };

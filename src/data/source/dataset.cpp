@@ -30,12 +30,8 @@ void check_labels(std::span<const std::int64_t> labels, std::int64_t num_classes
 }
 
 std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig& model, Split split,
-                                      std::uint64_t seed) {
-  if (const DatasetRow* row = find_dataset(data.dataset))
-    return row->open(data, model, split, seed);
-  std::string known;
-  for (const DatasetSchema& d : dataset_schemas()) known += (known.empty() ? "" : ", ") + d.name;
-  throw ConfigError(cat("data.dataset: unknown data set '", data.dataset, "'; there are ", known));
+                                      std::uint64_t seed, const DatasetRegistry& datasets) {
+  return datasets.at(data.dataset).open(data, model, split, seed);
 }
 
 }  // namespace dtn

@@ -1,10 +1,5 @@
 #include "dtn/data/dataset_registry.h"
 
-#include <algorithm>
-#include <utility>
-#include <vector>
-
-#include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
 
 namespace dtn {
@@ -41,40 +36,17 @@ std::vector<DatasetRow> own_rows() {
   };
 }
 
-struct Registry {
-  std::vector<DatasetRow> rows;
-  std::vector<DatasetSchema> schemas;
+}  // namespace
 
-  Registry() {
-    for (DatasetRow& row : own_rows()) add(std::move(row));
-  }
-  void add(DatasetRow row) {
-    schemas.push_back(row.schema);
-    rows.push_back(std::move(row));
-  }
-};
-
-Registry& registry() {
-  static Registry all;
+std::vector<DatasetSchema> DatasetRegistry::schemas() const {
+  std::vector<DatasetSchema> all;
+  for (const DatasetRow& row : *this) all.push_back(row.schema);
   return all;
 }
 
-}  // namespace
-
-std::span<const DatasetRow> dataset_registry() { return registry().rows; }
-std::span<const DatasetSchema> dataset_schemas() { return registry().schemas; }
-
-const DatasetRow* find_dataset(const std::string& name) {
-  for (const DatasetRow& row : registry().rows) {
-    if (row.schema.name == name) return &row;
-  }
-  return nullptr;
-}
-
-void add_dataset(DatasetRow row) {
-  DTN_CHECK(!row.schema.name.empty() && row.open, "a data set needs a name and an opener");
-  DTN_CHECK(!find_dataset(row.schema.name), "there is a data set '", row.schema.name, "' already");
-  registry().add(std::move(row));
+const DatasetRegistry& dataset_registry() {
+  static const DatasetRegistry ours(own_rows());
+  return ours;
 }
 
 }  // namespace dtn

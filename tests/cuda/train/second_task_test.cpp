@@ -37,7 +37,7 @@ struct History {
 History train_on(Device device) {
   const Registries registries = with_two_views();
   ExperimentConfig config = two_views_config();
-  config.optim.name = OptimizerKind::kSgd;  // AdamW would turn rounding into steps
+  config.optim.name = "sgd";  // AdamW would turn rounding into steps
   const auto task = registries.tasks.at(config.task).make({config, device, registries});
   Learner learner(config, *task, device);
   const auto source = task->source(Split::kTrain, device);

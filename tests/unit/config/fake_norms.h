@@ -52,10 +52,21 @@ inline std::vector<DatasetSchema> fake_datasets() {
           {"synthetic", "made up", {"mean", "std", "size"}}};
 }
 
+// Of which one checks what follows its name.
+inline std::vector<PolicySchema> fake_policies() {
+  const auto check = [](const std::string& policy) -> std::optional<std::string> {
+    if (policy.find("m99") == std::string::npos) return {};
+    return "m99 is too much";
+  };
+  return {{"none", "nothing", {}}, {"three", "one of three", {}}, {"rand", "some of many", check}};
+}
+
 inline ConfigSchemas fake_schemas() {
-  static const std::vector<NormSchema> norms = fake_norms();
-  static const std::vector<DatasetSchema> datasets = fake_datasets();
-  return {norms, datasets};
+  return {fake_norms(),
+          fake_datasets(),
+          fake_policies(),
+          {{"adamw", "usual"}, {"sgd", "plain"}},
+          {{"classify", "classes"}}};
 }
 
 }  // namespace dtn::testing

@@ -252,5 +252,54 @@ TEST(Augment, BadPoliciesAreRefused) {
   }
 }
 
+// Makes every second sample black, or of the grey that it is told.
+class Blackout final : public Augmentation {
+ public:
+  explicit Blackout(std::uint8_t value) : value_(value) {}
+  void apply(Image& image, const SampleKey&, ImageOpsWorkspace&) const override {
+    std::ranges::fill(image.pixels, value_);
+  }
+  bool concerns(const SampleKey& key) const override { return key.sample % 2 == 0; }
+
+ private:
+  std::uint8_t value_;
+};
+
+TEST(Augment, AProgramMayAddAPolicy) {
+  DataRegistries mine;
+  mine.augmentations.add({{"blackout", "no image at all",
+                           [](const std::string& policy) -> std::optional<std::string> {
+                             if (policy == "blackout" || policy == "blackout-gray") return {};
+                             return cat("`", policy, "` is not known");
+                           }},
+                          [](const std::string& policy, const AugmentationSetup& setup) {
+                            EXPECT_EQ(setup.mean.size(), 3u);
+                            return std::make_unique<Blackout>(policy == "blackout" ? 0 : 128);
+                          }});
+  const Image image = procedural_image(3, kSide, kSide);
+  TransformWorkspace workspace;
+  for (const auto& [policy, value] : {std::pair{"blackout", 0}, {"blackout-gray", 128}}) {
+    AugmentConfig augment = with(AugmentPreset::kNone, policy, 0);
+    DataConfig data;
+    data.crop_pct = 1;  // the image as it is
+    const Transform transform(data, augment, kSide, 3, true, {}, mine);
+    const PreparedImage black = transform.prepare(image, {1, 0, 4}, workspace);
+    EXPECT_EQ(std::ranges::count(black.image->pixels, value), 3 * kSide * kSide);
+    EXPECT_EQ(transform.prepare(image, {1, 0, 5}, workspace).image, &image) << "not even copied";
+    EXPECT_THROW(Transform({}, augment, kSide, 3, true), ConfigError) << "ours know nothing of it";
+    EXPECT_NO_THROW(Transform({}, augment, kSide, 3, false)) << "an evaluation has no policy";
+  }
+}
+
+// What a config may say, as the loader checks it.
+TEST(Augment, PoliciesAreCheckedAsTheyAreMade) {
+  const std::vector<PolicySchema> schemas = augmentation_registry().schemas();
+  const auto rand = std::ranges::find(schemas, "rand", &PolicySchema::name);
+  ASSERT_NE(rand, schemas.end());
+  EXPECT_EQ(rand->check(kRand), std::nullopt);
+  EXPECT_NE(rand->check("rand-m99").value_or("").find("rand-m9-mstd0.5-inc1"), std::string::npos);
+  for (const PolicySchema& schema : schemas) EXPECT_FALSE(schema.doc.empty()) << schema.name;
+}
+
 }  // namespace
 }  // namespace dtn

@@ -21,10 +21,11 @@ using namespace dtn::test;
 const std::map<std::string, std::string> kValues = {
     {"train", "x"}, {"val", "y"}, {"mean", "0.5"}, {"std", "0.25"}, {"size", "4"}};
 
-ExperimentConfig parse(const std::string& data, const std::vector<std::string>& set = {}) {
-  static const std::vector<NormSchema> norms = dtn::testing::fake_norms();
-  return parse_experiment("model: {preset: vit_t}\ndata: {" + data + "}", "t.yaml", set,
-                          {norms, dataset_schemas()});
+ExperimentConfig parse(const std::string& data, const std::vector<std::string>& set = {},
+                       const DatasetRegistry& datasets = dataset_registry()) {
+  ConfigSchemas schemas = dtn::testing::fake_schemas();
+  schemas.datasets = datasets.schemas();
+  return parse_experiment("model: {preset: vit_t}\ndata: {" + data + "}", "t.yaml", set, schemas);
 }
 
 TEST(DatasetRegistry, EachIsDocumentedAndListsKeysThatThereAre) {
@@ -42,7 +43,7 @@ TEST(DatasetRegistry, EachIsDocumentedAndListsKeysThatThereAre) {
 }
 
 TEST(DatasetRegistry, AConfigMaySetWhatMeansSomething) {
-  for (const DatasetSchema& dataset : dataset_schemas()) {
+  for (const DatasetSchema& dataset : dataset_registry().schemas()) {
     for (const auto& [key, value] : kValues) {
       const std::string text = cat("dataset: ", dataset.name, ", ", key, ": ", value);
       if (std::ranges::count(dataset.keys, key) > 0) {
@@ -99,19 +100,23 @@ TEST(DatasetRegistry, AProgramMayAddItsOwn) {
         return std::make_unique<Moons>(*data.size + (split == Split::kVal), seed);
       },
       {{0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}, 0.5, 0.5}};
-  if (!find_dataset("moons")) add_dataset(moons);  // once, however often the test is run
+  DatasetRegistry mine = dataset_registry();
+  mine.add(moons);
   // What belongs to another data set goes with it.
   const ExperimentConfig config = parse("dataset: idx, train: a, mean: 0.1, crop_pct: 0.9",
-                                        {"data.dataset=moons", "data.size=7"});
+                                        {"data.dataset=moons", "data.size=7"}, mine);
   EXPECT_FALSE(config.data.train || !config.data.mean.empty());
   EXPECT_EQ(config.data.crop_pct, 0.9);
-  EXPECT_EQ(open_dataset(config.data, config.model, Split::kVal, 5)->size(), 8);
-  EXPECT_EQ(open_dataset(config.data, config.model, Split::kTrain, 5)->label(6), 5);
-  EXPECT_EQ(resolve_normalization(config.data, 3).mean, (std::vector<float>{0.5, 0.5, 0.5}));
-  expect_error<ConfigError>([&] { parse("dataset: moons, mean: 1"); }, {"data.mean", "'moons'"});
-  expect_error<Error>([&] { add_dataset(moons); }, {"'moons' already"});
-  expect_error<Error>([&] { add_dataset({{"", "", {}}, moons.open}); }, {"needs a name"});
-  expect_error<Error>([&] { add_dataset({{"suns", "", {}}, nullptr}); }, {"an opener"});
+  const auto open = [&](Split split) {
+    return open_dataset(config.data, config.model, split, 5, mine);
+  };
+  EXPECT_EQ(open(Split::kVal)->size(), 8);
+  EXPECT_EQ(open(Split::kTrain)->label(6), 5);
+  EXPECT_EQ(resolve_normalization(config.data, 3, mine).mean, (std::vector<float>{0.5, 0.5, 0.5}));
+  expect_error<ConfigError>([&] { parse("dataset: moons, mean: 1", {}, mine); },
+                            {"data.mean", "'moons'"});
+  expect_error<ConfigError>([&] { parse("dataset: moons"); }, {"data.dataset", "imagefolder"});
+  expect_error<Error>([&] { mine.add(moons); }, {"'moons' already"});
 }
 
 }  // namespace

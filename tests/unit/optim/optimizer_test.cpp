@@ -37,7 +37,7 @@ void compare(const OptimConfig& config,
   ParameterStore store;
   build(store);
   store.enable_bfloat16();
-  Optimizer optimizer(config, store);
+  const auto optimizer = make_optimizer(config, store);
   std::vector<Scalar> want;
   for (double v : test::doubles(store.values())) want.push_back({v});
   for (int t = 1; t <= kSteps; ++t) {
@@ -47,9 +47,9 @@ void compare(const OptimConfig& config,
       bool decays = static_cast<std::int64_t>(i) < store.decay_end();
       update(want[i], g, decays ? config.weight_decay : 0, t);
     }
-    optimizer.step(kLr, kGradScale);
+    optimizer->step(kLr, kGradScale);
   }
-  EXPECT_EQ(optimizer.updates(), kSteps);
+  EXPECT_EQ(optimizer->updates(), kSteps);
   // A few roundings per step, of numbers at most 1.
   double tolerance = kSteps * 4 * test::unit_roundoff(DType::kFloat32);
   for (std::size_t i = 0; i < want.size(); ++i) {
@@ -59,7 +59,7 @@ void compare(const OptimConfig& config,
   EXPECT_TRUE(test::same_bits(store.bfloat16_values(), test::as(store.values(), DType::kBFloat16)));
   // Padding, 35 to 48 and 67 to 80, stays zero whatever the update.
   for (std::int64_t i : {35, 47, 67, 79}) EXPECT_EQ(test::element(store.values(), i), 0);
-  for (const auto& [name, state] : optimizer.state()) {
+  for (const auto& [name, state] : optimizer->state()) {
     EXPECT_EQ(state.numel(), store.flat_size()) << name;
     for (std::int64_t i : {35, 79}) EXPECT_EQ(test::element(state, i), 0) << name;
   }
@@ -81,7 +81,7 @@ TEST(Optimizer, AdamWFollowsItsFormula) {
 TEST(Optimizer, SgdFollowsItsFormula) {
   for (double momentum : {0.0, 0.9}) {
     OptimConfig config;
-    config.name = OptimizerKind::kSgd;
+    config.name = "sgd";
     config.weight_decay = 0.1;
     config.momentum = momentum;
     compare(config, [&](Scalar& s, double g, double decay, int) {
@@ -92,32 +92,32 @@ TEST(Optimizer, SgdFollowsItsFormula) {
 }
 
 TEST(Optimizer, ContinuesFromItsState) {
-  for (OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
+  for (const OptimizerRow& row : optimizer_registry()) {
     OptimConfig config;
-    config.name = kind;
+    config.name = row.name();
     ParameterStore unbroken, resumed;
     build(unbroken);
     build(resumed);
-    Optimizer whole(config, unbroken), first(config, resumed);
+    const auto whole = make_optimizer(config, unbroken), first = make_optimizer(config, resumed);
     for (int t = 1; t <= 6; ++t) {
       set_gradients(unbroken, t);
-      whole.step(kLr, 1);
+      whole->step(kLr, 1);
     }
     for (int t = 1; t <= 3; ++t) {
       set_gradients(resumed, t);
-      first.step(kLr, 1);
+      first->step(kLr, 1);
     }
-    Optimizer second(config, resumed);
-    auto from = first.state(), to = second.state();
+    const auto second = make_optimizer(config, resumed);
+    auto from = first->state(), to = second->state();
     ASSERT_EQ(from.size(), to.size());
     for (std::size_t i = 0; i < from.size(); ++i) {
       EXPECT_EQ(from[i].first, to[i].first);
       to[i].second.copy_from(from[i].second);
     }
-    second.set_updates(first.updates());
+    second->set_updates(first->updates());
     for (int t = 4; t <= 6; ++t) {
       set_gradients(resumed, t);
-      second.step(kLr, 1);
+      second->step(kLr, 1);
     }
     EXPECT_TRUE(test::same_bits(unbroken.values(), resumed.values()));
   }
@@ -127,12 +127,12 @@ TEST(Optimizer, NamesItsStateAsPyTorchDoes) {
   ParameterStore store;
   build(store);
   OptimConfig config;
-  auto adamw = Optimizer(config, store).state();
+  auto adamw = make_optimizer(config, store)->state();
   ASSERT_EQ(adamw.size(), 2u);
   EXPECT_EQ(adamw[0].first, "exp_avg");
   EXPECT_EQ(adamw[1].first, "exp_avg_sq");
-  config.name = OptimizerKind::kSgd;
-  auto sgd = Optimizer(config, store).state();
+  config.name = "sgd";
+  auto sgd = make_optimizer(config, store)->state();
   ASSERT_EQ(sgd.size(), 1u);
   EXPECT_EQ(sgd[0].first, "momentum_buffer");
 }
@@ -146,10 +146,10 @@ TEST(Optimizer, DoesNotDependOnThreads) {
     store.allocate();
     store.initialize(1);
     store.gradients().copy_from(store.values());
-    Optimizer optimizer({}, store);
+    const auto optimizer = make_optimizer({}, store);
     double sum = 0;
     run(cpu_queue(), SumSquares{store.flat_size(), store.gradients().data<float>(), &sum});
-    optimizer.step(kLr, 1 / std::sqrt(sum));
+    optimizer->step(kLr, 1 / std::sqrt(sum));
     if (!first.defined()) first = store.values().clone();
     EXPECT_TRUE(test::same_bits(store.values(), first)) << threads << " threads";
   }
@@ -157,13 +157,13 @@ TEST(Optimizer, DoesNotDependOnThreads) {
 
 // The scale and the rate of a step, from memory as a captured step finds them and by value.
 TEST(Optimizer, ReadsTheScalarsOfAStepWhereItIsTold) {
-  for (OptimizerKind kind : {OptimizerKind::kAdamW, OptimizerKind::kSgd}) {
+  for (const OptimizerRow& row : optimizer_registry()) {
     OptimConfig config;
-    config.name = kind;
+    config.name = row.name();
     ParameterStore by_value, by_memory;
     build(by_value);
     build(by_memory);
-    Optimizer a(config, by_value), b(config, by_memory);
+    const auto a = make_optimizer(config, by_value), b = make_optimizer(config, by_memory);
     StepInputs inputs{};
     UpdateState state;
     for (int t = 1; t <= 4; ++t) {
@@ -178,8 +178,8 @@ TEST(Optimizer, ReadsTheScalarsOfAStepWhereItIsTold) {
       EXPECT_EQ(state.finite, t != 3);
       EXPECT_EQ(state.grad_norm, std::sqrt(sum) * 0.5);
       EXPECT_EQ(state.grad_scale, 0.5 / (state.grad_norm + 1e-6));  // clipped to 1
-      b.step(&inputs, &state);
-      if (t != 3) a.step(kLr * t, state.grad_scale);  // the update that is not finite is left out
+      b->step(&inputs, &state);
+      if (t != 3) a->step(kLr * t, state.grad_scale);  // the update that is not finite is left out
       EXPECT_TRUE(test::same_bits(by_value.values(), by_memory.values())) << t;
     }
     EXPECT_EQ(state.updates, 3);
@@ -233,6 +233,52 @@ TEST(MovingAverage, CoversBuffers) {
   average.swap();
   EXPECT_EQ(test::doubles(b->value), (test::Doubles{2, 2}));
   EXPECT_EQ(test::doubles(b->next), (test::Doubles{8, 8})) << "training goes on where it was";
+}
+
+// One step towards the sign of the gradient, and a count of steps for each parameter.
+class SignDescent : public Optimizer {
+ public:
+  SignDescent(const OptimConfig& config, ParameterStore& store)
+      : Optimizer(config, store, {"count"}) {}
+
+ private:
+  void update(const OptimizerUpdate& u) override {
+    Tensor values = u.values, count = u.state[0];
+    for (std::int64_t i = 0; i < values.numel(); ++i) {
+      const float g = u.gradients.data<float>()[i] * static_cast<float>(u.grad_scale);
+      values.data<float>()[i] -= static_cast<float>(u.lr) * (g > 0 ? 1 : g < 0 ? -1 : 0);
+      count.data<float>()[i] = static_cast<float>(u.updates);
+    }
+  }
+};
+
+TEST(Optimizer, AProgramMayAddItsOwn) {
+  OptimizerRegistry mine = optimizer_registry();
+  mine.add({"sign", "signs alone", [](const OptimConfig& config, ParameterStore& store) {
+              return std::make_unique<SignDescent>(config, store);
+            }});
+  EXPECT_THROW(mine.add({"sign", "again", nullptr}), Error);
+  ParameterStore store;
+  build(store);
+  const Tensor before = store.values().clone();
+  OptimConfig config;
+  config.name = "sign";
+  EXPECT_THROW(make_optimizer(config, store), ConfigError) << "ours know nothing of it";
+  const auto optimizer = make_optimizer(config, store, mine);
+  set_gradients(store, 1);
+  StepInputs inputs{0.25, 0};
+  UpdateState state;
+  state.grad_scale = -1;
+  optimizer->step(&inputs, &state);  // to be left out
+  EXPECT_TRUE(test::same_bits(store.values(), before));
+  state.finite = 1;
+  state.updates = 1;
+  optimizer->step(&inputs, &state);
+  for (std::int64_t i = 0; i < 35; ++i) {
+    const double g = test::element(store.gradients(), i);
+    EXPECT_EQ(store.values().data<float>()[i], before.data<float>()[i] + (g > 0 ? 0.25f : -0.25f));
+  }
+  EXPECT_EQ(optimizer->state()[0].second.data<float>()[3], 1);
 }
 
 }  // namespace

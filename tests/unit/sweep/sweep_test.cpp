@@ -393,8 +393,9 @@ TEST_F(Sweeps, SizesOpenTheSameDataOnce) {
   big.train.batch_size = 81;
   expect_contains(error_of([&] { sizes.of(big); }), "not one batch of 81");
   EXPECT_EQ(logged_step(folder_), 0);
-  write("metrics.jsonl",
-        std::string(5000, 'x') + "\n{\"step\":12}\n{\"step\":13,\"loss\":2}\n{\"st");
+  std::string log(5000, 'x');
+  log += "\n{\"step\":12}\n{\"step\":13,\"loss\":2}\n{\"st";
+  write("metrics.jsonl", log);
   EXPECT_EQ(logged_step(folder_), 13);
 }
 

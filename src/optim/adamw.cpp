@@ -1,0 +1,30 @@
+#include "optim/rows.h"
+
+namespace dtn {
+namespace {
+
+class AdamW : public Optimizer {
+ public:
+  AdamW(const OptimConfig& config, ParameterStore& store)
+      : Optimizer(config, store, {"exp_avg", "exp_avg_sq"}) {}
+
+ private:
+  void update(const OptimizerUpdate& u) override {
+    AdamWStep args{};
+    set_common(args, u);
+    args.m = state_of(u, 0);
+    args.v = state_of(u, 1);
+    args.beta1 = config().beta1;
+    args.beta2 = config().beta2;
+    args.eps = config().eps;
+    run_on(device(), args);
+  }
+};
+
+}  // namespace
+
+OptimizerRow adamw_row() {
+  return optimizer_row<AdamW>("adamw", "Adam with decoupled weight decay");
+}
+
+}  // namespace dtn

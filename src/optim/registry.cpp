@@ -1,0 +1,10 @@
+#include "optim/rows.h"
+
+namespace dtn {
+
+const OptimizerRegistry& optimizer_registry() {
+  static const OptimizerRegistry ours("optimizer", {adamw_row(), sgd_row()});
+  return ours;
+}
+
+}  // namespace dtn

@@ -1,0 +1,43 @@
+// The optimizers of the table, one file each.
+#pragma once
+
+#include "dtn/optim/optimizer.h"
+#include "kernels/optimizer/optimizer.h"
+
+namespace dtn {
+
+OptimizerRow adamw_row();
+OptimizerRow sgd_row();
+
+// A row that makes a T.
+template <class T>
+OptimizerRow optimizer_row(std::string name, std::string doc) {
+  return {std::move(name), std::move(doc),
+          [](const OptimConfig& config, ParameterStore& store) -> std::unique_ptr<Optimizer> {
+            return std::make_unique<T>(config, store);
+          }};
+}
+
+// What the kernels of all have in common.
+template <class Arguments>
+void set_common(Arguments& args, const OptimizerUpdate& u) {
+  Tensor values = u.values, low = u.bfloat16_values;
+  args.count = values.numel();
+  args.param = static_cast<float*>(values.raw());
+  args.grad = static_cast<const float*>(u.gradients.raw());
+  args.param_bf16 = low.defined() ? static_cast<bfloat16*>(low.raw()) : nullptr;
+  args.lr = u.lr;
+  args.weight_decay = u.weight_decay;
+  args.t = u.updates;
+  args.grad_scale = u.grad_scale;
+  args.inputs = u.inputs;
+  args.state = u.decision;
+}
+
+// Buffer i of the state.
+inline float* state_of(const OptimizerUpdate& u, std::size_t i) {
+  Tensor buffer = u.state[i];
+  return static_cast<float*>(buffer.raw());
+}
+
+}  // namespace dtn

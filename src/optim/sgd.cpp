@@ -1,0 +1,27 @@
+#include "optim/rows.h"
+
+namespace dtn {
+namespace {
+
+class Sgd : public Optimizer {
+ public:
+  Sgd(const OptimConfig& config, ParameterStore& store)
+      : Optimizer(config, store, {"momentum_buffer"}) {}
+
+ private:
+  void update(const OptimizerUpdate& u) override {
+    SgdStep args{};
+    set_common(args, u);
+    args.momentum_buffer = state_of(u, 0);
+    args.momentum = config().momentum;
+    run_on(device(), args);
+  }
+};
+
+}  // namespace
+
+OptimizerRow sgd_row() {
+  return optimizer_row<Sgd>("sgd", "stochastic gradient descent with momentum");
+}
+
+}  // namespace dtn
