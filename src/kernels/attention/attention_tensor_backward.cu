@@ -4,8 +4,7 @@
 //              statistics, log2(e) lse and delta, for the second kernel.
 //   dk and dv: a warp owns keys (k, v), queries and douts stream by, with their statistics. The
 //              scores are held transposed, [keys, queries], so that p and ds are left operands.
-// The sums dp - delta begin at -delta, which saves a subtraction per score and its register.
-#include "kernels/attention/attention_tensor.cuh"
+#include "kernels/attention/attention_tensor_backward.cuh"
 
 namespace dtn::attention {
 namespace {
@@ -36,14 +35,6 @@ struct BackwardKeys : Resident<keys_residency<kBiased>(D)> {
                                               kPlaceBytes<kBiased>;
 };
 
-struct BackwardArrays {
-  const bfloat16 *qkv, *out, *dout;
-  const float* lse;
-  bfloat16* dqkv;
-  RowStatistics* statistics;  // [B, H, T]
-  float scale, score_scale;   // the latter times log2(e)
-};
-
 // Row sums of a b, for rows g and g + 8.
 template <int D>
 __device__ __forceinline__ void dot_own_rows(float (&sum)[2], const unsigned (&a)[D / 16][4],
@@ -62,19 +53,47 @@ __device__ __forceinline__ void dot_own_rows(float (&sum)[2], const unsigned (&a
   }
 }
 
+// What a warp of the first kernel has of its rows.
+template <int D, int R, bool kBiased>
+struct OwnQueries {
+  unsigned q[R][D / 16][4], dout[R][D / 16][4];
+  OwnStatistics<R> statistics;
+
+  __device__ __forceinline__ OwnQueries(const HeadShape& shape, const BackwardArrays& arrays,
+                                        BlockHead head, int first, Lane lane) {
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      int row = first + 16 * r;
+      unsigned out[D / 16][4];
+      load_own_rows<D>(dout[r], arrays.dout + head.out(shape), shape.out_stride, row, shape);
+      load_own_rows<D>(out, arrays.out + head.out(shape), shape.out_stride, row, shape);
+      load_own_rows<D>(q[r], arrays.qkv + head.qkv(shape), shape.qkv_stride, row, shape);
+      float delta[2];
+      dot_own_rows<D>(delta, dout[r], out);
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        int at = row + lane.g + 8 * half;
+        bool inside = at < shape.tokens;
+        float lse = inside ? arrays.lse[head.row(shape) + at] * kLog2E : kNoRow<kBiased>;
+        statistics.rows[r][half] = {lse, delta[half]};
+        if (inside && lane.t == 0) {  // for the second kernel
+          arrays.statistics[head.row(shape) + at] = {lse, delta[half]};
+        }
+      }
+    }
+  }
+};
+
 template <int D, bool kBiased>
 __global__ void __launch_bounds__(BackwardQueries<D, kBiased>::kMaxThreads,
                                   BackwardQueries<D, kBiased>::kBlocksPerSm)
     attention_backward_queries_kernel(HeadShape shape, BackwardArrays arrays,
                                       GridBias<kBiased> grid) {
-  using K = BackwardQueries<D, kBiased>;
-  constexpr int R = K::kTiles;
+  constexpr int R = BackwardQueries<D, kBiased>::kTiles;
   DTN_SHARED(bfloat16, shared);  // [keys, values][kRingRows, kRowStride], places
   [[maybe_unused]] auto* places = reinterpret_cast<Place*>(shared + 2 * kRingSize<D>);
   BlockHead head = block_head(shape);
-  int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
-  int warps = static_cast<int>(blockDim.x) / cuda::kWarpSize;
-  int first = (head.block * warps + warp) * K::kRowsPerWarp;
+  Warp warp = this_warp<BackwardQueries<D, kBiased>>(head);
   Lane lane = this_lane();
 
   cuda::AsyncCopies copies;
@@ -87,30 +106,9 @@ __global__ void __launch_bounds__(BackwardQueries<D, kBiased>::kMaxThreads,
     stream_places(places, grid, row);
   };
   stream(0);
-  unsigned q[R][D / 16][4], dout[R][D / 16][4];
-  float lse[R][2], delta[R][2];
-#pragma unroll
-  for (int r = 0; r < R; ++r) {
-    unsigned out[D / 16][4];
-    load_own_rows<D>(dout[r], arrays.dout + head.out(shape), shape.out_stride, first + 16 * r,
-                     shape);
-    load_own_rows<D>(out, arrays.out + head.out(shape), shape.out_stride, first + 16 * r, shape);
-    load_own_rows<D>(q[r], arrays.qkv + head.qkv(shape), shape.qkv_stride, first + 16 * r, shape);
-    dot_own_rows<D>(delta[r], dout[r], out);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      int row = first + 16 * r + lane.g + 8 * half;
-      bool inside = row < shape.tokens;
-      lse[r][half] = inside ? arrays.lse[head.row(shape) + row] * kLog2E : kNoRow<kBiased>;
-      if (inside && lane.t == 0) {
-        arrays.statistics[head.row(shape) + row] = {lse[r][half], delta[r][half]};
-      }
-    }
-  }
-
-  [[maybe_unused]] HeadBias<kBiased> bias(grid, shape, head, kLog2E);
-  [[maybe_unused]] Places<kBiased, 2 * R> queries(grid, first + lane.g, 8);
-  [[maybe_unused]] BiasGradient<kBiased> dbias;
+  OwnQueries<D, R, kBiased> own(shape, arrays, head, warp.first, lane);
+  QueryScores<R, kBiased> of_warp{
+      lane, {arrays.score_scale, {grid, shape, head, kLog2E}}, {grid, warp.first, lane}, {}};
   float dq[R][D / 8][4] = {};
 #pragma unroll 1
   for (int row = 0; row < shape.tokens; row += 16) {
@@ -119,73 +117,55 @@ __global__ void __launch_bounds__(BackwardQueries<D, kBiased>::kMaxThreads,
       __syncthreads();
       if (row + kTileRows < shape.tokens) stream(row + kTileRows);
     }
-    if (first >= shape.tokens) continue;
-    int left = shape.tokens - row;
+    if (warp.first >= shape.tokens) continue;
     const bfloat16* k = at_row<D>(shared, row);
     const bfloat16* v = k + kRingSize<D>;
     float s[R][2][4] = {}, dp[R][2][4];
-#pragma unroll
-    for (int i = 0; i < R * 8; ++i) dp[i / 8][i / 4 % 2][i % 4] = -delta[i / 8][i % 4 / 2];
-    scores<D, R>(dp, dout, v);
-    scores<D, R>(s, q, k);
-    [[maybe_unused]] PlacePair keys[2];
-    if constexpr (kBiased) {
-#pragma unroll
-      for (int j = 0; j < 2; ++j) keys[j] = load_places(places + row % kRingRows + 8 * j);
-    }
+    begin_at_minus_delta(dp, own.statistics);
+    scores<D, R>(dp, own.dout, v);
+    scores<D, R>(s, own.q, k);
+    [[maybe_unused]] OfStreamedRows<Place> keys;
+    if constexpr (kBiased) keys = load_streamed(places, row, lane);
     unsigned ds[R][4];
-#pragma unroll
-    for (int r = 0; r < R; ++r) {
-#pragma unroll
-      for (int i = 0; i < 8; ++i) {
-        int half = i % 4 / 2;
-        float shift = -lse[r][half];
-        if constexpr (kBiased) shift += bias(queries.at[2 * r + half], keys[i / 4].at[i % 2]);
-        float p = cuda::exp2_approximate(fmaf(s[r][i / 4][i % 4], arrays.score_scale, shift));
-        dp[r][i / 4][i % 4] *= p;
-      }
-      if (left < 16) {  // what is not there has no gradient, whatever p would be
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          if (i / 4 * 8 + 2 * lane.t + i % 2 >= left) dp[r][i / 4][i % 4] = 0;
-        }
-      }
-      if constexpr (kBiased) {
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          dbias.take(dp[r][i / 4][i % 4], queries.at[2 * r + i % 4 / 2], keys[i / 4].at[i % 2]);
-        }
-      }
-      pack_operand(ds[r], dp[r]);
-    }
+    of_warp.differentiate(ds, s, dp, own.statistics, keys, shape.tokens - row);
     accumulate<D, R>(dq, ds, k);
   }
   __syncthreads();
 
   head = head.recomputed();
-  dbias.store(grid, shape, head);
-  if (first >= shape.tokens) return;
-  const float factor[2] = {arrays.scale, arrays.scale};
-#pragma unroll
-  for (int r = 0; r < R; ++r) {
-    store_own_rows<D>(dq[r], factor, shared + warp * 16 * kRowStride<D>,
-                      arrays.dqkv + head.qkv(shape), shape.qkv_stride, first + 16 * r, shape);
-  }
+  of_warp.dbias.store(grid, shape, head);
+  if (warp.first >= shape.tokens) return;
+  store_own_tiles<D, R>(dq, arrays.scale, shared + warp.index * 16 * kRowStride<D>,
+                        arrays.dqkv + head.qkv(shape), shape.qkv_stride, warp.first, shape);
 }
+
+// What a warp of the second kernel has of its rows.
+template <int D, int R>
+struct OwnKeys {
+  unsigned k[R][D / 16][4], v[R][D / 16][4];
+
+  __device__ __forceinline__ OwnKeys(const HeadShape& shape, const BackwardArrays& arrays,
+                                     BlockHead head, int first) {
+    const bfloat16* keys = arrays.qkv + head.qkv(shape) + shape.out_stride;
+    const bfloat16* values = keys + shape.out_stride;
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      load_own_rows<D>(k[r], keys, shape.qkv_stride, first + 16 * r, shape);
+      load_own_rows<D>(v[r], values, shape.qkv_stride, first + 16 * r, shape);
+    }
+  }
+};
 
 template <int D, bool kBiased>
 __global__ void __launch_bounds__(BackwardKeys<D, kBiased>::kMaxThreads,
                                   BackwardKeys<D, kBiased>::kBlocksPerSm)
     attention_backward_keys_kernel(HeadShape shape, BackwardArrays arrays, GridBias<kBiased> grid) {
-  using K = BackwardKeys<D, kBiased>;
-  constexpr int R = K::kTiles;
+  constexpr int R = BackwardKeys<D, kBiased>::kTiles;
   DTN_SHARED(bfloat16, shared);  // [queries, douts][kRingRows, kRowStride], statistics, places
   auto* statistics = reinterpret_cast<RowStatistics*>(shared + 2 * kRingSize<D>);
   [[maybe_unused]] auto* places = reinterpret_cast<Place*>(statistics + kRingRows);
   BlockHead head = block_head(shape);
-  int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
-  int warps = static_cast<int>(blockDim.x) / cuda::kWarpSize;
-  int first = (head.block * warps + warp) * K::kRowsPerWarp;
+  Warp warp = this_warp<BackwardKeys<D, kBiased>>(head);
   Lane lane = this_lane();
 
   cuda::AsyncCopies copies;
@@ -193,28 +173,16 @@ __global__ void __launch_bounds__(BackwardKeys<D, kBiased>::kMaxThreads,
     BlockHead here = head.recomputed();
     const bfloat16* queries = arrays.qkv + here.qkv(shape);
     const bfloat16* douts = arrays.dout + here.out(shape);
-    const RowStatistics* from = arrays.statistics + here.row(shape);
     stream_rows<D>(copies, shared, queries, shape.qkv_stride, row, shape);
     stream_rows<D>(copies, shared + kRingSize<D>, douts, shape.out_stride, row, shape);
-    for (int i = static_cast<int>(threadIdx.x); i < kTileRows; i += static_cast<int>(blockDim.x)) {
-      bool inside = row + i < shape.tokens;
-      copies.copy<8>(statistics + (row + i) % kRingRows, from + (inside ? row + i : 0), inside);
-    }
+    stream_statistics(copies, statistics, arrays.statistics + here.row(shape), row, shape);
     copies.commit();
     stream_places(places, grid, row);
   };
   stream(0);
-  unsigned k[R][D / 16][4], v[R][D / 16][4];
-  const bfloat16* keys = arrays.qkv + head.qkv(shape) + shape.out_stride;
-  const bfloat16* values = keys + shape.out_stride;
-#pragma unroll
-  for (int r = 0; r < R; ++r) {
-    load_own_rows<D>(k[r], keys, shape.qkv_stride, first + 16 * r, shape);
-    load_own_rows<D>(v[r], values, shape.qkv_stride, first + 16 * r, shape);
-  }
-
-  [[maybe_unused]] HeadBias<kBiased> bias(grid, shape, head, kLog2E);
-  [[maybe_unused]] Places<kBiased, 2 * R> own_places(grid, first + lane.g, 8);
+  OwnKeys<D, R> own(shape, arrays, head, warp.first);
+  KeyScores<R, kBiased> of_warp{
+      lane, {arrays.score_scale, {grid, shape, head, kLog2E}}, {grid, warp.first, lane}};
   float dk[R][D / 8][4] = {}, dv[R][D / 8][4] = {};
 #pragma unroll 1
   for (int row = 0; row < shape.tokens; row += 16) {
@@ -223,69 +191,42 @@ __global__ void __launch_bounds__(BackwardKeys<D, kBiased>::kMaxThreads,
       __syncthreads();
       if (row + kTileRows < shape.tokens) stream(row + kTileRows);
     }
-    if (first >= shape.tokens) continue;
-    int left = shape.tokens - row;
+    if (warp.first >= shape.tokens) continue;
     const bfloat16* q = at_row<D>(shared, row);
     const bfloat16* dout = q + kRingSize<D>;
-    const RowStatistics* rows = statistics + row % kRingRows;
-    float s[R][2][4] = {}, dp[R][2][4];
-    scores<D, R>(s, k, q);
-#pragma unroll
-    for (int j = 0; j < 2; ++j) {
-      // lse and delta of queries 2t and 2t + 1
-      float4 two = *reinterpret_cast<const float4*>(rows + 8 * j + 2 * lane.t);
-      [[maybe_unused]] PlacePair queries;
-      if constexpr (kBiased) queries = load_places(places + row % kRingRows + 8 * j);
-#pragma unroll
-      for (int i = 0; i < R * 4; ++i) {
-        float& p = s[i / 4][j][i % 4];
-        float shift = i % 2 ? -two.z : -two.x;
-        if constexpr (kBiased) shift += bias(queries.at[i % 2], own_places.at[i / 2]);
-        p = cuda::exp2_approximate(fmaf(p, arrays.score_scale, shift));
-        dp[i / 4][j][i % 4] = i % 2 ? -two.w : -two.y;
-      }
-    }
-    scores<D, R>(dp, v, dout);
-    unsigned p[R][4], ds[R][4];
-#pragma unroll
-    for (int r = 0; r < R; ++r) {
-#pragma unroll
-      for (int i = 0; i < 8; ++i) dp[r][i / 4][i % 4] *= s[r][i / 4][i % 4];
-      if (left < 16) {  // what is not there has no gradient, whatever p would be
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-          if (i / 4 * 8 + 2 * lane.t + i % 2 < left) continue;
-          s[r][i / 4][i % 4] = dp[r][i / 4][i % 4] = 0;
-        }
-      }
-      pack_operand(p[r], s[r]);
-      pack_operand(ds[r], dp[r]);
-    }
-    accumulate<D, R>(dv, p, dout);
+    float p[R][2][4] = {}, dp[R][2][4];
+    scores<D, R>(p, own.k, q);
+    OfStreamedRows<RowStatistics> of_query = load_streamed(statistics, row, lane);
+    [[maybe_unused]] OfStreamedRows<Place> queries;
+    if constexpr (kBiased) queries = load_streamed(places, row, lane);
+    of_warp.to_probabilities(p, of_query, queries);
+    begin_at_minus_delta(dp, of_query);
+    scores<D, R>(dp, own.v, dout);
+    unsigned rounded_p[R][4], ds[R][4];
+    of_warp.differentiate(rounded_p, ds, p, dp, shape.tokens - row);
+    accumulate<D, R>(dv, rounded_p, dout);
     accumulate<D, R>(dk, ds, q);
   }
   __syncthreads();
 
-  if (first >= shape.tokens) return;
-  const float one[2] = {1, 1}, factor[2] = {arrays.scale, arrays.scale};
-  bfloat16* staging = shared + warp * 16 * kRowStride<D>;
+  if (warp.first >= shape.tokens) return;
+  bfloat16* staging = shared + warp.index * 16 * kRowStride<D>;
   bfloat16* to = arrays.dqkv + head.recomputed().qkv(shape) + shape.out_stride;
-#pragma unroll
-  for (int r = 0; r < R; ++r) {
-    int row = first + 16 * r;
-    store_own_rows<D>(dk[r], factor, staging, to, shape.qkv_stride, row, shape);
-    store_own_rows<D>(dv[r], one, staging, to + shape.out_stride, shape.qkv_stride, row, shape);
-  }
+  store_own_tiles<D, R>(dk, arrays.scale, staging, to, shape.qkv_stride, warp.first, shape);
+  store_own_tiles<D, R>(dv, 1, staging, to + shape.out_stride, shape.qkv_stride, warp.first, shape);
 }
 
 }  // namespace
 
 void tensor_backward(CudaQueue& queue, const AttentionBackward& args, RowStatistics* statistics) {
-  BackwardArrays arrays{
-      static_cast<const bfloat16*>(args.qkv),  static_cast<const bfloat16*>(args.out),
-      static_cast<const bfloat16*>(args.dout), static_cast<const float*>(args.lse),
-      static_cast<bfloat16*>(args.dqkv),       statistics,
-      static_cast<float>(args.scale),          static_cast<float>(args.scale) * kLog2E};
+  BackwardArrays arrays{.qkv = static_cast<const bfloat16*>(args.qkv),
+                        .out = static_cast<const bfloat16*>(args.out),
+                        .dout = static_cast<const bfloat16*>(args.dout),
+                        .lse = static_cast<const float*>(args.lse),
+                        .dqkv = static_cast<bfloat16*>(args.dqkv),
+                        .statistics = statistics,
+                        .scale = static_cast<float>(args.scale),
+                        .score_scale = static_cast<float>(args.scale) * kLog2E};
   HeadShape shape = head_shape(args);
   shape.aligned = args.head_dim % 8 == 0 && starts_aligned(args.qkv) && starts_aligned(args.out) &&
                   starts_aligned(args.dout) && starts_aligned(args.dqkv);

@@ -51,6 +51,37 @@ struct RowPart {
   float rough, delta, squares;
 };
 
+// Those of kRows rows; `inverse` is 1 / the warp's channels. The row of a lane is
+// lane / kLanesPerRow, and the first lane of each row gets its part.
+constexpr int kLanesPerRow = kWarpSize / kRows;
+template <int kRun>
+__device__ __forceinline__ RowPart measure_rows(const float (&v)[kRows][kRun], bool live,
+                                                float inverse, int lane) {
+  float sums[kRows] = {};
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+#pragma unroll
+    for (int k = 0; k < kRun; ++k) sums[r] += v[r][k];
+  }
+  const float rough_of_lane = warp_sums(sums, lane) * inverse;
+  float left[2 * kRows] = {};  // of each row: what is left, its squares
+#pragma unroll
+  for (int r = 0; r < kRows; ++r) {
+    const float rough = __shfl_sync(kWholeWarp, rough_of_lane, r * kLanesPerRow);
+#pragma unroll
+    for (int k = 0; k < kRun; ++k) {
+      const float d = live ? v[r][k] - rough : 0.0f;
+      left[2 * r] += d;
+      left[2 * r + 1] = fmaf(d, d, left[2 * r + 1]);
+    }
+  }
+  // Lane l has value l / 4 of those, so row l / 8, of whose sums lane l + 4 has the other.
+  const float of_lane = warp_sums(left, lane);
+  const float squares = __shfl_xor_sync(kWholeWarp, of_lane, kLanesPerRow / 2);
+  const float delta = of_lane * inverse;
+  return {rough_of_lane, delta, fmaf(-delta, of_lane, squares)};
+}
+
 // The statistics of a row from those of the warps of a block, each of whole runs of channels.
 __device__ void join_warps(const RowPart* parts, int warps, std::int64_t columns,
                            std::int64_t per_warp, double* mean, float* var) {
@@ -69,6 +100,29 @@ __device__ void join_warps(const RowPart* parts, int warps, std::int64_t columns
   *var = row.squares / count;
 }
 
+// Adds `rows` rows, after `before` others of the piece, to the moments of the thread's channels,
+// whose means count from the pivot on.
+template <int kRun>
+__device__ __forceinline__ void add_rows(Moments (&channel)[kRun], const float (&v)[kRows][kRun],
+                                         const float (&pivot)[kRun], std::int64_t before,
+                                         int rows) {
+  const Join join(static_cast<float>(before), static_cast<float>(rows));
+  const float inverse_rows = 1 / static_cast<float>(rows);
+#pragma unroll
+  for (int k = 0; k < kRun; ++k) {
+    float total = 0, around = 0;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) total += r < rows ? v[r][k] - pivot[k] : 0.0f;
+    const float mean = total * inverse_rows;
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      const float d = r < rows ? v[r][k] - pivot[k] - mean : 0.0f;
+      around = fmaf(d, d, around);
+    }
+    channel[k].add(join, mean, around);
+  }
+}
+
 template <class T, int kRun>
 __global__ void __launch_bounds__(kMostThreads) switchable_norm_measure_kernel(Measure<T> a) {
   DTN_SHARED(RowPart, shared);  // [2, warps, kRows], in turn for one batch of rows and the next
@@ -76,12 +130,11 @@ __global__ void __launch_bounds__(kMostThreads) switchable_norm_measure_kernel(M
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int warps = static_cast<int>(blockDim.x) / kWarpSize;
+  constexpr int kPerWarp = kWarpSize * kRun;
   const std::int64_t first_of_block = static_cast<std::int64_t>(blockIdx.y) * blockDim.x * kRun;
-  const std::int64_t of_block = a.t.channels - first_of_block;
-  const std::int64_t of_warp = of_block - warp * kWarpSize * kRun;
+  const std::int64_t of_block = a.t.channels - first_of_block, of_warp = of_block - warp * kPerWarp;
   const float inverse =
-      of_warp > 0 ? 1 / static_cast<float>(of_warp < kWarpSize * kRun ? of_warp : kWarpSize * kRun)
-                  : 0.0f;
+      of_warp > 0 ? 1 / static_cast<float>(of_warp < kPerWarp ? of_warp : kPerWarp) : 0.0f;
   const T* image = a.x + at.image * a.t.tokens * a.t.channels + at.column;
   float pivot[kRun] = {};
   if (at.live) cuda::load_values(image, pivot);
@@ -94,55 +147,17 @@ __global__ void __launch_bounds__(kMostThreads) switchable_norm_measure_kernel(M
     for (int r = 0; r < kRows; ++r) {
       if (at.live && r < rows) cuda::load_values(image + (row + r) * a.t.channels, v[r]);
     }
-    float sums[kRows] = {};
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-#pragma unroll
-      for (int k = 0; k < kRun; ++k) sums[r] += v[r][k];
-    }
-    const float rough_of_lane = warp_sums(sums, lane) * inverse;
-    float left[2 * kRows] = {};  // of each row: what is left, its squares
-#pragma unroll
-    for (int r = 0; r < kRows; ++r) {
-      const float rough = __shfl_sync(kWholeWarp, rough_of_lane, r * (kWarpSize / kRows));
-#pragma unroll
-      for (int k = 0; k < kRun; ++k) {
-        const float d = at.live ? v[r][k] - rough : 0.0f;
-        left[2 * r] += d;
-        left[2 * r + 1] = fmaf(d, d, left[2 * r + 1]);
-      }
-    }
-    // Lane l has value l / 4 of those, so row l / 8, of whose sums lane l + 4 has the other.
-    const float of_lane = warp_sums(left, lane);
-    const float squares = __shfl_xor_sync(kWholeWarp, of_lane, 4);
-    if (lane % (kWarpSize / kRows) == 0) {
-      const float delta = of_lane * inverse;
-      shared[(turn * warps + warp) * kRows + lane / (kWarpSize / kRows)] = {
-          rough_of_lane, delta, fmaf(-delta, of_lane, squares)};
-    }
+    const RowPart part = measure_rows(v, at.live, inverse, lane);
+    RowPart* parts = shared + turn * warps * kRows;
+    if (lane % kLanesPerRow == 0) parts[warp * kRows + lane / kLanesPerRow] = part;
     __syncthreads();
     if (static_cast<int>(threadIdx.x) < rows) {
-      const std::int64_t part =
+      const std::int64_t token =
           blockIdx.y * a.t.batch * a.t.tokens + at.image * a.t.tokens + row + threadIdx.x;
-      join_warps(shared + turn * warps * kRows + threadIdx.x, warps, of_block, kWarpSize * kRun,
-                 a.part_mean + part, a.part_var + part);
+      join_warps(parts + threadIdx.x, warps, of_block, kPerWarp, a.part_mean + token,
+                 a.part_var + token);
     }
-
-    const Join join(static_cast<float>(row - at.begin), static_cast<float>(rows));
-    const float inverse_rows = 1 / static_cast<float>(rows);
-#pragma unroll
-    for (int k = 0; k < kRun; ++k) {
-      float total = 0, around = 0;
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) total += r < rows ? v[r][k] - pivot[k] : 0.0f;
-      const float mean = total * inverse_rows;
-#pragma unroll
-      for (int r = 0; r < kRows; ++r) {
-        const float d = r < rows ? v[r][k] - pivot[k] - mean : 0.0f;
-        around = fmaf(d, d, around);
-      }
-      channel[k].add(join, mean, around);
-    }
+    add_rows(channel, v, pivot, row - at.begin, rows);
   }
 
   if (!at.live) return;
@@ -327,10 +342,14 @@ void run(CudaQueue& queue, const SwitchableNormStatistics& args) {
     auto part_mean = queue.scratch<double>(split ? layout.blocks * tokens : 1);
     auto part_var = queue.scratch<float>(split ? layout.blocks * tokens : 1);
     const T* x = static_cast<const T*>(t.x);
-    Measure<T> measure{Terms(t), layout.pieces, layout.piece_rows, x, moments.get(),
-                       nullptr,  nullptr};
-    measure.part_mean = split ? part_mean.get() : measure.t.token_mean;
-    measure.part_var = split ? part_var.get() : measure.t.token_var;
+    const Terms terms(t);
+    const Measure<T> measure{.t = terms,
+                             .pieces = layout.pieces,
+                             .piece_rows = layout.piece_rows,
+                             .x = x,
+                             .moments = moments.get(),
+                             .part_mean = split ? part_mean.get() : terms.token_mean,
+                             .part_var = split ? part_var.get() : terms.token_var};
     for_run(layout, [&](auto run) {
       const std::size_t bytes = 2 * (layout.threads / cuda::kWarpSize) * kRows * sizeof(RowPart);
       launch(queue, name, switchable_norm_measure_kernel<T, run>,
@@ -339,10 +358,14 @@ void run(CudaQueue& queue, const SwitchableNormStatistics& args) {
     if (split) {
       const std::int64_t columns = std::int64_t{layout.threads} * layout.run;
       launch(queue, name, switchable_norm_join_kernel,
-             {blocks_for(tokens, kJoinThreads), kJoinThreads}, measure.t, part_mean.get(),
+             {blocks_for(tokens, kJoinThreads), kJoinThreads}, terms, part_mean.get(),
              part_var.get(), std::int64_t{layout.blocks}, columns);
     }
-    const Finish<T> finish{measure.t, layout.pieces, layout.piece_rows, x, moments.get()};
+    const Finish<T> finish{.t = terms,
+                           .pieces = layout.pieces,
+                           .piece_rows = layout.piece_rows,
+                           .x = x,
+                           .moments = moments.get()};
     using Block = ColumnBlock<kColumns>;
     launch(queue, name, switchable_norm_finish_kernel<T>,
            {blocks_for(t.channels, kColumns), Block::kThreads, Block::kSharedBytes}, finish);
@@ -361,15 +384,15 @@ void run(CudaQueue& queue, const SwitchableNormForward& args) {
          {static_cast<float>(args.momentum), static_cast<float*>(args.next_mean),
           static_cast<float*>(args.next_var)});
     const Layout layout = Layout::of<T>(t, {t.x, args.y}, {args.weight, args.bias});
-    const Apply<T> apply{t.tokens,
-                         t.channels,
-                         layout.pieces,
-                         layout.piece_rows,
-                         static_cast<const T*>(t.x),
-                         folded,
-                         static_cast<const float*>(args.weight),
-                         static_cast<const float*>(args.bias),
-                         static_cast<T*>(args.y)};
+    const Apply<T> apply{.tokens = t.tokens,
+                         .channels = t.channels,
+                         .pieces = layout.pieces,
+                         .piece_rows = layout.piece_rows,
+                         .x = static_cast<const T*>(t.x),
+                         .folded = folded,
+                         .weight = static_cast<const float*>(args.weight),
+                         .bias = static_cast<const float*>(args.bias),
+                         .y = static_cast<T*>(args.y)};
     for_run(layout, [&](auto run) {
       launch(queue, {"switchable_norm_forward", {t.batch, t.tokens, t.channels}},
              switchable_norm_apply_kernel<T, run>, {layout.grid(t), layout.threads}, apply);

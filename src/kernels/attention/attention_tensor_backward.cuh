@@ -1,0 +1,203 @@
+// What the two kernels of the backward pass on tensor cores share. Both hold the scores of a warp's
+// own rows with 16 streamed rows and make p and ds of them. In one the own rows are queries, in the
+// other they are keys. What is known of a query or of a key is therefore looked up by the score it
+// is needed for, and the formulas are written once.
+#pragma once
+
+#include "kernels/attention/attention_tensor.cuh"
+
+namespace dtn::attention {
+
+struct BackwardArrays {
+  const bfloat16 *qkv, *out, *dout;
+  const float* lse;
+  bfloat16* dqkv;
+  RowStatistics* statistics;  // [B, H, T]
+  float scale, score_scale;   // the latter times log2(e)
+};
+
+// Where a warp is: its number in the block, and the first of the rows that it owns.
+struct Warp {
+  int index, first;
+};
+template <class K>
+__device__ __forceinline__ Warp this_warp(BlockHead head) {
+  int index = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+  int warps = static_cast<int>(blockDim.x) / cuda::kWarpSize;
+  return {index, (head.block * warps + index) * K::kRowsPerWarp};
+}
+
+// A score that a lane holds: of row g + 8 half of tile r with streamed row 8 j + 2 t + side.
+struct ScoreIndex {
+  int r, j, half, side;
+
+  template <class Scores>
+  __device__ __forceinline__ auto& of(Scores& scores) const {
+    return scores[r][j][2 * half + side];
+  }
+};
+
+// Calls f(ScoreIndex) for each of tile r.
+template <class F>
+__device__ __forceinline__ void for_scores(int r, F&& f) {
+#pragma unroll
+  for (int i = 0; i < 8; ++i) f(ScoreIndex{r, i / 4, i / 2 % 2, i % 2});
+}
+
+// Calls f for the scores with streamed rows that are not there: only `left` of the 16 are. These
+// have no gradient, whatever p would be.
+template <class F>
+__device__ __forceinline__ void for_missing_scores(int r, int left, Lane lane, F&& f) {
+  if (left >= 16) return;
+  for_scores(r, [&](ScoreIndex i) {
+    if (8 * i.j + 2 * lane.t + i.side >= left) f(i);
+  });
+}
+
+// The statistics (log2(e) lse, delta) and the places of the rows that a warp owns.
+template <int R>
+struct OwnStatistics {
+  RowStatistics rows[R][2];
+  __device__ __forceinline__ const RowStatistics& operator[](ScoreIndex i) const {
+    return rows[i.r][i.half];
+  }
+};
+template <bool kBiased, int R>
+struct OwnPlaces : Places<kBiased, 2 * R> {
+  __device__ __forceinline__ OwnPlaces(const GridBias<kBiased>& grid, int first, Lane lane)
+      : Places<kBiased, 2 * R>(grid, first + lane.g, 8) {}
+  __device__ __forceinline__ const Place& operator[](ScoreIndex i) const {
+    return this->at[2 * i.r + i.half];
+  }
+};
+
+// The statistics, or the places, of 16 streamed rows: two float32 for each.
+template <class V>
+struct OfStreamedRows {
+  float4 two[2];  // rows 8 j + 2 t and 8 j + 2 t + 1
+
+  __device__ __forceinline__ V operator[](ScoreIndex i) const {
+    const float4& v = two[i.j];
+    return {i.side ? v.z : v.x, i.side ? v.w : v.y};
+  }
+};
+template <class V>
+__device__ __forceinline__ OfStreamedRows<V> load_streamed(const V* ring, int row, Lane lane) {
+  static_assert(sizeof(V) == 2 * sizeof(float));
+  const V* from = ring + row % kRingRows + 2 * lane.t;
+  OfStreamedRows<V> of;
+#pragma unroll
+  for (int j = 0; j < 2; ++j) of.two[j] = *reinterpret_cast<const float4*>(from + 8 * j);
+  return of;
+}
+
+// Starts to bring the statistics of kTileRows query rows into a ring. The whole block takes part.
+__device__ __forceinline__ void stream_statistics(cuda::AsyncCopies& copies, RowStatistics* ring,
+                                                  const RowStatistics* from, int first,
+                                                  const HeadShape& shape) {
+  for (int i = static_cast<int>(threadIdx.x); i < kTileRows; i += static_cast<int>(blockDim.x)) {
+    bool inside = first + i < shape.tokens;
+    copies.copy<8>(ring + (first + i) % kRingRows, from + (inside ? first + i : 0), inside);
+  }
+}
+
+// The sums dp - delta begin at -delta, which saves a subtraction per score and its register.
+template <int R, class Statistics>
+__device__ __forceinline__ void begin_at_minus_delta(float (&dp)[R][2][4],
+                                                     const Statistics& of_query) {
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+    for_scores(r, [&](ScoreIndex i) { i.of(dp) = -of_query[i].delta; });
+  }
+}
+
+// p = 2^(score_scale s + bias - lse).
+template <bool kBiased>
+struct Probability {
+  float score_scale;
+  HeadBias<kBiased> bias;
+
+  template <class Queries, class Keys>
+  __device__ __forceinline__ float operator()(float s, float lse,
+                                              [[maybe_unused]] const Queries& queries,
+                                              [[maybe_unused]] const Keys& keys,
+                                              [[maybe_unused]] ScoreIndex i) const {
+    float shift = -lse;
+    if constexpr (kBiased) shift += bias(queries[i], keys[i]);
+    return cuda::exp2_approximate(fmaf(s, score_scale, shift));
+  }
+};
+
+// A warp of the first kernel makes ds of its scores, and sums what the bias gets of it.
+template <int R, bool kBiased>
+struct QueryScores {
+  Lane lane;
+  Probability<kBiased> probability;
+  OwnPlaces<kBiased, R> queries;
+  BiasGradient<kBiased> dbias;
+
+  // Of s and dp - delta with 16 keys, of which `left` are there; ds is rounded.
+  __device__ __forceinline__ void differentiate(unsigned (&ds)[R][4], const float (&s)[R][2][4],
+                                                float (&dp)[R][2][4],
+                                                const OwnStatistics<R>& of_query,
+                                                const OfStreamedRows<Place>& keys, int left) {
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      for_scores(r, [&](ScoreIndex i) {
+        i.of(dp) *= probability(i.of(s), of_query[i].lse, queries, keys, i);
+      });
+      for_missing_scores(r, left, lane, [&](ScoreIndex i) { i.of(dp) = 0; });
+      if constexpr (kBiased) {
+        for_scores(r, [&](ScoreIndex i) { dbias.take(i.of(dp), queries[i], keys[i]); });
+      }
+      pack_operand(ds[r], dp[r]);
+    }
+  }
+};
+
+// A warp of the second kernel makes p and ds of its scores.
+template <int R, bool kBiased>
+struct KeyScores {
+  Lane lane;
+  Probability<kBiased> probability;
+  OwnPlaces<kBiased, R> keys;
+
+  // Scores with 16 queries become probabilities.
+  __device__ __forceinline__ void to_probabilities(float (&s)[R][2][4],
+                                                   const OfStreamedRows<RowStatistics>& of_query,
+                                                   const OfStreamedRows<Place>& queries) const {
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      for_scores(r, [&](ScoreIndex i) {
+        i.of(s) = probability(i.of(s), of_query[i].lse, queries, keys, i);
+      });
+    }
+  }
+
+  // Of p and dp - delta with 16 queries, of which `left` are there; the results are rounded.
+  __device__ __forceinline__ void differentiate(unsigned (&rounded_p)[R][4], unsigned (&ds)[R][4],
+                                                float (&p)[R][2][4], float (&dp)[R][2][4],
+                                                int left) const {
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+      for_scores(r, [&](ScoreIndex i) { i.of(dp) *= i.of(p); });
+      for_missing_scores(r, left, lane, [&](ScoreIndex i) { i.of(p) = i.of(dp) = 0; });
+      pack_operand(rounded_p[r], p[r]);
+      pack_operand(ds[r], dp[r]);
+    }
+  }
+};
+
+// Writes all rows of a warp, times `factor`; `shared` has room for 16 of them.
+template <int D, int R>
+__device__ __forceinline__ void store_own_tiles(const float (&acc)[R][D / 8][4], float factor,
+                                                bfloat16* shared, bfloat16* to, std::int64_t stride,
+                                                int first, const HeadShape& shape) {
+  const float factors[2] = {factor, factor};
+#pragma unroll
+  for (int r = 0; r < R; ++r) {
+    store_own_rows<D>(acc[r], factors, shared, to, stride, first + 16 * r, shape);
+  }
+}
+
+}  // namespace dtn::attention
