@@ -88,11 +88,6 @@ void DynamicTokenNorm::check(const Variable& x, const TokenGrid& grid) const {
             " tokens, not for ", grid.height, " x ", grid.width);
 }
 
-Tensor DynamicTokenNorm::position_weights(DType acc, Device device) const {
-  if (position_) return position_->variable.value();
-  return constant(zero_weights_, {shape_.heads, 3}, 0, acc, device);
-}
-
 DtnDensePositions DynamicTokenNorm::dense_positions(const TokenGrid& grid, DType acc) const {
   using Position = DtnOptions::Position;
   const TokenGrid cells = options_.cells(grid);
@@ -112,6 +107,16 @@ DtnDensePositions DynamicTokenNorm::dense_positions(const TokenGrid& grid, DType
   return args;
 }
 
+std::shared_ptr<const DtnPlan> DynamicTokenNorm::plan(const TokenGrid& grid, DType acc,
+                                                      Device device) const {
+  const Tensor parameter = position_ ? position_->variable.value() : Tensor();
+  if (options_.dense(device)) {
+    return dense_dtn_plan(dense_positions(grid, acc), parameter, device);
+  }
+  if (parameter.defined()) return separable_dtn_plan(parameter);
+  return separable_dtn_plan(constant(zero_weights_, {shape_.heads, 3}, 0, acc, device));
+}
+
 // --- fused passes -------------------------------------------------------------------------------
 
 // All that both passes read, kept by the tape; what they share of their arguments is made from it.
@@ -122,11 +127,9 @@ struct DynamicTokenNorm::Passes {
   DType acc;
   Device device;
   Tensor x;
-  Tensor weight{}, lambda_mean{}, lambda_var{}, position{};
+  std::shared_ptr<const DtnPlan> plan;
+  Tensor weight{}, lambda_mean{}, lambda_var{};
   Tensor token_mean{}, token_var{}, pivot{}, head_rstd{};
-  DtnDensePositions dense_positions{};  // when dense
-
-  bool dense() const { return options.dense(device); }
 
   template <class Arguments>
   void fill(Arguments& args) const {
@@ -144,66 +147,19 @@ struct DynamicTokenNorm::Passes {
     args.lambda_mean = raw(lambda_mean);
     args.lambda_var = raw(lambda_var);
     args.pool = options.pool;
-    args.pos_weight = dense() ? nullptr : raw(position);
     args.token_mean = raw(token_mean);
     args.token_var = raw(token_var);
     args.pivot = raw(pivot);
     args.head_rstd = raw(head_rstd);
   }
-
-  Shape matrix_shape() const {
-    const std::int64_t cells = options.cells(grid).tokens();
-    return {shape.heads, cells, cells};
-  }
-  // P of all heads; made anew by each pass, which is cheaper than to keep it.
-  Tensor dense_matrix() const {
-    Tensor p = Tensor::empty(matrix_shape(), acc, device);
-    DtnDensePositions args = dense_positions;
-    args.weight = position.defined() ? position.raw() : nullptr;
-    args.p = p.raw();
-    run_on(device, args);
-    return p;
-  }
-
-  void forward(DtnNormForward args) const {
-    fill(args);
-    if (!dense()) return run_on(device, args);
-    const Tensor p = dense_matrix();
-    run_on(device, DtnDenseForward{args, p.raw()});
-  }
-
-  void backward(DtnNormBackward args, const GradSink& dposition) const {
-    fill(args);
-    if (!dense()) {
-      args.dpos_weight = ops::buffer_or_null(dposition, {shape.heads, 3}, acc, device);
-      return run_on(device, args);
-    }
-    const Tensor p = dense_matrix();
-    Tensor dp;
-    if (dposition) dp = Tensor::empty(matrix_shape(), acc, device);
-    run_on(device, DtnDenseBackward{args, p.raw(), dp.defined() ? dp.raw() : nullptr});
-    if (!dposition) return;
-    DtnDensePositionsBackward back{};
-    back.dtype = acc;
-    back.heads = dense_positions.heads;
-    back.grid_h = dense_positions.grid_h;
-    back.grid_w = dense_positions.grid_w;
-    back.kind = dense_positions.kind;
-    back.variant = dense_positions.variant;
-    back.weight = position.raw();
-    back.p = p.raw();
-    back.dp = dp.raw();
-    back.dweight = dposition->buffer(position.shape(), acc, device).raw();
-    run_on(device, back);
-  }
 };
 
 Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid) {
   check(x, grid);
-  Passes passes{shape_, options_, grid, accumulator_of(x.dtype()), x.device(), x.value()};
   const std::int64_t batch = x.dim(0), tokens = grid.tokens();
-  const DType acc = passes.acc;
-  const Device device = passes.device;
+  const DType acc = accumulator_of(x.dtype());
+  const Device device = x.device();
+  Passes passes{shape_, options_, grid, acc, device, x.value(), plan(grid, acc, device)};
   passes.weight = weight_->variable.value();
   passes.lambda_mean = lambda_mean_.value(acc, device);
   passes.lambda_var = lambda_var_.value(acc, device);
@@ -213,14 +169,13 @@ Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenG
   if (options_.variant == DtnVariant::kOfficial) {
     passes.head_rstd = Tensor::empty({batch, shape_.heads, tokens}, DType::kFloat64, device);
   }
-  if (passes.dense()) passes.dense_positions = dense_positions(grid, acc);
-  if (position_ || !passes.dense()) passes.position = position_weights(acc, device);
 
   Tensor y = Tensor::empty_like(x.value());
   DtnNormForward args{};
   args.bias = bias_->variable.value().raw();
   args.y = y.raw();
-  passes.forward(args);
+  passes.fill(args);
+  passes.plan->forward(args);
 
   const Variable *mean_logit = lambda_mean_.logit(), *var_logit = lambda_var_.logit();
   auto sink_of = [](const Variable* v) { return v ? v->sink() : nullptr; };
@@ -239,7 +194,8 @@ Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenG
     back.dbias = ops::buffer_or_null(dbias, {channels}, passes.acc, passes.device);
     back.dlambda_mean = dmean ? dl_mean.raw() : nullptr;
     back.dlambda_var = dvar ? dl_var.raw() : nullptr;
-    passes.backward(back, dposition);
+    passes.fill(back);
+    passes.plan->backward(back, dposition);
     add_logit_gradient(dmean, dl_mean, passes.lambda_mean);
     add_logit_gradient(dvar, dl_var, passes.lambda_var);
     input.deliver();

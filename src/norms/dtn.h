@@ -1,12 +1,12 @@
 // What the files of Dynamic Token Normalization share. dtn.cpp: parameters, the fused passes.
-// dtn_options.cpp: options, and what they must fulfil. dtn_reference.cpp: the specification.
+// dtn_plan.cpp: the kernels behind them. dtn_options.cpp: options, and what they must fulfil.
+// dtn_reference.cpp: the specification.
 #pragma once
 
 #include <optional>
 
 #include "dtn/nn/normalizer.h"
-#include "kernels/dtn/dtn_dense.h"
-#include "kernels/dtn/dtn_dense_positions.h"
+#include "norms/dtn_plan.h"
 
 namespace dtn {
 
@@ -30,7 +30,7 @@ struct DtnOptions {
   bool separable() const {
     return position == Position::kRelative || position == Position::kUniform;
   }
-  // Whether the moments come from a full position matrix, see kernels/dtn_dense.h.
+  // Whether the statistics across tokens are had with all of the position matrix.
   bool dense(Device device) const {
     return !separable() || (pool > 1 && device.type == DeviceType::kCuda);
   }
@@ -78,8 +78,7 @@ class DynamicTokenNorm : public Normalizer {
 
   void check(const Variable& x, const TokenGrid& grid) const;
   const Variable* position() const { return position_ ? &position_->variable : nullptr; }
-  // The position weights of the separable kernel, [H, 3].
-  Tensor position_weights(DType acc, Device device) const;
+  std::shared_ptr<const DtnPlan> plan(const TokenGrid& grid, DType acc, Device device) const;
   DtnDensePositions dense_positions(const TokenGrid& grid, DType acc) const;
   // P, [H, T', T'].
   Variable reference_positions(Context& ctx, const TokenGrid& cells, DType dtype,
