@@ -160,9 +160,13 @@ function(dtn_cuda_layer)
   list(REMOVE_ITEM runtime ${absent})
   if(DTN_CUDA)
     add_library(dtn_cuda STATIC ${runtime} ${kernels})
-    # Denormals are taken for 0, as on the CPU. A register that spills to memory is reported like every warning.
-    set(flags --expt-relaxed-constexpr -ftz=true -lineinfo -Xptxas=--warn-on-spills
-              -Xcompiler=-Wall,-Wextra)
+    # A register that spills to memory is reported like every warning.
+    set(flags --expt-relaxed-constexpr -lineinfo -Xptxas=--warn-on-spills -Xcompiler=-Wall,-Wextra)
+    # Denormals are taken for 0, as on the CPU; but attention on tensor cores would run out of
+    # registers for it, and its exponentials do so anyway.
+    set(flushing ${kernels})
+    list(FILTER flushing EXCLUDE REGEX "/attention_tensor_")
+    set_source_files_properties(${flushing} PROPERTIES COMPILE_OPTIONS -ftz=true)
     if(DTN_CUDA_STRICT)
       list(APPEND flags -Werror=all-warnings -Xptxas=--warning-as-error -Xcompiler=-Werror)
     endif()
@@ -219,10 +223,20 @@ function(dtn_cuda_layer)
   endif()
 endfunction()
 
+# Sanitizers need not look at the tests' own code, which takes three times as long to compile with
+# them: they see what the layers do with the memory of tests all the same.
+function(dtn_test_defaults target)
+  dtn_program_defaults(${target})
+  if(CMAKE_CXX_FLAGS MATCHES "-fsanitize")
+    target_compile_options(${target} PRIVATE -fno-sanitize=all)
+    target_compile_definitions(${target} PRIVATE DTN_SANITIZED=1)  # what they run is
+  endif()
+endfunction()
+
 # What nearly every test includes, compiled once. The tests may only define more than it does.
 function(dtn_test_headers)
   add_library(dtn_test_headers OBJECT ${PROJECT_SOURCE_DIR}/tests/precompiled.cpp)
-  dtn_program_defaults(dtn_test_headers)
+  dtn_test_defaults(dtn_test_headers)
   target_link_libraries(dtn_test_headers PRIVATE OpenMP::OpenMP_CXX Threads::Threads GTest::gtest)
   target_precompile_headers(dtn_test_headers PRIVATE ${PROJECT_SOURCE_DIR}/tests/precompiled.h)
 endfunction()
@@ -231,7 +245,7 @@ endfunction()
 # each registered under the CTest label.
 function(dtn_test_program name label layer sources)
   add_executable(${name} ${sources})
-  dtn_program_defaults(${name})
+  dtn_test_defaults(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   if(layer MATCHES "^(data|io|norms)$")  # which read what lies beside the sources
     target_compile_definitions(${name} PRIVATE DTN_TESTS_FOLDER="${PROJECT_SOURCE_DIR}/tests")

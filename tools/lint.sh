@@ -13,9 +13,10 @@ git ls-files -z '*.h' '*.cpp' '*.cu' | xargs -0 -n 40 -P "$jobs" clang-format --
 echo "-- includes"
 python3 tests/check_includes.py
 
-# Flags as clang takes them; nothing is built.
+# Flags as clang takes them; nothing is built. clang-tidy guesses those of a source that is compiled
+# with others from its neighbours'.
 cmake --preset release -B build-lint -DCMAKE_CXX_COMPILER=clang++ -DDTN_TESTS=ON -DDTN_ISAS=best \
-  -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON > /dev/null
+  -DDTN_UNITY=ON -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON > /dev/null
 
 base=${1:-$(git merge-base HEAD origin/main 2> /dev/null || true)}
 if [[ -z $base || $base == "$(git rev-parse HEAD)" ]]; then base=HEAD~1; fi

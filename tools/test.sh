@@ -55,10 +55,10 @@ fi
 stage "sanitizers, Eigen in place of oneDNN"
 cmake --preset asan -B build-asan -DDTN_ONEDNN=OFF -DDTN_ISAS=best -DDTN_UNITY=ON
 cmake --build build-asan -j "$jobs" --target sanitized_tests
-# Left out is what runs the same code once more: gradients by finite differences, bits and digits
-# compared; and what runs none of it.
-again='emulator.barriers|CudaLearner|BitsDoNotDependOnThreads|EqualBitsAtAnyThreadCount|Numerics[.]'
-again+='|unit[.](headers|includes|gpu_ledger)'
+# Left out is what runs the same code once more: whole steps and programs, bits and digits compared;
+# and what runs none of it.
+again='emulator.(barriers|train)|CudaLearner|CudaSecondTask|Schedules?$|Numerics[.]'
+again+='|BitsDoNotDependOnThreads|EqualBitsAtAnyThreadCount|unit[.](headers|includes|gpu_ledger)'
 LSAN_OPTIONS="suppressions='$PWD/tests/leaks.txt':print_suppressions=0" \
   UBSAN_OPTIONS=print_stacktrace=1 \
   ctest --test-dir build-asan --output-on-failure -j "$jobs" -L 'unit|emulator' -E "$again"

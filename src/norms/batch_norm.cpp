@@ -38,8 +38,8 @@ class BatchNorm : public Normalizer {
   RunningStatistics running_;
 };
 
-std::unique_ptr<Normalizer> make(const NormConfig& config, const NormShape& shape,
-                                 const Scope& scope) {
+std::unique_ptr<Normalizer> make_batch(const NormConfig& config, const NormShape& shape,
+                                       const Scope& scope) {
   return std::make_unique<BatchNorm>(config, shape, scope);
 }
 
@@ -51,7 +51,7 @@ NormRow batch_norm_row() {
   schema.doc = "BatchNorm: mean and variance of each channel over the tokens of all samples";
   schema.running_statistics = true;
   schema.options = {momentum_option(), sync_option()};
-  return {std::move(schema), make};
+  return {std::move(schema), make_batch};
 }
 
 }  // namespace dtn

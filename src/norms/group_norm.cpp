@@ -31,8 +31,8 @@ class GroupNorm : public Normalizer {
   Parameter* bias_;
 };
 
-std::unique_ptr<Normalizer> make(const NormConfig& config, const NormShape& shape,
-                                 const Scope& scope) {
+std::unique_ptr<Normalizer> make_group(const NormConfig& config, const NormShape& shape,
+                                       const Scope& scope) {
   return std::make_unique<GroupNorm>(config, shape, scope);
 }
 
@@ -46,7 +46,7 @@ NormRow group_norm_row() {
       groups_option("groups of channels: as many as heads, or a number that divides "
                     "C (1 is LayerNorm over the whole sample)")};
   schema.check = check_groups;
-  return {std::move(schema), make};
+  return {std::move(schema), make_group};
 }
 
 }  // namespace dtn

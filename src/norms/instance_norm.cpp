@@ -32,8 +32,8 @@ class InstanceNorm : public Normalizer {
   Parameter* bias_;
 };
 
-std::unique_ptr<Normalizer> make(const NormConfig& config, const NormShape& shape,
-                                 const Scope& scope) {
+std::unique_ptr<Normalizer> make_instance(const NormConfig& config, const NormShape& shape,
+                                          const Scope& scope) {
   return std::make_unique<InstanceNorm>(config, shape, scope);
 }
 
@@ -52,7 +52,7 @@ NormRow instance_norm_row() {
        0,
        "the variance over T tokens (PyTorch), or over T - 1 as the released DTN code has it"},
   };
-  return {std::move(schema), make};
+  return {std::move(schema), make_instance};
 }
 
 }  // namespace dtn

@@ -33,7 +33,8 @@ class LayerNorm : public Normalizer {
   Parameter* bias_;
 };
 
-std::unique_ptr<Normalizer> make(const NormConfig&, const NormShape& shape, const Scope& scope) {
+std::unique_ptr<Normalizer> make_layer(const NormConfig&, const NormShape& shape,
+                                       const Scope& scope) {
   return make_layer_norm(shape, scope);
 }
 
@@ -44,7 +45,8 @@ std::unique_ptr<Normalizer> make_layer_norm(const NormShape& shape, const Scope&
 }
 
 NormRow layer_norm_row() {
-  return {{"ln", "LayerNorm: mean and variance of each token over its channels", {}, false}, make};
+  return {{"ln", "LayerNorm: mean and variance of each token over its channels", {}, false},
+          make_layer};
 }
 
 }  // namespace dtn

@@ -183,8 +183,8 @@ Variable PowerNorm::reference(Context& ctx, const Variable& x, const TokenGrid&)
   return e::cast(ctx, e::reshape(ctx, y, x.shape()), x.dtype());
 }
 
-std::unique_ptr<Normalizer> make(const NormConfig& config, const NormShape& shape,
-                                 const Scope& scope) {
+std::unique_ptr<Normalizer> make_power(const NormConfig& config, const NormShape& shape,
+                                       const Scope& scope) {
   return std::make_unique<PowerNorm>(config, shape, scope);
 }
 
@@ -225,7 +225,7 @@ NormRow power_norm_row() {
        "how much of the running mean in the backward pass a step keeps"},
       sync_option(),
   };
-  return {std::move(schema), make};
+  return {std::move(schema), make_power};
 }
 
 }  // namespace dtn

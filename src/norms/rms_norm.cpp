@@ -85,7 +85,8 @@ Variable RmsNorm::reference(Context& ctx, const Variable& x, const TokenGrid&) {
 }
 
 template <RmsNormKind kKind>
-std::unique_ptr<Normalizer> make(const NormConfig&, const NormShape& shape, const Scope& scope) {
+std::unique_ptr<Normalizer> make_rms(const NormConfig&, const NormShape& shape,
+                                     const Scope& scope) {
   return std::make_unique<RmsNorm>(kKind, shape, scope);
 }
 
@@ -95,14 +96,14 @@ NormRow rms_norm_row() {
   NormSchema schema;
   schema.type = "rms";
   schema.doc = "RMSNorm: each token over its root mean square, no mean, no bias";
-  return {std::move(schema), make<RmsNormKind::kRms>};
+  return {std::move(schema), make_rms<RmsNormKind::kRms>};
 }
 
 NormRow scale_norm_row() {
   NormSchema schema;
   schema.type = "scale";
   schema.doc = "ScaleNorm: each token over its length, times a weight per channel from sqrt(C) on";
-  return {std::move(schema), make<RmsNormKind::kScale>};
+  return {std::move(schema), make_rms<RmsNormKind::kScale>};
 }
 
 }  // namespace dtn

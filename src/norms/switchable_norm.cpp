@@ -231,8 +231,8 @@ Variable SwitchableNorm::reference(Context& ctx, const Variable& input, const To
   return e::cast(ctx, y, input.dtype());
 }
 
-std::unique_ptr<Normalizer> make(const NormConfig& config, const NormShape& shape,
-                                 const Scope& scope) {
+std::unique_ptr<Normalizer> make_switchable(const NormConfig& config, const NormShape& shape,
+                                            const Scope& scope) {
   return std::make_unique<SwitchableNorm>(config, shape, scope);
 }
 
@@ -244,7 +244,7 @@ NormRow switchable_norm_row() {
   schema.doc = "Switchable normalization: instance, layer and batch statistics, mixed by learning";
   schema.running_statistics = true;
   schema.options = {momentum_option(), sync_option()};
-  return {std::move(schema), make};
+  return {std::move(schema), make_switchable};
 }
 
 }  // namespace dtn

@@ -13,7 +13,8 @@ namespace {
 // What the ranks together see at once: to each, what it sees in training at most.
 std::int64_t evaluation_batch(const TrainConfig& train, int ranks) {
   const std::int64_t batch = train.batch_size;
-  return train.micro_batch ? std::min<std::int64_t>(batch, *train.micro_batch * ranks) : batch;
+  return train.micro_batch ? std::min<std::int64_t>(batch, std::int64_t{*train.micro_batch} * ranks)
+                           : batch;
 }
 
 std::unique_ptr<OpenSplit> open_checked(const Task& task, const ExperimentConfig& config,

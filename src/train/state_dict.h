@@ -16,7 +16,9 @@ namespace dtn {
 class StateDict {
  public:
   // The tensor's memory, wherever it is.
-  void bind(std::string name, Tensor tensor) { tensors_.emplace_back(std::move(name), tensor); }
+  void bind(std::string name, Tensor tensor) {
+    tensors_.emplace_back(std::move(name), std::move(tensor));
+  }
   void bind(NamedTensors tensors);
   // `old_name` is what older checkpoints call it.
   void bind(std::string name, std::int64_t& number, std::string old_name = {});

@@ -14,14 +14,14 @@ namespace {
 
 constexpr std::uint32_t kPolicyStream = 0xA06E0010u;
 constexpr std::uint32_t kJitterStream = 0xA06E0011u;
-constexpr std::uint64_t kGroupsPerSample = 16;  // of four random words; a step has two groups
-static_assert(2 * AugmentDraw::kMaxSteps <= kGroupsPerSample);
+constexpr std::uint64_t kPolicyGroups = 16;  // of four random words; a step has two groups
+static_assert(2 * AugmentDraw::kMaxSteps <= kPolicyGroups);
 
 // The random words of one sample, by number.
 class Words {
  public:
   Words(const SampleKey& key, std::uint32_t stream)
-      : key_{key.seed, stream, key.epoch}, first_(key.sample * kGroupsPerSample) {}
+      : key_{key.seed, stream, key.epoch}, first_(key.sample * kPolicyGroups) {}
   std::uint32_t word(int i) const {
     return philox_group(key_, first_ + static_cast<unsigned>(i) / 4).v[i % 4];
   }

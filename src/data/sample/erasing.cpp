@@ -12,12 +12,12 @@ namespace dtn {
 namespace {
 
 constexpr std::uint32_t kEraseStream = 0xA06E0002u;
-constexpr std::uint64_t kTries = 10;
-constexpr std::uint64_t kGroupsPerSample = 16;  // of four random words: the chance, then the tries
+constexpr std::uint64_t kEraseTries = 10;
+constexpr std::uint64_t kEraseGroups = 16;  // of four random words: the chance, then the tries
 constexpr double kMinArea = 0.02, kMaxArea = 1.0 / 3, kMinAspect = 0.3;
 
-Philox4 random_words(const SampleKey& key, std::uint64_t group) {
-  return philox_group({key.seed, kEraseStream, key.epoch}, key.sample * kGroupsPerSample + group);
+Philox4 erase_words(const SampleKey& key, std::uint64_t group) {
+  return philox_group({key.seed, kEraseStream, key.epoch}, key.sample * kEraseGroups + group);
 }
 
 }  // namespace
@@ -32,10 +32,10 @@ std::optional<EraseBox> erase_shape(int width, int height, double area, double a
 
 std::optional<EraseBox> sample_erase(int width, int height, double chance, const SampleKey& key) {
   DTN_CHECK(width > 0 && height > 0, "cannot erase from an image of ", width, " x ", height);
-  const Philox4 first = random_words(key, 0);
+  const Philox4 first = erase_words(key, 0);
   if (!(uniform(first.v[0], 0, 1) < chance)) return std::nullopt;
-  for (std::uint64_t i = 1; i <= kTries; ++i) {
-    const Philox4 words = random_words(key, i);
+  for (std::uint64_t i = 1; i <= kEraseTries; ++i) {
+    const Philox4 words = erase_words(key, i);
     const double area = uniform(words.v[0], kMinArea, kMaxArea);
     const double aspect =
         std::exp(uniform(words.v[1], std::log(kMinAspect), std::log(1 / kMinAspect)));

@@ -15,7 +15,7 @@ constexpr const char* kLanguage =
     "(operations), -mstd0 .. -mstd10 (deviation of the magnitude), -inc0 or -inc1 (whether all "
     "grow with the magnitude) and -w0 (weighted choice), such as rand-m9-mstd0.5-inc1";
 
-[[noreturn]] void fail(const std::string& policy, const std::string& what) {
+[[noreturn]] void fail_policy(const std::string& policy, const std::string& what) {
   throw ConfigError(cat("augment.policy `", policy, "`: ", what, "; ", kLanguage));
 }
 
@@ -34,8 +34,9 @@ T number(const std::string& policy, std::string_view part, std::size_t key_size,
   const char* const end = part.data() + part.size();
   const auto result = std::from_chars(part.data() + key_size, end, value);
   if (result.ec != std::errc() || result.ptr != end || !(low <= value && value <= high))
-    fail(policy, cat("`", part, "` needs a ", std::is_integral_v<T> ? "whole number" : "number",
-                     " from ", low, " to ", high, " behind `", part.substr(0, key_size), "`"));
+    fail_policy(policy,
+                cat("`", part, "` needs a ", std::is_integral_v<T> ? "whole number" : "number",
+                    " from ", low, " to ", high, " behind `", part.substr(0, key_size), "`"));
   return value;
 }
 
@@ -43,13 +44,14 @@ T number(const std::string& policy, std::string_view part, std::size_t key_size,
 
 RandAugmentPolicy parse_rand_augment(const std::string& text) {
   const std::vector<std::string_view> parts = split(text);
-  if (parts.front() != "rand") fail(text, cat("`", parts.front(), "` is no policy"));
+  if (parts.front() != "rand") fail_policy(text, cat("`", parts.front(), "` is no policy"));
   RandAugmentPolicy policy;
   std::vector<std::string_view> seen;
   for (auto part = parts.begin() + 1; part != parts.end(); ++part) {
     const std::size_t size = std::min(part->find_first_of("+.0123456789"), part->size());
     const std::string_view key = part->substr(0, size);
-    if (std::ranges::find(seen, key) != seen.end()) fail(text, cat("`", key, "` comes twice"));
+    if (std::ranges::find(seen, key) != seen.end())
+      fail_policy(text, cat("`", key, "` comes twice"));
     seen.push_back(key);
     if (key == "m") {
       policy.magnitude = number(text, *part, size, 0, 10);
@@ -62,7 +64,7 @@ RandAugmentPolicy parse_rand_augment(const std::string& text) {
     } else if (key == "w") {
       policy.weighted = number(text, *part, size, 0, 0) == 0;
     } else {
-      fail(text, cat("`", *part, "` is not known"));
+      fail_policy(text, cat("`", *part, "` is not known"));
     }
   }
   return policy;

@@ -15,11 +15,11 @@ namespace dtn {
 namespace {
 
 constexpr std::uint32_t kAugmentStream = 0xA06E0001u;
-constexpr int kTries = 10;
-constexpr std::uint64_t kGroupsPerSample = 16;  // of four random words: one per try, one for flip
+constexpr int kCropTries = 10;
+constexpr std::uint64_t kCropGroups = 16;  // of four random words: one per try, one for flip
 
-Philox4 random_words(const SampleKey& key, std::uint64_t group) {
-  return philox_group({key.seed, kAugmentStream, key.epoch}, key.sample * kGroupsPerSample + group);
+Philox4 crop_words(const SampleKey& key, std::uint64_t group) {
+  return philox_group({key.seed, kAugmentStream, key.epoch}, key.sample * kCropGroups + group);
 }
 
 CropBox central_crop(int width, int height, const AugmentConfig& a) {
@@ -160,11 +160,10 @@ CropBox sample_crop(int width, int height, const AugmentConfig& augment, const S
   DTN_CHECK(width > 0 && height > 0, "cannot crop an image of ", width, " x ", height);
   CropBox box;
   bool found = false;
-  for (int i = 0; i < kTries && !found; ++i)
-    found =
-        draw_crop(width, height, augment, random_words(key, static_cast<std::uint64_t>(i)), box);
+  for (int i = 0; i < kCropTries && !found; ++i)
+    found = draw_crop(width, height, augment, crop_words(key, static_cast<std::uint64_t>(i)), box);
   if (!found) box = central_crop(width, height, augment);
-  box.flip = uniform(random_words(key, kGroupsPerSample - 1).v[0], 0, 1) < augment.hflip;
+  box.flip = uniform(crop_words(key, kCropGroups - 1).v[0], 0, 1) < augment.hflip;
   return box;
 }
 

@@ -14,28 +14,28 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMaxFileBytes = std::int64_t{1} << 36;
+constexpr std::int64_t kMaxIdxBytes = std::int64_t{1} << 36;
 constexpr int kUnsignedByte = 0x08;
 constexpr int kMaxRank = 4;
 constexpr std::size_t kMagicBytes = 4;
 constexpr std::int64_t kMaxSide = 65'500;  // of an image, as DecodeLimits has it
 
-[[noreturn]] void fail(const std::string& name, const std::string& what) {
+[[noreturn]] void fail_idx(const std::string& name, const std::string& what) {
   throw DataError(cat(name, ": ", what, "; see data/README.md for where to get the file"));
 }
 
 // Checks the magic number: two zero bytes, the element type, the rank.
 int rank_of(std::span<const std::byte> magic, const std::string& name) {
   if (magic[0] != std::byte{0} || magic[1] != std::byte{0}) {
-    fail(name, "is not an IDX file (it does not begin with two zero bytes)");
+    fail_idx(name, "is not an IDX file (it does not begin with two zero bytes)");
   }
   int type = std::to_integer<int>(magic[2]);
   if (type != kUnsignedByte) {
-    fail(name, cat("holds IDX elements of type ", type, ", expected 8 (unsigned bytes)"));
+    fail_idx(name, cat("holds IDX elements of type ", type, ", expected 8 (unsigned bytes)"));
   }
   int rank = std::to_integer<int>(magic[3]);
   if (rank < 1 || rank > kMaxRank) {
-    fail(name, cat("has ", rank, " dimensions, expected 1 to ", kMaxRank));
+    fail_idx(name, cat("has ", rank, " dimensions, expected 1 to ", kMaxRank));
   }
   return rank;
 }
@@ -49,9 +49,9 @@ std::uint64_t read_dims(std::span<const std::byte> bytes, const std::string& nam
     for (std::size_t i = 0; i < 4; ++i) {
       extent = extent << 8 | std::to_integer<std::uint32_t>(bytes[4 * d + i]);
     }
-    if (extent == 0) fail(name, cat("is empty (dimension ", d, " is 0)"));
+    if (extent == 0) fail_idx(name, cat("is empty (dimension ", d, " is 0)"));
     if (__builtin_mul_overflow(product, std::uint64_t{extent}, &product)) {
-      fail(name, "promises more elements than 64 bits can count");
+      fail_idx(name, "promises more elements than 64 bits can count");
     }
     dims.push_back(extent);
   }
@@ -63,30 +63,30 @@ template <class Read>
 IdxArray parse(const std::string& name, std::uint64_t capacity, Read read) {
   std::byte header[kMagicBytes + 4 * kMaxRank];
   std::span<std::byte> magic(header, kMagicBytes);
-  if (read(magic) < magic.size()) fail(name, "is too short for an IDX file");
+  if (read(magic) < magic.size()) fail_idx(name, "is too short for an IDX file");
   std::span<std::byte> extents(header + kMagicBytes,
                                4 * static_cast<std::size_t>(rank_of(magic, name)));
-  if (read(extents) < extents.size()) fail(name, "ends within its IDX header");
+  if (read(extents) < extents.size()) fail_idx(name, "ends within its IDX header");
   IdxArray array;
   std::uint64_t promised = read_dims(extents, name, array.dims);
   if (promised > capacity) {
-    fail(name, cat("is cut short: its header promises ", promised, " bytes, it can hold at most ",
-                   capacity));
+    fail_idx(name, cat("is cut short: its header promises ", promised,
+                       " bytes, it can hold at most ", capacity));
   }
   array.values.resize(promised);
   std::size_t got = read(std::as_writable_bytes(std::span(array.values)));
   if (got < promised) {
-    fail(name, cat("is cut short: its header promises ", promised, " bytes, it holds ", got));
+    fail_idx(name, cat("is cut short: its header promises ", promised, " bytes, it holds ", got));
   }
   std::byte extra;
   if (read(std::span(&extra, 1)) != 0) {
-    fail(name, cat("holds more than the ", promised, " bytes its header promises"));
+    fail_idx(name, cat("holds more than the ", promised, " bytes its header promises"));
   }
   return array;
 }
 
 IdxArray read_idx(const std::string& path) {
-  return parse_idx(read_file(path, kMaxFileBytes), path);
+  return parse_idx(read_file(path, kMaxIdxBytes), path);
 }
 
 // The plain file when there is one, else the gzipped.
@@ -160,20 +160,20 @@ std::unique_ptr<Dataset> open_idx(const DataConfig& data, const ModelConfig& mod
   std::string label_file = find_idx(data.root, prefix + "-labels-idx1-ubyte");
   IdxArray labels = read_idx(label_file);
   if (labels.dims.size() != 1) {
-    fail(label_file, cat("has ", labels.dims.size(), " dimensions, expected 1"));
+    fail_idx(label_file, cat("has ", labels.dims.size(), " dimensions, expected 1"));
   }
   IdxArray images = read_idx(image_file);
   if (images.dims.size() != 3) {
-    fail(image_file,
-         cat("has ", images.dims.size(), " dimensions, expected 3 (images, rows, columns)"));
+    fail_idx(image_file,
+             cat("has ", images.dims.size(), " dimensions, expected 3 (images, rows, columns)"));
   }
   if (images.dims[1] > kMaxSide || images.dims[2] > kMaxSide) {
-    fail(image_file, cat("has images of ", images.dims[2], " x ", images.dims[1],
-                         " pixels; a side may have ", kMaxSide));
+    fail_idx(image_file, cat("has images of ", images.dims[2], " x ", images.dims[1],
+                             " pixels; a side may have ", kMaxSide));
   }
   if (images.dims[0] != labels.dims[0]) {
-    fail(image_file, cat("holds ", images.dims[0], " images, but ", label_file, " holds ",
-                         labels.dims[0], " labels"));
+    fail_idx(image_file, cat("holds ", images.dims[0], " images, but ", label_file, " holds ",
+                             labels.dims[0], " labels"));
   }
   return std::make_unique<IdxDataset>(std::move(image_file), std::move(images), label_file, labels,
                                       model.num_classes);

@@ -18,15 +18,15 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "ILSVRC2012_devkit_t12";
-constexpr const char* kMeta = "data/meta.mat";
+constexpr const char* kMetaFile = "data/meta.mat";
 constexpr const char* kTruth = "data/ILSVRC2012_validation_ground_truth.txt";
-constexpr std::int64_t kMaxFileBytes = 64 << 20;      // the kit's files have a megabyte at most
+constexpr std::int64_t kMaxDevkitBytes = 64 << 20;    // the kit's files have a megabyte at most
 constexpr std::int64_t kMaxArchiveBytes = 256 << 20;  // inflated
 
 // ILSVRC2012_ID -> WordNet id, of the synsets without children: the thousand that images belong to.
 std::map<int, std::string> leaf_synsets(std::span<const std::byte> meta, const std::string& name) {
   const std::vector<std::string> fields = {"ILSVRC2012_ID", "WNID", "num_children"};
-  const std::string file = cat(name, ": ", kMeta);
+  const std::string file = cat(name, ": ", kMetaFile);
   std::map<int, std::string> leaves;
   for (const auto& synset : parse_mat_structs(meta, file, "synsets", fields)) {
     const std::optional<double> id = synset[0].number, children = synset[2].number;
@@ -71,11 +71,11 @@ IlsvrcDevkit read_archive(const std::string& path) {
   for (TarMember member; reader.next(member);) {
     const auto content = std::span(bytes).subspan(static_cast<std::size_t>(member.offset),
                                                   static_cast<std::size_t>(member.size));
-    if (member.name.ends_with(kMeta)) meta = content;
+    if (member.name.ends_with(kMetaFile)) meta = content;
     if (member.name.ends_with(kTruth)) truth = content;
   }
   if (meta.empty() || truth.empty()) {
-    throw DataError(cat(path, ": has no ", meta.empty() ? kMeta : kTruth,
+    throw DataError(cat(path, ": has no ", meta.empty() ? kMetaFile : kTruth,
                         "; is it the development kit of tasks 1 and 2?"));
   }
   return parse_ilsvrc_devkit(meta, truth, path);
@@ -90,7 +90,7 @@ IlsvrcDevkit parse_ilsvrc_devkit(std::span<const std::byte> meta, std::span<cons
   for (const auto& [id, wnid] : leaves) kit.classes.push_back(wnid);
   std::ranges::sort(kit.classes);
   if (std::ranges::adjacent_find(kit.classes) != kit.classes.end()) {
-    throw DataError(cat(name, ": ", kMeta, ": a WNID is given to two classes"));
+    throw DataError(cat(name, ": ", kMetaFile, ": a WNID is given to two classes"));
   }
   const std::string file = cat(name, ": ", kTruth);
   for (int id : parse_truth(truth, file)) {
@@ -110,8 +110,8 @@ IlsvrcDevkit read_ilsvrc_devkit(const fs::path& root) {
   const fs::path archive = root / cat(kFolder, ".tar.gz");
   std::error_code ignored;
   if (fs::is_directory(folder, ignored)) {
-    return parse_ilsvrc_devkit(read_file((folder / kMeta).string(), kMaxFileBytes),
-                               read_file((folder / kTruth).string(), kMaxFileBytes),
+    return parse_ilsvrc_devkit(read_file((folder / kMetaFile).string(), kMaxDevkitBytes),
+                               read_file((folder / kTruth).string(), kMaxDevkitBytes),
                                folder.string());
   }
   if (fs::exists(archive, ignored)) return read_archive(archive.string());

@@ -12,7 +12,7 @@
 namespace dtn {
 namespace {
 
-struct Workspace {
+struct InspectWorkspace {
   SampleWorkspace sample;
   Image decoded;
 };
@@ -71,7 +71,7 @@ PixelSums sum_pixels(const Image& image) {
 enum class Wanted { kBytes, kPixels, kSums };
 
 // Loads a sample and, unless only its bytes are wanted, decodes all of it.
-void examine(const Dataset& dataset, std::int64_t index, Wanted wanted, Workspace& workspace,
+void examine(const Dataset& dataset, std::int64_t index, Wanted wanted, InspectWorkspace& workspace,
              Finding& finding) {
   finding = {};
   try {
@@ -97,9 +97,9 @@ void examine(const Dataset& dataset, std::int64_t index, Wanted wanted, Workspac
 template <class Take>
 void examine_all(const Dataset& dataset, int jobs, Wanted wanted, const KeepLooking& keep_looking,
                  Take&& take) {
-  for_each_in_order<Workspace, Finding>(
+  for_each_in_order<InspectWorkspace, Finding>(
       0, dataset.size(), jobs,
-      [&](std::int64_t i, Workspace& workspace, Finding& finding) {
+      [&](std::int64_t i, InspectWorkspace& workspace, Finding& finding) {
         examine(dataset, i, wanted, workspace, finding);
       },
       [&](std::int64_t i, const Finding& finding) {

@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // What one thread needs.
-struct Workspace {
+struct PackWorkspace {
   SampleWorkspace sample;
   ResampleWorkspace resample;
   Image decoded, resized;
@@ -53,7 +53,7 @@ class Packer {
  public:
   Packer(const Dataset& dataset, const PackOptions& options) : set_(dataset), options_(options) {}
 
-  void make(std::int64_t index, Workspace& workspace, Record& record) const {
+  void make(std::int64_t index, PackWorkspace& workspace, Record& record) const {
     record.damage.clear();
     record.resized = false;
     const Sample sample = set_.load(index, workspace.sample);
@@ -67,7 +67,7 @@ class Packer {
 
  private:
   // False when the image is small enough, or damaged.
-  bool shrink(const Sample& sample, Workspace& workspace, Record& record) const {
+  bool shrink(const Sample& sample, PackWorkspace& workspace, Record& record) const {
     const std::string& name = workspace.sample.name;
     try {
       const ImageInfo info = read_image_info(sample.encoded, name);
@@ -123,9 +123,9 @@ PackReport pack(const Dataset& dataset, const fs::path& output, const PackOption
   PackReport report;
   report.resumed_at = writer.records();
   const Packer packer(dataset, options);
-  for_each_in_order<Workspace, Record>(
+  for_each_in_order<PackWorkspace, Record>(
       writer.records(), dataset.size(), options.jobs,
-      [&](std::int64_t i, Workspace& workspace, Record& record) {
+      [&](std::int64_t i, PackWorkspace& workspace, Record& record) {
         packer.make(i, workspace, record);
       },
       [&](std::int64_t, const Record& record) {

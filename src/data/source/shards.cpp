@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMaxShards = 1'000'000;
 
-[[noreturn]] void fail(const std::string& pattern, const std::string& what) {
+[[noreturn]] void fail_shards(const std::string& pattern, const std::string& what) {
   throw DataError(cat("shards ", pattern, ": ", what, " (see data/README.md, WebDataset)"));
 }
 
@@ -34,7 +34,7 @@ std::vector<std::string> alternatives(const std::string& inside, const std::stri
     const std::string low = inside.substr(0, dots);
     const auto first = digits(low), last = digits(inside.substr(dots + 2));
     if (!first || !last || *first > *last || *last - *first >= kMaxShards) {
-      fail(pattern, cat("{", inside, "} is not a range like {000000..000146}"));
+      fail_shards(pattern, cat("{", inside, "} is not a range like {000000..000146}"));
     }
     for (std::uint64_t i = *first; i <= *last; ++i) {
       std::string number = std::to_string(i);
@@ -58,9 +58,10 @@ std::vector<std::string> expand_braces(const std::string& pattern) {
     for (std::string& s : done) s.append(pattern, at, open - at);
     if (open == pattern.size()) break;
     const std::size_t close = pattern.find('}', open);
-    if (close == pattern.npos) fail(pattern, "a brace is not closed");
+    if (close == pattern.npos) fail_shards(pattern, "a brace is not closed");
     const auto choices = alternatives(pattern.substr(open + 1, close - open - 1), pattern);
-    if (choices.size() > kMaxShards / done.size()) fail(pattern, "it stands for too many files");
+    if (choices.size() > kMaxShards / done.size())
+      fail_shards(pattern, "it stands for too many files");
     std::vector<std::string> next;
     for (const std::string& s : done) {
       for (const std::string& choice : choices) next.push_back(s + choice);
@@ -91,7 +92,7 @@ std::vector<std::string> tars_in(const fs::path& folder) {
       files.push_back(path.string());
     }
   }
-  if (error) fail(folder.string(), cat("cannot list the folder: ", error.message()));
+  if (error) fail_shards(folder.string(), cat("cannot list the folder: ", error.message()));
   std::ranges::sort(files);
   return files;
 }
@@ -111,14 +112,14 @@ std::vector<std::string> expand_shards(const std::string& pattern) {
       } else if (fs::exists(name, ignored)) {
         shards.push_back(name);
       } else {
-        fail(pattern, cat("there is no ", name));
+        fail_shards(pattern, cat("there is no ", name));
       }
     }
   }
   if (shards.empty()) {
-    fail(pattern,
-         "there are no such files; set data.root, and data.train or data.val to a folder "
-         "of .tar files or to a name like imagenet-train-{000000..000146}.tar");
+    fail_shards(pattern,
+                "there are no such files; set data.root, and data.train or data.val to a folder "
+                "of .tar files or to a name like imagenet-train-{000000..000146}.tar");
   }
   return shards;
 }

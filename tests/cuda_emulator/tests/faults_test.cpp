@@ -113,7 +113,7 @@ TEST(EmulatorFaults, AnUnwrittenOutputStaysNaN) {
 
 // --- a store one element too far ----------------------------------------------------------------
 
-#if !defined(__SANITIZE_ADDRESS__)  // which would stop the test right there
+#if !defined(DTN_SANITIZED)  // which would stop the test right there
 TEST(EmulatorFaults, AStorePastTheEndIsSeenWhenTheMemoryIsFreed) {
   cuda::set_caching(false);
   for (int written : {100, 101}) {

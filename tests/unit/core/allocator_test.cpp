@@ -12,7 +12,7 @@
 #include "core/scratch.h"
 #include "dtn/core/check.h"
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(DTN_SANITIZED)
 // Sizes that cannot be had must come back as null, as they do without the sanitizer.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
 #endif

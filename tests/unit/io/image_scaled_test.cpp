@@ -165,7 +165,7 @@ TEST(ScaledImage, OtherKindsOfJpegAreRefused) {
   EXPECT_NE(error_with(9, 2).find("x.jpg"), std::string::npos);  // two components
 }
 
-#if !defined(__SANITIZE_ADDRESS__)
+#if !defined(DTN_SANITIZED)
 std::size_t address_space() {
   std::size_t pages = 0;
   std::ifstream("/proc/self/statm") >> pages;

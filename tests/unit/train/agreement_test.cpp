@@ -48,7 +48,7 @@ struct SharedRun {
 
 // The first rank has made three steps of its own, the others other steps with other weights.
 SharedRun share(ExperimentConfig config, bool resumed, Communicator& ranks) {
-  config.seed = static_cast<std::uint64_t>(3 + ranks.rank());
+  config.seed = 3 + static_cast<std::uint64_t>(ranks.rank());
   ClassifyLearner learner(config);
   perturb(learner.parameters(), 0.1 * (1 + ranks.rank()));
   const int steps = ranks.is_first() ? 3 : ranks.rank() - 1;
