@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Style and what a second compiler says, without building: the form of every source by clang-format,
-# the direction of includes, clang-tidy on what changed since BASE (default: where this branch left
-# origin/main, or the last commit), and the layers and programs through clang, warnings being errors.
+# the direction of includes, clang-tidy on what changed of the layers and programs since BASE (default:
+# where this branch left origin/main, or the last commit), and all of them through clang, warnings
+# being errors.
 #   tools/lint.sh [BASE]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,7 +23,7 @@ base=${1:-$(git merge-base HEAD origin/main 2> /dev/null || true)}
 if [[ -z $base || $base == "$(git rev-parse HEAD)" ]]; then base=HEAD~1; fi
 if ! git rev-parse -q --verify "$base^{commit}" > /dev/null; then base=HEAD; fi  # of a shallow clone
 mapfile -t changed < <(
-  git diff --name-only --diff-filter=d "$base" -- {src,tools,tests}/'*.cpp' | xargs -r ls -t)
+  git diff --name-only --diff-filter=d "$base" -- {src,tools}/'*.cpp' | xargs -r ls -t)
 echo "-- clang-tidy: ${#changed[@]} files changed since $(git rev-parse --short "$base")"
 most=${LINT_TIDY_FILES:-16}  # it takes many seconds each
 if ((${#changed[@]} > most)); then

@@ -41,8 +41,8 @@ std::int64_t micro_batch(const TrainConfig& train) {
 
 RunSize size_of_run(const ExperimentConfig& config, const DataRegistries& registries) {
   const ModelConfig& m = config.model;
-  // Or what is wrong.
-  Transform(config.data, config.augment, m.image_size, m.channels, true, {}, registries);
+  [[maybe_unused]] const Transform or_what_is_wrong(config.data, config.augment, m.image_size,
+                                                    m.channels, true, {}, registries);
   auto train = open_dataset(config.data, m, Split::kTrain, config.seed, registries.datasets);
   auto val = open_dataset(config.data, m, Split::kVal, config.seed, registries.datasets);
   RunSize size;

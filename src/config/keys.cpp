@@ -57,8 +57,7 @@ E enum_of(const Field& field) {
 }
 
 // An accessor for a member of the config, const or not.
-#define FIELD(member) \
-  [](auto& c) -> auto& { return c.member; }
+#define FIELD(member) ([](auto& c) -> auto& { return c.member; })
 
 template <class Access>
 Key value(const char* path, Access access, const Range& range, const char* doc) {

@@ -86,7 +86,7 @@ class Writer {
  public:
   void add(const std::string& path, const std::string& text) {
     open(section_of(path));
-    out_ += cat(std::string(2 * depth_, ' '), leaf_of(path), ": ", text, "\n");
+    out_ += cat(indent(depth_), leaf_of(path), ": ", text, "\n");
   }
   std::string take() { return std::move(out_); }
 
@@ -98,11 +98,14 @@ class Writer {
       // Back from a subsection to its parent needs no header.
       if (!section_.starts_with(section + ".")) {
         if (!parent.empty()) open(parent);
-        out_ += cat(std::string(2 * level_of(parent), ' '), leaf_of(section), ":\n");
+        out_ += cat(indent(level_of(parent)), leaf_of(section), ":\n");
       }
     }
     section_ = section;
     depth_ = level_of(section);
+  }
+  static std::string indent(int level) {
+    return std::string(2 * static_cast<std::size_t>(level), ' ');
   }
   static int level_of(const std::string& section) {
     int level = section.empty() ? 0 : 1;

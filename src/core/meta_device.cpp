@@ -1,5 +1,7 @@
 #include "core/meta_device.h"
 
+#include <bit>
+
 namespace dtn {
 namespace {
 
@@ -21,7 +23,7 @@ std::shared_ptr<std::byte> allocate_meta(std::size_t bytes) {
   // ends the program.
   constexpr std::uintptr_t kNowhere = std::uintptr_t{1} << 62;
   *bytes_in_use() += static_cast<std::int64_t>(bytes);
-  return {reinterpret_cast<std::byte*>(kNowhere), [bytes, in_use = bytes_in_use()](std::byte*) {
+  return {std::bit_cast<std::byte*>(kNowhere), [bytes, in_use = bytes_in_use()](std::byte*) {
             *in_use -= static_cast<std::int64_t>(bytes);
           }};
 }

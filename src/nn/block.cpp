@@ -16,7 +16,7 @@ std::optional<LayerScale> make_layer_scale(const BlockOptions& o, const Scope& s
   return LayerScale(scope, o.attention.channels, *o.layer_scale);
 }
 
-Variable scaled(Context& ctx, const std::optional<LayerScale>& scale, Variable branch) {
+Variable scaled(Context& ctx, const std::optional<LayerScale>& scale, const Variable& branch) {
   return scale ? scale->forward(ctx, branch) : branch;
 }
 

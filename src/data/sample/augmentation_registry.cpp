@@ -12,7 +12,7 @@ std::unique_ptr<Augmentation> make_policy(const std::string& policy,
 
 std::optional<std::string> problem_with(const std::string& policy) {
   try {
-    AutoAugment{policy};
+    [[maybe_unused]] const AutoAugment made(policy);
     return {};
   } catch (const ConfigError& e) {
     return e.what();

@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint32_t kPolicyStream = 0xA06E0010u;
 constexpr std::uint32_t kJitterStream = 0xA06E0011u;
 constexpr std::uint64_t kPolicyGroups = 16;  // of four random words; a step has two groups
-static_assert(2 * AugmentDraw::kMaxSteps <= kPolicyGroups);
+static_assert(std::uint64_t{2} * AugmentDraw::kMaxSteps <= kPolicyGroups);
 
 // The random words of one sample, by number.
 class Words {

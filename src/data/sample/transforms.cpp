@@ -103,8 +103,8 @@ class StageClock {
 template <int kChannels, int kStep>
 void normalize_row(const std::uint8_t* in, int n, const float* table, std::int64_t plane,
                    float* out) {
-  if (kStep < 0) in += (n - 1) * kChannels;
-  for (int x = 0; x < n; ++x, in += kStep * kChannels, ++out)
+  if (kStep < 0) in += std::ptrdiff_t{n - 1} * kChannels;
+  for (int x = 0; x < n; ++x, in += std::ptrdiff_t{kStep} * kChannels, ++out)
     for (int c = 0; c < kChannels; ++c) out[c * plane] = table[c * 256 + in[c]];
 }
 
@@ -142,7 +142,7 @@ void place_side(int resized, int image_size, int& first, int& count, int& pad) {
   first = resized > image_size ? round_even((resized - image_size) / 2.0) : 0;
 }
 
-std::vector<float> per_channel(const std::vector<double>& given, std::vector<double> usual,
+std::vector<float> per_channel(const std::vector<double>& given, const std::vector<double>& usual,
                                int channels, const char* key) {
   const std::vector<double>& values = given.empty() ? usual : given;
   if (values.size() != 1 && values.size() != static_cast<std::size_t>(channels))

@@ -44,8 +44,8 @@ enum class DtnVariant : std::uint8_t { kPaper, kOfficial };
 // Of the arguments of a pass: a product of P with one statistic, whole or one axis after the other.
 template <class Arguments>
 double dense_dtn_product(const Arguments& a) {
-  const double cells = static_cast<double>(a.grid_h / a.pool * (a.grid_w / a.pool));
-  return static_cast<double>(a.batch * a.channels) * cells * cells;
+  const std::int64_t h = a.grid_h / a.pool, w = a.grid_w / a.pool;
+  return static_cast<double>(a.batch * a.channels) * static_cast<double>(h * w * h * w);
 }
 template <class Arguments>
 double separable_dtn_product(const Arguments& a) {
