@@ -139,6 +139,10 @@ function(dtn_kernel_layer name)
     target_compile_definitions(dtn_${name}_${isa} PRIVATE
       DTN_ISA=isa_${isa} DTN_ISA_${isa}=1 ${built}
       $<$<STREQUAL:${isa},${dispatching}>:DTN_ISA_DISPATCHES=1>)
+    if(DTN_FUZZ)  # what is fuzzed reads files; sanitizers take minutes for the vectors of kernels
+      target_compile_options(dtn_${name}_${isa} PRIVATE -fno-sanitize=all
+                             -fno-sanitize=fuzzer-no-link)
+    endif()
     target_link_libraries(dtn_${name}_${isa} PRIVATE dtn_core)
     target_sources(dtn_${name} PRIVATE $<TARGET_OBJECTS:dtn_${name}_${isa}>)
   endforeach()
