@@ -72,7 +72,8 @@ std::vector<float> normalization_table(const Normalization& n) {
 }
 
 ColorJitter jitter_for(const AugmentConfig& augment, bool training) {
-  const bool unused = !training || augment.policy.starts_with("rand");
+  const bool rand = augment.policy == "rand" || augment.policy.starts_with("rand-");
+  const bool unused = !training || rand;
   const double strength = unused ? 0 : augment.color_jitter;
   return {strength, strength, strength};
 }

@@ -291,6 +291,23 @@ TEST(Augment, AProgramMayAddAPolicy) {
   }
 }
 
+// RandAugment takes the place of colour jitter; a policy whose name only begins alike does not.
+TEST(Augment, APolicyThatIsNotRandAugmentLeavesColorJitter) {
+  DataRegistries mine;
+  mine.augmentations.add({{"random", "nothing", {}},
+                          [](const std::string&, const AugmentationSetup&) { return nullptr; }});
+  const Image image = procedural_image(3, kSide, kSide);
+  TransformWorkspace workspace;
+  DataConfig data;
+  data.crop_pct = 1;  // the image as it is
+  const auto changes = [&](const std::string& policy) {
+    const Transform t(data, with(AugmentPreset::kNone, policy, 0.4), kSide, 3, true, {}, mine);
+    return t.prepare(image, {1, 0, 4}, workspace).image->pixels != image.pixels;
+  };
+  EXPECT_TRUE(changes("none"));
+  EXPECT_TRUE(changes("random"));
+}
+
 // What a config may say, as the loader checks it.
 TEST(Augment, PoliciesAreCheckedAsTheyAreMade) {
   const std::vector<PolicySchema> schemas = augmentation_registry().schemas();
