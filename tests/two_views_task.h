@@ -3,9 +3,6 @@
 // programs have.
 #pragma once
 
-#include <algorithm>
-
-#include "dtn/config/load.h"
 #include "dtn/core/philox.h"
 #include "dtn/nn/block.h"
 #include "dtn/nn/patch_embed.h"
@@ -20,28 +17,18 @@ namespace dtn::test {
 
 inline const FieldSpec kLarge{"large", {2, 8, 8}}, kSmall{"small", {2, 4, 4}};
 inline const FieldSpec kWords{"words", {5, 3}, DType::kFloat32, true};
-inline const FieldSpec kCounts{"counts", {5, 1}};  // 1 / length for each word that is there
 
 class TwoViewsSource : public SampleSource {
  public:
   std::int64_t size() const override { return 48; }
   const std::string& description() const override { return description_; }
-  std::string sample_name(std::int64_t index) const override { return cat("pair ", index); }
-  std::vector<FieldSpec> carried() const override { return {kLarge, kSmall, kWords, kCounts}; }
-
+  std::vector<FieldSpec> carried() const override { return {kLarge, kSmall, kWords}; }
   void make(std::int64_t index, const SampleKey& key, FieldRow& row, Workspace&) const override {
     const PhiloxKey random{key.seed, static_cast<std::uint32_t>(key.sample), key.epoch};
     std::uint64_t next = 0;
-    const auto fill = [&](std::span<float> values) {
+    for (std::span<float> values : {row.at<float>("large"), row.at<float>("small"),
+                                    row.ragged<float>("words", 1 + index % 5)}) {
       for (float& v : values) v = philox_uniform(random, next++) - 0.5f;
-    };
-    fill(row.at<float>("large"));
-    fill(row.at<float>("small"));
-    const std::int64_t length = 1 + index % 5;
-    fill(row.ragged<float>("words", length));
-    const std::span<float> counts = row.at<float>("counts");
-    for (std::size_t i = 0; i < counts.size(); ++i) {
-      counts[i] = static_cast<std::int64_t>(i) < length ? 1 / static_cast<float>(length) : 0;
     }
   }
 
@@ -53,19 +40,14 @@ class TwoViewsSource : public SampleSource {
 struct ViewNet {
   explicit ViewNet(const Scope& scope)
       : patches(scope / "patch_embed", {.channels = 2, .patch = 2, .width = 8}),
-        block(scope / "block", options()),
+        block(scope / "block", {.attention = {.channels = 8, .heads = 2, .dropout = 0.1},
+                                .mlp = {.channels = 8, .hidden = 16},
+                                .norm = NormConfig{.type = "dtn"},
+                                .norm_shape = {8, 2, 1e-5},
+                                .drop_path = 0.2}),
         head(scope / "head", 8, 5),
-        words(scope / "words", 3, 1) {}
+        words(scope / "words", 3, 1, {.bias = false}) {}
 
-  static BlockOptions options() {
-    BlockOptions o{.attention = {.channels = 8, .heads = 2, .dropout = 0.1},
-                   .mlp = {.channels = 8, .hidden = 16},
-                   .norm = NormConfig{},
-                   .norm_shape = {8, 2, 1e-5},
-                   .drop_path = 0.2};
-    o.norm->type = "dtn";
-    return o;
-  }
   Variable forward(Context& ctx, const Tensor& images) const {
     const Tokens tokens = patches.forward(ctx, images);
     ResidualStream stream(tokens.x);
@@ -80,7 +62,7 @@ struct ViewNet {
   Linear head, words;
 };
 
-// The words' mean squared error, in place of an accuracy: a meter that reads lengths.
+// The words' mean score, in place of an accuracy: a meter that reads lengths.
 class WordMeter : public Meter {
  public:
   void add(const Fields& batch, const Fields& outputs) override {
@@ -110,27 +92,24 @@ class TwoViewsTask : public Task {
       perturb(*store);
     }
   }
-
   std::shared_ptr<const SampleSource> source(Split, Device) const override {
     return std::make_shared<TwoViewsSource>();
   }
-
   Variable loss(Context& ctx, const Fields& batch, std::vector<Term>& logged) override {
     Context watching = ctx.of_pass(2);
     watching.tape = nullptr;
     watching.mode.training = false;
-    const Variable target =
-        primitive::softmax(watching, teacher_net_.forward(watching, batch.at("large")));
+    const Tensor target =
+        primitive::softmax(watching, teacher_net_.forward(watching, batch.at("large"))).value();
     const auto learn = [&](std::uint32_t pass, const char* view) {
       Context own = ctx.of_pass(pass);
-      const Variable logits = student_net_.forward(own, batch.at(view));
-      return ops::cross_entropy(own, logits, {{}, target.value()}).mean;
+      return ops::cross_entropy(own, student_net_.forward(own, batch.at(view)), {{}, target}).mean;
     };
     const Variable large = learn(0, "large"), small = learn(1, "small");
     const Variable words = primitive::mean(ctx, scores(ctx, batch), {0, 1});
     logged = {{"loss_large", large.value()}, {"loss_small", small.value()}};
-    const Variable views = primitive::add(ctx, large, small);
-    return primitive::add(ctx, views, primitive::reshape(ctx, words, {1}));
+    return primitive::add(ctx, primitive::add(ctx, large, small),
+                          primitive::reshape(ctx, words, {1}));
   }
   Fields outputs(Context& ctx, const Fields& batch) override {
     return {{"score", scores(ctx, batch).value()}};
@@ -142,16 +121,14 @@ class TwoViewsTask : public Task {
   std::vector<Named<ParameterStore*>> stores() override {
     return {{"student", &student_}, {"teacher", &teacher_}};
   }
-  std::vector<std::string> load_weights(const std::string&) override { return {}; }
   std::string description() const override { return "two views"; }
 
  private:
-  // The squared mean score of the words that are there, [n, 1].
+  // The squared sum over a row's words, [n, 1]; the padding behind them is zero.
   Variable scores(Context& ctx, const Fields& batch) {
     const Variable each = student_net_.words.forward(ctx, Variable(batch.at("words")));
-    const Variable mean = primitive::sum(
-        ctx, primitive::mul(ctx, each, Variable(batch.at("counts"))), 1);  // [n, 1, 1]
-    return primitive::reshape(ctx, primitive::mul(ctx, mean, mean), {mean.dim(0), 1});
+    const Variable sum = primitive::sum(ctx, each, 1);  // [n, 1, 1]
+    return primitive::reshape(ctx, primitive::mul(ctx, sum, sum), {sum.dim(0), 1});
   }
 
   ParameterStore student_, teacher_;
@@ -160,27 +137,9 @@ class TwoViewsTask : public Task {
 
 inline Registries with_two_views() {
   Registries all;
-  all.tasks.add({"two_views", "a student and its teacher", [](const TaskSetup& setup) {
-                   return std::unique_ptr<Task>(std::make_unique<TwoViewsTask>(setup));
-                 }});
+  all.tasks.add({{"two_views", "a student and its teacher", {{"score", "score", false}}},
+                 [](const TaskSetup& setup) { return std::make_unique<TwoViewsTask>(setup); }});
   return all;
-}
-
-inline ExperimentConfig two_views_config() {
-  ExperimentConfig c;
-  c.model = model_preset("vit_t");  // no part of the task; a config has one
-  c.task = "two_views";
-  c.seed = 4;
-  c.schedule.steps = 20;
-  c.optim.lr = 1e-2;
-  c.optim.clip_grad_norm = 1;
-  c.train.batch_size = 12;
-  c.train.micro_batch = 6;
-  c.train.ema = 0.9;
-  c.data.workers = 2;
-  c.train.checkpoint_every = {1, false};
-  c.train.eval_every = {10, false};
-  return c;
 }
 
 }  // namespace dtn::test

@@ -1,6 +1,9 @@
 // All public headers of dtn.
 #pragma once
 
+#include "dtn/app/eval_main.h"
+#include "dtn/app/info_main.h"
+#include "dtn/app/sweep_main.h"
 #include "dtn/app/train_main.h"
 #include "dtn/autograd/context.h"
 #include "dtn/autograd/gradcheck.h"

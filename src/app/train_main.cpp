@@ -4,10 +4,14 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "app/program.h"
 #include "bench/run_size.h"
+#include "dtn/app/eval_main.h"
+#include "dtn/app/info_main.h"
+#include "dtn/app/sweep_main.h"
 #include "dtn/config/load.h"
 #include "dtn/nn/normalizer.h"
 #include "train/run_lock.h"
@@ -18,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct TrainCommand {
   std::string config, output, resume;
   std::vector<std::string> overrides;
   bool print_config = false, dry_run = false;
@@ -32,7 +36,7 @@ fs::path run_folder_of(const fs::path& dir) {
                                                     : absolute;
 }
 
-ExperimentConfig load_config(const Options& options, const Registries& registries) {
+ExperimentConfig load_config(const TrainCommand& options, const Registries& registries) {
   const ConfigSchemas schemas = registries.schemas();
   if (!options.config.empty()) {
     return load_experiment(find_config(options.config), options.overrides, schemas);
@@ -48,7 +52,7 @@ ExperimentConfig load_config(const Options& options, const Registries& registrie
 
 // Makes the folder, and sure that nobody else works there. Throws ConfigError where that would mix
 // two runs.
-RunLock open_run_folder(const Options& options, const fs::path& output) {
+RunLock open_run_folder(const TrainCommand& options, const fs::path& output) {
   if (fs::exists(output) && !fs::is_directory(output)) {
     throw ConfigError(cat("--output ", output.string(), ": is a file, not a folder"));
   }
@@ -61,7 +65,7 @@ RunLock open_run_folder(const Options& options, const fs::path& output) {
   return RunLock(output);
 }
 
-int run(const Options& options, const Registries& registries) {
+int run_train(const TrainCommand& options, const Registries& registries) {
   Device device = options.machine.apply();
   Communicator& ranks = *job();
   ExperimentConfig config = load_config(options, registries);
@@ -97,8 +101,17 @@ int run(const Options& options, const Registries& registries) {
 }  // namespace
 
 int train_main(int argc, char** argv, const Registries& registries) {
-  CLI::App app{"Trains a model as a config file says.", "dtn-train"};
-  Options options;
+  const std::string_view first = argc > 1 ? argv[1] : "";
+  if (first == "eval") return eval_main(argc - 1, argv + 1, registries);
+  if (first == "info") return info_main(argc - 1, argv + 1, registries);
+  if (first == "sweep") {
+    return sweep_main(argc - 1, argv + 1, registries, fs::read_symlink("/proc/self/exe"));
+  }
+  CLI::App app{
+      "Trains a model as a config file says.\n"
+      "With `eval`, `sweep` or `info` as the first word it is dtn-eval, dtn-sweep or dtn-info.",
+      "dtn-train"};
+  TrainCommand options;
   app.add_option("--config", options.config,
                  "config file, or the name of one that ships, such as vit_s_star_dtn");
   app.add_option("--set", options.overrides, "override one key: --set optim.lr=1e-3 (repeatable)")
@@ -117,7 +130,7 @@ int train_main(int argc, char** argv, const Registries& registries) {
   options.machine.add_to(app);
   options.machine.add_ranks_to(app);
   return run_program(app, argc, argv, Processes::kSeveral,
-                     [&] { return run(options, registries); });
+                     [&] { return run_train(options, registries); });
 }
 
 }  // namespace dtn::app

@@ -1,5 +1,6 @@
 #include "config/sweep.h"
 
+#include <algorithm>
 #include <filesystem>
 
 #include "config/codec.h"
@@ -51,14 +52,71 @@ std::string name_of_file(const std::string& path) {
   return stem;
 }
 
-void check_paper(const SweepFile& sweep, const VariantFile& variant) {
-  if (!variant.paper) return;
-  static const std::string path = "paper", doc = "the paper's figure";
-  const bool loss = sweep.metric == SweepMetric::kLoss;
+// The figures of what the sweep learns, which is the same for all variants.
+std::span<const FigureSchema> figures_of(const SweepConfig& sweep, const SweepFile& file,
+                                         const ConfigSchemas& schemas) {
+  const std::string& task = sweep.variants.front().config.task;
+  for (const SweepVariant& variant : sweep.variants) {
+    if (variant.config.task == task) continue;
+    fail(file.where, "variants of a sweep learn the same task, but '", sweep.variants.front().name,
+         "' is for ", task, " and '", variant.name, "' for ", variant.config.task);
+  }
+  const auto schema = std::ranges::find(schemas.tasks, task, &TaskSchema::name);
+  if (schema == schemas.tasks.end() || schema->figures.empty()) {
+    fail(file.where, "the task ", task, " says of no figure how it is to be compared");
+  }
+  return schema->figures;
+}
+
+SweepMetric metric_of(const SweepFile& file, std::span<const FigureSchema> figures) {
+  if (!file.metric) return {figures.front()};
+  std::vector<std::string> names;
+  for (const bool best_of_all : {false, true}) {
+    for (const FigureSchema& figure : figures) {
+      const SweepMetric metric{figure, best_of_all};
+      if (metric.name() == file.metric->value) return metric;
+      names.push_back(metric.name());
+    }
+  }
+  fail(file.metric->where, "metric must be one of ", join(names), ", not '",
+       shown(file.metric->value), "'");
+}
+
+void check_figure(const Written<double>& written, const FigureSchema& figure, bool zero,
+                  const std::string& path) {
+  if (!figure.percent) return;
+  static const std::string doc;
   Node node;
-  node.where = variant.paper->where;
-  check_range({node, path, doc}, loss ? at_least(0) : between(0, 100), variant.paper->value,
-              number_text(variant.paper->value));
+  node.where = written.where;
+  check_range({node, path, doc}, {.low = 0, .high = 100, .low_open = !zero}, written.value,
+              number_text(written.value));
+}
+
+void check_papers(const SweepFile& file, const FigureSchema& figure) {
+  for (const VariantFile& variant : file.variants) {
+    if (!variant.paper) continue;
+    try {
+      check_figure(*variant.paper, figure, true, "paper");
+    } catch (const ConfigError& e) {
+      throw ConfigError(cat(e.what(), " (variant '", variant.name, "')"));
+    }
+  }
+}
+
+std::vector<double> milestones_of(const SweepFile& file, const FigureSchema& figure) {
+  std::vector<double> values;
+  for (const Written<double>& milestone : file.milestones) {
+    check_figure(milestone, figure, false, "milestones");
+    const bool better =
+        values.empty() || (figure.higher_is_better ? milestone.value > values.back()
+                                                   : milestone.value < values.back());
+    if (!better) {
+      fail(milestone.where, "milestones must ", figure.higher_is_better ? "increase" : "decrease",
+           ", ", number_text(milestone.value), " comes after ", number_text(values.back()));
+    }
+    values.push_back(milestone.value);
+  }
+  return values;
 }
 
 SweepVariant make_variant(const SweepConfig& sweep, const SweepFile& file,
@@ -67,7 +125,6 @@ SweepVariant make_variant(const SweepConfig& sweep, const SweepFile& file,
   SweepVariant made;
   made.name = variant.name;
   made.label = variant.label.value_or(variant.name);
-  check_paper(file, variant);
   if (variant.paper) made.paper = variant.paper->value;
   made.config = resolve_variant(file, variant, overrides, schemas);
   if (file.ema && !made.config.train.ema) {
@@ -94,9 +151,7 @@ SweepConfig load_sweep(const std::string& path, std::span<const std::string> ove
   SweepConfig sweep;
   sweep.name = file.name ? *file.name : config::name_of_file(path);
   sweep.title = file.title.value_or(sweep.name);
-  sweep.metric = file.metric;
   sweep.ema = file.ema.has_value();
-  sweep.milestones = file.milestones;
   if (file.baseline) {
     sweep.baseline =
         config::find_variant(file, file.baseline->value, file.baseline->where, "baseline");
@@ -108,6 +163,11 @@ SweepConfig load_sweep(const std::string& path, std::span<const std::string> ove
       throw ConfigError(cat(e.what(), " (variant '", variant.name, "')"));
     }
   }
+  const std::span<const FigureSchema> figures = config::figures_of(sweep, file, schemas);
+  sweep.metric = config::metric_of(file, figures);
+  config::check_papers(file, sweep.metric.figure);
+  sweep.milestone_figure = figures.front();
+  sweep.milestones = config::milestones_of(file, sweep.milestone_figure);
   return sweep;
 }
 

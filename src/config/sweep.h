@@ -13,8 +13,14 @@
 
 namespace dtn {
 
-// What a run is judged by: its last evaluation, or the best top-1 of all of them.
-enum class SweepMetric { kTop1, kTop5, kLoss, kBestTop1 };
+// What a run is judged by: a figure of its last evaluation, or the best of all evaluations.
+struct SweepMetric {
+  FigureSchema figure;
+  bool best_of_all = false;
+
+  std::string name() const { return best_of_all ? "best_" + figure.name : figure.name; }
+  bool operator==(const SweepMetric& other) const { return name() == other.name(); }
+};
 
 struct SweepVariant {
   std::string name;             // also of its folder
@@ -27,9 +33,10 @@ struct SweepVariant {
 struct SweepConfig {
   std::string name;   // default: that of the file
   std::string title;  // default: the name
-  SweepMetric metric = SweepMetric::kTop1;
+  SweepMetric metric;
   bool ema = false;                     // judge the moving average of the weights instead
-  std::vector<double> milestones;       // top-1, increasing
+  FigureSchema milestone_figure;        // the first that the task has
+  std::vector<double> milestones;       // values of it, each better than the one before
   std::optional<std::size_t> baseline;  // of the variants
   std::vector<SweepVariant> variants;
 };

@@ -101,18 +101,15 @@ std::vector<std::uint64_t> read_seeds(const Node& node) {
   return seeds;
 }
 
-std::vector<double> read_milestones(const Node& node) {
+std::vector<Written<double>> read_milestones(const Node& node) {
   static const std::string path = "milestones";
   std::vector<double> values;
-  if (node.is_null()) return values;
-  read_value({node, path, "top-1 in percent"}, {.low = 0, .high = 100, .low_open = true}, values);
-  for (std::size_t i = 1; i < values.size(); ++i) {
-    if (values[i] <= values[i - 1]) {
-      fail(node.is_list() ? node.items[i].where : node.where, "milestones must increase, ",
-           number_text(values[i]), " comes after ", number_text(values[i - 1]));
-    }
+  if (!node.is_null()) read_value({node, path, "values of a figure"}, {}, values);
+  std::vector<Written<double>> milestones;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    milestones.push_back({values[i], node.is_list() ? node.items[i].where : node.where});
   }
-  return values;
+  return milestones;
 }
 
 void expand_shorthand(const std::string& key, Node& node) {
@@ -189,7 +186,9 @@ class Reader {
     take(root, "baseline", sweep_.baseline, [](const Node& n) {
       return Written<std::string>{read_line(n, "baseline"), n.where};
     });
-    if (const Node* node = root.find("metric")) sweep_.metric = read_metric(*node);
+    take(root, "metric", sweep_.metric, [](const Node& n) {
+      return Written<std::string>{read_line(n, "metric"), n.where};
+    });
     if (const Node* node = root.find("weights")) sweep_.ema = read_weights(*node);
     if (const Node* node = root.find("milestones")) sweep_.milestones = read_milestones(*node);
     add_set(root, sweep_.sets);
@@ -229,13 +228,6 @@ class Reader {
 
   static Written<std::string> read_base(const Node& node, const fs::path& folder) {
     return {find_file(node, "base", folder), node.where};
-  }
-
-  static SweepMetric read_metric(const Node& node) {
-    static const std::array<std::string, 4> names = {"top1", "top5", "loss", "best_top1"};
-    static const std::string path = "metric";
-    return node.is_null() ? SweepMetric::kTop1
-                          : static_cast<SweepMetric>(read_choice({node, path, ""}, names));
   }
 
   static std::optional<Where> read_weights(const Node& node) {

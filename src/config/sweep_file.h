@@ -34,9 +34,9 @@ struct SweepFile {
   std::optional<Written<std::string>> base;  // a path
   std::vector<Node> sets;
   std::optional<std::vector<std::uint64_t>> seeds;
-  SweepMetric metric = SweepMetric::kTop1;
+  std::optional<Written<std::string>> metric;
   std::optional<Where> ema;  // set when the average of the weights is judged
-  std::vector<double> milestones;
+  std::vector<Written<double>> milestones;
   std::optional<Written<std::string>> baseline;
   std::vector<VariantFile> variants;
 };

@@ -33,12 +33,6 @@ const NormRegistry& norm_registry() {
   return rows;
 }
 
-std::vector<NormSchema> NormRegistry::schemas() const {
-  std::vector<NormSchema> all;
-  for (const NormRow& row : *this) all.push_back(row.schema);
-  return all;
-}
-
 std::span<const NormSchema> norm_schemas() {
   static const std::vector<NormSchema> schemas = norm_registry().schemas();
   return schemas;

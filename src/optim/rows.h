@@ -12,7 +12,7 @@ OptimizerRow sgd_row();
 // A row that makes a T.
 template <class T>
 OptimizerRow optimizer_row(std::string name, std::string doc) {
-  return {std::move(name), std::move(doc),
+  return {{std::move(name), std::move(doc)},
           [](const OptimConfig& config, ParameterStore& store) -> std::unique_ptr<Optimizer> {
             return std::make_unique<T>(config, store);
           }};

@@ -145,9 +145,9 @@ class Runner {
   std::optional<SuiteScore> evaluate_cell(const SuiteCell& cell, ProgressBar& bar) const {
     ExperimentConfig config = config_;
     config.data.crop_pct = cell.crop_pct;
-    const auto split =
-        open_split(image_samples_of(cell.images, config, Split::kVal, device()), config,
-                   Split::kVal, {.device = device(), .batch_size = options_.batch_size});
+    const auto split = open_split(
+        image_samples_of(cell.images, config, Split::kVal, device(), *options_.registries), config,
+        Split::kVal, {.device = device(), .batch_size = options_.batch_size});
     const auto start = std::chrono::steady_clock::now();
     AccuracyMeter meter(plan_.choice);
     EvalOptions eval;

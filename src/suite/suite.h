@@ -11,6 +11,7 @@
 
 #include "dtn/config/train_config.h"
 #include "dtn/core/dtype.h"
+#include "dtn/data/registries.h"
 #include "dtn/io/safetensors.h"
 #include "dtn/tasks/classify.h"
 
@@ -38,6 +39,7 @@ struct SuiteOptions {
   // before, 1.
   std::optional<double> crop_pct;
   std::string weights;  // what tells the weights apart, from fingerprint_of()
+  const DataRegistries* registries = &data_registries();  // what the config may name
 };
 
 struct Accuracy {

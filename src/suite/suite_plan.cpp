@@ -33,9 +33,9 @@ Names class_folders(const std::vector<SuiteFolder>& folders) {
 
 // A split of the config's data set, or null and why.
 std::shared_ptr<const Dataset> try_open(const ExperimentConfig& config, Split split,
-                                        std::string& why) {
+                                        const DataRegistries& registries, std::string& why) {
   try {
-    return open_dataset(config.data, config.model, split, config.seed);
+    return open_dataset(config.data, config.model, split, config.seed, registries.datasets);
   } catch (const DataError& e) {
     why = e.what();
     return nullptr;
@@ -46,8 +46,8 @@ std::shared_ptr<const Dataset> try_open(const ExperimentConfig& config, Split sp
 class Classes {
  public:
   Classes(const ExperimentConfig& config, const SuiteOptions& options, const Names& folders)
-      : config_(config), folders_(folders) {
-    clean_ = try_open(config, Split::kVal, no_clean_);
+      : config_(config), registries_(*options.registries), folders_(folders) {
+    clean_ = try_open(config, Split::kVal, registries_, no_clean_);
     if (!options.classes.empty()) {
       use(read_class_list(options.classes, config.model.num_classes), options.classes.string());
     } else if (!use_dataset(clean_, true) && !use_training() && !use_imagenet() && !use_folders() &&
@@ -78,7 +78,7 @@ class Classes {
 
   bool use_training() {
     std::string ignored;
-    return !clean_ && use_dataset(try_open(config_, Split::kTrain, ignored), true);
+    return !clean_ && use_dataset(try_open(config_, Split::kTrain, registries_, ignored), true);
   }
 
   bool use_imagenet() {
@@ -118,6 +118,7 @@ class Classes {
   }
 
   const ExperimentConfig& config_;
+  const DataRegistries& registries_;
   const Names& folders_;
   std::vector<std::string> names_;
   std::string source_, no_clean_;

@@ -89,7 +89,9 @@ class Sweep {
       }
     }
     remaining_at_start_ = queue_.size();
-    SizeCache sizes;  // also finds out before the first run that the data of the last is missing
+    SizeCache sizes(
+        *options
+             .registries);  // also finds out before the first run that the data of the last is missing
     for (const SweepRun* run : queue_) {
       sizes_.push_back(sizes.of(run->config));
       work_left_ += work_of(*run, sizes_.back().steps - run->step);
@@ -125,9 +127,10 @@ class Sweep {
     std::int64_t first_step, step;
   };
 
-  static double work_of(const SweepRun& run, std::int64_t steps) {
+  double work_of(const SweepRun& run, std::int64_t steps) const {
     return static_cast<double>(steps) * run.config.train.batch_size *
-           complexity_of(run.config.model).multiply_adds;
+           complexity_of(run.config.model, options_.registries->models, options_.registries->norms)
+               .multiply_adds;
   }
 
   void start_next() {
@@ -268,8 +271,8 @@ class Sweep {
   }
 
   SweepReport write_report() {
-    SweepReport report{sweep_, collect_results(sweep_, runs_), options_.output.string(),
-                       options_.command};
+    SweepReport report{sweep_, collect_results(sweep_, runs_, *options_.registries),
+                       options_.output.string(), options_.command};
     const fs::path& out = options_.output;
     const bool any = std::any_of(report.results.begin(), report.results.end(),
                                  [](const VariantResult& r) { return !r.runs.empty(); });
@@ -338,12 +341,13 @@ class Sweep {
 }  // namespace
 
 SweepStatus run_sweep(const SweepConfig& sweep, const SweepOptions& options) {
-  check_folders({}, options.output);
+  const ConfigSchemas schemas = options.registries->schemas();
+  check_folders({}, options.output, schemas);
   fs::create_directories(options.output);
   FolderLock lock(options.output);
   remove_stale_temporaries(options.output);
   std::vector<SweepRun> runs = plan_runs(sweep, options.output, options.only);
-  check_folders(runs, options.output);
+  check_folders(runs, options.output, schemas);
   install_stop_signals();
   return Sweep(sweep, options, std::move(runs)).run();
 }

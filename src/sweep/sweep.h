@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "config/sweep.h"
+#include "dtn/tasks/registries.h"
 
 namespace dtn {
 
@@ -24,6 +25,7 @@ struct SweepOptions {
   std::vector<std::string> only;  // variants, or variant:seed; all when empty
   bool keep_going = true;         // with the other runs when one fails
   std::string command;            // what the tables say reproduces them
+  const Registries* registries = &standard_registries();  // what configs may name
 };
 
 enum class SweepStatus {

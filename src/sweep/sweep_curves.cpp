@@ -6,18 +6,6 @@
 namespace dtn {
 namespace {
 
-double plotted(const SweepConfig& sweep, const CurvePoint& e) {
-  return sweep.metric == SweepMetric::kTop5   ? e.top5
-         : sweep.metric == SweepMetric::kLoss ? e.loss
-                                              : e.top1;
-}
-
-const char* axis_title(const SweepConfig& sweep) {
-  return sweep.metric == SweepMetric::kTop5   ? "top-5 (%)"
-         : sweep.metric == SweepMetric::kLoss ? "loss"
-                                              : "top-1 (%)";
-}
-
 // In single quotes gnuplot takes everything as it is, but for the quote itself.
 std::string quoted(const std::string& text) {
   std::string out = "'";
@@ -33,7 +21,7 @@ std::string curves_data(const SweepReport& report) {
     if (r.runs.empty()) continue;
     std::map<double, std::vector<double>> at;  // by epoch
     for (const RunResult& run : r.runs) {
-      for (const CurvePoint& e : run.curve) at[e.epoch].push_back(plotted(report.sweep, e));
+      for (const CurvePoint& e : run.curve) at[e.epoch].push_back(e.metric);
     }
     out += cat("\n\n# ", report.sweep.variants[r.variant].name, "\n");
     for (const auto& [epoch, values] : at) {
@@ -56,8 +44,9 @@ std::string curves_script(const SweepReport& report) {
           "}\n"
           "set output png\n"
           "set title ",
-          quoted(sweep.title), "\nset xlabel 'epoch'\nset ylabel ", quoted(axis_title(sweep)),
-          "\nset grid\nset key ", sweep.metric == SweepMetric::kLoss ? "top right" : "bottom right",
+          quoted(sweep.title), "\nset xlabel 'epoch'\nset ylabel ",
+          quoted(figure_title(sweep.metric.figure)), "\nset grid\nset key ",
+          sweep.metric.figure.higher_is_better ? "bottom right" : "top right",
           "\nset style fill transparent solid 0.15 noborder\nplot");
   std::size_t block = 0;
   for (const VariantResult& r : report.results) {

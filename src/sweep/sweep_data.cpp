@@ -13,8 +13,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kMetricNames[] = {"top1", "top5", "loss", "best_top1"};
-
 Json json_of(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
 
 // FNV-1a of the config as it is written, without the seed and what changes no number.
@@ -45,7 +43,7 @@ Json variant_json(const SweepReport& report, const VariantResult& r) {
   json["paper_to_baseline"] = json_of(r.paper_to_baseline);
   json["milestones"] = Json::array();
   for (const Milestone& milestone : r.milestones) {
-    json["milestones"].push_back({{"top1", milestone.top1},
+    json["milestones"].push_back({{report.sweep.milestone_figure.name, milestone.value},
                                   {"epochs", json_of(milestone.epochs)},
                                   {"reached", milestone.reached}});
   }
@@ -79,7 +77,7 @@ std::string to_json(const SweepReport& report) {
   const SweepConfig& sweep = report.sweep;
   Json json = {{"name", sweep.name},
                {"title", sweep.title},
-               {"metric", kMetricNames[static_cast<int>(sweep.metric)]},
+               {"metric", sweep.metric.name()},
                {"weights", sweep.ema ? "ema" : "raw"}};
   json["baseline"] = sweep.baseline ? Json(sweep.variants[*sweep.baseline].name) : Json(nullptr);
   json["command"] = without_paths(report.command, report.output);
@@ -93,7 +91,7 @@ std::string to_csv(const SweepReport& report) {
   const SweepConfig& sweep = report.sweep;
   std::string out =
       "variant,label,n,mean,std,min,max,paper,difference,to_baseline,paper_to_baseline";
-  for (double top1 : sweep.milestones) out += cat(",epochs_to_", top1);
+  for (double value : sweep.milestones) out += cat(",epochs_to_", value);
   out += ",parameters,images_per_second,failed\n";
   for (const VariantResult& r : report.results) {
     const SweepVariant& v = sweep.variants[r.variant];

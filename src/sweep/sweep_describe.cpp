@@ -27,8 +27,9 @@ std::optional<double> seconds_of_finished(const SweepVariant& variant,
   return s ? std::optional(s->mean) : std::nullopt;
 }
 
-double estimated_seconds(const ExperimentConfig& config, const RunSize& size, Device device) {
-  const double per_image = glance_at_step(config, device).seconds_per_image;
+double estimated_seconds(const ExperimentConfig& config, const RunSize& size, Device device,
+                         const Registries& registries) {
+  const double per_image = glance_at_step(config, device, registries).seconds_per_image;
   const RunTime time = time_of_run(config, size, per_image, 0, device);
   return time.training + time.evaluation;
 }
@@ -54,14 +55,14 @@ double makespan(const std::vector<double>& seconds, int jobs) {
 
 std::string describe_sweep(const SweepConfig& sweep, const SweepOptions& options) {
   const std::vector<SweepRun> runs = plan_runs(sweep, options.output, options.only);
-  check_folders(runs, options.output);
-  const std::vector<VariantResult> results = collect_results(sweep, runs);
+  check_folders(runs, options.output, options.registries->schemas());
+  const std::vector<VariantResult> results = collect_results(sweep, runs, *options.registries);
   const Device device = parse_device(options.device);
   int width = 3;
   for (const SweepRun& run : runs) width = std::max(width, static_cast<int>(run.id.size()));
   std::string out = cat(sweep.title, "\n\n") + format("%-*s %10s %12s %10s  %s\n", width, "run",
                                                       "steps", "parameters", "time", "state");
-  SizeCache sizes;
+  SizeCache sizes(*options.registries);
   std::vector<double> left;
   std::vector<std::optional<double>> seconds(sweep.variants.size());  // of a whole run
   for (std::size_t i = 0; i < seconds.size(); ++i) {
@@ -74,7 +75,7 @@ std::string describe_sweep(const SweepConfig& sweep, const SweepOptions& options
     if (run.state != RunState::kFinished) {
       const RunSize size = sizes.of(run.config);
       steps = size.steps;
-      if (!whole) whole = estimated_seconds(run.config, size, device);
+      if (!whole) whole = estimated_seconds(run.config, size, device, *options.registries);
       left.push_back(*whole * static_cast<double>(steps - run.step) / static_cast<double>(steps));
     }
     out += format("%-*s %10lld %12lld %10s  ", width, run.id.c_str(), static_cast<long long>(steps),

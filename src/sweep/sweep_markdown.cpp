@@ -9,7 +9,7 @@
 namespace dtn {
 namespace {
 
-int digits_of(const SweepConfig& sweep) { return sweep.metric == SweepMetric::kLoss ? 4 : 2; }
+int digits_of(const SweepConfig& sweep) { return sweep.metric.figure.percent ? 2 : 4; }
 
 std::string signed_text(const SweepConfig& sweep, std::optional<double> value) {
   return value ? format("%+.*f", digits_of(sweep), *value) : "-";
@@ -97,8 +97,9 @@ std::vector<Column> columns_of(const SweepConfig& sweep) {
     }
   }
   for (std::size_t i = 0; i < sweep.milestones.size(); ++i) {
-    columns.push_back({format("epochs to %g %%", sweep.milestones[i]),
-                       [i](const Result& r) { return milestone_cell(r, i); }});
+    columns.push_back(
+        {format("epochs to %g", sweep.milestones[i]) + (sweep.milestone_figure.percent ? " %" : ""),
+         [i](const Result& r) { return milestone_cell(r, i); }});
   }
   columns.push_back({"parameters", [](const Result& r) { return count_text(r.parameters); }});
   columns.push_back({"images/s", [](const Result& r) {
@@ -163,15 +164,14 @@ std::vector<std::string> notes_of(const SweepReport& report) {
                                   [](const VariantResult& r) { return r.runs.size() > 1; });
   std::string metric = metric_title(sweep);
   metric[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(metric[0])));
-  notes.push_back(cat(
-      metric,
-      sweep.metric == SweepMetric::kBestTop1 ? " of all evaluations" : " of the last evaluation",
-      sweep.ema ? " of the averaged weights" : "",
-      spread ? ": mean ± sample standard deviation over the seeds" : "", "."));
+  notes.push_back(cat(metric,
+                      sweep.metric.best_of_all ? " of all evaluations" : " of the last evaluation",
+                      sweep.ema ? " of the averaged weights" : "",
+                      spread ? ": mean ± sample standard deviation over the seeds" : "", "."));
   if (!sweep.milestones.empty()) {
-    notes.push_back(
-        "Epochs to a top-1: where the line between two evaluations crosses it, mean over the "
-        "seeds; - where no run came that far.");
+    notes.push_back(cat("Epochs to a ", sweep.milestone_figure.title,
+                        ": where the line between two evaluations crosses it, mean over the "
+                        "seeds; - where no run came that far."));
   }
   for (const VariantResult& r : report.results) {
     const std::string& name = sweep.variants[r.variant].name;
@@ -192,9 +192,12 @@ std::string metric_text(const SweepConfig& sweep, double value) {
   return format("%.*f", digits_of(sweep), value);
 }
 
+std::string figure_title(const FigureSchema& figure) {
+  return figure.percent ? figure.title + " (%)" : figure.title;
+}
+
 std::string metric_title(const SweepConfig& sweep) {
-  static const char* const titles[] = {"top-1 (%)", "top-5 (%)", "loss", "best top-1 (%)"};
-  return titles[static_cast<int>(sweep.metric)];
+  return (sweep.metric.best_of_all ? "best " : "") + figure_title(sweep.metric.figure);
 }
 
 std::string markdown_table(const SweepReport& report) {

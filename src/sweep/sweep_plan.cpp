@@ -42,13 +42,13 @@ std::int64_t checkpointed_step(const fs::path& run) {
   return newest;
 }
 
-void check_config(const SweepRun& run) {
+void check_config(const SweepRun& run, const ConfigSchemas& schemas) {
   const fs::path file = run.folder / "config.yaml";
   const std::string advice = cat("; delete ", run.folder.string(),
                                  " to run it again, or choose another folder with --output");
   ExperimentConfig was;
   try {
-    was = load_experiment(file.string(), {}, standard_registries().schemas());
+    was = load_experiment(file.string(), {}, schemas);
   } catch (const ConfigError& e) {
     throw ConfigError(cat(run.id, ": its config cannot be read: ", e.what(), advice));
   }
@@ -139,7 +139,8 @@ void update_state(SweepRun& run) {
   }
 }
 
-void check_folders(const std::vector<SweepRun>& runs, const fs::path& output) {
+void check_folders(const std::vector<SweepRun>& runs, const fs::path& output,
+                   const ConfigSchemas& schemas) {
   if (!fs::exists(output)) return;
   if (!fs::is_directory(output)) {
     throw ConfigError(cat("--output ", output.string(), ": is a file, not a folder"));
@@ -150,7 +151,7 @@ void check_folders(const std::vector<SweepRun>& runs, const fs::path& output) {
   }
   for (const SweepRun& run : runs) {
     // What died before its first checkpoint starts afresh anyway.
-    if (run.state == RunState::kFinished || run.step > 0) check_config(run);
+    if (run.state == RunState::kFinished || run.step > 0) check_config(run, schemas);
   }
 }
 

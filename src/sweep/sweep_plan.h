@@ -44,7 +44,8 @@ std::vector<SweepRun> plan_runs(const SweepConfig& sweep, const std::filesystem:
 void update_state(SweepRun& run);
 
 // Throws ConfigError when a folder holds a run of another config, or files of no sweep.
-void check_folders(const std::vector<SweepRun>& runs, const std::filesystem::path& output);
+void check_folders(const std::vector<SweepRun>& runs, const std::filesystem::path& output,
+                   const ConfigSchemas& schemas);
 
 // The config without what changes neither the weights nor what is known about them.
 ExperimentConfig comparable(ExperimentConfig config);

@@ -30,6 +30,8 @@ std::string curves_script(const SweepReport& report);
 std::string without_paths(const std::string& text, const std::string& folder);
 
 // "top-1 (%)"
+std::string figure_title(const FigureSchema& figure);
+// "best top-1 (%)"
 std::string metric_title(const SweepConfig& sweep);
 // A value of the metric, with the digits that make sense.
 std::string metric_text(const SweepConfig& sweep, double value);

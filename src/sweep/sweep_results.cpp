@@ -15,29 +15,23 @@ namespace fs = std::filesystem;
 namespace {
 
 // What is not finite is written as null.
-double number_at(const nlohmann::json& object, const char* key) {
+double number_at(const nlohmann::json& object, const std::string& key) {
   auto found = object.find(key);  // end() when it is no object
   bool number = found != object.end() && found->is_number();
   return number ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
-double value_of(SweepMetric metric, const std::vector<CurvePoint>& curve) {
-  switch (metric) {
-    case SweepMetric::kTop1: return curve.back().top1;
-    case SweepMetric::kTop5: return curve.back().top5;
-    case SweepMetric::kLoss: return curve.back().loss;
-    case SweepMetric::kBestTop1: break;
-  }
-  double best = curve.front().top1;
-  for (const CurvePoint& e : curve) best = std::max(best, e.top1);
-  return best;
+double value_of(const SweepMetric& metric, const std::vector<CurvePoint>& curve) {
+  if (!metric.best_of_all) return curve.back().metric;
+  const auto [least, most] = std::ranges::minmax(curve, {}, &CurvePoint::metric);
+  return metric.figure.higher_is_better ? most.metric : least.metric;
 }
 
 RunResult read_result(const SweepConfig& sweep, const SweepRun& run) {
   RunResult result;
   result.seed = run.seed;
   const fs::path metrics = run.folder / "metrics.jsonl";
-  result.curve = read_curve(metrics, sweep.ema ? "val_ema" : "val");
+  result.curve = read_curve(sweep, metrics);
   if (result.curve.empty()) {
     throw DataError(cat(metrics.string(),
                         ": the run is finished but no evaluation is there; delete ",
@@ -52,18 +46,20 @@ RunResult read_result(const SweepConfig& sweep, const SweepRun& run) {
   return result;
 }
 
-Milestone milestone_of(double top1, const std::vector<RunResult>& runs) {
-  Milestone milestone{top1, 0, std::nullopt};
+Milestone milestone_of(const SweepConfig& sweep, double value, const std::vector<RunResult>& runs) {
+  Milestone milestone{value, 0, std::nullopt};
   std::vector<double> epochs;
   for (const RunResult& run : runs) {
-    if (auto e = epochs_to(top1, run.curve)) epochs.push_back(*e);
+    if (auto e = epochs_to(value, sweep.milestone_figure.higher_is_better, run.curve)) {
+      epochs.push_back(*e);
+    }
   }
   milestone.reached = epochs.size();
   if (auto s = statistics_of(epochs)) milestone.epochs = s->mean;
   return milestone;
 }
 
-void summarize(const SweepConfig& sweep, VariantResult& result) {
+void summarize(const SweepConfig& sweep, VariantResult& result, const Registries& registries) {
   std::vector<double> values, rates;
   for (const RunResult& run : result.runs) {
     values.push_back(run.value);
@@ -72,11 +68,12 @@ void summarize(const SweepConfig& sweep, VariantResult& result) {
   const SweepVariant& variant = sweep.variants[result.variant];
   result.metric = statistics_of(values);
   if (result.metric && variant.paper) result.difference = result.metric->mean - *variant.paper;
-  for (double top1 : sweep.milestones) {
-    result.milestones.push_back(milestone_of(top1, result.runs));
+  for (double value : sweep.milestones) {
+    result.milestones.push_back(milestone_of(sweep, value, result.runs));
   }
   if (auto s = statistics_of(rates)) result.images_per_second = s->mean;
-  result.parameters = complexity_of(variant.config.model).parameters;
+  result.parameters =
+      complexity_of(variant.config.model, registries.models, registries.norms).parameters;
 }
 
 void compare_with_baseline(const SweepConfig& sweep, std::vector<VariantResult>& results) {
@@ -109,32 +106,36 @@ std::optional<Statistics> statistics_of(std::span<const double> values) {
   return s;
 }
 
-std::optional<double> epochs_to(double top1, std::span<const CurvePoint> curve) {
+std::optional<double> epochs_to(double milestone, bool higher_is_better,
+                                std::span<const CurvePoint> curve) {
   for (std::size_t i = 0; i < curve.size(); ++i) {
-    if (!(curve[i].top1 >= top1)) continue;
+    const double value = curve[i].milestone;
+    if (!(higher_is_better ? value >= milestone : value <= milestone)) continue;
     if (i == 0) return curve[i].epoch;
     const CurvePoint &before = curve[i - 1], &after = curve[i];
-    double part = (top1 - before.top1) / (after.top1 - before.top1);
+    double part = (milestone - before.milestone) / (after.milestone - before.milestone);
     return before.epoch + part * (after.epoch - before.epoch);
   }
   return std::nullopt;
 }
 
-std::vector<CurvePoint> read_curve(const fs::path& metrics, const std::string& split) {
+std::vector<CurvePoint> read_curve(const SweepConfig& sweep, const fs::path& metrics) {
+  const std::string split = sweep.ema ? "val_ema" : "val";
   std::vector<CurvePoint> curve;
   std::ifstream file(metrics);
   for (std::string line; std::getline(file, line);) {
     if (line.find("\"split\"") == std::string::npos) continue;
     auto object = nlohmann::json::parse(line, nullptr, false);
     if (!object.is_object() || object["split"] != split) continue;
-    curve.push_back({number_at(object, "epoch"), number_at(object, "top1"),
-                     number_at(object, "top5"), number_at(object, "loss")});
+    curve.push_back({number_at(object, "epoch"), number_at(object, sweep.metric.figure.name),
+                     number_at(object, sweep.milestone_figure.name)});
   }
   return curve;
 }
 
 std::vector<VariantResult> collect_results(const SweepConfig& sweep,
-                                           const std::vector<SweepRun>& runs) {
+                                           const std::vector<SweepRun>& runs,
+                                           const Registries& registries) {
   std::vector<VariantResult> results(sweep.variants.size());
   for (std::size_t i = 0; i < results.size(); ++i) results[i].variant = i;
   for (const SweepRun& run : runs) {
@@ -147,7 +148,7 @@ std::vector<VariantResult> collect_results(const SweepConfig& sweep,
       result.open.push_back(run.seed);
     }
   }
-  for (VariantResult& result : results) summarize(sweep, result);
+  for (VariantResult& result : results) summarize(sweep, result, registries);
   compare_with_baseline(sweep, results);
   return results;
 }

@@ -6,12 +6,16 @@
 #include <span>
 #include <vector>
 
+#include "dtn/tasks/registries.h"
 #include "sweep/sweep_plan.h"
 
 namespace dtn {
 
+// An evaluation.
 struct CurvePoint {
-  double epoch = 0, top1 = 0, top5 = 0, loss = 0;
+  double epoch = 0;
+  double metric = 0;     // of the sweep
+  double milestone = 0;  // the figure that milestones are values of
 };
 
 // A finished run.
@@ -31,12 +35,13 @@ struct Statistics {
 };
 std::optional<Statistics> statistics_of(std::span<const double> values);
 
-// Epochs until top-1 was reached: where the straight line between the first evaluation that reached
-// it and the one before crosses it. The first evaluation of all counts as it is.
-std::optional<double> epochs_to(double top1, std::span<const CurvePoint> curve);
+// Epochs until a milestone was reached: where the straight line between the first evaluation that
+// reached it and the one before crosses it. The first evaluation of all counts as it is.
+std::optional<double> epochs_to(double milestone, bool higher_is_better,
+                                std::span<const CurvePoint> curve);
 
 struct Milestone {
-  double top1 = 0;
+  double value = 0;
   std::size_t reached = 0;       // runs that did
   std::optional<double> epochs;  // their mean
 };
@@ -55,11 +60,12 @@ struct VariantResult {
   std::int64_t parameters = 0;
 };
 
-// In the order of the variants.
+// In the order of the variants. `registries` know how large their models are.
 std::vector<VariantResult> collect_results(const SweepConfig& sweep,
-                                           const std::vector<SweepRun>& runs);
+                                           const std::vector<SweepRun>& runs,
+                                           const Registries& registries);
 
-// The evaluations that a run has logged, of one split.
-std::vector<CurvePoint> read_curve(const std::filesystem::path& metrics, const std::string& split);
+// The evaluations that a run has logged, in its file metrics.jsonl.
+std::vector<CurvePoint> read_curve(const SweepConfig& sweep, const std::filesystem::path& metrics);
 
 }  // namespace dtn

@@ -26,7 +26,7 @@ RunSize SizeCache::of(const ExperimentConfig& config) {
   for (const auto& [known, size] : known_) {
     if (known == key) return size;
   }
-  known_.emplace_back(key, size_of_run(config));
+  known_.emplace_back(key, size_of_run(config, registries_));
   return known_.back().second;
 }
 

@@ -12,9 +12,12 @@ namespace dtn {
 // Sizes of runs; those that read the same data in the same way open it once.
 class SizeCache {
  public:
+  explicit SizeCache(const DataRegistries& registries) : registries_(registries) {}
+
   RunSize of(const ExperimentConfig& config);
 
  private:
+  const DataRegistries& registries_;
   std::vector<std::pair<ExperimentConfig, RunSize>> known_;
 };
 

@@ -5,27 +5,21 @@
 namespace dtn {
 
 const TaskRegistry& task_registry() {
-  static const TaskRegistry rows("task", {{"classify", "classes of images, by cross-entropy",
-                                           [](const TaskSetup& setup) -> std::unique_ptr<Task> {
-                                             return std::make_unique<Classify>(setup);
-                                           }}});
+  static const TaskRegistry rows(
+      "task", {{{.name = "classify",
+                 .doc = "classes of images, by cross-entropy",
+                 .figures = {{.name = "top1", .title = "top-1", .percent = true},
+                             {.name = "top5", .title = "top-5", .percent = true},
+                             {.name = "loss", .title = "loss", .higher_is_better = false}}},
+                [](const TaskSetup& setup) -> std::unique_ptr<Task> {
+                  return std::make_unique<Classify>(setup);
+                }}});
   return rows;
 }
 
-namespace {
-
-template <class Rows>
-std::vector<NameSchema> names_of(const Rows& rows) {
-  std::vector<NameSchema> names;
-  for (const auto& row : rows) names.push_back({row.name(), row.doc});
-  return names;
-}
-
-}  // namespace
-
 ConfigSchemas Registries::schemas() const {
-  return {norms.schemas(), datasets.schemas(), augmentations.schemas(), names_of(optimizers),
-          names_of(tasks)};
+  return {norms.schemas(), datasets.schemas(), augmentations.schemas(), optimizers.schemas(),
+          tasks.schemas()};
 }
 
 const Registries& standard_registries() {

@@ -68,8 +68,9 @@ void check_equal_data(const SampleSource& data, Communicator& ranks) {
   }
   const std::string others = different_ranks(numbers({data.size(), print.number()}), ranks);
   if (others.empty()) return;
-  throw DataError(cat(data.description(), ", on ", ranks.name_of(0), "; ", others,
-                      " finds other images there. data.root must hold the same data set on every "
+  throw DataError(cat(data.description(), ", on ", ranks.name_of(0), "; ", others, " finds other ",
+                      data.noun(),
+                      " there. data.root must hold the same data set on every "
                       "machine."));
 }
 

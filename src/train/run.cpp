@@ -96,14 +96,14 @@ std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptio
   if (ranks.is_first()) write_file_atomic(run->output / "config.yaml", to_yaml(config));
   run->log = std::make_unique<RunLog>(run->output, !ranks.is_first(), run->resumed_at,
                                       run->progress.evaluated_step, run->rate.total_steps(),
-                                      steps_per_epoch);
+                                      steps_per_epoch, run->train->source().noun());
   return run;
 }
 
 void describe(Run& run) {
   run.log->info(cat("model: ", run.task->description()));
-  run.log->info(cat("run: ", run.rate.total_steps(), " steps of ", run.config.train.batch_size,
-                    " images, ", run.steps_per_epoch, " steps per epoch, ",
+  run.log->info(cat("run: ", run.rate.total_steps(), " steps of ", run.config.train.batch_size, " ",
+                    run.train->source().noun(), ", ", run.steps_per_epoch, " steps per epoch, ",
                     name_of(run.learner.compute_dtype()), " on ", device_text(run),
                     ", learning rate ", run.rate.peak()));
   if (run.resumed_at) run.log->info(cat("resumed at step ", *run.resumed_at));

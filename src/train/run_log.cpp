@@ -23,11 +23,12 @@ JsonLinesWriter open_metrics(const std::filesystem::path& output,
 
 RunLog::RunLog(const std::filesystem::path& output, bool silent,
                std::optional<std::int64_t> resumed_at, std::int64_t evaluated_step,
-               std::int64_t total_steps, std::int64_t steps_per_epoch)
+               std::int64_t total_steps, std::int64_t steps_per_epoch, std::string noun)
     : step_(resumed_at.value_or(0)),
       total_steps_(total_steps),
       steps_per_epoch_(steps_per_epoch),
-      mark_(Clock::now()) {
+      mark_(Clock::now()),
+      noun_(std::move(noun)) {
   if (silent) return;
   out_.reset(new Outputs{open_metrics(output, resumed_at, evaluated_step),
                          EventWriter(output / "tensorboard", resumed_at),
@@ -43,25 +44,25 @@ void RunLog::pause() {
 
 void RunLog::resume() { mark_ = Clock::now(); }
 
-double RunLog::images_per_second() const {
-  return train_seconds_ > 0 ? static_cast<double>(train_images_) / train_seconds_ : 0;
+double RunLog::samples_per_second() const {
+  return train_seconds_ > 0 ? static_cast<double>(train_samples_) / train_seconds_ : 0;
 }
 
-void RunLog::train_step(std::int64_t step, const StepReport& report, double lr, std::int64_t images,
-                        double data_wait_seconds, bool write) {
+void RunLog::train_step(std::int64_t step, const StepReport& report, double lr,
+                        std::int64_t samples, double data_wait_seconds, bool write) {
   pause();
   step_ = step;
-  train_images_ += images;
-  window_images_ += images;
+  train_samples_ += samples;
+  window_samples_ += samples;
   window_wait_ += data_wait_seconds - last_wait_;
   last_wait_ = data_wait_seconds;
   window_idle_ += report.idle_seconds.value_or(0);
-  double rate = window_seconds_ > 0 ? static_cast<double>(window_images_) / window_seconds_ : 0;
-  std::string detail = format("loss %.4f  %.1f images/s", report.loss, rate);
+  double rate = window_seconds_ > 0 ? static_cast<double>(window_samples_) / window_seconds_ : 0;
+  std::string detail = format("loss %.4f  %.1f %s/s", report.loss, rate, noun_.c_str());
   if (write) {
     report_step(step, report, lr, detail, rate);
     window_seconds_ = window_wait_ = window_idle_ = 0;
-    window_images_ = 0;
+    window_samples_ = 0;
   }
   if (out_) out_->bar.update(step, detail);
 }
@@ -105,7 +106,7 @@ void RunLog::evaluation(std::int64_t step, const std::string& split, const Evalu
   out_->metrics.write(line);
   events.flush();
   info(cat("evaluation at step ", step, " (", split, "): ", result.metrics.text, "  ", result.count,
-           " images  ", format_duration(result.seconds)));
+           " ", noun_, "  ", format_duration(result.seconds)));
 }
 
 void RunLog::evaluation_progress(std::int64_t done, std::int64_t total) {

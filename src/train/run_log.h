@@ -19,12 +19,14 @@ class RunLog {
  public:
   // A silent one only counts: that of the ranks other than the first.
   // `resumed_at`: the step a resumed run goes on from; later lines of metrics.jsonl are dropped,
-  // and evaluations after `evaluated_step`, which are still to be done.
+  // and evaluations after `evaluated_step`, which are still to be done. `noun` is what samples are
+  // called.
   RunLog(const std::filesystem::path& output, bool silent, std::optional<std::int64_t> resumed_at,
-         std::int64_t evaluated_step, std::int64_t total_steps, std::int64_t steps_per_epoch);
+         std::int64_t evaluated_step, std::int64_t total_steps, std::int64_t steps_per_epoch,
+         std::string noun);
 
   // `step` counts finished steps, this one included.
-  void train_step(std::int64_t step, const StepReport& report, double lr, std::int64_t images,
+  void train_step(std::int64_t step, const StepReport& report, double lr, std::int64_t samples,
                   double data_wait_seconds, bool write);
   void evaluation(std::int64_t step, const std::string& split, const Evaluation& result);
   // A message that does not disturb the bar.
@@ -35,7 +37,7 @@ class RunLog {
   void sync();
 
   // Mean rate of training steps so far, evaluation and checkpoints not counted.
-  double images_per_second() const;
+  double samples_per_second() const;
   // Evaluations and checkpoints: their time is left out of rates.
   void pause();
   void resume();
@@ -59,7 +61,8 @@ class RunLog {
   std::chrono::steady_clock::time_point mark_;
   double train_seconds_ = 0, window_seconds_ = 0, window_wait_ = 0, last_wait_ = 0;
   double window_idle_ = 0;
-  std::int64_t train_images_ = 0, window_images_ = 0;
+  std::int64_t train_samples_ = 0, window_samples_ = 0;
+  std::string noun_;  // of samples
 };
 
 }  // namespace dtn

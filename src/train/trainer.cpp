@@ -179,12 +179,14 @@ class Trainer {
     summary["count"] = last.count;
     summary["steps"] = progress_.step;
     summary["wall_seconds"] = seconds;
-    summary["images_per_second"] = log_.images_per_second();
+    summary["images_per_second"] = log_.samples_per_second();
     write_file_atomic(run_.output / "summary.json", summary.dump(2) + "\n");
+    const std::string noun = run_.train->source().noun();
     const LoaderReport data = run_.train->loader().report();
     log_.info(cat("trained and evaluated in ", format_duration(seconds), ", of which ",
-                  format_duration(data.wait_seconds), " waiting for training images"));
-    if (data.bad_images) log_.warn(cat(data.bad_images, " damaged training images were skipped"));
+                  format_duration(data.wait_seconds), " waiting for training ", noun));
+    if (data.bad_images)
+      log_.warn(cat(data.bad_images, " damaged training ", noun, " were skipped"));
   }
 
   Run& run_;

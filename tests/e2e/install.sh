@@ -61,6 +61,23 @@ runs 'type: mean_size' "$own" --config vit_t_dtn --set model.norm.type=mean_size
 runs 'step 2/2' "$own" --config "$work/tiny.yaml" --set model.norm.type=mean_size \
   --set schedule.steps=2 --threads 1 --output "$work/own_run"
 runs 'step 3/3' "$own" --resume "$work/own_run" --set schedule.steps=3 --threads 1
+runs '^mean_size$' "$own" info --norms
+runs '^\{"top1":' "$own" eval --checkpoint "$work/own_run" --threads 1 --json
+cat > "$work/own_sweep.yaml" << 'EOS'
+base: tiny.yaml
+set: {schedule.steps: 2}
+variants: [{name: ln, set: {model.norm: ln}}, {name: mine, set: {model.norm: mean_size}}]
+EOS
+# dtn-sweep alone does not know the normalizer.
+expect 2 dtn-sweep --config "$work/own_sweep.yaml" --output "$work/unknown"
+expect_text mean_size
+sweep=(--config "$work/own_sweep.yaml" --output "$work/own_sweep" --threads 1)
+runs '2 of 2 runs finished' "$prefix/bin/dtn-sweep" --trainer "$own" "${sweep[@]}"
+runs 'nothing is left to do' "$own" sweep "${sweep[@]}" --dry-run
+expect_equal "the command in the table" "$(grep '^own_normalizer' "$work/own_sweep/table.md")" \
+  'own_normalizer sweep --config .../own_sweep.yaml'
+expect 2 dtn-sweep --trainer="$work/absent" "${sweep[@]}"
+expect_text 'absent: No such file'
 mkdir "$work/configs"
 cp "$work/tiny.yaml" "$work/configs/only_here.yaml"
 runs 'preset:' env DTN_CONFIGS="$work/absent:$work/configs" "$own" --config only_here --print-config

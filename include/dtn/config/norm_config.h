@@ -72,9 +72,9 @@ struct NormConfig {
   std::string type = "ln";
   // Blocks [0, layers) use `type`, the others LayerNorm; the final norm is always LayerNorm.
   // Unset: class_token_at, or depth without a class token.
-  std::optional<int> layers;
-  std::optional<double> eps;        // unset: the model's eps
-  std::vector<NormOption> options;  // complete: every option of the schema, defaults filled in
+  std::optional<int> layers{};
+  std::optional<double> eps{};        // unset: the model's eps
+  std::vector<NormOption> options{};  // complete: every option of the schema, defaults filled in
 
   // The value of an option; T is bool, int64_t, double or std::string.
   template <class T>

@@ -26,6 +26,21 @@ struct NameSchema {
   std::string doc;
 };
 
+// A figure that an evaluation gives.
+struct FigureSchema {
+  std::string name;   // in metrics.jsonl and as metric: of a sweep
+  std::string title;  // for people: "top-1"
+  bool higher_is_better = true;
+  bool percent = false;  // shown with %, and between 0 and 100
+};
+
+// What may be learnt.
+struct TaskSchema {
+  std::string name;
+  std::string doc;
+  std::vector<FigureSchema> figures;  // the first tells which checkpoint is the best
+};
+
 // What augment.policy may begin with: a name, and what follows behind a dash.
 struct PolicySchema {
   std::string name;
@@ -39,7 +54,8 @@ struct ConfigSchemas {
   std::vector<NormSchema> norms;
   std::vector<DatasetSchema> datasets;
   std::vector<PolicySchema> policies;
-  std::vector<NameSchema> optimizers, tasks;
+  std::vector<NameSchema> optimizers;
+  std::vector<TaskSchema> tasks;
 };
 
 }  // namespace dtn

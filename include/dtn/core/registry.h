@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -12,7 +13,7 @@
 
 namespace dtn {
 
-// Row has a member name().
+// Row has a function name(), and a member `schema` where schemas() is asked for.
 template <class Row>
 class Registry {
  public:
@@ -38,6 +39,13 @@ class Registry {
     std::string known;
     for (const Row& row : rows_) known += (known.empty() ? "" : ", ") + std::string(row.name());
     throw ConfigError(cat("unknown ", what_, " '", name, "'; known: ", known));
+  }
+
+  // What the rows say of themselves to code that lies below them, such as the config loader.
+  auto schemas() const {
+    std::vector<std::remove_cvref_t<decltype(std::declval<Row>().schema)>> all;
+    for (const Row& row : rows_) all.push_back(row.schema);
+    return all;
   }
 
   auto begin() const { return rows_.begin(); }

@@ -49,8 +49,6 @@ class AugmentationRegistry : public Registry<AugmentationRow> {
  public:
   explicit AugmentationRegistry(std::vector<AugmentationRow> rows)
       : Registry("augmentation policy", std::move(rows)) {}
-  // As the config loader sees them.
-  std::vector<PolicySchema> schemas() const;
   // The row that a policy begins with. Throws ConfigError that names all there are.
   const AugmentationRow& of(const std::string& policy) const {
     return at(policy.substr(0, policy.find('-')));

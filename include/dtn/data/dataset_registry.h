@@ -42,8 +42,6 @@ struct DatasetRow {
 class DatasetRegistry : public Registry<DatasetRow> {
  public:
   explicit DatasetRegistry(std::vector<DatasetRow> rows) : Registry("data set", std::move(rows)) {}
-  // As the config loader sees them.
-  std::vector<DatasetSchema> schemas() const;
 };
 
 // Ours.

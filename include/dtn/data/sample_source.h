@@ -87,8 +87,10 @@ class SampleSource {
   virtual std::int64_t size() const = 0;
   // One line for people: what it is, where it lies, how large it is.
   virtual const std::string& description() const = 0;
+  // What samples are, in the plural, for messages: "images".
+  virtual std::string noun() const { return "samples"; }
   // What to call a sample in messages: its file, or file and index.
-  virtual std::string sample_name(std::int64_t index) const = 0;
+  virtual std::string sample_name(std::int64_t index) const { return cat("sample ", index); }
   // What a sample is, label and all, wherever the data set lies: machines that agree on these have
   // the same data set.
   virtual std::string identity(std::int64_t index) const { return std::to_string(index); }

@@ -60,8 +60,6 @@ struct NormRow {
 class NormRegistry : public Registry<NormRow> {
  public:
   explicit NormRegistry(std::vector<NormRow> rows) : Registry("normalizer", std::move(rows)) {}
-  // As the config loader sees them.
-  std::vector<NormSchema> schemas() const;
 };
 
 // Ours.

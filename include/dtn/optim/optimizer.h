@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "dtn/config/schemas.h"
 #include "dtn/config/train_config.h"
 #include "dtn/core/registry.h"
 #include "dtn/nn/parameters.h"
@@ -72,11 +73,10 @@ class Optimizer {
 };
 
 struct OptimizerRow {
-  std::string optimizer;  // optim.name
-  std::string doc;
+  NameSchema schema;  // optim.name
   std::function<std::unique_ptr<Optimizer>(const OptimConfig&, ParameterStore&)> make;
 
-  const std::string& name() const { return optimizer; }
+  const std::string& name() const { return schema.name; }
 };
 
 using OptimizerRegistry = Registry<OptimizerRow>;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "dtn/autograd/context.h"
+#include "dtn/config/schemas.h"
 #include "dtn/config/train_config.h"
 #include "dtn/core/fields.h"
 #include "dtn/core/metrics.h"
@@ -58,9 +59,10 @@ class Task {
 
   // The first learns; all are saved, restored and shared between ranks.
   virtual std::vector<Named<ParameterStore*>> stores() = 0;
-  // Takes weights of a file over into the first, as model.init_weights asks; returns notes for
-  // people.
-  virtual std::vector<std::string> load_weights(const std::string& file) = 0;
+  // Takes the weights of a file over into the first, for model.init_weights and dtn-eval; returns
+  // notes for people. Unless overridden, every parameter must be in the file under its name, and
+  // nothing else. Throws DataError where that is not so.
+  virtual std::vector<std::string> load_weights(const std::string& file);
   // What is trained, in a line for people.
   virtual std::string description() const = 0;
 };
@@ -73,11 +75,10 @@ struct TaskSetup {
 };
 
 struct TaskRow {
-  std::string task;
-  std::string doc;
+  TaskSchema schema;
   std::function<std::unique_ptr<Task>(const TaskSetup&)> make;
 
-  const std::string& name() const { return task; }
+  const std::string& name() const { return schema.name; }
 };
 
 using TaskRegistry = Registry<TaskRow>;

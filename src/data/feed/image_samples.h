@@ -37,6 +37,7 @@ class ImageSamples final : public SampleSource {
 
   std::int64_t size() const override { return dataset_->size(); }
   const std::string& description() const override { return dataset_->description(); }
+  std::string noun() const override { return "images"; }
   std::string sample_name(std::int64_t index) const override {
     return dataset_->sample_name(index);
   }

@@ -9,7 +9,7 @@ namespace dtn {
 namespace {
 
 Transform transform_of(const ExperimentConfig& config, Split split,
-                       const DataRegistries& registries = data_registries()) {
+                       const DataRegistries& registries) {
   return Transform(config.data, config.augment, config.model.image_size, config.model.channels,
                    split == Split::kTrain, {}, registries);
 }
@@ -27,8 +27,10 @@ std::shared_ptr<const ImageSamples> assemble(std::shared_ptr<const Dataset> data
 
 std::shared_ptr<const ImageSamples> image_samples_of(std::shared_ptr<const Dataset> dataset,
                                                      const ExperimentConfig& config, Split split,
-                                                     Device device) {
-  return assemble(std::move(dataset), transform_of(config, split), config, split, device);
+                                                     Device device,
+                                                     const DataRegistries& registries) {
+  return assemble(std::move(dataset), transform_of(config, split, registries), config, split,
+                  device);
 }
 
 std::shared_ptr<const ImageSamples> open_image_samples(const ExperimentConfig& config, Split split,
@@ -64,8 +66,10 @@ std::unique_ptr<OpenSplit> open_split(std::shared_ptr<const SampleSource> source
 }
 
 std::unique_ptr<OpenSplit> open_split(const ExperimentConfig& config, Split split,
-                                      const SplitOptions& options) {
-  return open_split(open_image_samples(config, split, options.device), config, split, options);
+                                      const SplitOptions& options,
+                                      const DataRegistries& registries) {
+  return open_split(open_image_samples(config, split, options.device, registries), config, split,
+                    options);
 }
 
 }  // namespace dtn

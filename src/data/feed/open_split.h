@@ -38,9 +38,9 @@ std::shared_ptr<const ImageSamples> open_image_samples(
     const ExperimentConfig& config, Split split, Device device,
     const DataRegistries& registries = data_registries());
 // The same of a data set that is open already.
-std::shared_ptr<const ImageSamples> image_samples_of(std::shared_ptr<const Dataset> dataset,
-                                                     const ExperimentConfig& config, Split split,
-                                                     Device device);
+std::shared_ptr<const ImageSamples> image_samples_of(
+    std::shared_ptr<const Dataset> dataset, const ExperimentConfig& config, Split split,
+    Device device, const DataRegistries& registries = data_registries());
 
 // How the config wants a split to be loaded: shuffled, repeated and in full batches in training,
 // once and in order otherwise.
@@ -51,6 +51,7 @@ std::unique_ptr<OpenSplit> open_split(std::shared_ptr<const SampleSource> source
                                       const ExperimentConfig& config, Split split,
                                       const SplitOptions& options);
 std::unique_ptr<OpenSplit> open_split(const ExperimentConfig& config, Split split,
-                                      const SplitOptions& options);
+                                      const SplitOptions& options,
+                                      const DataRegistries& registries = data_registries());
 
 }  // namespace dtn

@@ -21,12 +21,6 @@ std::optional<std::string> problem_with(const std::string& policy) {
 
 }  // namespace
 
-std::vector<PolicySchema> AugmentationRegistry::schemas() const {
-  std::vector<PolicySchema> all;
-  for (const AugmentationRow& row : *this) all.push_back(row.schema);
-  return all;
-}
-
 const AugmentationRegistry& augmentation_registry() {
   static const AugmentationRegistry ours({
       {{"none", "nothing", {}},

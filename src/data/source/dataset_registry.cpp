@@ -38,12 +38,6 @@ std::vector<DatasetRow> own_rows() {
 
 }  // namespace
 
-std::vector<DatasetSchema> DatasetRegistry::schemas() const {
-  std::vector<DatasetSchema> all;
-  for (const DatasetRow& row : *this) all.push_back(row.schema);
-  return all;
-}
-
 const DatasetRegistry& dataset_registry() {
   static const DatasetRegistry ours(own_rows());
   return ours;

@@ -4,7 +4,7 @@
 
 #include "cuda/twin.h"
 #include "train/learner.h"
-#include "two_views_task.h"
+#include "two_views_config.h"
 
 namespace dtn::test {
 namespace {

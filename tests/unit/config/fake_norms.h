@@ -66,7 +66,13 @@ inline ConfigSchemas fake_schemas() {
           fake_datasets(),
           fake_policies(),
           {{"adamw", "usual"}, {"sgd", "plain"}},
-          {{"classify", "classes"}}};
+          {{"classify",
+            "classes",
+            {{"top1", "top-1", true, true},
+             {"top5", "top-5", true, true},
+             {"loss", "loss", false, false}}},
+           {"regress", "numbers", {{"error", "error", false, false}}},
+           {"dream", "nobody knows what", {}}}};
 }
 
 }  // namespace dtn::testing

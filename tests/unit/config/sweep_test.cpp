@@ -50,7 +50,7 @@ variants:
                              {"optim.lr=2e-3"});
   EXPECT_EQ(s.name, "table3");
   EXPECT_EQ(s.title, "Table 3: normalizers");
-  EXPECT_EQ(s.metric, SweepMetric::kBestTop1);
+  EXPECT_EQ(s.metric.name(), "best_top1");
   EXPECT_EQ(s.milestones, (std::vector<double>{80, 85.5}));
   EXPECT_EQ(s.baseline, 0u);
   ASSERT_EQ(s.variants.size(), 2u);
@@ -76,7 +76,7 @@ TEST_F(Sweeps, Defaults) {
   const SweepConfig s = load("base: base.yaml\nvariants: [{name: a}]\n", {}, "my_sweep.yaml");
   EXPECT_EQ(s.name, "my_sweep");
   EXPECT_EQ(s.title, "my_sweep");
-  EXPECT_EQ(s.metric, SweepMetric::kTop1);
+  EXPECT_EQ(s.metric.name(), "top1");
   EXPECT_FALSE(s.ema);
   EXPECT_FALSE(s.baseline);
   EXPECT_EQ(s.variants[0].seeds, (std::vector<std::uint64_t>{7}));  // the config's own
@@ -204,7 +204,8 @@ TEST_F(Sweeps, RefusesWhatIsWrongAndSaysWhere) {
 
 TEST_F(Sweeps, RefusesWrongValues) {
   const std::pair<const char*, const char*> cases[] = {
-      {"metric: top2", "metric must be one of top1, top5, loss, best_top1, not 'top2'"},
+      {"metric: top2",
+       "metric must be one of top1, top5, loss, best_top1, best_top5, best_loss, not 'top2'"},
       {"weights: average", "weights must be one of raw, ema"},
       {"seeds: 3", "seeds must be a list"},
       {"seeds: []", "seeds must be a list"},
@@ -232,6 +233,24 @@ TEST_F(Sweeps, RefusesWrongValues) {
     expect_contains(message, part);
     expect_contains(message, "s.yaml:4:");
   }
+}
+
+TEST_F(Sweeps, AreJudgedByAFigureOfTheirTask) {
+  const std::string task = "set: {task: regress}\n";
+  const SweepConfig s = load(one(task + "metric: best_error\nmilestones: [200, 0.5, -3]\n"));
+  EXPECT_EQ(s.metric.name(), "best_error");
+  EXPECT_FALSE(s.metric.figure.higher_is_better);
+  EXPECT_EQ(s.milestone_figure.name, "error");
+  EXPECT_EQ(s.milestones, (std::vector<double>{200, 0.5, -3}));
+  EXPECT_EQ(load(one(task)).metric.name(), "error");
+  expect_contains(error(one(task + "metric: top1\n")),
+                  "metric must be one of error, best_error, not 'top1'");
+  expect_contains(error(one(task + "milestones: [1, 2]\n")),
+                  "milestones must decrease, 2 comes after 1");
+  expect_contains(error(one("set: {task: dream}\n")), "the task dream says of no figure");
+  expect_contains(
+      error("base: base.yaml\nvariants: [{name: a}, {name: b, set: {task: regress}}]\n"),
+      "'a' is for classify and 'b' for regress");
 }
 
 TEST_F(Sweeps, NamesAreFoldersAndNothingElse) {

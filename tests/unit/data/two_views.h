@@ -241,7 +241,9 @@ inline void expect_views_in_training(Device device, bool fixed) {
           for (std::size_t i = 0; i < seen.size(); ++i) {
             add_rows(seen[i], rows, options.batch_size, whole[i]);
           }
-          if (device != kCpu && fixed) EXPECT_EQ(places.size(), 7u);  // one for each field
+          if (device != kCpu && fixed) {
+            EXPECT_EQ(places.size(), 7u);  // one for each field
+          }
         }
         for (std::size_t i = 0; i < whole.size(); ++i) {
           expect_same(whole[i], expected_views(*source, options, epoch,

@@ -108,17 +108,21 @@ TEST(Statistics, OfASample) {
 }
 
 TEST(EpochsTo, IsWhereTheCurveFirstCrosses) {
-  const std::vector<CurvePoint> curve = {
-      {1, 40, 0, 0}, {2, 60, 0, 0}, {4, 50, 0, 0}, {5, 90, 0, 0}};
-  EXPECT_EQ(epochs_to(50, curve), 1.5);
-  EXPECT_EQ(epochs_to(60, curve), 2);
-  EXPECT_EQ(epochs_to(70, curve), 4.5);
-  EXPECT_EQ(epochs_to(30, curve), 1);  // reached before anybody looked
-  EXPECT_EQ(epochs_to(90, curve), 5);
-  EXPECT_FALSE(epochs_to(90.1, curve));
-  EXPECT_FALSE(epochs_to(1, {}));
+  const std::vector<CurvePoint> curve = {{1, 0, 40}, {2, 0, 60}, {4, 0, 50}, {5, 0, 90}};
+  const auto epochs = [&](double milestone) { return epochs_to(milestone, true, curve); };
+  EXPECT_EQ(epochs(50), 1.5);
+  EXPECT_EQ(epochs(60), 2);
+  EXPECT_EQ(epochs(70), 4.5);
+  EXPECT_EQ(epochs(30), 1);  // reached before anybody looked
+  EXPECT_EQ(epochs(90), 5);
+  EXPECT_FALSE(epochs(90.1));
+  EXPECT_FALSE(epochs_to(1, true, {}));
   const double nan = std::nan("");
-  EXPECT_FALSE(epochs_to(1, std::vector<CurvePoint>{{1, nan, 0, 0}}));
+  EXPECT_FALSE(epochs_to(1, true, std::vector<CurvePoint>{{1, 0, nan}}));
+  // Of a loss, that is when it has come down.
+  const std::vector<CurvePoint> loss = {{1, 0, 4}, {2, 0, 2}, {3, 0, 3}};
+  EXPECT_EQ(epochs_to(3, false, loss), 1.5);
+  EXPECT_FALSE(epochs_to(1, false, loss));
 }
 
 TEST_F(Sweeps, PlanAndStates) {
@@ -175,18 +179,23 @@ TEST_F(Sweeps, Selection) {
 
 TEST_F(Sweeps, FoldersOfOthersAreRefused) {
   const SweepConfig sweep = load();
+  const ConfigSchemas schemas = standard_registries().schemas();
   auto runs = plan_runs(sweep, out(), {});
-  check_folders(runs, out());  // absent
+  check_folders(runs, out(), schemas);  // absent
   fs::create_directories(out());
-  check_folders(runs, out());  // empty
+  check_folders(runs, out(), schemas);  // empty
   write("out/thesis.txt", "precious");
-  expect_contains(error_of([&] { check_folders(runs, out()); }), "something else than a sweep");
+  expect_contains(error_of([&] { check_folders(runs, out(), schemas); }),
+                  "something else than a sweep");
   write("out/sweep.lock", "");
-  check_folders(runs, out());
-  expect_contains(error_of([&] { check_folders(runs, folder_ / "base.yaml"); }), "is a file");
+  check_folders(runs, out(), schemas);
+  expect_contains(error_of([&] { check_folders(runs, folder_ / "base.yaml", schemas); }),
+                  "is a file");
 
   finish(runs[0], {50});
-  const auto check = [&](const SweepConfig& s) { check_folders(plan_runs(s, out(), {}), out()); };
+  const auto check = [&](const SweepConfig& s) {
+    check_folders(plan_runs(s, out(), {}), out(), schemas);
+  };
   check(sweep);
   check(load("", {"data.workers=7"}));  // changes no number
   const std::string message = error_of([&] {
@@ -207,7 +216,7 @@ TEST_F(Sweeps, Results) {
   finish(runs[1], {40, 60, 72});
   finish(runs[2], {50, 80, 75});
   runs = plan_runs(sweep, out(), {});
-  auto results = collect_results(sweep, runs);
+  auto results = collect_results(sweep, runs, standard_registries());
   EXPECT_EQ(results[0].metric->mean, 71);
   EXPECT_DOUBLE_EQ(*results[0].metric->std, std::sqrt(2.0));
   EXPECT_DOUBLE_EQ(*results[0].difference, 71 - 80.6);
@@ -223,32 +232,31 @@ TEST_F(Sweeps, Results) {
   EXPECT_EQ(results[0].images_per_second, 123.4);
 
   const auto value = [&](const std::string& metric) {
-    SweepConfig other = sweep;
-    other.metric = metric == "loss"   ? SweepMetric::kLoss
-                   : metric == "top5" ? SweepMetric::kTop5
-                                      : SweepMetric::kBestTop1;
-    return collect_results(other, runs)[1].metric->mean;
+    const SweepConfig other = load("metric: " + metric + "\n");
+    return collect_results(other, runs, standard_registries())[1].metric->mean;
   };
   EXPECT_EQ(value("loss"), 1.25);
   EXPECT_EQ(value("top5"), 99);
-  EXPECT_EQ(value("best"), 80);
+  EXPECT_EQ(value("best_top1"), 80);
+  EXPECT_EQ(value("best_loss"), 1.2);
 
   fs::remove(runs[2].folder / "metrics.jsonl");
-  expect_contains(error_of([&] { collect_results(sweep, runs); }), "no evaluation is there");
+  expect_contains(error_of([&] { collect_results(sweep, runs, standard_registries()); }),
+                  "no evaluation is there");
 }
 
 // A report with all there can be: several seeds, one, none, failures and open runs.
 SweepReport example(const SweepConfig& sweep) {
   std::vector<VariantResult> results(3);
-  results[0].runs = {{0, 80.25, 1900, 0, 0, {{1, 79, 99, 1}, {2, 80.25, 99, 1}}},
-                     {1, 80.75, 1950, 0, 0, {{1, 78, 99, 1}, {2, 80.75, 99, 1}}}};
+  results[0].runs = {{0, 80.25, 1900, 0, 0, {{1, 79, 79}, {2, 80.25, 80.25}}},
+                     {1, 80.75, 1950, 0, 0, {{1, 78, 78}, {2, 80.75, 80.75}}}};
   results[0].metric = Statistics{2, 80.5, 80.25, 80.75, 0.353553390593};
   results[0].difference = 80.5 - 80.6;
   results[0].milestones = {{80, 2, 1.76}, {85, 0, {}}};
   results[0].images_per_second = 1925;
   results[0].parameters = 5710312;
   results[1].variant = 1;
-  results[1].runs = {{4, 81.5, 99.95, 0, 0, {{1, 81.5, 99, 1}}}};
+  results[1].runs = {{4, 81.5, 99.95, 0, 0, {{1, 81.5, 81.5}}}};
   results[1].metric = Statistics{1, 81.5, 81.5, 81.5, {}};
   results[1].difference = 81.5 - 81.75;
   results[1].to_baseline = 1;
@@ -268,6 +276,9 @@ SweepReport example(const SweepConfig& sweep) {
 
 SweepConfig example_sweep() {
   SweepConfig sweep;
+  const std::vector<FigureSchema> figures = task_registry().at("classify").schema.figures;
+  sweep.metric = {figures.front()};
+  sweep.milestone_figure = figures.front();
   sweep.name = "t";
   sweep.title = "Table 3: it's | normalizers";
   sweep.milestones = {80, 85};
@@ -363,8 +374,10 @@ TEST(Report, Curves) {
   expect_contains(script, "index 1 using 1:2 with linespoints linetype 2");
   expect_contains(script, "title 'DTN | ours, \"new\"'");
   EXPECT_EQ(script.find("index 2"), std::string::npos) << "bn has no curve";
-  sweep.metric = SweepMetric::kLoss;
-  expect_contains(curves_data(example(sweep)), "# dtn\n1 1 1 1 1\n");
+  expect_contains(script, "set ylabel 'top-1 (%)'");
+  expect_contains(script, "set key bottom right");
+  sweep.metric.figure = {"loss", "loss", false, false};
+  expect_contains(curves_script(example(sweep)), "set ylabel 'loss'\nset grid\nset key top right");
 }
 
 TEST(Report, PathsOfTheMachineAreLeftOut) {
@@ -384,7 +397,7 @@ TEST(Report, PathsOfTheMachineAreLeftOut) {
 
 TEST_F(Sweeps, SizesOpenTheSameDataOnce) {
   const SweepConfig sweep = load();
-  SizeCache sizes;
+  SizeCache sizes(standard_registries());
   const RunSize size = sizes.of(sweep.variants[0].config);
   EXPECT_EQ(size.steps_per_epoch, 5);
   EXPECT_EQ(size.steps, 30);

@@ -9,11 +9,12 @@
 #include <thread>
 
 #include "dtn/io/safetensors.h"
+#include "dtn/models/weights.h"
 #include "tensors.h"
 #include "thread_ranks.h"
 #include "train/checkpoint.h"
 #include "train/trainer.h"
-#include "two_views_task.h"
+#include "two_views_config.h"
 
 namespace dtn::test {
 namespace {
@@ -98,6 +99,38 @@ TEST_F(SecondTask, LogsItsTermsAndFigures) {
   const std::string lines((std::istreambuf_iterator<char>(file)), {});
   for (const char* name : {"\"loss_large\":", "\"loss_small\":", "\"score\":", "\"words\":141.0"}) {
     EXPECT_NE(lines.find(name), std::string::npos) << name << " in " << lines;
+  }
+}
+
+TEST_F(SecondTask, WeightsAreTakenOverByName) {
+  run("trained");
+  const fs::path weights = folder_ / "trained" / "checkpoints" / "last" / "model.safetensors";
+  const ExperimentConfig config = two_views_config();
+  TwoViewsTask task({config, kCpu, registries_});
+  EXPECT_TRUE(task.load_weights(weights.string()).empty());
+  NamedTensors taken = named_values(*task.stores().front().value);
+  std::ranges::sort(taken, {}, &NamedTensors::value_type::first);  // as files are
+  expect_same_bits(taken, end_of("trained").model);
+  NamedTensors fewer = read_safetensors(weights).tensors;
+  fewer.pop_back();
+  write_safetensors(folder_ / "fewer.safetensors", fewer);
+  EXPECT_THROW(task.load_weights((folder_ / "fewer.safetensors").string()), DataError);
+}
+
+// Sweeps compare figures by what the row of a task says of them.
+TEST(Tasks, SayOfTheirFiguresWhatTheirMetersSay) {
+  const Registries registries = with_two_views();
+  for (const TaskRow& row : registries.tasks) {
+    SCOPED_TRACE(row.name());
+    ExperimentConfig config = two_views_config();
+    config.model.depth = 1;
+    config.model.class_token_at = 0;
+    config.task = row.name();
+    const Metrics metrics = row.make({config, kCpu, registries})->meter()->result();
+    ASSERT_FALSE(row.schema.figures.empty());
+    EXPECT_EQ(row.schema.figures.front().name, metrics.primary);
+    EXPECT_EQ(row.schema.figures.front().higher_is_better, metrics.higher_is_better);
+    for (const FigureSchema& figure : row.schema.figures) EXPECT_NO_THROW(metrics.at(figure.name));
   }
 }
 

@@ -1,0 +1,316 @@
+#include "dtn/app/eval_main.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/program.h"
+#include "data/feed/open_split.h"
+#include "dtn/config/load.h"
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+#include "dtn/data/datasets.h"
+#include "dtn/io/safetensors.h"
+#include "dtn/tasks/classify.h"
+#include "suite/suite.h"
+#include "train/agreement.h"
+#include "train/evaluator.h"
+#include "train/progress.h"
+
+namespace dtn::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct EvalCommand {
+  std::string checkpoint, config, inputs, save_logits, precision = "fp32";
+  std::vector<std::string> overrides;
+  std::string suite, suite_root, classes, save;
+  bool ema = false, json = false, no_clean = false;
+  std::optional<int> batch_size;
+  MachineOptions machine;
+};
+
+// What was measured; figures only when there were labels.
+struct Outcome {
+  std::optional<Metrics> metrics;
+  std::string noun = "images";  // what was counted
+  std::int64_t count = 0;
+  double seconds = 0;
+  Tensor logits;  // [N, K], when asked for
+};
+
+fs::path weights_file(const EvalCommand& options) {
+  fs::path path = options.checkpoint;
+  const char* name = options.ema ? "ema.safetensors" : "model.safetensors";
+  if (fs::is_regular_file(path)) return path;
+  if (fs::exists(path / name)) return path / name;
+  if (fs::exists(path / "checkpoints" / "best" / name)) return path / "checkpoints" / "best" / name;
+  if (options.ema && fs::exists(path / "model.safetensors")) {
+    throw ConfigError(
+        cat("--ema: ", path.string(), " has no ema.safetensors; the run had no train.ema"));
+  }
+  throw ConfigError(
+      cat("--checkpoint ", path.string(), ": neither a safetensors file nor a checkpoint folder"));
+}
+
+ExperimentConfig config_for(const EvalCommand& options, const TensorFile& weights,
+                            const ConfigSchemas& schemas) {
+  if (!options.config.empty()) {
+    return load_experiment(find_config(options.config), options.overrides, schemas);
+  }
+  auto embedded = weights.metadata.find("config");
+  if (embedded == weights.metadata.end()) {
+    throw ConfigError(cat(options.checkpoint, " carries no config; name one with --config"));
+  }
+  return parse_experiment(embedded->second, options.checkpoint + " (config)", options.overrides,
+                          schemas);
+}
+
+DType precision_of(const std::string& name) {
+  return name == "bf16" ? DType::kBFloat16 : DType::kFloat32;
+}
+
+std::int64_t batch_size_of(const EvalCommand& options, const ExperimentConfig& config) {
+  if (options.batch_size) return *options.batch_size;
+  return std::min(64, config.train.micro_batch.value_or(config.train.batch_size));
+}
+
+void copy_rows(const Tensor& from, Tensor& to, std::int64_t row) {
+  Tensor target = to.slice(row, row + from.dim(0));
+  target.copy_from(from);
+}
+
+// The images of --inputs, as they are.
+Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, Classifier& model) {
+  TensorFile file = read_safetensors(options.inputs);
+  const Tensor* images = file.find("images");
+  const Tensor* labels = file.find("labels");
+  const ModelConfig& m = config.model;
+  if (!images || images->rank() != 4 || images->dtype() != DType::kFloat32 ||
+      images->dim(1) != m.channels || images->dim(2) != m.image_size ||
+      images->dim(3) != m.image_size) {
+    throw DataError(cat(options.inputs, ": wants a float32 tensor 'images' [N, ", m.channels, ", ",
+                        m.image_size, ", ", m.image_size, "]",
+                        images ? ", has " + to_string(images->shape()) : ""));
+  }
+  std::int64_t count = images->dim(0), batch = batch_size_of(options, config);
+  if (labels) {
+    if (labels->dtype() != DType::kInt64 || labels->numel() != count) {
+      throw DataError(cat(options.inputs, ": 'labels' must be int64 [", count, "]"));
+    }
+    check_labels(labels->values<std::int64_t>(), m.num_classes, options.inputs);
+  }
+  Outcome outcome;
+  outcome.count = count;
+  outcome.logits = Tensor::empty({count, m.num_classes}, DType::kFloat32);
+  AccuracyMeter meter;
+  auto start = std::chrono::steady_clock::now();
+  for (std::int64_t first = 0; first < count; first += batch) {
+    std::int64_t last = std::min(count, first + batch);
+    Tensor logits = predict(model, images->slice(first, last), precision_of(options.precision));
+    copy_rows(logits, outcome.logits, first);
+    if (labels) meter.add({{"label", labels->slice(first, last)}}, {{"logits", logits}});
+  }
+  outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  if (labels) outcome.metrics = meter.result();
+  return outcome;
+}
+
+// The validation split of the config's data set.
+Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, Task& task,
+                    Device device) {
+  Communicator& ranks = *job();
+  std::optional<Communicator::Work> opening(std::in_place, ranks, "opening the data set",
+                                            Communicator::Work::kLong);
+  const auto source = task.source(Split::kVal, device);
+  log_info(cat("val: ", source->description()));
+  check_equal_config(config, ranks);
+  check_equal_data(*source, ranks);
+  check_equal_weights(task.stores().front().value->values(), ranks);
+  const auto split = open_split(source, config, Split::kVal,
+                                {.device = device,
+                                 .batch_size = batch_size_of(options, config) * ranks.size(),
+                                 .rank = ranks.rank(),
+                                 .ranks = ranks.size()});
+  Outcome outcome;
+  outcome.noun = source->noun();
+  if (!options.save_logits.empty()) {  // a damaged image keeps a row of NaN
+    outcome.logits =
+        Tensor::full({source->size(), config.model.num_classes}, DType::kFloat32, std::nan(""));
+  }
+  std::optional<ProgressBar> bar;
+  if (ranks.is_first()) bar.emplace("evaluating", split->loader().samples_per_epoch());
+  EvalOptions eval;
+  eval.compute = precision_of(options.precision);
+  eval.ranks = &ranks;
+  eval.on_batch = [&](const DeviceBatch& batch, const Fields& outputs, std::int64_t done) {
+    if (bar) bar->update(done, "");
+    if (!outcome.logits.defined()) return;
+    const Tensor& logits = outputs.at("logits");
+    for (std::int64_t i = 0; i < batch.n; ++i) {
+      copy_rows(logits.slice(i, i + 1), outcome.logits, batch.indices[static_cast<std::size_t>(i)]);
+    }
+  };
+  opening.reset();
+  const std::optional<Evaluation> evaluation = evaluate(task, split->feeder(), eval);
+  outcome.metrics = evaluation->metrics;
+  outcome.count = evaluation->count;
+  outcome.seconds = evaluation->seconds;
+  return outcome;
+}
+
+// The figures' names, also where there are none for want of labels.
+void report(const EvalCommand& options, const Task& task, const Outcome& outcome) {
+  const double rate =
+      outcome.seconds > 0 ? static_cast<double>(outcome.count) / outcome.seconds : 0;
+  if (!options.json) {
+    if (outcome.metrics) std::printf("%s  ", outcome.metrics->text.c_str());
+    const char* noun = outcome.noun.c_str();
+    std::printf("%lld %s, %.1f %s/s\n", static_cast<long long>(outcome.count), noun, rate, noun);
+    return;
+  }
+  nlohmann::ordered_json json;
+  for (const auto& [name, none] : task.meter()->result().values) json[name] = nullptr;
+  if (outcome.metrics) {
+    for (const auto& [name, value] : outcome.metrics->values) json[name] = value;
+  }
+  json["count"] = outcome.count;
+  json["images_per_second"] = rate;
+  std::printf("%s\n", json.dump().c_str());
+}
+
+// Whether --set names the key.
+bool is_set(const EvalCommand& options, std::string_view key) {
+  return std::ranges::any_of(options.overrides, [&](const std::string& text) {
+    return text.starts_with(key) && text.substr(key.size()).starts_with('=');
+  });
+}
+
+int evaluate_suite(const EvalCommand& options, const ExperimentConfig& config,
+                   const TensorFile& weights, Classify& task, const Registries& registries) {
+  SuiteOptions suite;
+  suite.registries = &registries;
+  suite.suite = options.suite == name_of(Suite::kImageNetC) ? Suite::kImageNetC : Suite::kImageNetR;
+  suite.root = options.suite_root.empty() ? config.data.root : options.suite_root;
+  if (suite.root.empty()) {
+    throw ConfigError(cat("--suite ", options.suite, ": --suite-root names its folder"));
+  }
+  suite.classes = options.classes;
+  suite.save = options.save;
+  suite.clean = !options.no_clean;
+  suite.batch_size = batch_size_of(options, config);
+  suite.dtype = precision_of(options.precision);
+  if (is_set(options, "data.crop_pct")) suite.crop_pct = config.data.crop_pct;
+  if (!options.save.empty()) suite.weights = fingerprint_of(weights.tensors);
+  const std::optional<SuiteReport> report = run_suite(task, config, suite);
+  if (!report) return kExitStopped;
+  std::fputs(options.json ? (to_json(*report) + "\n").c_str() : to_text(*report).c_str(), stdout);
+  return kExitDone;
+}
+
+int run_eval(const EvalCommand& options, const Registries& registries) {
+  Device device = options.machine.apply();
+  Communicator& ranks = *job();
+  std::optional<Communicator::Work> starting(std::in_place, ranks, "starting",
+                                             Communicator::Work::kLong);
+  const bool shares =
+      options.suite.empty() && options.inputs.empty() && options.save_logits.empty();
+  if (!ranks.alone() && !shares) {
+    throw ConfigError(
+        "--suite, --inputs and --save-logits work in one process; start it without mpirun or srun");
+  }
+  fs::path file = weights_file(options);
+  TensorFile weights = read_safetensors(file);
+  ExperimentConfig config = config_for(options, weights, registries.schemas());
+  const std::unique_ptr<Task> task =
+      registries.tasks.at(config.task).make({config, device, registries});
+  for (const std::string& note : task->load_weights(file.string())) log_info(note);
+  starting.reset();
+  auto* classify = dynamic_cast<Classify*>(task.get());
+  const bool wants_classes =
+      !options.suite.empty() || !options.inputs.empty() || !options.save_logits.empty();
+  if (wants_classes && !classify) {
+    throw ConfigError(
+        cat("--suite, --inputs and --save-logits are for classifiers; the "
+            "task of this model is ",
+            config.task));
+  }
+  if (!options.suite.empty())
+    return evaluate_suite(options, config, weights, *classify, registries);
+  const Outcome outcome = options.inputs.empty() ? run_dataset(options, config, *task, device)
+                                                 : run_inputs(options, config, classify->model());
+  if (!options.save_logits.empty()) {
+    write_safetensors(options.save_logits, {{"logits", outcome.logits}});
+  }
+  if (ranks.is_first()) report(options, *task, outcome);
+  return kExitDone;
+}
+
+}  // namespace
+
+int eval_main(int argc, char** argv, const Registries& registries) {
+  CLI::App app{
+      "Evaluates a checkpoint, on its data set or on a robustness suite, or computes logits for "
+      "given inputs.",
+      "dtn-eval"};
+  EvalCommand options;
+  app.add_option("--checkpoint", options.checkpoint,
+                 "checkpoint or run folder, or a safetensors file of weights")
+      ->required();
+  app.add_option("--config", options.config, "config, when the file carries none");
+  app.add_option("--set", options.overrides, "override one key (repeatable)")
+      ->type_name("KEY.PATH=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_flag("--ema", options.ema, "evaluate the moving average of the weights");
+  app.add_flag(
+      "--json", options.json,
+      "print one JSON object: top1 top5 loss count images_per_second, and with --suite all "
+      "its parts");
+  auto* inputs = app.add_option(
+      "--inputs", options.inputs,
+      "safetensors with 'images' [N,C,H,W] float32, already normalised, and optionally "
+      "'labels' [N] int64; used instead of the data set");
+  auto* save_logits =
+      app.add_option("--save-logits", options.save_logits,
+                     "write 'logits' [N,K] float32 in data order to this safetensors file");
+  auto* suite =
+      app.add_option("--suite", options.suite,
+                     "evaluate on ImageNet-C (error by corruption and severity, CE, mCE) or "
+                     "ImageNet-R (a choice between the classes it has), and on the clean "
+                     "validation images beside it; see docs/robustness.md")
+          ->check(CLI::IsMember({"imagenet-c", "imagenet-r"}))
+          ->excludes(inputs)
+          ->excludes(save_logits);
+  app.add_option("--suite-root", options.suite_root,
+                 "folder of the suite's images (default: data.root)")
+      ->needs(suite);
+  app.add_option("--classes", options.classes,
+                 "file that names the model's classes in the order of their labels, one per line "
+                 "(default: the class folders of data.root, or ImageNet's)")
+      ->needs(suite);
+  app.add_option("--save", options.save,
+                 "keep what --suite has finished in this JSON file, and go on behind it")
+      ->needs(suite);
+  app.add_flag("--no-clean", options.no_clean, "leave the clean images of --suite out")
+      ->needs(suite);
+  app.add_option("--precision", options.precision, "fp32 or bf16")
+      ->check(CLI::IsMember({"fp32", "bf16"}))
+      ->capture_default_str();
+  app.add_option("--batch-size", options.batch_size, "images at a time (default: at most 64)")
+      ->check(CLI::PositiveNumber);
+  options.machine.add_to(app);
+  options.machine.add_ranks_to(app);
+  return run_program(app, argc, argv, Processes::kSeveral,
+                     [&] { return run_eval(options, registries); });
+}
+
+}  // namespace dtn::app

@@ -1,0 +1,159 @@
+#include "dtn/app/info_main.h"
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "app/program.h"
+#include "dtn/config/load.h"
+#include "dtn/core/check.h"
+#include "dtn/models/complexity.h"
+#include "dtn/nn/normalizer.h"
+
+namespace dtn::app {
+namespace {
+
+void print_model(const std::string& name, const std::vector<std::string>& overrides,
+                 const Registries& registries) {
+  ExperimentConfig config = load_experiment(find_config(name), overrides, registries.schemas());
+  const ModelConfig& m = config.model;
+  Complexity c = complexity_of(m, registries.models, registries.norms);
+  std::printf("model            %s: %d channels, %d heads, depth %d, patch %d, image %d\n",
+              m.preset.c_str(), m.embed_dim, m.num_heads, m.depth, m.patch_size, m.image_size);
+  std::printf("normalizer       %s in blocks [0, %d), ln after\n", m.norm.type.c_str(),
+              m.norm_layers());
+  std::printf("parameters       %lld\n", static_cast<long long>(c.parameters));
+  std::printf("multiply-adds    %.4f G per image, as the paper counts (dense P)\n",
+              c.paper_multiply_adds / 1e9);
+  std::printf("                 %.4f G per image, as they are carried out\n",
+              c.multiply_adds / 1e9);
+  const bool whole = c.computed_multiply_adds == c.multiply_adds;
+  std::printf("                 %.4f G per image, as computed%s\n", c.computed_multiply_adds / 1e9,
+              whole ? "" : ": what nothing reads is left out");
+  std::printf("activations      %.1f MiB per image in float32, %.1f MiB in bfloat16\n",
+              c.activation_bytes_fp32 / 1048576, c.activation_bytes_bf16 / 1048576);
+}
+
+std::string text_of(const OptionValue& value) {
+  return std::visit([](const auto& v) { return cat(std::boolalpha, v); }, value);
+}
+
+void print_norms(const NormRegistry& norms) {
+  for (const NormSchema& schema : norms.schemas()) {
+    std::printf("%s\n    %s%s\n", schema.type.c_str(), schema.doc.c_str(),
+                schema.needs_grid      ? " (needs the token grid: blocks before the class token)"
+                : schema.needs.empty() ? ""
+                                       : " (for C++ programs, not for configs)");
+    for (const OptionSchema& o : schema.options) {
+      std::string allowed;
+      for (const std::string& choice : o.choices) allowed += (allowed.empty() ? "" : "|") + choice;
+      if (o.kind == OptionKind::kNumber || o.kind == OptionKind::kInt ||
+          o.kind == OptionKind::kChoiceOrNumber) {
+        allowed += cat(allowed.empty() ? "" : "|", o.min, "..", o.max);
+      }
+      if (o.kind == OptionKind::kBool) allowed = "true|false";
+      std::printf("    %-10s %-28s default %-12s %s\n", o.key.c_str(), allowed.c_str(),
+                  text_of(o.default_value).c_str(), o.doc.c_str());
+    }
+  }
+}
+
+void print_datasets(const DatasetRegistry& datasets) {
+  for (const DatasetSchema& schema : datasets.schemas()) {
+    std::string keys;
+    for (const std::string& key : schema.keys) keys += " data." + key;
+    std::printf("%-12s %-42s with%s\n", schema.name.c_str(), schema.doc.c_str(), keys.c_str());
+  }
+}
+
+void print_tasks(const TaskRegistry& tasks) {
+  for (const TaskSchema& schema : tasks.schemas()) {
+    std::string figures;
+    for (const FigureSchema& figure : schema.figures) {
+      figures += (figures.empty() ? "" : ", ") + figure.name;
+    }
+    std::printf("%-12s %s; figures: %s\n", schema.name.c_str(), schema.doc.c_str(),
+                figures.c_str());
+  }
+}
+
+// What has a name and a sentence, and nothing else to tell.
+template <class Rows>
+void print_rows(const Rows& rows) {
+  for (const auto& schema : rows.schemas()) {
+    std::printf("%-12s %s\n", schema.name.c_str(), schema.doc.c_str());
+  }
+}
+
+void print_presets() {
+  std::printf("%-12s %6s %6s %6s %6s %9s\n", "preset", "C", "heads", "depth", "patch", "cls at");
+  for (const ModelConfig& m : model_presets()) {
+    std::printf("%-12s %6d %6d %6d %6d %9d\n", m.preset.c_str(), m.embed_dim, m.num_heads, m.depth,
+                m.patch_size, m.class_token_at);
+  }
+}
+
+void print_ops() {
+  std::printf(
+      "linear            y = x W^T + b\n"
+      "linear_gelu       y = gelu(x W^T + b), exact gelu\n"
+      "linear_residual   y = residual + drop-path scale (x W^T + b)\n"
+      "mlp_residual      y = residual + drop-path scale (gelu(x W1^T + b1) W2^T + b2)\n"
+      "attention         softmax(q k^T / sqrt(D)) v, blockwise\n"
+      "attention_on_grid the same with the bias a_d (dx^2 + dy^2) + a_x dx + a_y dy of each head\n"
+      "layer_norm        over the last dimension, adds the waiting residual gradient\n"
+      "channel_norm      over tokens, by channel, group or batch: in, gn, bn\n"
+      "dtn               dynamic token normalization, separable\n"
+      "modulated_layer_norm, standardize_tokens, channel_moments, scale_shift_tokens, modulate,\n"
+      "gated_add         gains and shifts from a condition, moments with gradients\n"
+      "neighbours, take_rows, mix_rows, join_columns, relu, silu, tanh\n"
+      "patch_embed       images to tokens\n"
+      "add_positions, prepend_class_token, first_token, mean_token\n"
+      "dropout, residual_add, gelu, cast\n"
+      "cross_entropy     labels with smoothing, or soft targets\n"
+      "primitive         add sub mul div maximum minimum where affine neg exp log sqrt erf "
+      "sigmoid\n"
+      "                  tanh relu abs cos sin power sum mean max softmax reshape permute\n"
+      "                  broadcast_to concat narrow pad gather matmul conv2d max_pool2d "
+      "avg_pool2d\n"
+      "                  (on every device, in every floating type; references are made of them)\n");
+}
+
+}  // namespace
+
+int info_main(int argc, char** argv, const Registries& registries) {
+  CLI::App app{"Describes a model, or lists what there is.", "dtn-info"};
+  std::string config;
+  std::vector<std::string> overrides;
+  bool norms = false, ops = false, presets = false, datasets = false;
+  bool tasks = false, optimizers = false, policies = false;
+  app.add_option("--config", config, "parameters, multiply-adds and activation memory of a config");
+  app.add_option("--set", overrides, "override one key (repeatable)")
+      ->type_name("KEY.PATH=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_flag("--norms", norms, "the normalizers and their options");
+  app.add_flag("--ops", ops, "the differentiable operations");
+  app.add_flag("--datasets", datasets, "the kinds of data set and the keys that are theirs");
+  app.add_flag("--presets", presets, "the model presets");
+  app.add_flag("--tasks", tasks, "what may be learnt, and the figures of its evaluations");
+  app.add_flag("--optimizers", optimizers, "the optimizers");
+  app.add_flag("--policies", policies, "the augmentation policies");
+  return run_program(app, argc, argv, Processes::kOne, [&] {
+    if (config.empty() && !norms && !ops && !presets && !datasets && !tasks && !optimizers &&
+        !policies) {
+      throw ConfigError("nothing asked for; see dtn-info --help");
+    }
+    if (!config.empty()) print_model(config, overrides, registries);
+    if (norms) print_norms(registries.norms);
+    if (ops) print_ops();
+    if (presets) print_presets();
+    if (datasets) print_datasets(registries.datasets);
+    if (tasks) print_tasks(registries.tasks);
+    if (optimizers) print_rows(registries.optimizers);
+    if (policies) print_rows(registries.augmentations);
+    return static_cast<int>(kExitDone);
+  });
+}
+
+}  // namespace dtn::app

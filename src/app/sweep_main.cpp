@@ -1,0 +1,140 @@
+#include "dtn/app/sweep_main.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "app/program.h"
+#include "dtn/config/load.h"
+#include "dtn/core/parallel.h"
+#include "sweep/sweep.h"
+
+namespace dtn::app {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct SweepCommand {
+  std::string config, output, trainer;
+  std::vector<std::string> overrides, only;
+  int jobs = 1;
+  bool dry_run = false, keep_going = true;
+  MachineOptions machine;
+};
+
+std::string quoted(const std::string& word) {
+  const auto is_plain = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) ||
+           std::string_view("_./=:,+-").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
+  std::string out = "'";
+  for (char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+// What gives the same tables: neither the folder nor how the work is divided matters.
+std::string command_of(const SweepCommand& options, const fs::path& trainer) {
+  std::string command = trainer.empty() ? "dtn-sweep" : trainer.filename().string() + " sweep";
+  command += " --config " + quoted(options.config);
+  for (const std::string& set : options.overrides) command += " --set " + quoted(set);
+  if (options.machine.device != "auto") command += " --device " + options.machine.device;
+  return command;
+}
+
+// Becomes the program of --trainer, which knows what its configs may name, with the same arguments.
+[[noreturn]] void become_trainer(const SweepCommand& options, int argc, char** argv) {
+  std::vector<std::string> words = {fs::absolute(options.trainer).string(), "sweep"};
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--trainer") {
+      ++i;
+    } else if (!word.starts_with("--trainer=")) {
+      words.push_back(word);
+    }
+  }
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  ::execv(pointers.front(), pointers.data());
+  throw ConfigError(cat("--trainer ", options.trainer, ": ", std::strerror(errno)));
+}
+
+int run_sweep_command(const SweepCommand& options, const Registries& registries,
+                      const fs::path& trainer) {
+  const SweepConfig config =
+      load_sweep(find_config(options.config), options.overrides, registries.schemas());
+  SweepOptions run;
+  run.jobs = options.jobs;
+  run.threads = options.machine.threads > 0 ? options.machine.threads
+                                            : std::max(1, max_threads() / options.jobs);
+  set_num_threads(run.threads);
+  run.device = options.machine.apply() == kCpu ? "cpu" : "cuda";
+  run.output = options.output.empty() ? fs::path("runs") / config.name : fs::path(options.output);
+  run.trainer =
+      trainer.empty() ? fs::read_symlink("/proc/self/exe").parent_path() / "dtn-train" : trainer;
+  run.registries = &registries;
+  run.only = options.only;
+  run.keep_going = options.keep_going;
+  run.command = command_of(options, trainer);
+  if (options.dry_run) {
+    std::fputs(describe_sweep(config, run).c_str(), stdout);
+    return kExitDone;
+  }
+  switch (run_sweep(config, run)) {
+    case SweepStatus::kFinished: return kExitDone;
+    case SweepStatus::kFailed: return kExitFailed;
+    case SweepStatus::kStopped: break;
+  }
+  return kExitStopped;
+}
+
+}  // namespace
+
+int sweep_main(int argc, char** argv, const Registries& registries, const fs::path& trainer) {
+  CLI::App app{
+      "Trains the variants of a sweep from all their seeds, and writes table.md, table.csv,\n"
+      "table.json and curves.png. The same command goes on after any interruption, and tries\n"
+      "failed runs again. When a run failed, the others go on and the exit code is 1.",
+      "dtn-sweep"};
+  SweepCommand options;
+  app.add_option("--config", options.config,
+                 "sweep file, or the name of one that ships in configs/sweeps; see docs/sweeps.md")
+      ->required();
+  app.add_option("--output", options.output, "folder (default: runs/<name of the sweep>)");
+  app.add_option("--set", options.overrides,
+                 "override one key of every variant: --set data.root=/data/imagenet (repeatable)")
+      ->type_name("KEY.PATH=VALUE")
+      ->take_all()
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  app.add_option("--trainer", options.trainer,
+                 "program of your own that trains in the place of dtn-train, and knows what the "
+                 "configs name; see docs/extending.md")
+      ->type_name("PROGRAM");
+  app.add_option("--only", options.only, "these variants, or variant:seed, and not the others")
+      ->type_name("NAME[,NAME...]")
+      ->delimiter(',');
+  app.add_option("--jobs", options.jobs,
+                 "runs at a time, each on its share of the cores, or on --threads")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_flag("--keep-going,!--no-keep-going", options.keep_going,
+               "go on with the other runs when one fails (default)");
+  app.add_flag("--dry-run", options.dry_run,
+               "print the runs, what is done and how long the rest might take, and exit");
+  options.machine.add_to(app);
+  app.get_option("--threads")->description("computing threads of each run (default: cores / jobs)");
+  return run_program(app, argc, argv, Processes::kOne, [&] {
+    if (!options.trainer.empty()) become_trainer(options, argc, argv);
+    return run_sweep_command(options, registries, trainer);
+  });
+}
+
+}  // namespace dtn::app

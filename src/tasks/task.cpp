@@ -1,0 +1,12 @@
+#include "dtn/tasks/task.h"
+
+#include "dtn/models/weights.h"
+
+namespace dtn {
+
+std::vector<std::string> Task::load_weights(const std::string& file) {
+  load_exact(*stores().front().value, read_safetensors(file).tensors, file);
+  return {};
+}
+
+}  // namespace dtn

@@ -1,0 +1,26 @@
+// How the task of two_views_task.h is trained in tests.
+#pragma once
+
+#include "dtn/config/load.h"
+#include "two_views_task.h"
+
+namespace dtn::test {
+
+inline ExperimentConfig two_views_config() {
+  ExperimentConfig c;
+  c.model = model_preset("vit_t");  // no part of the task; a config has one
+  c.task = "two_views";
+  c.seed = 4;
+  c.schedule.steps = 20;
+  c.optim.lr = 1e-2;
+  c.optim.clip_grad_norm = 1;
+  c.train.batch_size = 12;
+  c.train.micro_batch = 6;
+  c.train.ema = 0.9;
+  c.data.workers = 2;
+  c.train.checkpoint_every = {1, false};
+  c.train.eval_every = {10, false};
+  return c;
+}
+
+}  // namespace dtn::test
