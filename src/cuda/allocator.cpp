@@ -53,6 +53,13 @@ Cache& cache() {
   return *instance;
 }
 
+// Then the device cannot be waited for, and memory that a graph may use must not be given back.
+bool is_capturing() {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(compute_stream(), &status) == cudaSuccess &&
+         status != cudaStreamCaptureStatusNone;
+}
+
 void give_back(std::byte* p, std::size_t size, int pool, bool cached) {
   Cache& c = cache();
   std::lock_guard lock(c.mutex);
@@ -91,6 +98,14 @@ std::shared_ptr<std::byte> allocate(std::size_t bytes) {
     void* raw = nullptr;
     if (cudaMalloc(&raw, size) != cudaSuccess) {
       (void)cudaGetLastError();
+      if (is_capturing()) {
+        throw Error(
+            cat("the CUDA device is out of memory while a step is recorded as a graph: "
+                "asked for ",
+                bytes, " bytes with ", c.stats.bytes_in_use,
+                " in use; use a smaller train.micro_batch or turn on "
+                "train.checkpoint_blocks"));
+      }
       c.empty_locked();
       if (cudaMalloc(&raw, size) != cudaSuccess) {
         (void)cudaGetLastError();

@@ -273,7 +273,7 @@ bool try_multiply(CudaQueue& queue, const Matmul& p) {
 }
 
 void multiply(CudaQueue& queue, const Matmul& p) {
-  if (try_multiply(queue, p)) return;
+  if (try_multiply(queue, p) || try_multiply_padded(queue, p)) return;
   throw Error(cat("CUDA: cuBLASLt has no algorithm for the product ", describe(p)));
 }
 

@@ -39,7 +39,10 @@ inline constexpr std::size_t kBiasAlignment = 16;
 // False, with nothing done, when the library has no algorithm for this product: it may lack one for
 // a bias with very thin matrices. Throws Error naming the product when anything else is wrong.
 bool try_multiply(CudaQueue&, const Matmul&);
-// The same, but no algorithm is an error too.
+// The same over copies of the factors, and of D, whose rows begin at multiples of 16 bytes, one
+// product of the batch at a time; takes no bias.
+bool try_multiply_padded(CudaQueue&, const Matmul&);
+// The first of these two that works; that neither does is an error. Takes no bias.
 void multiply(CudaQueue&, const Matmul&);
 
 // Plans made so far.

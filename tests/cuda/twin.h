@@ -9,6 +9,7 @@
 #include "cuda/ledger.h"
 #include "tensors.h"
 #ifdef DTN_CUDA_EMULATED
+#include "cuda_emulator/device_model.h"
 #include "cuda_emulator/emulator.h"
 #endif
 
@@ -123,6 +124,21 @@ inline double rounding_bound(DType dtype, std::int64_t terms, double factor = 2)
   return unit_roundoff(dtype) +
          factor * unit_roundoff(DType::kFloat32) *
              std::sqrt(static_cast<double>(std::max<std::int64_t>(terms, 1)));
+}
+
+// What sums of so many products on tensor cores may lose beside rounding, relative to the largest:
+// they cut off what float32 arithmetic rounds, so that losses of up to 2^-23 for each addition go the
+// same way. Products of bfloat16 numbers are added eight at a time on the least of the devices we
+// build for, those of tf32 four. 0 where the emulated device rounds.
+inline double truncation_bound(DType operands, std::int64_t products) {
+#ifdef DTN_CUDA_EMULATED
+  const int of_bfloat16 = emu::device_model().products_at_once;
+  if (of_bfloat16 == 0) return 0;
+#else
+  const int of_bfloat16 = 8;
+#endif
+  const int at_once = operands == DType::kBFloat16 ? of_bfloat16 : of_bfloat16 / 2;
+  return 0x1p-23 * static_cast<double>((products + at_once - 1) / at_once);
 }
 
 }  // namespace dtn::test

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstddef>
 
+#include "device_model.h"
 #include "dtn/core/dtype.h"
 
 namespace emu {
@@ -55,6 +56,19 @@ void widen(const BlasMatrix& m, bool along_ld, bool tf32, std::int64_t batch, st
   }
 }
 
+// The same as tensor cores add them, `at_once` products at a time.
+void add_products_truncating(std::int64_t depth, int at_once, const Panel& a, const float* b,
+                             float* sum) {
+  for (std::int64_t i = 0; i < kTile; ++i) {
+    for (std::int64_t q = 0; q < depth; q += at_once) {
+      const int n = static_cast<int>(std::min<std::int64_t>(at_once, depth - q));
+      float column[16];
+      for (int k = 0; k < n; ++k) column[k] = a[q + k][i];
+      sum[i] = add_truncating(sum[i], column, b + q, n);
+    }
+  }
+}
+
 // sums[j][i] += A[i, k] B[k, j] for k in [begin, end).
 void add_products(const BlasProduct& p, const Tile& t, std::int64_t begin, std::int64_t end,
                   float (&sums)[kTile][kTile]) {
@@ -63,8 +77,16 @@ void add_products(const BlasProduct& p, const Tile& t, std::int64_t begin, std::
     std::int64_t depth = std::min(kDepth, end - k);
     widen(p.a, p.transpose_a, p.tf32, t.batch, t.row, t.rows, k, depth, a);
     widen(p.b, !p.transpose_b, p.tf32, t.batch, t.column, t.columns, k, depth, b);
+    const bool on_tensor_cores = p.a.is_bfloat16 || p.tf32;
+    const int at_once = device_model().products_at_once / (p.a.is_bfloat16 ? 1 : 2);
     for (std::int64_t j = 0; j < t.columns; ++j) {
       float* sum = sums[j];
+      if (on_tensor_cores && at_once > 0) {
+        float row[kDepth];
+        for (std::int64_t q = 0; q < depth; ++q) row[q] = b[q][j];
+        add_products_truncating(depth, at_once, a, row, sum);
+        continue;
+      }
       for (std::int64_t q = 0; q < depth; ++q) {
         const float factor = b[q][j];
         const float* row = a[q];

@@ -130,6 +130,16 @@ cublasStatus_t check_layouts(const Request& r) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
+bool rows_are_aligned(const Request& r, const cublasLtMatmulPreferenceOpaque_t& preference) {
+  constexpr std::int64_t kRow = 16;
+  const auto is_aligned = [](const auto& l, std::uint32_t begin) {
+    const std::int64_t element = l.type == CUDA_R_16BF ? 2 : 4;
+    return l.ld * element % kRow == 0 && begin >= kRow;
+  };
+  return is_aligned(r.a, preference.alignment_a) && is_aligned(r.b, preference.alignment_b) &&
+         is_aligned(r.c, preference.alignment_c) && is_aligned(r.d, preference.alignment_d);
+}
+
 std::int64_t depth(const Request& r) {
   return static_cast<std::int64_t>(r.operation.transpose_a == CUBLAS_OP_N ? r.a.columns : r.a.rows);
 }
@@ -306,6 +316,9 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
   *returned = 0;
   Request r{*operation, *a, *b, *c, *d};
   if (cublasStatus_t status = check(r); status != CUBLAS_STATUS_SUCCESS) return status;
+  if (emu::device_model().wants_aligned_rows && !rows_are_aligned(r, *preference)) {
+    return unsupported("rows that do not begin at multiples of 16 bytes");
+  }
   // Long sums are cut in two where that is allowed, so that the workspace is really used.
   std::uint64_t parts = depth(r) >= 1024 ? 2 : 1;
   if (!(preference->reductions & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) ||

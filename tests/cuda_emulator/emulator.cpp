@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "device_model.h"
+#include "dtn/core/check.h"
 #include "dtn/core/denormals.h"
 
 #if !defined(__x86_64__)
@@ -278,7 +280,10 @@ std::string run_kernel(dim3 grid, dim3 extent, std::size_t shared_bytes,
   if (extent.x * extent.y * extent.z > 1024) return "a block has more than 1024 threads";
   if (grid.x == 0 || grid.y == 0 || grid.z == 0) return "the grid is empty";
   if (grid.y > 65535 || grid.z > 65535) return "the grid is larger than 65535 in y or z";
-  if (shared_bytes > kSharedMemory) return "a block asks for more than 163 KiB of shared memory";
+  if (shared_bytes > device_model().shared_memory) {
+    return dtn::cat("a block asks for ", shared_bytes, " bytes of shared memory and may have ",
+                    device_model().shared_memory);
+  }
   auto blocks = static_cast<std::int64_t>(grid.x) * grid.y * grid.z;
   std::vector<std::int64_t> order(static_cast<std::size_t>(blocks));
   std::iota(order.begin(), order.end(), 0);

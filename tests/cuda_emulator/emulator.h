@@ -45,9 +45,6 @@ void clear_faults();
 // For whole programs: DTN_EMULATOR_REMOVE=<file name>:<line> removes a barrier from the start, and
 // DTN_EMULATOR_SITES=<path> writes the sites passed to that file at the end.
 
-// What a block may have of shared memory on compute capability 8.0, the smallest we build for.
-inline constexpr std::size_t kSharedMemory = std::size_t{163} << 10;
-
 // Runs a kernel to its end. Returns what went wrong, or an empty string.
 std::string run_kernel(dim3 grid, dim3 block, std::size_t shared_bytes,
                        const std::function<void()>& kernel);

@@ -86,6 +86,11 @@ cudaError_t capture_wait(CUstream_st& stream, const EventState& event) {
 
 using namespace emu;
 
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  std::lock_guard lock(runtime_mutex());
+  *status = resolve(stream)->capture ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
+  return cudaSuccess;
+}
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
   std::lock_guard lock(runtime_mutex());
   CUstream_st* s = resolve(stream);

@@ -179,7 +179,7 @@ cudaError_t launch_bound(cudaStream_t stream, dim3 grid, dim3 block, std::size_t
                          std::function<void()> kernel) {
   if (grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535 ||
       block.x * block.y * block.z == 0 || block.x * block.y * block.z > 1024 ||
-      shared_bytes > kSharedMemory) {
+      shared_bytes > device_model().shared_memory) {
     return cudaErrorInvalidValue;
   }
   return enqueue(stream, [=, kernel = std::move(kernel)] {
@@ -233,11 +233,18 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   if (device < 0 || device >= devices()) return fail(cudaErrorInvalidDevice);
   *p = {};
   std::strcpy(p->name, "emulator");
-  p->totalGlobalMem = std::size_t{8} << 30;
-  p->sharedMemPerBlockOptin = emu::kSharedMemory;
+  p->totalGlobalMem = emu::device_model().memory;
+  p->sharedMemPerBlockOptin = emu::device_model().shared_memory;
   p->multiProcessorCount = 4;
   p->major = 9;
   p->l2CacheSize = 32 << 20;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
+  if (device < 0 || device >= devices() || attribute != cudaDevAttrMaxSharedMemoryPerBlockOptin) {
+    return fail(cudaErrorInvalidValue);
+  }
+  *value = static_cast<int>(emu::device_model().shared_memory);
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
@@ -252,6 +259,9 @@ cudaError_t cudaDeviceSynchronize() {
 
 cudaError_t cudaMalloc(void** p, std::size_t bytes) {
   std::lock_guard lock(runtime_mutex());
+  std::size_t taken = bytes;
+  for (const auto& [block, size] : device_blocks) taken += size;
+  if (taken > emu::device_model().memory) return fail(cudaErrorMemoryAllocation);
   return fail(take(p, bytes, device_blocks));
 }
 cudaError_t cudaFree(void* p) {

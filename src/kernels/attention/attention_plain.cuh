@@ -14,17 +14,22 @@
 
 namespace dtn::attention {
 
+inline constexpr std::size_t kLeastSharedMemory = std::size_t{99} << 10;  // of all devices
 inline constexpr int kPlainThreads = 128;
 inline constexpr int kPlainStream = 32;  // streamed rows at a time
 inline constexpr int kPlainStride = 48;  // floats from row to row of p
-inline constexpr int kSharers = 16;      // threads that share rows
+template <int C>
+inline constexpr int kPlainRow = 16 * C + 4;  // floats from owned or streamed row to row
+inline constexpr int kSharers = 16;           // threads that share rows
 inline constexpr int kSharerGroups = kPlainThreads / kSharers;
 
-template <int C>
+// Registers hold R x C sums, twice in the backward pass, and shared memory 8 R owned rows, twice
+// there, within the 99 KiB that every device gives a block.
+template <int C, int R>
 struct Plain {
-  static constexpr int kRows = C <= 4 ? 8 : 4;  // R: registers hold R x C sums, twice in backward
+  static constexpr int kRows = R;
   static constexpr int kOwnRows = kSharerGroups * kRows;
-  static constexpr int kStride = 16 * C + 4;
+  static constexpr int kStride = kPlainRow<C>;
   static constexpr int kOwnSize = kOwnRows * kStride;
   static constexpr int kStreamSize = kPlainStream * kStride;
   static constexpr int kProbabilities = kOwnRows * kPlainStride;
@@ -73,7 +78,7 @@ __device__ __forceinline__ void load_rows(float* to, const T* from, std::int64_t
         if (column + k < shape.dim) v[k] = cuda::to_float(source[k]);
       }
     }
-    float* target = to + row * Plain<C>::kStride + column;
+    float* target = to + row * kPlainRow<C> + column;
 #pragma unroll
     for (int k = 0; k < n; k += 4) {
       *reinterpret_cast<float4*>(target + k) = make_float4(v[k], v[k + 1], v[k + 2], v[k + 3]);
@@ -86,10 +91,10 @@ __device__ __forceinline__ float dot4(float4 a, float4 b, float c) {
 }
 
 // s[r][j] = own row r . streamed row `sharer + 16 j`.
-template <int C>
-__device__ __forceinline__ void dot(float (&s)[Plain<C>::kRows][2], const float* own,
-                                    const float* rows, int dim) {
-  constexpr int R = Plain<C>::kRows, kStride = Plain<C>::kStride;
+template <int C, int R>
+__device__ __forceinline__ void dot(float (&s)[R][2], const float* own, const float* rows,
+                                    int dim) {
+  constexpr int kStride = kPlainRow<C>;
   PlainThread at = plain_thread();
   own += at.group * kStride;
   rows += at.sharer * kStride;
@@ -126,10 +131,9 @@ __device__ __forceinline__ void share(float* to, const float (&p)[R][2]) {
 }
 
 // acc[r][..] += p[r, 32] rows[32, ..], column 4 (sharer + 16 u) + i in acc[r][4 u + i].
-template <int C>
-__device__ __forceinline__ void accumulate(float (&acc)[Plain<C>::kRows][C], const float* p,
-                                           const float* rows) {
-  constexpr int R = Plain<C>::kRows, kStride = Plain<C>::kStride;
+template <int C, int R>
+__device__ __forceinline__ void accumulate(float (&acc)[R][C], const float* p, const float* rows) {
+  constexpr int kStride = kPlainRow<C>;
   PlainThread at = plain_thread();
   p += at.group * kPlainStride;
   rows += at.sharer * 4;

@@ -7,12 +7,15 @@ namespace {
 
 // Two owned arrays, two streamed ones, p, and the statistics of streamed queries.
 template <int C>
-struct PlainBackward : Plain<C> {
-  using Plain<C>::kRows;
+struct PlainBackward : Plain<C, C <= 4    ? 8
+                                : C <= 8  ? 4
+                                : C <= 12 ? 2
+                                          : 1> {
+  using K = PlainBackward;
   static constexpr std::size_t kSharedBytes =
-      (2 * Plain<C>::kOwnSize + 2 * Plain<C>::kStreamSize + Plain<C>::kProbabilities) *
-          sizeof(float) +
+      (2 * K::kOwnSize + 2 * K::kStreamSize + K::kProbabilities) * sizeof(float) +
       kPlainStream * sizeof(RowStatistics);
+  static_assert(kSharedBytes <= kLeastSharedMemory);
 };
 
 // Blocks per multiprocessor of the kernel of dq. Left to itself (0), the compiler takes fewer

@@ -6,11 +6,19 @@ namespace dtn::attention {
 namespace {
 
 template <int C>
-struct PlainForward : Plain<C> {
-  using Plain<C>::kRows;
+struct PlainForward : Plain<C, C <= 4    ? 8
+                               : C <= 12 ? 4
+                                         : 2> {
+  using K = PlainForward;
   static constexpr std::size_t kSharedBytes =
-      (Plain<C>::kOwnSize + 2 * Plain<C>::kStreamSize + Plain<C>::kProbabilities) * sizeof(float);
+      (K::kOwnSize + 2 * K::kStreamSize + K::kProbabilities) * sizeof(float);
+  static_assert(kSharedBytes <= kLeastSharedMemory);
 };
+
+// Blocks per multiprocessor. Left to itself (0), the compiler takes fewer registers for the widest
+// heads than they need.
+template <int C>
+inline constexpr int kForwardBlocks = C <= 12 ? 0 : 2;
 
 // Takes one row's scores of 32 more keys: replaces them by exp(s - largest), and returns what sums
 // over earlier keys must be multiplied by.
@@ -26,7 +34,7 @@ __device__ __forceinline__ float take_scores(float (&s)[2], float& largest, floa
 }
 
 template <class T, int C, bool kBiased>
-__global__ void __launch_bounds__(kPlainThreads)
+__global__ void __launch_bounds__(kPlainThreads, kForwardBlocks<C>)
     attention_plain_forward_kernel(HeadShape shape, const T* qkv, float scale,
                                    GridBias<kBiased> grid, T* out, float* lse) {
   using K = PlainForward<C>;

@@ -18,7 +18,6 @@ using cuda::warp_sum;
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / kWarpSize;
-constexpr std::int64_t kMaxSharedBytes = std::int64_t{160} << 10;
 
 // The arrays of one head of an image.
 struct HeadShape {
@@ -319,9 +318,9 @@ void run(CudaQueue& queue, const QueryAttentionBackward& args) {
     using T = decltype(zero);
     constexpr int C = columns;
     const std::int64_t bytes = args.queries * BackwardShared<C>::kBytesPerQuery;
-    DTN_CHECK(bytes <= kMaxSharedBytes, name, ": ", args.queries, " queries of ", args.head_dim,
-              " channels; CUDA devices take up to ",
-              kMaxSharedBytes / BackwardShared<C>::kBytesPerQuery);
+    const auto most = static_cast<std::int64_t>(most_shared_bytes());
+    DTN_CHECK(bytes <= most, name, ": ", args.queries, " queries of ", args.head_dim,
+              " channels; this device takes up to ", most / BackwardShared<C>::kBytesPerQuery);
     const BackwardArrays<T> arrays{
         static_cast<const T*>(args.q),       static_cast<const T*>(args.kv),
         static_cast<const T*>(args.out),     static_cast<const T*>(args.dout),

@@ -76,6 +76,20 @@ void launch(CudaQueue& queue, const KernelName& name, void (*kernel)(P...),
 #endif
 }
 
+// What a block may have of shared memory, in bytes, on the device in use: 99 KiB or more.
+inline std::size_t most_shared_bytes() {
+  int device = 0, bytes = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  }
+  if (error != cudaSuccess) {
+    throw Error(
+        cat("CUDA: cannot ask the device for its shared memory: ", cudaGetErrorString(error)));
+  }
+  return static_cast<std::size_t>(bytes);
+}
+
 // Blocks of `threads` threads that cover n items.
 inline dim3 blocks_for(std::int64_t n, std::int64_t per_block) {
   return dim3(static_cast<unsigned>((n + per_block - 1) / per_block));

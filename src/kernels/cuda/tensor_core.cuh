@@ -41,7 +41,19 @@ inline void emulate_mma(const char* what, float (&c)[4], const unsigned (&a)[4],
         for (int r = 0; r < 2; ++r) mb[k + r * kDepth / 2][g] = value(o.b[r], i);
       }
     }
+    const int at_once = emu::device_model().products_at_once * PerRegister / 2;
     for (int row = 0; row < 16; ++row) {
+      if (at_once > 0) {
+        for (int n = 0; n < 8; ++n) {
+          float& sum = warp.lane(row % 8 * 4 + n / 2).c[n % 2 + row / 8 * 2];
+          float column[kDepth];
+          for (int k = 0; k < kDepth; ++k) column[k] = mb[k][n];
+          for (int k = 0; k < kDepth; k += at_once) {
+            sum = emu::add_truncating(sum, ma[row] + k, column + k, at_once);
+          }
+        }
+        continue;
+      }
       float sums[8] = {};
       for (int k = 0; k < kDepth; ++k) {
         for (int n = 0; n < 8; ++n) sums[n] += ma[row][k] * mb[k][n];
@@ -63,7 +75,8 @@ __device__ __forceinline__ void mma_bf16(float (&c)[4], const unsigned (&a)[4],
     return upper ? high_bfloat16(pair) : low_bfloat16(pair);
   });
 #else
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -91,7 +104,8 @@ __device__ __forceinline__ void mma_tf32(float (&c)[4], const unsigned (&a)[4],
   detail::emulate_mma<1>("mma_tf32", c, a, b,
                          [](unsigned v, int) { return __uint_as_float(v & 0xffffe000u); });
 #else
-  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
       "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
@@ -141,7 +155,7 @@ __device__ __forceinline__ unsigned transpose_matrix(unsigned pair) {
   return v[0] | v[1] << 16;
 #else
   unsigned r;
-  asm("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(pair));
+  asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(r) : "r"(pair));
   return r;
 #endif
 }

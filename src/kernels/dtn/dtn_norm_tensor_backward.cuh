@@ -10,8 +10,8 @@ namespace dtn::tensor {
 using cuda::kPerVector;
 using cuda::kWarpSize;
 
-inline constexpr int kWarps = 8;
-inline constexpr int kThreads = kWarps * kWarpSize;
+inline constexpr int kMostWarps = 8;  // of a block: 4 where shared memory is scarce
+__device__ __forceinline__ int warps_of_block() { return static_cast<int>(blockDim.x) / kWarpSize; }
 inline constexpr int kHeadSums = 5;  // lambda_mean, lambda_var, pos_weight
 
 struct BackwardArguments {
@@ -64,19 +64,20 @@ class Staged {
 
 // What the warps of a block share: token statistics, sums over channels and over heads.
 struct Shared {
-  uint4* staged;      // [kWarps, Staged::kVectors]
+  uint4* staged;      // [warps, Staged::kVectors]
   float2* terms;      // [kPositions] by slot: token mean and variance
-  float* token_sums;  // [kWarps, 2, kPositions] by slot
+  float* token_sums;  // [warps, 2, kPositions] by slot
   float* head_sums;   // [slices, kHeadSums]; those of a run of slices stand at its first
 
-  __device__ explicit Shared(uint4* memory)
+  __device__ Shared(uint4* memory, int warps)
       : staged(memory),
-        terms(reinterpret_cast<float2*>(memory + kWarps * Staged::kVectors)),
+        terms(reinterpret_cast<float2*>(memory + warps * Staged::kVectors)),
         token_sums(reinterpret_cast<float*>(terms + kPositions)),
-        head_sums(token_sums + kWarps * 2 * kPositions) {}
-  static std::size_t bytes(int slices) {
-    return sizeof(uint4) * kWarps * Staged::kVectors + sizeof(float2) * kPositions +
-           sizeof(float) * static_cast<std::size_t>(kWarps * 2 * kPositions + slices * kHeadSums);
+        head_sums(token_sums + warps * 2 * kPositions) {}
+  static std::size_t bytes(int slices, int warps) {
+    return sizeof(uint4) * static_cast<std::size_t>(warps * Staged::kVectors) +
+           sizeof(float2) * kPositions +
+           sizeof(float) * static_cast<std::size_t>(warps * 2 * kPositions + slices * kHeadSums);
   }
 };
 
@@ -121,10 +122,10 @@ __device__ __forceinline__ void store_slice(const Staged& staged, int buffer, in
 // place of those of the first warp:  dx += constant + (x - mu_ln) slope.
 __device__ __forceinline__ void make_slopes(const BackwardArguments& a, const Shared& shared) {
   const float inverse = 1 / static_cast<float>(a.sizes.channels);
-  for (int slot = static_cast<int>(threadIdx.x); slot < kPositions; slot += kThreads) {
+  for (int slot = static_cast<int>(threadIdx.x); slot < kPositions;
+       slot += static_cast<int>(blockDim.x)) {
     float mean = 0, var = 0;
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
+    for (int w = 0; w < warps_of_block(); ++w) {
       mean += shared.token_sums[2 * w * kPositions + slot];
       var += shared.token_sums[(2 * w + 1) * kPositions + slot];
     }
@@ -140,7 +141,8 @@ __device__ __forceinline__ void finish_tokens(const BackwardArguments& a, const 
   const int lane = lane_index(), channels = static_cast<int>(a.sizes.channels);
   const float base = a.bases[blockIdx.x];
   const GridRow row_of_token(a.sizes.grid_w);
-  for (int t = static_cast<int>(threadIdx.x) / kWarpSize; t < a.sizes.tokens; t += kWarps) {
+  for (int t = static_cast<int>(threadIdx.x) / kWarpSize; t < a.sizes.tokens;
+       t += warps_of_block()) {
     const int row = row_of_token(t), slot = slot_of(row, t - row * a.sizes.grid_w);
     const float constant = shared.token_sums[slot], slope = shared.token_sums[kPositions + slot];
     const float mean = shared.terms[slot].x, centre = base + mean;
@@ -165,7 +167,8 @@ __device__ __forceinline__ void finish_tokens(const BackwardArguments& a, const 
 __device__ __forceinline__ void finish_heads(const BackwardArguments& a, const Shared& shared,
                                              int slices) {
   const int per_head = slices / a.sizes.heads, heads = a.sizes.heads;
-  for (int i = static_cast<int>(threadIdx.x); i < heads * kHeadSums; i += kThreads) {
+  for (int i = static_cast<int>(threadIdx.x); i < heads * kHeadSums;
+       i += static_cast<int>(blockDim.x)) {
     const int h = i / kHeadSums, k = i % kHeadSums;
     float sum = 0;
     for (int s = h * per_head; s < (h + 1) * per_head; ++s) {

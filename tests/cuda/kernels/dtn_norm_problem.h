@@ -199,7 +199,8 @@ inline Tolerance tolerance(Path path, DType dtype) {
   if (dtype == DType::kFloat32) return {whole, whole, whole, whole};
   const double narrow = unit_roundoff(dtype);
   if (path == Path::kPlain) return {whole + narrow, whole + narrow, whole, whole};
-  return {whole + narrow, 2 * narrow, 0x1p-14, 4 * narrow};
+  // A moment comes out of two products with matrices of 16 rows, in up to three parts each.
+  return {whole + narrow, 2 * narrow, 0x1p-14 + truncation_bound(dtype, 2 * 3 * 16), 4 * narrow};
 }
 
 // What the outputs should be.

@@ -1,6 +1,7 @@
 // Whole optimizer steps on the device beside the same steps on the CPU: every kernel, the products,
 // the graph and the scalars that change from step to step, in one.
 #include "classify_learner.h"
+#include "cuda/matmul.h"
 #include "cuda/twin.h"
 #include "tiny_vit.h"
 
@@ -207,6 +208,22 @@ TEST_F(CudaLearner, AsksTheSystemForNothingAfterTheSecondStep) {
     for (int i = 2; i < 5; ++i) learner.step(batch, i, 1e-3);
     EXPECT_EQ(cuda::allocator_stats().misses, misses) << (graph ? "graph" : "eager");
   }
+}
+
+// The products of a layer are planned once, however many layers there are: parameters begin where
+// the library sees no difference.
+TEST_F(CudaLearner, EqualLayersShareTheirPlans) {
+  const auto plans_after = [](int depth) {
+    ExperimentConfig config = experiment("ln");
+    config.train.precision = Precision::kBFloat16;
+    config.model.depth = depth;
+    config.model.class_token_at = 0;
+    train(config, kCuda, 1);
+    return cuda::matmul_plan_count();
+  };
+  const std::size_t of_three = plans_after(3);
+  EXPECT_GT(of_three, 0u);
+  EXPECT_EQ(plans_after(6), of_three);
 }
 
 }  // namespace

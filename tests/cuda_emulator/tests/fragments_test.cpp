@@ -1,6 +1,9 @@
 // Tensor-core fragments of the emulator against plain products, element by element.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <vector>
+
 #include "dtn/core/philox.h"
 #include "dtn/core/tensor.h"
 #include "kernels/cuda/tensor_core.cuh"
@@ -61,6 +64,34 @@ TEST(EmulatorFragments, Tf32KeepsTenBitsAndRoundsToNearest) {
   EXPECT_EQ(__uint_as_float(cuda::to_tf32(1.0f + 0x1p-12f)), 1.0f);
   EXPECT_EQ(__uint_as_float(cuda::to_tf32(1.0f + 0x1.8p-11f)), 1.0f + 0x1p-10f);
   EXPECT_EQ(__uint_as_float(cuda::to_tf32(-INFINITY)), -INFINITY);
+}
+
+// What the model of a tensor core says it does: neither rounding nor digits far below the largest
+// term.
+TEST(EmulatorFragments, TruncatedSums) {
+  const auto sum = [](float c, std::vector<float> products) {
+    const std::vector<float> ones(products.size(), 1);
+    return emu::add_truncating(c, products.data(), ones.data(), static_cast<int>(products.size()));
+  };
+  EXPECT_EQ(sum(0.5f, {0.25f, -3}), -2.25f);
+  EXPECT_EQ(sum(1, {0x1.8p-24f}), 1.0f);  // to the nearest it would be 1 + 2^-23
+  EXPECT_EQ(sum(-1, {-0x1.8p-24f}), -1.0f);
+  EXPECT_EQ(sum(1, {0x1p-24f, 0x1p-24f}), 1.0f + 0x1p-23f);   // both within the two more digits
+  EXPECT_EQ(sum(1, std::vector<float>(16, 0x1p-26f)), 1.0f);  // together 2^-22
+  EXPECT_EQ(sum(0, std::vector<float>(16, 0x1p-26f)), 0x1p-22f);
+  EXPECT_EQ(sum(0, {}), 0.0f);
+  EXPECT_EQ(sum(1, {INFINITY}), INFINITY);
+  EXPECT_TRUE(std::isnan(sum(INFINITY, {-INFINITY})));
+}
+
+TEST(EmulatorFragments, ProductsAreTruncatedWhereTheDeviceDoes) {
+  for (int at_once : {8, 16}) {
+    emu::DeviceModel model = emu::device_model();
+    model.products_at_once = at_once;
+    const emu::ScopedDeviceModel truncating(model);
+    expect_product(bf16_kernel, 16);
+    expect_product(tf32_kernel, 8);
+  }
 }
 
 template <bool Transpose>

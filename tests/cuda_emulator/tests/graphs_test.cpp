@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/cuda_device.h"
+#include "core/cuda_stream.h"
 #include "kernels/cuda/launch.cuh"
 
 namespace dtn {
@@ -56,6 +57,30 @@ class TwoStreams : public ::testing::Test {
   cudaEvent_t fork_ = nullptr, join_ = nullptr;
   int x_ = 0;
 };
+
+// Memory that runs out while a graph is recorded is reported as that, and what follows goes on.
+TEST(Graphs, SayThatMemoryRanOut) {
+  const std::shared_ptr<std::byte> before = cuda::allocate(1 << 10);
+  emu::DeviceModel model = emu::device_model();
+  model.memory = std::size_t{64} << 10;
+  cuda::release_cached_memory();
+  {
+    const emu::ScopedDeviceModel small(model);
+    cuda::Graph graph;
+    try {
+      graph.capture([] { cuda::allocate(1 << 20); });
+      ADD_FAILURE() << "there was memory";
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("out of memory while a step is recorded as a graph: "
+                                           "asked for 1048576 bytes"),
+                std::string::npos)
+          << e.what();
+    }
+    EXPECT_FALSE(graph.captured());
+  }
+  EXPECT_TRUE(cuda::allocate(1 << 20));
+  cuda::synchronize();
+}
 
 TEST_F(TwoStreams, RunAsLateOrAsEarlyAsTheirOrderAllows) {
   work(true, true);

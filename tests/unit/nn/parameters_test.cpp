@@ -23,18 +23,18 @@ TEST(ParameterStore, LaysOutWhatDecaysFirst) {
   add_some(store);
   store.allocate();
   store.initialize(5);
-  // Each parameter starts at a multiple of 16 elements.
+  // Each parameter starts at a multiple of 128 elements.
   EXPECT_EQ(store.find("a.weight")->offset, 0);
-  EXPECT_EQ(store.find("b.weight")->offset, 32);
-  EXPECT_EQ(store.decay_end(), 64);
-  EXPECT_EQ(store.find("a.bias")->offset, 64);
-  EXPECT_EQ(store.find("b.scale")->offset, 80);
-  EXPECT_EQ(store.flat_size(), 112);
+  EXPECT_EQ(store.find("b.weight")->offset, 128);
+  EXPECT_EQ(store.decay_end(), 256);
+  EXPECT_EQ(store.find("a.bias")->offset, 256);
+  EXPECT_EQ(store.find("b.scale")->offset, 384);
+  EXPECT_EQ(store.flat_size(), 512);
   EXPECT_EQ(store.count(), 3 + 21 + 17 + 32);
   EXPECT_EQ(store.find("nothing"), nullptr);
   EXPECT_EQ(store.values().dtype(), DType::kFloat32);
-  EXPECT_EQ(store.find("b.scale")->variable.value().raw(), store.values().data<float>() + 80);
-  EXPECT_EQ(store.find("b.scale")->variable.grad().raw(), store.gradients().data<float>() + 80);
+  EXPECT_EQ(store.find("b.scale")->variable.value().raw(), store.values().data<float>() + 384);
+  EXPECT_EQ(store.find("b.scale")->variable.grad().raw(), store.gradients().data<float>() + 384);
 }
 
 TEST(ParameterStore, FillsByKindAndLeavesPaddingZero) {
@@ -76,8 +76,8 @@ TEST(ParameterStore, GathersGradientsInItsFlatBuffer) {
   p->variable.sink()->buffer({3}, DType::kFloat32, kCpu).data<float>()[1] += 2;
   p->variable.sink()->accumulate(Tensor::full({3}, DType::kFloat32, 1));
   test::Doubles got = test::doubles(store.gradients());
-  EXPECT_EQ(got[64], 1);
-  EXPECT_EQ(got[65], 3);
+  EXPECT_EQ(got[256], 1);
+  EXPECT_EQ(got[257], 3);
   store.zero_gradients();
   EXPECT_EQ(test::max_abs(test::doubles(store.gradients())), 0);
   EXPECT_EQ(test::doubles(p->variable.grad()), (test::Doubles{0, 0, 0}));
@@ -113,11 +113,11 @@ TEST(ParameterStore, HoldsBuffersBehindTheParameters) {
   store.allocate();
   EXPECT_THROW(store.add_buffer("d", {5}, InitKind::kZeros), Error);
   store.initialize(5);
-  EXPECT_EQ(store.flat_size(), 112);
-  EXPECT_EQ(store.gradients().numel(), 112);
-  EXPECT_EQ(store.values().numel(), 112 + 16 + 32);
+  EXPECT_EQ(store.flat_size(), 512);
+  EXPECT_EQ(store.gradients().numel(), 512);
+  EXPECT_EQ(store.values().numel(), 512 + 128 + 128);
   EXPECT_EQ(store.count(), 3 + 21 + 17 + 32);
-  EXPECT_EQ(mean->value.raw(), store.values().data<float>() + 112);
+  EXPECT_EQ(mean->value.raw(), store.values().data<float>() + 512);
   EXPECT_EQ(test::doubles(mean->value), test::Doubles(5, 0));
   EXPECT_EQ(test::doubles(var->value), test::Doubles(18, 1));
   EXPECT_EQ(test::doubles(var->next), test::Doubles(18, 1));

@@ -1,0 +1,62 @@
+#include "device_model.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+
+namespace emu {
+namespace {
+
+DeviceModel from_environment() {
+  DeviceModel model;
+  if (const char* text = std::getenv("DTN_EMULATOR_SHARED_KIB")) {
+    model.shared_memory = static_cast<std::size_t>(std::atoi(text)) << 10;
+  }
+  if (const char* text = std::getenv("DTN_EMULATOR_PRODUCTS_AT_ONCE")) {
+    model.products_at_once = std::atoi(text);
+  }
+  return model;
+}
+
+DeviceModel& current() {
+  static DeviceModel model = from_environment();
+  return model;
+}
+
+// v without what float32 has no digits for.
+float cut_off(double v) {
+  constexpr std::uint64_t kBelowFloat = (std::uint64_t{1} << 29) - 1;
+  return static_cast<float>(std::bit_cast<double>(std::bit_cast<std::uint64_t>(v) & ~kBelowFloat));
+}
+
+// Of the digits before the point: v = 0.1... x 2^exponent.
+int exponent_of(double v) { return std::ilogb(v) + 1; }
+
+}  // namespace
+
+const DeviceModel& device_model() { return current(); }
+void set_device_model(const DeviceModel& model) { current() = model; }
+
+float add_truncating(float c, const float* a, const float* b, int n) {
+  constexpr int kMost = 16, kDigits = 24 + 2;
+  double terms[kMost + 1] = {c}, plain = c;
+  bool any = c != 0;
+  int largest = any && std::isfinite(c) ? exponent_of(c) : INT32_MIN;
+  for (int i = 0; i < n; ++i) {
+    const double product = static_cast<double>(a[i]) * static_cast<double>(b[i]);
+    terms[i + 1] = product;
+    plain += product;
+    if (product == 0 || !std::isfinite(product)) continue;
+    any = true;
+    largest = std::max(largest, exponent_of(product));
+  }
+  if (!std::isfinite(plain) || !any) return static_cast<float>(plain);
+  const double unit = std::ldexp(1.0, largest - kDigits);
+  double sum = 0;  // of whole units: exact
+  for (int i = 0; i <= n; ++i) sum += std::trunc(terms[i] / unit);
+  return cut_off(sum * unit);
+}
+
+}  // namespace emu
