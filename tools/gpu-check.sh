@@ -434,21 +434,25 @@ stage_sanitizer() {
   done < "$state/sanitizer/jobs"
 }
 
-# measure NAME ARGUMENTS...: dtn-bench, its JSON to NAME.json
+# measure NAME ARGUMENTS...: dtn-bench, its JSON to NAME.json and at once into the ledger. One that
+# fails takes no other along: it is counted in `missing`.
 measure() {
   local name=$1
   shift
-  timeout "$(seconds_left)" "$build/bin/dtn-bench" "$@" --device cuda --json \
-    > "$state/bench/$name.json" 2> "$state/bench/$name.log" || {
+  if ! timeout "$(seconds_left)" "$build/bin/dtn-bench" "$@" --device cuda --json \
+    > "$state/bench/$name.part" 2> "$state/bench/$name.log"; then
     cat "$state/bench/$name.log"
     say "dtn-bench $* failed or ran out of time"
-    return 1
-  }
+    missing=$((missing + 1))
+    return
+  fi
+  mv "$state/bench/$name.part" "$state/bench/$name.json"
   echo "$name: $(cat "$state/bench/$name.json")"
+  append --bench "$state"/bench/*.json
 }
 
 stage_bench() {
-  local deadline=$((SECONDS + limit)) steps=20 i norm
+  local deadline=$((SECONDS + limit)) steps=20 missing=0 i norm
   require_gpu
   require_build
   if ((quick)); then steps=5; fi
@@ -467,11 +471,11 @@ stage_bench() {
     measure "eval_$norm" eval --config "vit_s_star_$norm" "${model[@]}" --steps "$steps"
   done
   measure gemm gemm --config vit_s_star_ln "${model[@]}" --dtype bf16
-  append --bench "$state"/bench/*.json
+  if ((missing)); then say "bench: $missing figures are missing"; return 1; fi
 }
 
 stage_peer() {
-  local norm deadline=$((SECONDS + limit)) options=(--steps 20)
+  local norm failed=0 deadline=$((SECONDS + limit)) options=(--steps 20)
   require_gpu
   require_build
   python3 -c 'import torch; assert torch.cuda.is_available()' 2> /dev/null ||
@@ -479,12 +483,16 @@ stage_peer() {
   if ((quick)); then options=(--steps 5 --no-compile); fi
   mkdir -p "$state/peer"
   for norm; do
-    timeout "$(seconds_left)" python3 tests/peers/gpu_speed.py --norm "$norm" \
-      --bench "$build/bin/dtn-bench" "${options[@]}" > "$state/peer/peer_$norm.json" ||
-      { say "the comparison for $norm failed or ran out of time"; return 1; }
+    if ! timeout "$(seconds_left)" python3 tests/peers/gpu_speed.py --norm "$norm" \
+      --bench "$build/bin/dtn-bench" "${options[@]}" > "$state/peer/peer_$norm.json"; then
+      say "the comparison for $norm failed or ran out of time"
+      failed=1
+      continue
+    fi
     cat "$state/peer/peer_$norm.json"
     append --peer "$state/peer/peer_$norm.json"
   done
+  return "$failed"
 }
 
 # ---- main

@@ -45,7 +45,7 @@ ExperimentConfig resolve_variant(const SweepFile& sweep, const VariantFile& vari
 }
 
 std::string name_of_file(const std::string& path) {
-  const std::string stem = std::filesystem::path(path).stem().string();
+  std::string stem = std::filesystem::path(path).stem().string();
   if (stem.size() > kMostOfName) {
     throw ConfigError(cat(path, ": a long name for a file; give the sweep another with name:"));
   }
@@ -73,7 +73,7 @@ SweepMetric metric_of(const SweepFile& file, std::span<const FigureSchema> figur
   std::vector<std::string> names;
   for (const bool best_of_all : {false, true}) {
     for (const FigureSchema& figure : figures) {
-      const SweepMetric metric{figure, best_of_all};
+      SweepMetric metric{figure, best_of_all};
       if (metric.name() == file.metric->value) return metric;
       names.push_back(metric.name());
     }

@@ -61,7 +61,7 @@ std::string read_line(const Node& node, const std::string& path) {
 // A name is also that of a folder and part of a --only list.
 std::string read_name(const Node& node, const std::string& path) {
   constexpr std::size_t kMost = 80;
-  const std::string name = read_line(node, path);
+  std::string name = read_line(node, path);
   const auto is_letter = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
   };
@@ -207,7 +207,7 @@ class Reader {
     if (asked_by != nullptr && std::find(open_.begin(), open_.end(), real) != open_.end()) {
       fail(*asked_by, "base_sweep: goes round in a circle to ", real.filename().string());
     }
-    if (open_.size() >= kMaxBaseDepth) {
+    if (asked_by != nullptr && open_.size() >= kMaxBaseDepth) {
       fail(*asked_by, "base_sweep: more than ", kMaxBaseDepth, " files deep");
     }
     open_.push_back(real);

@@ -86,7 +86,7 @@ struct Key {
   std::int64_t m, n, k, lda, ldb, ldd, batch, stride_a, stride_b, stride_d;
   std::array<std::uint32_t, 5> alignments;  // of a, b, c, d, bias
 
-  auto operator<=>(const Key&) const = default;
+  auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): generated code
 };
 
 Key key_of(const Matmul& p) {

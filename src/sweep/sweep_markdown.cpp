@@ -115,7 +115,7 @@ std::vector<Column> columns_of(const SweepConfig& sweep) {
 // The text of a choice that all variants share, or `several`.
 template <class Describe>
 std::string common(const SweepConfig& sweep, Describe describe, const char* several) {
-  const std::string first = describe(sweep.variants.front());
+  std::string first = describe(sweep.variants.front());
   for (const SweepVariant& v : sweep.variants) {
     if (describe(v) != first) return several;
   }
