@@ -200,10 +200,7 @@ Json gemm_json(const Options& options) {
 
 void add_common(CLI::App& app, Options& options) {
   app.add_flag("--json", options.json, "print one JSON object");
-  app.add_option("--set", options.overrides, "override one key (repeatable)")
-      ->type_name("KEY.PATH=VALUE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  dtn::add_overrides(app, options.overrides, "override one key (repeatable)");
   options.machine.add_to(app);
 }
 

@@ -244,10 +244,7 @@ int stats(const Options& options) {
 
 void add_common(CLI::App& app, Options& options) {
   app.add_option("--config", options.config, "config file or name; its data section is used");
-  app.add_option("--set", options.overrides, "override one key of the config (repeatable)")
-      ->type_name("KEY.PATH=VALUE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  dtn::add_overrides(app, options.overrides, "override one key of the config (repeatable)");
   app.add_option("--dataset", options.data.dataset, "without --config: what data.dataset would be")
       ->check(CLI::IsMember({"imagefolder", "imagenet", "webdataset", "packed"}))
       ->capture_default_str();

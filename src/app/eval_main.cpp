@@ -266,10 +266,7 @@ int eval_main(int argc, char** argv, const Registries& registries) {
                  "checkpoint or run folder, or a safetensors file of weights")
       ->required();
   app.add_option("--config", options.config, "config, when the file carries none");
-  app.add_option("--set", options.overrides, "override one key (repeatable)")
-      ->type_name("KEY.PATH=VALUE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_overrides(app, options.overrides, "override one key (repeatable)");
   app.add_flag("--ema", options.ema, "evaluate the moving average of the weights");
   app.add_flag(
       "--json", options.json,

@@ -128,10 +128,7 @@ int info_main(int argc, char** argv, const Registries& registries) {
   bool norms = false, ops = false, presets = false, datasets = false;
   bool tasks = false, optimizers = false, policies = false;
   app.add_option("--config", config, "parameters, multiply-adds and activation memory of a config");
-  app.add_option("--set", overrides, "override one key (repeatable)")
-      ->type_name("KEY.PATH=VALUE")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_overrides(app, overrides, "override one key (repeatable)");
   app.add_flag("--norms", norms, "the normalizers and their options");
   app.add_flag("--ops", ops, "the differentiable operations");
   app.add_flag("--datasets", datasets, "the kinds of data set and the keys that are theirs");

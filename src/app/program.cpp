@@ -65,6 +65,13 @@ void MachineOptions::add_ranks_to(CLI::App& app) {
       ->capture_default_str();
 }
 
+void add_overrides(CLI::App& app, std::vector<std::string>& overrides, const std::string& help) {
+  app.add_option("--set", overrides, help)
+      ->type_name("KEY.PATH=VALUE")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
 Device MachineOptions::apply() const {
   job() = join_job({.timeout_seconds = rank_timeout});
   Communicator& ranks = *job();

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "dtn/core/device.h"
 #include "dtn/dist/communicator.h"
@@ -38,6 +39,9 @@ struct MachineOptions {
   // The device to compute on. Joins the other processes of the job, if any.
   Device apply() const;
 };
+
+// --set KEY.PATH=VALUE, as often as one likes.
+void add_overrides(CLI::App& app, std::vector<std::string>& overrides, const std::string& help);
 
 // For instance "dtn 0.1.0, GCC 12.2, oneDNN 2.7.1, no CUDA".
 std::string version_line();

@@ -108,12 +108,8 @@ int sweep_main(int argc, char** argv, const Registries& registries, const fs::pa
                  "sweep file, or the name of one that ships in configs/sweeps; see docs/sweeps.md")
       ->required();
   app.add_option("--output", options.output, "folder (default: runs/<name of the sweep>)");
-  app.add_option("--set", options.overrides,
-                 "override one key of every variant: --set data.root=/data/imagenet (repeatable)")
-      ->type_name("KEY.PATH=VALUE")
-      ->take_all()
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_overrides(app, options.overrides,
+                "override one key of every variant: --set data.root=/data/imagenet (repeatable)");
   app.add_option("--trainer", options.trainer,
                  "program of your own that trains in the place of dtn-train, and knows what the "
                  "configs name; see docs/extending.md")

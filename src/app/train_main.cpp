@@ -114,11 +114,7 @@ int train_main(int argc, char** argv, const Registries& registries) {
   TrainCommand options;
   app.add_option("--config", options.config,
                  "config file, or the name of one that ships, such as vit_s_star_dtn");
-  app.add_option("--set", options.overrides, "override one key: --set optim.lr=1e-3 (repeatable)")
-      ->type_name("KEY.PATH=VALUE")
-      ->take_all()
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_overrides(app, options.overrides, "override one key: --set optim.lr=1e-3 (repeatable)");
   app.add_option("--output", options.output, "run folder (default: runs/<name of the config>)");
   app.add_option("--resume", options.resume,
                  "auto: go on with the run in the output folder if there is one; or a run or "

@@ -9,8 +9,8 @@
 namespace dtn {
 namespace {
 
-// In elements: 256 bytes of bfloat16, as far as a matrix library looks, so that equal layers are equal
-// to it and share what it prepares.
+// In elements: 256 bytes of bfloat16, as far as a matrix library looks, so that equal layers are
+// equal to it and share what it prepares.
 constexpr std::int64_t kAlignment = 128;
 
 std::int64_t aligned(std::int64_t n) { return (n + kAlignment - 1) / kAlignment * kAlignment; }

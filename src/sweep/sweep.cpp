@@ -16,7 +16,6 @@
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
-#include "dtn/models/complexity.h"
 #include "io/atomic_file.h"
 #include "io/posix.h"
 #include "sweep/child_process.h"
@@ -78,7 +77,11 @@ std::string error_in_log(const fs::path& log, std::uintmax_t offset) {
 class Sweep {
  public:
   Sweep(const SweepConfig& sweep, const SweepOptions& options, std::vector<SweepRun> runs)
-      : sweep_(sweep), options_(options), runs_(std::move(runs)), bar_("sweep", 1) {
+      : sweep_(sweep),
+        options_(options),
+        runs_(std::move(runs)),
+        costs_(costs_of(sweep, *options.registries)),
+        bar_("sweep", 1) {
     for (SweepRun& run : runs_) {
       if (!run.selected) continue;
       ++selected_;
@@ -89,9 +92,8 @@ class Sweep {
       }
     }
     remaining_at_start_ = queue_.size();
-    SizeCache sizes(
-        *options
-             .registries);  // also finds out before the first run that the data of the last is missing
+    // Also finds out before the first run that the data of the last is missing.
+    SizeCache sizes(*options.registries);
     for (const SweepRun* run : queue_) {
       sizes_.push_back(sizes.of(run->config));
       work_left_ += work_of(*run, sizes_.back().steps - run->step);
@@ -129,8 +131,7 @@ class Sweep {
 
   double work_of(const SweepRun& run, std::int64_t steps) const {
     return static_cast<double>(steps) * run.config.train.batch_size *
-           complexity_of(run.config.model, options_.registries->models, options_.registries->norms)
-               .multiply_adds;
+           costs_[run.variant].multiply_adds;
   }
 
   void start_next() {
@@ -271,8 +272,8 @@ class Sweep {
   }
 
   SweepReport write_report() {
-    SweepReport report{sweep_, collect_results(sweep_, runs_, *options_.registries),
-                       options_.output.string(), options_.command};
+    SweepReport report{sweep_, collect_results(sweep_, runs_, costs_), options_.output.string(),
+                       options_.command};
     const fs::path& out = options_.output;
     const bool any = std::any_of(report.results.begin(), report.results.end(),
                                  [](const VariantResult& r) { return !r.runs.empty(); });
@@ -325,6 +326,7 @@ class Sweep {
   const SweepConfig& sweep_;
   const SweepOptions& options_;
   std::vector<SweepRun> runs_;
+  std::vector<Complexity> costs_;  // by variant
   std::deque<SweepRun*> queue_;
   std::deque<RunSize> sizes_;  // of the runs in the queue
   std::vector<Active> active_;

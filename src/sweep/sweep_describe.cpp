@@ -4,7 +4,6 @@
 #include "bench/benchmark.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
-#include "dtn/models/complexity.h"
 #include "sweep/sweep.h"
 #include "sweep/sweep_results.h"
 #include "sweep/sweep_size.h"
@@ -56,7 +55,8 @@ double makespan(const std::vector<double>& seconds, int jobs) {
 std::string describe_sweep(const SweepConfig& sweep, const SweepOptions& options) {
   const std::vector<SweepRun> runs = plan_runs(sweep, options.output, options.only);
   check_folders(runs, options.output, options.registries->schemas());
-  const std::vector<VariantResult> results = collect_results(sweep, runs, *options.registries);
+  const std::vector<VariantResult> results =
+      collect_results(sweep, runs, costs_of(sweep, *options.registries));
   const Device device = parse_device(options.device);
   int width = 3;
   for (const SweepRun& run : runs) width = std::max(width, static_cast<int>(run.id.size()));

@@ -59,7 +59,7 @@ Milestone milestone_of(const SweepConfig& sweep, double value, const std::vector
   return milestone;
 }
 
-void summarize(const SweepConfig& sweep, VariantResult& result, const Registries& registries) {
+void summarize(const SweepConfig& sweep, VariantResult& result, const Complexity& cost) {
   std::vector<double> values, rates;
   for (const RunResult& run : result.runs) {
     values.push_back(run.value);
@@ -72,8 +72,7 @@ void summarize(const SweepConfig& sweep, VariantResult& result, const Registries
     result.milestones.push_back(milestone_of(sweep, value, result.runs));
   }
   if (auto s = statistics_of(rates)) result.images_per_second = s->mean;
-  result.parameters =
-      complexity_of(variant.config.model, registries.models, registries.norms).parameters;
+  result.parameters = cost.parameters;
 }
 
 void compare_with_baseline(const SweepConfig& sweep, std::vector<VariantResult>& results) {
@@ -135,7 +134,7 @@ std::vector<CurvePoint> read_curve(const SweepConfig& sweep, const fs::path& met
 
 std::vector<VariantResult> collect_results(const SweepConfig& sweep,
                                            const std::vector<SweepRun>& runs,
-                                           const Registries& registries) {
+                                           std::span<const Complexity> costs) {
   std::vector<VariantResult> results(sweep.variants.size());
   for (std::size_t i = 0; i < results.size(); ++i) results[i].variant = i;
   for (const SweepRun& run : runs) {
@@ -148,7 +147,7 @@ std::vector<VariantResult> collect_results(const SweepConfig& sweep,
       result.open.push_back(run.seed);
     }
   }
-  for (VariantResult& result : results) summarize(sweep, result, registries);
+  for (VariantResult& result : results) summarize(sweep, result, costs[result.variant]);
   compare_with_baseline(sweep, results);
   return results;
 }

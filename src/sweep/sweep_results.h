@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "dtn/tasks/registries.h"
+#include "dtn/models/complexity.h"
 #include "sweep/sweep_plan.h"
 
 namespace dtn {
@@ -60,10 +60,10 @@ struct VariantResult {
   std::int64_t parameters = 0;
 };
 
-// In the order of the variants. `registries` know how large their models are.
+// In the order of the variants, as `costs` are.
 std::vector<VariantResult> collect_results(const SweepConfig& sweep,
                                            const std::vector<SweepRun>& runs,
-                                           const Registries& registries);
+                                           std::span<const Complexity> costs);
 
 // The evaluations that a run has logged, in its file metrics.jsonl.
 std::vector<CurvePoint> read_curve(const SweepConfig& sweep, const std::filesystem::path& metrics);

@@ -30,6 +30,14 @@ RunSize SizeCache::of(const ExperimentConfig& config) {
   return known_.back().second;
 }
 
+std::vector<Complexity> costs_of(const SweepConfig& sweep, const Registries& registries) {
+  std::vector<Complexity> costs;
+  for (const SweepVariant& variant : sweep.variants) {
+    costs.push_back(complexity_of(variant.config.model, registries.models, registries.norms));
+  }
+  return costs;
+}
+
 std::int64_t logged_step(const std::filesystem::path& run) {
   constexpr std::streamoff kTail = 2048;  // a few lines
   std::ifstream file(run / "metrics.jsonl", std::ios::binary | std::ios::ate);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "bench/run_size.h"
+#include "dtn/models/complexity.h"
 #include "sweep/sweep_plan.h"
 
 namespace dtn {
@@ -20,6 +21,9 @@ class SizeCache {
   const DataRegistries& registries_;
   std::vector<std::pair<ExperimentConfig, RunSize>> known_;
 };
+
+// What a sample costs, by variant. To count that takes a fraction of a second each.
+std::vector<Complexity> costs_of(const SweepConfig& sweep, const Registries& registries);
 
 // The last step in a run's metrics.jsonl, or 0.
 std::int64_t logged_step(const std::filesystem::path& run);

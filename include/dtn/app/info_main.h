@@ -1,5 +1,5 @@
-// The whole of dtn-info as a function, for programs that bring normalizers, models or tasks of their
-// own.
+// The whole of dtn-info as a function, for programs that bring normalizers, models or tasks of
+// their own.
 #pragma once
 
 #include "dtn/tasks/registries.h"

@@ -83,7 +83,7 @@ TEST(CudaQueryAttention, MatchesFloat64) {
 
 TEST(CudaQueryAttention, RefusesWhatItCannotHold) {
   DTN_SKIP_WITHOUT_DEVICE();
-  // 28 queries of 64 channels are as many as 99 KiB of shared memory hold, and 227 KiB no more than 64.
+  // 28 queries of 64 channels are as many as 99 KiB of shared memory hold, 64 as 227 KiB.
   const Problem wide({1, 1, 2, 1, 257}), many({1, 70, 2, 1, 64});
   EXPECT_THROW(run_on_queue(cuda_queue(), kOnDevice, wide, DType::kFloat32), Error);
   EXPECT_THROW(run_on_queue(cuda_queue(), kOnDevice, many, DType::kFloat32), Error);

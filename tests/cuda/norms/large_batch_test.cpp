@@ -53,7 +53,8 @@ std::vector<Tensor> run(const Op& op, const Tensor& few, std::int64_t n) {
   return results;
 }
 
-// How many images of a batch of n, and gradients of images, have other bits than in a batch of kFew.
+// How many images of a batch of n, and gradients of images, have other bits than in a batch of
+// kFew.
 std::int64_t different_images(const Op& op, std::int64_t channels, DType dtype, std::int64_t n) {
   const Tensor few = as(random_tensor({kFew, kShape.grid.tokens(), channels}, 4), dtype).to(kCuda);
   const std::vector<Tensor> small = run(op, few, kFew), large = run(op, few, n);

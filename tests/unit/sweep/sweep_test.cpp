@@ -216,7 +216,7 @@ TEST_F(Sweeps, Results) {
   finish(runs[1], {40, 60, 72});
   finish(runs[2], {50, 80, 75});
   runs = plan_runs(sweep, out(), {});
-  auto results = collect_results(sweep, runs, standard_registries());
+  auto results = collect_results(sweep, runs, costs_of(sweep, standard_registries()));
   EXPECT_EQ(results[0].metric->mean, 71);
   EXPECT_DOUBLE_EQ(*results[0].metric->std, std::sqrt(2.0));
   EXPECT_DOUBLE_EQ(*results[0].difference, 71 - 80.6);
@@ -233,7 +233,7 @@ TEST_F(Sweeps, Results) {
 
   const auto value = [&](const std::string& metric) {
     const SweepConfig other = load("metric: " + metric + "\n");
-    return collect_results(other, runs, standard_registries())[1].metric->mean;
+    return collect_results(other, runs, costs_of(other, standard_registries()))[1].metric->mean;
   };
   EXPECT_EQ(value("loss"), 1.25);
   EXPECT_EQ(value("top5"), 99);
@@ -241,8 +241,9 @@ TEST_F(Sweeps, Results) {
   EXPECT_EQ(value("best_loss"), 1.2);
 
   fs::remove(runs[2].folder / "metrics.jsonl");
-  expect_contains(error_of([&] { collect_results(sweep, runs, standard_registries()); }),
-                  "no evaluation is there");
+  expect_contains(
+      error_of([&] { collect_results(sweep, runs, costs_of(sweep, standard_registries())); }),
+      "no evaluation is there");
 }
 
 // A report with all there can be: several seeds, one, none, failures and open runs.
