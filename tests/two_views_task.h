@@ -4,6 +4,7 @@
 #pragma once
 
 #include "dtn/core/philox.h"
+#include "dtn/dist/communicator.h"
 #include "dtn/nn/block.h"
 #include "dtn/nn/patch_embed.h"
 #include "dtn/ops/loss.h"

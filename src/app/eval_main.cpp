@@ -230,8 +230,7 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
   fs::path file = weights_file(options);
   TensorFile weights = read_safetensors(file);
   ExperimentConfig config = config_for(options, weights, registries.schemas());
-  const std::unique_ptr<Task> task =
-      registries.tasks.at(config.task).make({config, device, registries});
+  const std::unique_ptr<Task> task = make_task({config, device, registries});
   for (const std::string& note : task->load_weights(file.string())) log_info(note);
   starting.reset();
   auto* classify = dynamic_cast<Classify*>(task.get());

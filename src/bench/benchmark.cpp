@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "bench/run_size.h"
+#include "bench/device_memory.h"
+#include "bench/step_glance.h"
 #include "bench/timing.h"
-#include "core/allocator.h"
-#include "core/cuda_device.h"
 #include "data/feed/open_split.h"
 #include "dtn/models/complexity.h"
 #include "dtn/tasks/classify.h"
@@ -27,14 +26,6 @@ Fields random_batch(const ModelConfig& model, std::int64_t n, Device device) {
 
 DType dtype_of(Precision precision) {
   return precision == Precision::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
-}
-
-AllocatorStats stats_of(Device device) {
-  return device == kCpu ? allocator_stats() : cuda::allocator_stats();
-}
-void reset_peak(Device device) { device == kCpu ? reset_peak_bytes() : cuda::reset_peak_bytes(); }
-void release_cache(Device device) {
-  device == kCpu ? release_cached_memory() : cuda::release_cached_memory();
 }
 
 double seconds_since(Clock::time_point start) {
@@ -112,22 +103,22 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int wa
     return *rate.data<double>();
   };
   double before = ceiling();
-  release_cache(device);
+  release_memory(device);
   Classify task(config, device);
   Learner learner(config, task, device, ranks);
   const Fields batch = random_batch(config.model, images, device);
-  reset_peak(device);
+  reset_peak_memory(device);
   for (int i = 0; i < warmup; ++i) learner.step(batch, i, 1e-4);
   ranks->barrier();
-  std::uint64_t misses = stats_of(device).misses;
+  std::uint64_t misses = memory_stats(device).misses;
   const CommunicationTime communication = ranks->time();
   std::vector<double> times;
   for (int i = 0; i < steps; ++i) {
     times.push_back(seconds_of(device, [&] { learner.step(batch, warmup + i, 1e-4); }));
   }
   const CommunicationTime after = ranks->time();
-  result.allocator_misses = static_cast<std::int64_t>(stats_of(device).misses - misses);
-  result.peak_bytes = static_cast<std::int64_t>(stats_of(device).peak_bytes);
+  result.allocator_misses = static_cast<std::int64_t>(memory_stats(device).misses - misses);
+  result.peak_bytes = static_cast<std::int64_t>(memory_stats(device).peak_bytes);
   double step = median(times);
   result.step_ms = step * 1e3;
   result.images_per_second = config.train.batch_size / step;
@@ -144,47 +135,6 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int wa
   return result;
 }
 
-StepGlance glance_at_step(const ExperimentConfig& config, Device device,
-                          const Registries& registries) {
-  constexpr double kWork = 50e9;  // multiply-adds of a step, where a whole micro-batch has more
-  ExperimentConfig small = config;
-  std::int64_t images = micro_batch(config.train);
-  if (device == kCpu) {
-    const double most =
-        kWork /
-        (3 * complexity_of(config.model, registries.models, registries.norms).multiply_adds);
-    images = std::clamp<std::int64_t>(static_cast<std::int64_t>(most), 4,
-                                      std::max<std::int64_t>(images, 4));
-  }
-  small.train.batch_size = static_cast<int>(images);
-  small.train.micro_batch.reset();
-  Classify task({small, device, registries});
-  Learner learner(small, task, device, nullptr, registries.optimizers);
-  const Fields batch = random_batch(small.model, images, device);
-  std::int64_t step = 0;
-  const std::size_t before = stats_of(device).bytes_in_use;
-  auto bytes_of_step = [&](std::int64_t n) {
-    reset_peak(device);
-    learner.step(batch.rows(0, n), step++, 1e-4);
-    return static_cast<double>(stats_of(device).peak_bytes - before);
-  };
-  // Two sizes tell what grows with the images. None of these steps is captured on a device.
-  const std::int64_t half = std::max<std::int64_t>(images / 2, 1);
-  bytes_of_step(half);  // sets up what stays
-  const double bytes_of_half = bytes_of_step(half), bytes_of_all = bytes_of_step(images);
-  StepGlance glance;
-  glance.bytes_per_image = images > half
-                               ? (bytes_of_all - bytes_of_half) / static_cast<double>(images - half)
-                               : bytes_of_all / static_cast<double>(images);
-  glance.bytes = std::max(0.0, bytes_of_all - glance.bytes_per_image * static_cast<double>(images));
-  std::vector<double> times;
-  for (int i = 0; i < 3; ++i) {
-    times.push_back(seconds_of(device, [&] { learner.step(batch, step++, 1e-4); }));
-  }
-  glance.seconds_per_image = median(times) / static_cast<double>(images);
-  return glance;
-}
-
 EvalBenchmark benchmark_eval(const ExperimentConfig& config, int steps, int warmup, Device device) {
   EvalBenchmark result;
   DType dtype = dtype_of(config.train.precision);
@@ -193,13 +143,13 @@ EvalBenchmark benchmark_eval(const ExperimentConfig& config, int steps, int warm
   double before = ceiling();
   Classifier model(config.model, config.seed, DType::kFloat32, device);
   const Tensor images = random_batch(config.model, micro, device).at("image");
-  reset_peak(device);
+  reset_peak_memory(device);
   for (int i = 0; i < warmup; ++i) predict(model, images, dtype);
   std::vector<double> times;
   for (int i = 0; i < steps; ++i) {
     times.push_back(seconds_of(device, [&] { predict(model, images, dtype); }));
   }
-  result.peak_bytes = static_cast<std::int64_t>(stats_of(device).peak_bytes);
+  result.peak_bytes = static_cast<std::int64_t>(memory_stats(device).peak_bytes);
   result.images_per_second = static_cast<double>(micro) / median(times);
   result.gflops_per_image = 2 * complexity_of(config.model).computed_multiply_adds / 1e9;
   result.gemm_gflops = std::max(before, ceiling());
@@ -207,34 +157,45 @@ EvalBenchmark benchmark_eval(const ExperimentConfig& config, int steps, int warm
   return result;
 }
 
-DataBenchmark benchmark_data(const ExperimentConfig& config, double seconds, Split split,
-                             Device device, const DataRegistries& registries) {
-  const auto images = open_image_samples(config, split, kCpu, registries);
+LoadingRate measure_loading(std::shared_ptr<const SampleSource> source,
+                            const ExperimentConfig& config, std::int64_t batch_size, Split split,
+                            double seconds, Device device) {
   LoaderOptions options = loading_of(config, split, {.device = device});
-  const std::int64_t length = epoch_length(images->size(), 1, options.copies);
-  options.batch_size = std::clamp<std::int64_t>(length, 1, config.train.batch_size);
+  const std::int64_t size = source->size(), length = epoch_length(size, 1, options.copies);
+  options.batch_size = std::clamp<std::int64_t>(length, 1, batch_size);
   // An epoch long enough that its ends, where workers wait, do not count.
   options.repeats = static_cast<int>(std::clamp<std::int64_t>(
-      100 * options.batch_size / std::max<std::int64_t>(images->size(), 1), 1, 1000));
+      100 * options.batch_size / std::max<std::int64_t>(size, 1), 1, 1000));
   options.drop_last = true;
-  Loader loader(images, options);
-  DataBenchmark result;
+  Loader loader(std::move(source), options);
+  LoadingRate result;
   Batch batch;
   std::int64_t epoch = 0;
   loader.start(epoch);
   loader.next(batch);  // threads and buffers
-  auto start = Clock::now();
+  const auto start = Clock::now();
   double elapsed = 0;
   while (elapsed < seconds) {
     if (loader.next(batch)) {
-      result.images += batch.n;
+      result.samples += batch.n;
     } else {
       loader.start(++epoch);
     }
-    elapsed = std::chrono::duration<double>(Clock::now() - start).count();
+    elapsed = seconds_since(start);
   }
-  result.images_per_second = static_cast<double>(result.images) / elapsed;
-  result.bad_images = loader.report().bad_images;
+  result.samples_per_second = static_cast<double>(result.samples) / elapsed;
+  result.bad_samples = loader.report().bad_images;
+  return result;
+}
+
+DataBenchmark benchmark_data(const ExperimentConfig& config, double seconds, Split split,
+                             const DataRegistries& registries) {
+  const auto images = open_image_samples(config, split, kCpu, registries);
+  const LoadingRate rate = measure_loading(images, config, config.train.batch_size, split, seconds);
+  DataBenchmark result;
+  result.images_per_second = rate.samples_per_second;
+  result.images = rate.samples;
+  result.bad_images = rate.bad_samples;
   time_stages(images->dataset(), images->transform(), config.seed, seconds / 4, result);
   return result;
 }

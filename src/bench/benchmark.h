@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "dtn/core/device.h"
 #include "dtn/core/dtype.h"
 #include "dtn/data/dataset.h"
+#include "dtn/data/sample_source.h"
 #include "dtn/dist/communicator.h"
 #include "dtn/tasks/registries.h"
 
@@ -50,17 +52,6 @@ struct TrainBenchmark {
 TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int warmup,
                                Device device = kCpu, Communicator* ranks = nullptr);
 
-// What a training step of `config` takes, for estimates: measured in a few steps of no more images
-// than a glance allows.
-struct StepGlance {
-  double seconds_per_image = 0;
-  // Memory of a step beside weights, gradients, moments and average: bytes + n bytes_per_image,
-  // for n images that go through the model at a time.
-  double bytes = 0, bytes_per_image = 0;
-};
-StepGlance glance_at_step(const ExperimentConfig& config, Device device = kCpu,
-                          const Registries& registries = standard_registries());
-
 struct EvalBenchmark {
   double images_per_second = 0;
   double gflops_per_image = 0;  // 2 x the multiply-adds that are computed
@@ -71,6 +62,17 @@ struct EvalBenchmark {
 EvalBenchmark benchmark_eval(const ExperimentConfig& config, int steps, int warmup,
                              Device device = kCpu);
 
+// Samples that a loader makes in a second, into batches of at most `batch_size`, in a measurement of
+// `seconds`; by as many workers as config.data has for a device.
+struct LoadingRate {
+  double samples_per_second = 0;
+  std::int64_t samples = 0;
+  std::int64_t bad_samples = 0;
+};
+LoadingRate measure_loading(std::shared_ptr<const SampleSource> source,
+                            const ExperimentConfig& config, std::int64_t batch_size, Split split,
+                            double seconds, Device device = kCpu);
+
 struct DataBenchmark {
   double images_per_second = 0;  // decoded, augmented and batched
   std::int64_t images = 0;
@@ -79,10 +81,9 @@ struct DataBenchmark {
   // images.
   double read_us = 0, decode_us = 0, resize_us = 0, augment_us = 0, normalize_us = 0;
 };
-// The training images as in training, or the validation images as in evaluation, by as many workers
-// as they have for a device.
+// The training images as in training, or the validation images as in evaluation.
 DataBenchmark benchmark_data(const ExperimentConfig& config, double seconds,
-                             Split split = Split::kTrain, Device device = kCpu,
+                             Split split = Split::kTrain,
                              const DataRegistries& registries = standard_registries());
 
 struct NormBenchmark {

@@ -1,11 +1,11 @@
 #include <unistd.h>
 
+#include "bench/benchmark.h"
 #include "bench/run_size.h"
 #include "core/cuda_device.h"
 #include "core/format.h"
 #include "data/feed/loader_options.h"
 #include "dtn/core/check.h"
-#include "dtn/models/complexity.h"
 #include "train/progress.h"
 
 namespace dtn {
@@ -55,24 +55,24 @@ std::string memory_text(const RunMemory& m, Device device) {
   return text;
 }
 
-// A few images, of a small batch: how many a training batch has does not matter here.
-double load_seconds(const ExperimentConfig& config, Device device,
-                    const DataRegistries& registries) {
+// A few samples, of a small batch: how many a training batch has does not matter here.
+double load_seconds(const ExperimentConfig& config, const RunData& data, Device device) {
   constexpr double kSeconds = 0.25;
-  constexpr int kMostImages = 64;
-  ExperimentConfig small = config;
-  small.train.batch_size = std::min(config.train.batch_size, kMostImages);
-  return 1 / benchmark_data(small, kSeconds, Split::kTrain, device, registries).images_per_second;
+  constexpr std::int64_t kMostSamples = 64;
+  const std::int64_t batch_size = std::min<std::int64_t>(config.train.batch_size, kMostSamples);
+  return 1 / measure_loading(data.train, config, batch_size, Split::kTrain, kSeconds, device)
+                 .samples_per_second;
 }
 
 std::string time_text(const ExperimentConfig& config, const RunSize& size, double step, double load,
-                      Device device) {
+                      const std::string& noun, Device device) {
   const RunTime time = time_of_run(config, size, step, load, device);
   const double all = time.training + time.evaluation;
   return format(
-             "speed: about %.3g images/s (the model alone %.3g, loading alone %.3g with %d "
+             "speed: about %.3g %s/s (the model alone %.3g, loading alone %.3g with %d "
              "workers)\n",
-             1 / time.per_image, 1 / step, 1 / load, workers_of(config.data, device)) +
+             1 / time.per_sample, noun.c_str(), 1 / step, 1 / load,
+             workers_of(config.data, device)) +
          format("time on this machine: about %.3g days (%s): training %s, %lld evaluations %s\n",
                 all / 86400, format_duration(all).c_str(), format_duration(time.training).c_str(),
                 static_cast<long long>(evaluations_of(config.train, size)),
@@ -83,17 +83,22 @@ std::string time_text(const ExperimentConfig& config, const RunSize& size, doubl
 
 std::string describe_run(const ExperimentConfig& config, const std::filesystem::path& output,
                          Device device, const Registries& registries) {
-  const RunSize size = size_of_run(config, registries);
-  const Complexity c = complexity_of(config.model, registries.models, registries.norms);
-  const StepGlance step = glance_at_step(config, device, registries);
-  return cat("train: ", size.train, "\nval: ", size.val, "\nparameters: ", c.parameters,
-             format("\nmultiply-adds per image: %.3f G", c.multiply_adds / 1e9),
-             "\nsteps per epoch: ", size.steps_per_epoch, "\nsteps: ", size.steps, "\n",
-             rate_text(config, size),
-             memory_text(memory_of_run(config, c.parameters, step, device, registries), device),
-             time_text(config, size, step.seconds_per_image,
-                       load_seconds(config, device, registries), device),
-             "output: ", output.string(), "\n");
+  const RunData data = open_run_data(config, device, registries);
+  const RunSize size = size_of_run(config, data);
+  const Complexity cost = make_task({config, kMeta, registries})->cost();
+  const StepGlance step = glance_at_step(config, data.train, device, registries);
+  const RunMemory memory =
+      memory_of_run(config, data, cost.parameters, step, device, registries.optimizers);
+  std::string text = cat("train: ", data.train->description(), "\nval: ", data.val->description(),
+                         "\nparameters: ", cost.parameters, "\n");
+  if (cost.multiply_adds > 0) {
+    text += format("multiply-adds per sample: %.3f G\n", cost.multiply_adds / 1e9);
+  }
+  return text + cat("steps per epoch: ", size.steps_per_epoch, "\nsteps: ", size.steps, "\n",
+                    rate_text(config, size), memory_text(memory, device),
+                    time_text(config, size, step.seconds_per_sample,
+                              load_seconds(config, data, device), data.train->noun(), device),
+                    "output: ", output.string(), "\n");
 }
 
 }  // namespace dtn

@@ -3,31 +3,33 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 
-#include "bench/benchmark.h"
-#include "dtn/config/train_config.h"
-#include "dtn/core/device.h"
+#include "bench/step_glance.h"
 
 namespace dtn {
 
-// Images of one forward pass.
-std::int64_t micro_batch(const TrainConfig& train);
+// The samples of a run's task, made for a device.
+struct RunData {
+  std::shared_ptr<const SampleSource> train, val;
+};
+// Opens the data sets. Throws DataError when they cannot be, and ConfigError for an augmentation
+// that cannot be.
+RunData open_run_data(const ExperimentConfig& config, Device device = kCpu,
+                      const Registries& registries = standard_registries());
 
 struct RunSize {
-  std::string train, val;  // one line each about the data sets
-  std::int64_t val_images = 0;
+  std::int64_t val_samples = 0;
   std::int64_t steps_per_epoch = 0;
   std::int64_t steps = 0;
   double peak_rate = 0;  // largest learning rate
 };
 
-// Opens the data sets to see. Throws DataError when they cannot be, or hold not one batch, and
-// ConfigError for an augmentation that cannot be.
-RunSize size_of_run(const ExperimentConfig& config,
-                    const DataRegistries& registries = standard_registries());
+// Throws DataError for training samples that are less than one batch.
+RunSize size_of_run(const ExperimentConfig& config, const RunData& data);
 
-// Passes through the validation images: at each train.eval_every, after the last step, and twice
+// Passes through the validation samples: at each train.eval_every, after the last step, and twice
 // where there is a moving average.
 std::int64_t evaluations_of(const TrainConfig& train, const RunSize& size);
 
@@ -37,27 +39,27 @@ struct RunMemory {
   double gradients = 0, moments = 0;
   double average = 0;       // of the weights
   double activations = 0;   // and whatever else a micro-batch needs at its widest
-  double batches = 0;       // of images, being prepared, ready and in use
+  double batches = 0;       // of samples, being prepared, ready and in use
   double host_batches = 0;  // where the device is not the CPU: those in its page-locked memory
   // Without the last.
   double total() const { return weights + gradients + moments + average + activations + batches; }
 };
-RunMemory memory_of_run(const ExperimentConfig& config, std::int64_t parameters,
-                        const StepGlance& step, Device device,
-                        const Registries& registries = standard_registries());
+RunMemory memory_of_run(const ExperimentConfig& config, const RunData& data,
+                        std::int64_t parameters, const StepGlance& step, Device device,
+                        const OptimizerRegistry& optimizers = optimizer_registry());
 
 // Seconds.
 struct RunTime {
-  double per_image = 0;  // of training, images loaded and all
+  double per_sample = 0;  // of training, samples loaded and all
   double training = 0, evaluation = 0;
 };
-// `step_seconds` is what a training step takes per image, of which a forward pass alone is a third.
-// `load_seconds` is what data.workers take to load an image; on the CPU they and the step share the
+// `step_seconds` is what a training step takes per sample, of which a forward pass alone is a third.
+// `load_seconds` is what data.workers take to load a sample; on the CPU they and the step share the
 // cores, on another device the slower of the two counts.
 RunTime time_of_run(const ExperimentConfig& config, const RunSize& size, double step_seconds,
                     double load_seconds, Device device);
 
-// For --dry-run: all of this in words, after a few steps and a few images to measure.
+// For --dry-run: all of this in words, after a few steps and a few samples to measure.
 std::string describe_run(const ExperimentConfig& config, const std::filesystem::path& output,
                          Device device, const Registries& registries = standard_registries());
 

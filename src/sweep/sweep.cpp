@@ -93,9 +93,9 @@ class Sweep {
     }
     remaining_at_start_ = queue_.size();
     // Also finds out before the first run that the data of the last is missing.
-    SizeCache sizes(*options.registries);
+    SizeCache sizes(kCpu, *options.registries);
     for (const SweepRun* run : queue_) {
-      sizes_.push_back(sizes.of(run->config));
+      sizes_.push_back(sizes.of(run->config).size);
       work_left_ += work_of(*run, sizes_.back().steps - run->step);
     }
   }
@@ -130,14 +130,16 @@ class Sweep {
   };
 
   double work_of(const SweepRun& run, std::int64_t steps) const {
-    return static_cast<double>(steps) * run.config.train.batch_size *
-           costs_[run.variant].multiply_adds;
+    const Complexity& cost = costs_[run.variant];
+    const double each =
+        cost.multiply_adds > 0 ? cost.multiply_adds : static_cast<double>(cost.parameters);
+    return static_cast<double>(steps) * run.config.train.batch_size * each;
   }
 
   void start_next() {
     SweepRun* run = queue_.front();
     queue_.pop_front();
-    RunSize size = std::move(sizes_.front());
+    const RunSize size = sizes_.front();
     sizes_.pop_front();
     fs::create_directories(run->folder);
     clear_failure(*run);
@@ -153,8 +155,7 @@ class Sweep {
                                  run->folder.string(), "--resume", "auto", "--device",
                                  options_.device, "--threads", std::to_string(options_.threads)},
         log);
-    active_.push_back(
-        {run, std::move(size), std::move(child), Clock::now(), offset, run->step, run->step});
+    active_.push_back({run, size, std::move(child), Clock::now(), offset, run->step, run->step});
   }
 
   void collect() {

@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "bench/benchmark.h"
 #include "core/format.h"
 #include "dtn/core/check.h"
 #include "sweep/sweep.h"
@@ -26,10 +25,10 @@ std::optional<double> seconds_of_finished(const SweepVariant& variant,
   return s ? std::optional(s->mean) : std::nullopt;
 }
 
-double estimated_seconds(const ExperimentConfig& config, const RunSize& size, Device device,
+double estimated_seconds(const ExperimentConfig& config, const SizeCache::Entry& run, Device device,
                          const Registries& registries) {
-  const double per_image = glance_at_step(config, device, registries).seconds_per_image;
-  const RunTime time = time_of_run(config, size, per_image, 0, device);
+  const StepGlance step = glance_at_step(config, run.data.train, device, registries);
+  const RunTime time = time_of_run(config, run.size, step.seconds_per_sample, 0, device);
   return time.training + time.evaluation;
 }
 
@@ -62,7 +61,7 @@ std::string describe_sweep(const SweepConfig& sweep, const SweepOptions& options
   for (const SweepRun& run : runs) width = std::max(width, static_cast<int>(run.id.size()));
   std::string out = cat(sweep.title, "\n\n") + format("%-*s %10s %12s %10s  %s\n", width, "run",
                                                       "steps", "parameters", "time", "state");
-  SizeCache sizes(*options.registries);
+  SizeCache sizes(device, *options.registries);
   std::vector<double> left;
   std::vector<std::optional<double>> seconds(sweep.variants.size());  // of a whole run
   for (std::size_t i = 0; i < seconds.size(); ++i) {
@@ -73,9 +72,9 @@ std::string describe_sweep(const SweepConfig& sweep, const SweepOptions& options
     std::int64_t steps = run.step;
     auto& whole = seconds[run.variant];
     if (run.state != RunState::kFinished) {
-      const RunSize size = sizes.of(run.config);
-      steps = size.steps;
-      if (!whole) whole = estimated_seconds(run.config, size, device, *options.registries);
+      const SizeCache::Entry& known = sizes.of(run.config);
+      steps = known.size.steps;
+      if (!whole) whole = estimated_seconds(run.config, known, device, *options.registries);
       left.push_back(*whole * static_cast<double>(steps - run.step) / static_cast<double>(steps));
     }
     out += format("%-*s %10lld %12lld %10s  ", width, run.id.c_str(), static_cast<long long>(steps),
@@ -87,7 +86,7 @@ std::string describe_sweep(const SweepConfig& sweep, const SweepOptions& options
                       : cat("\n", left.size(), left.size() == 1 ? " run" : " runs", " left, about ",
                             format_duration(makespan(left, options.jobs)), " with --jobs ",
                             options.jobs, " and --threads ", options.threads,
-                            " (steps and evaluations alone; loading images may take longer)\n");
+                            " (steps and evaluations alone; loading may take longer)\n");
   return out + cat("output: ", options.output.string(), "\n");
 }
 

@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace dtn {
 namespace {
@@ -9,7 +10,9 @@ namespace {
 // What a run's size depends on.
 ExperimentConfig key_of(const ExperimentConfig& config) {
   ExperimentConfig key;
+  key.task = config.task;
   key.data = config.data;
+  key.augment = config.augment;
   key.model.image_size = config.model.image_size;
   key.model.channels = config.model.channels;
   key.model.num_classes = config.model.num_classes;
@@ -21,19 +24,21 @@ ExperimentConfig key_of(const ExperimentConfig& config) {
 
 }  // namespace
 
-RunSize SizeCache::of(const ExperimentConfig& config) {
-  const ExperimentConfig key = key_of(config);
-  for (const auto& [known, size] : known_) {
-    if (known == key) return size;
+const SizeCache::Entry& SizeCache::of(const ExperimentConfig& config) {
+  ExperimentConfig key = key_of(config);
+  for (const Entry& entry : known_) {
+    if (entry.key == key) return entry;
   }
-  known_.emplace_back(key, size_of_run(config, registries_));
-  return known_.back().second;
+  RunData data = open_run_data(config, device_, registries_);
+  const RunSize size = size_of_run(config, data);
+  known_.push_back({std::move(key), std::move(data), size});
+  return known_.back();
 }
 
 std::vector<Complexity> costs_of(const SweepConfig& sweep, const Registries& registries) {
   std::vector<Complexity> costs;
   for (const SweepVariant& variant : sweep.variants) {
-    costs.push_back(complexity_of(variant.config.model, registries.models, registries.norms));
+    costs.push_back(make_task({variant.config, kMeta, registries})->cost());
   }
   return costs;
 }

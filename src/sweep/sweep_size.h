@@ -1,7 +1,6 @@
 // How long the runs of a sweep are.
 #pragma once
 
-#include <utility>
 #include <vector>
 
 #include "bench/run_size.h"
@@ -10,16 +9,26 @@
 
 namespace dtn {
 
-// Sizes of runs; those that read the same data in the same way open it once.
+// Data and sizes of runs; those that read the same data in the same way open it once.
 class SizeCache {
  public:
-  explicit SizeCache(const DataRegistries& registries) : registries_(registries) {}
+  struct Entry {
+    ExperimentConfig key;
+    RunData data;
+    RunSize size;
+  };
 
-  RunSize of(const ExperimentConfig& config);
+  // Samples are made for `device`, which is not touched.
+  SizeCache(Device device, const Registries& registries)
+      : device_(device), registries_(registries) {}
+
+  // Valid until the next call.
+  const Entry& of(const ExperimentConfig& config);
 
  private:
-  const DataRegistries& registries_;
-  std::vector<std::pair<ExperimentConfig, RunSize>> known_;
+  Device device_;
+  const Registries& registries_;
+  std::vector<Entry> known_;
 };
 
 // What a sample costs, by variant. To count that takes a fraction of a second each.

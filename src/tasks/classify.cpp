@@ -50,6 +50,10 @@ std::string Classify::description() const {
              " blocks, ", model_.parameters().count(), " parameters");
 }
 
+Complexity Classify::cost() {
+  return complexity_of(config_.model, registries_.models, registries_.norms);
+}
+
 Tensor predict(Classifier& model, const Tensor& images, DType dtype) {
   Context ctx;
   ctx.mode.compute = dtype;

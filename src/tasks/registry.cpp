@@ -17,6 +17,10 @@ const TaskRegistry& task_registry() {
   return rows;
 }
 
+std::unique_ptr<Task> make_task(const TaskSetup& setup) {
+  return setup.registries.tasks.at(setup.config.task).make(setup);
+}
+
 ConfigSchemas Registries::schemas() const {
   return {norms.schemas(), datasets.schemas(), augmentations.schemas(), optimizers.schemas(),
           tasks.schemas()};

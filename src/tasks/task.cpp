@@ -9,4 +9,6 @@ std::vector<std::string> Task::load_weights(const std::string& file) {
   return {};
 }
 
+Complexity Task::cost() { return {.parameters = stores().front().value->count()}; }
+
 }  // namespace dtn

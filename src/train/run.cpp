@@ -67,8 +67,7 @@ std::string device_text(const Run& run) {
 std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptions& options,
                               Communicator& ranks) {
   const Device device = options.device;
-  std::unique_ptr<Task> task =
-      options.registries->tasks.at(config.task).make({config, device, *options.registries});
+  std::unique_ptr<Task> task = make_task({config, device, *options.registries});
   std::unique_ptr<OpenSplit> train = open_checked(*task, config, Split::kTrain, device, ranks);
   std::unique_ptr<OpenSplit> val = open_checked(*task, config, Split::kVal, device, ranks);
   const std::int64_t steps_per_epoch = train->loader().batches_per_epoch();

@@ -28,6 +28,7 @@ class Classify : public Task {
   std::vector<Named<ParameterStore*>> stores() override;
   std::vector<std::string> load_weights(const std::string& file) override;
   std::string description() const override;
+  Complexity cost() override;
 
   Classifier& model() { return model_; }
 

@@ -15,6 +15,7 @@
 #include "dtn/core/registry.h"
 #include "dtn/data/dataset.h"
 #include "dtn/data/sample_source.h"
+#include "dtn/models/complexity.h"
 #include "dtn/nn/parameters.h"
 
 namespace dtn {
@@ -65,9 +66,14 @@ class Task {
   virtual std::vector<std::string> load_weights(const std::string& file);
   // What is trained, in a line for people.
   virtual std::string description() const = 0;
+  // What a sample costs, for tables and estimates. Unless overridden: the parameters of the first
+  // store, and zeros for what is not known.
+  virtual Complexity cost();
 };
 
-// What a task is made for. The registries outlive it.
+// What a task is made for. The registries outlive it. Where a run is only sized up, the device is
+// kMeta, whose tensors have shapes and no values: ParameterStore::initialize() does nothing there,
+// and what looks at a weight must not.
 struct TaskSetup {
   const ExperimentConfig& config;
   Device device;
@@ -85,5 +91,8 @@ using TaskRegistry = Registry<TaskRow>;
 
 // Ours.
 const TaskRegistry& task_registry();
+
+// The task that the config names.
+std::unique_ptr<Task> make_task(const TaskSetup& setup);
 
 }  // namespace dtn

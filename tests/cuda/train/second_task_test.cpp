@@ -38,7 +38,7 @@ History train_on(Device device) {
   const Registries registries = with_two_views();
   ExperimentConfig config = two_views_config();
   config.optim.name = "sgd";  // AdamW would turn rounding into steps
-  const auto task = registries.tasks.at(config.task).make({config, device, registries});
+  const auto task = make_task({config, device, registries});
   Learner learner(config, *task, device);
   const auto source = task->source(Split::kTrain, device);
   Fields fixed;  // where every step finds its fields, as a captured one needs it

@@ -55,19 +55,19 @@ TEST(RunSize, Time) {
   ExperimentConfig c = small();
   RunSize size;
   size.steps_per_epoch = size.steps = 10;
-  size.val_images = 100;
+  size.val_samples = 100;
   const int threads = max_threads();
-  const auto per_image = [&](int workers, double load, Device device) {
+  const auto per_sample = [&](int workers, double load, Device device) {
     c.data.workers = workers;
-    return time_of_run(c, size, 0.3, load, device).per_image;
+    return time_of_run(c, size, 0.3, load, device).per_sample;
   };
   set_num_threads(4);
-  EXPECT_DOUBLE_EQ(per_image(0, 0.1, kCpu), 0.4);   // one after the other
-  EXPECT_DOUBLE_EQ(per_image(2, 0.1, kCpu), 0.35);  // half of the cores for 0.1 s
-  EXPECT_DOUBLE_EQ(per_image(16, 0.1, kCpu), 0.4);  // no more than all cores
-  EXPECT_DOUBLE_EQ(per_image(1, 0.5, kCpu), 0.5);   // loading is slower than all else
-  EXPECT_DOUBLE_EQ(per_image(2, 0.1, kCuda), 0.3);
-  EXPECT_DOUBLE_EQ(per_image(2, 0.7, kCuda), 0.7);
+  EXPECT_DOUBLE_EQ(per_sample(0, 0.1, kCpu), 0.4);   // one after the other
+  EXPECT_DOUBLE_EQ(per_sample(2, 0.1, kCpu), 0.35);  // half of the cores for 0.1 s
+  EXPECT_DOUBLE_EQ(per_sample(16, 0.1, kCpu), 0.4);  // no more than all cores
+  EXPECT_DOUBLE_EQ(per_sample(1, 0.5, kCpu), 0.5);   // loading is slower than all else
+  EXPECT_DOUBLE_EQ(per_sample(2, 0.1, kCuda), 0.3);
+  EXPECT_DOUBLE_EQ(per_sample(2, 0.7, kCuda), 0.7);
   c.data.workers = 2;
   const RunTime time = time_of_run(c, size, 0.3, 0.1, kCpu);
   EXPECT_DOUBLE_EQ(time.training, 0.35 * 10 * 64);
@@ -81,11 +81,13 @@ TEST(RunSize, Memory) {
     ExperimentConfig c = small();
     c.train.precision = precision;
     c.train.ema = 0.9;
-    glance_at_step(c);  // what threads keep for good from their first step on is in neither figure
-    const StepGlance glance = glance_at_step(c);
-    EXPECT_GT(glance.seconds_per_image, 0);
+    const RunData data = open_run_data(c);
+    // What threads keep for good from their first step on is in neither figure.
+    glance_at_step(c, data.train);
+    const StepGlance glance = glance_at_step(c, data.train);
+    EXPECT_GT(glance.seconds_per_sample, 0);
     const auto parameters = complexity_of(c.model).parameters;
-    const RunMemory memory = memory_of_run(c, parameters, glance, kCpu);
+    const RunMemory memory = memory_of_run(c, data, parameters, glance, kCpu);
     EXPECT_EQ(memory.moments, 2 * memory.gradients);
     EXPECT_EQ(memory.host_batches, 0);
 
@@ -123,8 +125,9 @@ TEST(RunSize, Description) {
   for (const char* part :
        {"\nsteps per epoch: 6\n", "\nsteps: 10\n",
         "\neffective learning rate: 6.25e-05 (0.0005 x 64 / 512), down to 1e-05\n",
-        "\nmemory: about ", "\nspeed: about ", "\ntime on this machine: about ", " 2 evaluations ",
-        "\noutput: runs/x\n"}) {
+        "\nmemory: about ", "\nspeed: about ",
+        "multiply-adds per sample: ", " images/s (the model alone ",
+        "\ntime on this machine: about ", " 2 evaluations ", "\noutput: runs/x\n"}) {
     EXPECT_NE(text.find(part), std::string::npos) << part << "\n" << text;
   }
   EXPECT_EQ(text.find("average"), std::string::npos) << text;

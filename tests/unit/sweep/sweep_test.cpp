@@ -398,11 +398,11 @@ TEST(Report, PathsOfTheMachineAreLeftOut) {
 
 TEST_F(Sweeps, SizesOpenTheSameDataOnce) {
   const SweepConfig sweep = load();
-  SizeCache sizes(standard_registries());
-  const RunSize size = sizes.of(sweep.variants[0].config);
+  SizeCache sizes(kCpu, standard_registries());
+  const RunSize size = sizes.of(sweep.variants[0].config).size;
   EXPECT_EQ(size.steps_per_epoch, 5);
   EXPECT_EQ(size.steps, 30);
-  EXPECT_EQ(sizes.of(load("", {"schedule.epochs=7"}).variants[0].config).steps, 35);
+  EXPECT_EQ(sizes.of(load("", {"schedule.epochs=7"}).variants[0].config).size.steps, 35);
   ExperimentConfig big = sweep.variants[0].config;
   big.train.batch_size = 81;
   expect_contains(error_of([&] { sizes.of(big); }), "not one batch of 81");

@@ -1,0 +1,77 @@
+#include "bench/step_glance.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "bench/device_memory.h"
+#include "bench/timing.h"
+#include "data/feed/epoch_plan.h"
+#include "data/feed/open_split.h"
+#include "train/learner.h"
+
+namespace dtn {
+namespace {
+
+// On the CPU, as many as come to kWork multiply-adds, where a whole micro-batch has more.
+std::int64_t samples_to_look_at(const ExperimentConfig& config, Task& task, std::int64_t epoch,
+                                Device device) {
+  constexpr double kWork = 50e9;
+  constexpr std::int64_t kFewest = 4, kMostOfUnknownCost = 16;
+  std::int64_t samples = micro_batch(config.train);
+  if (device == kCpu) {
+    const double each = 3 * task.cost().multiply_adds;
+    const auto most = each > 0 ? static_cast<std::int64_t>(kWork / each) : kMostOfUnknownCost;
+    samples = std::clamp(most, kFewest, std::max(samples, kFewest));
+  }
+  return std::clamp<std::int64_t>(samples, 1, epoch);
+}
+
+}  // namespace
+
+std::int64_t micro_batch(const TrainConfig& train) {
+  return train.micro_batch.value_or(train.batch_size);
+}
+
+StepGlance glance_at_step(const ExperimentConfig& config,
+                          std::shared_ptr<const SampleSource> source, Device device,
+                          const Registries& registries) {
+  const std::unique_ptr<Task> task = make_task({config, device, registries});
+  const std::int64_t epoch =
+      epoch_length(source->size(), config.data.repeats, config.augment.repeats);
+  const std::int64_t samples = samples_to_look_at(config, *task, epoch, device);
+  ExperimentConfig small = config;
+  small.data.workers = 0;  // others would load more beside the steps that are timed
+  small.train.batch_size = static_cast<int>(samples);
+  small.train.micro_batch.reset();
+  Learner learner(small, *task, device, nullptr, registries.optimizers);
+  const auto split = open_split(std::move(source), small, Split::kTrain,
+                                {.device = device, .batch_size = samples});
+  DeviceBatch batch;
+  split->feeder().start(0);
+  split->feeder().next(batch);
+  std::int64_t step = 0;
+  const std::size_t before = memory_stats(device).bytes_in_use;
+  auto bytes_of_step = [&](std::int64_t n) {
+    reset_peak_memory(device);
+    learner.step(batch.fields.rows(0, n), step++, 1e-4);
+    return static_cast<double>(memory_stats(device).peak_bytes - before);
+  };
+  // Two sizes tell what grows with the samples. None of these steps is captured on a device.
+  const std::int64_t half = std::max<std::int64_t>(samples / 2, 1);
+  bytes_of_step(half);  // sets up what stays
+  const double bytes_of_half = bytes_of_step(half), bytes_of_all = bytes_of_step(samples);
+  const auto n = static_cast<double>(samples);
+  StepGlance glance;
+  glance.bytes_per_sample =
+      samples > half ? (bytes_of_all - bytes_of_half) / static_cast<double>(samples - half)
+                     : bytes_of_all / n;
+  glance.bytes = std::max(0.0, bytes_of_all - glance.bytes_per_sample * n);
+  std::vector<double> times;
+  for (int i = 0; i < 3; ++i) {
+    times.push_back(seconds_of(device, [&] { learner.step(batch.fields, step++, 1e-4); }));
+  }
+  glance.seconds_per_sample = median(times) / n;
+  return glance;
+}
+
+}  // namespace dtn
