@@ -18,12 +18,12 @@ struct PlainBackward : Plain<C, C <= 4    ? 8
   static_assert(kSharedBytes <= kLeastSharedMemory);
 };
 
-// Blocks per multiprocessor of the kernel of dq. Left to itself (0), the compiler takes fewer
-// registers for a bias than it needs.
+// Blocks per multiprocessor. Left to itself (0), the compiler takes fewer registers for a bias than
+// it needs.
 template <int C, bool kBiased>
-inline constexpr int kQueriesBlocks = !kBiased ? 0
-                                      : C <= 8 ? 3
-                                               : 2;
+inline constexpr int kBlocks = !kBiased ? 0
+                               : C <= 8 ? 3
+                                        : 2;
 
 template <class T>
 struct PlainArrays {
@@ -35,7 +35,7 @@ struct PlainArrays {
 };
 
 template <class T, int C, bool kBiased>
-__global__ void __launch_bounds__(kPlainThreads, kQueriesBlocks<C, kBiased>)
+__global__ void __launch_bounds__(kPlainThreads, kBlocks<C, kBiased>)
     attention_plain_backward_queries_kernel(HeadShape shape, PlainArrays<T> arrays,
                                             GridBias<kBiased> grid) {
   using K = PlainBackward<C>;
@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(kPlainThreads, kQueriesBlocks<C, kBiased>)
 }
 
 template <class T, int C, bool kBiased>
-__global__ void __launch_bounds__(kPlainThreads)
+__global__ void __launch_bounds__(kPlainThreads, kBlocks<C, kBiased>)
     attention_plain_backward_keys_kernel(HeadShape shape, PlainArrays<T> arrays,
                                          GridBias<kBiased> grid) {
   using K = PlainBackward<C>;
