@@ -21,9 +21,11 @@ struct PlainBackward : Plain<C, C <= 4    ? 8
 // Blocks per multiprocessor. Left to itself (0), the compiler takes fewer registers for a bias than
 // it needs.
 template <int C, bool kBiased>
-inline constexpr int kBlocks = !kBiased ? 0
-                               : C <= 8 ? 3
-                                        : 2;
+inline constexpr int kQueriesBlocks = !kBiased ? 0
+                                      : C <= 8 ? 3
+                                               : 2;
+template <int C, bool kBiased>
+inline constexpr int kKeysBlocks = (kBiased && C > 8) ? 2 : 0;
 
 template <class T>
 struct PlainArrays {
@@ -35,7 +37,7 @@ struct PlainArrays {
 };
 
 template <class T, int C, bool kBiased>
-__global__ void __launch_bounds__(kPlainThreads, kBlocks<C, kBiased>)
+__global__ void __launch_bounds__(kPlainThreads, kQueriesBlocks<C, kBiased>)
     attention_plain_backward_queries_kernel(HeadShape shape, PlainArrays<T> arrays,
                                             GridBias<kBiased> grid) {
   using K = PlainBackward<C>;
@@ -107,7 +109,7 @@ __global__ void __launch_bounds__(kPlainThreads, kBlocks<C, kBiased>)
 }
 
 template <class T, int C, bool kBiased>
-__global__ void __launch_bounds__(kPlainThreads, kBlocks<C, kBiased>)
+__global__ void __launch_bounds__(kPlainThreads, kKeysBlocks<C, kBiased>)
     attention_plain_backward_keys_kernel(HeadShape shape, PlainArrays<T> arrays,
                                          GridBias<kBiased> grid) {
   using K = PlainBackward<C>;
