@@ -7,6 +7,7 @@
 #include "dtn/core/check.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/query_attention.h"
+#include "kernels/cuda/trace.h"
 #include "kernels/dtn/dtn_dense.h"
 #include "kernels/dtn/dtn_dense_positions.h"
 #include "kernels/dtn/dtn_norm.h"
@@ -25,6 +26,7 @@
 #include "kernels/optimizer/optimizer.h"
 #include "kernels/pointwise/activation.h"
 #include "kernels/pointwise/gather.h"
+#include "kernels/pointwise/gelu_backward.h"
 #include "kernels/pointwise/modulate.h"
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/primitive/copy.h"
@@ -100,6 +102,11 @@ void Graph::capture(const std::function<void()>&) { fail(); }
 std::size_t Graph::size() const { return 0; }
 void Graph::launch() { fail(); }
 
+struct Trace::State {};
+Trace::Trace() { fail(); }
+Trace::~Trace() {}
+std::vector<TimedLaunch> Trace::launches() const { return {}; }
+
 }  // namespace cuda
 
 void* CudaQueue::stream() const { fail(); }
@@ -138,6 +145,7 @@ DTN_ABSENT(LinearBackwardInput)
 DTN_ABSENT(LinearBackwardWeight)
 DTN_ABSENT(GeluForward)
 DTN_ABSENT(GeluBackward)
+DTN_ABSENT(GeluBackwardRecompute)
 DTN_ABSENT(ModulateForward)
 DTN_ABSENT(ModulateBackward)
 DTN_ABSENT(GateForward)

@@ -6,6 +6,7 @@
 #include "core/queue.h"
 #include "cuda/check.h"
 #include "cuda/streams.h"
+#include "kernels/cuda/trace.h"
 
 namespace dtn::cuda {
 namespace {
@@ -115,15 +116,19 @@ DeviceInfo device_info() {
 }
 
 void copy_to_device(void* to, const void* from, std::size_t bytes) {
+  const TracedLaunch traced("copy to device");
   DTN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, compute_stream()));
 }
 void copy_to_host(void* to, const void* from, std::size_t bytes) {
+  const TracedLaunch traced("copy to host");
   DTN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, compute_stream()));
 }
 void copy_on_device(void* to, const void* from, std::size_t bytes) {
+  const TracedLaunch traced("copy on device");
   DTN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, compute_stream()));
 }
 void fill_with_zero(void* to, std::size_t bytes) {
+  const TracedLaunch traced("fill with zero");
   DTN_CUDA(cudaMemsetAsync(to, 0, bytes, compute_stream()));
 }
 

@@ -18,6 +18,7 @@
 
 #include "core/cuda_device.h"
 #include "cuda/check.h"
+#include "kernels/cuda/trace.h"
 
 namespace dtn::cuda {
 namespace {
@@ -34,6 +35,12 @@ std::string describe(const Matmul& p) {
              p.transpose_b ? ", B transposed" : "", p.c ? ", added to C" : "",
              p.bias ? ", with a bias" : "", ", row strides ", p.lda, ", ", p.ldb, ", ", p.ldd,
              p.batch > 1 ? cat(", ", p.batch, " products") : "");
+}
+
+// For a trace; n and t as the library names what is transposed, of our A and B.
+std::string short_name(const Matmul& p) {
+  return cat("matmul ", p.transpose_a ? 't' : 'n', p.transpose_b ? "t " : "n ", p.m, " x ", p.n,
+             " x ", p.k, p.batch > 1 ? cat(" x ", p.batch) : "");
 }
 
 void check(cublasStatus_t status, const char* call, const Matmul& p) {
@@ -184,6 +191,7 @@ class Library {
     if (!plan.exists) return false;
     // Plans are shared by products whose biases lie elsewhere.
     if (p.bias) set(plan.operation, CUBLASLT_MATMUL_DESC_BIAS_POINTER, p.bias, p);
+    const TracedLaunch traced([&] { return short_name(p); });
     const float one = 1, beta = p.c ? 1 : 0;
     check(cublasLtMatmul(handle_, plan.operation.get(), &one, p.b, plan.a.get(), p.a, plan.b.get(),
                          &beta, p.c ? p.c : p.d, plan.d.get(), p.d, plan.d.get(), &plan.algorithm,

@@ -15,6 +15,7 @@
 #include "core/queue.h"
 #include "dtn/core/check.h"
 #include "dtn/core/dtype.h"
+#include "kernels/cuda/trace.h"
 
 // T* name: the block's dynamic shared memory, 16-byte aligned.
 #ifdef DTN_CUDA_EMULATED
@@ -57,6 +58,7 @@ template <class... P, class... A>
 void launch(CudaQueue& queue, const KernelName& name, void (*kernel)(P...),
             const LaunchShape& shape, const A&... args) {
   auto stream = static_cast<cudaStream_t>(queue.stream());
+  const cuda::TracedLaunch traced(name.name);
 #ifdef DTN_CUDA_EMULATED
   detail::check_launch(emu::launch(stream, kernel, shape.grid, shape.block, shape.shared_bytes,
                                    static_cast<P>(args)...),

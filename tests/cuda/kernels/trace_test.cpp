@@ -1,0 +1,83 @@
+// What a trace sees of what is enqueued: everything for computing, by name, and nothing of a graph.
+#include "kernels/cuda/trace.h"
+
+#include <algorithm>
+#include <thread>
+
+#include "core/cuda_stream.h"
+#include "cuda/caching.h"
+#include "cuda/twin.h"
+#include "kernels/gemm/gemm.h"
+#include "kernels/pointwise/pointwise.h"
+
+namespace dtn::test {
+namespace {
+
+std::vector<std::string> names_of(const cuda::Trace& trace) {
+  std::vector<std::string> names;
+  for (const cuda::TimedLaunch& launch : trace.launches()) {
+    EXPECT_GT(launch.microseconds, 0) << launch.name;
+    names.push_back(launch.name);
+  }
+  return names;
+}
+
+struct CudaTrace : testing::Test {
+  Twin a, b, sums;
+
+  void SetUp() override {
+    DTN_SKIP_WITHOUT_DEVICE();
+    a = random_twin({8, 16}, DType::kFloat32, 1);
+    b = random_twin({16, 24}, DType::kFloat32, 2);
+    sums = Twin::accumulated({16}, DType::kFloat32, 3);
+  }
+  void sum_rows() const {
+    run(cuda_queue(), SumRows{DType::kFloat32, 8, 16, a.at(kOnDevice), sums.at(kOnDevice)});
+  }
+};
+
+TEST_F(CudaTrace, SeesKernelsProductsAndCopiesInOrder) {
+  sum_rows();
+  const Twin c = Twin::output({8, 24}, DType::kFloat32);
+  const cuda::Trace trace;
+  EXPECT_TRUE(trace.launches().empty()) << "what came before is no part of it";
+  sum_rows();
+  run(cuda_queue(), Gemm{DType::kFloat32, DType::kFloat32, 8, 24, 16, a.at(kOnDevice),
+                         b.at(kOnDevice), c.at(kOnDevice), 16, 24, 24});
+  cuda::fill_with_zero(c.at(kOnDevice), 4);
+  sum_rows();
+  EXPECT_EQ(names_of(trace), (std::vector<std::string>{"sum_rows", "matmul nn 8 x 24 x 16",
+                                                       "fill with zero", "sum_rows"}));
+}
+
+TEST_F(CudaTrace, LeavesOutWhatIsCapturedAndWhatOthersDo) {
+  Caching caching;
+  sum_rows();
+  cuda::Graph graph;
+  cuda::MemoryPool pool;
+  const cuda::MemoryPool::Scope scope(pool);
+  sum_rows();
+  const cuda::Trace trace;
+  graph.capture([&] { sum_rows(); });
+  EXPECT_GT(graph.size(), 0u);
+  graph.launch();
+  std::thread([&] { sum_rows(); }).join();
+  EXPECT_TRUE(names_of(trace).empty());
+  sum_rows();
+  EXPECT_EQ(names_of(trace).size(), 1u);
+}
+
+TEST_F(CudaTrace, IsOneAtATimeAndEnds) {
+  {
+    const cuda::Trace trace;
+    EXPECT_THROW(cuda::Trace(), Error);
+    sum_rows();
+    EXPECT_EQ(names_of(trace).size(), 1u) << "the one that was refused leaves it alone";
+  }
+  sum_rows();
+  const cuda::Trace next;
+  EXPECT_TRUE(next.launches().empty());
+}
+
+}  // namespace
+}  // namespace dtn::test
