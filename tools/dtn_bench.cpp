@@ -1,7 +1,10 @@
-// dtn-bench: how fast training, evaluation, data, normalizers and matrix products run here.
+// dtn-bench: how fast training, evaluation, data, normalizers, matrix products and the kernels of a
+// training step run here.
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <optional>
@@ -10,6 +13,7 @@
 
 #include "app/program.h"
 #include "bench/benchmark.h"
+#include "bench/benchmark_kernels.h"
 #include "bench/norm_probe.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
@@ -25,6 +29,9 @@ struct Options {
   std::vector<std::string> overrides;
   int steps = 20, warmup = 3, heads = 9;
   std::string inputs, save, grid;
+  dtn::KernelBenchmarkOptions kernels;
+  std::int64_t working_set_mib = kernels.working_set >> 20;
+  std::int64_t cube = 0;
   double seconds = 10;
   bool json = false, eval = false;
   dtn::MachineOptions machine;
@@ -54,9 +61,26 @@ int print(const Options& options, const Json& result) {
   return dtn::kExitDone;
 }
 
+dtn::StepsToTime steps_of(const Options& options) {
+  return {options.steps, options.warmup, options.cube, false};
+}
+
+// DTN_CUDA_TRACE=1 in the environment asks for it.
+bool trace_wanted() {
+  const char* text = std::getenv("DTN_CUDA_TRACE");
+  return text && std::strcmp(text, "1") == 0;
+}
+
 Json train_json(const Options& options) {
-  dtn::TrainBenchmark b = dtn::benchmark_train(load(options), options.steps, options.warmup,
-                                               options.device, dtn::job().get());
+  dtn::StepsToTime run = steps_of(options);
+  run.trace = trace_wanted();
+  dtn::TrainBenchmark b =
+      dtn::benchmark_train(load(options), run, options.device, dtn::job().get());
+  if (!b.kernels.empty()) {
+    std::fputs(dtn::trace_table(b.kernels, 1e3 * b.step_ms).c_str(), stderr);
+  } else if (run.trace && dtn::job()->is_first()) {
+    std::fputs("DTN_CUDA_TRACE: only a single process with --device cuda is traced\n", stderr);
+  }
   Json json = {{"images_per_second", b.images_per_second},
                {"step_ms", b.step_ms},
                {"gflops_per_image", b.gflops_per_image},
@@ -75,8 +99,7 @@ Json train_json(const Options& options) {
 }
 
 Json eval_json(const Options& options) {
-  dtn::EvalBenchmark b =
-      dtn::benchmark_eval(load(options), options.steps, options.warmup, options.device);
+  dtn::EvalBenchmark b = dtn::benchmark_eval(load(options), steps_of(options), options.device);
   return {{"images_per_second", b.images_per_second},
           {"gflops_per_image", b.gflops_per_image},
           {"gemm_gflops", b.gemm_gflops},
@@ -192,14 +215,57 @@ Json gemm_json(const Options& options) {
                {"backend", options.device == dtn::kCpu ? dtn::gemm_backend(dtype) : "cublaslt"}};
   auto rates =
       dtn::measure_gemms(config.model, config.train.micro_batch.value_or(config.train.batch_size),
-                         dtype, options.device);
+                         dtype, options.device, options.cube);
   for (const dtn::GemmRate& r : rates) json[r.name] = r.gflops;
   json["gemm_gflops"] = dtn::best_rate(rates);
   return json;
 }
 
+Json kernel_json(const dtn::KernelTime& k) {
+  if (!k.error.empty()) return {{"kernel", k.kernel}, {"error", k.error}};
+  return {{"kernel", k.kernel}, {"shape", k.shape},       {"us", k.us},      {"bytes", k.bytes},
+          {"flops", k.flops},   {"floor_us", k.floor_us}, {"ratio", k.ratio}};
+}
+
+// A line of a table, the first one below a heading.
+void print_kernel(const dtn::KernelTime& k, bool first) {
+  if (first) {
+    std::printf("%-20s %-22s %11s %10s %10s %11s %7s\n", "kernel", "shape", "us", "MB", "GFLOP",
+                "floor us", "ratio");
+  }
+  if (!k.error.empty()) {
+    std::printf("%-20s %s\n", k.kernel.c_str(), k.error.c_str());
+  } else {
+    std::printf("%-20s %-22s %11.2f %10.3f %10.3f %11.2f %7.2f\n", k.kernel.c_str(),
+                k.shape.c_str(), k.us, k.bytes / 1e6, k.flops / 1e9, k.floor_us, k.ratio);
+  }
+}
+
+// A line for each kernel as it is measured, then what they were held against.
+int bench_kernels(const Options& options) {
+  dtn::KernelBenchmarkOptions run = options.kernels;
+  run.steps = options.steps;
+  run.working_set = options.working_set_mib << 20;
+  run.cube = options.cube;
+  bool first = true;
+  const auto report = [&](const dtn::KernelTime& k) {
+    if (options.json) {
+      std::printf("%s\n", kernel_json(k).dump().c_str());
+    } else {
+      print_kernel(k, first);
+    }
+    first = false;
+    std::fflush(stdout);
+  };
+  const dtn::KernelBenchmark b = dtn::benchmark_kernels(load(options), run, options.device, report);
+  print(options, {{"copy_gbytes_per_second", b.copy_gbytes_per_second},
+                  {"gemm_gflops", b.gemm_gflops},
+                  {"kernels", b.kernels}});
+  return b.failed == 0 ? dtn::kExitDone : dtn::kExitFailed;
+}
+
 void add_common(CLI::App& app, Options& options) {
-  app.add_flag("--json", options.json, "print one JSON object");
+  app.add_flag("--json", options.json, "print JSON, an object on one line");
   dtn::add_overrides(app, options.overrides, "override one key (repeatable)");
   options.machine.add_to(app);
 }
@@ -217,6 +283,29 @@ void add_steps(CLI::App& app, Options& options) {
       ->capture_default_str();
 }
 
+void add_kernels(CLI::App& app, Options& options) {
+  dtn::KernelBenchmarkOptions& o = options.kernels;
+  app.add_option("--only", o.only, "kernels whose names contain this text (default: all)");
+  app.add_option("--steps", options.steps, "timed replays of a kernel's graph; the median counts")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--launches", o.launches, "launches in a graph, at least")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--working-set", options.working_set_mib,
+                 "MiB of inputs and outputs that launches take turns at, more than a cache holds; "
+                 "0: each launch has the same")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
+void add_cube(CLI::App& app, Options& options) {
+  app.add_option("--cube", options.cube,
+                 "side of the cubic matrix product among those whose best rate is the ceiling "
+                 "(default: 2048, on a CUDA device 8192)")
+      ->check(CLI::PositiveNumber);
+}
+
 void add_dtype(CLI::App& app, Options& options) {
   app.add_option("--dtype", options.dtype, "fp32, bf16 or fp64")
       ->check(CLI::IsMember({"fp32", "bf16", "fp64"}))
@@ -230,12 +319,20 @@ int main(int argc, char** argv) {
   app.require_subcommand(1);
   Options options;
   CLI::App* train = app.add_subcommand("train", "training steps on random images");
+  train->footer(
+      "With DTN_CUDA_TRACE=1 in the environment and --device cuda, one more step is taken kernel "
+      "by\n"
+      "kernel, and what each kernel took is printed on stderr.");
   CLI::App* eval = app.add_subcommand("eval", "forward passes on random images");
   CLI::App* data = app.add_subcommand("data", "decoding and augmentation of a data set");
   CLI::App* norm = app.add_subcommand("norm", "one normalizer, forward and backward");
   CLI::App* gemm = app.add_subcommand("gemm", "matrix products of a model's linear layers");
-  for (CLI::App* sub : {train, eval, data, norm, gemm}) add_common(*sub, options);
-  for (CLI::App* sub : {train, eval, data, gemm}) add_config(*sub, options);
+  CLI::App* kernels = app.add_subcommand(
+      "kernels", "each kernel of a model's training step, beside what copies and products take");
+  for (CLI::App* sub : {train, eval, data, norm, gemm, kernels}) add_common(*sub, options);
+  for (CLI::App* sub : {train, eval, data, gemm, kernels}) add_config(*sub, options);
+  for (CLI::App* sub : {train, eval, gemm, kernels}) add_cube(*sub, options);
+  add_kernels(*kernels, options);
   for (CLI::App* sub : {train, eval}) add_steps(*sub, options);
   data->add_option("--seconds", options.seconds, "how long to measure")
       ->check(CLI::PositiveNumber)
@@ -266,6 +363,7 @@ int main(int argc, char** argv) {
     if (!ranks.alone() && !*train) {
       throw dtn::ConfigError("only dtn-bench train works in several processes");
     }
+    if (*kernels) return bench_kernels(options);
     Json result = *train  ? train_json(options)
                   : *eval ? eval_json(options)
                   : *data ? data_json(options)

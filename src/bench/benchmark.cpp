@@ -78,10 +78,22 @@ void time_stages(const Dataset& data, const Transform& transform, std::uint64_t 
   result.normalize_us = normalize * scale;
 }
 
+// The kernels of a step on a CUDA device, with `batch` where no step has read one: a graph is
+// captured in the third step from there, and the first two are enqueued kernel by kernel. The first
+// is under way while the host enqueues the second, so no kernel of that one waits for the host.
+std::vector<KernelTotal> trace_step(Learner& learner, const Fields& batch, std::int64_t step) {
+  learner.start_step(batch, step, 1e-4);
+  const cuda::Trace trace;
+  learner.start_step(batch, step + 1, 1e-4);
+  learner.finish_step();
+  learner.finish_step();
+  return add_up(trace.launches());
+}
+
 }  // namespace
 
-TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int warmup, Device device,
-                               Communicator* ranks) {
+TrainBenchmark benchmark_train(const ExperimentConfig& config, const StepsToTime& run,
+                               Device device, Communicator* ranks) {
   Communicator only;
   if (!ranks) ranks = &only;
   const int processes = ranks->size();
@@ -97,8 +109,9 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int wa
   // All at once, as in a step.
   auto ceiling = [&] {
     ranks->barrier();
-    Tensor rate = Tensor::full({1}, DType::kFloat64,
-                               best_rate(measure_gemms(config.model, micro, dtype, device)));
+    Tensor rate =
+        Tensor::full({1}, DType::kFloat64,
+                     best_rate(measure_gemms(config.model, micro, dtype, device, run.cube)));
     ranks->all_reduce(rate);
     return *rate.data<double>();
   };
@@ -108,26 +121,30 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int wa
   Learner learner(config, task, device, ranks);
   const Fields batch = random_batch(config.model, images, device);
   reset_peak_memory(device);
-  for (int i = 0; i < warmup; ++i) learner.step(batch, i, 1e-4);
+  for (int i = 0; i < run.warmup; ++i) learner.step(batch, i, 1e-4);
   ranks->barrier();
   std::uint64_t misses = memory_stats(device).misses;
   const CommunicationTime communication = ranks->time();
   std::vector<double> times;
-  for (int i = 0; i < steps; ++i) {
-    times.push_back(seconds_of(device, [&] { learner.step(batch, warmup + i, 1e-4); }));
+  for (int i = 0; i < run.steps; ++i) {
+    times.push_back(seconds_of(device, [&] { learner.step(batch, run.warmup + i, 1e-4); }));
   }
   const CommunicationTime after = ranks->time();
   result.allocator_misses = static_cast<std::int64_t>(memory_stats(device).misses - misses);
   result.peak_bytes = static_cast<std::int64_t>(memory_stats(device).peak_bytes);
   double step = median(times);
   result.step_ms = step * 1e3;
+  if (run.trace && device != kCpu && processes == 1) {
+    const Fields elsewhere = random_batch(config.model, images, device);
+    result.kernels = trace_step(learner, elsewhere, run.warmup + run.steps);
+  }
   result.images_per_second = config.train.batch_size / step;
   result.gflops_per_image = 6 * complexity_of(config.model).computed_multiply_adds / 1e9;
   result.gemm_gflops = std::max(before, ceiling());
   result.mfu = result.gflops_per_image * result.images_per_second / result.gemm_gflops;
   result.processes = processes;
-  result.communication_ms = 1e3 * (after.moving - communication.moving) / steps;
-  result.communication_waited_ms = 1e3 * (after.waiting - communication.waiting) / steps;
+  result.communication_ms = 1e3 * (after.moving - communication.moving) / run.steps;
+  result.communication_waited_ms = 1e3 * (after.waiting - communication.waiting) / run.steps;
   const std::size_t element = config.train.reduce == ReducePrecision::kBFloat16 ? 2 : 4;
   result.communication_bytes = 2.0 * (processes - 1) / processes *
                                static_cast<double>(learner.parameters().flat_size()) *
@@ -135,18 +152,21 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int wa
   return result;
 }
 
-EvalBenchmark benchmark_eval(const ExperimentConfig& config, int steps, int warmup, Device device) {
+EvalBenchmark benchmark_eval(const ExperimentConfig& config, const StepsToTime& run,
+                             Device device) {
   EvalBenchmark result;
   DType dtype = dtype_of(config.train.precision);
   std::int64_t micro = micro_batch(config.train);
-  auto ceiling = [&] { return best_rate(measure_gemms(config.model, micro, dtype, device)); };
+  auto ceiling = [&] {
+    return best_rate(measure_gemms(config.model, micro, dtype, device, run.cube));
+  };
   double before = ceiling();
   Classifier model(config.model, config.seed, DType::kFloat32, device);
   const Tensor images = random_batch(config.model, micro, device).at("image");
   reset_peak_memory(device);
-  for (int i = 0; i < warmup; ++i) predict(model, images, dtype);
+  for (int i = 0; i < run.warmup; ++i) predict(model, images, dtype);
   std::vector<double> times;
-  for (int i = 0; i < steps; ++i) {
+  for (int i = 0; i < run.steps; ++i) {
     times.push_back(seconds_of(device, [&] { predict(model, images, dtype); }));
   }
   result.peak_bytes = static_cast<std::int64_t>(memory_stats(device).peak_bytes);

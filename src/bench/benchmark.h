@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "bench/trace_table.h"
 #include "dtn/config/train_config.h"
 #include "dtn/core/device.h"
 #include "dtn/core/dtype.h"
@@ -22,14 +23,22 @@ struct GemmRate {
   std::int64_t m, n, k;
   double gflops;
 };
-// A 2048 cube (8192 on a CUDA device), and the forward products of the model's linear layers at
-// this batch.
+// A cube of this side (0: 2048, or 8192 on a CUDA device), and the forward products of the model's
+// linear layers at this batch.
 std::vector<GemmRate> measure_gemms(const ModelConfig& model, std::int64_t batch, DType dtype,
-                                    Device device = kCpu, double seconds_each = 0.3);
+                                    Device device = kCpu, std::int64_t cube = 0);
 // The machine's ceiling: the best of them.
 double best_rate(const std::vector<GemmRate>& rates);
-// Bytes per second of a large copy on a CUDA device, those read and those written, in units of 1e9.
-double measure_copy();
+// Bytes per second of a copy of so many bytes, those read and those written, in units of 1e9. Many
+// times any cache.
+inline constexpr std::int64_t kCopyBytes = std::int64_t{1} << 30;
+double measure_copy(Device device = kCuda, std::int64_t bytes = kCopyBytes);
+
+struct StepsToTime {
+  int steps = 20, warmup = 3;
+  std::int64_t cube = 0;  // see measure_gemms()
+  bool trace = false;     // on a CUDA device, in one process: one more step, kernel by kernel
+};
 
 struct TrainBenchmark {
   double images_per_second = 0;       // of the median step
@@ -45,11 +54,12 @@ struct TrainBenchmark {
   // where NCCL sums: 0.)
   int processes = 1;
   double communication_ms = 0, communication_waited_ms = 0;
-  double communication_bytes = 0;  // that each process sends in a step
+  double communication_bytes = 0;    // that each process sends in a step
+  std::vector<KernelTotal> kernels;  // of the step that was traced
 };
 // Optimizer steps on random images that stay in memory: the loader is measured apart. Called by all
 // of `ranks`, if any.
-TrainBenchmark benchmark_train(const ExperimentConfig& config, int steps, int warmup,
+TrainBenchmark benchmark_train(const ExperimentConfig& config, const StepsToTime& run,
                                Device device = kCpu, Communicator* ranks = nullptr);
 
 struct EvalBenchmark {
@@ -59,7 +69,7 @@ struct EvalBenchmark {
   double mfu = 0;
   std::int64_t peak_bytes = 0;
 };
-EvalBenchmark benchmark_eval(const ExperimentConfig& config, int steps, int warmup,
+EvalBenchmark benchmark_eval(const ExperimentConfig& config, const StepsToTime& run,
                              Device device = kCpu);
 
 // Samples that a loader makes in a second, into batches of at most `batch_size`, in a measurement of

@@ -49,34 +49,19 @@ void measure_on_host(Subject& s, int steps, NormBenchmark& result) {
   result.backward_ms = median(backward);
 }
 
-// Median milliseconds of `work`, replayed as a graph so that launches cost nothing.
-double replayed_ms(int steps, const std::function<void()>& work) {
-  cuda::MemoryPool pool;
-  cuda::MemoryPool::Scope scope(pool);
-  work();
-  work();
-  cuda::Graph graph;
-  graph.capture(work);
-  std::vector<double> times;
-  for (int i = 0; i < steps + 3; ++i) {
-    times.push_back(1e3 * seconds_of(kCuda, [&] { graph.launch(); }));
-  }
-  return median({times.begin() + 3, times.end()});
-}
-
 // Over several inputs in turn, so that none is found in the cache.
 void measure_on_device(Subject& s, int steps, NormBenchmark& result) {
   auto count = static_cast<double>(s.x.size());
-  double forward = replayed_ms(steps, [&] {
-    for (const Tensor& x : s.x) Pass().forward(s, x);
-  });
-  double both = replayed_ms(steps, [&] {
-    for (std::size_t i = 0; i < s.x.size(); ++i) {
-      Pass pass;
-      pass.forward(s, s.x[i]);
-      pass.backward(s.dy[i]);
-    }
-  });
+  double forward = 1e3 * replayed_seconds(steps, [&] {
+                     for (const Tensor& x : s.x) Pass().forward(s, x);
+                   });
+  double both = 1e3 * replayed_seconds(steps, [&] {
+                  for (std::size_t i = 0; i < s.x.size(); ++i) {
+                    Pass pass;
+                    pass.forward(s, s.x[i]);
+                    pass.backward(s.dy[i]);
+                  }
+                });
   result.forward_ms = forward / count;
   result.backward_ms = (both - forward) / count;
   result.copy_gbytes_per_second = measure_copy();

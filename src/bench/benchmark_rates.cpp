@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "bench/benchmark.h"
+#include "bench/random_values.h"
 #include "bench/timing.h"
-#include "core/cuda_device.h"
 #include "kernels/gemm/gemm.h"
 
 namespace dtn {
@@ -42,16 +42,17 @@ double measure_gemm(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype,
 }  // namespace
 
 std::vector<GemmRate> measure_gemms(const ModelConfig& model, std::int64_t batch, DType dtype,
-                                    Device device, double seconds_each) {
+                                    Device device, std::int64_t cube) {
+  constexpr double kSecondsEach = 0.3;
   std::int64_t c = model.embed_dim, hidden = model.mlp_dim();
   std::int64_t rows = batch * (model.num_patches() + model.has_class_token());
-  std::int64_t cube = device == kCpu ? 2048 : 8192;
+  if (cube == 0) cube = device == kCpu ? 2048 : 8192;
   std::vector<GemmRate> rates = {{"cube", cube, cube, cube, 0},
                                  {"qkv", rows, 3 * c, c, 0},
                                  {"proj", rows, c, c, 0},
                                  {"fc1", rows, hidden, c, 0},
                                  {"fc2", rows, c, hidden, 0}};
-  for (GemmRate& r : rates) r.gflops = measure_gemm(r.m, r.n, r.k, dtype, device, seconds_each);
+  for (GemmRate& r : rates) r.gflops = measure_gemm(r.m, r.n, r.k, dtype, device, kSecondsEach);
   return rates;
 }
 
@@ -61,20 +62,21 @@ double best_rate(const std::vector<GemmRate>& rates) {
   return best;
 }
 
-double measure_copy() {
-  constexpr std::size_t kBytes = std::size_t{1} << 30;  // many times any cache
-  auto from = cuda::allocate(kBytes), to = cuda::allocate(kBytes);
-  // Not of zeros, which memory may handle faster.
-  Tensor some = random_tensor({1 << 24}, DType::kFloat32, 1, kCuda);
-  for (std::size_t at = 0; at < kBytes; at += some.nbytes()) {
-    cuda::copy_on_device(from.get() + at, some.raw(), some.nbytes());
-  }
+double measure_copy(Device device, std::int64_t bytes) {
+  constexpr std::int64_t kRows = 256;  // that threads share out
+  Tensor from = Tensor::empty({kRows, bytes / 4 / kRows}, DType::kFloat32, device);
+  Tensor to = Tensor::empty_like(from);
+  RandomValues().fill(from);  // memory may handle zeros faster
+  auto copy = [&] {
+    if (device != kCpu) return to.copy_from(from);
+    run(cpu_queue(),
+        CopyRows{from.dtype(), kRows, from.dim(1), from.raw(), from.dim(1), to.raw(), to.dim(1)});
+  };
   double best = 1e30;
   for (int i = 0; i < 20; ++i) {
-    best = std::min(best,
-                    seconds_of(kCuda, [&] { cuda::copy_on_device(to.get(), from.get(), kBytes); }));
+    best = std::min(best, seconds_of(device, copy));
   }
-  return 2.0 * static_cast<double>(kBytes) / best / 1e9;
+  return 2.0 * static_cast<double>(from.nbytes()) / best / 1e9;
 }
 
 }  // namespace dtn

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "core/cuda_stream.h"
@@ -33,6 +35,29 @@ inline double median(std::vector<double> values) {
   auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+// Median seconds of `work` on a CUDA device, replayed as a graph so that launches cost nothing.
+inline double replayed_seconds(int steps, const std::function<void()>& work) {
+  cuda::MemoryPool pool;
+  cuda::MemoryPool::Scope scope(pool);
+  work();
+  work();
+  cuda::Graph graph;
+  graph.capture(work);
+  // All are enqueued at once: between two marks the device has no host to wait for.
+  constexpr std::size_t kWarmup = 3;
+  std::vector<cuda::Event> marks(kWarmup + 1 + static_cast<std::size_t>(steps));
+  for (cuda::Event& mark : marks) {
+    graph.launch();
+    mark.record();
+  }
+  marks.back().wait();
+  std::vector<double> times;
+  for (std::size_t i = kWarmup + 1; i < marks.size(); ++i) {
+    times.push_back(1e-3 * marks[i].since(marks[i - 1]));
+  }
+  return median(std::move(times));
 }
 
 // Uniform in [-1, 1), of any float type.

@@ -18,13 +18,13 @@ echo "help and flags"
 for flags in 'dtn-train --config --set --output --resume --device --threads --print-config --dry-run' \
   'dtn-eval --checkpoint --config --set --ema --json --inputs --save-logits --suite --suite-root
     --classes --save --no-clean --device --threads' \
-  'dtn-info --config --norms --ops --presets' 'dtn-bench train eval data norm gemm'; do
+  'dtn-info --config --norms --ops --presets' 'dtn-bench train eval data norm gemm kernels'; do
   read -r program words <<< "$flags"
   expect 0 "$program" --help
   # shellcheck disable=SC2086
   expect_text $words 'Exit codes'
 done
-for sub in train eval data norm gemm; do
+for sub in train eval data norm gemm kernels; do
   expect 0 dtn-bench $sub --help
   expect_text --json --set
 done
