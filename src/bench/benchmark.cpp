@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "bench/device_memory.h"
+#include "bench/random_values.h"
 #include "bench/step_glance.h"
 #include "bench/timing.h"
 #include "data/feed/open_split.h"
@@ -20,7 +21,7 @@ Fields random_batch(const ModelConfig& model, std::int64_t n, Device device) {
   const Shape images = {n, model.channels, model.image_size, model.image_size};
   Tensor labels = Tensor::empty({n}, DType::kInt64);
   for (std::int64_t i = 0; i < n; ++i) labels.data<std::int64_t>()[i] = i % model.num_classes;
-  return {{"image", random_tensor(images, DType::kFloat32, 1, device)},
+  return {{"image", RandomValues().tensor(images, DType::kFloat32, device)},
           {"label", labels.to(device)}};
 }
 

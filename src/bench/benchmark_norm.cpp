@@ -1,5 +1,6 @@
 // One normalizer alone.
 #include "bench/benchmark.h"
+#include "bench/random_values.h"
 #include "bench/timing.h"
 #include "core/cuda_device.h"
 #include "core/meta_device.h"
@@ -88,9 +89,10 @@ NormBenchmark benchmark_norm(const NormConfig& norm, std::int64_t batch, std::in
   const NormShape norm_shape{channels, heads, norm.eps.value_or(kDefaultNormEps),
                              square_or_sequence(tokens)};
   Subject s(norm, norm_shape, dtype, device);
-  for (std::uint32_t i = 0; i < (device == kCpu ? 1u : 4u); ++i) {
-    s.x.push_back(random_tensor({batch, tokens, channels}, dtype, 4 + 2 * i, device));
-    s.dy.push_back(random_tensor({batch, tokens, channels}, dtype, 5 + 2 * i, device));
+  RandomValues values;
+  for (int i = 0; i < (device == kCpu ? 1 : 4); ++i) {
+    s.x.push_back(values.tensor({batch, tokens, channels}, dtype, device));
+    s.dy.push_back(values.tensor({batch, tokens, channels}, dtype, device));
   }
 
   NormBenchmark result;

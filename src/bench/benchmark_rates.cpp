@@ -5,13 +5,15 @@
 #include "bench/random_values.h"
 #include "bench/timing.h"
 #include "kernels/gemm/gemm.h"
+#include "kernels/pointwise/pointwise.h"
 
 namespace dtn {
 namespace {
 
 double measure_gemm(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype, Device device,
                     double seconds) {
-  Tensor a = random_tensor({m, k}, dtype, 2, device), b = random_tensor({n, k}, dtype, 3, device);
+  RandomValues values;
+  Tensor a = values.tensor({m, k}, dtype, device), b = values.tensor({n, k}, dtype, device);
   Tensor c = Tensor::empty({m, n}, dtype, device);
   Gemm gemm{};
   gemm.dtype = gemm.c_dtype = dtype;
@@ -64,9 +66,8 @@ double best_rate(const std::vector<GemmRate>& rates) {
 
 double measure_copy(Device device, std::int64_t bytes) {
   constexpr std::int64_t kRows = 256;  // that threads share out
-  Tensor from = Tensor::empty({kRows, bytes / 4 / kRows}, DType::kFloat32, device);
+  const Tensor from = RandomValues().tensor({kRows, bytes / 4 / kRows}, DType::kFloat32, device);
   Tensor to = Tensor::empty_like(from);
-  RandomValues().fill(from);  // memory may handle zeros faster
   auto copy = [&] {
     if (device != kCpu) return to.copy_from(from);
     run(cpu_queue(),

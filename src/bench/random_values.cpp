@@ -9,7 +9,7 @@
 namespace dtn {
 namespace {
 
-constexpr std::int64_t kPiece = std::int64_t{1} << 20, kSource = 2 * kPiece;
+constexpr std::int64_t kPiece = std::int64_t{1} << 18, kSource = 2 * kPiece;
 
 template <class T>
 Tensor make_source(std::uint32_t stream, double low, double high) {
@@ -60,6 +60,12 @@ void RandomValues::fill(Tensor& t, double low, double high) {
     const std::int64_t count = std::min(kPiece, t.numel() - at);
     flat.slice(at, at + count).copy_from(values.slice(first, first + count));
   }
+}
+
+Tensor RandomValues::tensor(const Shape& shape, DType dtype, Device device) {
+  Tensor t = Tensor::empty(shape, dtype, device);
+  fill(t);
+  return t;
 }
 
 }  // namespace dtn

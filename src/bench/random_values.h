@@ -1,5 +1,4 @@
-// Random inputs for measurements that need much of them: never zeros, which a device may handle
-// with less power and so faster.
+// The inputs of measurements: never zeros, which a device may handle with less power and so faster.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +9,13 @@
 
 namespace dtn {
 
-// A few million are made on the host, once for each type and range; tensors are filled with them
+// Half a million are made on the host, once for each type and range; tensors are filled with them
 // over and over, each beginning elsewhere.
 class RandomValues {
  public:
   // Uniform in [low, high): of a float type as they are, of any other rounded down.
   void fill(Tensor& t, double low = -1, double high = 1);
+  Tensor tensor(const Shape& shape, DType dtype, Device device);
 
  private:
   const Tensor& source(const Tensor& t, double low, double high);

@@ -1,4 +1,4 @@
-// Clocks and inputs of the benchmarks.
+// Clocks of the benchmarks.
 #pragma once
 
 #include <algorithm>
@@ -8,10 +8,7 @@
 #include <vector>
 
 #include "core/cuda_stream.h"
-#include "dtn/core/parallel.h"
-#include "dtn/core/philox.h"
-#include "dtn/core/tensor.h"
-#include "kernels/pointwise/pointwise.h"
+#include "dtn/core/device.h"
 
 namespace dtn {
 
@@ -58,21 +55,6 @@ inline double replayed_seconds(int steps, const std::function<void()>& work) {
     times.push_back(1e-3 * marks[i].since(marks[i - 1]));
   }
   return median(std::move(times));
-}
-
-// Uniform in [-1, 1), of any float type.
-inline Tensor random_tensor(const Shape& shape, DType dtype, std::uint32_t stream, Device device) {
-  Tensor t = Tensor::empty(shape, DType::kFloat32);
-  float* out = t.data<float>();
-  parallel_ranges(t.numel(), 1 << 16, [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      out[i] = 2 * philox_uniform({1, stream, 0}, static_cast<std::uint64_t>(i)) - 1;
-    }
-  });
-  if (dtype == DType::kFloat32) return t.to(device);
-  Tensor converted = Tensor::empty(shape, dtype);
-  run(cpu_queue(), Cast{t.dtype(), dtype, t.numel(), t.raw(), converted.raw()});
-  return converted.to(device);
 }
 
 }  // namespace dtn
