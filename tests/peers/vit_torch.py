@@ -134,7 +134,7 @@ class DynamicTokenNorm(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, channels, heads, qkv_bias, fused=False, grid=None):
+    def __init__(self, channels, heads, qkv_bias, grid=None):
         super().__init__()
         self.heads = heads
         self.pos_proj = None  # with a grid, a positional bias of each head
@@ -142,20 +142,15 @@ class Attention(nn.Module):
             self.pos_proj = nn.Linear(3, heads, bias=False)
             self.register_buffer("offsets", key_offsets(grid), persistent=False)
             init_local(self.pos_proj.weight)
-        self.fused = fused  # PyTorch's own attention kernels, from version 2 on
         self.qkv = nn.Linear(channels, 3 * channels, bias=qkv_bias)
         self.proj = nn.Linear(channels, channels)
 
     def forward(self, x):
         b, t, c = x.shape
         q, k, v = self.qkv(x).reshape(b, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        bias = self.pos_proj(self.offsets).permute(2, 0, 1) if self.pos_proj is not None else None
-        if self.fused:
-            y = F.scaled_dot_product_attention(q, k, v, bias)
-            return self.proj(y.transpose(1, 2).reshape(b, t, c))
         a = q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5
-        if bias is not None:
-            a = a + bias
+        if self.pos_proj is not None:
+            a = a + self.pos_proj(self.offsets).permute(2, 0, 1)
         return self.proj((a.softmax(-1) @ v).transpose(1, 2).reshape(b, t, c))
 
 
@@ -183,11 +178,10 @@ class DropPath(nn.Module):
 
 
 class Block(nn.Module):
-    def __init__(self, channels, heads, make_norm, qkv_bias, drop_path=0.0, fused_attention=False,
-                 grid=None):
+    def __init__(self, channels, heads, make_norm, qkv_bias, drop_path=0.0, grid=None):
         super().__init__()
         self.norm1 = make_norm()
-        self.attn = Attention(channels, heads, qkv_bias, fused_attention, grid)
+        self.attn = Attention(channels, heads, qkv_bias, grid)
         self.norm2, self.mlp = make_norm(), Mlp(channels, 4 * channels)
         self.drop_path = DropPath(drop_path)
 
@@ -208,12 +202,12 @@ class PatchEmbed(nn.Module):
 class VisionTransformer(nn.Module):
     """flavour "paper": class token joins before block `cls_at`, positions of the patches only.
     flavour "deit": class token first, positions for all. mhsa_position: a positional bias in the
-    attention of the blocks before the class token joins."""
+    attention of the blocks before the class token joins. norm: "ln", "dtn", a name of NORMS, or a
+    function of (channels, heads, grid, eps)."""
 
     def __init__(self, channels=432, heads=9, depth=12, image=224, patch=16, in_channels=3,
                  classes=1000, norm="ln", variant="paper", cls_at=10, flavour="paper",
-                 drop_path=0.0, fused_attention=False, folded=False, mhsa_position=False,
-                 norm_options=None):
+                 drop_path=0.0, mhsa_position=False, norm_options=None):
         super().__init__()
         options = norm_options or {}
         deit = flavour == "deit"
@@ -228,14 +222,16 @@ class VisionTransformer(nn.Module):
             return nn.LayerNorm(channels, eps=eps)
 
         def own_norm():
+            if callable(norm):
+                return norm(channels, heads, (side, side), eps)
             if norm in NORMS:
                 return NORMS[norm](channels, heads, eps, **options)
             return DynamicTokenNorm(channels, heads, (side, side), eps,
-                                    **{"variant": variant, "folded": folded, **options})
+                                    **{"variant": variant, **options})
 
         self.blocks = nn.ModuleList(
             Block(channels, heads, own_norm if norm != "ln" and i < self.cls_at else layer_norm,
-                  deit, drop_path * i / max(depth - 1, 1), fused_attention,
+                  deit, drop_path * i / max(depth - 1, 1),
                   (side, side) if mhsa_position and i < self.cls_at else None)
             for i in range(depth))
         self.norm = layer_norm()
@@ -259,10 +255,12 @@ class VisionTransformer(nn.Module):
         return self.head(self.norm(x)[:, 0])
 
 
-def decay_groups(model, weight_decay):
-    """AdamW groups as dtn forms them: matrices and convolutions decay, the rest does not."""
+def decay_groups(model, weight_decay, masters=None):
+    """AdamW groups as dtn forms them: matrices and convolutions decay, the rest does not. Where
+    `masters` has a parameter's name, its tensor there is what AdamW updates."""
     skip = ("pos_embed", "cls_token", "mean_norm_weight", "var_norm_weight")
     decay, rest = [], []
     for name, p in model.named_parameters():
-        (rest if p.ndim < 2 or name.endswith(skip) else decay).append(p)
+        group = rest if p.ndim < 2 or name.endswith(skip) else decay
+        group.append((masters or {}).get(name, p))
     return [{"params": decay, "weight_decay": weight_decay}, {"params": rest, "weight_decay": 0.0}]
