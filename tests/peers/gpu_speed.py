@@ -1,215 +1,194 @@
 #!/usr/bin/env python3
-"""Training steps of ViT-S* on one GPU: dtn, PyTorch eager, PyTorch compiled, dtn again.
+"""Training steps of ViT-S* on one GPU: PyTorch in every form that could be its fastest, and dtn.
 
-  python3 tests/peers/gpu_speed.py --norm ln  --bench build-gpu/bin/dtn-bench
-  python3 tests/peers/gpu_speed.py --norm dtn --bench build-gpu/bin/dtn-bench
+  gpu_speed.py --norm dtn --list                            the forms, most valuable first
+  gpu_speed.py --norm ln --variant NAME                     one of them, in this process
+  gpu_speed.py --norm ln --bench build-gpu/bin/dtn-bench    dtn, all of them, dtn again
+  gpu_speed.py --smoke                                      checks the peer itself, on the CPU
 
-Prints one JSON object: images per second of each, and dtn's over PyTorch's, where dtn counts with
-the mean of its two runs. Both sides take the step of the configs vit_s_star_ln and vit_s_star_dtn:
-bf16, drop path 0.1, label smoothing 0.1, AdamW, no clipping, the whole batch at once, random
-images that are on the device already. PyTorch gets what it is fastest with: autocast, its own
-attention kernels, fused AdamW, TF32 for what stays in float32, channels-last images, and steps that
-follow each other without waiting for the host. DTN is the dense module; of its two forms, P times
-each image or times all images at once, the faster one counts.
+Both sides take the step of the configs vit_s_star_ln and vit_s_star_dtn: bf16, drop path 0.1, label
+smoothing 0.1, AdamW, no clipping, the whole batch at once, random images that are on the device
+already. gpu_variants.py says what each form is. A step is timed by CUDA events from the end of the
+one before; nothing waits in between, compilation and warm-up are left out, the median counts.
 
---smoke checks the script itself, on the CPU too: a tiny model, what is optional compared with what
-is plain, nothing compiled. Not part of the tests.
+One variant prints one JSON object: norm, variant, images_per_second, step_ms, peak_bytes, torch,
+gpu, batch, steps and compile_seconds, which is all that comes before the warm-up. One that cannot
+run exits with 1; the last line on stderr says why. Without --variant each runs in a process of its
+own, so that a crash takes no other along; each prints its object as one line, dtn's are called
+dtn-bench, and a table on stderr closes: it exits with 0 when something of PyTorch was measured, and
+dtn as well if --bench was given. Needs PyTorch 2.11, but for --list; not part of the tests.
 """
 import argparse
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
 import time
+import traceback
 
-import torch
-import torch.nn.functional as F
-from torch import nn
+from gpu_variants import parse, variants
 
-from vit_torch import DropPath, DynamicTokenNorm, VisionTransformer, decay_groups
-
-DROP_PATH, SMOOTHING = 0.1, 0.1
-FULL = dict(channels=432, heads=9, depth=12, image=224, classes=1000, cls_at=10)
-TINY = dict(channels=48, heads=3, depth=2, image=64, classes=10, cls_at=1)
-HAS_FUSED_ATTENTION = hasattr(F, "scaled_dot_product_attention")
+RESERVE = 45  # seconds kept for the second run of dtn
 
 
 def note(text):
     print(f"gpu_speed: {text}", file=sys.stderr, flush=True)
 
 
-def ours(args):
-    """Images per second of dtn, in a process of its own."""
-    command = [args.bench, "train", "--config", f"vit_s_star_{args.norm}", "--device", args.device,
-               "--steps", str(args.steps), "--warmup", str(args.warmup), "--json"]
+def run_in_group(command, seconds):
+    """stdout of a command. RuntimeError says why there is none; none of its children stays."""
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               start_new_session=True)
+    try:
+        out, errors = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise RuntimeError(f"not done after {seconds:.0f} s") from None
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+    if process.returncode:
+        print(errors[-4000:], file=sys.stderr)
+        lines = errors.strip().splitlines() or ["it said nothing"]
+        raise RuntimeError(f"exit code {process.returncode}: {lines[-1]}")
+    return out
+
+
+def ours(args, seconds):
+    command = [args.bench, "train", "--config", f"vit_s_star_{args.norm}", "--device",
+               "cpu" if args.tiny else "cuda", "--steps", str(args.steps), "--warmup",
+               str(args.warmup), "--json"]
     settings = {"train.batch_size": args.batch, "train.micro_batch": args.batch,
                 "train.precision": "bf16"}
-    if args.smoke:
+    if args.tiny:
         settings.update({"model.image_size": 32, "model.depth": 1, "model.class_token_at": 1,
                          "model.num_classes": 10})
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"gpu_speed: {' '.join(command)} failed:\n{done.stderr}")
-    rate = json.loads(done.stdout)["images_per_second"]
-    note(f"dtn {args.norm}: {rate:.1f} images/s")
-    return rate
+    result = json.loads(run_in_group(command, seconds))
+    return {"norm": args.norm, "variant": "dtn-bench",
+            **{key: result[key] for key in ("images_per_second", "step_ms", "peak_bytes")},
+            "batch": args.batch, "steps": args.steps}
 
 
-def median_seconds(step, args):
-    """Of a step, from the end of one to the end of the next; nothing waits in between."""
-    for _ in range(args.warmup):
-        step()
-    if args.device == "cpu":
-        ends = [time.perf_counter()]
-        for _ in range(args.steps):
-            step()
-            ends.append(time.perf_counter())
-        return statistics.median(b - a for a, b in zip(ends, ends[1:]))
-    marks = [torch.cuda.Event(enable_timing=True) for _ in range(args.steps + 1)]
-    torch.cuda.synchronize()
-    marks[0].record()
-    for mark in marks[1:]:
-        step()
-        mark.record()
-    torch.cuda.synchronize()
-    return statistics.median(a.elapsed_time(b) for a, b in zip(marks, marks[1:])) / 1e3
+def theirs(args, name, seconds):
+    command = [sys.executable, os.path.abspath(__file__), "--norm", args.norm, "--variant", name,
+               "--steps", str(args.steps), "--warmup", str(args.warmup), "--batch", str(args.batch)]
+    return json.loads(run_in_group(command + ["--tiny"] * args.tiny, seconds))
 
 
-class Training:
-    """One training step, as fast as PyTorch does it."""
-
-    def __init__(self, args, folded, compiled):
-        torch.manual_seed(0)
-        shape = TINY if args.smoke else FULL
-        self.device = args.device
-        self.model = VisionTransformer(norm=args.norm, drop_path=DROP_PATH, folded=folded,
-                                       fused_attention=HAS_FUSED_ATTENTION, **shape)
-        self.model.to(args.device).to(memory_format=torch.channels_last).train()
-        fused = {"fused": True} if args.device == "cuda" else {}
-        self.optimizer = torch.optim.AdamW(decay_groups(self.model, 0.05), lr=1e-4, **fused)
-        self.images = torch.randn(args.batch, 3, shape["image"], shape["image"], device=args.device)
-        self.images = self.images.contiguous(memory_format=torch.channels_last)
-        self.labels = torch.arange(args.batch, device=args.device) % shape["classes"]
-        self.criterion = nn.CrossEntropyLoss(label_smoothing=SMOOTHING)
-        self.loss = torch.compile(self.compute_loss, mode=args.compile_mode) if compiled \
-            else self.compute_loss
-
-    def compute_loss(self):
-        with torch.autocast(self.device, dtype=torch.bfloat16):
-            return self.criterion(self.model(self.images), self.labels)
-
-    def step(self):
-        self.optimizer.zero_grad(set_to_none=True)
-        self.loss().backward()
-        self.optimizer.step()
-
-
-def torch_rate(args, folded=False, compiled=False):
-    training = Training(args, folded, compiled)
-    if args.device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    rate = args.batch / median_seconds(training.step, args)
-    loss = training.loss().item()
-    if loss != loss:
-        sys.exit("gpu_speed: PyTorch's loss is NaN")
-    peak = torch.cuda.max_memory_allocated() if args.device == "cuda" else None
-    note(f"PyTorch {args.norm}{' folded' * folded}, {'compiled' if compiled else 'eager'}: "
-         f"{rate:.1f} images/s")
-    del training
-    if args.device == "cuda":
-        torch.cuda.empty_cache()  # so that dtn has the card to itself
-    return rate, peak
-
-
-def compare(args):
-    result = {"norm": args.norm, "gpu": torch.cuda.get_device_name() if args.device == "cuda" else "cpu",
-              "torch": torch.__version__, "batch": args.batch, "steps": args.steps, "ours": [],
-              "eager": None, "compiled": None, "dense": None, "peak_bytes": None, "ratios": {}}
+def measure_all(args):
+    """The records of all that could be measured, and why the rest could not, by name."""
+    begin, records, failures = time.monotonic(), [], {}
+    jobs = [(v.name, lambda seconds, name=v.name: theirs(args, name, seconds))
+            for v in variants(args.norm)]
     if args.bench:
-        result["ours"].append(ours(args))
-    result["eager"], result["peak_bytes"] = torch_rate(args)
-    folded = False
-    if args.norm == "dtn":
-        rate, peak = torch_rate(args, folded=True)
-        folded = rate > result["eager"]
-        result["dense"] = "all images at once" if folded else "image by image"
-        if folded:
-            result["eager"], result["peak_bytes"] = rate, peak
-    if args.compile:
+        mine = ("dtn-bench", lambda seconds: ours(args, seconds))
+        jobs = [mine, *jobs, mine]
+    for i, (name, job) in enumerate(jobs):
+        is_last = i + 1 == len(jobs)
+        left = args.until - (time.monotonic() - begin)
+        left -= RESERVE if args.bench and not is_last else 0
+        if left <= 0:
+            failures.setdefault(name, "no time was left")
+            continue
         try:
-            result["compiled"], _ = torch_rate(args, folded, compiled=True)
-        except Exception as error:  # what a compiler may throw has no common type
-            result["compile_error"] = f"{type(error).__name__}: {error}"[:300]
-            note(f"torch.compile failed: {result['compile_error']}")
-    if args.bench:
-        result["ours"].append(ours(args))
-    if args.bench and not args.smoke:  # where the two models are not the same
-        mean = statistics.mean(result["ours"])
-        result["ratios"] = {name: mean / result[name] for name in ("eager", "compiled")
-                            if result[name]}
-    return result
+            record = job(left)
+        except (RuntimeError, OSError, ValueError, KeyError) as error:
+            failures[name] = str(error) or type(error).__name__
+            note(f"{name}: {failures[name]}")
+            continue
+        records.append(record)
+        print(json.dumps(record), flush=True)
+        note(f"{name}: {record['images_per_second']:.1f} images/s")
+    return records, failures
 
 
-def close(what, a, b):
-    error = ((a - b).abs().max() / b.abs().max()).item()
-    note(f"{what}: {error:.1e}")
-    assert error < 1e-5, what
+def print_table(norm, records, failures):
+    own = [r["images_per_second"] for r in records if r["variant"] == "dtn-bench"]
+    width = max(len(name) for name in [r["variant"] for r in records] + list(failures) + [norm])
+    say = lambda *row: print("{:{}}  {:>9}  {:>8}  {:>6}  {}".format(row[0], width, *row[1:]),
+                             file=sys.stderr)
+    say(norm, "images/s", "ms", "GiB", "ours over it")
+    for r in sorted(records, key=lambda r: -r["images_per_second"]):
+        rate, peak = r["images_per_second"], r["peak_bytes"]
+        say(r["variant"], f"{rate:.1f}", f"{r['step_ms']:.2f}",
+            "-" if peak is None else f"{peak / 2**30:.1f}",
+            f"{statistics.mean(own) / rate:.3f}" if own else "-")
+    for name, reason in failures.items():
+        print(f"{name:{width}}  not measured: {reason}", file=sys.stderr)
 
 
-def check_options():
-    """What is optional in vit_torch.py computes the same as what is plain."""
-    torch.manual_seed(0)
-    norm = DynamicTokenNorm(48, 3, (3, 5))
-    x = torch.randn(2, 15, 48)
-    plain = norm(x)
-    norm.folded = True
-    close("P times all images at once", norm(x), plain)
-    if HAS_FUSED_ATTENTION:
-        model = VisionTransformer(norm="ln", **TINY)
-        images = torch.randn(2, 3, 64, 64)
-        plain = model(images)
-        for block in model.blocks:
-            block.attn.fused = True
-        close("PyTorch's own attention", model(images), plain)
-    else:
-        note("this PyTorch has no scaled_dot_product_attention; not compared")
-    kept = DropPath(0.25)(torch.ones(20000, 1, 1))
-    assert set(kept.unique().tolist()) == {0.0, torch.tensor(1 / 0.75).item()}
-    assert abs(kept.mean().item() - 1) < 0.02
+def reason_of(error):
+    """One line. What torch.compile throws wraps what went wrong, so both ends are told."""
+    texts = []
+    while error:
+        texts.append(f"{type(error).__name__}: {' '.join(str(error).split())}"[:300])
+        error = error.__cause__ or error.__context__
+    return texts[0] if len(texts) == 1 else f"{texts[0]}; at its root {texts[-1]}"
+
+
+def measure_one(args):
+    """Exit code, after a record on stdout or a reason on stderr."""
+    try:
+        variant = parse(args.norm, args.variant)
+    except ValueError as error:
+        note(error)
+        return 1
+    try:
+        from training_torch import measure
+        record = measure(variant, args.batch, args.steps, args.warmup, args.tiny)
+    except Exception as error:  # what a compiler may throw has no common type
+        traceback.print_exc()
+        note(f"{args.variant}: {reason_of(error)}")
+        return 1
+    print(json.dumps(record))
+    return 0
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("--norm", choices=("ln", "dtn"), default="ln", help="default: %(default)s")
+    add("--list", action="store_true", help="prints the variants, most valuable first")
+    add("--variant", metavar="NAME", help="measures this one alone, in this process")
+    add("--bench", metavar="PATH", help="dtn-bench, measured before and after all variants")
+    add("--until", type=float, metavar="SECONDS", default=float("inf"),
+        help="starts nothing later, and ends what then runs; some of it is kept for --bench")
+    add("--batch", type=int, default=256, help="images of a step (default: %(default)s)")
+    add("--steps", type=int, default=20, help="timed steps (default: %(default)s)")
+    add("--warmup", type=int, default=5, help="steps before them (default: %(default)s)")
+    add("--smoke", action="store_true",
+        help="a tiny model on the CPU: variants compute what the plain model does, and learn")
+    add("--tiny", action="store_true",
+        help="measures a tiny model on the CPU, to try this script; compiles, but has no graphs")
+    args = parser.parse_args()
+    if min(args.batch, args.steps) < 1 or args.warmup < 0:
+        parser.error("--batch and --steps take 1 or more, --warmup 0 or more")
+    return args
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--norm", choices=("ln", "dtn"), default="ln")
-    parser.add_argument("--bench", help="dtn-bench; without it only PyTorch is measured")
-    parser.add_argument("--device", choices=("cuda", "cpu"),
-                        default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--warmup", type=int, default=5)
-    parser.add_argument("--no-compile", dest="compile", action="store_false")
-    parser.add_argument("--compile-mode", default="default", help="see torch.compile")
-    parser.add_argument("--smoke", action="store_true", help="a tiny model, two steps of four images")
-    args = parser.parse_args()
+    args = arguments()
+    if args.list:
+        print("\n".join(v.name for v in variants(args.norm)))
+        return 0
     if args.smoke:
-        args.batch, args.steps, args.warmup, args.compile = 4, 2, 1, False
-        check_options()
-    elif args.device == "cpu":
-        sys.exit("gpu_speed: PyTorch sees no CUDA device here; only --smoke runs on the CPU")
-    elif not HAS_FUSED_ATTENTION:
-        sys.exit(f"gpu_speed: PyTorch {torch.__version__} is too old to be a fair peer")
-    if args.device == "cuda":
-        torch.set_float32_matmul_precision("high")
-        torch.backends.cudnn.allow_tf32 = True
-        torch.backends.cudnn.benchmark = True
-    else:
-        torch.set_num_threads(os.cpu_count())
-    print(json.dumps(compare(args)))
+        from smoke_torch import check_all
+        return check_all()
+    if args.variant:
+        return measure_one(args)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("gpu_speed: ended from outside"))
+    records, failures = measure_all(args)
+    print_table(args.norm, records, failures)
+    measured = {r["variant"] for r in records}
+    return 0 if measured - {"dtn-bench"} and (not args.bench or "dtn-bench" in measured) else 1
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -19,7 +19,7 @@ WORDS = {
     "execution": {
         "eager": "one kernel after the other, as Python calls them",
         "compiled": "torch.compile as it comes",
-        "tuned": "torch.compile which tries several kernels, for matrix products too (max_autotune)",
+        "tuned": "torch.compile that tries several kernels, for products too (max_autotune)",
         "reduceoverhead": "torch.compile, mode reduce-overhead: CUDA graphs of its own",
         "maxautotune": "torch.compile, mode max-autotune: both, and coordinate descent"},
     "graph": {
@@ -41,6 +41,9 @@ WORDS = {
         "foreach": "AdamW with foreach=True in place of fused=True"},
     "statistics": {
         "tf32": "module: the products behind its statistics in TF32 of float32, not in bfloat16"},
+    "partition": {
+        "recompute": "compiled: the backward pass computes anew what no kernel need store for it; "
+                     "else the float32 mean and deviation of DTN's tokens are kept"},
 }
 REQUIRED = ("execution", "attention", "residual", "rows")
 OF_SOURCE = {"module": ("kron", "axes"), "released": ("batch", "each")}
@@ -56,29 +59,29 @@ LISTS = {
         "reduceoverhead-cudnn-bf16res-lastrow",
         "compiled-cudnn-fp32res-lastrow",
         "compiled-cudnn-bf16res-lastrow-conv",
-        "compiled-flex-bf16res-lastrow",
         "eager-cudnn-bf16res-lastrow",
         "compiled-efficient-bf16res-lastrow",
         "compiled-cudnn-bf16res-allrows",
         "compiled-cudnn-bf16res-lastrow-foreach",
+        "compiled-flex-bf16res-lastrow",
         "maxautotune-cudnn-bf16res-lastrow",
     ),
     "dtn": (
-        "module-kron-compiled-cudnn-bf16res-lastrow",
-        "released-batch-compiled-cudnn-bf16res-lastrow",
-        "module-kron-compiled-graph-cudnn-bf16res-lastrow",
+        "module-kron-compiled-cudnn-bf16res-lastrow-recompute",
+        "released-batch-compiled-cudnn-bf16res-lastrow-recompute",
+        "module-kron-compiled-graph-cudnn-bf16res-lastrow-recompute",
         "released-each-eager-cudnn-fp32res-allrows-conv",  # as its authors run it
-        "module-axes-compiled-cudnn-bf16res-lastrow",
-        "released-batch-compiled-graph-cudnn-bf16res-lastrow",
-        "module-kron-tuned-graph-cudnn-bf16res-lastrow",
-        "module-kron-compiled-flash-bf16res-lastrow",
+        "module-axes-compiled-cudnn-bf16res-lastrow-recompute",
+        "released-batch-compiled-graph-cudnn-bf16res-lastrow-recompute",
+        "module-kron-tuned-graph-cudnn-bf16res-lastrow-recompute",
+        "module-kron-compiled-flash-bf16res-lastrow-recompute",
+        "module-kron-compiled-cudnn-bf16res-lastrow",
         "released-each-compiled-cudnn-bf16res-lastrow",
         "module-kron-eager-graph-cudnn-bf16res-lastrow",
         "released-batch-eager-graph-cudnn-bf16res-lastrow",
         "released-batch-compiled-cudnn-fp32res-lastrow",
-        "module-axes-tuned-graph-cudnn-bf16res-lastrow",
-        "module-kron-compiled-cudnn-bf16res-lastrow-tf32",
-        "module-kron-maxautotune-cudnn-bf16res-lastrow",
+        "module-kron-compiled-cudnn-bf16res-lastrow-tf32-recompute",
+        "module-kron-maxautotune-cudnn-bf16res-lastrow-recompute",
     ),
 }
 
@@ -108,6 +111,8 @@ def parse(norm, name):
         problem = "tf32 belongs to module"
     elif "graph" in found and found["execution"] in ("reduceoverhead", "maxautotune"):
         problem = f"{found['execution']} has CUDA graphs of its own"
+    elif "partition" in found and found["execution"] == "eager":
+        problem = "recompute is for what is compiled"
     elif found["attention"] == "flex" and found["execution"] == "eager":
         problem = "flex is slow unless compiled"
     if problem:

@@ -5,6 +5,9 @@ import statistics
 import time
 
 import torch
+import torch._dynamo
+import torch._functorch.config
+import torch._inductor
 
 from dtn_separable_torch import SeparableTokenNorm
 from vit_fast_torch import FastVisionTransformer, smoothed_loss
@@ -16,17 +19,22 @@ DROP_PATH, LEARNING_RATE, WEIGHT_DECAY = 0.1, 1e-4, 0.05
 SETTLING_STEPS = 3  # torch.compile runs a step, records its CUDA graph in the next, then replays it
 
 
-def use_all_of_the_card(variant):
+def set_up_process(variant, on_gpu):
     """Settings of the whole process, which is why each variant has one of its own."""
     torch.set_float32_matmul_precision("high")  # TF32 for what is float32
+    if variant.partition == "recompute":  # two rules by which cheap results are kept all the same
+        torch._functorch.config.ban_recompute_used_far_apart = False
+        torch._functorch.config.ban_recompute_long_fusible_chains = False
+    # torch.compile keeps its results on disk under a key that does not hold the attention.
+    torch.compiler.config.cache_key_tag = variant.attention
+    if not on_gpu:
+        return
     torch.backends.cudnn.benchmark = True
     cuda = torch.backends.cuda
     for name, enable in (("cudnn", cuda.enable_cudnn_sdp), ("flash", cuda.enable_flash_sdp),
                          ("efficient", cuda.enable_mem_efficient_sdp)):
         enable(name == variant.attention)
     cuda.enable_math_sdp(False)  # the attention asked for fails rather than give way to this one
-    # torch.compile keeps its results on disk under a key that does not hold these settings.
-    torch.compiler.config.cache_key_tag = variant.attention
     if variant.graph:  # warm-up and capture on one stream, which must not be the default one
         torch.cuda.set_stream(torch.cuda.Stream())
 
@@ -148,8 +156,7 @@ def measure(variant, batch, steps, warmup, tiny=False):
     on_gpu = not tiny
     if on_gpu and not torch.cuda.is_available():
         raise RuntimeError("PyTorch sees no CUDA device; --list, --smoke and --tiny need none")
-    if on_gpu:
-        use_all_of_the_card(variant)
+    set_up_process(variant, on_gpu)
     begin = time.perf_counter()
     training = Training(variant, TINY if tiny else FULL, batch, "cuda" if on_gpu else "cpu")
     step = training.step
