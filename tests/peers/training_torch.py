@@ -2,6 +2,7 @@
 how long it takes."""
 import math
 import statistics
+import sys
 import time
 
 import torch
@@ -173,6 +174,7 @@ def measure(variant, batch, steps, warmup, tiny=False):
         step()
     seconds = statistics.median(seconds_of_steps(step, steps, on_gpu))
     last_loss = step().item()
+    print(f"{variant.name}: loss {first_loss:.4f} to {last_loss:.4f}", file=sys.stderr)
     if not (math.isfinite(last_loss) and last_loss < first_loss):
         raise RuntimeError(f"the loss went from {first_loss:.4f} to {last_loss:.4f} in "
                            f"{SETTLING_STEPS + warmup + steps + 1} steps on the same images")
