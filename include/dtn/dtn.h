@@ -1,6 +1,7 @@
 // All public headers of dtn.
 #pragma once
 
+#include "dtn/app/bench_main.h"
 #include "dtn/app/data_main.h"
 #include "dtn/app/eval_main.h"
 #include "dtn/app/info_main.h"

@@ -9,6 +9,7 @@
 
 #include "app/program.h"
 #include "bench/run_size.h"
+#include "dtn/app/bench_main.h"
 #include "dtn/app/data_main.h"
 #include "dtn/app/eval_main.h"
 #include "dtn/app/info_main.h"
@@ -104,6 +105,7 @@ int run_train(const TrainCommand& options, const Registries& registries) {
 int train_main(int argc, char** argv, const Registries& registries) {
   const std::string_view first = argc > 1 ? argv[1] : "";
   if (first == "eval") return eval_main(argc - 1, argv + 1, registries);
+  if (first == "bench") return bench_main(argc - 1, argv + 1, registries);
   if (first == "data") return data_main(argc - 1, argv + 1, registries);
   if (first == "info") return info_main(argc - 1, argv + 1, registries);
   if (first == "sweep") {
@@ -111,8 +113,7 @@ int train_main(int argc, char** argv, const Registries& registries) {
   }
   CLI::App app{
       "Trains a model as a config file says.\n"
-      "With `eval`, `sweep`, `info` or `data` as the first word it is dtn-eval, dtn-sweep, dtn-info\n"
-      "or dtn-data.",
+      "With `eval`, `sweep`, `info`, `data` or `bench` as the first word it is dtn-eval and so on.",
       "dtn-train"};
   TrainCommand options;
   app.add_option("--config", options.config,

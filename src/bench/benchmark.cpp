@@ -7,7 +7,6 @@
 #include "bench/step_glance.h"
 #include "bench/timing.h"
 #include "data/feed/open_split.h"
-#include "dtn/models/complexity.h"
 #include "dtn/tasks/classify.h"
 #include "train/learner.h"
 
@@ -94,7 +93,7 @@ std::vector<KernelTotal> trace_step(Learner& learner, const Fields& batch, std::
 }  // namespace
 
 TrainBenchmark benchmark_train(const ExperimentConfig& config, const StepsToTime& run,
-                               Device device, Communicator* ranks) {
+                               Device device, Communicator* ranks, const Registries& registries) {
   Communicator only;
   if (!ranks) ranks = &only;
   const int processes = ranks->size();
@@ -118,8 +117,8 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, const StepsToTime
   };
   double before = ceiling();
   release_memory(device);
-  Classify task(config, device);
-  Learner learner(config, task, device, ranks);
+  Classify task({config, device, registries});
+  Learner learner(config, task, device, ranks, registries.optimizers);
   const Fields batch = random_batch(config.model, images, device);
   reset_peak_memory(device);
   for (int i = 0; i < run.warmup; ++i) learner.step(batch, i, 1e-4);
@@ -140,7 +139,7 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, const StepsToTime
     result.kernels = trace_step(learner, elsewhere, run.warmup + run.steps);
   }
   result.images_per_second = config.train.batch_size / step;
-  result.gflops_per_image = 6 * complexity_of(config.model).computed_multiply_adds / 1e9;
+  result.gflops_per_image = 6 * task.cost().computed_multiply_adds / 1e9;
   result.gemm_gflops = std::max(before, ceiling());
   result.mfu = result.gflops_per_image * result.images_per_second / result.gemm_gflops;
   result.processes = processes;
@@ -153,8 +152,8 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, const StepsToTime
   return result;
 }
 
-EvalBenchmark benchmark_eval(const ExperimentConfig& config, const StepsToTime& run,
-                             Device device) {
+EvalBenchmark benchmark_eval(const ExperimentConfig& config, const StepsToTime& run, Device device,
+                             const Registries& registries) {
   EvalBenchmark result;
   DType dtype = dtype_of(config.train.precision);
   std::int64_t micro = micro_batch(config.train);
@@ -162,17 +161,17 @@ EvalBenchmark benchmark_eval(const ExperimentConfig& config, const StepsToTime& 
     return best_rate(measure_gemms(config.model, micro, dtype, device, run.cube));
   };
   double before = ceiling();
-  Classifier model(config.model, config.seed, DType::kFloat32, device);
+  Classify task({config, device, registries});
   const Tensor images = random_batch(config.model, micro, device).at("image");
   reset_peak_memory(device);
-  for (int i = 0; i < run.warmup; ++i) predict(model, images, dtype);
+  for (int i = 0; i < run.warmup; ++i) predict(task.model(), images, dtype);
   std::vector<double> times;
   for (int i = 0; i < run.steps; ++i) {
-    times.push_back(seconds_of(device, [&] { predict(model, images, dtype); }));
+    times.push_back(seconds_of(device, [&] { predict(task.model(), images, dtype); }));
   }
   result.peak_bytes = static_cast<std::int64_t>(memory_stats(device).peak_bytes);
   result.images_per_second = static_cast<double>(micro) / median(times);
-  result.gflops_per_image = 2 * complexity_of(config.model).computed_multiply_adds / 1e9;
+  result.gflops_per_image = 2 * task.cost().computed_multiply_adds / 1e9;
   result.gemm_gflops = std::max(before, ceiling());
   result.mfu = result.gflops_per_image * result.images_per_second / result.gemm_gflops;
   return result;

@@ -60,7 +60,8 @@ struct TrainBenchmark {
 // Optimizer steps on random images that stay in memory: the loader is measured apart. Called by all
 // of `ranks`, if any.
 TrainBenchmark benchmark_train(const ExperimentConfig& config, const StepsToTime& run,
-                               Device device = kCpu, Communicator* ranks = nullptr);
+                               Device device = kCpu, Communicator* ranks = nullptr,
+                               const Registries& registries = standard_registries());
 
 struct EvalBenchmark {
   double images_per_second = 0;
@@ -70,7 +71,8 @@ struct EvalBenchmark {
   std::int64_t peak_bytes = 0;
 };
 EvalBenchmark benchmark_eval(const ExperimentConfig& config, const StepsToTime& run,
-                             Device device = kCpu);
+                             Device device = kCpu,
+                             const Registries& registries = standard_registries());
 
 // Samples that a loader makes in a second, into batches of at most `batch_size`, in a measurement of
 // `seconds`; by as many workers as config.data has for a device.
@@ -108,6 +110,6 @@ struct NormBenchmark {
 // One normalizer on x [batch, tokens, channels]; tokens form a square grid when they can.
 NormBenchmark benchmark_norm(const NormConfig& norm, std::int64_t batch, std::int64_t tokens,
                              std::int64_t channels, std::int64_t heads, DType dtype, int steps,
-                             Device device = kCpu);
+                             Device device = kCpu, const NormRegistry& norms = norm_registry());
 
 }  // namespace dtn

@@ -15,8 +15,9 @@ struct Subject {
   TokenGrid grid;
   std::vector<Tensor> x, dy;
 
-  Subject(const NormConfig& norm, const NormShape& shape, DType dtype, Device device)
-      : layer(make_normalizer(norm, shape, {store, "norm"})), grid(shape.grid) {
+  Subject(const NormConfig& norm, const NormShape& shape, DType dtype, Device device,
+          const NormRegistry& norms)
+      : layer(make_normalizer(norm, shape, {store, "norm", &norms})), grid(shape.grid) {
     store.allocate(accumulator_of(dtype), device);
     store.initialize(0);
   }
@@ -71,8 +72,9 @@ void measure_on_device(Subject& s, int steps, NormBenchmark& result) {
 }
 
 // Of a pass forward and back over one sample.
-double multiply_adds_of_sample(const NormConfig& norm, const NormShape& shape, DType dtype) {
-  Subject s(norm, shape, dtype, kMeta);
+double multiply_adds_of_sample(const NormConfig& norm, const NormShape& shape, DType dtype,
+                               const NormRegistry& norms) {
+  Subject s(norm, shape, dtype, kMeta, norms);
   const Tensor x = Tensor::empty({1, shape.grid.tokens(), shape.channels}, dtype, kMeta);
   meta_queue().take_work();
   Pass pass;
@@ -85,10 +87,10 @@ double multiply_adds_of_sample(const NormConfig& norm, const NormShape& shape, D
 
 NormBenchmark benchmark_norm(const NormConfig& norm, std::int64_t batch, std::int64_t tokens,
                              std::int64_t channels, std::int64_t heads, DType dtype, int steps,
-                             Device device) {
+                             Device device, const NormRegistry& norms) {
   const NormShape norm_shape{channels, heads, norm.eps.value_or(kDefaultNormEps),
                              square_or_sequence(tokens)};
-  Subject s(norm, norm_shape, dtype, device);
+  Subject s(norm, norm_shape, dtype, device, norms);
   RandomValues values;
   for (int i = 0; i < (device == kCpu ? 1 : 4); ++i) {
     s.x.push_back(values.tensor({batch, tokens, channels}, dtype, device));
@@ -104,8 +106,8 @@ NormBenchmark benchmark_norm(const NormConfig& norm, std::int64_t batch, std::in
   double before = ceiling();
   device == kCpu ? measure_on_host(s, steps, result) : measure_on_device(s, steps, result);
   double elements = static_cast<double>(batch * tokens * channels);
-  result.multiply_adds_per_element =
-      multiply_adds_of_sample(norm, norm_shape, dtype) / static_cast<double>(tokens * channels);
+  result.multiply_adds_per_element = multiply_adds_of_sample(norm, norm_shape, dtype, norms) /
+                                     static_cast<double>(tokens * channels);
   result.gflops = 2 * result.multiply_adds_per_element * elements /
                   ((result.forward_ms + result.backward_ms) * 1e6);
   result.gemm_gflops = std::max(before, ceiling());

@@ -52,7 +52,8 @@ std::string bare(const std::string& name) { return name.substr(std::string(kPref
 
 }  // namespace
 
-NamedTensors probe_norm(const NormProbe& probe, const NamedTensors& tensors, Device device) {
+NamedTensors probe_norm(const NormProbe& probe, const NamedTensors& tensors, Device device,
+                        const NormRegistry& norms) {
   Inputs inputs(tensors);
   Tensor x = inputs.find("x");
   if (!x.defined() || x.rank() != 3 || x.numel() == 0) {
@@ -63,8 +64,8 @@ NamedTensors probe_norm(const NormProbe& probe, const NamedTensors& tensors, Dev
   TokenGrid grid = probe.grid.value_or(square_or_sequence(x.dim(1)));
 
   ParameterStore store;
-  auto layer =
-      make_normalizer(probe.norm, {x.dim(2), probe.heads, probe.eps, grid}, {store, "norm"});
+  auto layer = make_normalizer(probe.norm, {x.dim(2), probe.heads, probe.eps, grid},
+                               {store, "norm", &norms});
   DType acc = accumulator_of(probe.dtype);
   store.allocate(acc, device);
   store.initialize(0);

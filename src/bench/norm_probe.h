@@ -20,6 +20,7 @@ struct NormProbe {
 // gradient of each parameter as d<name>, and each buffer by its name as the pass left it, all in
 // float32 (float64 for float64). Throws DataError when x or dy is missing, has another shape, or a
 // name is not known.
-NamedTensors probe_norm(const NormProbe& probe, const NamedTensors& inputs, Device device = kCpu);
+NamedTensors probe_norm(const NormProbe& probe, const NamedTensors& inputs, Device device = kCpu,
+                        const NormRegistry& norms = norm_registry());
 
 }  // namespace dtn

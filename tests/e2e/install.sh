@@ -62,6 +62,9 @@ runs 'step 2/2' "$own" --config "$work/tiny.yaml" --set model.norm.type=mean_siz
   --set schedule.steps=2 --threads 1 --output "$work/own_run"
 runs 'step 3/3' "$own" --resume "$work/own_run" --set schedule.steps=3 --threads 1
 runs '^mean_size$' "$own" info --norms
+runs '"forward_ms"' "$own" bench norm --type mean_size --shape 2,9,24 --heads 3 --steps 1 --json
+runs '"images_per_second"' "$own" bench train --config "$work/tiny.yaml" \
+  --set model.norm.type=mean_size --steps 1 --warmup 0 --json
 runs '^\{"top1":' "$own" eval --checkpoint "$work/own_run" --threads 1 --json
 cat > "$work/own_sweep.yaml" << 'EOS'
 base: tiny.yaml
