@@ -8,6 +8,10 @@ import tempfile
 import unittest
 
 HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tools"))
+
+from gpu_check import accuracy, ledger, requirements, sources  # noqa: E402
+
 KERNEL = "src/kernels/add.cu"
 
 
@@ -16,11 +20,7 @@ def line(kernel, case, dtype, error, bound):
             f'"bound": {bound}}}\n')
 
 
-def junit(passed, failed=0, skipped=0):
-    case = '<testcase name="t" time="0.5" status="{}">{}</testcase>'
-    return ("<testsuite>" + case.format("run", "") * passed +
-            case.format("fail", '<failure message=""/>') * failed +
-            case.format("notrun", '<skipped message=""/>') * skipped + "</testsuite>")
+GOOD = line("add", "7", "float32", 1e-8, 1e-7)
 
 
 class LedgerTest(unittest.TestCase):
@@ -37,82 +37,107 @@ class LedgerTest(unittest.TestCase):
         path.write_text(text)
         return path
 
-    def run_ledger(self, command, *arguments, expect=0, ledger=None):
-        done = subprocess.run([sys.executable, HERE / "gpu_ledger.py", command, "--root", self.root,
-                               "--ledger", ledger or self.ledger, *arguments],
-                              capture_output=True, text=True)
+    def run_ledger(self, command, *arguments, expect=0):
+        root = ("--root", self.root) if command == "check" else ()
+        done = subprocess.run([sys.executable, HERE / "gpu_ledger.py", command, *root, "--ledger",
+                               self.ledger, *arguments], capture_output=True, text=True)
         self.assertEqual(done.returncode, expect, done.stdout + done.stderr)
         return done.stdout + done.stderr
 
-    def append_tests(self, lines, *counts, ledger=None):
-        self.run_ledger("append", "--gpu", "H200", "--lines", self.write("lines", lines), "--junit",
-                        self.write("junit.xml", junit(*counts)), ledger=ledger)
+    def book(self, path=None, driver="1"):
+        state = sources.snapshot(self.root)
+        identity = {"tree": state["tree"], "gpu": "H200", "driver": driver, "cuda": "13.0"}
+        return ledger.Ledger(path or self.ledger, identity, "abc")
+
+    def tests(self, *suites, planned=None, path=None):
+        """Enters the results of suites, as stage tests does."""
+        with self.book(path).changed("tests") as (section, run, whole):
+            section.update(planned=planned or len(suites),
+                           results={f"gpu_kernels S{i}": suite for i, suite in enumerate(suites)})
+            sources.enter(whole, run, sources.snapshot(self.root)["sources"])
+
+    @staticmethod
+    def suite(passed, lines=GOOD, **others):
+        return {"passed": passed, "seconds": 1, "kernels": accuracy.read(lines), **others}
 
     def test_a_source_is_entered_when_its_tests_pass_and_warned_of_when_it_changes(self):
         self.assertIn(f"{KERNEL} was never tested", self.run_ledger("check"))
-        self.append_tests(line("add", "7", "float32", 1e-8, 1e-7), 1)
+        self.tests(self.suite(1))
         self.assertEqual(self.run_ledger("check"), "")
         self.write(KERNEL, "two")
         self.assertIn(f"{KERNEL} changed after its tests on H200", self.run_ledger("check"))
 
     def test_what_did_not_pass_is_not_entered_and_takes_an_entry_away(self):
-        good, bad = line("add", "7", "float32", 1e-8, 1e-7), line("add", "8", "float32", 2e-7, 1e-7)
-        for lines, counts in ((good, (1, 1)), (good, (1, 0, 1)), (good, (0,)), ("", (1,)), (bad, (1,)),
-                              (line("add", "9", "float32", "nan", 0), (1,))):
-            self.append_tests(good, 1)
-            self.append_tests(lines, *counts)
-            self.assertIn("never tested", self.run_ledger("check"), (lines, counts))
+        bad, nan = line("add", "8", "float32", 2e-7, 1e-7), line("add", "9", "float32", "nan", 0)
+        for suite in (self.suite(1, failed={"S.a": "why"}), self.suite(1, skipped={"S.a": ""}),
+                      self.suite(0), self.suite(1, ""), self.suite(1, bad), self.suite(1, nan)):
+            self.tests(self.suite(1))
+            self.assertEqual(self.run_ledger("check"), "")
+            self.tests(suite)
+            self.assertIn("never tested", self.run_ledger("check"), suite)
         self.assertEqual(len(json.loads(self.ledger.read_text())["runs"]), 1)
 
-    def test_a_kernel_and_a_type_make_one_line_with_the_largest_error(self):
-        self.append_tests(line("add", "7", "bfloat16", 1e-3, 4e-3) * 3 +
-                          line("add", "9", "bfloat16", 2e-3, 8e-3) +
-                          line("add", "7", "float32", 0, 0) + line("mul", "7", "float32", "-inf", 1), 1)
-        kernels = json.loads(self.ledger.read_text())["runs"][0]["kernels"]
-        self.assertEqual([(k["kernel"], k["dtype"], k["cases"], k["max_error"], k["bound"],
-                           k["of_bound"], k["failed"], k["shapes"]) for k in kernels],
-                         [("add", "bfloat16", 2, 2e-3, 8e-3, 0.25, 0, "7; 9"),
-                          ("add", "float32", 1, 0, 0, 0, 0, "7"),
-                          ("mul", "float32", 1, "inf", 1, "inf", 1, "7")])
+    def test_tests_without_time_leave_an_entry_as_it_is(self):
+        self.tests(self.suite(1), planned=2)
+        self.assertIn("never tested", self.run_ledger("check"))
+        self.tests(self.suite(1), self.suite(1))
+        self.tests(self.suite(1), planned=2)
+        self.assertEqual(self.run_ledger("check"), "")
+        self.assertIn("MISS: 1 suites not run", self.run_ledger("report"))
 
-    def test_results_of_other_ledgers_are_merged_once(self):
-        self.append_tests(line("add", "7", "float32", 1e-8, 1e-7), 1)
+    def test_a_kernel_and_a_type_make_one_line_with_the_largest_error(self):
+        expected = [("add", "bfloat16", 2, 2e-3, 8e-3, 0.25, 0, "7; 9"),
+                    ("add", "float32", 1, 0, 0, 0, 0, "7"),
+                    ("mul", "float32", 1, "inf", 1, "inf", 1, "7")]
+        parts = (line("add", "7", "bfloat16", 1e-3, 4e-3) * 3,
+                 line("add", "9", "bfloat16", 2e-3, 8e-3) + line("add", "7", "float32", 0, 0) +
+                 line("mul", "7", "float32", "-inf", 1))
+        for kernels in (accuracy.read("".join(parts)), accuracy.together(map(accuracy.read, parts))):
+            self.assertEqual([(k["kernel"], k["dtype"], k["cases"], k["max_error"], k["bound"],
+                               k["of_bound"], k["failed"], k["shapes"]) for k in kernels], expected)
+
+    def test_results_of_other_ledgers_are_put_together(self):
+        self.tests(self.suite(1))
         other = self.write("other.json", self.ledger.read_text())
-        self.run_ledger("append", "--gpu", "H200", "--bench",
-                        self.write("train_ln.1.json", '{"mfu": 0.5, "images_per_second": 100}'),
-                        ledger=other)
+        with self.book(other).changed("bench") as (section, _, _):
+            section["results"]["train_ln.1"] = {"mfu": 0.5}
         for _ in range(2):
             self.run_ledger("merge", other)
         self.assertEqual(self.ledger.read_text(), other.read_text())
-        report = self.run_ledger("report", "--stages", "bench", expect=1)
-        self.assertRegex(report, r"LN training, mfu +0\.500 +>= 0\.40 +pass")
-        self.assertRegex(report, r"DTN training, mfu +- +>= 0\.40 +not measured")
-        self.run_ledger("report", "--stages", "tests")
+        # A call that began without the ledger has another run of the same sources and machine.
+        other.write_text('{"sources": {}, "runs": []}')
+        with self.book(other).changed("bench") as (section, run, _):
+            section["results"]["train_ln.2"] = {"mfu": 0.3}
+            run["id"] = "another"
+        with self.book(other, driver="2").changed("bench") as (section, _, _):
+            section["results"]["train_ln.1"] = {"mfu": 0.1}
+        self.run_ledger("merge", other)
+        runs = json.loads(self.ledger.read_text())["runs"]
+        self.assertEqual([sorted(run["bench"]["results"]) for run in runs],
+                         [["train_ln.1", "train_ln.2"], ["train_ln.1"]])
+        row = next(row for row in requirements.rows_of(runs[0]) if "LN training, mfu" in row[1])
+        self.assertEqual(row[2:], ("0.400", ">= 0.40", "pass"))
+        self.assertTrue(requirements.missed(runs[0], ["train"]))
+        self.assertFalse(requirements.missed(runs[0], ["tests"]))
 
-    def test_quick_figures_are_not_judged_and_do_not_replace_real_ones(self):
-        def bench(mfu, *options):
-            file = self.write("train_ln.json", json.dumps({"mfu": mfu}))
-            self.run_ledger("append", "--gpu", "H200", "--bench", file, *options)
-            return self.run_ledger("report")
-        self.assertRegex(bench(0.1, "--quick"), r"LN training, mfu +0\.100 +>= 0\.40 +quick")
-        self.assertRegex(bench(0.3), r"LN training, mfu +0\.300 +>= 0\.40 +MISS")
-        self.assertRegex(bench(0.9, "--quick"), r"LN training, mfu +0\.300 +>= 0\.40 +MISS")
+    def test_failures_do_not_outlive_a_success_elsewhere(self):
+        with self.book().changed("bench") as (section, _, _):
+            section["failed"] = {"gemm": "why", "eval_ln": "why"}
+        other = self.write("other.json", '{"sources": {}, "runs": []}')
+        with self.book(other).changed("bench") as (section, _, _):
+            section["results"]["gemm"] = {"gemm_gflops": 1}
+        self.run_ledger("merge", other)
+        section = json.loads(self.ledger.read_text())["runs"][0]["bench"]
+        self.assertEqual((section["results"], section["failed"]),
+                         ({"gemm": {"gemm_gflops": 1}}, {"eval_ln": "why"}))
 
-    def test_sanitizer_jobs_count_only_when_they_came_to_their_end(self):
-        def job(suite, summary, result="COMPLETED", done=True):
-            base = self.root / f"memcheck-{suite}"
-            base.with_name(base.name + ".log").write_text(f"========= ERROR SUMMARY: {summary}\n")
-            base.with_name(base.name + ".json").write_text(json.dumps(
-                {"failures": 0, "testsuites": [{"testsuite": [{"result": result}]}]}))
-            if done:
-                base.with_name(base.name + ".done").write_text("0\n")
-            return f"memcheck gpu_kernels {suite} {suite}.* {base}\n"
-        cases = ((job("A", "0 errors"), "1 tests .* pass"), (job("B", "2 errors"), "MISS: B: 2 errors"),
-                 (job("C", "0 errors", "SKIPPED"), "MISS: C: 1 tests skipped"),
-                 (job("D", "0 errors", done=False), "not run"))
-        for jobs, verdict in cases:
-            self.run_ledger("append", "--gpu", "H200", "--sanitizer", self.write("jobs", jobs))
-            self.assertRegex(self.run_ledger("report"), f"memcheck of gpu_kernels .*{verdict}")
+    def test_a_change_that_fails_leaves_the_file_as_it_was(self):
+        self.tests(self.suite(1))
+        before = self.ledger.read_text()
+        with self.assertRaises(ZeroDivisionError):
+            with self.book().changed("bench") as (section, _, _):
+                section["results"]["gemm"] = 1 / 0
+        self.assertEqual(self.ledger.read_text(), before)
 
     def test_a_malformed_ledger_is_an_error(self):
         for text in ("{", "[]", '{"runs": []}', '{"sources": {}, "runs": [{"id": 1}]}',
@@ -121,7 +146,8 @@ class LedgerTest(unittest.TestCase):
             self.assertIn("malformed", self.run_ledger("check", expect=1))
 
     def test_the_ledger_of_this_project_is_well_formed(self):
-        self.run_ledger("check", ledger=HERE / "gpu_ledger.json")
+        self.ledger = HERE / "gpu_ledger.json"
+        self.run_ledger("check")
 
 
 if __name__ == "__main__":

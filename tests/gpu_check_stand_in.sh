@@ -1,0 +1,121 @@
+#!/bin/sh
+# Stands for every program that tools/gpu_check calls, under whose names it is found: answers as
+# these do when all is well. Of the calls whose words contain $PLANT, the $TURN-th, or each when TURN
+# is empty, ends as $MODE says: exit, crash, hang, garbage. Each call is a line of $CALLS.
+name=${0##*/}
+call="$name $*"
+echo "$call" >> "$CALLS"
+mode=
+if [ -n "$PLANT" ]; then
+  case "$call" in *"$PLANT"*)
+    if [ -z "$TURN" ]; then
+      mode=$MODE
+    else
+      echo x >> "$CALLS.turns"
+      if [ "$(wc -l < "$CALLS.turns")" -eq "$TURN" ]; then mode=$MODE; fi
+    fi ;;
+  esac
+fi
+fail() {
+  case $mode in
+    exit) echo "planted" >&2; exit 7 ;;
+    crash) kill -SEGV $$ ;;
+    hang) exec sleep 60 ;;
+    garbage) echo '{"images_per_second": '; exit 0 ;;
+  esac
+}
+
+# Tests of the stand-in for GoogleTest; the one called Alpha.two fails as planted.
+run_tests() {
+  filter=${call##*--gtest_filter=}
+  filter=${filter%% *}
+  report=${call##*--gtest_output=json:}
+  if [ -n "$DTN_LEDGER" ]; then
+    echo '{"kernel": "k", "case": "'"$filter"'", "dtype": "float32", "max_error": 1e-8, "bound": 1e-7}' >> "$DTN_LEDGER"
+  fi
+  cases=
+  for test in Alpha.one Alpha.two Alpha.three Beta/0.four; do
+    chosen=
+    old=$IFS
+    IFS=:
+    for pattern in $filter; do
+      case $test in $pattern) chosen=1 ;; esac
+    done
+    IFS=$old
+    if [ -z "$chosen" ]; then continue; fi
+    echo "[ RUN      ] $test"
+    if [ "$test" = Alpha.two ] && [ -n "$mode" ]; then
+      if [ -n "$CUDA_LAUNCH_BLOCKING" ]; then echo "in bad_kernel"; fi
+      if [ "$mode" != garbage ]; then
+        if [ "$mode" = exit ]; then echo "[  FAILED  ] $test (1 ms)"; fi
+        fail
+      fi
+      echo "[  SKIPPED ] $test (0 ms)"
+      continue
+    fi
+    echo "[       OK ] $test (1 ms)"
+    cases="$cases{\"result\": \"COMPLETED\"},"
+  done
+  if [ "$report" != "$call" ]; then
+    echo "{\"failures\": 0, \"testsuites\": [{\"testsuite\": [${cases%,}]}]}" > "$report"
+  fi
+}
+
+case $name in
+  gpu_*)
+    case $* in
+      *--gtest_list_tests*)
+        fail
+        printf 'Alpha.\n  one\n  two\n  three\n  DISABLED_five\nBeta/0.  # TypeParam = float\n  four\n' ;;
+      *) run_tests ;;
+    esac ;;
+  nvidia-smi)
+    fail
+    case $* in
+      *--list-gpus*) echo "GPU 0: stand-in" ;;
+      *) echo "$*" | sed -e 's/.*--query-gpu=//' -e 's/ .*//' -e 's/[a-z._]*/1/2g' -e 's/^[a-z._]*/stand-in/' ;;
+    esac ;;
+  dtn-bench)
+    if [ "$1" = kernels ]; then
+      echo '{"kernel": "a", "shape": "2x3", "us": 2.0, "bytes": 8, "flops": 1, "floor_us": 1.0, "ratio": 2.0}'
+      fail
+      echo '{"kernel": "b", "shape": "2x3", "us": 3.0, "bytes": 8, "flops": 1, "floor_us": 1.0, "ratio": 3.0}'
+      if [ -n "$KERNEL_FAILS" ]; then echo '{"kernel": "c", "error": "planted"}'; fi
+      echo '{"copy_gbytes_per_second": 1.0, "gemm_gflops": 1.0, "kernels": 2}'
+      exit 0
+    fi
+    fail
+    if [ -n "$DTN_CUDA_TRACE" ]; then echo "a table" >&2; fi
+    echo '{"images_per_second": 4, "mfu": 1, "forward_of_copy": 1, "copy_gbytes_per_second": 1, "gemm_gflops": 1}' ;;
+  dtn-train)
+    fail
+    output=${call##*--output }
+    output=${output%% *}
+    mkdir -p "$output"
+    for step in 1 2 3 4 5; do
+      echo '{"step": '$step', "loss": 6.5, "grad_norm": 40.0}'
+    done > "$output/metrics.jsonl" ;;
+  python)
+    case $* in
+      *--list*) fail && printf 'released_compiled\nreleased_eager\nmodule_fast\n' ;;
+      *--variant*) fail; echo '{"images_per_second": 2, "peak_bytes": 1}' ;;
+      *) fail ;;
+    esac ;;
+  compute-sanitizer)
+    fail
+    case $* in
+      *planted_faults\ memcheck) echo "========= ERROR SUMMARY: 1 error" ;;
+      *planted_faults\ racecheck) echo "========= RACECHECK SUMMARY: 1 hazard displayed" ;;
+      *)
+        while [ "${1##*/gpu_}" = "$1" ]; do shift; done
+        "$@" || exit
+        echo "========= ERROR SUMMARY: 0 errors" ;;
+    esac ;;
+  ncu)
+    fail
+    printf '"ID","gpu__time_duration.sum","dram__bytes_read.sum"\n"","ns","byte"\n"0","1,200","4"\n' ;;
+  mpirun)
+    fail
+    case $* in *"-n 2 "*) echo "two ranks would use the same GPU"; exit 2 ;; esac ;;
+esac
+exit 0

@@ -1,0 +1,363 @@
+#!/usr/bin/env python3
+"""tools/gpu_check with stand-ins for the GPU and all programs (gpu_check_stand_in.sh): whichever
+measurement fails, in whatever way, the ledger has all the others; the time is shared by value; a
+later call goes on where one before it ended."""
+import concurrent.futures
+import contextlib
+import io
+import json
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import unittest
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tools"))
+
+from gpu_check import cli, layout, process, requirements, smoke, stage, suites  # noqa: E402
+
+PROGRAMS = ("bin/dtn-bench", "bin/dtn-train", "tests/gpu_kernels", "tests/gpu_train",
+            "tests/planted_faults")
+TOOLS = ("nvidia-smi", "python", "compute-sanitizer", "ncu", "mpirun")
+# Each measurement: its stage, its name in the ledger, and what its call and no other contains, with
+# the turn of the call where two are alike.
+MEASUREMENTS = [
+    *(("smoke", f"losses_{norm}_{precision}", f"run_{norm}_{precision}", None)
+      for norm, precision in smoke.CASES),
+    ("smoke", "rates", "dtn-bench norm", None),
+    ("kernels", "summary", "dtn-bench kernels", None),
+    *(("kernels", f"trace_{norm}", f"dtn-bench train --config vit_s_star_{norm}", None)
+      for norm in ("dtn", "ln")),
+    *(("train", f"train_{norm}.{turn}", f"dtn-bench train --config vit_s_star_{norm}", turn)
+      for norm in ("ln", "dtn") for turn in (1, 2)),
+    *(("train", f"norm_{norm}", f"dtn-bench norm --type {norm}", None) for norm in ("ln", "dtn")),
+    *(("train", f"eval_{norm}", f"dtn-bench eval --config vit_s_star_{norm}", None)
+      for norm in ("ln", "dtn")),
+    ("train", "gemm", "dtn-bench gemm", None),
+    *(("peer", f"{norm} ours {turn}", f"dtn-bench train --config vit_s_star_{norm}", turn)
+      for norm in ("ln", "dtn") for turn in (1, 2)),
+    *(("peer", f"{norm} {name}", f"--norm {norm} --variant {name}", None) for norm in ("ln", "dtn")
+      for name in ("released_compiled", "released_eager", "module_fast")),
+    *(("ncu", kernel, f"regex:^{kernel}$", None) for kernel in cli.Ncu.kernels),
+    ("ranks", "one rank", "mpirun --oversubscribe -n 1", None),
+]
+MODES = ("exit", "crash", "hang", "garbage")
+
+
+class Machine:
+    """A packed folder of stand-ins, and what a call in it left behind."""
+
+    def __init__(self):
+        self.root = pathlib.Path(tempfile.mkdtemp())
+        build, tools = self.root / "build", self.root / "tools"
+        for name in PROGRAMS + tuple(f"../tools/{tool}" for tool in TOOLS):
+            (build / name).parent.mkdir(parents=True, exist_ok=True)
+            (build / name).symlink_to(HERE / "gpu_check_stand_in.sh")
+        (build / "lib/dtn").mkdir(parents=True)
+        (build / "lib/dtn/dtn_mpi.so").touch()
+        (build / "gpu-check").mkdir()
+        (build / "gpu-check/built.json").write_text(json.dumps({
+            "tree": "tree", "sources": {"src/kernels/a.cu": "hash"}, "cuda": "13.0", "commit": "none",
+            "tests": ["gpu_kernels", "gpu_train"]}))
+        (self.root / "tests").mkdir()
+        (self.root / "tests/gpu_smoke_losses.json").write_text(json.dumps({
+            "settings": list(smoke.SETTINGS), "runs": {
+                f"{norm}_{precision}": {"loss": [6.5] * 5, "grad_norm": [40.0] * 5}
+                for norm, precision in smoke.CASES}}))
+        self.environment = {"PATH": f"{tools}:/usr/bin:/bin", "CALLS": str(self.root / "calls")}
+
+    def check(self, *arguments, plant="", mode="exit", turn=None, patience=0.02, **environment):
+        """The exit status of a call; what it printed is in `said`."""
+        layout.ROOT, stage.PATIENCE = self.root, patience
+        sys.executable = str(self.root / "tools/python")
+        os.environ.update(self.environment, PLANT=plant, MODE=mode,
+                          TURN=str(turn or ""), **environment)
+        (self.root / "calls").write_text("")
+        (self.root / "calls.turns").unlink(missing_ok=True)
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            status = cli.main(arguments)
+        for name in environment:
+            del os.environ[name]
+        self.said, self.calls = said.getvalue(), (self.root / "calls").read_text().splitlines()
+        return status
+
+    def section(self, stage_name):
+        file = self.root / "tests/gpu_ledger.json"
+        runs = json.loads(file.read_text())["runs"] if file.exists() else [{}]
+        assert len(runs) == 1, runs
+        return runs[0].get(cli.STAGES[stage_name].section, {})
+
+    def results(self, stage_name):
+        """Names of what was measured, and of what failed, with the reason."""
+        section = self.section(stage_name)
+        found = section.get("results", {})
+        if stage_name != "peer":
+            return set(found), section.get("failed", {})
+        names = {f"{norm} {name}" for norm, entry in found.items() for name in entry["variants"]}
+        names |= {f"{norm} ours {i + 1}" for norm, e in found.items() for i in range(len(e["ours"]))}
+        return names, {f"{norm} {name}": reason for norm, entry in found.items()
+                       for name, reason in entry["failed"].items()}
+
+    def close(self):
+        shutil.rmtree(self.root)
+
+
+def one_fails(scenario):
+    """Runs a stage in which one measurement fails; gives what is wrong with the outcome."""
+    (stage_name, name, plant, turn), mode, everything = scenario
+    machine = Machine()
+    try:
+        status = machine.check("--stage", stage_name, plant=plant, mode=mode, turn=turn)
+        found, failed = machine.results(stage_name)
+    except Exception as error:  # to be told beside the scenario
+        return f"{scenario[:2]}: {type(error).__name__}: {error}"
+    finally:
+        machine.close()
+    missing = {name}
+    if name == "summary":  # the kernel before the failure is there, in spite of it
+        missing |= {"b 2x3"}
+    elif " ours " in name:  # of two, the one that is left is the first
+        missing = {name[:-1] + "2"}
+    if status == 1 and set(failed) == {name} and found == everything - missing:
+        return None
+    return (f"{name}, {mode}: status {status}, failed {failed}, missing {everything - found}\n"
+            f"{machine.said}")
+
+
+class GpuCheckTest(unittest.TestCase):
+    def setUp(self):
+        self.machine = Machine()
+        self.addCleanup(self.machine.close)
+        kept = (layout.ROOT, stage.PATIENCE, sys.executable, dict(os.environ))
+
+        def restore():
+            layout.ROOT, stage.PATIENCE, sys.executable = kept[:3]
+            os.environ.clear()
+            os.environ.update(kept[3])
+        self.addCleanup(restore)
+
+    def check(self, *arguments, expect, **options):
+        status = self.machine.check(*arguments, **options)
+        self.assertEqual(status, expect, self.machine.said)
+
+    def test_everything_is_measured_and_judged(self):
+        self.check(expect=0)
+        said = self.machine.said
+        self.assertRegex(said, r"over the fastest PyTorch +2\.000 \(\w+\) +>= 1\.00 +pass")
+        self.assertRegex(said, r"over the fastest of the released module +2\.000 .* >= 2\.00 +pass")
+        self.assertRegex(said, r"over the fastest PyTorch of all +2\.000 .* no bound")
+        self.assertRegex(said, r"tests on the device +8 passed +all, none skipped +pass")
+        self.assertRegex(said, r"memcheck of gpu_kernels +0 errors in 4 tests +0, all run +pass")
+        self.assertRegex(said, r"DTN in bf16, from the CPU's +0\.0e\+00 +<= 4e-03 +pass")
+        self.assertNotIn("MISS", said)
+        for name, _, plant, _ in MEASUREMENTS:
+            self.assertTrue(any(plant in call for call in self.machine.calls), plant)
+        ledger = json.loads((self.machine.root / "tests/gpu_ledger.json").read_text())
+        self.assertEqual(list(ledger["sources"]), ["src/kernels/a.cu"])
+
+    def test_each_failure_is_alone(self):
+        self.check(expect=0)
+        everything = {name: self.machine.results(name)[0] for name in cli.STAGES}
+        named = {(m[0], m[1]) for m in MEASUREMENTS}
+        for name in ("smoke", "train", "peer", "ncu"):
+            self.assertEqual({n for s, n in named if s == name}, everything[name] - {"machine"})
+        scenarios = [(m, mode, everything[m[0]]) for mode in MODES for m in MEASUREMENTS
+                     # Of mpirun only the exit status counts: it cannot print nonsense.
+                     if not (mode == "garbage" and m[0] == "ranks")]
+        with concurrent.futures.ProcessPoolExecutor(8) as pool:
+            wrong = [problem for problem in pool.map(one_fails, scenarios, chunksize=1) if problem]
+        self.assertFalse(wrong, "\n".join(wrong[:3]))
+
+    def test_all_may_fail_at_once(self):
+        for mode in ("exit", "crash"):
+            self.check(plant="dtn-bench", mode=mode, expect=1)
+            self.assertEqual(self.machine.results("train")[0], set())
+            self.assertEqual(len(self.machine.results("train")[1]), 9)
+            self.assertRegex(self.machine.results("train")[1]["gemm"],
+                             "exit status 7: planted" if mode == "exit" else "SIGSEGV")
+            self.assertEqual(len(self.machine.results("smoke")[0]), 5)
+            self.assertEqual(len(self.machine.results("tests")[0]), 4)
+
+    def test_a_missing_program_takes_no_other_along(self):
+        (self.machine.root / "build/bin/dtn-bench").unlink()
+        self.check(expect=1)
+        self.assertEqual(len(self.machine.results("smoke")[0]), 5)
+        self.assertIn("cannot be started: No such file", self.machine.results("train")[1]["gemm"])
+        (self.machine.root / "build/tests/gpu_train").unlink()
+        self.check("--again", "--stage", "tests", "sanitizer", expect=1)
+        self.assertIn("gpu_train lists no tests", self.machine.said)
+        self.assertEqual(len(self.machine.results("sanitizer")[0]), 7)
+
+    def test_a_kernel_that_fails_is_named_beside_the_others(self):
+        self.check("--stage", "kernels", KERNEL_FAILS="1", expect=1)
+        found, failed = self.machine.results("kernels")
+        self.assertEqual(found, {"a 2x3", "b 2x3", "summary", "trace_dtn", "trace_ln"})
+        self.assertEqual(failed, {"c": "planted"})
+        self.assertIn("MISS: 1 failed: c", self.machine.said)
+
+    def test_what_fails_runs_again_with_launches_that_wait(self):
+        for mode, message in (("exit", ""), ("crash", "ended by SIGSEGV in this test"),
+                              ("hang", "still running")):
+            self.check("--again", "--stage", "tests", plant="gtest_filter=Alpha", mode=mode, expect=1)
+            suite = self.machine.section("tests")["results"]["gpu_kernels Alpha"]
+            self.assertEqual(list(suite["failed"]), ["Alpha.two"] + ["Alpha.three"] * (mode == "hang"))
+            self.assertIn(message, suite["failed"]["Alpha.two"])
+            self.assertEqual(suite["passed"], 1 if mode == "hang" else 2)
+            again = suite["again"]["Alpha.two"]
+            self.assertEqual(again["outcome"], "failed")
+            self.assertIn("in bad_kernel", again["message"])
+            self.assertRegex(self.machine.said, r"Alpha.two, alone .* failed .*in bad_kernel")
+            self.assertNotIn("gpu_ledger: no", self.machine.said)
+        self.assertRegex(self.machine.said, "tests on the device .* MISS: 4 failed")
+
+    def test_a_skipped_test_is_not_a_passed_one(self):
+        self.check("--stage", "tests", plant="gpu_train --gtest_filter=Alpha", mode="garbage", expect=1)
+        self.assertRegex(self.machine.said, "tests on the device +7 passed .* MISS: 1 skipped")
+
+    def test_the_sanitizer_must_see_planted_faults(self):
+        self.check("--stage", "sanitizer", plant="planted_faults racecheck", mode="exit", expect=3)
+        self.assertIn("racecheck does not find a planted fault", self.machine.said)
+
+    def test_a_sanitized_suite_that_fails_is_alone(self):
+        for mode, problem in (("exit", "did not come to its summary"), ("crash", "SIGSEGV"),
+                              ("garbage", "did not come to its summary")):
+            machine = Machine()
+            self.addCleanup(machine.close)
+            plant = "compute-sanitizer --tool racecheck --error-exitcode 9 --kernel-regex kns=dtn " \
+                f"{machine.root}/build/tests/gpu_kernels --gtest_filter=Alpha"
+            self.assertEqual(machine.check("--stage", "sanitizer", plant=plant, mode=mode), 1)
+            jobs = machine.section("sanitizer")["results"]
+            self.assertEqual(len(jobs), 7)
+            self.assertEqual([name for name, job in jobs.items() if job.get("problem")],
+                             ["racecheck gpu_kernels Alpha"])
+            self.assertIn(problem, jobs["racecheck gpu_kernels Alpha"]["problem"])
+
+    def test_counters_that_cannot_be_read_are_left_out(self):
+        (self.machine.root / "tools/ncu").unlink()
+        (self.machine.root / "tools/ncu").write_text("#!/bin/sh\necho ERR_NVGPUCTRPERM; exit 1\n")
+        (self.machine.root / "tools/ncu").chmod(0o755)
+        self.check("--stage", "ncu", expect=0)
+        self.assertIn("ncu is left out: ncu cannot read the counters", self.machine.said)
+        (self.machine.root / "build/lib/dtn/dtn_mpi.so").unlink()
+        self.check("--stage", "ranks", expect=0)
+        self.assertIn("left out: there is no", self.machine.said)
+
+    def test_an_exception_of_a_stage_is_its_own(self):
+        class Broken(cli.Train):
+            def rounds(self):
+                raise ZeroDivisionError("planted")
+        self.addCleanup(cli.STAGES.update, dict(cli.STAGES))
+        cli.STAGES["train"] = Broken
+        self.check("--stage", "train", "tests", expect=1)
+        self.assertIn("train FAILED: ZeroDivisionError: planted", self.machine.said)
+        self.assertIn("raise ZeroDivisionError",
+                      (self.machine.root / "build/gpu-check/logs/train/traceback.txt").read_text())
+        self.assertEqual(len(self.machine.results("tests")[0]), 4)
+
+    def test_the_least_valuable_is_dropped_and_done_later(self):
+        self.check("--until", "35", expect=1)
+        self.assertRegex(self.machine.said, "peer: not run: no time: ln released_compiled, ")
+        found = {name: self.machine.results(name) for name in cli.STAGES}
+        self.assertEqual({n for n in found["peer"][0] if "ours" not in n}, set())
+        self.assertEqual(found["peer"][1], {})
+        self.assertEqual(len(found["train"][0]), 9)
+        self.check(expect=0)
+        measured = [call for call in self.machine.calls
+                    if "nvidia-smi" not in call and "list" not in call and "-c" not in call.split()]
+        self.assertEqual(len(measured), 6, measured)  # the variants, and nothing a second time
+        self.assertTrue(all("--variant" in call for call in measured), measured)
+        self.check("--again", "--stage", "train", expect=0)
+        self.assertEqual(len([c for c in self.machine.calls if c.startswith("dtn-bench")]), 9)
+
+    def test_what_runs_at_the_end_of_the_time_is_cut_and_has_not_failed(self):
+        self.check("--stage", "tests", "--until", "9", plant="gpu_kernels --gtest_filter=Alpha",
+                   mode="hang", patience=1, expect=1)
+        found, failed = self.machine.results("tests")
+        self.assertEqual((len(found), failed), (3, {}))
+        self.assertIn("tests: not run: no time: gpu_kernels Alpha", self.machine.said)
+        self.assertIn("MISS: 1 suites not run", self.machine.said)
+        self.check("--stage", "tests", expect=0)
+
+    def test_what_failed_before_waits_until_the_rest_is_done(self):
+        self.check("--stage", "train", plant="eval --config vit_s_star_ln", expect=1)
+        self.check("--stage", "train", "tests", expect=0)
+        bench = [i for i, call in enumerate(self.machine.calls) if call.startswith("dtn-bench")]
+        last_test = max(i for i, c in enumerate(self.machine.calls) if c.startswith("gpu_"))
+        self.assertEqual(len(bench), 1)
+        self.assertGreater(bench[0], last_test)
+
+    def test_the_ledger_and_the_logs_are_copied(self):
+        out = self.machine.root / "out"
+        self.check("--stage", "smoke", "--out", str(out), expect=0)
+        self.assertEqual((out / "gpu_ledger.json").read_text(),
+                         (self.machine.root / "tests/gpu_ledger.json").read_text())
+        self.assertTrue((out / "logs.tar.gz").stat().st_size)
+
+    def test_what_cannot_run_says_so(self):
+        self.check("--stage", "peer", plant="import torch", expect=3)
+        self.assertIn("has no PyTorch that sees the GPU", self.machine.said)
+        self.check(plant="nvidia-smi", expect=3)
+        self.assertIn("nvidia-smi finds no GPU here", self.machine.said)
+        (self.machine.root / "build/gpu-check/built.json").unlink()
+        self.check(expect=3)
+        self.assertIn("there is no build in", self.machine.said)
+        (self.machine.root / "CMakeLists.txt").touch()
+        (self.machine.root / "build-gpu").symlink_to("build")
+        (self.machine.root / "build/gpu-check/built.json").write_text('{"tree": "other"}')
+        self.check("--stage", "smoke", expect=3)
+        self.assertIn("was built from other sources", self.machine.said)
+        (self.machine.root / "tests/gpu_ledger.json").write_text("{")
+        with self.assertRaises(SystemExit) as usage:
+            self.check("--until", "0", expect=2)
+        self.assertEqual(usage.exception.code, 2)
+
+    def test_losses_that_differ_are_missed(self):
+        file = self.machine.root / "tests/gpu_smoke_losses.json"
+        file.write_text(file.read_text().replace("6.5", "6.5002"))
+        self.check("--stage", "smoke", expect=1)
+        self.assertRegex(self.machine.said, r"LN in fp32, .* 3\.1e-05 +<= 1e-05 +MISS")
+        self.assertRegex(self.machine.said, r"LN in bf16, .* 3\.1e-05 +<= 4e-03 +pass")
+
+
+class PartsTest(unittest.TestCase):
+    def test_a_command_ends_with_all_that_it_started(self):
+        with tempfile.TemporaryDirectory() as folder:
+            log = pathlib.Path(folder) / "log"
+            outcome = process.run(["sh", "-c", "sleep 60 & echo $!; wait"], 0.3, log)
+            self.assertTrue(outcome.timed_out)
+            self.assertLess(outcome.seconds, 5)
+            child = pathlib.Path("/proc") / outcome.text().strip() / "stat"
+            self.assertTrue(not child.exists() or child.read_text().split()[2] == "Z")
+
+    def test_the_output_of_tests_tells_how_far_they_came(self):
+        tests = ["A.a", "A.b", "A.c"]
+        begun = "[ RUN      ] A.a\n[       OK ] A.a (1 ms)\n[ RUN      ] A.b\nsaid\n"
+        self.assertEqual(suites.read(begun, tests, "ended by SIGABRT", False),
+                         ({"A.a"}, {"A.b": "ended by SIGABRT in this test: said"}, {}, ["A.c"]))
+        self.assertEqual(suites.read("no library", tests, "exit status 127", False)[1:],
+                         ({"A.a": "exit status 127 before the first test: no library"}, {},
+                          ["A.b", "A.c"]))
+        done = "[ RUN      ] A.a\n[       OK ] A.a (1 ms)\n"
+        self.assertEqual(suites.read(done, ["A.a"], "ended by SIGSEGV", False)[1],
+                         {"A.a": "ended by SIGSEGV after the last test"})
+
+    def test_old_ledgers_have_their_rows(self):
+        run = {"tests": {"passed": 3, "failed": 0, "skipped": 0, "not_passed": []}, "kernels": [
+            {"kernel": "k", "dtype": "float32", "cases": 1, "failed": 0, "max_error": 1, "bound": 2,
+             "of_bound": 0.5, "shapes": "7"}],
+            "bench": {"quick": True, "results": {"train_ln": [{"mfu": 0.1}, {"mfu": 0.3}]}},
+            "peer": {"quick": False, "results": {"peer_ln": [{"ratios": {"compiled": 1.5}}]}},
+            "sanitizer": {"tools": [{"tool": "memcheck", "program": "gpu_kernels", "suites": 2, "tests": 9,
+                                     "errors": 0, "reduced": True, "not_run": [], "failed": []}]}}
+        rows = {row[1]: row[2:] for row in requirements.rows_of(run)}
+        self.assertEqual(rows["ViT-S* LN training, mfu"], ("0.200", ">= 0.40", "quick"))
+        self.assertEqual(rows["ViT-S* LN training, over compiled PyTorch"], ("1.500", ">= 1.00", "pass"))
+        self.assertEqual(rows["memcheck of gpu_kernels"], ("0 errors in 9 tests", "0, all run", "reduced"))
+        self.assertEqual(rows["tests on the device"], ("3 passed", "all, none skipped", "pass"))
+
+
+if __name__ == "__main__":
+    unittest.main()

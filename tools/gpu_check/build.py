@@ -1,0 +1,124 @@
+"""Stage build: the programs that the other stages run, from the sources as they are."""
+import json
+import pathlib
+import re
+import subprocess
+
+from . import gpu, layout, libraries, process, sources
+from .errors import CannotRun, Failed, LeftOut
+from .stage import say
+
+# Without what only takes time here: the CPU's fast products, and errors for warnings, which the
+# project's own builds are for.
+FLAGS = ("-DDTN_ONEDNN=OFF", "-DDTN_TESTS=ON", "-DDTN_CUDA_STRICT=OFF", "-DDTN_UNITY=ON")
+
+
+def test_programs(root):
+    """By folder: tests/cuda/<layer>/*_test.cpp becomes gpu_<layer>."""
+    return sorted(f"gpu_{folder.name}" for folder in (root / "tests/cuda").iterdir()
+                  if any(folder.glob("*_test.cpp")))
+
+
+class Build:
+    def __init__(self, where, clock, commit=None, architectures=None, flags=()):
+        self.layout, self.clock, self.commit = where, clock, commit
+        self.architectures, self.flags = architectures, list(flags)
+
+    def __call__(self):
+        if self.layout.packed:
+            raise LeftOut("the programs were built when this folder was packed")
+        nvcc = self.require("nvcc", "it comes with the CUDA Toolkit 13")
+        for name in ("cmake", "ninja", "g++"):
+            self.require(name, "tools/install-deps.sh installs it")
+        self.layout.built_file.unlink(missing_ok=True)
+        before = sources.snapshot(self.layout.root)
+        self.configure(nvcc)
+        targets = ["dtn-bench", "dtn-train", *test_programs(self.layout.root)]
+        if "build lib/dtn/dtn_mpi.so" in (self.layout.build / "build.ninja").read_text():
+            targets.append("dtn_mpi")
+        self.run("build", "cmake", "--build", self.layout.build, "--target", *targets)
+        self.build_planted_faults(nvcc)
+        version = re.search(r"release ([\d.]+)", self.run("nvcc", nvcc, "--version").text())
+        self.layout.built_file.write_text(json.dumps({
+            **before, "cuda": version.group(1) if version else "unknown",
+            "commit": self.commit or sources.commit_of(self.layout.root),
+            "architectures": self.architectures or "those of CMakeLists.txt",
+            "tests": test_programs(self.layout.root)}))
+        say(f"built {' '.join(targets)} in {self.clock.gone():.0f} s")
+
+    @staticmethod
+    def require(name, advice):
+        program = layout.tool(name)
+        if program is None:
+            raise CannotRun(f"there is no {name}; {advice}")
+        return program
+
+    def run(self, log, *command):
+        outcome = process.run(command, self.clock.left(), self.layout.logs / "build" / log,
+                              cwd=self.layout.root)
+        if not outcome.good:
+            for line in outcome.text().splitlines()[-40:]:
+                print(line)
+            raise Failed(f"{log}: {outcome.reason()}")
+        return outcome
+
+    def configure(self, nvcc):
+        if self.architectures is None:
+            try:
+                capability = gpu.identify(self.layout.logs)["compute_cap"]
+                self.architectures = capability.replace(".", "") + "-real"
+            except CannotRun:
+                pass
+        flags = [*FLAGS, *self.flags, f"-DCMAKE_CUDA_COMPILER={nvcc}", *toolkit_flags(nvcc)]
+        if self.architectures:
+            flags.append(f"-DCMAKE_CUDA_ARCHITECTURES={self.architectures}")
+        self.run("configure", "cmake", "--preset", "cuda", "-B", self.layout.build, *flags)
+
+    def build_planted_faults(self, nvcc):
+        codes = [f"-gencode=arch=compute_{n},code=sm_{n}"
+                 for n in re.findall(r"(\d+)", self.architectures or "80")]
+        self.run("planted_faults", nvcc, "-std=c++20", *codes, "-Xcompiler=-static-libgcc",
+                 "-Xcompiler=-static-libstdc++", "-o", self.layout.program("planted_faults"),
+                 self.layout.root / "tests/cuda/planted_faults.cu")
+
+
+def toolkit_flags(nvcc):
+    """What a toolkit lacks, PyTorch's packages may have: cuBLASLt and NCCL's header."""
+    toolkit = pathlib.Path(nvcc).resolve().parent.parent
+    flags = []
+    if not [*toolkit.glob("lib*/libcublasLt.so"), *toolkit.glob("targets/*/lib/libcublasLt.so")]:
+        library = libraries.in_python_packages("lib/libcublasLt.so.13")
+        if library:
+            flags.append(f"-DCUDA_cublasLt_LIBRARY={library}")
+    if not (toolkit / "include/cublasLt.h").exists():
+        header = libraries.in_python_packages("include/cublasLt.h")
+        if header:
+            flags += [f"-DCMAKE_{language}_FLAGS=-isystem {header.parent}"
+                      for language in ("CXX", "CUDA")]
+    if not ((toolkit / "include/nccl.h").exists() or pathlib.Path("/usr/include/nccl.h").exists()):
+        header = libraries.in_python_packages("include/nccl.h")
+        if header:
+            flags.append(f"-DNCCL_INCLUDE_DIR={header.parent}")
+    return flags
+
+
+def static_flags():
+    """Third-party libraries without their shared objects, as Debian has them."""
+    packages = layout.ROOT / "tools/gpu_check/static"
+    return ["-DDTN_MPI=OFF", f"-Dyaml-cpp_DIR={packages}", f"-Dspdlog_DIR={packages}",
+            f"-DZLIB_LIBRARY={static_library('libz.a')}",
+            f"-DJPEG_LIBRARY={static_library('libjpeg.a')}",
+            f"-DOpenMP_gomp_LIBRARY={static_library('libgomp.a')}",
+            "-DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++ -static-libgcc"]
+
+
+def static_library(name):
+    """Where the compiler finds it."""
+    try:
+        found = subprocess.run(["g++", f"-print-file-name={name}"], check=True, text=True,
+                               capture_output=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise CannotRun(f"g++ does not say where {name} is: {error}")
+    if not pathlib.Path(found).is_absolute():
+        raise CannotRun(f"there is no {name}; tools/install-deps.sh installs it")
+    return found

@@ -1,0 +1,225 @@
+"""The command line of the check."""
+import argparse
+import pathlib
+import signal
+import tarfile
+from dataclasses import dataclass
+
+from . import build, gpu, layout, ledger, libraries, pack, process, requirements, smoke
+from .clock import Clock
+from .errors import CannotRun, Failed, Malformed
+from .kernels import Kernels
+from .ncu import Ncu
+from .peer import Peer
+from .ranks import Ranks
+from .sanitizer import Sanitizer
+from .smoke import Smoke
+from .stage import Runner, say
+from .tests import Tests
+from .train import Train
+
+STAGES = {stage.name: stage for stage in (Smoke, Kernels, Train, Peer, Tests, Ncu, Sanitizer, Ranks)}
+ALL_GOOD, MISSED, BAD_USAGE, COULD_NOT_RUN = 0, 1, 2, 3
+
+HELP = """\
+tools/gpu-check.sh [OPTIONS]         checks and measures the CUDA backend on this machine's GPU
+tools/gpu-check.sh pack [FOLDER]     makes a folder of programs for a machine that can build nothing
+tools/gpu-check.sh record-losses     writes tests/gpu_smoke_losses.json, with the CPU alone
+"""
+
+STAGE_HELP = """\
+Stages, the most valuable first, which is the order in which they run. Times are estimates for an
+H200 and 16 cores.
+  build      8 min  in a checkout: cmake --preset cuda without oneDNN, for this GPU only (for those of
+                    CMakeLists.txt where nvidia-smi finds none): dtn-bench, dtn-train, tests/gpu_*.
+                    A packed folder has no need of it.
+  smoke      1 min  what nvidia-smi says, rates of copies and products, and five steps of ViT-S* with
+                    LayerNorm and with DTN, in float32 and bf16, beside the losses of the CPU
+  kernels    1 min  dtn-bench kernels: each kernel of a training step beside its floor; then the
+                    kernels of a whole step, as a table in the logs
+  train      3 min  dtn-bench train (LayerNorm and DTN twice in turn), norm, eval and gemm
+  peer      10 min  tests/peers/gpu_speed.py: PyTorch's variants, each in a process of its own,
+                    between two runs of ours. Needs PyTorch.
+  tests      2 min  the tests gpu_*, suite by suite, four at a time; a skipped test is not a passed one.
+                    What fails runs again alone with CUDA_LAUNCH_BLOCKING=1, to name its kernel.
+  ncu        3 min  counters of a few kernels; left out where there is no ncu or it may not read them
+  sanitizer  10 min compute-sanitizer finds two planted faults, then memcheck of the tests but
+                    gpu_dist, and racecheck of our kernels in tests/gpu_kernels, suite by suite
+  ranks      1 min  dtn-train under mpirun: one rank, then two, which one GPU alone must refuse. Left
+                    out where there is no mpirun, MPI module or NCCL.
+
+A failure, crash, hang or malformed output of one measurement is recorded, and the others go on. The
+ledger gets each result at once. A call goes on from the results that the ledger has for the same
+sources on the same GPU, driver and CUDA version; what failed in an earlier call is tried again at
+the end. A table of the requirements closes every call.
+
+Needs: a GPU of compute capability 8.0 or newer with its driver, Python 3.9, and libcublasLt.so.13
+(and libnccl.so.2 for gpu_dist and ranks) in the system, in /usr/local/cuda or in PyTorch's packages.
+Stage build needs the CUDA Toolkit 13 and what tools/install-deps.sh installs; so does pack, which
+needs no GPU. Root is not needed.
+
+Writes: in the build folder (logs in DIR/gpu-check/logs), the ledger tests/gpu_ledger.json, and with
+--out its copy DIR/gpu_ledger.json after each result and DIR/logs.tar.gz after each stage. To go on in
+a fresh copy of a packed folder, put that gpu_ledger.json in its tests/. To take the results over into
+a checkout: python3 tests/gpu_ledger.py merge FILE
+
+Exit codes: 0 every stage asked for ran and its requirements are met; 1 something failed, missed a
+requirement or had no time; 2 bad usage; 3 a stage could not run here, for the reason given.
+"""
+
+
+def positive(text):
+    value = float(text)
+    if not value > 0:
+        raise ValueError
+    return value
+
+
+def parse(arguments):
+    parser = argparse.ArgumentParser(prog="gpu-check.sh", usage="\n" + HELP, epilog=STAGE_HELP,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", nargs="?", choices=("check", "pack", "record-losses"), default="check",
+                        help=argparse.SUPPRESS)
+    parser.add_argument("folder", nargs="?", help=argparse.SUPPRESS)
+    add = parser.add_argument
+    add("--stage", nargs="+", metavar="S", choices=("build", *STAGES), help="only these "
+        "stages (default: all, and build in a checkout)")
+    add("--until", type=positive, metavar="SECONDS", help="all is over so long after the start. Nothing "
+        "begins that is not expected to fit, and what runs then is ended: both are reported as not "
+        "run. (default: no end)")
+    add("--again", action="store_true", help="measure also what the ledger has already")
+    add("--out", type=pathlib.Path, metavar="DIR", help="where the ledger and the logs are copied to")
+    add("--build-dir", type=pathlib.Path, metavar="DIR", help="the build folder (default: build-gpu; "
+        "build in a packed folder; build-gpu-pack of pack)")
+    add("--commit", metavar="HASH", help="what the ledger names as the commit where there is no git")
+    add("--arch", default="90-real", metavar="LIST", help="of pack: GPU architectures as CMake names "
+        "them, like 80-real;90-real (default: %(default)s, the H100 and H200)")
+    options = parser.parse_args(arguments)
+    if options.folder and options.command != "pack":
+        parser.error(f"{options.command} takes no folder")
+    return options
+
+
+@dataclass
+class Context:
+    """What the stages share."""
+    layout: layout.Layout
+    clock: Clock
+    ledger: ledger.Ledger
+    environment: dict
+    missing: dict
+    built: dict
+
+
+class Check:
+    def __init__(self, options):
+        self.options = options
+        self.clock = Clock(options.until)
+        packed = not (layout.ROOT / "CMakeLists.txt").exists()
+        default = "build" if packed else "build-gpu"
+        self.layout = layout.Layout((options.build_dir or layout.ROOT / default).absolute())
+        self.runner = Runner(self.clock, options.again)
+        self.context = None
+
+    def stages(self):
+        chosen = self.options.stage or [*(() if self.layout.packed else ("build",)), *STAGES]
+        return [name for name in ("build", *STAGES) if name in chosen]
+
+    def trace(self, name):
+        return self.layout.logs / name / "traceback.txt"
+
+    def __call__(self):
+        if self.layout.packed:
+            pack.unpack(layout.ROOT, self.layout.build)
+        stages = self.stages()
+        if "build" in stages:
+            say("== build")
+            make = build.Build(self.layout, self.clock, self.options.commit)
+            if not self.runner.guard("build", make, self.trace("build")):
+                self.copy_logs()
+                return self.status()
+            stages.remove("build")
+        if stages and self.runner.guard("the check", self.prepare, self.trace("prepare")):
+            for name in stages:
+                say(f"== {name}")
+                self.runner.run(STAGES[name](self.context))
+                self.copy_logs()
+            self.runner.retry()
+            self.report(stages)
+        self.copy_logs()
+        return self.status()
+
+    def prepare(self):
+        """What every stage needs, or the reason why none can run."""
+        found = gpu.identify(self.layout.logs)
+        built = self.layout.built()
+        for name in ("dtn-bench", "dtn-train", *built["tests"]):
+            if not self.layout.program(name).exists():
+                say(f"{self.layout.program(name)} is not there; what needs it will fail")
+        environment, missing = libraries.find()
+        for sentence in missing.values():
+            say(sentence)
+        ledger.load(self.layout.ledger)  # a malformed one is reported before it costs anything
+        identity = {"tree": built["tree"], "gpu": found["name"], "driver": found["driver_version"],
+                    "cuda": built["cuda"]}
+        book = ledger.Ledger(self.layout.ledger, identity, self.options.commit or built["commit"],
+                             self.options.out)
+        self.context = Context(self.layout, self.clock, book, environment, missing, built)
+
+    def report(self, stages):
+        say("== requirements")
+        run = self.context.ledger.run()
+        if not run:
+            say("nothing was measured")
+            self.runner.failed = True
+            return
+        requirements.print_report(run, stages)
+        self.runner.failed |= requirements.missed(run, stages)
+
+    def copy_logs(self):
+        if self.options.out is None:
+            return
+        self.options.out.mkdir(parents=True, exist_ok=True)
+        if self.layout.logs.exists():
+            with tarfile.open(self.options.out / "logs.tar.gz", "w:gz") as archive:
+                archive.add(self.layout.logs, "logs")
+
+    def status(self):
+        return COULD_NOT_RUN if self.runner.refused else MISSED if self.runner.failed else ALL_GOOD
+
+
+def make_pack(options):
+    where = layout.Layout((options.build_dir or layout.ROOT / "build-gpu-pack").absolute())
+    folder = pathlib.Path(options.folder or layout.ROOT / ".gpu-pack").absolute()
+    pack.pack(folder, where, Clock(options.until), options.arch, options.commit)
+
+
+def record_losses(options):
+    where = layout.Layout((options.build_dir or layout.ROOT / "build").absolute())
+    smoke.record(where, process.run)
+    say(f"wrote {where.smoke_losses}")
+
+
+def interrupted(number, frame):
+    process.kill_all()
+    raise KeyboardInterrupt
+
+
+def main(arguments):
+    options = parse(arguments)
+    signal.signal(signal.SIGTERM, interrupted)
+    try:
+        if options.command == "check":
+            return Check(options)()
+        {"pack": make_pack, "record-losses": record_losses}[options.command](options)
+        return ALL_GOOD
+    except CannotRun as reason:
+        say(f"cannot run: {reason}")
+        return COULD_NOT_RUN
+    except (Failed, Malformed) as reason:
+        say(str(reason))
+        return MISSED
+    except KeyboardInterrupt:
+        process.kill_all()
+        say("interrupted; what was measured is in the ledger")
+        return MISSED

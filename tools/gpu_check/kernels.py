@@ -1,0 +1,87 @@
+"""Stage kernels: every kernel of a training step on its own, beside what the card allows."""
+import json
+
+from .errors import Failed
+from .ledger import rounded
+from .stage import Stage, Step, say
+from .train import MODEL, bench_train
+
+
+class Kernels(Stage):
+    name = "kernels"
+    section = "speeds"
+
+    def rounds(self):
+        steps = [Step("summary", 30, 240, self.kernels)]
+        for norm in ("dtn", "ln"):
+            steps.append(Step(f"trace_{norm}", 15, 90,
+                              lambda seconds, norm=norm: self.trace(seconds, norm)))
+        yield 1, steps
+
+    def kernels(self, seconds):
+        """Each kernel goes to the ledger as soon as it is measured; the last line is the result."""
+        lines = Lines(self)
+        program = self.context.layout.program("dtn-bench")
+        self.run_well([program, "kernels", "--config", "vit_s_star_dtn", *MODEL, "--device", "cuda",
+                       "--json"], seconds, "kernels", on_line=lines.take)
+        lines.print_table()
+        if lines.malformed:
+            raise Failed(f"{len(lines.malformed)} lines are not what was asked for, the first: "
+                         f"{lines.malformed[0][:200]!r}")
+        if lines.summary is None:
+            raise Failed("the line that sums up is missing")
+        return lines.summary
+
+    def trace(self, seconds, norm):
+        """The table of an eager step's kernels, which is kept as text in the logs."""
+        log = f"trace_{norm}"
+        result = bench_train(self, log, seconds, norm, steps=3, env={"DTN_CUDA_TRACE": "1"})
+        table = self.log(log + ".err")
+        if not table.read_text(errors="replace").strip():
+            raise Failed("DTN_CUDA_TRACE=1 printed no table")
+        return {"images_per_second": result["images_per_second"], "table": table.name}
+
+    def describe(self, step, result):
+        if step.name == "summary":
+            return ", ".join(f"{k} {v:.5g}" if isinstance(v, float) else f"{k} {v}"
+                             for k, v in result.items())
+        return f"a table of the kernels of a step: {self.log(result['table'])}"
+
+
+class Lines:
+    """What comes from dtn-bench kernels, line by line."""
+
+    def __init__(self, stage):
+        self.stage, self.summary = stage, None
+        self.malformed, self.measured = [], []
+
+    def take(self, line):
+        if not line.strip():
+            return
+        try:
+            entry = rounded(json.loads(line))
+            if "kernel" in entry:
+                name = f"{entry['kernel']} {entry.get('shape', '')}".strip()
+                self._enter(name, entry)
+            else:
+                self.summary = {**entry, "kernels": int(entry["kernels"])}
+        except (ValueError, TypeError, KeyError):
+            self.malformed.append(line)
+
+    def _enter(self, name, entry):
+        if "error" not in entry:
+            for key in ("us", "floor_us", "ratio"):
+                entry[key] = float(entry[key])
+        with self.stage.context.ledger.changed(self.stage.section) as (section, _, _):
+            if "error" in entry:
+                section.setdefault("failed", {})[name] = str(entry["error"])[:500]
+                say(f"kernels: {name} FAILED: {entry['error']}")
+                return
+            section["results"][name] = entry
+            section.get("failed", {}).pop(name, None)
+        self.measured.append((name, entry))
+
+    def print_table(self):
+        """First those that lose most time above their floor."""
+        for name, e in sorted(self.measured, key=lambda item: item[1]["floor_us"] - item[1]["us"]):
+            say(f"kernels: {e['us']:9.1f} us, {e['ratio']:6.2f} of its floor  {name}")

@@ -1,0 +1,62 @@
+"""NVIDIA's libraries that are too large to pack, found where a machine may have them: the system,
+the CUDA Toolkit, or the packages that PyTorch brings along."""
+import glob
+import os
+import pathlib
+import site
+import subprocess
+import sys
+import sysconfig
+
+NEEDED = {"libcublasLt.so.13": "every program of a build with CUDA",
+          "libnccl.so.2": "gpu_dist and several ranks"}
+TOOLKIT = ("/usr/local/cuda/lib64", "/usr/local/cuda/lib", "/usr/local/cuda/targets/*/lib")
+
+
+def site_folders():
+    folders = [*sys.path, *site.getsitepackages(), site.getusersitepackages(),
+               *(sysconfig.get_paths()[kind] for kind in ("purelib", "platlib"))]
+    return [folder for folder in dict.fromkeys(folders) if os.path.isdir(folder)]
+
+
+def in_python_packages(name):
+    """A file of NVIDIA's packages for Python, such as include/nccl.h; None when there is none."""
+    for folder in site_folders():
+        found = sorted(glob.glob(f"{folder}/nvidia/**/{name}", recursive=True))
+        if found:
+            return pathlib.Path(found[0])
+    return None
+
+
+def loads(name):
+    """Whether the loader finds a library by itself; asked in a process of its own."""
+    attempt = "import ctypes, sys; ctypes.CDLL(sys.argv[1])"
+    return subprocess.run([sys.executable, "-c", attempt, name], stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL).returncode == 0
+
+
+def folder_of(name):
+    """Where a library lies that the loader does not find by itself; None when nowhere."""
+    for pattern in TOOLKIT:
+        for file in sorted(glob.glob(f"{pattern}/{name}")):
+            return os.path.dirname(file)
+    found = in_python_packages(f"lib/{name}")
+    return str(found.parent) if found else None
+
+
+def find():
+    """What LD_LIBRARY_PATH must be for the programs to start, and a remark for each library that
+    is nowhere."""
+    folders, missing = [], {}
+    for name, user in NEEDED.items():
+        if loads(name):
+            continue
+        folder = folder_of(name)
+        if folder:
+            folders.append(folder)
+        else:
+            missing[name] = (f"{name} is not here, which {user} needs: neither in the system nor in "
+                             "/usr/local/cuda nor in Python's packages nvidia/**/lib; install it or "
+                             "name its folder in LD_LIBRARY_PATH")
+    path = [*dict.fromkeys(folders), os.environ.get("LD_LIBRARY_PATH", "")]
+    return {"LD_LIBRARY_PATH": os.pathsep.join(filter(None, path))}, missing

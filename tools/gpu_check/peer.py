@@ -1,0 +1,100 @@
+"""Stage peer: the training step of ViT-S* by PyTorch, each variant in a process of its own, between
+two measurements of ours."""
+import itertools
+import sys
+
+from .errors import CannotRun, Failed
+from .ledger import rounded
+from .stage import Stage, Step
+from .train import BATCH, STEPS, bench_train, parse_object
+
+NORMS = ("ln", "dtn")
+OURS = 20  # seconds that one of our own measurements takes
+
+
+class Peer(Stage):
+    name = section = "peer"
+
+    def rounds(self):
+        self.require_torch()
+        # The most valuable variant of each norm, then the next, and ours once more in any case.
+        variants = itertools.zip_longest(*(self.variants(norm) for norm in NORMS))
+        yield 1, [*(self.ours(norm, 1) for norm in NORMS),
+                  *filter(None, itertools.chain.from_iterable(variants)),
+                  *(self.ours(norm, 2) for norm in NORMS)]
+
+    def require_torch(self):
+        attempt = "import torch; assert torch.cuda.is_available()"
+        outcome = self.run([sys.executable, "-c", attempt], min(120, self.context.clock.left()),
+                           "torch")
+        if not outcome.good:
+            raise CannotRun(f"{sys.executable} has no PyTorch that sees the GPU: {outcome.reason()}")
+
+    def script(self, norm, *arguments):
+        return [sys.executable, self.context.layout.gpu_speed, "--norm", norm, *arguments]
+
+    def variants(self, norm):
+        """A step for each, most valuable first; where the script does not name them, a step that
+        fails with the reason."""
+        outcome = self.run(self.script(norm, "--list"), min(120, self.context.clock.left()),
+                           f"list_{norm}")
+        names = [line.strip() for line in outcome.text().splitlines() if line.strip()]
+        if outcome.good and names:
+            return [self.theirs(norm, name) for name in names]
+
+        def fail(seconds):
+            raise Failed(f"gpu_speed.py names no variants: {outcome.reason()}")
+        return [Step(f"{norm} list", 0, 1, fail, info=(norm, "variants", "list"))]
+
+    def ours(self, norm, turn):
+        return Step(f"{norm} ours {turn}", OURS, 120, info=(norm, "ours", turn),
+                    work=lambda seconds: bench_train(self, f"{norm}_ours_{turn}", seconds, norm))
+
+    def theirs(self, norm, name):
+        return Step(f"{norm} {name}", 60, 300, leave=len(NORMS) * OURS, info=(norm, "variants", name),
+                    work=lambda seconds: self.variant(seconds, norm, name))
+
+    def variant(self, seconds, norm, name):
+        outcome = self.run_well(self.script(norm, "--variant", name, "--steps", str(STEPS), "--batch",
+                                            str(BATCH)), seconds, f"{norm}_{name}")
+        result = parse_object(outcome.text())
+        rate = result.get("images_per_second")
+        if not isinstance(rate, (int, float)) or rate <= 0:
+            raise Failed(f"there is no images_per_second in what it printed: {result}")
+        return result
+
+    # ---- results: {"ln": {"ours": [a, b], "variants": {name: {...}}, "failed": {name: reason}}, ...}
+
+    def of_norm(self, section, step):
+        norm = step.info[0]
+        return section.get("results", {}).get(norm) or {"ours": [], "variants": {}, "failed": {}}
+
+    def is_done(self, section, step):
+        _, kind, name = step.info
+        entry = self.of_norm(section, step)
+        return name in entry["variants"] if kind == "variants" else len(entry["ours"]) >= name
+
+    def has_failed(self, section, step):
+        return self.key(step) in self.of_norm(section, step)["failed"]
+
+    @staticmethod
+    def key(step):
+        _, kind, name = step.info
+        return name if kind == "variants" else f"ours {name}"
+
+    def record(self, section, step, result):
+        norm, kind, name = step.info
+        entry = section["results"].setdefault(norm, self.of_norm(section, step))
+        entry["failed"].pop(self.key(step), None)
+        if kind == "variants":
+            entry["variants"][name] = rounded(result)
+        else:
+            entry["ours"] = [*entry["ours"], rounded(result["images_per_second"])][-2:]
+
+    def record_failure(self, section, step, reason):
+        entry = section["results"].setdefault(step.info[0], self.of_norm(section, step))
+        entry["failed"][self.key(step)] = reason
+
+    def describe(self, step, result):
+        return f"{step.name}: {result['images_per_second']:.1f} images/s"
+

@@ -1,0 +1,51 @@
+"""Programs of GoogleTest, whose tests are followed by what the program prints: that tells how far
+it came even when it crashed."""
+import re
+
+MESSAGE = 400  # characters kept of what a failed test says
+OUTCOME = re.compile(r"\[ +(RUN|OK|FAILED|SKIPPED) +\] ([\w/]+\.[\w/]+)")
+
+
+def parse_list(text):
+    """Suites with the full names of their tests, from what --gtest_list_tests prints."""
+    suites, suite = {}, None
+    for line in text.splitlines():
+        name = line.split("#")[0].rstrip()
+        if re.fullmatch(r"[\w/]+\.", name):
+            suite = name[:-1]
+        elif suite and re.fullmatch(r"  [\w/]+", name) and "DISABLED_" not in suite + name:
+            suites.setdefault(suite, []).append(f"{suite}.{name.strip()}")
+    return suites
+
+
+def read(text, tests, ending, good):
+    """What became of `tests`, from the output of a program that was to run them and ended so:
+    ({passed test}, {failed test: message}, {skipped test: message}, [tests not begun]). A test
+    that was under way when the program ended has failed."""
+    passed, failed, skipped = set(), {}, {}
+    running, said = None, []
+    for line in text.splitlines():
+        match = OUTCOME.search(line)
+        kind, test = match.groups() if match else (None, None)
+        if test not in tests:
+            said.append(line.strip())
+            continue
+        if kind == "RUN":
+            running, said = test, []
+        elif running == test:
+            message = " ".join(filter(None, said))[:MESSAGE]
+            if kind == "OK":
+                passed.add(test)
+            else:
+                (failed if kind == "FAILED" else skipped)[test] = message
+            running = None
+    if running:
+        message = " ".join(filter(None, [ending + " in this test:", *said]))
+        failed[running] = message[:MESSAGE]
+    left = [t for t in tests if t not in passed and t not in failed and t not in skipped]
+    if not running and left and not (passed or failed or skipped):
+        failed[left.pop(0)] = f"{ending} before the first test: {text.strip()[-MESSAGE:]}"
+    elif not running and not left and not good and not failed:
+        failed[tests[-1]] = f"{ending} after the last test"
+        passed.discard(tests[-1])
+    return passed, failed, skipped, left

@@ -1,0 +1,125 @@
+"""Stage tests: the tests gpu_* on the device, suite by suite, and what failed once more with
+launches that wait, so that a crash names its kernel."""
+import time
+
+from . import accuracy, sources, suites
+from .errors import CannotRun, Failed, TookTooLong
+from .stage import Stage, Step
+
+ENVIRONMENT = {"DTN_CUDA_CACHE": "0", "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "4"}
+AT_ONCE = 4
+HANG = 240  # seconds: the slowest suite takes a quarter of that
+
+
+def list_suites(stage, program):
+    """Suites of a test program, with their tests."""
+    outcome = stage.run([stage.context.layout.program(program), "--gtest_list_tests"], 60,
+                        f"list_{program}")
+    found = suites.parse_list(outcome.text()) if outcome.good else {}
+    if not found:
+        raise Failed(f"{program} lists no tests: {outcome.reason()}")
+    return found
+
+
+class Tests(Stage):
+    name = section = "tests"
+
+    def rounds(self):
+        steps, broken = [], []
+        for program in self.context.built["tests"]:
+            try:
+                for suite, tests in list_suites(self, program).items():
+                    steps.append(self.step(program, suite, tests))
+            except Failed as reason:
+                broken.append(self.broken(program, str(reason)))
+        if not steps:
+            raise CannotRun("no test program lists its tests; see the logs")
+        self.plan(len(steps) + len(broken))
+        yield AT_ONCE, steps + broken
+        yield 1, list(self.second_runs())
+
+    def step(self, program, suite, tests):
+        return Step(f"{program} {suite}", 5, HANG,
+                    lambda seconds: self.suite(seconds, program, suite, tests))
+
+    @staticmethod
+    def broken(program, reason):
+        def fail(seconds):
+            raise Failed(reason)
+        return Step(program, 0, 1, fail)
+
+    def suite(self, seconds, program, suite, tests):
+        """All tests of a suite; after a crash those that are left run in another process."""
+        begun = time.monotonic()
+        passed, failed, skipped, left = 0, {}, {}, tests
+        lines = self.log(f"{program}_{suite}.jsonl")
+        lines.unlink(missing_ok=True)
+        while left:
+            # What runs the whole suite shall not have too long a command line.
+            chosen = f"{suite}.*" if left == tests else ":".join(left)
+            outcome = self.run([self.context.layout.program(program), f"--gtest_filter={chosen}"],
+                               begun + seconds - time.monotonic(), f"{program}_{suite}",
+                               env={**ENVIRONMENT, "DTN_LEDGER": str(lines)})
+            if outcome.timed_out and not self.context.clock.left():
+                raise TookTooLong(outcome.reason())
+            text = outcome.text() + ("" if outcome.good else
+                                     outcome.stderr.read_text(errors="replace"))
+            good, bad, without, left = suites.read(text, left, outcome.ending(), outcome.good)
+            passed += len(good)
+            failed.update(bad)
+            skipped.update(without)
+            if outcome.timed_out:  # what is left has no time of its own any more
+                failed.update({test: "not reached: a test before it hung" for test in left})
+                break
+        errors = accuracy.read(lines.read_text()) if lines.exists() else []
+        return {"passed": passed, "seconds": round(time.monotonic() - begun, 1),
+                **({"failed": failed} if failed else {}),
+                **({"skipped": skipped} if skipped else {}),
+                **({"kernels": errors} if errors else {})}
+
+    # ---- what failed, once more
+
+    def second_runs(self):
+        for name, result in self.content().get("results", {}).items():
+            for test in result.get("failed", {}):
+                program = name.split(" ")[0]
+                yield Step(f"again {program} {test}", 5, 120, info=(name, test),
+                           work=lambda seconds, p=program, t=test: self.once_more(seconds, p, t))
+
+    def once_more(self, seconds, program, test):
+        outcome = self.run([self.context.layout.program(program), f"--gtest_filter={test}"], seconds,
+                           f"again_{program}_{test}", env={**ENVIRONMENT, "CUDA_LAUNCH_BLOCKING": "1"})
+        if outcome.timed_out and not self.context.clock.left():
+            raise TookTooLong(outcome.reason())
+        text = outcome.text() + outcome.stderr.read_text(errors="replace")
+        passed, failed, skipped, _ = suites.read(text, [test], outcome.ending(), outcome.good)
+        return {"outcome": "passed" if passed else "skipped" if skipped else "failed",
+                "message": next(iter((failed or skipped).values()), "")}
+
+    def is_done(self, section, step):
+        if step.info is None:
+            return super().is_done(section, step)
+        name, test = step.info
+        return test in section["results"].get(name, {}).get("again", {})
+
+    def record(self, section, step, result):
+        if step.info is None:
+            super().record(section, step, result)
+            return
+        name, test = step.info
+        section["results"][name].setdefault("again", {})[test] = result
+
+    def describe(self, step, result):
+        if step.info:
+            return (f"{step.info[1]}, alone and with CUDA_LAUNCH_BLOCKING=1: {result['outcome']} "
+                    f"{result['message']}")
+        bad = [f"{test} {kind}: {message}" for kind, word in (("FAILED", "failed"), ("skipped", "skipped"))
+               for test, message in result.get(word, {}).items()]
+        return "\n           ".join(bad) or None
+
+    def finish(self):
+        """Sources whose tests all passed get an entry; those whose tests did not lose theirs."""
+        if not self.content().get("results"):
+            return
+        with self.context.ledger.changed(self.section) as (_, run, whole):
+            sources.enter(whole, run, self.context.built["sources"])
