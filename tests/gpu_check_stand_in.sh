@@ -1,7 +1,7 @@
 #!/bin/sh
 # Stands for every program that tools/gpu_check calls, under whose names it is found: answers as
-# these do when all is well. Of the calls whose words contain $PLANT, the $TURN-th, or each when TURN
-# is empty, ends as $MODE says: exit, crash, hang, garbage. Each call is a line of $CALLS.
+# these do when all is well. Of the calls whose words contain $PLANT, the $TURN-th, or each when
+# TURN is empty, ends as $MODE says: exit, crash, hang, garbage. Each call is a line of $CALLS.
 name=${0##*/}
 call="$name $*"
 echo "$call" >> "$CALLS"
@@ -31,7 +31,8 @@ run_tests() {
   filter=${filter%% *}
   report=${call##*--gtest_output=json:}
   if [ -n "$DTN_LEDGER" ]; then
-    echo '{"kernel": "k", "case": "'"$filter"'", "dtype": "float32", "max_error": 1e-8, "bound": 1e-7}' >> "$DTN_LEDGER"
+    echo '{"kernel": "k", "case": "'"$filter"'", "dtype": "float32", "max_error": 1e-8,' \
+      '"bound": 1e-7}' >> "$DTN_LEDGER"
   fi
   cases=
   for test in Alpha.one Alpha.two Alpha.three Beta/0.four; do
@@ -66,27 +67,31 @@ case $name in
     case $* in
       *--gtest_list_tests*)
         fail
-        printf 'Alpha.\n  one\n  two\n  three\n  DISABLED_five\nBeta/0.  # TypeParam = float\n  four\n' ;;
+        printf 'Alpha.\n  one\n  two\n  three\n  DISABLED_five\n'
+        printf 'Beta/0.  # TypeParam = float\n  four\n' ;;
       *) run_tests ;;
     esac ;;
   nvidia-smi)
     fail
     case $* in
       *--list-gpus*) echo "GPU 0: stand-in" ;;
-      *) echo "$*" | sed -e 's/.*--query-gpu=//' -e 's/ .*//' -e 's/[a-z._]*/1/2g' -e 's/^[a-z._]*/stand-in/' ;;
+      *)  # a value for each question
+        echo "$*" | sed -e 's/.*--query-gpu=//' -e 's/ .*//' -e 's/[a-z._]*/1/2g' \
+          -e 's/^[a-z._]*/stand-in/' ;;
     esac ;;
   dtn-bench)
     if [ "$1" = kernels ]; then
-      echo '{"kernel": "a", "shape": "2x3", "us": 2.0, "bytes": 8, "flops": 1, "floor_us": 1.0, "ratio": 2.0}'
+      echo '{"kernel": "a", "shape": "2x3", "us": 2.0, "floor_us": 1.0, "ratio": 2.0}'
       fail
-      echo '{"kernel": "b", "shape": "2x3", "us": 3.0, "bytes": 8, "flops": 1, "floor_us": 1.0, "ratio": 3.0}'
+      echo '{"kernel": "b", "shape": "2x3", "us": 3.0, "floor_us": 1.0, "ratio": 3.0}'
       if [ -n "$KERNEL_FAILS" ]; then echo '{"kernel": "c", "error": "planted"}'; fi
       echo '{"copy_gbytes_per_second": 1.0, "gemm_gflops": 1.0, "kernels": 2}'
-      exit 0
+      exit ${KERNEL_FAILS:-0}
     fi
     fail
-    if [ -n "$DTN_CUDA_TRACE" ]; then echo "a table" >&2; fi
-    echo '{"images_per_second": 4, "mfu": 1, "forward_of_copy": 1, "copy_gbytes_per_second": 1, "gemm_gflops": 1}' ;;
+    if [ -n "$DTN_CUDA_TRACE" ]; then printf "kernel us\na 1\ngaps 0\n" >&2; fi
+    echo '{"images_per_second": 4, "mfu": 1, "forward_of_copy": 1,' \
+      '"copy_gbytes_per_second": 1, "gemm_gflops": 1}' ;;
   dtn-train)
     fail
     output=${call##*--output }
@@ -113,7 +118,8 @@ case $name in
     esac ;;
   ncu)
     fail
-    printf '"ID","gpu__time_duration.sum","dram__bytes_read.sum"\n"","ns","byte"\n"0","1,200","4"\n' ;;
+    printf '"ID","gpu__time_duration.sum","dram__bytes_read.sum"\n"","ns","byte"\n'
+    printf '"0","1,200","4"\n' ;;
   mpirun)
     fail
     case $* in *"-n 2 "*) echo "two ranks would use the same GPU"; exit 2 ;; esac ;;

@@ -59,8 +59,8 @@ class Machine:
         (build / "lib/dtn/dtn_mpi.so").touch()
         (build / "gpu-check").mkdir()
         (build / "gpu-check/built.json").write_text(json.dumps({
-            "tree": "tree", "sources": {"src/kernels/a.cu": "hash"}, "cuda": "13.0", "commit": "none",
-            "tests": ["gpu_kernels", "gpu_train"]}))
+            "tree": "tree", "sources": {"src/kernels/a.cu": "hash"}, "cuda": "13.0",
+            "commit": "none", "tests": ["gpu_kernels", "gpu_train"]}))
         (self.root / "tests").mkdir()
         (self.root / "tests/gpu_smoke_losses.json").write_text(json.dumps({
             "settings": list(smoke.SETTINGS), "runs": {
@@ -97,7 +97,8 @@ class Machine:
         if stage_name != "peer":
             return set(found), section.get("failed", {})
         names = {f"{norm} {name}" for norm, entry in found.items() for name in entry["variants"]}
-        names |= {f"{norm} ours {i + 1}" for norm, e in found.items() for i in range(len(e["ours"]))}
+        names |= {f"{norm} ours {i + 1}" for norm, entry in found.items()
+                  for i in range(len(entry["ours"]))}
         return names, {f"{norm} {name}": reason for norm, entry in found.items()
                        for name, reason in entry["failed"].items()}
 
@@ -151,7 +152,7 @@ class GpuCheckTest(unittest.TestCase):
         self.assertRegex(said, r"over the fastest PyTorch of all +2\.000 .* no bound")
         self.assertRegex(said, r"tests on the device +8 passed +all, none skipped +pass")
         self.assertRegex(said, r"memcheck of gpu_kernels +0 errors in 4 tests +0, all run +pass")
-        self.assertRegex(said, r"DTN in bf16, from the CPU's +0\.0e\+00 +<= 4e-03 +pass")
+        self.assertRegex(said, r"DTN, bf16, off the CPU's +0\.0e\+00 +<= 4e-03 +pass")
         self.assertNotIn("MISS", said)
         for name, _, plant, _ in MEASUREMENTS:
             self.assertTrue(any(plant in call for call in self.machine.calls), plant)
@@ -201,9 +202,11 @@ class GpuCheckTest(unittest.TestCase):
     def test_what_fails_runs_again_with_launches_that_wait(self):
         for mode, message in (("exit", ""), ("crash", "ended by SIGSEGV in this test"),
                               ("hang", "still running")):
-            self.check("--again", "--stage", "tests", plant="gtest_filter=Alpha", mode=mode, expect=1)
+            self.check("--again", "--stage", "tests", plant="gtest_filter=Alpha", mode=mode,
+                       expect=1)
             suite = self.machine.section("tests")["results"]["gpu_kernels Alpha"]
-            self.assertEqual(list(suite["failed"]), ["Alpha.two"] + ["Alpha.three"] * (mode == "hang"))
+            self.assertEqual(list(suite["failed"]),
+                             ["Alpha.two"] + ["Alpha.three"] * (mode == "hang"))
             self.assertIn(message, suite["failed"]["Alpha.two"])
             self.assertEqual(suite["passed"], 1 if mode == "hang" else 2)
             again = suite["again"]["Alpha.two"]
@@ -214,7 +217,8 @@ class GpuCheckTest(unittest.TestCase):
         self.assertRegex(self.machine.said, "tests on the device .* MISS: 4 failed")
 
     def test_a_skipped_test_is_not_a_passed_one(self):
-        self.check("--stage", "tests", plant="gpu_train --gtest_filter=Alpha", mode="garbage", expect=1)
+        self.check("--stage", "tests", plant="gpu_train --gtest_filter=Alpha", mode="garbage",
+                   expect=1)
         self.assertRegex(self.machine.said, "tests on the device +7 passed .* MISS: 1 skipped")
 
     def test_the_sanitizer_must_see_planted_faults(self):
@@ -226,8 +230,8 @@ class GpuCheckTest(unittest.TestCase):
                               ("garbage", "did not come to its summary")):
             machine = Machine()
             self.addCleanup(machine.close)
-            plant = "compute-sanitizer --tool racecheck --error-exitcode 9 --kernel-regex kns=dtn " \
-                f"{machine.root}/build/tests/gpu_kernels --gtest_filter=Alpha"
+            plant = ("compute-sanitizer --tool racecheck --error-exitcode 9 --kernel-regex kns=dtn "
+                     f"{machine.root}/build/tests/gpu_kernels --gtest_filter=Alpha")
             self.assertEqual(machine.check("--stage", "sanitizer", plant=plant, mode=mode), 1)
             jobs = machine.section("sanitizer")["results"]
             self.assertEqual(len(jobs), 7)
@@ -318,8 +322,8 @@ class GpuCheckTest(unittest.TestCase):
         file = self.machine.root / "tests/gpu_smoke_losses.json"
         file.write_text(file.read_text().replace("6.5", "6.5002"))
         self.check("--stage", "smoke", expect=1)
-        self.assertRegex(self.machine.said, r"LN in fp32, .* 3\.1e-05 +<= 1e-05 +MISS")
-        self.assertRegex(self.machine.said, r"LN in bf16, .* 3\.1e-05 +<= 4e-03 +pass")
+        self.assertRegex(self.machine.said, r"LN, fp32, .* 3\.1e-05 +<= 1e-05 +MISS")
+        self.assertRegex(self.machine.said, r"LN, bf16, .* 3\.1e-05 +<= 4e-03 +pass")
 
 
 class PartsTest(unittest.TestCase):
@@ -350,12 +354,15 @@ class PartsTest(unittest.TestCase):
              "of_bound": 0.5, "shapes": "7"}],
             "bench": {"quick": True, "results": {"train_ln": [{"mfu": 0.1}, {"mfu": 0.3}]}},
             "peer": {"quick": False, "results": {"peer_ln": [{"ratios": {"compiled": 1.5}}]}},
-            "sanitizer": {"tools": [{"tool": "memcheck", "program": "gpu_kernels", "suites": 2, "tests": 9,
-                                     "errors": 0, "reduced": True, "not_run": [], "failed": []}]}}
+            "sanitizer": {"tools": [{
+                "tool": "memcheck", "program": "gpu_kernels", "suites": 2, "tests": 9, "errors": 0,
+                "reduced": True, "not_run": [], "failed": []}]}}
         rows = {row[1]: row[2:] for row in requirements.rows_of(run)}
         self.assertEqual(rows["ViT-S* LN training, mfu"], ("0.200", ">= 0.40", "quick"))
-        self.assertEqual(rows["ViT-S* LN training, over compiled PyTorch"], ("1.500", ">= 1.00", "pass"))
-        self.assertEqual(rows["memcheck of gpu_kernels"], ("0 errors in 9 tests", "0, all run", "reduced"))
+        self.assertEqual(rows["ViT-S* LN training, over compiled PyTorch"],
+                         ("1.500", ">= 1.00", "pass"))
+        self.assertEqual(rows["memcheck of gpu_kernels"],
+                         ("0 errors in 9 tests", "0, all run", "reduced"))
         self.assertEqual(rows["tests on the device"], ("3 passed", "all, none skipped", "pass"))
 
 

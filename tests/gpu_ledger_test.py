@@ -92,7 +92,8 @@ class LedgerTest(unittest.TestCase):
         parts = (line("add", "7", "bfloat16", 1e-3, 4e-3) * 3,
                  line("add", "9", "bfloat16", 2e-3, 8e-3) + line("add", "7", "float32", 0, 0) +
                  line("mul", "7", "float32", "-inf", 1))
-        for kernels in (accuracy.read("".join(parts)), accuracy.together(map(accuracy.read, parts))):
+        for kernels in (accuracy.read("".join(parts)),
+                        accuracy.together(map(accuracy.read, parts))):
             self.assertEqual([(k["kernel"], k["dtype"], k["cases"], k["max_error"], k["bound"],
                                k["of_bound"], k["failed"], k["shapes"]) for k in kernels], expected)
 

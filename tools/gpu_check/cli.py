@@ -18,7 +18,8 @@ from .stage import Runner, say
 from .tests import Tests
 from .train import Train
 
-STAGES = {stage.name: stage for stage in (Smoke, Kernels, Train, Peer, Tests, Ncu, Sanitizer, Ranks)}
+STAGES = {stage.name: stage for stage in (Smoke, Kernels, Train, Peer, Tests, Ncu, Sanitizer,
+                                          Ranks)}
 ALL_GOOD, MISSED, BAD_USAGE, COULD_NOT_RUN = 0, 1, 2, 3
 
 HELP = """\
@@ -30,38 +31,40 @@ tools/gpu-check.sh record-losses     writes tests/gpu_smoke_losses.json, with th
 STAGE_HELP = """\
 Stages, the most valuable first, which is the order in which they run. Times are estimates for an
 H200 and 16 cores.
-  build      8 min  in a checkout: cmake --preset cuda without oneDNN, for this GPU only (for those of
-                    CMakeLists.txt where nvidia-smi finds none): dtn-bench, dtn-train, tests/gpu_*.
-                    A packed folder has no need of it.
-  smoke      1 min  what nvidia-smi says, rates of copies and products, and five steps of ViT-S* with
-                    LayerNorm and with DTN, in float32 and bf16, beside the losses of the CPU
+  build      8 min  in a checkout: cmake --preset cuda without oneDNN, for this GPU only, or for
+                    those of CMakeLists.txt where nvidia-smi finds none: dtn-bench, dtn-train,
+                    tests/gpu_*. A packed folder has no need of it.
+  smoke      1 min  what nvidia-smi says, rates of copies and products, and five steps of ViT-S*
+                    with LayerNorm and with DTN, in float32 and bf16, held against the CPU's
   kernels    1 min  dtn-bench kernels: each kernel of a training step beside its floor; then the
-                    kernels of a whole step, as a table in the logs
+                    kernels of whole steps, as tables in the logs
   train      3 min  dtn-bench train (LayerNorm and DTN twice in turn), norm, eval and gemm
   peer      10 min  tests/peers/gpu_speed.py: PyTorch's variants, each in a process of its own,
-                    between two runs of ours. Needs PyTorch.
-  tests      2 min  the tests gpu_*, suite by suite, four at a time; a skipped test is not a passed one.
-                    What fails runs again alone with CUDA_LAUNCH_BLOCKING=1, to name its kernel.
-  ncu        3 min  counters of a few kernels; left out where there is no ncu or it may not read them
-  sanitizer  10 min compute-sanitizer finds two planted faults, then memcheck of the tests but
-                    gpu_dist, and racecheck of our kernels in tests/gpu_kernels, suite by suite
-  ranks      1 min  dtn-train under mpirun: one rank, then two, which one GPU alone must refuse. Left
-                    out where there is no mpirun, MPI module or NCCL.
+                    between two runs of ours: the four most valuable of LayerNorm and of DTN. The
+                    others (20 min) follow when all stages are done. Needs PyTorch.
+  tests      2 min  the tests gpu_*, suite by suite, four at a time; a skipped test is not a passed
+                    one. What fails runs again, alone with CUDA_LAUNCH_BLOCKING=1, so that a crash
+                    names its kernel.
+  ncu        3 min  counters of a few kernels; left out where there is no ncu or none to be read
+  sanitizer 10 min  compute-sanitizer finds two planted faults, then memcheck of the tests but
+                    gpu_dist, and racecheck of our kernels in gpu_kernels, suite by suite
+  ranks      1 min  dtn-train under mpirun: one rank, then two, which one GPU alone must refuse.
+                    Left out where there is no mpirun, MPI module or NCCL.
 
 A failure, crash, hang or malformed output of one measurement is recorded, and the others go on. The
 ledger gets each result at once. A call goes on from the results that the ledger has for the same
 sources on the same GPU, driver and CUDA version; what failed in an earlier call is tried again at
-the end. A table of the requirements closes every call.
+the very end. A table of the requirements closes every call.
 
 Needs: a GPU of compute capability 8.0 or newer with its driver, Python 3.9, and libcublasLt.so.13
-(and libnccl.so.2 for gpu_dist and ranks) in the system, in /usr/local/cuda or in PyTorch's packages.
-Stage build needs the CUDA Toolkit 13 and what tools/install-deps.sh installs; so does pack, which
-needs no GPU. Root is not needed.
+(libnccl.so.2, too, for gpu_dist and ranks) in the system, in /usr/local/cuda or in the packages
+that PyTorch brings along. Stage build needs the CUDA Toolkit 13 and what tools/install-deps.sh
+installs; so does pack, which needs no GPU. Root is not needed.
 
 Writes: in the build folder (logs in DIR/gpu-check/logs), the ledger tests/gpu_ledger.json, and with
---out its copy DIR/gpu_ledger.json after each result and DIR/logs.tar.gz after each stage. To go on in
-a fresh copy of a packed folder, put that gpu_ledger.json in its tests/. To take the results over into
-a checkout: python3 tests/gpu_ledger.py merge FILE
+--out its copy DIR/gpu_ledger.json after each result and DIR/logs.tar.gz after each stage. To go on
+in a fresh copy of a packed folder, put that gpu_ledger.json in its tests/. To take the results over
+into a checkout: python3 tests/gpu_ledger.py merge FILE
 
 Exit codes: 0 every stage asked for ran and its requirements are met; 1 something failed, missed a
 requirement or had no time; 2 bad usage; 3 a stage could not run here, for the reason given.
@@ -78,22 +81,23 @@ def positive(text):
 def parse(arguments):
     parser = argparse.ArgumentParser(prog="gpu-check.sh", usage="\n" + HELP, epilog=STAGE_HELP,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", nargs="?", choices=("check", "pack", "record-losses"), default="check",
-                        help=argparse.SUPPRESS)
+    parser.add_argument("command", nargs="?", choices=("check", "pack", "record-losses"),
+                        default="check", help=argparse.SUPPRESS)
     parser.add_argument("folder", nargs="?", help=argparse.SUPPRESS)
     add = parser.add_argument
     add("--stage", nargs="+", metavar="S", choices=("build", *STAGES), help="only these "
         "stages (default: all, and build in a checkout)")
-    add("--until", type=positive, metavar="SECONDS", help="all is over so long after the start. Nothing "
-        "begins that is not expected to fit, and what runs then is ended: both are reported as not "
-        "run. (default: no end)")
+    add("--until", type=positive, metavar="SECONDS", help="all is over so long after the start. "
+        "Nothing begins that is not expected to fit, and what runs then is ended: both are told as "
+        "not run. (default: no end)")
     add("--again", action="store_true", help="measure also what the ledger has already")
-    add("--out", type=pathlib.Path, metavar="DIR", help="where the ledger and the logs are copied to")
-    add("--build-dir", type=pathlib.Path, metavar="DIR", help="the build folder (default: build-gpu; "
-        "build in a packed folder; build-gpu-pack of pack)")
-    add("--commit", metavar="HASH", help="what the ledger names as the commit where there is no git")
-    add("--arch", default="90-real", metavar="LIST", help="of pack: GPU architectures as CMake names "
-        "them, like 80-real;90-real (default: %(default)s, the H100 and H200)")
+    add("--out", type=pathlib.Path, metavar="DIR", help="where ledger and logs are copied to")
+    add("--build-dir", type=pathlib.Path, metavar="DIR", help="the build folder (default: "
+        "build-gpu; in a packed folder build; of pack build-gpu-pack; of record-losses build)")
+    add("--commit", metavar="HASH", help="what the ledger names as the commit (default: what git "
+        "says of the sources)")
+    add("--arch", default="90-real", metavar="LIST", help="of pack: GPU architectures as CMake "
+        "names them, like '80-real;90-real' (default: %(default)s, for the H100 and H200)")
     options = parser.parse_args(arguments)
     if options.folder and options.command != "pack":
         parser.error(f"{options.command} takes no folder")
@@ -144,7 +148,7 @@ class Check:
                 say(f"== {name}")
                 self.runner.run(STAGES[name](self.context))
                 self.copy_logs()
-            self.runner.retry()
+            self.runner.run_what_waits()
             self.report(stages)
         self.copy_logs()
         return self.status()
@@ -177,8 +181,10 @@ class Check:
         self.runner.failed |= requirements.missed(run, stages)
 
     def copy_logs(self):
-        if self.options.out is None:
-            return
+        if self.options.out:
+            self.runner.guard("copying the logs", self.write_archive, self.trace("out"))
+
+    def write_archive(self):
         self.options.out.mkdir(parents=True, exist_ok=True)
         if self.layout.logs.exists():
             with tarfile.open(self.options.out / "logs.tar.gz", "w:gz") as archive:

@@ -43,7 +43,7 @@ def load(path):
             raise Malformed(f"{path}: two runs have the same id")
         unknown = {e["run"] for e in ledger["sources"].values()} - set(ids)
         if unknown:
-            raise Malformed(f"{path}: sources refer to runs that are not there: {', '.join(unknown)}")
+            raise Malformed(f"{path}: sources refer to runs that are not there: {sorted(unknown)}")
         return ledger
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise Malformed(f"{path}: {type(error).__name__}: {error}") from error
@@ -51,7 +51,9 @@ def load(path):
 
 def write_value(value, indent=0):
     """JSON with each object that nests nothing on a line of its own."""
-    children = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    children = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, (dict, list)):
+        return json.dumps(value)
     if not any(child and isinstance(child, (dict, list)) for child in children):
         return json.dumps(value)
     pad = "\n" + "  " * (indent + 1)
@@ -118,8 +120,9 @@ class Ledger:
             yield content, run, whole
             save(self.path, whole)
             if self.copy_to:
-                self.copy_to.mkdir(parents=True, exist_ok=True)
-                shutil.copy(self.path, self.copy_to / "gpu_ledger.json")
+                with contextlib.suppress(OSError):  # the ledger itself is safe
+                    self.copy_to.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(self.path, self.copy_to / "gpu_ledger.json")
 
 
 def union(older, newer):

@@ -9,7 +9,7 @@ import sys
 import sysconfig
 
 NEEDED = {"libcublasLt.so.13": "every program of a build with CUDA",
-          "libnccl.so.2": "gpu_dist and several ranks"}
+          "libnccl.so.2": "stage ranks, and gpu_dist among the tests,"}
 TOOLKIT = ("/usr/local/cuda/lib64", "/usr/local/cuda/lib", "/usr/local/cuda/targets/*/lib")
 
 
@@ -55,8 +55,9 @@ def find():
         if folder:
             folders.append(folder)
         else:
-            missing[name] = (f"{name} is not here, which {user} needs: neither in the system nor in "
-                             "/usr/local/cuda nor in Python's packages nvidia/**/lib; install it or "
-                             "name its folder in LD_LIBRARY_PATH")
+            missing[name] = (
+                f"{name} is not here, which {user} needs: it is neither in the system nor in "
+                "/usr/local/cuda nor in Python's packages nvidia/**/lib; install it or name its "
+                "folder in LD_LIBRARY_PATH")
     path = [*dict.fromkeys(folders), os.environ.get("LD_LIBRARY_PATH", "")]
     return {"LD_LIBRARY_PATH": os.pathsep.join(filter(None, path))}, missing

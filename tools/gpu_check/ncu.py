@@ -35,11 +35,12 @@ class Ncu(Stage):
     def profile(self, seconds, kernel):
         """One launch, after some that warm up; then the program need not go on."""
         outcome = self.run([
-            self.program, "--clock-control", "none", "--csv", "--page", "raw", "--print-units", "base",
-            "--metrics", ",".join(METRICS), "--kernel-name-base", "function",
-            "--kernel-name", f"regex:^{kernel}$", "--launch-skip", "2", "--launch-count", "1",
-            "--kill", "yes", self.context.layout.program("dtn-bench"), "kernels",
-            "--config", "vit_s_star_dtn", *MODEL, "--device", "cuda", "--json"], seconds, kernel)
+            self.program, "--clock-control", "none", "--csv", "--page", "raw",
+            "--print-units", "base", "--metrics", ",".join(METRICS),
+            "--kernel-name-base", "function", "--kernel-name", f"regex:^{kernel}$",
+            "--launch-skip", "2", "--launch-count", "1", "--kill", "yes",
+            self.context.layout.program("dtn-bench"), "kernels", "--config", "vit_s_star_dtn",
+            *MODEL, "--device", "cuda", "--json"], seconds, kernel)
         # With --kill the exit status is that of a program that was ended.
         result = parse(outcome.text())
         if result:

@@ -1,5 +1,5 @@
-"""`gpu-check.sh pack [FOLDER]`: programs and scripts in a folder for a machine that has a driver and
-Python, and neither compiler nor network."""
+"""`gpu-check.sh pack [FOLDER]`: programs and scripts in a folder for a machine that has a driver
+and Python, and neither compiler nor network."""
 import json
 import lzma
 import os
@@ -42,10 +42,10 @@ def pack(folder, where, clock, architectures, commit):
     compress(new)
     copy_scripts(where.root, new)
     size = size_of(new)
-    say(f"{folder}: {size / 2**20:.1f} MiB, in which {unpacked / 2**20:.0f} MiB of programs for "
-        f"{built['architectures']} unpack themselves; CUDA {built['cuda']}, commit {built['commit']}")
+    say(f"{folder}: {size / 2**20:.1f} MiB, of which {unpacked / 2**20:.0f} MiB are unpacked "
+        f"when it is used; GPUs {architectures}, CUDA {built['cuda']}, commit {built['commit']}")
     if size > LARGEST:
-        raise Failed(f"{new} is larger than {LARGEST >> 20} MiB; name fewer architectures by --arch")
+        raise Failed(f"{new} has more than {LARGEST >> 20} MiB; name fewer architectures by --arch")
     shutil.rmtree(folder, ignore_errors=True)
     new.rename(folder)
 

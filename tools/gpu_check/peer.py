@@ -10,6 +10,7 @@ from .train import BATCH, STEPS, bench_train, parse_object
 
 NORMS = ("ln", "dtn")
 OURS = 20  # seconds that one of our own measurements takes
+FIRST = 4  # variants of each norm; the rest waits until the other stages are done
 
 
 class Peer(Stage):
@@ -28,7 +29,8 @@ class Peer(Stage):
         outcome = self.run([sys.executable, "-c", attempt], min(120, self.context.clock.left()),
                            "torch")
         if not outcome.good:
-            raise CannotRun(f"{sys.executable} has no PyTorch that sees the GPU: {outcome.reason()}")
+            raise CannotRun(f"{sys.executable} has no PyTorch that sees the GPU: "
+                            + outcome.reason())
 
     def script(self, norm, *arguments):
         return [sys.executable, self.context.layout.gpu_speed, "--norm", norm, *arguments]
@@ -40,7 +42,7 @@ class Peer(Stage):
                            f"list_{norm}")
         names = [line.strip() for line in outcome.text().splitlines() if line.strip()]
         if outcome.good and names:
-            return [self.theirs(norm, name) for name in names]
+            return [self.theirs(norm, name, rank >= FIRST) for rank, name in enumerate(names)]
 
         def fail(seconds):
             raise Failed(f"gpu_speed.py names no variants: {outcome.reason()}")
@@ -50,20 +52,21 @@ class Peer(Stage):
         return Step(f"{norm} ours {turn}", OURS, 120, info=(norm, "ours", turn),
                     work=lambda seconds: bench_train(self, f"{norm}_ours_{turn}", seconds, norm))
 
-    def theirs(self, norm, name):
-        return Step(f"{norm} {name}", 60, 300, leave=len(NORMS) * OURS, info=(norm, "variants", name),
+    def theirs(self, norm, name, late):
+        return Step(f"{norm} {name}", 60, 300, leave=0 if late else len(NORMS) * OURS, late=late,
+                    info=(norm, "variants", name),
                     work=lambda seconds: self.variant(seconds, norm, name))
 
     def variant(self, seconds, norm, name):
-        outcome = self.run_well(self.script(norm, "--variant", name, "--steps", str(STEPS), "--batch",
-                                            str(BATCH)), seconds, f"{norm}_{name}")
+        command = self.script(norm, "--variant", name, "--steps", str(STEPS), "--batch", str(BATCH))
+        outcome = self.run_well(command, seconds, f"{norm}_{name}")
         result = parse_object(outcome.text())
         rate = result.get("images_per_second")
         if not isinstance(rate, (int, float)) or rate <= 0:
             raise Failed(f"there is no images_per_second in what it printed: {result}")
         return result
 
-    # ---- results: {"ln": {"ours": [a, b], "variants": {name: {...}}, "failed": {name: reason}}, ...}
+    # ---- results: {norm: {"ours": [a, b], "variants": {name: {...}}, "failed": {name: reason}}}
 
     def of_norm(self, section, step):
         norm = step.info[0]

@@ -12,6 +12,7 @@ from typing import Callable, Optional
 
 GRACE = 2.0  # seconds between asking a command to end and killing it
 
+closing = False  # this program was told to end
 _running = set()
 _lock = threading.Lock()
 
@@ -65,6 +66,8 @@ def run(command, limit, log, env=None, on_line: Optional[Callable[[str], None]] 
     command = [str(part) for part in command]
     stdout, stderr = (log.with_name(log.name + suffix) for suffix in (".out", ".err"))
     stdout.parent.mkdir(parents=True, exist_ok=True)
+    if closing:
+        return Outcome(command, None, False, 0.0, stdout, stderr, "interrupted")
     begun = time.monotonic()
     with open(stdout, "wb") as out, open(stderr, "wb") as err:
         try:
@@ -125,7 +128,9 @@ def _signal_group(process, number):
 
 
 def kill_all():
-    """For a program that is told to end itself."""
+    """For a program that is told to end: what it has started ends first."""
+    global closing
+    closing = True
     with _lock:
         for process in _running:
             _signal_group(process, signal.SIGKILL)

@@ -9,8 +9,8 @@ TOOLS = ("memcheck", "racecheck")
 PASSING = ("pass", "quick", "not in quick", "reduced", "left out", "no bound")
 NOT_RUN = "not run"
 
-# How far the losses and gradient norms of a training's first steps may be from the CPU's, as part of
-# them.
+# How far the losses and gradient norms of a training's first steps may be from the CPU's, as a
+# fraction.
 #
 # fp32: both sides compute in float32 (no tf32, so cuBLASLt stays off the tensor cores, which cut
 # operands down) and differ in the order of sums and the last bits of exponentials and roots. Two
@@ -56,9 +56,9 @@ def smoke_rows(run):
     results = results_of(run, "smoke")
     for precision, bound in BOUNDS.items():
         for norm in ("ln", "dtn"):
-            yield judged("smoke", f"first steps of ViT-S* {norm.upper()} in {precision}, from the CPU's",
-                         results.get(f"losses_{norm}_{precision}", {}).get("error"), bound,
-                         f"{bound:.0e}", most=True)
+            error = results.get(f"losses_{norm}_{precision}", {}).get("error")
+            name = f"first steps of ViT-S* {norm.upper()}, {precision}, off the CPU's"
+            yield judged("smoke", name, error, bound, f"{bound:.0e}", most=True)
 
 
 NOT_KERNELS = ("summary", "trace_dtn", "trace_ln")
@@ -69,10 +69,11 @@ def kernel_rows(run):
     results = section.get("results", {})
     failed = [name for name in section.get("failed", {}) if name not in NOT_KERNELS]
     measured = [name for name, entry in results.items() if "us" in entry]
+    verdict = ("not measured" if not measured and not failed
+               else f"MISS: {len(failed)} failed: {', '.join(failed[:3])}" if failed
+               else "pass" if "summary" in results else "MISS: cut off")
     yield ("kernels", "kernels of a training step, each on its own",
-           f"{len(measured)} measured" if measured else "-", "all",
-           "not measured" if not measured else f"MISS: {len(failed)} failed: {', '.join(failed[:3])}"
-           if failed else "pass" if "summary" in results else "MISS: cut off")
+           f"{len(measured)} measured" if measured else "-", "all", verdict)
 
 
 # ---- speeds
@@ -95,7 +96,8 @@ def dtn_of_ln(results):
 
 
 SPEEDS = (
-    ("DTN forward alone, of copy bandwidth", 0.40, lambda r: mean_of(r, "norm_dtn", "forward_of_copy")),
+    ("DTN forward alone, of copy bandwidth", 0.40,
+     lambda r: mean_of(r, "norm_dtn", "forward_of_copy")),
     ("ViT-S* LN training, mfu", 0.40, lambda r: mean_of(r, "train_ln", "mfu")),
     ("ViT-S* DTN training, mfu", 0.40, lambda r: mean_of(r, "train_dtn", "mfu")),
     ("ViT-S* training, DTN over LN", 0.93, dtn_of_ln),
@@ -129,7 +131,8 @@ def over_variants(entry, prefix):
 PEERS = (("ln", "the fastest PyTorch", "", 1.0),
          ("dtn", "the fastest of the released module", "released", 2.0),
          ("dtn", "the fastest PyTorch of all", "", None))
-OLD_PEERS = (("ln", "compiled", 1.0), ("ln", "eager", 1.5), ("dtn", "compiled", 2.0), ("dtn", "eager", 3.0))
+OLD_PEERS = (("ln", "compiled", 1.0), ("ln", "eager", 1.5), ("dtn", "compiled", 2.0),
+             ("dtn", "eager", 3.0))
 
 
 def peer_rows(run):
@@ -193,7 +196,8 @@ def test_rows(run):
     counts, kernels = counts_of_tests(run), kernels_of(run)
     problem = problem_of_tests(run)
     yield ("tests", "tests on the device", f"{counts[0]} passed" if counts else "-",
-           "all, none skipped", NOT_RUN if not counts else f"MISS: {problem}" if problem else "pass")
+           "all, none skipped",
+           NOT_RUN if not counts else f"MISS: {problem}" if problem else "pass")
     worst = max((accuracy.as_number(k["of_bound"]) for k in kernels), default=None)
     yield ("tests", f"worst error over its bound ({len(kernels)} kernels x types)",
            "-" if worst is None else f"{worst:.3f}", "<= 1.00",
@@ -203,8 +207,8 @@ def test_rows(run):
 # ---- sanitizer, ranks
 
 def tools_of(run):
-    """What compute-sanitizer found, by (tool, program): jobs, of them not run, tests, errors, a list
-    of what failed, whether suites were cut short."""
+    """What compute-sanitizer found, by (tool, program): jobs, of them not run, tests, errors, what
+    failed, whether suites were cut short."""
     section = run.get("sanitizer", {})
     if "tools" in section:
         return {(t["tool"], t["program"]): (t["suites"], len(t["not_run"]), t["tests"], t["errors"],

@@ -97,7 +97,8 @@ class Sanitizer(Stage):
 
 def verdict(outcome, report):
     """What a job found: tests that ran, errors, and what keeps it from being good."""
-    counts = re.findall(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard", outcome.text())
+    counts = re.findall(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard",
+                        outcome.text())
     if not counts:
         return {"tests": 0, "errors": 0,
                 "problem": f"the sanitizer did not come to its summary: {outcome.ending()}"}

@@ -8,9 +8,9 @@ from .requirements import NOT_RUN, problem_of_tests
 DEVICE_SOURCES = ("src/kernels/**/*.cu", "src/kernels/**/*.cuh", "src/cuda/*.cpp")
 NOT_ON_DEVICE = ("src/cuda/absent.cpp",)
 # What a build is made of, so that results are never those of other sources.
-BUILD_SOURCES = ("CMakeLists.txt", "CMakePresets.json", "cmake/**/*", "configs/**/*", "include/**/*",
-                 "src/**/*", "tests/*.h", "tests/CMakeLists.txt", "tests/cuda/**/*", "tools/*.cpp",
-                 "tools/*.h", "tools/CMakeLists.txt")
+BUILD_SOURCES = ("CMakeLists.txt", "CMakePresets.json", "cmake/**/*", "configs/**/*",
+                 "include/**/*", "src/**/*", "tests/*.h", "tests/CMakeLists.txt", "tests/cuda/**/*",
+                 "tools/*.cpp", "tools/*.h", "tools/CMakeLists.txt")
 
 
 def matching(root, patterns):
@@ -25,9 +25,9 @@ def digest(data):
 def snapshot(root):
     """The sources as they are: a hash of each that needs an entry, and one of the whole build."""
     device = [f for f in matching(root, DEVICE_SOURCES) if f not in NOT_ON_DEVICE]
-    whole = "".join(f"{f} {digest((root / f).read_bytes())}\n" for f in matching(root, BUILD_SOURCES))
-    return {"tree": digest(whole.encode()),
-            "sources": {f: digest((root / f).read_bytes()) for f in device}}
+    hashes = {f: digest((root / f).read_bytes()) for f in matching(root, BUILD_SOURCES)}
+    whole = "".join(f"{file} {value}\n" for file, value in hashes.items())
+    return {"tree": digest(whole.encode()), "sources": {f: hashes[f] for f in device}}
 
 
 def commit_of(root):
@@ -36,7 +36,8 @@ def commit_of(root):
         return subprocess.run(("git", "-C", str(root), *arguments), check=True, text=True,
                               capture_output=True).stdout.strip()
     try:
-        return git("rev-parse", "--short=12", "HEAD") + ("+" if git("status", "--porcelain") else "")
+        changed = git("status", "--porcelain")
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
 
@@ -55,8 +56,8 @@ def warnings(ledger, root):
 
 
 def enter(ledger, run, sources):
-    """Sources whose tests all passed in this run get an entry. Those whose tests failed lose the one
-    of that version; tests for which there was no time say nothing."""
+    """Sources whose tests all passed in this run get an entry. Those whose tests failed lose the
+    one of that version; tests for which there was no time say nothing."""
     problem = problem_of_tests(run)
     if not problem:
         ledger["sources"] = {name: {"hash": value, "run": run["id"]}

@@ -24,6 +24,7 @@ class Step:
     limit: float  # seconds after which it is taken to hang
     work: Callable  # work(seconds it may take) gives the result
     leave: float = 0  # seconds that shall be left behind it, for more valuable steps
+    late: bool = False  # waits until all stages had their turn
     info: object = None  # the stage's own
 
 
@@ -100,7 +101,7 @@ class Runner:
         self.clock, self.again = clock, again
         self.failed = self.refused = False
         self._dropped = []
-        self._postponed = []  # (stage, step) of what failed in an earlier call
+        self._late, self._retries = [], []  # (stage, step) for the end of the call
         self._lock = threading.Lock()
 
     def guard(self, name, do, trace):
@@ -121,26 +122,30 @@ class Runner:
         return False
 
     def run(self, stage):
-        """All that is not in the ledger yet; what failed in an earlier call waits for the end."""
+        """All that is not in the ledger yet, but for what waits: see run_what_waits."""
         before, self._dropped = self.clock.gone(), []
         trace = stage.context.layout.logs / stage.name / "traceback.txt"
         self.guard(stage.name, lambda: self._run_rounds(stage), trace)
         self.guard(stage.name, stage.finish, trace)
+        self._tell_dropped(stage)
+        say(f"{stage.name} took {self.clock.gone() - before:.0f} s")
+
+    def run_what_waits(self):
+        """What was left for the end, and at last what failed in an earlier call."""
+        waiting = self._late + self._retries
+        for stage in dict.fromkeys(stage for stage, _ in waiting):
+            say(f"== {stage.name}, what is left of it")
+            self._dropped = []
+            trace = stage.context.layout.logs / stage.name / "traceback.txt"
+            for step in (step for other, step in waiting if other is stage):
+                self.guard(stage.name, lambda step=step: self._run_step(stage, step), trace)
+            self.guard(stage.name, stage.finish, trace)
+            self._tell_dropped(stage)
+
+    def _tell_dropped(self, stage):
         if self._dropped:
             more = f" and {len(self._dropped) - 8} more" if len(self._dropped) > 8 else ""
             say(f"{stage.name}: not run: no time: {', '.join(self._dropped[:8])}{more}")
-        say(f"{stage.name} took {self.clock.gone() - before:.0f} s")
-
-    def retry(self):
-        """What failed in an earlier call, now that the rest is done."""
-        postponed, self._postponed = self._postponed, []
-        for stage, step in postponed:
-            self._dropped = []
-            self.guard(stage.name, lambda: self._run_step(stage, step), stage.log("traceback.txt"))
-            if self._dropped:
-                say(f"{stage.name}: not run again: no time: {step.name}")
-        for stage in dict.fromkeys(stage for stage, _ in postponed):
-            self.guard(stage.name, stage.finish, stage.log("traceback.txt"))
 
     def _run_rounds(self, stage):
         try:
@@ -157,7 +162,9 @@ class Runner:
             if not self.again and stage.is_done(section, step):
                 there += 1
             elif not self.again and stage.has_failed(section, step):
-                self._postponed.append((stage, step))
+                self._retries.append((stage, step))
+            elif step.late:
+                self._late.append((stage, step))
             else:
                 due.append(step)
         if there:
@@ -202,6 +209,8 @@ class Runner:
             self._dropped.append(step.name)
 
     def _fail(self, stage, step, reason):
+        if process.closing:  # it was ended with this program and has not failed
+            return
         self.failed = True
         say(f"{stage.name}: {step.name} FAILED: {reason}")
         with stage.context.ledger.changed(stage.section) as (section, _, _):

@@ -8,6 +8,7 @@ from .stage import Stage, Step
 
 ENVIRONMENT = {"DTN_CUDA_CACHE": "0", "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "4"}
 AT_ONCE = 4
+TOLD = 160  # characters printed of what a test says; the ledger has more
 HANG = 240  # seconds: the slowest suite takes a quarter of that
 
 
@@ -87,8 +88,9 @@ class Tests(Stage):
                            work=lambda seconds, p=program, t=test: self.once_more(seconds, p, t))
 
     def once_more(self, seconds, program, test):
-        outcome = self.run([self.context.layout.program(program), f"--gtest_filter={test}"], seconds,
-                           f"again_{program}_{test}", env={**ENVIRONMENT, "CUDA_LAUNCH_BLOCKING": "1"})
+        outcome = self.run([self.context.layout.program(program), f"--gtest_filter={test}"],
+                           seconds, f"again_{program}_{test}",
+                           env={**ENVIRONMENT, "CUDA_LAUNCH_BLOCKING": "1"})
         if outcome.timed_out and not self.context.clock.left():
             raise TookTooLong(outcome.reason())
         text = outcome.text() + outcome.stderr.read_text(errors="replace")
@@ -113,9 +115,10 @@ class Tests(Stage):
         if step.info:
             return (f"{step.info[1]}, alone and with CUDA_LAUNCH_BLOCKING=1: {result['outcome']} "
                     f"{result['message']}")
-        bad = [f"{test} {kind}: {message}" for kind, word in (("FAILED", "failed"), ("skipped", "skipped"))
-               for test, message in result.get(word, {}).items()]
-        return "\n           ".join(bad) or None
+        bad = [f"{test} {kind.upper()}: {message[:TOLD]}" for kind in ("failed", "skipped")
+               for test, message in result.get(kind, {}).items()]
+        more = [f"and {len(bad) - 3} more of {step.name}"] if len(bad) > 3 else []
+        return "\n           ".join(bad[:3] + more) or None
 
     def finish(self):
         """Sources whose tests all passed get an entry; those whose tests did not lose theirs."""
