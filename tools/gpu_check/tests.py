@@ -8,7 +8,7 @@ from .stage import Stage, Step
 
 ENVIRONMENT = {"DTN_CUDA_CACHE": "0", "OMP_WAIT_POLICY": "passive", "OMP_NUM_THREADS": "4"}
 AT_ONCE = 4
-TOLD = 160  # characters printed of what a test says; the ledger has more
+TOLD = 200  # characters printed of what a test says; the ledger has more
 HANG = 240  # seconds: the slowest suite takes a quarter of that
 
 
@@ -114,7 +114,7 @@ class Tests(Stage):
     def describe(self, step, result):
         if step.info:
             return (f"{step.info[1]}, alone and with CUDA_LAUNCH_BLOCKING=1: {result['outcome']} "
-                    f"{result['message']}")
+                    f"{result['message'][:TOLD]}")
         bad = [f"{test} {kind.upper()}: {message[:TOLD]}" for kind in ("failed", "skipped")
                for test, message in result.get(kind, {}).items()]
         more = [f"and {len(bad) - 3} more of {step.name}"] if len(bad) > 3 else []
