@@ -1,10 +1,12 @@
 #include "app/program.h"
 
 #include <chrono>
+#include <cstdio>
 #include <cstring>
 #include <thread>
 
 #include "app/short_spin.h"
+#include "config/document.h"
 #include "core/cuda_device.h"
 #include "dist/cores.h"
 #include "dist/device_transport.h"
@@ -117,12 +119,54 @@ int fail(const std::exception& e) {
   return code;
 }
 
+namespace {
+
+// All that may follow `--` on the command line of `app` and of the subcommand that was named.
+std::vector<std::string> options_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  for (const CLI::App* subcommand : app.get_subcommands()) {
+    for (const std::string& name : options_of(*subcommand)) names.push_back(name);
+  }
+  return names;
+}
+
+// What is wrong with a command line, and what to do.
+std::string complaint(const CLI::App& app, const CLI::ParseError& e) {
+  const std::string advice = cat("; ", app.get_name(), " --help says what there is");
+  const std::vector<std::string> extra = app.remaining(true);
+  if (extra.empty()) return e.what() + advice;
+  const std::string word = extra.front().substr(0, extra.front().find('='));
+  const std::string guess = config::nearest(word, options_of(app));
+  if (!word.starts_with("-")) return cat("unexpected argument '", word, "'", advice);
+  const bool close = !guess.empty() && config::edit_distance(word, guess) <= word.size() / 3;
+  return cat("unknown option ", word, close ? cat("; did you mean ", guess, "?") : advice);
+}
+
+// The exit code for a command line that asks for help, or cannot be understood.
+int explain(const CLI::App& app, const CLI::ParseError& e) {
+  if (e.get_exit_code() == 0) {
+    app.exit(e);
+    return kExitDone;
+  }
+  log_error(complaint(app, e));
+  return kExitUsage;
+}
+
+}  // namespace
+
 int run_program(CLI::App& app, int argc, char** argv, Processes processes,
                 const std::function<int()>& body) {
   spin_briefly();
   app.set_version_flag("--version", version_line());
   app.footer(kExitCodesHelp);
   const Launch launched = launch();
+  if (argc == 1) {  // none of our programs does anything then
+    if (launched.rank == 0) std::fputs(app.help().c_str(), stderr);
+    return kExitUsage;
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
@@ -130,7 +174,7 @@ int run_program(CLI::App& app, int argc, char** argv, Processes processes,
       wait_unless_first();
       return e.get_exit_code() == 0 ? kExitDone : kExitUsage;
     }
-    return app.exit(e) == 0 ? kExitDone : kExitUsage;
+    return explain(app, e);
   }
   if (processes == Processes::kOne && launched.size > 1) {
     wait_unless_first();

@@ -79,6 +79,18 @@ std::string config::find_shipped_config(const std::string& wanted) {
                         " Looked for: ", config::join(looked)));
 }
 
+std::string config::find_named_file(const std::string& name, const std::string& key,
+                                    const Where& where, const fs::path& folder) {
+  const fs::path path = (folder / name).lexically_normal();
+  std::error_code error;
+  if (fs::exists(path, error)) return path.string();
+  try {
+    return find_shipped_config(name);
+  } catch (const ConfigError& e) {
+    fail(where, key, ": no file '", path.string(), "', and ", e.what());
+  }
+}
+
 std::string find_config(const std::string& file_or_name) {
   if (file_or_name.empty()) throw ConfigError("no config is named; give a file or a name");
   std::error_code error;

@@ -225,7 +225,7 @@ class FileLoader {
       if (!name->is_scalar() || name->text.empty()) {
         fail(name->where, "base must be a file name or a list of them, not ", shown(*name));
       }
-      Node one = load((folder / name->text).lexically_normal(), &name->where);
+      Node one = load(find_named_file(name->text, "base", name->where, folder), &name->where);
       if (merged.is_map()) {
         put_over(merged, std::move(one), schemas_);
       } else {

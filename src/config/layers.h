@@ -33,5 +33,9 @@ void check_layer(Node layer, const ConfigSchemas& schemas);
 std::string read_text(const std::filesystem::path& path, const Where* asked_by, const char* key);
 // A config that comes with the program, by its name. Throws as find_config does.
 std::string find_shipped_config(const std::string& name);
+// What a file names as its base: a file relative to its `folder`, or a config that ships. Where there
+// is neither, the value of `key` at `where` is to blame.
+std::string find_named_file(const std::string& name, const std::string& key, const Where& where,
+                            const std::filesystem::path& folder);
 
 }  // namespace dtn::config

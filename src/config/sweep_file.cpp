@@ -213,17 +213,8 @@ class Reader {
     open_.push_back(real);
   }
 
-  // A file relative to `folder`, or one that ships with the program.
   static std::string find_file(const Node& node, const std::string& key, const fs::path& folder) {
-    const std::string text = read_line(node, key);
-    const fs::path path = (folder / text).lexically_normal();
-    std::error_code error;
-    if (fs::exists(path, error)) return path.string();
-    try {
-      return find_shipped_config(text);
-    } catch (const ConfigError& e) {
-      fail(node.where, key, ": no file '", path.string(), "', and ", e.what());
-    }
+    return find_named_file(read_line(node, key), key, node.where, folder);
   }
 
   static Written<std::string> read_base(const Node& node, const fs::path& folder) {

@@ -12,9 +12,17 @@ cd "$work"
 
 echo "2: usage"
 expect 2 dtn-train
+expect_text '^Usage: dtn-train'
+expect 2 dtn-train --threads 1
 expect_text '--config is required'
 expect 2 dtn-train "${tiny[@]}" --no-such-flag
-expect_text 'no-such-flag'
+expect_text 'error: unknown option --no-such-flag; dtn-train --help'
+expect 2 dtn-train --confg "$work/tiny.yaml"
+expect_text 'error: unknown option --confg; did you mean --config\?'
+expect 2 dtn-bench norm --shap=1,2,3
+expect_text 'did you mean --shape\?'
+expect 2 dtn-train "${tiny[@]}" oops
+expect_text "error: unexpected argument 'oops'"
 expect 2 dtn-train "${tiny[@]}" --threads 0
 expect 2 dtn-train --config no_such_config
 expect_text 'no_such_config'

@@ -52,6 +52,16 @@ TEST(Base, ErrorsNameTheFileTheyAreIn) {
   expect_contains(load_error(top), top + ":1:1: model.preset is not set");
 }
 
+TEST(Base, AConfigThatShipsIsFoundByItsName) {
+  TempFolder folder;
+  const ExperimentConfig c = load(folder.write("c.yaml", "base: vit_s_star_dtn\nseed: 9"));
+  EXPECT_EQ(c.model.preset, "vit_s_star");
+  EXPECT_EQ(c.seed, 9u);
+  folder.write("vit_s_star_dtn",
+               "model: {preset: vit_t}\nschedule: {steps: 1}");  // which is nearer
+  EXPECT_EQ(load(folder.write("c.yaml", "base: vit_s_star_dtn")).model.preset, "vit_t");
+}
+
 TEST(Base, WhatCannotBeInherited) {
   TempFolder folder;
   const std::string a = folder.write("a.yaml", "base: b.yaml");
@@ -62,7 +72,8 @@ TEST(Base, WhatCannotBeInherited) {
   folder.write("c.yaml", "base: c.yaml");
   expect_contains(load_error(a), "c.yaml -> c.yaml");
   folder.write("c.yaml", "base: none.yaml");
-  expect_contains(load_error(a), c + ":1:7: base: cannot open");
+  expect_contains(load_error(a), c + ":1:7: base: no file '");
+  expect_contains(load_error(a), "none.yaml', and no config 'none.yaml'; did you mean '");
   folder.write("c.yaml", "base: .");
   expect_contains(load_error(a), "base: a folder, not a file");
   folder.write("c.yaml", "base: {a: 1}");
