@@ -48,17 +48,21 @@ struct Outcome {
 };
 
 fs::path weights_file(const EvalCommand& options) {
-  fs::path path = options.checkpoint;
-  const char* name = options.ema ? "ema.safetensors" : "model.safetensors";
+  const fs::path path = options.checkpoint;
   if (fs::is_regular_file(path)) return path;
-  if (fs::exists(path / name)) return path / name;
-  if (fs::exists(path / "checkpoints" / "best" / name)) return path / "checkpoints" / "best" / name;
-  if (options.ema && fs::exists(path / "model.safetensors")) {
-    throw ConfigError(
-        cat("--ema: ", path.string(), " has no ema.safetensors; the run had no train.ema"));
+  for (const fs::path& folder : {path, path / "checkpoints" / "best"}) {
+    const fs::path model = folder / "model.safetensors", ema = folder / "ema.safetensors";
+    if (fs::exists(options.ema ? ema : model)) return options.ema ? ema : model;
+    if (options.ema && fs::exists(model)) {
+      throw ConfigError(
+          cat("--ema: ", folder.string(), " has no ema.safetensors; the run had no train.ema"));
+    }
   }
-  throw ConfigError(
-      cat("--checkpoint ", path.string(), ": neither a safetensors file nor a checkpoint folder"));
+  const char* what = !fs::exists(path) ? "no such file or folder"
+                     : fs::exists(path / "config.yaml")
+                         ? "this run has no checkpoint yet; train.checkpoint_every says when it has"
+                         : "neither a safetensors file nor a checkpoint folder nor a run";
+  throw ConfigError(cat("--checkpoint ", path.string(), ": ", what));
 }
 
 ExperimentConfig config_for(const EvalCommand& options, const TensorFile& weights,
@@ -229,6 +233,7 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
   }
   fs::path file = weights_file(options);
   TensorFile weights = read_safetensors(file);
+  log_info(cat("weights: ", fs::canonical(file).string()));  // which of a run's, links followed
   ExperimentConfig config = config_for(options, weights, registries.schemas());
   const std::unique_ptr<Task> task = make_task({config, device, registries});
   for (const std::string& note : task->load_weights(file.string())) log_info(note);

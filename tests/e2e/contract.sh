@@ -196,6 +196,13 @@ assert sorted(os.listdir(sys.argv[1] + "/checkpoints/last")) == [
 EOF
 expect 2 dtn-eval --checkpoint plain/checkpoints/last --ema
 expect_text 'no ema.safetensors'
+expect 2 dtn-eval --checkpoint plain --ema
+expect_text 'no ema.safetensors; the run had no train.ema'
+expect 0 dtn-eval --checkpoint plain
+expect_text 'weights: .*/plain/checkpoints/step-00000012/model.safetensors$'
+mkdir begun && cp plain/config.yaml begun/
+expect 2 dtn-eval --checkpoint begun
+expect_text 'begun: this run has no checkpoint yet'
 
 echo "a progress bar on a terminal"
 checks=$((checks + 1))
