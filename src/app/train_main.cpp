@@ -52,9 +52,27 @@ ExperimentConfig load_config(const TrainCommand& options, const Registries& regi
   return load_experiment(run_folder_of(options.resume) / "config.yaml", options.overrides, schemas);
 }
 
-// Makes the folder, and sure that nobody else works there. Throws ConfigError where that would mix
-// two runs.
-RunLock open_run_folder(const TrainCommand& options, const fs::path& output) {
+// The folder of a run in which nobody else works. Made if it was not there, and gone again if
+// nothing came to be in it, such as where the data set is missing.
+class RunFolder {
+ public:
+  explicit RunFolder(const fs::path& path)
+      : path_(path), made_(fs::create_directories(path)), lock_(path) {}
+  ~RunFolder() {
+    std::error_code not_empty;
+    if (made_) fs::remove(path_, not_empty);
+  }
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+
+ private:
+  fs::path path_;
+  bool made_;
+  RunLock lock_;
+};
+
+// Throws ConfigError where a run in that folder would mix two.
+void check_run_folder(const TrainCommand& options, const fs::path& output) {
   if (fs::exists(output) && !fs::is_directory(output)) {
     throw ConfigError(cat("--output ", output.string(), ": is a file, not a folder"));
   }
@@ -63,8 +81,6 @@ RunLock open_run_folder(const TrainCommand& options, const fs::path& output) {
                           " is not empty; go on with --resume auto, or choose another "
                           "with --output"));
   }
-  fs::create_directories(output);
-  return RunLock(output);
 }
 
 int run_train(const TrainCommand& options, const Registries& registries) {
@@ -90,11 +106,12 @@ int run_train(const TrainCommand& options, const Registries& registries) {
   trainer.device = device;
   trainer.ranks = &ranks;
   trainer.registries = &registries;
-  std::optional<RunLock> lock;
+  std::optional<RunFolder> folder;
   if (ranks.is_first()) {
     Communicator::Work reading(ranks, "looking for a checkpoint", Communicator::Work::kLong);
     // First the lock: looking for a checkpoint clears away what seems to be left of a killed run.
-    lock.emplace(open_run_folder(options, output));
+    check_run_folder(options, output);
+    folder.emplace(output);
     if (!options.resume.empty()) trainer.resume_from = resolve_resume(options.resume, output);
   }
   return train(config, trainer) == RunStatus::kFinished ? kExitDone : kExitStopped;

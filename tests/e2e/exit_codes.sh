@@ -107,7 +107,10 @@ expect_text '5 steps per epoch, this run 10'
 expect 2 dtn-eval --checkpoint "$work/run/checkpoints/last" --set no.such.key=1
 
 echo "3: data"
-data() { expect 3 dtn-train "${tiny[@]}" --output "$work/data-run" "${@}"; }
+data() {
+  expect 3 dtn-train "${tiny[@]}" --output "$work/data-run" "${@}"
+  [[ ! -e $work/data-run ]] || fail "a run that never began left its folder behind"
+}
 data --set data.dataset=imagefolder --set data.root="$work/nothing"
 expect_text "$work/nothing/train" data.root
 mkdir -p "$work/images/train/"{cat,dog}
