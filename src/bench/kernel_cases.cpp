@@ -5,6 +5,7 @@
 #include "dtn/models/complexity.h"
 #include "kernels/image/images.h"
 #include "kernels/loss/cross_entropy.h"
+#include "kernels/optimizer/lamb.h"
 #include "kernels/optimizer/optimizer.h"
 #include "kernels/pointwise/pointwise.h"
 
@@ -101,7 +102,7 @@ Arguments update_of(KernelTensors& m, const StepShape& s, std::int64_t count) {
   if (s.t == DType::kBFloat16) args.param_bf16 = m.out({count}, DType::kBFloat16);
   args.lr = s.config.optim.lr;
   args.weight_decay = s.config.optim.weight_decay;
-  args.t = 1000;
+  if constexpr (requires { args.t; }) args.t = 1000;
   return args;
 }
 
@@ -119,14 +120,33 @@ void add_update_cases(CaseList& cases, const StepShape& s) {
       args.v = m.positive_in_out({count}, kType);
       args.beta1 = optim.beta1;
       args.beta2 = optim.beta2;
-      args.eps = optim.eps;
+      args.eps = optim.eps.value();
       return args;
     });
   } else if (optim.name == "sgd") {
     cases.add("sgd", {count}, [=](KernelTensors& m) {
       auto args = update_of<SgdStep>(m, s, count);
-      if (optim.momentum != 0) args.momentum_buffer = m.in_out({count}, kType);
-      args.momentum = optim.momentum;
+      args.momentum = optim.momentum.value();
+      if (args.momentum != 0) args.momentum_buffer = m.in_out({count}, kType);
+      return args;
+    });
+  } else if (optim.name == "lamb") {
+    // Without the norms, which the table of a store's tensors is needed for.
+    cases.add("lamb", {count}, [=](KernelTensors& m) {
+      auto args = update_of<LambStep>(m, s, count);
+      args.m = m.in_out({count}, kType);
+      args.v = m.positive_in_out({count}, kType);
+      args.beta1 = optim.beta1;
+      args.beta2 = optim.beta2;
+      args.eps = optim.eps.value();
+      return args;
+    });
+  } else if (optim.name == "lion") {
+    cases.add("lion", {count}, [=](KernelTensors& m) {
+      auto args = update_of<LionStep>(m, s, count);
+      args.m = m.in_out({count}, kType);
+      args.beta1 = optim.beta1;
+      args.beta2 = optim.beta2;
       return args;
     });
   }

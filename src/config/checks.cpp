@@ -20,6 +20,7 @@ class Checker {
     check_norm();
     check_data();
     check_augment();
+    check_optim();
     check_train();
   }
 
@@ -163,6 +164,18 @@ class Checker {
     }
     fail(blame({"augment.policy"}), "augment.policy: '", shown(policy), "' begins with none of ",
          join(known), "; did you mean '", nearest(name, known), "'?");
+  }
+
+  void check_optim() const {
+    const auto schema =
+        std::ranges::find(schemas_.optimizers, c_.optim.name, &OptimizerSchema::name);
+    if (schema == schemas_.optimizers.end()) return;
+    for (const std::string& key : schema->unused) {
+      const Node* node = root_.at(cat("optim.", key));
+      if (node == nullptr || node->is_null()) continue;
+      fail(node->where, "optim.", key, " means nothing for the optimizer '", c_.optim.name,
+           "'; remove it");
+    }
   }
 
   void check_train() const {

@@ -124,6 +124,23 @@ void drop_members(Node& root, const std::string& section, Drop drop) {
   if (node != nullptr) std::erase_if(node->members, [&](const Member& m) { return drop(m.key); });
 }
 
+// Numbers that were right for one optimizer are not for one with defaults of its own, nor back.
+void drop_superseded_optimizer(Node& below, const Node& above,
+                               const std::vector<OptimizerSchema>& schemas) {
+  const auto has_defaults = [&](const std::string& name) {
+    const auto schema = std::ranges::find(schemas, name, &OptimizerSchema::name);
+    return schema != schemas.end() && schema->defaults;
+  };
+  const std::string set_name = text_of(below, "optim.name");
+  const std::string old_name = set_name.empty() ? OptimConfig().name : set_name;
+  const std::string new_name = text_of(above, "optim.name");
+  if (new_name.empty() || old_name == new_name) return;
+  if (!has_defaults(old_name) && !has_defaults(new_name)) return;
+  drop_members(below, "optim", [](const std::string& key) {
+    return key == "betas" || key == "eps" || key == "momentum";
+  });
+}
+
 // What `above` replaces takes along what belonged to it.
 void drop_superseded(Node& below, const Node& above, const ConfigSchemas& schemas) {
   const std::string old_norm = text_of(below, "model.norm.type");
@@ -143,6 +160,7 @@ void drop_superseded(Node& below, const Node& above, const ConfigSchemas& schema
              !is_key_of_dataset(key, new_dataset, schemas.datasets);
     });
   }
+  drop_superseded_optimizer(below, above, schemas.optimizers);
   if (set_value(above, "schedule.steps") != nullptr) {
     drop_members(below, "schedule", [](const std::string& key) { return key == "epochs"; });
   }

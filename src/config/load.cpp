@@ -29,6 +29,15 @@ void check_name(const Node& root, const char* path, const std::vector<Schema>& s
   read_choice({*chosen, key->path, key->doc}, names);
 }
 
+// What the optimizer wants by default lies below what the config says.
+void set_optimizer_defaults(const Node& root, const std::vector<OptimizerSchema>& schemas,
+                            OptimConfig& optim) {
+  const Node* chosen = root.at("optim.name");
+  const auto schema =
+      std::ranges::find(schemas, chosen ? chosen->text : optim.name, &OptimizerSchema::name);
+  if (schema != schemas.end() && schema->defaults) schema->defaults(optim);
+}
+
 }  // namespace
 
 ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas) {
@@ -40,6 +49,7 @@ ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas) {
          join(names));
   }
   ExperimentConfig config;
+  set_optimizer_defaults(root, schemas.optimizers, config.optim);
   for (const Key& key : keys()) {
     const Node* node = root.at(key.path);
     if (node != nullptr && !node->is_null()) key.read({*node, key.path, key.doc}, config);

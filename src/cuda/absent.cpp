@@ -23,6 +23,7 @@
 #include "kernels/norm/power_norm.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/norm/switchable_norm.h"
+#include "kernels/optimizer/lamb.h"
 #include "kernels/optimizer/optimizer.h"
 #include "kernels/pointwise/activation.h"
 #include "kernels/pointwise/gather.h"
@@ -158,6 +159,8 @@ DTN_ABSENT(TakeRowsForward)
 DTN_ABSENT(TakeRowsBackward)
 DTN_ABSENT(AdamWStep)
 DTN_ABSENT(SgdStep)
+DTN_ABSENT(LionStep)
+DTN_ABSENT(LambStep)
 DTN_ABSENT(EmaStep)
 DTN_ABSENT(SettleBuffers)
 DTN_ABSENT(SumSquares)

@@ -16,7 +16,7 @@ class AdamW : public Optimizer {
     args.v = state_of(u, 1);
     args.beta1 = config().beta1;
     args.beta2 = config().beta2;
-    args.eps = config().eps;
+    args.eps = config().eps.value();
     run_on(device(), args);
   }
 };

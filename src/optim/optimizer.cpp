@@ -3,10 +3,28 @@
 #include "kernels/optimizer/optimizer.h"
 
 namespace dtn {
+namespace {
+
+// Parameters that decay, and those that do not.
+std::vector<ParameterRange> parameter_ranges(const OptimConfig& config,
+                                             const ParameterStore& store) {
+  std::vector<ParameterRange> ranges;
+  const std::int64_t middle = store.decay_end(), end = store.flat_size();
+  if (middle > 0) ranges.push_back({0, middle, config.weight_decay, {}});
+  if (end > middle) ranges.push_back({middle, end, 0, {}});
+  for (const Parameter& p : store.parameters()) {
+    ParameterRange& range = p.decay == Decay::kYes ? ranges.front() : ranges.back();
+    const std::int64_t begin = p.offset - range.begin;
+    range.tensors.emplace_back(begin, begin + p.shape.numel());
+  }
+  return ranges;
+}
+
+}  // namespace
 
 Optimizer::Optimizer(const OptimConfig& config, ParameterStore& store,
                      std::initializer_list<const char*> state)
-    : config_(config), store_(store) {
+    : config_(config), store_(store), ranges_(parameter_ranges(config, store)) {
   for (const char* name : state) {
     state_.emplace_back(name, Tensor::zeros({store.flat_size()}, DType::kFloat32, store.device()));
   }
@@ -18,7 +36,7 @@ void Optimizer::step(double lr, double grad_scale) {
   update.lr = lr;
   update.grad_scale = grad_scale;
   update.updates = updates_;
-  update_all(std::move(update));
+  update_all(update);
 }
 
 void Optimizer::step(const StepInputs* inputs, const UpdateState* decision) {
@@ -32,23 +50,22 @@ void Optimizer::step(const StepInputs* inputs, const UpdateState* decision) {
     update.inputs = inputs;
     update.decision = decision;
   }
-  update_all(std::move(update));
+  update_all(update);
 }
 
-void Optimizer::update_all(OptimizerUpdate update) {
-  update.weight_decay = config_.weight_decay;
-  update_range(0, store_.decay_end(), update);
-  update.weight_decay = 0;
-  update_range(store_.decay_end(), store_.flat_size(), std::move(update));
+void Optimizer::update_all(const OptimizerUpdate& update) {
+  for (std::size_t range = 0; range < ranges_.size(); ++range) update_range(range, update);
 }
 
-void Optimizer::update_range(std::int64_t begin, std::int64_t end, OptimizerUpdate range) {
-  if (begin == end) return;
-  range.values = store_.values().slice(begin, end);
-  range.gradients = store_.gradients().slice(begin, end);
-  if (store_.has_bfloat16()) range.bfloat16_values = store_.bfloat16_values().slice(begin, end);
-  for (const auto& [name, flat] : state_) range.state.push_back(flat.slice(begin, end));
-  update(range);
+void Optimizer::update_range(std::size_t range, OptimizerUpdate u) {
+  const ParameterRange& r = ranges_[range];
+  u.values = store_.values().slice(r.begin, r.end);
+  u.gradients = store_.gradients().slice(r.begin, r.end);
+  if (store_.has_bfloat16()) u.bfloat16_values = store_.bfloat16_values().slice(r.begin, r.end);
+  for (const auto& [name, flat] : state_) u.state.push_back(flat.slice(r.begin, r.end));
+  u.range = range;
+  u.weight_decay = r.weight_decay;
+  update(u);
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, ParameterStore& store,

@@ -3,7 +3,8 @@
 namespace dtn {
 
 const OptimizerRegistry& optimizer_registry() {
-  static const OptimizerRegistry ours("optimizer", {adamw_row(), sgd_row()});
+  static const OptimizerRegistry ours("optimizer",
+                                      {adamw_row(), lamb_row(), lion_row(), sgd_row()});
   return ours;
 }
 

@@ -7,6 +7,8 @@
 namespace dtn {
 
 OptimizerRow adamw_row();
+OptimizerRow lamb_row();
+OptimizerRow lion_row();
 OptimizerRow sgd_row();
 
 // A row that makes a T.
@@ -28,7 +30,7 @@ void set_common(Arguments& args, const OptimizerUpdate& u) {
   args.param_bf16 = low.defined() ? static_cast<bfloat16*>(low.raw()) : nullptr;
   args.lr = u.lr;
   args.weight_decay = u.weight_decay;
-  args.t = u.updates;
+  if constexpr (requires { args.t; }) args.t = u.updates;
   args.grad_scale = u.grad_scale;
   args.inputs = u.inputs;
   args.state = u.decision;

@@ -13,7 +13,7 @@ class Sgd : public Optimizer {
     SgdStep args{};
     set_common(args, u);
     args.momentum_buffer = state_of(u, 0);
-    args.momentum = config().momentum;
+    args.momentum = config().momentum.value();
     run_on(device(), args);
   }
 };

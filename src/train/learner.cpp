@@ -104,9 +104,9 @@ void Learner::update(std::size_t parts) {
   run_on(device_,
          SumSquares{parameters_.flat_size(),
                     static_cast<const float*>(parameters_.gradients().raw()), &memory.sum_squares});
-  run_on(device_,
-         PrepareUpdate{static_cast<const float*>(pipeline_.sums().raw()), &memory.sum_squares,
-                       1 / static_cast<double>(parts), clip_, &memory.state});
+  run_on(device_, PrepareUpdate{static_cast<const float*>(pipeline_.sums().raw()),
+                                &memory.sum_squares, 1 / static_cast<double>(parts), clip_,
+                                &memory.state, optimizer_->clip_epsilon()});
   optimizer_->step(&memory.inputs, &memory.state);
   for (const Named<ParameterStore*>& store : task_.stores()) {
     store.value->settle_buffers(&memory.state);

@@ -11,6 +11,8 @@
 
 namespace dtn {
 
+struct OptimConfig;
+
 // A kind of data set.
 struct DatasetSchema {
   std::string name;  // data.dataset
@@ -24,6 +26,17 @@ struct DatasetSchema {
 struct NameSchema {
   std::string name;
   std::string doc;
+};
+
+// An optimizer.
+struct OptimizerSchema {
+  std::string name;  // optim.name
+  std::string doc;
+  // Keys of the section `optim` that mean nothing for it and are an error beside it.
+  std::vector<std::string> unused{};
+  // Sets what it wants in place of the defaults of OptimConfig; null: nothing. What a config says
+  // comes on top.
+  std::function<void(OptimConfig&)> defaults{};
 };
 
 // A figure that an evaluation gives.
@@ -54,7 +67,7 @@ struct ConfigSchemas {
   std::vector<NormSchema> norms;
   std::vector<DatasetSchema> datasets;
   std::vector<PolicySchema> policies;
-  std::vector<NameSchema> optimizers;
+  std::vector<OptimizerSchema> optimizers;
   std::vector<TaskSchema> tasks;
 };
 

@@ -14,10 +14,10 @@ struct OptimConfig {
   std::string name = "adamw";  // see optimizer_registry()
   double lr = 5e-4;
   std::optional<double> lr_scale_batch;  // N: the rate used is lr x batch / N
-  double weight_decay = 0.05;            // decoupled for adamw, added to the gradient for sgd
+  double weight_decay = 0.05;            // decoupled for adamw and lion, else part of the update
   double beta1 = 0.9, beta2 = 0.999;
-  double eps = 1e-8;
-  double momentum = 0.9;  // sgd
+  std::optional<double> eps = 1e-8;      // unset: the optimizer has none
+  std::optional<double> momentum = 0.9;  // sgd's; unset: the optimizer has none
   std::optional<double> clip_grad_norm;
   bool operator==(const OptimConfig&) const = default;
 };

@@ -19,12 +19,21 @@ namespace dtn {
 struct StepInputs;
 struct UpdateState;
 
+// Parameters that lie side by side and are updated alike.
+struct ParameterRange {
+  std::int64_t begin, end;  // in the flat buffers
+  double weight_decay;
+  // First element and end of each tensor, counted from `begin`. What is between them is 0.
+  std::vector<std::pair<std::int64_t, std::int64_t>> tensors;
+};
+
 // One update of a range of the flat buffers of a store, where the store is.
 struct OptimizerUpdate {
-  // [n] float32, of parameters that lie side by side and decay alike.
+  // [n] float32, of parameters that lie side by side and are updated alike.
   Tensor values, gradients;
   Tensor bfloat16_values{};     // [n], the copies to be refreshed; undefined: there are none
   std::vector<Tensor> state{};  // [n] each, in the order of Optimizer::state()
+  std::size_t range = 0;        // its place in Optimizer::ranges()
   double weight_decay = 0;
   double lr = 0, grad_scale = 1;  // gradients are to be multiplied by the latter
   std::int64_t updates = 0;       // carried out, this one included
@@ -53,6 +62,9 @@ class Optimizer {
   // reads them back in place.
   const std::vector<std::pair<std::string, Tensor>>& state() const { return state_; }
 
+  // What the gradient's norm is increased by where the gradient is divided by it to be clipped.
+  virtual double clip_epsilon() const { return 1e-6; }
+
  protected:
   // With a state buffer of zeros of each name. The store must be allocated, and outlive this.
   Optimizer(const OptimConfig& config, ParameterStore& store,
@@ -61,19 +73,21 @@ class Optimizer {
   virtual void update(const OptimizerUpdate&) = 0;
   const OptimConfig& config() const { return config_; }
   Device device() const { return store_.device(); }
+  const std::vector<ParameterRange>& ranges() const { return ranges_; }
 
  private:
-  void update_all(OptimizerUpdate update);
-  void update_range(std::int64_t begin, std::int64_t end, OptimizerUpdate update);
+  void update_all(const OptimizerUpdate& update);
+  void update_range(std::size_t range, OptimizerUpdate update);
 
   OptimConfig config_;
   ParameterStore& store_;
+  std::vector<ParameterRange> ranges_;
   std::vector<std::pair<std::string, Tensor>> state_;  // [flat] each
   std::int64_t updates_ = 0;
 };
 
 struct OptimizerRow {
-  NameSchema schema;  // optim.name
+  OptimizerSchema schema;
   std::function<std::unique_ptr<Optimizer>(const OptimConfig&, ParameterStore&)> make;
 
   const std::string& name() const { return schema.name; }

@@ -88,6 +88,27 @@ void run(CpuQueue&, const SgdStep& args) {
   });
 }
 
+void run(CpuQueue&, const LionStep& args) {
+  const LionFactors f = lion_factors(args);
+  if (!f.apply) return;
+  parallel_ranges(args.count, kChunk, [=, &args](std::int64_t begin, std::int64_t end) {
+    float *param = args.param + begin, *m = args.m + begin;
+    const float* grad = args.grad + begin;
+    bfloat16* copy = args.param_bf16 ? args.param_bf16 + begin : nullptr;
+    for_each_vector<float>(end - begin, [=](std::int64_t i, auto count) {
+      const VecF zero{}, step = broadcast(f.step);
+      VecF g = load_n(grad + i, count) * f.grad_scale;
+      VecF old_m = load_n(m + i, count);
+      VecF direction = old_m * f.beta1 + f.rest1 * g;
+      VecF p = load_n(param + i, count) * f.decay;
+      p = p + (direction > zero ? step : direction < zero ? -step : zero);
+      store_n(m + i, old_m * f.beta2 + f.rest2 * g, count);
+      store_n(param + i, p, count);
+      if (copy) store_n(copy + i, p, count);
+    });
+  });
+}
+
 void run(CpuQueue&, const EmaStep& args) {
   if (!is_applied(args.state)) return;
   const float decay = static_cast<float>(args.decay), rest = static_cast<float>(1.0 - args.decay);
@@ -124,6 +145,7 @@ void run(CpuQueue& queue, const SumSquares& args) {
 DTN_DISPATCH(PrepareUpdate)
 DTN_DISPATCH(AdamWStep)
 DTN_DISPATCH(SgdStep)
+DTN_DISPATCH(LionStep)
 DTN_DISPATCH(EmaStep)
 DTN_DISPATCH(SettleBuffers)
 DTN_DISPATCH(SumSquares)

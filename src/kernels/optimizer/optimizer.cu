@@ -84,6 +84,35 @@ struct SgdMap {
   }
 };
 
+struct LionMap {
+  static constexpr int kWidth = 4, kVectors = 2, kInputs = 3;
+  LionStep args;
+  LionFactors f;
+
+  template <int n>
+  __device__ void load(std::int64_t i, float (&v)[3][n]) const {
+    cuda::load_values(args.param + i, v[0]);
+    cuda::load_values(args.m + i, v[1]);
+    cuda::load_values(args.grad + i, v[2]);
+  }
+  __device__ void prepare() { f = lion_factors(args); }
+  template <int n>
+  __device__ void store(std::int64_t i, float (&v)[3][n]) const {
+    if (!f.apply) return;
+#pragma unroll
+    for (int k = 0; k < n; ++k) {
+      const float g = __fmul_rn(v[2][k], f.grad_scale);
+      const float direction = __fmaf_rn(v[1][k], f.beta1, __fmul_rn(f.rest1, g));
+      const float step = direction > 0 ? f.step : direction < 0 ? -f.step : 0.0f;
+      v[0][k] = __fmaf_rn(v[0][k], f.decay, step);
+      v[1][k] = __fmaf_rn(v[1][k], f.beta2, __fmul_rn(f.rest2, g));
+    }
+    cuda::store_values(args.m + i, v[1]);
+    cuda::store_values(args.param + i, v[0]);
+    if (args.param_bf16) cuda::store_values(args.param_bf16 + i, v[0]);
+  }
+};
+
 struct EmaMap {
   static constexpr int kWidth = 4, kVectors = 4, kInputs = 2;
   EmaStep args;
@@ -159,6 +188,11 @@ void run(CudaQueue& queue, const SgdStep& args) {
   } else {
     cuda::launch_map(queue, "sgd", SgdMap<false>{args, {}}, args.count, wide);
   }
+}
+
+void run(CudaQueue& queue, const LionStep& args) {
+  cuda::launch_map(queue, "lion", LionMap{args, {}}, args.count,
+                   cuda::all_aligned(args.param, args.m, args.grad, args.param_bf16));
 }
 
 void run(CudaQueue& queue, const EmaStep& args) {

@@ -27,13 +27,14 @@ struct UpdateState {
 // Fills *state from the sums of a step: with scale = 1 / micro-batches,
 //   loss = *loss_sum scale
 //   grad_norm = sqrt(*sum_squares) scale
-//   grad_scale = scale, times clip / (grad_norm + 1e-6) when clip > 0 and grad_norm > clip
+//   grad_scale = scale, times clip / (grad_norm + epsilon) when clip > 0 and grad_norm > clip
 // and counts the update when both are finite.
 struct PrepareUpdate {
   const float* loss_sum;      // of the micro-batches' mean losses
   const double* sum_squares;  // of all gradients
   double scale, clip;         // clip 0: none
   UpdateState* state;
+  double epsilon = 1e-6;
 };
 void run(CpuQueue&, const PrepareUpdate&);
 void run(CudaQueue&, const PrepareUpdate&);
@@ -76,6 +77,23 @@ struct SgdStep {
 };
 void run(CpuQueue&, const SgdStep&);
 void run(CudaQueue&, const SgdStep&);
+
+// Lion (Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023):
+//   p -= lr wd p;  p -= lr sign(b1 m + (1 - b1) g);  m = b2 m + (1 - b2) g
+// with sign(0) = 0.
+struct LionStep {
+  std::int64_t count;
+  float* param;
+  float* m;
+  const float* grad;
+  bfloat16* param_bf16 = nullptr;
+  double lr, beta1, beta2, weight_decay;
+  double grad_scale = 1;
+  const StepInputs* inputs = nullptr;  // as for AdamW
+  const UpdateState* state = nullptr;
+};
+void run(CpuQueue&, const LionStep&);
+void run(CudaQueue&, const LionStep&);
 
 // average = decay average + (1 - decay) param.
 struct EmaStep {

@@ -16,7 +16,7 @@ DTN_HOST_DEVICE static inline void prepare_update(const PrepareUpdate& args) {
   state.loss = static_cast<double>(*args.loss_sum) * args.scale;
   state.grad_norm = norm;
   state.grad_scale = args.scale;
-  if (args.clip > 0 && norm > args.clip) state.grad_scale *= args.clip / (norm + 1e-6);
+  if (args.clip > 0 && norm > args.clip) state.grad_scale *= args.clip / (norm + args.epsilon);
   state.finite = std::isfinite(state.loss) && std::isfinite(norm);
   state.updates += state.finite;
 }
@@ -26,13 +26,19 @@ DTN_HOST_DEVICE static inline bool is_applied(const UpdateState* state) {
   return !state || state->finite != 0;
 }
 
+// The rate of an update.
+template <class Arguments>
+DTN_HOST_DEVICE static inline double rate_of(const Arguments& args) {
+  return args.inputs ? args.inputs->lr : args.lr;
+}
+
 struct AdamWFactors {
   bool apply;
   float grad_scale, decay, beta1, rest1, beta2, rest2, root_correction2, step, eps;
 };
 
 DTN_HOST_DEVICE static inline AdamWFactors adamw_factors(const AdamWStep& args) {
-  const double lr = args.inputs ? args.inputs->lr : args.lr;
+  const double lr = rate_of(args);
   const double t = static_cast<double>(args.state ? args.state->updates : args.t);
   AdamWFactors f;
   f.apply = is_applied(args.state);
@@ -43,6 +49,23 @@ DTN_HOST_DEVICE static inline AdamWFactors adamw_factors(const AdamWStep& args) 
   f.root_correction2 = static_cast<float>(std::sqrt(1.0 - std::pow(args.beta2, t)));
   f.step = static_cast<float>(-lr / (1.0 - std::pow(args.beta1, t)));
   f.eps = static_cast<float>(args.eps);
+  return f;
+}
+
+struct LionFactors {
+  bool apply;
+  float grad_scale, decay, beta1, rest1, beta2, rest2, step;
+};
+
+DTN_HOST_DEVICE static inline LionFactors lion_factors(const LionStep& args) {
+  const double lr = rate_of(args);
+  LionFactors f;
+  f.apply = is_applied(args.state);
+  f.grad_scale = static_cast<float>(args.state ? args.state->grad_scale : args.grad_scale);
+  f.decay = static_cast<float>(1.0 - lr * args.weight_decay);
+  f.beta1 = static_cast<float>(args.beta1), f.rest1 = static_cast<float>(1.0 - args.beta1);
+  f.beta2 = static_cast<float>(args.beta2), f.rest2 = static_cast<float>(1.0 - args.beta2);
+  f.step = static_cast<float>(-lr);
   return f;
 }
 
@@ -58,7 +81,7 @@ DTN_HOST_DEVICE static inline SgdFactors sgd_factors(const SgdStep& args) {
   f.grad_scale = static_cast<float>(args.state ? args.state->grad_scale : args.grad_scale);
   f.decay = static_cast<float>(args.weight_decay);
   f.momentum = static_cast<float>(args.momentum);
-  f.step = static_cast<float>(-(args.inputs ? args.inputs->lr : args.lr));
+  f.step = static_cast<float>(-rate_of(args));
   return f;
 }
 

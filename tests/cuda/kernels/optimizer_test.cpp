@@ -70,6 +70,18 @@ struct Buffers {
             t,
             0.5};
   }
+  LionStep lion(Where w) const {
+    return {count,
+            floats(param, w, shift),
+            floats(m, w, shift),
+            floats(grad, w, shift),
+            copy_at(w),
+            1e-2,
+            0.9,
+            0.99,
+            0.05,
+            0.5};
+  }
   std::vector<Tensor> on_device() const {
     return {param.device(), m.device(), v.device(), copy.device()};
   }
@@ -150,10 +162,12 @@ TEST(CudaOptimizer, StepsReadTheirInputsOnTheDevice) {
     Buffers passed(count, 0), read(count, 0);
     auto both = [&](auto step) {
       auto args = step(passed);
-      args.lr = 3e-3, args.t = updates, args.grad_scale = 0.125;
+      args.lr = 3e-3, args.grad_scale = 0.125;
+      if constexpr (requires { args.t; }) args.t = updates;
       run(cuda_queue(), args);
       args = step(read);
-      args.lr = args.grad_scale = NAN, args.t = 1000000;
+      args.lr = args.grad_scale = NAN;
+      if constexpr (requires { args.t; }) args.t = 1000000;
       args.inputs = static_cast<StepInputs*>(inputs.at(kOnDevice));
       args.state = static_cast<UpdateState*>(state.at(kOnDevice));
       run(cuda_queue(), args);
@@ -162,6 +176,7 @@ TEST(CudaOptimizer, StepsReadTheirInputsOnTheDevice) {
     };
     both([&](Buffers& b) { return b.adamw(kOnDevice, 1); });
     both([&](Buffers& b) { return b.sgd(kOnDevice, 1); });
+    both([&](Buffers& b) { return b.lion(kOnDevice); });
     return read.on_device();
   });
 }
@@ -180,6 +195,9 @@ TEST(CudaOptimizer, AnUpdateThatIsLeftOutWritesNothing) {
       SgdStep sgd = x->sgd(kOnDevice, 1);
       sgd.inputs = adamw.inputs, sgd.state = on_device;
       run(cuda_queue(), sgd);
+      LionStep lion = x->lion(kOnDevice);
+      lion.inputs = adamw.inputs, lion.state = on_device;
+      run(cuda_queue(), lion);
       run(cuda_queue(),
           EmaStep{x->count, floats(x->v, kOnDevice), floats(x->param, kOnDevice), 0.5, on_device});
       std::vector<Tensor> after = x->on_device();
@@ -215,6 +233,28 @@ TEST(CudaOptimizer, Sgd) {
           return b.on_device();
         });
       }
+    }
+  }
+}
+
+// The device rounds as the host does: a sign is never another.
+TEST(CudaOptimizer, LionIsTheHosts) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (std::int64_t count : {1, 3, 4096, 6007}) {
+    for (int shift : {0, 1}) {
+      under_every_schedule([&] {
+        Buffers b(count, shift);
+        for (int t = 1; t <= 3; ++t) {
+          run(cpu_queue(), b.lion(kOnHost));
+          run(cuda_queue(), b.lion(kOnDevice));
+        }
+        expect_close("lion", cat("param ", count), b.param.device(), doubles(b.param.host()),
+                     6 * unit_roundoff(kF));
+        expect_close("lion", cat("m ", count), b.m.device(), doubles(b.m.host()),
+                     6 * unit_roundoff(kF));
+        expect_copies(b);
+        return b.on_device();
+      });
     }
   }
 }
@@ -377,6 +417,7 @@ TEST(CudaOptimizer, NothingIsDoneForNothing) {
   run(cuda_queue(),
       AdamWStep{0, nullptr, nullptr, nullptr, nullptr, nullptr, 1e-2, 0.9, 0.999, 1e-8, 0, 1});
   run(cuda_queue(), SgdStep{0, nullptr, nullptr, nullptr, nullptr, 1e-2, 0.9, 0, 1});
+  run(cuda_queue(), LionStep{0, nullptr, nullptr, nullptr, nullptr, 1e-2, 0.9, 0.99, 0});
   run(cuda_queue(), EmaStep{0, nullptr, nullptr, 0.5});
 }
 

@@ -137,6 +137,20 @@ TEST_F(CudaLearner, FollowsTheCpu) {
   }
 }
 
+// Lion's steps are signs, so bits must agree where signs do; the losses still do.
+TEST_F(CudaLearner, FollowsTheCpuWithEveryOptimizer) {
+  for (const OptimizerRow& row : optimizer_registry()) {
+    SCOPED_TRACE(row.name());
+    ExperimentConfig config = experiment("dtn");
+    config.optim.name = row.name();
+    History cpu = train(config, kCpu, 4), gpu = train(config, kCuda, 4);
+    EXPECT_EQ(gpu.updates, 4);
+    EXPECT_LE(relative_error(gpu.losses, cpu.losses), row.name() == "lion" ? 2e-3 : 2e-5);
+    config.train.step_graph = false;
+    expect_same_bits(gpu, train(config, kCuda, 4));
+  }
+}
+
 // Labels of mixed images, of which every step has others, in micro-batches and in a graph.
 TEST_F(CudaLearner, FollowsTheCpuOnMixedImages) {
   ExperimentConfig config = experiment("ln");

@@ -75,6 +75,10 @@ TEST(KernelCases, AreThoseOfTheModel) {
   const std::set<std::string> names = names_of(other, kCpu);
   EXPECT_TRUE(has(names, "ema") && has(names, "sgd"));
   EXPECT_FALSE(has(names, "adamw") || has(names, "query_attention_fwd"));
+  other.optim.name = "lion";
+  EXPECT_TRUE(names_of(other, kCuda).contains("lion"));
+  other.optim.name = "lamb";
+  EXPECT_TRUE(names_of(other, kCuda).contains("lamb"));
   other.model.family = "pvt";
   EXPECT_THROW(kernel_cases(other, kCpu), ConfigError);
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "dtn/config/schemas.h"
+#include "dtn/config/train_config.h"
 
 namespace dtn::testing {
 
@@ -61,11 +62,21 @@ inline std::vector<PolicySchema> fake_policies() {
   return {{"none", "nothing", {}}, {"three", "one of three", {}}, {"rand", "some of many", check}};
 }
 
+// Of which one has defaults of its own and does without a key.
+inline std::vector<OptimizerSchema> fake_optimizers() {
+  OptimizerSchema lion{"lion", "signs", {"momentum"}};
+  lion.defaults = [](OptimConfig& config) {
+    config.beta2 = 0.99;
+    config.momentum.reset();
+  };
+  return {{"adamw", "usual"}, {"sgd", "plain"}, lion};
+}
+
 inline ConfigSchemas fake_schemas() {
   return {fake_norms(),
           fake_datasets(),
           fake_policies(),
-          {{"adamw", "usual"}, {"sgd", "plain"}},
+          fake_optimizers(),
           {{"classify",
             "classes",
             {{"top1", "top-1", true, true},

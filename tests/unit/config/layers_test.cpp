@@ -204,6 +204,24 @@ TEST(Set, AnotherDatasetDropsTheKeysOfTheOld) {
             std::nullopt);
 }
 
+TEST(Set, AnOptimizerWithDefaultsOfItsOwnDropsTheNumbersOfTheOld) {
+  const char* const file =
+      "model: {preset: vit_t}\n"
+      "optim: {betas: [0.8, 0.9], momentum: 0.5, lr: 0.1, clip_grad_norm: 3}";
+  const OptimConfig lion = parse(file, {"optim.name=lion"}).optim;
+  EXPECT_EQ(lion.beta1, 0.9);
+  EXPECT_EQ(lion.beta2, 0.99);
+  EXPECT_EQ(lion.momentum, std::nullopt);
+  EXPECT_EQ(lion.lr, 0.1);
+  EXPECT_EQ(lion.clip_grad_norm, 3);
+  EXPECT_EQ(parse(file, {"optim.name=lion", "optim.betas=[0.8, 0.9]"}).optim.beta2, 0.9);
+  EXPECT_EQ(parse(file, {"optim.name=adamw"}).optim.beta2, 0.9) << "the same";
+  EXPECT_EQ(parse(file, {"optim.name=sgd"}).optim.momentum, 0.5) << "both do without";
+  const std::string resolved = to_yaml(parse(file, {"optim.name=lion"}));
+  EXPECT_EQ(parse(resolved).optim, lion);
+  EXPECT_EQ(parse(resolved, {"optim.name=adamw"}).optim.beta2, 0.999);
+}
+
 TEST(Set, LengthOfTheRun) {
   const ExperimentConfig c = parse(kFile, {"schedule.steps=9"});
   EXPECT_EQ(c.schedule.steps, 9);

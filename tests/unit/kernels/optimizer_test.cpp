@@ -10,6 +10,7 @@
 DTN_RUN_ON_EACH_ISA(PrepareUpdate)
 DTN_RUN_ON_EACH_ISA(AdamWStep)
 DTN_RUN_ON_EACH_ISA(SgdStep)
+DTN_RUN_ON_EACH_ISA(LionStep)
 DTN_RUN_ON_EACH_ISA(EmaStep)
 DTN_RUN_ON_EACH_ISA(SumSquares)
 
@@ -56,6 +57,10 @@ struct Buffers {
   SgdStep sgd(const Grads& grads, int t) {
     const float* grad = grads[static_cast<std::size_t>(t - 1)].data();
     return {count(), param.data(), m.data(), grad, copy.data(), 1e-2, 0.9, 0.05, t, 0.5};
+  }
+  LionStep lion(const Grads& grads, int t) {
+    const float* grad = grads[static_cast<std::size_t>(t - 1)].data();
+    return {count(), param.data(), m.data(), grad, copy.data(), 1e-2, 0.9, 0.99, 0.05, 0.5};
   }
 };
 
@@ -180,6 +185,49 @@ TEST(Optimizer, SgdWithoutMomentumNeedsNoBuffer) {
   }
 }
 
+TEST(Optimizer, TenLionStepsMatchFloat64) {
+  for (std::int64_t n : kOddCounts) {
+    const Grads grads = draw_grads(n, 10);
+    const Buffers start(normal_values<float>(n, 1));
+    std::vector<double> p(start.param.begin(), start.param.end()), m(p.size());
+    std::vector<bool> decided(p.size(), true);
+    for (int t = 1; t <= 10; ++t) {
+      LionStep a = Buffers(start).lion(grads, t);
+      for (std::size_t i = 0; i < p.size(); ++i) {
+        double g = a.grad[i] * a.grad_scale, old = a.beta1 * m[i], fresh = (1 - a.beta1) * g;
+        // Where both cancel, rounding decides on the sign.
+        if (std::abs(old + fresh) < 1e-5 * (std::abs(old) + std::abs(fresh))) decided[i] = false;
+        double sign = old + fresh > 0 ? 1 : old + fresh < 0 ? -1 : 0;
+        p[i] -= a.lr * a.weight_decay * p[i];
+        p[i] -= a.lr * sign;
+        m[i] = a.beta2 * m[i] + (1 - a.beta2) * g;
+      }
+    }
+    for (Isa isa : isas()) {
+      SCOPED_TRACE(cat(name_of(isa), " n ", n));
+      Buffers b = start;
+      for (int t = 1; t <= 10; ++t) run_on(isa, b.lion(grads, t));
+      for (std::size_t i = 0; i < p.size(); ++i) {
+        // m is rounded four times a step, at a size of a few hundredths.
+        ASSERT_NEAR(b.m[i], m[i], 20 * kEps * 0.1) << i;
+        if (decided[i]) {
+          ASSERT_NEAR(b.param[i], p[i], 10 * kEps * (std::abs(p[i]) + 0.15)) << i;
+        }
+      }
+      expect_copy(b);
+    }
+  }
+}
+
+TEST(Optimizer, LionMovesByItsRateOrNotAtAll) {
+  for (Isa isa : isas()) {
+    std::vector<float> p = {1, 1, 1, 1, 1}, m = {0, 1, -9, 1, 0}, g = {0, -3, 1, -9, -0.0f};
+    run_on(isa, LionStep{5, p.data(), m.data(), g.data(), nullptr, 0.25, 0.75, 0.5, 0});
+    EXPECT_EQ(p, (std::vector<float>{1, 1, 1.25f, 1.25f, 1})) << "0.75 x 1 - 0.25 x 3 is 0";
+    EXPECT_EQ(m, (std::vector<float>{0, -1, -4, -4, 0}));
+  }
+}
+
 TEST(Optimizer, EmaMatchesFloat64) {
   for (Isa isa : isas()) {
     for (std::int64_t n : kOddCounts) {
@@ -245,6 +293,7 @@ TEST(Optimizer, BitsIgnoreThreads) {
       Buffers b = start;
       run_on(isa, b.adamw(grads, 1));
       run_on(isa, b.sgd(grads, 2));
+      run_on(isa, b.lion(grads, 2));
       run_on(isa, EmaStep{n, b.v.data(), b.param.data(), 0.9});
       double sum = 0;
       run_on(isa, SumSquares{n, b.v.data(), &sum});
@@ -281,6 +330,11 @@ TEST(Optimizer, PrepareUpdateFollowsItsFormulas) {
       EXPECT_EQ(state.grad_norm, std::sqrt(c.sum_squares) * c.scale);
       EXPECT_NEAR(state.grad_scale, c.expected_scale, 1e-15);
     }
+    const float loss = 0;
+    const double sum = 16;
+    UpdateState state;
+    run_on(isa, PrepareUpdate{&loss, &sum, 0.5, 0.25, &state, 0});
+    EXPECT_EQ(state.grad_scale, 0.5 * (0.25 / 2)) << "without an epsilon";
   }
 }
 
@@ -296,10 +350,12 @@ TEST(Optimizer, WhatIsInMemoryReplacesWhatIsPassed) {
     Buffers passed = start, read = start;
     auto both = [&](auto step) {
       auto args = step(passed);
-      args.lr = inputs.lr, args.t = state.updates, args.grad_scale = state.grad_scale;
+      args.lr = inputs.lr, args.grad_scale = state.grad_scale;
+      if constexpr (requires { args.t; }) args.t = state.updates;
       run_on(isa, args);
       args = step(read);
-      args.lr = args.grad_scale = nan, args.t = 1000000;
+      args.lr = args.grad_scale = nan;
+      if constexpr (requires { args.t; }) args.t = 1000000;
       args.inputs = &inputs, args.state = &state;
       run_on(isa, args);
       EXPECT_TRUE(same_bits(read.param, passed.param));
@@ -309,6 +365,7 @@ TEST(Optimizer, WhatIsInMemoryReplacesWhatIsPassed) {
     };
     both([&](Buffers& b) { return b.adamw(grads, 1); });
     both([&](Buffers& b) { return b.sgd(grads, 1); });
+    both([&](Buffers& b) { return b.lion(grads, 1); });
   }
 }
 
@@ -321,10 +378,12 @@ TEST(Optimizer, AnUpdateThatIsLeftOutWritesNothing) {
     Buffers b = start;
     AdamWStep adamw = b.adamw(grads, 1);
     SgdStep sgd = b.sgd(grads, 1);
-    adamw.inputs = sgd.inputs = &inputs;
-    adamw.state = sgd.state = &left_out;
+    LionStep lion = b.lion(grads, 1);
+    adamw.inputs = sgd.inputs = lion.inputs = &inputs;
+    adamw.state = sgd.state = lion.state = &left_out;
     run_on(isa, adamw);
     run_on(isa, sgd);
+    run_on(isa, lion);
     run_on(isa, EmaStep{77, b.v.data(), b.param.data(), 0.5, &left_out});
     EXPECT_TRUE(same_bits(b.param, start.param));
     EXPECT_TRUE(same_bits(b.m, start.m));

@@ -74,7 +74,7 @@ TEST(Optimizer, AdamWFollowsItsFormula) {
     s.m = config.beta1 * s.m + (1 - config.beta1) * g;
     s.v = config.beta2 * s.v + (1 - config.beta2) * g * g;
     double m = s.m / (1 - std::pow(config.beta1, t)), v = s.v / (1 - std::pow(config.beta2, t));
-    s.p -= kLr * m / (std::sqrt(v) + config.eps);
+    s.p -= kLr * m / (std::sqrt(v) + *config.eps);
   });
 }
 
@@ -89,6 +89,66 @@ TEST(Optimizer, SgdFollowsItsFormula) {
       s.p -= kLr * s.m;
     });
   }
+}
+
+TEST(Optimizer, LionFollowsItsFormula) {
+  OptimConfig config;
+  config.name = "lion";
+  config.weight_decay = 0.1;
+  config.beta2 = 0.99;
+  compare(config, [&](Scalar& s, double g, double decay, int) {
+    const double direction = config.beta1 * s.m + (1 - config.beta1) * g;
+    s.p *= 1 - kLr * decay;
+    s.p -= kLr * (direction > 0 ? 1 : direction < 0 ? -1 : 0);
+    s.m = config.beta2 * s.m + (1 - config.beta2) * g;
+  });
+}
+
+// The norms are those of one tensor each, and the bias has neither decay nor a ratio.
+TEST(Optimizer, LambFollowsItsFormula) {
+  OptimConfig config;
+  config.name = "lamb";
+  config.weight_decay = 0.1;
+  config.eps = 1e-6;
+  ParameterStore store;
+  store.add("a", {90, 101}, InitKind::kTruncatedNormal, Decay::kYes);
+  store.add("b", {7}, InitKind::kOnes, Decay::kYes);
+  store.add("bias", {19}, InitKind::kOnes, Decay::kNo);
+  store.allocate();
+  store.initialize(1);
+  store.enable_bfloat16();
+  const auto optimizer = make_optimizer(config, store);
+  std::vector<Scalar> want;
+  for (double v : test::doubles(store.values())) want.push_back({v});
+  for (int t = 1; t <= kSteps; ++t) {
+    set_gradients(store, t);
+    for (const Parameter& p : store.parameters()) {
+      const double decay = p.decay == Decay::kYes ? config.weight_decay : 0;
+      double weights = 0, moves = 0;
+      test::Doubles u;
+      for (std::int64_t i = p.offset; i < p.offset + p.shape.numel(); ++i) {
+        Scalar& s = want[static_cast<std::size_t>(i)];
+        const double g = kGradScale * test::element(store.gradients(), i);
+        s.m = config.beta1 * s.m + (1 - config.beta1) * g;
+        s.v = config.beta2 * s.v + (1 - config.beta2) * g * g;
+        const double m = s.m / (1 - std::pow(config.beta1, t));
+        const double v = s.v / (1 - std::pow(config.beta2, t));
+        u.push_back(m / (std::sqrt(v) + *config.eps) + decay * s.p);
+        weights += s.p * s.p;
+        moves += u.back() * u.back();
+      }
+      const double ratio = decay != 0 ? std::sqrt(weights) / std::sqrt(moves) : 1;
+      std::size_t i = static_cast<std::size_t>(p.offset);
+      for (double move : u) want[i++].p -= kLr * ratio * move;
+    }
+    optimizer->step(kLr, kGradScale);
+  }
+  const double tolerance = kSteps * 4 * test::unit_roundoff(DType::kFloat32);
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_NEAR(test::element(store.values(), static_cast<std::int64_t>(i)), want[i].p, tolerance);
+  }
+  EXPECT_TRUE(test::same_bits(store.bfloat16_values(), test::as(store.values(), DType::kBFloat16)));
+  EXPECT_EQ(optimizer->clip_epsilon(), 0);
 }
 
 TEST(Optimizer, ContinuesFromItsState) {
@@ -135,6 +195,12 @@ TEST(Optimizer, NamesItsStateAsPyTorchDoes) {
   auto sgd = make_optimizer(config, store)->state();
   ASSERT_EQ(sgd.size(), 1u);
   EXPECT_EQ(sgd[0].first, "momentum_buffer");
+  config.name = "lion";
+  auto lion = make_optimizer(config, store)->state();
+  ASSERT_EQ(lion.size(), 1u);
+  EXPECT_EQ(lion[0].first, "exp_avg");
+  config.name = "lamb";
+  EXPECT_EQ(make_optimizer(config, store)->state()[1].first, "exp_avg_sq");
 }
 
 TEST(Optimizer, DoesNotDependOnThreads) {
@@ -254,10 +320,10 @@ class SignDescent : public Optimizer {
 
 TEST(Optimizer, AProgramMayAddItsOwn) {
   OptimizerRegistry mine = optimizer_registry();
-  mine.add({"sign", "signs alone", [](const OptimConfig& config, ParameterStore& store) {
+  mine.add({{"sign", "signs alone"}, [](const OptimConfig& config, ParameterStore& store) {
               return std::make_unique<SignDescent>(config, store);
             }});
-  EXPECT_THROW(mine.add({"sign", "again", nullptr}), Error);
+  EXPECT_THROW(mine.add({{"sign", "again"}, nullptr}), Error);
   ParameterStore store;
   build(store);
   const Tensor before = store.values().clone();

@@ -70,12 +70,12 @@ SharedRun share(ExperimentConfig config, bool resumed, Communicator& ranks) {
 
 TEST(ShareRun, GivesEveryRankWhatTheFirstHas) {
   for (const char* norm : {"bn", "power"}) {
-    for (const char* optimizer : {"adamw", "sgd"}) {
+    for (const char* optimizer : {"adamw", "sgd", "lion", "lamb"}) {
       for (Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
         SCOPED_TRACE(cat(norm, ", ", optimizer));
         ExperimentConfig config = small_run(norm);
         config.model.drop_path = config.model.dropout = 0;  // keyed by the seed
-        config.optim.name = optimizer;
+        use_optimizer(config, optimizer);
         config.train.precision = precision;
         const bool resumed = precision == Precision::kFloat32;
         const auto runs =

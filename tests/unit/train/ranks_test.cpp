@@ -134,6 +134,20 @@ TEST(RanksLearn, TheSameBitsUnderEveryNormalizerAndPrecision) {
   }
 }
 
+// Norms of tensors are found by each rank alone, and must come out the same.
+TEST(RanksLearn, TheSameBitsUnderEveryOptimizer) {
+  for (const OptimizerRow& row : optimizer_registry()) {
+    SCOPED_TRACE(row.name());
+    ExperimentConfig config = small_run("dtn");
+    use_optimizer(config, row.name());
+    const std::vector<Outcome> ranks = learn_together(config, 2);
+    expect_same_bits(ranks[1], ranks[0]);
+    const Outcome alone = learn(config, nullptr);
+    // AdamW and Lion turn the rounding of a gradient that is nothing else into steps.
+    if (row.name() == "sgd") EXPECT_LE(distance(ranks[0].weights(), alone.weights()), 1e-4);
+  }
+}
+
 // With `sync` the ranks' rows are one batch. There are no micro-batches to compare with, which
 // would be batches of their own, but another order of the rows changes nothing but the order of
 // sums.

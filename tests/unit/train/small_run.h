@@ -29,6 +29,13 @@ inline ExperimentConfig small_run(const std::string& norm, int batch_size = 12) 
   return c;
 }
 
+// With that optimizer's own defaults, as a config that names it has them.
+inline void use_optimizer(ExperimentConfig& c, const std::string& name) {
+  c.optim.name = name;
+  const OptimizerSchema& schema = optimizer_registry().at(name).schema;
+  if (schema.defaults) schema.defaults(c.optim);
+}
+
 // Those of a global batch that are in some places of it.
 inline Tensor rows_of(const Tensor& x, const std::vector<std::int64_t>& rows) {
   std::vector<std::int64_t> extents{static_cast<std::int64_t>(rows.size())};

@@ -1,0 +1,118 @@
+// LAMB in one pass without trust ratios. With them in two: the moments and the norms of each
+// tensor, then the step. The second finds u again from the moments, which costs two bytes more of
+// traffic an element than to keep it, and no memory.
+#include "kernels/optimizer/lamb.h"
+
+#include <cstring>
+
+#include "dtn/core/parallel.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/optimizer/lamb_factors.h"
+
+namespace dtn::DTN_ISA {
+namespace {
+
+constexpr std::int64_t kChunk = 1 << 16;  // elements of a range without sums
+
+// The float32 sum of squares of each vector would lose digits; this one keeps them all.
+struct SquareSum {
+  using VecD = Vec<double>;
+  typedef float HalfF __attribute__((vector_size(kVectorBytes / 2)));
+  VecD sums[2] = {};
+
+  void add(VecF v) {
+    HalfF halves[2];
+    std::memcpy(halves, &v, sizeof v);
+    for (int k = 0; k < 2; ++k) {
+      const VecD wide = __builtin_convertvector(halves[k], VecD);
+      sums[k] = sums[k] + wide * wide;
+    }
+  }
+  double total() const { return reduce_add(sums[0] + sums[1]); }
+};
+
+// The new moments at i, stored.
+template <class N>
+inline void advance_moments(const LambStep& args, const LambFactors& f, std::int64_t i, N count) {
+  VecF g = load_n(args.grad + i, count) * f.grad_scale;
+  store_n(args.m + i, load_n(args.m + i, count) * f.beta1 + f.rest1 * g, count);
+  store_n(args.v + i, load_n(args.v + i, count) * f.beta2 + f.rest2 * g * g, count);
+}
+
+// u at i, where the weights are p.
+template <class N>
+inline VecF update_at(const LambStep& args, const LambFactors& f, VecF p, std::int64_t i, N count) {
+  VecF denominator = sqrt(load_n(args.v + i, count)) / f.root_correction2 + f.eps;
+  return load_n(args.m + i, count) / f.correction1 / denominator + f.decay * p;
+}
+
+template <class N>
+inline void move(const LambStep& args, const LambFactors& f, float step, std::int64_t i, N count) {
+  VecF p = load_n(args.param + i, count);
+  p = p + step * update_at(args, f, p, i, count);
+  store_n(args.param + i, p, count);
+  if (args.param_bf16) store_n(args.param_bf16 + i, p, count);
+}
+
+void step_without_ratios(const LambStep& args, const LambFactors& f) {
+  const float step = static_cast<float>(-f.lr);
+  parallel_ranges(args.count, kChunk, [=, &args](std::int64_t begin, std::int64_t end) {
+    for_each_vector<float>(end - begin, [=, &args](std::int64_t i, auto count) {
+      advance_moments(args, f, begin + i, count);
+      move(args, f, step, begin + i, count);
+    });
+  });
+}
+
+LambSums advance_chunk(const LambStep& args, const LambFactors& f, LambChunk chunk) {
+  SquareSum params, updates;
+  for_each_vector<float>(chunk.end - chunk.begin, [&](std::int64_t at, auto count) {
+    const std::int64_t i = chunk.begin + at;
+    advance_moments(args, f, i, count);
+    const VecF p = load_n(args.param + i, count);  // lanes beyond `count` are 0, and so is u there
+    params.add(p);
+    updates.add(update_at(args, f, p, i, count));
+  });
+  return {params.total(), updates.total()};
+}
+
+void step_with_ratios(Scratch& scratch, const LambStep& args, const LambFactors& f) {
+  const LambTensors& t = args.tensors;
+  Scratch::Scope scope(scratch);
+  LambSums* partial = scope.take<LambSums>(t.chunk_count);
+  float* steps = scope.take<float>(t.tensor_count);
+  parallel_for(t.chunk_count, [=, &args](std::int64_t c) {
+    partial[c] = advance_chunk(args, f, args.tensors.chunks[c]);
+  });
+  for (std::int64_t i = 0; i < t.tensor_count; ++i) {
+    LambSums sums{};
+    for (std::int64_t c = t.first_chunk[i]; c < t.first_chunk[i + 1]; ++c) {
+      sums.param += partial[c].param;
+      sums.update += partial[c].update;
+    }
+    steps[i] = lamb_step(f, sums);
+  }
+  parallel_for(t.chunk_count, [=, &args](std::int64_t c) {
+    const LambChunk chunk = args.tensors.chunks[c];
+    for_each_vector<float>(chunk.end - chunk.begin, [=, &args](std::int64_t i, auto count) {
+      move(args, f, steps[chunk.tensor], chunk.begin + i, count);
+    });
+  });
+}
+
+}  // namespace
+
+void run(CpuQueue& queue, const LambStep& args) {
+  const LambFactors f = lamb_factors(args);
+  if (!f.apply) return;
+  if (args.tensors.tensor_count == 0) {
+    step_without_ratios(args, f);
+  } else {
+    step_with_ratios(queue.scratch(), args, f);
+  }
+}
+
+}  // namespace dtn::DTN_ISA
+
+DTN_DISPATCH(LambStep)

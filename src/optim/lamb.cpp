@@ -1,0 +1,79 @@
+#include "kernels/optimizer/lamb.h"
+
+#include <algorithm>
+
+#include "optim/rows.h"
+
+namespace dtn {
+namespace {
+
+// The tensors of a range, where the kernel reads them: in the memory of the device, so that a
+// captured step needs nothing from the host.
+class TensorTable {
+ public:
+  TensorTable(const ParameterRange& range, Device device) {
+    std::vector<std::int64_t> chunks, first_chunk{0};
+    std::int64_t tensor = 0;
+    for (const auto& [begin, end] : range.tensors) {
+      for (std::int64_t i = begin; i < end; i += kLambChunk) {
+        chunks.insert(chunks.end(), {i, std::min(i + kLambChunk, end), tensor});
+      }
+      first_chunk.push_back(static_cast<std::int64_t>(chunks.size()) / kFields);
+      ++tensor;
+    }
+    chunks_ = Tensor::from(chunks, {first_chunk.back(), kFields}).to(device);
+    first_chunk_ = Tensor::from(first_chunk, {tensor + 1}).to(device);
+  }
+
+  LambTensors tensors() const {
+    return {chunks_.dim(0), first_chunk_.numel() - 1, static_cast<const LambChunk*>(chunks_.raw()),
+            static_cast<const std::int64_t*>(first_chunk_.raw())};
+  }
+
+ private:
+  static constexpr std::int64_t kFields = 3;
+  static_assert(sizeof(LambChunk) == kFields * sizeof(std::int64_t));
+
+  Tensor chunks_;       // [chunks, 3], a LambChunk each
+  Tensor first_chunk_;  // [tensors + 1]
+};
+
+class Lamb : public Optimizer {
+ public:
+  Lamb(const OptimConfig& config, ParameterStore& store)
+      : Optimizer(config, store, {"exp_avg", "exp_avg_sq"}) {
+    for (const ParameterRange& range : ranges()) tables_.emplace_back(range, device());
+  }
+
+  double clip_epsilon() const override { return 0; }
+
+ private:
+  void update(const OptimizerUpdate& u) override {
+    LambStep args{};
+    set_common(args, u);
+    args.m = state_of(u, 0);
+    args.v = state_of(u, 1);
+    args.beta1 = config().beta1;
+    args.beta2 = config().beta2;
+    args.eps = config().eps.value();
+    if (u.weight_decay != 0) args.tensors = tables_[u.range].tensors();
+    run_on(device(), args);
+  }
+
+  std::vector<TensorTable> tables_;  // of each range
+};
+
+}  // namespace
+
+OptimizerRow lamb_row() {
+  OptimizerRow row = optimizer_row<Lamb>("lamb", "Adam with a rate for each tensor by its norm");
+  row.schema.unused = {"momentum"};
+  row.schema.defaults = [](OptimConfig& config) {
+    config.eps = 1e-6;
+    config.clip_grad_norm = 1;
+    config.momentum.reset();
+  };
+  return row;
+}
+
+}  // namespace dtn
