@@ -109,6 +109,43 @@ Key augmentation() {
           }};
 }
 
+// "pattern=factor"
+RateMultiple rate_multiple(const Field& field) {
+  RateMultiple multiple;
+  const std::string& text = field.node.text;
+  const std::size_t equals = field.node.is_scalar() ? text.rfind('=') : std::string::npos;
+  if (equals == std::string::npos || equals == 0 ||
+      !parse_number(std::string_view(text).substr(equals + 1), multiple.factor)) {
+    fail(field, "must be a list of texts like \"head.*=10\", not ", shown(field.node));
+  }
+  check_range(field, at_least(0), multiple.factor, text);
+  multiple.pattern = text.substr(0, equals);
+  return multiple;
+}
+
+Key rate_multiples() {
+  return {"optim.lr_multiples",
+          "factors on the rate by parameter name, [\"pattern=factor\", ...]; the last match counts",
+          [](const Field& f, ExperimentConfig& c) {
+            c.optim.lr_multiples.clear();
+            if (f.node.is_list()) {
+              for (const Node& item : f.node.items) {
+                c.optim.lr_multiples.push_back(rate_multiple({item, f.path, f.doc}));
+              }
+            } else {
+              c.optim.lr_multiples.push_back(rate_multiple(f));
+            }
+          },
+          [](const ExperimentConfig& c) -> std::string {
+            std::string out;
+            for (const RateMultiple& m : c.optim.lr_multiples) {
+              out += cat(out.empty() ? "" : ", ",
+                         string_text(cat(m.pattern, "=", number_text(m.factor))));
+            }
+            return out.empty() ? "null" : cat("[", out, "]");
+          }};
+}
+
 Key schedule_per() {
   return {"schedule.per", "when the rate changes; default epoch, or step with schedule.steps",
           [](const Field& f, ExperimentConfig& c) { c.schedule.per = enum_of<SchedulePer>(f); },
@@ -207,6 +244,11 @@ std::vector<Key> make_keys() {
       value("optim.momentum", FIELD(optim.momentum), fraction(), "of sgd"),
       value("optim.clip_grad_norm", FIELD(optim.clip_grad_norm), above(0),
             "largest norm of the whole gradient; default none, of lamb 1"),
+      value("optim.layer_decay", FIELD(optim.layer_decay), positive_fraction(),
+            "factor on the rate from each layer to the one before it"),
+      value("optim.lambda_lr_scale", FIELD(optim.lambda_lr_scale), at_least(0),
+            "factor on the rate of DTN's lambdas, *_norm_weight"),
+      rate_multiples(),
 
       choice("schedule.name", FIELD(schedule.name), "shape of the learning rate"),
       value("schedule.epochs", FIELD(schedule.epochs), kPositiveCount, "length of the run"),

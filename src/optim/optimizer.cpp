@@ -1,26 +1,9 @@
 #include "dtn/optim/optimizer.h"
 
 #include "kernels/optimizer/optimizer.h"
+#include "optim/rates.h"
 
 namespace dtn {
-namespace {
-
-// Parameters that decay, and those that do not.
-std::vector<ParameterRange> parameter_ranges(const OptimConfig& config,
-                                             const ParameterStore& store) {
-  std::vector<ParameterRange> ranges;
-  const std::int64_t middle = store.decay_end(), end = store.flat_size();
-  if (middle > 0) ranges.push_back({0, middle, config.weight_decay, {}});
-  if (end > middle) ranges.push_back({middle, end, 0, {}});
-  for (const Parameter& p : store.parameters()) {
-    ParameterRange& range = p.decay == Decay::kYes ? ranges.front() : ranges.back();
-    const std::int64_t begin = p.offset - range.begin;
-    range.tensors.emplace_back(begin, begin + p.shape.numel());
-  }
-  return ranges;
-}
-
-}  // namespace
 
 Optimizer::Optimizer(const OptimConfig& config, ParameterStore& store,
                      std::initializer_list<const char*> state)
@@ -65,8 +48,12 @@ void Optimizer::update_range(std::size_t range, OptimizerUpdate u) {
   for (const auto& [name, flat] : state_) u.state.push_back(flat.slice(r.begin, r.end));
   u.range = range;
   u.weight_decay = r.weight_decay;
+  u.lr *= r.lr_factor;
+  u.lr_factor = r.lr_factor;
   update(u);
 }
+
+std::string Optimizer::rates() const { return describe_rates(config_, store_); }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimConfig& config, ParameterStore& store,
                                           const OptimizerRegistry& optimizers) {

@@ -34,6 +34,7 @@ void set_common(Arguments& args, const OptimizerUpdate& u) {
   args.grad_scale = u.grad_scale;
   args.inputs = u.inputs;
   args.state = u.decision;
+  args.lr_factor = u.lr_factor;
 }
 
 // Buffer i of the state.

@@ -105,6 +105,9 @@ void describe(Run& run) {
                     run.train->source().noun(), ", ", run.steps_per_epoch, " steps per epoch, ",
                     name_of(run.learner.compute_dtype()), " on ", device_text(run),
                     ", learning rate ", run.rate.peak()));
+  if (const std::string rates = run.learner.optimizer().rates(); !rates.empty()) {
+    run.log->info(cat("rates: ", rates));
+  }
   if (run.resumed_at) run.log->info(cat("resumed at step ", *run.resumed_at));
 }
 

@@ -4,11 +4,19 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "dtn/config/data_config.h"
 #include "dtn/config/model_config.h"
 
 namespace dtn {
+
+// A factor on the learning rate of the parameters whose names match a pattern of the shell's kind.
+struct RateMultiple {
+  std::string pattern;
+  double factor = 1;
+  bool operator==(const RateMultiple&) const = default;
+};
 
 struct OptimConfig {
   std::string name = "adamw";  // see optimizer_registry()
@@ -19,6 +27,9 @@ struct OptimConfig {
   std::optional<double> eps = 1e-8;      // unset: the optimizer has none
   std::optional<double> momentum = 0.9;  // sgd's; unset: the optimizer has none
   std::optional<double> clip_grad_norm;
+  std::optional<double> layer_decay;       // factor on the rate from each layer to the one before
+  double lambda_lr_scale = 1;              // on the rate of DTN's lambdas
+  std::vector<RateMultiple> lr_multiples;  // the last that matches counts
   bool operator==(const OptimConfig&) const = default;
 };
 

@@ -23,6 +23,7 @@ struct UpdateState;
 struct ParameterRange {
   std::int64_t begin, end;  // in the flat buffers
   double weight_decay;
+  double lr_factor;  // on the scheduled rate
   // First element and end of each tensor, counted from `begin`. What is between them is 0.
   std::vector<std::pair<std::int64_t, std::int64_t>> tensors;
 };
@@ -37,11 +38,12 @@ struct OptimizerUpdate {
   double weight_decay = 0;
   double lr = 0, grad_scale = 1;  // gradients are to be multiplied by the latter
   std::int64_t updates = 0;       // carried out, this one included
-  // When set, which on the CPU they never are: lr, grad_scale and the number of updates are found
-  // there instead, in the memory of the device, and nothing may change when the update is to be left
-  // out (kernels/optimizer.h).
+  // When set, which on the CPU they never are: lr, to be multiplied by lr_factor, grad_scale and
+  // the number of updates are found there instead, in the memory of the device, and nothing may
+  // change when the update is to be left out (kernels/optimizer.h).
   const StepInputs* inputs = nullptr;
   const UpdateState* decision = nullptr;
+  double lr_factor = 1;
 };
 
 class Optimizer {
@@ -64,9 +66,12 @@ class Optimizer {
 
   // What the gradient's norm is increased by where the gradient is divided by it to be clipped.
   virtual double clip_epsilon() const { return 1e-6; }
+  // Which parameters have a rate of their own, for people; empty: none.
+  std::string rates() const;
 
  protected:
   // With a state buffer of zeros of each name. The store must be allocated, and outlive this.
+  // Throws ConfigError for a rate of layers or parameters that the store does not have.
   Optimizer(const OptimConfig& config, ParameterStore& store,
             std::initializer_list<const char*> state);
 

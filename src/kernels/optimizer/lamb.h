@@ -40,6 +40,7 @@ struct LambStep {
   double grad_scale = 1;
   const StepInputs* inputs = nullptr;  // as for AdamW
   const UpdateState* state = nullptr;
+  double lr_factor = 1;
   // None: r is 1. Else what is between the tensors is left alone, and buffers are aligned to 16
   // bytes.
   LambTensors tensors{};

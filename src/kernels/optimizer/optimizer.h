@@ -54,10 +54,11 @@ struct AdamWStep {
   double lr, beta1, beta2, eps, weight_decay;
   std::int64_t t;  // 1 for the first update
   double grad_scale = 1;
-  // When set, in the memory of the device: replace lr, t and grad_scale, and nothing is written
-  // when the update is left out.
+  // When set, in the memory of the device: replace lr (times lr_factor), t and grad_scale, and
+  // nothing is written when the update is left out.
   const StepInputs* inputs = nullptr;
   const UpdateState* state = nullptr;
+  double lr_factor = 1;
 };
 void run(CpuQueue&, const AdamWStep&);
 void run(CudaQueue&, const AdamWStep&);
@@ -74,6 +75,7 @@ struct SgdStep {
   double grad_scale = 1;
   const StepInputs* inputs = nullptr;  // as for AdamW
   const UpdateState* state = nullptr;
+  double lr_factor = 1;
 };
 void run(CpuQueue&, const SgdStep&);
 void run(CudaQueue&, const SgdStep&);
@@ -91,6 +93,7 @@ struct LionStep {
   double grad_scale = 1;
   const StepInputs* inputs = nullptr;  // as for AdamW
   const UpdateState* state = nullptr;
+  double lr_factor = 1;
 };
 void run(CpuQueue&, const LionStep&);
 void run(CudaQueue&, const LionStep&);

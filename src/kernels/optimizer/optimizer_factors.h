@@ -29,7 +29,7 @@ DTN_HOST_DEVICE static inline bool is_applied(const UpdateState* state) {
 // The rate of an update.
 template <class Arguments>
 DTN_HOST_DEVICE static inline double rate_of(const Arguments& args) {
-  return args.inputs ? args.inputs->lr : args.lr;
+  return args.inputs ? args.inputs->lr * args.lr_factor : args.lr;
 }
 
 struct AdamWFactors {

@@ -162,11 +162,11 @@ TEST(CudaOptimizer, StepsReadTheirInputsOnTheDevice) {
     Buffers passed(count, 0), read(count, 0);
     auto both = [&](auto step) {
       auto args = step(passed);
-      args.lr = 3e-3, args.grad_scale = 0.125;
+      args.lr = 3e-3 * 0.5, args.grad_scale = 0.125;
       if constexpr (requires { args.t; }) args.t = updates;
       run(cuda_queue(), args);
       args = step(read);
-      args.lr = args.grad_scale = NAN;
+      args.lr = args.grad_scale = NAN, args.lr_factor = 0.5;
       if constexpr (requires { args.t; }) args.t = 1000000;
       args.inputs = static_cast<StepInputs*>(inputs.at(kOnDevice));
       args.state = static_cast<UpdateState*>(state.at(kOnDevice));

@@ -143,6 +143,7 @@ TEST_F(CudaLearner, FollowsTheCpuWithEveryOptimizer) {
     SCOPED_TRACE(row.name());
     ExperimentConfig config = experiment("dtn");
     config.optim.name = row.name();
+    config.optim.layer_decay = 0.75;
     History cpu = train(config, kCpu, 4), gpu = train(config, kCuda, 4);
     EXPECT_EQ(gpu.updates, 4);
     EXPECT_LE(relative_error(gpu.losses, cpu.losses), row.name() == "lion" ? 2e-3 : 2e-5);

@@ -66,6 +66,9 @@ TEST(Defaults, AreTheDocumentedOnes) {
   EXPECT_EQ(c.optim.eps, 1e-8);
   EXPECT_EQ(c.optim.lr_scale_batch, std::nullopt);
   EXPECT_EQ(c.optim.clip_grad_norm, std::nullopt);
+  EXPECT_EQ(c.optim.layer_decay, std::nullopt);
+  EXPECT_EQ(c.optim.lambda_lr_scale, 1);
+  EXPECT_TRUE(c.optim.lr_multiples.empty());
   EXPECT_EQ(c.schedule.name, ScheduleKind::kCosine);
   EXPECT_EQ(c.schedule.epochs, 300);  // exactly one of the two is always set
   EXPECT_EQ(c.schedule.steps, std::nullopt);
@@ -147,6 +150,9 @@ augment: {preset: light, scale: [0.5, 0.75], ratio: [1, 1.5], hflip: 0}
 optim:
   name: sgd
   lr: 0.1
+  layer_decay: 0.75
+  lambda_lr_scale: 10
+  lr_multiples: ["head.*=2", "a=b=0"]
   lr_scale_batch: 512
   weight_decay: 1e-4
   betas: [0, 0.95]
@@ -222,6 +228,9 @@ TEST(Keys, EveryKeyIsRead) {
   EXPECT_EQ(c.optim.eps, 1e-6);
   EXPECT_EQ(c.optim.momentum, 0.8);
   EXPECT_EQ(c.optim.clip_grad_norm, 5);
+  EXPECT_EQ(c.optim.layer_decay, 0.75);
+  EXPECT_EQ(c.optim.lambda_lr_scale, 10);
+  EXPECT_EQ(c.optim.lr_multiples, (std::vector<RateMultiple>{{"head.*", 2}, {"a=b", 0}}));
   EXPECT_EQ(c.schedule.name, ScheduleKind::kConstant);
   EXPECT_EQ(c.schedule.steps, 77);
   EXPECT_EQ(c.schedule.epochs, std::nullopt);

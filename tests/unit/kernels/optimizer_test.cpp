@@ -350,11 +350,11 @@ TEST(Optimizer, WhatIsInMemoryReplacesWhatIsPassed) {
     Buffers passed = start, read = start;
     auto both = [&](auto step) {
       auto args = step(passed);
-      args.lr = inputs.lr, args.grad_scale = state.grad_scale;
+      args.lr = inputs.lr * 0.5, args.grad_scale = state.grad_scale;
       if constexpr (requires { args.t; }) args.t = state.updates;
       run_on(isa, args);
       args = step(read);
-      args.lr = args.grad_scale = nan;
+      args.lr = args.grad_scale = nan, args.lr_factor = 0.5;
       if constexpr (requires { args.t; }) args.t = 1000000;
       args.inputs = &inputs, args.state = &state;
       run_on(isa, args);

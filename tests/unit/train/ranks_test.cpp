@@ -134,17 +134,21 @@ TEST(RanksLearn, TheSameBitsUnderEveryNormalizerAndPrecision) {
   }
 }
 
-// Norms of tensors are found by each rank alone, and must come out the same.
-TEST(RanksLearn, TheSameBitsUnderEveryOptimizer) {
+// Norms of tensors and rates of layers are found by each rank alone, and must come out the same.
+TEST(RanksLearn, TheSameBitsUnderEveryOptimizerAndRatesOfLayers) {
   for (const OptimizerRow& row : optimizer_registry()) {
     SCOPED_TRACE(row.name());
     ExperimentConfig config = small_run("dtn");
     use_optimizer(config, row.name());
+    config.optim.layer_decay = 0.75;
+    config.optim.lambda_lr_scale = 10;
     const std::vector<Outcome> ranks = learn_together(config, 2);
     expect_same_bits(ranks[1], ranks[0]);
     const Outcome alone = learn(config, nullptr);
     // AdamW and Lion turn the rounding of a gradient that is nothing else into steps.
     if (row.name() == "sgd") EXPECT_LE(distance(ranks[0].weights(), alone.weights()), 1e-4);
+    config.optim.layer_decay = 0.5;
+    EXPECT_FALSE(same_bits(learn(config, nullptr).weights(), alone.weights()));
   }
 }
 

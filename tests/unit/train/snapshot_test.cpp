@@ -52,6 +52,7 @@ TEST(Snapshot, GoesOnToTheSameBits) {
         SCOPED_TRACE(cat(norm, ", ", optimizer, precision == Precision::kBFloat16 ? ", bf16" : ""));
         ExperimentConfig config = loaded_run(norm);
         use_optimizer(config, optimizer);
+        config.optim.layer_decay = 0.75;
         config.train.precision = precision;
         ClassifyLearner unbroken(config);
         perturb(unbroken.parameters());

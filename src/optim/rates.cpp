@@ -1,0 +1,143 @@
+#include "optim/rates.h"
+
+#include <fnmatch.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "dtn/core/check.h"
+
+namespace dtn {
+namespace {
+
+// The i of "blocks.<i>.".
+std::optional<int> block_of(std::string_view name) {
+  constexpr std::string_view kPrefix = "blocks.";
+  if (!name.starts_with(kPrefix)) return std::nullopt;
+  int block = 0;
+  const char* begin = name.data() + kPrefix.size();
+  const auto [stop, error] = std::from_chars(begin, name.data() + name.size(), block);
+  if (error != std::errc()) return std::nullopt;
+  return block;
+}
+
+int count_blocks(const ParameterStore& store) {
+  int blocks = 0;
+  for (const Parameter& p : store.parameters()) {
+    blocks = std::max(blocks, block_of(p.name).value_or(-1) + 1);
+  }
+  if (blocks == 0) {
+    throw ConfigError(
+        "optim.layer_decay: the model has no parameters blocks.<number>.*, so it is not known what "
+        "its layers are; use optim.lr_multiples");
+  }
+  return blocks;
+}
+
+void decay_over_layers(double decay, const ParameterStore& store, std::vector<double>& factors) {
+  const int blocks = count_blocks(store);
+  std::size_t i = 0;
+  for (const Parameter& p : store.parameters()) {
+    factors[i++] *= std::pow(decay, blocks + 1 - layer_of(p.name, blocks));
+  }
+}
+
+bool matches(const std::string& pattern, const std::string& name) {
+  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+void check_pattern(const std::string& pattern, const ParameterStore& store) {
+  const auto& all = store.parameters();
+  if (std::ranges::any_of(all, [&](const Parameter& p) { return matches(pattern, p.name); }))
+    return;
+  throw ConfigError(cat("optim.lr_multiples: the model has no parameter '", pattern,
+                        "'; its parameters are called like '", all.front().name, "' and '",
+                        all.back().name, "'"));
+}
+
+// The factor of the last entry that matches.
+double multiple_of(const std::vector<RateMultiple>& multiples, const std::string& name) {
+  double factor = 1;
+  for (const RateMultiple& m : multiples) {
+    if (matches(m.pattern, name)) factor = m.factor;
+  }
+  return factor;
+}
+
+}  // namespace
+
+int layer_of(std::string_view parameter, int blocks) {
+  if (const auto block = block_of(parameter)) return *block + 1;
+  const std::string_view module = parameter.substr(0, parameter.find('.'));
+  if (module == "norm") return blocks;
+  const bool makes_tokens = module == "patch_embed" || module == "pos_embed" ||
+                            module == "norm_pre" || module.ends_with("_token");
+  return makes_tokens ? 0 : blocks + 1;
+}
+
+std::vector<double> rate_factors(const OptimConfig& config, const ParameterStore& store) {
+  std::vector<double> factors(store.parameters().size(), 1.0);
+  if (factors.empty()) return factors;
+  if (config.layer_decay) decay_over_layers(*config.layer_decay, store, factors);
+  for (const RateMultiple& m : config.lr_multiples) check_pattern(m.pattern, store);
+  // A model without lambdas may have the key, so that runs with and without DTN share a config.
+  std::vector<RateMultiple> multiples{{"*_norm_weight", config.lambda_lr_scale}};
+  multiples.insert(multiples.end(), config.lr_multiples.begin(), config.lr_multiples.end());
+  std::size_t i = 0;
+  for (const Parameter& p : store.parameters()) factors[i++] *= multiple_of(multiples, p.name);
+  return factors;
+}
+
+std::vector<ParameterRange> parameter_ranges(const OptimConfig& config,
+                                             const ParameterStore& store) {
+  const std::vector<double> factors = rate_factors(config, store);
+  std::vector<ParameterRange> ranges;
+  // Parameters that decay lie before those that do not, each kind in its order.
+  for (const Decay decay : {Decay::kYes, Decay::kNo}) {
+    const bool decays = decay == Decay::kYes;
+    const std::size_t first = ranges.size();
+    std::size_t i = 0;
+    for (const Parameter& p : store.parameters()) {
+      const double factor = factors[i++];
+      if (p.decay != decay) continue;
+      if (ranges.size() == first || ranges.back().lr_factor != factor) {
+        if (ranges.size() > first) ranges.back().end = p.offset;
+        ranges.push_back({p.offset, 0, decays ? config.weight_decay : 0, factor, {}});
+      }
+      const std::int64_t begin = p.offset - ranges.back().begin;
+      ranges.back().tensors.emplace_back(begin, begin + p.shape.numel());
+    }
+    if (ranges.size() > first) {
+      ranges.back().end = decays ? store.decay_end() : store.flat_size();
+    }
+  }
+  return ranges;
+}
+
+std::string describe_rates(const OptimConfig& config, const ParameterStore& store) {
+  struct Group {
+    std::int64_t tensors = 0;
+    std::string first, last;
+  };
+  std::map<double, Group> groups;
+  const std::vector<double> factors = rate_factors(config, store);
+  std::size_t i = 0;
+  for (const Parameter& p : store.parameters()) {
+    Group& group = groups[factors[i++]];
+    if (group.tensors++ == 0) group.first = p.name;
+    group.last = p.name;
+  }
+  if (groups.empty() || (groups.size() == 1 && groups.contains(1))) return "";
+  std::string text;
+  for (const auto& [factor, group] : groups) {
+    text += cat(text.empty() ? "" : "; ", "x ", factor, ": ", group.tensors,
+                group.tensors == 1 ? " tensor, " : " tensors, ", group.first);
+    if (group.tensors > 1) text += cat(" to ", group.last);
+  }
+  return text;
+}
+
+}  // namespace dtn
