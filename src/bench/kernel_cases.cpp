@@ -1,5 +1,7 @@
 #include "bench/kernel_cases.h"
 
+#include <algorithm>
+
 #include "bench/kernel_case_list.h"
 #include "bench/run_size.h"
 #include "dtn/models/complexity.h"
@@ -131,7 +133,7 @@ void add_update_cases(CaseList& cases, const StepShape& s) {
       return args;
     });
   } else if (optim.name == "lamb") {
-    // Without the norms, which the table of a store's tensors is needed for.
+    // With a trust ratio, taken for one tensor: the chunks are as many for those of a model.
     cases.add("lamb", {count}, [=](KernelTensors& m) {
       auto args = update_of<LambStep>(m, s, count);
       args.m = m.in_out({count}, kType);
@@ -139,6 +141,14 @@ void add_update_cases(CaseList& cases, const StepShape& s) {
       args.beta1 = optim.beta1;
       args.beta2 = optim.beta2;
       args.eps = optim.eps.value();
+      std::vector<std::int64_t> chunks;  // a LambChunk each
+      for (std::int64_t i = 0; i < count; i += kLambChunk) {
+        chunks.insert(chunks.end(), {i, std::min(i + kLambChunk, count), 0});
+      }
+      const auto n = static_cast<std::int64_t>(chunks.size()) / 3;
+      const std::vector<std::int64_t> first_chunk = {0, n};
+      args.tensors = {n, 1, m.copy(Tensor::from(chunks, {n, 3})),
+                      m.copy(Tensor::from(first_chunk, {2}))};
       return args;
     });
   } else if (optim.name == "lion") {
@@ -164,6 +174,13 @@ KernelTensors::Address KernelTensors::take(const Shape& shape, DType dtype, Use 
   Tensor t = Tensor::empty(shape, dtype, device_);
   if (use != kOut) values_.fill(t, low, high);
   bytes_ += static_cast<double>(t.nbytes()) * (use == kInOut ? 2 : 1);
+  tensors_.push_back(t);
+  return {t.raw()};
+}
+
+KernelTensors::Address KernelTensors::copy(const Tensor& values) {
+  Tensor t = values.to(device_);
+  bytes_ += static_cast<double>(t.nbytes());
   tensors_.push_back(t);
   return {t.raw()};
 }

@@ -33,6 +33,8 @@ class KernelTensors {
   Address below(double limit, const Shape& shape, DType dtype) {
     return take(shape, dtype, kIn, 0, limit);
   }
+  // These values.
+  Address copy(const Tensor& values);
   Address out(const Shape& shape, DType dtype) { return take(shape, dtype, kOut, 0, 0); }
   Address in_out(const Shape& shape, DType dtype) { return take(shape, dtype, kInOut, -1, 1); }
   Address positive_in_out(const Shape& shape, DType dtype) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "dtn/config/load.h"
@@ -103,6 +104,16 @@ TEST(KernelCases, CountBytesAndMultiplyAdds) {
   EXPECT_EQ(cost_of(config, "proj_fwd").bytes, 2 * (3 * kTokens * kC + kC * kC) + 4 * kC);
   constexpr double kRows = 8 * 17;
   EXPECT_EQ(cost_of(config, "layer_norm_fwd").bytes, 2 * 2 * kRows * kC + 4 * (2 * kC + 2 * kRows));
+}
+
+TEST(KernelCases, RunWithEveryOptimizer) {
+  ExperimentConfig config = small("ln");
+  const double adamw = cost_of(config, "adamw").bytes;
+  config.optim.name = "lamb";
+  const double chunks = std::ceil(adamw / 28 / 8192);
+  EXPECT_EQ(cost_of(config, "lamb").bytes, adamw + 8 * (3 * chunks + 2)) << "and a table";
+  config.optim.name = "lion";
+  EXPECT_EQ(cost_of(config, "lion").bytes, adamw * 20 / 28);
 }
 
 TEST(KernelCases, RunWithEveryKindOfDtn) {
