@@ -1,6 +1,8 @@
 // Small vision transformers of every flavour, with weights large enough to matter.
 #pragma once
 
+#include <vector>
+
 #include "dtn/models/classifier.h"
 #include "dtn/ops/loss.h"
 #include "tensors.h"
@@ -51,6 +53,79 @@ inline ModelConfig biased_vit() {
   return c;
 }
 
+// What public checkpoints of other families are made of, a model of LayerNorms for each. Every
+// option but the ones of `deit_vit` is in one of them.
+inline std::vector<ModelConfig> checkpoint_vits() {
+  ModelConfig plain = deit_vit();
+  plain.image_size = 12;
+  plain.patch_size = 4;
+  plain.embed_dim = 64;
+  plain.depth = 2;
+  plain.num_heads = 4;
+  const auto with = [&plain](const char* name, auto&& options) {
+    ModelConfig c = plain;
+    c.preset = name;
+    options(c);
+    return c;
+  };
+  return {with("deit3",
+               [](ModelConfig& c) {
+                 c.layer_scale = 0.1;
+                 c.pos_embed = PosEmbed::kPatch;
+               }),
+          with("clip",
+               [](ModelConfig& c) {
+                 c.norm_pre = true;
+                 c.act = MlpActivation::kQuickGelu;
+                 c.eps = 1e-5;
+               }),
+          with("dinov2",
+               [](ModelConfig& c) {
+                 c.layer_scale = 0.5;
+                 c.registers = 4;
+                 c.pos_embed = PosEmbed::kPatch;
+                 c.num_classes = 0;
+               }),
+          with("mae",
+               [](ModelConfig& c) {
+                 c.pool = Pooling::kMean;
+                 c.class_token = true;
+                 c.fc_norm = true;
+               }),
+          with("sbb",
+               [](ModelConfig& c) {
+                 c.pool = Pooling::kMean;
+                 c.registers = 3;
+                 c.layer_scale = 0.5;
+                 c.act = MlpActivation::kGeluTanh;
+                 c.pos_embed = PosEmbed::kPatch;
+                 c.patch_bias = false;
+               }),
+          with("late",
+               [](ModelConfig& c) {
+                 c.registers = 2;
+                 c.qk_norm = true;
+                 c.act = MlpActivation::kSilu;
+                 c.fc_norm = true;
+                 c.pos_embed = PosEmbed::kPatch;
+                 c.class_token_at = 1;
+               }),
+          with("distilled",
+               [](ModelConfig& c) {
+                 c.distilled = true;
+                 c.registers = 1;
+               }),
+          with("all", [](ModelConfig& c) {
+            c.pool = Pooling::kMean;
+            c.class_token = true;
+            c.registers = 2;
+            c.norm_pre = true;
+            c.patch_bias = true;
+            c.qk_norm = true;
+            c.layer_scale = 0.5;
+          })};
+}
+
 // Adds noise to every parameter, through bfloat16, so that all types hold the same numbers and no
 // gradient vanishes with the tiny initial weights.
 inline void perturb(ParameterStore& store, double noise = 0.25) {
@@ -74,7 +149,8 @@ inline Tensor some_images(const ModelConfig& c, std::int64_t batch, DType dtype)
 inline ops::Targets some_labels(const ModelConfig& c, std::int64_t batch) {
   ops::Targets t;
   t.labels = Tensor::empty({batch}, DType::kInt64);
-  for (std::int64_t i = 0; i < batch; ++i) t.labels.data<std::int64_t>()[i] = 3 * i % c.num_classes;
+  const int outputs = c.num_classes > 0 ? c.num_classes : c.embed_dim;
+  for (std::int64_t i = 0; i < batch; ++i) t.labels.data<std::int64_t>()[i] = 3 * i % outputs;
   t.smoothing = 0.1;
   return t;
 }

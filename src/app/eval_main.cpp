@@ -106,6 +106,7 @@ Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, C
                         images ? ", has " + to_string(images->shape()) : ""));
   }
   std::int64_t count = images->dim(0), batch = batch_size_of(options, config);
+  const bool measures = labels && m.num_classes > 0;
   if (labels) {
     if (labels->dtype() != DType::kInt64 || labels->numel() != count) {
       throw DataError(cat(options.inputs, ": 'labels' must be int64 [", count, "]"));
@@ -114,17 +115,17 @@ Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, C
   }
   Outcome outcome;
   outcome.count = count;
-  outcome.logits = Tensor::empty({count, m.num_classes}, DType::kFloat32);
+  outcome.logits = Tensor::empty({count, model.outputs()}, DType::kFloat32);
   AccuracyMeter meter;
   auto start = std::chrono::steady_clock::now();
   for (std::int64_t first = 0; first < count; first += batch) {
     std::int64_t last = std::min(count, first + batch);
     Tensor logits = predict(model, images->slice(first, last), precision_of(options.precision));
     copy_rows(logits, outcome.logits, first);
-    if (labels) meter.add({{"label", labels->slice(first, last)}}, {{"logits", logits}});
+    if (measures) meter.add({{"label", labels->slice(first, last)}}, {{"logits", logits}});
   }
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (labels) outcome.metrics = meter.result();
+  if (measures) outcome.metrics = meter.result();
   return outcome;
 }
 
@@ -147,8 +148,8 @@ Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, 
   Outcome outcome;
   outcome.noun = source->noun();
   if (!options.save_logits.empty()) {  // a damaged image keeps a row of NaN
-    outcome.logits =
-        Tensor::full({source->size(), config.model.num_classes}, DType::kFloat32, std::nan(""));
+    const std::int64_t width = dynamic_cast<Classify&>(task).model().outputs();
+    outcome.logits = Tensor::full({source->size(), width}, DType::kFloat32, std::nan(""));
   }
   std::optional<ProgressBar> bar;
   if (ranks.is_first()) bar.emplace("evaluating", split->loader().samples_per_epoch());
@@ -247,6 +248,9 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
             "task of this model is ",
             config.task));
   }
+  if (!options.suite.empty() && config.model.num_classes == 0) {
+    throw ConfigError("--suite measures classes, and model.num_classes is 0");
+  }
   if (!options.suite.empty())
     return evaluate_suite(options, config, weights, *classify, registries);
   const Outcome outcome = options.inputs.empty() ? run_dataset(options, config, *task, device)
@@ -280,9 +284,9 @@ int eval_main(int argc, char** argv, const Registries& registries) {
       "--inputs", options.inputs,
       "safetensors with 'images' [N,C,H,W] float32, already normalised, and optionally "
       "'labels' [N] int64; used instead of the data set");
-  auto* save_logits =
-      app.add_option("--save-logits", options.save_logits,
-                     "write 'logits' [N,K] float32 in data order to this safetensors file");
+  auto* save_logits = app.add_option("--save-logits", options.save_logits,
+                                     "write 'logits' [N,K] float32 (features [N,C] with "
+                                     "model.num_classes 0) in data order to this safetensors file");
   auto* suite =
       app.add_option("--suite", options.suite,
                      "evaluate on ImageNet-C (error by corruption and severity, CE, mCE) or "

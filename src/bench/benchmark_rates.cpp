@@ -47,7 +47,7 @@ std::vector<GemmRate> measure_gemms(const ModelConfig& model, std::int64_t batch
                                     Device device, std::int64_t cube) {
   constexpr double kSecondsEach = 0.3;
   std::int64_t c = model.embed_dim, hidden = model.mlp_dim();
-  std::int64_t rows = batch * (model.num_patches() + model.has_class_token());
+  std::int64_t rows = batch * (model.num_patches() + model.prefix_tokens());
   if (cube == 0) cube = device == kCpu ? 2048 : 8192;
   std::vector<GemmRate> rates = {{"cube", cube, cube, cube, 0},
                                  {"qkv", rows, 3 * c, c, 0},

@@ -20,13 +20,16 @@ StepShape step_of(const ExperimentConfig& config, Device device) {
     throw ConfigError(cat("dtn-bench kernels knows the layers of model family vit; ", m.preset,
                           " is of family ", m.family));
   }
+  if (m.num_classes == 0) {
+    throw ConfigError("dtn-bench kernels takes a step apart; set model.num_classes for its loss");
+  }
   StepShape s;
   s.config = config;
   s.device = device;
   s.t = config.train.precision == Precision::kBFloat16 ? DType::kBFloat16 : DType::kFloat32;
   s.acc = accumulator_of(s.t);
   s.B = micro_batch(config.train);
-  s.T_end = m.num_patches() + m.has_class_token();
+  s.T_end = m.num_patches() + m.prefix_tokens();
   s.T = m.grid_blocks() > 0 ? m.num_patches() : s.T_end;
   s.C = m.embed_dim;
   s.H = m.num_heads;

@@ -77,7 +77,7 @@ void add_products(CaseList& cases, const StepShape& s) {
               [=](KernelTensors& m) { return arguments(m, s, l); });
   };
   const std::int64_t patch = std::int64_t{c.channels} * c.patch_size * c.patch_size;
-  const Layer embed{"patch_embed", s.B * c.num_patches(), patch, s.C};
+  const Layer embed{"patch_embed", s.B * c.num_patches(), patch, s.C, c.has_patch_bias()};
   add(embed, "_fwd", forward_of);
   add(embed, "_dw", weight_gradient_of);
   for (const Layer& l :

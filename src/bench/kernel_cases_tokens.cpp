@@ -215,11 +215,12 @@ void add_attention(CaseList& cases, const StepShape& s) {
 // That of the class token alone, in the last block.
 void add_query_attention(CaseList& cases, const StepShape& s) {
   const double scale = 1 / std::sqrt(static_cast<double>(s.D));
-  const Shape q = {s.B, 1, s.C}, kv = {s.B, s.T_end, 2 * s.C}, lse = {s.B, s.H, 1};
+  const std::int64_t Q = 1 + s.config.model.distilled;
+  const Shape q = {s.B, Q, s.C}, kv = {s.B, s.T_end, 2 * s.C}, lse = {s.B, s.H, Q};
   cases.add("query_attention_fwd", {s.B, s.T_end, s.H, s.D}, [=](KernelTensors& m) {
     return QueryAttentionForward{s.t,
                                  s.B,
-                                 1,
+                                 Q,
                                  s.T_end,
                                  s.H,
                                  s.D,
@@ -232,7 +233,7 @@ void add_query_attention(CaseList& cases, const StepShape& s) {
   cases.add("query_attention_bwd", {s.B, s.T_end, s.H, s.D}, [=](KernelTensors& m) {
     return QueryAttentionBackward{s.t,
                                   s.B,
-                                  1,
+                                  Q,
                                   s.T_end,
                                   s.H,
                                   s.D,
@@ -254,7 +255,7 @@ void add_token_cases(CaseList& cases, const StepShape& s) {
   add_norms(cases, s);
   add_attention(cases, s);
   const bool last_norm_is_per_token = c.norm.type == "ln" || c.norm_layers() < c.depth;
-  if (c.has_class_token() && c.grid_blocks() < c.depth && last_norm_is_per_token) {
+  if (c.pool == Pooling::kCls && c.grid_blocks() < c.depth && last_norm_is_per_token) {
     add_query_attention(cases, s);
   }
 }

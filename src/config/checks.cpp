@@ -16,6 +16,7 @@ class Checker {
   void run() const {
     check_name();
     check_shape();
+    check_tokens();
     check_blocks();
     check_norm();
     check_data();
@@ -70,8 +71,28 @@ class Checker {
     return std::max(1, static_cast<int>((static_cast<std::int64_t>(value) + of / 2) / of)) * of;
   }
 
+  void check_tokens() const {
+    if (m_.pool == Pooling::kCls && !m_.has_class_token()) {
+      fail(blame({"model.class_token", "model.pool"}),
+           "model.pool: cls needs the class token; set model.pool: mean, or leave "
+           "model.class_token out");
+    }
+    if (m_.distilled && m_.pool != Pooling::kCls) {
+      fail(blame({"model.distilled", "model.pool"}),
+           "model.distilled: its two heads see tokens of their own, not a mean; set model.pool: "
+           "cls");
+    }
+    const bool late = m_.prefix_tokens() > 0 && m_.grid_blocks() > 0;
+    if (m_.norm_pre && late) {
+      fail(blame({"model.norm_pre", "model.class_token_at", "model.preset"}),
+           "model.norm_pre normalizes all tokens ahead of the first block, but class token and "
+           "registers join before block ",
+           m_.class_token_at, "; set model.class_token_at: 0");
+    }
+  }
+
   void check_blocks() const {
-    if (m_.has_class_token() && m_.class_token_at > m_.depth) {
+    if (m_.prefix_tokens() > 0 && m_.class_token_at > m_.depth) {
       fail(blame({"model.class_token_at", "model.depth", "model.preset"}), "model.class_token_at ",
            m_.class_token_at, " is after the last of ", m_.depth,
            " blocks; it is at most model.depth");

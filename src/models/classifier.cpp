@@ -1,18 +1,46 @@
 #include "dtn/models/classifier.h"
 
+#include "dtn/ops/primitive.h"
+
 namespace dtn {
+namespace {
+
+std::optional<Linear> make_head(const Scope& scope, std::int64_t channels, int classes) {
+  if (classes == 0) return {};
+  return Linear(scope, channels, classes);
+}
+
+}  // namespace
 
 Classifier::Classifier(const ModelConfig& config, std::uint64_t seed, DType dtype, Device device,
                        const ModelRegistry& models, const NormRegistry& norms)
     : config_(config),
       backbone_(models.at(config.family).make({store_, "", &norms}, config)),
-      head_(Scope(store_, "head"), backbone_->stages().back().channels, config.num_classes) {
+      head_(make_head({store_, "head"}, backbone_->stages().back().channels, config.num_classes)),
+      head_dist_(make_head({store_, "head_dist"}, backbone_->stages().back().channels,
+                           config.distilled ? config.num_classes : 0)) {
   store_.allocate(dtype, device);
   store_.initialize(seed);
 }
 
 Variable Classifier::forward(Context& ctx, const Fields& fields) {
-  return head_.forward(ctx, backbone_->pooled(ctx, fields));
+  if (!head_) return backbone_->pooled(ctx, fields);
+  const std::vector<Variable> logits = forward_heads(ctx, fields);
+  if (logits.size() == 1) return logits.front();
+  const Variable sum = primitive::add(ctx, primitive::widen(ctx, logits[0]), logits[1]);
+  return primitive::cast(ctx, primitive::affine(ctx, sum, 0.5), logits[0].dtype());
+}
+
+std::vector<Variable> Classifier::forward_heads(Context& ctx, const Fields& fields) {
+  DTN_CHECK(head_, "a model without a head has no logits");
+  const std::vector<Variable> features = backbone_->pooled_each(ctx, fields);
+  std::vector<Variable> logits = {head_->forward(ctx, features.front())};
+  if (head_dist_) logits.push_back(head_dist_->forward(ctx, features.at(1)));
+  return logits;
+}
+
+std::int64_t Classifier::outputs() const {
+  return head_ ? config_.num_classes : backbone_->stages().back().channels;
 }
 
 }  // namespace dtn

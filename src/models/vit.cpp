@@ -17,13 +17,39 @@ const ModelConfig& checked(const ModelConfig& c) {
           " exceeds model.depth ", c.depth);
   require(!c.mhsa_position || c.grid_blocks() > 0,
           "model.mhsa_position: the class token joins before the first block");
+  require(c.pool == Pooling::kMean || c.has_class_token(),
+          "model.pool: cls needs the class token that model.class_token leaves out");
+  require(!c.distilled || c.pool == Pooling::kCls, "model.distilled needs model.pool: cls");
+  require(!c.norm_pre || c.prefix_tokens() == 0 || c.grid_blocks() == 0,
+          "model.norm_pre: class token and registers join behind it; set model.class_token_at: 0");
   return c;
 }
 
 Shape positions_shape(const ModelConfig& c) {
-  const bool of_class_token = c.has_class_token() && c.pos_embed == PosEmbed::kAll;
-  return {1, c.num_patches() + of_class_token, c.embed_dim};
+  const int of_prefix = c.pos_embed == PosEmbed::kAll ? c.prefix_tokens() : 0;
+  return {1, c.num_patches() + of_prefix, c.embed_dim};
 }
+
+Parameter* make_class_token(const Scope& scope, const ModelConfig& c) {
+  if (!c.has_class_token()) return nullptr;
+  return scope.weight("cls_token", {1, 1, c.embed_dim}, InitKind::kTruncatedNormal);
+}
+
+Parameter* make_distillation_token(const Scope& scope, const ModelConfig& c) {
+  if (!c.distilled) return nullptr;
+  return scope.weight("dist_token", {1, 1, c.embed_dim}, InitKind::kTruncatedNormal);
+}
+
+Parameter* make_registers(const Scope& scope, const ModelConfig& c) {
+  if (c.registers == 0) return nullptr;
+  constexpr double kStd = 1e-6;  // timm's
+  return scope.weight("reg_token", {1, c.registers, c.embed_dim},
+                      [](Tensor& value, std::uint64_t seed, const std::string& name) {
+                        fill_truncated_normal(value, kStd, seed, name);
+                      });
+}
+
+NormShape norm_shape(const ModelConfig& c) { return {c.embed_dim, c.num_heads, c.eps}; }
 
 BlockOptions block_options(const ModelConfig& c, int index) {
   BlockOptions o;
@@ -31,14 +57,17 @@ BlockOptions block_options(const ModelConfig& c, int index) {
                  .heads = c.num_heads,
                  .qkv_bias = c.qkv_bias,
                  .position = c.mhsa_position && index < c.grid_blocks(),
-                 .dropout = c.dropout};
-  o.mlp = {.channels = c.embed_dim, .hidden = c.mlp_dim(), .dropout = c.dropout};
+                 .dropout = c.dropout,
+                 .qk_norm = c.qk_norm ? std::optional(c.eps) : std::nullopt};
+  o.mlp = {.channels = c.embed_dim, .hidden = c.mlp_dim(), .dropout = c.dropout, .act = c.act};
+  o.layer_scale = c.layer_scale;
   o.norm_shape = {c.embed_dim, c.num_heads, c.eps, {c.grid(), c.grid()}};
   if (index < c.norm_layers()) {
     o.norm = c.norm;
     o.norm_shape.eps = c.norm.eps.value_or(c.eps);
   }
-  o.drop_path = c.depth > 1 ? c.drop_path * index / (c.depth - 1) : c.drop_path;
+  const bool grows = c.drop_path_mode == DropPathMode::kLinear && c.depth > 1;
+  o.drop_path = grows ? c.drop_path * index / (c.depth - 1) : c.drop_path;
   return o;
 }
 
@@ -52,16 +81,19 @@ std::vector<Block> make_blocks(const Scope& scope, const ModelConfig& c) {
 
 VisionTransformer::VisionTransformer(const Scope& scope, const ModelConfig& config)
     : config_(checked(config)),
-      class_token_(config.has_class_token() ? scope.weight("cls_token", {1, 1, config.embed_dim},
-                                                           InitKind::kTruncatedNormal)
-                                            : nullptr),
+      class_token_(make_class_token(scope, config)),
+      distillation_token_(make_distillation_token(scope, config)),
+      registers_(make_registers(scope, config)),
       positions_(scope.weight("pos_embed", positions_shape(config), InitKind::kTruncatedNormal)),
-      patch_embed_(
-          scope / "patch_embed",
-          {.channels = config.channels, .patch = config.patch_size, .width = config.embed_dim}),
+      patch_embed_(scope / "patch_embed", {.channels = config.channels,
+                                           .patch = config.patch_size,
+                                           .width = config.embed_dim,
+                                           .bias = config.has_patch_bias()}),
       position_dropout_(scope / "pos_drop", config.dropout),
+      norm_pre_(config.norm_pre ? make_layer_norm(norm_shape(config), scope / "norm_pre")
+                                : nullptr),
       blocks_(make_blocks(scope / "blocks", config)),
-      norm_(make_layer_norm({config.embed_dim, config.num_heads, config.eps}, scope / "norm")) {}
+      norm_(make_layer_norm(norm_shape(config), scope / (config.fc_norm ? "fc_norm" : "norm"))) {}
 
 std::vector<FieldSpec> VisionTransformer::inputs() const {
   return {{"image", {config_.channels, config_.image_size, config_.image_size}}};
@@ -72,23 +104,42 @@ std::vector<StageShape> VisionTransformer::stages() const {
 }
 
 bool VisionTransformer::ends_in_class_token() const {
-  return config_.has_class_token() && config_.grid_blocks() < config_.depth &&
-         blocks_.back().has_class_token_path();
+  return config_.pool == Pooling::kCls && config_.grid_blocks() < config_.depth &&
+         blocks_.back().has_first_path();
 }
 
 Features VisionTransformer::forward(Context& ctx, const Fields& fields) {
   Tokens tokens = run_blocks(ctx, fields, false);
-  tokens.x = norm_->forward(ctx, tokens.x, tokens.arrangement());
+  if (!config_.fc_norm) tokens.x = norm_->forward(ctx, tokens.x, tokens.arrangement());
   return {std::move(tokens)};
 }
 
 Variable VisionTransformer::pooled(Context& ctx, const Fields& fields) {
+  const std::vector<Variable> each = pooled_each(ctx, fields);
+  if (each.size() == 1) return each.front();
+  return primitive::affine(ctx, primitive::add(ctx, each[0], each[1]), 0.5);
+}
+
+// The last norm works on single tokens, so only those that are pooled need it.
+std::vector<Variable> VisionTransformer::pooled_each(Context& ctx, const Fields& fields) {
   const Tokens tokens = run_blocks(ctx, fields, ctx.mode.skip_unread && ends_in_class_token());
-  if (config_.has_class_token()) {
-    // The last norm works on single tokens, so only the one that is used needs it.
-    return norm_->forward(ctx, ops::first_token(ctx, tokens.x), {1, 1});
+  const Variable& x = tokens.x;
+  if (config_.distilled) {
+    std::vector<Variable> each;
+    for (int i = 0; i < pooled_tokens(); ++i) {
+      const Variable token = primitive::narrow(ctx, x, 1, i, i + 1);
+      each.push_back(
+          norm_->forward(ctx, primitive::reshape(ctx, token, {x.dim(0), x.dim(2)}), {1, 1}));
+    }
+    return each;
   }
-  return ops::mean_token(ctx, norm_->forward(ctx, tokens.x, tokens.arrangement()));
+  if (config_.pool == Pooling::kCls) {
+    return {norm_->forward(ctx, ops::first_token(ctx, x), {1, 1})};
+  }
+  const Variable patches =
+      tokens.extra == 0 ? x : primitive::narrow(ctx, x, 1, tokens.extra, x.dim(1));
+  if (config_.fc_norm) return {norm_->forward(ctx, ops::mean_token(ctx, patches), {1, 1})};
+  return {ops::mean_token(ctx, norm_->forward(ctx, patches, tokens.grid))};
 }
 
 Tokens VisionTransformer::embed(Context& ctx, const Fields& fields) const {
@@ -98,36 +149,43 @@ Tokens VisionTransformer::embed(Context& ctx, const Fields& fields) const {
             "images ", to_string(images.shape()), " are not [B, ", c.channels, ", ", c.image_size,
             ", ", c.image_size, "]");
   Tokens tokens = patch_embed_.forward(ctx, images);
-  if (class_token_ && c.pos_embed == PosEmbed::kAll) join_class_token(ctx, tokens);
+  const bool with_positions = c.pos_embed == PosEmbed::kAll;
+  if (with_positions) join_prefix(ctx, tokens);
   tokens.x = ops::add_positions(ctx, tokens.x, positions_->variable);
   tokens.x = position_dropout_.forward(ctx, tokens.x);
+  if (!with_positions && joins_first()) join_prefix(ctx, tokens);
+  if (norm_pre_) tokens.x = norm_pre_->forward(ctx, tokens.x, tokens.arrangement());
   return tokens;
 }
 
-void VisionTransformer::join_class_token(Context& ctx, Tokens& tokens) const {
-  tokens.x = ops::prepend_class_token(ctx, tokens.x, class_token_->variable);
-  tokens.extra = 1;
+void VisionTransformer::join_prefix(Context& ctx, Tokens& tokens) const {
+  // The last to join comes first.
+  for (const Parameter* part : {registers_, distillation_token_, class_token_}) {
+    if (part) tokens.x = ops::prepend_tokens(ctx, tokens.x, part->variable);
+  }
+  tokens.extra = config_.prefix_tokens();
 }
 
-Tokens VisionTransformer::run_blocks(Context& ctx, const Fields& fields,
-                                     bool class_token_alone) const {
+Tokens VisionTransformer::run_blocks(Context& ctx, const Fields& fields, bool pooled_alone) const {
   Tokens tokens = embed(ctx, fields);
   ResidualStream stream(tokens.x);
   const auto join = [&] {
     tokens.x = stream.sum(ctx);
-    join_class_token(ctx, tokens);
+    join_prefix(ctx, tokens);
     stream = ResidualStream(tokens.x);
   };
   for (int i = 0; i < config_.depth; ++i) {
-    if (class_token_ && tokens.extra == 0 && i == config_.class_token_at) join();
+    if (tokens.extra < config_.prefix_tokens() && i == config_.class_token_at) join();
     const Block& block = blocks_[static_cast<std::size_t>(i)];
-    const bool alone = class_token_alone && i + 1 == config_.depth;
-    stream.run(
-        ctx, [&block, alone, grid = tokens.arrangement()](Context& inner, ResidualStream& part) {
-          alone ? block.forward_class_token(inner, part, grid) : block.forward(inner, part, grid);
-        });
+    const std::int64_t count = pooled_tokens();
+    const bool alone = pooled_alone && i + 1 == config_.depth;
+    const auto run = [&block, alone, count, grid = tokens.arrangement()](Context& inner,
+                                                                         ResidualStream& part) {
+      alone ? block.forward_first(inner, part, grid, count) : block.forward(inner, part, grid);
+    };
+    stream.run(ctx, run);
   }
-  if (class_token_ && tokens.extra == 0) join();
+  if (tokens.extra < config_.prefix_tokens()) join();
   tokens.x = stream.sum(ctx);
   return tokens;
 }

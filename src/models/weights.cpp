@@ -1,10 +1,11 @@
 #include "dtn/models/weights.h"
 
 #include <algorithm>
-#include <cmath>
+#include <functional>
 #include <map>
 
 #include "kernels/pointwise/pointwise.h"
+#include "models/position_table.h"
 
 namespace dtn {
 namespace {
@@ -35,90 +36,44 @@ template <class Named>  // a Parameter or a Buffer
                       "; check the model keys of the config against the weights"));
 }
 
-// Side of a square number of tokens, or 0.
-std::int64_t square_side(std::int64_t n) {
-  if (n <= 0) return 0;
-  auto side = static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(n))));
-  return side * side == n ? side : 0;
-}
-
-// Cubic convolution with a = -0.75, the kernel of torch.nn.functional.interpolate.
-double cubic(double x) {
-  constexpr double a = -0.75;
-  x = std::abs(x);
-  if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
-  if (x < 2) return (((x - 5) * x + 8) * x - 4) * a;
-  return 0;
-}
-
-// table [from * from, C] -> [to * to, C], pixel centres aligned, borders repeated.
-Tensor interpolate_grid(const Tensor& table, std::int64_t from, std::int64_t to) {
-  std::int64_t width = table.dim(1);
-  double ratio = static_cast<double>(from) / static_cast<double>(to);
-  struct Taps {
-    std::int64_t index[4];
-    double weight[4];
-  };
-  std::vector<Taps> taps(static_cast<std::size_t>(to));
-  for (std::int64_t i = 0; i < to; ++i) {
-    double centre = (static_cast<double>(i) + 0.5) * ratio - 0.5;
-    double base = std::floor(centre);
-    for (int k = 0; k < 4; ++k) {
-      auto at = static_cast<std::int64_t>(base) + k - 1;
-      taps[static_cast<std::size_t>(i)].index[k] = std::clamp<std::int64_t>(at, 0, from - 1);
-      taps[static_cast<std::size_t>(i)].weight[k] = cubic(centre - (base + k - 1));
-    }
-  }
-  Tensor result = Tensor::zeros({to * to, width}, DType::kFloat32);
-  const float* in = table.data<float>();
-  float* out = result.data<float>();
-  for (std::int64_t y = 0; y < to; ++y) {
-    for (std::int64_t x = 0; x < to; ++x) {
-      const Taps& ty = taps[static_cast<std::size_t>(y)];
-      const Taps& tx = taps[static_cast<std::size_t>(x)];
-      for (std::int64_t c = 0; c < width; ++c) {
-        double sum = 0;
-        for (int j = 0; j < 4; ++j) {
-          for (int i = 0; i < 4; ++i) {
-            sum += ty.weight[j] * tx.weight[i] * in[(ty.index[j] * from + tx.index[i]) * width + c];
-          }
-        }
-        out[(y * to + x) * width + c] = static_cast<float>(sum);
-      }
-    }
-  }
-  return result;
-}
-
-// Fits a position table to the model: extra leading position dropped, grid resized.
-Tensor adapt_positions(const Tensor& file_table, const Parameter& p, bool class_position,
-                       const std::string& source, std::vector<std::string>& notes) {
+// Fits a position table to the model, whose first `prefix` rows belong to no patch: the grid is
+// resized, and a class token's row in front of a table for patches alone is left out.
+Tensor adapt_positions(const Tensor& file_table, const Parameter& p, std::int64_t prefix,
+                       PosResize rule, const std::string& source, std::vector<std::string>& notes) {
   if (file_table.rank() != 3 || file_table.dim(2) != p.shape[2]) fail_shape(source, p, file_table);
-  std::int64_t width = p.shape[2], have = file_table.dim(1);
-  std::int64_t want_grid = p.shape[1] - class_position;
-  Tensor table = converted(file_table, DType::kFloat32, source).reshape({have, width});
-  bool file_class = square_side(have - 1) > 0 && (class_position || square_side(have) == 0);
-  if (class_position && !file_class) fail_shape(source, p, file_table);
-  Tensor grid = file_class ? table.slice(1, have) : table;
-  std::int64_t from = square_side(grid.dim(0)), to = square_side(want_grid);
-  if (!from || !to) fail_shape(source, p, file_table);
-  if (file_class && !class_position) {
+  const std::int64_t width = p.shape[2], have = file_table.dim(1);
+  const Tensor table = converted(file_table, DType::kFloat32, source).reshape({have, width});
+  std::int64_t in_front = prefix;
+  if (prefix == 0 && square_side(have) == 0) {
+    in_front = 1;
     notes.push_back(cat("pos_embed: the class token's position in ", source, " is not used"));
   }
+  const std::int64_t from = square_side(have - in_front), to = square_side(p.shape[1] - prefix);
+  if (!from || !to) fail_shape(source, p, file_table);
+  Tensor grid = table.slice(in_front, have);
   if (from != to) {
-    grid = interpolate_grid(grid, from, to);
+    grid = resize_positions(grid, to, rule);
     notes.push_back(cat("pos_embed: interpolated from ", from, " x ", from, " to ", to, " x ", to));
   }
   Tensor result = Tensor::empty(p.shape, DType::kFloat32);
   Tensor rows = result.reshape({p.shape[1], width});
-  if (class_position) rows.slice(0, 1).copy_from(table.slice(0, 1));
-  rows.slice(class_position, p.shape[1]).copy_from(grid);
+  if (prefix > 0) rows.slice(0, prefix).copy_from(table.slice(0, prefix));
+  rows.slice(prefix, p.shape[1]).copy_from(grid);
   return result;
 }
 
+// What may differ between a file and the model.
+struct Adaptation {
+  std::function<bool(const Parameter&)> may_lack = [](const Parameter&) { return false; };
+  // Whether the parameter was set from a tensor that does not fit, or left alone on purpose.
+  std::function<bool(Parameter&, const Tensor&)> adapt = [](Parameter&, const Tensor&) {
+    return false;
+  };
+  std::function<bool(const std::string&)> skip = [](const std::string&) { return false; };
+};
+
 void load(ParameterStore& store, const NamedTensors& tensors, const std::string& source,
-          const std::function<bool(Parameter&, const Tensor&)>& adapt,
-          const std::function<bool(const std::string&)>& skip) {
+          const Adaptation& adaptation) {
   std::map<std::string, const Tensor*> left;
   for (const auto& [name, tensor] : tensors) left[name] = &tensor;
   auto take = [&](const auto& named) -> const Tensor& {
@@ -132,8 +87,9 @@ void load(ParameterStore& store, const NamedTensors& tensors, const std::string&
     return t;
   };
   for (Parameter& p : store.parameters()) {
+    if (!left.contains(p.name) && adaptation.may_lack(p)) continue;
     const Tensor& t = take(p);
-    if (adapt(p, t)) continue;
+    if (adaptation.adapt(p, t)) continue;
     if (!(t.shape() == p.shape)) fail_shape(source, p, t);
     copy_into(p, t, source);
   }
@@ -144,13 +100,107 @@ void load(ParameterStore& store, const NamedTensors& tensors, const std::string&
   }
   store.restart_buffers();
   for (const auto& [name, tensor] : left) {
-    if (!skip(name)) {
+    if (!adaptation.skip(name)) {
       throw DataError(cat(source, ": tensor ", name, " ", to_string(tensor->shape()),
                           " has no place in the model; the weights belong to another one"));
     }
   }
   store.refresh_bfloat16();
 }
+
+// The module of a parameter: head of head.weight.
+std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
+
+bool is_head(const std::string& name) {
+  return module_of(name) == "head" || module_of(name) == "head_dist";
+}
+
+// Brings the weights of a somewhat different model over, and notes what was done about it.
+class Adapter {
+ public:
+  Adapter(const ModelConfig& config, NamedTensors tensors, const std::string& source)
+      : config_(config), tensors_(std::move(tensors)), source_(source) {
+    join_class_position();
+  }
+
+  const NamedTensors& tensors() const { return tensors_; }
+  const std::vector<std::string>& notes() const { return notes_; }
+
+  // A head of which the file has no part, or the norm behind the pooling where the file has one
+  // ahead of it.
+  bool may_lack(const Parameter& p) {
+    const std::string module = module_of(p.name);
+    const bool other_norm = module == "fc_norm" && has_module("norm");
+    if (!(is_head(p.name) || other_norm) || has_module(module)) return false;
+    notes_.push_back(cat(p.name, ": not in ", source_, "; left at its initialisation"));
+    return true;
+  }
+
+  bool adapt(Parameter& p, const Tensor& t) {
+    if (t.shape() == p.shape) return false;
+    if (p.name == "pos_embed") {
+      const int prefix = config_.pos_embed == PosEmbed::kAll ? config_.prefix_tokens() : 0;
+      copy_into(p, adapt_positions(t, p, prefix, config_.pos_resize, source_, notes_), source_);
+      return true;
+    }
+    Shape resized = p.shape;
+    if (t.rank() > 0) resized[0] = t.dim(0);
+    if (!is_head(p.name) || t.shape() != resized) return false;
+    notes_.push_back(cat(p.name, ": ", source_, " has ", t.dim(0), " classes, the model ",
+                         p.shape[0], "; left at its initialisation"));
+    return true;
+  }
+
+  bool skip(const std::string& name) {
+    if (name.ends_with(".num_batches_tracked")) return true;  // PyTorch's BatchNorm counts; unused
+    if (name.starts_with("pre_logits.")) return true;         // of a head that timm has no more
+    if (!config_.distilled && (name == "dist_token" || module_of(name) == "head_dist")) {
+      throw DataError(
+          cat(source_, ": ", name, " is of a distilled model; set model.distilled: true"));
+    }
+    const char* why = nullptr;
+    if (name == "cls_token" && !config_.has_class_token()) why = "the model pools by the mean";
+    if (is_head(name) && config_.num_classes == 0) why = "model.num_classes is 0";
+    if (module_of(name) == "norm" && config_.fc_norm) why = "model.fc_norm takes its place";
+    if (why) notes_.push_back(cat(name, ": not used, ", why));
+    return why != nullptr;
+  }
+
+ private:
+  Tensor* find(const std::string& name) {
+    for (auto& [key, tensor] : tensors_) {
+      if (key == name) return &tensor;
+    }
+    return nullptr;
+  }
+  bool has_module(const std::string& module) const {
+    return std::ranges::any_of(tensors_,
+                               [&](const auto& t) { return module_of(t.first) == module; });
+  }
+
+  // Where the class token joins the patches' positions from the start, but the file adds a position
+  // to it first, the token with that position is the same.
+  void join_class_position() {
+    const bool joins_first = config_.pos_embed == PosEmbed::kPatch && config_.class_token_at == 0;
+    Tensor *positions = find("pos_embed"), *token = find("cls_token");
+    if (!config_.has_class_token() || !joins_first || !positions || !token) return;
+    const std::int64_t width = config_.embed_dim;
+    if (positions->rank() != 3 || positions->dim(2) != width || token->numel() != width) return;
+    const std::int64_t rows = positions->dim(1);
+    if (square_side(rows) > 0 || square_side(rows - 1) == 0) return;
+    const Tensor table = converted(*positions, DType::kFloat32, source_).reshape({rows, width});
+    Tensor sum = converted(*token, DType::kFloat32, source_).clone();
+    for (std::int64_t c = 0; c < width; ++c) sum.data<float>()[c] += table.data<float>()[c];
+    *token = sum;
+    *positions = table.slice(1, rows).reshape({1, rows - 1, width});
+    notes_.push_back(cat("cls_token: its position in ", source_, " is added to it"));
+  }
+
+  const ModelConfig& config_;
+  NamedTensors tensors_;
+  const std::string& source_;
+  std::vector<std::string> notes_;
+};
 
 }  // namespace
 
@@ -176,40 +226,17 @@ NamedTensors named_views(const ParameterStore& store, const Tensor& flat,
 }
 
 void load_exact(ParameterStore& store, const NamedTensors& tensors, const std::string& source) {
-  load(
-      store, tensors, source, [](Parameter&, const Tensor&) { return false; },
-      [](const std::string&) { return false; });
+  load(store, tensors, source, {});
 }
 
 std::vector<std::string> load_adapted(Classifier& model, const NamedTensors& tensors,
                                       const std::string& source) {
-  std::vector<std::string> notes;
-  const ModelConfig& config = model.config();
-  bool class_position = config.has_class_token() && config.pos_embed == PosEmbed::kAll;
-  auto adapt = [&](Parameter& p, const Tensor& t) {
-    if (t.shape() == p.shape) return false;
-    if (p.name == "pos_embed") {
-      copy_into(p, adapt_positions(t, p, class_position, source, notes), source);
-      return true;
-    }
-    bool head = p.name == "head.weight" || p.name == "head.bias";
-    Shape resized = p.shape;
-    if (t.rank() > 0) resized[0] = t.dim(0);
-    if (head && t.shape() == resized) {
-      notes.push_back(cat(p.name, ": ", source, " has ", t.dim(0), " classes, the model ",
-                          p.shape[0], "; left at its initialisation"));
-      return true;
-    }
-    return false;
-  };
-  auto skip = [&](const std::string& name) {
-    if (name.ends_with(".num_batches_tracked")) return true;  // PyTorch's BatchNorm counts; unused
-    if (name != "cls_token" || config.has_class_token()) return false;
-    notes.push_back(cat("cls_token: not used, the model pools by the mean"));
-    return true;
-  };
-  load(model.parameters(), tensors, source, adapt, skip);
-  return notes;
+  Adapter adapter(model.config(), tensors, source);
+  load(model.parameters(), adapter.tensors(), source,
+       {.may_lack = [&](const Parameter& p) { return adapter.may_lack(p); },
+        .adapt = [&](Parameter& p, const Tensor& t) { return adapter.adapt(p, t); },
+        .skip = [&](const std::string& name) { return adapter.skip(name); }});
+  return adapter.notes();
 }
 
 std::vector<std::string> load_weights(Classifier& model, const std::filesystem::path& path) {

@@ -37,12 +37,13 @@ void Block::forward(Context& ctx, ResidualStream& stream, const TokenGrid& grid)
   mlp_branch(ctx, stream, grid);
 }
 
-void Block::forward_class_token(Context& ctx, ResidualStream& stream, const TokenGrid& grid) const {
-  DTN_CHECK(has_class_token_path(), "a block that mixes tokens after its attention");
+void Block::forward_first(Context& ctx, ResidualStream& stream, const TokenGrid& grid,
+                          std::int64_t count) const {
+  DTN_CHECK(has_first_path(), "a block that mixes tokens after its attention");
   const Variable normed = stream.normalized(ctx, *norm1_, grid);
-  stream.set(ops::class_token_of(ctx, stream.sum(ctx)));
-  project(ctx, stream, attention_.mix_class_token(ctx, normed));
-  mlp_branch(ctx, stream, {1, 1});
+  stream.set(ops::first_tokens(ctx, stream.sum(ctx), count));
+  project(ctx, stream, attention_.mix_first(ctx, normed, count));
+  mlp_branch(ctx, stream, {1, count});
 }
 
 void Block::attention_branch(Context& ctx, ResidualStream& stream, const TokenGrid& grid) const {
@@ -65,7 +66,7 @@ void Block::project(Context& ctx, ResidualStream& stream, const Variable& mixed)
 void Block::mlp_branch(Context& ctx, ResidualStream& stream, const TokenGrid& grid) const {
   const Variable normed = stream.normalized(ctx, *norm2_, grid);
   const Tensor scale = drop_path2_.scales(ctx, normed);
-  const bool bare = !layer_scale2_ && !mlp_.drops(ctx);
+  const bool bare = !layer_scale2_ && mlp_.is_fused(ctx);
   if (bare && ResidualStream::product_adds(scale)) {
     stream.set(mlp_.forward_add(ctx, normed, stream.sum(ctx), scale));
   } else {

@@ -1,19 +1,30 @@
 #include "dtn/nn/mlp.h"
 
+#include "dtn/ops/activation.h"
 #include "dtn/ops/linear.h"
 
 namespace dtn {
 
 Mlp::Mlp(const Scope& scope, const Options& o)
-    : fc1_(scope / "fc1", o.channels, o.hidden),
+    : act_(o.act),
+      fc1_(scope / "fc1", o.channels, o.hidden),
       fc2_(scope / "fc2", o.hidden, o.channels),
       drop1_(scope / "drop1", o.dropout),
       drop2_(scope / "drop2", o.dropout) {}
 
 Variable Mlp::forward(Context& ctx, const Variable& x) const {
-  if (!drops(ctx)) return forward_add(ctx, x, {}, {});
-  Variable hidden = drop1_.forward(ctx, ops::linear_gelu(ctx, x, fc1_.w(), fc1_.b()));
-  return drop2_.forward(ctx, fc2_.forward(ctx, hidden));
+  if (is_fused(ctx)) return forward_add(ctx, x, {}, {});
+  return drop2_.forward(ctx, fc2_.forward(ctx, drop1_.forward(ctx, hidden(ctx, x))));
+}
+
+Variable Mlp::hidden(Context& ctx, const Variable& x) const {
+  if (act_ == MlpActivation::kGelu) return ops::linear_gelu(ctx, x, fc1_.w(), fc1_.b());
+  const Variable z = fc1_.forward(ctx, x);
+  switch (act_) {
+    case MlpActivation::kGeluTanh: return ops::gelu_tanh(ctx, z);
+    case MlpActivation::kQuickGelu: return ops::quick_gelu(ctx, z);
+    default: return ops::silu(ctx, z);
+  }
 }
 
 Variable Mlp::forward_add(Context& ctx, const Variable& x, const Variable& residual,

@@ -11,13 +11,14 @@ PatchEmbed::PatchEmbed(const Scope& scope, const Options& o) : options_(o) {
   const Scope proj = scope / "proj";
   weight_ = proj.weight("weight", {o.width, o.channels, o.patch, o.patch},
                         init_convolution(o.channels * o.patch * o.patch), Decay::kYes);
-  bias_ = proj.weight("bias", {o.width}, InitKind::kZeros);
+  if (o.bias) bias_ = proj.weight("bias", {o.width}, InitKind::kZeros);
 }
 
 Tokens PatchEmbed::forward(Context& ctx, const Tensor& images) const {
   DTN_CHECK(images.rank() == 4 && images.dim(1) == options_.channels, "images ",
             to_string(images.shape()), " are not [B, ", options_.channels, ", height, width]");
-  Variable x = ops::patch_embed(ctx, images, weight_->variable, bias_->variable, ctx.mode.compute);
+  const Variable bias = bias_ ? bias_->variable : Variable();
+  Variable x = ops::patch_embed(ctx, images, weight_->variable, bias, ctx.mode.compute);
   return {std::move(x), {images.dim(2) / options_.patch, images.dim(3) / options_.patch}};
 }
 

@@ -28,6 +28,12 @@ Variable silu(Context& ctx, const Variable& x) {
 Variable tanh(Context& ctx, const Variable& x) {
   return activation(ctx, "tanh", Activation::kTanh, x);
 }
+Variable gelu_tanh(Context& ctx, const Variable& x) {
+  return activation(ctx, "gelu_tanh", Activation::kGeluTanh, x);
+}
+Variable quick_gelu(Context& ctx, const Variable& x) {
+  return activation(ctx, "quick_gelu", Activation::kQuickGelu, x);
+}
 
 namespace reference {
 using namespace primitive;
@@ -38,6 +44,17 @@ Variable silu(Context& ctx, const Variable& x) {
   return cast(ctx, mul(ctx, wide, sigmoid(ctx, wide)), x.dtype());
 }
 Variable tanh(Context& ctx, const Variable& x) { return primitive::tanh(ctx, x); }
+Variable gelu_tanh(Context& ctx, const Variable& x) {
+  const Variable wide = widen(ctx, x);
+  const Variable inner = add(ctx, wide, affine(ctx, power(ctx, wide, 3), kGeluTanhCubic));
+  const Variable bent = primitive::tanh(ctx, affine(ctx, inner, kGeluTanhScale / 2));
+  return cast(ctx, mul(ctx, wide, affine(ctx, bent, 0.5, 0.5)), x.dtype());
+}
+Variable quick_gelu(Context& ctx, const Variable& x) {
+  const Variable wide = widen(ctx, x);
+  const Variable gate = sigmoid(ctx, affine(ctx, wide, kQuickGeluScale));
+  return cast(ctx, mul(ctx, wide, gate), x.dtype());
+}
 
 }  // namespace reference
 }  // namespace dtn::ops

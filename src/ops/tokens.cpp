@@ -56,26 +56,28 @@ Variable add_positions(Context& ctx, const Variable& tokens, const Variable& pos
                     });
 }
 
-Variable prepend_class_token(Context& ctx, const Variable& tokens, const Variable& class_token) {
+Variable prepend_tokens(Context& ctx, const Variable& tokens, const Variable& first) {
   std::int64_t batch = tokens.dim(0), count = tokens.dim(1), width = tokens.dim(2);
-  std::int64_t in_row = count * width, out_row = in_row + width;
-  Tensor y = Tensor::empty({batch, count + 1, width}, tokens.dtype(), tokens.device());
-  Tensor cls = class_token.value_as(tokens.dtype());
-  copy_rows(cls, 0, 0, y, 0, out_row, batch, width);
-  copy_rows(tokens.value(), 0, in_row, y, width, out_row, batch, in_row);
-  return ctx.record("prepend_class_token", y, {&tokens, &class_token},
-                    [=, dtokens = tokens.sink(), dclass = class_token.sink()](const Tensor& dy) {
-                      if (dclass) {
-                        Tensor first = Tensor::empty({batch, width}, dy.dtype(), dy.device());
-                        copy_rows(dy, 0, out_row, first, 0, width, batch, width);
-                        sum_rows_into(first, batch, dclass, {1, 1, width});
-                      }
-                      if (dtokens) {
-                        Tensor d = Tensor::empty({batch, count, width}, dy.dtype(), dy.device());
-                        copy_rows(dy, width, out_row, d, 0, in_row, batch, in_row);
-                        dtokens->accumulate(std::move(d));
-                      }
-                    });
+  std::int64_t in_row = count * width, first_row = first.dim(1) * width;
+  std::int64_t out_row = first_row + in_row;
+  Tensor y = Tensor::empty({batch, first.dim(1) + count, width}, tokens.dtype(), tokens.device());
+  Tensor shared = first.value_as(tokens.dtype());
+  copy_rows(shared, 0, 0, y, 0, out_row, batch, first_row);
+  copy_rows(tokens.value(), 0, in_row, y, first_row, out_row, batch, in_row);
+  return ctx.record(
+      "prepend_tokens", y, {&tokens, &first},
+      [=, shape = first.shape(), dtokens = tokens.sink(), dfirst = first.sink()](const Tensor& dy) {
+        if (dfirst) {
+          Tensor d = Tensor::empty({batch, first_row}, dy.dtype(), dy.device());
+          copy_rows(dy, 0, out_row, d, 0, first_row, batch, first_row);
+          sum_rows_into(d, batch, dfirst, shape);
+        }
+        if (dtokens) {
+          Tensor d = Tensor::empty({batch, count, width}, dy.dtype(), dy.device());
+          copy_rows(dy, first_row, out_row, d, 0, in_row, batch, in_row);
+          dtokens->accumulate(std::move(d));
+        }
+      });
 }
 
 Variable first_token(Context& ctx, const Variable& tokens) {
@@ -91,7 +93,8 @@ Variable first_token(Context& ctx, const Variable& tokens) {
                     });
 }
 
-Variable class_token_of(Context& ctx, const Variable& tokens) {
+Variable first_tokens(Context& ctx, const Variable& tokens, std::int64_t count) {
+  if (count > 1) return primitive::narrow(ctx, tokens, 1, 0, count);
   return primitive::reshape(ctx, first_token(ctx, tokens), {tokens.dim(0), 1, tokens.dim(2)});
 }
 
@@ -127,9 +130,10 @@ Variable add_positions(Context& ctx, const Variable& tokens, const Variable& pos
   return cast(ctx, add(ctx, tokens, positions), tokens.dtype());
 }
 
-Variable prepend_class_token(Context& ctx, const Variable& tokens, const Variable& class_token) {
-  const Variable first = cast(ctx, class_token, tokens.dtype());
-  return concat(ctx, broadcast_to(ctx, first, {tokens.dim(0), 1, tokens.dim(2)}), tokens, 1);
+Variable prepend_tokens(Context& ctx, const Variable& tokens, const Variable& first) {
+  const Variable shared = cast(ctx, first, tokens.dtype());
+  const Shape shape = {tokens.dim(0), first.dim(1), tokens.dim(2)};
+  return concat(ctx, broadcast_to(ctx, shared, shape), tokens, 1);
 }
 
 Variable first_token(Context& ctx, const Variable& tokens) {

@@ -1,5 +1,7 @@
 #include "dtn/tasks/classify.h"
 
+#include <limits>
+
 #include "data/feed/open_split.h"
 #include "dtn/models/weights.h"
 #include "dtn/ops/loss.h"
@@ -7,6 +9,22 @@
 #include "dtn/tasks/registries.h"
 
 namespace dtn {
+namespace {
+
+// Features are right or wrong about nothing: the figures of an AccuracyMeter, none of them known.
+class NoMeter final : public Meter {
+ public:
+  void add(const Fields&, const Fields&) override {}
+  void merge(Communicator&) override {}
+  Metrics result() const override {
+    constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+    return {.values = {{"top1", kUnknown}, {"top5", kUnknown}, {"loss", kUnknown}},
+            .primary = "top1",
+            .text = "features"};
+  }
+};
+
+}  // namespace
 
 Classify::Classify(const TaskSetup& setup)
     : config_(setup.config),
@@ -18,6 +36,11 @@ Classify::Classify(const ExperimentConfig& config, Device device)
     : Classify({config, device, standard_registries()}) {}
 
 std::shared_ptr<const SampleSource> Classify::source(Split split, Device device) const {
+  if (split == Split::kTrain && config_.model.num_classes == 0) {
+    throw ConfigError(
+        "model.num_classes is 0: features have no loss to train by; set it to the classes of the "
+        "data set");
+  }
   return open_image_samples(config_, split, device, registries_);
 }
 
@@ -36,7 +59,10 @@ Fields Classify::outputs(Context& ctx, const Fields& batch) {
   return {{"logits", ops::cast(ctx, logits, DType::kFloat32).value()}};
 }
 
-std::unique_ptr<Meter> Classify::meter() const { return std::make_unique<AccuracyMeter>(); }
+std::unique_ptr<Meter> Classify::meter() const {
+  if (config_.model.num_classes == 0) return std::make_unique<NoMeter>();
+  return std::make_unique<AccuracyMeter>();
+}
 
 std::vector<Named<ParameterStore*>> Classify::stores() { return {{"model", &model_.parameters()}}; }
 

@@ -9,8 +9,14 @@
 
 namespace dtn {
 
-enum class PosEmbed { kPatch, kAll };  // positions for the patches only, or for the class token too
-enum class Pooling { kCls, kMean };
+enum class PosEmbed { kPatch, kAll };  // positions for the patches only, or for all tokens
+// How learned positions are brought to another grid: bicubic with a = -0.75 and clamped borders, or
+// as timm does it with a = -0.5, antialiased, without what lies outside.
+enum class PosResize { kBicubic, kBicubicAntialias };
+enum class DropPathMode { kLinear, kConstant };  // from 0 at the first block up, or the same in all
+enum class Pooling { kCls, kMean };  // the head sees the class token, or the patches' mean
+// gelu_tanh is GELU's approximation by tanh; quick_gelu is x sigmoid(1.702 x).
+enum class MlpActivation { kGelu, kGeluTanh, kQuickGelu, kSilu };
 
 // Filled from a preset (see model_presets()), then from the config's own keys.
 struct ModelConfig {
@@ -18,18 +24,30 @@ struct ModelConfig {
   std::string family = "vit";  // of the preset: see model_registry()
   int image_size = 224;
   int patch_size = 16;
-  int channels = 3;  // of the image
-  int num_classes = 1000;
-  int embed_dim = 192;  // C
+  int channels = 3;        // of the image
+  int num_classes = 1000;  // 0: no head, the outputs are the features that it would see
+  int embed_dim = 192;     // C
   int depth = 12;
   int num_heads = 3;  // H
   double mlp_ratio = 4;
+  MlpActivation act = MlpActivation::kGelu;
   bool qkv_bias = false;
-  int class_token_at = 10;  // the class token joins before this block (0: before the first)
+  bool qk_norm = false;             // LayerNorm of each head's queries and keys
+  std::optional<bool> class_token;  // unset: with cls pooling
+  bool distilled = false;  // a second token, with a head of its own (DeiT); logits are averaged
+  int registers = 0;       // tokens that only other tokens read (Darcet et al., ICLR 2024)
+  // Class, distillation token and registers, the prefix, join before this block (0: before the first).
+  int class_token_at = 10;
   PosEmbed pos_embed = PosEmbed::kPatch;
+  PosResize pos_resize = PosResize::kBicubic;
   Pooling pool = Pooling::kCls;
-  double drop_path = 0;  // of the last block; grows linearly from 0 at the first
-  double dropout = 0;    // after positions, attention projection and both MLP layers
+  std::optional<bool> patch_bias;     // of the patch convolution; unset: unless norm_pre
+  bool norm_pre = false;              // LayerNorm of all tokens ahead of the blocks
+  bool fc_norm = false;               // the last LayerNorm comes behind the pooling
+  std::optional<double> layer_scale;  // gains of the branches start here; unset: no gains
+  double drop_path = 0;               // of the last block
+  DropPathMode drop_path_mode = DropPathMode::kLinear;
+  double dropout = 0;  // after positions, attention projection and both MLP layers
   double eps = 1e-5;
   // A positional bias (Eq. 6 of the paper) in the attention of the blocks that see the grid alone,
   // with weights of its own, blocks.N.attn.pos_proj.weight.
@@ -40,15 +58,17 @@ struct ModelConfig {
   int grid() const { return image_size / patch_size; }  // patches per side
   int num_patches() const { return grid() * grid(); }
   int mlp_dim() const { return static_cast<int>(embed_dim * mlp_ratio); }
-  bool has_class_token() const { return pool == Pooling::kCls; }
-  // The first blocks, up to where the class token joins: their tokens are a grid.
+  bool has_class_token() const { return class_token.value_or(pool == Pooling::kCls); }
+  bool has_patch_bias() const { return patch_bias.value_or(!norm_pre); }
+  int prefix_tokens() const { return has_class_token() + distilled + registers; }
+  // The first blocks, up to where the prefix joins: their tokens are a grid.
   int grid_blocks() const {
-    if (!has_class_token()) return depth;
+    if (prefix_tokens() == 0) return depth;
     return pos_embed == PosEmbed::kAll ? 0 : std::min(class_token_at, depth);
   }
   // Blocks that use norm.type; the rest use LayerNorm.
   int norm_layers() const {
-    return norm.layers.value_or(has_class_token() ? class_token_at : depth);
+    return norm.layers.value_or(prefix_tokens() > 0 ? class_token_at : depth);
   }
   bool operator==(const ModelConfig&) const = default;
 };

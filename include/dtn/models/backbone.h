@@ -30,6 +30,10 @@ class Backbone {
   // One vector for each sample, [B, C of the last stage]: what a head for whole samples sees. A
   // family computes no more than that takes, unless ctx.mode.skip_unread is off.
   virtual Variable pooled(Context&, const Fields&) = 0;
+  // The same for each of several heads, where a model has more than one.
+  virtual std::vector<Variable> pooled_each(Context& ctx, const Fields& fields) {
+    return {pooled(ctx, fields)};
+  }
   virtual std::vector<StageShape> stages() const = 0;
 };
 

@@ -1,7 +1,10 @@
-// A backbone with a linear head for classes: head.weight [K, C], head.bias [K].
+// A backbone with a linear head for classes: head.weight [K, C], head.bias [K]; of a
+// distilled model with a second one, head_dist; or with none.
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "dtn/models/backbone.h"
 #include "dtn/nn/linear.h"
@@ -19,10 +22,16 @@ class Classifier {
              Device device = kCpu, const ModelRegistry& models = model_registry(),
              const NormRegistry& norms = norm_registry());
 
-  // Logits [B, num_classes] in ctx.mode.compute, of the fields that the backbone reads.
+  // Logits [B, num_classes] in ctx.mode.compute, of the fields that the backbone reads; its features
+  // [B, C] where num_classes is 0.
   Variable forward(Context&, const Fields&);
   // The same of images alone, [B, channels, image_size, image_size].
   Variable forward(Context& ctx, const Tensor& images) { return forward(ctx, {{"image", images}}); }
+
+  // The logits of each head; forward() gives their mean. Not with num_classes 0.
+  std::vector<Variable> forward_heads(Context&, const Fields&);
+  // The width of what forward() gives.
+  std::int64_t outputs() const;
 
   const ModelConfig& config() const { return config_; }
   Backbone& backbone() { return *backbone_; }
@@ -33,7 +42,8 @@ class Classifier {
   ModelConfig config_;
   ParameterStore store_;
   std::unique_ptr<Backbone> backbone_;
-  Linear head_;
+  std::optional<Linear> head_;       // none with num_classes 0
+  std::optional<Linear> head_dist_;  // of a distilled model
 };
 
 }  // namespace dtn

@@ -1,5 +1,9 @@
 // The vision transformer of the paper (and of DeiT): patches, positions, pre-norm blocks with a
-// configurable normalizer, class token or mean pooling. Parameter names are timm's.
+// configurable normalizer, class token or mean pooling, and the options of public checkpoints.
+// Parameter names are timm's.
+//
+// Patches, then the prefix (class token, distillation token, registers) and positions, norm_pre, blocks, norm,
+// pooling, fc_norm.
 #pragma once
 
 #include <memory>
@@ -18,28 +22,37 @@ class VisionTransformer : public Backbone {
 
   // Reads "image" [B, channels, image_size, image_size].
   Features forward(Context&, const Fields&) override;
+  // Of a distilled model the mean of both tokens.
   Variable pooled(Context&, const Fields&) override;
+  // The class token and, of a distilled model, the distillation token.
+  std::vector<Variable> pooled_each(Context&, const Fields&) override;
   std::vector<FieldSpec> inputs() const override;
   std::vector<StageShape> stages() const override;
 
-  // Whether the last block has the class token before it, and can leave out all that is done there
+  // Whether the last block has the pooled tokens before it, and can leave out all that is done there
   // for the other tokens alone; pooled() does.
   bool ends_in_class_token() const;
 
  private:
   Tokens embed(Context&, const Fields&) const;
-  // The tokens behind the last block, ahead of the last norm, the class token among them; or that
-  // alone, where the last block ends in it.
-  Tokens run_blocks(Context&, const Fields&, bool class_token_alone) const;
-  void join_class_token(Context&, Tokens& tokens) const;
+  // The tokens behind the last block, ahead of the last norm, the prefix among them; or those
+  // that are pooled alone, where the last block ends in them.
+  Tokens run_blocks(Context&, const Fields&, bool pooled_alone) const;
+  // The first tokens, which cls pooling reads.
+  std::int64_t pooled_tokens() const { return 1 + config_.distilled; }
+  void join_prefix(Context&, Tokens& tokens) const;
+  bool joins_first() const { return config_.prefix_tokens() > 0 && config_.grid_blocks() == 0; }
 
   ModelConfig config_;
-  Parameter* class_token_ = nullptr;  // with cls pooling
+  Parameter* class_token_;  // null where there is none
+  Parameter* distillation_token_;
+  Parameter* registers_;
   Parameter* positions_;
   PatchEmbed patch_embed_;
   Dropout position_dropout_;
+  std::unique_ptr<Normalizer> norm_pre_;  // null where there is none
   std::vector<Block> blocks_;
-  std::unique_ptr<Normalizer> norm_;
+  std::unique_ptr<Normalizer> norm_;  // of all tokens, or with fc_norm of the pooled vector
 };
 
 }  // namespace dtn

@@ -26,9 +26,13 @@ NamedTensors named_views(const ParameterStore& store, const Tensor& flat,
 void load_exact(ParameterStore& store, const NamedTensors& tensors, const std::string& source);
 
 // Like load_exact, for weights that were trained for something slightly different:
-//  - position tables of another resolution are interpolated bicubically, the class token's apart;
-//  - a head for another number of classes is left at its initialisation;
-//  - a class token is skipped by a model that pools by the mean.
+//  - position tables of another resolution are resized by config().pos_resize, the rows of class
+//    token and registers apart; a class token's row joins the token itself where the model has
+//    positions for the patches alone;
+//  - a head for another number of classes, or none in the file, is left at its initialisation, and
+//    the file's is skipped by a model without one;
+//  - a class token is skipped by a model that has none;
+//  - fc_norm is left at its initialisation where the file has the norm ahead of the pooling.
 // Returns a note for each such adaptation.
 std::vector<std::string> load_adapted(Classifier& model, const NamedTensors& tensors,
                                       const std::string& source);

@@ -1,9 +1,14 @@
 // Multi-head self-attention. Parameters: qkv.weight [3 C, C] and, with qkv_bias, qkv.bias [3 C];
-// proj.weight [C, C], proj.bias [C]; with `position`, pos_proj.weight [H, 3].
+// proj.weight [C, C], proj.bias [C]; with `position`, pos_proj.weight [H, 3]; with qk_norm,
+// q_norm.{weight, bias} and k_norm.{weight, bias} [D], which all heads share.
 #pragma once
+
+#include <memory>
+#include <optional>
 
 #include "dtn/nn/drop.h"
 #include "dtn/nn/linear.h"
+#include "dtn/nn/normalizer.h"
 #include "dtn/nn/tokens.h"
 
 namespace dtn {
@@ -16,21 +21,27 @@ class Attention {
     bool qkv_bias = false;
     bool position = false;  // a bias for where tokens of a grid stand, see ops::attention_on_grid
     double dropout = 0;     // behind the projection
+    // LayerNorm over the D channels of each head's queries and keys, with this eps; unset: none.
+    std::optional<double> qk_norm{};
   };
   Attention(const Scope&, const Options&);
 
   // Values mixed by attention, ahead of the projection: x [B, T, C] -> [B, T, C].
   Variable mix(Context&, const Variable& x, const TokenGrid& grid) const;
-  // The same for the class token alone, the first of x, which attends to all: [B, 1, C]. Not with a
+  // The same for the first `count` tokens of x alone, which attend to all: [B, count, C]. Not with a
   // positional bias.
-  Variable mix_class_token(Context&, const Variable& x) const;
+  Variable mix_first(Context&, const Variable& x, std::int64_t count) const;
   bool has_position() const { return position_ != nullptr; }
   const Linear& projection() const { return proj_; }
   const Dropout& dropout() const { return dropout_; }
 
  private:
+  // kv [B, T, 2 C], the keys and then the values.
+  Variable with_normalized_keys(Context&, const Variable& kv) const;
+
   std::int64_t heads_;
   Linear qkv_;
+  std::unique_ptr<Normalizer> q_norm_, k_norm_;  // both or none
   Parameter* position_ = nullptr;
   Linear proj_;
   Dropout dropout_;

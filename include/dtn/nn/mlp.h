@@ -1,7 +1,8 @@
-// The MLP of a transformer block, gelu(x W1^T + b1) W2^T + b2. Parameters: fc1.{weight [M, C], bias
+// The MLP of a transformer block, act(x W1^T + b1) W2^T + b2. Parameters: fc1.{weight [M, C], bias
 // [M]}, fc2.{weight [C, M], bias [C]}.
 #pragma once
 
+#include "dtn/config/model_config.h"
 #include "dtn/nn/drop.h"
 #include "dtn/nn/linear.h"
 
@@ -13,17 +14,23 @@ class Mlp {
     std::int64_t channels;  // C
     std::int64_t hidden;    // M
     double dropout = 0;     // behind either layer
+    MlpActivation act = MlpActivation::kGelu;
   };
   Mlp(const Scope&, const Options&);
 
   // x [..., C] -> [..., C]
   Variable forward(Context&, const Variable& x) const;
-  // residual + s_b forward(x), in one operation; only without dropout. See ops::mlp_residual.
+  // residual + s_b forward(x), in one operation; only where is_fused(). See ops::mlp_residual.
   Variable forward_add(Context&, const Variable& x, const Variable& residual,
                        const Tensor& scale) const;
-  bool drops(const Context& ctx) const { return drop1_.active(ctx); }
+  bool is_fused(const Context& ctx) const {
+    return act_ == MlpActivation::kGelu && !drop1_.active(ctx);
+  }
 
  private:
+  Variable hidden(Context&, const Variable& x) const;
+
+  MlpActivation act_;
   Linear fc1_, fc2_;
   Dropout drop1_, drop2_;
 };

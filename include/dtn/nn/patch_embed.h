@@ -1,5 +1,6 @@
 // From images to tokens: a convolution whose stride is its size, so that each patch of P x P pixels
-// becomes a token. Parameters: proj.weight [C, channels, P, P], proj.bias [C].
+// becomes a token. Parameters: proj.weight [C, channels, P, P], proj.bias [C] where there is
+// one.
 #pragma once
 
 #include "dtn/nn/scope.h"
@@ -15,6 +16,7 @@ class PatchEmbed {
     std::int64_t channels;  // of the image
     std::int64_t patch;     // P
     std::int64_t width;     // C
+    bool bias = true;
   };
   PatchEmbed(const Scope&, const Options&);
 
@@ -24,7 +26,8 @@ class PatchEmbed {
 
  private:
   Options options_;
-  Parameter *weight_, *bias_;
+  Parameter* weight_;
+  Parameter* bias_ = nullptr;
 };
 
 }  // namespace dtn

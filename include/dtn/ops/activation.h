@@ -1,4 +1,4 @@
-// Activation functions other than GELU (ops/linear.h), elementwise on activations of any type.
+// Activation functions other than exact GELU (ops/linear.h), elementwise on activations of any type.
 #pragma once
 
 #include "dtn/autograd/context.h"
@@ -8,10 +8,15 @@ namespace dtn::ops {
 Variable relu(Context&, const Variable& x);  // max(x, 0), with slope 0 at 0
 Variable silu(Context&, const Variable& x);  // x / (1 + e^-x)
 Variable tanh(Context&, const Variable& x);
+// GELU by tanh: x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+Variable gelu_tanh(Context&, const Variable& x);
+Variable quick_gelu(Context&, const Variable& x);  // x / (1 + e^-1.702 x), as in CLIP
 
 namespace reference {
 Variable relu(Context&, const Variable& x);
 Variable silu(Context&, const Variable& x);
 Variable tanh(Context&, const Variable& x);
+Variable gelu_tanh(Context&, const Variable& x);
+Variable quick_gelu(Context&, const Variable& x);
 }  // namespace reference
 }  // namespace dtn::ops

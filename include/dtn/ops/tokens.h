@@ -14,14 +14,15 @@ Variable patch_embed(Context&, const Tensor& images, const Variable& weight, con
 // tokens [B, T, C] + positions [1, T, C].
 Variable add_positions(Context&, const Variable& tokens, const Variable& positions);
 
-// Puts the class token [1, 1, C] before the tokens [B, T, C]: [B, T + 1, C].
-Variable prepend_class_token(Context&, const Variable& tokens, const Variable& class_token);
+// Puts tokens that all samples share, such as a class token, first [1, n, C], before the tokens
+// [B, T, C]: [B, n + T, C].
+Variable prepend_tokens(Context&, const Variable& tokens, const Variable& first);
 
 // The first token of each sample, [B, T, C] -> [B, C].
 Variable first_token(Context&, const Variable& tokens);
 
-// The same with its dimension of tokens kept, [B, T, C] -> [B, 1, C].
-Variable class_token_of(Context&, const Variable& tokens);
+// The first `count` tokens of each sample, [B, T, C] -> [B, count, C].
+Variable first_tokens(Context&, const Variable& tokens, std::int64_t count);
 
 // The mean over tokens, [B, T, C] -> [B, C].
 Variable mean_token(Context&, const Variable& tokens);
@@ -32,7 +33,7 @@ using primitive::cast;
 namespace reference {
 Variable patch_embed(Context&, const Tensor& images, const Variable& weight, const Variable& bias);
 Variable add_positions(Context&, const Variable& tokens, const Variable& positions);
-Variable prepend_class_token(Context&, const Variable& tokens, const Variable& class_token);
+Variable prepend_tokens(Context&, const Variable& tokens, const Variable& first);
 Variable first_token(Context&, const Variable& tokens);
 Variable mean_token(Context&, const Variable& tokens);
 }  // namespace reference

@@ -23,7 +23,7 @@ class SyntheticDataset final : public Dataset {
         noise_stream_(kNoiseStream[static_cast<int>(split)]),
         side_(model.image_size),
         channels_(model.channels) {
-    num_classes_ = model.num_classes;
+    num_classes_ = std::max(1, model.num_classes);
     labels_.resize(static_cast<std::size_t>(size));
     for (std::int64_t i = 0; i < size; ++i) {
       labels_[static_cast<std::size_t>(i)] = i % num_classes_;

@@ -1,6 +1,8 @@
 // Activation functions on short vectors; see activation.h.
 #include "kernels/pointwise/activation.h"
 
+#include <type_traits>
+
 #include "dtn/core/parallel.h"
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
@@ -40,6 +42,52 @@ struct Silu {
     return dy * s * (1 + within * (e * s));  // e s = 1 - s, to its last digit
   }
 };
+// x sigmoid(u(x)), where within +-limit the exponential overflows nowhere and outside nothing
+// changes any more.
+template <class Exponent>
+struct Gated {
+  template <class V>
+  static V value(V x) {
+    const V above = max(V{} - Exponent::kLimit, x);
+    const V within = min(V{} + Exponent::kLimit, above);
+    return above * sigmoid(Exponent::value(within));
+  }
+  template <class V>
+  static V gradient(V x, V dy) {
+    const V within = min(V{} + Exponent::kLimit, max(V{} - Exponent::kLimit, x));
+    const V e = exp(-Exponent::value(within));
+    const V s = 1 / (1 + e);
+    return dy * s * (1 + within * Exponent::slope(within) * (e * s));
+  }
+};
+struct GeluTanhExponent {
+  static constexpr int kLimit = 10;
+  template <class V>
+  static V value(V x) {
+    return scale<V> * (x + cubic<V> * x * x * x);
+  }
+  template <class V>
+  static V slope(V x) {
+    return scale<V> * (1 + 3 * cubic<V> * x * x);
+  }
+  template <class V>
+  using Lane = std::remove_cvref_t<decltype(V{}[0])>;
+  template <class V>
+  static constexpr Lane<V> scale = static_cast<Lane<V>>(kGeluTanhScale);
+  template <class V>
+  static constexpr Lane<V> cubic = static_cast<Lane<V>>(kGeluTanhCubic);
+};
+struct QuickGeluExponent {
+  static constexpr int kLimit = 50;
+  template <class V>
+  static V value(V x) {
+    return slope(x) * x;
+  }
+  template <class V>
+  static V slope(V) {
+    return V{} + static_cast<std::remove_cvref_t<decltype(V{}[0])>>(kQuickGeluScale);
+  }
+};
 struct Tanh {
   template <class V>
   static V value(V x) {
@@ -58,6 +106,8 @@ void for_activation(Activation kind, F&& f) {
     case Activation::kRelu: return f(Relu{});
     case Activation::kSilu: return f(Silu{});
     case Activation::kTanh: return f(Tanh{});
+    case Activation::kGeluTanh: return f(Gated<GeluTanhExponent>{});
+    case Activation::kQuickGelu: return f(Gated<QuickGeluExponent>{});
   }
 }
 

@@ -22,6 +22,39 @@ struct Silu {
     return within < 0 ? dy * rest * fmaf(within, s, 1.0f) : dy * s * fmaf(within, rest, 1.0f);
   }
 };
+// x sigmoid(u(x)). Beyond +-limit nothing changes.
+template <class Exponent>
+struct Gated {
+  static __device__ __forceinline__ float within(float x) {
+    return x < -Exponent::kLimit ? -Exponent::kLimit : x > Exponent::kLimit ? Exponent::kLimit : x;
+  }
+  static __device__ __forceinline__ float value(float x) {
+    const float above = x < -Exponent::kLimit ? -Exponent::kLimit : x;
+    return above / (1 + expf(-Exponent::value(within(x))));
+  }
+  static __device__ __forceinline__ float gradient(float x, float dy) {
+    const float z = within(x), e = expf(-Exponent::value(z));
+    const float s = 1 / (1 + e);
+    return dy * s * fmaf(z * Exponent::slope(z), e * s, 1.0f);
+  }
+};
+struct GeluTanhExponent {
+  static constexpr float kLimit = 10;
+  static constexpr float kScale = static_cast<float>(kGeluTanhScale);
+  static constexpr float kCubic = static_cast<float>(kGeluTanhCubic);
+  static __device__ __forceinline__ float value(float x) {
+    return kScale * fmaf(kCubic * x * x, x, x);
+  }
+  static __device__ __forceinline__ float slope(float x) {
+    return kScale * fmaf(3 * kCubic * x, x, 1.0f);
+  }
+};
+struct QuickGeluExponent {
+  static constexpr float kLimit = 50;
+  static constexpr float kScale = static_cast<float>(kQuickGeluScale);
+  static __device__ __forceinline__ float value(float x) { return kScale * x; }
+  static __device__ __forceinline__ float slope(float) { return kScale; }
+};
 struct Tanh {
   static __device__ __forceinline__ float value(float x) { return tanhf(x); }
   static __device__ __forceinline__ float gradient(float x, float dy) {
@@ -71,6 +104,8 @@ void for_activation(Activation kind, F&& f) {
     case Activation::kRelu: return f(Relu{});
     case Activation::kSilu: return f(Silu{});
     case Activation::kTanh: return f(Tanh{});
+    case Activation::kGeluTanh: return f(Gated<GeluTanhExponent>{});
+    case Activation::kQuickGelu: return f(Gated<QuickGeluExponent>{});
   }
 }
 

@@ -2,6 +2,8 @@
 //   relu(x) = max(x, 0), with slope 0 at 0
 //   silu(x) = x / (1 + e^-x)
 //   tanh(x)
+//   gelu_tanh(x) = x / (1 + e^-u), u = 2 sqrt(2 / pi) (x + 0.044715 x^3), which approximates GELU
+//   quick_gelu(x) = x / (1 + e^-1.702 x)
 // NaN stays NaN. bfloat16 is computed in float32 and rounded once.
 #pragma once
 
@@ -12,7 +14,11 @@
 
 namespace dtn {
 
-enum class Activation { kRelu, kSilu, kTanh };
+enum class Activation { kRelu, kSilu, kTanh, kGeluTanh, kQuickGelu };
+
+// The factors in the exponents.
+inline constexpr double kGeluTanhScale = 1.5957691216057308, kGeluTanhCubic = 0.044715;
+inline constexpr double kQuickGeluScale = 1.702;
 
 struct ActivationForward {
   DType dtype;

@@ -69,8 +69,8 @@ TEST(CudaReferences, OfOperations) {
       "dropout", [](Context& c, const Leaves& v) { return r::dropout(c, v[0], 0.3, 7); },
       {Input::activation({3, 5, 7}, 10)}, 1);
   check(
-      "prepend_class_token",
-      [](Context& c, const Leaves& v) { return r::prepend_class_token(c, v[0], v[1]); },
+      "prepend_tokens",
+      [](Context& c, const Leaves& v) { return r::prepend_tokens(c, v[0], v[1]); },
       {Input::activation({3, 5, 7}, 11), Input::weight({1, 1, 7}, 12)}, 3);
   check(
       "cross_entropy",

@@ -152,6 +152,25 @@ TEST_F(CudaLearner, FollowsTheCpuWithEveryOptimizer) {
   }
 }
 
+// What public checkpoints are made of, each kind of it in one of the models.
+TEST_F(CudaLearner, FollowsTheCpuWithTheOptionsOfPublicCheckpoints) {
+  for (const ModelConfig& model : checkpoint_vits()) {
+    for (Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
+      const bool bf16 = precision == Precision::kBFloat16;
+      SCOPED_TRACE(cat(model.preset, bf16 ? " bf16" : " fp32"));
+      ExperimentConfig config = experiment("ln");
+      config.model = model;
+      config.model.drop_path = 0.3;
+      config.model.num_classes = 7;
+      config.train.precision = precision;
+      const History cpu = train(config, kCpu, 4), gpu = train(config, kCuda, 4);
+      EXPECT_EQ(gpu.updates, 4);
+      EXPECT_LE(relative_error(gpu.losses, cpu.losses), bf16 ? 0.03 : 2e-5) << "losses";
+      EXPECT_LE(relative_error(gpu.norms, cpu.norms), bf16 ? 0.1 : 1e-4) << "gradient norms";
+    }
+  }
+}
+
 // Labels of mixed images, of which every step has others, in micro-batches and in a graph.
 TEST_F(CudaLearner, FollowsTheCpuOnMixedImages) {
   ExperimentConfig config = experiment("ln");

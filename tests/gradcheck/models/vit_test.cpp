@@ -25,6 +25,8 @@ void check(const ModelConfig& config, const Context& ctx, bool checkpoint_blocks
     bool inert = p.name.ends_with("pos_proj.bias");
     if (inert) {
       EXPECT_EQ(scale, 0) << p.name;
+    } else if (p.name.ends_with("k_norm.bias")) {  // a shift of all keys changes no softmax
+      EXPECT_LE(scale, 1e-12) << p.name;
     } else {
       EXPECT_GT(scale, 1e-6) << p.name;
     }
@@ -63,6 +65,23 @@ TEST(ModelGradients, PositionsInTheAttention) {
   ModelConfig c = test::mean_vit();
   c.mhsa_position = true;
   check(c, training(), true);
+}
+
+TEST(ModelGradients, OptionsOfPublicCheckpoints) {
+  for (ModelConfig c : test::checkpoint_vits()) {
+    check(c, {});
+    c.drop_path = 0.4;
+    check(c, training(), true);
+  }
+}
+
+TEST(ModelGradients, OptionsBesideDtn) {
+  ModelConfig c = test::paper_vit();
+  c.layer_scale = 0.5;
+  c.registers = 2;
+  c.qk_norm = true;
+  c.act = MlpActivation::kSilu;
+  check(c, {});
 }
 
 TEST(ModelGradients, OfficialVariant) {

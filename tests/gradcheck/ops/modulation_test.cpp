@@ -123,6 +123,8 @@ TEST(ModulationGradients, Activations) {
   check_both("relu", of_one(ops::relu), of_one(ops::reference::relu), inputs);
   check_both("silu", of_one(ops::silu), of_one(ops::reference::silu), inputs);
   check_both("tanh", of_one(ops::tanh), of_one(ops::reference::tanh), inputs);
+  check_both("gelu_tanh", of_one(ops::gelu_tanh), of_one(ops::reference::gelu_tanh), inputs);
+  check_both("quick_gelu", of_one(ops::quick_gelu), of_one(ops::reference::quick_gelu), inputs);
 }
 
 TEST(ModulationGradients, Gathers) {

@@ -265,8 +265,10 @@ TEST(OpGradients, Tokens) {
   };
   check_both("add_positions", two(ops::add_positions), two(ops::reference::add_positions),
              {tokens, random_tensor({1, 5, 7}, 28)});
-  check_both("prepend_class_token", two(ops::prepend_class_token),
-             two(ops::reference::prepend_class_token), {tokens, random_tensor({1, 1, 7}, 29)});
+  check_both("prepend_tokens", two(ops::prepend_tokens), two(ops::reference::prepend_tokens),
+             {tokens, random_tensor({1, 1, 7}, 29)});
+  check_both("prepend_tokens", two(ops::prepend_tokens), two(ops::reference::prepend_tokens),
+             {tokens, random_tensor({1, 3, 7}, 29)});
   check_both("first_token", one(ops::first_token), one(ops::reference::first_token), {tokens});
   check_both("mean_token", one(ops::mean_token), one(ops::reference::mean_token), {tokens});
 }

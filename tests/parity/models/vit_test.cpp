@@ -15,6 +15,12 @@ std::vector<ModelConfig> flavours() {
   return {test::paper_vit(), test::deit_vit(), test::mean_vit(), test::biased_vit()};
 }
 
+std::vector<ModelConfig> all_flavours() {
+  std::vector<ModelConfig> all = flavours();
+  for (const ModelConfig& c : test::checkpoint_vits()) all.push_back(c);
+  return all;
+}
+
 Context training(std::uint64_t first_sample = 0) {
   Context ctx = test::computing_in(DType::kFloat64);
   ctx.mode.training = true;
@@ -25,7 +31,7 @@ Context training(std::uint64_t first_sample = 0) {
 }
 
 TEST(ModelParity, CheckpointedBlocksGiveTheSameBits) {
-  for (ModelConfig c : flavours()) {
+  for (ModelConfig c : all_flavours()) {
     for (double dropout : {0.0, 0.2}) {
       c.drop_path = 0.4;
       c.dropout = dropout;
@@ -59,7 +65,7 @@ Variable logits_of_whole_blocks(Context& ctx, Classifier& model, const Tensor& i
   };
   Variable x = ops::patch_embed(ctx, images, p("patch_embed.proj.weight"),
                                 p("patch_embed.proj.bias"), images.dtype());
-  auto join = [&] { x = ops::prepend_class_token(ctx, x, p("cls_token")); };
+  auto join = [&] { x = ops::prepend_tokens(ctx, x, p("cls_token")); };
   const bool first = c.pos_embed == PosEmbed::kAll;
   if (first) join();
   x = ops::add_positions(ctx, x, p("pos_embed"));
@@ -125,7 +131,7 @@ TEST(ModelParity, TheLastBlockForItsClassTokenIsExact) {
 // A global batch in one pass, or in micro-batches that know where they start: the same masks, and
 // so the same logits up to rounding.
 TEST(ModelParity, DropPathDoesNotDependOnTheMicroBatch) {
-  for (ModelConfig c : flavours()) {
+  for (ModelConfig c : all_flavours()) {
     c.drop_path = 0.5;
     c.dropout = 0.1;
     Classifier model(c, 1, DType::kFloat64);
@@ -185,7 +191,7 @@ TEST(ModelParity, BranchesOfABlockAreDroppedIndependently) {
 // Three blocks store about thirty rounded results on the way to a logit. Their errors add up like a
 // random walk, each at most a unit roundoff of its value; four standard deviations.
 TEST(ModelParity, Bfloat16IsCloseToFloat32) {
-  for (const ModelConfig& c : flavours()) {
+  for (const ModelConfig& c : all_flavours()) {
     Classifier model(c, 1);
     test::perturb(model.parameters());
     model.parameters().enable_bfloat16();
@@ -204,7 +210,7 @@ TEST(ModelParity, Bfloat16IsCloseToFloat32) {
 }
 
 TEST(ModelParity, Float32IsCloseToFloat64) {
-  for (const ModelConfig& c : flavours()) {
+  for (const ModelConfig& c : all_flavours()) {
     Classifier model(c, 1), exact(c, 1, DType::kFloat64);
     test::perturb(model.parameters());
     for (Parameter& p : exact.parameters().parameters()) {

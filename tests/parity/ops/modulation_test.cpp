@@ -121,6 +121,8 @@ TEST(ModulationParity, Activations) {
     compare("relu", on(ops::relu), on(ops::reference::relu), inputs, 1, 0);
     compare("silu", on(ops::silu), on(ops::reference::silu), inputs, 1, 1);
     compare("tanh", on(ops::tanh), on(ops::reference::tanh), inputs, 1, 1);
+    compare("gelu_tanh", on(ops::gelu_tanh), on(ops::reference::gelu_tanh), inputs, 1, 1);
+    compare("quick_gelu", on(ops::quick_gelu), on(ops::reference::quick_gelu), inputs, 1, 1);
   }
 }
 

@@ -207,8 +207,10 @@ TEST(OpParity, Tokens) {
   Input tokens = Input::activation({5, 197, 37}, 17);
   compare("add_positions", two(ops::add_positions), two(ops::reference::add_positions),
           {tokens, Input::weight({1, 197, 37}, 18)}, 5, 1);
-  compare("prepend_class_token", two(ops::prepend_class_token),
-          two(ops::reference::prepend_class_token), {tokens, Input::weight({1, 1, 37}, 19)}, 5, 1);
+  compare("prepend_tokens", two(ops::prepend_tokens), two(ops::reference::prepend_tokens),
+          {tokens, Input::weight({1, 1, 37}, 19)}, 5, 1);
+  compare("prepend_tokens", two(ops::prepend_tokens), two(ops::reference::prepend_tokens),
+          {tokens, Input::weight({1, 4, 37}, 19)}, 5, 1);
   compare("first_token", one(ops::first_token), one(ops::reference::first_token), {tokens}, 1, 1);
   compare("mean_token", one(ops::mean_token), one(ops::reference::mean_token), {tokens}, 197, 1);
 }

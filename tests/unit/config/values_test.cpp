@@ -109,6 +109,18 @@ TEST(Norm, OptionsOfEveryKind) {
   EXPECT_EQ(norm("layers: 3, eps: 1e-6").eps, 1e-6);
 }
 
+// Which do not go together with a grid in every block, as kEverything has it.
+const char* const kPrefix =
+    "model: {preset: deit_tiny, class_token: true, distilled: true, registers: 4}";
+
+TEST(Keys, OfThePrefixAreRead) {
+  const ModelConfig m = parse(kPrefix).model;
+  EXPECT_EQ(m.class_token, true);
+  EXPECT_TRUE(m.distilled);
+  EXPECT_EQ(m.registers, 4);
+  EXPECT_EQ(m.prefix_tokens(), 6);
+}
+
 const char* const kEverything = R"(
 name: "a name: with # signs \" and \\ and \t"
 seed: 18446744073709551615
@@ -122,11 +134,20 @@ model:
   depth: 5
   num_heads: 3
   mlp_ratio: 2.5
+  act: quick_gelu
   qkv_bias: true
+  qk_norm: true
+  class_token: false
   class_token_at: 2
   pos_embed: all
+  pos_resize: bicubic_antialias
   pool: mean
+  patch_bias: true
+  norm_pre: true
+  fc_norm: true
+  layer_scale: 1e-4
   drop_path: 0.1
+  drop_path_mode: constant
   dropout: 0.3333333333333333
   eps: 1e-6
   mhsa_position: true
@@ -188,7 +209,16 @@ TEST(Keys, EveryKeyIsRead) {
   EXPECT_EQ(m.depth, 5);
   EXPECT_EQ(m.num_heads, 3);
   EXPECT_EQ(m.mlp_ratio, 2.5);
+  EXPECT_EQ(m.act, MlpActivation::kQuickGelu);
   EXPECT_TRUE(m.qkv_bias);
+  EXPECT_TRUE(m.qk_norm);
+  EXPECT_EQ(m.class_token, false);
+  EXPECT_EQ(m.drop_path_mode, DropPathMode::kConstant);
+  EXPECT_EQ(m.pos_resize, PosResize::kBicubicAntialias);
+  EXPECT_EQ(m.patch_bias, true);
+  EXPECT_TRUE(m.norm_pre);
+  EXPECT_TRUE(m.fc_norm);
+  EXPECT_EQ(m.layer_scale, 1e-4);
   EXPECT_EQ(m.class_token_at, 2);
   EXPECT_EQ(m.pos_embed, PosEmbed::kAll);
   EXPECT_EQ(m.pool, Pooling::kMean);
@@ -261,6 +291,7 @@ void expect_round_trip(const ExperimentConfig& c) {
 TEST(RoundTrip, EveryKey) {
   const std::string text = to_yaml(parse(kEverything));
   expect_round_trip(parse(kEverything));
+  expect_round_trip(parse(kPrefix));
   // Each value of kEverything differs from its default, so a key that was not written shows above;
   // these show that the layout is nested maps.
   expect_contains(text, "\nmodel:\n  preset: vit_b\n");

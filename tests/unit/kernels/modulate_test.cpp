@@ -150,6 +150,7 @@ TYPED_TEST(Modulate, Activations) {
     Activation kind;
     std::function<double(double)> value, slope;
   };
+  const double gelu_scale = 2 * std::sqrt(2 / M_PI);
   const Function functions[] = {
       {Activation::kRelu, [](double x) { return x > 0 ? x : 0; },
        [](double x) { return x > 0 ? 1 : 0; }},
@@ -157,6 +158,15 @@ TYPED_TEST(Modulate, Activations) {
        [=](double x) { return sigmoid(x) * (1 + x * sigmoid(-x)); }},
       {Activation::kTanh, [](double x) { return std::tanh(x); },
        [](double x) { return 1 / (std::cosh(x) * std::cosh(x)); }},
+      {Activation::kGeluTanh,
+       [=](double x) { return x * sigmoid(gelu_scale * (x + 0.044715 * x * x * x)); },
+       [=](double x) {
+         const double u = gelu_scale * (x + 0.044715 * x * x * x);
+         const double slope = gelu_scale * (1 + 3 * 0.044715 * x * x);
+         return sigmoid(u) + x * slope * sigmoid(u) * sigmoid(-u);
+       }},
+      {Activation::kQuickGelu, [=](double x) { return x * sigmoid(1.702 * x); },
+       [=](double x) { return sigmoid(1.702 * x) * (1 + 1.702 * x * sigmoid(-1.702 * x)); }},
   };
   for (Isa isa : isas()) {
     for (const Function& f : functions) {

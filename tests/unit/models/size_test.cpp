@@ -68,9 +68,11 @@ TEST(ModelSize, MultiplyAddsAreThoseOfTable1) {
 double by_formula(const ModelConfig& c) {
   const double channels = c.embed_dim, hidden = c.mlp_dim(), patches = c.num_patches();
   double sum = static_cast<double>(c.channels) * c.image_size * c.image_size * channels +
-               channels * c.num_classes;
+               channels * c.num_classes * (1 + c.distilled);
+  const bool in_front = c.pos_embed == PosEmbed::kAll || c.class_token_at == 0;
   for (int i = 0; i < c.depth; ++i) {
-    const double tokens = patches + (i >= c.grid_blocks());
+    const bool joined = in_front || i >= c.class_token_at;
+    const double tokens = patches + (joined ? c.prefix_tokens() : 0);
     sum +=
         tokens * (4 * channels * channels + 2 * channels * hidden) + 2 * tokens * tokens * channels;
   }
@@ -83,8 +85,12 @@ TEST(ModelSize, CountingGivesTheFormula) {
     plain.norm.type = "ln";
     EXPECT_EQ(complexity_of(plain).multiply_adds, by_formula(plain)) << c.preset;
   }
+  std::vector<ModelConfig> tiny = test::checkpoint_vits();
   for (const ModelConfig& c :
        {test::paper_vit(), test::deit_vit(), test::mean_vit(), test::biased_vit()}) {
+    tiny.push_back(c);
+  }
+  for (const ModelConfig& c : tiny) {
     ModelConfig plain = c;
     plain.norm.type = "ln";
     EXPECT_EQ(complexity_of(plain).multiply_adds, by_formula(plain)) << c.preset;

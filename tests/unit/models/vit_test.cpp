@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <map>
+
 #include "tiny_vit.h"
 
 namespace dtn {
@@ -30,8 +33,43 @@ TEST(VisionTransformer, NamesItsParametersAsTimmDoes) {
   EXPECT_NE(mean.parameters().find("blocks.2.norm1.pos_proj.weight"), nullptr);
 }
 
+TEST(VisionTransformer, NamesTheOptionsOfPublicCheckpointsAsTimmDoes) {
+  const auto shapes = [](const char* preset) {
+    const std::vector<ModelConfig> all = test::checkpoint_vits();
+    Classifier model(*std::ranges::find(all, preset, &ModelConfig::preset), 0);
+    std::map<std::string, Shape> result;
+    for (const Parameter& p : model.parameters().parameters()) result[p.name] = p.shape;
+    return result;
+  };
+  auto deit3 = shapes("deit3"), clip = shapes("clip"), dinov2 = shapes("dinov2"),
+       mae = shapes("mae"), sbb = shapes("sbb"), late = shapes("late"), all = shapes("all"),
+       distilled = shapes("distilled");
+  EXPECT_EQ(deit3["blocks.1.ls1.gamma"], Shape({64}));
+  EXPECT_EQ(deit3["blocks.0.ls2.gamma"], Shape({64}));
+  EXPECT_EQ(deit3["pos_embed"], Shape({1, 9, 64}));
+  EXPECT_EQ(clip["norm_pre.weight"], Shape({64}));
+  EXPECT_FALSE(clip.contains("patch_embed.proj.bias"));
+  EXPECT_EQ(dinov2["reg_token"], Shape({1, 4, 64}));
+  EXPECT_FALSE(dinov2.contains("head.weight"));
+  EXPECT_EQ(mae["cls_token"], Shape({1, 1, 64}));
+  EXPECT_EQ(mae["fc_norm.bias"], Shape({64}));
+  EXPECT_FALSE(mae.contains("norm.weight"));
+  EXPECT_FALSE(sbb.contains("cls_token"));
+  EXPECT_EQ(sbb["norm.weight"], Shape({64}));
+  EXPECT_EQ(late["blocks.1.attn.q_norm.weight"], Shape({16}));
+  EXPECT_EQ(late["blocks.1.attn.k_norm.bias"], Shape({16}));
+  EXPECT_EQ(distilled["dist_token"], Shape({1, 1, 64}));
+  EXPECT_EQ(distilled["head_dist.weight"], Shape({7, 64}));
+  EXPECT_EQ(distilled["pos_embed"], Shape({1, 3 + 9, 64}));
+  EXPECT_EQ(all["pos_embed"], Shape({1, 3 + 9, 64}));
+  EXPECT_EQ(all["patch_embed.proj.bias"], Shape({64}));
+}
+
 TEST(VisionTransformer, DecaysMatricesOnly) {
-  for (const ModelConfig& c : {test::paper_vit(), test::biased_vit()}) {
+  std::vector<ModelConfig> configs = test::checkpoint_vits();
+  configs.push_back(test::paper_vit());
+  configs.push_back(test::biased_vit());
+  for (const ModelConfig& c : configs) {
     Classifier model(c, 0);
     for (const Parameter& p : model.parameters().parameters()) {
       bool decays = p.name.ends_with(".weight") && p.shape.rank() > 1;
@@ -102,9 +140,57 @@ TEST(VisionTransformer, RefusesWhatMakesNoModel) {
   EXPECT_THROW(Classifier(broken([](ModelConfig& c) { c.num_heads = 3; }), 0), ConfigError);
   EXPECT_THROW(Classifier(broken([](ModelConfig& c) { c.norm.layers = 4; }), 0), ConfigError);
   EXPECT_THROW(Classifier(broken([](ModelConfig& c) { c.norm.type = "none"; }), 0), ConfigError);
+  EXPECT_THROW(Classifier(broken([](ModelConfig& c) { c.class_token = false; }), 0), ConfigError);
+  EXPECT_THROW(Classifier(broken([](ModelConfig& c) { c.norm_pre = true; }), 0), ConfigError);
   ModelConfig no_grid = test::deit_vit();
   no_grid.mhsa_position = true;
   EXPECT_THROW(Classifier(no_grid, 0), ConfigError);
+}
+
+TEST(VisionTransformer, DistilledFeaturesAreTheMeanOfBothTokens) {
+  std::vector<ModelConfig> all = test::checkpoint_vits();
+  ModelConfig c = *std::ranges::find(all, "distilled", &ModelConfig::preset);
+  c.num_classes = 0;
+  Classifier model(c, 0, DType::kFloat64);
+  test::perturb(model.parameters());
+  Context ctx = test::computing_in(DType::kFloat64);
+  const Fields fields = {{"image", test::some_images(c, 2, DType::kFloat64)}};
+  const auto got = test::doubles(model.forward(ctx, fields).value());
+  const std::vector<Variable> each = model.backbone().pooled_each(ctx, fields);
+  ASSERT_EQ(each.size(), 2u);
+  const auto a = test::doubles(each[0].value()), b = test::doubles(each[1].value());
+  EXPECT_GT(test::max_abs_difference(a, b), 1e-3);
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], (a[i] + b[i]) / 2, 1e-12);
+}
+
+// Of one rate in all blocks, the first drops as well.
+TEST(VisionTransformer, DropPathIsLinearOrConstant) {
+  ModelConfig c = test::deit_vit();
+  c.drop_path = 0.5;
+  c.depth = 2;
+  const auto dropped = [&](bool first) {
+    Classifier model(c, 0, DType::kFloat64);
+    test::perturb(model.parameters());
+    // Without branches of the other block.
+    for (Parameter& p : model.parameters().parameters()) {
+      const bool branch = p.name.starts_with(first ? "blocks.1." : "blocks.0.");
+      Tensor value = p.variable.value();
+      if (branch &&
+          (p.name.find("proj") != std::string::npos || p.name.find("fc2") != std::string::npos)) {
+        value.zero();
+      }
+    }
+    Context ctx = test::computing_in(DType::kFloat64);
+    const Tensor images = test::some_images(c, 8, DType::kFloat64);
+    const auto whole = test::doubles(model.forward(ctx, images).value());
+    ctx.mode.training = true;
+    return test::doubles(model.forward(ctx, images).value()) != whole;
+  };
+  EXPECT_FALSE(dropped(true));
+  EXPECT_TRUE(dropped(false));
+  c.drop_path_mode = DropPathMode::kConstant;
+  EXPECT_TRUE(dropped(true));
+  EXPECT_TRUE(dropped(false));
 }
 
 TEST(VisionTransformer, RefusesImagesOfAnotherSize) {

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <tuple>
 
 #include "tiny_vit.h"
 
@@ -71,6 +72,21 @@ const std::vector<double> k4To3 = {0.18540873,  0.609230324, 0.583916558, 0.5378
                                    0.44150471,  0.704983181, 0.490401657, 0.996826172, 0.284423828,
                                    0.301780418, 1.06533474,  0.993619021, 0.602511601, 0.422847041,
                                    1.01790817,  0.850593808, 0.434785987};
+
+// The same with antialias=True.
+const std::vector<double> k3To5Antialias = {
+    -0.094339623, 0.634433962, 0.044054492,  0.843688398,  0.308962264, 1.037735849, 0.636598845,
+    0.337897775,  0.823869705, -0.149341403, 0.300989158,  0.377499296, 0.468381043, 0.586753731,
+    0.704291045,  0.847014925, 0.611459958,  0.530428548,  0.522704872, 0.290217544, 0.846698113,
+    0.096698113,  1.05130597,  0.239738806,  1.25,         0.5,         0.617537313, 0.760261194,
+    0.174528302,  0.903301887, 0.561250352,  0.709782456,  0.728642237, 0.469571452, 0.964552239,
+    0.152985075,  0.871721152, 0.413246269,  0.782966066,  0.622500704, 0.308962264, 1.149341403,
+    0.447356378,  0.662102225, 0.712264151,  -0.037735849, 1.039900732, 0.156311602, 1.227171591,
+    0.365566038};
+const std::vector<double> k4To3Antialias = {
+    0.340015919, 0.601258581, 0.595343159, 0.577711761, 0.915429337, 0.489406003,
+    0.750285836, 0.449084874, 0.895559163, 0.385690837, 0.395144944, 0.967984347,
+    0.816038205, 0.641428714, 0.550087621, 0.839357459, 0.791847106, 0.529576135};
 
 void expect_grid(const float* rows, const std::vector<double>& want, std::int64_t channels) {
   for (std::size_t i = 0; i < want.size() / 2; ++i) {
@@ -153,6 +169,124 @@ TEST(AdaptedWeights, InterpolateToFewerPositions) {
   fill_grid(tensor_of(tensors, "pos_embed").data<float>(), 4, 20);
   ASSERT_EQ(load_adapted(target, tensors, "large").size(), 1u);
   expect_grid(target.parameters().find("pos_embed")->variable.value().data<float>(), k4To3, 20);
+}
+
+TEST(AdaptedWeights, InterpolateAsTimmDoes) {
+  for (const auto& [from, to, want] :
+       {std::tuple{15, 25, &k3To5Antialias}, std::tuple{20, 15, &k4To3Antialias}}) {
+    ModelConfig c = of_size(test::paper_vit(), to);
+    c.pos_resize = PosResize::kBicubicAntialias;
+    Classifier source(of_size(test::paper_vit(), from), 1), target(c, 2);
+    NamedTensors tensors = copies(source);
+    fill_grid(tensor_of(tensors, "pos_embed").data<float>(), from / 5, 20);
+    ASSERT_EQ(load_adapted(target, tensors, "file").size(), 1u);
+    expect_grid(target.parameters().find("pos_embed")->variable.value().data<float>(), *want, 20);
+  }
+}
+
+ModelConfig public_vit(const std::string& preset) {
+  for (const ModelConfig& c : test::checkpoint_vits()) {
+    if (c.preset == preset) return c;
+  }
+  throw Error(preset);
+}
+
+Tensor weight_of(Classifier& model, const std::string& name) {
+  return model.parameters().find(name)->variable.value();
+}
+
+TEST(AdaptedWeights, OfEveryOptionGoToAFileAndBack) {
+  for (const ModelConfig& c : test::checkpoint_vits()) {
+    Classifier a(c, 1), b(c, 2);
+    test::perturb(a.parameters());
+    EXPECT_TRUE(load_adapted(b, copies(a), "file").empty()) << c.preset;
+    EXPECT_TRUE(test::same_bits(a.parameters().values(), b.parameters().values())) << c.preset;
+  }
+}
+
+// All rows of the prefix stay, though 1 + 2 of them and the grid might be a class token and more.
+TEST(AdaptedWeights, KeepThePositionsOfThePrefix) {
+  const ModelConfig small = public_vit("all"), large = of_size(small, 20);
+  Classifier source(small, 1), target(large, 2);
+  const auto notes = load_adapted(target, copies(source), "file");
+  ASSERT_EQ(notes.size(), 1u);
+  expect_mentions(notes[0], {"pos_embed", "3 x 3", "5 x 5"});
+  const Tensor from = weight_of(source, "pos_embed").reshape({12, 64});
+  const Tensor to = weight_of(target, "pos_embed").reshape({28, 64});
+  EXPECT_TRUE(test::same_bits(from.slice(0, 3), to.slice(0, 3)));
+}
+
+// A class token with a position is another class token without one.
+TEST(AdaptedWeights, AddTheClassTokensPositionToIt) {
+  ModelConfig with = public_vit("deit3"), without = with;
+  with.pos_embed = PosEmbed::kAll;
+  Classifier source(with, 1), target(without, 2);
+  test::perturb(source.parameters());
+  const auto notes = load_adapted(target, copies(source), "file");
+  ASSERT_EQ(notes.size(), 1u);
+  expect_mentions(notes[0], {"cls_token", "position"});
+  Context ctx;
+  const Tensor images = test::some_images(with, 2, DType::kFloat32);
+  const auto want = test::doubles(source.forward(ctx, images).value());
+  const auto got = test::doubles(target.forward(ctx, images).value());
+  EXPECT_LE(test::max_abs_difference(got, want), 1e-5 * test::max_abs(want));
+  Classifier back(with, 3);
+  expect_mentions(error_of([&] { load_adapted(back, copies(target), "file"); }), {"pos_embed"});
+}
+
+TEST(AdaptedWeights, TakeNoHeadWhereOneSideHasNone) {
+  ModelConfig features = public_vit("dinov2"), classes = features;
+  classes.num_classes = 7;
+  Classifier headless(features, 1), headed(classes, 2), fresh(classes, 2);
+  auto notes = load_adapted(headed, copies(headless), "file");
+  ASSERT_EQ(notes.size(), 2u);
+  expect_mentions(notes[0] + notes[1], {"head.weight", "head.bias", "initialisation"});
+  EXPECT_TRUE(test::same_bits(weight_of(headed, "head.weight"), weight_of(fresh, "head.weight")));
+  EXPECT_TRUE(test::same_bits(weight_of(headed, "reg_token"), weight_of(headless, "reg_token")));
+  notes = load_adapted(headless, copies(headed), "file");
+  ASSERT_EQ(notes.size(), 2u);
+  expect_mentions(notes[0] + notes[1], {"head.weight", "head.bias", "num_classes is 0"});
+  // Half a head is damage.
+  NamedTensors half = copies(fresh);
+  std::erase_if(half, [](const auto& t) { return t.first == "head.bias"; });
+  expect_mentions(error_of([&] { load_adapted(headed, half, "file"); }), {"head.bias", "missing"});
+}
+
+TEST(AdaptedWeights, LeaveFcNormAloneWhereTheFileNormalizesBeforeThePooling) {
+  ModelConfig pretrained = public_vit("mae"), tuned = pretrained;
+  pretrained.fc_norm = false;
+  Classifier source(pretrained, 1), target(tuned, 2);
+  test::perturb(source.parameters());
+  const auto notes = load_adapted(target, copies(source), "file");
+  ASSERT_EQ(notes.size(), 4u);
+  std::string all;
+  for (const std::string& note : notes) all += note;
+  expect_mentions(all, {"fc_norm.weight", "fc_norm.bias", "norm.weight: not used", "norm.bias"});
+  EXPECT_EQ(test::doubles(weight_of(target, "fc_norm.weight")), test::Doubles(64, 1.0));
+}
+
+TEST(AdaptedWeights, OfADistilledModelWantOne) {
+  ModelConfig distilled = public_vit("distilled"), plain = distilled;
+  plain.distilled = false;
+  plain.registers = 2;  // as many positions
+  Classifier source(distilled, 1), target(plain, 2);
+  NamedTensors tensors = copies(source);
+  tensor_of(tensors, "reg_token") = Tensor::zeros({1, 2, 64}, DType::kFloat32);
+  expect_mentions(error_of([&] { load_adapted(target, tensors, "file"); }),
+                  {"file", "model.distilled: true"});
+  // Both heads may be missing.
+  ModelConfig features = distilled;
+  features.num_classes = 0;
+  Classifier headless(features, 3);
+  EXPECT_EQ(load_adapted(source, copies(headless), "file").size(), 4u);
+}
+
+TEST(AdaptedWeights, IgnoreWhatTimmHasNoMore) {
+  Classifier source(test::deit_vit(), 1), target(test::deit_vit(), 2);
+  NamedTensors tensors = copies(source);
+  tensors.emplace_back("pre_logits.fc.weight", Tensor::zeros({20, 20}, DType::kFloat32));
+  EXPECT_TRUE(load_adapted(target, tensors, "file").empty());
+  EXPECT_TRUE(test::same_bits(source.parameters().values(), target.parameters().values()));
 }
 
 TEST(AdaptedWeights, LeaveAHeadOfAnotherSizeAlone) {

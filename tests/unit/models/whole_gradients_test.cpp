@@ -26,7 +26,11 @@ void check(const ModelConfig& config) {
 }
 
 TEST(WholeGradients, OfEveryFlavour) {
-  for (ModelConfig c : {paper_vit(), deit_vit(), mean_vit(), biased_vit()}) {
+  std::vector<ModelConfig> flavours = checkpoint_vits();
+  for (const ModelConfig& c : {paper_vit(), deit_vit(), mean_vit(), biased_vit()}) {
+    flavours.push_back(c);
+  }
+  for (ModelConfig c : flavours) {
     check(c);
     c.drop_path = 0.4;
     c.dropout = 0.2;
