@@ -78,7 +78,7 @@ struct GeluTanhExponent {
   static constexpr Lane<V> cubic = static_cast<Lane<V>>(kGeluTanhCubic);
 };
 struct QuickGeluExponent {
-  static constexpr int kLimit = 50;
+  static constexpr int kLimit = 52;
   template <class V>
   static V value(V x) {
     return slope(x) * x;

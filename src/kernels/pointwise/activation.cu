@@ -50,7 +50,7 @@ struct GeluTanhExponent {
   }
 };
 struct QuickGeluExponent {
-  static constexpr float kLimit = 50;
+  static constexpr float kLimit = 52;
   static constexpr float kScale = static_cast<float>(kQuickGeluScale);
   static __device__ __forceinline__ float value(float x) { return kScale * x; }
   static __device__ __forceinline__ float slope(float) { return kScale; }
