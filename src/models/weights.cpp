@@ -5,6 +5,7 @@
 #include <map>
 
 #include "kernels/pointwise/pointwise.h"
+#include "models/other_names.h"
 #include "models/position_table.h"
 
 namespace dtn {
@@ -120,6 +121,7 @@ class Adapter {
  public:
   Adapter(const ModelConfig& config, NamedTensors tensors, const std::string& source)
       : config_(config), tensors_(std::move(tensors)), source_(source) {
+    if (config.family == "vit") tensors_ = in_timm_names(std::move(tensors_));
     join_class_position();
   }
 
@@ -159,6 +161,7 @@ class Adapter {
           cat(source_, ": ", name, " is of a distilled model; set model.distilled: true"));
     }
     const char* why = nullptr;
+    if (name == "mask_token") why = "it belongs to DINOv2's training";
     if (name == "cls_token" && !config_.has_class_token()) why = "the model pools by the mean";
     if (is_head(name) && config_.num_classes == 0) why = "model.num_classes is 0";
     if (module_of(name) == "norm" && config_.fc_norm) why = "model.fc_norm takes its place";

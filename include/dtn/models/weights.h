@@ -33,6 +33,7 @@ void load_exact(ParameterStore& store, const NamedTensors& tensors, const std::s
 //    the file's is skipped by a model without one;
 //  - a class token is skipped by a model that has none;
 //  - fc_norm is left at its initialisation where the file has the norm ahead of the pooling.
+// Tensors of vision transformers may have the names of DeiT III's, DINOv2's and CLIP's releases.
 // Returns a note for each such adaptation.
 std::vector<std::string> load_adapted(Classifier& model, const NamedTensors& tensors,
                                       const std::string& source);

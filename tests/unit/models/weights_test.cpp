@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <array>
 #include <filesystem>
 #include <tuple>
 
@@ -279,6 +280,69 @@ TEST(AdaptedWeights, OfADistilledModelWantOne) {
   features.num_classes = 0;
   Classifier headless(features, 3);
   EXPECT_EQ(load_adapted(source, copies(headless), "file").size(), 4u);
+}
+
+// A file with parts of its tensors' names replaced.
+NamedTensors renamed(Classifier& model, const std::vector<std::array<std::string, 2>>& parts) {
+  NamedTensors result = copies(model);
+  for (auto& [name, tensor] : result) {
+    for (const auto& [ours, theirs] : parts) {
+      const std::size_t at = name.find(ours);
+      if (at != std::string::npos) name.replace(at, ours.size(), theirs);
+    }
+  }
+  return result;
+}
+
+void expect_loads(const ModelConfig& c, Classifier& source, const NamedTensors& tensors,
+                  std::size_t notes) {
+  Classifier target(c, 2);
+  EXPECT_EQ(load_adapted(target, tensors, "file").size(), notes);
+  EXPECT_TRUE(test::same_bits(source.parameters().values(), target.parameters().values()));
+}
+
+TEST(AdaptedWeights, HaveTheNamesOfDeit3sOrDinov2sRelease) {
+  const ModelConfig deit3 = public_vit("deit3"), dinov2 = public_vit("dinov2");
+  Classifier a(deit3, 1), b(dinov2, 1);
+  expect_loads(deit3, a, renamed(a, {{"ls1.gamma", "gamma_1"}, {"ls2.gamma", "gamma_2"}}), 0);
+  NamedTensors tensors = renamed(b, {{"reg_token", "register_tokens"}});
+  tensors.emplace_back("mask_token", Tensor::zeros({1, 64}, DType::kFloat32));
+  expect_loads(dinov2, b, tensors, 1);
+}
+
+TEST(AdaptedWeights, HaveTheNamesOfClipsRelease) {
+  const ModelConfig c = public_vit("clip");
+  Classifier source(c, 1);
+  test::perturb(source.parameters());
+  Tensor bias = weight_of(source, "head.bias");
+  bias.zero();
+  NamedTensors tensors = renamed(source, {{"blocks.", "transformer.resblocks."},
+                                          {"norm1.", "ln_1."},
+                                          {"norm2.", "ln_2."},
+                                          {"attn.qkv.", "attn.in_proj_"},
+                                          {"attn.proj.", "attn.out_proj."},
+                                          {"mlp.fc1.", "mlp.c_fc."},
+                                          {"mlp.fc2.", "mlp.c_proj."},
+                                          {"norm_pre.", "ln_pre."},
+                                          {"patch_embed.proj.", "conv1."},
+                                          {"cls_token", "class_embedding"},
+                                          {"pos_embed", "positional_embedding"}});
+  std::erase_if(tensors, [](const auto& t) { return t.first == "head.bias"; });
+  for (auto& [name, tensor] : tensors) {
+    if (name.starts_with("norm.")) name.replace(0, 4, "ln_post");
+    if (name == "class_embedding") tensor = tensor.reshape({64});
+    if (name == "positional_embedding") tensor = tensor.reshape({10, 64});
+    if (name != "head.weight") continue;
+    name = "proj";
+    Tensor turned = Tensor::empty({64, 7}, DType::kFloat32);
+    for (int k = 0; k < 7; ++k) {
+      for (int i = 0; i < 64; ++i) {
+        turned.data<float>()[i * 7 + k] = tensor.data<float>()[k * 64 + i];
+      }
+    }
+    tensor = turned;
+  }
+  expect_loads(c, source, tensors, 0);
 }
 
 TEST(AdaptedWeights, IgnoreWhatTimmHasNoMore) {
