@@ -254,6 +254,19 @@ expect_text 'blocks.2'
 expect 3 dtn-eval --checkpoint headless.safetensors --config tiny.yaml
 expect_text 'head.bias'
 
+echo "features: no head, no figures, nothing to train"
+evaluate --checkpoint "$run/checkpoints/last" --set model.num_classes=0 \
+  --save-logits features.safetensors
+check "features" << 'EOF'
+import files
+found = json.load(open("result.json"))
+assert [found[key] for key in ("top1", "top5", "loss")] == [None] * 3, found
+_, tensors = files.read_safetensors("features.safetensors")
+assert tensors["logits"][:2] == ("F32", [found["count"], 24]), tensors["logits"][:2]
+EOF
+expect 2 dtn-train --config tiny.yaml --set model.num_classes=0 --output features
+expect_text 'no loss to train by'
+
 echo "only the split that is read; logits in data order; --inputs"
 # A data set of 16 x 16 images that evaluation leaves as they are: names sort as classes do, not as
 # numbers do, and the files were not written in that order.
