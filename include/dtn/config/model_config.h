@@ -36,7 +36,8 @@ struct ModelConfig {
   std::optional<bool> class_token;  // unset: with cls pooling
   bool distilled = false;  // a second token, with a head of its own (DeiT); logits are averaged
   int registers = 0;       // tokens that only other tokens read (Darcet et al., ICLR 2024)
-  // Class, distillation token and registers, the prefix, join before this block (0: before the first).
+  // The prefix (class token, distillation token, registers) joins before this block (0: before the
+  // first).
   int class_token_at = 10;
   PosEmbed pos_embed = PosEmbed::kPatch;
   PosResize pos_resize = PosResize::kBicubic;

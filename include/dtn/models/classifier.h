@@ -22,8 +22,8 @@ class Classifier {
              Device device = kCpu, const ModelRegistry& models = model_registry(),
              const NormRegistry& norms = norm_registry());
 
-  // Logits [B, num_classes] in ctx.mode.compute, of the fields that the backbone reads; its features
-  // [B, C] where num_classes is 0.
+  // Logits [B, num_classes] in ctx.mode.compute, of the fields that the backbone reads; its
+  // features [B, C] where num_classes is 0.
   Variable forward(Context&, const Fields&);
   // The same of images alone, [B, channels, image_size, image_size].
   Variable forward(Context& ctx, const Tensor& images) { return forward(ctx, {{"image", images}}); }

@@ -2,8 +2,8 @@
 // configurable normalizer, class token or mean pooling, and the options of public checkpoints.
 // Parameter names are timm's.
 //
-// Patches, then the prefix (class token, distillation token, registers) and positions, norm_pre, blocks, norm,
-// pooling, fc_norm.
+// In order: patches, the prefix (class token, distillation token, registers) and positions,
+// norm_pre, blocks, norm, pooling, fc_norm.
 #pragma once
 
 #include <memory>
@@ -29,8 +29,8 @@ class VisionTransformer : public Backbone {
   std::vector<FieldSpec> inputs() const override;
   std::vector<StageShape> stages() const override;
 
-  // Whether the last block has the pooled tokens before it, and can leave out all that is done there
-  // for the other tokens alone; pooled() does.
+  // Whether the last block has the pooled tokens before it, and can leave out all that is done
+  // there for the other tokens alone; pooled() does.
   bool ends_in_class_token() const;
 
  private:

@@ -28,8 +28,8 @@ class Attention {
 
   // Values mixed by attention, ahead of the projection: x [B, T, C] -> [B, T, C].
   Variable mix(Context&, const Variable& x, const TokenGrid& grid) const;
-  // The same for the first `count` tokens of x alone, which attend to all: [B, count, C]. Not with a
-  // positional bias.
+  // The same for the first `count` tokens of x alone, which attend to all: [B, count, C]. Not with
+  // a positional bias.
   Variable mix_first(Context&, const Variable& x, std::int64_t count) const;
   bool has_position() const { return position_ != nullptr; }
   const Linear& projection() const { return proj_; }

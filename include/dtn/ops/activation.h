@@ -1,4 +1,4 @@
-// Activation functions other than exact GELU (ops/linear.h), elementwise on activations of any type.
+// Activation functions other than exact GELU (ops/linear.h), elementwise, of any type.
 #pragma once
 
 #include "dtn/autograd/context.h"
