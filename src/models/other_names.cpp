@@ -63,19 +63,19 @@ Tensor transposed(const Tensor& matrix) {
 
 }  // namespace
 
-NamedTensors in_timm_names(NamedTensors tensors) {
+NamedTensors in_timm_names(const NamedTensors& tensors) {
   NamedTensors result;
-  for (auto& [name, tensor] : tensors) {
+  for (const auto& [name, tensor] : tensors) {
     if (name == "proj" && tensor.rank() == 2) {  // CLIP's, which has no bias
       result.emplace_back("head.weight", transposed(tensor));
       result.emplace_back("head.bias", Tensor::zeros({tensor.dim(1)}, DType::kFloat32));
       continue;
     }
-    if (name == "class_embedding") tensor = tensor.reshape({1, 1, -1});
+    Tensor& ours = result.emplace_back(renamed(name), tensor).second;
+    if (name == "class_embedding") ours = tensor.reshape({1, 1, -1});
     if (name == "positional_embedding" && tensor.rank() == 2) {
-      tensor = tensor.reshape({1, tensor.dim(0), tensor.dim(1)});
+      ours = tensor.reshape({1, tensor.dim(0), tensor.dim(1)});
     }
-    result.emplace_back(renamed(name), tensor);
   }
   return result;
 }

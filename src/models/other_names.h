@@ -7,6 +7,6 @@ namespace dtn {
 
 // Renames what DeiT III, DINOv2 and OpenAI's CLIP (the image tower) call otherwise and brings it to
 // timm's shapes; CLIP's projection becomes the head. All other tensors stay as they are.
-NamedTensors in_timm_names(NamedTensors tensors);
+NamedTensors in_timm_names(const NamedTensors& tensors);
 
 }  // namespace dtn

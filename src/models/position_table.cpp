@@ -74,6 +74,7 @@ Tensor resize_positions(const Tensor& table, std::int64_t to, PosResize rule) {
   Tensor result = Tensor::zeros({to * to, width}, DType::kFloat32);
   const float* in = table.data<float>();
   float* out = result.data<float>();
+  std::int64_t place = 0;
   for (const Taps& rows : side) {
     for (const Taps& columns : side) {
       for (std::int64_t c = 0; c < width; ++c) {
@@ -83,7 +84,7 @@ Tensor resize_positions(const Tensor& table, std::int64_t to, PosResize rule) {
             sum += y.weight * x.weight * in[(y.index * from + x.index) * width + c];
           }
         }
-        *out++ = static_cast<float>(sum);
+        out[place++] = static_cast<float>(sum);
       }
     }
   }

@@ -121,7 +121,7 @@ class Adapter {
  public:
   Adapter(const ModelConfig& config, NamedTensors tensors, const std::string& source)
       : config_(config), tensors_(std::move(tensors)), source_(source) {
-    if (config.family == "vit") tensors_ = in_timm_names(std::move(tensors_));
+    if (config.family == "vit") tensors_ = in_timm_names(tensors_);
     join_class_position();
   }
 
