@@ -26,7 +26,7 @@ std::string rate_text(const ExperimentConfig& config, const RunSize& size) {
     text += format(", after %g epochs of warmup from %g", config.schedule.warmup_epochs,
                    config.schedule.warmup_lr);
   }
-  if (config.schedule.name == ScheduleKind::kCosine) {
+  if (config.schedule.name != ScheduleKind::kConstant) {
     text += format(", down to %g", config.schedule.min_lr);
   }
   return text + "\n";

@@ -43,7 +43,8 @@ std::span<const std::string> names_of(AugmentPreset) {
   return names;
 }
 std::span<const std::string> names_of(ScheduleKind) {
-  static const std::array<std::string, 2> names = {"cosine", "constant"};
+  static const std::array<std::string, 6> names = {"cosine", "constant", "linear",
+                                                   "step",   "poly",     "wsd"};
   return names;
 }
 std::span<const std::string> names_of(SchedulePer) {
@@ -294,6 +295,18 @@ std::vector<Key> make_keys() {
       value("schedule.min_lr", FIELD(schedule.min_lr), at_least(0),
             "rate at the end, not scaled by the batch"),
       schedule_per(),
+      value("schedule.milestones", FIELD(schedule.milestones), above(0),
+            "step: the epochs at which the rate drops"),
+      value("schedule.decay_epochs", FIELD(schedule.decay_epochs), above(0),
+            "step: epochs from drop to drop; wsd: of the way down"),
+      value("schedule.gamma", FIELD(schedule.gamma), positive_fraction(),
+            "step: what a drop multiplies the rate by; default 0.1"),
+      value("schedule.power", FIELD(schedule.power), {.low = 0, .high = 100, .low_open = true},
+            "poly: of what is left of the run; default 0.5"),
+      value("schedule.cooldown_epochs", FIELD(schedule.cooldown_epochs), between(0, 1e6),
+            "the last epochs of the run, at min_lr"),
+      value("schedule.warmup_prefix", FIELD(schedule.warmup_prefix), kAny,
+            "epochs of the schedule count from the end of the warmup"),
 
       value("train.batch_size", FIELD(train.batch_size), between(1, 1 << 24),
             "images per optimizer step"),

@@ -8,6 +8,7 @@
 
 #include "config/dataset_keys.h"
 #include "config/keys.h"
+#include "config/schedule_keys.h"
 
 namespace dtn::config {
 namespace {
@@ -141,6 +142,22 @@ void drop_superseded_optimizer(Node& below, const Node& above,
   });
 }
 
+void drop_superseded_schedule(Node& below, const Node& above) {
+  const std::string set_name = text_of(below, "schedule.name"),
+                    name = text_of(above, "schedule.name");
+  if (!name.empty() && name != set_name) {
+    drop_members(below, "schedule",
+                 [&](const std::string& key) { return !is_key_of_schedule(key, name); });
+  }
+  // Of each two a run has one.
+  for (const auto& [one, other] : {std::pair{"steps", "epochs"}, {"milestones", "decay_epochs"}}) {
+    for (const auto& [set, old] : {std::pair{one, other}, {other, one}}) {
+      if (set_value(above, cat("schedule.", set)) == nullptr) continue;
+      drop_members(below, "schedule", [&](const std::string& key) { return key == old; });
+    }
+  }
+}
+
 // What `above` replaces takes along what belonged to it.
 void drop_superseded(Node& below, const Node& above, const ConfigSchemas& schemas) {
   const std::string old_norm = text_of(below, "model.norm.type");
@@ -161,12 +178,7 @@ void drop_superseded(Node& below, const Node& above, const ConfigSchemas& schema
     });
   }
   drop_superseded_optimizer(below, above, schemas.optimizers);
-  if (set_value(above, "schedule.steps") != nullptr) {
-    drop_members(below, "schedule", [](const std::string& key) { return key == "epochs"; });
-  }
-  if (set_value(above, "schedule.epochs") != nullptr) {
-    drop_members(below, "schedule", [](const std::string& key) { return key == "steps"; });
-  }
+  drop_superseded_schedule(below, above);
   // A batch made smaller than the micro batch below it is a single micro batch.
   std::int64_t batch = 0, micro = 0;
   if (parse_integer(text_of(above, "train.batch_size"), batch) &&

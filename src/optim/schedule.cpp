@@ -7,6 +7,19 @@
 #include "dtn/core/check.h"
 
 namespace dtn {
+namespace {
+
+// Epochs that are fractions of steps are rounded; what is nearly there has been reached.
+constexpr double kNearly = 1e-9;
+
+// How often the rate of a step schedule has dropped.
+double drops(const ScheduleConfig& schedule, double t) {
+  if (schedule.decay_epochs) return std::floor(t / *schedule.decay_epochs + kNearly);
+  return static_cast<double>(std::ranges::count_if(
+      schedule.milestones, [=](double epoch) { return t + kNearly >= epoch; }));
+}
+
+}  // namespace
 
 LearningRate::LearningRate(const OptimConfig& optim, const ScheduleConfig& schedule,
                            std::int64_t batch, std::int64_t steps_per_epoch)
@@ -20,20 +33,49 @@ LearningRate::LearningRate(const OptimConfig& optim, const ScheduleConfig& sched
   SchedulePer per =
       schedule.per.value_or(schedule.steps ? SchedulePer::kStep : SchedulePer::kEpoch);
   per_epoch_ = per == SchedulePer::kEpoch;
+  if (!schedule.fits(epochs_of(total_steps_))) {
+    throw ConfigError(cat("schedule: a run of ", total_steps_, " steps is ",
+                          epochs_of(total_steps_), " epochs of ", steps_per_epoch_,
+                          " steps, which warmup_epochs, cooldown_epochs and, for wsd, "
+                          "decay_epochs do not fit into; shorten them or lengthen the run"));
+  }
+}
+
+double LearningRate::epochs_of(std::int64_t steps) const {
+  return static_cast<double>(steps) / static_cast<double>(steps_per_epoch_);
 }
 
 double LearningRate::at(std::int64_t step) const {
-  auto per = static_cast<double>(steps_per_epoch_);
-  double epochs = static_cast<double>(total_steps_) / per;
-  double t = static_cast<double>(step) / per;
+  double t = epochs_of(step), end = epochs_of(total_steps_) - schedule_.cooldown_epochs;
   if (per_epoch_) t = std::floor(t);
   if (t < schedule_.warmup_epochs) {
     return schedule_.warmup_lr + t * (peak_ - schedule_.warmup_lr) / schedule_.warmup_epochs;
   }
-  if (schedule_.name == ScheduleKind::kConstant) return peak_;
-  double progress = epochs > 0 ? std::min(1.0, t / epochs) : 1.0;
-  return schedule_.min_lr +
-         (peak_ - schedule_.min_lr) * (1 + std::cos(std::numbers::pi * progress)) / 2;
+  if (schedule_.cooldown_epochs > 0 && t + kNearly >= end) return schedule_.min_lr;
+  const double before = schedule_.warmup_prefix ? schedule_.warmup_epochs : 0;
+  return scheduled(t - before, end - before);
+}
+
+// After t of `length` epochs in which the schedule moves.
+double LearningRate::scheduled(double t, double length) const {
+  const ScheduleConfig& s = schedule_;
+  const double progress = length > 0 ? std::min(1.0, t / length) : 1.0;
+  const double height = peak_ - s.min_lr;
+  switch (s.name) {
+    case ScheduleKind::kConstant: break;
+    case ScheduleKind::kCosine:
+      return s.min_lr + height * (1 + std::cos(std::numbers::pi * progress)) / 2;
+    case ScheduleKind::kLinear: return s.min_lr + height * (1 - progress);
+    case ScheduleKind::kPoly:
+      return s.min_lr + height * std::pow(1 - progress, s.power.value_or(0.5));
+    case ScheduleKind::kStep:
+      return std::max(s.min_lr, peak_ * std::pow(s.gamma.value_or(0.1), drops(s, t)));
+    case ScheduleKind::kWsd: {
+      const double left = std::max(0.0, length - t) / s.decay_epochs.value();
+      return left >= 1 ? peak_ : s.min_lr + height * left;
+    }
+  }
+  return peak_;
 }
 
 }  // namespace dtn

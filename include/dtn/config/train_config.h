@@ -33,7 +33,7 @@ struct OptimConfig {
   bool operator==(const OptimConfig&) const = default;
 };
 
-enum class ScheduleKind { kCosine, kConstant };
+enum class ScheduleKind { kCosine, kConstant, kLinear, kStep, kPoly, kWsd };
 enum class SchedulePer { kEpoch, kStep };
 
 struct ScheduleConfig {
@@ -45,7 +45,22 @@ struct ScheduleConfig {
   double warmup_lr = 1e-6;  // not scaled by the batch, like min_lr
   double min_lr = 1e-5;
   std::optional<SchedulePer> per;  // unset: epoch, or step when `steps` is set
+  // step: the epochs at which the rate drops, ascending, or else the epochs from drop to drop.
+  std::vector<double> milestones;
+  std::optional<double> decay_epochs;  // wsd: the epochs of the way down
+  std::optional<double> gamma;         // step: what a drop multiplies the rate by; unset: 0.1
+  std::optional<double> power;         // poly; unset: 0.5
+  double cooldown_epochs = 0;          // the last epochs of the run, at min_lr
+  bool warmup_prefix = false;          // epochs of the schedule count from the end of the warmup
   bool operator==(const ScheduleConfig&) const = default;
+
+  // Whether warmup, way down and cooldown have room in a run of so many epochs. A warmup in front
+  // of a cosine without any of these may last longer than the run.
+  bool fits(double run_epochs) const {
+    if (name != ScheduleKind::kWsd && cooldown_epochs == 0 && !warmup_prefix) return true;
+    const double rest = run_epochs - warmup_epochs - cooldown_epochs;
+    return rest > 0 && (name != ScheduleKind::kWsd || decay_epochs.value_or(0) <= rest);
+  }
 };
 
 // A period in optimizer steps, or in epochs when written like `1epoch`.

@@ -9,20 +9,32 @@ namespace dtn {
 
 class LearningRate {
  public:
-  // batch: the global batch, for lr_scale_batch.
+  // batch: the global batch, for lr_scale_batch. Throws ConfigError when warmup, way down and
+  // cooldown are longer than the run.
   LearningRate(const OptimConfig& optim, const ScheduleConfig& schedule, std::int64_t batch,
                std::int64_t steps_per_epoch);
 
   // The rate of the update that follows `step` finished ones. With t = step / steps_per_epoch in
-  // epochs (rounded down when the schedule moves per epoch), T epochs and W of warmup:
-  //   t < W:   warmup_lr + t (peak - warmup_lr) / W
-  //   cosine:  min_lr + (peak - min_lr) (1 + cos(pi t / T)) / 2,   constant:  peak
+  // epochs (rounded down when the schedule moves per epoch), W epochs of warmup and T of the run:
+  //   t < W:                    warmup_lr + t (peak - warmup_lr) / W
+  //   t >= T - cooldown_epochs: min_lr, where there are such epochs
+  // and between the two, with S = T - cooldown_epochs and, where warmup_prefix is set, t and S
+  // less by W:
+  //   constant:  peak
+  //   cosine:    min_lr + (peak - min_lr) (1 + cos(pi t / S)) / 2
+  //   linear:    min_lr + (peak - min_lr) (1 - t / S)
+  //   poly:      min_lr + (peak - min_lr) (1 - t / S)^power
+  //   step:      peak gamma^k but at least min_lr, k = milestones up to t, or floor(t / decay_epochs)
+  //   wsd:       min_lr + (peak - min_lr) (S - t) / decay_epochs, at most peak
   double at(std::int64_t step) const;
 
   double peak() const { return peak_; }
   std::int64_t total_steps() const { return total_steps_; }
 
  private:
+  double epochs_of(std::int64_t steps) const;
+  double scheduled(double t, double length) const;
+
   ScheduleConfig schedule_;
   double peak_;
   std::int64_t steps_per_epoch_, total_steps_;

@@ -1,0 +1,13 @@
+#include "config/schedule_keys.h"
+
+namespace dtn::config {
+
+bool is_key_of_schedule(const std::string& key, const std::string& schedule) {
+  if (key == "milestones" || key == "gamma") return schedule == "step";
+  if (key == "power") return schedule == "poly";
+  if (key == "decay_epochs") return schedule == "step" || schedule == "wsd";
+  if (key == "cooldown_epochs" || key == "warmup_prefix") return schedule != "constant";
+  return true;
+}
+
+}  // namespace dtn::config

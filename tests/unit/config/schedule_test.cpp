@@ -1,0 +1,106 @@
+// The keys of each schedule: what they mean, what is refused, and what a layer takes along.
+#include "unit/config/helpers.h"
+
+namespace dtn::testing {
+namespace {
+
+ScheduleConfig schedule(const std::string& keys, const std::vector<std::string>& set = {}) {
+  return parse("model: {preset: vit_t}\nschedule: {" + keys + "}", set).schedule;
+}
+
+TEST(ScheduleKeys, AreReadAndWritten) {
+  for (const char* keys : {
+           "name: linear, warmup_prefix: true, warmup_epochs: 5",
+           "name: poly, power: 0.9, cooldown_epochs: 10",
+           "name: step, milestones: [30, 60.5], gamma: 0.2",
+           "name: step, decay_epochs: 30, steps: 7",
+           "name: wsd, decay_epochs: 2.5, per: step",
+           "name: constant",
+       }) {
+    SCOPED_TRACE(keys);
+    const ExperimentConfig c = parse(cat("model: {preset: vit_t}\nschedule: {", keys, "}"));
+    const std::string text = to_yaml(c);
+    EXPECT_TRUE(parse(text) == c) << text;
+    EXPECT_EQ(to_yaml(parse(text)), text);
+  }
+  const ScheduleConfig step = schedule("name: step, milestones: [30, 60.5], gamma: 0.2");
+  EXPECT_EQ(step.name, ScheduleKind::kStep);
+  EXPECT_EQ(step.milestones, (std::vector<double>{30, 60.5}));
+  EXPECT_EQ(step.gamma, 0.2);
+  EXPECT_EQ(schedule("name: step, milestones: 30").milestones, std::vector<double>{30});
+  const ScheduleConfig poly = schedule("name: poly, power: 0.9, cooldown_epochs: 10");
+  EXPECT_EQ(poly.name, ScheduleKind::kPoly);
+  EXPECT_EQ(poly.power, 0.9);
+  EXPECT_EQ(poly.cooldown_epochs, 10);
+  const ScheduleConfig wsd = schedule("name: wsd, decay_epochs: 2.5, warmup_prefix: true");
+  EXPECT_EQ(wsd.name, ScheduleKind::kWsd);
+  EXPECT_EQ(wsd.decay_epochs, 2.5);
+  EXPECT_TRUE(wsd.warmup_prefix);
+  EXPECT_TRUE(schedule("name: cosine, milestones: null, gamma: ~, cooldown_epochs: 0, "
+                       "warmup_prefix: false") == ScheduleConfig(schedule("name: cosine")));
+}
+
+TEST(ScheduleKeys, RefuseWhatIsImpossible) {
+  struct Case {
+    const char* keys;
+    int column;
+    const char* what;
+  };
+  for (const Case& c : {
+           Case{"name: cosin", 18, "cosine, constant, linear, step, poly, wsd"},
+           {"milestone: [1]", 12, "did you mean 'schedule.milestones'?"},
+           {"milestones: [30]", 24, "means nothing for the schedule 'cosine'; remove it"},
+           {"name: linear, power: 1", 33, "schedule.power means nothing for the schedule 'linear'"},
+           {"name: wsd, decay_epochs: 1, gamma: 0.1", 47, "schedule.gamma means nothing"},
+           {"name: poly, decay_epochs: 1", 38, "schedule.decay_epochs means nothing"},
+           {"name: constant, cooldown_epochs: 1", 45, "schedule.cooldown_epochs means nothing"},
+           {"name: constant, warmup_prefix: true", 43, "schedule.warmup_prefix means nothing"},
+           {"name: step", 18, "needs schedule.milestones"},
+           {"name: wsd", 18, "needs schedule.decay_epochs"},
+           {"name: step, milestones: [1, 2], decay_epochs: 1", 58, "are both set"},
+           {"name: step, milestones: [30, 30]", 36, "must ascend, but 30 comes after 30"},
+           {"name: step, milestones: [60, 30]", 36, "must ascend, but 30 comes after 60"},
+           {"name: step, milestones: []", 36, "an empty list"},
+           {"name: step, milestones: [0, 30]", 36, "above 0"},
+           {"name: step, milestones: [a]", 37, "finite number, not 'a'"},
+           {"name: step, decay_epochs: 0", 38, "above 0"},
+           {"name: step, decay_epochs: 1, gamma: 1.5", 48, "in (0, 1]"},
+           {"name: poly, power: 0", 31, "in (0, 100]"},
+           {"cooldown_epochs: -1", 29, "in [0, "},
+           {"warmup_prefix: 1", 27, "must be true or false"},
+           {"name: linear, min_lr: 1", 34, "schedule.min_lr 1 is above the rate 5.0e-04"},
+           {"epochs: 9, cooldown_epochs: 9", 40, "schedule.epochs 9 has no room for 0 epochs of"},
+           {"epochs: 9, warmup_epochs: 5, cooldown_epochs: 4", 58, "and some between them"},
+           {"epochs: 9, warmup_epochs: 9, warmup_prefix: true", 38, "9 epochs of warmup"},
+           {"name: wsd, epochs: 9, decay_epochs: 8, warmup_epochs: 2", 48, "8 of the way down"},
+       }) {
+    SCOPED_TRACE(c.keys);
+    const std::string error = parse_error(cat("model: {preset: vit_t}\nschedule: {", c.keys, "}"));
+    EXPECT_TRUE(error.starts_with(cat("t.yaml:2:", c.column, ": "))) << error;
+    expect_contains(error, c.what);
+  }
+  EXPECT_NO_THROW(schedule("name: wsd, epochs: 9, decay_epochs: 7, warmup_epochs: 2"));
+  EXPECT_NO_THROW(schedule("epochs: 3, warmup_epochs: 5")) << "as ever";
+  EXPECT_NO_THROW(schedule("min_lr: 1")) << "as ever";
+}
+
+TEST(ScheduleKeys, AnotherScheduleDropsThoseOfTheOld) {
+  const std::string step = "name: step, milestones: [3, 6], gamma: 0.5, cooldown_epochs: 2";
+  const ScheduleConfig linear = schedule(step, {"schedule.name=linear"});
+  EXPECT_TRUE(linear.milestones.empty());
+  EXPECT_EQ(linear.gamma, std::nullopt);
+  EXPECT_EQ(linear.cooldown_epochs, 2);
+  EXPECT_EQ(schedule(step, {"schedule.name=constant"}).cooldown_epochs, 0);
+  EXPECT_EQ(schedule(step, {"schedule.name=step"}).gamma, 0.5);
+  const ScheduleConfig even = schedule(step, {"schedule.decay_epochs=4"});
+  EXPECT_TRUE(even.milestones.empty());
+  EXPECT_EQ(even.decay_epochs, 4);
+  EXPECT_EQ(schedule("name: step, decay_epochs: 4", {"schedule.milestones=[1, 5]"}).decay_epochs,
+            std::nullopt);
+  expect_contains(
+      parse_error("model: {preset: vit_t}", {"schedule.name=linear", "schedule.gamma=0.1"}),
+      "--set schedule.gamma=0.1: schedule.gamma means nothing");
+}
+
+}  // namespace
+}  // namespace dtn::testing

@@ -1,0 +1,264 @@
+// The shapes beside the cosine: each against values worked out by hand, and against timm's rules.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "dtn/core/check.h"
+#include "dtn/optim/schedule.h"
+
+namespace dtn {
+namespace {
+
+constexpr double kRelative = 1e-12;
+constexpr std::int64_t kPerEpoch = 10;
+
+// 100 epochs of ten steps, from 1 to 0.1, with a warmup of five epochs from 0.
+ScheduleConfig shape(ScheduleKind name) {
+  ScheduleConfig s;
+  s.name = name;
+  s.epochs = 100;
+  s.warmup_epochs = 5;
+  s.warmup_lr = 0;
+  s.min_lr = 0.1;
+  return s;
+}
+
+LearningRate rate_of(const ScheduleConfig& schedule) {
+  OptimConfig optim;
+  optim.lr = 1;
+  return {optim, schedule, 1, kPerEpoch};
+}
+
+struct At {
+  double epoch, rate;
+};
+
+void expect_rates(const ScheduleConfig& schedule, std::initializer_list<At> all) {
+  const LearningRate rate = rate_of(schedule);
+  for (const At& at : all) {
+    EXPECT_NEAR(rate.at(std::llround(at.epoch * kPerEpoch)), at.rate, kRelative) << at.epoch;
+  }
+}
+
+TEST(Schedule, LinearGoesStraightToItsEnd) {
+  ScheduleConfig s = shape(ScheduleKind::kLinear);
+  expect_rates(s, {{0, 0},
+                   {4, 0.8},
+                   {4.9, 0.8},
+                   {5, 0.955},
+                   {50, 0.55},
+                   {50.9, 0.55},
+                   {99, 0.109},
+                   {100, 0.1},
+                   {500, 0.1}});
+  s.per = SchedulePer::kStep;
+  expect_rates(s, {{0.1, 0.02}, {4.9, 0.98}, {50.5, 0.5455}, {99.9, 0.1009}});
+}
+
+TEST(Schedule, PolyIsAPowerOfWhatIsLeft) {
+  ScheduleConfig s = shape(ScheduleKind::kPoly);
+  expect_rates(s, {{2, 0.4}, {19, 0.91}, {75, 0.55}, {96, 0.28}, {100, 0.1}});  // 0.5, as timm's
+  s.power = 2;
+  expect_rates(s, {{5, 0.1 + 0.9 * 0.9025}, {50, 0.325}, {90, 0.109}, {100, 0.1}});
+  s.power = 1;
+  const ScheduleConfig linear = shape(ScheduleKind::kLinear);
+  for (std::int64_t step = 0; step <= 1000; ++step) {
+    ASSERT_NEAR(rate_of(s).at(step), rate_of(linear).at(step), kRelative) << step;
+  }
+}
+
+TEST(Schedule, StepDropsAtItsMilestones) {
+  ScheduleConfig s = shape(ScheduleKind::kStep);
+  s.milestones = {30, 60, 90};
+  s.gamma = 0.5;
+  expect_rates(
+      s,
+      {{1, 0.2}, {5, 1}, {29.9, 1}, {30, 0.5}, {59.9, 0.5}, {60, 0.25}, {90, 0.125}, {99, 0.125}});
+  s.gamma.reset();
+  s.min_lr = 0.005;
+  expect_rates(s, {{29, 1}, {30, 0.1}, {60, 0.01}, {89, 0.01}, {90, 0.005}});  // the floor
+  s.per = SchedulePer::kStep;
+  s.milestones = {0.3, 30.7};
+  s.warmup_epochs = 0;
+  expect_rates(s, {{0.2, 1}, {0.3, 0.1}, {30.6, 0.1}, {30.7, 0.01}});
+}
+
+TEST(Schedule, StepDropsAtEqualDistances) {
+  ScheduleConfig s = shape(ScheduleKind::kStep);
+  s.decay_epochs = 30;
+  s.gamma = 0.5;
+  expect_rates(s, {{5, 1}, {29, 1}, {30, 0.5}, {59, 0.5}, {60, 0.25}, {90, 0.125}});
+  // 0.3 / 0.1 is less than 3 in binary.
+  s.decay_epochs = 0.1;
+  s.gamma = 0.9;
+  s.warmup_epochs = 0;
+  s.per = SchedulePer::kStep;
+  for (int step = 0; step < 20; ++step) {
+    EXPECT_NEAR(rate_of(s).at(step), std::pow(0.9, step), kRelative) << step;
+  }
+}
+
+TEST(Schedule, WsdStaysAtItsPeak) {
+  ScheduleConfig s = shape(ScheduleKind::kWsd);
+  s.decay_epochs = 20;
+  expect_rates(s, {{4, 0.8}, {5, 1}, {50, 1}, {80, 1}, {81, 0.955}, {90, 0.55}, {99, 0.145}});
+  EXPECT_EQ(rate_of(s).at(700), 1.0);
+  s.per = SchedulePer::kStep;
+  expect_rates(s, {{80, 1}, {80.1, 0.9955}, {99.9, 0.1045}, {100, 0.1}, {120, 0.1}});
+  s.decay_epochs = 95;  // nothing stable is left
+  expect_rates(s, {{5, 1}, {52.5, 0.55}, {100, 0.1}});
+}
+
+TEST(Schedule, CooldownStaysAtTheEndOfAShorterSchedule) {
+  for (ScheduleKind name : {ScheduleKind::kCosine, ScheduleKind::kLinear, ScheduleKind::kPoly}) {
+    ScheduleConfig s = shape(name), shorter = shape(name);
+    s.cooldown_epochs = 20;
+    shorter.epochs = 80;
+    for (std::int64_t step = 0; step < 800; ++step) {
+      ASSERT_EQ(rate_of(s).at(step), rate_of(shorter).at(step)) << step;
+    }
+    for (std::int64_t step : {800, 801, 999}) EXPECT_EQ(rate_of(s).at(step), 0.1) << step;
+  }
+  ScheduleConfig wsd = shape(ScheduleKind::kWsd), step = shape(ScheduleKind::kStep);
+  wsd.cooldown_epochs = step.cooldown_epochs = 20;
+  wsd.decay_epochs = 40;
+  expect_rates(wsd, {{40, 1}, {60, 0.55}, {79, 0.1225}, {80, 0.1}, {99, 0.1}});
+  step.milestones = {50};
+  step.gamma = 0.5;
+  expect_rates(step, {{49, 1}, {50, 0.5}, {79, 0.5}, {80, 0.1}, {99, 0.1}});
+}
+
+TEST(Schedule, TimeMayBeginAfterTheWarmup) {
+  ScheduleConfig s = shape(ScheduleKind::kLinear);
+  s.warmup_prefix = true;
+  expect_rates(
+      s, {{0, 0}, {4, 0.8}, {5, 1}, {52, 1 - 0.9 * 47 / 95}, {99, 0.1 + 0.9 / 95}, {100, 0.1}});
+  s.cooldown_epochs = 45;  // 50 epochs are left
+  expect_rates(s, {{5, 1}, {30, 0.55}, {54, 0.118}, {55, 0.1}, {99, 0.1}});
+  ScheduleConfig step = shape(ScheduleKind::kStep);
+  step.warmup_prefix = true;
+  step.milestones = {30};
+  step.gamma = 0.5;
+  expect_rates(step, {{5, 1}, {34, 1}, {35, 0.5}, {99, 0.5}});
+  step.milestones.clear();
+  step.decay_epochs = 30;
+  expect_rates(step, {{34, 1}, {35, 0.5}, {65, 0.25}});
+  ScheduleConfig wsd = shape(ScheduleKind::kWsd), with = wsd;
+  wsd.decay_epochs = with.decay_epochs = 20;
+  with.warmup_prefix = true;  // its way down counts from the end
+  for (std::int64_t at = 0; at <= 1000; ++at) {
+    ASSERT_EQ(rate_of(with).at(at), rate_of(wsd).at(at)) << at;
+  }
+}
+
+// timm's schedulers as their code computes a rate for an epoch, with one cycle and k_decay 1. There
+// t_initial are the epochs of the schedule itself; warmup (where prefixed) and cooldown come on top.
+struct Timm {
+  double base = 1, lr_min = 0.1, warmup_lr = 0;
+  int t_initial = 100, warmup_t = 5;
+  bool prefix = false;
+
+  template <class Rate>
+  double at(int t, Rate rate) const {
+    if (t < warmup_t) return warmup_lr + t * (base - warmup_lr) / warmup_t;
+    return rate(prefix ? t - warmup_t : t);
+  }
+  double cosine(int t) const {
+    return at(t, [&](int u) {
+      return u < t_initial
+                 ? lr_min + 0.5 * (base - lr_min) * (1 + std::cos(std::numbers::pi * u / t_initial))
+                 : lr_min;
+    });
+  }
+  double poly(int t, double power) const {
+    return at(t, [&](int u) {
+      const double left = 1 - static_cast<double>(u) / t_initial;
+      return u < t_initial ? lr_min + (base - lr_min) * std::pow(left, power) : lr_min;
+    });
+  }
+  double step(int t, int decay_t, double decay_rate) const {
+    return at(t, [&](int u) { return base * std::pow(decay_rate, u / decay_t); });
+  }
+};
+
+TEST(Schedule, FollowsTimm) {
+  for (bool prefix : {false, true}) {
+    for (int cooldown : {0, 10}) {
+      Timm timm;
+      timm.prefix = prefix;
+      timm.t_initial = 100 - cooldown - (prefix ? 5 : 0);
+      const auto ours = [&](ScheduleKind name) {
+        ScheduleConfig s = shape(name);
+        s.warmup_prefix = prefix;
+        s.cooldown_epochs = cooldown;
+        if (name == ScheduleKind::kStep) s.decay_epochs = 20, s.gamma = 0.7, s.min_lr = 0;
+        return rate_of(s);
+      };
+      const LearningRate cosine = ours(ScheduleKind::kCosine), poly = ours(ScheduleKind::kPoly),
+                         step = ours(ScheduleKind::kStep);
+      for (int t = 0; t < 100; ++t) {
+        SCOPED_TRACE(cat("epoch ", t, ", prefix ", prefix, ", cooldown ", cooldown));
+        EXPECT_NEAR(cosine.at(t * kPerEpoch), timm.cosine(t), kRelative);
+        EXPECT_NEAR(poly.at(t * kPerEpoch), timm.poly(t, 0.5), kRelative);
+        const bool cooling = t >= 100 - cooldown;  // timm's knows neither this nor a least rate
+        EXPECT_NEAR(step.at(t * kPerEpoch), cooling ? 0 : timm.step(t, 20, 0.7), kRelative);
+      }
+    }
+  }
+}
+
+TEST(Schedule, CountsStepsAsFractionsOfEpochs) {
+  ScheduleConfig s = shape(ScheduleKind::kWsd);
+  s.epochs.reset();
+  s.steps = 25;
+  s.warmup_epochs = 0.5;
+  s.decay_epochs = 0.8;
+  s.cooldown_epochs = 0.2;
+  // In steps: 0 to 5 up, to 15 at the peak, to 23 down, two more.
+  expect_rates(s, {{0, 0},
+                   {0.4, 0.8},
+                   {0.5, 1},
+                   {1.5, 1},
+                   {1.6, 1 - 0.9 / 8},
+                   {2.2, 0.1 + 0.9 / 8},
+                   {2.3, 0.1},
+                   {2.4, 0.1}});
+}
+
+// What a rate is depends on the step alone: a run that was resumed there has the same.
+TEST(Schedule, DoesNotDependOnWhereARunBegan) {
+  for (ScheduleKind name : {ScheduleKind::kLinear, ScheduleKind::kStep, ScheduleKind::kWsd}) {
+    ScheduleConfig s = shape(name);
+    if (name != ScheduleKind::kLinear) s.decay_epochs = 20;
+    const LearningRate whole = rate_of(s);
+    for (std::int64_t step = 0; step < 500; ++step) whole.at(step);
+    for (std::int64_t step : {500, 813, 999}) EXPECT_EQ(rate_of(s).at(step), whole.at(step));
+  }
+}
+
+TEST(Schedule, ScalesWithTheBatch) {
+  OptimConfig optim;
+  optim.lr = 0.5;
+  optim.lr_scale_batch = 256;
+  const ScheduleConfig s = shape(ScheduleKind::kLinear);
+  EXPECT_NEAR(LearningRate(optim, s, 512, kPerEpoch).at(500), 0.55, kRelative);
+}
+
+TEST(Schedule, RefusesWhatDoesNotFitIntoItsSteps) {
+  ScheduleConfig s = shape(ScheduleKind::kWsd);
+  s.decay_epochs = 20;
+  s.epochs.reset();
+  s.steps = 250;
+  EXPECT_NO_THROW(rate_of(s));
+  s.steps = 249;
+  EXPECT_THROW(rate_of(s), ConfigError);
+  s = shape(ScheduleKind::kCosine);
+  s.epochs = 3;
+  EXPECT_NO_THROW(rate_of(s)) << "as ever";
+  s.warmup_prefix = true;
+  EXPECT_THROW(rate_of(s), ConfigError);
+}
+
+}  // namespace
+}  // namespace dtn
