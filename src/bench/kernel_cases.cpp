@@ -132,6 +132,7 @@ void add_update_cases(CaseList& cases, const StepShape& s) {
     cases.add("sgd", {count}, [=](KernelTensors& m) {
       auto args = update_of<SgdStep>(m, s, count);
       args.momentum = optim.momentum.value();
+      args.nesterov = optim.nesterov.value_or(false);
       if (args.momentum != 0) args.momentum_buffer = m.in_out({count}, kType);
       return args;
     });

@@ -191,13 +191,17 @@ class Checker {
   }
 
   void check_optim() const {
-    const auto schema =
-        std::ranges::find(schemas_.optimizers, c_.optim.name, &OptimizerSchema::name);
+    const OptimConfig& o = c_.optim;
+    if (o.nesterov.value_or(false) && o.momentum == 0) {
+      fail(blame({"optim.nesterov", "optim.momentum"}),
+           "optim.nesterov needs a momentum, but optim.momentum is 0");
+    }
+    const auto schema = std::ranges::find(schemas_.optimizers, o.name, &OptimizerSchema::name);
     if (schema == schemas_.optimizers.end()) return;
     for (const std::string& key : schema->unused) {
       const Node* node = root_.at(cat("optim.", key));
       if (node == nullptr || node->is_null()) continue;
-      fail(node->where, "optim.", key, " means nothing for the optimizer '", c_.optim.name,
+      fail(node->where, "optim.", key, " means nothing for the optimizer '", o.name,
            "'; remove it");
     }
   }

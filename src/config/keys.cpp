@@ -277,6 +277,8 @@ std::vector<Key> make_keys() {
       value("optim.eps", FIELD(optim.eps), above(0),
             "of adamw and lamb; default 1e-8, of lamb 1e-6"),
       value("optim.momentum", FIELD(optim.momentum), fraction(), "of sgd"),
+      value("optim.nesterov", FIELD(optim.nesterov), kAny,
+            "Nesterov's momentum; default false for sgd"),
       value("optim.clip_grad_norm", FIELD(optim.clip_grad_norm), above(0),
             "largest norm of the whole gradient; default none, of lamb 1"),
       value("optim.layer_decay", FIELD(optim.layer_decay), positive_fraction(),

@@ -24,7 +24,9 @@ class AdamW : public Optimizer {
 }  // namespace
 
 OptimizerRow adamw_row() {
-  return optimizer_row<AdamW>("adamw", "Adam with decoupled weight decay");
+  OptimizerRow row = optimizer_row<AdamW>("adamw", "Adam with decoupled weight decay");
+  row.schema.unused = {"nesterov"};
+  return row;
 }
 
 }  // namespace dtn

@@ -14,6 +14,7 @@ class Sgd : public Optimizer {
     set_common(args, u);
     args.momentum_buffer = state_of(u, 0);
     args.momentum = config().momentum.value();
+    args.nesterov = config().nesterov.value_or(false);
     run_on(device(), args);
   }
 };

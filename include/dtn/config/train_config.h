@@ -26,6 +26,7 @@ struct OptimConfig {
   double beta1 = 0.9, beta2 = 0.999;
   std::optional<double> eps = 1e-8;      // unset: the optimizer has none
   std::optional<double> momentum = 0.9;  // sgd's; unset: the optimizer has none
+  std::optional<bool> nesterov;          // sgd's; unset: what the optimizer has for a default
   std::optional<double> clip_grad_norm;
   std::optional<double> layer_decay;       // factor on the rate from each layer to the one before
   double lambda_lr_scale = 1;              // on the rate of DTN's lambdas

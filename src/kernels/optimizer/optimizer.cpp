@@ -68,7 +68,7 @@ void run(CpuQueue&, const AdamWStep& args) {
 void run(CpuQueue&, const SgdStep& args) {
   const SgdFactors f = sgd_factors(args);
   if (!f.apply) return;
-  const bool keep = args.momentum != 0;
+  const bool keep = args.momentum != 0, nesterov = args.nesterov;
   parallel_ranges(args.count, kChunk, [=, &args](std::int64_t begin, std::int64_t end) {
     float* param = args.param + begin;
     float* buffer = keep ? args.momentum_buffer + begin : nullptr;
@@ -77,11 +77,13 @@ void run(CpuQueue&, const SgdStep& args) {
     for_each_vector<float>(end - begin, [=](std::int64_t i, auto count) {
       VecF p = load_n(param + i, count);
       VecF g = load_n(grad + i, count) * f.grad_scale + f.decay * p;
+      VecF move = g;
       if (keep) {
-        if (!f.first) g = f.momentum * load_n(buffer + i, count) + g;
-        store_n(buffer + i, g, count);
+        if (!f.first) move = f.momentum * load_n(buffer + i, count) + g;
+        store_n(buffer + i, move, count);
+        if (nesterov) move = f.momentum * move + g;
       }
-      p = p + f.step * g;
+      p = p + f.step * move;
       store_n(param + i, p, count);
       if (copy) store_n(copy + i, p, count);
     });

@@ -71,12 +71,14 @@ struct SgdMap {
     if (!f.apply) return;
 #pragma unroll
     for (int k = 0; k < n; ++k) {
-      float g = __fmaf_rn(v[1][k], f.grad_scale, __fmul_rn(f.decay, v[0][k]));
+      const float g = __fmaf_rn(v[1][k], f.grad_scale, __fmul_rn(f.decay, v[0][k]));
+      float move = g;
       if constexpr (kMomentum) {
-        if (!f.first) g = __fmaf_rn(f.momentum, v[2][k], g);
-        v[2][k] = g;
+        if (!f.first) move = __fmaf_rn(f.momentum, v[2][k], g);
+        v[2][k] = move;
+        if (args.nesterov) move = __fmaf_rn(f.momentum, move, g);
       }
-      v[0][k] = __fmaf_rn(f.step, g, v[0][k]);
+      v[0][k] = __fmaf_rn(f.step, move, v[0][k]);
     }
     if constexpr (kMomentum) cuda::store_values(args.momentum_buffer + i, v[2]);
     cuda::store_values(args.param + i, v[0]);

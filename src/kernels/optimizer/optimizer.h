@@ -63,7 +63,8 @@ struct AdamWStep {
 void run(CpuQueue&, const AdamWStep&);
 void run(CudaQueue&, const AdamWStep&);
 
-// SGD with momentum, as in PyTorch: g += wd p;  buf = mu buf + g (buf = g at t = 1);  p -= lr buf.
+// SGD with momentum, as in PyTorch: g += wd p;  buf = mu buf + g (buf = g at t = 1);  p -= lr buf,
+// or with Nesterov's momentum p -= lr (g + mu buf).
 struct SgdStep {
   std::int64_t count;
   float* param;
@@ -76,6 +77,7 @@ struct SgdStep {
   const StepInputs* inputs = nullptr;  // as for AdamW
   const UpdateState* state = nullptr;
   double lr_factor = 1;
+  bool nesterov = false;  // without momentum the same
 };
 void run(CpuQueue&, const SgdStep&);
 void run(CudaQueue&, const SgdStep&);

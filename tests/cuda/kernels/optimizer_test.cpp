@@ -211,20 +211,21 @@ TEST(CudaOptimizer, Sgd) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t count : {1, 6007}) {
     for (int shift : {0, 1}) {
-      for (double momentum : {0.9, 0.0}) {
-        under_every_schedule([&] {
+      for (auto [momentum, nesterov] : {std::pair{0.9, false}, {0.9, true}, {0.0, false}}) {
+        under_every_schedule([&, momentum = momentum, nesterov = nesterov] {
           Buffers b(count, shift);
           b.m = Twin::output({count + 1}, kF);  // not read at the first step
           for (int t = 1; t <= 3; ++t) {
             for (Where w : {kOnHost, kOnDevice}) {
               SgdStep step = b.sgd(w, t);
               step.momentum = momentum;
+              step.nesterov = nesterov;
               if (momentum == 0) step.momentum_buffer = nullptr;
               w == kOnHost ? run(cpu_queue(), step) : run(cuda_queue(), step);
             }
           }
-          expect_close("sgd", cat("param ", count), b.param.device(), doubles(b.param.host()),
-                       6 * unit_roundoff(kF));
+          expect_close("sgd", cat("param ", count, nesterov ? " nesterov" : ""), b.param.device(),
+                       doubles(b.param.host()), 6 * unit_roundoff(kF));
           if (momentum != 0) {
             expect_close("sgd", cat("buffer ", count), b.m.device(), doubles(b.m.host()),
                          6 * unit_roundoff(kF));

@@ -190,6 +190,8 @@ TEST(Errors, ImpossibleCombinations) {
       {MODEL "data: {dataset: cifar10, train: a}", "2:26", "data.train means nothing"},
       {MODEL "train: {batch_size: 10, micro_batch: 3}", "2:38", "10 is not divisible by"},
       {MODEL "train: {batch_size: 10, micro_batch: 20}", "2:38", "not divisible"},
+      {MODEL "optim: {nesterov: true}", "2:19", "means nothing for the optimizer 'adamw'"},
+      {MODEL "optim: {name: sgd, nesterov: true, momentum: 0}", "2:30", "needs a momentum"},
       {MODEL "train: {best: ema}", "2:15", "train.ema is not set"},
       {MODEL "schedule:\n  epochs: 3\n  steps: 5", "4:10", "are both set"},
       {MODEL "schedule:\n  steps: 5\n  epochs: 3", "4:11", "are both set"},

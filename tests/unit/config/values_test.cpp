@@ -69,6 +69,7 @@ TEST(Defaults, AreTheDocumentedOnes) {
   EXPECT_EQ(c.optim.layer_decay, std::nullopt);
   EXPECT_EQ(c.optim.lambda_lr_scale, 1);
   EXPECT_TRUE(c.optim.lr_multiples.empty());
+  EXPECT_EQ(c.optim.nesterov, std::nullopt);
   EXPECT_EQ(c.schedule.name, ScheduleKind::kCosine);
   EXPECT_EQ(c.schedule.epochs, 300);  // exactly one of the two is always set
   EXPECT_EQ(c.schedule.steps, std::nullopt);
@@ -179,6 +180,7 @@ optim:
   betas: [0, 0.95]
   eps: 1e-6
   momentum: 0.8
+  nesterov: true
   clip_grad_norm: 5
 schedule: {name: constant, steps: 77, warmup_epochs: 0.5, warmup_lr: 0, min_lr: 2e-5, per: epoch}
 train:
@@ -257,6 +259,7 @@ TEST(Keys, EveryKeyIsRead) {
   EXPECT_EQ(c.optim.beta2, 0.95);
   EXPECT_EQ(c.optim.eps, 1e-6);
   EXPECT_EQ(c.optim.momentum, 0.8);
+  EXPECT_EQ(c.optim.nesterov, true);
   EXPECT_EQ(c.optim.clip_grad_norm, 5);
   EXPECT_EQ(c.optim.layer_decay, 0.75);
   EXPECT_EQ(c.optim.lambda_lr_scale, 10);

@@ -149,7 +149,7 @@ TEST(Optimizer, SgdMatchesPyTorch) {
   }
 }
 
-TEST(Optimizer, SgdMatchesFloat64) {
+void expect_sgd_matches_float64(bool nesterov) {
   for (std::int64_t n : kOddCounts) {
     const Grads grads = draw_grads(n, 10);
     Buffers start(normal_values<float>(n, 1));
@@ -158,20 +158,44 @@ TEST(Optimizer, SgdMatchesFloat64) {
     for (int t = 1; t <= 10; ++t) {
       SgdStep s = start.sgd(grads, t);
       for (std::size_t i = 0; i < p.size(); ++i) {
-        buffer[i] = s.momentum * buffer[i] + s.grad[i] * s.grad_scale + s.weight_decay * p[i];
-        p[i] -= s.lr * buffer[i];
+        const double g = s.grad[i] * s.grad_scale + s.weight_decay * p[i];
+        buffer[i] = s.momentum * buffer[i] + g;
+        p[i] -= s.lr * (nesterov ? g + s.momentum * buffer[i] : buffer[i]);
       }
     }
     for (Isa isa : isas()) {
       SCOPED_TRACE(cat(name_of(isa), " n ", n));
       Buffers b = start;
-      for (int t = 1; t <= 10; ++t) run_on(isa, b.sgd(grads, t));
+      for (int t = 1; t <= 10; ++t) {
+        SgdStep s = b.sgd(grads, t);
+        s.nesterov = nesterov;
+        run_on(isa, s);
+      }
       // The buffer stays below about 5, its update below 0.05.
       for (std::size_t i = 0; i < p.size(); ++i) {
         ASSERT_NEAR(b.param[i], p[i], 10 * kEps * (std::abs(p[i]) / 2 + 0.05)) << i;
       }
       expect_copy(b);
     }
+  }
+}
+TEST(Optimizer, SgdMatchesFloat64) { expect_sgd_matches_float64(false); }
+TEST(Optimizer, SgdByNesterovMatchesFloat64) { expect_sgd_matches_float64(true); }
+
+// By hand: g = 0.5 + 0.5 p. From 1, g = buf = 1 and the step 1.5; from 0.25, g = 0.625,
+// buf = 1.125 and the step 1.1875.
+TEST(Optimizer, SgdByNesterovLooksAhead) {
+  for (Isa isa : isas()) {
+    float p = 1, buffer = std::numeric_limits<float>::quiet_NaN(), g = 0.5f;
+    SgdStep s{1, &p, &buffer, &g, nullptr, 0.5, 0.5, 0.5, 1, 1};
+    s.nesterov = true;
+    run_on(isa, s);
+    EXPECT_EQ(p, 0.25f);
+    EXPECT_EQ(buffer, 1.0f);
+    s.t = 2;
+    run_on(isa, s);
+    EXPECT_EQ(p, 0.25f - 0.5f * 1.1875f);
+    EXPECT_EQ(buffer, 1.125f);
   }
 }
 

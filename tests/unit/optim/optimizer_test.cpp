@@ -79,14 +79,16 @@ TEST(Optimizer, AdamWFollowsItsFormula) {
 }
 
 TEST(Optimizer, SgdFollowsItsFormula) {
-  for (double momentum : {0.0, 0.9}) {
+  for (auto [momentum, nesterov] : {std::pair{0.0, false}, {0.9, false}, {0.9, true}}) {
     OptimConfig config;
     config.name = "sgd";
     config.weight_decay = 0.1;
     config.momentum = momentum;
-    compare(config, [&](Scalar& s, double g, double decay, int) {
-      s.m = momentum * s.m + g + decay * s.p;
-      s.p -= kLr * s.m;
+    config.nesterov = nesterov;
+    compare(config, [mu = momentum, ahead = nesterov](Scalar& s, double g, double decay, int) {
+      g += decay * s.p;
+      s.m = mu * s.m + g;
+      s.p -= kLr * (ahead ? g + mu * s.m : s.m);
     });
   }
 }
