@@ -271,6 +271,10 @@ class Checker {
       fail(blame({"train.micro_batch", "train.batch_size"}), "train.batch_size ", t.batch_size,
            " is not divisible by train.micro_batch ", *t.micro_batch);
     }
+    if (t.ema_warmup && !t.ema) {
+      fail(blame({"train.ema_warmup", "train.ema"}),
+           "train.ema_warmup is on, but train.ema is not set; set it, or remove ema_warmup");
+    }
     if (t.best == BestBy::kEma && !t.ema) {
       fail(blame({"train.best", "train.ema"}),
            "train.best is ema, but train.ema is not set; set it or use best: raw");

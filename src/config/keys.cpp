@@ -320,6 +320,8 @@ std::vector<Key> make_keys() {
              "in which gradients travel between the processes of a job"),
       value("train.label_smoothing", FIELD(train.label_smoothing), fraction(), "label smoothing"),
       value("train.ema", FIELD(train.ema), fraction(), "decay of the average of the weights"),
+      value("train.ema_warmup", FIELD(train.ema_warmup), kAny,
+            "let the decay of the average grow from 0 to train.ema"),
       value("train.checkpoint_blocks", FIELD(train.checkpoint_blocks), kAny,
             "recompute blocks in the backward pass to save memory"),
       value("train.step_graph", FIELD(train.step_graph), kAny,

@@ -70,12 +70,14 @@ void average_into(ParameterStore& to, const ParameterStore& from, double decay,
   to.refresh_bfloat16();
 }
 
-MovingAverage::MovingAverage(ParameterStore& store, double decay)
-    : store_(store), decay_(decay), average_(store.values().clone()) {}
+MovingAverage::MovingAverage(ParameterStore& store, double decay, bool warmup)
+    : store_(store), decay_(decay), warmup_(warmup), average_(store.values().clone()) {}
 
 void MovingAverage::update(const UpdateState* state) {
-  run_on(store_.device(), EmaStep{average_.numel(), static_cast<float*>(average_.raw()),
-                                  static_cast<const float*>(store_.values().raw()), decay_, state});
+  DTN_CHECK(state || !warmup_, "a moving average that warms up needs the count of updates");
+  run_on(store_.device(),
+         EmaStep{average_.numel(), static_cast<float*>(average_.raw()),
+                 static_cast<const float*>(store_.values().raw()), decay_, state, warmup_});
 }
 
 void MovingAverage::swap() {

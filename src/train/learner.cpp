@@ -45,7 +45,7 @@ Learner::Learner(const ExperimentConfig& config, Task& task, Device device, Comm
   if (compute_ == DType::kBFloat16) {
     for (const Named<ParameterStore*>& store : task.stores()) store.value->enable_bfloat16();
   }
-  if (train_.ema) average_.emplace(parameters_, *train_.ema);
+  if (train_.ema) average_.emplace(parameters_, *train_.ema, train_.ema_warmup);
   if (!ranks_) return;
   gradient_sum_.emplace(
       parameters_, *ranks_,

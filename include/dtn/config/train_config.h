@@ -82,6 +82,7 @@ struct TrainConfig {
   ReducePrecision reduce = ReducePrecision::kFloat32;  // of gradients on their way between ranks
   double label_smoothing = 0;
   std::optional<double> ema;       // decay of the moving average of the weights
+  bool ema_warmup = false;         // the decay grows towards that, see MovingAverage
   bool checkpoint_blocks = false;  // recompute each block in the backward pass to save memory
   bool step_graph = true;          // on a CUDA device, replay each step as one captured graph
   Period log_every{10, false};

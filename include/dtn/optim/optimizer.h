@@ -111,9 +111,11 @@ std::unique_ptr<Optimizer> make_optimizer(
 // Exponential moving average of the weights, started at the weights themselves.
 class MovingAverage {
  public:
-  MovingAverage(ParameterStore& store, double decay);
+  // `warmup`: after update t, counted from 1, the decay is the lesser of `decay` and
+  // 1 - t^(-2/3), so that what was learnt lately counts while the average is young.
+  MovingAverage(ParameterStore& store, double decay, bool warmup = false);
 
-  // With `state`, nothing happens when that update was left out.
+  // With `state`, nothing happens when that update was left out; a warmup counts updates there.
   void update(const UpdateState* state = nullptr);
   Tensor& values() { return average_; }
   // Exchanges the model's weights with the average; call it twice to evaluate the average.
@@ -122,6 +124,7 @@ class MovingAverage {
  private:
   ParameterStore& store_;
   double decay_;
+  bool warmup_;
   Tensor average_;  // [flat]
 };
 

@@ -112,13 +112,13 @@ void run(CpuQueue&, const LionStep& args) {
 }
 
 void run(CpuQueue&, const EmaStep& args) {
-  if (!is_applied(args.state)) return;
-  const float decay = static_cast<float>(args.decay), rest = static_cast<float>(1.0 - args.decay);
+  const EmaFactors f = ema_factors(args);
+  if (!f.apply) return;
   parallel_ranges(args.count, kChunk, [=, &args](std::int64_t begin, std::int64_t end) {
     float* average = args.average + begin;
     const float* param = args.param + begin;
     for_each_vector<float>(end - begin, [=](std::int64_t i, auto count) {
-      VecF next = decay * load_n(average + i, count) + rest * load_n(param + i, count);
+      VecF next = f.decay * load_n(average + i, count) + f.rest * load_n(param + i, count);
       store_n(average + i, next, count);
     });
   });

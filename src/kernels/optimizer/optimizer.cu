@@ -118,21 +118,26 @@ struct LionMap {
 struct EmaMap {
   static constexpr int kWidth = 4, kVectors = 4, kInputs = 2;
   EmaStep args;
-  float decay, rest;
-  bool apply;
+  EmaFactors f;
 
   template <int n>
   __device__ void load(std::int64_t i, float (&v)[2][n]) const {
     cuda::load_values(args.average + i, v[0]);
     cuda::load_values(args.param + i, v[1]);
   }
-  __device__ void prepare() { apply = is_applied(args.state); }
+  // Its power in float64, too, is work for one thread of a block.
+  __device__ void prepare() {
+    DTN_SHARED(EmaFactors, shared);
+    if (threadIdx.x == 0) *shared = ema_factors(args);
+    __syncthreads();
+    f = *shared;
+  }
   template <int n>
   __device__ void store(std::int64_t i, float (&v)[2][n]) const {
-    if (!apply) return;
+    if (!f.apply) return;
 #pragma unroll
     for (int k = 0; k < n; ++k) {
-      v[0][k] = __fmaf_rn(decay, v[0][k], __fmul_rn(rest, v[1][k]));
+      v[0][k] = __fmaf_rn(f.decay, v[0][k], __fmul_rn(f.rest, v[1][k]));
     }
     cuda::store_values(args.average + i, v[0]);
   }
@@ -198,10 +203,8 @@ void run(CudaQueue& queue, const LionStep& args) {
 }
 
 void run(CudaQueue& queue, const EmaStep& args) {
-  cuda::launch_map(
-      queue, "ema",
-      EmaMap{args, static_cast<float>(args.decay), static_cast<float>(1.0 - args.decay), true},
-      args.count, cuda::all_aligned(args.average, args.param));
+  cuda::launch_map(queue, "ema", EmaMap{args, {}}, args.count,
+                   cuda::all_aligned(args.average, args.param), sizeof(EmaFactors));
 }
 
 void run(CudaQueue& queue, const SettleBuffers& args) {

@@ -100,13 +100,16 @@ struct LionStep {
 void run(CpuQueue&, const LionStep&);
 void run(CudaQueue&, const LionStep&);
 
-// average = decay average + (1 - decay) param.
+// average = decay average + (1 - decay) param. With warmup, after update t = state->updates, the
+// decay is min(decay, 1 - t^(-2/3)): that of timm's ModelEmaV3 with gamma 1 and power 2/3, which
+// counts from 0 and takes the weights themselves after the first.
 struct EmaStep {
   std::int64_t count;
   float* average;
   const float* param;
   double decay;
   const UpdateState* state = nullptr;  // when set: nothing is written when the update is left out
+  bool warmup = false;                 // needs `state`
 };
 void run(CpuQueue&, const EmaStep&);
 void run(CudaQueue&, const EmaStep&);

@@ -85,4 +85,18 @@ DTN_HOST_DEVICE static inline SgdFactors sgd_factors(const SgdStep& args) {
   return f;
 }
 
+struct EmaFactors {
+  bool apply;
+  float decay, rest;
+};
+
+DTN_HOST_DEVICE static inline EmaFactors ema_factors(const EmaStep& args) {
+  double decay = args.decay;
+  if (args.warmup) {
+    const double grown = 1.0 - std::pow(static_cast<double>(args.state->updates), -2.0 / 3.0);
+    if (grown < decay) decay = grown;
+  }
+  return {is_applied(args.state), static_cast<float>(decay), static_cast<float>(1.0 - decay)};
+}
+
 }  // namespace dtn

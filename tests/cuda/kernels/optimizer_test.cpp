@@ -297,6 +297,40 @@ TEST(CudaOptimizer, Ema) {
   }
 }
 
+// The count of updates is read on the device.
+TEST(CudaOptimizer, EmaWarmsUp) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (std::int64_t updates : {1, 2, 50, 1000}) {
+    for (int shift : {0, 1}) {
+      under_every_schedule([&] {
+        const std::int64_t count = 5003;
+        Twin average = random_twin({count + 1}, kF, 5), param = random_twin({count + 1}, kF, 6);
+        Twin state = struct_twin(UpdateState{updates, 0, 0, 1, 1});
+        const Tensor before = average.host().clone();
+        auto args = [&](Where w) {
+          return EmaStep{count,
+                         floats(average, w, shift),
+                         floats(param, w, shift),
+                         0.98,
+                         static_cast<UpdateState*>(state.at(w)),
+                         true};
+        };
+        run(cpu_queue(), args(kOnHost));
+        run(cuda_queue(), args(kOnDevice));
+        expect_close("ema", cat("warmup ", updates), average.device(), doubles(average.host()),
+                     2 * unit_roundoff(kF));
+        const double decay = std::min(0.98, 1 - std::pow(static_cast<double>(updates), -2.0 / 3));
+        const Doubles was = doubles(before), is = doubles(param.host()),
+                      now = doubles(average.device());
+        for (std::size_t i = 1; i < static_cast<std::size_t>(count); ++i) {
+          EXPECT_NEAR(now[i], decay * was[i] + (1 - decay) * is[i], 2e-6) << i;
+        }
+        return std::vector{average.device()};
+      });
+    }
+  }
+}
+
 TEST(CudaOptimizer, SettlesBuffersUnlessTheUpdateIsLeftOut) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t count : {1, 7, 5000}) {

@@ -190,13 +190,17 @@ TEST_F(CudaLearner, AGraphIsTheSameAsKernelByKernel) {
   for (const char* norm : {"ln", "dtn", "power"}) {
     SCOPED_TRACE(norm);
     ExperimentConfig config = experiment(norm);
-    if (norm == std::string("dtn")) config.augment.mixup = 1;
+    if (norm == std::string("dtn")) config.augment.mixup = 1, config.train.ema_warmup = true;
     config.model.dropout = 0.1;
     config.train.micro_batch = 2;
     History graph = train(config, kCuda, 6);
     config.train.step_graph = false;
     History eager = train(config, kCuda, 6);
     expect_same_bits(graph, eager);
+    if (config.train.ema_warmup) {  // nor does its decay stay what it was when it was captured
+      EXPECT_LE(relative_error(doubles(graph.average), doubles(train(config, kCpu, 6).average)),
+                1e-4);
+    }
     // The masks change from step to step: with a frozen counter they would not.
     EXPECT_NE(graph.losses[3], graph.losses[4]);
   }

@@ -192,6 +192,7 @@ TEST(Errors, ImpossibleCombinations) {
       {MODEL "train: {batch_size: 10, micro_batch: 20}", "2:38", "not divisible"},
       {MODEL "optim: {nesterov: true}", "2:19", "means nothing for the optimizer 'adamw'"},
       {MODEL "optim: {name: sgd, nesterov: true, momentum: 0}", "2:30", "needs a momentum"},
+      {MODEL "train: {ema_warmup: true}", "2:21", "train.ema is not set"},
       {MODEL "train: {best: ema}", "2:15", "train.ema is not set"},
       {MODEL "schedule:\n  epochs: 3\n  steps: 5", "4:10", "are both set"},
       {MODEL "schedule:\n  steps: 5\n  epochs: 3", "4:11", "are both set"},

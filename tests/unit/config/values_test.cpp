@@ -77,6 +77,7 @@ TEST(Defaults, AreTheDocumentedOnes) {
   EXPECT_EQ(c.train.precision, Precision::kFloat32);
   EXPECT_EQ(c.train.label_smoothing, 0);
   EXPECT_EQ(c.train.ema, std::nullopt);
+  EXPECT_FALSE(c.train.ema_warmup);
   EXPECT_EQ(c.train.micro_batch, std::nullopt);
   EXPECT_EQ(c.train.best, BestBy::kRaw);
 }
@@ -189,6 +190,7 @@ train:
   precision: bf16
   label_smoothing: 0.1
   ema: 0.99996
+  ema_warmup: true
   checkpoint_blocks: true
   log_every: 1
   eval_every: 100
@@ -276,6 +278,7 @@ TEST(Keys, EveryKeyIsRead) {
   EXPECT_EQ(c.train.precision, Precision::kBFloat16);
   EXPECT_EQ(c.train.label_smoothing, 0.1);
   EXPECT_EQ(c.train.ema, 0.99996);
+  EXPECT_TRUE(c.train.ema_warmup);
   EXPECT_TRUE(c.train.checkpoint_blocks);
   EXPECT_EQ(c.train.log_every, (Period{1, false}));
   EXPECT_EQ(c.train.eval_every, (Period{100, false}));

@@ -267,6 +267,40 @@ TEST(Optimizer, EmaMatchesFloat64) {
   }
 }
 
+// 0 after the first update, then 1 - t^(-2/3), up to the decay itself: 1 - 0.01 at t = 1000.
+TEST(Optimizer, EmaWarmsUp) {
+  struct Case {
+    std::int64_t updates;
+    double decay;
+  };
+  for (const Case& c : {Case{1, 0},
+                        {2, 1 - std::pow(2, -2.0 / 3)},
+                        {8, 0.75},
+                        {27, 1 - 1.0 / 9},
+                        {999, 1 - std::pow(999, -2.0 / 3)},
+                        {1000, 0.99},
+                        {1001, 0.99},
+                        {100000000, 0.99}}) {
+    for (Isa isa : isas()) {
+      SCOPED_TRACE(cat(name_of(isa), ", update ", c.updates));
+      std::vector<float> average = normal_values<float>(33, 1), param = normal_values<float>(33, 2);
+      const std::vector<float> before = average;
+      const UpdateState state{c.updates, 0, 0, 1, 1}, left_out{c.updates, 0, 0, 1, 0};
+      run_on(isa, EmaStep{33, average.data(), param.data(), 0.99, &left_out, true});
+      EXPECT_TRUE(same_bits(average, before));
+      run_on(isa, EmaStep{33, average.data(), param.data(), 0.99, &state, true});
+      if (c.updates == 1) {
+        EXPECT_EQ(average, param);
+      }
+      for (std::size_t i = 0; i < average.size(); ++i) {
+        const double expected = c.decay * before[i] + (1 - c.decay) * param[i];
+        const double size = std::abs(before[i]) + std::abs(param[i]);
+        ASSERT_NEAR(average[i], expected, 1.5 * kEps * size) << i;
+      }
+    }
+  }
+}
+
 TEST(Optimizer, SumSquaresMatchesLongDouble) {
   for (Isa isa : isas()) {
     for (std::int64_t n : kOddCounts) {

@@ -286,6 +286,35 @@ TEST(MovingAverage, FollowsItsFormulaAndSwaps) {
   EXPECT_TRUE(test::same_bits(store.bfloat16_values(), low));
 }
 
+TEST(MovingAverage, WarmsUpByTheCountOfUpdates) {
+  ParameterStore store;
+  build(store);
+  MovingAverage average(store, 0.7, true);
+  EXPECT_THROW(average.update(), Error) << "nothing says how many there were";
+  test::Doubles want = test::doubles(store.values());
+  UpdateState state;
+  for (int t = 1; t <= 8; ++t) {
+    for (Parameter& p : store.parameters()) {
+      auto stream = static_cast<std::uint32_t>(50 + t);
+      test::assign(p.variable.value(), test::random_tensor(p.shape, stream));
+    }
+    state.finite = t != 4;
+    state.updates += state.finite;
+    average.update(&state);
+    if (t == 4) continue;
+    const double s = static_cast<double>(state.updates - 1);
+    const double decay = s <= 0 ? 0 : std::min(0.7, 1 - std::pow(1 + s, -2.0 / 3));
+    const test::Doubles now = test::doubles(store.values());
+    for (std::size_t i = 0; i < want.size(); ++i) want[i] = decay * want[i] + (1 - decay) * now[i];
+    if (t == 1) {
+      EXPECT_TRUE(test::same_bits(average.values(), store.values()));
+    }
+  }
+  EXPECT_EQ(state.updates, 7);  // 1 - 7^(-2/3) is 0.727: the last was by 0.7
+  EXPECT_LE(test::max_abs_difference(test::doubles(average.values()), want),
+            8 * 3 * test::unit_roundoff(DType::kFloat32));
+}
+
 // As timm's average does: running statistics are averaged with the weights.
 TEST(MovingAverage, CoversBuffers) {
   ParameterStore store;

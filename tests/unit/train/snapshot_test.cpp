@@ -54,6 +54,7 @@ TEST(Snapshot, GoesOnToTheSameBits) {
         use_optimizer(config, optimizer);
         config.optim.layer_decay = 0.75;
         config.train.precision = precision;
+        config.train.ema_warmup = norm == std::string("dtn");  // counts updates, as the optimizer
         ClassifyLearner unbroken(config);
         perturb(unbroken.parameters());
         unbroken.average()->values().copy_from(unbroken.parameters().values());
