@@ -24,7 +24,7 @@ class LearningRate {
   //   cosine:    min_lr + (peak - min_lr) (1 + cos(pi t / S)) / 2
   //   linear:    min_lr + (peak - min_lr) (1 - t / S)
   //   poly:      min_lr + (peak - min_lr) (1 - t / S)^power
-  //   step:      peak gamma^k but at least min_lr, k = milestones up to t, or floor(t / decay_epochs)
+  //   step:      peak gamma^k, at least min_lr; k = milestones up to t, or floor(t / decay_epochs)
   //   wsd:       min_lr + (peak - min_lr) (S - t) / decay_epochs, at most peak
   double at(std::int64_t step) const;
 
