@@ -162,6 +162,7 @@ class Checker {
   void check_augment() const {
     const AugmentConfig& a = c_.augment;
     check_policy(a.policy);
+    check_mixing();
     if (a.scale_min > a.scale_max) {
       fail(blame({"augment.scale"}), "augment.scale: the least comes first, ",
            number_text(a.scale_min), " is more than ", number_text(a.scale_max));
@@ -170,6 +171,13 @@ class Checker {
       fail(blame({"augment.ratio"}), "augment.ratio: the least comes first, ",
            number_text(a.ratio_min), " is more than ", number_text(a.ratio_max));
     }
+  }
+
+  void check_mixing() const {
+    if (!c_.augment.mix_off_epoch || c_.augment.mixes()) return;
+    fail(blame({"augment.mix_off_epoch"}),
+         "augment.mix_off_epoch means nothing where no batch is mixed; set augment.mixup or "
+         "augment.cutmix, or remove it");
   }
 
   void check_policy(const std::string& policy) const {

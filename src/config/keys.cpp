@@ -264,6 +264,8 @@ std::vector<Key> make_keys() {
             "that a batch is mixed"),
       value("augment.mix_switch", FIELD(augment.mix_switch), between(0, 1),
             "chance of cutmix in place of mixup"),
+      value("augment.mix_off_epoch", FIELD(augment.mix_off_epoch), kPositiveCount,
+            "the epoch, counted from 0, from which on no batch is mixed; default never"),
       value("augment.repeats", FIELD(augment.repeats), between(1, 1000),
             "times a drawn image is used in a row"),
 

@@ -57,12 +57,17 @@ struct AugmentConfig {
   double mixup = 0, cutmix = 0;
   double mix_chance = 1;    // that a batch is mixed at all
   double mix_switch = 0.5;  // that it is by cutmix, where both are on
+  // From this epoch on, counted from 0, no batch is mixed; unset: all epochs have their chance.
+  std::optional<std::int64_t> mix_off_epoch;
   // Times a drawn image is used in a row, under different random numbers; an epoch keeps its
   // length, and so sees a part of the images (Hoffer et al., "Augment your batch", 2020).
   int repeats = 1;
   bool operator==(const AugmentConfig&) const = default;
 
   bool mixes() const { return mix_chance > 0 && (mixup > 0 || cutmix > 0); }
+  bool mixes_in(std::int64_t epoch) const {
+    return mixes() && (!mix_off_epoch || epoch < *mix_off_epoch);
+  }
 };
 
 }  // namespace dtn

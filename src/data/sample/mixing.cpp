@@ -46,7 +46,7 @@ BatchMix cut_box(int width, int height, double share, int x, int y) {
 }
 
 BatchMix sample_mix(int width, int height, const AugmentConfig& augment, const BatchKey& key) {
-  if (!augment.mixes()) return {};
+  if (!augment.mixes_in(key.epoch)) return {};
   const PhiloxKey stream{key.seed, kMixStream, key.epoch};
   const Philox4 what = philox_group(stream, key.batch * kGroupsPerBatch);
   if (!(uniform(what.v[0], 0, 1) < augment.mix_chance)) return {};

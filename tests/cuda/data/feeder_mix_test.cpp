@@ -12,12 +12,14 @@ namespace {
 using namespace dtn::test;
 
 constexpr std::uint64_t kSeed = 6;
+constexpr int kOffEpoch = 2;
 
 AugmentConfig both() {
   AugmentConfig augment;
   augment.mixup = 0.8;
   augment.cutmix = 1;
   augment.mix_chance = 0.8;
+  augment.mix_off_epoch = kOffEpoch;
   return augment;
 }
 
@@ -68,8 +70,8 @@ std::vector<MixedSeen> play_mixed(BatchFeeder& feeder, std::set<const void*>& ad
   return seen;
 }
 
-// Even and odd batches, from the start and from the middle of an epoch, of a loader that gives
-// pixels or images.
+// Even and odd batches, from the start and from the middle of an epoch, before and after mixing
+// ends, of a loader that gives pixels or images.
 void expect_mixed(Device device, bool fixed, bool raw, std::int64_t batch_size, int (&kinds)[3]) {
   SCOPED_TRACE(cat(to_string(device), ", fixed ", fixed, ", raw ", raw, ", ", batch_size));
   auto set = std::make_shared<FakeDataset>(47);
@@ -80,13 +82,16 @@ void expect_mixed(Device device, bool fixed, bool raw, std::int64_t batch_size, 
   Loader loader(samples(set, transform, raw, both()), feeding(device, options));
   BatchFeeder feeder(loader, device, {fixed});
   std::set<const void*> addresses;
-  for (auto [epoch, first] : {std::pair{0, 0}, {1, 4}}) {
+  for (auto [epoch, first] : {std::pair{0, 0}, {1, 4}, {kOffEpoch, 0}, {kOffEpoch + 1, 3}}) {
     feeder.start(epoch, first);
     const std::vector<MixedSeen> got = play_mixed(feeder, addresses);
     const std::vector<Seen> plain = expected_of(set, transform, options, epoch, first);
     ASSERT_EQ(got.size(), plain.size());
     for (std::size_t i = 0; i < plain.size(); ++i) {
       const BatchMix mix = mix_of(epoch, plain[i].number);
+      if (epoch >= kOffEpoch) {
+        EXPECT_EQ(mix, BatchMix{});
+      }
       ++kinds[mix.cut ? 2 : mix.share != 1];
       const MixedSeen want = mixed(plain[i], mix);
       EXPECT_TRUE(same_bits(got[i].partners.to(kCpu), want.partners));

@@ -170,6 +170,8 @@ TEST(Errors, ImpossibleCombinations) {
        "'randm9' begins with none of none, three, rand; did you mean 'rand'?"},
       {MODEL "augment: {policy: rand-m9-m99}", "2:19", "m99 is too much"},
       {MODEL "augment: {policy: three-m9}", "2:19", "nothing follows `three`"},
+      {MODEL "augment: {mix_off_epoch: 3}", "2:26", "where no batch is mixed"},
+      {MODEL "augment: {preset: deit, mix_off_epoch: 0}", "2:40", "in [1, "},
       {MODEL "augment: {preset: deit, policy: ''}", "2:33", "augment.policy"},
       {MODEL "optim: {name: adam}", "2:15", "must be one of adamw, sgd, lion"},
       {MODEL "optim: {name: lion, momentum: 0.9}", "2:31",

@@ -59,6 +59,7 @@ TEST(Defaults, AreTheDocumentedOnes) {
   EXPECT_EQ(c.data.max_bad_images, 100);
   EXPECT_EQ(c.data.decode, DecodeMode::kAuto);
   EXPECT_EQ(c.augment.preset, AugmentPreset::kNone);
+  EXPECT_EQ(c.augment.mix_off_epoch, std::nullopt);
   EXPECT_EQ(c.optim.name, "adamw");
   EXPECT_EQ(c.optim.weight_decay, 0.05);
   EXPECT_EQ(c.optim.beta1, 0.9);
@@ -169,7 +170,7 @@ data:
   decode: fast
   repeats: 3
   max_bad_images: 0
-augment: {preset: light, scale: [0.5, 0.75], ratio: [1, 1.5], hflip: 0}
+augment: {preset: light, scale: [0.5, 0.75], ratio: [1, 1.5], hflip: 0, mixup: 1, mix_off_epoch: 9}
 optim:
   name: sgd
   lr: 0.1
@@ -253,6 +254,8 @@ TEST(Keys, EveryKeyIsRead) {
   EXPECT_EQ(c.augment.ratio_min, 1);
   EXPECT_EQ(c.augment.ratio_max, 1.5);
   EXPECT_EQ(c.augment.hflip, 0);
+  EXPECT_EQ(c.augment.mixup, 1);
+  EXPECT_EQ(c.augment.mix_off_epoch, 9);
   EXPECT_EQ(c.optim.name, "sgd");
   EXPECT_EQ(c.optim.lr, 0.1);
   EXPECT_EQ(c.optim.lr_scale_batch, 512);

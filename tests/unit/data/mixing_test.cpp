@@ -146,6 +146,21 @@ TEST(SampleMix, BoxesOfCutMixAreDistributedAsThoseOfTimm) {
   EXPECT_LT(test::p_same(share, want_share), 0.001);
 }
 
+TEST(SampleMix, EndsWithAnEpoch) {
+  AugmentConfig off = deit();
+  off.mix_off_epoch = 3;
+  for (std::uint64_t batch = 0; batch < 20; ++batch) {
+    for (std::uint32_t epoch : {0u, 2u}) {
+      const BatchMix mix = sample_mix(32, 32, off, {1, epoch, batch});
+      EXPECT_NE(mix.share, 1);
+      EXPECT_EQ(mix, sample_mix(32, 32, deit(), {1, epoch, batch})) << "the same draws";
+    }
+    for (std::uint32_t epoch : {3u, 4u, 1000u}) {
+      EXPECT_EQ(sample_mix(32, 32, off, {1, epoch, batch}), BatchMix{}) << epoch;
+    }
+  }
+}
+
 TEST(SampleMix, DependsOnItsKeyAlone) {
   const AugmentConfig augment = deit();
   const BatchMix mix = sample_mix(32, 32, augment, {1, 2, 3});
