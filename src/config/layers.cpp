@@ -146,8 +146,10 @@ void drop_superseded_schedule(Node& below, const Node& above) {
   const std::string set_name = text_of(below, "schedule.name"),
                     name = text_of(above, "schedule.name");
   if (!name.empty() && name != set_name) {
-    drop_members(below, "schedule",
-                 [&](const std::string& key) { return !is_key_of_schedule(key, name); });
+    // decay_epochs is something else for each schedule that has it.
+    drop_members(below, "schedule", [&](const std::string& key) {
+      return key == "decay_epochs" || !is_key_of_schedule(key, name);
+    });
   }
   // Of each two a run has one.
   for (const auto& [one, other] : {std::pair{"steps", "epochs"}, {"milestones", "decay_epochs"}}) {

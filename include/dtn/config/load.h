@@ -39,7 +39,7 @@ std::string find_config(const std::string& file_or_name);
 //   the keys that mean nothing for it;
 // - schedule.steps drops schedule.epochs from below, and the other way round (neither: 300 epochs);
 //   so do schedule.milestones and schedule.decay_epochs; another schedule.name drops the keys that
-//   mean nothing for it;
+//   mean nothing, or something else, for it;
 // - a train.batch_size not above a train.micro_batch from below drops that.
 ExperimentConfig load_experiment(const std::string& path, std::span<const std::string> overrides,
                                  const ConfigSchemas& schemas);

@@ -92,6 +92,9 @@ TEST(ScheduleKeys, AnotherScheduleDropsThoseOfTheOld) {
   EXPECT_EQ(linear.cooldown_epochs, 2);
   EXPECT_EQ(schedule(step, {"schedule.name=constant"}).cooldown_epochs, 0);
   EXPECT_EQ(schedule(step, {"schedule.name=step"}).gamma, 0.5);
+  expect_contains(parse_error("model: {preset: vit_t}\nschedule: {name: wsd, decay_epochs: 4}",
+                              {"schedule.name=step"}),
+                  "--set schedule.name=step: the schedule 'step' needs schedule.milestones");
   const ScheduleConfig even = schedule(step, {"schedule.decay_epochs=4"});
   EXPECT_TRUE(even.milestones.empty());
   EXPECT_EQ(even.decay_epochs, 4);
