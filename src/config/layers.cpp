@@ -152,12 +152,14 @@ void drop_superseded_schedule(Node& below, const Node& above) {
     });
   }
   // Of each two a run has one.
-  for (const auto& [one, other] : {std::pair{"steps", "epochs"}, {"milestones", "decay_epochs"}}) {
-    for (const auto& [set, old] : {std::pair{one, other}, {other, one}}) {
-      if (set_value(above, cat("schedule.", set)) == nullptr) continue;
-      drop_members(below, "schedule", [&](const std::string& key) { return key == old; });
-    }
-  }
+  const auto replace = [&](const char* set, const std::string& old) {
+    if (set_value(above, cat("schedule.", set)) == nullptr) return;
+    drop_members(below, "schedule", [&](const std::string& key) { return key == old; });
+  };
+  replace("steps", "epochs");
+  replace("epochs", "steps");
+  replace("milestones", "decay_epochs");
+  replace("decay_epochs", "milestones");
 }
 
 // What `above` replaces takes along what belonged to it.
