@@ -68,7 +68,7 @@ struct BlockRun {
     const Variable leaf(x, true);
     ResidualStream stream(leaf);
     if (class_token) {
-      block.forward_class_token(ctx, stream, {1, 4});
+      block.forward_first(ctx, stream, {1, 4}, 1);
     } else {
       block.forward(ctx, stream, {2, 2});
     }
