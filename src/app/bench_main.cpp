@@ -26,6 +26,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct BenchCommand {
+  explicit BenchCommand(const Registries& offered) : registries(offered) {}
+
   const Registries& registries;
   std::string config, type = "dtn", dtype = "fp32", shape = "16,196,432";
   std::vector<std::string> overrides;
@@ -317,7 +319,7 @@ void add_dtype(CLI::App& app, BenchCommand& options) {
 int bench_main(int argc, char** argv, const Registries& registries) {
   CLI::App app{"Measures speed on this machine.", "dtn-bench"};
   app.require_subcommand(1);
-  BenchCommand options{.registries = registries};
+  BenchCommand options(registries);
   CLI::App* train = app.add_subcommand("train", "training steps on random images");
   train->footer(
       "With DTN_CUDA_TRACE=1 in the environment and --device cuda, one more step is taken kernel "

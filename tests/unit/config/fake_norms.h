@@ -69,7 +69,7 @@ inline std::vector<OptimizerSchema> fake_optimizers() {
     config.beta2 = 0.99;
     config.momentum.reset();
   };
-  return {{"adamw", "usual"}, {"sgd", "plain"}, lion};
+  return {{"adamw", "usual", {"nesterov"}}, {"sgd", "plain"}, lion};
 }
 
 inline ConfigSchemas fake_schemas() {
