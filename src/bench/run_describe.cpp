@@ -83,10 +83,12 @@ std::string time_text(const ExperimentConfig& config, const RunSize& size, doubl
 
 std::string describe_run(const ExperimentConfig& config, const std::filesystem::path& output,
                          Device device, const Registries& registries) {
-  const RunData data = open_run_data(config, device, registries);
+  const std::unique_ptr<Task> task = make_task({config, kMeta, registries});
+  const RunData data = open_run_data(*task, device);
   const RunSize size = size_of_run(config, data);
-  const Complexity cost = make_task({config, kMeta, registries})->cost();
-  const StepGlance step = glance_at_step(config, data.train, device, registries);
+  const Complexity cost = task->cost();
+  const StepGlance step =
+      glance_at_step(config, data.train, cost.multiply_adds, device, registries);
   const RunMemory memory =
       memory_of_run(config, data, cost.parameters, step, device, registries.optimizers);
   std::string text = cat("train: ", data.train->description(), "\nval: ", data.val->description(),

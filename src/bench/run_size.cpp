@@ -41,9 +41,8 @@ void add_batches(const ExperimentConfig& config, const SampleSource& source,
 
 }  // namespace
 
-RunData open_run_data(const ExperimentConfig& config, Device device, const Registries& registries) {
-  const std::unique_ptr<Task> task = make_task({config, kMeta, registries});
-  return {task->source(Split::kTrain, device), task->source(Split::kVal, device)};
+RunData open_run_data(const Task& task, Device device) {
+  return {task.source(Split::kTrain, device), task.source(Split::kVal, device)};
 }
 
 RunSize size_of_run(const ExperimentConfig& config, const RunData& data) {

@@ -14,10 +14,9 @@ namespace dtn {
 struct RunData {
   std::shared_ptr<const SampleSource> train, val;
 };
-// Opens the data sets. Throws DataError when they cannot be, and ConfigError for an augmentation
-// that cannot be.
-RunData open_run_data(const ExperimentConfig& config, Device device = kCpu,
-                      const Registries& registries = standard_registries());
+// Opens the data sets of a task, which may be one on kMeta. Throws DataError when they cannot be, and
+// ConfigError for an augmentation that cannot be.
+RunData open_run_data(const Task& task, Device device = kCpu);
 
 struct RunSize {
   std::int64_t val_samples = 0;

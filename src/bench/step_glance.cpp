@@ -13,13 +13,13 @@ namespace dtn {
 namespace {
 
 // On the CPU, as many as come to kWork multiply-adds, where a whole micro-batch has more.
-std::int64_t samples_to_look_at(const ExperimentConfig& config, Task& task, std::int64_t epoch,
-                                Device device) {
+std::int64_t samples_to_look_at(const ExperimentConfig& config, double multiply_adds,
+                                std::int64_t epoch, Device device) {
   constexpr double kWork = 50e9;
   constexpr std::int64_t kFewest = 4, kMostOfUnknownCost = 16;
   std::int64_t samples = micro_batch(config.train);
   if (device == kCpu) {
-    const double each = 3 * task.cost().multiply_adds;
+    const double each = 3 * multiply_adds;
     const auto most = each > 0 ? static_cast<std::int64_t>(kWork / each) : kMostOfUnknownCost;
     samples = std::clamp(most, kFewest, std::max(samples, kFewest));
   }
@@ -33,12 +33,12 @@ std::int64_t micro_batch(const TrainConfig& train) {
 }
 
 StepGlance glance_at_step(const ExperimentConfig& config,
-                          std::shared_ptr<const SampleSource> source, Device device,
-                          const Registries& registries) {
+                          std::shared_ptr<const SampleSource> source, double multiply_adds,
+                          Device device, const Registries& registries) {
   const std::unique_ptr<Task> task = make_task({config, device, registries});
   const std::int64_t epoch =
       epoch_length(source->size(), config.data.repeats, config.augment.repeats);
-  const std::int64_t samples = samples_to_look_at(config, *task, epoch, device);
+  const std::int64_t samples = samples_to_look_at(config, multiply_adds, epoch, device);
   ExperimentConfig small = config;
   small.data.workers = 0;  // others would load more beside the steps that are timed
   small.train.batch_size = static_cast<int>(samples);

@@ -22,9 +22,10 @@ struct StepGlance {
 };
 
 // Measured in a few steps of the config's task, on samples of `source`: no more than a glance
-// allows.
+// allows, by the multiply-adds of a sample (0: not known).
 StepGlance glance_at_step(const ExperimentConfig& config,
-                          std::shared_ptr<const SampleSource> source, Device device = kCpu,
+                          std::shared_ptr<const SampleSource> source, double multiply_adds,
+                          Device device = kCpu,
                           const Registries& registries = standard_registries());
 
 }  // namespace dtn

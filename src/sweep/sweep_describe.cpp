@@ -25,9 +25,10 @@ std::optional<double> seconds_of_finished(const SweepVariant& variant,
   return s ? std::optional(s->mean) : std::nullopt;
 }
 
-double estimated_seconds(const ExperimentConfig& config, const SizeCache::Entry& run, Device device,
-                         const Registries& registries) {
-  const StepGlance step = glance_at_step(config, run.data.train, device, registries);
+double estimated_seconds(const ExperimentConfig& config, const SizeCache::Entry& run,
+                         const Complexity& cost, Device device, const Registries& registries) {
+  const StepGlance step =
+      glance_at_step(config, run.data.train, cost.multiply_adds, device, registries);
   const RunTime time = time_of_run(config, run.size, step.seconds_per_sample, 0, device);
   return time.training + time.evaluation;
 }
@@ -54,8 +55,8 @@ double makespan(const std::vector<double>& seconds, int jobs) {
 std::string describe_sweep(const SweepConfig& sweep, const SweepOptions& options) {
   const std::vector<SweepRun> runs = plan_runs(sweep, options.output, options.only);
   check_folders(runs, options.output, options.registries->schemas());
-  const std::vector<VariantResult> results =
-      collect_results(sweep, runs, costs_of(sweep, *options.registries));
+  const std::vector<Complexity> costs = costs_of(sweep, *options.registries);
+  const std::vector<VariantResult> results = collect_results(sweep, runs, costs);
   const Device device = parse_device(options.device);
   int width = 3;
   for (const SweepRun& run : runs) width = std::max(width, static_cast<int>(run.id.size()));
@@ -74,7 +75,10 @@ std::string describe_sweep(const SweepConfig& sweep, const SweepOptions& options
     if (run.state != RunState::kFinished) {
       const SizeCache::Entry& known = sizes.of(run.config);
       steps = known.size.steps;
-      if (!whole) whole = estimated_seconds(run.config, known, device, *options.registries);
+      if (!whole) {
+        whole =
+            estimated_seconds(run.config, known, costs[run.variant], device, *options.registries);
+      }
       left.push_back(*whole * static_cast<double>(steps - run.step) / static_cast<double>(steps));
     }
     out += format("%-*s %10lld %12lld %10s  ", width, run.id.c_str(), static_cast<long long>(steps),

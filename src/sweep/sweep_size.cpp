@@ -29,7 +29,7 @@ const SizeCache::Entry& SizeCache::of(const ExperimentConfig& config) {
   for (const Entry& entry : known_) {
     if (entry.key == key) return entry;
   }
-  RunData data = open_run_data(config, device_, registries_);
+  RunData data = open_run_data(*make_task({config, kMeta, registries_}), device_);
   const RunSize size = size_of_run(config, data);
   known_.push_back({std::move(key), std::move(data), size});
   return known_.back();

@@ -39,7 +39,8 @@ class Task {
  public:
   virtual ~Task() = default;
 
-  // Where samples come from. The feeder delivers what the source says, on the device.
+  // Where samples come from, which may outlive the task. The feeder delivers what the source says,
+  // on the device.
   virtual std::shared_ptr<const SampleSource> source(Split, Device) const = 0;
 
   // The mean loss over the samples of a (micro-)batch, [1] float32. The context says how the model

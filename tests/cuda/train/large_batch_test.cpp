@@ -111,7 +111,9 @@ TEST(CudaLargeSteps, LogitsAreThoseOfChunks) {
       const Tensor some = predict(learner.model(), images.slice(i, i + kChunk), c.dtype());
       chunks.slice(i, i + kChunk).copy_from(some);
     }
-    if (!kProductsDependOnRows) EXPECT_TRUE(same_bits(chunks, whole));
+    if (!kProductsDependOnRows) {
+      EXPECT_TRUE(same_bits(chunks, whole));
+    }
     const double error = relative_error(doubles(chunks), doubles(whole));
     EXPECT_LE(error, c.bound());
     record_error("large_batch_logits", cat(kBatch, " in ", kChunk, "s, ", c.norm), c.dtype(), error,

@@ -81,13 +81,14 @@ TEST(RunSize, Memory) {
     ExperimentConfig c = small();
     c.train.precision = precision;
     c.train.ema = 0.9;
-    const RunData data = open_run_data(c);
+    const std::unique_ptr<Task> task = make_task({c, kMeta, standard_registries()});
+    const RunData data = open_run_data(*task);
+    const Complexity cost = task->cost();
     // What threads keep for good from their first step on is in neither figure.
-    glance_at_step(c, data.train);
-    const StepGlance glance = glance_at_step(c, data.train);
+    glance_at_step(c, data.train, cost.multiply_adds);
+    const StepGlance glance = glance_at_step(c, data.train, cost.multiply_adds);
     EXPECT_GT(glance.seconds_per_sample, 0);
-    const auto parameters = complexity_of(c.model).parameters;
-    const RunMemory memory = memory_of_run(c, data, parameters, glance, kCpu);
+    const RunMemory memory = memory_of_run(c, data, cost.parameters, glance, kCpu);
     EXPECT_EQ(memory.moments, 2 * memory.gradients);
     EXPECT_EQ(memory.host_batches, 0);
 

@@ -146,7 +146,9 @@ TEST(RanksLearn, TheSameBitsUnderEveryOptimizerAndRatesOfLayers) {
     expect_same_bits(ranks[1], ranks[0]);
     const Outcome alone = learn(config, nullptr);
     // AdamW and Lion turn the rounding of a gradient that is nothing else into steps.
-    if (row.name() == "sgd") EXPECT_LE(distance(ranks[0].weights(), alone.weights()), 1e-4);
+    if (row.name() == "sgd") {
+      EXPECT_LE(distance(ranks[0].weights(), alone.weights()), 1e-4);
+    }
     config.optim.layer_decay = 0.5;
     EXPECT_FALSE(same_bits(learn(config, nullptr).weights(), alone.weights()));
   }
