@@ -53,6 +53,8 @@ std::unique_ptr<Dataset> only_classes(std::shared_ptr<const Dataset> dataset,
 
 // The 1000 WordNet identifiers of ILSVRC2012 in byte order, which is the order of their labels.
 const std::vector<std::string>& imagenet_class_names();
+// A short English name for each of them, in the same order; no two are equal.
+const std::vector<std::string>& imagenet_class_words();
 
 // The archives of ILSVRC2012 as image-net.org gives them out, read in place: the tar of a tar for
 // each class, data.train below root (default "ILSVRC2012_img_train.tar"), or the flat tar of the

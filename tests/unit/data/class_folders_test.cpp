@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <set>
 
 #include "data_fixtures.h"
 #include "dtn/data/datasets.h"
@@ -84,6 +85,18 @@ TEST(ImageNetClasses, AreThoseOfIlsvrc) {
   EXPECT_EQ(names[281], "n02123045");     // tabby
   EXPECT_EQ(names.back(), "n15075141");   // toilet tissue
   EXPECT_EQ(std::ranges::adjacent_find(names, std::greater_equal<>()), names.end());
+}
+
+TEST(ImageNetClasses, HaveShortNamesThatDiffer) {
+  const std::vector<std::string>& words = imagenet_class_words();
+  ASSERT_EQ(words.size(), imagenet_class_names().size());
+  EXPECT_EQ(words.front(), "tench");
+  EXPECT_EQ(words[134], "crane (bird)");
+  EXPECT_EQ(words[281], "tabby");
+  EXPECT_EQ(words[517], "crane (machine)");
+  EXPECT_EQ(words.back(), "toilet tissue");
+  EXPECT_EQ(std::set<std::string>(words.begin(), words.end()).size(), words.size());
+  EXPECT_EQ(std::ranges::count(words, ""), 0);
 }
 
 }  // namespace
