@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "app/program.h"
+#include "app/weights_source.h"
 #include "data/feed/open_split.h"
-#include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
@@ -30,10 +30,10 @@ namespace {
 namespace fs = std::filesystem;
 
 struct EvalCommand {
-  std::string checkpoint, config, inputs, save_logits, precision = "fp32";
-  std::vector<std::string> overrides;
+  WeightsOptions weights;
+  std::string inputs, save_logits, precision = "fp32";
   std::string suite, suite_root, classes, save;
-  bool ema = false, json = false, no_clean = false;
+  bool json = false, no_clean = false;
   std::optional<int> batch_size;
   MachineOptions machine;
 };
@@ -46,37 +46,6 @@ struct Outcome {
   double seconds = 0;
   Tensor logits;  // [N, K], when asked for
 };
-
-fs::path weights_file(const EvalCommand& options) {
-  const fs::path path = options.checkpoint;
-  if (fs::is_regular_file(path)) return path;
-  for (const fs::path& folder : {path, path / "checkpoints" / "best"}) {
-    const fs::path model = folder / "model.safetensors", ema = folder / "ema.safetensors";
-    if (fs::exists(options.ema ? ema : model)) return options.ema ? ema : model;
-    if (options.ema && fs::exists(model)) {
-      throw ConfigError(
-          cat("--ema: ", folder.string(), " has no ema.safetensors; the run had no train.ema"));
-    }
-  }
-  const char* what = !fs::exists(path) ? "no such file or folder"
-                     : fs::exists(path / "config.yaml")
-                         ? "this run has no checkpoint yet; train.checkpoint_every says when it has"
-                         : "neither a safetensors file nor a checkpoint folder nor a run";
-  throw ConfigError(cat("--checkpoint ", path.string(), ": ", what));
-}
-
-ExperimentConfig config_for(const EvalCommand& options, const TensorFile& weights,
-                            const ConfigSchemas& schemas) {
-  if (!options.config.empty()) {
-    return load_experiment(find_config(options.config), options.overrides, schemas);
-  }
-  auto embedded = weights.metadata.find("config");
-  if (embedded == weights.metadata.end()) {
-    throw ConfigError(cat(options.checkpoint, " carries no config; name one with --config"));
-  }
-  return parse_experiment(embedded->second, options.checkpoint + " (config)", options.overrides,
-                          schemas);
-}
 
 DType precision_of(const std::string& name) {
   return name == "bf16" ? DType::kBFloat16 : DType::kFloat32;
@@ -194,7 +163,7 @@ void report(const EvalCommand& options, const Task& task, const Outcome& outcome
 
 // Whether --set names the key.
 bool is_set(const EvalCommand& options, std::string_view key) {
-  return std::ranges::any_of(options.overrides, [&](const std::string& text) {
+  return std::ranges::any_of(options.weights.overrides, [&](const std::string& text) {
     return text.starts_with(key) && text.substr(key.size()).starts_with('=');
   });
 }
@@ -232,10 +201,10 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
     throw ConfigError(
         "--suite, --inputs and --save-logits work in one process; start it without mpirun or srun");
   }
-  fs::path file = weights_file(options);
+  fs::path file = options.weights.file();
   TensorFile weights = read_safetensors(file);
   log_info(cat("weights: ", fs::canonical(file).string()));  // which of a run's, links followed
-  ExperimentConfig config = config_for(options, weights, registries.schemas());
+  ExperimentConfig config = options.weights.config_of(weights, registries.schemas());
   const std::unique_ptr<Task> task = make_task({config, device, registries});
   for (const std::string& note : task->load_weights(file.string())) log_info(note);
   starting.reset();
@@ -270,12 +239,7 @@ int eval_main(int argc, char** argv, const Registries& registries) {
       "given inputs.",
       "dtn-eval"};
   EvalCommand options;
-  app.add_option("--checkpoint", options.checkpoint,
-                 "checkpoint or run folder, or a safetensors file of weights")
-      ->required();
-  app.add_option("--config", options.config, "config, when the file carries none");
-  add_overrides(app, options.overrides, "override one key (repeatable)");
-  app.add_flag("--ema", options.ema, "evaluate the moving average of the weights");
+  options.weights.add_to(app, "evaluate the moving average of the weights");
   app.add_flag(
       "--json", options.json,
       "print one JSON object: top1 top5 loss count images_per_second, and with --suite all "
