@@ -5,6 +5,9 @@
 #include <vector>
 
 #include "app/program.h"
+#include "config/document.h"
+#include "config/key_docs.h"
+#include "core/terminal.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/models/complexity.h"
@@ -120,6 +123,29 @@ void print_ops() {
       "                  (on every device, in every floating type; references are made of them)\n");
 }
 
+// The keys that begin with `prefix`, or else those that contain it.
+std::vector<config::KeyDoc> keys_like(const std::string& prefix, const ConfigSchemas& schemas) {
+  const std::vector<config::KeyDoc> all = config::key_docs(schemas);
+  std::vector<config::KeyDoc> begin, contain;
+  for (const config::KeyDoc& doc : all) {
+    if (doc.path.starts_with(prefix)) begin.push_back(doc);
+    if (doc.path.find(prefix) != std::string::npos) contain.push_back(doc);
+  }
+  if (!begin.empty()) return begin;
+  if (!contain.empty()) return contain;
+  std::vector<std::string> paths;
+  for (const config::KeyDoc& doc : all) paths.push_back(doc.path);
+  throw ConfigError(cat("--keys: no key is called anything like '", config::shown(prefix),
+                        "'; did you mean '", config::nearest(prefix, paths), "'?"));
+}
+
+void print_keys(const std::string& prefix, bool markdown, const ConfigSchemas& schemas) {
+  const std::vector<config::KeyDoc> docs = keys_like(prefix, schemas);
+  const std::string text =
+      markdown ? config::to_markdown(docs) : config::to_text(docs, output_columns());
+  std::fputs(text.c_str(), stdout);
+}
+
 }  // namespace
 
 int info_main(int argc, char** argv, const Registries& registries) {
@@ -127,9 +153,17 @@ int info_main(int argc, char** argv, const Registries& registries) {
   std::string config;
   std::vector<std::string> overrides;
   bool norms = false, ops = false, presets = false, datasets = false;
-  bool tasks = false, optimizers = false, policies = false;
+  bool tasks = false, optimizers = false, policies = false, markdown = false;
+  std::string prefix;
   app.add_option("--config", config, "parameters, multiply-adds and activation memory of a config");
   add_overrides(app, overrides, "override one key (repeatable)");
+  auto* keys = app.add_option("--keys", prefix,
+                              "the keys of configs: what each means and may be, its default and an "
+                              "example; all, or those that begin with PREFIX, such as optim")
+                   ->type_name("[PREFIX]")
+                   ->expected(0, 1);
+  app.add_flag("--markdown", markdown, "print --keys as Markdown, which is docs/config.md")
+      ->needs(keys);
   app.add_flag("--norms", norms, "the normalizers and their options");
   app.add_flag("--ops", ops, "the differentiable operations");
   app.add_flag("--datasets", datasets, "the kinds of data set and the keys that are theirs");
@@ -139,10 +173,11 @@ int info_main(int argc, char** argv, const Registries& registries) {
   app.add_flag("--policies", policies, "the augmentation policies");
   return run_program(app, argc, argv, Processes::kOne, [&] {
     if (config.empty() && !norms && !ops && !presets && !datasets && !tasks && !optimizers &&
-        !policies) {
+        !policies && keys->empty()) {
       throw ConfigError("nothing asked for; see dtn-info --help");
     }
     if (!config.empty()) print_model(config, overrides, registries);
+    if (!keys->empty()) print_keys(prefix, markdown, registries.schemas());
     if (norms) print_norms(registries.norms);
     if (ops) print_ops();
     if (presets) print_presets();

@@ -1,5 +1,7 @@
 #include "dtn/app/train_main.h"
 
+#include <unistd.h>
+
 #include <cstdio>
 #include <filesystem>
 #include <optional>
@@ -26,8 +28,9 @@ namespace fs = std::filesystem;
 
 struct TrainCommand {
   std::string config, output, resume;
+  std::string print_config;  // empty: not asked for
   std::vector<std::string> overrides;
-  bool print_config = false, dry_run = false;
+  bool dry_run = false;
   MachineOptions machine;
 };
 
@@ -87,8 +90,12 @@ int run_train(const TrainCommand& options, const Registries& registries) {
   Device device = options.machine.apply();
   Communicator& ranks = *job();
   ExperimentConfig config = load_config(options, registries);
-  if (options.print_config) {
-    if (ranks.is_first()) std::fputs(to_yaml(config).c_str(), stdout);
+  if (!options.print_config.empty()) {
+    const bool commented = options.print_config == "commented" ||
+                           (options.print_config == "auto" && isatty(STDOUT_FILENO) == 1);
+    const std::string text =
+        commented ? to_commented_yaml(config, registries.schemas()) : to_yaml(config);
+    if (ranks.is_first()) std::fputs(text.c_str(), stdout);
     return kExitDone;
   }
   bool resume_folder = !options.resume.empty() && options.resume != "auto";
@@ -141,7 +148,10 @@ int train_main(int argc, char** argv, const Registries& registries) {
                  "auto: go on with the run in the output folder if there is one; or a run or "
                  "checkpoint folder")
       ->type_name("auto|DIR");
-  app.add_flag("--print-config", options.print_config, "print the resolved config and exit");
+  app.add_flag("--print-config{auto}", options.print_config,
+               "print the resolved config and exit; --print-config=commented says above each key "
+               "what it means, as a terminal is shown it anyway, =plain does not")
+      ->check(CLI::IsMember({"auto", "commented", "plain"}));
   app.add_flag("--dry-run", options.dry_run,
                "print the size, memory and time of the run, measured in a few steps, and exit");
   options.machine.add_to(app);

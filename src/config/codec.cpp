@@ -6,17 +6,6 @@
 namespace dtn::config {
 namespace {
 
-std::string describe(const Range& range) {
-  const bool has_low = std::isfinite(range.low);
-  const bool has_high = std::isfinite(range.high);
-  if (has_low && has_high) {
-    return cat("in ", range.low_open ? "(" : "[", number_text(range.low), ", ",
-               number_text(range.high), range.high_open ? ")" : "]");
-  }
-  if (has_low) return cat(range.low_open ? "above " : "at least ", number_text(range.low));
-  return cat(range.high_open ? "below " : "at most ", number_text(range.high));
-}
-
 // from_chars does not take a leading plus, which YAML allows.
 std::string_view without_plus(std::string_view view) {
   if (view.size() > 1 && view[0] == '+' && view[1] != '-') view.remove_prefix(1);
@@ -73,6 +62,22 @@ bool is_plain(const std::string& value) {
 }
 
 }  // namespace
+
+std::string describe(const Range& range) {
+  const bool has_low = std::isfinite(range.low);
+  const bool has_high = std::isfinite(range.high);
+  const auto text = [](double bound) {
+    constexpr double kLongest = 1e15;  // of which people read all the digits
+    const bool whole = bound == std::floor(bound) && std::abs(bound) < kLongest;
+    return whole ? std::to_string(static_cast<std::int64_t>(bound)) : number_text(bound);
+  };
+  if (has_low && has_high) {
+    return cat("in ", range.low_open ? "(" : "[", text(range.low), ", ", text(range.high),
+               range.high_open ? ")" : "]");
+  }
+  if (has_low) return cat(range.low_open ? "above " : "at least ", text(range.low));
+  return has_high ? cat(range.high_open ? "below " : "at most ", text(range.high)) : "";
+}
 
 void check_range(const Field& field, const Range& range, double value, const std::string& written) {
   const bool low_ok = range.low_open ? value > range.low : value >= range.low;

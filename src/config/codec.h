@@ -41,6 +41,8 @@ constexpr Range between(double low, double high) { return {.low = low, .high = h
 constexpr Range fraction() { return {.low = 0, .high = 1, .high_open = true}; }          // [0, 1)
 constexpr Range positive_fraction() { return {.low = 0, .high = 1, .low_open = true}; }  // (0, 1]
 
+// Such as "in [0, 1)" or "at least 0"; empty for the range of all numbers.
+std::string describe(const Range& range);
 void check_range(const Field& field, const Range& range, double value, const std::string& written);
 
 // Whole strings only; false when `text` is not such a number or does not fit.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <tuple>
 #include <type_traits>
 #include <vector>
@@ -31,30 +32,83 @@ E enum_of(const Field& field) {
   return static_cast<E>(read_choice(field, names_of<E>()));
 }
 
-template <class Access>
-Key value(const char* path, Access access, const Range& range, const char* doc) {
-  return {path, doc, [=](const Field& f, ExperimentConfig& c) { read_value(f, range, access(c)); },
-          [=](const ExperimentConfig& c) { return write_value(access(c)); }};
-}
+// How a value is written in a config, for people.
+template <class T>
+struct TypeName;
+template <class T>
+struct TypeName<std::optional<T>> : TypeName<T> {};
+#define DTN_TYPE_NAME(type, text)              \
+  template <>                                  \
+  struct TypeName<type> {                      \
+    static constexpr const char* kText = text; \
+  }
+DTN_TYPE_NAME(bool, "true or false");
+DTN_TYPE_NAME(int, "integer");
+DTN_TYPE_NAME(std::int64_t, "integer");
+DTN_TYPE_NAME(std::uint64_t, "integer");
+DTN_TYPE_NAME(double, "number");
+DTN_TYPE_NAME(std::string, "text");
+DTN_TYPE_NAME(std::vector<double>, "number or list of numbers");
+DTN_TYPE_NAME(Period, "steps like 100, or epochs like 1epoch");
+#undef DTN_TYPE_NAME
 
 template <class Access>
-Key choice(const char* path, Access access, const char* doc) {
-  using E = std::remove_reference_t<std::invoke_result_t<Access, ExperimentConfig&>>;
-  return {path, doc, [=](const Field& f, ExperimentConfig& c) { access(c) = enum_of<E>(f); },
-          [=](const ExperimentConfig& c) {
-            return names_of<E>()[static_cast<std::size_t>(access(c))];
-          }};
+using FieldOf = std::remove_reference_t<std::invoke_result_t<Access, ExperimentConfig&>>;
+
+template <class T>
+struct ValueOf {
+  using Type = T;
+};
+template <class T>
+struct ValueOf<std::optional<T>> : ValueOf<T> {};
+
+// A row: what the key means, and an example where its default is none.
+template <class Access>
+Key value(const char* path, Access access, const Range& range, const char* doc,
+          const char* example = "") {
+  return {path,
+          doc,
+          [=](const Field& f, ExperimentConfig& c) { read_value(f, range, access(c)); },
+          [=](const ExperimentConfig& c) { return write_value(access(c)); },
+          TypeName<FieldOf<Access>>::kText,
+          std::is_same_v<FieldOf<Access>, Period> ? kAny : range,  // which is of no one unit
+          {},
+          example};
+}
+
+// One of an enum's names; of an optional enum null as well.
+template <class Access>
+Key choice(const char* path, Access access, const char* doc, const char* example = "") {
+  using E = typename ValueOf<FieldOf<Access>>::Type;
+  const std::span<const std::string> names = names_of<E>();
+  return {path,
+          doc,
+          [=](const Field& f, ExperimentConfig& c) { access(c) = enum_of<E>(f); },
+          [=](const ExperimentConfig& c) -> std::string {
+            const std::optional<E> chosen = access(c);
+            return chosen ? names_of<E>()[static_cast<std::size_t>(*chosen)] : "null";
+          },
+          "one of",
+          kAny,
+          {names.begin(), names.end()},
+          example};
 }
 
 template <class First, class Second>
-Key pair(const char* path, First first, Second second, const Range& range, const char* doc) {
-  return {path, doc,
+Key pair(const char* path, First first, Second second, const Range& range, const char* doc,
+         const char* example = "") {
+  return {path,
+          doc,
           [=](const Field& f, ExperimentConfig& c) {
             std::tie(first(c), second(c)) = read_pair(f, range);
           },
           [=](const ExperimentConfig& c) {
             return write_value(std::vector<double>{first(c), second(c)});
-          }};
+          },
+          "list of two numbers",
+          range,
+          {},
+          example};
 }
 
 }  // namespace dtn::config

@@ -12,9 +12,16 @@ namespace dtn::config {
 
 struct Key {
   std::string path;  // "section.key"
-  std::string doc;   // shown with a wrong value
+  // What it means to somebody who knows the field and not this program: a phrase without a full
+  // stop. It is the documentation (see key_docs.h), and stands beside a wrong value.
+  std::string doc;
   std::function<void(const Field&, ExperimentConfig&)> read;
   std::function<std::string(const ExperimentConfig&)> write;
+  std::string type{};  // "integer"
+  Range range{};       // of each number
+  // What it may say, if that is a list of words; empty too where the words are rows of a registry.
+  std::vector<std::string> choices{};
+  std::string example{};  // needed only where none follows from the default, see key_docs.h
 };
 
 // In the order they are read and written; model.preset comes before what it sets. The options of

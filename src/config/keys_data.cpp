@@ -24,60 +24,90 @@ namespace {
 
 // Read before the keys it gives values to.
 Key augmentation() {
-  return {"augment.preset", "how training images are varied",
-          [](const Field& f, ExperimentConfig& c) {
-            c.augment = augment_preset(enum_of<AugmentPreset>(f));
-          },
-          [](const ExperimentConfig& c) {
-            return names_of<AugmentPreset>()[static_cast<std::size_t>(c.augment.preset)];
-          }};
+  Key key = choice("augment.preset", FIELD(augment.preset),
+                   "how training images are varied: what the other keys of this section start "
+                   "from, see docs/augmentation.md");
+  key.read = [](const Field& f, ExperimentConfig& c) {
+    c.augment = augment_preset(enum_of<AugmentPreset>(f));
+  };
+  return key;
 }
 
 }  // namespace
 
 std::vector<Key> data_keys() {
   return {
-      value("data.dataset", FIELD(data.dataset), kAny, "the kind of data set"),
-      value("data.root", FIELD(data.root), kAny, "folder of the data set"),
-      value("data.train", FIELD(data.train), kAny, "folder, file or prefix of the training split"),
-      value("data.val", FIELD(data.val), kAny, "folder, file or prefix of the validation split"),
-      value("data.shuffle", FIELD(data.shuffle), kAny, "shuffle the training images every epoch"),
+      value("data.dataset", FIELD(data.dataset), kAny,
+            "the kind of data set, see dtn-info --datasets"),
+      value("data.root", FIELD(data.root), kAny,
+            "folder or file of the data set; what train and val name lies below it",
+            "data/imagenet"),
+      value("data.train", FIELD(data.train), kAny,
+            "the training split: a folder, file, prefix of files or pattern, as the kind of data "
+            "set has it; unset: its usual name",
+            "train"),
+      value("data.val", FIELD(data.val), kAny,
+            "the validation split, named like data.train; unset: its usual name", "val"),
+      value("data.shuffle", FIELD(data.shuffle), kAny,
+            "whether training images come in another order in every epoch"),
       value("data.workers", FIELD(data.workers), between(0, 1024),
-            "decoding threads; default 2 on the CPU, nearly one per core for a GPU"),
-      value("data.mean", FIELD(data.mean), kAny, "per channel, of values in [0, 1]"),
-      value("data.std", FIELD(data.std), above(0), "per channel, of values in [0, 1]"),
+            "decoding threads beside the computing ones, 0 for none; unset: 2 on the CPU, nearly "
+            "one per core for a GPU; no number changes the results",
+            "8"),
+      value("data.mean", FIELD(data.mean), kAny,
+            "subtracted from pixels in [0, 1], one number or one per channel; unset: the mean "
+            "usual for the data set",
+            "[0.485, 0.456, 0.406]"),
+      value("data.std", FIELD(data.std), above(0),
+            "what pixels less data.mean are divided by, one number or one per channel; unset: the "
+            "deviation usual for the data set",
+            "[0.229, 0.224, 0.225]"),
       value("data.crop_pct", FIELD(data.crop_pct), positive_fraction(),
-            "side of the evaluation crop relative to the resized image"),
+            "evaluation: side of the central crop relative to the short side of the resized image"),
       choice("data.interpolation", FIELD(data.interpolation), "how images are resized"),
-      choice("data.decode", FIELD(data.decode), "of JPEGs; auto: fast to train, exact to evaluate"),
-      value("data.repeats", FIELD(data.repeats), between(1, 1e6), "times an epoch sees an image"),
-      value("data.size", FIELD(data.size), between(1, 1e9), "number of synthetic images"),
+      choice("data.decode", FIELD(data.decode),
+             "how JPEGs are decoded: exactly, or fast, as small as the crop allows; auto: fast to "
+             "train, exact to evaluate"),
+      value("data.repeats", FIELD(data.repeats), between(1, 1e6),
+            "times that an epoch goes through the training images"),
+      value("data.size", FIELD(data.size), between(1, 1e9),
+            "number of made-up images; unset: 1024, and 256 to validate", "4096"),
       value("data.max_bad_images", FIELD(data.max_bad_images), kCount,
-            "damaged images skipped before it is an error"),
+            "damaged images that a run may skip before they are an error"),
 
       augmentation(),
       pair("augment.scale", FIELD(augment.scale_min), FIELD(augment.scale_max), positive_fraction(),
-           "least and largest area of the crop, relative to the image"),
+           "least and largest area of the random crop, relative to the image"),
       pair("augment.ratio", FIELD(augment.ratio_min), FIELD(augment.ratio_max), above(0),
-           "least and largest width over height of the crop"),
+           "least and largest width over height of the random crop"),
       value("augment.hflip", FIELD(augment.hflip), between(0, 1), "chance of a horizontal flip"),
       value("augment.policy", FIELD(augment.policy), kAny,
-            "RandAugment such as rand-m9-mstd0.5-inc1, three, or none"),
+            "what happens to a cropped image: RandAugment in timm's notation, DeiT III's choice of "
+            "three, or nothing",
+            "rand-m9-mstd0.5-inc1"),
       value("augment.color_jitter", FIELD(augment.color_jitter), between(0, 1),
-            "how much brightness, contrast and saturation vary"),
-      value("augment.erase", FIELD(augment.erase), between(0, 1), "chance of random erasing"),
+            "brightness, contrast and saturation times a factor from [1 - this, 1 + this]", "0.3"),
+      value("augment.erase", FIELD(augment.erase), between(0, 1),
+            "chance of random erasing: a rectangle of the image becomes noise", "0.25"),
       value("augment.mixup", FIELD(augment.mixup), between(0, 1000),
-            "parameter of the Beta distribution; 0 for never"),
+            "mixup: parameter of the Beta distribution that the partner's share of an image is "
+            "drawn from; 0: never",
+            "0.8"),
       value("augment.cutmix", FIELD(augment.cutmix), between(0, 1000),
-            "parameter of the Beta distribution; 0 for never"),
+            "CutMix: parameter of the Beta distribution that the partner's share of the area is "
+            "drawn from; 0: never",
+            "1"),
       value("augment.mix_chance", FIELD(augment.mix_chance), between(0, 1),
-            "that a batch is mixed"),
+            "chance that a batch is mixed at all, where mixup or cutmix is on"),
       value("augment.mix_switch", FIELD(augment.mix_switch), between(0, 1),
-            "chance of cutmix in place of mixup"),
+            "chance that a mixed batch is mixed by cutmix, where mixup is on as well"),
       value("augment.mix_off_epoch", FIELD(augment.mix_off_epoch), kPositiveCount,
-            "the epoch, counted from 0, from which on no batch is mixed; default never"),
+            "the epoch, counted from 0, from which on no batch is mixed; unset: every batch has "
+            "its chance",
+            "280"),
       value("augment.repeats", FIELD(augment.repeats), between(1, 1000),
-            "times a drawn image is used in a row"),
+            "repeated augmentation: times that a drawn image is used in a row, varied anew each "
+            "time; an epoch keeps its length"),
   };
 }
 

@@ -33,7 +33,8 @@ std::span<const std::string> names_of<MlpActivation>() {
 namespace {
 
 Key preset() {
-  return {"model.preset", "the model to start from",
+  return {"model.preset",
+          "the model that the other keys of this section start from",
           [](const Field& f, ExperimentConfig& c) {
             if (!f.node.is_scalar()) fail(f, "must be the name of a preset, not ", shown(f.node));
             try {
@@ -42,7 +43,11 @@ Key preset() {
               fail(f.node.where, e.what());
             }
           },
-          [](const ExperimentConfig& c) { return write_value(c.model.preset); }};
+          [](const ExperimentConfig& c) { return write_value(c.model.preset); },
+          "name of a preset",
+          kAny,
+          {},
+          "deit_small"};
 }
 
 }  // namespace
@@ -50,53 +55,88 @@ Key preset() {
 std::vector<Key> model_keys() {
   return {
       preset(),
-      value("model.image_size", FIELD(model.image_size), between(1, 8192), "pixels per side"),
-      value("model.patch_size", FIELD(model.patch_size), between(1, 8192), "pixels per side"),
-      value("model.channels", FIELD(model.channels), between(1, 1024), "of the image"),
+      value("model.image_size", FIELD(model.image_size), between(1, 8192),
+            "height and width of the images the model sees, in pixels; patch_size divides it"),
+      value("model.patch_size", FIELD(model.patch_size), between(1, 8192),
+            "height and width of a patch, which becomes one token, in pixels"),
+      value("model.channels", FIELD(model.channels), between(1, 1024),
+            "channels of the images: 3 for colour, 1 for grey"),
       value("model.num_classes", FIELD(model.num_classes), between(0, 1e6),
-            "outputs of the head; 0 for the features it would see"),
-      value("model.embed_dim", FIELD(model.embed_dim), between(1, 65536), "channels of a token"),
-      value("model.depth", FIELD(model.depth), between(1, 1000), "number of blocks"),
-      value("model.num_heads", FIELD(model.num_heads), between(1, 65536), "attention heads"),
+            "classes to tell apart, the outputs of the head; 0: no head, the outputs are the "
+            "features it would see"),
+      value("model.embed_dim", FIELD(model.embed_dim), between(1, 65536),
+            "width of the model: channels of a token; num_heads divides it"),
+      value("model.depth", FIELD(model.depth), between(1, 1000), "number of transformer blocks"),
+      value("model.num_heads", FIELD(model.num_heads), between(1, 65536),
+            "attention heads of each block"),
       value("model.mlp_ratio", FIELD(model.mlp_ratio), {.low = 0, .high = 64, .low_open = true},
             "hidden width of the MLP relative to embed_dim"),
-      choice("model.act", FIELD(model.act), "activation of the MLP"),
-      value("model.qkv_bias", FIELD(model.qkv_bias), kAny, "bias of the qkv projection"),
+      choice("model.act", FIELD(model.act),
+             "activation of the MLP: exact GELU, its approximation by tanh, x sigmoid(1.702 x), or "
+             "SiLU"),
+      value("model.qkv_bias", FIELD(model.qkv_bias), kAny,
+            "whether the projection to queries, keys and values has a bias"),
       value("model.qk_norm", FIELD(model.qk_norm), kAny,
-            "LayerNorm of each head's queries and keys"),
+            "LayerNorm of each head's queries and keys ahead of their product"),
       value("model.class_token", FIELD(model.class_token), kAny,
-            "whether there is a class token; default with pool: cls"),
+            "whether there is a class token; unset: where pool is cls", "true"),
       value("model.distilled", FIELD(model.distilled), kAny,
-            "a second token with a head of its own, as DeiT distils; the logits are averaged"),
+            "a second token with a head of its own, as DeiT distils; the two heads' logits are "
+            "averaged"),
       value("model.registers", FIELD(model.registers), between(0, 1024),
-            "learned tokens beside the patches, which the head does not see"),
+            "learned tokens that take part in the attention and that the head does not see", "4"),
       value("model.class_token_at", FIELD(model.class_token_at), between(0, 1000),
-            "the block before which class token and registers join"),
-      choice("model.pos_embed", FIELD(model.pos_embed), "which tokens have a position"),
+            "the block before which class token and registers join the patches, from 0; unset in a "
+            "shallower model than the preset's: two blocks before the end"),
+      choice("model.pos_embed", FIELD(model.pos_embed),
+             "which tokens have a learned position: the patches, or class token and registers as "
+             "well"),
       choice("model.pos_resize", FIELD(model.pos_resize),
-             "how positions of weights for another grid are resized"),
-      choice("model.pool", FIELD(model.pool), "what the head sees"),
-      value("model.patch_bias", FIELD(model.patch_bias), kAny,
-            "bias of the patch convolution; default unless norm_pre"),
+             "how the positions of init_weights are brought to another grid: as DeiT does it, or "
+             "antialiased as timm does"),
+      choice("model.pool", FIELD(model.pool),
+             "what the head sees: the class token, or the mean of the patches"),
+      value(
+          "model.patch_bias", FIELD(model.patch_bias), kAny,
+          "whether the convolution that makes tokens of patches has a bias; unset: unless norm_pre",
+          "false"),
       value("model.norm_pre", FIELD(model.norm_pre), kAny,
-            "LayerNorm of all tokens ahead of the first block"),
+            "LayerNorm of all tokens ahead of the first block, as CLIP has it"),
       value("model.fc_norm", FIELD(model.fc_norm), kAny,
-            "the last LayerNorm comes behind the pooling, as fc_norm"),
+            "the last LayerNorm comes behind the pooling, under the name fc_norm"),
       value("model.layer_scale", FIELD(model.layer_scale), kAny,
-            "what the gains of the branches' channels start at; null for no gains"),
-      value("model.drop_path", FIELD(model.drop_path), fraction(), "rate of the last block"),
+            "LayerScale: what the learned factors on the channels of each branch start at; unset: "
+            "no such factors",
+            "1e-4"),
+      value("model.drop_path", FIELD(model.drop_path), fraction(),
+            "stochastic depth: the chance that a sample skips a branch, in the last block; see "
+            "drop_path_mode",
+            "0.1"),
       choice("model.drop_path_mode", FIELD(model.drop_path_mode),
-             "whether the rate grows from 0 at the first block or is that of every block"),
-      value("model.dropout", FIELD(model.dropout), fraction(), "dropout rate"),
-      value("model.eps", FIELD(model.eps), above(0), "added to variances"),
+             "whether the chance grows from 0 at the first block to drop_path at the last, or is "
+             "drop_path in all"),
+      value("model.dropout", FIELD(model.dropout), fraction(),
+            "dropout behind the positions, the attention's projection and both layers of the MLP",
+            "0.1"),
+      value("model.eps", FIELD(model.eps), above(0),
+            "added to variances in the norms, ahead of the square root"),
       value("model.mhsa_position", FIELD(model.mhsa_position), kAny,
-            "relative positions in the attention, before the class token joins"),
+            "relative positions in the attention of the blocks before the class token joins "
+            "(equation 6 of the DTN paper)"),
       value("model.init_weights", FIELD(model.init_weights), kAny,
-            "a safetensors file to start from"),
-      value("model.norm.type", FIELD(model.norm.type), kAny, "the normalizer"),
+            "safetensors file of weights to start from, such as timm's model.safetensors; "
+            "positions are resized to this grid, a head of another size is left new",
+            "weights/model.safetensors"),
+      value("model.norm.type", FIELD(model.norm.type), kAny,
+            "the normalizer of the first norm.layers blocks; the others and the last norm are "
+            "LayerNorm",
+            "dtn"),
       value("model.norm.layers", FIELD(model.norm.layers), between(0, 1000),
-            "the first blocks, which use the normalizer; default class_token_at, or depth"),
-      value("model.norm.eps", FIELD(model.norm.eps), above(0), "default model.eps"),
+            "the number of blocks, from the first, that use norm.type; unset: class_token_at, or "
+            "all without a class token",
+            "10"),
+      value("model.norm.eps", FIELD(model.norm.eps), above(0),
+            "added to variances in norm.type, ahead of the square root; unset: model.eps", "1e-6"),
   };
 }
 

@@ -48,7 +48,8 @@ RateMultiple rate_multiple(const Field& field) {
 
 Key rate_multiples() {
   return {"optim.lr_multiples",
-          "factors on the rate by parameter name, [\"pattern=factor\", ...]; the last match counts",
+          "factors on the rate of the weights whose names match a pattern; the last that matches "
+          "counts",
           [](const Field& f, ExperimentConfig& c) {
             c.optim.lr_multiples.clear();
             if (f.node.is_list()) {
@@ -66,86 +67,113 @@ Key rate_multiples() {
                          string_text(cat(m.pattern, "=", number_text(m.factor))));
             }
             return out.empty() ? "null" : cat("[", out, "]");
-          }};
-}
-
-Key schedule_per() {
-  return {"schedule.per", "when the rate changes; default epoch, or step with schedule.steps",
-          [](const Field& f, ExperimentConfig& c) { c.schedule.per = enum_of<SchedulePer>(f); },
-          [](const ExperimentConfig& c) -> std::string {
-            const auto& per = c.schedule.per;
-            return per ? names_of<SchedulePer>()[static_cast<std::size_t>(*per)] : "null";
-          }};
+          },
+          "list of \"pattern=factor\", factors at least 0",
+          kAny,
+          {},
+          "[\"head.*=10\", \"*_norm_weight=100\"]"};
 }
 
 }  // namespace
 
 std::vector<Key> train_keys() {
   return {
-      value("optim.name", FIELD(optim.name), kAny, "the optimizer"),
-      value("optim.lr", FIELD(optim.lr), above(0), "learning rate"),
+      value("optim.name", FIELD(optim.name), kAny, "the optimizer, see docs/optimizers.md"),
+      value("optim.lr", FIELD(optim.lr), above(0),
+            "learning rate at the top of the schedule, before lr_scale_batch"),
       value("optim.lr_scale_batch", FIELD(optim.lr_scale_batch), above(0),
-            "N: the rate is lr x batch_size / N"),
-      value("optim.weight_decay", FIELD(optim.weight_decay), at_least(0), "weight decay"),
+            "a batch size N that optim.lr is meant for: the rate is lr x batch_size / N; unset: lr "
+            "as it is",
+            "512"),
+      value("optim.weight_decay", FIELD(optim.weight_decay), at_least(0),
+            "decay of weights of two and more dimensions; biases, norms, tokens and positions have "
+            "none"),
       pair("optim.betas", FIELD(optim.beta1), FIELD(optim.beta2), fraction(),
-           "of adamw, lamb and lion; default 0.9 0.999, of lion 0.9 0.99"),
+           "how much of the averages of the gradient and of its square a step keeps"),
       value("optim.eps", FIELD(optim.eps), above(0),
-            "of adamw and lamb; default 1e-8, of lamb 1e-6"),
-      value("optim.momentum", FIELD(optim.momentum), fraction(), "of sgd"),
+            "added to the root of the average squared gradient"),
+      value("optim.momentum", FIELD(optim.momentum), fraction(),
+            "how much of the velocity a step keeps"),
       value("optim.nesterov", FIELD(optim.nesterov), kAny,
-            "Nesterov's momentum; default false for sgd"),
+            "Nesterov's momentum: the step looks one step ahead", "true"),
       value("optim.clip_grad_norm", FIELD(optim.clip_grad_norm), above(0),
-            "largest norm of the whole gradient; default none, of lamb 1"),
+            "a gradient whose norm over all weights is larger is scaled down to this norm; unset: "
+            "none is",
+            "1"),
       value("optim.layer_decay", FIELD(optim.layer_decay), positive_fraction(),
-            "factor on the rate from each layer to the one before it"),
+            "factor on the rate from each layer to the one before it, so that the first ones learn "
+            "slowest; unset: one rate for all",
+            "0.75"),
       value("optim.lambda_lr_scale", FIELD(optim.lambda_lr_scale), at_least(0),
-            "factor on the rate of DTN's lambdas, *_norm_weight"),
+            "factor on the rate of DTN's lambdas, the weights named *_norm_weight", "10"),
       rate_multiples(),
 
-      choice("schedule.name", FIELD(schedule.name), "shape of the learning rate"),
-      value("schedule.epochs", FIELD(schedule.epochs), kPositiveCount, "length of the run"),
-      value("schedule.steps", FIELD(schedule.steps), kPositiveCount, "length of the run"),
+      choice("schedule.name", FIELD(schedule.name),
+             "how the learning rate falls behind the warmup, see docs/schedules.md"),
+      value("schedule.epochs", FIELD(schedule.epochs), kPositiveCount,
+            "length of the run in epochs, warmup and cooldown included; 300 where steps is not set "
+            "either"),
+      value("schedule.steps", FIELD(schedule.steps), kPositiveCount,
+            "length of the run in optimizer steps, in place of schedule.epochs", "10000"),
       value("schedule.warmup_epochs", FIELD(schedule.warmup_epochs), between(0, 1e6),
-            "epochs of linear warmup"),
+            "epochs at the start in which the rate rises in a straight line", "5"),
       value("schedule.warmup_lr", FIELD(schedule.warmup_lr), at_least(0),
-            "rate at the start, not scaled by the batch"),
+            "rate that the warmup starts from; not scaled by the batch"),
       value("schedule.min_lr", FIELD(schedule.min_lr), at_least(0),
-            "rate at the end, not scaled by the batch"),
-      schedule_per(),
+            "rate that the schedule ends at; not scaled by the batch"),
+      choice("schedule.per", FIELD(schedule.per),
+             "when the rate changes; unset: every epoch, or every step where schedule.steps is set",
+             "step"),
       value("schedule.milestones", FIELD(schedule.milestones), above(0),
-            "step: the epochs at which the rate drops"),
+            "the epochs at which the rate drops, ascending", "[30, 60, 80]"),
       value("schedule.decay_epochs", FIELD(schedule.decay_epochs), above(0),
-            "step: epochs from drop to drop; wsd: of the way down"),
+            "epochs from one drop to the next, in place of milestones; of wsd the epochs of the "
+            "way down at the end",
+            "30"),
       value("schedule.gamma", FIELD(schedule.gamma), positive_fraction(),
-            "step: what a drop multiplies the rate by; default 0.1"),
+            "what each drop multiplies the rate by; unset: 0.1", "0.2"),
       value("schedule.power", FIELD(schedule.power), {.low = 0, .high = 100, .low_open = true},
-            "poly: of what is left of the run; default 0.5"),
+            "the rate falls as this power of what is left of the run; unset: 0.5", "1"),
       value("schedule.cooldown_epochs", FIELD(schedule.cooldown_epochs), between(0, 1e6),
-            "the last epochs of the run, at min_lr"),
-      value("schedule.warmup_prefix", FIELD(schedule.warmup_prefix), kAny,
-            "epochs of the schedule count from the end of the warmup"),
+            "the last epochs of the run, which stay at min_lr", "10"),
+      value(
+          "schedule.warmup_prefix", FIELD(schedule.warmup_prefix), kAny,
+          "epochs of the schedule count from the end of the warmup, not from the start of the run"),
 
       value("train.batch_size", FIELD(train.batch_size), between(1, 1 << 24),
-            "images per optimizer step"),
+            "images per optimizer step, over all processes and micro batches"),
       value("train.micro_batch", FIELD(train.micro_batch), between(1, 1 << 24),
-            "images per forward pass (of each process, in a job of several); a divisor of "
-            "batch_size"),
-      choice("train.precision", FIELD(train.precision), "of the forward and backward pass"),
+            "images per forward pass of each process, to save memory; it divides batch_size; "
+            "unset: all at once",
+            "64"),
+      choice("train.precision", FIELD(train.precision),
+             "number format of the forward and backward pass; weights and optimizer stay in "
+             "float32, tf32 is for CUDA devices"),
       choice("train.reduce", FIELD(train.reduce),
-             "in which gradients travel between the processes of a job"),
-      value("train.label_smoothing", FIELD(train.label_smoothing), fraction(), "label smoothing"),
-      value("train.ema", FIELD(train.ema), fraction(), "decay of the average of the weights"),
+             "number format in which gradients travel between the processes of a job"),
+      value("train.label_smoothing", FIELD(train.label_smoothing), fraction(),
+            "share of the target that is spread evenly over all classes", "0.1"),
+      value("train.ema", FIELD(train.ema), fraction(),
+            "decay of the moving average of the weights, which is evaluated and saved beside them; "
+            "unset: no average",
+            "0.9999"),
       value("train.ema_warmup", FIELD(train.ema_warmup), kAny,
-            "let the decay of the average grow from 0 to train.ema"),
+            "let the decay of the average grow from 0 to train.ema, for short runs"),
       value("train.checkpoint_blocks", FIELD(train.checkpoint_blocks), kAny,
-            "recompute blocks in the backward pass to save memory"),
+            "recompute each block in the backward pass: less memory for more time"),
       value("train.step_graph", FIELD(train.step_graph), kAny,
-            "on a CUDA device, replay each step as one captured graph; off to debug"),
-      value("train.log_every", FIELD(train.log_every), kCount, "0 for never"),
-      value("train.eval_every", FIELD(train.eval_every), kCount, "0 for the end only"),
-      value("train.checkpoint_every", FIELD(train.checkpoint_every), kCount, "0 for the end only"),
-      value("train.keep", FIELD(train.keep), between(0, 1e6), "step checkpoints kept"),
-      choice("train.best", FIELD(train.best), "which weights decide the best checkpoint"),
+            "on a CUDA device, replay each step as one captured graph; false to debug"),
+      value("train.log_every", FIELD(train.log_every), kCount,
+            "how often the training loss is logged; 0: never"),
+      value("train.eval_every", FIELD(train.eval_every), kCount,
+            "how often the validation split is evaluated; 0: at the end only"),
+      value("train.checkpoint_every", FIELD(train.checkpoint_every), kCount,
+            "how often a checkpoint is written; 0: at the end only"),
+      value("train.keep", FIELD(train.keep), between(0, 1e6),
+            "how many checkpoints of earlier steps are kept, beside the last and the best"),
+      choice("train.best", FIELD(train.best),
+             "whose top-1 decides which checkpoint is the best: the weights as they are, or their "
+             "moving average"),
   };
 }
 

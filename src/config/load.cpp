@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "config/key_docs.h"
 #include "config/keys.h"
 #include "config/layers.h"
 #include "config/resolve.h"
@@ -94,13 +95,19 @@ std::vector<std::pair<std::string, std::string>> written(const ExperimentConfig&
 // Writes "a.b.c" keys as nested maps; keys of one section must follow each other.
 class Writer {
  public:
-  void add(const std::string& path, const std::string& text) {
+  void add(const std::string& path, const std::string& text,
+           const std::vector<std::string>& comments = {}) {
     open(section_of(path));
+    for (const std::string& comment : comments) {
+      out_ += wrapped(comment, kColumns, indent(depth_) + "# ");
+    }
     out_ += cat(indent(depth_), leaf_of(path), ": ", text, "\n");
   }
   std::string take() { return std::move(out_); }
 
  private:
+  static constexpr std::size_t kColumns = 100;
+
   void open(const std::string& section) {
     if (section == section_) return;
     if (!section.empty()) {
@@ -149,6 +156,22 @@ ExperimentConfig parse_experiment(const std::string& text, const std::string& so
 std::string to_yaml(const ExperimentConfig& config) {
   config::Writer writer;
   for (const auto& [path, text] : config::written(config)) writer.add(path, text);
+  return writer.take();
+}
+
+std::string to_commented_yaml(const ExperimentConfig& config, const ConfigSchemas& schemas) {
+  const std::vector<config::KeyDoc> docs = config::key_docs(schemas);
+  const auto comments = [&](const std::string& path) -> std::vector<std::string> {
+    for (const config::KeyDoc& doc : docs) {
+      // An option's meaning may depend on the normalizer.
+      if (doc.path == path && doc.is_for(config.model.norm.type)) {
+        return {doc.meaning, cat(doc.allowed, "; default ", doc.default_value)};
+      }
+    }
+    return {};
+  };
+  config::Writer writer;
+  for (const auto& [path, text] : config::written(config)) writer.add(path, text, comments(path));
   return writer.take();
 }
 

@@ -1,6 +1,5 @@
 #include "train/progress.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 #include <cstdio>
 
 #include "core/format.h"
+#include "core/terminal.h"
 
 namespace dtn {
 namespace {
@@ -18,10 +18,7 @@ double seconds_since(Clock::time_point t) {
   return std::chrono::duration<double>(Clock::now() - t).count();
 }
 
-int terminal_width() {
-  winsize size{};
-  return ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
-}
+int terminal_width() { return static_cast<int>(error_columns()); }
 
 }  // namespace
 

@@ -72,6 +72,19 @@ for name in vit_s_star_dtn fashion_mnist_dtn imagenet/vit_t_ln vit_b_ln.yaml "$w
 done
 "$bin/dtn-train" --config <(cat printed.yaml) --print-config | cmp - printed.yaml >&2 ||
   fail "a config read from a pipe differs"
+expect 0 dtn-train --config tiny.yaml --print-config
+cp "$log" plain.yaml
+expect 0 dtn-train --config tiny.yaml --print-config=commented
+expect_text '^  # learning rate ' '^  # number above 0; default 5.0e-04$'
+grep -v '^ *#' "$log" | cmp - plain.yaml >&2 || fail "comments change what a config says"
+cp "$log" commented.yaml
+expect 0 dtn-train --config commented.yaml --print-config
+cmp "$log" plain.yaml >&2 || fail "a config with comments does not read back"
+expect 2 dtn-train --config tiny.yaml --print-config=loud
+expect 0 dtn-info --keys optim.l
+expect_text '^optim.lr: ' '^    number above 0; default 5.0e-04'
+expect 2 dtn-info --keys nowhere
+expect_text "called anything like 'nowhere'; did you mean"
 printf 'base: tiny.yaml\nname: child\nmodel: {norm: ln}\ntrain: {ema: null, eval_every: 1epoch}\n' \
   > child.yaml
 expect 0 dtn-train --config child.yaml --print-config

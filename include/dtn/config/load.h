@@ -51,6 +51,8 @@ ExperimentConfig parse_experiment(const std::string& text, const std::string& so
 
 // The fully resolved config as YAML; parse_experiment of it gives the same config back.
 std::string to_yaml(const ExperimentConfig& config);
+// The same with what each key means as a comment above it.
+std::string to_commented_yaml(const ExperimentConfig& config, const ConfigSchemas& schemas);
 
 // What is not the same in two configs, like "optim.lr is 1.0e-03, was 5.0e-04".
 std::vector<std::string> config_differences(const ExperimentConfig& was,

@@ -1,0 +1,250 @@
+#include "config/key_docs.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "config/dataset_keys.h"
+#include "config/keys.h"
+#include "config/schedule_keys.h"
+#include "dtn/config/load.h"
+
+namespace dtn::config {
+namespace {
+
+constexpr const char* kUnset = "unset";
+
+std::string or_unset(const std::string& value) { return value == "null" ? kUnset : value; }
+
+// A choice under which other defaults may hold.
+struct Variant {
+  std::string name;
+  ExperimentConfig config;
+};
+
+// The default of a key under the first variant, and where another has another.
+std::string default_over(const Key& key, const std::vector<Variant>& variants) {
+  const std::string usual = or_unset(key.write(variants.front().config));
+  std::string others;
+  for (const Variant& v : variants) {
+    const std::string value = or_unset(key.write(v.config));
+    if (value != usual) others += cat(others.empty() ? "" : ", ", v.name, " ", value);
+  }
+  return others.empty() ? usual : cat(usual, " (", others, ")");
+}
+
+class Documenter {
+ public:
+  explicit Documenter(const ConfigSchemas& schemas) : schemas_(schemas) {
+    for (const ModelConfig& m : model_presets()) {
+      presets_.push_back({m.preset, parse_experiment(cat("model: {preset: ", m.preset, "}"),
+                                                     "default", {}, schemas)});
+    }
+  }
+
+  std::vector<KeyDoc> all() const {
+    std::vector<KeyDoc> docs;
+    bool in_norm = false;
+    for (const Key& key : keys()) {
+      const bool is_norm = section_of(key.path) == kNormSection;
+      if (in_norm && !is_norm) add_norm_options(docs);
+      in_norm = is_norm;
+      docs.push_back(of(key));
+    }
+    return docs;
+  }
+
+ private:
+  KeyDoc of(const Key& key) const {
+    KeyDoc doc;
+    doc.path = key.path;
+    doc.meaning = key.doc;
+    doc.choices = choices_of(key);
+    doc.allowed = allowed(key, doc.choices);
+    doc.default_value = default_of(key);
+    doc.example = example_of(key, doc.choices);
+    doc.only_for = only_for(key.path);
+    return doc;
+  }
+
+  std::vector<std::string> choices_of(const Key& key) const {
+    std::vector<std::string> out = key.choices;
+    const auto add = [&](const auto& schemas) {
+      for (const auto& schema : schemas) out.push_back(schema.name);
+    };
+    if (key.path == "task") add(schemas_.tasks);
+    if (key.path == "data.dataset") add(schemas_.datasets);
+    if (key.path == "optim.name") add(schemas_.optimizers);
+    if (key.path == "augment.policy") add(schemas_.policies);
+    if (key.path == "model.norm.type") {
+      for (const NormSchema& norm : schemas_.norms) {
+        if (norm.needs.empty()) out.push_back(norm.type);
+      }
+    }
+    if (key.path == "model.preset") {
+      for (const Variant& v : presets_) out.push_back(v.name);
+    }
+    return out;
+  }
+
+  static std::string allowed(const Key& key, const std::vector<std::string>& choices) {
+    constexpr std::size_t kMostPresets = 16;
+    if (key.path == "augment.policy") return cat("text that begins with ", join(choices, " or "));
+    if (key.path == "model.preset" && choices.size() > kMostPresets) {
+      return "one of those that dtn-info --presets lists";
+    }
+    if (!choices.empty()) return cat("one of ", join(choices));
+    if (key.type == "true or false" || key.type == "text") return key.type;
+    constexpr double kNoLimit = 1e12;  // counts end there, which nobody has to know
+    Range range = key.range;
+    if (range.high >= kNoLimit) range.high = std::numeric_limits<double>::infinity();
+    const std::string limits = describe(range);
+    return limits.empty() ? key.type : cat(key.type, " ", limits);
+  }
+
+  // Defaults differ by the model's preset, by the augmentation's, or by the optimizer.
+  std::string default_of(const Key& key) const {
+    if (key.path == "model.preset") return "none, it must be set";
+    if (key.path.starts_with("augment.")) return default_over(key, augmentations());
+    if (key.path.starts_with("optim.")) return default_over(key, optimizers(leaf_of(key.path)));
+    const std::string value = key.write(presets_.front().config);
+    for (const Variant& v : presets_) {
+      if (key.write(v.config) != value) return "the preset's";
+    }
+    return or_unset(value);
+  }
+
+  std::vector<Variant> augmentations() const {
+    std::vector<Variant> out;
+    const auto key = std::ranges::find(keys(), "augment.preset", &Key::path);
+    for (std::size_t i = 0; i < key->choices.size(); ++i) {
+      Variant v{key->choices[i], presets_.front().config};
+      v.config.augment = augment_preset(static_cast<AugmentPreset>(i));
+      // Of itself the key has one default, whatever it is set to.
+      v.config.augment.preset = presets_.front().config.augment.preset;
+      out.push_back(std::move(v));
+    }
+    return out;
+  }
+
+  // Those that have the key.
+  std::vector<Variant> optimizers(const std::string& leaf) const {
+    std::vector<Variant> out;
+    for (const OptimizerSchema& schema : schemas_.optimizers) {
+      if (std::ranges::count(schema.unused, leaf) > 0) continue;
+      Variant v{schema.name, presets_.front().config};
+      v.config.optim = OptimConfig();
+      if (schema.defaults) schema.defaults(v.config.optim);
+      out.push_back(std::move(v));
+    }
+    if (out.empty()) out.push_back(presets_.front());
+    return out;
+  }
+
+  // A value that says something: not the default where there are few.
+  std::string example_of(const Key& key, const std::vector<std::string>& choices) const {
+    if (!key.example.empty()) return key.example;
+    std::string value = key.write(presets_.front().config);
+    if (value == "true") return "false";
+    if (value == "false") return "true";
+    for (const std::string& choice : choices) {
+      if (choice != value) return choice;
+    }
+    return value;
+  }
+
+  std::string only_for(const std::string& path) const {
+    const std::string section = section_of(path), leaf = leaf_of(path);
+    std::vector<std::string> all, having;
+    const auto count = [&](const std::string& name, bool has) {
+      all.push_back(name);
+      if (has) having.push_back(name);
+    };
+    std::string chooser;
+    if (section == "data") {
+      chooser = "data.dataset";
+      for (const DatasetSchema& d : schemas_.datasets) {
+        count(d.name, is_key_of_dataset(leaf, d.name, schemas_.datasets));
+      }
+    } else if (section == "optim") {
+      chooser = "optim.name";
+      for (const OptimizerSchema& o : schemas_.optimizers) {
+        count(o.name, std::ranges::count(o.unused, leaf) == 0);
+      }
+    } else if (section == "schedule") {
+      chooser = "schedule.name";
+      for (const std::string& name : std::ranges::find(keys(), chooser, &Key::path)->choices) {
+        count(name, is_key_of_schedule(leaf, name));
+      }
+    }
+    return having.size() == all.size() ? "" : cat(chooser, " ", join(having));
+  }
+
+  void add_norm_options(std::vector<KeyDoc>& docs) const {
+    const std::size_t first = docs.size();
+    for (const NormSchema& norm : schemas_.norms) {
+      if (!norm.needs.empty()) continue;
+      for (const OptionSchema& option : norm.options) {
+        KeyDoc doc = of_option(option);
+        const auto same = std::find_if(docs.begin() + static_cast<std::ptrdiff_t>(first),
+                                       docs.end(), [&](const KeyDoc& d) {
+                                         return d.path == doc.path && d.meaning == doc.meaning &&
+                                                d.default_value == doc.default_value;
+                                       });
+        if (same != docs.end()) {
+          same->norms.push_back(norm.type);
+        } else {
+          doc.norms = {norm.type};
+          docs.push_back(std::move(doc));
+        }
+      }
+    }
+    for (std::size_t i = first; i < docs.size(); ++i) {
+      docs[i].only_for = cat(kNormSection, ".type ", join(docs[i].norms));
+    }
+  }
+
+  static std::string limits(const OptionSchema& option) {
+    return describe(between(option.min, option.max));
+  }
+
+  static KeyDoc of_option(const OptionSchema& option) {
+    KeyDoc doc;
+    doc.path = cat(kNormSection, ".", option.key);
+    doc.meaning = option.doc;
+    doc.choices = option.choices;
+    doc.default_value =
+        std::visit([](const auto& v) { return write_value(v); }, option.default_value);
+    doc.example = doc.default_value;
+    const auto choose = [&] {
+      for (const std::string& choice : option.choices) {
+        if (choice != doc.default_value && !choice.ends_with("<k>")) doc.example = choice;
+      }
+    };
+    switch (option.kind) {
+      case OptionKind::kBool:
+        doc.allowed = "true or false";
+        doc.example = doc.default_value == "true" ? "false" : "true";
+        break;
+      case OptionKind::kInt: doc.allowed = cat("integer ", limits(option)); break;
+      case OptionKind::kNumber: doc.allowed = cat("number ", limits(option)); break;
+      case OptionKind::kChoice:
+        doc.allowed = cat("one of ", join(option.choices));
+        choose();
+        break;
+      case OptionKind::kChoiceOrNumber:
+        doc.allowed = cat(join(option.choices), ", or a number ", limits(option));
+        doc.example = number_text(option.min > 0 ? option.min : option.max);
+        break;
+    }
+    return doc;
+  }
+
+  const ConfigSchemas& schemas_;
+  std::vector<Variant> presets_;  // a config of nothing else, for each preset
+};
+
+}  // namespace
+
+std::vector<KeyDoc> key_docs(const ConfigSchemas& schemas) { return Documenter(schemas).all(); }
+
+}  // namespace dtn::config

@@ -1,0 +1,114 @@
+// That every key explains itself, and that docs/config.md is what the tables say.
+#include "config/key_docs.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "config/keys.h"
+#include "dtn/config/load.h"
+#include "dtn/tasks/registries.h"
+
+namespace dtn::testing {
+namespace {
+
+using config::KeyDoc;
+
+std::vector<KeyDoc> all_docs() { return config::key_docs(standard_registries().schemas()); }
+
+TEST(KeyDocs, SayWhatEachKeyIs) {
+  constexpr std::size_t kShortest = 20;
+  const std::vector<KeyDoc> docs = all_docs();
+  ASSERT_GT(docs.size(), config::keys().size());  // options of normalizers as well
+  for (const KeyDoc& doc : docs) {
+    SCOPED_TRACE(doc.path);
+    EXPECT_GE(doc.meaning.size(), kShortest) << "says too little: " << doc.meaning;
+    EXPECT_FALSE(doc.meaning.ends_with(".") || doc.meaning.starts_with("default"));
+    EXPECT_NE(doc.allowed, "") << "its row has no type";
+    EXPECT_NE(doc.default_value, "");
+    EXPECT_FALSE(doc.example.empty() || doc.example == "null" || doc.example == "\"\"")
+        << "an optional key needs an example in its row";
+  }
+}
+
+TEST(KeyDocs, ExamplesAreTaken) {
+  const ConfigSchemas schemas = standard_registries().schemas();
+  for (const config::Key& key : config::keys()) {
+    for (const KeyDoc& doc : all_docs()) {
+      if (doc.path != key.path) continue;
+      SCOPED_TRACE(key.path + ": " + doc.example);
+      const config::Where where{std::make_shared<const std::string>("example"), 1, 1, 0};
+      ExperimentConfig config;
+      const config::Node node = config::parse_yaml(doc.example, where);
+      EXPECT_NO_THROW(key.read({node, key.path, key.doc}, config));
+    }
+  }
+  for (const KeyDoc& doc : all_docs()) {
+    for (const std::string& norm : doc.norms) {
+      SCOPED_TRACE(doc.path + ": " + doc.example + " of " + norm);
+      const std::vector<std::string> set = {"model.norm.type=" + norm,
+                                            doc.path + "=" + doc.example};
+      EXPECT_NO_THROW(parse_experiment("model: {preset: vit_t}", "example", set, schemas));
+    }
+  }
+}
+
+TEST(KeyDocs, DefaultsFollowTheChoicesAbove) {
+  const auto default_of = [&](const std::string& path) {
+    for (const KeyDoc& doc : all_docs()) {
+      if (doc.path == path) return doc.default_value;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(default_of("model.embed_dim"), "the preset's");
+  EXPECT_EQ(default_of("model.num_classes"), "1000");
+  EXPECT_EQ(default_of("optim.eps"), "1.0e-08 (lamb 1.0e-06)");
+  EXPECT_EQ(default_of("augment.erase"), "0 (deit 0.25)");
+  EXPECT_EQ(default_of("schedule.epochs"), "300");
+  EXPECT_EQ(default_of("model.norm.lambda"), "learnable");
+}
+
+TEST(KeyDocs, TheDocumentIsUpToDate) {
+  std::ifstream file(DTN_TESTS_FOLDER "/../docs/config.md");
+  std::ostringstream text;
+  text << file.rdbuf();
+  EXPECT_TRUE(text.str() == config::to_markdown(all_docs()))
+      << "docs/config.md is out of date: dtn-info --keys --markdown > docs/config.md";
+}
+
+TEST(KeyDocs, LinesAreAsWideAsAsked) {
+  for (const std::size_t columns : {40, 100}) {
+    std::istringstream text(config::to_text(all_docs(), columns));
+    for (std::string line; std::getline(text, line);) {
+      // A single word may be longer, and what is to be copied stays in one line.
+      if (!line.starts_with("    ") || line.find(' ', 4) == std::string::npos) continue;
+      EXPECT_LE(line.size(), columns) << line;
+    }
+  }
+}
+
+// With comments a config is the same config, and no comment is left out.
+TEST(CommentedYaml, ReadsBack) {
+  const ConfigSchemas schemas = standard_registries().schemas();
+  for (const char* norm : {"ln", "dtn", "gn", "power"}) {
+    const ExperimentConfig config =
+        parse_experiment("model: {preset: vit_t}", "test",
+                         std::vector{std::string("model.norm.type=") + norm}, schemas);
+    const std::string text = to_commented_yaml(config, schemas);
+    EXPECT_TRUE(parse_experiment(text, "commented", {}, schemas) == config);
+    std::istringstream lines(text);
+    std::string plain, before;
+    for (std::string line; std::getline(lines, line); before = line) {
+      const bool comment = line.find_first_not_of(' ') == line.find('#');
+      EXPECT_LE(line.size(), 100u) << line;
+      if (!comment) plain += line + "\n";
+      if (comment || line.ends_with(":")) continue;  // the head of a section has none
+      EXPECT_EQ(before.find_first_not_of(' '), before.find('#')) << line << " is not explained";
+    }
+    EXPECT_EQ(plain, to_yaml(config));
+  }
+}
+
+}  // namespace
+}  // namespace dtn::testing
