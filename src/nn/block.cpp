@@ -16,8 +16,8 @@ std::optional<LayerScale> make_layer_scale(const BlockOptions& o, const Scope& s
   return LayerScale(scope, o.attention.channels, *o.layer_scale);
 }
 
-Variable scaled(Context& ctx, const std::optional<LayerScale>& scale, const Variable& branch) {
-  return scale ? scale->forward(ctx, branch) : branch;
+LinearValues scaled(Context& ctx, const std::optional<LayerScale>& scale, const Linear& layer) {
+  return scale ? scale->folded_into(ctx, layer) : layer.values();
 }
 
 }  // namespace
@@ -53,24 +53,23 @@ void Block::attention_branch(Context& ctx, ResidualStream& stream, const TokenGr
 
 void Block::project(Context& ctx, ResidualStream& stream, const Variable& mixed) const {
   const Tensor scale = drop_path1_.scales(ctx, mixed);
-  const Linear& proj = attention_.projection();
-  const bool bare = !layer_scale1_ && !attention_.dropout().active(ctx);
-  if (bare && ResidualStream::product_adds(scale)) {
-    stream.set(ops::linear_residual(ctx, mixed, proj.w(), proj.b(), stream.sum(ctx), scale));
+  const auto [weight, bias] = scaled(ctx, layer_scale1_, attention_.projection());
+  if (!attention_.dropout().active(ctx) && ResidualStream::product_adds(scale)) {
+    stream.set(ops::linear_residual(ctx, mixed, weight, bias, stream.sum(ctx), scale));
   } else {
-    const Variable branch = attention_.dropout().forward(ctx, proj.forward(ctx, mixed));
-    stream.add(scaled(ctx, layer_scale1_, branch), scale);
+    const Variable branch = ops::linear(ctx, mixed, weight, bias);
+    stream.add(attention_.dropout().forward(ctx, branch), scale);
   }
 }
 
 void Block::mlp_branch(Context& ctx, ResidualStream& stream, const TokenGrid& grid) const {
   const Variable normed = stream.normalized(ctx, *norm2_, grid);
   const Tensor scale = drop_path2_.scales(ctx, normed);
-  const bool bare = !layer_scale2_ && mlp_.is_fused(ctx);
-  if (bare && ResidualStream::product_adds(scale)) {
-    stream.set(mlp_.forward_add(ctx, normed, stream.sum(ctx), scale));
+  const LinearValues last = scaled(ctx, layer_scale2_, mlp_.last());
+  if (mlp_.is_fused(ctx) && ResidualStream::product_adds(scale)) {
+    stream.set(mlp_.forward_add(ctx, normed, last, stream.sum(ctx), scale));
   } else {
-    stream.add(scaled(ctx, layer_scale2_, mlp_.forward(ctx, normed)), scale);
+    stream.add(mlp_.forward(ctx, normed, last), scale);
   }
 }
 

@@ -10,9 +10,12 @@ LayerScale::LayerScale(const Scope& scope, std::int64_t channels, double start)
                             value.copy_from(Tensor::full(value.shape(), value.dtype(), start));
                           })) {}
 
-Variable LayerScale::forward(Context& ctx, const Variable& x) const {
-  return primitive::cast(ctx, primitive::mul(ctx, primitive::widen(ctx, x), gamma_->variable),
-                         x.dtype());
+LinearValues LayerScale::folded_into(Context& ctx, const Linear& layer) const {
+  const Variable& gamma = gamma_->variable;
+  const Variable rows = primitive::reshape(ctx, gamma, {gamma.dim(0), 1});
+  LinearValues folded{primitive::mul(ctx, layer.w(), rows), {}};
+  if (layer.bias) folded.bias = primitive::mul(ctx, layer.b(), gamma);
+  return folded;
 }
 
 }  // namespace dtn

@@ -12,9 +12,10 @@ Mlp::Mlp(const Scope& scope, const Options& o)
       drop1_(scope / "drop1", o.dropout),
       drop2_(scope / "drop2", o.dropout) {}
 
-Variable Mlp::forward(Context& ctx, const Variable& x) const {
-  if (is_fused(ctx)) return forward_add(ctx, x, {}, {});
-  return drop2_.forward(ctx, fc2_.forward(ctx, drop1_.forward(ctx, hidden(ctx, x))));
+Variable Mlp::forward(Context& ctx, const Variable& x, const LinearValues& last) const {
+  if (is_fused(ctx)) return forward_add(ctx, x, last, {}, {});
+  const Variable h = drop1_.forward(ctx, hidden(ctx, x));
+  return drop2_.forward(ctx, ops::linear(ctx, h, last.weight, last.bias));
 }
 
 Variable Mlp::hidden(Context& ctx, const Variable& x) const {
@@ -27,9 +28,9 @@ Variable Mlp::hidden(Context& ctx, const Variable& x) const {
   }
 }
 
-Variable Mlp::forward_add(Context& ctx, const Variable& x, const Variable& residual,
-                          const Tensor& scale) const {
-  return ops::mlp_residual(ctx, x, fc1_.w(), fc1_.b(), fc2_.w(), fc2_.b(), residual, scale);
+Variable Mlp::forward_add(Context& ctx, const Variable& x, const LinearValues& last,
+                          const Variable& residual, const Tensor& scale) const {
+  return ops::mlp_residual(ctx, x, fc1_.w(), fc1_.b(), last.weight, last.bias, residual, scale);
 }
 
 }  // namespace dtn

@@ -6,6 +6,12 @@
 
 namespace dtn {
 
+// What a product takes of a linear layer: its parameters, or values made of them. Weight [out, in],
+// bias [out] or undefined.
+struct LinearValues {
+  Variable weight, bias;
+};
+
 struct Linear {
   struct Options {
     bool bias = true;
@@ -22,6 +28,7 @@ struct Linear {
   // The parameters as operations take them; a layer without bias has an undefined one.
   const Variable& w() const { return weight->variable; }
   const Variable& b() const;
+  LinearValues values() const { return {w(), b()}; }
 
   Parameter* weight;
   Parameter* bias = nullptr;

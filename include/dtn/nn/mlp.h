@@ -19,10 +19,13 @@ class Mlp {
   Mlp(const Scope&, const Options&);
 
   // x [..., C] -> [..., C]
-  Variable forward(Context&, const Variable& x) const;
+  Variable forward(Context& ctx, const Variable& x) const { return forward(ctx, x, fc2_.values()); }
+  // The same with other values for the last layer.
+  Variable forward(Context&, const Variable& x, const LinearValues& last) const;
   // residual + s_b forward(x), in one operation; only where is_fused(). See ops::mlp_residual.
-  Variable forward_add(Context&, const Variable& x, const Variable& residual,
-                       const Tensor& scale) const;
+  Variable forward_add(Context&, const Variable& x, const LinearValues& last,
+                       const Variable& residual, const Tensor& scale) const;
+  const Linear& last() const { return fc2_; }
   bool is_fused(const Context& ctx) const {
     return act_ == MlpActivation::kGelu && !drop1_.active(ctx);
   }
