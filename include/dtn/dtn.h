@@ -4,6 +4,7 @@
 #include "dtn/app/bench_main.h"
 #include "dtn/app/data_main.h"
 #include "dtn/app/eval_main.h"
+#include "dtn/app/export_main.h"
 #include "dtn/app/info_main.h"
 #include "dtn/app/sweep_main.h"
 #include "dtn/app/train_main.h"

@@ -14,6 +14,7 @@
 #include "dtn/app/bench_main.h"
 #include "dtn/app/data_main.h"
 #include "dtn/app/eval_main.h"
+#include "dtn/app/export_main.h"
 #include "dtn/app/info_main.h"
 #include "dtn/app/sweep_main.h"
 #include "dtn/config/load.h"
@@ -131,6 +132,7 @@ int train_main(int argc, char** argv, const Registries& registries) {
   if (first == "eval") return eval_main(argc - 1, argv + 1, registries);
   if (first == "bench") return bench_main(argc - 1, argv + 1, registries);
   if (first == "data") return data_main(argc - 1, argv + 1, registries);
+  if (first == "export") return export_main(argc - 1, argv + 1, registries);
   if (first == "info") return info_main(argc - 1, argv + 1, registries);
   if (first == "sweep") {
     return sweep_main(argc - 1, argv + 1, registries, fs::read_symlink("/proc/self/exe"));

@@ -9,8 +9,8 @@ _NAMES = {torch.float32: "F32", torch.bfloat16: "BF16", torch.float64: "F64", to
 _TYPES = {v: k for k, v in _NAMES.items()}
 
 
-def save(path, tensors):
-    table, blobs, offset = {}, [], 0
+def save(path, tensors, metadata=None):
+    table, blobs, offset = {"__metadata__": metadata} if metadata else {}, [], 0
     for name, t in sorted(tensors.items(), key=lambda e: (-e[1].element_size(), e[0])):
         t = t.detach().contiguous()
         blob = t.reshape(-1).view(torch.uint8).numpy().tobytes() if t.numel() else b""
@@ -22,6 +22,14 @@ def save(path, tensors):
     header += b" " * (-len(header) % 8)
     with open(path, "wb") as f:
         f.write(struct.pack("<Q", len(header)) + header + b"".join(blobs))
+
+
+def metadata(path):
+    """Of one of our files, without the checksums, which do not hold for other tensors."""
+    with open(path, "rb") as f:
+        (length,) = struct.unpack("<Q", f.read(8))
+        kept = json.loads(f.read(length)).get("__metadata__", {})
+    return {k: v for k, v in kept.items() if "checksum" not in k}
 
 
 def load(path):

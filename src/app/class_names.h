@@ -1,0 +1,22 @@
+// What the classes of a model are called. Training writes their names into the metadata of its
+// checkpoints, as a list in JSON.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dtn/io/safetensors.h"
+
+namespace dtn::app {
+
+inline constexpr const char* kClassNamesKey = "classes";
+
+std::string to_json(const std::vector<std::string>& names);
+
+// The names in a file's metadata; where there are none, ImageNet's for a model of its 1000 classes,
+// else none, as for a list of another number than
+// `num_classes`. WordNet ids, by which the folders of ImageNet are called, become English words. Throws
+// DataError for what is no list.
+std::vector<std::string> class_names_of(const StringMap& metadata, int num_classes);
+
+}  // namespace dtn::app

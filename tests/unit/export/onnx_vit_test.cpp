@@ -1,0 +1,179 @@
+// What dtn-export writes, read back and evaluated operator by operator, beside the model itself.
+#include "export/onnx_vit.h"
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "onnx_interpreter.h"
+#include "tiny_vit.h"
+
+namespace dtn {
+namespace {
+
+using namespace dtn::test;
+namespace fs = std::filesystem;
+
+// The model's weights, and its batches' statistics, as training leaves them.
+void train_a_little(Classifier& model) {
+  perturb(model.parameters());
+  std::uint32_t stream = 300;
+  for (const Buffer& b : model.parameters().buffers()) {
+    Doubles values = doubles(b.value);
+    const Doubles shift = doubles(representable(random_tensor(b.shape, stream++)));
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] += std::abs(shift[i]);
+    Tensor value = b.value;
+    value.copy_from(as(from_doubles(values, b.shape, DType::kFloat32), value.dtype()));
+  }
+}
+
+OnnxFile written(const onnx::Graph& graph) {
+  const fs::path path = fs::path(testing::TempDir()) / "written.onnx";
+  graph.write(path, "test");
+  std::ifstream in(path, std::ios::binary);
+  std::stringstream bytes;
+  bytes << in.rdbuf();
+  static std::string kept;  // what is read points into it
+  kept = bytes.str();
+  return OnnxFile(kept);
+}
+
+// The largest difference between the file's logits and the model's, in float64, of their largest.
+double difference(const ModelConfig& config, int opset, std::int64_t batch) {
+  Classifier exported(config, 1), model(config, 1, DType::kFloat64);
+  train_a_little(exported);
+  train_a_little(model);
+  const Tensor images = some_images(config, batch, DType::kFloat64);
+  Context ctx = computing_in(DType::kFloat64);
+  const Doubles want = doubles(model.forward(ctx, images).value());
+
+  const OnnxFile file = written(onnx::graph_of(exported, opset));
+  const std::int64_t side = config.image_size;
+  const Array got =
+      OnnxInterpreter(file).run({{batch, config.channels, side, side}, doubles(images)});
+  EXPECT_EQ(got.shape, (Extents{batch, exported.outputs()}));
+  double most = 0, worst = 0;
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    most = std::max(most, std::abs(want[i]));
+    worst = std::max(worst, std::abs(want[i] - got.values.at(i)));
+  }
+  return worst / most;
+}
+
+template <class E, class F>
+void expect_error(F&& f, const std::vector<std::string>& parts) {
+  try {
+    f();
+    ADD_FAILURE() << "no error";
+  } catch (const E& e) {
+    for (const std::string& part : parts) {
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+    }
+  }
+}
+
+// What is folded into constants is rounded to float32 once, and passes through a few layers.
+constexpr double kBound = 1e-5;
+
+ModelConfig with_norm(ModelConfig c, const std::string& type, std::vector<NormOption> options) {
+  c.norm.type = type;
+  c.norm.options = std::move(options);
+  for (const OptionSchema& option : norm_registry().at(type).schema.options) {
+    const bool given = std::ranges::any_of(
+        c.norm.options, [&](const NormOption& o) { return o.key == option.key; });
+    if (!given) c.norm.options.push_back({option.key, option.default_value});
+  }
+  return c;
+}
+
+ModelConfig dtn_vit(std::vector<NormOption> options) {
+  ModelConfig c = paper_vit();
+  c.image_size = 20;  // 4 x 4 tokens, so that they pool
+  return with_norm(c, "dtn", std::move(options));
+}
+
+TEST(OnnxVit, HasTheModelsLogitsForEveryOption) {
+  std::vector<ModelConfig> configs = checkpoint_vits();
+  configs.push_back(deit_vit());
+  configs.push_back(biased_vit());
+  for (const ModelConfig& config : configs) {
+    for (std::int64_t batch : {1, 3}) {
+      EXPECT_LT(difference(config, onnx::kMinOpset, batch), kBound) << config.preset;
+    }
+  }
+}
+
+TEST(OnnxVit, HasTheModelsLogitsWithDtn) {
+  using S = std::string;
+  const std::vector<std::vector<NormOption>> variants = {
+      {},
+      {{"variant", S("official")}},
+      {{"pool", std::int64_t{2}}},
+      {{"pool", std::int64_t{2}}, {"variant", S("official")}},
+      {{"position", S("uniform")}},
+      {{"position", S("free")}, {"pool", std::int64_t{2}}},
+      {{"position", S("free")}},
+      {{"position", S("banded:3")}},
+      {{"lambda", 0.25}},
+      {{"lambda", 0.0}, {"position", S("uniform")}},
+      {{"only_var", true}},
+  };
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    EXPECT_LT(difference(dtn_vit(variants[i]), onnx::kMinOpset, 2), kBound) << "variant " << i;
+  }
+  ModelConfig mean = with_norm(mean_vit(), "dtn", {});
+  EXPECT_LT(difference(mean, onnx::kMinOpset, 2), kBound);
+}
+
+TEST(OnnxVit, HasTheModelsLogitsWithOtherNorms) {
+  for (const char* type : {"rms", "scale", "bn", "in", "gn", "sn", "power"}) {
+    EXPECT_LT(difference(with_norm(paper_vit(), type, {}), onnx::kMinOpset, 2), kBound) << type;
+  }
+  const ModelConfig official = with_norm(paper_vit(), "in", {{"variant", std::string("official")}});
+  EXPECT_LT(difference(official, onnx::kMinOpset, 2), kBound);
+}
+
+TEST(OnnxVit, HoldsAtEveryOpset) {
+  for (int opset = onnx::kMinOpset; opset <= onnx::kMaxOpset; ++opset) {
+    EXPECT_LT(difference(dtn_vit({}), opset, 1), kBound) << opset;
+    EXPECT_LT(difference(checkpoint_vits()[4], opset, 1), kBound) << opset;  // gelu_tanh, mean
+  }
+}
+
+TEST(OnnxVit, StoresPositionsAsTwoSmallMatrices) {
+  Classifier model(dtn_vit({}), 1);
+  const OnnxFile file = written(onnx::graph_of(model, onnx::kMinOpset));
+  EXPECT_EQ(file.ir_version, 8);
+  EXPECT_EQ(file.opset, onnx::kMinOpset);
+  EXPECT_EQ(file.inputs, std::vector<std::string>{"images"});
+  EXPECT_EQ(file.outputs, std::vector<std::string>{"logits"});
+  EXPECT_EQ(file.constants.at("blocks.0.norm1.positions_y").shape, (Extents{5, 4, 4}));
+  EXPECT_EQ(file.constants.at("blocks.0.norm1.positions_x").shape, (Extents{5, 1, 4, 4}));
+  EXPECT_FALSE(file.constants.contains("blocks.0.norm1.positions"));
+}
+
+TEST(OnnxVit, RefusesWhatItCannotWrite) {
+  Classifier model(dtn_vit({}), 1);
+  expect_error<ConfigError>([&] { onnx::graph_of(model, 16); }, {"--opset 16", "17 to 23"});
+  expect_error<ConfigError>([&] { onnx::graph_of(model, 24); }, {"--opset 24"});
+}
+
+TEST(OnnxGraph, CarriesNotes) {
+  onnx::Graph graph(17);
+  graph.note("mean", "0.5");
+  EXPECT_EQ(written(graph).notes.at("mean"), "0.5");
+}
+
+TEST(OnnxGraph, RefusesMoreThanTwoGibibytes) {
+  onnx::Graph graph(17);
+  // One tensor of 64 MiB under many names takes no more memory than itself.
+  const Tensor part = Tensor::zeros({16, 1 << 20}, DType::kFloat32);
+  for (int i = 0; i < 32; ++i) graph.tensor(cat("part", i), part);
+  const fs::path path = fs::path(testing::TempDir()) / "large.onnx";
+  expect_error<Error>([&] { graph.write(path, "large"); },
+                      {path.string(), "2 GiB", "protocol buffer"});
+  EXPECT_FALSE(fs::exists(path));
+}
+
+}  // namespace
+}  // namespace dtn
