@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 
-#include "app/class_names.h"
 #include "app/program.h"
 #include "app/weights_source.h"
 #include "core/format.h"
@@ -13,6 +12,7 @@
 #include "dtn/core/log.h"
 #include "dtn/tasks/classify.h"
 #include "export/onnx_vit.h"
+#include "train/class_names.h"
 
 namespace dtn::app {
 namespace {
@@ -42,7 +42,7 @@ void add_notes(onnx::Graph& graph, const ExperimentConfig& config, const StringM
   graph.note("crop_pct", format("%g", config.data.crop_pct));
   graph.note("interpolation", bicubic ? "bicubic" : "bilinear");
   const std::vector<std::string> names = class_names_of(metadata, config.model.num_classes);
-  if (!names.empty()) graph.note(kClassNamesKey, to_json(names));
+  if (!names.empty()) graph.note(kClassNamesKey, as_json(names));
 }
 
 int run_export(const ExportCommand& options, const Registries& registries) {

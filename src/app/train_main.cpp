@@ -16,6 +16,7 @@
 #include "dtn/app/eval_main.h"
 #include "dtn/app/export_main.h"
 #include "dtn/app/info_main.h"
+#include "dtn/app/predict_main.h"
 #include "dtn/app/sweep_main.h"
 #include "dtn/config/load.h"
 #include "dtn/nn/normalizer.h"
@@ -134,12 +135,15 @@ int train_main(int argc, char** argv, const Registries& registries) {
   if (first == "data") return data_main(argc - 1, argv + 1, registries);
   if (first == "export") return export_main(argc - 1, argv + 1, registries);
   if (first == "info") return info_main(argc - 1, argv + 1, registries);
+  if (first == "predict") return predict_main(argc - 1, argv + 1, registries);
   if (first == "sweep") {
     return sweep_main(argc - 1, argv + 1, registries, fs::read_symlink("/proc/self/exe"));
   }
   CLI::App app{
       "Trains a model as a config file says.\n"
-      "With `eval`, `sweep`, `info`, `data` or `bench` as the first word it is dtn-eval and so on.",
+      "With `eval`, `export`, `sweep`, `info`, `data` or `bench` as the first word it is dtn-eval "
+      "and "
+      "so on.",
       "dtn-train"};
   TrainCommand options;
   app.add_option("--config", options.config,

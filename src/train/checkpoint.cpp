@@ -8,6 +8,7 @@
 
 #include "dtn/core/log.h"
 #include "io/atomic_file.h"
+#include "train/class_names.h"
 
 namespace dtn {
 namespace fs = std::filesystem;
@@ -165,6 +166,8 @@ void save_checkpoint(const fs::path& run_dir, const CheckpointData& data, int ke
     DTN_CHECK(fresh || state_metadata[key] == value, "state metadata '", key,
               "' contradicts the checkpoint's own");
   }
+
+  if (!data.class_names.empty()) metadata.emplace(kClassNamesKey, as_json(data.class_names));
 
   fs::path folder = checkpoint_path(run_dir, data.step);
   AtomicDirectory directory(folder);

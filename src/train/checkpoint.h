@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "dtn/io/safetensors.h"
 
@@ -19,8 +20,9 @@ struct CheckpointData {
   NamedTensors ema;    // empty when EMA is off
   NamedTensors state;  // optimizer moments and whatever else a resume needs
   StringMap
-      state_metadata;       // epoch, position, seed, best_top1, ...; goes to state.safetensors only
-  std::string config_yaml;  // the resolved configuration, in every file
+      state_metadata;  // epoch, position, seed, best_top1, ...; goes to state.safetensors only
+  std::vector<std::string> class_names;  // in model and ema, where the training data names them
+  std::string config_yaml;               // the resolved configuration, in every file
   std::int64_t step = 0;
 };
 

@@ -159,8 +159,9 @@ class Trainer {
     log_.sync();
     std::optional<std::int64_t> best_step;
     if (progress_.best_step >= 0) best_step = progress_.best_step;
-    save_checkpoint(run_.output, take_snapshot(run_.config, run_.learner, progress_),
-                    run_.config.train.keep, best_step);
+    CheckpointData data = take_snapshot(run_.config, run_.learner, progress_);
+    data.class_names = run_.train->source().class_names();
+    save_checkpoint(run_.output, data, run_.config.train.keep, best_step);
   }
 
   RunStatus stop() {

@@ -91,6 +91,9 @@ class SampleSource {
   virtual std::string noun() const { return "samples"; }
   // What to call a sample in messages: its file, or file and index.
   virtual std::string sample_name(std::int64_t index) const { return cat("sample ", index); }
+  // What the classes of the samples are called, in the order of their labels; empty where there are
+  // none, or nobody knows.
+  virtual std::vector<std::string> class_names() const { return {}; }
   // What a sample is, label and all, wherever the data set lies: machines that agree on these have
   // the same data set.
   virtual std::string identity(std::int64_t index) const { return std::to_string(index); }

@@ -41,6 +41,7 @@ class ImageSamples final : public SampleSource {
   std::string sample_name(std::int64_t index) const override {
     return dataset_->sample_name(index);
   }
+  std::vector<std::string> class_names() const override { return dataset_->class_names(); }
   std::string identity(std::int64_t index) const override;
   std::vector<FieldSpec> carried() const override;
   std::vector<FieldSpec> delivered() const override;

@@ -5,6 +5,7 @@
 
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
+#include "io/crc32c.h"
 #include "io/file.h"
 #include "io/gzip.h"
 
@@ -103,6 +104,15 @@ std::string find_idx(const std::string& root, const std::string& file) {
                       "them)"));
 }
 
+// Fashion-MNIST (Xiao et al., 2017), known by the checksum of its training or test labels.
+std::vector<std::string> names_of_classes(std::span<const std::uint8_t> labels) {
+  constexpr std::uint32_t kFashionTrain = 0x0047f202, kFashionTest = 0xe898e67e;
+  const std::uint32_t checksum = crc32c(std::as_bytes(labels));
+  if (checksum != kFashionTrain && checksum != kFashionTest) return {};
+  return {"T-shirt/top", "trouser", "pullover", "dress", "coat",
+          "sandal",      "shirt",   "sneaker",  "bag",   "ankle boot"};
+}
+
 class IdxDataset final : public Dataset {
  public:
   IdxDataset(std::string image_file, IdxArray images, const std::string& label_file,
@@ -111,6 +121,7 @@ class IdxDataset final : public Dataset {
     labels_.assign(labels.values.begin(), labels.values.end());
     check_labels(labels_, model_classes, label_file);
     num_classes_ = *std::ranges::max_element(labels_) + 1;
+    class_names_ = names_of_classes(labels.values);
     height_ = static_cast<int>(images_.dims[1]);
     width_ = static_cast<int>(images_.dims[2]);
     description_ = cat(size(), " images of ", width_, " x ", height_, " from ", file_);

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "data/source/image_names.h"
+#include "data/source/image_files.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
@@ -17,8 +17,6 @@ namespace dtn {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr int kMaxDepth = 16;  // of folders within a class
 
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
@@ -39,33 +37,6 @@ std::vector<std::string> class_folders(const fs::path& folder) {
   if (error) fail_listing(folder, error);
   std::ranges::sort(names);
   return names;
-}
-
-// The images of one class: paths below `folder`, sorted. Adds to `undecodable` the images in
-// formats we cannot read.
-std::vector<std::string> list_images(const fs::path& folder, std::int64_t& undecodable) {
-  std::vector<std::string> files;
-  std::error_code error;
-  const std::size_t prefix = folder.native().size() + 1;
-  fs::recursive_directory_iterator it(folder, fs::directory_options::follow_directory_symlink,
-                                      error);
-  for (fs::recursive_directory_iterator end; !error && it != end; it.increment(error)) {
-    std::error_code ignored;
-    const fs::path& path = it->path();
-    if (is_hidden(path)) {
-      it.disable_recursion_pending();
-    } else if (it.depth() > kMaxDepth) {
-      throw DataError(cat(path.string(), ": more than ", kMaxDepth,
-                          " folders deep; does a link lead in a circle?"));
-    } else if (it->is_regular_file(ignored)) {
-      const NameKind kind = kind_of_name(path.native());
-      if (kind == NameKind::kImage) files.push_back(path.native().substr(prefix));
-      if (kind == NameKind::kUndecodable) ++undecodable;
-    }
-  }
-  if (error) fail_listing(folder, error);
-  std::ranges::sort(files, comes_before);
-  return files;
 }
 
 std::string quoted_or_none(const std::vector<std::string>& names, std::size_t i) {

@@ -1,4 +1,4 @@
-#include "app/class_names.h"
+#include "train/class_names.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -6,7 +6,7 @@
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
 
-namespace dtn::app {
+namespace dtn {
 namespace {
 
 // In place of a WordNet id of ImageNet its word; other names as they are.
@@ -22,7 +22,7 @@ void put_into_words(std::vector<std::string>& names) {
 
 }  // namespace
 
-std::string to_json(const std::vector<std::string>& names) {
+std::string as_json(const std::vector<std::string>& names) {
   // Folders may be called anything; what is no UTF-8 in it is replaced.
   return nlohmann::json(names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -37,9 +37,9 @@ std::vector<std::string> class_names_of(const StringMap& metadata, int num_class
   const bool list = json.is_array() && std::ranges::all_of(json, &nlohmann::json::is_string);
   if (!list) throw DataError("the class names in the metadata of the weights are no list of texts");
   auto names = json.get<std::vector<std::string>>();
-  if (static_cast<int>(names.size()) != num_classes) return {};
+  if (static_cast<int>(names.size()) > num_classes) return {};
   put_into_words(names);
   return names;
 }
 
-}  // namespace dtn::app
+}  // namespace dtn

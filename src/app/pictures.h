@@ -1,0 +1,50 @@
+// Pictures without labels, from files and folders that somebody names.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dtn/data/dataset.h"
+#include "dtn/data/sample_source.h"
+
+namespace dtn::app {
+
+// The files in `paths`: those named themselves, whatever they are called, and the images in folders
+// at any depth. Each is loaded when it is asked for. Throws DataError for a path that is not there
+// and for a folder without images.
+std::shared_ptr<const Dataset> open_pictures(const std::vector<std::string>& paths);
+
+// Passes samples on, and remembers what was wrong with those that could not be made.
+class FaultKeepingSource final : public SampleSource {
+ public:
+  explicit FaultKeepingSource(std::shared_ptr<const SampleSource> source)
+      : source_(std::move(source)) {}
+
+  // What was wrong with the first sample before `end` that could not be made and has not been taken
+  // yet, by its index. From any thread.
+  std::optional<std::pair<std::int64_t, std::string>> take_fault(std::int64_t end) const;
+
+  std::int64_t size() const override { return source_->size(); }
+  const std::string& description() const override { return source_->description(); }
+  std::string noun() const override { return source_->noun(); }
+  std::string sample_name(std::int64_t index) const override { return source_->sample_name(index); }
+  std::vector<FieldSpec> carried() const override { return source_->carried(); }
+  std::vector<FieldSpec> delivered() const override { return source_->delivered(); }
+  std::unique_ptr<Workspace> make_workspace() const override { return source_->make_workspace(); }
+  std::unique_ptr<BatchFinisher> make_finisher(Device device) const override {
+    return source_->make_finisher(device);
+  }
+  void make(std::int64_t index, const SampleKey& key, FieldRow& row,
+            Workspace& workspace) const override;
+
+ private:
+  std::shared_ptr<const SampleSource> source_;
+  mutable std::mutex mutex_;
+  mutable std::map<std::int64_t, std::string> faults_;
+};
+
+}  // namespace dtn::app
