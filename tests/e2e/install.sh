@@ -29,7 +29,7 @@ runs() {
 
 echo "programs"
 version=$(sed -n 's/^project(dtn VERSION \([0-9.]*\).*/\1/p' "$source_folder/CMakeLists.txt")
-for program in train eval export sweep info data bench; do
+for program in train eval predict export sweep info data bench; do
   runs "^dtn $version, (GCC|Clang) [0-9.]+, (oneDNN|Eigen) [0-9.]+, " \
     "$prefix/bin/dtn-$program" --version
 done

@@ -1,5 +1,5 @@
-"""Small models of every option, with weights as training leaves them, for the parity scripts of what
-leaves dtn: ONNX files and PyTorch modules.
+"""Small models of every option, with weights as training leaves them, for the parity scripts of
+what leaves dtn: ONNX files and PyTorch modules.
 """
 import pathlib
 import subprocess
@@ -110,6 +110,6 @@ def logits(programs, checkpoint, images, *options):
     """What dtn-eval computes in float32."""
     folder = pathlib.Path(checkpoint).parent
     safetensors_io.save(folder / "images.safetensors", {"images": images})
-    run(programs / "dtn-eval", "--checkpoint", checkpoint, "--inputs", folder / "images.safetensors",
-        "--save-logits", folder / "logits.safetensors", *options)
+    run(programs / "dtn-eval", "--checkpoint", checkpoint, "--inputs",
+        folder / "images.safetensors", "--save-logits", folder / "logits.safetensors", *options)
     return safetensors_io.load(folder / "logits.safetensors")["logits"]

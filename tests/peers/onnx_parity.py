@@ -4,8 +4,8 @@
   python3 tests/peers/onnx_parity.py --bin build/bin
 
 For a model of each option: ONNX's checker passes the file, with full inference of shapes, and
-onnxruntime gives dtn-eval's logits for batches of 1 and of 5, at every opset asked for. Exits with 1
-when the bound is passed. Needs PyTorch, onnx and onnxruntime; not part of the tests.
+onnxruntime gives dtn-eval's logits for batches of 1 and of 5, at every opset asked for. Exits with
+1 when the bound is passed. Needs PyTorch, onnx and onnxruntime; not part of the tests.
 """
 import argparse
 import pathlib
@@ -41,8 +41,8 @@ def worst(name, model, opsets, programs):
             want = logits(programs, checkpoint, images, *options)
             for opset in opsets:
                 path = str(folder / "model.onnx")
-                run(programs / "dtn-export", "--checkpoint", checkpoint, "--opset", opset, "--output",
-                    path, *options)
+                run(programs / "dtn-export", "--checkpoint", checkpoint, "--opset", opset,
+                    "--output", path, *options)
                 onnx.checker.check_model(path, full_check=True)
                 for n in (1, 5):
                     error = (in_onnx(path, images[:n]) - want[:n]).abs().max()
