@@ -7,6 +7,7 @@
 // All is done with heads apart, [N, H, h, w, D]. With p the pivot (the mean over the tokens) and
 // s = x - p,
 //   x - mu = s - (1 - l_mu) P s - l_mu (mu_ln - p)
+// Tokens ahead of the grid are normalized by LayerNorm, with the same weights (prefix: ln).
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -58,12 +59,9 @@ class DtnGraph {
         heads_(place.heads),
         head_dim_(place.channels / place.heads),
         h_(place.grid.height),
-        w_(place.grid.width) {
-    DTN_CHECK(place.tokens == place.grid.tokens(), place.path, ": dtn among ", place.tokens,
-              " tokens of a grid of ", h_, " x ", w_);
-  }
+        w_(place.grid.width) {}
 
-  // x [N, T, C] -> [N, T, C]
+  // x [N, h w, C] -> [N, h w, C]
   Value of(const Value& x) {
     make_positions();
     const bool official = options_.variant == DtnVariant::kOfficial;
@@ -90,7 +88,7 @@ class DtnGraph {
     centred = sub(g_, centred, mul(g_, sub(g_, token_mean, pivot), of_mean));
     const Value var = add(g_, mul(g_, token_var, of_var), mul(g_, v1, rest_of_var));
     const Value xhat = transpose(g_, over_deviation(centred, var), {0, 2, 3, 1, 4});
-    const Value y = mul(g_, reshape(g_, xhat, {0, place_.tokens, place_.channels}),
+    const Value y = mul(g_, reshape(g_, xhat, {0, h_ * w_, place_.channels}),
                         g_.tensor(name("weight"), weights_.at(name("weight"))));
     return add(g_, y, g_.tensor(name("bias"), weights_.at(name("bias"))));
   }
@@ -220,7 +218,13 @@ class DtnGraph {
 
 Value dynamic_token_norm(Graph& g, const Weights& weights, const NormConfig& config,
                          const NormPlace& place, const Value& x) {
-  return DtnGraph(g, weights, config, place).of(x);
+  DtnGraph dtn(g, weights, config, place);
+  const std::int64_t prefix = place.tokens - place.grid.height * place.grid.width;
+  if (prefix == 0) return dtn.of(x);
+  const std::string* rule = config.find<std::string>("prefix");
+  DTN_CHECK(rule && *rule == "ln", place.path, ": dtn with ", prefix, " tokens beside the grid");
+  const Value first = layer_norm(g, weights, place.path, place.eps, slice(g, x, 1, 0, prefix));
+  return concat(g, {first, dtn.of(slice(g, x, 1, prefix, place.tokens))}, 1);
 }
 
 }  // namespace dtn::onnx
