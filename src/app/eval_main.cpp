@@ -2,17 +2,19 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "app/program.h"
+#include "app/result_files.h"
 #include "app/weights_source.h"
+#include "data/feed/image_samples.h"
 #include "data/feed/open_split.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
@@ -31,7 +33,8 @@ namespace fs = std::filesystem;
 
 struct EvalCommand {
   WeightsOptions weights;
-  std::string inputs, save_logits, precision = "fp32";
+  ResultPaths results;
+  std::string inputs, precision = "fp32";
   std::string suite, suite_root, classes, save;
   bool json = false, no_clean = false;
   std::optional<int> batch_size;
@@ -44,7 +47,6 @@ struct Outcome {
   std::string noun = "images";  // what was counted
   std::int64_t count = 0;
   double seconds = 0;
-  Tensor logits;  // [N, K], when asked for
 };
 
 DType precision_of(const std::string& name) {
@@ -56,17 +58,11 @@ std::int64_t batch_size_of(const EvalCommand& options, const ExperimentConfig& c
   return std::min(64, config.train.micro_batch.value_or(config.train.batch_size));
 }
 
-void copy_rows(const Tensor& from, Tensor& to, std::int64_t row) {
-  Tensor target = to.slice(row, row + from.dim(0));
-  target.copy_from(from);
-}
-
-// The images of --inputs, as they are.
-Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, Classifier& model) {
+// The images of --inputs, and labels where it has some.
+TensorFile read_inputs(const EvalCommand& options, const ModelConfig& m) {
   TensorFile file = read_safetensors(options.inputs);
   const Tensor* images = file.find("images");
   const Tensor* labels = file.find("labels");
-  const ModelConfig& m = config.model;
   if (!images || images->rank() != 4 || images->dtype() != DType::kFloat32 ||
       images->dim(1) != m.channels || images->dim(2) != m.image_size ||
       images->dim(3) != m.image_size) {
@@ -74,28 +70,56 @@ Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, C
                         m.image_size, ", ", m.image_size, "]",
                         images ? ", has " + to_string(images->shape()) : ""));
   }
-  std::int64_t count = images->dim(0), batch = batch_size_of(options, config);
-  const bool measures = labels && m.num_classes > 0;
   if (labels) {
-    if (labels->dtype() != DType::kInt64 || labels->numel() != count) {
-      throw DataError(cat(options.inputs, ": 'labels' must be int64 [", count, "]"));
+    if (labels->dtype() != DType::kInt64 || labels->numel() != images->dim(0)) {
+      throw DataError(cat(options.inputs, ": 'labels' must be int64 [", images->dim(0), "]"));
     }
     check_labels(labels->values<std::int64_t>(), m.num_classes, options.inputs);
   }
+  return file;
+}
+
+// The images of --inputs, as they are.
+Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, Classify& task,
+                   Device device) {
+  const TensorFile file = read_inputs(options, config.model);
+  const Tensor& images = *file.find("images");
+  const Tensor* labels = file.find("labels");
+  const std::int64_t count = images.dim(0), batch = batch_size_of(options, config);
+  const bool measures = labels && config.model.num_classes > 0;
   Outcome outcome;
   outcome.count = count;
-  outcome.logits = Tensor::empty({count, model.outputs()}, DType::kFloat32);
+  ResultFiles results(options.results, task, count, labels ? *labels : Tensor());
   AccuracyMeter meter;
+  const DType compute = precision_of(options.precision);
+  if (compute == DType::kBFloat16) task.model().parameters().enable_bfloat16();
   auto start = std::chrono::steady_clock::now();
   for (std::int64_t first = 0; first < count; first += batch) {
-    std::int64_t last = std::min(count, first + batch);
-    Tensor logits = predict(model, images->slice(first, last), precision_of(options.precision));
-    copy_rows(logits, outcome.logits, first);
-    if (measures) meter.add({{"label", labels->slice(first, last)}}, {{"logits", logits}});
+    const std::int64_t last = std::min(count, first + batch);
+    Context ctx;
+    ctx.mode.compute = compute;
+    ctx.mode.skip_unread = results.skip_unread();
+    Fields outputs = task.outputs(ctx, {{"image", images.slice(first, last).to(device)}});
+    for (auto& [name, tensor] : outputs) tensor = tensor.to(kCpu);
+    std::vector<std::int64_t> indices(static_cast<std::size_t>(last - first));
+    std::iota(indices.begin(), indices.end(), first);
+    results.add(indices, outputs);
+    if (measures) meter.add({{"label", labels->slice(first, last)}}, outputs);
   }
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  results.finish();
   if (measures) outcome.metrics = meter.result();
   return outcome;
+}
+
+Tensor labels_of(const SampleSource& source) {
+  const auto* images = dynamic_cast<const ImageSamples*>(&source);
+  if (!images) return {};
+  Tensor labels = Tensor::empty({source.size()}, DType::kInt64);
+  for (std::int64_t i = 0; i < source.size(); ++i) {
+    labels.data<std::int64_t>()[i] = images->dataset().label(i);
+  }
+  return labels;
 }
 
 // The validation split of the config's data set.
@@ -116,25 +140,24 @@ Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, 
                                  .ranks = ranks.size()});
   Outcome outcome;
   outcome.noun = source->noun();
-  if (!options.save_logits.empty()) {  // a damaged image keeps a row of NaN
-    const std::int64_t width = dynamic_cast<Classify&>(task).model().outputs();
-    outcome.logits = Tensor::full({source->size(), width}, DType::kFloat32, std::nan(""));
+  std::optional<ResultFiles> results;
+  if (options.results.any()) {
+    results.emplace(options.results, dynamic_cast<Classify&>(task), source->size(),
+                    labels_of(*source));
   }
   std::optional<ProgressBar> bar;
   if (ranks.is_first()) bar.emplace("evaluating", split->loader().samples_per_epoch());
   EvalOptions eval;
   eval.compute = precision_of(options.precision);
   eval.ranks = &ranks;
+  eval.skip_unread = !results || results->skip_unread();
   eval.on_batch = [&](const DeviceBatch& batch, const Fields& outputs, std::int64_t done) {
     if (bar) bar->update(done, "");
-    if (!outcome.logits.defined()) return;
-    const Tensor& logits = outputs.at("logits");
-    for (std::int64_t i = 0; i < batch.n; ++i) {
-      copy_rows(logits.slice(i, i + 1), outcome.logits, batch.indices[static_cast<std::size_t>(i)]);
-    }
+    if (results) results->add(batch.indices, outputs);
   };
   opening.reset();
   const std::optional<Evaluation> evaluation = evaluate(task, split->feeder(), eval);
+  if (results) results->finish();
   outcome.metrics = evaluation->metrics;
   outcome.count = evaluation->count;
   outcome.seconds = evaluation->seconds;
@@ -195,11 +218,11 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
   Communicator& ranks = *job();
   std::optional<Communicator::Work> starting(std::in_place, ranks, "starting",
                                              Communicator::Work::kLong);
-  const bool shares =
-      options.suite.empty() && options.inputs.empty() && options.save_logits.empty();
-  if (!ranks.alone() && !shares) {
+  const bool wants_classes =
+      !options.suite.empty() || !options.inputs.empty() || options.results.any();
+  if (!ranks.alone() && wants_classes) {
     throw ConfigError(
-        "--suite, --inputs and --save-logits work in one process; start it without mpirun or srun");
+        "--suite, --inputs and --save-... work in one process; start it without mpirun or srun");
   }
   fs::path file = options.weights.file();
   TensorFile weights = read_safetensors(file);
@@ -209,12 +232,9 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
   for (const std::string& note : task->load_weights(file.string())) log_info(note);
   starting.reset();
   auto* classify = dynamic_cast<Classify*>(task.get());
-  const bool wants_classes =
-      !options.suite.empty() || !options.inputs.empty() || !options.save_logits.empty();
   if (wants_classes && !classify) {
     throw ConfigError(
-        cat("--suite, --inputs and --save-logits are for classifiers; the "
-            "task of this model is ",
+        cat("--suite, --inputs and --save-... are for classifiers; the task of this model is ",
             config.task));
   }
   if (!options.suite.empty() && config.model.num_classes == 0) {
@@ -223,10 +243,7 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
   if (!options.suite.empty())
     return evaluate_suite(options, config, weights, *classify, registries);
   const Outcome outcome = options.inputs.empty() ? run_dataset(options, config, *task, device)
-                                                 : run_inputs(options, config, classify->model());
-  if (!options.save_logits.empty()) {
-    write_safetensors(options.save_logits, {{"logits", outcome.logits}});
-  }
+                                                 : run_inputs(options, config, *classify, device);
   if (ranks.is_first()) report(options, *task, outcome);
   return kExitDone;
 }
@@ -248,17 +265,15 @@ int eval_main(int argc, char** argv, const Registries& registries) {
       "--inputs", options.inputs,
       "safetensors with 'images' [N,C,H,W] float32, already normalised, and optionally "
       "'labels' [N] int64; used instead of the data set");
-  auto* save_logits = app.add_option("--save-logits", options.save_logits,
-                                     "write 'logits' [N,K] float32 (features [N,C] with "
-                                     "model.num_classes 0) in data order to this safetensors file");
+  const std::vector<CLI::Option*> saving = options.results.add_to(app);
   auto* suite =
       app.add_option("--suite", options.suite,
                      "evaluate on ImageNet-C (error by corruption and severity, CE, mCE) or "
                      "ImageNet-R (a choice between the classes it has), and on the clean "
                      "validation images beside it; see docs/robustness.md")
           ->check(CLI::IsMember({"imagenet-c", "imagenet-r"}))
-          ->excludes(inputs)
-          ->excludes(save_logits);
+          ->excludes(inputs);
+  for (CLI::Option* option : saving) suite->excludes(option);
   app.add_option("--suite-root", options.suite_root,
                  "folder of the suite's images (default: data.root)")
       ->needs(suite);

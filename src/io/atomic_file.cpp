@@ -90,6 +90,17 @@ void AtomicFile::write(std::string_view text) {
   write(std::as_bytes(std::span<const char>(text.data(), text.size())));
 }
 
+void AtomicFile::rewrite(std::uint64_t offset, std::string_view text) {
+  DTN_CHECK(fd_ >= 0, path_.string(), " is already committed");
+  while (!text.empty()) {
+    const ssize_t n = ::pwrite(fd_, text.data(), text.size(), static_cast<off_t>(offset));
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) throw_errno("write", path_);
+    text.remove_prefix(static_cast<std::size_t>(n));
+    offset += static_cast<std::uint64_t>(n);
+  }
+}
+
 void AtomicFile::commit() {
   DTN_CHECK(fd_ >= 0, path_.string(), " is already committed");
   if (::fsync(fd_) != 0) throw_errno("sync", path_);

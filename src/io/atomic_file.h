@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <span>
 #include <string_view>
@@ -20,6 +21,8 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
+  // Over what was written before; the next write() goes on at the end.
+  void rewrite(std::uint64_t offset, std::string_view text);
   void commit();
 
  private:

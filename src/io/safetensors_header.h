@@ -56,6 +56,26 @@ Header parse_header(std::string_view json, std::uint64_t data_bytes, const std::
 // A name for a message: quoted, control characters replaced, cut when very long.
 std::string in_quotes(std::string_view name);
 
+// A tensor that is to be written.
+struct Item {
+  std::string name;
+  DType dtype;
+  Shape shape;
+
+  std::uint64_t nbytes() const {
+    return static_cast<std::uint64_t>(shape.numel()) * size_of(dtype);
+  }
+};
+
+// Throws Error for two items of one name, and for names and metadata that are reserved.
+void check_names(const std::vector<Item>& items, const StringMap& metadata,
+                 const std::string& file);
+
+// The header of items whose data follow each other in this order, with these checksums of them and
+// its own. Its length does not depend on the checksums. Throws Error for text that is not UTF-8.
+std::string make_header(const std::vector<Item>& items, const std::vector<std::uint32_t>& checksums,
+                        const StringMap& metadata, const std::string& file);
+
 // CRC-32 of the length field and the header, both as in the file, with the digits of the header's
 // own checksum read as kNoChecksum. `digits_at` is their position in `json`.
 std::uint32_t header_crc(std::string_view json, std::size_t digits_at);

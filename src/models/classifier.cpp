@@ -24,16 +24,21 @@ Classifier::Classifier(const ModelConfig& config, std::uint64_t seed, DType dtyp
 }
 
 Variable Classifier::forward(Context& ctx, const Fields& fields) {
-  if (!head_) return backbone_->pooled(ctx, fields);
-  const std::vector<Variable> logits = forward_heads(ctx, fields);
-  if (logits.size() == 1) return logits.front();
-  const Variable sum = primitive::add(ctx, primitive::widen(ctx, logits[0]), logits[1]);
-  return primitive::cast(ctx, primitive::affine(ctx, sum, 0.5), logits[0].dtype());
+  return logits(ctx, features(ctx, fields));
 }
 
-std::vector<Variable> Classifier::forward_heads(Context& ctx, const Fields& fields) {
+Variable Classifier::logits(Context& ctx, const std::vector<Variable>& features) {
+  return mean_of(ctx, head_ ? head_logits(ctx, features) : features);
+}
+
+Variable Classifier::mean_of(Context& ctx, const std::vector<Variable>& each) {
+  if (each.size() == 1) return each.front();
+  const Variable sum = primitive::add(ctx, primitive::widen(ctx, each[0]), each[1]);
+  return primitive::cast(ctx, primitive::affine(ctx, sum, 0.5), each[0].dtype());
+}
+
+std::vector<Variable> Classifier::head_logits(Context& ctx, const std::vector<Variable>& features) {
   DTN_CHECK(head_, "a model without a head has no logits");
-  const std::vector<Variable> features = backbone_->pooled_each(ctx, fields);
   std::vector<Variable> logits = {head_->forward(ctx, features.front())};
   if (head_dist_) logits.push_back(head_dist_->forward(ctx, features.at(1)));
   return logits;

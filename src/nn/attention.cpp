@@ -33,14 +33,23 @@ Attention::Attention(const Scope& scope, const Options& o)
       proj_(scope / "proj", o.channels, o.channels),
       dropout_(scope / "proj_drop", o.dropout) {}
 
+Variable Attention::queries_keys_values(Context& ctx, const Variable& x) const {
+  const Variable qkv = qkv_.forward(ctx, x);
+  if (!q_norm_) return qkv;
+  const std::int64_t c = x.dim(2);
+  const Variable q = of_heads(ctx, *q_norm_, primitive::narrow(ctx, qkv, 2, 0, c), heads_);
+  return primitive::concat(ctx, q,
+                           with_normalized_keys(ctx, primitive::narrow(ctx, qkv, 2, c, 3 * c)), 2);
+}
+
+Variable Attention::weights(Context& ctx, const Variable& x, const TokenGrid& grid) const {
+  return ops::attention_weights(ctx, queries_keys_values(ctx, x), heads_,
+                                position_ ? &position_->variable : nullptr, grid.height,
+                                grid.width);
+}
+
 Variable Attention::mix(Context& ctx, const Variable& x, const TokenGrid& grid) const {
-  Variable qkv = qkv_.forward(ctx, x);
-  if (q_norm_) {
-    const std::int64_t c = x.dim(2);
-    const Variable q = of_heads(ctx, *q_norm_, primitive::narrow(ctx, qkv, 2, 0, c), heads_);
-    qkv = primitive::concat(ctx, q,
-                            with_normalized_keys(ctx, primitive::narrow(ctx, qkv, 2, c, 3 * c)), 2);
-  }
+  const Variable qkv = queries_keys_values(ctx, x);
   if (!position_) return ops::attention(ctx, qkv, heads_);
   return ops::attention_on_grid(ctx, qkv, heads_, position_->variable, grid.height, grid.width);
 }

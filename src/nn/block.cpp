@@ -48,6 +48,7 @@ void Block::forward_first(Context& ctx, ResidualStream& stream, const TokenGrid&
 
 void Block::attention_branch(Context& ctx, ResidualStream& stream, const TokenGrid& grid) const {
   const Variable normed = stream.normalized(ctx, *norm1_, grid);
+  if (observer_) observer_(attention_.weights(ctx, normed, grid).value());
   project(ctx, stream, attention_.mix(ctx, normed, grid));
 }
 

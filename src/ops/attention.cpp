@@ -116,45 +116,62 @@ Variable heads_of(Context& ctx, const Variable& x, std::int64_t heads, std::int6
   return reshape(ctx, narrow(ctx, split, 0, part, part + 1), {batch, heads, tokens, head_dim});
 }
 
-// q, k, v [B, H, T, D], T of queries and of keys; `bias` [1, H, T, T], or undefined. Returns
-// [B, T, H D].
-Variable attend(Context& ctx, const Variable& q, const Variable& k, const Variable& v,
-                const Variable& bias) {
-  std::int64_t batch = q.dim(0), heads = q.dim(1), queries = q.dim(2), head_dim = q.dim(3);
+// softmax(q k^T / sqrt(D)); q, k [B, H, T, D], T of queries and of keys; `bias` [1, H, T, T], or
+// undefined.
+Variable weights_of(Context& ctx, const Variable& q, const Variable& k, const Variable& bias) {
   Variable scores = affine(ctx, matmul(ctx, q, permute(ctx, k, {0, 1, 3, 2})),
-                           1 / std::sqrt(static_cast<double>(head_dim)));
+                           1 / std::sqrt(static_cast<double>(q.dim(3))));
   if (bias.defined()) scores = add(ctx, scores, bias);
-  Variable out = matmul(ctx, softmax(ctx, scores), v);  // [B, H, T, D]
-  return reshape(ctx, permute(ctx, out, {0, 2, 1, 3}), {batch, queries, heads * head_dim});
+  return softmax(ctx, scores);
+}
+
+// weights [B, H, T, T] and v [B, H, T, D] -> [B, T, H D]
+Variable weighted(Context& ctx, const Variable& weights, const Variable& v) {
+  Variable out = matmul(ctx, weights, v);
+  return reshape(ctx, permute(ctx, out, {0, 2, 1, 3}),
+                 {out.dim(0), out.dim(2), out.dim(1) * out.dim(3)});
+}
+
+// a_d (dx^2 + dy^2) + a_x dx + a_y dy, [1, H, T, T]; undefined without weights.
+Variable bias_of(Context& ctx, const Variable* pos_weight, std::int64_t heads, std::int64_t grid_h,
+                 std::int64_t grid_w) {
+  if (!pos_weight) return {};
+  const std::int64_t tokens = grid_h * grid_w;
+  Variable offsets(relative_offsets(grid_h, grid_w, pos_weight->dtype(), pos_weight->device()));
+  Variable bias = matmul(ctx, offsets, permute(ctx, *pos_weight, {1, 0}));  // [T T, H]
+  return reshape(ctx, permute(ctx, bias, {1, 0}), {1, heads, tokens, tokens});
 }
 
 Variable attend_to_itself(Context& ctx, const Variable& qkv, std::int64_t heads,
-                          const Variable& bias) {
-  auto part = [&](std::int64_t i) { return heads_of(ctx, qkv, heads, 3, i); };
-  Variable q = part(0), k = part(1), v = part(2);
-  return cast(ctx, attend(ctx, q, k, v, bias), qkv.dtype());
+                          const Variable* pos_weight, std::int64_t grid_h, std::int64_t grid_w) {
+  const Variable weights = attention_weights(ctx, qkv, heads, pos_weight, grid_h, grid_w);
+  return cast(ctx, weighted(ctx, weights, heads_of(ctx, qkv, heads, 3, 2)), qkv.dtype());
 }
 
 }  // namespace
 
 Variable attention(Context& ctx, const Variable& qkv, std::int64_t heads) {
-  return attend_to_itself(ctx, qkv, heads, {});
+  return attend_to_itself(ctx, qkv, heads, nullptr, 0, 0);
 }
 
 Variable attention_on_grid(Context& ctx, const Variable& qkv, std::int64_t heads,
                            const Variable& pos_weight, std::int64_t grid_h, std::int64_t grid_w) {
-  std::int64_t tokens = qkv.dim(1);
-  Variable offsets(relative_offsets(grid_h, grid_w, pos_weight.dtype(), qkv.device()));
-  Variable bias = matmul(ctx, offsets, permute(ctx, pos_weight, {1, 0}));  // [T T, H]
-  bias = reshape(ctx, permute(ctx, bias, {1, 0}), {1, heads, tokens, tokens});
-  return attend_to_itself(ctx, qkv, heads, bias);
+  return attend_to_itself(ctx, qkv, heads, &pos_weight, grid_h, grid_w);
 }
 
 Variable query_attention(Context& ctx, const Variable& q, const Variable& kv, std::int64_t heads) {
   Variable queries = heads_of(ctx, q, heads, 1, 0);
   Variable keys = heads_of(ctx, kv, heads, 2, 0), values = heads_of(ctx, kv, heads, 2, 1);
-  return cast(ctx, attend(ctx, queries, keys, values, {}), q.dtype());
+  return cast(ctx, weighted(ctx, weights_of(ctx, queries, keys, {}), values), q.dtype());
 }
 
 }  // namespace reference
+
+Variable attention_weights(Context& ctx, const Variable& qkv, std::int64_t heads,
+                           const Variable* pos_weight, std::int64_t grid_h, std::int64_t grid_w) {
+  using namespace reference;
+  const Variable q = heads_of(ctx, qkv, heads, 3, 0), k = heads_of(ctx, qkv, heads, 3, 1);
+  return weights_of(ctx, q, k, bias_of(ctx, pos_weight, heads, grid_h, grid_w));
+}
+
 }  // namespace dtn::ops

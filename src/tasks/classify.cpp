@@ -55,8 +55,13 @@ Variable Classify::loss(Context& ctx, const Fields& batch, std::vector<Term>&) {
 }
 
 Fields Classify::outputs(Context& ctx, const Fields& batch) {
-  const Variable logits = model_.forward(ctx, batch);
-  return {{"logits", ops::cast(ctx, logits, DType::kFloat32).value()}};
+  const auto in_float32 = [&](const Variable& x) {
+    return ops::cast(ctx, x, DType::kFloat32).value();
+  };
+  const std::vector<Variable> features = model_.features(ctx, batch);
+  Fields outputs{{"logits", in_float32(model_.logits(ctx, features))}};
+  if (keeps_features_) outputs["features"] = in_float32(Classifier::mean_of(ctx, features));
+  return outputs;
 }
 
 std::unique_ptr<Meter> Classify::meter() const {

@@ -42,6 +42,7 @@ std::optional<Evaluation> evaluate(Task& task, BatchFeeder& feeder, const EvalOp
     if (!feeder.next(batch)) continue;
     Context ctx;
     ctx.mode.compute = options.compute;
+    ctx.mode.skip_unread = options.skip_unread;
     const Fields outputs = on_host(task.outputs(ctx, batch.fields));
     meter->add(with_indices(batch), outputs);
     done += batch.n;

@@ -19,6 +19,7 @@ struct Evaluation {
 
 struct EvalOptions {
   DType compute = DType::kFloat32;  // of activations
+  bool skip_unread = true;          // see Mode
   Meter* meter = nullptr;           // null: one of the task's
   // Called after each batch with what the task made of it, on the host, and the number of samples
   // done.

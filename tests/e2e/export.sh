@@ -29,3 +29,34 @@ expect 1 dtn-export --checkpoint run/checkpoints/last --output no/such/folder/c.
 expect_text 'no/such/folder'
 expect_no_file c.onnx
 expect_no_leftovers "$work"
+
+echo "features and attention"
+expect 0 dtn-eval --checkpoint run/checkpoints/last --set data.size=40 \
+  --save-logits logits.safetensors --save-features features.safetensors \
+  --save-attention attention.safetensors --layers 0,2
+expect 0 dtn-eval --checkpoint run/checkpoints/last --set data.size=40 --set model.num_classes=0 \
+  --batch-size 7 --save-logits headless.safetensors
+python3 - << 'EOF' || fail "features or attention"
+import files
+read = lambda name: files.read_safetensors(name + ".safetensors")[1]
+logits, features, headless = read("logits")["logits"], read("features"), read("headless")["logits"]
+attention = read("attention")
+assert logits[1] == [40, 10] and features["features"][1] == [40, 24]
+assert files.values_of(features["labels"]) == [i % 10 for i in range(40)]
+for a, b in zip(files.values_of(features["features"]), files.values_of(headless)):
+    assert abs(a - b) < 1e-5
+assert attention["attention.0"][1] == [40, 4, 16, 16], attention["attention.0"][1]
+assert attention["attention.2"][1] == [40, 4, 17, 17]  # the class token has joined
+values = files.values_of(attention["attention.2"])
+assert all(abs(sum(values[i:i + 17]) - 1) < 1e-5 for i in range(0, len(values), 17))
+EOF
+expect 2 dtn-eval --checkpoint run/checkpoints/last --set data.size=65 --save-attention a.safetensors \
+  --layers 0
+expect_text '65 images' 'at most 64'
+expect 2 dtn-eval --checkpoint run/checkpoints/last --set data.size=4 --save-attention a.safetensors \
+  --layers 3
+expect_text '--layers 3: the model has blocks 0 to 2'
+expect 2 dtn-eval --checkpoint run/checkpoints/last --set data.size=4 --save-attention a.safetensors
+expect_text 'needs --layers'
+expect_no_file a.safetensors
+expect_no_leftovers "$work"

@@ -28,8 +28,18 @@ class Classifier {
   // The same of images alone, [B, channels, image_size, image_size].
   Variable forward(Context& ctx, const Tensor& images) { return forward(ctx, {{"image", images}}); }
 
+  // forward() in two steps: what each head sees, [B, C], and what the heads make of it; or the mean
+  // of what they see, which is what there is without them.
+  std::vector<Variable> features(Context& ctx, const Fields& fields) {
+    return backbone_->pooled_each(ctx, fields);
+  }
+  Variable logits(Context&, const std::vector<Variable>& features);
+  static Variable mean_of(Context&, const std::vector<Variable>& features);
+
   // The logits of each head; forward() gives their mean. Not with num_classes 0.
-  std::vector<Variable> forward_heads(Context&, const Fields&);
+  std::vector<Variable> forward_heads(Context& ctx, const Fields& fields) {
+    return head_logits(ctx, features(ctx, fields));
+  }
   // The width of what forward() gives.
   std::int64_t outputs() const;
 
@@ -39,6 +49,8 @@ class Classifier {
   const ParameterStore& parameters() const { return store_; }
 
  private:
+  std::vector<Variable> head_logits(Context&, const std::vector<Variable>& features);
+
   ModelConfig config_;
   ParameterStore store_;
   std::unique_ptr<Backbone> backbone_;

@@ -29,6 +29,13 @@ class VisionTransformer : public Backbone {
   std::vector<FieldSpec> inputs() const override;
   std::vector<StageShape> stages() const override;
 
+  // Shows the attention weights of a block, [B, H, T, T], whenever it runs for all tokens: the last
+  // one does with ctx.mode.skip_unread off. The tokens are the prefix, where it has joined, and the
+  // patches in raster order.
+  void observe_attention(int block, Block::AttentionObserver observer) {
+    blocks_.at(static_cast<std::size_t>(block)).observe_attention(std::move(observer));
+  }
+
   // Whether the last block has the pooled tokens before it, and can leave out all that is done
   // there for the other tokens alone; pooled() does.
   bool ends_in_class_token() const;

@@ -31,11 +31,15 @@ class Attention {
   // The same for the first `count` tokens of x alone, which attend to all: [B, count, C]. Not with
   // a positional bias.
   Variable mix_first(Context&, const Variable& x, std::int64_t count) const;
+  // How much of each token's values every token takes there, [B, H, T, T] in float32 or wider.
+  Variable weights(Context&, const Variable& x, const TokenGrid& grid) const;
   bool has_position() const { return position_ != nullptr; }
   const Linear& projection() const { return proj_; }
   const Dropout& dropout() const { return dropout_; }
 
  private:
+  // q, k and v of x [B, T, C], [B, T, 3 C], with the norms of q and k.
+  Variable queries_keys_values(Context&, const Variable& x) const;
   // kv [B, T, 2 C], the keys and then the values.
   Variable with_normalized_keys(Context&, const Variable& kv) const;
 

@@ -2,6 +2,7 @@
 // of norm1, attn (attention.h), norm2 and mlp (mlp.h), and, with a layer scale, ls1 and ls2.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 
@@ -32,6 +33,9 @@ class Block {
   // goes on with [B, count, C]. Only for blocks that can.
   void forward_first(Context&, ResidualStream& stream, const TokenGrid& grid,
                      std::int64_t count) const;
+  // What is shown the attention's weights, [B, H, T, T], in each forward(); none: null.
+  using AttentionObserver = std::function<void(const Tensor& weights)>;
+  void observe_attention(AttentionObserver observer) { observer_ = std::move(observer); }
   bool has_first_path() const { return norm2_->is_per_token() && !attention_.has_position(); }
 
  private:
@@ -48,6 +52,7 @@ class Block {
   Mlp mlp_;
   std::optional<LayerScale> layer_scale2_;
   DropPath drop_path2_;
+  AttentionObserver observer_;
 };
 
 }  // namespace dtn

@@ -20,6 +20,11 @@ Variable attention_on_grid(Context&, const Variable& qkv, std::int64_t heads,
 // keys of all heads, then the values. Returns [B, Q, H D].
 Variable query_attention(Context&, const Variable& q, const Variable& kv, std::int64_t heads);
 
+// softmax(q k^T / sqrt(D)), [B, H, T, T] in float32 or wider: how much of each key's value every query
+// takes, to be looked at. pos_weight as above, or null; the grid is of no account without it.
+Variable attention_weights(Context&, const Variable& qkv, std::int64_t heads,
+                           const Variable* pos_weight, std::int64_t grid_h, std::int64_t grid_w);
+
 namespace reference {
 Variable attention(Context&, const Variable& qkv, std::int64_t heads);
 Variable attention_on_grid(Context&, const Variable& qkv, std::int64_t heads,

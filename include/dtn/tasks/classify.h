@@ -31,11 +31,14 @@ class Classify : public Task {
   Complexity cost() override;
 
   Classifier& model() { return model_; }
+  // Has outputs() give "features" [n, C] float32, too: what the head sees.
+  void keep_features() { keeps_features_ = true; }
 
  private:
   ExperimentConfig config_;
   const Registries& registries_;
   Classifier model_;
+  bool keeps_features_ = false;
 };
 
 // Counts hits and adds losses. A label is among the top k when fewer than k other classes score at
