@@ -65,6 +65,29 @@ assert device["top1"] == host["top1"] and abs(device["loss"] - host["loss"]) < 1
 assert abs(low["loss"] - host["loss"]) < 2e-2 * host["loss"]
 EOP
 
+# The same guesses about pictures.
+python3 -c "
+import os, files
+os.makedirs('$work/pictures')
+for i in range(5):
+    picture = files.bmp(20 + i, 18, lambda x, y: (9 * x % 256, 11 * y % 256, 40 * i))
+    open(f'$work/pictures/{i}.bmp', 'wb').write(picture)
+"
+for device in cpu cuda; do
+  expect 0 dtn-train predict "$work/pictures" --checkpoint "$work/device/checkpoints/last" --json \
+    --batch-size 2 --device $device
+  grep '^{' "$log" > "$work/$device.json"
+done
+checks=$((checks + 1))
+python3 - "$work/cpu.json" "$work/cuda.json" << 'EOP' || fail "predictions differ"
+import json, sys
+host, device = ([json.loads(l) for l in open(p)] for p in sys.argv[1:])
+assert [l["file"] for l in host] == [l["file"] for l in device] and len(host) == 5
+for a, b in zip(host, device):
+    for x, y in zip(a["top"], b["top"]):
+        assert x["label"] == y["label"] and abs(x["probability"] - y["probability"]) < 1e-5, (a, b)
+EOP
+
 # Three updates in a row that are not finite end the run with what was good.
 expect 4 dtn-train "${small[@]}" --device cuda --set optim.lr=1e30 --set optim.clip_grad_norm=null \
   --output "$work/diverged"

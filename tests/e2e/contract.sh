@@ -16,8 +16,8 @@ check() {
 
 echo "help and flags"
 for flags in 'dtn-train --config --set --output --resume --device --threads --print-config --dry-run' \
-  'dtn-eval --checkpoint --config --set --ema --json --inputs --save-logits --save-features --save-attention --layers --suite --suite-root
-    --classes --save --no-clean --device --threads' \
+  'dtn-eval --checkpoint --config --set --ema --json --inputs --save-logits --device --threads' \
+  'dtn-eval --save-features --save-attention --layers --suite --suite-root --classes --no-clean' \
   'dtn-info --config --norms --ops --presets' 'dtn-bench train eval data norm gemm kernels'; do
   read -r program words <<< "$flags"
   expect 0 "$program" --help
