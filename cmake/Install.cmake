@@ -22,6 +22,7 @@ install(FILES ${PROJECT_BINARY_DIR}/dtnConfig.cmake ${PROJECT_BINARY_DIR}/dtnCon
         DESTINATION ${package})
 
 install(DIRECTORY configs DESTINATION share/dtn)
+install(FILES tools/pytorch/dtn_torch.py DESTINATION share/dtn/pytorch)
 install(FILES README.md CHANGELOG.md DESTINATION share/doc/dtn)
 install(FILES LICENSE DESTINATION share/doc/dtn RENAME copyright)
 

@@ -31,32 +31,39 @@ expect_no_file c.onnx
 expect_no_leftovers "$work"
 
 echo "features and attention"
-expect 0 dtn-eval --checkpoint run/checkpoints/last --set data.size=40 \
-  --save-logits logits.safetensors --save-features features.safetensors \
-  --save-attention attention.safetensors --layers 0,2
-expect 0 dtn-eval --checkpoint run/checkpoints/last --set data.size=40 --set model.num_classes=0 \
-  --batch-size 7 --save-logits headless.safetensors
+python3 - << 'EOF'
+import random, files
+random.seed(1)
+images = files.floats([9, 3, 16, 16], [random.gauss(0, 1) for _ in range(9 * 3 * 256)])
+files.write_safetensors("some.safetensors", {"images": images})
+EOF
+eval=(dtn-eval --checkpoint run/checkpoints/last)
+expect 0 "${eval[@]}" --set data.size=40 --save-logits logits.safetensors \
+  --save-features features.safetensors --save-attention attention.safetensors --layers 0,2
+expect 0 "${eval[@]}" --inputs some.safetensors --save-features some_features.safetensors
+expect 0 "${eval[@]}" --inputs some.safetensors --set model.num_classes=0 --batch-size 4 \
+  --save-logits headless.safetensors --save-attention some_attention.safetensors --layers 2
 python3 - << 'EOF' || fail "features or attention"
 import files
 read = lambda name: files.read_safetensors(name + ".safetensors")[1]
-logits, features, headless = read("logits")["logits"], read("features"), read("headless")["logits"]
-attention = read("attention")
-assert logits[1] == [40, 10] and features["features"][1] == [40, 24]
+features, attention = read("features"), read("attention")
+assert read("logits")["logits"][1] == [40, 10] and features["features"][1] == [40, 24]
 assert files.values_of(features["labels"]) == [i % 10 for i in range(40)]
-for a, b in zip(files.values_of(features["features"]), files.values_of(headless)):
-    assert abs(a - b) < 1e-5
+some, headless = read("some_features"), read("headless")["logits"]
+assert list(some) == ["features"] and some["features"][1] == headless[1] == [9, 24]
+for a, b in zip(files.values_of(some["features"]), files.values_of(headless)):
+    assert abs(a - b) < 1e-5 and a != 0
 assert attention["attention.0"][1] == [40, 4, 16, 16], attention["attention.0"][1]
-assert attention["attention.2"][1] == [40, 4, 17, 17]  # the class token has joined
-values = files.values_of(attention["attention.2"])
-assert all(abs(sum(values[i:i + 17]) - 1) < 1e-5 for i in range(0, len(values), 17))
+for maps in attention["attention.2"], read("some_attention")["attention.2"]:
+    assert maps[1][1:] == [4, 17, 17]  # the class token has joined
+    values = files.values_of(maps)
+    assert all(abs(sum(values[i:i + 17]) - 1) < 1e-5 for i in range(0, len(values), 17))
 EOF
-expect 2 dtn-eval --checkpoint run/checkpoints/last --set data.size=65 --save-attention a.safetensors \
-  --layers 0
+expect 2 "${eval[@]}" --set data.size=65 --save-attention a.safetensors --layers 0
 expect_text '65 images' 'at most 64'
-expect 2 dtn-eval --checkpoint run/checkpoints/last --set data.size=4 --save-attention a.safetensors \
-  --layers 3
+expect 2 "${eval[@]}" --set data.size=4 --save-attention a.safetensors --layers 3
 expect_text '--layers 3: the model has blocks 0 to 2'
-expect 2 dtn-eval --checkpoint run/checkpoints/last --set data.size=4 --save-attention a.safetensors
+expect 2 "${eval[@]}" --set data.size=4 --save-attention a.safetensors
 expect_text 'needs --layers'
 expect_no_file a.safetensors
 expect_no_leftovers "$work"
