@@ -27,7 +27,7 @@ struct ExportCommand {
 
 std::string joined(const std::vector<float>& values) {
   std::string text;
-  for (float v : values) text += format("%s%.9g", text.empty() ? "" : " ", static_cast<double>(v));
+  for (float v : values) text += format("%s%.7g", text.empty() ? "" : " ", static_cast<double>(v));
   return text;
 }
 

@@ -28,7 +28,7 @@ expect 0 dtn-predict --help
 expect_text IMG --checkpoint --config --set --ema --topk --csv --json --device --threads 'Exit codes'
 cp "data/val/blue sky/0.bmp" sky
 expect 0 dtn-predict sky --checkpoint "$best"
-expect_text '^sky$' '%  blue sky$' '%  red, "hot"$' '1 pictures in'
+expect_text '^sky$' '%  blue sky$' '%  red, "hot"$' '1 picture in'
 expect 0 dtn-train predict data/val --checkpoint "$best" --topk 1 --csv table.csv
 python3 - << 'EOF' || fail "table.csv"
 import csv
@@ -43,14 +43,14 @@ EOF
 echo "dtn-eval's figures, one picture at a time or many"
 expect 0 dtn-eval --checkpoint "$best" --save-logits logits.safetensors
 "$bin/dtn-predict" data/val --checkpoint "$best" --json > one.json 2> "$log" || fail "--json"
-"$bin/dtn-predict" data/val --checkpoint "$best" --json --batch-size 3 > some.json 2> "$log"
+"$bin/dtn-predict" data/val/ --checkpoint "$best" --json --batch-size 3 > some.json 2> "$log"
 python3 - << 'EOF' || fail "predictions and logits differ"
 import json, math, files
 _, tensors = files.read_safetensors("logits.safetensors")
 logits = files.values_of(tensors["logits"])
 for name in "one.json", "some.json":
     lines = [json.loads(line) for line in open(name)]
-    assert len(lines) == 8
+    assert len(lines) == 8 and all(l["file"].startswith("data/val/") for l in lines)
     for i, line in enumerate(lines):
         row = logits[2 * i:2 * i + 2]
         total = sum(math.exp(v) for v in row)

@@ -17,7 +17,8 @@ constexpr int kMaxDepth = 16;  // of folders
 std::vector<std::string> list_images(const fs::path& folder, std::int64_t& undecodable) {
   std::vector<std::string> files;
   std::error_code error;
-  const std::size_t prefix = folder.native().size() + 1;
+  const std::string& name = folder.native();
+  const std::size_t prefix = name.size() + (name.ends_with('/') ? 0 : 1);
   fs::recursive_directory_iterator it(folder, fs::directory_options::follow_directory_symlink,
                                       error);
   for (fs::recursive_directory_iterator end; !error && it != end; it.increment(error)) {
