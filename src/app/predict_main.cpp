@@ -104,7 +104,8 @@ int run_predict(const PredictCommand& options, const Registries& registries) {
   const Count count = predict_all(options, config, *classify, source, device, writer);
   writer.finish();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  log_info(cat(count.done, count.done == 1 ? " picture in " : " pictures in ", format("%.1f s", seconds.count())));
+  log_info(cat(count.done, count.done == 1 ? " picture in " : " pictures in ",
+               format("%.1f s", seconds.count())));
   if (count.damaged == 0) return kExitDone;
   log_error(cat(count.damaged, " of ", pictures->size(), " pictures could not be read"));
   return kExitData;
