@@ -6,6 +6,7 @@
 #include "bench/run_size.h"
 #include "dtn/models/complexity.h"
 #include "kernels/image/images.h"
+#include "kernels/loss/binary_cross_entropy.h"
 #include "kernels/loss/cross_entropy.h"
 #include "kernels/optimizer/lamb.h"
 #include "kernels/optimizer/optimizer.h"
@@ -69,11 +70,39 @@ void add_image_cases(CaseList& cases, const StepShape& s) {
   });
 }
 
+void add_binary_loss_cases(CaseList& cases, const StepShape& s) {
+  const std::int64_t K = s.config.model.num_classes;
+  const TrainConfig& train = s.config.train;
+  const double share = train.bce_sum ? 1 : 1 / static_cast<double>(K);
+  constexpr DType kType = DType::kFloat32;
+  const auto against = [=](KernelTensors& m) {
+    return BinaryTargets{.labels = m.below(static_cast<double>(K), {s.B}, DType::kInt64),
+                         .smoothing = train.label_smoothing,
+                         .binarize = train.bce_target_threshold.has_value(),
+                         .threshold = train.bce_target_threshold.value_or(0)};
+  };
+  cases.add("binary_cross_entropy_fwd", {s.B, K}, [=](KernelTensors& m) {
+    return BinaryCrossEntropyForward{
+        kType, s.B, K, m.in({s.B, K}, kType), against(m), share, m.out({s.B}, kType)};
+  });
+  cases.add("binary_cross_entropy_bwd", {s.B, K}, [=](KernelTensors& m) {
+    return BinaryCrossEntropyBackward{.dtype = kType,
+                                      .rows = s.B,
+                                      .classes = K,
+                                      .logits = m.in({s.B, K}, kType),
+                                      .against = against(m),
+                                      .scale = share / static_cast<double>(s.B),
+                                      .dlogits = m.out({s.B, K}, kType),
+                                      .upstream = m.in({1}, kType)};
+  });
+}
+
 void add_loss_cases(CaseList& cases, const StepShape& s) {
   const std::int64_t K = s.config.model.num_classes;
   const double smoothing = s.config.train.label_smoothing;
   const auto classes = static_cast<double>(K);
   constexpr DType kType = DType::kFloat32;
+  if (s.config.train.loss == LossKind::kBinary) return add_binary_loss_cases(cases, s);
   cases.add("cross_entropy_fwd", {s.B, K}, [=](KernelTensors& m) {
     return CrossEntropyForward{.dtype = kType,
                                .rows = s.B,

@@ -26,6 +26,7 @@ class Checker {
     check_optim();
     check_schedule();
     check_train();
+    check_loss();
   }
 
  private:
@@ -287,6 +288,29 @@ class Checker {
       fail(blame({"train.best", "train.ema"}),
            "train.best is ema, but train.ema is not set; set it or use best: raw");
     }
+  }
+
+  void check_loss() const {
+    const TrainConfig& t = c_.train;
+    if (t.loss != LossKind::kBinary) {
+      for (const char* key : {"train.bce_target_threshold", "train.bce_sum"}) {
+        const Node* node = root_.at(key);
+        if (node == nullptr || node->is_null() || node->text == "false") continue;
+        fail(node->where, key,
+             " means nothing for train.loss: ce; set train.loss: bce, or remove it");
+      }
+    }
+    if (!t.bce_target_threshold || m_.num_classes == 0) return;
+    const double others = t.label_smoothing / m_.num_classes, own = 1 - t.label_smoothing + others;
+    const auto refuse = [&](const char* which) {
+      fail(blame({"train.bce_target_threshold", "train.label_smoothing"}),
+           "train.bce_target_threshold ", number_text(*t.bce_target_threshold),
+           " with train.label_smoothing ", number_text(t.label_smoothing), " makes ", which,
+           ": targets are ", number_text(own), " at the label and ", number_text(others),
+           " elsewhere; set label_smoothing: 0, or a threshold between these");
+    };
+    if (others > *t.bce_target_threshold) refuse("every class right for every image");
+    if (own <= *t.bce_target_threshold) refuse("no class right for any image");
   }
 
   const ExperimentConfig& c_;

@@ -29,6 +29,11 @@ std::span<const std::string> names_of<BestBy>() {
   static const std::array<std::string, 2> names = {"raw", "ema"};
   return names;
 }
+template <>
+std::span<const std::string> names_of<LossKind>() {
+  static const std::array<std::string, 2> names = {"ce", "bce"};
+  return names;
+}
 
 namespace {
 
@@ -151,8 +156,17 @@ std::vector<Key> train_keys() {
              "float32, tf32 is for CUDA devices"),
       choice("train.reduce", FIELD(train.reduce),
              "number format in which gradients travel between the processes of a job"),
+      choice("train.loss", FIELD(train.loss),
+             "what is minimised: ce is softmax cross-entropy, bce binary cross-entropy, for which "
+             "each class is a question of its own; see docs/losses.md",
+             "bce"),
       value("train.label_smoothing", FIELD(train.label_smoothing), fraction(),
             "share of the target that is spread evenly over all classes", "0.1"),
+      value("train.bce_target_threshold", FIELD(train.bce_target_threshold), fraction(),
+            "of bce, targets above this become 1 and the others 0; unset: they stay as they are",
+            "0.2"),
+      value("train.bce_sum", FIELD(train.bce_sum), kAny,
+            "of bce, the loss of an image is the sum over its classes in place of their mean"),
       value("train.ema", FIELD(train.ema), fraction(),
             "decay of the moving average of the weights, which is evaluated and saved beside them; "
             "unset: no average",

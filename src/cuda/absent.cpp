@@ -15,6 +15,7 @@
 #include "kernels/gemm/linear.h"
 #include "kernels/image/images.h"
 #include "kernels/image/mix_images.h"
+#include "kernels/loss/binary_cross_entropy.h"
 #include "kernels/loss/cross_entropy.h"
 #include "kernels/norm/channel_moments.h"
 #include "kernels/norm/channel_norm.h"
@@ -121,6 +122,8 @@ DTN_ABSENT(AttentionForward)
 DTN_ABSENT(AttentionBackward)
 DTN_ABSENT(QueryAttentionForward)
 DTN_ABSENT(QueryAttentionBackward)
+DTN_ABSENT(BinaryCrossEntropyForward)
+DTN_ABSENT(BinaryCrossEntropyBackward)
 DTN_ABSENT(ChannelNormForward)
 DTN_ABSENT(ChannelNormBackward)
 DTN_ABSENT(MoveRunningStatistics)

@@ -1,6 +1,7 @@
 #include "dtn/ops/loss.h"
 
 #include "dtn/ops/primitive.h"
+#include "kernels/loss/binary_cross_entropy.h"
 #include "kernels/loss/cross_entropy.h"
 #include "kernels/pointwise/pointwise.h"
 #include "ops/host_constant.h"
@@ -88,29 +89,76 @@ LossResult cross_entropy(Context& ctx, const Variable& logits, const Targets& ta
   return {result, loss};
 }
 
+LossResult binary_cross_entropy(Context& ctx, const Variable& logits, const Targets& targets,
+                                const BinaryOptions& options) {
+  check_targets(logits.value(), targets);
+  const std::int64_t rows = logits.dim(0), classes = logits.dim(1);
+  const DType acc = accumulator_of(logits.dtype());
+  const Device device = logits.device();
+  BinaryTargets against;
+  set_targets(against, targets);
+  against.binarize = options.threshold.has_value();
+  against.threshold = options.threshold.value_or(0);
+  const double of_class = options.sum ? 1 : 1 / static_cast<double>(classes);
+  Tensor loss = Tensor::empty({rows}, acc, device), mean = Tensor::empty({1}, acc, device);
+  run_on(device, BinaryCrossEntropyForward{logits.dtype(), rows, classes, logits.value().raw(),
+                                           against, of_class, loss.raw()});
+  const double share = 1 / static_cast<double>(rows);
+  run_on(device, Mean{acc, rows, loss.raw(), mean.raw(), share});
+  const Variable result = ctx.record(
+      "binary_cross_entropy", mean, {&logits},
+      // The targets are kept for the pointers to them.
+      [=, logits = logits.value(), dlogits = logits.sink(), kept = targets](const Tensor& dy) {
+        Tensor grad = Tensor::empty_like(logits);
+        run_on(device, BinaryCrossEntropyBackward{logits.dtype(), rows, classes, logits.raw(),
+                                                  against, of_class * share, grad.raw(), dy.raw()});
+        dlogits->accumulate(std::move(grad));
+      });
+  return {result, loss};
+}
+
 namespace reference {
 using namespace primitive;
 
+namespace {
+
+// The targets of all classes, [rows, classes].
+Tensor dense_targets(const Targets& targets, std::int64_t rows, std::int64_t classes, DType dtype,
+                     Device device) {
+  if (!targets.labels.defined()) return cast_tensor(targets.soft, dtype);
+  const Tensor labels = targets.labels.to(kCpu), partners = targets.partner_labels.to(kCpu);
+  const Tensor shares = targets.label_share.to(kCpu);
+  return host_constant({rows, classes}, dtype, device, [&](std::int64_t i) {
+    const std::int64_t row = i / classes, column = i % classes;
+    const double share = shares.defined() ? shares.data<float>()[row] : 1;
+    double target = targets.smoothing / static_cast<double>(classes);
+    auto add_up = [&](const Tensor& of, double part) {
+      if (of.data<std::int64_t>()[row] == column) target += part * (1 - targets.smoothing);
+    };
+    add_up(labels, share);
+    if (partners.defined()) add_up(partners, 1 - share);
+    return target;
+  });
+}
+
+}  // namespace
+
+Variable binary_cross_entropy(Context& ctx, const Variable& logits, const Targets& targets,
+                              const BinaryOptions& options) {
+  const Variable z = widen(ctx, logits);
+  Variable t(dense_targets(targets, z.dim(0), z.dim(1), z.dtype(), z.device()));
+  if (options.threshold) t = greater(t, constant(t, *options.threshold));
+  const Variable rest = affine(ctx, t, -1, 1);
+  const Variable yes = mul(ctx, t, log(ctx, sigmoid(ctx, z)));
+  const Variable no = mul(ctx, rest, log(ctx, sigmoid(ctx, neg(ctx, z))));
+  const Variable each = neg(ctx, add(ctx, yes, no));
+  const Variable per_sample = options.sum ? sum(ctx, each, 1) : mean(ctx, each, 1);
+  return reshape(ctx, mean(ctx, per_sample, 0), {1});
+}
+
 Variable cross_entropy(Context& ctx, const Variable& logits, const Targets& targets) {
-  const std::int64_t rows = logits.dim(0), classes = logits.dim(1);
-  const DType acc = accumulator_of(logits.dtype());
-  Tensor t = targets.soft.defined() ? cast_tensor(targets.soft, acc) : Tensor();
-  if (targets.labels.defined()) {
-    const Tensor labels = targets.labels.to(kCpu), partners = targets.partner_labels.to(kCpu);
-    const Tensor shares = targets.label_share.to(kCpu);
-    t = host_constant({rows, classes}, acc, logits.device(), [&](std::int64_t i) {
-      const std::int64_t row = i / classes, column = i % classes;
-      const double share = shares.defined() ? shares.data<float>()[row] : 1;
-      double target = targets.smoothing / static_cast<double>(classes);
-      auto add_up = [&](const Tensor& of, double part) {
-        if (of.data<std::int64_t>()[row] == column) target += part * (1 - targets.smoothing);
-      };
-      add_up(labels, share);
-      if (partners.defined()) add_up(partners, 1 - share);
-      return target;
-    });
-  }
   const Variable wide = widen(ctx, logits);
+  const Tensor t = dense_targets(targets, wide.dim(0), wide.dim(1), wide.dtype(), wide.device());
   const Variable shifted = sub(ctx, wide, detach(max(ctx, wide, -1)));
   const Variable log_p = sub(ctx, shifted, log(ctx, sum(ctx, exp(ctx, shifted), -1)));
   const Variable per_sample = sum(ctx, mul(ctx, log_p, Variable(t)), 1);  // [B, 1]

@@ -1,7 +1,9 @@
 #include "dtn/tasks/classify.h"
 
+#include <cmath>
 #include <limits>
 
+#include "core/format.h"
 #include "data/feed/open_split.h"
 #include "dtn/models/weights.h"
 #include "dtn/ops/loss.h"
@@ -45,13 +47,20 @@ std::shared_ptr<const SampleSource> Classify::source(Split split, Device device)
 }
 
 Variable Classify::loss(Context& ctx, const Fields& batch, std::vector<Term>&) {
-  const Variable logits = model_.forward(ctx, batch);
-  ops::Targets targets{batch.at("label"), {}, config_.train.label_smoothing};
+  return loss_of(ctx, model_.forward(ctx, batch), batch);
+}
+
+Variable Classify::loss_of(Context& ctx, const Variable& logits, const Fields& batch) const {
+  const TrainConfig& train = config_.train;
+  ops::Targets targets{batch.at("label"), {}, train.label_smoothing};
   if (batch.has("partner_label")) {
     targets.partner_labels = batch.at("partner_label");
     targets.label_share = batch.at("label_share");
   }
-  return ops::cross_entropy(ctx, ops::cast(ctx, logits, DType::kFloat32), targets).mean;
+  const Variable wide = ops::cast(ctx, logits, DType::kFloat32);
+  if (train.loss == LossKind::kCrossEntropy) return ops::cross_entropy(ctx, wide, targets).mean;
+  const ops::BinaryOptions how{train.bce_target_threshold, train.bce_sum};
+  return ops::binary_cross_entropy(ctx, wide, targets, how).mean;
 }
 
 Fields Classify::outputs(Context& ctx, const Fields& batch) {
@@ -79,6 +88,24 @@ std::string Classify::description() const {
   const ModelConfig& m = config_.model;
   return cat(m.preset, ", ", m.norm.type, " in the first ", m.norm_layers(), " of ", m.depth,
              " blocks, ", model_.parameters().count(), " parameters");
+}
+
+std::string Classify::objective() const {
+  const TrainConfig& train = config_.train;
+  const double classes = config_.model.num_classes;
+  std::string text;
+  if (train.loss == LossKind::kCrossEntropy) {
+    text = format("cross-entropy, about %.3g before training", std::log(classes));
+  } else {
+    text = format("binary cross-entropy, %s over the classes, about %.3g before training",
+                  train.bce_sum ? "sum" : "mean", std::log(2.0) * (train.bce_sum ? classes : 1));
+  }
+  if (train.label_smoothing > 0) text += format("; label smoothing %g", train.label_smoothing);
+  if (train.bce_target_threshold) {
+    text += format("; targets above %g count as 1, the others as 0", *train.bce_target_threshold);
+  }
+  if (train.loss == LossKind::kBinary) text += "; evaluations measure cross-entropy";
+  return text;
 }
 
 Complexity Classify::cost() {

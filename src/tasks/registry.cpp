@@ -7,7 +7,7 @@ namespace dtn {
 const TaskRegistry& task_registry() {
   static const TaskRegistry rows(
       "task", {{{.name = "classify",
-                 .doc = "classes of images, by cross-entropy",
+                 .doc = "classes of images, by softmax or binary cross-entropy",
                  .figures = {{.name = "top1", .title = "top-1", .percent = true},
                              {.name = "top5", .title = "top-5", .percent = true},
                              {.name = "loss", .title = "loss", .higher_is_better = false}}},

@@ -101,6 +101,9 @@ std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptio
 
 void describe(Run& run) {
   run.log->info(cat("model: ", run.task->description()));
+  if (const std::string objective = run.task->objective(); !objective.empty()) {
+    run.log->info(cat("loss: ", objective));
+  }
   run.log->info(cat("run: ", run.rate.total_steps(), " steps of ", run.config.train.batch_size, " ",
                     run.train->source().noun(), ", ", run.steps_per_epoch, " steps per epoch, ",
                     name_of(run.learner.compute_dtype()), " on ", device_text(run),

@@ -9,6 +9,7 @@
 namespace dtn {
 
 enum class Interpolation { kBilinear, kBicubic };
+enum class TrainInterpolation { kBilinear, kBicubic, kRandom };  // one of the two for each image
 
 // How JPEGs are decoded: exactly, or as small as what is wanted of them allows (see Transform).
 // kAuto is fast for training and exact for evaluation.
@@ -30,6 +31,7 @@ struct DataConfig {
   std::vector<double> std;
   double crop_pct = 0.875;
   Interpolation interpolation = Interpolation::kBicubic;
+  std::optional<TrainInterpolation> train_interpolation;  // of training crops; unset: as above
   DecodeMode decode = DecodeMode::kAuto;
   int repeats = 1;                    // times an epoch goes through the images
   std::optional<std::int64_t> size;   // synthetic: number of images (1024, and 256 for val)

@@ -18,6 +18,10 @@ struct RateMultiple {
   bool operator==(const RateMultiple&) const = default;
 };
 
+// Coefficients of Muon's orthogonalisation, and what its steps are scaled by.
+enum class NsCoefficients { kOriginal, kQuintic };
+enum class MuonScale { kMatchRmsAdamw, kOriginal };
+
 struct OptimConfig {
   std::string name = "adamw";  // see optimizer_registry()
   double lr = 5e-4;
@@ -25,11 +29,14 @@ struct OptimConfig {
   double weight_decay = 0.05;            // decoupled for adamw and lion, else part of the update
   double beta1 = 0.9, beta2 = 0.999;
   std::optional<double> eps = 1e-8;      // unset: the optimizer has none
-  std::optional<double> momentum = 0.9;  // sgd's; unset: the optimizer has none
-  std::optional<bool> nesterov;          // sgd's; unset: what the optimizer has for a default
+  std::optional<double> momentum = 0.9;  // sgd's, muon's; unset: the optimizer has none
+  std::optional<bool> nesterov;          // theirs; unset: what the optimizer has for a default
+  std::optional<NsCoefficients> ns_coefficients;  // muon's; unset: original
+  std::optional<MuonScale> muon_scale;            // muon's; unset: match_rms_adamw
   std::optional<double> clip_grad_norm;
-  std::optional<double> layer_decay;       // factor on the rate from each layer to the one before
-  double lambda_lr_scale = 1;              // on the rate of DTN's lambdas
+  std::optional<double> clip_adaptive;  // largest norm of a unit's gradient to that of its weights
+  std::optional<double> layer_decay;    // factor on the rate from each layer to the one before
+  double lambda_lr_scale = 1;           // on the rate of DTN's lambdas
   std::vector<RateMultiple> lr_multiples;  // the last that matches counts
   bool operator==(const OptimConfig&) const = default;
 };
@@ -73,6 +80,7 @@ struct Period {
 
 enum class Precision { kFloat32, kBFloat16, kTf32 };
 enum class BestBy { kRaw, kEma };
+enum class LossKind { kCrossEntropy, kBinary };
 enum class ReducePrecision { kFloat32, kBFloat16 };
 
 struct TrainConfig {
@@ -80,7 +88,12 @@ struct TrainConfig {
   std::optional<int> micro_batch;  // most images per forward pass of a rank; unset: batch_size
   Precision precision = Precision::kFloat32;
   ReducePrecision reduce = ReducePrecision::kFloat32;  // of gradients on their way between ranks
+  LossKind loss = LossKind::kCrossEntropy;
   double label_smoothing = 0;
+  // Of binary cross-entropy: targets become 1 above this and 0 elsewhere (unset: they stay); the
+  // loss of an image is the sum over the classes in place of their mean.
+  std::optional<double> bce_target_threshold;
+  bool bce_sum = false;
   std::optional<double> ema;       // decay of the moving average of the weights
   bool ema_warmup = false;         // the decay grows towards that, see MovingAverage
   bool checkpoint_blocks = false;  // recompute each block in the backward pass to save memory
@@ -91,6 +104,23 @@ struct TrainConfig {
   int keep = 2;  // step checkpoints kept, beside best and last
   BestBy best = BestBy::kRaw;
   bool operator==(const TrainConfig&) const = default;
+};
+
+enum class DistillType { kHard, kSoft };
+enum class DistillReduction { kBatch, kElements };
+
+// A second loss against what a trained model says of the same images:
+// (1 - alpha) loss + alpha distillation.
+struct DistillConfig {
+  // Weights: a run, a checkpoint of one, or a safetensors file; unset: no teacher. In the config of
+  // a checkpoint, the fingerprint of its weights in place of where they lay.
+  std::optional<std::string> teacher;
+  std::optional<std::string> teacher_config;  // of a file that carries none
+  DistillType type = DistillType::kHard;      // the teacher's first class, or all its probabilities
+  double alpha = 0.5;
+  double temperature = 1;                                 // soft: logits are divided by it
+  DistillReduction reduction = DistillReduction::kBatch;  // soft: the sum over classes, or the mean
+  bool operator==(const DistillConfig&) const = default;
 };
 
 // A whole run, fully resolved.
@@ -104,6 +134,7 @@ struct ExperimentConfig {
   OptimConfig optim;
   ScheduleConfig schedule;
   TrainConfig train;
+  DistillConfig distill;
   bool operator==(const ExperimentConfig&) const = default;
 };
 

@@ -1,5 +1,7 @@
-// Softmax cross-entropy.
+// Softmax cross-entropy and binary cross-entropy.
 #pragma once
+
+#include <optional>
 
 #include "dtn/autograd/context.h"
 
@@ -24,7 +26,20 @@ struct LossResult {
 // logits [B, K]. Throws Error naming the first label outside [0, K), where they are on the CPU.
 LossResult cross_entropy(Context&, const Variable& logits, const Targets& targets);
 
+// How binary cross-entropy takes its targets.
+struct BinaryOptions {
+  std::optional<double> threshold;  // targets become 1 above it and 0 elsewhere; unset: they stay
+  bool sum = false;  // the loss of a sample is the sum over the classes, not the mean
+};
+
+// Each class is a question of its own: log(1 + e^z) - z t for the logit z and the target t, the
+// mean over the classes or their sum. logits [B, K]. Throws as cross_entropy() does.
+LossResult binary_cross_entropy(Context&, const Variable& logits, const Targets& targets,
+                                const BinaryOptions& options = {});
+
 namespace reference {
 Variable cross_entropy(Context&, const Variable& logits, const Targets& targets);
-}
+Variable binary_cross_entropy(Context&, const Variable& logits, const Targets& targets,
+                              const BinaryOptions& options = {});
+}  // namespace reference
 }  // namespace dtn::ops

@@ -1,5 +1,5 @@
-// Classes of images: softmax cross-entropy with label smoothing, on labels or on those of images
-// that were mixed; measured by top-1 and top-5 accuracy.
+// Classes of images: softmax or binary cross-entropy with label smoothing, on labels or on those of
+// images that were mixed; measured by top-1 and top-5 accuracy.
 //
 // Fields: "image" [C, H, W] float32, "label" int64; with mixing "partner_label" int64 and
 // "label_share" float32. Outputs: "logits" [n, K] float32.
@@ -28,6 +28,7 @@ class Classify : public Task {
   std::vector<Named<ParameterStore*>> stores() override;
   std::vector<std::string> load_weights(const std::string& file) override;
   std::string description() const override;
+  std::string objective() const override;
   Complexity cost() override;
 
   Classifier& model() { return model_; }
@@ -35,6 +36,8 @@ class Classify : public Task {
   void keep_features() { keeps_features_ = true; }
 
  private:
+  Variable loss_of(Context&, const Variable& logits, const Fields& batch) const;
+
   ExperimentConfig config_;
   const Registries& registries_;
   Classifier model_;

@@ -67,6 +67,8 @@ class Task {
   virtual std::vector<std::string> load_weights(const std::string& file);
   // What is trained, in a line for people.
   virtual std::string description() const = 0;
+  // What the loss is, in a line for people; empty: nothing to say.
+  virtual std::string objective() const { return ""; }
   // What a sample costs, for tables and estimates. Unless overridden: the parameters of the first
   // store, and zeros for what is not known.
   virtual Complexity cost();

@@ -207,7 +207,7 @@ TEST(OpGradients, ResidualAdd) {
   }
 }
 
-TEST(OpGradients, CrossEntropy) {
+TEST(OpGradients, Losses) {
   ops::Targets labels, smooth, soft;
   labels.labels = smooth.labels =
       Tensor::from<std::int64_t>(std::vector<std::int64_t>{6, 0, 3}, {3});
@@ -230,6 +230,18 @@ TEST(OpGradients, CrossEntropy) {
         [&](Context& c, const Inputs& v) { return ops::cross_entropy(c, v[0], t).mean; },
         [&](Context& c, const Inputs& v) { return ops::reference::cross_entropy(c, v[0], t); },
         {random_tensor({3, 7}, 20, 3)});
+    for (const ops::BinaryOptions& how :
+         {ops::BinaryOptions{}, {0.35, false}, {std::nullopt, true}}) {
+      check_both(
+          "binary_cross_entropy",
+          [&](Context& c, const Inputs& v) {
+            return ops::binary_cross_entropy(c, v[0], t, how).mean;
+          },
+          [&](Context& c, const Inputs& v) {
+            return ops::reference::binary_cross_entropy(c, v[0], t, how);
+          },
+          {random_tensor({3, 7}, 20, 3)});
+    }
   }
 }
 

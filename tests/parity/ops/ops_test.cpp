@@ -233,7 +233,7 @@ TEST(OpParity, PatchEmbed) {
   }
 }
 
-TEST(OpParity, CrossEntropy) {
+TEST(OpParity, Losses) {
   for (auto [smoothing, mixed] : {std::pair{0.0, false}, {0.1, false}, {0.0, true}, {0.1, true}}) {
     ops::Targets targets;
     targets.labels = Tensor::empty({19}, DType::kInt64);
@@ -255,6 +255,16 @@ TEST(OpParity, CrossEntropy) {
         },
         [&](Context& c, const std::vector<Variable>& v) {
           return ops::reference::cross_entropy(c, v[0], targets);
+        },
+        {Input::activation({19, 1000}, 23, 6)}, 1000, 1);
+    const ops::BinaryOptions how{mixed ? std::optional(0.2) : std::nullopt, false};
+    compare(
+        "binary_cross_entropy",
+        [&](Context& c, const std::vector<Variable>& v) {
+          return ops::binary_cross_entropy(c, v[0], targets, how).mean;
+        },
+        [&](Context& c, const std::vector<Variable>& v) {
+          return ops::reference::binary_cross_entropy(c, v[0], targets, how);
         },
         {Input::activation({19, 1000}, 23, 6)}, 1000, 1);
   }

@@ -192,6 +192,13 @@ TEST(Errors, ImpossibleCombinations) {
       {MODEL "data: {dataset: cifar10, train: a}", "2:26", "data.train means nothing"},
       {MODEL "train: {batch_size: 10, micro_batch: 3}", "2:38", "10 is not divisible by"},
       {MODEL "train: {batch_size: 10, micro_batch: 20}", "2:38", "not divisible"},
+      {MODEL "train: {bce_sum: true}", "2:18", "train.bce_sum means nothing for train.loss: ce"},
+      {MODEL "train: {bce_target_threshold: 0}", "2:31", "set train.loss: bce, or remove it"},
+      {MODEL "train: {loss: bce, bce_target_threshold: 0, label_smoothing: 0.1}", "2:42",
+       "makes every class right for every image: targets are 0.9001 at the label and 1.0e-04 "
+       "elsewhere"},
+      {MODEL "train: {loss: bce, bce_target_threshold: 0.9, label_smoothing: 0.2}", "2:42",
+       "makes no class right for any image"},
       {MODEL "optim: {nesterov: true}", "2:19", "means nothing for the optimizer 'adamw'"},
       {MODEL "optim: {name: sgd, nesterov: true, momentum: 0}", "2:30", "needs a momentum"},
       {MODEL "train: {ema_warmup: true}", "2:21", "train.ema is not set"},

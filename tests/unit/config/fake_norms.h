@@ -62,14 +62,15 @@ inline std::vector<PolicySchema> fake_policies() {
   return {{"none", "nothing", {}}, {"three", "one of three", {}}, {"rand", "some of many", check}};
 }
 
-// Of which one has defaults of its own and does without a key.
+// Of which one has defaults of its own, and some do without a key.
 inline std::vector<OptimizerSchema> fake_optimizers() {
   OptimizerSchema lion{"lion", "signs", {"momentum"}};
   lion.defaults = [](OptimConfig& config) {
     config.beta2 = 0.99;
     config.momentum.reset();
   };
-  return {{"adamw", "usual", {"nesterov"}}, {"sgd", "plain"}, lion};
+  OptimizerSchema lamb{"lamb", "ratios", {"momentum", "nesterov"}};
+  return {{"adamw", "usual", {"nesterov"}}, {"sgd", "plain"}, lion, lamb};
 }
 
 inline ConfigSchemas fake_schemas() {

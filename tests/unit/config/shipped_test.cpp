@@ -75,6 +75,20 @@ TEST(Shipped, Recipes) {
   EXPECT_EQ(three.augment.color_jitter, 0.3);
   EXPECT_EQ(three.data.crop_pct, 1);
   EXPECT_EQ(three.train.label_smoothing, 0);
+  EXPECT_EQ(three.train.loss, LossKind::kBinary);
+  EXPECT_EQ(three.train.bce_target_threshold, 0);
+  EXPECT_FALSE(three.train.bce_sum);
+  EXPECT_EQ(three.train.batch_size, 2048);
+  EXPECT_EQ(three.optim.name, "lamb");
+  EXPECT_EQ(three.optim.lr, 3e-3);
+  EXPECT_EQ(three.optim.lr_scale_batch, std::nullopt);
+  EXPECT_EQ(three.optim.weight_decay, 0.05);
+  EXPECT_EQ(three.schedule.epochs, 800);
+  EXPECT_EQ(three.schedule.warmup_epochs, 5);
+  EXPECT_EQ(three.schedule.warmup_lr, 1e-6);
+  EXPECT_EQ(three.schedule.min_lr, 1e-5);
+  EXPECT_EQ(three.model.layer_scale, 1e-4);
+  EXPECT_EQ(three.model.drop_path_mode, DropPathMode::kConstant);
 
   // 32 x 32: mild in a short run, all of it in a long one, but no crops of a few pixels.
   EXPECT_EQ(load("images32_dtn", {}).augment.policy, "none");

@@ -76,7 +76,9 @@ TEST(Defaults, AreTheDocumentedOnes) {
   EXPECT_EQ(c.schedule.steps, std::nullopt);
   EXPECT_EQ(c.schedule.warmup_epochs, 0);
   EXPECT_EQ(c.train.precision, Precision::kFloat32);
+  EXPECT_EQ(c.train.loss, LossKind::kCrossEntropy);
   EXPECT_EQ(c.train.label_smoothing, 0);
+  EXPECT_EQ(c.train.bce_target_threshold, std::nullopt);
   EXPECT_EQ(c.train.ema, std::nullopt);
   EXPECT_FALSE(c.train.ema_warmup);
   EXPECT_EQ(c.train.micro_batch, std::nullopt);
@@ -189,7 +191,10 @@ train:
   batch_size: 24
   micro_batch: 8
   precision: bf16
+  loss: bce
   label_smoothing: 0.1
+  bce_target_threshold: 0.2
+  bce_sum: true
   ema: 0.99996
   ema_warmup: true
   checkpoint_blocks: true
@@ -279,7 +284,10 @@ TEST(Keys, EveryKeyIsRead) {
   EXPECT_EQ(c.train.batch_size, 24);
   EXPECT_EQ(c.train.micro_batch, 8);
   EXPECT_EQ(c.train.precision, Precision::kBFloat16);
+  EXPECT_EQ(c.train.loss, LossKind::kBinary);
   EXPECT_EQ(c.train.label_smoothing, 0.1);
+  EXPECT_EQ(c.train.bce_target_threshold, 0.2);
+  EXPECT_TRUE(c.train.bce_sum);
   EXPECT_EQ(c.train.ema, 0.99996);
   EXPECT_TRUE(c.train.ema_warmup);
   EXPECT_TRUE(c.train.checkpoint_blocks);

@@ -105,6 +105,37 @@ TEST(Ops, CrossEntropyGivesTheLossOfEachSample) {
   EXPECT_NEAR(*r.mean.value().data<double>(), std::log(8.0) / 2, 1e-15);
 }
 
+TEST(Ops, BinaryCrossEntropyIsAMeanOrASumOverClasses) {
+  Context ctx;
+  Variable logits(Tensor::from<double>(std::vector<double>{0, 0, 0, std::log(3.0)}, {2, 2}));
+  ops::Targets t;
+  t.labels = labels({1, 0});
+  const ops::LossResult mean = ops::binary_cross_entropy(ctx, logits, t);
+  EXPECT_NEAR(mean.per_sample.data<double>()[0], std::log(2.0), 1e-15);
+  EXPECT_NEAR(mean.per_sample.data<double>()[1], std::log(8.0) / 2, 1e-15);
+  EXPECT_NEAR(*mean.mean.value().data<double>(), std::log(32.0) / 4, 1e-15);
+  const ops::LossResult sum = ops::binary_cross_entropy(ctx, logits, t, {std::nullopt, true});
+  EXPECT_NEAR(*sum.mean.value().data<double>(), std::log(32.0) / 2, 1e-15);
+}
+
+// Both classes of a mixed image are right, as DeiT III has it.
+TEST(Ops, AThresholdMakesBothClassesOfAMixRight) {
+  Context ctx;
+  Variable logits(random_tensor({2, 4}, 8));
+  ops::Targets mixed, dense;
+  mixed.labels = labels({0, 3});
+  mixed.partner_labels = labels({1, 3});
+  mixed.label_share = Tensor::from<float>(std::vector<float>{0.9f, 0.25f}, {2});
+  dense.soft = Tensor::from<double>(std::vector<double>{1, 1, 0, 0, 0, 0, 0, 1}, {2, 4});
+  const Tensor got = ops::binary_cross_entropy(ctx, logits, mixed, {0.0, false}).per_sample;
+  const Tensor want = ops::binary_cross_entropy(ctx, logits, dense).per_sample;
+  EXPECT_EQ(test::doubles(got), test::doubles(want));
+  mixed.label_share.data<float>()[0] = 0;  // all of its partner
+  dense.soft.data<double>()[0] = 0;
+  EXPECT_EQ(test::doubles(ops::binary_cross_entropy(ctx, logits, mixed, {0.0, false}).per_sample),
+            test::doubles(ops::binary_cross_entropy(ctx, logits, dense).per_sample));
+}
+
 TEST(Ops, DropOnlyWhileTraining) {
   Context ctx;
   Variable x(random_tensor({2, 3}, 9));

@@ -1,0 +1,182 @@
+// Binary cross-entropy, a block per row; see binary_cross_entropy.h for the formulas, and its .cpp
+// for how digits are kept. Each pass reads the logits once, and soft targets beside them; the
+// labels of a row are its threads' alone.
+#include "kernels/cuda/lanes.cuh"
+#include "kernels/loss/binary_cross_entropy.h"
+#include "kernels/loss/binary_targets.h"
+
+namespace dtn {
+namespace {
+
+constexpr int kMostBinaryWarps = 16;
+
+// The targets of one row, by column.
+template <bool kDense>
+struct ColumnTargets {
+  const float* dense;
+  bool binarize;
+  float threshold;
+  RowTargets<float> of_labels;
+
+  __device__ __forceinline__ ColumnTargets(const BinaryTargets& against, std::int64_t row,
+                                           std::int64_t classes)
+      : dense(static_cast<const float*>(against.targets) + (kDense ? row * classes : 0)),
+        binarize(against.binarize),
+        threshold(static_cast<float>(against.threshold)),
+        of_labels{} {
+    if constexpr (!kDense) of_labels = row_targets<float>(against, row, classes);
+  }
+  __device__ __forceinline__ bool valid() const { return kDense || of_labels.valid; }
+
+  template <class Row>
+  __device__ __forceinline__ void load(std::int64_t column, float (&t)[Row::kRun]) const {
+    if constexpr (kDense) {
+      Row::load_float_run(dense + column, t);
+#pragma unroll
+      for (int k = 0; k < Row::kRun; ++k) {
+        if (binarize) t[k] = t[k] > threshold ? 1.0f : 0.0f;
+      }
+    } else {
+#pragma unroll
+      for (int k = 0; k < Row::kRun; ++k) {
+        t[k] = column + k == of_labels.partner ? of_labels.at_partner : of_labels.elsewhere;
+        if (column + k == of_labels.own) t[k] = of_labels.at_own;
+      }
+    }
+  }
+};
+
+// Calls f(z, t, column) for the runs of columns that are this thread's, with logits and targets.
+template <class Row, bool kDense, class T, class F>
+__device__ __forceinline__ void for_each_binary_run(const T* row, std::int64_t classes,
+                                                    const ColumnTargets<kDense>& targets, F&& f) {
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+  const std::int64_t warp = threadIdx.x / cuda::kWarpSize, warps = blockDim.x / cuda::kWarpSize;
+  for (std::int64_t first = warp * Row::kColumns; first < classes; first += warps * Row::kColumns) {
+    const std::int64_t left = classes - first;
+    const int columns = left < Row::kColumns ? static_cast<int>(left) : Row::kColumns;
+    Row values;
+    values.load(row + first, lane, columns);
+#pragma unroll
+    for (int i = 0; i < Row::kColumns / cuda::kWarpSize; i += Row::kRun) {
+      const int c = Row::column(lane, i);
+      if (c >= columns) continue;
+      float z[Row::kRun], t[Row::kRun];
+#pragma unroll
+      for (int k = 0; k < Row::kRun; ++k) z[k] = values[i + k];
+      targets.template load<Row>(first + c, t);
+      f(z, t, first + c);
+    }
+  }
+}
+
+__device__ __forceinline__ float loss_at(float z, float t) {
+  const float above = z > 0 ? z : 0.0f, below = z < 0 ? -z : 0.0f;
+  const float chosen = (t == 0 ? 0.0f : t * below) + (t == 1 ? 0.0f : (1 - t) * above);
+  return chosen + log1pf(expf(-fabsf(z)));
+}
+
+__device__ __forceinline__ float gradient_at(float z, float t) {
+  const float e = expf(-fabsf(z)), likely = 1 / (1 + e), unlikely = e * likely;
+  return z < 0 ? (1 - t) * unlikely - t * likely : (1 - t) * likely - t * unlikely;
+}
+
+template <class T, bool kWide>
+using BinaryPiece = cuda::LaneValues<T, 8, kWide>;
+
+// Blocks: rows.
+template <class T, bool kWide, bool kDense>
+__global__ void binary_cross_entropy_forward_kernel(const T* logits, std::int64_t classes,
+                                                    BinaryTargets against, float scale,
+                                                    float* loss) {
+  using Row = BinaryPiece<T, kWide>;
+  DTN_SHARED(float, shared);
+  const std::int64_t row = blockIdx.x;
+  const ColumnTargets<kDense> targets(against, row, classes);
+  float sum = 0;
+  for_each_binary_run<Row>(
+      logits + row * classes, classes, targets,
+      [&](const float(&z)[Row::kRun], const float(&t)[Row::kRun], std::int64_t) {
+#pragma unroll
+        for (int k = 0; k < Row::kRun; ++k) sum += loss_at(z[k], t[k]);
+      });
+  sum = cuda::block_sum(sum, shared);
+  if (threadIdx.x == 0) loss[row] = targets.valid() ? scale * sum : NAN;
+}
+
+// Blocks: rows. A logit is read by the thread that overwrites it.
+template <class T, bool kWide, bool kDense>
+__global__ void binary_cross_entropy_backward_kernel(const T* logits, std::int64_t classes,
+                                                     BinaryTargets against, float scale,
+                                                     const float* upstream, T* dlogits) {
+  using Row = BinaryPiece<T, kWide>;
+  const std::int64_t row = blockIdx.x;
+  const ColumnTargets<kDense> targets(against, row, classes);
+  if (upstream) scale *= *upstream;
+  if (!targets.valid()) scale = NAN;
+  for_each_binary_run<Row>(
+      logits + row * classes, classes, targets,
+      [&](const float(&z)[Row::kRun], const float(&t)[Row::kRun], std::int64_t column) {
+        float dz[Row::kRun];
+#pragma unroll
+        for (int k = 0; k < Row::kRun; ++k) dz[k] = scale * gradient_at(z[k], t[k]);
+        Row::store_run(dlogits + row * classes + column, dz);
+      });
+}
+
+unsigned binary_threads_for(std::int64_t classes) {
+  return classes <= 1024 ? 128 : classes <= 4096 ? 256 : kMostBinaryWarps * cuda::kWarpSize;
+}
+
+// Calls f(wide, dense), constants both.
+template <class F>
+void with_binary_constants(bool wide, bool dense, F&& f) {
+  auto with = [&](auto is_wide) {
+    dense ? f(is_wide, std::true_type{}) : f(is_wide, std::false_type{});
+  };
+  wide ? with(std::true_type{}) : with(std::false_type{});
+}
+
+template <class T, class Arguments>
+bool has_wide_rows(const Arguments& args) {
+  return cuda::is_vectorizable<T>(args.logits, args.classes) &&
+         cuda::is_vectorizable<float>(args.against.targets, args.classes);
+}
+
+}  // namespace
+
+void run(CudaQueue& queue, const BinaryCrossEntropyForward& args) {
+  for_cuda_dtype("binary_cross_entropy_forward", args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (args.rows == 0) return;
+    const bool dense = args.against.targets != nullptr;
+    with_binary_constants(has_wide_rows<T>(args), dense, [&](auto is_wide, auto is_dense) {
+      launch(queue, {"binary_cross_entropy_forward", {args.rows, args.classes}},
+             binary_cross_entropy_forward_kernel<T, is_wide, is_dense>,
+             {blocks_for(args.rows, 1), binary_threads_for(args.classes),
+              kMostBinaryWarps * sizeof(float)},
+             static_cast<const T*>(args.logits), args.classes, args.against,
+             static_cast<float>(args.scale), static_cast<float*>(args.loss));
+    });
+  });
+}
+
+void run(CudaQueue& queue, const BinaryCrossEntropyBackward& args) {
+  for_cuda_dtype("binary_cross_entropy_backward", args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    if (args.rows == 0) return;
+    const bool dense = args.against.targets != nullptr;
+    const bool wide =
+        has_wide_rows<T>(args) && cuda::is_vectorizable<T>(args.dlogits, args.classes);
+    with_binary_constants(wide, dense, [&](auto is_wide, auto is_dense) {
+      launch(queue, {"binary_cross_entropy_backward", {args.rows, args.classes}},
+             binary_cross_entropy_backward_kernel<T, is_wide, is_dense>,
+             {blocks_for(args.rows, 1), binary_threads_for(args.classes), 0},
+             static_cast<const T*>(args.logits), args.classes, args.against,
+             static_cast<float>(args.scale), static_cast<const float*>(args.upstream),
+             static_cast<T*>(args.dlogits));
+    });
+  });
+}
+
+}  // namespace dtn
