@@ -141,9 +141,8 @@ int train_main(int argc, char** argv, const Registries& registries) {
   }
   CLI::App app{
       "Trains a model as a config file says.\n"
-      "With `eval`, `predict`, `export`, `sweep`, `info`, `data` or `bench` as the first word it "
-      "is "
-      "dtn-eval and so on.",
+      "With `eval`, `predict`, `export`, `sweep`, `info`, `data` or `bench` as the first word\n"
+      "it is dtn-eval and so on.",
       "dtn-train"};
   TrainCommand options;
   app.add_option("--config", options.config,

@@ -124,6 +124,7 @@ TEST_F(IdxDatasetTest, LoadsImagesAndLabels) {
   ASSERT_EQ(set->size(), 3);
   EXPECT_EQ(set->label(1), 9);
   EXPECT_EQ(set->num_classes(), 10);
+  EXPECT_TRUE(set->class_names().empty());
   SampleWorkspace workspace;
   for (std::int64_t i : {2, 0, 1}) {
     Sample sample = set->load(i, workspace);
@@ -174,6 +175,12 @@ TEST_F(IdxDatasetTest, ReadsFashionMnist) {
   if (!std::filesystem::exists(data.root)) GTEST_SKIP() << data.root << " is not there";
   auto set = open(Split::kVal);
   ASSERT_EQ(set->size(), 10'000);
+  for (Split split : {Split::kTrain, Split::kVal}) {
+    const std::vector<std::string> names = open(split)->class_names();
+    ASSERT_EQ(names.size(), 10u);
+    EXPECT_EQ(names[0], "T-shirt/top");
+    EXPECT_EQ(names[9], "ankle boot");
+  }
   std::vector<int> count(10);
   double sum = 0;
   SampleWorkspace workspace;
