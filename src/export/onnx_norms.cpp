@@ -9,9 +9,7 @@
 
 namespace dtn::onnx {
 
-Weights::Weights(NamedTensors tensors) {
-  for (auto& [name, tensor] : tensors) tensors_.emplace(name, std::move(tensor));
-}
+Weights::Weights(const NamedTensors& tensors) : tensors_(tensors.begin(), tensors.end()) {}
 
 const Tensor* Weights::find(const std::string& name) const {
   const auto found = tensors_.find(name);

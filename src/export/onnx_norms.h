@@ -15,7 +15,7 @@ namespace dtn::onnx {
 // The weights of a model, by their names, float32 in host memory.
 class Weights {
  public:
-  explicit Weights(NamedTensors tensors);
+  explicit Weights(const NamedTensors& tensors);
   // The tensor of that name; `find` gives null where there is none, `at` throws Error.
   const Tensor* find(const std::string& name) const;
   const Tensor& at(const std::string& name) const;

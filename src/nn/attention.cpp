@@ -34,7 +34,7 @@ Attention::Attention(const Scope& scope, const Options& o)
       dropout_(scope / "proj_drop", o.dropout) {}
 
 Variable Attention::queries_keys_values(Context& ctx, const Variable& x) const {
-  const Variable qkv = qkv_.forward(ctx, x);
+  Variable qkv = qkv_.forward(ctx, x);
   if (!q_norm_) return qkv;
   const std::int64_t c = x.dim(2);
   const Variable q = of_heads(ctx, *q_norm_, primitive::narrow(ctx, qkv, 2, 0, c), heads_);

@@ -61,7 +61,7 @@ void check_same_classes(const std::vector<std::string>& val, const fs::path& val
 class ImageFolder final : public Dataset {
  public:
   // Of `classes`, those that `labels` numbers have a folder; `kind` ends in a blank or is empty.
-  ImageFolder(fs::path folder, std::vector<std::string> classes,
+  ImageFolder(const fs::path& folder, std::vector<std::string> classes,
               std::span<const std::int64_t> labels, const std::string& kind)
       : folder_(folder.string()) {
     std::int64_t undecodable = 0;
