@@ -27,6 +27,7 @@ class Checker {
     check_schedule();
     check_train();
     check_loss();
+    check_teacher();
   }
 
  private:
@@ -311,6 +312,23 @@ class Checker {
     };
     if (others > *t.bce_target_threshold) refuse("every class right for every image");
     if (own <= *t.bce_target_threshold) refuse("no class right for any image");
+  }
+
+  void check_teacher() const {
+    const DistillConfig& d = c_.distill;
+    if (d.teacher && c_.task != "classify") {
+      fail(blame({"distill.teacher", "task"}), "distill.teacher means nothing for the task '",
+           c_.task, "'; remove it");
+    }
+    if (d.teacher && m_.num_classes == 0) {
+      fail(blame({"distill.teacher", "model.num_classes"}),
+           "distill.teacher: features have no classes to agree on; set model.num_classes");
+    }
+    if (d.teacher || d == DistillConfig()) return;
+    fail(blame({"distill.teacher_config", "distill.type", "distill.alpha", "distill.temperature",
+                "distill.reduction"}),
+         "the section distill means nothing without distill.teacher; set it to the weights of a "
+         "trained model, or remove the section");
   }
 
   const ExperimentConfig& c_;

@@ -1,4 +1,4 @@
-// The keys of the optimizer, the schedule and the run.
+// The keys of the optimizer, the schedule, the run and its teacher.
 #include "config/key_rows.h"
 
 namespace dtn::config {
@@ -27,6 +27,26 @@ std::span<const std::string> names_of<ReducePrecision>() {
 template <>
 std::span<const std::string> names_of<BestBy>() {
   static const std::array<std::string, 2> names = {"raw", "ema"};
+  return names;
+}
+template <>
+std::span<const std::string> names_of<NsCoefficients>() {
+  static const std::array<std::string, 2> names = {"original", "quintic"};
+  return names;
+}
+template <>
+std::span<const std::string> names_of<MuonScale>() {
+  static const std::array<std::string, 2> names = {"match_rms_adamw", "original"};
+  return names;
+}
+template <>
+std::span<const std::string> names_of<DistillType>() {
+  static const std::array<std::string, 2> names = {"hard", "soft"};
+  return names;
+}
+template <>
+std::span<const std::string> names_of<DistillReduction>() {
+  static const std::array<std::string, 2> names = {"batch", "elements"};
   return names;
 }
 template <>
@@ -99,12 +119,30 @@ std::vector<Key> train_keys() {
             "added to the root of the average squared gradient"),
       value("optim.momentum", FIELD(optim.momentum), fraction(),
             "how much of the velocity a step keeps"),
-      value("optim.nesterov", FIELD(optim.nesterov), kAny,
-            "Nesterov's momentum: the step looks one step ahead", "true"),
+      value(
+          "optim.nesterov", FIELD(optim.nesterov), kAny,
+          "Nesterov's momentum: the step looks one step ahead; unset: false for sgd, true for muon",
+          "true"),
+      choice(
+          "optim.ns_coefficients", FIELD(optim.ns_coefficients),
+          "coefficients of the five polynomials that orthogonalise a momentum: original takes one "
+          "steep polynomial each time, quintic one made for each time; unset: original",
+          "quintic"),
+      choice(
+          "optim.muon_scale", FIELD(optim.muon_scale),
+          "what orthogonal steps are scaled by: match_rms_adamw, to the size of AdamW's, so that "
+          "its rate and decay carry over, or original, by the shape of the matrix; unset: "
+          "match_rms_adamw",
+          "original"),
       value("optim.clip_grad_norm", FIELD(optim.clip_grad_norm), above(0),
             "a gradient whose norm over all weights is larger is scaled down to this norm; unset: "
             "none is",
             "1"),
+      value(
+          "optim.clip_adaptive", FIELD(optim.clip_adaptive), above(0),
+          "adaptive clipping: the gradient of each output's weights whose norm is above this share "
+          "of theirs is scaled down to it, heads left out; unset: none is",
+          "0.01"),
       value("optim.layer_decay", FIELD(optim.layer_decay), positive_fraction(),
             "factor on the rate from each layer to the one before it, so that the first ones learn "
             "slowest; unset: one rate for all",
@@ -188,6 +226,26 @@ std::vector<Key> train_keys() {
       choice("train.best", FIELD(train.best),
              "whose top-1 decides which checkpoint is the best: the weights as they are, or their "
              "moving average"),
+
+      value("distill.teacher", FIELD(distill.teacher), kAny,
+            "weights of a trained model that this one learns to agree with on the same images: a "
+            "run, "
+            "a checkpoint or a safetensors file; unset: no teacher",
+            "runs/teacher"),
+      value("distill.teacher_config", FIELD(distill.teacher_config), kAny,
+            "config of the teacher's model, where its file carries none", "deit_small"),
+      choice("distill.type", FIELD(distill.type),
+             "what is learnt of the teacher: hard, the class that it puts first, or soft, all its "
+             "probabilities"),
+      value("distill.alpha", FIELD(distill.alpha), between(0, 1),
+            "share of the loss that is against the teacher; the rest is train.loss"),
+      value("distill.temperature", FIELD(distill.temperature), above(0),
+            "of soft distillation, logits are divided by it, and the loss multiplied by its square",
+            "3"),
+      choice(
+          "distill.reduction", FIELD(distill.reduction),
+          "of soft distillation, the divergence is summed over the classes (batch, as in timm) or "
+          "their mean (elements, as in DeiT's code)"),
   };
 }
 

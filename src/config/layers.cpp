@@ -138,7 +138,8 @@ void drop_superseded_optimizer(Node& below, const Node& above,
   if (new_name.empty() || old_name == new_name) return;
   if (!has_defaults(old_name) && !has_defaults(new_name)) return;
   drop_members(below, "optim", [](const std::string& key) {
-    return key == "betas" || key == "eps" || key == "momentum" || key == "nesterov";
+    return key == "betas" || key == "eps" || key == "momentum" || key == "nesterov" ||
+           key == "ns_coefficients" || key == "muon_scale";
   });
 }
 

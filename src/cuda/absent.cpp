@@ -17,6 +17,7 @@
 #include "kernels/image/mix_images.h"
 #include "kernels/loss/binary_cross_entropy.h"
 #include "kernels/loss/cross_entropy.h"
+#include "kernels/loss/hard_targets.h"
 #include "kernels/norm/channel_moments.h"
 #include "kernels/norm/channel_norm.h"
 #include "kernels/norm/combine_moments.h"
@@ -24,7 +25,9 @@
 #include "kernels/norm/power_norm.h"
 #include "kernels/norm/rms_norm.h"
 #include "kernels/norm/switchable_norm.h"
+#include "kernels/optimizer/adaptive_clip.h"
 #include "kernels/optimizer/lamb.h"
+#include "kernels/optimizer/muon.h"
 #include "kernels/optimizer/optimizer.h"
 #include "kernels/pointwise/activation.h"
 #include "kernels/pointwise/gather.h"
@@ -141,6 +144,7 @@ DTN_ABSENT(DtnDenseBackward)
 DTN_ABSENT(DtnDensePositions)
 DTN_ABSENT(DtnDensePositionsBackward)
 DTN_ABSENT(Gemm)
+DTN_ABSENT(HardTargets)
 DTN_ABSENT(LayerNormForward)
 DTN_ABSENT(LayerNormBackward)
 DTN_ABSENT(ResidualLayerNormForward)
@@ -163,7 +167,12 @@ DTN_ABSENT(TakeRowsBackward)
 DTN_ABSENT(AdamWStep)
 DTN_ABSENT(SgdStep)
 DTN_ABSENT(LionStep)
+DTN_ABSENT(MuonMomentum)
+DTN_ABSENT(DivideByNorm)
+DTN_ABSENT(AddDiagonal)
+DTN_ABSENT(MuonStep)
 DTN_ABSENT(LambStep)
+DTN_ABSENT(AdaptiveClip)
 DTN_ABSENT(EmaStep)
 DTN_ABSENT(SettleBuffers)
 DTN_ABSENT(SumSquares)

@@ -25,7 +25,7 @@ class AdamW : public Optimizer {
 
 OptimizerRow adamw_row() {
   OptimizerRow row = optimizer_row<AdamW>("adamw", "Adam with decoupled weight decay");
-  row.schema.unused = {"nesterov"};
+  row.schema.unused = {"nesterov", "ns_coefficients", "muon_scale"};
   return row;
 }
 

@@ -67,7 +67,7 @@ class Lamb : public Optimizer {
 
 OptimizerRow lamb_row() {
   OptimizerRow row = optimizer_row<Lamb>("lamb", "Adam with a rate for each tensor by its norm");
-  row.schema.unused = {"momentum", "nesterov"};
+  row.schema.unused = {"momentum", "nesterov", "ns_coefficients", "muon_scale"};
   row.schema.defaults = [](OptimConfig& config) {
     config.eps = 1e-6;
     config.clip_grad_norm = 1;

@@ -22,7 +22,7 @@ class Lion : public Optimizer {
 
 OptimizerRow lion_row() {
   OptimizerRow row = optimizer_row<Lion>("lion", "the sign of a momentum, decoupled weight decay");
-  row.schema.unused = {"eps", "momentum", "nesterov"};
+  row.schema.unused = {"eps", "momentum", "nesterov", "ns_coefficients", "muon_scale"};
   row.schema.defaults = [](OptimConfig& config) {
     config.beta2 = 0.99;
     config.eps.reset();

@@ -7,7 +7,9 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 
 namespace dtn {
@@ -117,25 +119,62 @@ std::vector<ParameterRange> parameter_ranges(const OptimConfig& config,
   return ranges;
 }
 
+namespace {
+
+// What a name begins with: "blocks.3", or its module.
+std::string unit_of(const std::string& name) {
+  if (const auto block = block_of(name)) return cat("blocks.", *block);
+  return name.substr(0, name.find('.'));
+}
+
+// What has one factor: whole units, and single tensors of others.
+struct RateGroup {
+  std::vector<std::string> units;
+  std::int64_t tensors = 0;
+  std::string first;  // of the tensors
+};
+
+// "norm, blocks.0-5, blocks.8" for neighbours that count up.
+std::string with_ranges(const std::vector<std::string>& units) {
+  std::string text;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    std::size_t last = i;
+    while (last + 1 < units.size() && block_of(units[last] + ".") &&
+           units[last + 1] == cat("blocks.", *block_of(units[last] + ".") + 1)) {
+      ++last;
+    }
+    text += cat(text.empty() ? "" : ", ", units[i]);
+    if (last > i) text += cat("-", *block_of(units[last] + "."));
+    i = last;
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string describe_rates(const OptimConfig& config, const ParameterStore& store) {
-  struct Group {
-    std::int64_t tensors = 0;
-    std::string first, last;
-  };
-  std::map<double, Group> groups;
   const std::vector<double> factors = rate_factors(config, store);
+  std::map<std::string, std::set<double>> factors_of;
   std::size_t i = 0;
+  for (const Parameter& p : store.parameters()) factors_of[unit_of(p.name)].insert(factors[i++]);
+  std::map<double, RateGroup> groups;
+  i = 0;
   for (const Parameter& p : store.parameters()) {
-    Group& group = groups[factors[i++]];
-    if (group.tensors++ == 0) group.first = p.name;
-    group.last = p.name;
+    RateGroup& group = groups[factors[i++]];
+    const std::string unit = unit_of(p.name);
+    if (factors_of[unit].size() > 1) {
+      if (group.tensors++ == 0) group.first = p.name;
+    } else if (std::ranges::count(group.units, unit) == 0) {
+      group.units.push_back(unit);
+    }
   }
   if (groups.empty() || (groups.size() == 1 && groups.contains(1))) return "";
   std::string text;
   for (const auto& [factor, group] : groups) {
-    text += cat(text.empty() ? "" : "; ", "x ", factor, ": ", group.tensors,
-                group.tensors == 1 ? " tensor, " : " tensors, ", group.first);
-    if (group.tensors > 1) text += cat(" to ", group.last);
+    text += format("%sx %.3g: ", text.empty() ? "" : "; ", factor) + with_ranges(group.units);
+    if (group.tensors == 0) continue;
+    text += cat(group.units.empty() ? "" : ", ", group.tensors,
+                group.tensors == 1 ? " tensor like " : " tensors like ", group.first);
   }
   return text;
 }

@@ -23,7 +23,8 @@ std::vector<double> rate_factors(const OptimConfig& config, const ParameterStore
 std::vector<ParameterRange> parameter_ranges(const OptimConfig& config,
                                              const ParameterStore& store);
 
-// Each factor, how many tensors have it and the first and last of them; empty when all are 1.
+// Each factor and what has it, like "x 0.5: blocks.0-3, norm; x 1: head"; where the tensors of a
+// block or module have several, how many have this one. Empty when all are 1.
 std::string describe_rates(const OptimConfig& config, const ParameterStore& store);
 
 }  // namespace dtn

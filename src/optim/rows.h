@@ -9,6 +9,7 @@ namespace dtn {
 OptimizerRow adamw_row();
 OptimizerRow lamb_row();
 OptimizerRow lion_row();
+OptimizerRow muon_row();
 OptimizerRow sgd_row();
 
 // A row that makes a T.
@@ -26,12 +27,14 @@ void set_common(Arguments& args, const OptimizerUpdate& u) {
   Tensor values = u.values, low = u.bfloat16_values;
   args.count = values.numel();
   args.param = static_cast<float*>(values.raw());
-  args.grad = static_cast<const float*>(u.gradients.raw());
   args.param_bf16 = low.defined() ? static_cast<bfloat16*>(low.raw()) : nullptr;
   args.lr = u.lr;
   args.weight_decay = u.weight_decay;
   if constexpr (requires { args.t; }) args.t = u.updates;
-  args.grad_scale = u.grad_scale;
+  if constexpr (requires { args.grad; }) {
+    args.grad = static_cast<const float*>(u.gradients.raw());
+    args.grad_scale = u.grad_scale;
+  }
   args.inputs = u.inputs;
   args.state = u.decision;
   args.lr_factor = u.lr_factor;

@@ -22,7 +22,9 @@ class Sgd : public Optimizer {
 }  // namespace
 
 OptimizerRow sgd_row() {
-  return optimizer_row<Sgd>("sgd", "stochastic gradient descent with momentum");
+  OptimizerRow row = optimizer_row<Sgd>("sgd", "stochastic gradient descent with momentum");
+  row.schema.unused = {"ns_coefficients", "muon_scale"};
+  return row;
 }
 
 }  // namespace dtn

@@ -3,34 +3,16 @@
 // traffic an element than to keep it, and no memory.
 #include "kernels/optimizer/lamb.h"
 
-#include <cstring>
-
 #include "dtn/core/parallel.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/cpu/square_sum.h"
 #include "kernels/optimizer/lamb_factors.h"
 
 namespace dtn::DTN_ISA {
 namespace {
 
 constexpr std::int64_t kChunk = 1 << 16;  // elements of a range without sums
-
-// The float32 sum of squares of each vector would lose digits; this one keeps them all.
-struct SquareSum {
-  using VecD = Vec<double>;
-  typedef float HalfF __attribute__((vector_size(kVectorBytes / 2)));
-  VecD sums[2] = {};
-
-  void add(VecF v) {
-    HalfF halves[2];
-    std::memcpy(halves, &v, sizeof v);
-    for (int k = 0; k < 2; ++k) {
-      const VecD wide = __builtin_convertvector(halves[k], VecD);
-      sums[k] = sums[k] + wide * wide;
-    }
-  }
-  double total() const { return reduce_add(sums[0] + sums[1]); }
-};
 
 // The new moments at i, stored.
 template <class N>

@@ -169,6 +169,7 @@ data:
   std: [0.3, 0.7000000000000001]
   crop_pct: 0.9
   interpolation: bilinear
+  train_interpolation: random
   decode: fast
   repeats: 3
   max_bad_images: 0
@@ -185,7 +186,10 @@ optim:
   eps: 1e-6
   momentum: 0.8
   nesterov: true
+  ns_coefficients: quintic
+  muon_scale: original
   clip_grad_norm: 5
+  clip_adaptive: 0.01
 schedule: {name: constant, steps: 77, warmup_epochs: 0.5, warmup_lr: 0, min_lr: 2e-5, per: epoch}
 train:
   batch_size: 24
@@ -203,6 +207,8 @@ train:
   checkpoint_every: 2epochs
   keep: 0
   best: ema
+distill:
+  {teacher: t e, teacher_config: c, type: soft, alpha: 0.1, temperature: 3, reduction: elements}
 )";
 
 TEST(Keys, EveryKeyIsRead) {
@@ -250,6 +256,7 @@ TEST(Keys, EveryKeyIsRead) {
   EXPECT_EQ(c.data.std, (std::vector<double>{0.3, 0.7000000000000001}));
   EXPECT_EQ(c.data.crop_pct, 0.9);
   EXPECT_EQ(c.data.interpolation, Interpolation::kBilinear);
+  EXPECT_EQ(c.data.train_interpolation, TrainInterpolation::kRandom);
   EXPECT_EQ(c.data.decode, DecodeMode::kFast);
   EXPECT_EQ(c.data.repeats, 3);
   EXPECT_EQ(c.data.max_bad_images, 0);
@@ -270,7 +277,10 @@ TEST(Keys, EveryKeyIsRead) {
   EXPECT_EQ(c.optim.eps, 1e-6);
   EXPECT_EQ(c.optim.momentum, 0.8);
   EXPECT_EQ(c.optim.nesterov, true);
+  EXPECT_EQ(c.optim.ns_coefficients, NsCoefficients::kQuintic);
+  EXPECT_EQ(c.optim.muon_scale, MuonScale::kOriginal);
   EXPECT_EQ(c.optim.clip_grad_norm, 5);
+  EXPECT_EQ(c.optim.clip_adaptive, 0.01);
   EXPECT_EQ(c.optim.layer_decay, 0.75);
   EXPECT_EQ(c.optim.lambda_lr_scale, 10);
   EXPECT_EQ(c.optim.lr_multiples, (std::vector<RateMultiple>{{"head.*", 2}, {"a=b", 0}}));
@@ -296,6 +306,12 @@ TEST(Keys, EveryKeyIsRead) {
   EXPECT_EQ(c.train.checkpoint_every, (Period{2, true}));
   EXPECT_EQ(c.train.keep, 0);
   EXPECT_EQ(c.train.best, BestBy::kEma);
+  EXPECT_EQ(c.distill.teacher, "t e");
+  EXPECT_EQ(c.distill.teacher_config, "c");
+  EXPECT_EQ(c.distill.type, DistillType::kSoft);
+  EXPECT_EQ(c.distill.alpha, 0.1);
+  EXPECT_EQ(c.distill.temperature, 3);
+  EXPECT_EQ(c.distill.reduction, DistillReduction::kElements);
 }
 
 void expect_round_trip(const ExperimentConfig& c) {

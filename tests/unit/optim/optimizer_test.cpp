@@ -10,7 +10,7 @@ constexpr int kSteps = 10;
 constexpr double kLr = 0.01, kGradScale = 0.5;
 
 void build(ParameterStore& store) {
-  store.add("weight", {7, 5}, InitKind::kTruncatedNormal, Decay::kYes);
+  store.add("blocks.0.mlp.fc1.weight", {7, 5}, InitKind::kTruncatedNormal, Decay::kYes);
   store.add("bias", {19}, InitKind::kZeros, Decay::kNo);
   store.allocate();
   store.values().zero();
@@ -202,6 +202,8 @@ TEST(Optimizer, NamesItsStateAsPyTorchDoes) {
   ASSERT_EQ(lion.size(), 1u);
   EXPECT_EQ(lion[0].first, "exp_avg");
   config.name = "lamb";
+  EXPECT_EQ(make_optimizer(config, store)->state()[1].first, "exp_avg_sq");
+  config.name = "muon";
   EXPECT_EQ(make_optimizer(config, store)->state()[1].first, "exp_avg_sq");
 }
 

@@ -126,10 +126,18 @@ TEST(Rates, CutTheFlatBuffersAsRarelyAsTheyCan) {
   }
   EXPECT_EQ(at, store.flat_size());
   EXPECT_EQ(make_optimizer(config, store)->rates(),
-            "x 0.125: 4 tensors, cls_token to norm_pre.weight; "
-            "x 0.25: 4 tensors, blocks.0.norm1.mean_norm_weight to blocks.0.mlp.fc1.weight; "
-            "x 0.5: 5 tensors, blocks.1.norm1.mean_norm_weight to norm.weight; "
-            "x 1: 3 tensors, fc_norm.weight to head.bias");
+            "x 0.125: cls_token, pos_embed, patch_embed, norm_pre; x 0.25: blocks.0; "
+            "x 0.5: blocks.1, norm; x 1: fc_norm, head");
+  config.layer_decay.reset();
+  config.lr_multiples = {{"head.*", 10}, {"norm_pre.*", 10}, {"*.fc1.weight", 0.5}};
+  EXPECT_EQ(make_optimizer(config, store)->rates(),
+            "x 0.5: 2 tensors like blocks.0.mlp.fc1.weight; x 1: cls_token, pos_embed, "
+            "patch_embed, norm, fc_norm, 6 tensors like blocks.0.norm1.mean_norm_weight; "
+            "x 10: norm_pre, head");
+  config.lr_multiples = {{"blocks.*", 0}};
+  EXPECT_EQ(
+      make_optimizer(config, store)->rates(),
+      "x 0: blocks.0-1; x 1: cls_token, pos_embed, patch_embed, norm_pre, norm, fc_norm, head");
 }
 
 // Whatever the optimizer, a factor is another rate, also where the rate is read from memory.

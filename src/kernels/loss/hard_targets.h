@@ -1,0 +1,21 @@
+// What a model says is right: t[b, k] = 1 for the first class with the largest logit of row b, and 0
+// for the others; NaN throughout a row with NaN among its logits.
+#pragma once
+
+#include <cstdint>
+
+#include "core/queue.h"
+#include "dtn/core/dtype.h"
+
+namespace dtn {
+
+struct HardTargets {
+  DType dtype;  // of both: float32, or on the CPU float64
+  std::int64_t rows, classes;
+  const void* logits;  // [rows, K]
+  void* targets;       // [rows, K]; may be logits
+};
+void run(CpuQueue&, const HardTargets&);
+void run(CudaQueue&, const HardTargets&);
+
+}  // namespace dtn

@@ -1,0 +1,23 @@
+// Gradients clipped unit by unit, optim.clip_adaptive.
+#pragma once
+
+#include "dtn/nn/parameters.h"
+
+namespace dtn {
+
+class AdaptiveClipping {
+ public:
+  // A unit is what feeds one output, a row along the first dimension, or a whole tensor of one
+  // dimension. Heads are left out, as timm does. The store must be allocated, and outlive this.
+  AdaptiveClipping(ParameterStore& store, double factor);
+
+  // Of gradients that are to be multiplied by `scale` later on.
+  void clip(double scale);
+
+ private:
+  ParameterStore& store_;
+  double factor_;
+  Tensor units_;  // [units, 2] int64, where the store is
+};
+
+}  // namespace dtn
