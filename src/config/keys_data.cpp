@@ -10,6 +10,11 @@ std::span<const std::string> names_of<Interpolation>() {
   return names;
 }
 template <>
+std::span<const std::string> names_of<TrainInterpolation>() {
+  static const std::array<std::string, 3> names = {"bilinear", "bicubic", "random"};
+  return names;
+}
+template <>
 std::span<const std::string> names_of<DecodeMode>() {
   static const std::array<std::string, 3> names = {"auto", "exact", "fast"};
   return names;
@@ -65,6 +70,10 @@ std::vector<Key> data_keys() {
       value("data.crop_pct", FIELD(data.crop_pct), positive_fraction(),
             "evaluation: side of the central crop relative to the short side of the resized image"),
       choice("data.interpolation", FIELD(data.interpolation), "how images are resized"),
+      choice("data.train_interpolation", FIELD(data.train_interpolation),
+             "how the random crops of training are resized, and RandAugment moves pixels; random "
+             "draws bilinear or bicubic for each image, as timm does; unset: as data.interpolation",
+             "random"),
       choice("data.decode", FIELD(data.decode),
              "how JPEGs are decoded: exactly, or fast, as small as the crop allows; auto: fast to "
              "train, exact to evaluate"),

@@ -33,6 +33,8 @@ class Augmentation {
 struct AugmentationSetup {
   Interpolation interpolation;  // that they are resized by
   std::vector<float> mean;      // that they are normalized by, of pixels in [0, 1]; one per channel
+  // Pixels are moved by one drawn of bilinear and bicubic for each operation, in place of the above.
+  bool random_interpolation = false;
 };
 
 struct AugmentationRow {

@@ -62,7 +62,7 @@ int draw_weighted(double uniform, std::array<double, kRandAugmentOps>& weights) 
   return chosen;
 }
 
-AugmentDraw draw_rand(const RandAugmentPolicy& policy, const Words& words) {
+AugmentDraw draw_rand(const RandAugmentPolicy& policy, bool random_filter, const Words& words) {
   AugmentDraw draw;
   auto weights = kWeights;
   for (int i = 0; i < policy.ops; ++i) {
@@ -75,7 +75,11 @@ AugmentDraw draw_rand(const RandAugmentPolicy& policy, const Words& words) {
     magnitude = std::clamp(magnitude, 0.0, 10.0);
     const bool negate = words.uniform(at + 4) >= 0.5;
     const auto which = static_cast<AugmentOp>(op);
-    draw.add(which, rand_augment_argument(which, magnitude, policy.increasing, negate));
+    std::optional<AffineFilter> filter;
+    if (random_filter) {
+      filter = words.index(at + 5, 2) == 0 ? AffineFilter::kBilinear : AffineFilter::kBicubic;
+    }
+    draw.add(which, rand_augment_argument(which, magnitude, policy.increasing, negate), filter);
   }
   return draw;
 }
@@ -93,14 +97,15 @@ AugmentDraw draw_three(const Words& words) {
 void apply_step(const AugmentStep& step, const AugmentGeometry& g, Image& image,
                 ImageOpsWorkspace& ws) {
   const double arg = step.argument;
+  const AffineFilter filter = step.filter.value_or(g.filter);
   const auto affine = [&](const AffineMatrix& m) {
-    transform_affine(image, m, g.filter, g.fill, ws);
+    transform_affine(image, m, filter, g.fill, ws);
   };
   switch (step.op) {
     case AugmentOp::kAutoContrast: return auto_contrast(image);
     case AugmentOp::kEqualize: return equalize(image);
     case AugmentOp::kInvert: return invert(image);
-    case AugmentOp::kRotate: return rotate(image, arg, g.filter, g.fill, ws);
+    case AugmentOp::kRotate: return rotate(image, arg, filter, g.fill, ws);
     case AugmentOp::kPosterize: return posterize(image, static_cast<int>(arg));
     case AugmentOp::kSolarize: return solarize(image, static_cast<int>(arg));
     case AugmentOp::kSolarizeAdd: return solarize_add(image, static_cast<int>(arg));
@@ -121,7 +126,7 @@ void apply_step(const AugmentStep& step, const AugmentGeometry& g, Image& image,
 }  // namespace
 
 AugmentGeometry geometry_for(const AugmentationSetup& setup) {
-  return {affine_filter(setup.interpolation), fill_color(setup.mean)};
+  return {affine_filter(setup.interpolation), fill_color(setup.mean), setup.random_interpolation};
 }
 
 void apply_steps(const AugmentDraw& draw, const AugmentGeometry& geometry, Image& image,
@@ -170,7 +175,7 @@ AugmentDraw AutoAugment::draw(const SampleKey& key) const {
   const Words words(key, kPolicyStream);
   switch (kind_) {
     case Kind::kNone: return {};
-    case Kind::kRand: return draw_rand(rand_, words);
+    case Kind::kRand: return draw_rand(rand_, geometry_.random_filter, words);
     case Kind::kThree: return draw_three(words);
   }
   return {};

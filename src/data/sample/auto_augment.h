@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "data/sample/image_ops.h"
@@ -43,6 +44,7 @@ inline constexpr int kRandAugmentOps = 15;
 struct AugmentStep {
   AugmentOp op = AugmentOp::kAutoContrast;
   double argument = 0;
+  std::optional<AffineFilter> filter{};  // in place of the geometry's
   bool operator==(const AugmentStep&) const = default;
 };
 
@@ -51,8 +53,8 @@ struct AugmentDraw {
   static constexpr int kMaxSteps = 8;
   std::array<AugmentStep, kMaxSteps> steps{};
   int count = 0;
-  void add(AugmentOp op, double argument) {
-    steps[static_cast<std::size_t>(count++)] = {op, argument};
+  void add(AugmentOp op, double argument, std::optional<AffineFilter> filter = {}) {
+    steps[static_cast<std::size_t>(count++)] = {op, argument, filter};
   }
   const AugmentStep* begin() const { return steps.data(); }
   const AugmentStep* end() const { return steps.data() + count; }
@@ -62,6 +64,7 @@ struct AugmentDraw {
 struct AugmentGeometry {
   AffineFilter filter = AffineFilter::kBicubic;
   FillColor fill{124, 116, 104};  // ImageNet's mean
+  bool random_filter = false;     // RandAugment draws one for each operation, as timm does
 };
 // Pixels are moved as images are resized, and the mean is filled in.
 AugmentGeometry geometry_for(const AugmentationSetup& setup);

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint32_t kAugmentStream = 0xA06E0001u;
 constexpr int kCropTries = 10;
-constexpr std::uint64_t kCropGroups = 16;  // of four random words: one per try, one for flip
+constexpr std::uint64_t kCropGroups = 16;  // of four random words: one per try, one for the rest
 
 Philox4 crop_words(const SampleKey& key, std::uint64_t group) {
   return philox_group({key.seed, kAugmentStream, key.epoch}, key.sample * kCropGroups + group);
@@ -69,6 +69,12 @@ std::vector<float> normalization_table(const Normalization& n) {
     for (std::size_t v = 0; v < 256; ++v)
       table[c * 256 + v] = (static_cast<float>(v) / 255.0f - n.mean[c]) / n.std[c];
   return table;
+}
+
+TrainInterpolation train_interpolation_of(const DataConfig& data) {
+  if (data.train_interpolation) return *data.train_interpolation;
+  return data.interpolation == Interpolation::kBilinear ? TrainInterpolation::kBilinear
+                                                        : TrainInterpolation::kBicubic;
 }
 
 ColorJitter jitter_for(const AugmentConfig& augment, bool training) {
@@ -218,6 +224,7 @@ Transform::Transform(const DataConfig& data, const AugmentConfig& augment, int i
                      const DataRegistries& registries)
     : augment_(augment),
       interpolation_(data.interpolation),
+      train_interpolation_(train_interpolation_of(data)),
       crop_pct_(data.crop_pct),
       image_size_(image_size),
       channels_(channels),
@@ -237,7 +244,17 @@ Transform::Transform(const DataConfig& data, const AugmentConfig& augment, int i
   table_ = normalization_table(normalization);
   if (!training) return;
   policy_ = registries.augmentations.of(augment.policy)
-                .make(augment.policy, {data.interpolation, normalization.mean});
+                .make(augment.policy, {crop_interpolation({}), normalization.mean,
+                                       train_interpolation_ == TrainInterpolation::kRandom});
+}
+
+Interpolation Transform::crop_interpolation(const SampleKey& key) const {
+  if (train_interpolation_ != TrainInterpolation::kRandom) {
+    return train_interpolation_ == TrainInterpolation::kBilinear ? Interpolation::kBilinear
+                                                                 : Interpolation::kBicubic;
+  }
+  const std::uint32_t word = crop_words(key, kCropGroups - 1).v[1];
+  return uniform_index(word, 2) == 0 ? Interpolation::kBilinear : Interpolation::kBicubic;
 }
 
 PreparedImage Transform::prepare(const Image& image, const SampleKey& key,
@@ -256,7 +273,7 @@ PreparedImage Transform::prepare(const Image& image, const SampleKey& key,
                        box.width == image.width && box.height == image.height;
     if (!whole) {
       resize(crop_view(view(*source), box.left, box.top, box.width, box.height), image_size_,
-             image_size_, interpolation_, ws.resample, ws.resized);
+             image_size_, crop_interpolation(key), ws.resample, ws.resized);
       prepared.image = &ws.resized;
     }
   } else {
@@ -298,7 +315,7 @@ int Transform::eighths_for(const ImageInfo& file, int width, int height, int to_
 
 const Image& Transform::decode_crop(std::span<const std::byte> bytes, const std::string& name,
                                     const ImageInfo& info, const CropBox& crop,
-                                    TransformWorkspace& ws) const {
+                                    Interpolation interpolation, TransformWorkspace& ws) const {
   StageClock clock(ws.stages);
   const int eighths = eighths_for(info, crop.width, crop.height, image_size_, image_size_);
   const ImageRegion region{crop.left, crop.top, crop.left + crop.width, crop.top + crop.height};
@@ -309,7 +326,7 @@ const Image& Transform::decode_crop(std::span<const std::byte> bytes, const std:
   resize_box(view(ws.decoded),
              {region.x0 * scale - part.x0, region.y0 * scale - part.y0, region.x1 * scale - part.x0,
               region.y1 * scale - part.y0},
-             image_size_, image_size_, interpolation_, ws.resample, ws.resized);
+             image_size_, image_size_, interpolation, ws.resample, ws.resized);
   clock.end(&StageSeconds::resize);
   return ws.resized;
 }
@@ -338,7 +355,8 @@ PreparedImage Transform::decode_and_prepare(std::span<const std::byte> bytes,
   const ImageInfo info = read_image_info(bytes, name, limits_);
   if (!random_) return augment({&decode_eval(bytes, name, info, ws), false}, key, ws);
   const CropBox crop = sample_crop(info.width, info.height, augment_, key);
-  return augment({&decode_crop(bytes, name, info, crop, ws), crop.flip}, key, ws);
+  return augment({&decode_crop(bytes, name, info, crop, crop_interpolation(key), ws), crop.flip},
+                 key, ws);
 }
 
 // Mirrors here what would else be mirrored while it is normalized, since not every operation gives

@@ -137,9 +137,11 @@ class Transform {
   // At what scale, in eighths, to decode `width` x `height` pixels that become to_width x
   // to_height.
   int eighths_for(const ImageInfo& file, int width, int height, int to_width, int to_height) const;
+  // By what the random crop of a sample is resized.
+  Interpolation crop_interpolation(const SampleKey& key) const;
   // Decode the crop, or what evaluation sees, and resize it.
   const Image& decode_crop(std::span<const std::byte> bytes, const std::string& name,
-                           const ImageInfo& info, const CropBox& crop,
+                           const ImageInfo& info, const CropBox& crop, Interpolation interpolation,
                            TransformWorkspace& workspace) const;
   const Image& decode_eval(std::span<const std::byte> bytes, const std::string& name,
                            const ImageInfo& info, TransformWorkspace& workspace) const;
@@ -147,7 +149,8 @@ class Transform {
                         TransformWorkspace& workspace) const;
 
   AugmentConfig augment_;
-  Interpolation interpolation_;
+  Interpolation interpolation_;             // of evaluation
+  TrainInterpolation train_interpolation_;  // of random crops
   double crop_pct_;
   int image_size_, channels_;
   bool random_, fast_decode_;

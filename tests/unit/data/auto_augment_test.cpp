@@ -158,6 +158,27 @@ TEST(AutoAugment, DrawsWeightedOperationsWithoutRepeating) {
   EXPECT_GT(p_value(sizes, binomial), kLeastP);
 }
 
+TEST(AutoAugment, DrawsAFilterForEachOperationWhereAsked) {
+  const std::string policy = "rand-m9-mstd0.5-inc1";
+  const AutoAugment usual(policy);
+  const AutoAugment random(policy, geometry_for({.interpolation = Interpolation::kBicubic,
+                                                 .mean = {0.5f},
+                                                 .random_interpolation = true}));
+  std::vector<double> filters(2);
+  for (std::uint64_t sample = 0; sample < 20000; ++sample) {
+    const AugmentDraw with = random.draw({5, 2, sample}), without = usual.draw({5, 2, sample});
+    ASSERT_EQ(with.count, without.count);
+    for (int i = 0; i < with.count; ++i) {
+      AugmentStep step = with.steps[static_cast<std::size_t>(i)];
+      ASSERT_TRUE(step.filter.has_value());
+      ++filters[*step.filter == AffineFilter::kBilinear ? 0 : 1];
+      step.filter.reset();
+      EXPECT_EQ(step, without.steps[static_cast<std::size_t>(i)]) << "all else is as it was";
+    }
+  }
+  EXPECT_GT(p_uniform(filters), kLeastP);
+}
+
 TEST(AutoAugment, DrawsThreeAugmentAsItsDistributionSays) {
   const AutoAugment augment("three");
   std::vector<double> ops(3);
@@ -270,7 +291,9 @@ TEST(AutoAugment, AppliesWhatItDraws) {
       Image got = golden::procedural_image(5, 40, 30, channels), expected = got;
       augment.apply(got, key, workspace);
       ImageOpsWorkspace ws;
-      for (const auto& [op, x] : augment.draw(key)) {
+      for (const AugmentStep& step : augment.draw(key)) {
+        const Op op = step.op;
+        const double x = step.argument;
         switch (op) {
           case Op::kAutoContrast: auto_contrast(expected); break;
           case Op::kEqualize: equalize(expected); break;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <optional>
 
 #include "dtn/core/check.h"
 #include "golden/data/fixtures.h"
@@ -83,6 +84,42 @@ TEST(Transforms, LightAppliesTheCropItSamples) {
   }
   EXPECT_GT(flips, 5);
   EXPECT_LT(flips, 35);
+}
+
+// One filter or the other for each crop, half of them each, from the key alone; an evaluation and the
+// crops themselves know nothing of it.
+TEST(Transforms, TrainingMayResizeByAFilterOfItsOwn) {
+  const Image image = procedural_image(5, 97, 71);
+  const auto of = [&](std::optional<TrainInterpolation> how, bool training) {
+    DataConfig data;
+    data.train_interpolation = how;
+    return Transform(data, light(), 24, 3, training);
+  };
+  const Transform bilinear = of(TrainInterpolation::kBilinear, true);
+  const Transform bicubic = of(TrainInterpolation::kBicubic, true), usual = of({}, true);
+  const Transform random = of(TrainInterpolation::kRandom, true);
+  int by_bilinear = 0;
+  constexpr int kSamples = 200;
+  for (std::uint64_t sample = 0; sample < kSamples; ++sample) {
+    const SampleKey key{11, 3, sample};
+    const std::vector<float> linear = run(bilinear, image, key), cubic = run(bicubic, image, key);
+    EXPECT_NE(linear, cubic);
+    EXPECT_EQ(run(usual, image, key), cubic);
+    const std::vector<float> drawn = run(random, image, key);
+    EXPECT_TRUE(drawn == linear || drawn == cubic);
+    by_bilinear += drawn == linear;
+  }
+  EXPECT_NEAR(by_bilinear, kSamples / 2, 30) << "four deviations";
+  EXPECT_EQ(run(of(TrainInterpolation::kRandom, false), image), run(of({}, false), image));
+  // From the bytes of a file as from the image.
+  TransformWorkspace workspace;
+  const auto bytes = golden::image_bytes("rgb8.png");
+  for (std::uint64_t sample = 0; sample < 12; ++sample) {
+    const SampleKey key{1, 2, sample};
+    std::vector<float> out(static_cast<std::size_t>(random.output_size()));
+    random.decode_and_apply(bytes, "rgb8.png", key, workspace, out.data());
+    EXPECT_EQ(out, run(random, decode_image(bytes, "rgb8.png"), key));
+  }
 }
 
 TEST(Transforms, FromTheFileEqualsFromTheImage) {
