@@ -20,6 +20,7 @@
 #include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
 #include "dtn/io/safetensors.h"
+#include "dtn/models/weights.h"
 #include "dtn/tasks/classify.h"
 #include "suite/suite.h"
 #include "train/agreement.h"

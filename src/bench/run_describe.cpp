@@ -39,8 +39,9 @@ double machine_bytes(Device device) {
 
 std::string memory_text(const RunMemory& m, Device device) {
   std::string text = "memory: about " + bytes_text(m.total()) + ": weights " +
-                     bytes_text(m.weights) + ", gradients " + bytes_text(m.gradients) +
-                     ", moments " + bytes_text(m.moments);
+                     bytes_text(m.weights) +
+                     (m.teacher > 0 ? ", teacher " + bytes_text(m.teacher) : "") + ", gradients " +
+                     bytes_text(m.gradients) + ", moments " + bytes_text(m.moments);
   if (m.average > 0) text += ", average " + bytes_text(m.average);
   text +=
       ", activations " + bytes_text(m.activations) + ", batches " + bytes_text(m.batches) + "\n";

@@ -84,7 +84,10 @@ RunMemory memory_of_run(const ExperimentConfig& config, const RunData& data,
   const TrainConfig& train = config.train;
   const double copy = 4 * static_cast<double>(parameters);
   RunMemory memory;
-  memory.weights = train.precision == Precision::kBFloat16 ? 1.5 * copy : copy;
+  const double with_low = train.precision == Precision::kBFloat16 ? 1.5 : 1;
+  memory.weights = with_low * copy;
+  // Models are laid out with a gradient, which a teacher's has no use for.
+  memory.teacher = (1 + with_low) * 4 * static_cast<double>(step.other_parameters);
   memory.gradients = copy;
   memory.moments = copy * state_buffers(config.optim, optimizers);
   memory.average = train.ema ? copy : 0;

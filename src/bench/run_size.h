@@ -35,13 +35,16 @@ std::int64_t evaluations_of(const TrainConfig& train, const RunSize& size);
 // Bytes on the device.
 struct RunMemory {
   double weights = 0;  // with their bfloat16 copies
+  double teacher = 0;  // the same of a model beside the one that learns
   double gradients = 0, moments = 0;
   double average = 0;       // of the weights
   double activations = 0;   // and whatever else a micro-batch needs at its widest
   double batches = 0;       // of samples, being prepared, ready and in use
   double host_batches = 0;  // where the device is not the CPU: those in its page-locked memory
   // Without the last.
-  double total() const { return weights + gradients + moments + average + activations + batches; }
+  double total() const {
+    return weights + teacher + gradients + moments + average + activations + batches;
+  }
 };
 RunMemory memory_of_run(const ExperimentConfig& config, const RunData& data,
                         std::int64_t parameters, const StepGlance& step, Device device,

@@ -62,6 +62,7 @@ StepGlance glance_at_step(const ExperimentConfig& config,
   const double bytes_of_half = bytes_of_step(half), bytes_of_all = bytes_of_step(samples);
   const auto n = static_cast<double>(samples);
   StepGlance glance;
+  glance.other_parameters = task->other_parameters();
   glance.bytes_per_sample =
       samples > half ? (bytes_of_all - bytes_of_half) / static_cast<double>(samples - half)
                      : bytes_of_all / n;

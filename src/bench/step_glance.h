@@ -19,6 +19,7 @@ struct StepGlance {
   // Memory of a step beside weights, gradients, moments and average: bytes + n bytes_per_sample,
   // for n samples that go through the model at a time.
   double bytes = 0, bytes_per_sample = 0;
+  std::int64_t other_parameters = 0;  // of the task beside what learns: of a teacher
 };
 
 // Measured in a few steps of the config's task, on samples of `source`: no more than a glance

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 
+#include "io/fingerprint.h"
 #include "kernels/pointwise/pointwise.h"
 #include "models/other_names.h"
 #include "models/position_table.h"
@@ -240,6 +241,17 @@ std::vector<std::string> load_adapted(Classifier& model, const NamedTensors& ten
         .adapt = [&](Parameter& p, const Tensor& t) { return adapter.adapt(p, t); },
         .skip = [&](const std::string& name) { return adapter.skip(name); }});
   return adapter.notes();
+}
+
+std::string fingerprint_of(const NamedTensors& weights) {
+  Fingerprint print;
+  for (const auto& [name, tensor] : weights) {
+    print.add(name);
+    print.add(dtn::name_of(tensor.dtype()));
+    for (std::int64_t size : tensor.shape().dims()) print.add(size);
+    print.add(std::span(static_cast<const std::byte*>(tensor.raw()), tensor.nbytes()));
+  }
+  return print.text();
 }
 
 std::vector<std::string> load_weights(Classifier& model, const std::filesystem::path& path) {

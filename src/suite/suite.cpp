@@ -227,15 +227,4 @@ Accuracy overall(const SuiteReport& report) {
   return all;
 }
 
-std::string fingerprint_of(const NamedTensors& weights) {
-  Fingerprint print;
-  for (const auto& [name, tensor] : weights) {
-    print.add(name);
-    print.add(dtn::name_of(tensor.dtype()));
-    for (std::int64_t size : tensor.shape().dims()) print.add(size);
-    print.add(std::span(static_cast<const std::byte*>(tensor.raw()), tensor.nbytes()));
-  }
-  return print.text();
-}
-
 }  // namespace dtn

@@ -38,7 +38,7 @@ struct SuiteOptions {
   // Of the suite's images. Unset: the config's; for ImageNet-C, whose images have been cropped
   // before, 1.
   std::optional<double> crop_pct;
-  std::string weights;  // what tells the weights apart, from fingerprint_of()
+  std::string weights;  // what tells the weights apart, from fingerprint_of() of models/weights.h
   const DataRegistries* registries = &data_registries();  // what the config may name
 };
 
@@ -88,8 +88,5 @@ Accuracy overall(const SuiteReport& report);
 // The report as a JSON object, and as text for people.
 std::string to_json(const SuiteReport& report, int indent = -1);
 std::string to_text(const SuiteReport& report);
-
-// 16 hexadecimal digits that differ between weights that differ.
-std::string fingerprint_of(const NamedTensors& weights);
 
 }  // namespace dtn

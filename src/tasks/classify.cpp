@@ -7,8 +7,10 @@
 #include "data/feed/open_split.h"
 #include "dtn/models/weights.h"
 #include "dtn/ops/loss.h"
+#include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "dtn/tasks/registries.h"
+#include "tasks/teacher.h"
 
 namespace dtn {
 namespace {
@@ -29,13 +31,16 @@ class NoMeter final : public Meter {
 }  // namespace
 
 Classify::Classify(const TaskSetup& setup)
-    : config_(setup.config),
+    : device_(setup.device),
+      config_(setup.config),
       registries_(setup.registries),
       model_(setup.config.model, setup.config.seed, DType::kFloat32, setup.device,
              setup.registries.models, setup.registries.norms) {}
 
 Classify::Classify(const ExperimentConfig& config, Device device)
     : Classify({config, device, standard_registries()}) {}
+
+Classify::~Classify() = default;
 
 std::shared_ptr<const SampleSource> Classify::source(Split split, Device device) const {
   if (split == Split::kTrain && config_.model.num_classes == 0) {
@@ -46,8 +51,41 @@ std::shared_ptr<const SampleSource> Classify::source(Split split, Device device)
   return open_image_samples(config_, split, device, registries_);
 }
 
-Variable Classify::loss(Context& ctx, const Fields& batch, std::vector<Term>&) {
+void Classify::prepare_training(DType compute) {
+  if (!config_.distill.teacher || teacher_) return;
+  teacher_ = std::make_unique<Teacher>(TaskSetup{config_, device_, registries_}, compute);
+}
+
+std::int64_t Classify::other_parameters() const { return teacher_ ? teacher_->parameters() : 0; }
+
+ExperimentConfig Classify::portable(const ExperimentConfig& config) const {
+  ExperimentConfig portable = config;
+  if (!teacher_) return portable;
+  portable.distill.teacher = named_by_fingerprint(teacher_->fingerprint());
+  portable.distill.teacher_config.reset();
+  return portable;
+}
+
+Variable Classify::loss(Context& ctx, const Fields& batch, std::vector<Term>& logged) {
+  if (config_.distill.teacher) return loss_with_teacher(ctx, batch, logged);
   return loss_of(ctx, model_.forward(ctx, batch), batch);
+}
+
+// A distilled student learns from the labels by one head and from the teacher by the other.
+Variable Classify::loss_with_teacher(Context& ctx, const Fields& batch, std::vector<Term>& logged) {
+  DTN_CHECK(teacher_, "a loss with a teacher needs prepare_training()");
+  const DistillConfig& distill = config_.distill;
+  const std::vector<Variable> heads = model_.forward_heads(ctx, batch);
+  const Variable base = loss_of(ctx, heads.front(), batch);
+  const Variable taught =
+      ops::distillation(ctx, ops::cast(ctx, heads.back(), DType::kFloat32), teacher_->logits(batch),
+                        {.hard = distill.type == DistillType::kHard,
+                         .temperature = distill.temperature,
+                         .mean = distill.reduction == DistillReduction::kElements});
+  logged.push_back({"loss_labels", base.value()});
+  logged.push_back({"loss_teacher", taught.value()});
+  return primitive::add(ctx, primitive::affine(ctx, base, 1 - distill.alpha),
+                        primitive::affine(ctx, taught, distill.alpha));
 }
 
 Variable Classify::loss_of(Context& ctx, const Variable& logits, const Fields& batch) const {
@@ -90,6 +128,16 @@ std::string Classify::description() const {
              " blocks, ", model_.parameters().count(), " parameters");
 }
 
+std::string Classify::teaching() const {
+  if (!teacher_) return "";
+  const DistillConfig& distill = config_.distill;
+  const std::string how = distill.type == DistillType::kHard
+                              ? std::string("hard")
+                              : format("soft at temperature %g", distill.temperature);
+  return format("; and %g of it distillation, ", distill.alpha) + how + ", from " +
+         teacher_->description();
+}
+
 std::string Classify::objective() const {
   const TrainConfig& train = config_.train;
   const double classes = config_.model.num_classes;
@@ -105,7 +153,7 @@ std::string Classify::objective() const {
     text += format("; targets above %g count as 1, the others as 0", *train.bce_target_threshold);
   }
   if (train.loss == LossKind::kBinary) text += "; evaluations measure cross-entropy";
-  return text;
+  return text + teaching();
 }
 
 Complexity Classify::cost() {

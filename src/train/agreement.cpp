@@ -55,8 +55,9 @@ void check_equal_config(const ExperimentConfig& config, Communicator& ranks) {
   print.add(to_yaml(same));
   const std::string others = different_ranks(numbers({print.number()}), ranks);
   if (others.empty()) return;
-  throw ConfigError(cat("the config of ", others, " differs from that of ", ranks.name_of(0),
-                        "; start all processes with the same --config and --set"));
+  throw ConfigError(
+      cat("the config of ", others, " differs from that of ", ranks.name_of(0),
+          "; start all processes with the same --config and --set, and the same distill.teacher"));
 }
 
 void check_equal_data(const SampleSource& data, Communicator& ranks) {

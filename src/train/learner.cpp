@@ -41,9 +41,13 @@ Learner::Learner(const ExperimentConfig& config, Task& task, Device device, Comm
       micro_batches_(config.train, ranks_),
       optimizer_(make_optimizer(config.optim, parameters_, optimizers)),
       pipeline_(device, config.train.step_graph) {
+  task.prepare_training(compute_);
   if (device.type == DeviceType::kCuda) cuda::allow_tf32(train_.precision == Precision::kTf32);
   if (compute_ == DType::kBFloat16) {
     for (const Named<ParameterStore*>& store : task.stores()) store.value->enable_bfloat16();
+  }
+  if (config.optim.clip_adaptive) {
+    adaptive_clipping_.emplace(parameters_, *config.optim.clip_adaptive);
   }
   if (train_.ema) average_.emplace(parameters_, *train_.ema, train_.ema_warmup);
   if (!ranks_) return;
@@ -101,12 +105,14 @@ void Learner::average_buffers() {
 void Learner::update(std::size_t parts) {
   cuda::TraceRange range("update");
   StepPipeline::Memory& memory = pipeline_.memory();
+  const double scale = 1 / static_cast<double>(parts);
+  if (adaptive_clipping_) adaptive_clipping_->clip(scale);
   run_on(device_,
          SumSquares{parameters_.flat_size(),
                     static_cast<const float*>(parameters_.gradients().raw()), &memory.sum_squares});
-  run_on(device_, PrepareUpdate{static_cast<const float*>(pipeline_.sums().raw()),
-                                &memory.sum_squares, 1 / static_cast<double>(parts), clip_,
-                                &memory.state, optimizer_->clip_epsilon()});
+  run_on(device_,
+         PrepareUpdate{static_cast<const float*>(pipeline_.sums().raw()), &memory.sum_squares,
+                       scale, clip_, &memory.state, optimizer_->clip_epsilon()});
   optimizer_->step(&memory.inputs, &memory.state);
   for (const Named<ParameterStore*>& store : task_.stores()) {
     store.value->settle_buffers(&memory.state);

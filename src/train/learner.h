@@ -8,6 +8,7 @@
 #include "dtn/dist/communicator.h"
 #include "dtn/optim/optimizer.h"
 #include "dtn/tasks/task.h"
+#include "optim/adaptive_clipping.h"
 #include "train/gradient_sum.h"
 #include "train/micro_batches.h"
 #include "train/step_pipeline.h"
@@ -69,6 +70,7 @@ class Learner {
   ParameterStore& parameters_;
   MicroBatches micro_batches_;
   std::unique_ptr<Optimizer> optimizer_;
+  std::optional<AdaptiveClipping> adaptive_clipping_;
   std::optional<MovingAverage> average_;
   // Where there are several ranks.
   std::optional<GradientSum> gradient_sum_;

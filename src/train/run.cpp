@@ -85,6 +85,7 @@ std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptio
       .progress = {},
       .resumed_at = {},
       .log = {}});
+  check_equal_config(run->task->portable(config), ranks);  // whose teachers may differ
   if (ranks.is_first() && options.resume_from) {
     resume(*run, *options.resume_from, options.registries->schemas());
   } else if (ranks.is_first() && config.model.init_weights) {

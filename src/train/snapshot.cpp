@@ -54,9 +54,10 @@ StateDict state_of(Learner& learner, RunProgress& progress, std::int64_t& update
 }
 
 // The number of workers changes nothing in a run, so checkpoints do not depend on it either.
-ExperimentConfig without_workers(ExperimentConfig config) {
-  config.data.workers.reset();
-  return config;
+ExperimentConfig as_kept(const Task& task, const ExperimentConfig& config) {
+  ExperimentConfig kept = task.portable(config);
+  kept.data.workers.reset();
+  return kept;
 }
 
 void compare_configs(const ExperimentConfig& then, const ExperimentConfig& now) {
@@ -64,6 +65,16 @@ void compare_configs(const ExperimentConfig& then, const ExperimentConfig& now) 
     throw ConfigError(
         "--resume: the model section of the config differs from the checkpoint's; start a new run "
         "(model.init_weights takes weights over) or restore the section");
+  }
+  if (then.distill.teacher != now.distill.teacher) {
+    const auto said = [](const std::optional<std::string>& teacher) {
+      return teacher.value_or("none");
+    };
+    throw ConfigError(
+        cat("--resume: distill.teacher is not the one that the run began with, by its "
+            "weights (",
+            said(then.distill.teacher), " then, ", said(now.distill.teacher),
+            " now); start a new run, or name the old one"));
   }
   auto warn = [](bool same, const char* section) {
     if (!same) {
@@ -77,6 +88,7 @@ void compare_configs(const ExperimentConfig& then, const ExperimentConfig& now) 
   warn(then.optim == now.optim, "optim");
   warn(then.schedule == now.schedule, "schedule");
   warn(then.train == now.train, "train");
+  warn(then.distill == now.distill, "distill");
 }
 
 }  // namespace
@@ -91,7 +103,7 @@ CheckpointData take_snapshot(const ExperimentConfig& config, Learner& learner,
   if (learner.average()) data.ema = named_weights(store, learner.average()->values().to(kCpu));
   data.state = state.tensors();
   data.step = progress.step;
-  data.config_yaml = to_yaml(without_workers(config));
+  data.config_yaml = to_yaml(as_kept(learner.task(), config));
   data.state_metadata = state.numbers();
   data.state_metadata["epoch"] = std::to_string(progress.step / progress.steps_per_epoch);
   data.state_metadata["position"] = std::to_string(progress.step % progress.steps_per_epoch);
@@ -102,7 +114,7 @@ CheckpointData take_snapshot(const ExperimentConfig& config, Learner& learner,
 void restore_snapshot(const CheckpointData& data, const ExperimentConfig& config,
                       const ConfigSchemas& schemas, Learner& learner, RunProgress& progress) {
   compare_configs(parse_experiment(data.config_yaml, "checkpoint config", {}, schemas),
-                  without_workers(config));
+                  as_kept(learner.task(), config));
   load_exact(learner.parameters(), data.model, "checkpoint");
   std::int64_t updates = 0;
   state_of(learner, progress, updates).load(data.state, data.state_metadata, "state.safetensors");

@@ -40,6 +40,23 @@ if ((apart <= 5 * yardstick || apart > 100000000)); then
   fail "gradients as bfloat16 end $apart e-9 away"
 fi
 
+# Each process has the teacher, and sees to it that it is the same.
+expect 0 dtn-train "${options[@]}" --set schedule.steps=4 --set seed=9 --output "$work/teacher"
+expect 0 dtn-train "${options[@]}" --set schedule.steps=4 --set seed=8 --output "$work/other"
+taught=("${options[@]}" --set schedule.steps=25 --set optim.name=muon --set optim.clip_adaptive=0.02
+  --set distill.type=soft --set "distill.teacher=$work/teacher")
+expect 0 dtn-train "${taught[@]}" --output "$work/taught"
+expect 0 dtn-train "${taught[@]}" --set train.micro_batch=null --output "$work/taught-whole"
+taught_yardstick=$(distance "$work/taught/checkpoints/last" "$work/taught-whole/checkpoints/last")
+for again in first again; do
+  expect_ranks 0 2 dtn-train "${taught[@]}" --output "$work/taught-$again"
+done
+expect_same_checkpoint "$work/taught-first/checkpoints/last" "$work/taught-again/checkpoints/last"
+apart=$(distance "$work/taught/checkpoints/last" "$work/taught-first/checkpoints/last")
+echo "2 processes with a teacher and Muon: $apart e-9, micro-batches: $taught_yardstick e-9"
+checks=$((checks + 1))
+((apart <= 5 * taught_yardstick)) || fail "2 processes with a teacher end $apart e-9 away from one"
+
 # Normalizers over the batch see that of all processes with sync, and another one without. Here
 # micro-batches would be batches of their own; what rounding changes is seen with other kernels.
 batch_options=(--config "$work/tiny.yaml" --set schedule.steps=25 --set train.batch_size=24

@@ -217,7 +217,7 @@ def compare(row, got, want, lr):
         relative = difference / w.abs().max()
         if row.settings == ["optim.name=lion"]:
             steps = difference / (2 * lr)
-            other_way = (relative > BOUND) & ((steps - steps.round()).abs() < 0.01)
+            other_way = (steps.round() >= 1) & ((steps - steps.round()).abs() < 0.01)
             turned += int(other_way.sum())
             relative = relative[~other_way]
         count += w.numel()

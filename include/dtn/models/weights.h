@@ -38,6 +38,9 @@ void load_exact(ParameterStore& store, const NamedTensors& tensors, const std::s
 std::vector<std::string> load_adapted(Classifier& model, const NamedTensors& tensors,
                                       const std::string& source);
 
+// 16 hexadecimal digits that differ between weights that differ, in name, type, shape or value.
+std::string fingerprint_of(const NamedTensors& weights);
+
 // load_adapted from a safetensors file.
 std::vector<std::string> load_weights(Classifier& model, const std::filesystem::path& path);
 

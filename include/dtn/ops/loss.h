@@ -1,4 +1,4 @@
-// Softmax cross-entropy and binary cross-entropy.
+// Softmax cross-entropy, binary cross-entropy and distillation.
 #pragma once
 
 #include <optional>
@@ -37,9 +37,26 @@ struct BinaryOptions {
 LossResult binary_cross_entropy(Context&, const Variable& logits, const Targets& targets,
                                 const BinaryOptions& options = {});
 
+// What a student is to learn of a teacher's logits.
+struct DistillOptions {
+  bool hard = true;        // the class of the largest, else all probabilities
+  double temperature = 1;  // soft: logits are divided by it
+  bool mean = false;       // soft: over the classes, in place of their sum
+};
+
+// How far a student is from its teacher, the mean over a batch, [1]:
+//   hard: the cross-entropy of the student with the teacher's first class
+//   soft: T^2 KL(softmax(t / T) || softmax(s / T)), summed over the classes or their mean
+// logits s [B, K], teacher t [B, K] of the accumulator type, without a gradient. NaN from the teacher
+// makes the loss NaN.
+Variable distillation(Context&, const Variable& logits, const Tensor& teacher,
+                      const DistillOptions& options = {});
+
 namespace reference {
 Variable cross_entropy(Context&, const Variable& logits, const Targets& targets);
 Variable binary_cross_entropy(Context&, const Variable& logits, const Targets& targets,
                               const BinaryOptions& options = {});
+Variable distillation(Context&, const Variable& logits, const Tensor& teacher,
+                      const DistillOptions& options = {});
 }  // namespace reference
 }  // namespace dtn::ops

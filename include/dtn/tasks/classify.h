@@ -1,10 +1,12 @@
 // Classes of images: softmax or binary cross-entropy with label smoothing, on labels or on those of
-// images that were mixed; measured by top-1 and top-5 accuracy.
+// images that were mixed, and with `distill` a part of it against what a teacher says of the same
+// images; measured by top-1 and top-5 accuracy.
 //
 // Fields: "image" [C, H, W] float32, "label" int64; with mixing "partner_label" int64 and
 // "label_share" float32. Outputs: "logits" [n, K] float32.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -14,15 +16,20 @@
 namespace dtn {
 
 class Communicator;
+class Teacher;
 
 class Classify : public Task {
  public:
   explicit Classify(const TaskSetup&);
   // Of our models and normalizers.
   explicit Classify(const ExperimentConfig& config, Device device = kCpu);
+  ~Classify() override;
 
   std::shared_ptr<const SampleSource> source(Split, Device) const override;
   Variable loss(Context&, const Fields& batch, std::vector<Term>& logged) override;
+  void prepare_training(DType compute) override;
+  std::int64_t other_parameters() const override;
+  ExperimentConfig portable(const ExperimentConfig& config) const override;
   Fields outputs(Context&, const Fields& batch) override;
   std::unique_ptr<Meter> meter() const override;
   std::vector<Named<ParameterStore*>> stores() override;
@@ -37,11 +44,15 @@ class Classify : public Task {
 
  private:
   Variable loss_of(Context&, const Variable& logits, const Fields& batch) const;
+  std::string teaching() const;
+  Variable loss_with_teacher(Context&, const Fields& batch, std::vector<Term>& logged);
 
+  Device device_;
   ExperimentConfig config_;
   const Registries& registries_;
   Classifier model_;
   bool keeps_features_ = false;
+  std::unique_ptr<Teacher> teacher_;  // where the config has one, once training is prepared
 };
 
 // Counts hits and adds losses. A label is among the top k when fewer than k other classes score at

@@ -54,6 +54,15 @@ class Task {
   virtual Fields outputs(Context&, const Fields& batch) = 0;
   virtual std::unique_ptr<Meter> meter() const = 0;
 
+  // Called once ahead of the first loss(), by who is going to train in that type: for what only
+  // training needs, such as a teacher. Throws ConfigError or DataError where that is not to be had.
+  virtual void prepare_training(DType compute) { static_cast<void>(compute); }
+  // Parameters of models that are in memory in training beside the stores, once that is prepared.
+  virtual std::int64_t other_parameters() const { return 0; }
+  // The config as checkpoints keep it, once training is prepared: what the config finds by a path,
+  // but a run depends on by its content, named by that.
+  virtual ExperimentConfig portable(const ExperimentConfig& config) const { return config; }
+
   // Called at the end of every step, and captured with it on a CUDA device: what follows the
   // weights without a gradient, such as a teacher. Nothing must change where the update was left
   // out, see average_into() in dtn/optim/optimizer.h.

@@ -1,8 +1,15 @@
 // Whole optimizer steps on the device beside the same steps on the CPU: every kernel, the products,
 // the graph and the scalars that change from step to step, in one.
+#include <unistd.h>
+
+#include <filesystem>
+
 #include "classify_learner.h"
 #include "cuda/matmul.h"
 #include "cuda/twin.h"
+#include "dtn/config/load.h"
+#include "dtn/models/weights.h"
+#include "dtn/tasks/registries.h"
 #include "tiny_vit.h"
 
 namespace dtn::test {
@@ -150,6 +157,42 @@ TEST_F(CudaLearner, FollowsTheCpuWithEveryOptimizer) {
     config.train.step_graph = false;
     expect_same_bits(gpu, train(config, kCuda, 4));
   }
+}
+
+// Binary cross-entropy with clipped units, and a teacher of another mean, hard and soft.
+TEST_F(CudaLearner, FollowsTheCpuWithEveryLossAndATeacher) {
+  const std::string file =
+      (std::filesystem::temp_directory_path() / cat("dtn-teacher-", getpid(), ".safetensors"))
+          .string();
+  const ExperimentConfig teacher = parse_experiment(
+      "model: {preset: vit_t, image_size: 15, patch_size: 5, channels: 1, num_classes: 7,"
+      " embed_dim: 24, depth: 2, num_heads: 2, class_token_at: 1}\ndata: {mean: 0.4, std: 0.3}",
+      "teacher", {}, standard_registries().schemas());
+  Classifier model(teacher.model, 1);
+  perturb(model.parameters());
+  write_safetensors(file, named_values(model.parameters()), {{"config", to_yaml(teacher)}});
+  for (DistillType type : {DistillType::kHard, DistillType::kSoft}) {
+    ExperimentConfig config = experiment("ln");
+    config.model = deit_vit();
+    config.model.channels = 1;
+    config.model.distilled = true;
+    config.data.mean = config.data.std = {0.5};
+    config.augment.mixup = 1;
+    config.train.loss = LossKind::kBinary;
+    config.train.bce_target_threshold = 0.2;
+    config.optim.clip_adaptive = 0.02;
+    config.distill.teacher = file;
+    config.distill.type = type;
+    config.distill.temperature = 3;
+    History cpu = train(config, kCpu, 6), gpu = train(config, kCuda, 6);
+    EXPECT_LE(relative_error(gpu.losses, cpu.losses), 2e-5);
+    EXPECT_LE(relative_error(gpu.norms, cpu.norms), 1e-4);
+    config.train.step_graph = false;
+    expect_same_bits(gpu, train(config, kCuda, 6));
+    config.train.precision = Precision::kBFloat16;
+    EXPECT_LE(relative_error(train(config, kCuda, 6).losses, train(config, kCpu, 6).losses), 0.03);
+  }
+  std::filesystem::remove(file);
 }
 
 // What public checkpoints are made of, each kind of it in one of the models.

@@ -245,6 +245,19 @@ TEST(OpGradients, Losses) {
   }
 }
 
+// Soft answers take several operations.
+TEST(OpGradients, Distillation) {
+  const Tensor teacher = random_tensor({3, 7}, 40, 3);
+  for (const ops::DistillOptions& how :
+       {ops::DistillOptions{}, {.hard = false}, {.hard = false, .temperature = 3, .mean = true}}) {
+    for (const auto& distillation : {ops::distillation, ops::reference::distillation}) {
+      check("distillation",
+            [&](Context& c, const Inputs& v) { return distillation(c, v[0], teacher, how); },
+            {random_tensor({3, 7}, 20, 3)});
+    }
+  }
+}
+
 TEST(OpGradients, LayerNorm) {
   for (std::int64_t channels : {2, 13, 64}) {
     auto on = [](auto op) {

@@ -136,6 +136,51 @@ TEST(Ops, AThresholdMakesBothClassesOfAMixRight) {
             test::doubles(ops::binary_cross_entropy(ctx, logits, dense).per_sample));
 }
 
+// timm's and DeiT's definitions, in float64.
+TEST(Ops, DistillationFollowsItsFormulas) {
+  Context ctx;
+  constexpr std::int64_t B = 3, K = 5;
+  const Tensor s = random_tensor({B, K}, 30, 2), t = random_tensor({B, K}, 31, 2);
+  const auto log_softmax = [&](const Tensor& z, std::int64_t b, double T) {
+    std::vector<double> out(K);
+    double sum = 0;
+    for (std::int64_t k = 0; k < K; ++k) sum += std::exp(z.data<double>()[b * K + k] / T);
+    for (std::int64_t k = 0; k < K; ++k) {
+      out[static_cast<std::size_t>(k)] = z.data<double>()[b * K + k] / T - std::log(sum);
+    }
+    return out;
+  };
+  double hard = 0, soft = 0;
+  for (std::int64_t b = 0; b < B; ++b) {
+    const double* row = t.data<double>() + b * K;
+    hard -= log_softmax(s, b, 1)[static_cast<std::size_t>(std::max_element(row, row + K) - row)];
+    const auto p = log_softmax(s, b, 3), q = log_softmax(t, b, 3);
+    for (std::size_t k = 0; k < K; ++k) soft += 9 * std::exp(q[k]) * (q[k] - p[k]);
+  }
+  const auto loss = [&](const ops::DistillOptions& how) {
+    return *ops::distillation(ctx, Variable(s), t, how).value().data<double>();
+  };
+  EXPECT_NEAR(loss({}), hard / B, 1e-14);
+  EXPECT_NEAR(loss({.hard = true, .temperature = 3}), hard / B, 1e-14);
+  EXPECT_NEAR(loss({.hard = false, .temperature = 3}), soft / B, 1e-14);
+  EXPECT_NEAR(loss({.hard = false, .temperature = 3, .mean = true}), soft / (B * K), 1e-14);
+  // A student that agrees has nothing to learn of soft answers.
+  EXPECT_NEAR(*ops::distillation(ctx, Variable(t), t, {.hard = false}).value().data<double>(), 0,
+              1e-14);
+  // Of equal logits the first class counts, and NaN is an answer to nothing.
+  const Tensor equal = Tensor::full({B, K}, DType::kFloat64, 1);
+  ops::Targets first;
+  first.labels = labels({0, 0, 0});
+  EXPECT_EQ(*ops::distillation(ctx, Variable(s), equal).value().data<double>(),
+            *ops::cross_entropy(ctx, Variable(s), first).mean.value().data<double>());
+  Tensor broken = t.clone();
+  broken.data<double>()[7] = NAN;
+  for (bool is_hard : {true, false}) {
+    EXPECT_TRUE(std::isnan(
+        *ops::distillation(ctx, Variable(s), broken, {.hard = is_hard}).value().data<double>()));
+  }
+}
+
 TEST(Ops, DropOnlyWhileTraining) {
   Context ctx;
   Variable x(random_tensor({2, 3}, 9));

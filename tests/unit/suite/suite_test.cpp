@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "dtn/data/datasets.h"
+#include "dtn/models/weights.h"
 #include "suite/corruptions.h"
 #include "suite/suite_folders.h"
 #include "suite/suite_plan.h"

@@ -70,7 +70,7 @@ SharedRun share(ExperimentConfig config, bool resumed, Communicator& ranks) {
 
 TEST(ShareRun, GivesEveryRankWhatTheFirstHas) {
   for (const char* norm : {"bn", "power"}) {
-    for (const char* optimizer : {"adamw", "sgd", "lion", "lamb"}) {
+    for (const char* optimizer : {"adamw", "sgd", "lion", "lamb", "muon"}) {
       for (Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
         SCOPED_TRACE(cat(norm, ", ", optimizer));
         ExperimentConfig config = small_run(norm);

@@ -47,7 +47,7 @@ RunProgress restored(const CheckpointData& data, const ExperimentConfig& config)
 
 TEST(Snapshot, GoesOnToTheSameBits) {
   for (const char* norm : {"bn", "dtn"}) {
-    for (const char* optimizer : {"sgd", "adamw", "lion", "lamb"}) {
+    for (const char* optimizer : {"sgd", "adamw", "lion", "lamb", "muon"}) {
       for (Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
         SCOPED_TRACE(cat(norm, ", ", optimizer, precision == Precision::kBFloat16 ? ", bf16" : ""));
         ExperimentConfig config = loaded_run(norm);

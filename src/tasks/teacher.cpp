@@ -1,0 +1,141 @@
+#include "tasks/teacher.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "config/dataset_keys.h"
+#include "data/sample/transforms.h"
+#include "dtn/config/load.h"
+#include "dtn/models/weights.h"
+#include "dtn/ops/primitive.h"
+#include "dtn/tasks/registries.h"
+#include "io/weights_file.h"
+
+namespace dtn {
+
+struct Teacher::Source {
+  std::filesystem::path file;
+  TensorFile weights;
+  ExperimentConfig config;
+};
+
+namespace {
+
+void check_agreement(const ModelConfig& student, const ModelConfig& teacher) {
+  const auto require = [](const char* what, int of_student, int of_teacher) {
+    if (of_student == of_teacher) return;
+    throw ConfigError(cat("distill.teacher: its ", what, " is ", of_teacher, ", the student's ",
+                          of_student, "; both must see the same images and the same classes"));
+  };
+  require("model.image_size", student.image_size, teacher.image_size);
+  require("model.channels", student.channels, teacher.channels);
+  require("model.num_classes", student.num_classes, teacher.num_classes);
+}
+
+// Of the images that a config's data set gives; nothing where it gives them as they are.
+std::optional<Normalization> normalization_of(const ExperimentConfig& config,
+                                              const Registries& registries) {
+  const ConfigSchemas schemas = registries.schemas();
+  if (!config::is_key_of_dataset("mean", config.data.dataset, schemas.datasets)) return {};
+  return resolve_normalization(config.data, config.model.channels, registries.datasets);
+}
+
+// Where a model that is to be trained begins anew, as with a head for other classes, a teacher knows
+// nothing: every weight must come from the file.
+void load_whole(Classifier& model, const NamedTensors& tensors, const std::string& file) {
+  ParameterStore& store = model.parameters();
+  store.values().copy_from(Tensor::full(store.values().shape(), DType::kFloat32, NAN));
+  load_adapted(model, tensors, file);
+  const Tensor values = store.values().to(kCpu);
+  for (const Parameter& p : store.parameters()) {
+    const Tensor of_parameter = ParameterStore::view(values, p);
+    const auto all = of_parameter.values<float>();
+    if (std::ranges::none_of(all, [](float v) { return std::isnan(v); })) continue;
+    throw DataError(cat("distill.teacher: ", file, " has no tensor for ", p.name, " ",
+                        to_string(p.shape), ", or NaN in it; its weights are of another model"));
+  }
+}
+
+Tensor per_channel(const std::vector<float>& values, Device device) {
+  const auto channels = static_cast<std::int64_t>(values.size());
+  return Tensor::from(values, {1, channels, 1, 1}).to(device);
+}
+
+}  // namespace
+
+Teacher::Source Teacher::open(const TaskSetup& setup) {
+  const DistillConfig& distill = setup.config.distill;
+  const std::string& named = distill.teacher.value();
+  const auto file = find_weights(named);
+  if (!file) {
+    throw ConfigError(cat("distill.teacher: ", named,
+                          " is neither a safetensors file nor a folder of a checkpoint or a run"));
+  }
+  Source source{*file, read_safetensors(*file), {}};
+  const ConfigSchemas schemas = setup.registries.schemas();
+  if (distill.teacher_config) {
+    source.config = load_experiment(find_config(*distill.teacher_config), {}, schemas);
+    return source;
+  }
+  const auto embedded = source.weights.metadata.find("config");
+  const std::filesystem::path hub = file->parent_path() / "config.json";
+  if (embedded != source.weights.metadata.end()) {
+    source.config =
+        parse_experiment(embedded->second, cat(file->string(), " (config)"), {}, schemas);
+  } else if (std::filesystem::exists(hub)) {
+    source.config = load_experiment(hub, {}, schemas);
+  } else {
+    throw ConfigError(cat("distill.teacher: ", file->string(),
+                          " carries no config; name that of its model in distill.teacher_config"));
+  }
+  return source;
+}
+
+Teacher::Teacher(const TaskSetup& setup, DType compute) : Teacher(setup, compute, open(setup)) {}
+
+Teacher::Teacher(const TaskSetup& setup, DType compute, Source source)
+    : config_((check_agreement(setup.config.model, source.config.model), source.config.model)),
+      compute_(compute),
+      model_(config_, 0, DType::kFloat32, setup.device, setup.registries.models,
+             setup.registries.norms),
+      fingerprint_(fingerprint_of(source.weights.tensors)) {
+  if (setup.device == kMeta) return;
+  load_whole(model_, source.weights.tensors, source.file.string());
+  if (compute == DType::kBFloat16) model_.parameters().enable_bfloat16();
+  const auto student = normalization_of(setup.config, setup.registries);
+  const auto own = normalization_of(source.config, setup.registries);
+  if (!student || !own || (student->mean == own->mean && student->std == own->std)) return;
+  std::vector<float> scale, shift;
+  for (std::size_t c = 0; c < own->mean.size(); ++c) {
+    scale.push_back(student->std[c] / own->std[c]);
+    shift.push_back((student->mean[c] - own->mean[c]) / own->std[c]);
+  }
+  scale_ = per_channel(scale, setup.device);
+  shift_ = per_channel(shift, setup.device);
+}
+
+Tensor Teacher::as_it_sees(const Tensor& images) const {
+  if (!scale_.defined()) return images;
+  Context unrecorded;
+  const Variable scaled = primitive::mul(unrecorded, Variable(images), Variable(scale_));
+  return primitive::add(unrecorded, scaled, Variable(shift_)).value();
+}
+
+Tensor Teacher::logits(const Fields& batch) {
+  Context unrecorded;
+  unrecorded.mode.compute = compute_;
+  const Variable logits = model_.forward(unrecorded, as_it_sees(batch.at("image")));
+  return primitive::cast(unrecorded, logits, DType::kFloat32).value();
+}
+
+std::string Teacher::description() const {
+  return cat(config_.preset, " of ", model_.parameters().count(), " parameters, weights ",
+             fingerprint_);
+}
+
+std::string named_by_fingerprint(const std::string& fingerprint) {
+  return "fingerprint:" + fingerprint;
+}
+
+}  // namespace dtn
