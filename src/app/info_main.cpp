@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "app/complete.h"
 #include "app/program.h"
 #include "config/document.h"
 #include "config/key_docs.h"
@@ -164,6 +165,12 @@ int info_main(int argc, char** argv, const Registries& registries) {
                    ->expected(0, 1);
   app.add_flag("--markdown", markdown, "print --keys as Markdown, which is docs/config.md")
       ->needs(keys);
+  std::string shell;
+  app.add_option("--completion", shell,
+                 "print what makes a shell complete the command lines of all programs: options, "
+                 "names of configs, keys and values; for instance in ~/.bashrc: "
+                 "source <(dtn-info --completion bash)")
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
   app.add_flag("--norms", norms, "the normalizers and their options");
   app.add_flag("--ops", ops, "the differentiable operations");
   app.add_flag("--datasets", datasets, "the kinds of data set and the keys that are theirs");
@@ -173,10 +180,11 @@ int info_main(int argc, char** argv, const Registries& registries) {
   app.add_flag("--policies", policies, "the augmentation policies");
   return run_program(app, argc, argv, Processes::kOne, [&] {
     if (config.empty() && !norms && !ops && !presets && !datasets && !tasks && !optimizers &&
-        !policies && keys->empty()) {
+        !policies && keys->empty() && shell.empty()) {
       throw ConfigError("nothing asked for; see dtn-info --help");
     }
     if (!config.empty()) print_model(config, overrides, registries);
+    if (!shell.empty()) std::fputs(completion_script(shell).c_str(), stdout);
     if (!keys->empty()) print_keys(prefix, markdown, registries.schemas());
     if (norms) print_norms(registries.norms);
     if (ops) print_ops();

@@ -2,9 +2,14 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <new>
+#include <string_view>
 #include <thread>
 
+#include "app/complete.h"
 #include "app/short_spin.h"
 #include "config/document.h"
 #include "core/cuda_device.h"
@@ -100,7 +105,8 @@ std::string version_line() {
 #else
   const std::string compiler = cat("GCC ", __GNUC__, ".", __GNUC_MINOR__);
 #endif
-  return cat("dtn ", version(), ", ", compiler, ", ", gemm_library(), ", ", cuda::toolkit());
+  return cat("dtn ", version(), ", ", compiler, ", ", gemm_library(), ", ", cuda::toolkit(),
+             ", commit ", commit());
 }
 
 int exit_code_of(const std::exception& e) {
@@ -110,11 +116,33 @@ int exit_code_of(const std::exception& e) {
   return kExitFailed;
 }
 
+namespace {
+
+// What went wrong, in the words of our own errors. The standard library puts the path last and in
+// brackets, behind "filesystem error".
+std::string text_of(const std::exception& e) {
+  if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&e)) {
+    const std::string paths =
+        cat(file->path1().string(), file->path2().empty() ? "" : " or ", file->path2().string());
+    // "filesystem error: cannot create directories: No such file or directory [/a/b]"
+    constexpr std::string_view kBegin = "filesystem error: ";
+    std::string doing = e.what();
+    if (doing.starts_with(kBegin)) doing.erase(0, kBegin.size());
+    doing = doing.substr(0, doing.find(": "));
+    return cat(paths.empty() ? "the file system" : paths, ": ", doing, ": ",
+               file->code().message());
+  }
+  if (dynamic_cast<const std::bad_alloc*>(&e)) return "out of memory";
+  return e.what();
+}
+
+}  // namespace
+
 int fail(const std::exception& e) {
   const int code = exit_code_of(e);
   Communicator* ranks = job().get();
   wait_unless_first();
-  log_error(e.what());
+  log_error(text_of(e));
   if (ranks && !ranks->alone()) ranks->abort(code);
   return code;
 }
@@ -162,6 +190,16 @@ int run_program(CLI::App& app, int argc, char** argv, Processes processes,
   spin_briefly();
   app.set_version_flag("--version", version_line());
   app.footer(kExitCodesHelp);
+  bool manual = false;
+  app.add_flag("--man", manual, "print this help as a manual page, for man -l -");
+  if (const char* line = std::getenv(kCompletionVariable)) {
+    for (const std::string& word : completions(app, line)) std::puts(word.c_str());
+    return kExitDone;
+  }
+  if (argc == 2 && std::string_view(argv[1]) == "--man") {
+    std::fputs(man_page(app, cat("dtn ", version())).c_str(), stdout);
+    return kExitDone;
+  }
   const Launch launched = launch();
   if (argc == 1) {  // none of our programs does anything then
     if (launched.rank == 0) std::fputs(app.help().c_str(), stderr);

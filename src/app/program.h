@@ -43,7 +43,11 @@ struct MachineOptions {
 // --set KEY.PATH=VALUE, as often as one likes.
 void add_overrides(CLI::App& app, std::vector<std::string>& overrides, const std::string& help);
 
-// For instance "dtn 0.1.0, GCC 12.2, oneDNN 2.7.1, no CUDA".
+// The commit that the program was built from: "9c0a6f5d21", "9c0a6f5d21-dirty" where files had been
+// changed, or "unknown".
+const char* commit();
+
+// For instance "dtn 0.1.0, GCC 12.2, oneDNN 2.7.1, no CUDA, commit 9c0a6f5d21".
 std::string version_line();
 
 // What a failure is to whoever started the program.

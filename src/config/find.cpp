@@ -91,6 +91,17 @@ std::string config::find_named_file(const std::string& name, const std::string& 
   }
 }
 
+std::vector<std::string> shipped_configs() {
+  std::vector<std::string> names;
+  for (const fs::path& folder : config_folders()) {
+    for (const fs::path& file : configs_below(folder)) names.push_back(file.stem().string());
+  }
+  std::ranges::sort(names);
+  const auto twice = std::ranges::unique(names);
+  names.erase(twice.begin(), twice.end());
+  return names;
+}
+
 std::string find_config(const std::string& file_or_name) {
   if (file_or_name.empty()) throw ConfigError("no config is named; give a file or a name");
   std::error_code error;

@@ -29,6 +29,9 @@ AugmentConfig augment_preset(AugmentPreset preset);
 // ConfigError that lists where it looked and names the nearest config.
 std::string find_config(const std::string& file_or_name);
 
+// The names by which the configs of these folders are found, sorted.
+std::vector<std::string> shipped_configs();
+
 // Reads `path` (following `base:`, a file or a list of files relative to it), applies `overrides`
 // ("key.path=value", in order), fills the defaults in and checks the whole. `schemas` are the
 // registries it may choose from.

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# What shells and man are given: completion of options, names of configs, keys and values, and pages.
+source "$(dirname "$0")/lib/common.sh"
+cd "$work"
+
+# completes LINE PATTERN...: what the shell would offer behind LINE has a line of each pattern.
+completes() {
+  checks=$((checks + 1))
+  # shellcheck disable=SC2086
+  DTN_COMPLETE_LINE=$1 "$bin/${1%% *}" > "$log" || fail "'$1' exits with an error"
+  expect_text "${@:2}"
+}
+completes 'dtn-train --' '^--config$' '^--set$' '^--resume$'
+completes 'dtn-train --dr' '^--dry-run$'
+expect_equal "options that begin with --dr" "$(wc -l < "$log")" 1
+completes 'dtn-train --config vit_s_star_d' '^vit_s_star_dtn$'
+completes 'dtn-train --set optim.l' '^optim.lr=$' '^optim.layer_decay=$'
+completes 'dtn-train --config x --set schedule.name=' '^schedule.name=cosine$' '^schedule.name=wsd$'
+completes 'dtn-train --set model.qk_norm=t' '^model.qk_norm=true$'
+completes 'dtn-train --device ' '^cpu$' '^cuda$'
+completes 'dtn-bench ' '^norm$' '^train$'
+completes 'dtn-bench norm --sh' '^--shape$'
+completes 'dtn-eval --precision ' '^bf16$' '^fp32$'
+completes 'dtn-info --keys train.b' '^train.batch_size$'
+
+# As bash calls it: it splits the line at "=", too.
+expect 0 dtn-info --completion bash
+# shellcheck disable=SC1090
+PATH=$bin:$PATH source "$log"
+COMP_LINE='dtn-train --set schedule.name=co' COMP_POINT=${#COMP_LINE}
+COMP_WORDS=(dtn-train --set schedule.name = co)
+PATH=$bin:$PATH _dtn
+expect_equal "bash's candidates" "${COMPREPLY[*]}" 'constant cosine'
+for shell in zsh fish; do
+  expect 0 dtn-info --completion $shell
+  expect_text dtn-train
+done
+expect 2 dtn-info --completion tcsh
+
+for program in train eval info data bench sweep; do
+  expect 0 dtn-$program --man
+  expect_text "^.TH \"dtn-$program\" 1" '^.SH OPTIONS' '^.SH EXIT STATUS' 'help'
+done
+if command -v man > /dev/null; then
+  "$bin/dtn-train" --man | man --warnings -l - > page.txt 2> warnings.txt || fail "man fails"
+  [[ ! -s warnings.txt ]] || fail "man warns: $(cat warnings.txt)"
+  grep -q -- '--config' page.txt || fail "the page lacks --config"
+fi
