@@ -15,6 +15,7 @@
 #include "bench/benchmark.h"
 #include "bench/benchmark_kernels.h"
 #include "bench/norm_probe.h"
+#include "core/format.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/tasks/registries.h"
@@ -51,6 +52,28 @@ DType dtype_of(const std::string& name) {
   return name == "bf16" ? DType::kBFloat16 : name == "fp64" ? DType::kFloat64 : DType::kFloat32;
 }
 
+// A number as people read it, in the unit that its name says.
+std::string readable(const std::string& name, const Json& value) {
+  if (!value.is_number()) return value.dump();
+  constexpr std::pair<const char*, const char*> kUnits[] = {
+      {"gbytes_per_second", " GB/s"}, {"images_per_second", " images/s"},
+      {"_per_second", "/s"},          {"gflops_per_image", " GFLOP"},
+      {"gflops", " GFLOP/s"},         {"_ms", " ms"}};
+  const double number = value.get<double>();
+  if (name.ends_with("bytes")) return format("%.1f MiB", number / 1048576);
+  if (name == "mfu" || name.starts_with("fraction")) return format("%.1f %%", 100 * number);
+  const char* unit = "";
+  for (const auto& [ending, text] : kUnits) {
+    if (name.ends_with(ending)) {
+      unit = text;
+      break;
+    }
+  }
+  if (value.is_number_integer()) return value.dump() + unit;
+  const int decimals = number >= 1000 ? 0 : number >= 10 ? 1 : 3;
+  return format("%.*f", decimals, number) + unit;
+}
+
 // One object per measurement: JSON on one line, or a column of names and values.
 int print_result(const BenchCommand& options, const Json& result) {
   if (options.json) {
@@ -58,7 +81,7 @@ int print_result(const BenchCommand& options, const Json& result) {
     return kExitDone;
   }
   for (const auto& [key, value] : result.items()) {
-    std::printf("%-26s %s\n", key.c_str(), value.dump().c_str());
+    std::printf("%-26s %s\n", key.c_str(), readable(key, value).c_str());
   }
   return kExitDone;
 }

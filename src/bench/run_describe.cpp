@@ -65,35 +65,72 @@ double load_seconds(const ExperimentConfig& config, const RunData& data, Device 
                  .samples_per_second;
 }
 
+std::string per_second(double rate) { return format(rate < 100 ? "%.1f" : "%.0f", rate); }
+
 std::string time_text(const ExperimentConfig& config, const RunSize& size, double step, double load,
                       const std::string& noun, Device device) {
   const RunTime time = time_of_run(config, size, step, load, device);
   const double all = time.training + time.evaluation;
-  return format(
-             "speed: about %.3g %s/s (the model alone %.3g, loading alone %.3g with %d "
-             "workers)\n",
-             1 / time.per_sample, noun.c_str(), 1 / step, 1 / load,
-             workers_of(config.data, device)) +
-         format("time on this machine: about %.3g days (%s): training %s, %lld evaluations %s\n",
-                all / 86400, format_duration(all).c_str(), format_duration(time.training).c_str(),
+  return format("speed: about %s %s/s (the model alone %s, loading alone %s with %d workers)\n",
+                per_second(1 / time.per_sample).c_str(), noun.c_str(), per_second(1 / step).c_str(),
+                per_second(1 / load).c_str(), workers_of(config.data, device)) +
+         format("time on this machine: about %s: training %s, %lld evaluations %s\n",
+                format_duration(all).c_str(), format_duration(time.training).c_str(),
                 static_cast<long long>(evaluations_of(config.train, size)),
                 format_duration(time.evaluation).c_str());
 }
 
+// The same run on made-up images, as many as a split of the data set is known to have.
+ExperimentConfig with_made_up_images(ExperimentConfig config, Split split) {
+  struct Sizes {
+    std::int64_t train, val;
+  };
+  constexpr Sizes kImageNet{1'281'167, 50'000}, kCifar{50'000, 10'000}, kMnist{60'000, 10'000};
+  const std::string& kind = config.data.dataset;
+  const bool imagenet = kind == "imagenet" || config.model.num_classes == 1000;
+  const Sizes sizes = imagenet ? kImageNet : kind.starts_with("cifar") ? kCifar : kMnist;
+  config.data.size = split == Split::kTrain ? sizes.train : sizes.val;
+  config.data.dataset = "synthetic";
+  config.data.train.reset();
+  config.data.val.reset();
+  return config;
+}
+
+// The data of the run, or made-up images where there is none; `note` then says so.
+RunData open_or_make_up(const Task& task, ExperimentConfig& config, Device device,
+                        const Registries& registries, std::string& note) {
+  try {
+    return open_run_data(task, device);
+  } catch (const DataError& e) {
+    if (std::filesystem::exists(config.data.root)) throw;
+    note = cat("no data: ", e.what(), "\nmade-up images take its place, of an assumed number; ",
+               "loading real ones takes another time\n");
+  }
+  const auto made_up = [&](Split split) {
+    const ExperimentConfig made = with_made_up_images(config, split);
+    return make_task({made, kMeta, registries})->source(split, device);
+  };
+  RunData data{made_up(Split::kTrain), made_up(Split::kVal)};
+  config = with_made_up_images(config, Split::kTrain);
+  return data;
+}
+
 }  // namespace
 
-std::string describe_run(const ExperimentConfig& config, const std::filesystem::path& output,
+std::string describe_run(const ExperimentConfig& asked, const std::filesystem::path& output,
                          Device device, const Registries& registries) {
+  ExperimentConfig config = asked;
+  std::string text;
   const std::unique_ptr<Task> task = make_task({config, kMeta, registries});
-  const RunData data = open_run_data(*task, device);
+  const RunData data = open_or_make_up(*task, config, device, registries, text);
   const RunSize size = size_of_run(config, data);
   const Complexity cost = task->cost();
   const StepGlance step =
       glance_at_step(config, data.train, cost.multiply_adds, device, registries);
   const RunMemory memory =
       memory_of_run(config, data, cost.parameters, step, device, registries.optimizers);
-  std::string text = cat("train: ", data.train->description(), "\nval: ", data.val->description(),
-                         "\nparameters: ", cost.parameters, "\n");
+  text += cat("train: ", data.train->description(), "\nval: ", data.val->description(),
+              "\nparameters: ", cost.parameters, "\n");
   if (cost.multiply_adds > 0) {
     text += format("multiply-adds per sample: %.3f G\n", cost.multiply_adds / 1e9);
   }

@@ -33,7 +33,7 @@ class ProgressBar {
   bool terminal_, visible_ = false;
 };
 
-// "4.2 s", "3:05", "1:02:03"
+// "4.2 s", "3 min 05 s", "1 h 02 min", "2.5 days"
 std::string format_duration(double seconds);
 
 }  // namespace dtn

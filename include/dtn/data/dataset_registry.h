@@ -23,6 +23,8 @@ struct PixelStatistics {
   std::array<double, 3> mean, std;
   double gray_mean, gray_std;
 };
+// Of data that nothing is known of: pixels come to lie in [-1, 1].
+inline constexpr PixelStatistics kHalfStatistics{{0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}, 0.5, 0.5};
 inline constexpr PixelStatistics kImageNetStatistics{
     {0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}, 0.459, 0.226};
 
@@ -35,6 +37,8 @@ struct DatasetRow {
       open;
   // What images are normalized by unless data.mean and data.std say otherwise.
   PixelStatistics statistics = kImageNetStatistics;
+  // The same where it depends on which data it is; null: it does not.
+  std::function<PixelStatistics(const DataConfig&)> statistics_of{};
 
   const std::string& name() const { return schema.name; }
 };

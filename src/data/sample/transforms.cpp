@@ -196,7 +196,9 @@ Normalization resolve_normalization(const DataConfig& data, int channels,
                                     const DatasetRegistry& datasets) {
   DTN_CHECK(channels == 1 || channels == 3, "images have 1 or 3 channels, not ", channels);
   const DatasetRow* row = datasets.find(data.dataset);
-  const PixelStatistics& usual = row ? row->statistics : kImageNetStatistics;
+  const PixelStatistics usual = !row                 ? kImageNetStatistics
+                                : row->statistics_of ? row->statistics_of(data)
+                                                     : row->statistics;
   const auto pick = [&](const std::array<double, 3>& color, double gray) {
     return channels == 1 ? std::vector<double>{gray}
                          : std::vector<double>(color.begin(), color.end());

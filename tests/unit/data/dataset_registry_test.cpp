@@ -79,6 +79,22 @@ TEST(DatasetRegistry, KnowsWhatImagesAreNormalizedBy) {
   }
 }
 
+TEST(DatasetRegistry, TellsIdxDataApartByName) {
+  DataConfig data;
+  data.dataset = "idx";
+  for (auto [root, mean] : {std::pair{"/usr/share/datasets/fashion-mnist", 0.2860f},
+                            {"data/FashionMNIST/raw", 0.2860f},
+                            {"data/MNIST/raw", 0.1307f},
+                            {"data/mnist/", 0.1307f},
+                            {"data/emnist", 0.5f},
+                            {"data/kmnist", 0.5f}}) {
+    data.root = root;
+    EXPECT_EQ(resolve_normalization(data, 1).mean, std::vector<float>{mean}) << root;
+  }
+  data.mean = {0.25};
+  EXPECT_EQ(resolve_normalization(data, 1).mean, std::vector<float>{0.25f});
+}
+
 // Points of the plane as images of one pixel.
 class Moons final : public Dataset {
  public:
