@@ -215,6 +215,42 @@ class Builder : public YAML::EventHandler {
   int documents_ = 0;
 };
 
+// Whether a tab is among what begins a line, counted from 0. The parser complains of what follows.
+bool begins_with_tab(const std::string& text, int line) {
+  std::istringstream in(text);
+  std::string content;
+  for (int i = 0; i <= line; ++i) std::getline(in, content);
+  return content.substr(0, content.find_first_not_of(" \t")).find('\t') != std::string::npos;
+}
+
+// What the parser complains of, in words that say what to do; what is not listed it says itself.
+std::string complaint(const std::string& message, const std::string& text, int line) {
+  if (begins_with_tab(text, line)) return "a tab indents this line; use spaces";
+  constexpr std::pair<const char*, const char*> kTexts[] = {
+      {"end of map flow not found", "a '{' is not closed; add '}'"},
+      {"end of sequence flow not found", "a '[' is not closed; add ']'"},
+      {"end of map not found",
+       "this line does not line up with those of its section; indent all keys of a section alike"},
+      {"end of sequence not found",
+       "this line does not line up with the list above it; indent all '-' of a list alike"},
+      {"illegal map value", "a second ': ' in one line; put a text that holds one in quotes"},
+      {"illegal map key", "a key cannot begin here; begin a line of its own with it"},
+      {"illegal block entry", "a list cannot begin here; begin a line of its own with '-'"},
+      {"illegal flow end", "this bracket closes none; remove it, or put the text in quotes"},
+      {"illegal EOF in scalar", "a quote is not closed; close it"},
+      {"unknown token", "a value cannot begin with this character; put the text in quotes"},
+      {"unknown escape character",
+       "an unknown escape in a text in double quotes; write \\\\ for a backslash, or use single "
+       "quotes"},
+      {"YAML major version",
+       "a version of YAML that this program does not read; remove the %YAML line"},
+  };
+  for (const auto& [begin, advice] : kTexts) {
+    if (message.starts_with(begin)) return advice;
+  }
+  return message;
+}
+
 }  // namespace
 
 void check_plain_value(const std::string& text, const Where& where) {
@@ -234,7 +270,8 @@ Node parse_yaml(const std::string& text, const Where& origin) {
     while (parser.HandleNextDocument(builder)) {
     }
   } catch (const YAML::Exception& e) {
-    fail(position(origin, e.mark), "not valid YAML: ", e.msg);
+    fail(position(origin, e.mark),
+         "not valid YAML: ", complaint(e.msg, text, std::max(e.mark.line, 0)));
   }
   Node root = builder.take();
   if (!root.where.source) root.where = position(origin, 1, 1);

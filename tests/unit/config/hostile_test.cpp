@@ -57,14 +57,14 @@ TEST(Hostile, YamlThatIsRefused) {
       {"'': 1", "a key is empty"},
       {"[1, 2]", "t.yaml:1:1: a config is a map of keys and values, not a list"},
       {"vit_t", "t.yaml:1:1: a config is a map of keys and values, not 'vit_t'"},
-      {"a: [1, 2", "not valid YAML"},
-      {"a: {b", "not valid YAML"},
-      {"a: 'b", "not valid YAML"},
-      {"a: b: c", "t.yaml:1:5: not valid YAML"},
-      {"\ta: 1", "not valid YAML"},
-      {"a: @b", "not valid YAML"},
-      {"a:\n  b: 1\n c: 2", "not valid YAML"},
-      {"%YAML 9.9\n---\na: 1", "not valid YAML"},
+      {"a: [1, 2", "a '[' is not closed"},
+      {"a: {b", "a '{' is not closed"},
+      {"a: 'b", "a quote is not closed"},
+      {"a: b: c", "t.yaml:1:5: not valid YAML: a second ': ' in one line"},
+      {"\ta: 1", "use spaces"},
+      {"a: @b", "put the text in quotes"},
+      {"a:\n  b: 1\n c: 2", "does not line up"},
+      {"%YAML 9.9\n---\na: 1", "remove the %YAML line"},
   };
   for (const Case& c : cases) {
     SCOPED_TRACE(c.text.substr(0, 80));
