@@ -227,7 +227,9 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
   }
   fs::path file = options.weights.file();
   TensorFile weights = read_safetensors(file);
-  log_info(cat("weights: ", fs::canonical(file).string()));  // which of a run's, links followed
+  const auto step = weights.metadata.find("step");
+  log_info(cat("weights: ", fs::canonical(file).string(),  // which of a run's, links followed
+               step == weights.metadata.end() ? "" : cat(", step ", step->second)));
   ExperimentConfig config = options.weights.config_of(weights, registries.schemas());
   const std::unique_ptr<Task> task = make_task({config, device, registries});
   for (const std::string& note : task->load_weights(file.string())) log_info(note);

@@ -114,6 +114,7 @@ int run_train(const TrainCommand& options, const Registries& registries) {
   trainer.output = output;
   trainer.device = device;
   trainer.ranks = &ranks;
+  trainer.commit = commit();
   trainer.registries = &registries;
   std::optional<RunFolder> folder;
   if (ranks.is_first()) {

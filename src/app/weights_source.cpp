@@ -16,22 +16,40 @@ void WeightsOptions::add_to(CLI::App& app, const std::string& ema_help) {
   app.add_flag("--ema", ema, ema_help);
 }
 
+namespace {
+
+const char* why_no_weights(const fs::path& path) {
+  if (path.empty()) return "no file or folder is named";
+  if (!fs::exists(path)) return "no such file or folder";
+  if (fs::exists(path / "config.yaml")) {
+    return "this run has no checkpoint yet; train.checkpoint_every says when it has";
+  }
+  if (!fs::is_directory(path)) return "neither a file nor a folder";
+  return "holds no model.safetensors; name a safetensors file, a checkpoint folder or a run folder";
+}
+
+}  // namespace
+
 fs::path WeightsOptions::file() const {
   const fs::path path = checkpoint;
   if (fs::is_regular_file(path)) return path;
-  for (const fs::path& folder : {path, path / "checkpoints" / "best"}) {
+  const fs::path checkpoints = path / "checkpoints";
+  // A run that was stopped before its first evaluation has a last checkpoint and no best.
+  for (const fs::path& folder : {path, checkpoints / "best", checkpoints / "last"}) {
     const fs::path model = folder / "model.safetensors", average = folder / "ema.safetensors";
     if (fs::exists(ema ? average : model)) return ema ? average : model;
     if (ema && fs::exists(model)) {
       throw ConfigError(
-          cat("--ema: ", folder.string(), " has no ema.safetensors; the run had no train.ema"));
+          cat("--ema: ", folder.string(),
+              " has no ema.safetensors; the run had no train.ema, so leave --ema out"));
+    }
+    if (fs::exists(folder / "state.safetensors")) {
+      throw ConfigError(cat("--checkpoint ", path.string(), ": ", folder.string(), " lacks its ",
+                            ema ? "ema.safetensors" : "model.safetensors",
+                            "; name another checkpoint of the run"));
     }
   }
-  const char* what = !fs::exists(path) ? "no such file or folder"
-                     : fs::exists(path / "config.yaml")
-                         ? "this run has no checkpoint yet; train.checkpoint_every says when it has"
-                         : "neither a safetensors file nor a checkpoint folder nor a run";
-  throw ConfigError(cat("--checkpoint ", path.string(), ": ", what));
+  throw ConfigError(cat("--checkpoint ", path.string(), ": ", why_no_weights(path)));
 }
 
 ExperimentConfig WeightsOptions::config_of(const TensorFile& weights,

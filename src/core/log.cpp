@@ -1,20 +1,72 @@
 #include "dtn/core/log.h"
 
-#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/sinks/ansicolor_sink.h>
+#include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 
+#include <cstdlib>
+#include <deque>
+#include <fstream>
+#include <mutex>
 #include <string>
 
 namespace dtn {
 namespace {
 
+constexpr const char* kPattern = "%^[%Y-%m-%d %H:%M:%S] %v%$";
+
+// Keeps what is said until there is a file to say it in, then writes each line there at once.
+class FileSink : public spdlog::sinks::base_sink<std::mutex> {
+ public:
+  bool open(const std::string& path) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (file_.is_open()) file_.close();  // of a run before this one
+    file_.clear();
+    file_.open(path, std::ios::app);
+    for (const std::string& line : waiting_) file_ << line;
+    waiting_.clear();
+    file_.flush();
+    return file_.good();
+  }
+
+ private:
+  void sink_it_(const spdlog::details::log_msg& message) override {
+    spdlog::memory_buf_t line;
+    formatter_->format(message, line);
+    if (file_.is_open()) {
+      file_.write(line.data(), static_cast<std::streamsize>(line.size()));
+      file_.flush();
+      return;
+    }
+    constexpr std::size_t kMostLines = 1000;
+    waiting_.emplace_back(line.data(), line.size());
+    if (waiting_.size() > kMostLines) waiting_.pop_front();
+  }
+  void flush_() override { file_.flush(); }
+
+  std::ofstream file_;
+  std::deque<std::string> waiting_;
+};
+
+const std::shared_ptr<FileSink>& file_sink() {
+  static const auto sink = std::make_shared<FileSink>();
+  return sink;
+}
+
+// See https://no-color.org: set to anything but nothing, there is to be no colour.
+spdlog::color_mode color_mode() {
+  const char* unwanted = std::getenv("NO_COLOR");
+  return unwanted && *unwanted ? spdlog::color_mode::never : spdlog::color_mode::automatic;
+}
+
 spdlog::logger& logger() {
-  static auto instance = [] {
-    auto l = spdlog::stderr_color_mt("dtn");
-    l->set_pattern("%^[%H:%M:%S] %v%$");
-    return l;
+  static spdlog::logger instance = [] {
+    const auto terminal = std::make_shared<spdlog::sinks::ansicolor_stderr_sink_mt>(color_mode());
+    spdlog::logger made("dtn", {terminal, file_sink()});
+    made.set_pattern(kPattern);
+    return made;
   }();
-  return *instance;
+  return instance;
 }
 
 }  // namespace
@@ -23,10 +75,14 @@ void log_info(std::string_view message) { logger().info(message); }
 void log_warn(std::string_view message) { logger().warn("warning: {}", message); }
 void log_error(std::string_view message) { logger().error("error: {}", message); }
 
+void log_to_file(const std::string& path) {
+  if (!file_sink()->open(path)) log_warn(path + ": cannot be written, so there is no log file");
+}
+
 void log_as_rank(int rank) {
   if (rank == 0) return;
   logger().set_level(spdlog::level::warn);
-  logger().set_pattern("%^[%H:%M:%S] rank " + std::to_string(rank) + ": %v%$");
+  logger().set_pattern("%^[%Y-%m-%d %H:%M:%S] rank " + std::to_string(rank) + ": %v%$");
 }
 
 }  // namespace dtn

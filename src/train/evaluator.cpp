@@ -53,7 +53,7 @@ std::optional<Evaluation> evaluate(Task& task, BatchFeeder& feeder, const EvalOp
     done = options.ranks->sum(done);
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  return Evaluation{meter->result(), done, seconds.count()};
+  return Evaluation{meter->result(), done, seconds.count(), options.compute};
 }
 
 }  // namespace dtn

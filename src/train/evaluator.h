@@ -15,6 +15,7 @@ struct Evaluation {
   Metrics metrics;
   std::int64_t count = 0;  // samples, of all ranks
   double seconds = 0;
+  DType compute = DType::kFloat32;  // of activations
 };
 
 struct EvalOptions {

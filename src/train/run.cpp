@@ -1,9 +1,13 @@
 #include "train/run.h"
 
+#include <fstream>
+#include <iterator>
+
 #include "core/cuda_device.h"
 #include "dtn/config/load.h"
 #include "dtn/core/log.h"
 #include "dtn/core/parallel.h"
+#include "dtn/core/version.h"
 #include "io/atomic_file.h"
 #include "train/agreement.h"
 
@@ -49,20 +53,29 @@ void start_from_weights(Run& run, const std::string& file) {
   }
 }
 
-std::string device_text(const Run& run) {
-  const bool on_cpu = run.learner.device() == kCpu;
-  const std::string one =
-      on_cpu ? cat(max_threads(), " threads") : std::string(cuda::device_info().name);
-  const std::string each = run.ranks.alone() ? "" : " each";
-  std::string text = run.ranks.alone() ? one : cat(run.ranks.size(), " processes with ", one, each);
-  if (!on_cpu) {
-    text +=
-        cat(", fed by ", workers_of(run.config.data, run.learner.device()), " data workers", each);
+// The config of the run goes to its folder; one of before that says something else is kept beside it.
+void write_config(const std::filesystem::path& folder, const std::string& text) {
+  const std::filesystem::path file = folder / "config.yaml";
+  if (std::ifstream old(file); old) {
+    const std::string before(std::istreambuf_iterator<char>(old), {});
+    if (before == text) return;
+    int number = 1;
+    const auto kept = [&] { return folder / cat("config.yaml.", number); };
+    while (std::filesystem::exists(kept())) ++number;
+    std::filesystem::copy_file(file, kept());
+    log_info(cat("the config of before is kept in ", kept().string()));
   }
-  return text;
+  write_file_atomic(file, text);
 }
 
 }  // namespace
+
+std::string device_text(const Run& run) {
+  const bool on_cpu = run.learner.device() == kCpu;
+  const std::string one =
+      on_cpu ? cat("cpu, ", max_threads(), " threads") : std::string(cuda::device_info().name);
+  return run.ranks.alone() ? one : cat(run.ranks.size(), " processes with ", one, " each");
+}
 
 std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptions& options,
                               Communicator& ranks) {
@@ -84,7 +97,9 @@ std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptio
       .learner = Learner(config, learnt, device, &ranks, options.registries->optimizers),
       .progress = {},
       .resumed_at = {},
-      .log = {}});
+      .log = {},
+      .commit = {},
+      .legs = {}});
   check_equal_config(run->task->portable(config), ranks);  // whose teachers may differ
   if (ranks.is_first() && options.resume_from) {
     resume(*run, *options.resume_from, options.registries->schemas());
@@ -93,14 +108,35 @@ std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptio
   }
   share_run(run->learner, run->progress, run->resumed_at, ranks);
   run->progress.steps_per_epoch = steps_per_epoch;
-  if (ranks.is_first()) write_file_atomic(run->output / "config.yaml", to_yaml(config));
+  if (ranks.is_first()) {
+    write_config(run->output, to_yaml(config));
+    run->commit = options.commit;
+    run->legs = std::make_unique<Legs>(run->output, run->resumed_at.has_value(),
+                                       Leg{.started = {},
+                                           .from_step = run->progress.step,
+                                           .device = device_text(*run),
+                                           .version = version(),
+                                           .commit = options.commit});
+  }
   run->log = std::make_unique<RunLog>(run->output, !ranks.is_first(), run->resumed_at,
                                       run->progress.evaluated_step, run->rate.total_steps(),
                                       steps_per_epoch, run->train->source().noun());
   return run;
 }
 
+namespace {
+
+// A device is fed by threads of the host.
+std::string feeding_text(const Run& run) {
+  if (run.learner.device() == kCpu) return {};
+  return cat(", fed by ", workers_of(run.config.data, run.learner.device()), " data workers",
+             run.ranks.alone() ? "" : " each");
+}
+
+}  // namespace
+
 void describe(Run& run) {
+  run.log->info(cat("program: dtn ", version(), ", commit ", run.commit));
   run.log->info(cat("model: ", run.task->description()));
   if (const std::string objective = run.task->objective(); !objective.empty()) {
     run.log->info(cat("loss: ", objective));
@@ -108,7 +144,7 @@ void describe(Run& run) {
   run.log->info(cat("run: ", run.rate.total_steps(), " steps of ", run.config.train.batch_size, " ",
                     run.train->source().noun(), ", ", run.steps_per_epoch, " steps per epoch, ",
                     name_of(run.learner.compute_dtype()), " on ", device_text(run),
-                    ", learning rate ", run.rate.peak()));
+                    feeding_text(run), ", learning rate ", run.rate.peak()));
   if (const std::string rates = run.learner.optimizer().rates(); !rates.empty()) {
     run.log->info(cat("rates: ", rates));
   }

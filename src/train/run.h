@@ -8,6 +8,7 @@
 #include "data/feed/open_split.h"
 #include "dtn/optim/schedule.h"
 #include "train/learner.h"
+#include "train/legs.h"
 #include "train/run_log.h"
 #include "train/snapshot.h"
 #include "train/trainer.h"
@@ -26,6 +27,8 @@ struct Run {
   RunProgress progress;
   std::optional<std::int64_t> resumed_at;  // a step
   std::unique_ptr<RunLog> log;
+  std::string commit;          // of the program
+  std::unique_ptr<Legs> legs;  // of the first rank
 
   bool due(const Period& period, std::int64_t step) const {
     if (period.count == 0) return false;
@@ -40,6 +43,9 @@ struct Run {
 // the first, and begins the log.
 std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptions& options,
                               Communicator& ranks);
+
+// What computes: "cpu, 2 threads", "2 processes with NVIDIA H200 each".
+std::string device_text(const Run& run);
 
 // What is trained on what, for people.
 void describe(Run& run);

@@ -106,7 +106,7 @@ void RunLog::evaluation(std::int64_t step, const std::string& split, const Evalu
   out_->metrics.write(line);
   events.flush();
   info(cat("evaluation at step ", step, " (", split, "): ", result.metrics.text, "  ", result.count,
-           " ", noun_, "  ", format_duration(result.seconds)));
+           " ", noun_, " in ", name_of(result.compute), "  ", format_duration(result.seconds)));
 }
 
 void RunLog::evaluation_progress(std::int64_t done, std::int64_t total) {

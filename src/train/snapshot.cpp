@@ -60,11 +60,24 @@ ExperimentConfig as_kept(const Task& task, const ExperimentConfig& config) {
   return kept;
 }
 
+// The differences whose keys are in a section, or are that key: "optim.lr is 1.0e-03, was 5.0e-04".
+std::string changes_in(const std::string& section, const std::vector<std::string>& differences) {
+  std::string text;
+  for (const std::string& difference : differences) {
+    if (difference.starts_with(section + ".") || difference.starts_with(section + " ")) {
+      text += (text.empty() ? "" : "; ") + difference;
+    }
+  }
+  return text;
+}
+
 void compare_configs(const ExperimentConfig& then, const ExperimentConfig& now) {
+  const std::vector<std::string> differences = config_differences(then, now);
   if (!(then.model == now.model)) {
-    throw ConfigError(
-        "--resume: the model section of the config differs from the checkpoint's; start a new run "
-        "(model.init_weights takes weights over) or restore the section");
+    throw ConfigError(cat("--resume: the model section differs from the checkpoint's: ",
+                          changes_in("model", differences),
+                          "; start a new run (model.init_weights takes weights over) or restore "
+                          "the section"));
   }
   if (then.distill.teacher != now.distill.teacher) {
     const auto said = [](const std::optional<std::string>& teacher) {
@@ -76,19 +89,14 @@ void compare_configs(const ExperimentConfig& then, const ExperimentConfig& now) 
             said(then.distill.teacher), " then, ", said(now.distill.teacher),
             " now); start a new run, or name the old one"));
   }
-  auto warn = [](bool same, const char* section) {
-    if (!same) {
-      log_warn(cat("resume: the ", section,
-                   " section differs from the checkpoint's; the run will not be the one it was"));
-    }
-  };
-  warn(then.seed == now.seed, "seed");
-  warn(then.data == now.data, "data");
-  warn(then.augment == now.augment, "augment");
-  warn(then.optim == now.optim, "optim");
-  warn(then.schedule == now.schedule, "schedule");
-  warn(then.train == now.train, "train");
-  warn(then.distill == now.distill, "distill");
+  bool changed = false;
+  for (const char* section : {"seed", "data", "augment", "optim", "schedule", "train", "distill"}) {
+    const std::string changes = changes_in(section, differences);
+    if (changes.empty()) continue;
+    log_warn(cat("resume: the ", section, " section differs from the checkpoint's: ", changes));
+    changed = true;
+  }
+  if (changed) log_warn("resume: the run will not be the one it was");
 }
 
 }  // namespace

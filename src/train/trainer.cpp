@@ -1,10 +1,11 @@
 #include "train/trainer.h"
 
-#include <chrono>
 #include <deque>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "dtn/core/log.h"
+#include "dtn/core/version.h"
 #include "io/atomic_file.h"
 #include "train/agreement.h"
 #include "train/checkpoint.h"
@@ -25,11 +26,12 @@ class Trainer {
       : run_(run), progress_(run.progress), log_(*run.log), validation_(run), starting_(starting) {}
 
   RunStatus train() {
-    const auto start = std::chrono::steady_clock::now();
+    const bool over = is_summarized();
+    if (run_.ranks.is_first() && !over) log_to_file((run_.output / "train.log").string());
     // It diverged in its last steps: there is none left to do better in.
     if (started() >= total_steps() && progress_.bad_steps >= kBadStepsBeforeStop) throw diverged();
     if (!finish_interrupted_evaluation()) return stop();
-    if (is_summarized()) return RunStatus::kFinished;
+    if (over) return RunStatus::kFinished;
     while (started() < total_steps()) {
       run_.train->feeder().start(started() / run_.steps_per_epoch,
                                  started() % run_.steps_per_epoch);
@@ -37,8 +39,7 @@ class Trainer {
         if (!one_step() || all_stop()) return stop();
       }
     }
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    write_summary(seconds.count());
+    write_summary();
     return RunStatus::kFinished;
   }
 
@@ -162,6 +163,7 @@ class Trainer {
     CheckpointData data = take_snapshot(run_.config, run_.learner, progress_);
     data.class_names = run_.train->source().class_names();
     save_checkpoint(run_.output, data, run_.config.train.keep, best_step);
+    run_.legs->save(progress_.step);
   }
 
   RunStatus stop() {
@@ -172,20 +174,46 @@ class Trainer {
     return RunStatus::kStopped;
   }
 
-  void write_summary(double seconds) {
+  // The figures of an evaluation, of those that there are.
+  static nlohmann::ordered_json figures_of(const Evaluation& evaluation) {
+    nlohmann::ordered_json figures;
+    for (const auto& [name, value] : evaluation.metrics.values) figures[name] = value;
+    return figures;
+  }
+
+  // Which checkpoint is the best, and by what.
+  nlohmann::ordered_json best() const {
+    if (progress_.best_step < 0) return nullptr;
+    return {{"step", progress_.best_step},
+            {"weights", run_.config.train.best == BestBy::kEma ? "ema" : "raw"},
+            {validation_.last().metrics.primary, progress_.best}};
+  }
+
+  void write_summary() {
     if (!run_.ranks.is_first()) return;
-    nlohmann::ordered_json summary;
+    run_.legs->save(progress_.step);
+    const double seconds = run_.legs->seconds();
     const Evaluation& last = validation_.last();
-    for (const auto& [name, value] : last.metrics.values) summary[name] = value;
+    nlohmann::ordered_json summary = figures_of(last);
     summary["count"] = last.count;
     summary["steps"] = progress_.step;
     summary["wall_seconds"] = seconds;
     summary["images_per_second"] = log_.samples_per_second();
+    summary["legs"] = run_.legs->count();
+    summary["best"] = best();
+    summary["ema"] = validation_.last_of_average() ? figures_of(*validation_.last_of_average())
+                                                   : nlohmann::ordered_json();
+    summary["version"] = version();
+    summary["commit"] = run_.commit;
+    summary["device"] = device_text(run_);
     write_file_atomic(run_.output / "summary.json", summary.dump(2) + "\n");
     const std::string noun = run_.train->source().noun();
     const LoaderReport data = run_.train->loader().report();
-    log_.info(cat("trained and evaluated in ", format_duration(seconds), ", of which ",
-                  format_duration(data.wait_seconds), " waiting for training ", noun));
+    const std::size_t legs = run_.legs->count();
+    log_.info(cat("trained and evaluated in ", format_duration(seconds),
+                  legs > 1 ? cat(" (in ", legs, " legs)") : "", ", of which ",
+                  format_duration(data.wait_seconds), legs > 1 ? " of the last" : "",
+                  " waiting for training ", noun));
     if (data.bad_images)
       log_.warn(cat(data.bad_images, " damaged training ", noun, " were skipped"));
   }

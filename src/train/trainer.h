@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 
 #include "dtn/config/train_config.h"
 #include "dtn/dist/communicator.h"
@@ -23,6 +24,8 @@ struct TrainerOptions {
   // That train together; null: alone. The first alone reads and writes the run folder, and
   // `resume_from` is its.
   Communicator* ranks = nullptr;
+  // What summary.json says the program was built from.
+  std::string commit = "unknown";
   // What the config chooses from.
   const Registries* registries = &standard_registries();
 };

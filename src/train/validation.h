@@ -18,12 +18,17 @@ class Validation {
   void repeat();
   // The last of the weights.
   const Evaluation& last() const { return last_; }
+  // The last of their average, if there is one.
+  const std::optional<Evaluation>& last_of_average() const { return last_of_average_; }
 
  private:
   std::optional<Evaluation> evaluate_weights(bool stoppable);
+  // The same of their average; nothing where there is none.
+  std::optional<Evaluation> evaluate_average(bool stoppable);
 
   Run& run_;
   Evaluation last_;
+  std::optional<Evaluation> last_of_average_;
 };
 
 }  // namespace dtn

@@ -100,8 +100,11 @@ expect 0 dtn-train --config tiny.yaml --dry-run
 expect_text '^parameters: [0-9]+' '^steps: 12$' '^steps per epoch: 5$' 'runs/tiny$' \
   '^effective learning rate: 0.001, after 1 epochs of warmup from 1e-06, down to 1e-05$' \
   '^memory: about [0-9.]+ MiB: weights .* gradients .* moments .* average .* activations .* batches ' \
-  '^time on this machine: about [0-9.e-]+ days \([0-9.]+ s\): training .*, 6 evaluations '
+  '^time on this machine: about [0-9.]+ s: training .*, 6 evaluations '
 expect_no_file runs
+expect 0 dtn-train --config fashion_mnist_dtn --dry-run --set data.root="$work/absent"
+expect_text "no data: .*$work/absent" 'made-up images take its place' 'train: 60000 synthetic' \
+  'val: 10000 synthetic' '^steps per epoch: 468$'
 
 echo "a run in runs/<name>"
 expect 0 dtn-train --config tiny.yaml --device cpu --set schedule.steps=26 --set optim.lr=5e-3
@@ -113,7 +116,8 @@ done
 check "files of a run" "$run" << 'EOF'
 run = sys.argv[1]
 have = set(os.listdir(run))
-assert have == {"config.yaml", "metrics.jsonl", "summary.json", "tensorboard", "checkpoints"}, have
+assert have == {"config.yaml", "metrics.jsonl", "summary.json", "tensorboard", "checkpoints",
+                "train.log", "legs.json"}, have
 lines = [json.loads(line) for line in open(run + "/metrics.jsonl")]
 steps = [l for l in lines if "split" not in l]
 evals = [l for l in lines if "split" in l]
@@ -129,8 +133,19 @@ for l in evals:
 assert evals[-2]["loss"] < evals[0]["loss"], "it learns nothing"
 
 summary = json.load(open(run + "/summary.json"))
-assert set(summary) == {"top1", "top5", "loss", "count", "steps", "wall_seconds",
-                        "images_per_second"}, summary
+assert list(summary) == ["top1", "top5", "loss", "count", "steps", "wall_seconds",
+                         "images_per_second", "legs", "best", "ema", "version", "commit",
+                         "device"], summary
+assert summary["legs"] == 1 and summary["device"].startswith("cpu, "), summary
+best = summary["best"]
+assert best["weights"] == "raw" and best["top1"] == max(
+    l["top1"] for l in evals if l["split"] == "val"), best
+assert summary["ema"] == {k: evals[-1][k] for k in ("top1", "top5", "loss")}, summary
+kept = open(run + "/train.log").read()
+assert re.search(r"^\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\] train: ", kept), kept
+for line in log.splitlines():
+    assert line in kept, line
+assert "evaluation at step 26 (val): " in kept and " in float32 " in kept
 assert summary["steps"] == 26 and summary["wall_seconds"] > 0 and summary["images_per_second"] > 0
 for key in "top1", "top5", "loss", "count":
     assert summary[key] == evals[-2][key], key
@@ -212,7 +227,16 @@ expect_text 'no ema.safetensors'
 expect 2 dtn-eval --checkpoint plain --ema
 expect_text 'no ema.safetensors; the run had no train.ema'
 expect 0 dtn-eval --checkpoint plain
-expect_text 'weights: .*/plain/checkpoints/step-00000012/model.safetensors$'
+expect_text 'weights: .*/plain/checkpoints/step-00000012/model.safetensors, step 12$'
+rm plain/checkpoints/best
+expect 0 dtn-eval --checkpoint plain
+expect_text 'step-00000012/model.safetensors, step 12$'
+cp -r plain/checkpoints/step-00000012 damaged && rm damaged/model.safetensors
+expect 2 dtn-eval --checkpoint damaged
+expect_text 'damaged lacks its model.safetensors; name another checkpoint'
+mkdir empty
+expect 2 dtn-eval --checkpoint empty
+expect_text 'holds no model.safetensors; name a safetensors file, a checkpoint folder or a run'
 mkdir begun && cp plain/config.yaml begun/
 expect 2 dtn-eval --checkpoint begun
 expect_text 'begun: this run has no checkpoint yet'

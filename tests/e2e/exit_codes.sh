@@ -29,6 +29,7 @@ expect_text 'no_such_config'
 expect 2 dtn-train --config vit_s_star_dtm
 expect_text 'vit_s_star_dtn'  # the nearest name
 expect 2 dtn-eval
+expect_text '^Usage: dtn-eval'
 expect 2 dtn-eval --checkpoint "$work/absent"
 expect_text "$work/absent"
 expect 2 dtn-info
@@ -96,7 +97,7 @@ expect 0 dtn-train "${tiny[@]}" --output "$work/run" --set schedule.steps=4
 for set in model.depth=4 model.norm=ln model.num_classes=9; do
   expect 2 dtn-train "${tiny[@]}" --output "$work/run" --resume auto --set schedule.steps=8 \
     --set $set
-  expect_text 'model section .*differs'
+  expect_text 'model section .*differs' "model[a-z._]* is "
 done
 expect 2 dtn-train "${tiny[@]}" --output "$work/run" --resume auto --set optim.name=sgd \
   --set schedule.steps=8

@@ -92,9 +92,15 @@ expect_equal "files of a finished run that was resumed" "$(snapshot "$run")" "$b
 
 # More steps for a finished run.
 expect 0 dtn-train "${slow[@]}" --output "$run" --resume auto --set schedule.steps=73
-expect_text 'schedule section differs'
+expect_text 'schedule section differs from the checkpoint.s: schedule.steps is 73, was 72'
+grep -q 'steps: 72' "$run/config.yaml.1" || fail "the config of before is not kept"
 expect_equal "last step" "$(readlink "$run/checkpoints/last")" step-00000073
 python3 - "$run" << 'EOF' || fail "summary.json was not renewed"
 import json, sys
-assert json.load(open(sys.argv[1] + "/summary.json"))["steps"] == 73
+summary = json.load(open(sys.argv[1] + "/summary.json"))
+legs = json.load(open(sys.argv[1] + "/legs.json"))["legs"]
+assert summary["steps"] == 73
+assert summary["legs"] == len(legs) >= 3, (summary, legs)
+assert abs(summary["wall_seconds"] - sum(leg["seconds"] for leg in legs)) < 1, (summary, legs)
+assert legs[-1]["from_step"] == 72 and legs[-1]["to_step"] == 73, legs
 EOF

@@ -1,6 +1,7 @@
 // Logging for the tools and the trainer; kernels and math never log.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace dtn {
@@ -9,6 +10,9 @@ namespace dtn {
 void log_info(std::string_view message);
 void log_warn(std::string_view message);
 void log_error(std::string_view message);
+
+// From now on lines are also appended to that file, what has been said before with them.
+void log_to_file(const std::string& path);
 
 // In a job of several processes: from now on a rank other than the first keeps its information to
 // itself and says who it is when it warns.
