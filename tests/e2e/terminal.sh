@@ -19,3 +19,9 @@ longest=$(grep '^training \[' lines.txt | wc -L)
 python3 "$lib/terminal.py" "$bin/dtn-eval" --checkpoint run/checkpoints/last > screen.txt
 grep -q 'evaluating' screen.txt || fail "dtn-eval shows no progress"
 grep -q 'top-1 ' screen.txt || fail "dtn-eval prints no result"
+
+evaluate=(python3 "$lib/terminal.py" "$bin/dtn-eval" --checkpoint run/checkpoints/last)
+env -u NO_COLOR TERM=xterm "${evaluate[@]}" > screen.txt
+grep -q $'\033\[3[0-9]*m' screen.txt || fail "no colour on a terminal"
+NO_COLOR=1 TERM=xterm "${evaluate[@]}" > screen.txt
+if grep -q $'\033\[[0-9;]*m' screen.txt; then fail "colour in spite of NO_COLOR"; fi
