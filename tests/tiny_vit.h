@@ -110,6 +110,14 @@ inline std::vector<ModelConfig> checkpoint_vits() {
                  c.pos_embed = PosEmbed::kPatch;
                  c.class_token_at = 1;
                }),
+          with("giant",
+               [](ModelConfig& c) {
+                 c.mlp = MlpKind::kSwigluPacked;
+                 c.mlp_ratio = 2.6667;  // 170 channels: the halves are no multiple of a vector
+                 c.act = MlpActivation::kSilu;
+                 c.layer_scale = 0.5;
+               }),
+          with("geglu", [](ModelConfig& c) { c.mlp = MlpKind::kSwigluPacked; }),
           with("distilled",
                [](ModelConfig& c) {
                  c.distilled = true;

@@ -70,6 +70,13 @@ class Checker {
       fail(blame({"model.mlp_ratio"}), "model.mlp_ratio ", number_text(m_.mlp_ratio),
            " leaves no hidden channel in the MLP");
     }
+    if (m_.mlp == MlpKind::kSwigluPacked && m_.mlp_dim() % 2 != 0) {
+      fail(blame({"model.mlp", "model.mlp_ratio", "model.embed_dim"}),
+           "model.mlp: swiglu_packed halves the hidden channels, int(embed_dim x mlp_ratio), but "
+           "there "
+           "are ",
+           m_.mlp_dim(), "; change model.mlp_ratio");
+    }
   }
 
   static int nearest_multiple(int value, int of) {

@@ -4,7 +4,9 @@
 #include <sstream>
 
 #include "config/document.h"
+#include "config/hub.h"
 #include "config/layers.h"
+#include "config/public_models.h"
 #include "core/installed.h"
 #include "dtn/config/load.h"
 
@@ -73,6 +75,10 @@ std::string config::find_shipped_config(const std::string& wanted) {
     if (!found.empty()) return found[0].string();
     looked.push_back((folder / "**").string());
   }
+  if (config::find_public_model(wanted) != nullptr) return wanted;
+  const std::string reason = config::reason_against(wanted);
+  if (!reason.empty()) throw ConfigError(reason);
+  for (std::string& public_name : config::public_names()) known.push_back(std::move(public_name));
   const std::string guess = config::nearest(fs::path(name).stem().string(), known);
   throw ConfigError(cat("no config '", config::shown(wanted), "'",
                         guess.empty() ? std::string() : cat("; did you mean '", guess, "'?"),
@@ -107,6 +113,8 @@ std::string find_config(const std::string& file_or_name) {
   std::error_code error;
   const fs::file_status status = fs::status(file_or_name, error);
   if (fs::exists(status) && !fs::is_directory(status)) return file_or_name;
+  const fs::path hub = fs::path(file_or_name) / config::kHubConfig;
+  if (fs::exists(hub, error)) return hub.string();
   return config::find_shipped_config(file_or_name);
 }
 

@@ -25,6 +25,11 @@ std::span<const std::string> names_of<PosResize>() {
   return names;
 }
 template <>
+std::span<const std::string> names_of<MlpKind>() {
+  static const std::array<std::string, 2> names = {"plain", "swiglu_packed"};
+  return names;
+}
+template <>
 std::span<const std::string> names_of<MlpActivation>() {
   static const std::array<std::string, 4> names = {"gelu", "gelu_tanh", "quick_gelu", "silu"};
   return names;
@@ -71,6 +76,9 @@ std::vector<Key> model_keys() {
             "attention heads of each block"),
       value("model.mlp_ratio", FIELD(model.mlp_ratio), {.low = 0, .high = 64, .low_open = true},
             "hidden width of the MLP relative to embed_dim"),
+      choice("model.mlp", FIELD(model.mlp),
+             "the MLP of a block: fc2(act(fc1 x)), or fc2(act(g) u) of the halves g, u of fc1 x, "
+             "which is SwiGLU with act: silu; mlp_ratio sizes fc1"),
       choice("model.act", FIELD(model.act),
              "activation of the MLP: exact GELU, its approximation by tanh, x sigmoid(1.702 x), or "
              "SiLU"),

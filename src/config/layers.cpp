@@ -7,7 +7,9 @@
 #include <set>
 
 #include "config/dataset_keys.h"
+#include "config/hub.h"
 #include "config/keys.h"
+#include "config/public_models.h"
 #include "config/schedule_keys.h"
 
 namespace dtn::config {
@@ -215,8 +217,7 @@ class FileLoader {
 
   Node load(const std::filesystem::path& path, const Where* asked_by) {
     enter(path, asked_by);
-    const Where origin{std::make_shared<const std::string>(path.string()), 1, 1, 0};
-    Node root = parse_yaml(read_text(path, asked_by, "base"), origin);
+    Node root = read(path, asked_by);
     Node bases;
     if (root.is_map()) {
       if (const Node* base = root.find("base")) bases = load_bases(*base, path.parent_path());
@@ -232,6 +233,18 @@ class FileLoader {
   }
 
  private:
+  // A file, or what the name of a public model stands for.
+  static Node read(const std::filesystem::path& path, const Where* asked_by) {
+    std::error_code error;
+    const Where origin{std::make_shared<const std::string>(path.string()), 1, 1, 0};
+    const PublicModel* model = find_public_model(path.string());
+    if (model != nullptr && !std::filesystem::exists(path, error)) {
+      return parse_yaml(config_text(*model), origin);
+    }
+    if (is_hub_config(path)) return read_hub_config(path);
+    return parse_yaml(read_text(path, asked_by, "base"), origin);
+  }
+
   void enter(const std::filesystem::path& path, const Where* asked_by) {
     std::error_code error;
     std::filesystem::path real = std::filesystem::weakly_canonical(path, error);

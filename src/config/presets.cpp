@@ -1,6 +1,7 @@
 #include <array>
 
 #include "config/document.h"
+#include "config/public_models.h"
 #include "dtn/config/load.h"
 
 namespace dtn {
@@ -45,13 +46,21 @@ std::span<const ModelConfig> model_presets() {
 }
 
 const ModelConfig& model_preset(const std::string& name) {
-  std::vector<std::string> names;
+  std::vector<std::string> short_names, names;
   for (const ModelConfig& m : model_presets()) {
+    if (m.preset == name) return m;
+    short_names.push_back(m.preset);
+  }
+  names = short_names;
+  for (const ModelConfig& m : config::public_architectures()) {
     if (m.preset == name) return m;
     names.push_back(m.preset);
   }
+  const std::string reason = config::reason_against(name);
+  if (!reason.empty()) throw ConfigError(reason);
   throw ConfigError(cat("unknown model preset '", config::shown(name), "'; did you mean '",
-                        config::nearest(name, names), "'? Presets: ", config::join(names)));
+                        config::nearest(name, names), "'? Presets: ", config::join(short_names),
+                        ", and the architectures that dtn-info --models lists"));
 }
 
 AugmentConfig augment_preset(AugmentPreset preset) {

@@ -32,6 +32,8 @@ constexpr Renaming kParts[] = {
     {".attn.out_proj.", ".attn.proj."},
     {".mlp.c_fc.", ".mlp.fc1."},
     {".mlp.c_proj.", ".mlp.fc2."},
+    {".mlp.w12.", ".mlp.fc1."},
+    {".mlp.w3.", ".mlp.fc2."},
 };
 
 std::string renamed(std::string name) {

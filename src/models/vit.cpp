@@ -13,6 +13,8 @@ const ModelConfig& checked(const ModelConfig& c) {
           " is not a multiple of model.patch_size ", c.patch_size);
   require(c.num_heads > 0 && c.embed_dim % c.num_heads == 0, "model.embed_dim ", c.embed_dim,
           " is not a multiple of model.num_heads ", c.num_heads);
+  require(c.mlp == MlpKind::kPlain || c.mlp_dim() % 2 == 0, "model.mlp: swiglu_packed halves ",
+          c.mlp_dim(), " hidden channels, an odd number; change model.mlp_ratio");
   require(c.norm_layers() <= c.depth, "model.norm.layers ", c.norm_layers(),
           " exceeds model.depth ", c.depth);
   require(!c.mhsa_position || c.grid_blocks() > 0,
@@ -59,7 +61,11 @@ BlockOptions block_options(const ModelConfig& c, int index) {
                  .position = c.mhsa_position && index < c.grid_blocks(),
                  .dropout = c.dropout,
                  .qk_norm = c.qk_norm ? std::optional(c.eps) : std::nullopt};
-  o.mlp = {.channels = c.embed_dim, .hidden = c.mlp_dim(), .dropout = c.dropout, .act = c.act};
+  o.mlp = {.channels = c.embed_dim,
+           .hidden = c.mlp_dim(),
+           .dropout = c.dropout,
+           .kind = c.mlp,
+           .act = c.act};
   o.layer_scale = c.layer_scale;
   o.norm_shape = {c.embed_dim, c.num_heads, c.eps, {c.grid(), c.grid()}};
   if (index < c.norm_layers()) {

@@ -2,13 +2,25 @@
 
 #include "dtn/ops/activation.h"
 #include "dtn/ops/linear.h"
+#include "dtn/ops/primitive.h"
 
 namespace dtn {
+namespace {
+
+// Channels between the activation and fc2.
+std::int64_t width_inside(const Mlp::Options& o) {
+  if (o.kind == MlpKind::kPlain) return o.hidden;
+  DTN_CHECK(o.hidden % 2 == 0, o.hidden, " hidden channels of a gated MLP have no halves");
+  return o.hidden / 2;
+}
+
+}  // namespace
 
 Mlp::Mlp(const Scope& scope, const Options& o)
-    : act_(o.act),
+    : kind_(o.kind),
+      act_(o.act),
       fc1_(scope / "fc1", o.channels, o.hidden),
-      fc2_(scope / "fc2", o.hidden, o.channels),
+      fc2_(scope / "fc2", width_inside(o), o.channels),
       drop1_(scope / "drop1", o.dropout),
       drop2_(scope / "drop2", o.dropout) {}
 
@@ -19,9 +31,21 @@ Variable Mlp::forward(Context& ctx, const Variable& x, const LinearValues& last)
 }
 
 Variable Mlp::hidden(Context& ctx, const Variable& x) const {
-  if (act_ == MlpActivation::kGelu) return ops::linear_gelu(ctx, x, fc1_.w(), fc1_.b());
+  const bool gated = kind_ == MlpKind::kSwigluPacked;
+  if (!gated && act_ == MlpActivation::kGelu) {
+    return ops::linear_gelu(ctx, x, fc1_.w(), fc1_.b());
+  }
   const Variable z = fc1_.forward(ctx, x);
+  if (!gated) return activated(ctx, z);
+  const std::int64_t width = z.dim(-1);
+  const Variable gate = primitive::narrow(ctx, z, -1, 0, width / 2);
+  const Variable value = primitive::narrow(ctx, z, -1, width / 2, width);
+  return primitive::mul(ctx, activated(ctx, gate), value);
+}
+
+Variable Mlp::activated(Context& ctx, const Variable& z) const {
   switch (act_) {
+    case MlpActivation::kGelu: return ops::gelu(ctx, z);
     case MlpActivation::kGeluTanh: return ops::gelu_tanh(ctx, z);
     case MlpActivation::kQuickGelu: return ops::quick_gelu(ctx, z);
     default: return ops::silu(ctx, z);

@@ -15,9 +15,10 @@
 
 namespace dtn {
 
-// A preset of the model zoo: everything of ModelConfig but image, data and norm choices.
+// Presets under names of ours: everything of ModelConfig but image, data and norm choices.
 std::span<const ModelConfig> model_presets();
-// Throws ConfigError that lists the presets and names the nearest one.
+// One of those, or a network of timm's by its name there. Throws ConfigError that lists the presets
+// and names the nearest one.
 const ModelConfig& model_preset(const std::string& name);
 
 // The values that a preset of augmentation stands for.
@@ -25,8 +26,10 @@ AugmentConfig augment_preset(AugmentPreset preset);
 
 // Finds a config by path, or, for a bare name (with or without .yaml, folders in front allowed),
 // below the folders that the environment lists in DTN_CONFIGS (separated by colons), then in
-// share/dtn/configs beside the program's folder and where the library is installed. Throws
-// ConfigError that lists where it looked and names the nearest config.
+// share/dtn/configs beside the program's folder and where the library is installed; then among the
+// public models of timm's, by <architecture>.<tag> or <architecture>. A folder of the Hugging Face
+// hub stands for the config.json in it. Throws ConfigError that lists where it looked and names the
+// nearest config.
 std::string find_config(const std::string& file_or_name);
 
 // The names by which the configs of these folders are found, sorted.

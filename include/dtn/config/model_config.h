@@ -17,6 +17,9 @@ enum class DropPathMode { kLinear, kConstant };  // from 0 at the first block up
 enum class Pooling { kCls, kMean };  // the head sees the class token, or the patches' mean
 // gelu_tanh is GELU's approximation by tanh; quick_gelu is x sigmoid(1.702 x).
 enum class MlpActivation { kGelu, kGeluTanh, kQuickGelu, kSilu };
+// fc2(act(fc1 x)), or fc2(act(g) u) of the halves (g, u) of fc1 x, which is SwiGLU where act is silu
+// (Shazeer, 2020).
+enum class MlpKind { kPlain, kSwigluPacked };
 
 // Filled from a preset (see model_presets()), then from the config's own keys.
 struct ModelConfig {
@@ -30,6 +33,7 @@ struct ModelConfig {
   int depth = 12;
   int num_heads = 3;  // H
   double mlp_ratio = 4;
+  MlpKind mlp = MlpKind::kPlain;
   MlpActivation act = MlpActivation::kGelu;
   bool qkv_bias = false;
   bool qk_norm = false;             // LayerNorm of each head's queries and keys
@@ -58,6 +62,7 @@ struct ModelConfig {
 
   int grid() const { return image_size / patch_size; }  // patches per side
   int num_patches() const { return grid() * grid(); }
+  // Channels behind fc1, of which the halves of swiglu_packed are two.
   int mlp_dim() const { return static_cast<int>(embed_dim * mlp_ratio); }
   bool has_class_token() const { return class_token.value_or(pool == Pooling::kCls); }
   bool has_patch_bias() const { return patch_bias.value_or(!norm_pre); }

@@ -1,5 +1,7 @@
-// The MLP of a transformer block, act(x W1^T + b1) W2^T + b2. Parameters: fc1.{weight [M, C], bias
-// [M]}, fc2.{weight [C, M], bias [C]}.
+// The MLP of a transformer block. Parameters: fc1.{weight [M, C], bias [M]}, fc2.{weight [C, M], bias
+// [C]}; z = x W1^T + b1.
+//   plain           act(z) W2^T + b2
+//   swiglu_packed   (act(g) u) W2^T + b2, (g, u) the halves of z; fc2.weight is [C, M / 2]
 #pragma once
 
 #include "dtn/config/model_config.h"
@@ -14,6 +16,7 @@ class Mlp {
     std::int64_t channels;  // C
     std::int64_t hidden;    // M
     double dropout = 0;     // behind either layer
+    MlpKind kind = MlpKind::kPlain;
     MlpActivation act = MlpActivation::kGelu;
   };
   Mlp(const Scope&, const Options&);
@@ -27,12 +30,14 @@ class Mlp {
                        const Variable& residual, const Tensor& scale) const;
   const Linear& last() const { return fc2_; }
   bool is_fused(const Context& ctx) const {
-    return act_ == MlpActivation::kGelu && !drop1_.active(ctx);
+    return kind_ == MlpKind::kPlain && act_ == MlpActivation::kGelu && !drop1_.active(ctx);
   }
 
  private:
   Variable hidden(Context&, const Variable& x) const;
+  Variable activated(Context&, const Variable& z) const;
 
+  MlpKind kind_;
   MlpActivation act_;
   Linear fc1_, fc2_;
   Dropout drop1_, drop2_;

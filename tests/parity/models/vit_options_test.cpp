@@ -108,7 +108,11 @@ class Formulas {
   }
 
   Variable mlp(const std::string& block, const Variable& x) {
-    return linear(block + ".mlp.fc2", activated(linear(block + ".mlp.fc1", x)));
+    const Variable z = linear(block + ".mlp.fc1", x);
+    if (c_.mlp == MlpKind::kPlain) return linear(block + ".mlp.fc2", activated(z));
+    const std::int64_t half = c_.mlp_dim() / 2;
+    const Variable gate = narrow(ctx_, z, 2, 0, half), value = narrow(ctx_, z, 2, half, 2 * half);
+    return linear(block + ".mlp.fc2", mul(ctx_, activated(gate), value));
   }
 
   Variable token(const Variable& x, int i) {
@@ -177,6 +181,7 @@ TEST(ModelOptions, EachCounts) {
   EXPECT_TRUE(differs([](ModelConfig& c) { c.act = MlpActivation::kGeluTanh; }));
   EXPECT_TRUE(differs([](ModelConfig& c) { c.act = MlpActivation::kQuickGelu; }));
   EXPECT_TRUE(differs([](ModelConfig& c) { c.act = MlpActivation::kSilu; }));
+  EXPECT_TRUE(differs([](ModelConfig& c) { c.mlp = MlpKind::kSwigluPacked; }));
   EXPECT_TRUE(differs([](ModelConfig& c) { c.norm_pre = true; }));
   EXPECT_TRUE(differs([](ModelConfig& c) { c.patch_bias = false; }));
   EXPECT_TRUE(differs([](ModelConfig& c) { c.registers = 1; }));

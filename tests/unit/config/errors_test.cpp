@@ -154,6 +154,8 @@ TEST(Errors, ImpossibleCombinations) {
       {"model:\n  preset: vit_t\n  patch_size: 448", "3:15", "not divisible by model.patch_size"},
       {"model: {preset: vit_t, image_size: 8192, patch_size: 8}", "1:54", "1024 x 1024 patches"},
       {"model: {preset: vit_t, mlp_ratio: 0.001}", "1:35", "no hidden channel"},
+      {"model: {preset: vit_t, mlp: swiglu}", "1:29", "swiglu_packed"},
+      {"model: {preset: vit_t, mlp: swiglu_packed, mlp_ratio: 0.33}", "1:29", "there are 63"},
       {"model: {preset: vit_t, class_token_at: 13}", "1:40", "after the last of 12 blocks"},
       {"model: {preset: vit_t, norm: {layers: 13}}", "1:39", "more than model.depth 12"},
       {"model: {preset: vit_t, norm: {type: dtn, layers: 11}}", "1:50", "works on the token grid"},

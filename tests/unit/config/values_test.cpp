@@ -139,6 +139,7 @@ model:
   depth: 5
   num_heads: 3
   mlp_ratio: 2.5
+  mlp: swiglu_packed
   act: quick_gelu
   qkv_bias: true
   qk_norm: true
@@ -225,6 +226,7 @@ TEST(Keys, EveryKeyIsRead) {
   EXPECT_EQ(m.depth, 5);
   EXPECT_EQ(m.num_heads, 3);
   EXPECT_EQ(m.mlp_ratio, 2.5);
+  EXPECT_EQ(m.mlp, MlpKind::kSwigluPacked);
   EXPECT_EQ(m.act, MlpActivation::kQuickGelu);
   EXPECT_TRUE(m.qkv_bias);
   EXPECT_TRUE(m.qk_norm);

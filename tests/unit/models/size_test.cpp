@@ -68,7 +68,8 @@ TEST(ModelSize, MultiplyAddsAreThoseOfTable1) {
 
 // Multiply-adds of a vision transformer by formula, every block whole.
 double by_formula(const ModelConfig& c) {
-  const double channels = c.embed_dim, hidden = c.mlp_dim(), patches = c.num_patches();
+  const double channels = c.embed_dim, patches = c.num_patches();
+  const double both_layers = (c.mlp == MlpKind::kSwigluPacked ? 1.5 : 2) * c.mlp_dim();
   double sum = static_cast<double>(c.channels) * c.image_size * c.image_size * channels +
                channels * c.num_classes * (1 + c.distilled);
   const bool in_front = c.pos_embed == PosEmbed::kAll || c.class_token_at == 0;
@@ -76,7 +77,7 @@ double by_formula(const ModelConfig& c) {
     const bool joined = in_front || i >= c.class_token_at;
     const double tokens = patches + (joined ? c.prefix_tokens() : 0);
     sum +=
-        tokens * (4 * channels * channels + 2 * channels * hidden) + 2 * tokens * tokens * channels;
+        tokens * channels * (4 * channels + both_layers) + 2 * tokens * tokens * channels;
   }
   return sum;
 }
