@@ -8,9 +8,11 @@
 #include "app/program.h"
 #include "config/document.h"
 #include "config/key_docs.h"
+#include "config/public_models.h"
 #include "core/terminal.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
+#include "dtn/models/classifier.h"
 #include "dtn/models/complexity.h"
 #include "dtn/nn/normalizer.h"
 
@@ -97,6 +99,24 @@ void print_presets() {
   }
 }
 
+double millions_of_parameters(const config::PublicModel& model, const Registries& registries) {
+  ModelConfig c = *model.architecture;
+  c.num_classes = model.num_classes;
+  const Classifier built(c, 0, DType::kFloat32, kMeta, registries.models, registries.norms);
+  return static_cast<double>(built.parameters().count()) / 1e6;
+}
+
+void print_public_models(const Registries& registries) {
+  std::printf("%-58s %9s %6s %6s %6s %6s %8s %6s\n", "model", "params/M", "image", "patch", "C",
+              "depth", "classes", "crop");
+  for (const config::PublicModel& p : config::public_models()) {
+    const ModelConfig& m = *p.architecture;
+    std::printf("%-58s %9.1f %6d %6d %6d %6d %8d %6g\n", p.name.c_str(),
+                millions_of_parameters(p, registries), m.image_size, m.patch_size, m.embed_dim,
+                m.depth, p.num_classes, p.crop_pct);
+  }
+}
+
 void print_ops() {
   std::printf(
       "linear            y = x W^T + b\n"
@@ -154,9 +174,12 @@ int info_main(int argc, char** argv, const Registries& registries) {
   std::string config;
   std::vector<std::string> overrides;
   bool norms = false, ops = false, presets = false, datasets = false;
-  bool tasks = false, optimizers = false, policies = false, markdown = false;
+  bool tasks = false, optimizers = false, policies = false, models = false, markdown = false;
   std::string prefix;
-  app.add_option("--config", config, "parameters, multiply-adds and activation memory of a config");
+  app.add_option(
+      "--config,config", config,
+      "parameters, multiply-adds and activation memory of a config, of a public model by "
+      "its name, or of a model's folder of the Hugging Face hub");
   add_overrides(app, overrides, "override one key (repeatable)");
   auto* keys = app.add_option("--keys", prefix,
                               "the keys of configs: what each means and may be, its default and an "
@@ -175,12 +198,13 @@ int info_main(int argc, char** argv, const Registries& registries) {
   app.add_flag("--ops", ops, "the differentiable operations");
   app.add_flag("--datasets", datasets, "the kinds of data set and the keys that are theirs");
   app.add_flag("--presets", presets, "the model presets");
+  app.add_flag("--models", models, "the public models that --config takes by name");
   app.add_flag("--tasks", tasks, "what may be learnt, and the figures of its evaluations");
   app.add_flag("--optimizers", optimizers, "the optimizers");
   app.add_flag("--policies", policies, "the augmentation policies");
   return run_program(app, argc, argv, Processes::kOne, [&] {
     if (config.empty() && !norms && !ops && !presets && !datasets && !tasks && !optimizers &&
-        !policies && keys->empty() && shell.empty()) {
+        !policies && !models && keys->empty() && shell.empty()) {
       throw ConfigError("nothing asked for; see dtn-info --help");
     }
     if (!config.empty()) print_model(config, overrides, registries);
@@ -189,6 +213,7 @@ int info_main(int argc, char** argv, const Registries& registries) {
     if (norms) print_norms(registries.norms);
     if (ops) print_ops();
     if (presets) print_presets();
+    if (models) print_public_models(registries);
     if (datasets) print_datasets(registries.datasets);
     if (tasks) print_tasks(registries.tasks);
     if (optimizers) print_rows(registries.optimizers);

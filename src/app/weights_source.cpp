@@ -2,16 +2,21 @@
 
 #include "app/program.h"
 #include "dtn/core/check.h"
+#include "io/weights_file.h"
 
 namespace dtn::app {
 
 namespace fs = std::filesystem;
 
 void WeightsOptions::add_to(CLI::App& app, const std::string& ema_help) {
-  app.add_option("--checkpoint", checkpoint,
-                 "checkpoint or run folder, or a safetensors file of weights")
+  app.add_option(
+         "--checkpoint", checkpoint,
+         "checkpoint or run folder, a model's folder of the Hugging Face hub, or a safetensors "
+         "file of weights")
       ->required();
-  app.add_option("--config", config, "config, when the file carries none");
+  app.add_option("--config", config,
+                 "config, or the name of a public model (dtn-info --models), when the file carries "
+                 "none");
   add_overrides(app, overrides, "override one key (repeatable)");
   app.add_flag("--ema", ema, ema_help);
 }
@@ -32,17 +37,17 @@ const char* why_no_weights(const fs::path& path) {
 
 fs::path WeightsOptions::file() const {
   const fs::path path = checkpoint;
-  if (fs::is_regular_file(path)) return path;
-  const fs::path checkpoints = path / "checkpoints";
-  // A run that was stopped before its first evaluation has a last checkpoint and no best.
-  for (const fs::path& folder : {path, checkpoints / "best", checkpoints / "last"}) {
-    const fs::path model = folder / "model.safetensors", average = folder / "ema.safetensors";
-    if (fs::exists(ema ? average : model)) return ema ? average : model;
-    if (ema && fs::exists(model)) {
-      throw ConfigError(
-          cat("--ema: ", folder.string(),
-              " has no ema.safetensors; the run had no train.ema, so leave --ema out"));
-    }
+  const auto model = find_weights(path);
+  if (!ema && model) return *model;
+  if (const auto average = find_weights(path, WeightsKind::kAverage); ema && average) {
+    return *average;
+  }
+  if (model) {
+    throw ConfigError(cat("--ema: ", model->parent_path().string(),
+                          " has no ema.safetensors; the run had no train.ema, so leave --ema out"));
+  }
+  for (const fs::path& folder :
+       {path, path / "checkpoints" / "best", path / "checkpoints" / "last"}) {
     if (fs::exists(folder / "state.safetensors")) {
       throw ConfigError(cat("--checkpoint ", path.string(), ": ", folder.string(), " lacks its ",
                             ema ? "ema.safetensors" : "model.safetensors",
@@ -57,7 +62,11 @@ ExperimentConfig WeightsOptions::config_of(const TensorFile& weights,
   if (!config.empty()) return load_experiment(find_config(config), overrides, schemas);
   const auto embedded = weights.metadata.find("config");
   if (embedded == weights.metadata.end()) {
-    throw ConfigError(cat(checkpoint, " carries no config; name one with --config"));
+    const fs::path hub = file().parent_path() / "config.json";
+    if (fs::exists(hub)) return load_experiment(hub, overrides, schemas);
+    throw ConfigError(cat(checkpoint,
+                          " carries no config, and there is no config.json beside it; name one "
+                          "with --config, which takes the names of dtn-info --models too"));
   }
   return parse_experiment(embedded->second, checkpoint + " (config)", overrides, schemas);
 }

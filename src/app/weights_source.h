@@ -20,10 +20,11 @@ struct WeightsOptions {
   // `ema_help` is what the program does with the moving average.
   void add_to(CLI::App& app, const std::string& ema_help);
 
-  // The safetensors file that --checkpoint means: itself, or the one in a checkpoint folder or in
-  // the best checkpoint of a run. Throws ConfigError where there is none.
+  // The safetensors file that --checkpoint means, see find_weights(). Throws ConfigError where
+  // there is none.
   std::filesystem::path file() const;
-  // The config in --config, or else the one that the file carries, with what --set overrides.
+  // The config in --config, or else the one that the file carries, or else what a config.json of
+  // timm's beside it says, with what --set overrides.
   // Throws ConfigError where there is none, or for what is wrong with it.
   ExperimentConfig config_of(const TensorFile& weights, const ConfigSchemas& schemas) const;
 };

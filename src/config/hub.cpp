@@ -41,7 +41,7 @@ constexpr const char* kOtherArguments[] = {
 
 class HubConfig {
  public:
-  explicit HubConfig(const std::filesystem::path& file) : file_(file.string()), json_(parse()) {}
+  HubConfig(const std::string& text, const std::string& file) : file_(file), json_(parsed(text)) {}
 
   Node layer() {
     const PublicModel& model = public_model();
@@ -73,12 +73,7 @@ class HubConfig {
     return {std::make_shared<const std::string>(source), 0, 0, 0};
   }
 
-  Json parse() const {
-    std::ifstream in(file_, std::ios::binary);
-    if (!in) refuse("", "cannot open the file");
-    std::string text(kMaxBytes + 1, '\0');
-    in.read(text.data(), static_cast<std::streamsize>(text.size()));
-    text.resize(static_cast<std::size_t>(in.gcount()));
+  Json parsed(const std::string& text) const {
     if (text.size() > kMaxBytes) refuse("", "more than ", kMaxBytes >> 20, " MiB of JSON");
     try {
       Json json = Json::parse(text);
@@ -110,7 +105,7 @@ class HubConfig {
     return {found == object.end() ? nullptr : &*found, top ? key : cat(of, ".", key)};
   }
 
-  // The last of timm's places that has it wins.
+  // As in timm model_args goes above the top of the file, and that above pretrained_cfg.
   Entry first(std::pair<const char*, const char*> a, std::pair<const char*, const char*> b) const {
     if (Entry e = at(a.first, a.second)) return e;
     if (Entry e = at(b.first, b.second)) return e;
@@ -236,6 +231,17 @@ class HubConfig {
 
 bool is_hub_config(const std::filesystem::path& file) { return file.filename() == kHubConfig; }
 
-Node read_hub_config(const std::filesystem::path& file) { return HubConfig(file).layer(); }
+Node parse_hub_config(const std::string& text, const std::string& file) {
+  return HubConfig(text, file).layer();
+}
+
+Node read_hub_config(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw ConfigError(cat(file.string(), ": cannot open the file"));
+  std::string text(kMaxBytes + 1, '\0');
+  in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(in.gcount()));
+  return parse_hub_config(text, file.string());
+}
 
 }  // namespace dtn::config

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 
 #include "config/document.h"
 
@@ -16,5 +17,7 @@ bool is_hub_config(const std::filesystem::path& file);
 // in num_classes, global_pool, model_args and pretrained_cfg. A tag that is not known counts as the
 // architecture's first. Throws ConfigError naming the file and the field.
 Node read_hub_config(const std::filesystem::path& file);
+// The same of its text; `file` names it in errors.
+Node parse_hub_config(const std::string& text, const std::string& file);
 
 }  // namespace dtn::config

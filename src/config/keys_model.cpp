@@ -131,10 +131,12 @@ std::vector<Key> model_keys() {
       value("model.mhsa_position", FIELD(model.mhsa_position), kAny,
             "relative positions in the attention of the blocks before the class token joins "
             "(equation 6 of the DTN paper)"),
-      value("model.init_weights", FIELD(model.init_weights), kAny,
-            "safetensors file of weights to start from, such as timm's model.safetensors; "
-            "positions are resized to this grid, a head of another size is left new",
-            "weights/model.safetensors"),
+      value(
+          "model.init_weights", FIELD(model.init_weights), kAny,
+          "weights to start from: a safetensors file, such as timm's model.safetensors, or the "
+          "folder of a checkpoint, of a run or of a model from the Hugging Face hub; positions are "
+          "resized to this grid, a head of another size is left new",
+          "weights/model.safetensors"),
       value("model.norm.type", FIELD(model.norm.type), kAny,
             "the normalizer of the first norm.layers blocks; the others and the last norm are "
             "LayerNorm",

@@ -58,14 +58,14 @@ void gap_registers(ModelConfig& m) {
   m.fc_norm = true;
 }
 
-struct Row {
+struct Network {
   const char* name;
   Size size;
   int patch, image;
   Options options;
 };
 
-constexpr Row kRows[] = {
+constexpr Network kNetworks[] = {
     {"deit_tiny_patch16_224", kTiny, 16, 224, plain},
     {"deit_small_patch16_224", kSmall, 16, 224, plain},
     {"deit_base_patch16_224", kBase, 16, 224, plain},
@@ -123,7 +123,7 @@ constexpr Row kRows[] = {
     {"vit_betwixt_patch16_reg4_gap_256", kBetwixt, 16, 256, gap_registers},
 };
 
-ModelConfig made(const Row& row) {
+ModelConfig made(const Network& row) {
   ModelConfig m;
   m.preset = row.name;
   m.embed_dim = row.size.width;
@@ -146,7 +146,7 @@ ModelConfig made(const Row& row) {
 std::span<const ModelConfig> public_architectures() {
   static const std::vector<ModelConfig> all = [] {
     std::vector<ModelConfig> models;
-    for (const Row& row : kRows) models.push_back(made(row));
+    for (const Network& row : kNetworks) models.push_back(made(row));
     return models;
   }();
   return all;

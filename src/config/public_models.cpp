@@ -18,7 +18,7 @@ constexpr Statistics kImageNet{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}},
     kNone{{0, 0, 0}, {1, 1, 1}};
 
 // Releases of one network with classes and preparation in common.
-struct Row {
+struct Release {
   const char *architecture, *tags;
   int num_classes;
   double crop_pct;
@@ -27,7 +27,7 @@ struct Row {
 };
 
 // As timm 1.0.31 lists them; tests/peers/public_models.py compares.
-const Row kRows[] = {
+const Release kReleases[] = {
     {"deit_tiny_patch16_224", "fb_in1k", 1000, 0.9, kImageNet},
     {"deit_small_patch16_224", "fb_in1k", 1000, 0.9, kImageNet},
     {"deit_base_patch16_224", "fb_in1k", 1000, 0.9, kImageNet},
@@ -149,7 +149,7 @@ const ModelConfig* find_architecture(std::string_view name) {
 
 std::vector<PublicModel> read_rows() {
   std::vector<PublicModel> models;
-  for (const Row& row : kRows) {
+  for (const Release& row : kReleases) {
     std::istringstream tags(row.tags);
     for (std::string tag; tags >> tag;) {
       models.push_back({cat(row.architecture, ".", tag), find_architecture(row.architecture),

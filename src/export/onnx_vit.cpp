@@ -184,7 +184,11 @@ class VitGraph {
 
   Value mlp(const std::string& path, const Value& x) {
     g_.enter(path);
-    return linear(path + ".fc2", activated(g_, linear(path + ".fc1", x), c_.act));
+    const Value z = linear(path + ".fc1", x);
+    if (c_.mlp == MlpKind::kPlain) return linear(path + ".fc2", activated(g_, z, c_.act));
+    const std::int64_t half = c_.mlp_dim() / 2;
+    const Value gate = slice(g_, z, 2, 0, half), value = slice(g_, z, 2, half, 2 * half);
+    return linear(path + ".fc2", mul(g_, activated(g_, gate, c_.act), value));
   }
 
   // --- from tokens to logits --------------------------------------------------------------------

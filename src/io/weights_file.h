@@ -8,7 +8,7 @@ namespace dtn {
 
 enum class WeightsKind { kModel, kAverage };  // model.safetensors, or ema.safetensors
 
-// The file itself, or that of a checkpoint's folder, of the best checkpoint of a run's, or of a
+// The file itself, or that of a checkpoint's folder, of the best or else last checkpoint of a run's, or of a
 // model's folder from the Hugging Face hub. Nothing where there is none.
 std::optional<std::filesystem::path> find_weights(const std::filesystem::path& named,
                                                   WeightsKind kind = WeightsKind::kModel);

@@ -123,6 +123,7 @@ class Adapter {
   Adapter(const ModelConfig& config, NamedTensors tensors, const std::string& source)
       : config_(config), tensors_(std::move(tensors)), source_(source) {
     if (config.family == "vit") tensors_ = in_timm_names(tensors_);
+    check_distilled();
     join_class_position();
   }
 
@@ -141,6 +142,10 @@ class Adapter {
 
   bool adapt(Parameter& p, const Tensor& t) {
     if (t.shape() == p.shape) return false;
+    if (p.name == "patch_embed.proj.weight" && t.rank() == 4 && t.dim(3) != p.shape[3]) {
+      throw DataError(cat(source_, ": its patches are ", t.dim(3), " pixels wide, the model's ",
+                          p.shape[3], "; set model.patch_size: ", t.dim(3)));
+    }
     if (p.name == "pos_embed") {
       const int prefix = config_.pos_embed == PosEmbed::kAll ? config_.prefix_tokens() : 0;
       copy_into(p, adapt_positions(t, p, prefix, config_.pos_resize, source_, notes_), source_);
@@ -157,10 +162,6 @@ class Adapter {
   bool skip(const std::string& name) {
     if (name.ends_with(".num_batches_tracked")) return true;  // PyTorch's BatchNorm counts; unused
     if (name.starts_with("pre_logits.")) return true;         // of a head that timm has no more
-    if (!config_.distilled && (name == "dist_token" || module_of(name) == "head_dist")) {
-      throw DataError(
-          cat(source_, ": ", name, " is of a distilled model; set model.distilled: true"));
-    }
     const char* why = nullptr;
     if (name == "mask_token") why = "it belongs to DINOv2's training";
     if (name == "cls_token" && !config_.has_class_token()) why = "the model pools by the mean";
@@ -180,6 +181,16 @@ class Adapter {
   bool has_module(const std::string& module) const {
     return std::ranges::any_of(tensors_,
                                [&](const auto& t) { return module_of(t.first) == module; });
+  }
+
+  // Ahead of everything else: of such a file the positions would not fit either.
+  void check_distilled() const {
+    if (config_.distilled) return;
+    for (const auto& [name, tensor] : tensors_) {
+      if (name != "dist_token" && module_of(name) != "head_dist") continue;
+      throw DataError(
+          cat(source_, ": ", name, " is of a distilled model; set model.distilled: true"));
+    }
   }
 
   // Where the class token joins the patches' positions from the start, but the file adds a position

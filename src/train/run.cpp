@@ -9,6 +9,7 @@
 #include "dtn/core/parallel.h"
 #include "dtn/core/version.h"
 #include "io/atomic_file.h"
+#include "io/weights_file.h"
 #include "train/agreement.h"
 
 namespace dtn {
@@ -44,8 +45,13 @@ void resume(Run& run, const std::filesystem::path& checkpoint, const ConfigSchem
                         "; the data set or train.batch_size has changed"));
 }
 
-void start_from_weights(Run& run, const std::string& file) {
-  for (const std::string& note : run.task->load_weights(file)) {
+void start_from_weights(Run& run, const std::string& named) {
+  const auto file = find_weights(named);
+  if (!file) {
+    throw DataError(cat("model.init_weights: ", named,
+                        " is neither a safetensors file nor a folder with one of a model"));
+  }
+  for (const std::string& note : run.task->load_weights(file->string())) {
     log_info(cat("init_weights: ", note));
   }
   if (MovingAverage* average = run.learner.average()) {

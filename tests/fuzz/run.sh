@@ -12,6 +12,7 @@ corpus=${FUZZ_CORPUS:-$work}/$name
 mkdir -p "$corpus"
 seeds=()
 case $name in
+  fuzz_hub) seeds=("$here/hub") ;;
   fuzz_image) seeds=("$here/../golden/data/images") ;;
   fuzz_yaml) seeds=("$here/../../configs/"{fashion_mnist,sweeps}) ;;
 esac

@@ -17,6 +17,7 @@ import tempfile
 
 import timm
 import torch
+from timm.layers import SwiGLUPacked
 from timm.models.deit import VisionTransformerDistilled
 from timm.models.vision_transformer import VisionTransformer
 
@@ -51,6 +52,10 @@ CASES = {
                  pos_embed="patch")),
     "mae fine-tuned": (dict(global_pool="avg"), dict(pool="mean", class_token=True, fc_norm=True)),
     "distilled": (dict(distilled=True), dict(distilled=True)),
+    "giant": (dict(mlp_layer=SwiGLUPacked, act_layer=torch.nn.SiLU, mlp_ratio=2.6667,
+                   init_values=1e-5),
+              dict(mlp="swiglu_packed", act="silu", mlp_ratio=2.6667, layer_scale=1e-5)),
+    "no qkv bias": (dict(qkv_bias=False), dict(qkv_bias=False)),
     "qk_norm": (dict(qk_norm=True), dict(qk_norm=True)),
     "silu": (dict(act_layer="silu"), dict(act="silu")),
     "gelu_tanh": (dict(act_layer="gelu_tanh"), dict(act="gelu_tanh")),

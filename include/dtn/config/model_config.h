@@ -17,8 +17,8 @@ enum class DropPathMode { kLinear, kConstant };  // from 0 at the first block up
 enum class Pooling { kCls, kMean };  // the head sees the class token, or the patches' mean
 // gelu_tanh is GELU's approximation by tanh; quick_gelu is x sigmoid(1.702 x).
 enum class MlpActivation { kGelu, kGeluTanh, kQuickGelu, kSilu };
-// fc2(act(fc1 x)), or fc2(act(g) u) of the halves (g, u) of fc1 x, which is SwiGLU where act is silu
-// (Shazeer, 2020).
+// fc2(act(fc1 x)), or fc2(act(g) u) of the halves (g, u) of fc1 x, which is SwiGLU (Shazeer, 2020)
+// where act is silu.
 enum class MlpKind { kPlain, kSwigluPacked };
 
 // Filled from a preset (see model_presets()), then from the config's own keys.
@@ -58,7 +58,7 @@ struct ModelConfig {
   // with weights of its own, blocks.N.attn.pos_proj.weight.
   bool mhsa_position = false;
   NormConfig norm;
-  std::optional<std::string> init_weights;  // safetensors to start from
+  std::optional<std::string> init_weights;  // a file or folder to start from: see find_weights()
 
   int grid() const { return image_size / patch_size; }  // patches per side
   int num_patches() const { return grid() * grid(); }

@@ -1,5 +1,5 @@
-// The MLP of a transformer block. Parameters: fc1.{weight [M, C], bias [M]}, fc2.{weight [C, M], bias
-// [C]}; z = x W1^T + b1.
+// The MLP of a transformer block. Parameters: fc1.{weight [M, C], bias [M]}, fc2.{weight [C, M],
+// bias [C]}; z = x W1^T + b1.
 //   plain           act(z) W2^T + b2
 //   swiglu_packed   (act(g) u) W2^T + b2, (g, u) the halves of z; fc2.weight is [C, M / 2]
 #pragma once

@@ -33,6 +33,23 @@ TEST(ModelSize, ParametersAreExact) {
   EXPECT_EQ(complexity_of(preset("deit_base", "ln")).parameters, 86567656);
 }
 
+// As timm counts them; the first two without a head.
+TEST(ModelSize, PublicModelsHaveTimmsParameters) {
+  const auto parameters = [](const char* name, int classes) {
+    ModelConfig c = model_preset(name);
+    c.num_classes = classes;
+    return complexity_of(c).parameters;
+  };
+  EXPECT_EQ(parameters("vit_giant_patch14_dinov2", 0), 1136479232);
+  EXPECT_EQ(parameters("vit_giant_patch14_reg4_dinov2", 0), 1136483840);
+  EXPECT_EQ(parameters("vit_large_patch14_clip_336", 768), 304294656);
+  EXPECT_EQ(parameters("deit3_huge_patch14_224", 1000), 632126440);
+  EXPECT_EQ(parameters("deit_base_distilled_patch16_384", 1000), 87630032);
+  EXPECT_EQ(parameters("vit_medium_patch16_gap_384", 1000), 39025128);
+  EXPECT_EQ(parameters("vit_betwixt_patch16_reg4_gap_256", 1000), 60398440);
+  EXPECT_EQ(parameters("vit_base_patch16_224_miil", 11221), 94399957);
+}
+
 TEST(ModelSize, PositionsInTheAttentionCostTheirWeights) {
   ModelConfig c = preset("vit_s_star", "ln");
   Complexity without = complexity_of(c);
@@ -76,8 +93,7 @@ double by_formula(const ModelConfig& c) {
   for (int i = 0; i < c.depth; ++i) {
     const bool joined = in_front || i >= c.class_token_at;
     const double tokens = patches + (joined ? c.prefix_tokens() : 0);
-    sum +=
-        tokens * channels * (4 * channels + both_layers) + 2 * tokens * tokens * channels;
+    sum += tokens * channels * (4 * channels + both_layers) + 2 * tokens * tokens * channels;
   }
   return sum;
 }

@@ -269,11 +269,8 @@ TEST(AdaptedWeights, LeaveFcNormAloneWhereTheFileNormalizesBeforeThePooling) {
 TEST(AdaptedWeights, OfADistilledModelWantOne) {
   ModelConfig distilled = public_vit("distilled"), plain = distilled;
   plain.distilled = false;
-  plain.registers = 2;  // as many positions
   Classifier source(distilled, 1), target(plain, 2);
-  NamedTensors tensors = copies(source);
-  tensor_of(tensors, "reg_token") = Tensor::zeros({1, 2, 64}, DType::kFloat32);
-  expect_mentions(error_of([&] { load_adapted(target, tensors, "file"); }),
+  expect_mentions(error_of([&] { load_adapted(target, copies(source), "file"); }),
                   {"file", "model.distilled: true"});
   // Both heads may be missing.
   ModelConfig features = distilled;
@@ -308,6 +305,21 @@ TEST(AdaptedWeights, HaveTheNamesOfDeit3sOrDinov2sRelease) {
   NamedTensors tensors = renamed(b, {{"reg_token", "register_tokens"}});
   tensors.emplace_back("mask_token", Tensor::zeros({1, 64}, DType::kFloat32));
   expect_loads(dinov2, b, tensors, 1);
+}
+
+TEST(AdaptedWeights, HaveTheNamesOfDinov2sGiant) {
+  const ModelConfig giant = public_vit("giant");
+  Classifier source(giant, 1);
+  expect_loads(giant, source, renamed(source, {{"mlp.fc1", "mlp.w12"}, {"mlp.fc2", "mlp.w3"}}), 0);
+}
+
+TEST(AdaptedWeights, OfOtherPatchesAreRefused) {
+  ModelConfig c = test::deit_vit();
+  Classifier source(c, 1);
+  c.patch_size = 3;
+  Classifier target(c, 1);
+  expect_mentions(error_of([&] { load_adapted(target, copies(source), "file"); }),
+                  {"file", "5 pixels wide", "model's 3", "model.patch_size: 5"});
 }
 
 TEST(AdaptedWeights, HaveTheNamesOfClipsRelease) {

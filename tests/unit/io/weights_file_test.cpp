@@ -1,0 +1,53 @@
+#include "io/weights_file.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "dtn/core/check.h"
+
+namespace dtn {
+namespace {
+
+namespace fs = std::filesystem;
+
+class WeightsFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "dtn_weights_XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw Error("cannot make a temporary folder");
+    folder_ = name;
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  fs::path touch(const std::string& name) const {
+    fs::create_directories((folder_ / name).parent_path());
+    std::ofstream(folder_ / name) << "x";
+    return folder_ / name;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(WeightsFile, IsItselfOrInItsFolder) {
+  const fs::path file = touch("any.safetensors"), model = touch("hub/model.safetensors");
+  EXPECT_EQ(find_weights(file), file);
+  EXPECT_EQ(find_weights(folder_ / "hub"), model);
+  EXPECT_EQ(find_weights(folder_ / "hub", WeightsKind::kAverage), std::nullopt);
+  EXPECT_EQ(find_weights(folder_), std::nullopt);
+  EXPECT_EQ(find_weights(folder_ / "absent"), std::nullopt);
+}
+
+TEST_F(WeightsFile, OfARunIsThatOfItsBestCheckpoint) {
+  const fs::path step = touch("run/checkpoints/step-00000001/model.safetensors");
+  EXPECT_EQ(find_weights(folder_ / "run"), std::nullopt);
+  fs::create_symlink("step-00000001", folder_ / "run/checkpoints/best");
+  const auto found = find_weights(folder_ / "run");
+  ASSERT_TRUE(found.has_value());
+  EXPECT_TRUE(fs::equivalent(*found, step));
+  const fs::path ema = touch("run/checkpoints/best/ema.safetensors");
+  EXPECT_EQ(find_weights(folder_ / "run", WeightsKind::kAverage), ema);
+}
+
+}  // namespace
+}  // namespace dtn
