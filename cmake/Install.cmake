@@ -18,7 +18,7 @@ configure_package_config_file(cmake/dtnConfig.cmake.in dtnConfig.cmake
   INSTALL_DESTINATION ${package})
 write_basic_package_version_file(dtnConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/dtnConfig.cmake ${PROJECT_BINARY_DIR}/dtnConfigVersion.cmake
-              cmake/installation_prefix.cpp.in
+              cmake/installation_prefix.cpp.in cmake/FindWebP.cmake
         DESTINATION ${package})
 
 install(DIRECTORY configs DESTINATION share/dtn)
@@ -50,11 +50,12 @@ if(SHLIBDEPS)
   set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 else()
   set(CPACK_DEBIAN_PACKAGE_DEPENDS
-      "libstdc++6, libgomp1, libdnnl2, libyaml-cpp0.7, libspdlog1.10, libjpeg62-turbo, zlib1g")
+      "libstdc++6, libgomp1, libdnnl2, libyaml-cpp0.7, libspdlog1.10, libjpeg62-turbo, "
+      "libpng16-16, libwebp7, libwebpdemux2, zlib1g")
 endif()
 set(CPACK_DEBIAN_PACKAGE_RECOMMENDS "openmpi-bin, gnuplot-nox")
 # To build programs of one's own.
 string(CONCAT CPACK_DEBIAN_PACKAGE_SUGGESTS
   "g++, cmake, libdnnl-dev, ocl-icd-opencl-dev, libyaml-cpp-dev, libspdlog-dev, libjpeg-dev, "
-  "zlib1g-dev")
+  "libpng-dev, libwebp-dev, zlib1g-dev")
 include(CPack)

@@ -50,29 +50,22 @@ void row_gray_to_rgb(const std::uint8_t* in, std::uint8_t* out, int n) {
   for (int i = 0; i < n; ++i, out += 3) out[0] = out[1] = out[2] = in[i];
 }
 
-void store_region(const Job& job, const std::uint8_t* pixels, int width, int step,
-                  const ImageRegion& region, Image& out) {
-  const int stored = step < 3 ? 1 : 3;
-  const int channels = output_channels(job.mode, stored);
-  shape_image(out, region, channels);
-  std::uint8_t* to = out.pixels.data();
-  for (int y = region.y0; y < region.y1; ++y) {
-    const std::uint8_t* from = pixels + (static_cast<std::int64_t>(y) * width + region.x0) * step;
-    for (int x = 0; x < out.width; ++x, from += step, to += channels) {
-      if (stored == channels) {
-        for (int c = 0; c < channels; ++c) to[c] = from[c];
-      } else if (stored == 1) {
-        row_gray_to_rgb(from, to, 1);
-      } else {
-        row_rgb_to_gray(from, to, 1);
-      }
-    }
+void store_pixels(const std::uint8_t* pixels, int samples, int count, int left, int row,
+                  Image& out) {
+  const std::size_t at = static_cast<std::size_t>(row) * out.width + static_cast<std::size_t>(left);
+  std::uint8_t* to = out.pixels.data() + at * static_cast<std::size_t>(out.channels);
+  if (samples == out.channels) {
+    std::memcpy(to, pixels, static_cast<std::size_t>(count) * samples);
+  } else if (samples == 1) {
+    row_gray_to_rgb(pixels, to, count);
+  } else {
+    row_rgb_to_gray(pixels, to, count);
   }
 }
 
 namespace {
 
-enum class Format { kJpeg, kPng, kBmp };
+enum class Format { kJpeg, kPng, kWebp, kBmp };
 
 bool starts_with(Bytes bytes, const char* magic, std::size_t size) {
   return bytes.size() >= size && std::memcmp(bytes.data(), magic, size) == 0;
@@ -81,9 +74,13 @@ bool starts_with(Bytes bytes, const char* magic, std::size_t size) {
 Format recognise(const Job& job) {
   if (starts_with(job.bytes, "\xFF\xD8\xFF", 3)) return Format::kJpeg;
   if (starts_with(job.bytes, "\x89PNG\r\n\x1A\n", 8)) return Format::kPng;
+  if (job.bytes.size() >= 12 && starts_with(job.bytes, "RIFF", 4) &&
+      starts_with(job.bytes.subspan(8), "WEBP", 4))
+    return Format::kWebp;
   if (starts_with(job.bytes, "BM", 2)) return Format::kBmp;
-  fail(job.name, job.bytes.empty() ? "the file is empty"
-                                   : "it is neither JPEG nor PNG nor BMP; convert or remove it");
+  fail(job.name, job.bytes.empty()
+                     ? "the file is empty"
+                     : "it is neither JPEG nor PNG nor WebP nor BMP; convert or remove it");
 }
 
 void decode(const Job& job, Image& out) {
@@ -91,6 +88,7 @@ void decode(const Job& job, Image& out) {
     switch (recognise(job)) {
       case Format::kJpeg: return jpeg_decode(job, out);
       case Format::kPng: return png_decode(job, out);
+      case Format::kWebp: return webp_decode(job, out);
       case Format::kBmp: return bmp_decode(job, out);
     }
   } catch (const std::bad_alloc&) {
@@ -107,6 +105,7 @@ ImageInfo read_image_info(std::span<const std::byte> bytes, const std::string& n
   switch (codec::recognise(job)) {
     case codec::Format::kJpeg: return codec::jpeg_info(job);
     case codec::Format::kPng: return codec::png_info(job);
+    case codec::Format::kWebp: return codec::webp_info(job);
     case codec::Format::kBmp: break;
   }
   return codec::bmp_info(job);

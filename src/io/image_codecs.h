@@ -38,15 +38,17 @@ inline int output_channels(ColorMode mode, int stored) {
 void row_rgb_to_gray(const std::uint8_t* in, std::uint8_t* out, int n);
 void row_gray_to_rgb(const std::uint8_t* in, std::uint8_t* out, int n);
 
-// Cuts `region` out of pixels of `step` bytes each, of which the first 1 (step < 3) or 3 count, and
-// brings it to the job's mode.
-void store_region(const Job& job, const std::uint8_t* pixels, int width, int step,
-                  const ImageRegion& region, Image& out);
+// Writes `count` pixels of 1 or 3 samples each into a row of `out`, from column `left` on, as what
+// its channels say.
+void store_pixels(const std::uint8_t* pixels, int samples, int count, int left, int row,
+                  Image& out);
 
 ImageInfo jpeg_info(const Job& job);
 void jpeg_decode(const Job& job, Image& out);
 ImageInfo png_info(const Job& job);
 void png_decode(const Job& job, Image& out);
+ImageInfo webp_info(const Job& job);
+void webp_decode(const Job& job, Image& out);
 ImageInfo bmp_info(const Job& job);
 void bmp_decode(const Job& job, Image& out);
 

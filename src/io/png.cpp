@@ -1,213 +1,264 @@
-// PNG by stb_image. Its author advises against feeding it hostile files, so the chunks are walked
-// and their checksums verified first, every palette is made whole, and its allocations are capped.
+// PNG by libpng. What becomes of the samples is Pillow's choice: gamma and colour profiles are
+// ignored, alpha and transparent colours dropped, 16 bits cut to the high byte, but grey of 16 bits
+// clipped at 255.
+//
+// libpng reports errors by calling on_error(), which must not return: it jumps back to guarded(),
+// the one place with a setjmp. Between the two there are only frames of libpng and of functions
+// without destructors to run, as the jump skips those.
+#include <png.h>
 #include <zlib.h>
 
-#include <algorithm>
+#include <array>
+#include <csetjmp>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <vector>
 
 #include "dtn/core/check.h"
 #include "io/image_codecs.h"
-
-namespace {
-
-// The largest single allocation stb_image may make in this thread. It holds a handful at a time.
-thread_local std::size_t allocation_cap = 0;
-
-void* capped_malloc(std::size_t size) {
-  return size > allocation_cap ? nullptr : std::malloc(size);
-}
-void* capped_realloc(void* old, std::size_t size) {
-  return size > allocation_cap ? nullptr : std::realloc(old, size);
-}
-
-}  // namespace
-
-#define STB_IMAGE_IMPLEMENTATION
-#define STB_IMAGE_STATIC
-#define STBI_ONLY_PNG
-#define STBI_NO_STDIO
-#define STBI_NO_LINEAR
-#define STBI_NO_HDR
-#define STBI_MALLOC(size) capped_malloc(size)
-#define STBI_REALLOC(old, size) capped_realloc(old, size)
-#define STBI_FREE(old) std::free(old)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wunused-function"
-#include <stb/stb_image.h>
-#pragma GCC diagnostic pop
 
 namespace dtn::codec {
 namespace {
 
 constexpr std::size_t kSignatureSize = 8;
 constexpr std::size_t kChunkOverhead = 12;  // length, type, checksum
-constexpr int kPalette = 3;                 // colour types of the format
-constexpr int kGray = 0, kGrayAlpha = 4;
 
-struct Png {
-  std::int64_t width = 0, height = 0;
-  int depth = 0;  // bits per sample
-  int color_type = 0;
-  std::size_t palette_at = 0, palette_size = 0;  // the PLTE chunk: its offset, its bytes of colours
-  std::size_t end = 0;                           // of the IEND chunk
+// Their memory serves image after image.
+thread_local std::vector<std::uint8_t> row_memory;    // rows as libpng gives them
+thread_local std::vector<std::uint8_t> pixel_memory;  // a row of 8-bit grey or RGB
 
-  int samples() const {
-    return color_type == 2 ? 3 : color_type == 6 ? 4 : color_type == kGrayAlpha ? 2 : 1;
+class PngReader {
+ public:
+  explicit PngReader(const Job& job) : job_(job), memory_left_(job.limits.max_memory) {
+    guarded(&PngReader::read_header);
+    check_header();
   }
-};
+  PngReader(const PngReader&) = delete;
+  PngReader& operator=(const PngReader&) = delete;
 
-std::uint32_t read_u32(const std::byte* p) {
-  std::uint32_t value = 0;
-  for (int i = 0; i < 4; ++i) value = value << 8 | std::to_integer<std::uint32_t>(p[i]);
-  return value;
-}
+  void decode(Image& out) {
+    check_chunks();
+    region_ = wanted_region(job_, width_, height_);
+    shape_image(out, region_, output_channels(job_.mode, samples()));
+    out_ = &out;
+    guarded(&PngReader::choose_samples);
+    const std::size_t row_count = static_cast<std::size_t>(passes_ > 1 ? height_ : 1);
+    if (!take_memory(row_bytes_ * row_count)) fail_for_memory();
+    row_memory.resize(row_bytes_ * row_count);
+    rows_ = row_memory.data();
+    pixel_memory.resize(3 * static_cast<std::size_t>(out.width));
+    pixels_ = pixel_memory.data();
+    guarded(passes_ > 1 ? &PngReader::read_interlaced : &PngReader::read_rows);
+    if (region_.y1 == height_) guarded(&PngReader::finish);
+  }
 
-void write_u32(std::byte* p, std::uint32_t value) {
-  for (int i = 0; i < 4; ++i) p[i] = static_cast<std::byte>(value >> (24 - 8 * i));
-}
+ private:
+  // Released also when the constructor throws.
+  struct Handles {
+    png_structp png = nullptr;
+    png_infop info = nullptr;
+    Handles() = default;
+    Handles(const Handles&) = delete;
+    Handles& operator=(const Handles&) = delete;
+    ~Handles() { png_destroy_read_struct(&png, &info, nullptr); }
+  };
 
-struct Chunk {
-  std::size_t at = 0;  // offset in the file
-  std::uint32_t size = 0;
-  const std::byte* data = nullptr;
-  bool is(const char* type) const { return std::memcmp(data - 4, type, 4) == 0; }
-  bool critical() const { return (std::to_integer<int>(data[-4]) & 0x20) == 0; }
-};
+  static void on_error(png_structp png, png_const_charp message) {
+    auto* reader = static_cast<PngReader*>(png_get_error_ptr(png));
+    std::snprintf(reader->message_.data(), reader->message_.size(), "%s", message);
+    std::longjmp(reader->jump_, 1);
+  }
+  static void on_warning(png_structp, png_const_charp) {}
+  static png_voidp on_malloc(png_structp png, png_alloc_size_t size) {
+    const bool granted = static_cast<PngReader*>(png_get_mem_ptr(png))->take_memory(size);
+    return granted ? std::malloc(size) : nullptr;
+  }
+  static void on_free(png_structp, png_voidp memory) { std::free(memory); }
+  static void on_read(png_structp png, png_bytep to, std::size_t size) {
+    auto* reader = static_cast<PngReader*>(png_get_io_ptr(png));
+    const Bytes file = reader->job_.bytes;
+    if (size > file.size() - reader->at_) {
+      reader->cut_short_ = true;
+      png_error(png, "no more data");
+    }
+    std::memcpy(to, file.data() + reader->at_, size);
+    reader->at_ += size;
+  }
 
-Chunk read_chunk(const Job& job, std::size_t at) {
-  if (job.bytes.size() < at + kChunkOverhead) fail(job.name, "the file is cut short");
-  Chunk chunk{at, read_u32(job.bytes.data() + at), job.bytes.data() + at + 8};
-  if (chunk.size > job.bytes.size() - at - kChunkOverhead) fail(job.name, "the file is cut short");
-  return chunk;
-}
+  // Counts what is asked for in all, given back or not: it is little for any file that is sound.
+  bool take_memory(std::size_t size) {
+    memory_left_ -= static_cast<std::int64_t>(size);
+    return memory_left_ >= 0;
+  }
+  [[noreturn]] void fail_for_memory() const {
+    fail(job_.name, cat("decoding it needs more than ", job_.limits.max_memory, " bytes"));
+  }
 
-void verify_checksum(const Job& job, const Chunk& chunk) {
-  const auto* from = reinterpret_cast<const Bytef*>(chunk.data - 4);
-  if (crc32_z(crc32(0, nullptr, 0), from, chunk.size + std::size_t{4}) !=
-      read_u32(chunk.data + chunk.size))
-    fail(job.name, cat("the chunk at byte ", chunk.at, " does not match its checksum"));
-}
+  void guarded(void (PngReader::*step)()) {
+    if (setjmp(jump_) == 0) {
+      (this->*step)();
+      return;
+    }
+    if (memory_left_ < 0) fail_for_memory();
+    if (cut_short_) fail(job_.name, "the file is cut short");
+    fail(job_.name, cat("damaged PNG (", message_.data(), ")"));
+  }
 
-// Critical chunks are those a reader must understand.
-void check_critical(const Job& job, const Chunk& chunk, bool first) {
-  verify_checksum(job, chunk);
-  if (chunk.is("IHDR") != first ||
-      !(first || chunk.is("PLTE") || chunk.is("IDAT") || chunk.is("IEND")))
-    fail(job.name, cat("the chunk at byte ", chunk.at, " is not known or out of place"));
-}
+  void read_header() {
+    png_ = handles_.png = png_create_read_struct_2(PNG_LIBPNG_VER_STRING, this, on_error,
+                                                   on_warning, this, on_malloc, on_free);
+    header_ = handles_.info = png_ ? png_create_info_struct(png_) : nullptr;
+    if (!header_) std::longjmp(jump_, 1);
+    png_set_read_fn(png_, this, on_read);
+    // Texts, profiles and the like, of which a file may have any number, are passed over unread.
+    png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
+    png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_header() has ours
+    png_read_info(png_, header_);
+  }
 
-Png read_png_header(const Job& job) {
-  const Chunk chunk = read_chunk(job, kSignatureSize);
-  if (!chunk.is("IHDR") || chunk.size != 13) fail(job.name, "it does not begin with a PNG header");
-  verify_checksum(job, chunk);
-  Png png;
-  png.width = read_u32(chunk.data);
-  png.height = read_u32(chunk.data + 4);
-  png.depth = std::to_integer<int>(chunk.data[8]);
-  png.color_type = std::to_integer<int>(chunk.data[9]);
-  check_size(job, png.width, png.height);
-  const int type = png.color_type, depth = png.depth;
-  const bool depth_known =
-      depth == 8 || (depth == 16 && type != kPalette) ||
-      ((depth == 1 || depth == 2 || depth == 4) && (type == kGray || type == kPalette));
-  const bool type_known =
-      type == kGray || type == 2 || type == kPalette || type == kGrayAlpha || type == 6;
-  if (!type_known || !depth_known)
-    fail(job.name, cat("colour type ", type, " with ", depth, " bits is not PNG"));
-  // Deflate shrinks by a factor of 1032 at most.
-  const std::int64_t raw = png.width * png.height * png.samples() * depth / 8;
-  if (raw / 1032 > static_cast<std::int64_t>(job.bytes.size()))
-    fail(job.name, cat("the file is cut short: ", job.bytes.size(), " bytes for ", png.width, " x ",
-                       png.height, " pixels"));
-  return png;
-}
+  void check_header() {
+    const std::int64_t width = png_get_image_width(png_, header_);
+    const std::int64_t height = png_get_image_height(png_, header_);
+    const int depth = png_get_bit_depth(png_, header_);
+    check_size(job_, width, height);
+    // Deflate shrinks by a factor of 1032 at most.
+    const std::int64_t raw = width * height * png_get_channels(png_, header_) * depth / 8;
+    if (raw / 1032 > static_cast<std::int64_t>(job_.bytes.size()))
+      fail(job_.name, cat("the file is cut short: ", job_.bytes.size(), " bytes for ", width, " x ",
+                          height, " pixels"));
+    width_ = static_cast<int>(width);
+    height_ = static_cast<int>(height);
+    color_type_ = png_get_color_type(png_, header_);
+    words_ = depth == 16 && color_type_ == PNG_COLOR_TYPE_GRAY;
+  }
 
-// Walks all chunks to the end mark.
-Png read_chunks(const Job& job) {
-  Png png = read_png_header(job);
-  std::size_t at = kSignatureSize;
-  while (png.end == 0) {
-    const Chunk chunk = read_chunk(job, at);
-    if (chunk.critical()) check_critical(job, chunk, at == kSignatureSize);
-    at += kChunkOverhead + chunk.size;
-    if (chunk.is("IEND")) png.end = at;
-    if (chunk.is("PLTE")) {
-      if (png.palette_at != 0) fail(job.name, "it has two palettes");
-      png.palette_at = chunk.at;
-      png.palette_size = chunk.size;
+  int samples() const { return (color_type_ & PNG_COLOR_MASK_COLOR) != 0 ? 3 : 1; }
+
+  // Walks from chunk to chunk to the end mark and verifies the checksums of those that count, as
+  // libpng would not see damage below the region.
+  void check_chunks() {
+    const Bytes file = job_.bytes;
+    const auto* data = reinterpret_cast<const Bytef*>(file.data());
+    for (std::size_t at = kSignatureSize; at + kChunkOverhead <= file.size();) {
+      const std::size_t size = png_get_uint_32(data + at);
+      if (size > file.size() - at - kChunkOverhead) break;
+      const Bytef* type = data + at + 4;
+      const bool critical = (type[0] & 0x20) == 0;
+      if (critical && crc32_z(0, type, 4 + size) != png_get_uint_32(type + 4 + size))
+        fail(job_.name, cat("the chunk at byte ", at, " does not match its checksum"));
+      if (std::memcmp(type, "IEND", 4) == 0) return;
+      at += kChunkOverhead + size;
+    }
+    fail(job_.name, "the file is cut short");
+  }
+
+  void choose_samples() {
+    png_set_crc_action(png_, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);  // see check_chunks()
+    if (color_type_ == PNG_COLOR_TYPE_PALETTE) {
+      png_set_packing(png_);  // a byte for each index
+      read_palette();
+    } else if (color_type_ == PNG_COLOR_TYPE_GRAY) {
+      if (!words_) png_set_expand_gray_1_2_4_to_8(png_);
+    } else {
+      png_set_strip_16(png_);
+      png_set_strip_alpha(png_);
+    }
+    passes_ = png_set_interlace_handling(png_);
+    png_read_update_info(png_, header_);
+    row_bytes_ = png_get_rowbytes(png_, header_);
+  }
+
+  // A colour that the file does not give is the grey of its index, as in Pillow 9.4.
+  void read_palette() {
+    png_colorp given = nullptr;
+    int count = 0;
+    png_get_PLTE(png_, header_, &given, &count);
+    for (int i = 0; i < 256; ++i) {
+      const auto index = static_cast<png_byte>(i);
+      palette_[index] = i < count ? given[i] : png_color{index, index, index};
     }
   }
-  if (png.color_type == kPalette && (png.palette_at == 0 || png.palette_size > 768))
-    fail(job.name, "it has no valid palette");
-  return png;
-}
 
-// The file with its palette filled up to 256 colours, so that no index is outside: with the grey of
-// the index, as in Pillow.
-void fill_palette(const Job& job, const Png& png, std::vector<std::byte>& file) {
-  const std::size_t old_end = png.palette_at + kChunkOverhead + png.palette_size;
-  file.clear();
-  file.reserve(png.end + 768);
-  const auto begin = job.bytes.begin();
-  const auto add = [&](std::size_t from, std::size_t to) {
-    file.insert(file.end(), begin + static_cast<std::ptrdiff_t>(from),
-                begin + static_cast<std::ptrdiff_t>(to));
-  };
-  add(0, old_end - 4);
-  write_u32(&file[png.palette_at], 768);
-  for (std::size_t i = png.palette_size; i < 768; ++i)
-    file.push_back(static_cast<std::byte>(i / 3));
-  file.resize(file.size() + 4);  // stb_image does not look at the checksum
-  add(old_end, png.end);
-}
+  void read_rows() {
+    for (int y = 0; y < region_.y1; ++y) {
+      png_read_row(png_, rows_, nullptr);
+      if (y >= region_.y0) store_row(rows_, y);
+    }
+  }
 
-struct FreePixels {
-  void operator()(void* p) const { std::free(p); }
+  void read_interlaced() {
+    for (int pass = 0; pass < passes_; ++pass)
+      for (int y = 0; y < height_; ++y) png_read_row(png_, rows_ + row_bytes_ * y, nullptr);
+    for (int y = region_.y0; y < region_.y1; ++y) store_row(rows_ + row_bytes_ * y, y);
+  }
+
+  // Reads what follows the last row, where damage is an error too.
+  void finish() { png_read_end(png_, nullptr); }
+
+  void store_row(const std::uint8_t* row, int y) {
+    const std::uint8_t* pixels = row + std::ptrdiff_t{region_.x0} * samples();
+    if (words_) {
+      pixels = clip_words(row + std::ptrdiff_t{2} * region_.x0);
+    } else if (color_type_ == PNG_COLOR_TYPE_PALETTE) {
+      pixels = look_up(row + region_.x0);
+    }
+    store_pixels(pixels, samples(), out_->width, 0, y - region_.y0, *out_);
+  }
+
+  const std::uint8_t* clip_words(const std::uint8_t* words) {
+    for (int x = 0; x < out_->width; ++x, words += 2)
+      pixels_[x] = words[0] != 0 ? std::uint8_t{255} : words[1];
+    return pixels_;
+  }
+
+  const std::uint8_t* look_up(const std::uint8_t* indices) {
+    std::uint8_t* to = pixels_;
+    for (int x = 0; x < out_->width; ++x, to += 3) {
+      const png_color& color = palette_[indices[x]];
+      to[0] = color.red;
+      to[1] = color.green;
+      to[2] = color.blue;
+    }
+    return pixels_;
+  }
+
+  const Job& job_;
+  std::size_t at_ = 0;  // in the file
+  std::int64_t memory_left_;
+  Handles handles_;
+  png_structp png_ = nullptr;  // both belong to handles_
+  png_infop header_ = nullptr;
+  std::jmp_buf jump_;
+  std::array<char, 128> message_{{"out of memory"}};
+  bool cut_short_ = false;
+  int width_ = 0, height_ = 0;
+  int color_type_ = 0;
+  bool words_ = false;  // grey of 16 bits
+  int passes_ = 1;      // 7 when interlaced
+  std::array<png_color, 256> palette_;
+  ImageRegion region_;
+  std::size_t row_bytes_ = 0;       // of libpng's rows
+  std::uint8_t* rows_ = nullptr;    // one of them, or all when interlaced
+  std::uint8_t* pixels_ = nullptr;  // what a row of the region becomes, where that takes memory
+  Image* out_ = nullptr;
 };
 
 }  // namespace
 
+// The size lies at the same place in every file. To have libpng look for it would take as long as to
+// decode a small image; what else is wrong with the header comes to light then.
 ImageInfo png_info(const Job& job) {
-  const Png png = read_png_header(job);
-  const bool gray = png.color_type == kGray || png.color_type == kGrayAlpha;
-  return {static_cast<int>(png.width), static_cast<int>(png.height), gray ? 1 : 3};
+  constexpr std::size_t kWidthAt = 16, kHeightAt = 20, kColorTypeAt = 25;
+  if (job.bytes.size() <= kColorTypeAt) fail(job.name, "the file is cut short");
+  const auto* data = reinterpret_cast<png_const_bytep>(job.bytes.data());
+  const std::int64_t width = png_get_uint_32(data + kWidthAt);
+  const std::int64_t height = png_get_uint_32(data + kHeightAt);
+  check_size(job, width, height);
+  const bool color = (data[kColorTypeAt] & PNG_COLOR_MASK_COLOR) != 0;
+  return {static_cast<int>(width), static_cast<int>(height), color ? 3 : 1};
 }
 
-void png_decode(const Job& job, Image& out) {
-  const Png png = read_chunks(job);
-  const int width = static_cast<int>(png.width), height = static_cast<int>(png.height);
-  const ImageRegion region = wanted_region(job, width, height);
-  thread_local std::vector<std::byte> patched;  // its memory serves image after image
-  Bytes file = job.bytes.first(png.end);
-  if (png.color_type == kPalette && png.palette_size < 768) {
-    fill_palette(job, png, patched);
-    file = patched;
-  }
-  if (file.size() > INT32_MAX) fail(job.name, "files over 2 GiB are not read");
-  const auto pixels = static_cast<std::size_t>(png.width * png.height);
-  allocation_cap = std::max(8 * pixels, 2 * file.size()) + (std::size_t{1} << 16);
-  if (allocation_cap > static_cast<std::size_t>(job.limits.max_memory) + 4 * pixels)
-    allocation_cap = static_cast<std::size_t>(job.limits.max_memory) + 4 * pixels;
-
-  int w = 0, h = 0, samples = 0;
-  const auto* data = reinterpret_cast<const stbi_uc*>(file.data());
-  const int size = static_cast<int>(file.size());
-  const bool clip = png.depth == 16 && png.color_type == kGray;
-  const std::unique_ptr<void, FreePixels> raw(
-      clip ? static_cast<void*>(stbi_load_16_from_memory(data, size, &w, &h, &samples, 0))
-           : static_cast<void*>(stbi_load_from_memory(data, size, &w, &h, &samples, 0)));
-  if (!raw) fail(job.name, cat("damaged PNG (", stbi_failure_reason(), ")"));
-  DTN_CHECK(w == width && h == height, "two readings of the header of ", job.name, " differ");
-  auto* bytes = static_cast<std::uint8_t*>(raw.get());
-  if (clip) {  // Pillow clips 16-bit grey and keeps the high byte of everything else
-    const auto* words = static_cast<const std::uint16_t*>(raw.get());
-    for (std::size_t i = 0; i < pixels * static_cast<std::size_t>(samples); ++i)
-      bytes[i] = static_cast<std::uint8_t>(std::min<int>(words[i], 255));  // in place
-  }
-  store_region(job, bytes, width, samples, region, out);
-}
+void png_decode(const Job& job, Image& out) { PngReader(job).decode(out); }
 
 }  // namespace dtn::codec

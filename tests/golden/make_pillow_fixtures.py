@@ -1,16 +1,21 @@
 #!/usr/bin/env python3
 """Writes tests/golden/data: small images and what Pillow and torchvision make of them.
 
-Needs Pillow 9.4 and torchvision 0.14 (Debian 12: python3-pil python3-torchvision). The tests read
+Needs Pillow, numpy and torchvision. Pillow 13 resizes some images vertically first, where Pillow up
+to 12.3 never does, so those files exist twice: the script writes the ones of the version it runs
+with. What is committed is of Pillow 9.4 (torchvision 0.14) and 13.0.0 (torchvision 0.26); both gave
+the same images.txt and scaled.txt, and 11.3, 12.2 and 12.3.0 the same files as 9.4. The tests read
 only the files, so this runs again only when a case is added.
 
-  images/*       files to decode
-  images.txt     file width height channels crc(RGB) crc(L)
-  scaled.txt     file eighths width height crc(RGB), of JPEGs decoded at eighths/8 of their size
-  resample.txt   seed width height channels filter x0 y0 x1 y1 out_width out_height crc
-  eval.txt       seed width height image_size crop_pct filter crc(float32 CHW)
-  light.txt      seed width height left top crop_width crop_height flip image_size filter
-                 crc(float32 CHW)
+  images/*              files to decode; one that exists is kept, as encoders change
+  images.txt            file width height channels crc(RGB) crc(L)
+  scaled.txt            file eighths width height crc(RGB), of JPEGs decoded at eighths/8 of their size
+  resample_<order>.txt  seed width height channels filter x0 y0 x1 y1 out_width out_height crc
+  eval_<order>.txt      seed width height image_size crop_pct filter crc(float32 CHW)
+  light_<order>.txt     seed width height left top crop_width crop_height flip image_size filter
+                        crc(float32 CHW)
+
+<order> is pillow12 or pillow13, as in data.resample.
 
 Pixels come from pixel_values(), which fixtures.h repeats; crc is zlib's crc32 of the raw bytes.
 """
@@ -21,15 +26,18 @@ import os
 import pathlib
 import random
 import struct
+import sys
 import zlib
 
 import numpy as np
+import PIL
 from PIL import Image
 from torchvision import transforms
 from torchvision.transforms import InterpolationMode
 from torchvision.transforms import functional
 
 HERE = pathlib.Path(__file__).parent / "data"
+ORDER = "pillow13" if int(PIL.__version__.split(".")[0]) >= 13 else "pillow12"
 FILTERS = {"bilinear": Image.BILINEAR, "bicubic": Image.BICUBIC}
 MODES = {"bilinear": InterpolationMode.BILINEAR, "bicubic": InterpolationMode.BICUBIC}
 MEAN, STD = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
@@ -98,8 +106,11 @@ def with_segments(data, *segments):
 
 
 def turbo_jpeg(seed, width, height, **environment):
-    """4:2:0, with what libjpeg-turbo's own encoder takes from the environment."""
-    library = ctypes.CDLL(ctypes.util.find_library("turbojpeg"))
+    """4:2:0, with what libjpeg-turbo's own encoder takes from the environment; None without it."""
+    found = ctypes.util.find_library("turbojpeg")
+    if not found:
+        return None
+    library = ctypes.CDLL(found)
     library.tjInitCompress.restype = ctypes.c_void_p
     out, size = ctypes.c_void_p(), ctypes.c_ulong()
     os.environ.update(environment)
@@ -162,7 +173,31 @@ def bmp(width, height, bits, masks=(), colors=0, top_down=False, header=40):
             + rng.randbytes(stride * height))
 
 
-def image_files():
+def webp(seed, width, height, channels=3, **options):
+    out = io.BytesIO()
+    Image.fromarray(pixel_values(seed, width, height, channels)).save(out, "WEBP", **options)
+    return out.getvalue()
+
+
+def moving_webp(width, height, *frames):
+    """An animation of (x, y, a still WebP) on a canvas; x and y are even."""
+    def chunk(kind, data):
+        return kind + struct.pack("<I", len(data)) + data + b"\0" * (len(data) % 2)
+
+    def u24(*values):
+        return b"".join(struct.pack("<I", value)[:3] for value in values)
+
+    body = chunk(b"VP8X", b"\x12\0\0\0" + u24(width - 1, height - 1))
+    body += chunk(b"ANIM", b"\x40\x50\x60\xff" + bytes(2))
+    for x, y, still in frames:
+        size = Image.open(io.BytesIO(still)).size
+        place = u24(x // 2, y // 2, size[0] - 1, size[1] - 1, 100) + b"\0"
+        at = still.index(b"ALPH") if b"ALPH" in still else 12
+        body += chunk(b"ANMF", place + still[at:])
+    return b"RIFF" + struct.pack("<I", len(body) + 4) + b"WEBP" + body
+
+
+def make_image_files():
     exif = Image.Exif()
     exif[0x0112] = 6  # shown rotated by a quarter turn
     yield "gray.jpg", jpeg(2, 37, 29, "L", quality=80)
@@ -215,6 +250,20 @@ def image_files():
     yield "gray_alpha16.png", png(14, 12, 16, 4)
     yield "rgba8.png", png(12, 14, 8, 6)
     yield "rgba16.png", png(12, 14, 16, 6, interlaced=True)
+    yield "lossy.webp", webp(56, 45, 37, quality=80)
+    yield "lossy_tiny.webp", webp(59, 1, 2, quality=80)
+    yield "lossy_coarse.webp", webp(61, 70, 51, quality=2)
+    yield "lossy_alpha.webp", webp(62, 37, 28, 4, quality=70)
+    yield "lossy_rotated.webp", webp(65, 40, 24, quality=75, exif=exif)
+    yield "lossless.webp", webp(68, 33, 29, lossless=True)
+    yield "lossless_noise.webp", webp(57, 20, 31, lossless=True)
+    yield "lossless_two_colors.webp", webp(58, 30, 21, lossless=True)
+    yield "lossless_alpha.webp", webp(71, 31, 26, 4, lossless=True, exact=True)
+    yield "moving.webp", moving_webp(50, 40, (0, 0, webp(74, 50, 40, quality=75)),
+                                     (4, 6, webp(77, 30, 20, quality=75)))
+    yield "moving_part.webp", moving_webp(50, 40, (8, 12, webp(80, 21, 17, 4, quality=75)))
+    yield "moving_part_lossless.webp", moving_webp(
+        50, 40, (20, 0, webp(83, 30, 33, 4, lossless=True, exact=True)))
     for bits in (1, 4, 8, 16, 24, 32):
         yield f"{bits}bit.bmp", bmp(13, 9, bits)
     yield "8bit_77_colors.bmp", bmp(13, 9, 8, colors=77)
@@ -224,16 +273,35 @@ def image_files():
     yield "xbgr.bmp", bmp(13, 9, 32, masks=(0xFF000000, 0xFF0000, 0xFF00))
 
 
-def write_images():
+def image_files():
     folder = HERE / "images"
     folder.mkdir(parents=True, exist_ok=True)
+    for name, data in make_image_files():
+        file = folder / name
+        if not file.exists():
+            if data is None:
+                sys.exit(f"{name} is not there, and making it takes libturbojpeg")
+            file.write_bytes(data)
+        yield name, file.read_bytes()
+
+
+def opened(data):
+    picture = Image.open(io.BytesIO(data))
+    if picture.mode == "P":
+        # Indices outside the palette: Pillow 9.4 had the grey of the index there, later ones black.
+        colors = picture.getpalette()
+        picture.putpalette(colors + [i // 3 for i in range(len(colors), 768)])
+    return picture
+
+
+def write_images():
     lines = []
     for name, data in image_files():
-        (folder / name).write_bytes(data)
-        rgb = Image.open(io.BytesIO(data)).convert("RGB")
-        gray = Image.open(io.BytesIO(data)).convert("L")
+        rgb = opened(data).convert("RGB")
+        gray = opened(data).convert("L")
         stored = Image.open(io.BytesIO(data)).mode
-        channels = 1 if stored in ("1", "L", "LA", "I") or name.startswith("gray_alpha") else 3
+        channels = (1 if stored in ("1", "L", "LA", "I", "I;16") or name.startswith("gray_alpha")
+                    else 3)
         lines.append(f"{name} {rgb.width} {rgb.height} {channels} {crc(rgb)} {crc(gray)}\n")
     (HERE / "images.txt").write_text("".join(lines))
 
@@ -278,7 +346,7 @@ def write_resample():
         result = image(i, width, height, channels).resize(size, FILTERS[name], box)
         fields = (i, width, height, channels, name, *box, *size, crc(result))
         lines.append(" ".join(map(str, fields)) + "\n")
-    (HERE / "resample.txt").write_text("".join(lines))
+    (HERE / f"resample_{ORDER}.txt").write_text("".join(lines))
 
 
 def to_float(picture):
@@ -305,7 +373,7 @@ def write_eval():
             transforms.CenterCrop(image_size)])
         result = to_float(transform(image(i, width, height)))
         lines.append(f"{i} {width} {height} {image_size} {crop_pct!r} {name} {crc(result)}\n")
-    (HERE / "eval.txt").write_text("".join(lines))
+    (HERE / f"eval_{ORDER}.txt").write_text("".join(lines))
 
 
 def write_light():
@@ -322,7 +390,7 @@ def write_light():
         result = to_float(functional.hflip(result) if flip else result)
         lines.append(f"{i} {width} {height} {left} {top} {w} {h} {flip} {image_size} {name} "
                      f"{crc(result)}\n")
-    (HERE / "light.txt").write_text("".join(lines))
+    (HERE / f"light_{ORDER}.txt").write_text("".join(lines))
 
 
 if __name__ == "__main__":

@@ -109,6 +109,9 @@ def static_flags():
     return ["-DDTN_MPI=OFF", f"-Dyaml-cpp_DIR={packages}", f"-Dspdlog_DIR={packages}",
             f"-DZLIB_LIBRARY={static_library('libz.a')}",
             f"-DJPEG_LIBRARY={static_library('libjpeg.a')}",
+            f"-DPNG_LIBRARY={static_library('libpng16.a')}",
+            f"-DWEBP_LIBRARY={static_library('libwebp.a')}",
+            f"-DWEBP_DEMUX_LIBRARY={static_library('libwebpdemux.a')}",
             f"-DOpenMP_gomp_LIBRARY={static_library('libgomp.a')}",
             "-DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++ -static-libgcc"]
 

@@ -1,8 +1,9 @@
-// Decoding of JPEG, PNG and BMP into 8-bit pixels. A file is recognised by its content, not by its
+// Decoding of JPEG, PNG, WebP and BMP into 8-bit pixels. A file is recognised by its content, not by its
 // name. The pixels equal those of Pillow's `Image.open(f).convert(mode)` bit for bit: JPEG by the
 // accurate integer DCT with smooth chroma upsampling, CMYK and YCCK taken as Adobe's inverted kind,
-// 16-bit grey clipped at 255, other 16-bit samples cut to their high byte, alpha dropped, EXIF
-// orientation ignored.
+// 16-bit grey clipped at 255, other 16-bit samples cut to their high byte, alpha dropped, gamma,
+// colour profiles and EXIF orientation ignored, the first frame of an animation (black where it
+// leaves the canvas free).
 //
 // Files are not trusted: sizes are checked in the header before pixels are allocated, and whatever
 // is wrong with a file is a DataError that names it. Stricter than Pillow: a file too short to hold
@@ -60,9 +61,10 @@ Image decode_image(std::span<const std::byte> bytes, const std::string& name,
 void decode_image_into(std::span<const std::byte> bytes, const std::string& name, Image& out,
                        const DecodeLimits& limits = {}, ColorMode mode = ColorMode::kRgb);
 
-// Decodes `region` alone; `out` has its size and equals that part of the whole image. A JPEG costs
-// only what lies in and above the region, so damage below it goes unnoticed (a file that is cut
-// short is noticed all the same). The region must lie inside the image and not be empty.
+// Decodes `region` alone; `out` has its size and equals that part of the whole image. It costs only
+// what lies in and above the region (all of an interlaced PNG). Damage below it goes unnoticed in a
+// JPEG or WebP; a file that is cut short is noticed all the same. The region must lie inside the
+// image and not be empty.
 void decode_image_region(std::span<const std::byte> bytes, const std::string& name,
                          const ImageRegion& region, Image& out, const DecodeLimits& limits = {},
                          ColorMode mode = ColorMode::kRgb);

@@ -10,8 +10,8 @@ namespace dtn {
 namespace {
 
 // torchvision's list of image files, and the part of it that can be decoded here.
-constexpr std::array<std::string_view, 4> kDecodable = {".jpg", ".jpeg", ".png", ".bmp"};
-constexpr std::array<std::string_view, 5> kUndecodable = {".ppm", ".pgm", ".tif", ".tiff", ".webp"};
+constexpr std::array<std::string_view, 5> kDecodable = {".jpg", ".jpeg", ".png", ".webp", ".bmp"};
+constexpr std::array<std::string_view, 4> kUndecodable = {".ppm", ".pgm", ".tif", ".tiff"};
 
 std::string lower_extension(std::string_view file) {
   const std::size_t dot = file.rfind('.');

@@ -46,6 +46,7 @@ const char* format_of(std::span<const std::byte> file) {
   };
   if (begins("\xFF\xD8")) return "jpeg";
   if (begins("\x89PNG")) return "png";
+  if (begins("RIFF")) return "webp";
   return begins("BM") ? "bmp" : "unknown";
 }
 

@@ -76,7 +76,7 @@ const std::string kIndex = std::string(kTrain) + ".dtn-index";
 std::string train_tar() {
   TarFile b, a, outer;
   b.add("b_2.JPEG", "b2").add("b_10.JPEG", "b10").add(".hidden.JPEG", "").add("readme.txt", "");
-  a.add("sub/x.png", "ax").add("a_1.jpg", "a-old").add("a_1.jpg", "a1").add("y.webp", "");
+  a.add("sub/x.png", "ax").add("a_1.jpg", "a-old").add("a_1.jpg", "a1").add("y.tif", "");
   a.add("link.jpg", "", '2').add("../../evil.jpg", "evil");
   outer.add("n02.tar", b.bytes()).add("readme.txt", "hello").add("n01.tar", a.bytes());
   return outer.bytes();
@@ -293,7 +293,7 @@ class WebDatasetTest : public ArchivesTest {
     first.add("z.jpg", "z").add("z.cls", "1").add("z.json", "{}");
     first.add("b.cls", " 0\n").add("b.seg.png", "no").add("b.JPEG", "b");
     second.add("dir/a.v2.txt", "").add("dir/a.cls", "1").add("dir/a.png", "a");
-    second.add("only.cls", "0").add("only.webp", "").add("._b.jpg", "").add("plain", "");
+    second.add("only.cls", "0").add("only.tif", "").add("._b.jpg", "").add("plain", "");
     write("in-train-000009.tar", first.bytes());
     write("in-train-000010.tar", second.bytes());
     write("in-val-000000.tar", TarFile().add("v.jpg", "v").add("v.cls", "0").bytes());

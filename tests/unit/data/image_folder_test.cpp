@@ -84,7 +84,7 @@ TEST_F(ImageFolderTest, LeavesOutWhatIsNoImage) {
   bmp("train/a/._1.bmp");
   bmp("train/a/.thumbs/1.bmp");
   write_bytes(at("train/a/notes.txt"), {1});
-  write_bytes(at("train/a/2.webp"), {1});
+  write_bytes(at("train/a/2.tif"), {1});
   write_bytes(at("train/stray.bmp"), {1});
   EXPECT_EQ(names(*open()), (std::vector<std::string>{"train/a/1.bmp"}));
 }
@@ -125,7 +125,7 @@ TEST_F(ImageFolderTest, NamesWhatIsMissing) {
   bmp("train/a/1.bmp");
   fs::create_directories(dir.path() / "train/b");
   expect_error<DataError>([&] { open(); }, {"train/b", "no images"});
-  write_bytes(at("train/b/1.webp"), {1});
+  write_bytes(at("train/b/1.tif"), {1});
   expect_error<DataError>([&] { open(); }, {"train/b", "1 in formats that cannot be read"});
 }
 

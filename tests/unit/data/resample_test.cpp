@@ -16,7 +16,7 @@ using golden::procedural_image;
 TEST(Resample, EqualsPillowBitForBitOnEveryInstructionSet) {
   for (int level : {0, 1, 2}) {
     limit_instruction_set(level);
-    auto table = golden::open_table("resample.txt");
+    auto table = golden::open_table("resample_pillow12.txt");
     std::uint32_t seed, expected;
     int width, height, channels, out_width, out_height, cases = 0;
     std::string filter;

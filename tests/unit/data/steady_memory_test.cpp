@@ -14,7 +14,7 @@ namespace {
 std::atomic<std::int64_t> allocations = 0;
 }
 
-// This program's operator new counts. (libjpeg and stb_image call malloc for themselves and give
+// This program's operator new counts. (libjpeg and libpng call malloc for themselves and give
 // everything back with each image.) Out of line, or GCC sees malloc meet delete, and warns.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   ++allocations;

@@ -27,7 +27,7 @@ AugmentConfig light() {
 }
 
 TEST(Transforms, EvaluationEqualsTorchvisionBitForBit) {
-  auto table = golden::open_table("eval.txt");
+  auto table = golden::open_table("eval_pillow12.txt");
   std::uint32_t seed, expected;
   int width, height, image_size, cases = 0;
   std::string filter;
@@ -46,7 +46,7 @@ TEST(Transforms, EvaluationEqualsTorchvisionBitForBit) {
 }
 
 TEST(Transforms, ResizedCropEqualsTorchvisionBitForBit) {
-  auto table = golden::open_table("light.txt");
+  auto table = golden::open_table("light_pillow12.txt");
   std::uint32_t seed, expected;
   int width, height, image_size, cases = 0;
   CropBox box;

@@ -189,8 +189,9 @@ TEST(Image, HugeSizesAreRefusedByTheHeader) {
   EXPECT_NE(error_of(jpeg_of_size("420.jpg", 65535, 10)), "");
   EXPECT_NE(error_of(jpeg_of_size("420.jpg", 0, 10)), "");
   EXPECT_TRUE(contains(error_of(png_of(65500, 65500, Bytes(100))), "65500 x 65500 pixels"));
-  EXPECT_TRUE(contains(error_of(png_of(1u << 31, 1, Bytes(100))), "at most 65500"));
+  EXPECT_TRUE(contains(error_of(png_of((1u << 31) - 1, 1, Bytes(100))), "at most 65500"));
   EXPECT_TRUE(contains(error_of(png_of(10000, 10000, Bytes(100))), "cut short"));
+  EXPECT_NE(error_of(png_of(1u << 31, 1, Bytes(100))), "");
   EXPECT_NE(error_of(png_of(0, 5, Bytes(100))), "");
   Bytes bmp = golden::image_bytes("24bit.bmp");
   put_big_endian(bmp, 18, 0xDCFF0000, 4);  // 65500, little-endian
@@ -212,8 +213,17 @@ TEST(Image, LimitsCanBeTightened) {
 }
 
 TEST(Image, CompressionBombsStayWithinMemory) {
-  EXPECT_EQ(error_of(png_of(4, 4, Bytes(20))), "");
-  EXPECT_TRUE(contains(error_of(png_of(4, 4, Bytes(64 << 20))), "outofmem"));
+  const DecodeLimits little{.max_memory = 100'000};
+  EXPECT_EQ(error_of(png_of(4, 4, Bytes(20)), little), "");
+  EXPECT_EQ(error_of(png_of(4, 4, Bytes(64 << 20)), little), "");  // rows that nobody asks for
+  Bytes texts = png_of(4, 4, Bytes(20));
+  Bytes text(4 + (1 << 20));  // the key "k", then what has no end
+  text[0] = std::byte{'k'};
+  Bytes chunk;
+  for (int i = 0; i < 50; ++i) append_chunk(chunk, "tEXt", text);
+  texts.insert(texts.end() - 12, chunk.begin(), chunk.end());
+  EXPECT_EQ(error_of(texts, little), "");
+  EXPECT_TRUE(contains(error_of(png_of(4, 4, Bytes(20)), {.max_memory = 1000}), "1000 bytes"));
 }
 
 TEST(Image, DamagedPngIsNoticedByItsChecksum) {
@@ -225,7 +235,7 @@ TEST(Image, DamagedPngIsNoticedByItsChecksum) {
 
 TEST(Image, OtherFilesAreNamed) {
   EXPECT_TRUE(contains(error_of({}), "empty"));
-  EXPECT_TRUE(contains(error_of(Bytes(100)), "neither JPEG nor PNG nor BMP"));
+  EXPECT_TRUE(contains(error_of(Bytes(100)), "neither JPEG nor PNG nor WebP nor BMP"));
   EXPECT_THROW(read_image_info(Bytes(3), "x"), DataError);
 }
 
