@@ -93,36 +93,6 @@ std::size_t GzipReader::read(std::span<std::byte> out) {
   return filled;
 }
 
-std::vector<std::byte> inflate_zlib(std::span<const std::byte> compressed, std::size_t max_bytes,
-                                    const std::string& name) {
-  if (compressed.size() > kMostPerCall) throw DataError(cat(name, ": too much zlib data"));
-  z_stream z{};
-  if (inflateInit(&z) != Z_OK) throw std::bad_alloc();
-  const std::unique_ptr<z_stream, int (*)(z_stream*)> end(&z, inflateEnd);
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(compressed.data()));
-  z.avail_in = static_cast<uInt>(compressed.size());
-  std::vector<std::byte> content;
-  int status = Z_OK;
-  while (status == Z_OK) {
-    const std::size_t before = content.size();
-    // One byte beyond the limit, to tell data that ends there from data that goes on.
-    content.resize(std::min(std::max(2 * before, kFirstPiece), max_bytes + 1));
-    z.next_out = reinterpret_cast<Bytef*>(content.data() + before);
-    z.avail_out = static_cast<uInt>(content.size() - before);
-    status = inflate(&z, Z_NO_FLUSH);
-    content.resize(content.size() - z.avail_out);
-    if (content.size() > max_bytes) {
-      throw DataError(
-          cat(name, ": inflates to more than the ", max_bytes, " bytes allowed for it"));
-    }
-  }
-  if (status == Z_MEM_ERROR) throw std::bad_alloc();
-  if (status != Z_STREAM_END || z.avail_in > 0) {
-    throw DataError(cat(name, ": the zlib data is damaged or cut short; fetch the file again"));
-  }
-  return content;
-}
-
 std::vector<std::byte> read_gzip_file(const std::string& path, std::int64_t max_bytes) {
   std::vector<std::byte> compressed = read_file(path);
   GzipReader reader(compressed, path);

@@ -35,11 +35,6 @@ class GzipReader {
   std::unique_ptr<Stream> stream_;
 };
 
-// The content of zlib data (RFC 1950), which must end where the data does. DataError when it would
-// be larger than `max_bytes`, and for the same reasons as above.
-std::vector<std::byte> inflate_zlib(std::span<const std::byte> compressed, std::size_t max_bytes,
-                                    const std::string& name);
-
 // The content of a gzip file. DataError when it would be larger than `max_bytes`, or see above.
 std::vector<std::byte> read_gzip_file(const std::string& path, std::int64_t max_bytes);
 

@@ -58,15 +58,15 @@ const std::vector<std::string>& imagenet_class_words();
 
 // The archives of ILSVRC2012 as image-net.org gives them out, read in place: the tar of a tar for
 // each class, data.train below root (default "ILSVRC2012_img_train.tar"), or the flat tar of the
-// validation images, data.val ("ILSVRC2012_img_val.tar"), whose classes come from the development
-// kit, ILSVRC2012_devkit_t12.tar.gz or its folder in root. Classes, labels and order are those of
+// validation images, data.val ("ILSVRC2012_img_val.tar"), whose labels, among the 1000 classes, come
+// from the development kit, ILSVRC2012_devkit_t12.tar.gz or its folder in root. Classes, labels and order are those of
 // the image folder that data/README.md makes of them. Where the images lie is found out once and
 // kept in a file beside the archive, or in the user's cache folder.
 std::unique_ptr<Dataset> open_imagenet(const DataConfig& data, const ModelConfig& model,
                                        Split split);
 
 // Tar shards in WebDataset's layout, read in place: consecutive members of one name up to its first
-// dot are a sample, `.jpg`, `.jpeg`, `.png` or `.bmp` its image, `.cls` its label in digits.
+// dot are a sample, `.jpg`, `.jpeg`, `.png`, `.webp` or `.bmp` its image, `.cls` its label in digits.
 // data.train and data.val, below root, are a folder of shards, or names with braces
 // ("imagenet-train-{000000..000146}.tar") or wildcards (default "*train*.tar" and "*val*.tar").
 // Samples are sorted by label, folder and file name, so that a data set in shards has the order of

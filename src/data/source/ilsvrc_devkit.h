@@ -11,19 +11,15 @@
 
 namespace dtn {
 
-struct IlsvrcDevkit {
-  std::vector<std::string> classes;       // WordNet ids, sorted
-  std::vector<std::int32_t> val_classes;  // of validation image i + 1: its position in `classes`
-};
+// The labels of the validation images, that of ILSVRC2012_val_00000001.JPEG first: positions in
+// imagenet_class_names(). Read from data/ILSVRC2012_validation_ground_truth.txt in the folder
+// ILSVRC2012_devkit_t12 or the archive ILSVRC2012_devkit_t12.tar.gz in `root`. DataError names what
+// is missing or damaged.
+std::vector<std::int32_t> read_ilsvrc_labels(const std::filesystem::path& root);
 
-// Reads the folder ILSVRC2012_devkit_t12 or the archive ILSVRC2012_devkit_t12.tar.gz in `root`.
-// DataError names what is missing or damaged.
-IlsvrcDevkit read_ilsvrc_devkit(const std::filesystem::path& root);
-
-// From the bytes of data/meta.mat and data/ILSVRC2012_validation_ground_truth.txt. The ground truth
-// has a line for each image, with the ILSVRC2012_ID of its class; the classes are the synsets of
-// meta.mat that have no children.
-IlsvrcDevkit parse_ilsvrc_devkit(std::span<const std::byte> meta, std::span<const std::byte> truth,
-                                 const std::string& name);
+// The same from the bytes of that file, which has a line for each image with the ILSVRC2012_ID of
+// its class. `name` stands for the file in messages.
+std::vector<std::int32_t> parse_ilsvrc_labels(std::span<const std::byte> truth,
+                                              const std::string& name);
 
 }  // namespace dtn

@@ -69,7 +69,7 @@ ArchiveIndex search_train(const ArchiveSet& archives, SearchProgress& progress) 
     if (parts[c].images.empty()) {
       throw DataError(cat(archive->name(), ": ", classes[c].name, kTar,
                           " holds no images (.jpg, "
-                          ".jpeg, .png or .bmp; ",
+                          ".jpeg, .png, .webp or .bmp; ",
                           parts_left_out[c].undecodable, " in formats that cannot be read)"));
     }
     for (const ArchiveIndex::Image& image : parts[c].images) {
@@ -118,10 +118,11 @@ std::size_t number_of(std::string_view file) {
 }
 
 // The index as if the images lay in folders by class.
-ArchiveIndex by_class(const ArchiveIndex& flat, const IlsvrcDevkit& kit, const std::string& path) {
-  if (flat.images.size() != kit.val_classes.size()) {
+ArchiveIndex by_class(const ArchiveIndex& flat, const std::vector<std::int32_t>& labels,
+                      const std::string& path) {
+  if (flat.images.size() != labels.size()) {
     throw DataError(cat(path, ": holds ", flat.images.size(), " images, the development kit knows ",
-                        "the classes of ", kit.val_classes.size(),
+                        "the classes of ", labels.size(),
                         "; are both of ILSVRC2012? See data/README.md"));
   }
   ArchiveIndex index;
@@ -129,14 +130,14 @@ ArchiveIndex by_class(const ArchiveIndex& flat, const IlsvrcDevkit& kit, const s
   for (const ArchiveIndex::Image& image : flat.images) {
     const std::string_view file = base_name(flat.name(image));
     const std::size_t number = number_of(file);
-    if (number == 0 || number > kit.val_classes.size() || !seen.insert(number).second) {
+    if (number == 0 || number > labels.size() || !seen.insert(number).second) {
       throw DataError(cat(path, ": '", file, "' is not the name of a validation image that the ",
                           "development kit knows, or is there twice"));
     }
-    const std::int32_t label = kit.val_classes[number - 1];
+    const std::int32_t label = labels[number - 1];
     index.add(0, label, static_cast<std::int64_t>(image.offset),
               static_cast<std::int64_t>(image.size),
-              cat(kit.classes[static_cast<std::size_t>(label)], "/", file));
+              cat(imagenet_class_names()[static_cast<std::size_t>(label)], "/", file));
   }
   sort_images(index);
   index.remark = flat.remark;
@@ -167,12 +168,12 @@ std::unique_ptr<Dataset> open_imagenet(const DataConfig& data, const ModelConfig
     });
     classes = classes_of(index, path.string());
   } else {
-    IlsvrcDevkit kit = read_ilsvrc_devkit(data.root);
+    const std::vector<std::int32_t> labels = read_ilsvrc_labels(data.root);
     index = load_or_build_index(archives, "imagenet val", [&](SearchProgress& progress) {
       return search_val(archives, progress);
     });
-    index = by_class(index, kit, path.string());
-    classes = std::move(kit.classes);
+    index = by_class(index, labels, path.string());
+    classes = imagenet_class_names();
   }
   const auto count = static_cast<std::int64_t>(classes.size());
   check_class_count(count, model, path.string());

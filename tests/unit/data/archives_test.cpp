@@ -201,13 +201,11 @@ TEST_F(ArchivesTest, IndexesPointInsideTheirArchives) {
   }
 }
 
-// Three classes, whose ids are not in the order of their names, below two that have children.
-const std::vector<Synset> kSynsets = {
-    {1, "n03", 0}, {2, "n01", 0}, {3, "n02", 0}, {1001, "n00", 2}, {300, "n05", 1}};
-const char* const kTruth = "3\n1\n2\n1\n";
+// The kit's numbers of the first three classes, by the order of their names, are 449, 450 and 442.
+const char* const kTruth = "442\n449\n450\n449\n";
 const std::vector<std::string> kValItems = {
-    "0 n01/ILSVRC2012_val_00000003.JPEG v3", "1 n02/ILSVRC2012_val_00000001.JPEG v1",
-    "2 n03/ILSVRC2012_val_00000002.JPEG v2", "2 n03/ILSVRC2012_val_00000004.JPEG v4"};
+    "0 n01440764/ILSVRC2012_val_00000002.JPEG v2", "0 n01440764/ILSVRC2012_val_00000004.JPEG v4",
+    "1 n01443537/ILSVRC2012_val_00000003.JPEG v3", "2 n01484850/ILSVRC2012_val_00000001.JPEG v1"};
 
 std::string val_tar(int count = 4) {
   TarFile tar;
@@ -218,18 +216,17 @@ std::string val_tar(int count = 4) {
 TEST_F(ArchivesTest, ImagenetValTakesItsClassesFromTheDevelopmentKit) {
   write(kVal, val_tar());
   const std::string folder = "ILSVRC2012_devkit_t12/";
-  for (bool compressed : {false, true}) {
-    const std::string meta = mat::synsets(kSynsets, compressed);
-    TarFile kit;
-    kit.add(folder + "readme.txt", "").add(folder + "data/meta.mat", meta);
-    kit.add(folder + "data/ILSVRC2012_validation_ground_truth.txt", kTruth);
-    write_bytes(dir.path() / "ILSVRC2012_devkit_t12.tar.gz", gzipped(to_bytes(kit.bytes())));
-    auto set = open("imagenet", Split::kVal);
-    EXPECT_EQ(items(*set), kValItems);
-    EXPECT_EQ(set->class_names(), (std::vector<std::string>{"n01", "n02", "n03"}));
-  }
+  TarFile kit;
+  kit.add(folder + "readme.txt", "").add(folder + "data/meta.mat", "not read");
+  write_bytes(dir.path() / "ILSVRC2012_devkit_t12.tar.gz", gzipped(to_bytes(kit.bytes())));
+  refused("imagenet", {"has no data/ILSVRC2012_validation_ground_truth.txt"}, Split::kVal);
+  kit.add(folder + "data/ILSVRC2012_validation_ground_truth.txt", kTruth);
+  write_bytes(dir.path() / "ILSVRC2012_devkit_t12.tar.gz", gzipped(to_bytes(kit.bytes())));
+  auto set = open("imagenet", Split::kVal);
+  EXPECT_EQ(items(*set), kValItems);
+  EXPECT_EQ(set->class_names(), imagenet_class_names());
   fs::remove(dir.path() / "ILSVRC2012_devkit_t12.tar.gz");
-  write(folder + "data/meta.mat", mat::synsets(kSynsets));
+  write(folder + "readme.txt", "");
   refused("imagenet", {"ILSVRC2012_validation_ground_truth.txt"}, Split::kVal);
   write(folder + "data/ILSVRC2012_validation_ground_truth.txt", kTruth);
   EXPECT_EQ(items(*open("imagenet", Split::kVal)), kValItems);
@@ -241,47 +238,26 @@ TEST_F(ArchivesTest, ImagenetValTakesItsClassesFromTheDevelopmentKit) {
   refused("imagenet", {kVal, "'a.JPEG' is not the name"}, Split::kVal);
 }
 
-IlsvrcDevkit parse_kit(const std::string& meta, const std::string& truth) {
-  return parse_ilsvrc_devkit(std::as_bytes(std::span(meta.data(), meta.size())),
-                             std::as_bytes(std::span(truth.data(), truth.size())), "kit");
+std::vector<std::int32_t> parse_labels(const std::string& truth) {
+  return parse_ilsvrc_labels(std::as_bytes(std::span(truth.data(), truth.size())), "truth.txt");
 }
 
-TEST(Devkit, RefusesWhatDoesNotFit) {
-  const std::string meta = mat::synsets(kSynsets);
-  EXPECT_EQ(parse_kit(meta, "3\r\n1\r\n").val_classes, (std::vector<std::int32_t>{1, 2}));
-  const auto refused = [](const std::string& m, const std::string& t, const char* why) {
-    expect_error<DataError>([&] { parse_kit(m, t); }, {"kit", why});
-  };
-  refused(meta, "3\n4\n", "line 2: no class has the number 4");
-  refused(meta, "3\n1001\n", "no class has the number 1001");  // has children
-  refused(meta, "3\nx\n", "line 2 is not the number");
-  refused(meta, "3\n\n1\n", "line 2 is not the number");
-  refused(mat::synsets({{1, "n01", 0}, {1, "n02", 0}}), "1", "two classes");
-  refused(mat::synsets({{1, "n01", 0}, {2, "n01", 0}}), "1", "two classes");
-  refused(mat::synsets({{1, "", 0}}), "1", "without its");
-  refused(mat::synsets({{1, "../n01", 0}}), "1", "without its");
-  refused(mat::synsets({{1, "n01", 1}}), "1", "without children");
-  refused(mat::synsets({}), "1", "without children");
-  refused(mat::synsets(kSynsets, true, "other"), "1", "no variable 'synsets'");
-  refused(mat::file(mat::number(1), false), "1", "no variable");
-  refused("hello", "1", "cut short");
-  refused(std::string(200, 'x'), "1", "not a MAT-file");
+TEST(Devkit, NumbersTheClassesInAnOrderOfItsOwn) {
+  EXPECT_EQ(parse_labels("449\r\n450\r\n"), (std::vector<std::int32_t>{0, 1}));
+  // Of the first images, as others list them by label.
+  EXPECT_EQ(parse_labels("490\n361\n171\n822\n297"),
+            (std::vector<std::int32_t>{65, 970, 230, 809, 516}));
+  std::string every;
+  for (int id = 1; id <= 1000; ++id) every += cat(id, "\n");
+  std::vector<std::int32_t> labels = parse_labels(every);
+  std::ranges::sort(labels);
+  for (std::int32_t i = 0; i < 1000; ++i) ASSERT_EQ(labels[static_cast<std::size_t>(i)], i);
 }
 
-TEST(Devkit, NoDamageToMetaMatGoesBeyondAnError) {
-  for (bool compressed : {false, true}) {
-    const std::string good = mat::synsets(kSynsets, compressed);
-    for (std::size_t i = 0; i < good.size(); ++i) {
-      EXPECT_THROW(parse_kit(good.substr(0, i), kTruth), DataError) << i;
-      for (char value : {'\0', '\x01', '\x7f', '\xff'}) {
-        std::string changed = good;
-        changed[i] = value;
-        try {
-          parse_kit(changed, kTruth);
-        } catch (const DataError&) {
-        }
-      }
-    }
+TEST(Devkit, RefusesWhatIsNoClass) {
+  for (const char* truth : {"3\n1001\n", "3\n0\n", "3\n-1\n", "3\nx\n", "3\n\n1\n", "3\n4 5\n"}) {
+    expect_error<DataError>([&] { parse_labels(truth); },
+                            {"truth.txt", "line 2 is not the number of a class"});
   }
 }
 

@@ -1,12 +1,10 @@
 #include <gtest/gtest.h>
-#include <zlib.h>
 
 #include <cmath>
 #include <string>
 
 #include "dtn/core/check.h"
 #include "io/crc32c.h"
-#include "io/gzip.h"
 #include "io/image_encode.h"
 
 namespace dtn {
@@ -80,22 +78,6 @@ TEST(Crc32c, IsTheSameWithAndWithoutTheInstruction) {
   }
   const std::string check = "123456789";  // RFC 3720 and every catalogue of checksums
   EXPECT_EQ(crc32c(std::as_bytes(std::span(check.data(), check.size()))), 0xe3069283u);
-}
-
-TEST(Zlib, InflatesWithinItsLimit) {
-  const std::string text(100'000, 'a');
-  std::vector<std::byte> packed(compressBound(text.size()));
-  uLongf size = packed.size();
-  compress(reinterpret_cast<Bytef*>(packed.data()), &size,
-           reinterpret_cast<const Bytef*>(text.data()), text.size());
-  packed.resize(size);
-  EXPECT_EQ(inflate_zlib(packed, text.size(), "z").size(), text.size());
-  EXPECT_THROW(inflate_zlib(packed, text.size() - 1, "z"), DataError);
-  for (std::size_t n = 0; n < packed.size(); ++n) {
-    EXPECT_THROW(inflate_zlib(std::span(packed).first(n), text.size(), "z"), DataError) << n;
-  }
-  packed.push_back({});
-  EXPECT_THROW(inflate_zlib(packed, text.size(), "z"), DataError);
 }
 
 }  // namespace
