@@ -72,6 +72,17 @@ void check(dnnl_status_t status, const char* what) {
   if (status != dnnl_success) throw Error(cat("oneDNN could not ", what, " (status ", status, ")"));
 }
 
+// oneDNN 3 describes an operation in one step, where 2 took two.
+dnnl::matmul::primitive_desc describe(const memory::desc& a, const memory::desc& b,
+                                      const memory::desc& c,
+                                      const dnnl::primitive_attr& attributes = {}) {
+#if DNNL_VERSION_MAJOR >= 3
+  return {engine(), a, b, c, attributes};
+#else
+  return {dnnl::matmul::desc(a, b, c), attributes, engine()};
+#endif
+}
+
 // The layout oneDNN wants for a [k, n] right-hand side that is used many times.
 const memory::desc& packed_layout(const GemmTile& t) {
   Cache<memory::desc>& cache = state().layouts;
@@ -82,8 +93,7 @@ const memory::desc& packed_layout(const GemmTile& t) {
   memory::desc a = matrix(t.dtype, kPackingRows, t.k, t.k, false);
   memory::desc b({t.k, t.n}, type_of(t.dtype), memory::format_tag::any);
   memory::desc c = matrix(DType::kFloat32, kPackingRows, t.n, t.n, false);
-  dnnl::matmul::primitive_desc pd(dnnl::matmul::desc(a, b, c), engine());
-  return cache.emplace(key, pd.weights_desc()).first->second;
+  return cache.emplace(key, describe(a, b, c).weights_desc()).first->second;
 }
 
 Product make_product(const GemmTile& t) {
@@ -97,7 +107,7 @@ Product make_product(const GemmTile& t) {
     add.append_sum(1.0f);
     attributes.set_post_ops(add);
   }
-  dnnl::matmul::primitive_desc pd(dnnl::matmul::desc(a, b, c), attributes, engine());
+  const dnnl::matmul::primitive_desc pd = describe(a, b, c, attributes);
   memory::desc scratch = pd.scratchpad_desc();
   auto empty = [](const memory::desc& desc) { return memory(desc, engine(), DNNL_MEMORY_NONE); };
   return {dnnl::matmul(pd), empty(a),       t.packed_b ? memory() : empty(b),
