@@ -97,6 +97,7 @@ int pack(const DataCommand& options, const Registries& registries) {
   PackOptions how = options.pack;
   how.jobs = options.jobs;
   how.interpolation = config.data.interpolation;
+  how.resample = config.data.resample;
   std::optional<Watch> watch;
   const PackReport report = pack_dataset(
       *dataset, options.output, how,

@@ -57,6 +57,15 @@ ExperimentConfig load_config(const TrainCommand& options, const Registries& regi
   return load_experiment(run_folder_of(options.resume) / "config.yaml", options.overrides, schemas);
 }
 
+// A run keeps the resizing it began with where its config, given anew, does not say.
+void keep_resample(const TrainCommand& options, const fs::path& output,
+                   const ConfigSchemas& schemas, ExperimentConfig& config) {
+  const fs::path file = output / "config.yaml";
+  if (options.resume.empty() || options.config.empty() || !fs::exists(file)) return;
+  const Resample begun = load_experiment(file, {}, schemas).data.resample;
+  config = load_experiment(find_config(options.config), options.overrides, schemas, begun);
+}
+
 // The folder of a run in which nobody else works. Made if it was not there, and gone again if
 // nothing came to be in it, such as where the data set is missing.
 class RunFolder {
@@ -104,6 +113,7 @@ int run_train(const TrainCommand& options, const Registries& registries) {
   fs::path output = !options.output.empty()                       ? fs::path(options.output)
                     : resume_folder && fs::exists(options.resume) ? run_folder_of(options.resume)
                                                                   : fs::path("runs") / config.name;
+  keep_resample(options, output, registries.schemas(), config);
   if (options.dry_run) {
     Communicator::Work measuring(ranks, "measuring", Communicator::Work::kLong);
     if (ranks.is_first())

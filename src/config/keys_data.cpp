@@ -15,6 +15,11 @@ std::span<const std::string> names_of<TrainInterpolation>() {
   return names;
 }
 template <>
+std::span<const std::string> names_of<Resample>() {
+  static const std::array<std::string, 2> names = {"pillow13", "pillow12"};
+  return names;
+}
+template <>
 std::span<const std::string> names_of<DecodeMode>() {
   static const std::array<std::string, 3> names = {"auto", "exact", "fast"};
   return names;
@@ -74,6 +79,10 @@ std::vector<Key> data_keys() {
              "how the random crops of training are resized, and RandAugment moves pixels; random "
              "draws bilinear or bicubic for each image, as timm does; unset: as data.interpolation",
              "random"),
+      choice("data.resample", FIELD(data.resample),
+             "whose pixels resizing gives: those of Pillow 13, which resizes the columns of some "
+             "tall images first, or of Pillow up to 12.3, as runs did that were made before this "
+             "key"),
       choice("data.decode", FIELD(data.decode),
              "how JPEGs are decoded: exactly, or fast, as small as the crop allows; auto: fast to "
              "train, exact to evaluate"),

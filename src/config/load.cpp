@@ -1,6 +1,7 @@
 #include "dtn/config/load.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "config/key_docs.h"
 #include "config/keys.h"
@@ -41,7 +42,7 @@ void set_optimizer_defaults(const Node& root, const std::vector<OptimizerSchema>
 
 }  // namespace
 
-ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas) {
+ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas, Resample resample) {
   const Node* preset = root.at("model.preset");
   if (preset == nullptr || preset->is_null()) {
     std::vector<std::string> names;
@@ -50,6 +51,7 @@ ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas) {
          join(names));
   }
   ExperimentConfig config;
+  config.data.resample = resample;
   set_optimizer_defaults(root, schemas.optimizers, config.optim);
   for (const Key& key : keys()) {
     const Node* node = root.at(key.path);
@@ -135,14 +137,21 @@ class Writer {
   int depth_ = 0;
 };
 
+// Whether a run wrote this file, which then lies beside what else it has written.
+bool is_of_run(const std::filesystem::path& file) {
+  const std::filesystem::path folder = file.parent_path();
+  return file.filename() == "config.yaml" && (std::filesystem::exists(folder / "metrics.jsonl") ||
+                                              std::filesystem::exists(folder / "checkpoints"));
+}
+
 }  // namespace
 }  // namespace config
 
 ExperimentConfig load_experiment(const std::string& path, std::span<const std::string> overrides,
-                                 const ConfigSchemas& schemas) {
+                                 const ConfigSchemas& schemas, Resample resample) {
   config::Node root = config::load_file_layers(path, schemas);
   config::apply_overrides(root, overrides, schemas);
-  return config::resolve(root, schemas);
+  return config::resolve(root, schemas, config::is_of_run(path) ? Resample::kPillow12 : resample);
 }
 
 ExperimentConfig parse_experiment(const std::string& text, const std::string& source,
@@ -150,7 +159,7 @@ ExperimentConfig parse_experiment(const std::string& text, const std::string& so
                                   const ConfigSchemas& schemas) {
   config::Node root = config::load_text_layer(text, source, schemas);
   config::apply_overrides(root, overrides, schemas);
-  return config::resolve(root, schemas);
+  return config::resolve(root, schemas, Resample::kPillow12);
 }
 
 std::string to_yaml(const ExperimentConfig& config) {

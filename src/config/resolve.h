@@ -9,7 +9,8 @@
 
 namespace dtn::config {
 
-ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas);
+// `resample` is what data.resample means where the tree does not set it.
+ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas, Resample resample);
 
 // model.norm.type and the options of that normalizer, defaults filled in.
 void read_norm_options(const Node& root, std::span<const NormSchema> norms, NormConfig& norm);

@@ -41,7 +41,7 @@ ExperimentConfig resolve_variant(const SweepFile& sweep, const VariantFile& vari
     for (const Node& set : *sets) apply_layer(root, set, rank++, schemas);
   }
   apply_overrides(root, overrides, schemas);
-  return resolve(root, schemas);
+  return resolve(root, schemas, Resample::kPillow13);
 }
 
 std::string name_of_file(const std::string& path) {

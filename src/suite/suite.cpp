@@ -57,6 +57,7 @@ SuiteSettings settings_of(const ExperimentConfig& config, const SuiteOptions& op
           .crop_pct = plan.crop_pct,
           .clean_crop_pct = config.data.crop_pct,
           .interpolation = config.data.interpolation,
+          .resample = config.data.resample,
           .mean = std::move(normalization.mean),
           .std = std::move(normalization.std)};
 }

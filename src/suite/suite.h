@@ -63,6 +63,7 @@ struct SuiteSettings {
   std::string precision;
   double crop_pct = 1, clean_crop_pct = 1;
   Interpolation interpolation = Interpolation::kBicubic;
+  Resample resample = Resample::kPillow13;
   std::vector<float> mean, std;
 };
 

@@ -43,6 +43,7 @@ Json json_of(const SuiteSettings& s) {
           {"crop_pct", s.crop_pct},
           {"clean_crop_pct", s.clean_crop_pct},
           {"interpolation", s.interpolation == Interpolation::kBicubic ? "bicubic" : "bilinear"},
+          {"resample", s.resample == Resample::kPillow13 ? "pillow13" : "pillow12"},
           {"mean", s.mean},
           {"std", s.std}};
 }

@@ -104,3 +104,8 @@ assert summary["legs"] == len(legs) >= 3, (summary, legs)
 assert abs(summary["wall_seconds"] - sum(leg["seconds"] for leg in legs)) < 1, (summary, legs)
 assert legs[-1]["from_step"] == 72 and legs[-1]["to_step"] == 73, legs
 EOF
+
+# A run from before data.resample keeps its pixels, wherever the config comes from.
+sed -i '/^  resample:/d' "$run/config.yaml"
+expect 0 dtn-train "${slow[@]}" --output "$run" --resume auto --set schedule.steps=74
+expect_equal "resizing of an old run" "$(grep 'resample:' "$run/config.yaml")" '  resample: pillow12'

@@ -11,6 +11,10 @@ namespace dtn {
 enum class Interpolation { kBilinear, kBicubic };
 enum class TrainInterpolation { kBilinear, kBicubic, kRandom };  // one of the two for each image
 
+// Whose resizing: of images made less high by more than twice what they are made less wide, Pillow
+// 13 resizes the columns first and Pillow up to 12.3 the rows. What is rounded in between differs.
+enum class Resample { kPillow13, kPillow12 };
+
 // How JPEGs are decoded: exactly, or as small as what is wanted of them allows (see Transform).
 // kAuto is fast for training and exact for evaluation.
 enum class DecodeMode { kAuto, kExact, kFast };
@@ -32,6 +36,7 @@ struct DataConfig {
   double crop_pct = 0.875;
   Interpolation interpolation = Interpolation::kBicubic;
   std::optional<TrainInterpolation> train_interpolation;  // of training crops; unset: as above
+  Resample resample = Resample::kPillow13;
   DecodeMode decode = DecodeMode::kAuto;
   int repeats = 1;                    // times an epoch goes through the images
   std::optional<std::int64_t> size;   // synthetic: number of images (1024, and 256 for val)

@@ -47,10 +47,14 @@ std::vector<std::string> shipped_configs();
 //   so do schedule.milestones and schedule.decay_epochs; another schedule.name drops the keys that
 //   mean nothing, or something else, for it;
 // - a train.batch_size not above a train.micro_batch from below drops that.
+//
+// `resample` is data.resample where nobody sets it. In the config.yaml of a run it is pillow12 in any
+// case, as the run was made before the key and keeps its bits.
 ExperimentConfig load_experiment(const std::string& path, std::span<const std::string> overrides,
-                                 const ConfigSchemas& schemas);
-// The same from text, for configs embedded in checkpoints; `source` names it in errors. `base:` is
-// an error here.
+                                 const ConfigSchemas& schemas,
+                                 Resample resample = Resample::kPillow13);
+// The same from text, for configs embedded in checkpoints, where data.resample is pillow12 unless it
+// is set; `source` names it in errors. `base:` is an error here.
 ExperimentConfig parse_experiment(const std::string& text, const std::string& source,
                                   std::span<const std::string> overrides,
                                   const ConfigSchemas& schemas);

@@ -97,8 +97,9 @@ void compute_axis(const AxisKey& key, std::vector<double>& exact, Axis& axis) {
 struct ResampleWorkspace::State {
   std::array<Axis, 16> axes;
   std::uint64_t clock = 0;
-  std::vector<double> exact;                       // weights of one pixel before rounding
-  std::vector<std::uint8_t> columns, strip, rows;  // see horizontal_pass()
+  std::vector<double> exact;                 // weights of one pixel before rounding
+  std::vector<std::uint8_t> columns, strip;  // see horizontal_pass()
+  std::vector<std::uint8_t> half;            // what the first pass has made
 
   const Axis& axis(const AxisKey& key) {
     Axis* oldest = &axes.front();
@@ -124,28 +125,35 @@ namespace {
 
 using State = ResampleWorkspace::State;
 
-// Rows [y0, y1) of the part, each resized to axis.key.count pixels, into `out` [y1-y0, count, c].
-// Sixteen rows at a time are transposed, so that a vector holds the same sample of all of them.
-void horizontal_pass(const ImageView& part, int part_x, int y0, int y1, const Axis& axis, State& s,
-                     std::uint8_t* out) {
+// `source` holds what the axis depends on, from axis.begin to axis.end, and nothing else in that
+// direction: so it is below, too.
+
+// Its rows, each resized to axis.key.count pixels, into `out` [source.height, count, c]. Sixteen
+// rows at a time are transposed, so that a vector holds the same sample of all of them.
+void horizontal_pass(const ImageView& source, const Axis& axis, State& s, std::uint8_t* out) {
   constexpr int kLanes = resample::kLanes;
-  const int channels = part.channels;
-  const int in_samples = (axis.end - axis.begin) * channels;
-  const int out_samples = axis.key.count * channels;
+  const int in_samples = source.width * source.channels;
+  const int out_samples = axis.key.count * source.channels;
   const int in_padded = (in_samples + kLanes - 1) / kLanes * kLanes;
   const int out_padded = (out_samples + kLanes - 1) / kLanes * kLanes;
   s.columns.resize(static_cast<std::size_t>(in_padded) * kLanes);  // [in_padded, kLanes]
   s.strip.resize(static_cast<std::size_t>(out_padded) * kLanes);   // [out_padded, kLanes]
-  const std::int64_t skip = static_cast<std::int64_t>(axis.begin - part_x) * channels;
-  for (int y = y0; y < y1; y += kLanes) {
-    const int rows = std::min(kLanes, y1 - y);
-    const std::uint8_t* from = part.pixels + y * part.stride + skip;
-    resample::transpose_in(from, part.stride, rows, in_samples, s.columns.data());
-    resample::weigh_columns(s.columns.data(), axis.begin, channels, axis.spans.data(),
+  for (int y = 0; y < source.height; y += kLanes) {
+    const int rows = std::min(kLanes, source.height - y);
+    const std::uint8_t* from = source.pixels + y * source.stride;
+    resample::transpose_in(from, source.stride, rows, in_samples, s.columns.data());
+    resample::weigh_columns(s.columns.data(), axis.begin, source.channels, axis.spans.data(),
                             axis.weights.data(), axis.taps, axis.key.count, s.strip.data());
     resample::transpose_out(s.strip.data(), rows, out_samples,
-                            out + static_cast<std::int64_t>(y - y0) * out_samples, out_samples);
+                            out + static_cast<std::int64_t>(y) * out_samples, out_samples);
   }
+}
+
+// Its columns, each resized to axis.key.count pixels, into `out` [count, source.width, c].
+void vertical_pass(const ImageView& source, const Axis& axis, std::uint8_t* out) {
+  resample::weigh_rows(source.pixels, source.stride, axis.begin,
+                       static_cast<std::int64_t>(source.width) * source.channels, axis.spans.data(),
+                       axis.weights.data(), axis.taps, axis.key.count, out);
 }
 
 void copy_rows(const std::uint8_t* from, std::int64_t stride, int rows, std::size_t bytes,
@@ -153,43 +161,50 @@ void copy_rows(const std::uint8_t* from, std::int64_t stride, int rows, std::siz
   for (int y = 0; y < rows; ++y) std::memcpy(to + y * bytes, from + y * stride, bytes);
 }
 
+// Whether the columns are resized before the rows.
+bool columns_first(const AxisKey& x, const AxisKey& y, Resample order) {
+  const int less_wide = x.in - x.out, less_high = y.in - y.out;
+  return order == Resample::kPillow13 && less_high > 0 && less_high > 2 * less_wide;
+}
+
+// An image of this size in `memory`, to hold the result of the first pass.
+ImageView make_room(int width, int height, int channels, std::vector<std::uint8_t>& memory) {
+  const std::int64_t stride = std::int64_t{width} * channels;
+  memory.resize(static_cast<std::size_t>(stride * height));
+  return {memory.data(), width, height, channels, stride};
+}
+
 // `part` shows the source from column part_x and row part_y on.
 void run(const ImageView& part, int part_x, int part_y, const AxisKey& x_key, const AxisKey& y_key,
-         State& s, Image& out) {
+         Resample order, State& s, Image& out) {
   out.width = x_key.count;
   out.height = y_key.count;
   out.channels = part.channels;
   const std::size_t row_bytes = static_cast<std::size_t>(out.width) * part.channels;
   out.pixels.resize(row_bytes * static_cast<std::size_t>(out.height));
-  const bool horizontal = !x_key.identity(), vertical = !y_key.identity();
+  const Axis* x_axis = x_key.identity() ? nullptr : &s.axis(x_key);
+  const Axis* y_axis = y_key.identity() ? nullptr : &s.axis(y_key);
+  // Source columns and rows that the result depends on.
+  const int x0 = x_axis ? x_axis->begin : x_key.first;
+  const int x1 = x_axis ? x_axis->end : x_key.first + x_key.count;
+  const int y0 = y_axis ? y_axis->begin : y_key.first;
+  const int y1 = y_axis ? y_axis->end : y_key.first + y_key.count;
+  const ImageView source = crop_view(part, x0 - part_x, y0 - part_y, x1 - x0, y1 - y0);
 
-  // Source rows, relative to the part, that the result depends on.
-  int y0 = y_key.first - part_y, y1 = y0 + y_key.count;
-  const Axis* y_axis = nullptr;
-  if (vertical) {
-    y_axis = &s.axis(y_key);
-    y0 = y_axis->begin - part_y;
-    y1 = y_axis->end - part_y;
-  }
-  const std::uint8_t* rows = part.pixels + y0 * part.stride +
-                             static_cast<std::int64_t>(x_key.first - part_x) * part.channels;
-  std::int64_t stride = part.stride;
-  if (horizontal) {
-    std::uint8_t* to = out.pixels.data();
-    if (vertical) {
-      s.rows.resize(row_bytes * static_cast<std::size_t>(y1 - y0));
-      to = s.rows.data();
-    }
-    horizontal_pass(part, part_x, y0, y1, s.axis(x_key), s, to);
-    rows = to;
-    stride = static_cast<std::int64_t>(row_bytes);
-  }
-  if (vertical) {
-    resample::weigh_rows(rows, stride, y_axis->begin, static_cast<std::int64_t>(row_bytes),
-                         y_axis->spans.data(), y_axis->weights.data(), y_axis->taps,
-                         y_axis->key.count, out.pixels.data());
-  } else if (!horizontal) {
-    copy_rows(rows, stride, out.height, row_bytes, out.pixels.data());
+  if (!x_axis && !y_axis) {
+    copy_rows(source.pixels, source.stride, out.height, row_bytes, out.pixels.data());
+  } else if (!y_axis) {
+    horizontal_pass(source, *x_axis, s, out.pixels.data());
+  } else if (!x_axis) {
+    vertical_pass(source, *y_axis, out.pixels.data());
+  } else if (columns_first(x_key, y_key, order)) {
+    const ImageView half = make_room(source.width, out.height, part.channels, s.half);
+    vertical_pass(source, *y_axis, s.half.data());
+    horizontal_pass(half, *x_axis, s, out.pixels.data());
+  } else {
+    const ImageView half = make_room(out.width, source.height, part.channels, s.half);
+    horizontal_pass(source, *x_axis, s, s.half.data());
+    vertical_pass(half, *y_axis, out.pixels.data());
   }
 }
 
@@ -229,21 +244,21 @@ ImageView crop_view(const ImageView& image, int left, int top, int width, int he
   return {start, width, height, image.channels, image.stride};
 }
 
-void resize(const ImageView& image, int width, int height, Interpolation filter,
+void resize(const ImageView& image, int width, int height, const Resampling& how,
             ResampleWorkspace& workspace, Image& out) {
   resize_window(image, {0, 0, image.width, image.height}, image.width, image.height,
-                {width, height, {0, 0, width, height}}, filter, workspace, out);
+                {width, height, {0, 0, width, height}}, how, workspace, out);
 }
 
-Image resize(const Image& image, int width, int height, Interpolation filter) {
+Image resize(const Image& image, int width, int height, const Resampling& how) {
   ResampleWorkspace workspace;
   Image out;
-  resize(view(image), width, height, filter, workspace, out);
+  resize(view(image), width, height, how, workspace, out);
   return out;
 }
 
 void resize_box(const ImageView& image, const ImageBox& box, int width, int height,
-                Interpolation filter, ResampleWorkspace& workspace, Image& out) {
+                const Resampling& how, ResampleWorkspace& workspace, Image& out) {
   check_sizes(image.width, image.height, image.channels, width, height);
   DTN_CHECK(0 <= box.x0 && box.x0 < box.x1 && box.x1 <= image.width && 0 <= box.y0 &&
                 box.y0 < box.y1 && box.y1 <= image.height,
@@ -251,17 +266,18 @@ void resize_box(const ImageView& image, const ImageBox& box, int width, int heig
             image.width, " x ", image.height);
   // Pillow keeps the box in float32.
   const auto axis = [&](int in, int count, double from, double to) {
-    return AxisKey{in, count, 0, count, static_cast<float>(from), static_cast<float>(to), filter};
+    return AxisKey{in,        count, 0, count, static_cast<float>(from), static_cast<float>(to),
+                   how.filter};
   };
   run(image, 0, 0, axis(image.width, width, box.x0, box.x1),
-      axis(image.height, height, box.y0, box.y1), workspace.state(), out);
+      axis(image.height, height, box.y0, box.y1), how.order, workspace.state(), out);
 }
 
 Image resize_box(const Image& image, double x0, double y0, double x1, double y1, int width,
-                 int height, Interpolation filter) {
+                 int height, const Resampling& how) {
   ResampleWorkspace workspace;
   Image out;
-  resize_box(view(image), {x0, y0, x1, y1}, width, height, filter, workspace, out);
+  resize_box(view(image), {x0, y0, x1, y1}, width, height, how, workspace, out);
   return out;
 }
 
@@ -287,16 +303,18 @@ ImageRegion source_region(double source_width, double source_height, const Resiz
 }
 
 void resize_window(const ImageView& part, const ImageRegion& at, double source_width,
-                   double source_height, const ResizeWindow& target, Interpolation filter,
+                   double source_height, const ResizeWindow& target, const Resampling& how,
                    ResampleWorkspace& workspace, Image& out) {
   check_sizes(source_width, source_height, part.channels, target.width, target.height);
-  const ImageRegion need = source_region(source_width, source_height, target, filter, workspace);
+  const ImageRegion need =
+      source_region(source_width, source_height, target, how.filter, workspace);
   DTN_CHECK(at.x1 - at.x0 == part.width && at.y1 - at.y0 == part.height && at.x0 <= need.x0 &&
                 at.y0 <= need.y0 && at.x1 >= need.x1 && at.y1 >= need.y1,
             "the part of the source does not hold what the window needs");
   const ImageRegion& w = target.window;
-  run(part, at.x0, at.y0, whole_axis(source_width, target.width, w.x0, w.x1, filter),
-      whole_axis(source_height, target.height, w.y0, w.y1, filter), workspace.state(), out);
+  run(part, at.x0, at.y0, whole_axis(source_width, target.width, w.x0, w.x1, how.filter),
+      whole_axis(source_height, target.height, w.y0, w.y1, how.filter), how.order,
+      workspace.state(), out);
 }
 
 }  // namespace dtn

@@ -1,6 +1,8 @@
 // Resizing of 8-bit images, equal to Pillow's `Image.resize` bit for bit: separable filters whose
-// support widens when shrinking, 22-bit fixed-point weights, the horizontal pass first and its
-// result rounded to 8 bits. (Pillow 9.4, libImaging/Resample.c, defines these numbers.)
+// support widens when shrinking, 22-bit fixed-point weights, one pass after the other and the
+// result of the first rounded to 8 bits. Up to Pillow 12.3 the horizontal pass is the first; in
+// 13.0 the vertical one where h - H > 0 and h - H > 2 (w - W), of a source of w x h pixels and a
+// result of W x H. (libImaging/Resample.c of Pillow 9.4 and 13.0.0 defines these numbers.)
 #pragma once
 
 #include <cstdint>
@@ -10,6 +12,12 @@
 #include "dtn/io/image.h"
 
 namespace dtn {
+
+struct Resampling {
+  Resampling(Interpolation how, Resample whose = Resample::kPillow13) : filter(how), order(whose) {}
+  Interpolation filter;
+  Resample order;
+};
 
 // Pixels that belong to somebody else: [height, width, channels], rows `stride` bytes apart.
 struct ImageView {
@@ -37,19 +45,19 @@ class ResampleWorkspace {
   std::unique_ptr<State> state_;
 };
 
-Image resize(const Image& image, int width, int height, Interpolation filter);
-void resize(const ImageView& image, int width, int height, Interpolation filter,
+Image resize(const Image& image, int width, int height, const Resampling& how);
+void resize(const ImageView& image, int width, int height, const Resampling& how,
             ResampleWorkspace& workspace, Image& out);
 
 // Resizes the box [x0, x1) x [y0, y1) of the image (in pixels, may be fractional), as
 // `Image.resize(size, filter, box)` does: the filter also sees pixels outside the box.
 Image resize_box(const Image& image, double x0, double y0, double x1, double y1, int width,
-                 int height, Interpolation filter);
+                 int height, const Resampling& how);
 struct ImageBox {
   double x0 = 0, y0 = 0, x1 = 0, y1 = 0;
 };
 void resize_box(const ImageView& image, const ImageBox& box, int width, int height,
-                Interpolation filter, ResampleWorkspace& workspace, Image& out);
+                const Resampling& how, ResampleWorkspace& workspace, Image& out);
 
 // A resize of which only a window of the result is wanted: columns window.x0 .. x1-1 and rows
 // window.y0 .. y1-1 of the `width` x `height` result.
@@ -66,7 +74,7 @@ ImageRegion source_region(double source_width, double source_height, const Resiz
 // `part` holds the columns and rows `at` of a source of source_width x source_height and must
 // contain source_region(); `out` becomes the window.
 void resize_window(const ImageView& part, const ImageRegion& at, double source_width,
-                   double source_height, const ResizeWindow& target, Interpolation filter,
+                   double source_height, const ResizeWindow& target, const Resampling& how,
                    ResampleWorkspace& workspace, Image& out);
 
 }  // namespace dtn

@@ -225,7 +225,7 @@ Transform::Transform(const DataConfig& data, const AugmentConfig& augment, int i
                      int channels, bool training, const DecodeLimits& limits,
                      const DataRegistries& registries)
     : augment_(augment),
-      interpolation_(data.interpolation),
+      resampling_(data.interpolation, data.resample),
       train_interpolation_(train_interpolation_of(data)),
       crop_pct_(data.crop_pct),
       image_size_(image_size),
@@ -275,7 +275,7 @@ PreparedImage Transform::prepare(const Image& image, const SampleKey& key,
                        box.width == image.width && box.height == image.height;
     if (!whole) {
       resize(crop_view(view(*source), box.left, box.top, box.width, box.height), image_size_,
-             image_size_, crop_interpolation(key), ws.resample, ws.resized);
+             image_size_, crop_resampling(key), ws.resample, ws.resized);
       prepared.image = &ws.resized;
     }
   } else {
@@ -293,7 +293,7 @@ const Image& Transform::prepare_eval(const Image& part, const ImageRegion& at,
   if (part.width == image_size_ && part.height == image_size_ && g.width == width &&
       g.height == height)  // the part is the crop
     return part;
-  resize_window(view(part), at, width, height, eval_window(g), interpolation_, ws.resample,
+  resize_window(view(part), at, width, height, eval_window(g), resampling_, ws.resample,
                 ws.resized);
   if (g.crop_width == image_size_ && g.crop_height == image_size_) return ws.resized;
   pad_image(ws.resized, g, image_size_, ws.padded);
@@ -317,7 +317,7 @@ int Transform::eighths_for(const ImageInfo& file, int width, int height, int to_
 
 const Image& Transform::decode_crop(std::span<const std::byte> bytes, const std::string& name,
                                     const ImageInfo& info, const CropBox& crop,
-                                    Interpolation interpolation, TransformWorkspace& ws) const {
+                                    Resampling resampling, TransformWorkspace& ws) const {
   StageClock clock(ws.stages);
   const int eighths = eighths_for(info, crop.width, crop.height, image_size_, image_size_);
   const ImageRegion region{crop.left, crop.top, crop.left + crop.width, crop.top + crop.height};
@@ -328,7 +328,7 @@ const Image& Transform::decode_crop(std::span<const std::byte> bytes, const std:
   resize_box(view(ws.decoded),
              {region.x0 * scale - part.x0, region.y0 * scale - part.y0, region.x1 * scale - part.x0,
               region.y1 * scale - part.y0},
-             image_size_, image_size_, interpolation, ws.resample, ws.resized);
+             image_size_, image_size_, resampling, ws.resample, ws.resized);
   clock.end(&StageSeconds::resize);
   return ws.resized;
 }
@@ -340,7 +340,7 @@ const Image& Transform::decode_eval(std::span<const std::byte> bytes, const std:
   const int eighths = eighths_for(info, info.width, info.height, g.width, g.height);
   const double width = info.width * eighths / 8.0, height = info.height * eighths / 8.0;
   const ImageRegion need =
-      source_region(width, height, eval_window(g), interpolation_, ws.resample);
+      source_region(width, height, eval_window(g), resampling_.filter, ws.resample);
   const int step = 8 / eighths;
   const ImageRegion region{need.x0 * step, need.y0 * step, std::min(need.x1 * step, info.width),
                            std::min(need.y1 * step, info.height)};
@@ -357,8 +357,8 @@ PreparedImage Transform::decode_and_prepare(std::span<const std::byte> bytes,
   const ImageInfo info = read_image_info(bytes, name, limits_);
   if (!random_) return augment({&decode_eval(bytes, name, info, ws), false}, key, ws);
   const CropBox crop = sample_crop(info.width, info.height, augment_, key);
-  return augment({&decode_crop(bytes, name, info, crop, crop_interpolation(key), ws), crop.flip},
-                 key, ws);
+  return augment({&decode_crop(bytes, name, info, crop, crop_resampling(key), ws), crop.flip}, key,
+                 ws);
 }
 
 // Mirrors here what would else be mirrored while it is normalized, since not every operation gives

@@ -139,9 +139,12 @@ class Transform {
   int eighths_for(const ImageInfo& file, int width, int height, int to_width, int to_height) const;
   // By what the random crop of a sample is resized.
   Interpolation crop_interpolation(const SampleKey& key) const;
+  Resampling crop_resampling(const SampleKey& key) const {
+    return {crop_interpolation(key), resampling_.order};
+  }
   // Decode the crop, or what evaluation sees, and resize it.
   const Image& decode_crop(std::span<const std::byte> bytes, const std::string& name,
-                           const ImageInfo& info, const CropBox& crop, Interpolation interpolation,
+                           const ImageInfo& info, const CropBox& crop, Resampling resampling,
                            TransformWorkspace& workspace) const;
   const Image& decode_eval(std::span<const std::byte> bytes, const std::string& name,
                            const ImageInfo& info, TransformWorkspace& workspace) const;
@@ -149,7 +152,7 @@ class Transform {
                         TransformWorkspace& workspace) const;
 
   AugmentConfig augment_;
-  Interpolation interpolation_;             // of evaluation
+  Resampling resampling_;                   // of evaluation
   TrainInterpolation train_interpolation_;  // of random crops
   double crop_pct_;
   int image_size_, channels_;

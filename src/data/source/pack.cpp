@@ -37,7 +37,8 @@ std::uint32_t job_checksum(const Dataset& dataset, const PackOptions& options) {
   std::string text = cat("version ", packed::kVersion, " classes ", dataset.num_classes());
   if (options.short_side) {
     text += cat(" short side ", *options.short_side, " quality ", options.quality,
-                options.interpolation == Interpolation::kBicubic ? " bicubic" : " bilinear");
+                options.interpolation == Interpolation::kBicubic ? " bicubic" : " bilinear",
+                options.resample == Resample::kPillow13 ? " pillow13" : "");
   }
   for (const std::string& name : dataset.class_names()) text += cat('\n', name);
   std::uint32_t crc = crc32c(as_bytes_of(text));
@@ -80,7 +81,7 @@ class Packer {
         return static_cast<int>(length == shorter ? side : side * length / shorter);
       };
       resize(view(workspace.decoded), scaled(info.width), scaled(info.height),
-             options_.interpolation, workspace.resample, workspace.resized);
+             {options_.interpolation, options_.resample}, workspace.resample, workspace.resized);
     } catch (const DataError& e) {
       record.damage = e.what();
       return false;

@@ -18,6 +18,7 @@ struct PackOptions {
   std::optional<int> short_side;
   int quality = 95;  // of the JPEGs that are made, 1 .. 100
   Interpolation interpolation = Interpolation::kBicubic;
+  Resample resample = Resample::kPillow13;
   int jobs = 1;  // threads that read, resize and encode
   // How much may have to be done again after a kill: the shorter of the two.
   std::int64_t sync_bytes = 64ll << 20;
@@ -38,8 +39,8 @@ struct PackReport {
   bool stopped = false;          // by `keep_going`; the next run goes on from here
 };
 
-// Writes `output`. What it holds depends on the data set, short_side, quality and interpolation
-// alone. Until it is whole it is called `<output>.partial`, and `<output>.partial.journal` says how
+// Writes `output`. What it holds depends on the data set, the options down to
+// `resample` alone. Until it is whole it is called `<output>.partial`, and `<output>.partial.journal` says how
 // far it is: a later run with the same data set and options goes on from there, whatever ended the
 // earlier one.
 //

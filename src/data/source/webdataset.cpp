@@ -136,11 +136,11 @@ std::unique_ptr<Dataset> open_webdataset(const DataConfig& data, const ModelConf
   const fs::path pattern = fs::path(data.root) / given.value_or(cat("*", name_of(split), "*.tar"));
   ArchiveSet shards(expand_shards(pattern.string()));
   ArchiveIndex index = load_or_build_index(
-      shards, "webdataset", [&](SearchProgress& progress) { return search(shards, progress); });
+      shards, "webdataset 2", [&](SearchProgress& progress) { return search(shards, progress); });
   if (index.images.empty()) {
     throw DataError(cat(shards.path(0),
                         ": the shards hold no images with labels (key.jpg, .jpeg, "
-                        ".png or .bmp beside key.cls)"));
+                        ".png, .webp or .bmp beside key.cls)"));
   }
   std::int64_t classes = 0;
   for (const ArchiveIndex::Image& image : index.images) {

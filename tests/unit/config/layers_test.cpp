@@ -26,6 +26,25 @@ TEST(Base, DeeperFilesOverride) {
   EXPECT_EQ(c.train.ema, std::nullopt);
 }
 
+TEST(Resampling, OfRunsThatDoNotSayIsThatOfTheirTime) {
+  const auto text = [](const char* data) { return std::string("model: {preset: vit_t}\n") + data; };
+  const std::string old = text(""), later = text("data: {resample: pillow13}");
+  TempFolder folder;
+  EXPECT_EQ(load(folder.write("config.yaml", old)).data.resample, Resample::kPillow13);
+  const std::string file = folder.write("run/config.yaml", old);
+  EXPECT_EQ(load(file).data.resample, Resample::kPillow13);
+  folder.write("run/metrics.jsonl", "");  // now the folder is one of a run
+  EXPECT_EQ(load(file).data.resample, Resample::kPillow12);
+  EXPECT_EQ(load(file, {"data.resample=pillow13"}).data.resample, Resample::kPillow13);
+  folder.write("run/other.yaml", old);
+  EXPECT_EQ(load(folder.path() / "run/other.yaml").data.resample, Resample::kPillow13);
+  EXPECT_EQ(load(folder.write("run/config.yaml", later)).data.resample, Resample::kPillow13);
+  // What a checkpoint carries.
+  EXPECT_EQ(parse(old).data.resample, Resample::kPillow12);
+  EXPECT_EQ(parse(later).data.resample, Resample::kPillow13);
+  EXPECT_EQ(parse(to_yaml(load(folder.write("new.yaml", old)))).data.resample, Resample::kPillow13);
+}
+
 TEST(Base, AListIsReadInOrder) {
   TempFolder folder;
   folder.write("a.yaml", "model: {preset: vit_s}\nseed: 1");

@@ -13,10 +13,11 @@ namespace {
 
 using golden::procedural_image;
 
-TEST(Resample, EqualsPillowBitForBitOnEveryInstructionSet) {
+// Of both orders of the passes, see golden/make_pillow_fixtures.py.
+void expect_pillow(const std::string& file, Resample order) {
   for (int level : {0, 1, 2}) {
     limit_instruction_set(level);
-    auto table = golden::open_table("resample_pillow12.txt");
+    auto table = golden::open_table(file);
     std::uint32_t seed, expected;
     int width, height, channels, out_width, out_height, cases = 0;
     std::string filter;
@@ -24,8 +25,8 @@ TEST(Resample, EqualsPillowBitForBitOnEveryInstructionSet) {
     while (table >> seed >> width >> height >> channels >> filter >> x0 >> y0 >> x1 >> y1 >>
            out_width >> out_height >> expected) {
       const Image image = procedural_image(seed, width, height, channels);
-      const Image out =
-          resize_box(image, x0, y0, x1, y1, out_width, out_height, golden::filter_named(filter));
+      const Image out = resize_box(image, x0, y0, x1, y1, out_width, out_height,
+                                   {golden::filter_named(filter), order});
       ASSERT_EQ(out.width, out_width);
       ASSERT_EQ(out.height, out_height);
       EXPECT_EQ(golden::crc(out), expected) << "case " << seed << ", instruction set " << level;
@@ -34,6 +35,30 @@ TEST(Resample, EqualsPillowBitForBitOnEveryInstructionSet) {
     EXPECT_EQ(cases, 480);
   }
   limit_instruction_set(2);
+}
+
+TEST(Resample, EqualsPillow12BitForBitOnEveryInstructionSet) {
+  expect_pillow("resample_pillow12.txt", Resample::kPillow12);
+}
+
+TEST(Resample, EqualsPillow13BitForBitOnEveryInstructionSet) {
+  expect_pillow("resample_pillow13.txt", Resample::kPillow13);
+}
+
+// Those that lose more than twice as many rows as columns.
+TEST(Resample, OnlyTallImagesDependOnTheOrder) {
+  const auto differ = [](int width, int height, int to_width, int to_height) {
+    const Image image = procedural_image(0, width, height);
+    const auto pixels = [&](Resample order) {
+      return resize(image, to_width, to_height, {Interpolation::kBicubic, order}).pixels;
+    };
+    return pixels(Resample::kPillow13) != pixels(Resample::kPillow12);
+  };
+  EXPECT_TRUE(differ(40, 61, 30, 40));   // 10 columns and 21 rows fewer
+  EXPECT_FALSE(differ(40, 60, 30, 40));  // 10 and 20
+  EXPECT_TRUE(differ(40, 41, 50, 40));   // wider, and a row fewer
+  EXPECT_FALSE(differ(40, 40, 50, 41));  // larger
+  EXPECT_FALSE(differ(60, 40, 30, 20));
 }
 
 TEST(Resample, WholeBoxIsTheSameAsNoBox) {
@@ -80,12 +105,13 @@ TEST(Resample, WindowOfAPartEqualsTheSameCutOfTheWhole) {
         procedural_image(static_cast<std::uint32_t>(i), size(), size(), i % 2 ? 3 : 1);
     ResizeWindow target{i % 5 ? size() : source.width, i % 7 ? size() : source.height, {}};
     target.window = random_region(random, target.width, target.height);
-    const auto filter = i % 3 ? Interpolation::kBicubic : Interpolation::kBilinear;
-    const ImageRegion need = source_region(source.width, source.height, target, filter, workspace);
+    const Resampling how(i % 3 ? Interpolation::kBicubic : Interpolation::kBilinear);
+    const ImageRegion need =
+        source_region(source.width, source.height, target, how.filter, workspace);
     const Image part = cut(source, need);
     Image out;
-    resize_window(view(part), need, source.width, source.height, target, filter, workspace, out);
-    const Image whole = cut(resize(source, target.width, target.height, filter), target.window);
+    resize_window(view(part), need, source.width, source.height, target, how, workspace, out);
+    const Image whole = cut(resize(source, target.width, target.height, how), target.window);
     ASSERT_EQ(out.width, whole.width);
     ASSERT_EQ(out.pixels, whole.pixels) << "case " << i;
   }

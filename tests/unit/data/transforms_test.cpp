@@ -26,12 +26,16 @@ AugmentConfig light() {
   return augment;
 }
 
-TEST(Transforms, EvaluationEqualsTorchvisionBitForBit) {
-  auto table = golden::open_table("eval_pillow12.txt");
+const std::pair<Resample, std::string> kOrders[] = {{Resample::kPillow12, "pillow12.txt"},
+                                                    {Resample::kPillow13, "pillow13.txt"}};
+
+void expect_evaluation(Resample order, const std::string& file) {
+  auto table = golden::open_table(file);
   std::uint32_t seed, expected;
   int width, height, image_size, cases = 0;
   std::string filter;
   DataConfig data;
+  data.resample = order;
   while (table >> seed >> width >> height >> image_size >> data.crop_pct >> filter >> expected) {
     data.interpolation = golden::filter_named(filter);
     const Image image = procedural_image(seed, width, height);
@@ -45,8 +49,12 @@ TEST(Transforms, EvaluationEqualsTorchvisionBitForBit) {
   EXPECT_EQ(cases, 80);
 }
 
-TEST(Transforms, ResizedCropEqualsTorchvisionBitForBit) {
-  auto table = golden::open_table("light_pillow12.txt");
+TEST(Transforms, EvaluationEqualsTorchvisionBitForBit) {
+  for (const auto& [order, name] : kOrders) expect_evaluation(order, "eval_" + name);
+}
+
+void expect_resized_crop(Resample order, const std::string& file) {
+  auto table = golden::open_table(file);
   std::uint32_t seed, expected;
   int width, height, image_size, cases = 0;
   CropBox box;
@@ -57,13 +65,34 @@ TEST(Transforms, ResizedCropEqualsTorchvisionBitForBit) {
     const Image image = procedural_image(seed, width, height);
     Image crop;
     resize(crop_view(view(image), box.left, box.top, box.width, box.height), image_size, image_size,
-           golden::filter_named(filter), workspace, crop);
+           {golden::filter_named(filter), order}, workspace, crop);
     std::vector<float> out(static_cast<std::size_t>(3 * image_size * image_size));
     normalize_to_chw(crop, resolve_normalization({}, 3), box.flip, out.data());
     EXPECT_EQ(golden::crc(out), expected) << "case " << seed;
     ++cases;
   }
   EXPECT_EQ(cases, 60);
+}
+
+TEST(Transforms, ResizedCropEqualsTorchvisionBitForBit) {
+  for (const auto& [order, name] : kOrders) expect_resized_crop(order, "light_" + name);
+}
+
+TEST(Transforms, ResizesAsTheConfigSays) {
+  const Image image = procedural_image(0, 40, 90);
+  DataConfig data;
+  const auto inputs = [&](Resample order, const AugmentConfig& augment) {
+    data.resample = order;
+    std::vector<float> all;
+    for (std::uint64_t sample = 0; sample < 20; ++sample) {
+      const std::vector<float> one =
+          run(Transform(data, augment, 24, 3, true), image, {1, 2, sample});
+      all.insert(all.end(), one.begin(), one.end());
+    }
+    return all;
+  };
+  for (const AugmentConfig& augment : {AugmentConfig{}, light()})
+    EXPECT_NE(inputs(Resample::kPillow12, augment), inputs(Resample::kPillow13, augment));
 }
 
 TEST(Transforms, LightAppliesTheCropItSamples) {

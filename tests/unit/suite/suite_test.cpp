@@ -264,7 +264,9 @@ SuiteScore score_of(double top1, std::int64_t count) {
 SuiteReport example() {
   SuiteReport report;
   report.num_classes = 10;
-  report.settings = {"w", "m", "c", "fp32", 1, 0.875, Interpolation::kBicubic, {0.485f}, {0.229f}};
+  report.settings = {
+      "w",      "m",     "c", "fp32", 1, 0.875, Interpolation::kBicubic, Resample::kPillow13,
+      {0.485f}, {0.229f}};
   for (int s = 1; s <= 5; ++s) report.scores[cat("fog/", s)] = score_of(10 * s, 100);
   report.scores["snow/2"] = score_of(100.0 / 3, 300);
   report.scores["spatter/4"] = score_of(1, 50);
