@@ -120,7 +120,8 @@ int predict_main(int argc, char** argv, const Registries& registries) {
       "dtn-predict"};
   PredictCommand options;
   app.add_option("pictures", options.paths,
-                 "files (JPEG, PNG, BMP; known by their content), and folders with all below them")
+                 "files (JPEG, PNG, WebP, BMP, PNM; known by their content), and folders with all "
+                 "below them")
       ->type_name("IMG...")
       ->required();
   options.weights.add_to(app, "use the moving average of the weights");

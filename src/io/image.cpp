@@ -65,7 +65,7 @@ void store_pixels(const std::uint8_t* pixels, int samples, int count, int left, 
 
 namespace {
 
-enum class Format { kJpeg, kPng, kWebp, kBmp };
+enum class Format { kJpeg, kPng, kWebp, kPnm, kBmp };
 
 bool starts_with(Bytes bytes, const char* magic, std::size_t size) {
   return bytes.size() >= size && std::memcmp(bytes.data(), magic, size) == 0;
@@ -77,10 +77,12 @@ Format recognise(const Job& job) {
   if (job.bytes.size() >= 12 && starts_with(job.bytes, "RIFF", 4) &&
       starts_with(job.bytes.subspan(8), "WEBP", 4))
     return Format::kWebp;
+  for (const char* magic : {"P4", "P5", "P6"})
+    if (starts_with(job.bytes, magic, 2)) return Format::kPnm;
   if (starts_with(job.bytes, "BM", 2)) return Format::kBmp;
   fail(job.name, job.bytes.empty()
                      ? "the file is empty"
-                     : "it is neither JPEG nor PNG nor WebP nor BMP; convert or remove it");
+                     : "it is neither JPEG nor PNG nor WebP nor BMP nor PNM; convert or remove it");
 }
 
 void decode(const Job& job, Image& out) {
@@ -89,6 +91,7 @@ void decode(const Job& job, Image& out) {
       case Format::kJpeg: return jpeg_decode(job, out);
       case Format::kPng: return png_decode(job, out);
       case Format::kWebp: return webp_decode(job, out);
+      case Format::kPnm: return pnm_decode(job, out);
       case Format::kBmp: return bmp_decode(job, out);
     }
   } catch (const std::bad_alloc&) {
@@ -106,6 +109,7 @@ ImageInfo read_image_info(std::span<const std::byte> bytes, const std::string& n
     case codec::Format::kJpeg: return codec::jpeg_info(job);
     case codec::Format::kPng: return codec::png_info(job);
     case codec::Format::kWebp: return codec::webp_info(job);
+    case codec::Format::kPnm: return codec::pnm_info(job);
     case codec::Format::kBmp: break;
   }
   return codec::bmp_info(job);

@@ -49,6 +49,8 @@ ImageInfo png_info(const Job& job);
 void png_decode(const Job& job, Image& out);
 ImageInfo webp_info(const Job& job);
 void webp_decode(const Job& job, Image& out);
+ImageInfo pnm_info(const Job& job);
+void pnm_decode(const Job& job, Image& out);
 ImageInfo bmp_info(const Job& job);
 void bmp_decode(const Job& job, Image& out);
 

@@ -197,6 +197,15 @@ def moving_webp(width, height, *frames):
     return b"RIFF" + struct.pack("<I", len(body) + 4) + b"WEBP" + body
 
 
+def pnm(kind, width, height, largest=None, comment=b""):
+    """Binary PBM (4), PGM (5) or PPM (6), with samples that may exceed the largest."""
+    rng = random.Random(width * 100 + height)
+    row = (width + 7) // 8 if kind == 4 else width * (3 if kind == 6 else 1)
+    size = row * height * (2 if largest and largest > 255 else 1)
+    head = b"P%d\n%s%d %d\n" % (kind, comment, width, height)
+    return head + (b"%d\n" % largest if largest else b"") + rng.randbytes(size)
+
+
 def make_image_files():
     exif = Image.Exif()
     exif[0x0112] = 6  # shown rotated by a quarter turn
@@ -264,6 +273,15 @@ def make_image_files():
     yield "moving_part.webp", moving_webp(50, 40, (8, 12, webp(80, 21, 17, 4, quality=75)))
     yield "moving_part_lossless.webp", moving_webp(
         50, 40, (20, 0, webp(83, 30, 33, 4, lossless=True, exact=True)))
+    yield "color.ppm", pnm(6, 17, 12, 255, b"# a comment\n")
+    yield "color_100.ppm", pnm(6, 11, 14, 100)
+    yield "color_1000.ppm", pnm(6, 9, 13, 1000)
+    yield "color_wide.ppm", pnm(6, 8, 15, 65535)
+    yield "gray.pgm", pnm(5, 19, 14, 255)
+    yield "gray_7.pgm", pnm(5, 18, 13, 7)
+    yield "gray_300.pgm", pnm(5, 13, 17, 300)
+    yield "gray_wide.pgm", pnm(5, 12, 21, 65535)
+    yield "bits.pbm", pnm(4, 21, 18)
     for bits in (1, 4, 8, 16, 24, 32):
         yield f"{bits}bit.bmp", bmp(13, 9, bits)
     yield "8bit_77_colors.bmp", bmp(13, 9, 8, colors=77)

@@ -66,7 +66,7 @@ std::unique_ptr<Dataset> open_imagenet(const DataConfig& data, const ModelConfig
                                        Split split);
 
 // Tar shards in WebDataset's layout, read in place: consecutive members of one name up to its first
-// dot are a sample, `.jpg`, `.jpeg`, `.png`, `.webp` or `.bmp` its image, `.cls` its label in digits.
+// dot are a sample, `.jpg`, `.png` or another image, `.cls` its label in digits.
 // data.train and data.val, below root, are a folder of shards, or names with braces
 // ("imagenet-train-{000000..000146}.tar") or wildcards (default "*train*.tar" and "*val*.tar").
 // Samples are sorted by label, folder and file name, so that a data set in shards has the order of

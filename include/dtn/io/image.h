@@ -1,4 +1,4 @@
-// Decoding of JPEG, PNG, WebP and BMP into 8-bit pixels. A file is recognised by its content, not by its
+// Decoding of JPEG, PNG, WebP, BMP and binary PNM into 8-bit pixels. A file is recognised by its content, not by its
 // name. The pixels equal those of Pillow's `Image.open(f).convert(mode)` bit for bit: JPEG by the
 // accurate integer DCT with smooth chroma upsampling, CMYK and YCCK taken as Adobe's inverted kind,
 // 16-bit grey clipped at 255, other 16-bit samples cut to their high byte, alpha dropped, gamma,
@@ -8,7 +8,7 @@
 // Files are not trusted: sizes are checked in the header before pixels are allocated, and whatever
 // is wrong with a file is a DataError that names it. Stricter than Pillow: a file too short to hold
 // the pixels it claims is refused at once, and a PNG's data must match their checksums. Compressed
-// BMP is not read.
+// BMP and PNM in digits are not read.
 #pragma once
 
 #include <cstddef>

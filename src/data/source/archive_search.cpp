@@ -26,7 +26,7 @@ std::string LeftOut::remark(const std::string& where) const {
   }
   if (undecodable > 0) {
     text += cat(text.empty() ? where + ":" : std::string(";"), " left out ", undecodable,
-                " images in formats that cannot be read (.jpg, .jpeg, .png, .webp and .bmp can)");
+                " images in formats that cannot be read (.tif and .tiff)");
   }
   return text;
 }

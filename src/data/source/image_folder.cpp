@@ -72,9 +72,8 @@ class ImageFolder final : public Dataset {
     num_classes_ = static_cast<std::int64_t>(class_names_.size());
     description_ = cat(size(), " ", kind, "images of ", labels.size(), " classes in ", folder_);
     if (undecodable > 0) {
-      log_warn(
-          cat(folder_, ": left out ", undecodable,
-              " images in formats that cannot be read (.jpg, .jpeg, .png, .webp and .bmp can)"));
+      log_warn(cat(folder_, ": left out ", undecodable,
+                   " images in formats that cannot be read (.tif and .tiff)"));
     }
   }
 
@@ -101,7 +100,7 @@ class ImageFolder final : public Dataset {
     if (files.empty()) {
       throw DataError(cat(folder.string(),
                           ": the class folder has no images (.jpg, .jpeg, .png, "
-                          ".webp or .bmp; ",
+                          ".webp, .bmp, .ppm or .pgm; ",
                           undecodable - before,
                           " in formats that cannot be read); fill it or remove it"));
     }

@@ -10,8 +10,9 @@ namespace dtn {
 namespace {
 
 // torchvision's list of image files, and the part of it that can be decoded here.
-constexpr std::array<std::string_view, 5> kDecodable = {".jpg", ".jpeg", ".png", ".webp", ".bmp"};
-constexpr std::array<std::string_view, 4> kUndecodable = {".ppm", ".pgm", ".tif", ".tiff"};
+constexpr std::array<std::string_view, 7> kDecodable = {".jpg", ".jpeg", ".png", ".webp",
+                                                        ".bmp", ".ppm",  ".pgm"};
+constexpr std::array<std::string_view, 2> kUndecodable = {".tif", ".tiff"};
 
 std::string lower_extension(std::string_view file) {
   const std::size_t dot = file.rfind('.');

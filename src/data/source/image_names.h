@@ -6,7 +6,7 @@
 namespace dtn {
 
 enum class NameKind {
-  kImage,        // .jpg, .jpeg, .png, .webp or .bmp, whatever the case
+  kImage,        // .jpg, .jpeg, .png, .webp, .bmp, .ppm or .pgm, whatever the case
   kUndecodable,  // an image by torchvision's list, in a format that is not read here
   kOther,
 };

@@ -69,7 +69,7 @@ ArchiveIndex search_train(const ArchiveSet& archives, SearchProgress& progress) 
     if (parts[c].images.empty()) {
       throw DataError(cat(archive->name(), ": ", classes[c].name, kTar,
                           " holds no images (.jpg, "
-                          ".jpeg, .png, .webp or .bmp; ",
+                          ".jpeg, .png, .webp, .bmp, .ppm or .pgm; ",
                           parts_left_out[c].undecodable, " in formats that cannot be read)"));
     }
     for (const ArchiveIndex::Image& image : parts[c].images) {

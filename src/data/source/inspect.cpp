@@ -47,6 +47,7 @@ const char* format_of(std::span<const std::byte> file) {
   if (begins("\xFF\xD8")) return "jpeg";
   if (begins("\x89PNG")) return "png";
   if (begins("RIFF")) return "webp";
+  if (begins("P4") || begins("P5") || begins("P6")) return "pnm";
   return begins("BM") ? "bmp" : "unknown";
 }
 

@@ -29,7 +29,7 @@ struct DatasetStats {
   std::vector<std::int64_t> per_class;          // [num_classes]
   Spread width, height;                         // pixels
   Spread bytes;                                 // of the files; zeros when there are none
-  std::map<std::string, std::int64_t> formats;  // jpeg, png, webp, bmp; none for data without files
+  std::map<std::string, std::int64_t> formats;  // jpeg, png, ...; none without files
   std::int64_t gray = 0;                        // images of a single channel
   std::array<double, 3> mean{}, std{};          // of all pixels as RGB in [0, 1]
   std::vector<BadSample> bad;                   // in the order of the data set

@@ -140,7 +140,7 @@ std::unique_ptr<Dataset> open_webdataset(const DataConfig& data, const ModelConf
   if (index.images.empty()) {
     throw DataError(cat(shards.path(0),
                         ": the shards hold no images with labels (key.jpg, .jpeg, "
-                        ".png, .webp or .bmp beside key.cls)"));
+                        ".png, .webp, .bmp, .ppm or .pgm beside key.cls)"));
   }
   std::int64_t classes = 0;
   for (const ArchiveIndex::Image& image : index.images) {

@@ -235,7 +235,7 @@ TEST(Image, DamagedPngIsNoticedByItsChecksum) {
 
 TEST(Image, OtherFilesAreNamed) {
   EXPECT_TRUE(contains(error_of({}), "empty"));
-  EXPECT_TRUE(contains(error_of(Bytes(100)), "neither JPEG nor PNG nor WebP nor BMP"));
+  EXPECT_TRUE(contains(error_of(Bytes(100)), "neither JPEG nor PNG nor WebP nor BMP nor PNM"));
   EXPECT_THROW(read_image_info(Bytes(3), "x"), DataError);
 }
 
