@@ -1,6 +1,7 @@
 // Every normalizer of the registry with the values of its options.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 
 #include "dtn/nn/normalizer.h"
@@ -69,9 +70,14 @@ inline const NormSchema& schema_of(const NormConfig& config) {
 }
 inline const NormSchema& schema_of(const NormCase& c) { return schema_of(c.config); }
 
-// Whether these options may be combined, and stand there.
-inline bool fits(const NormConfig& config, const NormSite& site) {
+// Whether these options may be combined, and stand there; the others have their defaults.
+inline bool fits(NormConfig config, const NormSite& site) {
   const NormSchema& schema = schema_of(config);
+  for (const OptionSchema& o : schema.options) {
+    const bool given = std::ranges::any_of(
+        config.options, [&](const NormOption& option) { return option.key == o.key; });
+    if (!given) config.options.push_back({o.key, o.default_value});
+  }
   return !schema.check || !schema.check(config, site);
 }
 inline bool fits(const NormCase& c, const NormShape& shape) {

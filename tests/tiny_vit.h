@@ -44,6 +44,18 @@ inline ModelConfig mean_vit() {
   return c;
 }
 
+// DTN in every block although a class token and a register come first.
+inline ModelConfig prefix_vit() {
+  ModelConfig c = deit_vit();
+  c.preset = "prefix";
+  c.pool = Pooling::kMean;  // through which all parameters learn
+  c.class_token = true;
+  c.registers = 1;
+  c.norm.type = "dtn";
+  c.norm.options = {{"prefix", std::string("ln")}};
+  return c;
+}
+
 // Table 10 of the paper: LayerNorm, and the positional bias in the attention.
 inline ModelConfig biased_vit() {
   ModelConfig c = paper_vit();

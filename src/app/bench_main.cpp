@@ -365,7 +365,11 @@ int bench_main(int argc, char** argv, const Registries& registries) {
   data->add_flag("--eval", options.eval, "the validation images, prepared as for evaluation");
   norm->add_option("--type", options.type, "normalizer, see dtn-info --norms")
       ->capture_default_str();
-  norm->add_option("--shape", options.shape, "B,T,C of the input")->capture_default_str();
+  norm->add_option(
+          "--shape", options.shape,
+          "B,T,C of the input; with norm.prefix=ln what T has beyond a square is ahead of the "
+          "grid")
+      ->capture_default_str();
   norm->add_option("--heads", options.heads, "heads H, must divide C")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

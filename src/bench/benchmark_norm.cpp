@@ -1,4 +1,6 @@
 // One normalizer alone.
+#include <cmath>
+
 #include "bench/benchmark.h"
 #include "bench/random_values.h"
 #include "bench/timing.h"
@@ -71,6 +73,13 @@ void measure_on_device(Subject& s, int steps, NormBenchmark& result) {
   result.forward_of_copy = bytes / (result.forward_ms * 1e6) / result.copy_gbytes_per_second;
 }
 
+// Where a prefix is taken, what the largest square leaves over is ahead of it.
+TokenGrid grid_of(const NormConfig& norm, std::int64_t tokens) {
+  if (!norm.takes_prefix()) return square_or_sequence(tokens);
+  const auto side = static_cast<std::int64_t>(std::sqrt(static_cast<double>(tokens)));
+  return {side, side, tokens - side * side};
+}
+
 // Of a pass forward and back over one sample.
 double multiply_adds_of_sample(const NormConfig& norm, const NormShape& shape, DType dtype,
                                const NormRegistry& norms) {
@@ -89,7 +98,7 @@ NormBenchmark benchmark_norm(const NormConfig& norm, std::int64_t batch, std::in
                              std::int64_t channels, std::int64_t heads, DType dtype, int steps,
                              Device device, const NormRegistry& norms) {
   const NormShape norm_shape{channels, heads, norm.eps.value_or(kDefaultNormEps),
-                             square_or_sequence(tokens)};
+                             grid_of(norm, tokens)};
   Subject s(norm, norm_shape, dtype, device, norms);
   RandomValues values;
   for (int i = 0; i < (device == kCpu ? 1 : 4); ++i) {

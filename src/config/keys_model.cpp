@@ -15,6 +15,11 @@ std::span<const std::string> names_of<Pooling>() {
   return names;
 }
 template <>
+std::span<const std::string> names_of<InitHead>() {
+  static const std::array<std::string, 2> names = {"keep", "reset"};
+  return names;
+}
+template <>
 std::span<const std::string> names_of<DropPathMode>() {
   static const std::array<std::string, 2> names = {"linear", "constant"};
   return names;
@@ -137,13 +142,15 @@ std::vector<Key> model_keys() {
           "folder of a checkpoint, of a run or of a model from the Hugging Face hub; positions are "
           "resized to this grid, a head of another size is left new",
           "weights/model.safetensors"),
+      choice("model.init_head", FIELD(model.init_head),
+             "whether the head of init_weights is kept, or started anew although it would fit"),
       value("model.norm.type", FIELD(model.norm.type), kAny,
             "the normalizer of the first norm.layers blocks; the others and the last norm are "
             "LayerNorm",
             "dtn"),
       value("model.norm.layers", FIELD(model.norm.layers), between(0, 1000),
             "the number of blocks, from the first, that use norm.type; unset: class_token_at, or "
-            "all without a class token",
+            "all without a class token and with norm.prefix",
             "10"),
       value("model.norm.eps", FIELD(model.norm.eps), above(0),
             "added to variances in norm.type, ahead of the square root; unset: model.eps", "1e-6"),

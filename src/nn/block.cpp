@@ -43,7 +43,7 @@ void Block::forward_first(Context& ctx, ResidualStream& stream, const TokenGrid&
   const Variable normed = stream.normalized(ctx, *norm1_, grid);
   stream.set(ops::first_tokens(ctx, stream.sum(ctx), count));
   project(ctx, stream, attention_.mix_first(ctx, normed, count));
-  mlp_branch(ctx, stream, {1, count});
+  mlp_branch(ctx, stream, {0, 0, count});
 }
 
 void Block::attention_branch(Context& ctx, ResidualStream& stream, const TokenGrid& grid) const {

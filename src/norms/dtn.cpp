@@ -4,14 +4,17 @@
 // Parameters, named and laid out as in the released code:
 //   weight[C], bias[C], mean_norm_weight[H], var_norm_weight[H] (logits of lambda),
 //   pos_proj.weight[H, 3] with columns (x, y, d), pos_proj.bias[H] (inert under the softmax).
+// With prefix: ln, weight and bias are those of the tokens ahead of the grid, too.
 // Free positions have position_table[H, T', T'] instead of pos_proj, other positions nothing.
 #include "norms/dtn.h"
 
 #include <cmath>
+#include <cstddef>
 
 #include "dtn/core/check.h"
 #include "dtn/nn/relative_positions.h"
 #include "kernels/pointwise/pointwise.h"
+#include "norms/dtn_prefix.h"
 #include "norms/rows.h"
 #include "ops/dispatch.h"
 #include "ops/norm_gradients.h"
@@ -27,6 +30,11 @@ Parameter* add_relative_positions(std::int64_t heads, bool local, const Scope& s
   scope.weight("bias", {heads}, InitKind::kZeros, Decay::kNo);
   return weight;
 }
+
+const void* skip(const void* p, std::size_t bytes) {
+  return p ? static_cast<const std::byte*>(p) + bytes : nullptr;
+}
+void* skip(void* p, std::size_t bytes) { return p ? static_cast<std::byte*>(p) + bytes : nullptr; }
 
 // dlogit += dlambda lambda (1 - lambda)
 void add_logit_gradient(const GradSink& sink, const Tensor& dlambda, const Tensor& lambda) {
@@ -46,6 +54,16 @@ const Tensor& constant(Tensor& kept, const Shape& shape, double value, DType acc
 
 }  // namespace
 
+DtnLambda::DtnLambda(std::int64_t heads, std::optional<double> fixed, double start,
+                     const Scope& scope, std::string_view name)
+    : heads_(heads), fixed_(fixed) {
+  if (fixed) return;
+  const double logit = std::log(start / (1 - start));
+  logit_ = scope.weight(name, {heads}, [logit](Tensor& value, std::uint64_t, const std::string&) {
+    value.copy_from(Tensor::full(value.shape(), value.dtype(), logit));
+  });
+}
+
 Tensor DtnLambda::value(DType acc, Device device) const {
   if (fixed_) return constant(fixed_value_, {heads_}, *fixed_, acc, device);
   Tensor lambda = Tensor::empty({heads_}, acc, device);
@@ -61,8 +79,9 @@ DynamicTokenNorm::DynamicTokenNorm(const NormConfig& config, const NormShape& sh
   weight_ = scope.weight("weight", {shape.channels}, InitKind::kOnes, Decay::kNo);
   bias_ = scope.weight("bias", {shape.channels}, InitKind::kZeros, Decay::kNo);
   const std::optional<double> of_mean = options_.only_var ? 1.0 : options_.lambda;
-  lambda_mean_ = DtnLambda(shape.heads, of_mean, scope, "mean_norm_weight");
-  lambda_var_ = DtnLambda(shape.heads, options_.lambda, scope, "var_norm_weight");
+  const double start = options_.init_lambda;
+  lambda_mean_ = DtnLambda(shape.heads, of_mean, start, scope, "mean_norm_weight");
+  lambda_var_ = DtnLambda(shape.heads, options_.lambda, start, scope, "var_norm_weight");
   if (options_.position == DtnOptions::Position::kRelative) {
     position_ = add_relative_positions(shape.heads, options_.local_init, scope / "pos_proj");
   } else if (options_.position == DtnOptions::Position::kFree) {
@@ -77,8 +96,8 @@ DynamicTokenNorm::DynamicTokenNorm(const NormConfig& config, const NormShape& sh
 
 void DynamicTokenNorm::check(const Variable& x, const TokenGrid& grid) const {
   DTN_CHECK(x.value().rank() == 3 && x.dim(1) == grid.tokens() && x.dim(2) == shape_.channels,
-            "dtn: input ", to_string(x.shape()), " is not [B, ", grid.height, " x ", grid.width,
-            ", ", shape_.channels, "]");
+            "dtn: input ", to_string(x.shape()), " is not [B, ", grid.prefix, " + ", grid.height,
+            " x ", grid.width, ", ", shape_.channels, "]");
   DTN_CHECK(grid.height % options_.pool == 0 && grid.width % options_.pool == 0, "dtn: a grid of ",
             grid.height, " x ", grid.width, " tokens does not divide into cells of ", options_.pool,
             " x ", options_.pool);
@@ -127,7 +146,8 @@ struct DynamicTokenNorm::Passes {
   DType acc;
   Device device;
   Tensor x;
-  std::shared_ptr<const DtnPlan> plan;
+  std::shared_ptr<const DtnPlan> plan;  // null: there is nothing but the prefix
+  std::optional<DtnPrefix> prefix{};
   Tensor weight{}, lambda_mean{}, lambda_var{};
   Tensor token_mean{}, token_var{}, pivot{}, head_rstd{};
 
@@ -142,7 +162,8 @@ struct DynamicTokenNorm::Passes {
     args.heads = shape.heads;
     args.eps = shape.eps;
     args.variant = options.variant;
-    args.x = raw(x);
+    args.image_stride = grid.tokens() * shape.channels;
+    args.x = skip(raw(x), ahead());
     args.weight = raw(weight);
     args.lambda_mean = raw(lambda_mean);
     args.lambda_var = raw(lambda_var);
@@ -152,14 +173,37 @@ struct DynamicTokenNorm::Passes {
     args.pivot = raw(pivot);
     args.head_rstd = raw(head_rstd);
   }
+
+  // Bytes ahead of the grid in an image.
+  std::size_t ahead() const {
+    return static_cast<std::size_t>(grid.prefix * shape.channels) *
+           static_cast<std::size_t>(size_of(x.dtype()));
+  }
+
+  // Of the tokens of the grid. `args` comes with whole tensors, those ahead of the grid included.
+  void backward(DtnNormBackward args, const GradSink& dposition, const GradSink& dmean,
+                const GradSink& dvar) const {
+    Tensor dl_mean = Tensor::zeros({shape.heads}, acc, device);
+    Tensor dl_var = Tensor::zeros({shape.heads}, acc, device);
+    args.dlambda_mean = dmean ? dl_mean.raw() : nullptr;
+    args.dlambda_var = dvar ? dl_var.raw() : nullptr;
+    fill(args);
+    args.dy = skip(args.dy, ahead());
+    args.dx_add = skip(args.dx_add, ahead());
+    args.dx = skip(args.dx, ahead());
+    plan->backward(args, dposition);
+    add_logit_gradient(dmean, dl_mean, lambda_mean);
+    add_logit_gradient(dvar, dl_var, lambda_var);
+  }
 };
 
-Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid) {
+Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenGrid& arrangement) {
+  const TokenGrid grid = seen(arrangement);
   check(x, grid);
-  const std::int64_t batch = x.dim(0), tokens = grid.tokens();
+  const std::int64_t batch = x.dim(0), tokens = grid.height * grid.width;
   const DType acc = accumulator_of(x.dtype());
   const Device device = x.device();
-  Passes passes{shape_, options_, grid, acc, device, x.value(), plan(grid, acc, device)};
+  Passes passes{shape_, options_, grid, acc, device, x.value(), nullptr};
   passes.weight = weight_->variable.value();
   passes.lambda_mean = lambda_mean_.value(acc, device);
   passes.lambda_var = lambda_var_.value(acc, device);
@@ -171,20 +215,25 @@ Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenG
   }
 
   Tensor y = Tensor::empty_like(x.value());
-  DtnNormForward args{};
-  args.bias = bias_->variable.value().raw();
-  args.y = y.raw();
-  passes.fill(args);
-  passes.plan->forward(args);
+  if (tokens > 0) {
+    passes.plan = plan(grid, acc, device);
+    DtnNormForward args{};
+    args.bias = bias_->variable.value().raw();
+    args.y = skip(y.raw(), passes.ahead());
+    passes.fill(args);
+    passes.plan->forward(args);
+  }
+  if (grid.prefix > 0) {
+    passes.prefix.emplace(x.value(), grid.prefix, shape_.eps, passes.weight);
+    passes.prefix->forward(bias_->variable.value(), y);
+  }
 
   const Variable *mean_logit = lambda_mean_.logit(), *var_logit = lambda_var_.logit();
   auto sink_of = [](const Variable* v) { return v ? v->sink() : nullptr; };
   auto backward = [passes, dx = x.sink(), dweight = weight_->variable.sink(),
                    dbias = bias_->variable.sink(), dposition = sink_of(position()),
                    dmean = sink_of(mean_logit), dvar = sink_of(var_logit)](const Tensor& dy) {
-    const std::int64_t heads = passes.shape.heads, channels = passes.shape.channels;
-    Tensor dl_mean = Tensor::zeros({heads}, passes.acc, passes.device);
-    Tensor dl_var = Tensor::zeros({heads}, passes.acc, passes.device);
+    const std::int64_t channels = passes.shape.channels;
     ops::NormInputGradient input(dx, passes.x);
     DtnNormBackward back{};
     back.dy = dy.raw();
@@ -192,12 +241,11 @@ Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenG
     back.dx = input.destination();
     back.dweight = ops::buffer_or_null(dweight, {channels}, passes.acc, passes.device);
     back.dbias = ops::buffer_or_null(dbias, {channels}, passes.acc, passes.device);
-    back.dlambda_mean = dmean ? dl_mean.raw() : nullptr;
-    back.dlambda_var = dvar ? dl_var.raw() : nullptr;
-    passes.fill(back);
-    passes.plan->backward(back, dposition);
-    add_logit_gradient(dmean, dl_mean, passes.lambda_mean);
-    add_logit_gradient(dvar, dl_var, passes.lambda_var);
+    // Before the grid, which may write to where a gradient waits.
+    if (passes.prefix) {
+      passes.prefix->backward(back.dy, back.dx_add, back.dx, back.dweight, back.dbias);
+    }
+    if (passes.plan) passes.backward(back, dposition, dmean, dvar);
     input.deliver();
   };
   return ctx.record("dtn", y,

@@ -1,5 +1,5 @@
 // What the files of Dynamic Token Normalization share. dtn.cpp: parameters, the fused passes.
-// dtn_plan.cpp: the kernels behind them. dtn_options.cpp: options, and what they must fulfil.
+// dtn_plan.cpp: the kernels behind them. dtn_prefix.cpp: tokens ahead of the grid. dtn_options.cpp: options, and what they must fulfil.
 // dtn_reference.cpp: the specification.
 #pragma once
 
@@ -17,6 +17,8 @@ struct DtnOptions {
   std::optional<double> lambda;  // unset: learned per head
   Position position;
   std::int64_t band = 1;  // kBanded
+  double init_lambda;     // what learned lambdas start at, in (0, 1)
+  bool prefix_ln;         // tokens ahead of the grid are normalized by LayerNorm
   bool local_init;        // of relative positions: Eq. 7
   std::int64_t pool;
   bool only_var;
@@ -45,12 +47,9 @@ struct DtnOptions {
 class DtnLambda {
  public:
   DtnLambda() = default;
-  // Fixed, or the sigmoid of a new parameter of that name.
-  DtnLambda(std::int64_t heads, std::optional<double> fixed, const Scope& scope,
-            std::string_view name)
-      : heads_(heads), fixed_(fixed) {
-    if (!fixed) logit_ = scope.weight(name, {heads}, InitKind::kZeros);
-  }
+  // Fixed, or the sigmoid of a new parameter of that name, `start` at first.
+  DtnLambda(std::int64_t heads, std::optional<double> fixed, double start, const Scope& scope,
+            std::string_view name);
 
   // [H], accumulator type.
   Tensor value(DType acc, Device device) const;
@@ -72,6 +71,7 @@ class DynamicTokenNorm : public Normalizer {
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override;
   Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override;
+  bool prefix_is_per_token() const override { return options_.prefix_ln; }
 
  private:
   struct Passes;  // the arguments of the fused kernels
@@ -80,6 +80,11 @@ class DynamicTokenNorm : public Normalizer {
   const Variable* position() const { return position_ ? &position_->variable : nullptr; }
   std::shared_ptr<const DtnPlan> plan(const TokenGrid& grid, DType acc, Device device) const;
   DtnDensePositions dense_positions(const TokenGrid& grid, DType acc) const;
+  // Without prefix: ln all tokens are alike, and a sequence where some are ahead of the grid.
+  TokenGrid seen(const TokenGrid& grid) const {
+    return options_.prefix_ln || grid.prefix == 0 ? grid : TokenGrid{1, grid.tokens()};
+  }
+  Variable reference_on_grid(Context& ctx, const Variable& x, const TokenGrid& grid) const;
   // P, [H, T', T'].
   Variable reference_positions(Context& ctx, const TokenGrid& cells, DType dtype,
                                Device device) const;

@@ -34,6 +34,8 @@ DtnOptions::DtnOptions(const NormConfig& config) {
                : choice == "uniform" ? Position::kUniform
                                      : Position::kRelative;
   }
+  init_lambda = *config.number("init_lambda");
+  prefix_ln = *config.find<std::string>("prefix") == "ln";
   local_init = *config.find<std::string>("init") == "local";
   pool = *config.find<std::int64_t>("pool");
   only_var = *config.find<bool>("only_var");
@@ -55,6 +57,15 @@ std::vector<OptionSchema> DtnOptions::schema() {
        0,
        1,
        "weight of the token's own statistics: learned per head, or fixed (1 is LayerNorm)"},
+      {"init_lambda",
+       OptionKind::kNumber,
+       0.5,
+       {},
+       0,
+       1,
+       "what learned lambdas start at, between 0 and 1: the nearer to 1, the nearer the model is "
+       "to "
+       "its LayerNorm twin; 0.99 to go on from weights of that"},
       {"position",
        OptionKind::kChoice,
        std::string("relative"),
@@ -84,6 +95,14 @@ std::vector<OptionSchema> DtnOptions::schema() {
        0,
        0,
        "take the mean from the token alone, as LayerNorm does"},
+      {"prefix",
+       OptionKind::kChoice,
+       std::string("none"),
+       {"none", "ln"},
+       0,
+       0,
+       "tokens ahead of the grid, such as a class token that joins first: not allowed, or "
+       "normalized by LayerNorm with the same weight, bias and eps"},
   };
 }
 
@@ -92,6 +111,20 @@ std::optional<NormProblem> DtnOptions::check(const NormConfig& config, const Nor
   if (!options.local_init && options.position != Position::kRelative) {
     return NormProblem{"init", "position " + *config.find<std::string>("position") +
                                    " has no such start; only relative positions have"};
+  }
+  if (!(options.init_lambda > 0 && options.init_lambda < 1)) {
+    return NormProblem{"init_lambda", cat(options.init_lambda,
+                                          " has no logit to learn from; it is more than 0 and less "
+                                          "than 1, or fixed by model.norm.lambda")};
+  }
+  if (options.lambda && options.init_lambda != 0.5) {
+    return NormProblem{"init_lambda",
+                       cat("lambda is fixed at ", *options.lambda, " and starts nowhere else")};
+  }
+  if (options.prefix_ln && options.variant == DtnVariant::kOfficial) {
+    return NormProblem{"prefix",
+                       "the official variant normalizes tokens ahead of its statistics, and says "
+                       "nothing of those outside the grid; use variant: paper"};
   }
   if (site.grid_h % options.pool || site.grid_w % options.pool) {
     return NormProblem{

@@ -1,5 +1,6 @@
 // Dynamic Token Normalization in primitive operations: every choice of positions and cells as one
 // dense matrix.
+#include "dtn/ops/norm.h"
 #include "dtn/ops/primitive.h"
 #include "norms/dtn.h"
 #include "ops/host_constant.h"
@@ -47,8 +48,21 @@ Variable DynamicTokenNorm::reference_positions(Context& ctx, const TokenGrid& ce
   });
 }
 
-Variable DynamicTokenNorm::reference(Context& ctx, const Variable& input, const TokenGrid& grid) {
+Variable DynamicTokenNorm::reference(Context& ctx, const Variable& input,
+                                     const TokenGrid& arrangement) {
+  const TokenGrid grid = seen(arrangement);
   check(input, grid);
+  if (grid.prefix == 0) return reference_on_grid(ctx, input, grid);
+  Variable prefix = ops::reference::layer_norm(ctx, e::narrow(ctx, input, 1, 0, grid.prefix),
+                                               weight_->variable, bias_->variable, shape_.eps);
+  if (grid.prefix == grid.tokens()) return prefix;
+  const TokenGrid alone{grid.height, grid.width};
+  const Variable tokens = e::narrow(ctx, input, 1, grid.prefix, grid.tokens());
+  return e::concat(ctx, prefix, reference_on_grid(ctx, tokens, alone), 1);
+}
+
+Variable DynamicTokenNorm::reference_on_grid(Context& ctx, const Variable& input,
+                                             const TokenGrid& grid) const {
   bool official = options_.variant == DtnVariant::kOfficial;
   std::int64_t batch = input.dim(0), tokens = grid.tokens(), heads = shape_.heads;
   std::int64_t channels = shape_.channels, head_dim = channels / heads;

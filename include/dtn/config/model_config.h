@@ -14,6 +14,7 @@ enum class PosEmbed { kPatch, kAll };  // positions for the patches only, or for
 // as timm does it with a = -0.5, antialiased, without what lies outside.
 enum class PosResize { kBicubic, kBicubicAntialias };
 enum class DropPathMode { kLinear, kConstant };  // from 0 at the first block up, or the same in all
+enum class InitHead { kKeep, kReset };
 enum class Pooling { kCls, kMean };  // the head sees the class token, or the patches' mean
 // gelu_tanh is GELU's approximation by tanh; quick_gelu is x sigmoid(1.702 x).
 enum class MlpActivation { kGelu, kGeluTanh, kQuickGelu, kSilu };
@@ -59,6 +60,7 @@ struct ModelConfig {
   bool mhsa_position = false;
   NormConfig norm;
   std::optional<std::string> init_weights;  // a file or folder to start from: see find_weights()
+  InitHead init_head = InitHead::kKeep;     // the head of those, or a new one
 
   int grid() const { return image_size / patch_size; }  // patches per side
   int num_patches() const { return grid() * grid(); }
@@ -74,7 +76,8 @@ struct ModelConfig {
   }
   // Blocks that use norm.type; the rest use LayerNorm.
   int norm_layers() const {
-    return norm.layers.value_or(prefix_tokens() > 0 ? class_token_at : depth);
+    const bool grid_alone = prefix_tokens() > 0 && !norm.takes_prefix();
+    return norm.layers.value_or(grid_alone ? class_token_at : depth);
   }
   bool operator==(const ModelConfig&) const = default;
 };

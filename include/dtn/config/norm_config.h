@@ -71,7 +71,7 @@ struct NormOption {
 struct NormConfig {
   std::string type = "ln";
   // Blocks [0, layers) use `type`, the others LayerNorm; the final norm is always LayerNorm.
-  // Unset: class_token_at, or depth without a class token.
+  // Unset: class_token_at, or depth without a class token and where the prefix is taken.
   std::optional<int> layers{};
   std::optional<double> eps{};        // unset: the model's eps
   std::vector<NormOption> options{};  // complete: every option of the schema, defaults filled in
@@ -89,6 +89,11 @@ struct NormConfig {
     if (const double* real = find<double>(key)) return *real;
     if (const std::int64_t* whole = find<std::int64_t>(key)) return static_cast<double>(*whole);
     return std::nullopt;
+  }
+  // Whether a normalizer of the grid takes tokens ahead of it (its option `prefix`).
+  bool takes_prefix() const {
+    const std::string* prefix = find<std::string>("prefix");
+    return prefix && *prefix != "none";
   }
   bool operator==(const NormConfig&) const = default;
 };

@@ -28,15 +28,17 @@ class Block {
 
   // Adds both branches to the stream, the last one perhaps pending.
   void forward(Context&, ResidualStream& stream, const TokenGrid& grid) const;
-  // The same for the first `count` tokens, such as a class token, where no other is needed
-  // afterwards: exact, for all that happens to each alone. The stream comes with all tokens and
+  // The same for the first `count` tokens of the prefix, such as a class token, where no other is
+  // needed afterwards: exact, for all that happens to each alone. The stream comes with all tokens and
   // goes on with [B, count, C]. Only for blocks that can.
   void forward_first(Context&, ResidualStream& stream, const TokenGrid& grid,
                      std::int64_t count) const;
   // What is shown the attention's weights, [B, H, T, T], in each forward(); none: null.
   using AttentionObserver = std::function<void(const Tensor& weights)>;
   void observe_attention(AttentionObserver observer) { observer_ = std::move(observer); }
-  bool has_first_path() const { return norm2_->is_per_token() && !attention_.has_position(); }
+  bool has_first_path() const {
+    return norm2_->prefix_is_per_token() && !attention_.has_position();
+  }
 
  private:
   void attention_branch(Context&, ResidualStream& stream, const TokenGrid& grid) const;

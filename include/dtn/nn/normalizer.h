@@ -31,7 +31,7 @@ class Normalizer {
  public:
   virtual ~Normalizer() = default;
 
-  // x [B, T, C] -> [B, T, C]. The gradient that already waits at x (it reached x along the
+  // x [B, T, C] -> [B, T, C], T = grid.tokens(). The gradient that already waits at x (it reached x along the
   // residual) is added in the same pass.
   virtual Variable forward(Context&, const Variable& x, const TokenGrid& grid) = 0;
   // forward() of residual + s_b branch (see ResidualStream), handing that sum out too. A normalizer
@@ -45,6 +45,8 @@ class Normalizer {
   // Whether what becomes of a token depends on that token alone, so that those that nobody needs
   // may stay away.
   virtual bool is_per_token() const { return false; }
+  // The same for the tokens of the prefix alone (TokenGrid), where those of the grid are mixed.
+  virtual bool prefix_is_per_token() const { return is_per_token(); }
 };
 
 struct NormRow {

@@ -8,18 +8,18 @@
 
 namespace dtn {
 
-// The arrangement of T tokens. A sequence is a grid of one row.
+// The arrangement of T tokens. A sequence is a grid of one row. Ahead of the grid, in raster order,
+// there may be a prefix of tokens that stand nowhere in it, such as a class token.
 struct TokenGrid {
-  std::int64_t height = 1, width = 1;
-  std::int64_t tokens() const { return height * width; }
+  std::int64_t height = 1, width = 1, prefix = 0;
+  std::int64_t tokens() const { return prefix + height * width; }
   bool operator==(const TokenGrid&) const = default;
 };
 
 // A square where T is one, else a sequence.
 TokenGrid square_or_sequence(std::int64_t tokens);
 
-// x [B, extra + h w, C]: tokens of a grid in raster order, behind `extra` that stand nowhere in it,
-// such as a class token.
+// x [B, extra + h w, C]: tokens of a grid in raster order, behind `extra` that stand nowhere in it.
 struct Tokens {
   Variable x;
   TokenGrid grid;
@@ -27,8 +27,8 @@ struct Tokens {
   // [B] int64: how many of each sample's tokens count, where sequences are padded; undefined: all.
   Tensor lengths{};
 
-  // The grid as a layer sees it that takes all tokens alike: a sequence once extra ones are there.
-  TokenGrid arrangement() const { return extra == 0 ? grid : TokenGrid{1, extra + grid.tokens()}; }
+  // The grid with those in front of it, which is how layers see it.
+  TokenGrid arrangement() const { return {grid.height, grid.width, extra}; }
 };
 
 // One entry for each stage of a backbone, the coarsest last.

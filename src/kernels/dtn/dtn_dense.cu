@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(kThreads) dtn_dense_gather_kernel(GatherArgume
   DTN_SHARED(float, shared);
   const Sizes& s = a.sizes;
   const Slice slice(s);
-  const T* x = a.x + slice.image * s.tokens * s.channels + slice.channel;
+  const T* x = a.x + slice.image * s.image + slice.channel;
   const double* scale =
       kOfficial ? a.head_rstd + (slice.image * s.heads + slice.head) * s.tokens : nullptr;
   const float pivot = a.bases ? make_pivot<kOfficial>(a, slice, x, scale, shared)
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(kThreads) dtn_dense_output_kernel(OutputArgume
   const Sizes& s = a.sizes;
   const std::int64_t row = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarpSize;
   if (row >= s.batch * s.tokens) return;
-  const std::int64_t image = row / s.tokens;
+  const std::int64_t image = row / s.tokens, start = s.start_of(row);
   const int t = static_cast<int>(row % s.tokens), cell = s.cell_of(t);
   const float base = a.bases[image], token_mean = a.token_mean[row], token_var = a.token_var[row];
   for (int c = static_cast<int>(threadIdx.x) % kWarpSize; c < s.channels; c += kWarpSize) {
@@ -93,11 +93,11 @@ __global__ void __launch_bounds__(kThreads) dtn_dense_output_kernel(OutputArgume
     float v1 = m[s.head_dim] - m1 * m1;
     if constexpr (!kOfficial) v1 = v1 < 0 ? 0.0f : v1;
     const double* scale = kOfficial ? a.head_rstd + (image * s.heads + head) * s.tokens : nullptr;
-    const float x = centred<kOfficial>(a.x[row * s.channels + c], scale, t, pivot);
+    const float x = centred<kOfficial>(a.x[start + c], scale, t, pivot);
     const float mu = mean_share * (token_mean + (base - pivot)) + (1 - mean_share) * m1;
     const float var = var_share * token_var + (1 - var_share) * v1;
     const float y = (x - mu) * rsqrtf(var + s.eps) * a.weight[c] + a.bias[c];
-    a.y[row * s.channels + c] = cuda::from_float<T>(y);
+    a.y[start + c] = cuda::from_float<T>(y);
   }
 }
 

@@ -17,6 +17,7 @@ inline constexpr int kWarps = kThreads / cuda::kWarpSize;
 
 struct Sizes {
   std::int64_t batch, columns;  // columns of Z: 2 B D
+  std::int64_t image;           // elements from one image to the next
   int tokens, channels, heads, head_dim, grid_w;
   int pool, cells, cells_w;
   int parts, width;  // slices of a head, and channels of a slice; the last may have fewer
@@ -27,6 +28,7 @@ struct Sizes {
   explicit Sizes(const Arguments& norm)
       : batch(norm.batch),
         columns(2 * norm.batch * (norm.channels / norm.heads)),
+        image(dtn_image_stride(norm)),
         tokens(static_cast<int>(norm.grid_h * norm.grid_w)),
         channels(static_cast<int>(norm.channels)),
         heads(static_cast<int>(norm.heads)),
@@ -48,6 +50,10 @@ struct Sizes {
   // Token k < pool^2 of a cell.
   __host__ __device__ int token_of(int cell, int k) const {
     return (cell / cells_w * pool + k / pool) * grid_w + cell % cells_w * pool + k % pool;
+  }
+  // Where token `row` of all images, [B T], begins in x.
+  __device__ __forceinline__ std::int64_t start_of(std::int64_t row) const {
+    return row / tokens * image + row % tokens * channels;
   }
   // Of the first of the two moments, in Z; the second lies head_dim further.
   __host__ __device__ std::int64_t at(int head, int cell, std::int64_t image, int d) const {

@@ -20,7 +20,7 @@ struct MomentArguments {
   const float *bases, *pivot, *token_mean, *token_var, *m;
   const float *weight, *lambda_mean, *lambda_var;
   float* dm;
-  float *direct, *token_sums;  // dxhat r, [B, T, C]; [2, B, H parts, T]; null: no dx is wanted
+  float *direct, *token_sums;  // dxhat r, like x; [2, B, H parts, T]; null: no dx is wanted
   float *by_weight, *by_bias;  // [B, C]
   float *by_mean, *by_var;     // [B, parts, H]
 };
@@ -37,7 +37,8 @@ __device__ __forceinline__ void token_gradients(const MomentArguments<T>& a, con
                                                 const double* scale, int t, float m1, float raw,
                                                 float& dm1, float& dm2, Sums& sums) {
   const Sizes& s = a.sizes;
-  const std::int64_t row = slice.image * s.tokens + t, i = row * s.channels + slice.channel;
+  const std::int64_t row = slice.image * s.tokens + t;
+  const std::int64_t i = slice.image * s.image + std::int64_t{t} * s.channels + slice.channel;
   const float mean_share = a.lambda_mean[slice.head], var_share = a.lambda_var[slice.head];
   const float pivot = a.pivot[slice.image * s.channels + slice.channel];
   const float v1 = !kOfficial && raw < 0 ? 0.0f : raw, token_var = a.token_var[row];
@@ -112,12 +113,12 @@ __global__ void __launch_bounds__(kThreads)
     dtn_dense_spread_kernel(Sizes s, const float* z, const float* dz, float* dx) {
   const std::int64_t row = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarpSize;
   if (row >= s.batch * s.tokens) return;
-  const std::int64_t image = row / s.tokens;
+  const std::int64_t image = row / s.tokens, start = s.start_of(row);
   const int cell = s.cell_of(static_cast<int>(row % s.tokens));
   const float share = 1 / static_cast<float>(s.pool * s.pool);
   for (int c = static_cast<int>(threadIdx.x) % kWarpSize; c < s.channels; c += kWarpSize) {
     const std::int64_t at = s.at(c / s.head_dim, cell, image, c % s.head_dim);
-    dx[row * s.channels + c] += share * (dz[at] + 2 * z[at] * dz[at + s.head_dim]);
+    dx[start + c] += share * (dz[at] + 2 * z[at] * dz[at + s.head_dim]);
   }
 }
 
@@ -169,10 +170,10 @@ void run(CudaQueue& queue, const DtnDenseBackward& args) {
          z.get());
   multiply(queue, s, args.positions, false, z.get(), m.get());
 
-  const std::int64_t image = std::int64_t{s.tokens} * s.channels, parts = s.heads * s.parts;
+  const std::int64_t parts = std::int64_t{s.heads} * s.parts;
   // dx itself holds the unfinished gradient where it can.
   const bool in_place = norm.dtype == DType::kFloat32 && norm.dx != norm.dx_add;
-  auto apart = queue.scratch<float>(norm.dx && !in_place ? s.batch * image : 1);
+  auto apart = queue.scratch<float>(norm.dx && !in_place ? s.batch * s.image : 1);
   float* unfinished = !norm.dx ? nullptr : in_place ? static_cast<float*>(norm.dx) : apart.get();
   auto token_sums = queue.scratch<float>(norm.dx ? 2 * s.batch * parts * s.tokens : 1);
   auto by_channel = queue.scratch<float>(2 * s.batch * s.channels);

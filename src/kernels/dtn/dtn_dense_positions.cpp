@@ -66,7 +66,7 @@ const A* plain_matrix(std::int64_t n, const PositionMatrices<A>& m, Scratch::Sco
 
 // What HeadPositions needs to know.
 struct Grid {
-  std::int64_t batch, grid_h, grid_w, channels, heads, pool = 1;
+  std::int64_t batch, grid_h, grid_w, channels, heads, pool = 1, image_stride = 0;
 
   template <class Arguments>
   explicit Grid(const Arguments& args)

@@ -26,6 +26,9 @@
 //              D channels of the head, x / sqrt(mean x^2 + eps), and everything else sees that;
 //              var_ln is unbiased; dx = x_i - x_j, dy = y_i - y_j; v1 is not clamped.
 //
+// The tokens of the grid may have others between them and those of the next image, such as a class
+// token ahead of each grid: image_stride says so, and those others are left alone.
+//
 // x, y and activation gradients have `dtype`. Weights, lambdas, statistics and parameter gradients
 // have the accumulator type (float32; float64 for float64). Activation gradients are written (=),
 // parameter gradients are added to (+=). Any grid works; a sequence is a grid of one row. Results
@@ -46,6 +49,11 @@ template <class Arguments>
 double dense_dtn_product(const Arguments& a) {
   const std::int64_t h = a.grid_h / a.pool, w = a.grid_w / a.pool;
   return static_cast<double>(a.batch * a.channels) * static_cast<double>(h * w * h * w);
+}
+// Elements from the first token of one image to that of the next, in x, y and their gradients.
+template <class Arguments>
+std::int64_t dtn_image_stride(const Arguments& a) {
+  return a.image_stride ? a.image_stride : a.grid_h * a.grid_w * a.channels;
 }
 template <class Arguments>
 double separable_dtn_product(const Arguments& a) {
@@ -72,6 +80,7 @@ struct DtnNormForward {
   void* pivot;       // [B, C] mean over tokens, subtracted before squaring
   void* head_rstd =
       nullptr;  // [B, H, T] float64, 1 / sqrt(mean x^2 + eps); required by kOfficial, else unused
+  std::int64_t image_stride = 0;  // in elements, at least T C; 0: T C
 
   double multiply_adds() const { return 2 * separable_dtn_product(*this); }  // of x and of x^2
   double paper_multiply_adds() const { return dense_dtn_product(*this); }
@@ -114,6 +123,7 @@ struct DtnNormBackward {
   void* dlambda_mean = nullptr;     // [H], +=, with respect to l_mu itself
   void* dlambda_var = nullptr;      // [H], +=, with respect to l_va itself
   void* dpos_weight = nullptr;      // [H, 3], +=; null saves a quarter of the work
+  std::int64_t image_stride = 0;    // as in the forward pass, of dy, dx_add and dx too
 
   // The row passes again, the transposed passes, and the gradients of both factors of P.
   double multiply_adds() const {

@@ -20,7 +20,7 @@ class DtnBackwardParts {
   DtnBackwardParts(const DtnNormBackward& args, Scratch::Scope& scope)
       : args_(args),
         sizes_(args),
-        image_(sizes_.tokens * sizes_.channels),
+        image_(sizes_.image),
         head_sums_(scope.take<HeadSums>(sizes_.batch * sizes_.heads)),
         channel_sums_(scope.take<A>(sizes_.batch * 2 * sizes_.channels)) {}
 
@@ -303,7 +303,7 @@ class DtnBackwardParts {
 
   const DtnNormBackward& args_;
   DtnSizes sizes_;
-  std::int64_t image_;   // elements of an image
+  std::int64_t image_;   // elements from one image to the next
   HeadSums* head_sums_;  // [B, H]
   A* channel_sums_;      // [B, 2, C]: sums over tokens of dy xhat and of dy
 };

@@ -11,6 +11,7 @@ namespace dtn {
 
 struct DtnSizes {
   std::int64_t batch, channels;
+  std::int64_t image;  // elements from one image to the next
   int grid_h, grid_w, tokens, heads, head_dim;
   float eps;
 
@@ -18,12 +19,18 @@ struct DtnSizes {
   explicit DtnSizes(const Arguments& args)
       : batch(args.batch),
         channels(args.channels),
+        image(dtn_image_stride(args)),
         grid_h(static_cast<int>(args.grid_h)),
         grid_w(static_cast<int>(args.grid_w)),
         tokens(grid_h * grid_w),
         heads(static_cast<int>(args.heads)),
         head_dim(static_cast<int>(args.channels / args.heads)),
         eps(static_cast<float>(args.eps)) {}
+
+  // Where token `row` of all images, [B T], begins.
+  __device__ __forceinline__ std::int64_t start_of(std::int64_t row) const {
+    return row / tokens * image + row % tokens * channels;
+  }
 };
 
 // Row length of a stored position matrix: n rounded up to whole 32 bytes.
@@ -82,7 +89,7 @@ void token_statistics(CudaQueue& queue, const DtnNormForward& args, const float*
 
 // dx = unfinished + (1/C) sum_c l_mu dmu + (2/C) (x - mu_ln) sum_c l_va dvar + dx_add, then for the
 // official variant back through the division by the head's root mean square (dx_add stays outside).
-//   unfinished  [B, T, C] float32, may be args.dx itself when that is float32
+//   unfinished  float32, laid out like args.dx, which it may be when that is float32
 //   token_sums  [2, B, parts, T]: sums over some of the channels of l_mu dmu, and of l_va dvar; all
 //               `parts` together make up the channels of a token
 //   add_residual  false when `unfinished` has dx_add in it already

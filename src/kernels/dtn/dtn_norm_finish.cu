@@ -21,11 +21,17 @@ constexpr int kTokenWarps = kTokenThreads / kWarpSize;
 struct FinishArguments {
   std::int64_t rows;  // B T
   std::int64_t batch;
+  std::int64_t image;  // elements from one image to the next
   int tokens, channels, heads, parts;
   const float *bases, *mean, *unfinished, *token_sums;
   const double* head_rstd;
   const void *x, *add;
   void* dx;
+
+  // Where token `row` begins.
+  __device__ __forceinline__ std::int64_t start_of(std::int64_t row) const {
+    return row / tokens * image + row % tokens * channels;
+  }
 };
 
 // A token's terms: dx += constant + (x - base - mean) slope.
@@ -55,7 +61,7 @@ __global__ void __launch_bounds__(kTokenThreads) dtn_input_gradient_kernel(Finis
   const std::int64_t row = std::int64_t{blockIdx.x} * kTokenWarps + threadIdx.x / kWarpSize;
   if (row >= a.rows) return;
   const TokenTerms terms = token_terms(a, row, static_cast<float>(a.channels));
-  const std::int64_t start = row * a.channels;
+  const std::int64_t start = a.start_of(row);
   const T* x = static_cast<const T*>(a.x) + start;
   const T* add = a.add ? static_cast<const T*>(a.add) + start : nullptr;
   const float* unfinished = a.unfinished + start;
@@ -96,7 +102,7 @@ __global__ void __launch_bounds__(kTokenThreads) dtn_official_gradient_kernel(Fi
   for (int h = 0; h < a.heads; ++h) {
     const double exact_scale = scales[std::int64_t{h} * a.tokens];
     const float scale = static_cast<float>(exact_scale);
-    const std::int64_t start = row * a.channels + h * head_dim;
+    const std::int64_t start = a.start_of(row) + h * head_dim;
     const T* x = static_cast<const T*>(a.x) + start;
     const T* add = a.add ? static_cast<const T*>(a.add) + start : nullptr;
     T* dx = static_cast<T*>(a.dx) + start;
@@ -169,6 +175,7 @@ void finish_input_gradient(CudaQueue& queue, const DtnNormBackward& args, const 
   const int channels = static_cast<int>(sizes.channels);
   const FinishArguments a{sizes.batch * sizes.tokens,
                           sizes.batch,
+                          sizes.image,
                           sizes.tokens,
                           channels,
                           sizes.heads,

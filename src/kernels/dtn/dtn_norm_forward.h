@@ -31,13 +31,9 @@ class DtnForwardParts {
                  [&](std::int64_t i) { chunk_statistics(i / chunks_, i % chunks_); });
   }
 
-  const T* image(std::int64_t b) const {
-    return static_cast<const T*>(args_.x) + b * sizes_.tokens * sizes_.channels;
-  }
+  const T* image(std::int64_t b) const { return static_cast<const T*>(args_.x) + b * sizes_.image; }
 
-  T* output(std::int64_t b) const {
-    return static_cast<T*>(args_.y) + b * sizes_.tokens * sizes_.channels;
-  }
+  T* output(std::int64_t b) const { return static_cast<T*>(args_.y) + b * sizes_.image; }
 
   const double* head_scale(std::int64_t b, std::int64_t h) const {
     if constexpr (!kOfficial) return nullptr;

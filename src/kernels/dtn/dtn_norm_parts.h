@@ -16,6 +16,7 @@ namespace dtn::DTN_ISA {
 struct DtnSizes {
   std::int64_t batch, grid_h, grid_w, tokens, channels, heads, head_dim;
   std::int64_t padded_tokens;                  // whole vectors of any type
+  std::int64_t image;                          // elements from one image to the next
   std::int64_t pool, cells_h, cells_w, cells;  // the grid of cells of pool x pool tokens
 
   template <class Arguments>
@@ -28,6 +29,7 @@ struct DtnSizes {
         heads(args.heads),
         head_dim(args.channels / args.heads),
         padded_tokens((tokens + 15) / 16 * 16),
+        image(dtn_image_stride(args)),
         pool(args.pool),
         cells_h(grid_h / pool),
         cells_w(grid_w / pool),

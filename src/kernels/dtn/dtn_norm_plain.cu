@@ -49,7 +49,7 @@ __global__ void __launch_bounds__(kThreads, 2) dtn_plain_forward_kernel(ForwardA
   float* plane = planes_of_block<kShared>(a.slicing, kPlanes, shared + kThreads, a.scratch);
   float *z1 = plane + a.slicing.plane, *z2 = z1 + a.slicing.plane;
   const int matrix = s.head - a.range.first_head;
-  const std::int64_t tokens = s.image * sizes.tokens, start = tokens * sizes.channels + s.channel;
+  const std::int64_t tokens = s.image * sizes.tokens, start = s.image * sizes.image + s.channel;
   const T* x = static_cast<const T*>(a.args.x) + start;
   const double* scale = nullptr;
   if constexpr (kOfficial) {

@@ -28,7 +28,7 @@ struct Partials {
   float *weight, *bias;                          // [B, C]
   float *lambda_mean, *lambda_var, *pos_weight;  // [B parts, H], and [B parts, H, 3] or null
   float* token_sums;                             // [2, B, H parts, T]; null without dx
-  float* unfinished;                             // [B, T, C]; null without dx
+  float* unfinished;                             // laid out like dx; null without it
 };
 
 struct BackwardArguments {
@@ -82,7 +82,7 @@ __device__ __forceinline__ void moment_gradients(const BackwardArguments& a, con
   const float* token_mean = at<float>(a.args.token_mean, tokens);
   const float* token_var = at<float>(a.args.token_var, tokens);
   const float offset = a.bases[s.image] - pivot;
-  const T* dy = at<T>(a.args.dy, tokens * sizes.channels + s.channel);
+  const T* dy = at<T>(a.args.dy, s.image * sizes.image + s.channel);
   s.for_each_block(sizes.grid_h, sizes.grid_w, [&](int first, int column) {
     auto token = [&](int k) {
       return std::min(first + k, sizes.grid_h - 1) * sizes.grid_w + column;
@@ -222,7 +222,7 @@ __device__ __forceinline__ void column_gradients(const DtnSizes& sizes, const Sl
 __device__ __forceinline__ void input_gradient(const BackwardArguments& a, const Slice& s,
                                                const float* matrix, const Planes& p) {
   const DtnSizes& sizes = a.sizes;
-  const std::int64_t start = s.image * sizes.tokens * sizes.channels + s.channel;
+  const std::int64_t start = s.image * sizes.image + s.channel;
   const float* residual = a.residual ? a.residual + start : nullptr;
   float* dx = a.partials.unfinished + start;
   s.for_each_block(sizes.grid_w, sizes.grid_h, [&](int first, int row) {
@@ -297,7 +297,7 @@ __global__ void __launch_bounds__(kThreads, 2) dtn_plain_backward_kernel(Backwar
   }
   Sums sums;
 
-  const T* x = at<T>(a.args.x, s.image * sizes.tokens * sizes.channels + s.channel);
+  const T* x = at<T>(a.args.x, s.image * sizes.image + s.channel);
 #pragma unroll 4
   for (int t = s.group; t < sizes.tokens; t += s.groups) {
     p.x[t * s.width + s.index] = centred<kOfficial>(x[t * sizes.channels], scale, t, pivot);
@@ -352,7 +352,7 @@ void run_for(CudaQueue& queue, const DtnNormBackward& args) {
   // Whether dx itself can hold what the kernel leaves, dx_add included; else it is scratch.
   const bool in_place = std::is_same_v<T, float> && args.variant == DtnVariant::kPaper;
   const bool wants_dx = args.dx != nullptr, wants_positions = args.dpos_weight != nullptr;
-  const std::int64_t elements = sizes.batch * sizes.tokens * sizes.channels;
+  const std::int64_t elements = sizes.batch * sizes.image;
   const std::int64_t head_rows = sizes.batch * slicing.parts, parts = sizes.heads * slicing.parts;
   DeviceScratch<float> channel_sums = queue.scratch<float>(2 * sizes.batch * sizes.channels);
   DeviceScratch<float> head_sums = queue.scratch<float>(5 * head_rows * sizes.heads);

@@ -146,7 +146,7 @@ DtnPrepared prepare_for(CudaQueue& queue, const Arguments& args, int first_head,
     launch(queue, {"dtn_prepare", {sizes.batch, sizes.grid_h, sizes.grid_w, sizes.channels, heads}},
            dtn_prepare_kernel<T>, {blocks_for(tasks, kWarps), kThreads}, rows, columns,
            static_cast<const float*>(args.pos_weight) + 3 * first_head, heads,
-           static_cast<const T*>(args.x), sizes.batch, sizes.tokens * sizes.channels,
+           static_cast<const T*>(args.x), sizes.batch, sizes.image,
            static_cast<int>(sizes.channels), args.variant == DtnVariant::kOfficial,
            made.bases.get());
   });
@@ -192,32 +192,32 @@ struct Moments {
 
 template <class T, bool kVectors>
 __global__ void __launch_bounds__(kThreads)
-    dtn_token_statistics_kernel(const T* x, std::int64_t rows, int tokens, int channels,
-                                const float* bases, float* mean, float* var) {
+    dtn_token_statistics_kernel(const T* x, DtnSizes sizes, const float* bases, float* mean,
+                                float* var) {
   const std::int64_t row = warp_task();
-  if (row >= rows) return;
-  const int lane = lane_index();
-  x += row * channels;
+  if (row >= sizes.batch * sizes.tokens) return;
+  const int lane = lane_index(), channels = static_cast<int>(sizes.channels);
+  x += sizes.start_of(row);
   float sum = 0;
   for_each_value<kVectors>(x, channels, lane, [&](float v) { sum += v; });
   const float n = static_cast<float>(channels);
   Moments moments{warp_sum(sum) / n};
   for_each_value<kVectors>(x, channels, lane, [&](float v) { moments.add(v); });
-  moments.finish(channels, n, bases[row / tokens], mean + row, var + row);
+  moments.finish(channels, n, bases[row / sizes.tokens], mean + row, var + row);
 }
 
 // The same for the official variant: scale[h tokens] is made for each head on the way.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
-    dtn_official_statistics_kernel(const T* x, std::int64_t rows, int tokens, int channels,
-                                   int heads, double eps, const float* bases, double* head_rstd,
-                                   float* mean, float* var) {
+    dtn_official_statistics_kernel(const T* x, DtnSizes sizes, double eps, const float* bases,
+                                   double* head_rstd, float* mean, float* var) {
   const std::int64_t row = warp_task();
-  if (row >= rows) return;
-  const int lane = lane_index(), head_dim = channels / heads;
+  if (row >= sizes.batch * sizes.tokens) return;
+  const int lane = lane_index(), heads = sizes.heads, head_dim = sizes.head_dim;
+  const int tokens = sizes.tokens;
   const std::int64_t b = row / tokens;
   const float base = bases[b];
-  x += row * channels;
+  x += sizes.start_of(row);
   double* scale = head_rstd + b * heads * tokens + row % tokens;
   float sum = 0;
   for (int h = 0; h < heads; ++h) {
@@ -230,6 +230,7 @@ __global__ void __launch_bounds__(kThreads)
     for_each_value<false>(x + h * head_dim, head_dim, lane,
                           [&](float v) { sum += centred_quotient(v, s, base); });
   }
+  const int channels = static_cast<int>(sizes.channels);
   const float n = static_cast<float>(channels);
   Moments moments{warp_sum(sum) / n};
   for (int h = 0; h < heads; ++h) {
@@ -252,24 +253,20 @@ DtnPrepared prepare(CudaQueue& queue, const DtnNormBackward& args, int first_hea
 
 void token_statistics(CudaQueue& queue, const DtnNormForward& args, const float* bases) {
   const DtnSizes sizes(args);
-  const std::int64_t rows = sizes.batch * sizes.tokens;
-  const int channels = static_cast<int>(sizes.channels);
   auto* mean = static_cast<float*>(args.token_mean);
   auto* var = static_cast<float*>(args.token_var);
-  const LaunchShape shape{blocks_for(rows, kWarps), kThreads};
-  const KernelName name{"dtn_token_statistics", {sizes.batch, sizes.tokens, channels}};
+  const LaunchShape shape{blocks_for(sizes.batch * sizes.tokens, kWarps), kThreads};
+  const KernelName name{"dtn_token_statistics", {sizes.batch, sizes.tokens, sizes.channels}};
   for_cuda_dtype(name.name, args.dtype, [&](auto zero) {
     using T = decltype(zero);
     const T* x = static_cast<const T*>(args.x);
     if (args.variant == DtnVariant::kOfficial) {
-      launch(queue, name, dtn_official_statistics_kernel<T>, shape, x, rows, sizes.tokens, channels,
-             sizes.heads, args.eps, bases, static_cast<double*>(args.head_rstd), mean, var);
-    } else if (cuda::is_vectorizable<T>(x, channels)) {
-      launch(queue, name, dtn_token_statistics_kernel<T, true>, shape, x, rows, sizes.tokens,
-             channels, bases, mean, var);
+      launch(queue, name, dtn_official_statistics_kernel<T>, shape, x, sizes, args.eps, bases,
+             static_cast<double*>(args.head_rstd), mean, var);
+    } else if (cuda::is_vectorizable<T>(x, sizes.channels)) {
+      launch(queue, name, dtn_token_statistics_kernel<T, true>, shape, x, sizes, bases, mean, var);
     } else {
-      launch(queue, name, dtn_token_statistics_kernel<T, false>, shape, x, rows, sizes.tokens,
-             channels, bases, mean, var);
+      launch(queue, name, dtn_token_statistics_kernel<T, false>, shape, x, sizes, bases, mean, var);
     }
   });
 }

@@ -252,7 +252,7 @@ __global__ void __launch_bounds__(kMostWarps* kWarpSize, 1)
   const Shared shared(memory, warps);
   const int channels = static_cast<int>(a.sizes.channels), slices = channels / n;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
-  const std::int64_t image = std::int64_t{blockIdx.x} * a.sizes.tokens * channels;
+  const std::int64_t image = std::int64_t{blockIdx.x} * a.sizes.image;
   const T* x = static_cast<const T*>(a.args.x) + image;
   const T* dy = static_cast<const T*>(a.args.dy) + image;
   const T* add = a.args.dx_add ? static_cast<const T*>(a.args.dx_add) + image : nullptr;

@@ -281,7 +281,7 @@ __global__ void __launch_bounds__(kMaxWarps<T>* kWarpSize, 1)
   DTN_SHARED(float4, memory);
   constexpr int n = kPerVector<T>;
   const int channels = static_cast<int>(a.sizes.channels);
-  const std::int64_t image = std::int64_t{blockIdx.x} * a.sizes.tokens * channels;
+  const std::int64_t image = std::int64_t{blockIdx.x} * a.sizes.image;
   const T* x = static_cast<const T*>(a.args.x) + image;
   T* y = static_cast<T*>(a.args.y) + image;
   const Shared shared(memory, channels);

@@ -58,6 +58,10 @@ Context training() {
 
 TEST(ModelGradients, PaperFlavour) { check(test::paper_vit(), {}); }
 TEST(ModelGradients, DeitFlavour) { check(test::deit_vit(), {}); }
+TEST(ModelGradients, DtnBehindAPrefix) {
+  check(test::prefix_vit(), {});
+  check(test::prefix_vit(), training(), true);
+}
 TEST(ModelGradients, MeanPooling) { check(test::mean_vit(), {}); }
 
 TEST(ModelGradients, PositionsInTheAttention) {

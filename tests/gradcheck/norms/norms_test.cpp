@@ -26,6 +26,7 @@ NormShape shape_on(const TokenGrid& grid) {
 std::vector<TokenGrid> grids(const NormCase& c) {
   std::vector<TokenGrid> all;
   for (TokenGrid grid : {TokenGrid{3, 4}, TokenGrid{1, 7}, TokenGrid{5, 5}, TokenGrid{4, 6}}) {
+    if (c.config.takes_prefix()) grid.prefix = grid.height == 1 ? 1 : 2;
     if (all.size() < 3 && test::fits(c, shape_on(grid))) all.push_back(grid);
   }
   return all;

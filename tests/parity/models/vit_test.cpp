@@ -12,7 +12,8 @@ namespace dtn {
 namespace {
 
 std::vector<ModelConfig> flavours() {
-  return {test::paper_vit(), test::deit_vit(), test::mean_vit(), test::biased_vit()};
+  return {test::paper_vit(), test::deit_vit(), test::mean_vit(), test::biased_vit(),
+          test::prefix_vit()};
 }
 
 std::vector<ModelConfig> all_flavours() {

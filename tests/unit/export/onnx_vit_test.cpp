@@ -117,12 +117,18 @@ TEST(OnnxVit, HasTheModelsLogitsWithDtn) {
       {{"lambda", 0.25}},
       {{"lambda", 0.0}, {"position", S("uniform")}},
       {{"only_var", true}},
+      {{"prefix", S("ln")}},
   };
   for (std::size_t i = 0; i < variants.size(); ++i) {
     EXPECT_LT(difference(dtn_vit(variants[i]), onnx::kMinOpset, 2), kBound) << "variant " << i;
   }
   ModelConfig mean = with_norm(mean_vit(), "dtn", {});
   EXPECT_LT(difference(mean, onnx::kMinOpset, 2), kBound);
+  for (Pooling pool : {Pooling::kMean, Pooling::kCls}) {
+    ModelConfig behind = with_norm(prefix_vit(), "dtn", {{"prefix", S("ln")}});
+    behind.pool = pool;
+    EXPECT_LT(difference(behind, onnx::kMinOpset, 2), kBound);
+  }
 }
 
 TEST(OnnxVit, HasTheModelsLogitsWithOtherNorms) {

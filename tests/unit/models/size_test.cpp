@@ -59,8 +59,8 @@ TEST(ModelSize, PositionsInTheAttentionCostTheirWeights) {
 }
 
 TEST(ModelSize, CountsWhatAModelHolds) {
-  for (const ModelConfig& c :
-       {test::paper_vit(), test::deit_vit(), test::mean_vit(), test::biased_vit()}) {
+  for (const ModelConfig& c : {test::paper_vit(), test::deit_vit(), test::mean_vit(),
+                               test::biased_vit(), test::prefix_vit()}) {
     Classifier model(c, 0);
     EXPECT_EQ(complexity_of(c).parameters, model.parameters().count()) << c.preset;
   }
@@ -105,8 +105,8 @@ TEST(ModelSize, CountingGivesTheFormula) {
     EXPECT_EQ(complexity_of(plain).multiply_adds, by_formula(plain)) << c.preset;
   }
   std::vector<ModelConfig> tiny = test::checkpoint_vits();
-  for (const ModelConfig& c :
-       {test::paper_vit(), test::deit_vit(), test::mean_vit(), test::biased_vit()}) {
+  for (const ModelConfig& c : {test::paper_vit(), test::deit_vit(), test::mean_vit(),
+                               test::biased_vit(), test::prefix_vit()}) {
     tiny.push_back(c);
   }
   for (const ModelConfig& c : tiny) {
@@ -196,6 +196,10 @@ TEST(ModelSize, TheLastBlockIsComputedForItsClassToken) {
     mixing.norm.type = type;
     EXPECT_EQ(left_out(mixing), 0) << type;
   }
+  mixing = test::prefix_vit();
+  EXPECT_EQ(left_out(mixing), 0) << "the patches are pooled";
+  mixing.pool = Pooling::kCls;
+  EXPECT_GT(left_out(mixing), 0) << "what becomes of the class token is its own there";
 }
 
 }  // namespace

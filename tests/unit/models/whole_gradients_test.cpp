@@ -27,7 +27,7 @@ void check(const ModelConfig& config) {
 
 TEST(WholeGradients, OfEveryFlavour) {
   std::vector<ModelConfig> flavours = checkpoint_vits();
-  for (const ModelConfig& c : {paper_vit(), deit_vit(), mean_vit(), biased_vit()}) {
+  for (const ModelConfig& c : {paper_vit(), deit_vit(), mean_vit(), biased_vit(), prefix_vit()}) {
     flavours.push_back(c);
   }
   for (ModelConfig c : flavours) {
