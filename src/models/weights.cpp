@@ -6,6 +6,7 @@
 
 #include "io/fingerprint.h"
 #include "kernels/pointwise/pointwise.h"
+#include "models/norm_transfer.h"
 #include "models/other_names.h"
 #include "models/position_table.h"
 
@@ -66,7 +67,8 @@ Tensor adapt_positions(const Tensor& file_table, const Parameter& p, std::int64_
 
 // What may differ between a file and the model.
 struct Adaptation {
-  std::function<bool(const Parameter&)> may_lack = [](const Parameter&) { return false; };
+  // Whether a parameter or buffer may stay as it is.
+  std::function<bool(const std::string&)> may_lack = [](const std::string&) { return false; };
   // Whether the parameter was set from a tensor that does not fit, or left alone on purpose.
   std::function<bool(Parameter&, const Tensor&)> adapt = [](Parameter&, const Tensor&) {
     return false;
@@ -74,8 +76,10 @@ struct Adaptation {
   std::function<bool(const std::string&)> skip = [](const std::string&) { return false; };
 };
 
-void load(ParameterStore& store, const NamedTensors& tensors, const std::string& source,
-          const Adaptation& adaptation) {
+// Returns how many tensors of the file went over as they are.
+std::int64_t load(ParameterStore& store, const NamedTensors& tensors, const std::string& source,
+                  const Adaptation& adaptation) {
+  std::int64_t taken = 0;
   std::map<std::string, const Tensor*> left;
   for (const auto& [name, tensor] : tensors) left[name] = &tensor;
   auto take = [&](const auto& named) -> const Tensor& {
@@ -89,16 +93,19 @@ void load(ParameterStore& store, const NamedTensors& tensors, const std::string&
     return t;
   };
   for (Parameter& p : store.parameters()) {
-    if (!left.contains(p.name) && adaptation.may_lack(p)) continue;
+    if (!left.contains(p.name) && adaptation.may_lack(p.name)) continue;
     const Tensor& t = take(p);
     if (adaptation.adapt(p, t)) continue;
     if (!(t.shape() == p.shape)) fail_shape(source, p, t);
     copy_into(p, t, source);
+    ++taken;
   }
   for (const Buffer& b : store.buffers()) {
+    if (!left.contains(b.name) && adaptation.may_lack(b.name)) continue;
     const Tensor& t = take(b);
     if (!(t.shape() == b.shape)) fail_shape(source, b, t);
     copy_into(b.value, b.name, t, source);
+    ++taken;
   }
   store.restart_buffers();
   for (const auto& [name, tensor] : left) {
@@ -108,6 +115,7 @@ void load(ParameterStore& store, const NamedTensors& tensors, const std::string&
     }
   }
   store.refresh_bfloat16();
+  return taken;
 }
 
 // The module of a parameter: head of head.weight.
@@ -120,27 +128,32 @@ bool is_head(const std::string& name) {
 // Brings the weights of a somewhat different model over, and notes what was done about it.
 class Adapter {
  public:
-  Adapter(const ModelConfig& config, NamedTensors tensors, const std::string& source)
-      : config_(config), tensors_(std::move(tensors)), source_(source) {
-    if (config.family == "vit") tensors_ = in_timm_names(tensors_);
+  Adapter(const Classifier& model, const NamedTensors& tensors, const std::string& source)
+      : config_(model.config()),
+        tensors_(config_.family == "vit" ? in_timm_names(tensors) : tensors),
+        source_(source),
+        norms_(tensors_, model.parameters()) {
     check_distilled();
     join_class_position();
+    if (const std::string note = norms_.note(source); !note.empty()) notes_.push_back(note);
   }
 
   const NamedTensors& tensors() const { return tensors_; }
   const std::vector<std::string>& notes() const { return notes_; }
 
-  // A head of which the file has no part, or the norm behind the pooling where the file has one
-  // ahead of it.
-  bool may_lack(const Parameter& p) {
-    const std::string module = module_of(p.name);
+  // A head of which the file has no part, the norm behind the pooling where the file has one ahead
+  // of it, or what a normalizer has beside LayerNorm's.
+  bool may_lack(const std::string& name) {
+    if (norms_.leaves(name)) return true;
+    const std::string module = module_of(name);
     const bool other_norm = module == "fc_norm" && has_module("norm");
-    if (!(is_head(p.name) || other_norm) || has_module(module)) return false;
-    notes_.push_back(cat(p.name, ": not in ", source_, "; left at its initialisation"));
+    if (!(is_head(name) || other_norm) || has_module(module)) return false;
+    notes_.push_back(cat(name, ": not in ", source_, "; left at its initialisation"));
     return true;
   }
 
   bool adapt(Parameter& p, const Tensor& t) {
+    if (norms_.leaves(p.name)) return true;
     if (t.shape() == p.shape) return false;
     if (p.name == "patch_embed.proj.weight" && t.rank() == 4 && t.dim(3) != p.shape[3]) {
       throw DataError(cat(source_, ": its patches are ", t.dim(3), " pixels wide, the model's ",
@@ -160,6 +173,7 @@ class Adapter {
   }
 
   bool skip(const std::string& name) {
+    if (norms_.skips(name)) return true;
     if (name.ends_with(".num_batches_tracked")) return true;  // PyTorch's BatchNorm counts; unused
     if (name.starts_with("pre_logits.")) return true;         // of a head that timm has no more
     const char* why = nullptr;
@@ -214,6 +228,7 @@ class Adapter {
   const ModelConfig& config_;
   NamedTensors tensors_;
   const std::string& source_;
+  const NormTransfer norms_;
   std::vector<std::string> notes_;
 };
 
@@ -244,14 +259,28 @@ void load_exact(ParameterStore& store, const NamedTensors& tensors, const std::s
   load(store, tensors, source, {});
 }
 
+namespace {
+
+struct Adapted {
+  std::int64_t taken;  // tensors that went over as they are
+  std::vector<std::string> notes;
+};
+
+Adapted adapt(Classifier& model, const NamedTensors& tensors, const std::string& source) {
+  Adapter adapter(model, tensors, source);
+  const std::int64_t taken =
+      load(model.parameters(), adapter.tensors(), source,
+           {.may_lack = [&](const std::string& name) { return adapter.may_lack(name); },
+            .adapt = [&](Parameter& p, const Tensor& t) { return adapter.adapt(p, t); },
+            .skip = [&](const std::string& name) { return adapter.skip(name); }});
+  return {taken, adapter.notes()};
+}
+
+}  // namespace
+
 std::vector<std::string> load_adapted(Classifier& model, const NamedTensors& tensors,
                                       const std::string& source) {
-  Adapter adapter(model.config(), tensors, source);
-  load(model.parameters(), adapter.tensors(), source,
-       {.may_lack = [&](const Parameter& p) { return adapter.may_lack(p); },
-        .adapt = [&](Parameter& p, const Tensor& t) { return adapter.adapt(p, t); },
-        .skip = [&](const std::string& name) { return adapter.skip(name); }});
-  return adapter.notes();
+  return adapt(model, tensors, source).notes;
 }
 
 std::string fingerprint_of(const NamedTensors& weights) {
@@ -266,7 +295,13 @@ std::string fingerprint_of(const NamedTensors& weights) {
 }
 
 std::vector<std::string> load_weights(Classifier& model, const std::filesystem::path& path) {
-  return load_adapted(model, read_safetensors(path).tensors, path.string());
+  const NamedTensors tensors = read_safetensors(path).tensors;
+  Adapted adapted = adapt(model, tensors, path.string());
+  if (!adapted.notes.empty()) {
+    adapted.notes.push_back(
+        cat(adapted.taken, " of ", tensors.size(), " tensors taken over as they are"));
+  }
+  return adapted.notes;
 }
 
 }  // namespace dtn

@@ -32,6 +32,8 @@ void load_exact(ParameterStore& store, const NamedTensors& tensors, const std::s
 //  - a head for another number of classes, or none in the file, is left at its initialisation, and
 //    the file's is skipped by a model without one;
 //  - a class token is skipped by a model that has none;
+//  - where the file has LayerNorms and the model another normalizer, that takes their weight and
+//    bias and keeps the start of what else it has, such as DTN's lambdas and positions;
 //  - fc_norm is left at its initialisation where the file has the norm ahead of the pooling.
 // Tensors of vision transformers may have the names of DeiT III's, DINOv2's and CLIP's releases.
 // Returns a note for each such adaptation.
@@ -41,7 +43,7 @@ std::vector<std::string> load_adapted(Classifier& model, const NamedTensors& ten
 // 16 hexadecimal digits that differ between weights that differ, in name, type, shape or value.
 std::string fingerprint_of(const NamedTensors& weights);
 
-// load_adapted from a safetensors file.
+// load_adapted from a safetensors file, with a last note of how many tensors needed none of it.
 std::vector<std::string> load_weights(Classifier& model, const std::filesystem::path& path);
 
 }  // namespace dtn

@@ -1,0 +1,82 @@
+#include "models/norm_transfer.h"
+
+#include <algorithm>
+
+#include "dtn/core/check.h"
+
+namespace dtn {
+namespace {
+
+using Shapes = std::map<std::string, Shape>;  // by the name within the norm
+
+// The norm of a block that a tensor belongs to: blocks.0.norm1 of blocks.0.norm1.pos_proj.weight;
+// empty: none.
+std::string norm_of(const std::string& name) {
+  for (const char* part : {".norm1.", ".norm2."}) {
+    const std::size_t at = name.find(part);
+    if (at != std::string::npos) return name.substr(0, at + 6);
+  }
+  return "";
+}
+
+void add(const std::string& name, const Shape& shape, std::map<std::string, Shapes>& norms) {
+  const std::string norm = norm_of(name);
+  if (!norm.empty()) norms[norm][name.substr(norm.size() + 1)] = shape;
+}
+
+bool is_layer_norm(const Shapes& tensors) {
+  return tensors.size() == 2 && tensors.contains("weight") && tensors.contains("bias");
+}
+
+// The last parts of the names, each once.
+std::string parts_of(const std::set<std::string>& names) {
+  std::vector<std::string> parts;
+  for (const std::string& name : names) {
+    const std::string part = name.substr(norm_of(name).size() + 1);
+    if (std::ranges::find(parts, part) == parts.end()) parts.push_back(part);
+  }
+  std::string text;
+  for (const std::string& part : parts) text += cat(text.empty() ? "" : ", ", part);
+  return text;
+}
+
+}  // namespace
+
+NormTransfer::NormTransfer(const NamedTensors& file, const ParameterStore& model) {
+  std::map<std::string, Shapes> from, to;
+  for (const auto& [name, tensor] : file) add(name, tensor.shape(), from);
+  for (const Parameter& p : model.parameters()) add(p.name, p.shape, to);
+  for (const Buffer& b : model.buffers()) add(b.name, b.shape, to);
+  for (const Parameter& p : model.parameters()) {
+    const std::string norm = norm_of(p.name);
+    if (norm.empty() || (!norms_.empty() && norms_.back() == norm)) continue;
+    const auto file_norm = from.find(norm);
+    if (file_norm == from.end() || !is_layer_norm(file_norm->second) || is_layer_norm(to[norm])) {
+      continue;
+    }
+    norms_.push_back(norm);
+    for (const auto& [name, shape] : to[norm]) {
+      const auto same = file_norm->second.find(name);
+      // A gain of the whole token has no channels to take over.
+      if (same != file_norm->second.end() && (same->second == shape || shape.numel() > 1)) continue;
+      left_.insert(cat(norm, ".", name));
+      if (same != file_norm->second.end()) skipped_.insert(cat(norm, ".", name));
+    }
+    for (const auto& [name, shape] : file_norm->second) {
+      if (!to[norm].contains(name)) skipped_.insert(cat(norm, ".", name));
+    }
+  }
+}
+
+std::string NormTransfer::note(const std::string& source) const {
+  if (norms_.empty()) return "";
+  std::string text =
+      cat(norms_.size(), norms_.size() == 1 ? " norm, " : " norms, ", norms_.front());
+  if (norms_.size() > 1) text += cat(" to ", norms_.back());
+  text += cat(": LayerNorm in ", source);
+  if (!left_.empty()) text += cat("; ", parts_of(left_), " left at the initialisation");
+  if (!skipped_.empty()) text += cat("; its ", parts_of(skipped_), " not used");
+  return text;
+}
+
+}  // namespace dtn
