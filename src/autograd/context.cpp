@@ -21,9 +21,13 @@ Variable checkpoint(Context& ctx, const Variable& x,
   Tape counted(Tape::Kind::kCountUses);
   Context silent = ctx;
   silent.tape = &counted;
-  Variable y(piece(silent, Variable(x.value())).value(), true);
+  Tensor value = piece(silent, Variable(x.value())).value();
+  Tape::Uses uses = counted.take_uses();
+  // Nothing in it learns, and nothing ahead of it.
+  if (!x.requires_grad() && uses.empty()) return Variable(std::move(value));
+  Variable y(std::move(value), true);
   // The parameters inside are in use until the piece has run backward.
-  ctx.tape->record("checkpoint", y.sink(), counted.take_uses(),
+  ctx.tape->record("checkpoint", y.sink(), std::move(uses),
                    [ctx, x = x.value(), dx = x.sink(), piece = std::move(piece)](const Tensor& dy) {
                      Tape tape;
                      Context again = ctx;

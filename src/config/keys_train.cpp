@@ -99,6 +99,47 @@ Key rate_multiples() {
           "[\"head.*=10\", \"*_norm_weight=100\"]"};
 }
 
+// "none", "backbone" or a list of patterns.
+void read_freeze(const Field& field, FreezeConfig& freeze) {
+  const auto refuse = [&](const Node& node) {
+    fail(Field{node, field.path, field.doc}, "must be none, backbone or a list of patterns, not ",
+         shown(node));
+  };
+  freeze = {};
+  if (!field.node.is_list()) {
+    freeze.backbone = field.node.is_scalar() && field.node.text == "backbone";
+    if (!freeze.backbone && !(field.node.is_scalar() && field.node.text == "none")) {
+      refuse(field.node);
+    }
+    return;
+  }
+  for (const Node& item : field.node.items) {
+    if (!item.is_scalar() || item.is_null() || item.text.empty()) refuse(item);
+    freeze.patterns.push_back(item.text);
+  }
+}
+
+std::string write_freeze(const FreezeConfig& freeze) {
+  if (freeze.backbone) return "backbone";
+  std::string out;
+  for (const std::string& pattern : freeze.patterns) {
+    out += cat(out.empty() ? "" : ", ", string_text(pattern));
+  }
+  return out.empty() ? "none" : cat("[", out, "]");
+}
+
+Key freeze() {
+  return {"train.freeze",
+          "what keeps its weights: nothing; the backbone, which is all but the head, run as in an "
+          "evaluation; or parameters by patterns of their names",
+          [](const Field& f, ExperimentConfig& c) { read_freeze(f, c.train.freeze); },
+          [](const ExperimentConfig& c) { return write_freeze(c.train.freeze); },
+          "none, backbone or list of patterns",
+          kAny,
+          {},
+          "[patch_embed.*, \"blocks.[0-5].*\"]"};
+}
+
 }  // namespace
 
 std::vector<Key> train_keys() {
@@ -205,6 +246,7 @@ std::vector<Key> train_keys() {
             "0.2"),
       value("train.bce_sum", FIELD(train.bce_sum), kAny,
             "of bce, the loss of an image is the sum over its classes in place of their mean"),
+      freeze(),
       value("train.ema", FIELD(train.ema), fraction(),
             "decay of the moving average of the weights, which is evaluated and saved beside them; "
             "unset: no average",

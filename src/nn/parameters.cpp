@@ -112,15 +112,7 @@ void ParameterStore::allocate(DType dtype, Device device) {
 void ParameterStore::initialize(std::uint64_t seed) {
   if (device() == kMeta) return;  // which holds no values
   Tensor host = device() == kCpu ? values_ : Tensor::zeros(values_.shape(), values_.dtype());
-  for (Parameter& p : parameters_) {
-    Tensor value = view(host, p);
-    switch (p.init) {
-      case InitKind::kZeros: value.zero(); break;
-      case InitKind::kOnes: value.copy_from(Tensor::full(p.shape, value.dtype(), 1.0)); break;
-      case InitKind::kTruncatedNormal: fill_truncated_normal(value, 0.02, seed, p.name); break;
-      case InitKind::kCustom: p.custom_init(value, seed, p.name); break;
-    }
-  }
+  for (const Parameter& p : parameters_) fill(host, p, seed);
   for (const Buffer& b : buffers_) {
     double start = b.init == InitKind::kOnes ? 1.0 : 0.0;
     view(host, b).copy_from(Tensor::full(b.shape, host.dtype(), start));
@@ -128,6 +120,56 @@ void ParameterStore::initialize(std::uint64_t seed) {
   if (device() != kCpu) values_.copy_from(host);
   restart_buffers();
   refresh_bfloat16();
+}
+
+void ParameterStore::initialize_some(std::uint64_t seed,
+                                     const std::function<bool(const Parameter&)>& which) {
+  if (device() == kMeta) return;
+  Tensor host = device() == kCpu ? values_ : values_.to(kCpu);
+  for (const Parameter& p : parameters_) {
+    if (which(p)) fill(host, p, seed);
+  }
+  if (device() != kCpu) values_.copy_from(host);
+  refresh_bfloat16();
+}
+
+void ParameterStore::fill(Tensor& host, const Parameter& p, std::uint64_t seed) const {
+  Tensor value = view(host, p);
+  switch (p.init) {
+    case InitKind::kZeros: value.zero(); break;
+    case InitKind::kOnes: value.copy_from(Tensor::full(p.shape, value.dtype(), 1.0)); break;
+    case InitKind::kTruncatedNormal: fill_truncated_normal(value, 0.02, seed, p.name); break;
+    case InitKind::kCustom: p.custom_init(value, seed, p.name); break;
+  }
+}
+
+void ParameterStore::freeze(const std::function<bool(const Parameter&)>& which, bool buffers) {
+  for (Parameter& p : parameters_) {
+    if (!which(p)) continue;
+    p.frozen = true;
+    p.variable = Variable(view(values_, p));
+    if (has_bfloat16()) p.variable.set_low_precision_copy(view(low_, p));
+  }
+  buffers_frozen_ = buffers;
+}
+
+std::vector<FlatRange> ParameterStore::live_ranges() const {
+  std::vector<FlatRange> ranges;
+  const auto add = [&](std::int64_t begin, std::int64_t end) {
+    if (begin == end) return;
+    if (!ranges.empty() && ranges.back().end == begin) {
+      ranges.back().end = end;
+    } else {
+      ranges.push_back({begin, end});
+    }
+  };
+  for (Decay decay : {Decay::kYes, Decay::kNo}) {  // the order of flat memory
+    for (const Parameter& p : parameters_) {
+      if (p.decay == decay && !p.frozen) add(p.offset, p.offset + aligned(p.shape.numel()));
+    }
+  }
+  if (!buffers_frozen_) add(flat_size_, values_.numel());
+  return ranges;
 }
 
 void ParameterStore::enable_bfloat16() {

@@ -75,9 +75,12 @@ MovingAverage::MovingAverage(ParameterStore& store, double decay, bool warmup)
 
 void MovingAverage::update(const UpdateState* state) {
   DTN_CHECK(state || !warmup_, "a moving average that warms up needs the count of updates");
-  run_on(store_.device(),
-         EmaStep{average_.numel(), static_cast<float*>(average_.raw()),
-                 static_cast<const float*>(store_.values().raw()), decay_, state, warmup_});
+  // What is frozen is the average of itself, which rounding would not leave so.
+  for (const auto& [begin, end] : store_.live_ranges()) {
+    run_on(store_.device(), EmaStep{end - begin, static_cast<float*>(average_.raw()) + begin,
+                                    static_cast<const float*>(store_.values().raw()) + begin,
+                                    decay_, state, warmup_});
+  }
 }
 
 void MovingAverage::swap() {

@@ -1,7 +1,5 @@
 #include "optim/rates.h"
 
-#include <fnmatch.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -11,6 +9,7 @@
 
 #include "core/format.h"
 #include "dtn/core/check.h"
+#include "nn/name_pattern.h"
 
 namespace dtn {
 namespace {
@@ -47,24 +46,11 @@ void decay_over_layers(double decay, const ParameterStore& store, std::vector<do
   }
 }
 
-bool matches(const std::string& pattern, const std::string& name) {
-  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-}
-
-void check_pattern(const std::string& pattern, const ParameterStore& store) {
-  const auto& all = store.parameters();
-  if (std::ranges::any_of(all, [&](const Parameter& p) { return matches(pattern, p.name); }))
-    return;
-  throw ConfigError(cat("optim.lr_multiples: the model has no parameter '", pattern,
-                        "'; its parameters are called like '", all.front().name, "' and '",
-                        all.back().name, "'"));
-}
-
 // The factor of the last entry that matches.
 double multiple_of(const std::vector<RateMultiple>& multiples, const std::string& name) {
   double factor = 1;
   for (const RateMultiple& m : multiples) {
-    if (matches(m.pattern, name)) factor = m.factor;
+    if (matches_name(m.pattern, name)) factor = m.factor;
   }
   return factor;
 }
@@ -84,7 +70,9 @@ std::vector<double> rate_factors(const OptimConfig& config, const ParameterStore
   std::vector<double> factors(store.parameters().size(), 1.0);
   if (factors.empty()) return factors;
   if (config.layer_decay) decay_over_layers(*config.layer_decay, store, factors);
-  for (const RateMultiple& m : config.lr_multiples) check_pattern(m.pattern, store);
+  for (const RateMultiple& m : config.lr_multiples) {
+    check_pattern("optim.lr_multiples", m.pattern, store);
+  }
   // A model without lambdas may have the key, so that runs with and without DTN share a config.
   std::vector<RateMultiple> multiples{{"*_norm_weight", config.lambda_lr_scale}};
   multiples.insert(multiples.end(), config.lr_multiples.begin(), config.lr_multiples.end());
@@ -100,21 +88,22 @@ std::vector<ParameterRange> parameter_ranges(const OptimConfig& config,
   // Parameters that decay lie before those that do not, each kind in its order.
   for (const Decay decay : {Decay::kYes, Decay::kNo}) {
     const bool decays = decay == Decay::kYes;
-    const std::size_t first = ranges.size();
+    bool open = false;  // whether the last range goes on
     std::size_t i = 0;
     for (const Parameter& p : store.parameters()) {
       const double factor = factors[i++];
       if (p.decay != decay) continue;
-      if (ranges.size() == first || ranges.back().lr_factor != factor) {
-        if (ranges.size() > first) ranges.back().end = p.offset;
-        ranges.push_back({p.offset, 0, decays ? config.weight_decay : 0, factor, {}});
+      if (open && (p.frozen || ranges.back().lr_factor != factor)) {
+        ranges.back().end = p.offset;
+        open = false;
       }
+      if (p.frozen) continue;
+      if (!open) ranges.push_back({p.offset, 0, decays ? config.weight_decay : 0, factor, {}});
+      open = true;
       const std::int64_t begin = p.offset - ranges.back().begin;
       ranges.back().tensors.emplace_back(begin, begin + p.shape.numel());
     }
-    if (ranges.size() > first) {
-      ranges.back().end = decays ? store.decay_end() : store.flat_size();
-    }
+    if (open) ranges.back().end = decays ? store.decay_end() : store.flat_size();
   }
   return ranges;
 }
@@ -156,11 +145,16 @@ std::string describe_rates(const OptimConfig& config, const ParameterStore& stor
   const std::vector<double> factors = rate_factors(config, store);
   std::map<std::string, std::set<double>> factors_of;
   std::size_t i = 0;
-  for (const Parameter& p : store.parameters()) factors_of[unit_of(p.name)].insert(factors[i++]);
+  for (const Parameter& p : store.parameters()) {
+    const double factor = factors[i++];
+    if (!p.frozen) factors_of[unit_of(p.name)].insert(factor);
+  }
   std::map<double, RateGroup> groups;
   i = 0;
   for (const Parameter& p : store.parameters()) {
-    RateGroup& group = groups[factors[i++]];
+    const double factor = factors[i++];
+    if (p.frozen) continue;
+    RateGroup& group = groups[factor];
     const std::string unit = unit_of(p.name);
     if (factors_of[unit].size() > 1) {
       if (group.tensors++ == 0) group.first = p.name;

@@ -12,9 +12,13 @@ constexpr std::int64_t kBucketBytes = 4 << 20;
 }  // namespace
 
 GradientSum::GradientSum(ParameterStore& store, Communicator& ranks, DType wire)
-    : store_(store), ranks_(ranks), wire_(wire), started_from_(store.decay_end()) {
+    : store_(store),
+      ranks_(ranks),
+      wire_(wire),
+      live_(store.live_ranges()),
+      started_from_(store.decay_end()) {
   for (Parameter& p : store.parameters()) {
-    if (p.decay == Decay::kYes) places_.push_back({p.offset, &p});
+    if (p.decay == Decay::kYes && !p.frozen) places_.push_back({p.offset, &p});
   }
   std::ranges::sort(places_, {}, &Place::begin);
   whole_from_ = places_.size();
@@ -60,7 +64,10 @@ void GradientSum::finish(Tensor sums) {
 }
 
 void GradientSum::start(std::int64_t begin, std::int64_t end) {
-  if (begin < end) ranks_.start_all_reduce(store_.gradients().slice(begin, end), wire_);
+  for (const FlatRange& live : live_) {
+    const std::int64_t first = std::max(begin, live.begin), last = std::min(end, live.end);
+    if (first < last) ranks_.start_all_reduce(store_.gradients().slice(first, last), wire_);
+  }
 }
 
 }  // namespace dtn

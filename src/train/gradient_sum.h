@@ -2,7 +2,7 @@
 //
 // The backward pass comes through the model from its end, and so through the flat memory of the
 // decaying parameters, which holds nearly all of the gradient, too. What is whole is summed in
-// buckets of consecutive memory; the parameters that do not decay and the loss go last.
+// buckets of consecutive memory; frozen parameters do not travel; the parameters that do not decay and the loss go last.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +40,8 @@ class GradientSum {
   ParameterStore& store_;
   Communicator& ranks_;
   DType wire_;
-  std::vector<Place> places_;  // decaying parameters in the order of flat memory
+  std::vector<FlatRange> live_;  // frozen parameters have no gradient to be summed
+  std::vector<Place> places_;    // decaying parameters in the order of flat memory
   bool begun_ = false;
   std::size_t whole_from_;     // all places from here on are whole
   std::int64_t started_from_;  // decaying gradients from here on are under way

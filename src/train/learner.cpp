@@ -3,6 +3,7 @@
 #include "core/cuda_device.h"
 #include "data/feed/epoch_plan.h"
 #include "kernels/pointwise/pointwise.h"
+#include "train/freeze.h"
 
 namespace dtn {
 namespace {
@@ -15,6 +16,13 @@ DType compute_dtype_of(Precision precision, Device device) {
       if (device.type == DeviceType::kCuda) return DType::kFloat32;
   }
   throw ConfigError("train.precision: tf32 needs a CUDA device; use fp32 or bf16");
+}
+
+// What learns, once frozen parameters are out of the way of whoever looks for the others.
+ParameterStore& learning(const TrainConfig& train, Task& task) {
+  ParameterStore& parameters = *task.stores().front().value;
+  freeze_parameters(train.freeze, parameters);
+  return parameters;
 }
 
 // What a captured step depends on: how many rows there are, and where they lie.
@@ -37,7 +45,7 @@ Learner::Learner(const ExperimentConfig& config, Task& task, Device device, Comm
       device_(device),
       ranks_(ranks && !ranks->alone() ? ranks : nullptr),
       task_(task),
-      parameters_(*task.stores().front().value),
+      parameters_(learning(train_, task)),
       micro_batches_(config.train, ranks_),
       optimizer_(make_optimizer(config.optim, parameters_, optimizers)),
       pipeline_(device, config.train.step_graph) {
@@ -61,7 +69,7 @@ Learner::Learner(const ExperimentConfig& config, Task& task, Device device, Comm
 Context Learner::context_of(const MicroBatch& part, std::int64_t step, Tape& tape) {
   Context ctx;
   ctx.tape = &tape;
-  ctx.mode = {.training = true,
+  ctx.mode = {.training = !train_.freeze.backbone,
               .recompute = false,
               .checkpoint_blocks = train_.checkpoint_blocks,
               .compute = compute_};

@@ -11,6 +11,7 @@
 #include "io/atomic_file.h"
 #include "io/weights_file.h"
 #include "train/agreement.h"
+#include "train/freeze.h"
 
 namespace dtn {
 namespace {
@@ -51,8 +52,14 @@ void start_from_weights(Run& run, const std::string& named) {
     throw DataError(cat("model.init_weights: ", named,
                         " is neither a safetensors file nor a folder with one of a model"));
   }
+  log_info(cat("init_weights: ", file->string()));
   for (const std::string& note : run.task->load_weights(file->string())) {
     log_info(cat("init_weights: ", note));
+  }
+  if (run.config.model.init_head == InitHead::kReset) {
+    run.learner.parameters().initialize_some(
+        run.config.seed, [](const Parameter& p) { return p.name.starts_with("head"); });
+    log_info("init_weights: head: started anew, as model.init_head says");
   }
   if (MovingAverage* average = run.learner.average()) {
     average->values().copy_from(run.learner.parameters().values());
@@ -153,6 +160,9 @@ void describe(Run& run) {
                     feeding_text(run), ", learning rate ", run.rate.peak()));
   if (const std::string rates = run.learner.optimizer().rates(); !rates.empty()) {
     run.log->info(cat("rates: ", rates));
+  }
+  if (const std::string frozen = describe_frozen(run.learner.parameters()); !frozen.empty()) {
+    run.log->info(cat("frozen: ", frozen));
   }
   if (run.resumed_at) run.log->info(cat("resumed at step ", *run.resumed_at));
 }

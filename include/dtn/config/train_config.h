@@ -83,6 +83,14 @@ enum class BestBy { kRaw, kEma };
 enum class LossKind { kCrossEntropy, kBinary };
 enum class ReducePrecision { kFloat32, kBFloat16 };
 
+// What keeps its values in training.
+struct FreezeConfig {
+  bool backbone = false;              // all but head*; the model then runs as in an evaluation
+  std::vector<std::string> patterns;  // or parameters by name, patterns of the shell's kind
+  bool any() const { return backbone || !patterns.empty(); }
+  bool operator==(const FreezeConfig&) const = default;
+};
+
 struct TrainConfig {
   int batch_size = 128;            // global: images per optimizer step
   std::optional<int> micro_batch;  // most images per forward pass of a rank; unset: batch_size
@@ -94,6 +102,7 @@ struct TrainConfig {
   // loss of an image is the sum over the classes in place of their mean.
   std::optional<double> bce_target_threshold;
   bool bce_sum = false;
+  FreezeConfig freeze;
   std::optional<double> ema;       // decay of the moving average of the weights
   bool ema_warmup = false;         // the decay grows towards that, see MovingAverage
   bool checkpoint_blocks = false;  // recompute each block in the backward pass to save memory

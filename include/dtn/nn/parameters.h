@@ -7,6 +7,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "dtn/autograd/variable.h"
 
@@ -34,6 +35,12 @@ struct Parameter {
   CustomInit custom_init;   // with kCustom
   std::int64_t offset = 0;  // first element in the flat buffers
   Variable variable;        // defined once the store is allocated
+  bool frozen = false;      // it stays as it is: nothing asks for its gradient
+};
+
+// Elements [begin, end) of flat memory.
+struct FlatRange {
+  std::int64_t begin, end;
 };
 
 // What a module learns without a gradient, such as the running mean of BatchNorm. It is saved and
@@ -67,6 +74,16 @@ class ParameterStore {
   // Fills every parameter. Numbers are drawn by name, so two models that differ in one module agree
   // in all the others.
   void initialize(std::uint64_t seed);
+  // The same for some parameters, while the others keep their values.
+  void initialize_some(std::uint64_t seed, const std::function<bool(const Parameter&)>& which);
+
+  // Training leaves these parameters as they are from now on: no gradient is made for them, nor for
+  // what only they are made of. `buffers`: buffers do not move either.
+  void freeze(const std::function<bool(const Parameter&)>& which, bool buffers);
+  // What training changes of values(), in order, padding included: parameters that are not frozen,
+  // and buffers.
+  std::vector<FlatRange> live_ranges() const;
+
   // Adds the bfloat16 copies that bfloat16 activations are multiplied with.
   void enable_bfloat16();
   // Refreshes those copies after values were changed from outside the optimizer.
@@ -106,6 +123,7 @@ class ParameterStore {
 
  private:
   bool has(std::string_view name) const;
+  void fill(Tensor& host, const Parameter& p, std::uint64_t seed) const;
   Tensor buffer_values() const { return values_.slice(flat_size_, values_.numel()); }
 
   std::deque<Parameter> parameters_;
@@ -113,6 +131,7 @@ class ParameterStore {
   Tensor values_, gradients_, low_;
   Tensor next_;  // of the buffers
   std::int64_t flat_size_ = 0, decay_end_ = 0;
+  bool buffers_frozen_ = false;
 };
 
 // FNV-1a: the number of a stream of random values that depends on a name alone.

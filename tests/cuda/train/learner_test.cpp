@@ -214,6 +214,36 @@ TEST_F(CudaLearner, FollowsTheCpuWithTheOptionsOfPublicCheckpoints) {
   }
 }
 
+// A class token and a register ahead of the grid that DTN sees.
+TEST_F(CudaLearner, FollowsTheCpuBehindAPrefix) {
+  for (Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
+    const bool bf16 = precision == Precision::kBFloat16;
+    ExperimentConfig config = experiment("dtn");
+    config.model = prefix_vit();
+    config.train.precision = precision;
+    const History cpu = train(config, kCpu, 4), gpu = train(config, kCuda, 4);
+    EXPECT_EQ(gpu.updates, 4);
+    EXPECT_LE(relative_error(gpu.losses, cpu.losses), bf16 ? 0.03 : 2e-5);
+    EXPECT_LE(relative_error(gpu.norms, cpu.norms), bf16 ? 0.1 : 1e-4);
+  }
+}
+
+TEST_F(CudaLearner, LeavesAloneWhatIsFrozen) {
+  for (const FreezeConfig& freeze :
+       {FreezeConfig{true, {}}, FreezeConfig{false, {"*norm*", "*.qkv.*"}}}) {
+    ExperimentConfig config = experiment("dtn");
+    config.model.drop_path = 0.3;
+    config.train.freeze = freeze;
+    config.train.ema = 0.9;
+    const History cpu = train(config, kCpu, 4), gpu = train(config, kCuda, 4);
+    EXPECT_EQ(gpu.updates, 4);
+    EXPECT_LE(relative_error(gpu.losses, cpu.losses), 2e-5);
+    EXPECT_LE(relative_error(gpu.norms, cpu.norms), 1e-4);
+    config.train.step_graph = false;
+    expect_same_bits(gpu, train(config, kCuda, 4));
+  }
+}
+
 // Labels of mixed images, of which every step has others, in micro-batches and in a graph.
 TEST_F(CudaLearner, FollowsTheCpuOnMixedImages) {
   ExperimentConfig config = experiment("ln");

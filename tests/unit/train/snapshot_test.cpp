@@ -54,6 +54,10 @@ TEST(Snapshot, GoesOnToTheSameBits) {
         use_optimizer(config, optimizer);
         config.optim.layer_decay = 0.75;
         config.train.precision = precision;
+        if (optimizer == std::string("lion")) {
+          config.train.freeze.patterns = {"patch_embed.*", "blocks.0.*"};
+        }
+        config.train.freeze.backbone = optimizer == std::string("lamb");
         config.train.ema_warmup = norm == std::string("dtn");  // counts updates, as the optimizer
         ClassifyLearner unbroken(config);
         perturb(unbroken.parameters());

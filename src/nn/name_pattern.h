@@ -1,0 +1,15 @@
+// Parameters that a config calls by a pattern of the shell's kind, such as "blocks.1?.attn.*".
+#pragma once
+
+#include <string>
+
+#include "dtn/nn/parameters.h"
+
+namespace dtn {
+
+bool matches_name(const std::string& pattern, const std::string& name);
+
+// Throws ConfigError that names the config key where no parameter of the store matches.
+void check_pattern(const std::string& key, const std::string& pattern, const ParameterStore& store);
+
+}  // namespace dtn
