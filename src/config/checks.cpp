@@ -115,7 +115,8 @@ class Checker {
     }
     if (m_.norm.type != "ln" && !m_.norm.layers && m_.norm_layers() == 0) {
       fail(blame({"model.norm.type"}), "the normalizer '", m_.norm.type,
-           "' would be used in no block, as the class token joins before the first; set "
+           "' would be used in no block, as the class token joins before the first; set ",
+           takes_prefix_option() ? "model.norm.prefix: ln, " : "",
            "model.class_token_at, model.pool: mean or model.norm.layers");
     }
     if (m_.mhsa_position && m_.grid_blocks() == 0) {
@@ -125,6 +126,9 @@ class Checker {
            "patch, or model.pool: mean");
     }
   }
+
+  // Whether model.norm.prefix is a way out.
+  bool takes_prefix_option() const { return m_.norm.find<std::string>("prefix") != nullptr; }
 
   void check_norm() const {
     const auto schema = std::ranges::find(schemas_.norms, m_.norm.type, &NormSchema::type);
@@ -137,14 +141,15 @@ class Checker {
              problem->option.empty() ? "" : ": ", problem->message);
       }
     }
-    if (schema->needs_grid && m_.norm_layers() > m_.grid_blocks()) {
+    if (schema->needs_grid && !m_.norm.takes_prefix() && m_.norm_layers() > m_.grid_blocks()) {
       fail(blame({"model.norm.layers", "model.class_token_at", "model.pos_embed", "model.norm.type",
                   "model.pool"}),
            "the normalizer '", m_.norm.type, "' works on the token grid, but model.norm.layers ",
            m_.norm_layers(), " reaches past block ", m_.grid_blocks(),
            ", where the class token joins",
            m_.pos_embed == PosEmbed::kAll ? " (before the first, with model.pos_embed: all)" : "",
-           "; set model.norm.layers to at most ", m_.grid_blocks(), " or model.pool: mean");
+           "; set ", takes_prefix_option() ? "model.norm.prefix: ln, " : "",
+           "model.norm.layers to at most ", m_.grid_blocks(), " or model.pool: mean");
     }
   }
 
@@ -157,6 +162,11 @@ class Checker {
         fail(member.where, "data.", member.key, " means nothing for the data set '",
              c_.data.dataset, "'; remove it");
       }
+    }
+    const auto classes = static_cast<std::int64_t>(c_.data.classes.size());
+    if (m_.num_classes > 0 && classes > m_.num_classes) {
+      fail(blame({"data.classes", "model.num_classes"}), "data.classes has ", classes,
+           " classes, model.num_classes is ", m_.num_classes, "; set that to ", classes);
     }
     check_channels("data.mean", c_.data.mean.size());
     check_channels("data.std", c_.data.std.size());

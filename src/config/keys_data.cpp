@@ -1,4 +1,6 @@
 // The keys of the data and of how training images are varied.
+#include <algorithm>
+
 #include "config/key_rows.h"
 #include "dtn/config/load.h"
 
@@ -43,6 +45,60 @@ Key augmentation() {
   return key;
 }
 
+constexpr std::int64_t kMostClasses = 1'000'000;
+
+// "7", or "0-4" for all of these.
+void add_classes(const Field& field, std::vector<std::int64_t>& classes) {
+  const std::string& text = field.node.text;
+  const std::size_t dash = text.find('-');
+  std::int64_t first = 0, last = 0;
+  const bool is_number =
+      field.node.is_scalar() && parse_integer(text.substr(0, dash), first) &&
+      parse_integer(dash == std::string::npos ? text : text.substr(dash + 1), last);
+  if (!is_number || first < 0 || last < first || last >= kMostClasses) {
+    fail(field, "must be a list of labels below ", kMostClasses, ", or ranges such as 0-4, not ",
+         shown(field.node));
+  }
+  if (static_cast<std::int64_t>(classes.size()) + last - first >= kMostClasses) {
+    fail(field, "has more than ", kMostClasses, " labels");
+  }
+  for (std::int64_t label = first; label <= last; ++label) {
+    classes.push_back(label);
+  }
+}
+
+// Neighbours as ranges.
+std::string write_classes(const std::vector<std::int64_t>& classes) {
+  std::string out;
+  for (std::size_t i = 0, end = 0; i < classes.size(); i = end) {
+    for (end = i + 1; end < classes.size() && classes[end] == classes[end - 1] + 1;) ++end;
+    out += cat(out.empty() ? "" : ", ", classes[i]);
+    if (end > i + 1) out += cat("-", classes[end - 1]);
+  }
+  return out.empty() ? "null" : cat("[", out, "]");
+}
+
+Key classes() {
+  return {
+      "data.classes",
+      "labels of the data set's classes to use, which become 0, 1, ... in this order; unset: all",
+      [](const Field& f, ExperimentConfig& c) {
+        std::vector<std::int64_t>& all = c.data.classes;
+        all.clear();
+        if (!f.node.is_list()) add_classes(f, all);
+        for (const Node& item : f.node.items) add_classes({item, f.path, f.doc}, all);
+        std::vector<std::int64_t> sorted = all;
+        std::ranges::sort(sorted);
+        const auto twice = std::ranges::adjacent_find(sorted);
+        if (twice != sorted.end()) fail(f, "has the label ", *twice, " twice");
+      },
+      [](const ExperimentConfig& c) { return write_classes(c.data.classes); },
+      "list of labels, or ranges such as 0-4",
+      kAny,
+      {},
+      "[0-4, 7]"};
+}
+
 }  // namespace
 
 std::vector<Key> data_keys() {
@@ -58,6 +114,7 @@ std::vector<Key> data_keys() {
             "train"),
       value("data.val", FIELD(data.val), kAny,
             "the validation split, named like data.train; unset: its usual name", "val"),
+      classes(),
       value("data.shuffle", FIELD(data.shuffle), kAny,
             "whether training images come in another order in every epoch"),
       value("data.workers", FIELD(data.workers), between(0, 1024),

@@ -28,6 +28,9 @@ struct DataConfig {
   // idx: prefixes of the -images-/-labels- files (default train, t10k).
   std::optional<std::string> train;
   std::optional<std::string> val;
+  // The classes to use, as labels of the data set, which get the labels 0, 1, ... in this order;
+  // empty: all, as they are.
+  std::vector<std::int64_t> classes;
   bool shuffle = true;
   // Decoding threads beside the training threads; 0: in the training thread. See workers_of().
   std::optional<int> workers;

@@ -19,7 +19,8 @@
 
 namespace dtn {
 
-// Opens data.dataset by its row of the table (dataset_registry.h), and only the split asked for.
+// Opens data.dataset by its row of the table (dataset_registry.h), and only the split asked for, of
+// data.classes alone where there are some.
 // `seed` is for images that are made up.
 std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig& model, Split split,
                                       std::uint64_t seed,
@@ -50,6 +51,12 @@ std::unique_ptr<Dataset> open_class_folders(const std::string& folder,
 std::unique_ptr<Dataset> only_classes(std::shared_ptr<const Dataset> dataset,
                                       const std::vector<std::string>& classes,
                                       std::span<const std::int64_t> wanted);
+
+// The samples of the classes `labels` of `dataset`, in their order, with the positions in `labels`
+// for new labels. DataError for a label that the data set does not have, and where it has no sample
+// of these classes.
+std::unique_ptr<Dataset> choose_classes(std::shared_ptr<const Dataset> dataset,
+                                        std::span<const std::int64_t> labels);
 
 // The 1000 WordNet identifiers of ILSVRC2012 in byte order, which is the order of their labels.
 const std::vector<std::string>& imagenet_class_names();

@@ -31,7 +31,13 @@ void check_labels(std::span<const std::int64_t> labels, std::int64_t num_classes
 
 std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig& model, Split split,
                                       std::uint64_t seed, const DatasetRegistry& datasets) {
-  return datasets.at(data.dataset).open(data, model, split, seed);
+  const DatasetRow& row = datasets.at(data.dataset);
+  if (data.classes.empty()) return row.open(data, model, split, seed);
+  ModelConfig any = model;
+  any.num_classes = 0;  // which takes any number of classes
+  auto chosen = choose_classes(row.open(data, any, split, seed), data.classes);
+  check_class_count(chosen->num_classes(), model, "data.classes");
+  return chosen;
 }
 
 }  // namespace dtn

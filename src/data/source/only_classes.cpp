@@ -32,21 +32,21 @@ std::vector<std::int64_t> new_labels(const Dataset& dataset,
 
 class OnlyClasses final : public Dataset {
  public:
-  OnlyClasses(std::shared_ptr<const Dataset> whole, const std::vector<std::string>& classes,
-              std::span<const std::int64_t> wanted)
+  // `labels`: the new label of each class of `whole`, or kNone; `wanted` of them are some.
+  // `classes` names the new ones, or is empty.
+  OnlyClasses(std::shared_ptr<const Dataset> whole, std::span<const std::int64_t> labels,
+              std::size_t wanted, std::int64_t num_classes, std::vector<std::string> classes)
       : whole_(std::move(whole)) {
-    const std::vector<std::int64_t> labels = new_labels(*whole_, classes, wanted);
     for (std::int64_t i = 0; i < whole_->size(); ++i) {
       const std::int64_t label = labels[static_cast<std::size_t>(whole_->label(i))];
       if (label == kNone) continue;
       places_.push_back(i);
       labels_.push_back(label);
     }
-    class_names_ = classes;
-    num_classes_ = static_cast<std::int64_t>(classes.size());
+    class_names_ = std::move(classes);
+    num_classes_ = num_classes;
     has_pixels_ = whole_->has_pixels();
-    description_ =
-        cat(size(), " images of ", wanted.size(), " classes from ", whole_->description());
+    description_ = cat(size(), " images of ", wanted, " classes from ", whole_->description());
   }
 
   Sample load(std::int64_t index, SampleWorkspace& workspace) const override {
@@ -54,6 +54,9 @@ class OnlyClasses final : public Dataset {
   }
   std::string sample_name(std::int64_t index) const override {
     return whole_->sample_name(place(index));
+  }
+  std::string item_name(std::int64_t index) const override {
+    return whole_->item_name(place(index));
   }
 
  private:
@@ -68,7 +71,33 @@ class OnlyClasses final : public Dataset {
 std::unique_ptr<Dataset> only_classes(std::shared_ptr<const Dataset> dataset,
                                       const std::vector<std::string>& classes,
                                       std::span<const std::int64_t> wanted) {
-  return std::make_unique<OnlyClasses>(std::move(dataset), classes, wanted);
+  const std::vector<std::int64_t> labels = new_labels(*dataset, classes, wanted);
+  return std::make_unique<OnlyClasses>(std::move(dataset), labels, wanted.size(),
+                                       static_cast<std::int64_t>(classes.size()), classes);
+}
+
+std::unique_ptr<Dataset> choose_classes(std::shared_ptr<const Dataset> dataset,
+                                        std::span<const std::int64_t> labels) {
+  const std::int64_t there = dataset->num_classes();
+  std::vector<std::int64_t> new_label(static_cast<std::size_t>(there), kNone);
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (labels[i] < 0 || labels[i] >= there) {
+      throw DataError(cat("data.classes: there is no class ", labels[i], " in ",
+                          dataset->description(), ", whose classes are 0 to ", there - 1));
+    }
+    const auto old = static_cast<std::size_t>(labels[i]);
+    new_label[old] = static_cast<std::int64_t>(i);
+    if (!dataset->class_names().empty()) names.push_back(dataset->class_names()[old]);
+  }
+  const std::string whole = dataset->description();
+  auto chosen =
+      std::make_unique<OnlyClasses>(std::move(dataset), new_label, labels.size(),
+                                    static_cast<std::int64_t>(labels.size()), std::move(names));
+  if (chosen->size() == 0) {
+    throw DataError(cat("data.classes: there is no image of these classes in ", whole));
+  }
+  return chosen;
 }
 
 }  // namespace dtn

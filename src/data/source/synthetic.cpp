@@ -18,12 +18,14 @@ constexpr int kNoiseShift = 2;   // noise of a pixel: (byte - 128) / 4
 
 class SyntheticDataset final : public Dataset {
  public:
-  SyntheticDataset(std::int64_t size, const ModelConfig& model, Split split, std::uint64_t seed)
+  SyntheticDataset(std::int64_t size, const DataConfig& data, const ModelConfig& model, Split split,
+                   std::uint64_t seed)
       : seed_(seed),
         noise_stream_(kNoiseStream[static_cast<int>(split)]),
         side_(model.image_size),
         channels_(model.channels) {
     num_classes_ = std::max(1, model.num_classes);
+    for (std::int64_t label : data.classes) num_classes_ = std::max(num_classes_, label + 1);
     labels_.resize(static_cast<std::size_t>(size));
     for (std::int64_t i = 0; i < size; ++i) {
       labels_[static_cast<std::size_t>(i)] = i % num_classes_;
@@ -104,7 +106,7 @@ std::unique_ptr<Dataset> make_synthetic(const DataConfig& data, const ModelConfi
   }
   std::int64_t size = data.size.value_or(kDefaultSize[static_cast<int>(split)]);
   if (size < 1) throw ConfigError(cat("data.size must be at least 1, got ", size));
-  return std::make_unique<SyntheticDataset>(size, model, split, seed);
+  return std::make_unique<SyntheticDataset>(size, data, model, split, seed);
 }
 
 }  // namespace dtn

@@ -36,6 +36,7 @@ inline std::vector<NormSchema> fake_norms() {
        0,
        "P"},
       {"init", OptionKind::kChoice, std::string("local"), {"local", "trunc_normal"}, 0, 0, "of P"},
+      {"prefix", OptionKind::kChoice, std::string("none"), {"none", "ln"}, 0, 0, "ahead of P"},
   };
   NormSchema ada{.type = "ada", .doc = "from a condition", .options = {}};
   ada.needs = "a condition, which a model does not have; see ada.h";

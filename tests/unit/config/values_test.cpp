@@ -88,7 +88,7 @@ TEST(Defaults, AreTheDocumentedOnes) {
 TEST(Defaults, NormOptionsAreCompleteInSchemaOrder) {
   const ExperimentConfig c =
       parse("model: {preset: vit_t, norm: {init: trunc_normal, type: dtn, lambda: 0.25}}");
-  ASSERT_EQ(c.model.norm.options.size(), 4u);
+  ASSERT_EQ(c.model.norm.options.size(), 5u);
   EXPECT_EQ(c.model.norm.options[0].key, "variant");
   EXPECT_EQ(c.model.norm.options[1].key, "lambda");
   EXPECT_EQ(c.model.norm.options[2].key, "position");
@@ -112,6 +112,43 @@ TEST(Norm, OptionsOfEveryKind) {
   EXPECT_EQ(*norm("type: dtn, position: banded:5").find<std::string>("position"), "banded:5");
   EXPECT_EQ(norm("layers: 3, eps: 1e-6").layers, 3);
   EXPECT_EQ(norm("layers: 3, eps: 1e-6").eps, 1e-6);
+}
+
+TEST(Keys, WhatIsFrozen) {
+  const auto freeze = [](const std::string& text) {
+    const ExperimentConfig c = parse("model: {preset: vit_t}\ntrain: {freeze: " + text + "}");
+    EXPECT_TRUE(parse(to_yaml(c)) == c) << text;
+    return c.train.freeze;
+  };
+  EXPECT_EQ(freeze("none"), FreezeConfig());
+  EXPECT_EQ(freeze("null"), FreezeConfig());
+  EXPECT_EQ(freeze("[]"), FreezeConfig());
+  EXPECT_EQ(freeze("backbone"), (FreezeConfig{true, {}}));
+  EXPECT_EQ(freeze("[backbone]"), (FreezeConfig{false, {"backbone"}})) << "a pattern like others";
+  EXPECT_EQ(freeze("[\"*.bias\", \"blocks.?.norm1.*\"]"),
+            (FreezeConfig{false, {"*.bias", "blocks.?.norm1.*"}}));
+}
+
+TEST(Keys, ClassesAreLabelsAndRanges) {
+  const auto classes = [](const std::string& text) {
+    return parse("model: {preset: vit_t}\ndata: {classes: " + text + "}").data.classes;
+  };
+  EXPECT_EQ(classes("[0-4]"), (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(classes("7"), (std::vector<std::int64_t>{7}));
+  EXPECT_EQ(classes("[9, 2-3, 0]"), (std::vector<std::int64_t>{9, 2, 3, 0}));
+  EXPECT_TRUE(classes("null").empty());
+}
+
+// DTN takes a place behind a class token that comes first, in all blocks unless told otherwise.
+TEST(Norm, OfAGridBehindAPrefix) {
+  const auto model = [](const std::string& norm) {
+    return parse("model: {preset: deit_small, norm: {type: dtn" + norm + "}}").model;
+  };
+  EXPECT_EQ(model(", prefix: ln").norm_layers(), 12);
+  EXPECT_EQ(model(", prefix: ln, layers: 11").norm_layers(), 11);
+  EXPECT_EQ(parse("model: {preset: vit_s_star, norm: {type: dtn, prefix: ln}}").model.norm_layers(),
+            12);
+  EXPECT_EQ(parse("model: {preset: vit_s_star, norm: {type: dtn}}").model.norm_layers(), 10);
 }
 
 // Which do not go together with a grid in every block, as kEverything has it.
@@ -158,12 +195,14 @@ model:
   eps: 1e-6
   mhsa_position: true
   init_weights: ./w eights.safetensors
+  init_head: reset
   norm: {type: dtn, layers: 4, eps: 1e-3, variant: official, lambda: 0.1, position: relative}
 data:
   dataset: idx
   root: "null"
   train: trn
   val: tst
+  classes: [3-5, 0, 9]
   shuffle: false
   workers: 0
   mean: [0.1, 0.2]
@@ -200,6 +239,7 @@ train:
   label_smoothing: 0.1
   bce_target_threshold: 0.2
   bce_sum: true
+  freeze: ["a*", b c]
   ema: 0.99996
   ema_warmup: true
   checkpoint_blocks: true
@@ -244,6 +284,7 @@ TEST(Keys, EveryKeyIsRead) {
   EXPECT_EQ(m.dropout, 0.3333333333333333);
   EXPECT_EQ(m.eps, 1e-6);
   EXPECT_EQ(m.init_weights, "./w eights.safetensors");
+  EXPECT_EQ(m.init_head, InitHead::kReset);
   EXPECT_EQ(m.norm.type, "dtn");
   EXPECT_EQ(m.norm.layers, 4);
   EXPECT_EQ(m.norm.eps, 1e-3);
@@ -252,6 +293,7 @@ TEST(Keys, EveryKeyIsRead) {
   EXPECT_EQ(c.data.root, "null");
   EXPECT_EQ(c.data.train, "trn");
   EXPECT_EQ(c.data.val, "tst");
+  EXPECT_EQ(c.data.classes, (std::vector<std::int64_t>{3, 4, 5, 0, 9}));
   EXPECT_FALSE(c.data.shuffle);
   EXPECT_EQ(c.data.workers, 0);
   EXPECT_EQ(c.data.mean, (std::vector<double>{0.1, 0.2}));
@@ -300,6 +342,7 @@ TEST(Keys, EveryKeyIsRead) {
   EXPECT_EQ(c.train.label_smoothing, 0.1);
   EXPECT_EQ(c.train.bce_target_threshold, 0.2);
   EXPECT_TRUE(c.train.bce_sum);
+  EXPECT_EQ(c.train.freeze, (FreezeConfig{false, {"a*", "b c"}}));
   EXPECT_EQ(c.train.ema, 0.99996);
   EXPECT_TRUE(c.train.ema_warmup);
   EXPECT_TRUE(c.train.checkpoint_blocks);
@@ -331,6 +374,7 @@ TEST(RoundTrip, EveryKey) {
   // these show that the layout is nested maps.
   expect_contains(text, "\nmodel:\n  preset: vit_b\n");
   expect_contains(text, "  norm:\n    type: dtn\n    layers: 4\n    eps: 0.001\n    variant: ");
+  expect_contains(text, "\n  classes: [3-5, 0, 9]\n");
   expect_contains(text, "\n  betas: [0, 0.95]\n");
   expect_contains(text, "\n  checkpoint_every: 2epoch\n");
 }
