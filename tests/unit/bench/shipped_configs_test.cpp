@@ -43,7 +43,8 @@ TEST_P(Shipped, ExperimentsLoadAndMakeAModel) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Folders, Shipped, testing::Values("imagenet", "fashion_mnist", "images32"),
+INSTANTIATE_TEST_SUITE_P(Folders, Shipped,
+                         testing::Values("imagenet", "fashion_mnist", "images32", "finetune"),
                          [](const auto& each) { return std::string(each.param); });
 
 TEST(ShippedSweeps, LoadAndCompareWithThePaper) {
