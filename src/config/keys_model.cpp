@@ -44,7 +44,8 @@ namespace {
 
 Key preset() {
   return {"model.preset",
-          "the model that the other keys of this section start from",
+          "the model that the other keys of this section start from; an architecture of dtn-info "
+          "--models is one, too",
           [](const Field& f, ExperimentConfig& c) {
             if (!f.node.is_scalar()) fail(f, "must be the name of a preset, not ", shown(f.node));
             try {

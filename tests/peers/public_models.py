@@ -3,6 +3,7 @@
 
   python3 tests/peers/public_models.py --bin build/bin                 the tables alone: a minute
   python3 tests/peers/public_models.py --bin build/bin --logits        the networks, at full size
+  python3 tests/peers/public_models.py --bin build/bin --logits --depth 2   or cut to two blocks
 
 For each name of `dtn-info --models`: the number of parameters, and mean, std, crop_pct,
 interpolation and image size as timm's pretrained_cfg has them; a bare architecture must mean timm's
@@ -106,15 +107,16 @@ def difference(got, want):
     return ((got - want).abs().max() / want.abs().max()).item()
 
 
-def timm_to_dtn(programs, name, folder):
+def timm_to_dtn(programs, name, folder, depth):
     torch.manual_seed(1)
-    model = trained_like(timm.create_model(name))
+    cut = {"depth": depth} if depth else {}
+    model = trained_like(timm.create_model(name, **cut))
     side = timm.get_pretrained_cfg(name).input_size[1]
     images = torch.randn(BATCH, 3, side, side)
     with torch.no_grad():
         want = model(images)
     safetensors_io.save(folder / "data.safetensors", {"images": images})
-    save_for_hf(model, folder / "hub", safe_serialization=True)
+    save_for_hf(model, folder / "hub", model_args=cut, safe_serialization=True)
     del model
     gc.collect()
     return difference(dtn_logits(programs, folder, folder / "hub"), want)
@@ -138,14 +140,14 @@ def dtn_to_timm(programs, architecture, folder):
         return difference(dtn_logits(programs, folder, folder / "run"), model(images))
 
 
-def check_logits(programs, names):
+def check_logits(programs, names, depth):
     ok = True
     print(f"{datetime.date.today()}, timm {timm.__version__}, PyTorch {torch.__version__}, float32")
     for architecture in architectures_of(names):
         name = next(n for n in names if n.startswith(architecture + "."))
         with tempfile.TemporaryDirectory() as path:
             folder = pathlib.Path(path)
-            there = timm_to_dtn(programs, name, folder)
+            there = timm_to_dtn(programs, name, folder, depth)
             back = dtn_to_timm(programs, architecture, folder)
         passed = there <= BOUND and back <= BOUND
         ok &= passed
@@ -159,14 +161,15 @@ def main():
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=pathlib.Path, default=pathlib.Path("build/bin"))
     parser.add_argument("--logits", action="store_true", help="compare what the networks compute")
+    parser.add_argument("--depth", type=int, help="blocks of the networks of --logits")
     parser.add_argument("--only", default="*", help="names that match this pattern")
     args = parser.parse_args()
     listed = [line.split()[0] for line in run(args.bin / "dtn-info", "--models").splitlines()[1:]]
     names = fnmatch.filter(listed, args.only)
     if not names:
         sys.exit(f"no name matches {args.only}")
-    check = check_logits if args.logits else check_tables
-    sys.exit(not check(args.bin, names))
+    ok = check_logits(args.bin, names, args.depth) if args.logits else check_tables(args.bin, names)
+    sys.exit(not ok)
 
 
 if __name__ == "__main__":
