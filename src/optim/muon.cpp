@@ -131,7 +131,7 @@ class Muon : public Optimizer {
     if (matrices > 0 || store.parameters().empty()) return;
     throw ConfigError(
         "optim.name: muon moves the matrices blocks.<number>.{attn.qkv,attn.proj,mlp.fc1,mlp.fc2}"
-        ".weight, and the model has none; use another optimizer");
+        ".weight, and the model has none that learns; use another optimizer");
   }
 
  private:

@@ -90,6 +90,13 @@ TEST(Shipped, Recipes) {
   EXPECT_EQ(three.model.layer_scale, 1e-4);
   EXPECT_EQ(three.model.drop_path_mode, DropPathMode::kConstant);
 
+  const ExperimentConfig taught = load("deit_distilled", {"model.preset=deit_small"});
+  EXPECT_TRUE(taught.model.distilled);
+  EXPECT_EQ(taught.distill.teacher, "runs/teacher");
+  EXPECT_EQ(taught.distill.type, DistillType::kHard);
+  EXPECT_EQ(taught.distill.alpha, 0.5);
+  EXPECT_TRUE(taught.augment == deit.augment);
+
   // 32 x 32: mild in a short run, all of it in a long one, but no crops of a few pixels.
   EXPECT_EQ(load("images32_dtn", {}).augment.policy, "none");
   AugmentConfig strong = augment_preset(AugmentPreset::kDeit);
