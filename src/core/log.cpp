@@ -3,6 +3,8 @@
 #include <spdlog/sinks/ansicolor_sink.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <deque>
@@ -14,6 +16,13 @@ namespace dtn {
 namespace {
 
 constexpr const char* kPattern = "%^[%Y-%m-%d %H:%M:%S] %v%$";
+
+// Whether standard error goes to that file already, as in the runs of a sweep.
+bool is_standard_error(const std::string& path) {
+  struct stat named, used;
+  return ::stat(path.c_str(), &named) == 0 && ::fstat(STDERR_FILENO, &used) == 0 &&
+         named.st_dev == used.st_dev && named.st_ino == used.st_ino;
+}
 
 // Keeps what is said until there is a file to say it in, then writes each line there at once.
 class FileSink : public spdlog::sinks::base_sink<std::mutex> {
@@ -76,6 +85,7 @@ void log_warn(std::string_view message) { logger().warn("warning: {}", message);
 void log_error(std::string_view message) { logger().error("error: {}", message); }
 
 void log_to_file(const std::string& path) {
+  if (is_standard_error(path)) return;
   if (!file_sink()->open(path)) log_warn(path + ": cannot be written, so there is no log file");
 }
 

@@ -60,6 +60,8 @@ expect 0 "${sweep[@]}" --output whole
 whole_ms=$((($(date +%s%N) - start) / 1000000))
 expect_text 'ln:0 starts, 300 steps' 'dtn:1 done: top-1 .*; 4 of 4 runs, left 0.0 s' \
   '^\| LayerNorm +\| +[0-9.]+ ± [0-9.]+ '
+expect_equal "last steps in the log of a run" \
+  "$(grep -c 'step 300/300' whole/ln/seed-0/train.log)" 1
 check "the tables of a whole sweep" "$(hostname)" << 'EOS'
 table = json.load(open("whole/table.json"))
 assert [v["name"] for v in table["variants"]] == ["ln", "dtn"]
