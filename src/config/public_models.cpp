@@ -178,7 +178,8 @@ constexpr Other kOthers[] = {
     {"_xp_", "its attention and MLP work in parallel"},
     {"_pwee_", "its attention and MLP work in parallel"},
     {"_18x2_", "its blocks work in parallel"},
-    {"dwee_", "its attention is a difference of two"},  // dwee and dpwee
+    {"_dwee_", "its attention is a difference of two"},
+    {"_dpwee_", "its attention is a difference of two"},
     {"_r26_", "a convolutional network comes before the transformer"},
     {"_r50_", "a convolutional network comes before the transformer"},
     {"_r_s16_", "a convolutional network comes before the transformer"},
