@@ -94,7 +94,7 @@ Teacher::Source Teacher::open(const TaskSetup& setup) {
 
 Teacher::Teacher(const TaskSetup& setup, DType compute) : Teacher(setup, compute, open(setup)) {}
 
-Teacher::Teacher(const TaskSetup& setup, DType compute, Source source)
+Teacher::Teacher(const TaskSetup& setup, DType compute, const Source& source)
     : config_((check_agreement(setup.config.model, source.config.model), source.config.model)),
       compute_(compute),
       model_(config_, 0, DType::kFloat32, setup.device, setup.registries.models,

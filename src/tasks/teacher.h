@@ -28,7 +28,7 @@ class Teacher {
 
  private:
   struct Source;  // the file of the weights and the config that belongs to them
-  Teacher(const TaskSetup& setup, DType compute, Source source);
+  Teacher(const TaskSetup& setup, DType compute, const Source& source);
 
   static Source open(const TaskSetup& setup);
   Tensor as_it_sees(const Tensor& images) const;
