@@ -45,6 +45,7 @@ TEST(BestGuesses, PutNoNumberLast) {
 
 TEST(PredictionWriter, QuotesTheFieldsOfATable) {
   const fs::path path = fs::path(testing::TempDir()) / "predictions.csv";
+  fs::remove(path);  // of a run before this one
   {
     PredictionWriter writer({.csv = path.string()}, {"plain", "a, \"b\""});
     writer.add("x,y.png", {{1, 0.75}, {2, 0.25}});
