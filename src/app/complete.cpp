@@ -108,8 +108,7 @@ std::vector<std::string> completions(const CLI::App& app, const std::string& lin
   }
   std::erase_if(candidates, [&](const std::string& c) { return !c.starts_with(word); });
   std::ranges::sort(candidates);
-  const auto twice = std::ranges::unique(candidates);
-  candidates.erase(twice.begin(), twice.end());
+  candidates.erase(std::unique(candidates.begin(), candidates.end()), candidates.end());
   return candidates;
 }
 

@@ -103,8 +103,7 @@ std::vector<std::string> shipped_configs() {
     for (const fs::path& file : configs_below(folder)) names.push_back(file.stem().string());
   }
   std::ranges::sort(names);
-  const auto twice = std::ranges::unique(names);
-  names.erase(twice.begin(), twice.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
