@@ -294,9 +294,8 @@ inline VecF exp(VecF v) {
   return v == v ? result : v;
 }
 inline Vec<double> exp(Vec<double> v) {
-  Vec<double> r;
-  for (int i = 0; i < kLanes<double>; ++i) r[i] = std::exp(v[i]);
-  return r;
+  for (int i = 0; i < kLanes<double>; ++i) v[i] = std::exp(v[i]);
+  return v;
 }
 
 }  // namespace dtn::DTN_ISA

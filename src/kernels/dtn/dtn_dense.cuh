@@ -56,8 +56,8 @@ struct Sizes {
     return row / tokens * image + row % tokens * channels;
   }
   // Of the first of the two moments, in Z; the second lies head_dim further.
-  __host__ __device__ std::int64_t at(int head, int cell, std::int64_t image, int d) const {
-    return ((std::int64_t{head} * cells + cell) * batch + image) * 2 * head_dim + d;
+  __host__ __device__ std::int64_t at(int head, int cell, std::int64_t sample, int d) const {
+    return ((std::int64_t{head} * cells + cell) * batch + sample) * 2 * head_dim + d;
   }
 };
 

@@ -142,7 +142,9 @@ TEST(DtnLambdas, StartWhereTheyAreToldTo) {
       for (const char* name : {"norm.mean_norm_weight", "norm.var_norm_weight"}) {
         for (double logit : doubles(built->store.find(name)->variable.value())) {
           EXPECT_NEAR(1 / (1 + std::exp(-logit)), start, 1e-12) << name;
-          if (start == 0.5) EXPECT_EQ(logit, 0);
+          if (start == 0.5) {
+            EXPECT_EQ(logit, 0);
+          }
         }
       }
     }

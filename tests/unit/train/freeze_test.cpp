@@ -65,7 +65,9 @@ Store train(const ExperimentConfig& config, Communicator* ranks = nullptr) {
 void expect_frozen_and_alive(const Store& s) {
   for (const auto& [name, frozen] : s.frozen) {
     if (!frozen) {
-      if (!name.ends_with("pos_proj.bias")) EXPECT_NE(s.after.at(name), s.before.at(name)) << name;
+      if (!name.ends_with("pos_proj.bias")) {
+        EXPECT_NE(s.after.at(name), s.before.at(name)) << name;
+      }
       continue;
     }
     EXPECT_EQ(s.after.at(name), s.before.at(name)) << name;
@@ -125,7 +127,9 @@ TEST(Freezing, LetsStatisticsOfPatternsMove) {
   ClassifyLearner learner(config);
   take_step(learner, batch_of(config, 0, nullptr), 0);
   for (const Buffer& b : learner.parameters().buffers()) {
-    if (b.name.ends_with("running_mean")) EXPECT_GT(max_abs(doubles(b.value)), 0) << b.name;
+    if (b.name.ends_with("running_mean")) {
+      EXPECT_GT(max_abs(doubles(b.value)), 0) << b.name;
+    }
   }
 }
 
