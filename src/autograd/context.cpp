@@ -22,12 +22,11 @@ Variable checkpoint(Context& ctx, const Variable& x,
   Context silent = ctx;
   silent.tape = &counted;
   Tensor value = piece(silent, Variable(x.value())).value();
-  Tape::Uses uses = counted.take_uses();
   // Nothing in it learns, and nothing ahead of it.
-  if (!x.requires_grad() && uses.empty()) return Variable(std::move(value));
+  if (!x.requires_grad() && !counted.wants_gradient()) return Variable(std::move(value));
   Variable y(std::move(value), true);
   // The parameters inside are in use until the piece has run backward.
-  ctx.tape->record("checkpoint", y.sink(), std::move(uses),
+  ctx.tape->record("checkpoint", y.sink(), counted.take_uses(),
                    [ctx, x = x.value(), dx = x.sink(), piece = std::move(piece)](const Tensor& dy) {
                      Tape tape;
                      Context again = ctx;

@@ -12,6 +12,11 @@ void Tape::add_uses(Inputs inputs, Uses& uses) {
   }
 }
 
+void Tape::count(Inputs inputs) {
+  add_uses(inputs, uses_);
+  for (const Variable* input : inputs) wants_gradient_ |= input && input->requires_grad();
+}
+
 void Tape::record(const char* op, GradSink output, Inputs inputs, Backward backward) {
   Uses uses;
   add_uses(inputs, uses);

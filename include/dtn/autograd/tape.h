@@ -40,7 +40,9 @@ class Tape {
   // The same where the parameters it uses have been counted before.
   void record(const char* op, GradSink output, Uses uses, Backward backward);
   // Counts the uses of an operation that is not recorded.
-  void count(Inputs inputs) { add_uses(inputs, uses_); }
+  void count(Inputs inputs);
+  // Whether an input of what was counted wants a gradient.
+  bool wants_gradient() const { return wants_gradient_; }
   // Hands over what count() gathered, uses still counted.
   Uses take_uses() { return std::exchange(uses_, {}); }
 
@@ -64,6 +66,7 @@ class Tape {
   Kind kind_;
   std::vector<Node> nodes_;
   Uses uses_;
+  bool wants_gradient_ = false;
 };
 
 }  // namespace dtn

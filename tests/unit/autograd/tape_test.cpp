@@ -244,6 +244,17 @@ CheckpointRun run(bool checkpointed, bool x_trains) {
   return result;
 }
 
+TEST(Checkpoint, OfWhatDoesNotLearnIsNotRecorded) {
+  Tape tape;
+  Context ctx;
+  ctx.tape = &tape;
+  const Variable y = checkpoint(ctx, Variable(of({1, 2})),
+                                [](Context& c, const Variable& v) { return mul(c, v, v); });
+  EXPECT_EQ(doubles(y.value()), (Doubles{1, 4}));
+  EXPECT_FALSE(y.requires_grad());
+  EXPECT_EQ(tape.size(), 0u);
+}
+
 TEST(Checkpoint, RunsAgainAndGivesTheSameGradients) {
   for (bool x_trains : {true, false}) {
     CheckpointRun saved = run(false, x_trains), again = run(true, x_trains);

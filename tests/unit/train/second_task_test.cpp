@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
@@ -61,14 +62,30 @@ double farthest(const NamedTensors& a, const NamedTensors& b) {
   return most;
 }
 
-// Forks before anything computes, so that the child has threads of its own.
-TEST_F(SecondTask, GoesOnToTheSameBitsWhenItWasKilled) {
+// What the next test kills; it trains into the folder that it finds in the environment.
+constexpr const char* kFolderToTrainIn = "DTN_SECOND_TASK_FOLDER";
+TEST_F(SecondTask, DISABLED_TrainsUntilItIsKilled) {
+  const char* folder = std::getenv(kFolderToTrainIn);
+  if (!folder) GTEST_SKIP() << "it is the child of another test";
+  folder_ = folder;
+  run("killed");
+  ::_exit(0);  // the folder is the other's
+}
+
+// The child is a program begun anew: one that is forked alone has none of the threads that tests
+// before it have made, and waits for them.
+pid_t start_training_in(const fs::path& folder) {
   const pid_t child = ::fork();
+  if (child != 0) return child;
+  ::setenv(kFolderToTrainIn, folder.c_str(), 1);
+  ::execl("/proc/self/exe", "unit_train", "--gtest_also_run_disabled_tests",
+          "--gtest_filter=SecondTask.DISABLED_TrainsUntilItIsKilled", "--gtest_brief=1", nullptr);
+  ::_exit(127);
+}
+
+TEST_F(SecondTask, GoesOnToTheSameBitsWhenItWasKilled) {
+  const pid_t child = start_training_in(folder_);
   ASSERT_GE(child, 0);
-  if (child == 0) {
-    run("killed");
-    ::_exit(0);
-  }
   const fs::path seventh = checkpoint_path(folder_ / "killed", 7);
   const auto start = std::chrono::steady_clock::now();
   while (!fs::exists(seventh) &&
