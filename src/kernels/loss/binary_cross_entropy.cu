@@ -1,14 +1,12 @@
 // Binary cross-entropy, a block per row; see binary_cross_entropy.h for the formulas, and its .cpp
 // for how digits are kept. Each pass reads the logits once, and soft targets beside them; the
 // labels of a row are its threads' alone.
-#include "kernels/cuda/lanes.cuh"
 #include "kernels/loss/binary_cross_entropy.h"
 #include "kernels/loss/binary_targets.h"
+#include "kernels/loss/row_pieces.cuh"
 
 namespace dtn {
 namespace {
-
-constexpr int kMostBinaryWarps = 16;
 
 // The targets of one row, by column.
 template <bool kDense>
@@ -50,24 +48,13 @@ struct ColumnTargets {
 template <class Row, bool kDense, class T, class F>
 __device__ __forceinline__ void for_each_binary_run(const T* row, std::int64_t classes,
                                                     const ColumnTargets<kDense>& targets, F&& f) {
-  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
-  const std::int64_t warp = threadIdx.x / cuda::kWarpSize, warps = blockDim.x / cuda::kWarpSize;
-  for (std::int64_t first = warp * Row::kColumns; first < classes; first += warps * Row::kColumns) {
-    const std::int64_t left = classes - first;
-    const int columns = left < Row::kColumns ? static_cast<int>(left) : Row::kColumns;
-    Row values;
-    values.load(row + first, lane, columns);
+  for_each_in_row<Row>(row, classes, [&](const Row& values, int i, std::int64_t column) {
+    float z[Row::kRun], t[Row::kRun];
 #pragma unroll
-    for (int i = 0; i < Row::kColumns / cuda::kWarpSize; i += Row::kRun) {
-      const int c = Row::column(lane, i);
-      if (c >= columns) continue;
-      float z[Row::kRun], t[Row::kRun];
-#pragma unroll
-      for (int k = 0; k < Row::kRun; ++k) z[k] = values[i + k];
-      targets.template load<Row>(first + c, t);
-      f(z, t, first + c);
-    }
-  }
+    for (int k = 0; k < Row::kRun; ++k) z[k] = values[i + k];
+    targets.template load<Row>(column, t);
+    f(z, t, column);
+  });
 }
 
 __device__ __forceinline__ float loss_at(float z, float t) {
@@ -81,15 +68,12 @@ __device__ __forceinline__ float gradient_at(float z, float t) {
   return z < 0 ? (1 - t) * unlikely - t * likely : (1 - t) * likely - t * unlikely;
 }
 
-template <class T, bool kWide>
-using BinaryPiece = cuda::LaneValues<T, 8, kWide>;
-
 // Blocks: rows.
 template <class T, bool kWide, bool kDense>
 __global__ void binary_cross_entropy_forward_kernel(const T* logits, std::int64_t classes,
                                                     BinaryTargets against, float scale,
                                                     float* loss) {
-  using Row = BinaryPiece<T, kWide>;
+  using Row = RowPiece<T, kWide>;
   DTN_SHARED(float, shared);
   const std::int64_t row = blockIdx.x;
   const ColumnTargets<kDense> targets(against, row, classes);
@@ -109,7 +93,7 @@ template <class T, bool kWide, bool kDense>
 __global__ void binary_cross_entropy_backward_kernel(const T* logits, std::int64_t classes,
                                                      BinaryTargets against, float scale,
                                                      const float* upstream, T* dlogits) {
-  using Row = BinaryPiece<T, kWide>;
+  using Row = RowPiece<T, kWide>;
   const std::int64_t row = blockIdx.x;
   const ColumnTargets<kDense> targets(against, row, classes);
   if (upstream) scale *= *upstream;
@@ -122,10 +106,6 @@ __global__ void binary_cross_entropy_backward_kernel(const T* logits, std::int64
         for (int k = 0; k < Row::kRun; ++k) dz[k] = scale * gradient_at(z[k], t[k]);
         Row::store_run(dlogits + row * classes + column, dz);
       });
-}
-
-unsigned binary_threads_for(std::int64_t classes) {
-  return classes <= 1024 ? 128 : classes <= 4096 ? 256 : kMostBinaryWarps * cuda::kWarpSize;
 }
 
 // Calls f(wide, dense), constants both.
@@ -151,12 +131,12 @@ void run(CudaQueue& queue, const BinaryCrossEntropyForward& args) {
     if (args.rows == 0) return;
     const bool dense = args.against.targets != nullptr;
     with_binary_constants(has_wide_rows<T>(args), dense, [&](auto is_wide, auto is_dense) {
-      launch(queue, {"binary_cross_entropy_forward", {args.rows, args.classes}},
-             binary_cross_entropy_forward_kernel<T, is_wide, is_dense>,
-             {blocks_for(args.rows, 1), binary_threads_for(args.classes),
-              kMostBinaryWarps * sizeof(float)},
-             static_cast<const T*>(args.logits), args.classes, args.against,
-             static_cast<float>(args.scale), static_cast<float*>(args.loss));
+      launch(
+          queue, {"binary_cross_entropy_forward", {args.rows, args.classes}},
+          binary_cross_entropy_forward_kernel<T, is_wide, is_dense>,
+          {blocks_for(args.rows, 1), threads_of_row(args.classes), kMostRowWarps * sizeof(float)},
+          static_cast<const T*>(args.logits), args.classes, args.against,
+          static_cast<float>(args.scale), static_cast<float*>(args.loss));
     });
   });
 }
@@ -171,7 +151,7 @@ void run(CudaQueue& queue, const BinaryCrossEntropyBackward& args) {
     with_binary_constants(wide, dense, [&](auto is_wide, auto is_dense) {
       launch(queue, {"binary_cross_entropy_backward", {args.rows, args.classes}},
              binary_cross_entropy_backward_kernel<T, is_wide, is_dense>,
-             {blocks_for(args.rows, 1), binary_threads_for(args.classes), 0},
+             {blocks_for(args.rows, 1), threads_of_row(args.classes), 0},
              static_cast<const T*>(args.logits), args.classes, args.against,
              static_cast<float>(args.scale), static_cast<const float*>(args.upstream),
              static_cast<T*>(args.dlogits));

@@ -5,13 +5,11 @@
 // The logits leave memory once: a row (2 KB for 1000 classes in bfloat16, 88 KB for 22k in float32)
 // is still in the cache when it is read for the second time. Backward reads logits and writes
 // dlogits, and soft targets are read once by each pass and once more for their sum.
-#include "kernels/cuda/lanes.cuh"
 #include "kernels/loss/cross_entropy.h"
+#include "kernels/loss/row_pieces.cuh"
 
 namespace dtn {
 namespace {
-
-constexpr int kMostWarps = 16;
 
 // What the logits are held against.
 enum class Against { kLabels, kSharedLabels, kTargets };
@@ -46,39 +44,17 @@ __device__ __forceinline__ RowLabels labels_of(const CrossEntropy<T>& a, std::in
   return l;
 }
 
-// Calls f(values, i, column, run): `values` are the logits of a piece of the row in this lane, of
-// which those at i, i + 1, .. kRun lie in columns column, column + 1, ..
-template <class Row, class T, class F>
-__device__ __forceinline__ void for_each_run(const T* row, std::int64_t classes, F&& f) {
-  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
-  const std::int64_t warp = threadIdx.x / cuda::kWarpSize, warps = blockDim.x / cuda::kWarpSize;
-  for (std::int64_t first = warp * Row::kColumns; first < classes; first += warps * Row::kColumns) {
-    const std::int64_t left = classes - first;
-    const int columns = left < Row::kColumns ? static_cast<int>(left) : Row::kColumns;
-    Row values;
-    values.load(row + first, lane, columns);
-#pragma unroll
-    for (int i = 0; i < Row::kColumns / cuda::kWarpSize; i += Row::kRun) {
-      const int c = Row::column(lane, i);
-      if (c < columns) f(values, i, first + c);
-    }
-  }
-}
-
-template <class T, bool kWide>
-using Piece = cuda::LaneValues<T, 8, kWide>;
-
 // Blocks: rows. With labels `targets` is null, and the reverse.
 template <class T, bool kWide, Against kAgainst>
 __global__ void cross_entropy_forward_kernel(CrossEntropy<T> a, float* loss, float* lse) {
-  using Row = Piece<T, kWide>;
+  using Row = RowPiece<T, kWide>;
   constexpr bool kTargets = kAgainst == Against::kTargets;
   DTN_SHARED(float, shared);
   const std::int64_t row = blockIdx.x;
   const T* z = a.logits + row * a.classes;
 
   float largest = -INFINITY;
-  for_each_run<Row>(z, a.classes, [&](const Row& v, int i, std::int64_t) {
+  for_each_in_row<Row>(z, a.classes, [&](const Row& v, int i, std::int64_t) {
 #pragma unroll
     for (int k = 0; k < Row::kRun; ++k) largest = cuda::max_or_nan(largest, v[i + k]);
   });
@@ -87,7 +63,7 @@ __global__ void cross_entropy_forward_kernel(CrossEntropy<T> a, float* loss, flo
   // With labels `dot` is the sum of the shifted logits.
   const bool dotted = kTargets || a.smoothing != 0;
   float exps = 0, weight = 0, dot = 0;
-  for_each_run<Row>(z, a.classes, [&](const Row& v, int i, std::int64_t column) {
+  for_each_in_row<Row>(z, a.classes, [&](const Row& v, int i, std::int64_t column) {
     float t[Row::kRun];
     if constexpr (kTargets) Row::load_float_run(a.targets + row * a.classes + column, t);
 #pragma unroll
@@ -130,7 +106,7 @@ __global__ void cross_entropy_forward_kernel(CrossEntropy<T> a, float* loss, flo
 template <class T, bool kWide, Against kAgainst>
 __global__ void cross_entropy_backward_kernel(CrossEntropy<T> a, const float* lse, float scale,
                                               const float* upstream, T* dlogits) {
-  using Row = Piece<T, kWide>;
+  using Row = RowPiece<T, kWide>;
   constexpr bool kTargets = kAgainst == Against::kTargets;
   DTN_SHARED(float, shared);
   const std::int64_t row = blockIdx.x, first = row * a.classes;
@@ -157,7 +133,7 @@ __global__ void cross_entropy_backward_kernel(CrossEntropy<T> a, const float* ls
       at_label *= labels.share;
     }
   }
-  for_each_run<Row>(a.logits + first, a.classes, [&](const Row& v, int i, std::int64_t column) {
+  for_each_in_row<Row>(a.logits + first, a.classes, [&](const Row& v, int i, std::int64_t column) {
     float t[Row::kRun], dz[Row::kRun];
     if constexpr (kTargets) Row::load_float_run(a.targets + first + column, t);
 #pragma unroll
@@ -173,10 +149,6 @@ __global__ void cross_entropy_backward_kernel(CrossEntropy<T> a, const float* ls
     }
     Row::store_run(dlogits + first + column, dz);
   });
-}
-
-unsigned threads_for(std::int64_t classes) {
-  return classes <= 1024 ? 128 : classes <= 4096 ? 256 : kMostWarps * cuda::kWarpSize;
 }
 
 template <Against kAgainst>
@@ -213,10 +185,11 @@ void run(CudaQueue& queue, const CrossEntropyForward& args) {
     const bool wide = cuda::is_vectorizable<T>(args.logits, args.classes) &&
                       cuda::is_vectorizable<float>(args.targets, args.classes);
     with_constants(wide, args, [&](auto is_wide, auto against) {
-      launch(queue, {"cross_entropy_forward", {args.rows, args.classes}},
-             cross_entropy_forward_kernel<T, is_wide, against>,
-             {blocks_for(args.rows, 1), threads_for(args.classes), kMostWarps * sizeof(float)},
-             arguments_of<T>(args), static_cast<float*>(args.loss), static_cast<float*>(args.lse));
+      launch(
+          queue, {"cross_entropy_forward", {args.rows, args.classes}},
+          cross_entropy_forward_kernel<T, is_wide, against>,
+          {blocks_for(args.rows, 1), threads_of_row(args.classes), kMostRowWarps * sizeof(float)},
+          arguments_of<T>(args), static_cast<float*>(args.loss), static_cast<float*>(args.lse));
     });
   });
 }
@@ -229,12 +202,13 @@ void run(CudaQueue& queue, const CrossEntropyBackward& args) {
                       cuda::is_vectorizable<T>(args.dlogits, args.classes) &&
                       cuda::is_vectorizable<float>(args.targets, args.classes);
     with_constants(wide, args, [&](auto is_wide, auto against) {
-      launch(queue, {"cross_entropy_backward", {args.rows, args.classes}},
-             cross_entropy_backward_kernel<T, is_wide, against>,
-             {blocks_for(args.rows, 1), threads_for(args.classes), kMostWarps * sizeof(float)},
-             arguments_of<T>(args), static_cast<const float*>(args.lse),
-             static_cast<float>(args.scale), static_cast<const float*>(args.upstream),
-             static_cast<T*>(args.dlogits));
+      launch(
+          queue, {"cross_entropy_backward", {args.rows, args.classes}},
+          cross_entropy_backward_kernel<T, is_wide, against>,
+          {blocks_for(args.rows, 1), threads_of_row(args.classes), kMostRowWarps * sizeof(float)},
+          arguments_of<T>(args), static_cast<const float*>(args.lse),
+          static_cast<float>(args.scale), static_cast<const float*>(args.upstream),
+          static_cast<T*>(args.dlogits));
     });
   });
 }
