@@ -25,7 +25,7 @@ int terminal_width() { return static_cast<int>(error_columns()); }
 std::string format_duration(double seconds) {
   if (!std::isfinite(seconds)) return "?";
   if (seconds < 60) return format("%.1f s", seconds);
-  auto s = static_cast<long long>(seconds + 0.5);
+  const long long s = std::llround(seconds);
   if (s < 3600) return format("%lld min %02lld s", s / 60, s % 60);
   if (s < 86400) return format("%lld h %02lld min", s / 3600, s / 60 % 60);
   return format("%.1f days", seconds / 86400);

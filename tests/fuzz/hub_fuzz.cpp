@@ -18,7 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     const dtn::config::Node root = dtn::config::parse_hub_config(text, "config.json");
     dtn::config::check_layer(root, schemas);
-    config = dtn::config::resolve(root, schemas);
+    config = dtn::config::resolve(root, schemas, dtn::Resample::kPillow13);
   } catch (const dtn::ConfigError&) {
     return 0;
   }
