@@ -34,10 +34,6 @@ inline std::vector<OptionValue> option_values(const OptionSchema& option) {
   return values;
 }
 
-inline std::string text_of(const OptionValue& value) {
-  return std::visit([](const auto& v) { return cat(v); }, value);
-}
-
 // Every value of every option, and every pair of values of two options, with the others at their
 // defaults.
 inline std::vector<NormConfig> norm_configs(const NormSchema& schema) {
@@ -91,7 +87,7 @@ inline std::vector<NormCase> norm_cases() {
     for (const NormConfig& config : norm_configs(schema)) {
       if (!fits(config, {5040, 12})) continue;  // sizes that whatever is sensible divides
       NormCase c{schema.type, config};
-      for (const NormOption& o : config.options) c.name += cat(" ", o.key, "=", text_of(o.value));
+      for (const NormOption& o : config.options) c.name += cat(" ", o.key, "=", to_string(o.value));
       all.push_back(c);
       if (!schema.running_statistics) continue;
       c.name += " training";

@@ -65,6 +65,15 @@ inline ModelConfig biased_vit() {
   return c;
 }
 
+// The paper's on images that are wider than high: what takes the one side for the other shows.
+inline ModelConfig wide_vit() {
+  ModelConfig c = paper_vit();
+  c.preset = "wide";
+  c.image_size = {10, 20};
+  c.mhsa_position = true;
+  return c;
+}
+
 // What public checkpoints of other families are made of, a model of LayerNorms for each. Every
 // option but the ones of `deit_vit` is in one of them.
 inline std::vector<ModelConfig> checkpoint_vits() {
@@ -162,14 +171,15 @@ inline void perturb(ParameterStore& store, double noise = 0.25) {
 }
 
 inline Tensor some_images(const ModelConfig& c, std::int64_t batch, DType dtype) {
-  return as(representable(random_tensor({batch, c.channels, c.image_size, c.image_size}, 40)),
+  return as(representable(
+                random_tensor({batch, c.channels, c.image_size.height, c.image_size.width}, 40)),
             dtype);
 }
 
 inline ops::Targets some_labels(const ModelConfig& c, std::int64_t batch) {
   ops::Targets t;
   t.labels = Tensor::empty({batch}, DType::kInt64);
-  const int outputs = c.num_classes > 0 ? c.num_classes : c.embed_dim;
+  const int outputs = c.num_classes > 0 ? c.num_classes : static_cast<int>(c.embed_dim);
   for (std::int64_t i = 0; i < batch; ++i) t.labels.data<std::int64_t>()[i] = 3 * i % outputs;
   t.smoothing = 0.1;
   return t;

@@ -174,7 +174,8 @@ NormConfig norm_config(const BenchCommand& options, std::int64_t channels, const
       "model.norm.type=" + options.type,
       cat("model.embed_dim=", channels),
       cat("model.num_heads=", options.heads),
-      // What divides both sides of the grid divides that of this model.
+      // What divides both sides of the grid divides that of this model; a line may be longer than any
+      // image.
       "model.patch_size=1",
       cat("model.image_size=", std::gcd(grid.height, grid.width)),
   };

@@ -65,10 +65,10 @@ TensorFile read_inputs(const EvalCommand& options, const ModelConfig& m) {
   const Tensor* images = file.find("images");
   const Tensor* labels = file.find("labels");
   if (!images || images->rank() != 4 || images->dtype() != DType::kFloat32 ||
-      images->dim(1) != m.channels || images->dim(2) != m.image_size ||
-      images->dim(3) != m.image_size) {
+      images->dim(1) != m.channels || images->dim(2) != m.image_size.height ||
+      images->dim(3) != m.image_size.width) {
     throw DataError(cat(options.inputs, ": wants a float32 tensor 'images' [N, ", m.channels, ", ",
-                        m.image_size, ", ", m.image_size, "]",
+                        m.image_size.height, ", ", m.image_size.width, "]",
                         images ? ", has " + to_string(images->shape()) : ""));
   }
   if (labels) {

@@ -61,8 +61,8 @@ int run_export(const ExportCommand& options, const Registries& registries) {
   graph.write(options.output, config.name);
   const ModelConfig& m = config.model;
   log_info(cat(options.output, ": ", task->description(), "; images [N, ", m.channels, ", ",
-               m.image_size, ", ", m.image_size, "] -> logits [N, ", classify->model().outputs(),
-               "], opset ", options.opset, ", ",
+               m.image_size.height, ", ", m.image_size.width, "] -> logits [N, ",
+               classify->model().outputs(), "], opset ", options.opset, ", ",
                format("%.1f MB", static_cast<double>(fs::file_size(options.output)) * 1e-6)));
   return kExitDone;
 }

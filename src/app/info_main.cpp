@@ -19,15 +19,21 @@
 namespace dtn::app {
 namespace {
 
+std::string norm_text(const ModelConfig& m) {
+  if (m.family != "vit") return m.norm.type;
+  return cat(m.norm.type, " in blocks [0, ", m.norm_layers(), "), ln after");
+}
+
 void print_model(const std::string& name, const std::vector<std::string>& overrides,
                  const Registries& registries) {
   ExperimentConfig config = load_experiment(find_config(name), overrides, registries.schemas());
   const ModelConfig& m = config.model;
   Complexity c = complexity_of(m, registries.models, registries.norms);
-  std::printf("model            %s: %d channels, %d heads, depth %d, patch %d, image %d\n",
-              m.preset.c_str(), m.embed_dim, m.num_heads, m.depth, m.patch_size, m.image_size);
-  std::printf("normalizer       %s in blocks [0, %d), ln after\n", m.norm.type.c_str(),
-              m.norm_layers());
+  std::printf("model            %s\n",
+              cat(m.preset, ": ", m.embed_dim, " channels, ", m.num_heads, " heads, depth ",
+                  m.depth, ", patch ", m.patch_size, ", image ", m.image_size)
+                  .c_str());
+  std::printf("normalizer       %s\n", norm_text(m).c_str());
   std::printf("parameters       %lld\n", static_cast<long long>(c.parameters));
   std::printf("multiply-adds    %.4f G per image, as the paper counts (dense P)\n",
               c.paper_multiply_adds / 1e9);
@@ -38,10 +44,6 @@ void print_model(const std::string& name, const std::vector<std::string>& overri
               whole ? "" : ": what nothing reads is left out");
   std::printf("activations      %.1f MiB per image in float32, %.1f MiB in bfloat16\n",
               c.activation_bytes_fp32 / 1048576, c.activation_bytes_bf16 / 1048576);
-}
-
-std::string text_of(const OptionValue& value) {
-  return std::visit([](const auto& v) { return cat(std::boolalpha, v); }, value);
 }
 
 void print_norms(const NormRegistry& norms) {
@@ -59,7 +61,8 @@ void print_norms(const NormRegistry& norms) {
       }
       if (o.kind == OptionKind::kBool) allowed = "true|false";
       std::printf("    %-10s %-28s default %-12s %s\n", o.key.c_str(), allowed.c_str(),
-                  text_of(o.default_value).c_str(), o.doc.c_str());
+                  (o.per_stage ? "the model's" : to_string(o.default_value)).c_str(),
+                  o.doc.c_str());
     }
   }
 }
@@ -92,10 +95,12 @@ void print_rows(const Rows& rows) {
 }
 
 void print_presets() {
-  std::printf("%-12s %6s %6s %6s %6s %9s\n", "preset", "C", "heads", "depth", "patch", "cls at");
+  std::printf("%-12s %-8s %-20s %-12s %-11s %6s\n", "preset", "family", "C", "heads", "depth",
+              "patch");
   for (const ModelConfig& m : model_presets()) {
-    std::printf("%-12s %6d %6d %6d %6d %9d\n", m.preset.c_str(), m.embed_dim, m.num_heads, m.depth,
-                m.patch_size, m.class_token_at);
+    std::printf("%-12s %-8s %-20s %-12s %-11s %6d\n", m.preset.c_str(), m.family.c_str(),
+                cat(m.embed_dim).c_str(), cat(m.num_heads).c_str(), cat(m.depth).c_str(),
+                m.patch_size);
   }
 }
 
@@ -112,8 +117,8 @@ void print_public_models(const Registries& registries) {
   for (const config::PublicModel& p : config::public_models()) {
     const ModelConfig& m = *p.architecture;
     std::printf("%-58s %9.1f %6d %6d %6d %6d %8d %6g\n", p.name.c_str(),
-                millions_of_parameters(p, registries), m.image_size, m.patch_size, m.embed_dim,
-                m.depth, p.num_classes, p.crop_pct);
+                millions_of_parameters(p, registries), m.image_size.height, m.patch_size,
+                static_cast<int>(m.embed_dim), m.blocks(), p.num_classes, p.crop_pct);
   }
 }
 
@@ -131,8 +136,9 @@ void print_ops() {
       "modulated_layer_norm, standardize_tokens, channel_moments, scale_shift_tokens, modulate,\n"
       "gated_add         gains and shifts from a condition, moments with gradients\n"
       "neighbours, take_rows, mix_rows, join_columns, relu, silu, tanh,\n"
-      "gelu_tanh, quick_gelu\n"
-      "patch_embed       images to tokens\n"
+      "gelu_tanh, quick_gelu, hardswish\n"
+      "patch_embed, image_tokens   images to tokens\n"
+      "convolution, max_pool, avg_pool, soft_split, every_nth   of the tokens of a grid\n"
       "add_positions, prepend_tokens, first_token, mean_token\n"
       "dropout, residual_add, gelu, cast\n"
       "cross_entropy     labels with smoothing, or soft targets\n"

@@ -80,9 +80,9 @@ AttentionFile::AttentionFile(const std::string& path, const std::vector<int>& la
                           "; give fewer with --inputs or --set data.val"));
   }
   for (int block : layers) {
-    if (block < 0 || block >= model.config().depth) {
+    if (block < 0 || block >= model.config().blocks()) {
       throw ConfigError(
-          cat("--layers ", block, ": the model has blocks 0 to ", model.config().depth - 1));
+          cat("--layers ", block, ": the model has blocks 0 to ", model.config().blocks() - 1));
     }
     const bool known = std::ranges::any_of(layers_, [&](auto& l) { return l->block == block; });
     if (known) continue;

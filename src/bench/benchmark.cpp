@@ -17,7 +17,7 @@ using Clock = std::chrono::steady_clock;
 
 // Images and labels, as Classify wants them.
 Fields random_batch(const ModelConfig& model, std::int64_t n, Device device) {
-  const Shape images = {n, model.channels, model.image_size, model.image_size};
+  const Shape images = {n, model.channels, model.image_size.height, model.image_size.width};
   const std::int64_t classes = std::max(1, model.num_classes);
   Tensor labels = Tensor::empty({n}, DType::kInt64);
   for (std::int64_t i = 0; i < n; ++i) labels.data<std::int64_t>()[i] = i % classes;

@@ -41,19 +41,31 @@ double measure_gemm(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype,
          1e9;
 }
 
+// The linear layers of a block of a stage, on a grid that every stage halves.
+void add_stage(const ModelConfig& model, int stage, std::int64_t batch,
+               std::vector<GemmRate>& rates) {
+  const std::int64_t c = model.embed_dim.at(stage),
+                     stride = std::int64_t{model.patch_size} << stage;
+  const auto hidden = static_cast<std::int64_t>(static_cast<double>(c) * model.mlp_ratio.at(stage));
+  const std::int64_t patches = std::max<std::int64_t>(1, model.image_size.height / stride) *
+                               std::max<std::int64_t>(1, model.image_size.width / stride);
+  const bool last = stage + 1 == model.stages();
+  const std::int64_t rows = batch * (patches + (last ? model.prefix_tokens() : 0));
+  const std::string which = model.stages() == 1 ? "" : cat(" of stage ", stage + 1);
+  rates.push_back({"qkv" + which, rows, 3 * c, c, 0});
+  rates.push_back({"proj" + which, rows, c, c, 0});
+  rates.push_back({"fc1" + which, rows, hidden, c, 0});
+  rates.push_back({"fc2" + which, rows, c, hidden, 0});
+}
+
 }  // namespace
 
 std::vector<GemmRate> measure_gemms(const ModelConfig& model, std::int64_t batch, DType dtype,
                                     Device device, std::int64_t cube) {
   constexpr double kSecondsEach = 0.3;
-  std::int64_t c = model.embed_dim, hidden = model.mlp_dim();
-  std::int64_t rows = batch * (model.num_patches() + model.prefix_tokens());
   if (cube == 0) cube = device == kCpu ? 2048 : 8192;
-  std::vector<GemmRate> rates = {{"cube", cube, cube, cube, 0},
-                                 {"qkv", rows, 3 * c, c, 0},
-                                 {"proj", rows, c, c, 0},
-                                 {"fc1", rows, hidden, c, 0},
-                                 {"fc2", rows, c, hidden, 0}};
+  std::vector<GemmRate> rates = {{"cube", cube, cube, cube, 0}};
+  for (int stage = 0; stage < model.stages(); ++stage) add_stage(model, stage, batch, rates);
   for (GemmRate& r : rates) r.gflops = measure_gemm(r.m, r.n, r.k, dtype, device, kSecondsEach);
   return rates;
 }

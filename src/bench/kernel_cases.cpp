@@ -43,22 +43,23 @@ StepShape step_of(const ExperimentConfig& config, Device device) {
 
 void add_image_cases(CaseList& cases, const StepShape& s) {
   const ModelConfig& c = s.config.model;
-  const std::int64_t P = c.patch_size, side = c.image_size, planes = c.channels;
-  const Shape images = {s.B, planes, side, side};
-  cases.add("normalize_images", {s.B, planes, side, side}, [=](KernelTensors& m) {
+  const std::int64_t P = c.patch_size, planes = c.channels;
+  const std::int64_t height = c.image_size.height, width = c.image_size.width;
+  const Shape images = {s.B, planes, height, width};
+  cases.add("normalize_images", {s.B, planes, height, width}, [=](KernelTensors& m) {
     return NormalizeImages{s.B,
                            planes,
-                           side,
-                           side,
-                           m.below(256, {s.B, side, side, planes}, DType::kUInt8),
+                           height,
+                           width,
+                           m.below(256, {s.B, height, width, planes}, DType::kUInt8),
                            m.below(2, {s.B}, DType::kUInt8),
                            m.in({planes, 256}, DType::kFloat32),
                            m.out(images, DType::kFloat32)};
   });
   const Shape patches = {s.B, c.num_patches(), planes * P * P};
-  cases.add("patchify", {s.B, planes, side, side}, [=](KernelTensors& m) {
+  cases.add("patchify", {s.B, planes, height, width}, [=](KernelTensors& m) {
     return Patchify{
-        s.t, s.B, planes, side, side, P, m.in(images, DType::kFloat32), m.out(patches, s.t)};
+        s.t, s.B, planes, height, width, P, m.in(images, DType::kFloat32), m.out(patches, s.t)};
   });
   const std::int64_t row = c.num_patches() * s.C;
   cases.add("add_positions", {s.B, row}, [=](KernelTensors& m) {

@@ -93,15 +93,16 @@ void add_drop_path(CaseList& cases, const StepShape& s, bool residual) {
 // What both passes of DTN have in common.
 template <class Arguments>
 Arguments dtn_arguments(KernelTensors& m, const StepShape& s, const DtnOptions& options) {
-  const NormConfig& norm = s.config.model.norm;
-  const int grid = s.config.model.grid();
+  const ModelConfig& model = s.config.model;
+  const NormConfig& norm = model.norm;
   Arguments args{};
   args.dtype = s.t;
   args.batch = s.B;
-  args.grid_h = args.grid_w = grid;
+  args.grid_h = model.grid_h();
+  args.grid_w = model.grid_w();
   args.channels = s.C;
   args.heads = s.H;
-  args.eps = norm.eps.value_or(s.config.model.eps);
+  args.eps = norm.eps.value_or(model.eps);
   args.variant = options.variant;
   args.pool = options.pool;
   args.x = m.in({s.B, s.T, s.C}, s.t);
@@ -186,7 +187,8 @@ void add_attention(CaseList& cases, const StepShape& s) {
   const auto set_positions = [=](KernelTensors& m, auto& args) {
     if (!on_grid) return;
     args.pos_weight = m.in({s.H, 3}, s.acc);
-    args.grid_h = args.grid_w = s.config.model.grid();
+    args.grid_h = s.config.model.grid_h();
+    args.grid_w = s.config.model.grid_w();
   };
   cases.add("attention_fwd", {s.B, s.T, s.H, s.D}, [=](KernelTensors& m) {
     AttentionForward args{

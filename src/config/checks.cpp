@@ -4,8 +4,10 @@
 
 #include "config/codec.h"
 #include "config/dataset_keys.h"
+#include "config/keys.h"
 #include "config/resolve.h"
 #include "config/schedule_keys.h"
+#include "dtn/config/load.h"
 
 namespace dtn::config {
 namespace {
@@ -17,10 +19,7 @@ class Checker {
 
   void run() const {
     check_name();
-    check_shape();
-    check_tokens();
-    check_blocks();
-    check_norm();
+    check_model();
     check_data();
     check_augment();
     check_optim();
@@ -34,6 +33,9 @@ class Checker {
   // The value to blame among keys that do not go together: the one from the top layer, as what lies
   // below was fine before; the first named wins among equals.
   Where blame(std::initializer_list<const char*> paths) const {
+    return blame(std::span(paths.begin(), paths.end()));
+  }
+  Where blame(std::span<const char* const> paths) const {
     const Node* best = nullptr;
     for (const char* path : paths) {
       const Node* node = root_.at(path);
@@ -50,21 +52,104 @@ class Checker {
     }
   }
 
+  // A family knows best; what no family of the registry claims is a vision transformer.
+  void check_model() const {
+    const auto family = std::ranges::find(schemas_.models, m_.family, &ModelSchema::family);
+    if (family == schemas_.models.end() || family->check == nullptr) {
+      check_stages();
+      check_shape();
+      check_tokens();
+      check_blocks();
+      check_norm();
+      return;
+    }
+    check_unused(*family);
+    check_lists();
+    const auto norm = std::ranges::find(schemas_.norms, m_.norm.type, &NormSchema::type);
+    if (norm == schemas_.norms.end()) return;
+    if (const auto problem = family->check(m_, *norm)) {
+      std::vector<const char*> keys;
+      for (const std::string& key : problem->keys) keys.push_back(key.c_str());
+      keys.push_back("model.preset");
+      fail(blame(keys), problem->message);
+    }
+    if (!norm->check || !family->norm_sites) return;
+    for (const NormSite& site : family->norm_sites(m_)) {
+      check_site(*norm, m_.norm.at_stage(site.stage), site);
+    }
+  }
+
+  // The preset has every key; what differs from it was set by somebody.
+  void check_unused(const ModelSchema& family) const {
+    ExperimentConfig usual;
+    usual.model = model_preset(m_.preset);
+    for (const std::string& path : family.unused) {
+      const auto key = std::ranges::find(keys(), path, &Key::path);
+      DTN_CHECK(key != keys().end(), "no key ", path);
+      if (key->write(c_) == key->write(usual)) continue;
+      fail(blame({path.c_str()}), path, " means nothing for models of the family '", m_.family,
+           "'; remove it");
+    }
+  }
+
+  // Lists have one value for each stage.
+  void check_lists() const {
+    const auto stages = static_cast<std::size_t>(m_.stages());
+    const auto check = [&](const char* path, bool is_list, std::size_t count) {
+      if (!is_list || count == stages) return;
+      fail(blame({path, "model.depth"}), path, " has ", count, " values for a model of ", stages,
+           stages == 1 ? " stage" : " stages", "; give one value, or one for each stage");
+    };
+    const auto check_list = [&](const char* path, const auto& list) {
+      check(path, list.is_list(), list.values().size());
+    };
+    check_list("model.embed_dim", m_.embed_dim);
+    check_list("model.num_heads", m_.num_heads);
+    check_list("model.mlp_ratio", m_.mlp_ratio);
+    if (m_.reduction) check_list("model.reduction", *m_.reduction);
+    for (const NormOption& option : m_.norm.options) {
+      if (const auto* each = std::get_if<std::vector<std::int64_t>>(&option.value)) {
+        check(cat(kNormSection, ".", option.key).c_str(), true, each->size());
+      }
+    }
+  }
+
+  void check_site(const NormSchema& norm, const NormConfig& config, const NormSite& site) const {
+    const auto problem = norm.check(config, site);
+    if (!problem) return;
+    const std::string option = cat("model.norm.", problem->option);
+    fail(blame({option.c_str(), "model.norm.type"}), problem->option.empty() ? "" : option,
+         problem->option.empty() ? "" : ": ", problem->message);
+  }
+
+  void check_stages() const {
+    check_lists();
+    if (m_.stages() != 1) {
+      fail(blame({"model.depth", "model.embed_dim", "model.num_heads", "model.mlp_ratio"}),
+           "a vision transformer has one stage, not ", m_.stages(), "; give single values");
+    }
+    for (const auto& [path, set] : {std::pair{"model.reduction", m_.reduction.has_value()},
+                                    std::pair{"model.window", m_.window.has_value()}}) {
+      if (set) fail(blame({path}), path, " means nothing for vision transformers; remove it");
+    }
+  }
+
   void check_shape() const {
     if (m_.embed_dim % m_.num_heads != 0) {
       fail(blame({"model.num_heads", "model.embed_dim", "model.preset"}), "model.embed_dim ",
            m_.embed_dim, " is not divisible by model.num_heads ", m_.num_heads,
            "; the nearest embed_dim that is: ", nearest_multiple(m_.embed_dim, m_.num_heads));
     }
-    if (m_.image_size % m_.patch_size != 0) {
+    for (int side : {m_.image_size.height, m_.image_size.width}) {
+      if (side % m_.patch_size == 0) continue;
       fail(blame({"model.image_size", "model.patch_size", "model.preset"}), "model.image_size ",
-           m_.image_size, " is not divisible by model.patch_size ", m_.patch_size,
-           "; the nearest image_size that is: ", nearest_multiple(m_.image_size, m_.patch_size));
+           side, " is not divisible by model.patch_size ", m_.patch_size,
+           "; the nearest image_size that is: ", nearest_multiple(side, m_.patch_size));
     }
     constexpr int kMaxGrid = 512;
-    if (m_.grid() > kMaxGrid) {
-      fail(blame({"model.patch_size", "model.image_size"}), "a grid of ", m_.grid(), " x ",
-           m_.grid(), " patches; at most ", kMaxGrid, " x ", kMaxGrid, " are allowed");
+    if (std::max(m_.grid_h(), m_.grid_w()) > kMaxGrid) {
+      fail(blame({"model.patch_size", "model.image_size"}), "a grid of ", m_.grid_h(), " x ",
+           m_.grid_w(), " patches; at most ", kMaxGrid, " x ", kMaxGrid, " are allowed");
     }
     if (m_.embed_dim * m_.mlp_ratio < 1) {
       fail(blame({"model.mlp_ratio"}), "model.mlp_ratio ", number_text(m_.mlp_ratio),
@@ -134,12 +219,8 @@ class Checker {
     const auto schema = std::ranges::find(schemas_.norms, m_.norm.type, &NormSchema::type);
     if (schema == schemas_.norms.end()) return;
     if (schema->check) {
-      const NormSite site{m_.embed_dim, m_.num_heads, m_.grid(), m_.grid()};
-      if (const auto problem = schema->check(m_.norm, site)) {
-        const std::string option = cat("model.norm.", problem->option);
-        fail(blame({option.c_str(), "model.norm.type"}), problem->option.empty() ? "" : option,
-             problem->option.empty() ? "" : ": ", problem->message);
-      }
+      check_site(*schema, m_.norm.at_stage(0),
+                 {m_.embed_dim, m_.num_heads, m_.grid_h(), m_.grid_w()});
     }
     if (schema->needs_grid && !m_.norm.takes_prefix() && m_.norm_layers() > m_.grid_blocks()) {
       fail(blame({"model.norm.layers", "model.class_token_at", "model.pos_embed", "model.norm.type",
@@ -222,6 +303,12 @@ class Checker {
     if (o.nesterov.value_or(false) && o.momentum == 0) {
       fail(blame({"optim.nesterov", "optim.momentum"}),
            "optim.nesterov needs a momentum, but optim.momentum is 0");
+    }
+    if (o.clip_adaptive_head && !o.clip_adaptive) {
+      fail(
+          blame({"optim.clip_adaptive_head"}),
+          "optim.clip_adaptive_head means nothing without optim.clip_adaptive; set that, or remove "
+          "it");
     }
     const auto schema = std::ranges::find(schemas_.optimizers, o.name, &OptimizerSchema::name);
     if (schema == schemas_.optimizers.end()) return;

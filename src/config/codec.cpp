@@ -199,6 +199,33 @@ void read_value(const Field& field, const Range& range, Period& value) {
   value = read;
 }
 
+void read_value(const Field& field, const Range& range, std::vector<std::int64_t>& value) {
+  if (!field.node.is_list() || field.node.items.empty()) {
+    fail(field, "must be a whole number or a list of them, not ",
+         field.node.is_list() ? "an empty list" : shown(field.node));
+  }
+  std::vector<std::int64_t> read;
+  for (const Node& item : field.node.items) {
+    read_value(Field{item, field.path, field.doc}, range, read.emplace_back());
+  }
+  value = std::move(read);
+}
+
+void read_value(const Field& field, const Range& range, ImageSize& value) {
+  const Node& node = field.node;
+  if (!node.is_list()) {
+    int side = 0;
+    read_value(field, range, side);
+    value = side;
+    return;
+  }
+  if (node.items.size() != 2) {
+    fail(field, "must be one number or [height, width], not a list of ", node.items.size());
+  }
+  read_value(Field{node.items[0], field.path, field.doc}, range, value.height);
+  read_value(Field{node.items[1], field.path, field.doc}, range, value.width);
+}
+
 std::pair<double, double> read_pair(const Field& field, const Range& range) {
   const Node& node = field.node;
   if (!node.is_list() || node.items.size() != 2) {
@@ -235,6 +262,17 @@ std::string write_value(const std::vector<double>& value) {
   if (value.empty()) return "null";
   std::string out;
   for (double v : value) out += (out.empty() ? "" : ", ") + number_text(v);
+  return "[" + out + "]";
+}
+
+std::string write_value(const ImageSize& value) {
+  if (value.height == value.width) return write_value(value.height);
+  return cat("[", value.height, ", ", value.width, "]");
+}
+
+std::string write_value(const std::vector<std::int64_t>& value) {
+  std::string out;
+  for (std::int64_t v : value) out += (out.empty() ? "" : ", ") + write_value(v);
   return "[" + out + "]";
 }
 

@@ -61,6 +61,25 @@ void read_value(const Field& field, const Range& range, double& value);
 void read_value(const Field& field, const Range& range, std::string& value);
 void read_value(const Field& field, const Range& range, std::vector<double>& value);
 void read_value(const Field& field, const Range& range, Period& value);
+void read_value(const Field& field, const Range& range, ImageSize& value);
+void read_value(const Field& field, const Range& range, std::vector<std::int64_t>& value);
+// One number, or a list with one for each stage.
+template <class T>
+void read_value(const Field& field, const Range& range, PerStage<T>& value) {
+  if (!field.node.is_list()) {
+    T one{};
+    read_value(field, range, one);
+    value = one;
+    return;
+  }
+  if (field.node.items.empty())
+    fail(field, "must be a number or a list of them, not an empty list");
+  std::vector<T> each;
+  for (const Node& item : field.node.items) {
+    read_value(Field{item, field.path, field.doc}, range, each.emplace_back());
+  }
+  value = PerStage<T>(std::move(each));
+}
 // A list of exactly two numbers.
 std::pair<double, double> read_pair(const Field& field, const Range& range);
 // The scalar's text when it is one of `choices`; a quoted choice counts too.
@@ -74,6 +93,16 @@ std::string write_value(double value);
 std::string write_value(const std::string& value);
 std::string write_value(const std::vector<double>& value);  // empty: null
 std::string write_value(const Period& value);
+std::string write_value(const ImageSize& value);
+std::string write_value(const std::vector<std::int64_t>& value);  // [1, 2]
+
+template <class T>
+std::string write_value(const PerStage<T>& value) {
+  if (!value.is_list()) return write_value(value.at(0));
+  std::string out;
+  for (T v : value.values()) out += (out.empty() ? "" : ", ") + write_value(v);
+  return "[" + out + "]";
+}
 
 template <class T>
 void read_value(const Field& field, const Range& range, std::optional<T>& value) {

@@ -212,9 +212,10 @@ class Documenter {
     doc.path = cat(kNormSection, ".", option.key);
     doc.meaning = option.doc;
     doc.choices = option.choices;
-    doc.default_value =
+    const std::string usual =
         std::visit([](const auto& v) { return write_value(v); }, option.default_value);
-    doc.example = doc.default_value;
+    doc.default_value = option.per_stage ? "the preset's" : usual;
+    doc.example = usual;
     const auto choose = [&] {
       for (const std::string& choice : option.choices) {
         if (choice != doc.default_value && !choice.ends_with("<k>")) doc.example = choice;
@@ -225,7 +226,9 @@ class Documenter {
         doc.allowed = "true or false";
         doc.example = doc.default_value == "true" ? "false" : "true";
         break;
-      case OptionKind::kInt: doc.allowed = cat("integer ", limits(option)); break;
+      case OptionKind::kInt:
+        doc.allowed = cat("integer ", option.per_stage ? "or list of them " : "", limits(option));
+        break;
       case OptionKind::kNumber: doc.allowed = cat("number ", limits(option)); break;
       case OptionKind::kChoice:
         doc.allowed = cat("one of ", join(option.choices));

@@ -49,6 +49,9 @@ DTN_TYPE_NAME(std::uint64_t, "integer");
 DTN_TYPE_NAME(double, "number");
 DTN_TYPE_NAME(std::string, "text");
 DTN_TYPE_NAME(std::vector<double>, "number or list of numbers");
+DTN_TYPE_NAME(PerStage<int>, "integer or list of them");
+DTN_TYPE_NAME(PerStage<double>, "number or list of them");
+DTN_TYPE_NAME(ImageSize, "integer or [height, width]");
 DTN_TYPE_NAME(Period, "steps like 100, or epochs like 1epoch");
 #undef DTN_TYPE_NAME
 

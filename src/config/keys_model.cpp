@@ -26,7 +26,7 @@ std::span<const std::string> names_of<DropPathMode>() {
 }
 template <>
 std::span<const std::string> names_of<PosResize>() {
-  static const std::array<std::string, 2> names = {"bicubic", "bicubic_antialias"};
+  static const std::array<std::string, 3> names = {"bicubic", "bicubic_antialias", "bilinear"};
   return names;
 }
 template <>
@@ -67,21 +67,34 @@ std::vector<Key> model_keys() {
   return {
       preset(),
       value("model.image_size", FIELD(model.image_size), between(1, 8192),
-            "height and width of the images the model sees, in pixels; patch_size divides it"),
+            "height and width of the images the model sees, in pixels: one number, or [height, "
+            "width]; patch_size divides both"),
       value("model.patch_size", FIELD(model.patch_size), between(1, 8192),
-            "height and width of a patch, which becomes one token, in pixels"),
+            "height and width of a patch, which becomes one token, in pixels; in models of several "
+            "stages the first stride"),
       value("model.channels", FIELD(model.channels), between(1, 1024),
             "channels of the images: 3 for colour, 1 for grey"),
       value("model.num_classes", FIELD(model.num_classes), between(0, 1e6),
             "classes to tell apart, the outputs of the head; 0: no head, the outputs are the "
             "features it would see"),
       value("model.embed_dim", FIELD(model.embed_dim), between(1, 65536),
-            "width of the model: channels of a token; num_heads divides it"),
-      value("model.depth", FIELD(model.depth), between(1, 1000), "number of transformer blocks"),
+            "width of the model: channels of a token; num_heads divides it; of models of several "
+            "stages a list may have one for each"),
+      value("model.depth", FIELD(model.depth), between(1, 1000),
+            "number of blocks; the length of a list is the number of stages"),
       value("model.num_heads", FIELD(model.num_heads), between(1, 65536),
-            "attention heads of each block"),
+            "attention heads of each block, or a list with those of each stage"),
       value("model.mlp_ratio", FIELD(model.mlp_ratio), {.low = 0, .high = 64, .low_open = true},
-            "hidden width of the MLP relative to embed_dim"),
+            "hidden width of the MLP relative to embed_dim, or a list with one for each stage"),
+      value(
+          "model.reduction", FIELD(model.reduction), between(1, 1024),
+          "by how much the grid of keys and values is coarser than that of the queries along each "
+          "side, in each stage (PVT); unset where the family has no such thing",
+          "[8, 4, 2, 1]"),
+      value("model.window", FIELD(model.window), between(1, 1024),
+            "side of the windows of tokens that attention stays in (Swin); unset where the family "
+            "has none",
+            "7"),
       choice("model.mlp", FIELD(model.mlp),
              "the MLP of a block: fc2(act(fc1 x)), or fc2(act(g) u) of the halves g, u of fc1 x, "
              "which is SwiGLU with act: silu; mlp_ratio sizes fc1"),
@@ -106,8 +119,8 @@ std::vector<Key> model_keys() {
              "which tokens have a learned position: the patches, or class token and registers as "
              "well"),
       choice("model.pos_resize", FIELD(model.pos_resize),
-             "how the positions of init_weights are brought to another grid: as DeiT does it, or "
-             "antialiased as timm does"),
+             "how the positions of init_weights are brought to another grid: as DeiT does it, "
+             "antialiased as timm does, or as PVT does"),
       choice("model.pool", FIELD(model.pool),
              "what the head sees: the class token, or the mean of the patches"),
       value(
@@ -134,9 +147,10 @@ std::vector<Key> model_keys() {
             "0.1"),
       value("model.eps", FIELD(model.eps), above(0),
             "added to variances in the norms, ahead of the square root"),
-      value("model.mhsa_position", FIELD(model.mhsa_position), kAny,
-            "relative positions in the attention of the blocks before the class token joins "
-            "(equation 6 of the DTN paper)"),
+      value(
+          "model.mhsa_position", FIELD(model.mhsa_position), kAny,
+          "relative positions in the attention of the blocks before the class token joins, in PVT "
+          "of all stages but the last (equation 6 of the DTN paper)"),
       value(
           "model.init_weights", FIELD(model.init_weights), kAny,
           "weights to start from: a safetensors file, such as timm's model.safetensors, or the "
@@ -149,12 +163,16 @@ std::vector<Key> model_keys() {
             "the normalizer of the first norm.layers blocks; the others and the last norm are "
             "LayerNorm",
             "dtn"),
-      value("model.norm.layers", FIELD(model.norm.layers), between(0, 1000),
-            "the number of blocks, from the first, that use norm.type; unset: class_token_at, or "
-            "all without a class token and with norm.prefix",
-            "10"),
+      value(
+          "model.norm.layers", FIELD(model.norm.layers), between(0, 1000),
+          "the number of blocks, from the first, that use norm.type, or in PVT and Swin of stages; "
+          "unset: class_token_at, or all without a class token and with norm.prefix; in PVT all "
+          "stages but the last",
+          "10"),
       value("model.norm.eps", FIELD(model.norm.eps), above(0),
-            "added to variances in norm.type, ahead of the square root; unset: model.eps", "1e-6"),
+            "added to variances in norm.type, ahead of the square root; unset: model.eps, or 1e-5 "
+            "for dtn in models of several stages",
+            "1e-6"),
   };
 }
 

@@ -154,6 +154,8 @@ std::vector<Key> train_keys() {
       value("optim.weight_decay", FIELD(optim.weight_decay), at_least(0),
             "decay of weights of two and more dimensions; biases, norms, tokens and positions have "
             "none"),
+      value("optim.decay_all", FIELD(optim.decay_all), kAny,
+            "whether what has no weight_decay by itself has it, too, as in ResNet's recipe"),
       pair("optim.betas", FIELD(optim.beta1), FIELD(optim.beta2), fraction(),
            "how much of the averages of the gradient and of its square a step keeps"),
       value("optim.eps", FIELD(optim.eps), above(0),
@@ -182,8 +184,10 @@ std::vector<Key> train_keys() {
       value(
           "optim.clip_adaptive", FIELD(optim.clip_adaptive), above(0),
           "adaptive clipping: the gradient of each output's weights whose norm is above this share "
-          "of theirs is scaled down to it, heads left out; unset: none is",
+          "of theirs is scaled down to it; unset: none is",
           "0.01"),
+      value("optim.clip_adaptive_head", FIELD(optim.clip_adaptive_head), kAny,
+            "whether clip_adaptive is for the head, too, as in LeViT's recipe"),
       value("optim.layer_decay", FIELD(optim.layer_decay), positive_fraction(),
             "factor on the rate from each layer to the one before it, so that the first ones learn "
             "slowest; unset: one rate for all",

@@ -16,8 +16,9 @@ namespace {
 // The preset's place if the model is deep enough, else two blocks before the end, as the paper has
 // it, but never so late that the head does not see the image.
 int class_token_at_for(const ModelConfig& model) {
-  if (model.class_token_at < model.depth) return model.class_token_at;
-  return model.depth > 2 ? model.depth - 2 : model.depth - 1;
+  const int depth = model.blocks();
+  if (model.class_token_at < depth) return model.class_token_at;
+  return depth > 2 ? depth - 2 : depth - 1;
 }
 
 // What a key may say by name.
@@ -65,7 +66,7 @@ ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas, Resampl
   if (root.at("model.class_token_at") == nullptr) {
     config.model.class_token_at = class_token_at_for(config.model);
   }
-  read_norm_options(root, schemas.norms, config.model.norm);
+  read_norm_options(root, schemas.norms, config.model);
   check_combinations(config, root, schemas);
   return config;
 }

@@ -37,6 +37,11 @@ OptionValue read_option(const Field& field, const OptionSchema& option) {
       return value;
     }
     case OptionKind::kInt: {
+      if (option.per_stage && field.node.is_list()) {
+        std::vector<std::int64_t> each;
+        read_value(field, range, each);
+        return each;
+      }
       std::int64_t value = 0;
       read_value(field, range, value);
       return value;
@@ -74,6 +79,11 @@ OptionValue read_option(const Field& field, const OptionSchema& option) {
            : std::string());
 }
 
+OptionValue per_stage_default(const ModelConfig& model) {
+  if (model.norm_pool.is_list()) return model.norm_pool.values();
+  return model.norm_pool.at(0);
+}
+
 bool is_generic(const std::string& key) {
   for (const Key& k : keys()) {
     if (section_of(k.path) == kNormSection && leaf_of(k.path) == key) return true;
@@ -98,7 +108,8 @@ bool is_generic(const std::string& key) {
 
 }  // namespace
 
-void read_norm_options(const Node& root, std::span<const NormSchema> norms, NormConfig& norm) {
+void read_norm_options(const Node& root, std::span<const NormSchema> norms, ModelConfig& model) {
+  NormConfig& norm = model.norm;
   const Node* section = root.at(kNormSection);
   const Node* type = section ? section->find("type") : nullptr;
   const NormSchema& schema = schema_of(norm.type, type ? type->where : root.where, norms);
@@ -109,7 +120,7 @@ void read_norm_options(const Node& root, std::span<const NormSchema> norms, Norm
   norm.options.clear();
   for (const OptionSchema& option : schema.options) {
     const Node* node = section ? section->find(option.key) : nullptr;
-    OptionValue value = option.default_value;
+    OptionValue value = option.per_stage ? per_stage_default(model) : option.default_value;
     if (node != nullptr && !node->is_null()) {
       const std::string path = cat(kNormSection, ".", option.key);
       value = read_option({*node, path, option.doc}, option);

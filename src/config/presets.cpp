@@ -34,13 +34,128 @@ ModelConfig deit(const char* name, int embed_dim, int num_heads) {
   return m;
 }
 
+// What the models of several stages have in common.
+ModelConfig staged(const char* name, const char* family) {
+  ModelConfig m;
+  m.preset = name;
+  m.family = family;
+  m.patch_size = 4;
+  m.qkv_bias = true;
+  m.class_token_at = 0;
+  m.pool = Pooling::kMean;
+  m.norm_pool = {4, 2, 1, 1};
+  return m;
+}
+
+// Wang et al., Pyramid Vision Transformer, ICCV 2021, as released. The code released with the DTN
+// paper has 4, 4, 5 and 8 heads instead.
+ModelConfig pyramid(const char* name, const char* family, PerStage<int> depth) {
+  ModelConfig m = staged(name, family);
+  m.embed_dim = {64, 128, 320, 512};
+  m.depth = std::move(depth);
+  m.num_heads = {1, 2, 5, 8};
+  m.mlp_ratio = {8, 8, 4, 4};
+  m.reduction = PerStage<int>{8, 4, 2, 1};
+  m.eps = 1e-6;
+  return m;
+}
+
+ModelConfig pvt(const char* name, PerStage<int> depth) {
+  ModelConfig m = pyramid(name, "pvt", std::move(depth));
+  m.pool = Pooling::kCls;
+  m.pos_embed = PosEmbed::kAll;
+  m.pos_resize = PosResize::kBilinear;
+  return m;
+}
+
+// Liu et al., Swin Transformer, ICCV 2021, as released.
+ModelConfig swin(const char* name, PerStage<int> depth) {
+  ModelConfig m = staged(name, "swin");
+  m.embed_dim = {96, 192, 384, 768};
+  m.depth = std::move(depth);
+  m.num_heads = {3, 6, 12, 24};
+  m.window = 7;
+  return m;
+}
+
+ModelConfig levit_128s() {
+  ModelConfig m;
+  m.preset = "levit_128s";
+  m.family = "levit";
+  m.embed_dim = {128, 256, 384};
+  m.depth = {2, 3, 4};
+  m.num_heads = {4, 6, 8};
+  m.mlp_ratio = 2;
+  m.class_token_at = 0;
+  m.pool = Pooling::kMean;
+  m.distilled = true;
+  m.norm.type = "bn";
+  return m;
+}
+
+ModelConfig t2t_vit_t_14() {
+  ModelConfig m;
+  m.preset = "t2t_vit_t_14";
+  m.family = "t2t_vit";
+  m.embed_dim = 384;
+  m.depth = 14;
+  m.num_heads = 6;
+  m.mlp_ratio = 3;
+  m.class_token_at = 0;
+  return m;
+}
+
+ModelConfig resnet50() {
+  ModelConfig m;
+  m.preset = "resnet50";
+  m.family = "resnet";
+  m.patch_size = 4;
+  m.embed_dim = {256, 512, 1024, 2048};
+  m.depth = {3, 4, 6, 3};
+  m.class_token_at = 0;
+  m.pool = Pooling::kMean;
+  m.norm.type = "bn";
+  return m;
+}
+
+ModelConfig regnety_160() {
+  ModelConfig m;
+  m.preset = "regnety_160";
+  m.family = "regnet";
+  m.patch_size = 4;
+  m.embed_dim = {224, 448, 1232, 3024};
+  m.depth = {2, 4, 11, 1};
+  m.num_heads = {2, 4, 11, 27};
+  m.class_token_at = 0;
+  m.pool = Pooling::kMean;
+  m.norm.type = "bn";
+  return m;
+}
+
 }  // namespace
 
 std::span<const ModelConfig> model_presets() {
   static const std::array presets = {
-      paper("vit_t", 192, 3),      paper("vit_t_star", 192, 4), paper("vit_s", 384, 6),
-      paper("vit_s_star", 432, 9), paper("vit_b", 768, 12),     paper("vit_b_star", 768, 16),
-      deit("deit_tiny", 192, 3),   deit("deit_small", 384, 6),  deit("deit_base", 768, 12),
+      paper("vit_t", 192, 3),
+      paper("vit_t_star", 192, 4),
+      paper("vit_s", 384, 6),
+      paper("vit_s_star", 432, 9),
+      paper("vit_b", 768, 12),
+      paper("vit_b_star", 768, 16),
+      deit("deit_tiny", 192, 3),
+      deit("deit_small", 384, 6),
+      deit("deit_base", 768, 12),
+      pvt("pvt_tiny", {2, 2, 2, 2}),
+      pvt("pvt_small", {3, 4, 6, 3}),
+      pvt("pvt_medium", {3, 4, 18, 3}),
+      pvt("pvt_large", {3, 8, 27, 3}),
+      pyramid("pvt_v2_b3", "pvt_v2", {3, 4, 18, 3}),
+      swin("swin_t", {2, 2, 6, 2}),
+      swin("swin_s", {2, 2, 18, 2}),
+      levit_128s(),
+      t2t_vit_t_14(),
+      resnet50(),
+      regnety_160(),
   };
   return presets;
 }

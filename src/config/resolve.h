@@ -12,8 +12,8 @@ namespace dtn::config {
 // `resample` is what data.resample means where the tree does not set it.
 ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas, Resample resample);
 
-// model.norm.type and the options of that normalizer, defaults filled in.
-void read_norm_options(const Node& root, std::span<const NormSchema> norms, NormConfig& norm);
+// The options of the normalizer model.norm.type, defaults filled in.
+void read_norm_options(const Node& root, std::span<const NormSchema> norms, ModelConfig& model);
 
 // Throws when single values are fine but do not go together.
 void check_combinations(const ExperimentConfig& config, const Node& root,

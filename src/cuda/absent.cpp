@@ -6,7 +6,12 @@
 #include "dist/device_transport.h"
 #include "dtn/core/check.h"
 #include "kernels/attention/attention.h"
+#include "kernels/attention/grouped_attention.h"
 #include "kernels/attention/query_attention.h"
+#include "kernels/conv/convolution.h"
+#include "kernels/conv/depthwise_tokens.h"
+#include "kernels/conv/pool_tokens.h"
+#include "kernels/conv/soft_split.h"
 #include "kernels/cuda/trace.h"
 #include "kernels/dtn/dtn_dense.h"
 #include "kernels/dtn/dtn_dense_positions.h"
@@ -119,10 +124,22 @@ std::shared_ptr<std::byte> CudaQueue::take_bytes(std::size_t) const { fail(); }
 
 #define DTN_ABSENT(Arguments) \
   void run(CudaQueue&, const Arguments&) { fail(); }
+DTN_ABSENT(ConvolutionForward)
+DTN_ABSENT(ConvolutionBackwardInput)
+DTN_ABSENT(ConvolutionBackwardWeight)
+DTN_ABSENT(DepthwiseTokensForward)
+DTN_ABSENT(DepthwiseTokensBackwardInput)
+DTN_ABSENT(DepthwiseTokensBackwardWeight)
+DTN_ABSENT(PoolTokensForward)
+DTN_ABSENT(PoolTokensBackward)
+DTN_ABSENT(SoftSplitForward)
+DTN_ABSENT(SoftSplitBackward)
 DTN_ABSENT(ActivationForward)
 DTN_ABSENT(ActivationBackward)
 DTN_ABSENT(AttentionForward)
 DTN_ABSENT(AttentionBackward)
+DTN_ABSENT(GroupedAttentionForward)
+DTN_ABSENT(GroupedAttentionBackward)
 DTN_ABSENT(QueryAttentionForward)
 DTN_ABSENT(QueryAttentionBackward)
 DTN_ABSENT(BinaryCrossEntropyForward)

@@ -131,8 +131,8 @@ class VitGraph {
                           .heads = c_.num_heads,
                           .eps = c_.norm.eps.value_or(c_.eps),
                           .tokens = tokens(),
-                          .grid = {c_.grid(), c_.grid()}};
-    return normalized(g_, weights_, c_.norm, place, x);
+                          .grid = {c_.grid_h(), c_.grid_w()}};
+    return normalized(g_, weights_, c_.norm.at_stage(0), place, x);
   }
 
   Value gained(const std::string& name, const Value& branch) {
@@ -162,15 +162,16 @@ class VitGraph {
 
   // a_d (dx^2 + dy^2) + a_x dx + a_y dy of each head, [H, T, T]: a part for each axis, added.
   Value positional_bias(const std::string& name) {
-    const std::int64_t heads = c_.num_heads, n = c_.grid();
-    const Value rows = g_.tensor(name + ".y", axis_bias(name, 1).reshape({heads, n, 1, n, 1}));
-    const Value columns = g_.tensor(name + ".x", axis_bias(name, 0).reshape({heads, 1, n, 1, n}));
-    return reshape(g_, add(g_, rows, columns), {heads, n * n, n * n});
+    const std::int64_t heads = c_.num_heads, h = c_.grid_h(), w = c_.grid_w();
+    const Value rows = g_.tensor(name + ".y", axis_bias(name, 1, h).reshape({heads, h, 1, h, 1}));
+    const Value columns =
+        g_.tensor(name + ".x", axis_bias(name, 0, w).reshape({heads, 1, w, 1, w}));
+    return reshape(g_, add(g_, rows, columns), {heads, h * w, h * w});
   }
 
-  // a_d (j - i)^2 + a (j - i), [H, n, n]
-  Tensor axis_bias(const std::string& name, int axis) const {
-    const std::int64_t heads = c_.num_heads, n = c_.grid();
+  // a_d (j - i)^2 + a (j - i), [H, n, n], along the side of n tokens
+  Tensor axis_bias(const std::string& name, int axis, std::int64_t n) const {
+    const std::int64_t heads = c_.num_heads;
     Tensor bias = Tensor::empty({heads, n, n}, DType::kFloat32);
     const float* weights = weights_.at(name).data<float>();
     float* to = bias.data<float>();
@@ -231,7 +232,7 @@ Graph graph_of(Classifier& model, int opset) {
                           "; only vision transformers (vit) have a form in ONNX here"));
   }
   Graph g(opset);
-  g.input("images", {c.channels, c.image_size, c.image_size});
+  g.input("images", {c.channels, c.image_size.height, c.image_size.width});
   const Value logits = VitGraph(g, c, Weights(named_values(model.parameters()))).logits("images");
   g.node("Identity", {logits}, {}, "logits");
   g.output("logits", {model.outputs()});

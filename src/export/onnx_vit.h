@@ -9,7 +9,7 @@ namespace dtn::onnx {
 inline constexpr int kMinOpset = 17;  // the first with LayerNormalization
 inline constexpr int kMaxOpset = 23;  // operators used here have not changed up to there
 
-// The graph of the model in evaluation: `images` [N, channels, image_size, image_size] float32,
+// The graph of the model in evaluation: `images` [N, channels, height, width] float32,
 // already normalized, to `logits` [N, K] (features where the model has no head), N being any
 // number. Weights keep their names; those of linear layers lie transposed, under their name and
 // ".T". Throws ConfigError for an opset that is not known, and for models and normalizers that have

@@ -1,24 +1,58 @@
 #include "dtn/models/classifier.h"
 
+#include <algorithm>
+#include <iterator>
+
+#include "dtn/nn/linear.h"
 #include "dtn/ops/primitive.h"
 
 namespace dtn {
 namespace {
 
-std::optional<Linear> make_head(const Scope& scope, std::int64_t channels, int classes) {
-  if (classes == 0) return {};
-  return Linear(scope, channels, classes);
+class LinearHead final : public ClassHead {
+ public:
+  LinearHead(const Scope& scope, std::int64_t channels, int classes)
+      : linear_(scope, channels, classes) {}
+
+  Variable forward(Context& ctx, const Variable& x) const override {
+    return linear_.forward(ctx, x);
+  }
+
+ private:
+  Linear linear_;
+};
+
+std::set<std::string> names_in(const ParameterStore& store) {
+  std::set<std::string> names;
+  for (const Parameter& p : store.parameters()) names.insert(p.name);
+  for (const Buffer& b : store.buffers()) names.insert(b.name);
+  return names;
 }
 
 }  // namespace
 
+std::unique_ptr<ClassHead> make_linear_head(const Scope& scope, std::int64_t channels,
+                                            int classes) {
+  return std::make_unique<LinearHead>(scope, channels, classes);
+}
+
+std::vector<std::unique_ptr<ClassHead>> Backbone::make_heads(const Scope& scope,
+                                                             int classes) const {
+  std::vector<std::unique_ptr<ClassHead>> heads;
+  heads.push_back(make_linear_head(scope / "head", stages().back().channels, classes));
+  return heads;
+}
+
 Classifier::Classifier(const ModelConfig& config, std::uint64_t seed, DType dtype, Device device,
                        const ModelRegistry& models, const NormRegistry& norms)
-    : config_(config),
-      backbone_(models.at(config.family).make({store_, "", &norms}, config)),
-      head_(make_head({store_, "head"}, backbone_->stages().back().channels, config.num_classes)),
-      head_dist_(make_head({store_, "head_dist"}, backbone_->stages().back().channels,
-                           config.distilled ? config.num_classes : 0)) {
+    : config_(config), row_(models.at(config.family)) {
+  const Scope root{store_, "", &norms};
+  backbone_ = row_.make(root, config);
+  const std::set<std::string> before = names_in(store_);
+  if (config.num_classes > 0) heads_ = backbone_->make_heads(root, config.num_classes);
+  std::ranges::set_difference(names_in(store_), before,
+                              std::inserter(head_names_, head_names_.end()));
+  for (Parameter& p : store_.parameters()) p.head = is_head(p.name);
   store_.allocate(dtype, device);
   store_.initialize(seed);
 }
@@ -28,7 +62,7 @@ Variable Classifier::forward(Context& ctx, const Fields& fields) {
 }
 
 Variable Classifier::logits(Context& ctx, const std::vector<Variable>& features) {
-  return mean_of(ctx, head_ ? head_logits(ctx, features) : features);
+  return mean_of(ctx, heads_.empty() ? features : head_logits(ctx, features));
 }
 
 Variable Classifier::mean_of(Context& ctx, const std::vector<Variable>& each) {
@@ -38,14 +72,18 @@ Variable Classifier::mean_of(Context& ctx, const std::vector<Variable>& each) {
 }
 
 std::vector<Variable> Classifier::head_logits(Context& ctx, const std::vector<Variable>& features) {
-  DTN_CHECK(head_, "a model without a head has no logits");
-  std::vector<Variable> logits = {head_->forward(ctx, features.front())};
-  if (head_dist_) logits.push_back(head_dist_->forward(ctx, features.at(1)));
+  DTN_CHECK(!heads_.empty(), "a model without a head has no logits");
+  DTN_CHECK(heads_.size() == features.size(), heads_.size(), " heads for ", features.size(),
+            " pooled vectors");
+  std::vector<Variable> logits;
+  for (std::size_t i = 0; i < heads_.size(); ++i) {
+    logits.push_back(heads_[i]->forward(ctx, features[i]));
+  }
   return logits;
 }
 
 std::int64_t Classifier::outputs() const {
-  return head_ ? config_.num_classes : backbone_->stages().back().channels;
+  return heads_.empty() ? backbone_->stages().back().channels : config_.num_classes;
 }
 
 }  // namespace dtn

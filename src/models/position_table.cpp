@@ -33,7 +33,14 @@ Taps border_taps(double centre, std::int64_t from) {
   return taps;
 }
 
-// The same with antialias=True: the filter is as wide as its output place, and what lies outside
+// mode="bilinear": two taps, likewise.
+Taps linear_taps(double centre, std::int64_t from) {
+  const double at = std::max(centre, 0.0), base = std::floor(at);
+  const auto first = static_cast<std::int64_t>(base);
+  return {{std::min(first, from - 1), 1 - (at - base)}, {std::min(first + 1, from - 1), at - base}};
+}
+
+// The bicubic filter with antialias=True: the filter is as wide as its output place, and what lies outside
 // the grid is left out.
 Taps antialias_taps(double centre, double stretch, std::int64_t from) {
   Taps taps;
@@ -53,9 +60,13 @@ std::vector<Taps> taps_of_side(std::int64_t from, std::int64_t to, PosResize rul
   std::vector<Taps> side;
   for (std::int64_t i = 0; i < to; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * ratio - 0.5;
-    side.push_back(rule == PosResize::kBicubic
-                       ? border_taps(centre, from)
-                       : antialias_taps(centre, std::max(1.0, ratio), from));
+    switch (rule) {
+      case PosResize::kBicubic: side.push_back(border_taps(centre, from)); break;
+      case PosResize::kBicubicAntialias:
+        side.push_back(antialias_taps(centre, std::max(1.0, ratio), from));
+        break;
+      case PosResize::kBilinear: side.push_back(linear_taps(centre, from)); break;
+    }
   }
   return side;
 }
@@ -68,20 +79,21 @@ std::int64_t square_side(std::int64_t tokens) {
   return side * side == tokens ? side : 0;
 }
 
-Tensor resize_positions(const Tensor& table, std::int64_t to, PosResize rule) {
-  const std::int64_t from = square_side(table.dim(0)), width = table.dim(1);
-  const std::vector<Taps> side = taps_of_side(from, to, rule);
-  Tensor result = Tensor::zeros({to * to, width}, DType::kFloat32);
+Tensor resize_positions(const Tensor& table, PositionGrid from, PositionGrid to, PosResize rule) {
+  const std::int64_t width = table.dim(1);
+  const std::vector<Taps> column = taps_of_side(from.height, to.height, rule),
+                          row = taps_of_side(from.width, to.width, rule);
+  Tensor result = Tensor::zeros({to.height * to.width, width}, DType::kFloat32);
   const float* in = table.data<float>();
   float* out = result.data<float>();
   std::int64_t place = 0;
-  for (const Taps& rows : side) {
-    for (const Taps& columns : side) {
+  for (const Taps& rows : column) {
+    for (const Taps& columns : row) {
       for (std::int64_t c = 0; c < width; ++c) {
         double sum = 0;
         for (const Tap& y : rows) {
           for (const Tap& x : columns) {
-            sum += y.weight * x.weight * in[(y.index * from + x.index) * width + c];
+            sum += y.weight * x.weight * in[(y.index * from.width + x.index) * width + c];
           }
         }
         out[place++] = static_cast<float>(sum);

@@ -1,5 +1,12 @@
 #include "dtn/models/backbone.h"
+#include "dtn/models/levit.h"
+#include "dtn/models/pvt.h"
+#include "dtn/models/regnet.h"
+#include "dtn/models/resnet.h"
+#include "dtn/models/swin.h"
+#include "dtn/models/t2t_vit.h"
 #include "dtn/models/vit.h"
+#include "models/other_names.h"
 
 namespace dtn {
 namespace {
@@ -13,10 +20,18 @@ std::unique_ptr<Backbone> make(const Scope& scope, const ModelConfig& config) {
 
 const ModelRegistry& model_registry() {
   static const ModelRegistry rows(
-      "model family", {{"vit",
-                        "vision transformers: one grid of tokens from the first block to "
-                        "the last",
-                        make<VisionTransformer>}});
+      "model family", {{{.family = "vit",
+                         .doc = "vision transformers: one grid of tokens from the first block to "
+                                "the last"},
+                        make<VisionTransformer>,
+                        {.renamed = in_timm_names}},
+                       pvt_row(),
+                       pvt_v2_row(),
+                       swin_row(),
+                       levit_row(),
+                       t2t_vit_row(),
+                       resnet_row(),
+                       regnet_row()});
   return rows;
 }
 

@@ -1,6 +1,7 @@
 #include "dtn/models/vit.h"
 
 #include "dtn/ops/tokens.h"
+#include "models/image_models.h"
 
 namespace dtn {
 namespace {
@@ -9,8 +10,11 @@ const ModelConfig& checked(const ModelConfig& c) {
   auto require = [](bool ok, const auto&... message) {
     if (!ok) throw ConfigError(cat(message...));
   };
-  require(c.patch_size > 0 && c.image_size % c.patch_size == 0, "model.image_size ", c.image_size,
-          " is not a multiple of model.patch_size ", c.patch_size);
+  require(c.stages() == 1, "a vision transformer has one stage, not ", c.stages());
+  require(c.patch_size > 0 && c.image_size.height % c.patch_size == 0 &&
+              c.image_size.width % c.patch_size == 0,
+          "model.image_size ", c.image_size, " is not a multiple of model.patch_size ",
+          c.patch_size);
   require(c.num_heads > 0 && c.embed_dim % c.num_heads == 0, "model.embed_dim ", c.embed_dim,
           " is not a multiple of model.num_heads ", c.num_heads);
   require(c.mlp == MlpKind::kPlain || c.mlp_dim() % 2 == 0, "model.mlp: swiglu_packed halves ",
@@ -67,13 +71,12 @@ BlockOptions block_options(const ModelConfig& c, int index) {
            .kind = c.mlp,
            .act = c.act};
   o.layer_scale = c.layer_scale;
-  o.norm_shape = {c.embed_dim, c.num_heads, c.eps, {c.grid(), c.grid()}};
+  o.norm_shape = {c.embed_dim, c.num_heads, c.eps, {c.grid_h(), c.grid_w()}};
   if (index < c.norm_layers()) {
-    o.norm = c.norm;
+    o.norm = c.norm.at_stage(0);
     o.norm_shape.eps = c.norm.eps.value_or(c.eps);
   }
-  const bool grows = c.drop_path_mode == DropPathMode::kLinear && c.depth > 1;
-  o.drop_path = grows ? c.drop_path * index / (c.depth - 1) : c.drop_path;
+  o.drop_path = c.drop_path_of(index);
   return o;
 }
 
@@ -101,12 +104,19 @@ VisionTransformer::VisionTransformer(const Scope& scope, const ModelConfig& conf
       blocks_(make_blocks(scope / "blocks", config)),
       norm_(make_layer_norm(norm_shape(config), scope / (config.fc_norm ? "fc_norm" : "norm"))) {}
 
-std::vector<FieldSpec> VisionTransformer::inputs() const {
-  return {{"image", {config_.channels, config_.image_size, config_.image_size}}};
-}
+std::vector<FieldSpec> VisionTransformer::inputs() const { return image_inputs(config_); }
 
 std::vector<StageShape> VisionTransformer::stages() const {
   return {{config_.embed_dim, config_.patch_size}};
+}
+
+std::vector<std::unique_ptr<ClassHead>> VisionTransformer::make_heads(const Scope& scope,
+                                                                      int classes) const {
+  auto heads = Backbone::make_heads(scope, classes);
+  if (config_.distilled) {
+    heads.push_back(make_linear_head(scope / "head_dist", config_.embed_dim, classes));
+  }
+  return heads;
 }
 
 bool VisionTransformer::ends_in_class_token() const {
@@ -149,12 +159,8 @@ std::vector<Variable> VisionTransformer::pooled_each(Context& ctx, const Fields&
 }
 
 Tokens VisionTransformer::embed(Context& ctx, const Fields& fields) const {
-  const Tensor& images = fields.at("image");
   const ModelConfig& c = config_;
-  DTN_CHECK(images.rank() == 4 && images.dim(2) == c.image_size && images.dim(3) == c.image_size,
-            "images ", to_string(images.shape()), " are not [B, ", c.channels, ", ", c.image_size,
-            ", ", c.image_size, "]");
-  Tokens tokens = patch_embed_.forward(ctx, images);
+  Tokens tokens = patch_embed_.forward(ctx, image_of(c, fields));
   const bool with_positions = c.pos_embed == PosEmbed::kAll;
   if (with_positions) join_prefix(ctx, tokens);
   tokens.x = ops::add_positions(ctx, tokens.x, positions_->variable);

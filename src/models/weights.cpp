@@ -42,7 +42,8 @@ template <class Named>  // a Parameter or a Buffer
 // Fits a position table to the model, whose first `prefix` rows belong to no patch: the grid is
 // resized, and a class token's row in front of a table for patches alone is left out.
 Tensor adapt_positions(const Tensor& file_table, const Parameter& p, std::int64_t prefix,
-                       PosResize rule, const std::string& source, std::vector<std::string>& notes) {
+                       const ModelConfig& config, const std::string& source,
+                       std::vector<std::string>& notes) {
   if (file_table.rank() != 3 || file_table.dim(2) != p.shape[2]) fail_shape(source, p, file_table);
   const std::int64_t width = p.shape[2], have = file_table.dim(1);
   const Tensor table = converted(file_table, DType::kFloat32, source).reshape({have, width});
@@ -51,12 +52,14 @@ Tensor adapt_positions(const Tensor& file_table, const Parameter& p, std::int64_
     in_front = 1;
     notes.push_back(cat("pos_embed: the class token's position in ", source, " is not used"));
   }
-  const std::int64_t from = square_side(have - in_front), to = square_side(p.shape[1] - prefix);
-  if (!from || !to) fail_shape(source, p, file_table);
+  const std::int64_t side = square_side(have - in_front);
+  if (!side) fail_shape(source, p, file_table);
+  const PositionGrid from{side, side}, to{config.grid_h(), config.grid_w()};
   Tensor grid = table.slice(in_front, have);
   if (from != to) {
-    grid = resize_positions(grid, to, rule);
-    notes.push_back(cat("pos_embed: interpolated from ", from, " x ", from, " to ", to, " x ", to));
+    grid = resize_positions(grid, from, to, config.pos_resize);
+    notes.push_back(cat("pos_embed: interpolated from ", from.height, " x ", from.width, " to ",
+                        to.height, " x ", to.width));
   }
   Tensor result = Tensor::empty(p.shape, DType::kFloat32);
   Tensor rows = result.reshape({p.shape[1], width});
@@ -121,16 +124,14 @@ std::int64_t load(ParameterStore& store, const NamedTensors& tensors, const std:
 // The module of a parameter: head of head.weight.
 std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
 
-bool is_head(const std::string& name) {
-  return module_of(name) == "head" || module_of(name) == "head_dist";
-}
-
 // Brings the weights of a somewhat different model over, and notes what was done about it.
 class Adapter {
  public:
   Adapter(const Classifier& model, const NamedTensors& tensors, const std::string& source)
-      : config_(model.config()),
-        tensors_(config_.family == "vit" ? in_timm_names(tensors) : tensors),
+      : model_(model),
+        config_(model.config()),
+        foreign_(model.family().weights),
+        tensors_(foreign_.renamed ? foreign_.renamed(tensors) : tensors),
         source_(source),
         norms_(tensors_, model.parameters()) {
     check_distilled();
@@ -159,9 +160,10 @@ class Adapter {
       throw DataError(cat(source_, ": its patches are ", t.dim(3), " pixels wide, the model's ",
                           p.shape[3], "; set model.patch_size: ", t.dim(3)));
     }
-    if (p.name == "pos_embed") {
+    if (take_resized(p, t)) return true;
+    if (config_.family == "vit" && p.name == "pos_embed") {
       const int prefix = config_.pos_embed == PosEmbed::kAll ? config_.prefix_tokens() : 0;
-      copy_into(p, adapt_positions(t, p, prefix, config_.pos_resize, source_, notes_), source_);
+      copy_into(p, adapt_positions(t, p, prefix, config_, source_, notes_), source_);
       return true;
     }
     Shape resized = p.shape;
@@ -175,10 +177,12 @@ class Adapter {
   bool skip(const std::string& name) {
     if (norms_.skips(name)) return true;
     if (name.ends_with(".num_batches_tracked")) return true;  // PyTorch's BatchNorm counts; unused
-    if (name.starts_with("pre_logits.")) return true;         // of a head that timm has no more
+    if (foreign_.skips && foreign_.skips(name)) return true;
+    if (name.starts_with("pre_logits.")) return true;  // of a head that timm has no more
     const char* why = nullptr;
     if (name == "mask_token") why = "it belongs to DINOv2's training";
     if (name == "cls_token" && !config_.has_class_token()) why = "the model pools by the mean";
+    if (name.starts_with("head_dist.")) why = "model.distilled is false";
     if (is_head(name) && config_.num_classes == 0) why = "model.num_classes is 0";
     if (module_of(name) == "norm" && config_.fc_norm) why = "model.fc_norm takes its place";
     if (why) notes_.push_back(cat(name, ": not used, ", why));
@@ -191,6 +195,22 @@ class Adapter {
       if (key == name) return &tensor;
     }
     return nullptr;
+  }
+  // What the family brings to the shape of the parameter.
+  bool take_resized(Parameter& p, const Tensor& t) {
+    if (!foreign_.resized) return false;
+    std::string note;
+    Tensor fitting;
+    const Tensor wide = converted(t, DType::kFloat32, cat(source_, ": tensor ", p.name));
+    try {
+      fitting = foreign_.resized(config_, p, wide, note);
+    } catch (const DataError& e) {
+      throw DataError(cat(source_, ": ", e.what()));
+    }
+    if (!fitting.defined()) return false;
+    copy_into(p, fitting, source_);
+    notes_.push_back(note);
+    return true;
   }
   bool has_module(const std::string& module) const {
     return std::ranges::any_of(tensors_,
@@ -210,7 +230,8 @@ class Adapter {
   // Where the class token joins the patches' positions from the start, but the file adds a position
   // to it first, the token with that position is the same.
   void join_class_position() {
-    const bool joins_first = config_.pos_embed == PosEmbed::kPatch && config_.class_token_at == 0;
+    const bool joins_first = config_.family == "vit" && config_.pos_embed == PosEmbed::kPatch &&
+                             config_.class_token_at == 0;
     Tensor *positions = find("pos_embed"), *token = find("cls_token");
     if (!config_.has_class_token() || !joins_first || !positions || !token) return;
     const std::int64_t width = config_.embed_dim;
@@ -225,7 +246,15 @@ class Adapter {
     notes_.push_back(cat("cls_token: its position in ", source_, " is added to it"));
   }
 
+  // Also of a head that this model has not.
+  bool is_head(const std::string& name) const {
+    const std::string part = name.substr(0, name.find('.'));
+    return model_.is_head(name) || part == "head" || part == "head_dist" || part == "fc";
+  }
+
+  const Classifier& model_;
   const ModelConfig& config_;
+  const ForeignWeights& foreign_;
   NamedTensors tensors_;
   const std::string& source_;
   const NormTransfer norms_;

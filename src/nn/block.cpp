@@ -11,9 +11,19 @@ std::unique_ptr<Normalizer> make_norm(const BlockOptions& o, const Scope& scope)
                 : make_layer_norm(o.norm_shape, scope);
 }
 
+std::unique_ptr<BlockAttention> make_attention(const BlockOptions& o, const Scope& scope) {
+  if (o.make_attention) return o.make_attention(scope);
+  return std::make_unique<Attention>(scope, o.attention);
+}
+
+std::unique_ptr<BlockMlp> make_mlp(const BlockOptions& o, const Scope& scope) {
+  if (o.make_mlp) return o.make_mlp(scope);
+  return std::make_unique<Mlp>(scope, o.mlp);
+}
+
 std::optional<LayerScale> make_layer_scale(const BlockOptions& o, const Scope& scope) {
   if (!o.layer_scale) return {};
-  return LayerScale(scope, o.attention.channels, *o.layer_scale);
+  return LayerScale(scope, o.norm_shape.channels, *o.layer_scale);
 }
 
 LinearValues scaled(Context& ctx, const std::optional<LayerScale>& scale, const Linear& layer) {
@@ -22,13 +32,21 @@ LinearValues scaled(Context& ctx, const std::optional<LayerScale>& scale, const 
 
 }  // namespace
 
+Variable BlockAttention::mix_first(Context&, const Variable&, std::int64_t) const {
+  throw Error("an attention that has no way to do the first tokens alone");
+}
+
+Variable BlockAttention::weights(Context&, const Variable&, const TokenGrid&) const {
+  throw Error("an attention that is not one of all tokens to all has no such weights");
+}
+
 Block::Block(const Scope& scope, const BlockOptions& o)
     : norm1_(make_norm(o, scope / "norm1")),
-      attention_(scope / "attn", o.attention),
+      attention_(make_attention(o, scope / "attn")),
       layer_scale1_(make_layer_scale(o, scope / "ls1")),
       drop_path1_(scope / "drop_path1", o.drop_path),
       norm2_(make_norm(o, scope / "norm2")),
-      mlp_(scope / "mlp", o.mlp),
+      mlp_(make_mlp(o, scope / "mlp")),
       layer_scale2_(make_layer_scale(o, scope / "ls2")),
       drop_path2_(scope / "drop_path2", o.drop_path) {}
 
@@ -42,35 +60,37 @@ void Block::forward_first(Context& ctx, ResidualStream& stream, const TokenGrid&
   DTN_CHECK(has_first_path(), "a block that mixes tokens after its attention");
   const Variable normed = stream.normalized(ctx, *norm1_, grid);
   stream.set(ops::first_tokens(ctx, stream.sum(ctx), count));
-  project(ctx, stream, attention_.mix_first(ctx, normed, count));
+  project(ctx, stream, attention_->mix_first(ctx, normed, count));
   mlp_branch(ctx, stream, {0, 0, count});
 }
 
 void Block::attention_branch(Context& ctx, ResidualStream& stream, const TokenGrid& grid) const {
   const Variable normed = stream.normalized(ctx, *norm1_, grid);
-  if (observer_) observer_(attention_.weights(ctx, normed, grid).value());
-  project(ctx, stream, attention_.mix(ctx, normed, grid));
+  if (observer_) observer_(attention_->weights(ctx, normed, grid).value());
+  project(ctx, stream, attention_->mix(ctx, normed, grid));
 }
 
 void Block::project(Context& ctx, ResidualStream& stream, const Variable& mixed) const {
   const Tensor scale = drop_path1_.scales(ctx, mixed);
-  const auto [weight, bias] = scaled(ctx, layer_scale1_, attention_.projection());
-  if (!attention_.dropout().active(ctx) && ResidualStream::product_adds(scale)) {
+  const auto [weight, bias] = scaled(ctx, layer_scale1_, attention_->projection());
+  const Dropout* dropout = attention_->dropout();
+  const bool drops = dropout && dropout->active(ctx);
+  if (!drops && ResidualStream::product_adds(scale)) {
     stream.set(ops::linear_residual(ctx, mixed, weight, bias, stream.sum(ctx), scale));
   } else {
     const Variable branch = ops::linear(ctx, mixed, weight, bias);
-    stream.add(attention_.dropout().forward(ctx, branch), scale);
+    stream.add(drops ? dropout->forward(ctx, branch) : branch, scale);
   }
 }
 
 void Block::mlp_branch(Context& ctx, ResidualStream& stream, const TokenGrid& grid) const {
   const Variable normed = stream.normalized(ctx, *norm2_, grid);
   const Tensor scale = drop_path2_.scales(ctx, normed);
-  const LinearValues last = scaled(ctx, layer_scale2_, mlp_.last());
-  if (mlp_.is_fused(ctx) && ResidualStream::product_adds(scale)) {
-    stream.set(mlp_.forward_add(ctx, normed, last, stream.sum(ctx), scale));
+  const LinearValues last = scaled(ctx, layer_scale2_, mlp_->last());
+  if (mlp_->is_fused(ctx) && ResidualStream::product_adds(scale)) {
+    stream.set(mlp_->forward_add(ctx, normed, grid, last, stream.sum(ctx), scale));
   } else {
-    stream.add(mlp_.forward(ctx, normed, last), scale);
+    stream.add(mlp_->forward(ctx, normed, grid, last), scale);
   }
 }
 

@@ -24,8 +24,9 @@ Mlp::Mlp(const Scope& scope, const Options& o)
       drop1_(scope / "drop1", o.dropout),
       drop2_(scope / "drop2", o.dropout) {}
 
-Variable Mlp::forward(Context& ctx, const Variable& x, const LinearValues& last) const {
-  if (is_fused(ctx)) return forward_add(ctx, x, last, {}, {});
+Variable Mlp::forward(Context& ctx, const Variable& x, const TokenGrid& grid,
+                      const LinearValues& last) const {
+  if (is_fused(ctx)) return forward_add(ctx, x, grid, last, {}, {});
   const Variable h = drop1_.forward(ctx, hidden(ctx, x));
   return drop2_.forward(ctx, ops::linear(ctx, h, last.weight, last.bias));
 }
@@ -52,8 +53,9 @@ Variable Mlp::activated(Context& ctx, const Variable& z) const {
   }
 }
 
-Variable Mlp::forward_add(Context& ctx, const Variable& x, const LinearValues& last,
-                          const Variable& residual, const Tensor& scale) const {
+Variable Mlp::forward_add(Context& ctx, const Variable& x, const TokenGrid&,
+                          const LinearValues& last, const Variable& residual,
+                          const Tensor& scale) const {
   return ops::mlp_residual(ctx, x, fc1_.w(), fc1_.b(), last.weight, last.bias, residual, scale);
 }
 

@@ -23,6 +23,14 @@ double normal_at(const PhiloxKey& key, std::uint64_t element) {
   return std::sqrt(-2.0 * std::log(u)) * std::cos(6.283185307179586 * v);
 }
 
+void set_element(Tensor& value, std::int64_t i, double x) {
+  if (value.dtype() == DType::kFloat64) {
+    value.data<double>()[i] = x;
+  } else {
+    value.data<float>()[i] = static_cast<float>(x);
+  }
+}
+
 }  // namespace
 
 std::uint32_t stream_of(std::string_view name) {
@@ -41,11 +49,16 @@ void fill_truncated_normal(Tensor& value, double std, std::uint64_t seed, std::s
       x = std * normal_at({seed, stream_of(name), attempt}, static_cast<std::uint64_t>(i));
       if (std::abs(x) <= kCut) break;
     }
-    if (value.dtype() == DType::kFloat64) {
-      value.data<double>()[i] = x;
-    } else {
-      value.data<float>()[i] = static_cast<float>(x);
-    }
+    set_element(value, i, x);
+  }
+}
+
+void fill_uniform(Tensor& value, double low, double high, std::uint64_t seed,
+                  std::string_view name) {
+  const PhiloxKey key{seed, stream_of(name)};
+  for (std::int64_t i = 0; i < value.numel(); ++i) {
+    const std::uint32_t u = philox_u32(key, static_cast<std::uint64_t>(i));
+    set_element(value, i, low + (high - low) * (static_cast<double>(u) / 4294967296.0));
   }
 }
 
@@ -97,8 +110,8 @@ void ParameterStore::allocate(DType dtype, Device device) {
   values_ = Tensor::zeros({offset}, dtype, device);
   gradients_ = Tensor::zeros({flat_size_}, dtype, device);
   for (Parameter& p : parameters_) {
-    p.variable = Variable(view(values_, p), true);
-    p.variable.sink()->bind(view(gradients_, p));
+    p.variable = Variable(view(values_, p), !p.frozen);
+    if (!p.frozen) p.variable.sink()->bind(view(gradients_, p));
   }
   if (buffers_.empty()) return;
   next_ = buffer_values().clone();

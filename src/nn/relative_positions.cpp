@@ -3,6 +3,8 @@
 #include <cmath>
 
 #include "dtn/nn/parameters.h"
+#include "dtn/ops/linear.h"
+#include "dtn/ops/primitive.h"
 #include "ops/dispatch.h"
 
 namespace dtn {
@@ -23,6 +25,37 @@ void init_local_positions(Tensor& value, std::uint64_t seed, const std::string& 
       }
     }
   });
+}
+
+Tensor offsets_to_cells(std::int64_t grid_h, std::int64_t grid_w, std::int64_t r, DType dtype,
+                        Device device) {
+  DTN_CHECK(r > 0 && grid_h >= r && grid_w >= r, "a grid of ", grid_h, " x ", grid_w,
+            " tokens has no cell of ", r, " x ", r);
+  const std::int64_t rows = grid_h / r, columns = grid_w / r;
+  Tensor offsets = Tensor::empty({grid_h * grid_w * rows * columns, 3}, dtype);
+  const double middle = static_cast<double>(r - 1) / 2;
+  dispatch_real(dtype, [&](auto zero) {
+    using T = decltype(zero);
+    T* at = offsets.data<T>();
+    for (std::int64_t query = 0; query < grid_h * grid_w; ++query) {
+      for (std::int64_t key = 0; key < rows * columns; ++key, at += 3) {
+        const std::int64_t down = r * (key / columns) - query / grid_w;
+        const std::int64_t right = r * (key % columns) - query % grid_w;
+        const double dy = static_cast<double>(down) + middle;
+        const double dx = static_cast<double>(right) + middle;
+        at[0] = static_cast<T>(dx);
+        at[1] = static_cast<T>(dy);
+        at[2] = static_cast<T>(dx * dx + dy * dy);
+      }
+    }
+  });
+  return offsets.to(device);
+}
+
+Variable bias_from_offsets(Context& ctx, const Variable& weights, const Tensor& offsets,
+                           std::int64_t queries) {
+  return primitive::reshape(ctx, ops::linear(ctx, weights, Variable(offsets), {}),
+                            {weights.dim(0), queries, offsets.dim(0) / queries});
 }
 
 }  // namespace dtn

@@ -31,6 +31,14 @@ class BatchNorm : public Normalizer {
     return e::cast(ctx, y, x.dtype());
   }
 
+  std::optional<ChannelAffine> settled(Context& ctx) const override {
+    namespace e = primitive;
+    const Variable std = e::sqrt(ctx, e::affine(ctx, Variable(running_.variance->value), 1, eps_));
+    const Variable gain = e::div(ctx, weight_->variable, std);
+    const Variable mean(running_.mean->value);
+    return ChannelAffine{gain, e::sub(ctx, bias_->variable, e::mul(ctx, gain, mean))};
+  }
+
  private:
   double eps_;
   Parameter* weight_;

@@ -87,7 +87,9 @@ std::vector<OptionSchema> DtnOptions::schema() {
        {},
        1,
        64,
-       "side of the cells of tokens whose average the statistics across tokens see"},
+       "side of the cells of tokens whose average the statistics across tokens see, or a list with "
+       "that of each stage",
+       true},
       {"only_var",
        OptionKind::kBool,
        false,

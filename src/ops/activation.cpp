@@ -34,6 +34,9 @@ Variable gelu_tanh(Context& ctx, const Variable& x) {
 Variable quick_gelu(Context& ctx, const Variable& x) {
   return activation(ctx, "quick_gelu", Activation::kQuickGelu, x);
 }
+Variable hardswish(Context& ctx, const Variable& x) {
+  return activation(ctx, "hardswish", Activation::kHardswish, x);
+}
 
 namespace reference {
 using namespace primitive;
@@ -54,6 +57,12 @@ Variable quick_gelu(Context& ctx, const Variable& x) {
   const Variable wide = widen(ctx, x);
   const Variable gate = sigmoid(ctx, affine(ctx, wide, kQuickGeluScale));
   return cast(ctx, mul(ctx, wide, gate), x.dtype());
+}
+Variable hardswish(Context& ctx, const Variable& x) {
+  const Variable wide = widen(ctx, x);
+  const Variable above = primitive::relu(ctx, affine(ctx, wide, 1, 3));
+  const Variable clipped = minimum(ctx, constant(wide, 6), above);
+  return cast(ctx, mul(ctx, wide, affine(ctx, clipped, 1.0 / 6)), x.dtype());
 }
 
 }  // namespace reference

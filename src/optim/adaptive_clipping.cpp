@@ -4,12 +4,12 @@
 
 namespace dtn {
 
-AdaptiveClipping::AdaptiveClipping(ParameterStore& store, double factor)
+AdaptiveClipping::AdaptiveClipping(ParameterStore& store, double factor, bool with_head)
     : store_(store), factor_(factor) {
   static_assert(sizeof(GradientUnit) == 2 * sizeof(std::int64_t));
   std::vector<std::int64_t> units;
   for (const Parameter& p : store.parameters()) {
-    if (p.name.starts_with("head.") || p.name.starts_with("head_dist.")) continue;
+    if ((p.head && !with_head) || p.frozen) continue;
     const std::int64_t rows = p.shape.rank() > 1 ? p.shape[0] : 1;
     const std::int64_t row = p.shape.numel() / rows;
     for (std::int64_t r = 0; r < rows; ++r) {

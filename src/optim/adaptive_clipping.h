@@ -8,8 +8,9 @@ namespace dtn {
 class AdaptiveClipping {
  public:
   // A unit is what feeds one output, a row along the first dimension, or a whole tensor of one
-  // dimension. Heads are left out, as timm does. The store must be allocated, and outlive this.
-  AdaptiveClipping(ParameterStore& store, double factor);
+  // dimension. Those of heads are left out unless `with_head` says otherwise. The store must be
+  // allocated, and outlive this.
+  AdaptiveClipping(ParameterStore& store, double factor, bool with_head);
 
   // Of gradients that are to be multiplied by `scale` later on.
   void clip(double scale);

@@ -98,7 +98,10 @@ std::vector<ParameterRange> parameter_ranges(const OptimConfig& config,
         open = false;
       }
       if (p.frozen) continue;
-      if (!open) ranges.push_back({p.offset, 0, decays ? config.weight_decay : 0, factor, {}});
+      if (!open) {
+        const double weight_decay = decays || config.decay_all ? config.weight_decay : 0;
+        ranges.push_back({p.offset, 0, weight_decay, factor, {}});
+      }
       open = true;
       const std::int64_t begin = p.offset - ranges.back().begin;
       ranges.back().tensors.emplace_back(begin, begin + p.shape.numel());

@@ -95,17 +95,17 @@ class Runner {
     log_info(cat(name_of(options_.suite), ": ", images_to_do(), " images in ", plan_.cells.size(),
                  " folders, a choice between ", report_.num_classes, " classes"));
     const SuiteCell& cell = plan_.cells.back();
-    const int side = config_.model.image_size;
+    const ImageSize& size = config_.model.image_size;
     SampleWorkspace workspace;
     try {
       const Sample sample = cell.images->load(0, workspace);
       const ImageInfo info = read_image_info(sample.encoded, workspace.name);
-      const EvalGeometry g = eval_geometry(info.width, info.height, side, cell.crop_pct);
+      const EvalGeometry g = eval_geometry(info.width, info.height, size, cell.crop_pct);
       log_info(cat("images: such as ", info.width, " x ", info.height, ", ",
                    g.width == info.width && g.height == info.height
                        ? std::string("not resized")
                        : cat("resized to ", g.width, " x ", g.height),
-                   ", centre crop of ", side, " x ", side));
+                   ", centre crop of ", size));
     } catch (const DataError&) {
       // The loader names and counts it.
     }

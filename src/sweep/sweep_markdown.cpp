@@ -131,8 +131,8 @@ std::string data_text(const SweepVariant& v) {
 
 std::string model_text(const SweepVariant& v) {
   const ModelConfig& m = v.config.model;
-  return cat(m.preset, " at ", m.image_size, " x ", m.image_size, " (patch ", m.patch_size, ", ",
-             m.embed_dim, " channels, ", m.depth, " blocks, ", m.num_heads, " heads)");
+  return cat(m.preset, " at ", m.image_size, " (patch ", m.patch_size, ", ", m.embed_dim,
+             " channels, ", m.depth, " blocks, ", m.num_heads, " heads)");
 }
 
 std::string schedule_text(const SweepVariant& v) {

@@ -124,8 +124,12 @@ std::vector<std::string> Classify::load_weights(const std::string& file) {
 
 std::string Classify::description() const {
   const ModelConfig& m = config_.model;
-  return cat(m.preset, ", ", m.norm.type, " in the first ", m.norm_layers(), " of ", m.depth,
-             " blocks, ", model_.parameters().count(), " parameters");
+  // Vision transformers have it in their first blocks, other families at sites of their own.
+  const bool in_first_blocks = m.stages() == 1 && !model_.family().schema.norm_sites;
+  const std::string where =
+      in_first_blocks ? cat(" in the first ", m.norm_layers(), " of ", m.blocks(), " blocks")
+                      : cat(", ", m.blocks(), " blocks");
+  return cat(m.preset, ", ", m.norm.type, where, ", ", model_.parameters().count(), " parameters");
 }
 
 std::string Classify::teaching() const {

@@ -22,8 +22,8 @@ std::unique_ptr<Task> make_task(const TaskSetup& setup) {
 }
 
 ConfigSchemas Registries::schemas() const {
-  return {norms.schemas(), datasets.schemas(), augmentations.schemas(), optimizers.schemas(),
-          tasks.schemas()};
+  return {norms.schemas(),      datasets.schemas(), augmentations.schemas(),
+          optimizers.schemas(), tasks.schemas(),    models.schemas()};
 }
 
 const Registries& standard_registries() {

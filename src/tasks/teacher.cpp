@@ -23,7 +23,7 @@ struct Teacher::Source {
 namespace {
 
 void check_agreement(const ModelConfig& student, const ModelConfig& teacher) {
-  const auto require = [](const char* what, int of_student, int of_teacher) {
+  const auto require = [](const char* what, auto of_student, auto of_teacher) {
     if (of_student == of_teacher) return;
     throw ConfigError(cat("distill.teacher: its ", what, " is ", of_teacher, ", the student's ",
                           of_student, "; both must see the same images and the same classes"));

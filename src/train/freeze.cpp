@@ -11,7 +11,7 @@ void freeze_parameters(const FreezeConfig& freeze, ParameterStore& store) {
   if (!freeze.any()) return;
   for (const std::string& pattern : freeze.patterns) check_pattern("train.freeze", pattern, store);
   const auto is_frozen = [&](const Parameter& p) {
-    if (freeze.backbone) return !p.name.starts_with("head");
+    if (freeze.backbone) return !p.head;
     return std::ranges::any_of(
         freeze.patterns, [&](const std::string& pattern) { return matches_name(pattern, p.name); });
   };

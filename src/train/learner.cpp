@@ -55,7 +55,8 @@ Learner::Learner(const ExperimentConfig& config, Task& task, Device device, Comm
     for (const Named<ParameterStore*>& store : task.stores()) store.value->enable_bfloat16();
   }
   if (config.optim.clip_adaptive) {
-    adaptive_clipping_.emplace(parameters_, *config.optim.clip_adaptive);
+    adaptive_clipping_.emplace(parameters_, *config.optim.clip_adaptive,
+                               config.optim.clip_adaptive_head);
   }
   if (train_.ema) average_.emplace(parameters_, *train_.ema, train_.ema_warmup);
   if (!ranks_) return;

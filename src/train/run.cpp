@@ -57,8 +57,8 @@ void start_from_weights(Run& run, const std::string& named) {
     log_info(cat("init_weights: ", note));
   }
   if (run.config.model.init_head == InitHead::kReset) {
-    run.learner.parameters().initialize_some(
-        run.config.seed, [](const Parameter& p) { return p.name.starts_with("head"); });
+    run.learner.parameters().initialize_some(run.config.seed,
+                                             [](const Parameter& p) { return p.head; });
     log_info("init_weights: head: started anew, as model.init_head says");
   }
   if (MovingAverage* average = run.learner.average()) {

@@ -62,7 +62,7 @@ expect_text 'memory: about .* weights [0-9.]+ [KM]iB, teacher [0-9.]+ [KM]iB, gr
 
 # Teachers that cannot be.
 expect 2 dtn-train "${taught[@]}" --output "$work/no" --set model.image_size=32
-expect_text "its model.image_size is 16, the student's 32"
+expect_text "its model.image_size is 16 x 16, the student's 32 x 32"
 expect 2 dtn-train "${taught[@]}" --output "$work/no" --set model.num_classes=7
 expect_text "its model.num_classes is 10, the student's 7"
 python3 - "$moved" "$work/bare.safetensors" << 'EOF'

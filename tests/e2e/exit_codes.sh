@@ -40,6 +40,7 @@ expect 2 dtn-bench norm --shape 1,2
 expect_text '--shape 1,2'
 expect 2 dtn-bench norm --type no_such_norm
 expect_text 'no_such_norm'
+expect 0 dtn-bench norm --shape 1,2003,8 --heads 2 --steps 1  # longer than any image
 
 for program in 'dtn-train' "dtn-eval --checkpoint $work" 'dtn-bench train'; do
   # shellcheck disable=SC2086

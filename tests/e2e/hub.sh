@@ -46,7 +46,7 @@ EOF
 
 echo "dtn-info and dtn-train take the folder, too"
 expect 0 dtn-info hub
-expect_text '^model +vit_tiny_patch16_224: 192 channels, 3 heads, depth 1, patch 16, image 32$'
+expect_text '^model +vit_tiny_patch16_224: 192 channels, 3 heads, depth 1, patch 16, image 32 x 32$'
 expect 0 dtn-train --config hub "${small[@]}" --set model.init_weights=hub --output from_hub
 expect 0 dtn-info --models
 expect_text "^$name +5.7 +224 +16 +192 +12 +1000 +0.9$" '^vit_giant_patch14_dinov2.lvd142m +1136.5 '

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/data/timm.txt: what timm's narrow networks compute, in float64.
+"""Writes tests/golden/data/timm.txt and stages.txt: what narrow networks compute, in float64.
 
-Needs PyTorch and timm. The test reads only the file, so this runs again only when a case is added.
-The cases are those of tests/peers/timm_parity.py. A case is
+Needs PyTorch and timm. The tests read only the files, so this runs again only when a case is added.
+The cases of timm.txt are those of tests/peers/timm_parity.py; those of stages.txt are timm's Swin
+and PVTv2, and PVT from its formulas, each with LayerNorm and with DTN. A case is
 
   case NAME
   model KEYS                       ours, as the text of a config's section `model`
@@ -19,6 +20,7 @@ import torch
 
 HERE = pathlib.Path(__file__).parent
 sys.path.insert(0, str(HERE.parent / "peers"))
+import hierarchical  # noqa: E402
 import timm_parity  # noqa: E402
 
 IMAGES, BATCH = 1000, 2  # the images' seed
@@ -47,31 +49,50 @@ def range_of(name, shape):
     return 0.0, 0.0625 if len(shape) == 4 else 0.5
 
 
-def write_case(out, name, timm_options, dtn_options):
-    model = timm_parity.make(timm_options).double()
+def write_model(out, name, model, keys, size, resize=False):
+    """The case of a network with weights of ours; `resize`: they are for images of another size."""
     print("case", name.replace(" ", "_"), file=out)
-    keys = {**timm_parity.DTN, **dtn_options}
-    print("model", ", ".join(f"{k}: {str(v).lower()}" for k, v in keys.items()), file=out)
+    print("model", ", ".join(f"{k}: {v}" for k, v in keys.items()), file=out)
     state = model.state_dict()
     for seed, (tensor, value) in enumerate(state.items(), 1):
         shift, scale = range_of(tensor, value.shape)
         value.copy_((values(seed, value.numel()) * scale + shift).reshape(value.shape))
         print("tensor", tensor, f"{shift:g} {scale:g}", *value.shape, file=out)
     model.load_state_dict(state)
-    side = dtn_options.get("image_size", timm_parity.SIDE)
-    if side != timm_parity.SIDE:
-        model.set_input_size((side, side))
-    images = values(IMAGES, BATCH * 3 * side * side).reshape(BATCH, 3, side, side)
+    if resize:
+        model.set_input_size(size)
+    images = values(IMAGES, BATCH * 3 * size[0] * size[1]).reshape(BATCH, 3, *size)
     with torch.no_grad():
         logits = model(images)
     numbers = " ".join(f"{v:.9g}" for v in logits.reshape(-1).tolist())
     print("output", *logits.shape, numbers, file=out)
 
 
+def write_case(out, name, timm_options, dtn_options):
+    model = timm_parity.make(timm_options).double()
+    keys = {k: str(v).lower() for k, v in {**timm_parity.DTN, **dtn_options}.items()}
+    side = dtn_options.get("image_size", timm_parity.SIDE)
+    write_model(out, name, model, keys, (side, side), resize=side != timm_parity.SIDE)
+
+
+def write_stages(out, preset, with_dtn):
+    size, window, classes = (64, 128), 2, 10
+    model = hierarchical.make_narrow(preset, size, window, classes)
+    if with_dtn:
+        hierarchical.put_dtn_in(model, preset, size, hierarchical.NARROW["num_heads"])
+    keys = hierarchical.narrow_config(preset, size, window, classes, with_dtn)
+    write_model(out, preset + (" dtn" if with_dtn else ""), model.double().eval(),
+                {k: hierarchical.text_of(v) for k, v in keys.items()}, size)
+
+
 def main():
     with open(HERE / "data" / "timm.txt", "w") as out:
         for name, (timm_options, dtn_options) in timm_parity.CASES.items():
             write_case(out, name, timm_options, dtn_options)
+    with open(HERE / "data" / "stages.txt", "w") as out:
+        for preset in ("pvt_tiny", "pvt_v2_b3", "swin_t"):
+            for with_dtn in (False, True):
+                write_stages(out, preset, with_dtn)
 
 
 if __name__ == "__main__":

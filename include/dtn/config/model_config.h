@@ -1,18 +1,20 @@
-// The architecture of a vision transformer.
+// The architecture of a model.
 #pragma once
 
 #include <algorithm>
 #include <optional>
+#include <ostream>
 #include <string>
 
 #include "dtn/config/norm_config.h"
+#include "dtn/config/per_stage.h"
 
 namespace dtn {
 
 enum class PosEmbed { kPatch, kAll };  // positions for the patches only, or for all tokens
 // How learned positions are brought to another grid: bicubic with a = -0.75 and clamped borders, or
-// as timm does it with a = -0.5, antialiased, without what lies outside.
-enum class PosResize { kBicubic, kBicubicAntialias };
+// as timm does it with a = -0.5, antialiased, without what lies outside; or bilinear as in PVT.
+enum class PosResize { kBicubic, kBicubicAntialias, kBilinear };
 enum class DropPathMode { kLinear, kConstant };  // from 0 at the first block up, or the same in all
 enum class InitHead { kKeep, kReset };
 enum class Pooling { kCls, kMean };  // the head sees the class token, or the patches' mean
@@ -22,18 +24,37 @@ enum class MlpActivation { kGelu, kGeluTanh, kQuickGelu, kSilu };
 // where act is silu.
 enum class MlpKind { kPlain, kSwigluPacked };
 
-// Filled from a preset (see model_presets()), then from the config's own keys.
+// Pixels of the images that a model sees; written as one number where both are equal.
+struct ImageSize {
+  int height = 224, width = 224;
+
+  ImageSize() = default;
+  ImageSize(int side) : height(side), width(side) {}
+  ImageSize(int h, int w) : height(h), width(w) {}
+  bool operator==(const ImageSize&) const = default;
+};
+// 224 x 224
+inline std::ostream& operator<<(std::ostream& out, const ImageSize& size) {
+  return out << size.height << " x " << size.width;
+}
+
+// Filled from a preset (see model_presets()), then from the config's own keys. Of the keys that
+// describe single parts a family of models reads those that it has a use for.
 struct ModelConfig {
   std::string preset;
   std::string family = "vit";  // of the preset: see model_registry()
-  int image_size = 224;
-  int patch_size = 16;
-  int channels = 3;        // of the image
-  int num_classes = 1000;  // 0: no head, the outputs are the features that it would see
-  int embed_dim = 192;     // C
-  int depth = 12;
-  int num_heads = 3;  // H
-  double mlp_ratio = 4;
+  ImageSize image_size;
+  int patch_size = 16;            // of models of several stages: the first stride
+  int channels = 3;               // of the image
+  int num_classes = 1000;         // 0: no head, the outputs are the features that it would see
+  PerStage<int> embed_dim = 192;  // C
+  PerStage<int> depth = 12;
+  PerStage<int> num_heads = 3;  // H
+  PerStage<double> mlp_ratio = 4;
+  // By how much keys and values are fewer than the queries along each side of the grid; unset: the
+  // family has no such thing.
+  std::optional<PerStage<int>> reduction;
+  std::optional<int> window;  // side of the windows that attention stays in; unset likewise
   MlpKind mlp = MlpKind::kPlain;
   MlpActivation act = MlpActivation::kGelu;
   bool qkv_bias = false;
@@ -59,11 +80,19 @@ struct ModelConfig {
   // with weights of its own, blocks.N.attn.pos_proj.weight.
   bool mhsa_position = false;
   NormConfig norm;
+  PerStage<std::int64_t> norm_pool = 1;     // the option `pool` of the norm, where nobody sets it
   std::optional<std::string> init_weights;  // a file or folder to start from: see find_weights()
   InitHead init_head = InitHead::kKeep;     // the head of those, or a new one
 
-  int grid() const { return image_size / patch_size; }  // patches per side
-  int num_patches() const { return grid() * grid(); }
+  // The length of `depth`; where that is one number for all stages, the longest list of the others.
+  int stages() const;
+  int blocks() const;                    // of all stages
+  double drop_path_of(int block) const;  // counted through all stages
+
+  // Of vision transformers, which have one stage.
+  int grid_h() const { return image_size.height / patch_size; }
+  int grid_w() const { return image_size.width / patch_size; }
+  int num_patches() const { return grid_h() * grid_w(); }
   // Channels behind fc1, of which the halves of swiglu_packed are two.
   int mlp_dim() const { return static_cast<int>(embed_dim * mlp_ratio); }
   bool has_class_token() const { return class_token.value_or(pool == Pooling::kCls); }
@@ -72,12 +101,12 @@ struct ModelConfig {
   // The first blocks, up to where the prefix joins: their tokens are a grid.
   int grid_blocks() const {
     if (prefix_tokens() == 0) return depth;
-    return pos_embed == PosEmbed::kAll ? 0 : std::min(class_token_at, depth);
+    return pos_embed == PosEmbed::kAll ? 0 : std::min<int>(class_token_at, depth);
   }
   // Blocks that use norm.type; the rest use LayerNorm.
   int norm_layers() const {
     const bool grid_alone = prefix_tokens() > 0 && !norm.takes_prefix();
-    return norm.layers.value_or(grid_alone ? class_token_at : depth);
+    return norm.layers.value_or(grid_alone ? class_token_at : static_cast<int>(depth));
   }
   bool operator==(const ModelConfig&) const = default;
 };

@@ -9,7 +9,11 @@
 
 namespace dtn {
 
-using OptionValue = std::variant<bool, std::int64_t, double, std::string>;
+// A list has one value for each stage of the model.
+using OptionValue =
+    std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>>;
+// For people: true, 0.5, [4, 2].
+std::string to_string(const OptionValue& value);
 
 // How the value of a normalizer option is written in a config.
 enum class OptionKind {
@@ -30,6 +34,7 @@ struct OptionSchema {
   double min = 0;
   double max = 0;
   std::string doc;
+  bool per_stage = false;  // of kInt: a list, too; the default is the model's own
 };
 
 struct NormConfig;
@@ -38,6 +43,7 @@ struct NormConfig;
 struct NormSite {
   std::int64_t channels, heads;
   std::int64_t grid_h = 0, grid_w = 0;  // 0: not known yet
+  int stage = 0;
 };
 
 // Why a normalizer cannot stand there, and the option to blame (empty: none of its own).
@@ -90,6 +96,9 @@ struct NormConfig {
     if (const std::int64_t* whole = find<std::int64_t>(key)) return static_cast<double>(*whole);
     return std::nullopt;
   }
+  // The same for one stage, from 0: a list becomes its entry for it. Throws Error where a list ends
+  // before.
+  NormConfig at_stage(int stage) const;
   // Whether a normalizer of the grid takes tokens ahead of it (its option `prefix`).
   bool takes_prefix() const {
     const std::string* prefix = find<std::string>("prefix");

@@ -7,11 +7,34 @@
 #include <string>
 #include <vector>
 
-#include "dtn/config/norm_config.h"
+#include "dtn/config/model_config.h"
 
 namespace dtn {
 
 struct OptimConfig;
+
+// What does not go together in a model, and the keys to blame: "model.depth".
+struct ModelProblem {
+  std::vector<std::string> keys;
+  std::string message;
+};
+
+// What is wrong with a configuration beyond the ranges of its keys, sizes of images among it; the
+// normalizer is that of norm.type.
+using ModelCheck = std::optional<ModelProblem> (*)(const ModelConfig&, const NormSchema&);
+
+// A family of models.
+struct ModelSchema {
+  std::string family;
+  std::string doc;
+  // Keys of the section `model` that mean nothing for it: what sets one to anything but the preset's
+  // value is an error. "model.registers".
+  std::vector<std::string> unused{};
+  ModelCheck check = nullptr;  // null: what vision transformers check
+  // Where norm.type stands, in a configuration that passes the check. Null: as in vision
+  // transformers.
+  std::vector<NormSite> (*norm_sites)(const ModelConfig&) = nullptr;
+};
 
 // A kind of data set.
 struct DatasetSchema {
@@ -69,6 +92,7 @@ struct ConfigSchemas {
   std::vector<PolicySchema> policies;
   std::vector<OptimizerSchema> optimizers;
   std::vector<TaskSchema> tasks;
+  std::vector<ModelSchema> models{};
 };
 
 }  // namespace dtn

@@ -27,6 +27,7 @@ struct OptimConfig {
   double lr = 5e-4;
   std::optional<double> lr_scale_batch;  // N: the rate used is lr x batch / N
   double weight_decay = 0.05;            // decoupled for adamw and lion, else part of the update
+  bool decay_all = false;                // biases, norms, tokens and positions, too
   double beta1 = 0.9, beta2 = 0.999;
   std::optional<double> eps = 1e-8;      // unset: the optimizer has none
   std::optional<double> momentum = 0.9;  // sgd's, muon's; unset: the optimizer has none
@@ -35,6 +36,7 @@ struct OptimConfig {
   std::optional<MuonScale> muon_scale;            // muon's; unset: match_rms_adamw
   std::optional<double> clip_grad_norm;
   std::optional<double> clip_adaptive;  // largest norm of a unit's gradient to that of its weights
+  bool clip_adaptive_head = false;      // the head's units, too
   std::optional<double> layer_decay;    // factor on the rate from each layer to the one before
   double lambda_lr_scale = 1;           // on the rate of DTN's lambdas
   std::vector<RateMultiple> lr_multiples;  // the last that matches counts

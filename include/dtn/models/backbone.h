@@ -5,9 +5,10 @@
 #include <vector>
 
 #include "dtn/autograd/context.h"
-#include "dtn/config/model_config.h"
+#include "dtn/config/schemas.h"
 #include "dtn/core/fields.h"
 #include "dtn/core/registry.h"
+#include "dtn/io/safetensors.h"
 #include "dtn/nn/scope.h"
 #include "dtn/nn/tokens.h"
 
@@ -17,6 +18,15 @@ struct StageShape {
   std::int64_t channels;
   std::int64_t stride;  // pixels of the input from one token to the next
 };
+
+// From the pooled vector of each sample [B, C] to logits [B, K].
+class ClassHead {
+ public:
+  virtual ~ClassHead() = default;
+  virtual Variable forward(Context&, const Variable& x) const = 0;
+};
+// A linear layer with bias, whose parameters lie in the scope.
+std::unique_ptr<ClassHead> make_linear_head(const Scope&, std::int64_t channels, int classes);
 
 class Backbone {
  public:
@@ -35,15 +45,29 @@ class Backbone {
     return {pooled(ctx, fields)};
   }
   virtual std::vector<StageShape> stages() const = 0;
+  // The heads of a classifier with so many classes, one for each of pooled_each().
+  virtual std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope&, int classes) const;
+};
+
+// What a family knows of weights that others have trained.
+struct ForeignWeights {
+  // Tensors under the names of the parameters here; null: they have these already.
+  NamedTensors (*renamed)(const NamedTensors&) = nullptr;
+  // A tensor of a file that is no weight, such as a table that is computed here.
+  bool (*skips)(const std::string& name) = nullptr;
+  // A tensor of the file, as float32, brought to the shape of the parameter, with a note of how;
+  // undefined: it does not fit. Throws DataError that says more of why.
+  Tensor (*resized)(const ModelConfig&, const Parameter&, const Tensor& from,
+                    std::string& note) = nullptr;
 };
 
 struct ModelRow {
-  std::string family;
-  std::string doc;
+  ModelSchema schema;
   // Adds its parameters to the scope. Throws ConfigError when the configuration makes no model.
   std::unique_ptr<Backbone> (*make)(const Scope&, const ModelConfig&);
+  ForeignWeights weights{};
 
-  const std::string& name() const { return family; }
+  const std::string& name() const { return schema.family; }
 };
 
 using ModelRegistry = Registry<ModelRow>;

@@ -1,13 +1,13 @@
-// A backbone with a linear head for classes: head.weight [K, C], head.bias [K]; of a
-// distilled model with a second one, head_dist; or with none.
+// A backbone with a head for classes, for most a linear layer: head.weight [K, C], head.bias [K]; of
+// a distilled model with a second one, head_dist; or with none.
 #pragma once
 
 #include <memory>
-#include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "dtn/models/backbone.h"
-#include "dtn/nn/linear.h"
 #include "dtn/nn/normalizer.h"
 #include "dtn/nn/parameters.h"
 
@@ -25,7 +25,7 @@ class Classifier {
   // Logits [B, num_classes] in ctx.mode.compute, of the fields that the backbone reads; its
   // features [B, C] where num_classes is 0.
   Variable forward(Context&, const Fields&);
-  // The same of images alone, [B, channels, image_size, image_size].
+  // The same of images alone, [B, channels, height, width].
   Variable forward(Context& ctx, const Tensor& images) { return forward(ctx, {{"image", images}}); }
 
   // forward() in two steps: what each head sees, [B, C], and what the heads make of it; or the mean
@@ -40,10 +40,14 @@ class Classifier {
   std::vector<Variable> forward_heads(Context& ctx, const Fields& fields) {
     return head_logits(ctx, features(ctx, fields));
   }
+  // Whether a parameter or buffer is one of a head's.
+  bool is_head(const std::string& name) const { return head_names_.contains(name); }
   // The width of what forward() gives.
   std::int64_t outputs() const;
 
   const ModelConfig& config() const { return config_; }
+  // The family's row of the registry.
+  const ModelRow& family() const { return row_; }
   Backbone& backbone() { return *backbone_; }
   ParameterStore& parameters() { return store_; }
   const ParameterStore& parameters() const { return store_; }
@@ -52,10 +56,11 @@ class Classifier {
   std::vector<Variable> head_logits(Context&, const std::vector<Variable>& features);
 
   ModelConfig config_;
+  ModelRow row_;
   ParameterStore store_;
   std::unique_ptr<Backbone> backbone_;
-  std::optional<Linear> head_;       // none with num_classes 0
-  std::optional<Linear> head_dist_;  // of a distilled model
+  std::vector<std::unique_ptr<ClassHead>> heads_;  // none with num_classes 0
+  std::set<std::string> head_names_;               // of their parameters and buffers
 };
 
 }  // namespace dtn

@@ -20,7 +20,7 @@ class VisionTransformer : public Backbone {
   // Throws ConfigError when the configuration makes no model.
   VisionTransformer(const Scope&, const ModelConfig& config);
 
-  // Reads "image" [B, channels, image_size, image_size].
+  // Reads "image" [B, channels, height, width] of model.image_size.
   Features forward(Context&, const Fields&) override;
   // Of a distilled model the mean of both tokens.
   Variable pooled(Context&, const Fields&) override;
@@ -28,6 +28,7 @@ class VisionTransformer : public Backbone {
   std::vector<Variable> pooled_each(Context&, const Fields&) override;
   std::vector<FieldSpec> inputs() const override;
   std::vector<StageShape> stages() const override;
+  std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope&, int classes) const override;
 
   // Shows the attention weights of a block, [B, H, T, T], whenever it runs for all tokens: the last
   // one does with ctx.mode.skip_unread off. The tokens are the prefix, where it has joined, and the

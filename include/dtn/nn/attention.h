@@ -6,14 +6,12 @@
 #include <memory>
 #include <optional>
 
-#include "dtn/nn/drop.h"
-#include "dtn/nn/linear.h"
+#include "dtn/nn/block_parts.h"
 #include "dtn/nn/normalizer.h"
-#include "dtn/nn/tokens.h"
 
 namespace dtn {
 
-class Attention {
+class Attention final : public BlockAttention {
  public:
   struct Options {
     std::int64_t channels;  // C
@@ -26,16 +24,13 @@ class Attention {
   };
   Attention(const Scope&, const Options&);
 
-  // Values mixed by attention, ahead of the projection: x [B, T, C] -> [B, T, C].
-  Variable mix(Context&, const Variable& x, const TokenGrid& grid) const;
-  // The same for the first `count` tokens of x alone, which attend to all: [B, count, C]. Not with
-  // a positional bias.
-  Variable mix_first(Context&, const Variable& x, std::int64_t count) const;
-  // How much of each token's values every token takes there, [B, H, T, T] in float32 or wider.
-  Variable weights(Context&, const Variable& x, const TokenGrid& grid) const;
-  bool has_position() const { return position_ != nullptr; }
-  const Linear& projection() const { return proj_; }
-  const Dropout& dropout() const { return dropout_; }
+  Variable mix(Context&, const Variable& x, const TokenGrid& grid) const override;
+  Variable mix_first(Context&, const Variable& x, std::int64_t count) const override;
+  // Not with a positional bias.
+  bool has_first_path() const override { return position_ == nullptr; }
+  Variable weights(Context&, const Variable& x, const TokenGrid& grid) const override;
+  const Linear& projection() const override { return proj_; }
+  const Dropout* dropout() const override { return &dropout_; }
 
  private:
   // q, k and v of x [B, T, C], [B, T, 3 C], with the norms of q and k.

@@ -1,5 +1,6 @@
 // One pre-norm transformer block: attention and MLP, each on a residual branch. Parameters: those
-// of norm1, attn (attention.h), norm2 and mlp (mlp.h), and, with a layer scale, ls1 and ls2.
+// of norm1, attn, norm2 and mlp, and, with a layer scale, ls1 and ls2. Attention and MLP are those
+// of a vision transformer (attention.h, mlp.h) unless a family has others.
 #pragma once
 
 #include <functional>
@@ -16,6 +17,9 @@ namespace dtn {
 struct BlockOptions {
   Attention::Options attention;
   Mlp::Options mlp;
+  // Another attention or MLP in their place, whose parameters lie in the scope; unset: those.
+  std::function<std::unique_ptr<BlockAttention>(const Scope&)> make_attention{};
+  std::function<std::unique_ptr<BlockMlp>(const Scope&)> make_mlp{};
   std::optional<NormConfig> norm;  // unset: LayerNorm
   NormShape norm_shape;
   double drop_path = 0;
@@ -29,15 +33,15 @@ class Block {
   // Adds both branches to the stream, the last one perhaps pending.
   void forward(Context&, ResidualStream& stream, const TokenGrid& grid) const;
   // The same for the first `count` tokens of the prefix, such as a class token, where no other is
-  // needed afterwards: exact, for all that happens to each alone. The stream comes with all tokens and
-  // goes on with [B, count, C]. Only for blocks that can.
+  // needed afterwards: exact, for all that happens to each alone. The stream comes with all tokens
+  // and goes on with [B, count, C]. Only for blocks that can.
   void forward_first(Context&, ResidualStream& stream, const TokenGrid& grid,
                      std::int64_t count) const;
   // What is shown the attention's weights, [B, H, T, T], in each forward(); none: null.
   using AttentionObserver = std::function<void(const Tensor& weights)>;
   void observe_attention(AttentionObserver observer) { observer_ = std::move(observer); }
   bool has_first_path() const {
-    return norm2_->prefix_is_per_token() && !attention_.has_position();
+    return norm2_->prefix_is_per_token() && attention_->has_first_path() && mlp_->is_per_token();
   }
 
  private:
@@ -47,11 +51,11 @@ class Block {
   void mlp_branch(Context&, ResidualStream& stream, const TokenGrid& grid) const;
 
   std::unique_ptr<Normalizer> norm1_;
-  Attention attention_;
+  std::unique_ptr<BlockAttention> attention_;
   std::optional<LayerScale> layer_scale1_;
   DropPath drop_path1_;
   std::unique_ptr<Normalizer> norm2_;
-  Mlp mlp_;
+  std::unique_ptr<BlockMlp> mlp_;
   std::optional<LayerScale> layer_scale2_;
   DropPath drop_path2_;
   AttentionObserver observer_;

@@ -5,12 +5,11 @@
 #pragma once
 
 #include "dtn/config/model_config.h"
-#include "dtn/nn/drop.h"
-#include "dtn/nn/linear.h"
+#include "dtn/nn/block_parts.h"
 
 namespace dtn {
 
-class Mlp {
+class Mlp final : public BlockMlp {
  public:
   struct Options {
     std::int64_t channels;  // C
@@ -22,14 +21,17 @@ class Mlp {
   Mlp(const Scope&, const Options&);
 
   // x [..., C] -> [..., C]
-  Variable forward(Context& ctx, const Variable& x) const { return forward(ctx, x, fc2_.values()); }
-  // The same with other values for the last layer.
-  Variable forward(Context&, const Variable& x, const LinearValues& last) const;
-  // residual + s_b forward(x), in one operation; only where is_fused(). See ops::mlp_residual.
-  Variable forward_add(Context&, const Variable& x, const LinearValues& last,
-                       const Variable& residual, const Tensor& scale) const;
-  const Linear& last() const { return fc2_; }
-  bool is_fused(const Context& ctx) const {
+  Variable forward(Context& ctx, const Variable& x) const {
+    return forward(ctx, x, {}, fc2_.values());
+  }
+  // How the tokens are arranged is of no account.
+  Variable forward(Context&, const Variable& x, const TokenGrid&,
+                   const LinearValues& last) const override;
+  // In one operation, see ops::mlp_residual.
+  Variable forward_add(Context&, const Variable& x, const TokenGrid&, const LinearValues& last,
+                       const Variable& residual, const Tensor& scale) const override;
+  const Linear& last() const override { return fc2_; }
+  bool is_fused(const Context& ctx) const override {
     return kind_ == MlpKind::kPlain && act_ == MlpActivation::kGelu && !drop1_.active(ctx);
   }
 

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -27,6 +28,11 @@ struct NormShape {
   TokenGrid grid{0, 0};  // as far as it is known when the model is built, else 0 x 0
 };
 
+// y = gain x + shift of every channel, both [C].
+struct ChannelAffine {
+  Variable gain, shift;
+};
+
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
@@ -41,6 +47,10 @@ class Normalizer {
   // The same in primitive operations, which run on every device and type: the specification, the
   // oracle of the tests.
   virtual Variable reference(Context&, const Variable& x, const TokenGrid& grid) = 0;
+
+  // What forward() is in an evaluation, where that is the same for all inputs: the layer ahead can
+  // take it into its weights. Gradients flow to the parameters. Unset: it depends on the input.
+  virtual std::optional<ChannelAffine> settled(Context&) const { return std::nullopt; }
 
   // Whether what becomes of a token depends on that token alone, so that those that nobody needs
   // may stay away.

@@ -36,6 +36,7 @@ struct Parameter {
   std::int64_t offset = 0;  // first element in the flat buffers
   Variable variable;        // defined once the store is allocated
   bool frozen = false;      // it stays as it is: nothing asks for its gradient
+  bool head = false;        // one of a classifier's last layer
 };
 
 // Elements [begin, end) of flat memory.
@@ -140,5 +141,8 @@ std::uint32_t stream_of(std::string_view name);
 // Fills a float32 or float64 tensor from a normal of the given std cut at +-2, keyed by (seed,
 // name).
 void fill_truncated_normal(Tensor& value, double std, std::uint64_t seed, std::string_view name);
+// The same from the uniform distribution on [low, high).
+void fill_uniform(Tensor& value, double low, double high, std::uint64_t seed,
+                  std::string_view name);
 
 }  // namespace dtn

@@ -11,6 +11,7 @@ Variable tanh(Context&, const Variable& x);
 // GELU by tanh: x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
 Variable gelu_tanh(Context&, const Variable& x);
 Variable quick_gelu(Context&, const Variable& x);  // x / (1 + e^-1.702 x), as in CLIP
+Variable hardswish(Context&, const Variable& x);   // x clip(x + 3, 0, 6) / 6
 
 namespace reference {
 Variable relu(Context&, const Variable& x);
@@ -18,5 +19,6 @@ Variable silu(Context&, const Variable& x);
 Variable tanh(Context&, const Variable& x);
 Variable gelu_tanh(Context&, const Variable& x);
 Variable quick_gelu(Context&, const Variable& x);
+Variable hardswish(Context&, const Variable& x);
 }  // namespace reference
 }  // namespace dtn::ops

@@ -31,15 +31,16 @@ std::string ImageSamples::identity(std::int64_t index) const {
 }
 
 FieldSpec ImageSamples::image_spec() const {
-  const std::int64_t side = transform_.image_size();
-  return {"image", {transform_.channels(), side, side}, DType::kFloat32};
+  const ImageSize& size = transform_.image_size();
+  return {"image", {transform_.channels(), size.height, size.width}, DType::kFloat32};
 }
 
 std::vector<FieldSpec> ImageSamples::carried() const {
   if (!raw_) return {image_spec(), kLabel};
-  const std::int64_t side = transform_.image_size();
-  std::vector<FieldSpec> fields{{"pixels", {side, side, transform_.channels()}, DType::kUInt8},
-                                {"flip", {}, DType::kUInt8}};
+  const ImageSize& size = transform_.image_size();
+  std::vector<FieldSpec> fields{
+      {"pixels", {size.height, size.width, transform_.channels()}, DType::kUInt8},
+      {"flip", {}, DType::kUInt8}};
   if (transform_.erases()) fields.push_back({"erasure", {5}, DType::kInt64});
   fields.push_back(kLabel);
   return fields;

@@ -126,14 +126,15 @@ void normalize_image(const Image& image, const float* table, bool flip, float* o
 }
 
 // `image` in the middle of black.
-void pad_image(const Image& image, const EvalGeometry& g, int size, Image& out) {
-  out.width = out.height = size;
+void pad_image(const Image& image, const EvalGeometry& g, const ImageSize& size, Image& out) {
+  out.width = size.width;
+  out.height = size.height;
   out.channels = image.channels;
-  out.pixels.assign(static_cast<std::size_t>(size) * size * image.channels, 0);
+  out.pixels.assign(static_cast<std::size_t>(size.height) * size.width * image.channels, 0);
   const auto row = static_cast<std::size_t>(image.width) * image.channels;
   for (int y = 0; y < image.height; ++y) {
     const std::size_t to =
-        (static_cast<std::size_t>(g.pad_top + y) * size + g.pad_left) * image.channels;
+        (static_cast<std::size_t>(g.pad_top + y) * size.width + g.pad_left) * image.channels;
     std::memcpy(&out.pixels[to], &image.pixels[static_cast<std::size_t>(y) * row], row);
   }
 }
@@ -174,21 +175,23 @@ CropBox sample_crop(int width, int height, const AugmentConfig& augment, const S
   return box;
 }
 
-EvalGeometry eval_geometry(int width, int height, int image_size, double crop_pct) {
+EvalGeometry eval_geometry(int width, int height, const ImageSize& size, double crop_pct) {
   DTN_CHECK(width > 0 && height > 0, "cannot resize an image of ", width, " x ", height);
-  const int short_side = static_cast<int>(image_size / crop_pct);
-  const int smaller = std::min(width, height), larger = std::max(width, height);
-  const double long_side =
-      std::trunc(static_cast<double>(static_cast<std::int64_t>(short_side) * larger) / smaller);
-  if (long_side > 1 << 30)
+  const auto wanted_h = static_cast<std::int64_t>(size.height / crop_pct);
+  const auto wanted_w = static_cast<std::int64_t>(size.width / crop_pct);
+  // The side that has to grow the most, or shrink the least, becomes what is wanted.
+  const bool by_width = wanted_w * height >= wanted_h * width;
+  const std::int64_t exact = by_width ? wanted_w : wanted_h;
+  const double other = std::trunc(static_cast<double>(exact * (by_width ? height : width)) /
+                                  (by_width ? width : height));
+  if (other > 1 << 30)
     throw DataError(
         cat("an image of ", width, " x ", height, " pixels is too elongated to resize"));
   EvalGeometry g;
-  const int resized = static_cast<int>(long_side);
-  g.width = width <= height ? short_side : resized;
-  g.height = width <= height ? resized : short_side;
-  place_side(g.width, image_size, g.left, g.crop_width, g.pad_left);
-  place_side(g.height, image_size, g.top, g.crop_height, g.pad_top);
+  g.width = static_cast<int>(by_width ? exact : static_cast<std::int64_t>(other));
+  g.height = static_cast<int>(by_width ? static_cast<std::int64_t>(other) : exact);
+  place_side(g.width, size.width, g.left, g.crop_width, g.pad_left);
+  place_side(g.height, size.height, g.top, g.crop_height, g.pad_top);
   return g;
 }
 
@@ -221,9 +224,9 @@ void normalize_to_chw(const Image& image, const Normalization& normalization, bo
   normalize_image(image, normalization_table(normalization).data(), flip, out);
 }
 
-Transform::Transform(const DataConfig& data, const AugmentConfig& augment, int image_size,
-                     int channels, bool training, const DecodeLimits& limits,
-                     const DataRegistries& registries)
+Transform::Transform(const DataConfig& data, const AugmentConfig& augment,
+                     const ImageSize& image_size, int channels, bool training,
+                     const DecodeLimits& limits, const DataRegistries& registries)
     : augment_(augment),
       resampling_(data.interpolation, data.resample),
       train_interpolation_(train_interpolation_of(data)),
@@ -236,10 +239,11 @@ Transform::Transform(const DataConfig& data, const AugmentConfig& augment, int i
       erase_(training ? augment.erase : 0),
       jitter_(jitter_for(augment, training)),
       limits_(limits) {
-  if (image_size < 1 || image_size > 16384)
+  const int least = std::min(image_size.height, image_size.width);
+  if (least < 1 || std::max(image_size.height, image_size.width) > 16384)
     throw ConfigError(cat("model.image_size ", image_size, " must lie in 1 .. 16384"));
   // Below 1/16 a resized image would be needlessly huge; it is surely a percentage of another kind.
-  if (!(crop_pct_ >= 1.0 / 16 && crop_pct_ <= 16) || image_size / crop_pct_ < 1)
+  if (!(crop_pct_ >= 1.0 / 16 && crop_pct_ <= 16) || least / crop_pct_ < 1)
     throw ConfigError(cat("data.crop_pct ", crop_pct_, " must lie in 1/16 .. 16"));
   check_augment(augment);
   const Normalization normalization = resolve_normalization(data, channels, registries.datasets);
@@ -271,11 +275,11 @@ PreparedImage Transform::prepare(const Image& image, const SampleKey& key,
   if (random_) {
     const CropBox box = sample_crop(image.width, image.height, augment_, key);
     prepared.flip = box.flip;
-    const bool whole = box.width == image_size_ && box.height == image_size_ &&
+    const bool whole = box.width == image_size_.width && box.height == image_size_.height &&
                        box.width == image.width && box.height == image.height;
     if (!whole) {
-      resize(crop_view(view(*source), box.left, box.top, box.width, box.height), image_size_,
-             image_size_, crop_resampling(key), ws.resample, ws.resized);
+      resize(crop_view(view(*source), box.left, box.top, box.width, box.height), image_size_.width,
+             image_size_.height, crop_resampling(key), ws.resample, ws.resized);
       prepared.image = &ws.resized;
     }
   } else {
@@ -290,12 +294,12 @@ PreparedImage Transform::prepare(const Image& image, const SampleKey& key,
 const Image& Transform::prepare_eval(const Image& part, const ImageRegion& at,
                                      const EvalGeometry& g, double width, double height,
                                      TransformWorkspace& ws) const {
-  if (part.width == image_size_ && part.height == image_size_ && g.width == width &&
+  if (part.width == image_size_.width && part.height == image_size_.height && g.width == width &&
       g.height == height)  // the part is the crop
     return part;
   resize_window(view(part), at, width, height, eval_window(g), resampling_, ws.resample,
                 ws.resized);
-  if (g.crop_width == image_size_ && g.crop_height == image_size_) return ws.resized;
+  if (g.crop_width == image_size_.width && g.crop_height == image_size_.height) return ws.resized;
   pad_image(ws.resized, g, image_size_, ws.padded);
   return ws.padded;
 }
@@ -319,7 +323,8 @@ const Image& Transform::decode_crop(std::span<const std::byte> bytes, const std:
                                     const ImageInfo& info, const CropBox& crop,
                                     Resampling resampling, TransformWorkspace& ws) const {
   StageClock clock(ws.stages);
-  const int eighths = eighths_for(info, crop.width, crop.height, image_size_, image_size_);
+  const int eighths =
+      eighths_for(info, crop.width, crop.height, image_size_.width, image_size_.height);
   const ImageRegion region{crop.left, crop.top, crop.left + crop.width, crop.top + crop.height};
   decode_image_scaled(bytes, name, region, eighths, ws.decoded, limits_, color_mode());
   clock.end(&StageSeconds::decode);
@@ -328,7 +333,7 @@ const Image& Transform::decode_crop(std::span<const std::byte> bytes, const std:
   resize_box(view(ws.decoded),
              {region.x0 * scale - part.x0, region.y0 * scale - part.y0, region.x1 * scale - part.x0,
               region.y1 * scale - part.y0},
-             image_size_, image_size_, resampling, ws.resample, ws.resized);
+             image_size_.width, image_size_.height, resampling, ws.resample, ws.resized);
   clock.end(&StageSeconds::resize);
   return ws.resized;
 }
@@ -380,12 +385,14 @@ PreparedImage Transform::augment(PreparedImage prepared, const SampleKey& key,
 
 void Transform::normalize(const PreparedImage& prepared, const SampleKey& key, float* out) const {
   normalize_image(*prepared.image, table_.data(), prepared.flip, out);
-  if (const auto box = erasure(key)) erase(*box, channels_, image_size_, image_size_, out);
+  if (const auto box = erasure(key)) {
+    erase(*box, channels_, image_size_.width, image_size_.height, out);
+  }
 }
 
 std::optional<EraseBox> Transform::erasure(const SampleKey& key) const {
   if (!erases()) return std::nullopt;
-  return sample_erase(image_size_, image_size_, erase_, key);
+  return sample_erase(image_size_.width, image_size_.height, erase_, key);
 }
 
 }  // namespace dtn

@@ -15,6 +15,7 @@
 #include "data/sample/image_ops.h"
 #include "data/sample/resample.h"
 #include "dtn/config/data_config.h"
+#include "dtn/config/model_config.h"
 #include "dtn/data/registries.h"
 #include "dtn/data/sample_key.h"
 #include "dtn/io/image.h"
@@ -33,14 +34,16 @@ struct CropBox {
 // ratio, then the largest central crop of an allowed ratio; and a flip with probability hflip.
 CropBox sample_crop(int width, int height, const AugmentConfig& augment, const SampleKey& key);
 
-// torchvision's Resize(int(image_size / crop_pct)) and CenterCrop(image_size).
+// torchvision's Resize(int(image_size / crop_pct)) and CenterCrop(image_size). Where height and
+// width are not the same, the image is scaled by the larger of int(H / crop_pct) / h and
+// int(W / crop_pct) / w.
 struct EvalGeometry {
   int width = 0, height = 0;            // the whole image is resized to this
   int left = 0, top = 0;                // where the crop starts in it
   int crop_width = 0, crop_height = 0;  // image_size, or less when the resized image is smaller
   int pad_left = 0, pad_top = 0;        // black before the crop when it is smaller
 };
-EvalGeometry eval_geometry(int width, int height, int image_size, double crop_pct);
+EvalGeometry eval_geometry(int width, int height, const ImageSize& size, double crop_pct);
 
 struct Normalization {
   std::vector<float> mean, std;  // one per channel, for pixels in [0, 1]
@@ -88,8 +91,8 @@ class Transform {
   // Training crops and flips at random unless the preset is `none`, which prepares images as for
   // evaluation; then come the policy and the colour jitter of the config (as in timm, there is no
   // jitter beside RandAugment). ConfigError for bad values.
-  Transform(const DataConfig& data, const AugmentConfig& augment, int image_size, int channels,
-            bool training, const DecodeLimits& limits = {},
+  Transform(const DataConfig& data, const AugmentConfig& augment, const ImageSize& image_size,
+            int channels, bool training, const DecodeLimits& limits = {},
             const DataRegistries& registries = data_registries());
 
   // Crops, resizes and augments; borders are black. The image may have 1 or 3 channels. The result
@@ -102,7 +105,7 @@ class Transform {
   PreparedImage decode_and_prepare(std::span<const std::byte> bytes, const std::string& name,
                                    const SampleKey& key, TransformWorkspace& workspace) const;
 
-  // Writes [channels, image_size, image_size], mirrored where asked, with noise in erasure(key).
+  // Writes [channels, height, width], mirrored where asked, with noise in erasure(key).
   void normalize(const PreparedImage& prepared, const SampleKey& key, float* out) const;
 
   // What is erased from an image after all else, in training with augment.erase.
@@ -122,10 +125,10 @@ class Transform {
   // [channels, 256]: what normalize() writes for each pixel value. Whoever looks pixels up in it,
   // on whatever device, gets the same bits.
   std::span<const float> table() const { return table_; }
-  int image_size() const { return image_size_; }
+  const ImageSize& image_size() const { return image_size_; }
   int channels() const { return channels_; }
   std::int64_t output_size() const {
-    return static_cast<std::int64_t>(channels_) * image_size_ * image_size_;
+    return static_cast<std::int64_t>(channels_) * image_size_.height * image_size_.width;
   }
   ColorMode color_mode() const { return channels_ == 1 ? ColorMode::kGray : ColorMode::kRgb; }
 
@@ -155,7 +158,8 @@ class Transform {
   Resampling resampling_;                   // of evaluation
   TrainInterpolation train_interpolation_;  // of random crops
   double crop_pct_;
-  int image_size_, channels_;
+  ImageSize image_size_;
+  int channels_;
   bool random_, fast_decode_;
   double erase_;                                // chance
   std::vector<float> table_;                    // [channels, 256]

@@ -22,7 +22,7 @@ class SyntheticDataset final : public Dataset {
                    std::uint64_t seed)
       : seed_(seed),
         noise_stream_(kNoiseStream[static_cast<int>(split)]),
-        side_(model.image_size),
+        size_in_pixels_(model.image_size),
         channels_(model.channels) {
     num_classes_ = std::max(1, model.num_classes);
     for (std::int64_t label : data.classes) num_classes_ = std::max(num_classes_, label + 1);
@@ -30,15 +30,15 @@ class SyntheticDataset final : public Dataset {
     for (std::int64_t i = 0; i < size; ++i) {
       labels_[static_cast<std::size_t>(i)] = i % num_classes_;
     }
-    description_ = cat(size, " synthetic ", name_of(split), " images of ", side_, " x ", side_);
+    description_ = cat(size, " synthetic ", name_of(split), " images of ", size_in_pixels_);
   }
 
   Sample load(std::int64_t index, SampleWorkspace& workspace) const override {
     Image& image = workspace.image;
-    image.width = image.height = side_;
+    image.width = size_in_pixels_.width;
+    image.height = size_in_pixels_.height;
     image.channels = channels_;
-    image.pixels.resize(static_cast<std::size_t>(side_) * static_cast<std::size_t>(side_) *
-                        static_cast<std::size_t>(channels_));
+    image.pixels.resize(bytes());
     int pattern[kCells * kCells * 3];
     std::uint64_t group = static_cast<std::uint64_t>(index) * groups_per_image();
     PhiloxKey noise{seed_, noise_stream_, 0};
@@ -53,10 +53,10 @@ class SyntheticDataset final : public Dataset {
 
  private:
   // Sixteen noise bytes come from one group, and one group is the image's brightness.
-  std::uint64_t groups_per_image() const {
-    std::uint64_t bytes = static_cast<std::uint64_t>(side_) * static_cast<std::uint64_t>(side_) *
-                          static_cast<std::uint64_t>(channels_);
-    return (bytes + 15) / 16 + 1;
+  std::uint64_t groups_per_image() const { return (bytes() + 15) / 16 + 1; }
+  std::size_t bytes() const {
+    return static_cast<std::size_t>(size_in_pixels_.height) *
+           static_cast<std::size_t>(size_in_pixels_.width) * static_cast<std::size_t>(channels_);
   }
 
   static int brightness(std::uint32_t u) {
@@ -75,10 +75,11 @@ class SyntheticDataset final : public Dataset {
   void paint(const int* pattern, const PhiloxKey& key, std::uint64_t group, Image& image) const {
     Philox4 words{};
     std::size_t at = 0;
-    for (int y = 0; y < side_; ++y) {
-      for (int x = 0; x < side_; ++x) {
-        const int* cell =
-            pattern + ((y * kCells / side_) * kCells + x * kCells / side_) * channels_;
+    const auto& [height, width] = size_in_pixels_;
+    for (int y = 0; y < height; ++y) {
+      for (int x = 0; x < width; ++x) {
+        const std::int64_t cell_index = (y * kCells / height) * kCells + x * kCells / width;
+        const int* cell = pattern + cell_index * channels_;
         for (int c = 0; c < channels_; ++c, ++at) {
           if (at % 16 == 0) words = philox_group(key, group + at / 16);
           int byte = static_cast<int>(words.v[at % 16 / 4] >> (8 * (at % 4)) & 0xff);
@@ -91,7 +92,8 @@ class SyntheticDataset final : public Dataset {
 
   std::uint64_t seed_;
   std::uint32_t noise_stream_;
-  int side_, channels_;
+  ImageSize size_in_pixels_;
+  int channels_;
 };
 
 }  // namespace

@@ -22,15 +22,15 @@ const Tensor& require(const TensorFile& file, const char* name, const std::strin
 }
 
 void check_images(const Tensor& images, const ModelConfig& model, const std::string& path) {
-  Shape wanted{images.rank() > 0 ? images.dim(0) : 0, model.channels, model.image_size,
-               model.image_size};
+  Shape wanted{images.rank() > 0 ? images.dim(0) : 0, model.channels, model.image_size.height,
+               model.image_size.width};
   if (images.dtype() != DType::kFloat32) {
     throw DataError(cat(path, ": `images` is ", name_of(images.dtype()),
                         "; store it as float32, normalised as the model expects it"));
   }
   if (!(images.shape() == wanted)) {
     throw DataError(cat(path, ": `images` is ", to_string(images.shape()), ", the model takes [N, ",
-                        model.channels, ", ", model.image_size, ", ", model.image_size,
+                        model.channels, ", ", model.image_size.height, ", ", model.image_size.width,
                         "]; change the file or model.channels and model.image_size"));
   }
   if (images.dim(0) == 0) throw DataError(cat(path, ": `images` is empty"));

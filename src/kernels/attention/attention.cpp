@@ -12,21 +12,40 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// The rows of q, k and v, and of more [B, T, H, D] arrays, of the head that comes when each thread
-// has taken one more.
-template <class Shape, class S, class... Arrays>
-RowPrefetch next_head(const Shape& shape, std::int64_t item, std::int64_t items, const S* qkv,
-                      const Arrays*... arrays) {
-  item += omp_get_num_threads();
-  if (item >= items) return {};
-  std::int64_t image = item / shape.heads, head = item % shape.heads;
-  RowPrefetch rows(shape.tokens, shape.dim * static_cast<std::int64_t>(sizeof(S)));
-  const std::int64_t bytes = sizeof(S);
-  const S* q = qkv + shape.qkv_offset(image, head);
-  for (int part = 0; part < 3; ++part) rows.add(q + part * shape.out_ld, shape.qkv_ld * bytes);
-  (rows.add(arrays + shape.out_offset(image, head), shape.out_ld * bytes), ...);
-  return rows;
-}
+// The heads of qkv and of arrays like the output.
+template <class S>
+struct Heads {
+  std::int64_t tokens, heads, dim;
+
+  template <class Args>
+  explicit Heads(const Args& args) : tokens(args.tokens), heads(args.heads), dim(args.head_dim) {}
+
+  std::int64_t width() const { return heads * dim; }
+  AttentionSizes sizes(double scale) const { return {tokens, tokens, dim, dim, scale}; }
+  // Of an item, a head of an image: `part` 0 for q, 1 for k, 2 for v.
+  template <class T>
+  StridedRows<T> in_qkv(T* qkv, std::int64_t item, int part) const {
+    T* image = qkv + item / heads * tokens * 3 * width();
+    return {image + part * width() + item % heads * dim, 3 * width()};
+  }
+  template <class T>
+  StridedRows<T> in_out(T* out, std::int64_t item) const {
+    return {out + item / heads * tokens * width() + item % heads * dim, width()};
+  }
+  // The rows of q, k and v, and of more [B, T, H, D] arrays, of the head that comes when each
+  // thread has taken one more.
+  template <class... Arrays>
+  RowPrefetch<StridedRows<const S>> next(std::int64_t item, std::int64_t items, const S* qkv,
+                                         const Arrays*... arrays) const {
+    RowPrefetch<StridedRows<const S>> rows;
+    item += omp_get_num_threads();
+    if (item >= items) return rows;
+    const std::int64_t bytes = dim * static_cast<std::int64_t>(sizeof(S));
+    for (int part = 0; part < 3; ++part) rows.add(in_qkv(qkv, item, part), tokens, bytes);
+    (rows.add(in_out(arrays, item), tokens, bytes), ...);
+    return rows;
+  }
+};
 
 // total [n] += the sum of images [batch, n].
 template <class A>
@@ -40,46 +59,47 @@ void add_images(const A* images, std::int64_t batch, std::int64_t n, A* total) {
 
 template <class S>
 void forward(CpuQueue& queue, const AttentionForward& args) {
-  using Head = ForwardHead<S>;
-  using A = typename Head::A;
-  const typename Head::Shape shape(args, Head::kMaxRows);
+  using A = AccumulatorOf<S>;
+  using Head = ForwardHead<S, StridedRows, HeadBias<A>>;
+  const Heads<S> heads(args);
+  const typename Head::Shape shape(heads.sizes(args.scale), Head::max_rows);
   const S* qkv = static_cast<const S*>(args.qkv);
   S* out = static_cast<S*>(args.out);
   const std::int64_t items = args.batch * args.heads;
   Scratch::Scope shared(queue.scratch());
   const auto places = TokenPlaces<A>::of(shared, shape, args);
   parallel_for(items, [&](std::int64_t item) {
-    std::int64_t image = item / args.heads, head = item % args.heads;
     Scratch::Scope scope(queue.scratch());
-    const S* q = qkv + shape.qkv_offset(image, head);
-    HeadBias<A> bias(scope, places, args.pos_weight, head, shape.keys, false);
-    Head(scope, shape, bias, next_head(shape, item, items, qkv))
-        .run(q, q + shape.out_ld, q + 2 * shape.out_ld, out + shape.out_offset(image, head),
-             static_cast<A*>(args.lse) + item * args.tokens);
+    HeadBias<A> bias(scope, places, args.pos_weight, item % args.heads, shape.chunk, nullptr);
+    Head(scope, shape, bias, heads.next(item, items, qkv))
+        .run({heads.in_qkv(qkv, item, 0), heads.in_qkv(qkv, item, 1), heads.in_qkv(qkv, item, 2),
+              heads.in_out(out, item), static_cast<A*>(args.lse) + item * args.tokens});
   });
 }
 
 template <class S>
 void backward(CpuQueue& queue, const AttentionBackward& args) {
-  using Head = BackwardHead<S>;
-  using A = typename Head::A;
-  const typename Head::Shape shape(args, Head::kMaxRows);
+  using A = AccumulatorOf<S>;
+  using Head = BackwardHead<S, StridedRows, HeadBias<A>>;
+  const Heads<S> heads(args);
+  const typename Head::Shape shape(heads.sizes(args.scale), Head::max_rows);
   const S* qkv = static_cast<const S*>(args.qkv);
   const S* out = static_cast<const S*>(args.out);
   const S* dout = static_cast<const S*>(args.dout);
+  S* dqkv = static_cast<S*>(args.dqkv);
   const std::int64_t items = args.batch * args.heads;
   Scratch::Scope shared(queue.scratch());
   const auto places = TokenPlaces<A>::of(shared, shape, args);
   A* dpos_weight = places ? shared.take<A>(3 * items) : nullptr;  // [B, H, 3]
   parallel_for(items, [&](std::int64_t item) {
-    std::int64_t image = item / args.heads, head = item % args.heads;
     Scratch::Scope scope(queue.scratch());
-    std::int64_t at_qkv = shape.qkv_offset(image, head), at_out = shape.out_offset(image, head);
-    HeadBias<A> bias(scope, places, args.pos_weight, head, shape.keys, true);
     A sums[3] = {};
-    Head(scope, shape, bias, next_head(shape, item, items, qkv, out, dout))
-        .run(qkv + at_qkv, out + at_out, static_cast<const A*>(args.lse) + item * args.tokens,
-             dout + at_out, static_cast<S*>(args.dqkv) + at_qkv, sums);
+    HeadBias<A> bias(scope, places, args.pos_weight, item % args.heads, shape.chunk, sums);
+    Head(scope, shape, bias, heads.next(item, items, qkv, out, dout))
+        .run({heads.in_qkv(qkv, item, 0), heads.in_qkv(qkv, item, 1), heads.in_qkv(qkv, item, 2),
+              heads.in_out(out, item), heads.in_out(dout, item),
+              static_cast<const A*>(args.lse) + item * args.tokens, heads.in_qkv(dqkv, item, 0),
+              heads.in_qkv(dqkv, item, 1), heads.in_qkv(dqkv, item, 2)});
     for (int k = 0; k < 3 && dpos_weight; ++k) dpos_weight[3 * item + k] = sums[k];
   });
   if (places && args.dpos_weight) {

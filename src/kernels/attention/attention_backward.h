@@ -21,73 +21,82 @@ inline void store_paired(Bf16Pair* paired, __m512i rows) {
 }
 #endif
 
-template <class S>
+// Rows and Bias as in ForwardHead.
+template <class S, template <class> class Rows, class Bias>
 class BackwardHead {
  public:
   using Shape = AttentionShape<S>;
   using E = typename Shape::E;
   using A = typename Shape::A;
+  using Width = typename Shape::Width;
+
+  struct Arrays {
+    Rows<const S> q, k, v;    // [Q, Dk], [S, Dk], [S, Dv]
+    Rows<const S> out, dout;  // [Q, Dv]
+    const A* lse;             // [Q]
+    Rows<S> dq, dk, dv;
+  };
 
   // Long enough that dk and dv are seldom reloaded, short enough for the L2 cache.
   static constexpr std::int64_t kMaxRows = 240;
   static_assert(kMaxRows % kRowAlign == 0 && kMaxRows % kWidth<E> == 0);
+  static std::int64_t max_rows(std::int64_t) { return kMaxRows; }
 
   // `next` is fetched into the cache on the way.
-  BackwardHead(Scratch::Scope& scratch, const Shape& shape, const HeadBias<A>& bias,
-               const RowPrefetch& next)
+  BackwardHead(Scratch::Scope& scratch, const Shape& shape, const Bias& bias,
+               const RowPrefetch<Rows<const S>>& next)
       : shape_(shape), bias_(bias), next_(next) {
-    std::int64_t dim = shape.padded_dim;
-    keys_t_ = scratch.take<E>(shape.dim_steps * shape.keys);
-    values_t_ = scratch.take<E>(shape.dim_steps * shape.keys);
-    keys_ = scratch.take<E>(shape.keys * dim);
-    queries_t_ = scratch.take<E>(shape.dim_steps * kMaxRows);
-    douts_t_ = scratch.take<E>(shape.dim_steps * kMaxRows);
-    queries_ = scratch.take<E>(kMaxRows * dim);
-    douts_ = scratch.take<E>(kMaxRows * dim);
+    const Width &key = shape.key, &value = shape.value;
+    keys_t_ = scratch.take<E>(key.steps * shape.chunk);
+    values_t_ = scratch.take<E>(value.steps * shape.chunk);
+    keys_ = scratch.take<E>(shape.chunk * key.padded);
+    queries_t_ = scratch.take<E>(key.steps * kMaxRows);
+    douts_t_ = scratch.take<E>(value.steps * kMaxRows);
+    queries_ = scratch.take<E>(kMaxRows * key.padded);
+    douts_ = scratch.take<E>(kMaxRows * value.padded);
     p_ = scratch.take<E>(kMaxRows / kDepth<E> * kScoreLd);
     ds_ = scratch.take<E>(kMaxRows / kDepth<E> * kScoreLd);
     ds_rows_ = kDepth<E> == 1 ? ds_ : scratch.take<E>(kMaxRows * kDsLd);
-    lse_ = scratch.take<A>(shape.padded_tokens());
-    delta_ = scratch.take<A>(shape.padded_tokens());
-    if (shape.rows < shape.tokens) {
-      dk_acc_ = scratch.take<A>(shape.keys * dim);
-      dv_acc_ = scratch.take<A>(shape.keys * dim);
+    lse_ = scratch.take<A>(shape.padded_queries());
+    delta_ = scratch.take<A>(shape.padded_queries());
+    if (shape.rows < shape.queries) {
+      dk_acc_ = scratch.take<A>(shape.chunk * key.padded);
+      dv_acc_ = scratch.take<A>(shape.chunk * value.padded);
     }
-    if (shape.keys < shape.tokens) dq_acc_ = scratch.take<A>(shape.tokens * dim);
+    if (shape.chunk < shape.keys) dq_acc_ = scratch.take<A>(shape.queries * key.padded);
   }
 
-  // qkv, dqkv: q, k, v [T, D], each out_ld after the one before, with rows qkv_ld apart;
-  // out, dout [T, D] with rows out_ld apart; lse [T]; dpos_weight [3] += where there is a bias.
-  void run(const S* qkv, const S* out, const A* lse, const S* dout, S* dqkv, A* dpos_weight) {
-    prepare_rows(out, lse, dout);
-    const std::int64_t ld = shape_.qkv_ld;
-    for (std::int64_t key = 0; key < shape_.tokens; key += shape_.keys) {
-      std::int64_t left = shape_.tokens - key;
-      chunk_ = left < shape_.keys ? left : shape_.keys;
+  void run(const Arrays& x) {
+    prepare_rows(x);
+    const Width &key_width = shape_.key, &value_width = shape_.value;
+    prefetch_rows_ = next_.template rows_per_tile<A>(shape_.queries, shape_.keys);
+    for (std::int64_t key = 0; key < shape_.keys; key += shape_.chunk) {
+      std::int64_t left = shape_.keys - key;
+      chunk_ = left < shape_.chunk ? left : shape_.chunk;
       if (bias_) bias_.begin_chunk(key, chunk_);
-      const S* k = qkv + shape_.out_ld + key * ld;
-      pack_panels(k, ld, chunk_, vectors(), shape_.dim, keys_t_);
-      pack_panels(k + shape_.out_ld, ld, chunk_, vectors(), shape_.dim, values_t_);
-      pack_rows(k, ld, chunk_, shape_.dim, shape_.padded_dim, keys_);
-      for (std::int64_t row = 0; row < shape_.tokens; row += shape_.rows) {
-        left = shape_.tokens - row;
+      pack_panels(x.k.from(key), chunk_, vectors(), key_width.dim, keys_t_);
+      pack_panels(x.v.from(key), chunk_, vectors(), value_width.dim, values_t_);
+      pack_rows(x.k.from(key), chunk_, key_width.dim, key_width.padded, keys_);
+      for (std::int64_t row = 0; row < shape_.queries; row += shape_.rows) {
+        left = shape_.queries - row;
         block_ = left < shape_.rows ? left : shape_.rows;
-        pack_block(qkv + row * ld, ld, queries_t_, queries_);
-        pack_block(dout + row * shape_.out_ld, shape_.out_ld, douts_t_, douts_);
+        pack_block(x.q.from(row), key_width, queries_t_, queries_);
+        pack_block(x.dout.from(row), value_width, douts_t_, douts_);
         if (bias_) {
           biased_score_gradients(row);
         } else {
           score_gradients<false>(row);
         }
         Part rows_part{row == 0, left <= shape_.rows};
-        S* dk = dqkv + shape_.out_ld + key * ld;
-        product<1, kScoreLd>(p_, douts_, block_, chunk_, rows_part, 1, dv_acc_, dk + shape_.out_ld);
-        product<1, kScoreLd>(ds_, queries_, block_, chunk_, rows_part, scale(), dk_acc_, dk);
-        Part keys_part{key == 0, key + shape_.keys >= shape_.tokens};
-        product<kDsLd, 1>(ds_rows_, keys_, chunk_, block_, keys_part, scale(),
-                          dq_acc_ ? dq_acc_ + row * shape_.padded_dim : nullptr, dqkv + row * ld);
+        product<1, kScoreLd>({p_, douts_, block_, chunk_}, value_width, rows_part, 1, dv_acc_,
+                             x.dv.from(key));
+        product<1, kScoreLd>({ds_, queries_, block_, chunk_}, key_width, rows_part, scale(),
+                             dk_acc_, x.dk.from(key));
+        Part keys_part{key == 0, key + shape_.chunk >= shape_.keys};
+        product<kDsLd, 1>({ds_rows_, keys_, chunk_, block_}, key_width, keys_part, scale(),
+                          dq_acc_ ? dq_acc_ + row * key_width.padded : nullptr, x.dq.from(row));
       }
-      if (bias_) bias_.end_chunk(dpos_weight);
+      if (bias_) bias_.end_chunk();
     }
   }
 
@@ -98,27 +107,32 @@ class BackwardHead {
   struct Part {  // of a sum: the first, and the last
     bool first, last;
   };
+  struct Factors {  // of a product: a [rows, depth] and b [depth, a width]
+    const E *a, *b;
+    std::int64_t depth, rows;
+  };
 
   std::int64_t vectors() const { return divide_up(chunk_, kWidth<E>); }
   A scale() const { return shape_.scale * static_cast<A>(kLn2); }
 
   // lse_ in base 2 and delta_ = rowsum(dout out). The padding rows get 0: there p is finite and
   // meets a dout of 0.
-  void prepare_rows(const S* out, const A* lse, const S* dout) {
-    for (std::int64_t i = 0; i < shape_.tokens; ++i) {
+  void prepare_rows(const Arrays& x) {
+    for (std::int64_t i = 0; i < shape_.queries; ++i) {
+      const S *out = x.out(i), *dout = x.dout(i);
       Vec<A> sum{};
-      for_each_vector<A>(shape_.dim, [&](std::int64_t d, auto n) {
-        sum += load_n(out + i * shape_.out_ld + d, n) * load_n(dout + i * shape_.out_ld + d, n);
+      for_each_vector<A>(shape_.value.dim, [&](std::int64_t d, auto n) {
+        sum += load_n(out + d, n) * load_n(dout + d, n);
       });
       delta_[i] = reduce_add(sum);
-      lse_[i] = lse[i] * static_cast<A>(kLog2E);
+      lse_[i] = x.lse[i] * static_cast<A>(kLog2E);
     }
-    for (std::int64_t i = shape_.tokens; i < shape_.padded_tokens(); ++i) lse_[i] = delta_[i] = 0;
+    for (std::int64_t i = shape_.queries; i < shape_.padded_queries(); ++i) lse_[i] = delta_[i] = 0;
   }
 
-  void pack_block(const S* x, std::int64_t ld, E* columns, E* rows) const {
-    pack_columns(x, ld, block_, round_up(block_, kWidth<E>), shape_.dim, columns, kMaxRows);
-    pack_rows(x, ld, block_, shape_.dim, shape_.padded_dim, rows);
+  void pack_block(const Rows<const S>& x, const Width& width, E* columns, E* rows) const {
+    pack_columns(x, block_, round_up(block_, kWidth<E>), width.dim, columns, kMaxRows);
+    pack_rows(x, block_, width.dim, width.padded, rows);
   }
 
   // Out of line, so that it does not keep the compiler from inlining the usual case.
@@ -131,30 +145,30 @@ class BackwardHead {
   void score_gradients(std::int64_t first_row) {
     constexpr int W = kWidth<E>;
     Vec<A> padding = padding_bias<A>(chunk_ - (vectors() - 1) * W);
-    std::int64_t steps = shape_.dim_steps, prefetch_rows = prefetch_rows_per_tile(vectors());
+    const std::int64_t key_steps = shape_.key.steps, value_steps = shape_.value.steps;
     for_each_panel(vectors(), [&](std::int64_t first, auto panel_vectors) {
       constexpr int V = decltype(panel_vectors)::value;
-      constexpr int R = kTileRows<V>;
       std::int64_t column = first * W;
       Vec<A> last_padding = first + V == vectors() ? padding : Vec<A>{};
-      for (std::int64_t row = 0; row < block_; row += R) {
+      for_each_tile<V>(block_, [&](std::int64_t row, auto tile_rows) {
+        constexpr int R = decltype(tile_rows)::value;
         Vec<A> acc[R][V];
         FromZero{}(acc, row, column);
-        multiply_tile<E, 1, kMaxRows>(acc, queries_t_ + row, keys_t_ + column * steps, V * W,
-                                      steps);
+        multiply_tile<E, 1, kMaxRows>(acc, queries_t_ + row, keys_t_ + column * key_steps, V * W,
+                                      key_steps);
         alignas(64) A local[kPairs ? R * V * W : 1];
         A* tile = local;
         if constexpr (!kPairs) tile = p_at(p_, row, column);
         probabilities<kBiased>(acc, tile, first_row + row, column, last_padding,
                                p_at(p_, row, column));
-        next_.advance(prefetch_rows);
+        next_.advance(prefetch_rows_);
         FromZero{}(acc, row, column);
-        multiply_tile<E, 1, kMaxRows>(acc, douts_t_ + row, values_t_ + column * steps, V * W,
-                                      steps);
+        multiply_tile<E, 1, kMaxRows>(acc, douts_t_ + row, values_t_ + column * value_steps, V * W,
+                                      value_steps);
         gradients(acc, tile, delta_ + first_row + row, p_at(ds_, row, column),
                   ds_rows_ + row * kDsLd + column / kDepth<E>);
         if constexpr (kBiased) bias_.take(acc, first_row + row, column);
-      }
+      });
     });
   }
 
@@ -173,12 +187,10 @@ class BackwardHead {
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
       if constexpr (kBiased) {
-        const A* x = bias_.x_terms(query + r) + column;
-        const A* y = bias_.y_terms(query + r) + column;
+        const auto terms = bias_.terms(query + r, column);
 #pragma GCC unroll 4
         for (int v = 0; v < V; ++v) {
-          Vec<A> bias = load(x + v * kWidth<E>) + load(y + v * kWidth<E>);
-          acc[r][v] = acc[r][v] * shape_.scale + (bias - lse[r]);
+          acc[r][v] = acc[r][v] * shape_.scale + (terms.at(v * kWidth<E>) - lse[r]);
         }
       } else {
 #pragma GCC unroll 4
@@ -236,13 +248,13 @@ class BackwardHead {
   }
 
   // The `part` of  out = factor a b  that sums over `depth` rows of b. Before the last part the sum
-  // is kept in `carried` [rows, padded_dim].
+  // is kept in `carried` [rows, width.padded].
   template <int kARow, int kAStep>
-  void product(const E* a, const E* b, std::int64_t depth, std::int64_t rows, Part part, A factor,
-               A* carried, S* out) const {
-    const std::int64_t ld = shape_.padded_dim;
+  void product(const Factors& f, const Width& width, Part part, A factor, A* carried,
+               const Rows<S>& out) const {
+    const std::int64_t ld = width.padded, rows = f.rows;
     multiply<E, kARow, kAStep>(
-        a, b, {divide_up(depth, kDepth<E>), ld}, rows, shape_.dim_vectors,
+        f.a, f.b, {divide_up(f.depth, kDepth<E>), ld}, rows, width.vectors,
         [&]<class Vector, int R, int V>(Vector(&acc)[R][V], std::int64_t row, std::int64_t column) {
           FromZero{}(acc, row, column);
           if (part.first) return;
@@ -262,23 +274,24 @@ class BackwardHead {
 #pragma GCC unroll 4
             for (int v = 0; v < V; ++v) acc[r][v] *= factor;
           }
-          store_tile(acc, out + row * shape_.qkv_ld + column, shape_.qkv_ld, rows - row,
-                     shape_.dim - column);
+          store_tile(
+              acc, [&](int r) { return out(row + r) + column; }, rows - row, width.dim - column);
         });
   }
 
   const Shape& shape_;
-  HeadBias<A> bias_;
-  RowPrefetch next_;
+  Bias bias_;
+  RowPrefetch<Rows<const S>> next_;
+  std::int64_t prefetch_rows_ = 0;           // for each tile
   std::int64_t chunk_ = 0, block_ = 0;       // keys of this chunk, query rows of this block
   E *keys_t_, *values_t_;                    // panels of k^T and v^T
-  E *queries_t_, *douts_t_;                  // [dim_steps, kMaxRows]
-  E *keys_, *queries_, *douts_;              // [rows / kDepth, padded_dim]
+  E *queries_t_, *douts_t_;                  // [key.steps, kMaxRows], [value.steps, kMaxRows]
+  E *keys_, *queries_, *douts_;              // [rows / kDepth, padded width]
   E *p_, *ds_;                               // [kMaxRows / kDepth, kScoreLd]
   E* ds_rows_;                               // [kMaxRows, kDsLd]; ds_ where kDepth is 1
-  A *lse_, *delta_;                          // [T]; lse in base 2
-  A *dk_acc_ = nullptr, *dv_acc_ = nullptr;  // [keys, padded_dim], with several blocks
-  A* dq_acc_ = nullptr;                      // [T, padded_dim], with several chunks
+  A *lse_, *delta_;                          // [Q]; lse in base 2
+  A *dk_acc_ = nullptr, *dv_acc_ = nullptr;  // [chunk, padded width], with several blocks
+  A* dq_acc_ = nullptr;                      // [Q, key.padded], with several chunks
 };
 
 }  // namespace dtn::DTN_ISA

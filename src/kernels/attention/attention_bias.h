@@ -25,16 +25,16 @@ struct TokenPlaces {
   static TokenPlaces of(Scratch::Scope& scratch, const Shape& shape, const Args& args) {
     TokenPlaces places;
     if (!args.pos_weight) return places;
-    const std::int64_t padded = shape.padded_tokens();
+    const std::int64_t padded = shape.padded_queries();
     A *x = scratch.take<A>(padded), *y = scratch.take<A>(padded);
     auto *x_row = scratch.take<std::int64_t>(padded), *y_row = scratch.take<std::int64_t>(padded);
     for (std::int64_t i = 0; i < padded; ++i) {
-      bool inside = i < shape.tokens;
+      bool inside = i < shape.queries;
       std::int64_t column = i % args.grid_w, row = i / args.grid_w;
       x[i] = inside ? static_cast<A>(column) : A{0};
       y[i] = inside ? static_cast<A>(row) : A{0};
-      x_row[i] = (inside ? column : args.grid_w) * shape.keys;
-      y_row[i] = (inside ? row : args.grid_h) * shape.keys;
+      x_row[i] = (inside ? column : args.grid_w) * shape.chunk;
+      y_row[i] = (inside ? row : args.grid_h) * shape.chunk;
     }
     places.grid_h = args.grid_h, places.grid_w = args.grid_w;
     places.x = x, places.y = y, places.x_row = x_row, places.y_row = y_row;
@@ -43,14 +43,22 @@ struct TokenPlaces {
   explicit operator bool() const { return x != nullptr; }
 };
 
+// What a bias gives to the scores of one query, from one key on: the sum of two rows.
+template <class A>
+struct TwoTerms {
+  const A *x, *y;
+  Vec<A> at(std::int64_t key) const { return load(x + key) + load(y + key); }
+};
+
 // The tables of one head and one chunk of keys, in base 2, and those of their gradient.
 template <class A>
 class HeadBias {
  public:
-  // weights [H, 3]: a_x, a_y, a_d of every head. `keys` is the most a chunk has.
+  // weights [H, 3]: a_x, a_y, a_d of every head. `keys` is the most a chunk has. dweight [3] +=;
+  // null: not wanted.
   HeadBias(Scratch::Scope& scratch, const TokenPlaces<A>& places, const void* weights,
-           std::int64_t head, std::int64_t keys, bool with_gradient)
-      : places_(places), keys_(keys) {
+           std::int64_t head, std::int64_t keys, A* dweight)
+      : places_(places), keys_(keys), dweight_(dweight) {
     if (!places) return;
     const A* weight = static_cast<const A*>(weights) + 3 * head;
     for (int k = 0; k < 3; ++k) weight_[k] = weight[k] * static_cast<A>(kLog2E);
@@ -59,7 +67,7 @@ class HeadBias {
       y = scratch.take<A>((places.grid_h + 1) * keys);
     };
     take(x_, y_);
-    if (with_gradient) take(dx_, dy_);
+    if (dweight) take(dx_, dy_);
   }
   explicit operator bool() const { return static_cast<bool>(places_); }
 
@@ -79,9 +87,10 @@ class HeadBias {
     std::memset(dy_, 0, static_cast<std::size_t>((places_.grid_h + 1) * keys_) * sizeof(A));
   }
 
-  // What a query gives to the keys of the chunk is the sum of these two.
-  const A* x_terms(std::int64_t query) const { return x_ + places_.x_row[query]; }
-  const A* y_terms(std::int64_t query) const { return y_ + places_.y_row[query]; }
+  // Of a query and the keys of the chunk from `column` on.
+  TwoTerms<A> terms(std::int64_t query, std::int64_t column) const {
+    return {x_ + places_.x_row[query] + column, y_ + places_.y_row[query] + column};
+  }
 
   // Takes the gradients of the scores of a tile. Its queries mostly stand in one row of the grid.
   template <int R, int V>
@@ -111,10 +120,10 @@ class HeadBias {
     }
   }
 
-  // dweight [3] += the sums over this chunk of ds times (dx, dy, dx^2 + dy^2).
-  [[gnu::noinline]] void end_chunk(A* dweight) const {
-    contract(dx_, places_.x, places_.grid_w, dweight[0], dweight[2]);
-    contract(dy_, places_.y, places_.grid_h, dweight[1], dweight[2]);
+  // dweight += the sums over this chunk of ds times (dx, dy, dx^2 + dy^2).
+  [[gnu::noinline]] void end_chunk() const {
+    contract(dx_, places_.x, places_.grid_w, dweight_[0], dweight_[2]);
+    contract(dy_, places_.y, places_.grid_h, dweight_[1], dweight_[2]);
   }
 
  private:
@@ -151,6 +160,7 @@ class HeadBias {
   const TokenPlaces<A>& places_;
   std::int64_t keys_, first_ = 0, count_ = 0;
   A weight_[3] = {};
+  A* dweight_;
   A *x_ = nullptr, *y_ = nullptr;    // [grid_w + 1, keys], [grid_h + 1, keys]
   A *dx_ = nullptr, *dy_ = nullptr;  // the same, of the gradient
 };

@@ -9,48 +9,56 @@
 
 namespace dtn::DTN_ISA {
 
-template <class S>
+// Rows: how tokens are found, StridedRows or MappedRows. Bias: what is added to the scores,
+// HeadBias or TableBias.
+template <class S, template <class> class Rows, class Bias>
 class ForwardHead {
  public:
   using Shape = AttentionShape<S>;
   using E = typename Shape::E;
   using A = typename Shape::A;
 
-  // At T = 197 the scores of a block just fit in the L1 cache.
-  static constexpr std::int64_t kMaxRows = 48;
+  struct Arrays {
+    Rows<const S> q, k, v;  // [Q, Dk], [S, Dk], [S, Dv]
+    Rows<S> out;            // [Q, Dv]
+    A* lse;                 // [Q]
+  };
+
+  // The scores of a block stay in the L1 cache: 48 rows of 197 keys just fit.
+  static constexpr std::int64_t kMaxRows = 96;
   static_assert(kMaxRows % kRowAlign == 0 && kMaxRows % kWidth<E> == 0);
+  static std::int64_t max_rows(std::int64_t chunk) { return chunk <= 128 ? 72 : 48; }
 
   // `next` is fetched into the cache on the way.
-  ForwardHead(Scratch::Scope& scratch, const Shape& shape, const HeadBias<A>& bias,
-              const RowPrefetch& next)
+  ForwardHead(Scratch::Scope& scratch, const Shape& shape, const Bias& bias,
+              const RowPrefetch<Rows<const S>>& next)
       : shape_(shape), bias_(bias), next_(next) {
-    std::int64_t t = shape.padded_tokens();
-    keys_ = scratch.take<E>(shape.dim_steps * shape.keys);
-    values_ = scratch.take<E>(shape.keys * shape.padded_dim);
-    queries_ = scratch.take<E>(shape.dim_steps * kMaxRows);
+    std::int64_t t = shape.padded_queries();
+    keys_ = scratch.take<E>(shape.key.steps * shape.chunk);
+    values_ = scratch.take<E>(shape.chunk * shape.value.padded);
+    queries_ = scratch.take<E>(shape.key.steps * kMaxRows);
     scores_ = scratch.take<A>(kMaxRows * kScoreLd);
     largest_ = scratch.take<A>(t);
     sum_ = scratch.take<A>(t);
     rescale_ = scratch.take<A>(kMaxRows);
-    if (shape.keys < shape.tokens) acc_ = scratch.take<A>(t * shape.padded_dim);
+    if (shape.chunk < shape.keys) acc_ = scratch.take<A>(t * shape.value.padded);
   }
 
-  // q, k, v: [T, D] with rows qkv_ld apart; out [T, D] with rows out_ld apart; lse [T].
-  void run(const S* q, const S* k, const S* v, S* out, A* lse) {
-    for (std::int64_t key = 0; key < shape_.tokens; key += shape_.keys) {
-      std::int64_t left = shape_.tokens - key;
-      chunk_ = left < shape_.keys ? left : shape_.keys;
+  void run(const Arrays& x) {
+    prefetch_rows_ = next_.template rows_per_tile<A>(shape_.queries, shape_.keys);
+    for (std::int64_t key = 0; key < shape_.keys; key += shape_.chunk) {
+      std::int64_t left = shape_.keys - key;
+      chunk_ = left < shape_.chunk ? left : shape_.chunk;
       first_ = key == 0;
-      last_ = left <= shape_.keys;
+      last_ = left <= shape_.chunk;
       if (bias_) bias_.begin_chunk(key, chunk_);
-      pack_panels(k + key * shape_.qkv_ld, shape_.qkv_ld, chunk_, vectors(), shape_.dim, keys_);
-      pack_rows(v + key * shape_.qkv_ld, shape_.qkv_ld, chunk_, shape_.dim, shape_.padded_dim,
-                values_);
-      for (std::int64_t row = 0; row < shape_.tokens; row += shape_.rows) {
-        left = shape_.tokens - row;
+      pack_panels(x.k.from(key), chunk_, vectors(), shape_.key.dim, keys_);
+      pack_rows(x.v.from(key), chunk_, shape_.value.dim, shape_.value.padded, values_);
+      for (std::int64_t row = 0; row < shape_.queries; row += shape_.rows) {
+        left = shape_.queries - row;
         std::int64_t rows = left < shape_.rows ? left : shape_.rows;
-        pack_columns(q + row * shape_.qkv_ld, shape_.qkv_ld, rows, round_up(rows, kWidth<E>),
-                     shape_.dim, queries_, kMaxRows);
+        pack_columns(x.q.from(row), rows, round_up(rows, kWidth<E>), shape_.key.dim, queries_,
+                     kMaxRows);
         if (bias_) {
           score_biased(row, rows);
         } else {
@@ -58,11 +66,12 @@ class ForwardHead {
         }
         softmax_rows<E>(scores_, kScoreLd, rows, vectors() * kWidth<E>, first_,
                         {largest_ + row, sum_ + row, rescale_});
-        weigh(row, rows, out + row * shape_.out_ld);
+        weigh(row, rows, x.out.from(row));
       }
     }
-    for_each_vector<A>(shape_.tokens, [&](std::int64_t i, auto n) {
-      store_n(lse + i, load(largest_ + i) * static_cast<A>(kLn2) + log_positive(load(sum_ + i)), n);
+    for_each_vector<A>(shape_.queries, [&](std::int64_t i, auto n) {
+      store_n(x.lse + i, load(largest_ + i) * static_cast<A>(kLn2) + log_positive(load(sum_ + i)),
+              n);
     });
   }
 
@@ -74,59 +83,56 @@ class ForwardHead {
     score<true>(first_row, rows);
   }
 
-  // scores = q k^T scale and perhaps the positional bias, -infinity where there is no key.
+  // scores = q k^T scale and perhaps the bias, -infinity where there is no key.
   template <bool kBiased>
   void score([[maybe_unused]] std::int64_t first_row, std::int64_t rows) {
     Vec<A> padding = padding_bias<A>(chunk_ - (vectors() - 1) * kWidth<E>);
     std::int64_t end_column = vectors() * kWidth<E>;
-    std::int64_t prefetch_rows = prefetch_rows_per_tile(vectors());
     multiply<E, 1, kMaxRows>(
-        queries_, keys_, {shape_.dim_steps, 0}, rows, vectors(), FromZero{},
+        queries_, keys_, {shape_.key.steps, 0}, rows, vectors(), FromZero{},
         [&]<class Vector, int R, int V>(Vector(&acc)[R][V], std::int64_t row, std::int64_t column) {
-          next_.advance(prefetch_rows);
+          next_.advance(prefetch_rows_);
           A* s = scores_ + row * kScoreLd + column;
           Vec<A> last_padding = column + V * kWidth<E> == end_column ? padding : Vec<A>{};
 #pragma GCC unroll 24
           for (int r = 0; r < R; ++r) {
-            [[maybe_unused]] const A *x = nullptr, *y = nullptr;
             if constexpr (kBiased) {
-              x = bias_.x_terms(first_row + row + r) + column;
-              y = bias_.y_terms(first_row + row + r) + column;
+              const auto terms = bias_.terms(first_row + row + r, column);
+#pragma GCC unroll 4
+              for (int v = 0; v < V; ++v) {
+                acc[r][v] = acc[r][v] * shape_.scale + terms.at(v * kWidth<E>);
+              }
+            } else {
+#pragma GCC unroll 4
+              for (int v = 0; v < V; ++v) acc[r][v] *= shape_.scale;
+              acc[r][V - 1] += last_padding;
             }
 #pragma GCC unroll 4
-            for (int v = 0; v < V; ++v) {
-              Vec<A> z = acc[r][v] * shape_.scale;
-              if constexpr (kBiased) {
-                z += load(x + v * kWidth<E>) + load(y + v * kWidth<E>);
-              } else if (v == V - 1) {
-                z += last_padding;
-              }
-              store(s + r * kScoreLd + v * kWidth<E>, z);
-            }
+            for (int v = 0; v < V; ++v) store(s + r * kScoreLd + v * kWidth<E>, acc[r][v]);
           }
         });
   }
 
   // out = p v / sum, after the last chunk; before that acc_ = acc_ rescale + p v.
-  void weigh(std::int64_t first_row, std::int64_t rows, S* out) {
-    A* carried = acc_ ? acc_ + first_row * shape_.padded_dim : nullptr;
+  void weigh(std::int64_t first_row, std::int64_t rows, const Rows<S>& out) {
+    const std::int64_t ld = shape_.value.padded;
+    A* carried = acc_ ? acc_ + first_row * ld : nullptr;
     const E* p = reinterpret_cast<const E*>(scores_);
     multiply<E, kScoreLd, 1>(
-        p, values_, {divide_up(chunk_, kDepth<E>), shape_.padded_dim}, rows, shape_.dim_vectors,
+        p, values_, {divide_up(chunk_, kDepth<E>), ld}, rows, shape_.value.vectors,
         [&]<class Vector, int R, int V>(Vector(&acc)[R][V], std::int64_t row, std::int64_t column) {
           FromZero{}(acc, row, column);
           if (first_) return;
           for (int r = 0; r < R && row + r < rows; ++r) {
             for (int v = 0; v < V; ++v) {
-              acc[r][v] = rescale_[row + r] *
-                          load(carried + (row + r) * shape_.padded_dim + column + v * kWidth<E>);
+              acc[r][v] =
+                  rescale_[row + r] * load(carried + (row + r) * ld + column + v * kWidth<E>);
             }
           }
         },
         [&]<class Vector, int R, int V>(Vector(&acc)[R][V], std::int64_t row, std::int64_t column) {
           if (!last_) {
-            store_tile(acc, carried + row * shape_.padded_dim + column, shape_.padded_dim,
-                       rows - row, shape_.padded_dim - column);
+            store_tile(acc, carried + row * ld + column, ld, rows - row, ld - column);
             return;
           }
 #pragma GCC unroll 24
@@ -135,24 +141,26 @@ class ForwardHead {
 #pragma GCC unroll 4
             for (int v = 0; v < V; ++v) acc[r][v] *= inverse;
           }
-          store_tile(acc, out + row * shape_.out_ld + column, shape_.out_ld, rows - row,
-                     shape_.dim - column);
+          store_tile(
+              acc, [&](int r) { return out(row + r) + column; }, rows - row,
+              shape_.value.dim - column);
         });
   }
 
   const Shape& shape_;
-  HeadBias<A> bias_;
-  RowPrefetch next_;
+  Bias bias_;
+  RowPrefetch<Rows<const S>> next_;
+  std::int64_t prefetch_rows_ = 0;   // for each tile
   std::int64_t chunk_ = 0;           // keys of this chunk
   bool first_ = true, last_ = true;  // chunk
   E* keys_;                          // panels of k^T
-  E* values_;                        // [keys / kDepth, padded_dim]
-  E* queries_;                       // [dim_steps, kMaxRows]
+  E* values_;                        // [chunk / kDepth, value.padded]
+  E* queries_;                       // [key.steps, kMaxRows]
   A* scores_;                        // [kMaxRows, kScoreLd], scores, then probabilities as E
-  A* largest_;                       // [T]
-  A* sum_;                           // [T]
+  A* largest_;                       // [Q]
+  A* sum_;                           // [Q]
   A* rescale_;                       // [kMaxRows]
-  A* acc_ = nullptr;                 // [T, padded_dim], only with several chunks
+  A* acc_ = nullptr;                 // [Q, value.padded], only with several chunks
 };
 
 }  // namespace dtn::DTN_ISA

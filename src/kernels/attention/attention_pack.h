@@ -19,6 +19,26 @@ template <class S>
 using ElementFor = std::conditional_t<std::is_same_v<S, bfloat16>, float, S>;
 #endif
 
+// The rows of one head in an array of tokens: those of token 0, 1, 2 ..
+template <class S>
+struct StridedRows {
+  S* first;
+  std::int64_t ld;
+
+  S* operator()(std::int64_t i) const { return first + i * ld; }
+  StridedRows from(std::int64_t i) const { return {first + i * ld, ld}; }
+};
+// .. or those of any tokens in any order.
+template <class S>
+struct MappedRows {
+  S* first;
+  std::int64_t ld;
+  const std::int64_t* tokens;
+
+  S* operator()(std::int64_t i) const { return first + tokens[i] * ld; }
+  MappedRows from(std::int64_t i) const { return {first, ld, tokens + i}; }
+};
+
 template <class V, int... I>
 inline V interleave_low(V a, V b, std::integer_sequence<int, I...>) {
   return __builtin_shufflevector(a, b, (I / 2 + I % 2 * static_cast<int>(sizeof...(I)))...);
@@ -64,9 +84,9 @@ inline Vec<Accumulator<E>> load_elements(const S* row, std::int64_t k, std::int6
 
 // kWidth rows of src [rows, dim] become kWidth columns of dst [divide_up(dim, kDepth)][step];
 // columns from `rows` on are zero.
-template <class E, class S>
-inline void transpose_group(const S* src, std::int64_t ld, std::int64_t rows, std::int64_t dim,
-                            E* dst, std::int64_t step) {
+template <class E, class Rows>
+inline void transpose_group(const Rows& src, std::int64_t rows, std::int64_t dim, E* dst,
+                            std::int64_t step) {
   using V = Vec<Accumulator<E>>;
   constexpr int L = kWidth<E>;
   std::int64_t elements = divide_up(dim, kDepth<E>);
@@ -74,10 +94,10 @@ inline void transpose_group(const S* src, std::int64_t ld, std::int64_t rows, st
     V x[L];
     if (rows >= L) {
 #pragma GCC unroll 16
-      for (int i = 0; i < L; ++i) x[i] = load_elements<E>(src + i * ld, k, dim);
+      for (int i = 0; i < L; ++i) x[i] = load_elements<E>(src(i), k, dim);
     } else {
 #pragma GCC unroll 16
-      for (int i = 0; i < L; ++i) x[i] = i < rows ? load_elements<E>(src + i * ld, k, dim) : V{};
+      for (int i = 0; i < L; ++i) x[i] = i < rows ? load_elements<E>(src(i), k, dim) : V{};
     }
     transpose_lanes(x);
     int count = static_cast<int>(elements - k < L ? elements - k : L);
@@ -89,15 +109,15 @@ inline void transpose_group(const S* src, std::int64_t ld, std::int64_t rows, st
 }
 
 // src [rows, dim], transposed, as the panels of a right operand with `vectors` x kWidth columns.
-template <class E, class S>
-inline void pack_panels(const S* src, std::int64_t ld, std::int64_t rows, std::int64_t vectors,
-                        std::int64_t dim, E* dst) {
+template <class E, class Rows>
+inline void pack_panels(const Rows& src, std::int64_t rows, std::int64_t vectors, std::int64_t dim,
+                        E* dst) {
   std::int64_t steps = divide_up(dim, kDepth<E>);
   for_each_panel(vectors, [&](std::int64_t first, auto panel_vectors) {
     constexpr int V = decltype(panel_vectors)::value;
     for (int v = 0; v < V; ++v) {
       std::int64_t row = (first + v) * kWidth<E>;
-      transpose_group(src + row * ld, ld, rows - row, dim,
+      transpose_group(src.from(row), rows - row, dim,
                       dst + first * kWidth<E> * steps + v * kWidth<E>, std::int64_t{V} * kWidth<E>);
     }
   });
@@ -105,26 +125,26 @@ inline void pack_panels(const S* src, std::int64_t ld, std::int64_t rows, std::i
 
 // src [rows, dim], transposed, as a left operand [divide_up(dim, kDepth)][step] with columns up to
 // `padded`, a multiple of kWidth.
-template <class E, class S>
-inline void pack_columns(const S* src, std::int64_t ld, std::int64_t rows, std::int64_t padded,
-                         std::int64_t dim, E* dst, std::int64_t step) {
+template <class E, class Rows>
+inline void pack_columns(const Rows& src, std::int64_t rows, std::int64_t padded, std::int64_t dim,
+                         E* dst, std::int64_t step) {
   for (std::int64_t row = 0; row < padded; row += kWidth<E>) {
-    transpose_group(src + row * ld, ld, rows - row, dim, dst + row, step);
+    transpose_group(src.from(row), rows - row, dim, dst + row, step);
   }
 }
 
 // src [rows, dim] as a row-major right operand [divide_up(rows, kDepth)][padded_dim].
-template <class E, class S>
-inline void pack_rows(const S* src, std::int64_t ld, std::int64_t rows, std::int64_t dim,
-                      std::int64_t padded_dim, E* dst) {
+template <class E, class Rows>
+inline void pack_rows(const Rows& src, std::int64_t rows, std::int64_t dim, std::int64_t padded_dim,
+                      E* dst) {
   for (std::int64_t row = 0; row < rows; row += kDepth<E>) {
-    const S* p = src + row * ld;
+    const auto* p = src(row);
     for (std::int64_t d = 0; d < padded_dim; d += kWidth<E>, dst += kWidth<E>) {
       auto x = load_elements<Accumulator<E>>(p, d, dim);
 #if defined(DTN_ISA_avx512)
       if constexpr (std::is_same_v<E, Bf16Pair>) {  // low half: this row, high half: the next
         VecU high{};
-        if (row + 1 < rows) high = (VecU)load_elements<float>(p + ld, d, dim);
+        if (row + 1 < rows) high = (VecU)load_elements<float>(src(row + 1), d, dim);
         VecU pair = ((VecU)x >> 16) | high;
         std::memcpy(dst, &pair, sizeof pair);
         continue;

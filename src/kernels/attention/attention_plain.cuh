@@ -60,22 +60,36 @@ __device__ __forceinline__ float max_of_sharers(float v) {
   return v;
 }
 
-// Rows [first, first + count) to shared memory as float32; zeros outside of [tokens, dim].
-template <int C, class T>
-__device__ __forceinline__ void load_rows(float* to, const T* from, std::int64_t stride, int first,
-                                          int count, const HeadShape& shape) {
+// Takes one row's scores of 32 more keys: replaces them by exp(s - largest), and returns what sums
+// over earlier keys must be multiplied by.
+__device__ __forceinline__ float take_scores(float (&s)[2], float& largest, float& sum) {
+  float m = fmaxf(largest, max_of_sharers(fmaxf(s[0], s[1])));
+  float shift = m == -INFINITY ? 0.0f : m;  // avoids -infinity - -infinity
+  float factor = expf(largest - shift);
+  largest = m;
+  s[0] = expf(s[0] - shift);
+  s[1] = expf(s[1] - shift);
+  sum = sum * factor + (s[0] + s[1]);
+  return factor;
+}
+
+// `count` rows of T to shared memory as float32; zeros from `left` rows and from `dim` columns on.
+// row_at(i) is where row i begins, for 0 <= i < left.
+template <int C, class T, class RowAt>
+__device__ __forceinline__ void load_rows_at(float* to, const RowAt& row_at, int count, int left,
+                                             int dim, bool aligned) {
   constexpr int n = cuda::kPerVector<T>, kVectors = 16 * C / n;
   for (int i = static_cast<int>(threadIdx.x); i < count * kVectors; i += kPlainThreads) {
     int row = i / kVectors, column = i % kVectors * n;
-    bool inside = first + row < shape.tokens;
-    const T* source = from + (inside ? first + row : 0) * stride + column;
+    bool inside = row < left;
+    const T* source = row_at(inside ? row : 0) + column;
     float v[n] = {};
-    if (inside && shape.aligned && column < shape.dim) {
+    if (inside && aligned && column < dim) {
       cuda::load_vector<T>(source, v);
     } else if (inside) {
 #pragma unroll
       for (int k = 0; k < n; ++k) {
-        if (column + k < shape.dim) v[k] = cuda::to_float(source[k]);
+        if (column + k < dim) v[k] = cuda::to_float(source[k]);
       }
     }
     float* target = to + row * kPlainRow<C> + column;
@@ -84,6 +98,14 @@ __device__ __forceinline__ void load_rows(float* to, const T* from, std::int64_t
       *reinterpret_cast<float4*>(target + k) = make_float4(v[k], v[k + 1], v[k + 2], v[k + 3]);
     }
   }
+}
+
+// Rows [first, first + count) of a head.
+template <int C, class T>
+__device__ __forceinline__ void load_rows(float* to, const T* from, std::int64_t stride, int first,
+                                          int count, const HeadShape& shape) {
+  auto row_at = [=](int row) { return from + (first + row) * stride; };
+  load_rows_at<C, T>(to, row_at, count, shape.tokens - first, shape.dim, shape.aligned);
 }
 
 __device__ __forceinline__ float dot4(float4 a, float4 b, float c) {
@@ -162,17 +184,16 @@ __device__ __forceinline__ void accumulate(float (&acc)[R][C], const float* p, c
   }
 }
 
-// Writes an owned row times `factor`.
+// Writes the `dim` columns of an owned row times `factor`.
 template <int C, class T>
-__device__ __forceinline__ void store_row(T* to, const float (&acc)[C], float factor,
-                                          const HeadShape& shape) {
+__device__ __forceinline__ void store_row(T* to, const float (&acc)[C], float factor, int dim) {
   int sharer = plain_thread().sharer;
 #pragma unroll
   for (int u = 0; u < C / 4; ++u) {
     int column = 4 * (sharer + kSharers * u);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      if (column + i < shape.dim) to[column + i] = cuda::from_float<T>(acc[4 * u + i] * factor);
+      if (column + i < dim) to[column + i] = cuda::from_float<T>(acc[4 * u + i] * factor);
     }
   }
 }

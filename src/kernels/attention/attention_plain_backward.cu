@@ -18,14 +18,14 @@ struct PlainBackward : Plain<C, C <= 4    ? 8
   static_assert(kSharedBytes <= kLeastSharedMemory);
 };
 
-// Blocks per multiprocessor. Left to itself (0), the compiler takes fewer registers for a bias than
-// it needs.
+// Blocks per multiprocessor. Left to itself (0), the compiler takes fewer registers than it needs for
+// a bias, and for wide heads.
 template <int C, bool kBiased>
 inline constexpr int kQueriesBlocks = !kBiased ? 0
                                       : C <= 8 ? 3
                                                : 2;
 template <int C, bool kBiased>
-inline constexpr int kKeysBlocks = (kBiased && C > 8) ? 2 : 0;
+inline constexpr int kKeysBlocks = C > 8 ? 2 : 0;
 
 template <class T>
 struct PlainArrays {
@@ -104,7 +104,8 @@ __global__ void __launch_bounds__(kPlainThreads, kQueriesBlocks<C, kBiased>)
   for (int r = 0; r < R; ++r) {
     int row = first + at.group + r * kSharerGroups;
     if (row >= shape.tokens) continue;
-    store_row(arrays.dqkv + head.qkv(shape) + row * shape.qkv_stride, dq[r], arrays.scale, shape);
+    store_row(arrays.dqkv + head.qkv(shape) + row * shape.qkv_stride, dq[r], arrays.scale,
+              shape.dim);
   }
 }
 
@@ -167,8 +168,8 @@ __global__ void __launch_bounds__(kPlainThreads, kKeysBlocks<C, kBiased>)
     int row = first + at.group + r * kSharerGroups;
     if (row >= shape.tokens) continue;
     T* to = arrays.dqkv + head.qkv(shape) + shape.out_stride + row * shape.qkv_stride;
-    store_row(to, dk[r], arrays.scale, shape);
-    store_row(to + shape.out_stride, dv[r], 1.0f, shape);
+    store_row(to, dk[r], arrays.scale, shape.dim);
+    store_row(to + shape.out_stride, dv[r], 1.0f, shape.dim);
   }
 }
 

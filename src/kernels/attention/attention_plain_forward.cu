@@ -20,19 +20,6 @@ struct PlainForward : Plain<C, C <= 4    ? 8
 template <int C>
 inline constexpr int kForwardBlocks = C <= 12 ? 0 : 2;
 
-// Takes one row's scores of 32 more keys: replaces them by exp(s - largest), and returns what sums
-// over earlier keys must be multiplied by.
-__device__ __forceinline__ float take_scores(float (&s)[2], float& largest, float& sum) {
-  float m = fmaxf(largest, max_of_sharers(fmaxf(s[0], s[1])));
-  float shift = m == -INFINITY ? 0.0f : m;  // avoids -infinity - -infinity
-  float factor = expf(largest - shift);
-  largest = m;
-  s[0] = expf(s[0] - shift);
-  s[1] = expf(s[1] - shift);
-  sum = sum * factor + (s[0] + s[1]);
-  return factor;
-}
-
 template <class T, int C, bool kBiased>
 __global__ void __launch_bounds__(kPlainThreads, kForwardBlocks<C>)
     attention_plain_forward_kernel(HeadShape shape, const T* qkv, float scale,
@@ -84,7 +71,7 @@ __global__ void __launch_bounds__(kPlainThreads, kForwardBlocks<C>)
     int row = first + at.group + r * kSharerGroups;
     if (row >= shape.tokens) continue;
     if (at.sharer == 0) lse[head.row(shape) + row] = largest[r] + logf(total);
-    store_row(out + head.out(shape) + row * shape.out_stride, acc[r], 1 / total, shape);
+    store_row(out + head.out(shape) + row * shape.out_stride, acc[r], 1 / total, shape.dim);
   }
 }
 

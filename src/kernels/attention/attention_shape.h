@@ -3,7 +3,6 @@
 
 #include <cstdint>
 
-#include "kernels/attention/attention.h"
 #include "kernels/attention/attention_softmax.h"
 
 namespace dtn::DTN_ISA {
@@ -15,78 +14,94 @@ inline constexpr std::int64_t kMaxKeys = 512;
 inline constexpr int kScoreLd = 528;
 static_assert(kScoreLd % 16 == 0 && kScoreLd >= kMaxKeys + kTileRows<1>);
 
-// A tile or a vector of rows may start at the last token: this many more can be read.
+// A tile or a vector of rows may start at the last row: this many more can be read.
 inline constexpr std::int64_t kRowSlack = 16;
 static_assert(kRowSlack >= kTileRows<1> && kRowSlack >= kWidth<float>);
+
+// One head of one sample, or of one group of its tokens.
+struct AttentionSizes {
+  std::int64_t queries, keys;
+  std::int64_t key_dim, value_dim;  // D of queries and keys, and of values and outputs
+  double scale;
+};
 
 template <class S>
 struct AttentionShape {
   using E = ElementFor<S>;
   using A = Accumulator<E>;
 
-  std::int64_t tokens, heads, dim;
-  std::int64_t keys;         // per chunk
-  std::int64_t rows;         // per block of queries
-  std::int64_t padded_dim;   // D in whole vectors
-  std::int64_t dim_vectors;  // padded_dim in vectors
-  std::int64_t dim_steps;    // D in elements of E
-  std::int64_t qkv_ld;       // between tokens of qkv
-  std::int64_t out_ld;       // between tokens of out
-  A scale;                   // log2(e) included
+  struct Width {
+    std::int64_t dim;
+    std::int64_t padded;   // in whole vectors
+    std::int64_t vectors;  // padded, in vectors
+    std::int64_t steps;    // dim in elements of E
 
-  template <class Args>
-  AttentionShape(const Args& args, std::int64_t max_rows) {
-    tokens = args.tokens, heads = args.heads, dim = args.head_dim;
-    keys = round_up(divide_up(tokens, divide_up(tokens, kMaxKeys)), 16);
-    rows = max_rows < tokens ? max_rows : tokens;
-    padded_dim = round_up(dim, kWidth<E>);
-    dim_vectors = padded_dim / kWidth<E>;
-    dim_steps = divide_up(dim, kDepth<E>);
-    qkv_ld = 3 * heads * dim;
-    out_ld = heads * dim;
-    scale = static_cast<A>(args.scale * kLog2E);
+    explicit Width(std::int64_t d)
+        : dim(d),
+          padded(round_up(d, kWidth<E>)),
+          vectors(padded / kWidth<E>),
+          steps(divide_up(d, kDepth<E>)) {}
+  };
+
+  std::int64_t queries, keys;
+  Width key, value;
+  std::int64_t chunk;  // of keys
+  std::int64_t rows;   // per block of queries
+  A scale;             // log2(e) included
+
+  // max_rows(chunk) is the most rows that a block may have.
+  template <class MaxRows>
+  AttentionShape(const AttentionSizes& sizes, MaxRows&& max_rows)
+      : queries(sizes.queries),
+        keys(sizes.keys),
+        key(sizes.key_dim),
+        value(sizes.value_dim),
+        chunk(round_up(divide_up(keys, divide_up(keys, kMaxKeys)), 16)),
+        rows(max_rows(chunk)),
+        scale(static_cast<A>(sizes.scale * kLog2E)) {
+    if (queries < rows) rows = queries;
   }
-  std::int64_t padded_tokens() const { return tokens + kRowSlack; }
-  std::int64_t qkv_offset(std::int64_t image, std::int64_t head) const {
-    return image * tokens * qkv_ld + head * dim;
-  }
-  std::int64_t out_offset(std::int64_t image, std::int64_t head) const {
-    return image * tokens * out_ld + head * dim;
-  }
+  std::int64_t padded_queries() const { return queries + kRowSlack; }
 };
 
-// The rows of the head that this thread will probably do next, asked for a few at a time while it
-// computes: each row is a page or so from the last, which the processor does not foresee.
+// The rows of the head that this thread will probably do next, those to be written too, asked for a
+// few at a time while it computes: each row is a page or so from the last, which the processor does
+// not foresee.
+template <class Rows>
 class RowPrefetch {
  public:
-  RowPrefetch() = default;
-  RowPrefetch(std::int64_t rows, std::int64_t bytes_per_row) : left_(rows), bytes_(bytes_per_row) {}
+  void add(const Rows& rows, std::int64_t count, std::int64_t bytes_per_row) {
+    arrays_[size_++] = {rows, count, bytes_per_row};
+    if (count > end_) end_ = count;
+  }
 
-  void add(const void* first_row, std::int64_t ld_bytes) {
-    rows_[arrays_] = static_cast<const char*>(first_row);
-    ld_[arrays_++] = ld_bytes;
+  // How many rows to ask for with each tile of a pass over `queries` rows of scores of `keys` each,
+  // so that all are asked for in the end.
+  template <class A>
+  std::int64_t rows_per_tile(std::int64_t queries, std::int64_t keys) const {
+    const std::int64_t vectors = queries * divide_up(keys, kLanes<A>);
+    return divide_up(end_ * kTileVectors, vectors < 1 ? 1 : vectors);
   }
 
   [[gnu::always_inline]] void advance(std::int64_t rows) {
-    for (; rows > 0 && left_ > 0; --rows, --left_) {
-      for (int a = 0; a < arrays_; ++a) {
-        for (std::int64_t b = 0; b < bytes_; b += 64) __builtin_prefetch(rows_[a] + b, 0, 2);
-        rows_[a] += ld_[a];
+    for (; rows > 0 && at_ < end_; --rows, ++at_) {
+      for (int a = 0; a < size_; ++a) {
+        if (at_ >= arrays_[a].count) continue;
+        const auto* row = reinterpret_cast<const char*>(arrays_[a].rows(at_));
+        for (std::int64_t b = 0; b < arrays_[a].bytes; b += 64) __builtin_prefetch(row + b, 0, 2);
       }
     }
   }
 
  private:
-  const char* rows_[5] = {};
-  std::int64_t ld_[5] = {};
-  int arrays_ = 0;
-  std::int64_t left_ = 0, bytes_ = 0;
+  struct Array {
+    Rows rows;
+    std::int64_t count, bytes;
+  };
+  Array arrays_[8] = {};
+  int size_ = 0;
+  std::int64_t at_ = 0, end_ = 0;
 };
-
-// So many that the tiles of one pass over all rows, by panels of keys, fetch every row.
-inline std::int64_t prefetch_rows_per_tile(std::int64_t vectors) {
-  return divide_up(kTileVectors / kMaxTileWidth + 2, divide_up(vectors, kMaxTileWidth));
-}
 
 // Added to the last vector of scores: 0 for the first `valid` lanes, -infinity for the rest.
 template <class A>

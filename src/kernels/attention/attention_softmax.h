@@ -152,7 +152,7 @@ template <class E>
 inline void softmax_rows(Accumulator<E>* s, std::int64_t ld, std::int64_t rows, std::int64_t count,
                          bool first, RowStates<Accumulator<E>> state) {
   using A = Accumulator<E>;
-  constexpr int L = kWidth<E>;
+  constexpr std::int64_t L = kWidth<E>;
   const A infinity = static_cast<A>(__builtin_inf());
   for (std::int64_t r = 0; r < rows; ++r) {
     Vec<A> top = load(s + r * ld);

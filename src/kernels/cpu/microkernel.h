@@ -37,6 +37,10 @@ inline constexpr int kTileVectors = 12, kMaxTileWidth = 3;
 // Rows of a tile V vectors wide; for V = 1 twelve already hide the latency.
 template <int V>
 inline constexpr int kTileRows = kTileVectors / (V == 1 && kTileVectors == 24 ? 2 : V);
+// Rows of the smaller tiles that cover the last rows, of which a whole tile would waste most. They
+// too hide the latency, or nearly.
+template <int V>
+inline constexpr int kSmallTileRows = kTileRows<V> >= 12 ? 4 : 2;
 // Row counts rounded up to this are whole tiles whatever the tile's shape.
 inline constexpr int kRowAlign = 24;
 
@@ -91,6 +95,16 @@ inline void for_each_panel(std::int64_t vectors, F&& f) {
   }
 }
 
+// Covers `rows` by tiles for a panel of width V, and calls f(first row, integral_constant<int, R>).
+// The last may reach past the rows, but not past round_up(rows, kRowAlign).
+template <int V, class F>
+[[gnu::always_inline]] inline void for_each_tile(std::int64_t rows, F&& f) {
+  constexpr int R = kTileRows<V>, kSmall = kSmallTileRows<V>;
+  std::int64_t row = 0;
+  for (; rows - row > R - kSmall; row += R) f(row, std::integral_constant<int, R>{});
+  for (; row < rows; row += kSmall) f(row, std::integral_constant<int, kSmall>{});
+}
+
 // B as panels, one after the other, each [steps][V * kWidth]; or row-major with rows of `ld`.
 struct PanelLayout {
   std::int64_t steps, ld;
@@ -106,16 +120,15 @@ inline void multiply(const E* a, const E* b, PanelLayout layout, std::int64_t ro
                      std::int64_t vectors, const Begin& begin, const End& end) {
   for_each_panel(vectors, [&](std::int64_t first, auto panel_vectors) {
     constexpr int V = decltype(panel_vectors)::value;
-    constexpr int R = kTileRows<V>;
     std::int64_t column = first * kWidth<E>;
     const E* panel = b + layout.offset(column);
-    for (std::int64_t row = 0; row < rows; row += R) {
-      Vec<Accumulator<E>> acc[R][V];
+    for_each_tile<V>(rows, [&](std::int64_t row, auto tile_rows) {
+      Vec<Accumulator<E>> acc[decltype(tile_rows)::value][V];
       begin(acc, row, column);
       multiply_tile<E, kARow, kAStep>(acc, a + row * kARow, panel, layout.step(V * kWidth<E>),
                                       layout.steps);
       end(acc, row, column);
-    }
+    });
   });
 }
 
@@ -129,17 +142,20 @@ struct FromZero {
   }
 };
 
-// Stores the part of a tile that lies inside C [rows_left, columns_left] from the tile's corner.
-template <class S, class Vector, int R, int V>
-[[gnu::always_inline]] inline void store_tile(const Vector (&acc)[R][V], S* c, std::int64_t ld,
+// Stores the part of a tile that lies inside C [rows_left, columns_left] from the tile's corner;
+// row(r) is where row r of the tile begins.
+template <class Row, class Vector, int R, int V>
+[[gnu::always_inline]] inline void store_tile(const Vector (&acc)[R][V], const Row& row,
                                               std::int64_t rows_left, std::int64_t columns_left) {
+  using S = std::remove_pointer_t<decltype(row(0))>;
   constexpr int lanes = kLanes<AccumulatorOf<S>>;
-  if (columns_left >= V * lanes) {
+  if (columns_left >= std::int64_t{V} * lanes) {
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
       if (r >= rows_left) return;
+      S* to = row(r);
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) store(c + r * ld + v * lanes, acc[r][v]);
+      for (int v = 0; v < V; ++v) store(to + v * lanes, acc[r][v]);
     }
     return;
   }
@@ -147,12 +163,20 @@ template <class S, class Vector, int R, int V>
 #pragma GCC unroll 24
   for (int r = 0; r < R; ++r) {
     if (r >= rows_left) return;
+    S* to = row(r);
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
-      if (v < whole) store(c + r * ld + v * lanes, acc[r][v]);
-      if (v == whole && rest) store_partial(c + r * ld + v * lanes, acc[r][v], rest);
+      if (v < whole) store(to + v * lanes, acc[r][v]);
+      if (v == whole && rest) store_partial(to + v * lanes, acc[r][v], rest);
     }
   }
+}
+// The same where rows are ld apart.
+template <class S, class Vector, int R, int V>
+[[gnu::always_inline]] inline void store_tile(const Vector (&acc)[R][V], S* c, std::int64_t ld,
+                                              std::int64_t rows_left, std::int64_t columns_left) {
+  store_tile(
+      acc, [=](int r) { return c + r * ld; }, rows_left, columns_left);
 }
 
 }  // namespace dtn::DTN_ISA

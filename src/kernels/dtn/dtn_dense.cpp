@@ -59,7 +59,7 @@ class Forward : DtnForwardParts<T, variant> {
       const Vec<A> pivot = make_pivot(b, channel, count, base);
       gather(sizes_, image(b) + channel, count, head_scale(b, h), pivot, x);
       const A* seen = sum_cells(sizes_, x, sizes_.template cell_share<A>(), averages);
-      pass<A, Second::kSquare>(sizes_.one_line(), positions_.apply(h), seen, nullptr, m1, m2);
+      pass<A, Second::kSquare>(sizes_.one_line(), {positions_.apply(h)}, seen, nullptr, m1, m2);
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
         if (next.image < sizes_.batch) {
           const std::int64_t token = row * sizes_.grid_w;

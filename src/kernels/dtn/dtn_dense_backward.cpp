@@ -117,7 +117,7 @@ class Backward : DtnBackwardParts<T, variant> {
           load_n(static_cast<const A*>(args_.pivot) + b * sizes_.channels + channel, count);
       gather(sizes_, image_of(b) + channel, count, head_scale(b, h), pivot, p.x);
       const A* x = sum_cells(sizes_, p.x, share, c.averages);
-      pass<A, Second::kSquare>(sizes_.one_line(), positions_.apply(h), x, nullptr, c.m1, c.m2);
+      pass<A, Second::kSquare>(sizes_.one_line(), {positions_.apply(h)}, x, nullptr, c.m1, c.m2);
       ChannelSums channels;
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
         if (next.image < sizes_.batch) {
@@ -132,7 +132,7 @@ class Backward : DtnBackwardParts<T, variant> {
       const A* dm2 = sum_cells(sizes_, p.dm2, A(1), c.dm2);
       if (gradient) gradient->add(dm1, dm2, x);
       if (!dx) return;
-      pass<A, Second::kPlane>(sizes_.one_line(), positions_.apply_transposed(h), dm1, dm2, c.m1,
+      pass<A, Second::kPlane>(sizes_.one_line(), {positions_.apply_transposed(h)}, dm1, dm2, c.m1,
                               c.m2);
       // What reaches the tokens of a cell through its mean: the gradients of Z are in m1, m2.
       for (std::int64_t at = 0; at < sizes_.cells * lanes; at += lanes) {
@@ -152,8 +152,8 @@ class Backward : DtnBackwardParts<T, variant> {
 
   PackedPositions<A> positions_;
   A* dpositions_;
-  A *dx_, *sums_;          // unfinished dx (or null) and token sums of all images
-  A* partials_ = nullptr;  // [heads of a wave, chunks, PositionGradient::size]
+  A *dx_ = nullptr, *sums_ = nullptr;  // unfinished dx (or null) and token sums of all images
+  A* partials_ = nullptr;              // [heads of a wave, chunks, PositionGradient::size]
 };
 
 }  // namespace

@@ -39,20 +39,20 @@ class DensePositionGradient {
       const std::int64_t rows = n_ - row < kBlock ? n_ - row : kBlock;
       A* to = left_ + row / kBlock * kDepthOfProduct * kStep + depth_ * kStep;
       const std::int64_t at = row * lanes;
-      pack_columns<A>(dm1 + at, lanes, rows, round_up(rows, lanes), lanes, to, kStep);
-      pack_columns<A>(dm2 + at, lanes, rows, round_up(rows, lanes), lanes, to + lanes * kStep,
-                      kStep);
+      const std::int64_t rounded = round_up(rows, lanes);
+      pack_columns<A>(groups(dm1 + at), rows, rounded, lanes, to, kStep);
+      pack_columns<A>(groups(dm2 + at), rows, rounded, lanes, to + lanes * kStep, kStep);
     }
     A* to = right_ + depth_ * stride_;
-    pack_columns<A>(x, lanes, n_, padded, lanes, to, stride_);
+    pack_columns<A>(groups(x), n_, padded, lanes, to, stride_);
     for (std::int64_t k = 0; k < lanes; ++k, to += stride_) {
       for (std::int64_t j = 0; j < padded; j += lanes) {
         const Vec<A> v = load(to + j);
         store(to + lanes * stride_ + j, v * v);
       }
     }
-    depth_ += 2 * lanes;
-    if (depth_ + 2 * lanes > kDepthOfProduct) flush();
+    depth_ += std::int64_t{2} * lanes;
+    if (depth_ + std::int64_t{2} * lanes > kDepthOfProduct) flush();
   }
 
   // To be called last.
@@ -67,6 +67,9 @@ class DensePositionGradient {
   }
 
  private:
+  // A vector for each cell.
+  static StridedRows<const A> groups(const A* first) { return {first, lanes}; }
+
   void product(const A* left, std::int64_t first_row, std::int64_t rows) const {
     A* dp = dp_ + first_row * stride_;
     multiply<A, 1, kStep>(

@@ -63,7 +63,7 @@ class PackedPositions {
 
   void pack(std::int64_t head) const {
     const A* p = positions_ + head * n_ * n_;
-    for_each_pass_block(n_, [&](std::int64_t first, std::int64_t size) {
+    for_each_pass_block(n_, kPassBlock, [&](std::int64_t first, std::int64_t size) {
       A *plain = at(head) + first * n_, *transposed = plain + n_ * n_;
       for (std::int64_t j = 0; j < n_; ++j) {
         for (std::int64_t k = 0; k < size; ++k) {

@@ -55,7 +55,7 @@ void softmax_row_backward(std::int64_t n, const A* p, const A* dp, A* dscores) {
 template <class A>
 const A* plain_matrix(std::int64_t n, const PositionMatrices<A>& m, Scratch::Scope& scope) {
   A* p = scope.take<A>(n * n);
-  for_each_pass_block(n, [&](std::int64_t first, std::int64_t size) {
+  for_each_pass_block(n, *m.block, [&](std::int64_t first, std::int64_t size) {
     const A* block = m.apply_transposed + first * n;
     for (std::int64_t i = 0; i < n; ++i) {
       for (std::int64_t k = 0; k < size; ++k) p[i * n + first + k] = block[i * size + k];

@@ -3,6 +3,7 @@
 // time, whose planes stay in the first- and second-level caches.
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/dtn/dtn_norm_cells_forward.h"
 #include "kernels/dtn/dtn_norm_forward.h"
 
 namespace dtn::DTN_ISA {
@@ -45,9 +46,8 @@ class Forward : DtnForwardParts<T, variant> {
   void normalize_head(CpuQueue& queue, const HeadPositions<A>& positions, std::int64_t b,
                       std::int64_t h) const {
     Scratch::Scope scope(queue.scratch());
-    const std::int64_t plane = sizes_.cells * lanes, row_size = sizes_.grid_w * lanes;
-    A* x = scope.take<A>(sizes_.tokens * lanes);
-    A* averages = scope.take<A>(plane);
+    const std::int64_t plane = sizes_.tokens * lanes, row_size = sizes_.grid_w * lanes;
+    A* x = scope.take<A>(plane);
     A* z1 = scope.take<A>(plane);
     A* z2 = scope.take<A>(plane);
     const RowMoments<A> moments(sizes_, scope);
@@ -56,12 +56,11 @@ class Forward : DtnForwardParts<T, variant> {
                   static_cast<const A*>(args_.lambda_var)[h], args_.eps, mixed);
     const PositionMatrices<A> rows = positions.along_rows(h), columns = positions.down_columns(h);
     const A base = mean_base<variant>(sizes_, image(b));
-    const A share = sizes_.template cell_share<A>();
     for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
       const std::int64_t channel = h * sizes_.head_dim + offset;
       const Vec<A> pivot = make_pivot(b, channel, count, base);
       gather(sizes_, image(b) + channel, count, head_scale(b, h), pivot, x);
-      column_moments(sizes_, columns, sum_cells(sizes_, x, share, averages), z1, z2);
+      column_moments(sizes_, columns, x, z1, z2);
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
         prefetch_group(sizes_, output(b) + channel + lanes, row * sizes_.grid_w, sizes_.grid_w);
         moments.make(rows, row, z1, z2);
@@ -72,16 +71,25 @@ class Forward : DtnForwardParts<T, variant> {
   }
 };
 
+template <class T, DtnVariant variant>
+void run_variant(CpuQueue& queue, const DtnNormForward& args) {
+  Scratch::Scope scope(queue.scratch());
+  if (args.pool > 1) {
+    CellsForward<T, variant>(args, scope).run(queue);
+  } else {
+    Forward<T, variant>(args, scope).run(queue);
+  }
+}
+
 }  // namespace
 
 void run(CpuQueue& queue, const DtnNormForward& args) {
-  Scratch::Scope scope(queue.scratch());
   for_dtype("DtnNormForward", args.dtype, [&](auto tag) {
     using T = decltype(tag);
     if (args.variant == DtnVariant::kPaper) {
-      Forward<T, DtnVariant::kPaper>(args, scope).run(queue);
+      run_variant<T, DtnVariant::kPaper>(queue, args);
     } else {
-      Forward<T, DtnVariant::kOfficial>(args, scope).run(queue);
+      run_variant<T, DtnVariant::kOfficial>(queue, args);
     }
   });
 }

@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/dtn/dtn_norm_cells_backward.h"
 
 namespace dtn::DTN_ISA {
 namespace {
@@ -65,34 +66,17 @@ class Backward : DtnBackwardParts<T, variant> {
     if (dx) finish(queue, dx, sums);
   }
 
-  // Planes of cells, one vector per cell; with pool 1, seen is not used and dm are the tokens' own.
-  struct CellPlanes {
-    A *seen, *z1, *z2, *dm1, *dm2;
-    A* row;  // [grid_w]
-  };
-  CellPlanes make_cell_planes(Scratch::Scope& scope, const Planes& p) const {
-    const std::int64_t size = sizes_.cells * lanes;
-    A *z1 = scope.take<A>(size), *z2 = scope.take<A>(size);
-    if (sizes_.pool == 1) return {nullptr, z1, z2, p.dm1, p.dm2, nullptr};
-    return {scope.take<A>(size),
-            z1,
-            z2,
-            scope.take<A>(size),
-            scope.take<A>(size),
-            scope.take<A>(sizes_.grid_w * lanes)};
-  }
-
   // The unfinished dx ([T, C]) and token sums of one head, and its parameter gradients.
   void head(CpuQueue& queue, const HeadPositions<A>& positions, std::int64_t b, std::int64_t h,
             A* dx, A* token_sums) const {
     Scratch::Scope scope(queue.scratch());
     const Planes p = make_planes(scope, b, h);
-    const CellPlanes c = make_cell_planes(scope, p);
+    A* z1 = scope.take<A>(sizes_.tokens * lanes);
+    A* z2 = scope.take<A>(sizes_.tokens * lanes);
     const RowMoments<A> moments(sizes_, scope);
     TokenSums token = sums_of_tokens(h, p, token_sums);
     const PositionMatrices<A> rows = positions.along_rows(h), columns = positions.down_columns(h);
     const A base = mean_base<variant>(sizes_, image_of(b));
-    const A share = sizes_.template cell_share<A>();
     LambdaSums sums;
     PositionSums<A> along, down;
     for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
@@ -100,37 +84,30 @@ class Backward : DtnBackwardParts<T, variant> {
       const Vec<A> pivot =
           load_n(static_cast<const A*>(args_.pivot) + b * sizes_.channels + channel, count);
       gather(sizes_, image_of(b) + channel, count, head_scale(b, h), pivot, p.x);
-      const A* seen = sum_cells(sizes_, p.x, share, c.seen);
-      column_moments(sizes_, columns, seen, c.z1, c.z2);
+      column_moments(sizes_, columns, p.x, z1, z2);
       ChannelSums channels;
       for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
         prefetch_row(b, channel + lanes, row, dx);
-        moments.make(rows, row, c.z1, c.z2);
+        moments.make(rows, row, z1, z2);
         row_gradients(b, h, channel, count, base - pivot, row, moments.m1(), moments.m2(), p,
                       channels, sums, token);
       }
       keep(b, channel, count, channels);
-      sum_cells(sizes_, p.dm1, A(1), c.dm1);
-      sum_cells(sizes_, p.dm2, A(1), c.dm2);
       if (args_.dpos_weight) {
-        position_sums<A, Second::kPlane>(sizes_.rows(), c.dm1, c.dm2, c.z1, c.z2, rows.by_offset,
-                                         rows.by_square, along);
+        position_sums<A, Second::kPlane>(sizes_.rows(), p.dm1, p.dm2, z1, z2, rows.weights(),
+                                         along);
       }
-      pass<A, Second::kPlane>(sizes_.rows(), rows.apply_transposed, c.dm1, c.dm2, c.z1, c.z2);
+      pass<A, Second::kPlane>(sizes_.rows(), rows.back(), p.dm1, p.dm2, z1, z2);
       if (args_.dpos_weight) {
-        position_sums<A, Second::kSquare>(sizes_.columns(), c.z1, c.z2, seen, nullptr,
-                                          columns.by_offset, columns.by_square, down);
+        position_sums<A, Second::kSquare>(sizes_.columns(), z1, z2, p.x, nullptr, columns.weights(),
+                                          down);
       }
       if (!dx) return;
       // The gradients of z are in z1, z2, those of what the statistics see will be in dm1, dm2.
-      pass<A, Second::kPlane>(sizes_.columns(), columns.apply_transposed, c.z1, c.z2, c.dm1, c.dm2);
-      if (sizes_.pool == 1) {
-        input_gradient(b, channel, count, 0, sizes_.tokens, dx + channel, [&](std::int64_t at) {
-          return load(p.direct + at) + load(p.dm1 + at) + 2 * load(p.x + at) * load(p.dm2 + at);
-        });
-      } else {
-        cells_gradient(b, channel, count, p, c, dx);
-      }
+      pass<A, Second::kPlane>(sizes_.columns(), columns.back(), z1, z2, p.dm1, p.dm2);
+      input_gradient(b, channel, count, 0, sizes_.tokens, dx + channel, [&](std::int64_t at) {
+        return load(p.direct + at) + load(p.dm1 + at) + 2 * load(p.x + at) * load(p.dm2 + at);
+      });
     });
     keep(b, h, sums);
     A* of_positions = position_sums_ + (b * sizes_.heads + h) * 3;
@@ -139,37 +116,28 @@ class Backward : DtnBackwardParts<T, variant> {
     of_positions[2] = reduce_add(along.square + down.square);
   }
 
-  // With pool > 1, from the gradients of the cells: dx of one group.
-  template <class N>
-  void cells_gradient(std::int64_t b, std::int64_t channel, N count, const Planes& p,
-                      const CellPlanes& c, A* dx) const {
-    const A share = sizes_.template cell_share<A>();
-    for (std::int64_t at = 0; at < sizes_.cells * lanes; at += lanes) {
-      store(c.z1 + at, share * (load(c.dm1 + at) + 2 * load(c.seen + at) * load(c.dm2 + at)));
-    }
-    const std::int64_t width = sizes_.grid_w;
-    for (std::int64_t row = 0; row < sizes_.grid_h; ++row) {
-      const std::int64_t first = row * width;
-      const A* through = spread_row(sizes_, row, c.z1, c.row);
-      input_gradient(b, channel, count, first, first + width, dx + channel, [&](std::int64_t at) {
-        return load(p.direct + at) + load(through + (at - first * lanes));
-      });
-    }
-  }
-
   A* position_sums_;  // [B, H, 3]: columns x, y, d
 };
+
+template <class T, DtnVariant variant>
+void run_variant(CpuQueue& queue, const DtnNormBackward& args) {
+  Scratch::Scope scope(queue.scratch());
+  if (args.pool > 1) {
+    CellsBackward<T, variant>(args, scope).run(queue);
+  } else {
+    Backward<T, variant>(args, scope).run(queue);
+  }
+}
 
 }  // namespace
 
 void run(CpuQueue& queue, const DtnNormBackward& args) {
-  Scratch::Scope scope(queue.scratch());
   for_dtype("DtnNormBackward", args.dtype, [&](auto tag) {
     using T = decltype(tag);
     if (args.variant == DtnVariant::kPaper) {
-      Backward<T, DtnVariant::kPaper>(args, scope).run(queue);
+      run_variant<T, DtnVariant::kPaper>(queue, args);
     } else {
-      Backward<T, DtnVariant::kOfficial>(args, scope).run(queue);
+      run_variant<T, DtnVariant::kOfficial>(queue, args);
     }
   });
 }

@@ -113,7 +113,7 @@ class DtnForwardParts {
       scale = static_cast<double*>(args_.head_rstd) + b * sizes_.heads * sizes_.tokens + t;
       for (int r = 0; r < kTokens; ++r) head_scales(x + r * channels, scale + r);
     }
-    auto value = [&](int r, std::int64_t c, auto count, std::int64_t segment) {
+    auto value = [&](int r, std::int64_t c, auto count, [[maybe_unused]] std::int64_t segment) {
       Vec<A> v = load_n(x + r * channels + c, count);
       if constexpr (kOfficial) {
         v = keep_n(scale_and_shift<A>(v, scale[segment * sizes_.tokens + r], broadcast(base)),

@@ -70,6 +70,8 @@ class HeadPositions {
     if (wave_ < 1) wave_ = 1;
     if (wave_ > sizes.heads) wave_ = sizes.heads;
     memory_ = scope.take<A>(wave_ * per_head_);
+    spans_ = scope.take<Span>(wave_ * spans_per_head());
+    blocks_ = scope.take<std::int64_t>(wave_ * 2);
   }
 
   std::int64_t wave() const { return wave_; }
@@ -90,21 +92,36 @@ class HeadPositions {
   }
 
   PositionMatrices<A> along_rows(std::int64_t head) const {
-    return matrices(memory_ + (head - begin_) * per_head_, sizes_.cells_w);
+    const std::int64_t k = head - begin_;
+    return matrices(memory_ + k * per_head_, spans_ + k * spans_per_head(), blocks_ + 2 * k,
+                    sizes_.cells_w);
   }
   PositionMatrices<A> down_columns(std::int64_t head) const {
-    return matrices(memory_ + (head - begin_) * per_head_ + axis(sizes_.cells_w), sizes_.cells_h);
+    const std::int64_t k = head - begin_;
+    return matrices(memory_ + k * per_head_ + axis(sizes_.cells_w),
+                    spans_ + k * spans_per_head() + kSpanKinds * sizes_.cells_w,
+                    blocks_ + 2 * k + 1, sizes_.cells_h);
   }
 
  private:
   // Elements of one matrix and of all there is for an axis of n.
   static std::int64_t square(std::int64_t n) { return (n * n + 15) / 16 * 16; }
   std::int64_t axis(std::int64_t n) const { return kinds_ * square(n) + (n + 15) / 16 * 16; }
-  PositionMatrices<A> matrices(A* at, std::int64_t n) const {
+  static constexpr std::int64_t kSpanKinds = 3;
+  std::int64_t spans_per_head() const { return kSpanKinds * (sizes_.cells_w + sizes_.cells_h); }
+  PositionMatrices<A> matrices(A* at, Span* spans, std::int64_t* block, std::int64_t n) const {
     const std::int64_t size = square(n);
     A* row = at + kinds_ * size;
-    if (kinds_ == 2) return {at, at + size, nullptr, nullptr, row};
-    return {at, at + size, at + 2 * size, at + 3 * size, row};
+    const bool learns = kinds_ == 4;
+    return {at,
+            at + size,
+            learns ? at + 2 * size : nullptr,
+            learns ? at + 3 * size : nullptr,
+            row,
+            spans,
+            spans + n,
+            spans + 2 * n,
+            block};
   }
 
   const DtnSizes& sizes_;
@@ -112,6 +129,8 @@ class HeadPositions {
   const A* weight_;  // [H, 3]
   std::int64_t kinds_, per_head_, wave_, begin_ = 0;
   A* memory_;
+  Span* spans_;
+  std::int64_t* blocks_;
 };
 
 // Calls f(offset, count) for the lane groups of one head: `count` channels from `offset` on.
@@ -228,36 +247,31 @@ const A* spread_row(const DtnSizes& sizes, std::int64_t row, const A* cells, A* 
 
 // P x and P x^2 come in two steps: z1, z2, the pass down the columns of the whole grid, then, row
 // by row of the grid, the pass along it, so that a row's moments are used while they are in cache.
-// All of cells.
 template <class A>
 inline void column_moments(const DtnSizes& sizes, const PositionMatrices<A>& columns, const A* x,
                            A* z1, A* z2) {
-  pass<A, Second::kSquare>(sizes.columns(), columns.apply, x, nullptr, z1, z2);
+  pass<A, Second::kSquare>(sizes.columns(), columns.forth(), x, nullptr, z1, z2);
 }
 template <class A>
 class RowMoments {
  public:
-  RowMoments(const DtnSizes& sizes, Scratch::Scope& scope) : sizes_(sizes) {
-    for (A*& at : cells_) at = scope.take<A>(sizes.cells_w * kLanes<A>);
-    for (A*& at : tokens_) at = sizes.pool == 1 ? nullptr : scope.take<A>(sizes.grid_w * kLanes<A>);
-  }
+  RowMoments(const DtnSizes& sizes, Scratch::Scope& scope)
+      : sizes_(sizes),
+        m1_(scope.take<A>(sizes.grid_w * kLanes<A>)),
+        m2_(scope.take<A>(sizes.grid_w * kLanes<A>)) {}
 
-  // Of row `row` of tokens; rows come in order.
   void make(const PositionMatrices<A>& rows, std::int64_t row, const A* z1, const A* z2) const {
-    if (row % sizes_.pool != 0) return;  // the cells of the row before
-    const std::int64_t start = row / sizes_.pool * sizes_.cells_w * kLanes<A>;
-    pass<A, Second::kPlane>({sizes_.cells_w, 1, 1, 0}, rows.apply, z1 + start, z2 + start,
-                            cells_[0], cells_[1]);
-    for (int k : {0, 1}) spread_cells(sizes_, cells_[k], tokens_[k]);
+    const std::int64_t start = row * sizes_.grid_w * kLanes<A>;
+    pass<A, Second::kPlane>({sizes_.grid_w, 1, 1, 0}, rows.forth(), z1 + start, z2 + start, m1_,
+                            m2_);
   }
   // [grid_w]
-  const A* m1() const { return tokens_[0] ? tokens_[0] : cells_[0]; }
-  const A* m2() const { return tokens_[1] ? tokens_[1] : cells_[1]; }
+  const A* m1() const { return m1_; }
+  const A* m2() const { return m2_; }
 
  private:
   const DtnSizes& sizes_;
-  A* cells_[2];
-  A* tokens_[2];  // null with pool 1
+  A *m1_, *m2_;
 };
 
 }  // namespace dtn::DTN_ISA

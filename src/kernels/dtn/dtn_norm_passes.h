@@ -27,20 +27,37 @@ inline constexpr int kOuterBlock = 5;
 inline constexpr int kPassBlock = 6;
 inline constexpr int kOuterBlock = 3;
 #endif
+// Outputs at a time where each sees but a few inputs: the fewer, the fewer inputs they see together.
+inline constexpr int kNarrowBlock = kPassBlock < 7 ? kPassBlock : 7;
 
 // Where the second plane of a pair comes from.
 enum class Second { kPlane, kSquare };
 
-// Calls f(begin, size) for the blocks of outputs of a pass: nearly equal, at most kPassBlock.
+// Places [begin, end) along an axis.
+struct Span {
+  std::int64_t begin, end;
+};
+
+// Calls f(begin, size) for the blocks of outputs of a pass: nearly equal, at most `most`.
 template <class F>
-inline void for_each_pass_block(std::int64_t n, F&& f) {
-  std::int64_t left = (n + kPassBlock - 1) / kPassBlock;
-  for (std::int64_t begin = 0; begin < n; --left) {
-    const std::int64_t size = left == 1 ? n - begin : (n - begin) / left;
+inline void for_each_pass_block(std::int64_t n, std::int64_t most, F&& f) {
+  std::int64_t begin = 0;
+  for (std::int64_t left = (n + most - 1) / most; left > 0; --left) {
+    const std::int64_t size = (n - begin) / left;
     f(begin, size);
     begin += size;
   }
 }
+
+// A matrix [n, n] in the order a pass reads it: one block of outputs i after the other, each
+// [n, size], of at most `block` outputs. An output needs only some inputs where the other elements
+// are 0: reads[k] holds those of block k; null: all.
+template <class A>
+struct PassMatrix {
+  const A* values;
+  std::int64_t block = kPassBlock;
+  const Span* reads = nullptr;
+};
 
 // kBlock outputs of one line, out[i] = sum_j matrix[j, i] in[j], matrix [n, kBlock]. Step in
 // elements. Out of line, which keeps the compiler from spending registers on what changes from line
@@ -83,19 +100,23 @@ constexpr PassLine<A> pass_line_of(std::int64_t block, std::integer_sequence<int
 }
 
 // For each line, out1[i] = sum_j matrix[j, i] in1[j], and out2 likewise from in2 (kPlane) or from
-// in1^2 (kSquare). `matrix` holds one block of outputs i after the other, each [n, size], so that
-// it is read in the order it is stored. Outputs must not be inputs.
+// in1^2 (kSquare). Outputs must not be inputs.
 template <class A, Second second>
-inline void pass(Lines lines, const A* matrix, const A* in1, const A* in2, A* out1, A* out2) {
+inline void pass(Lines lines, const PassMatrix<A>& matrix, const A* in1, const A* in2, A* out1,
+                 A* out2) {
   const std::int64_t step = lines.step * kLanes<A>, line_step = lines.line_step * kLanes<A>;
-  for_each_pass_block(lines.n, [&](std::int64_t begin, std::int64_t size) {
+  std::int64_t block = 0;
+  for_each_pass_block(lines.n, matrix.block, [&](std::int64_t begin, std::int64_t size) {
     const PassLine<A> line =
         pass_line_of<A, second>(size, std::make_integer_sequence<int, kPassBlock>{});
-    A *o1 = out1 + begin * step, *o2 = out2 + begin * step;
+    const Span read = matrix.reads ? matrix.reads[block++] : Span{0, lines.n};
+    const A* values = matrix.values + begin * lines.n + read.begin * size;
+    const std::int64_t from = read.begin * step, to = begin * step;
     for (std::int64_t k = 0; k < lines.count; ++k) {
       const std::int64_t at = k * line_step;
-      line(lines.n, step, matrix + begin * lines.n, in1 + at,
-           second == Second::kPlane ? in2 + at : nullptr, o1 + at, o2 + at);
+      line(read.end - read.begin, step, values, in1 + (at + from),
+           second == Second::kPlane ? in2 + (at + from) : nullptr, out1 + (at + to),
+           out2 + (at + to));
     }
   });
 }
@@ -109,6 +130,12 @@ inline void pass(Lines lines, const A* matrix, const A* in1, const A* in2, A* ou
 template <class A>
 struct PositionSums {
   Vec<A> offset{}, square{};
+
+  // Sums of parts, added up once each, lose less to rounding than one long sum.
+  void operator+=(const PositionSums& part) {
+    offset += part.offset;
+    square += part.square;
+  }
 };
 
 template <class A, int kRows, int kColumns, Second second>
@@ -141,7 +168,7 @@ void outer_block(Lines lines, const A* left1, const A* left2, const A* right1, c
       add_products(left2 + start, right1 + start, true);
     }
   }
-  PositionSums<A> total = sums;
+  PositionSums<A> total;
 #pragma GCC unroll 8
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 8
@@ -150,7 +177,7 @@ void outer_block(Lines lines, const A* left1, const A* left2, const A* right1, c
       total.square += broadcast(by_square[i * lines.n + j]) * g[i][j];
     }
   }
-  sums = total;
+  sums += total;
 }
 
 // The instance of outer_block for run-time sides.
@@ -166,21 +193,39 @@ inline void outer_of(std::int64_t rows, std::int64_t columns, Rest&&... rest) {
   outer_block<A, kRows, kColumns, second>(rest...);
 }
 
-// All of G. left: gradients of the outputs of the pass by P, right: its inputs (right2 is right1^2
-// for kSquare).
+// The weight matrices [n, n], which are 0 in row i outside the span seen[i].
+template <class A>
+struct PositionWeights {
+  const A *by_offset, *by_square;
+  const Span* seen;
+};
+
+// All of G that counts. left: gradients of the outputs of the pass by P, right: its inputs (right2 is
+// right1^2 for kSquare).
 template <class A, Second second>
 void position_sums(Lines lines, const A* left1, const A* left2, const A* right1, const A* right2,
-                   const A* by_offset, const A* by_square, PositionSums<A>& sums) {
+                   const PositionWeights<A>& weights, PositionSums<A>& sums) {
   const std::int64_t n = lines.n, blocks = (n + kOuterBlock - 1) / kOuterBlock;
   const std::int64_t step = lines.step * kLanes<A>;
+  const auto [by_offset, by_square, spans] = weights;
   for (std::int64_t ib = 0; ib < blocks; ++ib) {
     const std::int64_t i = n * ib / blocks, rows = n * (ib + 1) / blocks - i;
-    for (std::int64_t jb = 0; jb < blocks; ++jb) {
-      const std::int64_t j = n * jb / blocks, columns = n * (jb + 1) / blocks - j;
+    Span seen = spans[i];
+    for (std::int64_t k = i + 1; k < i + rows; ++k) {
+      if (spans[k].begin < seen.begin) seen.begin = spans[k].begin;
+      if (spans[k].end > seen.end) seen.end = spans[k].end;
+    }
+    const std::int64_t width = seen.end - seen.begin;
+    const std::int64_t across = (width + kOuterBlock - 1) / kOuterBlock;
+    PositionSums<A> of_rows;
+    for (std::int64_t jb = 0; jb < across; ++jb) {
+      const std::int64_t j = seen.begin + width * jb / across;
+      const std::int64_t columns = seen.begin + width * (jb + 1) / across - j;
       outer_of<A, second>(rows, columns, lines, left1 + i * step, left2 + i * step,
                           right1 + j * step, right2 + j * step, by_offset + i * n + j,
-                          by_square + i * n + j, sums);
+                          by_square + i * n + j, of_rows);
     }
+    sums += of_rows;
   }
 }
 

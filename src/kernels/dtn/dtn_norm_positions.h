@@ -1,8 +1,11 @@
 // The position matrices of DTN along one axis of the grid, and what their gradient needs.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
+#include <type_traits>
 
 #include "kernels/cpu/simd.h"
 #include "kernels/dtn/dtn_norm_passes.h"
@@ -13,12 +16,27 @@ namespace dtn::DTN_ISA {
 //   p[i, j] = softmax over j of  square_weight d^2 + offset_weight d          i, j < n
 // The gradient with respect to offset_weight of a function of P is sum_ij by_offset[i, j] dP[i, j]
 // with by_offset = p (d - sum_j p d), which is the softmax backward; by_square likewise with d^2.
+//
+// On an axis longer than kWholeAxis weights below kLeastWeight times the largest of their row are
+// taken for 0, in float32: P is as a rule a narrow window on a wide grid, and the passes go through
+// that alone. What is left out of a row is below the rounding of its sum.
 template <class A>
 struct PositionMatrices {
   A *apply, *apply_transposed;  // P and its transpose, in the order `pass` reads them
   A *by_offset, *by_square;     // [n, n]; null when no gradient is wanted
   A* row;                       // [n], room to work in
+  Span* reads;                  // [n] room for those of the blocks of P,
+  Span* reads_transposed;       // and of its transpose
+  Span* seen;                   // [n] where each row of P is not 0
+  std::int64_t* block;          // how many outputs a pass is to make at a time
+
+  PassMatrix<A> forth() const { return {apply, *block, reads}; }
+  PassMatrix<A> back() const { return {apply_transposed, *block, reads_transposed}; }
+  PositionWeights<A> weights() const { return {by_offset, by_square, seen}; }
 };
+
+inline constexpr std::int64_t kWholeAxis = 16;
+inline constexpr float kLeastWeight = 1e-9f;
 
 // Vectors 0, 1, ..., kLanes - 1.
 template <class A>
@@ -51,10 +69,51 @@ inline V normal_or_zero(V weights) {
   return weights < std::numeric_limits<A>::min() ? V{} : weights;
 }
 
+// How many outputs a pass had better make at a time, by how wide a row of P is where its square
+// weight makes it a bell.
+template <class A>
+std::int64_t pass_block(std::int64_t n, A square_weight) {
+  if (!std::is_same_v<A, float> || n <= kWholeAxis || !(square_weight < 0)) return kPassBlock;
+  const double width = 2 * std::sqrt(std::log(double{kLeastWeight}) / double{square_weight});
+  return 3 * width < static_cast<double>(n) ? kNarrowBlock : kPassBlock;
+}
+
+// The places of a row whose weights are not 0; NaN is none.
+template <class A>
+Span places_of(const A* row, std::int64_t n) {
+  Span seen{0, n};
+  while (seen.begin < n && row[seen.begin] == 0) ++seen.begin;
+  while (seen.end > seen.begin && row[seen.end - 1] == 0) --seen.end;
+  return seen;
+}
+
+// The inputs that each block of outputs needs, of P and of its transpose, from what the rows see.
+template <class A>
+void find_reads(std::int64_t n, const PositionMatrices<A>& m) {
+  std::int64_t block = 0;
+  for_each_pass_block(n, *m.block, [&](std::int64_t first, std::int64_t size) {
+    Span inputs{n, 0}, outputs{n, 0};
+    for (std::int64_t i = 0; i < n; ++i) {
+      const Span seen = m.seen[i];
+      if (first <= i && i < first + size) {
+        inputs = {std::min(inputs.begin, seen.begin), std::max(inputs.end, seen.end)};
+      }
+      if (seen.begin < first + size && first < seen.end) {
+        outputs = {std::min(outputs.begin, i), std::max(outputs.end, i + 1)};
+      }
+    }
+    m.reads[block] = inputs.begin < inputs.end ? inputs : Span{0, 0};
+    m.reads_transposed[block] = outputs.begin < outputs.end ? outputs : Span{0, 0};
+    ++block;
+  });
+}
+
 template <class A>
 void build_positions(std::int64_t n, A square_weight, A offset_weight, A direction,
                      const PositionMatrices<A>& m) {
   const Vec<A> iota = lane_indices<A>();
+  const bool windowed = std::is_same_v<A, float> && n > kWholeAxis;
+  *m.block = pass_block(n, square_weight);
   for (std::int64_t i = 0; i < n; ++i) {
     A* row = m.row;
     // With t = d - best,
@@ -70,6 +129,7 @@ void build_positions(std::int64_t n, A square_weight, A offset_weight, A directi
     for_each_vector<A>(n, [&](std::int64_t j, auto count) {
       Vec<A> t = shifted(j);
       Vec<A> e = exp(t * (square_weight * (2 * best + t) + offset_weight));
+      if (windowed) e = e < static_cast<A>(kLeastWeight) ? Vec<A>{} : e;
       store_n(row + j, e, count);
       sum += keep_n(e, count);
     });
@@ -81,7 +141,8 @@ void build_positions(std::int64_t n, A square_weight, A offset_weight, A directi
       first += p * t;
       second += p * t * t;
     });
-    for_each_pass_block(n, [&](std::int64_t first_output, std::int64_t size) {
+    m.seen[i] = places_of(row, n);
+    for_each_pass_block(n, *m.block, [&](std::int64_t first_output, std::int64_t size) {
       const std::int64_t block = first_output * n, output = i - first_output;
       if (output >= 0 && output < size) {
         for (std::int64_t j = 0; j < n; ++j) m.apply[block + j * size + output] = row[j];
@@ -98,6 +159,7 @@ void build_positions(std::int64_t n, A square_weight, A offset_weight, A directi
       store_n(m.by_square + i * n + j, p * (2 * best * (t - mean) + (t * t - mean_square)), count);
     });
   }
+  find_reads(n, m);
 }
 
 }  // namespace dtn::DTN_ISA

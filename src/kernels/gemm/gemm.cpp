@@ -125,6 +125,8 @@ using Epilogue = std::function<void(CpuQueue&, const ProductTile&)>;
 // One product while it is computed.
 struct Job {
   const Gemm& g;
+  const GatherPart* gather_a;  // or null
+  const GatherPart* gather_b;  // or null
   Plan plan;
   DType accumulator;
   const Epilogue* epilogue;
@@ -146,9 +148,11 @@ GemmTile column_of_b(const Gemm& g, const Plan& plan, std::int64_t j) {
 
 // op(B) in column panels of oneDNN's own layout; worth it when several tiles share a panel. Its
 // fast kernels want the other two matrices dense.
-const onednn::Panel* pack_b(CpuQueue& queue, Scratch::Scope& scope, const Gemm& g,
-                            const Plan& plan) {
-  if (g.transpose_a || g.lda != g.k || g.batch > 1) return nullptr;
+const onednn::Panel* pack_b(CpuQueue& queue, Scratch::Scope& scope, const Job& job) {
+  const Gemm& g = job.g;
+  const Plan& plan = job.plan;
+  if (g.transpose_a || (g.lda != g.k && !job.gather_a) || g.batch > 1) return nullptr;
+  if (job.gather_b) return nullptr;
   if (plan.tiles_m < 2 || plan.groups > 1) return nullptr;
   if (!uses_onednn(g.dtype) || !onednn::supports(g.dtype)) return nullptr;
   auto* panels = scope.take<onednn::Panel>(plan.tiles_n);
@@ -204,10 +208,27 @@ void compute_tile(CpuQueue& queue, const Job& job, std::int64_t batch, std::int6
   }
 
   std::int64_t begin = group * plan.group_k, end = std::min(g.k, begin + plan.group_k);
+  auto room_for = [&](std::int64_t count) {
+    return scope.take<char>(count * static_cast<std::int64_t>(size_of(g.dtype)));
+  };
+  void* part_a = job.gather_a ? room_for(t.m * plan.chunk_k) : nullptr;
+  void* part_b = job.gather_b ? room_for(plan.chunk_k * t.n) : nullptr;
   for (std::int64_t k = begin; k < end; k += plan.chunk_k) {
     t.k = std::min(plan.chunk_k, end - k);
-    t.a = at_element(a, g.dtype, k * (g.transpose_a ? g.lda : 1));
-    t.b = at_element(b, g.dtype, k * (g.transpose_b ? 1 : g.ldb));
+    if (job.gather_a) {
+      (*job.gather_a)(row, t.m, k, t.k, part_a);
+      t.a = part_a;
+      t.lda = t.k;
+    } else {
+      t.a = at_element(a, g.dtype, k * (g.transpose_a ? g.lda : 1));
+    }
+    if (job.gather_b) {
+      (*job.gather_b)(k, t.k, col, t.n, part_b);
+      t.b = part_b;
+      t.ldb = t.n;
+    } else {
+      t.b = at_element(b, g.dtype, k * (g.transpose_b ? 1 : g.ldb));
+    }
     t.accumulate = k > begin || (g.accumulate && t.c == c);
     multiply(queue, t);
     if (sums) run(queue, ColumnSums{g.dtype, t.k, t.m, t.a, g.lda, sums});
@@ -259,8 +280,12 @@ void clear_c(const Gemm& g) {
   }
 }
 
-void run_product(CpuQueue& queue, const Gemm& g, const Epilogue* epilogue) {
+void run_product(CpuQueue& queue, const Gemm& g, const GatherPart* gather_a,
+                 const GatherPart* gather_b, const Epilogue* epilogue) {
   check_gemm(g, epilogue != nullptr);
+  DTN_CHECK(!(gather_a && g.transpose_a) && !(gather_b && g.transpose_b),
+            "a gathered factor that is transposed");
+  DTN_CHECK(!(gather_a || gather_b) || g.batch == 1, "gathered factors of several products");
   if (g.m == 0 || g.n == 0 || g.batch == 0) return;
   if (g.k == 0) {
     DTN_CHECK(!epilogue, "an epilogue after an empty product");
@@ -268,6 +293,8 @@ void run_product(CpuQueue& queue, const Gemm& g, const Epilogue* epilogue) {
     return;
   }
   Job job{g,
+          gather_a,
+          gather_b,
           make_plan(g, epilogue != nullptr),
           accumulator_of(g.dtype),
           epilogue,
@@ -288,7 +315,7 @@ void run_product(CpuQueue& queue, const Gemm& g, const Epilogue* epilogue) {
       std::fill_n(sums, parts * g.m * static_cast<std::int64_t>(size_of(job.accumulator)), '\0');
     }
   }
-  job.panels = pack_b(queue, scope, g, plan);
+  job.panels = pack_b(queue, scope, job);
   std::int64_t tiles = plan.tiles_m * plan.tiles_n;
   parallel_for(g.batch * plan.groups * tiles, [&](std::int64_t task) {
     std::int64_t tile = task % tiles, part = task / tiles;
@@ -300,10 +327,15 @@ void run_product(CpuQueue& queue, const Gemm& g, const Epilogue* epilogue) {
 
 }  // namespace
 
-void run(CpuQueue& queue, const Gemm& g) { run_product(queue, g, nullptr); }
+void run(CpuQueue& queue, const Gemm& g) { run_product(queue, g, nullptr, nullptr, nullptr); }
 
 void run_with_epilogue(CpuQueue& queue, const Gemm& g, const Epilogue& epilogue) {
-  run_product(queue, g, &epilogue);
+  run_product(queue, g, nullptr, nullptr, &epilogue);
+}
+
+void run_gathered(CpuQueue& queue, const Gemm& g, const GatherPart* a, const GatherPart* b,
+                  const Epilogue* epilogue) {
+  run_product(queue, g, a, b, epilogue);
 }
 
 const char* gemm_backend(DType dtype) { return uses_onednn(dtype) ? "onednn" : "eigen"; }

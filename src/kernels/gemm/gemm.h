@@ -52,6 +52,15 @@ struct ProductTile {
 void run_with_epilogue(CpuQueue&, const Gemm&,
                        const std::function<void(CpuQueue&, const ProductTile&)>& epilogue);
 
+// Writes a part of a factor, `rows` from `row` on and `cols` from `col` on, to `to` [rows, cols].
+using GatherPart = std::function<void(std::int64_t row, std::int64_t rows, std::int64_t col,
+                                      std::int64_t cols, void* to)>;
+// As run, for batch 1, with a factor that lies nowhere as a matrix: the parts that a tile needs are
+// made where it is computed, on its thread, some of them several times. Either may be null: that
+// factor is in memory. A gathered factor is not transposed, and its pointer is not used.
+void run_gathered(CpuQueue&, const Gemm&, const GatherPart* a, const GatherPart* b,
+                  const std::function<void(CpuQueue&, const ProductTile&)>* epilogue = nullptr);
+
 // Which library computes the products of this type on this machine: "onednn" or "eigen".
 const char* gemm_backend(DType dtype);
 // What products are computed with, for people: for instance "oneDNN 2.7.1" or "Eigen 3.4.0".

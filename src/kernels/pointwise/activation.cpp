@@ -99,6 +99,21 @@ struct Tanh {
     return dy * (1 - y) * (1 + y);
   }
 };
+struct Hardswish {
+  // A division by 6 after the product would overflow early; NaN goes through x.
+  template <class V>
+  static V value(V x) {
+    const V above = max(V{} - 3, x);  // an infinite x meets no 0 inf
+    return above * (min(V{} + 6, above + 3) * sixth<V>);
+  }
+  template <class V>
+  static V gradient(V x, V dy) {
+    const V within = dy * ((2 * x + 3) * sixth<V>);
+    return x <= -3 ? V{} : x >= 3 ? dy : within;
+  }
+  template <class V>
+  static constexpr auto sixth = static_cast<std::remove_cvref_t<decltype(V{}[0])>>(1.0 / 6);
+};
 
 template <class F>
 void for_activation(Activation kind, F&& f) {
@@ -108,6 +123,7 @@ void for_activation(Activation kind, F&& f) {
     case Activation::kTanh: return f(Tanh{});
     case Activation::kGeluTanh: return f(Gated<GeluTanhExponent>{});
     case Activation::kQuickGelu: return f(Gated<QuickGeluExponent>{});
+    case Activation::kHardswish: return f(Hardswish{});
   }
 }
 

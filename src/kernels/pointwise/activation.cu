@@ -62,6 +62,15 @@ struct Tanh {
     return dy * (1 - y) * (1 + y);
   }
 };
+struct Hardswish {
+  static __device__ __forceinline__ float value(float x) {
+    const float above = x < -3 ? -3.0f : x;  // an infinite x meets no 0 inf
+    return above * ((above > 3 ? 6.0f : above + 3) * (1.0f / 6));
+  }
+  static __device__ __forceinline__ float gradient(float x, float dy) {
+    return x <= -3 ? 0.0f : x >= 3 ? dy : dy * ((2 * x + 3) * (1.0f / 6));
+  }
+};
 
 template <class T, class Function>
 struct ActivationMap {
@@ -106,6 +115,7 @@ void for_activation(Activation kind, F&& f) {
     case Activation::kTanh: return f(Tanh{});
     case Activation::kGeluTanh: return f(Gated<GeluTanhExponent>{});
     case Activation::kQuickGelu: return f(Gated<QuickGeluExponent>{});
+    case Activation::kHardswish: return f(Hardswish{});
   }
 }
 

@@ -54,7 +54,7 @@ void scale_rows(const ScaleRows& args) {
       std::int64_t left = (row + 1) * args.per_scale - begin;
       std::int64_t n = left < end - begin ? left : end - begin;
       Vec<A> s = broadcast(scale[row]);
-      for_each_vector<A>(n, [=](std::int64_t i, auto count) {
+      for_each_vector<A>(n, [&](std::int64_t i, auto count) {
         i += begin;
         Vec<A> v = s * load_n(x + i, count);
         if (residual) v = v + load_n(residual + i, count);
@@ -80,6 +80,10 @@ void patchify(const Patchify& args) {
       const A* x = images + ((b * args.channels + c) * args.height + gy * p + py) * args.width;
       for (std::int64_t gx = 0; gx < grid_w; ++gx) {
         T* y = out + gx * patch_size + line * p;
+        if (p == 1) {  // channels become innermost
+          *y = static_cast<T>(x[gx]);
+          continue;
+        }
         for_each_vector<A>(p, [=](std::int64_t i, auto count) {
           store_n(y + i, load_n(x + gx * p + i, count), count);
         });

@@ -6,29 +6,14 @@
 #include "dtn/core/parallel.h"
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/primitive/pool_inputs.h"
 
 namespace dtn::DTN_ISA {
 namespace {
 
-// The inputs of one output that are inside the plane.
-struct Inputs {
-  std::int64_t top, bottom, left, right;
-  Inputs(const Window& w, std::int64_t i, std::int64_t j) {
-    const std::int64_t y = i * w.stride_h - w.pad_h, x = j * w.stride_w - w.pad_w;
-    top = std::max<std::int64_t>(y, 0), bottom = std::min(y + w.kernel_h, w.height);
-    left = std::max<std::int64_t>(x, 0), right = std::min(x + w.kernel_w, w.width);
-  }
-  std::int64_t count() const { return (bottom - top) * (right - left); }
-};
-
-template <class A>
-A average_factor(Pooling kind, const Window& w, const Inputs& in) {
-  return A(1) / static_cast<A>(kind == Pooling::kAverage ? in.count() : w.kernel_h * w.kernel_w);
-}
-
 // Where the first largest input, or the first NaN, is in the plane.
 template <class A, class T>
-std::int64_t largest(const Window& w, const Inputs& in, const T* x) {
+std::int64_t largest(const Window& w, const PoolInputs& in, const T* x) {
   std::int64_t at = in.top * w.width + in.left;
   A best = static_cast<A>(x[at]);
   for (std::int64_t r = in.top; r < in.bottom; ++r) {
@@ -57,7 +42,7 @@ struct Sum {
 template <class Op, class A, class T, class Finish>
 void pool_plane(const Window& w, const T* x, A* columns, Finish&& finish) {
   for (std::int64_t i = 0; i < w.out_h; ++i) {
-    const Inputs row(w, i, 0);
+    const PoolInputs row(w, i, 0);
     for_each_vector<A>(w.width, [&](std::int64_t c, auto count) {
       auto v = load_n(x + row.top * w.width + c, count);
       for (std::int64_t r = row.top + 1; r < row.bottom; ++r) {
@@ -66,7 +51,7 @@ void pool_plane(const Window& w, const T* x, A* columns, Finish&& finish) {
       store_n(columns + c, v, count);
     });
     for (std::int64_t j = 0; j < w.out_w; ++j) {
-      const Inputs in(w, i, j);
+      const PoolInputs in(w, i, j);
       A result = columns[in.left];
       for (std::int64_t c = in.left + 1; c < in.right; ++c) result = Op::of(result, columns[c]);
       finish(i * w.out_w + j, in, result);
@@ -87,12 +72,12 @@ void run(CpuQueue& queue, const PoolForward& args) {
       const T* x = static_cast<const T*>(args.x) + p * w.height * w.width;
       T* y = static_cast<T*>(args.y) + p * w.out_h * w.out_w;
       if (args.kind == Pooling::kMax) {
-        pool_plane<Largest>(w, x, columns, [&](std::int64_t o, const Inputs&, A most) {
+        pool_plane<Largest>(w, x, columns, [&](std::int64_t o, const PoolInputs&, A most) {
           y[o] = static_cast<T>(most);
         });
       } else {
-        pool_plane<Sum>(w, x, columns, [&](std::int64_t o, const Inputs& in, A sum) {
-          y[o] = static_cast<T>(sum * average_factor<A>(args.kind, w, in));
+        pool_plane<Sum>(w, x, columns, [&](std::int64_t o, const PoolInputs& in, A sum) {
+          y[o] = static_cast<T>(sum * in.average_factor<A>(args.kind, w));
         });
       }
     });
@@ -112,13 +97,13 @@ void run(CpuQueue& queue, const PoolBackward& args) {
       const T* x = args.kind == Pooling::kMax ? static_cast<const T*>(args.x) + p * size : nullptr;
       const T* dy = static_cast<const T*>(args.dy) + p * w.out_h * w.out_w;
       for (std::int64_t o = 0; o < w.out_h * w.out_w; ++o) {
-        const Inputs in(w, o / w.out_w, o % w.out_w);
+        const PoolInputs in(w, o / w.out_w, o % w.out_w);
         const A d = static_cast<A>(dy[o]);
         if (args.kind == Pooling::kMax) {
           sums[largest<A>(w, in, x)] += d;
           continue;
         }
-        const A share = d * average_factor<A>(args.kind, w, in);
+        const A share = d * in.average_factor<A>(args.kind, w);
         for (std::int64_t r = in.top; r < in.bottom; ++r) {
           for (std::int64_t c = in.left; c < in.right; ++c) sums[r * w.width + c] += share;
         }

@@ -1,31 +1,19 @@
 // Pooling, a thread for each output, backward for each input, which asks the windows that see it;
 // see pool.h.
-#include "kernels/primitive/pool.h"
+#include "kernels/primitive/pool_inputs.h"
 #include "kernels/primitive/window.cuh"
 
 namespace dtn {
 namespace {
 
 using cuda::kWindowThreads;
-
-// The inputs of one output that are inside the plane.
-struct Inputs {
-  std::int64_t top, bottom, left, right;
-  __device__ __forceinline__ Inputs(const Window& w, std::int64_t i, std::int64_t j) {
-    const std::int64_t y = i * w.stride_h - w.pad_h, x = j * w.stride_w - w.pad_w;
-    top = y > 0 ? y : 0, bottom = y + w.kernel_h < w.height ? y + w.kernel_h : w.height;
-    left = x > 0 ? x : 0, right = x + w.kernel_w < w.width ? x + w.kernel_w : w.width;
-  }
-  __device__ __forceinline__ float average_factor(Pooling kind, const Window& w) const {
-    const std::int64_t count =
-        kind == Pooling::kAverage ? (bottom - top) * (right - left) : w.kernel_h * w.kernel_w;
-    return 1.0f / static_cast<float>(count);
-  }
-};
+// Per multiprocessor, of the backward pass: left to itself, the compiler takes fewer registers than
+// its divisions need.
+constexpr int kBlocks = 2;
 
 // Where the first largest input, or the first NaN, is in the plane.
 template <class T>
-__device__ __forceinline__ std::int64_t largest(const Window& w, const Inputs& in, const T* x) {
+__device__ __forceinline__ std::int64_t largest(const Window& w, const PoolInputs& in, const T* x) {
   std::int64_t at = in.top * w.width + in.left;
   float best = cuda::to_float(x[at]);
   for (std::int64_t r = in.top; r < in.bottom; ++r) {
@@ -46,7 +34,7 @@ __global__ void __launch_bounds__(kWindowThreads)
   const auto at = cuda::PlaneElement::of<Index>(element, w.out_h, w.out_w);
   const T* x = static_cast<const T*>(args.x) + at.plane * w.height * w.width;
   T* y = static_cast<T*>(args.y);
-  const Inputs in(w, at.i, at.j);
+  const PoolInputs in(w, at.i, at.j);
   if (args.kind == Pooling::kMax) {
     y[element] = x[largest(w, in, x)];
     return;
@@ -55,23 +43,11 @@ __global__ void __launch_bounds__(kWindowThreads)
   for (std::int64_t r = in.top; r < in.bottom; ++r) {
     for (std::int64_t c = in.left; c < in.right; ++c) sum += cuda::to_float(x[r * w.width + c]);
   }
-  y[element] = cuda::from_float<T>(sum * in.average_factor(args.kind, w));
-}
-
-// The first output along a dimension that may see input i, and the last.
-__device__ __forceinline__ std::int64_t first_output(std::int64_t i, std::int64_t kernel,
-                                                     std::int64_t stride, std::int64_t pad) {
-  const std::int64_t at = i + pad - kernel + 1;
-  return at <= 0 ? 0 : (at + stride - 1) / stride;
-}
-__device__ __forceinline__ std::int64_t last_output(std::int64_t i, std::int64_t stride,
-                                                    std::int64_t pad, std::int64_t outputs) {
-  const std::int64_t at = (i + pad) / stride;
-  return at < outputs ? at : outputs - 1;
+  y[element] = cuda::from_float<T>(sum * in.average_factor<float>(args.kind, w));
 }
 
 template <class T, class Index>
-__global__ void __launch_bounds__(kWindowThreads)
+__global__ void __launch_bounds__(kWindowThreads, kBlocks)
     pool_backward_kernel(PoolBackward args, std::int64_t count) {
   const std::int64_t element = cuda::this_element();
   if (element >= count) return;
@@ -81,15 +57,16 @@ __global__ void __launch_bounds__(kWindowThreads)
   const T* dy = static_cast<const T*>(args.dy) + at.plane * w.out_h * w.out_w;
   if (args.kind == Pooling::kMax) x += at.plane * w.height * w.width;
   float sum = 0;
-  const std::int64_t bottom = last_output(at.i, w.stride_h, w.pad_h, w.out_h);
-  const std::int64_t right = last_output(at.j, w.stride_w, w.pad_w, w.out_w);
-  const std::int64_t left = first_output(at.j, w.kernel_w, w.stride_w, w.pad_w);
-  for (std::int64_t i = first_output(at.i, w.kernel_h, w.stride_h, w.pad_h); i <= bottom; ++i) {
+  const std::int64_t bottom = cuda::last_output(at.i, w.stride_h, w.pad_h, w.out_h);
+  const std::int64_t right = cuda::last_output(at.j, w.stride_w, w.pad_w, w.out_w);
+  const std::int64_t left = cuda::first_output(at.j, w.kernel_w, w.stride_w, w.pad_w);
+  for (std::int64_t i = cuda::first_output(at.i, w.kernel_h, w.stride_h, w.pad_h); i <= bottom;
+       ++i) {
     for (std::int64_t j = left; j <= right; ++j) {
-      const Inputs in(w, i, j);
+      const PoolInputs in(w, i, j);
       const float d = cuda::to_float(dy[i * w.out_w + j]);
       if (args.kind != Pooling::kMax) {
-        sum += d * in.average_factor(args.kind, w);
+        sum += d * in.average_factor<float>(args.kind, w);
       } else if (largest(w, in, x) == at.i * w.width + at.j) {
         sum += d;
       }

@@ -32,6 +32,18 @@ __device__ __forceinline__ std::int64_t output_of(std::int64_t i, std::int64_t u
   return at / stride;
 }
 
+// The first output along a dimension that may see input i, and the last.
+__device__ __forceinline__ std::int64_t first_output(std::int64_t i, std::int64_t kernel,
+                                                     std::int64_t stride, std::int64_t pad) {
+  const std::int64_t at = i + pad - kernel + 1;
+  return at <= 0 ? 0 : (at + stride - 1) / stride;
+}
+__device__ __forceinline__ std::int64_t last_output(std::int64_t i, std::int64_t stride,
+                                                    std::int64_t pad, std::int64_t outputs) {
+  const std::int64_t at = (i + pad) / stride;
+  return at < outputs ? at : outputs - 1;
+}
+
 // Launches a kernel with a thread for each of `count` elements.
 template <class... P, class... A>
 void launch_elements(CudaQueue& queue, const KernelName& name, void (*kernel)(P...),

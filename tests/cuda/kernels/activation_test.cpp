@@ -6,8 +6,8 @@ namespace dtn::test {
 namespace {
 
 const DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
-const Activation kKinds[] = {Activation::kRelu, Activation::kSilu, Activation::kTanh,
-                             Activation::kGeluTanh, Activation::kQuickGelu};
+const Activation kKinds[] = {Activation::kRelu,     Activation::kSilu,      Activation::kTanh,
+                             Activation::kGeluTanh, Activation::kQuickGelu, Activation::kHardswish};
 
 // x on a grid of everything from the smallest to beyond where nothing changes, and dy.
 struct Problem {
@@ -70,11 +70,8 @@ TEST(CudaActivation, MatchesFloat64) {
 TEST(CudaActivation, InfinityAndNaN) {
   DTN_SKIP_WITHOUT_DEVICE();
   const double inf = INFINITY;
-  const double limits[5][4] = {{0, 0, inf, 1},
-                               {0, 0, inf, 1},
-                               {-1, 0, 1, 0},
-                               {0, 0, inf, 1},
-                               {0, 0, inf, 1}};  // y, dx at -inf, inf
+  const double limits[6][4] = {{0, 0, inf, 1}, {0, 0, inf, 1}, {-1, 0, 1, 0}, {0, 0, inf, 1},
+                               {0, 0, inf, 1}, {0, 0, inf, 1}};  // y, dx at -inf, inf
   for (Activation kind : kKinds) {
     Problem p(DType::kFloat32, 3, 1);
     p.x = Twin(from_doubles({-inf, inf, NAN}, {3}, DType::kFloat32));

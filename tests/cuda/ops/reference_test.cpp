@@ -1,7 +1,10 @@
-// References of fused operations on the device: what has no fused kernel works all the same.
+// References of fused operations on the device: what has no fused kernel works all the same. And
+// convolutions of tokens as a model calls them.
 #include "cuda/twin.h"
 #include "dtn/ops/attention.h"
+#include "dtn/ops/convolution.h"
 #include "dtn/ops/drop.h"
+#include "dtn/ops/grouped_attention.h"
 #include "dtn/ops/linear.h"
 #include "dtn/ops/loss.h"
 #include "dtn/ops/modulation.h"
@@ -54,6 +57,17 @@ TEST(CudaReferences, OfOperations) {
       [](Context& c, const Leaves& v) { return r::attention_on_grid(c, v[0], 2, v[1], 3, 4); },
       {Input::activation({2, 12, 30}, 1), Input::weight({2, 3}, 2, 0.3)}, 2 * 12 * 12);
   check(
+      "grouped_attention",
+      [](Context& c, const Leaves& v) {
+        const std::vector<std::int64_t> tokens = {1, 2, 7, 4, 0, 3, 5, 6};
+        const std::vector<std::int64_t> regions = {0, 0, 0, 0, 1, 2, 2, 1};
+        const ops::GroupedAttention how{
+            2,          {0, 5, 5}, {10, 5, 5},
+            {20, 5, 5}, 0.4,       ops::TokenGroups::make(tokens, regions, 2, v[0].device())};
+        return r::grouped_attention(c, v[0], v[0], v[1], how);
+      },
+      {Input::activation({2, 8, 30}, 13), Input::weight({2, 4, 4}, 14)}, 2 * 8);
+  check(
       "mlp_residual",
       [](Context& c, const Leaves& v) {
         return r::mlp_residual(c, v[0], v[1], v[2], v[3], v[4], v[0], {});
@@ -81,6 +95,46 @@ TEST(CudaReferences, OfOperations) {
         return r::cross_entropy(c, v[0], targets);
       },
       {Input::activation({3, 11}, 13, 9)}, 11);
+}
+
+TEST(CudaReferences, AndKernelsOfConvolutionsOfTokens) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  using Leaves = std::vector<Variable>;
+  const std::vector<Input> dense = {Input::activation({2, 30, 8}, 20),
+                                    Input::weight({16, 8, 3, 3}, 21), Input::weight({16}, 22)};
+  const std::vector<Input> of_channels = {dense[0], Input::weight({8, 1, 3, 3}, 23),
+                                          Input::weight({8}, 24)};
+  const std::vector<Input> linear = {dense[0], Input::weight({5, 8, 1, 1}, 25),
+                                     Input::weight({5}, 26)};
+  const primitive::Conv2d strided{{2, 2}, {1, 1}}, depthwise{{1, 1}, {1, 1}, 8};
+  for (auto convolution : {ops::convolution, ops::reference::convolution}) {
+    auto on = [&](const primitive::Conv2d& how) {
+      return Op([&how, convolution](Context& c, const Leaves& v) {
+        return convolution(c, v[0], 5, 6, v[1], v[2], how);
+      });
+    };
+    check("convolution", on(strided), dense, 144);
+    check("depthwise convolution", on(depthwise), of_channels, 60);
+    const primitive::Conv2d plain{};
+    check("pointwise convolution", on(plain), linear, 60);
+  }
+  for (auto split : {ops::soft_split, ops::reference::soft_split}) {
+    check(
+        "soft_split", [&](Context& c, const Leaves& v) { return split(c, v[0], 5, 6, 3, 2, 1); },
+        {dense[0]}, 4);
+  }
+  for (auto every : {ops::every_nth, ops::reference::every_nth}) {
+    check(
+        "every_nth", [&](Context& c, const Leaves& v) { return every(c, v[0], 5, 6, 2); },
+        {dense[0]}, 1);
+  }
+  const primitive::Pool2d how{{3, 3}, {2, 2}, {1, 1}};
+  for (auto pool :
+       {ops::max_pool, ops::reference::max_pool, ops::avg_pool, ops::reference::avg_pool}) {
+    check(
+        "pool", [&](Context& c, const Leaves& v) { return pool(c, v[0], 5, 6, how); }, {dense[0]},
+        9);
+  }
 }
 
 }  // namespace

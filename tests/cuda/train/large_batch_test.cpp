@@ -55,7 +55,8 @@ ExperimentConfig experiment(const Case& c) {
 
 Fields samples(const ModelConfig& m) {
   const Tensor images =
-      as(random_tensor({kBatch, m.channels, m.image_size, m.image_size}, 70), DType::kFloat32);
+      as(random_tensor({kBatch, m.channels, m.image_size.height, m.image_size.width}, 70),
+         DType::kFloat32);
   Tensor labels = Tensor::empty({kBatch}, DType::kInt64);
   for (std::int64_t i = 0; i < kBatch; ++i) labels.data<std::int64_t>()[i] = i % m.num_classes;
   return {{"image", images.to(kCuda)}, {"label", labels.to(kCuda)}};

@@ -35,7 +35,7 @@ ExperimentConfig experiment(const std::string& norm) {
 Fields samples(const ExperimentConfig& c, int step) {
   const std::int64_t n = c.train.batch_size;
   const Tensor images =
-      as(random_tensor({n, c.model.channels, c.model.image_size, c.model.image_size},
+      as(random_tensor({n, c.model.channels, c.model.image_size.height, c.model.image_size.width},
                        static_cast<std::uint32_t>(100 + step)),
          DType::kFloat32);
   Tensor labels = Tensor::empty({n}, DType::kInt64);

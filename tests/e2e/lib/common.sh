@@ -79,6 +79,32 @@ expect_same_checkpoint() {
   done
 }
 
+# Of two checkpoint folders, the weights, averages and moments, whatever the configs in their metadata
+# say.
+expect_same_tensors() {
+  checks=$((checks + 1))
+  python3 - "$lib" "$1" "$2" << 'EOF' || fail "the tensors of $1 and $2 differ"
+import os, sys
+sys.path.insert(0, sys.argv[1])
+from files import read_safetensors
+for name in sorted(os.listdir(sys.argv[2])):
+    a, b = (read_safetensors(os.path.join(d, name))[1] for d in sys.argv[2:])
+    assert a == b, (name, [k for k in a if a[k] != b.get(k)])
+EOF
+}
+
+# dtn-eval must find of a finished run what its last evaluation found.
+expect_same_evaluation() {
+  expect 0 dtn-eval --checkpoint "$1/checkpoints/last" --json
+  checks=$((checks + 1))
+  python3 - "$log" "$1/metrics.jsonl" << 'EOF' || fail "dtn-eval disagrees with the training of $1"
+import json, sys
+found = [json.loads(l) for l in open(sys.argv[1]) if l.startswith("{")][-1]
+said = [l for l in map(json.loads, open(sys.argv[2])) if l.get("split") == "val"][-1]
+assert found["top1"] == said["top1"] and abs(found["loss"] - said["loss"]) < 1e-6, (found, said)
+EOF
+}
+
 # The metrics of two runs must be the same but for the speed, and name each step once.
 expect_same_metrics() {
   checks=$((checks + 1))

@@ -2,38 +2,19 @@
 // references, against central differences in float64.
 #include "dtn/ops/modulation.h"
 
-#include "dtn/autograd/gradcheck.h"
 #include "dtn/ops/activation.h"
 #include "dtn/ops/drop.h"
 #include "dtn/ops/gather.h"
-#include "tensors.h"
+#include "gradcheck/ops/op_gradients.h"
 
 namespace dtn {
 namespace {
 
+using test::check;
+using test::check_both;
+using test::Inputs;
+using test::Op;
 using test::random_tensor;
-using Inputs = std::vector<Variable>;
-using Op = std::function<Variable(Context&, const Inputs&)>;
-
-void check(const std::string& name, const Op& op, const std::vector<Tensor>& inputs) {
-  test::Threads one(1);  // thousands of tiny passes
-  GradcheckResult r = gradcheck(op, inputs);
-  EXPECT_LE(r.max_relative_error, 1e-6) << name << ": " << r.worst;
-  EXPECT_GT(r.smallest_gradient, 0) << name;
-}
-
-void check_both(const std::string& name, const Op& fused, const Op& reference,
-                const std::vector<Tensor>& inputs) {
-  check(
-      name,
-      [&](Context& ctx, const Inputs& v) {
-        Variable y = fused(ctx, v);
-        EXPECT_TRUE(!ctx.tape || ctx.tape->size() == 1) << name << " is not one operation";
-        return y;
-      },
-      inputs);
-  check(name + ", reference", reference, inputs);
-}
 
 auto of_one(Variable (*op)(Context&, const Variable&)) {
   return Op([op](Context& c, const Inputs& v) { return op(c, v[0]); });
@@ -125,6 +106,7 @@ TEST(ModulationGradients, Activations) {
   check_both("tanh", of_one(ops::tanh), of_one(ops::reference::tanh), inputs);
   check_both("gelu_tanh", of_one(ops::gelu_tanh), of_one(ops::reference::gelu_tanh), inputs);
   check_both("quick_gelu", of_one(ops::quick_gelu), of_one(ops::reference::quick_gelu), inputs);
+  check_both("hardswish", of_one(ops::hardswish), of_one(ops::reference::hardswish), inputs);
 }
 
 TEST(ModulationGradients, Gathers) {

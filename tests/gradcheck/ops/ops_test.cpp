@@ -1,6 +1,5 @@
 // Every fused operation and its reference against central differences in float64. The fused kernels
 // are templates that float64 runs as well; a fused operation is one node of the tape.
-#include "dtn/autograd/gradcheck.h"
 #include "dtn/ops/attention.h"
 #include "dtn/ops/drop.h"
 #include "dtn/ops/linear.h"
@@ -8,36 +7,16 @@
 #include "dtn/ops/norm.h"
 #include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
-#include "tensors.h"
+#include "gradcheck/ops/op_gradients.h"
 
 namespace dtn {
 namespace {
 
+using test::check;
+using test::check_both;
+using test::Inputs;
+using test::Op;
 using test::random_tensor;
-using Inputs = std::vector<Variable>;
-using Op = std::function<Variable(Context&, const Inputs&)>;
-
-void check(const std::string& name, const Op& op, const std::vector<Tensor>& inputs,
-           const Context& base = {}) {
-  test::Threads one(1);  // thousands of tiny passes
-  GradcheckResult r = gradcheck(op, inputs, base);
-  EXPECT_LE(r.max_relative_error, 1e-6) << name << ": " << r.worst;
-  EXPECT_GT(r.smallest_gradient, 0) << name;
-}
-
-// The fused operation and its reference.
-void check_both(const std::string& name, const Op& fused, const Op& reference,
-                const std::vector<Tensor>& inputs, const Context& base = {}) {
-  check(
-      name,
-      [&](Context& ctx, const Inputs& v) {
-        Variable y = fused(ctx, v);
-        EXPECT_TRUE(!ctx.tape || ctx.tape->size() == 1) << name << " is not one operation";
-        return y;
-      },
-      inputs, base);
-  check(name + ", reference", reference, inputs, base);
-}
 
 Context training() {
   Context ctx;

@@ -123,6 +123,7 @@ TEST(ModulationParity, Activations) {
     compare("tanh", on(ops::tanh), on(ops::reference::tanh), inputs, 1, 1);
     compare("gelu_tanh", on(ops::gelu_tanh), on(ops::reference::gelu_tanh), inputs, 1, 1);
     compare("quick_gelu", on(ops::quick_gelu), on(ops::reference::quick_gelu), inputs, 1, 1);
+    compare("hardswish", on(ops::hardswish), on(ops::reference::hardswish), inputs, 1, 1);
   }
 }
 

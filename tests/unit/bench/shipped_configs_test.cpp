@@ -67,8 +67,8 @@ TEST(ShippedSweeps, LoadAndCompareWithThePaper) {
   }
 }
 
-// Sweep, variant, the config of the same experiment, the paper's top-1: Tables 1, 3, 5, 8 and 10 as
-// far as they are about ViT, and the start of the positions.
+// Sweep, variant, the config of the same experiment, the paper's top-1: Tables 1, 2, 3, 5, 8, 9, 10
+// and 12, and the start of the positions.
 struct Row {
   const char *sweep, *variant, *config;
   double paper;
@@ -115,6 +115,34 @@ constexpr Row kRows[] = {
     {"table10_positions", "ln_mhsa_position", "vit_s_star_ln_mhsa_position", 80.8},
     {"table10_positions", "dtn_uniform", "vit_s_star_dtn_uniform", 81.4},
     {"table10_positions", "dtn", "vit_s_star_dtn", 81.7},
+    {"table2_stages", "pvt_tiny_ln", "pvt_tiny_ln", 75.1},
+    {"table2_stages", "pvt_tiny_dtn", "pvt_tiny_dtn", 76.3},
+    {"table2_stages", "pvt_small_ln", "pvt_small_ln", 79.9},
+    {"table2_stages", "pvt_small_dtn", "pvt_small_dtn", 80.8},
+    {"table2_stages", "swin_t_ln", "swin_t_ln", 81.2},
+    {"table2_stages", "swin_t_dtn", "swin_t_dtn", 81.9},
+    {"table9_large", "pvt_large_ln", "pvt_large_ln", 81.7},
+    {"table9_large", "pvt_large_dtn", "pvt_large_dtn", 82.3},
+    {"table9_large", "swin_s_ln", "swin_s_ln", 83.0},
+    {"table9_large", "swin_s_dtn", "swin_s_dtn", 83.5},
+    {"table9_large", "pvt_v2_b3_ln", "pvt_v2_b3_ln", 83.2},
+    {"table9_large", "pvt_v2_b3_dtn", "pvt_v2_b3_dtn", 83.7},
+    {"table10_stages", "pvt_tiny_ln", "pvt_tiny_ln", 75.1},
+    {"table10_stages", "pvt_tiny_ln_mhsa_position", "pvt_tiny_ln_mhsa_position", 75.4},
+    {"table10_stages", "pvt_tiny_dtn_uniform", "pvt_tiny_dtn_uniform", 75.9},
+    {"table10_stages", "pvt_tiny_dtn", "pvt_tiny_dtn", 76.3},
+    {"table10_stages", "swin_s_ln", "swin_s_ln", 83.0},
+    {"table10_stages", "swin_s_dtn", "swin_s_dtn", 83.5},
+    {"table10_stages", "levit_128s_bn", "levit_128s_bn", 76.7},
+    {"table10_stages", "levit_128s_dtn", "levit_128s_dtn", 77.3},
+    {"table12_families", "swin_t_ln", "swin_t_ln", 81.2},
+    {"table12_families", "swin_t_dtn", "swin_t_dtn", 81.9},
+    {"table12_families", "swin_s_ln", "swin_s_ln", 83.0},
+    {"table12_families", "swin_s_dtn", "swin_s_dtn", 83.5},
+    {"table12_families", "levit_128s_bn", "levit_128s_bn", 76.6},
+    {"table12_families", "levit_128s_dtn", "levit_128s_dtn", 77.3},
+    {"table12_families", "t2t_vit_t_14_ln", "t2t_vit_t_14_ln", 81.7},
+    {"table12_families", "t2t_vit_t_14_dtn", "t2t_vit_t_14_dtn", 82.4},
     {"position_init", "trunc_normal", "vit_t_star_dtn_trunc_normal", 72.7},
     {"position_init", "local", "vit_t_star_dtn", 73.2},
 };
@@ -171,6 +199,53 @@ TEST(PaperRows, AreWhatTheTablesSay) {
   EXPECT_TRUE(load_experiment(find_config("vit_s_star_ln_mhsa_position"), {},
                               standard_registries().schemas())
                   .model.mhsa_position);
+}
+
+// What differs from model to model in the recipes of PVT, PVTv2 and Swin.
+struct StageRecipe {
+  const char* preset;
+  double drop_path;
+  std::optional<double> clip;
+  double warmup_epochs, warmup_lr;
+  int repeats;
+};
+
+TEST(StageRecipes, AreThePublishedOnes) {
+  for (const StageRecipe& want :
+       {StageRecipe{"pvt_tiny", 0.1, {}, 5, 1e-6, 3}, StageRecipe{"pvt_small", 0.1, {}, 5, 1e-6, 3},
+        StageRecipe{"pvt_medium", 0.3, 1.0, 5, 1e-6, 3},
+        StageRecipe{"pvt_large", 0.3, 1.0, 5, 1e-6, 3},
+        StageRecipe{"pvt_v2_b3", 0.3, 1.0, 5, 1e-6, 3},
+        StageRecipe{"swin_t", 0.2, 5.0, 20, 1e-6, 1},
+        StageRecipe{"swin_s", 0.3, 5.0, 20, 1e-6, 1}}) {
+    for (const std::string norm : {"ln", "dtn"}) {
+      const std::string name = std::string(want.preset) + "_" + norm;
+      SCOPED_TRACE(name);
+      const ExperimentConfig c =
+          load_experiment(find_config(name), {}, standard_registries().schemas());
+      EXPECT_EQ(c.model.preset, want.preset);
+      EXPECT_EQ(c.model.norm.type, norm);
+      EXPECT_EQ(c.model.drop_path, want.drop_path);
+      EXPECT_EQ(c.optim.clip_grad_norm, want.clip);
+      EXPECT_EQ(c.optim.lr, 5e-4);
+      EXPECT_EQ(c.optim.lr_scale_batch, 512);
+      EXPECT_EQ(c.optim.weight_decay, 0.05);
+      EXPECT_EQ(c.train.batch_size, 1024);
+      EXPECT_EQ(c.train.ema, std::nullopt);
+      EXPECT_EQ(c.schedule.epochs, 300);
+      EXPECT_EQ(c.schedule.warmup_epochs, want.warmup_epochs);
+      EXPECT_EQ(c.schedule.warmup_lr, want.warmup_lr);
+      EXPECT_EQ(c.schedule.min_lr, 1e-5);
+      const bool swin = c.model.family == "swin";
+      EXPECT_EQ(c.schedule.warmup_prefix, swin);
+      EXPECT_EQ(c.schedule.per == SchedulePer::kStep, swin);
+      EXPECT_EQ(c.augment.repeats, want.repeats);
+      EXPECT_EQ(c.augment.mixup, 0.8);
+      EXPECT_EQ(c.data.crop_pct, 0.875);
+      const PerStage<int> dtn_heads = {4, 4, 5, 8};
+      EXPECT_EQ(c.model.num_heads == dtn_heads, !swin && norm == "dtn");
+    }
+  }
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ std::vector<float> images_of(const Batch& batch, std::span<const float> table) {
 }
 
 Record record(const Batch& batch, const Transform& transform, bool raw) {
-  const std::int64_t side = transform.image_size(), channels = transform.channels();
+  const std::int64_t side = transform.image_size().height, channels = transform.channels();
   EXPECT_EQ(batch.fields.has("image"), !raw);
   EXPECT_EQ(batch.fields.has("pixels"), raw);
   EXPECT_EQ(batch.fields.has("flip"), raw);

@@ -53,6 +53,35 @@ TEST(Transforms, EvaluationEqualsTorchvisionBitForBit) {
   for (const auto& [order, name] : kOrders) expect_evaluation(order, "eval_" + name);
 }
 
+// The side that needs the larger scale becomes int(side / crop_pct), the other follows and is cut,
+// and halves of a pixel go to the even neighbour.
+TEST(Transforms, EvaluationOfRectanglesScalesByTheLargerSide) {
+  const EvalGeometry wide = eval_geometry(500, 375, {96, 192}, 0.875);
+  EXPECT_EQ(wide.width, 219);   // 192 / 0.875 = 219.4
+  EXPECT_EQ(wide.height, 164);  // 219 x 375 / 500 = 164.25
+  EXPECT_EQ(wide.left, 14);     // (219 - 192) / 2 = 13.5
+  EXPECT_EQ(wide.top, 34);
+  EXPECT_EQ(wide.crop_width, 192);
+  EXPECT_EQ(wide.crop_height, 96);
+  const EvalGeometry high = eval_geometry(500, 100, {96, 192}, 0.875);
+  EXPECT_EQ(high.height, 109);  // 96 / 0.875 = 109.7
+  EXPECT_EQ(high.width, 545);
+  EXPECT_EQ(high.left, 176);  // (545 - 192) / 2 = 176.5
+  EXPECT_EQ(high.top, 6);     // 6.5
+}
+
+TEST(Transforms, WriteImagesOfTheSizeAskedFor) {
+  const Image image = procedural_image(5, 90, 70);
+  for (bool training : {false, true}) {
+    const Transform transform({}, light(), {24, 40}, 3, training);
+    ASSERT_EQ(transform.output_size(), 3 * 24 * 40);
+    TransformWorkspace workspace;
+    const PreparedImage prepared = transform.prepare(image, {1, 0, 0}, workspace);
+    EXPECT_EQ(prepared.image->height, 24);
+    EXPECT_EQ(prepared.image->width, 40);
+  }
+}
+
 void expect_resized_crop(Resample order, const std::string& file) {
   auto table = golden::open_table(file);
   std::uint32_t seed, expected;

@@ -48,9 +48,9 @@ double difference(const ModelConfig& config, int opset, std::int64_t batch) {
   const Doubles want = doubles(model.forward(ctx, images).value());
 
   const OnnxFile file = written(onnx::graph_of(exported, opset));
-  const std::int64_t side = config.image_size;
-  const Array got =
-      OnnxInterpreter(file).run({{batch, config.channels, side, side}, doubles(images)});
+  const Array got = OnnxInterpreter(file).run(
+      {{batch, config.channels, config.image_size.height, config.image_size.width},
+       doubles(images)});
   EXPECT_EQ(got.shape, (Extents{batch, exported.outputs()}));
   double most = 0, worst = 0;
   for (std::size_t i = 0; i < want.size(); ++i) {
@@ -122,6 +122,7 @@ TEST(OnnxVit, HasTheModelsLogitsWithDtn) {
   for (std::size_t i = 0; i < variants.size(); ++i) {
     EXPECT_LT(difference(dtn_vit(variants[i]), onnx::kMinOpset, 2), kBound) << "variant " << i;
   }
+  EXPECT_LT(difference(with_norm(wide_vit(), "dtn", {}), onnx::kMinOpset, 2), kBound);
   ModelConfig mean = with_norm(mean_vit(), "dtn", {});
   EXPECT_LT(difference(mean, onnx::kMinOpset, 2), kBound);
   for (Pooling pool : {Pooling::kMean, Pooling::kCls}) {

@@ -205,12 +205,27 @@ TYPED_TEST(DtnNorm, SharpAndUniformPositions) {
   }
 }
 
+// Narrow windows as at the local start, wide ones, windows whose middle lies beyond the grid, and
+// rows that lean on its far ends.
+TYPED_TEST(DtnNorm, WindowsOfWideGrids) {
+  for (auto [grid_h, grid_w] : {std::pair{24, 31}, {56, 17}, {1, 300}}) {
+    for (DtnVariant variant : {DtnVariant::kPaper, DtnVariant::kOfficial}) {
+      DenseDtn p = make_problem<TypeParam>(2, grid_h, grid_w, 20, 5, variant);
+      p.pos_weight = {1, -1,   -1,      // window of nine
+                      8, -16,  -0.125,  // middle 32 to the right, 64 above
+                      0, 0.25, -0.015625, 0.5, 0, 0, -0.25, 0, 0.03125};
+      check_against_oracle<TypeParam>(p);
+    }
+  }
+}
+
 TYPED_TEST(DtnNorm, PooledStatistics) {
   using Sizes = std::array<int, 6>;
   for (auto [batch, grid_h, grid_w, channels, heads, pool] : {Sizes{3, 14, 14, 48, 3, 2},
                                                               {1, 6, 9, 34, 2, 3},
                                                               {2, 2, 10, 5, 1, 2},
-                                                              {2, 7, 7, 24, 2, 7}}) {
+                                                              {2, 7, 7, 24, 2, 7},
+                                                              {1, 40, 36, 20, 5, 2}}) {
     for (DtnVariant v : {DtnVariant::kPaper, DtnVariant::kOfficial}) {
       check_against_oracle<TypeParam>(
           make_problem<TypeParam>(batch, grid_h, grid_w, channels, heads, v, {.pool = pool}));
@@ -377,8 +392,11 @@ TYPED_TEST(DtnNorm, SameBitsForAnyNumberOfThreads) {
 
 TYPED_TEST(DtnNorm, AddsToParameterGradientsAndTakesTheResidualGradient) {
   using A = AccumulatorOf<TypeParam>;
-  for (DtnVariant variant : {DtnVariant::kPaper, DtnVariant::kOfficial}) {
-    DenseDtn p = make_problem<TypeParam>(2, 4, 5, 21, 3, variant);
+  for (auto [variant, pool] : {std::pair{DtnVariant::kPaper, 1},
+                               {DtnVariant::kOfficial, 1},
+                               {DtnVariant::kPaper, 2},
+                               {DtnVariant::kOfficial, 2}}) {
+    DenseDtn p = make_problem<TypeParam>(2, 4, 6, 21, 3, variant, {.pool = pool});
     const Doubles dy = doubles(normal_values<TypeParam>(p.x.size(), 9));
     for (Isa isa : isas()) {
       Fused<TypeParam> plain(p, dy), twice(p, dy);
@@ -408,21 +426,23 @@ TYPED_TEST(DtnNorm, AddsToParameterGradientsAndTakesTheResidualGradient) {
 }
 
 TYPED_TEST(DtnNorm, AnyGradientMayBeLeftOut) {
-  DenseDtn p = make_problem<TypeParam>(2, 4, 5, 21, 3);
-  const Doubles dy = doubles(normal_values<TypeParam>(p.x.size(), 9));
-  for (Isa isa : isas()) {
-    Fused<TypeParam> all(p, dy);
-    all.run(isa);
-    Fused<TypeParam> only_x(p, dy), no_x(p, dy);
-    DtnNormBackward& b = only_x.backward;
-    b.dweight = b.dbias = b.dlambda_mean = b.dlambda_var = b.dpos_weight = nullptr;
-    no_x.backward.dx = nullptr;
-    only_x.run(isa);
-    no_x.run(isa);
-    EXPECT_TRUE(same_bits(only_x.dx, all.dx));
-    EXPECT_TRUE(same_bits(no_x.dpos_weight, all.dpos_weight));
-    EXPECT_TRUE(same_bits(no_x.dweight, all.dweight));
-    EXPECT_EQ(largest(doubles(only_x.dpos_weight)) + largest(doubles(no_x.dx)), 0);
+  for (int pool : {1, 2}) {
+    DenseDtn p = make_problem<TypeParam>(2, 4, 6, 21, 3, DtnVariant::kPaper, {.pool = pool});
+    const Doubles dy = doubles(normal_values<TypeParam>(p.x.size(), 9));
+    for (Isa isa : isas()) {
+      Fused<TypeParam> all(p, dy);
+      all.run(isa);
+      Fused<TypeParam> only_x(p, dy), no_x(p, dy);
+      DtnNormBackward& b = only_x.backward;
+      b.dweight = b.dbias = b.dlambda_mean = b.dlambda_var = b.dpos_weight = nullptr;
+      no_x.backward.dx = nullptr;
+      only_x.run(isa);
+      no_x.run(isa);
+      EXPECT_TRUE(same_bits(only_x.dx, all.dx));
+      EXPECT_TRUE(same_bits(no_x.dpos_weight, all.dpos_weight));
+      EXPECT_TRUE(same_bits(no_x.dweight, all.dweight));
+      EXPECT_EQ(largest(doubles(only_x.dpos_weight)) + largest(doubles(no_x.dx)), 0);
+    }
   }
 }
 
@@ -435,11 +455,13 @@ TEST(DtnNormErrors, IntegersAreRefused) {
 
 // P without the mode of computing threads, which would hide a denormal weight: none is made.
 template <class A>
-void expect_no_denormal_weight(A square_weight, A offset_weight) {
-  constexpr std::int64_t n = 197;
-  std::vector<A> apply(n * n), transposed(n * n), row(n);
+void expect_no_denormal_weight(std::int64_t n, A square_weight, A offset_weight) {
+  std::vector<A> apply(static_cast<std::size_t>(n * n)), transposed(apply), row(apply);
+  std::vector<DTN_ISA::Span> spans(static_cast<std::size_t>(3 * n));
+  std::int64_t block = 0;
   DTN_ISA::build_positions<A>(n, square_weight, offset_weight, A(1),
-                              {apply.data(), transposed.data(), nullptr, nullptr, row.data()});
+                              {apply.data(), transposed.data(), nullptr, nullptr, row.data(),
+                               spans.data(), spans.data() + n, spans.data() + 2 * n, &block});
   std::int64_t zeros = 0, tiny = 0;
   long double total = 0;
   for (A p : apply) {
@@ -450,15 +472,15 @@ void expect_no_denormal_weight(A square_weight, A offset_weight) {
   }
   EXPECT_GT(zeros, 0);
   EXPECT_GT(tiny, 0);
-  EXPECT_NEAR(static_cast<double>(total / n), 1,
+  EXPECT_NEAR(static_cast<double>(total / static_cast<long double>(n)), 1,
               epsilon_of<A>() * std::sqrt(static_cast<double>(n)));
 }
 
 TEST(DtnNormPositions, NoWeightIsDenormal) {
-  expect_no_denormal_weight<float>(-0.02f, 0.3f);
-  expect_no_denormal_weight<float>(0, -0.45f);
-  expect_no_denormal_weight<double>(-0.05, 0.3);
-  expect_no_denormal_weight<double>(0, -3.7);
+  expect_no_denormal_weight<float>(DTN_ISA::kWholeAxis, -0.5f, 0.3f);
+  expect_no_denormal_weight<float>(DTN_ISA::kWholeAxis, 0, -6.0f);
+  expect_no_denormal_weight<double>(197, -0.05, 0.3);
+  expect_no_denormal_weight<double>(197, 0, -3.7);
 }
 
 }  // namespace

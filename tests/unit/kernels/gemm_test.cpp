@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <limits>
 #include <tuple>
 
@@ -17,6 +18,7 @@ struct Case {
   bool transpose_a = false, transpose_b = false, accumulate = false;
   std::int64_t batch = 1;
   std::int64_t padding = 0;  // extra elements in each row
+  bool gather_a = false, gather_b = false;
 };
 
 struct Operands {
@@ -54,13 +56,36 @@ double exact(const Case& t, const Operands& o, std::int64_t batch, std::int64_t 
   return sum;
 }
 
+// Parts of a matrix with rows of `ld` that nobody may look at as a whole.
+GatherPart parts_of(const Array& matrix, std::int64_t ld) {
+  return [&matrix, ld](std::int64_t row, std::int64_t rows, std::int64_t col, std::int64_t cols,
+                       void* to) {
+    const std::size_t unit = size_of(matrix.dtype());
+    for (std::int64_t r = 0; r < rows; ++r) {
+      const auto from = static_cast<std::size_t>((row + r) * ld + col);
+      std::memcpy(static_cast<char*>(to) + static_cast<std::size_t>(r * cols) * unit,
+                  static_cast<const char*>(matrix.data()) + from * unit,
+                  static_cast<std::size_t>(cols) * unit);
+    }
+  };
+}
+
+void run_case(const Case& t, Operands& o) {
+  if (!t.gather_a && !t.gather_b) return run(cpu_queue(), o.gemm);
+  const GatherPart a = parts_of(o.a, o.gemm.lda), b = parts_of(o.b, o.gemm.ldb);
+  Gemm g = o.gemm;
+  if (t.gather_a) g.a = nullptr;
+  if (t.gather_b) g.b = nullptr;
+  run_gathered(cpu_queue(), g, t.gather_a ? &a : nullptr, t.gather_b ? &b : nullptr);
+}
+
 void check(const Case& t) {
   SCOPED_TRACE(cat(name_of(t.dtype), " -> ", name_of(t.c_dtype), " m ", t.m, " n ", t.n, " k ", t.k,
                    " ta ", t.transpose_a, " tb ", t.transpose_b, " acc ", t.accumulate, " batch ",
                    t.batch, " padding ", t.padding));
   Operands o = make(t);
   Array before = o.c;
-  run(cpu_queue(), o.gemm);
+  run_case(t, o);
   int bad = 0;
   for (std::int64_t batch = 0; batch < t.batch; ++batch) {
     for (std::int64_t i = 0; i < t.m; ++i) {
@@ -118,6 +143,15 @@ TEST_P(GemmTest, SplitsLongReductions) {
   check({dtype(), c, 17, 9, 4099, false, true, false});
   check({dtype(), dtype(), 17, 9, 4099, false, false, true, 1, 2});
   check({dtype(), dtype(), 33, 40, 3136, true, false, false});
+}
+
+TEST_P(GemmTest, GathersItsFactors) {
+  const DType c = accumulator_of(dtype());
+  check({dtype(), dtype(), 131, 40, 61, false, true, false, 1, 0, true});
+  check({dtype(), dtype(), 300, 500, 48, false, false, false, 1, 3, true});
+  check({dtype(), c, 17, 9, 4099, false, true, true, 1, 0, true});
+  check({dtype(), c, 20, 300, 1503, true, false, true, 1, 0, false, true});
+  check({dtype(), dtype(), 33, 29, 57, false, false, true, 1, 1, true, true});
 }
 
 TEST_P(GemmTest, Batches) {
@@ -250,6 +284,14 @@ TEST(Gemm, RefusesWhatIsImpossible) {
   g = o.gemm;
   g.a_sums = o.c.data();
   EXPECT_THROW(run(cpu_queue(), g), Error);
+  const GatherPart nothing = [](auto...) {};
+  g = o.gemm;
+  g.transpose_b = true;
+  g.ldb = g.k;
+  EXPECT_THROW(run_gathered(cpu_queue(), g, nullptr, &nothing), Error);
+  g = o.gemm;
+  g.batch = 2;
+  EXPECT_THROW(run_gathered(cpu_queue(), g, &nothing, nullptr), Error);
   g = o.gemm;
   g.m = -1;
   EXPECT_THROW(run(cpu_queue(), g), Error);

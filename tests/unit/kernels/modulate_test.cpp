@@ -172,6 +172,10 @@ TYPED_TEST(Modulate, Activations) {
       {Activation::kQuickGelu, [=](double x) { return x * sigmoid(1.702 * x); },
        [=](double x) { return sigmoid(1.702 * x) * (1 + 1.702 * x * sigmoid(-1.702 * x)); },
        [](double x) { return 1.702 * x; }},
+      {Activation::kHardswish, [](double x) { return x * std::clamp(x + 3, 0.0, 6.0) / 6; },
+       [](double x) { return x <= -3  ? 0
+                             : x >= 3 ? 1
+                                      : (2 * x + 3) / 6; }},
   };
   for (Isa isa : isas()) {
     for (const Function& f : functions) {

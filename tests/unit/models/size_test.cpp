@@ -60,7 +60,7 @@ TEST(ModelSize, PositionsInTheAttentionCostTheirWeights) {
 
 TEST(ModelSize, CountsWhatAModelHolds) {
   for (const ModelConfig& c : {test::paper_vit(), test::deit_vit(), test::mean_vit(),
-                               test::biased_vit(), test::prefix_vit()}) {
+                               test::biased_vit(), test::prefix_vit(), test::wide_vit()}) {
     Classifier model(c, 0);
     EXPECT_EQ(complexity_of(c).parameters, model.parameters().count()) << c.preset;
   }
@@ -87,8 +87,9 @@ TEST(ModelSize, MultiplyAddsAreThoseOfTable1) {
 double by_formula(const ModelConfig& c) {
   const double channels = c.embed_dim, patches = c.num_patches();
   const double both_layers = (c.mlp == MlpKind::kSwigluPacked ? 1.5 : 2) * c.mlp_dim();
-  double sum = static_cast<double>(c.channels) * c.image_size * c.image_size * channels +
-               channels * c.num_classes * (1 + c.distilled);
+  double sum =
+      static_cast<double>(c.channels) * c.image_size.height * c.image_size.width * channels +
+      channels * c.num_classes * (1 + c.distilled);
   const bool in_front = c.pos_embed == PosEmbed::kAll || c.class_token_at == 0;
   for (int i = 0; i < c.depth; ++i) {
     const bool joined = in_front || i >= c.class_token_at;
@@ -100,13 +101,15 @@ double by_formula(const ModelConfig& c) {
 
 TEST(ModelSize, CountingGivesTheFormula) {
   for (const ModelConfig& c : model_presets()) {
+    if (c.family != "vit") continue;
+    if (c.family != "vit") continue;
     ModelConfig plain = c;
     plain.norm.type = "ln";
     EXPECT_EQ(complexity_of(plain).multiply_adds, by_formula(plain)) << c.preset;
   }
   std::vector<ModelConfig> tiny = test::checkpoint_vits();
   for (const ModelConfig& c : {test::paper_vit(), test::deit_vit(), test::mean_vit(),
-                               test::biased_vit(), test::prefix_vit()}) {
+                               test::biased_vit(), test::prefix_vit(), test::wide_vit()}) {
     tiny.push_back(c);
   }
   for (const ModelConfig& c : tiny) {

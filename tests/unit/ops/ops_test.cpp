@@ -228,7 +228,8 @@ TEST(Ops, MlpKeepsItsHiddenLayerOnce) {
   Variable w2(Tensor::zeros({64, kHidden}, DType::kFloat32), true);
   Variable b2(Tensor::zeros({64}, DType::kFloat32), true);
   constexpr std::size_t kHiddenBytes = kRows * kHidden * 4, kOutBytes = kRows * 64 * 4;
-  Context warm_up;  // kernels take their scratch memory once
+  test::Threads one(1);  // which takes the scratch memory of the kernels here, once
+  Context warm_up;
   ops::mlp_residual(warm_up, x, w1, b1, w2, b2, x, {});
   for (bool recording : {false, true}) {
     Tape tape;

@@ -5,12 +5,12 @@
 namespace dtn {
 namespace {
 
-// timm's adaptive_clip_grad() in float64, without its models' heads.
-test::Doubles clipped(ParameterStore& store, double factor, double scale) {
+// timm's adaptive_clip_grad() in float64, with its models' heads or without.
+test::Doubles clipped(ParameterStore& store, double factor, double scale, bool with_head) {
   const test::Doubles weights = test::doubles(store.values());
   test::Doubles g = test::doubles(store.gradients());
   for (const Parameter& p : store.parameters()) {
-    if (p.name.starts_with("head")) continue;
+    if (p.name.starts_with("head") && !with_head) continue;
     const std::int64_t rows = p.shape.rank() <= 1 ? 1 : p.shape[0];
     const std::int64_t length = p.shape.numel() / rows;
     for (std::int64_t r = 0; r < rows; ++r) {
@@ -29,15 +29,15 @@ test::Doubles clipped(ParameterStore& store, double factor, double scale) {
   return g;
 }
 
-TEST(AdaptiveClipping, WorksOnWhatFeedsAnOutput) {
+void check(bool with_head) {
   ParameterStore store;
   store.add("pos_embed", {1, 4, 6}, InitKind::kTruncatedNormal, Decay::kNo);
   store.add("patch_embed.proj.weight", {6, 3, 2, 2}, InitKind::kTruncatedNormal, Decay::kYes);
   store.add("blocks.0.attn.qkv.weight", {18, 6}, InitKind::kTruncatedNormal, Decay::kYes);
   store.add("blocks.0.attn.qkv.bias", {18}, InitKind::kZeros, Decay::kNo);
   store.add("blocks.0.norm1.weight", {6}, InitKind::kOnes, Decay::kNo);
-  store.add("head.weight", {5, 6}, InitKind::kTruncatedNormal, Decay::kYes);
-  store.add("head_dist.bias", {5}, InitKind::kZeros, Decay::kNo);
+  store.add("head.weight", {5, 6}, InitKind::kTruncatedNormal, Decay::kYes)->head = true;
+  store.add("head_dist.bias", {5}, InitKind::kZeros, Decay::kNo)->head = true;
   store.allocate();
   store.initialize(1);
   std::uint32_t stream = 1;
@@ -47,8 +47,8 @@ TEST(AdaptiveClipping, WorksOnWhatFeedsAnOutput) {
                  test::random_tensor(p.shape, stream++, size));
   }
   const test::Doubles before = test::doubles(store.gradients());
-  const test::Doubles want = clipped(store, 0.02, 0.25);
-  AdaptiveClipping(store, 0.02).clip(0.25);
+  const test::Doubles want = clipped(store, 0.02, 0.25, with_head);
+  AdaptiveClipping(store, 0.02, with_head).clip(0.25);
   const test::Doubles got = test::doubles(store.gradients());
   ASSERT_EQ(got.size(), want.size());
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -56,10 +56,14 @@ TEST(AdaptiveClipping, WorksOnWhatFeedsAnOutput) {
   }
   for (const Parameter& p : store.parameters()) {
     const auto i = static_cast<std::size_t>(p.offset);
-    const bool stays = p.name.starts_with("head") || p.name == "blocks.0.norm1.weight";
+    const bool left_out = p.name.starts_with("head") && !with_head;
+    const bool stays = left_out || p.name == "blocks.0.norm1.weight";
     EXPECT_EQ(got[i] == before[i], stays) << p.name;
   }
 }
+
+TEST(AdaptiveClipping, WorksOnWhatFeedsAnOutput) { check(false); }
+TEST(AdaptiveClipping, TakesTheHeadWhereItIsTold) { check(true); }
 
 }  // namespace
 }  // namespace dtn

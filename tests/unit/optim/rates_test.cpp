@@ -115,6 +115,13 @@ TEST(Rates, CutTheFlatBuffersAsRarelyAsTheyCan) {
   EXPECT_EQ(ranges[0].tensors.size() + ranges[1].tensors.size(), store.parameters().size());
   EXPECT_EQ(make_optimizer(config, store)->rates(), "");
 
+  config.decay_all = true;
+  ranges = parameter_ranges(config, store);
+  ASSERT_EQ(ranges.size(), 2u);
+  EXPECT_EQ(ranges[0].weight_decay, config.weight_decay);
+  EXPECT_EQ(ranges[1].weight_decay, config.weight_decay);
+  config.decay_all = false;
+
   config.layer_decay = 0.5;
   ranges = parameter_ranges(config, store);
   EXPECT_EQ(ranges.size(), 8u) << "tokens, two blocks and the head, of either kind";

@@ -55,7 +55,7 @@ class TeacherFolder {
 };
 
 Tensor some_images(const ExperimentConfig& c, std::int64_t n = 4) {
-  const std::int64_t side = c.model.image_size;
+  const std::int64_t side = c.model.image_size.height;
   return as(random_tensor({n, c.model.channels, side, side}, 9), DType::kFloat32);
 }
 
@@ -144,7 +144,7 @@ TEST(Teacher, MustKnowTheSameClassesOfTheSameImages) {
     EXPECT_NE(error.find(part), std::string::npos) << error << "\nwanted: " << part;
   };
   EXPECT_EQ(error_of({}), "");
-  expect({"model.image_size=16"}, "its model.image_size is 8, the student's 16");
+  expect({"model.image_size=16"}, "its model.image_size is 8 x 8, the student's 16 x 16");
   expect({"model.num_classes=7"}, "its model.num_classes is 5, the student's 7");
   expect({"model.channels=1"}, "its model.channels is 3, the student's 1");
   expect({"distill.teacher=/nowhere"}, "/nowhere is neither a safetensors file nor a folder");

@@ -21,9 +21,10 @@ ExperimentConfig experiment() {
 
 // A pattern for each class, under as much noise again: learnt well, but not without mistakes.
 Fields images_of(const ModelConfig& m, std::int64_t n, std::uint32_t stream) {
-  const Doubles patterns =
-      doubles(random_tensor({m.num_classes, m.channels, m.image_size, m.image_size}, 50, 0.45));
-  Doubles pixels = doubles(random_tensor({n, m.channels, m.image_size, m.image_size}, stream, 1.7));
+  const Doubles patterns = doubles(random_tensor(
+      {m.num_classes, m.channels, m.image_size.height, m.image_size.width}, 50, 0.45));
+  Doubles pixels =
+      doubles(random_tensor({n, m.channels, m.image_size.height, m.image_size.width}, stream, 1.7));
   Tensor labels = Tensor::empty({n}, DType::kInt64);
   const std::size_t size = pixels.size() / static_cast<std::size_t>(n);
   for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
@@ -31,7 +32,7 @@ Fields images_of(const ModelConfig& m, std::int64_t n, std::uint32_t stream) {
     labels.data<std::int64_t>()[i] = static_cast<std::int64_t>(label);
     for (std::size_t k = 0; k < size; ++k) pixels[i * size + k] += patterns[label * size + k];
   }
-  const Shape shape{n, m.channels, m.image_size, m.image_size};
+  const Shape shape{n, m.channels, m.image_size.height, m.image_size.width};
   return {{"image", from_doubles(pixels, shape, DType::kFloat32)}, {"label", labels}};
 }
 

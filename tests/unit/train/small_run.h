@@ -66,7 +66,7 @@ inline Fields global_batch(const ExperimentConfig& c, int step) {
     partner.data<std::int64_t>()[i] = (n - 1 - i + step) % m.num_classes;
     share.data<float>()[i] = 1 / static_cast<float>(1 + i % 4 + step % 3);
   }
-  const Tensor images = as(random_tensor({n, m.channels, m.image_size, m.image_size},
+  const Tensor images = as(random_tensor({n, m.channels, m.image_size.height, m.image_size.width},
                                          static_cast<std::uint32_t>(100 + step)),
                            DType::kFloat32);
   return {{"image", images}, {"label", own}, {"partner_label", partner}, {"label_share", share}};

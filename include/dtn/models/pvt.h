@@ -1,0 +1,50 @@
+// Pyramid vision transformers: PVT (Wang et al., Pyramid Vision Transformer, ICCV 2021) and PVTv2
+// (Wang et al., PVT v2: Improved Baselines with Pyramid Vision Transformer, 2022). Parameter names
+// are those of their release.
+//
+// A stage s = 1.. is a convolution and a LayerNorm, patch_embed{s}, and the blocks block{s}.{0..},
+// whose keys and values come from a map that is model.reduction times coarser. model.patch_size is
+// the stride of the first stage; the others halve the grid.
+//   PVT    the stride is the kernel, and what it does not divide is cut off; positions,
+//          pos_embed{s}; a class token, cls_token, which joins at the last stage; one norm, at the end
+//   PVTv2  kernels overlap, with zeros around the grid, and a side of n becomes ceil(n / stride);
+//          no positions and no class token; a depthwise convolution in the MLP; norm{s} closes a
+//          stage
+#pragma once
+
+#include <vector>
+
+#include "dtn/models/staged.h"
+#include "dtn/nn/conv_embed.h"
+
+namespace dtn {
+
+class PyramidVisionTransformer final : public StagedTransformer {
+ public:
+  // Throws ConfigError when the configuration makes no model.
+  PyramidVisionTransformer(const Scope&, const ModelConfig& config);
+
+ private:
+  Tokens enter(Context&, int stage, const Tokens&) const override;
+
+  std::vector<ConvEmbed> embeds_;
+  std::vector<Parameter*> positions_;
+  Parameter* class_token_;
+};
+
+class PyramidVisionTransformerV2 final : public StagedTransformer {
+ public:
+  // Throws ConfigError when the configuration makes no model.
+  PyramidVisionTransformerV2(const Scope&, const ModelConfig& config);
+
+ private:
+  Tokens enter(Context&, int stage, const Tokens&) const override;
+
+  std::vector<ConvEmbed> embeds_;
+};
+
+// The rows of the registry, "pvt" and "pvt_v2".
+ModelRow pvt_row();
+ModelRow pvt_v2_row();
+
+}  // namespace dtn

@@ -1,0 +1,37 @@
+// RegNetY (Radosavovic et al., "Designing network design spaces", CVPR 2020), as timm builds and
+// names it: a 3 x 3 convolution, four stages of bottleneck blocks with grouped convolutions and
+// squeeze-and-excitation, the mean, a linear head `head.fc`. The teacher of DeiT and LeViT is one.
+//
+// model.embed_dim are the channels of the stages, inside their blocks too; model.num_heads the
+// groups of their convolutions.
+#pragma once
+
+#include <vector>
+
+#include "dtn/models/backbone.h"
+#include "dtn/nn/bottleneck.h"
+
+namespace dtn {
+
+class RegNet : public Backbone {
+ public:
+  // Throws ConfigError when the configuration makes no model.
+  RegNet(const Scope&, const ModelConfig&);
+
+  // Reads "image" [B, channels, height, width] of model.image_size.
+  Features forward(Context&, const Fields&) override;
+  Variable pooled(Context&, const Fields&) override;
+  std::vector<FieldSpec> inputs() const override;
+  std::vector<StageShape> stages() const override;
+  std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope&, int classes) const override;
+
+ private:
+  ModelConfig config_;
+  ConvNorm stem_;
+  std::vector<std::vector<Bottleneck>> stages_;
+};
+
+// The family's row of the registry.
+ModelRow regnet_row();
+
+}  // namespace dtn

@@ -1,0 +1,25 @@
+// From a map of tokens, or the pixels of images, to a coarser one: a convolution and a LayerNorm,
+// with which stages of a model begin. Parameters: proj.{weight, bias} (token_conv.h), norm.{weight,
+// bias}.
+#pragma once
+
+#include <memory>
+
+#include "dtn/nn/normalizer.h"
+#include "dtn/nn/token_conv.h"
+
+namespace dtn {
+
+class ConvEmbed {
+ public:
+  ConvEmbed(const Scope&, std::int64_t in, std::int64_t out, const TokenConv::Options&);
+
+  // x [B, h w, in] -> [B, h' w', out]. No tokens stand ahead of the grid.
+  Tokens forward(Context&, const Tokens&) const;
+
+ private:
+  TokenConv proj_;
+  std::unique_ptr<Normalizer> norm_;
+};
+
+}  // namespace dtn

@@ -1,0 +1,56 @@
+// Self-attention whose keys and values come from a coarser map of the same tokens (PVT; Wang et
+// al., Pyramid Vision Transformer, ICCV 2021, Section 3.3). Parameters: q.weight [C, C], kv.weight
+// [2 C, C] (all keys, then all values), q.bias, kv.bias with qkv_bias; proj.{weight, bias}; with a
+// reduction r > 1 sr.{weight [C, C, r, r], bias}, a convolution with kernel and stride r, and
+// norm.{weight, bias}, a LayerNorm of what it makes; with `position` pos_proj.weight [H, 3].
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "dtn/nn/block_parts.h"
+#include "dtn/nn/normalizer.h"
+#include "dtn/nn/token_conv.h"
+
+namespace dtn {
+
+class ReducedAttention final : public BlockAttention {
+ public:
+  struct Options {
+    std::int64_t channels;       // C
+    std::int64_t heads;          // H
+    std::int64_t reduction = 1;  // r
+    bool qkv_bias = true;
+    ConvInit init = ConvInit::kFanIn;  // of sr
+    bool position = false;  // a bias for where keys stand from queries, see offsets_to_cells
+  };
+  ReducedAttention(const Scope&, const Options&);
+
+  // Tokens ahead of the grid are only for r = 1 without positions. Rows and columns that r does not divide are left
+  // over at the end, and have queries alone.
+  Variable mix(Context&, const Variable& x, const TokenGrid& grid) const override;
+  Variable mix_first(Context&, const Variable& x, std::int64_t count) const override;
+  bool has_first_path() const override { return !reduce_ && !position_; }
+  const Linear& projection() const override { return proj_; }
+
+ private:
+  Variable attend(Context&, const Variable& queries, const Variable& source,
+                  const Variable& bias) const;
+  Variable bias_of(Context&, const TokenGrid& grid) const;
+
+  // What depends on the grid, the type and the device alone.
+  struct Offsets {
+    TokenGrid grid;
+    Tensor values;
+  };
+
+  std::int64_t channels_, heads_, reduction_;
+  Linear q_, kv_;
+  std::optional<TokenConv> reduce_;
+  std::unique_ptr<Normalizer> norm_;  // null without that
+  Parameter* position_ = nullptr;     // null: none
+  Linear proj_;
+  mutable Offsets offsets_{};  // of the grid that came last; the first pass makes them
+};
+
+}  // namespace dtn

@@ -1,0 +1,65 @@
+// Convolutions and poolings of the tokens of a grid, and how images become such tokens.
+//
+// Tokens are [B, T, C], T = grid_h grid_w in raster order, channels innermost: the layout of
+// everything else, so that no map is ever turned around between a convolution and a normalizer.
+// Activations are float32, bfloat16 or float64; parameters float32 (float64 with float64). Sums are
+// taken in float32 or wider and rounded once. Every operation has a reference written in primitive
+// operations.
+#pragma once
+
+#include <array>
+
+#include "dtn/ops/primitive.h"
+
+namespace dtn::ops {
+
+// The grid behind a convolution or a pooling: (n + 2 padding - kernel) / stride + 1, rounded down,
+// along each axis. Throws Error where a kernel does not fit.
+std::array<std::int64_t, 2> convolved_grid(const std::array<std::int64_t, 2>& grid,
+                                           const std::array<std::int64_t, 2>& kernel,
+                                           const std::array<std::int64_t, 2>& stride,
+                                           const std::array<std::int64_t, 2>& padding);
+
+// x [B, grid_h grid_w, C], weight [O, C / groups, kh, kw] (PyTorch's layout), bias [O] or undefined
+// -> [B, h' w', O] on the convolved grid h' x w'. A correlation, as everywhere in deep learning.
+Variable convolution(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
+                     const Variable& weight, const Variable& bias,
+                     const primitive::Conv2d& how = {});
+
+// x [B, grid_h grid_w, C] -> [B, h' w', C]. Padding is smaller than the window. Of inputs that share
+// a window's maximum the first in raster order has its gradient; padding never is the maximum.
+Variable max_pool(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
+                  const primitive::Pool2d& how);
+Variable avg_pool(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
+                  const primitive::Pool2d& how);
+
+// images [B, channels, H, W] float32 (or float64, for float64) -> tokens [B, H W, channels] in
+// `dtype`. Images get no gradient.
+Variable image_tokens(Context&, const Tensor& images, DType dtype);
+
+// The soft split of T2T-ViT (Yuan et al., ICCV 2021), which is nn.Unfold: token = k x k window of
+// the zero-padded grid in raster order, its channel (c k + ky) k + kx: the channel of the input
+// outermost. x [B, grid_h grid_w, C] -> [B, h' w', C k k].
+Variable soft_split(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
+                    std::int64_t k, std::int64_t stride, std::int64_t padding);
+
+// The tokens of every s-th row and column, the first among them:
+// x [B, grid_h grid_w, C] -> [B, ceil(grid_h / s) ceil(grid_w / s), C].
+Variable every_nth(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
+                   std::int64_t s);
+
+namespace reference {
+Variable convolution(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
+                     const Variable& weight, const Variable& bias,
+                     const primitive::Conv2d& how = {});
+Variable max_pool(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
+                  const primitive::Pool2d& how);
+Variable avg_pool(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
+                  const primitive::Pool2d& how);
+Variable image_tokens(Context&, const Tensor& images, DType dtype);
+Variable soft_split(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
+                    std::int64_t k, std::int64_t stride, std::int64_t padding);
+Variable every_nth(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
+                   std::int64_t s);
+}  // namespace reference
+}  // namespace dtn::ops

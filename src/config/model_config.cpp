@@ -1,0 +1,56 @@
+#include "dtn/config/model_config.h"
+
+#include <algorithm>
+
+namespace dtn {
+
+int ModelConfig::stages() const {
+  if (depth.is_list()) return static_cast<int>(depth.values().size());
+  std::size_t longest = 1;
+  for (const auto* each : {&embed_dim, &num_heads}) {
+    longest = std::max(longest, each->values().size());
+  }
+  longest = std::max(longest, mlp_ratio.values().size());
+  if (reduction) longest = std::max(longest, reduction->values().size());
+  return static_cast<int>(longest);
+}
+
+int ModelConfig::blocks() const {
+  int sum = 0;
+  for (int stage = 0; stage < stages(); ++stage) sum += depth.at(stage);
+  return sum;
+}
+
+double ModelConfig::drop_path_of(int block) const {
+  const int last = blocks() - 1;
+  const bool grows = drop_path_mode == DropPathMode::kLinear && last > 0;
+  return grows ? drop_path * block / last : drop_path;
+}
+
+std::string to_string(const OptionValue& value) {
+  const auto text = [](const auto& v) -> std::string {
+    if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::vector<std::int64_t>>) {
+      std::string list;
+      for (std::int64_t each : v) list += cat(list.empty() ? "" : ", ", each);
+      return "[" + list + "]";
+    } else {
+      return cat(std::boolalpha, v);
+    }
+  };
+  return std::visit(text, value);
+}
+
+NormConfig NormConfig::at_stage(int stage) const {
+  NormConfig result = *this;
+  for (NormOption& option : result.options) {
+    const auto* each = std::get_if<std::vector<std::int64_t>>(&option.value);
+    if (each == nullptr) continue;
+    DTN_CHECK(stage < static_cast<int>(each->size()), "model.norm.", option.key, " has ",
+              each->size(), " values, and none for stage ", stage);
+    const std::int64_t one = (*each)[static_cast<std::size_t>(stage)];  // the list goes with it
+    option.value = one;
+  }
+  return result;
+}
+
+}  // namespace dtn

@@ -1,0 +1,236 @@
+// Convolutions of tokens on a device as implicit matrix products; see convolution.h.
+//
+// As on the CPU a convolution is patches [positions, taps C] times its kernel [taps C, O], and the
+// gradient of the input the same with another kernel for each phase of the stride. A block makes a
+// tile of the result: its threads gather a few columns of patches at a time, straight from the map,
+// into shared memory, the next ones while the present are multiplied. The gradient of the kernel is
+// patches^T dy; where its tiles are few, positions are split among blocks, whose parts are added in
+// order.
+#include <type_traits>
+
+#include "kernels/conv/convolution_cuda.cuh"
+#include "kernels/conv/depthwise_tokens.h"
+#include "kernels/gemm/linear.h"
+#include "kernels/pointwise/pointwise.h"
+
+namespace dtn {
+namespace {
+
+using cuda::Correlation;
+using cuda::Sources;
+using cuda::WeightGradient;
+
+constexpr int kThreads = 256;
+
+// The kernel of every group as a matrix, [groups, taps in, out] or [groups, taps out, in], of the
+// taps first + u step_h + v step_w.
+struct KernelOrder {
+  std::int64_t groups, rows, columns;  // taps
+  std::int64_t first, step_h, step_w, all;
+  std::int64_t in, out;  // of a group
+  bool of_outputs;       // rows are (tap, output), columns inputs
+
+  std::int64_t count() const { return groups * rows * columns * in * out; }
+};
+
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    kernel_matrix_kernel(KernelOrder k, const T* weight, T* to, std::int64_t count) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= count) return;
+  const std::int64_t inner = k.of_outputs ? k.in : k.out, middle = k.of_outputs ? k.out : k.in;
+  const std::int64_t a = i % inner, b = i / inner % middle, rest = i / (inner * middle);
+  const std::int64_t tap = rest % (k.rows * k.columns), group = rest / (k.rows * k.columns);
+  const std::int64_t o = k.of_outputs ? b : a, c = k.of_outputs ? a : b;
+  const std::int64_t from = k.first + tap / k.columns * k.step_h + tap % k.columns * k.step_w;
+  to[i] = weight[((group * k.out + o) * k.in + c) * k.all + from];
+}
+
+// dweight[group, o, c, tap] += the sum of the shares, in order.
+__global__ void __launch_bounds__(kThreads)
+    convolution_add_shares_kernel(const float* partials, std::int64_t shares, std::int64_t taps,
+                                  std::int64_t in, std::int64_t out, float* dweight,
+                                  std::int64_t count) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= count) return;
+  float sum = 0;
+#pragma unroll 4
+  for (std::int64_t k = 0; k < shares; ++k) sum += partials[k * count + i];
+  const std::int64_t o = i % out, c = i / out % in, tap = i / (out * in) % taps;
+  const std::int64_t group = i / (out * in * taps);
+  dweight[((group * out + o) * in + c) * taps + tap] += sum;
+}
+
+template <class T>
+Sources<T> sources_of(const AxisTaps& h, const AxisTaps& w, const void* from, std::int64_t channels,
+                      std::int64_t width) {
+  const bool wide = channels % 4 == 0 && width % 4 == 0 && cuda::all_aligned(from);
+  return {h, w, static_cast<const T*>(from), channels, width, wide};
+}
+
+template <class T>
+Sources<T> inputs_of(const ConvolutionShape& s, const void* x) {
+  const Window& w = s.window;
+  return sources_of<T>(forward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h),
+                       forward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w), x,
+                       s.channels, s.channels_of_group());
+}
+
+template <class T>
+DeviceScratch<T> kernel_matrix(CudaQueue& queue, const ConvolutionShape& s, const AxisTaps& h,
+                               const AxisTaps& w, bool of_outputs, const void* weight) {
+  const std::int64_t kernel_w = s.window.kernel_w;
+  const KernelOrder order{s.groups,
+                          h.taps,
+                          w.taps,
+                          h.tap * kernel_w + w.tap,
+                          h.tap_step * kernel_w,
+                          w.tap_step,
+                          s.taps(),
+                          s.channels_of_group(),
+                          s.outputs_of_group(),
+                          of_outputs};
+  const std::int64_t count = order.count();
+  auto to = queue.scratch<T>(count > 0 ? count : 1);
+  if (count > 0) {
+    launch(queue, {"convolution_kernel_matrix", {count}}, kernel_matrix_kernel<T>,
+           {blocks_for(count, kThreads), kThreads}, order, static_cast<const T*>(weight), to.get(),
+           count);
+  }
+  return to;
+}
+
+// Whether the tensor cores take rows of `out` of `channels` values of a group.
+bool by_eights(const void* p, std::int64_t channels, std::int64_t of_group) {
+  return channels % 8 == 0 && of_group % 8 == 0 && cuda::all_aligned(p);
+}
+template <class T>
+bool by_eights(const Sources<T>& s) {
+  return by_eights(s.from, s.channels, s.width);
+}
+
+template <class T>
+void correlate(CudaQueue& queue, const char* name, const Correlation<T>& args,
+               std::int64_t groups) {
+  if (args.rows == 0) return;
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    if (by_eights(args.sources) && by_eights(args.to, args.channels, args.out)) {
+      return cuda::correlate_tensor(queue, name, args, groups);
+    }
+  }
+  cuda::correlate_plain(queue, name, args, groups);
+}
+
+// Enough blocks for a device, of enough positions to be worth one.
+std::int64_t positions_of_share(std::int64_t positions, std::int64_t tiles) {
+  constexpr std::int64_t kEnoughBlocks = 512, kLeast = 512;
+  std::int64_t shares = (kEnoughBlocks + tiles - 1) / tiles;
+  if (shares > positions / kLeast) shares = positions / kLeast;
+  if (shares < 1) shares = 1;
+  const std::int64_t share = (positions + shares - 1) / shares;
+  constexpr std::int64_t kUnit = cuda::kTensorTile.depth;
+  return (share + kUnit - 1) / kUnit * kUnit;
+}
+
+template <class T>
+void backward_weight(CudaQueue& queue, const ConvolutionBackwardWeight& args) {
+  const ConvolutionShape& s = args.shape;
+  const Sources<T> sources = inputs_of<T>(s, args.x);
+  const std::int64_t columns = sources.columns(), out = s.outputs_of_group();
+  const bool tensor =
+      std::is_same_v<T, bfloat16> && by_eights(sources) && by_eights(args.dy, s.outputs, out);
+  const cuda::ProductTileShape& tile = tensor ? cuda::kTensorTile : cuda::kPlainTile;
+  const std::int64_t tiles =
+      std::int64_t{blocks_for(columns, tile.rows).x} * blocks_for(out, tile.columns).x * s.groups;
+  const std::int64_t share = positions_of_share(s.positions(), tiles);
+  const std::int64_t shares = (s.positions() + share - 1) / share;
+  const std::int64_t count = s.groups * columns * out;
+  auto partials = queue.scratch<float>(shares * count);
+  const bool wide = s.outputs % 4 == 0 && out % 4 == 0 && cuda::all_aligned(args.dy);
+  const WeightGradient<T> gradient{sources,   static_cast<const T*>(args.dy),
+                                   s.outputs, out,
+                                   s.groups,  s.positions(),
+                                   share,     partials.get(),
+                                   wide};
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    if (tensor) cuda::weight_gradient_tensor(queue, gradient);
+  }
+  if (!tensor) cuda::weight_gradient_plain(queue, gradient);
+  launch(queue, {"convolution_add_shares", {shares, count}}, convolution_add_shares_kernel,
+         {blocks_for(count, kThreads), kThreads}, static_cast<const float*>(partials.get()), shares,
+         s.taps(), s.channels_of_group(), out, static_cast<float*>(args.dweight), count);
+}
+
+}  // namespace
+
+void run(CudaQueue& queue, const ConvolutionForward& args) {
+  const ConvolutionShape& s = args.shape;
+  if (s.depthwise()) {
+    return run(queue, DepthwiseTokensForward{s.dtype, s.window, s.batch, s.channels, args.x,
+                                             args.weight, args.bias, args.y});
+  }
+  if (s.pointwise()) {
+    return run(queue, LinearForward{s.dtype, s.positions(), s.channels, s.outputs, args.x,
+                                    args.weight, args.bias, args.y});
+  }
+  for_cuda_dtype("convolution_forward", s.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Sources<T> sources = inputs_of<T>(s, args.x);
+    const auto weight = kernel_matrix<T>(queue, s, sources.h, sources.w, false, args.weight);
+    correlate(queue, "convolution_forward",
+              Correlation<T>{sources, s.positions(), weight.get(),
+                             static_cast<const float*>(args.bias), static_cast<T*>(args.y),
+                             s.window.out_h, s.window.out_w, s.outputs, s.outputs_of_group()},
+              s.groups);
+  });
+}
+
+void run(CudaQueue& queue, const ConvolutionBackwardInput& args) {
+  const ConvolutionShape& s = args.shape;
+  if (s.depthwise()) {
+    return run(queue, DepthwiseTokensBackwardInput{s.dtype, s.window, s.batch, s.channels, args.dy,
+                                                   args.weight, args.dx});
+  }
+  if (s.pointwise()) {
+    return run(queue, LinearBackwardInput{s.dtype, s.positions(), s.channels, s.outputs, args.dy,
+                                          args.weight, args.dx});
+  }
+  for_cuda_dtype("convolution_backward_input", s.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Window& w = s.window;
+    for (std::int64_t phase = 0; phase < w.stride_h * w.stride_w; ++phase) {
+      const AxisTaps rows =
+          backward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h, phase / w.stride_w);
+      const AxisTaps columns =
+          backward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w, phase % w.stride_w);
+      const auto weight = kernel_matrix<T>(queue, s, rows, columns, true, args.weight);
+      correlate(queue, "convolution_backward_input",
+                Correlation<T>{
+                    sources_of<T>(rows, columns, args.dy, s.outputs, s.outputs_of_group()),
+                    s.batch * rows.count * columns.count, weight.get(), nullptr,
+                    static_cast<T*>(args.dx), w.height, w.width, s.channels, s.channels_of_group()},
+                s.groups);
+    }
+  });
+}
+
+void run(CudaQueue& queue, const ConvolutionBackwardWeight& args) {
+  const ConvolutionShape& s = args.shape;
+  if (s.depthwise()) {
+    return run(queue, DepthwiseTokensBackwardWeight{s.dtype, s.window, s.batch, s.channels, args.x,
+                                                    args.dy, args.dweight, args.dbias});
+  }
+  if (s.pointwise()) {
+    return run(queue, LinearBackwardWeight{s.dtype, s.positions(), s.channels, s.outputs, args.dy,
+                                           args.x, args.dweight, args.dbias});
+  }
+  if (s.positions() == 0) return;
+  if (args.dbias) {
+    run(queue, SumRows{s.dtype, s.positions(), s.outputs, args.dy, args.dbias});
+  }
+  if (!args.dweight) return;
+  for_cuda_dtype("convolution_backward_weight", s.dtype,
+                 [&](auto zero) { backward_weight<decltype(zero)>(queue, args); });
+}
+
+}  // namespace dtn

@@ -1,0 +1,142 @@
+// What the products of a convolution on a device share: how its rows, places and kernels lie in
+// memory; see convolution.cu.
+#pragma once
+
+#include "kernels/conv/axis_taps.h"
+#include "kernels/conv/convolution.h"
+#include "kernels/cuda/elementwise.cuh"
+
+namespace dtn::cuda {
+
+// One group's channels of maps of sources.
+template <class T>
+struct Sources {
+  AxisTaps h, w;
+  const T* from;          // [B, h.sources, w.sources, channels]
+  std::int64_t channels;  // of the map
+  std::int64_t width;     // of a group
+  bool wide;              // four channels of a group from a multiple of four on are aligned
+
+  DTN_HOST_DEVICE std::int64_t columns() const { return h.taps * w.taps * width; }
+};
+
+// Where a row (image, n, m) of patches begins: the source of its first tap, maybe outside.
+struct PatchRow {
+  std::int64_t image, y, x;  // image: the first source of the image
+
+  template <class Index, class T>
+  static __device__ __forceinline__ PatchRow of(const Sources<T>& s, std::int64_t row) {
+    const RowColumn line = row_and_column<Index>(row, s.w.count);
+    const RowColumn image = row_and_column<Index>(line.row, s.h.count);
+    return {image.row * s.h.sources * s.w.sources, s.h.first_source(image.column),
+            s.w.first_source(line.column)};
+  }
+};
+
+// Column k of the patches: a tap, and a channel of the group.
+struct PatchColumn {
+  int u, v, c;
+
+  template <class T>
+  static __device__ __forceinline__ PatchColumn of(const Sources<T>& s, std::int64_t k) {
+    const auto column = static_cast<unsigned>(k), width = static_cast<unsigned>(s.width);
+    const unsigned tap = column / width, taps = static_cast<unsigned>(s.w.taps);
+    return {static_cast<int>(tap / taps), static_cast<int>(tap % taps),
+            static_cast<int>(column % width)};
+  }
+};
+
+// n values of a row of patches from a column on, all of one tap: those of `group`, or zeros outside.
+template <int n, class T>
+__device__ __forceinline__ void load_patch(const Sources<T>& s, std::int64_t group,
+                                           const PatchRow& row, const PatchColumn& column,
+                                           float (&to)[n]) {
+  const std::int64_t y = row.y + column.u, x = row.x + column.v;
+  if (y < 0 || y >= s.h.sources || x < 0 || x >= s.w.sources) {
+#pragma unroll
+    for (int k = 0; k < n; ++k) to[k] = 0;
+    return;
+  }
+  load_values(s.from + (row.image + y * s.w.sources + x) * s.channels + group * s.width + column.c,
+              to);
+}
+
+// Four columns from k on of a row of patches, zeros from `columns` on. `column` is that of k.
+template <class T>
+__device__ __forceinline__ void load_four(const Sources<T>& s, std::int64_t group,
+                                          const PatchRow& row, const PatchColumn& column,
+                                          std::int64_t k, std::int64_t columns, float (&to)[4]) {
+  if (s.wide && k < columns) return load_patch(s, group, row, column, to);
+#pragma unroll
+  for (int q = 0; q < 4; ++q) {
+    float one[1] = {0};
+    if (k + q < columns) load_patch(s, group, row, PatchColumn::of(s, k + q), one);
+    to[q] = one[0];
+  }
+}
+
+// Four values of a row of `columns` from column k on, zeros behind its end.
+template <class T>
+__device__ __forceinline__ void load_row(const T* row, std::int64_t k, std::int64_t columns,
+                                         bool wide, float (&to)[4]) {
+  if (wide && k + 4 <= columns) return load_values(row + k, to);
+#pragma unroll
+  for (int q = 0; q < 4; ++q) to[q] = k + q < columns ? to_float(row[k + q]) : 0.0f;
+}
+
+// --- products -----------------------------------------------------------------------------------
+
+// Patches of `sources` times a kernel, to places of a map.
+template <class T>
+struct Correlation {
+  Sources<T> sources;
+  std::int64_t rows;           // of patches: places of all images
+  const T* weight;             // [groups, columns, out]
+  const float* bias;           // [groups out] or null
+  T* to;                       // [B, height, width, channels]
+  std::int64_t height, width;  // of the map that is written
+  std::int64_t channels, out;  // of the map, of a group
+
+  // Where row r of group `group` goes.
+  template <class Index>
+  __device__ __forceinline__ T* target(std::int64_t r, std::int64_t group) const {
+    const RowColumn line = row_and_column<Index>(r, sources.w.count);
+    const RowColumn image = row_and_column<Index>(line.row, sources.h.count);
+    const std::int64_t place =
+        (image.row * height + sources.h.place(image.column)) * width + sources.w.place(line.column);
+    return to + place * channels + group * out;
+  }
+};
+
+// The gradient of the kernels of all groups, each [columns, out], over shares of the positions:
+// patches^T dy.
+template <class T>
+struct WeightGradient {
+  Sources<T> sources;
+  const T* dy;                 // [positions, channels]
+  std::int64_t channels, out;  // of dy, of a group
+  std::int64_t groups, positions, share;
+  float* partials;  // [shares, groups, columns, out]
+  bool wide;        // four channels of dy from a multiple of four on are aligned
+};
+
+// A tile of a result, and how deep the factors are that meet in shared memory.
+struct ProductTileShape {
+  int rows, columns, depth;
+};
+inline constexpr ProductTileShape kPlainTile{128, 64, 16}, kTensorTile{128, 64, 32};
+
+// On CUDA cores, in float32.
+void correlate_plain(CudaQueue&, const char* name, const Correlation<float>&, std::int64_t groups);
+void correlate_plain(CudaQueue&, const char* name, const Correlation<bfloat16>&,
+                     std::int64_t groups);
+void weight_gradient_plain(CudaQueue&, const WeightGradient<float>&);
+void weight_gradient_plain(CudaQueue&, const WeightGradient<bfloat16>&);
+
+// On tensor cores. They want eight channels of a group from a multiple of eight on aligned, of
+// everything that is read and written.
+void correlate_tensor(CudaQueue&, const char* name, const Correlation<bfloat16>&,
+                      std::int64_t groups);
+void weight_gradient_tensor(CudaQueue&, const WeightGradient<bfloat16>&);
+
+}  // namespace dtn::cuda

@@ -1,0 +1,360 @@
+// Depthwise convolutions of tokens on short vectors of channels; see depthwise_tokens.h.
+//
+// The rows of the grid that a row of windows sees are first laid out in scratch memory, in the
+// accumulator type and with all that windows reach beyond the edges, a block of channels at a time
+// that stays in cache. So the loops over places and taps know no edges, bfloat16 is widened once for
+// all taps, and tokens whose channels are a power of two do not push each other out of the same sets
+// of the cache. Channels are innermost: a vector of outputs is a sum of vectors times vectors.
+// Places beside each other are computed together; what their windows share and the kernel are read
+// once. The gradient of x is the same correlation, one for each phase of the stride (axis_taps.h).
+#include "kernels/conv/depthwise_tokens.h"
+
+#include <algorithm>
+
+#include "kernels/conv/axis_taps.h"
+#include "kernels/cpu/for_dtype.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/row_sums.h"
+
+namespace dtn::DTN_ISA {
+namespace {
+
+// Channels from one token to the next in scratch memory, and from one tap to the next.
+std::int64_t padded(std::int64_t channels) { return (channels + 15) / 16 * 16 + 16; }
+
+// Sources and places of all images; either may be the input of the convolution.
+struct Map {
+  AxisTaps h, w;
+  std::int64_t channels, kernel_w;
+  std::int64_t height, width;  // of the image that is written
+
+  // Where tap (u, v) lies among kernels [taps, padded(C)].
+  std::int64_t tap(std::int64_t u, std::int64_t v) const {
+    return ((h.tap + u * h.tap_step) * kernel_w + w.tap + v * w.tap_step) * padded(channels);
+  }
+  // Sources between the first and the last that a row of places sees.
+  std::int64_t columns_seen() const { return (w.count - 1) * w.source_step + w.taps; }
+};
+
+// Channels of a token, [begin, end).
+struct Block {
+  std::int64_t begin, end;
+  std::int64_t size() const { return end - begin; }
+};
+
+// What a row of places sees of an image, in one block of channels. Going down the rows, each source
+// is laid out once: a row takes the place of the one that is seen no more.
+template <class A>
+class Lines {
+ public:
+  Lines(Scratch::Scope& scope, const Map& map, std::int64_t most_channels)
+      : map_(map),
+        columns_(map.columns_seen()),
+        values_(scope.take<A>(map.h.taps * columns_ * padded(most_channels))) {}
+
+  // Row n of places is the first.
+  void begin(std::int64_t n, const Block& block) {
+    block_ = block;
+    stride_ = padded(block.size());
+    first_ = next_ = map_.h.first_source(n);
+  }
+  // Row n of places is the next.
+  template <class T>
+  void advance(const T* image, std::int64_t n) {
+    top_ = map_.h.first_source(n);
+    for (std::int64_t row = std::max(top_, next_); row < top_ + map_.h.taps; ++row) {
+      lay_out(image, row);
+    }
+    next_ = top_ + map_.h.taps;
+  }
+  // What place m multiplies with tap (u, 0), from the block's first channel on; the next tap is
+  // stride() further.
+  const A* source(std::int64_t u, std::int64_t m) const {
+    return line(top_ + u) + m * map_.w.source_step * stride_;
+  }
+  std::int64_t stride() const { return stride_; }
+
+ private:
+  A* line(std::int64_t row) const {
+    return values_ + (row - first_) % map_.h.taps * columns_ * stride_;
+  }
+  template <class T>
+  void lay_out(const T* image, std::int64_t row) {
+    const AxisTaps &h = map_.h, &w = map_.w;
+    const bool inside = row >= 0 && row < h.sources;
+    A* to = line(row);
+    for (std::int64_t k = w.first_source(0); k < w.first_source(0) + columns_; ++k, to += stride_) {
+      if (!inside || k < 0 || k >= w.sources) {
+        std::fill_n(to, block_.size(), A(0));
+        continue;
+      }
+      const T* from = image + (row * w.sources + k) * map_.channels + block_.begin;
+      for_each_vector<A>(block_.size(), [&](std::int64_t c, auto count) {
+        store_n(to + c, load_n(from + c, count), count);
+      });
+    }
+  }
+
+  const Map& map_;
+  std::int64_t columns_;
+  A* values_;
+  Block block_{};
+  std::int64_t stride_ = 0, first_ = 0, next_ = 0, top_ = 0;
+};
+
+// Rows of places that a thread takes in a go: windows of neighbours share rows, but a few images
+// should keep many threads busy.
+std::int64_t rows_together(const Map& map, std::int64_t batch) {
+  const std::int64_t most = std::min<std::int64_t>(16, map.h.count);
+  return std::clamp<std::int64_t>(batch * map.h.count / 64, 1, most);
+}
+
+// Channels of a block: lines of them take some 256 KiB as float32.
+std::int64_t channels_of_block(const Map& map) {
+  constexpr std::int64_t kValues = 64 << 10;
+  const std::int64_t tokens = std::max<std::int64_t>(1, map.h.taps * map.columns_seen());
+  return std::min(map.channels, std::max<std::int64_t>(64, kValues / tokens / 32 * 32));
+}
+
+// Calls visit(m, n) for runs of n places from m on that make up a row of `count`.
+template <class Visit>
+void for_each_run(std::int64_t count, Visit&& visit) {
+  std::int64_t m = 0;
+  for (; m + 8 <= count; m += 8) visit(m, std::integral_constant<int, 8>{});
+  if (m + 4 <= count) visit(m, std::integral_constant<int, 4>{}), m += 4;
+  if (m + 2 <= count) visit(m, std::integral_constant<int, 2>{}), m += 2;
+  if (m < count) visit(m, std::integral_constant<int, 1>{});
+}
+
+// Calls f(v, x) for the taps v of a line of a kernel, where x(q) is what place q of a run multiplies
+// with it. from: the source of place 0 and tap 0. With kTaps, their number, places follow each other
+// and each source is read once.
+template <int kRun, int kTaps, class A, class N, class F>
+[[gnu::always_inline]] inline void for_taps(const A* from, std::int64_t stride, const AxisTaps& w,
+                                            N count, F&& f) {
+  if constexpr (kTaps > 0) {
+    Vec<A> line[kRun + kTaps - 1];
+#pragma GCC unroll 16
+    for (int k = 0; k < kRun + kTaps - 1; ++k) line[k] = load_n(from + k * stride, count);
+#pragma GCC unroll 8
+    for (int v = 0; v < kTaps; ++v) {
+      f(static_cast<std::int64_t>(v), [&](int q) { return line[q + v]; });
+    }
+  } else {
+    const std::int64_t beside = w.source_step * stride;
+    for (std::int64_t v = 0; v < w.taps; ++v) {
+      f(v, [&](int q) { return load_n(from + v * stride + q * beside, count); });
+    }
+  }
+}
+
+// Calls f with the number of taps as a constant where it is 3 and places follow each other, else
+// with 0.
+template <class F>
+void with_taps(const AxisTaps& w, F&& f) {
+  if (w.taps == 3 && w.source_step == 1) return f(std::integral_constant<int, 3>{});
+  f(std::integral_constant<int, 0>{});
+}
+
+// Places m .. m + kRun - 1 of the row that sees `lines`: to[c] = bias[c] + sum over the taps.
+template <int kRun, int kTaps, class A, class T>
+void correlate(const Map& map, const Lines<A>& lines, std::int64_t m, const Block& block,
+               const A* weight, const A* bias, T* to) {
+  const std::int64_t apart = map.w.step * map.channels;
+  for_each_vector<A>(block.size(), [&](std::int64_t c, auto count) {
+    Vec<A> sum[kRun];
+#pragma GCC unroll 8
+    for (int q = 0; q < kRun; ++q) sum[q] = bias ? load_n(bias + block.begin + c, count) : Vec<A>{};
+    for (std::int64_t u = 0; u < map.h.taps; ++u) {
+      const A* taps = weight + block.begin + c;
+      for_taps<kRun, kTaps>(lines.source(u, m) + c, lines.stride(), map.w, count,
+                            [&](std::int64_t v, auto&& x) {
+                              const Vec<A> tap = load_n(taps + map.tap(u, v), count);
+#pragma GCC unroll 8
+                              for (int q = 0; q < kRun; ++q) sum[q] += tap * x(q);
+                            });
+    }
+#pragma GCC unroll 8
+    for (int q = 0; q < kRun; ++q) store_n(to + q * apart + block.begin + c, sum[q], count);
+  });
+}
+
+template <class T, class A>
+void correlate_images(CpuQueue& queue, const Map& map, std::int64_t batch, const T* from,
+                      const A* weight, const A* bias, T* to) {
+  if (batch * map.channels * map.h.count * map.w.count == 0) return;
+  const std::int64_t rows = rows_together(map, batch), width = channels_of_block(map);
+  const std::int64_t bands = (map.h.count + rows - 1) / rows;
+  parallel_for(batch * bands, [&](std::int64_t task) {
+    const std::int64_t image = task / bands, first = task % bands * rows;
+    const std::int64_t last = std::min(first + rows, map.h.count);
+    const T* sources = from + image * map.h.sources * map.w.sources * map.channels;
+    Scratch::Scope scope(queue.scratch());
+    Lines<A> lines(scope, map, width);
+    for (std::int64_t c = 0; c < map.channels; c += width) {
+      const Block block{c, std::min(c + width, map.channels)};
+      lines.begin(first, block);
+      for (std::int64_t n = first; n < last; ++n) {
+        lines.advance(sources, n);
+        T* row = to + (image * map.height + map.h.place(n)) * map.width * map.channels;
+        for_each_run(map.w.count, [&](std::int64_t m, auto run) {
+          with_taps(map.w, [&](auto taps) {
+            correlate<run, taps>(map, lines, m, block, weight, bias,
+                                 row + map.w.place(m) * map.channels);
+          });
+        });
+      }
+    }
+  });
+}
+
+// [C, taps] -> [taps, padded(C)] in the accumulator type.
+template <class A, class T>
+const A* taps_first(Scratch::Scope& scope, const T* weight, std::int64_t channels,
+                    std::int64_t taps) {
+  A* to = scope.take<A>(padded(channels) * taps);
+  for (std::int64_t c = 0; c < channels; ++c) {
+    for (std::int64_t k = 0; k < taps; ++k) {
+      to[k * padded(channels) + c] = static_cast<A>(weight[c * taps + k]);
+    }
+  }
+  return to;
+}
+
+Map forward_map(const Window& w, std::int64_t channels) {
+  return {forward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h),
+          forward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w),
+          channels,
+          w.kernel_w,
+          w.out_h,
+          w.out_w};
+}
+
+// sums[tap, c] += dy[c] x[c], and behind the taps sums[taps, c] += dy[c], over a run of outputs.
+template <int kRun, int kTaps, class A, class T>
+void add_products(const Map& map, const Lines<A>& lines, std::int64_t m, const Block& block,
+                  const T* dy, A* sums) {
+  A* bias_sums = sums + map.h.taps * map.w.taps * padded(map.channels);
+  for_each_vector<A>(block.size(), [&](std::int64_t c, auto count) {
+    const std::int64_t channel = block.begin + c;
+    Vec<A> d[kRun], total = load_n(bias_sums + channel, count);
+#pragma GCC unroll 8
+    for (int q = 0; q < kRun; ++q) {
+      d[q] = load_n(dy + q * map.channels + channel, count);
+      total += d[q];
+    }
+    store_n(bias_sums + channel, total, count);
+    for (std::int64_t u = 0; u < map.h.taps; ++u) {
+      for_taps<kRun, kTaps>(lines.source(u, m) + c, lines.stride(), map.w, count,
+                            [&](std::int64_t v, auto&& x) {
+                              A* to = sums + map.tap(u, v) + channel;
+                              Vec<A> sum = load_n(to, count);
+#pragma GCC unroll 8
+                              for (int q = 0; q < kRun; ++q) sum += d[q] * x(q);
+                              store_n(to, sum, count);
+                            });
+    }
+  });
+}
+
+// The rows [first, last) of the outputs of one image.
+template <class T, class A>
+void add_rows(const Map& map, Lines<A>& lines, std::int64_t first, std::int64_t last,
+              std::int64_t width, const T* x, const T* dy, A* sums) {
+  for (std::int64_t c = 0; c < map.channels; c += width) {
+    const Block block{c, std::min(c + width, map.channels)};
+    lines.begin(first, block);
+    for (std::int64_t n = first; n < last; ++n) {
+      lines.advance(x, n);
+      const T* row = dy + n * map.w.count * map.channels;
+      for_each_run(map.w.count, [&](std::int64_t m, auto run) {
+        with_taps(map.w, [&](auto taps) {
+          add_products<run, taps>(map, lines, m, block, row + m * map.channels, sums);
+        });
+      });
+    }
+  }
+}
+
+template <class T>
+void backward_weight(CpuQueue& queue, const DepthwiseTokensBackwardWeight& args) {
+  using A = AccumulatorOf<T>;
+  const Map map = forward_map(args.window, args.channels);
+  const std::int64_t taps = map.h.taps * map.w.taps, stride = padded(args.channels);
+  const std::int64_t count = (taps + 1) * stride, width = channels_of_block(map);
+  const std::int64_t inputs = map.h.sources * map.w.sources * map.channels;
+  const std::int64_t outputs = map.h.count * map.w.count * map.channels;
+  Scratch::Scope scope(queue.scratch());
+  A* totals = scope.take<A>(count);
+  std::fill_n(totals, count, A(0));
+  void* const to[1] = {totals};
+  constexpr std::int64_t kLeastRows = 4;  // what a chunk costs beside its rows is like one of them
+  add_row_sums<A, 1>(queue, args.batch * map.h.count, count, kLeastRows, to,
+                     [&](std::int64_t first, std::int64_t last, A*(&sums)[1]) {
+                       Scratch::Scope of_chunk(queue.scratch());
+                       Lines<A> lines(of_chunk, map, width);
+                       for (std::int64_t r = first, end = 0; r < last; r = end) {
+                         const std::int64_t image = r / map.h.count, n = r % map.h.count;
+                         end = std::min(last, (image + 1) * map.h.count);
+                         add_rows(map, lines, n, n + end - r, width,
+                                  static_cast<const T*>(args.x) + image * inputs,
+                                  static_cast<const T*>(args.dy) + image * outputs, sums[0]);
+                       }
+                     });
+  for (std::int64_t c = 0; c < args.channels; ++c) {
+    for (std::int64_t k = 0; args.dweight && k < taps; ++k) {
+      static_cast<A*>(args.dweight)[c * taps + k] += totals[k * stride + c];
+    }
+    if (args.dbias) static_cast<A*>(args.dbias)[c] += totals[taps * stride + c];
+  }
+}
+
+}  // namespace
+
+void run(CpuQueue& queue, const DepthwiseTokensForward& args) {
+  for_dtype("DepthwiseTokensForward", args.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = AccumulatorOf<T>;
+    const Window& w = args.window;
+    Scratch::Scope scope(queue.scratch());
+    const A* weight = taps_first<A>(scope, static_cast<const T*>(args.weight), args.channels,
+                                    w.kernel_h * w.kernel_w);
+    correlate_images(queue, forward_map(w, args.channels), args.batch,
+                     static_cast<const T*>(args.x), weight, static_cast<const A*>(args.bias),
+                     static_cast<T*>(args.y));
+  });
+}
+
+void run(CpuQueue& queue, const DepthwiseTokensBackwardInput& args) {
+  for_dtype("DepthwiseTokensBackwardInput", args.dtype, [&](auto t) {
+    using T = decltype(t);
+    using A = AccumulatorOf<T>;
+    const Window& w = args.window;
+    Scratch::Scope scope(queue.scratch());
+    const A* weight = taps_first<A>(scope, static_cast<const T*>(args.weight), args.channels,
+                                    w.kernel_h * w.kernel_w);
+    for (std::int64_t phase = 0; phase < w.stride_h * w.stride_w; ++phase) {
+      const Map map{
+          backward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h, phase / w.stride_w),
+          backward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w, phase % w.stride_w),
+          args.channels,
+          w.kernel_w,
+          w.height,
+          w.width};
+      correlate_images(queue, map, args.batch, static_cast<const T*>(args.dy), weight,
+                       static_cast<const A*>(nullptr), static_cast<T*>(args.dx));
+    }
+  });
+}
+
+void run(CpuQueue& queue, const DepthwiseTokensBackwardWeight& args) {
+  if (args.batch == 0) return;
+  for_dtype("DepthwiseTokensBackwardWeight", args.dtype,
+            [&](auto t) { backward_weight<decltype(t)>(queue, args); });
+}
+
+}  // namespace dtn::DTN_ISA
+
+DTN_DISPATCH(DepthwiseTokensForward)
+DTN_DISPATCH(DepthwiseTokensBackwardInput)
+DTN_DISPATCH(DepthwiseTokensBackwardWeight)

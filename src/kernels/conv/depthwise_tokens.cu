@@ -1,0 +1,255 @@
+// Depthwise convolutions of tokens on a device; see depthwise_tokens.h. Forward and towards the
+// input a thread makes a few places beside each other in a vector of channels, which share the
+// kernel and much of what they read; neighbouring threads have neighbouring channels. Towards the
+// kernel a thread adds up one channel over every kWarps-th row of a chunk of rows; warps, then
+// chunks are added in order.
+#include "kernels/conv/axis_taps.h"
+#include "kernels/conv/depthwise_tokens.h"
+#include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/partials.cuh"
+
+namespace dtn {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kBeside = 4;  // places of a thread
+// Per multiprocessor: left to itself, the compiler takes fewer registers than a thread's places need.
+constexpr int kBlocks = 2;
+constexpr int kWarps = 8;  // of a block towards the kernel
+
+// Sources and places of all images; either may be the input of the convolution.
+struct Map {
+  AxisTaps h, w;
+  std::int64_t batch, channels, kernel_w;
+  std::int64_t height, width;  // of the image that is written
+};
+
+// [C, taps] -> [taps, C] in float32.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    taps_first_kernel(const T* weight, std::int64_t channels, std::int64_t taps, float* to) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i < channels * taps) to[i] = cuda::to_float(weight[i % channels * taps + i / channels]);
+}
+
+// Threads: [image, row, group of kBeside places, vector of n channels], the last innermost.
+template <class T, int n, class Index>
+__global__ void __launch_bounds__(kThreads, kBlocks)
+    depthwise_tokens_kernel(Map map, const T* from, const float* weight, const float* bias, T* to,
+                            std::int64_t count) {
+  const std::int64_t thread = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (thread >= count) return;
+  const AxisTaps &h = map.h, &w = map.w;
+  const auto vector = cuda::row_and_column<Index>(thread, map.channels / n);
+  const auto run = cuda::row_and_column<Index>(vector.row, (w.count + kBeside - 1) / kBeside);
+  const auto row = cuda::row_and_column<Index>(run.row, h.count);
+  const std::int64_t c = vector.column * n, m = run.column * kBeside;
+  const T* image = from + row.row * h.sources * w.sources * map.channels + c;
+
+  float sum[kBeside][n];
+#pragma unroll
+  for (int q = 0; q < kBeside; ++q) {
+#pragma unroll
+    for (int k = 0; k < n; ++k) sum[q][k] = bias ? bias[c + k] : 0.0f;
+  }
+  for (std::int64_t u = h.begin_of(row.column); u < h.end_of(row.column); ++u) {
+    const T* line = image + (h.first_source(row.column) + u) * w.sources * map.channels;
+    for (std::int64_t v = 0; v < w.taps; ++v) {
+      const std::int64_t tap = (h.tap + u * h.tap_step) * map.kernel_w + w.tap + v * w.tap_step;
+      float factor[n];
+      cuda::load_values(weight + tap * map.channels + c, factor);
+#pragma unroll
+      for (int q = 0; q < kBeside; ++q) {
+        const std::int64_t x = w.first_source(m + q) + v;
+        if (x < 0 || x >= w.sources) continue;
+        float value[n];
+        cuda::load_values(line + x * map.channels, value);
+#pragma unroll
+        for (int k = 0; k < n; ++k) sum[q][k] += factor[k] * value[k];
+      }
+    }
+  }
+  T* line = to + ((row.row * map.height + h.place(row.column)) * map.width) * map.channels + c;
+#pragma unroll
+  for (int q = 0; q < kBeside; ++q) {
+    if (m + q < w.count) cuda::store_values(line + w.place(m + q) * map.channels, sum[q]);
+  }
+}
+
+// Blocks: [chunk of rows, 32 channels, output]; threads: [warp, channel]. kSide 3: all nine taps of
+// a 3 x 3 kernel and the bias at once; 0: one tap, or behind the taps the bias.
+template <class T, int kSide>
+__global__ void __launch_bounds__(kWarps* cuda::kWarpSize)
+    depthwise_tokens_weight_kernel(Map map, const T* x, const T* dy, std::int64_t rows,
+                                   std::int64_t rows_per_chunk, float* partials) {
+  constexpr int kSums = kSide == 3 ? 10 : 1;
+  DTN_SHARED(float, shared);  // [kWarps, kSums, 32]
+  const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
+  const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+  const AxisTaps &h = map.h, &w = map.w;
+  const std::int64_t c = std::int64_t{blockIdx.y} * cuda::kWarpSize + lane;
+  const std::int64_t taps = h.taps * w.taps, output = blockIdx.z;
+  const std::int64_t begin = blockIdx.x * rows_per_chunk;
+  const std::int64_t end = begin + rows_per_chunk < rows ? begin + rows_per_chunk : rows;
+
+  float sums[kSums] = {};
+  for (std::int64_t r = begin + warp; r < end && c < map.channels; r += kWarps) {
+    const std::int64_t image = r / h.count, n = r % h.count;
+    const T* d = dy + r * w.count * map.channels + c;
+    const T* from = x + image * h.sources * w.sources * map.channels + c;
+    const std::int64_t top = h.first_source(n);
+    for (std::int64_t m = 0; m < w.count; ++m) {
+      const float gradient = cuda::to_float(d[m * map.channels]);
+      const std::int64_t left = w.first_source(m);
+      auto value = [&](std::int64_t u, std::int64_t v) {
+        const std::int64_t i = top + u, j = left + v;
+        if (i < 0 || i >= h.sources || j < 0 || j >= w.sources) return 0.0f;
+        return cuda::to_float(from[(i * w.sources + j) * map.channels]);
+      };
+      if constexpr (kSide == 3) {
+#pragma unroll
+        for (int k = 0; k < 9; ++k) sums[k] += gradient * value(k / 3, k % 3);
+        sums[9] += gradient;
+      } else {
+        sums[0] += output == taps ? gradient : gradient * value(output / w.taps, output % w.taps);
+      }
+    }
+  }
+#pragma unroll
+  for (int k = 0; k < kSums; ++k) shared[(warp * kSums + k) * cuda::kWarpSize + lane] = sums[k];
+  __syncthreads();
+  for (int k = warp; k < kSums; k += kWarps) {
+    float sum = 0;
+    for (int i = 0; i < kWarps; ++i) sum += shared[(i * kSums + k) * cuda::kWarpSize + lane];
+    const std::int64_t row = blockIdx.x * (taps + 1) + (kSide == 3 ? k : output);
+    if (c < map.channels) partials[row * map.channels + c] = sum;
+  }
+}
+
+// Output `taps` is the bias.
+struct AddToKernels {
+  std::int64_t taps;
+  float *dweight, *dbias;
+
+  __device__ __forceinline__ bool wants(int output) const {
+    return (output == taps ? dbias : dweight) != nullptr;
+  }
+  __device__ __forceinline__ void operator()(int output, std::int64_t c, float sum) const {
+    if (output == taps) {
+      dbias[c] += sum;
+    } else {
+      dweight[c * taps + output] += sum;
+    }
+  }
+};
+
+template <class T>
+DeviceScratch<float> taps_first(CudaQueue& queue, const void* weight, std::int64_t channels,
+                                std::int64_t taps) {
+  auto to = queue.scratch<float>(channels * taps);
+  launch(queue, {"depthwise_tokens_taps", {channels, taps}}, taps_first_kernel<T>,
+         {blocks_for(channels * taps, kThreads), kThreads}, static_cast<const T*>(weight), channels,
+         taps, to.get());
+  return to;
+}
+
+template <class T>
+void correlate(CudaQueue& queue, const char* name, const Map& map, const T* from,
+               const float* weight, const float* bias, T* to) {
+  auto run_width = [&]<int n>(std::integral_constant<int, n>) {
+    const std::int64_t runs = (map.w.count + kBeside - 1) / kBeside;
+    const std::int64_t count = map.batch * map.h.count * runs * (map.channels / n);
+    if (count == 0) return;
+    cuda::for_index(count, [&](auto index) {
+      launch(queue, {name, {map.batch, map.h.count, map.w.count, map.channels}},
+             depthwise_tokens_kernel<T, n, decltype(index)>,
+             {blocks_for(count, kThreads), kThreads}, map, from, weight, bias, to, count);
+    });
+  };
+  if (map.channels % 4 == 0 && cuda::all_aligned(from, to)) {
+    run_width(std::integral_constant<int, 4>{});
+  } else {
+    run_width(std::integral_constant<int, 1>{});
+  }
+}
+
+Map forward_map(const Window& w, std::int64_t batch, std::int64_t channels) {
+  return {forward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h),
+          forward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w),
+          batch,
+          channels,
+          w.kernel_w,
+          w.out_h,
+          w.out_w};
+}
+
+}  // namespace
+
+void run(CudaQueue& queue, const DepthwiseTokensForward& args) {
+  for_cuda_dtype("depthwise_tokens_forward", args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Window& w = args.window;
+    if (args.batch * args.channels == 0) return;
+    const auto weight = taps_first<T>(queue, args.weight, args.channels, w.kernel_h * w.kernel_w);
+    correlate(queue, "depthwise_tokens_forward", forward_map(w, args.batch, args.channels),
+              static_cast<const T*>(args.x), weight.get(), static_cast<const float*>(args.bias),
+              static_cast<T*>(args.y));
+  });
+}
+
+void run(CudaQueue& queue, const DepthwiseTokensBackwardInput& args) {
+  for_cuda_dtype("depthwise_tokens_backward_input", args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Window& w = args.window;
+    if (args.batch * args.channels == 0) return;
+    const auto weight = taps_first<T>(queue, args.weight, args.channels, w.kernel_h * w.kernel_w);
+    for (std::int64_t phase = 0; phase < w.stride_h * w.stride_w; ++phase) {
+      const Map map{
+          backward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h, phase / w.stride_w),
+          backward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w, phase % w.stride_w),
+          args.batch,
+          args.channels,
+          w.kernel_w,
+          w.height,
+          w.width};
+      correlate(queue, "depthwise_tokens_backward_input", map, static_cast<const T*>(args.dy),
+                weight.get(), static_cast<const float*>(nullptr), static_cast<T*>(args.dx));
+    }
+  });
+}
+
+void run(CudaQueue& queue, const DepthwiseTokensBackwardWeight& args) {
+  for_cuda_dtype("depthwise_tokens_backward_weight", args.dtype, [&](auto zero) {
+    using T = decltype(zero);
+    const Window& w = args.window;
+    const std::int64_t taps = w.kernel_h * w.kernel_w, rows = args.batch * w.out_h;
+    if (rows * args.channels == 0) return;
+    const Map map = forward_map(w, args.batch, args.channels);
+    constexpr std::int64_t kMostChunks = 128;  // with 32 channels each enough blocks for a device
+    std::int64_t per_chunk = (rows + kMostChunks - 1) / kMostChunks;
+    if (per_chunk < kWarps) per_chunk = kWarps;
+    const std::int64_t chunks = (rows + per_chunk - 1) / per_chunk;
+    auto partials = queue.scratch<float>(chunks * (taps + 1) * args.channels);
+    auto run_side = [&]<int kSide>(std::integral_constant<int, kSide>) {
+      constexpr int kSums = kSide == 3 ? 10 : 1;
+      const dim3 grid(static_cast<unsigned>(chunks), blocks_for(args.channels, cuda::kWarpSize).x,
+                      static_cast<unsigned>(kSide == 3 ? 1 : taps + 1));
+      launch(queue, {"depthwise_tokens_backward_weight", {rows, w.out_w, args.channels}},
+             depthwise_tokens_weight_kernel<T, kSide>,
+             {grid, kWarps * cuda::kWarpSize, kWarps * kSums * cuda::kWarpSize * sizeof(float)},
+             map, static_cast<const T*>(args.x), static_cast<const T*>(args.dy), rows, per_chunk,
+             partials.get());
+    };
+    if (w.kernel_h == 3 && w.kernel_w == 3) {
+      run_side(std::integral_constant<int, 3>{});
+    } else {
+      run_side(std::integral_constant<int, 0>{});
+    }
+    cuda::add_partials(
+        queue, "depthwise_tokens_add_partials",
+        cuda::PartialSums{partials.get(), chunks, args.channels, static_cast<int>(taps + 1)},
+        AddToKernels{taps, static_cast<float*>(args.dweight), static_cast<float*>(args.dbias)});
+  });
+}
+
+}  // namespace dtn

@@ -1,0 +1,57 @@
+#include "models/image_models.h"
+
+#include <algorithm>
+
+#include "dtn/nn/normalizer.h"
+
+namespace dtn {
+
+const NormSchema& norm_schema_of(const ModelConfig& config, const Scope& scope) {
+  return (scope.norms ? *scope.norms : norm_registry()).at(config.norm.type).schema;
+}
+
+const ModelConfig& checked(const ModelConfig& config, ModelCheck check, const Scope& scope) {
+  if (const auto problem = check(config, norm_schema_of(config, scope))) {
+    throw ConfigError(problem->message);
+  }
+  return config;
+}
+
+double norm_eps_of(const ModelConfig& c) {
+  return c.norm.eps.value_or(c.norm.type == "dtn" ? kDefaultNormEps : c.eps);
+}
+
+std::optional<ModelProblem> image_size_problem(const ModelConfig& c, int of,
+                                               const std::string& reason) {
+  const auto nearest = [of](int side) { return std::max(1, (side + of / 2) / of) * of; };
+  const ImageSize& have = c.image_size;
+  const ImageSize want(nearest(have.height), nearest(have.width));
+  if (have == want) return {};
+  return ModelProblem{{"model.image_size"},
+                      cat("model.image_size ", have, ": both sides must be multiples of ", of,
+                          ", as ", reason, "; the nearest such size is ", want)};
+}
+
+std::vector<FieldSpec> image_inputs(const ModelConfig& c) {
+  return {{"image", {c.channels, c.image_size.height, c.image_size.width}}};
+}
+
+const Tensor& image_of(const ModelConfig& c, const Fields& fields) {
+  const Tensor& images = fields.at("image");
+  DTN_CHECK(images.rank() == 4 && images.dim(1) == c.channels &&
+                images.dim(2) == c.image_size.height && images.dim(3) == c.image_size.width,
+            "images ", to_string(images.shape()), " are not [B, ", c.channels, ", ",
+            c.image_size.height, ", ", c.image_size.width, "]");
+  return images;
+}
+
+std::vector<std::string> keys_of_transformers() {
+  return {"model.patch_size",    "model.reduction",  "model.window",         "model.mlp",
+          "model.act",           "model.qkv_bias",   "model.qk_norm",        "model.class_token",
+          "model.registers",     "model.pos_embed",  "model.class_token_at", "model.pos_resize",
+          "model.pool",          "model.patch_bias", "model.norm_pre",       "model.fc_norm",
+          "model.layer_scale",   "model.drop_path",  "model.dropout",        "model.drop_path_mode",
+          "model.mhsa_position", "model.norm.layers"};
+}
+
+}  // namespace dtn

@@ -1,0 +1,236 @@
+#include "dtn/models/pvt.h"
+
+#include "dtn/nn/conv_mlp.h"
+#include "dtn/nn/reduced_attention.h"
+#include "dtn/ops/tokens.h"
+#include "models/image_models.h"
+#include "models/position_table.h"
+#include "models/pyramid_names.h"
+#include "models/stages.h"
+
+namespace dtn {
+namespace {
+
+enum class Version { kV1, kV2 };
+
+// The convolution at the start of a stage.
+TokenConv::Options embed_options(Version version, const ModelConfig& c, int stage) {
+  const std::int64_t stride = stage == 0 ? c.patch_size : 2;
+  if (version == Version::kV1) return {.kernel = stride, .stride = stride};
+  // Every kernel reaches over half of its neighbours': 7 for a stride of 4, 3 for 2.
+  return {
+      .kernel = 2 * stride - 1, .stride = stride, .padding = stride - 1, .init = ConvInit::kFanOut};
+}
+
+// Sides that the kernel does not fit have no token.
+std::vector<StageConfig> stages_of(Version version, const ModelConfig& c) {
+  std::vector<TokenGrid> grids;
+  std::int64_t height = c.image_size.height, width = c.image_size.width;
+  for (int stage = 0; stage < c.stages(); ++stage) {
+    const TokenConv::Options o = embed_options(version, c, stage);
+    const auto after = [&](std::int64_t n) {
+      const std::int64_t room = n + 2 * o.padding - o.kernel;
+      return n < 1 || room < 0 ? 0 : room / o.stride + 1;
+    };
+    height = after(height);
+    width = after(width);
+    grids.push_back({height, width});
+  }
+  return dtn::stages_of(c, grids);
+}
+
+// The last stage is left as it is: in PVT for its class token, in PVTv2 as in PVT.
+int usual_norm_stages(const ModelConfig& c) { return c.stages() - 1; }
+
+std::optional<ModelProblem> reduction_problem(Version version, const ModelConfig& c,
+                                              const std::vector<StageConfig>& stages) {
+  if (!c.reduction) {
+    return ModelProblem{{"model.reduction"},
+                        "model.reduction is not set; give one number, or one for each stage"};
+  }
+  for (const StageConfig& s : stages) {
+    const int r = c.reduction->at(s.index);
+    if (s.grid.height < r || s.grid.width < r) {
+      return ModelProblem{{"model.reduction", "model.image_size"},
+                          cat("model.reduction ", r, " of stage ", s.number(),
+                              " leaves no key of its grid of ", s.grid.height, " x ", s.grid.width,
+                              " tokens; lower it, or make model.image_size larger")};
+    }
+  }
+  if (version == Version::kV1 && c.reduction->at(c.stages() - 1) != 1) {
+    return ModelProblem{
+        {"model.reduction"},
+        cat("model.reduction ", c.reduction->at(c.stages() - 1),
+            " of the last stage, where the class token stands in no grid to reduce; "
+            "it must be 1")};
+  }
+  return std::nullopt;
+}
+
+std::optional<ModelProblem> norm_problem(const ModelConfig& c, const NormSchema& norm) {
+  const int layers = normalized_stages(c, usual_norm_stages(c));
+  if (!norm.needs_grid || c.norm.takes_prefix() || layers < c.stages()) return std::nullopt;
+  return ModelProblem{
+      {"model.norm.layers", "model.norm.type"},
+      cat("the normalizer '", norm.type, "' works on the token grid, but model.norm.layers ",
+          layers, " takes in stage ", c.stages(),
+          ", where the class token joins; set it to at most ", c.stages() - 1)};
+}
+
+std::optional<ModelProblem> position_problem(const ModelConfig& c) {
+  if (!c.mhsa_position || c.stages() > 1) return std::nullopt;
+  return ModelProblem{{"model.mhsa_position", "model.depth"},
+                      "model.mhsa_position is for all stages but the last, and there is but one"};
+}
+
+template <Version version>
+std::optional<ModelProblem> check_pyramid(const ModelConfig& c, const NormSchema& norm) {
+  const std::vector<StageConfig> stages = stages_of(version, c);
+  if (auto problem = stage_problem(c, stages)) return problem;
+  if (auto problem = reduction_problem(version, c, stages)) return problem;
+  if (auto problem = position_problem(c)) return problem;
+  if (version == Version::kV1) {
+    if (auto problem = norm_problem(c, norm)) return problem;
+  }
+  if (c.norm.type != "ln" && normalized_stages(c, usual_norm_stages(c)) == 0 && !c.norm.layers) {
+    return ModelProblem{{"model.norm.type"},
+                        cat("the normalizer '", c.norm.type,
+                            "' would be used in no block of a model of one stage; set "
+                            "model.norm.layers: 1")};
+  }
+  return std::nullopt;
+}
+
+template <Version version>
+std::vector<NormSite> pyramid_norm_sites(const ModelConfig& c) {
+  return norm_sites_of(c, stages_of(version, c), usual_norm_stages(c));
+}
+
+std::vector<Block> make_blocks(Version version, const Scope& scope, const ModelConfig& c,
+                               const StageConfig& s) {
+  const ReducedAttention::Options attention{
+      .channels = s.channels,
+      .heads = s.heads,
+      .reduction = c.reduction->at(s.index),
+      .qkv_bias = c.qkv_bias,
+      .init = version == Version::kV1 ? ConvInit::kFanIn : ConvInit::kFanOut,
+      .position = c.mhsa_position && s.index + 1 < c.stages()};
+  std::vector<Block> blocks;
+  for (int i = 0; i < s.depth; ++i) {
+    BlockOptions o = block_options(scope, c, s, i, usual_norm_stages(c));
+    o.make_attention = [&](const Scope& at) {
+      return std::make_unique<ReducedAttention>(at, attention);
+    };
+    if (version == Version::kV2) {
+      o.make_mlp = [&](const Scope& at) {
+        return std::make_unique<ConvMlp>(at, ConvMlp::Options{s.channels, s.hidden});
+      };
+    }
+    blocks.emplace_back(scope / i, o);
+  }
+  return blocks;
+}
+
+ConvEmbed make_embed(Version version, const Scope& scope, const ModelConfig& c, int stage) {
+  const int in = stage == 0 ? c.channels : c.embed_dim.at(stage - 1);
+  return {scope / cat("patch_embed", stage + 1), in, c.embed_dim.at(stage),
+          embed_options(version, c, stage)};
+}
+
+std::unique_ptr<Normalizer> make_stage_norm(const Scope& scope, const ModelConfig& c,
+                                            const StageConfig& s) {
+  return make_layer_norm({s.channels, s.heads, c.eps, s.grid}, scope);
+}
+
+// A table of positions of a stage for another grid. Row 0 of the last stage is the class token's.
+Tensor resized_positions(const ModelConfig& c, const Parameter& p, const Tensor& from,
+                         std::string& note) {
+  constexpr std::string_view kTable = "pos_embed";
+  if (!p.name.starts_with(kTable) || from.rank() != 3 || from.dim(2) != p.shape[2]) return {};
+  const StageConfig s = stages_of(Version::kV1, c).at(std::stoul(p.name.substr(kTable.size())) - 1);
+  const std::int64_t extra = s.index + 1 == c.stages() ? 1 : 0;
+  const std::int64_t rows = from.dim(1), side = square_side(rows - extra);
+  if (side == 0) return {};
+  const Tensor table = from.reshape({rows, from.dim(2)});
+  Tensor result = Tensor::empty({p.shape[1], p.shape[2]}, DType::kFloat32);
+  if (extra > 0) result.slice(0, extra).copy_from(table.slice(0, extra));
+  result.slice(extra, p.shape[1])
+      .copy_from(resize_positions(table.slice(extra, rows), {side, side},
+                                  {s.grid.height, s.grid.width}, c.pos_resize));
+  note = cat(p.name, ": interpolated from ", side, " x ", side, " to ", s.grid.height, " x ",
+             s.grid.width);
+  return result.reshape(p.shape);
+}
+
+template <class Family>
+std::unique_ptr<Backbone> make_pyramid(const Scope& scope, const ModelConfig& config) {
+  return std::make_unique<Family>(scope, config);
+}
+
+}  // namespace
+
+PyramidVisionTransformer::PyramidVisionTransformer(const Scope& scope, const ModelConfig& config)
+    : StagedTransformer(checked(config, check_pyramid<Version::kV1>, scope)) {
+  constexpr Version kVersion = Version::kV1;
+  for (const StageConfig& s : stages_of(kVersion, config)) {
+    const bool last = s.index + 1 == config.stages();
+    embeds_.push_back(make_embed(kVersion, scope, config, s.index));
+    positions_.push_back(scope.weight("pos_embed" + s.number(),
+                                      {1, s.grid.tokens() + last, s.channels},
+                                      InitKind::kTruncatedNormal, Decay::kYes));
+    stages_.push_back({make_blocks(kVersion, scope / ("block" + s.number()), config, s),
+                       last ? make_stage_norm(scope / "norm", config, s) : nullptr});
+  }
+  class_token_ = scope.weight("cls_token", {1, 1, config.embed_dim.at(config.stages() - 1)},
+                              InitKind::kTruncatedNormal);
+}
+
+Tokens PyramidVisionTransformer::enter(Context& ctx, int stage, const Tokens& before) const {
+  const auto i = static_cast<std::size_t>(stage);
+  Tokens tokens = embeds_[i].forward(ctx, before);
+  if (stage + 1 == config_.stages()) {
+    tokens.x = ops::prepend_tokens(ctx, tokens.x, class_token_->variable);
+    tokens.extra = 1;
+  }
+  tokens.x = ops::add_positions(ctx, tokens.x, positions_[i]->variable);
+  return tokens;
+}
+
+PyramidVisionTransformerV2::PyramidVisionTransformerV2(const Scope& scope,
+                                                       const ModelConfig& config)
+    : StagedTransformer(checked(config, check_pyramid<Version::kV2>, scope)) {
+  constexpr Version kVersion = Version::kV2;
+  for (const StageConfig& s : stages_of(kVersion, config)) {
+    embeds_.push_back(make_embed(kVersion, scope, config, s.index));
+    stages_.push_back({make_blocks(kVersion, scope / ("block" + s.number()), config, s),
+                       make_stage_norm(scope / ("norm" + s.number()), config, s)});
+  }
+}
+
+Tokens PyramidVisionTransformerV2::enter(Context& ctx, int stage, const Tokens& before) const {
+  return embeds_[static_cast<std::size_t>(stage)].forward(ctx, before);
+}
+
+ModelRow pvt_row() {
+  return {{.family = "pvt",
+           .doc = "pyramid vision transformers: stages with ever fewer and wider tokens, and keys "
+                  "from a coarser map",
+           .unused = unused_in_stages({"window"}),
+           .check = check_pyramid<Version::kV1>,
+           .norm_sites = pyramid_norm_sites<Version::kV1>},
+          make_pyramid<PyramidVisionTransformer>,
+          {.resized = resized_positions}};
+}
+
+ModelRow pvt_v2_row() {
+  return {{.family = "pvt_v2",
+           .doc = "the second pyramid vision transformers: overlapping patches, a convolution in "
+                  "the MLP, no positions and no class token",
+           .unused = unused_in_stages({"window", "pos_resize"}),
+           .check = check_pyramid<Version::kV2>,
+           .norm_sites = pyramid_norm_sites<Version::kV2>},
+          make_pyramid<PyramidVisionTransformerV2>,
+          {.renamed = in_pvt_v2_names}};
+}
+
+}  // namespace dtn

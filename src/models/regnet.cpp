@@ -1,0 +1,127 @@
+#include "dtn/models/regnet.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "dtn/ops/activation.h"
+#include "dtn/ops/tokens.h"
+#include "models/image_models.h"
+
+namespace dtn {
+namespace {
+
+constexpr std::int64_t kRegNetStem = 32;
+// Squeeze-and-excitation has a fourth of the channels that come into a block, rounded as in Python.
+std::int64_t regnet_squeeze(std::int64_t channels) {
+  return std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(std::nearbyint(0.25 * static_cast<double>(channels))));
+}
+
+std::optional<ModelProblem> check_regnet(const ModelConfig& c, const NormSchema& norm) {
+  if (norm.type != "bn") {
+    return ModelProblem{
+        {"model.norm.type"},
+        cat("the normalizer '", norm.type, "': RegNetY is there with BatchNorm alone; set bn")};
+  }
+  for (int stage = 0; stage < c.stages(); ++stage) {
+    const int channels = c.embed_dim.at(stage), groups = c.num_heads.at(stage);
+    if (channels % groups == 0) continue;
+    return ModelProblem{{"model.num_heads", "model.embed_dim"},
+                        cat("model.embed_dim ", channels, " does not divide into model.num_heads ",
+                            groups, " groups")};
+  }
+  return {};
+}
+
+ModelSchema regnet_schema() {
+  ModelSchema s;
+  s.family = "regnet";
+  s.doc =
+      "RegNetY: convolutions in groups, as many as model.num_heads, with squeeze-and-excitation";
+  s.unused = keys_of_transformers();
+  for (const char* key : {"model.mlp_ratio", "model.distilled"}) s.unused.push_back(key);
+  s.check = check_regnet;
+  return s;
+}
+
+double regnet_eps(const ModelConfig& c) { return c.norm.eps.value_or(c.eps); }
+
+ConvNorm make_regnet_stem(const Scope& scope, const ModelConfig& c) {
+  return {scope / "conv",
+          scope / "bn",
+          c.channels,
+          {.kernel = 3, .stride = 2, .padding = 1, .init = ConvInit::kFanOut},
+          {c.norm, {kRegNetStem, 1, regnet_eps(c)}}};
+}
+
+std::vector<Bottleneck> make_regnet_stage(const Scope& scope, const ModelConfig& c, int stage) {
+  Bottleneck::Options o;
+  o.in = stage == 0 ? kRegNetStem : c.embed_dim.at(stage - 1);
+  o.out = o.inside = c.embed_dim.at(stage);
+  o.stride = 2;
+  o.groups = c.num_heads.at(stage);
+  o.norm = c.norm;
+  o.eps = regnet_eps(c);
+  o.names = ConvNames::kTimm;
+  std::vector<Bottleneck> blocks;
+  for (int i = 0; i < c.depth.at(stage); ++i) {
+    o.squeeze = regnet_squeeze(o.in);
+    blocks.emplace_back(scope / cat("b", i + 1), o);
+    o.in = o.out;
+    o.stride = 1;
+  }
+  return blocks;
+}
+
+std::vector<std::vector<Bottleneck>> make_regnet_stages(const Scope& scope, const ModelConfig& c) {
+  std::vector<std::vector<Bottleneck>> stages;
+  for (int s = 0; s < c.stages(); ++s) {
+    stages.push_back(make_regnet_stage(scope / cat("s", s + 1), c, s));
+  }
+  return stages;
+}
+
+}  // namespace
+
+RegNet::RegNet(const Scope& scope, const ModelConfig& config)
+    : config_(checked(config, check_regnet, scope)),
+      stem_(make_regnet_stem(scope / "stem", config)),
+      stages_(make_regnet_stages(scope, config)) {}
+
+Features RegNet::forward(Context& ctx, const Fields& fields) {
+  Tokens x = stem_.forward(ctx, image_as_tokens(ctx, image_of(config_, fields)));
+  x.x = ops::relu(ctx, x.x);
+  Features features;
+  for (const std::vector<Bottleneck>& stage : stages_) {
+    for (const Bottleneck& block : stage) x = block.run(ctx, x);
+    features.push_back(x);
+  }
+  return features;
+}
+
+Variable RegNet::pooled(Context& ctx, const Fields& fields) {
+  return ops::mean_token(ctx, forward(ctx, fields).back().x);
+}
+
+std::vector<FieldSpec> RegNet::inputs() const { return image_inputs(config_); }
+
+std::vector<StageShape> RegNet::stages() const {
+  std::vector<StageShape> shapes;
+  for (int s = 0; s < config_.stages(); ++s) shapes.push_back({config_.embed_dim.at(s), 4 << s});
+  return shapes;
+}
+
+std::vector<std::unique_ptr<ClassHead>> RegNet::make_heads(const Scope& scope, int classes) const {
+  std::vector<std::unique_ptr<ClassHead>> heads;
+  heads.push_back(make_linear_head(scope / "head" / "fc", stages().back().channels, classes));
+  return heads;
+}
+
+ModelRow regnet_row() {
+  return {regnet_schema(),
+          [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
+            return std::make_unique<RegNet>(scope, c);
+          }};
+}
+
+}  // namespace dtn

@@ -1,0 +1,149 @@
+#include "dtn/models/resnet.h"
+
+#include <algorithm>
+#include <array>
+
+#include "dtn/ops/activation.h"
+#include "dtn/ops/convolution.h"
+#include "dtn/ops/tokens.h"
+#include "models/image_models.h"
+
+namespace dtn {
+namespace {
+
+constexpr std::int64_t kResNetExpansion = 4;
+// What norm.groups: heads means, in the absence of heads.
+constexpr std::int64_t kResNetGroups = 32;
+
+std::optional<ModelProblem> check_resnet(const ModelConfig& c, const NormSchema& norm) {
+  if (norm.needs_grid) {
+    return ModelProblem{{"model.norm.type"},
+                        cat("the normalizer '", norm.type,
+                            "' takes the place of a transformer's normalizers and has no place in "
+                            "ResNet, whose normalizers follow convolutions; choose bn, in, gn or "
+                            "sn, or a preset with attention")};
+  }
+  constexpr std::array kTypes = {"bn", "in", "gn", "sn"};
+  if (std::ranges::find(kTypes, norm.type) == kTypes.end()) {
+    return ModelProblem{
+        {"model.norm.type"},
+        cat("the normalizer '", norm.type, "' is not one of ResNet's: bn, in, gn or sn")};
+  }
+  for (int stage = 0; stage < c.stages(); ++stage) {
+    if (c.embed_dim.at(stage) % kResNetExpansion == 0) continue;
+    return ModelProblem{{"model.embed_dim"},
+                        cat("model.embed_dim ", c.embed_dim.at(stage),
+                            ": a block has a fourth of it inside, so it must be a multiple of 4")};
+  }
+  return {};
+}
+
+double resnet_eps(const ModelConfig& c) { return c.norm.eps.value_or(c.eps); }
+
+std::vector<NormSite> resnet_norm_sites(const ModelConfig& c) {
+  std::vector<NormSite> sites;
+  for (int stage = 0; stage < c.stages(); ++stage) {
+    const std::int64_t out = c.embed_dim.at(stage);
+    for (std::int64_t channels : {out / kResNetExpansion, out}) {
+      sites.push_back({.channels = channels, .heads = kResNetGroups, .stage = stage});
+    }
+  }
+  return sites;
+}
+
+ModelSchema resnet_schema() {
+  ModelSchema s;
+  s.family = "resnet";
+  s.doc = "ResNet of bottleneck blocks: convolutions with norm.type behind each";
+  s.unused = keys_of_transformers();
+  for (const char* key : {"model.num_heads", "model.mlp_ratio", "model.distilled"}) {
+    s.unused.push_back(key);
+  }
+  s.check = check_resnet;
+  s.norm_sites = resnet_norm_sites;
+  return s;
+}
+
+ConvNorm make_resnet_stem(const Scope& scope, const ModelConfig& c) {
+  const std::int64_t width = c.embed_dim.at(0) / kResNetExpansion;
+  return {scope / "conv1",
+          scope / "bn1",
+          c.channels,
+          {.kernel = 7, .stride = 2, .padding = 3, .init = ConvInit::kFanOut},
+          {c.norm.at_stage(0), {width, kResNetGroups, resnet_eps(c)}}};
+}
+
+std::vector<Bottleneck> make_resnet_stage(const Scope& scope, const ModelConfig& c, int stage) {
+  Bottleneck::Options o;
+  o.in = stage == 0 ? c.embed_dim.at(0) / kResNetExpansion : c.embed_dim.at(stage - 1);
+  o.out = c.embed_dim.at(stage);
+  o.inside = o.out / kResNetExpansion;
+  o.stride = stage == 0 ? 1 : 2;
+  o.norm = c.norm.at_stage(stage);
+  o.heads = kResNetGroups;
+  o.eps = resnet_eps(c);
+  std::vector<Bottleneck> blocks;
+  for (int i = 0; i < c.depth.at(stage); ++i) {
+    blocks.emplace_back(scope / i, o);
+    o.in = o.out;
+    o.stride = 1;
+  }
+  return blocks;
+}
+
+std::vector<std::vector<Bottleneck>> make_resnet_stages(const Scope& scope, const ModelConfig& c) {
+  std::vector<std::vector<Bottleneck>> stages;
+  for (int s = 0; s < c.stages(); ++s) {
+    stages.push_back(make_resnet_stage(scope / cat("layer", s + 1), c, s));
+  }
+  return stages;
+}
+
+}  // namespace
+
+ResNet::ResNet(const Scope& scope, const ModelConfig& config)
+    : config_(checked(config, check_resnet, scope)),
+      stem_(make_resnet_stem(scope, config)),
+      stages_(make_resnet_stages(scope, config)) {}
+
+Features ResNet::forward(Context& ctx, const Fields& fields) {
+  Tokens x = stem_.forward(ctx, image_as_tokens(ctx, image_of(config_, fields)));
+  x.x = ops::relu(ctx, x.x);
+  const primitive::Pool2d pool{{3, 3}, {2, 2}, {1, 1}};
+  const auto [height, width] =
+      ops::convolved_grid({x.grid.height, x.grid.width}, pool.kernel, pool.stride, pool.padding);
+  x = {ops::max_pool(ctx, x.x, x.grid.height, x.grid.width, pool), {height, width}};
+  Features features;
+  for (const std::vector<Bottleneck>& stage : stages_) {
+    for (const Bottleneck& block : stage) x = block.run(ctx, x);
+    features.push_back(x);
+  }
+  return features;
+}
+
+Variable ResNet::pooled(Context& ctx, const Fields& fields) {
+  return ops::mean_token(ctx, forward(ctx, fields).back().x);
+}
+
+std::vector<FieldSpec> ResNet::inputs() const { return image_inputs(config_); }
+
+std::vector<StageShape> ResNet::stages() const {
+  std::vector<StageShape> shapes;
+  for (int s = 0; s < config_.stages(); ++s) shapes.push_back({config_.embed_dim.at(s), 4 << s});
+  return shapes;
+}
+
+std::vector<std::unique_ptr<ClassHead>> ResNet::make_heads(const Scope& scope, int classes) const {
+  std::vector<std::unique_ptr<ClassHead>> heads;
+  heads.push_back(make_linear_head(scope / "fc", stages().back().channels, classes));
+  return heads;
+}
+
+ModelRow resnet_row() {
+  return {resnet_schema(),
+          [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
+            return std::make_unique<ResNet>(scope, c);
+          }};
+}
+
+}  // namespace dtn

@@ -1,0 +1,71 @@
+#include "dtn/models/staged.h"
+
+#include "dtn/nn/token_conv.h"
+#include "dtn/ops/tokens.h"
+#include "models/image_models.h"
+
+namespace dtn {
+
+std::vector<FieldSpec> StagedTransformer::inputs() const { return image_inputs(config_); }
+
+std::vector<StageShape> StagedTransformer::stages() const {
+  std::vector<StageShape> shapes;
+  for (int stage = 0; stage < config_.stages(); ++stage) {
+    shapes.push_back({config_.embed_dim.at(stage), std::int64_t{config_.patch_size} << stage});
+  }
+  return shapes;
+}
+
+Tokens StagedTransformer::image(Context& ctx, const Fields& fields) const {
+  return image_as_tokens(ctx, image_of(config_, fields));
+}
+
+Tokens StagedTransformer::run_blocks(Context& ctx, int stage, Tokens tokens,
+                                     bool pooled_alone) const {
+  const std::vector<Block>& blocks = stages_[static_cast<std::size_t>(stage)].blocks;
+  const TokenGrid grid = tokens.arrangement();
+  ResidualStream stream(tokens.x);
+  for (const Block& block : blocks) {
+    const bool alone = pooled_alone && &block == &blocks.back() && block.has_first_path();
+    stream.run(ctx, [&block, alone, grid](Context& inner, ResidualStream& part) {
+      alone ? block.forward_first(inner, part, grid, 1) : block.forward(inner, part, grid);
+    });
+  }
+  tokens.x = stream.sum(ctx);
+  return tokens;
+}
+
+void StagedTransformer::close(Context& ctx, int stage, Tokens& tokens) const {
+  const auto& norm = stages_[static_cast<std::size_t>(stage)].norm;
+  if (norm) tokens.x = norm->forward(ctx, tokens.x, tokens.arrangement());
+}
+
+Features StagedTransformer::forward(Context& ctx, const Fields& fields) {
+  Features features;
+  const Tokens pixels = image(ctx, fields);
+  for (int stage = 0; stage < config_.stages(); ++stage) {
+    const Tokens entered = enter(ctx, stage, stage == 0 ? pixels : features.back());
+    features.push_back(run_blocks(ctx, stage, entered, false));
+    close(ctx, stage, features.back());
+  }
+  return features;
+}
+
+// The last norm works on single tokens, so only those that are pooled need it.
+Variable StagedTransformer::pooled(Context& ctx, const Fields& fields) {
+  const int last = config_.stages() - 1;
+  const bool of_class_token = config_.has_class_token();
+  Tokens tokens = image(ctx, fields);
+  for (int stage = 0; stage <= last; ++stage) {
+    const bool pooled_alone = stage == last && of_class_token && ctx.mode.skip_unread;
+    tokens = run_blocks(ctx, stage, enter(ctx, stage, tokens), pooled_alone);
+    if (stage < last) close(ctx, stage, tokens);
+  }
+  if (of_class_token) {
+    return stages_.back().norm->forward(ctx, ops::first_token(ctx, tokens.x), {1, 1});
+  }
+  close(ctx, last, tokens);
+  return ops::mean_token(ctx, tokens.x);
+}
+
+}  // namespace dtn

@@ -1,0 +1,163 @@
+#include "dtn/models/swin.h"
+
+#include <algorithm>
+
+#include "dtn/nn/window_attention.h"
+#include "models/image_models.h"
+#include "models/pyramid_names.h"
+#include "models/stages.h"
+
+namespace dtn {
+namespace {
+
+// Sides that do not divide are cut off, for the check to find.
+std::vector<StageConfig> stages_of(const ModelConfig& c) {
+  std::vector<TokenGrid> grids;
+  TokenGrid grid{c.image_size.height / c.patch_size, c.image_size.width / c.patch_size};
+  for (int stage = 0; stage < c.stages(); ++stage) {
+    grids.push_back(grid);
+    grid = {grid.height / 2, grid.width / 2};
+  }
+  return dtn::stages_of(c, grids);
+}
+
+// Side of the windows on a grid, and by how much those of odd blocks are shifted.
+struct Windows {
+  std::int64_t side, shift;
+};
+
+Windows windows_on(const TokenGrid& grid, std::int64_t window) {
+  const std::int64_t shorter = std::min(grid.height, grid.width);
+  if (shorter <= window) return {shorter, 0};
+  return {window, window / 2};
+}
+
+bool fits(const TokenGrid& grid, std::int64_t window) {
+  const std::int64_t side = windows_on(grid, window).side;
+  return grid.height % side == 0 && grid.width % side == 0;
+}
+
+// The window nearest to the model's that fits all stages, or 0: none near.
+std::int64_t fitting_window(const std::vector<StageConfig>& stages, std::int64_t window) {
+  for (std::int64_t step = 1; step <= window; ++step) {
+    for (const std::int64_t side : {window + step, window - step}) {
+      const auto fits_stage = [&](const StageConfig& s) { return fits(s.grid, side); };
+      if (side > 1 && std::ranges::all_of(stages, fits_stage)) return side;
+    }
+  }
+  return 0;
+}
+
+std::optional<ModelProblem> window_problem(const ModelConfig& c,
+                                           const std::vector<StageConfig>& stages) {
+  for (const StageConfig& s : stages) {
+    if (fits(s.grid, *c.window)) continue;
+    const std::int64_t other = fitting_window(stages, *c.window);
+    const std::int64_t fitting = std::int64_t{c.patch_size} * *c.window << (c.stages() - 1);
+    return ModelProblem{
+        {"model.image_size", "model.window"},
+        cat("windows of ", *c.window, " x ", *c.window, " tokens do not fill the grid of stage ",
+            s.number(), ", ", s.grid.height, " x ", s.grid.width,
+            "; set model.image_size to multiples of ", fitting,
+            other > 0 ? cat(", or model.window: ", other) : "")};
+  }
+  return std::nullopt;
+}
+
+std::optional<ModelProblem> check_swin(const ModelConfig& c, const NormSchema&) {
+  if (!c.window) return ModelProblem{{"model.window"}, "model.window is not set; 7 is usual"};
+  const int step = c.patch_size << (c.stages() - 1);
+  for (const int side : {c.image_size.height, c.image_size.width}) {
+    if (side % step == 0) continue;
+    return ModelProblem{{"model.image_size", "model.patch_size"},
+                        cat("model.image_size ", side, " is not divisible by ", step,
+                            ", the patches of the last stage; the nearest that is: ",
+                            std::max(1, (side + step / 2) / step) * step)};
+  }
+  const std::vector<StageConfig> stages = stages_of(c);
+  if (auto problem = stage_problem(c, stages)) return problem;
+  return window_problem(c, stages);
+}
+
+std::vector<NormSite> swin_norm_sites(const ModelConfig& c) {
+  return norm_sites_of(c, stages_of(c), c.stages());
+}
+
+std::vector<Block> make_blocks(const Scope& scope, const ModelConfig& c, const StageConfig& s) {
+  const Windows windows = windows_on(s.grid, *c.window);
+  std::vector<Block> blocks;
+  for (int i = 0; i < s.depth; ++i) {
+    BlockOptions o = block_options(scope, c, s, i, c.stages());
+    o.make_attention = [&](const Scope& at) {
+      return std::make_unique<WindowAttention>(
+          at, WindowAttention::Options{.channels = s.channels,
+                                       .heads = s.heads,
+                                       .window = windows.side,
+                                       .shift = i % 2 == 1 ? windows.shift : 0,
+                                       .qkv_bias = c.qkv_bias});
+    };
+    blocks.emplace_back(scope / i, o);
+  }
+  return blocks;
+}
+
+// A table of biases belongs to its window.
+Tensor refused_biases(const ModelConfig&, const Parameter& p, const Tensor& from, std::string&) {
+  if (!p.name.ends_with(".relative_position_bias_table")) return {};
+  const auto window = [](std::int64_t rows) {
+    std::int64_t side = 1;
+    while ((2 * side - 1) * (2 * side - 1) < rows) ++side;
+    return side;
+  };
+  if (from.rank() != 2 || from.dim(1) != p.shape[1]) return {};
+  const std::int64_t theirs = window(from.dim(0)), ours = window(p.shape[0]);
+  throw DataError(cat("tensor ", p.name, " has biases for windows of ", theirs, " x ", theirs,
+                      " tokens, the model's are ", ours, " x ", ours,
+                      "; set model.window and model.image_size as they were in training"));
+}
+
+bool is_computed(const std::string& name) {
+  return name.ends_with(".attn.relative_position_index") || name.ends_with(".attn_mask");
+}
+
+std::unique_ptr<Backbone> make_swin(const Scope& scope, const ModelConfig& config) {
+  return std::make_unique<SwinTransformer>(scope, config);
+}
+
+}  // namespace
+
+SwinTransformer::SwinTransformer(const Scope& scope, const ModelConfig& config)
+    : StagedTransformer(checked(config, check_swin, scope)),
+      patch_embed_(scope / "patch_embed", config.channels, config.embed_dim.at(0),
+                   {.kernel = config.patch_size, .stride = config.patch_size}) {
+  for (const StageConfig& s : stages_of(config)) {
+    const Scope stage = scope / "layers" / s.index;
+    const bool last = s.index + 1 == config.stages();
+    stages_.push_back(
+        {make_blocks(stage / "blocks", config, s),
+         last ? make_layer_norm({s.channels, s.heads, config.eps, s.grid}, scope / "norm")
+              : nullptr});
+    if (last) continue;
+    downsamples_.emplace_back(stage / "downsample", s.channels, config.embed_dim.at(s.index + 1),
+                              config.eps);
+  }
+}
+
+Tokens SwinTransformer::enter(Context& ctx, int stage, const Tokens& before) const {
+  if (stage == 0) return patch_embed_.forward(ctx, before);
+  return downsamples_[static_cast<std::size_t>(stage) - 1].forward(ctx, before);
+}
+
+ModelRow swin_row() {
+  return {
+      {.family = "swin",
+       .doc = "Swin transformers: stages with ever fewer and wider tokens, and attention inside "
+              "shifted windows",
+       .unused = unused_in_stages({"reduction", "pos_resize", "mhsa_position"}),
+       .check = check_swin,
+       .norm_sites = swin_norm_sites},
+      make_swin,
+      {.renamed = in_swin_names, .skips = is_computed, .resized = refused_biases}};
+}
+
+}  // namespace dtn

@@ -1,0 +1,216 @@
+#include "dtn/models/t2t_vit.h"
+
+#include <cmath>
+
+#include "dtn/ops/primitive.h"
+#include "dtn/ops/tokens.h"
+#include "models/image_models.h"
+#include "ops/dispatch.h"
+
+namespace dtn {
+namespace {
+
+constexpr int kT2tStride = TokensToToken::kStride;
+
+TokenGrid t2t_grid(const ModelConfig& c) {
+  return {c.image_size.height / kT2tStride, c.image_size.width / kT2tStride};
+}
+
+// Where norm.type would be used, but cannot.
+std::optional<ModelProblem> t2t_norm_problem(const ModelConfig& c, const NormSchema& norm) {
+  if (norm.type == "ln") return {};
+  const int layers = c.norm_layers();
+  if (layers == 0 && !c.norm.layers) {
+    return ModelProblem{{"model.norm.type"},
+                        cat("the normalizer '", norm.type,
+                            "' would be used in no block, as the class token joins before the "
+                            "first; set model.class_token_at, or model.norm.layers")};
+  }
+  if (norm.needs_grid && !c.norm.takes_prefix() && layers > c.class_token_at) {
+    return ModelProblem{
+        {"model.norm.layers", "model.class_token_at", "model.norm.type"},
+        cat("the normalizer '", norm.type, "' works on the token grid, but model.norm.layers ",
+            layers, " reaches past block ", c.class_token_at,
+            ", where the class token joins; set model.class_token_at and "
+            "model.norm.layers to the same number, such as 10, or "
+            "model.norm.prefix: ln")};
+  }
+  return {};
+}
+
+std::optional<ModelProblem> check_t2t(const ModelConfig& c, const NormSchema& norm) {
+  if (c.stages() != 1) {
+    return ModelProblem{{"model.depth", "model.embed_dim", "model.num_heads", "model.mlp_ratio"},
+                        cat("T2T-ViT has one stage, not ", c.stages(), "; give single values")};
+  }
+  if (auto problem = image_size_problem(c, kT2tStride, "three splits take strides of 4, 2 and 2")) {
+    return problem;
+  }
+  if (c.embed_dim % c.num_heads != 0) {
+    return ModelProblem{
+        {"model.num_heads", "model.embed_dim"},
+        cat("model.embed_dim ", c.embed_dim, " is not divisible by model.num_heads ", c.num_heads)};
+  }
+  if (c.mlp_dim() < 1) {
+    return ModelProblem{{"model.mlp_ratio"},
+                        cat("model.mlp_ratio ", c.mlp_ratio, " leaves no hidden channel")};
+  }
+  if (c.class_token_at > c.depth) {
+    return ModelProblem{{"model.class_token_at", "model.depth"},
+                        cat("model.class_token_at ", c.class_token_at, " is after the last of ",
+                            c.depth, " blocks; it is at most model.depth")};
+  }
+  if (c.norm.layers && *c.norm.layers > c.depth) {
+    return ModelProblem{
+        {"model.norm.layers", "model.depth"},
+        cat("model.norm.layers ", *c.norm.layers, " is more than model.depth ", c.depth)};
+  }
+  return t2t_norm_problem(c, norm);
+}
+
+std::vector<NormSite> t2t_norm_sites(const ModelConfig& c) {
+  const TokenGrid grid = t2t_grid(c);
+  if (c.norm_layers() == 0) return {};
+  return {{c.embed_dim, c.num_heads, grid.height, grid.width}};
+}
+
+ModelSchema t2t_schema() {
+  ModelSchema s;
+  s.family = "t2t_vit";
+  s.doc = "T2T-ViT: tokens of overlapping windows, then a vision transformer";
+  s.unused = {"model.patch_size",    "model.reduction",  "model.window",      "model.mlp",
+              "model.act",           "model.qk_norm",    "model.class_token", "model.registers",
+              "model.pos_embed",     "model.pos_resize", "model.pool",        "model.patch_bias",
+              "model.norm_pre",      "model.fc_norm",    "model.layer_scale", "model.dropout",
+              "model.mhsa_position", "model.distilled"};
+  s.check = check_t2t;
+  s.norm_sites = t2t_norm_sites;
+  return s;
+}
+
+// Row p, channel j: the sine (j even) or cosine (j odd) of p / 10000^(2 floor(j / 2) / C), taken in
+// float64 and rounded once.
+void fill_sinusoids(Tensor& table, std::uint64_t, const std::string&) {
+  const std::int64_t rows = table.dim(1), channels = table.dim(2);
+  dispatch_real(table.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* to = table.data<T>();
+    for (std::int64_t p = 0; p < rows; ++p) {
+      for (std::int64_t j = 0; j < channels; ++j) {
+        const std::int64_t even = j - j % 2;
+        const double exponent = static_cast<double>(even) / static_cast<double>(channels);
+        const double angle = static_cast<double>(p) / std::pow(10000.0, exponent);
+        to[p * channels + j] = static_cast<T>(j % 2 == 0 ? std::sin(angle) : std::cos(angle));
+      }
+    }
+  });
+}
+
+Parameter* make_t2t_positions(const Scope& scope, const ModelConfig& c) {
+  Parameter* p =
+      scope.weight("pos_embed", {1, 1 + t2t_grid(c).tokens(), c.embed_dim}, fill_sinusoids);
+  p->frozen = true;
+  return p;
+}
+
+// Positions of another grid come from the formula, not from the file.
+Tensor resized_t2t(const ModelConfig& c, const Parameter& p, const Tensor&, std::string& note) {
+  if (p.name != "pos_embed") return {};
+  Tensor table = Tensor::empty(p.shape, DType::kFloat32);
+  fill_sinusoids(table, 0, "");
+  const TokenGrid grid = t2t_grid(c);
+  note = cat("pos_embed: made for ", grid.height, " x ", grid.width, " by its formula");
+  return table;
+}
+
+std::vector<Block> make_t2t_blocks(const Scope& scope, const ModelConfig& c) {
+  BlockOptions o;
+  o.attention = {.channels = c.embed_dim, .heads = c.num_heads, .qkv_bias = c.qkv_bias};
+  o.mlp = {.channels = c.embed_dim, .hidden = c.mlp_dim()};
+  std::vector<Block> blocks;
+  for (int i = 0; i < c.depth; ++i) {
+    o.norm_shape = {c.embed_dim, c.num_heads, c.eps, t2t_grid(c)};
+    o.norm.reset();
+    if (i < c.norm_layers()) {
+      o.norm = c.norm.at_stage(0);
+      o.norm_shape.eps = norm_eps_of(c);
+    }
+    o.drop_path = c.drop_path_of(i);
+    blocks.emplace_back(scope / i, o);
+  }
+  return blocks;
+}
+
+}  // namespace
+
+T2tVit::T2tVit(const Scope& scope, const ModelConfig& config)
+    : config_(checked(config, check_t2t, scope)),
+      tokens_to_token_(scope / "tokens_to_token", config.channels, config.embed_dim, config.eps),
+      class_token_(scope.weight("cls_token", {1, 1, config.embed_dim}, InitKind::kTruncatedNormal)),
+      positions_(make_t2t_positions(scope, config)),
+      blocks_(make_t2t_blocks(scope / "blocks", config)),
+      norm_(make_layer_norm({config.embed_dim, config.num_heads, config.eps}, scope / "norm")) {}
+
+std::vector<FieldSpec> T2tVit::inputs() const { return image_inputs(config_); }
+
+std::vector<StageShape> T2tVit::stages() const { return {{config_.embed_dim, kT2tStride}}; }
+
+Tokens T2tVit::embed(Context& ctx, const Fields& fields) const {
+  Tokens tokens = tokens_to_token_.forward(ctx, image_of(config_, fields));
+  const Variable& table = positions_->variable;
+  const Variable of_patches = primitive::narrow(ctx, table, 1, 1, table.dim(1));
+  tokens.x = ops::add_positions(ctx, tokens.x, of_patches);
+  return tokens;
+}
+
+void T2tVit::join_class_token(Context& ctx, Tokens& tokens) const {
+  const Variable first = primitive::narrow(ctx, positions_->variable, 1, 0, 1);
+  const Variable token = primitive::add(ctx, class_token_->variable, first);
+  tokens.x = ops::prepend_tokens(ctx, tokens.x, token);
+  tokens.extra = 1;
+}
+
+Tokens T2tVit::run_blocks(Context& ctx, const Fields& fields, bool class_token_alone) const {
+  Tokens tokens = embed(ctx, fields);
+  ResidualStream stream(tokens.x);
+  const auto join = [&] {
+    tokens.x = stream.sum(ctx);
+    join_class_token(ctx, tokens);
+    stream = ResidualStream(tokens.x);
+  };
+  for (int i = 0; i < config_.depth; ++i) {
+    if (i == config_.class_token_at) join();
+    const Block& block = blocks_[static_cast<std::size_t>(i)];
+    const bool alone =
+        class_token_alone && i + 1 == config_.depth && tokens.extra > 0 && block.has_first_path();
+    const auto run = [&block, alone, grid = tokens.arrangement()](Context& inner,
+                                                                  ResidualStream& part) {
+      alone ? block.forward_first(inner, part, grid, 1) : block.forward(inner, part, grid);
+    };
+    stream.run(ctx, run);
+  }
+  if (tokens.extra == 0) join();
+  tokens.x = stream.sum(ctx);
+  return tokens;
+}
+
+Features T2tVit::forward(Context& ctx, const Fields& fields) {
+  Tokens tokens = run_blocks(ctx, fields, false);
+  tokens.x = norm_->forward(ctx, tokens.x, tokens.arrangement());
+  return {std::move(tokens)};
+}
+
+Variable T2tVit::pooled(Context& ctx, const Fields& fields) {
+  const Tokens tokens = run_blocks(ctx, fields, ctx.mode.skip_unread);
+  return norm_->forward(ctx, ops::first_token(ctx, tokens.x), {1, 1});
+}
+
+ModelRow t2t_vit_row() {
+  return {t2t_schema(),
+          [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
+            return std::make_unique<T2tVit>(scope, c);
+          },
+          {.resized = resized_t2t}};
+}
+
+}  // namespace dtn

@@ -1,0 +1,104 @@
+#include "dtn/nn/norm_layers.h"
+
+#include <cmath>
+
+#include "dtn/ops/linear.h"
+#include "dtn/ops/primitive.h"
+
+namespace dtn {
+namespace {
+
+std::unique_ptr<Normalizer> make_output_norm(const OutputNorm& output, const Scope& scope) {
+  auto norm = make_normalizer(output.norm, output.shape, scope);
+  if (!output.zero) return norm;
+  Parameter* gain = scope.store.find(scope.name("weight"));
+  DTN_CHECK(gain != nullptr, "the normalizer '", output.norm.type,
+            "' has no weight that could start at 0, as it has to at ", scope.path);
+  gain->init = InitKind::kZeros;
+  return norm;
+}
+
+// What it does to channels in this pass, where that is settled.
+std::optional<ChannelAffine> settled_in(Context& ctx, const Normalizer& norm) {
+  return ctx.training() ? std::nullopt : norm.settled(ctx);
+}
+
+// Each row of a weight [out, ...] times its factor.
+Variable scaled_rows(Context& ctx, const Variable& weight, const Variable& factors) {
+  const std::int64_t rows = weight.dim(0);
+  const Shape column = weight.value().rank() == 4 ? Shape{rows, 1, 1, 1} : Shape{rows, 1};
+  return primitive::mul(ctx, weight, primitive::reshape(ctx, factors, column));
+}
+
+TokenConv::Options without_bias(TokenConv::Options options) {
+  options.bias = false;
+  return options;
+}
+
+CustomInit uniform_by_fan_in(std::int64_t in) {
+  const double bound = 1 / std::sqrt(static_cast<double>(in));
+  return [bound](Tensor& value, std::uint64_t seed, const std::string& name) {
+    fill_uniform(value, -bound, bound, seed, name);
+  };
+}
+
+}  // namespace
+
+ConvNorm::ConvNorm(const Scope& conv, const Scope& norm, std::int64_t in,
+                   TokenConv::Options options, const OutputNorm& output)
+    : conv_(conv, in, output.shape.channels, without_bias(options)),
+      norm_(make_output_norm(output, norm)) {}
+
+Tokens ConvNorm::forward(Context& ctx, const Tokens& tokens) const {
+  if (const auto affine = settled_in(ctx, *norm_)) {
+    const Variable weight = scaled_rows(ctx, conv_.weight->variable, affine->gain);
+    return conv_.forward(ctx, tokens, {weight, affine->shift});
+  }
+  Tokens result = conv_.forward(ctx, tokens);
+  result.x = norm_->forward(ctx, result.x, result.grid);
+  return result;
+}
+
+Tokens ConvNorm::reference(Context& ctx, const Tokens& tokens) const {
+  Tokens result = conv_.reference(ctx, tokens);
+  result.x = norm_->reference(ctx, result.x, result.grid);
+  return result;
+}
+
+LinearNorm::LinearNorm(const Scope& linear, const Scope& norm, std::int64_t in,
+                       const OutputNorm& output)
+    : weight_(
+          linear.weight("weight", {output.shape.channels, in}, uniform_by_fan_in(in), Decay::kYes)),
+      norm_(make_output_norm(output, norm)) {}
+
+Variable LinearNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid) const {
+  if (const auto affine = settled_in(ctx, *norm_)) {
+    return ops::linear(ctx, x, scaled_rows(ctx, weight_->variable, affine->gain), affine->shift);
+  }
+  return norm_->forward(ctx, ops::linear(ctx, x, weight_->variable, {}), grid);
+}
+
+Variable LinearNorm::reference(Context& ctx, const Variable& x, const TokenGrid& grid) const {
+  return norm_->reference(ctx, ops::reference::linear(ctx, x, weight_->variable, {}), grid);
+}
+
+NormLinear::NormLinear(const Scope& norm, const Scope& linear, const NormConfig& config,
+                       const NormShape& shape, std::int64_t out)
+    : norm_(make_normalizer(config, shape, norm)), linear_(linear, shape.channels, out) {}
+
+Variable NormLinear::forward(Context& ctx, const Variable& x) const {
+  const auto affine = settled_in(ctx, *norm_);
+  if (!affine) return linear_.forward(ctx, norm_->forward(ctx, x, {1, 1}));
+  const std::int64_t out = linear_.w().dim(0);
+  const Variable weight = primitive::mul(ctx, linear_.w(), affine->gain);
+  const Variable shifts = primitive::mul(ctx, linear_.w(), affine->shift);
+  const Variable shift = primitive::reshape(ctx, primitive::sum(ctx, shifts, 1), {out});
+  const Variable bias = primitive::add(ctx, linear_.b(), shift);
+  return ops::linear(ctx, x, weight, bias);
+}
+
+Variable NormLinear::reference(Context& ctx, const Variable& x) const {
+  return linear_.reference(ctx, norm_->reference(ctx, x, {1, 1}));
+}
+
+}  // namespace dtn

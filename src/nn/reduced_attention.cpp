@@ -1,0 +1,75 @@
+#include "dtn/nn/reduced_attention.h"
+
+#include <cmath>
+
+#include "dtn/nn/relative_positions.h"
+#include "dtn/ops/grouped_attention.h"
+#include "dtn/ops/tokens.h"
+
+namespace dtn {
+namespace {
+
+std::optional<TokenConv> make_reduction(const ReducedAttention::Options& o, const Scope& scope) {
+  if (o.reduction == 1) return {};
+  return TokenConv(scope, o.channels, o.channels,
+                   {.kernel = o.reduction, .stride = o.reduction, .init = o.init});
+}
+
+std::unique_ptr<Normalizer> make_norm(const ReducedAttention::Options& o, const Scope& scope) {
+  if (o.reduction == 1) return nullptr;
+  return make_layer_norm({o.channels, o.heads, kDefaultNormEps}, scope);
+}
+
+}  // namespace
+
+ReducedAttention::ReducedAttention(const Scope& scope, const Options& o)
+    : channels_(o.channels),
+      heads_(o.heads),
+      reduction_(o.reduction),
+      q_(scope / "q", o.channels, o.channels, {.bias = o.qkv_bias}),
+      kv_(scope / "kv", o.channels, 2 * o.channels, {.bias = o.qkv_bias}),
+      reduce_(make_reduction(o, scope / "sr")),
+      norm_(make_norm(o, scope / "norm")),
+      position_(o.position ? (scope / "pos_proj")
+                                 .weight("weight", {o.heads, 3}, init_local_positions, Decay::kYes)
+                           : nullptr),
+      proj_(scope / "proj", o.channels, o.channels) {}
+
+Variable ReducedAttention::mix(Context& ctx, const Variable& x, const TokenGrid& grid) const {
+  const Variable bias = position_ ? bias_of(ctx, grid) : Variable();
+  if (!reduce_) return attend(ctx, x, x, bias);
+  const Tokens tokens{x, {grid.height, grid.width}, static_cast<int>(grid.prefix)};
+  const Tokens coarse = reduce_->forward(ctx, tokens);
+  return attend(ctx, x, norm_->forward(ctx, coarse.x, coarse.grid), bias);
+}
+
+Variable ReducedAttention::bias_of(Context& ctx, const TokenGrid& grid) const {
+  DTN_CHECK(grid.prefix == 0, "positions of ", grid.prefix, " tokens ahead of their grid");
+  const Variable& weights = position_->variable;
+  if (offsets_.grid != grid || !offsets_.values.defined() ||
+      offsets_.values.dtype() != weights.dtype() || offsets_.values.device() != weights.device()) {
+    offsets_ = {grid, offsets_to_cells(grid.height, grid.width, reduction_, weights.dtype(),
+                                       weights.device())};
+  }
+  return bias_from_offsets(ctx, weights, offsets_.values, grid.tokens());
+}
+
+Variable ReducedAttention::mix_first(Context& ctx, const Variable& x, std::int64_t count) const {
+  DTN_CHECK(has_first_path(),
+            "the first tokens stand in no grid, which a coarser one is made of, or positions");
+  return attend(ctx, ops::first_tokens(ctx, x, count), x, {});
+}
+
+Variable ReducedAttention::attend(Context& ctx, const Variable& queries, const Variable& source,
+                                  const Variable& bias) const {
+  const std::int64_t width = channels_ / heads_;
+  return ops::grouped_attention(ctx, q_.forward(ctx, queries), kv_.forward(ctx, source), bias,
+                                {.heads = heads_,
+                                 .q = {0, width, width},
+                                 .k = {0, width, width},
+                                 .v = {channels_, width, width},
+                                 .scale = 1 / std::sqrt(static_cast<double>(width)),
+                                 .groups = nullptr});
+}
+
+}  // namespace dtn

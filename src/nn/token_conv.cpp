@@ -1,0 +1,84 @@
+#include "dtn/nn/token_conv.h"
+
+#include <cmath>
+
+#include "dtn/ops/convolution.h"
+
+namespace dtn {
+namespace {
+
+CustomInit uniform(double bound) {
+  return [bound](Tensor& value, std::uint64_t seed, const std::string& name) {
+    fill_uniform(value, -bound, bound, seed, name);
+  };
+}
+
+CustomInit normal(double std) {
+  return [std](Tensor& value, std::uint64_t seed, const std::string& name) {
+    fill_truncated_normal(value, std, seed, name);
+  };
+}
+
+// Inputs of an output, and outputs of an input, of a kernel [out, in / groups, k, k].
+double fan_in_of(const Shape& kernel) {
+  const std::int64_t inputs = kernel.numel() / kernel[0];
+  return static_cast<double>(inputs);
+}
+double fan_out_of(const Shape& kernel, std::int64_t groups) {
+  const std::int64_t outputs = kernel[0] / groups * kernel[2] * kernel[3];
+  return static_cast<double>(outputs);
+}
+
+Parameter* make_weight(const Scope& scope, const Shape& shape, std::int64_t groups, ConvInit init) {
+  const CustomInit start = init == ConvInit::kFanIn
+                               ? uniform(1 / std::sqrt(fan_in_of(shape)))
+                               : normal(std::sqrt(2 / fan_out_of(shape, groups)));
+  return scope.weight("weight", shape, start, Decay::kYes);
+}
+
+Parameter* make_bias(const Scope& scope, const Shape& weight, ConvInit init) {
+  if (init == ConvInit::kFanOut) return scope.weight("bias", {weight[0]}, InitKind::kZeros);
+  return scope.weight("bias", {weight[0]}, uniform(1 / std::sqrt(fan_in_of(weight))));
+}
+
+Shape weight_shape(const Scope& scope, std::int64_t in, std::int64_t out,
+                   const TokenConv::Options& o) {
+  DTN_CHECK(o.groups > 0 && in % o.groups == 0 && out % o.groups == 0, scope.path, ": ", in,
+            " channels and ", out, " outputs do not divide into ", o.groups, " groups");
+  return {out, in / o.groups, o.kernel, o.kernel};
+}
+
+// What `convolution`, the operation or its reference, makes of the tokens.
+template <class Operation>
+Tokens convolved(Context& ctx, const primitive::Conv2d& how, const LinearValues& layer,
+                 const Tokens& tokens, Operation&& convolution) {
+  DTN_CHECK(tokens.extra == 0, "a convolution of ", tokens.extra,
+            " tokens that stand nowhere in the grid");
+  const TokenGrid& grid = tokens.grid;
+  const auto [height, width] =
+      ops::convolved_grid({grid.height, grid.width}, {layer.weight.dim(2), layer.weight.dim(3)},
+                          how.stride, how.padding);
+  return {convolution(ctx, tokens.x, grid.height, grid.width, layer.weight, layer.bias, how),
+          {height, width}};
+}
+
+}  // namespace
+
+TokenConv::TokenConv(const Scope& scope, std::int64_t in, std::int64_t out, const Options& o)
+    : weight(make_weight(scope, weight_shape(scope, in, out, o), o.groups, o.init)),
+      bias(o.bias ? make_bias(scope, weight->shape, o.init) : nullptr),
+      how{{o.stride, o.stride}, {o.padding, o.padding}, o.groups} {}
+
+Tokens TokenConv::forward(Context& ctx, const Tokens& tokens, const LinearValues& values) const {
+  return convolved(ctx, how, values, tokens, ops::convolution);
+}
+
+Tokens TokenConv::reference(Context& ctx, const Tokens& tokens) const {
+  return convolved(ctx, how, values(), tokens, ops::reference::convolution);
+}
+
+Tokens image_as_tokens(Context& ctx, const Tensor& images) {
+  return {ops::image_tokens(ctx, images, ctx.mode.compute), {images.dim(2), images.dim(3)}};
+}
+
+}  // namespace dtn

@@ -1,0 +1,44 @@
+#include "dtn/nn/window_attention.h"
+
+#include <cmath>
+
+#include "dtn/nn/windows.h"
+
+namespace dtn {
+
+WindowAttention::WindowAttention(const Scope& scope, const Options& o)
+    : options_(o),
+      qkv_(scope / "qkv", o.channels, 3 * o.channels, {.bias = o.qkv_bias}),
+      bias_table_(scope.weight("relative_position_bias_table",
+                               {(2 * o.window - 1) * (2 * o.window - 1), o.heads},
+                               InitKind::kTruncatedNormal)),
+      proj_(scope / "proj", o.channels, o.channels) {}
+
+const WindowAttention::Windows& WindowAttention::windows_of(const TokenGrid& grid,
+                                                            Device device) const {
+  if (!windows_.groups || windows_.grid != grid || windows_.bias_index.device() != device) {
+    DTN_CHECK(grid.prefix == 0, "windows of a grid with ", grid.prefix, " tokens ahead of it");
+    windows_ = {grid,
+                shifted_windows(grid.height, grid.width, options_.window, options_.shift, device),
+                window_bias_index(options_.window, device)};
+  }
+  return windows_;
+}
+
+Variable WindowAttention::mix(Context& ctx, const Variable& x, const TokenGrid& grid) const {
+  const auto& [channels, heads, window, shift, qkv_bias] = options_;
+  const Windows& windows = windows_of(grid, x.device());
+  const Variable qkv = qkv_.forward(ctx, x);
+  const Variable bias =
+      bias_from_rows(ctx, bias_table_->variable, windows.bias_index, window * window);
+  const std::int64_t width = channels / heads;
+  return ops::grouped_attention(ctx, qkv, qkv, bias,
+                                {.heads = heads,
+                                 .q = {0, width, width},
+                                 .k = {channels, width, width},
+                                 .v = {2 * channels, width, width},
+                                 .scale = 1 / std::sqrt(static_cast<double>(width)),
+                                 .groups = windows.groups});
+}
+
+}  // namespace dtn

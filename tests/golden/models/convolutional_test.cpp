@@ -1,0 +1,60 @@
+// Narrow LeViTs, ResNets, RegNetYs and T2T-ViTs against PyTorch's, from
+// tests/golden/data/convolutional.txt, which make_convolutional_goldens.py writes.
+#include <algorithm>
+
+#include "dtn/nn/normalizer.h"
+#include "golden/models/network_cases.h"
+#include "unit/config/fake_norms.h"
+
+namespace dtn {
+namespace {
+
+const std::vector<golden::Case>& networks() {
+  static const std::vector<golden::Case> all = [] {
+    ConfigSchemas schemas = testing::fake_schemas();
+    schemas.norms = norm_registry().schemas();
+    schemas.models = model_registry().schemas();
+    return golden::read_cases("convolutional.txt", schemas);
+  }();
+  EXPECT_EQ(all.size(), 7u);
+  return all;
+}
+
+// The file has 9 digits. Of sums of up to 3312 products, some fifty one behind the other.
+TEST(ConvolutionalNetworks, ComputeTheSame) {
+  for (const golden::Case& c : networks()) {
+    for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
+      SCOPED_TRACE(c.name + " in " + std::string(name_of(dtype)));
+      Classifier model(c.model, 1, dtype);
+      EXPECT_TRUE(load_adapted(model, c.weights, c.name).empty());
+      const double tolerance = dtype == DType::kFloat64
+                                   ? 1e-8
+                                   : 50 * test::unit_roundoff(DType::kFloat32) * std::sqrt(3312.0);
+      EXPECT_LE(golden::error_of(c, model, dtype), tolerance);
+    }
+  }
+}
+
+// What a model is saved as, PyTorch's loads: under the same names, but for LeViT's, which are the
+// authors' and not timm's.
+TEST(ConvolutionalNetworks, AreSavedUnderTheSameNames) {
+  for (const golden::Case& c : networks()) {
+    SCOPED_TRACE(c.name);
+    Classifier model(c.model, 1);
+    std::vector<std::string> ours, theirs;
+    for (const auto& [name, tensor] : named_values(model.parameters())) {
+      ours.push_back(name + " " + to_string(tensor.shape()));
+    }
+    for (const auto& [name, tensor] : c.weights) {
+      theirs.push_back(name + " " + to_string(tensor.shape()));
+    }
+    EXPECT_EQ(ours.size(), theirs.size());
+    if (c.model.family == "levit") continue;
+    std::ranges::sort(ours);
+    std::ranges::sort(theirs);
+    EXPECT_EQ(ours, theirs);
+  }
+}
+
+}  // namespace
+}  // namespace dtn

@@ -1,0 +1,35 @@
+// The gradients of models of the other families.
+#include <gtest/gtest.h>
+
+#include "model_gradients.h"
+#include "tiny_models.h"
+
+namespace dtn {
+namespace {
+
+// As in an evaluation, where BatchNorm is folded into the layer ahead of it.
+TEST(FamilyGradients, WithSettledStatistics) {
+  for (const ModelConfig& c : test::tiny_models()) {
+    SCOPED_TRACE(test::title_of(c));
+    test::check_gradients(c, {});
+  }
+}
+
+TEST(FamilyGradients, WithTheStatisticsOfTheBatch) {
+  for (const ModelConfig& c : test::tiny_models()) {
+    SCOPED_TRACE(test::title_of(c));
+    test::check_gradients(c, test::training_context());
+  }
+}
+
+// With drop path, too, and blocks that are run again.
+TEST(FamilyGradients, WithCheckpointedBlocks) {
+  for (ModelConfig c : test::tiny_models()) {
+    SCOPED_TRACE(test::title_of(c));
+    if (test::drops_paths(c)) c.drop_path = 0.2;
+    test::check_gradients(c, test::training_context(), true);
+  }
+}
+
+}  // namespace
+}  // namespace dtn

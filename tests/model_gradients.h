@@ -1,0 +1,84 @@
+// The gradient of a whole model's loss against central differences in float64, for elements of
+// every parameter.
+#pragma once
+
+#include "tiny_vit.h"
+
+namespace dtn::test {
+
+inline double loss_of(Classifier& model, std::int64_t batch, Context ctx) {
+  ctx.mode.compute = DType::kFloat64;
+  Variable logits = model.forward(ctx, some_images(model.config(), batch, DType::kFloat64));
+  return *ops::cross_entropy(ctx, logits, some_labels(model.config(), batch))
+              .mean.value()
+              .data<double>();
+}
+
+// Whether a parameter changes no output: the bias of DTN's positions under its softmax.
+inline bool is_inert(const std::string& name) { return name.ends_with("pos_proj.bias"); }
+
+// Whether a parameter shifts all tokens of a stream that is read through BatchNorms alone, which
+// take the shift out where they use the statistics of the batch: LeViT's.
+inline bool is_shift_of_stream(const ModelConfig& config, const std::string& name) {
+  if (config.family != "levit") return false;
+  return name == "patch_embed.6.bn.bias" || name.ends_with(".proj.1.bn.bias") ||
+         name.ends_with(".m.2.bn.bias");
+}
+
+// Whether the loss changes with an element of a parameter as its gradient says, given the largest
+// gradient of that parameter. The loss, about 2, is exact to 1e-15, and its difference quotient so
+// much more to the step. Where a step crosses the kink of a ReLU a smaller one may not.
+inline bool is_slope(double gradient, double scale, Classifier& model, Parameter& p, std::int64_t i,
+                     const Context& ctx) {
+  constexpr std::int64_t kBatch = 3;
+  Tensor leaf = p.variable.value();
+  double& value = leaf.data<double>()[i];
+  const double original = value;
+  for (double h : {1e-5, 1e-6, 1e-7}) {
+    value = original + h;
+    const double above = loss_of(model, kBatch, ctx);
+    value = original - h;
+    const double below = loss_of(model, kBatch, ctx);
+    value = original;
+    const double numeric = (above - below) / (2 * h);
+    if (std::abs(gradient - numeric) <= 1e-6 * scale + 2e-15 / h) return true;
+  }
+  return false;
+}
+
+inline void check_gradients(const ModelConfig& config, const Context& ctx,
+                            bool checkpoint_blocks = false) {
+  constexpr std::int64_t kBatch = 3;
+  Threads one(1);  // thousands of tiny passes
+  Classifier model(config, 1, DType::kFloat64);
+  perturb(model.parameters());
+  logits_and_gradients(model, kBatch, DType::kFloat64, ctx, checkpoint_blocks);
+  for (Parameter& p : model.parameters().parameters()) {
+    Tensor gradient = ParameterStore::view(model.parameters().gradients(), p);
+    double scale = max_abs(doubles(gradient));
+    if (is_inert(p.name) || p.frozen) {
+      EXPECT_EQ(scale, 0) << p.name;
+    } else if (p.name.ends_with("k_norm.bias") ||  // a shift of all keys changes no softmax
+               (ctx.training() && is_shift_of_stream(config, p.name))) {
+      EXPECT_LE(scale, 1e-12) << p.name;
+    } else {
+      EXPECT_GT(scale, 1e-7) << p.name;
+    }
+    if (p.frozen) continue;
+    std::int64_t n = p.shape.numel(), stride = std::max<std::int64_t>(1, n / 5);
+    for (std::int64_t i = n / 7; i < n; i += stride) {
+      EXPECT_TRUE(is_slope(element(gradient, i), scale, model, p, i, ctx))
+          << config.preset << ", " << p.name << "[" << i << "]";
+    }
+  }
+}
+
+inline Context training_context() {
+  Context ctx;
+  ctx.mode.training = true;
+  ctx.rng.seed = 8;
+  ctx.rng.step = 2;
+  return ctx;
+}
+
+}  // namespace dtn::test

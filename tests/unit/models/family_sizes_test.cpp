@@ -1,0 +1,81 @@
+// Parameters and multiply-adds of models of the other families at 224 x 224, exactly.
+#include "dtn/config/load.h"
+#include "dtn/models/complexity.h"
+#include "tiny_models.h"
+
+namespace dtn {
+namespace {
+
+ModelConfig plain(const char* preset) { return model_preset(preset); }
+
+ModelConfig with_dtn(const char* preset) {
+  ModelConfig c = model_preset(preset);
+  c.norm.type = "dtn";
+  if (c.family == "t2t_vit") c.class_token_at = 10;
+  return c;
+}
+
+struct Size {
+  const char* preset;
+  std::int64_t parameters, multiply_adds;
+};
+
+// With the normalizers of the preset, where both counts agree.
+TEST(FamilySizes, AreExact) {
+  for (const Size& want :
+       {Size{"levit_128s", 7777058, 304660832}, Size{"t2t_vit_t_14", 21541070, 6088721920},
+        Size{"resnet50", 25557032, 4089184256}, Size{"regnety_160", 83590140, 15911510272}}) {
+    const Complexity got = complexity_of(plain(want.preset));
+    EXPECT_EQ(got.parameters, want.parameters) << want.preset;
+    EXPECT_EQ(got.multiply_adds, static_cast<double>(want.multiply_adds)) << want.preset;
+    EXPECT_EQ(got.paper_multiply_adds, got.multiply_adds) << want.preset;
+  }
+}
+
+struct DtnSize {
+  const char* preset;
+  std::int64_t parameters, by_paper, real;
+};
+
+TEST(FamilySizes, WithDtnAreExact) {
+  for (const DtnSize& want : {DtnSize{"levit_128s", 7777658, 317445472, 309367136},
+                              DtnSize{"t2t_vit_t_14", 21541790, 6365992960, 6155253760}}) {
+    const Complexity got = complexity_of(with_dtn(want.preset));
+    EXPECT_EQ(got.parameters, want.parameters) << want.preset;
+    EXPECT_EQ(got.paper_multiply_adds, static_cast<double>(want.by_paper)) << want.preset;
+    EXPECT_EQ(got.multiply_adds, static_cast<double>(want.real)) << want.preset;
+  }
+}
+
+TEST(FamilySizes, OfOneHead) {
+  ModelConfig c = plain("levit_128s");
+  c.distilled = false;
+  EXPECT_EQ(complexity_of(c).parameters, 7391290);
+}
+
+// A class token that joins late skips the blocks before.
+TEST(FamilySizes, OfALateClassToken) {
+  ModelConfig c = with_dtn("t2t_vit_t_14");
+  c.norm.type = "ln";
+  EXPECT_EQ(complexity_of(c).multiply_adds, 6070958080.0);
+}
+
+TEST(FamilySizes, OfWhatIsTrained) {
+  Classifier model(plain("t2t_vit_t_14"), 0, DType::kFloat32, kMeta);
+  std::int64_t trained = 0;
+  for (const Parameter& p : model.parameters().parameters()) {
+    if (!p.frozen) trained += p.shape.numel();
+  }
+  EXPECT_EQ(trained, 21465422);
+  EXPECT_EQ(model.parameters().count() - trained, 75648);
+}
+
+TEST(FamilySizes, CountWhatAModelHolds) {
+  for (const ModelConfig& c : test::tiny_models()) {
+    Classifier model(c, 0);
+    EXPECT_EQ(complexity_of(c).parameters, model.parameters().count()) << test::title_of(c);
+  }
+}
+
+}  // namespace
+}  // namespace dtn
