@@ -10,10 +10,21 @@
 
 namespace dtn {
 
+// Steps of training alone: evaluations, checkpoints and starting are not counted.
+struct TrainingTime {
+  double seconds = 0;
+  std::int64_t samples = 0;
+
+  double samples_per_second() const {
+    return seconds > 0 ? static_cast<double>(samples) / seconds : 0;
+  }
+};
+
 struct Leg {
   std::string started;  // "2026-11-23T07:11:24Z"
   std::int64_t from_step = 0, to_step = 0;
   double seconds = 0;
+  TrainingTime training;
   std::string device, version, commit;
 };
 
@@ -23,9 +34,11 @@ class Legs {
   // counts as none.
   Legs(const std::filesystem::path& run_folder, bool resumed, Leg begun);
 
-  // The leg goes on and has come to `step`; writes the file.
-  void save(std::int64_t step);
-  double seconds() const;  // of all
+  // The leg goes on, has come to `step` and trained for `training` of its time; writes the file.
+  void save(std::int64_t step, TrainingTime training);
+  // Sums over all legs.
+  double seconds() const;
+  TrainingTime training() const;
   std::size_t count() const { return legs_.size(); }
 
  private:

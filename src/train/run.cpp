@@ -127,6 +127,7 @@ std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptio
     run->legs = std::make_unique<Legs>(run->output, run->resumed_at.has_value(),
                                        Leg{.started = {},
                                            .from_step = run->progress.step,
+                                           .training = {},
                                            .device = device_text(*run),
                                            .version = version(),
                                            .commit = options.commit});

@@ -37,22 +37,18 @@ RunLog::RunLog(const std::filesystem::path& output, bool silent,
 
 void RunLog::pause() {
   auto now = Clock::now();
-  train_seconds_ += seconds_between(mark_, now);
+  training_.seconds += seconds_between(mark_, now);
   window_seconds_ += seconds_between(mark_, now);
   mark_ = now;
 }
 
 void RunLog::resume() { mark_ = Clock::now(); }
 
-double RunLog::samples_per_second() const {
-  return train_seconds_ > 0 ? static_cast<double>(train_samples_) / train_seconds_ : 0;
-}
-
 void RunLog::train_step(std::int64_t step, const StepReport& report, double lr,
                         std::int64_t samples, double data_wait_seconds, bool write) {
   pause();
   step_ = step;
-  train_samples_ += samples;
+  training_.samples += samples;
   window_samples_ += samples;
   window_wait_ += data_wait_seconds - last_wait_;
   last_wait_ = data_wait_seconds;

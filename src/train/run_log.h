@@ -11,6 +11,7 @@
 #include "io/tensorboard.h"
 #include "train/evaluator.h"
 #include "train/learner.h"
+#include "train/legs.h"
 #include "train/progress.h"
 
 namespace dtn {
@@ -36,8 +37,8 @@ class RunLog {
   // Makes what was logged durable; call it before a checkpoint says that the step happened.
   void sync();
 
-  // Mean rate of training steps so far, evaluation and checkpoints not counted.
-  double samples_per_second() const;
+  // What this leg of the run has trained so far.
+  TrainingTime training() const { return training_; }
   // Evaluations and checkpoints: their time is left out of rates.
   void pause();
   void resume();
@@ -59,9 +60,10 @@ class RunLog {
   std::int64_t step_;             // finished
   std::int64_t total_steps_, steps_per_epoch_;
   std::chrono::steady_clock::time_point mark_;
-  double train_seconds_ = 0, window_seconds_ = 0, window_wait_ = 0, last_wait_ = 0;
+  TrainingTime training_;
+  double window_seconds_ = 0, window_wait_ = 0, last_wait_ = 0;
   double window_idle_ = 0;
-  std::int64_t train_samples_ = 0, window_samples_ = 0;
+  std::int64_t window_samples_ = 0;
   std::string noun_;  // of samples
 };
 

@@ -162,8 +162,9 @@ class Trainer {
     if (progress_.best_step >= 0) best_step = progress_.best_step;
     CheckpointData data = take_snapshot(run_.config, run_.learner, progress_);
     data.class_names = run_.train->source().class_names();
+    // The leg first: a kill between the two must not lose what this leg trained.
+    run_.legs->save(progress_.step, log_.training());
     save_checkpoint(run_.output, data, run_.config.train.keep, best_step);
-    run_.legs->save(progress_.step);
   }
 
   RunStatus stop() {
@@ -191,14 +192,14 @@ class Trainer {
 
   void write_summary() {
     if (!run_.ranks.is_first()) return;
-    run_.legs->save(progress_.step);
+    run_.legs->save(progress_.step, log_.training());
     const double seconds = run_.legs->seconds();
     const Evaluation& last = validation_.last();
     nlohmann::ordered_json summary = figures_of(last);
     summary["count"] = last.count;
     summary["steps"] = progress_.step;
     summary["wall_seconds"] = seconds;
-    summary["images_per_second"] = log_.samples_per_second();
+    summary["images_per_second"] = run_.legs->training().samples_per_second();
     summary["legs"] = run_.legs->count();
     summary["best"] = best();
     summary["ema"] = validation_.last_of_average() ? figures_of(*validation_.last_of_average())
