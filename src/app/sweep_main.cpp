@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct SweepCommand {
-  std::string config, output, trainer;
+  std::string config, output, results, trainer;
   std::vector<std::string> overrides, only;
   int jobs = 1;
   bool dry_run = false, keep_going = true;
@@ -77,6 +77,11 @@ int run_sweep_command(const SweepCommand& options, const Registries& registries,
   set_num_threads(run.threads);
   run.device = options.machine.apply() == kCpu ? "cpu" : "cuda";
   run.output = options.output.empty() ? fs::path("runs") / config.name : fs::path(options.output);
+  run.results = options.results;
+  if (!run.results.empty() &&
+      fs::weakly_canonical(run.results) == fs::weakly_canonical(run.output)) {
+    throw ConfigError("--results and --output are the same folder; the runs go to --output");
+  }
   run.trainer =
       trainer.empty() ? fs::read_symlink("/proc/self/exe").parent_path() / "dtn-train" : trainer;
   run.registries = &registries;
@@ -108,6 +113,10 @@ int sweep_main(int argc, char** argv, const Registries& registries, const fs::pa
                  "sweep file, or the name of one that ships in configs/sweeps; see docs/sweeps.md")
       ->required();
   app.add_option("--output", options.output, "folder (default: runs/<name of the sweep>)");
+  app.add_option("--results", options.results,
+                 "folder to keep under version control: runs that are finished there are not run "
+                 "again, and what a table needs of new ones is added, with the tables")
+      ->type_name("DIR");
   add_overrides(app, options.overrides,
                 "override one key of every variant: --set data.root=/data/imagenet (repeatable)");
   app.add_option("--trainer", options.trainer,

@@ -19,6 +19,7 @@
 #include "io/atomic_file.h"
 #include "io/posix.h"
 #include "sweep/child_process.h"
+#include "sweep/kept_results.h"
 #include "sweep/sweep_report.h"
 #include "sweep/sweep_size.h"
 #include "train/progress.h"
@@ -91,6 +92,8 @@ class Sweep {
         queue_.push_back(&run);
       }
     }
+    // One run of each variant before the second of any: a sweep half done compares.
+    std::ranges::stable_sort(queue_, {}, [&](const SweepRun* run) { return round_of(*run); });
     remaining_at_start_ = queue_.size();
     // Also finds out before the first run that the data of the last is missing.
     SizeCache sizes(kCpu, *options.registries);
@@ -128,6 +131,12 @@ class Sweep {
     std::uintmax_t log_offset;
     std::int64_t first_step, step;
   };
+
+  // Which of its variant's seeds a run has: 0 for the first.
+  std::ptrdiff_t round_of(const SweepRun& run) const {
+    const auto& seeds = sweep_.variants[run.variant].seeds;
+    return std::ranges::find(seeds, run.seed) - seeds.begin();
+  }
 
   double work_of(const SweepRun& run, std::int64_t steps) const {
     const Complexity& cost = costs_[run.variant];
@@ -275,32 +284,41 @@ class Sweep {
   SweepReport write_report() {
     SweepReport report{sweep_, collect_results(sweep_, runs_, costs_), options_.output.string(),
                        options_.command};
-    const fs::path& out = options_.output;
+    write_tables(report, options_.output);
+    if (!options_.results.empty()) {
+      for (const SweepRun& run : runs_) {
+        if (run.state == RunState::kFinished) keep_result(run, options_.results);
+      }
+      write_tables(report, options_.results);
+    }
+    return report;
+  }
+
+  void write_tables(SweepReport& report, const fs::path& out) {
     const bool any = std::any_of(report.results.begin(), report.results.end(),
                                  [](const VariantResult& r) { return !r.runs.empty(); });
     if (any) {
       write_file_atomic(out / "curves.dat", curves_data(report));
       write_file_atomic(out / "curves.gp", curves_script(report));
-      draw_curves();
+      draw_curves(out);
     }
     report.picture = any && fs::exists(out / "curves.png");
     write_file_atomic(out / "table.md", to_markdown(report));
     write_file_atomic(out / "table.csv", to_csv(report));
     write_file_atomic(out / "table.json", to_json(report));
-    return report;
   }
 
-  void draw_curves() {
+  void draw_curves(const fs::path& out) {
     const std::string picture = cat("curves.png.tmp-", ::getpid());
     try {
       ChildProcess gnuplot({"gnuplot", "-e", "png='" + picture + "'", "curves.gp"}, "/dev/null",
-                           options_.output);
+                           out);
       const ChildExit exit = gnuplot.wait();
       if (exit.code != 0 || exit.signal != 0) throw Error("gnuplot failed");
-      fs::rename(options_.output / picture, options_.output / "curves.png");
+      fs::rename(out / picture, out / "curves.png");
     } catch (const std::exception& e) {
       std::error_code none;
-      fs::remove(options_.output / picture, none);
+      fs::remove(out / picture, none);
       if (!drawing_failed_) say(cat("no curves.png: ", e.what(), "; curves.gp draws it"));
       drawing_failed_ = true;
     }
@@ -351,6 +369,8 @@ SweepStatus run_sweep(const SweepConfig& sweep, const SweepOptions& options) {
   remove_stale_temporaries(options.output);
   std::vector<SweepRun> runs = plan_runs(sweep, options.output, options.only);
   check_folders(runs, options.output, schemas);
+  if (!options.results.empty()) fs::create_directories(options.results);
+  adopt_kept_results(runs, options.results, schemas);
   install_stop_signals();
   return Sweep(sweep, options, std::move(runs)).run();
 }

@@ -18,6 +18,9 @@ namespace dtn {
 
 struct SweepOptions {
   std::filesystem::path output;
+  // Where results are kept beyond the runs, see kept_results.h: what is finished there is not run
+  // again. Empty: nowhere.
+  std::filesystem::path results;
   std::filesystem::path trainer;  // the program dtn-train
   std::string device = "auto";    // for dtn-train
   int threads = 1;                // of each run

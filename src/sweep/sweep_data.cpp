@@ -41,6 +41,10 @@ Json variant_json(const SweepReport& report, const VariantResult& r) {
   json["difference"] = json_of(r.difference);
   json["to_baseline"] = json_of(r.to_baseline);
   json["paper_to_baseline"] = json_of(r.paper_to_baseline);
+  if (const auto& p = r.paired) {
+    json["paired"] = {
+        {"n", p->n}, {"mean", p->mean}, {"low", p->low}, {"high", p->high}, {"p", p->p}};
+  }
   json["milestones"] = Json::array();
   for (const Milestone& milestone : r.milestones) {
     json["milestones"].push_back({{report.sweep.milestone_figure.name, milestone.value},

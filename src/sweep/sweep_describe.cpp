@@ -3,6 +3,7 @@
 
 #include "core/format.h"
 #include "dtn/core/check.h"
+#include "sweep/kept_results.h"
 #include "sweep/sweep.h"
 #include "sweep/sweep_results.h"
 #include "sweep/sweep_size.h"
@@ -12,14 +13,10 @@ namespace dtn {
 namespace {
 
 // What finished runs took, or nothing.
-std::optional<double> seconds_of_finished(const SweepVariant& variant,
-                                          const VariantResult& result) {
+std::optional<double> seconds_of_finished(const VariantResult& result) {
   std::vector<double> seconds;
   for (const RunResult& run : result.runs) {
-    // A resumed run has only counted its last part, but the rate holds for all of it.
-    double images = static_cast<double>(run.steps) * variant.config.train.batch_size;
-    double all = std::max(run.wall_seconds, images / run.images_per_second);
-    if (std::isfinite(all)) seconds.push_back(all);
+    if (std::isfinite(run.wall_seconds)) seconds.push_back(run.wall_seconds);
   }
   auto s = statistics_of(seconds);
   return s ? std::optional(s->mean) : std::nullopt;
@@ -53,8 +50,9 @@ double makespan(const std::vector<double>& seconds, int jobs) {
 }  // namespace
 
 std::string describe_sweep(const SweepConfig& sweep, const SweepOptions& options) {
-  const std::vector<SweepRun> runs = plan_runs(sweep, options.output, options.only);
+  std::vector<SweepRun> runs = plan_runs(sweep, options.output, options.only);
   check_folders(runs, options.output, options.registries->schemas());
+  adopt_kept_results(runs, options.results, options.registries->schemas());
   const std::vector<Complexity> costs = costs_of(sweep, *options.registries);
   const std::vector<VariantResult> results = collect_results(sweep, runs, costs);
   const Device device = parse_device(options.device);
@@ -66,7 +64,7 @@ std::string describe_sweep(const SweepConfig& sweep, const SweepOptions& options
   std::vector<double> left;
   std::vector<std::optional<double>> seconds(sweep.variants.size());  // of a whole run
   for (std::size_t i = 0; i < seconds.size(); ++i) {
-    seconds[i] = seconds_of_finished(sweep.variants[i], results[i]);
+    seconds[i] = seconds_of_finished(results[i]);
   }
   for (const SweepRun& run : runs) {
     if (!run.selected) continue;

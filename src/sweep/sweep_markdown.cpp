@@ -71,7 +71,23 @@ std::string milestone_cell(const VariantResult& r, std::size_t i) {
   return m.reached == r.runs.size() ? text : cat(text, " (", m.reached, " of ", r.runs.size(), ")");
 }
 
-std::vector<Column> columns_of(const SweepConfig& sweep) {
+// Of differences by seed: "[+0.31, +0.92]", and the probability of so much by chance alone.
+std::string interval_cell(const SweepConfig& sweep, const VariantResult& r) {
+  if (!r.paired) return "-";
+  return cat("[", signed_text(sweep, r.paired->low), ", ", signed_text(sweep, r.paired->high), "]");
+}
+
+std::string probability_cell(const VariantResult& r) {
+  if (!r.paired) return "-";
+  return r.paired->p < 0.001 ? "< 0.001" : format("%.3f", r.paired->p);
+}
+
+bool has_pairs(std::span<const VariantResult> results) {
+  return std::ranges::any_of(results, [](const VariantResult& r) { return r.paired.has_value(); });
+}
+
+std::vector<Column> columns_of(const SweepReport& report) {
+  const SweepConfig& sweep = report.sweep;
   using Result = VariantResult;
   const auto paper = [&](const Result& r) { return sweep.variants[r.variant].paper; };
   const bool has_paper = std::any_of(sweep.variants.begin(), sweep.variants.end(),
@@ -91,6 +107,11 @@ std::vector<Column> columns_of(const SweepConfig& sweep) {
   if (sweep.baseline) {
     const std::string base = "to " + escaped(sweep.variants[*sweep.baseline].label);
     columns.push_back({base, [&](const Result& r) { return signed_text(sweep, r.to_baseline); }});
+    if (has_pairs(report.results)) {
+      columns.push_back(
+          {"95 % interval", [&](const Result& r) { return interval_cell(sweep, r); }});
+      columns.push_back({"p", [](const Result& r) { return probability_cell(r); }});
+    }
     if (has_paper) {
       columns.push_back({base + " in the paper",
                          [&](const Result& r) { return signed_text(sweep, r.paper_to_baseline); }});
@@ -168,6 +189,11 @@ std::vector<std::string> notes_of(const SweepReport& report) {
                       sweep.metric.best_of_all ? " of all evaluations" : " of the last evaluation",
                       sweep.ema ? " of the averaged weights" : "",
                       spread ? ": mean ± sample standard deviation over the seeds" : "", "."));
+  if (has_pairs(report.results)) {
+    notes.push_back(
+        "The 95 % interval of the difference to the baseline and p are those of a paired t-test "
+        "over the seeds that both have.");
+  }
   if (!sweep.milestones.empty()) {
     notes.push_back(cat("Epochs to a ", sweep.milestone_figure.title,
                         ": where the line between two evaluations crosses it, mean over the "
@@ -201,7 +227,7 @@ std::string metric_title(const SweepConfig& sweep) {
 }
 
 std::string markdown_table(const SweepReport& report) {
-  const std::vector<Column> columns = columns_of(report.sweep);
+  const std::vector<Column> columns = columns_of(report);
   std::vector<std::vector<std::string>> cells(report.results.size() + 2);
   for (std::size_t c = 0; c < columns.size(); ++c) {
     const auto& [title, cell] = columns[c];

@@ -42,27 +42,6 @@ std::int64_t checkpointed_step(const fs::path& run) {
   return newest;
 }
 
-void check_config(const SweepRun& run, const ConfigSchemas& schemas) {
-  const fs::path file = run.folder / "config.yaml";
-  const std::string advice = cat("; delete ", run.folder.string(),
-                                 " to run it again, or choose another folder with --output");
-  ExperimentConfig was;
-  try {
-    was = load_experiment(file.string(), {}, schemas);
-  } catch (const ConfigError& e) {
-    throw ConfigError(cat(run.id, ": its config cannot be read: ", e.what(), advice));
-  }
-  const auto differences = config_differences(comparable(was), comparable(run.config));
-  if (differences.empty()) return;
-  constexpr std::size_t kMost = 5;
-  std::string list;
-  for (std::size_t i = 0; i < std::min(kMost, differences.size()); ++i) {
-    list += (i ? "; " : "") + differences[i];
-  }
-  if (differences.size() > kMost) list += cat("; and ", differences.size() - kMost, " more");
-  throw ConfigError(cat(run.id, " was run with another config: ", list, advice));
-}
-
 std::vector<std::string> ids_of(const std::vector<SweepRun>& runs, const SweepConfig& sweep) {
   std::vector<std::string> ids;
   for (const SweepVariant& v : sweep.variants) ids.push_back(v.name);
@@ -137,6 +116,27 @@ void update_state(SweepRun& run) {
     if (failure["code"].is_number_integer()) run.failure->code = failure["code"].get<int>();
     if (failure["error"].is_string()) run.failure->error = failure["error"].get<std::string>();
   }
+}
+
+void check_config(const SweepRun& run, const ConfigSchemas& schemas) {
+  const fs::path file = run.folder / "config.yaml";
+  const std::string advice = cat("; delete ", run.folder.string(),
+                                 " to run it again, or choose another folder with --output");
+  ExperimentConfig was;
+  try {
+    was = load_experiment(file.string(), {}, schemas);
+  } catch (const ConfigError& e) {
+    throw ConfigError(cat(run.id, ": its config cannot be read: ", e.what(), advice));
+  }
+  const auto differences = config_differences(comparable(was), comparable(run.config));
+  if (differences.empty()) return;
+  constexpr std::size_t kMost = 5;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(kMost, differences.size()); ++i) {
+    list += (i ? "; " : "") + differences[i];
+  }
+  if (differences.size() > kMost) list += cat("; and ", differences.size() - kMost, " more");
+  throw ConfigError(cat(run.id, " was run with another config: ", list, advice));
 }
 
 void check_folders(const std::vector<SweepRun>& runs, const fs::path& output,

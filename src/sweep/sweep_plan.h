@@ -43,6 +43,9 @@ std::vector<SweepRun> plan_runs(const SweepConfig& sweep, const std::filesystem:
 // Looks at the run's folder again.
 void update_state(SweepRun& run);
 
+// Throws ConfigError when the config in the run's folder is another than its own.
+void check_config(const SweepRun& run, const ConfigSchemas& schemas);
+
 // Throws ConfigError when a folder holds a run of another config, or files of no sweep.
 void check_folders(const std::vector<SweepRun>& runs, const std::filesystem::path& output,
                    const ConfigSchemas& schemas);

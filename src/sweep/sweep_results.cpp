@@ -75,6 +75,16 @@ void summarize(const SweepConfig& sweep, VariantResult& result, const Complexity
   result.parameters = cost.parameters;
 }
 
+// The differences between runs of equal seeds: what both owe to the seed cancels.
+std::vector<double> paired_differences(const VariantResult& result, const VariantResult& base) {
+  std::vector<double> differences;
+  for (const RunResult& run : result.runs) {
+    const auto other = std::ranges::find(base.runs, run.seed, &RunResult::seed);
+    if (other != base.runs.end()) differences.push_back(run.value - other->value);
+  }
+  return differences;
+}
+
 void compare_with_baseline(const SweepConfig& sweep, std::vector<VariantResult>& results) {
   if (!sweep.baseline) return;
   const VariantResult& base = results[*sweep.baseline];
@@ -83,6 +93,7 @@ void compare_with_baseline(const SweepConfig& sweep, std::vector<VariantResult>&
     if (&result == &base) continue;
     const auto& paper = sweep.variants[result.variant].paper;
     if (result.metric && base.metric) result.to_baseline = result.metric->mean - base.metric->mean;
+    result.paired = compare_pairs(paired_differences(result, base));
     if (paper && base_paper) result.paper_to_baseline = *paper - *base_paper;
   }
 }

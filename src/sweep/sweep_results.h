@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "dtn/models/complexity.h"
+#include "sweep/student_t.h"
 #include "sweep/sweep_plan.h"
 
 namespace dtn {
@@ -23,7 +24,7 @@ struct RunResult {
   std::uint64_t seed = 0;
   double value = 0;  // of the sweep's metric
   double images_per_second = 0;
-  double wall_seconds = 0;  // since the run was last resumed
+  double wall_seconds = 0;
   std::int64_t steps = 0;
   std::vector<CurvePoint> curve;
 };
@@ -55,6 +56,7 @@ struct VariantResult {
   std::optional<double> difference;           // mean - paper
   std::optional<double> to_baseline;          // mean - the baseline's
   std::optional<double> paper_to_baseline;
+  std::optional<PairedComparison> paired;  // with the baseline, by seed
   std::vector<Milestone> milestones;
   std::optional<double> images_per_second;  // mean
   std::int64_t parameters = 0;

@@ -108,6 +108,21 @@ if grep -q starts "$log"; then fail "a finished run was run again"; fi
 expect 0 "${sweep[@]}" --output whole --dry-run
 expect_text '^ln:0 +300 .*  finished$' 'nothing is left to do'
 
+echo "results that are kept"
+expect 0 "${sweep[@]}" --output whole --results kept
+expect 0 "${sweep[@]}" --output elsewhere --results kept
+expect_text '4 runs, 4 of them finished'
+if grep -q starts "$log"; then fail "a run was run again whose result is kept"; fi
+expect_same_tables elsewhere whole
+expect_same_tables kept whole
+expect_no_file elsewhere/ln
+expect 0 "${sweep[@]}" --output absent --results kept --dry-run
+expect_text 'nothing is left to do'
+expect 2 "${sweep[@]}" --output kept --results kept
+expect_text '--results and --output are the same folder'
+expect 2 "${sweep[@]}" --output other --results kept --set optim.lr=0.125
+expect_text 'ln:0 was run with another config: optim.lr is 0.125'
+
 echo "curves, with gnuplot and without"
 if command -v gnuplot > /dev/null; then
   expect_equal "the start of curves.png" "$(head -c 4 whole/curves.png | tail -c 3)" PNG

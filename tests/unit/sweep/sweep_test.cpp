@@ -15,6 +15,7 @@
 #include "dtn/tasks/registries.h"
 #include "io/atomic_file.h"
 #include "sweep/child_process.h"
+#include "sweep/kept_results.h"
 #include "sweep/sweep_report.h"
 #include "sweep/sweep_size.h"
 
@@ -207,6 +208,67 @@ TEST_F(Sweeps, FoldersOfOthersAreRefused) {
   expect_contains(message, "--output");
   write("out/ln/seed-0/config.yaml", "model: {preset: vit_x}\n");
   expect_contains(error_of([&] { check(sweep); }), "ln:0: its config cannot be read");
+}
+
+TEST_F(Sweeps, KeptResultsCountAsFinishedElsewhere) {
+  const SweepConfig sweep = load("", {"data.root=/home/me/images"});
+  const ConfigSchemas schemas = standard_registries().schemas();
+  const fs::path kept = folder_ / "kept";
+  auto runs = plan_runs(sweep, out(), {});
+  finish(runs[1], {30, 60});
+  update_state(runs[1]);
+  keep_result(runs[1], kept);
+  const std::string config = read("kept/ln/seed-1/config.yaml");
+  EXPECT_EQ(config.find("/home/me"), std::string::npos) << config;
+  const std::string metrics = read("kept/ln/seed-1/metrics.jsonl");
+  EXPECT_EQ(std::ranges::count(metrics, '\n'), 2) << metrics;
+
+  // In another folder, with the data elsewhere.
+  const SweepConfig moved = load("", {"data.root=/mnt/images"});
+  auto others = plan_runs(moved, folder_ / "other", {});
+  adopt_kept_results(others, {}, schemas);
+  EXPECT_EQ(others[1].state, RunState::kToDo);
+  adopt_kept_results(others, kept, schemas);
+  EXPECT_EQ(others[0].state, RunState::kToDo);
+  EXPECT_EQ(others[1].state, RunState::kFinished);
+  EXPECT_EQ(others[1].step, 10);
+  const auto results = collect_results(moved, others, costs_of(moved, standard_registries()));
+  ASSERT_EQ(results[0].runs.size(), 1u);
+  EXPECT_EQ(results[0].runs[0].value, 60);
+  EXPECT_EQ(results[0].runs[0].curve.size(), 2u);
+  EXPECT_EQ(results[0].runs[0].images_per_second, 123.4);
+  // What is there already is left alone.
+  keep_result(others[1], kept);
+  EXPECT_EQ(read("kept/ln/seed-1/metrics.jsonl"), metrics);
+
+  const SweepConfig changed = load("", {"optim.lr=0.5"});
+  auto wrong = plan_runs(changed, folder_ / "other", {});
+  expect_contains(error_of([&] { adopt_kept_results(wrong, kept, schemas); }),
+                  "ln:1 was run with another config: optim.lr is 0.5");
+}
+
+TEST_F(Sweeps, PairsAreThoseOfEqualSeeds) {
+  SweepConfig sweep = load();
+  sweep.variants[1].seeds = {0, 1, 7};
+  auto runs = plan_runs(sweep, out(), {});
+  finish(runs[0], {50});
+  finish(runs[1], {52});
+  finish(runs[2], {51});
+  finish(runs[3], {55});
+  finish(runs[4], {90});
+  for (SweepRun& run : runs) update_state(run);
+  const SweepReport report{
+      sweep, collect_results(sweep, runs, costs_of(sweep, standard_registries())), "out", "c"};
+  EXPECT_FALSE(report.results[0].paired);
+  const auto paired = report.results[1].paired;
+  ASSERT_TRUE(paired);
+  EXPECT_EQ(paired->n, 2u);
+  EXPECT_EQ(paired->mean, 2);
+  EXPECT_NEAR(paired->high, 2 + 12.7062, 1e-4);
+  const std::string text = to_markdown(report);
+  expect_contains(text, "| [-10.71, +14.71] | 0.295 |");
+  expect_contains(text, "paired t-test");
+  expect_contains(to_json(report), "\"paired\"");
 }
 
 TEST_F(Sweeps, Results) {

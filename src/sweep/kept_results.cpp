@@ -1,0 +1,65 @@
+#include "sweep/kept_results.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "dtn/config/load.h"
+#include "io/atomic_file.h"
+
+namespace dtn {
+namespace fs = std::filesystem;
+namespace {
+
+fs::path folder_of(const SweepRun& run, const fs::path& results) {
+  return results / run.folder.parent_path().filename() / run.folder.filename();
+}
+
+// Runs with other data, or on other data, are told apart by the rest of the config.
+std::string portable_config(ExperimentConfig config) {
+  if (!config.data.root.empty()) config.data.root = ".";
+  return to_yaml(config);
+}
+
+std::string evaluations_of(const fs::path& metrics) {
+  std::ifstream file(metrics);
+  std::string out;
+  for (std::string line; std::getline(file, line);) {
+    if (line.find("\"split\"") != std::string::npos) out += line + "\n";
+  }
+  return out;
+}
+
+std::string text_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+}  // namespace
+
+void adopt_kept_results(std::vector<SweepRun>& runs, const fs::path& results,
+                        const ConfigSchemas& schemas) {
+  if (results.empty()) return;
+  for (SweepRun& run : runs) {
+    if (run.state == RunState::kFinished) continue;
+    SweepRun kept = run;
+    kept.folder = folder_of(run, results);
+    update_state(kept);
+    if (kept.state != RunState::kFinished) continue;
+    check_config(kept, schemas);
+    run = kept;
+  }
+}
+
+void keep_result(const SweepRun& run, const fs::path& results) {
+  const fs::path folder = folder_of(run, results);
+  if (folder == run.folder || fs::exists(folder / "summary.json")) return;
+  fs::create_directories(folder);
+  write_file_atomic(folder / "config.yaml", portable_config(run.config));
+  write_file_atomic(folder / "metrics.jsonl", evaluations_of(run.folder / "metrics.jsonl"));
+  // The last, since it is what says that the run is finished.
+  write_file_atomic(folder / "summary.json", text_of(run.folder / "summary.json"));
+}
+
+}  // namespace dtn
