@@ -10,6 +10,7 @@ packages=(
   libspdlog-dev
   libjpeg-dev libpng-dev libwebp-dev zlib1g-dev    # images and compression
   libopenmpi-dev openmpi-bin                       # training in several processes
+  librsvg2-bin fonts-dejavu-core                   # pictures as PNG (without: as SVG alone)
   gnuplot-nox                                      # pictures of sweeps (dtn-sweep does without, too)
   libgtest-dev libstb-dev python3                  # tests
   clang libclang-rt-14-dev libomp-dev              # fuzz targets

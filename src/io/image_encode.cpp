@@ -138,6 +138,37 @@ void put_chunk(std::vector<std::byte>& out, std::string_view type,
   put_big_endian(out, static_cast<std::uint32_t>(crc32_z(0, from, out.size() - begin)));
 }
 
+// Signature and header. Colour types: 0 grey, 2 RGB, 3 palette.
+void begin_png(int width, int height, int color_type, std::vector<std::byte>& out) {
+  std::vector<std::byte> header;
+  put_big_endian(header, static_cast<std::uint32_t>(width));
+  put_big_endian(header, static_cast<std::uint32_t>(height));
+  for (int value : {8, color_type, 0, 0, 0}) header.push_back(static_cast<std::byte>(value));
+  out.clear();
+  for (char c : std::string_view("\x89PNG\r\n\x1A\n")) out.push_back(static_cast<std::byte>(c));
+  put_chunk(out, "IHDR", header);
+}
+
+// The rows, and what closes the file.
+void end_png(int height, std::span<const std::uint8_t> pixels, std::vector<std::byte>& out) {
+  const std::size_t stride = pixels.size() / static_cast<std::size_t>(height);
+  // Each row begins with its filter: 0, none.
+  std::vector<std::uint8_t> rows((stride + 1) * static_cast<std::size_t>(height));
+  for (std::size_t y = 0; y < static_cast<std::size_t>(height); ++y) {
+    std::memcpy(&rows[y * (stride + 1) + 1], &pixels[y * stride], stride);
+  }
+  DTN_CHECK(rows.size() <= std::numeric_limits<std::int32_t>::max(), "an image too large for PNG");
+  uLongf size = compressBound(rows.size());
+  std::vector<std::byte> data(size);
+  if (compress2(reinterpret_cast<Bytef*>(data.data()), &size, rows.data(), rows.size(),
+                Z_DEFAULT_COMPRESSION) != Z_OK) {
+    throw std::bad_alloc();
+  }
+  data.resize(size);
+  put_chunk(out, "IDAT", data);
+  put_chunk(out, "IEND", {});
+}
+
 }  // namespace
 
 void encode_jpeg(const Image& image, int quality, std::vector<std::byte>& out) {
@@ -148,30 +179,26 @@ void encode_jpeg(const Image& image, int quality, std::vector<std::byte>& out) {
 
 void encode_png(const Image& image, std::vector<std::byte>& out) {
   check_image(image);
-  const std::size_t stride = static_cast<std::size_t>(image.width) * image.channels;
-  // Each row begins with its filter: 0, none.
-  std::vector<std::uint8_t> rows((stride + 1) * static_cast<std::size_t>(image.height));
-  for (std::size_t y = 0; y < static_cast<std::size_t>(image.height); ++y) {
-    std::memcpy(&rows[y * (stride + 1) + 1], &image.pixels[y * stride], stride);
+  begin_png(image.width, image.height, image.channels == 1 ? 0 : 2, out);
+  end_png(image.height, image.pixels, out);
+}
+
+void encode_png(int width, int height, std::span<const std::uint8_t> indices,
+                std::span<const std::array<std::uint8_t, 3>> palette, std::vector<std::byte>& out) {
+  DTN_CHECK(width > 0 && height > 0 && !palette.empty() && palette.size() <= 256 &&
+                indices.size() == static_cast<std::size_t>(width) * height,
+            "an image of ", width, " x ", height, " in ", palette.size(), " colours");
+  DTN_CHECK(std::all_of(indices.begin(), indices.end(),
+                        [&palette](std::uint8_t i) { return i < palette.size(); }),
+            "an index beyond a palette of ", palette.size(), " colours");
+  begin_png(width, height, 3, out);
+  std::vector<std::byte> colors;
+  for (const auto& color : palette) {
+    for (std::uint8_t sample : color) colors.push_back(static_cast<std::byte>(sample));
   }
-  DTN_CHECK(rows.size() <= std::numeric_limits<std::int32_t>::max(), "an image too large for PNG");
-  uLongf size = compressBound(rows.size());
-  std::vector<std::byte> data(size);
-  if (compress2(reinterpret_cast<Bytef*>(data.data()), &size, rows.data(), rows.size(),
-                Z_DEFAULT_COMPRESSION) != Z_OK) {
-    throw std::bad_alloc();
-  }
-  data.resize(size);
-  std::vector<std::byte> header;
-  put_big_endian(header, static_cast<std::uint32_t>(image.width));
-  put_big_endian(header, static_cast<std::uint32_t>(image.height));
-  const int color_type = image.channels == 1 ? 0 : 2;
-  for (int value : {8, color_type, 0, 0, 0}) header.push_back(static_cast<std::byte>(value));
-  out.clear();
-  for (char c : std::string_view("\x89PNG\r\n\x1A\n")) out.push_back(static_cast<std::byte>(c));
-  put_chunk(out, "IHDR", header);
-  put_chunk(out, "IDAT", data);
-  put_chunk(out, "IEND", {});
+  put_chunk(out, "PLTE", colors);
+  put_chunk(out, "tRNS", {std::byte{0}});
+  end_png(height, indices, out);
 }
 
 }  // namespace dtn

@@ -2,7 +2,10 @@
 // library (libjpeg-turbo, zlib) alone.
 #pragma once
 
+#include <array>
 #include <cstddef>
+#include <cstdint>
+#include <span>
 #include <vector>
 
 #include "dtn/io/image.h"
@@ -16,5 +19,10 @@ void encode_jpeg(const Image& image, int quality, std::vector<std::byte>& out);
 
 // PNG of an image of 1 or 3 channels, without loss. The result replaces `out`.
 void encode_png(const Image& image, std::vector<std::byte>& out);
+
+// PNG of [height, width] indices into a palette of at most 256 colours {red, green, blue}, of which
+// the first is transparent instead. The result replaces `out`.
+void encode_png(int width, int height, std::span<const std::uint8_t> indices,
+                std::span<const std::array<std::uint8_t, 3>> palette, std::vector<std::byte>& out);
 
 }  // namespace dtn

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <string>
 
@@ -34,6 +35,19 @@ TEST(Encode, PngGivesTheSamePixelsBack) {
       EXPECT_EQ(back.pixels, image.pixels);
     }
   }
+}
+
+TEST(Encode, PngWithAPalette) {
+  const std::vector<std::array<std::uint8_t, 3>> palette = {{0, 0, 0}, {10, 20, 30}, {255, 0, 7}};
+  std::vector<std::byte> file;
+  encode_png(3, 2, std::vector<std::uint8_t>{1, 2, 1, 2, 2, 1}, palette, file);
+  const Image back = decode_image(file, "png", {}, ColorMode::kRgb);
+  ASSERT_EQ(back.width, 3);
+  ASSERT_EQ(back.height, 2);
+  EXPECT_EQ(back.pixels, (std::vector<std::uint8_t>{10, 20, 30, 255, 0, 7, 10, 20, 30, 255, 0, 7,
+                                                    255, 0, 7, 10, 20, 30}));
+  EXPECT_THROW(encode_png(1, 1, std::vector<std::uint8_t>{3}, palette, file), Error);
+  EXPECT_THROW(encode_png(2, 1, std::vector<std::uint8_t>{0}, palette, file), Error);
 }
 
 TEST(Encode, JpegIsCloseAndCloserWithQuality) {

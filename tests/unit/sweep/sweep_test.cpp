@@ -1,12 +1,10 @@
-// The statistics, tables, plan and child processes of sweeps; tests/e2e/sweep.sh runs whole ones.
+// The statistics, tables and plan of sweeps; tests/e2e/sweep.sh runs whole ones.
 #include "sweep/sweep.h"
 
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <unistd.h>
 
 #include <cmath>
-#include <csignal>
 #include <fstream>
 
 #include "bench/run_size.h"
@@ -14,8 +12,6 @@
 #include "dtn/core/check.h"
 #include "dtn/tasks/registries.h"
 #include "io/atomic_file.h"
-#include "sweep/child_process.h"
-#include "sweep/kept_results.h"
 #include "sweep/sweep_report.h"
 #include "sweep/sweep_size.h"
 
@@ -494,35 +490,6 @@ TEST_F(Sweeps, ADescriptionLeavesTheFolderAlone) {
   expect_contains(text, "nothing is left to do");
   // 10 steps of 16 images at 123.4 images/s are less than the 2 s by the clock.
   expect_contains(text, "2.0 s  finished");
-}
-
-TEST_F(Sweeps, Children) {
-  const fs::path log = folder_ / "log";
-  const auto run = [&](const char* script) {
-    return ChildProcess({"sh", "-c", script}, log, folder_).wait();
-  };
-  EXPECT_EQ(run("pwd; echo oops >&2; cat; exit 7").code, 7);  // cat: standard input is empty
-  EXPECT_EQ(read("log"), fs::canonical(folder_).string() + "\noops\n");
-  EXPECT_EQ(run("echo more").code, 0);
-  expect_contains(read("log"), "oops\nmore\n");
-  EXPECT_EQ(run("kill -TERM $$").signal, SIGTERM);
-  expect_contains(error_of([&] { ChildProcess({"no-such-program"}, log); }), "no-such-program");
-  error_of([&] { ChildProcess({"true"}, folder_ / "absent" / "log"); });
-  error_of([&] { ChildProcess({"true"}, log, folder_ / "absent"); });
-
-  ChildProcess sleeper({"sleep", "100"}, log);
-  EXPECT_FALSE(sleeper.poll());
-  sleeper.send(SIGINT);
-  EXPECT_EQ(sleeper.wait().signal, SIGINT);
-  EXPECT_EQ(sleeper.poll()->signal, SIGINT);
-  // One that is let go is ended: nobody holds the other end of its pipe any more.
-  int ends[2];
-  ASSERT_EQ(::pipe(ends), 0);
-  { ChildProcess waiter({"sleep", "100"}, log, folder_); }
-  ::close(ends[1]);
-  pollfd hung_up{ends[0], POLLIN, 0};
-  EXPECT_EQ(::poll(&hung_up, 1, 5000), 1);
-  ::close(ends[0]);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "sweep/child_process.h"
+#include "io/child_process.h"
 
 #include <fcntl.h>
 #include <sys/prctl.h>

@@ -1,0 +1,86 @@
+// A drawing as SVG text. Lengths are CSS pixels, of which 96 make an inch; y grows downwards. The
+// text depends on what is drawn alone: the same calls give the same bytes.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "plot/color.h"
+
+namespace dtn::plot {
+
+inline constexpr double kSmallText = 11;  // 8.25 pt: nothing is written smaller
+inline constexpr double kText = 12;
+inline constexpr double kTitleText = 14;
+
+struct Point {
+  double x = 0, y = 0;
+};
+
+struct Box {
+  double x = 0, y = 0, width = 0, height = 0;
+  double right() const { return x + width; }
+  double bottom() const { return y + height; }
+};
+
+struct Stroke {
+  Paint paint = kInk;
+  double width = 1;
+  const char* dashes = "";  // SVG's stroke-dasharray, such as "4 3"; empty: a whole line
+};
+
+enum class Anchor { kStart, kMiddle, kEnd };
+
+struct TextStyle {
+  double size = kText;
+  Anchor anchor = Anchor::kStart;
+  Paint paint = kInk;
+  bool bold = false;
+  bool upwards = false;  // turned to be read from below
+};
+
+enum class Marker { kCircle, kSquare, kTriangle, kDiamond, kWedge, kCross, kStar };
+inline constexpr std::size_t kMarkers = 7;
+
+// How the series of that index looks: its paint, and a marker and dashes for those who see no
+// colour. After seven series the paints come again with other dashes.
+Stroke series_stroke(std::size_t index, double width = 1.8);
+Marker series_marker(std::size_t index);
+
+class Canvas {
+ public:
+  Canvas(double width, double height) : width_(width), height_(height) {}
+
+  double width() const { return width_; }
+  double height() const { return height_; }
+
+  void line(Point from, Point to, const Stroke& stroke);
+  // Broken at points that are not finite; a point between two breaks is drawn as a dot.
+  void polyline(std::span<const Point> points, const Stroke& stroke);
+  void polygon(std::span<const Point> points, Paint fill, double opacity = 1);
+  void rect(const Box& box, Paint fill, double opacity = 1);
+  void frame(const Box& box, const Stroke& stroke);
+  // With an outline in the colour of the paper, so that marks on each other stay apart.
+  void marker(Point at, Marker kind, Paint paint, double size = 7);
+  // A line with a head at `to`.
+  void arrow(Point from, Point to, const Stroke& stroke);
+  // `at` is the end of the baseline that the anchor names.
+  void text(Point at, std::string_view text, const TextStyle& style = {});
+  // A PNG file, stretched to the box without smoothing.
+  void image(const Box& box, std::string_view png);
+
+  // What is drawn until close_clip() shows within the box alone.
+  void open_clip(const Box& box);
+  void close_clip();
+
+  // The whole picture, one <svg> element; `description` is read out to those who cannot see it.
+  std::string svg(std::string_view description) const;
+
+ private:
+  double width_, height_;
+  std::string body_;
+};
+
+}  // namespace dtn::plot

@@ -1,0 +1,74 @@
+#include "io/child_process.h"
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "dtn/core/check.h"
+
+namespace dtn {
+namespace {
+namespace fs = std::filesystem;
+
+class Children : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / cat("dtn-children-", ::getpid());
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::string read(const fs::path& file) const {
+    std::ifstream in(folder_ / file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  // What the error says; fails where there is none.
+  template <class F>
+  static std::string error_of(F&& f) {
+    try {
+      f();
+    } catch (const Error& e) {
+      return e.what();
+    }
+    ADD_FAILURE() << "no error";
+    return "";
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Children, EndAsTheyShould) {
+  const fs::path log = folder_ / "log";
+  const auto run = [&](const char* script) {
+    return ChildProcess({"sh", "-c", script}, log, folder_).wait();
+  };
+  EXPECT_EQ(run("pwd; echo oops >&2; cat; exit 7").code, 7);  // cat: standard input is empty
+  EXPECT_EQ(read("log"), fs::canonical(folder_).string() + "\noops\n");
+  EXPECT_EQ(run("echo more").code, 0);
+  EXPECT_TRUE(read("log").ends_with("oops\nmore\n"));
+  EXPECT_EQ(run("kill -TERM $$").signal, SIGTERM);
+  const std::string absent = error_of([&] { ChildProcess({"no-such-program"}, log); });
+  EXPECT_NE(absent.find("no-such-program"), std::string::npos);
+  error_of([&] { ChildProcess({"true"}, folder_ / "absent" / "log"); });
+  error_of([&] { ChildProcess({"true"}, log, folder_ / "absent"); });
+
+  ChildProcess sleeper({"sleep", "100"}, log);
+  EXPECT_FALSE(sleeper.poll());
+  sleeper.send(SIGINT);
+  EXPECT_EQ(sleeper.wait().signal, SIGINT);
+  EXPECT_EQ(sleeper.poll()->signal, SIGINT);
+  // One that is let go is ended: nobody holds the other end of its pipe any more.
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  { ChildProcess waiter({"sleep", "100"}, log, folder_); }
+  ::close(ends[1]);
+  pollfd hung_up{ends[0], POLLIN, 0};
+  EXPECT_EQ(::poll(&hung_up, 1, 5000), 1);
+  ::close(ends[0]);
+}
+
+}  // namespace
+}  // namespace dtn

@@ -1,0 +1,129 @@
+#include "plot/chart.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "dtn/core/check.h"
+#include "plot/heat_map.h"
+#include "xml_check.h"
+
+namespace dtn::plot {
+namespace {
+
+std::size_t count(const std::string& text, const std::string& what) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
+  return n;
+}
+
+Chart two_runs() {
+  Chart chart;
+  chart.title = "top-1 & loss <all>";
+  chart.x.label = "epoch";
+  chart.y.label = "top-1 (%)";
+  chart.y.limit = kPercent;
+  chart.series = {{"LN", {1, 2, 3}, {60, kMissing, 80}, {50, kMissing, 75}, {70, kMissing, 130}, 0},
+                  {"<DTN>", {1, 2, 3}, {70, 80, 99}, {}, {}, 1}};
+  return chart;
+}
+
+TEST(PlotChart, IsWellFormedAndTheSameEachTime) {
+  const std::string svg = draw_chart(two_runs(), "a \"picture\"");
+  EXPECT_EQ(xml_fault(svg), "") << svg;
+  EXPECT_EQ(svg, draw_chart(two_runs(), "a \"picture\""));
+  EXPECT_NE(svg.find("&lt;DTN&gt;"), std::string::npos);
+  EXPECT_NE(svg.find("aria-label=\"a &quot;picture&quot;\""), std::string::npos);
+  EXPECT_EQ(svg.find("nan"), std::string::npos);
+}
+
+TEST(PlotChart, NothingGoesBeyondOneHundredPercent) {
+  const std::string svg = draw_chart(two_runs(), "");
+  EXPECT_NE(svg.find(">100</text>"), std::string::npos);
+  EXPECT_EQ(svg.find(">120</text>"), std::string::npos);
+}
+
+TEST(PlotChart, EveryTextIsLargeEnough) {
+  const std::string svg = draw_chart(two_runs(), "");
+  for (std::size_t at = 0; (at = svg.find("font-size=\"", at)) != std::string::npos; ++at) {
+    EXPECT_GE(std::stod(svg.substr(at + 11)), 8.0 * 96 / 72);
+  }
+}
+
+TEST(PlotChart, LongLinesAreThinned) {
+  Chart chart;
+  Series s{"long", {}, {}, {}, {}, 0};
+  for (int i = 0; i < 20000; ++i) {
+    s.x.push_back(i);
+    s.y.push_back(std::sin(i * 1e-3));
+  }
+  chart.series = {s};
+  EXPECT_LT(draw_chart(chart, "").size(), 20000u);
+}
+
+TEST(PlotChart, SurvivesWhatIsMissing) {
+  Chart chart;
+  EXPECT_EQ(xml_fault(draw_chart(chart, "")), "");
+  EXPECT_EQ(xml_fault(draw_bars(chart, "")), "");
+  chart.series = {{"none", {}, {}, {}, {}, 0},
+                  {"all missing", {1, 2}, {kMissing, kMissing}, {}, {}, 1},
+                  {"huge", {1, 2}, {1e300, -1e300}, {}, {}, 2}};
+  EXPECT_EQ(xml_fault(draw_chart(chart, "")), "");
+  chart.y.log = true;
+  EXPECT_EQ(xml_fault(draw_chart(chart, "")), "");
+  chart.series = {{"lengths differ", {1, 2}, {1}, {}, {}, 0}};
+  EXPECT_THROW(draw_chart(chart, ""), Error);
+}
+
+TEST(PlotChart, BarsWithWhiskers) {
+  Chart chart;
+  chart.x.categories = {"a", "b", "a rather long name of a group", "d", "e", "f", "g", "h", "i"};
+  chart.series = {{"LN", {}, {1, 2, 3, 4, 5, 6, 7, 8, kMissing}, {}, {}, 0},
+                  {"DTN",
+                   {},
+                   {2, 3, 4, 5, 6, 7, 8, 9, 1},
+                   {1, 2, 3, 4, 5, 6, 7, 8, 1},
+                   {3, 4, 5, 6, 7, 8, 9, 10, 1},
+                   1}};
+  const std::string svg = draw_bars(chart, "");
+  EXPECT_EQ(xml_fault(svg), "");
+  EXPECT_EQ(count(svg, "<rect") - 2, 17u + 3u - 1u);  // paper, frame; bars, samples, clip is an svg
+}
+
+TEST(PlotChart, MoreSeriesThanColoursHaveOtherDashes) {
+  EXPECT_STREQ(series_stroke(0).paint.name, series_stroke(7).paint.name);
+  EXPECT_STRNE(series_stroke(0).dashes, series_stroke(7).dashes);
+  EXPECT_NE(series_marker(0), series_marker(1));
+}
+
+TEST(PlotHeatMap, ManyMapsAreOneImage) {
+  Canvas canvas(300, 200);
+  HeatSheet sheet(ColorMap::kViridis);
+  const std::vector<double> values = {0, 0.5, 1, kMissing};
+  for (int i = 0; i < 6; ++i) {
+    sheet.add({10.0 + 40 * i, 20, 28, 28}, values, 2, 2, {{0, 1}, ColorMap::kViridis, false});
+  }
+  sheet.draw(canvas);
+  draw_color_bar(canvas, {10, 150, 120, 10}, {{0, 1}, ColorMap::kViridis, true}, "share");
+  const std::string svg = canvas.svg("");
+  EXPECT_EQ(xml_fault(svg), "");
+  EXPECT_EQ(count(svg, "<image"), 2u);
+  EXPECT_THROW(sheet.add({0, 0, 1, 1}, values, 3, 2, {{0, 1}, ColorMap::kViridis, false}), Error);
+}
+
+TEST(PlotHeatMap, Scales) {
+  const ColorScale plain{{0, 4}, ColorMap::kViridis, false};
+  EXPECT_DOUBLE_EQ(plain.position(1), 0.25);
+  EXPECT_EQ(plain.color(4), viridis(1));
+  const ColorScale root{{0, 4}, ColorMap::kViridis, true};
+  EXPECT_DOUBLE_EQ(root.position(1), 0.5);
+  EXPECT_TRUE(std::isnan(plain.position(kMissing)));
+  EXPECT_TRUE(std::isnan(ColorScale{}.position(1)));
+  EXPECT_DOUBLE_EQ((ColorScale{{3, 3}, ColorMap::kViridis, false}).position(3), 0.5);
+  const Range around = about_zero({-1, 3});
+  EXPECT_EQ(around.low, -3);
+  EXPECT_EQ((ColorScale{around, ColorMap::kBlueWhiteRed, false}).color(0), blue_white_red(0.5));
+}
+
+}  // namespace
+}  // namespace dtn::plot

@@ -1,0 +1,65 @@
+#include "plot/page.h"
+
+#include <gtest/gtest.h>
+
+#include "dtn/core/check.h"
+#include "plot/canvas.h"
+#include "xml_check.h"
+
+namespace dtn::plot {
+namespace {
+
+Page hostile_page() {
+  Canvas canvas(100, 50);
+  canvas.text({10, 20}, "</svg><script>alert(1)</script>");
+  Figure figure{"loss",
+                "<b>loss</b>",
+                "caption <img src=x>",
+                "\"><script>",
+                canvas.svg("\"><script>"),
+                {{"run", "loss"}, {{"<i>LN</i>", "0.1"}, {"\xFF&", "0.2"}}}};
+  Page page{"<script>title</script>",
+            {"line 1 <x>", "line 2"},
+            {{"a<"}, {{"b>"}}},
+            {{"section & more", {"text <p>"}, {figure}}},
+            "made by <a>"};
+  return page;
+}
+
+TEST(PlotPage, NothingOfANameIsMarkup) {
+  const std::string page = html(hostile_page());
+  EXPECT_EQ(xml_fault(page, true), "");
+  EXPECT_EQ(page.find("<script"), std::string::npos);
+  EXPECT_EQ(page.find("<img"), std::string::npos);
+  EXPECT_EQ(page.find("<i>"), std::string::npos);
+}
+
+TEST(PlotPage, RefersToNothingElsewhere) {
+  std::string page = html(hostile_page());
+  const std::string name_space = "http://www.w3.org/2000/svg";
+  for (std::size_t at; (at = page.find(name_space)) != std::string::npos;) {
+    page.erase(at, name_space.size());
+  }
+  EXPECT_EQ(page.find("://"), std::string::npos);
+  EXPECT_EQ(page.find("url("), std::string::npos);
+  EXPECT_EQ(page.find("@import"), std::string::npos);
+  EXPECT_NE(page.find("default-src 'none'"), std::string::npos);
+}
+
+TEST(PlotPage, KnowsLightAndDark) {
+  const std::string page = html(hostile_page());
+  EXPECT_NE(page.find("prefers-color-scheme:dark"), std::string::npos);
+  EXPECT_NE(page.find(".f-ink{fill:var(--ink)}"), std::string::npos);
+}
+
+TEST(PlotPage, LinksLeadToFigures) {
+  const std::string page = html(hostile_page());
+  EXPECT_NE(page.find("href=\"#loss\""), std::string::npos);
+  EXPECT_NE(page.find("<figure id=\"loss\">"), std::string::npos);
+  Page wrong = hostile_page();
+  wrong.sections[0].figures[0].name = "a b";
+  EXPECT_THROW(html(wrong), Error);
+}
+
+}  // namespace
+}  // namespace dtn::plot

@@ -1,0 +1,93 @@
+#include "plot/picture_files.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "dtn/core/check.h"
+#include "dtn/io/image.h"
+#include "io/file.h"
+#include "plot/chart.h"
+
+namespace dtn::plot {
+namespace {
+namespace fs = std::filesystem;
+
+class PictureFiles : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = fs::temp_directory_path() / cat("dtn-pictures-", ::getpid());
+    fs::create_directories(folder_);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  std::size_t files() const {
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(folder_ / "out"), fs::directory_iterator()));
+  }
+
+  fs::path folder_;
+};
+
+std::string picture() {
+  Chart chart;
+  chart.title = "a line";
+  chart.series = {{"", {1, 2, 3}, {3, 1, 2}, {}, {}, 0}};
+  return draw_chart(chart, "a line");
+}
+
+// A path on which only the given program is found stands in for a machine.
+class Path {
+ public:
+  explicit Path(const fs::path& folder) : old_(std::getenv("PATH")) {
+    ::setenv("PATH", folder.c_str(), 1);
+  }
+  ~Path() { ::setenv("PATH", old_.c_str(), 1); }
+
+ private:
+  std::string old_;
+};
+
+TEST_F(PictureFiles, WithoutTheRendererThereIsTheSvgAndOneWarning) {
+  const Path nothing(folder_);
+  PictureFolder out(folder_ / "out");
+  testing::internal::CaptureStderr();
+  out.write("one", picture());
+  out.write("two", picture());
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(files(), 2u);
+  const std::size_t first = said.find("librsvg2-bin");
+  EXPECT_NE(first, std::string::npos) << said;
+  EXPECT_EQ(said.find("librsvg2-bin", first + 1), std::string::npos) << said;
+}
+
+TEST_F(PictureFiles, ARendererThatFailsLeavesNoOldPicture) {
+  const fs::path program = folder_ / "rsvg-convert";
+  std::ofstream(program) << "#!/bin/sh\necho no memory >&2\nexit 1\n";
+  fs::permissions(program, fs::perms::owner_all);
+  const Path only(folder_);
+  PictureFolder out(folder_ / "out");
+  std::ofstream(folder_ / "out/one.png") << "of yesterday";
+  testing::internal::CaptureStderr();
+  out.write("one", picture());
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("no memory"), std::string::npos);
+  EXPECT_EQ(files(), 1u);
+}
+
+TEST_F(PictureFiles, PngIsTheSameEachTime) {
+  PictureFolder out(folder_ / "out");
+  out.write("one", picture());
+  out.write("two", picture());
+  if (!fs::exists(folder_ / "out/one.png")) GTEST_SKIP() << "no rsvg-convert here";
+  EXPECT_EQ(files(), 4u);
+  const std::vector<std::byte> png = read_file(folder_ / "out/one.png");
+  EXPECT_EQ(png, read_file(folder_ / "out/two.png"));
+  const Image image = decode_image(png, "png", {}, ColorMode::kRgb);
+  EXPECT_EQ(image.width, 1440);
+  EXPECT_EQ(image.pixels[0], 255);  // on white
+}
+
+}  // namespace
+}  // namespace dtn::plot
