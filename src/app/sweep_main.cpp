@@ -7,12 +7,14 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "app/program.h"
 #include "dtn/config/load.h"
 #include "dtn/core/parallel.h"
+#include "sweep/collection.h"
 #include "sweep/sweep.h"
 
 namespace dtn::app {
@@ -22,7 +24,7 @@ namespace fs = std::filesystem;
 
 struct SweepCommand {
   std::string config, output, results, trainer;
-  std::vector<std::string> overrides, only;
+  std::vector<std::string> overrides, only, suite_roots;
   int jobs = 1;
   bool dry_run = false, keep_going = true;
   MachineOptions machine;
@@ -66,17 +68,40 @@ std::string command_of(const SweepCommand& options, const fs::path& trainer) {
   throw ConfigError(cat("--trainer ", options.trainer, ": ", std::strerror(errno)));
 }
 
-int run_sweep_command(const SweepCommand& options, const Registries& registries,
-                      const fs::path& trainer) {
-  const SweepConfig config =
-      load_sweep(find_config(options.config), options.overrides, registries.schemas());
+// "imagenet-c=DIR", as often as there are suites.
+std::map<std::string, fs::path> suite_roots_of(const SweepCommand& options) {
+  std::map<std::string, fs::path> roots;
+  for (const std::string& text : options.suite_roots) {
+    const std::size_t equal = text.find('=');
+    const std::string suite = text.substr(0, equal);
+    if (equal == std::string::npos ||
+        std::ranges::find(kSweepSuites, suite) == kSweepSuites.end()) {
+      throw ConfigError(cat("--suite-root ", text,
+                            ": write imagenet-c=DIR or imagenet-r=DIR, the suite and its folder"));
+    }
+    roots[suite] = text.substr(equal + 1);
+  }
+  return roots;
+}
+
+int exit_code_of(SweepStatus status) {
+  switch (status) {
+    case SweepStatus::kFinished: return kExitDone;
+    case SweepStatus::kFailed: return kExitFailed;
+    case SweepStatus::kStopped: break;
+  }
+  return kExitStopped;
+}
+
+SweepOptions sweep_options_of(const SweepCommand& options, const std::string& name,
+                              const Registries& registries, const fs::path& trainer) {
   SweepOptions run;
   run.jobs = options.jobs;
   run.threads = options.machine.threads > 0 ? options.machine.threads
                                             : std::max(1, max_threads() / options.jobs);
   set_num_threads(run.threads);
   run.device = options.machine.apply() == kCpu ? "cpu" : "cuda";
-  run.output = options.output.empty() ? fs::path("runs") / config.name : fs::path(options.output);
+  run.output = options.output.empty() ? fs::path("runs") / name : fs::path(options.output);
   run.results = options.results;
   if (!run.results.empty() &&
       fs::weakly_canonical(run.results) == fs::weakly_canonical(run.output)) {
@@ -84,20 +109,32 @@ int run_sweep_command(const SweepCommand& options, const Registries& registries,
   }
   run.trainer =
       trainer.empty() ? fs::read_symlink("/proc/self/exe").parent_path() / "dtn-train" : trainer;
+  run.evaluator = trainer.empty() ? std::vector<std::string>{run.trainer.parent_path() / "dtn-eval"}
+                                  : std::vector<std::string>{run.trainer, "eval"};
+  run.suite_roots = suite_roots_of(options);
   run.registries = &registries;
   run.only = options.only;
   run.keep_going = options.keep_going;
   run.command = command_of(options, trainer);
-  if (options.dry_run) {
-    std::fputs(describe_sweep(config, run).c_str(), stdout);
+  return run;
+}
+
+int run_sweep_command(const SweepCommand& options, const Registries& registries,
+                      const fs::path& trainer) {
+  const std::string file = find_config(options.config);
+  if (is_sweep_collection(file)) {
+    const SweepCollection tables =
+        load_sweep_collection(file, options.overrides, registries.schemas());
+    const SweepOptions run = sweep_options_of(options, tables.name, registries, trainer);
+    if (!options.dry_run) return exit_code_of(run_collection(tables, run));
+    describe_collection(tables, run);
     return kExitDone;
   }
-  switch (run_sweep(config, run)) {
-    case SweepStatus::kFinished: return kExitDone;
-    case SweepStatus::kFailed: return kExitFailed;
-    case SweepStatus::kStopped: break;
-  }
-  return kExitStopped;
+  const SweepConfig sweep = load_sweep(file, options.overrides, registries.schemas());
+  const SweepOptions run = sweep_options_of(options, sweep.name, registries, trainer);
+  if (!options.dry_run) return exit_code_of(run_sweep(sweep, run));
+  std::fputs(describe_sweep(sweep, run).text.c_str(), stdout);
+  return kExitDone;
 }
 
 }  // namespace
@@ -106,7 +143,8 @@ int sweep_main(int argc, char** argv, const Registries& registries, const fs::pa
   CLI::App app{
       "Trains the variants of a sweep from all their seeds, and writes table.md, table.csv,\n"
       "table.json and curves.png. The same command goes on after any interruption, and tries\n"
-      "failed runs again. When a run failed, the others go on and the exit code is 1.",
+      "failed runs again. When a run failed, the others go on and the exit code is 1.\n"
+      "A file that lists sweeps runs them in turn and writes one page with all their tables.",
       "dtn-sweep"};
   SweepCommand options;
   app.add_option("--config", options.config,
@@ -123,7 +161,13 @@ int sweep_main(int argc, char** argv, const Registries& registries, const fs::pa
                  "program of your own that trains in the place of dtn-train, and knows what the "
                  "configs name; see docs/extending.md")
       ->type_name("PROGRAM");
-  app.add_option("--only", options.only, "these variants, or variant:seed, and not the others")
+  app.add_option(
+         "--suite-root", options.suite_roots,
+         "where a robustness suite lies that the sweep evaluates: imagenet-c=DIR (repeatable)")
+      ->type_name("SUITE=DIR");
+  app.add_option(
+         "--only", options.only,
+         "these variants, or variant:seed, and not the others; of a collection, these sweeps")
       ->type_name("NAME[,NAME...]")
       ->delimiter(',');
   app.add_option("--jobs", options.jobs,

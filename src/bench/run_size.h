@@ -18,6 +18,11 @@ struct RunData {
 // ConfigError for an augmentation that cannot be.
 RunData open_run_data(const Task& task, Device device = kCpu);
 
+// The data of the run, or, where data.root does not exist, made-up images as many as the data set is known
+// to have: `config` then says synthetic, and `note` says why.
+RunData open_or_make_up(const Task& task, ExperimentConfig& config, Device device,
+                        const Registries& registries, std::string& note);
+
 struct RunSize {
   std::int64_t val_samples = 0;
   std::int64_t steps_per_epoch = 0;

@@ -126,6 +126,7 @@ SweepVariant make_variant(const SweepConfig& sweep, const SweepFile& file,
   made.name = variant.name;
   made.label = variant.label.value_or(variant.name);
   if (variant.paper) made.paper = variant.paper->value;
+  made.paper_suites = variant.paper_suites;
   made.config = resolve_variant(file, variant, overrides, schemas);
   if (file.ema && !made.config.train.ema) {
     fail(*file.ema, "weights: ema, but train.ema is not set");
@@ -152,6 +153,7 @@ SweepConfig load_sweep(const std::string& path, std::span<const std::string> ove
   sweep.name = file.name ? *file.name : config::name_of_file(path);
   sweep.title = file.title.value_or(sweep.name);
   sweep.ema = file.ema.has_value();
+  sweep.suites = file.suites;
   if (file.baseline) {
     sweep.baseline =
         config::find_variant(file, file.baseline->value, file.baseline->where, "baseline");

@@ -2,7 +2,9 @@
 // a paper to put beside the results. The format is described in docs/sweeps.md.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -22,12 +24,17 @@ struct SweepMetric {
   bool operator==(const SweepMetric& other) const { return name() == other.name(); }
 };
 
+// The robustness suites that finished runs may be evaluated on, see docs/robustness.md.
+inline const std::array<std::string, 2> kSweepSuites = {"imagenet-c", "imagenet-r"};
+
 struct SweepVariant {
   std::string name;             // also of its folder
   std::string label;            // in tables and pictures; default: the name
   std::optional<double> paper;  // the figure to compare the metric with
   std::vector<std::uint64_t> seeds;
   ExperimentConfig config;  // with the first of the seeds; its name is <sweep>-<variant>
+  // The paper's figures by suite: mCE, or top-1 in percent.
+  std::map<std::string, double> paper_suites = {};
 };
 
 struct SweepConfig {
@@ -38,6 +45,7 @@ struct SweepConfig {
   FigureSchema milestone_figure;        // the first that the task has
   std::vector<double> milestones;       // values of it, each better than the one before
   std::optional<std::size_t> baseline;  // of the variants
+  std::vector<std::string> suites;      // of kSweepSuites: to evaluate finished runs on
   std::vector<SweepVariant> variants;
 };
 

@@ -16,29 +16,17 @@ namespace fs = std::filesystem;
 constexpr std::size_t kMaxVariants = 1000;
 constexpr std::size_t kMaxSeeds = 1000;
 
-const std::array<std::string, 12> kSweepKeys = {"name", "title",      "base",     "base_sweep",
-                                                "set",  "seeds",      "metric",   "weights",
-                                                "only", "milestones", "baseline", "variants"};
-const std::array<std::string, 6> kVariantKeys = {"name", "label", "set", "seeds", "base", "paper"};
+const std::array<std::string, 13> kSweepKeys = {
+    "name",    "title", "base",       "base_sweep", "set",      "seeds",   "metric",
+    "weights", "only",  "milestones", "baseline",   "variants", "evaluate"};
+const std::array<std::string, 7> kVariantKeys = {"name", "label", "set",         "seeds",
+                                                 "base", "paper", "paper_suites"};
 
 bool is_config_key(const std::string& key) {
   const std::string first = key.substr(0, key.find('.'));
   return std::any_of(keys().begin(), keys().end(), [&](const Key& k) {
     return k.path == first || k.path.starts_with(first + ".");
   });
-}
-
-void check_keys(const Node& map, const char* what, std::span<const std::string> known) {
-  if (!map.is_map()) {
-    fail(map.where, what, " is a map of ", join(known), ", not ", shown(map));
-  }
-  for (const Member& m : map.members) {
-    if (std::find(known.begin(), known.end(), m.key) != known.end()) continue;
-    fail(m.where, "unknown key '", shown(m.key), "'; ",
-         is_config_key(m.key) ? std::string("keys of a config go below set:")
-                              : cat("did you mean '", nearest(m.key, known), "'?"),
-         " Keys of ", what, ": ", join(known));
-  }
 }
 
 // Calls read(node) for a key that is there; null goes back to what an optional is without it.
@@ -48,39 +36,6 @@ void take(const Node& map, const char* key, std::optional<T>& value, Read read) 
   if (node == nullptr) return;
   value.reset();
   if (!node->is_null()) value = read(*node);
-}
-
-std::string read_line(const Node& node, const std::string& path) {
-  std::string text;
-  read_value({node, path, ""}, {}, text);
-  check_plain_value(text, node.where);
-  if (text.empty()) fail(node.where, path, " is empty");
-  return text;
-}
-
-// A name is also that of a folder and part of a --only list.
-std::string read_name(const Node& node, const std::string& path) {
-  constexpr std::size_t kMost = 80;
-  std::string name = read_line(node, path);
-  const auto is_letter = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
-  };
-  const bool allowed = std::all_of(name.begin(), name.end(), [&](char c) {
-    return is_letter(c) || std::string_view("_-+.").find(c) != std::string_view::npos;
-  });
-  if (!allowed || !is_letter(name[0]) || name.size() > kMost) {
-    fail(node.where, path, " '", shown(name), "' cannot name a folder: use letters, digits and ",
-         "_ - + . (at most ", kMost, ", a letter or digit first)");
-  }
-  if (name.find(".tmp-") != std::string::npos) {
-    fail(node.where, path, " '", name, "' is taken: half-written files are named like that");
-  }
-  for (const char* file : {"table.", "curves.", "sweep.lock"}) {
-    if (name.starts_with(file)) {
-      fail(node.where, path, " '", name, "' is taken: files of that name stand in the same folder");
-    }
-  }
-  return name;
 }
 
 std::vector<std::uint64_t> read_seeds(const Node& node) {
@@ -162,6 +117,69 @@ void insert(Node& map, const std::string& path, const Where& where, Node value) 
   for (Member& m : value.members) insert(old->value, m.key, m.where, std::move(m.value));
 }
 
+}  // namespace
+
+void check_keys(const Node& map, const char* what, std::span<const std::string> known) {
+  if (!map.is_map()) {
+    fail(map.where, what, " is a map of ", join(known), ", not ", shown(map));
+  }
+  for (const Member& m : map.members) {
+    if (std::find(known.begin(), known.end(), m.key) != known.end()) continue;
+    fail(m.where, "unknown key '", shown(m.key), "'; ",
+         is_config_key(m.key) ? std::string("keys of a config go below set:")
+                              : cat("did you mean '", nearest(m.key, known), "'?"),
+         " Keys of ", what, ": ", join(known));
+  }
+}
+
+std::string read_line(const Node& node, const std::string& path) {
+  std::string text;
+  read_value({node, path, ""}, {}, text);
+  check_plain_value(text, node.where);
+  if (text.empty()) fail(node.where, path, " is empty");
+  return text;
+}
+
+// A name is also that of a folder and part of a --only list.
+std::string read_name(const Node& node, const std::string& path) {
+  constexpr std::size_t kMost = 80;
+  std::string name = read_line(node, path);
+  const auto is_letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+  };
+  const bool allowed = std::all_of(name.begin(), name.end(), [&](char c) {
+    return is_letter(c) || std::string_view("_-+.").find(c) != std::string_view::npos;
+  });
+  if (!allowed || !is_letter(name[0]) || name.size() > kMost) {
+    fail(node.where, path, " '", shown(name), "' cannot name a folder: use letters, digits and ",
+         "_ - + . (at most ", kMost, ", a letter or digit first)");
+  }
+  if (name.find(".tmp-") != std::string::npos) {
+    fail(node.where, path, " '", name, "' is taken: half-written files are named like that");
+  }
+  for (const char* file : {"table.", "curves.", "sweep.lock"}) {
+    if (name.starts_with(file)) {
+      fail(node.where, path, " '", name, "' is taken: files of that name stand in the same folder");
+    }
+  }
+  return name;
+}
+
+std::vector<std::string> read_suites(const Node& node) {
+  static const std::string path = "evaluate";
+  if (node.is_null()) return {};
+  if (!node.is_list()) {
+    fail(node.where, "evaluate must be a list of ", join(kSweepSuites), ", not ", shown(node));
+  }
+  std::vector<std::string> suites;
+  for (const Node& item : node.items) {
+    suites.push_back(kSweepSuites[read_choice({item, path, ""}, kSweepSuites)]);
+  }
+  return suites;
+}
+
+namespace {
+
 class Reader {
  public:
   explicit Reader(const ConfigSchemas& schemas) : schemas_(schemas) {}
@@ -191,6 +209,7 @@ class Reader {
     });
     if (const Node* node = root.find("weights")) sweep_.ema = read_weights(*node);
     if (const Node* node = root.find("milestones")) sweep_.milestones = read_milestones(*node);
+    if (const Node* node = root.find("evaluate")) sweep_.suites = read_suites(*node);
     add_set(root, sweep_.sets);
     if (const Node* node = root.find("variants")) read_variants(*node, folder);
     if (const Node* node = root.find("only")) keep_only(*node);
@@ -285,7 +304,18 @@ class Reader {
       read_value({n, path, doc}, {}, paper.value);
       return paper;
     });
+    if (const Node* suites = node.find("paper_suites")) read_paper_suites(*suites, variant);
     add_set(node, variant.sets);
+  }
+
+  static void read_paper_suites(const Node& map, VariantFile& variant) {
+    variant.paper_suites.clear();
+    if (map.is_null()) return;
+    check_keys(map, "paper_suites", kSweepSuites);
+    for (const Member& m : map.members) {
+      static const std::string path = "paper_suites", doc = "the paper's figure";
+      read_value({m.value, path, doc}, {.low = 0}, variant.paper_suites[m.key]);
+    }
   }
 
   void keep_only(const Node& node) {

@@ -4,14 +4,16 @@
 #include <sstream>
 
 #include "dtn/config/load.h"
+#include "dtn/core/check.h"
 #include "io/atomic_file.h"
+#include "sweep/suite_runs.h"
 
 namespace dtn {
 namespace fs = std::filesystem;
 namespace {
 
 fs::path folder_of(const SweepRun& run, const fs::path& results) {
-  return results / run.folder.parent_path().filename() / run.folder.filename();
+  return results / run.id.substr(0, run.id.find(':')) / cat("seed-", run.seed);
 }
 
 // Runs with other data, or on other data, are told apart by the rest of the config.
@@ -54,7 +56,13 @@ void adopt_kept_results(std::vector<SweepRun>& runs, const fs::path& results,
 
 void keep_result(const SweepRun& run, const fs::path& results) {
   const fs::path folder = folder_of(run, results);
-  if (folder == run.folder || fs::exists(folder / "summary.json")) return;
+  if (folder == run.folder) return;
+  for (const std::string& suite : kSweepSuites) {
+    if (!suite_figure(run, suite)) continue;
+    fs::create_directories(folder);
+    write_file_atomic(folder / (suite + ".json"), text_of(suite_file(run, suite)));
+  }
+  if (fs::exists(folder / "summary.json")) return;
   fs::create_directories(folder);
   write_file_atomic(folder / "config.yaml", portable_config(run.config));
   write_file_atomic(folder / "metrics.jsonl", evaluations_of(run.folder / "metrics.jsonl"));

@@ -4,6 +4,7 @@
 //   <variant>/seed-<n>/config.yaml     without the place of the data on the machine
 //   <variant>/seed-<n>/metrics.jsonl   the evaluations alone
 //   <variant>/seed-<n>/summary.json
+//   <variant>/seed-<n>/<suite>.json    where it was evaluated on a robustness suite
 //
 // A sweep that takes such a folder over runs what is missing in it, and adds that to it.
 #pragma once
@@ -20,7 +21,7 @@ namespace dtn {
 void adopt_kept_results(std::vector<SweepRun>& runs, const std::filesystem::path& results,
                         const ConfigSchemas& schemas);
 
-// Adds a finished run. Leaves one alone that is kept already.
+// Adds a finished run, or what is new of it.
 void keep_result(const SweepRun& run, const std::filesystem::path& results);
 
 }  // namespace dtn

@@ -17,8 +17,11 @@
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "io/atomic_file.h"
-#include "io/posix.h"
 #include "io/child_process.h"
+#include "io/posix.h"
+#include "sweep/kept_results.h"
+#include "sweep/shared_runs.h"
+#include "sweep/suite_runs.h"
 #include "sweep/sweep_report.h"
 #include "sweep/sweep_size.h"
 #include "train/progress.h"
@@ -30,8 +33,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
-
-constexpr int kExitStopped = 75;  // of dtn-train, after a checkpoint
 
 double seconds_since(Clock::time_point t) {
   return std::chrono::duration<double>(Clock::now() - t).count();
@@ -118,8 +119,11 @@ class Sweep {
       show_progress();
       std::this_thread::sleep_for(50ms);
     }
+    if (!stopping_) evaluated_ = evaluate_on_suites(sweep_, options_, runs_);
     return conclude();
   }
+
+  const std::vector<SweepRun>& runs() const { return runs_; }
 
  private:
   struct Active {
@@ -335,7 +339,7 @@ class Sweep {
     if (stopped_ && finished_ < selected_) log_info("stopped; go on with the same command");
     log_info(cat(finished_, " of ", selected_, " runs finished; tables and curves in ",
                  options_.output.string()));
-    if (finished_ == selected_) return SweepStatus::kFinished;
+    if (finished_ == selected_) return evaluated_;
     // A run that somebody else stopped is no excuse for one that failed.
     return stopped_ && (stopping_ || failed_.empty()) ? SweepStatus::kStopped
                                                       : SweepStatus::kFailed;
@@ -354,6 +358,7 @@ class Sweep {
   bool stopping_ = false;                 // we were told to
   bool stopped_ = false;                  // so was a run, by us or by somebody else
   bool drawing_failed_ = false;
+  SweepStatus evaluated_ = SweepStatus::kFinished;  // on suites
   Clock::time_point start_{}, shown_{};
   ProgressBar bar_;
 };
@@ -370,8 +375,12 @@ SweepStatus run_sweep(const SweepConfig& sweep, const SweepOptions& options) {
   check_folders(runs, options.output, schemas);
   if (!options.results.empty()) fs::create_directories(options.results);
   adopt_kept_results(runs, options.results, schemas);
+  if (options.shared) options.shared->adopt(runs);
   install_stop_signals();
-  return Sweep(sweep, options, std::move(runs)).run();
+  Sweep work(sweep, options, std::move(runs));
+  const SweepStatus status = work.run();
+  if (options.shared) options.shared->add(sweep.name, work.runs());
+  return status;
 }
 
 }  // namespace dtn

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -16,12 +17,18 @@
 
 namespace dtn {
 
+class SharedRuns;
+
 struct SweepOptions {
   std::filesystem::path output;
   // Where results are kept beyond the runs, see kept_results.h: what is finished there is not run
   // again. Empty: nowhere.
   std::filesystem::path results;
-  std::filesystem::path trainer;  // the program dtn-train
+  std::filesystem::path trainer;       // the program dtn-train
+  std::vector<std::string> evaluator;  // the program dtn-eval, and its first words if it has some
+  std::map<std::string, std::filesystem::path> suite_roots;  // folders, by suite
+  // Runs of other sweeps that may be the same as one of this; null: there are none.
+  SharedRuns* shared = nullptr;
   std::string device = "auto";    // for dtn-train
   int threads = 1;                // of each run
   int jobs = 1;                   // runs at a time
@@ -43,8 +50,15 @@ enum class SweepStatus {
 // run cannot be opened.
 SweepStatus run_sweep(const SweepConfig& sweep, const SweepOptions& options);
 
-// What run_sweep would do and how long that might take; trains a few steps of variants of which no
-// run is finished, to see, and leaves the folder alone.
-std::string describe_sweep(const SweepConfig& sweep, const SweepOptions& options);
+// What run_sweep would do and how long that might take.
+struct SweepForecast {
+  std::string text;      // a table of runs and what is left
+  std::size_t left = 0;  // runs
+  double seconds = 0;    // until the last of them is done
+};
+
+// Trains a few steps of variants of which no run is finished, to see, and leaves the folder alone.
+// Where there is no data, made-up images take its place, and the text says so.
+SweepForecast describe_sweep(const SweepConfig& sweep, const SweepOptions& options);
 
 }  // namespace dtn

@@ -45,6 +45,9 @@ Json variant_json(const SweepReport& report, const VariantResult& r) {
     json["paired"] = {
         {"n", p->n}, {"mean", p->mean}, {"low", p->low}, {"high", p->high}, {"p", p->p}};
   }
+  for (const auto& [suite, s] : r.suites) {
+    json["suites"][suite] = {{"n", s.n}, {"mean", s.mean}, {"std", json_of(s.std)}};
+  }
   json["milestones"] = Json::array();
   for (const Milestone& milestone : r.milestones) {
     json["milestones"].push_back({{report.sweep.milestone_figure.name, milestone.value},

@@ -4,6 +4,7 @@
 #include "core/format.h"
 #include "dtn/core/check.h"
 #include "sweep/kept_results.h"
+#include "sweep/shared_runs.h"
 #include "sweep/sweep.h"
 #include "sweep/sweep_results.h"
 #include "sweep/sweep_size.h"
@@ -49,10 +50,11 @@ double makespan(const std::vector<double>& seconds, int jobs) {
 
 }  // namespace
 
-std::string describe_sweep(const SweepConfig& sweep, const SweepOptions& options) {
+SweepForecast describe_sweep(const SweepConfig& sweep, const SweepOptions& options) {
   std::vector<SweepRun> runs = plan_runs(sweep, options.output, options.only);
   check_folders(runs, options.output, options.registries->schemas());
   adopt_kept_results(runs, options.results, options.registries->schemas());
+  if (options.shared) options.shared->adopt(runs);
   const std::vector<Complexity> costs = costs_of(sweep, *options.registries);
   const std::vector<VariantResult> results = collect_results(sweep, runs, costs);
   const Device device = parse_device(options.device);
@@ -60,7 +62,7 @@ std::string describe_sweep(const SweepConfig& sweep, const SweepOptions& options
   for (const SweepRun& run : runs) width = std::max(width, static_cast<int>(run.id.size()));
   std::string out = cat(sweep.title, "\n\n") + format("%-*s %10s %12s %10s  %s\n", width, "run",
                                                       "steps", "parameters", "time", "state");
-  SizeCache sizes(device, *options.registries);
+  SizeCache sizes(device, *options.registries, SizeCache::kMakeUpWhatIsMissing);
   std::vector<double> left;
   std::vector<std::optional<double>> seconds(sweep.variants.size());  // of a whole run
   for (std::size_t i = 0; i < seconds.size(); ++i) {
@@ -68,6 +70,12 @@ std::string describe_sweep(const SweepConfig& sweep, const SweepOptions& options
   }
   for (const SweepRun& run : runs) {
     if (!run.selected) continue;
+    const std::string same = options.shared ? options.shared->same_as(run) : "";
+    if (run.state != RunState::kFinished && !same.empty()) {
+      out += format("%-*s %10s %12s %10s  the same as %s\n", width, run.id.c_str(), "", "", "",
+                    same.c_str());
+      continue;
+    }
     std::int64_t steps = run.step;
     auto& whole = seconds[run.variant];
     if (run.state != RunState::kFinished) {
@@ -84,12 +92,18 @@ std::string describe_sweep(const SweepConfig& sweep, const SweepOptions& options
                   whole ? format_duration(*whole).c_str() : "?");
     out += state_text(run, steps) + "\n";
   }
+  if (!sizes.note().empty()) out += "\n" + sizes.note();
+  SweepForecast forecast;
+  forecast.left = left.size();
+  if (!left.empty()) forecast.seconds = makespan(left, options.jobs);
   out += left.empty() ? std::string("\nnothing is left to do\n")
                       : cat("\n", left.size(), left.size() == 1 ? " run" : " runs", " left, about ",
-                            format_duration(makespan(left, options.jobs)), " with --jobs ",
-                            options.jobs, " and --threads ", options.threads,
+                            format_duration(forecast.seconds), " with --jobs ", options.jobs,
+                            " and --threads ", options.threads,
                             " (steps and evaluations alone; loading may take longer)\n");
-  return out + cat("output: ", options.output.string(), "\n");
+  forecast.text = out + cat("output: ", options.output.string(), "\n");
+  if (options.shared) options.shared->add(sweep.name, runs);
+  return forecast;
 }
 
 }  // namespace dtn

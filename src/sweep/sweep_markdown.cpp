@@ -4,6 +4,7 @@
 
 #include "core/format.h"
 #include "dtn/core/check.h"
+#include "sweep/suite_runs.h"
 #include "sweep/sweep_report.h"
 
 namespace dtn {
@@ -82,6 +83,18 @@ std::string probability_cell(const VariantResult& r) {
   return r.paired->p < 0.001 ? "< 0.001" : format("%.3f", r.paired->p);
 }
 
+std::string suite_cell(const VariantResult& r, const std::string& suite) {
+  const auto at = r.suites.find(suite);
+  if (at == r.suites.end()) return "-";
+  const Statistics& s = at->second;
+  return s.std ? format("%.1f ± %.1f", s.mean, *s.std) : format("%.1f", s.mean);
+}
+
+std::string suite_paper_cell(const SweepVariant& variant, const std::string& suite) {
+  const auto at = variant.paper_suites.find(suite);
+  return at == variant.paper_suites.end() ? "-" : format("%.1f", at->second);
+}
+
 bool has_pairs(std::span<const VariantResult> results) {
   return std::ranges::any_of(results, [](const VariantResult& r) { return r.paired.has_value(); });
 }
@@ -93,7 +106,7 @@ std::vector<Column> columns_of(const SweepReport& report) {
   const bool has_paper = std::any_of(sweep.variants.begin(), sweep.variants.end(),
                                      [](const SweepVariant& v) { return v.paper.has_value(); });
   std::vector<Column> columns = {
-      {"variant", [&](const Result& r) { return escaped(sweep.variants[r.variant].label); }},
+      {"variant", [&](const Result& r) { return sweep.variants[r.variant].label; }},
       {metric_title(sweep), [&](const Result& r) { return metric_cell(sweep, r); }},
   };
   if (has_paper) {
@@ -105,7 +118,7 @@ std::vector<Column> columns_of(const SweepReport& report) {
         {"difference", [&](const Result& r) { return signed_text(sweep, r.difference); }});
   }
   if (sweep.baseline) {
-    const std::string base = "to " + escaped(sweep.variants[*sweep.baseline].label);
+    const std::string base = "to " + sweep.variants[*sweep.baseline].label;
     columns.push_back({base, [&](const Result& r) { return signed_text(sweep, r.to_baseline); }});
     if (has_pairs(report.results)) {
       columns.push_back(
@@ -121,6 +134,13 @@ std::vector<Column> columns_of(const SweepReport& report) {
     columns.push_back(
         {format("epochs to %g", sweep.milestones[i]) + (sweep.milestone_figure.percent ? " %" : ""),
          [i](const Result& r) { return milestone_cell(r, i); }});
+  }
+  for (const std::string& suite : sweep.suites) {
+    columns.push_back(
+        {suite_title(suite), [&suite](const Result& r) { return suite_cell(r, suite); }});
+    columns.push_back({"paper", [&sweep, &suite](const Result& r) {
+                         return suite_paper_cell(sweep.variants[r.variant], suite);
+                       }});
   }
   columns.push_back({"parameters", [](const Result& r) { return count_text(r.parameters); }});
   columns.push_back({"images/s", [](const Result& r) {
@@ -226,25 +246,34 @@ std::string metric_title(const SweepConfig& sweep) {
   return (sweep.metric.best_of_all ? "best " : "") + figure_title(sweep.metric.figure);
 }
 
-std::string markdown_table(const SweepReport& report) {
-  const std::vector<Column> columns = columns_of(report);
-  std::vector<std::vector<std::string>> cells(report.results.size() + 2);
-  for (std::size_t c = 0; c < columns.size(); ++c) {
-    const auto& [title, cell] = columns[c];
-    std::size_t width = std::max<std::size_t>(3, width_of(title));
-    std::vector<std::string> column = {title, ""};
-    for (const VariantResult& r : report.results) {
-      column.push_back(cell(r));
-      width = std::max(width, width_of(column.back()));
+TableText table_text(const SweepReport& report) {
+  TableText table;
+  table.rows.resize(report.results.size());
+  for (const auto& [title, cell] : columns_of(report)) {
+    table.columns.push_back(title);
+    for (std::size_t i = 0; i < report.results.size(); ++i) {
+      table.rows[i].push_back(cell(report.results[i]));
     }
+  }
+  return table;
+}
+
+std::string markdown_table(const SweepReport& report) {
+  const TableText table = table_text(report);
+  std::vector<std::vector<std::string>> lines(table.rows.size() + 2);
+  for (std::size_t c = 0; c < table.columns.size(); ++c) {
+    std::vector<std::string> column = {escaped(table.columns[c]), ""};
+    for (const auto& row : table.rows) column.push_back(escaped(row[c]));
+    std::size_t width = 3;
+    for (const std::string& cell : column) width = std::max(width, width_of(cell));
     column[1] = c == 0 ? ":" + std::string(width - 1, '-') : std::string(width - 1, '-') + ":";
-    for (std::size_t row = 0; row < column.size(); ++row) {
-      std::string pad(width - width_of(column[row]), ' ');
-      cells[row].push_back(c == 0 ? column[row] + pad : pad + column[row]);
+    for (std::size_t line = 0; line < column.size(); ++line) {
+      const std::string pad(width - width_of(column[line]), ' ');
+      lines[line].push_back(c == 0 ? column[line] + pad : pad + column[line]);
     }
   }
   std::string out;
-  for (const auto& row : cells) out += "| " + joined(row, " | ") + " |\n";
+  for (const auto& line : lines) out += "| " + joined(line, " | ") + " |\n";
   return out;
 }
 

@@ -18,6 +18,12 @@ struct SweepReport {
 std::string to_markdown(const SweepReport& report);
 std::string to_csv(const SweepReport& report);
 std::string to_json(const SweepReport& report);
+// What the table holds, cell by cell: one row for each variant.
+struct TableText {
+  std::vector<std::string> columns;
+  std::vector<std::vector<std::string>> rows;
+};
+TableText table_text(const SweepReport& report);
 // The table of to_markdown alone.
 std::string markdown_table(const SweepReport& report);
 

@@ -9,6 +9,7 @@
 
 #include "dtn/core/check.h"
 #include "dtn/models/complexity.h"
+#include "sweep/suite_runs.h"
 
 namespace dtn {
 namespace fs = std::filesystem;
@@ -43,6 +44,9 @@ RunResult read_result(const SweepConfig& sweep, const SweepRun& run) {
   result.images_per_second = number_at(summary, "images_per_second");
   result.wall_seconds = number_at(summary, "wall_seconds");
   result.steps = run.step;
+  for (const std::string& suite : sweep.suites) {
+    if (const auto figure = suite_figure(run, suite)) result.suites[suite] = *figure;
+  }
   return result;
 }
 
@@ -72,6 +76,14 @@ void summarize(const SweepConfig& sweep, VariantResult& result, const Complexity
     result.milestones.push_back(milestone_of(sweep, value, result.runs));
   }
   if (auto s = statistics_of(rates)) result.images_per_second = s->mean;
+  for (const std::string& suite : sweep.suites) {
+    std::vector<double> figures;
+    for (const RunResult& run : result.runs) {
+      if (const auto at = run.suites.find(suite); at != run.suites.end())
+        figures.push_back(at->second);
+    }
+    if (auto s = statistics_of(figures)) result.suites[suite] = *s;
+  }
   result.parameters = cost.parameters;
 }
 

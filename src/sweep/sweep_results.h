@@ -27,6 +27,7 @@ struct RunResult {
   double wall_seconds = 0;
   std::int64_t steps = 0;
   std::vector<CurvePoint> curve;
+  std::map<std::string, double> suites = {};  // the figure of each suite it was evaluated on
 };
 
 struct Statistics {
@@ -59,6 +60,7 @@ struct VariantResult {
   std::optional<PairedComparison> paired;  // with the baseline, by seed
   std::vector<Milestone> milestones;
   std::optional<double> images_per_second;  // mean
+  std::map<std::string, Statistics> suites;
   std::int64_t parameters = 0;
 };
 

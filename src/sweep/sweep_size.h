@@ -18,16 +18,23 @@ class SizeCache {
     RunSize size;
   };
 
-  // Samples are made for `device`, which is not touched.
-  SizeCache(Device device, const Registries& registries)
-      : device_(device), registries_(registries) {}
+  enum WhenMissing { kFail, kMakeUpWhatIsMissing };
+
+  // Samples are made for `device`, which is not touched. Where there is no data, of() throws
+  // DataError, or made-up samples take its place.
+  SizeCache(Device device, const Registries& registries, WhenMissing when = kFail)
+      : device_(device), registries_(registries), when_(when) {}
 
   // Valid until the next call.
   const Entry& of(const ExperimentConfig& config);
+  // What was missing and made up, in words; empty: nothing was.
+  const std::string& note() const { return note_; }
 
  private:
   Device device_;
   const Registries& registries_;
+  WhenMissing when_;
+  std::string note_;
   std::vector<Entry> known_;
 };
 

@@ -249,6 +249,37 @@ expect 1 dtn-sweep --config bad.yaml --output bad-first --only bad,ln --no-keep-
 expect_text '0 of 2 runs finished'
 expect_no_file bad-first/bad
 
+echo "a collection"
+cat > again.yaml << 'EOS'
+title: "The same again, and one more"
+base_sweep: norms.yaml
+seeds: [0]
+evaluate: [imagenet-r]
+variants:
+  - {name: bn, set: {model.norm: bn}, paper_suites: {imagenet-r: 30}}
+EOS
+cat > all.yaml << 'EOS'
+title: "All <tables>"
+sweeps: [norms.yaml, {title: "Table 4", not_yet: "sequences"}, again.yaml]
+EOS
+expect 0 dtn-sweep --config all.yaml --output all --device cpu --dry-run
+expect_text 'again$|The same again' 'ln:0 .* the same as norms/ln:0' 'not yet: sequences' \
+  'All <tables>: 5 runs left, about'
+expect_no_file all
+expect 0 dtn-sweep --config all.yaml --output all --results kept-all --device cpu
+expect_text 'sweep norms: 4 runs, 0 of them' 'sweep again: 3 runs, 2 of them finished' \
+  'not evaluated on imagenet-r: name its folder with --suite-root imagenet-r=DIR'
+expect_no_file all/again/ln
+expect_file kept-all/again/ln/seed-0/summary.json
+grep -q 'All &lt;tables&gt;' all/all.html || fail "the title is not in the page"
+grep -q 'Not yet: sequences' all/all.html || fail "the page is silent about a table"
+cmp all/all.html kept-all/all.html || fail "the pages differ"
+expect 0 dtn-sweep --config all.yaml --output elsewhere-all --results kept-all --device cpu
+if grep -q starts "$log"; then fail "a run was run again whose result is kept"; fi
+expect 0 dtn-sweep --config all.yaml --output all --device cpu --only again
+expect 2 dtn-sweep --config all.yaml --output all --device cpu --only table1
+expect_text 'no such sweep in the collection; there are norms, again'
+
 echo "refused"
 expect 2 "${sweep[@]}" --output whole --set optim.lr=1e-3
 expect_text 'ln:0 was run with another config: optim.lr is 0.001, was 0.005; delete whole/ln/seed-0'

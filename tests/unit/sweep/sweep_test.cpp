@@ -12,6 +12,8 @@
 #include "dtn/core/check.h"
 #include "dtn/tasks/registries.h"
 #include "io/atomic_file.h"
+#include "io/child_process.h"
+#include "sweep/kept_results.h"
 #include "sweep/sweep_report.h"
 #include "sweep/sweep_size.h"
 
@@ -477,7 +479,7 @@ TEST_F(Sweeps, ADescriptionLeavesTheFolderAlone) {
   options.output = out();
   options.device = "cpu";
   options.jobs = 2;
-  std::string text = describe_sweep(sweep, options);
+  std::string text = describe_sweep(sweep, options).text;
   EXPECT_FALSE(fs::exists(out()));
   expect_contains(text, "ln:0          30");
   expect_contains(text, "3 runs left, about ");
@@ -486,7 +488,7 @@ TEST_F(Sweeps, ADescriptionLeavesTheFolderAlone) {
   write("out/sweep.lock", "");
   const auto runs = plan_runs(sweep, out(), {});
   for (const SweepRun& run : runs) finish(run, {50, 60});
-  text = describe_sweep(sweep, options);
+  text = describe_sweep(sweep, options).text;
   expect_contains(text, "nothing is left to do");
   // 10 steps of 16 images at 123.4 images/s are less than the 2 s by the clock.
   expect_contains(text, "2.0 s  finished");

@@ -1,0 +1,84 @@
+#include "config/sweep_collection.h"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <memory>
+
+#include "config/layers.h"
+#include "config/sweep_file.h"
+
+namespace dtn {
+namespace config {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::array<std::string, 4> kCollectionKeys = {"name", "title", "sweeps", "evaluate"};
+const std::array<std::string, 2> kAbsentKeys = {"title", "not_yet"};
+
+Node parse_file(const std::string& path) {
+  const Where origin{std::make_shared<const std::string>(path), 1, 1, 0};
+  return parse_yaml(read_text(path, nullptr, "sweeps"), origin);
+}
+
+std::string line_at(const Node& map, const char* key) {
+  const Node* node = map.find(key);
+  if (node == nullptr || node->is_null()) fail(map.where, "a table without a sweep has a ", key);
+  return read_line(*node, key);
+}
+
+void add_suites(SweepConfig& sweep, std::span<const std::string> suites) {
+  for (const std::string& suite : suites) {
+    if (std::ranges::find(sweep.suites, suite) == sweep.suites.end()) sweep.suites.push_back(suite);
+  }
+}
+
+}  // namespace
+}  // namespace config
+
+bool is_sweep_collection(const std::string& path) {
+  const config::Node root = config::parse_file(path);
+  return root.is_map() && root.find("sweeps") != nullptr;
+}
+
+SweepCollection load_sweep_collection(const std::string& path,
+                                      std::span<const std::string> overrides,
+                                      const ConfigSchemas& schemas) {
+  using namespace config;
+  const Node root = parse_file(path);
+  check_keys(root, "a collection of sweeps", kCollectionKeys);
+  const auto text = [&](const char* key, const std::string& otherwise) {
+    const Node* node = root.find(key);
+    return node && !node->is_null() ? read_line(*node, key) : otherwise;
+  };
+  SweepCollection collection;
+  collection.name = text("name", fs::path(path).stem().string());
+  collection.title = text("title", collection.name);
+  std::vector<std::string> suites;
+  if (const Node* node = root.find("evaluate")) suites = read_suites(*node);
+  const Node& list = *root.find("sweeps");
+  if (!list.is_list() || list.items.empty()) {
+    fail(list.where, "sweeps must be a list of sweep files, not ", shown(list));
+  }
+  std::vector<std::string> names;
+  for (const Node& item : list.items) {
+    if (item.is_map()) {
+      check_keys(item, "a table without a sweep", kAbsentKeys);
+      collection.tables.push_back({line_at(item, "title"), {}, line_at(item, "not_yet")});
+      continue;
+    }
+    const std::string file = find_named_file(read_line(item, "sweeps"), "sweeps", item.where,
+                                             fs::path(path).parent_path());
+    SweepConfig sweep = load_sweep(file, overrides, schemas);
+    if (std::ranges::find(names, sweep.name) != names.end()) {
+      fail(item.where, "two sweeps are named '", sweep.name, "', which names their folders, too");
+    }
+    names.push_back(sweep.name);
+    add_suites(sweep, suites);
+    collection.tables.push_back({sweep.title, std::move(sweep), {}});
+  }
+  return collection;
+}
+
+}  // namespace dtn

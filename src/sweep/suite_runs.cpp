@@ -1,0 +1,110 @@
+#include "sweep/suite_runs.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+#include "io/child_process.h"
+#include "train/stop_signal.h"
+
+namespace dtn {
+namespace fs = std::filesystem;
+namespace {
+
+std::vector<std::string> command_of(const SweepConfig& sweep, const SweepOptions& options,
+                                    const SweepRun& run, const std::string& suite,
+                                    const fs::path& root) {
+  std::vector<std::string> command = options.evaluator;
+  const fs::path checkpoint = run.folder / "checkpoints" / "last";
+  for (const std::string& word :
+       {std::string("--checkpoint"), checkpoint.string(), std::string("--suite"), suite,
+        std::string("--suite-root"), root.string(), std::string("--save"),
+        suite_file(run, suite).string(), std::string("--device"), options.device,
+        std::string("--threads"), std::to_string(options.threads * options.jobs)}) {
+    command.push_back(word);
+  }
+  if (sweep.ema) command.emplace_back("--ema");
+  return command;
+}
+
+// Waits for the evaluation; a stop signal is passed on.
+ChildExit wait_for(ChildProcess& child) {
+  bool told = false;
+  for (;;) {
+    if (const auto exit = child.poll()) return *exit;
+    if (stop_requested() && !told) {
+      told = true;
+      child.send(SIGINT);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  }
+}
+
+SweepStatus evaluate_one(const SweepConfig& sweep, const SweepOptions& options, const SweepRun& run,
+                         const std::string& suite, const fs::path& root) {
+  const fs::path log = run.folder / (suite + ".log");
+  log_info(cat(run.id, " is evaluated on ", suite, "; log in ", log.string()));
+  ChildProcess child(command_of(sweep, options, run, suite, root), log);
+  const ChildExit exit = wait_for(child);
+  if (exit.code == kExitStopped || (stop_requested() && exit.signal != 0)) {
+    return SweepStatus::kStopped;
+  }
+  const auto figure = suite_figure(run, suite);
+  if (exit.code == 0 && exit.signal == 0 && figure) {
+    log_info(cat(run.id, ": ", suite_title(suite), " ", *figure));
+    return SweepStatus::kFinished;
+  }
+  log_warn(cat(run.id, " could not be evaluated on ", suite, ": ",
+               exit.signal ? cat("signal ", exit.signal) : cat("exit code ", exit.code), ", see ",
+               log.string(), "; the same command tries it again"));
+  return SweepStatus::kFailed;
+}
+
+}  // namespace
+
+std::string suite_title(const std::string& suite) {
+  return suite == "imagenet-c" ? "mCE (%)" : "ImageNet-R top-1 (%)";
+}
+
+fs::path suite_file(const SweepRun& run, const std::string& suite) {
+  return run.folder / (suite + ".json");
+}
+
+std::optional<double> suite_figure(const SweepRun& run, const std::string& suite) {
+  std::ifstream file(suite_file(run, suite));
+  const auto report = nlohmann::json::parse(file, nullptr, false);
+  if (!report.is_object()) return std::nullopt;
+  const auto figure = report.find(suite == "imagenet-c" ? "mce" : "top1");
+  if (figure == report.end() || !figure->is_number()) return std::nullopt;
+  return figure->get<double>();
+}
+
+SweepStatus evaluate_on_suites(const SweepConfig& sweep, const SweepOptions& options,
+                               const std::vector<SweepRun>& runs) {
+  SweepStatus status = SweepStatus::kFinished;
+  for (const std::string& suite : sweep.suites) {
+    const auto root = options.suite_roots.find(suite);
+    if (root == options.suite_roots.end()) {
+      log_info(
+          cat("not evaluated on ", suite, ": name its folder with --suite-root ", suite, "=DIR"));
+      continue;
+    }
+    for (const SweepRun& run : runs) {
+      const bool wanted = run.selected && run.state == RunState::kFinished &&
+                          fs::exists(run.folder / "checkpoints" / "last") &&
+                          !suite_figure(run, suite);
+      if (!wanted) continue;
+      const SweepStatus one = evaluate_one(sweep, options, run, suite, root->second);
+      if (one == SweepStatus::kStopped) return one;
+      if (one == SweepStatus::kFailed) status = one;
+    }
+  }
+  return status;
+}
+
+}  // namespace dtn
