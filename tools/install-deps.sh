@@ -11,7 +11,6 @@ packages=(
   libjpeg-dev libpng-dev libwebp-dev zlib1g-dev    # images and compression
   libopenmpi-dev openmpi-bin                       # training in several processes
   librsvg2-bin fonts-dejavu-core                   # pictures as PNG (without: as SVG alone)
-  gnuplot-nox                                      # pictures of sweeps (dtn-sweep does without, too)
   libgtest-dev libstb-dev python3                  # tests
   clang libclang-rt-14-dev libomp-dev              # fuzz targets
   clang-format clang-tidy git                      # tools/lint.sh

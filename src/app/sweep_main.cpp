@@ -142,7 +142,7 @@ int run_sweep_command(const SweepCommand& options, const Registries& registries,
 int sweep_main(int argc, char** argv, const Registries& registries, const fs::path& trainer) {
   CLI::App app{
       "Trains the variants of a sweep from all their seeds, and writes table.md, table.csv,\n"
-      "table.json and curves.png. The same command goes on after any interruption, and tries\n"
+      "table.json and pictures. The same command goes on after any interruption, and tries\n"
       "failed runs again. When a run failed, the others go on and the exit code is 1.\n"
       "A file that lists sweeps runs them in turn and writes one page with all their tables.",
       "dtn-sweep"};

@@ -157,7 +157,7 @@ std::string read_name(const Node& node, const std::string& path) {
   if (name.find(".tmp-") != std::string::npos) {
     fail(node.where, path, " '", name, "' is taken: half-written files are named like that");
   }
-  for (const char* file : {"table.", "curves.", "sweep.lock"}) {
+  for (const char* file : {"table.", "curves.", "values.", "sweep.lock"}) {
     if (name.starts_with(file)) {
       fail(node.where, path, " '", name, "' is taken: files of that name stand in the same folder");
     }

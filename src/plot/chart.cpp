@@ -24,7 +24,8 @@ void take_in_values(Axis& axis, const Series& s) {
 std::vector<LegendEntry> legend_of(const Chart& chart, Sample sample) {
   std::vector<LegendEntry> entries;
   if (chart.series.size() == 1 && chart.series[0].label.empty()) return entries;
-  for (const Series& s : chart.series) entries.push_back({s.label, sample, s.style, {}});
+  for (const Series& s : chart.series)
+    entries.push_back({s.label, sample, s.style, weighted_stroke(s)});
   return entries;
 }
 

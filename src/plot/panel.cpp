@@ -111,6 +111,12 @@ void Panel::y_axis(const Axis& axis, const PanelLook& look) {
   }
 }
 
+Stroke weighted_stroke(const Series& series) {
+  Stroke stroke = series_stroke(series.style);
+  stroke.width *= series.weight;
+  return stroke;
+}
+
 double left_margin(const Axis& y, double height) {
   const double ticks = kTick + kGap + widest_label(Scale(y, ticks_up(height)));
   return std::ceil(ticks + (y.label.empty() ? 4 : 8 + kText + 2));
@@ -150,7 +156,7 @@ void Panel::line(const Series& series) {
     points.push_back({x(series.x[i]), y(series.y[i])});
   }
   canvas_.open_clip(area_);
-  canvas_.polyline(points, series_stroke(series.style));
+  canvas_.polyline(points, weighted_stroke(series));
   canvas_.close_clip();
   // The markers of different series stand at different places, as far as there is a choice.
   const std::size_t room = std::max<std::size_t>(1, static_cast<std::size_t>(area_.width / 22));

@@ -20,7 +20,11 @@ struct Series {
   std::vector<double> x = {}, y = {};
   std::vector<double> low = {}, high = {};
   std::size_t style = 0;  // see series_stroke
+  double weight = 1;      // of the line: thicker than 1 stands out
 };
+
+// That of the series' style, as thick as its weight asks for.
+Stroke weighted_stroke(const Series& series);
 
 // At most this many points of a line are drawn: more cannot be told apart, but make files large.
 inline constexpr std::size_t kMostPoints = 500;

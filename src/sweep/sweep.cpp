@@ -9,6 +9,7 @@
 #include <cstring>
 #include <deque>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <thread>
 
@@ -19,9 +20,11 @@
 #include "io/atomic_file.h"
 #include "io/child_process.h"
 #include "io/posix.h"
+#include "plot/picture_files.h"
 #include "sweep/kept_results.h"
 #include "sweep/shared_runs.h"
 #include "sweep/suite_runs.h"
+#include "sweep/sweep_figures.h"
 #include "sweep/sweep_report.h"
 #include "sweep/sweep_size.h"
 #include "train/progress.h"
@@ -301,30 +304,14 @@ class Sweep {
     const bool any = std::any_of(report.results.begin(), report.results.end(),
                                  [](const VariantResult& r) { return !r.runs.empty(); });
     if (any) {
-      write_file_atomic(out / "curves.dat", curves_data(report));
-      write_file_atomic(out / "curves.gp", curves_script(report));
-      draw_curves(out);
+      plot::PictureFolder& pictures = pictures_.try_emplace(out, out).first->second;
+      pictures.write("values", values_svg(report));
+      pictures.write("curves", curves_svg(report));
     }
     report.picture = any && fs::exists(out / "curves.png");
     write_file_atomic(out / "table.md", to_markdown(report));
     write_file_atomic(out / "table.csv", to_csv(report));
     write_file_atomic(out / "table.json", to_json(report));
-  }
-
-  void draw_curves(const fs::path& out) {
-    const std::string picture = cat("curves.png.tmp-", ::getpid());
-    try {
-      ChildProcess gnuplot({"gnuplot", "-e", "png='" + picture + "'", "curves.gp"}, "/dev/null",
-                           out);
-      const ChildExit exit = gnuplot.wait();
-      if (exit.code != 0 || exit.signal != 0) throw Error("gnuplot failed");
-      fs::rename(out / picture, out / "curves.png");
-    } catch (const std::exception& e) {
-      std::error_code none;
-      fs::remove(out / picture, none);
-      if (!drawing_failed_) say(cat("no curves.png: ", e.what(), "; curves.gp draws it"));
-      drawing_failed_ = true;
-    }
   }
 
   SweepStatus conclude() {
@@ -354,11 +341,11 @@ class Sweep {
   std::vector<Active> active_;
   std::size_t selected_ = 0, finished_ = 0, remaining_at_start_ = 0;
   std::vector<std::string> failed_;
-  double work_left_ = 0, work_done_ = 0;  // multiply-adds, since the start
-  bool stopping_ = false;                 // we were told to
-  bool stopped_ = false;                  // so was a run, by us or by somebody else
-  bool drawing_failed_ = false;
-  SweepStatus evaluated_ = SweepStatus::kFinished;  // on suites
+  double work_left_ = 0, work_done_ = 0;              // multiply-adds, since the start
+  bool stopping_ = false;                             // we were told to
+  bool stopped_ = false;                              // so was a run, by us or by somebody else
+  std::map<fs::path, plot::PictureFolder> pictures_;  // by folder
+  SweepStatus evaluated_ = SweepStatus::kFinished;    // on suites
   Clock::time_point start_{}, shown_{};
   ProgressBar bar_;
 };

@@ -2,7 +2,7 @@
 //
 //   <variant>/seed-<n>/   a run folder of dtn-train, with train.log, and failure.json if it failed
 //
-//   table.md, table.csv, table.json, curves.dat, curves.gp, curves.png
+//   table.md, table.csv, table.json, and the pictures values and curves as .svg and .png
 //
 //   sweep.lock            locked while a sweep is at work there
 #pragma once

@@ -281,7 +281,7 @@ std::string to_markdown(const SweepReport& report) {
   std::string out = cat("# ", report.sweep.title, "\n\n", description_of(report.sweep), "\n\n",
                         markdown_table(report), "\n");
   for (const std::string& note : notes_of(report)) out += "- " + note + "\n";
-  if (report.picture) out += "\n![curves](curves.png)\n";
+  if (report.picture) out += "\n![results](values.png)\n\n![curves](curves.png)\n";
   return out + cat("\n```sh\n", without_paths(report.command, report.output), "\n```\n");
 }
 

@@ -12,7 +12,7 @@ struct SweepReport {
   std::vector<VariantResult> results;
   std::string output;    // the sweep's folder, to be left out of messages
   std::string command;   // that reproduces it
-  bool picture = false;  // whether there is a curves.png to show
+  bool picture = false;  // whether there are curves.png and values.png to show
 };
 
 std::string to_markdown(const SweepReport& report);
@@ -26,10 +26,6 @@ struct TableText {
 TableText table_text(const SweepReport& report);
 // The table of to_markdown alone.
 std::string markdown_table(const SweepReport& report);
-
-// Points of the curves, and a gnuplot script that draws them from there.
-std::string curves_data(const SweepReport& report);
-std::string curves_script(const SweepReport& report);
 
 // A text without the absolute paths of this machine: those below `folder` become relative to it,
 // of others the last part stays.

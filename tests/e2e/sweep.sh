@@ -45,7 +45,7 @@ for folder in sys.argv[1:]:
 found, wanted = tables
 assert found == wanted, f"{found}\n{wanted}"
 EOS
-  cmp "$1/curves.dat" "$2/curves.dat" >&2 || fail "the curves of $1 and $2 differ"
+  cmp "$1/curves.svg" "$2/curves.svg" >&2 || fail "the curves of $1 and $2 differ"
   expect_no_leftovers "$1"
 }
 
@@ -97,7 +97,7 @@ for v in table["variants"]:
 assert abs(table["variants"][1]["to_baseline"] - (means[1] - means[0])) < 1e-9
 text = open("whole/table.md").read()
 for private in os.getcwd(), "/tmp/", sys.argv[1] + "/", "whole/":
-    for name in "table.md", "table.json", "table.csv", "curves.gp":
+    for name in "table.md", "table.json", "table.csv", "curves.svg":
         assert private not in open("whole/" + name).read(), (private, name)
 assert "dtn-sweep --config norms.yaml --device cpu" in text, text
 assert "synthetic images; vit_t at 16 x 16" in text and "300 steps" in text, text
@@ -123,16 +123,20 @@ expect_text '--results and --output are the same folder'
 expect 2 "${sweep[@]}" --output other --results kept --set optim.lr=0.125
 expect_text 'ln:0 was run with another config: optim.lr is 0.125'
 
-echo "curves, with gnuplot and without"
-if command -v gnuplot > /dev/null; then
-  expect_equal "the start of curves.png" "$(head -c 4 whole/curves.png | tail -c 3)" PNG
-  rm whole/curves.png
+echo "pictures, with rsvg-convert and without"
+if command -v rsvg-convert > /dev/null; then
+  for picture in values curves; do
+    expect_equal "the start of $picture.png" "$(head -c 4 whole/$picture.png | tail -c 3)" PNG
+  done
+  rm whole/*.png
 fi
 code=0
 PATH=$work/absent "$bin/${sweep[0]}" "${sweep[@]:1}" --output whole > "$log" 2>&1 || code=$?
-expect_equal "exit code without gnuplot" $code 0
-expect_equal "lines about gnuplot" "$(grep -c 'no curves.png: cannot start gnuplot' "$log")" 1
+expect_equal "exit code without rsvg-convert" $code 0
+expect_equal "lines about it" "$(grep -c 'only SVG pictures in whole: .*librsvg2-bin' "$log")" 1
 expect_no_file whole/curves.png
+expect_file whole/curves.svg
+expect_file whole/values.svg
 
 echo "killed"
 # One that is killed itself takes its runs along; one whose run is killed goes on with the others.

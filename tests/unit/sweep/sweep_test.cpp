@@ -14,6 +14,7 @@
 #include "io/atomic_file.h"
 #include "io/child_process.h"
 #include "sweep/kept_results.h"
+#include "sweep/sweep_figures.h"
 #include "sweep/sweep_report.h"
 #include "sweep/sweep_size.h"
 
@@ -384,7 +385,8 @@ TEST(Report, ThePictureStandsBelowTheNotes) {
   const SweepConfig sweep = example_sweep();
   SweepReport report = example(sweep);
   report.picture = true;
-  expect_contains(to_markdown(report), "Killed\n\n![curves](curves.png)\n\n```sh\n");
+  expect_contains(to_markdown(report),
+                  "Killed\n\n![results](values.png)\n\n![curves](curves.png)\n\n```sh\n");
 }
 
 TEST(Report, Csv) {
@@ -426,19 +428,27 @@ TEST(Report, Json) {
 
 TEST(Report, Curves) {
   SweepConfig sweep = example_sweep();
-  EXPECT_EQ(curves_data(example(sweep)),
-            "# epoch, mean, least and largest over the runs, number of runs\n"
-            "\n\n# ln\n1 78.5 78 79 2\n2 80.5 80.25 80.75 2\n"
-            "\n\n# dtn\n1 81.5 81.5 81.5 1\n");
-  const std::string script = curves_script(example(sweep));
-  expect_contains(script, "set title 'Table 3: it''s | normalizers'");
-  expect_contains(script, "index 1 using 1:2 with linespoints linetype 2");
-  expect_contains(script, "title 'DTN | ours, \"new\"'");
-  EXPECT_EQ(script.find("index 2"), std::string::npos) << "bn has no curve";
-  expect_contains(script, "set ylabel 'top-1 (%)'");
-  expect_contains(script, "set key bottom right");
+  const std::string svg = curves_svg(example(sweep));
+  const std::size_t better = svg.find("DTN | ours"), worse = svg.find(">LayerNorm<");
+  ASSERT_NE(better, std::string::npos) << svg;
+  ASSERT_NE(worse, std::string::npos) << svg;
+  expect_contains(svg, "from the best to the last: DTN | ours, &quot;new&quot;, LayerNorm");
+  EXPECT_LT(better, worse) << "the legend is in the order of results";
+  EXPECT_EQ(svg.find(">bn<"), std::string::npos) << "bn has no curve";
+  expect_contains(svg, ">top-1 (%)<");
+  expect_contains(svg, "1 to 2 seeds; bands from the least to the largest");
   sweep.metric.figure = {"loss", "loss", false, false};
-  expect_contains(curves_script(example(sweep)), "set ylabel 'loss'\nset grid\nset key top right");
+  expect_contains(curves_svg(example(sweep)), "from the best to the last: LayerNorm, DTN");
+}
+
+TEST(Report, ValuesStandBesideThePapers) {
+  SweepConfig sweep = example_sweep();
+  const std::string svg = values_svg(example(sweep));
+  for (const char* part : {">here<", ">in the paper<", ">bn<", ">LayerNorm<"}) {
+    expect_contains(svg, part);
+  }
+  for (SweepVariant& variant : sweep.variants) variant.paper.reset();
+  EXPECT_EQ(values_svg(example(sweep)).find("in the paper"), std::string::npos);
 }
 
 TEST(Report, PathsOfTheMachineAreLeftOut) {
