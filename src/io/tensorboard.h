@@ -1,5 +1,5 @@
 // TensorBoard event files: TFRecord frames (length, masked CRC-32C, payload, masked CRC-32C) that
-// hold protobuf `Event` messages. Scalars only.
+// hold protobuf `Event` messages.
 #pragma once
 
 #include <cstddef>
@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "io/crc32c.h"
 
@@ -26,12 +27,27 @@ class EventWriter {
   EventWriter& operator=(const EventWriter&) = delete;
 
   void add_scalar(std::string_view tag, double value, std::int64_t step);
+  // A file as encode_png() makes it.
+  void add_png(std::string_view tag, std::span<const std::byte> png, std::int64_t width,
+               std::int64_t height, std::int64_t step);
+  // How values are distributed: in kHistogramBins equal ones from the least to the largest. What is
+  // not finite is left out, and nothing is written where nothing is left.
+  static constexpr std::size_t kHistogramBins = 64;
+  void add_histogram(std::string_view tag, std::span<const float> values, std::int64_t step);
+  // What the run was asked to do, for TensorBoard's table of runs.
+  struct Hyperparameter {
+    std::string name;
+    std::variant<double, bool, std::string> value;
+  };
+  void add_hyperparameters(std::span<const Hyperparameter> all);
   // Hands buffered events to the system.
   void flush();
   const std::filesystem::path& path() const { return path_; }
 
  private:
   void append_record(std::string_view payload);
+  // `value` is a Summary.Value message.
+  void add_value(std::string_view value, std::int64_t step);
 
   std::filesystem::path path_;
   std::string buffer_;

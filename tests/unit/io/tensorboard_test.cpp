@@ -133,6 +133,88 @@ TEST_F(EventFiles, FramesAndMessagesReadBack) {
   EXPECT_TRUE(std::isnan(as<float>(last.at(2))));
 }
 
+double as_double(const std::string& raw, std::size_t index = 0) {
+  double value = 0;
+  std::memcpy(&value, raw.data() + index * sizeof value, sizeof value);
+  return value;
+}
+
+// The only value of the only summary behind the record of the file's version.
+std::map<int, std::string> value_in(const fs::path& path) {
+  const std::vector<std::string> all = records(path);
+  EXPECT_EQ(all.size(), 2u);
+  return fields(fields(fields(all.back())[5])[1]);
+}
+
+TEST_F(EventFiles, PicturesAreKeptAsTheyAre) {
+  const std::string png = "\x89PNG...";
+  fs::path path;
+  {
+    EventWriter writer(folder_);
+    path = writer.path();
+    writer.add_png("samples", bytes_of(png), 96, 64, 7);
+  }
+  auto value = value_in(path);
+  EXPECT_EQ(value[1], "samples");
+  auto image = fields(value[4]);
+  EXPECT_EQ(image[1][0], 64);
+  EXPECT_EQ(image[2][0], 96);
+  EXPECT_EQ(image[3][0], 3);
+  EXPECT_EQ(image[4], png);
+}
+
+TEST_F(EventFiles, HistogramsCountEveryFiniteValue) {
+  std::vector<float> values = {NAN, INFINITY};
+  for (int i = 0; i <= 64; ++i) values.push_back(static_cast<float>(i) - 32);
+  fs::path path;
+  {
+    EventWriter writer(folder_);
+    path = writer.path();
+    writer.add_histogram("weights", values, 3);
+    writer.add_histogram("nothing", std::vector<float>{NAN}, 3);
+  }
+  auto histogram = fields(value_in(path)[5]);
+  EXPECT_EQ(as_double(histogram[1]), -32);
+  EXPECT_EQ(as_double(histogram[2]), 32);
+  EXPECT_EQ(as_double(histogram[3]), 65);
+  EXPECT_EQ(as_double(histogram[4]), 0);
+  ASSERT_EQ(histogram[6].size(), EventWriter::kHistogramBins * sizeof(double));
+  EXPECT_EQ(as_double(histogram[6], 0), -31);
+  EXPECT_EQ(as_double(histogram[6], 63), 32);
+  for (std::size_t i = 0; i < 63; ++i) EXPECT_EQ(as_double(histogram[7], i), 1) << i;
+  EXPECT_EQ(as_double(histogram[7], 63), 2);
+}
+
+TEST_F(EventFiles, HistogramsOfOneValueHaveItsPlace) {
+  fs::path path;
+  {
+    EventWriter writer(folder_);
+    path = writer.path();
+    writer.add_histogram("constant", std::vector<float>(5, 2.5F), 0);
+  }
+  auto histogram = fields(value_in(path)[5]);
+  EXPECT_EQ(as_double(histogram[7], 0), 5);
+  EXPECT_EQ(as_double(histogram[6], 63), 2.5);
+}
+
+TEST_F(EventFiles, HyperparametersCarryThePluginsMark) {
+  const std::vector<EventWriter::Hyperparameter> all = {
+      {"optim.lr", 0.5}, {"model.norm.type", std::string("dtn")}, {"data.shuffle", true}};
+  fs::path path;
+  {
+    EventWriter writer(folder_);
+    path = writer.path();
+    writer.add_hyperparameters(all);
+  }
+  auto value = value_in(path);
+  EXPECT_EQ(value[1], "_hparams_/session_start_info");
+  auto plugin = fields(fields(value[9])[1]);
+  EXPECT_EQ(plugin[1], "hparams");
+  const std::string session = fields(plugin[2])[3];
+  EXPECT_NE(session.find("model.norm.type"), std::string::npos);
+  EXPECT_EQ(fields(fields(session)[1])[1], "data.shuffle") << "the last entry of the map";
+}
+
 TEST_F(EventFiles, ResumeOpensANewFileThatRestartsAfterTheStep) {
   EventWriter first(folder_);
   EventWriter second(folder_, 41);
