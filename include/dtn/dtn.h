@@ -1,6 +1,7 @@
 // All public headers of dtn.
 #pragma once
 
+#include "dtn/app/analyze_main.h"
 #include "dtn/app/bench_main.h"
 #include "dtn/app/data_main.h"
 #include "dtn/app/eval_main.h"
@@ -71,6 +72,7 @@
 #include "dtn/nn/moments.h"
 #include "dtn/nn/norm_layers.h"
 #include "dtn/nn/normalizer.h"
+#include "dtn/nn/observer.h"
 #include "dtn/nn/parameters.h"
 #include "dtn/nn/patch_embed.h"
 #include "dtn/nn/patch_merging.h"

@@ -263,6 +263,11 @@ std::vector<Key> train_keys() {
             "on a CUDA device, replay each step as one captured graph; false to debug"),
       value("train.log_every", FIELD(train.log_every), kCount,
             "how often the training loss is logged; 0: never"),
+      value("train.log_norms", FIELD(train.log_norms), kCount,
+            "how often the lambdas of Dynamic Token Normalization are written to norms.jsonl, for "
+            "dtn-analyze, beside those of the first and the last step, and the first step's "
+            "checkpoint is kept; 0: only those two; unset: none",
+            "1epoch"),
       value("train.eval_every", FIELD(train.eval_every), kCount,
             "how often the validation split is evaluated; 0: at the end only"),
       value("train.checkpoint_every", FIELD(train.checkpoint_every), kCount,

@@ -76,9 +76,9 @@ JsonLinesWriter::~JsonLinesWriter() {
 JsonLinesWriter::JsonLinesWriter(JsonLinesWriter&& other) noexcept
     : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)) {}
 
-void JsonLinesWriter::write(const JsonFields& fields) {
-  append_all(fd_, to_json(fields) + "\n", path_);
-}
+void JsonLinesWriter::write(const JsonFields& fields) { write(to_json(fields)); }
+
+void JsonLinesWriter::write(const std::string& object) { append_all(fd_, object + "\n", path_); }
 
 void JsonLinesWriter::sync() {
   if (::fsync(fd_) != 0 && errno != EINVAL) throw_errno("sync", path_);

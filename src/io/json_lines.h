@@ -36,6 +36,8 @@ class JsonLinesWriter {
 
   // Throws Error when the line could not be written whole; the file then ends where it did before.
   void write(const JsonFields& fields);
+  // The same of an object that is text already, without line breaks.
+  void write(const std::string& object);
   // Makes what is written durable.
   void sync();
 

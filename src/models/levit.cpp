@@ -171,6 +171,12 @@ std::vector<StageShape> Levit::stages() const {
   return shapes;
 }
 
+std::vector<LayerInfo> Levit::layers() const {
+  std::vector<LayerInfo> layers;
+  for (const auto& block : blocks_) block->describe(layers);
+  return layers;
+}
+
 std::vector<std::unique_ptr<ClassHead>> Levit::make_heads(const Scope& scope, int classes) const {
   const std::int64_t channels = config_.embed_dim.at(config_.stages() - 1);
   std::vector<std::unique_ptr<ClassHead>> heads;

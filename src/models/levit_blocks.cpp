@@ -47,18 +47,44 @@ Variable LevitBias::values(Context& ctx) const {
 
 LevitMlp::LevitMlp(const Scope& scope, std::int64_t channels, std::int64_t hidden,
                    const TokenGrid& grid, const LevitNorms& norms)
-    : grid_(grid),
+    : path_(scope.path),
+      grid_(grid),
       expand_(levit_linear(scope / "m" / "0", channels, hidden, norms)),
       contract_(levit_linear(scope / "m" / "2", hidden, channels, norms, true)) {}
 
 Variable LevitMlp::forward(Context& ctx, const Variable& x) const {
   const Variable hidden = ops::hardswish(ctx, expand_.forward(ctx, x, grid_));
-  return ops::residual_add(ctx, x, contract_.forward(ctx, hidden, grid_), {});
+  const Variable branch = contract_.forward(ctx, hidden, grid_);
+  Variable y = ops::residual_add(ctx, x, branch, {});
+  if (ctx.observer) {
+    ctx.observer->branch(Observer::Branch::kMlp, branch.value(), grid_);
+    ctx.observer->end_layer(y.value(), grid_);
+  }
+  return y;
 }
+
+void LevitMlp::describe(std::vector<LayerInfo>& layers) const {
+  layers.back().paths.push_back(path_);
+  layers.back().mlp = {path_};
+}
+
+namespace {
+
+LayerInfo layer_of(const std::string& path, std::int64_t heads, const std::string& site,
+                   std::int64_t channels, const Normalizer& norm) {
+  return {.paths = {path},
+          .heads = heads,
+          .norms = {{path + site, channels / kChannelsOfSiteHead, &norm}},
+          .attention = {path}};
+}
+
+}  // namespace
 
 LevitAttention::LevitAttention(const Scope& scope, std::int64_t channels, std::int64_t heads,
                                const TokenGrid& grid, const LevitNorms& norms)
-    : heads_(heads),
+    : path_(scope.path),
+      channels_(channels),
+      heads_(heads),
       grid_(grid),
       qkv_(levit_linear(scope / "m" / "qkv", channels, heads * (2 * kLevitKeys + kLevitValues),
                         norms)),
@@ -68,21 +94,37 @@ LevitAttention::LevitAttention(const Scope& scope, std::int64_t channels, std::i
 
 Variable LevitAttention::forward(Context& ctx, const Variable& x) const {
   constexpr std::int64_t kWidth = 2 * kLevitKeys + kLevitValues;
-  const Variable qkv = qkv_.forward(ctx, x, grid_);
-  const Variable mixed = ops::grouped_attention(ctx, qkv, qkv, bias_.values(ctx),
-                                                {.heads = heads_,
-                                                 .q = {0, kWidth, kLevitKeys},
-                                                 .k = {kLevitKeys, kWidth, kLevitKeys},
-                                                 .v = {2 * kLevitKeys, kWidth, kLevitValues},
-                                                 .scale = kLevitScale,
-                                                 .groups = nullptr});
-  const Variable branch = projection_.forward(ctx, ops::hardswish(ctx, mixed), grid_);
+  const ops::GroupedAttention how{.heads = heads_,
+                                  .q = {0, kWidth, kLevitKeys},
+                                  .k = {kLevitKeys, kWidth, kLevitKeys},
+                                  .v = {2 * kLevitKeys, kWidth, kLevitValues},
+                                  .scale = kLevitScale,
+                                  .groups = nullptr};
+  const Variable qkv = qkv_.forward(ctx, x, grid_), bias = bias_.values(ctx);
+  if (ctx.observer) {
+    ctx.observer->begin_layer(x.value(), grid_);
+    ctx.observer->attention({.queries = qkv.value(),
+                             .keys = qkv.value(),
+                             .bias = bias.value(),
+                             .how = how,
+                             .query_grid = grid_,
+                             .key_grid = grid_});
+  }
+  const Variable mixed = ops::grouped_attention(ctx, qkv, qkv, bias, how);
+  const Variable branch = projection_.forward_shown(ctx, ops::hardswish(ctx, mixed), grid_);
+  if (ctx.observer) ctx.observer->branch(Observer::Branch::kAttention, branch.value(), grid_);
   return ops::residual_add(ctx, x, branch, {});
+}
+
+void LevitAttention::describe(std::vector<LayerInfo>& layers) const {
+  layers.push_back(layer_of(path_, heads_, ".m.proj.1.bn", channels_, projection_.norm()));
 }
 
 LevitShrink::LevitShrink(const Scope& scope, std::int64_t in, std::int64_t out,
                          const TokenGrid& grid, const LevitNorms& norms)
-    : heads_(in / kLevitKeys),
+    : path_(scope.path),
+      channels_(out),
+      heads_(in / kLevitKeys),
       grid_(grid),
       keys_values_(levit_linear(scope / "kv", in, heads_ * (kLevitKeys + kShrinkValues), norms)),
       queries_(levit_linear(scope / "q" / "1", in, heads_ * kLevitKeys, norms)),
@@ -95,14 +137,29 @@ Variable LevitShrink::forward(Context& ctx, const Variable& x) const {
   const Variable kept = ops::every_nth(ctx, x, grid_.height, grid_.width, kShrinkStride);
   const Variable q = queries_.forward(ctx, kept, grid());
   const Variable kv = keys_values_.forward(ctx, x, grid_);
-  const Variable mixed = ops::grouped_attention(ctx, q, kv, bias_.values(ctx),
-                                                {.heads = heads_,
-                                                 .q = {0, kLevitKeys, kLevitKeys},
-                                                 .k = {0, kWidth, kLevitKeys},
-                                                 .v = {kLevitKeys, kWidth, kShrinkValues},
-                                                 .scale = kLevitScale,
-                                                 .groups = nullptr});
-  return projection_.forward(ctx, ops::hardswish(ctx, mixed), grid());
+  const Variable bias = bias_.values(ctx);
+  const ops::GroupedAttention how{.heads = heads_,
+                                  .q = {0, kLevitKeys, kLevitKeys},
+                                  .k = {0, kWidth, kLevitKeys},
+                                  .v = {kLevitKeys, kWidth, kShrinkValues},
+                                  .scale = kLevitScale,
+                                  .groups = nullptr};
+  if (ctx.observer) {
+    ctx.observer->begin_layer(x.value(), grid_);
+    ctx.observer->attention({.queries = q.value(),
+                             .keys = kv.value(),
+                             .bias = bias.value(),
+                             .how = how,
+                             .query_grid = grid(),
+                             .key_grid = grid_,
+                             .key_step = 1.0 / kShrinkStride});
+  }
+  const Variable mixed = ops::grouped_attention(ctx, q, kv, bias, how);
+  return projection_.forward_shown(ctx, ops::hardswish(ctx, mixed), grid());
+}
+
+void LevitShrink::describe(std::vector<LayerInfo>& layers) const {
+  layers.push_back(layer_of(path_, heads_, ".proj.1.bn", channels_, projection_.norm()));
 }
 
 }  // namespace dtn

@@ -40,8 +40,10 @@ class LevitMlp : public LevitBlock {
            const LevitNorms&);
   Variable forward(Context&, const Variable& x) const override;
   TokenGrid grid() const override { return grid_; }
+  void describe(std::vector<LayerInfo>& layers) const override;
 
  private:
+  std::string path_;
   TokenGrid grid_;
   LinearNorm expand_, contract_;
 };
@@ -54,9 +56,11 @@ class LevitAttention : public LevitBlock {
                  const LevitNorms&);
   Variable forward(Context&, const Variable& x) const override;
   TokenGrid grid() const override { return grid_; }
+  void describe(std::vector<LayerInfo>& layers) const override;
 
  private:
-  std::int64_t heads_;
+  std::string path_;
+  std::int64_t channels_, heads_;
   TokenGrid grid_;
   LinearNorm qkv_;
   LevitBias bias_;
@@ -70,13 +74,15 @@ class LevitShrink : public LevitBlock {
   LevitShrink(const Scope&, std::int64_t in, std::int64_t out, const TokenGrid&, const LevitNorms&);
   Variable forward(Context&, const Variable& x) const override;
   TokenGrid grid() const override { return shrunk(grid_); }
+  void describe(std::vector<LayerInfo>& layers) const override;
 
   static TokenGrid shrunk(const TokenGrid& grid) {
     return {(grid.height + 1) / 2, (grid.width + 1) / 2};
   }
 
  private:
-  std::int64_t heads_;
+  std::string path_;
+  std::int64_t channels_, heads_;
   TokenGrid grid_;  // of the keys
   LinearNorm keys_values_, queries_;
   LevitBias bias_;

@@ -111,6 +111,14 @@ std::vector<StageShape> RegNet::stages() const {
   return shapes;
 }
 
+std::vector<LayerInfo> RegNet::layers() const {
+  std::vector<LayerInfo> layers;
+  for (const std::vector<Bottleneck>& stage : stages_) {
+    for (const Bottleneck& block : stage) layers.push_back(block.info());
+  }
+  return layers;
+}
+
 std::vector<std::unique_ptr<ClassHead>> RegNet::make_heads(const Scope& scope, int classes) const {
   std::vector<std::unique_ptr<ClassHead>> heads;
   heads.push_back(make_linear_head(scope / "head" / "fc", stages().back().channels, classes));

@@ -16,6 +16,14 @@ std::vector<StageShape> StagedTransformer::stages() const {
   return shapes;
 }
 
+std::vector<LayerInfo> StagedTransformer::layers() const {
+  std::vector<LayerInfo> layers;
+  for (const Stage& stage : stages_) {
+    for (const Block& block : stage.blocks) layers.push_back(block.info());
+  }
+  return layers;
+}
+
 Tokens StagedTransformer::image(Context& ctx, const Fields& fields) const {
   return image_as_tokens(ctx, image_of(config_, fields));
 }

@@ -155,6 +155,12 @@ std::vector<FieldSpec> T2tVit::inputs() const { return image_inputs(config_); }
 
 std::vector<StageShape> T2tVit::stages() const { return {{config_.embed_dim, kT2tStride}}; }
 
+std::vector<LayerInfo> T2tVit::layers() const {
+  std::vector<LayerInfo> layers;
+  for (const Block& block : blocks_) layers.push_back(block.info());
+  return layers;
+}
+
 Tokens T2tVit::embed(Context& ctx, const Fields& fields) const {
   Tokens tokens = tokens_to_token_.forward(ctx, image_of(config_, fields));
   const Variable& table = positions_->variable;

@@ -110,6 +110,12 @@ std::vector<StageShape> VisionTransformer::stages() const {
   return {{config_.embed_dim, config_.patch_size}};
 }
 
+std::vector<LayerInfo> VisionTransformer::layers() const {
+  std::vector<LayerInfo> layers;
+  for (const Block& block : blocks_) layers.push_back(block.info());
+  return layers;
+}
+
 std::vector<std::unique_ptr<ClassHead>> VisionTransformer::make_heads(const Scope& scope,
                                                                       int classes) const {
   auto heads = Backbone::make_heads(scope, classes);

@@ -1,5 +1,7 @@
 #include "dtn/nn/attention.h"
 
+#include <cmath>
+
 #include "dtn/nn/relative_positions.h"
 #include "dtn/ops/attention.h"
 #include "dtn/ops/linear.h"
@@ -50,8 +52,32 @@ Variable Attention::weights(Context& ctx, const Variable& x, const TokenGrid& gr
 
 Variable Attention::mix(Context& ctx, const Variable& x, const TokenGrid& grid) const {
   const Variable qkv = queries_keys_values(ctx, x);
+  if (ctx.observer) ctx.observer->attention(view_of(qkv, grid));
   if (!position_) return ops::attention(ctx, qkv, heads_);
   return ops::attention_on_grid(ctx, qkv, heads_, position_->variable, grid.height, grid.width);
+}
+
+AttentionView Attention::view_of(const Variable& qkv, const TokenGrid& grid) const {
+  const std::int64_t channels = qkv.dim(2) / 3, width = channels / heads_;
+  Tensor bias;
+  if (position_) {
+    Context plain;
+    const Variable& weights = position_->variable;
+    const Tensor offsets =
+        offsets_to_cells(grid.height, grid.width, 1, weights.dtype(), weights.device());
+    bias = bias_from_offsets(plain, weights, offsets, grid.tokens()).value();
+  }
+  return {.queries = qkv.value(),
+          .keys = qkv.value(),
+          .bias = bias,
+          .how = {.heads = heads_,
+                  .q = {0, width, width},
+                  .k = {channels, width, width},
+                  .v = {2 * channels, width, width},
+                  .scale = 1 / std::sqrt(static_cast<double>(width)),
+                  .groups = nullptr},
+          .query_grid = grid,
+          .key_grid = grid};
 }
 
 Variable Attention::with_normalized_keys(Context& ctx, const Variable& kv) const {

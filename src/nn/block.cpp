@@ -41,7 +41,10 @@ Variable BlockAttention::weights(Context&, const Variable&, const TokenGrid&) co
 }
 
 Block::Block(const Scope& scope, const BlockOptions& o)
-    : norm1_(make_norm(o, scope / "norm1")),
+    : path_(scope.path),
+      heads_(o.attention.heads),
+      norm_heads_(o.norm_shape.heads),
+      norm1_(make_norm(o, scope / "norm1")),
       attention_(make_attention(o, scope / "attn")),
       layer_scale1_(make_layer_scale(o, scope / "ls1")),
       drop_path1_(scope / "drop_path1", o.drop_path),
@@ -51,46 +54,70 @@ Block::Block(const Scope& scope, const BlockOptions& o)
       drop_path2_(scope / "drop_path2", o.drop_path) {}
 
 void Block::forward(Context& ctx, ResidualStream& stream, const TokenGrid& grid) const {
+  if (ctx.observer) ctx.observer->begin_layer(stream.sum(ctx).value(), grid);
   attention_branch(ctx, stream, grid);
   mlp_branch(ctx, stream, grid);
+  if (ctx.observer) ctx.observer->end_layer(stream.sum(ctx).value(), grid);
 }
 
-void Block::forward_first(Context& ctx, ResidualStream& stream, const TokenGrid& grid,
+LayerInfo Block::info() const {
+  const std::string norm1 = path_ + ".norm1", norm2 = path_ + ".norm2";
+  return {.paths = {path_},
+          .heads = heads_,
+          .norms = {{norm1, norm_heads_, norm1_.get()}, {norm2, norm_heads_, norm2_.get()}},
+          .attention = {path_ + ".attn"},
+          .mlp = {path_ + ".mlp"}};
+}
+
+void Block::forward_first(Context& seen, ResidualStream& stream, const TokenGrid& grid,
                           std::int64_t count) const {
+  Context ctx = seen;
+  ctx.observer = nullptr;
   DTN_CHECK(has_first_path(), "a block that mixes tokens after its attention");
   const Variable normed = stream.normalized(ctx, *norm1_, grid);
   stream.set(ops::first_tokens(ctx, stream.sum(ctx), count));
-  project(ctx, stream, attention_->mix_first(ctx, normed, count));
+  project(ctx, stream, attention_->mix_first(ctx, normed, count), grid);
   mlp_branch(ctx, stream, {0, 0, count});
 }
 
-void Block::attention_branch(Context& ctx, ResidualStream& stream, const TokenGrid& grid) const {
-  const Variable normed = stream.normalized(ctx, *norm1_, grid);
-  if (observer_) observer_(attention_->weights(ctx, normed, grid).value());
-  project(ctx, stream, attention_->mix(ctx, normed, grid));
+Variable Block::normalized(Context& ctx, ResidualStream& stream, Normalizer& norm,
+                           const TokenGrid& grid) const {
+  Variable y = stream.normalized(ctx, norm, grid);
+  if (ctx.observer) ctx.observer->normalized(norm, stream.sum(ctx).value(), y.value(), grid);
+  return y;
 }
 
-void Block::project(Context& ctx, ResidualStream& stream, const Variable& mixed) const {
+void Block::attention_branch(Context& ctx, ResidualStream& stream, const TokenGrid& grid) const {
+  const Variable normed = normalized(ctx, stream, *norm1_, grid);
+  if (observer_) observer_(attention_->weights(ctx, normed, grid).value());
+  project(ctx, stream, attention_->mix(ctx, normed, grid), grid);
+}
+
+void Block::project(Context& ctx, ResidualStream& stream, const Variable& mixed,
+                    const TokenGrid& grid) const {
   const Tensor scale = drop_path1_.scales(ctx, mixed);
   const auto [weight, bias] = scaled(ctx, layer_scale1_, attention_->projection());
   const Dropout* dropout = attention_->dropout();
   const bool drops = dropout && dropout->active(ctx);
-  if (!drops && ResidualStream::product_adds(scale)) {
+  if (!ctx.observer && !drops && ResidualStream::product_adds(scale)) {
     stream.set(ops::linear_residual(ctx, mixed, weight, bias, stream.sum(ctx), scale));
   } else {
     const Variable branch = ops::linear(ctx, mixed, weight, bias);
+    if (ctx.observer) ctx.observer->branch(Observer::Branch::kAttention, branch.value(), grid);
     stream.add(drops ? dropout->forward(ctx, branch) : branch, scale);
   }
 }
 
 void Block::mlp_branch(Context& ctx, ResidualStream& stream, const TokenGrid& grid) const {
-  const Variable normed = stream.normalized(ctx, *norm2_, grid);
+  const Variable normed = normalized(ctx, stream, *norm2_, grid);
   const Tensor scale = drop_path2_.scales(ctx, normed);
   const LinearValues last = scaled(ctx, layer_scale2_, mlp_->last());
-  if (mlp_->is_fused(ctx) && ResidualStream::product_adds(scale)) {
+  if (!ctx.observer && mlp_->is_fused(ctx) && ResidualStream::product_adds(scale)) {
     stream.set(mlp_->forward_add(ctx, normed, grid, last, stream.sum(ctx), scale));
   } else {
-    stream.add(mlp_->forward(ctx, normed, grid, last), scale);
+    const Variable branch = mlp_->forward(ctx, normed, grid, last);
+    if (ctx.observer) ctx.observer->branch(Observer::Branch::kMlp, branch.value(), grid);
+    stream.add(branch, scale);
   }
 }
 

@@ -35,7 +35,8 @@ Tokens activated(Context& ctx, Tokens tokens) {
 }  // namespace
 
 Bottleneck::Bottleneck(const Scope& scope, const Options& o)
-    : stride_(o.stride),
+    : path_(scope.path),
+      stride_(o.stride),
       conv1_(make_conv(scope, "1", o, o.in, o.inside, {.kernel = 1})),
       conv2_(make_conv(scope, "2", o, o.inside, o.inside,
                        {.kernel = 3, .stride = o.stride, .padding = 1, .groups = o.groups})),
@@ -45,6 +46,13 @@ Bottleneck::Bottleneck(const Scope& scope, const Options& o)
       shortcut_(make_shortcut(scope, o)) {}
 
 Tokens Bottleneck::forward(Context& ctx, const Tokens& tokens) const {
+  if (ctx.observer) ctx.observer->begin_layer(tokens.x.value(), tokens.grid);
+  Tokens result = unseen_forward(ctx, tokens);
+  if (ctx.observer) ctx.observer->end_layer(result.x.value(), result.grid);
+  return result;
+}
+
+Tokens Bottleneck::unseen_forward(Context& ctx, const Tokens& tokens) const {
   Tokens inside = activated(ctx, conv1_.forward(ctx, tokens));
   inside = activated(ctx, conv2_.forward(ctx, inside));
   if (squeeze_) inside.x = squeeze_->forward(ctx, inside.x);

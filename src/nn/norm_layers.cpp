@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "dtn/nn/observer.h"
 #include "dtn/ops/linear.h"
 #include "dtn/ops/primitive.h"
 
@@ -76,6 +77,14 @@ Variable LinearNorm::forward(Context& ctx, const Variable& x, const TokenGrid& g
     return ops::linear(ctx, x, scaled_rows(ctx, weight_->variable, affine->gain), affine->shift);
   }
   return norm_->forward(ctx, ops::linear(ctx, x, weight_->variable, {}), grid);
+}
+
+Variable LinearNorm::forward_shown(Context& ctx, const Variable& x, const TokenGrid& grid) const {
+  if (!ctx.observer) return forward(ctx, x, grid);
+  const Variable inner = ops::linear(ctx, x, weight_->variable, {});
+  Variable y = norm_->forward(ctx, inner, grid);
+  ctx.observer->normalized(*norm_, inner.value(), y.value(), grid);
+  return y;
 }
 
 Variable LinearNorm::reference(Context& ctx, const Variable& x, const TokenGrid& grid) const {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "dtn/nn/observer.h"
 #include "dtn/nn/relative_positions.h"
 #include "dtn/ops/grouped_attention.h"
 #include "dtn/ops/tokens.h"
@@ -37,10 +38,10 @@ ReducedAttention::ReducedAttention(const Scope& scope, const Options& o)
 
 Variable ReducedAttention::mix(Context& ctx, const Variable& x, const TokenGrid& grid) const {
   const Variable bias = position_ ? bias_of(ctx, grid) : Variable();
-  if (!reduce_) return attend(ctx, x, x, bias);
+  if (!reduce_) return attend(ctx, x, grid, x, grid, bias);
   const Tokens tokens{x, {grid.height, grid.width}, static_cast<int>(grid.prefix)};
   const Tokens coarse = reduce_->forward(ctx, tokens);
-  return attend(ctx, x, norm_->forward(ctx, coarse.x, coarse.grid), bias);
+  return attend(ctx, x, grid, norm_->forward(ctx, coarse.x, coarse.grid), coarse.grid, bias);
 }
 
 Variable ReducedAttention::bias_of(Context& ctx, const TokenGrid& grid) const {
@@ -57,19 +58,33 @@ Variable ReducedAttention::bias_of(Context& ctx, const TokenGrid& grid) const {
 Variable ReducedAttention::mix_first(Context& ctx, const Variable& x, std::int64_t count) const {
   DTN_CHECK(has_first_path(),
             "the first tokens stand in no grid, which a coarser one is made of, or positions");
-  return attend(ctx, ops::first_tokens(ctx, x, count), x, {});
+  const TokenGrid first{0, 0, count}, all{0, 0, x.dim(1)};
+  return attend(ctx, ops::first_tokens(ctx, x, count), first, x, all, {});
 }
 
-Variable ReducedAttention::attend(Context& ctx, const Variable& queries, const Variable& source,
-                                  const Variable& bias) const {
+Variable ReducedAttention::attend(Context& ctx, const Variable& queries,
+                                  const TokenGrid& query_grid, const Variable& source,
+                                  const TokenGrid& source_grid, const Variable& bias) const {
   const std::int64_t width = channels_ / heads_;
-  return ops::grouped_attention(ctx, q_.forward(ctx, queries), kv_.forward(ctx, source), bias,
-                                {.heads = heads_,
-                                 .q = {0, width, width},
-                                 .k = {0, width, width},
-                                 .v = {channels_, width, width},
-                                 .scale = 1 / std::sqrt(static_cast<double>(width)),
-                                 .groups = nullptr});
+  const ops::GroupedAttention how{.heads = heads_,
+                                  .q = {0, width, width},
+                                  .k = {0, width, width},
+                                  .v = {channels_, width, width},
+                                  .scale = 1 / std::sqrt(static_cast<double>(width)),
+                                  .groups = nullptr};
+  const Variable q = q_.forward(ctx, queries), kv = kv_.forward(ctx, source);
+  if (ctx.observer) {
+    const auto step = static_cast<double>(reduction_);
+    ctx.observer->attention({.queries = q.value(),
+                             .keys = kv.value(),
+                             .bias = bias.defined() ? bias.value() : Tensor(),
+                             .how = how,
+                             .query_grid = query_grid,
+                             .key_grid = source_grid,
+                             .key_start = (step - 1) / 2,
+                             .key_step = step});
+  }
+  return ops::grouped_attention(ctx, q, kv, bias, how);
 }
 
 }  // namespace dtn

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "dtn/nn/observer.h"
 #include "dtn/nn/windows.h"
 
 namespace dtn {
@@ -32,13 +33,21 @@ Variable WindowAttention::mix(Context& ctx, const Variable& x, const TokenGrid& 
   const Variable bias =
       bias_from_rows(ctx, bias_table_->variable, windows.bias_index, window * window);
   const std::int64_t width = channels / heads;
-  return ops::grouped_attention(ctx, qkv, qkv, bias,
-                                {.heads = heads,
-                                 .q = {0, width, width},
-                                 .k = {channels, width, width},
-                                 .v = {2 * channels, width, width},
-                                 .scale = 1 / std::sqrt(static_cast<double>(width)),
-                                 .groups = windows.groups});
+  const ops::GroupedAttention how{.heads = heads,
+                                  .q = {0, width, width},
+                                  .k = {channels, width, width},
+                                  .v = {2 * channels, width, width},
+                                  .scale = 1 / std::sqrt(static_cast<double>(width)),
+                                  .groups = windows.groups};
+  if (ctx.observer) {
+    ctx.observer->attention({.queries = qkv.value(),
+                             .keys = qkv.value(),
+                             .bias = bias.value(),
+                             .how = how,
+                             .query_grid = grid,
+                             .key_grid = grid});
+  }
+  return ops::grouped_attention(ctx, qkv, qkv, bias, how);
 }
 
 }  // namespace dtn

@@ -7,6 +7,7 @@
 #include "dtn/ops/primitive.h"
 #include "norms/batch_statistics.h"
 #include "norms/rows.h"
+#include "norms/view_means.h"
 
 namespace dtn {
 namespace {
@@ -29,6 +30,10 @@ class BatchNorm : public Normalizer {
     Variable xhat = dtn::reference::batch_norm(ctx, e::widen(ctx, x), eps_, running_);
     Variable y = e::add(ctx, e::mul(ctx, xhat, weight_->variable), bias_->variable);
     return e::cast(ctx, y, x.dtype());
+  }
+
+  NormView view(const Tensor& x, const TokenGrid&) const override {
+    return {x, means_of_channels(x, running_.mean->value)};
   }
 
   std::optional<ChannelAffine> settled(Context& ctx) const override {

@@ -1,6 +1,6 @@
 // What the files of Dynamic Token Normalization share. dtn.cpp: parameters, the fused passes.
 // dtn_plan.cpp: the kernels behind them. dtn_prefix.cpp: tokens ahead of the grid. dtn_options.cpp: options, and what they must fulfil.
-// dtn_reference.cpp: the specification.
+// dtn_reference.cpp: the specification. dtn_view.cpp: for those who look into a model.
 #pragma once
 
 #include <optional>
@@ -71,10 +71,14 @@ class DynamicTokenNorm : public Normalizer {
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override;
   Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override;
+  NormView view(const Tensor& x, const TokenGrid& grid) const override;
+  // Pooled statistics count every token of a cell alike.
+  Tensor position_rows(const TokenGrid& grid, std::int64_t token) const override;
   bool prefix_is_per_token() const override { return options_.prefix_ln; }
 
  private:
   struct Passes;  // the arguments of the fused kernels
+  struct Positions;
 
   void check(const Variable& x, const TokenGrid& grid) const;
   const Variable* position() const { return position_ ? &position_->variable : nullptr; }
@@ -84,6 +88,7 @@ class DynamicTokenNorm : public Normalizer {
   TokenGrid seen(const TokenGrid& grid) const {
     return options_.prefix_ln || grid.prefix == 0 ? grid : TokenGrid{1, grid.tokens()};
   }
+  Positions positions(const TokenGrid& grid) const;
   Variable reference_on_grid(Context& ctx, const Variable& x, const TokenGrid& grid) const;
   // P, [H, T', T'].
   Variable reference_positions(Context& ctx, const TokenGrid& cells, DType dtype,

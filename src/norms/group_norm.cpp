@@ -2,6 +2,7 @@
 // over its tokens.
 #include "norms/groups.h"
 #include "norms/rows.h"
+#include "norms/view_means.h"
 #include "ops/channel_norm.h"
 
 namespace dtn {
@@ -20,6 +21,10 @@ class GroupNorm : public Normalizer {
   }
   Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override {
     return ops::reference::channel_norm(ctx, x, weight_->variable, bias_->variable, over(x));
+  }
+
+  NormView view(const Tensor& x, const TokenGrid&) const override {
+    return {x, means_of_groups(x, groups_)};
   }
 
  private:

@@ -1,6 +1,7 @@
 // InstanceNorm (Ulyanov et al., "Instance normalization", 2016): each channel of each sample over
 // its tokens.
 #include "norms/rows.h"
+#include "norms/view_means.h"
 #include "ops/channel_norm.h"
 
 namespace dtn {
@@ -20,6 +21,10 @@ class InstanceNorm : public Normalizer {
   }
   Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override {
     return ops::reference::channel_norm(ctx, x, weight_->variable, bias_->variable, over(x));
+  }
+
+  NormView view(const Tensor& x, const TokenGrid&) const override {
+    return {x, means_of_groups(x, channels_)};
   }
 
  private:

@@ -1,6 +1,7 @@
 // LayerNorm (Ba et al., "Layer normalization", 2016).
 #include "dtn/ops/norm.h"
 #include "norms/rows.h"
+#include "norms/view_means.h"
 
 namespace dtn {
 namespace {
@@ -24,6 +25,9 @@ class LayerNorm : public Normalizer {
   }
   Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override {
     return ops::reference::layer_norm(ctx, x, weight_->variable, bias_->variable, eps_);
+  }
+  NormView view(const Tensor& x, const TokenGrid&) const override {
+    return {x, means_of_tokens(x)};
   }
   bool is_per_token() const override { return true; }
 

@@ -15,6 +15,7 @@
 #include "norms/batch_statistics.h"
 #include "norms/rows.h"
 #include "norms/shared_batch.h"
+#include "norms/view_means.h"
 #include "ops/norm_gradients.h"
 
 namespace dtn {
@@ -36,6 +37,7 @@ class SwitchableNorm : public Normalizer {
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override;
   Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override;
+  NormView view(const Tensor& x, const TokenGrid&) const override;
 
  private:
   void check(const Variable& x) const {
@@ -229,6 +231,20 @@ Variable SwitchableNorm::reference(Context& ctx, const Variable& input, const To
   Variable xhat = e::div(ctx, e::sub(ctx, x, mu), e::sqrt(ctx, e::affine(ctx, var, 1, shape_.eps)));
   Variable y = e::add(ctx, e::mul(ctx, xhat, weight_->variable), bias_->variable);
   return e::cast(ctx, y, input.dtype());
+}
+
+NormView SwitchableNorm::view(const Tensor& x, const TokenGrid&) const {
+  Context plain;
+  const Tensor logits = in_float64(mean_weight_->variable.value());
+  const Tensor shares = e::softmax(plain, Variable(logits)).value();
+  const double* of = shares.data<double>();
+  Tensor mean = means_of_groups(x, shape_.channels);
+  const Tensor token = means_of_tokens(x), batch = means_of_channels(x, running_mean_->value);
+  for (std::int64_t i = 0; i < x.numel(); ++i) {
+    mean.data<double>()[i] = of[0] * mean.data<double>()[i] + of[1] * token.data<double>()[i] +
+                             of[2] * batch.data<double>()[i];
+  }
+  return {x, mean};
 }
 
 std::unique_ptr<Normalizer> make_switchable(const NormConfig& config, const NormShape& shape,

@@ -73,6 +73,7 @@ ExperimentConfig comparable(ExperimentConfig config) {
   config.data.workers = 0;  // not reset(): tables keep a hash of the text
   config.data.root.clear();
   config.train.log_every = {};
+  config.train.log_norms.reset();
   config.train.checkpoint_every = {};
   config.train.keep = 0;
   return config;

@@ -79,12 +79,12 @@ std::vector<std::int64_t> saved_steps(const fs::path& checkpoints) {
 
 // Deleting is housekeeping: its failure must not stop a run.
 void prune(const fs::path& checkpoints, std::int64_t step, int keep,
-           std::optional<std::int64_t> best_step) {
+           std::optional<std::int64_t> best_step, bool keep_first) {
   auto last = linked_step(checkpoints / "last");
   auto best = linked_step(checkpoints / "best");
   int kept = 0;
   for (std::int64_t s : saved_steps(checkpoints)) {
-    if (s > step || kept++ < keep || s == step || last == s || best == s || best_step == s)
+    if ((s == 0 && keep_first) || s > step || kept++ < keep || s == step || last == s || best == s || best_step == s)
       continue;
     try {
       remove_directory_atomic(checkpoints / folder_name(s));
@@ -151,7 +151,7 @@ fs::path checkpoint_path(const fs::path& run_dir, std::int64_t step) {
 }
 
 void save_checkpoint(const fs::path& run_dir, const CheckpointData& data, int keep,
-                     std::optional<std::int64_t> best_step) {
+                     std::optional<std::int64_t> best_step, bool keep_first) {
   fs::path checkpoints = checkpoints_of(run_dir);
   std::error_code error;
   fs::create_directories(checkpoints, error);
@@ -181,7 +181,7 @@ void save_checkpoint(const fs::path& run_dir, const CheckpointData& data, int ke
   if (best_step == data.step) mark_best(run_dir, data.step);
   replace_symlink(checkpoints / "last", folder.filename());
   sync_directory(run_dir);
-  prune(checkpoints, data.step, keep, best_step);
+  prune(checkpoints, data.step, keep, best_step, keep_first);
 }
 
 void mark_best(const fs::path& run_dir, std::int64_t step) {

@@ -28,12 +28,13 @@ struct CheckpointData {
 
 // Writes step `data.step`, durably, and points `last` at it, and `best` when it is `best_step`; an
 // older folder of the same step is replaced. Then deletes older steps, except the newest `keep` up
-// to this one, those that `last` and `best` point to, and `best_step`. Steps after this one (the
+// to this one, those that `last` and `best` point to, `best_step`, and with `keep_first` step 0. Steps after this one (the
 // run was wound back) are left alone. Nothing in model.safetensors and ema.safetensors depends on
 // anything but `data`. Throws Error when the system refuses (disk full): earlier checkpoints are
 // then untouched.
 void save_checkpoint(const std::filesystem::path& run_dir, const CheckpointData& data, int keep,
-                     std::optional<std::int64_t> best_step = std::nullopt);
+                     std::optional<std::int64_t> best_step = std::nullopt,
+                     bool keep_first = false);
 
 // Points `best` at a saved step. Throws Error when there is no such checkpoint.
 void mark_best(const std::filesystem::path& run_dir, std::int64_t step);

@@ -34,6 +34,11 @@ struct Run {
     if (period.count == 0) return false;
     return step % (period.epochs ? period.count * steps_per_epoch : period.count) == 0;
   }
+  // Whether norms.jsonl gets a line then.
+  bool norms_due(std::int64_t step) const {
+    const std::optional<Period>& every = config.train.log_norms;
+    return every && (step == 0 || step == rate.total_steps() || due(*every, step));
+  }
   bool evaluation_due(std::int64_t step) const {
     return due(config.train.eval_every, step) || step == rate.total_steps();
   }

@@ -9,6 +9,7 @@
 #include "io/atomic_file.h"
 #include "train/agreement.h"
 #include "train/checkpoint.h"
+#include "train/norm_log.h"
 #include "train/progress.h"
 #include "train/run.h"
 #include "train/stop_signal.h"
@@ -23,7 +24,10 @@ class Trainer {
  public:
   // `starting` ends with the first step.
   Trainer(Run& run, std::optional<Communicator::Work>& starting)
-      : run_(run), progress_(run.progress), log_(*run.log), validation_(run), starting_(starting) {}
+      : run_(run), progress_(run.progress), log_(*run.log), validation_(run), starting_(starting) {
+    if (!run.config.train.log_norms || !run.ranks.is_first()) return;
+    norms_.emplace(run.output, run.task->backbone(), run.learner.parameters(), run.resumed_at);
+  }
 
   RunStatus train() {
     const bool over = is_summarized();
@@ -32,6 +36,7 @@ class Trainer {
     if (started() >= total_steps() && progress_.bad_steps >= kBadStepsBeforeStop) throw diverged();
     if (!finish_interrupted_evaluation()) return stop();
     if (over) return RunStatus::kFinished;
+    begin_norms();
     while (started() < total_steps()) {
       run_.train->feeder().start(started() / run_.steps_per_epoch,
                                  started() % run_.steps_per_epoch);
@@ -52,6 +57,19 @@ class Trainer {
   // Whether a signal has reached any rank.
   bool all_stop() { return stopping_ = run_.ranks.any(stop_requested()); }
 
+  // What dtn-analyze compares the end of a run with: the lambdas at its start, and its weights.
+  void begin_norms() {
+    if (!run_.config.train.log_norms || run_.resumed_at) return;
+    log_norms();
+    save();
+    log_.resume();
+  }
+
+  void log_norms() {
+    const double step = static_cast<double>(progress_.step);
+    if (norms_) norms_->write(progress_.step, step / static_cast<double>(run_.steps_per_epoch));
+  }
+
   bool next_batch() {
     Communicator::Work waiting(run_.ranks, "waiting for samples");
     return run_.train->feeder().next(batch_);
@@ -65,7 +83,7 @@ class Trainer {
     const double lr = run_.rate.at(started());
     run_.learner.start_step(batch_.fields, started(), lr);
     in_flight_.push_back({lr, run_.ranks.alone() ? batch_.n : run_.config.train.batch_size});
-    bool now = run_.learner.device() == kCpu || run_.evaluation_due(started()) || stopping_ ||
+    bool now = run_.learner.device() == kCpu || run_.evaluation_due(started()) || stopping_ || run_.norms_due(started()) ||
                run_.due(run_.config.train.checkpoint_every, started()) || progress_.bad_steps > 0;
     while (in_flight_.size() > (now ? 0 : Learner::kInFlight - 1)) {
       if (!complete_step()) return false;
@@ -85,6 +103,7 @@ class Trainer {
     const bool last = step == total_steps();
     log_.train_step(step, report, lr, samples, run_.train->feeder().report().wait_seconds,
                     run_.due(run_.config.train.log_every, step) || last || step == 1);
+    if (run_.norms_due(step)) log_norms();
     guard(report);
     bool improved = false;
     if (run_.evaluation_due(step)) {
@@ -158,13 +177,15 @@ class Trainer {
     if (!run_.ranks.is_first()) return;
     Communicator::Work writing(run_.ranks, "writing a checkpoint", Communicator::Work::kLong);
     log_.sync();
+    if (norms_) norms_->sync();
     std::optional<std::int64_t> best_step;
     if (progress_.best_step >= 0) best_step = progress_.best_step;
     CheckpointData data = take_snapshot(run_.config, run_.learner, progress_);
     data.class_names = run_.train->source().class_names();
     // The leg first: a kill between the two must not lose what this leg trained.
     run_.legs->save(progress_.step, log_.training());
-    save_checkpoint(run_.output, data, run_.config.train.keep, best_step);
+    save_checkpoint(run_.output, data, run_.config.train.keep, best_step,
+                    run_.config.train.log_norms.has_value());
   }
 
   RunStatus stop() {
@@ -223,6 +244,7 @@ class Trainer {
   RunProgress& progress_;
   RunLog& log_;
   Validation validation_;
+  std::optional<NormLog> norms_;  // of the first rank, where the config wants it
   std::optional<Communicator::Work>& starting_;
   bool stopping_ = false;
   // Steps behind progress_.step whose reports are still on their way, the newest last.

@@ -11,6 +11,7 @@
 namespace dtn {
 
 class Communicator;
+class Observer;
 
 // How a model runs.
 struct Mode {
@@ -58,6 +59,7 @@ struct Context {
   Mode mode;
   Rng rng;
   Ranks ranks;
+  Observer* observer = nullptr;  // who looks at what passes (dtn/nn/observer.h); null: nobody
 
   bool training() const { return mode.training; }
   // Whether results want gradients, so that operations save what those need.

@@ -110,6 +110,8 @@ struct TrainConfig {
   bool checkpoint_blocks = false;  // recompute each block in the backward pass to save memory
   bool step_graph = true;          // on a CUDA device, replay each step as one captured graph
   Period log_every{10, false};
+  // How often the shares of a token's own statistics go to norms.jsonl; unset: never.
+  std::optional<Period> log_norms;
   Period eval_every{1, true};
   Period checkpoint_every{1, true};
   int keep = 2;  // step checkpoints kept, beside best and last

@@ -9,6 +9,7 @@
 #include "dtn/core/fields.h"
 #include "dtn/core/registry.h"
 #include "dtn/io/safetensors.h"
+#include "dtn/nn/observer.h"
 #include "dtn/nn/scope.h"
 #include "dtn/nn/tokens.h"
 
@@ -45,6 +46,8 @@ class Backbone {
     return {pooled(ctx, fields)};
   }
   virtual std::vector<StageShape> stages() const = 0;
+  // The layers that an Observer is shown in every pass, in that order; none: nothing is shown.
+  virtual std::vector<LayerInfo> layers() const { return {}; }
   // The heads of a classifier with so many classes, one for each of pooled_each().
   virtual std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope&, int classes) const;
 };

@@ -21,6 +21,8 @@ class LevitBlock {
   virtual Variable forward(Context&, const Variable& x) const = 0;
   // x [B, T, C] -> [B, T', C'], where this is the grid of T'.
   virtual TokenGrid grid() const = 0;
+  // Adds what it is to the layers: an attention begins one, and the MLP behind it ends it.
+  virtual void describe(std::vector<LayerInfo>& layers) const = 0;
 };
 
 class Levit : public Backbone {
@@ -35,6 +37,7 @@ class Levit : public Backbone {
   std::vector<Variable> pooled_each(Context&, const Fields&) override;
   std::vector<FieldSpec> inputs() const override;
   std::vector<StageShape> stages() const override;
+  std::vector<LayerInfo> layers() const override;
   // `head` and, with model.distilled, `head_dist`: a BatchNorm and a linear layer each.
   std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope&, int classes) const override;
 

@@ -23,6 +23,7 @@ class ResNet : public Backbone {
   Variable pooled(Context&, const Fields&) override;
   std::vector<FieldSpec> inputs() const override;
   std::vector<StageShape> stages() const override;
+  std::vector<LayerInfo> layers() const override;
   std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope&, int classes) const override;
 
  private:

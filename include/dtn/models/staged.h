@@ -19,6 +19,7 @@ class StagedTransformer : public Backbone {
   Variable pooled(Context&, const Fields&) override;
   std::vector<FieldSpec> inputs() const override;
   std::vector<StageShape> stages() const override;
+  std::vector<LayerInfo> layers() const override;
 
  protected:
   struct Stage {

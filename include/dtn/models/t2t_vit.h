@@ -24,6 +24,7 @@ class T2tVit : public Backbone {
   Variable pooled(Context&, const Fields&) override;
   std::vector<FieldSpec> inputs() const override;
   std::vector<StageShape> stages() const override;
+  std::vector<LayerInfo> layers() const override;
 
  private:
   // The tokens behind the last block; or the class token, where it alone is wanted and the last

@@ -28,6 +28,7 @@ class VisionTransformer : public Backbone {
   std::vector<Variable> pooled_each(Context&, const Fields&) override;
   std::vector<FieldSpec> inputs() const override;
   std::vector<StageShape> stages() const override;
+  std::vector<LayerInfo> layers() const override;
   std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope&, int classes) const override;
 
   // Shows the attention weights of a block, [B, H, T, T], whenever it runs for all tokens: the last

@@ -8,6 +8,7 @@
 
 #include "dtn/nn/block_parts.h"
 #include "dtn/nn/normalizer.h"
+#include "dtn/nn/observer.h"
 
 namespace dtn {
 
@@ -35,6 +36,8 @@ class Attention final : public BlockAttention {
  private:
   // q, k and v of x [B, T, C], [B, T, 3 C], with the norms of q and k.
   Variable queries_keys_values(Context&, const Variable& x) const;
+  // What the weights of such queries and keys are made of.
+  AttentionView view_of(const Variable& qkv, const TokenGrid& grid) const;
   // kv [B, T, 2 C], the keys and then the values.
   Variable with_normalized_keys(Context&, const Variable& kv) const;
 

@@ -10,6 +10,7 @@
 #include "dtn/nn/attention.h"
 #include "dtn/nn/layer_scale.h"
 #include "dtn/nn/mlp.h"
+#include "dtn/nn/observer.h"
 #include "dtn/nn/residual_stream.h"
 
 namespace dtn {
@@ -30,26 +31,32 @@ class Block {
  public:
   Block(const Scope&, const BlockOptions&);
 
-  // Adds both branches to the stream, the last one perhaps pending.
+  // Adds both branches to the stream, the last one perhaps pending. Shows an observer of the context
+  // all there is (observer.h).
   void forward(Context&, ResidualStream& stream, const TokenGrid& grid) const;
   // The same for the first `count` tokens of the prefix, such as a class token, where no other is
   // needed afterwards: exact, for all that happens to each alone. The stream comes with all tokens
-  // and goes on with [B, count, C]. Only for blocks that can.
+  // and goes on with [B, count, C]. Only for blocks that can. Nothing of it is shown to observers.
   void forward_first(Context&, ResidualStream& stream, const TokenGrid& grid,
                      std::int64_t count) const;
   // What is shown the attention's weights, [B, H, T, T], in each forward(); none: null.
   using AttentionObserver = std::function<void(const Tensor& weights)>;
   void observe_attention(AttentionObserver observer) { observer_ = std::move(observer); }
+  LayerInfo info() const;
   bool has_first_path() const {
     return norm2_->prefix_is_per_token() && attention_->has_first_path() && mlp_->is_per_token();
   }
 
  private:
+  Variable normalized(Context&, ResidualStream& stream, Normalizer&, const TokenGrid& grid) const;
   void attention_branch(Context&, ResidualStream& stream, const TokenGrid& grid) const;
   // The end of that branch, from what attention made of the values.
-  void project(Context&, ResidualStream& stream, const Variable& mixed) const;
+  void project(Context&, ResidualStream& stream, const Variable& mixed,
+               const TokenGrid& grid) const;
   void mlp_branch(Context&, ResidualStream& stream, const TokenGrid& grid) const;
 
+  std::string path_;
+  std::int64_t heads_, norm_heads_;
   std::unique_ptr<Normalizer> norm1_;
   std::unique_ptr<BlockAttention> attention_;
   std::optional<LayerScale> layer_scale1_;

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "dtn/nn/norm_layers.h"
+#include "dtn/nn/observer.h"
 #include "dtn/nn/squeeze_excitation.h"
 
 namespace dtn {
@@ -38,10 +39,13 @@ class Bottleneck {
   Tokens forward(Context&, const Tokens&) const;
   // The same, run again in the backward pass where the mode says so (run_block()).
   Tokens run(Context&, const Tokens&) const;
+  LayerInfo info() const { return {.paths = {path_}, .norms = {}}; }
 
  private:
+  Tokens unseen_forward(Context&, const Tokens&) const;
   TokenGrid grid_behind(const TokenGrid&) const;
 
+  std::string path_;
   std::int64_t stride_;
   ConvNorm conv1_, conv2_;
   std::optional<SqueezeExcitation> squeeze_;

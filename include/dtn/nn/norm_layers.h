@@ -48,7 +48,10 @@ class LinearNorm {
 
   // x [B, T, in] -> [B, T, channels], T = grid.tokens()
   Variable forward(Context&, const Variable& x, const TokenGrid& grid) const;
+  // The same, showing an observer of the context what the normalizer does.
+  Variable forward_shown(Context&, const Variable& x, const TokenGrid& grid) const;
   Variable reference(Context&, const Variable& x, const TokenGrid& grid) const;
+  const Normalizer& norm() const { return *norm_; }
 
  private:
   Parameter* weight_;

@@ -33,6 +33,12 @@ struct ChannelAffine {
   Variable gain, shift;
 };
 
+// What a normalizer does to one input, for those who look into a model: float64, on the host.
+struct NormView {
+  Tensor x;     // [B, T, C]: what it normalizes, the input unless it is rescaled first
+  Tensor mean;  // [B, T, C]: what is subtracted from x; undefined: nothing, or nobody says what
+};
+
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
@@ -51,6 +57,13 @@ class Normalizer {
   // What forward() is in an evaluation, where that is the same for all inputs: the layer ahead can
   // take it into its weights. Gradients flow to the parameters. Unset: it depends on the input.
   virtual std::optional<ChannelAffine> settled(Context&) const { return std::nullopt; }
+
+  // What an evaluation makes of x [B, T, C] float64 on the host. Slow: to be looked at.
+  virtual NormView view(const Tensor& x, const TokenGrid&) const { return {x, {}}; }
+  // How much the tokens of the grid count in the statistics across tokens of one of them, the
+  // `token`-th of the grid: [H, h w] float64 on the host, every row with the sum 1. Undefined where
+  // there are no such statistics, or not on that grid.
+  virtual Tensor position_rows(const TokenGrid&, std::int64_t /*token*/) const { return {}; }
 
   // Whether what becomes of a token depends on that token alone, so that those that nobody needs
   // may stay away.

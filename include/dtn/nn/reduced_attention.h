@@ -34,8 +34,9 @@ class ReducedAttention final : public BlockAttention {
   const Linear& projection() const override { return proj_; }
 
  private:
-  Variable attend(Context&, const Variable& queries, const Variable& source,
-                  const Variable& bias) const;
+  // The grids are for those who look on.
+  Variable attend(Context&, const Variable& queries, const TokenGrid& query_grid,
+                  const Variable& source, const TokenGrid& source_grid, const Variable& bias) const;
   Variable bias_of(Context&, const TokenGrid& grid) const;
 
   // What depends on the grid, the type and the device alone.

@@ -33,6 +33,7 @@ class Classify : public Task {
   Fields outputs(Context&, const Fields& batch) override;
   std::unique_ptr<Meter> meter() const override;
   std::vector<Named<ParameterStore*>> stores() override;
+  Backbone* backbone() override { return &model_.backbone(); }
   std::vector<std::string> load_weights(const std::string& file) override;
   std::string description() const override;
   std::string objective() const override;

@@ -20,6 +20,7 @@
 
 namespace dtn {
 
+class Backbone;
 struct Registries;
 struct UpdateState;
 
@@ -70,6 +71,8 @@ class Task {
 
   // The first learns; all are saved, restored and shared between ranks.
   virtual std::vector<Named<ParameterStore*>> stores() = 0;
+  // The model whose layers can be looked into (Backbone::layers()); null: none.
+  virtual Backbone* backbone() { return nullptr; }
   // Takes the weights of a file over into the first, for model.init_weights and dtn-eval; returns
   // notes for people. Unless overridden, every parameter must be in the file under its name, and
   // nothing else. Throws DataError where that is not so.
