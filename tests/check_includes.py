@@ -2,7 +2,7 @@
 """Fails when a layer includes one that stands above it, or a name it must not see.
 
 tools -> app -> sweep -> bench -> train -> tasks -> {models, optim, data} -> {nn, norms} -> ops -> autograd ->
-kernels -> core; app -> suite -> train; app -> export -> models; data -> {io, kernels} -> core;
+kernels -> core; app -> {suite, analyze} -> train; app -> export -> models; data -> {io, kernels} -> core;
 train -> plot -> io; cuda -> {kernels, dist} -> core;
 train, optim and norms -> dist -> core; everyone may include config structs. What is installed
 (include/) includes nothing that is not, dtn/dtn.h includes all of it, and no folder holds more than
@@ -34,10 +34,10 @@ BELOW = {
     "tasks": {"dist", "models", "optim", "data", "norms", "nn", "ops", "autograd", "kernels", "io"},
 }
 BELOW["train"] = BELOW["tasks"] | {"tasks", "plot"}
-BELOW["bench"] = BELOW["suite"] = BELOW["train"] | {"train"}
+BELOW["bench"] = BELOW["suite"] = BELOW["analyze"] = BELOW["train"] | {"train"}
 BELOW["sweep"] = BELOW["bench"] | {"bench"}
 BELOW["export"] = BELOW["models"] | {"models"}
-BELOW["app"] = BELOW["sweep"] | {"sweep", "suite", "export"}
+BELOW["app"] = BELOW["sweep"] | {"sweep", "suite", "analyze", "export"}
 BELOW["tools"] = BELOW["app"] | {"app"}
 EVERYTHING = ROOT / "include/dtn/dtn.h"
 BELOW[EVERYTHING.name] = set(BELOW)
@@ -49,7 +49,7 @@ ONLY_IN = {
     "mpi": ["src/dist/mpi/"],
     "nccl": ["src/cuda/"],
     "dnnl": ["src/kernels/gemm/gemm_onednn.cpp"],
-    "Eigen": ["src/kernels/gemm/gemm_eigen.cpp"],
+    "Eigen": ["src/kernels/gemm/gemm_eigen.cpp", "src/analyze/eigen_pairs.cpp"],
     "png": ["src/io/png.cpp"],
     "webp": ["src/io/webp.cpp"],
     "CLI": ["src/app/", "tools/"],

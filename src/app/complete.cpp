@@ -12,7 +12,7 @@ namespace dtn {
 namespace {
 
 constexpr const char* kPrograms[] = {"dtn-train", "dtn-eval",  "dtn-info",    "dtn-data",
-                                     "dtn-bench", "dtn-sweep", "dtn-predict", "dtn-export"};
+                                     "dtn-bench", "dtn-sweep", "dtn-predict", "dtn-export", "dtn-analyze"};
 
 // The words of a line; the last is empty where the cursor stands behind a space.
 std::vector<std::string> words_of(const std::string& line) {

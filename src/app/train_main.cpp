@@ -11,6 +11,7 @@
 
 #include "app/program.h"
 #include "bench/run_size.h"
+#include "dtn/app/analyze_main.h"
 #include "dtn/app/bench_main.h"
 #include "dtn/app/data_main.h"
 #include "dtn/app/eval_main.h"
@@ -141,6 +142,7 @@ int run_train(const TrainCommand& options, const Registries& registries) {
 
 int train_main(int argc, char** argv, const Registries& registries) {
   const std::string_view first = argc > 1 ? argv[1] : "";
+  if (first == "analyze") return analyze_main(argc - 1, argv + 1, registries);
   if (first == "eval") return eval_main(argc - 1, argv + 1, registries);
   if (first == "bench") return bench_main(argc - 1, argv + 1, registries);
   if (first == "data") return data_main(argc - 1, argv + 1, registries);
@@ -152,8 +154,8 @@ int train_main(int argc, char** argv, const Registries& registries) {
   }
   CLI::App app{
       "Trains a model as a config file says.\n"
-      "With `eval`, `predict`, `export`, `sweep`, `info`, `data` or `bench` as the first word\n"
-      "it is dtn-eval and so on.",
+      "With `eval`, `predict`, `analyze`, `export`, `sweep`, `info`, `data` or `bench` as the\n"
+      "first word it is dtn-eval and so on.",
       "dtn-train"};
   TrainCommand options;
   app.add_option("--config", options.config,

@@ -84,7 +84,8 @@ void prune(const fs::path& checkpoints, std::int64_t step, int keep,
   auto best = linked_step(checkpoints / "best");
   int kept = 0;
   for (std::int64_t s : saved_steps(checkpoints)) {
-    if ((s == 0 && keep_first) || s > step || kept++ < keep || s == step || last == s || best == s || best_step == s)
+    if ((s == 0 && keep_first) || s > step || kept++ < keep || s == step || last == s ||
+        best == s || best_step == s)
       continue;
     try {
       remove_directory_atomic(checkpoints / folder_name(s));

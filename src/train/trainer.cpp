@@ -9,7 +9,7 @@
 #include "io/atomic_file.h"
 #include "train/agreement.h"
 #include "train/checkpoint.h"
-#include "train/norm_log.h"
+#include "train/log/norm_log.h"
 #include "train/progress.h"
 #include "train/run.h"
 #include "train/stop_signal.h"
@@ -83,7 +83,8 @@ class Trainer {
     const double lr = run_.rate.at(started());
     run_.learner.start_step(batch_.fields, started(), lr);
     in_flight_.push_back({lr, run_.ranks.alone() ? batch_.n : run_.config.train.batch_size});
-    bool now = run_.learner.device() == kCpu || run_.evaluation_due(started()) || stopping_ || run_.norms_due(started()) ||
+    bool now = run_.learner.device() == kCpu || run_.evaluation_due(started()) || stopping_ ||
+               run_.norms_due(started()) ||
                run_.due(run_.config.train.checkpoint_every, started()) || progress_.bad_steps > 0;
     while (in_flight_.size() > (now ? 0 : Learner::kInFlight - 1)) {
       if (!complete_step()) return false;

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +21,8 @@ namespace dtn {
 using SiteLambdas = std::vector<std::array<std::optional<std::vector<double>>, 2>>;
 SiteLambdas mean_lambdas(const std::vector<LayerInfo>&, ParameterStore&);
 SiteLambdas var_lambdas(const std::vector<LayerInfo>&, ParameterStore&);
+// Null for a site that has none, and for a layer whose sites have none.
+nlohmann::ordered_json as_json(const SiteLambdas&);
 
 // norms.jsonl in a run folder: {"step", "epoch", "lambda_mean": [L][2][H], "lambda_var"}, null
 // where there is none.

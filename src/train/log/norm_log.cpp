@@ -1,4 +1,4 @@
-#include "train/norm_log.h"
+#include "train/log/norm_log.h"
 
 #include <algorithm>
 #include <cmath>
@@ -9,8 +9,7 @@
 namespace dtn {
 namespace {
 
-std::optional<std::vector<double>> lambdas_at(ParameterStore& store,
-                                              const std::string& name) {
+std::optional<std::vector<double>> lambdas_at(ParameterStore& store, const std::string& name) {
   const Parameter* logits = store.find(name);
   if (!logits) return std::nullopt;
   const Tensor values = Variable(logits->variable.value().to(kCpu)).value_as(DType::kFloat64);
@@ -31,18 +30,6 @@ SiteLambdas lambdas_of(const std::vector<LayerInfo>& layers, ParameterStore& sto
   return sites;
 }
 
-// A weight that is not finite, in a run that diverges, is a null as in metrics.jsonl.
-nlohmann::ordered_json as_json(const SiteLambdas& sites) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::array();
-  for (const auto& layer : sites) {
-    auto& of_layer = json.emplace_back(nlohmann::ordered_json::array());
-    for (const auto& site : layer) {
-      of_layer.push_back(site ? nlohmann::ordered_json(*site) : nlohmann::ordered_json());
-    }
-  }
-  return json;
-}
-
 std::vector<LayerInfo> layers_to_log(const Backbone* backbone) {
   if (backbone) {
     if (auto layers = backbone->layers(); !layers.empty()) return layers;
@@ -59,6 +46,21 @@ SiteLambdas mean_lambdas(const std::vector<LayerInfo>& layers, ParameterStore& s
 
 SiteLambdas var_lambdas(const std::vector<LayerInfo>& layers, ParameterStore& store) {
   return lambdas_of(layers, store, "var_norm_weight");
+}
+
+// A weight that is not finite, in a run that diverges, is a null as in metrics.jsonl.
+nlohmann::ordered_json as_json(const SiteLambdas& sites) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const auto& layer : sites) {
+    nlohmann::ordered_json of_layer = nlohmann::ordered_json::array();
+    bool any = false;
+    for (const auto& site : layer) {
+      of_layer.push_back(site ? nlohmann::ordered_json(*site) : nlohmann::ordered_json());
+      any = any || site;
+    }
+    json.push_back(any ? of_layer : nlohmann::ordered_json());
+  }
+  return json;
 }
 
 NormLog::NormLog(const std::filesystem::path& run, const Backbone* backbone,

@@ -1,0 +1,145 @@
+#include "analyze/inputs.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "data/sample/transforms.h"
+#include "dtn/core/check.h"
+#include "dtn/data/datasets.h"
+
+namespace dtn {
+namespace {
+
+constexpr std::size_t kPreviews = 8;
+
+TensorFile read_images(const std::string& path, const ModelConfig& m) {
+  TensorFile file = read_safetensors(path);
+  const Tensor* images = file.find("images");
+  if (!images || images->rank() != 4 || images->dtype() != DType::kFloat32 || images->dim(0) < 1 ||
+      images->dim(1) != m.channels || images->dim(2) != m.image_size.height ||
+      images->dim(3) != m.image_size.width) {
+    throw DataError(cat(path, ": wants a float32 tensor 'images' [N, ", m.channels, ", ",
+                        m.image_size.height, ", ", m.image_size.width, "] with N of at least 1",
+                        images ? ", has " + to_string(images->shape()) : ""));
+  }
+  if (const Tensor* labels = file.find("labels")) {
+    if (labels->dtype() != DType::kInt64 || labels->numel() != images->dim(0)) {
+      throw DataError(cat(path, ": 'labels' must be int64 [", images->dim(0), "]"));
+    }
+    if (m.num_classes > 0) check_labels(labels->values<std::int64_t>(), m.num_classes, path);
+  }
+  return file;
+}
+
+// Pixels of one image [C, H, W], those of a grey one three times.
+Preview preview_of(const float* image, std::int64_t channels, const ImageSize& size,
+                   const std::vector<float>& mean, const std::vector<float>& std) {
+  const std::int64_t plane = std::int64_t{size.height} * size.width;
+  const auto [low, high] = std::minmax_element(image, image + channels * plane);
+  const bool known = !mean.empty();
+  const double bottom = *low, range = *high > *low ? *high - *low : 1;
+  Preview preview{size.height, size.width, {}};
+  for (std::int64_t i = 0; i < plane; ++i) {
+    for (std::int64_t rgb = 0; rgb < 3; ++rgb) {
+      const std::int64_t c = channels == 3 ? rgb : 0;
+      const auto at = static_cast<std::size_t>(c);
+      const double value = image[c * plane + i];
+      const double unit = known
+                              ? value * static_cast<double>(std[at]) + static_cast<double>(mean[at])
+                              : (value - bottom) / range;
+      preview.rgb.push_back(static_cast<std::uint8_t>(
+          std::isfinite(unit) ? std::lround(255 * std::clamp(unit, 0.0, 1.0)) : 0));
+    }
+  }
+  return preview;
+}
+
+}  // namespace
+
+AnalysisInputs::AnalysisInputs(const std::string& file, const ExperimentConfig& config,
+                               const Registries& registries)
+    : model_(config.model), name_(file), file_(read_images(file, config.model)) {
+  count_ = file_.find("images")->dim(0);
+  look_at_labels();
+  // Tensors come as their model wants them, and nobody says what was done to them.
+  if (config.data.dataset == "tensors" && config.data.mean.empty()) return;
+  if (model_.channels != 1 && model_.channels != 3) return;
+  const Normalization n = resolve_normalization(config.data, model_.channels, registries.datasets);
+  mean_ = n.mean;
+  std_ = n.std;
+}
+
+AnalysisInputs::AnalysisInputs(const Task& task, const ExperimentConfig& config, std::int64_t count,
+                               const Registries& registries)
+    : model_(config.model), name_(config.data.dataset) {
+  const auto source = task.source(Split::kVal, kCpu);
+  split_ = open_split(source, config, Split::kVal, {.device = kCpu, .batch_size = kBatch});
+  count_ = std::min(count, source->size());
+  look_at_labels();
+  if (config.data.dataset == "tensors") return;
+  const Normalization n = resolve_normalization(config.data, model_.channels, registries.datasets);
+  mean_ = n.mean;
+  std_ = n.std;
+}
+
+void AnalysisInputs::look_at_labels() {
+  each_batch([&](const Fields& batch) {
+    if (!(labelled_ = batch.has("label"))) return;
+    const auto labels = batch.at("label").values<std::int64_t>();
+    largest_label_ = std::max(largest_label_, *std::ranges::max_element(labels));
+  });
+}
+
+void AnalysisInputs::each_batch(const std::function<void(const Fields&)>& work) {
+  if (split_) return each_batch_of_split(work);
+  const Tensor& images = *file_.find("images");
+  const Tensor* labels = file_.find("labels");
+  for (std::int64_t first = 0; first < count_; first += kBatch) {
+    const std::int64_t last = std::min(count_, first + kBatch);
+    Fields batch{{"image", images.slice(first, last)}};
+    if (labels) batch["label"] = labels->reshape({count_}).slice(first, last);
+    work(batch);
+  }
+}
+
+void AnalysisInputs::each_batch_of_split(const std::function<void(const Fields&)>& work) {
+  BatchFeeder& feeder = split_->feeder();
+  feeder.start(0);
+  std::int64_t done = 0;
+  for (DeviceBatch batch; done < count_ && feeder.next(batch);) {
+    const std::int64_t n = std::min(batch.n, count_ - done);
+    Fields fields{{"image", batch.fields.at("image").slice(0, n)}};
+    if (batch.host.has("label")) fields["label"] = batch.host.at("label").slice(0, n);
+    work(fields);
+    done += n;
+  }
+  if (done == 0) throw DataError(cat(name_, ": the evaluation split has no image to look at"));
+  count_ = done;  // damaged ones are left out
+}
+
+std::vector<Preview> AnalysisInputs::previews() {
+  std::vector<Preview> previews;
+  each_batch([&](const Fields& batch) {
+    const Tensor& images = batch.at("image");
+    for (std::int64_t i = 0; i < images.dim(0) && previews.size() < kPreviews; ++i) {
+      previews.push_back(preview_of(images.slice(i, i + 1).data<float>(), model_.channels,
+                                    model_.image_size, mean_, std_));
+    }
+  });
+  return previews;
+}
+
+nlohmann::ordered_json AnalysisInputs::describe() const {
+  nlohmann::ordered_json json;
+  json["source"] = name_;
+  json["kind"] = split_ ? "evaluation split" : "file";
+  json["count"] = count_;
+  json["labels"] = labelled_;
+  json["channels"] = model_.channels;
+  json["image_size"] = {model_.image_size.height, model_.image_size.width};
+  json["mean"] = mean_.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(mean_);
+  json["std"] = std_.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(std_);
+  return json;
+}
+
+}  // namespace dtn

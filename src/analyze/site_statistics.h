@@ -1,0 +1,56 @@
+// What goes into a normalizer and what comes out: the keys token_magnitude, variation_coefficient,
+// pca and token_cosine of one site.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "analyze/median.h"
+#include "analyze/moments.h"
+#include "analyze/running_mean.h"
+#include "dtn/nn/normalizer.h"
+
+namespace dtn {
+
+// The tokens of the grid of x [B, T, C], without those ahead of it, as float64 [B, h w, C].
+Tensor patches_of(const Tensor& x, const TokenGrid& grid);
+
+class SiteStatistics {
+ public:
+  explicit SiteStatistics(std::int64_t heads) : heads_(heads) {}
+
+  // A batch in the first pass over the images: the normalizer made y of x, both [B, T, C].
+  void add(const Normalizer&, const Tensor& x, const Tensor& y, const TokenGrid& grid);
+  // The same in the second pass, for the median.
+  void add_again(const Normalizer&, const Tensor& x, const TokenGrid& grid);
+  void begin_second_pass();
+
+  std::int64_t heads() const { return heads_; }
+  const TokenGrid& grid() const { return grid_; }
+  const Normalizer* norm() const { return norm_; }
+
+  // Of the Euclidean norms of tokens behind the normalizer: per head, and last over all channels.
+  std::vector<RunningMean> magnitude_mean, magnitude_std;
+  std::vector<double> magnitude_map;  // [H, h w], of the first image
+  // Per head; empty where the normalizer subtracts nothing.
+  std::vector<RunningMean> variation;
+  std::vector<MedianInTwoPasses> median;
+  // Before and after.
+  RunningMean cosine[2];
+  Covariance directions[2], raw[2];
+  // The first tokens' directions, [n, C].
+  static constexpr std::int64_t kPoints = 2048;
+  std::vector<double> points[2];
+  std::int64_t point_count = 0;
+
+ private:
+  void add_magnitudes(const Tensor& y);
+  void add_variation(const Normalizer&, const Tensor& x, const TokenGrid& grid);
+  void add_directions(const Tensor& tokens, int after);
+
+  std::int64_t heads_;
+  TokenGrid grid_{0, 0};
+  const Normalizer* norm_ = nullptr;
+};
+
+}  // namespace dtn

@@ -1,0 +1,25 @@
+// The numbers of one model as the object that docs/analyze.md describes.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "analyze/collector.h"
+#include "analyze/gradients.h"
+#include "analyze/subject.h"
+
+namespace dtn {
+
+struct SubjectNumbers {
+  const OpenSubject& subject;
+  const Collector& collector;
+  std::optional<GradientNorms> gradients;
+  std::optional<std::int64_t> token;  // see AnalysisOptions
+};
+
+nlohmann::ordered_json to_json(const SubjectNumbers&);
+
+// Turns numbers that are not finite into nulls; returns how many.
+std::int64_t drop_non_finite(nlohmann::ordered_json& json);
+
+}  // namespace dtn
