@@ -202,7 +202,7 @@ class PatchEmbed(nn.Module):
 class VisionTransformer(nn.Module):
     """flavour "paper": class token joins before block `cls_at`, positions of the patches only.
     flavour "deit": class token first, positions for all. mhsa_position: a positional bias in the
-    attention of the blocks before the class token joins. norm: "ln", "dtn", a name of NORMS, or a
+    attention of the blocks before the class token joins. image: a side, or (height, width). norm: "ln", "dtn", a name of NORMS, or a
     function of (channels, heads, grid, eps)."""
 
     def __init__(self, channels=432, heads=9, depth=12, image=224, patch=16, in_channels=3,
@@ -212,10 +212,11 @@ class VisionTransformer(nn.Module):
         options = norm_options or {}
         deit = flavour == "deit"
         eps = 1e-6 if deit else 1e-5
-        side = image // patch
+        height, width = (image, image) if isinstance(image, int) else image
+        grid = (height // patch, width // patch)
         self.deit, self.cls_at = deit, 0 if deit else cls_at
         self.cls_token = nn.Parameter(torch.randn(1, 1, channels) * 0.02)
-        self.pos_embed = nn.Parameter(torch.randn(1, side * side + deit, channels) * 0.02)
+        self.pos_embed = nn.Parameter(torch.randn(1, grid[0] * grid[1] + deit, channels) * 0.02)
         self.patch_embed = PatchEmbed(in_channels, channels, patch)
 
         def layer_norm():
@@ -223,16 +224,16 @@ class VisionTransformer(nn.Module):
 
         def own_norm():
             if callable(norm):
-                return norm(channels, heads, (side, side), eps)
+                return norm(channels, heads, grid, eps)
             if norm in NORMS:
                 return NORMS[norm](channels, heads, eps, **options)
-            return DynamicTokenNorm(channels, heads, (side, side), eps,
+            return DynamicTokenNorm(channels, heads, grid, eps,
                                     **{"variant": variant, **options})
 
         self.blocks = nn.ModuleList(
             Block(channels, heads, own_norm if norm != "ln" and i < self.cls_at else layer_norm,
                   deit, drop_path * i / max(depth - 1, 1),
-                  (side, side) if mhsa_position and i < self.cls_at else None)
+                  grid if mhsa_position and i < self.cls_at else None)
             for i in range(depth))
         self.norm = layer_norm()
         self.head = nn.Linear(channels, classes)
