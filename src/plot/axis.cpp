@@ -87,7 +87,8 @@ Scale::Scale(const Axis& axis, int ticks) : limit_(axis.limit), log_(axis.log) {
 }
 
 void Scale::linear_ticks(const Axis& axis, int wanted) {
-  const double step = nice_step((range_.high - range_.low) / std::max(wanted, 1));
+  double step = nice_step((range_.high - range_.low) / std::max(wanted, 1));
+  if (axis.whole) step = step < 1 ? 1 : step == 2.5 ? 5 : step;
   double first = std::floor(range_.low / step + 1e-6), last = std::ceil(range_.high / step - 1e-6);
   if (axis.round) {
     range_ = {first * step, last * step};

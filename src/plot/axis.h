@@ -24,11 +24,12 @@ struct Range {
 
 struct Axis {
   std::string label = {};
-  Range data = {};    // what is to be seen; empty ones become 0 .. 1
-  bool log = false;   // values of 0 or less are missing then
-  bool round = true;  // out to whole ticks, else the data's own ends
-  Range limit = {};   // of what values can be, such as 0 .. 100 for percentages: no axis, band or
-                      // whisker goes beyond; empty: no limit
+  Range data = {};     // what is to be seen; empty ones become 0 .. 1
+  bool log = false;    // values of 0 or less are missing then
+  bool round = true;   // out to whole ticks, else the data's own ends
+  bool whole = false;  // ticks at whole numbers alone
+  Range limit = {};    // of what values can be, such as 0 .. 100 for percentages: no axis, band or
+                       // whisker goes beyond; empty: no limit
   std::vector<std::string> categories = {};  // of positions 0, 1, ..., in place of ticks
 };
 

@@ -137,8 +137,19 @@ void Canvas::text(Point at, std::string_view text, const TextStyle& style) {
   body_ += cat(fill_of(style.paint), ">", escaped(text), "</text>\n");
 }
 
-void Canvas::image(const Box& box, std::string_view png) {
-  body_ += cat("<image", place(box),
+void Canvas::cloud(std::span<const Point> points, Paint paint, double size, double opacity) {
+  std::string path;
+  for (Point p : points) {
+    if (finite(p)) path += "M" + pair(p) + "h0";
+  }
+  if (path.empty()) return;
+  body_ += cat("<path d=\"", path, "\" stroke-linecap=\"round\"", stroke_of({paint, size}),
+               " stroke-opacity=\"", coordinate(opacity), "\"/>\n");
+}
+
+void Canvas::image(const Box& box, std::string_view png, double opacity) {
+  const std::string seen = opacity < 1 ? cat(" opacity=\"", coordinate(opacity), "\"") : "";
+  body_ += cat("<image", place(box), seen,
                " preserveAspectRatio=\"none\" style=\"image-rendering:pixelated\" "
                "href=\"data:image/png;base64,",
                base64(png), "\"/>\n");

@@ -60,7 +60,7 @@ void HeatSheet::add(const Box& box, std::span<const double> values, std::int64_t
   maps_.push_back(std::move(map));
 }
 
-void HeatSheet::draw(Canvas& canvas) const {
+void HeatSheet::draw(Canvas& canvas, double opacity) const {
   if (maps_.empty()) return;
   Range across, down;
   for (const Map& m : maps_) {
@@ -87,7 +87,7 @@ void HeatSheet::draw(Canvas& canvas) const {
   }
   std::vector<std::byte> png;
   encode_png(width, height, sheet, palette_of(map_), png);
-  canvas.image(all, {reinterpret_cast<const char*>(png.data()), png.size()});
+  canvas.image(all, {reinterpret_cast<const char*>(png.data()), png.size()}, opacity);
 }
 
 void draw_color_bar(Canvas& canvas, const Box& box, const ColorScale& scale,

@@ -35,7 +35,7 @@ class HeatSheet {
   void add(const Box& box, std::span<const double> values, std::int64_t rows, std::int64_t columns,
            const ColorScale& scale);
   // Draws them, below whatever is drawn later.
-  void draw(Canvas& canvas) const;
+  void draw(Canvas& canvas, double opacity = 1) const;
 
  private:
   struct Map {

@@ -111,10 +111,8 @@ void Panel::y_axis(const Axis& axis, const PanelLook& look) {
   }
 }
 
-Stroke weighted_stroke(const Series& series) {
-  Stroke stroke = series_stroke(series.style);
-  stroke.width *= series.weight;
-  return stroke;
+Stroke weighted_stroke(const Series& series, double width) {
+  return series_stroke(series.style, width * series.weight);
 }
 
 double left_margin(const Axis& y, double height) {
@@ -149,15 +147,16 @@ void Panel::band(const Series& series) {
   canvas_.close_clip();
 }
 
-void Panel::line(const Series& series) {
+void Panel::line(const Series& series, bool markers) {
   check_lengths(series);
   std::vector<Point> points;
   for (std::size_t i : thinned(series.x.size())) {
     points.push_back({x(series.x[i]), y(series.y[i])});
   }
   canvas_.open_clip(area_);
-  canvas_.polyline(points, weighted_stroke(series));
+  canvas_.polyline(points, weighted_stroke(series, markers ? 1.8 : 1.2));
   canvas_.close_clip();
+  if (!markers) return;
   // The markers of different series stand at different places, as far as there is a choice.
   const std::size_t room = std::max<std::size_t>(1, static_cast<std::size_t>(area_.width / 22));
   const std::size_t every = points.size() <= room ? 1 : std::max<std::size_t>(1, points.size() / 8);

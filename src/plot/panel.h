@@ -24,7 +24,7 @@ struct Series {
 };
 
 // That of the series' style, as thick as its weight asks for.
-Stroke weighted_stroke(const Series& series);
+Stroke weighted_stroke(const Series& series, double width = 1.8);
 
 // At most this many points of a line are drawn: more cannot be told apart, but make files large.
 inline constexpr std::size_t kMostPoints = 500;
@@ -46,8 +46,8 @@ class Panel {
   double x(double value) const { return area_.x + near(x_.position(value)) * area_.width; }
   double y(double value) const { return area_.bottom() - near(y_.position(value)) * area_.height; }
 
-  // A line with a marker at every point, or at some where they would touch.
-  void line(const Series& series);
+  // A line with a marker at every point, or at some where they would touch; or with none.
+  void line(const Series& series, bool markers = true);
   // The field between low and high, to be drawn before any line.
   void band(const Series& series);
   void dots(const Series& series, double size = 6);

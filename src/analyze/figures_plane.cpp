@@ -1,0 +1,195 @@
+// Figures whose panels are planes: offsets of P, and tokens by their principal components.
+#include <algorithm>
+#include <cmath>
+
+#include "analyze/figure_groups.h"
+#include "analyze/figure_parts.h"
+#include "dtn/core/check.h"
+#include "plot/heat_map.h"
+#include "plot/text.h"
+
+namespace dtn {
+namespace {
+
+constexpr double kPlane = 250;       // side of a panel
+constexpr double kPlanePitch = 310;  // from one to the next
+constexpr double kPlaneRow = kPlane + 76;
+
+// Numbers as pairs; those that are not complete are missing.
+std::vector<plot::Point> pairs_of(const AnalysisJson& list) {
+  std::vector<plot::Point> out;
+  for (std::size_t i = 0; list.is_array() && i < list.size(); ++i) {
+    const plot::Point p = {number_of(item(list[i], 0)), number_of(item(list[i], 1))};
+    if (std::isfinite(p.x) && std::isfinite(p.y)) out.push_back(p);
+  }
+  return out;
+}
+
+double reach_of(const std::vector<plot::Point>& points) {
+  double reach = 0;
+  for (plot::Point p : points) reach = std::max({reach, std::abs(p.x), std::abs(p.y)});
+  return reach;
+}
+
+struct OffsetPanel {
+  std::size_t run, site;
+  std::vector<std::vector<plot::Point>> layers;  // [L][heads]
+};
+
+std::vector<OffsetPanel> offset_panels(const FigureInput& in) {
+  std::vector<OffsetPanel> panels;
+  for (std::size_t r = 0; r < in.runs.size(); ++r) {
+    for (std::size_t site = 0; site < kSites; ++site) {
+      OffsetPanel panel{r, site, {}};
+      bool any = false;
+      for (std::size_t l = 0; l < in.runs[r].depth(); ++l) {
+        panel.layers.push_back(pairs_of(item(item(in.runs[r].at("p_offset"), l), site)));
+        any |= !panel.layers.back().empty();
+      }
+      if (any) panels.push_back(std::move(panel));
+    }
+  }
+  return panels;
+}
+
+// The lightness of a layer says how deep it is.
+plot::Paint depth_paint(std::size_t layer, std::size_t depth) {
+  const double share =
+      depth < 2 ? 0.5 : static_cast<double>(layer) / static_cast<double>(depth - 1);
+  const plot::Rgb color = plot::viridis(share);
+  return {"depth", color, color};
+}
+
+void draw_offsets(plot::Canvas& canvas, const plot::Box& area, const OffsetPanel& what,
+                  const AnalyzedRun& run, double reach) {
+  plot::Axis across, down;
+  across.label = "columns to the right";
+  across.data = {-reach, reach};
+  down.label = "rows upwards";
+  down.data = {-reach, reach};
+  plot::PanelLook look;
+  look.title = cat(run.name, ": norm", what.site + 1);
+  plot::Panel panel(canvas, area, across, down, look);
+  panel.rule(0, {plot::kSoft, 0.8, "2 2"});
+  canvas.line({panel.x(0), area.y}, {panel.x(0), area.bottom()}, {plot::kSoft, 0.8, "2 2"});
+  for (std::size_t l = 0; l < what.layers.size(); ++l) {
+    for (plot::Point p : what.layers[l]) {
+      canvas.marker({panel.x(p.x), panel.y(-p.y)}, plot::Marker::kCircle,
+                    depth_paint(l, what.layers.size()), 7);
+    }
+  }
+}
+
+struct TokenPanel {
+  std::size_t run;
+  bool after;
+  std::vector<plot::Point> points;
+};
+
+void draw_tokens(plot::Canvas& canvas, const plot::Box& area, const TokenPanel& what,
+                 const AnalyzedRun& run) {
+  constexpr std::size_t kMostTokens = 2500;  // what can still be seen apart
+  plot::Axis axis;
+  const double reach = std::max(reach_of(what.points), 1e-12);
+  axis.data = {-reach, reach};
+  plot::Axis across = axis, down = axis;
+  across.label = "component 1";
+  down.label = "component 2";
+  const std::string site = what.after ? "after" : "before";
+  const AnalysisJson& explained =
+      item(item(item(run.at("pca.directions.explained"), 0), 0), what.after ? 1 : 0);
+  const double first = number_of(item(explained, 0)), second = number_of(item(explained, 1));
+  plot::PanelLook look;
+  look.title = cat(run.name, ", ", site, " norm1");
+  if (std::isfinite(first + second)) {
+    look.title +=
+        cat(" (", plot::readable(100 * first, 3), " + ", plot::readable(100 * second, 3), " %)");
+  }
+  plot::Panel panel(canvas, area, across, down, look);
+  std::vector<plot::Point> places;
+  const std::size_t step = (what.points.size() + kMostTokens - 1) / kMostTokens;
+  for (std::size_t i = 0; i < what.points.size(); i += step) {
+    places.push_back({panel.x(what.points[i].x), panel.y(what.points[i].y)});
+  }
+  canvas.cloud(places, plot::series_paint(run.index), 2.6, 0.55);
+}
+
+}  // namespace
+
+void add_offsets(const FigureInput& in, Figures& out) {
+  const std::vector<OffsetPanel> panels = offset_panels(in);
+  if (panels.empty()) return;
+  double reach = 0.5;
+  for (const OffsetPanel& p : panels) {
+    for (const auto& layer : p.layers) reach = std::max(reach, reach_of(layer));
+  }
+  const std::string title = "Where heads look for their statistics";
+  const std::size_t columns = std::min<std::size_t>(panels.size(), panels.size() == 4 ? 2 : 3);
+  const std::size_t rows = (panels.size() + columns - 1) / columns;
+  const double head = head_height({}) + 84;
+  plot::Canvas canvas(kFigureWidth, head + kPlaneRow * static_cast<double>(rows));
+  draw_head(canvas, title,
+            "mean offset from the query, in patches; a dot is a head, up is up in the image", {});
+  std::size_t depth = 1;
+  for (const OffsetPanel& p : panels) depth = std::max(depth, p.layers.size());
+  plot::draw_color_bar(
+      canvas, {kFigureSide, 78, 220, 10},
+      {{1, static_cast<double>(std::max<std::size_t>(depth, 2))}, plot::ColorMap::kViridis, false},
+      "layer");
+  plot::Table table{{"run", "place", "layer", "head", "to the right", "down"}, {}};
+  for (std::size_t i = 0; i < panels.size(); ++i) {
+    const plot::Box area = {62 + kPlanePitch * static_cast<double>(i % columns),
+                            head + kPlaneRow * static_cast<double>(i / columns), kPlane, kPlane};
+    const AnalyzedRun& run = in.runs[panels[i].run];
+    draw_offsets(canvas, area, panels[i], run, reach);
+    for (std::size_t l = 0; l < panels[i].layers.size(); ++l) {
+      for (std::size_t h = 0; h < panels[i].layers[l].size(); ++h) {
+        const plot::Point p = panels[i].layers[l][h];
+        table.rows.push_back({run.name, cat("norm", panels[i].site + 1), cat(l + 1), cat(h + 1),
+                              plot::readable(p.x, 3), plot::readable(p.y, 3)});
+      }
+    }
+  }
+  out.push_back({"p_offset", title,
+                 "The mean of the offsets of all tokens from the query, weighted by its row of P. "
+                 "Dark dots are of the first layers, light ones of the last.",
+                 cat(title, ": ", panels.size(), " planes with a dot per head"), canvas.svg(title),
+                 table});
+}
+
+void add_planes(const FigureInput& in, Figures& out) {
+  std::vector<TokenPanel> panels;
+  for (std::size_t r = 0; r < in.runs.size(); ++r) {
+    for (const bool after : {false, true}) {
+      TokenPanel panel{r, after,
+                       pairs_of(in.runs[r].at(after ? "pca_points.after" : "pca_points.before"))};
+      if (!panel.points.empty()) panels.push_back(std::move(panel));
+    }
+  }
+  if (panels.empty()) return;
+  const std::string title = "Directions of tokens by their first two principal components";
+  const double head = head_height({}) + 26;
+  const std::size_t rows = (panels.size() + 1) / 2;
+  plot::Canvas canvas(kFigureWidth, head + kPlaneRow * static_cast<double>(rows));
+  draw_head(canvas, title,
+            cat(in.data, "; layer 1, each token divided by its length; axes are each panel's own"),
+            {});
+  plot::Table table{{"run", "place", "dots", "largest distance"}, {}};
+  for (std::size_t i = 0; i < panels.size(); ++i) {
+    const plot::Box area = {150 + 420 * static_cast<double>(i % 2),
+                            head + kPlaneRow * static_cast<double>(i / 2), kPlane, kPlane};
+    const AnalyzedRun& run = in.runs[panels[i].run];
+    draw_tokens(canvas, area, panels[i], run);
+    double farthest = 0;
+    for (plot::Point p : panels[i].points) farthest = std::max(farthest, std::hypot(p.x, p.y));
+    table.rows.push_back({run.name, panels[i].after ? "after norm1" : "before norm1",
+                          cat(panels[i].points.size()), plot::readable(farthest)});
+  }
+  out.push_back({"pca_points", title,
+                 "Before and after have axes of their own: compare shares, spread and cosine, not "
+                 "places. In parentheses the share of the variance that each component holds.",
+                 cat(title, ", ", in.data, ": ", panels.size(), " clouds of dots"),
+                 canvas.svg(title), table});
+}
+
+}  // namespace dtn

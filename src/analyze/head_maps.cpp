@@ -1,0 +1,245 @@
+#include "analyze/head_maps.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "dtn/core/check.h"
+#include "io/image_encode.h"
+#include "plot/text.h"
+
+namespace dtn {
+namespace {
+
+constexpr double kMapGap = 2;      // between the maps of a block
+constexpr double kBlockGap = 14;   // between blocks
+constexpr double kBlockHead = 18;  // the layer's name above a block
+constexpr double kLabels = 108;    // column of the runs' names
+constexpr double kImageSide = 92;
+constexpr std::int64_t kMostPixels = 256;  // of a preview's side in a picture
+
+// Heads stand in rows of k when there are k x k of them, as Eq. 7 of the paper deals out offsets.
+std::size_t block_columns(std::size_t heads) {
+  return std::max<std::size_t>(
+      1, static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(heads)) - 1e-9)));
+}
+
+plot::Box map_size(const MapSize& grid, double cell) {
+  const double most = static_cast<double>(std::max({grid.rows, grid.columns, std::size_t{1}}));
+  const double side = cell * 14;
+  const double pixels = std::max(most <= side ? std::round(side / most) : side / most, 0.5);
+  return {0, 0, pixels * static_cast<double>(grid.columns),
+          pixels * static_cast<double>(grid.rows)};
+}
+
+// A stretch of layers whose blocks stand side by side.
+struct Stretch {
+  std::size_t begin, end;
+};
+
+class MapsFigure {
+ public:
+  MapsFigure(const std::vector<AnalyzedRun>& runs, HeadMaps what)
+      : runs_(runs), what_(std::move(what)) {
+    for (std::size_t r = 0; r < runs_.size(); ++r) {
+      if (std::any_of(what_.maps[r].begin(), what_.maps[r].end(), [](const auto& layer) {
+            return std::any_of(layer.begin(), layer.end(), any_number);
+          })) {
+        shown_.push_back(r);
+      }
+    }
+  }
+
+  bool empty() const { return shown_.empty(); }
+  plot::Figure draw();
+
+ private:
+  plot::Box block_box(std::size_t run, std::size_t layer) const;
+  std::vector<Stretch> stretches(std::size_t run) const;
+  double stretch_height(std::size_t run, const Stretch& stretch) const;
+  void draw_block(plot::Canvas& canvas, plot::HeatSheet& sheet, plot::Point at, std::size_t run,
+                  std::size_t layer);
+  void draw_label(plot::Canvas& canvas, double top, std::size_t run, const Stretch& stretch,
+                  bool first) const;
+
+  // What is drawn over the maps once these are.
+  struct Mark {
+    plot::Box box;
+    MapPlace place;
+  };
+
+  const std::vector<AnalyzedRun>& runs_;
+  HeadMaps what_;
+  std::vector<std::size_t> shown_;
+  std::vector<Mark> marks_;
+};
+
+plot::Box MapsFigure::block_box(std::size_t run, std::size_t layer) const {
+  const plot::Box map = map_size(runs_[run].grids[layer], what_.cell);
+  const std::size_t heads = std::max<std::size_t>(runs_[run].heads[layer], 1);
+  const double columns = static_cast<double>(block_columns(heads));
+  const double rows = std::ceil(static_cast<double>(heads) / columns);
+  return {0, 0, columns * (map.width + kMapGap) - kMapGap, rows * (map.height + kMapGap) - kMapGap};
+}
+
+// As many layers of one grid as find room, and about equally many in each stretch.
+std::vector<Stretch> MapsFigure::stretches(std::size_t run) const {
+  std::vector<Stretch> out;
+  const AnalyzedRun& r = runs_[run];
+  for (std::size_t begin = 0; begin < r.depth();) {
+    std::size_t end = begin + 1;
+    while (end < r.depth() && r.grids[end] == r.grids[begin] && r.heads[end] == r.heads[begin])
+      ++end;
+    const double room = kFigureWidth - kLabels - kFigureSide + kBlockGap;
+    const std::size_t most = std::max<std::size_t>(
+        1, static_cast<std::size_t>(room / (block_box(run, begin).width + kBlockGap)));
+    const std::size_t lines = (end - begin + most - 1) / most;
+    for (std::size_t i = 0; i < lines; ++i) {
+      out.push_back({begin + i * (end - begin) / lines, begin + (i + 1) * (end - begin) / lines});
+    }
+    begin = end;
+  }
+  return out;
+}
+
+double MapsFigure::stretch_height(std::size_t run, const Stretch& stretch) const {
+  return std::max(kBlockHead + block_box(run, stretch.begin).height,
+                  what_.image && stretch.begin == 0 ? kImageSide + 40 : 40) +
+         kBlockGap;
+}
+
+void MapsFigure::draw_block(plot::Canvas& canvas, plot::HeatSheet& sheet, plot::Point at,
+                            std::size_t run, std::size_t layer) {
+  const MapSize grid = runs_[run].grids[layer];
+  const plot::Box map = map_size(grid, what_.cell), block = block_box(run, layer);
+  canvas.text({at.x + block.width / 2, at.y + 12}, cat(block.width > 50 ? "layer " : "", layer + 1),
+              {plot::kSmallText, plot::Anchor::kMiddle, plot::kSoft});
+  const std::size_t columns = block_columns(runs_[run].heads[layer]);
+  for (std::size_t h = 0; h < runs_[run].heads[layer]; ++h) {
+    const std::vector<double>& values = what_.maps[run][layer][h];
+    if (!any_number(values)) continue;
+    const plot::Box box = {
+        at.x + static_cast<double>(h % columns) * (map.width + kMapGap),
+        at.y + kBlockHead + static_cast<double>(h / columns) * (map.height + kMapGap), map.width,
+        map.height};
+    sheet.add(box, values, static_cast<std::int64_t>(grid.rows),
+              static_cast<std::int64_t>(grid.columns), what_.scale);
+    marks_.push_back({box, {run, layer, h}});
+  }
+}
+
+void MapsFigure::draw_label(plot::Canvas& canvas, double top, std::size_t run,
+                            const Stretch& stretch, bool first) const {
+  canvas.text({kFigureSide, top + 12}, plot::fitted(runs_[run].name, plot::kText, kLabels - 22),
+              {plot::kText, plot::Anchor::kStart, plot::kInk, true});
+  const MapSize grid = runs_[run].grids[stretch.begin];
+  canvas.text({kFigureSide, top + 27}, cat(grid.rows, " \xC3\x97 ", grid.columns, " tokens"),
+              {plot::kSmallText, plot::Anchor::kStart, plot::kSoft});
+  if (!first || !what_.image) return;
+  const double longest = static_cast<double>(std::max(what_.image->width, what_.image->height));
+  canvas.image(
+      {kFigureSide, top + 36, kImageSide * static_cast<double>(what_.image->width) / longest,
+       kImageSide * static_cast<double>(what_.image->height) / longest},
+      preview_png(*what_.image));
+}
+
+plot::Figure MapsFigure::draw() {
+  const double head = head_height({}) + 34;
+  // Runs of one shape stand below each other, stretch by stretch; others one after the other.
+  std::vector<std::pair<std::size_t, Stretch>> lines;
+  const std::vector<Stretch> common = stretches(shown_[0]);
+  const bool alike = std::all_of(shown_.begin(), shown_.end(), [&](std::size_t r) {
+    return runs_[r].grids == runs_[shown_[0]].grids && runs_[r].heads == runs_[shown_[0]].heads;
+  });
+  if (alike) {
+    for (const Stretch& s : common) {
+      for (std::size_t r : shown_) lines.push_back({r, s});
+    }
+  } else {
+    for (std::size_t r : shown_) {
+      for (const Stretch& s : stretches(r)) lines.push_back({r, s});
+    }
+  }
+  double height = head + 16;
+  for (const auto& [run, stretch] : lines) height += stretch_height(run, stretch);
+  plot::Canvas canvas(kFigureWidth, height);
+  draw_head(canvas, what_.title, what_.data, {});
+  plot::draw_color_bar(canvas, {kFigureSide, 74, 260, 10}, what_.scale, what_.unit);
+  plot::HeatSheet sheet(what_.scale.map);
+  double y = head + 16;
+  for (const auto& [run, stretch] : lines) {
+    draw_label(canvas, y, run, stretch, stretch.begin == 0);
+    double x = kLabels;
+    for (std::size_t l = stretch.begin; l < stretch.end; ++l) {
+      draw_block(canvas, sheet, {x, y}, run, l);
+      x += block_box(run, l).width + kBlockGap;
+    }
+    y += stretch_height(run, stretch);
+  }
+  sheet.draw(canvas);
+  if (what_.marks) {
+    for (const Mark& m : marks_) what_.marks(canvas, m.box, m.place);
+  }
+  return {what_.name,
+          what_.title,
+          what_.caption,
+          cat(what_.title, ", ", what_.data, ": maps of ", marks_.size(), " heads"),
+          canvas.svg(what_.title),
+          what_.table};
+}
+
+}  // namespace
+
+std::vector<std::vector<std::vector<std::vector<double>>>> head_map_values(
+    const std::vector<AnalyzedRun>& runs, std::string_view key, std::size_t site) {
+  std::vector<std::vector<std::vector<std::vector<double>>>> out;
+  for (const AnalyzedRun& run : runs) {
+    auto& layers = out.emplace_back(run.depth());
+    for (std::size_t l = 0; l < run.depth(); ++l) {
+      const std::size_t cells = run.grids[l].rows * run.grids[l].columns;
+      const AnalysisJson& heads = item(item(run.at(key), l), site);
+      for (std::size_t h = 0; h < run.heads[l]; ++h) {
+        std::vector<double> map = numbers_of(item(heads, h));
+        if (map.size() != cells) map.clear();  // a map of another size cannot be placed
+        layers[l].push_back(std::move(map));
+      }
+    }
+  }
+  return out;
+}
+
+std::optional<plot::Figure> draw_head_maps(const std::vector<AnalyzedRun>& runs, HeadMaps what) {
+  MapsFigure figure(runs, std::move(what));
+  if (figure.empty()) return std::nullopt;
+  return figure.draw();
+}
+
+std::string preview_png(const Preview& preview, bool grey) {
+  // A pixel of the picture is the mean of factor x factor of the preview.
+  const std::int64_t longest = std::max(preview.height, preview.width);
+  const std::int64_t factor = (longest + kMostPixels - 1) / kMostPixels;
+  Image image{static_cast<int>(preview.width / factor),
+              static_cast<int>(preview.height / factor),
+              grey ? 1 : 3,
+              {}};
+  for (std::int64_t y = 0; y < image.height; ++y) {
+    for (std::int64_t x = 0; x < image.width; ++x) {
+      std::array<std::int64_t, 3> sum{};
+      for (std::int64_t i = 0; i < factor * factor; ++i) {
+        const std::int64_t row = y * factor + i / factor, column = x * factor + i % factor;
+        const std::uint8_t* rgb = &preview.rgb[3 * (row * preview.width + column)];
+        for (std::size_t c = 0; c < 3; ++c) sum[c] += rgb[c];
+      }
+      for (std::int64_t& s : sum) s /= factor * factor;
+      if (grey) sum[0] = (299 * sum[0] + 587 * sum[1] + 114 * sum[2]) / 1000;
+      for (int c = 0; c < image.channels; ++c) {
+        image.pixels.push_back(static_cast<std::uint8_t>(sum[static_cast<std::size_t>(c)]));
+      }
+    }
+  }
+  std::vector<std::byte> png;
+  encode_png(image, png);
+  return {reinterpret_cast<const char*>(png.data()), png.size()};
+}
+
+}  // namespace dtn

@@ -1,0 +1,12 @@
+// What P and the relative positions are, drawn with numbers: Figs. 4 and 5 of the paper.
+#pragma once
+
+#include <vector>
+
+#include "plot/page.h"
+
+namespace dtn {
+
+std::vector<plot::Figure> illustrations();
+
+}  // namespace dtn

@@ -1,0 +1,29 @@
+// Numbers of whole layers: a line for each run, in one panel for each quantity.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyze/figure_parts.h"
+
+namespace dtn {
+
+struct LinePanel {
+  std::string title;
+  std::vector<std::vector<double>> values;  // [runs][L], or [L + 1] of the residual stream
+  bool from_zero_layer = false;             // the first value is that of block 0's input
+};
+
+struct LayerLines {
+  std::string name, title, unit, data, caption;
+  std::vector<LinePanel> panels;
+  plot::Axis y = {};
+  bool from_zero = true;
+  bool shared = true;  // one scale for all panels, else one each
+};
+
+// Nothing where no run has a number; panels without one are left out.
+std::optional<plot::Figure> draw_layer_lines(const std::vector<AnalyzedRun>& runs, LayerLines what);
+
+}  // namespace dtn

@@ -1,0 +1,58 @@
+// An analysis, read for drawing: whatever is absent, null or of another kind counts as missing.
+#pragma once
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dtn {
+
+using AnalysisJson = nlohmann::ordered_json;
+
+inline constexpr std::size_t kSites = 2;  // norm1 and norm2 of a block
+
+// The value of an element or member, or null where there is none.
+const AnalysisJson& item(const AnalysisJson& list, std::size_t index);
+// "pca.raw.spread"
+const AnalysisJson& member(const AnalysisJson& object, std::string_view dotted);
+// NaN for what is no number.
+double number_of(const AnalysisJson& value);
+std::string text_of(const AnalysisJson& value);
+// All numbers within, in order; nulls become NaN. Nothing for what is no list.
+std::vector<double> numbers_of(const AnalysisJson& list);
+
+struct MapSize {
+  std::size_t rows = 0, columns = 0;
+  bool operator==(const MapSize&) const = default;
+};
+
+// One checkpoint of the analysis.
+struct AnalyzedRun {
+  std::size_t index = 0;  // among the checkpoints; its colour and marker
+  std::string name, normalizer;
+  const AnalysisJson* json = nullptr;
+  std::vector<std::size_t> heads;  // [L]
+  std::vector<MapSize> grids;      // [L]
+
+  std::size_t depth() const { return heads.size(); }
+  const AnalysisJson& at(std::string_view dotted) const { return member(*json, dotted); }
+  // [heads] of a key [L][H] or, with a site, [L][2][H].
+  std::vector<double> of_heads(std::string_view key, std::size_t layer) const;
+  std::vector<double> of_heads(std::string_view key, std::size_t layer, std::size_t site) const;
+};
+
+std::vector<AnalyzedRun> read_runs(const AnalysisJson& analysis);
+
+// Median of those that are not missing; NaN without any.
+double median_of(std::vector<double> values);
+// Whether at least one is there.
+bool any_number(const std::vector<double>& values);
+
+// "64 images of fashion_mnist"
+std::string inputs_text(const AnalysisJson& analysis);
+// "norm1 (before attention)"
+std::string site_name(std::size_t site);
+
+}  // namespace dtn
