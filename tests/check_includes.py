@@ -3,7 +3,7 @@
 
 tools -> app -> sweep -> bench -> train -> tasks -> {models, optim, data} -> {nn, norms} -> ops -> autograd ->
 kernels -> core; app -> {suite, report -> analyze} -> train; app -> export -> models; data -> {io, kernels} -> core;
-{sweep, analyze} -> plot -> io; cuda -> {kernels, dist} -> core;
+{sweep, report} -> plot -> io; cuda -> {kernels, dist} -> core;
 train, optim and norms -> dist -> core; everyone may include config structs. What is installed
 (include/) includes nothing that is not, dtn/dtn.h includes all of it, and no folder holds more than
 40 files.
@@ -34,9 +34,8 @@ BELOW = {
     "tasks": {"dist", "models", "optim", "data", "norms", "nn", "ops", "autograd", "kernels", "io"},
 }
 BELOW["train"] = BELOW["tasks"] | {"tasks"}
-BELOW["bench"] = BELOW["suite"] = BELOW["train"] | {"train"}
-BELOW["analyze"] = BELOW["train"] | {"train", "plot"}
-BELOW["report"] = BELOW["analyze"] | {"analyze"}
+BELOW["bench"] = BELOW["suite"] = BELOW["analyze"] = BELOW["train"] | {"train"}
+BELOW["report"] = BELOW["analyze"] | {"analyze", "plot"}
 BELOW["sweep"] = BELOW["bench"] | {"bench", "plot"}
 BELOW["export"] = BELOW["models"] | {"models"}
 BELOW["app"] = BELOW["sweep"] | {"sweep", "suite", "analyze", "report", "export"}

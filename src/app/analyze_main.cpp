@@ -14,6 +14,10 @@
 #include "dtn/core/log.h"
 #include "dtn/io/safetensors.h"
 #include "io/atomic_file.h"
+#include "plot/picture_files.h"
+#include "report/analysis_report.h"
+#include "report/figures.h"
+#include "report/illustrations.h"
 
 namespace dtn::app {
 namespace {
@@ -24,6 +28,7 @@ struct AnalyzeCommand {
   std::vector<std::string> checkpoints, names;
   std::string config, inputs, output = "analysis";
   std::optional<std::int64_t> images, token;
+  bool illustrations = false;
   MachineOptions machine{.device = "cpu"};
 };
 
@@ -77,6 +82,11 @@ void name_subjects(const std::vector<std::string>& names, std::vector<AnalysisSu
   }
 }
 
+void write_figures(const fs::path& output, const std::vector<plot::Figure>& figures) {
+  plot::PictureFolder folder(output / "figures");
+  for (const plot::Figure& figure : figures) folder.write(figure.name, figure.svg);
+}
+
 int run_analyze(const AnalyzeCommand& options, const Registries& registries) {
   options.machine.apply();
   if (options.checkpoints.empty()) {
@@ -92,10 +102,21 @@ int run_analyze(const AnalyzeCommand& options, const Registries& registries) {
   analysis.images = options.images.value_or(analysis.images);
   analysis.token = options.token;
   const Analysis result = analyze(analysis, registries);
+  const std::vector<plot::Figure> figures = draw_figures(result.json, result.previews);
   const fs::path output = options.output;
   fs::create_directories(output);
   write_file_atomic(output / "analysis.json", result.json.dump() + "\n");
-  log_info(cat("numbers: ", (output / "analysis.json").string()));
+  write_figures(output, figures);
+  write_file_atomic(output / "report.html", report_html(result.json, figures));
+  log_info(cat("numbers: ", (output / "analysis.json").string(),
+               "; pictures of them: ", (output / "report.html").string()));
+  return kExitDone;
+}
+
+// The paper's figures 4 and 5, which are of no model.
+int run_illustrations(const AnalyzeCommand& options) {
+  write_figures(options.output, illustrations());
+  log_info(cat("pictures: ", (fs::path(options.output) / "figures").string()));
   return kExitDone;
 }
 
@@ -104,7 +125,7 @@ int run_analyze(const AnalyzeCommand& options, const Registries& registries) {
 int analyze_main(int argc, char** argv, const Registries& registries) {
   CLI::App app{
       "Looks into trained models: what their normalizers, attention and layers do to images, as "
-      "numbers; see docs/analyze.md.",
+      "numbers and pictures; see docs/analyze.md.",
       "dtn-analyze"};
   AnalyzeCommand options;
   const auto many = CLI::MultiOptionPolicy::TakeAll;
@@ -138,10 +159,13 @@ int analyze_main(int argc, char** argv, const Registries& registries) {
                  "whose row of the position matrix is shown, from 0 (default: the one in the "
                  "middle)")
       ->check(CLI::NonNegativeNumber);
+  app.add_flag("--illustrations", options.illustrations,
+               "draw what P and relative positions are, with numbers, and nothing else");
   app.add_option("--threads", options.machine.threads, "computing threads (default: one per core)")
       ->check(CLI::PositiveNumber);
-  return run_program(app, argc, argv, Processes::kOne,
-                     [&] { return run_analyze(options, registries); });
+  return run_program(app, argc, argv, Processes::kOne, [&] {
+    return options.illustrations ? run_illustrations(options) : run_analyze(options, registries);
+  });
 }
 
 }  // namespace dtn::app

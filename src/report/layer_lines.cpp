@@ -1,4 +1,4 @@
-#include "analyze/layer_lines.h"
+#include "report/layer_lines.h"
 
 #include <algorithm>
 #include <cmath>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "analyze/analysis.h"
-#include "analyze/figure_parts.h"
+#include "report/figure_parts.h"
 #include "plot/heat_map.h"
 
 namespace dtn {

@@ -1,8 +1,8 @@
 // Figures of one number per head and layer.
 #include <cmath>
 
-#include "analyze/figure_groups.h"
-#include "analyze/head_dots.h"
+#include "report/figure_groups.h"
+#include "report/head_dots.h"
 
 namespace dtn {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "analyze/analysis.h"
-#include "analyze/reading.h"
+#include "report/reading.h"
 #include "plot/page.h"
 
 namespace dtn {

@@ -1,4 +1,4 @@
-#include "analyze/differences.h"
+#include "report/differences.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "analyze/reading.h"
+#include "report/reading.h"
 
 namespace dtn {
 

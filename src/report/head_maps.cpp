@@ -1,4 +1,4 @@
-#include "analyze/head_maps.h"
+#include "report/head_maps.h"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "analyze/reading.h"
+#include "report/reading.h"
 #include "plot/page.h"
 #include "plot/panel.h"
 

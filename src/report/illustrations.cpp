@@ -1,9 +1,9 @@
-#include "analyze/illustrations.h"
+#include "report/illustrations.h"
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "analyze/figure_parts.h"
+#include "report/figure_parts.h"
 #include "dtn/core/check.h"
 #include "plot/heat_map.h"
 

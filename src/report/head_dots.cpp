@@ -1,4 +1,4 @@
-#include "analyze/head_dots.h"
+#include "report/head_dots.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "analyze/reading.h"
+#include "report/reading.h"
 
 #include <algorithm>
 #include <cmath>

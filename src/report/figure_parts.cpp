@@ -1,4 +1,4 @@
-#include "analyze/figure_parts.h"
+#include "report/figure_parts.h"
 
 #include <algorithm>
 #include <cmath>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "analyze/figure_parts.h"
+#include "report/figure_parts.h"
 
 namespace dtn {
 

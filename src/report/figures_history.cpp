@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analyze/figure_groups.h"
-#include "analyze/figure_parts.h"
+#include "report/figure_groups.h"
+#include "report/figure_parts.h"
 #include "dtn/core/check.h"
 #include "plot/text.h"
 

@@ -1,11 +1,11 @@
-#include "analyze/report.h"
+#include "report/analysis_report.h"
 
 #include <algorithm>
 #include <cmath>
 #include <string_view>
 
-#include "analyze/differences.h"
-#include "analyze/reading.h"
+#include "report/differences.h"
+#include "report/reading.h"
 #include "dtn/core/check.h"
 #include "plot/text.h"
 

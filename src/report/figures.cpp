@@ -1,6 +1,6 @@
-#include "analyze/figures.h"
+#include "report/figures.h"
 
-#include "analyze/figure_groups.h"
+#include "report/figure_groups.h"
 
 namespace dtn {
 

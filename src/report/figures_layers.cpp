@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analyze/figure_groups.h"
-#include "analyze/layer_lines.h"
+#include "report/figure_groups.h"
+#include "report/layer_lines.h"
 #include "dtn/core/check.h"
 #include "plot/heat_map.h"
 #include "plot/text.h"

@@ -3,8 +3,8 @@
 #include <array>
 #include <cmath>
 
-#include "analyze/figure_groups.h"
-#include "analyze/head_maps.h"
+#include "report/figure_groups.h"
+#include "report/head_maps.h"
 #include "dtn/core/check.h"
 #include "plot/text.h"
 
