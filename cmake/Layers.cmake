@@ -23,7 +23,7 @@ endfunction()
 
 # Programs, tests and layers that only direct others: what has to be fast is elsewhere, so these
 # are compiled in less time.
-set(DTN_DIRECTING_LAYERS config export plot analyze bench suite sweep app)
+set(DTN_DIRECTING_LAYERS config export plot analyze report bench suite sweep app)
 function(dtn_program_defaults target)
   dtn_target_defaults(${target})
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)

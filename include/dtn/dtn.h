@@ -7,6 +7,7 @@
 #include "dtn/app/eval_main.h"
 #include "dtn/app/export_main.h"
 #include "dtn/app/info_main.h"
+#include "dtn/app/plot_main.h"
 #include "dtn/app/predict_main.h"
 #include "dtn/app/sweep_main.h"
 #include "dtn/app/train_main.h"

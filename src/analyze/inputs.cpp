@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "data/sample/preview.h"
 #include "data/sample/transforms.h"
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
@@ -29,29 +30,6 @@ TensorFile read_images(const std::string& path, const ModelConfig& m) {
     if (m.num_classes > 0) check_labels(labels->values<std::int64_t>(), m.num_classes, path);
   }
   return file;
-}
-
-// Pixels of one image [C, H, W], those of a grey one three times.
-Preview preview_of(const float* image, std::int64_t channels, const ImageSize& size,
-                   const std::vector<float>& mean, const std::vector<float>& std) {
-  const std::int64_t plane = std::int64_t{size.height} * size.width;
-  const auto [low, high] = std::minmax_element(image, image + channels * plane);
-  const bool known = !mean.empty();
-  const double bottom = *low, range = *high > *low ? *high - *low : 1;
-  Preview preview{size.height, size.width, {}};
-  for (std::int64_t i = 0; i < plane; ++i) {
-    for (std::int64_t rgb = 0; rgb < 3; ++rgb) {
-      const std::int64_t c = channels == 3 ? rgb : 0;
-      const auto at = static_cast<std::size_t>(c);
-      const double value = image[c * plane + i];
-      const double unit = known
-                              ? value * static_cast<double>(std[at]) + static_cast<double>(mean[at])
-                              : (value - bottom) / range;
-      preview.rgb.push_back(static_cast<std::uint8_t>(
-          std::isfinite(unit) ? std::lround(255 * std::clamp(unit, 0.0, 1.0)) : 0));
-    }
-  }
-  return preview;
 }
 
 }  // namespace
@@ -122,8 +100,9 @@ std::vector<Preview> AnalysisInputs::previews() {
   each_batch([&](const Fields& batch) {
     const Tensor& images = batch.at("image");
     for (std::int64_t i = 0; i < images.dim(0) && previews.size() < kPreviews; ++i) {
-      previews.push_back(preview_of(images.slice(i, i + 1).data<float>(), model_.channels,
-                                    model_.image_size, mean_, std_));
+      Image image = preview_of(images.slice(i, i + 1).data<float>(), model_.channels,
+                               model_.image_size, mean_, std_);
+      previews.push_back({image.height, image.width, std::move(image.pixels)});
     }
   });
   return previews;

@@ -11,8 +11,9 @@
 namespace dtn {
 namespace {
 
-constexpr const char* kPrograms[] = {"dtn-train", "dtn-eval",  "dtn-info",    "dtn-data",
-                                     "dtn-bench", "dtn-sweep", "dtn-predict", "dtn-export", "dtn-analyze"};
+constexpr const char* kPrograms[] = {"dtn-train",   "dtn-eval",  "dtn-info",    "dtn-data",
+                                     "dtn-bench",   "dtn-sweep", "dtn-predict", "dtn-export",
+                                     "dtn-analyze", "dtn-plot"};
 
 // The words of a line; the last is empty where the cursor stands behind a space.
 std::vector<std::string> words_of(const std::string& line) {

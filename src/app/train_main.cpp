@@ -17,10 +17,12 @@
 #include "dtn/app/eval_main.h"
 #include "dtn/app/export_main.h"
 #include "dtn/app/info_main.h"
+#include "dtn/app/plot_main.h"
 #include "dtn/app/predict_main.h"
 #include "dtn/app/sweep_main.h"
 #include "dtn/config/load.h"
 #include "dtn/nn/normalizer.h"
+#include "report/run_report.h"
 #include "train/run_lock.h"
 #include "train/trainer.h"
 
@@ -126,6 +128,7 @@ int run_train(const TrainCommand& options, const Registries& registries) {
   trainer.device = device;
   trainer.ranks = &ranks;
   trainer.commit = commit();
+  trainer.report = write_run_report;
   trainer.registries = &registries;
   std::optional<RunFolder> folder;
   if (ranks.is_first()) {
@@ -143,6 +146,7 @@ int run_train(const TrainCommand& options, const Registries& registries) {
 int train_main(int argc, char** argv, const Registries& registries) {
   const std::string_view first = argc > 1 ? argv[1] : "";
   if (first == "analyze") return analyze_main(argc - 1, argv + 1, registries);
+  if (first == "plot") return plot_main(argc - 1, argv + 1, registries);
   if (first == "eval") return eval_main(argc - 1, argv + 1, registries);
   if (first == "bench") return bench_main(argc - 1, argv + 1, registries);
   if (first == "data") return data_main(argc - 1, argv + 1, registries);
@@ -154,7 +158,8 @@ int train_main(int argc, char** argv, const Registries& registries) {
   }
   CLI::App app{
       "Trains a model as a config file says.\n"
-      "With `eval`, `predict`, `analyze`, `export`, `sweep`, `info`, `data` or `bench` as the\n"
+      "With `eval`, `predict`, `analyze`, `plot`, `export`, `sweep`, `info`, `data` or `bench` as "
+      "the\n"
       "first word it is dtn-eval and so on.",
       "dtn-train"};
   TrainCommand options;

@@ -268,6 +268,11 @@ std::vector<Key> train_keys() {
             "dtn-analyze, beside those of the first and the last step, and the first step's "
             "checkpoint is kept; 0: only those two; unset: none",
             "1epoch"),
+      value(
+          "train.log_histograms", FIELD(train.log_histograms), kCount,
+          "how often TensorBoard gets a histogram of every parameter and of its gradient; each is "
+          "about a kilobyte; unset: never",
+          "1epoch"),
       value("train.eval_every", FIELD(train.eval_every), kCount,
             "how often the validation split is evaluated; 0: at the end only"),
       value("train.checkpoint_every", FIELD(train.checkpoint_every), kCount,

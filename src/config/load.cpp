@@ -163,6 +163,10 @@ ExperimentConfig parse_experiment(const std::string& text, const std::string& so
   return config::resolve(root, schemas, Resample::kPillow12);
 }
 
+std::vector<std::pair<std::string, std::string>> config_entries(const ExperimentConfig& config) {
+  return config::written(config);
+}
+
 std::string to_yaml(const ExperimentConfig& config) {
   config::Writer writer;
   for (const auto& [path, text] : config::written(config)) writer.add(path, text);

@@ -25,6 +25,7 @@ figcaption{font-size:.9rem;color:var(--soft);margin:.5rem 0;max-width:48rem}
 .scroll{overflow-x:auto}
 .scroll>svg{display:block;margin:0 auto}
 @media(min-width:48rem){.scroll>svg{max-width:100%;height:auto}}
+pre{overflow-x:auto;font-size:.85rem}
 details{font-size:.85rem;margin:.5rem 0}
 summary{cursor:pointer;color:var(--s0)}
 .numbers{overflow:auto;max-height:28rem;margin-top:.5rem}
@@ -115,6 +116,9 @@ std::string html(const Page& page) {
     out += cat("<section>\n<h2>", escaped(s.title), "</h2>\n");
     for (const std::string& p : s.paragraphs) out += cat("<p>", escaped(p), "</p>\n");
     for (const Figure& f : s.figures) out += figure_html(f);
+    if (!s.preformatted.empty()) {
+      out += cat("<pre tabindex=\"0\">", escaped(s.preformatted), "</pre>\n");
+    }
     out += "</section>\n";
   }
   out += "</main>\n";

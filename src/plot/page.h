@@ -24,15 +24,16 @@ struct Figure {
 
 struct Section {
   std::string title;
-  std::vector<std::string> paragraphs;
-  std::vector<Figure> figures;
+  std::vector<std::string> paragraphs = {};
+  std::vector<Figure> figures = {};
+  std::string preformatted = {};  // shown as it is, such as a config; empty: nothing
 };
 
 struct Page {
   std::string title;
-  std::vector<std::string> lead;  // the lines that open it
-  Table overview = {};            // below them
-  std::vector<Section> sections;
+  std::vector<std::string> lead = {};  // the lines that open it
+  Table overview = {};                 // below them
+  std::vector<Section> sections = {};
   std::string footer = {};
 };
 

@@ -4,10 +4,10 @@
 #include <cmath>
 #include <string_view>
 
-#include "report/differences.h"
-#include "report/reading.h"
 #include "dtn/core/check.h"
 #include "plot/text.h"
+#include "report/differences.h"
+#include "report/reading.h"
 
 namespace dtn {
 namespace {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "analyze/analysis.h"
-#include "report/reading.h"
 #include "plot/page.h"
+#include "report/reading.h"
 
 namespace dtn {
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "report/reading.h"
 #include "plot/page.h"
 #include "plot/panel.h"
+#include "report/reading.h"
 
 namespace dtn {
 

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "report/figure_groups.h"
-#include "report/layer_lines.h"
 #include "dtn/core/check.h"
 #include "plot/heat_map.h"
 #include "plot/text.h"
+#include "report/figure_groups.h"
+#include "report/layer_lines.h"
 
 namespace dtn {
 namespace {

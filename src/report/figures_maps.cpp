@@ -3,10 +3,10 @@
 #include <array>
 #include <cmath>
 
-#include "report/figure_groups.h"
-#include "report/head_maps.h"
 #include "dtn/core/check.h"
 #include "plot/text.h"
+#include "report/figure_groups.h"
+#include "report/head_maps.h"
 
 namespace dtn {
 namespace {

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "analyze/analysis.h"
-#include "report/figure_parts.h"
 #include "plot/heat_map.h"
+#include "report/figure_parts.h"
 
 namespace dtn {
 

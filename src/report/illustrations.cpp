@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "report/figure_parts.h"
 #include "dtn/core/check.h"
 #include "plot/heat_map.h"
+#include "report/figure_parts.h"
 
 namespace dtn {
 namespace {

@@ -1,10 +1,10 @@
 #include "sweep/sweep_figures.h"
 
 #include <algorithm>
-#include <map>
 
 #include "core/format.h"
 #include "dtn/core/check.h"
+#include "plot/band.h"
 #include "plot/chart.h"
 #include "plot/text.h"
 
@@ -47,21 +47,18 @@ std::vector<const VariantResult*> by_result(const SweepReport& report) {
 }
 
 plot::Series curve_of(const SweepReport& report, const VariantResult& r) {
-  std::map<double, std::vector<double>> at;  // by epoch
+  std::vector<plot::Series> runs;
   for (const RunResult& run : r.runs) {
-    for (const CurvePoint& e : run.curve) at[e.epoch].push_back(e.metric);
+    plot::Series& one = runs.emplace_back();
+    for (const CurvePoint& e : run.curve) {
+      one.x.push_back(e.epoch);
+      one.y.push_back(e.metric);
+    }
   }
-  plot::Series series{.label = variant_of(report, r).label,
-                      .style = r.variant,
-                      .weight = is_dtn(report, r) ? kDtnWeight : kOtherWeight};
-  for (const auto& [epoch, values] : at) {
-    const Statistics s = *statistics_of(values);
-    series.x.push_back(epoch);
-    series.y.push_back(s.mean);
-    if (r.runs.size() < 2) continue;
-    series.low.push_back(s.min);
-    series.high.push_back(s.max);
-  }
+  plot::Series series = plot::mean_of(runs);
+  series.label = variant_of(report, r).label;
+  series.style = r.variant;
+  series.weight = is_dtn(report, r) ? kDtnWeight : kOtherWeight;
   return series;
 }
 

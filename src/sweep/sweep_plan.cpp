@@ -74,6 +74,7 @@ ExperimentConfig comparable(ExperimentConfig config) {
   config.data.root.clear();
   config.train.log_every = {};
   config.train.log_norms.reset();
+  config.train.log_histograms.reset();
   config.train.checkpoint_every = {};
   config.train.keep = 0;
   return config;

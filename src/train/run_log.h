@@ -37,6 +37,9 @@ class RunLog {
   // Makes what was logged durable; call it before a checkpoint says that the step happened.
   void sync();
 
+  // Where to add what else there is for TensorBoard; null: a silent log.
+  EventWriter* events() { return out_ ? &out_->events : nullptr; }
+
   // What this leg of the run has trained so far.
   TrainingTime training() const { return training_; }
   // Evaluations and checkpoints: their time is left out of rates.

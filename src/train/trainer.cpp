@@ -10,6 +10,7 @@
 #include "train/agreement.h"
 #include "train/checkpoint.h"
 #include "train/log/norm_log.h"
+#include "train/log/run_diary.h"
 #include "train/progress.h"
 #include "train/run.h"
 #include "train/stop_signal.h"
@@ -23,8 +24,13 @@ constexpr std::int64_t kBadStepsBeforeStop = 3;
 class Trainer {
  public:
   // `starting` ends with the first step.
-  Trainer(Run& run, std::optional<Communicator::Work>& starting)
-      : run_(run), progress_(run.progress), log_(*run.log), validation_(run), starting_(starting) {
+  Trainer(Run& run, const TrainerOptions& options, std::optional<Communicator::Work>& starting)
+      : run_(run),
+        progress_(run.progress),
+        log_(*run.log),
+        validation_(run),
+        diary_(run, options),
+        starting_(starting) {
     if (!run.config.train.log_norms || !run.ranks.is_first()) return;
     norms_.emplace(run.output, run.task->backbone(), run.learner.parameters(), run.resumed_at);
   }
@@ -41,10 +47,12 @@ class Trainer {
       run_.train->feeder().start(started() / run_.steps_per_epoch,
                                  started() % run_.steps_per_epoch);
       while (started() < total_steps() && next_batch()) {
+        diary_.begin(batch_);
         if (!one_step() || all_stop()) return stop();
       }
     }
     write_summary();
+    diary_.renew_report();
     return RunStatus::kFinished;
   }
 
@@ -83,8 +91,8 @@ class Trainer {
     const double lr = run_.rate.at(started());
     run_.learner.start_step(batch_.fields, started(), lr);
     in_flight_.push_back({lr, run_.ranks.alone() ? batch_.n : run_.config.train.batch_size});
-    bool now = run_.learner.device() == kCpu || run_.evaluation_due(started()) || stopping_ ||
-               run_.norms_due(started()) ||
+    bool now = run_.learner.device() == kCpu || diary_.wants(started()) ||
+               run_.norms_due(started()) || stopping_ ||
                run_.due(run_.config.train.checkpoint_every, started()) || progress_.bad_steps > 0;
     while (in_flight_.size() > (now ? 0 : Learner::kInFlight - 1)) {
       if (!complete_step()) return false;
@@ -105,6 +113,7 @@ class Trainer {
     log_.train_step(step, report, lr, samples, run_.train->feeder().report().wait_seconds,
                     run_.due(run_.config.train.log_every, step) || last || step == 1);
     if (run_.norms_due(step)) log_norms();
+    diary_.after_step(step, report);
     guard(report);
     bool improved = false;
     if (run_.evaluation_due(step)) {
@@ -112,6 +121,7 @@ class Trainer {
       const std::optional<bool> evaluated = validation_.run();
       if (!evaluated) return false;
       improved = *evaluated;
+      diary_.renew_report();
       log_.resume();
     }
     if (improved || run_.due(run_.config.train.checkpoint_every, step) || last) {
@@ -179,6 +189,7 @@ class Trainer {
     Communicator::Work writing(run_.ranks, "writing a checkpoint", Communicator::Work::kLong);
     log_.sync();
     if (norms_) norms_->sync();
+    diary_.sync();
     std::optional<std::int64_t> best_step;
     if (progress_.best_step >= 0) best_step = progress_.best_step;
     CheckpointData data = take_snapshot(run_.config, run_.learner, progress_);
@@ -245,6 +256,7 @@ class Trainer {
   RunProgress& progress_;
   RunLog& log_;
   Validation validation_;
+  RunDiary diary_;
   std::optional<NormLog> norms_;  // of the first rank, where the config wants it
   std::optional<Communicator::Work>& starting_;
   bool stopping_ = false;
@@ -275,7 +287,7 @@ RunStatus train(const ExperimentConfig& config, const TrainerOptions& options) {
                                              Communicator::Work::kLong);
   const std::unique_ptr<Run> run = open_run(config, options, ranks);
   describe(*run);
-  return Trainer(*run, starting).train();
+  return Trainer(*run, options, starting).train();
 }
 
 std::optional<std::filesystem::path> resolve_resume(const std::string& resume,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -26,6 +27,9 @@ struct TrainerOptions {
   Communicator* ranks = nullptr;
   // What summary.json says the program was built from.
   std::string commit = "unknown";
+  // Renews the report in a run folder, after each evaluation; what it throws is logged. Empty: there
+  // is none.
+  std::function<void(const std::filesystem::path& run)> report = {};
   // What the config chooses from.
   const Registries* registries = &standard_registries();
 };

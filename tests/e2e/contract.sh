@@ -117,7 +117,7 @@ check "files of a run" "$run" << 'EOF'
 run = sys.argv[1]
 have = set(os.listdir(run))
 assert have == {"config.yaml", "metrics.jsonl", "summary.json", "tensorboard", "checkpoints",
-                "train.log", "legs.json"}, have
+                "train.log", "legs.json", "report.html", "samples.png", "gradients.jsonl"}, have
 lines = [json.loads(line) for line in open(run + "/metrics.jsonl")]
 steps = [l for l in lines if "split" not in l]
 evals = [l for l in lines if "split" in l]

@@ -8,6 +8,7 @@
 
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "dtn/config/schemas.h"
@@ -61,6 +62,8 @@ ExperimentConfig parse_experiment(const std::string& text, const std::string& so
 
 // The fully resolved config as YAML; parse_experiment of it gives the same config back.
 std::string to_yaml(const ExperimentConfig& config);
+// The same as keys and values: {"optim.lr", "0.001"}.
+std::vector<std::pair<std::string, std::string>> config_entries(const ExperimentConfig& config);
 // The same with what each key means as a comment above it.
 std::string to_commented_yaml(const ExperimentConfig& config, const ConfigSchemas& schemas);
 

@@ -112,6 +112,7 @@ struct TrainConfig {
   Period log_every{10, false};
   // How often the shares of a token's own statistics go to norms.jsonl; unset: never.
   std::optional<Period> log_norms;
+  std::optional<Period> log_histograms;
   Period eval_every{1, true};
   Period checkpoint_every{1, true};
   int keep = 2;  // step checkpoints kept, beside best and last

@@ -1,0 +1,42 @@
+// How large the gradient is in each part of a model, and gradients.jsonl, where a run keeps it for
+// each evaluation.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dtn/nn/parameters.h"
+#include "io/json_lines.h"
+
+namespace dtn {
+
+// The part of a model that a parameter belongs to: "blocks.3" for "blocks.3.attn.qkv.weight",
+// "layers.0.blocks.1" in models of stages, "patch_embed" for what is in no block.
+std::string part_of(const std::string& parameter);
+
+// Euclidean norms of the gradients by part, in the order of the parameters' first appearance, such
+// that the norm of all is `whole`; parts that nothing learns are left out.
+std::vector<std::pair<std::string, double>> gradient_norms(ParameterStore& parameters,
+                                                           double whole);
+
+// Lines {"step", "epoch", "gradient_norm": {"patch_embed": 0.5, ...}}.
+class GradientLog {
+ public:
+  // `resumed_at` as in RunLog: later lines are dropped.
+  GradientLog(const std::filesystem::path& run, ParameterStore& parameters,
+              std::optional<std::int64_t> resumed_at);
+
+  // The gradients at hand are those of `step`, and `whole` is their norm before clipping.
+  void write(std::int64_t step, double epoch, double whole);
+  void sync() { lines_.sync(); }
+
+ private:
+  ParameterStore& parameters_;
+  JsonLinesWriter lines_;
+};
+
+}  // namespace dtn

@@ -1,0 +1,46 @@
+#include "data/sample/preview.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+namespace dtn {
+namespace {
+
+TEST(Preview, UndoesTheNormalisation) {
+  // One row of two pixels, three channels.
+  const std::vector<float> image = {0, 1, -1, 0, 2, 100};
+  const std::vector<float> mean = {0.5F, 0.5F, 0.2F}, std = {0.25F, 0.5F, 0.1F};
+  const Image out = preview_of(image.data(), 3, {1, 2}, mean, std);
+  EXPECT_EQ(out.width, 2);
+  EXPECT_EQ(out.height, 1);
+  EXPECT_EQ(out.pixels, (std::vector<std::uint8_t>{128, 0, 102, 191, 128, 255}));
+}
+
+TEST(Preview, ShowsGreyThreeTimesAndUnknownFromBlackToWhite) {
+  const std::vector<float> image = {-3, std::numeric_limits<float>::quiet_NaN(), 5};
+  const Image out = preview_of(image.data(), 1, {1, 3}, {}, {});
+  EXPECT_EQ(out.pixels, (std::vector<std::uint8_t>{0, 0, 0, 0, 0, 0, 255, 255, 255}));
+}
+
+TEST(Preview, MosaicsHaveAGapBetweenImages) {
+  const Image black{1, 1, 3, {0, 0, 0}}, red{1, 1, 3, {255, 0, 0}};
+  const std::vector<Image> images = {black, red, red};
+  const Image out = mosaic_of(images, 2);
+  EXPECT_EQ(out.width, 4);
+  EXPECT_EQ(out.height, 4);
+  const auto pixel = [&](int x, int y) {
+    const std::size_t at = static_cast<std::size_t>(y * 4 + x) * 3;
+    return std::vector<int>(out.pixels.begin() + static_cast<std::ptrdiff_t>(at),
+                            out.pixels.begin() + static_cast<std::ptrdiff_t>(at) + 3);
+  };
+  EXPECT_EQ(pixel(0, 0), (std::vector<int>{0, 0, 0}));
+  EXPECT_EQ(pixel(3, 0), (std::vector<int>{255, 0, 0}));
+  EXPECT_EQ(pixel(0, 3), (std::vector<int>{255, 0, 0}));
+  EXPECT_EQ(pixel(1, 0), (std::vector<int>{255, 255, 255}));
+  EXPECT_EQ(pixel(3, 3), (std::vector<int>{255, 255, 255}));
+}
+
+}  // namespace
+}  // namespace dtn

@@ -1,0 +1,108 @@
+// Reports of runs, from folders as dtn-train leaves them.
+#include "report/run_report.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "dtn/core/check.h"
+#include "unit/data/data_fixtures.h"
+
+namespace dtn {
+namespace {
+
+namespace fs = std::filesystem;
+using test::TempDir;
+
+class RunReports : public ::testing::Test {
+ protected:
+  void write(const fs::path& file, const std::string& text) const {
+    fs::create_directories((folder_.path() / file).parent_path());
+    std::ofstream(folder_.path() / file, std::ios::binary) << text;
+  }
+  std::string read(const fs::path& file) const {
+    std::ifstream in(folder_.path() / file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+  }
+  // A run of two epochs with a torn line at the end.
+  void write_run(const fs::path& run, double top1) const {
+    write(run / "config.yaml", "name: small <run>\nseed: 0\n");
+    std::string lines;
+    for (int epoch : {1, 2}) {
+      lines += cat(R"({"step":)", 10 * epoch, R"(,"epoch":)", epoch,
+                   R"(,"loss":2.5,"lr":0.001,"grad_norm":1.5,"images_per_second":100})", "\n",
+                   R"({"step":)", 10 * epoch, R"(,"epoch":)", epoch, R"(,"split":"val","top1":)",
+                   top1 - 2 + epoch, R"(,"top5":99,"loss":1.25,"count":80})", "\n");
+    }
+    write(run / "metrics.jsonl", lines + "{\"step\":3");
+  }
+
+  TempDir folder_;
+};
+
+void expect_contains(const std::string& text, const std::string& part) {
+  EXPECT_NE(text.find(part), std::string::npos) << "wanted: " << part;
+}
+
+TEST_F(RunReports, SayWhereARunStands) {
+  write_run("run", 61.5);
+  write_run_report(folder_.path() / "run");
+  const std::string page = read("run/report.html");
+  expect_contains(page, "<title>small &lt;run&gt;</title>");
+  expect_contains(page, "Under way at step 20, epoch 2.");
+  expect_contains(page, "Top-1 61.50 % at the last evaluation, at best 61.50 % after epoch 2.");
+  expect_contains(page, "Evaluation: top-1");
+  expect_contains(page, "Training: loss");
+  expect_contains(page, "<pre tabindex=\"0\">name: small &lt;run&gt;");
+  EXPECT_EQ(page.find("Inside"), std::string::npos) << "nothing else was logged";
+  EXPECT_EQ(page.find("<run>"), std::string::npos) << "names are escaped";
+}
+
+TEST_F(RunReports, ShowWhatElseARunKeeps) {
+  write_run("run", 61.5);
+  write("run/gradients.jsonl",
+        "{\"step\":10,\"epoch\":1,\"gradient_norm\":{\"blocks.0\":0.5,\"head\":2}}\n"
+        "{\"step\":20,\"epoch\":2,\"gradient_norm\":{\"blocks.0\":null,\"head\":1}}\n");
+  write("run/norms.jsonl",
+        "{\"step\":0,\"epoch\":0,\"lambda_mean\":[[[0.5,0.5],null]],\"lambda_var\":[null]}\n"
+        "{\"step\":20,\"epoch\":2,\"lambda_mean\":[[[0.25,0.75],null]],\"lambda_var\":[null]}\n");
+  write("run/summary.json", "{\"wall_seconds\":75,\"device\":\"cpu, 2 threads\"}");
+  write_run_report(folder_.path() / "run");
+  const std::string page = read("run/report.html");
+  expect_contains(page, "Finished at step 20");
+  expect_contains(page, "on cpu, 2 threads");
+  expect_contains(page, "Gradient norm in each part of the model");
+  expect_contains(page, "blocks.0");
+  expect_contains(page, "over training: small &lt;run&gt;");
+}
+
+TEST_F(RunReports, CompareTheSeedsOfVariants) {
+  write_run("sweep/ln/seed-0", 60);
+  write_run("sweep/ln/seed-1", 62);
+  write_run("other", 70);
+  const auto folders = run_folders(folder_.path() / "sweep/ln");
+  ASSERT_EQ(folders.size(), 2u);
+  RunGroup ln{"ln", {}}, other{"other", {}};
+  for (const fs::path& run : folders) ln.runs.push_back(read_run_record(run));
+  other.runs.push_back(read_run_record(folder_.path() / "other"));
+  const std::vector<RunGroup> groups = {ln, other};
+  const auto figures = curve_figures(groups);
+  ASSERT_FALSE(figures.empty());
+  EXPECT_EQ(figures[0].name, "val_top1");
+  ASSERT_EQ(figures[0].table.rows.size(), 2u);
+  EXPECT_EQ(figures[0].table.rows[0][0], "other") << "the best first";
+  EXPECT_EQ(figures[0].table.rows[1][2], "61") << "the mean of the seeds";
+  const std::string page = comparison_page("Two", groups, figures);
+  expect_contains(page, "<td>ln</td><td>2</td><td>2</td><td>61.00</td>");
+}
+
+TEST_F(RunReports, RefuseWhatIsNoRun) {
+  EXPECT_THROW(read_run_record(folder_.path() / "absent"), DataError);
+  write("empty/metrics.jsonl", "");
+  const RunGroup group{{}, {read_run_record(folder_.path() / "empty")}};
+  EXPECT_TRUE(curve_figures({&group, 1}).empty());
+}
+
+}  // namespace
+}  // namespace dtn
