@@ -1,0 +1,87 @@
+// Blurs by a Gaussian, by glass and by motion.
+#include <array>
+#include <cstring>
+
+#include "data/corrupt/families.h"
+#include "data/corrupt/filters.h"
+#include "data/corrupt/kernels.h"
+
+namespace dtn::corrupt {
+namespace {
+
+PlaneShape shape_of(const Image& image) { return {image.height, image.width, image.channels}; }
+
+// Pixels in [0, 1].
+void to_wide(const std::vector<std::uint8_t>& bytes, std::vector<double>& out) {
+  static const std::array<double, 256> table = [] {
+    std::array<double, 256> t;
+    for (std::size_t k = 0; k < t.size(); ++k) t[k] = static_cast<double>(k) / 255;
+    return t;
+  }();
+  out.resize(bytes.size());
+  for (std::size_t i = 0; i < bytes.size(); ++i) out[i] = table[bytes[i]];
+}
+
+void blur_bytes(const std::vector<std::uint8_t>& in, const PlaneShape& shape, double sigma,
+                CorruptScratch& s, std::vector<std::uint8_t>& out) {
+  to_wide(in, s.wide);
+  gaussian_filter(s.wide, shape, gaussian_taps(sigma), s, s.blurred);
+  out.resize(s.blurred.size());
+  kernels().to_bytes(s.blurred.data(), shape.size(), out.data());
+}
+
+struct Glass {
+  double sigma;
+  int reach, times;
+};
+
+// Each pixel takes the value of a near one. The original means to swap the two but, by the views of
+// its arrays, copies: so pixels are duplicated. Later ones see what earlier ones have become.
+void shuffle(const Glass& glass, const PlaneShape& shape, Draws& draws, CorruptScratch& s,
+             std::uint8_t* pixels) {
+  const int d = glass.reach, choices = 4 * d * d;
+  const std::int64_t row = shape.row();
+  std::vector<std::int64_t> offsets;
+  for (int dy = -d; dy < d; ++dy) {
+    for (int dx = -d; dx < d; ++dx) offsets.push_back(dy * row + 3 * dx);
+  }
+  for (int time = 0; time < glass.times; ++time) {
+    draws.words(static_cast<std::int64_t>(shape.height - 2 * d) * (shape.width - 2 * d), s.words);
+    const std::uint32_t* word = s.words.data();
+    for (int y = shape.height - d; y > d; --y) {
+      for (int x = shape.width - d; x > d; --x) {
+        std::uint8_t* const to = pixels + y * row + 3 * x;
+        const std::uint8_t* from =
+            to + offsets[static_cast<std::size_t>(uniform_index(*word++, choices))];
+        const std::array<std::uint8_t, 3> value{from[0], from[1], from[2]};
+        std::memcpy(to, value.data(), value.size());
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void gaussian_blur(const Image& image, const CorruptJob& job, Image& out) {
+  constexpr double kSigma[] = {1, 2, 3, 4, 6};
+  blur_bytes(image.pixels, shape_of(image), by_severity(kSigma, job), job.scratch, out.pixels);
+}
+
+void glass_blur(const Image& image, const CorruptJob& job, Image& out) {
+  constexpr Glass kGlass[] = {{.7, 1, 2}, {.9, 2, 1}, {1, 2, 3}, {1.1, 3, 2}, {1.5, 4, 2}};
+  const Glass& glass = by_severity(kGlass, job);
+  CorruptScratch& s = job.scratch;
+  const PlaneShape shape = shape_of(image);
+  blur_bytes(image.pixels, shape, glass.sigma, s, s.bytes);
+  shuffle(glass, shape, job.draws, s, s.bytes.data());
+  blur_bytes(s.bytes, shape, glass.sigma, s, out.pixels);
+}
+
+void motion_blur(const Image& image, const CorruptJob& job, Image& out) {
+  constexpr Motion kMotion[] = {{10, 3, 0}, {15, 5, 0}, {15, 8, 0}, {15, 12, 0}, {20, 15, 0}};
+  Motion motion = by_severity(kMotion, job);
+  motion.degrees = job.draws.uniform(-45, 45);
+  motion_filter(image.pixels.data(), shape_of(image), motion, job.scratch, out.pixels.data());
+}
+
+}  // namespace dtn::corrupt

@@ -1,0 +1,142 @@
+#include "data/corrupt/corruptions.h"
+
+#include <algorithm>
+#include <array>
+
+#include "config/document.h"
+#include "data/corrupt/families.h"
+#include "data/sample/image_ops_common.h"
+#include "dtn/core/check.h"
+
+namespace dtn {
+namespace {
+
+constexpr Corruption kCorruptions[] = {
+    {"gaussian_noise", "noise", true, corrupt::gaussian_noise},
+    {"shot_noise", "noise", true, corrupt::shot_noise},
+    {"impulse_noise", "noise", true, corrupt::impulse_noise},
+    {"defocus_blur", "blur", false, corrupt::defocus_blur},
+    {"glass_blur", "blur", false, corrupt::glass_blur},
+    {"motion_blur", "blur", false, corrupt::motion_blur},
+    {"zoom_blur", "blur", false, corrupt::zoom_blur},
+    {"snow", "weather", false, corrupt::snow},
+    {"frost", "weather", false, corrupt::frost},
+    {"fog", "weather", false, corrupt::fog},
+    {"brightness", "weather", true, corrupt::brightness},
+    {"contrast", "digital", true, corrupt::contrast},
+    {"elastic_transform", "digital", false, corrupt::elastic_transform},
+    {"pixelate", "digital", false, corrupt::pixelate},
+    {"jpeg_compression", "digital", true, corrupt::jpeg_compression},
+    {"speckle_noise", "extra", true, corrupt::speckle_noise},
+    {"gaussian_blur", "extra", false, corrupt::gaussian_blur},
+    {"spatter", "extra", false, corrupt::spatter},
+    {"saturate", "extra", true, corrupt::saturate},
+};
+
+std::vector<std::string> items_of(const std::string& list) {
+  std::vector<std::string> items;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    items.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return items;
+}
+
+[[noreturn]] void fail_unknown(const std::string& name) {
+  std::vector<std::string> names = {"all"};
+  for (const Corruption& c : kCorruptions) names.emplace_back(c.name);
+  const std::string near = config::nearest(name, names);
+  std::string known;
+  for (const std::string& n : names) known += (known.empty() ? "" : ", ") + n;
+  throw ConfigError(cat("there is no corruption '", name, "'",
+                        near.empty() ? std::string() : cat("; do you mean ", near, "?"),
+                        " (known: ", known, ")"));
+}
+
+// "3", or "2-4".
+std::array<int, 2> range_of(const std::string& item) {
+  const auto digit = [&](std::size_t at) { return at < item.size() ? item[at] - '0' : 0; };
+  const bool single = item.size() == 1, range = item.size() == 3 && item[1] == '-';
+  const int first = digit(0), last = single ? first : digit(2);
+  const auto fits = [](int s) { return 1 <= s && s <= static_cast<int>(kSeverities); };
+  if (!(single || range) || !fits(first) || !fits(last) || last < first) {
+    throw ConfigError(cat("there is no severity '", item,
+                          "'; severities are 1 to 5: a list such as 1-5, 3 or 1,3-4"));
+  }
+  return {first, last};
+}
+
+}  // namespace
+
+std::span<const Corruption> corruptions() { return kCorruptions; }
+
+const Corruption* find_corruption(std::string_view name) {
+  const Corruption* found = std::ranges::find(kCorruptions, name, &Corruption::name);
+  return found == std::end(kCorruptions) ? nullptr : found;
+}
+
+bool is_frost(const Corruption& corruption) { return corruption.apply == corrupt::frost; }
+
+std::string CorruptionCell::name() const { return cat(corruption->name, "/", severity); }
+
+std::vector<const Corruption*> parse_corruptions(const std::string& names) {
+  std::array<bool, std::size(kCorruptions)> wanted{};
+  if (names.empty()) {
+    std::fill_n(wanted.begin(), kBenchmarkCorruptions, true);
+  } else {
+    for (const std::string& name : items_of(names)) {
+      const Corruption* found = find_corruption(name);
+      if (name == "all") {
+        wanted.fill(true);
+      } else if (found) {
+        wanted[static_cast<std::size_t>(found - kCorruptions)] = true;
+      } else {
+        fail_unknown(name);
+      }
+    }
+  }
+  std::vector<const Corruption*> chosen;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i]) chosen.push_back(&kCorruptions[i]);
+  }
+  return chosen;
+}
+
+std::vector<int> parse_severities(const std::string& text) {
+  std::array<bool, kSeverities> wanted{};
+  for (const std::string& item : items_of(text)) {
+    const auto [first, last] = range_of(item);
+    for (int s = first; s <= last; ++s) wanted[static_cast<std::size_t>(s) - 1] = true;
+  }
+  std::vector<int> chosen;
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i]) chosen.push_back(static_cast<int>(i) + 1);
+  }
+  return chosen;
+}
+
+std::vector<CorruptionCell> cells_of(std::span<const Corruption* const> chosen,
+                                     std::span<const int> severities) {
+  std::vector<CorruptionCell> cells;
+  for (const Corruption* corruption : chosen) {
+    for (int severity : severities) cells.push_back({corruption, severity});
+  }
+  return cells;
+}
+
+void apply_corruption(const Image& image, const CorruptionCell& cell, const CorruptionKey& key,
+                      const FrostTextures* frost, CorruptScratch& scratch, Image& out) {
+  const Corruption& c = *cell.corruption;
+  DTN_CHECK(1 <= cell.severity && cell.severity <= static_cast<int>(kSeverities), "severity ",
+            cell.severity);
+  image_ops::check_image(image);
+  DTN_CHECK(image.channels == 3, c.name, " takes images of 3 channels");
+  DTN_CHECK(c.any_size || (image.width == kCorruptedSide && image.height == kCorruptedSide), c.name,
+            " takes images of 224 x 224 alone, not ", image.width, " x ", image.height);
+  Draws draws(key.seed, c.name, cell.severity, key.item);
+  image_ops::shape_like(image, out);
+  c.apply(image, {cell.severity, draws, scratch, frost}, out);
+}
+
+}  // namespace dtn

@@ -1,0 +1,33 @@
+// The random numbers of one corrupted image. Private to dtn_data.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "data/sample/random.h"
+#include "dtn/core/philox.h"
+
+namespace dtn {
+
+// A sequence that depends on the four arguments alone, on any processor.
+class Draws {
+ public:
+  Draws(std::uint64_t seed, std::string_view corruption, int severity, std::string_view item);
+
+  std::uint32_t word() { return philox_group(key_, group_++).v[0]; }
+  double uniform(double low, double high) { return dtn::uniform(word(), low, high); }
+
+  // `buffer` becomes at least `count` words.
+  void words(std::int64_t count, std::vector<std::uint32_t>& buffer);
+  // `out` becomes at least `count` numbers of mean 0 and deviation 1, to float32 precision and up to
+  // 6.6 deviations; `buffer` is overwritten.
+  void normals(std::int64_t count, std::vector<std::uint32_t>& buffer, std::vector<float>& out);
+
+ private:
+  PhiloxKey key_;
+  std::uint64_t group_ = 0;  // the next of four words
+};
+
+}  // namespace dtn

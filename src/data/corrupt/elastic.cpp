@@ -1,0 +1,178 @@
+// Stretching by an affine map and by a smooth random field.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "data/corrupt/families.h"
+#include "data/corrupt/filters.h"
+#include "data/corrupt/kernels.h"
+#include "data/sample/no_contraction.h"
+
+DTN_NO_CONTRACTION
+
+namespace dtn::corrupt {
+namespace {
+
+struct Elastic {
+  double alpha, sigma, shift;  // in pixels
+};
+constexpr Elastic kElastic[] = {{244 * 2, 244 * .7, 244 * .1},
+                                {244 * 2, 244 * .08, 244 * .2},
+                                {244 * .05, 244 * .01, 244 * .02},
+                                {244 * .07, 244 * .01, 244 * .02},
+                                {244 * .12, 244 * .01, 244 * .02}};
+
+struct Point {
+  double x = 0, y = 0;
+};
+
+// x' = a x + b y + c, y' = d x + e y + f
+struct Affine {
+  double a = 1, b = 0, c = 0, d = 0, e = 1, f = 0;
+};
+
+// The map of three points to three others.
+Affine affine_between(const std::array<Point, 3>& from, const std::array<Point, 3>& to) {
+  const double ux = from[1].x - from[0].x, uy = from[1].y - from[0].y;
+  const double vx = from[2].x - from[0].x, vy = from[2].y - from[0].y;
+  const double area = ux * vy - uy * vx;
+  const auto solve = [&](double t0, double t1, double t2, double& p, double& q, double& r) {
+    p = ((t1 - t0) * vy - (t2 - t0) * uy) / area;
+    q = ((t2 - t0) * ux - (t1 - t0) * vx) / area;
+    r = t0 - p * from[0].x - q * from[0].y;
+  };
+  Affine map;
+  solve(to[0].x, to[1].x, to[2].x, map.a, map.b, map.c);
+  solve(to[0].y, to[1].y, to[2].y, map.d, map.e, map.f);
+  return map;
+}
+
+// A value between pixels of in [height, width, 3]; `mirror` says what lies outside.
+template <class Mirror>
+void read_between(const float* in, int height, int width, float x, float y, Mirror&& mirror,
+                  float* out) {
+  const int x0 = static_cast<int>(std::floor(x)), y0 = static_cast<int>(std::floor(y));
+  const float fx = x - static_cast<float>(x0), fy = y - static_cast<float>(y0);
+  const bool inside = 0 <= x0 && x0 + 1 < width && 0 <= y0 && y0 + 1 < height;
+  const int left = inside ? x0 : mirror(x0, width), right = inside ? x0 + 1 : mirror(x0 + 1, width);
+  const int top = inside ? y0 : mirror(y0, height),
+            below = inside ? y0 + 1 : mirror(y0 + 1, height);
+  const float* const a = in + 3ll * (static_cast<std::int64_t>(top) * width + left);
+  const float* const b = in + 3ll * (static_cast<std::int64_t>(top) * width + right);
+  const float* const c = in + 3ll * (static_cast<std::int64_t>(below) * width + left);
+  const float* const d = in + 3ll * (static_cast<std::int64_t>(below) * width + right);
+  for (int i = 0; i < 3; ++i) {
+    const float upper = a[i] + fx * (b[i] - a[i]), lower = c[i] + fx * (d[i] - c[i]);
+    out[i] = upper + fy * (lower - upper);
+  }
+}
+
+// The blur of one direction with mirrored borders as a matrix: the kernel reaches up to 512 pixels,
+// over an image of 224 again and again, so that it is folded onto the image once and for all. Rows
+// are kept from their first to their last weight.
+class FoldedBlur {
+ public:
+  FoldedBlur(int side, double sigma) {
+    const std::vector<double> taps = gaussian_taps(sigma, 3);
+    const int radius = static_cast<int>(taps.size() / 2);
+    for (int i = 0; i < side; ++i) {
+      std::vector<double> row(static_cast<std::size_t>(side));
+      for (int k = -radius; k <= radius; ++k) {
+        row[static_cast<std::size_t>(mirror_with_edge(i + k, side))] +=
+            taps[static_cast<std::size_t>(k + radius)];
+      }
+      const auto used = [](double w) { return w != 0; };
+      const auto first = std::ranges::find_if(row, used);
+      const auto end = std::find_if(row.rbegin(), row.rend(), used).base();
+      rows_.push_back({static_cast<int>(first - row.begin()), {first, end}});
+    }
+  }
+
+  // out[j, i] = sum over k of weights[i, k] in[k, j]: blurred down the columns, and transposed, so
+  // that applying it twice blurs both ways. in, out [side, side].
+  void apply(const float* in, std::vector<float>& line, float* out) const {
+    const auto side = static_cast<std::int64_t>(rows_.size());
+    line.resize(static_cast<std::size_t>(side));
+    std::vector<const float*> taps;
+    for (std::int64_t i = 0; i < side; ++i) {
+      const Row& row = rows_[static_cast<std::size_t>(i)];
+      taps.clear();
+      for (std::size_t k = 0; k < row.weights.size(); ++k) {
+        taps.push_back(in + (row.first + static_cast<std::int64_t>(k)) * side);
+      }
+      kernels().sum32({taps.data(), row.weights.data(), static_cast<int>(taps.size())}, side,
+                      line.data());
+      for (std::int64_t j = 0; j < side; ++j) out[j * side + i] = line[static_cast<std::size_t>(j)];
+    }
+  }
+
+ private:
+  struct Row {
+    int first;
+    std::vector<float> weights;
+  };
+  std::vector<Row> rows_;
+};
+
+// alpha times a field of U(-1, 1), blurred.
+void draw_field(const FoldedBlur& blur, const Elastic& elastic, Draws& draws, CorruptScratch& s,
+                std::vector<float>& field) {
+  constexpr std::size_t kPixels = static_cast<std::size_t>(kCorruptedSide) * kCorruptedSide;
+  draws.words(kPixels, s.words);
+  field.resize(kPixels);
+  s.noise.resize(kPixels);
+  for (std::size_t i = 0; i < kPixels; ++i) {
+    field[i] = static_cast<float>(uniform(s.words[i], -elastic.alpha, elastic.alpha));
+  }
+  blur.apply(field.data(), s.line, s.noise.data());
+  blur.apply(s.noise.data(), s.line, field.data());
+}
+
+Affine draw_affine(double shift, Draws& draws) {
+  // A third of the side around the middle.
+  const std::array<Point, 3> from = {Point{186, 186}, Point{186, 38}, Point{38, 38}};
+  std::array<Point, 3> to = from;
+  for (Point& p : to) {
+    p.x += draws.uniform(-shift, shift);
+    p.y += draws.uniform(-shift, shift);
+  }
+  return affine_between(to, from);  // what is read where
+}
+
+}  // namespace
+
+void elastic_transform(const Image& image, const CorruptJob& job, Image& out) {
+  static const FoldedBlur blurs[] = {FoldedBlur(kCorruptedSide, kElastic[0].sigma),
+                                     FoldedBlur(kCorruptedSide, kElastic[1].sigma),
+                                     FoldedBlur(kCorruptedSide, kElastic[2].sigma)};
+  const Elastic& elastic = by_severity(kElastic, job);
+  const FoldedBlur& blur = blurs[std::min(job.severity, 3) - 1];  // the last three share it
+  CorruptScratch& s = job.scratch;
+  const Affine map = draw_affine(elastic.shift, job.draws);
+  draw_field(blur, elastic, job.draws, s, s.field);
+  draw_field(blur, elastic, job.draws, s, s.other);
+
+  const int height = image.height, width = image.width;
+  s.noise.assign(image.pixels.begin(), image.pixels.end());
+  s.plane.resize(image.pixels.size());
+  float* moved = s.plane.data();
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x, moved += 3) {
+      read_between(s.noise.data(), height, width, static_cast<float>(map.a * x + map.b * y + map.c),
+                   static_cast<float>(map.d * x + map.e * y + map.f), mirror_without_edge, moved);
+    }
+  }
+  for (int y = 0; y < height; ++y) {
+    for (int x = 0; x < width; ++x) {
+      const std::size_t at = static_cast<std::size_t>(y) * width + x;
+      std::array<float, 3> value;
+      read_between(s.plane.data(), height, width, static_cast<float>(x) + s.field[at],
+                   static_cast<float>(y) + s.other[at], mirror_with_edge, value.data());
+      for (std::size_t c = 0; c < 3; ++c) {
+        out.pixels[3 * at + c] = static_cast<std::uint8_t>(std::clamp(value[c], 0.0f, 255.0f));
+      }
+    }
+  }
+}
+
+}  // namespace dtn::corrupt

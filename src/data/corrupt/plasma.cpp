@@ -1,0 +1,80 @@
+#include "data/corrupt/plasma.h"
+
+#include <algorithm>
+
+#include "data/sample/no_contraction.h"
+
+DTN_NO_CONTRACTION
+
+namespace dtn::corrupt {
+namespace {
+
+class Plasma {
+ public:
+  Plasma(const std::uint32_t* words, std::vector<float>& map) : word_(words), map_(map) {}
+
+  void fill(float decay) {
+    at(0, 0) = 0;
+    float amplitude = 100;
+    for (int step = kPlasmaSide; step >= 2; step /= 2, amplitude /= decay) {
+      squares(step, amplitude);
+      diamonds(step, amplitude);
+    }
+  }
+
+ private:
+  float& at(int y, int x) {
+    constexpr int kMask = kPlasmaSide - 1;
+    return map_[static_cast<std::size_t>((y & kMask) * kPlasmaSide + (x & kMask))];
+  }
+  // The amplitude goes in twice, as in the original.
+  float noisy(float sum, float amplitude) {
+    return sum / 4 + amplitude * static_cast<float>(uniform(*word_++, -amplitude, amplitude));
+  }
+
+  void squares(int step, float amplitude) {
+    const int half = step / 2;
+    for (int y = 0; y < kPlasmaSide; y += step) {
+      for (int x = 0; x < kPlasmaSide; x += step) {
+        const float sum = at(y, x) + at(y + step, x) + at(y, x + step) + at(y + step, x + step);
+        at(y + half, x + half) = noisy(sum, amplitude);
+      }
+    }
+  }
+
+  // Each point between two corners has these and the middles of two squares for neighbours.
+  void diamonds(int step, float amplitude) {
+    const int half = step / 2;
+    for (int y = 0; y < kPlasmaSide; y += step) {
+      for (int x = 0; x < kPlasmaSide; x += step) {
+        const float sum =
+            at(y + half, x + half) + at(y - half, x + half) + at(y, x) + at(y, x + step);
+        at(y, x + half) = noisy(sum, amplitude);
+      }
+    }
+    for (int y = 0; y < kPlasmaSide; y += step) {
+      for (int x = 0; x < kPlasmaSide; x += step) {
+        const float sum =
+            at(y + half, x + half) + at(y + half, x - half) + at(y, x) + at(y + step, x);
+        at(y + half, x) = noisy(sum, amplitude);
+      }
+    }
+  }
+
+  const std::uint32_t* word_;
+  std::vector<float>& map_;
+};
+
+}  // namespace
+
+void draw_plasma(float decay, Draws& draws, std::vector<std::uint32_t>& words,
+                 std::vector<float>& plasma) {
+  constexpr std::int64_t kPoints = static_cast<std::int64_t>(kPlasmaSide) * kPlasmaSide;
+  draws.words(kPoints, words);
+  plasma.resize(kPoints);
+  Plasma(words.data(), plasma).fill(decay);
+  const auto [low, high] = std::ranges::minmax(plasma);
+  for (float& v : plasma) v = (v - low) / (high - low);
+}
+
+}  // namespace dtn::corrupt
