@@ -38,6 +38,9 @@ struct EvalCommand {
   std::string inputs, precision = "fp32";
   std::string suite, suite_root, classes, save;
   bool json = false, no_clean = false;
+  bool on_the_fly = false;
+  std::string corruptions, severities = "1-5", corrupt_format = "jpeg", frost_dir;
+  std::uint64_t corrupt_seed = 0;
   std::optional<int> batch_size;
   MachineOptions machine;
 };
@@ -192,13 +195,28 @@ bool is_set(const EvalCommand& options, std::string_view key) {
   });
 }
 
+std::optional<CorruptOnTheFly> on_the_fly(const EvalCommand& options) {
+  if (!options.on_the_fly) return std::nullopt;
+  if (options.suite != name_of(Suite::kImageNetC)) {
+    throw ConfigError("--corrupt-on-the-fly makes imagenet-c; there is no other suite to make");
+  }
+  CorruptOnTheFly how;
+  if (!options.corruptions.empty()) how.corruptions = parse_corruptions(options.corruptions);
+  how.severities = parse_severities(options.severities);
+  how.seed = options.corrupt_seed;
+  how.format = corrupt_format(options.corrupt_format);
+  how.frost_dir = options.frost_dir;
+  return how;
+}
+
 int evaluate_suite(const EvalCommand& options, const ExperimentConfig& config,
                    const TensorFile& weights, Classify& task, const Registries& registries) {
   SuiteOptions suite;
   suite.registries = &registries;
   suite.suite = options.suite == name_of(Suite::kImageNetC) ? Suite::kImageNetC : Suite::kImageNetR;
   suite.root = options.suite_root.empty() ? config.data.root : options.suite_root;
-  if (suite.root.empty()) {
+  suite.on_the_fly = on_the_fly(options);
+  if (!suite.on_the_fly && suite.root.empty()) {
     throw ConfigError(cat("--suite ", options.suite, ": --suite-root names its folder"));
   }
   suite.classes = options.classes;
@@ -287,6 +305,31 @@ int eval_main(int argc, char** argv, const Registries& registries) {
   app.add_option("--save", options.save,
                  "keep what --suite has finished in this JSON file, and go on behind it")
       ->needs(suite);
+  auto* made = app.add_flag("--corrupt-on-the-fly", options.on_the_fly,
+                            "make the images of imagenet-c from the clean ones of data.root while "
+                            "they are evaluated, in place of reading folders");
+  made->needs(suite)->excludes("--suite-root");
+  app.add_option("--corruption", options.corruptions,
+                 "of --corrupt-on-the-fly: names with commas between, or all for the 19 (default: "
+                 "the 15 of the benchmark; of images below 224 x 224 those of any size)")
+      ->needs(made);
+  app.add_option("--severity", options.severities,
+                 "of --corrupt-on-the-fly: 1 to 5, a list such as 1-5, 3 or 1,3-4")
+      ->needs(made)
+      ->capture_default_str();
+  app.add_option("--seed", options.corrupt_seed,
+                 "of --corrupt-on-the-fly: of all that is drawn at random")
+      ->needs(made)
+      ->capture_default_str();
+  app.add_option("--corrupt-format", options.corrupt_format,
+                 "of --corrupt-on-the-fly: evaluate what `dtn-data corrupt` would write as jpeg "
+                 "(quality 85, as ImageNet-C has it) or png")
+      ->check(CLI::IsMember({"jpeg", "png"}))
+      ->needs(made)
+      ->capture_default_str();
+  app.add_option("--frost-dir", options.frost_dir,
+                 "of --corrupt-on-the-fly: pictures of frost (default: a stand-in made by code)")
+      ->needs(made);
   app.add_flag("--no-clean", options.no_clean, "leave the clean images of --suite out")
       ->needs(suite);
   app.add_option("--precision", options.precision, "fp32 or bf16")

@@ -104,10 +104,19 @@ void AtomicFile::rewrite(std::uint64_t offset, std::string_view text) {
 void AtomicFile::commit() {
   DTN_CHECK(fd_ >= 0, path_.string(), " is already committed");
   if (::fsync(fd_) != 0) throw_errno("sync", path_);
+  take_name();
+  sync_directory(parent_of(path_));
+}
+
+void AtomicFile::commit_unsynced() {
+  DTN_CHECK(fd_ >= 0, path_.string(), " is already committed");
+  take_name();
+}
+
+void AtomicFile::take_name() {
   rename_or_throw(temporary_, path_);
   ::close(fd_);
   fd_ = -1;
-  sync_directory(parent_of(path_));
 }
 
 void write_file_atomic(const fs::path& path, std::string_view content) {

@@ -32,8 +32,8 @@ void check_image(const Image& image) {
 // without destructors.
 class JpegWriter {
  public:
-  JpegWriter(const Image& image, int quality, std::vector<std::byte>& out)
-      : image_(image), quality_(quality), out_(out) {
+  JpegWriter(const Image& image, int quality, HuffmanCodes codes, std::vector<std::byte>& out)
+      : image_(image), quality_(quality), codes_(codes), out_(out) {
     cinfo_.err = jpeg_std_error(&errors_.base);
     errors_.base.error_exit = [](j_common_ptr cinfo) {
       std::longjmp(reinterpret_cast<Errors*>(cinfo->err)->jump, 1);
@@ -88,6 +88,7 @@ class JpegWriter {
     cinfo_.in_color_space = image_.channels == 1 ? JCS_GRAYSCALE : JCS_RGB;
     jpeg_set_defaults(&cinfo_);
     jpeg_set_quality(&cinfo_, quality_, TRUE);
+    cinfo_.optimize_coding = codes_ == HuffmanCodes::kOptimized ? TRUE : FALSE;
     jpeg_start_compress(&cinfo_, TRUE);
     const std::size_t stride = static_cast<std::size_t>(image_.width) * image_.channels;
     while (cinfo_.next_scanline < cinfo_.image_height) {
@@ -114,6 +115,7 @@ class JpegWriter {
 
   const Image& image_;
   int quality_;
+  HuffmanCodes codes_;
   std::vector<std::byte>& out_;
   Errors errors_{};
   Target target_{};
@@ -171,10 +173,10 @@ void end_png(int height, std::span<const std::uint8_t> pixels, std::vector<std::
 
 }  // namespace
 
-void encode_jpeg(const Image& image, int quality, std::vector<std::byte>& out) {
+void encode_jpeg(const Image& image, int quality, std::vector<std::byte>& out, HuffmanCodes codes) {
   check_image(image);
   DTN_CHECK(1 <= quality && quality <= 100, "quality ", quality);
-  JpegWriter(image, quality, out).run();
+  JpegWriter(image, quality, codes, out).run();
 }
 
 void encode_png(const Image& image, std::vector<std::byte>& out) {

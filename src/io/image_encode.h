@@ -12,10 +12,15 @@
 
 namespace dtn {
 
-// Baseline JPEG of an image of 1 or 3 channels; colour is stored as YCbCr with chroma halved both
-// ways, which are libjpeg's and Pillow's defaults. `quality` is libjpeg's, 1 .. 100. The result
-// replaces `out`, whose memory is reused. Error when libjpeg refuses.
-void encode_jpeg(const Image& image, int quality, std::vector<std::byte>& out);
+// Whose Huffman codes a JPEG has: the standard's, or its own, which take a second pass and fewer
+// bytes. The pixels are the same.
+enum class HuffmanCodes { kStandard, kOptimized };
+
+// Baseline JPEG of an image of 1 or 3 channels by the accurate transform; colour is stored as YCbCr
+// with chroma halved both ways, which are libjpeg's and Pillow's defaults. `quality` is libjpeg's,
+// 1 .. 100. The result replaces `out`, whose memory is reused. Error when libjpeg refuses.
+void encode_jpeg(const Image& image, int quality, std::vector<std::byte>& out,
+                 HuffmanCodes codes = HuffmanCodes::kStandard);
 
 // PNG of an image of 1 or 3 channels, without loss. The result replaces `out`.
 void encode_png(const Image& image, std::vector<std::byte>& out);

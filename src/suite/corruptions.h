@@ -1,4 +1,4 @@
-// The corruptions of ImageNet-C and how errors under them are summed up (D. Hendrycks and
+// How errors under the corruptions of ImageNet-C are summed up (D. Hendrycks and
 // T. Dietterich, "Benchmarking Neural Network Robustness to Common Corruptions and Perturbations",
 // ICLR 2019, section 4.2).
 #pragma once
@@ -7,25 +7,13 @@
 #include <cstddef>
 #include <optional>
 #include <span>
-#include <string_view>
+
+#include "data/corrupt/corruptions.h"
 
 namespace dtn {
 
-inline constexpr std::size_t kSeverities = 5;
-inline constexpr std::size_t kBenchmarkCorruptions = 15;
-
-struct Corruption {
-  const char* name;   // of its folder
-  const char* group;  // of the folder around it, as the archives have them
-  // AlexNet's top-1 error, the mean over the five severities, in [0, 1]. Zero outside the
-  // benchmark.
-  double alexnet_error;
-};
-
-// The 15 of the benchmark, then the 4 that were published besides.
-std::span<const Corruption> corruptions();
-// One of them by name, or null.
-const Corruption* find_corruption(std::string_view name);
+// AlexNet's top-1 error, the mean over the five severities, in [0, 1]. Zero outside the benchmark.
+double alexnet_error(const Corruption& corruption);
 
 // Top-1 errors in percent, by severity; nothing where there were no images.
 using SeverityErrors = std::array<std::optional<double>, kSeverities>;

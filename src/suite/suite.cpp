@@ -69,6 +69,7 @@ class Runner {
     report_.suite = options.suite;
     report_.settings = settings_of(config, options, plan_);
     const auto choice = static_cast<std::int64_t>(plan_.choice.size());
+    report_.small_images = plan_.small_images;
     report_.num_classes = choice > 0 ? choice : static_cast<std::int64_t>(plan_.classes.size());
     describe();
     if (!options_.save.empty()) resume();
@@ -99,7 +100,13 @@ class Runner {
     SampleWorkspace workspace;
     try {
       const Sample sample = cell.images->load(0, workspace);
-      const ImageInfo info = read_image_info(sample.encoded, workspace.name);
+      ImageInfo info;
+      if (sample.image) {
+        info.width = sample.image->width;
+        info.height = sample.image->height;
+      } else {
+        info = read_image_info(sample.encoded, workspace.name);
+      }
       const EvalGeometry g = eval_geometry(info.width, info.height, size, cell.crop_pct);
       log_info(cat("images: such as ", info.width, " x ", info.height, ", ",
                    g.width == info.width && g.height == info.height
@@ -169,7 +176,8 @@ class Runner {
     const auto images = images_.find(cell.name);
     return SuiteScore{{m.at("top1"), m.at("top5"), m.at("loss"), result->count, result->seconds},
                       split->loader().report().bad_images,
-                      images == images_.end() ? "" : images->second};
+                      images == images_.end() ? "" : images->second,
+                      cell.stand_in};
   }
 
   static std::string text_of(const SuiteScore& score) {
@@ -215,7 +223,7 @@ Accuracy overall(const SuiteReport& report) {
   Accuracy all;
   for (const auto& [name, score] : report.scores) {
     const Corruption* corruption = find_corruption(name.substr(0, name.find('/')));
-    if (name == "clean" || (corruption && corruption->alexnet_error == 0)) continue;
+    if (name == "clean" || (corruption && !in_benchmark(*corruption))) continue;
     const auto n = static_cast<double>(score.result.count);
     all.top1 += n * score.result.top1;
     all.top5 += n * score.result.top5;

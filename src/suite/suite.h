@@ -8,7 +8,9 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "data/corrupt/chain.h"
 #include "dtn/config/train_config.h"
 #include "dtn/core/dtype.h"
 #include "dtn/data/registries.h"
@@ -20,11 +22,24 @@ namespace dtn {
 enum class Suite { kImageNetC, kImageNetR };
 const char* name_of(Suite suite);  // "imagenet-c", "imagenet-r"
 
+// ImageNet-C made while it is evaluated, from the validation images of the config's data set.
+struct CorruptOnTheFly {
+  // Empty: the 15 of the benchmark; where the images are smaller than 224 x 224, which ImageNet-C's
+  // are not, those that know no image size.
+  std::vector<const Corruption*> corruptions;
+  std::vector<int> severities = {1, 2, 3, 4, 5};
+  std::uint64_t seed = 0;
+  // As which `dtn-data corrupt` would save them. Small images are not compressed again in any case.
+  CorruptFormat format = CorruptFormat::kJpeg;
+  std::string frost_dir;  // empty: the stand-in
+};
+
 struct SuiteOptions {
   Suite suite = Suite::kImageNetC;
   // ImageNet-C: <root>/<corruption>/<severity>/<class>/**, where corruptions may lie one folder
   // deeper, in blur/, noise/, ... ImageNet-R: <root>/<class>/**.
   std::filesystem::path root;
+  std::optional<CorruptOnTheFly> on_the_fly;  // in place of the root
   // A text file that names the model's classes in the order of their labels, one per line. Empty:
   // the names are those of the config's data set, if it has as many as the model; else ImageNet's
   // own, if the model has 1000 and all folders are among them; else those of the folders, if there
@@ -54,6 +69,7 @@ struct SuiteScore {
   Accuracy result;
   std::int64_t bad_images = 0;  // damaged ones, which result.count leaves out
   std::string images;           // tells the images apart; empty where nothing is kept
+  bool stand_in = false;        // frost whose textures are made by code
   double error() const { return 100 - result.top1; }  // percent
 };
 
@@ -71,6 +87,8 @@ struct SuiteReport {
   Suite suite = Suite::kImageNetC;
   SuiteSettings settings;
   std::int64_t num_classes = 0;  // told apart
+  // The images are smaller than ImageNet-C's: there is no CE then, which compares with AlexNet.
+  bool small_images = false;
   // By name: "gaussian_noise/3" for a corruption and its severity, "renditions" for ImageNet-R,
   // "clean".
   std::map<std::string, SuiteScore> scores;

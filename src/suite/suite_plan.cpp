@@ -1,10 +1,13 @@
 #include "suite/suite_plan.h"
 
 #include <algorithm>
+#include <numeric>
 #include <set>
 #include <sstream>
 #include <string_view>
 
+#include "data/corrupt/corrupt_record.h"
+#include "data/corrupt/corrupted_dataset.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
@@ -45,9 +48,14 @@ std::shared_ptr<const Dataset> try_open(const ExperimentConfig& config, Split sp
 // Finds out what the model's classes are called.
 class Classes {
  public:
-  Classes(const ExperimentConfig& config, const SuiteOptions& options, const Names& folders)
-      : config_(config), registries_(*options.registries), folders_(folders) {
-    clean_ = try_open(config, Split::kVal, registries_, no_clean_);
+  // `clean`: the validation images, or null and why.
+  Classes(const ExperimentConfig& config, const SuiteOptions& options, const Names& folders,
+          std::shared_ptr<const Dataset> clean, const std::string& no_clean)
+      : config_(config),
+        registries_(*options.registries),
+        folders_(folders),
+        no_clean_(no_clean),
+        clean_(std::move(clean)) {
     if (!options.classes.empty()) {
       use(read_class_list(options.classes, config.model.num_classes), options.classes.string());
     } else if (!use_dataset(clean_, true) && !use_training() && !use_imagenet() && !use_folders() &&
@@ -59,8 +67,6 @@ class Classes {
   }
 
   std::vector<std::string>& names() { return names_; }
-  const std::shared_ptr<const Dataset>& clean() const { return clean_; }
-  const std::string& no_clean() const { return no_clean_; }
 
  private:
   void use(std::vector<std::string> names, const std::string& source) {
@@ -120,9 +126,10 @@ class Classes {
   const ExperimentConfig& config_;
   const DataRegistries& registries_;
   const Names& folders_;
-  std::vector<std::string> names_;
-  std::string source_, no_clean_;
+  const std::string& no_clean_;
   std::shared_ptr<const Dataset> clean_;
+  std::vector<std::string> names_;
+  std::string source_;
 };
 
 // The labels of the classes that have a folder, ascending.
@@ -135,16 +142,15 @@ std::vector<std::int64_t> labels_of(const Names& folders, const std::vector<std:
 }
 
 // The validation images of the classes that the suite has, if they are there.
-void add_clean(SuitePlan& plan, const Classes& classes, std::span<const std::int64_t> labels,
-               double crop_pct) {
-  std::shared_ptr<const Dataset> clean = classes.clean();
+void add_clean(SuitePlan& plan, std::shared_ptr<const Dataset> clean, const std::string& no_clean,
+               std::span<const std::int64_t> labels, double crop_pct) {
   if (!clean) {
-    log_warn(cat("no figure for clean images: ", classes.no_clean()));
+    log_warn(cat("no figure for clean images: ", no_clean));
     return;
   }
   clean = only_classes(std::move(clean), plan.classes, labels);
   if (clean->size() > 0) {
-    plan.cells.insert(plan.cells.begin(), {"clean", std::move(clean), crop_pct});
+    plan.cells.insert(plan.cells.begin(), {"clean", std::move(clean), crop_pct, false});
   } else {
     log_warn(cat("no figure for clean images: there are ", clean->description()));
   }
@@ -162,6 +168,97 @@ void warn_uneven(const SuitePlan& plan) {
   if (fewer == 0) return;
   log_warn(cat(fewer, " of ", plan.cells.size(), " folders have fewer images than the ", most,
                " of others (", example, "); is one not wholly unpacked?"));
+}
+
+bool is_smaller(int width, int height) { return width < kCorruptedSide && height < kCorruptedSide; }
+
+// Whether all of a few images, spread over all, are smaller than ImageNet-C's.
+bool are_small(const Dataset& images) {
+  constexpr std::int64_t kProbes = 8;
+  SampleWorkspace workspace;
+  bool any = false;
+  for (std::int64_t probe = 0; probe < kProbes; ++probe) {
+    try {
+      const Sample sample = images.load(probe * images.size() / kProbes, workspace);
+      if (!sample.ready.empty())
+        throw ConfigError("a data set of tensors has no pixels to corrupt");
+      if (sample.image) {
+        any = is_smaller(sample.image->width, sample.image->height);
+      } else {
+        const ImageInfo info = read_image_info(sample.encoded, workspace.name);
+        any = is_smaller(info.width, info.height);
+      }
+      if (!any) return false;
+    } catch (const DataError&) {
+      // It will be counted as damaged.
+    }
+  }
+  return any;
+}
+
+std::vector<const Corruption*> corruptions_for(const CorruptOnTheFly& options, bool small) {
+  const std::vector<const Corruption*> given =
+      options.corruptions.empty() ? parse_corruptions(small ? "all" : "") : options.corruptions;
+  if (!small) return given;
+  std::vector<const Corruption*> fit;
+  std::string left_out;
+  for (const Corruption* c : given) {
+    if (c->any_size) {
+      fit.push_back(c);
+    } else {
+      left_out += cat(left_out.empty() ? "" : ", ", c->name);
+    }
+  }
+  if (!left_out.empty() && !options.corruptions.empty()) {
+    throw ConfigError(cat("--corruption: the images are smaller than 224 x 224, for which alone ",
+                          left_out, " are made"));
+  }
+  return fit;
+}
+
+SuitePlan plan_on_the_fly(const ExperimentConfig& config, const SuiteOptions& options) {
+  const CorruptOnTheFly& how = *options.on_the_fly;
+  std::shared_ptr<const Dataset> clean = open_dataset(config.data, config.model, Split::kVal,
+                                                      config.seed, options.registries->datasets);
+  SuitePlan plan;
+  std::vector<std::int64_t> labels;
+  if (clean->class_names().empty()) {
+    for (int i = 0; i < config.model.num_classes; ++i) plan.classes.push_back(std::to_string(i));
+    labels.resize(plan.classes.size());
+    std::iota(labels.begin(), labels.end(), std::int64_t{0});
+  } else {
+    const Names names(clean->class_names().begin(), clean->class_names().end());
+    plan.classes = std::move(Classes(config, options, names, clean, "").names());
+    labels = labels_of(names, plan.classes);
+  }
+  plan.small_images = are_small(*clean);
+  if (plan.small_images && config.model.channels != 3) {
+    throw ConfigError("small images are corrupted in colour; model.channels must be 3");
+  }
+  plan.crop_pct = options.crop_pct.value_or(plan.small_images ? config.data.crop_pct : 1);
+  const std::shared_ptr<const Dataset> images = only_classes(clean, plan.classes, labels);
+  std::shared_ptr<const FrostTextures> frost;
+  for (const CorruptionCell& cell :
+       cells_of(corruptions_for(how, plan.small_images), how.severities)) {
+    const bool icy = is_frost(*cell.corruption);
+    if (icy && !frost) {
+      frost = how.frost_dir.empty() ? FrostTextures::stand_in()
+                                    : FrostTextures::from_folder(how.frost_dir);
+    }
+    CorruptedOptions made{.cell = cell,
+                          .seed = how.seed,
+                          .source = CorruptSource::kCrop,
+                          .format = how.format,
+                          .frost = frost};
+    if (plan.small_images) {
+      made.source = CorruptSource::kAsItIs;
+      made.format = CorruptFormat::kPng;
+    }
+    plan.cells.push_back(
+        {cell.name(), corrupted_dataset(images, made), plan.crop_pct, icy && frost->is_stand_in()});
+  }
+  if (options.clean) add_clean(plan, clean, "", labels, config.data.crop_pct);
+  return plan;
 }
 
 }  // namespace
@@ -189,22 +286,29 @@ std::vector<std::string> read_class_list(const fs::path& file, std::int64_t num_
 }
 
 SuitePlan plan_suite(const ExperimentConfig& config, const SuiteOptions& options) {
+  if (options.on_the_fly) return plan_on_the_fly(config, options);
   const bool corrupted = options.suite == Suite::kImageNetC;
   log_info(cat(name_of(options.suite), ": listing ", options.root.string()));  // millions of files
   const std::vector<SuiteFolder> folders = folders_of(options);
   const Names folder_names = class_folders(folders);
-  Classes classes(config, options, folder_names);
+  std::string no_clean;
+  const auto clean = try_open(config, Split::kVal, *options.registries, no_clean);
+  Classes classes(config, options, folder_names, clean, no_clean);
   SuitePlan plan;
   plan.classes = std::move(classes.names());
   const std::vector<std::int64_t> labels = labels_of(folder_names, plan.classes);
   if (!corrupted) plan.choice = labels;
   plan.crop_pct = options.crop_pct.value_or(corrupted ? 1 : config.data.crop_pct);
+  const std::optional<CorruptRecord> made =
+      corrupted ? read_corrupt_record(options.root) : std::nullopt;
   for (const SuiteFolder& folder : folders) {
+    const bool stand_in =
+        made && made->frost == FrostTextures::kStandIn && folder.name.starts_with("frost/");
     plan.cells.push_back(
-        {folder.name, open_class_folders(folder.path, plan.classes), plan.crop_pct});
+        {folder.name, open_class_folders(folder.path, plan.classes), plan.crop_pct, stand_in});
   }
   warn_uneven(plan);
-  if (options.clean) add_clean(plan, classes, labels, config.data.crop_pct);
+  if (options.clean) add_clean(plan, clean, no_clean, labels, config.data.crop_pct);
   return plan;
 }
 

@@ -17,6 +17,7 @@ struct SuiteCell {
   std::string name;  // as in SuiteReport
   std::shared_ptr<const Dataset> images;
   double crop_pct = 1;
+  bool stand_in = false;  // frost whose textures are made by code
 };
 
 struct SuitePlan {
@@ -24,6 +25,7 @@ struct SuitePlan {
   // The classes to choose between: all for ImageNet-C, those that have a folder for ImageNet-R.
   std::vector<std::int64_t> choice;
   double crop_pct = 1;           // of the suite's images
+  bool small_images = false;     // as in SuiteReport
   std::vector<SuiteCell> cells;  // the clean one first
 };
 

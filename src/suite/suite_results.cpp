@@ -32,6 +32,7 @@ Json json_of(const SuiteScore* score) {
                {"error", score->error()}, {"count", r.count}, {"bad_images", score->bad_images},
                {"seconds", r.seconds}};
   if (!score->images.empty()) json["images"] = score->images;
+  if (score->stand_in) json["stand_in"] = true;
   return json;
 }
 
@@ -53,31 +54,46 @@ Json::json_pointer place_of(const std::string& name) {
   const std::size_t slash = name.find('/');
   if (slash == name.npos) return Json::json_pointer("/" + name);
   const Corruption* corruption = find_corruption(name.substr(0, slash));
-  const bool extra = !corruption || corruption->alexnet_error == 0;
+  const bool extra = !corruption || !in_benchmark(*corruption);
   return Json::json_pointer(cat(extra ? "/extra/" : "/corruptions/", name.substr(0, slash),
                                 "/severities", name.substr(slash)));
 }
 
 void add_corruptions(const SuiteReport& report, Json& json) {
   const std::vector<SeverityErrors> errors = errors_of(report);
-  const CorruptionSummary summary = summarize(errors);
+  const CorruptionSummary summary = summary_of(report);
   json["mce"] = json_of(summary.mce());
   json["mean_ce"] = json_of(summary.mean_ce);
   json["mean_error"] = json_of(summary.mean_error);
   json["complete_corruptions"] = summary.corruptions;
+  const SuiteScore* clean = find_score(report, "clean");
+  json["relative_mean_error"] = json_of(relative_error(summary.mean_error, clean));
+  if (report.small_images) json["no_mce"] = kNoMce;
+  if (frost_is_stand_in(report)) {
+    const CorruptionSummary others = summary_without_frost(report);
+    json["frost"] = kStandInFrost;
+    json["without_frost"] = {{"mean_ce", json_of(others.mean_ce)},
+                             {"mean_error", json_of(others.mean_error)},
+                             {"complete_corruptions", others.corruptions}};
+  }
   json["corruptions"] = Json::object();
   json["extra"] = Json::object();
   for (std::size_t i = 0; i < errors.size(); ++i) {
     const Corruption& corruption = corruptions()[i];
     const bool extra = i >= kBenchmarkCorruptions;
     Json entry = {{"group", corruption.group}, {"error", json_of(mean_error(errors[i]))}};
-    if (!extra) entry["ce"] = json_of(corruption_error(corruption, errors[i]));
+    if (is_frost(corruption) && frost_is_stand_in(report)) entry["name"] = kStandInFrost;
+    if (!extra && !report.small_images) {
+      entry["ce"] = json_of(corruption_error(corruption, errors[i]));
+    }
+    entry["relative_error"] = json_of(relative_error(mean_error(errors[i]), clean));
     for (std::size_t s = 0; s < kSeverities; ++s) {
       entry["severities"][std::to_string(s + 1)] =
           json_of(find_score(report, score_name(corruption, s)));
     }
     const bool empty = std::ranges::none_of(errors[i], [](const auto& e) { return e.has_value(); });
-    if (!extra || !empty) json[extra ? "extra" : "corruptions"][corruption.name] = std::move(entry);
+    if (!empty || !(extra || report.small_images))
+      json[extra ? "extra" : "corruptions"][corruption.name] = std::move(entry);
   }
 }
 
@@ -118,6 +134,7 @@ SuiteScore score_of(const Json& json) {
   score.result.count = json.at("count").get<std::int64_t>();
   score.bad_images = json.at("bad_images").get<std::int64_t>();
   score.images = json.at("images").get<std::string>();
+  score.stand_in = json.value("stand_in", false);
   return score;
 }
 
@@ -163,6 +180,37 @@ std::vector<SeverityErrors> errors_of(const SuiteReport& report) {
     }
   }
   return errors;
+}
+
+CorruptionSummary summary_of(const SuiteReport& report) {
+  const std::vector<SeverityErrors> errors = errors_of(report);
+  if (!report.small_images) return summarize(errors);
+  CorruptionSummary summary;
+  double sum = 0;
+  for (const SeverityErrors& e : errors) {
+    if (!mean_error(e)) continue;
+    sum += *mean_error(e);
+    ++summary.corruptions;
+  }
+  if (summary.corruptions > 0) summary.mean_error = sum / static_cast<double>(summary.corruptions);
+  return summary;
+}
+
+CorruptionSummary summary_without_frost(const SuiteReport& report) {
+  std::vector<SeverityErrors> errors = errors_of(report);
+  for (std::size_t i = 0; i < errors.size(); ++i) {
+    if (is_frost(corruptions()[i])) errors[i] = {};
+  }
+  return summarize(errors);
+}
+
+bool frost_is_stand_in(const SuiteReport& report) {
+  return std::ranges::any_of(report.scores, [](const auto& s) { return s.second.stand_in; });
+}
+
+std::optional<double> relative_error(const std::optional<double>& error, const SuiteScore* clean) {
+  if (!error || !clean) return std::nullopt;
+  return *error - clean->error();
 }
 
 std::map<std::string, SuiteScore> load_scores(const fs::path& file, Suite suite,

@@ -14,26 +14,34 @@ std::string percent(const std::optional<double>& value, int width) {
   return value ? format("%*.2f", width, *value) : format("%*s", width, "-");
 }
 
-std::string row(const Corruption& corruption, const SeverityErrors& errors) {
-  std::string line = format("%-*s", kNameWidth, corruption.name);
+std::string row(const SuiteReport& report, const Corruption& corruption,
+                const SeverityErrors& errors) {
+  const bool stand_in = is_frost(corruption) && frost_is_stand_in(report);
+  std::string line = format("%-*s", kNameWidth, stand_in ? kStandInFrost : corruption.name);
   for (const std::optional<double>& error : errors) line += percent(error, 8);
   line += percent(mean_error(errors), 9);
-  if (corruption.alexnet_error != 0) line += percent(corruption_error(corruption, errors), 9);
+  if (report.small_images) {
+    line += percent(relative_error(mean_error(errors), find_score(report, "clean")), 12);
+  } else if (in_benchmark(corruption)) {
+    line += percent(corruption_error(corruption, errors), 9);
+  }
   return line + "\n";
 }
 
-std::string corruption_table(const std::vector<SeverityErrors>& errors) {
+std::string corruption_table(const SuiteReport& report) {
+  const std::vector<SeverityErrors> errors = errors_of(report);
   std::string text = "top-1 error (%) by severity\n" + format("%-*s", kNameWidth, "");
   for (std::size_t s = 1; s <= kSeverities; ++s) text += format("%8zu", s);
-  text += format("%9s%9s\n", "mean", "CE");
+  text += report.small_images ? format("%9s%12s\n", "mean", "over clean")
+                              : format("%9s%9s\n", "mean", "CE");
   bool headed = false;
   for (std::size_t i = 0; i < errors.size(); ++i) {
     const bool extra = i >= kBenchmarkCorruptions;
     const bool empty = std::ranges::none_of(errors[i], [](const auto& e) { return e.has_value(); });
-    if (extra && empty) continue;
-    if (extra && !headed) text += "outside the benchmark\n";
+    if (empty && (extra || report.small_images)) continue;
+    if (extra && !headed && !report.small_images) text += "outside the benchmark\n";
     headed = headed || extra;
-    text += row(corruptions()[i], errors[i]);
+    text += row(report, corruptions()[i], errors[i]);
   }
   return text;
 }
@@ -50,6 +58,26 @@ std::string summary_line(const CorruptionSummary& summary) {
          error + "\n";
 }
 
+std::string small_summary(const SuiteReport& report) {
+  const CorruptionSummary summary = summary_of(report);
+  if (!summary.mean_error) return "no mean error: not one corruption has all 5 severities\n";
+  std::string line =
+      format("mean error of %zu corruptions %.2f %%", summary.corruptions, *summary.mean_error);
+  const auto over = relative_error(summary.mean_error, find_score(report, "clean"));
+  if (over) line += format(", %.2f above the clean images'", *over);
+  return line + " (" + kNoMce + ")\n";
+}
+
+std::string without_frost(const SuiteReport& report) {
+  const CorruptionSummary others = summary_without_frost(report);
+  std::string line = cat(kStandInFrost, ": not comparable with published figures");
+  if (others.corruptions > 0) {
+    line += format("; the other %zu: mean CE %.2f %%  mean error %.2f %%", others.corruptions,
+                   *others.mean_ce, *others.mean_error);
+  }
+  return line + "\n";
+}
+
 std::string score_line(const std::string& title, const Accuracy& r, std::int64_t bad_images) {
   std::string line = format("top-1 %.2f %%  top-5 %.2f %%  loss %.4f  ", r.top1, r.top5, r.loss);
   line += cat(title, ", ", r.count, " images");
@@ -62,8 +90,9 @@ std::string score_line(const std::string& title, const Accuracy& r, std::int64_t
 std::string to_text(const SuiteReport& report) {
   std::string text;
   if (report.suite == Suite::kImageNetC) {
-    const std::vector<SeverityErrors> errors = errors_of(report);
-    text = corruption_table(errors) + summary_line(summarize(errors));
+    text = corruption_table(report) +
+           (report.small_images ? small_summary(report) : summary_line(summary_of(report)));
+    if (frost_is_stand_in(report)) text += without_frost(report);
   }
   const Accuracy all = overall(report);
   std::int64_t bad_images = 0;

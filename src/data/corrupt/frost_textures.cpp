@@ -46,7 +46,7 @@ FrostTextures::FrostTextures(std::vector<Image> images, bool stand_in)
     print.add(static_cast<std::int64_t>(image.width));
     print.add(std::as_bytes(std::span(image.pixels)));
   }
-  identity_ = stand_in ? "stand-in" : print.text();
+  identity_ = stand_in ? kStandIn : print.text();
 }
 
 std::shared_ptr<const FrostTextures> FrostTextures::stand_in() {

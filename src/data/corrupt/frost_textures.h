@@ -24,7 +24,8 @@ class FrostTextures {
 
   const std::vector<Image>& images() const { return images_; }  // of 3 channels
   bool is_stand_in() const { return stand_in_; }
-  // "stand-in", or what tells the pictures of a folder apart.
+  static constexpr const char* kStandIn = "stand-in";
+  // kStandIn, or what tells the pictures of a folder apart.
   const std::string& identity() const { return identity_; }
 
  private:

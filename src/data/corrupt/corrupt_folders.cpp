@@ -1,0 +1,209 @@
+#include "data/corrupt/corrupt_folders.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <set>
+#include <string_view>
+#include <unordered_map>
+
+#include "data/corrupt/corrupt_record.h"
+#include "data/source/ordered.h"
+#include "dtn/core/check.h"
+#include "io/atomic_file.h"
+#include "io/posix.h"
+
+namespace dtn {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_finished(const std::string& path) {
+  struct stat status {};
+  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0;
+}
+
+void create_folders(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) throw_errno("create the folder", folder, error.value());
+}
+
+// Keeps other processes out of a folder for as long as it lives.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder)
+      : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (folder_.get() < 0) throw_errno("open", folder);
+    if (::flock(folder_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      throw ConfigError(cat("another process is writing ", folder.string(), "; let it finish"));
+    }
+  }
+
+ private:
+  FileHandle folder_;
+};
+
+// What became of one image.
+struct Made {
+  std::int64_t files = 0, bytes = 0;
+  std::string failure;
+};
+
+}  // namespace
+
+CorruptFolders::CorruptFolders(const Dataset& dataset, CorruptOptions options)
+    : dataset_(dataset), options_(std::move(options)) {
+  if (!dataset.has_pixels()) throw ConfigError("a data set of tensors has no pixels to corrupt");
+  const auto images = static_cast<std::size_t>(dataset.size());
+  items_.reserve(images);
+  files_.reserve(images);
+  std::unordered_map<std::string_view, std::size_t> taken;
+  for (std::size_t i = 0; i < images; ++i) {
+    items_.push_back(corruption_item(dataset, static_cast<std::int64_t>(i)));
+    files_.push_back(corrupted_file_name(items_.back(), options_.format));
+    const auto [at, is_new] = taken.emplace(files_.back(), i);
+    if (is_new) continue;
+    throw DataError(cat(items_[at->second], " and ", items_[i], " would both become ", files_[i],
+                        "; rename one"));
+  }
+}
+
+std::string CorruptFolders::path(const CorruptionCell& cell, const std::string& file) const {
+  return cat(options_.output, "/", cell.name(), "/", file);
+}
+
+std::vector<bool> CorruptFolders::find_finished(std::int64_t& there) const {
+  const std::size_t cells = options_.cells.size();
+  std::vector<bool> finished(files_.size() * cells);
+  there = 0;
+  for (std::size_t c = 0; c < cells; ++c) {
+    if (!fs::exists(path(options_.cells[c], ""))) continue;
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      finished[i * cells + c] = is_finished(path(options_.cells[c], files_[i]));
+      there += finished[i * cells + c];
+    }
+  }
+  return finished;
+}
+
+CorruptPlan CorruptFolders::plan(int samples) const {
+  CorruptPlan plan;
+  plan.images = dataset_.size();
+  plan.files = plan.images * static_cast<std::int64_t>(options_.cells.size());
+  find_finished(plan.there);
+  samples = static_cast<int>(std::min<std::int64_t>(samples, plan.images));
+  CorruptWorkspace ws;
+  double seconds = 0, bytes = 0;
+  int made = 0;
+  // The first image is made twice, the first time for tables that are made once.
+  for (int sample = -1; sample < samples; ++sample) {
+    const std::int64_t index = std::max(sample, 0) * plan.images / std::max(samples, 1);
+    const auto start = std::chrono::steady_clock::now();
+    double image_bytes = 0;
+    try {
+      const Image& image = load_for_corruption(dataset_, index, CorruptSource::kCrop, ws);
+      for (const CorruptionCell& cell : options_.cells) {
+        apply_corruption(image, cell, {options_.seed, items_[static_cast<std::size_t>(index)]},
+                         options_.frost.get(), ws.scratch, ws.corrupted);
+        encode_corrupted(ws.corrupted, options_.format, ws);
+        image_bytes += static_cast<double>(ws.encoded.size());
+      }
+    } catch (const DataError&) {
+      continue;  // run() names it
+    }
+    if (sample < 0) continue;
+    seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    bytes += image_bytes;
+    ++made;
+  }
+  if (made == 0) return plan;
+  const double missing = static_cast<double>(plan.files - plan.there);
+  const double per_image = static_cast<double>(options_.cells.size());
+  plan.bytes = bytes / made * static_cast<double>(plan.images);
+  plan.seconds = seconds / made / per_image * missing / std::max(options_.jobs, 1);
+  return plan;
+}
+
+// All folders that files go to, without what a killed run left in them.
+void CorruptFolders::make_folders() const {
+  std::set<fs::path> parents;
+  for (const std::string& file : files_) parents.insert(fs::path(file).parent_path());
+  for (const CorruptionCell& cell : options_.cells) {
+    for (const fs::path& parent : parents) {
+      const fs::path folder = path(cell, parent.string());
+      std::error_code ignored;
+      if (fs::is_directory(folder, ignored)) {
+        remove_stale_temporaries(folder);
+      } else {
+        create_folders(folder);
+      }
+    }
+  }
+}
+
+CorruptReport CorruptFolders::run(
+    const std::function<bool(std::int64_t)>& keep_going,
+    const std::function<void(const BadSample&)>& on_unreadable) const {
+  create_folders(options_.output);
+  std::vector<FolderLock> locks;
+  locks.reserve(options_.cells.size());
+  for (const CorruptionCell& cell : options_.cells) {
+    create_folders(path(cell, ""));
+    locks.emplace_back(path(cell, ""));
+  }
+  extend_corrupt_record(options_.output, {options_.seed, options_.format,
+                                          options_.frost ? options_.frost->identity() : ""});
+  make_folders();
+
+  CorruptReport report;
+  const std::size_t cells = options_.cells.size();
+  report.images = dataset_.size();
+  report.files = report.images * static_cast<std::int64_t>(cells);
+  const std::vector<bool> finished = find_finished(report.there);
+  std::int64_t done = report.there;
+  const auto make = [&](std::int64_t index, CorruptWorkspace& ws, Made& made) {
+    made = {};
+    const auto i = static_cast<std::size_t>(index);
+    const Image* image = nullptr;
+    for (std::size_t c = 0; c < cells; ++c) {
+      if (finished[i * cells + c]) continue;
+      if (!image) {
+        try {
+          image = &load_for_corruption(dataset_, index, CorruptSource::kCrop, ws);
+        } catch (const DataError& e) {
+          made.failure = e.what();
+          return;
+        }
+      }
+      const CorruptionCell& cell = options_.cells[c];
+      apply_corruption(*image, cell, {options_.seed, items_[i]}, options_.frost.get(), ws.scratch,
+                       ws.corrupted);
+      encode_corrupted(ws.corrupted, options_.format, ws);
+      AtomicFile file(path(cell, files_[i]));
+      file.write(ws.encoded);
+      file.commit_unsynced();
+      ++made.files;
+      made.bytes += static_cast<std::int64_t>(ws.encoded.size());
+    }
+  };
+  for_each_in_order<CorruptWorkspace, Made>(
+      0, report.images, options_.jobs, make, [&](std::int64_t i, const Made& made) {
+        if (!made.failure.empty()) {
+          report.unreadable.push_back({i, dataset_.sample_name(i), made.failure});
+          if (on_unreadable) on_unreadable(report.unreadable.back());
+        }
+        report.made += made.files;
+        report.bytes += made.bytes;
+        done += made.files;
+        report.stopped = keep_going && !keep_going(done) && i + 1 < report.images;
+        return !report.stopped;
+      });
+  return report;
+}
+
+}  // namespace dtn

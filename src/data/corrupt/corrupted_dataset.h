@@ -1,0 +1,25 @@
+// A data set whose images are corrupted when they are loaded. Private to dtn_data, and to what
+// evaluates it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "data/corrupt/chain.h"
+
+namespace dtn {
+
+struct CorruptedOptions {
+  CorruptionCell cell;
+  std::uint64_t seed = 0;
+  CorruptSource source = CorruptSource::kCrop;
+  // kJpeg: a sample is the JPEG that `dtn-data corrupt` would write, to the byte. kPng: the pixels.
+  CorruptFormat format = CorruptFormat::kJpeg;
+  std::shared_ptr<const FrostTextures> frost;  // for frost alone
+};
+
+// The samples of `clean` in their order, with its labels and classes.
+std::unique_ptr<Dataset> corrupted_dataset(std::shared_ptr<const Dataset> clean,
+                                           CorruptedOptions options);
+
+}  // namespace dtn
