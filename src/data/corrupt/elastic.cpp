@@ -68,50 +68,54 @@ void read_between(const float* in, int height, int width, float x, float y, Mirr
 }
 
 // The blur of one direction with mirrored borders as a matrix: the kernel reaches up to 512 pixels,
-// over an image of 224 again and again, so that it is folded onto the image once and for all. Rows
-// are kept from their first to their last weight.
+// over an image of 224 again and again, so that it is folded onto the image once and for all. Four
+// rows at a time are kept, from their first to their last weight.
 class FoldedBlur {
  public:
-  FoldedBlur(int side, double sigma) {
+  explicit FoldedBlur(double sigma) {
     const std::vector<double> taps = gaussian_taps(sigma, 3);
     const int radius = static_cast<int>(taps.size() / 2);
-    for (int i = 0; i < side; ++i) {
-      std::vector<double> row(static_cast<std::size_t>(side));
-      for (int k = -radius; k <= radius; ++k) {
-        row[static_cast<std::size_t>(mirror_with_edge(i + k, side))] +=
-            taps[static_cast<std::size_t>(k + radius)];
+    for (int i = 0; i < kSide; i += kRows) {
+      std::vector<double> rows(static_cast<std::size_t>(kRows) * kSide);
+      int first = kSide, end = 0;
+      for (int r = 0; r < kRows; ++r) {
+        for (int k = -radius; k <= radius; ++k) {
+          const int at = mirror_with_edge(i + r + k, kSide);
+          rows[static_cast<std::size_t>(r * kSide + at)] +=
+              taps[static_cast<std::size_t>(k + radius)];
+          first = std::min(first, at);
+          end = std::max(end, at + 1);
+        }
       }
-      const auto used = [](double w) { return w != 0; };
-      const auto first = std::ranges::find_if(row, used);
-      const auto end = std::find_if(row.rbegin(), row.rend(), used).base();
-      rows_.push_back({static_cast<int>(first - row.begin()), {first, end}});
+      groups_.push_back({first, end - first, {rows.begin(), rows.end()}});
     }
   }
 
   // out[j, i] = sum over k of weights[i, k] in[k, j]: blurred down the columns, and transposed, so
-  // that applying it twice blurs both ways. in, out [side, side].
-  void apply(const float* in, std::vector<float>& line, float* out) const {
-    const auto side = static_cast<std::int64_t>(rows_.size());
-    line.resize(static_cast<std::size_t>(side));
-    std::vector<const float*> taps;
-    for (std::int64_t i = 0; i < side; ++i) {
-      const Row& row = rows_[static_cast<std::size_t>(i)];
-      taps.clear();
-      for (std::size_t k = 0; k < row.weights.size(); ++k) {
-        taps.push_back(in + (row.first + static_cast<std::int64_t>(k)) * side);
+  // that applying it twice blurs both ways. in, out [224, 224].
+  void apply(const float* in, std::vector<float>& lines, float* out) const {
+    lines.resize(static_cast<std::size_t>(kRows) * kSide);
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      const Group& group = groups_[g];
+      kernels().product32({group.weights.data() + group.first, kSide, group.count,
+                           in + static_cast<std::ptrdiff_t>(group.first) * kSide},
+                          kSide, lines.data());
+      float* const to = out + g * kRows;
+      for (int j = 0; j < kSide; ++j) {
+        for (int r = 0; r < kRows; ++r)
+          to[j * kSide + r] = lines[static_cast<std::size_t>(r * kSide + j)];
       }
-      kernels().sum32({taps.data(), row.weights.data(), static_cast<int>(taps.size())}, side,
-                      line.data());
-      for (std::int64_t j = 0; j < side; ++j) out[j * side + i] = line[static_cast<std::size_t>(j)];
     }
   }
 
  private:
-  struct Row {
-    int first;
-    std::vector<float> weights;
+  static constexpr int kSide = kCorruptedSide, kRows = 4;
+  static_assert(kSide % kRows == 0);
+  struct Group {
+    int first, count;
+    std::vector<float> weights;  // [4, 224]
   };
-  std::vector<Row> rows_;
+  std::vector<Group> groups_;
 };
 
 // alpha times a field of U(-1, 1), blurred.
@@ -142,9 +146,8 @@ Affine draw_affine(double shift, Draws& draws) {
 }  // namespace
 
 void elastic_transform(const Image& image, const CorruptJob& job, Image& out) {
-  static const FoldedBlur blurs[] = {FoldedBlur(kCorruptedSide, kElastic[0].sigma),
-                                     FoldedBlur(kCorruptedSide, kElastic[1].sigma),
-                                     FoldedBlur(kCorruptedSide, kElastic[2].sigma)};
+  static const FoldedBlur blurs[] = {FoldedBlur(kElastic[0].sigma), FoldedBlur(kElastic[1].sigma),
+                                     FoldedBlur(kElastic[2].sigma)};
   const Elastic& elastic = by_severity(kElastic, job);
   const FoldedBlur& blur = blurs[std::min(job.severity, 3) - 1];  // the last three share it
   CorruptScratch& s = job.scratch;

@@ -44,6 +44,19 @@ void standardize(Plane& plane) {
   for (double& v : plane) v *= scale;
 }
 
+double product_of(const Plane& a, const Plane& b) {
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum / static_cast<double>(a.size());
+}
+
+// Takes from `plane` what it has of `other`, both of deviation 1.
+void part_from(const Plane& other, Plane& plane) {
+  const double shared = product_of(plane, other);
+  for (std::size_t i = 0; i < plane.size(); ++i) plane[i] -= shared * other[i];
+  standardize(plane);
+}
+
 class IcePainter {
  public:
   IcePainter(const IceKind& kind, int number)
@@ -58,7 +71,10 @@ class IcePainter {
     gaussian_filter(detail_, shape, gaussian_taps(2), scratch_, smooth_);
     for (std::size_t i = 0; i < detail_.size(); ++i) detail_[i] -= smooth_[i];
     if (kind_.correlation < 1) {
-      for (Plane& tint : tints_) tint = bed();
+      for (std::size_t c = 0; c < 3; ++c) {
+        tints_[c] = bed();
+        for (std::size_t d = 0; d < c; ++d) part_from(tints_[d], tints_[c]);
+      }
     }
     return match();
   }
@@ -164,8 +180,10 @@ class IcePainter {
     const double shared = std::sqrt(kind_.correlation), own = std::sqrt(1 - kind_.correlation);
     for (std::size_t c = 0; c < 3; ++c) {
       Plane channel = ice;
-      for (std::size_t i = 0; own > 0 && i < ice.size(); ++i) {
-        channel[i] = shared * ice[i] + own * tints_[c][i];
+      if (own > 0) {
+        Plane tint = tints_[c];
+        part_from(ice, tint);
+        for (std::size_t i = 0; i < ice.size(); ++i) channel[i] = shared * ice[i] + own * tint[i];
       }
       store(channel, c, image);
     }

@@ -11,9 +11,9 @@ namespace dtn::corrupt {
 namespace {
 
 #define DTN_INLINE inline __attribute__((always_inline))
-#define DTN_CORRUPT_KERNELS                                                                       \
-  philox, normals, add_noise, add_relative_noise, impulses, sum64, sum32, paired64, add_paired32, \
-      between, add_between, to_bytes, blend, change_hsv
+#define DTN_CORRUPT_KERNELS                                                             \
+  philox, normals, add_noise, add_relative_noise, impulses, sum64, product32, paired64, \
+      add_paired32, between, add_between, to_bytes, blend, change_hsv
 
 namespace plain {
 #define DTN_TARGET
@@ -31,8 +31,7 @@ constexpr Kernels kKernels = {DTN_CORRUPT_KERNELS};
 }  // namespace avx2
 
 namespace avx512 {
-#define DTN_TARGET \
-  __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,prefer-vector-width=512")))
+#define DTN_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
 #include "data/corrupt/kernels_body.inc"
 constexpr Kernels kKernels = {DTN_CORRUPT_KERNELS};
 #undef DTN_TARGET

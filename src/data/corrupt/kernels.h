@@ -28,6 +28,14 @@ struct PairedSum {
   int pairs = 0;
 };
 
+// Four rows of a matrix product: out[r, i] = sum over k < count of weights[r, k] in[k, i], r < 4, in
+// this order; weights [4, stride], in and out with rows of n.
+struct FourRows {
+  const float* weights = nullptr;
+  int stride = 0, count = 0;
+  const float* in = nullptr;
+};
+
 // What is done to a pixel as hue, saturation and value: saturation = clamp(scale saturation + shift),
 // value = min(value + add, 1).
 struct HsvChange {
@@ -51,7 +59,7 @@ struct Kernels {
   void (*impulses)(const std::uint8_t* in, const std::uint32_t* words, std::uint32_t half,
                    std::uint32_t all, std::int64_t n, std::uint8_t* out);
   void (*sum64)(const WeightedSum<double>& sum, std::int64_t n, double* out);
-  void (*sum32)(const WeightedSum<float>& sum, std::int64_t n, float* out);
+  void (*product32)(const FourRows& rows, std::int64_t n, float* out);
   void (*paired64)(const PairedSum<double>& sum, std::int64_t n, double* out);
   // Adds to `out`.
   void (*add_paired32)(const PairedSum<float>& sum, std::int64_t n, float* out);

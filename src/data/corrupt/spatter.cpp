@@ -18,186 +18,210 @@ struct Spatter {
   bool mud;
 };
 
-// A byte image of one channel whose border is mirrored without the edge pixel.
+// A byte image of one channel.
 struct Gray {
   int height, width;
   std::vector<std::uint8_t> pixels;
-  int at(int y, int x) const {
-    return pixels[static_cast<std::size_t>(mirror_without_edge(y, height) * width +
-                                           mirror_without_edge(x, width))];
-  }
-  std::size_t index(int y, int x) const { return static_cast<std::size_t>(y) * width + x; }
 };
 
-// Calls f(y, x, index) for all pixels.
-template <class F>
-void for_each_pixel(const Gray& gray, F&& f) {
-  for (int y = 0; y < gray.height; ++y) {
-    for (int x = 0; x < gray.width; ++x) f(y, x, gray.index(y, x));
+// Values with a border of `margin` all around.
+struct Padded {
+  Padded(int h, int w, int border, std::int32_t value = 0)
+      : height(h),
+        width(w),
+        margin(border),
+        stride(w + 2 * border),
+        values(static_cast<std::size_t>(stride) * (h + 2 * border), value) {}
+  std::int32_t* row(int y) {
+    return values.data() + static_cast<std::ptrdiff_t>(y + margin) * stride + margin;
   }
+
+  int height, width, margin, stride;
+  std::vector<std::int32_t> values;
+};
+
+// Fills the border by what `inside` says of an index that lies outside.
+template <class Inside>
+void fill_border(Padded& p, Inside&& inside) {
+  for (int y = -p.margin; y < p.height + p.margin; ++y) {
+    const std::int32_t* const from = p.row(inside(y, p.height));
+    std::int32_t* const to = p.row(y);
+    if (from != to) std::copy_n(from, p.width, to);
+    for (int x = 1; x <= p.margin; ++x) {
+      to[-x] = to[inside(-x, p.width)];
+      to[p.width - 1 + x] = to[inside(p.width - 1 + x, p.width)];
+    }
+  }
+}
+
+template <class Value>
+Padded padded(int height, int width, const Value* values) {
+  Padded p(height, width, 1);
+  for (int y = 0; y < height; ++y) {
+    std::copy_n(values + static_cast<std::ptrdiff_t>(y) * width, width, p.row(y));
+  }
+  return p;
+}
+
+int repeat_edge(int i, int n) { return std::clamp(i, 0, n - 1); }
+
+// out[y, x] = f(the row of `p` above, the row itself, the one below, x)
+template <class F>
+std::vector<std::uint8_t> filter(Padded& p, F&& f) {
+  std::vector<std::uint8_t> out(static_cast<std::size_t>(p.height) * p.width);
+  std::uint8_t* to = out.data();
+  for (int y = 0; y < p.height; ++y, to += p.width) {
+    const std::int32_t *above = p.row(y - 1), *row = p.row(y), *below = p.row(y + 1);
+    for (int x = 0; x < p.width; ++x) to[x] = static_cast<std::uint8_t>(f(above, row, below, x));
+  }
+  return out;
+}
+
+std::int32_t sum_of_nine(const std::int32_t* above, const std::int32_t* row,
+                         const std::int32_t* below, int x) {
+  return above[x - 1] + above[x] + above[x + 1] + row[x - 1] + row[x] + row[x + 1] + below[x - 1] +
+         below[x] + below[x + 1];
 }
 
 // Canny's edges with OpenCV's details: Sobel gradients of 3 x 3 with the edge pixel repeated, their
 // absolute sum for magnitude, directions cut at 22.5 and 67.5 degrees.
 class Canny {
  public:
-  Canny(const Gray& gray, int low, int high) : gray_(gray), low_(low), high_(high) {
-    const std::size_t n = gray.pixels.size();
-    dx_.resize(n);
-    dy_.resize(n);
-    for_each_pixel(gray, [&](int y, int x, std::size_t i) { gradient(y, x, i); });
-    marks_.assign(n, kNone);
-    for_each_pixel(gray, [&](int y, int x, std::size_t i) { mark(y, x, i); });
+  Canny(const Gray& gray, int low, int high)
+      : low_(low),
+        high_(high),
+        dx_(gray.height, gray.width, 0),
+        dy_(gray.height, gray.width, 0),
+        magnitude_(gray.height, gray.width, 1),
+        marks_(gray.height, gray.width, 1, kNone) {
+    find_gradients(gray);
+    for (int y = 0; y < gray.height; ++y) mark_row(y);
     while (!strong_.empty()) {
-      const std::size_t i = strong_.back();
+      std::int32_t* const at = strong_.back();
       strong_.pop_back();
-      spread(static_cast<int>(i) / gray.width, static_cast<int>(i) % gray.width);
-    }
-  }
-
-  bool is_edge(std::size_t i) const { return marks_[i] == kEdge; }
-
- private:
-  enum Mark : std::uint8_t { kNone, kWeak, kEdge };
-
-  void gradient(int y, int x, std::size_t i) {
-    const auto at = [&](int down, int right) {
-      return static_cast<int>(gray_.pixels[gray_.index(std::clamp(y + down, 0, gray_.height - 1),
-                                                       std::clamp(x + right, 0, gray_.width - 1))]);
-    };
-    const int diagonal = at(1, 1) - at(-1, -1), other = at(-1, 1) - at(1, -1);
-    dx_[i] = diagonal + other + 2 * (at(0, 1) - at(0, -1));
-    dy_[i] = diagonal - other + 2 * (at(1, 0) - at(-1, 0));
-  }
-
-  int magnitude(int y, int x) const {
-    if (y < 0 || x < 0 || y >= gray_.height || x >= gray_.width) return 0;
-    const std::size_t i = gray_.index(y, x);
-    return std::abs(dx_[i]) + std::abs(dy_[i]);
-  }
-
-  // Whether it is a maximum across the edge.
-  bool is_ridge(int y, int x, std::size_t i) const {
-    constexpr int kTan22 = 13573;  // 2^15 tan(22.5 degrees)
-    const int m = magnitude(y, x), across = std::abs(dx_[i]), down = std::abs(dy_[i]) << 15;
-    const int flat = across * kTan22, steep = flat + (across << 16);
-    if (down < flat) return m > magnitude(y, x - 1) && m >= magnitude(y, x + 1);
-    if (down > steep) return m > magnitude(y - 1, x) && m >= magnitude(y + 1, x);
-    const int s = (dx_[i] ^ dy_[i]) < 0 ? -1 : 1;
-    return m > magnitude(y - 1, x - s) && m > magnitude(y + 1, x + s);
-  }
-
-  void mark(int y, int x, std::size_t i) {
-    const int m = magnitude(y, x);
-    if (m <= low_ || !is_ridge(y, x, i)) return;
-    marks_[i] = m > high_ ? kEdge : kWeak;
-    if (m > high_) strong_.push_back(i);
-  }
-
-  void spread(int y, int x) {
-    for (int v = std::max(0, y - 1); v <= std::min(gray_.height - 1, y + 1); ++v) {
-      for (int u = std::max(0, x - 1); u <= std::min(gray_.width - 1, x + 1); ++u) {
-        const std::size_t i = gray_.index(v, u);
-        if (marks_[i] != kWeak) continue;
-        marks_[i] = kEdge;
-        strong_.push_back(i);
+      for (int down = -1; down <= 1; ++down) {
+        for (int right = -1; right <= 1; ++right) strengthen(at + down * marks_.stride + right);
       }
     }
   }
 
-  const Gray& gray_;
+  // Whether the pixels of a row are edges: kEdge where so.
+  const std::int32_t* row(int y) { return marks_.row(y); }
+  enum Mark : std::int32_t { kNone, kWeak, kEdge };
+
+ private:
+  void find_gradients(const Gray& gray) {
+    Padded p = padded(gray.height, gray.width, gray.pixels.data());
+    fill_border(p, repeat_edge);
+    for (int y = 0; y < gray.height; ++y) {
+      const std::int32_t *a = p.row(y - 1), *b = p.row(y), *c = p.row(y + 1);
+      std::int32_t *dx = dx_.row(y), *dy = dy_.row(y), *magnitude = magnitude_.row(y);
+      for (int x = 0; x < gray.width; ++x) {
+        dx[x] = a[x + 1] - a[x - 1] + 2 * (b[x + 1] - b[x - 1]) + c[x + 1] - c[x - 1];
+        dy[x] = c[x - 1] - a[x - 1] + 2 * (c[x] - a[x]) + c[x + 1] - a[x + 1];
+        magnitude[x] = std::abs(dx[x]) + std::abs(dy[x]);
+      }
+    }
+  }
+
+  void mark_row(int y) {
+    const std::int32_t* const m = magnitude_.row(y);
+    std::int32_t* const marks = marks_.row(y);
+    for (int x = 0; x < magnitude_.width; ++x) {
+      if (m[x] <= low_ || !is_ridge(m + x, dx_.row(y)[x], dy_.row(y)[x])) continue;
+      marks[x] = m[x] > high_ ? kEdge : kWeak;
+      if (m[x] > high_) strong_.push_back(marks + x);
+    }
+  }
+
+  // Whether the magnitude is a maximum across the edge.
+  bool is_ridge(const std::int32_t* m, int dx, int dy) const {
+    constexpr int kTan22 = 13573;  // 2^15 tan(22.5 degrees)
+    const int across = std::abs(dx), down = std::abs(dy) << 15, stride = magnitude_.stride;
+    const int flat = across * kTan22, steep = flat + (across << 16);
+    if (down < flat) return *m > m[-1] && *m >= m[1];
+    if (down > steep) return *m > m[-stride] && *m >= m[stride];
+    const int s = (dx ^ dy) < 0 ? -1 : 1;
+    return *m > m[-stride - s] && *m > m[stride + s];
+  }
+
+  void strengthen(std::int32_t* mark) {
+    if (*mark != kWeak) return;  // nor is the border
+    *mark = kEdge;
+    strong_.push_back(mark);
+  }
+
   int low_, high_;
-  std::vector<int> dx_, dy_;
-  std::vector<std::uint8_t> marks_;
-  std::vector<std::size_t> strong_;
+  Padded dx_, dy_, magnitude_, marks_;
+  std::vector<std::int32_t*> strong_;
 };
 
 // The distance to the nearest edge by the chamfer of 5 x 5, at most 20, in units of 2^-16.
-std::vector<std::int32_t> edge_distance(const Gray& gray, const Canny& edges) {
-  struct Step {
-    int dy, dx;
-    std::int32_t cost;
-  };
+Padded edge_distance(const Gray& gray, Canny& edges) {
   constexpr std::int32_t kOne = 65536, kDiagonal = 91750, kKnight = 143976;  // 1, 1.4, 2.1969
   constexpr std::int32_t kMost = 20 * kOne;
-  constexpr Step kBefore[] = {{-2, -1, kKnight},   {-2, 1, kKnight}, {-1, -2, kKnight},
-                              {-1, -1, kDiagonal}, {-1, 0, kOne},    {-1, 1, kDiagonal},
-                              {-1, 2, kKnight},    {0, -1, kOne}};
-  const int h = gray.height, w = gray.width;
-  std::vector<std::int32_t> d(gray.pixels.size());
-  for (std::size_t i = 0; i < d.size(); ++i) d[i] = edges.is_edge(i) ? 0 : kMost;
-  const auto relax = [&](int y, int x, int sign) {
-    std::int32_t& here = d[gray.index(y, x)];
-    for (const Step& step : kBefore) {
-      const int v = y + sign * step.dy, u = x + sign * step.dx;
-      if (v < 0 || u < 0 || v >= h || u >= w) continue;
-      here = std::min(here, d[gray.index(v, u)] + step.cost);
-    }
+  Padded d(gray.height, gray.width, 2, kMost);
+  // The pixels before one, in the direction of `sign`.
+  const auto relax = [stride = d.stride](std::int32_t* at, int sign) {
+    const std::int32_t* const one = at - sign * stride;
+    const std::int32_t* const two = one - sign * stride;
+    const std::int32_t knight =
+        std::min(std::min(two[-1], two[1]), std::min(one[-2], one[2])) + kKnight;
+    const std::int32_t diagonal = std::min(one[-1], one[1]) + kDiagonal;
+    const std::int32_t straight = std::min(one[0], at[-sign]) + kOne;
+    *at = std::min(std::min(*at, straight), std::min(diagonal, knight));
   };
-  for (int y = 0; y < h; ++y) {
-    for (int x = 0; x < w; ++x) relax(y, x, 1);
+  for (int y = 0; y < d.height; ++y) {
+    const std::int32_t* const marks = edges.row(y);
+    std::int32_t* const row = d.row(y);
+    for (int x = 0; x < d.width; ++x) {
+      if (marks[x] == Canny::kEdge) row[x] = 0;
+      relax(row + x, 1);
+    }
   }
-  for (int y = h - 1; y >= 0; --y) {
-    for (int x = w - 1; x >= 0; --x) relax(y, x, -1);
+  for (int y = d.height - 1; y >= 0; --y) {
+    for (int x = d.width - 1; x >= 0; --x) relax(d.row(y) + x, -1);
   }
   return d;
 }
 
-// The mean over 3 x 3 of the distances, in bytes.
-Gray smooth_distance(const Gray& gray, const std::vector<std::int32_t>& d) {
-  Gray out{gray.height, gray.width, std::vector<std::uint8_t>(d.size())};
-  for_each_pixel(gray, [&](int y, int x, std::size_t i) {
-    std::int64_t sum = 0;
-    for (int v = -1; v <= 1; ++v) {
-      for (int u = -1; u <= 1; ++u) {
-        sum += d[gray.index(mirror_without_edge(y + v, gray.height),
-                            mirror_without_edge(x + u, gray.width))];
-      }
-    }
-    out.pixels[i] = static_cast<std::uint8_t>(sum / (9ll << 16));
-  });
-  return out;
-}
-
 // As OpenCV's equalizeHist: the darkest value becomes 0.
-void equalize_gray(Gray& gray) {
+void equalize_gray(std::vector<std::uint8_t>& pixels) {
   std::array<std::int64_t, 256> counts{};
-  for (std::uint8_t v : gray.pixels) ++counts[v];
+  for (std::uint8_t v : pixels) ++counts[v];
   std::size_t darkest = 0;
   while (counts[darkest] == 0) ++darkest;
-  const std::int64_t others = static_cast<std::int64_t>(gray.pixels.size()) - counts[darkest];
+  const std::int64_t others = static_cast<std::int64_t>(pixels.size()) - counts[darkest];
   if (others == 0) return;
   std::array<std::uint8_t, 256> table{};
   const float scale = 255.0f / static_cast<float>(others);
   std::int64_t sum = 0;
   for (std::size_t v = darkest + 1; v < table.size(); ++v) {
     sum += counts[v];
-    table[v] = static_cast<std::uint8_t>(
-        std::min(std::nearbyint(static_cast<float>(sum) * scale), 255.0f));
+    const float value = std::nearbyint(static_cast<float>(sum) * scale);
+    table[v] = static_cast<std::uint8_t>(std::min(value, 255.0f));
   }
-  for (std::uint8_t& v : gray.pixels) v = table[v];
+  for (std::uint8_t& v : pixels) v = table[v];
 }
 
-// Light from one side, then the mean over 3 x 3, rounded.
-Gray relief(const Gray& gray) {
-  constexpr int kLight[3][3] = {{-2, -1, 0}, {-1, 1, 1}, {0, 1, 2}};
-  Gray lit{gray.height, gray.width, std::vector<std::uint8_t>(gray.pixels.size())};
-  Gray out = lit;
-  for_each_pixel(gray, [&](int y, int x, std::size_t i) {
-    int sum = 0;
-    for (int v = -1; v <= 1; ++v) {
-      for (int u = -1; u <= 1; ++u) sum += kLight[v + 1][u + 1] * gray.at(y + v, x + u);
-    }
-    lit.pixels[i] = static_cast<std::uint8_t>(std::clamp(sum, 0, 255));
+// How deep the water seems: the distance to the nearest edge, smoothed and equalized, in a light from
+// one side, smoothed again.
+std::vector<std::uint8_t> shade_of(const Gray& gray) {
+  Canny edges(gray, 50, 150);
+  Padded distance = edge_distance(gray, edges);
+  fill_border(distance, mirror_without_edge);
+  std::vector<std::uint8_t> shade =
+      filter(distance, [](auto... rows) { return sum_of_nine(rows...) / (9 << 16); });
+  equalize_gray(shade);
+  Padded p = padded(gray.height, gray.width, shade.data());
+  fill_border(p, mirror_without_edge);
+  shade = filter(p, [](const auto* a, const auto* b, const auto* c, int x) {
+    const int light = -2 * a[x - 1] - a[x] - b[x - 1] + b[x] + b[x + 1] + c[x] + 2 * c[x + 1];
+    return std::clamp(light, 0, 255);
   });
-  for_each_pixel(gray, [&](int y, int x, std::size_t i) {
-    int sum = 0;
-    for (int v = -1; v <= 1; ++v) {
-      for (int u = -1; u <= 1; ++u) sum += lit.at(y + v, x + u);
-    }
-    out.pixels[i] = static_cast<std::uint8_t>((sum + 4) / 9);
-  });
-  return out;
+  p = padded(gray.height, gray.width, shade.data());
+  fill_border(p, mirror_without_edge);
+  return filter(p, [](auto... rows) { return (sum_of_nine(rows...) + 4) / 9; });
 }
 
 // How much water there is at each pixel, 0 .. strength.
@@ -207,14 +231,11 @@ void water_mask(const std::vector<double>& liquid, int height, int width, double
   for (std::size_t i = 0; i < liquid.size(); ++i) {
     gray.pixels[i] = static_cast<std::uint8_t>(static_cast<int>(liquid[i] * 255));
   }
-  const Canny edges(gray, 50, 150);
-  Gray distance = smooth_distance(gray, edge_distance(gray, edges));
-  equalize_gray(distance);
-  const Gray shade = relief(distance);
+  const std::vector<std::uint8_t> shade = shade_of(gray);
   mask.resize(liquid.size());
   float most = 0;
   for (std::size_t i = 0; i < mask.size(); ++i) {
-    mask[i] = static_cast<float>(gray.pixels[i] * shade.pixels[i]);
+    mask[i] = static_cast<float>(gray.pixels[i] * shade[i]);
     most = std::max(most, mask[i]);
   }
   const float scale = most > 0 ? static_cast<float>(strength) / most : 0;
