@@ -150,14 +150,14 @@ CorruptReport CorruptFolders::run(
     const std::function<bool(std::int64_t)>& keep_going,
     const std::function<void(const BadSample&)>& on_unreadable) const {
   create_folders(options_.output);
+  extend_corrupt_record(options_.output, {options_.seed, options_.format,
+                                          options_.frost ? options_.frost->identity() : ""});
   std::vector<FolderLock> locks;
   locks.reserve(options_.cells.size());
   for (const CorruptionCell& cell : options_.cells) {
     create_folders(path(cell, ""));
     locks.emplace_back(path(cell, ""));
   }
-  extend_corrupt_record(options_.output, {options_.seed, options_.format,
-                                          options_.frost ? options_.frost->identity() : ""});
   make_folders();
 
   CorruptReport report;
