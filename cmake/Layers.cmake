@@ -251,7 +251,7 @@ function(dtn_test_program name label layer sources)
   add_executable(${name} ${sources})
   dtn_test_defaults(${name})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  if(layer MATCHES "^(app|data|io|models|norms)$")  # which read what lies beside the sources
+  if(layer MATCHES "^(analyze|app|data|io|models|norms)$")  # which read what lies beside the sources
     target_compile_definitions(${name} PRIVATE DTN_TESTS_FOLDER="${PROJECT_SOURCE_DIR}/tests")
   endif()
   target_precompile_headers(${name} REUSE_FROM dtn_test_headers)

@@ -1,0 +1,96 @@
+// Small models and images as files, for tests of what dtn-analyze says of them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "analyze/analysis.h"
+#include "dtn/models/classifier.h"
+#include "dtn/models/weights.h"
+
+namespace dtn::test {
+
+// Uniform in [-1, 1), exact in float32, as values() of the golden scripts.
+inline std::vector<double> script_values(std::uint32_t seed, std::int64_t count) {
+  std::vector<double> out;
+  for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(count); ++i) {
+    std::uint32_t h = i * 2654435761u + seed * 40503u;
+    h ^= h >> 13;
+    h *= 0x5BD1E995u;
+    h ^= h >> 15;
+    out.push_back((h >> 16) / 32768.0 - 1);
+  }
+  return out;
+}
+
+// Fills every tensor of the model by its place among the names; gains and variances lie around 1.
+inline void fill_by_place(ParameterStore& store) {
+  NamedTensors tensors;
+  for (const Parameter& p : store.parameters()) tensors.emplace_back(p.name, p.variable.value());
+  for (const Buffer& b : store.buffers()) tensors.emplace_back(b.name, b.value);
+  std::ranges::sort(tensors, {}, [](const auto& t) { return t.first; });
+  std::uint32_t place = 100;
+  for (auto& [name, tensor] : tensors) {
+    const bool one = name.ends_with("running_var") || name.ends_with("norm.weight") ||
+                     name.ends_with("norm1.weight") || name.ends_with("norm2.weight");
+    const auto values = script_values(place++, tensor.numel());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      tensor.data<float>()[i] = static_cast<float>(values[i] / 4 + one);
+    }
+  }
+}
+
+// A folder for a test's files, gone with it.
+class AnalysisFiles : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (std::filesystem::temp_directory_path() / "dtn_analysis_XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr) throw Error("cannot make a temporary folder");
+    folder_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  // A model whose weights are filled in by `fill`, as a file of weights.
+  template <class Fill>
+  AnalysisSubject subject(const std::string& name, const ModelConfig& model, Fill&& fill) const {
+    AnalysisSubject subject;
+    subject.name = subject.source = name;
+    subject.config.model = model;
+    subject.config.data.dataset = "tensors";
+    subject.weights = folder_ / (name + ".safetensors");
+    Classifier classifier(model, 1);
+    fill(classifier.parameters());
+    write_safetensors(*subject.weights,
+                      named_weights(classifier.parameters(), classifier.parameters().values()));
+    return subject;
+  }
+  AnalysisSubject subject(const std::string& name, const ModelConfig& model) const {
+    return subject(name, model, fill_by_place);
+  }
+
+  // Images of script_values(seed), and labels 0, 1, ... unless there are no classes.
+  std::string inputs(const ModelConfig& model, std::int64_t count, int classes,
+                     std::uint32_t seed = 7) const {
+    const Shape shape{count, model.channels, model.image_size.height, model.image_size.width};
+    Tensor images = Tensor::empty(shape, DType::kFloat32);
+    std::ranges::transform(script_values(seed, images.numel()), images.data<float>(),
+                           [](double v) { return static_cast<float>(v); });
+    NamedTensors tensors{{"images", images}};
+    if (classes > 0) {
+      Tensor labels = Tensor::empty({count}, DType::kInt64);
+      for (std::int64_t i = 0; i < count; ++i) labels.data<std::int64_t>()[i] = i % classes;
+      tensors.emplace_back("labels", labels);
+    }
+    const auto file = folder_ / "inputs.safetensors";
+    write_safetensors(file, tensors);
+    return file.string();
+  }
+
+  std::filesystem::path folder_;
+};
+
+}  // namespace dtn::test

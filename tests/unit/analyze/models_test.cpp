@@ -1,0 +1,128 @@
+// Analyses of whole models: the same bytes on any number of threads, shapes of models with stages,
+// and what happens to numbers that are not finite.
+#include <cmath>
+#include <limits>
+
+#include "analysis_cases.h"
+#include "dtn/core/parallel.h"
+#include "tensors.h"
+#include "tiny_models.h"
+#include "tiny_vit.h"
+
+namespace dtn {
+namespace {
+
+using namespace dtn::test;
+using Json = nlohmann::ordered_json;
+
+class Analyses : public AnalysisFiles {
+ protected:
+  Json numbers(const std::vector<AnalysisSubject>& subjects, std::int64_t images,
+               int classes) const {
+    AnalysisOptions options;
+    options.subjects = subjects;
+    options.inputs = inputs(subjects[0].config.model, images, classes);
+    return analyze(options).json;
+  }
+};
+
+bool holds_null(const Json& value) {
+  if (value.is_null()) return true;
+  if (!value.is_structured()) return false;
+  return std::ranges::any_of(value, holds_null);
+}
+
+TEST_F(Analyses, AreTheSameOnAnyNumberOfThreads) {
+  const int before = max_threads();
+  std::string first;
+  for (const int threads : {1, 2, 3}) {
+    set_num_threads(threads);
+    const std::string text =
+        numbers({subject("a", paper_vit()), subject("b", deit_vit())}, 19, 7).dump();
+    if (first.empty()) first = text;
+    EXPECT_TRUE(text == first) << threads << " threads";
+  }
+  set_num_threads(before);
+}
+
+TEST_F(Analyses, EqualModelsAreAlike) {
+  const Json cka =
+      numbers({subject("a", paper_vit()), subject("b", paper_vit())}, 5, 0)["cka"][0]["matrix"];
+  ASSERT_EQ(cka.size(), 4u);
+  for (std::size_t l = 0; l < 4; ++l) EXPECT_NEAR(cka[l][l].get<double>(), 1, 1e-12);
+}
+
+// Registers and a class token are no patches, whatever their number.
+TEST_F(Analyses, LeaveOutAllTokensAheadOfTheGrid) {
+  const ModelConfig config = prefix_vit();
+  const Json json = numbers({subject("a", config)}, 3, 0)["checkpoints"][0];
+  EXPECT_EQ(json["grid"], (Json{3, 3}));
+  EXPECT_EQ(json["token_magnitude"]["map"][0][0][0].size(), 3u);
+  EXPECT_EQ(json["pca_points"]["before"].size(), 27u);
+  EXPECT_EQ(json["lambda_mean"][0][1].size(), static_cast<std::size_t>(config.num_heads.at(0)));
+  EXPECT_TRUE(json["loss"].is_null());
+  EXPECT_EQ(json["attention_to_class"].size(), 3u);
+  double sum = 0;
+  for (const Json& row : json["rollout"][0]) {
+    for (const Json& share : row) sum += share.get<double>();
+  }
+  EXPECT_NEAR(sum, 1, 1e-12);
+}
+
+TEST_F(Analyses, OfEveryFamily) {
+  for (const ModelConfig& config : tiny_models()) {
+    SCOPED_TRACE(config.family + " " + config.preset + " " + config.norm.type);
+    const std::string name = config.family + config.preset + config.norm.type;
+    const Json json = numbers({subject(name, config)}, 3, config.num_classes)["checkpoints"][0];
+    const std::size_t depth = json["depth"];
+    for (const char* key :
+         {"attention_distance", "attention_entropy", "variation_coefficient", "lambda_mean",
+          "p_radius", "token_cosine", "branch_rms", "gradient_norm", "branch_gradient_norm"}) {
+      EXPECT_EQ(json[key].size(), depth) << key;
+    }
+    EXPECT_EQ(json["residual_rms"].size(), depth + 1);
+    EXPECT_FALSE(holds_null(json["residual_rms"]));
+    EXPECT_FALSE(holds_null(json["gradient_norm"]));
+    EXPECT_GT(json["loss"].get<double>(), 0);
+    const bool staged = json["grid"][0].is_array();
+    EXPECT_EQ(json["heads"].is_array(), staged);
+    EXPECT_EQ(json["rollout"].is_null(), staged);
+    if (!holds_null(json["heads"])) {
+      EXPECT_FALSE(holds_null(json["attention_distance"]));
+      EXPECT_FALSE(holds_null(json["token_magnitude_full"]["mean"][0][0]));
+    }
+  }
+}
+
+TEST_F(Analyses, TurnNumbersThatAreNotFiniteIntoNulls) {
+  const auto spoil = [](ParameterStore& store) {
+    fill_by_place(store);
+    Tensor bias = store.find("blocks.1.mlp.fc2.bias")->variable.value();
+    bias.data<float>()[0] = std::numeric_limits<float>::quiet_NaN();
+  };
+  const Json json = numbers({subject("a", paper_vit(), spoil)}, 3, 7)["checkpoints"][0];
+  EXPECT_EQ(json.dump().find("nan"), std::string::npos);
+  EXPECT_TRUE(json["residual_rms"][2].is_null());
+  EXPECT_FALSE(json["residual_rms"][1].is_null());
+  EXPECT_TRUE(json["loss"].is_null());
+}
+
+TEST_F(Analyses, RefuseWhatDoesNotFit) {
+  AnalysisOptions options;
+  options.subjects = {subject("a", paper_vit())};
+  options.inputs = inputs(paper_vit(), 3, 9);  // labels up to 2
+  options.token = 9;
+  EXPECT_THROW(analyze(options), ConfigError);
+  options.token = 8;
+  EXPECT_EQ(analyze(options).json["checkpoints"][0]["center_token"], 8);
+  options.inputs = inputs(paper_vit(), 9, 9);  // labels up to 8, of 7 classes
+  EXPECT_THROW(analyze(options), DataError);
+  options.inputs = inputs(wide_vit(), 3, 0);
+  EXPECT_THROW(analyze(options), DataError);
+  options.inputs = inputs(paper_vit(), 3, 0);
+  options.subjects.push_back(subject("b", wide_vit()));
+  EXPECT_THROW(analyze(options), ConfigError);
+}
+
+}  // namespace
+}  // namespace dtn
