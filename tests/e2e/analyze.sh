@@ -1,0 +1,164 @@
+#!/usr/bin/env bash
+# dtn-analyze: a run and its history, before and after, files of weights, inputs, mistakes, NaN; and
+# train.log_norms, whose lines a kill neither doubles nor loses.
+source "$(dirname "$0")/lib/common.sh"
+
+tiny_config "$work/tiny.yaml"
+cd "$work"
+log_norms=(--set train.log_norms=2 --set train.keep=1 --set train.eval_every=0)
+
+echo "norms.jsonl: at the start, every second step, at the end"
+expect 0 dtn-train --config tiny.yaml "${log_norms[@]}" --set schedule.steps=11 --output run
+expect_equal "steps of norms.jsonl" "$(python3 -c '
+import json
+print(*(json.loads(l)["step"] for l in open("run/norms.jsonl")))')" "0 2 4 6 8 10 11"
+expect_equal "checkpoints" "$(ls run/checkpoints | tr '\n' ' ')" \
+  "best last step-00000000 step-00000011 "
+expect 0 dtn-train --config tiny.yaml --set schedule.steps=1 --output plain
+expect_no_file plain/norms.jsonl
+expect_no_file plain/checkpoints/step-00000000
+expect 2 dtn-train --config tiny.yaml --set train.log_norms=often --output none
+expect_text 'train.log_norms' 'like 1epoch'
+
+echo "and neither doubled nor lost by kill -9"
+for when in 1.50 2.10 3.90 1.05 2.75; do
+  code=0
+  python3 "$lib/interrupt.py" KILL "lines:$when:killed/norms.jsonl" "$bin/dtn-train" \
+    --config tiny.yaml "${log_norms[@]}" --set schedule.steps=11 --set train.checkpoint_every=1 \
+    --output killed --resume auto > "$log" 2>&1 || code=$?
+  ((code == 137 || code == 0)) || fail "a killed run exited with $code: $(cat "$log")"
+done
+expect 0 dtn-train --config tiny.yaml "${log_norms[@]}" --set schedule.steps=11 \
+  --set train.checkpoint_every=1 --output killed --resume auto
+checks=$((checks + 1))
+cmp run/norms.jsonl killed/norms.jsonl >&2 || fail "norms.jsonl of a killed run differs"
+expect_file killed/checkpoints/step-00000000
+expect_no_leftovers killed
+
+echo "a run, twice, on any number of threads"
+expect 0 dtn-analyze --help
+expect_text --checkpoint --name --config --inputs --images --output --token --threads 'Exit codes'
+expect 0 dtn-analyze --checkpoint run --output one
+expect_text 'looking into tiny' 'numbers: one/analysis.json'
+expect 0 dtn-train analyze --checkpoint run --output two
+for threads in 1 3; do
+  expect 0 dtn-analyze --checkpoint run --threads "$threads" --output "threads$threads"
+done
+for other in two threads1 threads3; do
+  checks=$((checks + 1))
+  cmp one/analysis.json "$other/analysis.json" >&2 || fail "$other/analysis.json differs"
+done
+python3 - << 'EOF' || fail "one/analysis.json"
+import json
+found = json.load(open("one/analysis.json"))
+assert list(found) == ["format", "inputs", "checkpoints", "cka"] and found["format"] == 1
+assert found["inputs"]["count"] == 64 and found["inputs"]["labels"], found["inputs"]
+(c,) = found["checkpoints"]
+assert (c["name"], c["source"], c["step"], c["normalizer"]) == ("tiny", "run", 11, "dtn")
+assert (c["depth"], c["heads"], c["grid"], c["center_token"]) == (3, 4, [4, 4], 6)
+history = c["lambda_history"]
+assert history["steps"] == [0, 2, 4, 6, 8, 10, 11] and history["epochs"][1] == 0.4, history
+assert history["lambda_mean"][-1] == c["lambda_mean"] and c["lambda_mean"][2] is None
+assert history["lambda_var"][0][0][0] == [0.5] * 4
+assert c["attention_to_class"][:2] == [None, None] and len(c["attention_to_class"][2]) == 4
+assert len(c["rollout"]) == 8 and c["loss"] > 0 and found["cka"] == []
+assert len(c["pca_points"]["after"]) == 64 * 16
+EOF
+
+echo "before and after, and the start anew"
+expect 0 dtn-analyze --checkpoint run/checkpoints/step-00000000 --checkpoint init --checkpoint run \
+  --config run/config.yaml --name before,anew,after --images 20 --output three
+python3 - << 'EOF' || fail "three/analysis.json"
+import json
+found = json.load(open("three/analysis.json"))
+before, anew, after = found["checkpoints"]
+assert [c["name"] for c in found["checkpoints"]] == ["before", "anew", "after"]
+assert before["step"] == anew["step"] == 0 and after["step"] == 11
+texts = "name", "source", "lambda_history"
+assert all(before[k] == anew[k] for k in before if k not in texts)
+assert before["lambda_history"] is None and after["lambda_history"]
+assert before["attention_distance"] != after["attention_distance"]
+assert [(c["a"], c["b"]) for c in found["cka"]] == [(0, 1), (0, 2), (1, 2)]
+assert all(abs(found["cka"][0]["matrix"][i][i] - 1) < 1e-12 for i in range(4))
+assert found["inputs"]["count"] == 20
+EOF
+
+echo "lone weights of another depth, and inputs with and without labels"
+python3 - << 'EOF'
+import random, files
+random.seed(1)
+metadata, tensors = files.read_safetensors("run/checkpoints/last/model.safetensors")
+files.write_safetensors("lone.safetensors", tensors)
+deeper = {n.replace("blocks.2.", "blocks.3."): t for n, t in tensors.items()} | tensors
+files.write_safetensors("deeper.safetensors", deeper)
+broken = dict(tensors)
+kind, shape, data = broken["blocks.1.mlp.fc2.bias"]
+broken["blocks.1.mlp.fc2.bias"] = files.floats(shape, [float("nan")] * (len(data) // 4))
+files.write_safetensors("broken.safetensors", broken)
+images = files.floats([5, 3, 16, 16], [random.gauss(0, 1) for _ in range(5 * 3 * 256)])
+files.write_safetensors("images.safetensors", {"images": images})
+labels = files.integers([0, 1, 2, 3, 4])
+files.write_safetensors("labelled.safetensors", {"images": images, "labels": labels})
+files.write_safetensors("beyond.safetensors",
+                        {"images": images, "labels": files.integers([0, 1, 2, 3, 10])})
+files.write_safetensors("small.safetensors",
+                        {"images": files.floats([1, 3, 8, 8], [0.0] * 192)})
+EOF
+sed 's/depth: 3/depth: 4/; s/name: tiny/name: deeper/' run/config.yaml > deeper.yaml
+expect 2 dtn-analyze --checkpoint lone.safetensors
+expect_text 'carries no config'
+expect 0 dtn-analyze --checkpoint run --checkpoint deeper.safetensors --config deeper.yaml \
+  --inputs images.safetensors --token 0 --output depths
+expect 0 dtn-analyze --checkpoint lone.safetensors --config run/config.yaml \
+  --inputs labelled.safetensors --output lone
+python3 - << 'EOF' || fail "depths/analysis.json and lone/analysis.json"
+import json
+depths = json.load(open("depths/analysis.json"))
+run, deeper = depths["checkpoints"]
+assert (run["depth"], deeper["depth"]) == (3, 4) and deeper["step"] is None
+matrix = depths["cka"][0]["matrix"]
+assert len(matrix) == 4 and all(len(row) == 5 for row in matrix), matrix
+assert run["loss"] is None and run["gradient_norm"] is None and run["center_token"] == 0
+assert not depths["inputs"]["labels"]
+(lone,) = json.load(open("lone/analysis.json"))["checkpoints"]
+assert lone["loss"] > 0 and len(lone["branch_gradient_norm"][0]) == 3
+assert lone["attention_distance"] == run["attention_distance"]
+assert lone["lambda_history"] is None
+EOF
+
+echo "numbers that are not finite"
+expect 0 dtn-analyze --checkpoint broken.safetensors --config run/config.yaml \
+  --inputs labelled.safetensors --output broken
+expect_text 'warning: tiny: residual_rms: 2 numbers are not finite, and null' \
+  'warning: tiny: loss: 1 number is not finite, and null'
+python3 - << 'EOF' || fail "broken/analysis.json"
+import json
+def refuse(word):
+    raise ValueError(word)
+(c,) = json.load(open("broken/analysis.json"), parse_constant=refuse)["checkpoints"]
+assert c["residual_rms"][1] and c["residual_rms"][2] is None, c["residual_rms"]
+EOF
+
+echo "mistakes"
+expect 2 dtn-analyze --output x
+expect_text '--checkpoint is required'
+expect 2 dtn-analyze --checkpoint absent
+expect_text 'no such file or folder'
+expect 2 dtn-analyze --checkpoint init
+expect_text '--config names what to start afresh'
+expect 2 dtn-analyze --checkpoint run --name a,b
+expect_text '2 names to 1 checkpoints'
+expect 2 dtn-analyze --checkpoint run --token 16 --images 2
+expect_text '--token 16: no layer has as many tokens'
+expect 2 dtn-analyze --checkpoint run --images 2 --inputs images.safetensors
+expect 2 dtn-analyze --checkpoint run --images 0
+expect 3 dtn-analyze --checkpoint run --inputs small.safetensors
+expect_text '\[N, 3, 16, 16\]' 'has \[1, 3, 8, 8\]'
+expect 3 dtn-analyze --checkpoint run --inputs beyond.safetensors
+expect 3 dtn-analyze --checkpoint run --inputs absent.safetensors
+printf 'nothing' > torn.safetensors
+expect 3 dtn-analyze --checkpoint torn.safetensors
+expect 3 dtn-analyze --checkpoint run --inputs torn.safetensors
+sed 's/image_size: 16/image_size: 32/' deeper.yaml > larger.yaml
+expect 2 dtn-analyze --checkpoint run --checkpoint init --config larger.yaml
+expect_text 'see the same images'
