@@ -1,12 +1,19 @@
 #include "analyze/moments.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "analyze/eigen_pairs.h"
-#include "dtn/core/check.h"
+#include "dtn/core/parallel.h"
 #include "kernels/gemm/gemm.h"
 
 namespace dtn {
+namespace {
+
+constexpr std::int64_t kColumnsAtOnce = 32;
+constexpr std::int64_t kBlock = 128;  // rows of a symmetric product that are made at once
+
+}  // namespace
 
 Tensor Columns::shifted(const Tensor& rows) {
   const std::int64_t n = rows.dim(0), width = rows.dim(1);
@@ -20,13 +27,16 @@ Tensor Columns::shifted(const Tensor& rows) {
     for (double& p : pivot_) p /= static_cast<double>(n);
   }
   Tensor out = Tensor::empty({n, width}, DType::kFloat64);
-  for (std::int64_t i = 0; i < n; ++i) {
-    double* row = out.data<double>() + i * width;
-    for (std::size_t c = 0; c < size; ++c) {
-      row[c] = in[i * width + static_cast<std::int64_t>(c)] - pivot_[c];
-      sums_[c] += row[c];
+  parallel_ranges(width, kColumnsAtOnce, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = 0; i < n; ++i) {
+      for (std::int64_t c = begin; c < end; ++c) {
+        const auto at = static_cast<std::size_t>(c);
+        double& value = out.data<double>()[i * width + c];
+        value = in[i * width + c] - pivot_[at];
+        sums_[at] += value;
+      }
     }
-  }
+  });
   count_ += static_cast<double>(n);
   return out;
 }
@@ -38,6 +48,25 @@ void ColumnProduct::add(const Tensor& x, const Tensor& y) {
   gemm.transpose_a = true;
   gemm.accumulate = true;
   run_on(kCpu, gemm);
+}
+
+// Block by block of the upper triangle, of which the lower one is the mirror image.
+void ColumnProduct::add_square(const Tensor& x) {
+  const std::int64_t rows = x.dim(0), c = x.dim(1);
+  if (!sum_.defined()) sum_ = Tensor::zeros({c, c}, DType::kFloat64);
+  double* sum = sum_.data<double>();
+  const double* in = x.data<double>();
+  for (std::int64_t i = 0; i < c; i += kBlock) {
+    const std::int64_t m = std::min(kBlock, c - i);
+    Gemm gemm{DType::kFloat64, DType::kFloat64, m, c - i, rows, in + i,
+              in + i,          sum + i * c + i, c, c,     c};
+    gemm.transpose_a = true;
+    gemm.accumulate = true;
+    run_on(kCpu, gemm);
+  }
+  for (std::int64_t i = 0; i < c; ++i) {
+    for (std::int64_t j = 0; j < i; ++j) sum[i * c + j] = sum[j * c + i];
+  }
 }
 
 Tensor ColumnProduct::centred(const Columns& x, const Columns& y) const {
@@ -64,7 +93,7 @@ double linear_cka(const Tensor& xy, double xx_norm, double yy_norm) {
 
 void Covariance::add(const Tensor& rows) {
   const Tensor shifted = columns_.shifted(rows);
-  product_.add(shifted, shifted);
+  product_.add_square(shifted);
 }
 
 PrincipalAxes Covariance::principal(bool axes) const {

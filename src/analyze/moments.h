@@ -29,6 +29,8 @@ class Columns {
 class ColumnProduct {
  public:
   void add(const Tensor& x, const Tensor& y);
+  // X^T X.
+  void add_square(const Tensor& x);
   // The same of centred columns, [C, D].
   Tensor centred(const Columns& x, const Columns& y) const;
 

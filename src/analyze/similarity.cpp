@@ -36,7 +36,7 @@ struct Side {
     batch.resize(stream.size());
     for (std::size_t l = 0; l < stream.size(); ++l) {
       batch[l] = columns[l].shifted(samples_of(stream[l], means));
-      products[l].add(batch[l], batch[l]);
+      products[l].add_square(batch[l]);
     }
   }
   double norm(std::size_t l) const {

@@ -141,22 +141,20 @@ void SiteStatistics::add_directions(const Tensor& tokens, int after) {
   const std::int64_t batch = tokens.dim(0), count = tokens.dim(1), channels = tokens.dim(2);
   const std::vector<double> norms = norms_of_parts(tokens, channels);
   Tensor units = Tensor::empty({batch * count, channels}, DType::kFloat64);
-  for (std::int64_t i = 0; i < tokens.numel(); ++i) {
-    units.data<double>()[i] =
-        tokens.data<double>()[i] / norms[static_cast<std::size_t>(i / channels)];
-  }
-  directions[after].add(units);
-  for (std::int64_t b = 0; b < batch; ++b) {
+  std::vector<double> lengths(static_cast<std::size_t>(batch));  // squared, of the sums of units
+  parallel_for(batch, [&](std::int64_t b) {
     std::vector<double> sum(static_cast<std::size_t>(channels));
-    for (std::int64_t t = 0; t < count; ++t) {
-      const double* unit = units.data<double>() + (b * count + t) * channels;
-      for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += unit[c];
+    for (std::int64_t t = b * count; t < (b + 1) * count; ++t) {
+      const double* token = tokens.data<double>() + t * channels;
+      double* unit = units.data<double>() + t * channels;
+      const double norm = norms[static_cast<std::size_t>(t)];
+      for (std::size_t c = 0; c < sum.size(); ++c) sum[c] += unit[c] = token[c] / norm;
     }
-    double length = 0;
-    for (const double s : sum) length += s * s;
-    const auto t = static_cast<double>(count);
-    cosine[after].add((length - t) / (t * (t - 1)));
-  }
+    for (const double s : sum) lengths[static_cast<std::size_t>(b)] += s * s;
+  });
+  directions[after].add(units);
+  const auto all = static_cast<double>(count);
+  for (const double length : lengths) cosine[after].add((length - all) / (all * (all - 1)));
   const std::int64_t have = static_cast<std::int64_t>(points[after].size()) / channels;
   const std::int64_t more = std::min(kPoints - have, batch * count);
   points[after].insert(points[after].end(), units.data<double>(),

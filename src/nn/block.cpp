@@ -69,9 +69,9 @@ LayerInfo Block::info() const {
           .mlp = {path_ + ".mlp"}};
 }
 
-void Block::forward_first(Context& seen, ResidualStream& stream, const TokenGrid& grid,
+void Block::forward_first(Context& given, ResidualStream& stream, const TokenGrid& grid,
                           std::int64_t count) const {
-  Context ctx = seen;
+  Context ctx = given;
   ctx.observer = nullptr;
   DTN_CHECK(has_first_path(), "a block that mixes tokens after its attention");
   const Variable normed = stream.normalized(ctx, *norm1_, grid);
@@ -99,11 +99,15 @@ void Block::project(Context& ctx, ResidualStream& stream, const Variable& mixed,
   const auto [weight, bias] = scaled(ctx, layer_scale1_, attention_->projection());
   const Dropout* dropout = attention_->dropout();
   const bool drops = dropout && dropout->active(ctx);
-  if (!ctx.observer && !drops && ResidualStream::product_adds(scale)) {
+  if (ctx.observer) {
+    Context aside = unseen(ctx);
+    const Variable branch = ops::linear(aside, mixed, weight, bias);
+    ctx.observer->branch(Observer::Branch::kAttention, branch.value(), grid);
+  }
+  if (!drops && ResidualStream::product_adds(scale)) {
     stream.set(ops::linear_residual(ctx, mixed, weight, bias, stream.sum(ctx), scale));
   } else {
     const Variable branch = ops::linear(ctx, mixed, weight, bias);
-    if (ctx.observer) ctx.observer->branch(Observer::Branch::kAttention, branch.value(), grid);
     stream.add(drops ? dropout->forward(ctx, branch) : branch, scale);
   }
 }
@@ -112,12 +116,15 @@ void Block::mlp_branch(Context& ctx, ResidualStream& stream, const TokenGrid& gr
   const Variable normed = normalized(ctx, stream, *norm2_, grid);
   const Tensor scale = drop_path2_.scales(ctx, normed);
   const LinearValues last = scaled(ctx, layer_scale2_, mlp_->last());
-  if (!ctx.observer && mlp_->is_fused(ctx) && ResidualStream::product_adds(scale)) {
+  if (ctx.observer) {
+    Context aside = unseen(ctx);
+    const Variable branch = mlp_->forward(aside, normed, grid, last);
+    ctx.observer->branch(Observer::Branch::kMlp, branch.value(), grid);
+  }
+  if (mlp_->is_fused(ctx) && ResidualStream::product_adds(scale)) {
     stream.set(mlp_->forward_add(ctx, normed, grid, last, stream.sum(ctx), scale));
   } else {
-    const Variable branch = mlp_->forward(ctx, normed, grid, last);
-    if (ctx.observer) ctx.observer->branch(Observer::Branch::kMlp, branch.value(), grid);
-    stream.add(branch, scale);
+    stream.add(mlp_->forward(ctx, normed, grid, last), scale);
   }
 }
 

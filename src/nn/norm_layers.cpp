@@ -80,11 +80,13 @@ Variable LinearNorm::forward(Context& ctx, const Variable& x, const TokenGrid& g
 }
 
 Variable LinearNorm::forward_shown(Context& ctx, const Variable& x, const TokenGrid& grid) const {
-  if (!ctx.observer) return forward(ctx, x, grid);
-  const Variable inner = ops::linear(ctx, x, weight_->variable, {});
-  Variable y = norm_->forward(ctx, inner, grid);
-  ctx.observer->normalized(*norm_, inner.value(), y.value(), grid);
-  return y;
+  if (ctx.observer) {
+    Context aside = unseen(ctx);
+    const Variable inner = ops::linear(aside, x, weight_->variable, {});
+    const Variable y = norm_->forward(aside, inner, grid);
+    ctx.observer->normalized(*norm_, inner.value(), y.value(), grid);
+  }
+  return forward(ctx, x, grid);
 }
 
 Variable LinearNorm::reference(Context& ctx, const Variable& x, const TokenGrid& grid) const {

@@ -1,7 +1,9 @@
 // Those who look into a model while it runs. The Context of a pass carries at most one; layers show
 // it what passes through them, which costs a pass without one a test of a pointer for each norm,
-// attention and branch. Tensors are shown as they are, on their device and in their type, and must
-// not be changed; whoever keeps one keeps its memory.
+// attention and branch. A pass computes the same bits with one as without: what it would not compute
+// as such, for instance a branch that the product at its end adds, is computed for the observer
+// beside it. Tensors are shown as they are, on their device and in their type, and must not be
+// changed; whoever keeps one keeps its memory.
 //
 //   struct LongestToken : Observer {
 //     void end_layer(const Tensor& x, const TokenGrid& grid) override { ... }
@@ -15,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "dtn/autograd/context.h"
 #include "dtn/nn/tokens.h"
 #include "dtn/ops/grouped_attention.h"
 
@@ -32,6 +35,14 @@ struct AttentionView {
   // Row u of the keys' grid stands at row key_start + key_step u of the queries'; columns likewise.
   double key_start = 0, key_step = 1;
 };
+
+// The context for what is computed for an observer alone.
+inline Context unseen(const Context& ctx) {
+  Context aside = ctx;
+  aside.tape = nullptr;
+  aside.observer = nullptr;
+  return aside;
+}
 
 class Observer {
  public:

@@ -106,11 +106,29 @@ double cka(const Tensor& x, const Tensor& y) {
   Columns of_x, of_y;
   ColumnProduct xx, xy, yy;
   const Tensor a = of_x.shifted(x), b = of_y.shifted(y);
-  xx.add(a, a);
+  xx.add_square(a);
   xy.add(a, b);
-  yy.add(b, b);
+  yy.add_square(b);
   return linear_cka(xy.centred(of_x, of_y), std::sqrt(squared_norm(xx.centred(of_x, of_x))),
                     std::sqrt(squared_norm(yy.centred(of_y, of_y))));
+}
+
+// With more columns than are multiplied at once.
+TEST(ColumnProduct, OfAMatrixWithItselfIsSymmetric) {
+  std::vector<double> values;
+  for (int i = 0; i < 3 * 300; ++i) values.push_back(std::sin(i * 1.7) + (i % 5));
+  const Tensor x = matrix(3, values);
+  Columns columns;
+  const Tensor shifted = columns.shifted(x);
+  ColumnProduct square, product;
+  for (int batch = 0; batch < 2; ++batch) {
+    square.add_square(shifted);
+    product.add(shifted, shifted);
+  }
+  const Tensor a = square.centred(columns, columns), b = product.centred(columns, columns);
+  for (std::int64_t i = 0; i < a.numel(); ++i) {
+    ASSERT_NEAR(a.data<double>()[i], b.data<double>()[i], 1e-10) << i;
+  }
 }
 
 TEST(Cka, OfEqualRotatedScaledShiftedAndUnrelated) {
