@@ -30,6 +30,7 @@ int decimals_of(double step) {
 
 std::string linear_label(double value, double step, double largest) {
   if (std::abs(value) < step * 1e-6) return "0";
+  if (value < 0) return "\xE2\x88\x92" + linear_label(-value, step, largest);  // a minus sign
   if (largest >= 1e6 && decimals_of(step / 1e5) == 0) return format("%gM", value / 1e6);
   if (largest >= 2e4 && decimals_of(step / 100) == 0) return format("%gk", value / 1e3);
   if (largest >= 1e7 || step < 1e-6) return format("%.3g", value);

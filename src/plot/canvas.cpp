@@ -1,5 +1,6 @@
 #include "plot/canvas.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
@@ -119,7 +120,7 @@ void Canvas::arrow(Point from, Point to, const Stroke& stroke) {
   const double length = std::hypot(to.x - from.x, to.y - from.y);
   if (length < 1e-6) return;
   const Point along = {(to.x - from.x) / length, (to.y - from.y) / length};
-  const double head = std::min(length, 2.5 + 2.5 * stroke.width);
+  const double head = std::min(length, 2 + 2.2 * stroke.width);
   const Point base = {to.x - head * along.x, to.y - head * along.y};
   line(from, base, stroke);
   const Point side = {-along.y * head * 0.5, along.x * head * 0.5};
@@ -138,13 +139,16 @@ void Canvas::text(Point at, std::string_view text, const TextStyle& style) {
 }
 
 void Canvas::cloud(std::span<const Point> points, Paint paint, double size, double opacity) {
-  std::string path;
-  for (Point p : points) {
-    if (finite(p)) path += "M" + pair(p) + "h0";
+  constexpr std::size_t kTogether = 24;  // dots of one element, which do not darken each other
+  const std::string look = cat("\" stroke-linecap=\"round\"", stroke_of({paint, size}),
+                               " stroke-opacity=\"", coordinate(opacity), "\"/>\n");
+  for (std::size_t first = 0; first < points.size(); first += kTogether) {
+    std::string path;
+    for (Point p : points.subspan(first, std::min(kTogether, points.size() - first))) {
+      if (finite(p)) path += "M" + pair(p) + "h0";
+    }
+    if (!path.empty()) body_ += cat("<path d=\"", path, look);
   }
-  if (path.empty()) return;
-  body_ += cat("<path d=\"", path, "\" stroke-linecap=\"round\"", stroke_of({paint, size}),
-               " stroke-opacity=\"", coordinate(opacity), "\"/>\n");
 }
 
 void Canvas::image(const Box& box, std::string_view png, double opacity) {

@@ -68,7 +68,8 @@ class Canvas {
   void arrow(Point from, Point to, const Stroke& stroke);
   // `at` is the end of the baseline that the anchor names.
   void text(Point at, std::string_view text, const TextStyle& style = {});
-  // Many small round dots in one element; those that are not finite are left out.
+  // Many small round dots; those that are not finite are left out. Where they lie on each other it
+  // grows darker.
   void cloud(std::span<const Point> points, Paint paint, double size, double opacity = 1);
   // A PNG file, stretched to the box without smoothing.
   void image(const Box& box, std::string_view png, double opacity = 1);

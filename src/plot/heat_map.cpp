@@ -91,7 +91,7 @@ void HeatSheet::draw(Canvas& canvas, double opacity) const {
 }
 
 void draw_color_bar(Canvas& canvas, const Box& box, const ColorScale& scale,
-                    const std::string& label) {
+                    const std::string& label, bool whole) {
   constexpr std::size_t kSteps = 128;
   if (scale.range.empty()) return;
   ColorScale shown = scale;
@@ -99,6 +99,7 @@ void draw_color_bar(Canvas& canvas, const Box& box, const ColorScale& scale,
   Axis axis;
   axis.data = shown.range;
   axis.round = false;
+  axis.whole = whole;
   std::vector<double> values(kSteps);
   for (std::size_t i = 0; i < kSteps; ++i) {
     double share = static_cast<double>(i) / (kSteps - 1);
@@ -110,7 +111,7 @@ void draw_color_bar(Canvas& canvas, const Box& box, const ColorScale& scale,
   sheet.draw(canvas);
   canvas.frame(box, {kSoft, 0.6});
   canvas.text({box.x, box.y - 5}, label, {kSmallText, Anchor::kStart, kInk});
-  const Scale ticks(axis, std::max(2, static_cast<int>(box.width / 50)));
+  const Scale ticks(axis, std::max(2, static_cast<int>(box.width / (whole ? 30 : 50))));
   // The ends are named first, and of the others those that find room.
   std::vector<Tick> order = ticks.ticks();
   if (order.size() > 2) std::swap(order[1], order.back());

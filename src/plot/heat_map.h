@@ -48,8 +48,9 @@ class HeatSheet {
   std::vector<Map> maps_;
 };
 
-// A bar that says what the colours of a scale mean: the box, ticks below it, the label above.
+// A bar that says what the colours of a scale mean: the box, ticks below it, the label above. `whole`
+// says that values are whole numbers.
 void draw_color_bar(Canvas& canvas, const Box& box, const ColorScale& scale,
-                    const std::string& label);
+                    const std::string& label, bool whole = false);
 
 }  // namespace dtn::plot

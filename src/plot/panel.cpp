@@ -13,7 +13,10 @@ constexpr double kTick = 4;        // length of a tick
 constexpr double kGap = 4;         // between a tick and its label
 constexpr double kLabelDrop = 32;  // of the x label's baseline below the frame
 
-int ticks_across(double width) { return std::max(2, static_cast<int>(width / 70)); }
+// Whole numbers are short.
+int ticks_across(const Axis& axis, double width) {
+  return std::max(2, static_cast<int>(width / (axis.whole ? 40 : 70)));
+}
 int ticks_up(double height) { return std::max(2, static_cast<int>(height / 36)); }
 
 double widest_label(const Scale& scale) {
@@ -57,7 +60,10 @@ void draw_sample(Canvas& canvas, const Box& box, const LegendEntry& e) {
 }  // namespace
 
 Panel::Panel(Canvas& canvas, const Box& area, const Axis& x, const Axis& y, const PanelLook& look)
-    : canvas_(canvas), area_(area), x_(x, ticks_across(area.width)), y_(y, ticks_up(area.height)) {
+    : canvas_(canvas),
+      area_(area),
+      x_(x, ticks_across(x, area.width)),
+      y_(y, ticks_up(area.height)) {
   y_axis(y, look);
   x_axis(x, look);
   canvas_.frame(area_, {kSoft, 0.8});
@@ -217,7 +223,7 @@ void Panel::right_axis(double factor, const std::string& label) {
     canvas_.text({area_.right() + kTick + kGap, at + 4}, t.label,
                  {kSmallText, Anchor::kStart, kSoft});
   }
-  const double at = area_.right() + kTick + kGap + widest_label(scale) + 8 + kText * 0.8;
+  const double at = area_.right() + kTick + kGap + widest_label(scale) + 4 + kText * 0.8;
   canvas_.text({at, area_.y + area_.height / 2}, label,
                {kText, Anchor::kMiddle, kInk, false, true});
 }

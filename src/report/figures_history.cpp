@@ -62,7 +62,12 @@ std::optional<plot::Figure> draw_history(const FigureInput& in, const AnalyzedRu
                                 " over training: ", run.name);
   const plot::Axis y = ratio_axis("\xCE\xBB");
   const std::size_t lines_per_site = (run.depth() + kHistoryColumns - 1) / kHistoryColumns;
-  const double head = head_height({}) + 20;
+  std::vector<plot::LegendEntry> legend;
+  const std::size_t most_heads = *std::max_element(run.heads.begin(), run.heads.end());
+  for (std::size_t h = 0; h < most_heads; ++h) {
+    legend.push_back({cat("head ", h + 1), plot::Sample::kLine, h, {}});
+  }
+  const double head = head_height(legend) + 20;
   const double left = plot::left_margin(y, kHistoryHeight) + 8;
   const double gap = 10;
   const double columns =
@@ -71,7 +76,7 @@ std::optional<plot::Figure> draw_history(const FigureInput& in, const AnalyzedRu
       std::min((kFigureWidth - left - kFigureSide - (columns - 1) * gap) / columns, 220.0);
   plot::Canvas canvas(kFigureWidth,
                       head + 2 * (kHistoryRow * static_cast<double>(lines_per_site)) + 24);
-  draw_head(canvas, title, "a line is a head; dotted: 0.5, where all start", {});
+  draw_head(canvas, title, "a line is a head; dotted: 0.5, where all start", legend);
   plot::Table table{{"place", "layer", "head", "first", "last"}, {}};
   bool any = false;
   for (std::size_t site = 0; site < kSites; ++site) {
@@ -114,7 +119,7 @@ std::optional<plot::Figure> draw_history(const FigureInput& in, const AnalyzedRu
 
 void add_lambda_history(const FigureInput& in, Figures& out) {
   for (const AnalyzedRun& run : in.runs) {
-    if (history_of(run).time.size() < 2) continue;
+    if (run.depth() == 0 || history_of(run).time.size() < 2) continue;
     for (const bool mean : {true, false}) {
       if (auto figure = draw_history(in, run, mean)) out.push_back(std::move(*figure));
     }

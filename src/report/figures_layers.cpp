@@ -205,21 +205,23 @@ void add_signals(const FigureInput& in, Figures& out) {
 }
 
 void add_cka(const FigureInput& in, Figures& out) {
-  constexpr double kSide = 236, kPitch = 310, kRow = kSide + 84;
   const std::vector<Similarity> all = similarities(in);
   if (all.empty()) return;
   const std::string title = "Similarity of representations (linear CKA)";
   const double head = head_height({}) + 62;
-  const std::size_t rows = (all.size() + 2) / 3;
-  plot::Canvas canvas(kFigureWidth, head + kRow * static_cast<double>(rows));
+  const std::size_t columns = std::clamp<std::size_t>(all.size(), 2, 3);
+  const std::size_t rows = (all.size() + columns - 1) / columns;
+  const double pitch = (kFigureWidth - 8) / static_cast<double>(columns), side = pitch - 74;
+  const double width = all.size() == 1 ? pitch + 60 : kFigureWidth;
+  plot::Canvas canvas(width, head + (side + 60) * static_cast<double>(rows));
   draw_head(canvas, title, cat(in.data, "; few samples bias it upwards"), {});
   const plot::ColorScale scale{{0, 1}, plot::ColorMap::kViridis, false};
   plot::draw_color_bar(canvas, {kFigureSide, 78, 220, 10}, scale, "CKA");
   plot::HeatSheet sheet(scale.map);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Similarity& s = all[i];
-    const plot::Box box = {62 + kPitch * static_cast<double>(i % 3),
-                           head + kRow * static_cast<double>(i / 3), kSide, kSide};
+    const plot::Box box = {62 + pitch * static_cast<double>(i % columns),
+                           head + (side + 60) * static_cast<double>(i / columns), side, side};
     std::vector<double> upside_down;
     for (std::size_t r = s.n_rows; r-- > 0;) {
       const double* row = &s.values[r * s.n_columns];

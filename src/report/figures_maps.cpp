@@ -64,8 +64,8 @@ void mark_position(plot::Canvas& canvas, const plot::Box& map, const AnalyzedRun
   const plot::Point middle = {from.x + from.width / 2, from.y + from.height / 2};
   const plot::Point to = {std::clamp(middle.x + offset[0] * from.width, map.x, map.right()),
                           std::clamp(middle.y + offset[1] * from.height, map.y, map.bottom())};
-  canvas.arrow(middle, to, {plot::kBlack, 2.4});
-  canvas.arrow(middle, to, {plot::kWhite, 1.2});
+  canvas.arrow(middle, to, {plot::kBlack, 2.2});
+  canvas.arrow(middle, to, {plot::kWhite, 1});
 }
 
 plot::Table position_table(const std::vector<AnalyzedRun>& runs, std::size_t site,
@@ -162,7 +162,7 @@ void add_position_maps(const FigureInput& in, Figures& out) {
         "weight (square-root scale)",
         maps,
         {weights, plot::ColorMap::kViridis, true},
-        4};
+        5.5};
     what.table = position_table(in.runs, site, maps);
     what.marks = [&](plot::Canvas& canvas, const plot::Box& map, const MapPlace& place) {
       mark_position(canvas, map, in.runs[place.run], site, place,

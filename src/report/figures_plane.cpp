@@ -11,9 +11,31 @@
 namespace dtn {
 namespace {
 
-constexpr double kPlane = 250;       // side of a panel
-constexpr double kPlanePitch = 310;  // from one to the next
-constexpr double kPlaneRow = kPlane + 76;
+constexpr double kBeside = 68;  // what a panel needs on its left
+constexpr double kAround = 76;  // and above and below
+
+// Square panels in two columns, or in three where there are many.
+struct PlaneGrid {
+  explicit PlaneGrid(std::size_t panels)
+      : columns(panels <= 4 ? 2 : 3), rows((panels + columns - 1) / columns) {}
+  double pitch() const { return (kFigureWidth - 24) / static_cast<double>(columns); }
+  double side() const { return pitch() - kBeside - 12; }
+  double height() const { return static_cast<double>(rows) * (side() + kAround); }
+  plot::Box area(std::size_t panel, double top) const {
+    return {8 + kBeside + static_cast<double>(panel % columns) * pitch(),
+            top + static_cast<double>(panel / columns) * (side() + kAround), side(), side()};
+  }
+  std::size_t columns, rows;
+};
+
+// The same each way, so that a panel shows true angles.
+plot::Axis plane_axis(const std::string& label, double reach) {
+  plot::Axis axis;
+  axis.label = label;
+  axis.data = {-1.06 * reach, 1.06 * reach};
+  axis.round = false;
+  return axis;
+}
 
 // Numbers as pairs; those that are not complete are missing.
 std::vector<plot::Point> pairs_of(const AnalysisJson& list) {
@@ -62,14 +84,10 @@ plot::Paint depth_paint(std::size_t layer, std::size_t depth) {
 
 void draw_offsets(plot::Canvas& canvas, const plot::Box& area, const OffsetPanel& what,
                   const AnalyzedRun& run, double reach) {
-  plot::Axis across, down;
-  across.label = "columns to the right";
-  across.data = {-reach, reach};
-  down.label = "rows upwards";
-  down.data = {-reach, reach};
   plot::PanelLook look;
   look.title = cat(run.name, ": norm", what.site + 1);
-  plot::Panel panel(canvas, area, across, down, look);
+  plot::Panel panel(canvas, area, plane_axis("columns to the right", reach),
+                    plane_axis("rows upwards", reach), look);
   panel.rule(0, {plot::kSoft, 0.8, "2 2"});
   canvas.line({panel.x(0), area.y}, {panel.x(0), area.bottom()}, {plot::kSoft, 0.8, "2 2"});
   for (std::size_t l = 0; l < what.layers.size(); ++l) {
@@ -89,12 +107,7 @@ struct TokenPanel {
 void draw_tokens(plot::Canvas& canvas, const plot::Box& area, const TokenPanel& what,
                  const AnalyzedRun& run) {
   constexpr std::size_t kMostTokens = 2500;  // what can still be seen apart
-  plot::Axis axis;
   const double reach = std::max(reach_of(what.points), 1e-12);
-  axis.data = {-reach, reach};
-  plot::Axis across = axis, down = axis;
-  across.label = "component 1";
-  down.label = "component 2";
   const std::string site = what.after ? "after" : "before";
   const AnalysisJson& explained =
       item(item(item(run.at("pca.directions.explained"), 0), 0), what.after ? 1 : 0);
@@ -105,13 +118,14 @@ void draw_tokens(plot::Canvas& canvas, const plot::Box& area, const TokenPanel& 
     look.title +=
         cat(" (", plot::readable(100 * first, 3), " + ", plot::readable(100 * second, 3), " %)");
   }
-  plot::Panel panel(canvas, area, across, down, look);
+  plot::Panel panel(canvas, area, plane_axis("component 1", reach),
+                    plane_axis("component 2", reach), look);
   std::vector<plot::Point> places;
   const std::size_t step = (what.points.size() + kMostTokens - 1) / kMostTokens;
   for (std::size_t i = 0; i < what.points.size(); i += step) {
     places.push_back({panel.x(what.points[i].x), panel.y(what.points[i].y)});
   }
-  canvas.cloud(places, plot::series_paint(run.index), 2.6, 0.55);
+  canvas.cloud(places, plot::series_paint(run.index), 2.8, 0.4);
 }
 
 }  // namespace
@@ -124,10 +138,9 @@ void add_offsets(const FigureInput& in, Figures& out) {
     for (const auto& layer : p.layers) reach = std::max(reach, reach_of(layer));
   }
   const std::string title = "Where heads look for their statistics";
-  const std::size_t columns = std::min<std::size_t>(panels.size(), panels.size() == 4 ? 2 : 3);
-  const std::size_t rows = (panels.size() + columns - 1) / columns;
+  const PlaneGrid planes(panels.size());
   const double head = head_height({}) + 84;
-  plot::Canvas canvas(kFigureWidth, head + kPlaneRow * static_cast<double>(rows));
+  plot::Canvas canvas(kFigureWidth, head + planes.height());
   draw_head(canvas, title,
             "mean offset from the query, in patches; a dot is a head, up is up in the image", {});
   std::size_t depth = 1;
@@ -135,11 +148,10 @@ void add_offsets(const FigureInput& in, Figures& out) {
   plot::draw_color_bar(
       canvas, {kFigureSide, 78, 220, 10},
       {{1, static_cast<double>(std::max<std::size_t>(depth, 2))}, plot::ColorMap::kViridis, false},
-      "layer");
+      "layer", true);
   plot::Table table{{"run", "place", "layer", "head", "to the right", "down"}, {}};
   for (std::size_t i = 0; i < panels.size(); ++i) {
-    const plot::Box area = {62 + kPlanePitch * static_cast<double>(i % columns),
-                            head + kPlaneRow * static_cast<double>(i / columns), kPlane, kPlane};
+    const plot::Box area = planes.area(i, head);
     const AnalyzedRun& run = in.runs[panels[i].run];
     draw_offsets(canvas, area, panels[i], run, reach);
     for (std::size_t l = 0; l < panels[i].layers.size(); ++l) {
@@ -169,15 +181,14 @@ void add_planes(const FigureInput& in, Figures& out) {
   if (panels.empty()) return;
   const std::string title = "Directions of tokens by their first two principal components";
   const double head = head_height({}) + 26;
-  const std::size_t rows = (panels.size() + 1) / 2;
-  plot::Canvas canvas(kFigureWidth, head + kPlaneRow * static_cast<double>(rows));
+  const PlaneGrid planes(panels.size());
+  plot::Canvas canvas(kFigureWidth, head + planes.height());
   draw_head(canvas, title,
             cat(in.data, "; layer 1, each token divided by its length; axes are each panel's own"),
             {});
   plot::Table table{{"run", "place", "dots", "largest distance"}, {}};
   for (std::size_t i = 0; i < panels.size(); ++i) {
-    const plot::Box area = {150 + 420 * static_cast<double>(i % 2),
-                            head + kPlaneRow * static_cast<double>(i / 2), kPlane, kPlane};
+    const plot::Box area = planes.area(i, head);
     const AnalyzedRun& run = in.runs[panels[i].run];
     draw_tokens(canvas, area, panels[i], run);
     double farthest = 0;

@@ -52,6 +52,11 @@ class DotsFigure {
       : runs_(runs), what_(std::move(what)) {
     sites_ = what_.values.empty() ? 0 : what_.values[0].size();
     for (std::size_t s = 0; s < sites_; ++s) plan_site(s);
+    // Of one run both sites stand side by side.
+    if (lines_.size() == 2 && lines_[0].size() == 1 && lines_[1].size() == 1) {
+      lines_[0].push_back(lines_[1][0]);
+      lines_.pop_back();
+    }
   }
 
   bool empty() const { return lines_.empty(); }
@@ -199,7 +204,7 @@ void DotsFigure::draw_line(plot::Canvas& canvas, const std::vector<Part>& line, 
   const double extra = differs ? plot::left_margin(differences_, kPanelHeight) : 0;
   const double n = static_cast<double>(line.size());
   const double inside = kFigureWidth - kFigureSide - 8 - left - extra - right - (n - 1) * kGap;
-  const double width = std::min(inside / n, 420.0);
+  const double width = std::min(inside / n, 600.0);
   double x = 8 + left;
   for (std::size_t i = 0; i < line.size(); ++i) {
     if (line[i].difference) {

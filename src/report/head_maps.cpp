@@ -11,11 +11,12 @@
 namespace dtn {
 namespace {
 
-constexpr double kMapGap = 2;      // between the maps of a block
-constexpr double kBlockGap = 14;   // between blocks
+constexpr double kMapGap = 1.5;    // between the maps of a block
+constexpr double kBlockGap = 9;    // between blocks
 constexpr double kBlockHead = 18;  // the layer's name above a block
-constexpr double kLabels = 108;    // column of the runs' names
-constexpr double kImageSide = 92;
+constexpr double kLabels = 100;    // column of the runs' names
+constexpr double kImageSide = 76;
+constexpr double kRoom = kFigureWidth - kLabels - kFigureSide;
 constexpr std::int64_t kMostPixels = 256;  // of a preview's side in a picture
 
 // Heads stand in rows of k when there are k x k of them, as Eq. 7 of the paper deals out offsets.
@@ -24,17 +25,16 @@ std::size_t block_columns(std::size_t heads) {
       1, static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(heads)) - 1e-9)));
 }
 
-plot::Box map_size(const MapSize& grid, double cell) {
-  const double most = static_cast<double>(std::max({grid.rows, grid.columns, std::size_t{1}}));
-  const double side = cell * 14;
-  const double pixels = std::max(most <= side ? std::round(side / most) : side / most, 0.5);
-  return {0, 0, pixels * static_cast<double>(grid.columns),
-          pixels * static_cast<double>(grid.rows)};
+// A map of the grid with cells of that many pixels.
+plot::Box map_of(const MapSize& grid, double cell) {
+  return {0, 0, std::max(cell * static_cast<double>(grid.columns), 1.0),
+          std::max(cell * static_cast<double>(grid.rows), 1.0)};
 }
 
 // A stretch of layers whose blocks stand side by side.
 struct Stretch {
   std::size_t begin, end;
+  double cell;  // pixels of a token
 };
 
 class MapsFigure {
@@ -54,11 +54,11 @@ class MapsFigure {
   plot::Figure draw();
 
  private:
-  plot::Box block_box(std::size_t run, std::size_t layer) const;
+  plot::Box block_box(std::size_t run, std::size_t layer, double cell) const;
   std::vector<Stretch> stretches(std::size_t run) const;
   double stretch_height(std::size_t run, const Stretch& stretch) const;
   void draw_block(plot::Canvas& canvas, plot::HeatSheet& sheet, plot::Point at, std::size_t run,
-                  std::size_t layer);
+                  std::size_t layer, double cell);
   void draw_label(plot::Canvas& canvas, double top, std::size_t run, const Stretch& stretch,
                   bool first) const;
 
@@ -74,28 +74,41 @@ class MapsFigure {
   std::vector<Mark> marks_;
 };
 
-plot::Box MapsFigure::block_box(std::size_t run, std::size_t layer) const {
-  const plot::Box map = map_size(runs_[run].grids[layer], what_.cell);
+plot::Box MapsFigure::block_box(std::size_t run, std::size_t layer, double cell) const {
+  const plot::Box map = map_of(runs_[run].grids[layer], cell);
   const std::size_t heads = std::max<std::size_t>(runs_[run].heads[layer], 1);
   const double columns = static_cast<double>(block_columns(heads));
   const double rows = std::ceil(static_cast<double>(heads) / columns);
   return {0, 0, columns * (map.width + kMapGap) - kMapGap, rows * (map.height + kMapGap) - kMapGap};
 }
 
-// As many layers of one grid as find room, and about equally many in each stretch.
+// About as many layers of one grid side by side as their wanted size allows, equally many in each
+// stretch, and then as large as there is room for, up to twice that.
 std::vector<Stretch> MapsFigure::stretches(std::size_t run) const {
   std::vector<Stretch> out;
   const AnalyzedRun& r = runs_[run];
   for (std::size_t begin = 0; begin < r.depth();) {
     std::size_t end = begin + 1;
-    while (end < r.depth() && r.grids[end] == r.grids[begin] && r.heads[end] == r.heads[begin])
+    while (end < r.depth() && r.grids[end] == r.grids[begin] && r.heads[end] == r.heads[begin]) {
       ++end;
-    const double room = kFigureWidth - kLabels - kFigureSide + kBlockGap;
+    }
+    const MapSize grid = r.grids[begin];
+    const double longest = static_cast<double>(std::max({grid.rows, grid.columns, std::size_t{1}}));
+    const double wanted = 14 * what_.cell / longest;
+    const double taken = block_box(run, begin, wanted).width + kBlockGap;
     const std::size_t most = std::max<std::size_t>(
-        1, static_cast<std::size_t>(room / (block_box(run, begin).width + kBlockGap)));
+        1, static_cast<std::size_t>(std::lround((kRoom + kBlockGap) / taken)));
     const std::size_t lines = (end - begin + most - 1) / most;
-    for (std::size_t i = 0; i < lines; ++i) {
-      out.push_back({begin + i * (end - begin) / lines, begin + (i + 1) * (end - begin) / lines});
+    const std::size_t each = (end - begin + lines - 1) / lines;
+    const double n = static_cast<double>(each);
+    const double block = (kRoom - (n - 1) * kBlockGap) / n;
+    const double maps = static_cast<double>(block_columns(r.heads[begin]));
+    const double fits =
+        ((block + kMapGap) / maps - kMapGap) / std::max(static_cast<double>(grid.columns), 1.0);
+    const double cell = std::min(fits, 2 * wanted);
+    for (std::size_t first = begin; first < end; first += each) {
+      out.push_back(
+          {first, std::min(end, first + each), cell > 1 ? std::floor(2 * cell) / 2 : cell});
     }
     begin = end;
   }
@@ -103,15 +116,15 @@ std::vector<Stretch> MapsFigure::stretches(std::size_t run) const {
 }
 
 double MapsFigure::stretch_height(std::size_t run, const Stretch& stretch) const {
-  return std::max(kBlockHead + block_box(run, stretch.begin).height,
+  return std::max(kBlockHead + block_box(run, stretch.begin, stretch.cell).height,
                   what_.image && stretch.begin == 0 ? kImageSide + 40 : 40) +
          kBlockGap;
 }
 
 void MapsFigure::draw_block(plot::Canvas& canvas, plot::HeatSheet& sheet, plot::Point at,
-                            std::size_t run, std::size_t layer) {
+                            std::size_t run, std::size_t layer, double cell) {
   const MapSize grid = runs_[run].grids[layer];
-  const plot::Box map = map_size(grid, what_.cell), block = block_box(run, layer);
+  const plot::Box map = map_of(grid, cell), block = block_box(run, layer, cell);
   canvas.text({at.x + block.width / 2, at.y + 12}, cat(block.width > 50 ? "layer " : "", layer + 1),
               {plot::kSmallText, plot::Anchor::kMiddle, plot::kSoft});
   const std::size_t columns = block_columns(runs_[run].heads[layer]);
@@ -133,7 +146,7 @@ void MapsFigure::draw_label(plot::Canvas& canvas, double top, std::size_t run,
   canvas.text({kFigureSide, top + 12}, plot::fitted(runs_[run].name, plot::kText, kLabels - 22),
               {plot::kText, plot::Anchor::kStart, plot::kInk, true});
   const MapSize grid = runs_[run].grids[stretch.begin];
-  canvas.text({kFigureSide, top + 27}, cat(grid.rows, " \xC3\x97 ", grid.columns, " tokens"),
+  canvas.text({kFigureSide, top + 27}, cat(grid.rows, " \xC3\x97 ", grid.columns),
               {plot::kSmallText, plot::Anchor::kStart, plot::kSoft});
   if (!first || !what_.image) return;
   const double longest = static_cast<double>(std::max(what_.image->width, what_.image->height));
@@ -171,8 +184,8 @@ plot::Figure MapsFigure::draw() {
     draw_label(canvas, y, run, stretch, stretch.begin == 0);
     double x = kLabels;
     for (std::size_t l = stretch.begin; l < stretch.end; ++l) {
-      draw_block(canvas, sheet, {x, y}, run, l);
-      x += block_box(run, l).width + kBlockGap;
+      draw_block(canvas, sheet, {x, y}, run, l, stretch.cell);
+      x += block_box(run, l, stretch.cell).width + kBlockGap;
     }
     y += stretch_height(run, stretch);
   }

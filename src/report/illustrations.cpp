@@ -45,7 +45,7 @@ NumberedMatrix relative(const std::string& title, int (*place)(int token)) {
   return m;
 }
 
-bool dark(plot::Rgb c) { return 0.299 * c.r + 0.587 * c.g + 0.114 * c.b < 140; }
+bool dark(plot::Rgb c) { return 0.299 * c.r + 0.587 * c.g + 0.114 * c.b < 105; }
 
 void draw_matrix(plot::Canvas& canvas, plot::HeatSheet& sheet, const plot::Box& box,
                  const NumberedMatrix& m, const plot::ColorScale& scale) {
@@ -75,8 +75,7 @@ void draw_numbers(plot::Canvas& canvas, const plot::Box& box, const NumberedMatr
 std::string draw_matrices(const std::string& title, const std::string& subtitle,
                           const std::vector<NumberedMatrix>& all, const plot::ColorScale& scale,
                           double side) {
-  const double top = 104,
-               pitch = (kFigureWidth - 2 * kFigureSide) / static_cast<double>(all.size());
+  const double top = 94, pitch = (kFigureWidth - 2 * kFigureSide) / static_cast<double>(all.size());
   plot::Canvas canvas(kFigureWidth, top + side + 40);
   draw_head(canvas, title, subtitle, {});
   plot::HeatSheet sheet(scale.map);

@@ -22,7 +22,10 @@ Axis axis_of(double low, double high) {
 TEST(PlotAxis, LinearTicksAreRound) {
   EXPECT_EQ(labels(Scale(axis_of(0, 1), 5)), "0 0.2 0.4 0.6 0.8 1.0");
   EXPECT_EQ(labels(Scale(axis_of(0, 97), 5)), "0 20 40 60 80 100");
-  EXPECT_EQ(labels(Scale(axis_of(-0.3, 0.31), 4)), "-0.4 -0.2 0 0.2 0.4");
+  EXPECT_EQ(labels(Scale(axis_of(-0.3, 0.31), 4)),
+            "\xE2\x88\x92"
+            "0.4 \xE2\x88\x92"
+            "0.2 0 0.2 0.4");
   EXPECT_EQ(labels(Scale(axis_of(0, 93800), 5)), "0 20k 40k 60k 80k 100k");
 }
 
