@@ -16,6 +16,13 @@ jobs=$(nproc)
 # compiled already.
 export CCACHE_BASEDIR=$PWD
 bash tools/install-deps.sh
+# A browser for one test, which is skipped without; nothing else needs it.
+if ! command -v chromium > /dev/null; then
+  apt=(apt-get)
+  if ((EUID != 0)); then apt=(sudo -n apt-get); fi
+  DEBIAN_FRONTEND=noninteractive "${apt[@]}" install -y -qq --no-install-recommends chromium \
+    > /dev/null 2>&1 || echo "no browser: chromium could not be installed"
+fi
 
 # stage TITLE: begins a part, and says how long the one before took.
 stage() {

@@ -48,8 +48,8 @@ class HeatSheet {
   std::vector<Map> maps_;
 };
 
-// A bar that says what the colours of a scale mean: the box, ticks below it, the label above. `whole`
-// says that values are whole numbers.
+// A bar that says what the colours of a scale mean: the box, ticks below it, the label above.
+// `whole` says that values are whole numbers.
 void draw_color_bar(Canvas& canvas, const Box& box, const ColorScale& scale,
                     const std::string& label, bool whole = false);
 

@@ -19,7 +19,8 @@ h1{font-size:1.6rem;line-height:1.25;margin:1rem 0}
 h2{font-size:1.25rem;margin:2.5rem 0 .5rem;padding-top:.5rem;border-top:1px solid var(--grid)}
 a{color:var(--s0)}
 ul.lead{padding-left:1.2rem}ul.lead li{margin:.3rem 0}
-nav{margin:1.5rem 0;font-size:.9rem}nav ol{columns:18rem;margin:.3rem 0;padding-left:1.5rem}
+nav{margin:1.5rem 0;font-size:.9rem}
+nav ol{columns:17rem;column-gap:2.5rem;margin:.3rem 0;padding-left:1.5rem}
 figure{margin:1.5rem 0 2.5rem}
 figcaption{font-size:.9rem;color:var(--soft);margin:.5rem 0;max-width:48rem}
 .scroll{overflow-x:auto}

@@ -15,7 +15,7 @@ constexpr double kLabelDrop = 32;  // of the x label's baseline below the frame
 
 // Whole numbers are short.
 int ticks_across(const Axis& axis, double width) {
-  return std::max(2, static_cast<int>(width / (axis.whole ? 40 : 70)));
+  return std::max(3, static_cast<int>(width / (axis.whole ? 40 : 55)));
 }
 int ticks_up(double height) { return std::max(2, static_cast<int>(height / 36)); }
 
@@ -69,7 +69,8 @@ Panel::Panel(Canvas& canvas, const Box& area, const Axis& x, const Axis& y, cons
   canvas_.frame(area_, {kSoft, 0.8});
   if (!look.title.empty()) {
     canvas_.text({area_.x + area_.width / 2, area_.y - 7},
-                 fitted(look.title, kText, area_.width + 20), {kText, Anchor::kMiddle, kInk, true});
+                 fitted(look.title, kText * kBoldWidth, area_.width + 12),
+                 {kText, Anchor::kMiddle, kInk, true});
   }
 }
 

@@ -121,6 +121,28 @@ std::string fitted(std::string_view text, double size, double width) {
   return std::string(text.substr(0, end)) + "\xE2\x80\xA6";
 }
 
+std::vector<std::string> wrapped(std::string_view text, double size, double width,
+                                 std::size_t lines) {
+  std::vector<std::string> out;
+  while (out.size() + 1 < lines && text_width(text, size) > width) {
+    std::size_t end = 0, best = 0;  // of what fits, and of that up to a good place to break
+    for (double used = 0; end < text.size();) {
+      used += advance(text.substr(end)) * size;
+      if (used > width) break;
+      const char c = text[end];
+      const std::size_t n = character_bytes(text.substr(end));
+      end += n ? n : 1;
+      if (c == ' ' || c == '_' || c == '-' || c == '/' || c == '.') best = end;
+    }
+    if (best == 0) best = end;
+    if (best == 0) break;  // not even one character fits
+    out.emplace_back(text.substr(0, best));
+    text.remove_prefix(best);
+  }
+  out.push_back(fitted(text, size, width));
+  return out;
+}
+
 std::string base64(std::string_view bytes) {
   constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";

@@ -1,8 +1,10 @@
 // Text of pictures and pages: escaping, numbers, widths.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace dtn::plot {
 
@@ -22,6 +24,12 @@ std::string readable(double value, int digits = 4);
 double text_width(std::string_view text, double size);
 // The text, or as much of its beginning as fits with an ellipsis.
 std::string fitted(std::string_view text, double size, double width);
+// How much wider bold text is.
+inline constexpr double kBoldWidth = 1.1;
+// The text in at most `lines` lines of that width, broken at spaces and signs where there are some;
+// the last line is fitted.
+std::vector<std::string> wrapped(std::string_view text, double size, double width,
+                                 std::size_t lines);
 
 std::string base64(std::string_view bytes);
 

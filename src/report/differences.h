@@ -10,8 +10,8 @@
 namespace dtn {
 
 // At most `count` sentences, the largest difference first: each of another quantity, in the layer
-// where the medians over the heads of two runs differ by the largest factor. Other runs are compared
-// with the first. Of a single run: the quantities that change most from layer to layer.
+// where the medians over the heads of two runs differ by the largest factor. Other runs are
+// compared with the first. Of a single run: the quantities that change most from layer to layer.
 std::vector<std::string> largest_differences(const std::vector<AnalyzedRun>& runs,
                                              std::size_t count);
 

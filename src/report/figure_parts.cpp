@@ -54,6 +54,11 @@ void mark_stages(plot::Canvas& canvas, const plot::Panel& panel, const AnalyzedR
   }
 }
 
+std::string panel_title(const std::string& name, const std::string& more, double width) {
+  const double size = plot::kText * plot::kBoldWidth;
+  return plot::fitted(name, size, width - plot::text_width(more, size)) + more;
+}
+
 std::vector<double> layer_places(std::size_t depth, double first) {
   std::vector<double> places(depth);
   for (std::size_t l = 0; l < depth; ++l) places[l] = first + static_cast<double>(l);

@@ -28,6 +28,9 @@ plot::Axis layer_axis(std::size_t depth, bool from_zero = false);
 // Dotted lines in a panel where the grid of a stage model changes.
 void mark_stages(plot::Canvas& canvas, const plot::Panel& panel, const AnalyzedRun& run);
 
+// The title of a panel: a name cut so that it fits together with what follows it.
+std::string panel_title(const std::string& name, const std::string& more, double width);
+
 // 1.0, 2.0, ...: where layers stand on their axis.
 std::vector<double> layer_places(std::size_t depth, double first = 1);
 

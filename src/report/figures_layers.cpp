@@ -104,7 +104,9 @@ std::vector<Similarity> similarities(const FigureInput& in) {
 
 // Ticks for every layer, or every fifth, as there is room.
 void label_layers(plot::Canvas& canvas, const plot::Box& box, const Similarity& s) {
-  const auto step = [](std::size_t n) { return n <= 14 ? std::size_t{2} : std::size_t{5}; };
+  const auto step = [](std::size_t n) {
+    return n <= 7 ? std::size_t{1} : n <= 14 ? std::size_t{2} : std::size_t{5};
+  };
   for (std::size_t l = 0; l < s.n_columns; l += step(s.n_columns)) {
     const double at =
         box.x + (static_cast<double>(l) + 0.5) * box.width / static_cast<double>(s.n_columns);

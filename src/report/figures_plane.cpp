@@ -14,10 +14,10 @@ namespace {
 constexpr double kBeside = 68;  // what a panel needs on its left
 constexpr double kAround = 76;  // and above and below
 
-// Square panels in two columns, or in three where there are many.
+// Square panels in two columns, or in four where there are many: they come in pairs.
 struct PlaneGrid {
   explicit PlaneGrid(std::size_t panels)
-      : columns(panels <= 4 ? 2 : 3), rows((panels + columns - 1) / columns) {}
+      : columns(panels <= 4 ? 2 : 4), rows((panels + columns - 1) / columns) {}
   double pitch() const { return (kFigureWidth - 24) / static_cast<double>(columns); }
   double side() const { return pitch() - kBeside - 12; }
   double height() const { return static_cast<double>(rows) * (side() + kAround); }
@@ -85,7 +85,7 @@ plot::Paint depth_paint(std::size_t layer, std::size_t depth) {
 void draw_offsets(plot::Canvas& canvas, const plot::Box& area, const OffsetPanel& what,
                   const AnalyzedRun& run, double reach) {
   plot::PanelLook look;
-  look.title = cat(run.name, ": norm", what.site + 1);
+  look.title = panel_title(run.name, cat(": norm", what.site + 1), area.width);
   plot::Panel panel(canvas, area, plane_axis("columns to the right", reach),
                     plane_axis("rows upwards", reach), look);
   panel.rule(0, {plot::kSoft, 0.8, "2 2"});
@@ -111,21 +111,20 @@ void draw_tokens(plot::Canvas& canvas, const plot::Box& area, const TokenPanel& 
   const std::string site = what.after ? "after" : "before";
   const AnalysisJson& explained =
       item(item(item(run.at("pca.directions.explained"), 0), 0), what.after ? 1 : 0);
-  const double first = number_of(item(explained, 0)), second = number_of(item(explained, 1));
+  const auto label = [&explained](std::size_t component) {
+    const double share = number_of(item(explained, component));
+    const std::string text = cat("component ", component + 1);
+    return std::isfinite(share) ? cat(text, " (", plot::readable(100 * share, 3), " %)") : text;
+  };
   plot::PanelLook look;
-  look.title = cat(run.name, ", ", site, " norm1");
-  if (std::isfinite(first + second)) {
-    look.title +=
-        cat(" (", plot::readable(100 * first, 3), " + ", plot::readable(100 * second, 3), " %)");
-  }
-  plot::Panel panel(canvas, area, plane_axis("component 1", reach),
-                    plane_axis("component 2", reach), look);
+  look.title = panel_title(run.name, cat(", ", site, " norm1"), area.width);
+  plot::Panel panel(canvas, area, plane_axis(label(0), reach), plane_axis(label(1), reach), look);
   std::vector<plot::Point> places;
   const std::size_t step = (what.points.size() + kMostTokens - 1) / kMostTokens;
   for (std::size_t i = 0; i < what.points.size(); i += step) {
     places.push_back({panel.x(what.points[i].x), panel.y(what.points[i].y)});
   }
-  canvas.cloud(places, plot::series_paint(run.index), 2.8, 0.4);
+  canvas.cloud(places, plot::series_paint(run.index), 3, 0.5);
 }
 
 }  // namespace
@@ -198,7 +197,7 @@ void add_planes(const FigureInput& in, Figures& out) {
   }
   out.push_back({"pca_points", title,
                  "Before and after have axes of their own: compare shares, spread and cosine, not "
-                 "places. In parentheses the share of the variance that each component holds.",
+                 "places. The axes say what share of the variance each component holds.",
                  cat(title, ", ", in.data, ": ", panels.size(), " clouds of dots"),
                  canvas.svg(title), table});
 }

@@ -73,6 +73,7 @@ class DotsFigure {
   void draw_difference(plot::Canvas& canvas, const plot::Box& area, const Part& part) const;
   void draw_heads(plot::Canvas& canvas, plot::Panel& panel, const LayerHeads& values,
                   std::size_t style, bool dots) const;
+  bool one_pixel_size() const;
   plot::Table table() const;
 
   const std::vector<AnalyzedRun>& runs_;
@@ -92,7 +93,7 @@ void DotsFigure::plan_site(std::size_t site) {
     if (has_numbers(of(part))) parts.push_back(part);
   }
   const bool comparable =
-      parts.size() > 1 && std::all_of(parts.begin(), parts.end(), [&](const Part& p) {
+      parts.size() > 1 && std::any_of(parts.begin() + 1, parts.end(), [&](const Part& p) {
         return same_shape(of(p), of(parts[0]));
       });
   if (comparable) parts.push_back({site, parts[0].run, true});
@@ -159,8 +160,8 @@ void DotsFigure::draw_run(plot::Canvas& canvas, const plot::Box& area, const Par
                           bool labels, bool pixels) const {
   plot::PanelLook look;
   look.y_labels = labels;
-  look.title = runs_[part.run].name;
-  if (sites_ > 1) look.title += part.site == 0 ? ": norm1" : ": norm2";
+  const std::string site = sites_ > 1 ? cat(": norm", part.site + 1) : "";
+  look.title = panel_title(runs_[part.run].name, site, area.width);
   plot::Panel panel(canvas, area, layer_axis(of(part).size()), what_.y, look);
   mark_stages(canvas, panel, runs_[part.run]);
   if (what_.reference) {
@@ -181,11 +182,14 @@ void DotsFigure::draw_difference(plot::Canvas& canvas, const plot::Box& area,
                                  const Part& part) const {
   std::vector<std::size_t> others;
   for (std::size_t r = part.run + 1; r < runs_.size(); ++r) {
-    if (has_numbers(what_.values[r][part.site])) others.push_back(r);
+    const LayerHeads& values = what_.values[r][part.site];
+    if (has_numbers(values) && same_shape(values, of(part))) others.push_back(r);
   }
+  const std::string minus = " \xE2\x88\x92 ";
   plot::PanelLook look;
-  look.title = cat(others.size() == 1 ? runs_[others[0]].name : std::string("others"),
-                   " \xE2\x88\x92 ", runs_[part.run].name);
+  look.title = panel_title(others.size() == 1 ? runs_[others[0]].name : std::string("others"),
+                           minus + plot::fitted(runs_[part.run].name, plot::kText, area.width / 2),
+                           area.width);
   plot::Panel panel(canvas, area, layer_axis(of(part).size()), differences_, look);
   mark_stages(canvas, panel, runs_[part.run]);
   panel.rule(0, {plot::kInk, 1.2});
@@ -195,16 +199,24 @@ void DotsFigure::draw_difference(plot::Canvas& canvas, const plot::Box& area,
   }
 }
 
+// Panels share the axis of patches, so they can share one of pixels only if patches are alike.
+bool DotsFigure::one_pixel_size() const {
+  return !what_.pixels.empty() && std::all_of(what_.pixels.begin(), what_.pixels.end(),
+                                              [this](double p) { return p == what_.pixels[0]; });
+}
+
 void DotsFigure::draw_line(plot::Canvas& canvas, const std::vector<Part>& line, double top) const {
   constexpr double kGap = 14;
   const double left = plot::left_margin(what_.y, kPanelHeight);
-  const bool second_axis = !what_.pixels.empty() && std::isfinite(what_.pixels[line[0].run]);
+  const bool second_axis = one_pixel_size();
   const double right = second_axis ? 58 : 0;
-  const bool differs = line.back().difference;
-  const double extra = differs ? plot::left_margin(differences_, kPanelHeight) : 0;
-  const double n = static_cast<double>(line.size());
+  // All lines have room for as many panels as the longest, so that panels are equally wide.
+  std::size_t most = 0;
+  for (const std::vector<Part>& other : lines_) most = std::max(most, other.size());
+  const double extra = compared_ ? plot::left_margin(differences_, kPanelHeight) : 0;
+  const double n = static_cast<double>(most);
   const double inside = kFigureWidth - kFigureSide - 8 - left - extra - right - (n - 1) * kGap;
-  const double width = std::min(inside / n, 600.0);
+  const double width = inside / n;
   double x = 8 + left;
   for (std::size_t i = 0; i < line.size(); ++i) {
     if (line[i].difference) {
@@ -252,8 +264,7 @@ plot::Figure DotsFigure::draw() {
   }
   std::string caption = what_.caption;
   if (compared_) {
-    caption +=
-        " The last panel of a row is the paired difference, head by head, from the first run.";
+    caption += " The last panel shows paired differences, head by head, from the first run.";
   } else if (legend().size() > 1 + (what_.reference ? 1u : 0u)) {
     caption += " Depths or heads differ between the runs, so there is no paired difference.";
   }

@@ -57,6 +57,7 @@ class MapsFigure {
   plot::Box block_box(std::size_t run, std::size_t layer, double cell) const;
   std::vector<Stretch> stretches(std::size_t run) const;
   double stretch_height(std::size_t run, const Stretch& stretch) const;
+  std::vector<std::pair<std::size_t, Stretch>> lines_of_blocks() const;
   void draw_block(plot::Canvas& canvas, plot::HeatSheet& sheet, plot::Point at, std::size_t run,
                   std::size_t layer, double cell);
   void draw_label(plot::Canvas& canvas, double top, std::size_t run, const Stretch& stretch,
@@ -83,7 +84,7 @@ plot::Box MapsFigure::block_box(std::size_t run, std::size_t layer, double cell)
 }
 
 // About as many layers of one grid side by side as their wanted size allows, equally many in each
-// stretch, and then as large as there is room for, up to twice that.
+// stretch, and then as large as there is room for, up to half as large again.
 std::vector<Stretch> MapsFigure::stretches(std::size_t run) const {
   std::vector<Stretch> out;
   const AnalyzedRun& r = runs_[run];
@@ -105,7 +106,7 @@ std::vector<Stretch> MapsFigure::stretches(std::size_t run) const {
     const double maps = static_cast<double>(block_columns(r.heads[begin]));
     const double fits =
         ((block + kMapGap) / maps - kMapGap) / std::max(static_cast<double>(grid.columns), 1.0);
-    const double cell = std::min(fits, 2 * wanted);
+    const double cell = std::min(fits, 1.5 * wanted);
     for (std::size_t first = begin; first < end; first += each) {
       out.push_back(
           {first, std::min(end, first + each), cell > 1 ? std::floor(2 * cell) / 2 : cell});
@@ -117,7 +118,7 @@ std::vector<Stretch> MapsFigure::stretches(std::size_t run) const {
 
 double MapsFigure::stretch_height(std::size_t run, const Stretch& stretch) const {
   return std::max(kBlockHead + block_box(run, stretch.begin, stretch.cell).height,
-                  what_.image && stretch.begin == 0 ? kImageSide + 40 : 40) +
+                  what_.image && stretch.begin == 0 ? kImageSide + 54 : 40) +
          kBlockGap;
 }
 
@@ -143,8 +144,13 @@ void MapsFigure::draw_block(plot::Canvas& canvas, plot::HeatSheet& sheet, plot::
 
 void MapsFigure::draw_label(plot::Canvas& canvas, double top, std::size_t run,
                             const Stretch& stretch, bool first) const {
-  canvas.text({kFigureSide, top + 12}, plot::fitted(runs_[run].name, plot::kText, kLabels - 22),
-              {plot::kText, plot::Anchor::kStart, plot::kInk, true});
+  for (const std::string& line : plot::wrapped(runs_[run].name, plot::kText * plot::kBoldWidth,
+                                               kLabels - kFigureSide - 4, 2)) {
+    canvas.text({kFigureSide, top + 12}, line,
+                {plot::kText, plot::Anchor::kStart, plot::kInk, true});
+    top += 14;
+  }
+  top -= 14;
   const MapSize grid = runs_[run].grids[stretch.begin];
   canvas.text({kFigureSide, top + 27}, cat(grid.rows, " \xC3\x97 ", grid.columns),
               {plot::kSmallText, plot::Anchor::kStart, plot::kSoft});
@@ -156,23 +162,31 @@ void MapsFigure::draw_label(plot::Canvas& canvas, double top, std::size_t run,
       preview_png(*what_.image));
 }
 
-plot::Figure MapsFigure::draw() {
-  const double head = head_height({}) + 34;
-  // Runs of one shape stand below each other, stretch by stretch; others one after the other.
-  std::vector<std::pair<std::size_t, Stretch>> lines;
-  const std::vector<Stretch> common = stretches(shown_[0]);
-  const bool alike = std::all_of(shown_.begin(), shown_.end(), [&](std::size_t r) {
-    return runs_[r].grids == runs_[shown_[0]].grids && runs_[r].heads == runs_[shown_[0]].heads;
-  });
-  if (alike) {
-    for (const Stretch& s : common) {
-      for (std::size_t r : shown_) lines.push_back({r, s});
-    }
-  } else {
-    for (std::size_t r : shown_) {
-      for (const Stretch& s : stretches(r)) lines.push_back({r, s});
+// Runs of one shape stand below each other, stretch by stretch; those of other shapes follow.
+std::vector<std::pair<std::size_t, Stretch>> MapsFigure::lines_of_blocks() const {
+  std::vector<std::vector<std::size_t>> groups;
+  for (std::size_t r : shown_) {
+    const auto alike = std::find_if(groups.begin(), groups.end(), [&](const auto& group) {
+      return runs_[group[0]].grids == runs_[r].grids && runs_[group[0]].heads == runs_[r].heads;
+    });
+    if (alike == groups.end()) {
+      groups.push_back({r});
+    } else {
+      alike->push_back(r);
     }
   }
+  std::vector<std::pair<std::size_t, Stretch>> lines;
+  for (const std::vector<std::size_t>& group : groups) {
+    for (const Stretch& s : stretches(group[0])) {
+      for (std::size_t r : group) lines.push_back({r, s});
+    }
+  }
+  return lines;
+}
+
+plot::Figure MapsFigure::draw() {
+  const double head = head_height({}) + 34;
+  const std::vector<std::pair<std::size_t, Stretch>> lines = lines_of_blocks();
   double height = head + 16;
   for (const auto& [run, stretch] : lines) height += stretch_height(run, stretch);
   plot::Canvas canvas(kFigureWidth, height);

@@ -100,8 +100,7 @@ std::optional<plot::Figure> draw_layer_lines(const std::vector<AnalyzedRun>& run
   for (const plot::Axis& axis : axes) left = std::max(left, plot::left_margin(axis, kLinesHeight));
   const double between = what.shared ? 14 : left + 10;
   const double n = static_cast<double>(columns);
-  const double width =
-      std::min(600.0, (kFigureWidth - 8 - left - kFigureSide - (n - 1) * between) / n);
+  const double width = (kFigureWidth - 8 - left - kFigureSide - (n - 1) * between) / n;
   for (std::size_t i = 0; i < axes.size(); ++i) {
     const double column = static_cast<double>(i % columns), row = static_cast<double>(i / columns);
     const plot::Box area = {8 + left + column * (width + between), head + row * kLinesRow, width,
