@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "example_analysis.h"
 #include "report/differences.h"
 #include "report/figures.h"
 #include "report/illustrations.h"
-#include "example_analysis.h"
 #include "xml_check.h"
 
 namespace dtn {

@@ -5,8 +5,8 @@
 
 #include <set>
 
-#include "report/analysis_report.h"
 #include "example_analysis.h"
+#include "report/analysis_report.h"
 #include "xml_check.h"
 
 namespace dtn {
