@@ -15,6 +15,7 @@
 #include "dtn/config/load.h"
 #include "dtn/core/parallel.h"
 #include "sweep/collection.h"
+#include "sweep/suite_runs.h"
 #include "sweep/sweep.h"
 
 namespace dtn::app {
@@ -80,6 +81,9 @@ std::map<std::string, fs::path> suite_roots_of(const SweepCommand& options) {
                             ": write imagenet-c=DIR or imagenet-r=DIR, the suite and its folder"));
     }
     roots[suite] = text.substr(equal + 1);
+    if (roots[suite] == kOnTheFly && suite != kSweepSuites.front()) {
+      throw ConfigError(cat("--suite-root ", text, ": only imagenet-c can be made ", kOnTheFly));
+    }
   }
   return roots;
 }
@@ -161,9 +165,9 @@ int sweep_main(int argc, char** argv, const Registries& registries, const fs::pa
                  "program of your own that trains in the place of dtn-train, and knows what the "
                  "configs name; see docs/extending.md")
       ->type_name("PROGRAM");
-  app.add_option(
-         "--suite-root", options.suite_roots,
-         "where a robustness suite lies that the sweep evaluates: imagenet-c=DIR (repeatable)")
+  app.add_option("--suite-root", options.suite_roots,
+                 "where a robustness suite lies that the sweep evaluates: imagenet-c=DIR, or "
+                 "imagenet-c=on-the-fly to make it from the clean images (repeatable)")
       ->type_name("SUITE=DIR");
   app.add_option(
          "--only", options.only,

@@ -23,10 +23,14 @@ std::vector<std::string> command_of(const SweepConfig& sweep, const SweepOptions
   const fs::path checkpoint = run.folder / "checkpoints" / "last";
   for (const std::string& word :
        {std::string("--checkpoint"), checkpoint.string(), std::string("--suite"), suite,
-        std::string("--suite-root"), root.string(), std::string("--save"),
-        suite_file(run, suite).string(), std::string("--device"), options.device,
-        std::string("--threads"), std::to_string(options.threads * options.jobs)}) {
+        std::string("--save"), suite_file(run, suite).string(), std::string("--device"),
+        options.device, std::string("--threads"), std::to_string(options.threads * options.jobs)}) {
     command.push_back(word);
+  }
+  if (root == kOnTheFly) {
+    command.emplace_back("--corrupt-on-the-fly");
+  } else {
+    command.insert(command.end(), {"--suite-root", root.string()});
   }
   if (sweep.ema) command.emplace_back("--ema");
   return command;

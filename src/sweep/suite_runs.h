@@ -12,6 +12,9 @@
 
 namespace dtn {
 
+// In the place of the folder of imagenet-c: its images are made from the clean ones as they are wanted.
+inline constexpr const char* kOnTheFly = "on-the-fly";
+
 // "mCE (%)", "ImageNet-R top-1 (%)"
 std::string suite_title(const std::string& suite);
 

@@ -33,8 +33,7 @@ struct CheckpointData {
 // anything but `data`. Throws Error when the system refuses (disk full): earlier checkpoints are
 // then untouched.
 void save_checkpoint(const std::filesystem::path& run_dir, const CheckpointData& data, int keep,
-                     std::optional<std::int64_t> best_step = std::nullopt,
-                     bool keep_first = false);
+                     std::optional<std::int64_t> best_step = std::nullopt, bool keep_first = false);
 
 // Points `best` at a saved step. Throws Error when there is no such checkpoint.
 void mark_best(const std::filesystem::path& run_dir, std::int64_t step);

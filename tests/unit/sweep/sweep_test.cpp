@@ -14,6 +14,7 @@
 #include "io/atomic_file.h"
 #include "io/child_process.h"
 #include "sweep/kept_results.h"
+#include "sweep/suite_runs.h"
 #include "sweep/sweep_figures.h"
 #include "sweep/sweep_report.h"
 #include "sweep/sweep_size.h"
@@ -268,6 +269,40 @@ TEST_F(Sweeps, PairsAreThoseOfEqualSeeds) {
   expect_contains(text, "| [-10.71, +14.71] | 0.295 |");
   expect_contains(text, "paired t-test");
   expect_contains(to_json(report), "\"paired\"");
+}
+
+// With a program in the place of dtn-eval that writes down its arguments and a report.
+TEST_F(Sweeps, FinishedRunsAreEvaluatedOnSuites) {
+  SweepConfig sweep = load();
+  sweep.suites = {"imagenet-c", "imagenet-r"};
+  auto runs = plan_runs(sweep, out(), {});
+  for (const SweepRun* run : {&runs[0], &runs[1]}) finish(*run, {50});
+  fs::create_directories(runs[0].folder / "checkpoints" / "last");
+  for (SweepRun& run : runs) update_state(run);
+  SweepOptions options;
+  options.device = "cpu";
+  options.evaluator = {"sh", write("evaluator.sh",
+                                   "echo \"$@\"\nwhile [ \"$1\" != --save ]; do shift; done\n"
+                                   "echo '{\"mce\": 61.5, \"top1\": 20}' > \"$2\"\n")};
+  options.suite_roots = {{"imagenet-c", kOnTheFly}};
+  EXPECT_EQ(evaluate_on_suites(sweep, options, runs), SweepStatus::kFinished);
+  EXPECT_EQ(suite_figure(runs[0], "imagenet-c"), 61.5);
+  EXPECT_FALSE(suite_figure(runs[0], "imagenet-r")) << "its folder is not known";
+  EXPECT_FALSE(suite_figure(runs[1], "imagenet-c")) << "it has no checkpoint";
+  const std::string log = read("out/ln/seed-0/imagenet-c.log");
+  expect_contains(log, "out/ln/seed-0/checkpoints/last --suite imagenet-c");
+  expect_contains(log, "--corrupt-on-the-fly");
+  // What is there is not evaluated again.
+  options.evaluator = {"false"};
+  EXPECT_EQ(evaluate_on_suites(sweep, options, runs), SweepStatus::kFinished);
+  options.suite_roots["imagenet-r"] = "/data/r";
+  EXPECT_EQ(evaluate_on_suites(sweep, options, runs), SweepStatus::kFailed);
+
+  const auto results = collect_results(sweep, runs, costs_of(sweep, standard_registries()));
+  EXPECT_EQ(results[0].suites.at("imagenet-c").mean, 61.5);
+  const SweepReport report{sweep, results, "out", "c"};
+  expect_contains(to_markdown(report), "| mCE (%) |");
+  expect_contains(to_markdown(report), "|    61.5 |");
 }
 
 TEST_F(Sweeps, Results) {
