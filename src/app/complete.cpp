@@ -5,6 +5,7 @@
 
 #include "config/document.h"
 #include "config/key_docs.h"
+#include "data/corrupt/corruptions.h"
 #include "dtn/config/load.h"
 #include "dtn/tasks/registries.h"
 
@@ -77,6 +78,11 @@ std::vector<std::string> values_of(const CLI::Option& option, const std::string&
   if (name == "config") return shipped_configs();
   if (name == "device") return {"auto", "cpu", "cuda"};
   if (name == "resume") return {"auto"};
+  if (name == "corruption") {
+    std::vector<std::string> names = {"all"};
+    for (const Corruption& corruption : corruptions()) names.emplace_back(corruption.name);
+    return names;
+  }
   if (name == "completion") return {"bash", "zsh", "fish"};
   if (name == "keys") {
     std::vector<std::string> paths;

@@ -16,6 +16,7 @@ namespace {
       add_paired32, between, add_between, to_bytes, blend, change_hsv
 
 namespace plain {
+constexpr int kVectorBytes = 16;
 #define DTN_TARGET
 #include "data/corrupt/kernels_body.inc"
 constexpr Kernels kKernels = {DTN_CORRUPT_KERNELS};
@@ -24,6 +25,7 @@ constexpr Kernels kKernels = {DTN_CORRUPT_KERNELS};
 
 #if defined(__x86_64__)
 namespace avx2 {
+constexpr int kVectorBytes = 32;
 #define DTN_TARGET __attribute__((target("avx2")))
 #include "data/corrupt/kernels_body.inc"
 constexpr Kernels kKernels = {DTN_CORRUPT_KERNELS};
@@ -31,6 +33,7 @@ constexpr Kernels kKernels = {DTN_CORRUPT_KERNELS};
 }  // namespace avx2
 
 namespace avx512 {
+constexpr int kVectorBytes = 64;
 #define DTN_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
 #include "data/corrupt/kernels_body.inc"
 constexpr Kernels kKernels = {DTN_CORRUPT_KERNELS};
