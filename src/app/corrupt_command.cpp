@@ -133,7 +133,7 @@ int CorruptCommand::run(const Registries& registries) const {
   const CorruptFolders folders(*dataset, options);
   constexpr std::int64_t kMany = 10000;
   const std::int64_t files = dataset->size() * static_cast<std::int64_t>(options.cells.size());
-  const CorruptPlan plan = folders.plan(dry_run_ ? 3 : files >= kMany ? 1 : 0);
+  const CorruptPlan plan = folders.plan(dry_run_ ? 8 : files >= kMany ? 1 : 0);
   const std::string text = plan_text(plan, options.cells.size(), options.jobs);
   const std::string frost = frost_text(options);
   if (dry_run_) {
