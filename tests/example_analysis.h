@@ -119,6 +119,9 @@ inline void ExampleMaker::add_layers(Json& out, const std::vector<Layer>& layers
     out["token_magnitude"]["mean"].push_back(mean);
     out["token_magnitude"]["std"].push_back(spread);
     out["token_magnitude"]["map"].push_back(maps);
+    out["token_magnitude_full"]["mean"].push_back({14 + uniform(), 14 + uniform()});
+    out["token_magnitude_full"]["std"].push_back({14 * calm * 0.6, 14 * calm * 0.7});
+    out["attention_distance_std"].push_back(heads(l, [&](int) { return 0.1 + 0.3 * uniform(); }));
     const double reach = (what.dtn ? 0.33 : 0.5) * side;
     out["attention_distance"].push_back(heads(l, [&](int h) {
       const double local = (what.dtn                    ? 0.25

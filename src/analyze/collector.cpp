@@ -20,7 +20,10 @@ Collector::Collector(const std::vector<LayerInfo>& layers, bool class_token)
     : class_token_(class_token) {
   for (const LayerInfo& layer : layers) {
     LayerStatistics& statistics = layers_.emplace_back();
-    for (const LayerInfo::Norm& norm : layer.norms) statistics.sites.emplace_back(norm.heads);
+    for (const LayerInfo::Norm& norm : layer.norms) {
+      statistics.sites.emplace_back(norm.heads,
+                                    &layer == &layers.front() && &norm == &layer.norms.front());
+    }
   }
 }
 

@@ -155,6 +155,7 @@ void SiteStatistics::add_directions(const Tensor& tokens, int after) {
   directions[after].add(units);
   const auto all = static_cast<double>(count);
   for (const double length : lengths) cosine[after].add((length - all) / (all * (all - 1)));
+  if (!keeps_points_) return;
   const std::int64_t have = static_cast<std::int64_t>(points[after].size()) / channels;
   const std::int64_t more = std::min(kPoints - have, batch * count);
   points[after].insert(points[after].end(), units.data<double>(),

@@ -17,7 +17,9 @@ Tensor patches_of(const Tensor& x, const TokenGrid& grid);
 
 class SiteStatistics {
  public:
-  explicit SiteStatistics(std::int64_t heads) : heads_(heads) {}
+  // With `keeps_points`, the first tokens are kept to be shown as points.
+  SiteStatistics(std::int64_t heads, bool keeps_points)
+      : heads_(heads), keeps_points_(keeps_points) {}
 
   // A batch in the first pass over the images: the normalizer made y of x, both [B, T, C].
   void add(const Normalizer&, const Tensor& x, const Tensor& y, const TokenGrid& grid);
@@ -49,6 +51,7 @@ class SiteStatistics {
   void add_directions(const Tensor& tokens, int after);
 
   std::int64_t heads_;
+  bool keeps_points_;
   TokenGrid grid_{0, 0};
   const Normalizer* norm_ = nullptr;
 };

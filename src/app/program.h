@@ -8,19 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "core/exit_code.h"
 #include "dtn/core/device.h"
 #include "dtn/dist/communicator.h"
 
 namespace dtn {
-
-enum ExitCode : int {
-  kExitDone = 0,
-  kExitFailed = 1,    // the system refused (disk full, out of memory), or a bug
-  kExitUsage = 2,     // bad usage or config
-  kExitData = 3,      // data missing, damaged or inconsistent
-  kExitDiverged = 4,  // training diverged
-  kExitStopped = 75,  // stopped by a signal after a checkpoint
-};
 
 // How many of a program may work together.
 enum class Processes { kOne, kSeveral };

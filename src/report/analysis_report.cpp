@@ -4,12 +4,14 @@
 #include <cmath>
 #include <string_view>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "plot/text.h"
 #include "report/differences.h"
 #include "report/reading.h"
 
 namespace dtn {
+namespace drawing {
 namespace {
 
 // Figures whose names begin so stand together.
@@ -53,7 +55,7 @@ std::string model_text(const AnalyzedRun& run) {
   if (!run.normalizer.empty()) text += run.normalizer + ", ";
   text += cat(run.depth(), " layers, ", range_text(run.heads), " heads");
   const double step = number_of(run.at("step"));
-  if (std::isfinite(step)) text += cat(", step ", static_cast<std::int64_t>(step));
+  if (std::isfinite(step)) text += cat(", step ", format("%.0f", step));
   return text + ")";
 }
 
@@ -91,8 +93,7 @@ plot::Table overview(const std::vector<AnalyzedRun>& runs) {
     }
     const double step = number_of(run.at("step"));
     table.rows.push_back({run.name, run.normalizer, cat(run.depth()), range_text(run.heads),
-                          joined(grids),
-                          std::isfinite(step) ? cat(static_cast<std::int64_t>(step)) : "-",
+                          joined(grids), std::isfinite(step) ? format("%.0f", step) : "-",
                           plot::readable(number_of(run.at("loss"))), text_of(run.at("source"))});
   }
   return table;
@@ -121,9 +122,11 @@ std::vector<plot::Section> sections(const std::vector<plot::Figure>& figures) {
 }
 
 }  // namespace
+}  // namespace drawing
 
 std::string report_html(const nlohmann::ordered_json& analysis,
                         const std::vector<plot::Figure>& figures) {
+  using namespace drawing;
   const std::vector<AnalyzedRun> runs = read_runs(analysis);
   std::vector<std::string> names;
   for (const AnalyzedRun& run : runs) names.push_back(run.name);

@@ -6,7 +6,7 @@
 #include "dtn/core/check.h"
 #include "plot/text.h"
 
-namespace dtn {
+namespace dtn::drawing {
 namespace {
 
 constexpr double kLeastFactor = 1.05;  // below which runs count as equal
@@ -156,4 +156,4 @@ std::vector<std::string> largest_differences(const std::vector<AnalyzedRun>& run
   return out;
 }
 
-}  // namespace dtn
+}  // namespace dtn::drawing

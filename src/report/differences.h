@@ -7,7 +7,7 @@
 
 #include "report/reading.h"
 
-namespace dtn {
+namespace dtn::drawing {
 
 // At most `count` sentences, the largest difference first: each of another quantity, in the layer
 // where the medians over the heads of two runs differ by the largest factor. Other runs are
@@ -15,4 +15,4 @@ namespace dtn {
 std::vector<std::string> largest_differences(const std::vector<AnalyzedRun>& runs,
                                              std::size_t count);
 
-}  // namespace dtn
+}  // namespace dtn::drawing

@@ -9,7 +9,7 @@
 #include "plot/page.h"
 #include "report/reading.h"
 
-namespace dtn {
+namespace dtn::drawing {
 
 struct FigureInput {
   const AnalysisJson& analysis;
@@ -35,4 +35,4 @@ void add_token_likeness(const FigureInput& in, Figures& out);
 void add_signals(const FigureInput& in, Figures& out);  // rms and gradients
 void add_cka(const FigureInput& in, Figures& out);
 
-}  // namespace dtn
+}  // namespace dtn::drawing

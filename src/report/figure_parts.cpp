@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "dtn/core/check.h"
 #include "plot/text.h"
 
-namespace dtn {
+namespace dtn::drawing {
 namespace {
 
 constexpr double kInside = kFigureWidth - 2 * kFigureSide;
@@ -54,6 +55,23 @@ void mark_stages(plot::Canvas& canvas, const plot::Panel& panel, const AnalyzedR
   }
 }
 
+plot::Figure make_figure(const std::string& name, const std::string& title,
+                         const std::string& caption, const std::string& description,
+                         const plot::Canvas& canvas, plot::Table table) {
+  return {name, title, caption, description, canvas.svg(description), std::move(table)};
+}
+
+std::string spans_text(const std::vector<AnalyzedRun>& runs,
+                       const std::vector<plot::Range>& ranges) {
+  std::string out;
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    if (ranges[r].empty()) continue;
+    out += cat(out.empty() ? "" : ", ", runs[r].name, " ", plot::readable(ranges[r].low, 3), " to ",
+               plot::readable(ranges[r].high, 3));
+  }
+  return out;
+}
+
 std::string panel_title(const std::string& name, const std::string& more, double width) {
   const double size = plot::kText * plot::kBoldWidth;
   return plot::fitted(name, size, width - plot::text_width(more, size)) + more;
@@ -76,4 +94,4 @@ plot::Range most_of(std::vector<double> values, bool from_zero) {
   return range;
 }
 
-}  // namespace dtn
+}  // namespace dtn::drawing

@@ -8,7 +8,7 @@
 #include "plot/panel.h"
 #include "report/reading.h"
 
-namespace dtn {
+namespace dtn::drawing {
 
 inline constexpr double kFigureWidth = 940;
 inline constexpr double kFigureSide = 16;
@@ -28,6 +28,15 @@ plot::Axis layer_axis(std::size_t depth, bool from_zero = false);
 // Dotted lines in a panel where the grid of a stage model changes.
 void mark_stages(plot::Canvas& canvas, const plot::Panel& panel, const AnalyzedRun& run);
 
+// The parts of a figure put together; the description is read out in place of the picture.
+plot::Figure make_figure(const std::string& name, const std::string& title,
+                         const std::string& caption, const std::string& description,
+                         const plot::Canvas& canvas, plot::Table table);
+
+// "LN 0.4 to 2.5, DTN 0.4 to 2": what the values of each run lie between, for descriptions.
+std::string spans_text(const std::vector<AnalyzedRun>& runs,
+                       const std::vector<plot::Range>& ranges);
+
 // The title of a panel: a name cut so that it fits together with what follows it.
 std::string panel_title(const std::string& name, const std::string& more, double width);
 
@@ -37,4 +46,4 @@ std::vector<double> layer_places(std::size_t depth, double first = 1);
 // The ends of nearly all values: the outermost 0.5 % above do not rule the colours.
 plot::Range most_of(std::vector<double> values, bool from_zero);
 
-}  // namespace dtn
+}  // namespace dtn::drawing

@@ -6,6 +6,7 @@ namespace dtn {
 
 std::vector<plot::Figure> draw_figures(const nlohmann::ordered_json& analysis,
                                        std::span<const Preview> previews) {
+  using namespace drawing;
   const FigureInput in{analysis, read_runs(analysis), inputs_text(analysis), previews};
   Figures out;
   for (const auto add :

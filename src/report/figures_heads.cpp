@@ -4,7 +4,7 @@
 #include "report/figure_groups.h"
 #include "report/head_dots.h"
 
-namespace dtn {
+namespace dtn::drawing {
 namespace {
 
 void add_dots(const FigureInput& in, HeadDots what, Figures& out) {
@@ -23,7 +23,7 @@ std::vector<double> per_layer(const AnalysisJson& value, std::size_t depth) {
 Reference uniform_distance(const FigureInput& in) {
   Reference reference{"equal attention to all patches", {}};
   for (const AnalyzedRun& run : in.runs) {
-    reference.values.push_back(per_layer(run.at("attention_distance_uniform"), run.depth()));
+    reference.values.push_back({per_layer(run.at("attention_distance_uniform"), run.depth())});
   }
   return reference;
 }
@@ -32,7 +32,7 @@ Reference uniform_distance(const FigureInput& in) {
 Reference uniform_entropy(const FigureInput& in) {
   Reference reference{"equal attention to all keys", {}};
   for (const AnalyzedRun& run : in.runs) {
-    std::vector<double>& values = reference.values.emplace_back();
+    std::vector<double>& values = reference.values.emplace_back(1)[0];
     for (std::size_t l = 0; l < run.depth(); ++l) {
       const double keys = static_cast<double>(run.grids[l].rows * run.grids[l].columns) +
                           (any_number(run.of_heads("attention_to_class", l)) ? 1 : 0);
@@ -72,6 +72,22 @@ std::vector<std::vector<std::vector<std::vector<double>>>> relative_spread(
   return out;
 }
 
+// The same over all channels together, a number for each layer.
+Reference whole_spread(const std::vector<AnalyzedRun>& runs) {
+  Reference reference{"over all channels", {}};
+  for (const AnalyzedRun& run : runs) {
+    auto& sites = reference.values.emplace_back(kSites, std::vector<double>());
+    for (std::size_t l = 0; l < run.depth(); ++l) {
+      for (std::size_t s = 0; s < kSites; ++s) {
+        const double mean = number_of(item(item(run.at("token_magnitude_full.mean"), l), s));
+        const double spread = number_of(item(item(run.at("token_magnitude_full.std"), l), s));
+        sites[s].push_back(mean > 0 ? spread / mean : plot::kMissing);
+      }
+    }
+  }
+  return reference;
+}
+
 }  // namespace
 
 void add_magnitude_dots(const FigureInput& in, Figures& out) {
@@ -84,6 +100,7 @@ void add_magnitude_dots(const FigureInput& in, Figures& out) {
       "head: 0 says that all tokens are equally long. LayerNorm makes whole tokens alike; "
       "DTN can leave their differences in.",
       relative_spread(in.runs)};
+  spread.reference = whole_spread(in.runs);
   add_dots(in, std::move(spread), out);
   HeadDots mean{"token_magnitude_mean",
                 "Mean magnitude of tokens after the norm",
@@ -107,6 +124,13 @@ void add_attention(const FigureInput& in, Figures& out) {
   distance.reference = uniform_distance(in);
   distance.pixels = pixels_of_tokens(in);
   add_dots(in, std::move(distance), out);
+  HeadDots varied{"attention_distance_std",
+                  "How attention distance differs between images",
+                  "std (patches)",
+                  "",
+                  "Standard deviation over images of the distance in one image.",
+                  head_values(in.runs, "attention_distance_std", false)};
+  add_dots(in, std::move(varied), out);
   HeadDots entropy{"attention_entropy",
                    "Entropy of attention",
                    "entropy (nats)",
@@ -178,10 +202,10 @@ void add_lambdas(const FigureInput& in, Figures& out) {
     lambda.y.limit = {0, 1};
     lambda.reference = Reference{"start of training", {}};
     for (const AnalyzedRun& run : in.runs) {
-      lambda.reference->values.emplace_back(run.depth(), 0.5);
+      lambda.reference->values.emplace_back(kSites, std::vector<double>(run.depth(), 0.5));
     }
     add_dots(in, std::move(lambda), out);
   }
 }
 
-}  // namespace dtn
+}  // namespace dtn::drawing

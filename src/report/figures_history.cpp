@@ -7,7 +7,7 @@
 #include "report/figure_groups.h"
 #include "report/figure_parts.h"
 
-namespace dtn {
+namespace dtn::drawing {
 namespace {
 
 constexpr double kHistoryHeight = 96;
@@ -69,7 +69,7 @@ std::optional<plot::Figure> draw_history(const FigureInput& in, const AnalyzedRu
   }
   const double head = head_height(legend) + 20;
   const double left = plot::left_margin(y, kHistoryHeight) + 8;
-  const double gap = 10;
+  const double gap = 18;
   const double columns =
       static_cast<double>(std::min(kHistoryColumns, std::max<std::size_t>(run.depth(), 1)));
   const double width =
@@ -105,14 +105,12 @@ std::optional<plot::Figure> draw_history(const FigureInput& in, const AnalyzedRu
     }
   }
   if (!any) return std::nullopt;
-  return plot::Figure{
-      cat(mean ? "lambda_mean_history_" : "lambda_var_history_", run.index + 1),
-      title,
+  return make_figure(
+      cat(mean ? "lambda_mean_history_" : "lambda_var_history_", run.index + 1), title,
       cat("1: the token's own ", mean ? "mean" : "variance",
           ", as in LayerNorm; 0: that of the tokens around."),
-      cat(title, ", ", in.data, ": a small chart for each norm, with a line for each head"),
-      canvas.svg(title),
-      table};
+      cat(title, ", ", in.data, ": a small chart for each norm, with a line for each head"), canvas,
+      table);
 }
 
 }  // namespace
@@ -126,4 +124,4 @@ void add_lambda_history(const FigureInput& in, Figures& out) {
   }
 }
 
-}  // namespace dtn
+}  // namespace dtn::drawing

@@ -8,7 +8,7 @@
 #include "report/figure_groups.h"
 #include "report/layer_lines.h"
 
-namespace dtn {
+namespace dtn::drawing {
 namespace {
 
 void add_lines(const FigureInput& in, LayerLines what, Figures& out) {
@@ -154,6 +154,15 @@ void add_token_likeness(const FigureInput& in, Figures& out) {
                     "principal components; each token is divided by its length first.",
                     before_and_after(in, "pca.directions.spread")};
   add_lines(in, std::move(spread), out);
+  LayerLines raw{"pca_raw_spread",
+                 "Spread of the tokens themselves in the plane",
+                 "rms distance",
+                 "",
+                 "The same without dividing tokens by their lengths. Each panel has a scale of its "
+                 "own: norms change lengths.",
+                 before_and_after(in, "pca.raw.spread")};
+  raw.shared = false;
+  add_lines(in, std::move(raw), out);
   LayerLines share{"pca_explained",
                    "What two components show of the tokens' directions",
                    "share (%)",
@@ -234,13 +243,13 @@ void add_cka(const FigureInput& in, Figures& out) {
     label_layers(canvas, box, s);
   }
   sheet.draw(canvas);
-  out.push_back(
-      {"cka", title,
-       "How alike the tokens of two layers are, whatever their basis: 1 where one can be "
-       "rotated and scaled into the other. Layer 0 is the input of the first block. With "
-       "few samples the value comes out too high.",
-       cat(title, ", ", in.data, ": matrices of layers for ", all.size(), " pairs of runs"),
-       canvas.svg(title), similarity_table(all)});
+  out.push_back(make_figure(
+      "cka", title,
+      "How alike the tokens of two layers are, whatever their basis: 1 where one can be "
+      "rotated and scaled into the other. Layer 0 is the input of the first block. With "
+      "few samples the value comes out too high.",
+      cat(title, ", ", in.data, ": matrices of layers for ", all.size(), " pairs of runs"), canvas,
+      similarity_table(all)));
 }
 
-}  // namespace dtn
+}  // namespace dtn::drawing

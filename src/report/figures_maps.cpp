@@ -8,7 +8,7 @@
 #include "report/figure_groups.h"
 #include "report/head_maps.h"
 
-namespace dtn {
+namespace dtn::drawing {
 namespace {
 
 using LayerMaps = std::vector<std::vector<std::vector<std::vector<double>>>>;
@@ -224,18 +224,23 @@ void add_rollout(const FigureInput& in, Figures& out) {
     if (run.at("rollout").is_array()) images = std::max(images, run.at("rollout").size());
   }
   images = std::min(images, kMostImages);
-  const std::vector<RolloutRow> rows = rollout_rows(in, images);
+  std::vector<RolloutRow> rows = rollout_rows(in, images);
   if (rows.empty()) return;
+  const plot::Table table = rollout_table(rows);
   std::vector<double> values;
-  for (const RolloutRow& row : rows) {
-    for (const auto& map : row.maps) values.insert(values.end(), map.begin(), map.end());
+  for (RolloutRow& row : rows) {
+    for (auto& map : row.maps) {
+      // In multiples of an even share, so that grids of different sizes share a scale.
+      for (double& v : map) v *= static_cast<double>(map.size());
+      values.insert(values.end(), map.begin(), map.end());
+    }
   }
   const plot::ColorScale scale{most_of(values, true), plot::ColorMap::kViridis, false};
   const std::string title = "Attention rollout";
   const double top = kTop + (in.previews.empty() ? 0 : kSide + kGap);
   plot::Canvas canvas(kFigureWidth, top + (kSide + kGap) * static_cast<double>(rows.size()) + 8);
   draw_head(canvas, title, cat("the first ", images, " of ", in.data, ", all on one scale"), {});
-  plot::draw_color_bar(canvas, {kFigureSide, 78, 260, 10}, scale, "share of the output");
+  plot::draw_color_bar(canvas, {kFigureSide, 78, 260, 10}, scale, "times an even share");
   plot::HeatSheet sheet(scale.map);
   const auto tile = [](std::size_t i, double y) {
     return plot::Box{kLabel + static_cast<double>(i) * (kSide + kGap), y, kSide, kSide};
@@ -248,8 +253,13 @@ void add_rollout(const FigureInput& in, Figures& out) {
   }
   double y = top;
   for (const RolloutRow& row : rows) {
-    canvas.text({kFigureSide, y + 14}, plot::fitted(row.run->name, plot::kText, kLabel - 22),
-                {plot::kText, plot::Anchor::kStart, plot::kInk, true});
+    double baseline = y + 14;
+    for (const std::string& line : plot::wrapped(row.run->name, plot::kText * plot::kBoldWidth,
+                                                 kLabel - kFigureSide - 4, 4)) {
+      canvas.text({kFigureSide, baseline}, line,
+                  {plot::kText, plot::Anchor::kStart, plot::kInk, true});
+      baseline += 14;
+    }
     for (std::size_t i = 0; i < images; ++i) {
       if (row.maps[i].empty()) continue;
       if (shown(i)) canvas.image(tile(i, y), preview_png(in.previews[i], true));
@@ -259,12 +269,12 @@ void add_rollout(const FigureInput& in, Figures& out) {
     y += kSide + kGap;
   }
   sheet.draw(canvas, in.previews.empty() ? 1 : 0.7);
-  out.push_back({"rollout", title,
-                 "How much each patch contributes to the output when attention is followed through "
-                 "all layers, half of each layer being the residual connection. The image in grey "
-                 "shines through.",
-                 cat(title, " of ", images, " images for ", rows.size(), " runs"),
-                 canvas.svg(title), rollout_table(rows)});
+  out.push_back(make_figure(
+      "rollout", title,
+      "How much each patch contributes to the output when attention is followed through "
+      "all layers, half of each layer being the residual connection. The image in grey "
+      "shines through.",
+      cat(title, " of ", images, " images for ", rows.size(), " runs"), canvas, table));
 }
 
-}  // namespace dtn
+}  // namespace dtn::drawing

@@ -8,7 +8,7 @@
 #include "report/figure_groups.h"
 #include "report/figure_parts.h"
 
-namespace dtn {
+namespace dtn::drawing {
 namespace {
 
 constexpr double kBeside = 68;  // what a panel needs on its left
@@ -161,11 +161,11 @@ void add_offsets(const FigureInput& in, Figures& out) {
       }
     }
   }
-  out.push_back({"p_offset", title,
-                 "The mean of the offsets of all tokens from the query, weighted by its row of P. "
-                 "Dark dots are of the first layers, light ones of the last.",
-                 cat(title, ": ", panels.size(), " planes with a dot per head"), canvas.svg(title),
-                 table});
+  out.push_back(
+      make_figure("p_offset", title,
+                  "The mean of the offsets of all tokens from the query, weighted by its row of P. "
+                  "Dark dots are of the first layers, light ones of the last.",
+                  cat(title, ": ", panels.size(), " planes with a dot per head"), canvas, table));
 }
 
 void add_planes(const FigureInput& in, Figures& out) {
@@ -195,11 +195,11 @@ void add_planes(const FigureInput& in, Figures& out) {
     table.rows.push_back({run.name, panels[i].after ? "after norm1" : "before norm1",
                           cat(panels[i].points.size()), plot::readable(farthest)});
   }
-  out.push_back({"pca_points", title,
-                 "Before and after have axes of their own: compare shares, spread and cosine, not "
-                 "places. The axes say what share of the variance each component holds.",
-                 cat(title, ", ", in.data, ": ", panels.size(), " clouds of dots"),
-                 canvas.svg(title), table});
+  out.push_back(make_figure(
+      "pca_points", title,
+      "Before and after have axes of their own: compare shares, spread and cosine, not "
+      "places. The axes say what share of the variance each component holds.",
+      cat(title, ", ", in.data, ": ", panels.size(), " clouds of dots"), canvas, table));
 }
 
-}  // namespace dtn
+}  // namespace dtn::drawing

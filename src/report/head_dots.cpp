@@ -6,7 +6,7 @@
 #include "dtn/core/check.h"
 #include "plot/text.h"
 
-namespace dtn {
+namespace dtn::drawing {
 namespace {
 
 using LayerHeads = std::vector<std::vector<double>>;  // [L][heads]
@@ -40,6 +40,10 @@ LayerHeads difference(const LayerHeads& a, const LayerHeads& b) {
   return out;
 }
 
+bool has_reference(const Reference& reference) {
+  return std::any_of(reference.values.begin(), reference.values.end(), has_numbers);
+}
+
 std::vector<double> medians(const LayerHeads& values) {
   std::vector<double> out;
   for (const std::vector<double>& heads : values) out.push_back(median_of(heads));
@@ -51,6 +55,7 @@ class DotsFigure {
   DotsFigure(const std::vector<AnalyzedRun>& runs, HeadDots what)
       : runs_(runs), what_(std::move(what)) {
     sites_ = what_.values.empty() ? 0 : what_.values[0].size();
+    if (what_.reference && !has_reference(*what_.reference)) what_.reference.reset();
     for (std::size_t s = 0; s < sites_; ++s) plan_site(s);
     // Of one run both sites stand side by side.
     if (lines_.size() == 2 && lines_[0].size() == 1 && lines_[1].size() == 1) {
@@ -115,7 +120,7 @@ void DotsFigure::settle_axes() {
     for (const Part& part : line) {
       if (part.difference) continue;
       for (const std::vector<double>& heads : of(part)) what_.y.data.take_in(heads);
-      if (what_.reference) what_.y.data.take_in(what_.reference->values[part.run]);
+      if (what_.reference) what_.y.data.take_in(what_.reference->values[part.run][part.site]);
       const Part first{part.site, first_[part.site], false};
       if (!compared_ || !same_shape(of(part), of(first))) continue;
       for (const auto& heads : difference(of(part), of(first))) differences_.data.take_in(heads);
@@ -166,7 +171,7 @@ void DotsFigure::draw_run(plot::Canvas& canvas, const plot::Box& area, const Par
   mark_stages(canvas, panel, runs_[part.run]);
   if (what_.reference) {
     std::vector<plot::Point> dashes;
-    const std::vector<double>& values = what_.reference->values[part.run];
+    const std::vector<double>& values = what_.reference->values[part.run][part.site];
     for (std::size_t l = 0; l < values.size(); ++l) {  // as steps: it has a value per layer
       for (double side : {0.5, 1.5}) {
         dashes.push_back({panel.x(static_cast<double>(l) + side), panel.y(values[l])});
@@ -268,13 +273,16 @@ plot::Figure DotsFigure::draw() {
   } else if (legend().size() > 1 + (what_.reference ? 1u : 0u)) {
     caption += " Depths or heads differ between the runs, so there is no paired difference.";
   }
-  return {what_.name,
-          what_.title,
-          caption,
-          cat(what_.title, ", ", what_.data, ", over the layers of ", runs_.size(),
-              runs_.size() == 1 ? " run" : " runs", "; the numbers are in the table"),
-          canvas.svg(what_.title),
-          table()};
+  std::vector<plot::Range> ranges(runs_.size());
+  for (const std::vector<Part>& line : lines_) {
+    for (const Part& part : line) {
+      for (const auto& heads : of(part)) ranges[part.run].take_in(heads);
+    }
+  }
+  return make_figure(what_.name, what_.title, caption,
+                     cat(what_.title, " (", what_.unit, ") per head and layer, ", what_.data, ": ",
+                         spans_text(runs_, ranges)),
+                     canvas, table());
 }
 
 }  // namespace
@@ -300,4 +308,4 @@ std::optional<plot::Figure> draw_head_dots(const std::vector<AnalyzedRun>& runs,
   return figure.draw();
 }
 
-}  // namespace dtn
+}  // namespace dtn::drawing

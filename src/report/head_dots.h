@@ -7,12 +7,12 @@
 
 #include "report/figure_parts.h"
 
-namespace dtn {
+namespace dtn::drawing {
 
-// A dashed line to compare with, per run and layer.
+// A dashed line to compare with.
 struct Reference {
   std::string label;
-  std::vector<std::vector<double>> values;  // [runs][L]
+  std::vector<std::vector<std::vector<double>>> values;  // [runs][sites][L]
 };
 
 struct HeadDots {
@@ -34,4 +34,4 @@ std::vector<std::vector<std::vector<std::vector<double>>>> head_values(
 // Nothing where no run has a number. Runs without one have no panel.
 std::optional<plot::Figure> draw_head_dots(const std::vector<AnalyzedRun>& runs, HeadDots what);
 
-}  // namespace dtn
+}  // namespace dtn::drawing

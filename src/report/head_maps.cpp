@@ -8,7 +8,7 @@
 #include "io/image_encode.h"
 #include "plot/text.h"
 
-namespace dtn {
+namespace dtn::drawing {
 namespace {
 
 constexpr double kMapGap = 1.5;    // between the maps of a block
@@ -207,12 +207,9 @@ plot::Figure MapsFigure::draw() {
   if (what_.marks) {
     for (const Mark& m : marks_) what_.marks(canvas, m.box, m.place);
   }
-  return {what_.name,
-          what_.title,
-          what_.caption,
-          cat(what_.title, ", ", what_.data, ": maps of ", marks_.size(), " heads"),
-          canvas.svg(what_.title),
-          what_.table};
+  return make_figure(what_.name, what_.title, what_.caption,
+                     cat(what_.title, ", ", what_.data, ": maps of ", marks_.size(), " heads"),
+                     canvas, what_.table);
 }
 
 }  // namespace
@@ -269,4 +266,4 @@ std::string preview_png(const Preview& preview, bool grey) {
   return {reinterpret_cast<const char*>(png.data()), png.size()};
 }
 
-}  // namespace dtn
+}  // namespace dtn::drawing

@@ -12,7 +12,7 @@
 #include "plot/heat_map.h"
 #include "report/figure_parts.h"
 
-namespace dtn {
+namespace dtn::drawing {
 
 struct MapPlace {
   std::size_t run = 0, layer = 0, head = 0;  // run: position among the runs
@@ -39,4 +39,4 @@ std::optional<plot::Figure> draw_head_maps(const std::vector<AnalyzedRun>& runs,
 // A preview as a PNG file, in colour or grey.
 std::string preview_png(const Preview& preview, bool grey = false);
 
-}  // namespace dtn
+}  // namespace dtn::drawing

@@ -8,6 +8,7 @@
 #include "report/figure_parts.h"
 
 namespace dtn {
+namespace drawing {
 namespace {
 
 struct NumberedMatrix {
@@ -73,8 +74,8 @@ void draw_numbers(plot::Canvas& canvas, const plot::Box& box, const NumberedMatr
 
 // Each matrix: rows are queries, columns keys.
 std::string draw_matrices(const std::string& title, const std::string& subtitle,
-                          const std::vector<NumberedMatrix>& all, const plot::ColorScale& scale,
-                          double side) {
+                          const std::string& description, const std::vector<NumberedMatrix>& all,
+                          const plot::ColorScale& scale, double side) {
   const double top = 94, pitch = (kFigureWidth - 2 * kFigureSide) / static_cast<double>(all.size());
   plot::Canvas canvas(kFigureWidth, top + side + 40);
   draw_head(canvas, title, subtitle, {});
@@ -91,7 +92,7 @@ std::string draw_matrices(const std::string& title, const std::string& subtitle,
   }
   sheet.draw(canvas);
   for (std::size_t i = 0; i < all.size(); ++i) draw_numbers(canvas, boxes[i], all[i], scale);
-  return canvas.svg(title);
+  return canvas.svg(description);
 }
 
 plot::Table matrices_table(const std::vector<NumberedMatrix>& all) {
@@ -108,11 +109,17 @@ plot::Table matrices_table(const std::vector<NumberedMatrix>& all) {
 }
 
 }  // namespace
+}  // namespace drawing
 
 std::vector<plot::Figure> illustrations() {
+  using namespace drawing;
   const std::vector<NumberedMatrix> weights = {
       banded("all tokens", 9, 8), banded("3 neighbours", 9, 1), banded("5 neighbours", 9, 2)};
   const std::string weights_title = "P decides which tokens a mean is taken over";
+  const std::string weights_text =
+      "Three matrices of 9 by 9 weights: all entries one ninth; three neighbours; five neighbours";
+  const std::string places_text =
+      "Three matrices of 4 by 4 numbers: differences of index, of column and of row";
   const std::vector<NumberedMatrix> places = {
       relative("j \xE2\x88\x92 i", [](int token) { return token; }),
       relative("\xCE\x94x, columns", [](int token) { return token % 2; }),
@@ -122,16 +129,16 @@ std::vector<plot::Figure> illustrations() {
       {"illustration_p", weights_title,
        "With all entries alike, DTN's inter-token statistics are InstanceNorm's; a band makes them "
        "local. Every row sums to 1, so that rows at the edge have fewer and larger entries.",
-       "Three matrices of 9 by 9 weights: all entries one ninth; three neighbours; five neighbours",
+       weights_text,
        draw_matrices(weights_title, "nine tokens in a row; a row holds the weights of one query",
-                     weights, {{0, 0.5}, plot::ColorMap::kViridis, false}, 264),
+                     weights_text, weights, {{0, 0.5}, plot::ColorMap::kViridis, false}, 264),
        matrices_table(weights)},
       {"illustration_positions", places_title,
        "Key minus query, in order of the tokens and on the grid. P is made from \xCE\x94x and "
        "\xCE\x94y: tokens above each other are near on the grid, but not in the row of tokens.",
-       "Three matrices of 4 by 4 numbers: differences of index, of column and of row",
-       draw_matrices(places_title, "tokens 0, 1 in the upper row, 2, 3 in the lower", places,
-                     {{-3, 3}, plot::ColorMap::kBlueWhiteRed, false}, 208),
+       places_text,
+       draw_matrices(places_title, "tokens 0, 1 in the upper row, 2, 3 in the lower", places_text,
+                     places, {{-3, 3}, plot::ColorMap::kBlueWhiteRed, false}, 208),
        matrices_table(places)},
   };
 }

@@ -6,7 +6,7 @@
 #include "dtn/core/check.h"
 #include "plot/text.h"
 
-namespace dtn {
+namespace dtn::drawing {
 namespace {
 
 constexpr double kLinesHeight = 180;
@@ -107,13 +107,14 @@ std::optional<plot::Figure> draw_layer_lines(const std::vector<AnalyzedRun>& run
                             kLinesHeight};
     draw_panel(canvas, area, what.panels[i], runs, axes[i], !what.shared || i % columns == 0);
   }
-  return plot::Figure{what.name,
-                      what.title,
-                      what.caption,
-                      cat(what.title, ", ", what.data, ": lines over the layers for ", runs.size(),
-                          runs.size() == 1 ? " run" : " runs", "; the numbers are in the table"),
-                      canvas.svg(what.title),
-                      lines_table(runs, what)};
+  std::string description = cat(what.title, " (", what.unit, ") over the layers, ", what.data);
+  for (const LinePanel& panel : what.panels) {
+    std::vector<plot::Range> ranges(runs.size());
+    for (std::size_t r = 0; r < runs.size(); ++r) ranges[r].take_in(panel.values[r]);
+    description += cat("; ", panel.title, ": ", spans_text(runs, ranges));
+  }
+  return make_figure(what.name, what.title, what.caption, description, canvas,
+                     lines_table(runs, what));
 }
 
-}  // namespace dtn
+}  // namespace dtn::drawing

@@ -7,7 +7,7 @@
 
 #include "report/figure_parts.h"
 
-namespace dtn {
+namespace dtn::drawing {
 
 struct LinePanel {
   std::string title;
@@ -26,4 +26,4 @@ struct LayerLines {
 // Nothing where no run has a number; panels without one are left out.
 std::optional<plot::Figure> draw_layer_lines(const std::vector<AnalyzedRun>& runs, LayerLines what);
 
-}  // namespace dtn
+}  // namespace dtn::drawing

@@ -4,9 +4,10 @@
 #include <cmath>
 #include <limits>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 
-namespace dtn {
+namespace dtn::drawing {
 namespace {
 
 constexpr std::size_t kMostLayers = 1000;  // and heads, and rows of a grid: more are no model's
@@ -117,7 +118,7 @@ std::string inputs_text(const AnalysisJson& analysis) {
   const double count = number_of(member(analysis, "inputs.count"));
   const std::string source = text_of(member(analysis, "inputs.source"));
   std::string text =
-      std::isfinite(count) ? cat(count, count == 1 ? " image" : " images") : "images";
+      std::isfinite(count) ? format("%.0f", count) + (count == 1 ? " image" : " images") : "images";
   if (!source.empty()) text += " of " + source;
   return text;
 }
@@ -126,4 +127,4 @@ std::string site_name(std::size_t site) {
   return site == 0 ? "norm1 (before attention)" : "norm2 (before the MLP)";
 }
 
-}  // namespace dtn
+}  // namespace dtn::drawing

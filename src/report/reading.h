@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace dtn {
+namespace dtn::drawing {
 
 using AnalysisJson = nlohmann::ordered_json;
 
@@ -55,4 +55,4 @@ std::string inputs_text(const AnalysisJson& analysis);
 // "norm1 (before attention)"
 std::string site_name(std::size_t site);
 
-}  // namespace dtn
+}  // namespace dtn::drawing

@@ -13,6 +13,9 @@
 #include "report/figure_parts.h"
 
 namespace dtn {
+
+using namespace drawing;
+
 namespace {
 
 constexpr std::size_t kTrainingPoints = 150;  // of a line of logged steps

@@ -8,6 +8,9 @@
 #include "dtn/core/check.h"
 
 namespace dtn {
+
+using namespace drawing;
+
 namespace {
 
 namespace fs = std::filesystem;

@@ -22,9 +22,9 @@ struct RunRecord {
   std::map<std::string, Curves> evaluations;  // by split: "val", "val_ema"
   std::int64_t step = 0;                      // the last that was logged
   double epoch = 0;
-  AnalysisJson lambdas;    // as lambda_history of an analysis; null: not logged
-  AnalysisJson gradients;  // [{"step", "epoch", "gradient_norm": {part: norm}}]
-  AnalysisJson summary;    // summary.json; null: the run is not over
+  drawing::AnalysisJson lambdas;    // as lambda_history of an analysis; null: not logged
+  drawing::AnalysisJson gradients;  // [{"step", "epoch", "gradient_norm": {part: norm}}]
+  drawing::AnalysisJson summary;    // summary.json; null: the run is not over
   std::string samples;     // samples.png
 };
 

@@ -10,6 +10,9 @@
 #include "train/progress.h"
 
 namespace dtn {
+
+using namespace drawing;
+
 namespace {
 
 // The last and the best of a figure of evaluations, or nothing.

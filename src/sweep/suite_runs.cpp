@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "core/exit_code.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "io/child_process.h"

@@ -13,6 +13,7 @@
 #include <memory>
 #include <thread>
 
+#include "core/exit_code.h"
 #include "core/format.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"

@@ -56,9 +56,6 @@ ExperimentConfig comparable(ExperimentConfig config);
 void write_failure(const SweepRun& run, const Failure& failure);
 void clear_failure(const SweepRun& run);
 
-// Exit code of dtn-train and dtn-eval when a signal stopped them and what they had done is kept.
-inline constexpr int kExitStopped = 75;
-
 inline constexpr const char* kLockFile = "sweep.lock";
 inline constexpr const char* kRunLog = "train.log";
 

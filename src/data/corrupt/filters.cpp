@@ -41,7 +41,7 @@ int floor_mod(int i, int n) { return (i % n + n) % n; }
 }  // namespace
 
 double exponential(double x) {
-  // A twelfth of a unit of the last place downward, in the mean.
+  // By 1/32 to 1/16 of a unit of the last place.
   constexpr long double kDown = 1 - 0x1p-57L;
   return static_cast<double>(std::exp(static_cast<long double>(x)) * kDown);
 }

@@ -198,6 +198,40 @@ TEST(AttentionStatistics, OfTwoPatchesAndAClassToken) {
   EXPECT_NEAR(shares[0][0], 0.5, 1e-12);
 }
 
+// A key of a reduced map stands in the middle of its cell, in patches of the queries.
+TEST(AttentionStatistics, OfOneKeyForFourPatches) {
+  AttentionView view = two_patches({1, 2, 3, 4}, {0, 0, 0, 0}, {2, 2});
+  view.keys = Tensor::from(std::vector<float>{5}, {1, 1, 1});
+  view.key_grid = {1, 1};
+  view.key_start = 0.5;
+  view.key_step = 2;
+  Rollout rollout;
+  AttentionStatistics statistics;
+  statistics.add(view, 0, true, rollout);
+  EXPECT_NEAR(statistics.distance[0].mean(), std::sqrt(0.5), 1e-12);
+  EXPECT_NEAR(statistics.entropy[0].mean(), 0, 1e-12);
+  EXPECT_FALSE(statistics.has_class_token());
+  EXPECT_TRUE(rollout.shares(4, false).empty());
+}
+
+// Three windows of two patches on 2 x 3. Inside, attention is equal unless regions part it.
+TEST(AttentionStatistics, OfWindowsOnTheWholeMap) {
+  const std::vector<std::int64_t> tokens{0, 4, 2, 5, 1, 3};
+  const std::vector<std::int64_t> regions{0, 0, 0, 1, 0, 0};
+  for (const bool parted : {false, true}) {
+    AttentionView view = two_patches({0, 0, 0, 0, 0, 0}, {1, 2, 3, 4, 5, 6}, {2, 3});
+    view.how.groups = ops::TokenGroups::make(
+        tokens, parted ? std::span<const std::int64_t>(regions) : std::span<const std::int64_t>(),
+        3, kCpu);
+    Rollout rollout;
+    AttentionStatistics statistics;
+    statistics.add(view, 0, false, rollout);
+    // 0 and 4, 1 and 3 lie sqrt(2) apart, 2 and 5 one, half of which each patch sees.
+    const double apart = 2 * std::sqrt(2) + (parted ? 0 : 1);
+    EXPECT_NEAR(statistics.distance[0].mean(), 2 * apart / 2 / 6, 1e-12);
+  }
+}
+
 TEST(Rollout, MultipliesLayersAndLetsAClassTokenJoin) {
   Rollout rollout;
   rollout.add(0, {0.5, 0.5, 1, 0}, 2);  // M = [[3/4, 1/4], [1/2, 1/2]]

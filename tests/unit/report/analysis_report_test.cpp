@@ -73,10 +73,10 @@ Json twins() {
 
 TEST(AnalysisDifferences, AreNamedInOrder) {
   Json a = twins();
-  EXPECT_TRUE(largest_differences(read_runs(a), 3).empty());
+  EXPECT_TRUE(drawing::largest_differences(drawing::read_runs(a), 3).empty());
   a["checkpoints"][1]["attention_entropy"][1] = {1.25, 1.25};
   a["checkpoints"][1]["attention_distance"][0] = {0.5, 0.5};
-  const std::vector<std::string> said = largest_differences(read_runs(a), 3);
+  const std::vector<std::string> said = drawing::largest_differences(drawing::read_runs(a), 3);
   ASSERT_EQ(said.size(), 2u);
   EXPECT_EQ(said[0],
             "B and A differ in the attention distance, most in layer 1: 0.5 patches against 1 "
@@ -84,13 +84,13 @@ TEST(AnalysisDifferences, AreNamedInOrder) {
   EXPECT_EQ(said[1],
             "B and A differ in the entropy of attention, most in layer 2: 1.25 nats against 1 nats "
             "(1.25 times).");
-  EXPECT_EQ(largest_differences(read_runs(a), 1).size(), 1u);
+  EXPECT_EQ(drawing::largest_differences(drawing::read_runs(a), 1).size(), 1u);
 }
 
 TEST(AnalysisDifferences, OfOneRunAreAmongItsLayers) {
   Json a = twins();
   a["checkpoints"].erase(1);
-  const std::vector<std::string> said = largest_differences(read_runs(a), 3);
+  const std::vector<std::string> said = drawing::largest_differences(drawing::read_runs(a), 3);
   ASSERT_EQ(said.size(), 1u);
   EXPECT_EQ(said[0], "In A the gradient of a block goes from 1 (layer 1) to 2 (layer 2).");
 }

@@ -53,6 +53,8 @@ TEST(AnalysisFigures, ShowEverythingThatHasNumbers) {
                                           "token_magnitude_variation",
                                           "token_magnitude_mean",
                                           "attention_distance",
+                                          "attention_distance_std",
+                                          "pca_raw_spread",
                                           "attention_entropy",
                                           "attention_to_class",
                                           "rollout",
