@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 
 #include "data/sample/preview.h"
 #include "data/sample/transforms.h"
@@ -32,6 +33,13 @@ TensorFile read_images(const std::string& path, const ModelConfig& m) {
   return file;
 }
 
+// The folder of the images tells more than their format does, where there is one.
+std::string name_of(const DataConfig& data) {
+  const std::filesystem::path root = std::filesystem::path(data.root).lexically_normal();
+  const std::string folder = root.has_filename() ? root.filename() : root.parent_path().filename();
+  return folder.empty() || data.dataset == "synthetic" ? data.dataset : folder;
+}
+
 }  // namespace
 
 AnalysisInputs::AnalysisInputs(const std::string& file, const ExperimentConfig& config,
@@ -49,7 +57,7 @@ AnalysisInputs::AnalysisInputs(const std::string& file, const ExperimentConfig& 
 
 AnalysisInputs::AnalysisInputs(const Task& task, const ExperimentConfig& config, std::int64_t count,
                                const Registries& registries)
-    : model_(config.model), name_(config.data.dataset) {
+    : model_(config.model), name_(name_of(config.data)) {
   const auto source = task.source(Split::kVal, kCpu);
   split_ = open_split(source, config, Split::kVal, {.device = kCpu, .batch_size = kBatch});
   count_ = std::min(count, source->size());

@@ -31,10 +31,11 @@ plot::Box map_of(const MapSize& grid, double cell) {
           std::max(cell * static_cast<double>(grid.rows), 1.0)};
 }
 
-// A stretch of layers whose blocks stand side by side.
+// Layers whose blocks stand side by side, all of one grid and as many heads.
 struct Stretch {
-  std::size_t begin, end;
+  std::vector<std::size_t> layers;
   double cell;  // pixels of a token
+  bool first;   // of its run
 };
 
 class MapsFigure {
@@ -42,11 +43,7 @@ class MapsFigure {
   MapsFigure(const std::vector<AnalyzedRun>& runs, HeadMaps what)
       : runs_(runs), what_(std::move(what)) {
     for (std::size_t r = 0; r < runs_.size(); ++r) {
-      if (std::any_of(what_.maps[r].begin(), what_.maps[r].end(), [](const auto& layer) {
-            return std::any_of(layer.begin(), layer.end(), any_number);
-          })) {
-        shown_.push_back(r);
-      }
+      if (std::ranges::any_of(what_.maps[r], has_maps)) shown_.push_back(r);
     }
   }
 
@@ -54,14 +51,16 @@ class MapsFigure {
   plot::Figure draw();
 
  private:
+  static bool has_maps(const std::vector<std::vector<double>>& heads) {
+    return std::ranges::any_of(heads, any_number);
+  }
   plot::Box block_box(std::size_t run, std::size_t layer, double cell) const;
-  std::vector<Stretch> stretches(std::size_t run) const;
+  std::vector<Stretch> stretches(const std::vector<std::size_t>& group) const;
   double stretch_height(std::size_t run, const Stretch& stretch) const;
   std::vector<std::pair<std::size_t, Stretch>> lines_of_blocks() const;
   void draw_block(plot::Canvas& canvas, plot::HeatSheet& sheet, plot::Point at, std::size_t run,
                   std::size_t layer, double cell);
-  void draw_label(plot::Canvas& canvas, double top, std::size_t run, const Stretch& stretch,
-                  bool first) const;
+  void draw_label(plot::Canvas& canvas, double top, std::size_t run, const Stretch& stretch) const;
 
   // What is drawn over the maps once these are.
   struct Mark {
@@ -84,41 +83,49 @@ plot::Box MapsFigure::block_box(std::size_t run, std::size_t layer, double cell)
 }
 
 // About as many layers of one grid side by side as their wanted size allows, equally many in each
-// stretch, and then as large as there is room for, up to half as large again.
-std::vector<Stretch> MapsFigure::stretches(std::size_t run) const {
-  std::vector<Stretch> out;
-  const AnalyzedRun& r = runs_[run];
-  for (std::size_t begin = 0; begin < r.depth();) {
-    std::size_t end = begin + 1;
-    while (end < r.depth() && r.grids[end] == r.grids[begin] && r.heads[end] == r.heads[begin]) {
-      ++end;
+// stretch, and then as large as there is room for, up to half as large again. Layers without a map
+// in any run of the group take no room.
+std::vector<Stretch> MapsFigure::stretches(const std::vector<std::size_t>& group) const {
+  const AnalyzedRun& r = runs_[group[0]];
+  std::vector<std::size_t> layers;
+  for (std::size_t l = 0; l < r.depth(); ++l) {
+    if (std::ranges::any_of(group, [&](std::size_t g) { return has_maps(what_.maps[g][l]); })) {
+      layers.push_back(l);
     }
-    const MapSize grid = r.grids[begin];
+  }
+  std::vector<Stretch> out;
+  for (auto begin = layers.begin(); begin != layers.end();) {
+    const auto end = std::find_if(begin, layers.end(), [&](std::size_t l) {
+      return r.grids[l] != r.grids[*begin] || r.heads[l] != r.heads[*begin];
+    });
+    const auto count = static_cast<std::size_t>(end - begin);
+    const MapSize grid = r.grids[*begin];
     const double longest = static_cast<double>(std::max({grid.rows, grid.columns, std::size_t{1}}));
     const double wanted = 14 * what_.cell / longest;
-    const double taken = block_box(run, begin, wanted).width + kBlockGap;
+    const double taken = block_box(group[0], *begin, wanted).width + kBlockGap;
     const std::size_t most = std::max<std::size_t>(
         1, static_cast<std::size_t>(std::lround((kRoom + kBlockGap) / taken)));
-    const std::size_t lines = (end - begin + most - 1) / most;
-    const std::size_t each = (end - begin + lines - 1) / lines;
+    const std::size_t lines = (count + most - 1) / most;
+    const std::size_t each = (count + lines - 1) / lines;
     const double n = static_cast<double>(each);
     const double block = (kRoom - (n - 1) * kBlockGap) / n;
-    const double maps = static_cast<double>(block_columns(r.heads[begin]));
+    const double maps = static_cast<double>(block_columns(r.heads[*begin]));
     const double fits =
         ((block + kMapGap) / maps - kMapGap) / std::max(static_cast<double>(grid.columns), 1.0);
     const double cell = std::min(fits, 1.5 * wanted);
-    for (std::size_t first = begin; first < end; first += each) {
-      out.push_back(
-          {first, std::min(end, first + each), cell > 1 ? std::floor(2 * cell) / 2 : cell});
+    while (begin != end) {
+      const auto stop =
+          begin + std::min<std::ptrdiff_t>(static_cast<std::ptrdiff_t>(each), end - begin);
+      out.push_back({{begin, stop}, cell > 1 ? std::floor(2 * cell) / 2 : cell, out.empty()});
+      begin = stop;
     }
-    begin = end;
   }
   return out;
 }
 
 double MapsFigure::stretch_height(std::size_t run, const Stretch& stretch) const {
-  return std::max(kBlockHead + block_box(run, stretch.begin, stretch.cell).height,
-                  what_.image && stretch.begin == 0 ? kImageSide + 54 : 40) +
+  return std::max(kBlockHead + block_box(run, stretch.layers[0], stretch.cell).height,
+                  what_.image && stretch.first ? kImageSide + 54 : 40) +
          kBlockGap;
 }
 
@@ -143,7 +150,7 @@ void MapsFigure::draw_block(plot::Canvas& canvas, plot::HeatSheet& sheet, plot::
 }
 
 void MapsFigure::draw_label(plot::Canvas& canvas, double top, std::size_t run,
-                            const Stretch& stretch, bool first) const {
+                            const Stretch& stretch) const {
   for (const std::string& line : plot::wrapped(runs_[run].name, plot::kText * plot::kBoldWidth,
                                                kLabels - kFigureSide - 4, 2)) {
     canvas.text({kFigureSide, top + 12}, line,
@@ -151,10 +158,10 @@ void MapsFigure::draw_label(plot::Canvas& canvas, double top, std::size_t run,
     top += 14;
   }
   top -= 14;
-  const MapSize grid = runs_[run].grids[stretch.begin];
+  const MapSize grid = runs_[run].grids[stretch.layers[0]];
   canvas.text({kFigureSide, top + 27}, cat(grid.rows, " \xC3\x97 ", grid.columns),
               {plot::kSmallText, plot::Anchor::kStart, plot::kSoft});
-  if (!first || !what_.image) return;
+  if (!stretch.first || !what_.image) return;
   const double longest = static_cast<double>(std::max(what_.image->width, what_.image->height));
   canvas.image(
       {kFigureSide, top + 36, kImageSide * static_cast<double>(what_.image->width) / longest,
@@ -177,8 +184,13 @@ std::vector<std::pair<std::size_t, Stretch>> MapsFigure::lines_of_blocks() const
   }
   std::vector<std::pair<std::size_t, Stretch>> lines;
   for (const std::vector<std::size_t>& group : groups) {
-    for (const Stretch& s : stretches(group[0])) {
-      for (std::size_t r : group) lines.push_back({r, s});
+    for (const Stretch& s : stretches(group)) {
+      for (std::size_t r : group) {
+        if (std::ranges::any_of(s.layers,
+                                [&](std::size_t l) { return has_maps(what_.maps[r][l]); })) {
+          lines.emplace_back(r, s);
+        }
+      }
     }
   }
   return lines;
@@ -195,9 +207,9 @@ plot::Figure MapsFigure::draw() {
   plot::HeatSheet sheet(what_.scale.map);
   double y = head + 16;
   for (const auto& [run, stretch] : lines) {
-    draw_label(canvas, y, run, stretch, stretch.begin == 0);
+    draw_label(canvas, y, run, stretch);
     double x = kLabels;
-    for (std::size_t l = stretch.begin; l < stretch.end; ++l) {
+    for (std::size_t l : stretch.layers) {
       draw_block(canvas, sheet, {x, y}, run, l, stretch.cell);
       x += block_box(run, l, stretch.cell).width + kBlockGap;
     }

@@ -303,7 +303,9 @@ TEST_F(Checkpoints, KillDuringSaveLosesNothing) {
   std::mt19937_64 random(9);
   std::int64_t reached = 0;
   int with_leftovers = 0;
-  for (int round = 0; round < 50; ++round) {
+  // A machine that other work has slowed down since gets more rounds.
+  const auto proved = [&] { return reached > 20 && with_leftovers > 5; };
+  for (int round = 0; round < 50 || (!proved() && round < 1000); ++round) {
     int ends[2];
     ASSERT_EQ(::pipe(ends), 0);
     pid_t child = ::fork();
