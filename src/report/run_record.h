@@ -25,7 +25,7 @@ struct RunRecord {
   drawing::AnalysisJson lambdas;    // as lambda_history of an analysis; null: not logged
   drawing::AnalysisJson gradients;  // [{"step", "epoch", "gradient_norm": {part: norm}}]
   drawing::AnalysisJson summary;    // summary.json; null: the run is not over
-  std::string samples;     // samples.png
+  std::string samples;              // samples.png
 };
 
 // Throws DataError for a folder without the metrics of a run.
