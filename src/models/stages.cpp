@@ -78,7 +78,7 @@ std::optional<ModelProblem> stage_problem(const ModelConfig& c,
   constexpr std::int64_t kMaxGrid = 512;
   for (const StageConfig& s : stages) {
     const std::string where = cat(" of stage ", s.number());
-    const auto& [height, width, prefix] = s.grid;
+    const std::int64_t height = s.grid.height, width = s.grid.width;
     if (height < 1 || width < 1) {
       return ModelProblem{{"model.image_size", "model.patch_size", "model.depth"},
                           cat("images of ", c.image_size, " leave the grid", where, " ", height,

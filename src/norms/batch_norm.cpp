@@ -7,6 +7,7 @@
 #include "dtn/ops/primitive.h"
 #include "norms/batch_statistics.h"
 #include "norms/rows.h"
+#include "norms/valid_tokens.h"
 #include "norms/view_means.h"
 
 namespace dtn {
@@ -21,16 +22,21 @@ class BatchNorm : public Normalizer {
         running_(scope, shape.channels, config.number("momentum").value(),
                  *config.find<bool>("sync")) {}
 
-  Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override {
-    return batch_norm(ctx, "batch_norm", x, weight_->variable, bias_->variable, eps_, running_);
+  Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override {
+    const auto normalize = [&](const Variable& rows) {
+      return batch_norm(ctx, "batch_norm", rows, weight_->variable, bias_->variable, eps_,
+                        running_);
+    };
+    if (!grid.padded()) return normalize(x);
+    return of_valid_rows(ctx, running_.sync, x, grid, normalize);
   }
 
-  Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override {
-    namespace e = primitive;
-    Variable xhat = dtn::reference::batch_norm(ctx, e::widen(ctx, x), eps_, running_);
-    Variable y = e::add(ctx, e::mul(ctx, xhat, weight_->variable), bias_->variable);
-    return e::cast(ctx, y, x.dtype());
+  Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override {
+    const auto normalize = [&](const Variable& rows) { return reference_of(ctx, rows); };
+    if (!grid.padded()) return normalize(x);
+    return of_valid_rows(ctx, running_.sync, x, grid, normalize);
   }
+  bool takes_lengths() const override { return true; }
 
   NormView view(const Tensor& x, const TokenGrid&) const override {
     return {x, means_of_channels(x, running_.mean->value)};
@@ -45,6 +51,13 @@ class BatchNorm : public Normalizer {
   }
 
  private:
+  Variable reference_of(Context& ctx, const Variable& x) const {
+    namespace e = primitive;
+    Variable xhat = dtn::reference::batch_norm(ctx, e::widen(ctx, x), eps_, running_);
+    Variable y = e::add(ctx, e::mul(ctx, xhat, weight_->variable), bias_->variable);
+    return e::cast(ctx, y, x.dtype());
+  }
+
   double eps_;
   Parameter* weight_;
   Parameter* bias_;

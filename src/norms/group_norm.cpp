@@ -2,6 +2,7 @@
 // over its tokens.
 #include "norms/groups.h"
 #include "norms/rows.h"
+#include "norms/valid_tokens.h"
 #include "norms/view_means.h"
 #include "ops/channel_norm.h"
 
@@ -16,19 +17,27 @@ class GroupNorm : public Normalizer {
         weight_(scope.weight("weight", {shape.channels}, InitKind::kOnes, Decay::kNo)),
         bias_(scope.weight("bias", {shape.channels}, InitKind::kZeros, Decay::kNo)) {}
 
-  Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override {
-    return ops::channel_norm(ctx, "group_norm", x, weight_->variable, bias_->variable, over(x));
+  Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override {
+    return of_each_sample(ctx, x, grid, over(x),
+                          [&](const Variable& tokens, const ops::ChannelNorm& how) {
+                            return ops::channel_norm(ctx, "group_norm", tokens, weight_->variable,
+                                                     bias_->variable, how);
+                          });
   }
-  Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override {
-    return ops::reference::channel_norm(ctx, x, weight_->variable, bias_->variable, over(x));
+  Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override {
+    return of_each_sample(
+        ctx, x, grid, over(x), [&](const Variable& tokens, const ops::ChannelNorm& how) {
+          return ops::reference::channel_norm(ctx, tokens, weight_->variable, bias_->variable, how);
+        });
   }
+  bool takes_lengths() const override { return true; }
 
   NormView view(const Tensor& x, const TokenGrid&) const override {
     return {x, means_of_groups(x, groups_)};
   }
 
  private:
-  ops::ChannelNorm over(const Variable& x) const { return {x.dim(0), groups_, eps_}; }
+  ops::ChannelNorm over(const Variable& x) const { return {x.dim(0), groups_, eps_, {}}; }
 
   std::int64_t groups_;
   double eps_;

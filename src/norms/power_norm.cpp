@@ -9,6 +9,7 @@
 #include "norms/groups.h"
 #include "norms/rows.h"
 #include "norms/shared_batch.h"
+#include "norms/valid_tokens.h"
 #include "ops/dispatch.h"
 #include "ops/norm_gradients.h"
 
@@ -33,8 +34,9 @@ class PowerNorm : public Normalizer {
     iterations_ = scope.buffer("iters", {1}, InitKind::kZeros);
   }
 
-  Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override;
-  Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override;
+  Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override;
+  Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override;
+  bool takes_lengths() const override { return true; }
 
  private:
   struct Saved;  // for the backward pass
@@ -67,8 +69,12 @@ struct PowerNorm::Saved {
   void backward(const Tensor& dy) const;
 };
 
-Variable PowerNorm::forward(Context& ctx, const Variable& x, const TokenGrid&) {
+Variable PowerNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid) {
   check(x);
+  if (grid.padded()) {
+    return of_valid_rows(ctx, sync_, x, grid,
+                         [&](const Variable& rows) { return forward(ctx, rows, {}); });
+  }
   const Device device = x.device();
   const DType acc = accumulator_of(x.dtype());
   const std::int64_t rows = x.value().numel() / channels_;
@@ -156,8 +162,12 @@ Variable damped(Context& ctx, const Variable& z, const Tensor& nu) {
       });
 }
 
-Variable PowerNorm::reference(Context& ctx, const Variable& x, const TokenGrid&) {
+Variable PowerNorm::reference(Context& ctx, const Variable& x, const TokenGrid& grid) {
   check(x);
+  if (grid.padded()) {
+    return of_valid_rows(ctx, sync_, x, grid,
+                         [&](const Variable& rows) { return reference(ctx, rows, {}); });
+  }
   const std::int64_t rows = x.value().numel() / channels_;
   Variable split = e::reshape(ctx, e::widen(ctx, x), {rows, groups_, channels_ / groups_});
   Variable squares = e::mean(ctx, e::mul(ctx, split, split), -1);

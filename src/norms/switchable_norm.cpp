@@ -12,14 +12,29 @@
 #include "kernels/norm/switchable_norm.h"
 
 #include "dtn/ops/primitive.h"
+#include "kernels/norm/channel_norm.h"
 #include "norms/batch_statistics.h"
 #include "norms/rows.h"
 #include "norms/shared_batch.h"
+#include "norms/valid_tokens.h"
 #include "norms/view_means.h"
+#include "ops/host_constant.h"
 #include "ops/norm_gradients.h"
 
 namespace dtn {
 namespace {
+
+namespace e = primitive;
+
+// Mean and variance over the given dimensions, which stay with extent 1.
+struct Moments {
+  Variable mean, var;
+  Moments() = default;
+  Moments(Context& ctx, const Variable& x, const e::Dims& dims) : mean(e::mean(ctx, x, dims)) {
+    Variable centred = e::sub(ctx, x, mean);
+    var = e::mean(ctx, e::mul(ctx, centred, centred), dims);
+  }
+};
 
 class SwitchableNorm : public Normalizer {
  public:
@@ -38,8 +53,13 @@ class SwitchableNorm : public Normalizer {
   Variable forward(Context& ctx, const Variable& x, const TokenGrid&) override;
   Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override;
   NormView view(const Tensor& x, const TokenGrid&) const override;
+  bool takes_lengths() const override { return true; }
 
  private:
+  Variable mixed(Context&, const Variable& x, const Moments& image, const Moments& batch) const;
+  Moments batch_moments(Context&, const Variable& x, const e::Dims& rows) const;
+  Variable of_padded(Context&, const Variable& input, const TokenGrid& grid, bool moves);
+  void move_running(const Moments& batch) const;
   void check(const Variable& x) const {
     DTN_CHECK(x.value().rank() == 3 && x.dim(2) == shape_.channels, "sn: input ",
               to_string(x.shape()), " is not [B, T, ", shape_.channels, "]");
@@ -155,8 +175,9 @@ void backward(const Saved& saved, const Sinks& sinks, const Tensor& dy) {
   input.deliver();
 }
 
-Variable SwitchableNorm::forward(Context& ctx, const Variable& x, const TokenGrid&) {
+Variable SwitchableNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid) {
   check(x);
+  if (grid.padded()) return of_padded(ctx, x, grid, ctx.training() && !ctx.mode.recompute);
   Saved saved;
   saved.x = x.value();
   saved.weight = weight_->variable.value();
@@ -194,30 +215,53 @@ Variable SwitchableNorm::forward(Context& ctx, const Variable& x, const TokenGri
                     [saved, sinks](const Tensor& dy) { backward(saved, sinks, dy); });
 }
 
-namespace e = primitive;
-
-// Mean and variance over the given dimensions, which stay with extent 1.
-struct Moments {
-  Variable mean, var;
-  Moments(Context& ctx, const Variable& x, const e::Dims& dims) : mean(e::mean(ctx, x, dims)) {
-    Variable centred = e::sub(ctx, x, mean);
-    var = e::mean(ctx, e::mul(ctx, centred, centred), dims);
+// [B, N]: 1 over the length of a sample where a row is its, else 0; and [N, B] with 1 there.
+struct Membership {
+  Variable means, spread;
+  Membership(const std::vector<std::int64_t>& lengths, const Variable& rows) {
+    const auto samples = static_cast<std::int64_t>(lengths.size());
+    std::vector<std::int64_t> owner;
+    for (std::int64_t b = 0; b < samples; ++b) {
+      owner.insert(owner.end(), static_cast<std::size_t>(lengths[static_cast<std::size_t>(b)]), b);
+    }
+    const auto count = std::ssize(owner);
+    const auto owner_of = [&](std::int64_t row) { return owner[static_cast<std::size_t>(row)]; };
+    means = Variable(
+        ops::host_constant({samples, count}, rows.dtype(), rows.device(), [&](std::int64_t i) {
+          const std::int64_t b = i / count;
+          const double share = 1 / static_cast<double>(lengths[static_cast<std::size_t>(b)]);
+          return owner_of(i % count) == b ? share : 0.0;
+        }));
+    spread = Variable(ops::host_constant(
+        {count, samples}, rows.dtype(), rows.device(),
+        [&](std::int64_t i) { return owner_of(i / samples) == i % samples ? 1.0 : 0.0; }));
   }
 };
 
-Variable SwitchableNorm::reference(Context& ctx, const Variable& input, const TokenGrid&) {
+// The sum of squares and the mean of each sample, at all of its rows.
+Moments sample_moments(Context& ctx, const Variable& x, const Membership& samples) {
+  const auto mean_of = [&](const Variable& rows) {
+    return e::matmul(ctx, samples.spread, e::matmul(ctx, samples.means, rows));
+  };
+  Moments m;
+  m.mean = mean_of(x);
+  const Variable centred = e::sub(ctx, x, m.mean);
+  m.var = mean_of(e::mul(ctx, centred, centred));
+  return m;
+}
+
+Variable SwitchableNorm::reference(Context& ctx, const Variable& input, const TokenGrid& grid) {
   check(input);
+  if (grid.padded()) return of_padded(ctx, input, grid, false);
   const Variable x = e::widen(ctx, input);
-  const Moments image(ctx, x, {1}), token(ctx, x, {2});
-  Variable batch_mean, batch_var;
-  if (ctx.training()) {
-    const Moments batch(ctx, x, {0, 1});
-    batch_mean = batch.mean;
-    batch_var = batch.var;
-  } else {
-    batch_mean = Variable(running_mean_->value.reshape({1, 1, shape_.channels}));
-    batch_var = Variable(running_var_->value.reshape({1, 1, shape_.channels}));
-  }
+  return e::cast(ctx, mixed(ctx, x, Moments(ctx, x, {1}), batch_moments(ctx, x, {0, 1})),
+                 input.dtype());
+}
+
+// x (3 or 2 dimensions, the last one the channels) with these moments of its samples and the batch.
+Variable SwitchableNorm::mixed(Context& ctx, const Variable& x, const Moments& image,
+                               const Moments& batch) const {
+  const Moments token(ctx, x, {-1});
   auto mix = [&](const Parameter* logits, const Variable& in, const Variable& ln,
                  const Variable& bn) {
     Variable shares = e::softmax(ctx, logits->variable);
@@ -226,11 +270,44 @@ Variable SwitchableNorm::reference(Context& ctx, const Variable& input, const To
     };
     return e::add(ctx, e::add(ctx, part(0, in), part(1, ln)), part(2, bn));
   };
-  Variable mu = mix(mean_weight_, image.mean, token.mean, batch_mean);
-  Variable var = mix(var_weight_, image.var, token.var, batch_var);
+  Variable mu = mix(mean_weight_, image.mean, token.mean, batch.mean);
+  Variable var = mix(var_weight_, image.var, token.var, batch.var);
   Variable xhat = e::div(ctx, e::sub(ctx, x, mu), e::sqrt(ctx, e::affine(ctx, var, 1, shape_.eps)));
-  Variable y = e::add(ctx, e::mul(ctx, xhat, weight_->variable), bias_->variable);
-  return e::cast(ctx, y, input.dtype());
+  return e::add(ctx, e::mul(ctx, xhat, weight_->variable), bias_->variable);
+}
+
+// Of the rows of x, or the running ones.
+Moments SwitchableNorm::batch_moments(Context& ctx, const Variable& x, const e::Dims& rows) const {
+  if (ctx.training()) return Moments(ctx, x, rows);
+  Moments running;
+  running.mean = Variable(running_mean_->value);
+  running.var = Variable(running_var_->value);
+  return running;
+}
+
+// Composed of primitives: the kernels know no samples of different lengths. `moves` the running
+// statistics.
+Variable SwitchableNorm::of_padded(Context& ctx, const Variable& input, const TokenGrid& grid,
+                                   bool moves) {
+  const auto normalize = [&](const Variable& rows, const std::vector<std::int64_t>& lengths) {
+    const Variable x = e::widen(ctx, rows);
+    const Moments batch = batch_moments(ctx, x, {0});
+    if (moves) move_running(batch);
+    const Moments image = sample_moments(ctx, x, Membership(lengths, x));
+    return e::cast(ctx, mixed(ctx, x, image, batch), rows.dtype());
+  };
+  check_unshared(ctx, sync_);
+  return of_valid_tokens(ctx, input, grid, normalize);
+}
+
+void SwitchableNorm::move_running(const Moments& batch) const {
+  const Tensor& mean = batch.mean.value();
+  const Tensor rest = Tensor::zeros(mean.shape(), mean.dtype(), mean.device());
+  Tensor next_mean = running_mean_->next, next_var = running_var_->next;
+  constexpr std::int64_t kBiased = 1;  // rows: the variance is taken as it is
+  run_on(mean.device(), MoveRunningStatistics{mean.dtype(), shape_.channels, kBiased, momentum_,
+                                              mean.raw(), rest.raw(), batch.var.value().raw(),
+                                              next_mean.raw(), next_var.raw()});
 }
 
 NormView SwitchableNorm::view(const Tensor& x, const TokenGrid&) const {

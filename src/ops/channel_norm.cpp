@@ -1,5 +1,8 @@
 #include "ops/channel_norm.h"
 
+#include <numeric>
+#include <type_traits>
+
 #include "dtn/ops/primitive.h"
 #include "kernels/norm/channel_norm.h"
 #include "ops/norm_gradients.h"
@@ -30,11 +33,14 @@ struct Node {
         dbias(b.sink()),
         channels(input.dim(-1)),
         accumulator(accumulator_of(input.dtype())) {
-    DTN_CHECK(how.sets > 0 && x.numel() % (how.sets * channels) == 0, op, ": input ",
-              to_string(x.shape()), " is not ", how.sets, " sets of rows");
+    const std::int64_t all = x.numel() / channels;
+    const bool fits = how.rows.empty() ? how.sets > 0 && all % how.sets == 0
+                                       : std::ssize(how.rows) == how.sets &&
+                                             std::reduce(how.rows.begin(), how.rows.end()) == all;
+    DTN_CHECK(fits, op, ": input ", to_string(x.shape()), " is not ", how.sets, " sets of rows");
     DTN_CHECK(how.groups > 0 && channels % how.groups == 0, op, ": ", channels,
               " channels do not divide into ", how.groups, " groups");
-    rows = x.numel() / (how.sets * channels);
+    rows = how.rows.empty() ? all / how.sets : 0;
     for (const Variable* v : {&w, &b}) {
       if (!v->defined()) continue;
       DTN_CHECK(v->shape() == Shape{channels} || v->shape() == (Shape{how.sets, channels}), op,
@@ -58,6 +64,46 @@ struct Node {
   std::int64_t stride() const { return gains.numel() == channels ? 0 : channels; }
   static void* raw(Tensor t) { return t.defined() ? t.raw() : nullptr; }
 
+  // All sets at once, or one after the other where they differ in their rows.
+  template <class Arguments>
+  void run_sets(const Arguments& args) const {
+    if (how.rows.empty()) return run_on(x.device(), args);
+    std::int64_t first = 0;
+    for (std::int64_t set = 0; set < how.sets; ++set) {
+      Arguments one = args;
+      one.sets = 1;
+      one.rows = how.rows[static_cast<std::size_t>(set)];
+      const auto of_row = static_cast<std::int64_t>(size_of(x.dtype())) * channels;
+      const auto of_number = static_cast<std::int64_t>(size_of(accumulator));
+      point_at(one, {first * of_row, set * how.groups * of_number, set * stride() * of_number});
+      run_on(x.device(), one);
+      first += one.rows;
+    }
+  }
+
+  // Bytes from the first set's to those of another one.
+  struct Offsets {
+    std::int64_t rows, statistics, parameters;
+  };
+  template <class P>
+  static void advance(P*& pointer, std::int64_t bytes) {
+    using Bytes = std::conditional_t<std::is_const_v<P>, const std::byte, std::byte>;
+    if (pointer) pointer = static_cast<Bytes*>(pointer) + bytes;
+  }
+  static void point_at(ChannelNormForward& args, const Offsets& by) {
+    advance(args.x, by.rows);
+    for (auto* p : {&args.weight, &args.bias}) advance(*p, by.parameters);
+    for (auto* p : {&args.mean, &args.mean_rest, &args.variance}) advance(*p, by.statistics);
+    advance(args.y, by.rows);
+  }
+  static void point_at(ChannelNormBackward& args, const Offsets& by) {
+    for (auto* p : {&args.x, &args.dy, &args.dx_add}) advance(*p, by.rows);
+    for (auto* p : {&args.mean, &args.mean_rest, &args.variance}) advance(*p, by.statistics);
+    for (auto* p : {&args.dweight, &args.dbias}) advance(*p, by.parameters);
+    advance(args.weight, by.parameters);
+    advance(args.dx, by.rows);
+  }
+
   Tensor forward() const {
     Tensor y = Tensor::empty_like(x);
     ChannelNormForward args = forward_arguments();
@@ -68,7 +114,7 @@ struct Node {
       batch->combine(moments);
       args.part = ChannelNormPart::kApplication;
     }
-    run_on(x.device(), args);
+    run_sets(args);
     return y;
   }
 
@@ -124,7 +170,7 @@ struct Node {
       args.part = ChannelNormPart::kApplication;
       args.total_rows = batch->rows();
     }
-    run_on(x.device(), args);
+    run_sets(args);
     input.deliver();
   }
 };
@@ -141,7 +187,7 @@ ChannelMoments channel_statistics(const Tensor& x, const ChannelNorm& how) {
   Node node("channel_statistics", Variable(x), {}, {}, how, nullptr);
   ChannelNormForward args = node.forward_arguments();
   args.part = ChannelNormPart::kStatistics;
-  run_on(x.device(), args);
+  node.run_sets(args);
   return node.moments;
 }
 
@@ -164,8 +210,24 @@ Variable channel_affine(Context& ctx, const char* op, const Variable& x, const V
 namespace reference {
 using namespace primitive;
 
+// Sets of different numbers of rows, one after the other; weight and bias are [C].
+static Variable norm_of_sets(Context& ctx, const Variable& x, const Variable& weight,
+                             const Variable& bias, const ChannelNorm& how) {
+  Variable y;
+  std::int64_t first = 0;
+  for (const std::int64_t rows : how.rows) {
+    const Variable set = narrow(ctx, x, 0, first, first + rows);
+    const Variable normed =
+        channel_norm(ctx, set, weight, bias, {1, how.groups, how.eps, how.unbiased});
+    y = y.defined() ? concat(ctx, y, normed, 0) : normed;
+    first += rows;
+  }
+  return y;
+}
+
 Variable channel_norm(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias,
                       const ChannelNorm& how) {
+  if (!how.rows.empty()) return norm_of_sets(ctx, x, weight, bias, how);
   const std::int64_t channels = x.dim(-1), size = channels / how.groups;
   const std::int64_t rows = x.value().numel() / (how.sets * channels);
   const Shape split = {how.sets, rows, how.groups, size};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "dtn/autograd/context.h"
 
@@ -14,6 +15,8 @@ struct ChannelNorm {
   std::int64_t groups;  // of consecutive channels that share their statistics
   double eps;
   bool unbiased = false;
+  // How many of the rows of x are each set's, where these differ; none: all have equally many.
+  std::vector<std::int64_t> rows{};
 };
 
 // Of each set and group, [sets, groups] in the accumulator type. The mean is mean + rest.

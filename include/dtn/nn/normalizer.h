@@ -68,7 +68,9 @@ class Normalizer {
   // Whether what becomes of a token depends on that token alone, so that those that nobody needs
   // may stay away.
   virtual bool is_per_token() const { return false; }
-  // The same for the tokens of the prefix alone (TokenGrid), where those of the grid are mixed.
+  // Whether tokens that do not count (TokenGrid::lengths) stay out of the statistics of the others.
+  virtual bool takes_lengths() const { return is_per_token(); }
+  // is_per_token() of the tokens of the prefix alone (TokenGrid), where those of the grid are mixed.
   virtual bool prefix_is_per_token() const { return is_per_token(); }
 };
 

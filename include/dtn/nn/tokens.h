@@ -12,8 +12,16 @@ namespace dtn {
 // there may be a prefix of tokens that stand nowhere in it, such as a class token.
 struct TokenGrid {
   std::int64_t height = 1, width = 1, prefix = 0;
+  // [B] int64: how many of the T tokens of each sample count, at least 1, where sequences are
+  // padded at their ends; undefined: all.
+  Tensor lengths{};
+
   std::int64_t tokens() const { return prefix + height * width; }
-  bool operator==(const TokenGrid&) const = default;
+  bool padded() const { return lengths.defined(); }
+  // Of the same shape, whatever counts.
+  bool operator==(const TokenGrid& other) const {
+    return height == other.height && width == other.width && prefix == other.prefix;
+  }
 };
 
 // A square where T is one, else a sequence.
@@ -24,11 +32,10 @@ struct Tokens {
   Variable x;
   TokenGrid grid;
   int extra = 0;
-  // [B] int64: how many of each sample's tokens count, where sequences are padded; undefined: all.
-  Tensor lengths{};
+  Tensor lengths{};  // as in TokenGrid
 
   // The grid with those in front of it, which is how layers see it.
-  TokenGrid arrangement() const { return {grid.height, grid.width, extra}; }
+  TokenGrid arrangement() const { return {grid.height, grid.width, extra, lengths}; }
 };
 
 // One entry for each stage of a backbone, the coarsest last.

@@ -10,7 +10,7 @@ namespace dtn::test {
 namespace {
 
 constexpr std::int64_t kBatch = 3, kChannels = 40;
-constexpr TokenGrid kGrid{5, 4};
+const TokenGrid kGrid{5, 4};
 
 // Output, gradients of x, of the condition if it has one, and of the parameters; running
 // statistics.

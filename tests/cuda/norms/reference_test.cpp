@@ -11,7 +11,7 @@ namespace dtn::test {
 namespace {
 
 constexpr std::int64_t kBatch = 2, kChannels = 24;
-constexpr TokenGrid kGrid{4, 3};
+const TokenGrid kGrid{4, 3};
 const NormShape kShape{kChannels, 4, 1e-5, kGrid};
 
 // Output, gradients of x and of the parameters of a normalizer's reference.

@@ -11,7 +11,7 @@ namespace dtn::test {
 namespace {
 
 constexpr std::int64_t kBatch = 3, kChannels = 40;
-constexpr TokenGrid kGrid{5, 4};
+const TokenGrid kGrid{5, 4};
 
 class SameRows : public DeviceTransport {
  public:

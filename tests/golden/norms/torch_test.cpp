@@ -11,7 +11,7 @@ namespace {
 using test::Doubles;
 
 constexpr std::int64_t kBatch = 3, kTokens = 7, kChannels = 12;
-constexpr NormShape kShape{kChannels, 4, 1e-5};
+const NormShape kShape{kChannels, 4, 1e-5};
 
 // The script's values().
 Doubles values(std::uint32_t seed, std::int64_t count, double scale = 1, double shift = 0) {

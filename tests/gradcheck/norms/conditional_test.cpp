@@ -12,7 +12,7 @@ using test::ConditionKind;
 using test::random_tensor;
 
 constexpr std::int64_t kBatch = 3, kChannels = 6;
-constexpr TokenGrid kGrid{3, 4};
+const TokenGrid kGrid{3, 4};
 
 using Piece =
     std::function<Variable(Context&, ConditionalNormalizer&, const Variable& x, const Condition&)>;

@@ -13,7 +13,7 @@ using test::BuiltNorm;
 using test::NormCase;
 using test::random_tensor;
 
-constexpr NormShape kShape{10, 5, 1e-3};  // two channels per head; a head that Eq. 7 leaves over
+const NormShape kShape{10, 5, 1e-3};  // two channels per head; a head that Eq. 7 leaves over
 constexpr std::int64_t kBatch = 2;
 
 NormShape shape_on(const TokenGrid& grid) {
@@ -97,14 +97,42 @@ TEST_P(NormGradients, WithAGradientThatWaitsAtTheInput) {
   });
 }
 
+std::string name_of_case(const testing::TestParamInfo<NormCase>& each) {
+  std::string name = each.param.name;
+  for (char& c : name) {
+    if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return name;
+}
+
 INSTANTIATE_TEST_SUITE_P(Registry, NormGradients, testing::ValuesIn(test::norm_cases()),
-                         [](const auto& each) {
-                           std::string name = each.param.name;
-                           for (char& c : name) {
-                             if (!std::isalnum(static_cast<unsigned char>(c))) c = '_';
-                           }
-                           return name;
-                         });
+                         name_of_case);
+
+// Sequences of 7 and 4 tokens, of which pads take the place of three.
+TokenGrid padded_line() { return {1, 7, 0, Tensor::from<std::int64_t>({7, 4}, {kBatch})}; }
+
+std::vector<NormCase> cases_with_lengths() {
+  std::vector<NormCase> cases;
+  for (const NormCase& c : test::norm_cases()) {
+    const NormShape shape = shape_on(padded_line());
+    if (!test::fits(c, shape)) continue;
+    const auto built = test::build_norm(c.config, shape, DType::kFloat64);
+    if (built->norm->takes_lengths()) cases.push_back(c);
+  }
+  return cases;
+}
+
+class PaddedNormGradients : public testing::TestWithParam<NormCase> {};
+
+TEST_P(PaddedNormGradients, AreThoseOfTheTokensThatCount) {
+  const TokenGrid grid = padded_line();
+  check(GetParam(), grid, [&](Context& ctx, Normalizer& norm, const Variable& x) {
+    return norm.forward(ctx, x, grid);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Registry, PaddedNormGradients, testing::ValuesIn(cases_with_lengths()),
+                         name_of_case);
 
 // At fixed lambda 0 everything comes from the statistics across tokens, at 1 nothing does.
 TEST(DtnGradients, AtTheEndsOfLambda) {

@@ -10,8 +10,8 @@ using test::Doubles;
 using test::random_tensor;
 
 constexpr std::int64_t kBatch = 3, kTokens = 11, kChannels = 12;
-constexpr TokenGrid kGrid{1, kTokens};
-constexpr NormShape kShape{kChannels, 4, 1e-5};
+const TokenGrid kGrid{1, kTokens};
+const NormShape kShape{kChannels, 4, 1e-5};
 
 std::unique_ptr<test::BuiltNorm> build(const std::string& type,
                                        std::vector<NormOption> options = {},

@@ -11,7 +11,7 @@ namespace {
 using test::Doubles;
 
 constexpr std::int64_t kBatch = 6, kChannels = 30, kHeads = 5;
-constexpr TokenGrid kGrid{7, 5};
+const TokenGrid kGrid{7, 5};
 
 // The samples [first, end) of the batch.
 struct Share {

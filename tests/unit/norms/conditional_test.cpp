@@ -12,7 +12,7 @@ using test::Doubles;
 using test::random_tensor;
 
 constexpr std::int64_t kBatch = 3, kChannels = 10;
-constexpr TokenGrid kGrid{3, 4};
+const TokenGrid kGrid{3, 4};
 const Shape kShape = {kBatch, kGrid.tokens(), kChannels};
 
 std::string error_of(const std::function<void()>& f) {

@@ -6,9 +6,9 @@ namespace {
 using test::BuiltNorm;
 using test::Doubles;
 
-constexpr NormShape kShape{10, 5, 1e-4};
+const NormShape kShape{10, 5, 1e-4};
 constexpr std::int64_t kBatch = 3;
-constexpr TokenGrid kGrid{2, 3};
+const TokenGrid kGrid{2, 3};
 
 NormConfig sn(double momentum = 0.1) {
   NormConfig config;
