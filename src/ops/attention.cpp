@@ -5,6 +5,7 @@
 #include "dtn/ops/primitive.h"
 #include "kernels/attention/attention.h"
 #include "kernels/attention/query_attention.h"
+#include "ops/attention_parts.h"
 #include "ops/norm_gradients.h"
 #include "ops/relative_offsets.h"
 
@@ -27,10 +28,18 @@ void check_positions(const Variable& qkv, std::int64_t heads, const Positions& p
             name_of(accumulator_of(qkv.dtype())));
 }
 
-Variable fused(Context& ctx, const Variable& qkv, std::int64_t heads, const Positions& positions) {
+Variable fused(Context& ctx, const Variable& qkv, std::int64_t heads, const Positions& positions,
+               const AttentionOptions& options) {
   std::int64_t batch = qkv.dim(0), tokens = qkv.dim(1), width = qkv.dim(2) / 3;
   DTN_CHECK(qkv.dim(2) == 3 * width && width % heads == 0, "attention: qkv ",
             to_string(qkv.shape()), " does not divide into ", heads, " heads");
+  check_lengths("attention", options.lengths, qkv);
+  const AttentionDropout dropout = attention_dropout(ctx, options.dropout, options.stream);
+  DTN_CHECK(!dropout || tokens <= kMostTokensOfDropout, "attention: dropout among ", tokens,
+            " tokens");
+  if (qkv.device().type == DeviceType::kCuda && (options.lengths.defined() || dropout)) {
+    return reference::attention(ctx, qkv, heads, options);
+  }
   Tensor pos_weight;
   GradSink dpos_weight;
   if (positions.weight) {
@@ -48,31 +57,36 @@ Variable fused(Context& ctx, const Variable& qkv, std::int64_t heads, const Posi
   args.pos_weight = pos_weight.defined() ? pos_weight.raw() : nullptr;
   args.grid_h = positions.grid_h;
   args.grid_w = positions.grid_w;
+  args.lengths = raw_lengths(options.lengths);
+  args.dropout = dropout;
   run_on(qkv.device(), args);
-  return ctx.record("attention", out, {&qkv, positions.weight},
-                    [=, qkv = qkv.value(), dqkv = qkv.sink()](const Tensor& dout) {
-                      Tensor grad = Tensor::empty_like(qkv);
-                      AttentionBackward back{qkv.dtype(), batch,      tokens,    heads,
-                                             head_dim,    scale,      qkv.raw(), out.raw(),
-                                             lse.raw(),   dout.raw(), grad.raw()};
-                      back.pos_weight = pos_weight.defined() ? pos_weight.raw() : nullptr;
-                      back.grid_h = args.grid_h;
-                      back.grid_w = args.grid_w;
-                      back.dpos_weight = buffer_or_null(dpos_weight, {heads, 3}, acc, qkv.device());
-                      run_on(qkv.device(), back);
-                      if (dqkv) dqkv->accumulate(std::move(grad));
-                    });
+  return ctx.record(
+      "attention", out, {&qkv, positions.weight},
+      [=, lengths = options.lengths, qkv = qkv.value(), dqkv = qkv.sink()](const Tensor& dout) {
+        Tensor grad = Tensor::empty_like(qkv);
+        AttentionBackward back{qkv.dtype(), batch,     tokens,    heads,      head_dim,  scale,
+                               qkv.raw(),   out.raw(), lse.raw(), dout.raw(), grad.raw()};
+        back.pos_weight = pos_weight.defined() ? pos_weight.raw() : nullptr;
+        back.grid_h = args.grid_h;
+        back.grid_w = args.grid_w;
+        back.dpos_weight = buffer_or_null(dpos_weight, {heads, 3}, acc, qkv.device());
+        back.lengths = raw_lengths(lengths);
+        back.dropout = dropout;
+        run_on(qkv.device(), back);
+        if (dqkv) dqkv->accumulate(std::move(grad));
+      });
 }
 
 }  // namespace
 
-Variable attention(Context& ctx, const Variable& qkv, std::int64_t heads) {
-  return fused(ctx, qkv, heads, {});
+Variable attention(Context& ctx, const Variable& qkv, std::int64_t heads,
+                   const AttentionOptions& options) {
+  return fused(ctx, qkv, heads, {}, options);
 }
 
 Variable attention_on_grid(Context& ctx, const Variable& qkv, std::int64_t heads,
                            const Variable& pos_weight, std::int64_t grid_h, std::int64_t grid_w) {
-  return fused(ctx, qkv, heads, {&pos_weight, grid_h, grid_w});
+  return fused(ctx, qkv, heads, {&pos_weight, grid_h, grid_w}, {});
 }
 
 Variable query_attention(Context& ctx, const Variable& q, const Variable& kv, std::int64_t heads) {
@@ -106,30 +120,13 @@ namespace reference {
 using namespace primitive;
 namespace {
 
-// Which of the [B, T, parts, H, D] that x holds, as [B, H, T, D].
-Variable heads_of(Context& ctx, const Variable& x, std::int64_t heads, std::int64_t parts,
-                  std::int64_t part) {
-  std::int64_t batch = x.dim(0), tokens = x.dim(1), head_dim = x.dim(2) / (parts * heads);
-  Variable split =
-      permute(ctx, reshape(ctx, widen(ctx, x), {batch, tokens, parts, heads, head_dim}),
-              {2, 0, 3, 1, 4});  // [parts, B, H, T, D]
-  return reshape(ctx, narrow(ctx, split, 0, part, part + 1), {batch, heads, tokens, head_dim});
-}
-
-// softmax(q k^T / sqrt(D)); q, k [B, H, T, D], T of queries and of keys; `bias` [1, H, T, T], or
-// undefined.
+// softmax(q k^T / sqrt(D)); q, k [B, H, T, D], T of queries and of keys; `bias`, to be added,
+// or undefined.
 Variable weights_of(Context& ctx, const Variable& q, const Variable& k, const Variable& bias) {
   Variable scores = affine(ctx, matmul(ctx, q, permute(ctx, k, {0, 1, 3, 2})),
                            1 / std::sqrt(static_cast<double>(q.dim(3))));
   if (bias.defined()) scores = add(ctx, scores, bias);
   return softmax(ctx, scores);
-}
-
-// weights [B, H, T, T] and v [B, H, T, D] -> [B, T, H D]
-Variable weighted(Context& ctx, const Variable& weights, const Variable& v) {
-  Variable out = matmul(ctx, weights, v);
-  return reshape(ctx, permute(ctx, out, {0, 2, 1, 3}),
-                 {out.dim(0), out.dim(2), out.dim(1) * out.dim(3)});
 }
 
 // a_d (dx^2 + dy^2) + a_x dx + a_y dy, [1, H, T, T]; undefined without weights.
@@ -150,8 +147,20 @@ Variable attend_to_itself(Context& ctx, const Variable& qkv, std::int64_t heads,
 
 }  // namespace
 
-Variable attention(Context& ctx, const Variable& qkv, std::int64_t heads) {
-  return attend_to_itself(ctx, qkv, heads, nullptr, 0, 0);
+Variable attention(Context& ctx, const Variable& qkv, std::int64_t heads,
+                   const AttentionOptions& options) {
+  const Tensor& lengths = options.lengths;
+  const Variable x = without_pads(ctx, qkv, lengths);
+  const Variable q = heads_of(ctx, x, heads, 3, 0), k = heads_of(ctx, x, heads, 3, 1);
+  Variable penalty;
+  if (lengths.defined()) penalty = penalty_of_pads(lengths, x.dim(1), q.dtype(), x.device());
+  Variable weights = weights_of(ctx, q, k, penalty);
+  if (const auto dropout = attention_dropout(ctx, options.dropout, options.stream)) {
+    weights =
+        mul(ctx, weights, dropout_factors(dropout, weights.shape(), weights.dtype(), x.device()));
+  }
+  const Variable out = weighted(ctx, weights, heads_of(ctx, x, heads, 3, 2));
+  return without_pads(ctx, cast(ctx, out, qkv.dtype()), lengths);
 }
 
 Variable attention_on_grid(Context& ctx, const Variable& qkv, std::int64_t heads,

@@ -5,9 +5,24 @@
 
 namespace dtn::ops {
 
+struct AttentionOptions {
+  // [B] int64: how many tokens of each sample count, from the first on; the others are pads.
+  // Undefined: all count.
+  Tensor lengths{};
+  // Probability of leaving out a weight while training, and whose random numbers say which
+  // (Scope::random). The others are multiplied by 1 / (1 - dropout). The mask comes from (seed,
+  // stream, step, sample, head, query, key).
+  double dropout = 0;
+  std::uint32_t stream = 0;
+};
+
 // softmax(q k^T / sqrt(D)) v per head. qkv [B, T, 3 H D] in the order of timm's qkv projection:
 // q of all heads, then k, then v. Returns [B, T, H D]. No T x T tensor of all heads is ever made.
-Variable attention(Context&, const Variable& qkv, std::int64_t heads);
+// What a pad holds reaches nothing; its output and its gradient are 0. What becomes of a sample
+// depends on its own length and not on T, and so does the time it takes. Throws Error where lengths
+// do not fit.
+Variable attention(Context&, const Variable& qkv, std::int64_t heads,
+                   const AttentionOptions& options = {});
 
 // The same over the T = grid_h grid_w tokens of a grid in raster order, with a bias for where they
 // stand (Eq. 6 of the DTN paper): a_d (dx^2 + dy^2) + a_x dx + a_y dy is added to the scaled score
@@ -26,7 +41,8 @@ Variable attention_weights(Context&, const Variable& qkv, std::int64_t heads,
                            const Variable* pos_weight, std::int64_t grid_h, std::int64_t grid_w);
 
 namespace reference {
-Variable attention(Context&, const Variable& qkv, std::int64_t heads);
+Variable attention(Context&, const Variable& qkv, std::int64_t heads,
+                   const AttentionOptions& options = {});
 Variable attention_on_grid(Context&, const Variable& qkv, std::int64_t heads,
                            const Variable& pos_weight, std::int64_t grid_h, std::int64_t grid_w);
 Variable query_attention(Context&, const Variable& q, const Variable& kv, std::int64_t heads);

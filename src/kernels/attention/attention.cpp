@@ -4,6 +4,8 @@
 //   dq = scale ds k    dk = scale ds^T q    da = sum ds (dx, dy, dx^2 + dy^2)
 #include "kernels/attention/attention.h"
 
+#include <algorithm>
+
 #include "dtn/core/parallel.h"
 #include "kernels/attention/attention_backward.h"
 #include "kernels/attention/attention_forward.h"
@@ -16,12 +18,19 @@ namespace {
 template <class S>
 struct Heads {
   std::int64_t tokens, heads, dim;
+  const std::int64_t* lengths;
 
   template <class Args>
-  explicit Heads(const Args& args) : tokens(args.tokens), heads(args.heads), dim(args.head_dim) {}
+  explicit Heads(const Args& args)
+      : tokens(args.tokens), heads(args.heads), dim(args.head_dim), lengths(args.lengths) {}
 
   std::int64_t width() const { return heads * dim; }
-  AttentionSizes sizes(double scale) const { return {tokens, tokens, dim, dim, scale}; }
+  // The tokens of an item that count.
+  std::int64_t length(std::int64_t item) const { return lengths ? lengths[item / heads] : tokens; }
+  AttentionSizes sizes(std::int64_t item, double scale) const {
+    const std::int64_t count = length(item);
+    return {count, count, dim, dim, scale};
+  }
   // Of an item, a head of an image: `part` 0 for q, 1 for k, 2 for v.
   template <class T>
   StridedRows<T> in_qkv(T* qkv, std::int64_t item, int part) const {
@@ -41,11 +50,27 @@ struct Heads {
     item += omp_get_num_threads();
     if (item >= items) return rows;
     const std::int64_t bytes = dim * static_cast<std::int64_t>(sizeof(S));
-    for (int part = 0; part < 3; ++part) rows.add(in_qkv(qkv, item, part), tokens, bytes);
-    (rows.add(in_out(arrays, item), tokens, bytes), ...);
+    const std::int64_t count = length(item);
+    for (int part = 0; part < 3; ++part) rows.add(in_qkv(qkv, item, part), count, bytes);
+    (rows.add(in_out(arrays, item), count, bytes), ...);
     return rows;
   }
+  // Zeroes the pads of an item in such rows.
+  void clear_pads(const StridedRows<S>& rows, std::int64_t item) const {
+    for (std::int64_t i = length(item); i < tokens; ++i) std::fill_n(rows(i), dim, S{});
+  }
 };
+
+// What is dropped of an item's weights.
+template <class Mask, class Args>
+Mask mask_of([[maybe_unused]] Scratch::Scope& scope, [[maybe_unused]] const Args& args,
+             [[maybe_unused]] std::int64_t item, [[maybe_unused]] std::int64_t rows) {
+  if constexpr (Mask::kActive) {
+    return Mask(scope, args.dropout, item / args.heads, args.heads, item % args.heads, rows);
+  } else {
+    return {};
+  }
+}
 
 // total [n] += the sum of images [batch, n].
 template <class A>
@@ -57,45 +82,62 @@ void add_images(const A* images, std::int64_t batch, std::int64_t n, A* total) {
   }
 }
 
-template <class S>
+// Where the tokens of every sample stand, with a bias.
+template <class Shape, class Args>
+auto places_of(Scratch::Scope& shared, const Args& args, std::int64_t (*max_rows)(std::int64_t)) {
+  const Shape shape({args.tokens, args.tokens, args.head_dim, args.head_dim, args.scale}, max_rows);
+  return TokenPlaces<typename Shape::A>::of(shared, shape, args);
+}
+
+template <class S, class Mask>
 void forward(CpuQueue& queue, const AttentionForward& args) {
   using A = AccumulatorOf<S>;
-  using Head = ForwardHead<S, StridedRows, HeadBias<A>>;
+  using Head = ForwardHead<S, StridedRows, HeadBias<A>, StridedRows<S>, Mask>;
+  using Shape = typename Head::Shape;
   const Heads<S> heads(args);
-  const typename Head::Shape shape(heads.sizes(args.scale), Head::max_rows);
   const S* qkv = static_cast<const S*>(args.qkv);
   S* out = static_cast<S*>(args.out);
   const std::int64_t items = args.batch * args.heads;
   Scratch::Scope shared(queue.scratch());
-  const auto places = TokenPlaces<A>::of(shared, shape, args);
+  const auto places = places_of<Shape>(shared, args, Head::max_rows);
   parallel_for(items, [&](std::int64_t item) {
     Scratch::Scope scope(queue.scratch());
+    A* lse = static_cast<A*>(args.lse) + item * args.tokens;
+    heads.clear_pads(heads.in_out(out, item), item);
+    std::fill(lse + heads.length(item), lse + args.tokens, A{0});
+    if (heads.length(item) == 0) return;
+    const Shape shape(heads.sizes(item, args.scale), Head::max_rows);
     HeadBias<A> bias(scope, places, args.pos_weight, item % args.heads, shape.chunk, nullptr);
-    Head(scope, shape, bias, heads.next(item, items, qkv))
+    Head(scope, shape, bias, heads.next(item, items, qkv),
+         mask_of<Mask>(scope, args, item, Head::kMaxRows))
         .run({heads.in_qkv(qkv, item, 0), heads.in_qkv(qkv, item, 1), heads.in_qkv(qkv, item, 2),
-              heads.in_out(out, item), static_cast<A*>(args.lse) + item * args.tokens});
+              heads.in_out(out, item), lse});
   });
 }
 
-template <class S>
+template <class S, class Mask>
 void backward(CpuQueue& queue, const AttentionBackward& args) {
   using A = AccumulatorOf<S>;
-  using Head = BackwardHead<S, StridedRows, HeadBias<A>>;
+  using Head = BackwardHead<S, StridedRows, HeadBias<A>, StridedRows<S>, Mask>;
+  using Shape = typename Head::Shape;
   const Heads<S> heads(args);
-  const typename Head::Shape shape(heads.sizes(args.scale), Head::max_rows);
   const S* qkv = static_cast<const S*>(args.qkv);
   const S* out = static_cast<const S*>(args.out);
   const S* dout = static_cast<const S*>(args.dout);
   S* dqkv = static_cast<S*>(args.dqkv);
   const std::int64_t items = args.batch * args.heads;
   Scratch::Scope shared(queue.scratch());
-  const auto places = TokenPlaces<A>::of(shared, shape, args);
+  const auto places = places_of<Shape>(shared, args, Head::max_rows);
   A* dpos_weight = places ? shared.take<A>(3 * items) : nullptr;  // [B, H, 3]
   parallel_for(items, [&](std::int64_t item) {
     Scratch::Scope scope(queue.scratch());
+    for (int part = 0; part < 3; ++part) heads.clear_pads(heads.in_qkv(dqkv, item, part), item);
+    if (heads.length(item) == 0) return;
     A sums[3] = {};
+    const Shape shape(heads.sizes(item, args.scale), Head::max_rows);
     HeadBias<A> bias(scope, places, args.pos_weight, item % args.heads, shape.chunk, sums);
-    Head(scope, shape, bias, heads.next(item, items, qkv, out, dout))
+    Head(scope, shape, bias, heads.next(item, items, qkv, out, dout),
+         mask_of<Mask>(scope, args, item, Head::kMaxRows))
         .run({heads.in_qkv(qkv, item, 0), heads.in_qkv(qkv, item, 1), heads.in_qkv(qkv, item, 2),
               heads.in_out(out, item), heads.in_out(dout, item),
               static_cast<const A*>(args.lse) + item * args.tokens, heads.in_qkv(dqkv, item, 0),
@@ -107,20 +149,28 @@ void backward(CpuQueue& queue, const AttentionBackward& args) {
   }
 }
 
+// Calls f<storage type, mask> for those of a problem.
+template <class Args, class F>
+void for_storage(const Args& args, const F& f) {
+  const auto with = [&]<class S>() {
+    if (args.dropout) return f.template operator()<S, DropoutMask<AccumulatorOf<S>>>();
+    f.template operator()<S, NoDropout>();
+  };
+  if (args.dtype == DType::kBFloat16) return with.template operator()<bfloat16>();
+  if (args.dtype == DType::kFloat64) return with.template operator()<double>();
+  with.template operator()<float>();
+}
+
 }  // namespace
 
 void run(CpuQueue& queue, const AttentionForward& args) {
   if (args.tokens == 0 || args.head_dim == 0) return;
-  if (args.dtype == DType::kBFloat16) return forward<bfloat16>(queue, args);
-  if (args.dtype == DType::kFloat64) return forward<double>(queue, args);
-  forward<float>(queue, args);
+  for_storage(args, [&]<class S, class Mask>() { forward<S, Mask>(queue, args); });
 }
 
 void run(CpuQueue& queue, const AttentionBackward& args) {
   if (args.tokens == 0 || args.head_dim == 0) return;
-  if (args.dtype == DType::kBFloat16) return backward<bfloat16>(queue, args);
-  if (args.dtype == DType::kFloat64) return backward<double>(queue, args);
-  backward<float>(queue, args);
+  for_storage(args, [&]<class S, class Mask>() { backward<S, Mask>(queue, args); });
 }
 
 }  // namespace dtn::DTN_ISA

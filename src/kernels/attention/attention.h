@@ -9,12 +9,16 @@
 //   dx = x_j - x_i (columns)
 //   dy = y_j - y_i (rows)
 // with weights (a_x, a_y, a_d) of each head.
+//
+// Samples may be of different lengths, padded at the end: then each is computed as if it stood alone
+// and were that long, so what comes out of it does not depend on T. What pads hold is never read.
 #pragma once
 
 #include <cstdint>
 
 #include "core/queue.h"
 #include "dtn/core/dtype.h"
+#include "kernels/attention/attention_dropout.h"
 
 namespace dtn {
 
@@ -27,6 +31,10 @@ struct AttentionForward {
   void* lse;        // [B, H, T], accumulator type: log-sum-exp of the scaled scores, for backward
   const void* pos_weight = nullptr;     // [H, 3], accumulator type: a_x, a_y, a_d; null: no bias
   std::int64_t grid_h = 0, grid_w = 0;  // with a bias: T = grid_h grid_w
+  // [B]: how many tokens of a sample count, from the first on; null: all. Outputs of the others are
+  // 0. Not with a bias.
+  const std::int64_t* lengths = nullptr;
+  AttentionDropout dropout{};  // of the weights
 
   double multiply_adds() const {  // scores and values
     return 2.0 * static_cast<double>(batch * tokens * tokens) *
@@ -48,7 +56,9 @@ struct AttentionBackward {
   void* dqkv;        // [B, T, 3, H, D], written (=)
   const void* pos_weight = nullptr;
   std::int64_t grid_h = 0, grid_w = 0;
-  void* dpos_weight = nullptr;  // [H, 3] +=, accumulator type; null: not wanted
+  void* dpos_weight = nullptr;            // [H, 3] +=, accumulator type; null: not wanted
+  const std::int64_t* lengths = nullptr;  // as in the forward pass; gradients of pads are 0
+  AttentionDropout dropout{};
 
   double multiply_adds() const {  // the scores again, and two gradients of each product
     return 5.0 * static_cast<double>(batch * tokens * tokens) *

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/attention/attention_bias.h"
+#include "kernels/attention/attention_mask.h"
 
 namespace dtn::DTN_ISA {
 
@@ -21,8 +22,9 @@ inline void store_paired(Bf16Pair* paired, __m512i rows) {
 }
 #endif
 
-// Rows and Bias as in ForwardHead.
-template <class S, template <class> class Rows, class Bias>
+// Rows, Bias and Mask as in ForwardHead. Gradients: the rows of gradients, Rows or AddedRows.
+template <class S, template <class> class Rows, class Bias, class Gradients = Rows<S>,
+          class Mask = NoDropout>
 class BackwardHead {
  public:
   using Shape = AttentionShape<S>;
@@ -34,7 +36,7 @@ class BackwardHead {
     Rows<const S> q, k, v;    // [Q, Dk], [S, Dk], [S, Dv]
     Rows<const S> out, dout;  // [Q, Dv]
     const A* lse;             // [Q]
-    Rows<S> dq, dk, dv;
+    Gradients dq, dk, dv;
   };
 
   // Long enough that dk and dv are seldom reloaded, short enough for the L2 cache.
@@ -44,8 +46,8 @@ class BackwardHead {
 
   // `next` is fetched into the cache on the way.
   BackwardHead(Scratch::Scope& scratch, const Shape& shape, const Bias& bias,
-               const RowPrefetch<Rows<const S>>& next)
-      : shape_(shape), bias_(bias), next_(next) {
+               const RowPrefetch<Rows<const S>>& next, const Mask& mask = {})
+      : shape_(shape), bias_(bias), next_(next), mask_(mask) {
     const Width &key = shape.key, &value = shape.value;
     keys_t_ = scratch.take<E>(key.steps * shape.chunk);
     values_t_ = scratch.take<E>(value.steps * shape.chunk);
@@ -82,14 +84,15 @@ class BackwardHead {
         block_ = left < shape_.rows ? left : shape_.rows;
         pack_block(x.q.from(row), key_width, queries_t_, queries_);
         pack_block(x.dout.from(row), value_width, douts_t_, douts_);
+        if constexpr (Mask::kActive) mask_.draw(row, block_, key, chunk_);
         if (bias_) {
           biased_score_gradients(row);
         } else {
           score_gradients<false>(row);
         }
         Part rows_part{row == 0, left <= shape_.rows};
-        product<1, kScoreLd>({p_, douts_, block_, chunk_}, value_width, rows_part, 1, dv_acc_,
-                             x.dv.from(key));
+        product<1, kScoreLd>({p_, douts_, block_, chunk_}, value_width, rows_part, mask_.kept(),
+                             dv_acc_, x.dv.from(key));
         product<1, kScoreLd>({ds_, queries_, block_, chunk_}, key_width, rows_part, scale(),
                              dk_acc_, x.dk.from(key));
         Part keys_part{key == 0, key + shape_.chunk >= shape_.keys};
@@ -159,13 +162,13 @@ class BackwardHead {
         alignas(64) A local[kPairs ? R * V * W : 1];
         A* tile = local;
         if constexpr (!kPairs) tile = p_at(p_, row, column);
-        probabilities<kBiased>(acc, tile, first_row + row, column, last_padding,
+        probabilities<kBiased>(acc, tile, first_row, row, column, last_padding,
                                p_at(p_, row, column));
         next_.advance(prefetch_rows_);
         FromZero{}(acc, row, column);
         multiply_tile<E, 1, kMaxRows>(acc, douts_t_ + row, values_t_ + column * value_steps, V * W,
                                       value_steps);
-        gradients(acc, tile, delta_ + first_row + row, p_at(ds_, row, column),
+        gradients(acc, tile, first_row, row, column, p_at(ds_, row, column),
                   ds_rows_ + row * kDsLd + column / kDepth<E>);
         if constexpr (kBiased) bias_.take(acc, first_row + row, column);
       });
@@ -177,12 +180,14 @@ class BackwardHead {
   }
 
   // acc: q k^T, becomes p, kept in `tile` for gradients(). For pairs of rows that is a buffer of
-  // its own, and `out` gets the elements; else `tile` is their place.
+  // its own, and `out` gets the elements; else `tile` is their place. What is dropped is left out
+  // of the elements.
   template <bool kBiased, int R, int V>
-  [[gnu::always_inline]] void probabilities(Vec<A> (&acc)[R][V], A* tile, std::int64_t query,
-                                            [[maybe_unused]] std::int64_t column,
+  [[gnu::always_inline]] void probabilities(Vec<A> (&acc)[R][V], A* tile, std::int64_t first_row,
+                                            std::int64_t row, [[maybe_unused]] std::int64_t column,
                                             [[maybe_unused]] Vec<A> last_padding,
                                             [[maybe_unused]] E* out) const {
+    const std::int64_t query = first_row + row;
     const A* lse = lse_ + query;
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
@@ -202,6 +207,12 @@ class BackwardHead {
       for (int v = 0; v < V; ++v) store(tile + tile_offset<V>(r, v), acc[r][v]);
 #if defined(DTN_ISA_avx512)
       if constexpr (kPairs) {
+        if constexpr (Mask::kActive) {
+#pragma GCC unroll 4
+          for (int v = 0; v < V; ++v) {
+            acc[r][v] = mask_.keep(acc[r][v], row + r, column + v * kWidth<E>);
+          }
+        }
         if (r % 2 == 0) continue;
 #pragma GCC unroll 4
         for (int v = 0; v < V; ++v) {
@@ -216,13 +227,24 @@ class BackwardHead {
   // acc: dout v^T; p (dp - delta) goes to `out` and, for pairs of rows, as pairs of keys to
   // `out_rows`.
   template <int R, int V>
-  [[gnu::always_inline]] void gradients(Vec<A> (&acc)[R][V], const A* tile, const A* delta, E* out,
+  [[gnu::always_inline]] void gradients(Vec<A> (&acc)[R][V], A* tile, std::int64_t first_row,
+                                        [[maybe_unused]] std::int64_t row,
+                                        [[maybe_unused]] std::int64_t column, E* out,
                                         [[maybe_unused]] E* out_rows) const {
+    const A* delta = delta_ + first_row + row;
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) {
-        acc[r][v] = load(tile + tile_offset<V>(r, v)) * (acc[r][v] - delta[r]);
+        A* p = tile + tile_offset<V>(r, v);
+        if constexpr (Mask::kActive) {
+          const std::int64_t key = column + v * kWidth<E>;
+          const Vec<A> kept = load(p);
+          acc[r][v] = kept * (mask_.keep(acc[r][v], row + r, key) * mask_.kept() - delta[r]);
+          if constexpr (!kPairs) store(p, mask_.keep(kept, row + r, key));
+        } else {
+          acc[r][v] = load(p) * (acc[r][v] - delta[r]);
+        }
         if constexpr (!kPairs) store(out + tile_offset<V>(r, v), acc[r][v]);
       }
 #if defined(DTN_ISA_avx512)
@@ -251,7 +273,7 @@ class BackwardHead {
   // is kept in `carried` [rows, width.padded].
   template <int kARow, int kAStep>
   void product(const Factors& f, const Width& width, Part part, A factor, A* carried,
-               const Rows<S>& out) const {
+               const Gradients& out) const {
     const std::int64_t ld = width.padded, rows = f.rows;
     multiply<E, kARow, kAStep>(
         f.a, f.b, {divide_up(f.depth, kDepth<E>), ld}, rows, width.vectors,
@@ -274,14 +296,20 @@ class BackwardHead {
 #pragma GCC unroll 4
             for (int v = 0; v < V; ++v) acc[r][v] *= factor;
           }
-          store_tile(
-              acc, [&](int r) { return out(row + r) + column; }, rows - row, width.dim - column);
+          if constexpr (requires { Gradients::kAdds; }) {
+            add_tile(
+                acc, [&](int r) { return out(row + r) + column; }, rows - row);
+          } else {
+            store_tile(
+                acc, [&](int r) { return out(row + r) + column; }, rows - row, width.dim - column);
+          }
         });
   }
 
   const Shape& shape_;
   Bias bias_;
   RowPrefetch<Rows<const S>> next_;
+  [[no_unique_address]] Mask mask_;
   std::int64_t prefetch_rows_ = 0;           // for each tile
   std::int64_t chunk_ = 0, block_ = 0;       // keys of this chunk, query rows of this block
   E *keys_t_, *values_t_;                    // panels of k^T and v^T

@@ -6,12 +6,15 @@
 #include <cstdint>
 
 #include "kernels/attention/attention_bias.h"
+#include "kernels/attention/attention_mask.h"
 
 namespace dtn::DTN_ISA {
 
-// Rows: how tokens are found, StridedRows or MappedRows. Bias: what is added to the scores,
-// HeadBias or TableBias.
-template <class S, template <class> class Rows, class Bias>
+// Rows: how tokens are found, StridedRows, MappedRows or PickedRows. Bias: what is added to the
+// scores, HeadBias, TableBias or SelfMask. Out: the rows that are written. Mask: what is dropped of
+// the weights, NoDropout or DropoutMask.
+template <class S, template <class> class Rows, class Bias, class Out = Rows<S>,
+          class Mask = NoDropout>
 class ForwardHead {
  public:
   using Shape = AttentionShape<S>;
@@ -20,7 +23,7 @@ class ForwardHead {
 
   struct Arrays {
     Rows<const S> q, k, v;  // [Q, Dk], [S, Dk], [S, Dv]
-    Rows<S> out;            // [Q, Dv]
+    Out out;                // [Q, Dv]
     A* lse;                 // [Q]
   };
 
@@ -31,8 +34,8 @@ class ForwardHead {
 
   // `next` is fetched into the cache on the way.
   ForwardHead(Scratch::Scope& scratch, const Shape& shape, const Bias& bias,
-              const RowPrefetch<Rows<const S>>& next)
-      : shape_(shape), bias_(bias), next_(next) {
+              const RowPrefetch<Rows<const S>>& next, const Mask& mask = {})
+      : shape_(shape), bias_(bias), next_(next), mask_(mask) {
     std::int64_t t = shape.padded_queries();
     keys_ = scratch.take<E>(shape.key.steps * shape.chunk);
     values_ = scratch.take<E>(shape.chunk * shape.value.padded);
@@ -66,6 +69,10 @@ class ForwardHead {
         }
         softmax_rows<E>(scores_, kScoreLd, rows, vectors() * kWidth<E>, first_,
                         {largest_ + row, sum_ + row, rescale_});
+        if constexpr (Mask::kActive) {
+          mask_.draw(row, rows, key, chunk_);
+          drop(rows);
+        }
         weigh(row, rows, x.out.from(row));
       }
     }
@@ -113,8 +120,23 @@ class ForwardHead {
         });
   }
 
+  // Zeroes the probabilities that are dropped, after their sum is taken.
+  void drop(std::int64_t rows) const {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      for (std::int64_t j = 0; j < vectors() * kWidth<E>; j += kWidth<E>) {
+        if constexpr (std::is_same_v<E, Bf16Pair>) {
+          bfloat16* p = reinterpret_cast<bfloat16*>(scores_ + r * kScoreLd) + j;
+          store(p, mask_.keep(load(p), r, j));
+        } else {
+          A* p = scores_ + r * kScoreLd + j;
+          store(p, mask_.keep(load(p), r, j));
+        }
+      }
+    }
+  }
+
   // out = p v / sum, after the last chunk; before that acc_ = acc_ rescale + p v.
-  void weigh(std::int64_t first_row, std::int64_t rows, const Rows<S>& out) {
+  void weigh(std::int64_t first_row, std::int64_t rows, const Out& out) {
     const std::int64_t ld = shape_.value.padded;
     A* carried = acc_ ? acc_ + first_row * ld : nullptr;
     const E* p = reinterpret_cast<const E*>(scores_);
@@ -137,7 +159,7 @@ class ForwardHead {
           }
 #pragma GCC unroll 24
           for (int r = 0; r < R; ++r) {
-            A inverse = 1 / sum_[first_row + row + r];
+            A inverse = mask_.kept() / sum_[first_row + row + r];
 #pragma GCC unroll 4
             for (int v = 0; v < V; ++v) acc[r][v] *= inverse;
           }
@@ -150,6 +172,7 @@ class ForwardHead {
   const Shape& shape_;
   Bias bias_;
   RowPrefetch<Rows<const S>> next_;
+  [[no_unique_address]] Mask mask_;
   std::int64_t prefetch_rows_ = 0;   // for each tile
   std::int64_t chunk_ = 0;           // keys of this chunk
   bool first_ = true, last_ = true;  // chunk

@@ -38,6 +38,28 @@ struct MappedRows {
   S* operator()(std::int64_t i) const { return first + tokens[i] * ld; }
   MappedRows from(std::int64_t i) const { return {first, ld, tokens + i}; }
 };
+// .. or those, where tokens from `limit` on are all one spare row.
+template <class S>
+struct PickedRows {
+  S* first;
+  std::int64_t ld, limit;
+  S* spare;
+  const std::int64_t* tokens;
+
+  S* operator()(std::int64_t i) const { return tokens[i] < limit ? first + tokens[i] * ld : spare; }
+  PickedRows from(std::int64_t i) const { return {first, ld, limit, spare, tokens + i}; }
+};
+// Sums that products are added to, of rows in whole vectors.
+template <class A>
+struct AddedRows {
+  static constexpr bool kAdds = true;
+  A* first;
+  std::int64_t ld;
+  const std::int64_t* tokens;
+
+  A* operator()(std::int64_t i) const { return first + tokens[i] * ld; }
+  AddedRows from(std::int64_t i) const { return {first, ld, tokens + i}; }
+};
 
 template <class V, int... I>
 inline V interleave_low(V a, V b, std::integer_sequence<int, I...>) {

@@ -171,7 +171,20 @@ template <class Row, class Vector, int R, int V>
     }
   }
 }
-// The same where rows are ld apart.
+// Adds the rows of a tile that lie inside, in whole vectors, to where row(r) begins.
+template <class Row, class Vector, int R, int V>
+[[gnu::always_inline]] inline void add_tile(const Vector (&acc)[R][V], const Row& row,
+                                            std::int64_t rows_left) {
+  constexpr int lanes = kLanes<std::remove_pointer_t<decltype(row(0))>>;
+#pragma GCC unroll 24
+  for (int r = 0; r < R; ++r) {
+    if (r >= rows_left) return;
+    auto* to = row(r);
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) store(to + v * lanes, load(to + v * lanes) + acc[r][v]);
+  }
+}
+// The part of a tile inside C, where rows are ld apart.
 template <class S, class Vector, int R, int V>
 [[gnu::always_inline]] inline void store_tile(const Vector (&acc)[R][V], S* c, std::int64_t ld,
                                               std::int64_t rows_left, std::int64_t columns_left) {

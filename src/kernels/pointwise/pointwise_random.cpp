@@ -3,26 +3,14 @@
 #include "dtn/core/parallel.h"
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/philox_lanes.h"
 #include "kernels/pointwise/drop_threshold.h"
 #include "kernels/pointwise/pointwise.h"
 
 namespace dtn::DTN_ISA {
 namespace {
 
-using VecU64 = Vec<std::uint64_t>;
-constexpr int kGroups = kLanes<std::uint64_t>;  // groups drawn together, one per 64-bit lane
-
-// The product of the low halves of the lanes.
-inline VecU64 multiply_low(VecU64 a, VecU64 b) {
-#if defined(DTN_ISA_avx512)
-  return (VecU64)_mm512_mul_epu32((__m512i)a, (__m512i)b);
-#elif defined(DTN_ISA_avx2)
-  return (VecU64)_mm256_mul_epu32((__m256i)a, (__m256i)b);
-#else
-  return (a & 0xffffffffu) * (b & 0xffffffffu);
-#endif
-}
+constexpr int kGroups = kPhiloxGroups;
 
 // Stores a[0], b[0], a[1], b[1], ...
 inline void interleave(VecU64 a, VecU64 b, std::uint32_t* words) {
@@ -38,27 +26,11 @@ inline void interleave(VecU64 a, VecU64 b, std::uint32_t* words) {
 #endif
 }
 
-// words[4 k + j] = word j of group `group + k`, for k in [0, kGroups). Only the low half of each
-// lane of the counter counts; what collects above is never read.
+// words[4 k + j] = word j of group `group + k`, for k in [0, kGroups).
 inline void philox_groups(const PhiloxKey& key, std::uint64_t group, std::uint32_t* words) {
-  VecU64 c0;
-  for (int i = 0; i < kGroups; ++i) c0[i] = group + static_cast<std::uint64_t>(i);
-  VecU64 c1 = c0 >> 32;
-  VecU64 c2 = broadcast<std::uint64_t>(key.stream), c3 = broadcast<std::uint64_t>(key.step);
-  std::uint32_t key0 = static_cast<std::uint32_t>(key.seed);
-  std::uint32_t key1 = static_cast<std::uint32_t>(key.seed >> 32);
-  const VecU64 m0 = broadcast<std::uint64_t>(0xD2511F53u);
-  const VecU64 m1 = broadcast<std::uint64_t>(0xCD9E8D57u);
-  for (int round = 0; round < 10; ++round) {
-    VecU64 p0 = multiply_low(c0, m0), p1 = multiply_low(c2, m1);
-    c0 = (p1 >> 32) ^ c1 ^ static_cast<std::uint64_t>(key0);
-    c2 = (p0 >> 32) ^ c3 ^ static_cast<std::uint64_t>(key1);
-    c1 = p1;
-    c3 = p0;
-    key0 += 0x9E3779B9u;
-    key1 += 0xBB67AE85u;
-  }
-  interleave((c0 & 0xffffffffu) | (c1 << 32), (c2 & 0xffffffffu) | (c3 << 32), words);
+  VecU64 c[4];
+  philox_lanes(key, group, c);
+  interleave((c[0] & 0xffffffffu) | (c[1] << 32), (c[2] & 0xffffffffu) | (c[3] << 32), words);
 }
 
 inline PhiloxKey key_at_step(PhiloxKey key, const std::uint32_t* step) {

@@ -105,7 +105,12 @@ TEST(OpGradients, Attention) {
       return Op([op, s](Context& c, const Inputs& v) { return op(c, v[0], s.heads); });
     };
     check_both(cat("attention B", s.batch, " T", s.tokens, " H", s.heads, " D", s.head_dim),
-               on(ops::attention), on(ops::reference::attention),
+               on([](Context& c, const Variable& qkv, std::int64_t heads) {
+                 return ops::attention(c, qkv, heads);
+               }),
+               on([](Context& c, const Variable& qkv, std::int64_t heads) {
+                 return ops::reference::attention(c, qkv, heads);
+               }),
                {random_tensor({s.batch, s.tokens, 3 * s.heads * s.head_dim}, 15, 1.5)});
   }
 }

@@ -131,7 +131,12 @@ TEST(OpParity, Attention) {
           [op, s](Context& c, const std::vector<Variable>& v) { return op(c, v[0], s.heads); });
     };
     // Stored in bfloat16: probabilities, out; and ds, dqkv backward.
-    compare("attention", on(ops::attention), on(ops::reference::attention),
+    compare("attention", on([](Context& c, const Variable& qkv, std::int64_t heads) {
+              return ops::attention(c, qkv, heads);
+            }),
+            on([](Context& c, const Variable& qkv, std::int64_t heads) {
+              return ops::reference::attention(c, qkv, heads);
+            }),
             {Input::activation({s.batch, s.tokens, 3 * s.heads * s.head_dim}, 14, 2)}, s.tokens, 4);
   }
 }

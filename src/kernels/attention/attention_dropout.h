@@ -1,0 +1,39 @@
+// Dropout of attention's weights: each is 0 with probability p and else multiplied by 1 / (1 - p).
+// The mask is drawn where it is needed, again in the backward pass, and is nowhere kept.
+#pragma once
+
+#include <cstdint>
+
+#include "dtn/core/host_device.h"
+#include "dtn/core/philox.h"
+
+namespace dtn {
+
+struct AttentionDropout {
+  double p = 0;  // 0: none
+  PhiloxKey key{};
+  const std::uint32_t* step = nullptr;  // replaces that of the key, see Rng::device_step
+  // Samples are numbered as in the global batch, see Rng.
+  std::uint64_t first_sample = 0;
+  const std::int64_t* rows = nullptr;
+
+  explicit operator bool() const { return p > 0; }
+  double kept() const { return 1 / (1 - p); }
+  std::uint64_t row(std::int64_t sample) const {
+    return rows ? static_cast<std::uint64_t>(rows[sample])
+                : first_sample + static_cast<std::uint64_t>(sample);
+  }
+};
+
+// A weight has word (query % 4) of the group of Philox words of this number, which does not depend
+// on how many tokens there are: at most 2^20.
+DTN_HOST_DEVICE inline std::uint64_t attention_drop_group(std::uint64_t row, std::int64_t heads,
+                                                          std::int64_t head, std::int64_t query,
+                                                          std::int64_t key) {
+  const std::uint64_t item =
+      row * static_cast<std::uint64_t>(heads) + static_cast<std::uint64_t>(head);
+  return item << 40 | static_cast<std::uint64_t>(query / 4) << 20 | static_cast<std::uint64_t>(key);
+}
+inline constexpr std::int64_t kMostTokensOfDropout = std::int64_t{1} << 20;
+
+}  // namespace dtn
