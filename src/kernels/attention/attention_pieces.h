@@ -1,0 +1,121 @@
+// Sparse attention is made of pieces: some queries of a head, and the keys that all of them see. A
+// piece is attended to as a whole head is (attention_forward.h, attention_backward.h), on rows found
+// through lists of positions. Gradients of a head add up over its pieces, in their order.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/attention/attention_backward.h"
+#include "kernels/attention/attention_forward.h"
+
+namespace dtn::DTN_ISA {
+
+// Positions in a sequence; none twice among the queries of a piece.
+struct Piece {
+  const std::int64_t* queries;
+  std::int64_t query_count;
+  const std::int64_t* keys;
+  std::int64_t key_count;
+};
+
+// The rows of one head by position; those from `limit` on are all the spare row.
+template <class T>
+struct PositionRows {
+  T* first;
+  std::int64_t ld, limit;
+  T* spare;
+
+  PickedRows<T> at(const std::int64_t* positions) const {
+    return {first, ld, limit, spare, positions};
+  }
+};
+
+template <class S>
+struct PieceInputs {
+  PositionRows<const S> q, k, v;
+  std::int64_t dim;  // D
+  double scale;
+};
+
+// Writes outputs of type O and the log-sum-exp of the scores of a piece's queries, by position.
+template <class S, class Bias, class O>
+void attend(Scratch& scratch, const PieceInputs<S>& head, const Piece& piece, const Bias& bias,
+            const PositionRows<O>& out, AccumulatorOf<S>* lse) {
+  using A = AccumulatorOf<S>;
+  using Head = ForwardHead<S, PickedRows, Bias, PickedRows<O>>;
+  Scratch::Scope scope(scratch);
+  const typename Head::Shape shape(
+      {piece.query_count, piece.key_count, head.dim, head.dim, head.scale}, Head::max_rows);
+  A* piece_lse = scope.take<A>(piece.query_count);
+  Head(scope, shape, bias, {})
+      .run({head.q.at(piece.queries), head.k.at(piece.keys), head.v.at(piece.keys),
+            out.at(piece.queries), piece_lse});
+  for (std::int64_t i = 0; i < piece.query_count; ++i) lse[piece.queries[i]] = piece_lse[i];
+}
+
+// The gradients of one head by position, [count, padded D], in the accumulator type.
+template <class A>
+struct PieceGradients {
+  std::int64_t count, ld;
+  A *dq, *dk, *dv;
+
+  PieceGradients(Scratch::Scope& scratch, std::int64_t positions, std::int64_t padded_dim)
+      : count(positions), ld(padded_dim) {
+    for (A** sums : {&dq, &dk, &dv}) {
+      *sums = scratch.take<A>(count * ld);
+      std::fill_n(*sums, count * ld, A{0});
+    }
+  }
+};
+
+// Adds the gradients of a piece, given those of its outputs; lse by position.
+template <class S, class Bias>
+void attend_back(Scratch& scratch, const PieceInputs<S>& head, const Piece& piece, const Bias& bias,
+                 const PositionRows<const S>& out, const PositionRows<const S>& dout,
+                 const AccumulatorOf<S>* lse, const PieceGradients<AccumulatorOf<S>>& sums) {
+  using A = AccumulatorOf<S>;
+  using Head = BackwardHead<S, PickedRows, Bias, AddedRows<A>>;
+  Scratch::Scope scope(scratch);
+  const typename Head::Shape shape(
+      {piece.query_count, piece.key_count, head.dim, head.dim, head.scale}, Head::max_rows);
+  A* piece_lse = scope.take<A>(piece.query_count);
+  for (std::int64_t i = 0; i < piece.query_count; ++i) piece_lse[i] = lse[piece.queries[i]];
+  const auto added = [&](A* rows, const std::int64_t* positions) {
+    return AddedRows<A>{rows, sums.ld, positions};
+  };
+  Head(scope, shape, bias, {})
+      .run({head.q.at(piece.queries), head.k.at(piece.keys), head.v.at(piece.keys),
+            out.at(piece.queries), dout.at(piece.queries), piece_lse, added(sums.dq, piece.queries),
+            added(sums.dk, piece.keys), added(sums.dv, piece.keys)});
+}
+
+// The accumulator's width of a row of D, in whole vectors.
+template <class A>
+std::int64_t padded_dim(std::int64_t dim) {
+  return round_up(dim, kLanes<A>);
+}
+
+// A row of zeros that stands for positions beyond an array.
+template <class S>
+const S* zero_row(Scratch::Scope& scratch, std::int64_t dim) {
+  S* row = scratch.take<S>(dim);
+  std::fill_n(row, dim, S{});
+  return row;
+}
+
+template <class A, class X, class Y>
+A row_product(const X* a, const Y* b, std::int64_t dim) {
+  Vec<A> sum{};
+  for_each_vector<A>(dim,
+                     [&](std::int64_t d, auto n) { sum += load_n(a + d, n) * load_n(b + d, n); });
+  return reduce_add(sum);
+}
+
+// to [D] = from [D], of another type.
+template <class S, class A>
+void store_row(const A* from, std::int64_t dim, S* to) {
+  for_each_vector<A>(dim, [&](std::int64_t d, auto n) { store_n(to + d, load_n(from + d, n), n); });
+}
+
+}  // namespace dtn::DTN_ISA
