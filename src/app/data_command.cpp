@@ -73,13 +73,13 @@ nlohmann::ordered_json bad_json(std::span<const BadSample> bad) {
   return list;
 }
 
-Watch::Watch(const char* title, std::int64_t total, std::int64_t done)
-    : bar_(title, total, done), first_(done) {}
+Watch::Watch(const char* title, std::int64_t total, std::int64_t done, const char* noun)
+    : bar_(title, total, done), first_(done), noun_(noun) {}
 
 bool Watch::update(std::int64_t done, const std::string& more) {
   const std::chrono::duration<double> passed = Clock::now() - start_;
-  const std::string rate =
-      format("%.0f images/s", static_cast<double>(done - first_) / std::max(passed.count(), 1e-3));
+  const std::string rate = format(
+      "%.0f %s/s", static_cast<double>(done - first_) / std::max(passed.count(), 1e-3), noun_);
   bar_.update(done, more.empty() ? rate : rate + ("  " + more));
   return !stop_requested();
 }

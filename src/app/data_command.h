@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "data/listops/write_files.h"
 #include "data/source/inspect.h"
 #include "dtn/config/train_config.h"
 #include "dtn/tasks/registries.h"
@@ -36,10 +37,10 @@ std::string megabytes(std::int64_t bytes);
 void print_json(const nlohmann::ordered_json& json);
 nlohmann::ordered_json bad_json(std::span<const BadSample> bad);
 
-// A bar that shows images per second, and ends the work when a signal asks for it.
+// A bar that shows images, or whatever `noun` says, per second, and ends the work when a signal asks for it.
 class Watch {
  public:
-  Watch(const char* title, std::int64_t total, std::int64_t done);
+  Watch(const char* title, std::int64_t total, std::int64_t done, const char* noun = "images");
   // False once a signal has come.
   bool update(std::int64_t done, const std::string& more = {});
   void clear() { bar_.clear(); }
@@ -48,6 +49,7 @@ class Watch {
   using Clock = std::chrono::steady_clock;
   ProgressBar bar_;
   std::int64_t first_;
+  const char* noun_;
   Clock::time_point start_ = Clock::now();
 };
 
@@ -65,6 +67,19 @@ class CorruptCommand {
   std::string output_, corruptions_, severities_ = "1-5", format_ = "jpeg", frost_dir_;
   std::uint64_t seed_ = 0;
   bool dry_run_ = false;
+};
+
+// `dtn-data listops`.
+class ListopsCommand {
+ public:
+  // The subcommand.
+  CLI::App* add_to(CLI::App& app);
+  int run() const;
+
+ private:
+  listops::WriteOptions options_;
+  std::string output_;
+  bool json_ = false;
 };
 
 }  // namespace dtn::app

@@ -175,11 +175,12 @@ int stats(const DataCommand& options, const Registries& registries) {
 }  // namespace
 
 int data_main(int argc, char** argv, const Registries& registries) {
-  CLI::App app{"Packs, verifies, describes and corrupts data sets.", "dtn-data"};
+  CLI::App app{"Packs, verifies, describes and corrupts data sets, and makes one.", "dtn-data"};
   app.require_subcommand(1);
   DataCommand options;
   PackCommand packing;
   CorruptCommand corrupting;
+  ListopsCommand making;
   bool no_decode = false;
   CLI::App* pack_command = app.add_subcommand(
       "pack", "write a split into one file, for data.dataset packed; goes on where it was killed");
@@ -189,6 +190,7 @@ int data_main(int argc, char** argv, const Registries& registries) {
       "stats", "images per class, sizes, formats, mean and std of the pixels, unreadable files");
   for (CLI::App* sub : {pack_command, verify_command, stats_command}) options.add_to(*sub);
   CLI::App* corrupt_command = corrupting.add_to(app);
+  CLI::App* listops_command = making.add_to(app);
   verify_command->add_flag("--no-decode", no_decode,
                            "only read, and compare with the checksums of a packed file");
   pack_command->add_option("--output", packing.output, "the file to write")->required();
@@ -205,6 +207,7 @@ int data_main(int argc, char** argv, const Registries& registries) {
     return *pack_command      ? pack(options, packing, registries)
            : *verify_command  ? verify(options, !no_decode, registries)
            : *corrupt_command ? corrupting.run(registries)
+           : *listops_command ? making.run()
                               : stats(options, registries);
   });
 }

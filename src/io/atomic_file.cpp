@@ -101,9 +101,13 @@ void AtomicFile::rewrite(std::uint64_t offset, std::string_view text) {
   }
 }
 
-void AtomicFile::commit() {
+void AtomicFile::sync() {
   DTN_CHECK(fd_ >= 0, path_.string(), " is already committed");
   if (::fsync(fd_) != 0) throw_errno("sync", path_);
+}
+
+void AtomicFile::commit() {
+  sync();
   take_name();
   sync_directory(parent_of(path_));
 }

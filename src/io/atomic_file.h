@@ -23,6 +23,8 @@ class AtomicFile {
   void write(std::string_view text);
   // Over what was written before; the next write() goes on at the end.
   void rewrite(std::uint64_t offset, std::string_view text);
+  // Waits for the disk, so that commit() will not have to.
+  void sync();
   void commit();
   // Without waiting for the disk: after a kill the file is whole or absent as ever, but after a power
   // failure it may be there and empty. For millions of files that can be made again.

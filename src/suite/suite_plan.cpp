@@ -181,7 +181,7 @@ bool are_small(const Dataset& images) {
     try {
       const Sample sample = images.load(probe * images.size() / kProbes, workspace);
       if (!sample.ready.empty())
-        throw ConfigError("a data set of tensors has no pixels to corrupt");
+        throw ConfigError("a data set of tensors or sequences has no pixels to corrupt");
       if (sample.image) {
         any = is_smaller(sample.image->width, sample.image->height);
       } else {

@@ -14,6 +14,7 @@ seeds=()
 case $name in
   fuzz_hub) seeds=("$here/hub") ;;
   fuzz_image) seeds=("$here/../golden/data/images") ;;
+  fuzz_listops) seeds=("$here/listops") ;;
   fuzz_yaml) seeds=("$here/../../configs/"{fashion_mnist,sweeps}) ;;
 esac
 for i in "${!seeds[@]}"; do

@@ -23,7 +23,7 @@ struct DataConfig {
   // A name in the table of data sets, see dtn/data/dataset_registry.h.
   std::string dataset = "imagefolder";
   std::string root;
-  // imagefolder: subfolder names (default train, val). imagenet, packed, tensors: file names under
+  // imagefolder: subfolder names (default train, val). imagenet, packed, tensors, listops: file names under
   // root (or whole paths). webdataset: a folder of shards, or names with braces or wildcards.
   // idx: prefixes of the -images-/-labels- files (default train, t10k).
   std::optional<std::string> train;

@@ -23,13 +23,14 @@ struct SampleWorkspace {
   Image image;
 };
 
-// One sample, in one of three forms: an image file still encoded (named by workspace.name), an
-// image, or the float input of a model, to be used as it is. It points into the workspace or the
+// One sample, in one of four forms: an image file still encoded (named by workspace.name), an image,
+// the float input of a model, to be used as it is, or a sequence of tokens. It points into the workspace or the
 // data set and is valid until the next load() with the same workspace.
 struct Sample {
   std::span<const std::byte> encoded;
   const Image* image = nullptr;
-  std::span<const float> ready;  // [channels, height, width]
+  std::span<const float> ready;            // [channels, height, width]
+  std::span<const std::uint8_t> tokens{};  // ids from 1 to Dataset::vocabulary() - 1
 };
 
 class Dataset {
@@ -43,13 +44,20 @@ class Dataset {
   // Classes of the data set, at most those of the model; class_names() is empty or has as many.
   std::int64_t num_classes() const { return num_classes_; }
   const std::vector<std::string>& class_names() const { return class_names_; }
-  // False when samples are the float input of a model, which has no pixels any more.
+  // False when samples are the float input of a model, which has no pixels any more, or sequences.
   bool has_pixels() const { return has_pixels_; }
+  // Of sequences: how many ids there are, 0 among them, which pads; 0 where samples are images.
+  std::int64_t vocabulary() const { return vocabulary_; }
   // One line for people: what it is, where it lies, how large it is.
   const std::string& description() const { return description_; }
 
   // Throws DataError when the sample cannot be read.
   virtual Sample load(std::int64_t index, SampleWorkspace& workspace) const = 0;
+  // The tokens of a sequence; 0 for an image.
+  virtual std::int64_t length(std::int64_t index) const {
+    static_cast<void>(index);
+    return 0;
+  }
   // What to call a sample in messages: its file, or file and index.
   virtual std::string sample_name(std::int64_t index) const = 0;
   // What a sample is called within the data set, wherever that lies: "<class>/<file>" when it comes
@@ -62,6 +70,7 @@ class Dataset {
   std::vector<std::string> class_names_;
   std::int64_t num_classes_ = 0;
   bool has_pixels_ = true;
+  std::int64_t vocabulary_ = 0;
   std::string description_;
 };
 

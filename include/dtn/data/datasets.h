@@ -100,6 +100,12 @@ std::unique_ptr<Dataset> open_tensors(const DataConfig& data, const ModelConfig&
 // The binary version of CIFAR-10 or CIFAR-100, in root or in the folder its archive unpacks to.
 std::unique_ptr<Dataset> open_cifar(const DataConfig& data, const ModelConfig& model, Split split);
 
+// Long ListOps of the Long-Range Arena, sequences of 16 words and pads: the file data.train (default
+// "basic_train.tsv") or data.val ("basic_val.tsv") in root, in its folder listops-1000, or anywhere
+// by its path. `dtn-data listops` makes such files. Sequences are samples in the order of the file.
+std::unique_ptr<Dataset> open_listops(const DataConfig& data, const ModelConfig& model,
+                                      Split split);
+
 // data.size images of the model's size, made up on the fly: a coarse random pattern for each class
 // (the same in both splits), a random brightness and noise. Classes are balanced: label = index mod
 // num_classes. Equal seeds give equal images.

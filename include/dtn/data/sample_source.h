@@ -98,6 +98,10 @@ class SampleSource {
   // the same data set.
   virtual std::string identity(std::int64_t index) const { return std::to_string(index); }
 
+  // How long each sample is, where batches that are shuffled are to consist of samples of about equal
+  // length; empty: of any.
+  virtual std::vector<std::int64_t> lengths() const { return {}; }
+
   // The fields that make() fills. Those that are ragged are padded to FieldSpec::row, and
   // lengths_of() them is carried along, [n] int64.
   virtual std::vector<FieldSpec> carried() const = 0;

@@ -31,7 +31,7 @@ void crop_middle(const Image& image, ResampleWorkspace& workspace, Image& out) {
 
 const Image& rgb_of(const Sample& sample, CorruptWorkspace& ws) {
   if (!sample.ready.empty()) {
-    throw ConfigError("a data set of tensors has no pixels to corrupt");
+    throw ConfigError("a data set of tensors or sequences has no pixels to corrupt");
   }
   if (!sample.image) {
     decode_image_into(sample.encoded, ws.sample.name, ws.decoded);

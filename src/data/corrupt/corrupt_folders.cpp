@@ -1,7 +1,5 @@
 #include "data/corrupt/corrupt_folders.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -15,6 +13,7 @@
 #include "data/source/ordered.h"
 #include "dtn/core/check.h"
 #include "io/atomic_file.h"
+#include "io/folder_lock.h"
 #include "io/posix.h"
 
 namespace dtn {
@@ -33,21 +32,6 @@ void create_folders(const fs::path& folder) {
   if (error) throw_errno("create the folder", folder, error.value());
 }
 
-// Keeps other processes out of a folder for as long as it lives.
-class FolderLock {
- public:
-  explicit FolderLock(const fs::path& folder)
-      : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    if (folder_.get() < 0) throw_errno("open", folder);
-    if (::flock(folder_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-      throw ConfigError(cat("another process is writing ", folder.string(), "; let it finish"));
-    }
-  }
-
- private:
-  FileHandle folder_;
-};
-
 // What became of one image.
 struct Made {
   std::int64_t files = 0, bytes = 0;
@@ -58,7 +42,8 @@ struct Made {
 
 CorruptFolders::CorruptFolders(const Dataset& dataset, CorruptOptions options)
     : dataset_(dataset), options_(std::move(options)) {
-  if (!dataset.has_pixels()) throw ConfigError("a data set of tensors has no pixels to corrupt");
+  if (!dataset.has_pixels())
+    throw ConfigError("a data set of tensors or sequences has no pixels to corrupt");
   const auto images = static_cast<std::size_t>(dataset.size());
   items_.reserve(images);
   files_.reserve(images);

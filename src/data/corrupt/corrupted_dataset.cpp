@@ -33,7 +33,8 @@ class CorruptedDataset final : public Dataset {
  public:
   CorruptedDataset(std::shared_ptr<const Dataset> clean, CorruptedOptions options)
       : clean_(std::move(clean)), options_(std::move(options)) {
-    if (!clean_->has_pixels()) throw ConfigError("a data set of tensors has no pixels to corrupt");
+    if (!clean_->has_pixels())
+      throw ConfigError("a data set of tensors or sequences has no pixels to corrupt");
     for (std::int64_t i = 0; i < clean_->size(); ++i) labels_.push_back(clean_->label(i));
     class_names_ = clean_->class_names();
     num_classes_ = clean_->num_classes();

@@ -5,8 +5,8 @@
 #include <span>
 #include <utility>
 
+#include "data/feed/shuffle.h"
 #include "dtn/core/check.h"
-#include "dtn/core/philox.h"
 
 namespace dtn {
 
@@ -16,24 +16,13 @@ constexpr std::uint32_t kShuffleStream = 0x53485546;  // "SHUF"
 constexpr std::int64_t kSamplerUnit = 256;            // of DeiT's RASampler
 constexpr std::int64_t kMostKeys = std::int64_t{1} << 60;
 
-// Uniform in [0, bound) from 64 random bits (D. Lemire, "Fast random integer generation in an
-// interval", 2019, without the rejection: the bias is below bound / 2^64).
-std::uint64_t bounded(std::uint32_t low, std::uint32_t high, std::uint64_t bound) {
-  __extension__ using Wide = unsigned __int128;
-  std::uint64_t random = static_cast<std::uint64_t>(high) << 32 | low;
-  return static_cast<std::uint64_t>(static_cast<Wide>(random) * bound >> 64);
-}
-
-// Fisher and Yates' shuffle of 0 .. order.size()-1.
+// A shuffle of 0 .. order.size()-1.
 void shuffle_into(std::span<std::int64_t> order, std::uint64_t seed, std::int64_t epoch,
                   std::int64_t repeat) {
   std::iota(order.begin(), order.end(), std::int64_t{0});
   const PhiloxKey key{seed, kShuffleStream, static_cast<std::uint32_t>(epoch)};
-  const std::uint64_t first = static_cast<std::uint64_t>(repeat) * order.size();
-  for (std::size_t i = order.size(); i > 1; --i) {
-    const Philox4 words = philox_group(key, first + i - 1);
-    std::swap(order[i - 1], order[bounded(words.v[0], words.v[1], i)]);
-  }
+  shuffle_places(order.size(), key, static_cast<std::uint64_t>(repeat) * order.size(),
+                 [&](std::size_t i, std::size_t j) { std::swap(order[i], order[j]); });
 }
 
 }  // namespace
@@ -80,11 +69,18 @@ EpochPlan::EpochPlan(std::int64_t images, const LoaderOptions& options)
       pass_length_(length_ / options.repeats),
       shuffle_(options.shuffle),
       seed_(options.seed),
-      order_(shuffle_ ? static_cast<std::size_t>(images) : 0) {}
+      order_(shuffle_ ? static_cast<std::size_t>(images) : 0),
+      buckets_(shuffle_ ? options.lengths : std::vector<std::int64_t>{}, options.batch_size) {}
 
 void EpochPlan::start(std::int64_t epoch) {
   epoch_ = epoch;
   pass_ = -1;
+}
+
+void EpochPlan::order_pass(std::int64_t pass) {
+  shuffle_into(order_, seed_, epoch_, pass);
+  if (!buckets_.empty()) buckets_.arrange(order_, seed_, epoch_, pass);
+  pass_ = pass;
 }
 
 PlannedSample EpochPlan::at(std::int64_t position) {
@@ -92,8 +88,7 @@ PlannedSample EpochPlan::at(std::int64_t position) {
   std::int64_t index = place / copies_;
   const std::int64_t copy = place % copies_;
   if (shuffle_) {
-    if (pass != pass_) shuffle_into(order_, seed_, epoch_, pass);
-    pass_ = pass;
+    if (pass != pass_) order_pass(pass);
     index = order_[static_cast<std::size_t>(index)];
   }
   return {index, static_cast<std::uint64_t>((pass * copies_ + copy) * images_ + index)};

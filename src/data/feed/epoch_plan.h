@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "data/feed/length_buckets.h"
 #include "data/feed/loader_options.h"
 
 namespace dtn {
@@ -45,6 +46,8 @@ class EpochPlan {
   PlannedSample at(std::int64_t position);
 
  private:
+  void order_pass(std::int64_t pass);
+
   std::int64_t images_;
   int copies_;
   std::int64_t length_, pass_length_;
@@ -52,6 +55,7 @@ class EpochPlan {
   std::uint64_t seed_;
   std::int64_t epoch_ = 0, pass_ = -1;
   std::vector<std::int64_t> order_;  // [images], of pass_; empty without shuffling
+  LengthBuckets buckets_;
 };
 
 // The same by batch and row, for one rank.

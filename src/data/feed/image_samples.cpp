@@ -24,7 +24,11 @@ ImageSamples::ImageSamples(std::shared_ptr<const Dataset> dataset, Transform tra
     : dataset_(std::move(dataset)),
       transform_(std::move(transform)),
       mixing_(options.mixing),
-      raw_(options.raw_pixels && dataset_->has_pixels()) {}
+      raw_(options.raw_pixels && dataset_->has_pixels()) {
+  if (dataset_->vocabulary() == 0) return;
+  throw ConfigError(
+      cat("the model takes images, and these are sequences of tokens: ", dataset_->description()));
+}
 
 std::string ImageSamples::identity(std::int64_t index) const {
   return cat(dataset_->item_name(index), " ", dataset_->label(index));

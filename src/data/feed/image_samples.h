@@ -28,6 +28,7 @@ struct ImageSamplesOptions {
 
 class ImageSamples final : public SampleSource {
  public:
+  // Throws ConfigError where the samples are sequences of tokens.
   ImageSamples(std::shared_ptr<const Dataset> dataset, Transform transform,
                const ImageSamplesOptions& options = {});
 

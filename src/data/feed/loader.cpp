@@ -51,7 +51,7 @@ struct Loader::State {
 
 Loader::State::State(std::shared_ptr<const SampleSource> s, const LoaderOptions& o)
     : source(std::move(s)),
-      options(checked(o, source->size(), source->description())),
+      options(checked(o, *source)),
       maker(*source, options),
       ring(source->size(), with_lengths(source->carried()), options) {}
 

@@ -8,8 +8,9 @@
 
 namespace dtn {
 
-LoaderOptions checked(const LoaderOptions& options, std::int64_t size,
-                      const std::string& description) {
+LoaderOptions checked(const LoaderOptions& options, const SampleSource& source) {
+  const std::int64_t size = source.size();
+  const std::string& description = source.description();
   DTN_CHECK(options.batch_size >= 1 && options.workers >= 0 && options.repeats >= 1 &&
                 options.copies >= 1 && 0 <= options.rank && options.rank < options.ranks,
             "loader options: batch_size ", options.batch_size, ", workers ", options.workers,
@@ -18,15 +19,25 @@ LoaderOptions checked(const LoaderOptions& options, std::int64_t size,
   if (size == 0) throw DataError(cat("the data set is empty: ", description));
   const std::int64_t total = epoch_length(size, options.repeats, options.copies);
   if (options.drop_last && total < options.batch_size) {
-    throw DataError(cat("the data set has ", size, " images and data.repeats is ", options.repeats,
-                        ", which does not fill one batch of ", options.batch_size,
+    throw DataError(cat("the data set has ", size, " ", source.noun(), " and data.repeats is ",
+                        options.repeats, ", which does not fill one batch of ", options.batch_size,
                         "; lower train.batch_size or raise data.repeats (", description, ")"));
   }
   if (options.drop_last && (options.batch_size + 1) / 2 < options.ranks) {
     throw ConfigError(cat("train.batch_size ", options.batch_size, " is too small for ",
                           options.ranks, " processes; raise it to ", 2 * options.ranks));
   }
-  return options;
+  LoaderOptions whole = options;
+  if (options.shuffle) whole.lengths = source.lengths();
+  if (whole.lengths.empty()) return whole;
+  DTN_CHECK(static_cast<std::int64_t>(whole.lengths.size()) == size, description, ": ",
+            whole.lengths.size(), " lengths");
+  if (options.copies > 1) {
+    throw ConfigError(cat("augment.repeats is ", options.copies,
+                          ", and must be 1 where batches of ", source.noun(),
+                          " are made up by length"));
+  }
+  return whole;
 }
 
 int workers_of(const DataConfig& data, Device device) {

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <vector>
 
 #include "data/feed/field_buffers.h"
 #include "dtn/config/data_config.h"
 #include "dtn/core/device.h"
+#include "dtn/data/sample_source.h"
 
 namespace dtn {
 
@@ -14,6 +15,9 @@ struct LoaderOptions {
   std::int64_t batch_size = 1;  // of a global batch: samples of all ranks together
   int rank = 0, ranks = 1;      // see rows_of_rank()
   bool shuffle = false;
+  // Of all samples, so that shuffled batches consist of samples of about equal length (see
+  // length_buckets.h); empty: of any.
+  std::vector<std::int64_t> lengths{};
   std::uint64_t seed = 0;
   int workers = 0;  // 0: samples are prepared by the thread that calls next()
   // For training: every batch is full. The ragged last one is dropped, and a damaged sample gives
@@ -31,11 +35,10 @@ struct LoaderOptions {
   HostMemory allocate;
 };
 
-// The options, if a data set of `size` items can be loaded with them. Throws DataError when it is
-// empty or cannot fill one batch under drop_last, and ConfigError when a batch has too few rows for
-// all ranks.
-LoaderOptions checked(const LoaderOptions& options, std::int64_t size,
-                      const std::string& description);
+// The options for a source, with its lengths, if it can be loaded with them. Throws DataError when it
+// is empty or cannot fill one batch under drop_last, and ConfigError when a batch has too few rows
+// for all ranks, or batches by length meet repeated augmentation.
+LoaderOptions checked(const LoaderOptions& options, const SampleSource& source);
 
 // As many as data.workers says. If it does not: two where training is done by the CPU, which wants
 // the cores, and for another device nearly all cores of this process, as it may take samples faster

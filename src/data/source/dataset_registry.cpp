@@ -51,6 +51,8 @@ std::vector<DatasetRow> own_rows() {
       {{"cifar100", "CIFAR-100, binary version", {"mean", "std"}},
        without_seed<open_cifar>,
        {{0.5071, 0.4865, 0.4409}, {0.2673, 0.2564, 0.2762}, 0.4874, 0.2520}},
+      {{"listops", "Long ListOps, files that dtn-data listops makes", {"train", "val"}},
+       without_seed<open_listops>},
       {{"synthetic", "images that are made up", {"mean", "std", "size"}}, make_synthetic},
   };
 }

@@ -78,7 +78,7 @@ void examine(const Dataset& dataset, std::int64_t index, Wanted wanted, InspectW
   finding = {};
   try {
     const Sample sample = dataset.load(index, workspace.sample);
-    if (!sample.ready.empty() || wanted == Wanted::kBytes) return;
+    if (!sample.ready.empty() || !sample.tokens.empty() || wanted == Wanted::kBytes) return;
     const Image* image = sample.image;
     if (!image) {
       finding.bytes = static_cast<std::int64_t>(sample.encoded.size());
@@ -132,7 +132,8 @@ std::vector<BadSample> verify_dataset(const Dataset& dataset, VerifyDepth depth,
 }
 
 DatasetStats dataset_stats(const Dataset& dataset, int jobs, const KeepLooking& keep_looking) {
-  if (!dataset.has_pixels()) throw ConfigError("a data set of tensors has no images to look at");
+  if (!dataset.has_pixels())
+    throw ConfigError("a data set of tensors or sequences has no images to look at");
   DatasetStats stats;
   stats.per_class.resize(static_cast<std::size_t>(dataset.num_classes()));
   std::vector<std::int64_t> widths, heights, bytes;

@@ -46,12 +46,15 @@ class OnlyClasses final : public Dataset {
     class_names_ = std::move(classes);
     num_classes_ = num_classes;
     has_pixels_ = whole_->has_pixels();
-    description_ = cat(size(), " images of ", wanted, " classes from ", whole_->description());
+    vocabulary_ = whole_->vocabulary();
+    description_ = cat(size(), vocabulary_ > 0 ? " sequences of " : " images of ", wanted,
+                       " classes from ", whole_->description());
   }
 
   Sample load(std::int64_t index, SampleWorkspace& workspace) const override {
     return whole_->load(place(index), workspace);
   }
+  std::int64_t length(std::int64_t index) const override { return whole_->length(place(index)); }
   std::string sample_name(std::int64_t index) const override {
     return whole_->sample_name(place(index));
   }
@@ -95,7 +98,7 @@ std::unique_ptr<Dataset> choose_classes(std::shared_ptr<const Dataset> dataset,
       std::make_unique<OnlyClasses>(std::move(dataset), new_label, labels.size(),
                                     static_cast<std::int64_t>(labels.size()), std::move(names));
   if (chosen->size() == 0) {
-    throw DataError(cat("data.classes: there is no image of these classes in ", whole));
+    throw DataError(cat("data.classes: there is no sample of these classes in ", whole));
   }
   return chosen;
 }

@@ -102,7 +102,8 @@ void check(const Dataset& dataset, const fs::path& output, const PackOptions& op
     throw ConfigError(cat("JPEG quality ", options.quality, " is outside [1, 100]"));
   }
   if (!dataset.has_pixels()) {
-    throw ConfigError("a data set of tensors has no images to pack; it is one file already");
+    throw ConfigError(
+        "a data set of tensors or sequences has no images to pack; it is one file already");
   }
   if (dataset.num_classes() > packed::kMaxClasses) throw ConfigError("too many classes");
   std::error_code ignored;

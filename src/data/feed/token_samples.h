@@ -1,0 +1,56 @@
+// Labelled sequences of tokens as samples of a task.
+//
+// Carried and delivered are "tokens" [max_length] int64, ragged, so that its lengths come along, with
+// zeros behind a sequence's end, and "label" int64.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dtn/config/train_config.h"
+#include "dtn/data/dataset.h"
+#include "dtn/data/registries.h"
+#include "dtn/data/sample_source.h"
+
+namespace dtn {
+
+struct TokenSamplesOptions {
+  std::int64_t max_length = 0;  // tokens; what is longer loses its end
+  // Shuffled batches consist of sequences of about equal length, see data/feed/length_buckets.h.
+  bool batches_by_length = false;
+};
+
+class TokenSamples final : public SampleSource {
+ public:
+  // Warns of sequences that are cut. Throws ConfigError where the samples are no sequences.
+  TokenSamples(std::shared_ptr<const Dataset> dataset, const TokenSamplesOptions& options);
+
+  const Dataset& dataset() const { return *dataset_; }
+
+  std::int64_t size() const override { return dataset_->size(); }
+  const std::string& description() const override { return dataset_->description(); }
+  std::string noun() const override { return "sequences"; }
+  std::string sample_name(std::int64_t index) const override {
+    return dataset_->sample_name(index);
+  }
+  std::vector<std::string> class_names() const override { return dataset_->class_names(); }
+  std::string identity(std::int64_t index) const override;
+  std::vector<std::int64_t> lengths() const override;
+  std::vector<FieldSpec> carried() const override;
+  std::unique_ptr<Workspace> make_workspace() const override;
+  void make(std::int64_t index, const SampleKey& key, FieldRow& row,
+            Workspace& workspace) const override;
+
+ private:
+  std::shared_ptr<const Dataset> dataset_;
+  TokenSamplesOptions options_;
+};
+
+// The sequences of config.data.
+std::shared_ptr<const TokenSamples> open_token_samples(
+    const ExperimentConfig& config, Split split, const TokenSamplesOptions& options,
+    const DataRegistries& registries = data_registries());
+
+}  // namespace dtn

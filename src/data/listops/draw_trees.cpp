@@ -1,0 +1,155 @@
+#include "data/listops/draw_trees.h"
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "data/listops/expression.h"
+#include "data/source/ordered.h"
+#include "dtn/core/check.h"
+#include "io/fingerprint.h"
+
+namespace dtn::listops {
+namespace {
+
+constexpr std::int64_t kChunk = 512;  // tries that a thread makes at a time
+
+// Tells trees apart. That two of a hundred million different ones agree in both halves has a chance
+// below 10^-20.
+using TreeId = std::pair<std::int64_t, std::int64_t>;
+
+TreeId id_of(std::span<const Token> tokens) {
+  Fingerprint one, other;
+  other.add(std::int64_t{1});
+  for (Fingerprint* print : {&one, &other}) print->add(std::as_bytes(tokens));
+  return {one.number(), other.number()};
+}
+
+struct HashOfId {
+  std::size_t operator()(const TreeId& id) const { return static_cast<std::size_t>(id.first); }
+};
+
+// The trees of a row of tries that are within the limits.
+struct Chunk {
+  struct Tree {
+    std::int64_t number;
+    std::size_t tokens_end, text_end;
+    int value;
+    TreeId id;
+  };
+  std::vector<Tree> trees;
+  std::vector<Token> tokens;
+  std::string text;
+};
+
+struct ChunkWorkspace {
+  std::optional<TreeDrawer> drawer;
+  Speller speller;
+};
+
+void make_chunk(std::int64_t first, ChunkWorkspace& workspace, Chunk& chunk) {
+  chunk.trees.clear();
+  chunk.tokens.clear();
+  chunk.text.clear();
+  for (std::int64_t number = first; number < first + kChunk; ++number) {
+    const std::span<const Token> tokens =
+        workspace.drawer->draw(static_cast<std::uint64_t>(number));
+    if (tokens.empty()) continue;
+    const int value = value_of(tokens);
+    chunk.tokens.insert(chunk.tokens.end(), tokens.begin(), tokens.end());
+    workspace.speller.append(tokens, chunk.text);
+    chunk.text += '\t';
+    chunk.text += static_cast<char>('0' + value);
+    chunk.text += '\n';
+    chunk.trees.push_back({number, chunk.tokens.size(), chunk.text.size(), value, id_of(tokens)});
+  }
+}
+
+[[noreturn]] void fail_to_find(const DrawOptions& options, std::int64_t found) {
+  throw ConfigError(
+      cat("gave up: ", options.most_idle_tries,
+          " tries in a row brought no tree that was not there, and ", found, " of ", options.trees,
+          " were found; ask for less trees, or widen --min-length, --max-length, --max-depth or "
+          "--max-args"));
+}
+
+// Counts, and takes what is new, until there is enough.
+class Collector {
+ public:
+  Collector(const DrawOptions& options, const std::function<void(const DrawnTree&)>& take)
+      : options_(options), take_(take) {}
+
+  const DrawReport& report() const { return report_; }
+  bool is_full() const { return report_.trees >= options_.trees; }
+
+  void add(std::int64_t first, const Chunk& chunk) {
+    std::size_t tokens = 0, text = 0;
+    for (const Chunk::Tree& tree : chunk.trees) {
+      if (is_full()) return;
+      check_idle(tree.number);
+      if (seen_.insert(tree.id).second) {
+        report_.tries = tree.number + 1;
+        ++report_.trees;
+        take_({tree.number, std::span(chunk.tokens).subspan(tokens, tree.tokens_end - tokens),
+               tree.value, std::string_view(chunk.text).substr(text, tree.text_end - text)});
+      } else {
+        ++report_.duplicates;
+      }
+      tokens = tree.tokens_end;
+      text = tree.text_end;
+    }
+    if (!is_full()) check_idle(first + kChunk);
+  }
+  void stop() { report_.stopped = true; }
+
+ private:
+  // Before the try of that number.
+  void check_idle(std::int64_t number) const {
+    if (number - report_.tries >= options_.most_idle_tries) fail_to_find(options_, report_.trees);
+  }
+
+  const DrawOptions& options_;
+  const std::function<void(const DrawnTree&)>& take_;
+  std::unordered_set<TreeId, HashOfId> seen_;
+  DrawReport report_;
+};
+
+}  // namespace
+
+void check_drawing(const DrawOptions& options) {
+  check_limits(options.limits);
+  const std::optional<std::int64_t> there = count_trees(options.limits);
+  if (!there || *there >= options.trees) return;
+  throw ConfigError(cat("there are only ", *there, " different trees of more than --min-length ",
+                        options.limits.min_length, " and less than --max-length ",
+                        options.limits.max_length, " tokens, and ", options.trees,
+                        " are wanted; ask for less, or widen the limits"));
+}
+
+DrawReport draw_trees(const DrawOptions& options, const std::function<void(const DrawnTree&)>& take,
+                      const std::function<bool(std::int64_t)>& keep_going) {
+  check_drawing(options);
+  Collector collector(options, take);
+  if (collector.is_full()) return collector.report();
+  for_each_in_order<ChunkWorkspace, Chunk>(
+      0, std::numeric_limits<std::int64_t>::max() / kChunk, options.jobs,
+      [&](std::int64_t i, ChunkWorkspace& workspace, Chunk& chunk) {
+        if (!workspace.drawer) workspace.drawer.emplace(options.limits, options.seed);
+        make_chunk(i * kChunk, workspace, chunk);
+      },
+      [&](std::int64_t i, const Chunk& chunk) {
+        collector.add(i * kChunk, chunk);
+        if (collector.is_full()) return false;
+        if (keep_going && !keep_going(collector.report().trees)) {
+          collector.stop();
+          return false;
+        }
+        return true;
+      });
+  return collector.report();
+}
+
+}  // namespace dtn::listops

@@ -1,0 +1,41 @@
+// The files of Long ListOps: a header, then a source, a tab and a digit in each line. Parentheses of
+// a source carry nothing and are dropped; `X` stands for `]`, as where the Long-Range Arena's loader
+// has been through. Lines end in LF or CRLF.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/listops/vocabulary.h"
+#include "io/byte_source.h"
+
+namespace dtn::listops {
+
+inline constexpr std::string_view kHeader = "Source\tTarget";
+inline constexpr const char* kTrainFile = "basic_train.tsv";
+inline constexpr const char* kValFile = "basic_val.tsv";
+inline constexpr const char* kTestFile = "basic_test.tsv";
+
+// Sequences of tokens one behind the other, a byte each.
+struct LabelledSequences {
+  std::vector<Token> tokens;
+  std::vector<std::size_t> ends;  // in `tokens`, of each sequence
+  std::vector<std::int64_t> labels;
+
+  std::size_t size() const { return ends.size(); }
+  std::span<const Token> at(std::size_t i) const {
+    const std::size_t begin = i > 0 ? ends[i - 1] : 0;
+    return std::span(tokens).subspan(begin, ends[i] - begin);
+  }
+};
+
+// Reads a file piece by piece. Throws DataError that names file and line for what is no such line,
+// a word that is not known, and brackets that do not fit together; the values of expressions are not
+// computed.
+LabelledSequences read_sequences(const ByteSource& file);
+
+}  // namespace dtn::listops

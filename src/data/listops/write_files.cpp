@@ -1,0 +1,142 @@
+#include "data/listops/write_files.h"
+
+#include <array>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "data/listops/draw_trees.h"
+#include "data/listops/listops_file.h"
+#include "dtn/core/check.h"
+#include "io/atomic_file.h"
+#include "io/folder_lock.h"
+#include "io/posix.h"
+
+namespace dtn::listops {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kMostTrees = 1'000'000'000;
+
+DrawOptions drawing_of(const WriteOptions& options) {
+  DrawOptions drawing;
+  drawing.limits = options.limits;
+  drawing.seed = options.seed;
+  drawing.trees = options.trees();
+  drawing.jobs = options.jobs;
+  return drawing;
+}
+
+void check(const WriteOptions& options) {
+  const auto check_trees = [](const char* option, std::int64_t trees) {
+    if (1 <= trees && trees <= kMostTrees) return;
+    throw ConfigError(cat(option, " is ", trees, ", and must be from 1 to ", kMostTrees));
+  };
+  check_trees("--train", options.train);
+  check_trees("--val", options.val);
+  check_trees("--test", options.test);
+  check_drawing(drawing_of(options));
+  std::error_code ignored;
+  if (fs::exists(options.output, ignored) && !fs::is_directory(options.output, ignored)) {
+    throw ConfigError(cat("--output ", options.output.string(), " is no folder"));
+  }
+}
+
+// The folder to write to, kept from other processes. Removed at the end if it was made for nothing.
+class OutputFolder {
+ public:
+  explicit OutputFolder(const fs::path& path) : path_(path) {
+    std::error_code error;
+    made_ = fs::create_directories(path, error);
+    if (error) throw_errno("create the folder", path, error.value());
+  }
+  ~OutputFolder() {
+    std::error_code ignored;
+    if (made_) fs::remove(path_, ignored);  // unless it holds something
+  }
+  OutputFolder(const OutputFolder&) = delete;
+  OutputFolder& operator=(const OutputFolder&) = delete;
+
+ private:
+  fs::path path_;
+  bool made_;
+};
+
+// Throws ConfigError where the folder holds anything but what a killed process of ours left, and
+// removes that.
+void clear_folder(const fs::path& folder) {
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("basic_") && name.find(".tsv.tmp-") != std::string::npos) continue;
+    throw ConfigError(cat(folder.string(), " is left alone, since it holds files already (", name,
+                          "); choose another --output, or remove them first"));
+  }
+  remove_stale_temporaries(folder);
+}
+
+// A file in the making.
+class SplitFile {
+ public:
+  SplitFile(const fs::path& path, std::int64_t trees) : file_(path), left_(trees) {
+    buffer_ = cat(kHeader, "\n");
+  }
+
+  bool is_full() const { return left_ == 0; }
+  void add(std::string_view line) {
+    constexpr std::size_t kMostHeld = 1 << 20;
+    buffer_ += line;
+    --left_;
+    if (buffer_.size() >= kMostHeld) flush();
+  }
+  // Everything but the name.
+  void finish() {
+    flush();
+    file_.sync();
+  }
+  void commit() { file_.commit(); }
+
+ private:
+  void flush() {
+    file_.write(buffer_);
+    buffer_.clear();
+  }
+
+  AtomicFile file_;
+  std::int64_t left_;
+  std::string buffer_;
+};
+
+}  // namespace
+
+WriteReport write_files(const WriteOptions& options,
+                        const std::function<bool(std::int64_t, std::int64_t)>& keep_going) {
+  check(options);
+  const OutputFolder output(options.output);
+  const FolderLock lock(options.output);
+  clear_folder(options.output);
+  std::array<SplitFile, 3> files{SplitFile(options.output / kTrainFile, options.train),
+                                 SplitFile(options.output / kValFile, options.val),
+                                 SplitFile(options.output / kTestFile, options.test)};
+  WriteReport report;
+  report.bytes = 3 * static_cast<std::int64_t>(kHeader.size() + 1);
+  SplitFile* file = files.data();
+  const DrawReport drawn = draw_trees(
+      drawing_of(options),
+      [&](const DrawnTree& tree) {
+        while (file->is_full()) ++file;
+        file->add(tree.line);
+        report.bytes += static_cast<std::int64_t>(tree.line.size());
+      },
+      [&](std::int64_t trees) { return !keep_going || keep_going(trees, report.bytes); });
+  report.trees = drawn.trees;
+  report.tries = drawn.tries;
+  report.duplicates = drawn.duplicates;
+  report.stopped = drawn.stopped;
+  if (report.stopped) return report;
+  for (SplitFile& each : files) each.finish();
+  for (SplitFile& each : files) each.commit();
+  return report;
+}
+
+}  // namespace dtn::listops
