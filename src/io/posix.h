@@ -1,6 +1,8 @@
 // System calls on files, with interruptions retried and failures turned into Error.
 #pragma once
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -57,6 +59,22 @@ class FileHandle {
 
  private:
   int fd_;
+};
+
+// Keeps others that lock a folder out of it for as long as this lives. Throws ConfigError where
+// another process has it. File systems that know no locks let everybody in.
+class WriteLock {
+ public:
+  explicit WriteLock(const std::filesystem::path& folder)
+      : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    if (folder_.get() < 0) throw_errno("open", folder);
+    if (::flock(folder_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+      throw ConfigError(cat("another process is writing ", folder.string(), "; let it finish"));
+    }
+  }
+
+ private:
+  FileHandle folder_;
 };
 
 }  // namespace dtn

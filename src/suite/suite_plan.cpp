@@ -175,13 +175,14 @@ bool is_smaller(int width, int height) { return width < kCorruptedSide && height
 // Whether all of a few images, spread over all, are smaller than ImageNet-C's.
 bool are_small(const Dataset& images) {
   constexpr std::int64_t kProbes = 8;
+  if (!images.has_pixels()) {
+    throw ConfigError("a data set of tensors or sequences has no pixels to corrupt");
+  }
   SampleWorkspace workspace;
   bool any = false;
   for (std::int64_t probe = 0; probe < kProbes; ++probe) {
     try {
       const Sample sample = images.load(probe * images.size() / kProbes, workspace);
-      if (!sample.ready.empty())
-        throw ConfigError("a data set of tensors or sequences has no pixels to corrupt");
       if (sample.image) {
         any = is_smaller(sample.image->width, sample.image->height);
       } else {

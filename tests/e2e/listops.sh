@@ -64,6 +64,33 @@ for split, count in ("train", 700), ("val", 80), ("test", 90):
         assert row["Source"].count("(") == row["Source"].count(")") > 0
 EOP
 
+echo "files as a data set"
+cat > listops.yaml << 'EOF'
+model: {preset: vit_t, num_classes: 10}
+data: {dataset: listops, root: one}
+schedule: {steps: 1}
+train: {batch_size: 8}
+EOF
+verify() { expect 0 dtn-data verify --config listops.yaml --json "${@:2}" && expect_text "$1"; }
+verify '"images":700,"verified":700,"bad":\[\]'
+verify '"images":80,' --split val
+verify '"images":90,' --split val --set data.val=one/basic_test.tsv
+mkdir -p lra windows damaged
+cp -r one lra/listops-1000
+verify '"images":80,' --split val --set data.root=lra
+sed 's/$/\r/' one/basic_val.tsv > windows/basic_val.tsv
+verify '"images":80,' --split val --set data.root=windows
+sed '7s/\[M/[A/' one/basic_val.tsv > damaged/basic_val.tsv
+expect 3 dtn-data verify --config listops.yaml --split val --set data.root=damaged
+expect_text 'damaged/basic_val.tsv:7: unknown word .\[A'
+expect 3 dtn-data verify --config listops.yaml --set data.root=absent
+expect_text 'no such file: absent/basic_train.tsv, .*dtn-data listops --output absent'
+expect 0 dtn-data verify --config listops.yaml
+expect_text '^700 of 700 sequences verified, 0 bad, [0-9]+ sequences/s'
+expect 2 dtn-data stats --config listops.yaml
+expect 2 dtn-train --config listops.yaml --output run
+expect_text 'the model takes images, and these are sequences of tokens: .*one/basic_train.tsv'
+
 echo "what is there is left alone"
 before=$(list_of one)
 expect 2 dtn-data listops --output one --seed 5 "${small[@]}"

@@ -13,7 +13,6 @@
 #include "data/source/ordered.h"
 #include "dtn/core/check.h"
 #include "io/atomic_file.h"
-#include "io/folder_lock.h"
 #include "io/posix.h"
 
 namespace dtn {
@@ -137,7 +136,7 @@ CorruptReport CorruptFolders::run(
   create_folders(options_.output);
   extend_corrupt_record(options_.output, {options_.seed, options_.format,
                                           options_.frost ? options_.frost->identity() : ""});
-  std::vector<FolderLock> locks;
+  std::vector<WriteLock> locks;
   locks.reserve(options_.cells.size());
   for (const CorruptionCell& cell : options_.cells) {
     create_folders(path(cell, ""));

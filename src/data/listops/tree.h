@@ -17,8 +17,7 @@ inline constexpr int kFewestArgs = 2;
 
 // Which trees are wanted. A digit is a token; an operator and its `]` are two.
 struct TreeLimits {
-  std::int64_t min_length = 500,
-               max_length = 2000;  // tokens are more than the one, less than the other
+  std::int64_t min_length = 500, max_length = 2000;  // both exclusive
   int max_depth = 10, max_args = 10;
 };
 

@@ -9,7 +9,6 @@
 #include "data/listops/listops_file.h"
 #include "dtn/core/check.h"
 #include "io/atomic_file.h"
-#include "io/folder_lock.h"
 #include "io/posix.h"
 
 namespace dtn::listops {
@@ -43,7 +42,7 @@ void check(const WriteOptions& options) {
   }
 }
 
-// The folder to write to, kept from other processes. Removed at the end if it was made for nothing.
+// The folder to write to, which goes at the end if it was made for nothing.
 class OutputFolder {
  public:
   explicit OutputFolder(const fs::path& path) : path_(path) {
@@ -113,7 +112,7 @@ WriteReport write_files(const WriteOptions& options,
                         const std::function<bool(std::int64_t, std::int64_t)>& keep_going) {
   check(options);
   const OutputFolder output(options.output);
-  const FolderLock lock(options.output);
+  const WriteLock lock(options.output);
   clear_folder(options.output);
   std::array<SplitFile, 3> files{SplitFile(options.output / kTrainFile, options.train),
                                  SplitFile(options.output / kValFile, options.val),

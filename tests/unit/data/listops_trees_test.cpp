@@ -217,7 +217,14 @@ TEST(ListopsTrees, ThatCannotBeAreAnError) {
   options.most_idle_tries = 3000;
   for (int jobs : {1, 3}) {
     options.jobs = jobs;
-    expect_error<ConfigError>([&] { draw(options); }, {"3000 tries in a row", "0 of 5"});
+    int chunks = 0;  // of 512 tries, the sixth of which is one too many
+    expect_error<ConfigError>(
+        [&] {
+          draw_trees(
+              options, [](const DrawnTree&) {}, [&](std::int64_t) { return ++chunks > 0; });
+        },
+        {"3000 tries in a row", "0 of 5"});
+    EXPECT_EQ(chunks, 5);
   }
   EXPECT_EQ(draw(drawing(0)).report.tries, 0);
 }

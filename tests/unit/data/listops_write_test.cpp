@@ -76,6 +76,10 @@ TEST_F(ListopsFiles, AreNotWrittenOverOthers) {
                             {options.output.string(), "left alone", "notes.txt", "--output"});
   EXPECT_EQ(files_in(options.output), 1u);
   fs::remove(options.output / "notes.txt");
+  write_bytes(options.output / "mine.tsv.tmp-1-1", {'x'});
+  expect_error<ConfigError>([&] { write_files(options); }, {"mine.tsv.tmp-1-1"});
+  EXPECT_EQ(files_in(options.output), 1u);
+  fs::remove(options.output / "mine.tsv.tmp-1-1");
   // What a killed process left goes.
   write_bytes(options.output / "basic_train.tsv.tmp-1-1", {'x'});
   write_files(options);
