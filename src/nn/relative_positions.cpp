@@ -27,6 +27,20 @@ void init_local_positions(Tensor& value, std::uint64_t seed, const std::string& 
   });
 }
 
+void init_line_positions(Tensor& value, std::uint64_t, const std::string&) {
+  const std::int64_t heads = value.dim(0);
+  const double middle = static_cast<double>(heads - 1) / 2;
+  dispatch_real(value.dtype(), [&](auto zero) {
+    using T = decltype(zero);
+    T* row = value.data<T>();
+    for (std::int64_t h = 0; h < heads; ++h, row += 3) {
+      row[0] = static_cast<T>(2 * (static_cast<double>(h) - middle));
+      row[1] = T(0);
+      row[2] = T(-1);
+    }
+  });
+}
+
 Tensor offsets_to_cells(std::int64_t grid_h, std::int64_t grid_w, std::int64_t r, DType dtype,
                         Device device) {
   DTN_CHECK(r > 0 && grid_h >= r && grid_w >= r, "a grid of ", grid_h, " x ", grid_w,

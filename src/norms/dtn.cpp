@@ -13,6 +13,7 @@
 
 #include "dtn/core/check.h"
 #include "dtn/nn/relative_positions.h"
+#include "dtn/ops/padding.h"
 #include "kernels/pointwise/pointwise.h"
 #include "norms/dtn_prefix.h"
 #include "norms/rows.h"
@@ -22,11 +23,15 @@
 namespace dtn {
 namespace {
 
-Parameter* add_relative_positions(std::int64_t heads, bool local, const Scope& scope) {
+Parameter* add_relative_positions(std::int64_t heads, DtnOptions::Init init, const Scope& scope) {
+  using Init = DtnOptions::Init;
   const Shape shape = {heads, 3};
-  Parameter* weight = local
-                          ? scope.weight("weight", shape, init_local_positions, Decay::kYes)
-                          : scope.weight("weight", shape, InitKind::kTruncatedNormal, Decay::kYes);
+  Parameter* weight =
+      init == Init::kTruncatedNormal
+          ? scope.weight("weight", shape, InitKind::kTruncatedNormal, Decay::kYes)
+          : scope.weight("weight", shape,
+                         init == Init::kLocal ? init_local_positions : init_line_positions,
+                         Decay::kYes);
   scope.weight("bias", {heads}, InitKind::kZeros, Decay::kNo);
   return weight;
 }
@@ -83,7 +88,7 @@ DynamicTokenNorm::DynamicTokenNorm(const NormConfig& config, const NormShape& sh
   lambda_mean_ = DtnLambda(shape.heads, of_mean, start, scope, "mean_norm_weight");
   lambda_var_ = DtnLambda(shape.heads, options_.lambda, start, scope, "var_norm_weight");
   if (options_.position == DtnOptions::Position::kRelative) {
-    position_ = add_relative_positions(shape.heads, options_.local_init, scope / "pos_proj");
+    position_ = add_relative_positions(shape.heads, options_.init, scope / "pos_proj");
   } else if (options_.position == DtnOptions::Position::kFree) {
     const std::int64_t cells = options_.cells(shape.grid).tokens();
     DTN_CHECK(cells > 0,
@@ -129,11 +134,18 @@ DtnDensePositions DynamicTokenNorm::dense_positions(const TokenGrid& grid, DType
 std::shared_ptr<const DtnPlan> DynamicTokenNorm::plan(const TokenGrid& grid, DType acc,
                                                       Device device) const {
   const Tensor parameter = position_ ? position_->variable.value() : Tensor();
+  const bool line = options_.line(grid, device);
+  DTN_CHECK(
+      line || !grid.padded(),
+      "dtn: samples of different lengths are normalized on a line, with position: relative or "
+      "uniform and pool: 1, on the CPU");
   if (options_.dense(device)) {
     return dense_dtn_plan(dense_positions(grid, acc), parameter, device);
   }
-  if (parameter.defined()) return separable_dtn_plan(parameter);
-  return separable_dtn_plan(constant(zero_weights_, {shape_.heads, 3}, 0, acc, device));
+  const Tensor weights =
+      parameter.defined() ? parameter : constant(zero_weights_, {shape_.heads, 3}, 0, acc, device);
+  if (line) return line_dtn_plan(weights, grid.lengths, options_.start_a_d());
+  return separable_dtn_plan(weights);
 }
 
 // --- fused passes -------------------------------------------------------------------------------
@@ -201,6 +213,7 @@ Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenG
   const TokenGrid grid = seen(arrangement);
   check(x, grid);
   const std::int64_t batch = x.dim(0), tokens = grid.height * grid.width;
+  if (grid.padded()) ops::host_lengths(grid.lengths, batch, tokens);  // refuses what is none
   const DType acc = accumulator_of(x.dtype());
   const Device device = x.device();
   Passes passes{shape_, options_, grid, acc, device, x.value(), nullptr};

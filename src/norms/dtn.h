@@ -12,6 +12,7 @@ namespace dtn {
 
 struct DtnOptions {
   enum class Position { kRelative, kUniform, kFree, kBanded };
+  enum class Init { kLocal, kLocalLine, kTruncatedNormal };
 
   DtnVariant variant;
   std::optional<double> lambda;  // unset: learned per head
@@ -19,7 +20,7 @@ struct DtnOptions {
   std::int64_t band = 1;  // kBanded
   double init_lambda;     // what learned lambdas start at, in (0, 1)
   bool prefix_ln;         // tokens ahead of the grid are normalized by LayerNorm
-  bool local_init;        // of relative positions: Eq. 7
+  Init init;              // of relative positions
   std::int64_t pool;
   bool only_var;
 
@@ -35,6 +36,15 @@ struct DtnOptions {
   // Whether the statistics across tokens are had with all of the position matrix.
   bool dense(Device device) const {
     return !separable() || (pool > 1 && device.type == DeviceType::kCuda);
+  }
+  // Whether they are had through windows along a line, where pads may follow the tokens.
+  bool line(const TokenGrid& grid, Device device) const {
+    return separable() && grid.height == 1 && pool == 1 && device.type != DeviceType::kCuda;
+  }
+  // What a_d starts at, near enough to count operations.
+  double start_a_d() const {
+    if (position != Position::kRelative) return 0;
+    return init == Init::kTruncatedNormal ? -0.02 : -1;
   }
   bool learns_positions() const {
     return position == Position::kRelative || position == Position::kFree;
@@ -75,6 +85,11 @@ class DynamicTokenNorm : public Normalizer {
   // Pooled statistics count every token of a cell alike.
   Tensor position_rows(const TokenGrid& grid, std::int64_t token) const override;
   bool prefix_is_per_token() const override { return options_.prefix_ln; }
+  // On a line, through windows.
+  bool takes_lengths() const override {
+    return options_.separable() && options_.pool == 1 && !options_.prefix_ln &&
+           shape_.grid.height == 1;
+  }
 
  private:
   struct Passes;  // the arguments of the fused kernels
@@ -86,9 +101,11 @@ class DynamicTokenNorm : public Normalizer {
   DtnDensePositions dense_positions(const TokenGrid& grid, DType acc) const;
   // Without prefix: ln all tokens are alike, and a sequence where some are ahead of the grid.
   TokenGrid seen(const TokenGrid& grid) const {
-    return options_.prefix_ln || grid.prefix == 0 ? grid : TokenGrid{1, grid.tokens()};
+    return options_.prefix_ln || grid.prefix == 0 ? grid
+                                                  : TokenGrid{1, grid.tokens(), 0, grid.lengths};
   }
   Positions positions(const TokenGrid& grid) const;
+  Variable reference_of_padded(Context& ctx, const Variable& x, const TokenGrid& grid);
   Variable reference_on_grid(Context& ctx, const Variable& x, const TokenGrid& grid) const;
   // P, [H, T', T'].
   Variable reference_positions(Context& ctx, const TokenGrid& cells, DType dtype,

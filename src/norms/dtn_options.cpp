@@ -36,7 +36,10 @@ DtnOptions::DtnOptions(const NormConfig& config) {
   }
   init_lambda = *config.number("init_lambda");
   prefix_ln = *config.find<std::string>("prefix") == "ln";
-  local_init = *config.find<std::string>("init") == "local";
+  const std::string& start = *config.find<std::string>("init");
+  init = start == "local"      ? Init::kLocal
+         : start == "local_1d" ? Init::kLocalLine
+                               : Init::kTruncatedNormal;
   pool = *config.find<std::int64_t>("pool");
   only_var = *config.find<bool>("only_var");
 }
@@ -77,10 +80,11 @@ std::vector<OptionSchema> DtnOptions::schema() {
       {"init",
        OptionKind::kChoice,
        std::string("local"),
-       {"local", "trunc_normal"},
+       {"local", "local_1d", "trunc_normal"},
        0,
        0,
-       "start of relative positions: Eq. 7, or a truncated normal for all heads"},
+       "start of relative positions: Eq. 7, its reading for sequences (heads look around "
+       "..., -3/2, -1/2, 1/2, 3/2, ... tokens ahead), or a truncated normal for all heads"},
       {"pool",
        OptionKind::kInt,
        std::int64_t{1},
@@ -110,7 +114,7 @@ std::vector<OptionSchema> DtnOptions::schema() {
 
 std::optional<NormProblem> DtnOptions::check(const NormConfig& config, const NormSite& site) {
   const DtnOptions options(config);
-  if (!options.local_init && options.position != Position::kRelative) {
+  if (options.init != Init::kLocal && options.position != Position::kRelative) {
     return NormProblem{"init", "position " + *config.find<std::string>("position") +
                                    " has no such start; only relative positions have"};
   }

@@ -1,5 +1,6 @@
 #include "norms/dtn_plan.h"
 
+#include "dtn/core/check.h"
 #include "ops/norm_gradients.h"
 
 namespace dtn {
@@ -22,6 +23,42 @@ class Separable : public DtnPlan {
 
  private:
   Tensor weights_;  // [H, 3]
+};
+
+class Line : public DtnPlan {
+ public:
+  Line(Tensor weights, Tensor lengths, double a_d)
+      : weights_(std::move(weights)), lengths_(std::move(lengths)), a_d_(a_d) {
+    DTN_CHECK(!lengths_.defined() || lengths_.dtype() == DType::kInt64, "dtn: lengths are ",
+              name_of(lengths_.dtype()), ", not int64");
+  }
+
+  void forward(DtnNormForward args) const override {
+    args.pos_weight = weights_.raw();
+    run(DtnLineForward{args, lengths_of(args.batch), dtn_line_taps(a_d_, args.grid_w)});
+  }
+  void backward(DtnNormBackward args, const GradSink& dposition) const override {
+    args.pos_weight = weights_.raw();
+    args.dpos_weight =
+        ops::buffer_or_null(dposition, weights_.shape(), weights_.dtype(), weights_.device());
+    run(DtnLineBackward{args, lengths_of(args.batch), dtn_line_taps(a_d_, args.grid_w)});
+  }
+
+ private:
+  template <class Arguments>
+  void run(const Arguments& args) const {
+    if (weights_.device().type == DeviceType::kMeta) return meta_queue().count(args);
+    dtn::run(cpu_queue(), args);
+  }
+  const std::int64_t* lengths_of(std::int64_t batch) const {
+    if (!lengths_.defined() || lengths_.device() == kMeta) return nullptr;
+    DTN_CHECK(lengths_.numel() == batch, "dtn: ", lengths_.numel(), " lengths for ", batch,
+              " samples");
+    return lengths_.data<std::int64_t>();
+  }
+
+  Tensor weights_, lengths_;  // [H, 3], [B]
+  double a_d_;
 };
 
 class Dense : public DtnPlan {
@@ -79,6 +116,10 @@ class Dense : public DtnPlan {
 
 std::shared_ptr<const DtnPlan> separable_dtn_plan(Tensor weights) {
   return std::make_shared<Separable>(std::move(weights));
+}
+
+std::shared_ptr<const DtnPlan> line_dtn_plan(Tensor weights, Tensor lengths, double a_d) {
+  return std::make_shared<Line>(std::move(weights), std::move(lengths), a_d);
 }
 
 std::shared_ptr<const DtnPlan> dense_dtn_plan(const DtnDensePositions& positions, Tensor parameter,

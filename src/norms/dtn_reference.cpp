@@ -1,6 +1,7 @@
 // Dynamic Token Normalization in primitive operations: every choice of positions and cells as one
 // dense matrix.
 #include "dtn/ops/norm.h"
+#include "dtn/ops/padding.h"
 #include "dtn/ops/primitive.h"
 #include "norms/dtn.h"
 #include "ops/host_constant.h"
@@ -52,6 +53,7 @@ Variable DynamicTokenNorm::reference(Context& ctx, const Variable& input,
                                      const TokenGrid& arrangement) {
   const TokenGrid grid = seen(arrangement);
   check(input, grid);
+  if (grid.padded()) return reference_of_padded(ctx, input, grid);
   if (grid.prefix == 0) return reference_on_grid(ctx, input, grid);
   Variable prefix = ops::reference::layer_norm(ctx, e::narrow(ctx, input, 1, 0, grid.prefix),
                                                weight_->variable, bias_->variable, shape_.eps);
@@ -59,6 +61,21 @@ Variable DynamicTokenNorm::reference(Context& ctx, const Variable& input,
   const TokenGrid alone{grid.height, grid.width};
   const Variable tokens = e::narrow(ctx, input, 1, grid.prefix, grid.tokens());
   return e::concat(ctx, prefix, reference_on_grid(ctx, tokens, alone), 1);
+}
+
+// Each sample by itself, as long as it is, and zeros behind it.
+Variable DynamicTokenNorm::reference_of_padded(Context& ctx, const Variable& x,
+                                               const TokenGrid& grid) {
+  const std::vector<std::int64_t> lengths = ops::host_lengths(grid.lengths, x.dim(0), x.dim(1));
+  Variable all;
+  for (std::int64_t b = 0; b < x.dim(0); ++b) {
+    const std::int64_t length = lengths[static_cast<std::size_t>(b)];
+    const Variable sample = e::narrow(ctx, e::narrow(ctx, x, 0, b, b + 1), 1, 0, length);
+    const Variable y =
+        e::pad(ctx, reference_on_grid(ctx, sample, {1, length}), 1, 0, x.dim(1) - length);
+    all = all.defined() ? e::concat(ctx, all, y, 0) : y;
+  }
+  return all;
 }
 
 Variable DynamicTokenNorm::reference_on_grid(Context& ctx, const Variable& input,

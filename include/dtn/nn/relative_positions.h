@@ -16,6 +16,9 @@ namespace dtn {
 // A CustomInit (parameters.h), float32 or float64.
 void init_local_positions(Tensor& value, std::uint64_t seed, const std::string& name);
 
+// The same for sequences, all heads in a row: head h attends around the offset (h - (H - 1) / 2, 0).
+void init_line_positions(Tensor& value, std::uint64_t seed, const std::string& name);
+
 // The offsets (dx, dy, dx^2 + dy^2) [queries keys, 3], query by query, from the tokens of a grid to
 // the cells of the coarser map whose cell (u, v) is made of r x r of them, and stands in their
 // middle, row r u + (r - 1) / 2 and column r v + (r - 1) / 2. Rows and columns that r does not

@@ -127,25 +127,37 @@ class DtnBackwardParts {
     }
   }
 
-  // From the moments m1, m2 of one row of the grid: their gradients dm1, dm2, and all other
-  // gradients that need no pass. offset: from a token mean as it is kept to one relative to the
-  // pivots.
+  // Of row `row` of the grid, whose moments are m1 and m2; planes of the image.
   template <class N>
   void row_gradients(std::int64_t b, std::int64_t h, std::int64_t channel, N count, Vec<A> offset,
                      std::int64_t row, const A* m1, const A* m2, const Planes& p,
                      ChannelSums& channel_sums, LambdaSums& sums, TokenSums& token_sums) const {
+    const std::int64_t first = row * sizes_.grid_w, end = first + sizes_.grid_w;
+    tokens_gradients(b, h, channel, count, offset, first, sizes_.grid_w, first, m1, m2, p,
+                     channel_sums, sums, token_sums);
+    if (end == sizes_.tokens) token_sums.finish(end);
+  }
+
+  // From the moments m1, m2 of tokens [first, first + tokens): their gradients dm1, dm2, and all
+  // other gradients that need no pass. place: of the first of them in the planes and in token_sums.
+  // offset: from a token mean as it is kept to one relative to the pivots.
+  template <class N>
+  void tokens_gradients(std::int64_t b, std::int64_t h, std::int64_t channel, N count,
+                        Vec<A> offset, std::int64_t first, std::int64_t tokens, std::int64_t place,
+                        const A* m1, const A* m2, const Planes& p, ChannelSums& channel_sums,
+                        LambdaSums& sums, TokenSums& token_sums) const {
     const A mean_share = static_cast<const A*>(args_.lambda_mean)[h];
     const A var_share = static_cast<const A*>(args_.lambda_var)[h];
     const A dm2_share = A(-0.5) * (1 - var_share);
     const Vec<A> weight = load_n(static_cast<const A*>(args_.weight) + channel, count);
-    const A* mean = static_cast<const A*>(args_.token_mean) + b * sizes_.tokens;
-    const A* var = static_cast<const A*>(args_.token_var) + b * sizes_.tokens;
-    const std::int64_t first = row * sizes_.grid_w, end = first + sizes_.grid_w;
+    const A* mean = static_cast<const A*>(args_.token_mean) + b * sizes_.tokens + first - place;
+    const A* var = static_cast<const A*>(args_.token_var) + b * sizes_.tokens + first - place;
     const std::int64_t channels = sizes_.channels;
     const T* dy = output_gradient(b) + first * channels + channel;
-    ChannelSums add;  // of this row: short sums, added up once, lose less to rounding
+    ChannelSums add;  // of these tokens: short sums, added up once, lose less to rounding
     Vec<A> dmean_share{}, dvar_share{};
-    for (std::int64_t t = first; t < end; ++t, dy += channels, m1 += lanes, m2 += lanes) {
+    for (std::int64_t t = place; t < place + tokens;
+         ++t, dy += channels, m1 += lanes, m2 += lanes) {
       const std::int64_t at = t * lanes;
       const Vec<A> m = load(m1), raw = load(m2) - m * m;
       Vec<A> v = raw;
@@ -167,7 +179,6 @@ class DtnBackwardParts {
       store(p.dm2 + at, dm2);
       token_sums.add(t, q);
     }
-    if (end == sizes_.tokens) token_sums.finish(end);
     channel_sums.weight += add.weight;
     channel_sums.bias += add.bias;
     sums.mean += dmean_share;

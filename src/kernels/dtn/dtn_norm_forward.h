@@ -52,20 +52,28 @@ class DtnForwardParts {
     return pivot;
   }
 
-  // offset: from a token mean as it is kept to one relative to the pivots.
+  // Row `row` of the grid; mixed of the image.
   template <class N>
   void write_row(std::int64_t b, std::int64_t h, std::int64_t channel, N count, Vec<A> offset,
                  std::int64_t row, const A* x, const A* m1, const A* m2, const A* mixed) const {
+    const std::int64_t first = row * sizes_.grid_w;
+    write_tokens(b, h, channel, count, offset, first, sizes_.grid_w, x, m1, m2, mixed + first);
+  }
+
+  // Tokens [first, first + tokens), where x, m1, m2 and mixed begin. offset: from a token mean as it
+  // is kept to one relative to the pivots.
+  template <class N>
+  void write_tokens(std::int64_t b, std::int64_t h, std::int64_t channel, N count, Vec<A> offset,
+                    std::int64_t first, std::int64_t tokens, const A* x, const A* m1, const A* m2,
+                    const A* mixed) const {
     const A mean_share = static_cast<const A*>(args_.lambda_mean)[h];
     const A var_share = static_cast<const A*>(args_.lambda_var)[h];
     const Vec<A> weight = load_n(static_cast<const A*>(args_.weight) + channel, count);
     const Vec<A> bias = load_n(static_cast<const A*>(args_.bias) + channel, count);
-    const std::int64_t first = row * sizes_.grid_w, width = sizes_.grid_w;
     const A* mean = static_cast<const A*>(args_.token_mean) + b * sizes_.tokens + first;
-    mixed += first;
     const std::int64_t channels = sizes_.channels;
     T* y = output(b) + first * channels + channel;
-    for (std::int64_t t = 0; t < width; ++t, y += channels) {
+    for (std::int64_t t = 0; t < tokens; ++t, y += channels) {
       Vec<A> m = load(m1 + t * lanes), v = load(m2 + t * lanes) - m * m;
       if constexpr (!kOfficial) v = max(Vec<A>{}, v);
       Vec<A> mu = mean_share * (broadcast(mean[t]) + offset) + (1 - mean_share) * m;

@@ -174,10 +174,15 @@ inline Vec<A> scale_and_shift(Vec<A> v, double scale, Vec<A> shift) {
       __builtin_convertvector(v, Wide) * scale - __builtin_convertvector(shift, Wide), Vec<A>);
 }
 
-// mixed[t] = l_va var_ln[t] + eps, the token's share of the variance; `var` is that of the image.
+// mixed[t] = l_va var_ln[t] + eps, the token's share of the variance.
+template <class A>
+inline void mix_variances(std::int64_t tokens, const A* var, A share, double eps, A* mixed) {
+  for (std::int64_t t = 0; t < tokens; ++t) mixed[t] = share * var[t] + static_cast<A>(eps);
+}
+// Of all tokens of an image.
 template <class A>
 inline void mix_variances(const DtnSizes& sizes, const A* var, A share, double eps, A* mixed) {
-  for (std::int64_t t = 0; t < sizes.tokens; ++t) mixed[t] = share * var[t] + static_cast<A>(eps);
+  mix_variances(sizes.tokens, var, share, eps, mixed);
 }
 
 // Asks for one lane group of some tokens: the lines lie too far apart for the hardware to foresee.

@@ -74,7 +74,7 @@ std::vector<NormCase> mixing_cases() {
 TEST(PaddedNorms, AreThoseOfTable4) {
   std::set<std::string> types;
   for (const NormCase& c : mixing_cases()) types.insert(c.config.type);
-  for (const char* type : {"bn", "in", "gn", "sn", "power"})
+  for (const char* type : {"bn", "in", "gn", "sn", "power", "dtn"})
     EXPECT_TRUE(types.contains(type)) << type;
 }
 
@@ -134,6 +134,17 @@ TEST_P(PaddedNorm, IsTheUsualOneWhereAllTokensCount) {
   for (std::size_t i = 0; i < none.buffers.size(); ++i) {
     expect_near(lengths.buffers[i], none.buffers[i]);
   }
+}
+
+TEST_P(PaddedNorm, IsItsReference) {
+  auto built = build_norm(GetParam().config, kShape, DType::kFloat64);
+  Context ctx;
+  ctx.mode.training = GetParam().training;
+  const Variable x(padded(kLengths, 9, 1, 0, DType::kFloat64));
+  const TokenGrid grid{1, 9, 0, Tensor::from(kLengths, {std::ssize(kLengths)})};
+  const Doubles got = doubles(built->norm->forward(ctx, x, grid).value());
+  const Doubles want = doubles(built->norm->reference(ctx, x, grid).value());
+  EXPECT_LE(max_abs_difference(got, want), 1e-7 * (1 + max_abs(want)));
 }
 
 TEST_P(PaddedNorm, RefusesLengthsThatAreNone) {

@@ -8,6 +8,15 @@ namespace {
 
 using std::int64_t;
 
+TEST(LinePositions, HeadsLookAroundOffsetsInARow) {
+  for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
+    Tensor weights = Tensor::empty({4, 3}, dtype);
+    init_line_positions(weights, 1, "norm.pos_proj.weight");
+    const test::Doubles want = {-3, 0, -1, -1, 0, -1, 1, 0, -1, 3, 0, -1};
+    EXPECT_EQ(test::doubles(weights), want);
+  }
+}
+
 TEST(OffsetsToCells, GoFromTokensToTheMiddlesOfCells) {
   // Cells of 2 x 2: their middles are at 0.5 and 2.5; the fifth row and the last column are in none.
   const Tensor offsets = offsets_to_cells(5, 3, 2, DType::kFloat64, kCpu);

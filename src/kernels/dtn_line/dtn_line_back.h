@@ -1,0 +1,183 @@
+// What the backward pass of DTN along a line remembers of one head while it walks over the tokens of
+// a sample. P^T dm of a token needs dm of all rows that see it, so the walk is followed, as far
+// behind as windows reach, by a second one that ends the gradients of tokens.
+#pragma once
+
+#include <cstring>
+
+#include "kernels/dtn_line/dtn_line_parts.h"
+
+namespace dtn::DTN_ISA {
+
+// Gradients of the moments of inner rows of a head, each times the scale of its row, for the taps
+// that go back to the keys; 0 for other rows and beyond the line. One plane for each group of
+// channels and moment, of which those rows are kept that are still needed.
+template <class A>
+class LineTail {
+ public:
+  LineTail(const LineWindow<A>& w, std::int64_t n, std::int64_t groups, Scratch::Scope& scope)
+      : window_(w), n_(n), groups_(groups) {
+    const std::int64_t begin = w.inner_begin(n), end = w.inner_end(n);
+    if (begin == end) return;
+    low_ = std::max(w.middle - w.radius, -(end - 1));
+    high_ = std::min(w.middle + w.radius, n - 1 - begin);
+    const std::int64_t behind = std::max<std::int64_t>(high_, 0),
+                       ahead = std::max<std::int64_t>(-low_, 0);
+    first_ = -behind;
+    const std::int64_t lag = std::max(ahead, std::min(n, w.radius + 1));
+    capacity_ = behind + std::min(lag, n) + ahead + 2 * kLineTile + kLineSlack;
+    rows_ = LinePlanes<A>::plane(scope, 2 * groups * capacity_);
+    for (std::int64_t k = 0; k < 2 * groups; ++k) clear(k, -behind, 0);
+  }
+
+  bool any() const { return capacity_ > 0; }
+  // Where token i of a group and moment (0, 1) lies.
+  A* at(std::int64_t group, int moment, std::int64_t i) const { return row(2 * group + moment, i); }
+  // Rows [begin, end) are 0.
+  void clear_rows(std::int64_t group, std::int64_t begin, std::int64_t end) const {
+    clear(2 * group, begin, end);
+    clear(2 * group + 1, begin, end);
+  }
+  // All rows are there: zeros follow.
+  void close() const {
+    const std::int64_t ahead = std::max<std::int64_t>(-low_, 0);
+    for (std::int64_t k = 0; k < 2 * groups_; ++k) clear(k, n_, n_ + ahead);
+  }
+  // Tokens before `begin` are done, rows before `end` are there: forgets what nobody needs.
+  void forget(std::int64_t begin, std::int64_t end) {
+    const std::int64_t first = begin - std::max<std::int64_t>(high_, 0);
+    const auto bytes = static_cast<std::size_t>((end - first) * kLanes<A>) * sizeof(A);
+    for (std::int64_t k = 0; k < 2 * groups_; ++k) {
+      std::memmove(row(k, first_), row(k, first), bytes);
+    }
+    first_ = first;
+  }
+
+  // How far tokens are done when rows before `end` are there.
+  std::int64_t done(std::int64_t end) const {
+    if (end == n_) return n_;
+    return std::clamp<std::int64_t>(end + low_, 0, end);
+  }
+
+  // P^T dm of tokens [begin, end), without own rows.
+  void apply(std::int64_t group, std::int64_t begin, std::int64_t end, A* out1, A* out2) const {
+    const std::int64_t from = std::max<std::int64_t>(0, high_ - (end - 1));
+    const std::int64_t to = std::min(high_ - low_ + 1, n_ - begin + high_);
+    const std::int64_t i = begin - high_ + from;
+    const A* table = window_.reversed + (window_.radius + window_.middle - high_) + from;
+    slide<A>(end - begin, std::max<std::int64_t>(to - from, 0), table, nullptr, at(group, 0, i),
+             at(group, 1, i), out1, out2);
+  }
+
+ private:
+  A* row(std::int64_t plane, std::int64_t i) const {
+    return rows_ + (plane * capacity_ + i - first_) * kLanes<A>;
+  }
+  void clear(std::int64_t plane, std::int64_t begin, std::int64_t end) const {
+    std::fill(row(plane, begin), row(plane, end), A(0));
+  }
+
+  const LineWindow<A>& window_;
+  std::int64_t n_, groups_;
+  std::int64_t low_ = 0, high_ = 0;  // j - i of the first and the last tap
+  std::int64_t first_ = 0;           // the token that comes first in the planes
+  std::int64_t capacity_ = 0;
+  A* rows_ = nullptr;  // [groups, 2, capacity]
+};
+
+// P^T dm of own rows, for the keys that they see: all, or those near one end.
+template <class A>
+class OwnKeys {
+ public:
+  OwnKeys(const LineWindow<A>& w, std::int64_t n, std::int64_t groups, Scratch::Scope& scope) {
+    if (w.kind == LineKind::kMean || (w.inner_begin(n) == 0 && w.inner_end(n) == n)) return;
+    end_ = n;
+    if (w.kind == LineKind::kWindow) {
+      end_ = w.middle > 0 ? n : std::min(n, w.radius + 1);
+      begin_ = w.middle > 0 ? std::max<std::int64_t>(0, n - 1 - w.radius) : 0;
+    }
+    const std::int64_t size = 2 * groups * (end_ - begin_) * kLanes<A>;
+    sums_ = scope.take<A>(size);
+    std::fill(sums_, sums_ + size, A(0));
+  }
+
+  std::int64_t begin() const { return begin_; }
+  std::int64_t end() const { return end_; }
+  // Where key j of a group and moment (0, 1) lies.
+  A* at(std::int64_t group, int moment, std::int64_t j) const {
+    return sums_ + ((2 * group + moment) * (end_ - begin_) + j - begin_) * kLanes<A>;
+  }
+
+ private:
+  std::int64_t begin_ = 0, end_ = 0;
+  A* sums_ = nullptr;  // [groups, 2, keys]
+};
+
+// Weights of the gradient of the table: w (t - a mean of t), w (t^2 - a mean of t^2). Rows whose
+// means are others, near the ends, are put right one by one.
+template <class A>
+struct TapWeights {
+  A *by_offset = nullptr, *by_square = nullptr;  // as the table
+  A mean = 0, mean_square = 0;
+
+  TapWeights() = default;
+  TapWeights(const LineWindow<A>& w, std::int64_t n, Scratch::Scope& scope) {
+    const std::int64_t reach = std::min(w.radius, n - 1);
+    const LineSums sums = sums_of_taps(w, -reach, reach);
+    mean = static_cast<A>(sums.offset / sums.weight);
+    mean_square = static_cast<A>(sums.square / sums.weight);
+    by_offset = scope.take<A>(2 * w.radius + 1);
+    by_square = scope.take<A>(2 * w.radius + 1);
+    for (std::int64_t k = 0; k <= 2 * w.radius; ++k) {
+      const A t = static_cast<A>(k - w.radius);
+      by_offset[k] = w.table[k] * (t - mean);
+      by_square[k] = w.table[k] * (t * t - mean_square);
+    }
+  }
+};
+
+// Where all rows are one mean: sums of dm, and of dm times the place of the row.
+template <class A>
+struct MeanGradient {
+  VectorMoments<A> mean;  // of the values themselves
+  VectorMoments<A> sum, by_place;
+
+  // Of a tile; place: of its first row, relative to the middle of the shares.
+  void add(std::int64_t place, std::int64_t rows, const A* dm1, const A* dm2) {
+    VectorMoments<A> part, placed;
+    for (std::int64_t t = 0; t < rows; ++t) {
+      const Vec<A> d1 = load(dm1 + t * kLanes<A>), d2 = load(dm2 + t * kLanes<A>);
+      const A at = static_cast<A>(place + t);
+      part.first += d1;
+      part.second += d2;
+      placed.first += at * d1;
+      placed.second += at * d2;
+    }
+    sum.first += part.first;
+    sum.second += part.second;
+    by_place.first += placed.first;
+    by_place.second += placed.second;
+  }
+
+  // Adds the gradients of a_x and a_d. With u of the key and v of the row relative to the middle,
+  // d = u - v and d^2 = u^2 - 2 u v + v^2, of which v^2 falls out.
+  template <class Values>
+  void add_positions(Values values, std::int64_t n, const MeanShares<A>& shares,
+                     PositionSums<A>& sums) const {
+    for (std::int64_t begin = 0; begin < n; begin += kLineTile) {
+      PositionSums<A> part;
+      for (std::int64_t j = begin; j < std::min(begin + kLineTile, n); ++j) {
+        const auto u = static_cast<double>(j - shares.middle);
+        const Vec<A> x = values(j), x2 = x * x;
+        const Vec<A> s = sum.first * x + sum.second * x2;
+        const Vec<A> e = by_place.first * x + by_place.second * x2;
+        const A off = shares.p[j] * static_cast<A>(u - shares.place);
+        part.offset += off * s;
+        part.square += shares.p[j] * static_cast<A>(u * u - shares.square) * s - (2 * off) * e;
+      }
+      sums += part;
+    }
+  }
+};
+
+}  // namespace dtn::DTN_ISA

@@ -1,0 +1,416 @@
+// Backward pass of DTN along a line; see dtn_line.h. Samples one after the other, each a problem of
+// its own. Heads walk over the tiles of its tokens: moments again, their gradients, what reaches x
+// at once; behind them follow the gradients through the windows (dtn_line_back.h), and then the two
+// terms that sum over all channels of a token.
+#include "kernels/cpu/for_dtype.h"
+#include "kernels/cpu/isa.h"
+#include "kernels/dtn/dtn_norm_backward.h"
+#include "kernels/dtn_line/dtn_line_back.h"
+
+namespace dtn::DTN_ISA {
+namespace {
+
+// The gradients of a_x and a_d of one head of one sample.
+template <class A>
+struct LinePositions {
+  A offset, square;
+};
+
+// The valid tokens of one sample.
+template <class T, DtnVariant variant>
+class LineBackward : DtnBackwardParts<T, variant> {
+  using Parts = DtnBackwardParts<T, variant>;
+  using Parts::args_, Parts::sizes_, Parts::image_, Parts::lanes, Parts::kInPlace;
+  using Parts::finish, Parts::head_scale, Parts::image_of, Parts::input_gradient, Parts::keep,
+      Parts::output_gradient, Parts::tokens_gradients, Parts::unfinished;
+  using typename Parts::ChannelSums, typename Parts::LambdaSums, typename Parts::Planes,
+      typename Parts::TokenSums;
+
+ public:
+  using typename Parts::A, typename Parts::HeadSums;
+
+  // Sums over the tokens go to head_sums [H], channel_sums [2, C] and positions [H].
+  LineBackward(const DtnNormBackward& args, const LineWindow<A>* windows, HeadSums* head_sums,
+               A* channel_sums, LinePositions<A>* positions, Scratch::Scope& scope)
+      : Parts(args, scope),
+        windows_(windows),
+        positions_(positions),
+        n_(sizes_.tokens),
+        groups_((sizes_.head_dim + lanes - 1) / lanes),
+        base_(mean_base<variant>(sizes_, image_of(0))) {
+    this->head_sums_ = head_sums;
+    this->channel_sums_ = channel_sums;
+    dx_ = unfinished(scope, 1);
+    token_sums_ = scope.take<A>(this->token_sums());
+  }
+
+  // side_by_side: other samples keep the other threads busy. Then the heads take turns with the
+  // tiles, which are read while they are in cache.
+  void run(CpuQueue& queue, bool side_by_side) {
+    if (side_by_side) {
+      run_tiles(queue);
+    } else {
+      parallel_for(sizes_.heads, [&](std::int64_t h) {
+        Scratch::Scope scope(queue.scratch());
+        Head head(*this, h, scope);
+        Room room(*this, scope);
+        for (std::int64_t first = 0; first < n_; first += kLineTile) {
+          walk(queue, head, first, LineAhead<A>{windows_, h, first + kLineTile}, room);
+        }
+        end(head);
+      });
+      if (dx_) finish(queue, dx_, token_sums_);
+    }
+  }
+
+ private:
+  // One head on its walk over the tokens.
+  struct Head {
+    std::int64_t h;
+    LineTiles<A> tiles;
+    LineTail<A> tail;
+    OwnKeys<A> keys;
+    TapWeights<A> taps;
+    std::int64_t done = 0;  // tokens whose gradients are ended
+    LambdaSums lambda{};
+    ChannelSums* channels;             // [groups]
+    PositionSums<A> shared, own;       // of the table, relative to its middle, and of other rows
+    MeanShares<A> shares;              // where all rows are one mean
+    MeanGradient<A>* means = nullptr;  // [groups]
+
+    Head(const LineBackward& of, std::int64_t head, Scratch::Scope& scope)
+        : h(head),
+          tiles(of.windows_[h], of.n_, of.args_.dpos_weight, scope),
+          tail(of.windows_[h], of.n_, of.groups_, scope),
+          keys(of.windows_[h], of.n_, of.groups_, scope),
+          channels(scope.take<ChannelSums>(of.groups_)) {
+      std::fill_n(channels, of.groups_, ChannelSums{});
+      if (tail.any() && of.args_.dpos_weight) taps = TapWeights<A>(window(), of.n_, scope);
+      if (window().kind != LineKind::kMean) return;
+      shares = make_mean_shares(window(), of.n_, scope);
+      means = scope.take<MeanGradient<A>>(of.groups_);
+      of.each_group(h, [&](std::int64_t g, std::int64_t, const auto& values) {
+        means[g] = {mean_moments(values, of.n_, shares.p), {}, {}};
+      });
+    }
+    const LineWindow<A>& window() const { return tiles.window(); }
+  };
+
+  // Room for one tile of one vector of channels.
+  struct Room {
+    LinePlanes<A> planes;
+    A *dm1, *dm2, *direct, *mixed;
+    A *late, *out1, *out2;  // tokens whose gradients end
+
+    Room(const LineBackward& of, Scratch::Scope& scope)
+        : planes(of.windows_, of.sizes_.heads, of.n_, scope) {
+      for (A** p : {&dm1, &dm2, &direct, &late, &out1, &out2}) {
+        *p = LinePlanes<A>::plane(scope, kLineTile + kLineSlack);
+      }
+      mixed = scope.take<A>(kLineTile);
+    }
+  };
+
+  // Calls f(g, channel, values) for the groups of a head.
+  template <class F>
+  void each_group(std::int64_t h, F&& f) const {
+    for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
+      const std::int64_t channel = h * sizes_.head_dim + offset;
+      const LineValues<T, variant, decltype(count)> values{
+          image_of(0) + channel, sizes_.channels, count, head_scale(0, h),
+          load_n(static_cast<const A*>(args_.pivot) + channel, count)};
+      f(offset / lanes, channel, values);
+    });
+  }
+
+  void run_tiles(CpuQueue& queue) {
+    Scratch::Scope scope(queue.scratch());
+    auto* heads = scope.take<Head>(sizes_.heads);
+    for (std::int64_t h = 0; h < sizes_.heads; ++h) new (heads + h) Head(*this, h, scope);
+    Room room(*this, scope);
+    std::int64_t finished = 0;
+    for (std::int64_t first = 0; first < n_; first += kLineTile) {
+      std::int64_t done = n_;
+      for (std::int64_t h = 0; h < sizes_.heads; ++h) {
+        walk(queue, heads[h], first, LineAhead<A>::after(windows_, sizes_, h, first), room);
+        done = std::min(done, heads[h].done);
+      }
+      if (dx_ && finished < done) finish(queue, 0, finished, done, dx_, token_sums_);
+      finished = done;
+    }
+    for (std::int64_t h = 0; h < sizes_.heads; ++h) end(heads[h]);
+  }
+
+  // The tile from `first` on, and the tokens that it is the last for.
+  void walk(CpuQueue& queue, Head& head, std::int64_t first, const LineAhead<A>& ahead,
+            Room& room) const {
+    Scratch::Scope scope(queue.scratch());
+    const LineTile<A>& tile = head.tiles.make(first, scope);
+    mix_variances(tile.rows, static_cast<const A*>(args_.token_var) + first,
+                  static_cast<const A*>(args_.lambda_var)[head.h], args_.eps, room.mixed);
+    TokenSums tokens = sums_of_tile(head.h, first, room);
+    each_group(head.h, [&](std::int64_t g, std::int64_t channel, const auto& values) {
+      fetch(ahead, g);
+      if (head.means) {
+        room.planes.make(tile, head.means[g].mean, values);
+      } else {
+        room.planes.make(tile, n_, values);
+      }
+      // Where rows need no scale their gradients are made where they are kept.
+      A* dm1 = tile.whole ? head.tail.at(g, 0, first) : room.dm1;
+      A* dm2 = tile.whole ? head.tail.at(g, 1, first) : room.dm2;
+      const Planes p{room.planes.tokens(tile), dm1, dm2, room.direct, room.mixed};
+      tokens_gradients(0, head.h, channel, values.count, base_ - values.pivot, first, tile.rows, 0,
+                       room.planes.m1(), room.planes.m2(), p, head.channels[g], head.lambda,
+                       tokens);
+      tokens.finish(tile.rows);
+      if (dx_) {
+        input_gradient(0, channel, values.count, first, first + tile.rows, dx_ + channel,
+                       [&](std::int64_t at) { return load(p.direct + (at - first * lanes)); });
+      }
+      back_to_windows(head, g, tile, room);
+    });
+    end_tokens(head, first + tile.rows, room);
+  }
+
+  TokenSums sums_of_tile(std::int64_t h, std::int64_t first, const Room& room) const {
+    A* by_mean = token_sums_ + h * sizes_.padded_tokens + first;
+    A* by_var = by_mean + sizes_.heads * sizes_.padded_tokens;
+    const std::int64_t size = std::min(kLineTile, sizes_.padded_tokens - first);
+    std::fill_n(by_mean, size, A(0));
+    std::fill_n(by_var, size, A(0));
+    return {room.direct, -static_cast<const A*>(args_.lambda_mean)[h],
+            A(-0.5) * static_cast<const A*>(args_.lambda_var)[h], by_mean, by_var};
+  }
+
+  // Asks for what is read and written next, with group g.
+  [[gnu::always_inline]] void fetch(const LineAhead<A>& ahead, std::int64_t g) const {
+    ahead.fetch_window(sizes_, image_of(0), g, groups_);
+    ahead.fetch(sizes_, output_gradient(0), g, groups_);
+    if (kInPlace && dx_) ahead.fetch(sizes_, dx_, g, groups_);
+    if (kInPlace && args_.dx_add) ahead.fetch(sizes_, this->residual_gradient(0), g, groups_);
+  }
+
+  // Takes the gradients of a tile's moments of one group to where its rows look, and to the weights.
+  void back_to_windows(Head& head, std::int64_t g, const LineTile<A>& tile,
+                       const Room& room) const {
+    if (head.means) {
+      head.means[g].add(tile.first - head.shares.middle, tile.rows, room.dm1, room.dm2);
+      return;
+    }
+    if (head.tail.any()) {
+      head.tail.clear_rows(g, tile.first, tile.inner_begin);
+      head.tail.clear_rows(g, tile.inner_end, tile.first + tile.rows);
+    }
+    if (tile.inner()) back_to_table(head, g, tile, room);
+    if (tile.own.any()) back_to_own(head, g, tile, room);
+  }
+
+  void back_to_table(Head& head, std::int64_t g, const LineTile<A>& tile, const Room& room) const {
+    const TapWeights<A>& taps = head.taps;
+    A *tail1 = head.tail.at(g, 0, tile.inner_begin), *tail2 = head.tail.at(g, 1, tile.inner_begin);
+    if (!tile.whole) scale_rows(head, tile, room, tail1, tail2);
+    if (!args_.dpos_weight) return;
+    const std::int64_t skipped = tile.table - head.window().table;
+    slide_gradient<A>(tile.inner_end - tile.inner_begin, tile.taps, tail1, tail2,
+                      room.planes.window1(), room.planes.window2(), taps.by_offset + skipped,
+                      taps.by_square + skipped, head.shared);
+  }
+
+  // The gradients of inner rows times their scales; what the weights of the taps lack of their means.
+  void scale_rows(Head& head, const LineTile<A>& tile, const Room& room, A* tail1, A* tail2) const {
+    const A *dm1 = room.dm1, *dm2 = room.dm2, *m1 = room.planes.m1(), *m2 = room.planes.m2();
+    PositionSums<A> corrections;
+    for (std::int64_t k = tile.inner_begin - tile.first; k < tile.inner_end - tile.first; ++k) {
+      const std::int64_t at = k * lanes;
+      const Vec<A> d1 = load(dm1 + at), d2 = load(dm2 + at);
+      store(tail1, d1 * tile.scale[k]);
+      store(tail2, d2 * tile.scale[k]);
+      const Vec<A> dot = d1 * load(m1 + at) + d2 * load(m2 + at);
+      corrections.offset += dot * (head.taps.mean - tile.mean[k]);
+      corrections.square += dot * (head.taps.mean_square - tile.mean_square[k]);
+      tail1 += lanes;
+      tail2 += lanes;
+    }
+    if (args_.dpos_weight) head.shared += corrections;
+  }
+
+  void back_to_own(Head& head, std::int64_t g, const LineTile<A>& tile, const Room& room) const {
+    const OwnRows<A>& own = tile.own;
+    for_each_own_block(own.end - own.begin, [&](std::int64_t i, auto rows) {
+      const std::int64_t at = (own.begin - tile.first + i) * lanes, row = i * own.stride;
+      const A *dm1 = room.dm1 + at, *dm2 = room.dm2 + at;
+      auto back = [&](std::int64_t k, std::int64_t columns, std::int64_t j) {
+        if (columns == 0) return;
+        own_block_back<A, rows>(columns, own.stride, own.p + row + k, dm1, dm2,
+                                head.keys.at(g, 0, j), head.keys.at(g, 1, j));
+      };
+      back(0, own.left, 0);
+      back(own.left, n_ - own.right, own.right);
+      if (!args_.dpos_weight) return;
+      own_block_gradient<A, rows>(own.columns, own.stride, own.by_offset + row, own.by_square + row,
+                                  dm1, dm2, room.planes.own1(), room.planes.own2(), head.own);
+    });
+  }
+
+  // How far the tokens of a head are done when rows before `end` are.
+  std::int64_t done(const Head& head, std::int64_t end) const {
+    if (end == n_) return n_;
+    if (!head.tail.any()) return 0;
+    std::int64_t done = head.tail.done(end);
+    const OwnKeys<A>& keys = head.keys;
+    // Rows that have their own weights come first, or last.
+    if (keys.begin() < keys.end() && head.window().middle > 0) done = std::min(done, keys.begin());
+    return std::max(done, head.done);
+  }
+
+  void end_tokens(Head& head, std::int64_t end, const Room& room) const {
+    if (head.tail.any() && end == n_) head.tail.close();
+    const std::int64_t done = this->done(head, end);
+    for (; head.done < done && dx_;) {
+      const std::int64_t begin = head.done, last = std::min(begin + kLineTile, done);
+      each_group(head.h, [&](std::int64_t g, std::int64_t channel, const auto& values) {
+        to_keys(head, g, begin, last, room);
+        gather_line(values, begin, last, room.late);
+        const A *x = room.late, *out1 = room.out1, *out2 = room.out2;
+        const std::int64_t channels = sizes_.channels;
+        A* dx = dx_ + begin * channels + channel;
+        for (std::int64_t at = 0; at < (last - begin) * lanes; at += lanes, dx += channels) {
+          const Vec<A> through = load(out1 + at) + 2 * load(x + at) * load(out2 + at);
+          store_n(dx, load_n(dx, values.count) + through, values.count);
+        }
+      });
+      head.done = last;
+    }
+    head.done = done;
+    if (head.tail.any() && end < n_) head.tail.forget(done, end);
+  }
+
+  // P^T dm of tokens [begin, end) of one group.
+  void to_keys(const Head& head, std::int64_t g, std::int64_t begin, std::int64_t end,
+               const Room& room) const {
+    if (head.means) {
+      const VectorMoments<A>& sum = head.means[g].sum;
+      for (std::int64_t j = begin; j < end; ++j) {
+        store(room.out1 + (j - begin) * lanes, sum.first * head.shares.p[j]);
+        store(room.out2 + (j - begin) * lanes, sum.second * head.shares.p[j]);
+      }
+      return;
+    }
+    if (head.tail.any()) {
+      head.tail.apply(g, begin, end, room.out1, room.out2);
+    } else {
+      std::fill_n(room.out1, (end - begin) * lanes, A(0));
+      std::fill_n(room.out2, (end - begin) * lanes, A(0));
+    }
+    const std::int64_t first = std::max(begin, head.keys.begin());
+    for (std::int64_t j = first; j < std::min(end, head.keys.end()); ++j) {
+      A *out1 = room.out1 + (j - begin) * lanes, *out2 = room.out2 + (j - begin) * lanes;
+      store(out1, load(out1) + load(head.keys.at(g, 0, j)));
+      store(out2, load(out2) + load(head.keys.at(g, 1, j)));
+    }
+  }
+
+  // The sums of a head that has been everywhere.
+  void end(Head& head) const {
+    each_group(head.h, [&](std::int64_t g, std::int64_t channel, const auto& values) {
+      keep(0, channel, values.count, head.channels[g]);
+      if (head.means && args_.dpos_weight) {
+        head.means[g].add_positions(values, n_, head.shares, head.own);
+      }
+    });
+    keep(0, head.h, head.lambda);
+    // With t = d - middle, d^2 = t^2 + 2 middle t + middle^2.
+    const A twice = 2 * static_cast<A>(head.window().middle);
+    positions_[head.h] = {
+        reduce_add(head.shared.offset) + reduce_add(head.own.offset),
+        reduce_add(head.shared.square + twice * head.shared.offset) + reduce_add(head.own.square)};
+  }
+
+  const LineWindow<A>* windows_;  // [H]
+  LinePositions<A>* positions_;   // [H]
+  std::int64_t n_, groups_;       // tokens; groups of a head
+  A base_;
+  A *dx_, *token_sums_;
+};
+
+// All samples, whose parameter gradients are added up in order.
+template <class T, DtnVariant variant>
+class LinesBackward : DtnBackwardParts<T, variant> {
+  using Parts = DtnBackwardParts<T, variant>;
+  using Sample = LineBackward<T, variant>;
+  using typename Parts::A;
+
+ public:
+  LinesBackward(const DtnLineBackward& line, Scratch::Scope& scope)
+      : Parts(line.norm, scope),
+        lengths_(line.lengths),
+        windows_(make_windows<A>(line.norm, scope)),
+        positions_(scope.take<LinePositions<A>>(line.norm.batch * line.norm.heads)) {}
+
+  void run(CpuQueue& queue) {
+    const DtnNormBackward& args = this->args_;
+    const bool side_by_side = this->sizes_.image_per_task();
+    for_each_sample(args, lengths_,
+                    [&](std::int64_t b, std::int64_t n) { run_sample(queue, b, n, side_by_side); });
+    this->add_parameter_gradients();
+    if (!args.dpos_weight) return;
+    const A sign = variant == DtnVariant::kOfficial ? A(-1) : A(1);
+    for (std::int64_t i = 0; i < args.batch * args.heads; ++i) {  // sample after sample
+      A* out = static_cast<A*>(args.dpos_weight) + i % args.heads * 3;
+      out[0] += sign * positions_[i].offset;
+      out[2] += positions_[i].square;
+    }
+  }
+
+ private:
+  void run_sample(CpuQueue& queue, std::int64_t b, std::int64_t n, bool side_by_side) {
+    const DtnNormBackward& args = this->args_;
+    typename Sample::HeadSums* head_sums = this->head_sums_ + b * args.heads;
+    A* channel_sums = this->channel_sums_ + b * 2 * args.channels;
+    LinePositions<A>* positions = positions_ + b * args.heads;
+    const std::int64_t at = b * this->image_ * std::int64_t{sizeof(T)};
+    if (args.dx) clear_pads<T>(advanced(args.dx, at), n, args.grid_w, args.channels);
+    if (n == 0) {
+      std::fill_n(head_sums, args.heads, typename Sample::HeadSums{});
+      std::fill_n(channel_sums, 2 * args.channels, A(0));
+      std::fill_n(positions, args.heads, LinePositions<A>{});
+      return;
+    }
+    Scratch::Scope scope(queue.scratch());
+    DtnNormBackward one = sample_of<T>(args, b, n);
+    one.dy = advanced(args.dy, at);
+    one.dx_add = advanced(args.dx_add, at);
+    one.dx = advanced(args.dx, at);
+    Sample(one, windows_, head_sums, channel_sums, positions, scope).run(queue, side_by_side);
+    // P of a token alone is 1 whatever the weights are: what is left is rounding.
+    if (n == 1) std::fill_n(positions, args.heads, LinePositions<A>{});
+  }
+
+  const std::int64_t* lengths_;
+  const LineWindow<A>* windows_;
+  LinePositions<A>* positions_;  // [B, H]
+};
+
+template <class T, DtnVariant variant>
+void run_variant(CpuQueue& queue, const DtnLineBackward& args) {
+  Scratch::Scope scope(queue.scratch());
+  LinesBackward<T, variant>(args, scope).run(queue);
+}
+
+}  // namespace
+
+void run(CpuQueue& queue, const DtnLineBackward& args) {
+  for_dtype("DtnLineBackward", args.norm.dtype, [&](auto tag) {
+    using T = decltype(tag);
+    if (args.norm.variant == DtnVariant::kPaper) {
+      run_variant<T, DtnVariant::kPaper>(queue, args);
+    } else {
+      run_variant<T, DtnVariant::kOfficial>(queue, args);
+    }
+  });
+}
+
+}  // namespace dtn::DTN_ISA
+
+DTN_DISPATCH(dtn::DtnLineBackward)
