@@ -1,7 +1,5 @@
 #include "dtn/app/bench_main.h"
 
-#include <array>
-#include <charconv>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -11,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "app/bench_attention.h"
 #include "app/program.h"
+#include "app/sizes.h"
 #include "bench/benchmark.h"
 #include "bench/benchmark_kernels.h"
 #include "bench/norm_probe.h"
@@ -33,7 +33,8 @@ struct BenchCommand {
   std::string config, type = "dtn", dtype = "fp32", shape = "16,196,432";
   std::vector<std::string> overrides;
   int steps = 20, warmup = 3, heads = 9;
-  std::string inputs, save, grid;
+  std::string inputs, save, grid, positions;
+  AttentionBenchCommand attention;
   KernelBenchmarkOptions kernels;
   std::int64_t working_set_mib = kernels.working_set >> 20;
   std::int64_t cube = 0;
@@ -146,25 +147,6 @@ Json data_json(const BenchCommand& options) {
           {"normalize_us", b.normalize_us}};
 }
 
-// "16,196,432" -> {16, 196, 432}
-template <std::size_t n>
-std::array<std::int64_t, n> parse_sizes(const char* flag, const std::string& text,
-                                        const char* form) {
-  std::array<std::int64_t, n> sizes{};
-  const char* at = text.data();
-  const char* end = at + text.size();
-  for (std::size_t i = 0; i < n; ++i) {
-    auto [stop, error] = std::from_chars(at, end, sizes[i]);
-    bool last = i + 1 == n;
-    if (error != std::errc() || sizes[i] < 1 || sizes[i] > 65536 ||
-        (last ? stop != end : stop == end || *stop != ',')) {
-      throw ConfigError(cat(flag, " ", text, ": write ", form));
-    }
-    at = stop + 1;
-  }
-  return sizes;
-}
-
 // The options are those of a model's norm section, read by the same loader.
 NormConfig norm_config(const BenchCommand& options, std::int64_t channels, const TokenGrid& grid) {
   if (channels % options.heads != 0) {
@@ -185,6 +167,28 @@ NormConfig norm_config(const BenchCommand& options, std::int64_t channels, const
       .model.norm;
 }
 
+std::optional<TokenGrid> given_grid(const BenchCommand& options) {
+  if (options.grid.empty()) return std::nullopt;
+  auto [height, width] = parse_sizes<2>("--grid", options.grid, "H,W, like 14,14");
+  return TokenGrid{height, width};
+}
+
+std::optional<std::array<double, 3>> given_positions(const BenchCommand& options) {
+  if (options.positions.empty()) return std::nullopt;
+  std::array<double, 3> weights;
+  const char* at = options.positions.data();
+  const char* end = at + options.positions.size();
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    auto [stop, error] = std::from_chars(at, end, weights[i]);
+    const bool last = i + 1 == weights.size();
+    if (error != std::errc() || (last ? stop != end : stop == end || *stop != ',')) {
+      throw ConfigError(cat("--positions ", options.positions, ": write X,Y,D, like 0,0,-0.25"));
+    }
+    at = stop + 1;
+  }
+  return weights;
+}
+
 // Runs a normalizer once on the numbers of a file and saves what comes out.
 Json probe_json(const BenchCommand& options) {
   if (options.save.empty()) throw ConfigError("--inputs needs --save FILE for the results");
@@ -194,11 +198,7 @@ Json probe_json(const BenchCommand& options) {
     if (name == "x" && tensor.rank() == 3) x = tensor;
   }
   if (!x.defined()) throw DataError(options.inputs + ": there is no tensor x [B, T, C]");
-  TokenGrid grid = square_or_sequence(x.dim(1));
-  if (!options.grid.empty()) {
-    auto [height, width] = parse_sizes<2>("--grid", options.grid, "H,W, like 14,14");
-    grid = {height, width};
-  }
+  const TokenGrid grid = given_grid(options).value_or(square_or_sequence(x.dim(1)));
   NormConfig norm = norm_config(options, x.dim(2), grid);
   NormProbe probe{norm,
                   options.heads,
@@ -217,9 +217,11 @@ Json norm_json(const BenchCommand& options) {
   if (!options.inputs.empty()) return probe_json(options);
   auto [batch, tokens, channels] =
       parse_sizes<3>("--shape", options.shape, "B,T,C, like 16,196,432");
-  NormBenchmark b = benchmark_norm(norm_config(options, channels, square_or_sequence(tokens)),
-                                   batch, tokens, channels, options.heads, dtype_of(options.dtype),
-                                   options.steps, options.device, options.registries.norms);
+  const std::optional<TokenGrid> grid = given_grid(options);
+  const NormConfig norm = norm_config(options, channels, grid.value_or(square_or_sequence(tokens)));
+  const NormInput input{batch, tokens, channels, options.heads, grid, given_positions(options)};
+  NormBenchmark b = benchmark_norm(norm, input, dtype_of(options.dtype), options.steps,
+                                   options.device, options.registries.norms);
   Json json = {{"forward_ms", b.forward_ms}, {"backward_ms", b.backward_ms}};
   json["gemm_gflops"] = b.gemm_gflops;
   if (b.copy_gbytes_per_second > 0) {
@@ -309,6 +311,12 @@ void add_steps(CLI::App& app, BenchCommand& options) {
       ->capture_default_str();
 }
 
+void add_timed(CLI::App& app, BenchCommand& options) {
+  app.add_option("--steps", options.steps, "timed runs; the median counts")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+}
+
 void add_kernels(CLI::App& app, BenchCommand& options) {
   KernelBenchmarkOptions& o = options.kernels;
   app.add_option("--only", o.only, "kernels whose names contain this text (default: all)");
@@ -352,13 +360,19 @@ int bench_main(int argc, char** argv, const Registries& registries) {
   CLI::App* eval = app.add_subcommand("eval", "forward passes on random images");
   CLI::App* data = app.add_subcommand("data", "decoding and augmentation of a data set");
   CLI::App* norm = app.add_subcommand("norm", "one normalizer, forward and backward");
+  CLI::App* attention = app.add_subcommand(
+      "attention", "attention over sequences, beside dense attention among all tokens");
   CLI::App* gemm = app.add_subcommand("gemm", "matrix products of a model's linear layers");
   CLI::App* kernels = app.add_subcommand(
       "kernels", "each kernel of a model's training step, beside what copies and products take");
-  for (CLI::App* sub : {train, eval, data, norm, gemm, kernels}) add_bench_options(*sub, options);
+  for (CLI::App* sub : {train, eval, data, norm, attention, gemm, kernels}) {
+    add_bench_options(*sub, options);
+  }
   for (CLI::App* sub : {train, eval, data, gemm, kernels}) add_config(*sub, options);
   for (CLI::App* sub : {train, eval, gemm, kernels}) add_cube(*sub, options);
   add_kernels(*kernels, options);
+  options.attention.add_to(*attention);
+  add_timed(*attention, options);
   for (CLI::App* sub : {train, eval}) add_steps(*sub, options);
   data->add_option("--seconds", options.seconds, "how long to measure")
       ->check(CLI::PositiveNumber)
@@ -374,19 +388,21 @@ int bench_main(int argc, char** argv, const Registries& registries) {
   norm->add_option("--heads", options.heads, "heads H, must divide C")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  norm->add_option("--steps", options.steps, "timed runs; the median counts")
-      ->check(CLI::PositiveNumber)
-      ->capture_default_str();
+  add_timed(*norm, options);
   CLI::Option* inputs = norm->add_option(
       "--inputs", options.inputs,
       "run once on the tensors x, dy [B,T,C] and parameters of this safetensors file "
       "instead of measuring");
   norm->add_option("--save", options.save, "with --inputs: where y, dx, d<parameter> go")
       ->needs(inputs);
-  norm->add_option("--grid", options.grid, "with --inputs: H,W of the tokens (default: a square)")
-      ->needs(inputs);
+  norm->add_option("--grid", options.grid,
+                   "H,W of the tokens (default: a square, else a line); 1,T is a line");
+  norm->add_option("--positions", options.positions,
+                   "weights X,Y,D of the relative positions of all heads, instead of those that "
+                   "training starts at; d is that of the square distance")
+      ->excludes(inputs);
   norm->add_flag("--eval", options.eval, "with --inputs: use running statistics")->needs(inputs);
-  for (CLI::App* sub : {norm, gemm}) add_dtype(*sub, options);
+  for (CLI::App* sub : {norm, attention, gemm}) add_dtype(*sub, options);
   return run_program(app, argc, argv, Processes::kSeveral, [&] {
     options.device = options.machine.apply();
     const Communicator& ranks = *job();
@@ -394,11 +410,13 @@ int bench_main(int argc, char** argv, const Registries& registries) {
       throw ConfigError("only dtn-bench train works in several processes");
     }
     if (*kernels) return bench_kernels(options);
-    Json result = *train  ? train_json(options)
-                  : *eval ? eval_json(options)
-                  : *data ? data_json(options)
-                  : *norm ? norm_json(options)
-                          : gemm_json(options);
+    Json result = *train       ? train_json(options)
+                  : *eval      ? eval_json(options)
+                  : *data      ? data_json(options)
+                  : *norm      ? norm_json(options)
+                  : *attention ? options.attention.result(dtype_of(options.dtype), options.steps,
+                                                          options.device)
+                               : gemm_json(options);
     return ranks.is_first() ? print_result(options, result) : kExitDone;
   });
 }

@@ -1,8 +1,10 @@
 // Measurements, all taken in one process so that ratios are fair on a noisy machine.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -107,9 +109,17 @@ struct NormBenchmark {
   // counting x read once and y written once.
   double copy_gbytes_per_second = 0, forward_of_copy = 0;
 };
-// One normalizer on x [batch, tokens, channels]; tokens form a square grid when they can.
-NormBenchmark benchmark_norm(const NormConfig& norm, std::int64_t batch, std::int64_t tokens,
-                             std::int64_t channels, std::int64_t heads, DType dtype, int steps,
+// What a normalizer is measured on.
+struct NormInput {
+  std::int64_t batch, tokens, channels, heads;  // x [batch, tokens, channels]
+  // Unset: a square where it can be one, else a line; with norm.prefix=ln what is left over of the
+  // largest square is ahead of it.
+  std::optional<TokenGrid> grid{};
+  // Weights (x, y, d) of the relative positions of all heads; unset: those that training starts at.
+  std::optional<std::array<double, 3>> positions{};
+};
+// Throws ConfigError where the grid has other tokens, or the normalizer no such positions.
+NormBenchmark benchmark_norm(const NormConfig& norm, const NormInput& input, DType dtype, int steps,
                              Device device = kCpu, const NormRegistry& norms = norm_registry());
 
 }  // namespace dtn

@@ -7,6 +7,8 @@
 #include "core/cuda_device.h"
 #include "core/meta_device.h"
 #include "dtn/nn/normalizer.h"
+#include "kernels/dtn_line/dtn_line.h"
+#include "kernels/pointwise/pointwise.h"
 
 namespace dtn {
 namespace {
@@ -73,11 +75,35 @@ void measure_on_device(Subject& s, int steps, NormBenchmark& result) {
   result.forward_of_copy = bytes / (result.forward_ms * 1e6) / result.copy_gbytes_per_second;
 }
 
-// Where a prefix is taken, what the largest square leaves over is ahead of it.
-TokenGrid grid_of(const NormConfig& norm, std::int64_t tokens) {
+TokenGrid grid_of(const NormConfig& norm, const NormInput& input) {
+  const std::int64_t tokens = input.tokens;
+  if (input.grid) {
+    TokenGrid grid = *input.grid;
+    if (norm.takes_prefix()) grid.prefix = tokens - grid.tokens();
+    if (grid.prefix < 0 || grid.tokens() != tokens) {
+      throw ConfigError(cat("a grid of ", input.grid->height, " x ", input.grid->width,
+                            " has other than ", tokens, " tokens"));
+    }
+    return grid;
+  }
   if (!norm.takes_prefix()) return square_or_sequence(tokens);
   const auto side = static_cast<std::int64_t>(std::sqrt(static_cast<double>(tokens)));
   return {side, side, tokens - side * side};
+}
+
+// Sets the positions of all heads.
+void set_positions(ParameterStore& store, const std::array<double, 3>& weights) {
+  const Parameter* position = store.find("norm.pos_proj.weight");
+  if (!position) throw ConfigError("this normalizer has no relative positions to set");
+  Tensor values = Tensor::empty(position->shape, DType::kFloat32);
+  for (std::int64_t i = 0; i < values.numel(); ++i) {
+    values.data<float>()[i] = static_cast<float>(weights[static_cast<std::size_t>(i % 3)]);
+  }
+  Tensor converted = Tensor::empty(position->shape, position->variable.dtype());
+  run(cpu_queue(),
+      Cast{DType::kFloat32, converted.dtype(), values.numel(), values.raw(), converted.raw()});
+  Tensor parameter = position->variable.value();
+  parameter.copy_from(converted);
 }
 
 // Of a pass forward and back over one sample.
@@ -94,12 +120,13 @@ double multiply_adds_of_sample(const NormConfig& norm, const NormShape& shape, D
 
 }  // namespace
 
-NormBenchmark benchmark_norm(const NormConfig& norm, std::int64_t batch, std::int64_t tokens,
-                             std::int64_t channels, std::int64_t heads, DType dtype, int steps,
+NormBenchmark benchmark_norm(const NormConfig& norm, const NormInput& input, DType dtype, int steps,
                              Device device, const NormRegistry& norms) {
-  const NormShape norm_shape{channels, heads, norm.eps.value_or(kDefaultNormEps),
-                             grid_of(norm, tokens)};
+  const auto [batch, tokens, channels, heads, given, positions] = input;
+  const TokenGrid grid = grid_of(norm, input);
+  const NormShape norm_shape{channels, heads, norm.eps.value_or(kDefaultNormEps), grid};
   Subject s(norm, norm_shape, dtype, device, norms);
+  if (positions) set_positions(s.store, *positions);
   RandomValues values;
   for (int i = 0; i < (device == kCpu ? 1 : 4); ++i) {
     s.x.push_back(values.tensor({batch, tokens, channels}, dtype, device));
@@ -117,6 +144,9 @@ NormBenchmark benchmark_norm(const NormConfig& norm, std::int64_t batch, std::in
   double elements = static_cast<double>(batch * tokens * channels);
   result.multiply_adds_per_element = multiply_adds_of_sample(norm, norm_shape, dtype, norms) /
                                      static_cast<double>(tokens * channels);
+  if (positions && grid.height == 1) {  // both moments, again, back, and the gradient of weights
+    result.multiply_adds_per_element = 8 * dtn_line_taps((*positions)[2], grid.width);
+  }
   result.gflops = 2 * result.multiply_adds_per_element * elements /
                   ((result.forward_ms + result.backward_ms) * 1e6);
   result.gemm_gflops = std::max(before, ceiling());

@@ -6,15 +6,19 @@
 namespace dtn {
 namespace {
 
-// The same run on made-up images, as many as a split of the data set is known to have.
-ExperimentConfig with_made_up_images(ExperimentConfig config, Split split) {
+// The same run on made-up samples, as many as a split of the data set is known to have.
+ExperimentConfig with_made_up_samples(ExperimentConfig config, Split split) {
   struct Sizes {
     std::int64_t train, val;
   };
   constexpr Sizes kImageNet{1'281'167, 50'000}, kCifar{50'000, 10'000}, kMnist{60'000, 10'000};
+  constexpr Sizes kListops{96'000, 2'000};
   const std::string& kind = config.data.dataset;
   const bool imagenet = kind == "imagenet" || config.model.num_classes == 1000;
-  const Sizes sizes = imagenet ? kImageNet : kind.starts_with("cifar") ? kCifar : kMnist;
+  const Sizes sizes = kind == "listops"           ? kListops
+                      : imagenet                  ? kImageNet
+                      : kind.starts_with("cifar") ? kCifar
+                                                  : kMnist;
   config.data.size = split == Split::kTrain ? sizes.train : sizes.val;
   config.data.dataset = "synthetic";
   config.data.train.reset();
@@ -30,15 +34,16 @@ RunData open_or_make_up(const Task& task, ExperimentConfig& config, Device devic
     return open_run_data(task, device);
   } catch (const DataError& e) {
     if (std::filesystem::exists(config.data.root)) throw;
-    note = cat("no data: ", e.what(), "\nmade-up images take its place, of an assumed number; ",
-               "loading real ones takes another time\n");
+    note = cat("no data: ", e.what(), "\nmade-up ",
+               config.model.max_length > 0 ? "sequences" : "images",
+               " take its place, of an assumed number; ", "loading real ones takes another time\n");
   }
   const auto made_up = [&](Split split) {
-    const ExperimentConfig made = with_made_up_images(config, split);
+    const ExperimentConfig made = with_made_up_samples(config, split);
     return make_task({made, kMeta, registries})->source(split, device);
   };
   RunData data{made_up(Split::kTrain), made_up(Split::kVal)};
-  config = with_made_up_images(config, Split::kTrain);
+  config = with_made_up_samples(config, Split::kTrain);
   return data;
 }
 

@@ -6,7 +6,9 @@
 #include "dist/device_transport.h"
 #include "dtn/core/check.h"
 #include "kernels/attention/attention.h"
+#include "kernels/attention/block_attention.h"
 #include "kernels/attention/grouped_attention.h"
+#include "kernels/attention/hashed_attention.h"
 #include "kernels/attention/query_attention.h"
 #include "kernels/conv/convolution.h"
 #include "kernels/conv/depthwise_tokens.h"
@@ -138,6 +140,10 @@ DTN_ABSENT(ActivationForward)
 DTN_ABSENT(ActivationBackward)
 DTN_ABSENT(AttentionForward)
 DTN_ABSENT(AttentionBackward)
+DTN_ABSENT(BlockAttentionForward)
+DTN_ABSENT(BlockAttentionBackward)
+DTN_ABSENT(HashedAttentionForward)
+DTN_ABSENT(HashedAttentionBackward)
 DTN_ABSENT(GroupedAttentionForward)
 DTN_ABSENT(GroupedAttentionBackward)
 DTN_ABSENT(QueryAttentionForward)

@@ -37,9 +37,6 @@ Variable fused(Context& ctx, const Variable& qkv, std::int64_t heads, const Posi
   const AttentionDropout dropout = attention_dropout(ctx, options.dropout, options.stream);
   DTN_CHECK(!dropout || tokens <= kMostTokensOfDropout, "attention: dropout among ", tokens,
             " tokens");
-  if (qkv.device().type == DeviceType::kCuda && (options.lengths.defined() || dropout)) {
-    return reference::attention(ctx, qkv, heads, options);
-  }
   Tensor pos_weight;
   GradSink dpos_weight;
   if (positions.weight) {

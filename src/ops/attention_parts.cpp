@@ -53,14 +53,6 @@ Variable weighted(Context& ctx, const Variable& weights, const Variable& v) {
                  {out.dim(0), out.dim(2), out.dim(1) * out.dim(3)});
 }
 
-std::vector<std::int64_t> host_lengths(const Tensor& lengths, std::int64_t batch,
-                                       std::int64_t tokens) {
-  if (!lengths.defined()) return std::vector<std::int64_t>(static_cast<std::size_t>(batch), tokens);
-  const Tensor host = lengths.to(kCpu);
-  const auto* first = host.data<std::int64_t>();
-  return {first, first + batch};
-}
-
 Variable without_pads(Context& ctx, const Variable& x, const Tensor& lengths) {
   if (!lengths.defined()) return x;
   std::vector<float> valid;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "dtn/autograd/context.h"
+#include "dtn/ops/padding.h"
 #include "kernels/attention/attention_dropout.h"
 
 namespace dtn::ops {
@@ -20,10 +21,6 @@ Variable heads_of(Context&, const Variable& x, std::int64_t heads, std::int64_t 
                   std::int64_t part);
 // weights [B, H, T, S] and v [B, H, S, D] -> [B, T, H D]
 Variable weighted(Context&, const Variable& weights, const Variable& v);
-
-// Lengths as numbers of the host; all `tokens` where they are undefined.
-std::vector<std::int64_t> host_lengths(const Tensor& lengths, std::int64_t batch,
-                                       std::int64_t tokens);
 // x [B, T, C] with 0 in place of pads, whatever they hold; no gradient reaches them.
 Variable without_pads(Context&, const Variable& x, const Tensor& lengths);
 // What is added to the score of a key that is not seen: finite, and yet no weight is left.

@@ -66,12 +66,18 @@ std::int64_t BlockPattern::positions(const Options& o) {
 
 bool BlockPattern::is_dense(const Options& o) { return positions(o) / o.block < o.random + 5; }
 
+const Tensor& BlockPattern::seen_on(Device device) const {
+  if (device.type != DeviceType::kCuda) return seen;
+  if (!device_copy.defined() || device_copy.device() != device) device_copy = seen.to(device);
+  return device_copy;
+}
+
 std::shared_ptr<const BlockPattern> BlockPattern::make(const Options& o) {
   DTN_CHECK(o.tokens > 0 && o.heads > 0 && o.block > 0 && o.random >= 0 && o.layer >= 0,
             "no pattern of ", o.heads, " heads and blocks of ", o.block, " for ", o.tokens,
             " tokens");
   const std::int64_t all = positions(o), n = all / o.block, width = o.random + 5;
-  auto pattern = std::make_shared<BlockPattern>(BlockPattern{o, n, Tensor()});
+  auto pattern = std::make_shared<BlockPattern>(BlockPattern{o, n, {}, {}});
   if (is_dense(o)) return pattern;
   // The released code draws as for sequences of 1024 where they are longer.
   const std::int64_t last = all > 1024 ? 1024 / o.block - 1 : n - 1;

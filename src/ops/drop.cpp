@@ -17,28 +17,39 @@ struct Mask {
   const std::uint32_t* device_step;
   std::uint64_t first_sample;
   const std::int64_t* rows;
+  std::int64_t per_sample;  // numbers of a sample; 0: its elements
 
   Mask(const Context& ctx, double share, std::uint32_t stream)
       : p(share),
         key(ctx.rng.key(stream)),
         device_step(ctx.rng.device_step),
         first_sample(ctx.rng.first_sample),
-        rows(ctx.rng.rows) {}
+        rows(ctx.rng.rows),
+        per_sample(ctx.rng.per_sample) {}
 
-  // Of element i of a sample.
-  std::uint64_t number(std::int64_t sample, std::int64_t i, std::int64_t per_sample) const {
+  // How many numbers a sample of x has.
+  std::int64_t stride_of(const Tensor& x) const {
+    const std::int64_t elements = x.numel() / x.dim(0);
+    DTN_CHECK(per_sample == 0 || per_sample >= elements, "dropout: ", elements,
+              " elements of a sample share ", per_sample, " random numbers");
+    return per_sample ? per_sample : elements;
+  }
+
+  // Of element i of a sample of x.
+  std::uint64_t number(const Tensor& x, std::int64_t sample, std::int64_t i) const {
     const std::uint64_t row = rows ? static_cast<std::uint64_t>(rows[sample])
                                    : first_sample + static_cast<std::uint64_t>(sample);
-    return row * static_cast<std::uint64_t>(per_sample) + static_cast<std::uint64_t>(i);
+    return row * static_cast<std::uint64_t>(stride_of(x)) + static_cast<std::uint64_t>(i);
   }
 };
 
 Tensor dropped(const Tensor& x, const Mask& mask) {
   Tensor y = Tensor::empty_like(x);
-  const std::int64_t per_sample = x.numel() / x.dim(0);
-  run_on(x.device(), ElementDropout{x.dtype(), x.numel(), mask.p, mask.key,
-                                    mask.first_sample * static_cast<std::uint64_t>(per_sample),
-                                    x.raw(), y.raw(), mask.device_step, mask.rows, per_sample});
+  const std::int64_t elements = x.numel() / x.dim(0), stride = mask.stride_of(x);
+  run_on(x.device(),
+         ElementDropout{x.dtype(), x.numel(), mask.p, mask.key,
+                        mask.first_sample * static_cast<std::uint64_t>(stride), x.raw(), y.raw(),
+                        mask.device_step, mask.rows, elements, stride == elements ? 0 : stride});
   return y;
 }
 
@@ -101,7 +112,7 @@ Variable dropout(Context& ctx, const Variable& x, double p, std::uint32_t stream
   const std::int64_t per_sample = x.value().numel() / x.dim(0);
   const Tensor mask =
       host_constant(x.shape(), accumulator_of(x.dtype()), x.device(), [&](std::int64_t i) {
-        const std::uint64_t n = drawn.number(i / per_sample, i % per_sample, per_sample);
+        const std::uint64_t n = drawn.number(x.value(), i / per_sample, i % per_sample);
         const bool keep = philox_uniform(drawn.key, n) >= static_cast<float>(p);
         return keep ? 1 / (1 - p) : 0;
       });

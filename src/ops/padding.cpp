@@ -48,6 +48,7 @@ Tensor unpack(const Tensor& x, std::span<const std::int64_t> lengths, std::int64
 
 std::vector<std::int64_t> host_lengths(const Tensor& lengths, std::int64_t batch,
                                        std::int64_t tokens) {
+  if (!lengths.defined()) return std::vector<std::int64_t>(static_cast<std::size_t>(batch), tokens);
   DTN_CHECK(lengths.dtype() == DType::kInt64 && lengths.shape() == Shape{batch},
             "lengths of sequences must be int64 [", batch, "], not ", name_of(lengths.dtype()), " ",
             to_string(lengths.shape()));

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "core/meta_device.h"
 #include "core/queue.h"
 #include "dtn/ops/attention.h"
 #include "kernels/attention/block_attention.h"
@@ -11,13 +10,6 @@
 
 namespace dtn::ops {
 namespace {
-
-// Kernels that CUDA devices have no twin of: references are taken there.
-template <class Arguments>
-void run_off_cuda(Device device, const Arguments& arguments) {
-  if (device.type == DeviceType::kMeta) return meta_queue().count(arguments);
-  run(cpu_queue(), arguments);
-}
 
 BlockAttentionProblem problem_of(const Tensor& qkv, const BlockPattern& pattern,
                                  const Tensor& lengths) {
@@ -31,7 +23,9 @@ BlockAttentionProblem problem_of(const Tensor& qkv, const BlockPattern& pattern,
           .scale = 1 / std::sqrt(static_cast<double>(head_dim)),
           .block = o.block,
           .blocks = pattern.blocks,
-          .seen = pattern.seen.defined() ? pattern.seen.data<std::int64_t>() : nullptr,
+          .seen = pattern.seen.defined()
+                      ? static_cast<const std::int64_t*>(pattern.seen_on(qkv.device()).raw())
+                      : nullptr,
           .width = o.random + 5,
           .zero_keys = o.variant == SparseVariant::kLra,
           .lengths = raw_lengths(lengths)};
@@ -82,22 +76,19 @@ Variable block_attention(Context& ctx, const Variable& qkv, const BlockPattern& 
     return attention(ctx, qkv, o.heads, {.lengths = lengths});
   }
   const Device device = qkv.device();
-  if (device.type == DeviceType::kCuda) {
-    return reference::block_attention(ctx, qkv, pattern, lengths);
-  }
   const DType acc = accumulator_of(qkv.dtype());
   Tensor out = Tensor::empty({qkv.dim(0), o.tokens, qkv.dim(2) / 3}, qkv.dtype(), device);
   Tensor lse = Tensor::empty({qkv.dim(0), o.heads, o.tokens}, acc, device);
-  run_off_cuda(device, BlockAttentionForward{problem_of(qkv.value(), pattern, lengths),
-                                             qkv.value().raw(), out.raw(), lse.raw()});
-  return ctx.record(
-      "block_attention", out, {&qkv},
-      [=, qkv = qkv.value(), dqkv = qkv.sink()](const Tensor& dout) {
-        Tensor grad = Tensor::empty_like(qkv);
-        run_off_cuda(device, BlockAttentionBackward{problem_of(qkv, pattern, lengths), qkv.raw(),
+  run_on(device, BlockAttentionForward{problem_of(qkv.value(), pattern, lengths), qkv.value().raw(),
+                                       out.raw(), lse.raw()});
+  return ctx.record("block_attention", out, {&qkv},
+                    [=, qkv = qkv.value(), dqkv = qkv.sink()](const Tensor& dout) {
+                      Tensor grad = Tensor::empty_like(qkv);
+                      run_on(device,
+                             BlockAttentionBackward{problem_of(qkv, pattern, lengths), qkv.raw(),
                                                     out.raw(), lse.raw(), dout.raw(), grad.raw()});
-        if (dqkv) dqkv->accumulate(std::move(grad));
-      });
+                      if (dqkv) dqkv->accumulate(std::move(grad));
+                    });
 }
 
 Variable hashed_attention(Context& ctx, const Variable& qk, const Variable& v,
@@ -105,24 +96,21 @@ Variable hashed_attention(Context& ctx, const Variable& qk, const Variable& v,
                           const Tensor& lengths) {
   const HashedAttentionProblem p = problem_of(qk, v, rotations, how, lengths);
   const Device device = qk.device();
-  if (device.type == DeviceType::kCuda) {
-    return reference::hashed_attention(ctx, qk, v, rotations, how, lengths);
-  }
   Tensor out = Tensor::empty_like(qk.value());
   Tensor lse = Tensor::empty({p.batch, p.heads, p.positions}, accumulator_of(p.dtype), device);
   Tensor order = Tensor::empty({p.batch, p.heads, p.hashes, p.positions}, DType::kInt64, device);
-  run_off_cuda(device, HashedAttentionForward{p, qk.value().raw(), v.value().raw(),
-                                              static_cast<const float*>(rotations.raw()), out.raw(),
-                                              lse.raw(), static_cast<std::int64_t*>(order.raw())});
+  run_on(device, HashedAttentionForward{p, qk.value().raw(), v.value().raw(),
+                                        static_cast<const float*>(rotations.raw()), out.raw(),
+                                        lse.raw(), static_cast<std::int64_t*>(order.raw())});
   return ctx.record(
       "hashed_attention", out, {&qk, &v},
       [=, qk = qk.value(), v = v.value(), to_qk = qk.sink(), to_v = v.sink()](const Tensor& dout) {
         Tensor dqk = Tensor::empty_like(qk), dv = Tensor::empty_like(v);
         HashedAttentionProblem back = p;
         back.lengths = p.lra ? nullptr : raw_lengths(lengths);
-        run_off_cuda(device, HashedAttentionBackward{back, qk.raw(), v.raw(), out.raw(), lse.raw(),
-                                                     static_cast<const std::int64_t*>(order.raw()),
-                                                     dout.raw(), dqk.raw(), dv.raw()});
+        run_on(device, HashedAttentionBackward{back, qk.raw(), v.raw(), out.raw(), lse.raw(),
+                                               static_cast<const std::int64_t*>(order.raw()),
+                                               dout.raw(), dqk.raw(), dv.raw()});
         if (to_qk) to_qk->accumulate(std::move(dqk));
         if (to_v) to_v->accumulate(std::move(dv));
       });

@@ -412,5 +412,12 @@ bench 'images_per_second images normalize_us' data --config tiny.yaml --seconds 
 for dtype in fp32 bf16; do
   bench 'forward_ms backward_ms' norm --type dtn --shape 2,49,36 --heads 4 --steps 3 --dtype $dtype
 done
+# A line of 36 tokens, which would be a square; windows of 13.
+bench 'forward_ms backward_ms multiply_adds_per_element' \
+  norm --type dtn --shape 2,36,16 --grid 1,36 --heads 4 --steps 3 --positions 0,0,-1
+check "a window of 13 tokens is multiplied eight times" << 'EOF'
+(line,) = [l for l in log.splitlines() if l.startswith("{")]
+assert json.loads(line)["multiply_adds_per_element"] == 8 * 13, line
+EOF
 bench 'forward_ms backward_ms' norm --type ln --shape 2,49,36 --steps 3 --set norm.eps=1e-6
 bench 'gemm_gflops' gemm --config tiny.yaml

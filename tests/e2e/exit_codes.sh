@@ -40,6 +40,17 @@ expect 2 dtn-bench norm --shape 1,2
 expect_text '--shape 1,2'
 expect 2 dtn-bench norm --type no_such_norm
 expect_text 'no_such_norm'
+expect 2 dtn-bench attention --kind no_such_kind
+expect 2 dtn-bench attention --shape 1,70,16 --heads 3
+expect 2 dtn-bench attention --shape 1,70,16 --heads 2 --length 71
+expect 0 dtn-bench attention --kind bigbird --shape 1,70,16 --heads 2 --length 40 --steps 1
+expect 0 dtn-bench attention --kind reformer --shape 1,70,16 --heads 2 --variant lra --steps 1
+expect 2 dtn-bench norm --shape 1,36,8 --heads 2 --grid 1,35
+expect_text '1 x 35'
+expect 2 dtn-bench norm --shape 1,36,8 --heads 2 --positions 0,-1
+expect_text '--positions 0,-1'
+expect 2 dtn-bench norm --shape 1,36,8 --heads 2 --type ln --positions 0,0,-1
+expect_text 'no relative positions'
 expect 0 dtn-bench norm --shape 1,2003,8 --heads 2 --steps 1  # longer than any image
 
 for program in 'dtn-train' "dtn-eval --checkpoint $work" 'dtn-bench train'; do

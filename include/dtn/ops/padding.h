@@ -8,8 +8,8 @@
 
 namespace dtn::ops {
 
-// How many of the T tokens of each sample count, from a tensor [B] int64 on any device. Throws
-// Error for another shape or type, and where one is outside [1, T].
+// How many of the T tokens of each sample count, from a tensor [B] int64 on any device; undefined: all
+// of them. Throws Error for another shape or type, and where one is outside [1, T].
 std::vector<std::int64_t> host_lengths(const Tensor& lengths, std::int64_t batch,
                                        std::int64_t tokens);
 

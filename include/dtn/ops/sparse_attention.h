@@ -38,6 +38,10 @@ struct BlockPattern {
   // [H, n, random + 5] int64 on the host: the blocks that a row sees, ascending, -1 behind the last.
   // The first and the last row see all and have none here. Undefined: all rows see all.
   Tensor seen;
+
+  // The same where kernels of a device find it; copied once, and for one thread at a time.
+  const Tensor& seen_on(Device device) const;
+  mutable Tensor device_copy{};
 };
 
 // softmax(q k^T / sqrt(D)) v per head over the blocks that a token sees: qkv [B, T, 3 H D] ->

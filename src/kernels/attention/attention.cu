@@ -17,6 +17,9 @@
 // exchange, no bound on T, several independent blocks per multiprocessor, and a fixed order of
 // every sum.
 //
+// Lengths and dropout are for long sequences and have plain kernels of their own, a warp for each
+// token (attention_padded.cu); the tensor cores do not know them yet.
+//
 // What it costs, for B H = 2304 heads of T = 197, D = 48, on an H200 (4.3 TB/s copied; some 600
 // TFLOP/s by mma.sync; 16 exponentials per cycle and multiprocessor):
 //                 arrays moved      bytes    time    operations         time    exponentials
@@ -36,6 +39,11 @@ bool is_empty(const Args& args) {
 }
 
 template <class Args>
+bool is_padded(const Args& args) {
+  return args.lengths || args.dropout;
+}
+
+template <class Args>
 bool is_for_tensor_cores(const Args& args) {
   return args.dtype == DType::kBFloat16 && args.head_dim <= attention::kMaxTensorDim;
 }
@@ -44,12 +52,14 @@ bool is_for_tensor_cores(const Args& args) {
 
 void run(CudaQueue& queue, const AttentionForward& args) {
   if (is_empty(args)) return;
+  if (is_padded(args)) return attention::padded_forward(queue, args);
   if (is_for_tensor_cores(args)) return attention::tensor_forward(queue, args);
   attention::plain_forward(queue, args);
 }
 
 void run(CudaQueue& queue, const AttentionBackward& args) {
   if (is_empty(args)) return;
+  if (is_padded(args)) return attention::padded_backward(queue, args);
   auto statistics = queue.scratch<attention::RowStatistics>(args.batch * args.heads * args.tokens);
   if (is_for_tensor_cores(args)) {
     return attention::tensor_backward(queue, args, statistics.get());

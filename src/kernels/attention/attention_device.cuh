@@ -79,4 +79,8 @@ inline constexpr int kMaxPlainDim = 256;
 void plain_forward(CudaQueue&, const AttentionForward&);
 void plain_backward(CudaQueue&, const AttentionBackward&, RowStatistics*);
 
+// With lengths or dropout, on CUDA cores; head_dim <= kMaxPlainDim.
+void padded_forward(CudaQueue&, const AttentionForward&);
+void padded_backward(CudaQueue&, const AttentionBackward&);
+
 }  // namespace dtn::attention

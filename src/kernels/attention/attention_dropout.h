@@ -19,7 +19,7 @@ struct AttentionDropout {
 
   explicit operator bool() const { return p > 0; }
   double kept() const { return 1 / (1 - p); }
-  std::uint64_t row(std::int64_t sample) const {
+  DTN_HOST_DEVICE std::uint64_t row(std::int64_t sample) const {
     return rows ? static_cast<std::uint64_t>(rows[sample])
                 : first_sample + static_cast<std::uint64_t>(sample);
   }

@@ -22,7 +22,7 @@ struct BlockAttentionProblem {
   double scale;                                 // usually 1 / sqrt(D)
   std::int64_t block, blocks;                   // positions of a block, and n
   // [H, n, width]: the blocks that a block of queries sees, ascending, -1 behind the last; those of
-  // the first and the last are not looked at. On the host. Null: all see all.
+  // the first and the last are not looked at. Null: all see all.
   const std::int64_t* seen;
   std::int64_t width;
   bool zero_keys;               // positions from T on are keys
@@ -62,6 +62,7 @@ struct BlockAttentionForward {
   }
 };
 void run(CpuQueue&, const BlockAttentionForward&);
+void run(CudaQueue&, const BlockAttentionForward&);
 
 // Recomputes the probabilities from q, k and lse.
 struct BlockAttentionBackward {
@@ -77,5 +78,6 @@ struct BlockAttentionBackward {
   }
 };
 void run(CpuQueue&, const BlockAttentionBackward&);
+void run(CudaQueue&, const BlockAttentionBackward&);
 
 }  // namespace dtn

@@ -58,6 +58,7 @@ struct HashedAttentionForward {
   }
 };
 void run(CpuQueue&, const HashedAttentionForward&);
+void run(CudaQueue&, const HashedAttentionForward&);
 
 // Recomputes the probabilities from q, k and lse.
 struct HashedAttentionBackward {
@@ -74,5 +75,6 @@ struct HashedAttentionBackward {
   }
 };
 void run(CpuQueue&, const HashedAttentionBackward&);
+void run(CudaQueue&, const HashedAttentionBackward&);
 
 }  // namespace dtn

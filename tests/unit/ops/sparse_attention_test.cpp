@@ -1,8 +1,6 @@
 // What attention over padded sequences promises beside its values: pads reach nothing, bits do not
-// depend on threads, patterns are BigBird's number for number, and what does not fit is refused.
+// depend on threads, and what does not fit is refused.
 #include "dtn/ops/sparse_attention.h"
-
-#include <set>
 
 #include "core/meta_device.h"
 #include "sparse_attention_cases.h"
@@ -14,74 +12,6 @@ using ops::BlockPattern;
 using ops::SparseVariant;
 using std::int64_t;
 using test::random_tensor;
-
-// --- patterns -------------------------------------------------------------------------------------
-
-std::set<int64_t> seen(const BlockPattern& p, int64_t head, int64_t row) {
-  const int64_t width = p.options.random + 5;
-  const auto* at = p.seen.data<int64_t>() + (head * p.blocks + row) * width;
-  std::set<int64_t> blocks;
-  for (int64_t i = 0; i < width && at[i] >= 0; ++i) {
-    EXPECT_TRUE(i == 0 || at[i - 1] < at[i]) << "not ascending";
-    blocks.insert(at[i]);
-  }
-  return blocks;
-}
-
-std::shared_ptr<const BlockPattern> long_pattern(int64_t layer) {
-  return BlockPattern::make({.tokens = 2001, .heads = 8, .layer = layer});
-}
-
-TEST(BlockPattern, IsThatOfTheReleasedCode) {
-  const auto first = long_pattern(0), sixth = long_pattern(5);
-  EXPECT_EQ(first->blocks, 32);
-  using Blocks = std::set<int64_t>;
-  EXPECT_EQ(seen(*first, 0, 1), (Blocks{0, 1, 2, 31, 9, 14, 7}));
-  EXPECT_EQ(seen(*first, 0, 2), (Blocks{0, 1, 2, 3, 31, 9, 6, 7}));
-  EXPECT_EQ(seen(*first, 0, 3), (Blocks{0, 2, 3, 4, 31, 10, 5, 14}));
-  EXPECT_EQ(seen(*sixth, 7, 30), (Blocks{0, 29, 30, 31, 10, 2, 11}));
-}
-
-TEST(BlockPattern, RandomBlocksAreNoneOfTheFixed) {
-  for (int64_t tokens : {2001, 1024, 1025, 512, 700}) {
-    const auto p = BlockPattern::make({.tokens = tokens, .heads = 4, .layer = 3});
-    for (int64_t h = 0; h < 4; ++h) {
-      for (int64_t i = 1; i < p->blocks - 1; ++i) {
-        const bool at_an_end = i == 1 || i == p->blocks - 2;
-        EXPECT_EQ(seen(*p, h, i).size(), at_an_end ? 7u : 8u) << tokens << " row " << i;
-        EXPECT_TRUE(seen(*p, h, i).count(i));
-        EXPECT_LT(*seen(*p, h, i).rbegin(), p->blocks);
-      }
-    }
-  }
-}
-
-TEST(BlockPattern, HeadsAndLayersDiffer) {
-  const auto a = long_pattern(0), b = long_pattern(1);
-  EXPECT_FALSE(test::same_bits(a->seen, b->seen));
-  EXPECT_NE(seen(*a, 0, 10), seen(*a, 1, 10));
-}
-
-TEST(BlockPattern, FillsUpToWholeBlocks) {
-  BlockPattern::Options o{.tokens = 2001, .heads = 1};
-  EXPECT_EQ(BlockPattern::positions(o), 2048);
-  o.tokens = 2048;
-  EXPECT_EQ(BlockPattern::positions(o), 2048);
-  o.variant = SparseVariant::kLra;
-  EXPECT_EQ(BlockPattern::positions(o), 2112);
-}
-
-TEST(BlockPattern, IsDenseWithFewBlocks) {
-  BlockPattern::Options o{.tokens = 7 * 64, .heads = 1};
-  EXPECT_TRUE(BlockPattern::is_dense(o));
-  EXPECT_FALSE(BlockPattern::make(o)->seen.defined());
-  o.tokens += 1;
-  EXPECT_FALSE(BlockPattern::is_dense(o));
-  EXPECT_TRUE(BlockPattern::make(o)->seen.defined());
-  EXPECT_THROW(BlockPattern::make({.tokens = 2001, .heads = 1, .block = 0}), Error);
-  EXPECT_THROW(BlockPattern::make({.tokens = 2049, .heads = 1, .block = 256}), Error)
-      << "row n - 2 has no candidates below block 4";
-}
 
 // --- pads and threads -----------------------------------------------------------------------------
 
@@ -134,7 +64,7 @@ std::vector<Kind> kinds() {
           {"hashed", {one, one}, hashed(1)}, {"hashed, two rounds", {one, one}, hashed(2)}};
 }
 
-const std::vector<int64_t> kLengths = {150, 1, 77, 16};
+const std::vector<int64_t> kLengths = {150, 1, 77, 16, 0};
 
 // Rows [B, T, *] of random numbers; pads hold `pad`.
 Tensor padded(Shape shape, const std::vector<int64_t>& lengths, std::uint32_t stream, double pad) {
@@ -148,13 +78,14 @@ Tensor padded(Shape shape, const std::vector<int64_t>& lengths, std::uint32_t st
 }
 
 Ran run(const Kind& kind, DType dtype, const std::vector<Tensor>& inputs, const Tensor& dout,
-        const Tensor& lengths) {
+        const Tensor& lengths, std::uint64_t first_sample = 0) {
   std::vector<Variable> leaves;
   for (const Tensor& x : inputs) leaves.emplace_back(test::as(x, dtype).clone(), true);
   Tape tape;
   Context ctx;
   ctx.tape = &tape;
   ctx.mode.training = true;
+  ctx.rng.first_sample = first_sample;
   const Variable y = kind.run(ctx, leaves, lengths);
   tape.backward(y, test::as(dout, dtype));
   Ran ran{y.value(), {}};
@@ -245,19 +176,66 @@ Tensor first_tokens(const Tensor& x, int64_t sample, int64_t tokens) {
 TEST(PaddedAttention, DenseDoesNotSeeHowManyPadsThereAre) {
   const std::vector<int64_t> lengths = {600, 37, 513, 150};
   const int64_t tokens = 640;
-  const Kind dense = kinds()[0];
   const Tensor qkv = random_tensor({4, tokens, 3 * kWidth}, 1);
   const Tensor dout = random_tensor({4, tokens, kWidth}, 2);
-  for (DType dtype : kTypes) {
-    const Ran together = run(dense, dtype, {qkv}, dout, test::lengths_of(lengths));
-    for (int64_t b = 0; b < 4; ++b) {
-      const int64_t length = lengths[static_cast<std::size_t>(b)];
-      const Ran alone = run(dense, dtype, {first_tokens(qkv, b, length)},
-                            first_tokens(dout, b, length), Tensor());
-      EXPECT_TRUE(test::same_bits(alone.out, first_tokens(together.out, b, length)));
-      EXPECT_TRUE(
-          test::same_bits(alone.gradients[0], first_tokens(together.gradients[0], b, length)));
+  for (int kind : {0, 1}) {  // without and with dropout
+    const Kind dense = kinds()[static_cast<std::size_t>(kind)];
+    for (DType dtype : kTypes) {
+      const Ran together = run(dense, dtype, {qkv}, dout, test::lengths_of(lengths));
+      for (int64_t b = 0; b < 4; ++b) {
+        const int64_t length = lengths[static_cast<std::size_t>(b)];
+        const Ran alone =
+            run(dense, dtype, {first_tokens(qkv, b, length)}, first_tokens(dout, b, length),
+                Tensor(), static_cast<std::uint64_t>(b));
+        EXPECT_TRUE(test::same_bits(alone.out, first_tokens(together.out, b, length)))
+            << dense.name;
+        EXPECT_TRUE(
+            test::same_bits(alone.gradients[0], first_tokens(together.gradients[0], b, length)))
+            << dense.name;
+      }
     }
+  }
+}
+
+// A sample of some length is the same whoever is in the batch with it.
+TEST(PaddedAttention, SparseKindsDoNotSeeOtherSamples) {
+  for (const Kind& kind : kinds()) {
+    const Ran together = run_padded(kind, DType::kFloat32, kLengths, 0);
+    std::vector<Tensor> inputs;
+    for (const Shape& shape : kind.inputs) {
+      const auto stream = static_cast<std::uint32_t>(inputs.size()) + 1;
+      inputs.push_back(first_tokens(padded(shape, kLengths, stream, 0), 2, kTokens));
+    }
+    const Tensor dout = first_tokens(padded({1, kTokens, kWidth}, kLengths, 9, 0), 2, kTokens);
+    const Ran alone = run(kind, DType::kFloat32, inputs, dout, test::lengths_of({kLengths[2]}), 2);
+    for (std::size_t i = 0; i < alone.all().size(); ++i) {
+      EXPECT_TRUE(test::same_bits(alone.all()[i], first_tokens(together.all()[i], 2, kTokens)))
+          << kind.name << ", tensor " << i;
+    }
+  }
+}
+
+// With equal scores and values of 1 an output is the share of weights that are kept, times what they
+// are multiplied by: 1 on the average.
+TEST(PaddedAttention, DropsTheShareThatIsAskedFor) {
+  const int64_t tokens = 300;
+  Tensor qkv = Tensor::zeros({2, tokens, 3 * kWidth}, DType::kFloat32);
+  for (int64_t i = 0; i < qkv.numel(); ++i) {
+    if (i % (3 * kWidth) >= 2 * kWidth) qkv.data<float>()[i] = 1;
+  }
+  for (double p : {0.1, 0.5}) {
+    Context ctx;
+    ctx.mode.training = true;
+    const Variable y = ops::attention(ctx, Variable(qkv), kHeads, {.dropout = p, .stream = 11});
+    double sum = 0, squares = 0;
+    const double rows = 2.0 * static_cast<double>(tokens * kHeads);
+    for (int64_t i = 0; i < y.value().numel(); i += kDim) {  // the columns of a head are the same
+      const double x = test::element(y.value(), i);
+      sum += x, squares += (x - 1) * (x - 1);
+    }
+    const double variance = p / (1 - p) / static_cast<double>(tokens);
+    EXPECT_NEAR(sum / rows, 1, 4 * std::sqrt(variance / rows)) << p;
+    EXPECT_NEAR(squares / rows / variance, 1, 4 * std::sqrt(2 / rows)) << p;
   }
 }
 

@@ -1,0 +1,112 @@
+// Block-sparse attention on CUDA devices.
+#include "kernels/attention/attention_rows.cuh"
+#include "kernels/attention/block_attention.h"
+
+namespace dtn {
+namespace attention {
+namespace {
+
+struct BlockView {
+  const std::int64_t* lengths;
+  const std::int64_t* seen;  // [H, n, width]
+  int tokens, block, blocks, width;
+  bool has_zero_keys;
+
+  __device__ __forceinline__ int count(int image) const {
+    return lengths ? static_cast<int>(lengths[image]) : tokens;
+  }
+  // The blocks that a row of blocks sees; null: all.
+  __device__ __forceinline__ const std::int64_t* seen_by(int head, int row) const {
+    if (!seen || row == 0 || row == blocks - 1) return nullptr;
+    return seen + (static_cast<std::int64_t>(head) * blocks + row) * width;
+  }
+  template <class F>
+  __device__ __forceinline__ void in_block(int b, int count, const F& f) const {
+    const int end = (b + 1) * block < count ? (b + 1) * block : count;
+    for (int j = b * block; j < end; ++j) f(j);
+  }
+  template <class F>
+  __device__ __forceinline__ void keys(int, int head, int i, int count, const F& f) const {
+    const std::int64_t* row = seen_by(head, i / block);
+    const int many = row ? width : blocks;
+    for (int k = 0; k < many; ++k) {
+      const int b = row ? static_cast<int>(row[k]) : k;
+      if (b >= 0) in_block(b, count, f);
+    }
+  }
+  template <class F>
+  __device__ __forceinline__ void queries(int, int head, int j, int count, const F& f) const {
+    for (int b = 0; b < blocks; ++b) {
+      const std::int64_t* row = seen_by(head, b);
+      bool sees = !row;
+      for (int k = 0; k < width && !sees; ++k) sees = row[k] == j / block;
+      if (sees) in_block(b, count, f);
+    }
+  }
+  __device__ __forceinline__ float zero_keys(int head, int i) const {
+    if (!has_zero_keys) return 0;
+    const std::int64_t* row = seen_by(head, i / block);
+    int sum = 0;
+    for (int k = 0; k < (row ? width : blocks); ++k) {
+      const int b = row ? static_cast<int>(row[k]) : k;
+      const int first = b * block < tokens ? tokens : b * block;
+      if (b >= 0 && first < (b + 1) * block) sum += (b + 1) * block - first;
+    }
+    return static_cast<float>(sum);
+  }
+  __device__ __forceinline__ float factor(int, int, int) const { return 1; }
+  __device__ __forceinline__ float kept(int, int, int, int) const { return 1; }
+};
+
+BlockView view_of(const BlockAttentionProblem& p) {
+  return {p.lengths,
+          p.seen,
+          static_cast<int>(p.tokens),
+          static_cast<int>(p.block),
+          static_cast<int>(p.blocks),
+          static_cast<int>(p.width),
+          p.zero_keys};
+}
+
+template <class T, class Args>
+RowArrays<T> arrays_of(const Args& args) {
+  const BlockAttentionProblem& p = args.problem;
+  RowArrays<T> a{};
+  a.tokens = a.positions = static_cast<int>(p.tokens);
+  a.heads = static_cast<int>(p.heads);
+  a.dim = static_cast<int>(p.head_dim);
+  const std::int64_t width = p.heads * p.head_dim;
+  a.in_stride = 3 * width, a.out_stride = width, a.head_stride = p.head_dim;
+  a.scale = static_cast<float>(p.scale);
+  a.q = static_cast<const T*>(args.qkv), a.k = a.q + width, a.v = a.k + width;
+  a.out = static_cast<T*>(const_cast<void*>(args.out));
+  a.lse = static_cast<float*>(const_cast<void*>(args.lse));
+  return a;
+}
+
+}  // namespace
+}  // namespace attention
+
+void run(CudaQueue& queue, const BlockAttentionForward& args) {
+  const BlockAttentionProblem& p = args.problem;
+  attention::for_rows("block_attention", p.dtype, p.head_dim, [&](auto zero, auto columns) {
+    attention::rows_forward<columns>(queue, "block_attention_forward",
+                                     attention::arrays_of<decltype(zero)>(args),
+                                     attention::view_of(p), p.batch);
+  });
+}
+
+void run(CudaQueue& queue, const BlockAttentionBackward& args) {
+  const BlockAttentionProblem& p = args.problem;
+  attention::for_rows("block_attention", p.dtype, p.head_dim, [&](auto zero, auto columns) {
+    using T = decltype(zero);
+    attention::RowArrays<T> a = attention::arrays_of<T>(args);
+    a.dout = static_cast<const T*>(args.dout);
+    a.dq = static_cast<T*>(args.dqkv);
+    a.dk = a.dq + p.heads * p.head_dim, a.dv = a.dk + p.heads * p.head_dim;
+    attention::rows_backward<columns>(queue, "block_attention_backward", a, attention::view_of(p),
+                                      p.batch);
+  });
+}
+
+}  // namespace dtn
