@@ -6,15 +6,15 @@
 namespace dtn {
 
 nlohmann::ordered_json read_history(const std::optional<std::filesystem::path>& file) {
-  using Json = nlohmann::ordered_json;
   if (!file) return nullptr;
   std::ifstream in(*file);
-  Json history = {{"steps", Json::array()},
-                  {"epochs", Json::array()},
-                  {"lambda_mean", Json::array()},
-                  {"lambda_var", Json::array()}};
+  using nlohmann::ordered_json;
+  ordered_json history = {{"steps", ordered_json::array()},
+                          {"epochs", ordered_json::array()},
+                          {"lambda_mean", ordered_json::array()},
+                          {"lambda_var", ordered_json::array()}};
   for (std::string line; std::getline(in, line);) {
-    const Json entry = Json::parse(line, nullptr, false);
+    const ordered_json entry = ordered_json::parse(line, nullptr, false);
     if (!entry.is_object() || !entry.contains("step") || !entry.contains("epoch") ||
         !entry.contains("lambda_mean") || !entry.contains("lambda_var")) {
       continue;
@@ -24,7 +24,7 @@ nlohmann::ordered_json read_history(const std::optional<std::filesystem::path>& 
     history["lambda_mean"].push_back(entry["lambda_mean"]);
     history["lambda_var"].push_back(entry["lambda_var"]);
   }
-  return history["steps"].empty() ? Json() : history;
+  return history["steps"].empty() ? ordered_json() : history;
 }
 
 }  // namespace dtn

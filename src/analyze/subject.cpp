@@ -15,6 +15,10 @@ OpenSubject open_subject(const AnalysisSubject& given, const Registries& registr
                           given.config.task));
   }
   std::vector<LayerInfo> layers = classify->model().backbone().layers();
+  if (given.config.model.max_length > 0) {
+    throw ConfigError(
+        cat(given.source, ": dtn-analyze shows models images, and this one sees sequences"));
+  }
   if (layers.empty()) {
     throw ConfigError(cat(given.source, ": a model of the family '", given.config.model.family,
                           "' has no layers that can be looked into"));

@@ -84,10 +84,11 @@ int verify(const DataCommand& options, bool decode, const Registries& registries
   const auto dataset = options.open(options.config_of(registries), registries);
   Progress progress;
   std::vector<BadSample> bad;
+  const char* const noun = dataset->vocabulary() > 0 ? "sequences" : "images";
   const auto depth = decode ? VerifyDepth::kDecode : VerifyDepth::kRead;
   const auto start = std::chrono::steady_clock::now();
   {
-    Watch watch("verifying", dataset->size(), 0);
+    Watch watch("verifying", dataset->size(), 0, noun);
     bad = verify_dataset(*dataset, depth, options.jobs, watching(watch, progress, dataset->size()));
   }
   const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - start;
@@ -99,9 +100,9 @@ int verify(const DataCommand& options, bool decode, const Registries& registries
                 {"images_per_second", rate}});
   } else {
     for (const BadSample& b : bad) std::printf("bad: %s\n", b.reason.c_str());
-    std::printf("%lld of %lld images verified, %zu bad, %.0f images/s\n",
+    std::printf("%lld of %lld %s verified, %zu bad, %.0f %s/s\n",
                 static_cast<long long>(progress.done), static_cast<long long>(dataset->size()),
-                bad.size(), rate);
+                noun, bad.size(), rate, noun);
   }
   if (progress.stopped) return kExitStopped;
   return bad.empty() ? kExitDone : kExitData;

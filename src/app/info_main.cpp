@@ -24,26 +24,32 @@ std::string norm_text(const ModelConfig& m) {
   return cat(m.norm.type, " in blocks [0, ", m.norm_layers(), "), ln after");
 }
 
+// What the model sees.
+std::string input_text(const ModelConfig& m) {
+  if (m.max_length > 0) return cat("up to ", m.max_length, " tokens");
+  return cat("patch ", m.patch_size, ", image ", m.image_size);
+}
+
 void print_model(const std::string& name, const std::vector<std::string>& overrides,
                  const Registries& registries) {
   ExperimentConfig config = load_experiment(find_config(name), overrides, registries.schemas());
   const ModelConfig& m = config.model;
   Complexity c = complexity_of(m, registries.models, registries.norms);
-  std::printf("model            %s\n",
-              cat(m.preset, ": ", m.embed_dim, " channels, ", m.num_heads, " heads, depth ",
-                  m.depth, ", patch ", m.patch_size, ", image ", m.image_size)
-                  .c_str());
+  const char* sample = m.max_length > 0 ? "sequence" : "image";
+  std::printf("model            %s\n", cat(m.preset, ": ", m.embed_dim, " channels, ", m.num_heads,
+                                           " heads, depth ", m.depth, ", ", input_text(m))
+                                           .c_str());
   std::printf("normalizer       %s\n", norm_text(m).c_str());
   std::printf("parameters       %lld\n", static_cast<long long>(c.parameters));
-  std::printf("multiply-adds    %.4f G per image, as the paper counts (dense P)\n",
-              c.paper_multiply_adds / 1e9);
-  std::printf("                 %.4f G per image, as they are carried out\n",
-              c.multiply_adds / 1e9);
+  std::printf("multiply-adds    %.4f G per %s, as the paper counts (dense P)\n",
+              c.paper_multiply_adds / 1e9, sample);
+  std::printf("                 %.4f G per %s, as they are carried out\n", c.multiply_adds / 1e9,
+              sample);
   const bool whole = c.computed_multiply_adds == c.multiply_adds;
-  std::printf("                 %.4f G per image, as computed%s\n", c.computed_multiply_adds / 1e9,
-              whole ? "" : ": what nothing reads is left out");
-  std::printf("activations      %.1f MiB per image in float32, %.1f MiB in bfloat16\n",
-              c.activation_bytes_fp32 / 1048576, c.activation_bytes_bf16 / 1048576);
+  std::printf("                 %.4f G per %s, as computed%s\n", c.computed_multiply_adds / 1e9,
+              sample, whole ? "" : ": what nothing reads is left out");
+  std::printf("activations      %.1f MiB per %s in float32, %.1f MiB in bfloat16\n",
+              c.activation_bytes_fp32 / 1048576, sample, c.activation_bytes_bf16 / 1048576);
 }
 
 void print_norms(const NormRegistry& norms) {

@@ -94,6 +94,11 @@ int run_predict(const PredictCommand& options, const Registries& registries) {
   if (!classify) {
     throw ConfigError(cat("dtn-predict names classes; the task of this model is ", config.task));
   }
+  if (config.model.max_length > 0) {
+    throw ConfigError(
+        "dtn-predict looks at pictures, and this model sees sequences of tokens; dtn-eval measures "
+        "it");
+  }
   for (const std::string& note : task->load_weights(file.string())) log_info(note);
   const auto source = std::make_shared<const FaultKeepingSource>(
       image_samples_of(pictures, config, Split::kVal, device, registries));

@@ -55,6 +55,7 @@ class Checker {
   // A family knows best; what no family of the registry claims is a vision transformer.
   void check_model() const {
     const auto family = std::ranges::find(schemas_.models, m_.family, &ModelSchema::family);
+    if (family == schemas_.models.end() || !family->sequences) check_images();
     if (family == schemas_.models.end() || family->check == nullptr) {
       check_stages();
       check_shape();
@@ -77,6 +78,21 @@ class Checker {
     for (const NormSite& site : family->norm_sites(m_)) {
       check_site(*norm, m_.norm.at_stage(site.stage), site);
     }
+  }
+
+  // Keys of models of sequences.
+  void check_images() const {
+    const ModelConfig usual;
+    if (m_.max_length != usual.max_length) {
+      fail(blame({"model.max_length"}),
+           "model.max_length means nothing for a model of images; remove it");
+    }
+    if (m_.attention == usual.attention) return;
+    fail(blame({"model.attention_dropout", "model.attention.variant", "model.attention.block_size",
+                "model.attention.random_blocks", "model.attention.hashes",
+                "model.attention.buckets"}),
+         "model.attention and model.attention_dropout mean nothing for a model of images; remove "
+         "them");
   }
 
   // The preset has every key; what differs from it was set by somebody.
@@ -328,6 +344,8 @@ class Checker {
                                       {"decay_epochs", s.decay_epochs.has_value()},
                                       {"gamma", s.gamma.has_value()},
                                       {"power", s.power.has_value()},
+                                      {"warmup_steps", s.warmup_steps.has_value()},
+                                      {"warmup_epochs", s.warmup_epochs > 0},
                                       {"cooldown_epochs", s.cooldown_epochs > 0},
                                       {"warmup_prefix", s.warmup_prefix}}) {
       if (!is_set || is_key_of_schedule(key, name)) continue;
@@ -339,6 +357,10 @@ class Checker {
   }
 
   void check_drops(const ScheduleConfig& s) const {
+    if (s.name == ScheduleKind::kRsqrt && !s.warmup_steps) {
+      fail(blame({"schedule.name"}),
+           "the schedule 'rsqrt' needs schedule.warmup_steps, the steps in which the rate rises");
+    }
     if (s.name == ScheduleKind::kWsd && !s.decay_epochs) {
       fail(blame({"schedule.name"}),
            "the schedule 'wsd' needs schedule.decay_epochs, the epochs of its way down");
@@ -363,7 +385,9 @@ class Checker {
   void check_way_down(const ScheduleConfig& s, const std::string& name) const {
     const OptimConfig& o = c_.optim;
     const double peak = o.lr * (o.lr_scale_batch ? c_.train.batch_size / *o.lr_scale_batch : 1.0);
-    if (s.name != ScheduleKind::kCosine && s.name != ScheduleKind::kConstant && s.min_lr > peak) {
+    const bool ends_at_least = s.name != ScheduleKind::kCosine &&
+                               s.name != ScheduleKind::kConstant && s.name != ScheduleKind::kRsqrt;
+    if (ends_at_least && s.min_lr > peak) {
       fail(blame({"schedule.min_lr", "optim.lr"}), "schedule.min_lr ", number_text(s.min_lr),
            " is above the rate ", number_text(peak), " that the schedule '", name,
            "' comes down from; lower it");

@@ -30,6 +30,11 @@ std::span<const std::string> names_of<PosResize>() {
   return names;
 }
 template <>
+std::span<const std::string> names_of<SequenceVariant>() {
+  static const std::array<std::string, 2> names = {"clean", "lra"};
+  return names;
+}
+template <>
 std::span<const std::string> names_of<MlpKind>() {
   static const std::array<std::string, 2> names = {"plain", "swiglu_packed"};
   return names;
@@ -145,6 +150,25 @@ std::vector<Key> model_keys() {
       value("model.dropout", FIELD(model.dropout), fraction(),
             "dropout behind the positions, the attention's projection and both layers of the MLP",
             "0.1"),
+      value("model.attention_dropout", FIELD(model.attention.dropout), fraction(),
+            "dropout of the attention's weights, in models of sequences with dense attention",
+            "0.1"),
+      value("model.max_length", FIELD(model.max_length), between(0, 1 << 20),
+            "tokens of the longest sequence that the model sees, the class token not counted; what "
+            "is longer is cut at the end. 0 in models of images"),
+      choice("model.attention.variant", FIELD(model.attention.variant),
+             "BigBird and Reformer: as their papers have it, or as the Long-Range Arena's code, "
+             "where pads are seen"),
+      value("model.attention.block_size", FIELD(model.attention.block_size), between(1, 65536),
+            "BigBird: tokens of a block"),
+      value("model.attention.random_blocks", FIELD(model.attention.random_blocks), between(1, 1024),
+            "BigBird: how many blocks drawn at random a block sees, beside its neighbours, the "
+            "first and the last"),
+      value("model.attention.hashes", FIELD(model.attention.hashes), between(1, 64),
+            "Reformer: rounds of hashing"),
+      value("model.attention.buckets", FIELD(model.attention.buckets), between(2, 65536),
+            "Reformer: buckets of a round, an even number, and chunks that the sorted tokens are "
+            "cut into"),
       value("model.eps", FIELD(model.eps), above(0),
             "added to variances in the norms, ahead of the square root"),
       value(

@@ -5,8 +5,13 @@ namespace dtn::config {
 
 template <>
 std::span<const std::string> names_of<ScheduleKind>() {
-  static const std::array<std::string, 6> names = {"cosine", "constant", "linear",
-                                                   "step",   "poly",     "wsd"};
+  static const std::array<std::string, 7> names = {"cosine", "constant", "linear", "step",
+                                                   "poly",   "wsd",      "rsqrt"};
+  return names;
+}
+template <>
+std::span<const std::string> names_of<DecayScope>() {
+  static const std::array<std::string, 2> names = {"matrices", "all"};
   return names;
 }
 template <>
@@ -152,10 +157,11 @@ std::vector<Key> train_keys() {
             "as it is",
             "512"),
       value("optim.weight_decay", FIELD(optim.weight_decay), at_least(0),
-            "decay of weights of two and more dimensions; biases, norms, tokens and positions have "
-            "none"),
-      value("optim.decay_all", FIELD(optim.decay_all), kAny,
-            "whether what has no weight_decay by itself has it, too, as in ResNet's recipe"),
+            "decay of weights of two and more dimensions; see optim.decay"),
+      choice(
+          "optim.decay", FIELD(optim.decay),
+          "what weight_decay is for: weights of two and more dimensions, or biases, norms, tokens "
+          "and positions as well"),
       pair("optim.betas", FIELD(optim.beta1), FIELD(optim.beta2), fraction(),
            "how much of the averages of the gradient and of its square a step keeps"),
       value("optim.eps", FIELD(optim.eps), above(0),
@@ -205,6 +211,8 @@ std::vector<Key> train_keys() {
             "length of the run in optimizer steps, in place of schedule.epochs", "10000"),
       value("schedule.warmup_epochs", FIELD(schedule.warmup_epochs), between(0, 1e6),
             "epochs at the start in which the rate rises in a straight line", "5"),
+      value("schedule.warmup_steps", FIELD(schedule.warmup_steps), kPositiveCount,
+            "rsqrt: steps at the start in which the rate rises in a straight line", "1000"),
       value("schedule.warmup_lr", FIELD(schedule.warmup_lr), at_least(0),
             "rate that the warmup starts from; not scaled by the batch"),
       value("schedule.min_lr", FIELD(schedule.min_lr), at_least(0),

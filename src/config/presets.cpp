@@ -132,6 +132,26 @@ ModelConfig regnety_160() {
   return m;
 }
 
+// Tay et al., Long Range Arena, ICLR 2021: the models of Long ListOps, with the sizes of the paper.
+ModelConfig listops(const char* name, SequenceAttentionKind kind) {
+  ModelConfig m;
+  m.preset = name;
+  m.family = "sequence";
+  m.num_classes = 10;
+  m.embed_dim = 512;
+  m.depth = 6;
+  m.num_heads = 8;
+  m.act = MlpActivation::kGeluTanh;
+  m.class_token_at = 0;
+  m.dropout = 0.1;
+  m.eps = 1e-6;
+  m.max_length = 2000;
+  m.vocabulary = 17;
+  m.attention.kind = kind;
+  if (kind == SequenceAttentionKind::kDense) m.attention.dropout = 0.1;
+  return m;
+}
+
 }  // namespace
 
 std::span<const ModelConfig> model_presets() {
@@ -156,6 +176,9 @@ std::span<const ModelConfig> model_presets() {
       t2t_vit_t_14(),
       resnet50(),
       regnety_160(),
+      listops("listops_dense", SequenceAttentionKind::kDense),
+      listops("listops_bigbird", SequenceAttentionKind::kBigBird),
+      listops("listops_reformer", SequenceAttentionKind::kReformer),
   };
   return presets;
 }

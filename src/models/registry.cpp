@@ -3,6 +3,7 @@
 #include "dtn/models/pvt.h"
 #include "dtn/models/regnet.h"
 #include "dtn/models/resnet.h"
+#include "dtn/models/sequence.h"
 #include "dtn/models/swin.h"
 #include "dtn/models/t2t_vit.h"
 #include "dtn/models/vit.h"
@@ -31,7 +32,8 @@ const ModelRegistry& model_registry() {
                        levit_row(),
                        t2t_vit_row(),
                        resnet_row(),
-                       regnet_row()});
+                       regnet_row(),
+                       sequence_row()});
   return rows;
 }
 

@@ -1,11 +1,9 @@
 #include "dtn/models/t2t_vit.h"
 
-#include <cmath>
-
+#include "dtn/nn/sinusoids.h"
 #include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "models/image_models.h"
-#include "ops/dispatch.h"
 
 namespace dtn {
 namespace {
@@ -88,27 +86,10 @@ ModelSchema t2t_schema() {
   return s;
 }
 
-// Row p, channel j: the sine (j even) or cosine (j odd) of p / 10000^(2 floor(j / 2) / C), taken in
-// float64 and rounded once.
-void fill_sinusoids(Tensor& table, std::uint64_t, const std::string&) {
-  const std::int64_t rows = table.dim(1), channels = table.dim(2);
-  dispatch_real(table.dtype(), [&](auto zero) {
-    using T = decltype(zero);
-    T* to = table.data<T>();
-    for (std::int64_t p = 0; p < rows; ++p) {
-      for (std::int64_t j = 0; j < channels; ++j) {
-        const std::int64_t even = j - j % 2;
-        const double exponent = static_cast<double>(even) / static_cast<double>(channels);
-        const double angle = static_cast<double>(p) / std::pow(10000.0, exponent);
-        to[p * channels + j] = static_cast<T>(j % 2 == 0 ? std::sin(angle) : std::cos(angle));
-      }
-    }
-  });
-}
-
 Parameter* make_t2t_positions(const Scope& scope, const ModelConfig& c) {
   Parameter* p =
-      scope.weight("pos_embed", {1, 1 + t2t_grid(c).tokens(), c.embed_dim}, fill_sinusoids);
+      scope.weight("pos_embed", {1, 1 + t2t_grid(c).tokens(), c.embed_dim},
+                   [](Tensor& table, std::uint64_t, const std::string&) { fill_sinusoids(table); });
   p->frozen = true;
   return p;
 }
@@ -117,7 +98,7 @@ Parameter* make_t2t_positions(const Scope& scope, const ModelConfig& c) {
 Tensor resized_t2t(const ModelConfig& c, const Parameter& p, const Tensor&, std::string& note) {
   if (p.name != "pos_embed") return {};
   Tensor table = Tensor::empty(p.shape, DType::kFloat32);
-  fill_sinusoids(table, 0, "");
+  fill_sinusoids(table);
   const TokenGrid grid = t2t_grid(c);
   note = cat("pos_embed: made for ", grid.height, " x ", grid.width, " by its formula");
   return table;

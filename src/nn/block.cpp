@@ -96,9 +96,16 @@ void Block::attention_branch(Context& ctx, ResidualStream& stream, const TokenGr
 void Block::project(Context& ctx, ResidualStream& stream, const Variable& mixed,
                     const TokenGrid& grid) const {
   const Tensor scale = drop_path1_.scales(ctx, mixed);
-  const auto [weight, bias] = scaled(ctx, layer_scale1_, attention_->projection());
+  const Linear* projection = attention_->projection();
   const Dropout* dropout = attention_->dropout();
   const bool drops = dropout && dropout->active(ctx);
+  if (!projection) {
+    if (ctx.observer) {
+      ctx.observer->branch(Observer::Branch::kAttention, mixed.value(), grid);
+    }
+    return stream.add(drops ? dropout->forward(ctx, mixed) : mixed, scale);
+  }
+  const auto [weight, bias] = scaled(ctx, layer_scale1_, *projection);
   if (ctx.observer) {
     Context aside = unseen(ctx);
     const Variable branch = ops::linear(aside, mixed, weight, bias);

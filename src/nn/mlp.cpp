@@ -14,13 +14,17 @@ std::int64_t width_inside(const Mlp::Options& o) {
   return o.hidden / 2;
 }
 
+Linear::Options layer_options(const Mlp::Options& o) {
+  return {.weight_init = o.weight_init, .bias_init = o.bias_init};
+}
+
 }  // namespace
 
 Mlp::Mlp(const Scope& scope, const Options& o)
     : kind_(o.kind),
       act_(o.act),
-      fc1_(scope / "fc1", o.channels, o.hidden),
-      fc2_(scope / "fc2", width_inside(o), o.channels),
+      fc1_(scope / "fc1", o.channels, o.hidden, layer_options(o)),
+      fc2_(scope / "fc2", width_inside(o), o.channels, layer_options(o)),
       drop1_(scope / "drop1", o.dropout),
       drop2_(scope / "drop2", o.dropout) {}
 

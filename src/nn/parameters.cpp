@@ -39,15 +39,22 @@ std::uint32_t stream_of(std::string_view name) {
   return hash;
 }
 
-void fill_truncated_normal(Tensor& value, double std, std::uint64_t seed, std::string_view name) {
-  constexpr double kCut = 2.0;
+void fill_normal(Tensor& value, double std, std::uint64_t seed, std::string_view name) {
+  const PhiloxKey key{seed, stream_of(name)};
+  for (std::int64_t i = 0; i < value.numel(); ++i) {
+    set_element(value, i, std * normal_at(key, static_cast<std::uint64_t>(i)));
+  }
+}
+
+void fill_truncated_normal(Tensor& value, double std, std::uint64_t seed, std::string_view name,
+                           double cut) {
   for (std::int64_t i = 0; i < value.numel(); ++i) {
     double x = 0;
     // Rejection; the step counter makes each try its own number. With std 0.02 the first always
     // passes.
     for (std::uint32_t attempt = 0; attempt < 64; ++attempt) {
       x = std * normal_at({seed, stream_of(name), attempt}, static_cast<std::uint64_t>(i));
-      if (std::abs(x) <= kCut) break;
+      if (std::abs(x) <= cut) break;
     }
     set_element(value, i, x);
   }
@@ -83,13 +90,18 @@ Parameter* ParameterStore::add_custom(std::string name, const Shape& shape, Deca
 Buffer* ParameterStore::add_buffer(std::string name, const Shape& shape, InitKind init) {
   DTN_CHECK(!values_.defined(), "buffer ", name, " added after allocation");
   DTN_CHECK(!has(name), "buffer ", name, " added twice");
-  DTN_CHECK(init == InitKind::kZeros || init == InitKind::kOnes, "buffer ", name,
-            " starts at zeros or ones");
+  DTN_CHECK(init != InitKind::kTruncatedNormal, "buffer ", name, " starts at zeros or ones");
   Buffer& b = buffers_.emplace_back();
   b.name = std::move(name);
   b.shape = shape;
   b.init = init;
   return &b;
+}
+
+Buffer* ParameterStore::add_custom_buffer(std::string name, const Shape& shape, CustomInit init) {
+  Buffer* b = add_buffer(std::move(name), shape, InitKind::kCustom);
+  b->custom_init = std::move(init);
+  return b;
 }
 
 void ParameterStore::allocate(DType dtype, Device device) {
@@ -127,8 +139,13 @@ void ParameterStore::initialize(std::uint64_t seed) {
   Tensor host = device() == kCpu ? values_ : Tensor::zeros(values_.shape(), values_.dtype());
   for (const Parameter& p : parameters_) fill(host, p, seed);
   for (const Buffer& b : buffers_) {
-    double start = b.init == InitKind::kOnes ? 1.0 : 0.0;
-    view(host, b).copy_from(Tensor::full(b.shape, host.dtype(), start));
+    Tensor value = view(host, b);
+    if (b.init == InitKind::kCustom) {
+      b.custom_init(value, seed, b.name);
+    } else {
+      const double start = b.init == InitKind::kOnes ? 1.0 : 0.0;
+      value.copy_from(Tensor::full(b.shape, host.dtype(), start));
+    }
   }
   if (device() != kCpu) values_.copy_from(host);
   restart_buffers();

@@ -99,7 +99,8 @@ std::vector<ParameterRange> parameter_ranges(const OptimConfig& config,
       }
       if (p.frozen) continue;
       if (!open) {
-        const double weight_decay = decays || config.decay_all ? config.weight_decay : 0;
+        const double weight_decay =
+            decays || config.decay == DecayScope::kAll ? config.weight_decay : 0;
         ranges.push_back({p.offset, 0, weight_decay, factor, {}});
       }
       open = true;

@@ -46,6 +46,11 @@ double LearningRate::epochs_of(std::int64_t steps) const {
 }
 
 double LearningRate::at(std::int64_t step) const {
+  if (schedule_.name == ScheduleKind::kRsqrt) {
+    const auto t = static_cast<double>(step);
+    const auto w = static_cast<double>(schedule_.warmup_steps.value());
+    return peak_ * std::min(1.0, t / w) / std::sqrt(std::max(t, w));
+  }
   double t = epochs_of(step), end = epochs_of(total_steps_) - schedule_.cooldown_epochs;
   if (per_epoch_) t = std::floor(t);
   if (t < schedule_.warmup_epochs) {
@@ -62,7 +67,8 @@ double LearningRate::scheduled(double t, double length) const {
   const double progress = length > 0 ? std::min(1.0, t / length) : 1.0;
   const double height = peak_ - s.min_lr;
   switch (s.name) {
-    case ScheduleKind::kConstant: break;
+    case ScheduleKind::kConstant:
+    case ScheduleKind::kRsqrt: break;  // by steps, see at()
     case ScheduleKind::kCosine:
       return s.min_lr + height * (1 + std::cos(std::numbers::pi * progress)) / 2;
     case ScheduleKind::kLinear: return s.min_lr + height * (1 - progress);

@@ -5,6 +5,7 @@
 
 #include "core/format.h"
 #include "data/feed/open_split.h"
+#include "data/feed/token_samples.h"
 #include "dtn/models/weights.h"
 #include "dtn/ops/loss.h"
 #include "dtn/ops/primitive.h"
@@ -28,10 +29,19 @@ class NoMeter final : public Meter {
   }
 };
 
+// The device, if the model runs there.
+Device checked_device(const TaskSetup& setup) {
+  const ModelRow& family = setup.registries.models.at(setup.config.model.family);
+  if (family.schema.sequences && setup.device.type == DeviceType::kCuda) {
+    throw ConfigError("models of sequences run on the CPU; use --device cpu");
+  }
+  return setup.device;
+}
+
 }  // namespace
 
 Classify::Classify(const TaskSetup& setup)
-    : device_(setup.device),
+    : device_(checked_device(setup)),
       config_(setup.config),
       registries_(setup.registries),
       model_(setup.config.model, setup.config.seed, DType::kFloat32, setup.device,
@@ -47,6 +57,15 @@ std::shared_ptr<const SampleSource> Classify::source(Split split, Device device)
     throw ConfigError(
         "model.num_classes is 0: features have no loss to train by; set it to the classes of the "
         "data set");
+  }
+  if (model_.family().schema.sequences) {
+    // Sequences of about equal length together, where each costs what it is long.
+    const ModelConfig& m = config_.model;
+    return open_token_samples(
+        config_, split,
+        {.max_length = m.max_length,
+         .batches_by_length = m.attention.kind == SequenceAttentionKind::kDense},
+        registries_);
   }
   return open_image_samples(config_, split, device, registries_);
 }
@@ -129,7 +148,9 @@ std::string Classify::description() const {
   const std::string where =
       in_first_blocks ? cat(" in the first ", m.norm_layers(), " of ", m.blocks(), " blocks")
                       : cat(", ", m.blocks(), " blocks");
-  return cat(m.preset, ", ", m.norm.type, where, ", ", model_.parameters().count(), " parameters");
+  const std::string note = model_.note();
+  return cat(m.preset, ", ", m.norm.type, where, ", ", model_.parameters().count(), " parameters",
+             note.empty() ? "" : "; ", note);
 }
 
 std::string Classify::teaching() const {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Every family of models in whole runs, with its own normalizer and with DTN: the bits do not depend on
 # threads, on recomputed blocks, or on where the run was resumed or killed; dtn-eval finds what training
-# found, on images that are no square.
+# found, on images that are no square, or on sequences of different lengths.
 source "$(dirname "$0")/lib/common.sh"
 
 seed=${DTN_TEST_SEED:-$RANDOM}
@@ -25,18 +25,29 @@ declare -A model=(
   [resnet]='preset: resnet50, image_size: [33, 41], embed_dim: [16, 24], depth: [1, 1]'
   [regnet]='preset: regnety_160, image_size: [33, 41], embed_dim: [8, 12], depth: [1, 1],
             num_heads: [2, 3]'
+  [sequence]='preset: listops_dense, max_length: 60, embed_dim: 24, depth: 2, num_heads: 4,
+              mlp_ratio: 2, class_token_at: 1, drop_path: 0.2'
+  [sequence-bigbird]='preset: listops_bigbird, max_length: 60, embed_dim: 24, depth: 2,
+                      num_heads: 4, mlp_ratio: 2, attention: {block_size: 4}'
+  [sequence-reformer]='preset: listops_reformer, max_length: 60, embed_dim: 24, depth: 2,
+                       num_heads: 4, mlp_ratio: 2, attention: {hashes: 2, buckets: 4}'
 )
 declare -A with_dtn=([vit]='{type: dtn, layers: 1}' [pvt]='{type: dtn, pool: [2, 1]}'
   [pvt_v2]='{type: dtn, pool: [2, 1]}' [swin]='{type: dtn, pool: [2, 1]}' [levit]=dtn
-  [t2t_vit]='{type: dtn, layers: 1}')
+  [t2t_vit]='{type: dtn, layers: 1}' [sequence]='{type: dtn, init: local_1d}'
+  [sequence-bigbird]=dtn [sequence-reformer]=in)
+images='data: {dataset: synthetic, size: 48}
+augment: {preset: deit, erase: 0.5, mix_chance: 0.9}'
+expressions="data: {dataset: listops, root: $work/listops}"
+expect 0 dtn-data listops --output "$work/listops" --seed 1 --train 48 --val 16 --test 4 \
+  --min-length 9 --max-length 70
 
 config_of() {  # FILE FAMILY NORM
   cat > "$1" << EOF
 name: small
 seed: 3
 model: {num_classes: 10, ${model[$2]}${3:+, norm: $3}}
-data: {dataset: synthetic, size: 48}
-augment: {preset: deit, erase: 0.5, mix_chance: 0.9}
+$([[ $2 == sequence* ]] && echo "$expressions" || echo "$images")
 optim: {lr: 1.0e-3, clip_grad_norm: 1.0}
 schedule: {steps: 8, warmup_epochs: 1}
 train: {batch_size: 16, micro_batch: 8, ema: 0.9, log_every: 1, eval_every: 4, checkpoint_every: 1,
@@ -85,6 +96,7 @@ check_run() {  # CONFIG RUN
 
 expect 0 dtn-info --presets
 families=$(awk 'NR > 1 && NF > 3 { print $2 }' "$log" | sort -u)
+families+=' sequence-bigbird sequence-reformer'
 for family in $families; do
   if [[ ! ${model[$family]:-} ]]; then fail "no small model of the family $family here"; fi
   config_of "$work/$family.yaml" "$family" ''

@@ -39,6 +39,10 @@ struct Rng {
   // places of all, in the memory of the device, until the backward pass is done.
   std::uint64_t first_sample = 0;
   const std::int64_t* rows = nullptr;
+  // Of models of sequences: how many numbers every sample has for its elements, at least as many as
+  // there are. So an element draws the same one however far the sequences are padded. 0: just as
+  // many as there are.
+  std::int64_t per_sample = 0;
 
   // Random numbers of one consumer: a drop-path layer, a dropout.
   PhiloxKey key(std::uint32_t stream) const {

@@ -24,6 +24,23 @@ enum class MlpActivation { kGelu, kGeluTanh, kQuickGelu, kSilu };
 // where act is silu.
 enum class MlpKind { kPlain, kSwigluPacked };
 
+// How the tokens of a sequence see each other: all all, in blocks (BigBird), or by a hash (Reformer).
+enum class SequenceAttentionKind { kDense, kBigBird, kReformer };
+// Of the sparse kinds: as their papers have it, or as the Long-Range Arena's code does.
+enum class SequenceVariant { kClean, kLra };
+
+// The attention of models of sequences.
+struct SequenceAttentionConfig {
+  SequenceAttentionKind kind = SequenceAttentionKind::kDense;  // of the preset
+  SequenceVariant variant = SequenceVariant::kClean;
+  int block_size = 64;    // BigBird: tokens of a block
+  int random_blocks = 3;  // that a row of blocks sees beside its neighbours and the ends
+  int hashes = 1;         // Reformer: rounds
+  int buckets = 10;       // and chunks of a round
+  double dropout = 0;     // of the weights, where they are dense
+  bool operator==(const SequenceAttentionConfig&) const = default;
+};
+
 // Pixels of the images that a model sees; written as one number where both are equal.
 struct ImageSize {
   int height = 224, width = 224;
@@ -80,6 +97,10 @@ struct ModelConfig {
   // with weights of its own, blocks.N.attn.pos_proj.weight.
   bool mhsa_position = false;
   NormConfig norm;
+  // Of models of sequences, which see no images.
+  int max_length = 0;  // tokens, the class token not counted
+  int vocabulary = 0;  // 0, which pads, counts
+  SequenceAttentionConfig attention{};
   PerStage<std::int64_t> norm_pool = 1;     // the option `pool` of the norm, where nobody sets it
   std::optional<std::string> init_weights;  // a file or folder to start from: see find_weights()
   InitHead init_head = InitHead::kKeep;     // the head of those, or a new one

@@ -31,6 +31,7 @@ struct ModelSchema {
   // value is an error. "model.registers".
   std::vector<std::string> unused{};
   ModelCheck check = nullptr;  // null: what vision transformers check
+  bool sequences = false;      // it sees sequences of tokens, not images
   // Where norm.type stands, in a configuration that passes the check. Null: as in vision
   // transformers.
   std::vector<NormSite> (*norm_sites)(const ModelConfig&) = nullptr;

@@ -22,12 +22,15 @@ struct RateMultiple {
 enum class NsCoefficients { kOriginal, kQuintic };
 enum class MuonScale { kMatchRmsAdamw, kOriginal };
 
+// What has the weight decay: weights of layers, or biases, norms, tokens and positions, too.
+enum class DecayScope { kMatrices, kAll };
+
 struct OptimConfig {
   std::string name = "adamw";  // see optimizer_registry()
   double lr = 5e-4;
   std::optional<double> lr_scale_batch;  // N: the rate used is lr x batch / N
   double weight_decay = 0.05;            // decoupled for adamw and lion, else part of the update
-  bool decay_all = false;                // biases, norms, tokens and positions, too
+  DecayScope decay = DecayScope::kMatrices;
   double beta1 = 0.9, beta2 = 0.999;
   std::optional<double> eps = 1e-8;      // unset: the optimizer has none
   std::optional<double> momentum = 0.9;  // sgd's, muon's; unset: the optimizer has none
@@ -43,7 +46,7 @@ struct OptimConfig {
   bool operator==(const OptimConfig&) const = default;
 };
 
-enum class ScheduleKind { kCosine, kConstant, kLinear, kStep, kPoly, kWsd };
+enum class ScheduleKind { kCosine, kConstant, kLinear, kStep, kPoly, kWsd, kRsqrt };
 enum class SchedulePer { kEpoch, kStep };
 
 struct ScheduleConfig {
@@ -52,7 +55,8 @@ struct ScheduleConfig {
   std::optional<std::int64_t> epochs;
   std::optional<std::int64_t> steps;
   double warmup_epochs = 0;
-  double warmup_lr = 1e-6;  // not scaled by the batch, like min_lr
+  std::optional<std::int64_t> warmup_steps;  // rsqrt
+  double warmup_lr = 1e-6;                   // not scaled by the batch, like min_lr
   double min_lr = 1e-5;
   std::optional<SchedulePer> per;  // unset: epoch, or step when `steps` is set
   // step: the epochs at which the rate drops, ascending, or else the epochs from drop to drop.

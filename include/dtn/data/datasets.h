@@ -108,7 +108,7 @@ std::unique_ptr<Dataset> open_listops(const DataConfig& data, const ModelConfig&
 
 // data.size images of the model's size, made up on the fly: a coarse random pattern for each class
 // (the same in both splits), a random brightness and noise. Classes are balanced: label = index mod
-// num_classes. Equal seeds give equal images.
+// num_classes. Equal seeds give equal images. For models of sequences: random words, up to max_length.
 std::unique_ptr<Dataset> make_synthetic(const DataConfig& data, const ModelConfig& model,
                                         Split split, std::uint64_t seed);
 

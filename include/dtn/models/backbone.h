@@ -46,6 +46,8 @@ class Backbone {
     return {pooled(ctx, fields)};
   }
   virtual std::vector<StageShape> stages() const = 0;
+  // What people should know of how this model runs; empty: nothing.
+  virtual std::string note() const { return {}; }
   // The layers that an Observer is shown in every pass, in that order; none: nothing is shown.
   virtual std::vector<LayerInfo> layers() const { return {}; }
   // The heads of a classifier with so many classes, one for each of pooled_each().

@@ -48,6 +48,7 @@ class Classifier {
   const ModelConfig& config() const { return config_; }
   // The family's row of the registry.
   const ModelRow& family() const { return row_; }
+  std::string note() const { return backbone_->note(); }
   Backbone& backbone() { return *backbone_; }
   ParameterStore& parameters() { return store_; }
   const ParameterStore& parameters() const { return store_; }

@@ -30,7 +30,7 @@ class Attention final : public BlockAttention {
   // Not with a positional bias.
   bool has_first_path() const override { return position_ == nullptr; }
   Variable weights(Context&, const Variable& x, const TokenGrid& grid) const override;
-  const Linear& projection() const override { return proj_; }
+  const Linear* projection() const override { return &proj_; }
   const Dropout* dropout() const override { return &dropout_; }
 
  private:

@@ -24,7 +24,8 @@ class BlockAttention {
   // Throws Error where tokens do not attend to all tokens.
   virtual Variable weights(Context&, const Variable& x, const TokenGrid& grid) const;
 
-  virtual const Linear& projection() const = 0;
+  // Null where what mix() gives is what is added to the residual.
+  virtual const Linear* projection() const = 0;
   // Behind the projection; null: none.
   virtual const Dropout* dropout() const { return nullptr; }
 };

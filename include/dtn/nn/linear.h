@@ -16,6 +16,8 @@ struct Linear {
   struct Options {
     bool bias = true;
     InitKind init = InitKind::kTruncatedNormal;  // of the weight; a bias starts at 0
+    // In the place of these; unset: those.
+    CustomInit weight_init{}, bias_init{};
   };
   Linear(const Scope& scope, std::int64_t in, std::int64_t out)
       : Linear(scope, in, out, Options{}) {}

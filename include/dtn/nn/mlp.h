@@ -17,6 +17,8 @@ class Mlp final : public BlockMlp {
     double dropout = 0;     // behind either layer
     MlpKind kind = MlpKind::kPlain;
     MlpActivation act = MlpActivation::kGelu;
+    // How both layers start; unset: as linear layers do.
+    CustomInit weight_init{}, bias_init{};
   };
   Mlp(const Scope&, const Options&);
 

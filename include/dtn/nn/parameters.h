@@ -51,7 +51,8 @@ struct FlatRange {
 struct Buffer {
   std::string name;  // PyTorch's, e.g. blocks.0.norm1.running_mean
   Shape shape;
-  InitKind init = InitKind::kZeros;  // kZeros or kOnes
+  InitKind init = InitKind::kZeros;  // kZeros, kOnes or kCustom
+  CustomInit custom_init;            // with kCustom
   std::int64_t offset = 0;           // first element in values()
   Tensor value, next;                // in the type of the weights; defined once allocated
 };
@@ -69,6 +70,7 @@ class ParameterStore {
   Parameter* add(std::string name, const Shape& shape, InitKind init, Decay decay);
   Parameter* add_custom(std::string name, const Shape& shape, Decay decay, CustomInit init);
   Buffer* add_buffer(std::string name, const Shape& shape, InitKind init);
+  Buffer* add_custom_buffer(std::string name, const Shape& shape, CustomInit init);
 
   // Lays the parameters out and allocates values and gradients (float32, or float64 for tests).
   void allocate(DType dtype = DType::kFloat32, Device device = kCpu);
@@ -138,9 +140,12 @@ class ParameterStore {
 // FNV-1a: the number of a stream of random values that depends on a name alone.
 std::uint32_t stream_of(std::string_view name);
 
-// Fills a float32 or float64 tensor from a normal of the given std cut at +-2, keyed by (seed,
+// Fills a float32 or float64 tensor from a normal of the given std cut at +-cut, keyed by (seed,
 // name).
-void fill_truncated_normal(Tensor& value, double std, std::uint64_t seed, std::string_view name);
+void fill_truncated_normal(Tensor& value, double std, std::uint64_t seed, std::string_view name,
+                           double cut = 2);
+// The same from the whole normal.
+void fill_normal(Tensor& value, double std, std::uint64_t seed, std::string_view name);
 // The same from the uniform distribution on [low, high).
 void fill_uniform(Tensor& value, double low, double high, std::uint64_t seed,
                   std::string_view name);

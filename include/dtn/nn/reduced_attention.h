@@ -31,7 +31,7 @@ class ReducedAttention final : public BlockAttention {
   Variable mix(Context&, const Variable& x, const TokenGrid& grid) const override;
   Variable mix_first(Context&, const Variable& x, std::int64_t count) const override;
   bool has_first_path() const override { return !reduce_ && !position_; }
-  const Linear& projection() const override { return proj_; }
+  const Linear* projection() const override { return &proj_; }
 
  private:
   // The grids are for those who look on.

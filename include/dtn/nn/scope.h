@@ -46,6 +46,9 @@ struct Scope {
   Buffer* buffer(std::string_view of, const Shape& shape, InitKind init) const {
     return store.add_buffer(name(of), shape, init);
   }
+  Buffer* buffer(std::string_view of, const Shape& shape, CustomInit init) const {
+    return store.add_custom_buffer(name(of), shape, std::move(init));
+  }
   // The stream of random numbers (Rng::key) of one consumer in the module.
   std::uint32_t random(std::string_view of) const { return stream_of(name(of)); }
 };

@@ -23,7 +23,7 @@ class WindowAttention final : public BlockAttention {
 
   // Throws Error for a grid that windows do not fill, or with tokens ahead of it.
   Variable mix(Context&, const Variable& x, const TokenGrid& grid) const override;
-  const Linear& projection() const override { return proj_; }
+  const Linear* projection() const override { return &proj_; }
 
  private:
   // What depends on the grid and the device alone.

@@ -26,6 +26,8 @@ class LearningRate {
   //   poly:      min_lr + (peak - min_lr) (1 - t / S)^power
   //   step:      peak gamma^k, at least min_lr; k = milestones up to t, or floor(t / decay_epochs)
   //   wsd:       min_lr + (peak - min_lr) (S - t) / decay_epochs, at most peak
+  // And alone by steps, with w = warmup_steps (as the Long-Range Arena has it, Tay et al., 2021):
+  //   rsqrt:     peak min(1, step / w) / sqrt(max(step, w))
   double at(std::int64_t step) const;
 
   double peak() const { return peak_; }

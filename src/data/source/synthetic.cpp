@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "data/source/synthetic_sequences.h"
 #include "dtn/core/check.h"
 #include "dtn/core/philox.h"
 #include "dtn/data/datasets.h"
@@ -100,14 +101,15 @@ class SyntheticDataset final : public Dataset {
 
 std::unique_ptr<Dataset> make_synthetic(const DataConfig& data, const ModelConfig& model,
                                         Split split, std::uint64_t seed) {
+  std::int64_t size = data.size.value_or(kDefaultSize[static_cast<int>(split)]);
+  if (size < 1) throw ConfigError(cat("data.size must be at least 1, got ", size));
+  if (model.max_length > 0) return make_synthetic_sequences(size, model, split, seed);
   if (model.channels != 1 && model.channels != 3) {
     throw ConfigError(
         cat("data.dataset synthetic makes images of 1 or 3 channels, but "
             "model.channels is ",
             model.channels));
   }
-  std::int64_t size = data.size.value_or(kDefaultSize[static_cast<int>(split)]);
-  if (size < 1) throw ConfigError(cat("data.size must be at least 1, got ", size));
   return std::make_unique<SyntheticDataset>(size, data, model, split, seed);
 }
 

@@ -50,8 +50,10 @@ void run(CudaQueue&, const ScaleRows&);
 //   y[i] = x[i] mask[i] / (1 - p)
 //   mask[i] = 1 when philox_uniform(key, number(i)) >= p, else 0
 //   number(i) = first + i
-// or, where there are `rows`, for element j of row r
-//   number(i) = rows[r] per_row + j
+// or, where there are `rows`, for element j of row r, with per_row for a `stride` of 0
+//   number(i) = rows[r] stride + j
+// or, where there is but a stride,
+//   number(i) = first + r stride + j
 // A dropped element is 0 whatever x is, p = 1 drops all. The backward pass is the same with dy for x.
 struct ElementDropout {
   DType dtype;
@@ -65,6 +67,15 @@ struct ElementDropout {
   const std::uint32_t* step = nullptr;
   const std::int64_t* rows = nullptr;  // [count / per_row], not negative
   std::int64_t per_row = 0;
+  std::int64_t stride = 0;  // at least per_row, or 0
+
+  bool by_rows() const { return rows || stride; }
+  // The number of a row's first element.
+  DTN_HOST_DEVICE std::uint64_t number_of(std::int64_t row) const {
+    const std::int64_t each = stride ? stride : per_row;
+    return rows ? static_cast<std::uint64_t>(rows[row] * each)
+                : first + static_cast<std::uint64_t>(row * each);
+  }
 };
 void run(CpuQueue&, const ElementDropout&);
 void run(CudaQueue&, const ElementDropout&);

@@ -71,10 +71,10 @@ void dropout(const ElementDropout& args) {
     for (std::int64_t n = 0; begin < end; begin += n) {
       n = end - begin < kBlock ? end - begin : kBlock;
       std::uint64_t element = args.first + static_cast<std::uint64_t>(begin);
-      if (args.rows) {  // up to the end of the row
+      if (args.by_rows()) {  // up to the end of the row
         const std::int64_t row = begin / args.per_row, column = begin % args.per_row;
         n = n < args.per_row - column ? n : args.per_row - column;
-        element = static_cast<std::uint64_t>(args.rows[row] * args.per_row + column);
+        element = args.number_of(row) + static_cast<std::uint64_t>(column);
       }
       int skip = static_cast<int>(element % 4);
       for (std::int64_t k = 0; 4 * k < n + skip; k += kGroups) {

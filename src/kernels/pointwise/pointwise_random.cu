@@ -23,11 +23,10 @@ struct InOrder {
 // Or row by row.
 template <class Index>
 struct ByRows {
-  const std::int64_t* rows;
-  std::int64_t per_row;
+  ElementDropout args;
   __device__ std::uint64_t operator()(std::int64_t i) const {
-    const auto at = cuda::row_and_column<Index>(i, per_row);
-    return static_cast<std::uint64_t>(rows[at.row] * per_row + at.column);
+    const auto at = cuda::row_and_column<Index>(i, args.per_row);
+    return args.number_of(at.row) + static_cast<std::uint64_t>(at.column);
   }
 };
 
@@ -92,10 +91,11 @@ __global__ void drop_path_scales_kernel(DropPathScales args, std::uint32_t thres
 void run(CudaQueue& queue, const ElementDropout& args) {
   for_cuda_dtype("dropout", args.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (!args.rows) return dropout<T>(queue, args, InOrder{args.first}, args.first % 4 == 0);
+    if (!args.by_rows()) return dropout<T>(queue, args, InOrder{args.first}, args.first % 4 == 0);
     cuda::for_index(args.count, [&](auto index) {  // no vector may lie in two rows
-      dropout<T>(queue, args, ByRows<decltype(index)>{args.rows, args.per_row},
-                 args.per_row % cuda::kPerVector<T> == 0);
+      const bool whole = args.per_row % cuda::kPerVector<T> == 0 && args.stride % 4 == 0 &&
+                         (args.rows || args.first % 4 == 0);
+      dropout<T>(queue, args, ByRows<decltype(index)>{args}, whole);
     });
   });
 }

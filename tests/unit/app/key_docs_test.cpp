@@ -62,7 +62,8 @@ TEST(KeyDocs, DefaultsFollowTheChoicesAbove) {
     return std::string();
   };
   EXPECT_EQ(default_of("model.embed_dim"), "the preset's");
-  EXPECT_EQ(default_of("model.num_classes"), "1000");
+  EXPECT_EQ(default_of("model.channels"), "3");
+  EXPECT_EQ(default_of("model.num_classes"), "the preset's");
   EXPECT_EQ(default_of("optim.eps"), "1.0e-08 (lamb 1.0e-06)");
   EXPECT_EQ(default_of("augment.erase"), "0 (deit 0.25)");
   EXPECT_EQ(default_of("schedule.epochs"), "300");

@@ -266,7 +266,7 @@ optim:
   clip_grad_norm: 5
   clip_adaptive: 0.01
   clip_adaptive_head: true
-  decay_all: true
+  decay: all
 schedule: {name: constant, steps: 77, warmup_epochs: 0.5, warmup_lr: 0, min_lr: 2e-5, per: epoch}
 train:
   batch_size: 24
@@ -363,7 +363,7 @@ TEST(Keys, EveryKeyIsRead) {
   EXPECT_EQ(c.optim.clip_grad_norm, 5);
   EXPECT_EQ(c.optim.clip_adaptive, 0.01);
   EXPECT_TRUE(c.optim.clip_adaptive_head);
-  EXPECT_TRUE(c.optim.decay_all);
+  EXPECT_EQ(c.optim.decay, DecayScope::kAll);
   EXPECT_EQ(c.optim.layer_decay, 0.75);
   EXPECT_EQ(c.optim.lambda_lr_scale, 10);
   EXPECT_EQ(c.optim.lr_multiples, (std::vector<RateMultiple>{{"head.*", 2}, {"a=b", 0}}));

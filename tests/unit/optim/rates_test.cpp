@@ -115,12 +115,12 @@ TEST(Rates, CutTheFlatBuffersAsRarelyAsTheyCan) {
   EXPECT_EQ(ranges[0].tensors.size() + ranges[1].tensors.size(), store.parameters().size());
   EXPECT_EQ(make_optimizer(config, store)->rates(), "");
 
-  config.decay_all = true;
+  config.decay = DecayScope::kAll;
   ranges = parameter_ranges(config, store);
   ASSERT_EQ(ranges.size(), 2u);
   EXPECT_EQ(ranges[0].weight_decay, config.weight_decay);
   EXPECT_EQ(ranges[1].weight_decay, config.weight_decay);
-  config.decay_all = false;
+  config.decay = DecayScope::kMatrices;
 
   config.layer_decay = 0.5;
   ranges = parameter_ranges(config, store);

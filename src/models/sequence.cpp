@@ -1,0 +1,315 @@
+#include "dtn/models/sequence.h"
+
+#include <algorithm>
+
+#include "dtn/nn/initializers.h"
+#include "dtn/nn/sequence_attention.h"
+#include "dtn/nn/sinusoids.h"
+#include "dtn/ops/activation.h"
+#include "dtn/ops/gather.h"
+#include "dtn/ops/padding.h"
+#include "dtn/ops/tokens.h"
+#include "models/image_models.h"
+
+namespace dtn {
+namespace {
+
+constexpr double kBiasStd = 1e-6;  // that the biases of MLPs start with
+
+TokenGrid line_of(const ModelConfig& c) { return {1, c.max_length + 1}; }
+
+std::optional<ModelProblem> shape_problem(const ModelConfig& c) {
+  if (c.stages() != 1) {
+    return ModelProblem{{"model.depth"},
+                        cat("a model of sequences has one stage, not ", c.stages())};
+  }
+  if (c.embed_dim % c.num_heads != 0) {
+    return ModelProblem{
+        {"model.num_heads", "model.embed_dim"},
+        cat("model.embed_dim ", c.embed_dim, " is not divisible by model.num_heads ", c.num_heads)};
+  }
+  if (c.mlp_dim() < 1) {
+    return ModelProblem{{"model.mlp_ratio"}, "model.mlp_ratio leaves no hidden channel in the MLP"};
+  }
+  if (c.max_length < 1) {
+    return ModelProblem{{"model.max_length"},
+                        "model.max_length: a model of sequences must see at least one token"};
+  }
+  return std::nullopt;
+}
+
+std::optional<ModelProblem> blocks_problem(const ModelConfig& c) {
+  if (c.class_token_at > c.depth) {
+    return ModelProblem{{"model.class_token_at", "model.depth"},
+                        cat("model.class_token_at ", c.class_token_at, " is after the last of ",
+                            c.depth, " blocks; it is at most model.depth")};
+  }
+  if (c.norm.layers && *c.norm.layers > c.depth) {
+    return ModelProblem{
+        {"model.norm.layers", "model.depth"},
+        cat("model.norm.layers ", *c.norm.layers, " is more than model.depth ", c.depth)};
+  }
+  return std::nullopt;
+}
+
+// Keys of another kind of attention than the preset's.
+std::optional<ModelProblem> attention_problem(const ModelConfig& c) {
+  using Kind = SequenceAttentionKind;
+  const SequenceAttentionConfig &a = c.attention, usual;
+  const auto foreign = [&](const char* key, bool set, bool reads) -> std::optional<ModelProblem> {
+    if (!set || reads) return std::nullopt;
+    return ModelProblem{
+        {key},
+        cat(key, " means nothing for the attention of the preset '", c.preset, "'; remove it")};
+  };
+  const bool blocks = a.kind == Kind::kBigBird, hashes = a.kind == Kind::kReformer;
+  for (const auto& problem :
+       {foreign("model.attention.variant", a.variant != usual.variant, blocks || hashes),
+        foreign("model.attention.block_size", a.block_size != usual.block_size, blocks),
+        foreign("model.attention.random_blocks", a.random_blocks != usual.random_blocks, blocks),
+        foreign("model.attention.hashes", a.hashes != usual.hashes, hashes),
+        foreign("model.attention.buckets", a.buckets != usual.buckets, hashes),
+        foreign("model.attention_dropout", a.dropout != 0, !blocks && !hashes)}) {
+    if (problem) return problem;
+  }
+  if (hashes && a.buckets % 2 != 0) {
+    return ModelProblem{{"model.attention.buckets"},
+                        cat("model.attention.buckets ", a.buckets, " must be even")};
+  }
+  return std::nullopt;
+}
+
+std::optional<ModelProblem> check_sequence(const ModelConfig& c, const NormSchema&) {
+  if (auto problem = shape_problem(c)) return problem;
+  if (auto problem = blocks_problem(c)) return problem;
+  return attention_problem(c);
+}
+
+int normalized_blocks(const ModelConfig& c) { return c.norm.layers.value_or(c.depth); }
+
+std::vector<NormSite> sequence_norm_sites(const ModelConfig& c) {
+  if (normalized_blocks(c) == 0) return {};
+  const TokenGrid line = line_of(c);
+  return {{c.embed_dim, c.num_heads, line.height, line.width}};
+}
+
+ModelSchema sequence_schema() {
+  ModelSchema s;
+  s.family = "sequence";
+  s.doc = "transformers of token sequences: dense, BigBird's or Reformer's attention";
+  s.sequences = true;
+  s.unused = {"model.image_size",  "model.patch_size",  "model.channels",     "model.reduction",
+              "model.window",      "model.mlp",         "model.qkv_bias",     "model.qk_norm",
+              "model.class_token", "model.distilled",   "model.registers",    "model.pos_embed",
+              "model.pos_resize",  "model.pool",        "model.patch_bias",   "model.norm_pre",
+              "model.fc_norm",     "model.layer_scale", "model.mhsa_position"};
+  s.check = check_sequence;
+  s.norm_sites = sequence_norm_sites;
+  return s;
+}
+
+SequenceAttentionOptions attention_options(const ModelConfig& c, int index) {
+  return {.channels = c.embed_dim,
+          .heads = c.num_heads,
+          .how = c.attention,
+          .dropout = c.dropout,
+          .tokens = c.max_length + 1,
+          .layer = index};
+}
+
+BlockOptions block_options(const ModelConfig& c, int index) {
+  BlockOptions o;
+  o.attention = {.channels = c.embed_dim, .heads = c.num_heads};
+  o.make_attention = [&c, index](const Scope& scope) {
+    return make_sequence_attention(scope, attention_options(c, index));
+  };
+  o.mlp = {.channels = c.embed_dim,
+           .hidden = c.mlp_dim(),
+           .dropout = c.dropout,
+           .act = c.act,
+           .weight_init = xavier_uniform(c.embed_dim, c.mlp_dim()),
+           .bias_init = normal_with(kBiasStd)};
+  o.norm_shape = {c.embed_dim, c.num_heads, c.eps, line_of(c)};
+  if (index < normalized_blocks(c)) {
+    o.norm = c.norm.at_stage(0);
+    o.norm_shape.eps = norm_eps_of(c);
+  }
+  o.drop_path = c.drop_path_of(index);
+  return o;
+}
+
+std::vector<Block> make_blocks(const Scope& scope, const ModelConfig& c) {
+  std::vector<Block> blocks;
+  for (int i = 0; i < c.depth; ++i) {
+    const Block& block = blocks.emplace_back(scope / i, block_options(c, i));
+    for (const LayerInfo::Norm& norm : block.info().norms) {
+      if (norm.norm->takes_lengths()) continue;
+      throw ConfigError(cat("the normalizer '", c.norm.type,
+                            "', with these options, cannot leave pads out of its statistics, as "
+                            "sequences of different lengths need it"));
+    }
+  }
+  return blocks;
+}
+
+// fc2(relu(fc1 x))
+class SequenceHead final : public ClassHead {
+ public:
+  SequenceHead(const Scope& scope, std::int64_t channels, std::int64_t hidden, int classes)
+      : fc1_(scope / "fc1", channels, hidden, {.weight_init = lecun_normal(channels)}),
+        fc2_(scope / "fc2", hidden, classes, {.weight_init = lecun_normal(hidden)}) {}
+
+  Variable forward(Context& ctx, const Variable& x) const override {
+    return fc2_.forward(ctx, ops::relu(ctx, fc1_.forward(ctx, x)));
+  }
+
+ private:
+  Linear fc1_, fc2_;
+};
+
+struct Words {
+  Tensor ids;      // [B T] int64, 0 for pads
+  Tensor lengths;  // [B] int64
+  std::int64_t batch, tokens;
+};
+
+// On the host no further than the longest sample goes, unless all of `room` is wanted. On a device
+// the sizes of a step are fixed.
+Words words_of(const Fields& fields, std::int64_t room, bool trims) {
+  const Tensor &all = fields.at("tokens"), &lengths = fields.at(lengths_of("tokens"));
+  DTN_CHECK(all.rank() == 2 && all.dim(1) <= room && all.dtype() == DType::kInt64, "tokens ",
+            to_string(all.shape()), " are not int64 [B, ", room, "]");
+  const std::int64_t batch = all.dim(0), given = all.dim(1);
+  if (all.device() != kCpu) return {all.reshape({batch * given}), lengths, batch, given};
+  const std::vector<std::int64_t> counts = ops::host_lengths(lengths, batch, given);
+  const std::int64_t tokens = trims ? *std::ranges::max_element(counts) : room;
+  Tensor ids = Tensor::zeros({batch * tokens}, DType::kInt64);
+  for (std::int64_t b = 0; b < batch; ++b) {
+    std::copy_n(all.data<std::int64_t>() + b * given, counts[static_cast<std::size_t>(b)],
+                ids.data<std::int64_t>() + b * tokens);
+  }
+  return {ids, lengths, batch, tokens};
+}
+
+// Lengths with the class token.
+Tensor one_more(const Tensor& lengths) {
+  if (lengths.device() == kMeta) return lengths;
+  DTN_CHECK(lengths.device() == kCpu, "models of sequences run on the CPU alone");
+  Tensor more = lengths.clone();
+  for (std::int64_t b = 0; b < more.numel(); ++b) ++more.data<std::int64_t>()[b];
+  return more;
+}
+
+}  // namespace
+
+SequenceTransformer::SequenceTransformer(const Scope& scope, const ModelConfig& config)
+    : config_(checked(config, check_sequence, scope)),
+      embedding_((scope / "embed")
+                     .weight("weight", {config.vocabulary, config.embed_dim}, normal_with(1))),
+      class_token_(scope.weight("cls_token", {1, 1, config.embed_dim}, InitKind::kZeros)),
+      dropout_(scope / "pos_drop", config.dropout),
+      blocks_(make_blocks(scope / "blocks", config)),
+      norm_(make_layer_norm({config.embed_dim, config.num_heads, config.eps}, scope / "norm")) {}
+
+std::vector<FieldSpec> SequenceTransformer::inputs() const {
+  return {{"tokens", {config_.max_length}, DType::kInt64, true}};
+}
+
+std::string SequenceTransformer::note() const {
+  if (config_.attention.kind != SequenceAttentionKind::kBigBird) return {};
+  const ops::BlockPattern::Options pattern = block_pattern_of(attention_options(config_, 0));
+  if (!ops::BlockPattern::is_dense(pattern)) return {};
+  return cat("attention is dense, since ", pattern.tokens, " tokens are too few blocks of ",
+             pattern.block, " for BigBird");
+}
+
+std::vector<LayerInfo> SequenceTransformer::layers() const {
+  std::vector<LayerInfo> layers;
+  for (const Block& block : blocks_) layers.push_back(block.info());
+  return layers;
+}
+
+std::vector<std::unique_ptr<ClassHead>> SequenceTransformer::make_heads(const Scope& scope,
+                                                                        int classes) const {
+  std::vector<std::unique_ptr<ClassHead>> heads;
+  heads.push_back(std::make_unique<SequenceHead>(scope / "head", config_.embed_dim,
+                                                 config_.mlp_dim(), classes));
+  return heads;
+}
+
+const Tensor& SequenceTransformer::positions(DType dtype, Device device) const {
+  if (!positions_.defined() || positions_.dtype() != dtype || positions_.device() != device) {
+    Tensor table = Tensor::empty({1, config_.max_length + 1, config_.embed_dim}, dtype);
+    fill_sinusoids(table);
+    positions_ = table.to(device);
+  }
+  return positions_;
+}
+
+Tokens SequenceTransformer::embed(Context& ctx, const Fields& fields) const {
+  const bool trims = config_.attention.kind == SequenceAttentionKind::kDense;
+  const Words words = words_of(fields, config_.max_length, trims);
+  const Variable& table = embedding_->variable;
+  Variable x = ops::take_rows(ctx, table, words.ids);
+  x = primitive::reshape(ctx, x, {words.batch, words.tokens, config_.embed_dim});
+  const Variable places(positions(table.dtype(), table.device()));
+  x = ops::add_positions(ctx, x, primitive::narrow(ctx, places, 1, 1, words.tokens + 1));
+  Tokens tokens{ops::cast(ctx, x, ctx.mode.compute), {1, words.tokens}, 0, words.lengths};
+  return tokens;
+}
+
+void SequenceTransformer::join_class_token(Context& ctx, Tokens& tokens) const {
+  const Variable& token = class_token_->variable;
+  const Variable places(positions(token.dtype(), token.device()));
+  const Variable first = primitive::add(ctx, token, primitive::narrow(ctx, places, 1, 0, 1));
+  tokens.x = ops::prepend_tokens(ctx, tokens.x, first);
+  tokens.grid.width += 1;
+  tokens.lengths = one_more(tokens.lengths);
+}
+
+Tokens SequenceTransformer::run_blocks(Context& given, const Fields& fields) const {
+  Context ctx = given;
+  ctx.rng.per_sample =
+      (config_.max_length + 1) * std::max<int>(config_.embed_dim, config_.mlp_dim());
+  Tokens tokens = embed(ctx, fields);
+  bool joined = config_.class_token_at == 0;
+  if (joined) join_class_token(ctx, tokens);
+  tokens.x = dropout_.forward(ctx, tokens.x);
+  ResidualStream stream(tokens.x);
+  const auto join = [&] {
+    tokens.x = stream.sum(ctx);
+    join_class_token(ctx, tokens);
+    stream = ResidualStream(tokens.x);
+    joined = true;
+  };
+  for (int i = 0; i < config_.depth; ++i) {
+    if (!joined && i == config_.class_token_at) join();
+    const Block& block = blocks_[static_cast<std::size_t>(i)];
+    stream.run(ctx, [&block, line = tokens.arrangement()](Context& inner, ResidualStream& part) {
+      block.forward(inner, part, line);
+    });
+  }
+  if (!joined) join();
+  tokens.x = stream.sum(ctx);
+  return tokens;
+}
+
+Features SequenceTransformer::forward(Context& ctx, const Fields& fields) {
+  Tokens tokens = run_blocks(ctx, fields);
+  tokens.x = norm_->forward(ctx, tokens.x, tokens.arrangement());
+  return {std::move(tokens)};
+}
+
+Variable SequenceTransformer::pooled(Context& ctx, const Fields& fields) {
+  const Tokens tokens = run_blocks(ctx, fields);
+  return norm_->forward(ctx, ops::first_token(ctx, tokens.x), {1, 1});
+}
+
+ModelRow sequence_row() {
+  return {sequence_schema(),
+          [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
+            return std::make_unique<SequenceTransformer>(scope, c);
+          }};
+}
+
+}  // namespace dtn
