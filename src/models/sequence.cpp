@@ -269,8 +269,8 @@ void SequenceTransformer::join_class_token(Context& ctx, Tokens& tokens) const {
 
 Tokens SequenceTransformer::run_blocks(Context& given, const Fields& fields) const {
   Context ctx = given;
-  ctx.rng.per_sample =
-      (config_.max_length + 1) * std::max<int>(config_.embed_dim, config_.mlp_dim());
+  ctx.rng.per_sample = (std::int64_t{config_.max_length} + 1) *
+                       std::max<std::int64_t>(config_.embed_dim, config_.mlp_dim());
   Tokens tokens = embed(ctx, fields);
   bool joined = config_.class_token_at == 0;
   if (joined) join_class_token(ctx, tokens);
