@@ -41,35 +41,20 @@ PaddedView view_of(const Args& args) {
           args.dropout, drop_threshold(args.dropout.p), static_cast<float>(args.dropout.kept())};
 }
 
-template <class T, class Args>
-RowArrays<T> arrays_of(const Args& args) {
-  RowArrays<T> a{};
-  a.tokens = a.positions = static_cast<int>(args.tokens);
-  a.heads = static_cast<int>(args.heads);
-  a.dim = static_cast<int>(args.head_dim);
-  const std::int64_t width = args.heads * args.head_dim;
-  a.in_stride = 3 * width, a.out_stride = width, a.head_stride = args.head_dim;
-  a.scale = static_cast<float>(args.scale);
-  a.q = static_cast<const T*>(args.qkv), a.k = a.q + width, a.v = a.k + width;
-  a.out = static_cast<T*>(const_cast<void*>(args.out));
-  a.lse = static_cast<float*>(const_cast<void*>(args.lse));
-  return a;
-}
-
 }  // namespace
 
 void padded_forward(CudaQueue& queue, const AttentionForward& args) {
   for_rows("attention_forward", args.dtype, args.head_dim, [&](auto zero, auto columns) {
     using T = decltype(zero);
-    rows_forward<columns>(queue, "attention_padded_forward", arrays_of<T>(args), view_of(args),
-                          args.batch);
+    rows_forward<columns>(queue, "attention_padded_forward", packed_arrays<T>(args, args),
+                          view_of(args), args.batch);
   });
 }
 
 void padded_backward(CudaQueue& queue, const AttentionBackward& args) {
   for_rows("attention_backward", args.dtype, args.head_dim, [&](auto zero, auto columns) {
     using T = decltype(zero);
-    RowArrays<T> a = arrays_of<T>(args);
+    RowArrays<T> a = packed_arrays<T>(args, args);
     a.dout = static_cast<const T*>(args.dout);
     a.dq = static_cast<T*>(args.dqkv);
     a.dk = a.dq + args.heads * args.head_dim, a.dv = a.dk + args.heads * args.head_dim;

@@ -49,6 +49,22 @@ struct RowArrays {
   }
 };
 
+// Of args.qkv [B, T, 3, H, D], args.out [B, T, H, D] and args.lse [B, H, T], whose sizes `p` has.
+template <class T, class Args, class Sizes>
+RowArrays<T> packed_arrays(const Args& args, const Sizes& p) {
+  RowArrays<T> a{};
+  a.tokens = a.positions = static_cast<int>(p.tokens);
+  a.heads = static_cast<int>(p.heads);
+  a.dim = static_cast<int>(p.head_dim);
+  const std::int64_t width = p.heads * p.head_dim;
+  a.in_stride = 3 * width, a.out_stride = width, a.head_stride = p.head_dim;
+  a.scale = static_cast<float>(p.scale);
+  a.q = static_cast<const T*>(args.qkv), a.k = a.q + width, a.v = a.k + width;
+  a.out = static_cast<T*>(const_cast<void*>(args.out));
+  a.lse = static_cast<float*>(const_cast<void*>(args.lse));
+  return a;
+}
+
 // Which token of which head a warp has; idle warps beyond the last do nothing.
 struct RowWarp {
   int image, head, position, lane;

@@ -68,22 +68,6 @@ BlockView view_of(const BlockAttentionProblem& p) {
           p.zero_keys};
 }
 
-template <class T, class Args>
-RowArrays<T> arrays_of(const Args& args) {
-  const BlockAttentionProblem& p = args.problem;
-  RowArrays<T> a{};
-  a.tokens = a.positions = static_cast<int>(p.tokens);
-  a.heads = static_cast<int>(p.heads);
-  a.dim = static_cast<int>(p.head_dim);
-  const std::int64_t width = p.heads * p.head_dim;
-  a.in_stride = 3 * width, a.out_stride = width, a.head_stride = p.head_dim;
-  a.scale = static_cast<float>(p.scale);
-  a.q = static_cast<const T*>(args.qkv), a.k = a.q + width, a.v = a.k + width;
-  a.out = static_cast<T*>(const_cast<void*>(args.out));
-  a.lse = static_cast<float*>(const_cast<void*>(args.lse));
-  return a;
-}
-
 }  // namespace
 }  // namespace attention
 
@@ -91,7 +75,7 @@ void run(CudaQueue& queue, const BlockAttentionForward& args) {
   const BlockAttentionProblem& p = args.problem;
   attention::for_rows("block_attention", p.dtype, p.head_dim, [&](auto zero, auto columns) {
     attention::rows_forward<columns>(queue, "block_attention_forward",
-                                     attention::arrays_of<decltype(zero)>(args),
+                                     attention::packed_arrays<decltype(zero)>(args, args.problem),
                                      attention::view_of(p), p.batch);
   });
 }
@@ -100,7 +84,7 @@ void run(CudaQueue& queue, const BlockAttentionBackward& args) {
   const BlockAttentionProblem& p = args.problem;
   attention::for_rows("block_attention", p.dtype, p.head_dim, [&](auto zero, auto columns) {
     using T = decltype(zero);
-    attention::RowArrays<T> a = attention::arrays_of<T>(args);
+    attention::RowArrays<T> a = attention::packed_arrays<T>(args, args.problem);
     a.dout = static_cast<const T*>(args.dout);
     a.dq = static_cast<T*>(args.dqkv);
     a.dk = a.dq + p.heads * p.head_dim, a.dv = a.dk + p.heads * p.head_dim;
