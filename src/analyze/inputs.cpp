@@ -6,6 +6,7 @@
 
 #include "data/sample/preview.h"
 #include "data/sample/transforms.h"
+#include "data/source/input_file.h"
 #include "dtn/core/check.h"
 #include "dtn/data/datasets.h"
 
@@ -14,23 +15,10 @@ namespace {
 
 constexpr std::size_t kPreviews = 8;
 
-TensorFile read_images(const std::string& path, const ModelConfig& m) {
-  TensorFile file = read_safetensors(path);
-  const Tensor* images = file.find("images");
-  if (!images || images->rank() != 4 || images->dtype() != DType::kFloat32 || images->dim(0) < 1 ||
-      images->dim(1) != m.channels || images->dim(2) != m.image_size.height ||
-      images->dim(3) != m.image_size.width) {
-    throw DataError(cat(path, ": wants a float32 tensor 'images' [N, ", m.channels, ", ",
-                        m.image_size.height, ", ", m.image_size.width, "] with N of at least 1",
-                        images ? ", has " + to_string(images->shape()) : ""));
-  }
-  if (const Tensor* labels = file.find("labels")) {
-    if (labels->dtype() != DType::kInt64 || labels->numel() != images->dim(0)) {
-      throw DataError(cat(path, ": 'labels' must be int64 [", images->dim(0), "]"));
-    }
-    if (m.num_classes > 0) check_labels(labels->values<std::int64_t>(), m.num_classes, path);
-  }
-  return file;
+Fields read_images(const std::string& path, const ModelConfig& model) {
+  Fields images = read_input_file(path, model);
+  if (images.count() == 0) throw DataError(cat(path, ": 'images' has none to look at"));
+  return images;
 }
 
 // The folder of the images tells more than their format does, where there is one.
@@ -45,7 +33,7 @@ std::string name_of(const DataConfig& data) {
 AnalysisInputs::AnalysisInputs(const std::string& file, const ExperimentConfig& config,
                                const Registries& registries)
     : model_(config.model), name_(file), file_(read_images(file, config.model)) {
-  count_ = file_.find("images")->dim(0);
+  count_ = file_.count();
   look_at_labels();
   // Tensors come as their model wants them, and nobody says what was done to them.
   if (config.data.dataset == "tensors" && config.data.mean.empty()) return;
@@ -78,13 +66,8 @@ void AnalysisInputs::look_at_labels() {
 
 void AnalysisInputs::each_batch(const std::function<void(const Fields&)>& work) {
   if (split_) return each_batch_of_split(work);
-  const Tensor& images = *file_.find("images");
-  const Tensor* labels = file_.find("labels");
   for (std::int64_t first = 0; first < count_; first += kBatch) {
-    const std::int64_t last = std::min(count_, first + kBatch);
-    Fields batch{{"image", images.slice(first, last)}};
-    if (labels) batch["label"] = labels->reshape({count_}).slice(first, last);
-    work(batch);
+    work(file_.rows(first, std::min(count_, first + kBatch)));
   }
 }
 

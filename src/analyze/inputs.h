@@ -9,7 +9,6 @@
 
 #include "analyze/analysis.h"
 #include "data/feed/open_split.h"
-#include "dtn/io/safetensors.h"
 #include "dtn/tasks/task.h"
 
 namespace dtn {
@@ -40,7 +39,7 @@ class AnalysisInputs {
 
   ModelConfig model_;
   std::string name_;
-  TensorFile file_;
+  Fields file_;
   std::unique_ptr<OpenSplit> split_;  // null: the file's
   std::int64_t count_ = 0;
   bool labelled_ = false;

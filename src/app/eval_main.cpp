@@ -16,6 +16,8 @@
 #include "app/weights_source.h"
 #include "data/feed/image_samples.h"
 #include "data/feed/open_split.h"
+#include "data/feed/token_samples.h"
+#include "data/source/input_file.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
@@ -62,37 +64,16 @@ std::int64_t batch_size_of(const EvalCommand& options, const ExperimentConfig& c
   return std::min(64, config.train.micro_batch.value_or(config.train.batch_size));
 }
 
-// The images of --inputs, and labels where it has some.
-TensorFile read_inputs(const EvalCommand& options, const ModelConfig& m) {
-  TensorFile file = read_safetensors(options.inputs);
-  const Tensor* images = file.find("images");
-  const Tensor* labels = file.find("labels");
-  if (!images || images->rank() != 4 || images->dtype() != DType::kFloat32 ||
-      images->dim(1) != m.channels || images->dim(2) != m.image_size.height ||
-      images->dim(3) != m.image_size.width) {
-    throw DataError(cat(options.inputs, ": wants a float32 tensor 'images' [N, ", m.channels, ", ",
-                        m.image_size.height, ", ", m.image_size.width, "]",
-                        images ? ", has " + to_string(images->shape()) : ""));
-  }
-  if (labels) {
-    if (labels->dtype() != DType::kInt64 || labels->numel() != images->dim(0)) {
-      throw DataError(cat(options.inputs, ": 'labels' must be int64 [", images->dim(0), "]"));
-    }
-    check_labels(labels->values<std::int64_t>(), m.num_classes, options.inputs);
-  }
-  return file;
-}
-
-// The images of --inputs, as they are.
+// What --inputs holds, as it is.
 Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, Classify& task,
                    Device device) {
-  const TensorFile file = read_inputs(options, config.model);
-  const Tensor& images = *file.find("images");
-  const Tensor* labels = file.find("labels");
-  const std::int64_t count = images.dim(0), batch = batch_size_of(options, config);
+  const Fields inputs = read_input_file(options.inputs, config.model);
+  const Tensor* labels = inputs.find("label");
+  const std::int64_t count = inputs.count(), batch = batch_size_of(options, config);
   const bool measures = labels && config.model.num_classes > 0;
   Outcome outcome;
   outcome.count = count;
+  if (config.model.max_length > 0) outcome.noun = "sequences";
   ResultFiles results(options.results, task, count, labels ? *labels : Tensor());
   AccuracyMeter meter;
   const DType compute = precision_of(options.precision);
@@ -103,12 +84,15 @@ Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, C
     Context ctx;
     ctx.mode.compute = compute;
     ctx.mode.skip_unread = results.skip_unread();
-    Fields outputs = task.outputs(ctx, {{"image", images.slice(first, last).to(device)}});
+    const Fields host = inputs.rows(first, last);
+    Fields there = host;
+    for (auto& [name, tensor] : there) tensor = tensor.to(device);
+    Fields outputs = task.outputs(ctx, there);
     for (auto& [name, tensor] : outputs) tensor = tensor.to(kCpu);
     std::vector<std::int64_t> indices(static_cast<std::size_t>(last - first));
     std::iota(indices.begin(), indices.end(), first);
     results.add(indices, outputs);
-    if (measures) meter.add({{"label", labels->slice(first, last)}}, outputs);
+    if (measures) meter.add(host, outputs);
   }
   outcome.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   results.finish();
@@ -117,11 +101,13 @@ Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, C
 }
 
 Tensor labels_of(const SampleSource& source) {
-  const auto* images = dynamic_cast<const ImageSamples*>(&source);
-  if (!images) return {};
+  const Dataset* dataset = nullptr;
+  if (const auto* images = dynamic_cast<const ImageSamples*>(&source)) dataset = &images->dataset();
+  if (const auto* tokens = dynamic_cast<const TokenSamples*>(&source)) dataset = &tokens->dataset();
+  if (!dataset) return {};
   Tensor labels = Tensor::empty({source.size()}, DType::kInt64);
   for (std::int64_t i = 0; i < source.size(); ++i) {
-    labels.data<std::int64_t>()[i] = images->dataset().label(i);
+    labels.data<std::int64_t>()[i] = dataset->label(i);
   }
   return labels;
 }
@@ -284,8 +270,10 @@ int eval_main(int argc, char** argv, const Registries& registries) {
       "its parts");
   auto* inputs = app.add_option(
       "--inputs", options.inputs,
-      "safetensors with 'images' [N,C,H,W] float32, already normalised, and optionally "
-      "'labels' [N] int64; used instead of the data set");
+      "safetensors with 'images' [N,C,H,W] float32, already normalised, or for models of sequences "
+      "'tokens' [N,T] int32 and optionally 'lengths' [N] int32; optionally 'labels' [N] int64; "
+      "used "
+      "instead of the data set");
   const std::vector<CLI::Option*> saving = options.results.add_to(app);
   auto* suite =
       app.add_option("--suite", options.suite,

@@ -153,7 +153,7 @@ expect_text '--token 16: no layer has as many tokens'
 expect 2 dtn-analyze --checkpoint run --images 2 --inputs images.safetensors
 expect 2 dtn-analyze --checkpoint run --images 0
 expect 3 dtn-analyze --checkpoint run --inputs small.safetensors
-expect_text '\[N, 3, 16, 16\]' 'has \[1, 3, 8, 8\]'
+expect_text '\[N, 3, 16, 16\]' 'has float32 \[1, 3, 8, 8\]'
 expect 3 dtn-analyze --checkpoint run --inputs beyond.safetensors
 expect 3 dtn-analyze --checkpoint run --inputs absent.safetensors
 printf 'nothing' > torn.safetensors

@@ -1,0 +1,102 @@
+#include "data/source/input_file.h"
+
+#include <algorithm>
+
+#include "dtn/core/check.h"
+#include "dtn/data/datasets.h"
+#include "dtn/io/safetensors.h"
+
+namespace dtn {
+namespace {
+
+std::string found(const Tensor* tensor) {
+  if (!tensor) return "";
+  return cat(", has ", name_of(tensor->dtype()), " ", to_string(tensor->shape()));
+}
+
+Tensor images_of(const TensorFile& file, const std::string& path, const ModelConfig& m) {
+  const Tensor* images = file.find("images");
+  if (!images || images->rank() != 4 || images->dtype() != DType::kFloat32 ||
+      images->dim(1) != m.channels || images->dim(2) != m.image_size.height ||
+      images->dim(3) != m.image_size.width) {
+    throw DataError(cat(path, ": wants a float32 tensor 'images' [N, ", m.channels, ", ",
+                        m.image_size.height, ", ", m.image_size.width, "]", found(images)));
+  }
+  return *images;
+}
+
+// How many tokens of row n count: those before the pads, or as many as `lengths` has it.
+std::int64_t length_of(std::span<const std::int64_t> row, const Tensor* lengths, std::int64_t n,
+                       const std::string& path) {
+  const auto tokens = static_cast<std::int64_t>(row.size());
+  if (lengths) {
+    const std::int64_t length = lengths->values<std::int64_t>()[static_cast<std::size_t>(n)];
+    if (length >= 1 && length <= tokens) return length;
+    throw DataError(
+        cat(path, ": 'lengths' of sequence ", n, " is ", length, "; it must be 1 to ", tokens));
+  }
+  const auto last = std::find_if(row.rbegin(), row.rend(), [](std::int64_t id) { return id != 0; });
+  if (last == row.rend()) throw DataError(cat(path, ": sequence ", n, " has no token but pads"));
+  return row.rend() - last;
+}
+
+void check_tokens(std::span<const std::int64_t> counting, std::int64_t n, const std::string& path,
+                  const ModelConfig& m) {
+  for (std::size_t i = 0; i < counting.size(); ++i) {
+    if (counting[i] > 0 && counting[i] < m.vocabulary) continue;
+    throw DataError(cat(path, ": token ", i, " of sequence ", n, " is ", counting[i],
+                        counting[i] == 0 ? ", a pad inside the sequence"
+                                         : cat("; ids are 1 to ", m.vocabulary - 1)));
+  }
+}
+
+void add_sequences(Fields& fields, const TensorFile& file, const std::string& path,
+                   const ModelConfig& m) {
+  const Tensor *tokens = file.find("tokens"), *lengths = file.find("lengths");
+  if (!tokens || tokens->rank() != 2 || tokens->dtype() != DType::kInt64 || tokens->dim(1) < 1 ||
+      tokens->dim(1) > m.max_length) {
+    throw DataError(
+        cat(path, ": wants an int32 tensor 'tokens' [N, T], T 1 to ", m.max_length, found(tokens)));
+  }
+  const std::int64_t count = tokens->dim(0), given = tokens->dim(1);
+  if (lengths && (lengths->dtype() != DType::kInt64 || lengths->shape() != Shape{count})) {
+    throw DataError(cat(path, ": 'lengths' must be int32 [", count, "]", found(lengths)));
+  }
+  Tensor padded = Tensor::zeros({count, m.max_length}, DType::kInt64);
+  Tensor counts = Tensor::empty({count}, DType::kInt64);
+  for (std::int64_t n = 0; n < count; ++n) {
+    const std::span row(tokens->data<std::int64_t>() + n * given, static_cast<std::size_t>(given));
+    const std::int64_t length = length_of(row, lengths, n, path);
+    const auto counting = row.first(static_cast<std::size_t>(length));
+    check_tokens(counting, n, path, m);
+    std::ranges::copy(counting, padded.data<std::int64_t>() + n * m.max_length);
+    counts.data<std::int64_t>()[n] = length;
+  }
+  fields["tokens"] = padded;
+  fields[lengths_of("tokens")] = counts;
+}
+
+}  // namespace
+
+Fields read_input_file(const std::string& path, const ModelConfig& model) {
+  const TensorFile file = read_safetensors(path);
+  Fields fields;
+  if (model.max_length > 0) {
+    add_sequences(fields, file, path, model);
+  } else {
+    fields["image"] = images_of(file, path, model);
+  }
+  const Tensor* labels = file.find("labels");
+  if (!labels) return fields;
+  const std::int64_t count = fields.count();
+  if (labels->dtype() != DType::kInt64 || labels->numel() != count) {
+    throw DataError(cat(path, ": 'labels' must be int64 [", count, "]", found(labels)));
+  }
+  if (model.num_classes > 0) {
+    check_labels(labels->values<std::int64_t>(), model.num_classes, path);
+  }
+  fields["label"] = labels->reshape({count});
+  return fields;
+}
+
+}  // namespace dtn
