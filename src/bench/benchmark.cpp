@@ -15,14 +15,27 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Images and labels, as Classify wants them.
+Fields random_inputs(const ModelConfig& model, std::int64_t n) {
+  if (model.max_length == 0) {
+    const Shape images = {n, model.channels, model.image_size.height, model.image_size.width};
+    return {{"image", RandomValues().tensor(images, DType::kFloat32, kCpu)}};
+  }
+  Tensor tokens = Tensor::empty({n, model.max_length}, DType::kInt64);
+  for (std::int64_t i = 0; i < tokens.numel(); ++i) {
+    tokens.data<std::int64_t>()[i] = 1 + i % (model.vocabulary - 1);
+  }
+  return {{"tokens", tokens},
+          {lengths_of("tokens"), Tensor::full({n}, DType::kInt64, model.max_length)}};
+}
+
+// Images, or sequences as long as may be, and labels, as Classify wants them.
 Fields random_batch(const ModelConfig& model, std::int64_t n, Device device) {
-  const Shape images = {n, model.channels, model.image_size.height, model.image_size.width};
+  Fields batch = random_inputs(model, n);
   const std::int64_t classes = std::max(1, model.num_classes);
-  Tensor labels = Tensor::empty({n}, DType::kInt64);
+  Tensor& labels = batch["label"] = Tensor::empty({n}, DType::kInt64);
   for (std::int64_t i = 0; i < n; ++i) labels.data<std::int64_t>()[i] = i % classes;
-  return {{"image", RandomValues().tensor(images, DType::kFloat32, device)},
-          {"label", labels.to(device)}};
+  for (auto& [name, tensor] : batch) tensor = tensor.to(device);
+  return batch;
 }
 
 DType dtype_of(Precision precision) {
@@ -163,12 +176,18 @@ EvalBenchmark benchmark_eval(const ExperimentConfig& config, const StepsToTime& 
   };
   double before = ceiling();
   Classify task({config, device, registries});
-  const Tensor images = random_batch(config.model, micro, device).at("image");
+  const Fields batch = random_batch(config.model, micro, device);
+  if (dtype == DType::kBFloat16) task.model().parameters().enable_bfloat16();
+  const auto evaluate = [&] {
+    Context ctx;
+    ctx.mode.compute = dtype;
+    task.outputs(ctx, batch).at("logits").to(kCpu);
+  };
   reset_peak_memory(device);
-  for (int i = 0; i < run.warmup; ++i) predict(task.model(), images, dtype);
+  for (int i = 0; i < run.warmup; ++i) evaluate();
   std::vector<double> times;
   for (int i = 0; i < run.steps; ++i) {
-    times.push_back(seconds_of(device, [&] { predict(task.model(), images, dtype); }));
+    times.push_back(seconds_of(device, evaluate));
   }
   result.peak_bytes = static_cast<std::int64_t>(memory_stats(device).peak_bytes);
   result.images_per_second = static_cast<double>(micro) / median(times);

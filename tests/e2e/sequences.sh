@@ -107,3 +107,9 @@ refused lengths '.lengths. must be int32 \[40\]'
 refused floats 'wants an int32 tensor .tokens.'
 refused images 'wants an int32 tensor .tokens.'
 expect 2 dtn-eval --checkpoint run --inputs padded.safetensors --save-attention maps.safetensors
+
+echo "dtn-bench"
+for what in train eval; do
+  expect 0 dtn-bench $what --config tiny.yaml --steps 2 --warmup 1 --cube 64 --json
+  expect_text '"images_per_second":[0-9]' '"mfu":[0-9.]+'
+done
