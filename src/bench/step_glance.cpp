@@ -1,7 +1,9 @@
 #include "bench/step_glance.h"
 
 #include <algorithm>
-#include <utility>
+#include <functional>
+#include <numeric>
+#include <vector>
 
 #include "bench/device_memory.h"
 #include "bench/timing.h"
@@ -16,7 +18,7 @@ namespace {
 std::int64_t samples_to_look_at(const ExperimentConfig& config, double multiply_adds,
                                 std::int64_t epoch, Device device) {
   constexpr double kWork = 50e9;
-  constexpr std::int64_t kFewest = 4, kMostOfUnknownCost = 16;
+  constexpr std::int64_t kFewest = 2, kMostOfUnknownCost = 16;
   std::int64_t samples = micro_batch(config.train);
   if (device == kCpu) {
     const double each = 3 * multiply_adds;
@@ -24,6 +26,35 @@ std::int64_t samples_to_look_at(const ExperimentConfig& config, double multiply_
     samples = std::clamp(most, kFewest, std::max(samples, kFewest));
   }
   return std::clamp<std::int64_t>(samples, 1, epoch);
+}
+
+// What the samples of `batch` say of all, where they cost what they are long: the mean of all lengths
+// to theirs, and the longest of all to the longest of them. 1 where a sample is as good as another.
+struct LengthRatios {
+  double mean = 1, longest = 1;
+};
+
+LengthRatios length_ratios(const SampleSource& source, const DeviceBatch& batch) {
+  const std::vector<std::int64_t> all = source.lengths();
+  if (all.empty()) return {};
+  std::vector<std::int64_t> these;
+  for (const std::int64_t i : batch.indices) these.push_back(all[static_cast<std::size_t>(i)]);
+  const auto mean = [](const std::vector<std::int64_t>& lengths) {
+    return static_cast<double>(std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0})) /
+           static_cast<double>(lengths.size());
+  };
+  return {mean(all) / mean(these), static_cast<double>(std::ranges::max(all)) /
+                                       static_cast<double>(std::ranges::max(these))};
+}
+
+// The median of up to three calls; fewer where they take long.
+double seconds_of_a_few(Device device, const std::function<void()>& work) {
+  constexpr double kLong = 2;
+  std::vector<double> times;
+  for (double all = 0; times.size() < 3 && all < kLong; all += times.back()) {
+    times.push_back(seconds_of(device, work));
+  }
+  return median(times);
 }
 
 }  // namespace
@@ -44,8 +75,8 @@ StepGlance glance_at_step(const ExperimentConfig& config,
   small.train.batch_size = static_cast<int>(samples);
   small.train.micro_batch.reset();
   Learner learner(small, *task, device, nullptr, registries.optimizers);
-  const auto split = open_split(std::move(source), small, Split::kTrain,
-                                {.device = device, .batch_size = samples});
+  const auto split =
+      open_split(source, small, Split::kTrain, {.device = device, .batch_size = samples});
   DeviceBatch batch;
   split->feeder().start(0);
   split->feeder().next(batch);
@@ -61,17 +92,17 @@ StepGlance glance_at_step(const ExperimentConfig& config,
   bytes_of_step(half);  // sets up what stays
   const double bytes_of_half = bytes_of_step(half), bytes_of_all = bytes_of_step(samples);
   const auto n = static_cast<double>(samples);
+  const LengthRatios lengths = length_ratios(*source, batch);
   StepGlance glance;
   glance.other_parameters = task->other_parameters();
   glance.bytes_per_sample =
       samples > half ? (bytes_of_all - bytes_of_half) / static_cast<double>(samples - half)
                      : bytes_of_all / n;
   glance.bytes = std::max(0.0, bytes_of_all - glance.bytes_per_sample * n);
-  std::vector<double> times;
-  for (int i = 0; i < 3; ++i) {
-    times.push_back(seconds_of(device, [&] { learner.step(batch.fields, step++, 1e-4); }));
-  }
-  glance.seconds_per_sample = median(times) / n;
+  glance.bytes_per_sample *= lengths.longest;
+  glance.seconds_per_sample = lengths.mean / n * seconds_of_a_few(device, [&] {
+                                learner.step(batch.fields, step++, 1e-4);
+                              });
   return glance;
 }
 

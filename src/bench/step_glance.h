@@ -23,7 +23,8 @@ struct StepGlance {
 };
 
 // Measured in a few steps of the config's task, on samples of `source`: no more than a glance
-// allows, by the multiply-adds of a sample (0: not known).
+// allows, by the multiply-adds of a sample (0: not known). Where samples cost what they are long, time
+// is that of one of mean length, and memory that of the longest.
 StepGlance glance_at_step(const ExperimentConfig& config,
                           std::shared_ptr<const SampleSource> source, double multiply_adds,
                           Device device = kCpu,

@@ -3,9 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "classify_learner.h"
 #include "core/allocator.h"
 #include "data/feed/loader.h"
+#include "data/feed/open_split.h"
+#include "dtn/config/load.h"
 #include "dtn/core/parallel.h"
 #include "dtn/data/datasets.h"
 #include "dtn/models/complexity.h"
@@ -73,6 +77,32 @@ TEST(RunSize, Time) {
   EXPECT_DOUBLE_EQ(time.training, 0.35 * 10 * 64);
   EXPECT_DOUBLE_EQ(time.evaluation, (0.1 + 0.05) * 100);
   set_num_threads(threads);
+}
+
+// Batches of sequences of about equal length are one shorter, one longer; the estimate is of the
+// longest, whichever comes first.
+TEST(RunSize, MemoryOfTheLongestSequences) {
+  ExperimentConfig c = parse_experiment(R"(
+model: {preset: listops_dense, max_length: 300, embed_dim: 32, num_heads: 2, depth: 2}
+data: {dataset: synthetic, size: 400, workers: 0}
+schedule: {steps: 10}
+train: {batch_size: 8}
+)",
+                                        "config", {}, standard_registries().schemas());
+  std::vector<double> bytes, lengths;
+  for (c.seed = 1; c.seed <= 4; ++c.seed) {
+    const std::unique_ptr<Task> task = make_task({c, kMeta, standard_registries()});
+    const RunData data = open_run_data(*task);
+    const auto split = open_split(data.train, c, Split::kTrain, {.device = kCpu, .batch_size = 8});
+    DeviceBatch batch;
+    split->feeder().start(0);
+    split->feeder().next(batch);
+    lengths.push_back(static_cast<double>(
+        data.train->lengths()[static_cast<std::size_t>(batch.indices.front())]));
+    bytes.push_back(glance_at_step(c, data.train, task->cost().multiply_adds).bytes_per_sample);
+  }
+  EXPECT_GT(std::ranges::max(lengths), 1.5 * std::ranges::min(lengths)) << "nothing to tell apart";
+  EXPECT_LT(std::ranges::max(bytes), 1.2 * std::ranges::min(bytes));
 }
 
 // The estimate against what training takes: a learner, a loader for each split and their batches.
