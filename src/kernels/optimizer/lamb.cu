@@ -7,6 +7,7 @@
 #include "kernels/cuda/sums.cuh"
 #include "kernels/optimizer/lamb.h"
 #include "kernels/optimizer/lamb_factors.h"
+#include "kernels/optimizer/moments_map.cuh"
 
 namespace dtn {
 namespace {
@@ -28,24 +29,9 @@ __device__ __forceinline__ float update_of(const LambFactors& f, float p, float 
   return __fmaf_rn(f.decay, p, adam);
 }
 
-struct LambMap {
-  static constexpr int kWidth = 4, kVectors = 2, kInputs = 4;
-  LambStep args;
-  LambFactors f;
-
-  template <int n>
-  __device__ void load(std::int64_t i, float (&v)[4][n]) const {
-    cuda::load_values(args.param + i, v[0]);
-    cuda::load_values(args.m + i, v[1]);
-    cuda::load_values(args.v + i, v[2]);
-    cuda::load_values(args.grad + i, v[3]);
-  }
-  // Two powers in float64 are work for one thread of a block.
+struct LambMap : MomentsMap<LambStep, LambFactors> {
   __device__ void prepare() {
-    DTN_SHARED(LambFactors, shared);
-    if (threadIdx.x == 0) *shared = lamb_factors(args);
-    __syncthreads();
-    f = *shared;
+    prepare_by([](const LambStep& step) { return lamb_factors(step); });
   }
   template <int n>
   __device__ void store(std::int64_t i, float (&v)[4][n]) const {
@@ -56,10 +42,7 @@ struct LambMap {
       advance_moments(f, v[3][k], v[1][k], v[2][k]);
       v[0][k] = __fmaf_rn(step, update_of(f, v[0][k], v[1][k], v[2][k]), v[0][k]);
     }
-    cuda::store_values(args.m + i, v[1]);
-    cuda::store_values(args.v + i, v[2]);
-    cuda::store_values(args.param + i, v[0]);
-    if (args.param_bf16) cuda::store_values(args.param_bf16 + i, v[0]);
+    write(i, v);
   }
 };
 
@@ -171,7 +154,7 @@ void step_with_ratios(CudaQueue& queue, const LambStep& args) {
 
 void run(CudaQueue& queue, const LambStep& args) {
   if (args.tensors.tensor_count > 0) return step_with_ratios(queue, args);
-  cuda::launch_map(queue, "lamb", LambMap{args, {}}, args.count,
+  cuda::launch_map(queue, "lamb", LambMap{{args, {}}}, args.count,
                    cuda::all_aligned(args.param, args.m, args.v, args.grad, args.param_bf16),
                    sizeof(LambFactors));
 }

@@ -6,30 +6,16 @@
 //
 // Products and sums are fused exactly where the host's compilers fuse them, and nowhere else.
 #include "kernels/cuda/sums.cuh"
+#include "kernels/optimizer/moments_map.cuh"
 #include "kernels/optimizer/optimizer.h"
 #include "kernels/optimizer/optimizer_factors.h"
 
 namespace dtn {
 namespace {
 
-struct AdamWMap {
-  static constexpr int kWidth = 4, kVectors = 2, kInputs = 4;
-  AdamWStep args;
-  AdamWFactors f;
-
-  template <int n>
-  __device__ void load(std::int64_t i, float (&v)[4][n]) const {
-    cuda::load_values(args.param + i, v[0]);
-    cuda::load_values(args.m + i, v[1]);
-    cuda::load_values(args.v + i, v[2]);
-    cuda::load_values(args.grad + i, v[3]);
-  }
-  // Two powers in float64 are work for one thread of a block.
+struct AdamWMap : MomentsMap<AdamWStep, AdamWFactors> {
   __device__ void prepare() {
-    DTN_SHARED(AdamWFactors, shared);
-    if (threadIdx.x == 0) *shared = adamw_factors(args);
-    __syncthreads();
-    f = *shared;
+    prepare_by([](const AdamWStep& step) { return adamw_factors(step); });
   }
   template <int n>
   __device__ void store(std::int64_t i, float (&v)[4][n]) const {
@@ -45,10 +31,7 @@ struct AdamWMap {
       v[1][k] = m;
       v[2][k] = s;
     }
-    cuda::store_values(args.m + i, v[1]);
-    cuda::store_values(args.v + i, v[2]);
-    cuda::store_values(args.param + i, v[0]);
-    if (args.param_bf16) cuda::store_values(args.param_bf16 + i, v[0]);
+    write(i, v);
   }
 };
 
@@ -183,7 +166,7 @@ void run(CudaQueue& queue, const PrepareUpdate& args) {
 }
 
 void run(CudaQueue& queue, const AdamWStep& args) {
-  cuda::launch_map(queue, "adamw", AdamWMap{args, {}}, args.count,
+  cuda::launch_map(queue, "adamw", AdamWMap{{args, {}}}, args.count,
                    cuda::all_aligned(args.param, args.m, args.v, args.grad, args.param_bf16),
                    sizeof(AdamWFactors));
 }
