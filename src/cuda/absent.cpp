@@ -18,6 +18,7 @@
 #include "kernels/dtn/dtn_dense.h"
 #include "kernels/dtn/dtn_dense_positions.h"
 #include "kernels/dtn/dtn_norm.h"
+#include "kernels/dtn_line/dtn_line.h"
 #include "kernels/gemm/gemm.h"
 #include "kernels/gemm/linear.h"
 #include "kernels/image/images.h"
@@ -162,6 +163,8 @@ DTN_ABSENT(CrossEntropyForward)
 DTN_ABSENT(CrossEntropyBackward)
 DTN_ABSENT(DtnNormForward)
 DTN_ABSENT(DtnNormBackward)
+DTN_ABSENT(DtnLineForward)
+DTN_ABSENT(DtnLineBackward)
 DTN_ABSENT(DtnDenseForward)
 DTN_ABSENT(DtnDenseBackward)
 DTN_ABSENT(DtnDensePositions)

@@ -131,14 +131,24 @@ DtnDensePositions DynamicTokenNorm::dense_positions(const TokenGrid& grid, DType
   return args;
 }
 
+void DynamicTokenNorm::check_lengths(const Variable& x, const TokenGrid& grid) const {
+  if (!grid.padded()) return;
+  DTN_CHECK(grid.lengths.device() == x.device(), "dtn: lengths are on ",
+            to_string(grid.lengths.device()), ", their tokens on ", to_string(x.device()));
+  // A device's are taken as they are: the host would have to wait for them.
+  if (x.device().type != DeviceType::kCuda) {
+    ops::host_lengths(grid.lengths, x.dim(0), grid.tokens());
+  }
+}
+
 std::shared_ptr<const DtnPlan> DynamicTokenNorm::plan(const TokenGrid& grid, DType acc,
                                                       Device device) const {
   const Tensor parameter = position_ ? position_->variable.value() : Tensor();
-  const bool line = options_.line(grid, device);
+  const bool line = options_.line(grid);
   DTN_CHECK(
       line || !grid.padded(),
       "dtn: samples of different lengths are normalized on a line, with position: relative or "
-      "uniform and pool: 1, on the CPU");
+      "uniform and pool: 1");
   if (options_.dense(device)) {
     return dense_dtn_plan(dense_positions(grid, acc), parameter, device);
   }
@@ -213,7 +223,7 @@ Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenG
   const TokenGrid grid = seen(arrangement);
   check(x, grid);
   const std::int64_t batch = x.dim(0), tokens = grid.height * grid.width;
-  if (grid.padded()) ops::host_lengths(grid.lengths, batch, tokens);  // refuses what is none
+  check_lengths(x, grid);
   const DType acc = accumulator_of(x.dtype());
   const Device device = x.device();
   Passes passes{shape_, options_, grid, acc, device, x.value(), nullptr};

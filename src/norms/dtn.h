@@ -38,9 +38,7 @@ struct DtnOptions {
     return !separable() || (pool > 1 && device.type == DeviceType::kCuda);
   }
   // Whether they are had through windows along a line, where pads may follow the tokens.
-  bool line(const TokenGrid& grid, Device device) const {
-    return separable() && grid.height == 1 && pool == 1 && device.type != DeviceType::kCuda;
-  }
+  bool line(const TokenGrid& grid) const { return separable() && grid.height == 1 && pool == 1; }
   // What a_d starts at, near enough to count operations.
   double start_a_d() const {
     if (position != Position::kRelative) return 0;
@@ -96,6 +94,8 @@ class DynamicTokenNorm : public Normalizer {
   struct Positions;
 
   void check(const Variable& x, const TokenGrid& grid) const;
+  // Throws Error where samples are of lengths that cannot be.
+  void check_lengths(const Variable& x, const TokenGrid& grid) const;
   const Variable* position() const { return position_ ? &position_->variable : nullptr; }
   std::shared_ptr<const DtnPlan> plan(const TokenGrid& grid, DType acc, Device device) const;
   DtnDensePositions dense_positions(const TokenGrid& grid, DType acc) const;

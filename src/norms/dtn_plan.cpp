@@ -35,26 +35,23 @@ class Line : public DtnPlan {
 
   void forward(DtnNormForward args) const override {
     args.pos_weight = weights_.raw();
-    run(DtnLineForward{args, lengths_of(args.batch), dtn_line_taps(a_d_, args.grid_w)});
+    run_on(weights_.device(),
+           DtnLineForward{args, lengths_of(args.batch), dtn_line_taps(a_d_, args.grid_w)});
   }
   void backward(DtnNormBackward args, const GradSink& dposition) const override {
     args.pos_weight = weights_.raw();
     args.dpos_weight =
         ops::buffer_or_null(dposition, weights_.shape(), weights_.dtype(), weights_.device());
-    run(DtnLineBackward{args, lengths_of(args.batch), dtn_line_taps(a_d_, args.grid_w)});
+    run_on(weights_.device(),
+           DtnLineBackward{args, lengths_of(args.batch), dtn_line_taps(a_d_, args.grid_w)});
   }
 
  private:
-  template <class Arguments>
-  void run(const Arguments& args) const {
-    if (weights_.device().type == DeviceType::kMeta) return meta_queue().count(args);
-    dtn::run(cpu_queue(), args);
-  }
   const std::int64_t* lengths_of(std::int64_t batch) const {
-    if (!lengths_.defined() || lengths_.device() == kMeta) return nullptr;
+    if (!lengths_.defined()) return nullptr;
     DTN_CHECK(lengths_.numel() == batch, "dtn: ", lengths_.numel(), " lengths for ", batch,
               " samples");
-    return lengths_.data<std::int64_t>();
+    return static_cast<const std::int64_t*>(lengths_.raw());
   }
 
   Tensor weights_, lengths_;  // [H, 3], [B]

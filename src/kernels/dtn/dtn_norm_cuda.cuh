@@ -78,8 +78,8 @@ struct DtnPrepared {
   DeviceScratch<float> bases;
 };
 
-// Position matrices of heads [first_head, first_head + heads) and bases, in one launch. With
-// `gradients` also by_offset and by_square.
+// Position matrices of heads [first_head, first_head + heads) and bases, in one launch; of no heads
+// the bases alone. With `gradients` also by_offset and by_square.
 DtnPrepared prepare(CudaQueue& queue, const DtnNormForward& args, int first_head, int heads);
 DtnPrepared prepare(CudaQueue& queue, const DtnNormBackward& args, int first_head, int heads,
                     bool gradients);
@@ -93,9 +93,10 @@ void token_statistics(CudaQueue& queue, const DtnNormForward& args, const float*
 //   token_sums  [2, B, parts, T]: sums over some of the channels of l_mu dmu, and of l_va dvar; all
 //               `parts` together make up the channels of a token
 //   add_residual  false when `unfinished` has dx_add in it already
+//   lengths     [B], valid tokens of each sample, behind which dx is 0; null: all are valid
 void finish_input_gradient(CudaQueue& queue, const DtnNormBackward& args, const float* bases,
                            const float* unfinished, const float* token_sums, int parts,
-                           bool add_residual);
+                           bool add_residual, const std::int64_t* lengths = nullptr);
 
 // Partial sums of the parameter gradients, to be added to them in an order fixed by the shape. What
 // is null, here or in the arguments, is left out.

@@ -27,6 +27,12 @@ struct FinishArguments {
   const double* head_rstd;
   const void *x, *add;
   void* dx;
+  const std::int64_t* lengths;  // [B], or null
+
+  // Whether token `row` is behind the valid ones of its sample.
+  __device__ __forceinline__ bool is_pad(std::int64_t row) const {
+    return lengths && row % tokens >= lengths[row / tokens];
+  }
 
   // Where token `row` begins.
   __device__ __forceinline__ std::int64_t start_of(std::int64_t row) const {
@@ -55,11 +61,20 @@ __device__ TokenTerms token_terms(const FinishArguments& a, std::int64_t row, fl
           a.bases[b], a.mean[row]};
 }
 
+template <class T>
+__device__ __forceinline__ void clear_token(const FinishArguments& a, std::int64_t row) {
+  T* dx = static_cast<T*>(a.dx) + a.start_of(row);
+  for (int c = static_cast<int>(threadIdx.x) % kWarpSize; c < a.channels; c += kWarpSize) {
+    dx[c] = cuda::from_float<T>(0.0f);
+  }
+}
+
 template <class T, bool kVectors>
 __global__ void __launch_bounds__(kTokenThreads) dtn_input_gradient_kernel(FinishArguments a) {
   constexpr int n = kVectors ? cuda::kPerVector<T> : 1;
   const std::int64_t row = std::int64_t{blockIdx.x} * kTokenWarps + threadIdx.x / kWarpSize;
   if (row >= a.rows) return;
+  if (a.is_pad(row)) return clear_token<T>(a, row);
   const TokenTerms terms = token_terms(a, row, static_cast<float>(a.channels));
   const std::int64_t start = a.start_of(row);
   const T* x = static_cast<const T*>(a.x) + start;
@@ -96,6 +111,7 @@ template <class T>
 __global__ void __launch_bounds__(kTokenThreads) dtn_official_gradient_kernel(FinishArguments a) {
   const std::int64_t row = std::int64_t{blockIdx.x} * kTokenWarps + threadIdx.x / kWarpSize;
   if (row >= a.rows) return;
+  if (a.is_pad(row)) return clear_token<T>(a, row);
   const TokenTerms terms = token_terms(a, row, static_cast<float>(a.channels - 1));
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize, head_dim = a.channels / a.heads;
   const double* scales = a.head_rstd + row / a.tokens * a.heads * a.tokens + row % a.tokens;
@@ -170,7 +186,7 @@ __global__ void __launch_bounds__(kColumnThreads) dtn_parameter_gradients_kernel
 
 void finish_input_gradient(CudaQueue& queue, const DtnNormBackward& args, const float* bases,
                            const float* unfinished, const float* token_sums, int parts,
-                           bool add_residual) {
+                           bool add_residual, const std::int64_t* lengths) {
   const DtnSizes sizes(args);
   const int channels = static_cast<int>(sizes.channels);
   const FinishArguments a{sizes.batch * sizes.tokens,
@@ -187,7 +203,8 @@ void finish_input_gradient(CudaQueue& queue, const DtnNormBackward& args, const 
                           static_cast<const double*>(args.head_rstd),
                           args.x,
                           add_residual ? args.dx_add : nullptr,
-                          args.dx};
+                          args.dx,
+                          lengths};
   const LaunchShape shape{blocks_for(a.rows, kTokenWarps), kTokenThreads};
   const KernelName name{"dtn_input_gradient", {sizes.batch, sizes.tokens, channels}};
   for_cuda_dtype(name.name, args.dtype, [&](auto zero) {

@@ -61,6 +61,7 @@ struct DtnLineForward {
   }
 };
 void run(CpuQueue&, const DtnLineForward&);
+void run(CudaQueue&, const DtnLineForward&);
 
 // Recomputes the moments, goes back through the windows, and sums the gradient of P by offset:
 //   G[d] = sum over i of  P[i, i+d] (dP[i, i+d] - sum_k P[i, k] dP[i, k])
@@ -76,5 +77,6 @@ struct DtnLineBackward {
   }
 };
 void run(CpuQueue&, const DtnLineBackward&);
+void run(CudaQueue&, const DtnLineBackward&);
 
 }  // namespace dtn
