@@ -41,6 +41,7 @@
 #include "kernels/pointwise/gather.h"
 #include "kernels/pointwise/gelu_backward.h"
 #include "kernels/pointwise/modulate.h"
+#include "kernels/pointwise/padded_ids.h"
 #include "kernels/pointwise/pointwise.h"
 #include "kernels/primitive/copy.h"
 #include "kernels/primitive/depthwise.h"
@@ -188,6 +189,8 @@ DTN_ABSENT(ScaleShiftRowsForward)
 DTN_ABSENT(ScaleShiftRowsBackward)
 DTN_ABSENT(NeighboursForward)
 DTN_ABSENT(NeighboursBackward)
+DTN_ABSENT(PadIds)
+DTN_ABSENT(LengthenSamples)
 DTN_ABSENT(TakeRowsForward)
 DTN_ABSENT(TakeRowsBackward)
 DTN_ABSENT(AdamWStep)

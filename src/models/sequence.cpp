@@ -9,6 +9,7 @@
 #include "dtn/ops/gather.h"
 #include "dtn/ops/padding.h"
 #include "dtn/ops/tokens.h"
+#include "kernels/pointwise/padded_ids.h"
 #include "models/image_models.h"
 
 namespace dtn {
@@ -167,6 +168,8 @@ class SequenceHead final : public ClassHead {
   Linear fc1_, fc2_;
 };
 
+const std::int64_t* int64s(const Tensor& t) { return static_cast<const std::int64_t*>(t.raw()); }
+
 struct Words {
   Tensor ids;      // [B T] int64, 0 for pads
   Tensor lengths;  // [B] int64
@@ -174,29 +177,30 @@ struct Words {
 };
 
 // On the host no further than the longest sample goes, unless all of `room` is wanted. On a device
-// the sizes of a step are fixed.
+// the sizes of a step are fixed, and nobody waits for lengths.
 Words words_of(const Fields& fields, std::int64_t room, bool trims) {
   const Tensor &all = fields.at("tokens"), &lengths = fields.at(lengths_of("tokens"));
   DTN_CHECK(all.rank() == 2 && all.dim(1) <= room && all.dtype() == DType::kInt64, "tokens ",
             to_string(all.shape()), " are not int64 [B, ", room, "]");
   const std::int64_t batch = all.dim(0), given = all.dim(1);
-  if (all.device() != kCpu) return {all.reshape({batch * given}), lengths, batch, given};
-  const std::vector<std::int64_t> counts = ops::host_lengths(lengths, batch, given);
-  const std::int64_t tokens = trims ? *std::ranges::max_element(counts) : room;
-  Tensor ids = Tensor::zeros({batch * tokens}, DType::kInt64);
-  for (std::int64_t b = 0; b < batch; ++b) {
-    std::copy_n(all.data<std::int64_t>() + b * given, counts[static_cast<std::size_t>(b)],
-                ids.data<std::int64_t>() + b * tokens);
+  std::int64_t tokens = room;
+  if (all.device() == kCpu) {
+    const std::vector<std::int64_t> counts = ops::host_lengths(lengths, batch, given);
+    if (trims) tokens = *std::ranges::max_element(counts);
+  } else if (trims) {
+    tokens = given;
   }
+  Tensor ids = Tensor::empty({batch * tokens}, DType::kInt64, all.device());
+  run_on(all.device(), PadIds{batch, tokens, given, int64s(all), int64s(lengths),
+                              static_cast<std::int64_t*>(ids.raw())});
   return {ids, lengths, batch, tokens};
 }
 
 // Lengths with the class token.
 Tensor one_more(const Tensor& lengths) {
-  if (lengths.device() == kMeta) return lengths;
-  DTN_CHECK(lengths.device() == kCpu, "models of sequences run on the CPU alone");
-  Tensor more = lengths.clone();
-  for (std::int64_t b = 0; b < more.numel(); ++b) ++more.data<std::int64_t>()[b];
+  Tensor more = Tensor::empty_like(lengths);
+  run_on(lengths.device(), LengthenSamples{lengths.numel(), 1, int64s(lengths),
+                                           static_cast<std::int64_t*>(more.raw())});
   return more;
 }
 

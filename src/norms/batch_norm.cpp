@@ -37,6 +37,7 @@ class BatchNorm : public Normalizer {
     return of_valid_rows(ctx, running_.sync, x, grid, normalize);
   }
   bool takes_lengths() const override { return true; }
+  bool needs_host_lengths() const override { return true; }
 
   NormView view(const Tensor& x, const TokenGrid&) const override {
     return {x, means_of_channels(x, running_.mean->value)};

@@ -31,6 +31,7 @@ class InstanceNorm : public Normalizer {
         });
   }
   bool takes_lengths() const override { return true; }
+  bool needs_host_lengths() const override { return true; }
 
   NormView view(const Tensor& x, const TokenGrid&) const override {
     return {x, means_of_groups(x, channels_)};

@@ -37,6 +37,7 @@ class PowerNorm : public Normalizer {
   Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override;
   Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override;
   bool takes_lengths() const override { return true; }
+  bool needs_host_lengths() const override { return true; }
 
  private:
   struct Saved;  // for the backward pass

@@ -54,6 +54,7 @@ class SwitchableNorm : public Normalizer {
   Variable reference(Context& ctx, const Variable& x, const TokenGrid&) override;
   NormView view(const Tensor& x, const TokenGrid&) const override;
   bool takes_lengths() const override { return true; }
+  bool needs_host_lengths() const override { return true; }
 
  private:
   Variable mixed(Context&, const Variable& x, const Moments& image, const Moments& batch) const;

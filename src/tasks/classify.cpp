@@ -29,19 +29,23 @@ class NoMeter final : public Meter {
   }
 };
 
-// The device, if the model runs there.
-Device checked_device(const TaskSetup& setup) {
-  const ModelRow& family = setup.registries.models.at(setup.config.model.family);
-  if (family.schema.sequences && setup.device.type == DeviceType::kCuda) {
-    throw ConfigError("models of sequences run on the CPU; use --device cpu");
+// Throws ConfigError where a step on a device would have to wait for lengths of sequences.
+void check_captured(const Backbone& model, const ModelConfig& config) {
+  for (const LayerInfo& layer : model.layers()) {
+    for (const LayerInfo::Norm& norm : layer.norms) {
+      if (!norm.norm->needs_host_lengths()) continue;
+      throw ConfigError(
+          cat("the normalizer '", config.norm.type,
+              "' counts the tokens of padded sequences on the host, for which no step that is "
+              "recorded on a device can wait; set train.step_graph: false, or use --device cpu"));
+    }
   }
-  return setup.device;
 }
 
 }  // namespace
 
 Classify::Classify(const TaskSetup& setup)
-    : device_(checked_device(setup)),
+    : device_(setup.device),
       config_(setup.config),
       registries_(setup.registries),
       model_(setup.config.model, setup.config.seed, DType::kFloat32, setup.device,
@@ -71,6 +75,10 @@ std::shared_ptr<const SampleSource> Classify::source(Split split, Device device)
 }
 
 void Classify::prepare_training(DType compute) {
+  if (device_.type == DeviceType::kCuda && config_.train.step_graph &&
+      model_.family().schema.sequences) {
+    check_captured(model_.backbone(), config_.model);
+  }
   if (!config_.distill.teacher || teacher_) return;
   teacher_ = std::make_unique<Teacher>(TaskSetup{config_, device_, registries_}, compute);
 }

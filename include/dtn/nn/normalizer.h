@@ -70,6 +70,9 @@ class Normalizer {
   virtual bool is_per_token() const { return false; }
   // Whether tokens that do not count (TokenGrid::lengths) stay out of the statistics of the others.
   virtual bool takes_lengths() const { return is_per_token(); }
+  // Whether the host must know those lengths for it. It then waits for a device that has them, which
+  // the host of a captured step cannot.
+  virtual bool needs_host_lengths() const { return false; }
   // is_per_token() of the tokens of the prefix alone (TokenGrid), where those of the grid are mixed.
   virtual bool prefix_is_per_token() const { return is_per_token(); }
 };

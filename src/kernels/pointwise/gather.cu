@@ -2,6 +2,7 @@
 // memory: each output is written once, in vectors, and what the neighbours of a token share comes
 // from the cache.
 #include "kernels/cuda/elementwise.cuh"
+#include "kernels/cuda/partials.cuh"
 #include "kernels/pointwise/gather.h"
 
 namespace dtn {
@@ -84,23 +85,50 @@ __global__ void __launch_bounds__(kThreads)
   y[row * columns + c] = valid ? table[from * columns + c] : __uint_as_float(0x7fffffffu);
 }
 
-// Blocks: [row of the table, columns / kThreads]: each adds up the rows that were taken from it, in
-// order, as nobody else writes there.
+// What took rows from a table, a chunk of it at a time.
+struct TakenRows {
+  const float* dy;
+  const std::int64_t* index;
+  std::int64_t rows, columns, table_rows, tiles;
+  std::int64_t chunk;  // rows of one
+
+  std::int64_t chunks() const { return (rows + chunk - 1) / chunk; }
+};
+
+// Blocks: [chunk, row of the table, columns / kThreads]: each adds up the rows of the chunk that were
+// taken from it, in order, as nobody else writes there. A single chunk is added to the table (+=),
+// several are left side by side (=).
 __global__ void __launch_bounds__(kThreads)
-    take_rows_backward_kernel(const float* dy, const std::int64_t* index, std::int64_t rows,
-                              std::int64_t columns, std::int64_t tiles, float* dtable) {
-  const std::int64_t to = blockIdx.x / tiles;
-  const std::int64_t c = blockIdx.x % tiles * kThreads + threadIdx.x;
-  if (c >= columns) return;
+    take_rows_backward_kernel(TakenRows a, bool single, float* sums) {
+  const std::int64_t c = blockIdx.x % a.tiles * kThreads + threadIdx.x;
+  const std::int64_t to = blockIdx.x / a.tiles % a.table_rows;
+  const std::int64_t chunk = blockIdx.x / a.tiles / a.table_rows;
+  if (c >= a.columns) return;
+  const std::int64_t first = chunk * a.chunk;
+  const std::int64_t end = first + a.chunk < a.rows ? first + a.chunk : a.rows;
   float sum = 0;
   bool taken = false;
 #pragma unroll 4
-  for (std::int64_t r = 0; r < rows; ++r) {
-    if (index[r] != to) continue;
-    sum += dy[r * columns + c];
+  for (std::int64_t r = first; r < end; ++r) {
+    if (a.index[r] != to) continue;
+    sum += a.dy[r * a.columns + c];
     taken = true;
   }
-  if (taken) dtable[to * columns + c] += sum;
+  if (!single) {
+    sums[(chunk * a.table_rows + to) * a.columns + c] = sum;
+  } else if (taken) {
+    sums[to * a.columns + c] += sum;
+  }
+}
+
+// Rows of a chunk: a thousand, so that many are added up at once, and more where the sums of all
+// chunks would be much beside a large table.
+std::int64_t rows_of_chunk(const TakeRowsBackward& args) {
+  constexpr std::int64_t kRows = 1024, kSums = std::int64_t{1} << 23;
+  const std::int64_t most = kSums / (args.table_rows * args.columns);
+  const std::int64_t chunks = most < 1 ? 1 : most;
+  const std::int64_t rows = (args.rows + chunks - 1) / chunks;
+  return rows < kRows ? kRows : rows;
 }
 
 void require_float32(const char* kernel, DType dtype) {
@@ -154,10 +182,25 @@ void run(CudaQueue& queue, const TakeRowsForward& args) {
 void run(CudaQueue& queue, const TakeRowsBackward& args) {
   require_float32("take_rows_backward", args.dtype);
   if (args.rows == 0 || args.columns == 0 || args.table_rows == 0) return;
-  const std::int64_t tiles = (args.columns + kThreads - 1) / kThreads;
-  launch(queue, {"take_rows_backward", {args.rows, args.columns}}, take_rows_backward_kernel,
-         {blocks_for(args.table_rows * tiles, 1), kThreads}, static_cast<const float*>(args.dy),
-         args.index, args.rows, args.columns, tiles, static_cast<float*>(args.dtable));
+  const TakenRows taken{static_cast<const float*>(args.dy),
+                        args.index,
+                        args.rows,
+                        args.columns,
+                        args.table_rows,
+                        (args.columns + kThreads - 1) / kThreads,
+                        rows_of_chunk(args)};
+  auto* dtable = static_cast<float*>(args.dtable);
+  const std::int64_t chunks = taken.chunks(), table = args.table_rows * args.columns;
+  const dim3 blocks = blocks_for(chunks * args.table_rows * taken.tiles, 1);
+  const KernelName name{"take_rows_backward", {args.rows, args.columns}};
+  if (chunks == 1) {
+    launch(queue, name, take_rows_backward_kernel, {blocks, kThreads}, taken, true, dtable);
+    return;
+  }
+  const auto sums = queue.scratch<float>(chunks * table);
+  launch(queue, name, take_rows_backward_kernel, {blocks, kThreads}, taken, false, sums.get());
+  cuda::add_partials(queue, "take_rows_sums",
+                     cuda::Partials{sums.get(), chunks, table, 1, {dtable, nullptr}});
 }
 
 }  // namespace dtn

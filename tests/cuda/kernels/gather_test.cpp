@@ -65,6 +65,29 @@ TEST(CudaTakeRows, MatchTheHostAndAnswerABadIndexWithNaN) {
     expect_close("gather", "take_rows", dtable.device(), doubles(dtable.host()),
                  rounding_bound(DType::kFloat32, 4));
   }
+  // More rows than are added up at once.
+  constexpr std::int64_t kRows = 2500;
+  std::vector<std::int64_t> many(kRows);
+  for (std::int64_t r = 0; r < kRows; ++r) many[static_cast<std::size_t>(r)] = r * r % 7 - 1;
+  const Twin index(Tensor::from(many, {kRows}));
+  const Twin dy = random_twin({kRows, 40}, DType::kFloat32, 4);
+  under_every_schedule([&] {
+    const Twin dtable = Twin::accumulated({6, 40}, DType::kFloat32, 5);
+    auto backward = [&](Where where) {
+      return TakeRowsBackward{DType::kFloat32,
+                              kRows,
+                              40,
+                              6,
+                              static_cast<const std::int64_t*>(index.at(where)),
+                              dy.at(where),
+                              dtable.at(where)};
+    };
+    run(cpu_queue(), backward(kOnHost));
+    run(cuda_queue(), backward(kOnDevice));
+    expect_close("gather", "take_rows of many", dtable.device(), doubles(dtable.host()),
+                 rounding_bound(DType::kFloat32, kRows));
+    return std::vector<Tensor>{dtable.device()};
+  });
   const TakeRowsForward wrong{DType::kBFloat16, 0, 0, 0, nullptr, nullptr, nullptr};
   EXPECT_THROW(run(cuda_queue(), wrong), Error);
   EXPECT_THROW(run(cpu_queue(), wrong), Error);

@@ -4,13 +4,11 @@
 
 #include <filesystem>
 
-#include "classify_learner.h"
 #include "cuda/matmul.h"
-#include "cuda/twin.h"
+#include "cuda/train/learner_history.h"
 #include "dtn/config/load.h"
 #include "dtn/models/weights.h"
 #include "dtn/tasks/registries.h"
-#include "tiny_vit.h"
 
 namespace dtn::test {
 namespace {
@@ -52,69 +50,11 @@ Fields samples(const ExperimentConfig& c, int step) {
       {"image", images}, {"label", labels}, {"partner_label", partners}, {"label_share", share}};
 }
 
-// Fields that stay where they are, which the samples of each step are put into.
-Fields fields_on(Device device, const Fields& like) {
-  Fields fields;
-  for (const auto& [name, field] : like) {
-    fields[name] = Tensor::empty(field.shape(), field.dtype(), device);
-  }
-  return fields;
-}
-void put(const Fields& from, Fields& to) {
-  for (const auto& [name, field] : from) to.at(name).copy_from(field);
-}
-
-double rate(int step) { return 1e-3 * (1 + step % 5); }
-
-struct History {
-  std::vector<double> losses, norms;
-  Tensor weights, average;
-  std::int64_t updates = 0;
-};
-
-// Steps with the next one started before the last one's report is read, from buffers that stay
-// where they are, as the trainer does it.
 History train(const ExperimentConfig& config, Device device, int steps = kSteps) {
-  ClassifyLearner learner(config, device);
-  perturb(learner.parameters());
-  learner.average()->values().copy_from(learner.parameters().values());
-  History history;
-  auto take = [&] {
-    StepReport report = learner.finish_step();
-    history.losses.push_back(report.loss);
-    history.norms.push_back(report.grad_norm);
-    EXPECT_TRUE(report.finite);
-    EXPECT_EQ(report.idle_seconds.has_value(), device != kCpu);
-  };
-  Fields batch = fields_on(device, samples(config, 0));
-  for (int i = 0; i < steps; ++i) {
-    put(samples(config, i), batch);
-    learner.start_step(batch, i, rate(i));
-    if (learner.unfinished() == Learner::kInFlight) take();
-  }
-  while (learner.unfinished()) take();
-  history.weights = learner.parameters().values().to(kCpu).clone();
-  history.average = learner.average()->values().to(kCpu).clone();
-  history.updates = learner.updates();
-  return history;
+  return train_on([&](int step) { return samples(config, step); }, config, device, steps);
 }
 
-void expect_same_bits(const History& a, const History& b) {
-  EXPECT_EQ(a.losses, b.losses);
-  EXPECT_EQ(a.norms, b.norms);
-  EXPECT_TRUE(same_bits(a.weights, b.weights));
-  EXPECT_TRUE(same_bits(a.average, b.average));
-}
-
-class Caching : public ::testing::Test {
- protected:
-  void SetUp() override {
-    DTN_SKIP_WITHOUT_DEVICE();
-    cuda::set_caching(true);  // graphs need it
-  }
-};
-
-using CudaLearner = Caching;
+using CudaLearner = CachingTest;
 
 // Every normalizer of the registry; two of them for longer, and in bfloat16 too.
 TEST_F(CudaLearner, FollowsTheCpu) {
