@@ -36,6 +36,9 @@ MEASUREMENTS = [
     *(("train", f"eval_{norm}", f"dtn-bench eval --config vit_s_star_{norm}", None)
       for norm in ("ln", "dtn")),
     ("train", "gemm", "dtn-bench gemm", None),
+    ("train", "norm_line", "dtn-bench norm --grid", None),
+    *(("train", f"train_listops_{kind}", f"dtn-bench train --config listops_{kind}", None)
+      for kind in ("dense", "bigbird", "reformer")),
     *(("peer", f"{norm} ours {turn}", f"dtn-bench train --config vit_s_star_{norm}", turn)
       for norm in ("ln", "dtn") for turn in (1, 2)),
     *(("peer", f"{norm} {name}", f"--norm {norm} --variant {name}", None) for norm in ("ln", "dtn")
@@ -176,7 +179,7 @@ class GpuCheckTest(unittest.TestCase):
         for mode in ("exit", "crash"):
             self.check(plant="dtn-bench", mode=mode, expect=1)
             self.assertEqual(self.machine.results("train")[0], set())
-            self.assertEqual(len(self.machine.results("train")[1]), 9)
+            self.assertEqual(len(self.machine.results("train")[1]), 13)
             self.assertRegex(self.machine.results("train")[1]["gemm"],
                              "exit status 7: planted" if mode == "exit" else "SIGSEGV")
             self.assertEqual(len(self.machine.results("smoke")[0]), 5)
@@ -267,7 +270,7 @@ class GpuCheckTest(unittest.TestCase):
         found = {name: self.machine.results(name) for name in cli.STAGES}
         self.assertEqual({n for n in found["peer"][0] if "ours" not in n}, set())
         self.assertEqual(found["peer"][1], {})
-        self.assertEqual(len(found["train"][0]), 9)
+        self.assertEqual(len(found["train"][0]), 13)
         self.check(expect=0)
         measured = [call for call in self.machine.calls
                     if "nvidia-smi" not in call and "list" not in call and "-c" not in call.split()]

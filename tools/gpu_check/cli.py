@@ -38,7 +38,8 @@ H200 and 16 cores.
                     with LayerNorm and with DTN, in float32 and bf16, held against the CPU's
   kernels    1 min  dtn-bench kernels: each kernel of a training step beside its floor; then the
                     kernels of whole steps, as tables in the logs
-  train      3 min  dtn-bench train (LayerNorm and DTN twice in turn), norm, eval and gemm
+  train      5 min  dtn-bench train (LayerNorm and DTN twice in turn), norm, eval and gemm; DTN
+                    along a line, and steps of Long ListOps' three models
   peer      10 min  tests/peers/gpu_speed.py: PyTorch's variants, each in a process of its own,
                     between two runs of ours: the four most valuable of LayerNorm and of DTN. The
                     others (20 min) follow when all stages are done. Needs PyTorch.

@@ -1,4 +1,5 @@
-"""Stage train: what dtn-bench says of whole steps of ViT-S* and of the normalizers in them."""
+"""Stage train: what dtn-bench says of whole steps of ViT-S* and of the normalizers in them, and of
+models of sequences."""
 import json
 
 from .errors import Failed
@@ -57,6 +58,13 @@ class Train(Stage):
                 "--steps", str(STEPS))))
         steps.append(self.step("gemm", 12, lambda seconds, name: bench(
             self, name, seconds, "gemm", "--config", "vit_s_star_ln", *MODEL, "--dtype", "bf16")))
+        steps.append(self.step("norm_line", 8, lambda seconds, name: bench(
+            self, name, seconds, "norm", "--grid", "1,2001", "--positions", "0,0,-1", "--type", "dtn",
+            "--shape", "32,2001,512", "--heads", "8", "--dtype", "bf16", "--steps", str(STEPS))))
+        for kind in ("dense", "bigbird", "reformer"):
+            steps.append(self.step(f"train_listops_{kind}", 25, lambda seconds, name, kind=kind: bench(
+                self, name, seconds, "train", "--config", f"listops_{kind}_dtn",
+                "--set", "train.precision=bf16", "--steps", "5")))
         yield 1, steps
 
     @staticmethod
