@@ -277,7 +277,7 @@ class GpuCheckTest(unittest.TestCase):
         self.assertEqual(len(measured), 6, measured)  # the variants, and nothing a second time
         self.assertTrue(all("--variant" in call for call in measured), measured)
         self.check("--again", "--stage", "train", expect=0)
-        self.assertEqual(len([c for c in self.machine.calls if c.startswith("dtn-bench")]), 9)
+        self.assertEqual(len([c for c in self.machine.calls if c.startswith("dtn-bench")]), 13)
 
     def test_what_runs_at_the_end_of_the_time_is_cut_and_has_not_failed(self):
         self.check("--stage", "tests", "--until", "9", plant="gpu_kernels --gtest_filter=Alpha",

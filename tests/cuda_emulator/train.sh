@@ -52,6 +52,20 @@ expect_text 'on emulator'
 expect 0 own_normalizer "${own[@]}" --device cpu --output "$work/own_host"
 same_losses "$work/own_device" "$work/own_host" 1e-4
 
+# Sequences of different lengths, which the host of a step on the device does not know. Who must know
+# them is refused by name, and trains without a graph.
+sequences=(--config listops_short_dense_dtn --set data.dataset=synthetic --set data.size=16
+  --set train.batch_size=4 --set model.embed_dim=16 --set model.depth=2 --set model.num_heads=2
+  --set model.max_length=30 --set schedule.steps=5 --set train.eval_every=5 --set train.log_every=1)
+expect 0 dtn-train "${sequences[@]}" --device cuda --output "$work/lines_device"
+expect_text 'on emulator' 'evaluation at step 5'
+expect 0 dtn-train "${sequences[@]}" --device cpu --output "$work/lines_host"
+same_losses "$work/lines_device" "$work/lines_host" 1e-4
+expect 2 dtn-train "${sequences[@]}" --device cuda --set model.norm=bn --output "$work/lines_bn"
+expect_text "'bn'" 'train.step_graph: false'
+expect 0 dtn-train "${sequences[@]}" --device cuda --set model.norm=bn --set train.step_graph=false \
+  --output "$work/lines_eager"
+
 # The same verdict on the same weights.
 evaluate() { expect 0 dtn-eval --checkpoint "$work/device/checkpoints/last" --json "$@" &&
   grep '^{' "$log"; }
