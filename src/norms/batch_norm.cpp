@@ -23,18 +23,20 @@ class BatchNorm : public Normalizer {
                  *config.find<bool>("sync")) {}
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override {
-    const auto normalize = [&](const Variable& rows) {
-      return batch_norm(ctx, "batch_norm", rows, weight_->variable, bias_->variable, eps_,
-                        running_);
+    const auto normalize = [&](const Variable& rows, const auto& batch) {
+      return batch_norm(ctx, "batch_norm", rows, weight_->variable, bias_->variable, eps_, running_,
+                        batch);
     };
-    if (!grid.padded()) return normalize(x);
-    return of_valid_rows(ctx, running_.sync, x, grid, normalize);
+    if (!grid.padded()) return normalize(x, shared_batch(ctx, running_.sync, x.value()));
+    return of_valid_rows(ctx, x, grid, [&](const Variable& rows) {
+      return normalize(rows, shared_rows(ctx, running_.sync, rows.dim(0)));
+    });
   }
 
   Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override {
     const auto normalize = [&](const Variable& rows) { return reference_of(ctx, rows); };
     if (!grid.padded()) return normalize(x);
-    return of_valid_rows(ctx, running_.sync, x, grid, normalize);
+    return of_valid_rows(ctx, x, grid, normalize);
   }
   bool takes_lengths() const override { return true; }
   bool needs_host_lengths() const override { return true; }

@@ -29,12 +29,12 @@ RunningStatistics::RunningStatistics(const Scope& scope, std::int64_t channels, 
       sync(all_ranks) {}
 
 Variable batch_norm(Context& ctx, const char* op, const Variable& x, const Variable& weight,
-                    const Variable& bias, double eps, const RunningStatistics& running) {
+                    const Variable& bias, double eps, const RunningStatistics& running,
+                    const std::shared_ptr<const ops::SharedBatch>& batch) {
   const ops::ChannelNorm all_rows = {1, x.dim(-1), eps};
   if (!ctx.training()) {
     return ops::channel_affine(ctx, op, x, weight, bias, all_rows, settled(running));
   }
-  const auto batch = shared_batch(ctx, running.sync, x.value());
   ops::ChannelMoments moments;
   Variable y = ops::channel_norm(ctx, op, x, weight, bias, all_rows, &moments, batch);
   if (!ctx.mode.recompute) move_towards(running, x.value(), moments, batch.get());

@@ -9,9 +9,11 @@
 
 namespace dtn {
 
-// BatchNorm; weight and bias are [C], or undefined for 1 and 0.
+// BatchNorm of x, which in training is all of the batch or a share of this one; weight and bias are
+// [C], or undefined for 1 and 0.
 Variable batch_norm(Context&, const char* op, const Variable& x, const Variable& weight,
-                    const Variable& bias, double eps, const RunningStatistics&);
+                    const Variable& bias, double eps, const RunningStatistics&,
+                    const std::shared_ptr<const ops::SharedBatch>& batch);
 // The statistics alone, of x or of the batch that it is a share of, for an application of one's
 // own.
 ops::ChannelMoments batch_statistics(const Context&, const RunningStatistics&, const Tensor& x,

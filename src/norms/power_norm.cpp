@@ -41,6 +41,10 @@ class PowerNorm : public Normalizer {
 
  private:
   struct Saved;  // for the backward pass
+  using Batch = std::shared_ptr<const ops::SharedBatch>;
+
+  // Of x, which in training is all of the batch or a share of this one.
+  Variable normalize(Context&, const Variable& x, const Batch&);
 
   void check(const Variable& x) const {
     DTN_CHECK(x.dim(-1) == channels_, "power norm: input ", to_string(x.shape()),
@@ -72,10 +76,13 @@ struct PowerNorm::Saved {
 
 Variable PowerNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid) {
   check(x);
-  if (grid.padded()) {
-    return of_valid_rows(ctx, sync_, x, grid,
-                         [&](const Variable& rows) { return forward(ctx, rows, {}); });
-  }
+  if (!grid.padded()) return normalize(ctx, x, shared_batch(ctx, sync_, x.value()));
+  return of_valid_rows(ctx, x, grid, [&](const Variable& rows) {
+    return normalize(ctx, rows, shared_rows(ctx, sync_, rows.dim(0)));
+  });
+}
+
+Variable PowerNorm::normalize(Context& ctx, const Variable& x, const Batch& batch) {
   const Device device = x.device();
   const DType acc = accumulator_of(x.dtype());
   const std::int64_t rows = x.value().numel() / channels_;
@@ -99,11 +106,11 @@ Variable PowerNorm::forward(Context& ctx, const Variable& x, const TokenGrid& gr
   args.y = y.raw();
   args.rpsi = saved.rpsi.raw();
   if (ctx.training()) {
-    squares = Tensor::empty({channels_}, acc, device);
+    squares = Tensor::zeros({channels_}, acc, device);  // those of no rows
     saved.power = Tensor::empty({channels_}, acc, device);
     saved.ema_gz = ema_gz_->value;
     saved.next_ema_gz = ema_gz_->next;
-    saved.batch = shared_batch(ctx, sync_, saved.x);
+    saved.batch = batch;
     run_on(device, PowerNormSquares{saved.shape, saved.x.raw(), squares.raw()});
     if (saved.batch) saved.batch->add_up(squares);
     args.squares = squares.raw();
@@ -124,7 +131,7 @@ void PowerNorm::Saved::backward(const Tensor& dy) const {
   const bool training = ema_gz.defined();
   const Device device = x.device();
   Tensor dot;
-  if (training) dot = Tensor::empty_like(rpsi);
+  if (training) dot = Tensor::zeros(rpsi.shape(), rpsi.dtype(), device);  // that of no rows
   ops::NormInputGradient input(dx, x);
   PowerNormBackward back{};
   back.shape = shape;
@@ -166,7 +173,7 @@ Variable damped(Context& ctx, const Variable& z, const Tensor& nu) {
 Variable PowerNorm::reference(Context& ctx, const Variable& x, const TokenGrid& grid) {
   check(x);
   if (grid.padded()) {
-    return of_valid_rows(ctx, sync_, x, grid,
+    return of_valid_rows(ctx, x, grid,
                          [&](const Variable& rows) { return reference(ctx, rows, {}); });
   }
   const std::int64_t rows = x.value().numel() / channels_;

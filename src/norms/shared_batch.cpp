@@ -47,15 +47,25 @@ class BatchOfRanks : public ops::SharedBatch {
 
 }  // namespace
 
+static bool is_shared(const Context& ctx, bool sync) {
+  return sync && ctx.training() && ctx.ranks.communicator && !ctx.ranks.communicator->alone();
+}
+
 std::shared_ptr<const ops::SharedBatch> shared_batch(const Context& ctx, bool sync,
                                                      const Tensor& x) {
-  if (!sync || !ctx.training() || !ctx.ranks.communicator || ctx.ranks.communicator->alone())
-    return nullptr;
+  if (!is_shared(ctx, sync)) return nullptr;
   const std::int64_t samples = x.dim(0), rows = x.numel() / x.dim(-1);
   DTN_CHECK(samples > 0 && ctx.ranks.samples >= samples, "sync: ", samples,
             " samples are not a share of ", ctx.ranks.samples);
   return std::make_shared<BatchOfRanks>(*ctx.ranks.communicator, rows,
                                         ctx.ranks.samples * (rows / samples));
+}
+
+std::shared_ptr<const ops::SharedBatch> shared_rows(const Context& ctx, bool sync,
+                                                    std::int64_t rows) {
+  if (!is_shared(ctx, sync)) return nullptr;
+  Communicator& ranks = *ctx.ranks.communicator;
+  return std::make_shared<BatchOfRanks>(ranks, rows, ranks.sum(rows));
 }
 
 OptionSchema sync_option() {

@@ -31,7 +31,8 @@ Variable SpatiallyAdaptiveNorm::forward(Context& ctx, const Variable& x, const T
   Variable hidden = ops::relu(ctx, convolve(shared_, ops::cast(ctx, map, x.dtype())));
   Variable modulation = convolve(modulation_, hidden);
   Variable xhat = running_
-                      ? batch_norm(ctx, "spade", x, {}, {}, options_.eps, *running_)
+                      ? batch_norm(ctx, "spade", x, {}, {}, options_.eps, *running_,
+                                   shared_batch(ctx, running_->sync, x.value()))
                       : ops::channel_norm(ctx, "spade", x, {}, {}, {batch, channels, options_.eps});
   return ops::modulate(ctx, xhat, modulation);
 }

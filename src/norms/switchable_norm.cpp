@@ -11,8 +11,10 @@
 // is no exception; and the layer's part belongs to each token, as in LayerNorm.
 #include "kernels/norm/switchable_norm.h"
 
+#include <algorithm>
+#include <numeric>
+
 #include "dtn/ops/primitive.h"
-#include "kernels/norm/channel_norm.h"
 #include "norms/batch_statistics.h"
 #include "norms/rows.h"
 #include "norms/shared_batch.h"
@@ -59,8 +61,7 @@ class SwitchableNorm : public Normalizer {
  private:
   Variable mixed(Context&, const Variable& x, const Moments& image, const Moments& batch) const;
   Moments batch_moments(Context&, const Variable& x, const e::Dims& rows) const;
-  Variable of_padded(Context&, const Variable& input, const TokenGrid& grid, bool moves);
-  void move_running(const Moments& batch) const;
+  Variable reference_of_padded(Context&, const Variable& input, const TokenGrid& grid) const;
   void check(const Variable& x) const {
     DTN_CHECK(x.value().rank() == 3 && x.dim(2) == shape_.channels, "sn: input ",
               to_string(x.shape()), " is not [B, T, ", shape_.channels, "]");
@@ -83,7 +84,18 @@ struct Saved {
   Tensor token_mean, token_var, image_mean, image_var, batch_mean, batch_var;
   Tensor running_mean, running_var;  // when they stand in for the batch
   double eps;
+  Tensor lengths;                                  // of padded samples, where x is
+  std::int64_t longest = 0, rows = 0;              // of them; tokens that count, of all samples
   std::shared_ptr<const ops::SharedBatch> shared;  // null: x is all of the batch
+
+  Saved(const Tensor& input, const TokenGrid& grid) : x(input) {
+    rows = batch() * tokens();
+    if (!grid.padded()) return;
+    const std::vector<std::int64_t> counts = ops::host_lengths(grid.lengths, batch(), tokens());
+    lengths = grid.lengths.to(x.device());
+    rows = std::reduce(counts.begin(), counts.end());
+    if (!counts.empty()) longest = std::ranges::max(counts);
+  }
 
   std::int64_t batch() const { return x.dim(0); }
   std::int64_t tokens() const { return x.dim(1); }
@@ -122,6 +134,10 @@ struct Saved {
     terms.batch_var = raw(batch_var);
     terms.running_mean = raw(running_mean);
     terms.running_var = raw(running_var);
+    if (!lengths.defined()) return terms;
+    terms.lengths = static_cast<const std::int64_t*>(raw(lengths));
+    terms.longest = longest;
+    terms.valid = rows;
     return terms;
   }
 };
@@ -137,7 +153,7 @@ void backward(const Saved& saved, const Sinks& sinks, const Tensor& dy) {
   const Shape per_image = {saved.batch(), saved.channels()}, per_channel = {saved.channels()};
   Tensor token_dmean = saved.make(per_token, acc), token_dvar = saved.make(per_token, acc);
   Tensor image_dmean = saved.make(per_image, acc), image_dvar = saved.make(per_image, acc);
-  Tensor of_batch = saved.make({2, saved.channels()}, acc);
+  Tensor of_batch = Tensor::zeros({2, saved.channels()}, acc, device);  // those of no tokens
   Tensor batch_dmean = of_batch.slice(0, 1), batch_dvar = of_batch.slice(1, 2);
 
   SwitchableNormBackwardSums sums{};
@@ -169,7 +185,7 @@ void backward(const Saved& saved, const Sinks& sinks, const Tensor& dy) {
   back.image_dvar = sums.image_dvar;
   back.batch_dmean = sums.batch_dmean;
   back.batch_dvar = sums.batch_dvar;
-  back.positions = saved.shared ? saved.shared->rows() : saved.batch() * saved.tokens();
+  back.positions = saved.shared ? saved.shared->rows() : saved.rows;
   back.dx_add = input.waiting();
   back.dx = input.destination();
   run_on(device, back);
@@ -178,9 +194,7 @@ void backward(const Saved& saved, const Sinks& sinks, const Tensor& dy) {
 
 Variable SwitchableNorm::forward(Context& ctx, const Variable& x, const TokenGrid& grid) {
   check(x);
-  if (grid.padded()) return of_padded(ctx, x, grid, ctx.training() && !ctx.mode.recompute);
-  Saved saved;
-  saved.x = x.value();
+  Saved saved(x.value(), grid);
   saved.weight = weight_->variable.value();
   saved.mean_weight = mean_weight_->variable.value();
   saved.var_weight = var_weight_->variable.value();
@@ -191,7 +205,8 @@ Variable SwitchableNorm::forward(Context& ctx, const Variable& x, const TokenGri
     saved.running_var = running_var_->value;
   }
   run_on(x.device(), SwitchableNormStatistics{saved.terms()});
-  saved.shared = shared_batch(ctx, sync_, saved.x);
+  saved.shared =
+      grid.padded() ? shared_rows(ctx, sync_, saved.rows) : shared_batch(ctx, sync_, saved.x);
   if (saved.shared) saved.shared->combine({saved.batch_mean, {}, saved.batch_var});
 
   Tensor y = Tensor::empty_like(x.value());
@@ -253,7 +268,7 @@ Moments sample_moments(Context& ctx, const Variable& x, const Membership& sample
 
 Variable SwitchableNorm::reference(Context& ctx, const Variable& input, const TokenGrid& grid) {
   check(input);
-  if (grid.padded()) return of_padded(ctx, input, grid, false);
+  if (grid.padded()) return reference_of_padded(ctx, input, grid);
   const Variable x = e::widen(ctx, input);
   return e::cast(ctx, mixed(ctx, x, Moments(ctx, x, {1}), batch_moments(ctx, x, {0, 1})),
                  input.dtype());
@@ -286,29 +301,15 @@ Moments SwitchableNorm::batch_moments(Context& ctx, const Variable& x, const e::
   return running;
 }
 
-// Composed of primitives: the kernels know no samples of different lengths. `moves` the running
-// statistics.
-Variable SwitchableNorm::of_padded(Context& ctx, const Variable& input, const TokenGrid& grid,
-                                   bool moves) {
+Variable SwitchableNorm::reference_of_padded(Context& ctx, const Variable& input,
+                                             const TokenGrid& grid) const {
   const auto normalize = [&](const Variable& rows, const std::vector<std::int64_t>& lengths) {
     const Variable x = e::widen(ctx, rows);
     const Moments batch = batch_moments(ctx, x, {0});
-    if (moves) move_running(batch);
     const Moments image = sample_moments(ctx, x, Membership(lengths, x));
     return e::cast(ctx, mixed(ctx, x, image, batch), rows.dtype());
   };
-  check_unshared(ctx, sync_);
   return of_valid_tokens(ctx, input, grid, normalize);
-}
-
-void SwitchableNorm::move_running(const Moments& batch) const {
-  const Tensor& mean = batch.mean.value();
-  const Tensor rest = Tensor::zeros(mean.shape(), mean.dtype(), mean.device());
-  Tensor next_mean = running_mean_->next, next_var = running_var_->next;
-  constexpr std::int64_t kBiased = 1;  // rows: the variance is taken as it is
-  run_on(mean.device(), MoveRunningStatistics{mean.dtype(), shape_.channels, kBiased, momentum_,
-                                              mean.raw(), rest.raw(), batch.var.value().raw(),
-                                              next_mean.raw(), next_var.raw()});
 }
 
 NormView SwitchableNorm::view(const Tensor& x, const TokenGrid&) const {

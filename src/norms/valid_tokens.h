@@ -4,7 +4,6 @@
 
 #include <vector>
 
-#include "dtn/core/check.h"
 #include "dtn/nn/tokens.h"
 #include "dtn/ops/padding.h"
 #include "ops/channel_norm.h"
@@ -34,20 +33,10 @@ Variable of_each_sample(Context& ctx, const Variable& x, const TokenGrid& grid,
                          });
 }
 
-// Throws Error where other ranks have a share of the batch: their rows would have to be counted
-// first.
-inline void check_unshared(const Context& ctx, bool sync) {
-  if (!sync || !ctx.training() || !ctx.ranks.communicator) return;
-  throw Error(
-      "a normalizer with `sync` does not share padded sequences with other ranks; set "
-      "model.norm.sync: false");
-}
-
 // The same for a normalizer that sees a batch as so many rows, whichever sample's they are.
 template <class Normalize>
-Variable of_valid_rows(Context& ctx, bool sync, const Variable& x, const TokenGrid& grid,
+Variable of_valid_rows(Context& ctx, const Variable& x, const TokenGrid& grid,
                        Normalize&& normalize) {
-  check_unshared(ctx, sync);
   return of_valid_tokens(ctx, x, grid, [&](const Variable& rows, const std::vector<std::int64_t>&) {
     return normalize(rows);
   });

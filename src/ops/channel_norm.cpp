@@ -162,7 +162,7 @@ struct Node {
     args.dbias = buffer_or_null(dbias, gains, accumulator, x.device());
     Tensor sums;
     if (batch && dx) {
-      sums = Tensor::empty({how.sets, 2, channels}, accumulator, x.device());
+      sums = Tensor::zeros({how.sets, 2, channels}, accumulator, x.device());  // those of no rows
       args.part = ChannelNormPart::kStatistics;
       args.sums = sums.raw();
       run_on(x.device(), args);

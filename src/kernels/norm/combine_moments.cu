@@ -31,6 +31,7 @@ __global__ void __launch_bounds__(kThreads) combine_moments_kernel(CombineMoment
   for (std::int64_t r = 0; r < args.ranks; ++r) {
     const double* of_rank = args.packed + r * (2 * channels + 1);
     const double more = of_rank[2 * channels], apart = of_rank[c] - mean;
+    if (more == 0) continue;
     const double share = more / (rows + more);
     mean += apart * share;
     squares += more * of_rank[channels + c] + apart * apart * (rows * share);

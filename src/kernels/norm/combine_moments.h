@@ -22,7 +22,7 @@ namespace dtn {
 struct PackMoments {
   DType dtype;
   std::int64_t channels;
-  std::int64_t rows;      // behind these moments, at least 1
+  std::int64_t rows;      // behind these moments; 0: they are nothing, whatever they hold
   const void* mean;       // [C]
   const void* mean_rest;  // [C]; null: mean is one number
   const void* variance;   // [C], biased

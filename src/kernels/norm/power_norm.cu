@@ -219,7 +219,7 @@ void run(CudaQueue& queue, const PowerNormForward& args) {
   const PowerNormShape& s = args.shape;
   for_cuda_dtype("power_norm_forward", s.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (s.rows == 0 || s.channels == 0) return;
+    if (s.channels == 0) return;
     Psi psi{};
     psi.channels = s.channels;
     psi.eps = static_cast<float>(s.eps);
@@ -235,6 +235,7 @@ void run(CudaQueue& queue, const PowerNormForward& args) {
     psi.next_iterations = static_cast<float*>(args.next_iterations);
     launch(queue, {"power_norm_psi", {s.channels}}, power_norm_psi_kernel,
            {blocks_for(s.channels, kThreads), kThreads}, psi);
+    if (s.rows == 0) return;
 
     Forward<T> a = forward_arguments<T>(s, args.x);
     a.weight = static_cast<const float*>(args.weight);

@@ -78,11 +78,11 @@ template <class T>
 void finish_images(const SwitchableTerms& args, const SwitchableSizes& sizes,
                    AccumulatorOf<T>* pieces, std::int64_t begin, std::int64_t end) {
   using A = AccumulatorOf<T>;
-  const A inverse = A(1) / static_cast<A>(sizes.tokens);
   for (std::int64_t b = 0; b < sizes.batch; ++b) {
+    const A inverse = A(1) / static_cast<A>(sizes.tokens_of(b));
     A* moments = pieces + b * sizes.pieces * 2 * sizes.stride;
     for (std::int64_t k = 1; k < sizes.pieces; ++k) {
-      const Combined<A> with(k * sizes.piece_rows, sizes.rows_of(k));
+      const Combined<A> with(k * sizes.piece_rows, sizes.rows_of(b, k));
       const A* next = moments + 2 * k * sizes.stride;
       DTN_INDEPENDENT
       for (std::int64_t c = begin; c < end; ++c) {
@@ -102,7 +102,7 @@ void finish_images(const SwitchableTerms& args, const SwitchableSizes& sizes,
   }
 }
 
-// The same channels of the batch.
+// The same channels of the batch, where images count by their tokens.
 template <class A>
 void finish_batch(const SwitchableTerms& args, std::int64_t begin, std::int64_t end) {
   double mean[SwitchableSizes::kChannelsTogether] = {};
@@ -110,20 +110,25 @@ void finish_batch(const SwitchableTerms& args, std::int64_t begin, std::int64_t 
   const std::int64_t n = end - begin;
   const double* image_mean = static_cast<const double*>(args.image_mean) + begin;
   const A* image_var = static_cast<const A*>(args.image_var) + begin;
+  const auto count = [&](std::int64_t b) {
+    return args.lengths ? static_cast<double>(args.lengths[b]) : 1.0;
+  };
+  const auto all = static_cast<double>(args.lengths ? args.rows() : args.batch);
   for (std::int64_t b = 0; b < args.batch; ++b) {
-    for (std::int64_t c = 0; c < n; ++c) mean[c] += image_mean[b * args.channels + c];
+    const double of_image = count(b);
+    for (std::int64_t c = 0; c < n; ++c) mean[c] += of_image * image_mean[b * args.channels + c];
   }
-  const double images = static_cast<double>(args.batch);
-  for (std::int64_t c = 0; c < n; ++c) mean[c] /= images;
+  for (std::int64_t c = 0; c < n; ++c) mean[c] /= all;
   for (std::int64_t b = 0; b < args.batch; ++b) {
+    const double of_image = count(b);
     for (std::int64_t c = 0; c < n; ++c) {
       const double apart = image_mean[b * args.channels + c] - mean[c];
-      var[c] += image_var[b * args.channels + c] + apart * apart;
+      var[c] += of_image * (image_var[b * args.channels + c] + apart * apart);
     }
   }
   for (std::int64_t c = 0; c < n; ++c) {
     static_cast<double*>(args.batch_mean)[begin + c] = mean[c];
-    static_cast<A*>(args.batch_var)[begin + c] = static_cast<A>(var[c] / images);
+    static_cast<A*>(args.batch_var)[begin + c] = static_cast<A>(var[c] / all);
   }
 }
 
@@ -139,7 +144,7 @@ void measure(CpuQueue& queue, const SwitchableTerms& args) {
     for (std::int64_t k = begin; k < end; ++k) {
       A* mean = pieces + (b * sizes.pieces + k) * 2 * sizes.stride;
       for (std::int64_t c = 0; c < 2 * sizes.stride; ++c) mean[c] = 0;
-      for_each_rows(sizes.rows_of(k), [&](std::int64_t r, auto count) {
+      for_each_rows(sizes.rows_of(b, k), [&](std::int64_t r, auto count) {
         measure_rows<T, count>(args, start + k * sizes.piece_rows + r, pivot, r,
                                {mean, mean + sizes.stride});
       });
@@ -194,14 +199,17 @@ void apply(CpuQueue& queue, const SwitchableNormForward& args) {
   const SwitchableSizes sizes(args.terms);
   sizes.for_each_pieces([&](std::int64_t b, std::int64_t begin, std::int64_t end) {
     Scratch::Scope scope(queue.scratch());
-    const FoldedImage<A> image(args.terms, sizes, b, scope);
+    const FoldedImage<A> image(args.terms, sizes, b, begin, end, scope);
     for (std::int64_t k = begin; k < end; ++k) {
-      for_each_rows(sizes.rows_of(k), [&](std::int64_t r, auto count) {
+      for_each_rows(sizes.rows_of(b, k), [&](std::int64_t r, auto count) {
         apply_rows<T, count>(args, image, b, k * sizes.piece_rows + r);
       });
     }
+    for_pads(sizes, b, end, [&](std::int64_t first, std::int64_t count) {
+      T* y = static_cast<T*>(args.y) + (b * sizes.tokens + first) * sizes.channels;
+      std::fill_n(y, count * sizes.channels, static_cast<T>(0.0f));
+    });
   });
-  if (args.next_mean) move_running<A>(args);
 }
 
 }  // namespace
@@ -215,6 +223,7 @@ void run(CpuQueue& queue, const SwitchableNormStatistics& args) {
 void run(CpuQueue& queue, const SwitchableNormForward& args) {
   for_dtype("SwitchableNormForward", args.terms.dtype, [&](auto tag) {
     if (!is_empty(args.terms)) apply<decltype(tag)>(queue, args);
+    if (args.next_mean) move_running<AccumulatorOf<decltype(tag)>>(args);
   });
 }
 

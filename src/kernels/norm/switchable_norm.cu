@@ -126,7 +126,7 @@ __device__ __forceinline__ void add_rows(Moments (&channel)[kRun], const float (
 template <class T, int kRun>
 __global__ void __launch_bounds__(kMostThreads) switchable_norm_measure_kernel(Measure<T> a) {
   DTN_SHARED(RowPart, shared);  // [2, warps, kRows], in turn for one batch of rows and the next
-  const Place<kRun> at(a.pieces, a.piece_rows, a.t.tokens, a.t.channels);
+  const Place<kRun> at(a.pieces, a.piece_rows, a.t.samples, a.t.channels);
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int warps = static_cast<int>(blockDim.x) / kWarpSize;
@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(kJoinThreads)
                                 std::int64_t blocks, std::int64_t columns) {
   const std::int64_t tokens = t.batch * t.tokens;
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kJoinThreads + threadIdx.x;
-  if (i >= tokens) return;
+  if (i >= tokens || t.samples.is_pad(i)) return;
   auto of_block = [&](std::int64_t k) {
     const std::int64_t left = t.channels - k * columns;
     return static_cast<double>(left < columns ? left : columns);
@@ -215,10 +215,12 @@ __global__ void __launch_bounds__(ColumnBlock<kColumns>::kThreads)
   double sum = 0;
   for (std::int64_t b = at.group; live && b < a.t.batch; b += Block::kGroups) {
     const float* from = a.moments + b * a.pieces * 2 * channels + c;
+    const std::int64_t tokens = a.t.samples.tokens_of(b);
     Moments image{from[0], from[channels]};
 #pragma unroll 4
     for (std::int64_t k = 1; k < a.pieces; ++k) {
-      const std::int64_t before = k * a.piece_rows, left = a.t.tokens - before;
+      const std::int64_t before = k * a.piece_rows, left = tokens - before;
+      if (left <= 0) break;
       image.add({static_cast<float>(before),
                  static_cast<float>(left < a.piece_rows ? left : a.piece_rows)},
                 from[k * 2 * channels], from[(k * 2 + 1) * channels]);
@@ -226,23 +228,24 @@ __global__ void __launch_bounds__(ColumnBlock<kColumns>::kThreads)
     const double mean =
         static_cast<double>(cuda::to_float(a.x[b * a.t.tokens * channels + c])) + image.mean;
     a.t.image_mean[b * channels + c] = mean;
-    a.t.image_var[b * channels + c] = image.squares / static_cast<float>(a.t.tokens);
-    sum += mean;
+    a.t.image_var[b * channels + c] = image.squares / static_cast<float>(tokens);
+    sum += static_cast<double>(tokens) * mean;
   }
   if (!a.t.batch_mean) return;
-  const double images = static_cast<double>(a.t.batch), mean = at.sum(sum) / images;
+  const double mean = at.sum(sum) / a.t.rows;
   double var = 0;
   for (std::int64_t b = at.group; live && b < a.t.batch; b += Block::kGroups) {
     const double apart = a.t.image_mean[b * channels + c] - mean;
-    var += a.t.image_var[b * channels + c] + apart * apart;
+    const auto tokens = static_cast<double>(a.t.samples.tokens_of(b));
+    var += tokens * (a.t.image_var[b * channels + c] + apart * apart);
   }
-  var = at.sum(var) / images;
+  var = at.sum(var) / a.t.rows;
   if (!live || at.group != 0) return;
   a.t.batch_mean[c] = mean;
   a.t.batch_var[c] = static_cast<float>(var);
 }
 
-// A thread per channel of an image, then per token of one.
+// A thread per channel of an image, then per token of one, then per running statistic.
 constexpr int kFoldThreads = 256;
 __global__ void __launch_bounds__(kFoldThreads)
     switchable_norm_fold_kernel(Terms t, Folded to, Running running) {
@@ -257,24 +260,27 @@ __global__ void __launch_bounds__(kFoldThreads)
                                      w.ln * t.token_mean[b * t.tokens] - pivot);
     to.var[i] =
         static_cast<float>(v.in) * t.image_var[i] + static_cast<float>(v.bn) * batch_var + t.eps;
-    if (b == 0 && running.next_mean) {
-      const float share = running.momentum;
-      running.next_mean[c] =
-          (1 - share) * running.next_mean[c] + share * static_cast<float>(batch_mean);
-      running.next_var[c] = (1 - share) * running.next_var[c] + share * batch_var;
-    }
     return;
   }
   i -= t.batch * t.channels;
-  if (i >= t.batch * t.tokens) return;
-  const double base = t.token_mean[i / t.tokens * t.tokens];
-  to.token_shift[i] = static_cast<float>(w.ln * (t.token_mean[i] - base));
-  to.token_var[i] = static_cast<float>(v.ln) * t.token_var[i];
+  if (i < t.batch * t.tokens) {
+    if (t.samples.is_pad(i)) return;
+    const double base = t.token_mean[i / t.tokens * t.tokens];
+    to.token_shift[i] = static_cast<float>(w.ln * (t.token_mean[i] - base));
+    to.token_var[i] = static_cast<float>(v.ln) * t.token_var[i];
+    return;
+  }
+  i -= t.batch * t.tokens;
+  if (i >= t.channels || !running.next_mean) return;
+  const float share = running.momentum, batch_mean = static_cast<float>(t.mean_of_batch(i));
+  running.next_mean[i] = (1 - share) * running.next_mean[i] + share * batch_mean;
+  running.next_var[i] = (1 - share) * running.next_var[i] + share * t.var_of_batch(i);
 }
 
 template <class T>
 struct Apply {
-  std::int64_t tokens, channels, pieces, piece_rows;
+  Samples samples;
+  std::int64_t channels, pieces, piece_rows;
   const T* x;
   Folded folded;
   const float *weight, *bias;
@@ -283,7 +289,7 @@ struct Apply {
 
 template <class T, int kRun>
 __global__ void __launch_bounds__(kMostThreads) switchable_norm_apply_kernel(Apply<T> a) {
-  const Place<kRun> at(a.pieces, a.piece_rows, a.tokens, a.channels);
+  const Place<kRun> at(a.pieces, a.piece_rows, a.samples, a.channels);
   if (!at.live) return;
   float pivot[kRun], shift[kRun], var[kRun], weight[kRun], bias[kRun];
   const std::int64_t of_image = at.image * a.channels + at.column;
@@ -292,7 +298,7 @@ __global__ void __launch_bounds__(kMostThreads) switchable_norm_apply_kernel(App
   cuda::load_values(a.folded.var + of_image, var);
   cuda::load_values(a.weight + at.column, weight);
   cuda::load_values(a.bias + at.column, bias);
-  const std::int64_t token = at.image * a.tokens;
+  const std::int64_t token = at.image * a.samples.tokens;
   for (std::int64_t row = at.begin; row < at.end; row += kRows) {
     float v[kRows][kRun];
 #pragma unroll
@@ -314,16 +320,24 @@ __global__ void __launch_bounds__(kMostThreads) switchable_norm_apply_kernel(App
       cuda::store_values(a.y + (token + row + r) * a.channels + at.column, v[r]);
     }
   }
+  const float zeros[kRun] = {};
+  for (std::int64_t row = at.first_pad; row < a.samples.tokens; row += at.step) {
+    cuda::store_values(a.y + (token + row) * a.channels + at.column, zeros);
+  }
 }
 
 }  // namespace
 
 void fold(CudaQueue& queue, const SwitchableTerms& terms, const Folded& folded,
           const Running& running) {
-  const std::int64_t count = terms.batch * (terms.channels + terms.tokens);
+  Terms t(terms);
+  if (is_empty(terms)) t.batch = 0;
+  const std::int64_t count =
+      t.batch * (t.channels + t.tokens) + (running.next_mean ? t.channels : 0);
+  if (count == 0) return;
   launch(queue, {"switchable_norm_fold", {terms.batch, terms.tokens, terms.channels}},
-         switchable_norm_fold_kernel, {blocks_for(count, kFoldThreads), kFoldThreads}, Terms(terms),
-         folded, running);
+         switchable_norm_fold_kernel, {blocks_for(count, kFoldThreads), kFoldThreads}, t, folded,
+         running);
 }
 
 }  // namespace switchable
@@ -377,14 +391,14 @@ void run(CudaQueue& queue, const SwitchableNormForward& args) {
   const SwitchableTerms& t = args.terms;
   for_cuda_dtype("switchable_norm_forward", t.dtype, [&](auto zero) {
     using T = decltype(zero);
-    if (is_empty(t)) return;
     auto memory = queue.scratch<float>(Folded::size(t));
     const Folded folded(memory.get(), t);
     fold(queue, t, folded,
          {static_cast<float>(args.momentum), static_cast<float*>(args.next_mean),
           static_cast<float*>(args.next_var)});
+    if (is_empty(t)) return;
     const Layout layout = Layout::of<T>(t, {t.x, args.y}, {args.weight, args.bias});
-    const Apply<T> apply{.tokens = t.tokens,
+    const Apply<T> apply{.samples = Samples(t),
                          .channels = t.channels,
                          .pieces = layout.pieces,
                          .piece_rows = layout.piece_rows,

@@ -16,6 +16,10 @@
 // gradients, which are added to (+=), variances and sums have the accumulator type. Means are
 // float64: beside a large mean, float32 could not hold them to the digits of the deviation.
 // Partial sums are cut by the shape alone, so results do not depend on threads.
+//
+// Samples of different lengths lie in one tensor, padded at their ends. Pads are not read, whatever
+// they hold, and no result depends on how many there are; statistics and sums of theirs are not
+// written, y is 0 there and dx is dx_add.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +41,20 @@ struct SwitchableTerms {
   void* token_var;          // [B, T]
   void* image_mean;         // [B, C], float64
   void* image_var;          // [B, C]
+  // How many of the T tokens of each sample count, on the device of x; null: all.
+  const std::int64_t* lengths = nullptr;  // [B], 1 <= lengths[b] <= T
+  std::int64_t longest = 0;               // of them
+  std::int64_t valid = 0;                 // their sum
   // Of the batch; null: `running_mean` and `running_var` are used in their place, as constants.
   void* batch_mean = nullptr;          // [C], float64
   void* batch_var = nullptr;           // [C]
   const void* running_mean = nullptr;  // [C]
   const void* running_var = nullptr;   // [C]
+
+  // The tokens of the longest sample, which tell how samples are cut.
+  std::int64_t most_tokens() const { return lengths ? longest : tokens; }
+  // Of all samples.
+  std::int64_t rows() const { return lengths ? valid : batch * tokens; }
 };
 
 // Forward, the first step: writes the six statistics (four without batch_mean). Those of the
@@ -52,7 +65,8 @@ struct SwitchableNormStatistics {
 void run(CpuQueue&, const SwitchableNormStatistics&);
 void run(CudaQueue&, const SwitchableNormStatistics&);
 
-// Forward, the second step: y, and the running statistics, which move on when there are any:
+// Forward, the second step: y, and the running statistics, which move on when there are any, also
+// where a rank has no samples:
 //   next = (1 - momentum) next + momentum batch.
 struct SwitchableNormForward {
   SwitchableTerms terms;
@@ -90,7 +104,8 @@ struct SwitchableNormBackwardSums {
 void run(CpuQueue&, const SwitchableNormBackwardSums&);
 void run(CudaQueue&, const SwitchableNormBackwardSums&);
 
-// Backward, the second step, with N positions in the batch:
+// Backward, the second step, with N positions in the batch,
+// and T the tokens of the sample:
 //   dx = dy weight r + w_in/T image_dmean + 2 v_in/T (x - mu_in) image_dvar
 //                    + w_ln/C token_dmean + 2 v_ln/C (x - mu_ln) token_dvar
 //                    + w_bn/N batch_dmean + 2 v_bn/N (x - mu_bn) batch_dvar + dx_add
@@ -105,7 +120,7 @@ struct SwitchableNormBackward {
   const void* image_dvar;        // [B, C]
   const void* batch_dmean;       // [C]
   const void* batch_dvar;        // [C]
-  std::int64_t positions;        // N = B T, over all ranks
+  std::int64_t positions;        // N = B T less the pads, over all ranks
   const void* dx_add = nullptr;  // [B, T, C]: what reaches x along the residual; may be dx
   void* dx;                      // [B, T, C]; may be dy
 };

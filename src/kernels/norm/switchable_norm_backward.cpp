@@ -185,7 +185,7 @@ InnerProducts sum_piece(const SwitchableNormBackwardSums& args, const Switchable
   using A = AccumulatorOf<T>;
   for (std::int64_t i = 0; i < kChannelSums * sizes.stride; ++i) at[i] = 0;
   const ChannelSums<A> sums = channel_sums(at, sizes.stride);
-  const std::int64_t first = piece * sizes.piece_rows, rows = sizes.rows_of(piece);
+  const std::int64_t first = piece * sizes.piece_rows, rows = sizes.rows_of(b, piece);
   for_each_rows(rows, [&](std::int64_t r, auto count) {
     sum_rows<T, count>(args, image, b, first + r, sums);
   });
@@ -213,7 +213,7 @@ void sum_up(CpuQueue& queue, const SwitchableNormBackwardSums& args) {
   InnerProducts* of_batch = scope.take<InnerProducts>(ranges);
   sizes.for_each_pieces([&](std::int64_t b, std::int64_t begin, std::int64_t end) {
     Scratch::Scope own(queue.scratch());
-    const FoldedImage<A> image(args.terms, sizes, b, own);
+    const FoldedImage<A> image(args.terms, sizes, b, begin, end, own);
     for (std::int64_t k = begin; k < end; ++k) {
       const std::int64_t i = b * sizes.pieces + k;
       of_tokens[i] = sum_piece<T>(args, sizes, base, image, b, k, pieces + i * length);
@@ -243,10 +243,11 @@ void sum_up(CpuQueue& queue, const SwitchableNormBackwardSums& args) {
 template <class A>
 struct FoldedGradient {
   A *slope, *offset, *reach;      // [stride]
-  A *token_slope, *token_offset;  // [T]
+  A *token_slope, *token_offset;  // [T], of the tokens of the pieces
 
+  // For pieces [begin, end) of image b.
   FoldedGradient(const SwitchableNormBackward& args, const SwitchableSizes& sizes, std::int64_t b,
-                 const A* pivot, Scratch::Scope& scope)
+                 std::int64_t begin, std::int64_t end, const A* pivot, Scratch::Scope& scope)
       : slope(scope.take<A>(3 * sizes.stride)),
         offset(slope + sizes.stride),
         reach(offset + sizes.stride),
@@ -256,9 +257,10 @@ struct FoldedGradient {
     const SwitchableShares v = switchable_shares<A>(args.terms.var_weight);
     const ImageStatistics<A> image(args.terms, b);
     const double base = image.token_mean[0];
-    fold_tokens(args, w.ln / static_cast<double>(sizes.channels),
-                2 * v.ln / static_cast<double>(sizes.channels), image.token_mean, b);
-    const double tokens = static_cast<double>(sizes.tokens);
+    const auto channels = static_cast<double>(sizes.channels);
+    fold_tokens(args, w.ln / channels, 2 * v.ln / channels, image.token_mean, b,
+                begin * sizes.piece_rows, sizes.end_of(b, end));
+    const double tokens = static_cast<double>(sizes.tokens_of(b));
     const double mean_share = w.in / tokens, var_share = 2 * v.in / tokens;
     const A* dmean = static_cast<const A*>(args.image_dmean) + b * sizes.channels;
     const A* dvar = static_cast<const A*>(args.image_dvar) + b * sizes.channels;
@@ -277,11 +279,11 @@ struct FoldedGradient {
 
  private:
   void fold_tokens(const SwitchableNormBackward& args, double mean_share, double var_share,
-                   const double* mean, std::int64_t b) {
+                   const double* mean, std::int64_t b, std::int64_t first, std::int64_t last) {
     const A* dmean = static_cast<const A*>(args.token_dmean) + b * args.terms.tokens;
     const A* dvar = static_cast<const A*>(args.token_dvar) + b * args.terms.tokens;
     DTN_INDEPENDENT
-    for (std::int64_t t = 0; t < args.terms.tokens; ++t) {
+    for (std::int64_t t = first; t < last; ++t) {
       const double by = var_share * dvar[t];
       token_slope[t] = static_cast<A>(by);
       token_offset[t] = static_cast<A>(mean_share * dmean[t] - by * (mean[t] - mean[0]));
@@ -340,13 +342,21 @@ void backward(CpuQueue& queue, const SwitchableNormBackward& args) {
   const SwitchableSizes sizes(args.terms);
   sizes.for_each_pieces([&](std::int64_t b, std::int64_t begin, std::int64_t end) {
     Scratch::Scope scope(queue.scratch());
-    const FoldedImage<A> image(args.terms, sizes, b, scope);
-    const FoldedGradient<A> gradient(args, sizes, b, image.pivot, scope);
+    const FoldedImage<A> image(args.terms, sizes, b, begin, end, scope);
+    const FoldedGradient<A> gradient(args, sizes, b, begin, end, image.pivot, scope);
     for (std::int64_t k = begin; k < end; ++k) {
-      for_each_rows(sizes.rows_of(k), [&](std::int64_t r, auto count) {
+      for_each_rows(sizes.rows_of(b, k), [&](std::int64_t r, auto count) {
         backward_rows<T, count>(args, image, gradient, b, k * sizes.piece_rows + r);
       });
     }
+    for_pads(sizes, b, end, [&](std::int64_t first, std::int64_t count) {
+      const std::int64_t at = (b * sizes.tokens + first) * sizes.channels;
+      T* dx = static_cast<T*>(args.dx) + at;
+      const T* add = args.dx_add ? static_cast<const T*>(args.dx_add) + at : nullptr;
+      for (std::int64_t i = 0; i < count * sizes.channels; ++i) {
+        dx[i] = add ? add[i] : static_cast<T>(0.0f);
+      }
+    });
   });
 }
 

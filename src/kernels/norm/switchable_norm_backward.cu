@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(kFoldThreads)
   const Shares w(a.t.mean_weight), v(a.t.var_weight);
   if (i < a.t.batch * a.t.channels) {
     const std::int64_t b = i / a.t.channels, c = i % a.t.channels;
-    const double pivot = a.pivot[i], tokens = static_cast<double>(a.t.tokens);
+    const double pivot = a.pivot[i], tokens = static_cast<double>(a.t.samples.tokens_of(b));
     double slope = 2 * v.in / tokens * a.image_dvar[i];
     double offset = w.in / tokens * a.image_dmean[i] - slope * (a.t.image_mean[i] - pivot);
     if (a.t.batch_mean) {
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kFoldThreads)
     return;
   }
   i -= a.t.batch * a.t.channels;
-  if (i >= a.t.batch * a.t.tokens) return;
+  if (i >= a.t.batch * a.t.tokens || a.t.samples.is_pad(i)) return;
   const double channels = static_cast<double>(a.t.channels);
   const double base = a.t.token_mean[i / a.t.tokens * a.t.tokens];
   const double slope = 2 * v.ln / channels * a.token_dvar[i];
@@ -66,7 +66,8 @@ __global__ void __launch_bounds__(kFoldThreads)
 
 template <class T>
 struct Backward {
-  std::int64_t tokens, channels, pieces, piece_rows;
+  Samples samples;
+  std::int64_t channels, pieces, piece_rows;
   const T *x, *dy, *dx_add;
   Folded folded;
   FoldedGradient gradient;
@@ -76,7 +77,7 @@ struct Backward {
 
 template <class T, int kRun>
 __global__ void __launch_bounds__(kMostThreads) switchable_norm_backward_kernel(Backward<T> a) {
-  const Place<kRun> at(a.pieces, a.piece_rows, a.tokens, a.channels);
+  const Place<kRun> at(a.pieces, a.piece_rows, a.samples, a.channels);
   if (!at.live) return;
   float pivot[kRun], var[kRun], weight[kRun], slope[kRun], offset[kRun], reach[kRun];
   const std::int64_t of_image = at.image * a.channels + at.column;
@@ -86,7 +87,7 @@ __global__ void __launch_bounds__(kMostThreads) switchable_norm_backward_kernel(
   cuda::load_values(a.gradient.slope + of_image, slope);
   cuda::load_values(a.gradient.offset + of_image, offset);
   cuda::load_values(a.gradient.reach + of_image, reach);
-  const std::int64_t token = at.image * a.tokens;
+  const std::int64_t token = at.image * a.samples.tokens;
   for (std::int64_t row = at.begin; row < at.end; row += kRows) {
     float x[kRows][kRun], dy[kRows][kRun], dx[kRows][kRun] = {};
 #pragma unroll
@@ -114,6 +115,12 @@ __global__ void __launch_bounds__(kMostThreads) switchable_norm_backward_kernel(
       }
       cuda::store_values(a.dx + i * a.channels + at.column, dx[r]);
     }
+  }
+  for (std::int64_t row = at.first_pad; row < a.samples.tokens; row += at.step) {
+    const std::int64_t i = (token + row) * a.channels + at.column;
+    float waiting[kRun] = {};
+    if (a.dx_add) cuda::load_values(a.dx_add + i, waiting);
+    cuda::store_values(a.dx + i, waiting);
   }
 }
 
@@ -146,7 +153,7 @@ void run(CudaQueue& queue, const SwitchableNormBackward& args) {
            {blocks_for(t.batch * (t.channels + t.tokens), kFoldThreads), kFoldThreads},
            fold_gradient);
     const Layout layout = Layout::of<T>(t, {t.x, args.dy, args.dx_add, args.dx}, {args.weight});
-    const Backward<T> backward{.tokens = t.tokens,
+    const Backward<T> backward{.samples = Samples(t),
                                .channels = t.channels,
                                .pieces = layout.pieces,
                                .piece_rows = layout.piece_rows,

@@ -18,7 +18,8 @@ constexpr int kChannelSums = 4;  // of dmu and dvar before the weight, for dweig
 
 template <class T>
 struct Sums {
-  std::int64_t batch, tokens, channels, pieces, piece_rows;
+  Samples samples;
+  std::int64_t batch, channels, pieces, piece_rows;
   const T *x, *dy;
   Folded folded;
   const float* weight;
@@ -73,12 +74,12 @@ template <class T, int kRun>
 __global__ void __launch_bounds__(kMostThreads) switchable_norm_sums_kernel(Sums<T> a) {
   constexpr int kSums = kRows * kTokenSums;
   DTN_SHARED(float, shared);  // [2, warps, kSums], in turn for one batch of rows and the next
-  const Place<kRun> at(a.pieces, a.piece_rows, a.tokens, a.channels);
+  const Place<kRun> at(a.pieces, a.piece_rows, a.samples, a.channels);
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
   const int warps = static_cast<int>(blockDim.x) / kWarpSize;
   ChannelSums<kRun> of_channels(a, at);
-  const std::int64_t token = at.image * a.tokens;
+  const std::int64_t token = at.image * a.samples.tokens;
 
   for (std::int64_t row = at.begin, turn = 0; row < at.end; row += kRows, turn ^= 1) {
     float x[kRows][kRun] = {}, dy[kRows][kRun] = {};
@@ -105,7 +106,7 @@ __global__ void __launch_bounds__(kMostThreads) switchable_norm_sums_kernel(Sums
     if (i < kSums && row + i / kTokenSums < at.end) {
       float sum = 0;
       for (int w = 0; w < warps; ++w) sum += shared[(turn * warps + w) * kSums + i];
-      const std::int64_t at_token = blockIdx.y * a.batch * a.tokens + token + row;
+      const std::int64_t at_token = blockIdx.y * a.batch * a.samples.tokens + token + row;
       a.tokens_out[at_token * kTokenSums + i] = sum;
     }
   }
@@ -155,6 +156,7 @@ __global__ void __launch_bounds__(kTokenThreads)
     const std::int64_t i =
         blockIdx.x * kTokensPerBlock + std::int64_t{k} * kTokenThreads + threadIdx.x;
     if (i >= tokens) break;
+    if (t.samples.is_pad(i)) continue;
     float mean = 0, var = 0;
     for (std::int64_t j = 0; j < blocks; ++j) {
       mean += sums[(j * tokens + i) * kTokenSums];
@@ -280,8 +282,8 @@ void add_up(CudaQueue& queue, const KernelName& name, const SwitchableNormBackwa
   auto memory = queue.scratch<float>(Folded::size(t));
   const Folded folded(memory.get(), t);
   fold(queue, t, folded);
-  const Sums<T> sums{.batch = t.batch,
-                     .tokens = t.tokens,
+  const Sums<T> sums{.samples = Samples(t),
+                     .batch = t.batch,
                      .channels = t.channels,
                      .pieces = layout.pieces,
                      .piece_rows = layout.piece_rows,

@@ -37,10 +37,10 @@ struct Layout {
     l.threads = blocks_for(blocks_for(runs, l.blocks).x, cuda::kWarpSize).x * cuda::kWarpSize;
     // About a thousand pieces in all, none of them short.
     constexpr std::int64_t kPieces = 1024, kLeastRows = 16;
-    std::int64_t rows = (t.batch * t.tokens + kPieces - 1) / kPieces;
+    std::int64_t rows = (t.batch * t.most_tokens() + kPieces - 1) / kPieces;
     if (rows < kLeastRows) rows = kLeastRows;
     l.piece_rows = (rows + kRows - 1) / kRows * kRows;
-    l.pieces = (t.tokens + l.piece_rows - 1) / l.piece_rows;
+    l.pieces = (t.most_tokens() + l.piece_rows - 1) / l.piece_rows;
     return l;
   }
   dim3 grid(const SwitchableTerms& t) const {
@@ -55,25 +55,48 @@ void for_run(const Layout& layout, F&& f) {
   f(std::integral_constant<int, 1>{});
 }
 
-// Where a block and a thread are in that layout.
+// Of one image: its tokens that count, of T that lie there.
+struct Samples {
+  std::int64_t tokens;
+  const std::int64_t* lengths;  // [B]; null: all count
+
+  explicit Samples(const SwitchableTerms& t) : tokens(t.tokens), lengths(t.lengths) {}
+  __device__ __forceinline__ std::int64_t tokens_of(std::int64_t image) const {
+    return lengths ? lengths[image] : tokens;
+  }
+  // Of the tokens of all images.
+  __device__ __forceinline__ bool is_pad(std::int64_t token) const {
+    return lengths && token % tokens >= lengths[token / tokens];
+  }
+};
+
+// Where a block and a thread are in that layout. Pieces behind the end of a short sample are empty.
 template <int kRun>
 struct Place {
   std::int64_t image, begin, end;  // tokens [begin, end) of the image
+  std::int64_t first_pad, step;    // and of its pads every so many
   std::int64_t column;             // the thread's first channel
   bool live;                       // whether there is such a channel
 
   __device__ __forceinline__ Place(std::int64_t pieces, std::int64_t piece_rows,
-                                   std::int64_t tokens, std::int64_t channels)
+                                   const Samples& samples, std::int64_t channels)
       : image(blockIdx.x / pieces),
         begin(blockIdx.x % pieces * piece_rows),
-        end(begin + piece_rows < tokens ? begin + piece_rows : tokens),
+        end(begin + piece_rows),
+        first_pad(samples.tokens_of(image) + blockIdx.x % pieces),
+        step(pieces),
         column((static_cast<std::int64_t>(blockIdx.y) * blockDim.x + threadIdx.x) * kRun),
-        live(column < channels) {}
+        live(column < channels) {
+    const std::int64_t tokens = samples.tokens_of(image);
+    if (end > tokens) end = tokens;
+  }
 };
 
 // SwitchableTerms with their types.
 struct Terms {
   std::int64_t batch, tokens, channels;
+  Samples samples;
+  double rows;  // of all samples
   float eps;
   const float *mean_weight, *var_weight;
   double* token_mean;
@@ -88,6 +111,8 @@ struct Terms {
       : batch(t.batch),
         tokens(t.tokens),
         channels(t.channels),
+        samples(t),
+        rows(static_cast<double>(t.rows())),
         eps(static_cast<float>(t.eps)),
         mean_weight(static_cast<const float*>(t.mean_weight)),
         var_weight(static_cast<const float*>(t.var_weight)),

@@ -2,6 +2,7 @@
 // and the statistics folded into few terms per channel and per token. See switchable_norm.h.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -28,36 +29,44 @@ inline constexpr int kSwitchableRows = 4;
 
 struct SwitchableSizes {
   std::int64_t batch, tokens, channels;
-  std::int64_t stride;      // channels, padded to whole vectors of any type
-  std::int64_t piece_rows;  // tokens of a piece; the last one of an image may be shorter
-  std::int64_t pieces;      // per image
+  const std::int64_t* lengths;  // of the samples; null: all have as many tokens
+  std::int64_t stride;          // channels, padded to whole vectors of any type
+  std::int64_t piece_rows;      // tokens of a piece; the last one of an image may be shorter
+  std::int64_t pieces;          // per image
 
   explicit SwitchableSizes(const SwitchableTerms& t)
       : batch(t.batch),
         tokens(t.tokens),
         channels(t.channels),
+        lengths(t.lengths),
         stride((t.channels + 15) / 16 * 16) {
     // About 64 pieces in all keep many threads busy; shorter ones than this are not worth it.
     constexpr std::int64_t kPieces = 64, kLeastRows = 16;
     const std::int64_t wanted = (kPieces + batch - 1) / batch;
-    std::int64_t rows = (tokens + wanted - 1) / wanted;
+    std::int64_t rows = (t.most_tokens() + wanted - 1) / wanted;
     if (rows < kLeastRows) rows = kLeastRows;
     piece_rows = (rows + kSwitchableRows - 1) / kSwitchableRows * kSwitchableRows;
-    pieces = (tokens + piece_rows - 1) / piece_rows;
+    pieces = (t.most_tokens() + piece_rows - 1) / piece_rows;
   }
 
-  std::int64_t rows_of(std::int64_t piece) const {
-    const std::int64_t left = tokens - piece * piece_rows;
-    return left < piece_rows ? left : piece_rows;
+  std::int64_t tokens_of(std::int64_t image) const { return lengths ? lengths[image] : tokens; }
+  // None of a piece behind the end of a short sample.
+  std::int64_t rows_of(std::int64_t image, std::int64_t piece) const {
+    return std::clamp<std::int64_t>(tokens_of(image) - piece * piece_rows, 0, piece_rows);
+  }
+
+  // Behind the tokens of the pieces before `piece`.
+  std::int64_t end_of(std::int64_t image, std::int64_t piece) const {
+    return std::min(tokens_of(image), piece * piece_rows);
   }
 
   // Calls f(image, begin, end) for ranges of the pieces of every image, spread over the threads:
   // for all of them together where whole images keep the threads busy, so that what belongs to an
-  // image is made ready once.
+  // image is made ready once. Not where images differ in their lengths.
   template <class F>
   void for_each_pieces(F&& f) const {
     const std::int64_t threads = max_threads(), rounds = (batch + threads - 1) / threads;
-    const std::int64_t together = batch * 8 >= rounds * threads * 7 ? pieces : 1;
+    const std::int64_t together = !lengths && batch * 8 >= rounds * threads * 7 ? pieces : 1;
     const std::int64_t ranges = pieces / together;
     parallel_for(batch * ranges, [&](std::int64_t i) {
       const std::int64_t begin = i % ranges * together;
@@ -81,6 +90,14 @@ inline void for_each_rows(std::int64_t rows, F&& f) {
     f(r, std::integral_constant<int, kSwitchableRows>{});
   }
   for (; r < rows; ++r) f(r, std::integral_constant<int, 1>{});
+}
+
+// Calls f(first, count) for the pads of an image, if it has any, from the last of its pieces.
+template <class F>
+inline void for_pads(const SwitchableSizes& sizes, std::int64_t image, std::int64_t end_piece,
+                     F&& f) {
+  const std::int64_t count = sizes.tokens - sizes.tokens_of(image);
+  if (end_piece == sizes.pieces && count > 0) f(sizes.tokens_of(image), count);
 }
 
 // The values of kRows tokens from `token` on: read before what is written could change them, as far
@@ -138,10 +155,11 @@ struct ImageStatistics {
 template <class A>
 struct FoldedImage {
   A *pivot, *shift, *var;      // [stride]
-  A *token_shift, *token_var;  // [T]
+  A *token_shift, *token_var;  // [T], of the tokens of the pieces
 
+  // For pieces [begin, end) of image b.
   FoldedImage(const SwitchableTerms& terms, const SwitchableSizes& sizes, std::int64_t b,
-              Scratch::Scope& scope)
+              std::int64_t begin, std::int64_t end, Scratch::Scope& scope)
       : pivot(scope.take<A>(3 * sizes.stride)),
         shift(pivot + sizes.stride),
         var(shift + sizes.stride),
@@ -152,8 +170,9 @@ struct FoldedImage {
     const ImageStatistics<A> image(terms, b);
     const double base = image.token_mean[0], eps = terms.eps;
     const A token_share = static_cast<A>(v.ln);
+    const std::int64_t last = sizes.end_of(b, end);
     DTN_INDEPENDENT
-    for (std::int64_t t = 0; t < sizes.tokens; ++t) {
+    for (std::int64_t t = begin * sizes.piece_rows; t < last; ++t) {
       token_shift[t] = static_cast<A>(w.ln * (image.token_mean[t] - base));
       token_var[t] = token_share * image.token_var[t];
     }

@@ -1,5 +1,7 @@
 // Normalizers over the batch with `sync`, on the device. The other rank is played: it has the same
 // rows as this one. So this rank does what one rank does with every sample twice.
+#include <numeric>
+
 #include "core/cuda_stream.h"
 #include "cuda/twin.h"
 #include "kernels/pointwise/pointwise.h"
@@ -26,9 +28,19 @@ class SameRows : public DeviceTransport {
   std::string failure() const override { return ""; }
 };
 
+// A line of samples of different lengths, each `copies` times.
+const std::vector<std::int64_t> kLengths = {20, 1, 7};
+TokenGrid padded_grid(int copies, Device device) {
+  std::vector<std::int64_t> lengths;
+  for (int i = 0; i < copies; ++i) {
+    lengths.insert(lengths.end(), kLengths.begin(), kLengths.end());
+  }
+  return {1, kGrid.tokens(), 0, Tensor::from(lengths, {std::ssize(lengths)}).to(device)};
+}
+
 // Output, gradients of x and of the parameters; buffers.
 std::vector<Doubles> run_norm(const NormCase& c, DType dtype, const Tensor& x, const Tensor& dy,
-                              Context ctx, Device device) {
+                              Context ctx, Device device, const TokenGrid& grid) {
   const NormShape shape{kChannels, 8, 1e-5, kGrid};
   auto host = build_norm(c.config, shape, DType::kFloat32);
   BuiltNorm built;
@@ -40,7 +52,7 @@ std::vector<Doubles> run_norm(const NormCase& c, DType dtype, const Tensor& x, c
   Tape tape;
   ctx.tape = &tape;
   ctx.mode.training = true;
-  Variable y = built.norm->forward(ctx, input, kGrid);
+  Variable y = built.norm->forward(ctx, input, grid);
   tape.backward(y, as(dy, dtype).to(device));
   std::vector<Doubles> results = {doubles(y.value().to(kCpu)), doubles(input.grad().to(kCpu))};
   for (const Parameter& p : built.store.parameters()) {
@@ -57,8 +69,7 @@ Tensor twice(const Tensor& x) {
   return both;
 }
 
-TEST(CudaSync, RanksAreOneBatch) {
-  DTN_SKIP_WITHOUT_DEVICE();
+void expect_one_batch(bool padded) {
   const Tensor x = representable(random_tensor({kBatch, kGrid.tokens(), kChannels}, 1, 2, 0.5));
   const Tensor dy = representable(random_tensor(x.shape(), 2));
   for (const NormCase& c : norm_cases()) {
@@ -66,16 +77,22 @@ TEST(CudaSync, RanksAreOneBatch) {
     if (!c.training || !sync || !*sync) continue;
     for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       SCOPED_TRACE(cat(c.name, ", ", name_of(dtype)));
-      auto want = run_norm(c, dtype, twice(x), twice(dy), {}, kCpu);
+      const auto grid_of = [padded](int copies, Device device) {
+        return padded ? padded_grid(copies, device) : kGrid;
+      };
+      auto want = run_norm(c, dtype, twice(x), twice(dy), {}, kCpu, grid_of(2, kCpu));
       for (std::size_t i : {0, 1}) want[i].resize(static_cast<std::size_t>(x.numel()));
       std::vector<Doubles> got;
       dtn::testing::with_ranks(2, [&](Communicator& ranks) {
-        if (!ranks.is_first()) return;
+        if (!ranks.is_first()) {
+          if (padded) ranks.sum(std::reduce(kLengths.begin(), kLengths.end()));
+          return;
+        }
         ranks.set_device_transport(std::make_unique<SameRows>());
         Context ctx;
         ctx.ranks.communicator = &ranks;
         ctx.ranks.samples = 2 * kBatch;
-        got = run_norm(c, dtype, x, dy, ctx, kCuda);
+        got = run_norm(c, dtype, x, dy, ctx, kCuda, grid_of(1, kCuda));
       });
       // Parameter gradients are each rank's own.
       const std::size_t parameters = c.config.type == "sn" ? 4 : 2;
@@ -87,6 +104,16 @@ TEST(CudaSync, RanksAreOneBatch) {
       expect_close(got, want, bound, c.name);
     }
   }
+}
+
+TEST(CudaSync, RanksAreOneBatch) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  expect_one_batch(false);
+}
+
+TEST(CudaSync, RanksWithPaddedSequencesAreOneBatch) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  expect_one_batch(true);
 }
 
 }  // namespace

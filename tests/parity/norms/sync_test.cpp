@@ -34,16 +34,26 @@ struct SyncCase {
   std::function<Layer(DType, bool sync)> make;
   bool follows_batch = true;  // the output depends on the batch, not only on what was gathered
   int roundings = 1;          // bfloat16 values that a result passes on its way
+  bool padded = false;        // sequences of different lengths
 };
 
-Layer layer_of(NormConfig config, DType dtype, bool sync) {
+// A line of samples of different lengths. The ranks have very different numbers of tokens.
+TokenGrid padded_grid(const Share& share) {
+  const std::int64_t tokens = kGrid.tokens();
+  const std::vector<std::int64_t> lengths = {tokens, 3, 1, 20, tokens, 12};
+  const Tensor all = Tensor::from(lengths, {kBatch});
+  return {1, tokens, 0, all.slice(share.first, share.end)};
+}
+
+Layer layer_of(NormConfig config, DType dtype, bool sync, bool padded) {
   for (NormOption& o : config.options) {
     if (o.key == "sync") o.value = sync;
   }
   std::shared_ptr<test::BuiltNorm> built =
       test::build_norm(config, {kChannels, kHeads, 1e-5, kGrid}, dtype);
-  return {built, &built->store, [norm = built->norm.get()](Context& ctx, const Variable& x, auto&) {
-            return norm->forward(ctx, x, kGrid);
+  return {built, &built->store,
+          [padded, norm = built->norm.get()](Context& ctx, const Variable& x, const Share& share) {
+            return norm->forward(ctx, x, padded ? padded_grid(share) : kGrid);
           }};
 }
 
@@ -70,8 +80,12 @@ std::vector<SyncCase> sync_cases() {
     const bool* sync = c.config.find<bool>("sync");
     if (!c.training || !sync || !*sync) continue;
     const auto* warmup = c.config.find<std::int64_t>("warmup");
-    all.push_back({c.name, [config = c.config](DType d, bool s) { return layer_of(config, d, s); },
-                   !warmup || *warmup > 10});
+    for (bool padded : {false, true}) {
+      all.push_back(
+          {cat(c.name, padded ? " padded" : ""),
+           [=, config = c.config](DType d, bool s) { return layer_of(config, d, s, padded); },
+           !warmup || *warmup > 10, 1, padded});
+    }
   }
   all.push_back({"cbn", [](DType d, bool sync) {
                    return layer_of<ConditionalBatchNorm>(test::ConditionKind::kVector,
@@ -204,6 +218,15 @@ TEST_P(NormSync, IsTheWholeBatch) {
     expect_together(together(DType::kBFloat16), want, float32_tolerance(),
                     test::bfloat16_tolerance(GetParam().roundings));
   }
+}
+
+// It takes the statistics of the others, and moves on its running ones with them.
+TEST_P(NormSync, ARankWithoutTokens) {
+  if (!GetParam().padded) GTEST_SKIP() << "batches are cut so that each rank has samples";
+  const Tensor x = batch_around(0.5, 2);
+  const Pass pass{GetParam(), DType::kFloat64, x};
+  const std::vector<Share> shares = {{0, 0}, {0, 2}, {2, 2}, {2, 6}};
+  expect_together(pass.run_together(shares), pass.run_alone(), 1e-12);
 }
 
 // Mean 1000, standard deviation 1: the statistics of the ranks differ by less than float32 holds of
