@@ -100,11 +100,11 @@ class LineBackward : DtnBackwardParts<T, variant> {
   struct Room {
     LinePlanes<A> planes;
     A *dm1, *dm2, *direct, *mixed;
-    A *late, *out1, *out2;  // tokens whose gradients end
+    A *out1, *out2;  // tokens whose gradients end
 
     Room(const LineBackward& of, Scratch::Scope& scope)
         : planes(of.windows_, of.sizes_.heads, of.n_, scope) {
-      for (A** p : {&dm1, &dm2, &direct, &late, &out1, &out2}) {
+      for (A** p : {&dm1, &dm2, &direct, &out1, &out2}) {
         *p = LinePlanes<A>::plane(scope, kLineTile + kLineSlack);
       }
       mixed = scope.take<A>(kLineTile);
@@ -150,12 +150,13 @@ class LineBackward : DtnBackwardParts<T, variant> {
                   static_cast<const A*>(args_.lambda_var)[head.h], args_.eps, room.mixed);
     TokenSums tokens = sums_of_tile(head.h, first, room);
     each_group(head.h, [&](std::int64_t g, std::int64_t channel, const auto& values) {
-      fetch(ahead, g);
+      ahead.fetch_window(sizes_, image_of(0), g, groups_);
       if (head.means) {
         room.planes.make(tile, head.means[g].mean, values);
       } else {
         room.planes.make(tile, n_, values);
       }
+      ahead.fetch(sizes_, output_gradient(0), g, groups_);
       // Where rows need no scale their gradients are made where they are kept.
       A* dm1 = tile.whole ? head.tail.at(g, 0, first) : room.dm1;
       A* dm2 = tile.whole ? head.tail.at(g, 1, first) : room.dm2;
@@ -164,6 +165,7 @@ class LineBackward : DtnBackwardParts<T, variant> {
                        room.planes.m1(), room.planes.m2(), p, head.channels[g], head.lambda,
                        tokens);
       tokens.finish(tile.rows);
+      fetch_written(ahead, g);
       if (dx_) {
         input_gradient(0, channel, values.count, first, first + tile.rows, dx_ + channel,
                        [&](std::int64_t at) { return load(p.direct + (at - first * lanes)); });
@@ -183,10 +185,8 @@ class LineBackward : DtnBackwardParts<T, variant> {
             A(-0.5) * static_cast<const A*>(args_.lambda_var)[h], by_mean, by_var};
   }
 
-  // Asks for what is read and written next, with group g.
-  [[gnu::always_inline]] void fetch(const LineAhead<A>& ahead, std::int64_t g) const {
-    ahead.fetch_window(sizes_, image_of(0), g, groups_);
-    ahead.fetch(sizes_, output_gradient(0), g, groups_);
+  // Asks for what is written next, with group g, and what is added to it.
+  [[gnu::always_inline]] void fetch_written(const LineAhead<A>& ahead, std::int64_t g) const {
     if (kInPlace && dx_) ahead.fetch(sizes_, dx_, g, groups_);
     if (kInPlace && args_.dx_add) ahead.fetch(sizes_, this->residual_gradient(0), g, groups_);
   }
@@ -271,19 +271,24 @@ class LineBackward : DtnBackwardParts<T, variant> {
       const std::int64_t begin = head.done, last = std::min(begin + kLineTile, done);
       each_group(head.h, [&](std::int64_t g, std::int64_t channel, const auto& values) {
         to_keys(head, g, begin, last, room);
-        gather_line(values, begin, last, room.late);
-        const A *x = room.late, *out1 = room.out1, *out2 = room.out2;
-        const std::int64_t channels = sizes_.channels;
-        A* dx = dx_ + begin * channels + channel;
-        for (std::int64_t at = 0; at < (last - begin) * lanes; at += lanes, dx += channels) {
-          const Vec<A> through = load(out1 + at) + 2 * load(x + at) * load(out2 + at);
-          store_n(dx, load_n(dx, values.count) + through, values.count);
-        }
+        add_through(values, begin, last, room.out1, room.out2, dx_ + channel);
       });
       head.done = last;
     }
     head.done = done;
     if (head.tail.any() && end < n_) head.tail.forget(done, end);
+  }
+
+  // Adds what comes through the windows to dx; it and values are handed over whole, see gather_line.
+  template <class Values>
+  void add_through(Values values, std::int64_t begin, std::int64_t end, const A* out1,
+                   const A* out2, A* dx) const {
+    const std::int64_t channels = sizes_.channels;
+    dx += begin * channels;
+    for (std::int64_t t = begin; t < end; ++t, dx += channels, out1 += lanes, out2 += lanes) {
+      const Vec<A> through = load(out1) + 2 * values(t) * load(out2);
+      store_n(dx, load_n(dx, values.count) + through, values.count);
+    }
   }
 
   // P^T dm of tokens [begin, end) of one group.

@@ -176,7 +176,7 @@ __global__ void __launch_bounds__(kJoinThreads)
                                 std::int64_t blocks, std::int64_t columns) {
   const std::int64_t tokens = t.batch * t.tokens;
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kJoinThreads + threadIdx.x;
-  if (i >= tokens || t.samples.is_pad(i)) return;
+  if (i >= tokens || t.samples.is_pad(i, i / t.tokens)) return;
   auto of_block = [&](std::int64_t k) {
     const std::int64_t left = t.channels - k * columns;
     return static_cast<double>(left < columns ? left : columns);
@@ -264,8 +264,9 @@ __global__ void __launch_bounds__(kFoldThreads)
   }
   i -= t.batch * t.channels;
   if (i < t.batch * t.tokens) {
-    if (t.samples.is_pad(i)) return;
-    const double base = t.token_mean[i / t.tokens * t.tokens];
+    const std::int64_t b = i / t.tokens;
+    if (t.samples.is_pad(i, b)) return;
+    const double base = t.token_mean[b * t.tokens];
     to.token_shift[i] = static_cast<float>(w.ln * (t.token_mean[i] - base));
     to.token_var[i] = static_cast<float>(v.ln) * t.token_var[i];
     return;

@@ -40,10 +40,10 @@ __global__ void __launch_bounds__(kFoldThreads)
   std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * kFoldThreads + threadIdx.x;
   const Shares w(a.t.mean_weight), v(a.t.var_weight);
   if (i < a.t.batch * a.t.channels) {
-    const std::int64_t b = i / a.t.channels, c = i % a.t.channels;
-    const double pivot = a.pivot[i], tokens = static_cast<double>(a.t.samples.tokens_of(b));
-    double slope = 2 * v.in / tokens * a.image_dvar[i];
-    double offset = w.in / tokens * a.image_dmean[i] - slope * (a.t.image_mean[i] - pivot);
+    const std::int64_t b = i / a.t.channels, c = i - b * a.t.channels;
+    const double pivot = a.pivot[i], share = 1 / static_cast<double>(a.t.samples.tokens_of(b));
+    double slope = 2 * v.in * share * a.image_dvar[i];
+    double offset = w.in * share * a.image_dmean[i] - slope * (a.t.image_mean[i] - pivot);
     if (a.t.batch_mean) {
       const double of_batch = 2 * v.bn / a.positions * a.batch_dvar[c];
       slope += of_batch;
@@ -55,9 +55,11 @@ __global__ void __launch_bounds__(kFoldThreads)
     return;
   }
   i -= a.t.batch * a.t.channels;
-  if (i >= a.t.batch * a.t.tokens || a.t.samples.is_pad(i)) return;
+  if (i >= a.t.batch * a.t.tokens) return;
+  const std::int64_t b = i / a.t.tokens;
+  if (a.t.samples.is_pad(i, b)) return;
   const double channels = static_cast<double>(a.t.channels);
-  const double base = a.t.token_mean[i / a.t.tokens * a.t.tokens];
+  const double base = a.t.token_mean[b * a.t.tokens];
   const double slope = 2 * v.ln / channels * a.token_dvar[i];
   a.to.token_slope[i] = static_cast<float>(slope);
   a.to.token_offset[i] =

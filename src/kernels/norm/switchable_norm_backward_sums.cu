@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kTokenThreads)
     const std::int64_t i =
         blockIdx.x * kTokensPerBlock + std::int64_t{k} * kTokenThreads + threadIdx.x;
     if (i >= tokens) break;
-    if (t.samples.is_pad(i)) continue;
+    if (t.samples.is_pad(i, i / t.tokens)) continue;
     float mean = 0, var = 0;
     for (std::int64_t j = 0; j < blocks; ++j) {
       mean += sums[(j * tokens + i) * kTokenSums];

@@ -64,9 +64,9 @@ struct Samples {
   __device__ __forceinline__ std::int64_t tokens_of(std::int64_t image) const {
     return lengths ? lengths[image] : tokens;
   }
-  // Of the tokens of all images.
-  __device__ __forceinline__ bool is_pad(std::int64_t token) const {
-    return lengths && token % tokens >= lengths[token / tokens];
+  // Of the tokens of all images, one of this image.
+  __device__ __forceinline__ bool is_pad(std::int64_t token, std::int64_t image) const {
+    return token - image * tokens >= tokens_of(image);
   }
 };
 
