@@ -100,13 +100,15 @@ class LineBackward : DtnBackwardParts<T, variant> {
   struct Room {
     LinePlanes<A> planes;
     A *dm1, *dm2, *direct, *mixed;
-    A *out1, *out2;  // tokens whose gradients end
+    A *out1, *out2;    // tokens whose gradients end
+    A *keys1, *keys2;  // what own rows of a tile give to the keys that they see
 
     Room(const LineBackward& of, Scratch::Scope& scope)
         : planes(of.windows_, of.sizes_.heads, of.n_, scope) {
       for (A** p : {&dm1, &dm2, &direct, &out1, &out2}) {
         *p = LinePlanes<A>::plane(scope, kLineTile + kLineSlack);
       }
+      for (A** p : {&keys1, &keys2}) *p = LinePlanes<A>::plane(scope, planes.own_rows());
       mixed = scope.take<A>(kLineTile);
     }
   };
@@ -237,20 +239,23 @@ class LineBackward : DtnBackwardParts<T, variant> {
 
   void back_to_own(Head& head, std::int64_t g, const LineTile<A>& tile, const Room& room) const {
     const OwnRows<A>& own = tile.own;
+    for (A* keys : {room.keys1, room.keys2}) std::fill_n(keys, own.columns * lanes, A(0));
+    PositionSums<A> positions;
     for_each_own_block(own.end - own.begin, [&](std::int64_t i, auto rows) {
       const std::int64_t at = (own.begin - tile.first + i) * lanes, row = i * own.stride;
       const A *dm1 = room.dm1 + at, *dm2 = room.dm2 + at;
-      auto back = [&](std::int64_t k, std::int64_t columns, std::int64_t j) {
-        if (columns == 0) return;
-        own_block_back<A, rows>(columns, own.stride, own.p + row + k, dm1, dm2,
-                                head.keys.at(g, 0, j), head.keys.at(g, 1, j));
-      };
-      back(0, own.left, 0);
-      back(own.left, n_ - own.right, own.right);
+      own_block_back<A, rows>(own.columns, own.stride, own.p + row, dm1, dm2, room.keys1,
+                              room.keys2);
       if (!args_.dpos_weight) return;
       own_block_gradient<A, rows>(own.columns, own.stride, own.by_offset + row, own.by_square + row,
-                                  dm1, dm2, room.planes.own1(), room.planes.own2(), head.own);
+                                  dm1, dm2, room.planes.own1(), room.planes.own2(), positions);
     });
+    head.own += positions;
+    for (std::int64_t k = 0; k < own.columns; ++k) {
+      A *to1 = head.keys.at(g, 0, own.column(k)), *to2 = head.keys.at(g, 1, own.column(k));
+      store(to1, load(to1) + load(room.keys1 + k * lanes));
+      store(to2, load(to2) + load(room.keys2 + k * lanes));
+    }
   }
 
   // How far the tokens of a head are done when rows before `end` are.

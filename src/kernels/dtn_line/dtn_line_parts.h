@@ -226,6 +226,7 @@ class LinePlanes {
       own = std::max(own, w.kind == LineKind::kWindow ? std::min(n, w.radius + 1) : n);
     }
     const std::int64_t rows = kLineTile + kLineSlack;
+    own_rows_ = own;
     window1_ = plane(scope, window + rows);
     window2_ = plane(scope, window + rows);
     own1_ = plane(scope, own);
@@ -265,7 +266,8 @@ class LinePlanes {
   // What inner rows see, from `low` before the first of them on, and its squares.
   const A* window1() const { return window1_; }
   const A* window2() const { return window2_; }
-  // The columns of own rows.
+  // The columns of own rows; how many there may be.
+  std::int64_t own_rows() const { return own_rows_; }
   const A* own1() const { return own1_; }
   const A* own2() const { return own2_; }
 
@@ -314,6 +316,7 @@ class LinePlanes {
     });
   }
 
+  std::int64_t own_rows_;
   A *window1_, *window2_, *own1_, *own2_, *tokens_, *m1_, *m2_;
 };
 

@@ -1,8 +1,10 @@
 // The inner loops of DTN along a line, on planes of one vector of channels for each token: products
 // with a table that slides along, its gradient by offset, and products with rows of their own.
-// Sums go over the taps or columns in order, so that they do not depend on how rows are blocked.
+// Sums go over the taps or columns in order, in parts that are added up once each, so that they do
+// not depend on how rows are blocked and long ones lose less to rounding.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <utility>
 
@@ -19,6 +21,8 @@ inline constexpr int kLineRows = 4, kLineTaps = 2, kGradientTaps = 7, kGradientR
 #endif
 // Rows beyond the last that passes read, and write, so as to have whole blocks.
 inline constexpr std::int64_t kLineSlack = 8;
+// Taps or columns whose products are one part of a sum.
+inline constexpr std::int64_t kLinePart = 128;
 // Rows of their own that are worked on together.
 inline constexpr int kOwnBlock = 4;
 
@@ -50,19 +54,25 @@ template <class A>
                              const A* in1, const A* in2, A* out1, A* out2) {
   constexpr int lanes = kLanes<A>;
   for (std::int64_t i = 0; i < rows; i += kLineRows) {
-    Vec<A> sum1[kLineRows] = {}, sum2[kLineRows] = {};
     const A *a = in1 + i * lanes, *b = in2 + i * lanes;
     std::int64_t k = 0;
-    for (; k + kLineTaps <= taps; k += kLineTaps, a += kLineTaps * lanes, b += kLineTaps * lanes) {
-      add_taps<A, kLineTaps>(w + k, a, b, sum1, sum2);
-    }
-    if (k < taps) add_taps<A, 1>(w + k, a, b, sum1, sum2);
+    do {
+      Vec<A> sum1[kLineRows] = {}, sum2[kLineRows] = {};
+      const bool more = k > 0;
+      const std::int64_t end = std::min(taps, k + kLinePart);
+      for (; k + kLineTaps <= end; k += kLineTaps, a += kLineTaps * lanes, b += kLineTaps * lanes) {
+        add_taps<A, kLineTaps>(w + k, a, b, sum1, sum2);
+      }
+      if (k < end) add_taps<A, 1>(w + k++, a, b, sum1, sum2);
 #pragma GCC unroll 8
-    for (int m = 0; m < kLineRows; ++m) {
-      const A factor = scale && i + m < rows ? scale[i + m] : A(1);
-      store(out1 + (i + m) * lanes, sum1[m] * factor);
-      store(out2 + (i + m) * lanes, sum2[m] * factor);
-    }
+      for (int m = 0; m < kLineRows; ++m) {
+        const A factor = scale && i + m < rows ? scale[i + m] : A(1);
+        const std::int64_t at = (i + m) * lanes;
+        const Vec<A> part1 = sum1[m] * factor, part2 = sum2[m] * factor;
+        store(out1 + at, more ? load(out1 + at) + part1 : part1);
+        store(out2 + at, more ? load(out2 + at) + part2 : part2);
+      }
+    } while (k < taps);
   }
 }
 
@@ -135,11 +145,21 @@ template <class A>
 void slide_gradient(std::int64_t rows, std::int64_t taps, const A* left1, const A* left2,
                     const A* in1, const A* in2, const A* by_offset, const A* by_square,
                     PositionSums<A>& sums) {
+  PositionSums<A> total;
   for_each_pass_block(taps, kGradientTaps, [&](std::int64_t k, std::int64_t size) {
     const std::int64_t at = k * kLanes<A>;
     offsets_block_of<A>(size, std::make_integer_sequence<int, kGradientTaps>{})(
-        rows, left1, left2, in1 + at, in2 + at, by_offset + k, by_square + k, sums);
+        rows, left1, left2, in1 + at, in2 + at, by_offset + k, by_square + k, total);
   });
+  sums += total;
+}
+
+// Calls f(begin, end) for the parts of the columns.
+template <class F>
+[[gnu::always_inline]] inline void for_each_line_part(std::int64_t columns, F&& f) {
+  for (std::int64_t begin = 0; begin < columns; begin += kLinePart) {
+    f(begin, std::min(columns, begin + kLinePart));
+  }
 }
 
 // out[i] = sum over the columns k of p[i, k] in[k] for kRows rows, both planes.
@@ -148,15 +168,19 @@ void own_block(std::int64_t columns, std::int64_t stride, const A* p, const A* i
                A* out1, A* out2) {
   constexpr int lanes = kLanes<A>;
   Vec<A> sum1[kRows] = {}, sum2[kRows] = {};
-  for (std::int64_t k = 0; k < columns; ++k) {
-    const Vec<A> a = load(in1 + k * lanes), b = load(in2 + k * lanes);
+  for_each_line_part(columns, [&](std::int64_t begin, std::int64_t end) {
+    Vec<A> part1[kRows] = {}, part2[kRows] = {};
+    for (std::int64_t k = begin; k < end; ++k) {
+      const Vec<A> a = load(in1 + k * lanes), b = load(in2 + k * lanes);
 #pragma GCC unroll 4
-    for (int i = 0; i < kRows; ++i) {
-      const Vec<A> weight = broadcast(p[i * stride + k]);
-      sum1[i] += weight * a;
-      sum2[i] += weight * b;
+      for (int i = 0; i < kRows; ++i) {
+        const Vec<A> weight = broadcast(p[i * stride + k]);
+        part1[i] += weight * a;
+        part2[i] += weight * b;
+      }
     }
-  }
+    for (int i = 0; i < kRows; ++i) sum1[i] += part1[i], sum2[i] += part2[i];
+  });
   for (int i = 0; i < kRows; ++i) {
     store(out1 + i * lanes, sum1[i]);
     store(out2 + i * lanes, sum2[i]);
@@ -187,17 +211,21 @@ void own_block_gradient(std::int64_t columns, std::int64_t stride, const A* by_o
                         const A* by_square, const A* left1, const A* left2, const A* in1,
                         const A* in2, PositionSums<A>& sums) {
   constexpr int lanes = kLanes<A>;
-  PositionSums<A> of_row[kRows];
-  for (std::int64_t k = 0; k < columns; ++k) {
-    const Vec<A> a = load(in1 + k * lanes), b = load(in2 + k * lanes);
+  PositionSums<A> total;
+  for_each_line_part(columns, [&](std::int64_t begin, std::int64_t end) {
+    PositionSums<A> of_row[kRows];
+    for (std::int64_t k = begin; k < end; ++k) {
+      const Vec<A> a = load(in1 + k * lanes), b = load(in2 + k * lanes);
 #pragma GCC unroll 4
-    for (int i = 0; i < kRows; ++i) {
-      const Vec<A> g = load(left1 + i * lanes) * a + load(left2 + i * lanes) * b;
-      of_row[i].offset += g * by_offset[i * stride + k];
-      of_row[i].square += g * by_square[i * stride + k];
+      for (int i = 0; i < kRows; ++i) {
+        const Vec<A> g = load(left1 + i * lanes) * a + load(left2 + i * lanes) * b;
+        of_row[i].offset += g * by_offset[i * stride + k];
+        of_row[i].square += g * by_square[i * stride + k];
+      }
     }
-  }
-  for (int i = 0; i < kRows; ++i) sums += of_row[i];
+    for (int i = 0; i < kRows; ++i) total += of_row[i];
+  });
+  sums += total;
 }
 
 // Calls f(i, constant) for all rows in blocks of kOwnBlock, and then one by one.

@@ -194,26 +194,34 @@ void make_own_row(const LineWindow<A>& w, std::int64_t i, std::int64_t n, const 
                            : broadcast(static_cast<A>(own.right - own.left));
     return place + gap - static_cast<A>(c);
   };
-  Vec<A> sum{}, first{}, second{};
+  Wide sum{}, first{}, second{};
   for_each_vector<A>(own.columns, [&](std::int64_t k, auto count) {
     const Vec<A> t = from_end(k);
     const Wide wide = __builtin_convertvector(t, Wide);
     const Wide exponent = wide * (w.a_d * (wide + twice) + w.a_x);
     const Vec<A> e = keep_n(exp(__builtin_convertvector(exponent, Vec<A>)), count);
     store(p + k, e);
-    sum += e;
-    first += e * t;
-    second += e * t * t;
+    const Wide weight = __builtin_convertvector(e, Wide);
+    sum += weight;
+    first += weight * wide;
+    second += weight * wide * wide;
   });
-  const A scale = 1 / reduce_add(sum);
-  const A mean = reduce_add(first) * scale, mean_square = reduce_add(second) * scale;
+  LineSums sums{};
+  for (int lane = 0; lane < kLanes<A>; ++lane) {
+    sums = {sums.weight + sum[lane], sums.offset + first[lane], sums.square + second[lane]};
+  }
+  const A scale = static_cast<A>(1 / sums.weight);
+  const double mean = sums.offset / sums.weight, mean_square = sums.square / sums.weight;
   for (std::int64_t k = 0; k < own.columns; k += kLanes<A>) {
-    const Vec<A> share = normal_or_zero<A>(load(p + k) * scale), t = from_end(k);
+    const Vec<A> share = normal_or_zero<A>(load(p + k) * scale);
     store(p + k, share);
     if (!own.by_offset) continue;
-    const Vec<A> off = share * (t - mean);
-    store(own.by_offset + at + k, off);
-    store(own.by_square + at + k, off * static_cast<A>(twice) + share * (t * t - mean_square));
+    // The differences are small beside what they are made of.
+    const Wide weight = __builtin_convertvector(share, Wide);
+    const Wide t = __builtin_convertvector(from_end(k), Wide), off = t - mean;
+    const Wide square = off * twice + (t * t - mean_square);
+    store(own.by_offset + at + k, __builtin_convertvector(weight * off, Vec<A>));
+    store(own.by_square + at + k, __builtin_convertvector(weight * square, Vec<A>));
   }
 }
 

@@ -2,6 +2,7 @@
 // alone, and the kernels on all of them with pads behind.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -45,7 +46,9 @@ struct LineProblem {
     for (int b = 0; b < all.batch; ++b) put(sample(b).forward(), b, y);
     return y;
   }
-  DenseDtn::Gradients backward(const Doubles& dy) const {
+  // positions: gets the largest gradients of position weights that any sample gives.
+  DenseDtn::Gradients backward(const Doubles& dy, Doubles* positions = nullptr) const {
+    if (positions) positions->assign(all.pos_weight.size(), 0);
     DenseDtn::Gradients sum{Doubles(all.x.size()),
                             Doubles(all.weight.size()),
                             Doubles(all.bias.size()),
@@ -56,6 +59,9 @@ struct LineProblem {
     for (int b = 0; b < all.batch; ++b) {
       const DenseDtn::Gradients one = sample(b).backward(valid(dy, b));
       put(one.x, b, sum.x);
+      for (std::size_t i = 0; positions && i < positions->size(); ++i) {
+        (*positions)[i] = std::max((*positions)[i], std::fabs(one.pos_weight[i]));
+      }
       for (const NamedGradient& g : kGradients) {
         if (g.member == &DenseDtn::Gradients::x) continue;
         for (std::size_t i = 0; i < (sum.*g.member).size(); ++i) {
