@@ -3,86 +3,118 @@
 // behind as windows reach, by a second one that ends the gradients of tokens.
 #pragma once
 
-#include <cstring>
+#include <algorithm>
 
 #include "kernels/dtn_line/dtn_line_parts.h"
 
 namespace dtn::DTN_ISA {
 
-// Gradients of the moments of inner rows of a head, each times the scale of its row, for the taps
-// that go back to the keys; 0 for other rows and beyond the line. One plane for each group of
-// channels and moment, of which those rows are kept that are still needed.
+// How far behind the rows of a head its tokens end, where rows share its table.
+template <class A>
+struct TailReach {
+  std::int64_t low = 0, high = 0;      // j - i of the first and the last tap
+  std::int64_t behind = 0, ahead = 0;  // rows before and after a token that see it
+  std::int64_t kept = 0;  // rows that tokens wait for, at most; 0: none share the table
+
+  TailReach(const LineWindow<A>& w, std::int64_t n) {
+    const std::int64_t begin = w.inner_begin(n), end = w.inner_end(n);
+    if (begin == end) return;
+    low = std::max(w.middle - w.radius, -(end - 1));
+    high = std::min(w.middle + w.radius, n - 1 - begin);
+    behind = std::max<std::int64_t>(high, 0);
+    ahead = std::max<std::int64_t>(-low, 0);
+    kept = behind + std::min(n, std::max(ahead, std::min(n, w.radius + 1)));
+  }
+  // With a tile more.
+  std::int64_t rows() const { return kept + kLineTile + ahead + kLineSlack; }
+};
+
+// What is known of the rows of a head, of one group of channels at a time: the gradients of the
+// moments of inner rows, each times the scale of its row, for the taps that go back to the keys (0
+// for other rows and beyond the line), and what reaches x without the moments. While a group is
+// worked on its rows lie in planes that all heads share; between the tiles, those that are still
+// needed are kept.
 template <class A>
 class LineTail {
  public:
+  static constexpr int kDirect = 2;  // the plane of what reaches x at once, after both moments
+
   LineTail(const LineWindow<A>& w, std::int64_t n, std::int64_t groups, Scratch::Scope& scope)
-      : window_(w), n_(n), groups_(groups) {
-    const std::int64_t begin = w.inner_begin(n), end = w.inner_end(n);
-    if (begin == end) return;
-    low_ = std::max(w.middle - w.radius, -(end - 1));
-    high_ = std::min(w.middle + w.radius, n - 1 - begin);
-    const std::int64_t behind = std::max<std::int64_t>(high_, 0),
-                       ahead = std::max<std::int64_t>(-low_, 0);
-    first_ = -behind;
-    const std::int64_t lag = std::max(ahead, std::min(n, w.radius + 1));
-    capacity_ = behind + std::min(lag, n) + ahead + 2 * kLineTile + kLineSlack;
-    rows_ = LinePlanes<A>::plane(scope, 2 * groups * capacity_);
-    for (std::int64_t k = 0; k < 2 * groups; ++k) clear(k, -behind, 0);
+      : window_(w), n_(n), reach_(w, n), first_(-reach_.behind) {
+    const std::int64_t size = kPlanes * groups * reach_.kept * kLanes<A>;
+    if (!any()) return;
+    kept_ = scope.take<A>(size);
+    std::fill_n(kept_, size, A(0));
   }
 
-  bool any() const { return capacity_ > 0; }
-  // Where token i of a group and moment (0, 1) lies.
-  A* at(std::int64_t group, int moment, std::int64_t i) const { return row(2 * group + moment, i); }
-  // Rows [begin, end) are 0.
-  void clear_rows(std::int64_t group, std::int64_t begin, std::int64_t end) const {
-    clear(2 * group, begin, end);
-    clear(2 * group + 1, begin, end);
+  bool any() const { return reach_.kept > 0; }
+  static A* planes(std::int64_t rows, Scratch::Scope& scope) {
+    return LinePlanes<A>::plane(scope, kPlanes * rows);
+  }
+  // Works in these planes, of so many rows, from now on.
+  void work_in(A* planes, std::int64_t rows) {
+    work_ = planes;
+    capacity_ = rows;
+  }
+
+  // Row i of a plane.
+  A* at(int plane, std::int64_t i) const {
+    return work_ + (plane * capacity_ + i - first_) * kLanes<A>;
+  }
+  void bring(std::int64_t group) const {
+    for (int k = 0; k < kPlanes; ++k) copy(kept_at(group, k), end_ - first_, at(k, first_));
+  }
+  // Tokens before `done` are done, rows before `end` are there.
+  void keep(std::int64_t group, std::int64_t done, std::int64_t end) const {
+    const std::int64_t first = done - reach_.behind;
+    for (int k = 0; k < kPlanes; ++k) copy(at(k, first), end - first, kept_at(group, k));
+  }
+  // The same, once all groups are kept.
+  void move_on(std::int64_t done, std::int64_t end) {
+    first_ = done - reach_.behind;
+    end_ = end;
+  }
+  // Gradients of the moments of rows [begin, end) are 0.
+  void clear_rows(std::int64_t begin, std::int64_t end) const {
+    for (int k = 0; k < kDirect; ++k) std::fill(at(k, begin), at(k, end), A(0));
   }
   // All rows are there: zeros follow.
-  void close() const {
-    const std::int64_t ahead = std::max<std::int64_t>(-low_, 0);
-    for (std::int64_t k = 0; k < 2 * groups_; ++k) clear(k, n_, n_ + ahead);
-  }
-  // Tokens before `begin` are done, rows before `end` are there: forgets what nobody needs.
-  void forget(std::int64_t begin, std::int64_t end) {
-    const std::int64_t first = begin - std::max<std::int64_t>(high_, 0);
-    const auto bytes = static_cast<std::size_t>((end - first) * kLanes<A>) * sizeof(A);
-    for (std::int64_t k = 0; k < 2 * groups_; ++k) {
-      std::memmove(row(k, first_), row(k, first), bytes);
-    }
-    first_ = first;
-  }
+  void close() const { clear_rows(n_, n_ + reach_.ahead); }
 
   // How far tokens are done when rows before `end` are there.
   std::int64_t done(std::int64_t end) const {
     if (end == n_) return n_;
-    return std::clamp<std::int64_t>(end + low_, 0, end);
+    return std::clamp<std::int64_t>(end + reach_.low, 0, end);
   }
 
   // P^T dm of tokens [begin, end), without own rows.
-  void apply(std::int64_t group, std::int64_t begin, std::int64_t end, A* out1, A* out2) const {
-    const std::int64_t from = std::max<std::int64_t>(0, high_ - (end - 1));
-    const std::int64_t to = std::min(high_ - low_ + 1, n_ - begin + high_);
-    const std::int64_t i = begin - high_ + from;
-    const A* table = window_.reversed + (window_.radius + window_.middle - high_) + from;
-    slide<A>(end - begin, std::max<std::int64_t>(to - from, 0), table, nullptr, at(group, 0, i),
-             at(group, 1, i), out1, out2);
+  void apply(std::int64_t begin, std::int64_t end, A* out1, A* out2) const {
+    const std::int64_t from = std::max<std::int64_t>(0, reach_.high - (end - 1));
+    const std::int64_t to = std::min(reach_.high - reach_.low + 1, n_ - begin + reach_.high);
+    const std::int64_t i = begin - reach_.high + from;
+    const A* table = window_.reversed + (window_.radius + window_.middle - reach_.high) + from;
+    slide<A>(end - begin, std::max<std::int64_t>(to - from, 0), table, nullptr, at(0, i), at(1, i),
+             out1, out2);
   }
 
  private:
-  A* row(std::int64_t plane, std::int64_t i) const {
-    return rows_ + (plane * capacity_ + i - first_) * kLanes<A>;
+  static constexpr int kPlanes = 3;
+
+  A* kept_at(std::int64_t group, int plane) const {
+    return kept_ + (group * kPlanes + plane) * reach_.kept * kLanes<A>;
   }
-  void clear(std::int64_t plane, std::int64_t begin, std::int64_t end) const {
-    std::fill(row(plane, begin), row(plane, end), A(0));
+  static void copy(const A* from, std::int64_t rows, A* to) {
+    std::copy_n(from, rows * kLanes<A>, to);
   }
 
   const LineWindow<A>& window_;
-  std::int64_t n_, groups_;
-  std::int64_t low_ = 0, high_ = 0;  // j - i of the first and the last tap
-  std::int64_t first_ = 0;           // the token that comes first in the planes
+  std::int64_t n_;
+  TailReach<A> reach_;
+  std::int64_t first_;    // the row that comes first in the planes
+  std::int64_t end_ = 0;  // behind the last row that is kept
+  A* kept_ = nullptr;     // [groups, 3, kept]
+  A* work_ = nullptr;     // [3, capacity]
   std::int64_t capacity_ = 0;
-  A* rows_ = nullptr;  // [groups, 2, capacity]
 };
 
 // P^T dm of own rows, for the keys that they see: all, or those near one end.

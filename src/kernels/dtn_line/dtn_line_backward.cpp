@@ -100,14 +100,20 @@ class LineBackward : DtnBackwardParts<T, variant> {
   struct Room {
     LinePlanes<A> planes;
     A *dm1, *dm2, *direct, *mixed;
-    A *out1, *out2;    // tokens whose gradients end
+    A *late, *out1, *out2;  // tokens whose gradients end
+    A* tail;                // [3, tail_rows], see LineTail
+    std::int64_t tail_rows = 0;
     A *keys1, *keys2;  // what own rows of a tile give to the keys that they see
 
     Room(const LineBackward& of, Scratch::Scope& scope)
         : planes(of.windows_, of.sizes_.heads, of.n_, scope) {
-      for (A** p : {&dm1, &dm2, &direct, &out1, &out2}) {
+      for (A** p : {&dm1, &dm2, &direct, &late, &out1, &out2}) {
         *p = LinePlanes<A>::plane(scope, kLineTile + kLineSlack);
       }
+      for (std::int64_t h = 0; h < of.sizes_.heads; ++h) {
+        tail_rows = std::max(tail_rows, TailReach<A>(of.windows_[h], of.n_).rows());
+      }
+      tail = LineTail<A>::planes(tail_rows, scope);
       for (A** p : {&keys1, &keys2}) *p = LinePlanes<A>::plane(scope, planes.own_rows());
       mixed = scope.take<A>(kLineTile);
     }
@@ -150,7 +156,11 @@ class LineBackward : DtnBackwardParts<T, variant> {
     const LineTile<A>& tile = head.tiles.make(first, scope);
     mix_variances(tile.rows, static_cast<const A*>(args_.token_var) + first,
                   static_cast<const A*>(args_.lambda_var)[head.h], args_.eps, room.mixed);
-    TokenSums tokens = sums_of_tile(head.h, first, room);
+    LineTail<A>& tail = head.tail;
+    tail.work_in(room.tail, room.tail_rows);
+    A* direct = tail.any() ? tail.at(LineTail<A>::kDirect, first) : room.direct;
+    TokenSums tokens = sums_of_tile(head.h, first, direct);
+    const std::int64_t end = first + tile.rows, done = this->done(head, end);
     each_group(head.h, [&](std::int64_t g, std::int64_t channel, const auto& values) {
       ahead.fetch_window(sizes_, image_of(0), g, groups_);
       if (head.means) {
@@ -160,30 +170,35 @@ class LineBackward : DtnBackwardParts<T, variant> {
       }
       ahead.fetch(sizes_, output_gradient(0), g, groups_);
       // Where rows need no scale their gradients are made where they are kept.
-      A* dm1 = tile.whole ? head.tail.at(g, 0, first) : room.dm1;
-      A* dm2 = tile.whole ? head.tail.at(g, 1, first) : room.dm2;
-      const Planes p{room.planes.tokens(tile), dm1, dm2, room.direct, room.mixed};
+      if (tail.any()) tail.bring(g);
+      A* dm1 = tile.whole ? tail.at(0, first) : room.dm1;
+      A* dm2 = tile.whole ? tail.at(1, first) : room.dm2;
+      const Planes p{room.planes.tokens(tile), dm1, dm2, direct, room.mixed};
       tokens_gradients(0, head.h, channel, values.count, base_ - values.pivot, first, tile.rows, 0,
                        room.planes.m1(), room.planes.m2(), p, head.channels[g], head.lambda,
                        tokens);
       tokens.finish(tile.rows);
       fetch_written(ahead, g);
-      if (dx_) {
-        input_gradient(0, channel, values.count, first, first + tile.rows, dx_ + channel,
-                       [&](std::int64_t at) { return load(p.direct + (at - first * lanes)); });
+      if (dx_ && !tail.any()) {
+        input_gradient(0, channel, values.count, first, end, dx_ + channel,
+                       [&](std::int64_t at) { return load(direct + (at - first * lanes)); });
       }
       back_to_windows(head, g, tile, room);
+      if (tail.any() && end == n_) tail.close();
+      if (dx_) end_tokens(head, g, channel, values, tile, done, room);
+      if (tail.any() && end < n_) tail.keep(g, done, end);
     });
-    end_tokens(head, first + tile.rows, room);
+    if (tail.any()) tail.move_on(done, end);
+    head.done = done;
   }
 
-  TokenSums sums_of_tile(std::int64_t h, std::int64_t first, const Room& room) const {
+  TokenSums sums_of_tile(std::int64_t h, std::int64_t first, const A* direct) const {
     A* by_mean = token_sums_ + h * sizes_.padded_tokens + first;
     A* by_var = by_mean + sizes_.heads * sizes_.padded_tokens;
     const std::int64_t size = std::min(kLineTile, sizes_.padded_tokens - first);
     std::fill_n(by_mean, size, A(0));
     std::fill_n(by_var, size, A(0));
-    return {room.direct, -static_cast<const A*>(args_.lambda_mean)[h],
+    return {direct, -static_cast<const A*>(args_.lambda_mean)[h],
             A(-0.5) * static_cast<const A*>(args_.lambda_var)[h], by_mean, by_var};
   }
 
@@ -201,16 +216,16 @@ class LineBackward : DtnBackwardParts<T, variant> {
       return;
     }
     if (head.tail.any()) {
-      head.tail.clear_rows(g, tile.first, tile.inner_begin);
-      head.tail.clear_rows(g, tile.inner_end, tile.first + tile.rows);
+      head.tail.clear_rows(tile.first, tile.inner_begin);
+      head.tail.clear_rows(tile.inner_end, tile.first + tile.rows);
     }
-    if (tile.inner()) back_to_table(head, g, tile, room);
+    if (tile.inner()) back_to_table(head, tile, room);
     if (tile.own.any()) back_to_own(head, g, tile, room);
   }
 
-  void back_to_table(Head& head, std::int64_t g, const LineTile<A>& tile, const Room& room) const {
+  void back_to_table(Head& head, const LineTile<A>& tile, const Room& room) const {
     const TapWeights<A>& taps = head.taps;
-    A *tail1 = head.tail.at(g, 0, tile.inner_begin), *tail2 = head.tail.at(g, 1, tile.inner_begin);
+    A *tail1 = head.tail.at(0, tile.inner_begin), *tail2 = head.tail.at(1, tile.inner_begin);
     if (!tile.whole) scale_rows(head, tile, room, tail1, tail2);
     if (!args_.dpos_weight) return;
     const std::int64_t skipped = tile.table - head.window().table;
@@ -269,30 +284,32 @@ class LineBackward : DtnBackwardParts<T, variant> {
     return std::max(done, head.done);
   }
 
-  void end_tokens(Head& head, std::int64_t end, const Room& room) const {
-    if (head.tail.any() && end == n_) head.tail.close();
-    const std::int64_t done = this->done(head, end);
-    for (; head.done < done && dx_;) {
-      const std::int64_t begin = head.done, last = std::min(begin + kLineTile, done);
-      each_group(head.h, [&](std::int64_t g, std::int64_t channel, const auto& values) {
-        to_keys(head, g, begin, last, room);
-        add_through(values, begin, last, room.out1, room.out2, dx_ + channel);
-      });
-      head.done = last;
-    }
-    head.done = done;
-    if (head.tail.any() && end < n_) head.tail.forget(done, end);
-  }
-
-  // Adds what comes through the windows to dx; it and values are handed over whole, see gather_line.
+  // Ends dx of one group for the tokens before `done`.
   template <class Values>
-  void add_through(Values values, std::int64_t begin, std::int64_t end, const A* out1,
-                   const A* out2, A* dx) const {
-    const std::int64_t channels = sizes_.channels;
-    dx += begin * channels;
-    for (std::int64_t t = begin; t < end; ++t, dx += channels, out1 += lanes, out2 += lanes) {
-      const Vec<A> through = load(out1) + 2 * values(t) * load(out2);
-      store_n(dx, load_n(dx, values.count) + through, values.count);
+  void end_tokens(const Head& head, std::int64_t g, std::int64_t channel, Values values,
+                  const LineTile<A>& tile, std::int64_t done, const Room& room) const {
+    for (std::int64_t begin = head.done; begin < done; begin += kLineTile) {
+      const std::int64_t end = std::min(begin + kLineTile, done), channels = sizes_.channels;
+      to_keys(head, g, begin, end, room);
+      const A* x = room.planes.window(tile, begin, end);
+      if (!x) gather_line(values, begin, end, room.late);
+      if (!x) x = room.late;
+      const A *out1 = room.out1, *out2 = room.out2;
+      auto through = [=](std::int64_t at) {
+        return load(out1 + at) + 2 * load(x + at) * load(out2 + at);
+      };
+      if (head.tail.any()) {
+        const A* direct = head.tail.at(LineTail<A>::kDirect, begin);
+        input_gradient(0, channel, values.count, begin, end, dx_ + channel, [=](std::int64_t at) {
+          at -= begin * lanes;
+          return load(direct + at) + through(at);
+        });
+        continue;
+      }
+      A* dx = dx_ + begin * channels + channel;
+      for (std::int64_t at = 0; at < (end - begin) * lanes; at += lanes, dx += channels) {
+        store_n(dx, load_n(dx, values.count) + through(at), values.count);
+      }
     }
   }
 
@@ -308,7 +325,7 @@ class LineBackward : DtnBackwardParts<T, variant> {
       return;
     }
     if (head.tail.any()) {
-      head.tail.apply(g, begin, end, room.out1, room.out2);
+      head.tail.apply(begin, end, room.out1, room.out2);
     } else {
       std::fill_n(room.out1, (end - begin) * lanes, A(0));
       std::fill_n(room.out2, (end - begin) * lanes, A(0));

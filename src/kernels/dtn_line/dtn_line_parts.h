@@ -263,6 +263,13 @@ class LinePlanes {
   }
   const A* m1() const { return m1_; }
   const A* m2() const { return m2_; }
+  // Tokens [begin, end), where they lie in what the tile's inner rows see; else null.
+  const A* window(const LineTile<A>& tile, std::int64_t begin, std::int64_t end) const {
+    const std::int64_t first = tile.inner_begin + tile.low;
+    const std::int64_t last = tile.inner_end + tile.low + tile.taps - 1;
+    if (!tile.inner() || begin < first || end > last) return nullptr;
+    return window1_ + (begin - first) * kLanes<A>;
+  }
   // What inner rows see, from `low` before the first of them on, and its squares.
   const A* window1() const { return window1_; }
   const A* window2() const { return window2_; }
