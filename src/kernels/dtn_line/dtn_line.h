@@ -2,7 +2,8 @@
 // one row, where the valid tokens of a sample are the first lengths[b] of its T. They are a line of
 // their own: P is a softmax over valid keys, the pivot a mean over valid tokens. Pads are not read,
 // whatever they hold; y and dx are 0 there. What a sample gives depends on its valid tokens alone,
-// to the bit, however many pads follow.
+// to the bit, however many pads follow; on CUDA devices but for sums over tokens, the gradients of
+// parameters, whose order depends on T.
 //
 // With d = j - i (kOfficial: a_x turned round), w(d) = exp(a_d d^2 + a_x d) and L valid tokens,
 //   P[i, j] = w(j - i) / sum of w(k - i) over k < L
@@ -48,7 +49,7 @@ inline double dtn_line_taps(double a_d, std::int64_t n) {
 }
 
 struct DtnLineForward {
-  DtnNormForward norm;                    // grid_h 1, pool 1; statistics of pads are not written
+  DtnNormForward norm;                    // grid_h 1, pool 1; statistics of pads mean nothing
   const std::int64_t* lengths = nullptr;  // [B], 0 <= lengths[b] <= T; null: all are valid
   double taps = 1;                        // see dtn_line_taps(), mean of the heads; only counted
 
