@@ -72,7 +72,7 @@ class LineForward : DtnForwardParts<T, variant> {
 
   void normalize_head(std::int64_t h, const LineTile<A>& tile, LinePlanes<A>& planes,
                       const A* mixed) const {
-    const auto ahead = LineAhead<A>::after(windows_, sizes_, h, tile.first);
+    const auto ahead = LineAhead::after(windows_, sizes_, h, tile.first);
     for_each_group<A>(sizes_, [&](std::int64_t offset, auto count) {
       const std::int64_t channel = h * sizes_.head_dim + offset;
       const auto of_group = values(h, channel, count);

@@ -55,7 +55,8 @@ class LineBackward : DtnBackwardParts<T, variant> {
         Head head(*this, h, scope);
         Room room(*this, scope);
         for (std::int64_t first = 0; first < n_; first += kLineTile) {
-          walk(queue, head, first, LineAhead<A>{windows_, h, first + kLineTile}, room);
+          walk(queue, head, first, LineAhead::of_head(windows_, sizes_, h, first + kLineTile),
+               room);
         }
         end(head);
       });
@@ -136,11 +137,14 @@ class LineBackward : DtnBackwardParts<T, variant> {
     auto* heads = scope.take<Head>(sizes_.heads);
     for (std::int64_t h = 0; h < sizes_.heads; ++h) new (heads + h) Head(*this, h, scope);
     Room room(*this, scope);
-    std::int64_t finished = 0;
+    std::int64_t finished = 0, shift = 0;
+    for (std::int64_t h = 0; h < sizes_.heads; ++h) {
+      shift = std::max(shift, LineAhead::shift_of(windows_[h]));
+    }
     for (std::int64_t first = 0; first < n_; first += kLineTile) {
       std::int64_t done = n_;
       for (std::int64_t h = 0; h < sizes_.heads; ++h) {
-        walk(queue, heads[h], first, LineAhead<A>::after(windows_, sizes_, h, first), room);
+        walk(queue, heads[h], first, LineAhead::of_tile(sizes_, h, first + kLineTile, shift), room);
         done = std::min(done, heads[h].done);
       }
       if (dx_ && finished < done) finish(queue, 0, finished, done, dx_, token_sums_);
@@ -150,7 +154,7 @@ class LineBackward : DtnBackwardParts<T, variant> {
   }
 
   // The tile from `first` on, and the tokens that it is the last for.
-  void walk(CpuQueue& queue, Head& head, std::int64_t first, const LineAhead<A>& ahead,
+  void walk(CpuQueue& queue, Head& head, std::int64_t first, const LineAhead& ahead,
             Room& room) const {
     Scratch::Scope scope(queue.scratch());
     const LineTile<A>& tile = head.tiles.make(first, scope);
@@ -203,7 +207,7 @@ class LineBackward : DtnBackwardParts<T, variant> {
   }
 
   // Asks for what is written next, with group g, and what is added to it.
-  [[gnu::always_inline]] void fetch_written(const LineAhead<A>& ahead, std::int64_t g) const {
+  [[gnu::always_inline]] void fetch_written(const LineAhead& ahead, std::int64_t g) const {
     if (kInPlace && dx_) ahead.fetch(sizes_, dx_, g, groups_);
     if (kInPlace && args_.dx_add) ahead.fetch(sizes_, this->residual_gradient(0), g, groups_);
   }

@@ -99,18 +99,37 @@ void gather_line(Values values, std::int64_t begin, std::int64_t end, typename V
   }
 }
 
-// What is worked on next, all channels of a head of one tile: to be fetched ahead, a part with each
-// of the vectors of channels before it.
-template <class A>
+// What is worked on next, some channels of one tile: to be fetched ahead, a part with each of the
+// vectors of channels before it.
 struct LineAhead {
-  const LineWindow<A>* windows;  // [H]
-  std::int64_t head, first;
+  std::int64_t first;                // token of the tile
+  std::int64_t shift;                // tokens of it that windows of the tile before saw already
+  std::int64_t channel, channels;    // where they begin, and how many they are
+  std::int64_t turn = 0, turns = 1;  // of those who fetch all parts in turn
 
+  // How many tokens the windows of a head see beyond a tile, of those of the next.
+  template <class A>
+  static std::int64_t shift_of(const LineWindow<A>& w) {
+    return std::clamp<std::int64_t>(w.middle + w.radius, 0, kLineTile);
+  }
+  // The tile from `first` on, of a head.
+  template <class A>
+  static LineAhead of_head(const LineWindow<A>* windows, const DtnSizes& sizes, std::int64_t h,
+                           std::int64_t first) {
+    return {first, shift_of(windows[h]), h * sizes.head_dim, sizes.head_dim};
+  }
   // After head h of the tile from `first` on: the next head of that tile, or the first of the next.
+  template <class A>
   static LineAhead after(const LineWindow<A>* windows, const DtnSizes& sizes, std::int64_t h,
                          std::int64_t first) {
     const bool last = h + 1 == sizes.heads;
-    return {windows, last ? 0 : h + 1, last ? first + kLineTile : first};
+    return of_head(windows, sizes, last ? 0 : h + 1, last ? first + kLineTile : first);
+  }
+  // All channels of the tile from `first` on, in the order of memory, while the heads of the tile
+  // before take their turns.
+  static LineAhead of_tile(const DtnSizes& sizes, std::int64_t h, std::int64_t first,
+                           std::int64_t shift) {
+    return {first, shift, 0, sizes.channels, h, sizes.heads};
   }
 
   // Part g of `parts`, of values [T, C] from `x` on.
@@ -123,8 +142,7 @@ struct LineAhead {
   template <class T>
   [[gnu::always_inline]] void fetch_window(const DtnSizes& sizes, const T* x, std::int64_t g,
                                            std::int64_t parts) const {
-    const std::int64_t reach = windows[head].middle + windows[head].radius;
-    fetch_rows(sizes, x, first + std::clamp<std::int64_t>(reach, 0, kLineTile), g, parts);
+    fetch_rows(sizes, x, first + shift, g, parts);
   }
 
  private:
@@ -133,10 +151,17 @@ struct LineAhead {
                                          std::int64_t g, std::int64_t parts) const {
     constexpr std::int64_t kLine = 64 / sizeof(T);
     const std::int64_t rows = std::clamp<std::int64_t>(sizes.tokens - from, 0, kLineTile);
-    const std::int64_t begin = rows * g / parts, end = rows * (g + 1) / parts;
-    x += head * sizes.head_dim;
-    for (std::int64_t c = 0; c < sizes.head_dim; c += kLine) {
-      prefetch_group(sizes, x + c, from + begin, end - begin);
+    const std::int64_t part = turn * parts + g, all = turns * parts;
+    const std::int64_t begin = rows * part / all, end = rows * (part + 1) / all;
+    if (channels < sizes.channels) {
+      for (std::int64_t c = channel; c < channel + channels; c += kLine) {
+        prefetch_group(sizes, x + c, from + begin, end - begin);
+      }
+      return;
+    }
+    x += (from + begin) * channels;
+    for (std::int64_t i = 0; i < (end - begin) * channels; i += kLine) {
+      __builtin_prefetch(x + i, 0, 2);
     }
   }
 };
