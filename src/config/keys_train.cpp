@@ -268,7 +268,9 @@ std::vector<Key> train_keys() {
       value("train.checkpoint_blocks", FIELD(train.checkpoint_blocks), kAny,
             "recompute each block in the backward pass: less memory for more time"),
       value("train.step_graph", FIELD(train.step_graph), kAny,
-            "on a CUDA device, replay each step as one captured graph; false to debug"),
+            "on a CUDA device, replay each step as one captured graph; false to debug, and for "
+            "padded "
+            "sequences with bn, in, gn, sn or power"),
       value("train.log_every", FIELD(train.log_every), kCount,
             "how often the training loss is logged; 0: never"),
       value("train.log_norms", FIELD(train.log_norms), kCount,
