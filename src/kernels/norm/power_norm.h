@@ -49,6 +49,7 @@ struct PowerNormSquares {
 void run(CpuQueue&, const PowerNormSquares&);
 void run(CudaQueue&, const PowerNormSquares&);
 
+// Without rows, as a process has none that count, rpsi is written and the statistics move all the same.
 struct PowerNormForward {
   PowerNormShape shape;
   const void* x;            // [rows, C]

@@ -282,12 +282,33 @@ TEST(CudaPowerNorm, NaNStaysInItsGroupInEvaluationAndSpreadsInTraining) {
   }
 }
 
+// Statistics move by the rows of other processes.
+TEST(CudaPowerNorm, NoRowsOfItsOwn) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  const Problem p(DType::kFloat32, 40, 8, 2, 0);
+  const auto step = [&](auto& queue, Where w) {
+    run(queue, PowerNormSquares{p.shape, p.at(p.x, w), p.squares.at(w)});
+    PowerNormForward none = p.forward(w);
+    none.shape.rows = 0;
+    none.x = none.y = nullptr;
+    run(queue, none);
+  };
+  step(cpu_queue(), kOnHost);
+  step(cuda_queue(), kOnDevice);
+  const double bound = rounding_bound(DType::kFloat32, 48);
+  for (const Twin* t : {&p.rpsi, &p.next_phi, &p.next_iterations}) {
+    expect_close("power_norm", "no rows", t->device(), doubles(t->host()), bound);
+    EXPECT_GT(max_abs(doubles(t->host())), 0);
+  }
+}
+
 TEST(CudaPowerNorm, NothingToDoAndTypesThatAreNotComputed) {
   DTN_SKIP_WITHOUT_DEVICE();
   const PowerNormShape none{DType::kFloat32, 0, 192, 3, 1e-5};
   PowerNormForward forward{};
   PowerNormBackward backward{};
-  forward.shape = backward.shape = none;
+  backward.shape = none;
+  forward.shape = {DType::kFloat32, 4, 0, 3, 1e-5};
   run(cuda_queue(), PowerNormSquares{none, nullptr, nullptr});
   run(cuda_queue(), forward);
   run(cuda_queue(), backward);
