@@ -79,14 +79,10 @@ class Forward : DtnForwardParts<T, variant> {
 
 void run(CpuQueue& queue, const DtnDenseForward& args) {
   Scratch::Scope scope(queue.scratch());
-  for_dtype("DtnDenseForward", args.norm.dtype, [&](auto tag) {
-    using T = decltype(tag);
-    if (args.norm.variant == DtnVariant::kPaper) {
-      Forward<T, DtnVariant::kPaper>(args, scope).run(queue);
-    } else {
-      Forward<T, DtnVariant::kOfficial>(args, scope).run(queue);
-    }
-  });
+  for_dtn_variant("DtnDenseForward", args.norm.dtype, args.norm.variant,
+                  [&](auto tag, auto variant) {
+                    Forward<decltype(tag), decltype(variant)::value>(args, scope).run(queue);
+                  });
 }
 
 }  // namespace dtn::DTN_ISA

@@ -160,14 +160,10 @@ class Backward : DtnBackwardParts<T, variant> {
 
 void run(CpuQueue& queue, const DtnDenseBackward& args) {
   Scratch::Scope scope(queue.scratch());
-  for_dtype("DtnDenseBackward", args.norm.dtype, [&](auto tag) {
-    using T = decltype(tag);
-    if (args.norm.variant == DtnVariant::kPaper) {
-      Backward<T, DtnVariant::kPaper>(args, scope).run(queue);
-    } else {
-      Backward<T, DtnVariant::kOfficial>(args, scope).run(queue);
-    }
-  });
+  for_dtn_variant("DtnDenseBackward", args.norm.dtype, args.norm.variant,
+                  [&](auto tag, auto variant) {
+                    Backward<decltype(tag), decltype(variant)::value>(args, scope).run(queue);
+                  });
 }
 
 }  // namespace dtn::DTN_ISA

@@ -84,13 +84,8 @@ void run_variant(CpuQueue& queue, const DtnNormForward& args) {
 }  // namespace
 
 void run(CpuQueue& queue, const DtnNormForward& args) {
-  for_dtype("DtnNormForward", args.dtype, [&](auto tag) {
-    using T = decltype(tag);
-    if (args.variant == DtnVariant::kPaper) {
-      run_variant<T, DtnVariant::kPaper>(queue, args);
-    } else {
-      run_variant<T, DtnVariant::kOfficial>(queue, args);
-    }
+  for_dtn_variant("DtnNormForward", args.dtype, args.variant, [&](auto tag, auto variant) {
+    run_variant<decltype(tag), decltype(variant)::value>(queue, args);
   });
 }
 

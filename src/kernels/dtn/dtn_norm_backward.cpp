@@ -132,13 +132,8 @@ void run_variant(CpuQueue& queue, const DtnNormBackward& args) {
 }  // namespace
 
 void run(CpuQueue& queue, const DtnNormBackward& args) {
-  for_dtype("DtnNormBackward", args.dtype, [&](auto tag) {
-    using T = decltype(tag);
-    if (args.variant == DtnVariant::kPaper) {
-      run_variant<T, DtnVariant::kPaper>(queue, args);
-    } else {
-      run_variant<T, DtnVariant::kOfficial>(queue, args);
-    }
+  for_dtn_variant("DtnNormBackward", args.dtype, args.variant, [&](auto tag, auto variant) {
+    run_variant<decltype(tag), decltype(variant)::value>(queue, args);
   });
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "core/queue.h"
 #include "dtn/core/parallel.h"
@@ -12,6 +13,18 @@
 #include "kernels/dtn/dtn_norm_positions.h"
 
 namespace dtn::DTN_ISA {
+
+// f(T(), integral_constant of the variant) for arguments of that type and variant.
+template <class F>
+void for_dtn_variant(const char* kernel, DType dtype, DtnVariant variant, F&& f) {
+  for_dtype(kernel, dtype, [&](auto tag) {
+    if (variant == DtnVariant::kPaper) {
+      f(tag, std::integral_constant<DtnVariant, DtnVariant::kPaper>{});
+    } else {
+      f(tag, std::integral_constant<DtnVariant, DtnVariant::kOfficial>{});
+    }
+  });
+}
 
 struct DtnSizes {
   std::int64_t batch, grid_h, grid_w, tokens, channels, heads, head_dim;

@@ -432,14 +432,10 @@ void run_variant(CpuQueue& queue, const DtnLineBackward& args) {
 }  // namespace
 
 void run(CpuQueue& queue, const DtnLineBackward& args) {
-  for_dtype("DtnLineBackward", args.norm.dtype, [&](auto tag) {
-    using T = decltype(tag);
-    if (args.norm.variant == DtnVariant::kPaper) {
-      run_variant<T, DtnVariant::kPaper>(queue, args);
-    } else {
-      run_variant<T, DtnVariant::kOfficial>(queue, args);
-    }
-  });
+  for_dtn_variant("DtnLineBackward", args.norm.dtype, args.norm.variant,
+                  [&](auto tag, auto variant) {
+                    run_variant<decltype(tag), decltype(variant)::value>(queue, args);
+                  });
 }
 
 }  // namespace dtn::DTN_ISA

@@ -97,6 +97,15 @@ LineProblem make_line(const Lengths& lengths, int tokens, int channels, int head
   return p;
 }
 
+// Samples of all kinds of windows with pads behind them.
+template <class T>
+LineProblem padded_problem(int tokens, DtnVariant variant) {
+  LineProblem p = make_line<T>({70, 1, 133, 12}, tokens, 30, 6, -1, 0, variant);
+  p.all.pos_weight = {3,   0, -1, -80, 0, -1,      0.25, 0, -0.015625,
+                      0.5, 0, 0,  0,   0, 0.03125, 900,  0, -0.0078125};
+  return p;
+}
+
 // What the kernels read and wrote. `pad` is what x, dy and the gradient that waits hold at pads.
 template <class T>
 struct FusedLine {

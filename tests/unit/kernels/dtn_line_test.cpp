@@ -122,15 +122,6 @@ TEST(DtnLineNumerics, LargeMean) {
 
 // --- pads ------------------------------------------------------------------------------------
 
-// Samples of all kinds of windows with pads behind them.
-template <class T>
-LineProblem padded_problem(int tokens, DtnVariant variant) {
-  LineProblem p = make_line<T>({70, 1, 133, 12}, tokens, 30, 6, -1, 0, variant);
-  p.all.pos_weight = {3,   0, -1, -80, 0, -1,      0.25, 0, -0.015625,
-                      0.5, 0, 0,  0,   0, 0.03125, 900,  0, -0.0078125};
-  return p;
-}
-
 TYPED_TEST(DtnLine, PadsAreZeroAndReachNothing) {
   const double inf = std::numeric_limits<double>::infinity();
   for (DtnVariant variant : kVariants) {
