@@ -73,6 +73,8 @@ class Runner {
     report_.num_classes = choice > 0 ? choice : static_cast<std::int64_t>(plan_.classes.size());
     describe();
     if (!options_.save.empty()) resume();
+    report_.complete = finished_folders() == plan_.cells.size();
+    if (!options_.save.empty()) save();  // now rather than in an hour, should that be impossible
   }
 
   std::optional<SuiteReport> run() {
@@ -85,6 +87,7 @@ class Runner {
       done_ += cell.images->size();
       log_info(cat(cell.name, ": ", text_of(*score), ", left ", bar.time_left(done_)));
       report_.scores.insert_or_assign(cell.name, std::move(*score));
+      report_.complete = finished_folders() == plan_.cells.size();
       if (!options_.save.empty()) save();
       cell.images.reset();  // its list of files takes memory
     }
@@ -126,6 +129,11 @@ class Runner {
     return images;
   }
 
+  std::size_t finished_folders() const {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        plan_.cells, [&](const SuiteCell& cell) { return report_.scores.contains(cell.name); }));
+  }
+
   // Takes over what the file keeps, but for folders that have other images now. What is not there
   // any more counts all the same: the archives may come and go one after another.
   void resume() {
@@ -143,7 +151,6 @@ class Runner {
       log_info(cat("kept in ", options_.save.string(), ": results of ", report_.scores.size(),
                    " folders; images to go: ", images_to_do()));
     }
-    save();  // now rather than in an hour, should that be impossible
   }
 
   void save() const { write_file_atomic(options_.save, to_json(report_, 2) + "\n"); }
@@ -188,9 +195,8 @@ class Runner {
   }
 
   std::nullopt_t stop() const {
-    const auto finished = std::ranges::count_if(
-        plan_.cells, [&](const SuiteCell& cell) { return report_.scores.contains(cell.name); });
-    const std::string done = cat(finished, " of ", plan_.cells.size(), " folders are done");
+    const std::string done =
+        cat(finished_folders(), " of ", plan_.cells.size(), " folders are done");
     log_info(options_.save.empty()
                  ? cat("stopped by a signal; ", done, " and lost: --save FILE keeps them")
                  : cat("stopped by a signal; ", done, " and kept in ", options_.save.string(),

@@ -89,6 +89,7 @@ struct SuiteReport {
   std::int64_t num_classes = 0;  // told apart
   // The images are smaller than ImageNet-C's: there is no CE then, which compares with AlexNet.
   bool small_images = false;
+  bool complete = false;  // there is a score of every folder that was asked for
   // By name: "gaussian_noise/3" for a corruption and its severity, "renditions" for ImageNet-R,
   // "clean".
   std::map<std::string, SuiteScore> scores;

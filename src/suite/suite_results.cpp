@@ -109,6 +109,7 @@ Json report_json(const SuiteReport& report) {
       {"count", all.count},
       {"images_per_second", all.seconds > 0 ? static_cast<double>(all.count) / all.seconds : 0.0},
       {"suite", name_of(report.suite)},
+      {"complete", report.complete},
       {"classes", report.num_classes}};
   if (report.suite == Suite::kImageNetC) {
     add_corruptions(report, json);

@@ -58,7 +58,7 @@ void keep_result(const SweepRun& run, const fs::path& results) {
   const fs::path folder = folder_of(run, results);
   if (folder == run.folder) return;
   for (const std::string& suite : kSweepSuites) {
-    if (!suite_figure(run, suite)) continue;
+    if (!suite_result(run, suite)) continue;
     fs::create_directories(folder);
     write_file_atomic(folder / (suite + ".json"), text_of(suite_file(run, suite)));
   }

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "core/exit_code.h"
+#include "core/format.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "io/child_process.h"
@@ -16,6 +17,8 @@
 namespace dtn {
 namespace fs = std::filesystem;
 namespace {
+
+using Json = nlohmann::ordered_json;  // corruptions stand in the order of the benchmark
 
 std::vector<std::string> command_of(const SweepConfig& sweep, const SweepOptions& options,
                                     const SweepRun& run, const std::string& suite,
@@ -50,6 +53,25 @@ ChildExit wait_for(ChildProcess& child) {
   }
 }
 
+std::optional<double> percent_at(const Json& object, const char* key) {
+  const auto at = object.find(key);  // end() when it is no object
+  if (at == object.end() || !at->is_number()) return std::nullopt;
+  return at->get<double>();
+}
+
+std::vector<std::pair<std::string, double>> errors_by_corruption(const Json& report) {
+  std::vector<std::pair<std::string, double>> errors;
+  if (const auto clean = report.find("clean"); clean != report.end()) {
+    if (const auto error = percent_at(*clean, "error")) errors.emplace_back("clean", *error);
+  }
+  const auto corruptions = report.find("corruptions");
+  if (corruptions == report.end()) return errors;
+  for (const auto& [name, entry] : corruptions->items()) {
+    if (const auto error = percent_at(entry, "error")) errors.emplace_back(name, *error);
+  }
+  return errors;
+}
+
 SweepStatus evaluate_one(const SweepConfig& sweep, const SweepOptions& options, const SweepRun& run,
                          const std::string& suite, const fs::path& root) {
   const fs::path log = run.folder / (suite + ".log");
@@ -59,9 +81,10 @@ SweepStatus evaluate_one(const SweepConfig& sweep, const SweepOptions& options, 
   if (exit.code == kExitStopped || (stop_requested() && exit.signal != 0)) {
     return SweepStatus::kStopped;
   }
-  const auto figure = suite_figure(run, suite);
-  if (exit.code == 0 && exit.signal == 0 && figure) {
-    log_info(cat(run.id, ": ", suite_title(suite), " ", *figure));
+  const auto result = suite_result(run, suite);
+  if (exit.code == 0 && exit.signal == 0 && result) {
+    log_info(cat(run.id, ": ", suite_title(suite, result->small_images), " ",
+                 format("%.2f", result->figure)));
     return SweepStatus::kFinished;
   }
   log_warn(cat(run.id, " could not be evaluated on ", suite, ": ",
@@ -72,21 +95,29 @@ SweepStatus evaluate_one(const SweepConfig& sweep, const SweepOptions& options, 
 
 }  // namespace
 
-std::string suite_title(const std::string& suite) {
-  return suite == "imagenet-c" ? "mCE (%)" : "ImageNet-R top-1 (%)";
+std::string suite_title(const std::string& suite, bool small_images) {
+  if (suite == "imagenet-r") return "ImageNet-R top-1 (%)";
+  return small_images ? "error, corrupted (%)" : "mCE (%)";
 }
 
 fs::path suite_file(const SweepRun& run, const std::string& suite) {
   return run.folder / (suite + ".json");
 }
 
-std::optional<double> suite_figure(const SweepRun& run, const std::string& suite) {
+std::optional<SuiteResult> suite_result(const SweepRun& run, const std::string& suite) {
   std::ifstream file(suite_file(run, suite));
-  const auto report = nlohmann::json::parse(file, nullptr, false);
+  const Json report = Json::parse(file, nullptr, false);
   if (!report.is_object()) return std::nullopt;
-  const auto figure = report.find(suite == "imagenet-c" ? "mce" : "top1");
-  if (figure == report.end() || !figure->is_number()) return std::nullopt;
-  return figure->get<double>();
+  SuiteResult result;
+  result.small_images = report.contains("no_mce");
+  // An mCE is of the whole benchmark by definition; a mean error is of whatever there is by then.
+  if (result.small_images && !report.value("complete", false)) return std::nullopt;
+  const auto figure = percent_at(
+      report, suite == "imagenet-r" ? "top1" : (result.small_images ? "mean_error" : "mce"));
+  if (!figure) return std::nullopt;
+  result.figure = *figure;
+  if (suite == "imagenet-c") result.errors = errors_by_corruption(report);
+  return result;
 }
 
 SweepStatus evaluate_on_suites(const SweepConfig& sweep, const SweepOptions& options,
@@ -102,7 +133,7 @@ SweepStatus evaluate_on_suites(const SweepConfig& sweep, const SweepOptions& opt
     for (const SweepRun& run : runs) {
       const bool wanted = run.selected && run.state == RunState::kFinished &&
                           fs::exists(run.folder / "checkpoints" / "last") &&
-                          !suite_figure(run, suite);
+                          !suite_result(run, suite);
       if (!wanted) continue;
       const SweepStatus one = evaluate_one(sweep, options, run, suite, root->second);
       if (one == SweepStatus::kStopped) return one;

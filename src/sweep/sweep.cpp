@@ -318,7 +318,7 @@ class Sweep {
   SweepStatus conclude() {
     const SweepReport report = write_report();
     bar_.clear();
-    std::fputs(markdown_table(report).c_str(), stdout);
+    std::fputs(markdown_table(table_text(report)).c_str(), stdout);
     std::fflush(stdout);
     std::string failed;
     for (const std::string& id : failed_) failed += (failed.empty() ? "" : ", ") + id;

@@ -6,7 +6,7 @@
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
 #include "dtn/core/version.h"
-#include "sweep/sweep_report.h"
+#include "sweep/corruption_table.h"
 
 namespace dtn {
 namespace {
@@ -47,6 +47,13 @@ Json variant_json(const SweepReport& report, const VariantResult& r) {
   }
   for (const auto& [suite, s] : r.suites) {
     json["suites"][suite] = {{"n", s.n}, {"mean", s.mean}, {"std", json_of(s.std)}};
+  }
+  for (const CorruptionRow& row : corruption_rows(report.results, report.sweep.baseline)) {
+    const CorruptionRow::Cell& cell = row.cells[r.variant];
+    if (!cell.error) continue;
+    json["suites"]["imagenet-c"]["errors"][row.name] = {{"mean", cell.error->mean},
+                                                        {"std", json_of(cell.error->std)},
+                                                        {"to_baseline", json_of(cell.to_baseline)}};
   }
   json["milestones"] = Json::array();
   for (const Milestone& milestone : r.milestones) {

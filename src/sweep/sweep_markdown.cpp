@@ -4,8 +4,7 @@
 
 #include "core/format.h"
 #include "dtn/core/check.h"
-#include "sweep/suite_runs.h"
-#include "sweep/sweep_report.h"
+#include "sweep/corruption_table.h"
 
 namespace dtn {
 namespace {
@@ -95,6 +94,16 @@ std::string suite_paper_cell(const SweepVariant& variant, const std::string& sui
   return at == variant.paper_suites.end() ? "-" : format("%.1f", at->second);
 }
 
+bool has_small_images(const SweepReport& report, const std::string& suite) {
+  for (const VariantResult& r : report.results) {
+    for (const RunResult& run : r.runs) {
+      const auto at = run.suites.find(suite);
+      if (at != run.suites.end()) return at->second.small_images;
+    }
+  }
+  return false;
+}
+
 bool has_pairs(std::span<const VariantResult> results) {
   return std::ranges::any_of(results, [](const VariantResult& r) { return r.paired.has_value(); });
 }
@@ -136,11 +145,15 @@ std::vector<Column> columns_of(const SweepReport& report) {
          [i](const Result& r) { return milestone_cell(r, i); }});
   }
   for (const std::string& suite : sweep.suites) {
-    columns.push_back(
-        {suite_title(suite), [&suite](const Result& r) { return suite_cell(r, suite); }});
-    columns.push_back({"paper", [&sweep, &suite](const Result& r) {
-                         return suite_paper_cell(sweep.variants[r.variant], suite);
-                       }});
+    columns.push_back({suite_title(suite, has_small_images(report, suite)),
+                       [&suite](const Result& r) { return suite_cell(r, suite); }});
+    if (std::ranges::any_of(sweep.variants, [&](const SweepVariant& v) {
+          return v.paper_suites.contains(suite);
+        })) {
+      columns.push_back({"paper", [&sweep, &suite](const Result& r) {
+                           return suite_paper_cell(sweep.variants[r.variant], suite);
+                         }});
+    }
   }
   columns.push_back({"parameters", [](const Result& r) { return count_text(r.parameters); }});
   columns.push_back({"images/s", [](const Result& r) {
@@ -258,8 +271,7 @@ TableText table_text(const SweepReport& report) {
   return table;
 }
 
-std::string markdown_table(const SweepReport& report) {
-  const TableText table = table_text(report);
+std::string markdown_table(const TableText& table) {
   std::vector<std::vector<std::string>> lines(table.rows.size() + 2);
   for (std::size_t c = 0; c < table.columns.size(); ++c) {
     std::vector<std::string> column = {escaped(table.columns[c]), ""};
@@ -279,8 +291,9 @@ std::string markdown_table(const SweepReport& report) {
 
 std::string to_markdown(const SweepReport& report) {
   std::string out = cat("# ", report.sweep.title, "\n\n", description_of(report.sweep), "\n\n",
-                        markdown_table(report), "\n");
+                        markdown_table(table_text(report)), "\n");
   for (const std::string& note : notes_of(report)) out += "- " + note + "\n";
+  if (const std::string table = corruption_markdown(report); !table.empty()) out += "\n" + table;
   if (report.picture) out += "\n![results](values.png)\n\n![curves](curves.png)\n";
   return out + cat("\n```sh\n", without_paths(report.command, report.output), "\n```\n");
 }

@@ -24,8 +24,8 @@ struct TableText {
   std::vector<std::vector<std::string>> rows;
 };
 TableText table_text(const SweepReport& report);
-// The table of to_markdown alone.
-std::string markdown_table(const SweepReport& report);
+// As Markdown, its columns in line.
+std::string markdown_table(const TableText& table);
 
 // A text without the absolute paths of this machine: those below `folder` become relative to it,
 // of others the last part stays.

@@ -9,7 +9,6 @@
 
 #include "dtn/core/check.h"
 #include "dtn/models/complexity.h"
-#include "sweep/suite_runs.h"
 
 namespace dtn {
 namespace fs = std::filesystem;
@@ -45,7 +44,7 @@ RunResult read_result(const SweepConfig& sweep, const SweepRun& run) {
   result.wall_seconds = number_at(summary, "wall_seconds");
   result.steps = run.step;
   for (const std::string& suite : sweep.suites) {
-    if (const auto figure = suite_figure(run, suite)) result.suites[suite] = *figure;
+    if (auto found = suite_result(run, suite)) result.suites[suite] = std::move(*found);
   }
   return result;
 }
@@ -80,7 +79,7 @@ void summarize(const SweepConfig& sweep, VariantResult& result, const Complexity
     std::vector<double> figures;
     for (const RunResult& run : result.runs) {
       if (const auto at = run.suites.find(suite); at != run.suites.end())
-        figures.push_back(at->second);
+        figures.push_back(at->second.figure);
     }
     if (auto s = statistics_of(figures)) result.suites[suite] = *s;
   }

@@ -8,6 +8,7 @@
 
 #include "dtn/models/complexity.h"
 #include "sweep/student_t.h"
+#include "sweep/suite_runs.h"
 #include "sweep/sweep_plan.h"
 
 namespace dtn {
@@ -27,7 +28,7 @@ struct RunResult {
   double wall_seconds = 0;
   std::int64_t steps = 0;
   std::vector<CurvePoint> curve;
-  std::map<std::string, double> suites = {};  // the figure of each suite it was evaluated on
+  std::map<std::string, SuiteResult> suites = {};  // those it was evaluated on
 };
 
 struct Statistics {
@@ -59,8 +60,8 @@ struct VariantResult {
   std::optional<double> paper_to_baseline;
   std::optional<PairedComparison> paired;  // with the baseline, by seed
   std::vector<Milestone> milestones;
-  std::optional<double> images_per_second;  // mean
-  std::map<std::string, Statistics> suites;
+  std::optional<double> images_per_second;   // mean
+  std::map<std::string, Statistics> suites;  // of their figures
   std::int64_t parameters = 0;
 };
 

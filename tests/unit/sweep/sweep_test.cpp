@@ -13,6 +13,7 @@
 #include "dtn/tasks/registries.h"
 #include "io/atomic_file.h"
 #include "io/child_process.h"
+#include "sweep/corruption_table.h"
 #include "sweep/kept_results.h"
 #include "sweep/suite_runs.h"
 #include "sweep/sweep_figures.h"
@@ -286,9 +287,10 @@ TEST_F(Sweeps, FinishedRunsAreEvaluatedOnSuites) {
                                    "echo '{\"mce\": 61.5, \"top1\": 20}' > \"$2\"\n")};
   options.suite_roots = {{"imagenet-c", kOnTheFly}};
   EXPECT_EQ(evaluate_on_suites(sweep, options, runs), SweepStatus::kFinished);
-  EXPECT_EQ(suite_figure(runs[0], "imagenet-c"), 61.5);
-  EXPECT_FALSE(suite_figure(runs[0], "imagenet-r")) << "its folder is not known";
-  EXPECT_FALSE(suite_figure(runs[1], "imagenet-c")) << "it has no checkpoint";
+  ASSERT_TRUE(suite_result(runs[0], "imagenet-c"));
+  EXPECT_EQ(suite_result(runs[0], "imagenet-c")->figure, 61.5);
+  EXPECT_FALSE(suite_result(runs[0], "imagenet-r")) << "its folder is not known";
+  EXPECT_FALSE(suite_result(runs[1], "imagenet-c")) << "it has no checkpoint";
   const std::string log = read("out/ln/seed-0/imagenet-c.log");
   expect_contains(log, "out/ln/seed-0/checkpoints/last --suite imagenet-c");
   expect_contains(log, "--corrupt-on-the-fly");
@@ -303,6 +305,48 @@ TEST_F(Sweeps, FinishedRunsAreEvaluatedOnSuites) {
   const SweepReport report{sweep, results, "out", "c"};
   expect_contains(to_markdown(report), "| mCE (%) |");
   expect_contains(to_markdown(report), "|    61.5 |");
+}
+
+// Of images smaller than ImageNet-C's, whose mCE is null: their mean error, and a table of corruptions
+// beside the baseline's, by seed.
+TEST_F(Sweeps, CorruptionsOfSmallImages) {
+  SweepConfig sweep = load();
+  sweep.suites = {"imagenet-c"};
+  sweep.variants[1].seeds = {0, 1};
+  auto runs = plan_runs(sweep, out(), {});
+  for (SweepRun& run : runs) {
+    finish(run, {50});
+    update_state(run);
+  }
+  const auto evaluated = [&](std::size_t i, bool complete, const char* noise, const char* jpeg) {
+    std::ofstream(suite_file(runs[i], "imagenet-c"))
+        << "{\"mce\": null, \"no_mce\": \"small\", \"complete\": " << (complete ? "true" : "false")
+        << ", \"mean_error\": 70, \"corruptions\": {\"noise\": {\"error\": " << noise
+        << "}, \"jpeg\": {\"error\": " << jpeg << "}}, \"clean\": {\"error\": 40}}";
+  };
+  evaluated(0, true, "80", "60");
+  evaluated(1, true, "90", "50");
+  evaluated(2, true, "60", "60");
+  evaluated(3, false, "45", "null");
+  EXPECT_FALSE(suite_result(runs[3], "imagenet-c")) << "it has not come to its end";
+  const SweepReport report{
+      sweep, collect_results(sweep, runs, costs_of(sweep, standard_registries())), "out", "c"};
+  const auto rows = corruption_rows(report.results, sweep.baseline);
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0].name, "clean");
+  EXPECT_EQ(rows[1].name, "noise");
+  EXPECT_EQ(rows[1].cells[0].error->mean, 85);
+  EXPECT_FALSE(rows[1].cells[0].to_baseline);
+  EXPECT_EQ(rows[1].cells[1].error->n, 1u);
+  EXPECT_EQ(rows[1].cells[1].to_baseline, 75) << "60 of 80: of the run from the same seed";
+  EXPECT_EQ(rows[3].name, "mean");
+  EXPECT_EQ(rows[3].cells[0].error->mean, 70);
+  EXPECT_EQ(rows[3].cells[1].to_baseline, 87.5) << "the mean of 75 and 100";
+  const std::string text = to_markdown(report);
+  expect_contains(text, "| error, corrupted (%) |");
+  expect_contains(text, "| noise      | 85.00 ± 7.07 |");
+  EXPECT_EQ(text.find("mCE"), std::string::npos);
+  expect_contains(to_json(report), "\"to_baseline\": 87.5");
 }
 
 TEST_F(Sweeps, Results) {
