@@ -73,8 +73,7 @@ void add_layer_norm(CaseList& cases, const StepShape& s, std::int64_t tokens) {
   });
 }
 
-// Drop path where no norm does it on the way: before DTN, and behind a product that adds the
-// residual.
+// Drop path where no norm does it on the way, and behind a product that adds the residual.
 void add_drop_path(CaseList& cases, const StepShape& s, bool residual) {
   const Shape x = {s.B, s.T, s.C};
   const std::int64_t per_scale = s.T * s.C;
@@ -88,6 +87,11 @@ void add_drop_path(CaseList& cases, const StepShape& s, bool residual) {
     return ScaleRows{s.t,          x.numel(), per_scale,    m.positive({s.B}, s.acc),
                      m.in(x, s.t), nullptr,   m.out(x, s.t)};
   });
+}
+
+// Whether DTN makes the residual sum on the way.
+bool adds_branch(const StepShape& s, const DtnOptions& options) {
+  return !s.fused_residual && !options.dense(s.device);
 }
 
 // What both passes of DTN have in common.
@@ -105,16 +109,29 @@ Arguments dtn_arguments(KernelTensors& m, const StepShape& s, const DtnOptions& 
   args.eps = norm.eps.value_or(model.eps);
   args.variant = options.variant;
   args.pool = options.pool;
-  args.x = m.in({s.B, s.T, s.C}, s.t);
   args.weight = m.in({s.C}, s.acc);
-  args.lambda_mean = m.positive({s.H}, s.acc);
-  args.lambda_var = m.positive({s.H}, s.acc);
   if (!options.dense(s.device)) args.pos_weight = m.in({s.H, 3}, s.acc);
   return args;
 }
 
 DtnNormForward dtn_forward_of(KernelTensors& m, const StepShape& s, const DtnOptions& options) {
   auto args = dtn_arguments<DtnNormForward>(m, s, options);
+  const Shape x = {s.B, s.T, s.C};
+  if (adds_branch(s, options)) {
+    args.sum = {m.in(x, s.t), m.in(x, s.t), m.positive({s.B}, s.acc), m.out(x, s.t)};
+    args.x = args.sum.x;
+  } else {
+    args.x = m.in(x, s.t);
+  }
+  if (options.lambda) {
+    args.lambda_mean = m.positive({s.H}, s.acc);
+    args.lambda_var = m.positive({s.H}, s.acc);
+  } else {
+    args.logits = {m.in({s.H}, s.acc), m.in({s.H}, s.acc), m.out({s.H}, s.acc),
+                   m.out({s.H}, s.acc)};
+    args.lambda_mean = args.logits.lambda_mean;
+    args.lambda_var = args.logits.lambda_var;
+  }
   args.bias = m.in({s.C}, s.acc);
   args.y = m.out({s.B, s.T, s.C}, s.t);
   args.token_mean = m.out({s.B, s.T}, s.acc);
@@ -128,6 +145,9 @@ DtnNormForward dtn_forward_of(KernelTensors& m, const StepShape& s, const DtnOpt
 
 DtnNormBackward dtn_backward_of(KernelTensors& m, const StepShape& s, const DtnOptions& options) {
   auto args = dtn_arguments<DtnNormBackward>(m, s, options);
+  args.x = m.in({s.B, s.T, s.C}, s.t);
+  args.lambda_mean = m.positive({s.H}, s.acc);
+  args.lambda_var = m.positive({s.H}, s.acc);
   args.token_mean = m.in({s.B, s.T}, s.acc);
   args.token_var = m.positive({s.B, s.T}, s.acc);
   args.pivot = m.in({s.B, s.C}, s.acc);
@@ -141,6 +161,11 @@ DtnNormBackward dtn_backward_of(KernelTensors& m, const StepShape& s, const DtnO
   const bool learns_lambda = !options.lambda;
   if (learns_lambda && !options.only_var) args.dlambda_mean = m.in_out({s.H}, s.acc);
   if (learns_lambda) args.dlambda_var = m.in_out({s.H}, s.acc);
+  args.by_logits = learns_lambda;
+  if (adds_branch(s, options)) {
+    args.dbranch = m.out({s.B, s.T, s.C}, s.t);
+    args.branch_scale = m.positive({s.B}, s.acc);
+  }
   if (!options.dense(s.device) && options.learns_positions()) {
     args.dpos_weight = m.in_out({s.H, 3}, s.acc);
   }
@@ -173,10 +198,10 @@ void add_norms(CaseList& cases, const StepShape& s) {
   const bool all_layer_norm = c.norm.type == "ln" || c.norm_layers() == 0;
   const bool some_layer_norm = all_layer_norm || c.norm_layers() < c.depth;
   if (some_layer_norm) add_layer_norm(cases, s, all_layer_norm ? s.T : s.T_end);
-  if (s.drops && (s.fused_residual || !all_layer_norm)) {
-    add_drop_path(cases, s, !s.fused_residual);
-  }
-  if (c.norm.type == "dtn" && c.norm_layers() > 0) add_dtn(cases, s);
+  const bool dtn = c.norm.type == "dtn" && c.norm_layers() > 0;
+  const bool by_norms = all_layer_norm || (dtn && adds_branch(s, DtnOptions(c.norm)));
+  if (s.drops && (s.fused_residual || !by_norms)) add_drop_path(cases, s, !s.fused_residual);
+  if (dtn) add_dtn(cases, s);
 }
 
 void add_attention(CaseList& cases, const StepShape& s) {

@@ -18,6 +18,7 @@
 #include "norms/dtn_prefix.h"
 #include "norms/rows.h"
 #include "ops/dispatch.h"
+#include "ops/fused_sum.h"
 #include "ops/norm_gradients.h"
 
 namespace dtn {
@@ -41,13 +42,7 @@ const void* skip(const void* p, std::size_t bytes) {
 }
 void* skip(void* p, std::size_t bytes) { return p ? static_cast<std::byte*>(p) + bytes : nullptr; }
 
-// dlogit += dlambda lambda (1 - lambda)
-void add_logit_gradient(const GradSink& sink, const Tensor& dlambda, const Tensor& lambda) {
-  if (!sink) return;
-  Tensor& dlogit = sink->buffer(lambda.shape(), lambda.dtype(), lambda.device());
-  run_on(lambda.device(), SigmoidBackward{lambda.dtype(), lambda.numel(), lambda.raw(),
-                                          dlambda.raw(), dlogit.raw()});
-}
+const void* logit_or_null(const Variable* v) { return v ? v->value().raw() : nullptr; }
 
 // A constant for all heads, kept where it was used last.
 const Tensor& constant(Tensor& kept, const Shape& shape, double value, DType acc, Device device) {
@@ -69,10 +64,14 @@ DtnLambda::DtnLambda(std::int64_t heads, std::optional<double> fixed, double sta
   });
 }
 
-Tensor DtnLambda::value(DType acc, Device device) const {
+Tensor DtnLambda::place(DType acc, Device device) const {
   if (fixed_) return constant(fixed_value_, {heads_}, *fixed_, acc, device);
-  Tensor lambda = Tensor::empty({heads_}, acc, device);
-  run_on(device, Sigmoid{acc, heads_, logit()->value().raw(), lambda.raw()});
+  return Tensor::empty({heads_}, acc, device);
+}
+
+Tensor DtnLambda::value(DType acc, Device device) const {
+  Tensor lambda = place(acc, device);
+  if (!fixed_) run_on(device, Sigmoid{acc, heads_, logit()->value().raw(), lambda.raw()});
   return lambda;
 }
 
@@ -205,22 +204,37 @@ struct DynamicTokenNorm::Passes {
   // Of the tokens of the grid. `args` comes with whole tensors, those ahead of the grid included.
   void backward(DtnNormBackward args, const GradSink& dposition, const GradSink& dmean,
                 const GradSink& dvar) const {
-    Tensor dl_mean = Tensor::zeros({shape.heads}, acc, device);
-    Tensor dl_var = Tensor::zeros({shape.heads}, acc, device);
-    args.dlambda_mean = dmean ? dl_mean.raw() : nullptr;
-    args.dlambda_var = dvar ? dl_var.raw() : nullptr;
+    args.dlambda_mean = ops::buffer_or_null(dmean, {shape.heads}, acc, device);
+    args.dlambda_var = ops::buffer_or_null(dvar, {shape.heads}, acc, device);
+    args.by_logits = true;
     fill(args);
     args.dy = skip(args.dy, ahead());
     args.dx_add = skip(args.dx_add, ahead());
     args.dx = skip(args.dx, ahead());
     plan->backward(args, dposition);
-    add_logit_gradient(dmean, dl_mean, lambda_mean);
-    add_logit_gradient(dvar, dl_var, lambda_var);
   }
 };
 
 Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenGrid& arrangement) {
+  return normalize(ctx, x, seen(arrangement), nullptr);
+}
+
+Variable DynamicTokenNorm::forward_sum(Context& ctx, const Variable& residual,
+                                       const Variable& branch, const Tensor& scale,
+                                       const TokenGrid& arrangement, Variable& sum) {
   const TokenGrid grid = seen(arrangement);
+  const Device device = residual.device();
+  // On the CPU a product at the end of the branch has added it, and there is nothing to gain here.
+  const bool fuses = device.type == DeviceType::kCuda && !options_.dense(device) &&
+                     !options_.line(grid) && grid.prefix == 0 && grid.tokens() > 0;
+  if (!fuses) return Normalizer::forward_sum(ctx, residual, branch, scale, arrangement, sum);
+  const ops::FusedSum fused(ctx, residual, branch, scale);
+  sum = fused.sum;
+  return normalize(ctx, sum, grid, &fused);
+}
+
+Variable DynamicTokenNorm::normalize(Context& ctx, const Variable& x, const TokenGrid& grid,
+                                     const ops::FusedSum* fused) {
   check(x, grid);
   const std::int64_t batch = x.dim(0), tokens = grid.height * grid.width;
   check_lengths(x, grid);
@@ -228,8 +242,8 @@ Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenG
   const Device device = x.device();
   Passes passes{shape_, options_, grid, acc, device, x.value(), nullptr};
   passes.weight = weight_->variable.value();
-  passes.lambda_mean = lambda_mean_.value(acc, device);
-  passes.lambda_var = lambda_var_.value(acc, device);
+  passes.lambda_mean = lambda_mean_.place(acc, device);
+  passes.lambda_var = lambda_var_.place(acc, device);
   passes.token_mean = Tensor::empty({batch, tokens}, acc, device);
   passes.token_var = Tensor::empty({batch, tokens}, acc, device);
   passes.pivot = Tensor::empty({batch, shape_.channels}, acc, device);
@@ -238,9 +252,16 @@ Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenG
   }
 
   Tensor y = Tensor::empty_like(x.value());
+  const Variable *mean_logit = lambda_mean_.logit(), *var_logit = lambda_var_.logit();
   if (tokens > 0) {
     passes.plan = plan(grid, acc, device);
     DtnNormForward args{};
+    args.logits = {logit_or_null(mean_logit), logit_or_null(var_logit), passes.lambda_mean.raw(),
+                   passes.lambda_var.raw()};
+    if (fused) {
+      args.sum = {fused->residual.raw(), fused->branch.raw(),
+                  fused->scale.defined() ? fused->scale.raw() : nullptr, passes.x.raw()};
+    }
     args.bias = bias_->variable.value().raw();
     args.y = skip(y.raw(), passes.ahead());
     passes.fill(args);
@@ -251,17 +272,22 @@ Variable DynamicTokenNorm::forward(Context& ctx, const Variable& x, const TokenG
     passes.prefix->forward(bias_->variable.value(), y);
   }
 
-  const Variable *mean_logit = lambda_mean_.logit(), *var_logit = lambda_var_.logit();
   auto sink_of = [](const Variable* v) { return v ? v->sink() : nullptr; };
   auto backward = [passes, dx = x.sink(), dweight = weight_->variable.sink(),
                    dbias = bias_->variable.sink(), dposition = sink_of(position()),
-                   dmean = sink_of(mean_logit), dvar = sink_of(var_logit)](const Tensor& dy) {
+                   dmean = sink_of(mean_logit), dvar = sink_of(var_logit),
+                   branch = fused ? fused->gradient : ops::BranchGradient()](const Tensor& dy) {
     const std::int64_t channels = passes.shape.channels;
     ops::NormInputGradient input(dx, passes.x);
     DtnNormBackward back{};
     back.dy = dy.raw();
     back.dx_add = input.waiting();
     back.dx = input.destination();
+    Tensor dbranch = back.dx ? branch.make_like(passes.x) : Tensor();
+    if (dbranch.defined()) {
+      back.dbranch = dbranch.raw();
+      back.branch_scale = branch.scale().raw();
+    }
     back.dweight = ops::buffer_or_null(dweight, {channels}, passes.acc, passes.device);
     back.dbias = ops::buffer_or_null(dbias, {channels}, passes.acc, passes.device);
     // Before the grid, which may write to where a gradient waits.

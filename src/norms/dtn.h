@@ -10,6 +10,10 @@
 
 namespace dtn {
 
+namespace ops {
+struct FusedSum;
+}
+
 struct DtnOptions {
   enum class Position { kRelative, kUniform, kFree, kBanded };
   enum class Init { kLocal, kLocalLine, kTruncatedNormal };
@@ -61,6 +65,8 @@ class DtnLambda {
 
   // [H], accumulator type.
   Tensor value(DType acc, Device device) const;
+  // The same where it is fixed; else memory for it, which a pass fills from logit().
+  Tensor place(DType acc, Device device) const;
   // [1, H, 1, 1], in primitive operations.
   Variable variable(Context& ctx, DType dtype, Device device) const;
   // Null when it is fixed.
@@ -78,6 +84,8 @@ class DynamicTokenNorm : public Normalizer {
   DynamicTokenNorm(const NormConfig& config, const NormShape& shape, const Scope& scope);
 
   Variable forward(Context& ctx, const Variable& x, const TokenGrid& grid) override;
+  Variable forward_sum(Context& ctx, const Variable& residual, const Variable& branch,
+                       const Tensor& scale, const TokenGrid& grid, Variable& sum) override;
   Variable reference(Context& ctx, const Variable& x, const TokenGrid& grid) override;
   NormView view(const Tensor& x, const TokenGrid& grid) const override;
   // Pooled statistics count every token of a cell alike.
@@ -93,6 +101,9 @@ class DynamicTokenNorm : public Normalizer {
   struct Passes;  // the arguments of the fused kernels
   struct Positions;
 
+  // forward() on the grid as it is seen. With `fused`, x is its sum, which is made on the way.
+  Variable normalize(Context& ctx, const Variable& x, const TokenGrid& grid,
+                     const ops::FusedSum* fused);
   void check(const Variable& x, const TokenGrid& grid) const;
   // Throws Error where samples are of lengths that cannot be.
   void check_lengths(const Variable& x, const TokenGrid& grid) const;

@@ -1,12 +1,9 @@
 #include "dtn/ops/norm.h"
 
-#include <memory>
-#include <utility>
-
 #include "dtn/ops/primitive.h"
 #include "kernels/norm/layer_norm.h"
+#include "ops/fused_sum.h"
 #include "ops/norm_gradients.h"
-#include "ops/scale_rows.h"
 
 namespace dtn::ops {
 
@@ -70,22 +67,8 @@ Variable layer_norm(Context& ctx, const Variable& x, const Variable& weight, con
 SumAndNorm residual_layer_norm(Context& ctx, const Variable& residual, const Variable& branch,
                                const Tensor& scale, const Variable& weight, const Variable& bias,
                                double eps) {
-  DTN_CHECK(residual.shape() == branch.shape(), "residual ", to_string(residual.shape()),
-            " and branch ", to_string(branch.shape()), " differ");
-  // The norm's backward pass is the last to add to the gradient of the sum, and leaves here what of
-  // it reaches the branch.
-  auto dbranch_made = std::make_shared<Tensor>();
-  Variable sum =
-      ctx.record("residual_add", Tensor::empty_like(residual.value()), {&residual, &branch},
-                 [=, dresidual = residual.sink(), dbranch = branch.sink()](const Tensor& dsum) {
-                   if (dbranch) {
-                     Tensor made = std::exchange(*dbranch_made, Tensor());
-                     dbranch->accumulate(made.defined()    ? made
-                                         : scale.defined() ? scale_rows(dsum, scale)
-                                                           : dsum);
-                   }
-                   if (dresidual) dresidual->accumulate(dsum);
-                 });
+  const FusedSum fused(ctx, residual, branch, scale);
+  const Variable& sum = fused.sum;
   Saved saved(sum, weight, bias);
   Tensor y = Tensor::empty_like(saved.x), b = bias.value_as(saved.mean.dtype());
   std::int64_t rows_per_scale = scale.defined() ? saved.rows / scale.numel() : 1;
@@ -105,19 +88,20 @@ SumAndNorm residual_layer_norm(Context& ctx, const Variable& residual, const Var
   args.mean = saved.mean.raw();
   args.rstd = saved.rstd.raw();
   run_on(residual.device(), args);
-  bool wants_branch = branch.requires_grad() && scale.defined();
-  Variable normed = ctx.record("layer_norm", y, {&sum, &weight, &bias}, [=](const Tensor& dy) {
-    NormInputGradient input(saved.dx, saved.x);
-    LayerNormBackward back = saved.arguments(dy, input);
-    if (wants_branch && back.dx) {
-      *dbranch_made = Tensor::empty_like(saved.x);
-      back.dbranch = dbranch_made->raw();
-      back.row_scale = scale.raw();
-      back.rows_per_scale = rows_per_scale;
-    }
-    run_on(dy.device(), back);
-    input.deliver();
-  });
+  Variable normed =
+      ctx.record("layer_norm", y, {&sum, &weight, &bias},
+                 [saved, rows_per_scale, branch_gradient = fused.gradient](const Tensor& dy) {
+                   NormInputGradient input(saved.dx, saved.x);
+                   LayerNormBackward back = saved.arguments(dy, input);
+                   Tensor dbranch = back.dx ? branch_gradient.make_like(saved.x) : Tensor();
+                   if (dbranch.defined()) {
+                     back.dbranch = dbranch.raw();
+                     back.row_scale = branch_gradient.scale().raw();
+                     back.rows_per_scale = rows_per_scale;
+                   }
+                   run_on(dy.device(), back);
+                   input.deliver();
+                 });
   return {sum, normed};
 }
 

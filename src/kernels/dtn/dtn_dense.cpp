@@ -7,6 +7,7 @@
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/dtn/dtn_dense_parts.h"
+#include "kernels/dtn/dtn_norm_around.h"
 #include "kernels/dtn/dtn_norm_forward.h"
 
 namespace dtn::DTN_ISA {
@@ -78,6 +79,7 @@ class Forward : DtnForwardParts<T, variant> {
 }  // namespace
 
 void run(CpuQueue& queue, const DtnDenseForward& args) {
+  make_lambdas(queue, args.norm);
   Scratch::Scope scope(queue.scratch());
   for_dtn_variant("DtnDenseForward", args.norm.dtype, args.norm.variant,
                   [&](auto tag, auto variant) {

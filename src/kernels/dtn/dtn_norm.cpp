@@ -3,6 +3,7 @@
 // time, whose planes stay in the first- and second-level caches.
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/dtn/dtn_norm_around.h"
 #include "kernels/dtn/dtn_norm_cells_forward.h"
 #include "kernels/dtn/dtn_norm_forward.h"
 
@@ -84,6 +85,8 @@ void run_variant(CpuQueue& queue, const DtnNormForward& args) {
 }  // namespace
 
 void run(CpuQueue& queue, const DtnNormForward& args) {
+  make_lambdas(queue, args);
+  make_sum(queue, args);
   for_dtn_variant("DtnNormForward", args.dtype, args.variant, [&](auto tag, auto variant) {
     run_variant<decltype(tag), decltype(variant)::value>(queue, args);
   });

@@ -5,6 +5,7 @@
 
 #include "dtn/core/check.h"
 #include "kernels/dtn/dtn_norm.h"
+#include "kernels/dtn/dtn_norm_around.h"
 #include "kernels/dtn/dtn_norm_cuda.h"
 
 namespace dtn {
@@ -13,21 +14,29 @@ namespace {
 std::atomic<bool> plain_forced = false;
 
 template <class Arguments>
-void run_either(CudaQueue& queue, const Arguments& args) {
+bool is_empty(const Arguments& args) {
   DTN_CHECK(args.pool == 1, "pooled statistics need a full position matrix on a CUDA device");
-  if (args.batch == 0 || args.channels == 0 || args.grid_h * args.grid_w == 0) return;
-  if (!plain_forced && tensor_cores_take(args)) {
-    run_tensor(queue, args);
-  } else {
-    run_plain(queue, args);
-  }
+  return args.batch == 0 || args.channels == 0 || args.grid_h * args.grid_w == 0;
 }
 
 }  // namespace
 
 void force_plain_dtn(bool force) { plain_forced = force; }
 
-void run(CudaQueue& queue, const DtnNormForward& args) { run_either(queue, args); }
-void run(CudaQueue& queue, const DtnNormBackward& args) { run_either(queue, args); }
+void run(CudaQueue& queue, const DtnNormForward& args) {
+  if (is_empty(args)) return;
+  if (!plain_forced && tensor_cores_take(args)) return run_tensor(queue, args);
+  make_sum(queue, args);
+  DtnNormForward with_x = args;
+  with_x.sum = {};
+  run_plain(queue, with_x);
+}
+
+void run(CudaQueue& queue, const DtnNormBackward& args) {
+  if (is_empty(args)) return;
+  if (!plain_forced && tensor_cores_take(args)) return run_tensor(queue, args);
+  run_plain(queue, args);
+  give_to_branch(queue, args);
+}
 
 }  // namespace dtn

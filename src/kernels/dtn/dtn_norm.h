@@ -61,6 +61,25 @@ double separable_dtn_product(const Arguments& a) {
   return static_cast<double>(a.batch * a.channels) * static_cast<double>((h + w) * h * w);
 }
 
+// Shares that are learnt: lambda = 1 / (1 + exp(-logit)), written (=) to where the pass reads it.
+struct DtnLogits {
+  const void* mean = nullptr;   // [H]; null: lambda_mean is given
+  const void* var = nullptr;    // [H]; null: lambda_var is given
+  void* lambda_mean = nullptr;  // [H], the pass's own
+  void* lambda_var = nullptr;   // [H], the pass's own
+};
+
+// The end of a residual block in front of the norm:
+//   x = residual + scale[b] branch, rounded to dtype
+// written (=) to where the pass reads it, with the bits of ScaleRows (Add without scales, see
+// pointwise.h). Only where images lie without anything between them.
+struct DtnSum {
+  const void* residual = nullptr;  // [B, T, C]; null: x is given
+  const void* branch = nullptr;    // [B, T, C]
+  const void* scale = nullptr;     // [B], accumulator type; null: 1
+  void* x = nullptr;               // [B, T, C], the pass's own
+};
+
 struct DtnNormForward {
   DType dtype;
   std::int64_t batch, grid_h, grid_w, channels, heads;  // B; T = grid_h grid_w; C; H, divides C
@@ -81,6 +100,8 @@ struct DtnNormForward {
   void* head_rstd =
       nullptr;  // [B, H, T] float64, 1 / sqrt(mean x^2 + eps); required by kOfficial, else unused
   std::int64_t image_stride = 0;  // in elements, at least T C; 0: T C
+  DtnLogits logits = {};
+  DtnSum sum = {};
 
   double multiply_adds() const { return 2 * separable_dtn_product(*this); }  // of x and of x^2
   double paper_multiply_adds() const { return dense_dtn_product(*this); }
@@ -97,6 +118,8 @@ void run(CudaQueue&, const DtnNormForward&);
 //          + (2/C) (x - mu_ln) sum_c l_va dvar + dx_add
 //   dlambda_mean += sum dmu (mu_ln - m1)
 //   dlambda_var  += sum dvar (var_ln - v1)
+// or for their logits l (1 - l) times these; after a DtnSum
+//   dbranch = scale[b] dx,   from dx as it was rounded
 //   dPy[i, j] = sum dm1[i] z1[j] + dm2[i] z2[j]
 // with z1 and z2 the row pass of x and of x^2; dPx likewise.
 struct DtnNormBackward {
@@ -120,10 +143,13 @@ struct DtnNormBackward {
   void* dx = nullptr;               // [B, T, C], written (=); not dy, not x
   void* dweight = nullptr;          // [C], +=
   void* dbias = nullptr;            // [C], +=
-  void* dlambda_mean = nullptr;     // [H], +=, with respect to l_mu itself
-  void* dlambda_var = nullptr;      // [H], +=, with respect to l_va itself
+  void* dlambda_mean = nullptr;     // [H], +=
+  void* dlambda_var = nullptr;      // [H], +=
   void* dpos_weight = nullptr;      // [H, 3], +=; null saves a quarter of the work
   std::int64_t image_stride = 0;    // as in the forward pass, of dy, dx_add and dx too
+  bool by_logits = false;           // dlambda_mean and dlambda_var are those of the logits
+  void* dbranch = nullptr;          // [B, T, C], written (=); only with dx, and a tensor of its own
+  const void* branch_scale = nullptr;  // [B], the scale of DtnSum
 
   // The row passes again, the transposed passes, and the gradients of both factors of P.
   double multiply_adds() const {

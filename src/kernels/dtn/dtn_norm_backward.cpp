@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/dtn/dtn_norm_around.h"
 #include "kernels/dtn/dtn_norm_cells_backward.h"
 
 namespace dtn::DTN_ISA {
@@ -135,6 +136,7 @@ void run(CpuQueue& queue, const DtnNormBackward& args) {
   for_dtn_variant("DtnNormBackward", args.dtype, args.variant, [&](auto tag, auto variant) {
     run_variant<decltype(tag), decltype(variant)::value>(queue, args);
   });
+  give_to_branch(queue, args);
 }
 
 }  // namespace dtn::DTN_ISA

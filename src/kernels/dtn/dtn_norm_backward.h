@@ -297,11 +297,17 @@ class DtnBackwardParts {
     for (std::int64_t b = 0; b < sizes_.batch; ++b) {
       add_channels(channel_sums_ + b * 2 * sizes_.channels, args_.dweight);
       add_channels(channel_sums_ + (b * 2 + 1) * sizes_.channels, args_.dbias);
-      for (std::int64_t h = 0; h < sizes_.heads; ++h) {
-        const HeadSums& sums = head_sums_[b * sizes_.heads + h];
-        if (args_.dlambda_mean) static_cast<A*>(args_.dlambda_mean)[h] += sums.lambda_mean;
-        if (args_.dlambda_var) static_cast<A*>(args_.dlambda_var)[h] += sums.lambda_var;
-      }
+    }
+    add_lambda_gradients(&HeadSums::lambda_mean, args_.lambda_mean, args_.dlambda_mean);
+    add_lambda_gradients(&HeadSums::lambda_var, args_.lambda_var, args_.dlambda_var);
+  }
+  void add_lambda_gradients(A HeadSums::*term, const void* lambda, void* total) const {
+    if (!total) return;
+    for (std::int64_t h = 0; h < sizes_.heads; ++h) {
+      const A l = static_cast<const A*>(lambda)[h];
+      A sum = 0;
+      for (std::int64_t b = 0; b < sizes_.batch; ++b) sum += head_sums_[b * sizes_.heads + h].*term;
+      static_cast<A*>(total)[h] += args_.by_logits ? sum * l * (1 - l) : sum;
     }
   }
   void add_channels(const A* sums, void* total) const {

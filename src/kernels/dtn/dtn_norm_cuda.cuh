@@ -78,8 +78,8 @@ struct DtnPrepared {
   DeviceScratch<float> bases;
 };
 
-// Position matrices of heads [first_head, first_head + heads) and bases, in one launch; of no heads
-// the bases alone. With `gradients` also by_offset and by_square.
+// Position matrices of heads [first_head, first_head + heads), bases and the lambdas that DtnLogits asks
+// for, in one launch; of no heads all but the matrices. With `gradients` also by_offset and by_square.
 DtnPrepared prepare(CudaQueue& queue, const DtnNormForward& args, int first_head, int heads);
 DtnPrepared prepare(CudaQueue& queue, const DtnNormBackward& args, int first_head, int heads,
                     bool gradients);

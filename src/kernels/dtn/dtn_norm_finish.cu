@@ -143,10 +143,12 @@ __global__ void __launch_bounds__(kTokenThreads) dtn_official_gradient_kernel(Fi
 constexpr int kColumnThreads = 512;
 constexpr int kColumnWarps = kColumnThreads / kWarpSize;
 
-// to [width] += sums over the rows of from [rows, width], by blocks [first_block, ...).
+// to [width] += sums over the rows of from [rows, width], by blocks [first_block, ...); with a lambda
+// times lambda (1 - lambda).
 struct ColumnSums {
   const float* from;
   float* to;
+  const float* lambda;  // [width], or null
   std::int64_t rows;
   int width, first_block;
 };
@@ -179,7 +181,12 @@ __global__ void __launch_bounds__(kColumnThreads) dtn_parameter_gradients_kernel
   __syncthreads();
   if (warp > 0 || column >= sums.width) return;
   for (int w = 1; w < kColumnWarps; ++w) sum += scratch[w * kWarpSize + lane];
-  sums.to[column] += sum;
+  if (sums.lambda) {
+    const float l = sums.lambda[column];
+    sums.to[column] = __fmaf_rn(__fmul_rn(sum, l), 1.0f - l, sums.to[column]);
+  } else {
+    sums.to[column] += sum;
+  }
 }
 
 }  // namespace
@@ -227,16 +234,20 @@ void finish_parameter_gradients(CudaQueue& queue, const DtnNormBackward& args,
                                 const DtnPartials& partials) {
   Tables tables{};
   int blocks = 0;
-  auto add = [&](const float* from, void* to, std::int64_t rows, std::int64_t width) {
+  auto add = [&](const float* from, void* to, std::int64_t rows, std::int64_t width,
+                 const void* lambda = nullptr) {
     if (!from || !to) return;
-    tables.table[tables.count++] = {from, static_cast<float*>(to), rows, static_cast<int>(width),
-                                    blocks};
+    tables.table[tables.count++] = {
+        from, static_cast<float*>(to), static_cast<const float*>(lambda),
+        rows, static_cast<int>(width), blocks};
     blocks += static_cast<int>((width + kWarpSize - 1) / kWarpSize);
   };
   add(partials.weight, args.dweight, partials.channel_rows, args.channels);
   add(partials.bias, args.dbias, partials.channel_rows, args.channels);
-  add(partials.lambda_mean, args.dlambda_mean, partials.head_rows, args.heads);
-  add(partials.lambda_var, args.dlambda_var, partials.head_rows, args.heads);
+  add(partials.lambda_mean, args.dlambda_mean, partials.head_rows, args.heads,
+      args.by_logits ? args.lambda_mean : nullptr);
+  add(partials.lambda_var, args.dlambda_var, partials.head_rows, args.heads,
+      args.by_logits ? args.lambda_var : nullptr);
   add(partials.pos_weight, args.dpos_weight, partials.head_rows, 3 * args.heads);
   if (blocks == 0) return;
   launch(queue, {"dtn_parameter_gradients", {partials.channel_rows, args.channels, args.heads}},

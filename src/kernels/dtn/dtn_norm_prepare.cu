@@ -91,11 +91,36 @@ __device__ void make_row(const AxisToMake& axis, const float* weight, int head, 
   }
 }
 
+// The first token of each image, whose mean is the base: of x, or of the sum that will be x.
+template <class T>
+struct FirstTokens {
+  const T *x, *branch;  // x, or the residual where there is a branch
+  const float* scale;
+  std::int64_t batch, image;
+  int channels;
+
+  __device__ __forceinline__ float operator()(std::int64_t b, int c) const {
+    const std::int64_t at = b * image + c;
+    if (!branch) return to_float(x[at]);
+    const float sum = fmaf(scale ? scale[b] : 1.0f, to_float(branch[at]), to_float(x[at]));
+    return to_float(cuda::from_float<T>(sum));
+  }
+};
+
+// One warp's.
+__device__ __forceinline__ void make_lambdas(const void* logits, void* lambdas, int heads,
+                                             int lane) {
+  if (!logits) return;
+  const float* from = static_cast<const float*>(logits);
+  float* to = static_cast<float*>(lambdas);
+  for (int h = lane; h < heads; h += kWarpSize) to[h] = 1.0f / (1.0f + expf(-from[h]));
+}
+
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     dtn_prepare_kernel(AxisToMake rows, AxisToMake columns, const float* pos_weight, int heads,
-                       const T* x, std::int64_t batch, std::int64_t image, int channels,
-                       bool official, float* bases) {
+                       FirstTokens<T> first, bool official, float* bases, DtnLogits logits,
+                       int all_heads) {
   std::int64_t task = warp_task();
   const int lane = lane_index();
   // True when the task is a row of this axis; else what is left of its number.
@@ -110,18 +135,22 @@ __global__ void __launch_bounds__(kThreads)
     return true;
   };
   if (makes_row_of(rows) || makes_row_of(columns)) return;
-  if (task >= batch) return;
+  if (task == first.batch) {
+    make_lambdas(logits.mean, logits.lambda_mean, all_heads, lane);
+    make_lambdas(logits.var, logits.lambda_var, all_heads, lane);
+  }
+  if (task >= first.batch) return;
   float sum = 0;
-  for (int c = lane; c < channels; c += kWarpSize) sum += to_float(x[task * image + c]);
+  for (int c = lane; c < first.channels; c += kWarpSize) sum += first(task, c);
   sum = warp_sum(sum);
   if (lane == 0) {
-    bases[task] = official ? (sum < 0 ? -1.0f : 1.0f) : sum / static_cast<float>(channels);
+    bases[task] = official ? (sum < 0 ? -1.0f : 1.0f) : sum / static_cast<float>(first.channels);
   }
 }
 
 template <class Arguments>
 DtnPrepared prepare_for(CudaQueue& queue, const Arguments& args, int first_head, int heads,
-                        bool gradients) {
+                        bool gradients, const DtnLogits& logits, const DtnSum& sum) {
   const DtnSizes sizes(args);
   const int kinds = gradients ? 4 : 2;
   auto per_head = [](int n) { return std::int64_t{n} * position_stride(n); };
@@ -140,15 +169,18 @@ DtnPrepared prepare_for(CudaQueue& queue, const Arguments& args, int first_head,
   };
   const AxisToMake rows = make(sizes.grid_w, row_size, 0, made.positions.rows);
   const AxisToMake columns = make(sizes.grid_h, column_size, 1, made.positions.columns);
-  const std::int64_t tasks = std::int64_t{heads} * (rows.stride + columns.stride) + sizes.batch;
+  const bool learns = logits.mean || logits.var;
+  const std::int64_t tasks =
+      std::int64_t{heads} * (rows.stride + columns.stride) + sizes.batch + learns;
   for_cuda_dtype("dtn_prepare", args.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(queue, {"dtn_prepare", {sizes.batch, sizes.grid_h, sizes.grid_w, sizes.channels, heads}},
            dtn_prepare_kernel<T>, {blocks_for(tasks, kWarps), kThreads}, rows, columns,
            static_cast<const float*>(args.pos_weight) + 3 * first_head, heads,
-           static_cast<const T*>(args.x), sizes.batch, sizes.image,
-           static_cast<int>(sizes.channels), args.variant == DtnVariant::kOfficial,
-           made.bases.get());
+           FirstTokens<T>{static_cast<const T*>(sum.residual ? sum.residual : args.x),
+                          static_cast<const T*>(sum.branch), static_cast<const float*>(sum.scale),
+                          sizes.batch, sizes.image, static_cast<int>(sizes.channels)},
+           args.variant == DtnVariant::kOfficial, made.bases.get(), logits, sizes.heads);
   });
   return made;
 }
@@ -244,11 +276,11 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 DtnPrepared prepare(CudaQueue& queue, const DtnNormForward& args, int first_head, int heads) {
-  return prepare_for(queue, args, first_head, heads, false);
+  return prepare_for(queue, args, first_head, heads, false, args.logits, args.sum);
 }
 DtnPrepared prepare(CudaQueue& queue, const DtnNormBackward& args, int first_head, int heads,
                     bool gradients) {
-  return prepare_for(queue, args, first_head, heads, gradients);
+  return prepare_for(queue, args, first_head, heads, gradients, {}, {});
 }
 
 void token_statistics(CudaQueue& queue, const DtnNormForward& args, const float* bases) {

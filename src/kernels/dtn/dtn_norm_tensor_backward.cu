@@ -332,8 +332,10 @@ int warps_for(const DtnNormBackward& args) {
 }  // namespace tensor
 
 bool tensor_cores_take(const DtnNormBackward& args) {
-  return tensor::takes(args.dtype, args.variant, DtnSizes(args),
-                       {args.x, args.dy, args.dx_add, args.dx}) &&
+  const DtnSizes sizes(args);
+  if (args.dbranch && sizes.image != sizes.tokens * sizes.channels) return false;
+  return tensor::takes(args.dtype, args.variant, sizes,
+                       {args.x, args.dy, args.dx_add, args.dx, args.dbranch}) &&
          tensor::warps_for(args) > 0;
 }
 

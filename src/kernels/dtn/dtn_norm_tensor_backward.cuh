@@ -137,6 +137,12 @@ __device__ __forceinline__ void make_slopes(const BackwardArguments& a, const Sh
 template <class T>
 __device__ __forceinline__ void finish_tokens(const BackwardArguments& a, const Shared& shared,
                                               const T* x, T* dx) {
+  T* dbranch = nullptr;
+  float scale = 0;
+  if (a.args.dbranch) {
+    dbranch = static_cast<T*>(a.args.dbranch) + std::int64_t{blockIdx.x} * a.sizes.image;
+    scale = static_cast<const float*>(a.args.branch_scale)[blockIdx.x];
+  }
   constexpr int n = kPerVector<T>;
   const int lane = lane_index(), channels = static_cast<int>(a.sizes.channels);
   const float base = a.bases[blockIdx.x];
@@ -159,6 +165,12 @@ __device__ __forceinline__ void finish_tokens(const BackwardArguments& a, const 
         d[k] += centred * slope + constant;
       }
       cuda::store_vector<T>(dx + at, d);
+      if (!dbranch) continue;
+#pragma unroll
+      for (int k = 0; k < n; ++k) {
+        d[k] = scale * cuda::to_float(cuda::from_float<T>(d[k]));
+      }
+      cuda::store_vector<T>(dbranch + at, d);
     }
   }
 }

@@ -107,6 +107,28 @@ struct Token {
       words[4 * v + 2] = of_lane.z, words[4 * v + 3] = of_lane.w;
     }
   }
+  // x, which is the residual so far, becomes the sum as it is rounded, and is stored.
+  __device__ __forceinline__ void add_branch(const T* branch, float scale, int vectors, T* sum) {
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      if (!is_valid(v, vectors)) continue;
+      const int at = v * kWarpSize + lane_index();
+      const uint4 b = reinterpret_cast<const uint4*>(branch)[at];
+      const unsigned of_branch[4] = {b.x, b.y, b.z, b.w};
+      unsigned(&w)[kVectors * 4] = words;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) w[4 * v + k] = sum_of(w[4 * v + k], of_branch[k], scale);
+      reinterpret_cast<uint4*>(sum)[at] =
+          make_uint4(w[4 * v], w[4 * v + 1], w[4 * v + 2], w[4 * v + 3]);
+    }
+  }
+  static __device__ __forceinline__ unsigned sum_of(unsigned x, unsigned branch, float scale) {
+    if constexpr (kPerWord<T> == 1) {
+      return __float_as_uint(fmaf(scale, __uint_as_float(branch), __uint_as_float(x)));
+    }
+    return cuda::pack_bfloat16(fmaf(scale, cuda::low_bfloat16(branch), cuda::low_bfloat16(x)),
+                               fmaf(scale, cuda::high_bfloat16(branch), cuda::high_bfloat16(x)));
+  }
   __device__ __forceinline__ float operator[](int i) const {
     if constexpr (kPerWord<T> == 1) return __uint_as_float(words[i]);
     return i % 2 ? cuda::high_bfloat16(words[i / 2]) : cuda::low_bfloat16(words[i / 2]);
@@ -144,11 +166,28 @@ __device__ __forceinline__ float2 sum_channels(const Token<T, kValues> (&token)[
   return make_float2(sum[0], sum[1]);
 }
 
+// DtnSum, of the image of this block.
+template <class T>
+struct SumOfImage {
+  const T *residual, *branch;
+  float scale;
+  T* x;
+
+  __device__ __forceinline__ explicit SumOfImage(const ForwardArguments& a)
+      : residual(static_cast<const T*>(a.args.sum.residual) + start(a)),
+        branch(static_cast<const T*>(a.args.sum.branch) + start(a)),
+        scale(a.args.sum.scale ? static_cast<const float*>(a.args.sum.scale)[blockIdx.x] : 1.0f),
+        x(static_cast<T*>(a.args.sum.x) + start(a)) {}
+  static __device__ __forceinline__ std::int64_t start(const ForwardArguments& a) {
+    return std::int64_t{blockIdx.x} * a.sizes.image;
+  }
+};
+
 // Mean and variance of the tokens, two per warp at a time, and the sums by channel of each warp's
 // tokens. For float32 the mean comes in two steps, so that its error is that of the spread, and
 // squares are taken around the first one's. A bfloat16 x has no digits to be that careful about:
-// with 8 bits its spread is no less than 2^-9 of its mean.
-template <class T, int kValues>
+// with 8 bits its spread is no less than 2^-9 of its mean. With kSum x is made here, and written.
+template <class T, int kValues, bool kSum>
 __device__ __forceinline__ void token_statistics(const ForwardArguments& a, const T* x,
                                                  const Shared& shared) {
   using Values = Token<T, kValues>;
@@ -161,11 +200,22 @@ __device__ __forceinline__ void token_statistics(const ForwardArguments& a, cons
   const GridRow row_of_token(a.sizes.grid_w);
   float* mean = static_cast<float*>(a.args.token_mean) + std::int64_t{blockIdx.x} * tokens;
   float* var = static_cast<float*>(a.args.token_var) + std::int64_t{blockIdx.x} * tokens;
+  const SumOfImage<T> sum(a);
   float columns[kValues] = {};
   for (int first = warp; first < tokens; first += 2 * warps) {
     Values token[2];
-    token[0].load(x + first * channels, channels / n);
-    token[1].load(x + (first + warps) * channels, first + warps < tokens ? channels / n : 0);
+#pragma unroll
+    for (int k = 0; k < 2; ++k) {
+      const int t = first + k * warps, vectors = t < tokens ? channels / n : 0;
+      token[k].load((kSum ? sum.residual : x) + t * channels, vectors);
+    }
+    if constexpr (kSum) {
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const int t = first + k * warps, vectors = t < tokens ? channels / n : 0;
+        token[k].add_branch(sum.branch + t * channels, sum.scale, vectors, sum.x + t * channels);
+      }
+    }
     const float2 sums = sum_channels<T, kValues>(token);
     const float rough[2] = {sums.x * inverse, sums.y * inverse};
     float rest[2] = {}, squares[2] = {};
@@ -275,7 +325,7 @@ __device__ __forceinline__ Tile normalize(const Head<T>& head, const float2* ter
   return y;
 }
 
-template <class T, int kValues>
+template <class T, int kValues, bool kSum>
 __global__ void __launch_bounds__(kMaxWarps<T>* kWarpSize, 1)
     dtn_tensor_forward_kernel(ForwardArguments a) {
   DTN_SHARED(float4, memory);
@@ -290,7 +340,7 @@ __global__ void __launch_bounds__(kMaxWarps<T>* kWarpSize, 1)
       shared.terms[slot_of(p / kSide, p % kSide)] = make_float2(0, 1);
     }
   }
-  token_statistics<T, kValues>(a, x, shared);
+  token_statistics<T, kValues, kSum>(a, x, shared);
   __syncthreads();
   make_channels(a, shared);
   __syncthreads();
@@ -333,7 +383,10 @@ __global__ void __launch_bounds__(kMaxWarps<T>* kWarpSize, 1)
 }  // namespace tensor
 
 bool tensor_cores_take(const DtnNormForward& args) {
-  return tensor::takes(args.dtype, args.variant, DtnSizes(args), {args.x, args.y});
+  const DtnSizes sizes(args);
+  if (args.sum.residual && sizes.image != sizes.tokens * sizes.channels) return false;
+  return tensor::takes(args.dtype, args.variant, sizes,
+                       {args.x, args.y, args.sum.residual, args.sum.branch});
 }
 
 void run_tensor(CudaQueue& queue, const DtnNormForward& args) {
@@ -346,7 +399,10 @@ void run_tensor(CudaQueue& queue, const DtnNormForward& args) {
   for_cuda_dtype("dtn_tensor_forward", args.dtype, [&](auto zero) {
     using T = decltype(zero);
     const int warps = warps_for<T>(channels / kPerVector<T>);
-    auto launch_kernel = [&](auto kernel) {
+    auto launch_kernel = [&](auto values) {
+      constexpr int kValues = decltype(values)::value;
+      const auto kernel = args.sum.residual ? dtn_tensor_forward_kernel<T, kValues, true>
+                                            : dtn_tensor_forward_kernel<T, kValues, false>;
       launch(queue,
              {"dtn_tensor_forward",
               {sizes.batch, sizes.grid_h, sizes.grid_w, sizes.channels, sizes.heads}},
@@ -356,9 +412,9 @@ void run_tensor(CudaQueue& queue, const DtnNormForward& args) {
              a);
     };
     const int values = (channels + kWarpSize - 1) / kWarpSize;
-    if (values <= 8) return launch_kernel(dtn_tensor_forward_kernel<T, 8>);
-    if (values <= 16) return launch_kernel(dtn_tensor_forward_kernel<T, 16>);
-    launch_kernel(dtn_tensor_forward_kernel<T, 32>);
+    if (values <= 8) return launch_kernel(std::integral_constant<int, 8>());
+    if (values <= 16) return launch_kernel(std::integral_constant<int, 16>());
+    launch_kernel(std::integral_constant<int, 32>());
   });
 }
 

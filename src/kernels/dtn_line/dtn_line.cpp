@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/dtn/dtn_norm_around.h"
 #include "kernels/dtn/dtn_norm_forward.h"
 #include "kernels/dtn_line/dtn_line_parts.h"
 
@@ -112,6 +113,7 @@ void run_variant(CpuQueue& queue, const DtnLineForward& line) {
 }  // namespace
 
 void run(CpuQueue& queue, const DtnLineForward& args) {
+  make_lambdas(queue, args.norm);
   for_dtn_variant("DtnLineForward", args.norm.dtype, args.norm.variant,
                   [&](auto tag, auto variant) {
                     run_variant<decltype(tag), decltype(variant)::value>(queue, args);

@@ -111,14 +111,6 @@ void sigmoid(const Sigmoid& args) {
   for (std::int64_t i = 0; i < args.count; ++i) y[i] = 1 / (1 + std::exp(-x[i]));
 }
 
-template <class A>
-void sigmoid_backward(const SigmoidBackward& args) {
-  auto* y = static_cast<const A*>(args.y);
-  auto* dy = static_cast<const A*>(args.dy);
-  auto* dx = static_cast<A*>(args.dx);
-  for (std::int64_t i = 0; i < args.count; ++i) dx[i] += dy[i] * y[i] * (1 - y[i]);
-}
-
 }  // namespace
 
 void run(CpuQueue&, const Cast& args) {
@@ -149,11 +141,6 @@ void run(CpuQueue&, const Sigmoid& args) {
   for_accumulator("Sigmoid", args.dtype, [&](auto t) { sigmoid<decltype(t)>(args); });
 }
 
-void run(CpuQueue&, const SigmoidBackward& args) {
-  for_accumulator("SigmoidBackward", args.dtype,
-                  [&](auto t) { sigmoid_backward<decltype(t)>(args); });
-}
-
 }  // namespace dtn::DTN_ISA
 
 DTN_DISPATCH(Cast)
@@ -161,4 +148,3 @@ DTN_DISPATCH(Add)
 DTN_DISPATCH(ScaleRows)
 DTN_DISPATCH(Patchify)
 DTN_DISPATCH(Sigmoid)
-DTN_DISPATCH(SigmoidBackward)

@@ -102,26 +102,6 @@ struct SigmoidMap {
   }
 };
 
-struct SigmoidBackwardMap {
-  static constexpr int kWidth = 4, kVectors = 1, kInputs = 3;
-  const float *y, *dy;
-  float* dx;
-
-  template <int n>
-  __device__ void load(std::int64_t i, float (&v)[3][n]) const {
-    cuda::load_values(y + i, v[0]);
-    cuda::load_values(dy + i, v[1]);
-    cuda::load_values(dx + i, v[2]);
-  }
-  template <int n>
-  __device__ void store(std::int64_t i, float (&v)[3][n]) const {
-    for (int k = 0; k < n; ++k) {
-      v[2][k] = __fmaf_rn(__fmul_rn(v[1][k], v[0][k]), 1.0f - v[0][k], v[2][k]);
-    }
-    cuda::store_values(dx + i, v[2]);
-  }
-};
-
 template <class Map>
 void scale_rows(CudaQueue& queue, const ScaleRows& args) {
   using T = typename Map::Element;
@@ -202,15 +182,6 @@ void run(CudaQueue& queue, const Sigmoid& args) {
   cuda::launch_map(queue, "sigmoid",
                    SigmoidMap{static_cast<const float*>(args.x), static_cast<float*>(args.y)},
                    args.count, cuda::all_aligned(args.x, args.y));
-}
-
-void run(CudaQueue& queue, const SigmoidBackward& args) {
-  require_float32("sigmoid_backward", args.dtype);
-  cuda::launch_map(
-      queue, "sigmoid_backward",
-      SigmoidBackwardMap{static_cast<const float*>(args.y), static_cast<const float*>(args.dy),
-                         static_cast<float*>(args.dx)},
-      args.count, cuda::all_aligned(args.y, args.dy, args.dx));
 }
 
 }  // namespace dtn

@@ -182,15 +182,4 @@ struct Sigmoid {
 void run(CpuQueue&, const Sigmoid&);
 void run(CudaQueue&, const Sigmoid&);
 
-// dx += dy y (1 - y).
-struct SigmoidBackward {
-  DType dtype;
-  std::int64_t count;
-  const void* y;
-  const void* dy;
-  void* dx;
-};
-void run(CpuQueue&, const SigmoidBackward&);
-void run(CudaQueue&, const SigmoidBackward&);
-
 }  // namespace dtn

@@ -346,29 +346,6 @@ TEST(CudaPointwise, Sigmoid) {
   }
 }
 
-TEST(CudaPointwise, SigmoidBackward) {
-  DTN_SKIP_WITHOUT_DEVICE();
-  for (std::int64_t count : {1, 24, 1003}) {
-    for (int shift : {0, 1}) {
-      under_every_schedule([&] {
-        const DType dtype = DType::kFloat32;
-        Twin y = random_twin({count + 1}, dtype, 13, 0.5, 0.5),
-             dy = random_twin({count + 1}, dtype, 14);
-        Twin dx = Twin::accumulated({count + 1}, dtype, 15);
-        auto args = [&](Where w) {
-          return SigmoidBackward{dtype, count, shifted(y.at(w), dtype, shift), dy.at(w),
-                                 shifted(dx.at(w), dtype, shift)};
-        };
-        run(cpu_queue(), args(kOnHost));
-        run(cuda_queue(), args(kOnDevice));
-        expect_close("sigmoid_backward", cat(count), dx.device(), doubles(dx.host()),
-                     rounding_bound(dtype, 1));
-        return std::vector{dx.device()};
-      });
-    }
-  }
-}
-
 TEST(CudaPointwise, NothingIsDoneForNothing) {
   DTN_SKIP_WITHOUT_DEVICE();
   CudaQueue& queue = cuda_queue();
@@ -386,7 +363,6 @@ TEST(CudaPointwise, NothingIsDoneForNothing) {
   run(queue, MeanRows{f, 0, 4, 4, nullptr, nullptr});
   run(queue, SpreadMean{f, 0, 4, 4, nullptr, nullptr});
   run(queue, Sigmoid{f, 0, nullptr, nullptr});
-  run(queue, SigmoidBackward{f, 0, nullptr, nullptr, nullptr});
 }
 
 TEST(CudaPointwise, Float64IsRefused) {

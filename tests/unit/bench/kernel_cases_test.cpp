@@ -68,6 +68,7 @@ TEST(KernelCases, AreThoseOfTheModel) {
     EXPECT_FALSE(has(ln, "dtn_bwd"));
     // Where the norm takes the residual along, nothing else does.
     EXPECT_EQ(has(ln, "drop_path_bwd"), device == kCpu);
+    EXPECT_EQ(has(dtn, "drop_path_bwd"), device == kCpu);
   }
   ExperimentConfig other = small("dtn");
   other.model.pool = Pooling::kMean;

@@ -1,0 +1,48 @@
+// What stands around a pass of DTN (DtnLogits, DtnSum), by kernels of its own, for paths that do not do
+// it on the way. Static, since kernels of several instruction sets include this: the linker shall not
+// take one's for another's.
+#pragma once
+
+#include "dtn/core/check.h"
+#include "kernels/dtn/dtn_norm.h"
+#include "kernels/pointwise/pointwise.h"
+
+namespace dtn {
+
+template <class Queue>
+static void make_lambdas(Queue& queue, const DtnNormForward& args) {
+  const DType acc = accumulator_of(args.dtype);
+  const DtnLogits& l = args.logits;
+  if (l.mean) run(queue, Sigmoid{acc, args.heads, l.mean, l.lambda_mean});
+  if (l.var) run(queue, Sigmoid{acc, args.heads, l.var, l.lambda_var});
+}
+
+// Elements of an image, which must lie close to the next.
+template <class Arguments>
+static std::int64_t close_image(const Arguments& args) {
+  const std::int64_t image = args.grid_h * args.grid_w * args.channels;
+  DTN_CHECK(dtn_image_stride(args) == image, "dtn: a residual sum with tokens between the images");
+  return image;
+}
+
+template <class Queue>
+static void make_sum(Queue& queue, const DtnNormForward& args) {
+  const DtnSum& s = args.sum;
+  if (!s.residual) return;
+  const std::int64_t image = close_image(args), count = args.batch * image;
+  if (s.scale) {
+    run(queue, ScaleRows{args.dtype, count, image, s.scale, s.branch, s.residual, s.x});
+  } else {
+    run(queue, Add{args.dtype, count, s.residual, s.branch, s.x});
+  }
+}
+
+template <class Queue>
+static void give_to_branch(Queue& queue, const DtnNormBackward& args) {
+  if (!args.dbranch) return;
+  const std::int64_t image = close_image(args);
+  run(queue, ScaleRows{args.dtype, args.batch * image, image, args.branch_scale, args.dx, nullptr,
+                       args.dbranch});
+}
+
+}  // namespace dtn

@@ -1,0 +1,180 @@
+// What stands around DTN in a model, a residual sum in front of it and learnt lambdas, has the same bits
+// when a pass does it on the way as when kernels of their own do it.
+#include "cuda/kernels/dtn_norm_problem.h"
+#include "kernels/pointwise/pointwise.h"
+
+namespace dtn::test {
+namespace {
+
+constexpr DType kFloat = DType::kFloat32;
+
+// A problem whose x is a sum, and whose lambdas are learnt.
+struct Surrounded {
+  Problem problem;
+  bool scaled;
+  Twin residual, branch, scale, mean_logit, var_logit, dx_add;
+
+  Surrounded(const ShapeCase& shape, DtnVariant variant, DType dtype, bool with_scale)
+      : problem(shape, variant, dtype),
+        scaled(with_scale),
+        residual(random_twin(problem.image_shape(), dtype, 21, 1, 2)),
+        branch(random_twin(problem.image_shape(), dtype, 22)),
+        scale(random_twin({shape.batch}, kFloat, 23, 0.5, 1)),
+        mean_logit(random_twin({shape.heads}, kFloat, 24, 2)),
+        var_logit(random_twin({shape.heads}, kFloat, 25, 2)),
+        dx_add(random_twin(problem.image_shape(), dtype, 26)) {}
+
+  std::int64_t count() const { return residual.host().numel(); }
+  std::int64_t image() const { return count() / problem.dense.batch; }
+};
+
+// What a run of both passes leaves: x and the lambdas beside the outputs.
+struct Results {
+  Problem problem;  // with these x and lambdas
+  Outputs outputs;
+  Twin dbranch;
+
+  explicit Results(const Surrounded& s)
+      : problem(s.problem),
+        outputs(s.problem),
+        dbranch(Twin::output(s.problem.image_shape(), s.problem.dtype)) {
+    problem.x = Twin::output(s.problem.image_shape(), s.problem.dtype);
+    problem.lambda_mean = Twin::output({s.problem.dense.heads}, kFloat);
+    problem.lambda_var = Twin::output({s.problem.dense.heads}, kFloat);
+  }
+
+  DtnNormBackward backward(const Surrounded& s, Where w) const {
+    DtnNormBackward args = backward_of(problem, outputs, w);
+    args.dx_add = s.dx_add.at(w);
+    return args;
+  }
+  // What is the same in both cases: all but the gradients of the lambdas, which are those of their
+  // logits in one.
+  std::vector<Tensor> shared(Where w) const {
+    const Outputs& o = outputs;
+    std::vector<Tensor> all;
+    for (const Twin* t : {&o.y, &o.token_mean, &o.token_var, &o.pivot, &o.dx, &o.dweight, &o.dbias,
+                          &o.dpos_weight, &problem.x, &problem.lambda_mean, &problem.lambda_var}) {
+      all.push_back(w == kOnDevice ? t->device() : t->host());
+    }
+    return all;
+  }
+};
+
+template <class Queue>
+Results apart(Queue& queue, const Surrounded& s, Where w) {
+  Results r(s);
+  const Problem& p = r.problem;
+  if (s.scaled) {
+    run(queue, ScaleRows{p.dtype, s.count(), s.image(), s.scale.at(w), s.branch.at(w),
+                         s.residual.at(w), p.x.at(w)});
+  } else {
+    run(queue, Add{p.dtype, s.count(), s.residual.at(w), s.branch.at(w), p.x.at(w)});
+  }
+  run(queue, Sigmoid{kFloat, p.dense.heads, s.mean_logit.at(w), p.lambda_mean.at(w)});
+  run(queue, Sigmoid{kFloat, p.dense.heads, s.var_logit.at(w), p.lambda_var.at(w)});
+  run(queue, forward_of(p, r.outputs, w));
+  run(queue, r.backward(s, w));
+  if (s.scaled) {
+    run(queue, ScaleRows{p.dtype, s.count(), s.image(), s.scale.at(w), r.outputs.dx.at(w), nullptr,
+                         r.dbranch.at(w)});
+  }
+  return r;
+}
+
+template <class Queue>
+Results together(Queue& queue, const Surrounded& s, Where w) {
+  Results r(s);
+  const Problem& p = r.problem;
+  DtnNormForward forward = forward_of(p, r.outputs, w);
+  forward.logits = {s.mean_logit.at(w), s.var_logit.at(w), p.lambda_mean.at(w), p.lambda_var.at(w)};
+  forward.sum = {s.residual.at(w), s.branch.at(w), s.scaled ? s.scale.at(w) : nullptr, p.x.at(w)};
+  run(queue, forward);
+  DtnNormBackward backward = r.backward(s, w);
+  backward.by_logits = true;
+  if (s.scaled) {
+    backward.dbranch = r.dbranch.at(w);
+    backward.branch_scale = s.scale.at(w);
+  }
+  run(queue, backward);
+  return r;
+}
+
+void expect_logit_gradients(const std::string& what, const Results& got, const Results& want,
+                            Where w) {
+  auto values = [w](const Twin& t) { return doubles(w == kOnDevice ? t.device() : t.host()); };
+  auto expect = [&](const char* name, const Twin& gradient, const Twin& of_lambda, const Twin& l) {
+    Doubles expected = values(of_lambda);
+    const Doubles lambda = values(l);
+    for (std::size_t h = 0; h < expected.size(); ++h) expected[h] *= lambda[h] * (1 - lambda[h]);
+    expect_close("dtn_norm", cat(what, " ", name),
+                 w == kOnDevice ? gradient.device() : gradient.host(), expected,
+                 rounding_bound(kFloat, 4));
+  };
+  expect("mean_logit", got.outputs.dlambda_mean, want.outputs.dlambda_mean,
+         got.problem.lambda_mean);
+  expect("var_logit", got.outputs.dlambda_var, want.outputs.dlambda_var, got.problem.lambda_var);
+}
+
+void expect_same(const std::string& what, const std::vector<Tensor>& got,
+                 const std::vector<Tensor>& want) {
+  ASSERT_EQ(got.size(), want.size());
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    EXPECT_TRUE(same_bits(got[i], want[i])) << what << ": result " << i;
+  }
+}
+
+// The first under every schedule, the others once: one image to a warp's last slice, more values to a
+// lane, and heads that tensor cores do not take.
+constexpr ShapeCase kShapes[] = {
+    {2, 5, 7, 24, 3}, {2, 14, 14, 48, 3}, {1, 4, 3, 288, 4}, {1, 2, 3, 528, 2}, {2, 3, 2, 15, 3}};
+
+std::vector<Surrounded> cases() {
+  std::vector<Surrounded> all;
+  for (const ShapeCase& shape : kShapes) {
+    for (DType dtype : kTypes) {
+      for (bool scaled : {true, false}) all.emplace_back(shape, DtnVariant::kPaper, dtype, scaled);
+    }
+  }
+  all.emplace_back(kShapes[0], DtnVariant::kOfficial, kFloat, true);
+  return all;
+}
+
+TEST(CudaDtnAround, BitsOfKernelsOfTheirOwn) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  int on_tensor_cores = 0;
+  for (const Surrounded& s : cases()) {
+    on_each_path(s.problem, [&](Path path) {
+      const std::string what = s.problem.name(name_of(path));
+      SCOPED_TRACE(cat(what, s.scaled ? " scaled" : ""));
+      on_tensor_cores += path == Path::kTensor;
+      const auto body = [&] {
+        const Results want = apart(cuda_queue(), s, kOnDevice);
+        const Results got = together(cuda_queue(), s, kOnDevice);
+        expect_same(what, got.shared(kOnDevice), want.shared(kOnDevice));
+        expect_logit_gradients(what, got, want, kOnDevice);
+        if (s.scaled) expect_same(what, {got.dbranch.device()}, {want.dbranch.device()});
+        return got.shared(kOnDevice);
+      };
+      if (s.problem.dense.channels == kShapes[0].channels) {
+        under_every_schedule(body);
+      } else {
+        body();
+      }
+    });
+  }
+  EXPECT_EQ(on_tensor_cores, 4 * 4);
+}
+
+TEST(CudaDtnAround, AsOnTheHost) {
+  for (const Surrounded& s : cases()) {
+    SCOPED_TRACE(s.problem.name("host"));
+    const Results want = apart(cpu_queue(), s, kOnHost), got = together(cpu_queue(), s, kOnHost);
+    expect_same("host", got.shared(kOnHost), want.shared(kOnHost));
+    expect_logit_gradients("host", got, want, kOnHost);
+    if (s.scaled) expect_same("host", {got.dbranch.host()}, {want.dbranch.host()});
+  }
+}
+
+}  // namespace
+}  // namespace dtn::test
