@@ -54,6 +54,22 @@ plot::Axis ratio_axis(const std::string& label) {
   return axis;
 }
 
+// Those where one of the norms has ratios.
+std::vector<std::size_t> layers_with(const AnalyzedRun& run, const std::string& key,
+                                     const History& history) {
+  std::vector<std::size_t> layers;
+  for (std::size_t l = 0; l < run.depth(); ++l) {
+    for (std::size_t site = 0; site < kSites; ++site) {
+      if (!std::ranges::any_of(head_lines(run, key, l, site, history.time.size()), any_number)) {
+        continue;
+      }
+      layers.push_back(l);
+      break;
+    }
+  }
+  return layers;
+}
+
 // One figure for a run and one of the two ratios; norm1 above, norm2 below.
 std::optional<plot::Figure> draw_history(const FigureInput& in, const AnalyzedRun& run, bool mean) {
   const History history = history_of(run);
@@ -61,7 +77,9 @@ std::optional<plot::Figure> draw_history(const FigureInput& in, const AnalyzedRu
   const std::string title = cat("Mixing ratio \xCE\xBB of the ", mean ? "mean" : "variance",
                                 " over training: ", run.name);
   const plot::Axis y = ratio_axis("\xCE\xBB");
-  const std::size_t lines_per_site = (run.depth() + kHistoryColumns - 1) / kHistoryColumns;
+  const std::vector<std::size_t> layers = layers_with(run, key, history);
+  if (layers.empty()) return std::nullopt;
+  const std::size_t lines_per_site = (layers.size() + kHistoryColumns - 1) / kHistoryColumns;
   std::vector<plot::LegendEntry> legend;
   const std::size_t most_heads = *std::max_element(run.heads.begin(), run.heads.end());
   for (std::size_t h = 0; h < most_heads; ++h) {
@@ -70,23 +88,21 @@ std::optional<plot::Figure> draw_history(const FigureInput& in, const AnalyzedRu
   const double head = head_height(legend) + 20;
   const double left = plot::left_margin(y, kHistoryHeight) + 8;
   const double gap = 18;
-  const double columns =
-      static_cast<double>(std::min(kHistoryColumns, std::max<std::size_t>(run.depth(), 1)));
+  const double columns = static_cast<double>(std::min(kHistoryColumns, layers.size()));
   const double width =
       std::min((kFigureWidth - left - kFigureSide - (columns - 1) * gap) / columns, 220.0);
   plot::Canvas canvas(kFigureWidth,
                       head + 2 * (kHistoryRow * static_cast<double>(lines_per_site)) + 24);
   draw_head(canvas, title, "a line is a head; dotted: 0.5, where all start", legend);
   plot::Table table{{"place", "layer", "head", "first", "last"}, {}};
-  bool any = false;
   for (std::size_t site = 0; site < kSites; ++site) {
-    for (std::size_t l = 0; l < run.depth(); ++l) {
+    for (std::size_t i = 0; i < layers.size(); ++i) {
+      const std::size_t l = layers[i];
       const std::vector<std::vector<double>> lines =
           head_lines(run, key, l, site, history.time.size());
-      if (!std::any_of(lines.begin(), lines.end(), any_number)) continue;
-      any = true;
-      const std::size_t row = site * lines_per_site + l / kHistoryColumns,
-                        column = l % kHistoryColumns;
+      if (!std::ranges::any_of(lines, any_number)) continue;
+      const std::size_t row = site * lines_per_site + i / kHistoryColumns,
+                        column = i % kHistoryColumns;
       const bool last_row = row + 1 == 2 * lines_per_site;
       const plot::Box area = {left + static_cast<double>(column) * (width + gap),
                               head + static_cast<double>(row) * kHistoryRow, width, kHistoryHeight};
@@ -104,7 +120,6 @@ std::optional<plot::Figure> draw_history(const FigureInput& in, const AnalyzedRu
       }
     }
   }
-  if (!any) return std::nullopt;
   return make_figure(
       cat(mean ? "lambda_mean_history_" : "lambda_var_history_", run.index + 1), title,
       cat("1: the token's own ", mean ? "mean" : "variance",

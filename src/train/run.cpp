@@ -85,8 +85,9 @@ void write_config(const std::filesystem::path& folder, const std::string& text) 
 
 std::string device_text(const Run& run) {
   const bool on_cpu = run.learner.device() == kCpu;
-  const std::string one =
-      on_cpu ? cat("cpu, ", max_threads(), " threads") : std::string(cuda::device_info().name);
+  const int threads = max_threads();
+  const std::string one = on_cpu ? cat("cpu, ", threads, threads == 1 ? " thread" : " threads")
+                                 : std::string(cuda::device_info().name);
   return run.ranks.alone() ? one : cat(run.ranks.size(), " processes with ", one, " each");
 }
 
