@@ -67,9 +67,9 @@ def narrow_parameters(model):
 
 
 class Training:
-    """Random images that lie on the device, whole steps on them."""
+    """Random images that lie on the device, whole steps on them. `dtype`: what they compute in."""
 
-    def __init__(self, variant, shape, batch, device):
+    def __init__(self, variant, shape, batch, device, dtype=torch.bfloat16):
         torch.manual_seed(0)
         self.variant, self.device = variant, device
         self.model = FastVisionTransformer(variant, **shape).to(device).train()
@@ -77,8 +77,9 @@ class Training:
         if variant.patches == "conv":
             self.model.to(memory_format=torch.channels_last)
             images = images.contiguous(memory_format=torch.channels_last)
-        self.autocast = variant.residual == "fp32res"
-        self.masters = {} if self.autocast else narrow_parameters(self.model)
+        self.dtype = dtype
+        self.autocast = variant.residual == "fp32res" and dtype == torch.bfloat16
+        self.masters = narrow_parameters(self.model) if variant.residual == "bf16res" else {}
         for master in self.masters.values():
             master.grad = torch.zeros_like(master)
         self.narrow = [p for name, p in self.model.named_parameters() if name in self.masters]
@@ -110,7 +111,7 @@ class Training:
             torch.compiler.cudagraph_mark_step_begin()
         self.model.zero_grad(set_to_none=True)
         kept = (torch.rand_like(self.keep) < self.keep) / self.keep
-        loss = self.loss(*self.batch, kept.to(torch.bfloat16))
+        loss = self.loss(*self.batch, kept.to(self.dtype))
         loss.backward()
         with torch.no_grad():
             if self.masters:
