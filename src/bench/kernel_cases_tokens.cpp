@@ -91,7 +91,9 @@ void add_drop_path(CaseList& cases, const StepShape& s, bool residual) {
 
 // Whether DTN makes the residual sum on the way.
 bool adds_branch(const StepShape& s, const DtnOptions& options) {
-  return !s.fused_residual && !options.dense(s.device);
+  const ModelConfig& model = s.config.model;
+  const TokenGrid grid{model.grid_h(), model.grid_w(), options.prefix_ln ? 1 : 0};
+  return !s.fused_residual && options.takes_sum(grid, s.device);
 }
 
 // What both passes of DTN have in common.
@@ -123,15 +125,14 @@ DtnNormForward dtn_forward_of(KernelTensors& m, const StepShape& s, const DtnOpt
   } else {
     args.x = m.in(x, s.t);
   }
-  if (options.lambda) {
-    args.lambda_mean = m.positive({s.H}, s.acc);
-    args.lambda_var = m.positive({s.H}, s.acc);
-  } else {
-    args.logits = {m.in({s.H}, s.acc), m.in({s.H}, s.acc), m.out({s.H}, s.acc),
-                   m.out({s.H}, s.acc)};
-    args.lambda_mean = args.logits.lambda_mean;
-    args.lambda_var = args.logits.lambda_var;
-  }
+  const auto lambda = [&](bool learnt, const void*& logit, void*& made) -> const void* {
+    if (!learnt) return m.positive({s.H}, s.acc);
+    logit = m.in({s.H}, s.acc);
+    return made = m.out({s.H}, s.acc);
+  };
+  args.lambda_mean =
+      lambda(!options.lambda && !options.only_var, args.logits.mean, args.logits.lambda_mean);
+  args.lambda_var = lambda(!options.lambda, args.logits.var, args.logits.lambda_var);
   args.bias = m.in({s.C}, s.acc);
   args.y = m.out({s.B, s.T, s.C}, s.t);
   args.token_mean = m.out({s.B, s.T}, s.acc);

@@ -223,11 +223,9 @@ Variable DynamicTokenNorm::forward_sum(Context& ctx, const Variable& residual,
                                        const Variable& branch, const Tensor& scale,
                                        const TokenGrid& arrangement, Variable& sum) {
   const TokenGrid grid = seen(arrangement);
-  const Device device = residual.device();
-  // On the CPU a product at the end of the branch has added it, and there is nothing to gain here.
-  const bool fuses = device.type == DeviceType::kCuda && !options_.dense(device) &&
-                     !options_.line(grid) && grid.prefix == 0 && grid.tokens() > 0;
-  if (!fuses) return Normalizer::forward_sum(ctx, residual, branch, scale, arrangement, sum);
+  if (!options_.takes_sum(grid, residual.device())) {
+    return Normalizer::forward_sum(ctx, residual, branch, scale, arrangement, sum);
+  }
   const ops::FusedSum fused(ctx, residual, branch, scale);
   sum = fused.sum;
   return normalize(ctx, sum, grid, &fused);

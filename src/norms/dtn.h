@@ -43,6 +43,12 @@ struct DtnOptions {
   }
   // Whether they are had through windows along a line, where pads may follow the tokens.
   bool line(const TokenGrid& grid) const { return separable() && grid.height == 1 && pool == 1; }
+  // Whether the kernels make a residual sum on the way. On the CPU a product at the end of the branch
+  // has added it, and there is nothing to gain.
+  bool takes_sum(const TokenGrid& grid, Device device) const {
+    return device.type == DeviceType::kCuda && !dense(device) && !line(grid) && grid.prefix == 0 &&
+           grid.tokens() > 0;
+  }
   // What a_d starts at, near enough to count operations.
   double start_a_d() const {
     if (position != Position::kRelative) return 0;

@@ -34,6 +34,7 @@ class Line : public DtnPlan {
   }
 
   void forward(DtnNormForward args) const override {
+    DTN_CHECK(!args.sum.residual, "dtn: a line does not take a residual sum along");
     args.pos_weight = weights_.raw();
     run_on(weights_.device(),
            DtnLineForward{args, lengths_of(args.batch), dtn_line_taps(a_d_, args.grid_w)});
@@ -66,6 +67,8 @@ class Dense : public DtnPlan {
   }
 
   void forward(DtnNormForward args) const override {
+    DTN_CHECK(!args.sum.residual,
+              "dtn: a whole position matrix does not take a residual sum along");
     const Tensor p = matrix();
     run_on(device_, DtnDenseForward{args, p.raw()});
   }

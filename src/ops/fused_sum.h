@@ -20,7 +20,8 @@ class BranchGradient {
   // its own, for want of a scale or of somebody who asks.
   Tensor make_like(const Tensor& x) const;
   const Tensor& scale() const { return scale_; }  // [B]
-  // What has been made of `dsum`, here or on the spot.
+  // The gradient of the branch, given that of the sum: what a kernel has written to make_like()'s
+  // tensor, or else scale times dsum, made now.
   Tensor take(const Tensor& dsum) const;
 
  private:

@@ -59,13 +59,12 @@ std::vector<std::size_t> layers_with(const AnalyzedRun& run, const std::string& 
                                      const History& history) {
   std::vector<std::size_t> layers;
   for (std::size_t l = 0; l < run.depth(); ++l) {
+    bool any = false;
     for (std::size_t site = 0; site < kSites; ++site) {
-      if (!std::ranges::any_of(head_lines(run, key, l, site, history.time.size()), any_number)) {
-        continue;
-      }
-      layers.push_back(l);
-      break;
+      const auto lines = head_lines(run, key, l, site, history.time.size());
+      any = any || std::ranges::any_of(lines, any_number);
     }
+    if (any) layers.push_back(l);
   }
   return layers;
 }
@@ -93,7 +92,7 @@ std::optional<plot::Figure> draw_history(const FigureInput& in, const AnalyzedRu
       std::min((kFigureWidth - left - kFigureSide - (columns - 1) * gap) / columns, 220.0);
   plot::Canvas canvas(kFigureWidth,
                       head + 2 * (kHistoryRow * static_cast<double>(lines_per_site)) + 24);
-  draw_head(canvas, title, "a line is a head; dotted: 0.5, where all start", legend);
+  draw_head(canvas, title, "a line is a head; dotted: 0.5, which weighs both alike", legend);
   plot::Table table{{"place", "layer", "head", "first", "last"}, {}};
   for (std::size_t site = 0; site < kSites; ++site) {
     for (std::size_t i = 0; i < layers.size(); ++i) {

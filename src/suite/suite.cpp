@@ -73,7 +73,7 @@ class Runner {
     report_.num_classes = choice > 0 ? choice : static_cast<std::int64_t>(plan_.classes.size());
     describe();
     if (!options_.save.empty()) resume();
-    report_.complete = finished_folders() == plan_.cells.size();
+    note_completeness();
     if (!options_.save.empty()) save();  // now rather than in an hour, should that be impossible
   }
 
@@ -87,7 +87,7 @@ class Runner {
       done_ += cell.images->size();
       log_info(cat(cell.name, ": ", text_of(*score), ", left ", bar.time_left(done_)));
       report_.scores.insert_or_assign(cell.name, std::move(*score));
-      report_.complete = finished_folders() == plan_.cells.size();
+      note_completeness();
       if (!options_.save.empty()) save();
       cell.images.reset();  // its list of files takes memory
     }
@@ -133,6 +133,8 @@ class Runner {
     return static_cast<std::size_t>(std::ranges::count_if(
         plan_.cells, [&](const SuiteCell& cell) { return report_.scores.contains(cell.name); }));
   }
+
+  void note_completeness() { report_.complete = finished_folders() == plan_.cells.size(); }
 
   // Takes over what the file keeps, but for folders that have other images now. What is not there
   // any more counts all the same: the archives may come and go one after another.

@@ -59,17 +59,22 @@ std::optional<double> percent_at(const Json& object, const char* key) {
   return at->get<double>();
 }
 
-std::vector<std::pair<std::string, double>> errors_by_corruption(const Json& report) {
-  std::vector<std::pair<std::string, double>> errors;
-  if (const auto clean = report.find("clean"); clean != report.end()) {
-    if (const auto error = percent_at(*clean, "error")) errors.emplace_back("clean", *error);
-  }
-  const auto corruptions = report.find("corruptions");
-  if (corruptions == report.end()) return errors;
+// Of those that `group` of the report holds.
+void add_errors(const Json& report, const char* group, SuiteResult& result) {
+  const auto corruptions = report.find(group);
+  if (corruptions == report.end()) return;
   for (const auto& [name, entry] : corruptions->items()) {
-    if (const auto error = percent_at(entry, "error")) errors.emplace_back(name, *error);
+    if (const auto error = percent_at(entry, "error")) result.errors.emplace_back(name, *error);
   }
-  return errors;
+}
+
+// With small images those outside the benchmark are in the mean as well.
+void add_errors(const Json& report, SuiteResult& result) {
+  if (const auto clean = report.find("clean"); clean != report.end()) {
+    if (const auto error = percent_at(*clean, "error")) result.errors.emplace_back("clean", *error);
+  }
+  add_errors(report, "corruptions", result);
+  if (result.small_images) add_errors(report, "extra", result);
 }
 
 SweepStatus evaluate_one(const SweepConfig& sweep, const SweepOptions& options, const SweepRun& run,
@@ -116,7 +121,7 @@ std::optional<SuiteResult> suite_result(const SweepRun& run, const std::string& 
       report, suite == "imagenet-r" ? "top1" : (result.small_images ? "mean_error" : "mce"));
   if (!figure) return std::nullopt;
   result.figure = *figure;
-  if (suite == "imagenet-c") result.errors = errors_by_corruption(report);
+  if (suite == "imagenet-c") add_errors(report, result);
   return result;
 }
 

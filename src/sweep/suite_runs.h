@@ -22,8 +22,8 @@ struct SuiteResult {
   // corruptions. ImageNet-R: top-1.
   double figure = 0;
   bool small_images = false;
-  // Of ImageNet-C: the top-1 error on the clean images, where it is known, then of each corruption the
-  // mean over its severities.
+  // Of ImageNet-C: the top-1 error on the clean images, where it is known, then of each corruption that
+  // the figure is a mean of the mean over its severities.
   std::vector<std::pair<std::string, double>> errors;
 };
 

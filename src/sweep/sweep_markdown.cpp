@@ -94,14 +94,15 @@ std::string suite_paper_cell(const SweepVariant& variant, const std::string& sui
   return at == variant.paper_suites.end() ? "-" : format("%.1f", at->second);
 }
 
-bool has_small_images(const SweepReport& report, const std::string& suite) {
+// What a run says of a suite, where one was evaluated on it.
+const SuiteResult* any_result(const SweepReport& report, const std::string& suite) {
   for (const VariantResult& r : report.results) {
     for (const RunResult& run : r.runs) {
       const auto at = run.suites.find(suite);
-      if (at != run.suites.end()) return at->second.small_images;
+      if (at != run.suites.end()) return &at->second;
     }
   }
-  return false;
+  return nullptr;
 }
 
 bool has_pairs(std::span<const VariantResult> results) {
@@ -145,11 +146,14 @@ std::vector<Column> columns_of(const SweepReport& report) {
          [i](const Result& r) { return milestone_cell(r, i); }});
   }
   for (const std::string& suite : sweep.suites) {
-    columns.push_back({suite_title(suite, has_small_images(report, suite)),
-                       [&suite](const Result& r) { return suite_cell(r, suite); }});
-    if (std::ranges::any_of(sweep.variants, [&](const SweepVariant& v) {
-          return v.paper_suites.contains(suite);
-        })) {
+    const SuiteResult* any = any_result(report, suite);
+    const bool in_paper = std::ranges::any_of(
+        sweep.variants, [&](const SweepVariant& v) { return v.paper_suites.contains(suite); });
+    if (any || in_paper) {
+      columns.push_back({suite_title(suite, any && any->small_images),
+                         [&suite](const Result& r) { return suite_cell(r, suite); }});
+    }
+    if (in_paper) {
       columns.push_back({"paper", [&sweep, &suite](const Result& r) {
                            return suite_paper_cell(sweep.variants[r.variant], suite);
                          }});

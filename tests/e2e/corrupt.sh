@@ -175,6 +175,7 @@ evaluate small.json --set data.root=small --suite imagenet-c --corrupt-on-the-fl
 check "the report of small images" << 'EOF'
 found = json.load(open("small.json"))
 assert found["mce"] is None and found["mean_ce"] is None and "no mCE" in found["no_mce"]
+assert found["complete"] is True
 entries = {**found["corruptions"], **found["extra"]}
 assert sorted(entries) == sorted("gaussian_noise shot_noise impulse_noise speckle_noise brightness "
                                  "contrast saturate jpeg_compression".split()), sorted(entries)

@@ -82,6 +82,7 @@ for name in ce:
     assert close(found["corruptions"][name]["ce"], ce[name]), (name, ce)
 assert found["corruptions"]["zoom_blur"]["ce"] is None and len(found["corruptions"]) == 15
 assert found["mce"] is None and found["complete_corruptions"] == 2
+assert found["complete"] is True, "of what is there"
 assert close(found["mean_ce"], sum(ce.values()) / 2)
 assert close(found["mean_error"], sum(sum(errors[name]) for name in ce) / 10)
 (extra,) = found["extra"].values()

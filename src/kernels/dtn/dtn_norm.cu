@@ -14,8 +14,11 @@ namespace {
 std::atomic<bool> plain_forced = false;
 
 template <class Arguments>
-bool is_empty(const Arguments& args) {
+void check_pool(const Arguments& args) {
   DTN_CHECK(args.pool == 1, "pooled statistics need a full position matrix on a CUDA device");
+}
+template <class Arguments>
+bool is_empty(const Arguments& args) {
   return args.batch == 0 || args.channels == 0 || args.grid_h * args.grid_w == 0;
 }
 
@@ -24,6 +27,7 @@ bool is_empty(const Arguments& args) {
 void force_plain_dtn(bool force) { plain_forced = force; }
 
 void run(CudaQueue& queue, const DtnNormForward& args) {
+  check_pool(args);
   if (is_empty(args)) return;
   if (!plain_forced && tensor_cores_take(args)) return run_tensor(queue, args);
   make_sum(queue, args);
@@ -33,6 +37,7 @@ void run(CudaQueue& queue, const DtnNormForward& args) {
 }
 
 void run(CudaQueue& queue, const DtnNormBackward& args) {
+  check_pool(args);
   if (is_empty(args)) return;
   if (!plain_forced && tensor_cores_take(args)) return run_tensor(queue, args);
   run_plain(queue, args);

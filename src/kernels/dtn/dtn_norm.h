@@ -72,7 +72,8 @@ struct DtnLogits {
 // The end of a residual block in front of the norm:
 //   x = residual + scale[b] branch, rounded to dtype
 // written (=) to where the pass reads it, with the bits of ScaleRows (Add without scales, see
-// pointwise.h). Only where images lie without anything between them.
+// pointwise.h). Images must lie without anything between them. Passes along a line and with a whole
+// position matrix (dtn_line.h, dtn_dense.h) take no sum.
 struct DtnSum {
   const void* residual = nullptr;  // [B, T, C]; null: x is given
   const void* branch = nullptr;    // [B, T, C]
@@ -149,7 +150,7 @@ struct DtnNormBackward {
   std::int64_t image_stride = 0;    // as in the forward pass, of dy, dx_add and dx too
   bool by_logits = false;           // dlambda_mean and dlambda_var are those of the logits
   void* dbranch = nullptr;          // [B, T, C], written (=); only with dx, and a tensor of its own
-  const void* branch_scale = nullptr;  // [B], the scale of DtnSum
+  const void* branch_scale = nullptr;  // [B], the scale of DtnSum; required with dbranch
 
   // The row passes again, the transposed passes, and the gradients of both factors of P.
   double multiply_adds() const {

@@ -17,9 +17,9 @@ static void make_lambdas(Queue& queue, const DtnNormForward& args) {
   if (l.var) run(queue, Sigmoid{acc, args.heads, l.var, l.lambda_var});
 }
 
-// Elements of an image, which must lie close to the next.
+// How many elements an image has. Throws Error where something lies between images.
 template <class Arguments>
-static std::int64_t close_image(const Arguments& args) {
+static std::int64_t image_elements(const Arguments& args) {
   const std::int64_t image = args.grid_h * args.grid_w * args.channels;
   DTN_CHECK(dtn_image_stride(args) == image, "dtn: a residual sum with tokens between the images");
   return image;
@@ -29,7 +29,7 @@ template <class Queue>
 static void make_sum(Queue& queue, const DtnNormForward& args) {
   const DtnSum& s = args.sum;
   if (!s.residual) return;
-  const std::int64_t image = close_image(args), count = args.batch * image;
+  const std::int64_t image = image_elements(args), count = args.batch * image;
   if (s.scale) {
     run(queue, ScaleRows{args.dtype, count, image, s.scale, s.branch, s.residual, s.x});
   } else {
@@ -40,7 +40,7 @@ static void make_sum(Queue& queue, const DtnNormForward& args) {
 template <class Queue>
 static void give_to_branch(Queue& queue, const DtnNormBackward& args) {
   if (!args.dbranch) return;
-  const std::int64_t image = close_image(args);
+  const std::int64_t image = image_elements(args);
   run(queue, ScaleRows{args.dtype, args.batch * image, image, args.branch_scale, args.dx, nullptr,
                        args.dbranch});
 }

@@ -1,7 +1,10 @@
 // A residual sum that a normalizer makes on the way, on the device: the bits of the sum and the norm one
 // after the other, of outputs and of every gradient.
+#include <algorithm>
+
 #include "cuda/twin.h"
 #include "dtn/ops/drop.h"
+#include "kernels/cuda/trace.h"
 #include "norm_cases.h"
 
 namespace dtn::test {
@@ -13,10 +16,24 @@ struct SumCase {
   const char* name;
   std::vector<NormOption> options;  // of dtn; "layer norm" has none
   TokenGrid grid;
+  bool fuses;  // in its tensor-core or plain kernels, or by kernels in front of these
 };
 
-// `fused`: by forward_sum(). The sum goes on beside the norm, as a residual stream does.
-std::vector<Tensor> run_sum(const SumCase& c, DType dtype, bool scaled, bool fused) {
+// Who asks for a gradient.
+struct Wants {
+  bool residual = true, branch = true;
+};
+
+bool adds_apart(const cuda::Trace& trace) {
+  return std::ranges::any_of(trace.launches(), [](const cuda::TimedLaunch& launch) {
+    return launch.name == "scale_rows" || launch.name == "add";
+  });
+}
+
+// `fused`: by forward_sum(), which must add where the case says so. The sum goes on beside the norm, as a
+// residual stream does.
+std::vector<Tensor> run_sum(const SumCase& c, DType dtype, bool scaled, bool fused,
+                            Wants wants = {}) {
   NormConfig config;
   config.type = c.options.empty() ? "ln" : "dtn";
   config.options = c.options;
@@ -27,10 +44,10 @@ std::vector<Tensor> run_sum(const SumCase& c, DType dtype, bool scaled, bool fus
   built.store.values().copy_from(build_norm(config, norm_shape, DType::kFloat32)->store.values());
   if (dtype == DType::kBFloat16) built.store.enable_bfloat16();
   const Shape shape = {kBatch, c.grid.tokens(), kChannels};
-  auto leaf = [&](std::uint32_t stream) {
-    return Variable(as(random_tensor(shape, stream), dtype).to(kCuda), true);
+  auto leaf = [&](std::uint32_t stream, bool wanted) {
+    return Variable(as(random_tensor(shape, stream), dtype).to(kCuda), wanted);
   };
-  const Variable residual = leaf(1), branch = leaf(2);
+  const Variable residual = leaf(1, wants.residual), branch = leaf(2, wants.branch);
   const Tensor scale =
       scaled ? as(random_tensor({kBatch}, 3, 0.5, 1), DType::kFloat32).to(kCuda) : Tensor();
   Tape tape;
@@ -38,7 +55,9 @@ std::vector<Tensor> run_sum(const SumCase& c, DType dtype, bool scaled, bool fus
   ctx.tape = &tape;
   Variable sum, y;
   if (fused) {
+    const cuda::Trace trace;
     y = built.norm->forward_sum(ctx, residual, branch, scale, c.grid, sum);
+    EXPECT_EQ(adds_apart(trace), !c.fuses);
   } else {
     sum = ops::residual_add(ctx, residual, branch, scale);
     y = built.norm->forward(ctx, sum, c.grid);
@@ -46,32 +65,39 @@ std::vector<Tensor> run_sum(const SumCase& c, DType dtype, bool scaled, bool fus
   const Variable out = ops::residual_add(ctx, sum, y, {});
   std::vector<Tensor> results = {sum.value(), y.value()};
   tape.backward(out, as(random_tensor(shape, 4), dtype).to(kCuda));
-  for (const Tensor& t : {residual.grad(), branch.grad(), built.store.gradients()}) {
-    results.push_back(t);
-  }
+  if (wants.residual) results.push_back(residual.grad());
+  if (wants.branch) results.push_back(branch.grad());
+  results.push_back(built.store.gradients());
   for (Tensor& t : results) t = t.to(kCpu);
   return results;
+}
+
+void expect_same_bits(const std::vector<Tensor>& got, const std::vector<Tensor>& want) {
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_TRUE(same_bits(got[i], want[i])) << "result " << i;
+  }
 }
 
 TEST(CudaResidualSum, BitsOfSumAndNormApart) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto text = [](const char* s) { return OptionValue(std::string(s)); };
-  const SumCase cases[] = {{"layer norm", {}, {6, 5}},
-                           {"dtn", {{"lambda", text("learnable")}}, {6, 5}},
-                           {"large grids", {{"lambda", text("learnable")}}, {17, 3}},
-                           {"official", {{"variant", text("official")}}, {6, 5}},
-                           {"fixed lambda", {{"lambda", 0.3}}, {6, 5}},
-                           {"only the variance", {{"only_var", true}}, {6, 5}},
-                           {"a line", {{"lambda", text("learnable")}}, {1, 19}},
-                           {"cells", {{"pool", std::int64_t{2}}}, {6, 4}},
-                           {"tokens ahead", {{"prefix", text("ln")}}, {6, 5, 1}}};
+  const OptionValue learnt = text("learnable");
+  const SumCase cases[] = {{"layer norm", {}, {6, 5}, true},
+                           {"dtn", {{"lambda", learnt}}, {6, 5}, true},
+                           {"large grids", {{"lambda", learnt}}, {17, 3}, false},
+                           {"official", {{"variant", text("official")}}, {6, 5}, false},
+                           {"fixed lambda", {{"lambda", 0.3}}, {6, 5}, true},
+                           {"only the variance", {{"only_var", true}}, {6, 5}, true},
+                           {"a line", {{"lambda", learnt}}, {1, 19}, false},
+                           {"cells", {{"pool", std::int64_t{2}}}, {6, 4}, false},
+                           {"tokens ahead", {{"prefix", text("ln")}}, {6, 5, 1}, false}};
   for (const SumCase& c : cases) {
     for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       for (bool scaled : {true, false}) {
         SCOPED_TRACE(cat(c.name, ", ", name_of(dtype), scaled ? ", scaled" : ""));
-        const auto got = run_sum(c, dtype, scaled, true), want = run_sum(c, dtype, scaled, false);
-        for (std::size_t i = 0; i < want.size(); ++i) {
-          EXPECT_TRUE(same_bits(got[i], want[i])) << "result " << i;
+        for (const Wants& wants : {Wants{}, Wants{false, true}, Wants{true, false}}) {
+          expect_same_bits(run_sum(c, dtype, scaled, true, wants),
+                           run_sum(c, dtype, scaled, false, wants));
         }
       }
     }
