@@ -1,6 +1,8 @@
 // What dtn-export writes, read back and evaluated operator by operator, beside the model itself.
 #include "export/onnx_vit.h"
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -28,13 +30,15 @@ void train_a_little(Classifier& model) {
 }
 
 OnnxFile written(const onnx::Graph& graph) {
-  const fs::path path = fs::path(testing::TempDir()) / "written.onnx";
+  // Other tests of this file run beside this one, each in a process of its own.
+  const fs::path path = fs::path(testing::TempDir()) / cat("written_", getpid(), ".onnx");
   graph.write(path, "test");
   std::ifstream in(path, std::ios::binary);
   std::stringstream bytes;
   bytes << in.rdbuf();
   static std::string kept;  // what is read points into it
   kept = bytes.str();
+  fs::remove(path);
   return OnnxFile(kept);
 }
 

@@ -1,10 +1,13 @@
 #include "io/safetensors_stream.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+
+#include "dtn/core/check.h"
 
 namespace dtn {
 namespace {
@@ -13,7 +16,7 @@ namespace fs = std::filesystem;
 
 class SafetensorsStreamTest : public testing::Test {
  protected:
-  SafetensorsStreamTest() : folder_(fs::path(testing::TempDir()) / "stream") {
+  SafetensorsStreamTest() : folder_(fs::path(testing::TempDir()) / cat("stream_", getpid())) {
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
