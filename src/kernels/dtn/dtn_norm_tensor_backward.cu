@@ -15,9 +15,10 @@
 // Work, for 256 images of 14 x 14 x 432 in bfloat16: x, dy, dx_add and dx are 43 MB each, 173 MB,
 // 40 us at the speed of a copy, if the second level of caches keeps x and the unfinished dx of the
 // images in progress (45 MB); up to twice that if not. With dbranch 43 MB more are written.
-// A channel takes 38 products of 16 x 8 x 16 and 16 of 16 x 8 x 8 (16 of the former for dP), and some 545 instructions of a warp in all, 68
-// per element of the padded grid. With 5 more for loading and storing and the sweep over the tokens
-// that fills the issue slots of 132 multiprocessors for 77 us at 1.98 GHz.
+// A channel takes 38 products of 16 x 8 x 16 and 16 of 16 x 8 x 8 (16 of the former for dP), and some
+// 545 instructions of a warp in all, 68 per element of the padded grid. With 5 more for loading and
+// storing and the sweep over the tokens that fills the issue slots of 132 multiprocessors for 77 us
+// at 1.98 GHz.
 #include "kernels/dtn/dtn_norm_tensor_backward.cuh"
 
 namespace dtn {
