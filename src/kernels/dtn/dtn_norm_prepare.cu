@@ -2,9 +2,9 @@
 // dtn_norm.h for the formulas and dtn_norm_cuda.cuh for what is kept.
 //
 // One warp makes one row of a position matrix, one base, all lambdas, or the statistics of one
-// token. Matrices and bases are a few kilobytes. The statistics read x once from memory, and again (for the second
-// step of the mean, and the squares around it) from the first-level cache, a token being a few
-// kilobytes at most: B T C elements read, 8 bytes a token written.
+// token. Matrices and bases are a few kilobytes. The statistics read x once from memory, and again
+// (for the second step of the mean, and the squares around it) from the first-level cache, a token
+// being a few kilobytes at most: B T C elements read, 8 bytes a token written.
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/values.cuh"
 #include "kernels/dtn/dtn_norm_cuda.cuh"
