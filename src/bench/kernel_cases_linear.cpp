@@ -48,11 +48,14 @@ LinearBackwardInput input_gradient_of(KernelTensors& m, const StepShape& s, cons
                            m.in({l.out, l.in}, s.t),
                            m.out({l.rows, l.in}, s.t)};
   if (l.gelu) {
-    // A model writes the activation over what it is recomputed from. Here that would be gone the
-    // next time.
     args.preactivation = m.in({l.rows, l.in}, s.t);
-    args.activation = m.out({l.rows, l.in}, s.t);
-    if (s.device != kCpu) args.dbias = m.in_out({l.in}, s.acc);
+    if (s.device == kCpu) {
+      // A model writes the activation over what it is recomputed from. Here that would be gone the
+      // next time.
+      args.activation = m.out({l.rows, l.in}, s.t);
+    } else {
+      args.dbias = m.in_out({l.in}, s.acc);  // and the activation has been kept
+    }
   }
   return args;
 }
@@ -106,9 +109,13 @@ void add_parts_of_products(CaseList& cases, const StepShape& s) {
     });
   } else {
     cases.add("gelu_bwd", {rows, s.hidden}, [=](KernelTensors& m) {
-      return GeluBackwardRecompute{
-          s.t,          rows,          s.hidden,      m.in(z, s.t),
-          m.in(z, s.t), m.out(z, s.t), m.out(z, s.t), m.in_out({s.hidden}, s.acc)};
+      return MlpGeluBackward{.dtype = s.t,
+                             .rows = rows,
+                             .columns = s.hidden,
+                             .z = m.in(z, s.t),
+                             .dh = m.in(z, s.t),
+                             .dz = m.out(z, s.t),
+                             .dbias = m.in_out({s.hidden}, s.acc)};
     });
   }
   cases.add("bias_sums", {rows, s.C}, [=](KernelTensors& m) {

@@ -47,6 +47,10 @@ void set_caching(bool on);
 AllocatorStats allocator_stats();
 void reset_peak_bytes();
 void release_cached_memory();
+// Whether a forward pass may keep `bytes` that a backward pass could compute again: whether no more
+// than `limit` bytes are in use then, by default half of the device's memory.
+bool has_spare_memory(std::size_t bytes);
+void set_spare_memory_limit(std::size_t limit);
 
 // Page-locked host memory, the only kind that copies run beside kernels.
 std::shared_ptr<std::byte> allocate_pinned(std::size_t bytes);

@@ -79,6 +79,8 @@ std::shared_ptr<std::byte> allocate_pinned(std::size_t) { fail(); }
 AllocatorStats allocator_stats() { return {}; }
 void reset_peak_bytes() {}
 void release_cached_memory() {}
+bool has_spare_memory(std::size_t) { return false; }
+void set_spare_memory_limit(std::size_t) {}
 
 void copy_to_device(void*, const void*, std::size_t) { fail(); }
 void copy_to_host(void*, const void*, std::size_t) { fail(); }
@@ -180,7 +182,7 @@ DTN_ABSENT(LinearBackwardInput)
 DTN_ABSENT(LinearBackwardWeight)
 DTN_ABSENT(GeluForward)
 DTN_ABSENT(GeluBackward)
-DTN_ABSENT(GeluBackwardRecompute)
+DTN_ABSENT(MlpGeluBackward)
 DTN_ABSENT(ModulateForward)
 DTN_ABSENT(ModulateBackward)
 DTN_ABSENT(GateForward)

@@ -27,6 +27,11 @@ bool& caching() {
   return on;
 }
 
+std::size_t& spare_memory_limit() {
+  static std::size_t limit = device_info().total_bytes / 2;
+  return limit;
+}
+
 using Bins = std::unordered_map<std::size_t, std::vector<std::byte*>>;
 
 struct Cache {
@@ -136,6 +141,11 @@ void release_cached_memory() {
   std::lock_guard lock(cache().mutex);
   cache().empty_locked();
 }
+
+bool has_spare_memory(std::size_t bytes) {
+  return allocator_stats().bytes_in_use + bytes <= spare_memory_limit();
+}
+void set_spare_memory_limit(std::size_t limit) { spare_memory_limit() = limit; }
 
 std::shared_ptr<std::byte> allocate_pinned(std::size_t bytes) {
   use_device();

@@ -4,7 +4,7 @@
 //   gelu        z + bias into `preactivation`, then h = gelu(z): one more read and write. The
 //               library's own GELU is the tanh approximation, not the exact one.
 //   row_scale   z + bias into scratch, then y = residual + row_scale z: one more write and read.
-//   gelu'       dy W into dx, then dz over dx and h, from one read of both.
+//   gelu'       dy W into dx, then dz over dx, the sums of its rows and h, from one read of both.
 #include "kernels/gemm/linear.h"
 
 #include <optional>
@@ -96,17 +96,13 @@ void run(CudaQueue& queue, const LinearForward& l) {
 void run(CudaQueue& queue, const LinearBackwardInput& l) {
   DTN_CHECK(l.out > 0, "a linear layer with no outputs");
   DTN_CHECK(l.preactivation || !l.activation, "activation is recomputed from preactivation");
-  DTN_CHECK(l.activation || !l.dbias, "dbias goes with the activation");
-  std::int64_t count = l.rows * l.in;
-  if (count == 0) return;
+  DTN_CHECK(l.preactivation || !l.dbias, "dbias goes with the preactivation");
+  if (l.rows == 0 || l.in == 0) return;
   cuda::multiply(queue,
                  {l.dtype, l.dtype, l.rows, l.in, l.out, l.dy, l.weight, l.dx, l.out, l.in, l.in});
-  if (l.activation) {
-    run(queue, GeluBackwardRecompute{l.dtype, l.rows, l.in, l.preactivation, l.dx, l.dx,
-                                     l.activation, l.dbias});
-  } else if (l.preactivation) {
-    run(queue, GeluBackward{l.dtype, count, l.preactivation, l.dx, l.dx});
-  }
+  if (!l.preactivation) return;
+  run(queue,
+      MlpGeluBackward{l.dtype, l.rows, l.in, l.preactivation, l.dx, l.dx, l.activation, l.dbias});
 }
 
 void run(CudaQueue& queue, const LinearBackwardWeight& l) {

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/cuda_device.h"
 #include "dtn/ops/primitive.h"
 #include "kernels/gemm/linear.h"
 #include "ops/scale_rows.h"
@@ -112,6 +113,36 @@ Tensor branch_gradient(const Tensor& dy, const Tensor& row_scale) {
   return row_scale.defined() ? scale_rows(dy, row_scale) : dy;
 }
 
+// Whether backward gets the activation of an MLP as forward made it. To compute it again costs the
+// CPU nothing beside the matrix product, but a device a pass over memory.
+bool keeps_activation(const Tensor& h) {
+  return h.device() == kCuda &&
+         cuda::has_spare_memory(static_cast<std::size_t>(h.numel()) * size_of(h.dtype()));
+}
+
+// The hidden layer of an MLP in the backward pass: the gradient before the activation, and the
+// activation, which is computed again over z when forward has not kept it.
+struct HiddenGradient {
+  Tensor dz, h;
+};
+HiddenGradient hidden_gradient(const LayerSaved& layer2, const Tensor& dy, const Tensor& z,
+                               const Tensor& kept, void* dbias) {
+  HiddenGradient hidden{Tensor::empty_like(z), kept.defined() ? kept : z};
+  LinearBackwardInput args{};
+  args.dtype = dy.dtype();
+  args.rows = dy.numel() / layer2.out;
+  args.in = layer2.in;
+  args.out = layer2.out;
+  args.dy = dy.raw();
+  args.weight = layer2.weight.raw();
+  args.dx = hidden.dz.raw();
+  args.preactivation = z.raw();
+  if (!kept.defined()) args.activation = hidden.h.raw();
+  args.dbias = dbias;
+  run_on(dy.device(), args);
+  return hidden;
+}
+
 }  // namespace
 
 Variable linear(Context& ctx, const Variable& x, const Variable& weight, const Variable& bias) {
@@ -175,8 +206,10 @@ Variable mlp_residual(Context& ctx, const Variable& x, const Variable& weight1,
   Tensor z = Tensor::empty(with_last(x.shape(), layer1.out), x.dtype(),
                            x.device());  // before the activation
   Tensor y = Tensor::empty(with_last(x.shape(), layer2.out), x.dtype(), x.device());
+  Tensor kept;  // after the activation
   {
     Tensor h = Tensor::empty_like(z);
+    if (ctx.recording() && keeps_activation(h)) kept = h;
     LinearForward args = forward_args(x.value(), layer1, h);
     args.gelu = true;
     args.preactivation = ctx.recording() ? z.raw() : nullptr;
@@ -185,32 +218,20 @@ Variable mlp_residual(Context& ctx, const Variable& x, const Variable& weight1,
     if (residual.defined()) set_residual(args, residual.value(), row_scale);
     run_on(x.device(), args);
   }
-  return ctx.record(
-      "mlp_residual", y, {&x, &weight1, &bias1, &weight2, &bias2, &residual},
-      [layer1, layer2, row_scale, x = x.value(), z, dx = x.sink(),
-       dresidual = residual.sink()](const Tensor& dy) {
-        Tensor dbranch = branch_gradient(dy, row_scale);
-        Tensor dz = Tensor::empty_like(z);
-        Tensor h = z;  // the activation overwrites what it is recomputed from, needed no more
-        LinearBackwardInput args{};
-        args.dtype = dy.dtype();
-        args.rows = dy.numel() / layer2.out;
-        args.in = layer2.in;
-        args.out = layer2.out;
-        args.dy = dbranch.raw();
-        args.weight = layer2.weight.raw();
-        args.dx = dz.raw();
-        args.preactivation = z.raw();
-        args.activation = h.raw();
-        // On a device the kernel that makes dz sums its rows; on the CPU the weight gradient does.
-        bool fused_bias = dy.device() != kCpu;
-        if (fused_bias) args.dbias = layer1.bias_gradient(dz);
-        run_on(dy.device(), args);
-        layer2.backward_parameters(dbranch, h);
-        layer1.backward_parameters(dz, x, !fused_bias);
-        if (dx) dx->accumulate(layer1.backward_input(dz, x.shape()));
-        if (dresidual) dresidual->accumulate(dy);
-      });
+  return ctx.record("mlp_residual", y, {&x, &weight1, &bias1, &weight2, &bias2, &residual},
+                    [layer1, layer2, row_scale, x = x.value(), z, kept, dx = x.sink(),
+                     dresidual = residual.sink()](const Tensor& dy) {
+                      Tensor dbranch = branch_gradient(dy, row_scale);
+                      // A device sums the rows of dz where it makes them.
+                      bool fused_bias = dy.device() != kCpu;
+                      auto [dz, h] =
+                          hidden_gradient(layer2, dbranch, z, kept,
+                                          fused_bias ? layer1.bias_gradient(dbranch) : nullptr);
+                      layer2.backward_parameters(dbranch, h);
+                      layer1.backward_parameters(dz, x, !fused_bias);
+                      if (dx) dx->accumulate(layer1.backward_input(dz, x.shape()));
+                      if (dresidual) dresidual->accumulate(dy);
+                    });
 }
 
 Variable gelu(Context& ctx, const Variable& x) {

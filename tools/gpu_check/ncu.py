@@ -15,7 +15,7 @@ METRICS = {"gpu__time_duration.sum": "time", "dram__bytes_read.sum": "read",
 # The kernels on which most of a step's time above its floor is expected.
 KERNELS = ("dtn_tensor_forward_kernel", "dtn_tensor_backward_kernel", "attention_forward_kernel",
            "attention_backward_queries_kernel", "attention_backward_keys_kernel",
-           "layer_norm_backward_kernel", "gelu_backward_recompute_kernel")
+           "layer_norm_backward_kernel", "mlp_gelu_backward_kernel")
 REFUSALS = ("ERR_NVGPUCTRPERM", "LibraryNotLoaded", "Failed to initialize the profiler",
             "not supported")
 

@@ -26,8 +26,9 @@ Variable linear_residual(Context&, const Variable& x, const Variable& weight, co
                          const Variable& residual, const Tensor& row_scale);
 
 // The MLP branch of a block, y = residual + s_b (gelu(x W1^T + b1) W2^T + b2), or the branch alone
-// when residual is undefined (and row_scale with it). Saves the hidden
-// layer once, before the activation; the activation is recomputed inside the backward product.
+// when residual is undefined (and row_scale with it). Saves the hidden layer before the activation;
+// the activation is recomputed inside the backward product, or saved as well on a CUDA device with
+// memory to spare, to the same bits.
 Variable mlp_residual(Context&, const Variable& x, const Variable& weight1, const Variable& bias1,
                       const Variable& weight2, const Variable& bias2, const Variable& residual,
                       const Tensor& row_scale);

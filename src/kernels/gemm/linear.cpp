@@ -41,7 +41,7 @@ void run(CpuQueue& queue, const LinearForward& l) {
 void run(CpuQueue& queue, const LinearBackwardInput& l) {
   DTN_CHECK(l.out > 0, "a linear layer with no outputs");
   DTN_CHECK(l.preactivation || !l.activation, "activation is recomputed from preactivation");
-  DTN_CHECK(l.activation || !l.dbias, "dbias goes with the activation");
+  DTN_CHECK(l.preactivation || !l.dbias, "dbias goes with the preactivation");
   Gemm g = product(l.dtype, l.rows, l.in, l.out, l.dy, l.weight, false, l.dx);
   if (!l.preactivation) return run(queue, g);
 

@@ -42,8 +42,8 @@ void run(CpuQueue&, const LinearForward&);
 void run(CudaQueue&, const LinearForward&);
 
 // dx = dy W; with `preactivation` z of the layer below (whose output h = gelu(z) was this layer's
-// input): dx = (dy W) gelu'(z), and h is recomputed into `activation` for the weight gradient. With
-// `activation` = `preactivation` h replaces z, which saves a pass over memory.
+// input): dx = (dy W) gelu'(z). With `activation` h is recomputed into it for the weight gradient;
+// with `activation` = `preactivation` h replaces z, which saves a pass over memory.
 struct LinearBackwardInput {
   DType dtype;
   std::int64_t rows, in, out;
@@ -52,8 +52,8 @@ struct LinearBackwardInput {
   void* dx;                             // [rows, in]
   const void* preactivation = nullptr;  // [rows, in]
   void* activation = nullptr;           // [rows, in]
-  // With activation: the bias gradient of the layer below, [in] in the accumulator type, += the sum
-  // of the rows of dx.
+  // With preactivation: the bias gradient of the layer below, [in] in the accumulator type, += the
+  // sum of the rows of dx.
   void* dbias = nullptr;
 
   double multiply_adds() const { return static_cast<double>(rows) * static_cast<double>(in * out); }

@@ -1,5 +1,5 @@
-// The backward pass of an MLP's activation; see gelu_backward.h. z and dh are read once, dz and h
-// written once: 4 sizeof(T) bytes per element are the floor.
+// The backward pass of an MLP's activation; see gelu_backward.h. z and dh are read once, dz and,
+// where it is asked for, h written once: 3 or 4 sizeof(T) bytes per element are the floor.
 //
 // With dbias a block takes a strip of columns, 16 bytes for each lane, of a chunk of rows; its
 // warps take the rows in turn, and the sums over their columns meet in shared memory at the end.
@@ -7,6 +7,7 @@
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/lanes.cuh"
 #include "kernels/cuda/partials.cuh"
+#include "kernels/gemm/linear.h"
 #include "kernels/pointwise/gelu_backward.h"
 #include "kernels/pointwise/gelu_terms.cuh"
 
@@ -14,7 +15,7 @@ namespace dtn {
 namespace {
 
 template <class T>
-struct RecomputeMap {
+struct GeluMap {
   static constexpr int kWidth = cuda::kPerVector<T>, kVectors = 2, kInputs = 2;
   const T *z, *dh;
   T *dz, *h;
@@ -42,7 +43,7 @@ constexpr int kRowsTogether = 2;  // of a warp: four loads of 16 bytes under way
 constexpr std::int64_t kLeastRows = 64;
 
 template <class T>
-struct Recompute {
+struct Strips {
   std::int64_t rows, columns;
   const T *z, *dh;
   T *dz, *h;
@@ -57,9 +58,8 @@ template <class T, bool kWide>
 using StripRow = cuda::LaneValues<T, kValues<T, kWide>, kWide>;
 
 // Blocks: one per chunk and strip.
-template <class T, bool kWide>
-__global__ void __launch_bounds__(kThreads, kWide ? 4 : 2)
-    gelu_backward_recompute_kernel(Recompute<T> a) {
+template <class T, bool kWide, bool kMakesH>
+__global__ void __launch_bounds__(kThreads, kWide ? 4 : 2) mlp_gelu_backward_kernel(Strips<T> a) {
   using Row = StripRow<T, kWide>;
   constexpr int kRun = Row::kRun;
   DTN_SHARED(float, shared);  // [kWarps, Row::kColumns]
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(kThreads, kWide ? 4 : 2)
         }
         const std::int64_t at = (row + r) * a.columns + column + c;
         Row::store_run(a.dz + at, dz);
-        Row::store_run(a.h + at, h);
+        if constexpr (kMakesH) Row::store_run(a.h + at, h);
       }
     }
   }
@@ -114,38 +114,40 @@ __global__ void __launch_bounds__(kThreads, kWide ? 4 : 2)
 }
 
 template <bool kWide, class T>
-void recompute(CudaQueue& queue, Recompute<T> a, std::int64_t chunks) {
+void launch_strips(CudaQueue& queue, Strips<T> a, std::int64_t chunks) {
   using Row = StripRow<T, kWide>;
   a.strips = (a.columns + Row::kColumns - 1) / Row::kColumns;
-  launch(queue, {"gelu_backward_recompute", {a.rows, a.columns}},
-         gelu_backward_recompute_kernel<T, kWide>,
+  launch(queue, {"mlp_gelu_backward", {a.rows, a.columns}},
+         a.h ? mlp_gelu_backward_kernel<T, kWide, true> : mlp_gelu_backward_kernel<T, kWide, false>,
          {blocks_for(chunks * a.strips, 1), kThreads, kWarps * Row::kColumns * sizeof(float)}, a);
 }
 
 }  // namespace
 
-void run(CudaQueue& queue, const GeluBackwardRecompute& args) {
-  for_cuda_dtype("gelu_backward_recompute", args.dtype, [&](auto zero) {
+void run(CudaQueue& queue, const MlpGeluBackward& args) {
+  for_cuda_dtype("mlp_gelu_backward", args.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (args.rows == 0 || args.columns == 0) return;
     auto* z = static_cast<const T*>(args.z);
     auto* dh = static_cast<const T*>(args.dh);
     auto* dz = static_cast<T*>(args.dz);
     auto* h = static_cast<T*>(args.h);
+    const std::int64_t count = args.rows * args.columns;
     if (!args.dbias) {
-      cuda::launch_map(queue, "gelu_backward_recompute", RecomputeMap<T>{z, dh, dz, h},
-                       args.rows * args.columns, cuda::all_aligned(z, dh, dz, h));
-      return;
+      if (!h) return run(queue, GeluBackward{args.dtype, count, z, dh, dz});
+      return cuda::launch_map(queue, "mlp_gelu_backward", GeluMap<T>{z, dh, dz, h}, count,
+                              cuda::all_aligned(z, dh, dz, h));
     }
     const std::int64_t rows_per_chunk =
         cuda::rows_per_chunk(args.rows, kLeastRows, kWarps * kRowsTogether);
     const std::int64_t chunks = (args.rows + rows_per_chunk - 1) / rows_per_chunk;
     auto partials = queue.scratch<float>(chunks * args.columns);
-    Recompute<T> a{args.rows, args.columns, z, dh, dz, h, 0, rows_per_chunk, partials.get()};
+    Strips<T> a{args.rows, args.columns, z, dh, dz, h, 0, rows_per_chunk, partials.get()};
+    // No h is an address like any other: 0.
     if (cuda::all_aligned(z, dh, dz, h) && cuda::is_vectorizable<T>(z, args.columns)) {
-      recompute<true>(queue, a, chunks);
+      launch_strips<true>(queue, a, chunks);
     } else {
-      recompute<false>(queue, a, chunks);
+      launch_strips<false>(queue, a, chunks);
     }
     cuda::Partials sums{partials.get(), chunks, args.columns, 1, {}};
     sums.totals[0] = static_cast<float*>(args.dbias);

@@ -80,8 +80,8 @@ TEST(CudaGelu, NumbersBeyondTheTails) {
       w == kOnHost ? run(cpu_queue(), forward) : run(cuda_queue(), forward);
       w == kOnHost ? run(cpu_queue(), backward) : run(cuda_queue(), backward);
     }
-    run(cuda_queue(), GeluBackwardRecompute{dtype, 1, n, x.at(kOnDevice), dy.at(kOnDevice),
-                                            dz.at(kOnDevice), h.at(kOnDevice)});
+    run(cuda_queue(), MlpGeluBackward{dtype, 1, n, x.at(kOnDevice), dy.at(kOnDevice),
+                                      dz.at(kOnDevice), h.at(kOnDevice)});
     for (std::size_t i = 0; i < values.size(); ++i) {
       const auto k = static_cast<std::int64_t>(i);
       for (const Tensor& t : {y.host(), y.device(), h.device()}) {
@@ -137,19 +137,19 @@ TEST(CudaGelu, AnyCountAndAddress) {
   }
 }
 
-struct Recompute {
+struct MlpGelu {
   DType dtype;
   std::int64_t rows, columns;
   Twin z, dh, dz, h, dbias;
 
-  Recompute(DType d, std::int64_t r, std::int64_t c) : dtype(d), rows(r), columns(c) {
+  MlpGelu(DType d, std::int64_t r, std::int64_t c) : dtype(d), rows(r), columns(c) {
     z = random_twin({r, c}, d, 1, 4);
     dh = random_twin({r, c}, d, 2);
     dz = Twin::output({r, c}, d);
     h = Twin::output({r, c}, d);
     dbias = Twin::accumulated({c}, DType::kFloat32, 3);
   }
-  GeluBackwardRecompute args() const {
+  MlpGeluBackward args() const {
     return {dtype,
             rows,
             columns,
@@ -171,14 +171,14 @@ struct Recompute {
   }
 };
 
-TEST(CudaGelu, RecomputeHasTheBitsOfForwardAndBackward) {
+TEST(CudaGelu, OfAnMlpHasTheBitsOfForwardAndBackward) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::int64_t shapes[][2] = {{197, 40}, {130, 264}, {33, 100}, {5, 1728}, {1, 7}, {67, 129}};
   for (DType dtype : kTypes) {
     for (auto [rows, columns] : shapes) {
       SCOPED_TRACE(cat(name_of(dtype), " ", rows, " x ", columns));
       const std::int64_t count = rows * columns;
-      Recompute p(dtype, rows, columns);
+      MlpGelu p(dtype, rows, columns);
       Twin h = Twin::output({rows, columns}, dtype), dz = Twin::output({rows, columns}, dtype);
       run(cuda_queue(), GeluForward{dtype, count, p.z.at(kOnDevice), h.at(kOnDevice)});
       run(cuda_queue(),
@@ -188,11 +188,11 @@ TEST(CudaGelu, RecomputeHasTheBitsOfForwardAndBackward) {
       EXPECT_TRUE(same_bits(p.dz.device(), dz.device()));
       // bfloat16 computes each term to 2^-12.
       const double term = dtype == DType::kBFloat16 ? 0x1p-12 : 0x1p-21;
-      expect_close("gelu_backward_recompute", cat("dbias ", rows, " x ", columns), p.dbias.device(),
+      expect_close("mlp_gelu_backward", cat("dbias ", rows, " x ", columns), p.dbias.device(),
                    p.exact_dbias(), term + rounding_bound(DType::kFloat32, rows));
 
-      Recompute in_place(dtype, rows, columns);
-      GeluBackwardRecompute args = in_place.args();
+      MlpGelu in_place(dtype, rows, columns);
+      MlpGeluBackward args = in_place.args();
       args.dz = const_cast<void*>(args.dh);
       args.h = const_cast<void*>(args.z);
       run(cuda_queue(), args);
@@ -200,13 +200,21 @@ TEST(CudaGelu, RecomputeHasTheBitsOfForwardAndBackward) {
       EXPECT_TRUE(same_bits(in_place.dh.device(), dz.device()));
       EXPECT_TRUE(same_bits(in_place.dbias.device(), p.dbias.device()));
 
-      Recompute without(dtype, rows, columns);
+      MlpGelu without(dtype, rows, columns);
       args = without.args();
       args.dbias = nullptr;
       run(cuda_queue(), args);
       EXPECT_TRUE(same_bits(without.h.device(), h.device()));
       EXPECT_TRUE(same_bits(without.dz.device(), dz.device()));
       EXPECT_TRUE(same_bits(without.dbias.device(), without.dbias.host()));
+
+      MlpGelu kept(dtype, rows, columns);
+      args = kept.args();
+      args.h = nullptr;
+      run(cuda_queue(), args);
+      EXPECT_TRUE(same_bits(kept.dz.device(), dz.device()));
+      EXPECT_TRUE(same_bits(kept.dbias.device(), p.dbias.device()));
+      EXPECT_TRUE(same_bits(kept.h.device(), kept.h.host()));
     }
   }
 }
@@ -215,7 +223,7 @@ TEST(CudaGelu, SameBitsUnderEverySchedule) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     under_every_schedule([&] {
-      Recompute p(dtype, 70, 40);
+      MlpGelu p(dtype, 70, 40);
       run(cuda_queue(), p.args());
       return std::vector{p.h.device(), p.dz.device(), p.dbias.device()};
     });
@@ -226,8 +234,8 @@ TEST(CudaGelu, NothingToDoAndTypesThatAreNotComputed) {
   DTN_SKIP_WITHOUT_DEVICE();
   run(cuda_queue(), GeluForward{DType::kFloat32, 0, nullptr, nullptr});
   run(cuda_queue(), GeluBackward{DType::kFloat32, 0, nullptr, nullptr, nullptr});
-  Recompute p(DType::kFloat32, 1, 8);
-  GeluBackwardRecompute args = p.args();
+  MlpGelu p(DType::kFloat32, 1, 8);
+  MlpGeluBackward args = p.args();
   args.rows = 0;
   run(cuda_queue(), args);
   EXPECT_TRUE(same_bits(p.dbias.device(), p.dbias.host()));

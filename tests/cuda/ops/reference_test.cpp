@@ -1,5 +1,6 @@
 // References of fused operations on the device: what has no fused kernel works all the same. And
 // convolutions of tokens as a model calls them.
+#include "core/cuda_device.h"
 #include "cuda/twin.h"
 #include "dtn/ops/attention.h"
 #include "dtn/ops/convolution.h"
@@ -13,6 +14,14 @@
 
 namespace dtn::test {
 namespace {
+
+class NoSpareMemory {
+ public:
+  NoSpareMemory() { cuda::set_spare_memory_limit(0); }
+  ~NoSpareMemory() { cuda::set_spare_memory_limit(cuda::device_info().total_bytes / 2); }
+  NoSpareMemory(const NoSpareMemory&) = delete;
+  NoSpareMemory& operator=(const NoSpareMemory&) = delete;
+};
 
 // The output, then the gradient of each input.
 std::vector<Doubles> run_on_device(const Op& op, const std::vector<Input>& inputs, DType dtype,
@@ -95,6 +104,28 @@ TEST(CudaReferences, OfOperations) {
         return r::cross_entropy(c, v[0], targets);
       },
       {Input::activation({3, 11}, 13, 9)}, 11);
+}
+
+// With memory to spare the activation is kept for the backward pass, without it is computed again.
+TEST(CudaMlp, SameBitsWhetherTheActivationIsKept) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  const std::vector<Input> inputs = {Input::activation({2, 7, 16}, 3), Input::weight({24, 16}, 4),
+                                     Input::weight({24}, 5), Input::weight({16, 24}, 6),
+                                     Input::weight({16}, 7)};
+  const Op mlp = [](Context& c, const std::vector<Variable>& v) {
+    return ops::mlp_residual(c, v[0], v[1], v[2], v[3], v[4], v[0], {});
+  };
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const auto kept = run_on_device(mlp, inputs, dtype, kCuda);
+    std::vector<Doubles> again;
+    {
+      const NoSpareMemory none;
+      EXPECT_FALSE(cuda::has_spare_memory(1));
+      again = run_on_device(mlp, inputs, dtype, kCuda);
+    }
+    EXPECT_TRUE(cuda::has_spare_memory(1));
+    EXPECT_EQ(kept, again);
+  }
 }
 
 TEST(CudaReferences, AndKernelsOfConvolutionsOfTokens) {
