@@ -68,4 +68,9 @@ struct AttentionBackward {
 void run(CpuQueue&, const AttentionBackward&);
 void run(CudaQueue&, const AttentionBackward&);
 
+namespace attention {
+// Images in one grid of a CUDA device, which allows no more in its third dimension. Tests set less.
+inline std::int64_t images_of_grid = 65535;
+}  // namespace attention
+
 }  // namespace dtn

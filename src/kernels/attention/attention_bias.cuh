@@ -50,15 +50,13 @@ struct Places<true, n> {
 // The weights of a block's head, in some unit.
 template <bool kBiased>
 struct HeadBias {
-  __device__ __forceinline__ HeadBias(const GridBias<kBiased>&, const HeadShape&, BlockHead,
-                                      float = 1) {}
+  __device__ __forceinline__ HeadBias(const GridBias<kBiased>&, BlockHead, float = 1) {}
 };
 template <>
 struct HeadBias<true> {
   float x, y, d;
-  __device__ __forceinline__ HeadBias(const GridBias<true>& grid, const HeadShape& shape,
-                                      BlockHead head, float unit = 1) {
-    const float* weight = grid.weight + head.item % shape.heads * 3;
+  __device__ __forceinline__ HeadBias(const GridBias<true>& grid, BlockHead head, float unit = 1) {
+    const float* weight = grid.weight + head.head * 3;
     x = weight[0] * unit, y = weight[1] * unit, d = weight[2] * unit;
   }
   __device__ __forceinline__ float operator()(Place query, Place key) const {
@@ -91,9 +89,9 @@ struct BiasGradient<true> {
     int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
     int warps = static_cast<int>(blockDim.x) / cuda::kWarpSize;
     if (threadIdx.x % cuda::kWarpSize != 0) return;
-    std::int64_t block = static_cast<std::int64_t>(head.item / shape.heads) * shape.blocks;
+    std::int64_t block = static_cast<std::int64_t>(head.image) * shape.blocks;
     std::int64_t row = (block + head.block) * warps + warp;
-    float* to = grid.partial + (row * shape.heads + head.item % shape.heads) * 3;
+    float* to = grid.partial + (row * shape.heads + head.head) * 3;
 #pragma unroll
     for (int k = 0; k < 3; ++k) to[k] = sums[k];
   }

@@ -2,6 +2,8 @@
 // does which part. attention.cu chooses among them.
 #pragma once
 
+#include <algorithm>
+
 #include "kernels/attention/attention.h"
 #include "kernels/cuda/values.cuh"
 
@@ -13,6 +15,7 @@ inline constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 struct HeadShape {
   int tokens, heads, dim;
   int blocks;                           // thread blocks per head of an image
+  int first_image;                      // of the grid
   bool aligned;                         // every row starts at, and is, a multiple of 16 bytes
   std::int64_t qkv_stride, out_stride;  // from token to token
 };
@@ -32,35 +35,47 @@ inline bool starts_aligned(const void* p) { return reinterpret_cast<std::uintptr
 
 // The head of this thread block and its place among the blocks of the head.
 struct BlockHead {
-  int item, block;  // item: image * heads + head
+  int image, head, block;
 
-  // For offsets that are seldom needed: the compiler then computes them where they are used, from
-  // one number, and does not keep them in registers through a loop that has none to spare.
+  // For offsets that are seldom needed: what follows from the result is computed where it is used,
+  // and not kept in registers through a loop that has none to spare.
   __device__ __forceinline__ BlockHead recomputed() const {
     BlockHead same = *this;
-    asm volatile("" : "+r"(same.item));
+    asm volatile("" : "+r"(same.image), "+r"(same.head));
     return same;
   }
 
   // Into [B, T, 3, H, D], [B, T, H, D] and [B, H, T].
   __device__ __forceinline__ std::int64_t qkv(const HeadShape& shape) const {
-    return token(shape) * shape.qkv_stride + item % shape.heads * shape.dim;
+    return token(shape) * shape.qkv_stride + head * shape.dim;
   }
   __device__ __forceinline__ std::int64_t out(const HeadShape& shape) const {
-    return token(shape) * shape.out_stride + item % shape.heads * shape.dim;
+    return token(shape) * shape.out_stride + head * shape.dim;
   }
   __device__ __forceinline__ std::int64_t row(const HeadShape& shape) const {
-    return static_cast<std::int64_t>(item) * shape.tokens;
+    return (static_cast<std::int64_t>(image) * shape.heads + head) * shape.tokens;
   }
 
  private:
   __device__ __forceinline__ std::int64_t token(const HeadShape& shape) const {
-    return static_cast<std::int64_t>(item / shape.heads) * shape.tokens;
+    return static_cast<std::int64_t>(image) * shape.tokens;
   }
 };
 __device__ __forceinline__ BlockHead block_head(const HeadShape& shape) {
-  int index = static_cast<int>(blockIdx.x);
-  return {index / shape.blocks, index % shape.blocks};
+  return {shape.first_image + static_cast<int>(blockIdx.z), static_cast<int>(blockIdx.y),
+          static_cast<int>(blockIdx.x)};
+}
+
+// Calls f(grid) until all images have had their blocks, those from shape.first_image on. The blocks
+// of an image lie side by side, as what they read does.
+template <class F>
+void for_head_grids(HeadShape& shape, std::int64_t images, F&& f) {
+  DTN_CHECK(shape.heads <= 65535, "attention: ", shape.heads, " heads, at most 65535");
+  for (std::int64_t first = 0; first < images; first += images_of_grid) {
+    shape.first_image = static_cast<int>(first);
+    f(dim3(static_cast<unsigned>(shape.blocks), static_cast<unsigned>(shape.heads),
+           static_cast<unsigned>(std::min(images - first, images_of_grid))));
+  }
 }
 
 // What the backward pass knows of a query row: its log-sum-exp, and delta = sum of dout out. The

@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kPlainThreads, kQueriesBlocks<C, kBiased>)
     if (inside && at.sharer == 0) arrays.statistics[head.row(shape) + row] = own[r];
   }
 
-  [[maybe_unused]] HeadBias<kBiased> bias(grid, shape, head);
+  [[maybe_unused]] HeadBias<kBiased> bias(grid, head);
   [[maybe_unused]] Places<kBiased, R> own_places(grid, first + at.group, kSharerGroups);
   [[maybe_unused]] BiasGradient<kBiased> dbias;
   float dq[R][C] = {};
@@ -128,7 +128,7 @@ __global__ void __launch_bounds__(kPlainThreads, kKeysBlocks<C, kBiased>)
 
   load_rows<C>(keys, from + shape.out_stride, shape.qkv_stride, first, K::kOwnRows, shape);
   load_rows<C>(values, from + 2 * shape.out_stride, shape.qkv_stride, first, K::kOwnRows, shape);
-  [[maybe_unused]] HeadBias<kBiased> bias(grid, shape, head);
+  [[maybe_unused]] HeadBias<kBiased> bias(grid, head);
   [[maybe_unused]] Places<kBiased, R> own_places(grid, first + at.group, kSharerGroups);
   float dk[R][C] = {}, dv[R][C] = {};
   for (int query = 0; query < shape.tokens; query += kPlainStream) {
@@ -187,15 +187,14 @@ void plain_backward(CudaQueue& queue, const AttentionBackward& args, RowStatisti
     HeadShape shape = head_shape(args);
     shape.aligned = cuda::is_vectorizable<T>(args.qkv, args.head_dim) &&
                     cuda::is_vectorizable<T>(args.dout, args.head_dim);
-    dim3 blocks = blocks_for(args.tokens, K::kOwnRows);
-    shape.blocks = static_cast<int>(blocks.x);
-    LaunchShape launch_shape{blocks_for(args.batch * args.heads * shape.blocks, 1), kPlainThreads,
-                             K::kSharedBytes};
+    shape.blocks = static_cast<int>(blocks_for(args.tokens, K::kOwnRows).x);
     for_bias(args, [&](auto bias) {
       constexpr bool kBiased = decltype(bias)::kBiased;
       auto start = [&](const char* name, auto kernel, const GridBias<kBiased>& grid) {
-        launch(queue, {name, {args.batch, args.tokens, args.heads, args.head_dim}}, kernel,
-               launch_shape, shape, arrays, grid);
+        for_head_grids(shape, args.batch, [&](dim3 blocks) {
+          launch(queue, {name, {args.batch, args.tokens, args.heads, args.head_dim}}, kernel,
+                 {blocks, kPlainThreads, K::kSharedBytes}, shape, arrays, grid);
+        });
       };
       constexpr int kWarps = kPlainThreads / cuda::kWarpSize;
       with_bias_gradient(queue, args, bias, shape.blocks * kWarps, [&](const auto& grid) {

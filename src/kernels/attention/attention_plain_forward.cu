@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kPlainThreads, kForwardBlocks<C>)
   float acc[R][C] = {}, largest[R], sum[R];
 #pragma unroll
   for (int r = 0; r < R; ++r) largest[r] = -INFINITY, sum[r] = 0;
-  [[maybe_unused]] HeadBias<kBiased> bias(grid, shape, head);
+  [[maybe_unused]] HeadBias<kBiased> bias(grid, head);
   [[maybe_unused]] Places<kBiased, R> queries(grid, first + at.group, kSharerGroups);
   for (int key = 0; key < shape.tokens; key += kPlainStream) {
     load_rows<C>(keys, from + shape.out_stride, shape.qkv_stride, key, kPlainStream, shape);
@@ -84,15 +84,16 @@ void plain_forward(CudaQueue& queue, const AttentionForward& args) {
     using K = PlainForward<C>;
     HeadShape shape = head_shape(args);
     shape.aligned = cuda::is_vectorizable<T>(args.qkv, args.head_dim);
-    dim3 blocks = blocks_for(args.tokens, K::kOwnRows);
-    shape.blocks = static_cast<int>(blocks.x);
+    shape.blocks = static_cast<int>(blocks_for(args.tokens, K::kOwnRows).x);
     for_bias(args, [&](auto bias) {
-      launch(
-          queue, {"attention_plain_forward", {args.batch, args.tokens, args.heads, args.head_dim}},
-          attention_plain_forward_kernel<T, C, decltype(bias)::kBiased>,
-          {blocks_for(args.batch * args.heads * shape.blocks, 1), kPlainThreads, K::kSharedBytes},
-          shape, static_cast<const T*>(args.qkv), static_cast<float>(args.scale), bias,
-          static_cast<T*>(args.out), static_cast<float*>(args.lse));
+      for_head_grids(shape, args.batch, [&](dim3 grid) {
+        launch(queue,
+               {"attention_plain_forward", {args.batch, args.tokens, args.heads, args.head_dim}},
+               attention_plain_forward_kernel<T, C, decltype(bias)::kBiased>,
+               {grid, kPlainThreads, K::kSharedBytes}, shape, static_cast<const T*>(args.qkv),
+               static_cast<float>(args.scale), bias, static_cast<T*>(args.out),
+               static_cast<float*>(args.lse));
+      });
     });
   });
 }

@@ -44,18 +44,29 @@ __device__ __forceinline__ Lane this_lane() {
   return {index, index / 4, index % 4};
 }
 
+// The number of this thread, for what is seldom needed: it is then computed anew each time, and not
+// kept in registers through a loop that has none to spare.
+__device__ __forceinline__ int recomputed_thread() {
+  int thread = static_cast<int>(threadIdx.x);
+  asm volatile("" : "+r"(thread));
+  return thread;
+}
+
+// kAligned says of a kernel that every row of a head starts at, and is, a multiple of 16 bytes.
+
 // Values (row, column) and (row, column + 1), zeros outside of [tokens, dim].
+template <bool kAligned>
 __device__ __forceinline__ unsigned load_pair(const bfloat16* row, int column, bool inside,
                                               const HeadShape& shape) {
   if (!inside || column >= shape.dim) return 0;
-  if (shape.aligned) return *reinterpret_cast<const unsigned*>(row + column);
+  if constexpr (kAligned) return *reinterpret_cast<const unsigned*>(row + column);
   unsigned high = column + 1 < shape.dim ? row[column + 1].bits : 0u;
   return row[column].bits | high << 16;
 }
 
 // A fragments of 16 rows [16, D] from global memory. The four lanes of a quad read 16 adjacent
 // bytes, and the next 16 bytes of the sector right after.
-template <int D>
+template <int D, bool kAligned>
 __device__ __forceinline__ void load_own_rows(unsigned (&a)[D / 16][4], const bfloat16* from,
                                               std::int64_t stride, int first,
                                               const HeadShape& shape) {
@@ -67,37 +78,86 @@ __device__ __forceinline__ void load_own_rows(unsigned (&a)[D / 16][4], const bf
     const bfloat16* p = from + (inside ? row : 0) * stride;
 #pragma unroll
     for (int k = 0; k < D / 16; ++k) {
-      a[k][half] = load_pair(p, k * 16 + 2 * lane.t, inside, shape);
-      a[k][half + 2] = load_pair(p, k * 16 + 2 * lane.t + 8, inside, shape);
+      a[k][half] = load_pair<kAligned>(p, k * 16 + 2 * lane.t, inside, shape);
+      a[k][half + 2] = load_pair<kAligned>(p, k * 16 + 2 * lane.t + 8, inside, shape);
     }
   }
 }
 
-// Starts to bring kTileRows rows, from `first` on, into a ring; zeros outside of [tokens, dim]. The
-// whole block takes part.
+// Two arrays of which the same rows stream by, `stride` values apart.
+struct Streamed {
+  const bfloat16* from;
+  int stride;
+};
+struct StreamedPair {
+  Streamed of[2];
+
+  __device__ __forceinline__ StreamedPair(const bfloat16* a, std::int64_t a_stride,
+                                          const bfloat16* b, std::int64_t b_stride)
+      : of{{a, static_cast<int>(a_stride)}, {b, static_cast<int>(b_stride)}} {}
+};
+
+// Brings 16 rows of both, of which `left` are there, into shared memory; zeros in place of the
+// others, and from column dim on. The whole warp takes part: as many rows at a time as it has lanes
+// for, 16 bytes each, so that the pieces of a lane lie in one column, equally far apart.
 template <int D>
-__device__ __forceinline__ void stream_rows(cuda::AsyncCopies& copies, bfloat16* ring,
-                                            const bfloat16* from, std::int64_t stride, int first,
-                                            const HeadShape& shape) {
-  constexpr int kVectors = D / 8;
-  bfloat16* to = ring + first % kRingRows * kRowStride<D>;
-  int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  if (shape.aligned) {
-    for (int i = thread; i < kTileRows * kVectors; i += threads) {
-      int row = i / kVectors, column = i % kVectors * 8;
-      bool inside = first + row < shape.tokens && column < shape.dim;
-      const bfloat16* source = from + (first + row) * stride + column;
-      copies.copy<16>(to + row * kRowStride<D> + column, inside ? source : from, inside);
+__device__ __forceinline__ void stream_aligned_rows(cuda::AsyncCopies& copies, int lane,
+                                                    bfloat16* to, StreamedPair rows, int left,
+                                                    const HeadShape& shape) {
+  constexpr int kPieces = D / 8;  // of a row
+  constexpr int kAtOnce = kPieces <= 2 ? 16 : kPieces <= 4 ? 8 : kPieces <= 8 ? 4 : 2;
+  const int first = lane / kPieces, column = lane % kPieces * 8;
+  if (first >= kAtOnce) return;
+  if (column >= shape.dim) left = 0;
+  to += first * kRowStride<D> + column;
+#pragma unroll
+  for (int next = 0; next < 16; next += kAtOnce) {
+    const int row = first + next;
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const Streamed& s = rows.of[i];
+      copies.copy<16>(to + i * kRingSize<D> + next * kRowStride<D>,
+                      s.from + (row * s.stride + column), row < left);
     }
-    return;
   }
+}
+
+// The same of rows that start anywhere: value by value, through registers.
+template <int D>
+__device__ __forceinline__ void copy_rows(int lane, bfloat16* to, const StreamedPair& rows,
+                                          int left, const HeadShape& shape) {
 #pragma unroll 1
-  for (int i = thread; i < kTileRows * (D / 2); i += threads) {
-    int row = i / (D / 2), column = i % (D / 2) * 2;
-    bool inside = first + row < shape.tokens;
-    const bfloat16* source = from + (inside ? first + row : 0) * stride;
-    *reinterpret_cast<unsigned*>(to + row * kRowStride<D> + column) =
-        load_pair(source, column, inside, shape);
+  for (int i = lane; i < 16 * D; i += cuda::kWarpSize) {
+    const int row = i / D, column = i % D;
+    const bool inside = row < left && column < shape.dim;
+    for (int k = 0; k < 2; ++k) {
+      const Streamed& s = rows.of[k];
+      to[k * kRingSize<D> + row * kRowStride<D> + column].bits =
+          inside ? s.from[row * s.stride + column].bits : std::uint16_t{0};
+    }
+  }
+}
+
+// Starts to bring kTileRows rows of both arrays, from `first` on, into two rings that follow each
+// other; zeros outside of [tokens, dim]. The warps of the block take 16 rows each, in turn.
+template <int D, bool kAligned>
+__device__ __forceinline__ void stream_rows(cuda::AsyncCopies& copies, bfloat16* rings,
+                                            const StreamedPair& arrays, int first,
+                                            const HeadShape& shape) {
+  const int thread = recomputed_thread();
+  const int lane = thread % cuda::kWarpSize, warp = thread / cuda::kWarpSize;
+  const int warps = static_cast<int>(blockDim.x) / cuda::kWarpSize;
+#pragma unroll 1
+  for (int row = 16 * warp; row < kTileRows; row += 16 * warps) {
+    bfloat16* to = rings + (first % kRingRows + row) * kRowStride<D>;
+    StreamedPair rows = arrays;
+    for (Streamed& s : rows.of) s.from += static_cast<std::int64_t>(first + row) * s.stride;
+    const int left = shape.tokens - first - row;
+    if constexpr (kAligned) {
+      stream_aligned_rows<D>(copies, lane, to, rows, left, shape);
+    } else {
+      copy_rows<D>(lane, to, rows, left, shape);
+    }
   }
 }
 
@@ -172,7 +232,7 @@ __device__ __forceinline__ void pack_operand(unsigned (&a)[4], const float (&c)[
 // Writes 16 rows of a warp to global memory, row g of a fragment times factor[0] and row g + 8
 // times factor[1]. They pass through `shared`, 16 rows of the warp's own, to leave in 16-byte
 // pieces.
-template <int D>
+template <int D, bool kAligned>
 __device__ __forceinline__ void store_own_rows(const float (&acc)[D / 8][4],
                                                const float (&factor)[2], bfloat16* shared,
                                                bfloat16* to, std::int64_t stride, int first,
@@ -195,7 +255,7 @@ __device__ __forceinline__ void store_own_rows(const float (&acc)[D / 8][4],
     const bfloat16* from = shared + row * kRowStride<D> + column;
     bfloat16* target = to + (first + row) * stride + column;
     if (first + row >= shape.tokens || column >= shape.dim) continue;
-    if (shape.aligned) {
+    if constexpr (kAligned) {
       *reinterpret_cast<uint4*>(target) = *reinterpret_cast<const uint4*>(from);
     } else {
       for (int k = 0; k < 8 && column + k < shape.dim; ++k) target[k] = from[k];
@@ -218,7 +278,8 @@ struct Resident {
   static constexpr int kRowsPerWarp = 16 * kTiles;
   static constexpr int kMaxWarps = kResidency.max_warps;
   static constexpr int kMaxThreads = kMaxWarps * cuda::kWarpSize;
-  static constexpr int kBlocksPerSm = kResidency.blocks;
+  // Rows that start anywhere pass through registers.
+  static constexpr int blocks_per_sm(bool aligned) { return aligned ? kResidency.blocks : 1; }
   // Results leave by way of the rings, 16 rows per warp.
   static_assert(kMaxWarps * 16 <= 2 * kRingRows);
 };
@@ -234,13 +295,15 @@ inline Division divide_rows(std::int64_t tokens, int rows_per_warp, int max_warp
   return {static_cast<int>((tiles + blocks - 1) / blocks), static_cast<int>(blocks)};
 }
 
-// Calls f(integral constant D) with head_dim rounded up to the next multiple of 16.
+// Calls f(integral constant D, integral constant kAligned) with head_dim rounded up to the next
+// multiple of 16.
 template <int D = 16, class F>
-void for_padded_dim(std::int64_t head_dim, F&& f) {
+void for_head_rows(std::int64_t head_dim, bool aligned, F&& f) {
   if constexpr (D < kMaxTensorDim) {
-    if (head_dim > D) return for_padded_dim<D + 16>(head_dim, f);
+    if (head_dim > D) return for_head_rows<D + 16>(head_dim, aligned, f);
   }
-  f(std::integral_constant<int, D>{});
+  constexpr std::integral_constant<int, D> padded;
+  aligned ? f(padded, std::true_type{}) : f(padded, std::false_type{});
 }
 
 }  // namespace dtn::attention

@@ -12,9 +12,9 @@ namespace {
 // A bias takes registers, too.
 template <bool kBiased>
 constexpr Residency queries_residency(int dim) {
-  if (dim <= (kBiased ? 32 : 48)) return {2, 4, 3};
+  if (dim <= (kBiased ? 16 : 48)) return {2, 4, 3};
   if (dim <= 64) return {1, 7, 2};
-  return {1, 4, dim <= 96 ? 3 : 2};
+  return {1, 4, dim <= 80 ? 3 : 2};
 }
 template <int D, bool kBiased>
 struct BackwardQueries : Resident<queries_residency<kBiased>(D)> {
@@ -54,7 +54,7 @@ __device__ __forceinline__ void dot_own_rows(float (&sum)[2], const unsigned (&a
 }
 
 // What a warp of the first kernel has of its rows.
-template <int D, int R, bool kBiased>
+template <int D, int R, bool kAligned, bool kBiased>
 struct OwnQueries {
   unsigned q[R][D / 16][4], dout[R][D / 16][4];
   OwnStatistics<R> statistics;
@@ -65,9 +65,10 @@ struct OwnQueries {
     for (int r = 0; r < R; ++r) {
       int row = first + 16 * r;
       unsigned out[D / 16][4];
-      load_own_rows<D>(dout[r], arrays.dout + head.out(shape), shape.out_stride, row, shape);
-      load_own_rows<D>(out, arrays.out + head.out(shape), shape.out_stride, row, shape);
-      load_own_rows<D>(q[r], arrays.qkv + head.qkv(shape), shape.qkv_stride, row, shape);
+      load_own_rows<D, kAligned>(dout[r], arrays.dout + head.out(shape), shape.out_stride, row,
+                                 shape);
+      load_own_rows<D, kAligned>(out, arrays.out + head.out(shape), shape.out_stride, row, shape);
+      load_own_rows<D, kAligned>(q[r], arrays.qkv + head.qkv(shape), shape.qkv_stride, row, shape);
       float delta[2];
       dot_own_rows<D>(delta, dout[r], out);
 #pragma unroll
@@ -84,9 +85,9 @@ struct OwnQueries {
   }
 };
 
-template <int D, bool kBiased>
+template <int D, bool kAligned, bool kBiased>
 __global__ void __launch_bounds__(BackwardQueries<D, kBiased>::kMaxThreads,
-                                  BackwardQueries<D, kBiased>::kBlocksPerSm)
+                                  BackwardQueries<D, kBiased>::blocks_per_sm(kAligned))
     attention_backward_queries_kernel(HeadShape shape, BackwardArrays arrays,
                                       GridBias<kBiased> grid) {
   constexpr int R = BackwardQueries<D, kBiased>::kTiles;
@@ -98,17 +99,18 @@ __global__ void __launch_bounds__(BackwardQueries<D, kBiased>::kMaxThreads,
 
   cuda::AsyncCopies copies;
   auto stream = [&](int row) {
-    const bfloat16* keys = arrays.qkv + head.recomputed().qkv(shape) + shape.out_stride;
-    const bfloat16* values = keys + shape.out_stride;
-    stream_rows<D>(copies, shared, keys, shape.qkv_stride, row, shape);
-    stream_rows<D>(copies, shared + kRingSize<D>, values, shape.qkv_stride, row, shape);
+    const bfloat16* keys =
+        arrays.qkv + block_head(shape).recomputed().qkv(shape) + shape.out_stride;
+    stream_rows<D, kAligned>(copies, shared,
+                             {keys, shape.qkv_stride, keys + shape.out_stride, shape.qkv_stride},
+                             row, shape);
     copies.commit();
     stream_places(places, grid, row);
   };
   stream(0);
-  OwnQueries<D, R, kBiased> own(shape, arrays, head, warp.first, lane);
+  OwnQueries<D, R, kAligned, kBiased> own(shape, arrays, head, warp.first, lane);
   QueryScores<R, kBiased> of_warp{
-      lane, {arrays.score_scale, {grid, shape, head, kLog2E}}, {grid, warp.first, lane}, {}};
+      lane, {arrays.score_scale, {grid, head, kLog2E}}, {grid, warp.first, lane}, {}};
   float dq[R][D / 8][4] = {};
 #pragma unroll 1
   for (int row = 0; row < shape.tokens; row += 16) {
@@ -132,15 +134,16 @@ __global__ void __launch_bounds__(BackwardQueries<D, kBiased>::kMaxThreads,
   }
   __syncthreads();
 
-  head = head.recomputed();
+  head = block_head(shape).recomputed();
   of_warp.dbias.store(grid, shape, head);
   if (warp.first >= shape.tokens) return;
-  store_own_tiles<D, R>(dq, arrays.scale, shared + warp.index * 16 * kRowStride<D>,
-                        arrays.dqkv + head.qkv(shape), shape.qkv_stride, warp.first, shape);
+  store_own_tiles<D, R, kAligned>(dq, arrays.scale, shared + warp.index * 16 * kRowStride<D>,
+                                  arrays.dqkv + head.qkv(shape), shape.qkv_stride, warp.first,
+                                  shape);
 }
 
 // What a warp of the second kernel has of its rows.
-template <int D, int R>
+template <int D, int R, bool kAligned>
 struct OwnKeys {
   unsigned k[R][D / 16][4], v[R][D / 16][4];
 
@@ -150,15 +153,15 @@ struct OwnKeys {
     const bfloat16* values = keys + shape.out_stride;
 #pragma unroll
     for (int r = 0; r < R; ++r) {
-      load_own_rows<D>(k[r], keys, shape.qkv_stride, first + 16 * r, shape);
-      load_own_rows<D>(v[r], values, shape.qkv_stride, first + 16 * r, shape);
+      load_own_rows<D, kAligned>(k[r], keys, shape.qkv_stride, first + 16 * r, shape);
+      load_own_rows<D, kAligned>(v[r], values, shape.qkv_stride, first + 16 * r, shape);
     }
   }
 };
 
-template <int D, bool kBiased>
+template <int D, bool kAligned, bool kBiased>
 __global__ void __launch_bounds__(BackwardKeys<D, kBiased>::kMaxThreads,
-                                  BackwardKeys<D, kBiased>::kBlocksPerSm)
+                                  BackwardKeys<D, kBiased>::blocks_per_sm(kAligned))
     attention_backward_keys_kernel(HeadShape shape, BackwardArrays arrays, GridBias<kBiased> grid) {
   constexpr int R = BackwardKeys<D, kBiased>::kTiles;
   DTN_SHARED(bfloat16, shared);  // [queries, douts][kRingRows, kRowStride], statistics, places
@@ -170,19 +173,19 @@ __global__ void __launch_bounds__(BackwardKeys<D, kBiased>::kMaxThreads,
 
   cuda::AsyncCopies copies;
   auto stream = [&](int row) {
-    BlockHead here = head.recomputed();
-    const bfloat16* queries = arrays.qkv + here.qkv(shape);
-    const bfloat16* douts = arrays.dout + here.out(shape);
-    stream_rows<D>(copies, shared, queries, shape.qkv_stride, row, shape);
-    stream_rows<D>(copies, shared + kRingSize<D>, douts, shape.out_stride, row, shape);
+    const BlockHead here = block_head(shape);
+    stream_rows<D, kAligned>(copies, shared,
+                             {arrays.qkv + here.qkv(shape), shape.qkv_stride,
+                              arrays.dout + here.out(shape), shape.out_stride},
+                             row, shape);
     stream_statistics(copies, statistics, arrays.statistics + here.row(shape), row, shape);
     copies.commit();
     stream_places(places, grid, row);
   };
   stream(0);
-  OwnKeys<D, R> own(shape, arrays, head, warp.first);
+  OwnKeys<D, R, kAligned> own(shape, arrays, head, warp.first);
   KeyScores<R, kBiased> of_warp{
-      lane, {arrays.score_scale, {grid, shape, head, kLog2E}}, {grid, warp.first, lane}};
+      lane, {arrays.score_scale, {grid, head, kLog2E}}, {grid, warp.first, lane}};
   float dk[R][D / 8][4] = {}, dv[R][D / 8][4] = {};
 #pragma unroll 1
   for (int row = 0; row < shape.tokens; row += 16) {
@@ -211,9 +214,11 @@ __global__ void __launch_bounds__(BackwardKeys<D, kBiased>::kMaxThreads,
 
   if (warp.first >= shape.tokens) return;
   bfloat16* staging = shared + warp.index * 16 * kRowStride<D>;
-  bfloat16* to = arrays.dqkv + head.recomputed().qkv(shape) + shape.out_stride;
-  store_own_tiles<D, R>(dk, arrays.scale, staging, to, shape.qkv_stride, warp.first, shape);
-  store_own_tiles<D, R>(dv, 1, staging, to + shape.out_stride, shape.qkv_stride, warp.first, shape);
+  bfloat16* to = arrays.dqkv + block_head(shape).recomputed().qkv(shape) + shape.out_stride;
+  store_own_tiles<D, R, kAligned>(dk, arrays.scale, staging, to, shape.qkv_stride, warp.first,
+                                  shape);
+  store_own_tiles<D, R, kAligned>(dv, 1, staging, to + shape.out_stride, shape.qkv_stride,
+                                  warp.first, shape);
 }
 
 }  // namespace
@@ -228,20 +233,22 @@ void tensor_backward(CudaQueue& queue, const AttentionBackward& args, RowStatist
                         .scale = static_cast<float>(args.scale),
                         .score_scale = static_cast<float>(args.scale) * kLog2E};
   HeadShape shape = head_shape(args);
-  shape.aligned = args.head_dim % 8 == 0 && starts_aligned(args.qkv) && starts_aligned(args.out) &&
-                  starts_aligned(args.dout) && starts_aligned(args.dqkv);
-  for_padded_dim(args.head_dim, [&](auto padded) {
+  const bool is_aligned = args.head_dim % 8 == 0 && starts_aligned(args.qkv) &&
+                          starts_aligned(args.out) && starts_aligned(args.dout) &&
+                          starts_aligned(args.dqkv);
+  for_head_rows(args.head_dim, is_aligned, [&](auto padded, auto aligned) {
     constexpr int D = padded;
     for_bias(args, [&](auto bias) {
       constexpr bool kBiased = decltype(bias)::kBiased;
       auto start = [&](const char* name, auto kernel, auto tuning, Division rows,
                        const GridBias<kBiased>& grid) {
         shape.blocks = rows.blocks;
-        launch(
-            queue, {name, {args.batch, args.tokens, args.heads, args.head_dim}}, kernel,
-            {blocks_for(args.batch * args.heads * rows.blocks, 1),
-             static_cast<unsigned>(rows.warps * cuda::kWarpSize), decltype(tuning)::kSharedBytes},
-            shape, arrays, grid);
+        for_head_grids(shape, args.batch, [&](dim3 blocks) {
+          launch(queue, {name, {args.batch, args.tokens, args.heads, args.head_dim}}, kernel,
+                 {blocks, static_cast<unsigned>(rows.warps * cuda::kWarpSize),
+                  decltype(tuning)::kSharedBytes},
+                 shape, arrays, grid);
+        });
       };
       auto divide = [&](auto tuning) {
         using K = decltype(tuning);
@@ -251,10 +258,10 @@ void tensor_backward(CudaQueue& queue, const AttentionBackward& args, RowStatist
       BackwardKeys<D, kBiased> keys;
       Division rows = divide(queries);
       with_bias_gradient(queue, args, bias, rows.blocks * rows.warps, [&](const auto& grid) {
-        start("attention_backward_queries", attention_backward_queries_kernel<D, kBiased>, queries,
-              rows, grid);
+        start("attention_backward_queries", attention_backward_queries_kernel<D, aligned, kBiased>,
+              queries, rows, grid);
       });
-      start("attention_backward_keys", attention_backward_keys_kernel<D, kBiased>, keys,
+      start("attention_backward_keys", attention_backward_keys_kernel<D, aligned, kBiased>, keys,
             divide(keys), bias);
     });
   });

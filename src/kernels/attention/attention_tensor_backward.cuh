@@ -95,7 +95,7 @@ __device__ __forceinline__ OfStreamedRows<V> load_streamed(const V* ring, int ro
 __device__ __forceinline__ void stream_statistics(cuda::AsyncCopies& copies, RowStatistics* ring,
                                                   const RowStatistics* from, int first,
                                                   const HeadShape& shape) {
-  for (int i = static_cast<int>(threadIdx.x); i < kTileRows; i += static_cast<int>(blockDim.x)) {
+  for (int i = recomputed_thread(); i < kTileRows; i += static_cast<int>(blockDim.x)) {
     bool inside = first + i < shape.tokens;
     copies.copy<8>(ring + (first + i) % kRingRows, from + (inside ? first + i : 0), inside);
   }
@@ -189,14 +189,14 @@ struct KeyScores {
 };
 
 // Writes all rows of a warp, times `factor`; `shared` has room for 16 of them.
-template <int D, int R>
+template <int D, int R, bool kAligned>
 __device__ __forceinline__ void store_own_tiles(const float (&acc)[R][D / 8][4], float factor,
                                                 bfloat16* shared, bfloat16* to, std::int64_t stride,
                                                 int first, const HeadShape& shape) {
   const float factors[2] = {factor, factor};
 #pragma unroll
   for (int r = 0; r < R; ++r) {
-    store_own_rows<D>(acc[r], factors, shared, to, stride, first + 16 * r, shape);
+    store_own_rows<D, kAligned>(acc[r], factors, shared, to, stride, first + 16 * r, shape);
   }
 }
 

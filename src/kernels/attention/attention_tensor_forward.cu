@@ -21,7 +21,7 @@ constexpr Residency forward_residency(int dim) {
   if (dim <= (kBiased ? 16 : 32)) return {2, 4, 4};
   if (dim <= (kBiased ? 48 : 64)) return {2, 4, 3};
   if (dim <= 64) return {1, 7, 2};
-  return {1, 6, 2};
+  return {1, kBiased && dim > 96 ? 5 : 6, 2};
 }
 template <int D, bool kBiased>
 struct Forward : Resident<forward_residency<kBiased>(D)> {
@@ -179,9 +179,9 @@ struct OnlineSoftmax {
   }
 };
 
-template <int D, bool kBiased>
+template <int D, bool kAligned, bool kBiased>
 __global__ void __launch_bounds__(Forward<D, kBiased>::kMaxThreads,
-                                  Forward<D, kBiased>::kBlocksPerSm)
+                                  Forward<D, kBiased>::blocks_per_sm(kAligned))
     attention_forward_kernel(HeadShape shape, const bfloat16* qkv, Scale scale,
                              GridBias<kBiased> grid, bfloat16* out, float* lse) {
   using K = Forward<D, kBiased>;
@@ -195,10 +195,10 @@ __global__ void __launch_bounds__(Forward<D, kBiased>::kMaxThreads,
 
   cuda::AsyncCopies copies;
   auto stream = [&](int row) {
-    const bfloat16* keys = qkv + head.recomputed().qkv(shape) + shape.out_stride;
-    const bfloat16* values = keys + shape.out_stride;
-    stream_rows<D>(copies, shared, keys, shape.qkv_stride, row, shape);
-    stream_rows<D>(copies, shared + kRingSize<D>, values, shape.qkv_stride, row, shape);
+    const bfloat16* keys = qkv + head.qkv(shape) + shape.out_stride;
+    stream_rows<D, kAligned>(copies, shared,
+                             {keys, shape.qkv_stride, keys + shape.out_stride, shape.qkv_stride},
+                             row, shape);
     copies.commit();
     stream_places(places, grid, row);
   };
@@ -206,13 +206,14 @@ __global__ void __launch_bounds__(Forward<D, kBiased>::kMaxThreads,
   unsigned q[R][D / 16][4];
 #pragma unroll
   for (int r = 0; r < R; ++r) {
-    load_own_rows<D>(q[r], qkv + head.qkv(shape), shape.qkv_stride, first + 16 * r, shape);
+    load_own_rows<D, kAligned>(q[r], qkv + head.qkv(shape), shape.qkv_stride, first + 16 * r,
+                               shape);
 #pragma unroll
     for (int i = 0; i < D / 4; ++i) q[r][i / 4][i % 4] ^= scale.sign;
   }
 
   const int g = this_lane().g;
-  RowBias<R, kBiased> bias{{grid, shape, head, kLog2E}, {grid, first + g, 8}, places};
+  RowBias<R, kBiased> bias{{grid, head, kLog2E}, {grid, first + g, 8}, places};
   OnlineSoftmax<D, kBiased> softmax;
 #pragma unroll 1
   for (int row = 0; row < shape.tokens; row += 32) {
@@ -233,7 +234,6 @@ __global__ void __launch_bounds__(Forward<D, kBiased>::kMaxThreads,
   __syncthreads();
 
   if (first >= shape.tokens) return;
-  head = head.recomputed();
   Lane lane = this_lane();
 #pragma unroll
   for (int r = 0; r < R; ++r) {
@@ -249,29 +249,31 @@ __global__ void __launch_bounds__(Forward<D, kBiased>::kMaxThreads,
         lse[head.row(shape) + row] = softmax.shift[r][half] * kLn2 + logf(sum);
       }
     }
-    store_own_rows<D>(softmax.acc[r], inverse, shared + warp * 16 * kRowStride<D>,
-                      out + head.out(shape), shape.out_stride, first + 16 * r, shape);
+    store_own_rows<D, kAligned>(softmax.acc[r], inverse, shared + warp * 16 * kRowStride<D>,
+                                out + head.out(shape), shape.out_stride, first + 16 * r, shape);
   }
 }
 
 }  // namespace
 
 void tensor_forward(CudaQueue& queue, const AttentionForward& args) {
-  for_padded_dim(args.head_dim, [&](auto padded) {
+  const bool is_aligned =
+      args.head_dim % 8 == 0 && starts_aligned(args.qkv) && starts_aligned(args.out);
+  for_head_rows(args.head_dim, is_aligned, [&](auto padded, auto aligned) {
     constexpr int D = padded;
     HeadShape shape = head_shape(args);
-    shape.aligned = args.head_dim % 8 == 0 && starts_aligned(args.qkv) && starts_aligned(args.out);
     for_bias(args, [&](auto bias) {
       constexpr bool kBiased = decltype(bias)::kBiased;
       using K = Forward<D, kBiased>;
       Division rows = divide_rows(args.tokens, K::kRowsPerWarp, K::kMaxWarps);
       shape.blocks = rows.blocks;
-      launch(queue, {"attention_forward", {args.batch, args.tokens, args.heads, args.head_dim}},
-             attention_forward_kernel<D, kBiased>,
-             {blocks_for(args.batch * args.heads * rows.blocks, 1),
-              static_cast<unsigned>(rows.warps * cuda::kWarpSize), K::kSharedBytes},
-             shape, static_cast<const bfloat16*>(args.qkv), Scale(args.scale), bias,
-             static_cast<bfloat16*>(args.out), static_cast<float*>(args.lse));
+      for_head_grids(shape, args.batch, [&](dim3 blocks) {
+        launch(queue, {"attention_forward", {args.batch, args.tokens, args.heads, args.head_dim}},
+               attention_forward_kernel<D, aligned, kBiased>,
+               {blocks, static_cast<unsigned>(rows.warps * cuda::kWarpSize), K::kSharedBytes},
+               shape, static_cast<const bfloat16*>(args.qkv), Scale(args.scale), bias,
+               static_cast<bfloat16*>(args.out), static_cast<float*>(args.lse));
+      });
     });
   });
 }

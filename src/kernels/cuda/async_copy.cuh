@@ -56,8 +56,8 @@ class AsyncCopies {
 #else
 class AsyncCopies {
  public:
-  // kBytes are 8 or 16, both addresses multiples of it. Unless `valid`, zeros are written and
-  // `from` is not read, but must be an address.
+  // kBytes are 8 or 16, both addresses multiples of it. Unless `valid`, zeros are written, and
+  // nothing is read: `from` may lie anywhere.
   template <int kBytes>
   __device__ __forceinline__ void copy(void* to, const void* from, bool valid) {
     static_assert(kBytes == 8 || kBytes == 16);

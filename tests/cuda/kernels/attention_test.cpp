@@ -371,6 +371,20 @@ TEST(CudaAttention, UnalignedTensors) {
   }
 }
 
+TEST(CudaAttention, MoreImagesThanAGridHas) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  const Problem p = Problem::on_grid(5, 3, 3, 2, 8);
+  for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
+    const Result at_once = on_device(p, dtype);
+    attention::images_of_grid = 2;
+    const Result in_turn = on_device(p, dtype);
+    attention::images_of_grid = 65535;
+    for (std::size_t i = 0; i < at_once.all().size(); ++i) {
+      EXPECT_TRUE(same_bits(in_turn.all()[i], at_once.all()[i])) << i;
+    }
+  }
+}
+
 TEST(CudaAttention, NothingToDo) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
