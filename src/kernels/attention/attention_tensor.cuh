@@ -54,32 +54,38 @@ __device__ __forceinline__ int recomputed_thread() {
 
 // kAligned says of a kernel that every row of a head starts at, and is, a multiple of 16 bytes.
 
-// Values (row, column) and (row, column + 1), zeros outside of [tokens, dim].
-template <bool kAligned>
-__device__ __forceinline__ unsigned load_pair(const bfloat16* row, int column, bool inside,
+// What a lane with `pair` at its values of columns 0 to 7 has in columns `first` to first + 7: two
+// values, zeros from column dim on.
+template <int D, bool kAligned>
+__device__ __forceinline__ unsigned load_pair(const bfloat16* pair, int first,
                                               const HeadShape& shape) {
-  if (!inside || column >= shape.dim) return 0;
-  if constexpr (kAligned) return *reinterpret_cast<const unsigned*>(row + column);
-  unsigned high = column + 1 < shape.dim ? row[column + 1].bits : 0u;
-  return row[column].bits | high << 16;
+  if constexpr (kAligned) {  // the last eight columns are there or not, all others are
+    if (first == D - 8 && shape.dim < D) return 0;
+    return *reinterpret_cast<const unsigned*>(pair + first);
+  } else {
+    const int column = first + 2 * this_lane().t;
+    if (column >= shape.dim) return 0;
+    const unsigned high = column + 1 < shape.dim ? pair[first + 1].bits : 0u;
+    return pair[first].bits | high << 16;
+  }
 }
 
-// A fragments of 16 rows [16, D] from global memory. The four lanes of a quad read 16 adjacent
-// bytes, and the next 16 bytes of the sector right after.
+// A fragments of 16 rows [16, D] from global memory, zeros outside of [tokens, dim]. The four lanes
+// of a quad read 16 adjacent bytes, and the next 16 bytes of the sector right after.
 template <int D, bool kAligned>
 __device__ __forceinline__ void load_own_rows(unsigned (&a)[D / 16][4], const bfloat16* from,
                                               std::int64_t stride, int first,
                                               const HeadShape& shape) {
-  Lane lane = this_lane();
+  const Lane lane = this_lane();
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
-    int row = first + lane.g + 8 * half;
-    bool inside = row < shape.tokens;
-    const bfloat16* p = from + (inside ? row : 0) * stride;
+    const int row = first + lane.g + 8 * half;
+    const bool inside = row < shape.tokens;
+    const bfloat16* pair = from + (inside ? row : 0) * stride + 2 * lane.t;
 #pragma unroll
-    for (int k = 0; k < D / 16; ++k) {
-      a[k][half] = load_pair<kAligned>(p, k * 16 + 2 * lane.t, inside, shape);
-      a[k][half + 2] = load_pair<kAligned>(p, k * 16 + 2 * lane.t + 8, inside, shape);
+    for (int i = 0; i < D / 8; ++i) {
+      unsigned& values = a[i / 2][half + i % 2 * 2];
+      values = inside ? load_pair<D, kAligned>(pair, 8 * i, shape) : 0u;
     }
   }
 }

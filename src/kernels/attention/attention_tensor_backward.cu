@@ -13,7 +13,7 @@ namespace {
 template <bool kBiased>
 constexpr Residency queries_residency(int dim) {
   if (dim <= (kBiased ? 16 : 48)) return {2, 4, 3};
-  if (dim <= 64) return {1, 7, 2};
+  if (dim <= 64) return {1, kBiased ? 6 : 7, 2};
   return {1, 4, dim <= 80 ? 3 : 2};
 }
 template <int D, bool kBiased>
