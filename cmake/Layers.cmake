@@ -169,8 +169,11 @@ function(dtn_cuda_layer)
     # Denormals are taken for 0, as on the CPU; but attention on tensor cores would run out of
     # registers for it, and its exponentials do so anyway.
     set(flushing ${kernels})
-    list(FILTER flushing EXCLUDE REGEX "/attention_tensor_")
+    list(FILTER flushing EXCLUDE REGEX "/attention_(tensor|warpgroup)_")
     set_source_files_properties(${flushing} PROPERTIES COMPILE_OPTIONS -ftz=true)
+    if(CMAKE_CUDA_ARCHITECTURES MATCHES "90a")  # it alone has the products of warpgroups
+      target_compile_definitions(dtn_cuda PRIVATE DTN_CUDA_SM_90A=1)
+    endif()
     if(DTN_CUDA_STRICT)
       list(APPEND flags -Werror=all-warnings -Xptxas=--warning-as-error -Xcompiler=-Werror)
     endif()

@@ -47,7 +47,7 @@ if [[ $mode == quick ]]; then exit 0; fi
 export PATH=$PATH:/usr/local/cuda/bin
 if command -v nvcc > /dev/null; then
   stage "CUDA backend"
-  cmake --preset cuda -B build-cuda -DDTN_UNITY=ON -DCMAKE_CUDA_ARCHITECTURES="80-real;90-real"
+  cmake --preset cuda -B build-cuda -DDTN_UNITY=ON -DCMAKE_CUDA_ARCHITECTURES="80-real;90a-real"
   programs=(dtn-train)
   if nvidia-smi > /dev/null 2>&1; then programs+=(gpu_kernels gpu_train gpu_dist); fi
   cmake --build build-cuda -j "$jobs" --target "${programs[@]}"

@@ -6,9 +6,7 @@
 #include "dist/device_transport.h"
 #include "dtn/core/check.h"
 #include "kernels/attention/attention.h"
-#include "kernels/attention/block_attention.h"
 #include "kernels/attention/grouped_attention.h"
-#include "kernels/attention/hashed_attention.h"
 #include "kernels/attention/query_attention.h"
 #include "kernels/conv/convolution.h"
 #include "kernels/conv/depthwise_tokens.h"
@@ -51,6 +49,8 @@
 #include "kernels/primitive/select.h"
 #include "kernels/primitive/softmax.h"
 #include "kernels/primitive/unfold.h"
+#include "kernels/sparse_attention/block_attention.h"
+#include "kernels/sparse_attention/hashed_attention.h"
 
 namespace dtn {
 namespace {

@@ -4,8 +4,8 @@
 
 #include "core/queue.h"
 #include "dtn/ops/attention.h"
-#include "kernels/attention/block_attention.h"
-#include "kernels/attention/hashed_attention.h"
+#include "kernels/sparse_attention/block_attention.h"
+#include "kernels/sparse_attention/hashed_attention.h"
 #include "ops/attention_parts.h"
 
 namespace dtn::ops {

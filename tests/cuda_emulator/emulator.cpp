@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <numeric>
@@ -131,7 +132,11 @@ void yield(State state) {
 }
 
 void fiber_main() {
-  (*block->kernel)();
+  try {
+    (*block->kernel)();
+  } catch (const std::exception& e) {
+    block->error = e.what();
+  }
   yield(State::kDone);
   std::abort();  // a finished fiber is not resumed
 }

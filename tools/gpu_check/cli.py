@@ -97,8 +97,8 @@ def parse(arguments):
         "build-gpu; in a packed folder build; of pack build-gpu-pack; of record-losses build)")
     add("--commit", metavar="HASH", help="what the ledger names as the commit (default: what git "
         "says of the sources)")
-    add("--arch", default="90-real", metavar="LIST", help="of pack: GPU architectures as CMake "
-        "names them, like '80-real;90-real' (default: %(default)s, for the H100 and H200)")
+    add("--arch", default="90a-real", metavar="LIST", help="of pack: GPU architectures as CMake "
+        "names them, like '80-real;90a-real' (default: %(default)s, for the H100 and H200)")
     options = parser.parse_args(arguments)
     if options.folder and options.command != "pack":
         parser.error(f"{options.command} takes no folder")

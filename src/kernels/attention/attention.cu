@@ -17,6 +17,10 @@
 // exchange, no bound on T, several independent blocks per multiprocessor, and a fixed order of
 // every sum.
 //
+// Hopper's tensor cores reach their rate by products of whole warpgroups out of shared memory. That
+// changes the sum above: left operands are 64 rows, ds as it is stored needs no reload, and a
+// multiprocessor has room for one block that holds a head (attention_warpgroup_*.cu).
+//
 // Lengths and dropout are for long sequences and have plain kernels of their own, a warp for each
 // token (attention_padded.cu); the tensor cores do not know them yet.
 //
@@ -48,11 +52,29 @@ bool is_for_tensor_cores(const Args& args) {
   return args.dtype == DType::kBFloat16 && args.head_dim <= attention::kMaxTensorDim;
 }
 
+// With fewer tokens, 64 queries at a time leave too much undone.
+template <class Args>
+bool is_for_warpgroups(const Args& args) {
+  return attention::use_warpgroups && has_warpgroup_products() && args.dtype == DType::kBFloat16 &&
+         !args.pos_weight && (args.head_dim == 48 || args.head_dim == 64) &&
+         args.tokens >= attention::kFewestWarpgroupTokens &&
+         args.tokens <= attention::kMaxWarpgroupTokens && attention::starts_aligned(args.qkv) &&
+         attention::starts_aligned(args.out);
+}
+
+bool backward_is_for_warpgroups(const AttentionBackward& args) {
+  // At D = 64 registers do not hold dk, dv and the scores.
+  return is_for_warpgroups(args) && args.head_dim == 48 && attention::starts_aligned(args.dout) &&
+         attention::starts_aligned(args.dqkv) &&
+         attention::warpgroup_backward_bytes(args.tokens) <= most_shared_bytes();
+}
+
 }  // namespace
 
 void run(CudaQueue& queue, const AttentionForward& args) {
   if (is_empty(args)) return;
   if (is_padded(args)) return attention::padded_forward(queue, args);
+  if (is_for_warpgroups(args)) return attention::warpgroup_forward(queue, args);
   if (is_for_tensor_cores(args)) return attention::tensor_forward(queue, args);
   attention::plain_forward(queue, args);
 }
@@ -60,6 +82,7 @@ void run(CudaQueue& queue, const AttentionForward& args) {
 void run(CudaQueue& queue, const AttentionBackward& args) {
   if (is_empty(args)) return;
   if (is_padded(args)) return attention::padded_backward(queue, args);
+  if (backward_is_for_warpgroups(args)) return attention::warpgroup_backward(queue, args);
   auto statistics = queue.scratch<attention::RowStatistics>(args.batch * args.heads * args.tokens);
   if (is_for_tensor_cores(args)) {
     return attention::tensor_backward(queue, args, statistics.get());

@@ -15,6 +15,8 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdlib>
+#include <string_view>
 
 #include "core/queue.h"
 #include "dtn/core/dtype.h"
@@ -71,6 +73,13 @@ void run(CudaQueue&, const AttentionBackward&);
 namespace attention {
 // Images in one grid of a CUDA device, which allows no more in its third dimension. Tests set less.
 inline std::int64_t images_of_grid = 65535;
+
+// Whether devices of compute capability 9.0 get the kernels of attention_warpgroup_*.cu. No card has
+// run them yet, so DTN_CUDA_WGMMA=1 in the environment, or a test, must ask for them.
+inline bool use_warpgroups = [] {
+  const char* wanted = std::getenv("DTN_CUDA_WGMMA");
+  return wanted && std::string_view(wanted) == "1";
+}();
 }  // namespace attention
 
 }  // namespace dtn

@@ -89,6 +89,13 @@ inline constexpr int kMaxTensorDim = 128;
 void tensor_forward(CudaQueue&, const AttentionForward&);
 void tensor_backward(CudaQueue&, const AttentionBackward&, RowStatistics*);
 
+// On tensor cores by products of warpgroups, for the sizes that attention.cu sends there.
+inline constexpr int kFewestWarpgroupTokens = 129, kMaxWarpgroupTokens = 256;
+void warpgroup_forward(CudaQueue&, const AttentionForward&);
+void warpgroup_backward(CudaQueue&, const AttentionBackward&);
+// The backward pass takes D = 48 alone; what a block of it needs of shared memory.
+std::size_t warpgroup_backward_bytes(std::int64_t tokens);
+
 // On CUDA cores: float32, or bfloat16 computed in float32; head_dim <= kMaxPlainDim.
 inline constexpr int kMaxPlainDim = 256;
 void plain_forward(CudaQueue&, const AttentionForward&);

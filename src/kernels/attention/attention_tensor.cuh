@@ -11,6 +11,9 @@
 // so do the eight rows of an output fragment that a warp stores, four words of each.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
+
 #include "kernels/attention/attention_bias.cuh"
 #include "kernels/cuda/async_copy.cuh"
 #include "kernels/cuda/reduce.cuh"
@@ -20,6 +23,18 @@ namespace dtn::attention {
 
 inline constexpr int kTileRows = 64;  // streamed at a time
 inline constexpr int kRingRows = 2 * kTileRows;
+
+// log2(e) scale, in the forward pass. The shift takes the largest product for that of the largest
+// score, so a negative sign goes to q. The magnitude is not 0: times the -infinity of a key that is not there, that
+// would be NaN.
+struct Scale {
+  float magnitude;
+  unsigned sign;  // of two bfloat16
+
+  explicit Scale(double scale)
+      : magnitude(std::max(std::abs(static_cast<float>(scale) * kLog2E), 1e-30f)),
+        sign(scale < 0 ? 0x80008000u : 0u) {}
+};
 
 // Values from one row in shared memory to the next.
 template <int D>

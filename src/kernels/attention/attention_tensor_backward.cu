@@ -224,14 +224,7 @@ __global__ void __launch_bounds__(BackwardKeys<D, kBiased>::kMaxThreads,
 }  // namespace
 
 void tensor_backward(CudaQueue& queue, const AttentionBackward& args, RowStatistics* statistics) {
-  BackwardArrays arrays{.qkv = static_cast<const bfloat16*>(args.qkv),
-                        .out = static_cast<const bfloat16*>(args.out),
-                        .dout = static_cast<const bfloat16*>(args.dout),
-                        .lse = static_cast<const float*>(args.lse),
-                        .dqkv = static_cast<bfloat16*>(args.dqkv),
-                        .statistics = statistics,
-                        .scale = static_cast<float>(args.scale),
-                        .score_scale = static_cast<float>(args.scale) * kLog2E};
+  const BackwardArrays arrays = backward_arrays(args, statistics);
   HeadShape shape = head_shape(args);
   const bool is_aligned = args.head_dim % 8 == 0 && starts_aligned(args.qkv) &&
                           starts_aligned(args.out) && starts_aligned(args.dout) &&

@@ -15,6 +15,16 @@ struct BackwardArrays {
   RowStatistics* statistics;  // [B, H, T]
   float scale, score_scale;   // the latter times log2(e)
 };
+inline BackwardArrays backward_arrays(const AttentionBackward& args, RowStatistics* statistics) {
+  return {.qkv = static_cast<const bfloat16*>(args.qkv),
+          .out = static_cast<const bfloat16*>(args.out),
+          .dout = static_cast<const bfloat16*>(args.dout),
+          .lse = static_cast<const float*>(args.lse),
+          .dqkv = static_cast<bfloat16*>(args.dqkv),
+          .statistics = statistics,
+          .scale = static_cast<float>(args.scale),
+          .score_scale = static_cast<float>(args.scale) * kLog2E};
+}
 
 // Where a warp is: its number in the block, and the first of the rows that it owns.
 struct Warp {

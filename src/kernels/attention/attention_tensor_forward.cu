@@ -5,9 +5,6 @@
 // raised, and what was summed is rescaled, when some score exceeds it by more than kSlack. So p is
 // at most 2^kSlack, the sums keep their precision, and after the first keys most steps need no
 // exchange between lanes at all.
-#include <algorithm>
-#include <cmath>
-
 #include "kernels/attention/attention_tensor.cuh"
 
 namespace dtn::attention {
@@ -27,18 +24,6 @@ template <int D, bool kBiased>
 struct Forward : Resident<forward_residency<kBiased>(D)> {
   static constexpr std::size_t kSharedBytes =
       2 * kRingSize<D> * sizeof(bfloat16) + kPlaceBytes<kBiased>;
-};
-
-// log2(e) scale. The shift takes the largest product for that of the largest score, so a negative
-// sign goes to q. The magnitude is not 0: times the -infinity of a key that is not there, that
-// would be NaN.
-struct Scale {
-  float magnitude;
-  unsigned sign;  // of two bfloat16
-
-  explicit Scale(double scale)
-      : magnitude(std::max(std::abs(static_cast<float>(scale) * kLog2E), 1e-30f)),
-        sign(scale < 0 ? 0x80008000u : 0u) {}
 };
 
 // The positional bias of a warp's rows, base 2.

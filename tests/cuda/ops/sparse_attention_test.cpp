@@ -3,8 +3,8 @@
 
 #include "cuda/twin.h"
 #include "kernels/attention/attention.h"
-#include "kernels/attention/block_attention.h"
-#include "kernels/attention/hashed_attention.h"
+#include "kernels/sparse_attention/block_attention.h"
+#include "kernels/sparse_attention/hashed_attention.h"
 #include "sparse_attention_cases.h"
 
 namespace dtn::test {

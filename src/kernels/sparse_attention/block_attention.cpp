@@ -1,12 +1,12 @@
 // Block-sparse attention: a piece for each inner block of queries, and one for the first and the
 // last block together, which see all keys.
-#include "kernels/attention/block_attention.h"
+#include "kernels/sparse_attention/block_attention.h"
 
 #include "dtn/core/parallel.h"
-#include "kernels/attention/attention_pieces.h"
 #include "kernels/attention/table_bias.h"
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/sparse_attention/attention_pieces.h"
 
 namespace dtn::DTN_ISA {
 namespace {

@@ -1,7 +1,7 @@
 // Attention by hashing on CUDA devices: a warp for each position finds its buckets, a warp for each
 // head and round sorts them, and then each position walks its chunks.
 #include "kernels/attention/attention_rows.cuh"
-#include "kernels/attention/hashed_attention.h"
+#include "kernels/sparse_attention/hashed_attention.h"
 
 namespace dtn {
 namespace attention {

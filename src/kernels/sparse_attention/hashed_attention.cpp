@@ -1,14 +1,14 @@
 // Attention by hashing: the pieces of a head are its chunks, round by round.
-#include "kernels/attention/hashed_attention.h"
+#include "kernels/sparse_attention/hashed_attention.h"
 
 #include <cmath>
 
 #include "dtn/core/parallel.h"
-#include "kernels/attention/attention_pieces.h"
-#include "kernels/attention/hash_order.h"
-#include "kernels/attention/self_mask.h"
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
+#include "kernels/sparse_attention/attention_pieces.h"
+#include "kernels/sparse_attention/hash_order.h"
+#include "kernels/sparse_attention/self_mask.h"
 
 namespace dtn::DTN_ISA {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/attention/attention_pieces.h"
-#include "kernels/attention/hashed_attention.h"
+#include "kernels/sparse_attention/attention_pieces.h"
+#include "kernels/sparse_attention/hashed_attention.h"
 
 namespace dtn::DTN_ISA {
 

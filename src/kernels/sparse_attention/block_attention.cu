@@ -1,6 +1,6 @@
 // Block-sparse attention on CUDA devices.
 #include "kernels/attention/attention_rows.cuh"
-#include "kernels/attention/block_attention.h"
+#include "kernels/sparse_attention/block_attention.h"
 
 namespace dtn {
 namespace attention {

@@ -1,0 +1,60 @@
+// Attention by products of warpgroups (kernels/cuda/warpgroup.cuh), for the sizes of vision
+// transformers: bfloat16, aligned rows, D of 48 or 64, more than 128 and at most 256 tokens, no bias.
+// A thread block has a head, whose keys and values, in the backward pass its queries, too, lie whole
+// in shared memory; the scores of 64 queries with all keys are registers of one warpgroup.
+//
+// No card has run these kernels yet, so attention_tensor_*.cu keep the work unless
+// use_warpgroups says otherwise. What would settle it: `tools/gpu-check.sh` on compute capability
+// 9.0, where stage tests compares both with float64 and stage kernels times both.
+#pragma once
+
+#include "kernels/attention/attention_tensor.cuh"
+#include "kernels/cuda/warpgroup.cuh"
+
+namespace dtn::attention {
+
+// Calls f(integral constant D).
+template <class F>
+void for_warpgroup_dim(std::int64_t head_dim, F&& f) {
+  if (head_dim == 48) return f(std::integral_constant<int, 48>{});
+  if (head_dim == 64) return f(std::integral_constant<int, 64>{});
+  DTN_CHECK(false, "attention: no products of warpgroups for heads of ", head_dim, " channels");
+}
+
+__host__ __device__ constexpr int round_up_to(int value, int unit) {
+  return (value + unit - 1) / unit * unit;
+}
+
+// Starts to bring rows 0 to `rows` - 1 of a head, `stride` values apart, into shared memory as core
+// matrices; zeros in place of those beyond the last token. Thread i brings piece i of 16 bytes: a core
+// matrix is one of eight rows, and eight threads fill it.
+template <int D>
+__device__ __forceinline__ void copy_head_rows(cuda::AsyncCopies& copies, bfloat16* to,
+                                               const bfloat16* from, std::int64_t stride, int rows,
+                                               const HeadShape& shape) {
+  constexpr int kPieces = D / 8;  // of a row
+#pragma unroll 4
+  for (int i = recomputed_thread(); i < rows * kPieces; i += static_cast<int>(blockDim.x)) {
+    const int core = i / 8, row = core / kPieces * 8 + i % 8, column = core % kPieces * 8;
+    const bool inside = row < shape.tokens;
+    copies.copy<16>(to + i * 8, from + (inside ? row : 0) * stride + column, inside);
+  }
+}
+
+// A thread as a lane, its warpgroup, and the first row of its warp among the group's 64.
+struct GroupLane : Lane {
+  int group, warp_row;
+  // The first row of its warp where groups have 64 rows each.
+  __device__ __forceinline__ int row() const { return group * cuda::kWarpgroupRows + warp_row; }
+};
+__device__ __forceinline__ GroupLane group_lane(int thread) {
+  const int lane = thread % cuda::kWarpSize;
+  return {{lane, lane / 4, lane % 4},
+          thread / cuda::kWarpgroupThreads,
+          thread % cuda::kWarpgroupThreads / cuda::kWarpSize * 16};
+}
+__device__ __forceinline__ GroupLane this_group_lane() {
+  return group_lane(static_cast<int>(threadIdx.x));
+}
+
+}  // namespace dtn::attention

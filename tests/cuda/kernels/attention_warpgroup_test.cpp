@@ -1,0 +1,113 @@
+// Attention by products of warpgroups against the CPU in float64. On a card that lacks them, or in a
+// build without them, there is nothing to test.
+#include "core/cuda_device.h"
+#include "cuda/kernels/attention_problem.h"
+#ifdef DTN_CUDA_EMULATED
+#include "cuda_emulator/device_model.h"
+#endif
+
+namespace dtn::test {
+namespace {
+
+// Until the end of a block they are used, on a device with the shared memory of their architecture.
+class Warpgroups {
+ public:
+  explicit Warpgroups(bool used = true) : before_(attention::use_warpgroups) {
+    attention::use_warpgroups = used;
+  }
+  ~Warpgroups() { attention::use_warpgroups = before_; }
+  Warpgroups(const Warpgroups&) = delete;
+  Warpgroups& operator=(const Warpgroups&) = delete;
+
+ private:
+  bool before_;
+#ifdef DTN_CUDA_EMULATED
+  static emu::DeviceModel hopper() {
+    emu::DeviceModel model = emu::device_model();
+    model.shared_memory = std::size_t{227} << 10;
+    return model;
+  }
+  emu::ScopedDeviceModel model_{hopper()};
+#endif
+};
+
+#define DTN_SKIP_WITHOUT_WARPGROUPS()                      \
+  DTN_SKIP_WITHOUT_DEVICE();                               \
+  if (cuda::device_info().major != 9)                      \
+  GTEST_SKIP() << "a device of compute capability 9.0 is " \
+                  "needed"
+
+TEST(CudaAttentionWarpgroup, MatchesFloat64) {
+  DTN_SKIP_WITHOUT_WARPGROUPS();
+  const Warpgroups used;
+  for (const Size& s : {Size{1, 196, 1, 48}, Size{1, 197, 2, 64}, Size{1, 129, 1, 48},
+                        Size{2, 256, 1, 48}, Size{1, 208, 1, 48}, Size{1, 193, 1, 48}}) {
+    expect_matches(Problem(s), DType::kBFloat16);
+  }
+}
+
+// With D = 64 the forward pass alone.
+TEST(CudaAttentionWarpgroup, WideHeadsGoBackwardOtherwise) {
+  DTN_SKIP_WITHOUT_WARPGROUPS();
+  const Warpgroups used;
+  for (const Size& s : {Size{1, 208, 1, 64}, Size{1, 256, 1, 64}}) {
+    expect_matches(Problem(s), DType::kBFloat16);
+  }
+}
+
+// That it is they that were tested: sums in another order have other bits.
+TEST(CudaAttentionWarpgroup, AreUsedWhereTheyCanBe) {
+  DTN_SKIP_WITHOUT_WARPGROUPS();
+  const auto differs = [](const Problem& p) {
+    const auto bits = [&](bool used) {
+      const Warpgroups warpgroups(used);
+      return on_device(p, DType::kBFloat16);
+    };
+    const Result with = bits(true), without = bits(false);
+    return std::pair(!same_bits(with.lse, without.lse), !same_bits(with.dqkv, without.dqkv));
+  };
+  const std::pair both(true, true), none(false, false);
+  EXPECT_EQ(differs(Problem({2, 196, 3, 48})), both);
+  EXPECT_EQ(differs(Problem({2, 197, 3, 64})), both);  // the gradients, as out is another
+  EXPECT_EQ(differs(Problem({1, 128, 2, 48})), none);  // too short
+  EXPECT_EQ(differs(Problem({1, 257, 2, 48})), none);  // too long
+  EXPECT_EQ(differs(Problem({1, 130, 2, 40})), none);
+  EXPECT_EQ(differs(Problem::on_grid(1, 13, 10, 1, 48)), none);
+}
+
+TEST(CudaAttentionWarpgroup, LargeScoresAndAnyScale) {
+  DTN_SKIP_WITHOUT_WARPGROUPS();
+  const Warpgroups used;
+  expect_matches(Problem({1, 131, 1, 48}, 16), DType::kBFloat16);
+  for (double scale : {-4.0, 1e-3}) {
+    Problem p({1, 140, 1, 64}, 2);
+    p.scale = scale;
+    expect_matches(p, DType::kBFloat16);
+  }
+}
+
+TEST(CudaAttentionWarpgroup, NanAndInfinityReachWhatTheyReachOnTheCpu) {
+  DTN_SKIP_WITHOUT_WARPGROUPS();
+  const Warpgroups used;
+  for (int part = 0; part < 4; ++part) {
+    expect_same_spread({1, 197, 1, 48}, 17, part, NAN, DType::kBFloat16);
+    expect_same_spread({1, 196, 1, 64}, 195, part, NAN, DType::kBFloat16);
+    if (part >= 2) expect_same_spread({1, 130, 1, 48}, 129, part, INFINITY, DType::kBFloat16);
+  }
+}
+
+TEST(CudaAttentionWarpgroup, MoreImagesThanAGridHas) {
+  DTN_SKIP_WITHOUT_WARPGROUPS();
+  const Warpgroups used;
+  const Problem p({3, 130, 2, 48});
+  const Result at_once = on_device(p, DType::kBFloat16);
+  attention::images_of_grid = 2;
+  const Result in_turn = on_device(p, DType::kBFloat16);
+  attention::images_of_grid = 65535;
+  for (std::size_t i = 0; i < at_once.all().size(); ++i) {
+    EXPECT_TRUE(same_bits(in_turn.all()[i], at_once.all()[i])) << i;
+  }
+}
+
+}  // namespace
+}  // namespace dtn::test
