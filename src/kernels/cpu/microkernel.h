@@ -81,6 +81,7 @@ template <class E, int kARow, int kAStep, int R, int V, class Vector>
 // f(first vector, integral_constant<int, V>).
 template <class F>
 inline void for_each_panel(std::int64_t vectors, F&& f) {
+  if (vectors <= 0) return;
   std::int64_t panels = divide_up(vectors, kMaxTileWidth);
   std::int64_t width = vectors / panels, wider = vectors % panels, first = 0;
   for (std::int64_t p = 0; p < panels; ++p) {

@@ -58,7 +58,7 @@ void attend(Scratch& scratch, const PieceInputs<S>& head, const Piece& piece, co
 template <class A>
 struct PieceGradients {
   std::int64_t count, ld;
-  A *dq, *dk, *dv;
+  A *dq = nullptr, *dk = nullptr, *dv = nullptr;
 
   PieceGradients(Scratch::Scope& scratch, std::int64_t positions, std::int64_t padded_dim)
       : count(positions), ld(padded_dim) {

@@ -52,9 +52,9 @@ struct HashedAttentionForward {
 
   double multiply_adds() const {  // hashes, scores and values
     const HashedAttentionProblem& p = problem;
-    const std::int64_t rotations = p.hashes * (p.buckets / 2);
+    const std::int64_t vectors = p.hashes * (p.buckets / 2);
     const double hash =
-        static_cast<double>(p.batch * p.heads * p.positions) * static_cast<double>(rotations);
+        static_cast<double>(p.batch * p.heads * p.positions) * static_cast<double>(vectors);
     return (2 * p.scores() + hash) * static_cast<double>(p.head_dim);
   }
 };

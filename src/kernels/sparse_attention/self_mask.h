@@ -58,7 +58,7 @@ class SelfMask {
   void end_chunk() const {}
 
  private:
-  static constexpr std::int64_t kSlack = kMaxTileWidth * kLanes<float>;
+  static constexpr std::int64_t kSlack = std::int64_t{kMaxTileWidth} * kLanes<float>;
 
   bool active_;
   A* center_;   // where the line has its -infinity
