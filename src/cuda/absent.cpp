@@ -79,6 +79,7 @@ std::shared_ptr<std::byte> allocate_pinned(std::size_t) { fail(); }
 AllocatorStats allocator_stats() { return {}; }
 void reset_peak_bytes() {}
 void release_cached_memory() {}
+bool has_warpgroup_products() { return false; }
 bool has_spare_memory(std::size_t) { return false; }
 void set_spare_memory_limit(std::size_t) {}
 

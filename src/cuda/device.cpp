@@ -115,6 +115,15 @@ DeviceInfo device_info() {
   return {p.name, p.multiProcessorCount, p.major, p.minor, p.totalGlobalMem};
 }
 
+bool has_warpgroup_products() {
+#if defined(DTN_CUDA_EMULATED) || defined(DTN_CUDA_SM_90A)
+  static const bool has = device_info().major == 9;
+  return has;
+#else
+  return false;
+#endif
+}
+
 void copy_to_device(void* to, const void* from, std::size_t bytes) {
   const TracedLaunch traced("copy to device");
   DTN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, compute_stream()));

@@ -229,7 +229,6 @@ cudaError_t cudaGetDevice(int* device) {
   *device = thread_device;
   return cudaSuccess;
 }
-constexpr int kComputeCapabilityMajor = 9;
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   if (device < 0 || device >= devices()) return fail(cudaErrorInvalidDevice);
   *p = {};
@@ -237,19 +236,15 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   p->totalGlobalMem = emu::device_model().memory;
   p->sharedMemPerBlockOptin = emu::device_model().shared_memory;
   p->multiProcessorCount = 4;
-  p->major = kComputeCapabilityMajor;
+  p->major = 9;
   p->l2CacheSize = 32 << 20;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  if (device < 0 || device >= devices()) return fail(cudaErrorInvalidDevice);
-  switch (attribute) {
-    case cudaDevAttrComputeCapabilityMajor: *value = kComputeCapabilityMajor; break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = static_cast<int>(emu::device_model().shared_memory);
-      break;
-    default: return fail(cudaErrorInvalidValue);
+  if (device < 0 || device >= devices() || attribute != cudaDevAttrMaxSharedMemoryPerBlockOptin) {
+    return fail(cudaErrorInvalidValue);
   }
+  *value = static_cast<int>(emu::device_model().shared_memory);
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {

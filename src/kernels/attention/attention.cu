@@ -32,6 +32,7 @@
 //   dk and dv     6 in all          262 MB   61 us   4 products, 34 G   57 us   25 us
 // so memory, tensor cores and exponentials are all within a factor of two, and what counts is that
 // they overlap: small blocks, several to a multiprocessor, copies in flight during the products.
+#include "core/cuda_device.h"
 #include "kernels/attention/attention_device.cuh"
 
 namespace dtn {
@@ -55,8 +56,9 @@ bool is_for_tensor_cores(const Args& args) {
 // With fewer tokens, 64 queries at a time leave too much undone.
 template <class Args>
 bool is_for_warpgroups(const Args& args) {
-  return attention::use_warpgroups && has_warpgroup_products() && args.dtype == DType::kBFloat16 &&
-         !args.pos_weight && (args.head_dim == 48 || args.head_dim == 64) &&
+  return attention::use_warpgroups && cuda::has_warpgroup_products() &&
+         args.dtype == DType::kBFloat16 && !args.pos_weight &&
+         (args.head_dim == 48 || args.head_dim == 64) &&
          args.tokens >= attention::kFewestWarpgroupTokens &&
          args.tokens <= attention::kMaxWarpgroupTokens && attention::starts_aligned(args.qkv) &&
          attention::starts_aligned(args.out);

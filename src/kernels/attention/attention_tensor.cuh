@@ -25,8 +25,8 @@ inline constexpr int kTileRows = 64;  // streamed at a time
 inline constexpr int kRingRows = 2 * kTileRows;
 
 // log2(e) scale, in the forward pass. The shift takes the largest product for that of the largest
-// score, so a negative sign goes to q. The magnitude is not 0: times the -infinity of a key that is not there, that
-// would be NaN.
+// score, so a negative sign goes to q. The magnitude is not 0: times the -infinity of a key that is
+// not there, that would be NaN.
 struct Scale {
   float magnitude;
   unsigned sign;  // of two bfloat16

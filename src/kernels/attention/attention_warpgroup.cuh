@@ -1,11 +1,14 @@
 // Attention by products of warpgroups (kernels/cuda/warpgroup.cuh), for the sizes of vision
-// transformers: bfloat16, aligned rows, D of 48 or 64, more than 128 and at most 256 tokens, no bias.
+// transformers: bfloat16, aligned rows, D of 48 or, in the forward
+// pass, 64, more than 128 and at most 256 tokens, no bias.
 // A thread block has a head, whose keys and values, in the backward pass its queries, too, lie whole
 // in shared memory; the scores of 64 queries with all keys are registers of one warpgroup.
 //
 // No card has run these kernels yet, so attention_tensor_*.cu keep the work unless
-// use_warpgroups says otherwise. What would settle it: `tools/gpu-check.sh` on compute capability
-// 9.0, where stage tests compares both with float64 and stage kernels times both.
+// use_warpgroups says otherwise. What would settle it, on compute capability 9.0: the tests
+// CudaAttentionWarpgroup.*, then `dtn-bench kernels --only attention` with and without
+// DTN_CUDA_WGMMA=1. ptxas must not say (with -v) that products are serialized; it does when it
+// thinks that lanes may part around them.
 #pragma once
 
 #include "kernels/attention/attention_tensor.cuh"
@@ -41,20 +44,16 @@ __device__ __forceinline__ void copy_head_rows(cuda::AsyncCopies& copies, bfloat
   }
 }
 
-// A thread as a lane, its warpgroup, and the first row of its warp among the group's 64.
+// A thread as a lane, its warpgroup, and the first row of its warp among the group's 64. The number
+// of the warp comes out of a shuffle, so that the compiler knows it for all lanes alike: where it
+// thinks that lanes may part, it makes each product wait for the one before.
 struct GroupLane : Lane {
   int group, warp_row;
-  // The first row of its warp where groups have 64 rows each.
-  __device__ __forceinline__ int row() const { return group * cuda::kWarpgroupRows + warp_row; }
 };
-__device__ __forceinline__ GroupLane group_lane(int thread) {
-  const int lane = thread % cuda::kWarpSize;
-  return {{lane, lane / 4, lane % 4},
-          thread / cuda::kWarpgroupThreads,
-          thread % cuda::kWarpgroupThreads / cuda::kWarpSize * 16};
-}
 __device__ __forceinline__ GroupLane this_group_lane() {
-  return group_lane(static_cast<int>(threadIdx.x));
+  const int warp =
+      __shfl_sync(cuda::kWholeWarp, static_cast<int>(threadIdx.x) / cuda::kWarpSize, 0);
+  return {this_lane(), warp / 4, warp % 4 * 16};
 }
 
 }  // namespace dtn::attention

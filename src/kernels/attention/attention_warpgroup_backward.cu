@@ -4,7 +4,7 @@
 //   dv += p dout     dk += ds q
 // all [keys, queries], so that p and ds are left operands as they lie in registers. Each ds also goes
 // to shared memory. When all are there, each warpgroup makes dq = ds^T k of 64 queries; nothing is
-// added by two warpgroups, and the block waits for itself three times in all.
+// added by two warpgroups, and the block waits for itself twice in all.
 //
 // ds of a whole head takes T x T values, which is why a multiprocessor holds one block; its 512
 // threads have 128 registers each, enough for D = 48 and not for 64.
@@ -21,14 +21,14 @@ namespace {
 constexpr int kQueriesAtOnce = 32;
 
 // Where a block's arrays lie in shared memory, all of bfloat16 as core matrices.
-template <int D>
+template <int kKeys, int D>
 struct BackwardLayout {
-  int queries, keys;  // rows of q and dout, and of k and v: tokens, rounded up
+  static constexpr int keys = kKeys;  // rows of k and v, a multiple of 16
+  int queries;                        // rows of q and dout: tokens, rounded up
   int ds_columns;
 
   __host__ __device__ explicit BackwardLayout(int tokens)
       : queries(round_up_to(tokens, kQueriesAtOnce)),
-        keys(round_up_to(tokens, 16)),
         ds_columns(round_up_to(tokens, cuda::kWarpgroupRows)) {}
 
   __host__ __device__ int douts_at() const { return queries * D; }
@@ -127,12 +127,12 @@ struct KeyTile {
   }
 };
 
-template <int D>
+template <int kKeys, int D>
 __global__ void __launch_bounds__(4 * cuda::kWarpgroupThreads, 1)
     attention_backward_warpgroup_kernel(HeadShape shape, BackwardArrays arrays) {
   using cuda::Depth;
   DTN_SHARED(bfloat16, shared);
-  const BackwardLayout<D> layout(shape.tokens);
+  const BackwardLayout<kKeys, D> layout(shape.tokens);
   bfloat16 *queries = shared, *douts = shared + layout.douts_at();
   bfloat16 *keys = shared + layout.keys_at(), *values = shared + layout.values_at();
   bfloat16* ds = shared + layout.ds_at();
@@ -181,8 +181,7 @@ __global__ void __launch_bounds__(4 * cuda::kWarpgroupThreads, 1)
     } else {
       tile.template differentiate<false>(statistics + query, arrays.score_scale, there, left, lane);
     }
-    const GroupLane here = group_lane(recomputed_thread());
-    if (here.row() < layout.keys) tile.store(ds, here.row(), query, layout.ds_columns, here);
+    if (row < layout.keys) tile.store(ds, row, query, layout.ds_columns, lane);
     const cuda::SharedOperand<Depth::kRows> q_rows(queries + query * D, D);
     const cuda::SharedOperand<Depth::kRows> dout_rows(douts + query * D, D);
     products.begin();
@@ -196,15 +195,6 @@ __global__ void __launch_bounds__(4 * cuda::kWarpgroupThreads, 1)
   }
   cuda::sync_for_products();
 
-  float dq[D / 8][4];
-  const cuda::SharedOperand<Depth::kRows> own_ds(ds + first * 8, layout.ds_columns);
-  const cuda::SharedOperand<Depth::kRows> all_keys(keys, D);
-  products.begin();
-#pragma unroll 1
-  for (int k = 0; k < layout.keys / 16; ++k) {
-    products.multiply(dq, own_ds.after(k), all_keys.after(k), k > 0);
-  }
-  products.commit();
   if (row < shape.tokens) {  // queries and douts have done their part
     bfloat16* staging = shared + row * kRowStride<D>;
     bfloat16* to = arrays.dqkv + head.qkv(shape) + shape.out_stride;
@@ -212,6 +202,16 @@ __global__ void __launch_bounds__(4 * cuda::kWarpgroupThreads, 1)
     store_own_rows<D, true>(dk, scale, staging, to, shape.qkv_stride, row, shape);
     store_own_rows<D, true>(dv, one, staging, to + shape.out_stride, shape.qkv_stride, row, shape);
   }
+  float dq[D / 8][4];
+  const cuda::SharedOperand<Depth::kRows> own_ds(ds + first * 8, layout.ds_columns);
+  const cuda::SharedOperand<Depth::kRows> all_keys(keys, D);
+  products.begin();
+  // Unrolled: products in a loop would wait for each other.
+#pragma unroll
+  for (int k = 0; k < kKeys / 16; ++k) {
+    products.multiply(dq, own_ds.after(k), all_keys.after(k), k > 0);
+  }
+  products.commit();
   products.template wait<0>(dq);
   if (row < shape.tokens) {
     const float scale[2] = {arrays.scale, arrays.scale};
@@ -220,10 +220,22 @@ __global__ void __launch_bounds__(4 * cuda::kWarpgroupThreads, 1)
   }
 }
 
+// Calls f(integral constant kKeys): no more than the warpgroups have together, 64 each.
+template <class F>
+void for_key_rows(std::int64_t tokens, F&& f) {
+  if (tokens <= 192) return f(std::integral_constant<int, 192>{});
+  if (tokens <= 208) return f(std::integral_constant<int, 208>{});
+  f(std::integral_constant<int, kMaxWarpgroupTokens>{});
+}
+
 }  // namespace
 
 std::size_t warpgroup_backward_bytes(std::int64_t tokens) {
-  return BackwardLayout<48>(static_cast<int>(tokens)).bytes();
+  std::size_t bytes = 0;
+  for_key_rows(tokens, [&](auto keys) {
+    bytes = BackwardLayout<keys, 48>(static_cast<int>(tokens)).bytes();
+  });
+  return bytes;
 }
 
 void warpgroup_backward(CudaQueue& queue, const AttentionBackward& args) {
@@ -235,11 +247,13 @@ void warpgroup_backward(CudaQueue& queue, const AttentionBackward& args) {
   shape.blocks = 1;
   const auto threads = static_cast<unsigned>(round_up_to(shape.tokens, cuda::kWarpgroupRows) /
                                              cuda::kWarpgroupRows * cuda::kWarpgroupThreads);
-  for_head_grids(shape, args.batch, [&](dim3 blocks) {
-    launch(queue,
-           {"attention_backward_warpgroup", {args.batch, args.tokens, args.heads, args.head_dim}},
-           attention_backward_warpgroup_kernel<D>,
-           {blocks, threads, BackwardLayout<D>(shape.tokens).bytes()}, shape, arrays);
+  for_key_rows(args.tokens, [&](auto keys) {
+    for_head_grids(shape, args.batch, [&](dim3 blocks) {
+      launch(queue,
+             {"attention_backward_warpgroup", {args.batch, args.tokens, args.heads, args.head_dim}},
+             attention_backward_warpgroup_kernel<keys, D>,
+             {blocks, threads, BackwardLayout<keys, D>(shape.tokens).bytes()}, shape, arrays);
+    });
   });
 }
 

@@ -78,31 +78,18 @@ void launch(CudaQueue& queue, const KernelName& name, void (*kernel)(P...),
 #endif
 }
 
-// A property of the device in use; `what` it is, for the error.
-inline int device_attribute(cudaDeviceAttr attribute, const char* what) {
-  int device = 0, value = 0;
-  cudaError_t error = cudaGetDevice(&device);
-  if (error == cudaSuccess) error = cudaDeviceGetAttribute(&value, attribute, device);
-  if (error != cudaSuccess) {
-    throw Error(cat("CUDA: cannot ask the device for ", what, ": ", cudaGetErrorString(error)));
-  }
-  return value;
-}
-
 // What a block may have of shared memory, in bytes, on the device in use: 99 KiB or more.
 inline std::size_t most_shared_bytes() {
-  return static_cast<std::size_t>(
-      device_attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin, "its shared memory"));
-}
-
-// Whether the device in use has products of warpgroups (warpgroup.cuh), and this build has code for
-// them. Later architectures have others in their place.
-inline bool has_warpgroup_products() {
-#if defined(DTN_CUDA_EMULATED) || defined(DTN_CUDA_SM_90A)
-  return device_attribute(cudaDevAttrComputeCapabilityMajor, "its compute capability") == 9;
-#else
-  return false;
-#endif
+  int device = 0, bytes = 0;
+  cudaError_t error = cudaGetDevice(&device);
+  if (error == cudaSuccess) {
+    error = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+  }
+  if (error != cudaSuccess) {
+    throw Error(
+        cat("CUDA: cannot ask the device for its shared memory: ", cudaGetErrorString(error)));
+  }
+  return static_cast<std::size_t>(bytes);
 }
 
 // Blocks of `threads` threads that cover n items.

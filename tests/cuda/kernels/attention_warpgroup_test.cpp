@@ -31,11 +31,10 @@ class Warpgroups {
 #endif
 };
 
-#define DTN_SKIP_WITHOUT_WARPGROUPS()                      \
-  DTN_SKIP_WITHOUT_DEVICE();                               \
-  if (cuda::device_info().major != 9)                      \
-  GTEST_SKIP() << "a device of compute capability 9.0 is " \
-                  "needed"
+#define DTN_SKIP_WITHOUT_WARPGROUPS()  \
+  DTN_SKIP_WITHOUT_DEVICE();           \
+  if (!cuda::has_warpgroup_products()) \
+  GTEST_SKIP() << "a device of compute capability 9.0 is needed, and a build for 90a"
 
 TEST(CudaAttentionWarpgroup, MatchesFloat64) {
   DTN_SKIP_WITHOUT_WARPGROUPS();
