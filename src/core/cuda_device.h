@@ -47,10 +47,6 @@ void set_caching(bool on);
 AllocatorStats allocator_stats();
 void reset_peak_bytes();
 void release_cached_memory();
-// Whether the device in use has products of warpgroups (kernels/cuda/warpgroup.cuh), and this build
-// code for them. Later architectures have others in their place.
-bool has_warpgroup_products();
-
 // Whether a forward pass may keep `bytes` that a backward pass could compute again: whether no more
 // than `limit` bytes are in use then, by default half of the device's memory.
 bool has_spare_memory(std::size_t bytes);

@@ -48,6 +48,9 @@ class CudaQueue {
   DeviceScratch<T> scratch(std::int64_t count) const {
     return DeviceScratch<T>(take_bytes(static_cast<std::size_t>(count) * sizeof(T)));
   }
+  // Whether the device has products of warpgroups (kernels/cuda/warpgroup.cuh), and this build code
+  // for them. Later architectures have others in their place.
+  bool has_warpgroup_products() const;
 
  private:
   std::shared_ptr<std::byte> take_bytes(std::size_t bytes) const;

@@ -79,7 +79,6 @@ std::shared_ptr<std::byte> allocate_pinned(std::size_t) { fail(); }
 AllocatorStats allocator_stats() { return {}; }
 void reset_peak_bytes() {}
 void release_cached_memory() {}
-bool has_warpgroup_products() { return false; }
 bool has_spare_memory(std::size_t) { return false; }
 void set_spare_memory_limit(std::size_t) {}
 
@@ -127,6 +126,7 @@ std::vector<TimedLaunch> Trace::launches() const { return {}; }
 }  // namespace cuda
 
 void* CudaQueue::stream() const { fail(); }
+bool CudaQueue::has_warpgroup_products() const { return false; }
 std::shared_ptr<std::byte> CudaQueue::take_bytes(std::size_t) const { fail(); }
 
 #define DTN_ABSENT(Arguments) \

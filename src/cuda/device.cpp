@@ -115,15 +115,6 @@ DeviceInfo device_info() {
   return {p.name, p.multiProcessorCount, p.major, p.minor, p.totalGlobalMem};
 }
 
-bool has_warpgroup_products() {
-#if defined(DTN_CUDA_EMULATED) || defined(DTN_CUDA_SM_90A)
-  static const bool has = device_info().major == 9;
-  return has;
-#else
-  return false;
-#endif
-}
-
 void copy_to_device(void* to, const void* from, std::size_t bytes) {
   const TracedLaunch traced("copy to device");
   DTN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, compute_stream()));
@@ -151,6 +142,14 @@ TraceRange::~TraceRange() { nvtxRangePop(); }
 namespace dtn {
 
 void* CudaQueue::stream() const { return cuda::compute_stream(); }
+bool CudaQueue::has_warpgroup_products() const {
+#if defined(DTN_CUDA_EMULATED) || defined(DTN_CUDA_SM_90A)
+  static const bool has = cuda::device_info().major == 9;
+  return has;
+#else
+  return false;
+#endif
+}
 std::shared_ptr<std::byte> CudaQueue::take_bytes(std::size_t bytes) const {
   return cuda::allocate(bytes);
 }

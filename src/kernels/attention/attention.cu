@@ -32,7 +32,6 @@
 //   dk and dv     6 in all          262 MB   61 us   4 products, 34 G   57 us   25 us
 // so memory, tensor cores and exponentials are all within a factor of two, and what counts is that
 // they overlap: small blocks, several to a multiprocessor, copies in flight during the products.
-#include "core/cuda_device.h"
 #include "kernels/attention/attention_device.cuh"
 
 namespace dtn {
@@ -55,8 +54,8 @@ bool is_for_tensor_cores(const Args& args) {
 
 // With fewer tokens, 64 queries at a time leave too much undone.
 template <class Args>
-bool is_for_warpgroups(const Args& args) {
-  return attention::use_warpgroups && cuda::has_warpgroup_products() &&
+bool is_for_warpgroups(const CudaQueue& queue, const Args& args) {
+  return attention::use_warpgroups && queue.has_warpgroup_products() &&
          args.dtype == DType::kBFloat16 && !args.pos_weight &&
          (args.head_dim == 48 || args.head_dim == 64) &&
          args.tokens >= attention::kFewestWarpgroupTokens &&
@@ -64,10 +63,10 @@ bool is_for_warpgroups(const Args& args) {
          attention::starts_aligned(args.out);
 }
 
-bool backward_is_for_warpgroups(const AttentionBackward& args) {
+bool backward_is_for_warpgroups(const CudaQueue& queue, const AttentionBackward& args) {
   // At D = 64 registers do not hold dk, dv and the scores.
-  return is_for_warpgroups(args) && args.head_dim == 48 && attention::starts_aligned(args.dout) &&
-         attention::starts_aligned(args.dqkv) &&
+  return is_for_warpgroups(queue, args) && args.head_dim == 48 &&
+         attention::starts_aligned(args.dout) && attention::starts_aligned(args.dqkv) &&
          attention::warpgroup_backward_bytes(args.tokens) <= most_shared_bytes();
 }
 
@@ -76,7 +75,7 @@ bool backward_is_for_warpgroups(const AttentionBackward& args) {
 void run(CudaQueue& queue, const AttentionForward& args) {
   if (is_empty(args)) return;
   if (is_padded(args)) return attention::padded_forward(queue, args);
-  if (is_for_warpgroups(args)) return attention::warpgroup_forward(queue, args);
+  if (is_for_warpgroups(queue, args)) return attention::warpgroup_forward(queue, args);
   if (is_for_tensor_cores(args)) return attention::tensor_forward(queue, args);
   attention::plain_forward(queue, args);
 }
@@ -84,7 +83,7 @@ void run(CudaQueue& queue, const AttentionForward& args) {
 void run(CudaQueue& queue, const AttentionBackward& args) {
   if (is_empty(args)) return;
   if (is_padded(args)) return attention::padded_backward(queue, args);
-  if (backward_is_for_warpgroups(args)) return attention::warpgroup_backward(queue, args);
+  if (backward_is_for_warpgroups(queue, args)) return attention::warpgroup_backward(queue, args);
   auto statistics = queue.scratch<attention::RowStatistics>(args.batch * args.heads * args.tokens);
   if (is_for_tensor_cores(args)) {
     return attention::tensor_backward(queue, args, statistics.get());

@@ -1,6 +1,5 @@
 // Attention by products of warpgroups against the CPU in float64. On a card that lacks them, or in a
 // build without them, there is nothing to test.
-#include "core/cuda_device.h"
 #include "cuda/kernels/attention_problem.h"
 #ifdef DTN_CUDA_EMULATED
 #include "cuda_emulator/device_model.h"
@@ -31,9 +30,9 @@ class Warpgroups {
 #endif
 };
 
-#define DTN_SKIP_WITHOUT_WARPGROUPS()  \
-  DTN_SKIP_WITHOUT_DEVICE();           \
-  if (!cuda::has_warpgroup_products()) \
+#define DTN_SKIP_WITHOUT_WARPGROUPS()         \
+  DTN_SKIP_WITHOUT_DEVICE();                  \
+  if (!cuda_queue().has_warpgroup_products()) \
   GTEST_SKIP() << "a device of compute capability 9.0 is needed, and a build for 90a"
 
 TEST(CudaAttentionWarpgroup, MatchesFloat64) {
