@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 #include <set>
 #include <thread>
 #include <vector>
@@ -72,6 +74,67 @@ TEST(Allocator, ReleaseGivesTheCacheBack) {
   std::uint64_t misses = allocator_stats().misses;
   { auto a = allocate_cached(kOdd); }
   EXPECT_EQ(allocator_stats().misses, misses + 1);
+}
+
+TEST(Allocator, ALittleLargerBlockServes) {
+  release_cached_memory();
+  std::byte* block = allocate_cached(kOdd).get();
+  const std::uint64_t misses = allocator_stats().misses;
+  {
+    auto less = allocate_cached(kRounded / 5 * 4 + 64);
+    EXPECT_EQ(less.get(), block);
+    EXPECT_EQ(allocator_stats().bytes_cached, 0u);  // the rest of it is nobody else's
+  }
+  EXPECT_EQ(allocate_cached(kOdd).get(), block);  // whole again
+  EXPECT_EQ(allocator_stats().misses, misses);
+}
+
+TEST(Allocator, TheBlockThatFitsBestIsTaken) {
+  release_cached_memory();
+  std::byte *large, *small;
+  {
+    auto a = allocate_cached(kOdd / 5 * 6), b = allocate_cached(kOdd);
+    large = a.get(), small = b.get();
+  }
+  auto fitting = allocate_cached(kOdd), other = allocate_cached(kOdd);
+  EXPECT_EQ(fitting.get(), small);
+  EXPECT_EQ(other.get(), large);
+}
+
+// What a step on sequences of `tokens` tokens holds: ten activations and one four times as wide.
+void step_on(std::size_t tokens) {
+  std::vector<std::shared_ptr<std::byte>> held;
+  for (int i = 0; i < 10; ++i) held.push_back(allocate_cached(tokens << 14));
+  auto wide = allocate_cached(4 * tokens << 14);
+}
+
+TEST(Allocator, StepsOfAllLengthsHoldLittleMoreThanTheLongest) {
+  release_cached_memory();
+  reset_peak_bytes();
+  const std::size_t start = allocator_stats().bytes_in_use;
+  std::size_t tokens = 1, most_held = 0, longest = 0;
+  std::uint64_t late_misses = 0;
+  for (int step = 0; step < 1000; ++step) {
+    tokens = tokens * 7 % 101;  // each of 1 to 100 once in 100 steps
+    const std::uint64_t before = allocator_stats().misses;
+    step_on(100 + tokens);
+    const AllocatorStats now = allocator_stats();
+    if (step >= 100) late_misses += now.misses - before;
+    longest = std::max(longest, now.peak_bytes - start);
+    most_held = std::max(most_held, now.bytes_in_use - start + now.bytes_cached);
+  }
+  EXPECT_EQ(longest, std::size_t{200} * 14 << 14);
+  EXPECT_LE(most_held, 2 * longest);  // what all lengths need in turn is 75 times as much
+  EXPECT_LE(late_misses, 900u);       // of 9900 requests
+}
+
+TEST(Allocator, SizesThatGrowLeaveLittleBehind) {
+  release_cached_memory();
+  for (std::size_t tokens = 20; tokens <= 400; ++tokens) {
+    step_on(tokens);
+    // Steps of other tests had 200 tokens. All sizes together are up to 180 times as much.
+    ASSERT_LE(allocator_stats().bytes_cached, 4 * std::max<std::size_t>(tokens, 200) * 14 << 14);
+  }
 }
 
 TEST(Allocator, TheImpossibleIsAnErrorThatNamesTheSize) {
