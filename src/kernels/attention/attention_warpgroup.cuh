@@ -29,18 +29,25 @@ __host__ __device__ constexpr int round_up_to(int value, int unit) {
 }
 
 // Starts to bring rows 0 to `rows` - 1 of a head, `stride` values apart, into shared memory as core
-// matrices; zeros in place of those beyond the last token. Thread i brings piece i of 16 bytes: a core
-// matrix is one of eight rows, and eight threads fill it.
+// matrices; zeros in place of those beyond the last token. A warp brings eight rows at a time, a core
+// matrix for each eight lanes, four of them and then the rest: no lane divides to find its piece.
 template <int D>
 __device__ __forceinline__ void copy_head_rows(cuda::AsyncCopies& copies, bfloat16* to,
                                                const bfloat16* from, std::int64_t stride, int rows,
                                                const HeadShape& shape) {
-  constexpr int kPieces = D / 8;  // of a row
-#pragma unroll 4
-  for (int i = recomputed_thread(); i < rows * kPieces; i += static_cast<int>(blockDim.x)) {
-    const int core = i / 8, row = core / kPieces * 8 + i % 8, column = core % kPieces * 8;
+  constexpr int kLeft = D / 8 - 4;  // core matrices of eight rows beyond the first four
+  static_assert(kLeft >= 0 && kLeft <= 4);
+  const int thread = recomputed_thread(), lane = thread % cuda::kWarpSize;
+  const int first = thread / cuda::kWarpSize * 8, step = static_cast<int>(blockDim.x) / 4;
+  const bfloat16* source = from + (first + lane % 8) * stride + lane / 8 * 8;
+  to += first * D + lane * 8;
+  for (int row = first + lane % 8; row < rows; row += step) {
     const bool inside = row < shape.tokens;
-    copies.copy<16>(to + i * 8, from + (inside ? row : 0) * stride + column, inside);
+    const bfloat16* there = inside ? source : from;
+    copies.copy<16>(to, there, inside);
+    if (lane / 8 < kLeft) copies.copy<16>(to + 256, there + 32, inside);
+    source += step * stride;
+    to += step * D;
   }
 }
 
