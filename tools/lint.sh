@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Style and what a second compiler says, without building: the form of every source by clang-format,
-# the direction of includes, clang-tidy on what changed of the layers and programs since BASE (default:
-# where this branch left origin/main, or the last commit), and all of them through clang, warnings
-# being errors.
+# the direction of includes, that no two types share a name, clang-tidy on what changed of the layers
+# and programs since BASE (default: where this branch left origin/main, or the last commit), and all
+# of them through clang, warnings being errors.
 #   tools/lint.sh [BASE]
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,8 +11,9 @@ jobs=$(nproc)
 echo "-- clang-format"
 git ls-files -z '*.h' '*.cpp' '*.cu' | xargs -0 -n 40 -P "$jobs" clang-format --dry-run -Werror
 
-echo "-- includes"
+echo "-- includes and names"
 python3 tests/check_includes.py
+python3 tests/check_names.py
 
 # Flags as clang takes them; nothing is built. clang-tidy guesses those of a source that is compiled
 # with others from its neighbours'.

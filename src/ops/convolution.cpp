@@ -41,7 +41,7 @@ ConvolutionShape shape_of(const Variable& x, std::int64_t grid_h, std::int64_t g
 }
 
 Variable pool(Context& ctx, const char* op, const Variable& x, std::int64_t grid_h,
-              std::int64_t grid_w, const primitive::Pool2d& how, Pooling kind) {
+              std::int64_t grid_w, const primitive::Pool2d& how, WindowPooling kind) {
   check_grid(op, x, grid_h, grid_w);
   const Window w = window_on(grid_h, grid_w, how.kernel, how.stride, how.padding);
   DTN_CHECK(w.pad_h < w.kernel_h && w.pad_w < w.kernel_w, op, ": padding ", w.pad_h, " x ", w.pad_w,
@@ -50,7 +50,7 @@ Variable pool(Context& ctx, const char* op, const Variable& x, std::int64_t grid
   Tensor y = Tensor::empty({batch, w.out_h * w.out_w, channels}, x.dtype(), x.device());
   run_on(x.device(),
          PoolTokensForward{x.dtype(), kind, w, batch, channels, x.value().raw(), y.raw()});
-  const Tensor saved = kind == Pooling::kMax ? x.value() : Tensor();
+  const Tensor saved = kind == WindowPooling::kMax ? x.value() : Tensor();
   return ctx.record(op, y, {&x}, [=, shape = x.shape(), to_x = x.sink()](const Tensor& dy) {
     Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
     run_on(dy.device(),
@@ -109,13 +109,13 @@ Variable convolution(Context& ctx, const Variable& x, std::int64_t grid_h, std::
 
 Variable max_pool(Context& ctx, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
                   const primitive::Pool2d& how) {
-  return pool(ctx, "max_pool", x, grid_h, grid_w, how, Pooling::kMax);
+  return pool(ctx, "max_pool", x, grid_h, grid_w, how, WindowPooling::kMax);
 }
 
 Variable avg_pool(Context& ctx, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
                   const primitive::Pool2d& how) {
   return pool(ctx, "avg_pool", x, grid_h, grid_w, how,
-              how.count_padding ? Pooling::kAveragePadded : Pooling::kAverage);
+              how.count_padding ? WindowPooling::kAveragePadded : WindowPooling::kAverage);
 }
 
 // Patches of one pixel.
@@ -148,7 +148,7 @@ Variable soft_split(Context& ctx, const Variable& x, std::int64_t grid_h, std::i
 // The averages of windows of one token.
 Variable every_nth(Context& ctx, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
                    std::int64_t s) {
-  return pool(ctx, "every_nth", x, grid_h, grid_w, {{1, 1}, {s, s}}, Pooling::kAverage);
+  return pool(ctx, "every_nth", x, grid_h, grid_w, {{1, 1}, {s, s}}, WindowPooling::kAverage);
 }
 
 namespace reference {

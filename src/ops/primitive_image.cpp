@@ -192,14 +192,15 @@ Tensor Convolution::backward_weight(const Tensor& dy, const Tensor& x, const Sha
   return dweight;
 }
 
-Variable pool(Context& ctx, const char* op, const Variable& x, const Pool2d& how, Pooling kind) {
+Variable pool(Context& ctx, const char* op, const Variable& x, const Pool2d& how,
+              WindowPooling kind) {
   const Window w = window_of(op, x.value(), how.kernel[0], how.kernel[1], how.stride, how.padding);
   DTN_CHECK(w.pad_h < w.kernel_h && w.pad_w < w.kernel_w, op, ": padding ", w.pad_h, " x ", w.pad_w,
             " leaves nothing of a window of ", w.kernel_h, " x ", w.kernel_w);
   const std::int64_t planes = x.dim(0) * x.dim(1);
   Tensor y = Tensor::empty({x.dim(0), x.dim(1), w.out_h, w.out_w}, x.dtype(), x.device());
   run_on(x.device(), PoolForward{x.dtype(), kind, w, planes, x.value().raw(), y.raw()});
-  const Tensor saved = kind == Pooling::kMax ? x.value() : Tensor();
+  const Tensor saved = kind == WindowPooling::kMax ? x.value() : Tensor();
   return ctx.record(op, y, {&x}, [=, shape = x.shape(), to_x = x.sink()](const Tensor& dy) {
     Tensor dx = Tensor::empty(shape, dy.dtype(), dy.device());
     run_on(dy.device(), PoolBackward{dy.dtype(), kind, w, planes,
@@ -240,11 +241,11 @@ Variable conv2d(Context& ctx, const Variable& x, const Variable& weight, const V
 }
 
 Variable max_pool2d(Context& ctx, const Variable& x, const Pool2d& how) {
-  return pool(ctx, "max_pool2d", x, how, Pooling::kMax);
+  return pool(ctx, "max_pool2d", x, how, WindowPooling::kMax);
 }
 Variable avg_pool2d(Context& ctx, const Variable& x, const Pool2d& how) {
   return pool(ctx, "avg_pool2d", x, how,
-              how.count_padding ? Pooling::kAveragePadded : Pooling::kAverage);
+              how.count_padding ? WindowPooling::kAveragePadded : WindowPooling::kAverage);
 }
 
 }  // namespace dtn::primitive

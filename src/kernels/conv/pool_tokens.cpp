@@ -1,4 +1,4 @@
-// Pooling of tokens on short vectors of channels; see pool_tokens.h. The gradient goes by bands of
+// WindowPooling of tokens on short vectors of channels; see pool_tokens.h. The gradient goes by bands of
 // rows of the input: what windows send to a band is added up in scratch memory, window after window
 // in raster order, and windows that reach into two bands are asked twice.
 #include "kernels/conv/pool_tokens.h"
@@ -34,7 +34,7 @@ void pool_window(const PoolTokensForward& args, const PoolInputs& in, const T* x
   for_each_vector<A>(args.channels, [&](std::int64_t c, auto count) {
     const T* channel = x + c;
     auto value = [&](std::int64_t place) { return load_n(channel + place * args.channels, count); };
-    if (args.kind == Pooling::kMax) {
+    if (args.kind == WindowPooling::kMax) {
       Vec<A> most = value(in.top * args.window.width + in.left);
       for_inputs(args.window, in, [&](std::int64_t place) {
         const Vec<A> v = value(place);
@@ -60,7 +60,7 @@ void send_back(const PoolTokensBackward& args, const PoolInputs& in, std::int64_
   for_each_vector<A>(args.channels, [&](std::int64_t c, auto count) {
     const Vec<A> d = load_n(dy + c, count);
     A* to = sums + c - begin * w.width * args.channels;
-    if (args.kind != Pooling::kMax) {
+    if (args.kind != WindowPooling::kMax) {
       for_inputs(w, within, [&](std::int64_t place) {
         A* sum = to + place * args.channels;
         store_n(sum, Vec<A>(load_n(sum, count) + d * factor), count);
@@ -97,7 +97,7 @@ void backward_band(CpuQueue& queue, const PoolTokensBackward& args, std::int64_t
   const std::int64_t inputs = w.height * w.width * args.channels;
   const std::int64_t count = (end - begin) * w.width * args.channels;
   const T* x =
-      args.kind == Pooling::kMax ? static_cast<const T*>(args.x) + image * inputs : nullptr;
+      args.kind == WindowPooling::kMax ? static_cast<const T*>(args.x) + image * inputs : nullptr;
   const T* dy = static_cast<const T*>(args.dy) + image * w.out_h * w.out_w * args.channels;
   Scratch::Scope scope(queue.scratch());
   A* sums = scope.take<A>(count);

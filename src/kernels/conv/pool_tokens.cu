@@ -1,4 +1,4 @@
-// Pooling of tokens, a thread for each output and channel, backward for each input, which asks the
+// WindowPooling of tokens, a thread for each output and channel, backward for each input, which asks the
 // windows that see it; see pool_tokens.h. Neighbouring threads have neighbouring channels.
 #include "kernels/conv/pool_tokens.h"
 #include "kernels/primitive/pool_inputs.h"
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kWindowThreads)
   const T* x = static_cast<const T*>(args.x) + at.image * w.height * w.width * args.channels + at.c;
   T* y = static_cast<T*>(args.y);
   const PoolInputs in(w, at.i, at.j);
-  if (args.kind == Pooling::kMax) {
+  if (args.kind == WindowPooling::kMax) {
     y[element] = x[largest(w, in, x, args.channels) * args.channels];
     return;
   }
@@ -72,7 +72,7 @@ __global__ void __launch_bounds__(kWindowThreads, kBlocks)
   const Window& w = args.window;
   const Place at = Place::of<Index>(element, w.height, w.width, args.channels);
   const T* x = static_cast<const T*>(args.x);
-  if (args.kind == Pooling::kMax) x += at.image * w.height * w.width * args.channels + at.c;
+  if (args.kind == WindowPooling::kMax) x += at.image * w.height * w.width * args.channels + at.c;
   const T* dy =
       static_cast<const T*>(args.dy) + at.image * w.out_h * w.out_w * args.channels + at.c;
   float sum = 0;
@@ -84,7 +84,7 @@ __global__ void __launch_bounds__(kWindowThreads, kBlocks)
     for (std::int64_t j = left; j <= right; ++j) {
       const PoolInputs in(w, i, j);
       const float d = cuda::to_float(dy[(i * w.out_w + j) * args.channels]);
-      if (args.kind != Pooling::kMax) {
+      if (args.kind != WindowPooling::kMax) {
         sum += d * in.average_factor<float>(args.kind, w);
       } else if (largest(w, in, x, args.channels) == at.i * w.width + at.j) {
         sum += d;

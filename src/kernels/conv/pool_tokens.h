@@ -12,7 +12,7 @@ namespace dtn {
 
 struct PoolTokensForward {
   DType dtype;
-  Pooling kind;
+  WindowPooling kind;
   Window window;  // padding smaller than the kernel
   std::int64_t batch, channels;
   const void* x;  // [B, height width, C]
@@ -23,7 +23,7 @@ void run(CudaQueue&, const PoolTokensForward&);
 
 struct PoolTokensBackward {
   DType dtype;
-  Pooling kind;
+  WindowPooling kind;
   Window window;
   std::int64_t batch, channels;
   const void* x;   // [B, height width, C], for kMax

@@ -1,4 +1,4 @@
-// Pooling, a plane at a time; see pool.h.
+// WindowPooling, a plane at a time; see pool.h.
 #include "kernels/primitive/pool.h"
 
 #include <algorithm>
@@ -71,7 +71,7 @@ void run(CpuQueue& queue, const PoolForward& args) {
       A* columns = scope.take<A>(w.width);
       const T* x = static_cast<const T*>(args.x) + p * w.height * w.width;
       T* y = static_cast<T*>(args.y) + p * w.out_h * w.out_w;
-      if (args.kind == Pooling::kMax) {
+      if (args.kind == WindowPooling::kMax) {
         pool_plane<Largest>(w, x, columns, [&](std::int64_t o, const PoolInputs&, A most) {
           y[o] = static_cast<T>(most);
         });
@@ -94,12 +94,13 @@ void run(CpuQueue& queue, const PoolBackward& args) {
       const std::int64_t size = w.height * w.width;
       A* sums = scope.take<A>(size);
       for (std::int64_t i = 0; i < size; ++i) sums[i] = 0;
-      const T* x = args.kind == Pooling::kMax ? static_cast<const T*>(args.x) + p * size : nullptr;
+      const T* x =
+          args.kind == WindowPooling::kMax ? static_cast<const T*>(args.x) + p * size : nullptr;
       const T* dy = static_cast<const T*>(args.dy) + p * w.out_h * w.out_w;
       for (std::int64_t o = 0; o < w.out_h * w.out_w; ++o) {
         const PoolInputs in(w, o / w.out_w, o % w.out_w);
         const A d = static_cast<A>(dy[o]);
-        if (args.kind == Pooling::kMax) {
+        if (args.kind == WindowPooling::kMax) {
           sums[largest<A>(w, in, x)] += d;
           continue;
         }

@@ -1,4 +1,4 @@
-// Pooling, a thread for each output, backward for each input, which asks the windows that see it;
+// WindowPooling, a thread for each output, backward for each input, which asks the windows that see it;
 // see pool.h.
 #include "kernels/primitive/pool_inputs.h"
 #include "kernels/primitive/window.cuh"
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kWindowThreads)
   const T* x = static_cast<const T*>(args.x) + at.plane * w.height * w.width;
   T* y = static_cast<T*>(args.y);
   const PoolInputs in(w, at.i, at.j);
-  if (args.kind == Pooling::kMax) {
+  if (args.kind == WindowPooling::kMax) {
     y[element] = x[largest(w, in, x)];
     return;
   }
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(kWindowThreads, kBlocks)
   const auto at = cuda::PlaneElement::of<Index>(element, w.height, w.width);
   const T* x = static_cast<const T*>(args.x);
   const T* dy = static_cast<const T*>(args.dy) + at.plane * w.out_h * w.out_w;
-  if (args.kind == Pooling::kMax) x += at.plane * w.height * w.width;
+  if (args.kind == WindowPooling::kMax) x += at.plane * w.height * w.width;
   float sum = 0;
   const std::int64_t bottom = cuda::last_output(at.i, w.stride_h, w.pad_h, w.out_h);
   const std::int64_t right = cuda::last_output(at.j, w.stride_w, w.pad_w, w.out_w);
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kWindowThreads, kBlocks)
     for (std::int64_t j = left; j <= right; ++j) {
       const PoolInputs in(w, i, j);
       const float d = cuda::to_float(dy[i * w.out_w + j]);
-      if (args.kind != Pooling::kMax) {
+      if (args.kind != WindowPooling::kMax) {
         sum += d * in.average_factor<float>(args.kind, w);
       } else if (largest(w, in, x) == at.i * w.width + at.j) {
         sum += d;

@@ -9,7 +9,7 @@
 
 namespace dtn {
 
-enum class Pooling : std::uint8_t {
+enum class WindowPooling : std::uint8_t {
   kMax,
   kAverage,        // over the inputs inside the plane
   kAveragePadded,  // over the whole window, padding counting as zeros
@@ -17,7 +17,7 @@ enum class Pooling : std::uint8_t {
 
 struct PoolForward {
   DType dtype;
-  Pooling kind;
+  WindowPooling kind;
   Window window;  // padding smaller than the kernel
   std::int64_t planes;
   const void* x;  // [planes, height, width]
@@ -28,7 +28,7 @@ void run(CudaQueue&, const PoolForward&);
 
 struct PoolBackward {
   DType dtype;
-  Pooling kind;
+  WindowPooling kind;
   Window window;
   std::int64_t planes;
   const void* x;   // [planes, height, width], for kMax

@@ -18,9 +18,10 @@ struct PoolInputs {
   }
   // What an average multiplies the sum of its inputs with.
   template <class A>
-  DTN_HOST_DEVICE A average_factor(Pooling kind, const Window& w) const {
+  DTN_HOST_DEVICE A average_factor(WindowPooling kind, const Window& w) const {
     const std::int64_t inside = (bottom - top) * (right - left);
-    return A(1) / static_cast<A>(kind == Pooling::kAverage ? inside : w.kernel_h * w.kernel_w);
+    return A(1) /
+           static_cast<A>(kind == WindowPooling::kAverage ? inside : w.kernel_h * w.kernel_w);
   }
 };
 

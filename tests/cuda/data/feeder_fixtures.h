@@ -17,9 +17,9 @@ namespace dtn::test {
 inline constexpr int kSide = 6;
 
 // Noisy images, their index as the label, and a hook that may throw.
-class FakeDataset final : public Dataset {
+class NoisyImages final : public Dataset {
  public:
-  explicit FakeDataset(std::int64_t size, int channels = 3,
+  explicit NoisyImages(std::int64_t size, int channels = 3,
                        std::function<void(std::int64_t)> hook = {})
       : channels_(channels), hook_(std::move(hook)) {
     for (std::int64_t i = 0; i < size; ++i) labels_.push_back(i);

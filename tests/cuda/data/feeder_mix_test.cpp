@@ -74,7 +74,7 @@ std::vector<MixedSeen> play_mixed(BatchFeeder& feeder, std::set<const void*>& ad
 // ends, of a loader that gives pixels or images.
 void expect_mixed(Device device, bool fixed, bool raw, std::int64_t batch_size, int (&kinds)[3]) {
   SCOPED_TRACE(cat(to_string(device), ", fixed ", fixed, ", raw ", raw, ", ", batch_size));
-  auto set = std::make_shared<FakeDataset>(47);
+  auto set = std::make_shared<NoisyImages>(47);
   const Transform transform = make_transform(true);
   LoaderOptions options = loading(true, 2);
   options.batch_size = batch_size;

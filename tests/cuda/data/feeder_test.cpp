@@ -34,7 +34,7 @@ void for_every_way(const std::function<void(bool training, int workers, bool fix
 TEST(BatchFeeder, GivesWhatTheLoaderGives) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (int channels : {1, 3}) {
-    auto set = std::make_shared<FakeDataset>(47, channels);
+    auto set = std::make_shared<NoisyImages>(47, channels);
     for_every_way([&](bool training, int workers, bool fixed) {
       const Transform transform = make_transform(training, channels);
       const LoaderOptions options = loading(training, workers);
@@ -77,7 +77,7 @@ TEST(BatchFeeder, GivesTensorsAsTheyAre) {
 // A loader that knows nothing of the device: float images in ordinary memory.
 TEST(BatchFeeder, TakesOrdinaryBatches) {
   DTN_SKIP_WITHOUT_DEVICE();
-  auto set = std::make_shared<FakeDataset>(26);
+  auto set = std::make_shared<NoisyImages>(26);
   for_every_way([&](bool training, int workers, bool fixed) {
     const Transform transform = make_transform(training);
     const LoaderOptions options = loading(training, workers);
@@ -90,7 +90,7 @@ TEST(BatchFeeder, TakesOrdinaryBatches) {
 
 TEST(BatchFeeder, ManyBatchesMayBeAhead) {
   DTN_SKIP_WITHOUT_DEVICE();
-  auto set = std::make_shared<FakeDataset>(47);
+  auto set = std::make_shared<NoisyImages>(47);
   for_every_way([&](bool training, int workers, bool fixed) {
     const Transform transform = make_transform(training);
     const LoaderOptions options = loading(training, workers);
@@ -109,7 +109,7 @@ TEST(BatchFeeder, ManyBatchesMayBeAhead) {
 
 TEST(BatchFeeder, StartsAnywhereAtAnyTime) {
   DTN_SKIP_WITHOUT_DEVICE();
-  auto set = std::make_shared<FakeDataset>(40);
+  auto set = std::make_shared<NoisyImages>(40);
   for_every_way([&](bool training, int workers, bool fixed) {
     const Transform transform = make_transform(training);
     const LoaderOptions options = loading(training, workers);
@@ -138,7 +138,7 @@ TEST(BatchFeeder, DamagedImagesAreLeftOut) {
   DTN_SKIP_WITHOUT_DEVICE();
   // Of the batches 0 .. 3, 8 .. 11 and 32 .. 35 one, two and all images are damaged.
   const std::set<std::int64_t> bad = {2, 9, 10, 32, 33, 34, 35};
-  auto set = std::make_shared<FakeDataset>(43, 3, [&](std::int64_t i) {
+  auto set = std::make_shared<NoisyImages>(43, 3, [&](std::int64_t i) {
     if (bad.contains(i)) throw DataError(cat("fake-", i, " is damaged"));
   });
   for_every_way([&](bool training, int workers, bool fixed) {
@@ -159,7 +159,7 @@ TEST(BatchFeeder, DamagedImagesAreLeftOut) {
 TEST(BatchFeeder, ErrorsArriveInTheirBatch) {
   DTN_SKIP_WITHOUT_DEVICE();
   std::atomic<bool> broken = true;
-  auto set = std::make_shared<FakeDataset>(40, 3, [&](std::int64_t i) {
+  auto set = std::make_shared<NoisyImages>(40, 3, [&](std::int64_t i) {
     if (broken && i == 21) throw std::domain_error("twenty-one");
   });
   for (int workers : {0, 1, 3}) {
@@ -184,7 +184,7 @@ TEST(BatchFeeder, ErrorsArriveInTheirBatch) {
 
 TEST(BatchFeeder, BatchesComeToFixedAddresses) {
   DTN_SKIP_WITHOUT_DEVICE();
-  auto set = std::make_shared<FakeDataset>(43);
+  auto set = std::make_shared<NoisyImages>(43);
   for (bool fixed : {true, false}) {
     for (bool raw : {true, false}) {
       Loader loader(samples(set, make_transform(false), raw), feeding(kCuda, loading(false, 2)));
@@ -208,7 +208,7 @@ TEST(BatchFeeder, BatchesComeToFixedAddresses) {
 // A captured step is replayed for batch after batch without being told where they are.
 TEST(BatchFeeder, FeedsACapturedStep) {
   DTN_SKIP_WITHOUT_DEVICE();
-  auto set = std::make_shared<FakeDataset>(40);
+  auto set = std::make_shared<NoisyImages>(40);
   const Transform transform = make_transform(true);
   const LoaderOptions options = loading(true, 2);
   Loader loader(samples(set, transform, true), feeding(kCuda, options));
@@ -236,7 +236,7 @@ TEST(BatchFeeder, FeedsACapturedStep) {
 TEST(BatchFeeder, AllocatesNothingOnceWarm) {
   DTN_SKIP_WITHOUT_DEVICE();
   // Batches that are not full come up in the middle, too.
-  auto set = std::make_shared<FakeDataset>(83, 3, [&](std::int64_t i) {
+  auto set = std::make_shared<NoisyImages>(83, 3, [&](std::int64_t i) {
     if (i % 20 == 7) throw DataError("damaged");
   });
   for (int workers : {0, 2}) {
@@ -264,7 +264,7 @@ TEST(BatchFeeder, AllocatesNothingOnceWarm) {
 
 TEST(BatchFeeder, MayEndWithCopiesUnderWay) {
   DTN_SKIP_WITHOUT_DEVICE();
-  auto set = std::make_shared<FakeDataset>(64);
+  auto set = std::make_shared<NoisyImages>(64);
   for (int taken = 0; taken < 5; ++taken) {
     Loader loader(samples(set, make_transform(true), true), feeding(kCuda, loading(true, 2)));
     std::vector<Seen> got;
@@ -285,7 +285,7 @@ TEST(BatchFeeder, MayEndWithCopiesUnderWay) {
 
 TEST(BatchFeeder, CountsTheWaitingTime) {
   DTN_SKIP_WITHOUT_DEVICE();
-  auto set = std::make_shared<FakeDataset>(
+  auto set = std::make_shared<NoisyImages>(
       16, 3, [](std::int64_t) { std::this_thread::sleep_for(std::chrono::milliseconds(2)); });
   for (int workers : {0, 1}) {
     Loader loader(samples(set, make_transform(false), true),
@@ -301,7 +301,7 @@ TEST(BatchFeeder, CountsTheWaitingTime) {
 TEST(BatchFeeder, LeavesFormerUsersOfItsMemoryAlone) {
   ::setenv("DTN_CUDA_CACHE", "1", 1);  // heeded when this test has a process of its own
   DTN_SKIP_WITHOUT_DEVICE();
-  auto set = std::make_shared<FakeDataset>(43);
+  auto set = std::make_shared<NoisyImages>(43);
   const Shape shape{4, kSide, kSide, 3};
   std::vector<Tensor> read;
   {
@@ -323,7 +323,7 @@ TEST(BatchFeeder, LeavesFormerUsersOfItsMemoryAlone) {
 
 // Needs no device.
 TEST(BatchFeeder, PassesThroughOnTheCpu) {
-  auto set = std::make_shared<FakeDataset>(63);
+  auto set = std::make_shared<NoisyImages>(63);
   for (bool training : {true, false}) {
     for (bool raw : {false, true}) {
       const Transform transform = make_transform(training);

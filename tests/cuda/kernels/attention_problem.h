@@ -8,7 +8,7 @@ namespace dtn::test {
 
 using std::int64_t;
 
-struct Size {
+struct AttentionSize {
   int64_t b, t, h, d;
   Shape qkv() const { return {b, t, 3, h, d}; }
   Shape out() const { return {b, t, h, d}; }
@@ -20,27 +20,27 @@ struct Size {
   int64_t at(int64_t token, int64_t head, int64_t c) const { return (token * h + head) * d + c; }
 };
 
-inline std::string name(const Size& s, DType dtype) {
+inline std::string name(const AttentionSize& s, DType dtype) {
   return cat("B ", s.b, " T ", s.t, " H ", s.h, " D ", s.d, " ", name_of(dtype));
 }
 
 // A problem in float64 whose numbers bfloat16 holds exactly, so that every type has the same one.
-struct Problem {
-  Size size;
+struct AttentionProblem {
+  AttentionSize size;
   double scale;
   Tensor qkv, dout;
   Tensor pos_weight;  // [H, 3]; undefined: no bias
   int64_t grid_h = 0, grid_w = 0;
 
-  explicit Problem(const Size& s, double spread = 2)
+  explicit AttentionProblem(const AttentionSize& s, double spread = 2)
       : size(s),
         scale(s.scale()),
         qkv(representable(random_tensor(s.qkv(), 1, spread))),
         dout(representable(random_tensor(s.out(), 2))) {}
 
   // The tokens on a grid, each head looking nearby, around some offset.
-  static Problem on_grid(int64_t b, int64_t grid_h, int64_t grid_w, int64_t h, int64_t d) {
-    Problem p({b, grid_h * grid_w, h, d});
+  static AttentionProblem on_grid(int64_t b, int64_t grid_h, int64_t grid_w, int64_t h, int64_t d) {
+    AttentionProblem p({b, grid_h * grid_w, h, d});
     p.grid_h = grid_h, p.grid_w = grid_w;
     p.pos_weight = representable(random_tensor({h, 3}, 3, 1, -0.5));
     for (int64_t i = 0; i < h; ++i) p.pos_weight.data<double>()[3 * i + 2] = -0.375;
@@ -48,7 +48,7 @@ struct Problem {
   }
 };
 
-struct Result {
+struct AttentionResult {
   Tensor out, lse, dqkv;
   Tensor dpos;  // with a bias, added to what was there
   std::vector<Tensor> all() const {
@@ -58,9 +58,9 @@ struct Result {
 };
 
 template <class Queue>
-Result run_on_queue(Queue& queue, Where where, const Problem& p, DType dtype,
-                    bool dpos_wanted = true) {
-  const Size& s = p.size;
+AttentionResult run_on_queue(Queue& queue, Where where, const AttentionProblem& p, DType dtype,
+                             bool dpos_wanted = true) {
+  const AttentionSize& s = p.size;
   Twin qkv(as(p.qkv, dtype)), dout(as(p.dout, dtype));
   Twin out = Twin::output(s.out(), dtype), dqkv = Twin::output(s.qkv(), dtype);
   Twin lse = Twin::output(s.lse(), accumulator_of(dtype));
@@ -81,20 +81,21 @@ Result run_on_queue(Queue& queue, Where where, const Problem& p, DType dtype,
   if (dpos_wanted) backward.dpos_weight = dpos.at(where);
   run(queue, forward);
   run(queue, backward);
-  Result r = where == kOnHost ? Result{out.host(), lse.host(), dqkv.host(), {}}
-                              : Result{out.device(), lse.device(), dqkv.device(), {}};
+  AttentionResult r = where == kOnHost
+                          ? AttentionResult{out.host(), lse.host(), dqkv.host(), {}}
+                          : AttentionResult{out.device(), lse.device(), dqkv.device(), {}};
   if (p.pos_weight.defined()) r.dpos = where == kOnHost ? dpos.host() : dpos.device();
   return r;
 }
-inline Result on_host(const Problem& p, DType dtype) {
+inline AttentionResult on_host(const AttentionProblem& p, DType dtype) {
   return run_on_queue(cpu_queue(), kOnHost, p, dtype);
 }
-inline Result on_device(const Problem& p, DType dtype) {
+inline AttentionResult on_device(const AttentionProblem& p, DType dtype) {
   return run_on_queue(cuda_queue(), kOnDevice, p, dtype);
 }
 
 // dq, dk or dv as [B T, H D].
-inline Tensor part_of(const Tensor& dqkv, const Size& s, int64_t part) {
+inline Tensor part_of(const Tensor& dqkv, const AttentionSize& s, int64_t part) {
   int64_t row = s.h * s.d;
   Tensor slice = Tensor::empty({s.b * s.t, row}, dqkv.dtype());
   for (int64_t i = 0; i < s.b * s.t; ++i) {
@@ -109,14 +110,15 @@ inline Tensor part_of(const Tensor& dqkv, const Size& s, int64_t part) {
 // dk out (by delta), ds and themselves. Each is a relative error of the terms of a sum, which add
 // up as the terms do. In float32 four sums follow one another, of D and of T terms, and an error of
 // a score or of lse is a relative error of p.
-inline double error_bound(const Size& s, DType dtype, double largest_lse, int roundings) {
+inline double error_bound(const AttentionSize& s, DType dtype, double largest_lse, int roundings) {
   double u = unit_roundoff(DType::kFloat32);
   double bound = u * (4 * std::sqrt(static_cast<double>(s.t + s.d)) + 4 * largest_lse);
   return dtype == DType::kBFloat16 ? bound + roundings * unit_roundoff(dtype) : bound;
 }
 
-inline void expect_close_to(const Result& got, const Result& want, const Problem& p, DType dtype) {
-  const Size& s = p.size;
+inline void expect_close_to(const AttentionResult& got, const AttentionResult& want,
+                            const AttentionProblem& p, DType dtype) {
+  const AttentionSize& s = p.size;
   std::string what = name(s, dtype);
   double lse = max_abs(doubles(want.lse));
   expect_close("attention_forward", what + " out", got.out, doubles(want.out),
@@ -137,24 +139,25 @@ inline void expect_close_to(const Result& got, const Result& want, const Problem
                error_bound(s, dtype, lse, 3));
 }
 
-inline void expect_matches(const Problem& p, DType dtype) {
+inline void expect_matches(const AttentionProblem& p, DType dtype) {
   SCOPED_TRACE(name(p.size, dtype));
-  Result want = on_host(p, DType::kFloat64);
+  AttentionResult want = on_host(p, DType::kFloat64);
   under_every_schedule([&] {
-    Result got = on_device(p, dtype);
+    AttentionResult got = on_device(p, dtype);
     expect_close_to(got, want, p, dtype);
     return got.all();
   });
 }
 
 // A NaN, or an infinity, in one place reaches exactly what it reaches on the CPU.
-inline void expect_same_spread(const Size& s, int64_t token, int part, double value, DType dtype) {
+inline void expect_same_spread(const AttentionSize& s, int64_t token, int part, double value,
+                               DType dtype) {
   SCOPED_TRACE(cat(name(s, dtype), " token ", token, " part ", part, " value ", value));
-  Problem p(s);
+  AttentionProblem p(s);
   int64_t channel = s.d - 1;
   (part == 3 ? p.dout.data<double>()[s.at(token, 0, channel)]
              : p.qkv.data<double>()[s.at(token, part, 0, channel)]) = value;
-  Result want = on_host(p, DType::kFloat64), got = on_device(p, dtype);
+  AttentionResult want = on_host(p, DType::kFloat64), got = on_device(p, dtype);
   for (std::size_t k = 0; k < 3; ++k) {
     Doubles g = doubles(got.all()[k]), w = doubles(want.all()[k]);
     for (std::size_t i = 0; i < g.size(); ++i) {

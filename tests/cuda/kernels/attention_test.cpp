@@ -6,46 +6,52 @@ namespace {
 
 TEST(CudaAttention, MatchesFloat64InBfloat16) {
   DTN_SKIP_WITHOUT_DEVICE();
-  for (const Size& s : {Size{1, 197, 1, 64}, Size{1, 196, 1, 48}, Size{2, 65, 3, 24},
-                        Size{2, 64, 2, 17}, Size{1, 5, 3, 8}, Size{2, 1, 2, 48}, Size{1, 35, 1, 80},
-                        Size{1, 67, 1, 128}, Size{1, 20, 1, 100}, Size{1, 33, 1, 112},
-                        Size{1, 90, 1, 32}, Size{1, 130, 1, 96}, Size{1, 300, 1, 16}}) {
-    expect_matches(Problem(s), DType::kBFloat16);
+  for (const AttentionSize& s :
+       {AttentionSize{1, 197, 1, 64}, AttentionSize{1, 196, 1, 48}, AttentionSize{2, 65, 3, 24},
+        AttentionSize{2, 64, 2, 17}, AttentionSize{1, 5, 3, 8}, AttentionSize{2, 1, 2, 48},
+        AttentionSize{1, 35, 1, 80}, AttentionSize{1, 67, 1, 128}, AttentionSize{1, 20, 1, 100},
+        AttentionSize{1, 33, 1, 112}, AttentionSize{1, 90, 1, 32}, AttentionSize{1, 130, 1, 96},
+        AttentionSize{1, 300, 1, 16}}) {
+    expect_matches(AttentionProblem(s), DType::kBFloat16);
   }
 }
 
 TEST(CudaAttention, MatchesFloat64InFloat32) {
   DTN_SKIP_WITHOUT_DEVICE();
-  for (const Size& s : {Size{1, 197, 1, 48}, Size{1, 196, 1, 64}, Size{2, 65, 3, 24},
-                        Size{2, 64, 2, 17}, Size{1, 5, 3, 8}, Size{2, 1, 2, 48}, Size{1, 65, 1, 80},
-                        Size{1, 37, 2, 128}, Size{1, 35, 1, 130}, Size{1, 33, 1, 256}}) {
-    expect_matches(Problem(s), DType::kFloat32);
+  for (const AttentionSize& s :
+       {AttentionSize{1, 197, 1, 48}, AttentionSize{1, 196, 1, 64}, AttentionSize{2, 65, 3, 24},
+        AttentionSize{2, 64, 2, 17}, AttentionSize{1, 5, 3, 8}, AttentionSize{2, 1, 2, 48},
+        AttentionSize{1, 65, 1, 80}, AttentionSize{1, 37, 2, 128}, AttentionSize{1, 35, 1, 130},
+        AttentionSize{1, 33, 1, 256}}) {
+    expect_matches(AttentionProblem(s), DType::kFloat32);
   }
 }
 
 TEST(CudaAttention, WideHeadsInBfloat16) {
   DTN_SKIP_WITHOUT_DEVICE();
-  for (const Size& s : {Size{1, 35, 2, 136}, Size{1, 9, 1, 255}}) {
-    expect_matches(Problem(s), DType::kBFloat16);
+  for (const AttentionSize& s : {AttentionSize{1, 35, 2, 136}, AttentionSize{1, 9, 1, 255}}) {
+    expect_matches(AttentionProblem(s), DType::kBFloat16);
   }
 }
 
 TEST(CudaAttention, OnAGridMatchesFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
-  for (const Problem& p : {Problem::on_grid(1, 14, 14, 1, 48), Problem::on_grid(2, 13, 5, 3, 24),
-                           Problem::on_grid(2, 2, 3, 2, 16), Problem::on_grid(3, 1, 1, 2, 8),
-                           Problem::on_grid(1, 23, 3, 1, 64), Problem::on_grid(1, 1, 35, 1, 80),
-                           Problem::on_grid(1, 5, 7, 1, 96), Problem::on_grid(1, 7, 5, 1, 112),
-                           Problem::on_grid(1, 11, 3, 1, 128)}) {
+  for (const AttentionProblem& p :
+       {AttentionProblem::on_grid(1, 14, 14, 1, 48), AttentionProblem::on_grid(2, 13, 5, 3, 24),
+        AttentionProblem::on_grid(2, 2, 3, 2, 16), AttentionProblem::on_grid(3, 1, 1, 2, 8),
+        AttentionProblem::on_grid(1, 23, 3, 1, 64), AttentionProblem::on_grid(1, 1, 35, 1, 80),
+        AttentionProblem::on_grid(1, 5, 7, 1, 96), AttentionProblem::on_grid(1, 7, 5, 1, 112),
+        AttentionProblem::on_grid(1, 11, 3, 1, 128)}) {
     expect_matches(p, DType::kBFloat16);
   }
-  for (const Problem& p : {Problem::on_grid(1, 9, 8, 1, 48), Problem::on_grid(2, 7, 5, 3, 17),
-                           Problem::on_grid(3, 1, 1, 2, 8), Problem::on_grid(1, 7, 5, 2, 128),
-                           Problem::on_grid(1, 5, 7, 1, 136), Problem::on_grid(1, 3, 11, 1, 256)}) {
+  for (const AttentionProblem& p :
+       {AttentionProblem::on_grid(1, 9, 8, 1, 48), AttentionProblem::on_grid(2, 7, 5, 3, 17),
+        AttentionProblem::on_grid(3, 1, 1, 2, 8), AttentionProblem::on_grid(1, 7, 5, 2, 128),
+        AttentionProblem::on_grid(1, 5, 7, 1, 136), AttentionProblem::on_grid(1, 3, 11, 1, 256)}) {
     expect_matches(p, DType::kFloat32);
   }
-  expect_matches(Problem::on_grid(1, 5, 7, 2, 136), DType::kBFloat16);
-  expect_matches(Problem::on_grid(1, 9, 1, 1, 255), DType::kBFloat16);
+  expect_matches(AttentionProblem::on_grid(1, 5, 7, 2, 136), DType::kBFloat16);
+  expect_matches(AttentionProblem::on_grid(1, 9, 1, 1, 255), DType::kBFloat16);
 }
 
 // Fixed weights of a bias change nothing else, and weights of 0 nothing at all, up to the rounding
@@ -53,13 +59,13 @@ TEST(CudaAttention, OnAGridMatchesFloat64) {
 TEST(CudaAttention, BiasOfFixedOrZeroWeights) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
-    Problem p = Problem::on_grid(2, 13, 5, 2, 32);
-    Result learned = on_device(p, dtype);
-    Result fixed = run_on_queue(cuda_queue(), kOnDevice, p, dtype, false);
+    AttentionProblem p = AttentionProblem::on_grid(2, 13, 5, 2, 32);
+    AttentionResult learned = on_device(p, dtype);
+    AttentionResult fixed = run_on_queue(cuda_queue(), kOnDevice, p, dtype, false);
     for (std::size_t k = 0; k < 3; ++k) EXPECT_TRUE(same_bits(learned.all()[k], fixed.all()[k]));
     EXPECT_TRUE(same_bits(fixed.dpos, as(random_tensor({2, 3}, 4), DType::kFloat32)));
     p.pos_weight.zero();
-    Result zero = on_device(p, dtype), none = on_device(Problem(p.size), dtype);
+    AttentionResult zero = on_device(p, dtype), none = on_device(AttentionProblem(p.size), dtype);
     expect_close_to(none, {zero.out, zero.lse, zero.dqkv, {}}, p, dtype);
     for (std::size_t k = 0; k < 3 && dtype == DType::kFloat32; ++k) {
       EXPECT_TRUE(same_bits(zero.all()[k], none.all()[k]));
@@ -71,9 +77,9 @@ TEST(CudaAttention, BiasOfFixedOrZeroWeights) {
 TEST(CudaAttention, SteepBias) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
-    Problem p = Problem::on_grid(1, 5, 7, 1, 16);
+    AttentionProblem p = AttentionProblem::on_grid(1, 5, 7, 1, 16);
     p.pos_weight.data<double>()[2] = 16;
-    Result want = on_host(p, DType::kFloat64), got = on_device(p, dtype);
+    AttentionResult want = on_host(p, DType::kFloat64), got = on_device(p, dtype);
     EXPECT_LE(relative_error(doubles(got.out), doubles(want.out)),
               error_bound(p.size, dtype, max_abs(doubles(want.lse)), 2));
     for (const Tensor& t : got.all()) {
@@ -86,9 +92,9 @@ TEST(CudaAttention, SteepBias) {
 TEST(CudaAttention, LargeScores) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
-    expect_matches(Problem({1, 131, 1, 48}, 16), dtype);
+    expect_matches(AttentionProblem({1, 131, 1, 48}, 16), dtype);
     // Scores that grow from key to key by more than the shift allows for.
-    Problem rising({1, 131, 1, 8}, 1);
+    AttentionProblem rising({1, 131, 1, 8}, 1);
     for (int64_t i = 0; i < rising.size.t; ++i) {
       rising.qkv.data<double>()[rising.size.at(i, 0, 0, 0)] = 64;
       rising.qkv.data<double>()[rising.size.at(i, 1, 0, 0)] = static_cast<double>(i) / 128;
@@ -101,13 +107,13 @@ TEST(CudaAttention, AnyScale) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     for (double scale : {-4.0, 0.0}) {
-      Problem p({1, 70, 1, 16}, 4);
+      AttentionProblem p({1, 70, 1, 16}, 4);
       p.scale = scale;
       // Without scores dq and dk are 0, and an error has nothing to be measured against.
       if (scale != 0) {
         expect_matches(p, dtype);
       } else {
-        Result want = on_host(p, DType::kFloat64), got = on_device(p, dtype);
+        AttentionResult want = on_host(p, DType::kFloat64), got = on_device(p, dtype);
         EXPECT_LE(relative_error(doubles(got.out), doubles(want.out)),
                   error_bound(p.size, dtype, max_abs(doubles(want.lse)), 2));
         for (int part = 0; part < 2; ++part) {
@@ -122,14 +128,14 @@ TEST(CudaAttention, AnyScale) {
 TEST(CudaAttention, EqualScoresAverageTheValues) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
-    Problem p({1, 197, 1, 16});
-    const Size& s = p.size;
+    AttentionProblem p({1, 197, 1, 16});
+    const AttentionSize& s = p.size;
     for (int64_t i = 0; i < s.t; ++i) {
       for (int64_t c = 0; c < s.d; ++c) p.qkv.data<double>()[s.at(i, 1, 0, c)] = 0.5;
     }
-    Result want = on_host(p, DType::kFloat64);
+    AttentionResult want = on_host(p, DType::kFloat64);
     under_every_schedule([&] {
-      Result got = on_device(p, dtype);
+      AttentionResult got = on_device(p, dtype);
       double bound = error_bound(s, dtype, max_abs(doubles(want.lse)), 2);
       EXPECT_LE(relative_error(doubles(got.out), doubles(want.out)), bound);
       EXPECT_LE(relative_error(doubles(got.lse), doubles(want.lse)),
@@ -154,7 +160,7 @@ TEST(CudaAttention, NanAmongTheWeightsReachesItsHead) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     for (int64_t k = 0; k < 3; ++k) {
-      Problem p = Problem::on_grid(1, 5, 7, 2, 16);
+      AttentionProblem p = AttentionProblem::on_grid(1, 5, 7, 2, 16);
       p.pos_weight.data<double>()[k] = NAN;
       std::vector<Tensor> want = on_host(p, DType::kFloat64).all(), got = on_device(p, dtype).all();
       for (std::size_t i = 0; i < want.size(); ++i) {
@@ -175,9 +181,9 @@ TEST(CudaAttention, InfinityIsNotHidden) {
 // Tensors that start anywhere and rows that end anywhere.
 TEST(CudaAttention, UnalignedTensors) {
   DTN_SKIP_WITHOUT_DEVICE();
-  Size s{1, 67, 2, 16};
-  Problem p(s);
-  Result want = on_host(p, DType::kFloat64);
+  AttentionSize s{1, 67, 2, 16};
+  AttentionProblem p(s);
+  AttentionResult want = on_host(p, DType::kFloat64);
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     under_every_schedule([&] {
       auto shifted = [&](const Tensor& t) {
@@ -203,7 +209,7 @@ TEST(CudaAttention, UnalignedTensors) {
         std::memcpy(values.raw(), static_cast<char*>(all.raw()) + size_of(dtype), values.nbytes());
         return values;
       };
-      Result got{unshifted(out, s.out()), lse.device(), unshifted(dqkv, s.qkv()), {}};
+      AttentionResult got{unshifted(out, s.out()), lse.device(), unshifted(dqkv, s.qkv()), {}};
       expect_close_to(got, want, p, dtype);
       return got.all();
     });
@@ -212,11 +218,11 @@ TEST(CudaAttention, UnalignedTensors) {
 
 TEST(CudaAttention, MoreImagesThanAGridHas) {
   DTN_SKIP_WITHOUT_DEVICE();
-  const Problem p = Problem::on_grid(5, 3, 3, 2, 8);
+  const AttentionProblem p = AttentionProblem::on_grid(5, 3, 3, 2, 8);
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
-    const Result at_once = on_device(p, dtype);
+    const AttentionResult at_once = on_device(p, dtype);
     attention::images_of_grid = 2;
-    const Result in_turn = on_device(p, dtype);
+    const AttentionResult in_turn = on_device(p, dtype);
     attention::images_of_grid = 65535;
     for (std::size_t i = 0; i < at_once.all().size(); ++i) {
       EXPECT_TRUE(same_bits(in_turn.all()[i], at_once.all()[i])) << i;
@@ -227,7 +233,8 @@ TEST(CudaAttention, MoreImagesThanAGridHas) {
 TEST(CudaAttention, NothingToDo) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
-    for (const Size& s : {Size{0, 5, 2, 8}, Size{2, 0, 2, 8}, Size{2, 5, 0, 8}, Size{2, 5, 2, 0}}) {
+    for (const AttentionSize& s : {AttentionSize{0, 5, 2, 8}, AttentionSize{2, 0, 2, 8},
+                                   AttentionSize{2, 5, 0, 8}, AttentionSize{2, 5, 2, 0}}) {
       run(cuda_queue(), AttentionForward{dtype, s.b, s.t, s.h, s.d, 1, nullptr, nullptr, nullptr});
       run(cuda_queue(), AttentionBackward{dtype, s.b, s.t, s.h, s.d, 1, nullptr, nullptr, nullptr,
                                           nullptr, nullptr});

@@ -38,9 +38,10 @@ class Warpgroups {
 TEST(CudaAttentionWarpgroup, MatchesFloat64) {
   DTN_SKIP_WITHOUT_WARPGROUPS();
   const Warpgroups used;
-  for (const Size& s : {Size{1, 196, 1, 48}, Size{1, 197, 2, 64}, Size{1, 129, 1, 48},
-                        Size{2, 256, 1, 48}, Size{1, 208, 1, 48}, Size{1, 193, 1, 48}}) {
-    expect_matches(Problem(s), DType::kBFloat16);
+  for (const AttentionSize& s :
+       {AttentionSize{1, 196, 1, 48}, AttentionSize{1, 197, 2, 64}, AttentionSize{1, 129, 1, 48},
+        AttentionSize{2, 256, 1, 48}, AttentionSize{1, 208, 1, 48}, AttentionSize{1, 193, 1, 48}}) {
+    expect_matches(AttentionProblem(s), DType::kBFloat16);
   }
 }
 
@@ -48,37 +49,37 @@ TEST(CudaAttentionWarpgroup, MatchesFloat64) {
 TEST(CudaAttentionWarpgroup, WideHeadsGoBackwardOtherwise) {
   DTN_SKIP_WITHOUT_WARPGROUPS();
   const Warpgroups used;
-  for (const Size& s : {Size{1, 208, 1, 64}, Size{1, 256, 1, 64}}) {
-    expect_matches(Problem(s), DType::kBFloat16);
+  for (const AttentionSize& s : {AttentionSize{1, 208, 1, 64}, AttentionSize{1, 256, 1, 64}}) {
+    expect_matches(AttentionProblem(s), DType::kBFloat16);
   }
 }
 
 // That it is they that were tested: sums in another order have other bits.
 TEST(CudaAttentionWarpgroup, AreUsedWhereTheyCanBe) {
   DTN_SKIP_WITHOUT_WARPGROUPS();
-  const auto differs = [](const Problem& p) {
+  const auto differs = [](const AttentionProblem& p) {
     const auto bits = [&](bool used) {
       const Warpgroups warpgroups(used);
       return on_device(p, DType::kBFloat16);
     };
-    const Result with = bits(true), without = bits(false);
+    const AttentionResult with = bits(true), without = bits(false);
     return std::pair(!same_bits(with.lse, without.lse), !same_bits(with.dqkv, without.dqkv));
   };
   const std::pair both(true, true), none(false, false);
-  EXPECT_EQ(differs(Problem({2, 196, 3, 48})), both);
-  EXPECT_EQ(differs(Problem({2, 197, 3, 64})), both);  // the gradients, as out is another
-  EXPECT_EQ(differs(Problem({1, 128, 2, 48})), none);  // too short
-  EXPECT_EQ(differs(Problem({1, 257, 2, 48})), none);  // too long
-  EXPECT_EQ(differs(Problem({1, 130, 2, 40})), none);
-  EXPECT_EQ(differs(Problem::on_grid(1, 13, 10, 1, 48)), none);
+  EXPECT_EQ(differs(AttentionProblem({2, 196, 3, 48})), both);
+  EXPECT_EQ(differs(AttentionProblem({2, 197, 3, 64})), both);  // the gradients, as out is another
+  EXPECT_EQ(differs(AttentionProblem({1, 128, 2, 48})), none);  // too short
+  EXPECT_EQ(differs(AttentionProblem({1, 257, 2, 48})), none);  // too long
+  EXPECT_EQ(differs(AttentionProblem({1, 130, 2, 40})), none);
+  EXPECT_EQ(differs(AttentionProblem::on_grid(1, 13, 10, 1, 48)), none);
 }
 
 TEST(CudaAttentionWarpgroup, LargeScoresAndAnyScale) {
   DTN_SKIP_WITHOUT_WARPGROUPS();
   const Warpgroups used;
-  expect_matches(Problem({1, 131, 1, 48}, 16), DType::kBFloat16);
+  expect_matches(AttentionProblem({1, 131, 1, 48}, 16), DType::kBFloat16);
   for (double scale : {-4.0, 1e-3}) {
-    Problem p({1, 140, 1, 64}, 2);
+    AttentionProblem p({1, 140, 1, 64}, 2);
     p.scale = scale;
     expect_matches(p, DType::kBFloat16);
   }
@@ -97,10 +98,10 @@ TEST(CudaAttentionWarpgroup, NanAndInfinityReachWhatTheyReachOnTheCpu) {
 TEST(CudaAttentionWarpgroup, MoreImagesThanAGridHas) {
   DTN_SKIP_WITHOUT_WARPGROUPS();
   const Warpgroups used;
-  const Problem p({3, 130, 2, 48});
-  const Result at_once = on_device(p, DType::kBFloat16);
+  const AttentionProblem p({3, 130, 2, 48});
+  const AttentionResult at_once = on_device(p, DType::kBFloat16);
   attention::images_of_grid = 2;
-  const Result in_turn = on_device(p, DType::kBFloat16);
+  const AttentionResult in_turn = on_device(p, DType::kBFloat16);
   attention::images_of_grid = 65535;
   for (std::size_t i = 0; i < at_once.all().size(); ++i) {
     EXPECT_TRUE(same_bits(in_turn.all()[i], at_once.all()[i])) << i;

@@ -17,13 +17,13 @@ struct Positions {
   int pool = 1, band = 5;
 };
 
-struct DenseProblem : Problem {
+struct DenseProblem : DtnNormProblem {
   DtnPositionKind kind;
   Twin weights;  // of the positions
 
   DenseProblem(const ShapeCase& s, const Positions& positions, DtnVariant v = DtnVariant::kPaper,
                DType type = DType::kFloat32, const Content& content = {})
-      : Problem(s, v, type, content), kind(positions.kind), weights(pos_weight) {
+      : DtnNormProblem(s, v, type, content), kind(positions.kind), weights(pos_weight) {
     dense.pool = positions.pool;
     if (kind == DtnPositionKind::kBanded) dense.band = positions.band;
     if (kind != DtnPositionKind::kTable) return;
@@ -104,7 +104,7 @@ std::string name_of(const DenseProblem& p) {
 }
 
 void expect_dense(const std::string& what, const DenseProblem& p, const DenseOutputs& o,
-                  const Expected& want, double factor = 1) {
+                  const DtnNormExpected& want, double factor = 1) {
   expect_outputs(what, Path::kPlain, p, o, want, factor, 1e-30, "dtn_dense");
   if (p.kind != DtnPositionKind::kTable) return;
   expect_close("dtn_dense", what + " dtable", o.dweights.device(), want.gradients.position_table,
@@ -112,13 +112,14 @@ void expect_dense(const std::string& what, const DenseProblem& p, const DenseOut
 }
 
 void check_dense(const DenseProblem& p, Runs runs = Runs::kOnce) {
-  const Expected exact = oracle(p);
+  const DtnNormExpected exact = oracle(p);
   const DenseOutputs host(p);
   run_all(cpu_queue(), p, host, kOnHost);
-  Expected cpu{doubles(host.y.host()),
-               {doubles(host.dx.host()), doubles(host.dweight.host()), doubles(host.dbias.host()),
-                doubles(host.dlambda_mean.host()), doubles(host.dlambda_var.host()),
-                doubles(host.dpos_weight.host()), doubles(host.dweights.host())}};
+  DtnNormExpected cpu{
+      doubles(host.y.host()),
+      {doubles(host.dx.host()), doubles(host.dweight.host()), doubles(host.dbias.host()),
+       doubles(host.dlambda_mean.host()), doubles(host.dlambda_var.host()),
+       doubles(host.dpos_weight.host()), doubles(host.dweights.host())}};
   const std::string what = name_of(p);
   SCOPED_TRACE(what);
   auto body = [&] {
@@ -211,7 +212,7 @@ TEST(CudaDtnDense, AddsToParameterGradientsAndTakesTheResidualGradient) {
     for (DType dtype : kTypes) {
       for (DtnPositionKind kind : {DtnPositionKind::kRelative, DtnPositionKind::kTable}) {
         const DenseProblem p({2, 4, 6, 24, 3}, {kind, 2}, variant, dtype);
-        Expected want = oracle(p);
+        DtnNormExpected want = oracle(p);
         const Twin residual = random_twin(p.image_shape(), dtype, 10);
         const Doubles added = doubles(residual.host());
         auto& g = want.gradients;

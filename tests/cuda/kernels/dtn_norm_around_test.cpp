@@ -11,7 +11,7 @@ constexpr std::uint32_t kMeanStart = 31, kVarStart = 32;  // what the gradients 
 
 // A problem whose x is a sum, and whose lambdas are learnt.
 struct Surrounded {
-  Problem problem;
+  DtnNormProblem problem;
   bool scaled;
   Twin residual, branch, scale, mean_logit, var_logit, dx_add;
 
@@ -31,7 +31,7 @@ struct Surrounded {
 
 // What a run of both passes leaves: x and the lambdas beside the outputs.
 struct Results {
-  Problem problem;  // with these x and lambdas
+  DtnNormProblem problem;  // with these x and lambdas
   Outputs outputs;
   Twin dbranch;
 
@@ -67,7 +67,7 @@ struct Results {
 template <class Queue>
 Results apart(Queue& queue, const Surrounded& s, Where w) {
   Results r(s);
-  const Problem& p = r.problem;
+  const DtnNormProblem& p = r.problem;
   if (s.scaled) {
     run(queue, ScaleRows{p.dtype, s.count(), s.image(), s.scale.at(w), s.branch.at(w),
                          s.residual.at(w), p.x.at(w)});
@@ -88,7 +88,7 @@ Results apart(Queue& queue, const Surrounded& s, Where w) {
 template <class Queue>
 Results together(Queue& queue, const Surrounded& s, Where w) {
   Results r(s);
-  const Problem& p = r.problem;
+  const DtnNormProblem& p = r.problem;
   DtnNormForward forward = forward_of(p, r.outputs, w);
   forward.logits = {s.mean_logit.at(w), s.var_logit.at(w), p.lambda_mean.at(w), p.lambda_var.at(w)};
   forward.sum = {s.residual.at(w), s.branch.at(w), s.scaled ? s.scale.at(w) : nullptr, p.x.at(w)};

@@ -27,13 +27,13 @@ inline constexpr DtnVariant kVariants[] = {DtnVariant::kPaper, DtnVariant::kOffi
 inline constexpr DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
 
 // A problem as tensors in both memories and, with the same numbers, as the oracle sees it.
-struct Problem {
+struct DtnNormProblem {
   DtnVariant variant;
   DType dtype;
   DenseDtn dense;
   Twin x, dy, weight, bias, lambda_mean, lambda_var, pos_weight;
 
-  Problem(const ShapeCase& s, DtnVariant variant_, DType dtype_, const Content& content = {})
+  DtnNormProblem(const ShapeCase& s, DtnVariant variant_, DType dtype_, const Content& content = {})
       : variant(variant_),
         dtype(dtype_),
         dense{s.batch, s.grid_h, s.grid_w, s.channels, s.heads},
@@ -89,7 +89,7 @@ struct Outputs {
   Twin y, token_mean, token_var, pivot, head_rstd, dx;
   Twin dweight, dbias, dlambda_mean, dlambda_var, dpos_weight;
 
-  explicit Outputs(const Problem& p) {
+  explicit Outputs(const DtnNormProblem& p) {
     const auto& d = p.dense;
     const DType f = DType::kFloat32;
     y = Twin::output(p.image_shape(), p.dtype);
@@ -116,7 +116,7 @@ struct Outputs {
   }
 };
 
-inline DtnNormForward forward_of(const Problem& p, const Outputs& o, Where w) {
+inline DtnNormForward forward_of(const DtnNormProblem& p, const Outputs& o, Where w) {
   const auto& d = p.dense;
   return {.dtype = p.dtype,
           .batch = d.batch,
@@ -140,7 +140,7 @@ inline DtnNormForward forward_of(const Problem& p, const Outputs& o, Where w) {
           .head_rstd = o.head_rstd.at(w)};
 }
 
-inline DtnNormBackward backward_of(const Problem& p, const Outputs& o, Where w) {
+inline DtnNormBackward backward_of(const DtnNormProblem& p, const Outputs& o, Where w) {
   const auto& d = p.dense;
   return {.dtype = p.dtype,
           .batch = d.batch,
@@ -174,14 +174,14 @@ inline const char* name_of(Path path) { return path == Path::kPlain ? "plain" : 
 
 // The paths that take a problem. Each is in force while `body` runs.
 template <class F>
-void on_each_path(const Problem& p, F&& body) {
+void on_each_path(const DtnNormProblem& p, F&& body) {
   force_plain_dtn(true);
   body(Path::kPlain);
   force_plain_dtn(false);
   if (tensor_cores_take(forward_of(p, Outputs(p), kOnDevice))) body(Path::kTensor);
 }
 
-inline void run_both_passes(const Problem& p, const Outputs& o) {
+inline void run_both_passes(const DtnNormProblem& p, const Outputs& o) {
   run(cuda_queue(), forward_of(p, o, kOnDevice));
   run(cuda_queue(), backward_of(p, o, kOnDevice));
 }
@@ -204,15 +204,15 @@ inline Tolerance tolerance(Path path, DType dtype) {
 }
 
 // What the outputs should be.
-struct Expected {
+struct DtnNormExpected {
   Doubles y;
   DenseDtn::Gradients gradients;
 };
-inline Expected oracle(const Problem& p) {
+inline DtnNormExpected oracle(const DtnNormProblem& p) {
   return {p.dense.forward(), p.dense.backward(doubles(p.dy.host()))};
 }
 // What the CPU's kernels make of it.
-inline Expected twin(const Problem& p, const Outputs& o) {
+inline DtnNormExpected twin(const DtnNormProblem& p, const Outputs& o) {
   run(cpu_queue(), forward_of(p, o, kOnHost));
   run(cpu_queue(), backward_of(p, o, kOnHost));
   return {doubles(o.y.host()),
@@ -223,9 +223,9 @@ inline Expected twin(const Problem& p, const Outputs& o) {
 
 // factor: how often the tolerance, 2 where both sides may be off by it. floor: of the size of
 // gradients that are zero in exact arithmetic.
-inline void expect_outputs(const std::string& what, Path path, const Problem& p, const Outputs& o,
-                           const Expected& want, double factor = 1, double floor = 1e-30,
-                           const char* kernel = "dtn_norm") {
+inline void expect_outputs(const std::string& what, Path path, const DtnNormProblem& p,
+                           const Outputs& o, const DtnNormExpected& want, double factor = 1,
+                           double floor = 1e-30, const char* kernel = "dtn_norm") {
   const Tolerance allowed = tolerance(path, p.dtype);
   auto expect = [&](const char* name, const Twin& got, const Doubles& expected, double error,
                     double least) {
@@ -247,7 +247,7 @@ inline void expect_outputs(const std::string& what, Path path, const Problem& p,
          cancels ? std::max(floor, d.position_terms(doubles(p.dy.host()))) : floor);
 }
 
-inline void expect_statistics(const std::string& what, const Problem& p, const Outputs& o,
+inline void expect_statistics(const std::string& what, const DtnNormProblem& p, const Outputs& o,
                               const Outputs& cpu) {
   const double allowed = 2 * tolerance(Path::kPlain, DType::kFloat32).sums;
   const Doubles pivot = doubles(cpu.pivot.host());
@@ -265,10 +265,10 @@ inline void expect_statistics(const std::string& what, const Problem& p, const O
 
 enum class Runs { kEverySchedule, kOnce };
 
-inline void check(const Problem& p, Runs runs = Runs::kEverySchedule, double floor = 1e-30) {
-  const Expected dense = oracle(p);
+inline void check(const DtnNormProblem& p, Runs runs = Runs::kEverySchedule, double floor = 1e-30) {
+  const DtnNormExpected dense = oracle(p);
   const Outputs host(p);
-  const Expected cpu = twin(p, host);
+  const DtnNormExpected cpu = twin(p, host);
   on_each_path(p, [&](Path path) {
     const std::string what = p.name(name_of(path));
     SCOPED_TRACE(what);

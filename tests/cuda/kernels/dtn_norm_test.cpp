@@ -14,11 +14,11 @@ TEST(CudaDtnNorm, MatchesTheOracleAndTheCpu) {
   };
   for (const ShapeCase& s : shapes) {
     for (DtnVariant variant : kVariants) {
-      check(Problem(s, variant, DType::kFloat32));
-      check(Problem(s, variant, DType::kBFloat16), Runs::kOnce);
+      check(DtnNormProblem(s, variant, DType::kFloat32));
+      check(DtnNormProblem(s, variant, DType::kBFloat16), Runs::kOnce);
     }
   }
-  check(Problem({2, 7, 5, 24, 2}, DtnVariant::kPaper, DType::kBFloat16));
+  check(DtnNormProblem({2, 7, 5, 24, 2}, DtnVariant::kPaper, DType::kBFloat16));
 }
 
 // Beyond what tensor cores take; heads in several slices; planes in scratch memory for the backward
@@ -28,18 +28,18 @@ TEST(CudaDtnNorm, LargeGrids) {
   const ShapeCase shapes[] = {{1, 20, 18, 24, 1}, {1, 23, 20, 9, 1}, {1, 34, 32, 9, 1}};
   for (const ShapeCase& s : shapes) {
     for (DtnVariant variant : kVariants) {
-      check(Problem(s, variant, DType::kFloat32), Runs::kOnce);
+      check(DtnNormProblem(s, variant, DType::kFloat32), Runs::kOnce);
     }
   }
-  check(Problem({2, 1, 521, 9, 1}, DtnVariant::kPaper, DType::kBFloat16));
+  check(DtnNormProblem({2, 1, 521, 9, 1}, DtnVariant::kPaper, DType::kBFloat16));
 }
 
 // More slices of channels than there is scratch memory for at a time.
 TEST(CudaDtnNorm, ManySlicesInScratch) {
   DTN_SKIP_WITHOUT_DEVICE();
-  const Problem p({24, 22, 20, 88, 11}, DtnVariant::kPaper, DType::kFloat32);
+  const DtnNormProblem p({24, 22, 20, 88, 11}, DtnVariant::kPaper, DType::kFloat32);
   Outputs o(p);
-  const Expected cpu = twin(p, o);
+  const DtnNormExpected cpu = twin(p, o);
   run_both_passes(p, o);
   expect_outputs(p.name("plain"), Path::kPlain, p, o, cpu, 2);
 }
@@ -47,7 +47,7 @@ TEST(CudaDtnNorm, ManySlicesInScratch) {
 // Longer than the memory for position matrices, so that heads come in waves.
 TEST(CudaDtnNorm, LongSequence) {
   DTN_SKIP_WITHOUT_DEVICE();
-  check(Problem({1, 1, 2000, 4, 2}, DtnVariant::kPaper, DType::kFloat32), Runs::kOnce);
+  check(DtnNormProblem({1, 1, 2000, 4, 2}, DtnVariant::kPaper, DType::kFloat32), Runs::kOnce);
 }
 
 // The pivot keeps the variance: 1e6 - 1e6 would leave nothing of it in float32. The quotients of
@@ -56,10 +56,12 @@ TEST(CudaDtnNorm, LargeMean) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DtnVariant variant : kVariants) {
     for (double mean : {1e3, -1e3}) {
-      check(Problem({2, 14, 14, 48, 2}, variant, DType::kFloat32, {.mean = mean}), Runs::kOnce);
+      check(DtnNormProblem({2, 14, 14, 48, 2}, variant, DType::kFloat32, {.mean = mean}),
+            Runs::kOnce);
     }
   }
-  check(Problem({2, 14, 14, 48, 2}, DtnVariant::kPaper, DType::kFloat32, {.channel_mean = 1e3}),
+  check(DtnNormProblem({2, 14, 14, 48, 2}, DtnVariant::kPaper, DType::kFloat32,
+                       {.channel_mean = 1e3}),
         Runs::kOnce);
 }
 
@@ -68,9 +70,9 @@ TEST(CudaDtnNorm, ZeroWeightConstantRowsAndChannels) {
   const ShapeCase shape{2, 6, 4, 24, 3};
   for (DtnVariant variant : kVariants) {
     for (DType dtype : kTypes) {
-      check(Problem(shape, variant, dtype, {.zero_weight = true}), Runs::kOnce);
-      check(Problem(shape, variant, dtype, {.constant_rows = true}), Runs::kOnce);
-      check(Problem(shape, variant, dtype, {.constant_channels = true}), Runs::kOnce);
+      check(DtnNormProblem(shape, variant, dtype, {.zero_weight = true}), Runs::kOnce);
+      check(DtnNormProblem(shape, variant, dtype, {.constant_rows = true}), Runs::kOnce);
+      check(DtnNormProblem(shape, variant, dtype, {.constant_channels = true}), Runs::kOnce);
     }
   }
 }
@@ -80,8 +82,8 @@ TEST(CudaDtnNorm, LambdaZeroAndOne) {
   for (DtnVariant variant : kVariants) {
     for (double lambda : {0.0, 1.0}) {
       // With lambda 1 positions do not matter.
-      check(Problem({2, 7, 9, 32, 2}, variant, DType::kFloat32, {.lambda = lambda}), Runs::kOnce,
-            1e-3);
+      check(DtnNormProblem({2, 7, 9, 32, 2}, variant, DType::kFloat32, {.lambda = lambda}),
+            Runs::kOnce, 1e-3);
     }
   }
 }
@@ -89,7 +91,8 @@ TEST(CudaDtnNorm, LambdaZeroAndOne) {
 TEST(CudaDtnNorm, SharpAndUniformPositions) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (double position : {0.0, 8.0}) {
-    check(Problem({2, 9, 11, 32, 2}, DtnVariant::kPaper, DType::kFloat32, {.position = position}),
+    check(DtnNormProblem({2, 9, 11, 32, 2}, DtnVariant::kPaper, DType::kFloat32,
+                         {.position = position}),
           Runs::kOnce);
   }
 }
@@ -98,7 +101,7 @@ TEST(CudaDtnNorm, SharpAndUniformPositions) {
 // either sign. An eps smaller than that would let a negative variance through as NaN.
 TEST(CudaDtnNorm, RoundingDoesNotMakeVariancesNegative) {
   DTN_SKIP_WITHOUT_DEVICE();
-  Problem p({1, 16, 6, 8, 1}, DtnVariant::kPaper, DType::kFloat32, {.lambda = 0});
+  DtnNormProblem p({1, 16, 6, 8, 1}, DtnVariant::kPaper, DType::kFloat32, {.lambda = 0});
   p.dense.eps = 1e-12;
   Doubles x(p.dense.x.size());
   for (int t = 0; t < p.dense.tokens(); ++t) {
@@ -119,7 +122,7 @@ TEST(CudaDtnNorm, RoundingDoesNotMakeVariancesNegative) {
 TEST(CudaDtnNorm, NanSpreadsAsOnTheCpu) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DtnVariant variant : kVariants) {
-    Problem p({2, 4, 5, 16, 2}, variant, DType::kFloat32);
+    DtnNormProblem p({2, 4, 5, 16, 2}, variant, DType::kFloat32);
     Doubles x = p.dense.x;
     x[p.dense.at(0, 7, 3)] = NAN;
     p.x = Twin(from_doubles(x, p.image_shape(), p.dtype));
@@ -137,8 +140,8 @@ TEST(CudaDtnNorm, NanSpreadsAsOnTheCpu) {
 TEST(CudaDtnNorm, StatisticsServeEitherPath) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
-    const Problem p({2, 14, 14, 32, 2}, DtnVariant::kPaper, dtype, {.mean = 30});
-    const Expected want = oracle(p);
+    const DtnNormProblem p({2, 14, 14, 32, 2}, DtnVariant::kPaper, dtype, {.mean = 30});
+    const DtnNormExpected want = oracle(p);
     for (bool forward_plain : {false, true}) {
       Outputs o(p);
       force_plain_dtn(forward_plain);
@@ -156,8 +159,8 @@ TEST(CudaDtnNorm, AddsToParameterGradientsAndTakesTheResidualGradient) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DtnVariant variant : kVariants) {
     for (DType dtype : kTypes) {
-      const Problem p({2, 4, 5, 24, 3}, variant, dtype);
-      Expected want = oracle(p);
+      const DtnNormProblem p({2, 4, 5, 24, 3}, variant, dtype);
+      DtnNormExpected want = oracle(p);
       const Twin residual = random_twin(p.image_shape(), dtype, 10);
       const Doubles added = doubles(residual.host());
       auto& g = want.gradients;
@@ -184,7 +187,7 @@ TEST(CudaDtnNorm, AnyGradientMayBeLeftOut) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DtnVariant variant : kVariants) {
     for (DType dtype : kTypes) {
-      const Problem p({2, 4, 5, 24, 3}, variant, dtype);
+      const DtnNormProblem p({2, 4, 5, 24, 3}, variant, dtype);
       on_each_path(p, [&](Path path) {
         SCOPED_TRACE(p.name(name_of(path)));
         Outputs o(p);
@@ -225,7 +228,7 @@ TEST(CudaDtnNorm, AnyGradientMayBeLeftOut) {
 TEST(CudaDtnNorm, UnalignedImages) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
-    const Problem p({1, 5, 4, 16, 2}, DtnVariant::kPaper, dtype);
+    const DtnNormProblem p({1, 5, 4, 16, 2}, DtnVariant::kPaper, dtype);
     on_each_path(p, [&](Path path) {
       Outputs o(p);
       run_both_passes(p, o);
@@ -264,7 +267,7 @@ TEST(CudaDtnNorm, UnalignedImages) {
 
 TEST(CudaDtnNorm, NoImagesAreNoWork) {
   DTN_SKIP_WITHOUT_DEVICE();
-  const Problem p({1, 2, 2, 4, 2}, DtnVariant::kPaper, DType::kFloat32);
+  const DtnNormProblem p({1, 2, 2, 4, 2}, DtnVariant::kPaper, DType::kFloat32);
   Outputs o(p);
   DtnNormForward f = forward_of(p, o, kOnDevice);
   DtnNormBackward b = backward_of(p, o, kOnDevice);
@@ -277,7 +280,7 @@ TEST(CudaDtnNorm, NoImagesAreNoWork) {
 
 TEST(CudaDtnNorm, OtherTypesAreRefused) {
   DTN_SKIP_WITHOUT_DEVICE();
-  const Problem p({1, 2, 2, 4, 2}, DtnVariant::kPaper, DType::kFloat32);
+  const DtnNormProblem p({1, 2, 2, 4, 2}, DtnVariant::kPaper, DType::kFloat32);
   const Outputs o(p);
   for (DType dtype : {DType::kFloat64, DType::kInt64}) {
     DtnNormForward f = forward_of(p, o, kOnDevice);

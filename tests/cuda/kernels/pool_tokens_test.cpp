@@ -1,4 +1,4 @@
-// Pooling of tokens and the soft split on the device, against float64 on the host.
+// WindowPooling of tokens and the soft split on the device, against float64 on the host.
 #include "kernels/conv/pool_tokens.h"
 
 #include "convolution_cases.h"
@@ -66,7 +66,8 @@ TEST(CudaPoolTokens, MatchFloat64) {
     const std::string what = cat(w.kernel_h, " x ", w.kernel_w, " by ", w.stride_h);
     const Tensor x = coarse({s.batch, w.height * w.width, s.channels}, 1);
     const Tensor dy = coarse({s.batch, w.out_h * w.out_w, s.channels}, 2);
-    for (Pooling kind : {Pooling::kMax, Pooling::kAverage, Pooling::kAveragePadded}) {
+    for (WindowPooling kind :
+         {WindowPooling::kMax, WindowPooling::kAverage, WindowPooling::kAveragePadded}) {
       check("pool_tokens", what, {x}, dy.shape(), 9, [&](DType t, const auto& in, void* out) {
         return PoolTokensForward{t, kind, w, s.batch, s.channels, in[0], out};
       });
@@ -75,8 +76,8 @@ TEST(CudaPoolTokens, MatchFloat64) {
       });
     }
   }
-  run(cuda_queue(),
-      PoolTokensForward{DType::kFloat32, Pooling::kMax, cases()[0].window, 0, 3, nullptr, nullptr});
+  run(cuda_queue(), PoolTokensForward{DType::kFloat32, WindowPooling::kMax, cases()[0].window, 0, 3,
+                                      nullptr, nullptr});
 }
 
 TEST(CudaSoftSplit, MatchesFloat64) {

@@ -311,13 +311,14 @@ TEST(CudaPrimitive, Depthwise) {
   }
 }
 
-TEST(CudaPrimitive, Pooling) {
+TEST(CudaPrimitive, WindowPooling) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const Window& w : kWindows) {
     if (w.pad_h >= w.kernel_h) continue;
     const Shape image{3, w.height, w.width}, outputs{3, w.out_h, w.out_w};
     const std::int64_t taps = w.kernel_h * w.kernel_w;
-    for (Pooling kind : {Pooling::kMax, Pooling::kAverage, Pooling::kAveragePadded}) {
+    for (WindowPooling kind :
+         {WindowPooling::kMax, WindowPooling::kAverage, WindowPooling::kAveragePadded}) {
       const std::string what = cat(text_of(w), ", kind ", static_cast<int>(kind));
       check({"pool_forward", what, {numbers(image, 20)}, outputs, taps},
             [&](DType dtype, const auto& in, void* out) {

@@ -1,4 +1,4 @@
-// Pooling of tokens and the soft split, against loops over their definitions.
+// WindowPooling of tokens and the soft split, against loops over their definitions.
 #include "kernels/conv/pool_tokens.h"
 
 #include "convolution_cases.h"
@@ -14,7 +14,8 @@ namespace dtn::test {
 namespace {
 
 const DType kTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat64};
-const Pooling kKinds[] = {Pooling::kMax, Pooling::kAverage, Pooling::kAveragePadded};
+const WindowPooling kKinds[] = {WindowPooling::kMax, WindowPooling::kAverage,
+                                WindowPooling::kAveragePadded};
 
 struct Case {
   Window window;
@@ -56,7 +57,7 @@ struct Values {
   Tensor x, dy, split_dy;
   Doubles y, dx, split, split_dx;
 
-  Values(const Case& s, Pooling kind) {
+  Values(const Case& s, WindowPooling kind) {
     const Window& w = s.window;
     const std::int64_t taps = w.kernel_h * w.kernel_w, outputs = w.out_h * w.out_w;
     x = coarse({s.batch, w.height * w.width, s.channels}, 1);
@@ -79,7 +80,7 @@ struct Values {
   }
 
  private:
-  void pool_channel(const Case& s, Pooling kind, std::int64_t c) {
+  void pool_channel(const Case& s, WindowPooling kind, std::int64_t c) {
     const std::int64_t taps = s.window.kernel_h * s.window.kernel_w;
     std::vector<std::int64_t> inputs;  // of the window under way
     for_taps(s, [&](std::int64_t o, std::int64_t i, bool inside, std::int64_t tap) {
@@ -87,14 +88,14 @@ struct Values {
       if (tap + 1 < taps) return;
       const std::int64_t out = o * s.channels + c;
       double& result = y[static_cast<std::size_t>(out)];
-      if (kind == Pooling::kMax) {
+      if (kind == WindowPooling::kMax) {
         std::int64_t best = inputs[0];
         for (std::int64_t k : inputs) best = element(x, k) > element(x, best) ? k : best;
         result = element(x, best);
         dx[static_cast<std::size_t>(best)] += element(dy, out);
       } else {
         const auto count = static_cast<double>(
-            kind == Pooling::kAverage ? static_cast<std::int64_t>(inputs.size()) : taps);
+            kind == WindowPooling::kAverage ? static_cast<std::int64_t>(inputs.size()) : taps);
         for (std::int64_t k : inputs) {
           result += element(x, k) / count;
           dx[static_cast<std::size_t>(k)] += element(dy, out) / count;
@@ -119,7 +120,7 @@ Tensor poison(const Shape& shape, DType dtype) {
 
 TEST(PoolTokens, AreWhatTheirWindowsSay) {
   for (const Case& s : cases()) {
-    for (Pooling kind : kKinds) {
+    for (WindowPooling kind : kKinds) {
       const Values v(s, kind);
       for (DType dtype : kTypes) {
         for (Isa isa : isas()) {
@@ -132,8 +133,8 @@ TEST(PoolTokens, AreWhatTheirWindowsSay) {
             run_on(isa,
                    PoolTokensForward{dtype, kind, s.window, s.batch, s.channels, x.raw(), y.raw()});
             run_on(isa, PoolTokensBackward{dtype, kind, s.window, s.batch, s.channels,
-                                           kind == Pooling::kMax ? x.raw() : nullptr, dy.raw(),
-                                           dx.raw()});
+                                           kind == WindowPooling::kMax ? x.raw() : nullptr,
+                                           dy.raw(), dx.raw()});
             expect_near(y, v.y, "y");
             expect_near(dx, v.dx, "dx");
           }
@@ -149,9 +150,10 @@ TEST(PoolTokens, LetNaNThrough) {
     const std::vector<float> x = {1, NAN, 2, 3, 4, 5, 6, NAN, 7};
     const std::vector<float> dy = {1, 2, 4, 8};
     std::vector<float> y(4), dx(9);
-    run_on(isa, PoolTokensForward{DType::kFloat32, Pooling::kMax, w, 1, 1, x.data(), y.data()});
-    run_on(isa, PoolTokensBackward{DType::kFloat32, Pooling::kMax, w, 1, 1, x.data(), dy.data(),
-                                   dx.data()});
+    run_on(isa,
+           PoolTokensForward{DType::kFloat32, WindowPooling::kMax, w, 1, 1, x.data(), y.data()});
+    run_on(isa, PoolTokensBackward{DType::kFloat32, WindowPooling::kMax, w, 1, 1, x.data(),
+                                   dy.data(), dx.data()});
     for (float v : y) EXPECT_TRUE(std::isnan(v));
     EXPECT_EQ(dx, (std::vector<float>{0, 3, 0, 0, 0, 0, 0, 12, 0})) << "the first NaN has it";
   }
@@ -159,7 +161,7 @@ TEST(PoolTokens, LetNaNThrough) {
 
 TEST(SoftSplit, CopiesWindowsAndAddsUpTheirGradients) {
   for (const Case& s : cases()) {
-    const Values v(s, Pooling::kMax);
+    const Values v(s, WindowPooling::kMax);
     for (DType dtype : kTypes) {
       for (Isa isa : isas()) {
         SCOPED_TRACE(cat(s.window.kernel_h, " x ", s.window.kernel_w, ", ", name_of(dtype)));

@@ -26,7 +26,7 @@ enum class Mode { kTraining, kEvaluation };
 
 // Inputs and outputs of the four kernels.
 template <class T>
-struct Problem {
+struct SwitchableProblem {
   using A = AccumulatorOf<T>;
   Sizes n;
   Mode mode;
@@ -39,7 +39,7 @@ struct Problem {
   std::vector<A> token_dmean, token_dvar, image_dmean, image_dvar, batch_dmean, batch_dvar;
   std::vector<A> dweight, dbias, dmean_weight, dvar_weight;
 
-  Problem(Sizes sizes, Mode m, double x_mean = 0)
+  SwitchableProblem(Sizes sizes, Mode m, double x_mean = 0)
       : n(sizes),
         mode(m),
         x(normal_values<T>(n.count(), 1, x_mean)),
@@ -184,13 +184,13 @@ struct Kind {
   }
 };
 
-struct Expected {
+struct SwitchableExpected {
   Doubles y, dx, dweight, dbias, dmean_weight, dvar_weight, next_mean, next_var;
 };
 
 // From the formulas, in float64.
 template <class T>
-Expected reference(const Problem<T>& p) {
+SwitchableExpected reference(const SwitchableProblem<T>& p) {
   const Doubles x = doubles(p.x), dy = doubles(p.dy), add = doubles(p.add);
   const std::size_t count = x.size(), T_ = p.n.tokens, C = p.n.channels;
   std::vector<std::size_t> image(count), token(count), channel(count);
@@ -203,7 +203,7 @@ Expected reference(const Problem<T>& p) {
   }
   std::array<Kind, 3> kinds = {Kind(x, counts, image), Kind(x, counts, token),
                                Kind(x, counts, channel)};
-  Expected e;
+  SwitchableExpected e;
   for (std::size_t c = 0; c < C; ++c) {
     e.next_mean.push_back((1 - p.momentum) * p.next_mean[c] + p.momentum * kinds[2].mean[c]);
     e.next_var.push_back((1 - p.momentum) * p.next_var[c] + p.momentum * kinds[2].var[c]);

@@ -9,11 +9,11 @@ namespace dtn::test {
 namespace {
 
 template <class T>
-void check(Problem<T>& p, Isa isa, double factor = 1) {
+void check(SwitchableProblem<T>& p, Isa isa, double factor = 1) {
   SCOPED_TRACE(cat(name_of(isa), " ", name_of(DTypeOf<T>::value), " ", p.n.batch, " x ", p.n.tokens,
                    " x ", p.n.channels, p.training() ? " training" : " evaluation"));
   using A = AccumulatorOf<T>;
-  const Expected e = reference(p);
+  const SwitchableExpected e = reference(p);
   const double exact = factor * tolerance<A>(p.n), stored = factor * stored_tolerance<T>(p.n);
   const std::vector<A> next_mean = p.next_mean, next_var = p.next_var;
   p.run(isa);
@@ -51,7 +51,7 @@ TYPED_TEST(SwitchableNorm, MatchesTheFormulas) {
   for (Isa isa : isas()) {
     for (const Sizes& n : sizes) {
       for (Mode mode : kModes) {
-        Problem<TypeParam> p(n, mode);
+        SwitchableProblem<TypeParam> p(n, mode);
         check(p, isa);
       }
     }
@@ -61,12 +61,12 @@ TYPED_TEST(SwitchableNorm, MatchesTheFormulas) {
 TYPED_TEST(SwitchableNorm, ZeroWeightAndConstantRows) {
   for (Isa isa : isas()) {
     for (Mode mode : kModes) {
-      Problem<TypeParam> zero({3, 19, 50}, mode);
+      SwitchableProblem<TypeParam> zero({3, 19, 50}, mode);
       std::fill(zero.weight.begin(), zero.weight.end(), 0);
       check(zero, isa);
       EXPECT_GT(largest(doubles(zero.dweight)), 1);
       // One image, and some tokens of another, are constant.
-      Problem<TypeParam> constant({3, 19, 50}, mode);
+      SwitchableProblem<TypeParam> constant({3, 19, 50}, mode);
       std::fill_n(constant.x.begin(), 25 * 50, static_cast<TypeParam>(3.0f));
       check(constant, isa);
     }
@@ -83,7 +83,7 @@ TYPED_TEST(SwitchableNorm, PadsAreNotThere) {
   for (Isa isa : isas()) {
     for (const auto& [n, lengths] : cases) {
       for (Mode mode : kModes) {
-        Problem<TypeParam> p(n, mode);
+        SwitchableProblem<TypeParam> p(n, mode);
         p.pad(lengths, nan);
         check(p, isa);
       }
@@ -103,7 +103,7 @@ TYPED_TEST(SwitchableNorm, MorePadsChangeNoBitOnAnyNumberOfThreads) {
     }
   };
   for (Isa isa : isas()) {
-    Problem<TypeParam> few({3, kFew, kChannels}, Mode::kTraining);
+    SwitchableProblem<TypeParam> few({3, kFew, kChannels}, Mode::kTraining);
     few.pad(lengths, static_cast<TypeParam>(0.0f));
     {
       Threads serial(1);
@@ -111,7 +111,7 @@ TYPED_TEST(SwitchableNorm, MorePadsChangeNoBitOnAnyNumberOfThreads) {
     }
     for (int threads : kThreadCounts) {
       Threads parallel(threads);
-      Problem<TypeParam> many({3, kMany, kChannels}, Mode::kTraining);
+      SwitchableProblem<TypeParam> many({3, kMany, kChannels}, Mode::kTraining);
       put(few.x, many.x), put(few.dy, many.dy), put(few.add, many.add);
       many.pad(lengths, nan);
       many.run(isa);
@@ -131,7 +131,7 @@ TYPED_TEST(SwitchableNorm, MorePadsChangeNoBitOnAnyNumberOfThreads) {
 // The variances are zero, so eps carries the division.
 TYPED_TEST(SwitchableNorm, ConstantInput) {
   for (Isa isa : isas()) {
-    Problem<TypeParam> p({2, 19, 50}, Mode::kTraining);
+    SwitchableProblem<TypeParam> p({2, 19, 50}, Mode::kTraining);
     std::fill(p.x.begin(), p.x.end(), static_cast<TypeParam>(3.0f));
     p.run(isa);
     EXPECT_LE(error(doubles(p.y), reference(p).y), stored_tolerance<TypeParam>(p.n));
@@ -145,7 +145,7 @@ TEST(SwitchableNormNumerics, LargeMean) {
   for (Isa isa : isas()) {
     for (Mode mode : kModes) {
       for (double mean : {1e3, -1e3}) {
-        Problem<float> p({3, 49, 100}, mode, mean);
+        SwitchableProblem<float> p({3, 49, 100}, mode, mean);
         check(p, isa);
       }
     }
@@ -156,7 +156,7 @@ TEST(SwitchableNormNumerics, LargeMean) {
 TEST(SwitchableNormNumerics, LargeMeansOfChannels) {
   for (Isa isa : isas()) {
     for (int kind : {0, 2}) {
-      Problem<float> p({3, 49, 100}, Mode::kTraining);
+      SwitchableProblem<float> p({3, 49, 100}, Mode::kTraining);
       for (std::size_t i = 0; i < p.x.size(); ++i) {
         const auto c = static_cast<float>(i % 100);
         p.x[i] = p.x[i] + (c - 50) * 20;
@@ -172,11 +172,11 @@ TYPED_TEST(SwitchableNorm, SameBitsForAnyNumberOfThreads) {
   for (Isa isa : isas()) {
     for (const Sizes& n : {Sizes{4, 197, 70}, Sizes{1, 300, 130}}) {
       Threads serial(1);
-      Problem<TypeParam> one(n, Mode::kTraining);
+      SwitchableProblem<TypeParam> one(n, Mode::kTraining);
       one.run(isa);
       for (int threads : kThreadCounts) {
         Threads parallel(threads);
-        Problem<TypeParam> many(n, Mode::kTraining);
+        SwitchableProblem<TypeParam> many(n, Mode::kTraining);
         many.run(isa);
         EXPECT_TRUE(same_bits(many.y, one.y) && same_bits(many.dx, one.dx) &&
                     same_bits(many.dweight, one.dweight) && same_bits(many.dbias, one.dbias) &&
@@ -192,7 +192,7 @@ TYPED_TEST(SwitchableNorm, SameBitsForAnyNumberOfThreads) {
 TYPED_TEST(SwitchableNorm, AddsAndMayWorkInPlace) {
   using A = AccumulatorOf<TypeParam>;
   for (Isa isa : isas()) {
-    Problem<TypeParam> plain({2, 21, 37}, Mode::kTraining), other = plain;
+    SwitchableProblem<TypeParam> plain({2, 21, 37}, Mode::kTraining), other = plain;
     plain.run(isa);
     other.run(isa);
     SwitchableNormBackward args = other.backward();
@@ -231,13 +231,14 @@ TYPED_TEST(SwitchableNorm, AddsAndMayWorkInPlace) {
 // Two ranks with half the batch each, combined between the steps as the contract says, do what one
 // does with all of it.
 TEST(SwitchableNormRanks, CombineBetweenTheSteps) {
-  Problem<double> whole({6, 11, 20}, Mode::kTraining);
+  SwitchableProblem<double> whole({6, 11, 20}, Mode::kTraining);
   const Isa isa = current_isa();
   whole.run(isa);
-  std::vector<Problem<double>> ranks(2, Problem<double>({3, 11, 20}, Mode::kTraining));
+  std::vector<SwitchableProblem<double>> ranks(
+      2, SwitchableProblem<double>({3, 11, 20}, Mode::kTraining));
   const std::size_t half = whole.x.size() / 2;
   for (std::size_t k = 0; k < 2; ++k) {
-    Problem<double>& p = ranks[k];
+    SwitchableProblem<double>& p = ranks[k];
     auto cut = [&](const Doubles& from, Doubles& to) {
       std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(k * half), half, to.begin());
     };
@@ -246,23 +247,23 @@ TEST(SwitchableNormRanks, CombineBetweenTheSteps) {
   }
   for (std::size_t c = 0; c < 20; ++c) {
     double mean = 0, var = 0;
-    for (Problem<double>& p : ranks) mean += p.batch_mean[c] / 2;
-    for (Problem<double>& p : ranks)
+    for (SwitchableProblem<double>& p : ranks) mean += p.batch_mean[c] / 2;
+    for (SwitchableProblem<double>& p : ranks)
       var += (p.batch_var[c] + std::pow(p.batch_mean[c] - mean, 2)) / 2;
-    for (Problem<double>& p : ranks) p.batch_mean[c] = mean, p.batch_var[c] = var;
+    for (SwitchableProblem<double>& p : ranks) p.batch_mean[c] = mean, p.batch_var[c] = var;
   }
-  for (Problem<double>& p : ranks) {
+  for (SwitchableProblem<double>& p : ranks) {
     run_on(isa, p.forward());
     run_on(isa, p.sums());
   }
-  for (Doubles Problem<double>::*sum :
-       {&Problem<double>::batch_dmean, &Problem<double>::batch_dvar}) {
+  for (Doubles SwitchableProblem<double>::*sum :
+       {&SwitchableProblem<double>::batch_dmean, &SwitchableProblem<double>::batch_dvar}) {
     for (std::size_t c = 0; c < 20; ++c) {
       (ranks[0].*sum)[c] = (ranks[1].*sum)[c] = (ranks[0].*sum)[c] + (ranks[1].*sum)[c];
     }
   }
   Doubles y, dx;
-  for (Problem<double>& p : ranks) {
+  for (SwitchableProblem<double>& p : ranks) {
     SwitchableNormBackward args = p.backward();
     args.positions *= 2;
     run_on(isa, args);
@@ -282,7 +283,7 @@ TEST(SwitchableNormRanks, CombineBetweenTheSteps) {
 // In evaluation images know nothing of each other.
 TEST(SwitchableNormNumerics, NaNStaysInItsImage) {
   for (Isa isa : isas()) {
-    Problem<float> p({3, 9, 21}, Mode::kEvaluation);
+    SwitchableProblem<float> p({3, 9, 21}, Mode::kEvaluation);
     p.x[9 * 21 + 4 * 21 + 7] = NAN;
     p.run(isa);
     for (std::size_t i = 0; i < p.y.size(); ++i) {
@@ -294,9 +295,9 @@ TEST(SwitchableNormNumerics, NaNStaysInItsImage) {
 }
 
 TEST(SwitchableNormErrors, NothingToDoAndIntegers) {
-  Problem<float> empty({0, 4, 4}, Mode::kTraining);
+  SwitchableProblem<float> empty({0, 4, 4}, Mode::kTraining);
   empty.run(current_isa());
-  Problem<float> p({2, 4, 4}, Mode::kTraining);
+  SwitchableProblem<float> p({2, 4, 4}, Mode::kTraining);
   SwitchableNormForward args = p.forward();
   args.terms.dtype = DType::kInt64;
   EXPECT_THROW(run(cpu_queue(), args), Error);
