@@ -235,7 +235,7 @@ class Sweep {
     for (const RunResult& r : result.runs) {
       if (r.seed != ended.run->seed) continue;
       say(cat(ended.run->id, " done: ", metric_title(sweep_), " ", metric_text(sweep_, r.value),
-              ", ", format("%.1f images/s, ", r.images_per_second),
+              ", ", format("%.1f ", r.images_per_second), rate_title(sweep_), ", ",
               format_duration(seconds_since(ended.start)), "; ", finished_, " of ", selected_,
               " runs, left ", time_left()));
     }

@@ -160,7 +160,7 @@ std::vector<Column> columns_of(const SweepReport& report) {
     }
   }
   columns.push_back({"parameters", [](const Result& r) { return count_text(r.parameters); }});
-  columns.push_back({"images/s", [](const Result& r) {
+  columns.push_back({rate_title(sweep), [](const Result& r) {
                        return r.images_per_second ? rate_text(*r.images_per_second) : "-";
                      }});
   columns.push_back({"seeds", [&](const Result& r) {
@@ -189,8 +189,11 @@ std::string data_text(const SweepVariant& v) {
 
 std::string model_text(const SweepVariant& v) {
   const ModelConfig& m = v.config.model;
-  return cat(m.preset, " at ", m.image_size, " (patch ", m.patch_size, ", ", m.embed_dim,
-             " channels, ", m.depth, " blocks, ", m.num_heads, " heads)");
+  const std::string grid = m.max_length > 0
+                               ? cat(" at ", m.max_length, " tokens (")
+                               : cat(" at ", m.image_size, " (patch ", m.patch_size, ", ");
+  return cat(m.preset, grid, m.embed_dim, " channels, ", m.depth, " blocks, ", m.num_heads,
+             " heads)");
 }
 
 std::string schedule_text(const SweepVariant& v) {
@@ -261,6 +264,12 @@ std::string figure_title(const FigureSchema& figure) {
 
 std::string metric_title(const SweepConfig& sweep) {
   return (sweep.metric.best_of_all ? "best " : "") + figure_title(sweep.metric.figure);
+}
+
+std::string rate_title(const SweepConfig& sweep) {
+  const auto is_of_sequences = [](const SweepVariant& v) { return v.config.model.max_length > 0; };
+  if (std::ranges::all_of(sweep.variants, is_of_sequences)) return "sequences/s";
+  return std::ranges::any_of(sweep.variants, is_of_sequences) ? "samples/s" : "images/s";
 }
 
 TableText table_text(const SweepReport& report) {

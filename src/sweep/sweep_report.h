@@ -35,6 +35,9 @@ std::string without_paths(const std::string& text, const std::string& folder);
 std::string figure_title(const FigureSchema& figure);
 // "best top-1 (%)"
 std::string metric_title(const SweepConfig& sweep);
+// What the models see: "images/s", "sequences/s", or "samples/s" where some see the one, some the
+// other.
+std::string rate_title(const SweepConfig& sweep);
 // A value of the metric, with the digits that make sense.
 std::string metric_text(const SweepConfig& sweep, double value);
 

@@ -10,9 +10,12 @@
 
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
+#include "texts.h"
 #include "unit/config/fake_norms.h"
 
 namespace dtn::testing {
+
+using test::expect_contains;
 
 inline ExperimentConfig parse(const std::string& text, const std::vector<std::string>& set = {}) {
   return parse_experiment(text, "t.yaml", set, fake_schemas());
@@ -32,10 +35,6 @@ std::string error_of(const Run& run) {
 
 inline std::string parse_error(const std::string& text, const std::vector<std::string>& set = {}) {
   return error_of([&] { parse(text, set); });
-}
-
-inline void expect_contains(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "wanted: " << part << "\ngot:    " << text;
 }
 
 // A folder that is removed with the test.

@@ -7,12 +7,14 @@
 #include <iterator>
 
 #include "dtn/core/check.h"
+#include "texts.h"
 #include "unit/data/data_fixtures.h"
 
 namespace dtn {
 namespace {
 
 namespace fs = std::filesystem;
+using test::expect_contains;
 using test::TempDir;
 
 class RunReports : public ::testing::Test {
@@ -40,10 +42,6 @@ class RunReports : public ::testing::Test {
 
   TempDir folder_;
 };
-
-void expect_contains(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "wanted: " << part;
-}
 
 TEST_F(RunReports, SayWhereARunStands) {
   write_run("run", 61.5);

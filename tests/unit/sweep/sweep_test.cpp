@@ -16,13 +16,14 @@
 #include "sweep/corruption_table.h"
 #include "sweep/kept_results.h"
 #include "sweep/suite_runs.h"
-#include "sweep/sweep_figures.h"
 #include "sweep/sweep_report.h"
 #include "sweep/sweep_size.h"
+#include "texts.h"
 
 namespace dtn {
 namespace {
 namespace fs = std::filesystem;
+using test::expect_contains;
 
 class Sweeps : public ::testing::Test {
  protected:
@@ -88,10 +89,6 @@ std::string error_of(const auto& run) {
   }
   ADD_FAILURE() << "nothing was thrown";
   return "";
-}
-
-void expect_contains(const std::string& text, const std::string& part) {
-  EXPECT_NE(text.find(part), std::string::npos) << "wanted: " << part << "\ngot:    " << text;
 }
 
 TEST(Statistics, OfASample) {
@@ -384,165 +381,6 @@ TEST_F(Sweeps, Results) {
   expect_contains(
       error_of([&] { collect_results(sweep, runs, costs_of(sweep, standard_registries())); }),
       "no evaluation is there");
-}
-
-// A report with all there can be: several seeds, one, none, failures and open runs.
-SweepReport example(const SweepConfig& sweep) {
-  std::vector<VariantResult> results(3);
-  results[0].runs = {{0, 80.25, 1900, 0, 0, {{1, 79, 79}, {2, 80.25, 80.25}}},
-                     {1, 80.75, 1950, 0, 0, {{1, 78, 78}, {2, 80.75, 80.75}}}};
-  results[0].metric = Statistics{2, 80.5, 80.25, 80.75, 0.353553390593};
-  results[0].difference = 80.5 - 80.6;
-  results[0].milestones = {{80, 2, 1.76}, {85, 0, {}}};
-  results[0].images_per_second = 1925;
-  results[0].parameters = 5710312;
-  results[1].variant = 1;
-  results[1].runs = {{4, 81.5, 99.95, 0, 0, {{1, 81.5, 81.5}}}};
-  results[1].metric = Statistics{1, 81.5, 81.5, 81.5, {}};
-  results[1].difference = 81.5 - 81.75;
-  results[1].to_baseline = 1;
-  results[1].paper_to_baseline = 1.15;
-  results[1].milestones = {{80, 1, 1}, {85, 0, {}}};
-  results[1].images_per_second = 99.95;
-  results[1].parameters = 999;
-  results[1].open = {5, 6};
-  results[2].variant = 2;
-  results[2].failures[0] = {4, "training diverged, see /home/me/out/bn/seed-0/checkpoints"};
-  results[2].failures[1] = {137, "Killed"};
-  results[2].milestones = {{80, 0, {}}, {85, 0, {}}};
-  results[2].parameters = 1000;
-  return {sweep, std::move(results), "/home/me/out",
-          "dtn-sweep --config /home/me/t.yaml --set 'data.root=/data/my set'"};
-}
-
-SweepConfig example_sweep() {
-  SweepConfig sweep;
-  const std::vector<FigureSchema> figures = task_registry().at("classify").schema.figures;
-  sweep.metric = {figures.front()};
-  sweep.milestone_figure = figures.front();
-  sweep.name = "t";
-  sweep.title = "Table 3: it's | normalizers";
-  sweep.milestones = {80, 85};
-  sweep.baseline = 0;
-  ExperimentConfig config = parse_experiment(
-      "model: {preset: vit_t}\ndata: {dataset: idx, root: /usr/share/fashion-mnist}\n"
-      "schedule: {epochs: 6}\n",
-      "test", {}, standard_registries().schemas());
-  sweep.variants = {{"ln", "LayerNorm", 80.6, {0, 1}, config},
-                    {"dtn", "DTN | ours, \"new\"", 81.75, {4, 5, 6}, config},
-                    {"bn", "bn", {}, {0, 1}, config}};
-  sweep.variants[2].config.model.depth = 3;
-  return sweep;
-}
-
-TEST(Report, Markdown) {
-  const SweepConfig sweep = example_sweep();
-  EXPECT_EQ(to_markdown(example(sweep)),
-            R"(# Table 3: it's | normalizers
-
-fashion-mnist (idx); several models; 6 epochs; batches of 128 in fp32; several seeds
-
-| variant            |    top-1 (%) | paper | difference | to LayerNorm | to LayerNorm in the paper | epochs to 80 % | epochs to 85 % | parameters | images/s |  seeds |
-| :----------------- | -----------: | ----: | ---------: | -----------: | ------------------------: | -------------: | -------------: | ---------: | -------: | -----: |
-| LayerNorm          | 80.50 ± 0.35 | 80.60 |      -0.10 |            - |                         - |           1.76 |              - |  5,710,312 |     1925 |      2 |
-| DTN \| ours, "new" |        81.50 | 81.75 |      -0.25 |        +1.00 |                     +1.15 |           1.00 |              - |        999 |    100.0 | 1 of 3 |
-| bn                 |       failed |     - |          - |            - |                         - |              - |              - |      1,000 |        - | 0 of 2 |
-
-- Top-1 (%) of the last evaluation: mean ± sample standard deviation over the seeds.
-- Epochs to a top-1: where the line between two evaluations crosses it, mean over the seeds; - where no run came that far.
-- `dtn`, seeds 5, 6: to be run.
-- `bn`, seed 0: failed with exit code 4: training diverged, see bn/seed-0/checkpoints
-- `bn`, seed 1: failed with signal 9: Killed
-
-```sh
-dtn-sweep --config .../t.yaml --set 'data.root=.../my set'
-```
-)");
-}
-
-TEST(Report, ThePictureStandsBelowTheNotes) {
-  const SweepConfig sweep = example_sweep();
-  SweepReport report = example(sweep);
-  report.picture = true;
-  expect_contains(to_markdown(report),
-                  "Killed\n\n![results](values.png)\n\n![curves](curves.png)\n\n```sh\n");
-}
-
-TEST(Report, Csv) {
-  const SweepConfig sweep = example_sweep();
-  EXPECT_EQ(to_csv(example(sweep)),
-            "variant,label,n,mean,std,min,max,paper,difference,to_baseline,paper_to_baseline,"
-            "epochs_to_80,epochs_to_85,parameters,images_per_second,failed\n"
-            "ln,LayerNorm,2,80.5,0.353553390593,80.25,80.75,80.6,-0.09999999999999432,,,1.76,,"
-            "5710312,1925.0,0\n"
-            "dtn,\"DTN | ours, \"\"new\"\"\",1,81.5,,81.5,81.5,81.75,-0.25,1.0,1.15,1.0,,"
-            "999,99.95,0\n"
-            "bn,bn,0,,,,,,,,,,,1000,,2\n");
-}
-
-TEST(Report, Json) {
-  const SweepConfig sweep = example_sweep();
-  const std::string json = to_json(example(sweep));
-  for (const char* part :
-       {R"("metric": "top1")", R"("weights": "raw")", R"("baseline": "ln")", R"("std": null)",
-        R"("mean": 80.5)", R"("paper": null)", R"("code": 137)", R"("epochs": 1.76)",
-        R"("command": "dtn-sweep --config .../t.yaml --set 'data.root=.../my set'")",
-        R"(see bn/seed-0/checkpoints)", R"("config_hash": ")", R"("versions": {)"}) {
-    expect_contains(json, part);
-  }
-  EXPECT_EQ(json.find("/home"), std::string::npos) << json;
-  EXPECT_EQ(json, to_json(example(sweep)));
-  // The hash is that of what decides the numbers.
-  const auto hash = [&](auto change) {
-    SweepConfig other = example_sweep();
-    change(other.variants[0].config);
-    const std::string text = to_json(example(other));
-    return text.substr(text.find("config_hash"), 32);
-  };
-  const std::string plain = hash([](ExperimentConfig&) {});
-  EXPECT_EQ(plain, hash([](ExperimentConfig& c) { c.seed = 9; }));
-  EXPECT_EQ(plain, hash([](ExperimentConfig& c) { c.data.workers = 9; }));
-  EXPECT_NE(plain, hash([](ExperimentConfig& c) { c.optim.lr *= 2; }));
-}
-
-TEST(Report, Curves) {
-  SweepConfig sweep = example_sweep();
-  const std::string svg = curves_svg(example(sweep));
-  const std::size_t better = svg.find("DTN | ours"), worse = svg.find(">LayerNorm<");
-  ASSERT_NE(better, std::string::npos) << svg;
-  ASSERT_NE(worse, std::string::npos) << svg;
-  expect_contains(svg, "from the best to the last: DTN | ours, &quot;new&quot;, LayerNorm");
-  EXPECT_LT(better, worse) << "the legend is in the order of results";
-  EXPECT_EQ(svg.find(">bn<"), std::string::npos) << "bn has no curve";
-  expect_contains(svg, ">top-1 (%)<");
-  expect_contains(svg, "1 to 2 seeds; bands from the least to the largest");
-  sweep.metric.figure = {"loss", "loss", false, false};
-  expect_contains(curves_svg(example(sweep)), "from the best to the last: LayerNorm, DTN");
-}
-
-TEST(Report, ValuesStandBesideThePapers) {
-  SweepConfig sweep = example_sweep();
-  const std::string svg = values_svg(example(sweep));
-  for (const char* part : {">here<", ">in the paper<", ">bn<", ">LayerNorm<"}) {
-    expect_contains(svg, part);
-  }
-  for (SweepVariant& variant : sweep.variants) variant.paper.reset();
-  EXPECT_EQ(values_svg(example(sweep)).find("in the paper"), std::string::npos);
-}
-
-TEST(Report, PathsOfTheMachineAreLeftOut) {
-  const auto cut = [](const char* text) { return without_paths(text, "/x/out"); };
-  EXPECT_EQ(cut("no paths at 12 images/s or 3/4 or w/o"), "no paths at 12 images/s or 3/4 or w/o");
-  EXPECT_EQ(cut("in /x/out/ln/seed-0/log: bad"), "in ln/seed-0/log: bad");
-  EXPECT_EQ(cut("'/data/a b/c', (/etc/y.yaml:3:4) x=/q/r"),
-            "'.../a b/c', (.../y.yaml:3:4) x=.../r");
-  EXPECT_EQ(cut("/top"), ".../top");
-  EXPECT_EQ(cut("a / b /"), "a / b /");
-  EXPECT_EQ(without_paths("x out/ln/log", "out"), "x ln/log");
-  EXPECT_EQ(without_paths("out/out/seed-0, lay/out/x", "out"), "out/seed-0, lay/out/x");
-  EXPECT_EQ(cut(""), "");
-  EXPECT_EQ(cut("/x/out/"), "");
-  EXPECT_EQ(without_paths("./a/b", "."), "./a/b");
 }
 
 TEST_F(Sweeps, SizesOpenTheSameDataOnce) {
