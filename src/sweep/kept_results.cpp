@@ -16,9 +16,11 @@ fs::path folder_of(const SweepRun& run, const fs::path& results) {
   return results / run.id.substr(0, run.id.find(':')) / cat("seed-", run.seed);
 }
 
-// Runs with other data, or on other data, are told apart by the rest of the config.
+// Without the folders of this machine. Runs with other data, or on other data, are told apart by the
+// rest of the config.
 std::string portable_config(ExperimentConfig config) {
   if (!config.data.root.empty()) config.data.root = ".";
+  drop_split_folders(config.data);
   return to_yaml(config);
 }
 

@@ -68,10 +68,17 @@ void select(std::vector<SweepRun>& runs, const SweepConfig& sweep,
 
 }  // namespace
 
+void drop_split_folders(DataConfig& data) {
+  for (std::optional<std::string>* split : {&data.train, &data.val}) {
+    if (*split && fs::path(**split).is_absolute()) *split = fs::path(**split).filename().string();
+  }
+}
+
 ExperimentConfig comparable(ExperimentConfig config) {
   config.name.clear();
   config.data.workers = 0;  // not reset(): tables keep a hash of the text
   config.data.root.clear();
+  drop_split_folders(config.data);
   config.train.log_every = {};
   config.train.log_norms.reset();
   config.train.log_histograms.reset();

@@ -50,6 +50,10 @@ void check_config(const SweepRun& run, const ConfigSchemas& schemas);
 void check_folders(const std::vector<SweepRun>& runs, const std::filesystem::path& output,
                    const ConfigSchemas& schemas);
 
+// Leaves the file names of what data.train and data.val name by whole paths: another machine has the
+// folders elsewhere.
+void drop_split_folders(DataConfig& data);
+
 // The config without what changes neither the weights nor what is known about them.
 ExperimentConfig comparable(ExperimentConfig config);
 

@@ -245,6 +245,22 @@ TEST_F(Sweeps, KeptResultsCountAsFinishedElsewhere) {
                   "ln:1 was run with another config: optim.lr is 0.5");
 }
 
+TEST_F(Sweeps, SplitsNamedByWholePathsAreThoseOfTheirFiles) {
+  ExperimentConfig here = load().variants[0].config, there = here;
+  here.data.val = "/home/me/trees/basic_test.tsv";
+  there.data.val = "basic_test.tsv";
+  EXPECT_EQ(to_yaml(comparable(here)), to_yaml(comparable(there)));
+  there.data.val = "more/basic_test.tsv";  // below data.root
+  EXPECT_NE(to_yaml(comparable(here)), to_yaml(comparable(there)));
+
+  SweepRun run = plan_runs(load(), out(), {})[0];
+  finish(run, {30});
+  run.config = here;
+  keep_result(run, folder_ / "kept");
+  const std::string kept = read("kept/ln/seed-0/config.yaml");
+  expect_contains(kept, "  val: basic_test.tsv");
+}
+
 TEST_F(Sweeps, PairsAreThoseOfEqualSeeds) {
   SweepConfig sweep = load();
   sweep.variants[1].seeds = {0, 1, 7};
