@@ -31,11 +31,11 @@ constexpr std::size_t kAlignment = 64;
 // side by side take 4 % longer per step without, 2 % with them.
 constexpr std::size_t kHugePage = std::size_t{2} << 20, kManyPages = 2 * kHugePage;
 
-// The largest block that serves a request: one that nearly fits at any time, a roomy one where the
-// process already holds as much as it may. The shortest sequences of a task have a fourth of the
-// tokens of its longest, so that in the end all lengths share the blocks of the longest.
-std::size_t nearly_fits(std::size_t size) { return size + size / 4; }
-std::size_t has_room(std::size_t size) { return std::min(size, SIZE_MAX / 4) * 4; }
+// The largest block that serves a request: one that nearly fits, or a roomy one where the process
+// already holds as much as it may. The shortest sequences of a task have a fourth of the tokens of its
+// longest, so that in the end all lengths share the blocks of the longest.
+std::size_t loosest_fit(std::size_t size) { return size + size / 4; }
+std::size_t loosest_fit_when_full(std::size_t size) { return std::min(size, SIZE_MAX / 4) * 4; }
 
 std::size_t rounded(std::size_t bytes) {
   return std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
@@ -124,8 +124,8 @@ struct Cache {
   }
 
   IdleBlocks::Taken take_locked(std::size_t size) {
-    auto block = idle.take(size, nearly_fits(size));
-    if (!block.p && !may_hold_locked(size)) block = idle.take(size, has_room(size));
+    auto block = idle.take(size, loosest_fit(size));
+    if (!block.p && !may_hold_locked(size)) block = idle.take(size, loosest_fit_when_full(size));
     return block.p ? block : from_system_locked(size);
   }
 
