@@ -1,4 +1,4 @@
-// WindowPooling of tokens on short vectors of channels; see pool_tokens.h. The gradient goes by bands of
+// Pooling of tokens on short vectors of channels; see pool_tokens.h. The gradient goes by bands of
 // rows of the input: what windows send to a band is added up in scratch memory, window after window
 // in raster order, and windows that reach into two bands are asked twice.
 #include "kernels/conv/pool_tokens.h"

@@ -1,4 +1,4 @@
-// WindowPooling of tokens, a thread for each output and channel, backward for each input, which asks the
+// Pooling of tokens, a thread for each output and channel, backward for each input, which asks the
 // windows that see it; see pool_tokens.h. Neighbouring threads have neighbouring channels.
 #include "kernels/conv/pool_tokens.h"
 #include "kernels/primitive/pool_inputs.h"

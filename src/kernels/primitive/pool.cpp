@@ -1,4 +1,4 @@
-// WindowPooling, a plane at a time; see pool.h.
+// Pooling, a plane at a time; see pool.h.
 #include "kernels/primitive/pool.h"
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// WindowPooling, a thread for each output, backward for each input, which asks the windows that see it;
+// Pooling, a thread for each output, backward for each input, which asks the windows that see it;
 // see pool.h.
 #include "kernels/primitive/pool_inputs.h"
 #include "kernels/primitive/window.cuh"

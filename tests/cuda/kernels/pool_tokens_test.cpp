@@ -1,4 +1,4 @@
-// WindowPooling of tokens and the soft split on the device, against float64 on the host.
+// Pooling of tokens and the soft split on the device, against float64 on the host.
 #include "kernels/conv/pool_tokens.h"
 
 #include "convolution_cases.h"

@@ -311,7 +311,7 @@ TEST(CudaPrimitive, Depthwise) {
   }
 }
 
-TEST(CudaPrimitive, WindowPooling) {
+TEST(CudaPrimitive, Pooling) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const Window& w : kWindows) {
     if (w.pad_h >= w.kernel_h) continue;

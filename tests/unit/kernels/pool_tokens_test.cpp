@@ -1,4 +1,4 @@
-// WindowPooling of tokens and the soft split, against loops over their definitions.
+// Pooling of tokens and the soft split, against loops over their definitions.
 #include "kernels/conv/pool_tokens.h"
 
 #include "convolution_cases.h"
