@@ -27,9 +27,14 @@ MEASUREMENTS = [
     *(("smoke", f"losses_{norm}_{precision}", f"run_{norm}_{precision}", None)
       for norm, precision in smoke.CASES),
     ("smoke", "rates", "dtn-bench norm", None),
-    ("kernels", "summary", "dtn-bench kernels", None),
-    *(("kernels", f"trace_{norm}", f"dtn-bench train --config vit_s_star_{norm}", None)
+    ("kernels", "summary", "dtn-bench kernels", 1),
+    ("kernels", "warpgroup_attention", "dtn-bench kernels", 2),
+    *(("kernels", f"{kind}_{norm}", f"dtn-bench train --config vit_s_star_{norm}", turn)
+      for norm in ("dtn", "ln") for turn, kind in ((1, "trace"), (2, "warpgroup"))),
+    *(("products", f"products_{norm}", f"dtn-bench products --config vit_s_star_{norm}", None)
       for norm in ("dtn", "ln")),
+    *(("products", f"train_{norm}_{kind}", f"dtn-bench train --config vit_s_star_{norm}", turn)
+      for norm in ("dtn", "ln") for turn, kind in ((1, "first"), (2, "measured"))),
     *(("train", f"train_{norm}.{turn}", f"dtn-bench train --config vit_s_star_{norm}", turn)
       for norm in ("ln", "dtn") for turn in (1, 2)),
     *(("train", f"norm_{norm}", f"dtn-bench norm --type {norm}", None) for norm in ("ln", "dtn")),
@@ -123,6 +128,8 @@ def one_fails(scenario):
     missing = {name}
     if name == "summary":  # the kernel before the failure is there, in spite of it
         missing |= {"b 2x3"}
+    elif name == "warpgroup_attention":
+        missing |= {"warpgroup b 2x3"}
     elif " ours " in name:  # of two, the one that is left is the first
         missing = {name[:-1] + "2"}
     if status == 1 and set(failed) == {name} and found == everything - missing:
@@ -198,9 +205,11 @@ class GpuCheckTest(unittest.TestCase):
     def test_a_kernel_that_fails_is_named_beside_the_others(self):
         self.check("--stage", "kernels", KERNEL_FAILS="1", expect=1)
         found, failed = self.machine.results("kernels")
-        self.assertEqual(found, {"a 2x3", "b 2x3", "summary", "trace_dtn", "trace_ln"})
-        self.assertEqual(failed, {"c": "planted"})
-        self.assertIn("MISS: 1 failed: c", self.machine.said)
+        self.assertEqual(found, {"a 2x3", "b 2x3", "summary", "trace_dtn", "trace_ln",
+                                 "warpgroup a 2x3", "warpgroup b 2x3", "warpgroup_attention",
+                                 "warpgroup_dtn", "warpgroup_ln"})
+        self.assertEqual(failed, {"c": "planted", "warpgroup c": "planted"})
+        self.assertIn("MISS: 2 failed: c, warpgroup c", self.machine.said)
 
     def test_what_fails_runs_again_with_launches_that_wait(self):
         for mode, message in (("exit", ""), ("crash", "ended by SIGSEGV in this test"),

@@ -85,6 +85,24 @@ class LedgerTest(unittest.TestCase):
         self.assertEqual(self.run_ledger("check"), "")
         self.assertIn("MISS: 1 suites not run", self.run_ledger("report"))
 
+    def test_measured_products_become_the_table_that_programs_are_built_with(self):
+        table = self.root / "table.inc"
+        self.assertIn("no run has measured products",
+                      self.run_ledger("products", "--output", table, expect=1))
+        for driver, algorithm in (("1", "slow"), ("2", "quick")):
+            with self.book(driver=driver).changed("products") as (section, _, _):
+                section["results"] = {
+                    "products_ln": {"table": [["H200", "13", "float32, 2 x 3", algorithm]]},
+                    "train_ln_first": {"images_per_second": 1}}
+        self.assertIn("1 products", self.run_ledger("products", "--output", table))
+        self.assertEqual(table.read_text().splitlines()[-2:],
+                         ['R"(H200\t13\tfloat32, 2 x 3\tquick', ')"'])
+        (self.root / "main.cpp").write_text(
+            f'#include <cstdio>\nint main() {{ std::puts(\n#include "{table}"\n); }}\n')
+        subprocess.run(["c++", "-o", self.root / "main", self.root / "main.cpp"], check=True)
+        said = subprocess.run([self.root / "main"], check=True, capture_output=True, text=True)
+        self.assertEqual(said.stdout.splitlines()[-2], "H200\t13\tfloat32, 2 x 3\tquick")
+
     def test_a_kernel_and_a_type_make_one_line_with_the_largest_error(self):
         expected = [("add", "bfloat16", 2, 2e-3, 8e-3, 0.25, 0, "7; 9"),
                     ("add", "float32", 1, 0, 0, 0, 0, "7"),

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "app/bench_attention.h"
+#include "app/bench_products.h"
 #include "app/program.h"
 #include "app/sizes.h"
 #include "bench/benchmark.h"
@@ -35,6 +36,7 @@ struct BenchCommand {
   int steps = 20, warmup = 3, heads = 9;
   std::string inputs, save, grid, positions;
   AttentionBenchCommand attention;
+  ProductsBenchCommand products;
   KernelBenchmarkOptions kernels;
   std::int64_t working_set_mib = kernels.working_set >> 20;
   std::int64_t cube = 0;
@@ -365,12 +367,15 @@ int bench_main(int argc, char** argv, const Registries& registries) {
   CLI::App* gemm = app.add_subcommand("gemm", "matrix products of a model's linear layers");
   CLI::App* kernels = app.add_subcommand(
       "kernels", "each kernel of a model's training step, beside what copies and products take");
-  for (CLI::App* sub : {train, eval, data, norm, attention, gemm, kernels}) {
+  CLI::App* products = app.add_subcommand(
+      "products", "each matrix product of a model's training step, by every algorithm for it");
+  for (CLI::App* sub : {train, eval, data, norm, attention, gemm, kernels, products}) {
     add_bench_options(*sub, options);
   }
-  for (CLI::App* sub : {train, eval, data, gemm, kernels}) add_config(*sub, options);
+  for (CLI::App* sub : {train, eval, data, gemm, kernels, products}) add_config(*sub, options);
   for (CLI::App* sub : {train, eval, gemm, kernels}) add_cube(*sub, options);
   add_kernels(*kernels, options);
+  options.products.add_to(*products);
   options.attention.add_to(*attention);
   add_timed(*attention, options);
   for (CLI::App* sub : {train, eval}) add_steps(*sub, options);
@@ -410,6 +415,9 @@ int bench_main(int argc, char** argv, const Registries& registries) {
       throw ConfigError("only dtn-bench train works in several processes");
     }
     if (*kernels) return bench_kernels(options);
+    if (*products) {
+      return options.products.run(load(options), options.device, options.json, options.registries);
+    }
     Json result = *train       ? train_json(options)
                   : *eval      ? eval_json(options)
                   : *data      ? data_json(options)

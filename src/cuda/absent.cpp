@@ -1,6 +1,7 @@
 // The backend of a program without CUDA: every request says so. Linked in place of the other files
 // of this folder.
 #include "core/cuda_device.h"
+#include "core/cuda_products.h"
 #include "core/cuda_stream.h"
 #include "core/queue.h"
 #include "dist/device_transport.h"
@@ -88,6 +89,11 @@ void copy_on_device(void*, const void*, std::size_t) { fail(); }
 void fill_with_zero(void*, std::size_t) { fail(); }
 void synchronize() {}
 void allow_tf32(bool) {}
+
+std::vector<Product> products() { return {}; }
+void choose_offer(const std::string&, std::size_t) { fail(); }
+void compute(const std::string&, const ProductOperands&) { fail(); }
+ProductLibrary product_library() { fail(); }
 
 TraceRange::TraceRange(const char*) {}
 TraceRange::~TraceRange() {}

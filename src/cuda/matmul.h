@@ -1,9 +1,11 @@
 // Matrix products on a CUDA device, by cuBLASLt: D = op(A) op(B) + C + bias, all row-major.
 //
 // A plan (descriptors and an algorithm) is made for each kind of product when it is first seen, and
-// kept: what follows creates nothing and may be captured into a graph. The algorithm is the first
-// that the library's heuristics offer; it is not timed, so that a program computes the same bits
-// each time it is run on the same kind of device with the same library.
+// kept: what follows creates nothing and may be captured into a graph. The algorithm is one that the
+// library's heuristics offer: the one that was the fastest when products were measured on such a
+// card, or else the one whose tiles waste least (matmul_table.h, matmul_offers.h). Nothing is timed
+// while a program runs, so that it computes the same bits each time it is run on the same kind of
+// device with the same library.
 #pragma once
 
 #include <cstddef>

@@ -171,7 +171,8 @@ struct Algorithm {
   std::uint64_t request;        // a digest of it
   std::uint64_t parts;          // into which k is cut
   std::uint64_t alignments[4];  // promised for A, B, C, D
-  std::uint64_t reserved[2];
+  std::uint64_t tile;           // its number; it changes nothing
+  std::uint64_t unsteady;       // see DeviceModel
 };
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
 
@@ -190,6 +191,23 @@ std::size_t workspace_for(const Request& r, std::uint64_t parts) {
   if (parts == 1) return 0;
   return parts * sizeof(float) * r.d.rows * r.d.columns * static_cast<std::size_t>(r.d.batch);
 }
+
+// In the order in which they are offered.
+struct OfferedTile {
+  std::uint32_t number;
+  std::uint64_t rows, columns;
+
+  float waves(const Request& r) const {
+    constexpr float kAtOnce = 8;  // multiprocessors
+    const auto cuts = [](std::uint64_t n, std::uint64_t tile) { return (n + tile - 1) / tile; };
+    return static_cast<float>(cuts(r.d.rows, rows) * cuts(r.d.columns, columns)) / kAtOnce;
+  }
+};
+constexpr OfferedTile kTiles[] = {{CUBLASLT_MATMUL_TILE_128x256, 128, 256},
+                                  {CUBLASLT_MATMUL_TILE_128x128, 128, 128},
+                                  {CUBLASLT_MATMUL_TILE_216x128, 216, 128},
+                                  {CUBLASLT_MATMUL_TILE_144x128, 144, 128},
+                                  {CUBLASLT_MATMUL_TILE_64x64, 64, 64}};
 
 bool is_aligned(const void* p, std::uint64_t bytes) {
   return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;
@@ -218,6 +236,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   return create(handle, cublasLtContext{});
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy(handle); }
+std::size_t cublasLtGetVersion() { return 0; }
 
 const char* cublasLtGetStatusName(cublasStatus_t status) {
   switch (status) {
@@ -320,24 +339,61 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     return unsupported("rows that do not begin at multiples of 16 bytes");
   }
   // Long sums are cut in two where that is allowed, so that the workspace is really used.
-  std::uint64_t parts = depth(r) >= 1024 ? 2 : 1;
-  if (!(preference->reductions & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE) ||
-      workspace_for(r, parts) > preference->workspace_bytes) {
-    parts = 1;
+  const bool may_cut = preference->reductions & CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE &&
+                       workspace_for(r, 2) <= preference->workspace_bytes;
+  const std::uint64_t parts = depth(r) >= 1024 && may_cut ? 2 : 1;
+  const auto offer = [&](const OfferedTile& tile, std::uint64_t cut, bool unsteady) {
+    const Algorithm algorithm{digest(r),
+                              cut,
+                              {preference->alignment_a, preference->alignment_b,
+                               preference->alignment_c, preference->alignment_d},
+                              tile.number,
+                              unsteady};
+    cublasLtMatmulHeuristicResult_t& result = results[(*returned)++];
+    result = {};
+    std::memcpy(&result.algo, &algorithm, sizeof algorithm);
+    result.workspaceSize = workspace_for(r, cut);
+    result.wavesCount = tile.waves(r);
+  };
+  if (emu::device_model().unsteady_products) offer(kTiles[0], 1, true);
+  for (const OfferedTile& tile : kTiles) {
+    if (*returned < requested) offer(tile, parts, false);
   }
-  Algorithm algorithm{digest(r),
-                      parts,
-                      {preference->alignment_a, preference->alignment_b, preference->alignment_c,
-                       preference->alignment_d},
-                      {}};
-  results[0] = {};
-  std::memcpy(&results[0].algo, &algorithm, sizeof algorithm);
-  results[0].workspaceSize = workspace_for(r, parts);
-  results[0].wavesCount = 1;
-  *returned = 1;
+  if (parts == 2 && *returned < requested) offer(kTiles[0], 1, false);
   std::lock_guard lock(mutex);
   ++counts.heuristics;
   return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    void* value, std::size_t bytes,
+                                                    std::size_t* written) {
+  if (!algo || !value || !written) return invalid("a null argument");
+  Algorithm algorithm;
+  std::memcpy(&algorithm, algo, sizeof algorithm);
+  const auto give = [&](auto attribute_value) {
+    if (bytes != sizeof attribute_value) return invalid("an attribute of another size");
+    std::memcpy(value, &attribute_value, bytes);
+    *written = bytes;
+    return CUBLAS_STATUS_SUCCESS;
+  };
+  switch (attribute) {
+    case CUBLASLT_ALGO_CONFIG_ID: return give(std::int32_t{1});
+    case CUBLASLT_ALGO_CONFIG_SPLITK_NUM: return give(static_cast<std::int32_t>(algorithm.parts));
+    case CUBLASLT_ALGO_CONFIG_TILE_ID: return give(static_cast<std::uint32_t>(algorithm.tile));
+    case CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION:
+      return give(static_cast<std::uint32_t>(algorithm.unsteady));
+    case CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME:
+      return give(static_cast<std::uint32_t>(algorithm.parts > 1
+                                                 ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
+                                                 : CUBLASLT_REDUCTION_SCHEME_NONE));
+    case CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING:
+    case CUBLASLT_ALGO_CONFIG_STAGES_ID: return give(std::uint32_t{0});
+    case CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID:
+    case CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID: return give(std::uint16_t{0});
+  }
+  return invalid("an attribute that does not exist");
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
@@ -380,13 +436,14 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   product.transpose_a = operation->transpose_a == CUBLAS_OP_T;
   product.transpose_b = operation->transpose_b == CUBLAS_OP_T;
   product.tf32 = operation->compute == CUBLAS_COMPUTE_32F_FAST_TF32;
-  product.alpha = *static_cast<const float*>(alpha),
+  product.alpha = *static_cast<const float*>(alpha);
   product.beta = *static_cast<const float*>(beta);
   product.bias = operation->epilogue == CUBLASLT_EPILOGUE_BIAS ? operation->bias : nullptr;
   product.parts = static_cast<std::int64_t>(algorithm.parts);
   product.workspace = static_cast<float*>(workspace);
   {
     std::lock_guard lock(mutex);
+    if (algorithm.unsteady && counts.products % 2) product.alpha *= 1 + 0x1p-5f;
     ++counts.products;
   }
   emu::enqueue(stream, [product] {

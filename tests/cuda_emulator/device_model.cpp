@@ -17,6 +17,7 @@ DeviceModel from_environment() {
   if (const char* text = std::getenv("DTN_EMULATOR_PRODUCTS_AT_ONCE")) {
     model.products_at_once = std::atoi(text);
   }
+  model.unsteady_products = std::getenv("DTN_EMULATOR_UNSTEADY_PRODUCTS") != nullptr;
   return model;
 }
 

@@ -15,11 +15,14 @@ struct DeviceModel {
   int products_at_once = 0;
   // Whether cuBLASLt has algorithms only for rows that begin at multiples of 16 bytes.
   bool wants_aligned_rows = false;
+  // Whether cuBLASLt first offers an algorithm that gives other bits every other time, as sums in
+  // no fixed order do; these are off by more, so that no rounding hides it.
+  bool unsteady_products = false;
   std::size_t memory = std::size_t{8} << 30;  // bytes
 };
 
-// DTN_EMULATOR_SHARED_KIB and DTN_EMULATOR_PRODUCTS_AT_ONCE in the environment change what a
-// process starts with.
+// DTN_EMULATOR_SHARED_KIB, DTN_EMULATOR_PRODUCTS_AT_ONCE and DTN_EMULATOR_UNSTEADY_PRODUCTS in
+// the environment change what a process starts with.
 const DeviceModel& device_model();
 void set_device_model(const DeviceModel& model);
 

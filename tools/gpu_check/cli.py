@@ -11,6 +11,7 @@ from .errors import CannotRun, Failed, Malformed
 from .kernels import Kernels
 from .ncu import Ncu
 from .peer import Peer
+from .products import Products
 from .ranks import Ranks
 from .sanitizer import Sanitizer
 from .smoke import Smoke
@@ -18,8 +19,8 @@ from .stage import Runner, say
 from .tests import Tests
 from .train import Train
 
-STAGES = {stage.name: stage for stage in (Smoke, Kernels, Train, Peer, Tests, Ncu, Sanitizer,
-                                          Ranks)}
+STAGES = {stage.name: stage for stage in (Smoke, Kernels, Products, Train, Peer, Tests, Ncu,
+                                          Sanitizer, Ranks)}
 ALL_GOOD, MISSED, BAD_USAGE, COULD_NOT_RUN = 0, 1, 2, 3
 
 HELP = """\
@@ -37,7 +38,10 @@ H200 and 16 cores.
   smoke      1 min  what nvidia-smi says, rates of copies and products, and five steps of ViT-S*
                     with LayerNorm and with DTN, in float32 and bf16, held against the CPU's
   kernels    1 min  dtn-bench kernels: each kernel of a training step beside its floor; then the
-                    kernels of whole steps, as tables in the logs
+                    kernels of whole steps, as tables in the logs; attention by products of
+                    warpgroups, alone and in whole steps, where the card has these
+  products   3 min  dtn-bench products: each matrix product by every algorithm of cuBLASLt; then
+                    whole steps by the library's first and by the fastest
   train      5 min  dtn-bench train (LayerNorm and DTN twice in turn), norm, eval and gemm; DTN
                     along a line, and steps of Long ListOps' three models
   peer      10 min  tests/peers/gpu_speed.py: PyTorch's variants, each in a process of its own,

@@ -7,6 +7,9 @@ from .stage import Stage, Step, say
 from .train import MODEL, bench_train
 
 
+WARPGROUPS = {"DTN_CUDA_WGMMA": "1"}
+
+
 class Kernels(Stage):
     name = "kernels"
     section = "speeds"
@@ -16,14 +19,20 @@ class Kernels(Stage):
         for norm in ("dtn", "ln"):
             steps.append(Step(f"trace_{norm}", 15, 90,
                               lambda seconds, norm=norm: self.trace(seconds, norm)))
+        # Attention by wgmma, which no program takes by itself; other cards have the same as before.
+        steps.append(Step("warpgroup_attention", 10, 120, lambda seconds: self.kernels(
+            seconds, "warpgroup_attention", "warpgroup ", ("--only", "attention"), WARPGROUPS)))
+        for norm in ("dtn", "ln"):
+            steps.append(Step(f"warpgroup_{norm}", 20, 120, lambda seconds, norm=norm: bench_train(
+                self, f"warpgroup_{norm}", seconds, norm, env=WARPGROUPS)))
         yield 1, steps
 
-    def kernels(self, seconds):
+    def kernels(self, seconds, log="kernels", prefix="", choice=(), env=None):
         """Each kernel goes to the ledger as soon as it is measured; the last line is the result."""
-        lines = Lines(self)
+        lines = Lines(self, prefix)
         outcome = self.run([self.context.layout.program("dtn-bench"), "kernels", "--config",
-                            "vit_s_star_dtn", *MODEL, "--device", "cuda", "--json"],
-                           seconds, "kernels", on_line=lines.take)
+                            "vit_s_star_dtn", *MODEL, "--device", "cuda", "--json", *choice],
+                           seconds, log, env=env, on_line=lines.take)
         lines.print_table()
         if not (outcome.status == 1 and lines.failed and lines.summary):  # it has told which
             self.check(outcome)
@@ -45,17 +54,17 @@ class Kernels(Stage):
         return {"images_per_second": result["images_per_second"], "table": table.name}
 
     def describe(self, step, result):
-        if step.name == "summary":
-            return ", ".join(f"{k} {v:.5g}" if isinstance(v, float) else f"{k} {v}"
-                             for k, v in result.items())
+        if "table" not in result:
+            return f"{step.name}: " + ", ".join(f"{k} {v:.5g}" if isinstance(v, float) else f"{k} {v}"
+                                             for k, v in result.items())
         return f"a table of the kernels of a step: {self.log(result['table'])}"
 
 
 class Lines:
     """What comes from dtn-bench kernels, line by line."""
 
-    def __init__(self, stage):
-        self.stage, self.summary = stage, None
+    def __init__(self, stage, prefix):
+        self.stage, self.prefix, self.summary = stage, prefix, None
         self.malformed, self.measured, self.failed = [], [], []
 
     def take(self, line):
@@ -64,7 +73,7 @@ class Lines:
         try:
             entry = rounded(json.loads(line))
             if "kernel" in entry:
-                name = f"{entry['kernel']} {entry.get('shape', '')}".strip()
+                name = f"{self.prefix}{entry['kernel']} {entry.get('shape', '')}".strip()
                 self._enter(name, entry)
             else:
                 self.summary = {**entry, "kernels": int(entry["kernels"])}

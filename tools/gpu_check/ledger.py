@@ -19,7 +19,8 @@ from .errors import Malformed
 from .sources import digest
 
 IDENTITY = ("tree", "gpu", "driver", "cuda")
-SECTIONS = ("smoke", "speeds", "bench", "peer", "tests", "kernels", "profile", "sanitizer", "ranks")
+SECTIONS = ("smoke", "speeds", "products", "bench", "peer", "tests", "kernels", "profile",
+            "sanitizer", "ranks")
 
 
 def now():

@@ -26,7 +26,7 @@ BOUNDS = {"fp32": 1e-5, "bf16": 4e-3}
 
 def rows_of(run):
     """(stage, requirement, measured, bound, verdict) for each."""
-    for rows in (smoke_rows, kernel_rows, train_rows, peer_rows, test_rows, sanitizer_rows,
+    for rows in (smoke_rows, kernel_rows, product_rows, train_rows, peer_rows, test_rows, sanitizer_rows,
                  rank_rows):
         yield from rows(run)
 
@@ -61,7 +61,8 @@ def smoke_rows(run):
             yield judged("smoke", name, error, bound, f"{bound:.0e}", most=True)
 
 
-NOT_KERNELS = ("summary", "trace_dtn", "trace_ln")
+NOT_KERNELS = ("summary", "trace_dtn", "trace_ln", "warpgroup_attention", "warpgroup_dtn",
+               "warpgroup_ln")
 
 
 def kernel_rows(run):
@@ -74,6 +75,16 @@ def kernel_rows(run):
                else "pass" if "summary" in results else "MISS: cut off")
     yield ("kernels", "kernels of a training step, each on its own",
            f"{len(measured)} measured" if measured else "-", "all", verdict)
+
+
+def product_rows(run):
+    results = results_of(run, "products")
+    for norm in ("ln", "dtn"):
+        entry = results.get(f"products_{norm}", {})
+        for kind, what in (("chosen", "as programs choose"), ("best", "by the fastest")):
+            ratio = or_none(lambda: entry[f"{kind}_ms"] / entry["first_ms"])
+            yield judged("products", f"ViT-S* {norm.upper()}: products {what}, of cuBLASLt's first",
+                         ratio, None)
 
 
 # ---- speeds

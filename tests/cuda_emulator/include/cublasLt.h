@@ -81,6 +81,36 @@ enum cublasLtReductionScheme_t {
   CUBLASLT_REDUCTION_SCHEME_MASK = 0x7,
 };
 
+// Of some hundreds of sizes those that the emulator offers, and those by which their order is checked.
+enum cublasLtMatmulTile_t {
+  CUBLASLT_MATMUL_TILE_UNDEFINED = 0,
+  CUBLASLT_MATMUL_TILE_64x64 = 15,
+  CUBLASLT_MATMUL_TILE_128x128 = 20,
+  CUBLASLT_MATMUL_TILE_128x256 = 23,
+  CUBLASLT_MATMUL_TILE_8x128 = 36,
+  CUBLASLT_MATMUL_TILE_144x128 = 184,
+  CUBLASLT_MATMUL_TILE_216x128 = 218,
+  CUBLASLT_MATMUL_TILE_432x64 = 270,
+  CUBLASLT_MATMUL_TILE_768x64 = 311,
+  CUBLASLT_MATMUL_TILE_64x16 = 312,
+  CUBLASLT_MATMUL_TILE_128x216 = 413,
+  CUBLASLT_MATMUL_TILE_128x512 = 447,
+  CUBLASLT_MATMUL_TILE_768x80 = 630,
+  CUBLASLT_MATMUL_TILE_512x1024 = 634,
+};
+
+enum cublasLtMatmulAlgoConfigAttributes_t {
+  CUBLASLT_ALGO_CONFIG_ID = 0,
+  CUBLASLT_ALGO_CONFIG_TILE_ID = 1,
+  CUBLASLT_ALGO_CONFIG_SPLITK_NUM = 2,
+  CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME = 3,
+  CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING = 4,
+  CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION = 5,
+  CUBLASLT_ALGO_CONFIG_STAGES_ID = 6,
+  CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID = 7,
+  CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID = 8,
+};
+
 struct cublasLtContext;
 struct cublasLtMatmulDescOpaque_t;
 struct cublasLtMatrixLayoutOpaque_t;
@@ -104,6 +134,7 @@ struct cublasLtMatmulHeuristicResult_t {
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle);
+std::size_t cublasLtGetVersion();
 const char* cublasLtGetStatusName(cublasStatus_t status);
 const char* cublasLtGetStatusString(cublasStatus_t status);
 
@@ -135,6 +166,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
                                               cublasLtMatmulPreference_t preference, int requested,
                                               cublasLtMatmulHeuristicResult_t results[],
                                               int* returned);
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t* algorithm,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    void* value, std::size_t bytes,
+                                                    std::size_t* written);
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t operation,
                               const void* alpha, const void* a, cublasLtMatrixLayout_t a_layout,

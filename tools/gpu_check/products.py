@@ -1,0 +1,71 @@
+"""Stage products: each matrix product of a training step by every algorithm that cuBLASLt offers, and
+what whole steps gain by the fastest. `python3 tests/gpu_ledger.py products` makes the table that
+programs are built with of what the ledgers' runs have measured."""
+import json
+
+from .errors import Failed
+from .stage import Stage, Step
+from .train import MODEL, bench_train
+
+HEAD = """# The fastest algorithms of cuBLASLt, as measured: card, version, product, algorithm. Written by
+# tests/gpu_ledger.py products."""
+FIELDS = ("card", "library", "product", "best")
+
+
+class Products(Stage):
+    name = "products"
+    section = "products"
+
+    def rounds(self):
+        steps = []
+        for norm in ("dtn", "ln"):
+            steps.append(Step(f"products_{norm}", 30, 240,
+                              lambda seconds, norm=norm: self.products(seconds, norm)))
+        # Whole steps by what the library likes best, and by what was the fastest.
+        for kind, table in (("first", lambda norm: "first"), ("measured", self.table)):
+            for norm in ("dtn", "ln"):
+                steps.append(Step(f"train_{norm}_{kind}", 20, 120,
+                                  lambda seconds, norm=norm, kind=kind, table=table:
+                                  self.train(seconds, norm, kind, table(norm))))
+        yield 1, steps
+
+    def table(self, norm):
+        return str(self.log(f"table_{norm}"))
+
+    def products(self, seconds, norm):
+        outcome = self.run_well(
+            [self.context.layout.program("dtn-bench"), "products", "--config",
+             f"vit_s_star_{norm}", *MODEL, "--device", "cuda", "--json", "--output",
+             self.table(norm), "--steps", "10", "--launches", "10"], seconds, f"products_{norm}")
+        try:
+            *lines, total = [json.loads(line) for line in outcome.text().splitlines()]
+            measured = [[line[field] for field in FIELDS] for line in lines]
+            return {"products": int(total["products"]), "table": measured,
+                    **{key: float(total[key]) for key in ("first_ms", "chosen_ms", "best_ms")}}
+        except (ValueError, TypeError, KeyError) as error:
+            raise Failed(f"what it printed is not what was asked for: {type(error).__name__}: "
+                         f"{error}")
+
+    def train(self, seconds, norm, kind, table):
+        return bench_train(self, f"train_{norm}_{kind}", seconds, norm,
+                           env={"DTN_CUDA_PRODUCTS": table})
+
+    def describe(self, step, result):
+        figures = (f"{key} {value:.5g}" for key, value in result.items()
+                   if isinstance(value, (int, float)))
+        return f"{step.name}: {', '.join(figures)}"
+
+
+def lines_of(runs):
+    """A line for each product that a run has measured; of several runs the last counts."""
+    best = {}
+    for run in runs:
+        for result in run.get("products", {}).get("results", {}).values():
+            for card, version, product, algorithm in result.get("table", []):
+                best[card, version, product] = algorithm
+    return ["\t".join((*key, algorithm)) for key, algorithm in sorted(best.items())]
+
+
+def as_literal(lines):
+    """The text of src/cuda/measured_products.inc, in literals that no compiler finds too long."""
+    return "".join(f'R"({line}\n)"\n' for line in (*HEAD.splitlines(), *lines))
