@@ -21,8 +21,9 @@
 // changes the sum above: left operands are 64 rows, ds as it is stored needs no reload, and a
 // multiprocessor has room for one block that holds a head (attention_warpgroup_*.cu).
 //
-// Lengths and dropout are for long sequences and have plain kernels of their own, a warp for each
-// token (attention_padded.cu); the tensor cores do not know them yet.
+// Lengths and dropout, and the tables of block attention, have kernels of their own: by tiles on
+// tensor cores (attention_tiles_*.cu), or in float32 and for odd sizes a warp for each token
+// (attention_padded.cu).
 //
 // What it costs, for B H = 2304 heads of T = 197, D = 48, on an H200 (4.3 TB/s copied; some 600
 // TFLOP/s by mma.sync; 16 exponentials per cycle and multiprocessor):
@@ -74,7 +75,10 @@ bool backward_is_for_warpgroups(const CudaQueue& queue, const AttentionBackward&
 
 void run(CudaQueue& queue, const AttentionForward& args) {
   if (is_empty(args)) return;
-  if (is_padded(args)) return attention::padded_forward(queue, args);
+  if (is_padded(args)) {
+    return attention::has_tiles(args, {}) ? attention::tiles_forward(queue, args, {})
+                                          : attention::padded_forward(queue, args);
+  }
   if (is_for_warpgroups(queue, args)) return attention::warpgroup_forward(queue, args);
   if (is_for_tensor_cores(args)) return attention::tensor_forward(queue, args);
   attention::plain_forward(queue, args);
@@ -82,9 +86,15 @@ void run(CudaQueue& queue, const AttentionForward& args) {
 
 void run(CudaQueue& queue, const AttentionBackward& args) {
   if (is_empty(args)) return;
-  if (is_padded(args)) return attention::padded_backward(queue, args);
-  if (backward_is_for_warpgroups(queue, args)) return attention::warpgroup_backward(queue, args);
+  const bool by_tiles = is_padded(args) && attention::has_tiles(args, {}) &&
+                        attention::starts_aligned(args.dout) &&
+                        attention::starts_aligned(args.dqkv);
+  if (is_padded(args) && !by_tiles) return attention::padded_backward(queue, args);
+  if (!by_tiles && backward_is_for_warpgroups(queue, args)) {
+    return attention::warpgroup_backward(queue, args);
+  }
   auto statistics = queue.scratch<attention::RowStatistics>(args.batch * args.heads * args.tokens);
+  if (by_tiles) return attention::tiles_backward(queue, args, {}, statistics.get());
   if (is_for_tensor_cores(args)) {
     return attention::tensor_backward(queue, args, statistics.get());
   }

@@ -101,6 +101,28 @@ inline constexpr int kMaxPlainDim = 256;
 void plain_forward(CudaQueue&, const AttentionForward&);
 void plain_backward(CudaQueue&, const AttentionBackward&, RowStatistics*);
 
+// Which blocks of keys the blocks of queries see; see BlockAttentionProblem.
+struct BlockTable {
+  const std::int64_t* seen = nullptr;  // [H, blocks, width]; null: all see all
+  std::int64_t block = 0, blocks = 0, width = 0;
+  bool zero_keys = false;
+};
+
+// With lengths, dropout or a table of blocks, on tensor cores, for what has_tiles() says: bfloat16
+// in rows that begin at multiples of 16 bytes, heads of 8, 16, 24, 32, 56 or 64 columns,
+// blocks of a multiple of 64 tokens.
+void tiles_forward(CudaQueue&, const AttentionForward&, const BlockTable&);
+void tiles_backward(CudaQueue&, const AttentionBackward&, const BlockTable&, RowStatistics*);
+inline constexpr std::int64_t kMostTileBlocks = 4096;
+template <class Args>
+bool has_tiles(const Args& args, const BlockTable& table) {
+  const std::int64_t dim = args.head_dim, rounded = (dim + 15) / 16 * 16;
+  const bool is_head = dim % 8 == 0 && (rounded == 16 || rounded == 32 || rounded == 64);
+  const bool is_table = table.block % 64 == 0 && table.blocks <= kMostTileBlocks;
+  return args.dtype == DType::kBFloat16 && is_head && is_table && starts_aligned(args.qkv) &&
+         starts_aligned(args.out);
+}
+
 // With lengths or dropout, on CUDA cores; head_dim <= kMaxPlainDim.
 void padded_forward(CudaQueue&, const AttentionForward&);
 void padded_backward(CudaQueue&, const AttentionBackward&);

@@ -64,6 +64,24 @@ __device__ __forceinline__ void for_missing_scores(int r, int left, Lane lane, F
   });
 }
 
+// Row sums of a b, for rows g and g + 8.
+template <int D>
+__device__ __forceinline__ void dot_own_rows(float (&sum)[2], const unsigned (&a)[D / 16][4],
+                                             const unsigned (&b)[D / 16][4]) {
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    float v = 0;
+#pragma unroll
+    for (int k = 0; k < D / 8; ++k) {
+      unsigned x = a[k / 2][half + k % 2 * 2], y = b[k / 2][half + k % 2 * 2];
+      v = fmaf(cuda::low_bfloat16(x), cuda::low_bfloat16(y), v);
+      v = fmaf(cuda::high_bfloat16(x), cuda::high_bfloat16(y), v);
+    }
+    v += __shfl_xor_sync(cuda::kWholeWarp, v, 1);
+    sum[half] = v + __shfl_xor_sync(cuda::kWholeWarp, v, 2);
+  }
+}
+
 // The statistics (log2(e) lse, delta) and the places of the rows that a warp owns.
 template <int R>
 struct OwnStatistics {

@@ -1,4 +1,5 @@
-// Block-sparse attention on CUDA devices.
+// Block-sparse attention on CUDA devices: by tiles on tensor cores (attention_tiles.cuh), or in
+// float32 and for odd sizes a warp for each token (attention_rows.cuh).
 #include "kernels/attention/attention_rows.cuh"
 #include "kernels/sparse_attention/block_attention.h"
 
@@ -68,11 +69,35 @@ BlockView view_of(const BlockAttentionProblem& p) {
           p.zero_keys};
 }
 
+BlockTable table_of(const BlockAttentionProblem& p) {
+  return {p.seen, p.block, p.blocks, p.width, p.zero_keys};
+}
+
+// The same call of dense attention, but for what its queries see.
+AttentionForward dense_of(const BlockAttentionForward& args) {
+  const BlockAttentionProblem& p = args.problem;
+  AttentionForward dense{p.dtype, p.batch,  p.tokens, p.heads, p.head_dim,
+                         p.scale, args.qkv, args.out, args.lse};
+  dense.lengths = p.lengths;
+  return dense;
+}
+AttentionBackward dense_of(const BlockAttentionBackward& args) {
+  const BlockAttentionProblem& p = args.problem;
+  AttentionBackward dense{p.dtype,  p.batch,  p.tokens, p.heads,   p.head_dim, p.scale,
+                          args.qkv, args.out, args.lse, args.dout, args.dqkv};
+  dense.lengths = p.lengths;
+  return dense;
+}
+
 }  // namespace
 }  // namespace attention
 
 void run(CudaQueue& queue, const BlockAttentionForward& args) {
   const BlockAttentionProblem& p = args.problem;
+  if (const AttentionForward dense = attention::dense_of(args);
+      attention::has_tiles(dense, attention::table_of(p))) {
+    return attention::tiles_forward(queue, dense, attention::table_of(p));
+  }
   attention::for_rows("block_attention", p.dtype, p.head_dim, [&](auto zero, auto columns) {
     attention::rows_forward<columns>(queue, "block_attention_forward",
                                      attention::packed_arrays<decltype(zero)>(args, args.problem),
@@ -82,6 +107,12 @@ void run(CudaQueue& queue, const BlockAttentionForward& args) {
 
 void run(CudaQueue& queue, const BlockAttentionBackward& args) {
   const BlockAttentionProblem& p = args.problem;
+  if (const AttentionBackward dense = attention::dense_of(args);
+      attention::has_tiles(dense, attention::table_of(p)) &&
+      attention::starts_aligned(dense.dout) && attention::starts_aligned(dense.dqkv)) {
+    auto statistics = queue.scratch<attention::RowStatistics>(p.batch * p.heads * p.tokens);
+    return attention::tiles_backward(queue, dense, attention::table_of(p), statistics.get());
+  }
   attention::for_rows("block_attention", p.dtype, p.head_dim, [&](auto zero, auto columns) {
     using T = decltype(zero);
     attention::RowArrays<T> a = attention::packed_arrays<T>(args, args.problem);

@@ -13,7 +13,8 @@ namespace {
 using ops::SparseVariant;
 using std::int64_t;
 
-const DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
+const std::vector<DType> kTypes = {DType::kFloat32, DType::kBFloat16};
+const std::vector<DType> kOnTensorCores = {DType::kBFloat16};
 
 // The results of a problem: outputs, log-sum-exp where it is compared, gradients.
 struct Results {
@@ -27,10 +28,11 @@ double bound_of(DType dtype, int64_t terms) {
   return dtype == DType::kBFloat16 ? sums + 4 * unit_roundoff(dtype) : sums;
 }
 
-void expect_matches(const std::string& name, const Problem& problem, int64_t terms) {
+void expect_matches(const std::string& name, const Problem& problem, int64_t terms,
+                    const std::vector<DType>& types = kTypes) {
   SCOPED_TRACE(name);
   const Results want = problem(kOnHost, DType::kFloat64);
-  for (DType dtype : kTypes) {
+  for (DType dtype : types) {
     under_every_schedule([&] {
       const Results got = problem(kOnDevice, dtype);
       for (std::size_t i = 0; i < want.all.size(); ++i) {
@@ -93,6 +95,20 @@ Results run_dense(const DenseCase& c, Where where, DType dtype) {
   return {{result(out, where), result(lse, where), result(dqkv, where)}};
 }
 
+// More than one tile of 64 tokens on either side, pads in the middle of a tile and whole tiles of
+// them; and each number of columns that tensor cores take.
+TEST(CudaPaddedAttention, TilesMatchFloat64) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (const DenseCase& c :
+       {DenseCase{3, 150, 1, 32, {150, 1, 70}, 0}, DenseCase{1, 100, 2, 56, {}, 0.3},
+        DenseCase{2, 90, 1, 16, {64, 85}, 0.1}, DenseCase{1, 66, 1, 64, {65}, 0.5}}) {
+    expect_matches(
+        cat("T ", c.tokens, " D ", c.dim, " dropout ", c.dropout),
+        [&](Where where, DType dtype) { return run_dense(c, where, dtype); }, c.tokens + c.dim,
+        kOnTensorCores);
+  }
+}
+
 TEST(CudaPaddedAttention, MatchesFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const DenseCase& c :
@@ -144,6 +160,21 @@ TEST(CudaBlockAttention, MatchesFloat64) {
           c.name, [&](Where where, DType dtype) { return run_blocks(c, where, dtype); },
           c.pattern.tokens + c.dim);
     }
+  }
+}
+
+// Blocks of one tile, and of two; the last block is shorter than the others.
+TEST(CudaBlockAttention, TilesMatchFloat64) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  const SparseVariant clean = SparseVariant::kClean, lra = SparseVariant::kLra;
+  for (const BlockCase& c :
+       {BlockCase{"tiles", 2, 1, 24, pattern_options(400, 1, 64, 1, clean), {400, 210}},
+        BlockCase{"tiles of lra", 1, 2, 16, pattern_options(448, 2, 64, 1, lra), {}},
+        BlockCase{"two tiles a block", 1, 1, 8, pattern_options(780, 1, 128, 1, clean), {700}}}) {
+    EXPECT_TRUE(ops::BlockPattern::make(c.pattern)->seen.defined()) << c.name;
+    expect_matches(
+        c.name, [&](Where where, DType dtype) { return run_blocks(c, where, dtype); },
+        c.pattern.tokens + c.dim, kOnTensorCores);
   }
 }
 

@@ -1,0 +1,179 @@
+// The softmax of the forward pass on tensor cores, in one walk over the keys.
+//
+// It is carried from step to step by a shift m and the sum l of 2^(s - m), in base 2 with log2(e)
+// scale folded into one multiply-add. m need not be the largest score, only near it: it is raised,
+// and what was summed is rescaled, when some score exceeds it by more than kSlack. So p is at most
+// 2^kSlack, the sums keep their precision, and after the first keys most steps need no exchange
+// between lanes at all.
+#pragma once
+
+#include "kernels/attention/attention_tensor.cuh"
+
+namespace dtn::attention {
+
+inline constexpr float kSlack = 8;
+
+// The positional bias of a warp's rows, base 2.
+template <int R, bool kBiased>
+struct RowBias {
+  HeadBias<kBiased> bias;
+  Places<kBiased, 2 * R> queries;  // row g + 8 i
+  const Place* keys;               // ring
+
+  // s = scale s + bias, for 16 keys.
+  __device__ __forceinline__ void add(float (&s)[R][2][4], int row, float scale) const {
+    if constexpr (kBiased) {
+#pragma unroll
+      for (int j = 0; j < 2; ++j) {
+        PlacePair columns = load_places(keys + row % kRingRows + 8 * j);
+#pragma unroll
+        for (int i = 0; i < 4 * R; ++i) {
+          float& v = s[i / 4][j][i % 4];
+          v = fmaf(v, scale, bias(queries.at[i / 2], columns.at[i % 2]));
+        }
+      }
+    }
+  }
+};
+
+// The weights of a fragment of scores that dropout keeps: all, for nothing to be done.
+struct AllWeights {
+  static constexpr bool kDrops = false;
+};
+
+template <int D, int R, bool kBiased>
+struct OnlineSoftmax {
+  float acc[R][D / 8][4];
+  float shift[R][2], sum[R][2];  // of rows g and g + 8
+
+  __device__ __forceinline__ OnlineSoftmax() {
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) shift[r][half] = -INFINITY, sum[r][half] = 0;
+#pragma unroll
+      for (int n = 0; n < D / 8; ++n) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) acc[r][n][i] = 0;
+      }
+    }
+  }
+
+  // Takes N x 16 more keys; those from `valid` on are not there. weights.draw(r, n) tells which of
+  // the weights of tile r with keys 16 n to 16 n + 15 are kept, see WeightDropout.
+  template <int N, class Weights>
+  __device__ __forceinline__ void step(const unsigned (&q)[R][D / 16][4], const bfloat16* keys,
+                                       const bfloat16* values, int valid, float scale,
+                                       [[maybe_unused]] const RowBias<R, kBiased>& bias,
+                                       [[maybe_unused]] int row,
+                                       [[maybe_unused]] const Weights& weights) {
+    float s[N][R][2][4] = {};
+#pragma unroll
+    for (int n = 0; n < N; ++n) scores<D, R>(s[n], q, keys + n * 16 * kRowStride<D>);
+    if (valid < N * 16) mask(s, valid);
+    if constexpr (kBiased) {
+#pragma unroll
+      for (int n = 0; n < N; ++n) bias.add(s[n], row + n * 16, scale);
+      scale = 1;
+    }
+    raise_shift(s, scale);
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+      unsigned p[R][4];
+#pragma unroll
+      for (int r = 0; r < R; ++r) {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+          int half = i % 4 / 2;
+          // A row of nothing but -infinity has no shift; its sum stays 0.
+          float m = shift[r][half] == -INFINITY ? 0.0f : shift[r][half];
+          float& v = s[n][r][i / 4][i % 4];
+          v = cuda::exp2_approximate(fmaf(v, scale, -m));
+          sum[r][half] += v;
+        }
+        if constexpr (Weights::kDrops) weights.apply(s[n][r], weights.draw(r, n));
+        pack_operand(p[r], s[n][r]);
+      }
+      accumulate<D, R>(acc, p, values + n * 16 * kRowStride<D>);
+    }
+  }
+
+  // Takes that many keys with score 0 and value 0.
+  __device__ __forceinline__ void take_zero_keys(int count) {
+#pragma unroll
+    for (int i = 0; i < 2 * R; ++i) {
+      float &m = shift[i / 2][i % 2], &l = sum[i / 2][i % 2];
+      const float top = fmaxf(m, 0.0f), before = cuda::exp2_approximate(m - top);
+      // The lanes of a row add up what they have of its sum.
+      const float mine = this_lane().t == 0 ? static_cast<float>(count) : 0.0f;
+      l = fmaf(l, before, mine * cuda::exp2_approximate(-top));
+      m = top;
+#pragma unroll
+      for (int n = 0; n < D / 8; ++n) {
+        acc[i / 2][n][2 * (i % 2)] *= before;
+        acc[i / 2][n][2 * (i % 2) + 1] *= before;
+      }
+    }
+  }
+
+ private:
+  template <int N>
+  static __device__ __forceinline__ void mask(float (&s)[N][R][2][4], int valid) {
+    int t = this_lane().t;
+#pragma unroll
+    for (int n = 0; n < N; ++n) {
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        bool there = n * 16 + i / 4 * 8 + 2 * t + i % 2 < valid;
+#pragma unroll
+        for (int r = 0; r < R; ++r) {
+          if (!there) s[n][r][i / 4][i % 4] = -INFINITY;
+        }
+      }
+    }
+  }
+
+  template <int N>
+  __device__ __forceinline__ void raise_shift(const float (&s)[N][R][2][4], float scale) {
+    float top[R][2];
+    bool above = false;
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float m = -INFINITY;
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+#pragma unroll
+          for (int j = 0; j < 2; ++j) {
+            m = fmaxf(m, fmaxf(s[n][r][j][2 * half], s[n][r][j][2 * half + 1]));
+          }
+        }
+        top[r][half] = m * scale;
+        above = above || top[r][half] > shift[r][half] + kSlack;
+      }
+    }
+    if (!__any_sync(cuda::kWholeWarp, above)) return;
+#pragma unroll
+    for (int r = 0; r < R; ++r) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        float m = top[r][half];
+        m = fmaxf(m, __shfl_xor_sync(cuda::kWholeWarp, m, 1));
+        m = fmaxf(m, __shfl_xor_sync(cuda::kWholeWarp, m, 2));
+        // Each row by itself, so that a row's result does not depend on its neighbours.
+        if (!(m > shift[r][half] + kSlack)) m = shift[r][half];
+        float factor = m == shift[r][half] ? 1.0f : cuda::exp2_approximate(shift[r][half] - m);
+        shift[r][half] = m;
+        sum[r][half] *= factor;
+#pragma unroll
+        for (int n = 0; n < D / 8; ++n) {
+          acc[r][n][2 * half] *= factor;
+          acc[r][n][2 * half + 1] *= factor;
+        }
+      }
+    }
+  }
+};
+
+}  // namespace dtn::attention

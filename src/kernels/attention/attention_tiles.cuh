@@ -1,0 +1,281 @@
+// Attention on tensor cores over sequences: samples may be padded, queries may see some keys only,
+// and weights may be dropped. Both sides are cut into tiles of 64 tokens. A block of four warps owns
+// the rows of one, 16 a warp, and the tiles that they see, or by which they are seen, stream by as in
+// attention_tensor.cuh. What a pad holds is never read: zeros take its place.
+#pragma once
+
+#include "kernels/attention/attention_tensor.cuh"
+#include "kernels/pointwise/drop_threshold.h"
+
+namespace dtn::attention {
+
+inline constexpr int kTileWarps = 4, kTileThreads = kTileWarps * cuda::kWarpSize;
+static_assert(kTileWarps * 16 == kTileRows);
+
+// A call, as a kernel gets it.
+struct TileProblem {
+  HeadShape shape;                 // blocks: tiles of 64 tokens
+  const std::int64_t* lengths;     // [B]; null: all tokens count
+  const std::int64_t* seen;        // [H, blocks, width], as in BlockAttentionProblem; null: all
+  int block_tiles, blocks, width;  // tiles of a block of tokens
+  bool zero_keys;                  // positions behind the last token are keys
+
+  __device__ __forceinline__ int count(int image) const {
+    return lengths ? static_cast<int>(lengths[image]) : shape.tokens;
+  }
+  // The blocks that a block of queries sees; null: all.
+  __device__ __forceinline__ const std::int64_t* seen_by(int head, int block) const {
+    if (!seen || block == 0 || block == blocks - 1) return nullptr;
+    return seen + (static_cast<std::int64_t>(head) * blocks + block) * width;
+  }
+  // How many keys with score 0 and value 0 a tile of queries sees beside the tokens.
+  __device__ __forceinline__ int zero_keys_of(int head, int tile) const {
+    if (!zero_keys) return 0;
+    const std::int64_t* row = seen_by(head, tile / block_tiles);
+    const int block = block_tiles * kTileRows, beyond = blocks * block - shape.tokens;
+    if (!row) return beyond;
+    int sum = 0;
+    for (int i = 0; i < width && row[i] >= 0; ++i) {
+      const int end = (static_cast<int>(row[i]) + 1) * block;
+      const int first = end - block < shape.tokens ? shape.tokens : end - block;
+      if (end > first) sum += end - first;
+    }
+    return sum;
+  }
+  // The tile of a thread block. The first and the last block of tokens, which have most to do, come
+  // first.
+  __device__ __forceinline__ int tile_of(int index) const {
+    if (!seen || blocks == 1 || index < block_tiles) return index;
+    const int last = shape.blocks - (blocks - 1) * block_tiles;  // tiles of the last block
+    return index < block_tiles + last ? (blocks - 1) * block_tiles + index - block_tiles
+                                      : index - last;
+  }
+};
+
+// The rows of a warp.
+struct TileWarp {
+  BlockHead head;
+  int tile, count;   // of the block; tokens that count
+  int index, first;  // of the warp, and its first row
+  int tiles;         // that count of the sample; 0 where the block's own does not
+
+  __device__ __forceinline__ explicit TileWarp(const TileProblem& p) : head(block_head(p.shape)) {
+    tile = p.tile_of(head.block);
+    count = p.count(head.image);
+    index = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+    first = tile * kTileRows + 16 * index;
+    tiles = tile * kTileRows < count ? (count + kTileRows - 1) / kTileRows : 0;
+  }
+  // Of arrays whose rows from `count` on are not there.
+  __device__ __forceinline__ HeadShape counted(const TileProblem& p) const {
+    HeadShape shape = p.shape;
+    shape.tokens = count;
+    return shape;
+  }
+};
+
+// The tiles of keys that a tile of queries sees, one after the other; -1 behind the last.
+class KeyTiles {
+ public:
+  __device__ __forceinline__ KeyTiles(const TileProblem& p, const TileWarp& warp)
+      : row_(p.seen_by(warp.head.head, p.seen ? warp.tile / p.block_tiles : 0)),
+        block_tiles_(p.block_tiles),
+        width_(p.width),
+        tiles_(warp.tiles) {}
+
+  __device__ __forceinline__ int next() {
+    if (!row_) return at_ < tiles_ ? at_++ : -1;
+    while (at_ < width_ && row_[at_] >= 0) {
+      const int tile = static_cast<int>(row_[at_]) * block_tiles_ + in_block_;
+      if (++in_block_ == block_tiles_) in_block_ = 0, ++at_;
+      if (tile < tiles_) return tile;
+    }
+    return -1;
+  }
+
+ private:
+  const std::int64_t* row_;
+  int block_tiles_, width_, tiles_;
+  int at_ = 0, in_block_ = 0;
+};
+
+// The tiles of queries by which a tile of keys is seen. `sees` is shared memory for a byte a block
+// of tokens, which is filled here by all threads, and there behind the next barrier.
+class QueryTiles {
+ public:
+  __device__ __forceinline__ QueryTiles(const TileProblem& p, const TileWarp& warp,
+                                        unsigned char* sees)
+      : sees_(p.seen ? sees : nullptr),
+        block_tiles_(p.block_tiles),
+        blocks_(p.blocks),
+        tiles_(warp.tiles) {
+    if (!p.seen) return;
+    const int own = warp.tile / p.block_tiles;
+    for (int b = static_cast<int>(threadIdx.x); b < p.blocks; b += kTileThreads) {
+      const std::int64_t* row = p.seen_by(warp.head.head, b);
+      bool found = !row;
+      for (int i = 0; i < p.width && !found; ++i) found = row[i] == own;
+      sees[b] = found ? 1 : 0;
+    }
+  }
+
+  __device__ __forceinline__ int next() {
+    if (!sees_) return at_ < tiles_ ? at_++ : -1;
+    while (at_ < blocks_) {
+      if (!sees_[at_]) {
+        ++at_;
+        continue;
+      }
+      const int tile = at_ * block_tiles_ + in_block_;
+      if (++in_block_ == block_tiles_) in_block_ = 0, ++at_;
+      if (tile < tiles_) return tile;
+    }
+    return -1;
+  }
+
+ private:
+  const unsigned char* sees_;
+  int block_tiles_, blocks_, tiles_;
+  int at_ = 0, in_block_ = 0;
+};
+
+// Starts to bring the 64 rows of a tile of both arrays into place `slot`, 0 or 1, of two rings that
+// follow each other; zeros from row `count` on and from column dim on. Each warp takes 16 rows.
+template <int D>
+__device__ __forceinline__ void stream_tile(cuda::AsyncCopies& copies, bfloat16* rings, int slot,
+                                            StreamedPair arrays, int tile, int count,
+                                            const HeadShape& shape) {
+  const int thread = recomputed_thread();
+  const int lane = thread % cuda::kWarpSize, row = 16 * (thread / cuda::kWarpSize);
+  const int first = tile * kTileRows + row;
+  for (Streamed& s : arrays.of) s.from += static_cast<std::int64_t>(first) * s.stride;
+  stream_aligned_rows<D>(copies, lane, rings + (slot * kTileRows + row) * kRowStride<D>, arrays,
+                         count - first, shape);
+}
+
+// Calls use(tile, slot) for each tile, of which `stream` has been called for the first; stream(tile,
+// slot) begins with the next one.
+template <class Tiles, class Stream, class Use>
+__device__ __forceinline__ void for_tiles(cuda::AsyncCopies& copies, int first, Tiles& tiles,
+                                          const Stream& stream, const Use& use) {
+  int slot = 0;
+#pragma unroll 1
+  for (int tile = first; tile >= 0; slot ^= 1) {
+    const int next = tiles.next();
+    copies.wait<0>();
+    __syncthreads();
+    if (next >= 0) stream(next, slot ^ 1);
+    use(tile, slot);
+    tile = next;
+  }
+  __syncthreads();
+}
+
+// Which weights dropout keeps of 16 x 16, as a mask that has bit 4 half + 2 j + side for the score
+// that a lane holds of row g + 8 half and column 8 j + 2 t + side. The mask is that of
+// attention_drop_group(): four queries have a group of Philox words for each key, and the lanes that
+// hold these queries share the work.
+template <bool kIsOn>
+struct WeightDropout {
+  static constexpr bool kDrops = false;
+  WeightDropout() = default;
+  explicit WeightDropout(const AttentionDropout&) {}
+  __device__ __forceinline__ void begin(BlockHead, const HeadShape&) {}
+  __device__ __forceinline__ unsigned of_queries(int, int) const { return 0; }
+  __device__ __forceinline__ unsigned of_keys(int, int) const { return 0; }
+};
+template <>
+struct WeightDropout<true> {
+  static constexpr bool kDrops = true;
+  AttentionDropout dropout;
+  std::uint32_t threshold;
+  float factor;
+  PhiloxKey key{};
+  std::uint64_t group = 0;  // of query 0 and key 0
+
+  explicit WeightDropout(const AttentionDropout& d)
+      : dropout(d), threshold(drop_threshold(d.p)), factor(static_cast<float>(d.kept())) {}
+
+  __device__ __forceinline__ void begin(BlockHead head, const HeadShape& shape) {
+    key = dropout.key;
+    if (dropout.step) key.step = *dropout.step;
+    group = attention_drop_group(dropout.row(head.image), shape.heads, head.head, 0, 0);
+  }
+
+  // Rows are queries, columns keys. Of the four keys that a lane has, it draws one for itself and
+  // the three lanes with the queries beside its own.
+  __device__ __forceinline__ unsigned of_queries(int first_query, int first_key) const {
+    const Lane lane = this_lane();
+    const int mine = lane.g % 4;
+    const int column = first_key + mine / 2 * 8 + 2 * lane.t + mine % 2;
+    const unsigned drawn =
+        draw(first_query + lane.g, column) | draw(first_query + lane.g + 8, column) << 4;
+    unsigned mask = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const unsigned other =
+          __shfl_sync(cuda::kWholeWarp, drawn, lane.index + 4 * (i - mine)) >> mine;
+      mask |= (other & 1) << i | (other >> 4 & 1) << (i + 4);
+    }
+    return mask;
+  }
+  // Rows are keys, columns queries. A lane and its neighbour have the queries of two groups.
+  __device__ __forceinline__ unsigned of_keys(int first_key, int first_query) const {
+    const Lane lane = this_lane();
+    const int mine = lane.t % 2, query = first_query + 8 * mine + lane.t / 2 * 4;
+    const unsigned drawn = draw(query, first_key + lane.g) | draw(query, first_key + lane.g + 8)
+                                                                 << 4;
+    const unsigned other = __shfl_xor_sync(cuda::kWholeWarp, drawn, 1);
+    const unsigned of_j[2] = {(mine ? other : drawn) >> 2 * mine,
+                              (mine ? drawn : other) >> 2 * mine};
+    unsigned mask = 0;
+#pragma unroll
+    for (int j = 0; j < 2; ++j) {
+      mask |= (of_j[j] & 3) << 2 * j | (of_j[j] >> 4 & 3) << (2 * j + 4);
+    }
+    return mask;
+  }
+
+  // What a weight is multiplied by.
+  __device__ __forceinline__ float of(unsigned mask, int j, int half, int side) const {
+    return mask >> (4 * half + 2 * j + side) & 1 ? factor : 0.0f;
+  }
+
+ private:
+  // Bit i: whether query i of the four around this one keeps its weight.
+  __device__ __forceinline__ unsigned draw(int query, int column) const {
+    const std::uint64_t at =
+        static_cast<std::uint64_t>(query / 4) << 20 | static_cast<unsigned>(column);
+    const Philox4 words = philox_group(key, group | at);
+    unsigned kept = 0;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) kept |= (words.v[i] >> 8 >= threshold ? 1u : 0u) << i;
+    return kept;
+  }
+};
+
+// Calls f(integral constant D, WeightDropout) for the heads that has_tiles() takes.
+template <class F>
+void for_tile_heads(const AttentionDropout& dropout, std::int64_t head_dim, F&& f) {
+  const auto with = [&](auto columns) {
+    dropout ? f(columns, WeightDropout<true>(dropout)) : f(columns, WeightDropout<false>(dropout));
+  };
+  if (head_dim <= 16) return with(std::integral_constant<int, 16>{});
+  if (head_dim <= 32) return with(std::integral_constant<int, 32>{});
+  with(std::integral_constant<int, 64>{});
+}
+
+// The problem of a call, its pattern that of block attention or none.
+template <class Args>
+TileProblem tile_problem(const Args& args, const BlockTable& table) {
+  TileProblem p{head_shape(args), args.lengths, table.seen, 1, 1, static_cast<int>(table.width),
+                table.zero_keys};
+  p.shape.blocks = static_cast<int>((args.tokens + kTileRows - 1) / kTileRows);
+  if (table.block > 0) {
+    p.block_tiles = static_cast<int>(table.block / kTileRows);
+    p.blocks = static_cast<int>(table.blocks);
+  }
+  return p;
+}
+
+}  // namespace dtn::attention
