@@ -222,7 +222,7 @@ __global__ void __launch_bounds__(kRowThreads)
     }
     if (a.lse[a.row(w.image, w.head, own)] == INFINITY) {
 #pragma unroll
-      for (int c = 0; c < C; ++c) dv[c] = dout[c];
+      for (int c = 0; c < C; ++c) dv[c] += dout[c];
     }
   }
   if (!a.dk) {

@@ -16,6 +16,7 @@ inline constexpr float kSlack = 8;
 // The positional bias of a warp's rows, base 2.
 template <int R, bool kBiased>
 struct RowBias {
+  static constexpr bool kAny = kBiased;
   HeadBias<kBiased> bias;
   Places<kBiased, 2 * R> queries;  // row g + 8 i
   const Place* keys;               // ring
@@ -41,7 +42,8 @@ struct AllWeights {
   static constexpr bool kDrops = false;
 };
 
-template <int D, int R, bool kBiased>
+// Terms: of a score beside the product of its rows, as RowBias has them.
+template <int D, int R, class Terms>
 struct OnlineSoftmax {
   float acc[R][D / 8][4];
   float shift[R][2], sum[R][2];  // of rows g and g + 8
@@ -64,16 +66,16 @@ struct OnlineSoftmax {
   template <int N, class Weights>
   __device__ __forceinline__ void step(const unsigned (&q)[R][D / 16][4], const bfloat16* keys,
                                        const bfloat16* values, int valid, float scale,
-                                       [[maybe_unused]] const RowBias<R, kBiased>& bias,
+                                       [[maybe_unused]] const Terms& terms,
                                        [[maybe_unused]] int row,
                                        [[maybe_unused]] const Weights& weights) {
     float s[N][R][2][4] = {};
 #pragma unroll
     for (int n = 0; n < N; ++n) scores<D, R>(s[n], q, keys + n * 16 * kRowStride<D>);
     if (valid < N * 16) mask(s, valid);
-    if constexpr (kBiased) {
+    if constexpr (Terms::kAny) {
 #pragma unroll
-      for (int n = 0; n < N; ++n) bias.add(s[n], row + n * 16, scale);
+      for (int n = 0; n < N; ++n) terms.add(s[n], row + n * 16, scale);
       scale = 1;
     }
     raise_shift(s, scale);

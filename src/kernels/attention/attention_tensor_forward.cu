@@ -54,7 +54,7 @@ __global__ void __launch_bounds__(Forward<D, kBiased>::kMaxThreads,
 
   const int g = this_lane().g;
   RowBias<R, kBiased> bias{{grid, head, kLog2E}, {grid, first + g, 8}, places};
-  OnlineSoftmax<D, R, kBiased> softmax;
+  OnlineSoftmax<D, R, RowBias<R, kBiased>> softmax;
 #pragma unroll 1
   for (int row = 0; row < shape.tokens; row += 32) {
     if (row % kTileRows == 0) {

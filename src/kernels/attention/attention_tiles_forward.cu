@@ -48,7 +48,7 @@ __global__ void __launch_bounds__(kTileThreads, 4)
   for (int i = 0; i < D / 4; ++i) q[0][i / 4][i % 4] ^= scale.sign;
 
   const RowBias<1, false> no_bias{{{}, warp.head}, {{}, 0, 0}, nullptr};
-  OnlineSoftmax<D, 1, false> softmax;
+  OnlineSoftmax<D, 1, RowBias<1, false>> softmax;
   for_tiles(copies, first_tile, tiles, stream, [&](int tile, int slot) {
     if (warp.first >= warp.count) return;
     const int valid = warp.count - tile * kTileRows;

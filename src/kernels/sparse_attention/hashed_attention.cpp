@@ -240,11 +240,13 @@ void backward_head(Scratch& scratch, const HashedAttentionBackward& args, std::i
     for_each_vector<A>(dim, [&](std::int64_t d, auto n) {
       store_n(to_qk + d, load_n(dq + d, n) + load_n(dk + d, n), n);
     });
+    // What sees itself alone may be seen by others.
+    A* sum = sums.dv + i * sums.ld;
     if (lse[i] == static_cast<A>(__builtin_inf())) {
-      std::copy_n(dout.first + i * dout.ld, dim, to_v);
-    } else {
-      store_row(sums.dv + i * sums.ld, dim, to_v);
+      const S* own = dout.first + i * dout.ld;
+      for (std::int64_t d = 0; d < dim; ++d) sum[d] += static_cast<A>(own[d]);
     }
+    store_row(sum, dim, to_v);
   }
 }
 

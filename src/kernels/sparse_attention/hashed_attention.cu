@@ -1,7 +1,10 @@
 // Attention by hashing on CUDA devices: a warp for each position finds its buckets, a warp for each
-// head and round sorts them, and then each position walks its chunks.
+// head and round sorts them, and then tiles of sorted positions go to the tensor cores
+// (hashed_attention_tiles.cuh); in float32, in the variant lra and with several rounds a warp for
+// each position walks its chunks.
 #include "kernels/attention/attention_rows.cuh"
 #include "kernels/sparse_attention/hashed_attention.h"
+#include "kernels/sparse_attention/hashed_attention_tiles.h"
 
 namespace dtn {
 namespace attention {
@@ -209,6 +212,9 @@ void run(CudaQueue& queue, const HashedAttentionForward& args) {
            hashed_attention_sort_kernel,
            LaunchShape{blocks_for(p.batch * p.heads * p.hashes, 1), cuda::kWarpSize}, view,
            bucket.get(), args.order, place.get());
+    if (has_hashed_tiles(p, args.qk, args.v, args.out)) {
+      return hashed_tiles_forward(queue, args, norms.get());
+    }
     view.place = place.get();
     rows_forward<C>(queue, "hashed_attention_forward", arrays, view, p.batch);
   });
@@ -225,12 +231,20 @@ void run(CudaQueue& queue, const HashedAttentionBackward& args) {
     RowArrays<T> arrays = arrays_of<T>(args);
     HashedView view = view_of(p, args.order);
     find_norms<C>(queue, p, arrays, norms.get(), view);
+    arrays.dout = static_cast<const T*>(args.dout);
+    if (has_hashed_tiles(p, args.qk, args.v, args.dout) && starts_aligned(args.dqk) &&
+        starts_aligned(args.dv)) {
+      const auto delta = queue.scratch<float>(rows_of(p));
+      launch(queue, {"hashed_attention_delta", {p.batch, p.tokens, p.heads, p.head_dim}},
+             attention_rows_delta_kernel<T, C>, row_launch<T>(rows_of(p)), arrays, delta.get(),
+             rows_of(p));
+      return hashed_tiles_backward(queue, args, norms.get(), delta.get());
+    }
     launch(queue, {"hashed_attention_places", {p.batch, p.tokens, p.heads, p.hashes}},
            hashed_attention_places_kernel,
            LaunchShape{blocks_for(rows_of(p) * p.hashes, kRowThreads), kRowThreads}, view,
            place.get(), rows_of(p) * p.hashes);
     view.place = place.get();
-    arrays.dout = static_cast<const T*>(args.dout);
     arrays.dq = static_cast<T*>(args.dqk);
     arrays.dv = static_cast<T*>(args.dv);
     rows_backward<C>(queue, "hashed_attention_backward", arrays, view, p.batch);

@@ -211,6 +211,35 @@ Results run_hashed(const HashedCase& c, Where where, DType dtype) {
   return {{result(out, where), result(dqk, where), result(dv, where)}};
 }
 
+// Chunks shorter and longer than a tile; a last one that is empty, or short; pads.
+TEST(CudaHashedAttention, TilesMatchFloat64) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  const SparseVariant clean = SparseVariant::kClean;
+  for (const HashedCase& c : {HashedCase{"tiles", 2, 203, 1, 32, 1, 10, clean, {203, 1}},
+                              HashedCase{"tiles, long chunks", 1, 290, 1, 24, 1, 2, clean, {}},
+                              HashedCase{"tiles, pads", 2, 270, 1, 16, 1, 4, clean, {131, 270}}}) {
+    expect_matches(
+        c.name, [&](Where where, DType dtype) { return run_hashed(c, where, dtype); },
+        c.tokens + c.dim, kOnTensorCores);
+  }
+}
+
+// Each chunk is one token, which sees the one before; the first, whose neighbour is empty, sees itself
+// alone, and is seen. All weights are 1, so that dqk is 0 but for rounding.
+TEST(CudaHashedAttention, WhatSeesItselfAloneIsSeenByOthers) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  const HashedCase c{"a token a chunk", 1, 5, 2, 64, 1, 6, SparseVariant::kClean, {}};
+  const Results want = run_hashed(c, kOnHost, DType::kFloat64);
+  for (DType dtype : kTypes) {
+    const Results got = run_hashed(c, kOnDevice, dtype);
+    for (std::size_t i : {0, 2}) {
+      expect_close("sparse_attention", cat(c.name, " tensor ", i), got.all[i], doubles(want.all[i]),
+                   bound_of(dtype, 1));
+    }
+    EXPECT_LE(max_abs(doubles(got.all[1])), 64 * unit_roundoff(dtype));
+  }
+}
+
 TEST(CudaHashedAttention, MatchesFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   const SparseVariant clean = SparseVariant::kClean, lra = SparseVariant::kLra;

@@ -64,5 +64,21 @@ TEST(HashedAttentionGradients, WithPads) {
   check({"lengths, three rounds", 2, 14, 1, 3, 3, 4, SparseVariant::kClean, {9, 6}});
 }
 
+// Each chunk is one token, which sees the one before; the first, whose neighbour is empty, sees itself
+// alone, and is seen. All weights are 1: there is no gradient but that of v.
+TEST(HashedAttentionGradients, OfWhatSeesItselfAloneAndIsSeen) {
+  const HashedCase c{"a token a chunk", 1, 5, 1, 3, 1, 6, SparseVariant::kClean, {}};
+  const Variable qk(c.qk(2e-3));
+  test::check_both(
+      c.name,
+      [&](Context& ctx, const Inputs& v) {
+        return c.run(ops::hashed_attention, ctx, {qk, v[0]});
+      },
+      [&](Context& ctx, const Inputs& v) {
+        return c.run(ops::reference::hashed_attention, ctx, {qk, v[0]});
+      },
+      {c.v()});
+}
+
 }  // namespace
 }  // namespace dtn
