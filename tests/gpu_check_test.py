@@ -44,6 +44,8 @@ MEASUREMENTS = [
     ("train", "norm_line", "dtn-bench norm --grid", None),
     *(("train", f"train_listops_{kind}", f"dtn-bench train --config listops_{kind}", None)
       for kind in ("dense", "bigbird", "reformer")),
+    *(("train", f"train_{model}", f"dtn-bench train --config {model}_dtn", None)
+      for model in ("swin_t", "pvt_tiny")),
     *(("peer", f"{norm} ours {turn}", f"dtn-bench train --config vit_s_star_{norm}", turn)
       for norm in ("ln", "dtn") for turn in (1, 2)),
     *(("peer", f"{norm} {name}", f"--norm {norm} --variant {name}", None) for norm in ("ln", "dtn")
@@ -186,7 +188,7 @@ class GpuCheckTest(unittest.TestCase):
         for mode in ("exit", "crash"):
             self.check(plant="dtn-bench", mode=mode, expect=1)
             self.assertEqual(self.machine.results("train")[0], set())
-            self.assertEqual(len(self.machine.results("train")[1]), 13)
+            self.assertEqual(len(self.machine.results("train")[1]), 15)
             self.assertRegex(self.machine.results("train")[1]["gemm"],
                              "exit status 7: planted" if mode == "exit" else "SIGSEGV")
             self.assertEqual(len(self.machine.results("smoke")[0]), 5)
@@ -279,14 +281,14 @@ class GpuCheckTest(unittest.TestCase):
         found = {name: self.machine.results(name) for name in cli.STAGES}
         self.assertEqual({n for n in found["peer"][0] if "ours" not in n}, set())
         self.assertEqual(found["peer"][1], {})
-        self.assertEqual(len(found["train"][0]), 13)
+        self.assertEqual(len(found["train"][0]), 15)
         self.check(expect=0)
         measured = [call for call in self.machine.calls
                     if "nvidia-smi" not in call and "list" not in call and "-c" not in call.split()]
         self.assertEqual(len(measured), 6, measured)  # the variants, and nothing a second time
         self.assertTrue(all("--variant" in call for call in measured), measured)
         self.check("--again", "--stage", "train", expect=0)
-        self.assertEqual(len([c for c in self.machine.calls if c.startswith("dtn-bench")]), 13)
+        self.assertEqual(len([c for c in self.machine.calls if c.startswith("dtn-bench")]), 15)
 
     def test_what_runs_at_the_end_of_the_time_is_cut_and_has_not_failed(self):
         self.check("--stage", "tests", "--until", "9", plant="gpu_kernels --gtest_filter=Alpha",

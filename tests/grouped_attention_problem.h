@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels/attention/grouped_attention.h"
+#include "kernels/grouped_attention/grouped_attention.h"
 #include "tensors.h"
 
 namespace dtn::test {
@@ -19,14 +19,13 @@ struct GroupedSize {
   };
   Layout layout = kTwoArrays;
   bool bias = false;
-  int regions = 0;  // in each group; 0: no penalties
-
-  static constexpr std::int64_t kUnused = 3;  // columns that belong to no head, at both ends
+  int regions = 0;          // in each group; 0: no penalties
+  std::int64_t unused = 3;  // columns that belong to no head, at both ends
 
   bool one_array() const { return layout != kTwoArrays; }
-  std::int64_t query_columns() const { return 2 * kUnused + h * (one_array() ? 2 * dk + dv : dk); }
+  std::int64_t query_columns() const { return 2 * unused + h * (one_array() ? 2 * dk + dv : dk); }
   std::int64_t key_columns() const {
-    return one_array() ? query_columns() : 2 * kUnused + h * (dk + dv);
+    return one_array() ? query_columns() : 2 * unused + h * (dk + dv);
   }
   Shape queries_shape() const { return {b, g * q, query_columns()}; }
   Shape keys_shape() const { return {b, g * s, key_columns()}; }
@@ -38,9 +37,9 @@ struct GroupedSize {
   // First column of a head, and from head to head: q, k, v are parts 0, 1, 2.
   std::array<std::int64_t, 2> columns(int part) const {
     switch (layout) {
-      case kHeadByHead: return {kUnused + part * dk, 2 * dk + dv};
-      case kPartByPart: return {kUnused + part * h * dk, part == 2 ? dv : dk};
-      default: return {kUnused + (part == 2 ? dk : 0), part == 0 ? dk : dk + dv};
+      case kHeadByHead: return {unused + part * dk, 2 * dk + dv};
+      case kPartByPart: return {unused + part * h * dk, part == 2 ? dv : dk};
+      default: return {unused + (part == 2 ? dk : 0), part == 0 ? dk : dk + dv};
     }
   }
 };

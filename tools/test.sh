@@ -67,7 +67,8 @@ cmake --build build-asan -j "$jobs" --target sanitized_tests
 # Left out is what runs the same code once more: whole steps and programs, bits and digits compared;
 # and what runs none of it.
 again='emulator.(barriers|train|small_device|bench_kernels|bench_products)|CudaLearner|CudaSecondTask|CudaSequence|Schedules?$|Numerics[.]'
-again+='|BitsDoNotDependOnThreads|EqualBitsAtAnyThreadCount|unit[.](headers|includes|names|gpu_(ledger|check))'
+again+='|BitsDoNotDependOnThreads|EqualBitsAtAnyThreadCount|BitsOfSumAndNormApart|BitsOfKernelsOfTheirOwn'
+again+='|NearLambdaOneNothingIsLost|unit[.](headers|includes|names|gpu_(ledger|check))'
 LSAN_OPTIONS="suppressions='$PWD/tests/leaks.txt':print_suppressions=0" \
   UBSAN_OPTIONS=print_stacktrace=1 \
   ctest --test-dir build-asan --output-on-failure -j "$jobs" -L 'unit|emulator' -E "$again"

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "dtn/ops/primitive.h"
-#include "kernels/attention/grouped_attention.h"
+#include "kernels/grouped_attention/grouped_attention.h"
 #include "ops/norm_gradients.h"
 
 namespace dtn::ops {

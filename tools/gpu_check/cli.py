@@ -43,7 +43,7 @@ H200 and 16 cores.
   products   3 min  dtn-bench products: each matrix product by every algorithm of cuBLASLt; then
                     whole steps by the library's first and by the fastest
   train      5 min  dtn-bench train (LayerNorm and DTN twice in turn), norm, eval and gemm; DTN
-                    along a line, and steps of Long ListOps' three models
+                    along a line, steps of Long ListOps' three models, Swin-T, PVT-Tiny
   peer      10 min  tests/peers/gpu_speed.py: PyTorch's variants, each in a process of its own,
                     between two runs of ours: the four most valuable of LayerNorm and of DTN. The
                     others (20 min) follow when all stages are done. Needs PyTorch.

@@ -1,5 +1,5 @@
 """Stage train: what dtn-bench says of whole steps of ViT-S* and of the normalizers in them, and of
-models of sequences."""
+models of sequences and of several stages."""
 import json
 
 from .errors import Failed
@@ -65,6 +65,9 @@ class Train(Stage):
             steps.append(self.step(f"train_listops_{kind}", 25, lambda seconds, name, kind=kind: bench(
                 self, name, seconds, "train", "--config", f"listops_{kind}_dtn",
                 "--set", "train.precision=bf16", "--steps", "5")))
+        for model in ("swin_t", "pvt_tiny"):
+            steps.append(self.step(f"train_{model}", 25, lambda seconds, name, model=model: bench(
+                self, name, seconds, "train", "--config", f"{model}_dtn", *MODEL, "--steps", "5")))
         yield 1, steps
 
     @staticmethod

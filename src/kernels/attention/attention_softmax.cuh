@@ -43,9 +43,9 @@ struct AllWeights {
 };
 
 // Terms: of a score beside the product of its rows, as RowBias has them.
-template <int D, int R, class Terms>
+template <int D, int R, class Terms, int DV = D>  // columns of keys and of values
 struct OnlineSoftmax {
-  float acc[R][D / 8][4];
+  float acc[R][DV / 8][4];
   float shift[R][2], sum[R][2];  // of rows g and g + 8
 
   __device__ __forceinline__ OnlineSoftmax() {
@@ -54,7 +54,7 @@ struct OnlineSoftmax {
 #pragma unroll
       for (int half = 0; half < 2; ++half) shift[r][half] = -INFINITY, sum[r][half] = 0;
 #pragma unroll
-      for (int n = 0; n < D / 8; ++n) {
+      for (int n = 0; n < DV / 8; ++n) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) acc[r][n][i] = 0;
       }
@@ -96,7 +96,7 @@ struct OnlineSoftmax {
         if constexpr (Weights::kDrops) weights.apply(s[n][r], weights.draw(r, n));
         pack_operand(p[r], s[n][r]);
       }
-      accumulate<D, R>(acc, p, values + n * 16 * kRowStride<D>);
+      accumulate<DV, R>(acc, p, values + n * 16 * kRowStride<DV>);
     }
   }
 
@@ -111,7 +111,7 @@ struct OnlineSoftmax {
       l = fmaf(l, before, mine * cuda::exp2_approximate(-top));
       m = top;
 #pragma unroll
-      for (int n = 0; n < D / 8; ++n) {
+      for (int n = 0; n < DV / 8; ++n) {
         acc[i / 2][n][2 * (i % 2)] *= before;
         acc[i / 2][n][2 * (i % 2) + 1] *= before;
       }
@@ -169,7 +169,7 @@ struct OnlineSoftmax {
         shift[r][half] = m;
         sum[r][half] *= factor;
 #pragma unroll
-        for (int n = 0; n < D / 8; ++n) {
+        for (int n = 0; n < DV / 8; ++n) {
           acc[r][n][2 * half] *= factor;
           acc[r][n][2 * half + 1] *= factor;
         }

@@ -153,6 +153,12 @@ __device__ __forceinline__ void stream_tile(cuda::AsyncCopies& copies, bfloat16*
                          count - first, shape);
 }
 
+// Tiles that follow one another; -1 behind the last.
+struct RunOfTiles {
+  int at, end;
+  __device__ __forceinline__ int next() { return at < end ? at++ : -1; }
+};
+
 // Calls use(tile, slot) for each tile, of which `stream` has been called for the first; stream(tile,
 // slot) begins with the next one.
 template <class Tiles, class Stream, class Use>

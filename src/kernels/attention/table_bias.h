@@ -8,7 +8,7 @@
 
 #include "dtn/core/parallel.h"
 #include "kernels/attention/attention_shape.h"
-#include "kernels/attention/grouped_attention.h"
+#include "kernels/grouped_attention/grouped_attention.h"
 
 namespace dtn::DTN_ISA {
 

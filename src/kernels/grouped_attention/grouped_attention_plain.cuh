@@ -4,7 +4,7 @@
 #pragma once
 
 #include "kernels/attention/attention_plain.cuh"
-#include "kernels/attention/grouped_attention.h"
+#include "kernels/grouped_attention/grouped_attention.h"
 
 namespace dtn::attention {
 
@@ -121,8 +121,8 @@ GroupedInputs<T> grouped_inputs(const GroupedAttentionProblem& p) {
 }
 
 template <class T>
-bool is_vectorizable(const GroupedRows<const T>& rows, std::int64_t dim) {
-  constexpr std::int64_t n = cuda::kPerVector<T>;
+bool is_vectorizable(const GroupedRows<T>& rows, std::int64_t dim) {
+  constexpr std::int64_t n = cuda::kPerVector<std::remove_const_t<T>>;
   return starts_aligned(rows.first) && rows.ld % n == 0 && rows.stride % n == 0 && dim % n == 0;
 }
 

@@ -1,7 +1,8 @@
 // Forward pass of attention inside groups: a block owns query rows of one head of a unit, keys and
 // values stream by, and the softmax is carried by the largest score so far and the sum of
 // exp(s - largest).
-#include "kernels/attention/grouped_attention_plain.cuh"
+#include "kernels/grouped_attention/grouped_attention_plain.cuh"
+#include "kernels/grouped_attention/grouped_attention_tiles.h"
 
 namespace dtn::attention {
 namespace {
@@ -76,6 +77,7 @@ void run(CudaQueue& queue, const GroupedAttentionForward& args) {
   using namespace attention;
   const GroupedAttentionProblem& p = args.problem;
   if (attention::is_empty(p)) return;
+  if (p.dtype == DType::kBFloat16 && grouped_tiles_forward(queue, args)) return;
   const char* name = "grouped_attention_forward";
   for_cuda_dtype(name, p.dtype, [&](auto zero) {
     using T = decltype(zero);

@@ -3,7 +3,7 @@
 //   s = scale q k^T + bias + penalty    p = softmax(s)    out = p v    lse = log sum exp s
 //   dv = p^T dout    dp = dout v^T    delta = rowsum(dout out)    ds = p (dp - delta)
 //   dq = scale ds k    dk = scale ds^T q    dbias = sum of ds over samples and groups
-#include "kernels/attention/grouped_attention.h"
+#include "kernels/grouped_attention/grouped_attention.h"
 
 #include <algorithm>
 #include <numeric>

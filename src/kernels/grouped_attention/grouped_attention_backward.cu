@@ -2,8 +2,9 @@
 // dq by rows of queries, which also makes the row statistics; dk and dv by rows of keys; and the
 // gradient of the bias by tiles of one head's scores, which walk through the units. No sum is made
 // in an order that could change.
-#include "kernels/attention/grouped_attention_plain.cuh"
 #include "kernels/cuda/partials.cuh"
+#include "kernels/grouped_attention/grouped_attention_plain.cuh"
+#include "kernels/grouped_attention/grouped_attention_tiles.h"
 
 namespace dtn::attention {
 namespace {
@@ -275,6 +276,7 @@ void run(CudaQueue& queue, const GroupedAttentionBackward& args) {
   if (attention::is_empty(p)) return;
   const std::int64_t units = p.batch * p.groups;
   const auto statistics = queue.scratch<RowStatistics>(units * p.heads * p.queries);
+  if (p.dtype == DType::kBFloat16 && grouped_tiles_backward(queue, args, statistics.get())) return;
   const char* name = "grouped_attention_backward";
   for_cuda_dtype(name, p.dtype, [&](auto zero) {
     using T = decltype(zero);

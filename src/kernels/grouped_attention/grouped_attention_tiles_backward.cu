@@ -1,0 +1,294 @@
+// Backward pass of attention inside groups on tensor cores, in three kernels that each compute the
+// scores again: dq by rows of queries, which also makes the row statistics; dk and dv by rows of
+// keys; and the gradient of the bias by tiles of one head's scores, which walk through the units. No
+// sum is made in an order that could change. See grouped_attention_tiles.cuh.
+#include "kernels/attention/attention_tensor_backward.cuh"
+#include "kernels/cuda/partials.cuh"
+#include "kernels/grouped_attention/grouped_attention_tiles.cuh"
+#include "kernels/grouped_attention/grouped_attention_tiles.h"
+
+namespace dtn::attention {
+namespace {
+
+struct GroupedTileArrays {
+  GroupedInputs<bfloat16> in;
+  GroupedRows<const bfloat16> out, dout;
+  GroupedRows<bfloat16> dq, dk, dv;
+  const float* lse;
+  RowStatistics* statistics;  // [B, G, H, queries]
+};
+
+// ds of 16 queries and 16 keys from `key` on, from s and dp - delta; 0 where there is none.
+// A query that is not there has statistics of 0, and what comes of it is not kept.
+__device__ __forceinline__ void differentiate(float (&ds)[1][2][4], float (&s)[1][2][4],
+                                              const GroupedScores<false>& scores,
+                                              const OwnStatistics<1>& of_query, int key) {
+  scores.apply(s[0], key);
+  for_scores(0,
+             [&](ScoreIndex i) { i.of(ds) *= cuda::exp2_approximate(i.of(s) - of_query[i].lse); });
+}
+
+template <int DK, int DV>
+__global__ void __launch_bounds__(kTileThreads, DK + DV > 96 ? 3 : 4)
+    grouped_tiles_queries_kernel(GroupedShape shape, GroupedTileArrays arrays) {
+  DTN_SHARED(bfloat16, keys);
+  bfloat16* values = keys + kGroupedRing<DK>;
+  const GroupedWarp warp(shape);
+  const int unit = warp.block.unit, head = warp.block.head;
+  const UnitSide of_queries(shape, unit, shape.queries), of_keys(shape, unit, shape.keys);
+
+  cuda::AsyncCopies copies;
+  const auto stream = [&](int tile, int slot) {
+    stream_unit<DK>(copies, keys, slot, arrays.in.k, head, tile, of_keys, shape.key_dim);
+    stream_unit<DV>(copies, values, slot, arrays.in.v, head, tile, of_keys, shape.value_dim);
+    copies.commit();
+  };
+  RunOfTiles tiles{0, (shape.keys + kTileRows - 1) / kTileRows};
+  const int first_tile = tiles.next();
+  stream(first_tile, 0);
+  unsigned q[1][DK / 16][4], dout[1][DV / 16][4], out[DV / 16][4];
+  load_unit<DK>(q[0], arrays.in.q, head, warp.first, of_queries, shape.key_dim);
+  load_unit<DV>(dout[0], arrays.dout, head, warp.first, of_queries, shape.value_dim);
+  load_unit<DV>(out, arrays.out, head, warp.first, of_queries, shape.value_dim);
+  float delta[2];
+  dot_own_rows<DV>(delta, dout[0], out);
+  OwnStatistics<1> own;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int query = warp.first + this_lane().g + 8 * half;
+    const std::int64_t row = warp.block.statistics(shape) + query;
+    const bool there = query < shape.queries;
+    own.rows[0][half] = {there ? arrays.lse[row] * kLog2E : 0.0f, delta[half]};
+    if (there && this_lane().t == 0) arrays.statistics[row] = own.rows[0][half];
+  }
+  const GroupedScores<false> terms(shape, unit, head, warp.first);
+  float dq[1][DK / 8][4] = {};
+  for_tiles(copies, first_tile, tiles, stream, [&](int tile, int slot) {
+    if (warp.first >= shape.queries) return;
+#pragma unroll 1
+    for (int row = 0; row < kTileRows && tile * kTileRows + row < shape.keys; row += 16) {
+      const bfloat16* k = keys + (slot * kTileRows + row) * kRowStride<DK>;
+      float s[1][2][4] = {}, dp[1][2][4];
+      begin_at_minus_delta(dp, own);
+      scores<DV, 1>(dp, dout, values + (slot * kTileRows + row) * kRowStride<DV>);
+      scores<DK, 1>(s, q, k);
+      differentiate(dp, s, terms, own, tile * kTileRows + row);
+      unsigned ds[1][4];
+      pack_operand(ds[0], dp[0]);
+      accumulate<DK, 1>(dq, ds, k);
+    }
+  });
+  if (warp.first >= shape.queries) return;
+  const float factor[2] = {shape.scale, shape.scale};
+  store_unit<DK>(dq[0], factor, keys + warp.index * 16 * kRowStride<DK>, arrays.dq, head,
+                 warp.first, of_queries, shape.key_dim);
+}
+
+template <int DK, int DV>
+__global__ void __launch_bounds__(kTileThreads, DK + DV > 96 ? 2 : 3)
+    grouped_tiles_keys_kernel(GroupedShape shape, GroupedTileArrays arrays) {
+  DTN_SHARED(bfloat16, queries);  // [kRingRows, DK + 8], douts [kRingRows, DV + 8], statistics
+  bfloat16* douts = queries + kGroupedRing<DK>;
+  auto* statistics = reinterpret_cast<RowStatistics*>(douts + kGroupedRing<DV>);
+  const GroupedWarp warp(shape);
+  const int unit = warp.block.unit, head = warp.block.head;
+  const UnitSide of_queries(shape, unit, shape.queries), of_keys(shape, unit, shape.keys);
+
+  cuda::AsyncCopies copies;
+  const auto stream = [&](int tile, int slot) {
+    stream_unit<DK>(copies, queries, slot, arrays.in.q, head, tile, of_queries, shape.key_dim);
+    stream_unit<DV>(copies, douts, slot, arrays.dout, head, tile, of_queries, shape.value_dim);
+    const RowStatistics* from = arrays.statistics + warp.block.statistics(shape);
+    for (int i = recomputed_thread(); i < kTileRows; i += kTileThreads) {
+      const int row = tile * kTileRows + i;
+      const bool there = row < shape.queries;
+      copies.copy<8>(statistics + slot * kTileRows + i, from + (there ? row : 0), there);
+    }
+    copies.commit();
+  };
+  RunOfTiles tiles{0, (shape.queries + kTileRows - 1) / kTileRows};
+  const int first_tile = tiles.next();
+  stream(first_tile, 0);
+  unsigned k[1][DK / 16][4], v[1][DV / 16][4];
+  load_unit<DK>(k[0], arrays.in.k, head, warp.first, of_keys, shape.key_dim);
+  load_unit<DV>(v[0], arrays.in.v, head, warp.first, of_keys, shape.value_dim);
+  const GroupedScores<true> terms(shape, unit, head, warp.first);
+  float dk[1][DK / 8][4] = {}, dv[1][DV / 8][4] = {};
+  for_tiles(copies, first_tile, tiles, stream, [&](int tile, int slot) {
+    if (warp.first >= shape.keys) return;
+    const int valid = shape.queries - tile * kTileRows;
+#pragma unroll 1
+    for (int row = 0; row < kTileRows && row < valid; row += 16) {
+      const bfloat16* q = queries + (slot * kTileRows + row) * kRowStride<DK>;
+      const bfloat16* dout = douts + (slot * kTileRows + row) * kRowStride<DV>;
+      float p[1][2][4] = {}, ds[1][2][4];
+      const OfStreamedRows<RowStatistics> of_query =
+          load_streamed(statistics, slot * kTileRows + row, this_lane());
+      begin_at_minus_delta(ds, of_query);
+      scores<DK, 1>(p, k, q);
+      scores<DV, 1>(ds, v, dout);
+      terms.apply(p[0], tile * kTileRows + row);
+      for_scores(0, [&](ScoreIndex i) {
+        i.of(p) = cuda::exp2_approximate(i.of(p) - of_query[i].lse);
+        i.of(ds) *= i.of(p);
+      });
+      for_missing_scores(0, valid - row, this_lane(),
+                         [&](ScoreIndex i) { i.of(p) = i.of(ds) = 0; });
+      unsigned rounded_p[1][4], rounded_ds[1][4];
+      pack_operand(rounded_p[0], p[0]);
+      pack_operand(rounded_ds[0], ds[0]);
+      accumulate<DV, 1>(dv, rounded_p, dout);
+      accumulate<DK, 1>(dk, rounded_ds, q);
+    }
+  });
+  if (warp.first >= shape.keys) return;
+  const float of_dk[2] = {shape.scale, shape.scale}, of_dv[2] = {1, 1};
+  store_unit<DK>(dk[0], of_dk, queries + warp.index * 16 * kRowStride<DK>, arrays.dk, head,
+                 warp.first, of_keys, shape.key_dim);
+  store_unit<DV>(dv[0], of_dv, douts + warp.index * 16 * kRowStride<DV>, arrays.dv, head,
+                 warp.first, of_keys, shape.value_dim);
+}
+
+// How the kernel of the bias's gradient is cut: a block sums a tile of 64 queries and 64 keys of a
+// head over a run of units.
+struct BiasRuns {
+  int units, run;  // all units, and those of a block
+  int query_tiles, key_tiles;
+  float* partial;  // [runs, H, queries, keys]
+};
+
+template <int DK, int DV>
+__global__ void __launch_bounds__(kTileThreads, 2)
+    grouped_tiles_bias_kernel(GroupedShape shape, GroupedTileArrays arrays, BiasRuns runs) {
+  DTN_SHARED(bfloat16, keys);
+  bfloat16* values = keys + kGroupedRing<DK>;
+  int index = static_cast<int>(blockIdx.x);
+  const int key_tile = index % runs.key_tiles;
+  index /= runs.key_tiles;
+  const int query_tile = index % runs.query_tiles;
+  index /= runs.query_tiles;
+  const int head = index % shape.heads, run = index / shape.heads;
+  const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+  const int first = query_tile * kTileRows + 16 * warp;
+  const Lane lane = this_lane();
+
+  cuda::AsyncCopies copies;
+  // Units take the place of tiles.
+  const auto stream = [&](int unit, int slot) {
+    const UnitSide side(shape, unit, shape.keys);
+    stream_unit<DK>(copies, keys, slot, arrays.in.k, head, key_tile, side, shape.key_dim);
+    stream_unit<DV>(copies, values, slot, arrays.in.v, head, key_tile, side, shape.value_dim);
+    copies.commit();
+  };
+  const int last = (run + 1) * runs.run;
+  RunOfTiles units{run * runs.run, last < runs.units ? last : runs.units};
+  const int first_unit = units.next();
+  if (first_unit >= 0) stream(first_unit, 0);
+  float sum[kTileRows / 16][2][4] = {};
+  for_tiles(copies, first_unit, units, stream, [&](int unit, int slot) {
+    if (first >= shape.queries) return;
+    const UnitSide side(shape, unit, shape.queries);
+    unsigned q[1][DK / 16][4], dout[1][DV / 16][4];
+    load_unit<DK>(q[0], arrays.in.q, head, first, side, shape.key_dim);
+    load_unit<DV>(dout[0], arrays.dout, head, first, side, shape.value_dim);
+    OwnStatistics<1> own;
+    const RowStatistics* rows = arrays.statistics + GroupedBlock{unit, head, 0}.statistics(shape);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const int query = first + lane.g + 8 * half;
+      own.rows[0][half] = query < shape.queries ? rows[query] : RowStatistics{0, 0};
+    }
+    const GroupedScores<false> terms(shape, unit, head, first);
+#pragma unroll
+    for (int n = 0; n < kTileRows / 16; ++n) {
+      const int at = slot * kTileRows + 16 * n;
+      float s[1][2][4] = {}, dp[1][2][4];
+      begin_at_minus_delta(dp, own);
+      scores<DV, 1>(dp, dout, values + at * kRowStride<DV>);
+      scores<DK, 1>(s, q, keys + at * kRowStride<DK>);
+      differentiate(dp, s, terms, own, key_tile * kTileRows + 16 * n);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) sum[n][i / 4][i % 4] += dp[0][i / 4][i % 4];
+    }
+  });
+
+  float* to = runs.partial +
+              (static_cast<std::int64_t>(run) * shape.heads + head) * shape.queries * shape.keys;
+#pragma unroll
+  for (int n = 0; n < kTileRows / 16; ++n) {
+#pragma unroll
+    for (int i = 0; i < 8; ++i) {
+      const int query = first + lane.g + 8 * (i / 2 % 2);
+      const int key = key_tile * kTileRows + 16 * n + 8 * (i / 4) + 2 * lane.t + i % 2;
+      if (query >= shape.queries || key >= shape.keys) continue;
+      to[static_cast<std::int64_t>(query) * shape.keys + key] = sum[n][i / 4][i % 4];
+    }
+  }
+}
+
+KernelName kernel_name(const char* name, const GroupedAttentionProblem& p) {
+  return {name, {p.batch, p.groups, p.queries, p.keys, p.heads, p.key_dim}};
+}
+
+// dbias += the sum of ds over all units. The runs are as many as give some hundred blocks, a few for
+// each multiprocessor.
+template <int DK, int DV>
+void add_bias_gradient(CudaQueue& queue, const GroupedAttentionProblem& p,
+                       const GroupedShape& shape, const GroupedTileArrays& arrays, float* dbias) {
+  constexpr std::int64_t kBlocks = 512;
+  BiasRuns runs{};
+  runs.query_tiles = static_cast<int>(blocks_for(p.queries, kTileRows).x);
+  runs.key_tiles = static_cast<int>(blocks_for(p.keys, kTileRows).x);
+  const std::int64_t units = p.batch * p.groups;
+  const std::int64_t per_run = p.heads * runs.query_tiles * runs.key_tiles;
+  const std::int64_t wanted = (kBlocks + per_run - 1) / per_run;
+  const std::int64_t run = (units + wanted - 1) / wanted, count = (units + run - 1) / run;
+  runs.units = static_cast<int>(units), runs.run = static_cast<int>(run);
+  const std::int64_t numel = p.heads * p.queries * p.keys;
+  const auto partial = queue.scratch<float>(count * numel);
+  runs.partial = partial.get();
+  launch(queue, kernel_name("grouped_tiles_bias", p), grouped_tiles_bias_kernel<DK, DV>,
+         {blocks_for(count * per_run, 1), kTileThreads,
+          (kGroupedRing<DK> + kGroupedRing<DV>)*sizeof(bfloat16)},
+         shape, arrays, runs);
+  cuda::add_partials(queue, "grouped_attention_bias_gradient",
+                     {partial.get(), count, numel, 1, {dbias, nullptr}});
+}
+
+}  // namespace
+
+bool grouped_tiles_backward(CudaQueue& queue, const GroupedAttentionBackward& args,
+                            RowStatistics* statistics) {
+  const GroupedAttentionProblem& p = args.problem;
+  GroupedShape shape = grouped_shape<bfloat16>("grouped_tiles_backward", p);
+  const GroupedTileArrays arrays{grouped_inputs<bfloat16>(p),
+                                 grouped_outputs<bfloat16>(p, args.out),
+                                 grouped_outputs<bfloat16>(p, args.dout),
+                                 grouped_rows<bfloat16>(args.dq),
+                                 grouped_rows<bfloat16>(args.dk),
+                                 grouped_rows<bfloat16>(args.dv),
+                                 static_cast<const float*>(args.lse),
+                                 statistics};
+  if (!shape.aligned || !is_vectorizable(arrays.out, p.value_dim) ||
+      !is_vectorizable(arrays.dout, p.value_dim) || !is_vectorizable(arrays.dq, p.key_dim) ||
+      !is_vectorizable(arrays.dk, p.key_dim) || !is_vectorizable(arrays.dv, p.value_dim)) {
+    return false;
+  }
+  return for_grouped_heads(p.key_dim, p.value_dim, [&](auto dk, auto dv) {
+    constexpr int DK = dk, DV = dv;
+    constexpr std::size_t kRings = (kGroupedRing<DK> + kGroupedRing<DV>)*sizeof(bfloat16);
+    const auto start = [&](const char* name, auto kernel, std::int64_t rows, std::size_t bytes) {
+      shape.blocks = static_cast<int>(blocks_for(rows, kTileRows).x);
+      launch(queue, kernel_name(name, p), kernel,
+             {blocks_for(p.batch * p.groups * p.heads * shape.blocks, 1), kTileThreads, bytes},
+             shape, arrays);
+    };
+    start("grouped_tiles_queries", grouped_tiles_queries_kernel<DK, DV>, p.queries, kRings);
+    start("grouped_tiles_keys", grouped_tiles_keys_kernel<DK, DV>, p.keys,
+          kRings + kRingRows * sizeof(RowStatistics));
+    if (!p.bias || !args.dbias) return;
+    add_bias_gradient<DK, DV>(queue, p, shape, arrays, static_cast<float*>(args.dbias));
+  });
+}
+
+}  // namespace dtn::attention
