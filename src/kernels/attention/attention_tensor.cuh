@@ -250,15 +250,12 @@ __device__ __forceinline__ void pack_operand(unsigned (&a)[4], const float (&c)[
   }
 }
 
-// Writes 16 rows of a warp to global memory, row g of a fragment times factor[0] and row g + 8
-// times factor[1]. They pass through `shared`, 16 rows of the warp's own, to leave in 16-byte
-// pieces.
-template <int D, bool kAligned>
-__device__ __forceinline__ void store_own_rows(const float (&acc)[D / 8][4],
-                                               const float (&factor)[2], bfloat16* shared,
-                                               bfloat16* to, std::int64_t stride, int first,
-                                               const HeadShape& shape) {
-  Lane lane = this_lane();
+// Rounds 16 rows of a warp, row g of a fragment times factor[0] and row g + 8 times factor[1], into
+// `shared`, 16 rows of the warp's own, so that they leave in 16-byte pieces.
+template <int D>
+__device__ __forceinline__ void stage_rows(const float (&acc)[D / 8][4], const float (&factor)[2],
+                                           bfloat16* shared) {
+  const Lane lane = this_lane();
 #pragma unroll
   for (int n = 0; n < D / 8; ++n) {
 #pragma unroll
@@ -269,6 +266,16 @@ __device__ __forceinline__ void store_own_rows(const float (&acc)[D / 8][4],
     }
   }
   __syncwarp();
+}
+
+// Writes 16 rows of a warp to global memory, by way of `shared` as stage_rows() says.
+template <int D, bool kAligned>
+__device__ __forceinline__ void store_own_rows(const float (&acc)[D / 8][4],
+                                               const float (&factor)[2], bfloat16* shared,
+                                               bfloat16* to, std::int64_t stride, int first,
+                                               const HeadShape& shape) {
+  stage_rows<D>(acc, factor, shared);
+  const Lane lane = this_lane();
   constexpr int kVectors = D / 8;
 #pragma unroll
   for (int i = lane.index; i < 16 * kVectors; i += cuda::kWarpSize) {

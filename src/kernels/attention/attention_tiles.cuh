@@ -153,6 +153,61 @@ __device__ __forceinline__ void stream_tile(cuda::AsyncCopies& copies, bfloat16*
                          count - first, shape);
 }
 
+// Rows that lie anywhere, each whole 16-byte pieces: row_at(row) is where a row begins, for rows below
+// `count`; the others are zeros, as are columns from `dim` on.
+
+// Starts to bring the 64 rows of a tile into place `slot` of a ring. Each warp takes 16 rows.
+template <int D, class RowAt>
+__device__ __forceinline__ void stream_gathered(cuda::AsyncCopies& copies, bfloat16* ring, int slot,
+                                                int tile, int count, int dim, const RowAt& row_at) {
+  constexpr int kPieces = D / 8;  // of a row
+  constexpr int kAtOnce = kPieces <= 2 ? 16 : kPieces <= 4 ? 8 : 4;
+  const int thread = recomputed_thread();
+  const int lane = thread % cuda::kWarpSize, of_warp = 16 * (thread / cuda::kWarpSize);
+  const int column = lane % kPieces * 8;
+#pragma unroll
+  for (int next = 0; next < 16; next += kAtOnce) {
+    const int in_tile = of_warp + next + lane / kPieces, row = tile * kTileRows + in_tile;
+    const bool there = row < count && column < dim;
+    const bfloat16* from = there ? row_at(row) + column : nullptr;
+    copies.copy<16>(ring + (slot * kTileRows + in_tile) * kRowStride<D> + column, from, there);
+  }
+}
+// A fragments of 16 rows.
+template <int D, class RowAt>
+__device__ __forceinline__ void load_gathered(unsigned (&a)[D / 16][4], int first, int count,
+                                              int dim, const RowAt& row_at) {
+  const Lane lane = this_lane();
+  HeadShape shape{};
+  shape.dim = dim;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = first + lane.g + 8 * half;
+    const bool there = row < count;
+    const bfloat16* pair = there ? row_at(row) + 2 * lane.t : nullptr;
+#pragma unroll
+    for (int i = 0; i < D / 8; ++i) {
+      a[i / 2][half + i % 2 * 2] = there ? load_pair<D, true>(pair, 8 * i, shape) : 0u;
+    }
+  }
+}
+// Writes the rows of a warp that are below `count`, by way of `staging` as stage_rows() says.
+template <int D, class RowAt>
+__device__ __forceinline__ void store_gathered(const float (&acc)[D / 8][4],
+                                               const float (&factor)[2], bfloat16* staging,
+                                               int first, int count, int dim, const RowAt& row_at) {
+  stage_rows<D>(acc, factor, staging);
+  constexpr int kPieces = D / 8;
+#pragma unroll
+  for (int i = this_lane().index; i < 16 * kPieces; i += cuda::kWarpSize) {
+    const int row = i / kPieces, column = i % kPieces * 8;
+    if (first + row >= count || column >= dim) continue;
+    *reinterpret_cast<uint4*>(row_at(first + row) + column) =
+        *reinterpret_cast<const uint4*>(staging + row * kRowStride<D> + column);
+  }
+  __syncwarp();
+}
+
 // Tiles that follow one another; -1 behind the last.
 struct RunOfTiles {
   int at, end;

@@ -43,72 +43,37 @@ struct GroupedWarp {
 template <int D>
 inline constexpr int kGroupedRing = kRingRows* kRowStride<D>;
 
-// Starts to bring the 64 rows of a tile into place `slot` of a ring; zeros where there is none and
-// from column `dim` on. Each warp takes 16 rows.
+// Where a row of a unit begins, the head's columns of it.
+template <class T>
+struct SideRows {
+  const UnitSide& side;
+  const GroupedRows<T>& rows;
+  int head;
+
+  __device__ __forceinline__ T* operator()(int row) const {
+    return rows.first + side.token(row) * rows.ld + head * rows.stride;
+  }
+};
+
 template <int D>
 __device__ __forceinline__ void stream_unit(cuda::AsyncCopies& copies, bfloat16* ring, int slot,
                                             const GroupedRows<const bfloat16>& rows, int head,
                                             int tile, const UnitSide& side, int dim) {
-  constexpr int kPieces = D / 8;  // of a row, 16 bytes each
-  constexpr int kAtOnce = kPieces <= 2 ? 16 : kPieces <= 4 ? 8 : 4;
-  const int thread = recomputed_thread();
-  const int lane = thread % cuda::kWarpSize, of_warp = 16 * (thread / cuda::kWarpSize);
-  const int column = lane % kPieces * 8;
-#pragma unroll
-  for (int next = 0; next < 16; next += kAtOnce) {
-    const int in_tile = of_warp + next + lane / kPieces, row = tile * kTileRows + in_tile;
-    const bool there = row < side.count && column < dim;
-    const bfloat16* from = rows.first;
-    if (there) from += side.token(row) * rows.ld + head * rows.stride + column;
-    copies.copy<16>(ring + (slot * kTileRows + in_tile) * kRowStride<D> + column, from, there);
-  }
+  stream_gathered<D>(copies, ring, slot, tile, side.count, dim,
+                     SideRows<const bfloat16>{side, rows, head});
 }
-
-// A fragments of 16 rows.
 template <int D>
 __device__ __forceinline__ void load_unit(unsigned (&a)[D / 16][4],
                                           const GroupedRows<const bfloat16>& rows, int head,
                                           int first, const UnitSide& side, int dim) {
-  const Lane lane = this_lane();
-  HeadShape shape{};
-  shape.dim = dim;
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int row = first + lane.g + 8 * half;
-    const bool there = row < side.count;
-    const bfloat16* pair = rows.first + head * rows.stride + 2 * lane.t;
-    if (there) pair += side.token(row) * rows.ld;
-#pragma unroll
-    for (int i = 0; i < D / 8; ++i) {
-      a[i / 2][half + i % 2 * 2] = there ? load_pair<D, true>(pair, 8 * i, shape) : 0u;
-    }
-  }
+  load_gathered<D>(a, first, side.count, dim, SideRows<const bfloat16>{side, rows, head});
 }
-
-// Writes 16 rows of a warp, row g of a fragment times factor[0] and row g + 8 times factor[1];
-// `staging` is 16 rows of the warp's own, for this once.
 template <int D>
 __device__ __forceinline__ void store_unit(const float (&acc)[D / 8][4], const float (&factor)[2],
                                            bfloat16* staging, const GroupedRows<bfloat16>& rows,
                                            int head, int first, const UnitSide& side, int dim) {
-  const Lane lane = this_lane();
-#pragma unroll
-  for (int i = 0; i < D / 4; ++i) {
-    const int n = i / 2, half = i % 2;
-    *reinterpret_cast<unsigned*>(staging + (lane.g + 8 * half) * kRowStride<D> + n * 8 +
-                                 2 * lane.t) =
-        cuda::pack_bfloat16(acc[n][2 * half] * factor[half], acc[n][2 * half + 1] * factor[half]);
-  }
-  __syncwarp();
-  constexpr int kPieces = D / 8;
-#pragma unroll
-  for (int i = lane.index; i < 16 * kPieces; i += cuda::kWarpSize) {
-    const int row = i / kPieces, column = i % kPieces * 8;
-    if (first + row >= side.count || column >= dim) continue;
-    *reinterpret_cast<uint4*>(rows.first + side.token(first + row) * rows.ld + head * rows.stride +
-                              column) =
-        *reinterpret_cast<const uint4*>(staging + row * kRowStride<D> + column);
-  }
+  store_gathered<D>(acc, factor, staging, first, side.count, dim,
+                    SideRows<bfloat16>{side, rows, head});
 }
 
 // Turns products into scores in base 2, log2(e) (scale s + bias + penalty). A warp's rows are

@@ -74,11 +74,13 @@ __global__ void __launch_bounds__(kTileThreads, 4)
   const HeadShape& shape = problem.shape;
   const SortedWarp warp(problem);
   const std::int64_t head = warp.head.out(shape), stride = shape.out_stride;
+  const SortedRows<const bfloat16> qk{warp, arrays.qk + head, stride};
+  const SortedRows<const bfloat16> values{warp, arrays.v + head, stride};
 
   cuda::AsyncCopies copies;
   const auto stream = [&](int tile, int slot) {
-    stream_sorted<D>(copies, shared, slot, {arrays.qk + head, stride, arrays.v + head, stride},
-                     tile, warp, shape);
+    stream_gathered<D>(copies, shared, slot, tile, warp.count, shape.dim, qk);
+    stream_gathered<D>(copies, shared + kRingSize<D>, slot, tile, warp.count, shape.dim, values);
     copies.commit();
     put_key_terms(terms, problem, warp, tile, slot);
   };
@@ -86,7 +88,7 @@ __global__ void __launch_bounds__(kTileThreads, 4)
   const int first_tile = tiles.next();
   if (first_tile >= 0) stream(first_tile, 0);
   unsigned q[1][D / 16][4];
-  load_sorted_rows<D>(q[0], arrays.qk + head, stride, warp, shape);
+  load_gathered<D>(q[0], warp.first, warp.count, shape.dim, qk);
   const Sight sight{OwnChunks(problem, warp), warp.first};
   OnlineSoftmax<D, 1, SortedTerms> softmax;
   for_tiles(copies, first_tile, tiles, stream, [&](int tile, int slot) {
@@ -121,7 +123,7 @@ __global__ void __launch_bounds__(kTileThreads, 4)
   }
   if (__any_sync(cuda::kWholeWarp, alone[0] || alone[1])) {  // its own value is what it gets
     unsigned v[D / 16][4];
-    load_sorted_rows<D>(v, arrays.v + head, stride, warp, shape);
+    load_gathered<D>(v, warp.first, warp.count, shape.dim, values);
 #pragma unroll
     for (int i = 0; i < D / 8; ++i) {
 #pragma unroll
@@ -134,8 +136,8 @@ __global__ void __launch_bounds__(kTileThreads, 4)
       }
     }
   }
-  store_sorted_rows<D>(softmax.acc[0], inverse, shared + warp.index * 16 * kRowStride<D>,
-                       arrays.out + head, stride, warp, shape);
+  store_gathered<D>(softmax.acc[0], inverse, shared + warp.index * 16 * kRowStride<D>, warp.first,
+                    shape.tokens, shape.dim, SortedRows<bfloat16>{warp, arrays.out + head, stride});
 }
 
 struct SortedBackward {
@@ -287,15 +289,18 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   const Lane lane = this_lane();
   const std::int64_t head = warp.head.out(shape), stride = shape.out_stride;
   const std::int64_t of_head = problem.statistics(warp.head);
+  const SortedRows<const bfloat16> qk{warp, arrays.qk + head, stride};
+  const SortedRows<const bfloat16> values{warp, arrays.v + head, stride};
+  const SortedRows<const bfloat16> douts{warp, arrays.dout + head, stride};
 
   cuda::AsyncCopies copies;
   unsigned own[1][D / 16][4], other[1][D / 16][4];
-  load_sorted_rows<D>(own[0], arrays.qk + head, stride, warp, shape);
-  load_sorted_rows<D>(other[0], arrays.dout + head, stride, warp, shape);
+  load_gathered<D>(own[0], warp.first, warp.count, shape.dim, qk);
+  load_gathered<D>(other[0], warp.first, warp.count, shape.dim, douts);
   SortedQueries<D> queries;
   queries.walk(problem, arrays, warp, own, other, shared, terms, copies, [&](int tile, int slot) {
-    stream_sorted<D>(copies, shared, slot, {arrays.qk + head, stride, arrays.v + head, stride},
-                     tile, warp, shape);
+    stream_gathered<D>(copies, shared, slot, tile, warp.count, shape.dim, qk);
+    stream_gathered<D>(copies, shared + kRingSize<D>, slot, tile, warp.count, shape.dim, values);
     copies.commit();
     put_key_terms(terms, problem, warp, tile, slot);
   });
@@ -319,12 +324,12 @@ __global__ void __launch_bounds__(kTileThreads, 2)
       keys.dv[0][n][2 * half + 1] = cuda::high_bfloat16(pair) * alone[half];
     }
   }
-  load_sorted_rows<D>(other[0], arrays.v + head, stride, warp, shape);
+  load_gathered<D>(other[0], warp.first, warp.count, shape.dim, values);
   keys.walk(
       problem, warp, factor, own, other, shared, statistics, chunks, copies,
       [&](int tile, int slot) {
-        stream_sorted<D>(copies, shared, slot,
-                         {arrays.qk + head, stride, arrays.dout + head, stride}, tile, warp, shape);
+        stream_gathered<D>(copies, shared, slot, tile, warp.count, shape.dim, qk);
+        stream_gathered<D>(copies, shared + kRingSize<D>, slot, tile, warp.count, shape.dim, douts);
         copies.commit();
         for (int i = recomputed_thread(); i < kTileRows; i += kTileThreads) {
           const int row = tile * kTileRows + i, token = warp.token(row);
@@ -342,8 +347,10 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   add_through_norm<D>(queries.dq[0], keys.dk[0], own[0], inverse_norm);
   bfloat16* staging = shared + warp.index * 16 * kRowStride<D>;
   const float plain[2] = {1, 1};
-  store_sorted_rows<D>(queries.dq[0], plain, staging, arrays.dqk + head, stride, warp, shape);
-  store_sorted_rows<D>(keys.dv[0], plain, staging, arrays.dv + head, stride, warp, shape);
+  store_gathered<D>(queries.dq[0], plain, staging, warp.first, shape.tokens, shape.dim,
+                    SortedRows<bfloat16>{warp, arrays.dqk + head, stride});
+  store_gathered<D>(keys.dv[0], plain, staging, warp.first, shape.tokens, shape.dim,
+                    SortedRows<bfloat16>{warp, arrays.dv + head, stride});
 }
 
 SortedProblem sorted_problem(const HashedAttentionProblem& p, const std::int64_t* order,

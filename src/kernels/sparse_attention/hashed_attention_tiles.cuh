@@ -104,77 +104,18 @@ class SortedTiles {
   int at_, end_, more_ = 0, more_end_ = 0;
 };
 
-// Starts to bring the 64 rows of a tile of both arrays into place `slot` of two rings, as
-// stream_tile() does, from where their tokens lie. Both arrays begin at the head's columns of token 0.
-template <int D>
-__device__ __forceinline__ void stream_sorted(cuda::AsyncCopies& copies, bfloat16* rings, int slot,
-                                              const StreamedPair& arrays, int tile,
-                                              const SortedWarp& warp, const HeadShape& shape) {
-  constexpr int kPieces = D / 8;  // of a row, 16 bytes each
-  constexpr int kAtOnce = kPieces <= 2 ? 16 : kPieces <= 4 ? 8 : 4;
-  const int thread = recomputed_thread();
-  const int lane = thread % cuda::kWarpSize, of_warp = 16 * (thread / cuda::kWarpSize);
-  const int column = lane % kPieces * 8;
-#pragma unroll
-  for (int next = 0; next < 16; next += kAtOnce) {
-    const int row = of_warp + next + lane / kPieces, sorted = tile * kTileRows + row;
-    const int token = warp.token(sorted);
-    const bool there = sorted < warp.count && column < shape.dim;
-    bfloat16* to = rings + (slot * kTileRows + row) * kRowStride<D> + column;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const Streamed& s = arrays.of[i];
-      copies.copy<16>(to + i * kRingSize<D>,
-                      s.from + static_cast<std::int64_t>(token) * s.stride + column, there);
-    }
-  }
-}
+// Where the token of a row lies in an array [B, T, H, D], of which `of_head` is the head's columns of
+// token 0.
+template <class T>
+struct SortedRows {
+  const SortedWarp& warp;
+  T* of_head;
+  std::int64_t stride;
 
-// A fragments of the warp's rows, `from` at the head's columns of token 0.
-template <int D>
-__device__ __forceinline__ void load_sorted_rows(unsigned (&a)[D / 16][4], const bfloat16* from,
-                                                 std::int64_t stride, const SortedWarp& warp,
-                                                 const HeadShape& shape) {
-  const Lane lane = this_lane();
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int row = warp.first + lane.g + 8 * half;
-    const bfloat16* pair = from + warp.token(row) * stride + 2 * lane.t;
-#pragma unroll
-    for (int i = 0; i < D / 8; ++i) {
-      a[i / 2][half + i % 2 * 2] = row < warp.count ? load_pair<D, true>(pair, 8 * i, shape) : 0u;
-    }
+  __device__ __forceinline__ T* operator()(int row) const {
+    return of_head + warp.token(row) * stride;
   }
-}
-
-// Writes the warp's rows back to where their tokens lie, those that do not count, too: row g of a
-// fragment times factor[0] and row g + 8 times factor[1]; `staging` is 16 rows of the warp's own.
-template <int D>
-__device__ __forceinline__ void store_sorted_rows(const float (&acc)[D / 8][4],
-                                                  const float (&factor)[2], bfloat16* staging,
-                                                  bfloat16* to, std::int64_t stride,
-                                                  const SortedWarp& warp, const HeadShape& shape) {
-  const Lane lane = this_lane();
-#pragma unroll
-  for (int n = 0; n < D / 8; ++n) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      *reinterpret_cast<unsigned*>(staging + (lane.g + 8 * half) * kRowStride<D> + n * 8 +
-                                   2 * lane.t) =
-          cuda::pack_bfloat16(acc[n][2 * half] * factor[half], acc[n][2 * half + 1] * factor[half]);
-    }
-  }
-  __syncwarp();
-  constexpr int kPieces = D / 8;
-#pragma unroll
-  for (int i = lane.index; i < 16 * kPieces; i += cuda::kWarpSize) {
-    const int row = i / kPieces, column = i % kPieces * 8;
-    if (warp.first + row >= shape.tokens || column >= shape.dim) continue;
-    *reinterpret_cast<uint4*>(to + warp.token(warp.first + row) * stride + column) =
-        *reinterpret_cast<const uint4*>(staging + row * kRowStride<D> + column);
-  }
-  __syncwarp();
-}
+};
 
 // The chunks of a lane's rows g and g + 8, and those before; of rows that do not count no chunk's.
 struct OwnChunks {
