@@ -310,7 +310,9 @@ struct WeightDropout<true> {
     const Philox4 words = philox_group(key, group | at);
     unsigned kept = 0;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) kept |= (words.v[i] >> 8 >= threshold ? 1u : 0u) << i;
+    for (int i = 0; i < 4; ++i) {  // no sum of shifts: GCC 12 gets those wrong when it checks them
+      if (words.v[i] >> 8 >= threshold) kept |= 1u << i;
+    }
     return kept;
   }
 };
