@@ -169,7 +169,7 @@ ProductBenchmark benchmark_products(const ExperimentConfig& config,
                                     const Registries& registries) {
   const std::vector<cuda::Product> products =
       products_like(options.only, products_of_a_step(config, registries));
-  ProductBenchmark result{.library = cuda::product_library()};
+  ProductBenchmark result;
   cuda::release_cached_memory();
   for (const cuda::Product& product : products) {
     ProductTime time;

@@ -35,16 +35,16 @@ struct ProductTime {
 };
 
 struct ProductBenchmark {
-  cuda::ProductLibrary library;
   int products = 0, failed = 0;
   // What the products of a micro-batch take: uses times the microseconds of each.
   double first_ms = 0, chosen_ms = 0, best_ms = 0;
 };
 
 // Takes a step of one micro-batch of the model that `config` describes, on random samples, and times
-// all kinds of products in it. All offers are timed twice, the second time in reverse; the fastest is the one
-// whose slower time is the shortest, and counts as the best if that is at least 2 % below the
-// faster time of the first. Those that do not give the same bits twice are left out. Throws ConfigError when no product is called like options.only.
+// all kinds of products in it. All offers are timed twice, the second time in reverse; the fastest
+// is the one whose slower time is the shortest, and counts as the best if that is at least 2 % below
+// the faster time of the first. Those that do not give the same bits twice are left out. Throws
+// ConfigError when no product is called like options.only.
 ProductBenchmark benchmark_products(const ExperimentConfig& config,
                                     const ProductBenchmarkOptions& options,
                                     const std::function<void(const ProductTime&)>& report,

@@ -2,7 +2,6 @@
 // dq by rows of queries, which also makes the row statistics; dk and dv by rows of keys; and the
 // gradient of the bias by tiles of one head's scores, which walk through the units. No sum is made
 // in an order that could change.
-#include "kernels/cuda/partials.cuh"
 #include "kernels/grouped_attention/grouped_attention_plain.cuh"
 #include "kernels/grouped_attention/grouped_attention_tiles.h"
 
@@ -162,14 +161,6 @@ __global__ void __launch_bounds__(kPlainThreads, kGroupedBlocks)
   }
 }
 
-// How the kernel of the bias's gradient is cut: a block sums a tile of kOwnRows queries and
-// kPlainStream keys of a head over a run of units.
-struct BiasTiles {
-  int units, run;  // all units, and those of a block
-  int query_tiles, key_tiles;
-  float* partial;  // [runs, H, queries, keys]
-};
-
 template <class T>
 __global__ void __launch_bounds__(kPlainThreads, kGroupedBlocks)
     grouped_attention_backward_bias_kernel(GroupedShape shape, GroupedArrays<T> arrays,
@@ -236,35 +227,6 @@ __global__ void __launch_bounds__(kPlainThreads, kGroupedBlocks)
   }
 }
 
-KernelName kernel_name(const char* name, const GroupedAttentionProblem& p) {
-  return {name, {p.batch, p.groups, p.queries, p.keys, p.heads, p.key_dim}};
-}
-
-// dbias += the sum of ds over all units. The runs are as many as give some hundred blocks, a few for
-// each multiprocessor.
-template <class T>
-void add_bias_gradient(CudaQueue& queue, const GroupedAttentionProblem& p,
-                       const GroupedShape& shape, const GroupedArrays<T>& arrays, float* dbias) {
-  constexpr std::int64_t kBlocks = 512;
-  BiasTiles tiles{};
-  tiles.query_tiles = static_cast<int>(blocks_for(p.queries, GroupedBackward::kOwnRows).x);
-  tiles.key_tiles = static_cast<int>(blocks_for(p.keys, kPlainStream).x);
-  const std::int64_t units = p.batch * p.groups;
-  const std::int64_t per_run = p.heads * tiles.query_tiles * tiles.key_tiles;
-  const std::int64_t wanted = (kBlocks + per_run - 1) / per_run;
-  const std::int64_t run = (units + wanted - 1) / wanted, runs = (units + run - 1) / run;
-  tiles.units = static_cast<int>(units), tiles.run = static_cast<int>(run);
-  const std::int64_t numel = p.heads * p.queries * p.keys;
-  const auto partial = queue.scratch<float>(runs * numel);
-  tiles.partial = partial.get();
-  launch(queue, kernel_name("grouped_attention_backward_bias", p),
-         grouped_attention_backward_bias_kernel<T>,
-         {blocks_for(runs * per_run, 1), kPlainThreads, GroupedBackward::kSharedBytes}, shape,
-         arrays, tiles);
-  cuda::add_partials(queue, "grouped_attention_bias_gradient",
-                     {partial.get(), runs, numel, 1, {dbias, nullptr}});
-}
-
 }  // namespace
 }  // namespace dtn::attention
 
@@ -292,7 +254,7 @@ void run(CudaQueue& queue, const GroupedAttentionBackward& args) {
     shape.aligned &= is_vectorizable(arrays.dout, p.value_dim);
     auto start = [&](const char* part, auto kernel, std::int64_t rows) {
       shape.blocks = static_cast<int>(blocks_for(rows, GroupedBackward::kOwnRows).x);
-      launch(queue, kernel_name(part, p), kernel,
+      launch(queue, grouped_kernel_name(part, p), kernel,
              {blocks_for(units * p.heads * shape.blocks, 1), kPlainThreads,
               GroupedBackward::kSharedBytes},
              shape, arrays);
@@ -301,7 +263,13 @@ void run(CudaQueue& queue, const GroupedAttentionBackward& args) {
           p.queries);
     start("grouped_attention_backward_keys", grouped_attention_backward_keys_kernel<T>, p.keys);
     if (!p.bias || !args.dbias) return;
-    add_bias_gradient(queue, p, shape, arrays, static_cast<float*>(args.dbias));
+    sum_bias_tiles(queue, p, GroupedBackward::kOwnRows, kPlainStream,
+                   static_cast<float*>(args.dbias), [&](const BiasTiles& tiles, dim3 blocks) {
+                     launch(queue, grouped_kernel_name("grouped_attention_backward_bias", p),
+                            grouped_attention_backward_bias_kernel<T>,
+                            {blocks, kPlainThreads, GroupedBackward::kSharedBytes}, shape, arrays,
+                            tiles);
+                   });
   });
 }
 

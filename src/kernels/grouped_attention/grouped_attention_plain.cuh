@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/attention/attention_plain.cuh"
+#include "kernels/cuda/partials.cuh"
 #include "kernels/grouped_attention/grouped_attention.h"
 
 namespace dtn::attention {
@@ -149,6 +150,41 @@ GroupedShape grouped_shape(const char* name, const GroupedAttentionProblem& p) {
 // Without keys or columns there is nothing to attend to.
 inline bool is_empty(const GroupedAttentionProblem& p) {
   return p.batch * p.groups * p.heads * p.queries * p.keys * p.key_dim * p.value_dim == 0;
+}
+
+inline KernelName grouped_kernel_name(const char* name, const GroupedAttentionProblem& p) {
+  return {name, {p.batch, p.groups, p.queries, p.keys, p.heads, p.key_dim}};
+}
+
+// How a kernel of the bias's gradient is cut: a block sums a tile of queries and keys of a head over
+// a run of units.
+struct BiasTiles {
+  int units, run;  // all units, and those of a block
+  int query_tiles, key_tiles;
+  float* partial;  // [runs, H, queries, keys]
+};
+
+// dbias += the sum of ds over all units, where start(tiles, blocks) launches the kernel that sums
+// tiles of so many rows. The runs are as many as give some hundred blocks, a few for each
+// multiprocessor.
+template <class Start>
+void sum_bias_tiles(CudaQueue& queue, const GroupedAttentionProblem& p, int queries, int keys,
+                    float* dbias, const Start& start) {
+  constexpr std::int64_t kBlocks = 512;
+  BiasTiles tiles{};
+  tiles.query_tiles = static_cast<int>(blocks_for(p.queries, queries).x);
+  tiles.key_tiles = static_cast<int>(blocks_for(p.keys, keys).x);
+  const std::int64_t units = p.batch * p.groups;
+  const std::int64_t per_run = p.heads * tiles.query_tiles * tiles.key_tiles;
+  const std::int64_t wanted = (kBlocks + per_run - 1) / per_run;
+  const std::int64_t run = (units + wanted - 1) / wanted, runs = (units + run - 1) / run;
+  tiles.units = static_cast<int>(units), tiles.run = static_cast<int>(run);
+  const std::int64_t numel = p.heads * p.queries * p.keys;
+  const auto partial = queue.scratch<float>(runs * numel);
+  tiles.partial = partial.get();
+  start(tiles, blocks_for(runs * per_run, 1));
+  cuda::add_partials(queue, "grouped_attention_bias_gradient",
+                     {partial.get(), runs, numel, 1, {dbias, nullptr}});
 }
 
 }  // namespace dtn::attention

@@ -127,7 +127,8 @@ class GroupedScores {
   float own_region_[2];
 };
 
-// Calls f(DK, DV) as integral constants for the heads that has_grouped_tiles() takes.
+// Calls f(DK, DV) as integral constants for the heads that grouped_attention_tiles.h names;
+// false for others.
 template <class F>
 bool for_grouped_heads(std::int64_t key_dim, std::int64_t value_dim, F&& f) {
   const auto is = [&](std::int64_t k, std::int64_t v) {

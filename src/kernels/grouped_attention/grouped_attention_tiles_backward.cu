@@ -3,7 +3,6 @@
 // keys; and the gradient of the bias by tiles of one head's scores, which walk through the units. No
 // sum is made in an order that could change. See grouped_attention_tiles.cuh.
 #include "kernels/attention/attention_tensor_backward.cuh"
-#include "kernels/cuda/partials.cuh"
 #include "kernels/grouped_attention/grouped_attention_tiles.cuh"
 #include "kernels/grouped_attention/grouped_attention_tiles.h"
 
@@ -149,17 +148,9 @@ __global__ void __launch_bounds__(kTileThreads, DK + DV > 96 ? 2 : 3)
                  warp.first, of_keys, shape.value_dim);
 }
 
-// How the kernel of the bias's gradient is cut: a block sums a tile of 64 queries and 64 keys of a
-// head over a run of units.
-struct BiasRuns {
-  int units, run;  // all units, and those of a block
-  int query_tiles, key_tiles;
-  float* partial;  // [runs, H, queries, keys]
-};
-
 template <int DK, int DV>
 __global__ void __launch_bounds__(kTileThreads, 2)
-    grouped_tiles_bias_kernel(GroupedShape shape, GroupedTileArrays arrays, BiasRuns runs) {
+    grouped_tiles_bias_kernel(GroupedShape shape, GroupedTileArrays arrays, BiasTiles runs) {
   DTN_SHARED(bfloat16, keys);
   bfloat16* values = keys + kGroupedRing<DK>;
   int index = static_cast<int>(blockIdx.x);
@@ -226,35 +217,6 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   }
 }
 
-KernelName kernel_name(const char* name, const GroupedAttentionProblem& p) {
-  return {name, {p.batch, p.groups, p.queries, p.keys, p.heads, p.key_dim}};
-}
-
-// dbias += the sum of ds over all units. The runs are as many as give some hundred blocks, a few for
-// each multiprocessor.
-template <int DK, int DV>
-void add_bias_gradient(CudaQueue& queue, const GroupedAttentionProblem& p,
-                       const GroupedShape& shape, const GroupedTileArrays& arrays, float* dbias) {
-  constexpr std::int64_t kBlocks = 512;
-  BiasRuns runs{};
-  runs.query_tiles = static_cast<int>(blocks_for(p.queries, kTileRows).x);
-  runs.key_tiles = static_cast<int>(blocks_for(p.keys, kTileRows).x);
-  const std::int64_t units = p.batch * p.groups;
-  const std::int64_t per_run = p.heads * runs.query_tiles * runs.key_tiles;
-  const std::int64_t wanted = (kBlocks + per_run - 1) / per_run;
-  const std::int64_t run = (units + wanted - 1) / wanted, count = (units + run - 1) / run;
-  runs.units = static_cast<int>(units), runs.run = static_cast<int>(run);
-  const std::int64_t numel = p.heads * p.queries * p.keys;
-  const auto partial = queue.scratch<float>(count * numel);
-  runs.partial = partial.get();
-  launch(queue, kernel_name("grouped_tiles_bias", p), grouped_tiles_bias_kernel<DK, DV>,
-         {blocks_for(count * per_run, 1), kTileThreads,
-          (kGroupedRing<DK> + kGroupedRing<DV>)*sizeof(bfloat16)},
-         shape, arrays, runs);
-  cuda::add_partials(queue, "grouped_attention_bias_gradient",
-                     {partial.get(), count, numel, 1, {dbias, nullptr}});
-}
-
 }  // namespace
 
 bool grouped_tiles_backward(CudaQueue& queue, const GroupedAttentionBackward& args,
@@ -279,7 +241,7 @@ bool grouped_tiles_backward(CudaQueue& queue, const GroupedAttentionBackward& ar
     constexpr std::size_t kRings = (kGroupedRing<DK> + kGroupedRing<DV>)*sizeof(bfloat16);
     const auto start = [&](const char* name, auto kernel, std::int64_t rows, std::size_t bytes) {
       shape.blocks = static_cast<int>(blocks_for(rows, kTileRows).x);
-      launch(queue, kernel_name(name, p), kernel,
+      launch(queue, grouped_kernel_name(name, p), kernel,
              {blocks_for(p.batch * p.groups * p.heads * shape.blocks, 1), kTileThreads, bytes},
              shape, arrays);
     };
@@ -287,7 +249,12 @@ bool grouped_tiles_backward(CudaQueue& queue, const GroupedAttentionBackward& ar
     start("grouped_tiles_keys", grouped_tiles_keys_kernel<DK, DV>, p.keys,
           kRings + kRingRows * sizeof(RowStatistics));
     if (!p.bias || !args.dbias) return;
-    add_bias_gradient<DK, DV>(queue, p, shape, arrays, static_cast<float*>(args.dbias));
+    sum_bias_tiles(queue, p, kTileRows, kTileRows, static_cast<float*>(args.dbias),
+                   [&](const BiasTiles& runs, dim3 blocks) {
+                     launch(queue, grouped_kernel_name("grouped_tiles_bias", p),
+                            grouped_tiles_bias_kernel<DK, DV>, {blocks, kTileThreads, kRings},
+                            shape, arrays, runs);
+                   });
   });
 }
 
