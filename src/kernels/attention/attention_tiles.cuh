@@ -191,7 +191,8 @@ __device__ __forceinline__ void load_gathered(unsigned (&a)[D / 16][4], int firs
     }
   }
 }
-// Writes the rows of a warp that are below `count`, by way of `staging` as stage_rows() says.
+// Writes the rows of a warp that are below `count`, by way of `staging` as stage_rows() says, which
+// the warp must not write again: nothing waits for what other lanes still read of it.
 template <int D, class RowAt>
 __device__ __forceinline__ void store_gathered(const float (&acc)[D / 8][4],
                                                const float (&factor)[2], bfloat16* staging,
@@ -205,7 +206,6 @@ __device__ __forceinline__ void store_gathered(const float (&acc)[D / 8][4],
     *reinterpret_cast<uint4*>(row_at(first + row) + column) =
         *reinterpret_cast<const uint4*>(staging + row * kRowStride<D> + column);
   }
-  __syncwarp();
 }
 
 // Tiles that follow one another; -1 behind the last.

@@ -349,7 +349,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   const float plain[2] = {1, 1};
   store_gathered<D>(queries.dq[0], plain, staging, warp.first, shape.tokens, shape.dim,
                     SortedRows<bfloat16>{warp, arrays.dqk + head, stride});
-  store_gathered<D>(keys.dv[0], plain, staging, warp.first, shape.tokens, shape.dim,
+  store_gathered<D>(keys.dv[0], plain, staging + kRingSize<D>, warp.first, shape.tokens, shape.dim,
                     SortedRows<bfloat16>{warp, arrays.dv + head, stride});
 }
 
