@@ -67,6 +67,7 @@ void add_layer_norm(CaseList& cases, const StepShape& s, std::int64_t tokens) {
     args.dbias = m.in_out(of_channels, s.acc);
     if (!s.fused_residual) {
       args.dbranch = m.out(x, s.t);
+      args.dbranch_sums = m.in_out(of_channels, s.acc);
       set_drop_path(m, s, rows, args);
     }
     return args;
@@ -165,6 +166,7 @@ DtnNormBackward dtn_backward_of(KernelTensors& m, const StepShape& s, const DtnO
   args.by_logits = learns_lambda;
   if (adds_branch(s, options)) {
     args.dbranch = m.out({s.B, s.T, s.C}, s.t);
+    args.dbranch_sums = m.in_out({s.C}, s.acc);
     args.branch_scale = m.positive({s.B}, s.acc);
   }
   if (!options.dense(s.device) && options.learns_positions()) {

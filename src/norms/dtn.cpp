@@ -284,6 +284,7 @@ Variable DynamicTokenNorm::normalize(Context& ctx, const Variable& x, const Toke
     Tensor dbranch = back.dx ? branch.make_like(passes.x) : Tensor();
     if (dbranch.defined()) {
       back.dbranch = dbranch.raw();
+      back.dbranch_sums = branch.sum_columns();
       back.branch_scale = branch.scale().raw();
     }
     back.dweight = ops::buffer_or_null(dweight, {channels}, passes.acc, passes.device);

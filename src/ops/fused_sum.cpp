@@ -8,26 +8,37 @@
 namespace dtn::ops {
 
 Tensor BranchGradient::make_like(const Tensor& x) const {
-  if (!made_) return {};
-  return *made_ = Tensor::empty_like(x);
+  if (!branch_ || !scale_.defined()) return {};
+  return made_->gradient = Tensor::empty_like(x);
 }
 
-Tensor BranchGradient::take(const Tensor& dsum) const {
-  if (!made_) return dsum;
-  const Tensor made = std::exchange(*made_, Tensor());
-  return made.defined() ? made : scale_rows(dsum, scale_);
+void* BranchGradient::sum_columns() const {
+  // The sums must be those of all that reaches the branch.
+  if (!branch_->row_bias() || branch_->has()) return nullptr;
+  made_->columns = true;
+  return branch_->row_bias()->gradient().raw();
+}
+
+void BranchGradient::deliver(const Tensor& dsum) const {
+  if (!branch_) return;
+  if (!scale_.defined()) return branch_->accumulate(dsum);
+  Made made = std::exchange(*made_, Made());
+  branch_->accumulate(made.gradient.defined() ? std::move(made.gradient)
+                                              : scale_rows(dsum, scale_));
+  if (made.columns) branch_->row_bias()->set_summed();
 }
 
 FusedSum::FusedSum(Context& ctx, const Variable& of_residual, const Variable& of_branch,
                    const Tensor& of_scale)
-    : residual(of_residual.value()), branch(of_branch.value()), scale(of_scale) {
+    : residual(of_residual.value()),
+      branch(of_branch.value()),
+      scale(of_scale),
+      gradient(of_scale, of_branch.sink()) {
   DTN_CHECK(residual.shape() == branch.shape(), "residual ", to_string(residual.shape()),
             " and branch ", to_string(branch.shape()), " differ");
-  if (scale.defined() && of_branch.requires_grad()) gradient = BranchGradient(scale);
   sum = ctx.record("residual_add", Tensor::empty_like(residual), {&of_residual, &of_branch},
-                   [made = gradient, dresidual = of_residual.sink(),
-                    dbranch = of_branch.sink()](const Tensor& dsum) {
-                     if (dbranch) dbranch->accumulate(made.take(dsum));
+                   [to_branch = gradient, dresidual = of_residual.sink()](const Tensor& dsum) {
+                     to_branch.deliver(dsum);
                      if (dresidual) dresidual->accumulate(dsum);
                    });
 }

@@ -9,24 +9,34 @@
 namespace dtn::ops {
 
 // What of the sum's gradient reaches the branch. The norm's backward pass is the last to add to that
-// gradient, and may leave scale times it here.
+// gradient, and may leave scale times it here, and its column sums where the bias at the end of the
+// branch gathers its gradient.
 class BranchGradient {
  public:
   BranchGradient() = default;
-  explicit BranchGradient(Tensor scale)
-      : scale_(std::move(scale)), made_(std::make_shared<Tensor>()) {}
+  // scale [B], or undefined for 1; branch may be null.
+  BranchGradient(Tensor scale, GradSink branch)
+      : scale_(std::move(scale)), branch_(std::move(branch)), made_(std::make_shared<Made>()) {}
 
   // For the norm's kernel to write: [B, T, C], like `x`. Undefined where the branch gets no gradient of
   // its own, for want of a scale or of somebody who asks.
   Tensor make_like(const Tensor& x) const;
+  // For a kernel that writes that tensor to add its column sums to: [C], accumulator type. Null where
+  // nobody wants them.
+  void* sum_columns() const;
   const Tensor& scale() const { return scale_; }  // [B]
-  // The gradient of the branch, given that of the sum: what a kernel has written to make_like()'s
+  // Gives the branch its gradient, given that of the sum: what a kernel has written to make_like()'s
   // tensor, or else scale times dsum, made now.
-  Tensor take(const Tensor& dsum) const;
+  void deliver(const Tensor& dsum) const;
 
  private:
+  struct Made {
+    Tensor gradient;
+    bool columns = false;  // are summed
+  };
   Tensor scale_;
-  std::shared_ptr<Tensor> made_;
+  GradSink branch_;
+  std::shared_ptr<Made> made_;
 };
 
 struct FusedSum {

@@ -26,7 +26,8 @@ struct LayerSaved {
   Tensor weight;         // [out, in]
   Tensor bias;           // [out], accumulator type; undefined: none
   Tensor bias_as_dtype;  // [out], for products on a CUDA device
-  GradSink dweight, dbias;
+  GradSink dweight;
+  std::shared_ptr<RowBias> row_bias;  // null: nobody wants its gradient
   RowRange rows;
   std::int64_t all_rows, out, in;
 
@@ -37,15 +38,27 @@ struct LayerSaved {
         bias(range.of(b.value())),
         bias_as_dtype(b.defined() && b.device() != kCpu ? range.of(b.value_as(dtype)) : Tensor()),
         dweight(w.sink()),
-        dbias(b.sink()),
         rows(range),
         all_rows(w.dim(0)),
         out(range.end - range.begin),
-        in(w.dim(1)) {}
+        in(w.dim(1)) {
+    if (!b.requires_grad()) return;
+    row_bias = std::make_shared<RowBias>(
+        [dbias = b.sink(), range, all = all_rows, acc = accumulator_of(dtype), at = w.device()] {
+          return range.of(dbias->buffer({all}, acc, at));
+        });
+  }
+
+  // y as the layer's output, whose gradient others may sum for the bias.
+  Variable output(Variable y) const {
+    if (y.requires_grad()) y.sink()->set_row_bias(row_bias);
+    return y;
+  }
 
   // dW += dy^T x, db += column sums of dy, unless those have been added already.
-  void backward_parameters(const Tensor& dy, const Tensor& x, bool with_bias = true) const {
-    if (!dweight && !(dbias && with_bias)) return;
+  void backward_parameters(const Tensor& dy, const Tensor& x) const {
+    const bool sums = row_bias && !row_bias->is_summed();
+    if (!dweight && !sums) return;
     LinearBackwardWeight args{};
     args.dtype = dy.dtype();
     args.rows = dy.numel() / out;
@@ -55,13 +68,8 @@ struct LayerSaved {
     args.x = x.raw();
     DType acc = accumulator_of(dy.dtype());
     if (dweight) args.dweight = rows.of(dweight->buffer({all_rows, in}, acc, dy.device())).raw();
-    if (with_bias) args.dbias = bias_gradient(dy);
+    if (sums) args.dbias = row_bias->gradient().raw();
     run_on(dy.device(), args);
-  }
-
-  void* bias_gradient(const Tensor& dy) const {
-    if (!dbias) return nullptr;
-    return rows.of(dbias->buffer({all_rows}, accumulator_of(dy.dtype()), dy.device())).raw();
   }
 
   // dx = dy W
@@ -125,8 +133,8 @@ bool keeps_activation(const Tensor& h) {
 struct HiddenGradient {
   Tensor dz, h;
 };
-HiddenGradient hidden_gradient(const LayerSaved& layer2, const Tensor& dy, const Tensor& z,
-                               const Tensor& kept, void* dbias) {
+HiddenGradient hidden_gradient(const LayerSaved& layer1, const LayerSaved& layer2, const Tensor& dy,
+                               const Tensor& z, const Tensor& kept) {
   HiddenGradient hidden{Tensor::empty_like(z), kept.defined() ? kept : z};
   LinearBackwardInput args{};
   args.dtype = dy.dtype();
@@ -138,7 +146,10 @@ HiddenGradient hidden_gradient(const LayerSaved& layer2, const Tensor& dy, const
   args.dx = hidden.dz.raw();
   args.preactivation = z.raw();
   if (!kept.defined()) args.activation = hidden.h.raw();
-  args.dbias = dbias;
+  if (layer1.row_bias && dy.device() != kCpu) {  // a device sums the rows of dz where it makes them
+    args.dbias = layer1.row_bias->gradient().raw();
+    layer1.row_bias->set_summed();
+  }
   run_on(dy.device(), args);
   return hidden;
 }
@@ -156,11 +167,11 @@ Variable linear_rows(Context& ctx, const Variable& x, const Variable& weight, co
   LayerSaved layer(weight, bias, x.dtype(), {begin, end});
   Tensor y = Tensor::empty(with_last(x.shape(), layer.out), x.dtype(), x.device());
   run_on(x.device(), forward_args(x.value(), layer, y));
-  return ctx.record("linear", y, {&x, &weight, &bias},
-                    [layer, x = x.value(), dx = x.sink()](const Tensor& dy) {
-                      if (dx) dx->accumulate(layer.backward_input(dy, x.shape()));
-                      layer.backward_parameters(dy, x);
-                    });
+  return layer.output(ctx.record("linear", y, {&x, &weight, &bias},
+                                 [layer, x = x.value(), dx = x.sink()](const Tensor& dy) {
+                                   if (dx) dx->accumulate(layer.backward_input(dy, x.shape()));
+                                   layer.backward_parameters(dy, x);
+                                 }));
 }
 
 Variable linear_gelu(Context& ctx, const Variable& x, const Variable& weight,
@@ -218,20 +229,18 @@ Variable mlp_residual(Context& ctx, const Variable& x, const Variable& weight1,
     if (residual.defined()) set_residual(args, residual.value(), row_scale);
     run_on(x.device(), args);
   }
-  return ctx.record("mlp_residual", y, {&x, &weight1, &bias1, &weight2, &bias2, &residual},
-                    [layer1, layer2, row_scale, x = x.value(), z, kept, dx = x.sink(),
-                     dresidual = residual.sink()](const Tensor& dy) {
-                      Tensor dbranch = branch_gradient(dy, row_scale);
-                      // A device sums the rows of dz where it makes them.
-                      bool fused_bias = dy.device() != kCpu;
-                      auto [dz, h] =
-                          hidden_gradient(layer2, dbranch, z, kept,
-                                          fused_bias ? layer1.bias_gradient(dbranch) : nullptr);
-                      layer2.backward_parameters(dbranch, h);
-                      layer1.backward_parameters(dz, x, !fused_bias);
-                      if (dx) dx->accumulate(layer1.backward_input(dz, x.shape()));
-                      if (dresidual) dresidual->accumulate(dy);
-                    });
+  Variable recorded =
+      ctx.record("mlp_residual", y, {&x, &weight1, &bias1, &weight2, &bias2, &residual},
+                 [layer1, layer2, row_scale, x = x.value(), z, kept, dx = x.sink(),
+                  dresidual = residual.sink()](const Tensor& dy) {
+                   Tensor dbranch = branch_gradient(dy, row_scale);
+                   auto [dz, h] = hidden_gradient(layer1, layer2, dbranch, z, kept);
+                   layer2.backward_parameters(dbranch, h);
+                   layer1.backward_parameters(dz, x);
+                   if (dx) dx->accumulate(layer1.backward_input(dz, x.shape()));
+                   if (dresidual) dresidual->accumulate(dy);
+                 });
+  return residual.defined() ? recorded : layer2.output(std::move(recorded));
 }
 
 Variable gelu(Context& ctx, const Variable& x) {

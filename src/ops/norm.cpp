@@ -96,6 +96,7 @@ SumAndNorm residual_layer_norm(Context& ctx, const Variable& residual, const Var
                    Tensor dbranch = back.dx ? branch_gradient.make_like(saved.x) : Tensor();
                    if (dbranch.defined()) {
                      back.dbranch = dbranch.raw();
+                     back.dbranch_sums = branch_gradient.sum_columns();
                      back.row_scale = branch_gradient.scale().raw();
                      back.rows_per_scale = rows_per_scale;
                    }

@@ -9,6 +9,22 @@
 
 namespace dtn {
 
+// The bias that a layer has added to every row of its output. Its gradient is the sum over the rows of
+// the output's, which whoever makes that may add up on the way, and says so.
+class RowBias {
+ public:
+  explicit RowBias(std::function<Tensor()> gradient) : gradient_(std::move(gradient)) {}
+  // [C], accumulator type: what the sums are added to.
+  Tensor gradient() const { return gradient_(); }
+  // The layer has nothing left to do for its bias.
+  bool is_summed() const { return is_summed_; }
+  void set_summed() { is_summed_ = true; }
+
+ private:
+  std::function<Tensor()> gradient_;
+  bool is_summed_ = false;
+};
+
 // Where the gradient of one variable is gathered during a backward pass. Nodes of the tape hold
 // slots, not variables, so that a value lives only as long as somebody saved it on purpose.
 class GradSlot {
@@ -31,6 +47,10 @@ class GradSlot {
   // The buffer a parameter's gradient is added to: zeros of this shape at first.
   Tensor& buffer(const Shape& shape, DType dtype, Device device);
 
+  // Of the layer that made the variable; null: none, or nobody wants its gradient.
+  const std::shared_ptr<RowBias>& row_bias() const { return row_bias_; }
+  void set_row_bias(std::shared_ptr<RowBias> bias) { row_bias_ = std::move(bias); }
+
   // Operations that were recorded and have yet to add their part to a bound gradient, see Tape.
   std::int64_t uses() const { return uses_; }
   void add_use() { ++uses_; }
@@ -45,6 +65,7 @@ class GradSlot {
  private:
   Tensor grad_;
   bool bound_ = false;
+  std::shared_ptr<RowBias> row_bias_;
   std::int64_t uses_ = 0;
   std::function<void()> whole_;
 };

@@ -61,18 +61,19 @@ void add_partials(CudaQueue& queue, const char* name, const PartialSums& p, cons
          {grid, Shape::kThreads, Shape::kGroups * Shape::kStride * sizeof(float)}, p, finish);
 }
 
-// Up to two results, added to the totals; a null one is skipped.
+// Up to three results, added to the totals; a null one is skipped.
 struct Partials {
   const float* sums;  // [chunks, outputs, columns]
   std::int64_t chunks, columns;
   int outputs;
-  float* totals[2];  // [columns] each, +=
+  float* totals[3];  // [columns] each, +=
 };
 
 struct AddToTotals {
-  float* first;
-  float* second;
-  __device__ __forceinline__ float* of(int output) const { return output == 0 ? first : second; }
+  float *first, *second, *third;
+  __device__ __forceinline__ float* of(int output) const {
+    return output == 0 ? first : output == 1 ? second : third;
+  }
   __device__ __forceinline__ bool wants(int output) const { return of(output) != nullptr; }
   __device__ __forceinline__ void operator()(int output, std::int64_t column, float sum) const {
     of(output)[column] += sum;
@@ -81,7 +82,7 @@ struct AddToTotals {
 
 inline void add_partials(CudaQueue& queue, const char* name, const Partials& p) {
   add_partials(queue, name, PartialSums{p.sums, p.chunks, p.columns, p.outputs},
-               AddToTotals{p.totals[0], p.totals[1]});
+               AddToTotals{p.totals[0], p.totals[1], p.totals[2]});
 }
 
 // How a kernel cuts its rows: at least `least` rows to a chunk, a multiple of `step`, and no more

@@ -121,6 +121,7 @@ void run(CudaQueue&, const DtnNormForward&);
 //   dlambda_var  += sum dvar (var_ln - v1)
 // or for their logits l (1 - l) times these; after a DtnSum
 //   dbranch = scale[b] dx,   from dx as it was rounded
+//   dbranch_sums += sum over samples and tokens of dbranch,   as rounded or before
 //   dPy[i, j] = sum dm1[i] z1[j] + dm2[i] z2[j]
 // with z1 and z2 the row pass of x and of x^2; dPx likewise.
 struct DtnNormBackward {
@@ -150,6 +151,7 @@ struct DtnNormBackward {
   std::int64_t image_stride = 0;    // as in the forward pass, of dy, dx_add and dx too
   bool by_logits = false;           // dlambda_mean and dlambda_var are those of the logits
   void* dbranch = nullptr;          // [B, T, C], written (=); only with dx, and a tensor of its own
+  void* dbranch_sums = nullptr;     // [C], accumulator type, +=; only with dbranch
   const void* branch_scale = nullptr;  // [B], the scale of DtnSum; required with dbranch
 
   // The row passes again, the transposed passes, and the gradients of both factors of P.

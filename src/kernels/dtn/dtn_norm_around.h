@@ -43,6 +43,9 @@ static void give_to_branch(Queue& queue, const DtnNormBackward& args) {
   const std::int64_t image = image_elements(args);
   run(queue, ScaleRows{args.dtype, args.batch * image, image, args.branch_scale, args.dx, nullptr,
                        args.dbranch});
+  if (!args.dbranch_sums) return;
+  run(queue, SumRows{args.dtype, args.batch * image / args.channels, args.channels, args.dbranch,
+                     args.dbranch_sums});
 }
 
 }  // namespace dtn

@@ -106,6 +106,7 @@ struct DtnPartials {
   std::int64_t head_rows;                 // of what follows
   const float *lambda_mean, *lambda_var;  // [head_rows, H]
   const float* pos_weight;                // [head_rows, H, 3]
+  const float* branch = nullptr;          // [channel_rows, C]
 };
 void finish_parameter_gradients(CudaQueue& queue, const DtnNormBackward& args,
                                 const DtnPartials& partials);

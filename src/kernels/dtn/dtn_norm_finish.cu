@@ -152,7 +152,7 @@ struct ColumnSums {
   std::int64_t rows;
   int width, first_block;
 };
-constexpr int kTables = 5;
+constexpr int kTables = 6;
 struct Tables {
   ColumnSums table[kTables];
   int count;
@@ -249,6 +249,7 @@ void finish_parameter_gradients(CudaQueue& queue, const DtnNormBackward& args,
   add(partials.lambda_var, args.dlambda_var, partials.head_rows, args.heads,
       args.by_logits ? args.lambda_var : nullptr);
   add(partials.pos_weight, args.dpos_weight, partials.head_rows, 3 * args.heads);
+  add(partials.branch, args.dbranch_sums, partials.channel_rows, args.channels);
   if (blocks == 0) return;
   launch(queue, {"dtn_parameter_gradients", {partials.channel_rows, args.channels, args.heads}},
          dtn_parameter_gradients_kernel,

@@ -14,7 +14,8 @@
 //
 // Work, for 256 images of 14 x 14 x 432 in bfloat16: x, dy, dx_add and dx are 43 MB each, 173 MB,
 // 40 us at the speed of a copy, if the second level of caches keeps x and the unfinished dx of the
-// images in progress (45 MB); up to twice that if not. With dbranch 43 MB more are written.
+// images in progress (45 MB); up to twice that if not. With dbranch 43 MB more are written, whose column
+// sums take an addition for each element and save whoever wants them another 43 MB.
 // A channel takes 38 products of 16 x 8 x 16 and 16 of 16 x 8 x 8 (16 of the former for dP), and some
 // 545 instructions of a warp in all, 68 per element of the padded grid. With 5 more for loading and
 // storing and the sweep over the tokens that fills the issue slots of 132 multiprocessors for 77 us
@@ -315,6 +316,9 @@ __global__ void __launch_bounds__(kMostWarps* kWarpSize, 1)
   make_slopes(a, shared);
   __syncthreads();
   finish_tokens<T>(a, shared, x, dx);
+  if (!a.branch_sums) return;
+  __syncthreads();
+  finish_columns(a, shared);
 }
 
 // How many warps of a block the device has shared memory for, or 0. What they share grows with
@@ -335,6 +339,7 @@ int warps_for(const DtnNormBackward& args) {
 bool tensor_cores_take(const DtnNormBackward& args) {
   const DtnSizes sizes(args);
   if (args.dbranch && sizes.image != sizes.tokens * sizes.channels) return false;
+  if (args.dbranch_sums && sizes.channels > tensor::Staged::kFloats) return false;
   return tensor::takes(args.dtype, args.variant, sizes,
                        {args.x, args.dy, args.dx_add, args.dx, args.dbranch}) &&
          tensor::warps_for(args) > 0;
@@ -348,10 +353,13 @@ void run_tensor(CudaQueue& queue, const DtnNormBackward& args) {
   const DtnPrepared prepared = prepare(queue, args, 0, sizes.heads, positions);
   const std::int64_t of_channels = sizes.batch * sizes.channels,
                      of_heads = sizes.batch * sizes.heads;
-  const DeviceScratch<float> scratch = queue.scratch<float>(2 * of_channels + kHeadSums * of_heads);
+  const int columns = args.dbranch_sums ? 3 : 2;
+  const DeviceScratch<float> scratch =
+      queue.scratch<float>(columns * of_channels + kHeadSums * of_heads);
   float* const weight_sums = scratch.get();
   float* const bias_sums = weight_sums + of_channels;
-  float* const lambda_mean = bias_sums + of_channels;
+  float* const branch_sums = args.dbranch_sums ? bias_sums + of_channels : nullptr;
+  float* const lambda_mean = weight_sums + columns * of_channels;
   float* const lambda_var = lambda_mean + of_heads;
   float* const pos_weight = lambda_var + of_heads;
   const BackwardArguments a{args,
@@ -361,6 +369,7 @@ void run_tensor(CudaQueue& queue, const DtnNormBackward& args) {
                             prepared.bases.get(),
                             weight_sums,
                             bias_sums,
+                            branch_sums,
                             lambda_mean,
                             lambda_var,
                             pos_weight};
@@ -375,9 +384,9 @@ void run_tensor(CudaQueue& queue, const DtnNormBackward& args) {
             Shared::bytes(slices, warps)},
            a);
   });
-  finish_parameter_gradients(
-      queue, args,
-      {sizes.batch, weight_sums, bias_sums, sizes.batch, lambda_mean, lambda_var, pos_weight});
+  finish_parameter_gradients(queue, args,
+                             {sizes.batch, weight_sums, bias_sums, sizes.batch, lambda_mean,
+                              lambda_var, pos_weight, branch_sums});
 }
 
 }  // namespace dtn

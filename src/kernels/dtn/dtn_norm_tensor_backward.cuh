@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/async_copy.cuh"
+#include "kernels/cuda/elementwise.cuh"
 #include "kernels/dtn/dtn_norm_tensor.cuh"
 
 namespace dtn::tensor {
@@ -20,6 +21,7 @@ struct BackwardArguments {
   DtnAxis rows, columns;
   const float* bases;
   float *weight_sums, *bias_sums;   // [B, C]
+  float* branch_sums;               // [B, C], of dbranch; or null
   float *lambda_mean, *lambda_var;  // [B, H]
   float* pos_weight;                // [B, H, 3]
 };
@@ -31,6 +33,7 @@ class Staged {
   static constexpr int kTensor = kElements * kWarpSize;  // vectors of one slice of x or dy
   static constexpr int kBuffer = 2 * kTensor;
   static constexpr int kVectors = 2 * kBuffer;
+  static constexpr int kFloats = kVectors * 4;
 
   __device__ __forceinline__ explicit Staged(uint4* of_warp) : mine_(of_warp + lane_index()) {}
 
@@ -74,6 +77,10 @@ struct Shared {
         terms(reinterpret_cast<float2*>(memory + warps * Staged::kVectors)),
         token_sums(reinterpret_cast<float*>(terms + kPositions)),
         head_sums(token_sums + warps * 2 * kPositions) {}
+  // Of a warp, [C], once nobody works on a slice any more.
+  __device__ __forceinline__ float* column_sums(int warp, int channels) const {
+    return reinterpret_cast<float*>(staged) + warp * channels;
+  }
   static std::size_t bytes(int slices, int warps) {
     return sizeof(uint4) * static_cast<std::size_t>(warps * Staged::kVectors) +
            sizeof(float2) * kPositions +
@@ -134,6 +141,8 @@ __device__ __forceinline__ void make_slopes(const BackwardArguments& a, const Sh
   }
 }
 
+// dx as it stays, and dbranch. A warp walks down some columns at a time, and leaves the sums of dbranch
+// in the place of the slices.
 template <class T>
 __device__ __forceinline__ void finish_tokens(const BackwardArguments& a, const Shared& shared,
                                               const T* x, T* dx) {
@@ -144,16 +153,18 @@ __device__ __forceinline__ void finish_tokens(const BackwardArguments& a, const 
     scale = static_cast<const float*>(a.args.branch_scale)[blockIdx.x];
   }
   constexpr int n = kPerVector<T>;
-  const int lane = lane_index(), channels = static_cast<int>(a.sizes.channels);
+  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int channels = static_cast<int>(a.sizes.channels);
   const float base = a.bases[blockIdx.x];
   const GridRow row_of_token(a.sizes.grid_w);
-  for (int t = static_cast<int>(threadIdx.x) / kWarpSize; t < a.sizes.tokens;
-       t += warps_of_block()) {
-    const int row = row_of_token(t), slot = slot_of(row, t - row * a.sizes.grid_w);
-    const float constant = shared.token_sums[slot], slope = shared.token_sums[kPositions + slot];
-    const float mean = shared.terms[slot].x, centre = base + mean;
+#pragma unroll 1
+  for (int c = lane_index() * n; c < channels; c += kWarpSize * n) {
+    float sums[n] = {};
 #pragma unroll 2
-    for (int c = lane * n; c < channels; c += kWarpSize * n) {
+    for (int t = warp; t < a.sizes.tokens; t += warps_of_block()) {
+      const int row = row_of_token(t), slot = slot_of(row, t - row * a.sizes.grid_w);
+      const float constant = shared.token_sums[slot], slope = shared.token_sums[kPositions + slot];
+      const float mean = shared.terms[slot].x, centre = base + mean;
       const int at = t * channels + c;
       float v[n], d[n];
       cuda::load_vector<T>(x + at, v);
@@ -169,9 +180,21 @@ __device__ __forceinline__ void finish_tokens(const BackwardArguments& a, const 
 #pragma unroll
       for (int k = 0; k < n; ++k) {
         d[k] = scale * cuda::to_float(cuda::from_float<T>(d[k]));
+        sums[k] += d[k];
       }
       cuda::store_vector<T>(dbranch + at, d);
     }
+    if (a.branch_sums) cuda::store_values(shared.column_sums(warp, channels) + c, sums);
+  }
+}
+
+// The sums of an image's columns of dbranch, from those of the warps, in order.
+__device__ __forceinline__ void finish_columns(const BackwardArguments& a, const Shared& shared) {
+  const int channels = static_cast<int>(a.sizes.channels);
+  for (int c = static_cast<int>(threadIdx.x); c < channels; c += static_cast<int>(blockDim.x)) {
+    float sum = 0;
+    for (int w = 0; w < warps_of_block(); ++w) sum += shared.column_sums(w, channels)[c];
+    a.branch_sums[std::int64_t{blockIdx.x} * channels + c] = sum;
   }
 }
 

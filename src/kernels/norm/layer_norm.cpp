@@ -6,6 +6,7 @@
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/simd.h"
+#include "kernels/pointwise/pointwise.h"
 
 namespace dtn::DTN_ISA {
 namespace {
@@ -225,6 +226,8 @@ void run(CpuQueue& queue, const LayerNormBackward& given) {
     LayerNormBackward args = given;
     if (!args.weight) args.weight = filled<AccumulatorOf<T>>(scope, args.channels, 1);
     backward<T>(queue, args);
+    if (!args.dbranch_sums) return;
+    run(queue, SumRows{args.dtype, args.rows, args.channels, args.dbranch, args.dbranch_sums});
   });
 }
 

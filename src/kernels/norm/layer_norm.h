@@ -69,6 +69,7 @@ void run(CudaQueue&, const ResidualLayerNormForward&);
 //   dx = rstd (dxhat - mean_c(dxhat) - xhat mean_c(dxhat xhat)) + dx_add
 //   dweight += sum_r dy xhat,   dbias += sum_r dy
 //   dbranch = row_scale[row / rows_per_scale] dx,   from dx as it was rounded
+//   dbranch_sums += sum_r dbranch,   as rounded or before
 // The sums over rows, those of a set, are taken in chunks fixed by the shape, so they do not depend
 // on threads. Gradients of row_mean and row_std add (drow_mean + drow_std xhat) / C to dx.
 struct LayerNormBackward {
@@ -85,6 +86,7 @@ struct LayerNormBackward {
   void* dbias = nullptr;         // [C], +=
   // What reaches the branch of ResidualLayerNormForward; only with dx, and a tensor of its own.
   void* dbranch = nullptr;          // [rows, C], written (=)
+  void* dbranch_sums = nullptr;     // [C], accumulator type, +=; only with dbranch
   const void* row_scale = nullptr;  // [rows / rows_per_scale], accumulator type; null: 1
   std::int64_t rows_per_scale = 1;
   ParameterSets sets = {};

@@ -5,7 +5,8 @@
 // keeps the running dweight and dbias of its columns in registers, which leaves no room for the
 // weights: these come from the first-level cache each time. At the end of the chunk the warps' sums
 // are added in order into one row of partial sums per block, 8 C bytes for 32 rows or more, and a
-// second kernel adds these up.
+// second kernel adds these up. The column sums of dbranch, where they are wanted, are a third such row
+// and save another pass over dbranch.
 //
 // Rows that do not fit in registers have a block each for dx, and are read a second time for the
 // parameter gradients, by threads that walk down the columns.
@@ -13,6 +14,7 @@
 #include "kernels/cuda/partials.cuh"
 #include "kernels/norm/layer_norm.h"
 #include "kernels/norm/layer_norm_shape.cuh"
+#include "kernels/pointwise/pointwise.h"
 
 namespace dtn {
 namespace {
@@ -42,7 +44,7 @@ struct Backward {
   std::int64_t rows_per_scale;
   ParameterSets sets;                   // at least one
   std::int64_t chunks, rows_per_chunk;  // of a set
-  float* partials;                      // [sets, chunks, (dweight, dbias), C]
+  float* partials;                      // [sets, chunks, outputs_of(kind), C]
   const float* drow_mean;
   const float* drow_std;
 
@@ -59,8 +61,12 @@ struct Backward {
   }
 };
 
-// The rows of a block and where their parameters begin. kBySets is compiled apart, so that the
-// plain kernel carries nothing it does not need.
+// What is compiled apart, so that the plain kernel carries nothing it does not need.
+enum class Kind { kPlain, kBySets, kBranchSums };
+// Rows of partial sums: dweight, dbias, and the column sums of dbranch.
+constexpr int outputs_of(Kind kind) { return kind == Kind::kBranchSums ? 3 : 2; }
+
+// The rows of a block and where their parameters begin.
 template <bool kBySets>
 struct Chunk {
   std::int64_t begin, end, parameters = 0;
@@ -103,15 +109,16 @@ constexpr int rows_together(int values, bool wide) {
 
 // Blocks per multiprocessor that the registers must leave room for.
 template <class T>
-constexpr int resident_blocks(int values, bool wide, bool by_sets) {
+constexpr int resident_blocks(int values, bool wide, Kind kind) {
   if (!wide) return 1;
-  if (by_sets) return values <= 16 ? 3 : 2;
+  if (kind != Kind::kPlain) return values <= 16 ? 3 : 2;
   return values <= 16 ? 4 : values * sizeof(T) <= 96 ? 3 : 2;
 }
 
 // What a warp holds of the rows from `first` on, those before `end`.
-template <class T, int kValues, bool kWide, bool kBySets>
+template <class T, int kValues, bool kWide, Kind kKind>
 struct RowGroup {
+  static constexpr bool kBySets = kKind == Kind::kBySets;
   using Row = cuda::LaneValues<T, kValues, kWide>;
   static constexpr int kRows = rows_together<T>(kValues, kWide);
   static constexpr int kRun = Row::kRun;
@@ -170,8 +177,10 @@ struct RowGroup {
     }
   }
 
+  // dx and dbranch, whose columns are added up in `branch` for Kind::kBranchSums.
   __device__ __forceinline__ void write(const Backward<T>& a, std::int64_t parameters,
-                                        std::int64_t first, std::int64_t end, int lane) {
+                                        std::int64_t first, std::int64_t end, int lane,
+                                        float (&branch)[kValues]) {
     const int channels = static_cast<int>(a.channels);
     float scale[kRows];
 #pragma unroll
@@ -207,6 +216,7 @@ struct RowGroup {
 #pragma unroll
         for (int k = 0; k < kRun; ++k) {
           dx[k] = cuda::to_float(cuda::from_float<T>(dx[k])) * scale[r];
+          if constexpr (kKind == Kind::kBranchSums) branch[i + k] += dx[k];
         }
         Row::store_run(a.dbranch + at, dx);
       }
@@ -215,33 +225,38 @@ struct RowGroup {
 };
 
 // Blocks: one per chunk of rows.
-template <class T, int kValues, bool kWide, bool kBySets>
-__global__ void __launch_bounds__(kThreads, resident_blocks<T>(kValues, kWide, kBySets))
+template <class T, int kValues, bool kWide, Kind kKind>
+__global__ void __launch_bounds__(kThreads, resident_blocks<T>(kValues, kWide, kKind))
     layer_norm_backward_kernel(Backward<T> a) {
-  using Group = RowGroup<T, kValues, kWide, kBySets>;
-  DTN_SHARED(float, shared);  // [kWarps, (dweight, dbias), C]
+  using Group = RowGroup<T, kValues, kWide, kKind>;
+  DTN_SHARED(float, shared);  // [kWarps, outputs, C]
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
   const int channels = static_cast<int>(a.channels);
-  const Chunk<kBySets> chunk(a, blockIdx.x);
-  float dweight[kValues] = {}, dbias[kValues] = {};
+  const Chunk<Group::kBySets> chunk(a, blockIdx.x);
+  float dweight[kValues] = {}, dbias[kValues] = {}, branch[kValues] = {};
   for (std::int64_t first = chunk.begin + warp * Group::kRows; first < chunk.end;
        first += kWarps * Group::kRows) {
     Group group;
     group.load(a, first, chunk.end, lane);
     group.add_up(a, chunk.parameters, lane, dweight, dbias);
-    if (a.dx) group.write(a, chunk.parameters, first, chunk.end, lane);
+    if (a.dx) group.write(a, chunk.parameters, first, chunk.end, lane, branch);
   }
 
   if (!a.partials) return;
-  Group::Row::store_floats(shared + (2 * warp) * channels, lane, channels, dweight);
-  Group::Row::store_floats(shared + (2 * warp + 1) * channels, lane, channels, dbias);
+  constexpr int kOutputs = outputs_of(kKind);
+  float* of_warp = shared + warp * kOutputs * channels;
+  Group::Row::store_floats(of_warp, lane, channels, dweight);
+  Group::Row::store_floats(of_warp + channels, lane, channels, dbias);
+  if constexpr (kKind == Kind::kBranchSums) {
+    Group::Row::store_floats(of_warp + 2 * channels, lane, channels, branch);
+  }
   __syncthreads();
-  for (int c = static_cast<int>(threadIdx.x); c < 2 * channels; c += kThreads) {
+  for (int c = static_cast<int>(threadIdx.x); c < kOutputs * channels; c += kThreads) {
     float sum = 0;
 #pragma unroll
-    for (int w = 0; w < kWarps; ++w) sum += shared[w * 2 * channels + c];
-    a.partials[static_cast<std::int64_t>(blockIdx.x) * 2 * channels + c] = sum;
+    for (int w = 0; w < kWarps; ++w) sum += shared[w * kOutputs * channels + c];
+    a.partials[static_cast<std::int64_t>(blockIdx.x) * kOutputs * channels + c] = sum;
   }
 }
 
@@ -310,12 +325,22 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <class T>
-void backward(CudaQueue& queue, const Backward<T>& a) {
+bool is_wide(const Backward<T>& a) {
+  return rows_are_wide<T>(a.channels, {a.x, a.dy, a.dx_add, a.dx, a.dbranch, a.weight}) &&
+         a.sets.stride % 4 == 0;
+}
+
+template <class T>
+Kind kind_of(const Backward<T>& a, bool branch_sums) {
+  if (a.sets.rows < a.rows || a.drow_mean || a.drow_std || !a.weight) return Kind::kBySets;
+  return branch_sums && is_held(a.channels, is_wide(a)) ? Kind::kBranchSums : Kind::kPlain;
+}
+
+template <class T>
+void backward(CudaQueue& queue, const Backward<T>& a, Kind kind) {
   const std::int64_t chunks = a.rows / a.sets.rows * a.chunks;
   const KernelName kernel{"layer_norm_backward", {a.rows, a.channels}};
-  const bool wide =
-      rows_are_wide<T>(a.channels, {a.x, a.dy, a.dx_add, a.dx, a.dbranch, a.weight}) &&
-      a.sets.stride % 4 == 0;
+  const bool wide = is_wide(a);
   if (!is_held(a.channels, wide)) {
     // First the sums: dx may overwrite dy.
     if (a.partials) {
@@ -329,21 +354,30 @@ void backward(CudaQueue& queue, const Backward<T>& a) {
     return;
   }
   for_held_row(a.channels, wide, [&](auto values, auto is_wide) {
+    const std::int64_t sums = kWarps * outputs_of(kind) * a.channels;
     const LaunchShape shape{blocks_for(chunks, 1), kThreads,
-                            static_cast<std::size_t>(kWarps * 2 * a.channels) * sizeof(float)};
-    if (a.sets.rows < a.rows || a.drow_mean || a.drow_std || !a.weight) {
-      launch(queue, kernel, layer_norm_backward_kernel<T, values, is_wide, true>, shape, a);
-    } else {
-      launch(queue, kernel, layer_norm_backward_kernel<T, values, is_wide, false>, shape, a);
+                            static_cast<std::size_t>(sums) * sizeof(float)};
+    auto launch_as = [&](auto constant) {
+      launch(queue, kernel, layer_norm_backward_kernel<T, values, is_wide, constant>, shape, a);
+    };
+    switch (kind) {
+      case Kind::kPlain: return launch_as(std::integral_constant<Kind, Kind::kPlain>{});
+      case Kind::kBySets: return launch_as(std::integral_constant<Kind, Kind::kBySets>{});
+      case Kind::kBranchSums: return launch_as(std::integral_constant<Kind, Kind::kBranchSums>{});
     }
   });
 }
 
 template <class T>
-void add_partials(CudaQueue& queue, const Backward<T>& a, float* dweight, float* dbias) {
+void add_partials(CudaQueue& queue, const Backward<T>& a, Kind kind,
+                  const LayerNormBackward& args) {
   const std::int64_t sets = a.rows / a.sets.rows;
+  auto* dweight = static_cast<float*>(args.dweight);
+  auto* dbias = static_cast<float*>(args.dbias);
   if (sets == 1) {
-    cuda::Partials sums{a.partials, a.chunks, a.channels, 2, {dweight, dbias}};
+    auto* branch = static_cast<float*>(args.dbranch_sums);
+    cuda::Partials sums{
+        a.partials, a.chunks, a.channels, outputs_of(kind), {dweight, dbias, branch}};
     return cuda::add_partials(queue, "layer_norm_add_partials", sums);
   }
   const dim3 grid(static_cast<unsigned>(sets), blocks_for(2 * a.channels, kThreads).x);
@@ -377,12 +411,17 @@ void run(CudaQueue& queue, const LayerNormBackward& args) {
     const std::int64_t sets = args.rows / a.sets.rows;
     a.rows_per_chunk = cuda::rows_per_chunk(args.rows, kLeastRows, 2 * kWarps);
     a.chunks = (a.sets.rows + a.rows_per_chunk - 1) / a.rows_per_chunk;
-    if (!args.dweight && !args.dbias) return backward(queue, a);
-
-    auto partials = queue.scratch<float>(sets * a.chunks * 2 * args.channels);
-    a.partials = partials.get();
-    backward(queue, a);
-    add_partials(queue, a, static_cast<float*>(args.dweight), static_cast<float*>(args.dbias));
+    const Kind kind = kind_of(a, args.dbranch_sums != nullptr);
+    if (args.dweight || args.dbias || kind == Kind::kBranchSums) {
+      auto partials = queue.scratch<float>(sets * a.chunks * outputs_of(kind) * args.channels);
+      a.partials = partials.get();
+      backward(queue, a, kind);
+      add_partials(queue, a, kind, args);
+    } else {
+      backward(queue, a, kind);
+    }
+    if (!args.dbranch_sums || kind == Kind::kBranchSums) return;
+    run(queue, SumRows{args.dtype, args.rows, args.channels, args.dbranch, args.dbranch_sums});
   });
 }
 

@@ -1,5 +1,8 @@
 // What stands around DTN in a model, a residual sum in front of it and learnt lambdas, has the same bits
 // when a pass does it on the way as when kernels of their own do it.
+#include <algorithm>
+#include <cmath>
+
 #include "cuda/kernels/dtn_norm_problem.h"
 #include "kernels/pointwise/pointwise.h"
 
@@ -7,7 +10,8 @@ namespace dtn::test {
 namespace {
 
 constexpr DType kFloat = DType::kFloat32;
-constexpr std::uint32_t kMeanStart = 31, kVarStart = 32;  // what the gradients of lambdas start at
+// What the gradients of lambdas start at, and the column sums.
+constexpr std::uint32_t kMeanStart = 31, kVarStart = 32, kSumsStart = 33;
 
 // A problem whose x is a sum, and whose lambdas are learnt.
 struct Surrounded {
@@ -33,12 +37,13 @@ struct Surrounded {
 struct Results {
   DtnNormProblem problem;  // with these x and lambdas
   Outputs outputs;
-  Twin dbranch;
+  Twin dbranch, dbranch_sums;
 
   explicit Results(const Surrounded& s)
       : problem(s.problem),
         outputs(s.problem),
-        dbranch(Twin::output(s.problem.image_shape(), s.problem.dtype)) {
+        dbranch(Twin::output(s.problem.image_shape(), s.problem.dtype)),
+        dbranch_sums(Twin::accumulated({s.problem.dense.channels}, kFloat, kSumsStart)) {
     problem.x = Twin::output(s.problem.image_shape(), s.problem.dtype);
     problem.lambda_mean = Twin::output({s.problem.dense.heads}, kFloat);
     problem.lambda_var = Twin::output({s.problem.dense.heads}, kFloat);
@@ -97,6 +102,7 @@ Results together(Queue& queue, const Surrounded& s, Where w) {
   backward.by_logits = true;
   if (s.scaled) {
     backward.dbranch = r.dbranch.at(w);
+    backward.dbranch_sums = r.dbranch_sums.at(w);
     backward.branch_scale = s.scale.at(w);
   }
   run(queue, backward);
@@ -121,6 +127,25 @@ void expect_logit_gradients(const std::string& what, const Results& got, const R
          kMeanStart);
   expect("var_logit", got.outputs.dlambda_var, want.outputs.dlambda_var, got.problem.lambda_var,
          kVarStart);
+}
+
+// The column sums of dbranch, which may be added up before it is rounded.
+void expect_sums(const std::string& what, const Surrounded& s, const Results& got, Where w) {
+  auto values = [w](const Twin& t) { return doubles(w == kOnDevice ? t.device() : t.host()); };
+  const Doubles dbranch = values(got.dbranch);
+  const auto channels = static_cast<std::size_t>(s.problem.dense.channels);
+  Doubles expected =
+      doubles(Twin::accumulated({s.problem.dense.channels}, kFloat, kSumsStart).host());
+  Doubles sizes(channels, 1.0);
+  for (std::size_t i = 0; i < dbranch.size(); ++i) {
+    expected[i % channels] += dbranch[i];
+    sizes[i % channels] += std::abs(dbranch[i]);
+  }
+  const auto rows = static_cast<std::int64_t>(dbranch.size() / channels);
+  expect_close("dtn_norm", cat(what, " dbranch_sums"),
+               w == kOnDevice ? got.dbranch_sums.device() : got.dbranch_sums.host(), expected,
+               rounding_bound(kFloat, rows) + unit_roundoff(s.problem.dtype),
+               *std::ranges::max_element(sizes));
 }
 
 void expect_same(const std::string& what, const std::vector<Tensor>& got,
@@ -160,8 +185,13 @@ TEST(CudaDtnAround, BitsOfKernelsOfTheirOwn) {
         const Results got = together(cuda_queue(), s, kOnDevice);
         expect_same(what, got.shared(kOnDevice), want.shared(kOnDevice));
         expect_logit_gradients(what, got, want, kOnDevice);
-        if (s.scaled) expect_same(what, {got.dbranch.device()}, {want.dbranch.device()});
-        return got.shared(kOnDevice);
+        std::vector<Tensor> all = got.shared(kOnDevice);
+        if (s.scaled) {
+          expect_same(what, {got.dbranch.device()}, {want.dbranch.device()});
+          expect_sums(what, s, got, kOnDevice);
+          all.push_back(got.dbranch_sums.device());
+        }
+        return all;
       };
       if (s.problem.dense.channels == kShapes[0].channels) {
         under_every_schedule(body);
@@ -179,7 +209,9 @@ TEST(CudaDtnAround, AsOnTheHost) {
     const Results want = apart(cpu_queue(), s, kOnHost), got = together(cpu_queue(), s, kOnHost);
     expect_same("host", got.shared(kOnHost), want.shared(kOnHost));
     expect_logit_gradients("host", got, want, kOnHost);
-    if (s.scaled) expect_same("host", {got.dbranch.host()}, {want.dbranch.host()});
+    if (!s.scaled) continue;
+    expect_same("host", {got.dbranch.host()}, {want.dbranch.host()});
+    expect_sums("host", s, got, kOnHost);
   }
 }
 

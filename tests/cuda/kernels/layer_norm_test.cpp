@@ -1,5 +1,8 @@
 #include "kernels/norm/layer_norm.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "cuda/twin.h"
 #include "kernels/pointwise/pointwise.h"
 
@@ -14,7 +17,7 @@ struct Problem {
   DType dtype;
   std::int64_t rows, channels, shift = 0;
   Twin x, branch, weight, bias, dy, add, row_scale;
-  Twin sum, y, mean, rstd, dx, dbranch, dweight, dbias;
+  Twin sum, y, mean, rstd, dx, dbranch, dweight, dbias, dbranch_sums;
 
   Problem(DType d, std::int64_t r, std::int64_t c, double x_mean = 0, std::int64_t shifted = 0)
       : dtype(d), rows(r), channels(c), shift(shifted) {
@@ -27,6 +30,7 @@ struct Problem {
     row_scale = random_twin({(r + kRowsPerScale - 1) / kRowsPerScale}, DType::kFloat32, 7, 1, 0.5);
     dweight = Twin::accumulated({c}, DType::kFloat32, 8);
     dbias = Twin::accumulated({c}, DType::kFloat32, 9);
+    dbranch_sums = Twin::accumulated({c}, DType::kFloat32, 10);
     make_outputs();
   }
 
@@ -34,8 +38,8 @@ struct Problem {
   Problem in_float64() const {
     Problem p = *this;
     p.dtype = DType::kFloat64;
-    for (Twin* t :
-         {&p.x, &p.branch, &p.weight, &p.bias, &p.dy, &p.add, &p.row_scale, &p.dweight, &p.dbias}) {
+    for (Twin* t : {&p.x, &p.branch, &p.weight, &p.bias, &p.dy, &p.add, &p.row_scale, &p.dweight,
+                    &p.dbias, &p.dbranch_sums}) {
       *t = Twin(as(t->host(), DType::kFloat64));
     }
     p.make_outputs();
@@ -89,6 +93,7 @@ struct Problem {
     a.dweight = dweight.at(w);
     a.dbias = dbias.at(w);
     a.dbranch = at(dbranch, w);
+    a.dbranch_sums = dbranch_sums.at(w);
     a.row_scale = row_scale.at(w);
     a.rows_per_scale = kRowsPerScale;
     return a;
@@ -96,12 +101,26 @@ struct Problem {
 
   std::vector<Tensor> results() const {
     std::vector<Tensor> r;
-    for (const Twin* t : {&y, &mean, &rstd, &dx, &dbranch, &dweight, &dbias}) {
+    for (const Twin* t : {&y, &mean, &rstd, &dx, &dbranch, &dweight, &dbias, &dbranch_sums}) {
       r.push_back(t->device());
     }
     return r;
   }
 };
+
+// The largest sum of a column of |dbranch|.
+double column_of_dbranch(const Problem& exact) {
+  const Doubles all = doubles(exact.dbranch.host());
+  double largest = 0;
+  for (std::int64_t c = 0; c < exact.channels; ++c) {
+    double sum = 0;
+    for (std::int64_t r = 0; r < exact.rows; ++r) {
+      sum += std::abs(all[static_cast<std::size_t>(exact.shift + r * exact.channels + c)]);
+    }
+    largest = std::max(largest, sum);
+  }
+  return largest;
+}
 
 void expect_near(const char* what, const Problem& p, const Twin& got, const Twin& exact,
                  double bound, double floor = 1e-30) {
@@ -130,6 +149,12 @@ void check(Problem p) {
   expect_near("dbranch", p, p.dbranch, exact.dbranch, stored + unit_roundoff(p.dtype), terms);
   expect_near("dweight", p, p.dweight, exact.dweight, rounding_bound(kFloat, p.rows + p.channels));
   expect_near("dbias", p, p.dbias, exact.dbias, rounding_bound(kFloat, p.rows));
+  const double of_sums = stored + unit_roundoff(p.dtype) + rounding_bound(kFloat, p.rows);
+  const double column = column_of_dbranch(exact) + terms;
+  expect_near("dbranch_sums", p, p.dbranch_sums, exact.dbranch_sums, of_sums, column);
+  EXPECT_LE(
+      relative_error(doubles(p.dbranch_sums.host()), doubles(exact.dbranch_sums.host()), column),
+      of_sums);
   EXPECT_LE(relative_error(doubles(p.y.host()), doubles(exact.y.host())), stored);
   EXPECT_LE(relative_error(doubles(p.dx.host()), doubles(exact.dx.host()), terms), stored);
   EXPECT_LE(relative_error(doubles(p.dbranch.host()), doubles(exact.dbranch.host()), terms),
@@ -210,7 +235,7 @@ struct SetProblem : Problem {
     f.sets = b.sets = sets;
     f.row_mean = row_mean.at(w), f.row_std = row_std.at(w);
     b.drow_mean = drow_mean.at(w), b.drow_std = drow_std.at(w);
-    b.dbranch = nullptr;
+    b.dbranch = b.dbranch_sums = nullptr;
     if (sets.stride == 0) {
       f.weight = f.bias = b.weight = nullptr;
       b.dweight = b.dbias = nullptr;
@@ -362,7 +387,7 @@ TEST(CudaLayerNorm, MayWorkInPlace) {
       without_add.dx_add = nullptr;
       run(cuda_queue(), without_add);
       LayerNormBackward over_dy = in_place.backward(kOnDevice);
-      over_dy.dx_add = over_dy.dbranch = nullptr;
+      over_dy.dx_add = over_dy.dbranch = over_dy.dbranch_sums = nullptr;
       over_dy.dx = const_cast<void*>(over_dy.dy);
       run(cuda_queue(), over_dy);
       EXPECT_TRUE(same_bits(in_place.dy.device(), apart.dx.device()));
@@ -384,7 +409,7 @@ TEST(CudaLayerNorm, WhatIsNotAskedForStaysUntouched) {
     for (const Problem* p : {&all, &some}) run(cuda_queue(), p->forward(kOnDevice));
     run(cuda_queue(), all.backward(kOnDevice));
     LayerNormBackward only_bias = some.backward(kOnDevice);
-    only_bias.dx = only_bias.dbranch = only_bias.dweight = nullptr;
+    only_bias.dx = only_bias.dbranch = only_bias.dbranch_sums = only_bias.dweight = nullptr;
     run(cuda_queue(), only_bias);
     EXPECT_TRUE(same_bits(some.dbias.device(), all.dbias.device()));
     EXPECT_TRUE(same_bits(some.dweight.device(), some.dweight.host()));
@@ -393,7 +418,30 @@ TEST(CudaLayerNorm, WhatIsNotAskedForStaysUntouched) {
     only_dx.dweight = only_dx.dbias = nullptr;
     run(cuda_queue(), only_dx);
     EXPECT_TRUE(same_bits(some.dx.device(), all.dx.device()));
+    EXPECT_TRUE(same_bits(some.dbranch_sums.device(), all.dbranch_sums.device()));
     EXPECT_TRUE(same_bits(some.dweight.device(), some.dweight.host()));
+  }
+}
+
+TEST(CudaLayerNorm, SumsOfTheBranchChangeNothingElse) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  const std::int64_t shapes[][2] = {{197, 192}, {69, 433}, {37, 432},  {5, 768},
+                                    {3, 1024},  {3, 515},  {70, 1032}, {41, 7}};
+  for (DType dtype : kTypes) {
+    for (auto [rows, channels] : shapes) {
+      SCOPED_TRACE(cat(name_of(dtype), " ", rows, " x ", channels));
+      Problem with(dtype, rows, channels), without(dtype, rows, channels);
+      for (const Problem* p : {&with, &without}) run(cuda_queue(), p->forward(kOnDevice));
+      run(cuda_queue(), with.backward(kOnDevice));
+      LayerNormBackward args = without.backward(kOnDevice);
+      args.dbranch_sums = nullptr;
+      run(cuda_queue(), args);
+      EXPECT_TRUE(same_bits(with.dx.device(), without.dx.device()));
+      EXPECT_TRUE(same_bits(with.dbranch.device(), without.dbranch.device()));
+      EXPECT_TRUE(same_bits(with.dweight.device(), without.dweight.device()));
+      EXPECT_TRUE(same_bits(with.dbias.device(), without.dbias.device()));
+      EXPECT_TRUE(same_bits(without.dbranch_sums.device(), without.dbranch_sums.host()));
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "cuda/twin.h"
 #include "dtn/ops/drop.h"
+#include "dtn/ops/linear.h"
 #include "kernels/cuda/trace.h"
 #include "norm_cases.h"
 
@@ -99,6 +100,80 @@ TEST(CudaResidualSum, BitsOfSumAndNormApart) {
           expect_same_bits(run_sum(c, dtype, scaled, true, wants),
                            run_sum(c, dtype, scaled, false, wants));
         }
+      }
+    }
+  }
+}
+
+// A branch that ends in a linear layer: y, and every gradient, that of its bias last.
+std::vector<Tensor> run_linear_branch(const SumCase& c, DType dtype, bool fused, bool elsewhere) {
+  NormConfig config;
+  config.type = c.options.empty() ? "ln" : "dtn";
+  config.options = c.options;
+  const NormShape norm_shape{kChannels, kHeads, 1e-5, c.grid};
+  BuiltNorm built;
+  built.norm = make_normalizer(config, norm_shape, {built.store, "norm"});
+  built.store.allocate(DType::kFloat32, kCuda);
+  built.store.values().copy_from(build_norm(config, norm_shape, DType::kFloat32)->store.values());
+  if (dtype == DType::kBFloat16) built.store.enable_bfloat16();
+  const Shape shape = {kBatch, c.grid.tokens(), kChannels};
+  auto parameter = [](const Shape& s, std::uint32_t stream) {
+    return Variable(as(random_tensor(s, stream), DType::kFloat32).to(kCuda), true);
+  };
+  const Variable x(as(random_tensor(shape, 1), dtype).to(kCuda), true);
+  const Variable weight = parameter({kChannels, kChannels}, 2), bias = parameter({kChannels}, 3);
+  const Tensor scale = as(random_tensor({kBatch}, 5, 0.5, 1), DType::kFloat32).to(kCuda);
+  Tape tape;
+  Context ctx;
+  ctx.tape = &tape;
+  const Variable branch = ops::linear(ctx, x, weight, bias);
+  // The branch seen by others, before and after the sum.
+  const Variable before = elsewhere ? ops::gelu(ctx, branch) : Variable();
+  Variable sum, y;
+  if (fused) {
+    y = built.norm->forward_sum(ctx, x, branch, scale, c.grid, sum);
+  } else {
+    sum = ops::residual_add(ctx, x, branch, scale);
+    y = built.norm->forward(ctx, sum, c.grid);
+  }
+  Variable out = ops::residual_add(ctx, sum, y, {});
+  if (elsewhere) {
+    out = ops::residual_add(ctx, out, before, {});
+    if (c.grid.height > 5) out = ops::residual_add(ctx, out, ops::gelu(ctx, branch), {});
+  }
+  const cuda::Trace trace;
+  tape.backward(out, as(random_tensor(shape, 4), dtype).to(kCuda));
+  const auto sums = std::ranges::count(trace.launches(), "sum_rows", &cuda::TimedLaunch::name);
+  EXPECT_EQ(sums == 0, fused && c.fuses && !elsewhere) << sums << " sums of rows";
+  std::vector<Tensor> results = {y.value(), x.grad(), weight.grad(), built.store.gradients(),
+                                 bias.grad()};
+  for (Tensor& t : results) t = t.to(kCpu);
+  return results;
+}
+
+// The norm's backward pass sums the columns of what it gives the branch, for the bias that ends the
+// branch; whoever else sees the branch has its share.
+TEST(CudaResidualSum, SumsWhatReachesTheBiasOfTheBranch) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  auto text = [](const char* s) { return OptionValue(std::string(s)); };
+  const OptionValue learnt = text("learnable");
+  const SumCase cases[] = {{"layer norm", {}, {6, 5}, true},
+                           {"layer norm, seen before alone", {}, {5, 6}, true},
+                           {"dtn", {{"lambda", learnt}}, {6, 5}, true},
+                           {"dtn, seen before alone", {{"lambda", learnt}}, {5, 6}, true},
+                           {"large grids", {{"lambda", learnt}}, {17, 3}, false}};
+  for (const SumCase& c : cases) {
+    for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      for (bool elsewhere : {false, true}) {
+        SCOPED_TRACE(cat(c.name, ", ", name_of(dtype), elsewhere ? ", seen elsewhere" : ""));
+        std::vector<Tensor> got = run_linear_branch(c, dtype, true, elsewhere);
+        std::vector<Tensor> want = run_linear_branch(c, dtype, false, elsewhere);
+        const Doubles bias = doubles(got.back()), expected = doubles(want.back());
+        got.pop_back(), want.pop_back();
+        expect_same_bits(got, want);
+        const double terms = 10 * static_cast<double>(kBatch * c.grid.tokens());
+        EXPECT_LE(relative_error(bias, expected, terms),
+                  rounding_bound(DType::kFloat32, 200) + unit_roundoff(dtype));
       }
     }
   }

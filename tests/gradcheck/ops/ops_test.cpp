@@ -302,6 +302,28 @@ TEST(OpGradients, LayerNormAddsTheWaitingGradient) {
       inputs);
 }
 
+// A branch that ends in a linear layer, whose bias has its gradient from the norm's backward pass, and
+// that others see too, before the sum and after it.
+TEST(OpGradients, ResidualLayerNormOfALinearBranch) {
+  const std::vector<Tensor> inputs = {random_tensor({3, 4, 5}, 44), random_tensor({5, 5}, 45),
+                                      random_tensor({5}, 46), random_tensor({5}, 47, 0.5, 1),
+                                      random_tensor({5}, 48)};
+  for (const auto& [before, after] : {std::pair(false, false), {true, false}, {false, true}}) {
+    SCOPED_TRACE(cat(before ? "seen before" : "", after ? "seen after" : ""));
+    Op op = [before = before, after = after](Context& c, const Inputs& v) {
+      const Variable branch = ops::linear(c, v[0], v[1], v[2]);
+      const Variable seen = before ? ops::gelu(c, branch) : Variable();
+      ops::SumAndNorm r =
+          ops::residual_layer_norm(c, v[0], branch, some_scales(), v[3], v[4], 1e-5);
+      Variable out = ops::residual_add(c, r.sum, r.y, {});
+      if (before) out = ops::residual_add(c, out, seen, {});
+      if (after) out = ops::residual_add(c, out, ops::gelu(c, branch), {});
+      return out;
+    };
+    check("residual_layer_norm of a linear layer", op, inputs);
+  }
+}
+
 // The end of a branch and the norm that follows: the sum is used again, by the next branch's
 // residual, and the norm's backward pass makes what reaches this branch.
 TEST(OpGradients, ResidualLayerNorm) {

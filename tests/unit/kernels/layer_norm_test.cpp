@@ -281,6 +281,8 @@ TYPED_TEST(LayerNorm, ResidualHasTheBitsOfItsParts) {
 
       LayerNormBackward backward = fused.backward();
       backward.dbranch = dbranch.data();
+      std::vector<A> sums(kChannels, A(1)), expected_sums(kChannels, A(1));
+      backward.dbranch_sums = sums.data();
       backward.row_scale = forward.row_scale;
       backward.rows_per_scale = kRowsPerScale;
       run_on(isa, backward);
@@ -289,6 +291,8 @@ TYPED_TEST(LayerNorm, ResidualHasTheBitsOfItsParts) {
       expected = parts.dx;
       if (scaled) scale(parts.dx, nullptr, expected);
       EXPECT_TRUE(same_bits(dbranch, expected));
+      run(cpu_queue(), SumRows{dtype, kRows, kChannels, expected.data(), expected_sums.data()});
+      EXPECT_TRUE(same_bits(sums, expected_sums));
     }
   }
 }
