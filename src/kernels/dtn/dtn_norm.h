@@ -14,6 +14,10 @@
 // and P x is a pass along the grid rows and one down its columns: grid_w + grid_h multiply-adds per
 // element instead of grid_w grid_h.
 //
+// On an axis longer than kWholeAxis weights below kLeastWeight times the largest of their row are taken
+// for 0, in float32: P is as a rule a narrow window on a wide grid, and the passes go through that
+// alone. What is left out of a row is below the rounding of its sum.
+//
 // With pool = s > 1 (the paper's average pooling of the statistics): the values that the statistics
 // across tokens see, x or what the official variant makes of it, are averaged over cells of s x s
 // tokens, then squared; P is that of the grid of T / s^2 cells, in raster order; every token of a
@@ -41,6 +45,9 @@
 #include "dtn/core/dtype.h"
 
 namespace dtn {
+
+inline constexpr int kWholeAxis = 16;
+inline constexpr float kLeastWeight = 1e-9f;
 
 enum class DtnVariant : std::uint8_t { kPaper, kOfficial };
 

@@ -36,6 +36,15 @@ struct DtnSizes {
 // Row length of a stored position matrix: n rounded up to whole 32 bytes.
 inline int position_stride(int n) { return (n + 7) / 8 * 8; }
 
+// Positions [begin, end) along an axis.
+struct DtnSpan {
+  int begin, end;
+
+  __host__ __device__ __forceinline__ bool meets(int from, int to) const {
+    return begin < to && from < end;
+  }
+};
+
 // Weights of P below the smallest normal number are 0, as on the CPU.
 __device__ __forceinline__ float normal_or_zero(float weight) {
   return weight < FLT_MIN ? 0.0f : weight;
@@ -56,6 +65,7 @@ struct DtnAxis {
   // What turns dP into the gradient of the position weights (null unless wanted), [i, j]:
   //   da_offset = sum_ij by_offset dP,  da_d = sum_ij by_square dP.
   const float *by_offset, *by_square;
+  const DtnSpan* seen;  // [i] of each head: outside of it row i of all these is 0
 
   __host__ __device__ std::int64_t per_head() const { return std::int64_t{n} * stride; }
 };
@@ -65,6 +75,7 @@ struct DtnPositions {
   DtnAxis rows;     // along the rows of the grid: n = grid_w, weight a_x
   DtnAxis columns;  // down its columns: n = grid_h, weight a_y
   DeviceScratch<float> memory;
+  DeviceScratch<DtnSpan> spans;
 };
 
 // What each pass makes first. `bases` is the mean of the first token of each image, [B]; the

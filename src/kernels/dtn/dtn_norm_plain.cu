@@ -5,7 +5,8 @@
 // rows of the grid (planes z1 and z2), and the pass down its columns, eight outputs of a line per
 // thread in registers, from where y is written. Position matrices come through the first-level
 // cache: all threads of a group read the same 32 bytes, which serve 16 multiply-adds of each. Per
-// element: 4 (grid_h + grid_w) floating-point operations and two reads of x (the second from the
+// element: 4 (grid_h + grid_w) floating-point operations, fewer where P sees only part of a wide grid
+// (Reads), and two reads of x (the second from the
 // second-level cache at the latest), besides that of token_statistics(). At 14 x 14 in float32
 // arithmetic and memory take about equally long; planes in scratch add up to 24 bytes.
 #include "kernels/dtn/dtn_norm_plain.cuh"
@@ -45,10 +46,12 @@ template <class T, bool kOfficial, bool kShared>
 __global__ void __launch_bounds__(kThreads, 2) dtn_plain_forward_kernel(ForwardArguments a) {
   const DtnSizes& sizes = a.sizes;
   const Slice s(sizes, a.slicing, a.range);
-  DTN_SHARED(float, shared);
+  DTN_SHARED(DtnSpan, spans);
+  const int matrix = s.head - a.range.first_head;
+  const Reads reads(a.rows, a.columns, matrix, spans);
+  auto* shared = reinterpret_cast<float*>(spans + AxisReads::count(sizes));
   float* plane = planes_of_block<kShared>(a.slicing, kPlanes, shared + kThreads, a.scratch);
   float *z1 = plane + a.slicing.plane, *z2 = z1 + a.slicing.plane;
-  const int matrix = s.head - a.range.first_head;
   const std::int64_t tokens = s.image * sizes.tokens, start = s.image * sizes.image + s.channel;
   const T* x = static_cast<const T*>(a.args.x) + start;
   const double* scale = nullptr;
@@ -66,7 +69,8 @@ __global__ void __launch_bounds__(kThreads, 2) dtn_plain_forward_kernel(ForwardA
     plane[t * s.width + s.index] = centred<kOfficial>(x[t * sizes.channels], scale, t, pivot);
   }
   __syncthreads();
-  row_pass(sizes, s, a.rows, a.rows.p_transposed + matrix * a.rows.per_head(), plane, z1, z2);
+  row_pass(sizes, s, a.rows, reads.rows, a.rows.p_transposed + matrix * a.rows.per_head(), plane,
+           z1, z2);
   __syncthreads();
 
   const float mean_share = static_cast<const float*>(a.args.lambda_mean)[s.head];
@@ -81,8 +85,8 @@ __global__ void __launch_bounds__(kThreads, 2) dtn_plain_forward_kernel(ForwardA
   s.for_each_block(sizes.grid_h, sizes.grid_w, [&](int first, int column) {
     const int from = column * s.width + s.index;
     float m1[kOutputs], m2[kOutputs];
-    pass<false>(columns + first, a.columns.stride, sizes.grid_h, z1 + from, z2 + from,
-                sizes.grid_w * s.width, m1, m2);
+    pass<false>(columns + first, a.columns.stride, reads.columns.forth[first / kOutputs], z1 + from,
+                z2 + from, sizes.grid_w * s.width, m1, m2);
 #pragma unroll
     for (int k = 0; k < kOutputs; ++k) {
       const int row = std::min(first + k, sizes.grid_h - 1), t = row * sizes.grid_w + column;
@@ -108,8 +112,7 @@ void run_plain(CudaQueue& queue, const DtnNormForward& args) {
   const Slicing slicing(sizes, kPlanes);
   const PlaneScratch scratch(queue, sizes, slicing, kPlanes);
   const bool official = args.variant == DtnVariant::kOfficial;
-  const std::size_t shared_bytes =
-      sizeof(float) * (kThreads + (slicing.in_shared ? kPlanes * slicing.plane : 0));
+  const std::size_t shared_bytes = slicing.shared_bytes(kThreads);
   for_each_wave_of_heads(sizes, 2, [&](int first_head, int heads) {
     const DtnPrepared prepared = prepare(queue, args, first_head, heads);
     if (first_head == 0) token_statistics(queue, args, prepared.bases.get());

@@ -20,23 +20,77 @@ namespace dtn::plain {
 inline constexpr int kThreads = 256;
 inline constexpr int kMaxWidth = cuda::kWarpSize;
 inline constexpr int kOutputs = 8;  // outputs of a pass that a thread makes together
+// Blocks of these along an axis.
+__host__ __device__ __forceinline__ int output_blocks(int n) {
+  return (n + kOutputs - 1) / kOutputs;
+}
+
+// Which inputs of a pass along an axis are not all multiplied by 0, for each block of its outputs: P is
+// as a rule a narrow window on a wide grid.
+struct AxisReads {
+  DtnSpan *forth, *back;  // by P, and by its transpose
+
+  static __host__ __device__ int count(const DtnSizes& sizes) {  // of both axes
+    return 2 * (output_blocks(sizes.grid_w) + output_blocks(sizes.grid_h));
+  }
+  // `at` moves on behind the spans. By all threads of a block, which meet before they read.
+  __device__ __forceinline__ AxisReads(const DtnAxis& axis, int head, DtnSpan*& at)
+      : forth(at), back(at + output_blocks(axis.n)) {
+    const int n = axis.n, blocks = output_blocks(n);
+    const DtnSpan* seen = axis.seen + std::int64_t{head} * n;
+    for (int i = static_cast<int>(threadIdx.x); i < 2 * blocks; i += kThreads) {
+      const bool by_transpose = i >= blocks;
+      const int first = (by_transpose ? i - blocks : i) * kOutputs;
+      const int last = std::min(first + kOutputs, n);
+      DtnSpan reads{n, 0};
+      for (int row = by_transpose ? 0 : first; row < (by_transpose ? n : last); ++row) {
+        const DtnSpan sees = seen[row];
+        if (by_transpose && !sees.meets(first, last)) continue;
+        reads.begin = std::min(reads.begin, by_transpose ? row : sees.begin);
+        reads.end = std::max(reads.end, by_transpose ? row + 1 : sees.end);
+      }
+      at[i] = reads;
+    }
+    at += 2 * blocks;
+  }
+};
+
+// Of the rows of the grid and down its columns, for one head.
+struct Reads {
+  AxisReads rows, columns;
+
+  __device__ __forceinline__ Reads(const DtnAxis& of_rows, const DtnAxis& of_columns, int head,
+                                   DtnSpan* shared)
+      : rows(of_rows, head, shared), columns(of_columns, head, shared) {}
+};
 
 // How heads are cut into slices of channels.
 struct Slicing {
   int parts, width;  // slices of a head, and channels of a slice; the last may have fewer
   bool in_shared;    // where the planes are
   int plane;         // elements of a plane
+  int planes;
+  std::size_t reads_bytes;
 
-  Slicing(const DtnSizes& sizes, int planes) {
-    constexpr std::int64_t kSharedBytes = 96 * 1024;  // any device gives a block 99 KiB
+  Slicing(const DtnSizes& sizes, int plane_count)
+      : planes(plane_count),
+        reads_bytes(sizeof(DtnSpan) * static_cast<std::size_t>(AxisReads::count(sizes))) {
+    // Any device gives a block 99 KiB, of which sums over the block take 3.
+    const std::int64_t shared_bytes = 96 * 1024 - static_cast<std::int64_t>(reads_bytes);
     const std::int64_t bytes_per_channel = std::int64_t{4} * planes * sizes.tokens;
     // Slices of fewer than 8 channels would waste most of what memory moves for them.
-    in_shared = bytes_per_channel * std::min(8, sizes.head_dim) <= kSharedBytes;
-    const std::int64_t fits = in_shared ? kSharedBytes / bytes_per_channel : kMaxWidth;
+    in_shared = bytes_per_channel * std::min(8, sizes.head_dim) <= shared_bytes;
+    const std::int64_t fits = in_shared ? shared_bytes / bytes_per_channel : kMaxWidth;
     const int most = static_cast<int>(std::min<std::int64_t>(fits, kMaxWidth));
     parts = (sizes.head_dim + most - 1) / most;
     width = (sizes.head_dim + parts - 1) / parts;
     plane = sizes.tokens * width;
+  }
+
+  // What a block shares: Reads, `sums` numbers, and the planes that fit.
+  std::size_t shared_bytes(int sums) const {
+    return reads_bytes +
+           sizeof(float) * static_cast<std::size_t>(sums + (in_shared ? planes * plane : 0));
   }
 };
 
@@ -80,22 +134,25 @@ struct Slice {
   // that follow one another take blocks of the same line: they read the same inputs.
   template <class F>
   __device__ __forceinline__ void for_each_block(int outputs, int lines, F&& f) const {
-    const int blocks = (outputs + kOutputs - 1) / kOutputs;
+    const int blocks = output_blocks(outputs);
     for (int i = group; i < blocks * lines; i += groups) f(i % blocks * kOutputs, i / blocks);
   }
 };
 
-// Outputs o, ..., o + 7 of a pass along one line:
+// Outputs o, ..., o + 7 of a pass along one line, from inputs that are not all multiplied by 0:
 //   out1[o] = sum_j matrix[j, o] in1[j], out2[o] likewise from in2, or from in1^2 for kSquare.
 // `matrix` points to column o of row 0; the inputs are `step` apart.
 template <bool kSquare>
-__device__ __forceinline__ void pass(const float* matrix, int stride, int n, const float* in1,
-                                     const float* in2, int step, float (&out1)[kOutputs],
-                                     float (&out2)[kOutputs]) {
+__device__ __forceinline__ void pass(const float* matrix, int stride, const DtnSpan& reads,
+                                     const float* in1, const float* in2, int step,
+                                     float (&out1)[kOutputs], float (&out2)[kOutputs]) {
 #pragma unroll
   for (int k = 0; k < kOutputs; ++k) out1[k] = out2[k] = 0;
+  matrix += reads.begin * stride;
+  in1 += reads.begin * step;
+  if constexpr (!kSquare) in2 += reads.begin * step;
 #pragma unroll 2
-  for (int j = 0; j < n; ++j) {
+  for (int j = reads.begin; j < reads.end; ++j) {
     float p[kOutputs];
     const float4 low = __ldg(reinterpret_cast<const float4*>(matrix));
     const float4 high = __ldg(reinterpret_cast<const float4*>(matrix) + 1);
@@ -115,12 +172,13 @@ __device__ __forceinline__ void pass(const float* matrix, int stride, int n, con
 
 // The pass along the rows of the grid: z1 = Px x, z2 = Px x^2.
 __device__ __forceinline__ void row_pass(const DtnSizes& sizes, const Slice& s, const DtnAxis& axis,
-                                         const float* matrix, const float* x, float* z1,
-                                         float* z2) {
+                                         const AxisReads& reads, const float* matrix,
+                                         const float* x, float* z1, float* z2) {
   s.for_each_block(axis.n, sizes.grid_h, [&](int first, int row) {
     const int start = row * sizes.grid_w * s.width + s.index;
     float out1[kOutputs], out2[kOutputs];
-    pass<true>(matrix + first, axis.stride, axis.n, x + start, nullptr, s.width, out1, out2);
+    pass<true>(matrix + first, axis.stride, reads.forth[first / kOutputs], x + start, nullptr,
+               s.width, out1, out2);
 #pragma unroll
     for (int k = 0; k < kOutputs; ++k) {
       if (first + k >= axis.n) break;

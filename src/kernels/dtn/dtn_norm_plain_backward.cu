@@ -7,8 +7,9 @@
 //   direct = dxhat r, q = -2 dvar, dm1, dm2 and the sums for weight, bias and lambdas;
 //   dPy from dm and z; dz1, dz2 = Py^T dm1, Py^T dm2 in place of z; dPx from dz and x, x^2;
 //   direct + Px^T dz1 + 2 x Px^T dz2, the unfinished dx.
-// dP is never stored: a thread holds a 4 x 4 tile of it, for its channel, and contracts it with
-// by_offset and by_square. So three numbers per block are left of it, whatever the grid.
+// dP is never stored: a thread holds a 4 x 4 tile of it, one where P is not 0, for its channel, and
+// contracts it with by_offset and by_square. So three numbers per block are left of it, whatever the
+// grid.
 // Per element: 8 (grid_h + grid_w) floating-point operations for the passes and as many, less two
 // passes' worth, for dP; seven planes of shared memory (or scratch) and reads of x, dy and dx_add.
 #include <type_traits>
@@ -71,8 +72,8 @@ __device__ __forceinline__ const T* at(const void* p, std::int64_t i) {
 // m1 and m2 by the pass down the columns, and all that follows from them token by token.
 template <class T, bool kOfficial>
 __device__ __forceinline__ void moment_gradients(const BackwardArguments& a, const Slice& s,
-                                                 const Planes& p, const float* matrix, float pivot,
-                                                 Sums& sums) {
+                                                 const Planes& p, const AxisReads& reads,
+                                                 const float* matrix, float pivot, Sums& sums) {
   const DtnSizes& sizes = a.sizes;
   const float mean_share = *at<float>(a.args.lambda_mean, s.head);
   const float var_share = *at<float>(a.args.lambda_var, s.head);
@@ -92,8 +93,8 @@ __device__ __forceinline__ void moment_gradients(const BackwardArguments& a, con
     for (int k = 0; k < kOutputs; ++k) g[k] = cuda::to_float(dy[token(k) * sizes.channels]);
     const int from = column * s.width + s.index;
     float m1[kOutputs], m2[kOutputs];
-    pass<false>(matrix + first, a.columns.stride, sizes.grid_h, p.z1 + from, p.z2 + from,
-                sizes.grid_w * s.width, m1, m2);
+    pass<false>(matrix + first, a.columns.stride, reads.forth[first / kOutputs], p.z1 + from,
+                p.z2 + from, sizes.grid_w * s.width, m1, m2);
     Sums add;  // of this block: short sums, added up once, lose less to rounding
 #pragma unroll
     for (int k = 0; k < kOutputs; ++k) {
@@ -129,15 +130,22 @@ __device__ __forceinline__ void moment_gradients(const BackwardArguments& a, con
 // once. right2 is right1^2 for kSquare. Positions along the axis are `step` apart, lines
 // `line_step`.
 template <bool kSquare>
-__device__ __forceinline__ void position_sums(const Slice& s, const DtnAxis& axis,
-                                              std::int64_t matrix, int step, int lines,
-                                              int line_step, const float* left1, const float* left2,
+__device__ __forceinline__ void position_sums(const Slice& s, const DtnAxis& axis, int matrix,
+                                              int step, int lines, int line_step,
+                                              const float* left1, const float* left2,
                                               const float* right1, const float* right2,
                                               float& by_offset, float& by_square) {
   const int n = axis.n, side = (n + kTile - 1) / kTile;
   if (n == 1) return;  // P is constant
+  const DtnSpan* seen = axis.seen + std::int64_t{matrix} * n;
   for (int tile = s.group; tile < side * side; tile += s.groups) {
     const int i0 = tile / side * kTile, j0 = tile % side * kTile;
+    bool is_seen = false;  // else P is 0 in all of the tile
+#pragma unroll
+    for (int k = 0; k < kTile; ++k) {
+      is_seen |= i0 + k < n && seen[i0 + k].meets(j0, j0 + kTile);
+    }
+    if (!is_seen) continue;
     int left_at[kTile], right_at[kTile];
 #pragma unroll
     for (int k = 0; k < kTile; ++k) {
@@ -156,12 +164,12 @@ __device__ __forceinline__ void position_sums(const Slice& s, const DtnAxis& axi
       for (int i = 0; i < kTile; ++i) {
         const float l1 = left1[left_at[i]], l2 = left2[left_at[i]];
 #pragma unroll
-        for (int j = 0; j < kTile; ++j) dp[i][j] += l1 * r1[j] + l2 * r2[j];
+        for (int j = 0; j < kTile; ++j) dp[i][j] = fmaf(l1, r1[j], fmaf(l2, r2[j], dp[i][j]));
       }
 #pragma unroll
       for (int k = 0; k < kTile; ++k) left_at[k] += line_step, right_at[k] += line_step;
     }
-    const std::int64_t corner = matrix + std::int64_t{i0} * axis.stride + j0;
+    const std::int64_t corner = matrix * axis.per_head() + std::int64_t{i0} * axis.stride + j0;
     float offset = 0, square = 0;
 #pragma unroll
     for (int i = 0; i < kTile; ++i) {
@@ -200,14 +208,14 @@ __device__ __forceinline__ void token_sums(const BackwardArguments& a, const Sli
 
 // dz1 and dz2 in place of z1 and z2: the pass down the columns with the transposed matrix.
 __device__ __forceinline__ void column_gradients(const DtnSizes& sizes, const Slice& s,
-                                                 const DtnAxis& axis, const float* matrix,
-                                                 const Planes& p) {
+                                                 const DtnAxis& axis, const AxisReads& reads,
+                                                 const float* matrix, const Planes& p) {
   const int step = sizes.grid_w * s.width;
   s.for_each_block(sizes.grid_h, sizes.grid_w, [&](int first, int column) {
     const int from = column * s.width + s.index;
     float dz1[kOutputs], dz2[kOutputs];
-    pass<false>(matrix + first, axis.stride, sizes.grid_h, p.dm1 + from, p.dm2 + from, step, dz1,
-                dz2);
+    pass<false>(matrix + first, axis.stride, reads.back[first / kOutputs], p.dm1 + from,
+                p.dm2 + from, step, dz1, dz2);
 #pragma unroll
     for (int k = 0; k < kOutputs; ++k) {
       if (first + k >= sizes.grid_h) break;
@@ -220,7 +228,8 @@ __device__ __forceinline__ void column_gradients(const DtnSizes& sizes, const Sl
 // The pass along the rows with the transposed matrix, and the unfinished dx. The pivot's part of x
 // drops out because the moments' gradients were taken for the shifted x.
 __device__ __forceinline__ void input_gradient(const BackwardArguments& a, const Slice& s,
-                                               const float* matrix, const Planes& p) {
+                                               const AxisReads& reads, const float* matrix,
+                                               const Planes& p) {
   const DtnSizes& sizes = a.sizes;
   const std::int64_t start = s.image * sizes.image + s.channel;
   const float* residual = a.residual ? a.residual + start : nullptr;
@@ -236,8 +245,8 @@ __device__ __forceinline__ void input_gradient(const BackwardArguments& a, const
     }
     const int from = row * sizes.grid_w * s.width + s.index;
     float d1[kOutputs], d2[kOutputs];
-    pass<false>(matrix + first, a.rows.stride, sizes.grid_w, p.z1 + from, p.z2 + from, s.width, d1,
-                d2);
+    pass<false>(matrix + first, a.rows.stride, reads.back[first / kOutputs], p.z1 + from,
+                p.z2 + from, s.width, d1, d2);
 #pragma unroll
     for (int k = 0; k < kOutputs; ++k) {
       if (first + k >= sizes.grid_w) break;
@@ -283,12 +292,15 @@ template <class T, bool kOfficial, bool kShared>
 __global__ void __launch_bounds__(kThreads, 2) dtn_plain_backward_kernel(BackwardArguments a) {
   const DtnSizes& sizes = a.sizes;
   const Slice s(sizes, a.slicing, a.range);
-  DTN_SHARED(float, shared);
+  DTN_SHARED(DtnSpan, spans);
+  const int matrix = s.head - a.range.first_head;
+  const Reads reads(a.rows, a.columns, matrix, spans);
+  auto* shared = reinterpret_cast<float*>(spans + AxisReads::count(sizes));
   const Planes p(planes_of_block<kShared>(a.slicing, kPlanes, shared + kSumFloats, a.scratch),
                  a.slicing.plane);
   const int line = sizes.grid_w * s.width;
-  const std::int64_t row_matrix = (s.head - a.range.first_head) * a.rows.per_head();
-  const std::int64_t column_matrix = (s.head - a.range.first_head) * a.columns.per_head();
+  const std::int64_t row_matrix = matrix * a.rows.per_head();
+  const std::int64_t column_matrix = matrix * a.columns.per_head();
   const float pivot = *at<float>(a.args.pivot, s.image * sizes.channels + s.channel);
   const bool positions = a.partials.pos_weight != nullptr, wants_dx = a.partials.unfinished;
   const double* scale = nullptr;
@@ -303,32 +315,32 @@ __global__ void __launch_bounds__(kThreads, 2) dtn_plain_backward_kernel(Backwar
     p.x[t * s.width + s.index] = centred<kOfficial>(x[t * sizes.channels], scale, t, pivot);
   }
   __syncthreads();
-  row_pass(sizes, s, a.rows, a.rows.p_transposed + row_matrix, p.x, p.z1, p.z2);
+  row_pass(sizes, s, a.rows, reads.rows, a.rows.p_transposed + row_matrix, p.x, p.z1, p.z2);
   __syncthreads();
-  moment_gradients<T, kOfficial>(a, s, p, a.columns.p_transposed + column_matrix, pivot, sums);
+  moment_gradients<T, kOfficial>(a, s, p, reads.columns, a.columns.p_transposed + column_matrix,
+                                 pivot, sums);
   __syncthreads();
   if (wants_dx) token_sums(a, s, p);
   if (positions) {
-    position_sums<false>(s, a.columns, column_matrix, line, sizes.grid_w, s.width, p.dm1, p.dm2,
-                         p.z1, p.z2, sums.by_y, sums.by_d);
+    position_sums<false>(s, a.columns, matrix, line, sizes.grid_w, s.width, p.dm1, p.dm2, p.z1,
+                         p.z2, sums.by_y, sums.by_d);
     __syncthreads();  // before z is overwritten
   }
   if (positions || wants_dx) {
-    column_gradients(sizes, s, a.columns, a.columns.p + column_matrix, p);
+    column_gradients(sizes, s, a.columns, reads.columns, a.columns.p + column_matrix, p);
     __syncthreads();
   }
   if (positions) {
-    position_sums<true>(s, a.rows, row_matrix, s.width, sizes.grid_h, line, p.z1, p.z2, p.x,
-                        nullptr, sums.by_x, sums.by_d);
+    position_sums<true>(s, a.rows, matrix, s.width, sizes.grid_h, line, p.z1, p.z2, p.x, nullptr,
+                        sums.by_x, sums.by_d);
   }
-  if (wants_dx) input_gradient(a, s, a.rows.p + row_matrix, p);
+  if (wants_dx) input_gradient(a, s, reads.rows, a.rows.p + row_matrix, p);
   add_up(a, s, sums, shared);
 }
 
 template <class T>
 void launch_backward(CudaQueue& queue, const BackwardArguments& a, std::int64_t blocks) {
-  const std::size_t shared_bytes =
-      sizeof(float) * (kSumFloats + (a.slicing.in_shared ? kPlanes * a.slicing.plane : 0));
+  const std::size_t shared_bytes = a.slicing.shared_bytes(kSumFloats);
   auto launch_kernel = [&](auto kernel) {
     launch(queue,
            {"dtn_plain_backward",

@@ -17,9 +17,7 @@ namespace dtn::DTN_ISA {
 // The gradient with respect to offset_weight of a function of P is sum_ij by_offset[i, j] dP[i, j]
 // with by_offset = p (d - sum_j p d), which is the softmax backward; by_square likewise with d^2.
 //
-// On an axis longer than kWholeAxis weights below kLeastWeight times the largest of their row are
-// taken for 0, in float32: P is as a rule a narrow window on a wide grid, and the passes go through
-// that alone. What is left out of a row is below the rounding of its sum.
+// In float32 the passes go through what kLeastWeight leaves alone.
 template <class A>
 struct PositionMatrices {
   A *apply, *apply_transposed;  // P and its transpose, in the order `pass` reads them
@@ -34,9 +32,6 @@ struct PositionMatrices {
   PassMatrix<A> back() const { return {apply_transposed, *block, reads_transposed}; }
   PositionWeights<A> weights() const { return {by_offset, by_square, seen}; }
 };
-
-inline constexpr std::int64_t kWholeAxis = 16;
-inline constexpr float kLeastWeight = 1e-9f;
 
 // Vectors 0, 1, ..., kLanes - 1.
 template <class A>

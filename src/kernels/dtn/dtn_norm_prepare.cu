@@ -30,6 +30,7 @@ struct AxisToMake {
   float direction;   // of offsets: +1 for j - i
   int offset_index;  // column of pos_weight
   float *p, *p_transposed, *by_offset, *by_square;
+  DtnSpan* seen;
 };
 
 // The integer d in [low, high] with the largest square_weight d^2 + offset_weight d.
@@ -42,6 +43,18 @@ __device__ float best_offset(float low, float high, float square_weight, float o
   }
   float gain = square_weight * (low + high) + offset_weight;  // of `high`, over high - low
   return gain > 0 ? high : low;
+}
+
+// The shortest span that holds those of all lanes; {n, 0} of nothing stays so.
+__device__ __forceinline__ DtnSpan span_of_warp(DtnSpan span) {
+#pragma unroll
+  for (int step = kWarpSize / 2; step > 0; step /= 2) {
+    const int begin = __shfl_xor_sync(cuda::kWholeWarp, span.begin, step);
+    const int end = __shfl_xor_sync(cuda::kWholeWarp, span.end, step);
+    if (begin < span.begin) span.begin = begin;
+    if (end > span.end) span.end = end;
+  }
+  return span;
 }
 
 // Row i of P, or for i >= n the zero column i of its transpose.
@@ -70,18 +83,23 @@ __device__ void make_row(const AxisToMake& axis, const float* weight, int head, 
   for (int j = lane; j < stride; j += kWarpSize) {
     float t = shifted(j);
     float e = j < n ? expf(t * (square_weight * (2 * best + t) + offset_weight)) : 0;
+    if (n > kWholeAxis && e < kLeastWeight) e = 0;
     p[j] = e;
     sum += e;
   }
   const float scale = 1 / warp_sum(sum);
   float first = 0, second = 0;
+  DtnSpan seen{n, 0};
   for (int j = lane; j < n; j += kWarpSize) {
     float t = shifted(j), v = normal_or_zero(p[j] * scale);
     p[j] = v;
     p_transposed[std::int64_t{j} * stride + i] = v;
     first += v * t;
     second += v * t * t;
+    if (v != 0) seen = {seen.begin < j ? seen.begin : j, j + 1};  // NaN is not 0
   }
+  seen = span_of_warp(seen);
+  if (lane == 0) axis.seen[std::int64_t{head} * n + i] = seen;
   if (!axis.by_offset) return;
   const float mean = warp_sum(first), mean_square = warp_sum(second);
   for (int j = lane; j < stride; j += kWarpSize) {
@@ -156,15 +174,21 @@ DtnPrepared prepare_for(CudaQueue& queue, const Arguments& args, int first_head,
   auto per_head = [](int n) { return std::int64_t{n} * position_stride(n); };
   const std::int64_t row_size = heads * per_head(sizes.grid_w);
   const std::int64_t column_size = heads * per_head(sizes.grid_h);
-  DtnPrepared made{{{}, {}, queue.scratch<float>(kinds * (row_size + column_size))},
+  DtnPrepared made{{{},
+                    {},
+                    queue.scratch<float>(kinds * (row_size + column_size)),
+                    queue.scratch<DtnSpan>(std::int64_t{heads} * (sizes.grid_w + sizes.grid_h))},
                    queue.scratch<float>(sizes.batch)};
   const float direction = args.variant == DtnVariant::kOfficial ? -1.0f : 1.0f;
   float* at = made.positions.memory.get();
+  DtnSpan* seen = made.positions.spans.get();
   auto make = [&](int n, std::int64_t size, int offset_index, DtnAxis& axis) {
-    AxisToMake m{n, position_stride(n), direction, offset_index, at, at + size, nullptr, nullptr};
+    AxisToMake m{n,   position_stride(n), direction, offset_index, at, at + size, nullptr, nullptr,
+                 seen};
     if (gradients) m.by_offset = at + 2 * size, m.by_square = at + 3 * size;
     at += kinds * size;
-    axis = {m.n, m.stride, m.p, m.p_transposed, m.by_offset, m.by_square};
+    seen += std::int64_t{heads} * n;
+    axis = {m.n, m.stride, m.p, m.p_transposed, m.by_offset, m.by_square, m.seen};
     return m;
   };
   const AxisToMake rows = make(sizes.grid_w, row_size, 0, made.positions.rows);

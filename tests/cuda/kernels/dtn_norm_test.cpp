@@ -34,6 +34,35 @@ TEST(CudaDtnNorm, LargeGrids) {
   check(DtnNormProblem({2, 1, 521, 9, 1}, DtnVariant::kPaper, DType::kBFloat16));
 }
 
+// Where rows of P see part of an axis: narrow and wide bells, centred on the token, beside it, near an
+// end and beyond it; what has its least weight within, and what is uniform. A head each.
+DtnNormProblem windows(const ShapeCase& shape, DtnVariant variant, DType dtype, int first) {
+  const Doubles weights[] = {{0.4, -0.3, -1},  {3, -2, -0.5},   {-4, 5, -0.1}, {0.02, 0.01, 0.02},
+                             {-40, 40, -1},    {0, 0, -0.02},   {0.1, 0, 0},   {0, 0, -20},
+                             {10, -10, -0.05}, {-0.3, 0.2, -2}, {1, 1, -0.25}, {0, 0, -1e-4}};
+  DtnNormProblem p(shape, variant, dtype);
+  Doubles all;
+  for (int h = 0; h < shape.heads; ++h) {
+    const Doubles& of_head = weights[static_cast<std::size_t>(first + h)];
+    all.insert(all.end(), of_head.begin(), of_head.end());
+  }
+  p.pos_weight = Twin(from_doubles(all, {shape.heads, 3}, DType::kFloat32));
+  p.dense.pos_weight = doubles(p.pos_weight.host());
+  return p;
+}
+
+TEST(CudaDtnNorm, WindowsOnWideGrids) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  for (int first = 0; first < 12; first += 4) {
+    for (DtnVariant variant : kVariants) {
+      check(windows({1, 21, 37, 8, 4}, variant, DType::kFloat32, first), Runs::kOnce);
+      check(windows({1, 40, 17, 8, 4}, variant, DType::kFloat32, first), Runs::kOnce);
+    }
+    check(windows({1, 19, 33, 12, 4}, DtnVariant::kPaper, DType::kBFloat16, first), Runs::kOnce);
+    check(windows({1, 3, 50, 8, 4}, DtnVariant::kPaper, DType::kFloat32, first));
+  }
+}
+
 // More slices of channels than there is scratch memory for at a time.
 TEST(CudaDtnNorm, ManySlicesInScratch) {
   DTN_SKIP_WITHOUT_DEVICE();

@@ -477,8 +477,8 @@ void expect_no_denormal_weight(std::int64_t n, A square_weight, A offset_weight)
 }
 
 TEST(DtnNormPositions, NoWeightIsDenormal) {
-  expect_no_denormal_weight<float>(DTN_ISA::kWholeAxis, -0.5f, 0.3f);
-  expect_no_denormal_weight<float>(DTN_ISA::kWholeAxis, 0, -6.0f);
+  expect_no_denormal_weight<float>(kWholeAxis, -0.5f, 0.3f);
+  expect_no_denormal_weight<float>(kWholeAxis, 0, -6.0f);
   expect_no_denormal_weight<double>(197, -0.05, 0.3);
   expect_no_denormal_weight<double>(197, 0, -3.7);
 }
