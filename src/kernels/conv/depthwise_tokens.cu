@@ -2,27 +2,21 @@
 // input a thread makes a few places beside each other in a vector of channels, which share the
 // kernel and much of what they read; neighbouring threads have neighbouring channels. Towards the
 // kernel a thread adds up one channel over every kWarps-th row of a chunk of rows; warps, then
-// chunks are added in order.
-#include "kernels/conv/axis_taps.h"
+// chunks are added in order. A window of 3 x 3 that moves by one column at a time has kernels of its own
+// (depthwise_tokens_3x3.cu).
 #include "kernels/conv/depthwise_tokens.h"
-#include "kernels/cuda/elementwise.cuh"
+#include "kernels/conv/depthwise_tokens_cuda.cuh"
 #include "kernels/cuda/partials.cuh"
 
 namespace dtn {
 namespace {
 
-constexpr int kThreads = 256;
-constexpr int kBeside = 4;  // places of a thread
-// Per multiprocessor: left to itself, the compiler takes fewer registers than a thread's places need.
-constexpr int kBlocks = 2;
-constexpr int kWarps = 8;  // of a block towards the kernel
-
-// Sources and places of all images; either may be the input of the convolution.
-struct Map {
-  AxisTaps h, w;
-  std::int64_t batch, channels, kernel_w;
-  std::int64_t height, width;  // of the image that is written
-};
+using depthwise::kBeside;
+using depthwise::kBlocks;
+using depthwise::kThreads;
+using depthwise::kVector;
+using depthwise::kWarps;
+using depthwise::Map;
 
 // [C, taps] -> [taps, C] in float32.
 template <class T>
@@ -32,7 +26,6 @@ __global__ void __launch_bounds__(kThreads)
   if (i < channels * taps) to[i] = cuda::to_float(weight[i % channels * taps + i / channels]);
 }
 
-// Threads: [image, row, group of kBeside places, vector of n channels], the last innermost.
 template <class T, int n, class Index>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     depthwise_tokens_kernel(Map map, const T* from, const float* weight, const float* bias, T* to,
@@ -40,27 +33,18 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   const std::int64_t thread = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (thread >= count) return;
   const AxisTaps &h = map.h, &w = map.w;
-  const auto vector = cuda::row_and_column<Index>(thread, map.channels / n);
-  const auto run = cuda::row_and_column<Index>(vector.row, (w.count + kBeside - 1) / kBeside);
-  const auto row = cuda::row_and_column<Index>(run.row, h.count);
-  const std::int64_t c = vector.column * n, m = run.column * kBeside;
-  const T* image = from + row.row * h.sources * w.sources * map.channels + c;
-
+  const auto at = depthwise::ThreadPlaces<n, 1>::template of<Index>(map, thread);
+  const T* image = from + at.image * h.sources * w.sources * map.channels + at.channel;
   float sum[kBeside][n];
-#pragma unroll
-  for (int q = 0; q < kBeside; ++q) {
-#pragma unroll
-    for (int k = 0; k < n; ++k) sum[q][k] = bias ? bias[c + k] : 0.0f;
-  }
-  for (std::int64_t u = h.begin_of(row.column); u < h.end_of(row.column); ++u) {
-    const T* line = image + (h.first_source(row.column) + u) * w.sources * map.channels;
+  depthwise::begin_sums(bias, at.channel, sum);
+  for (std::int64_t u = h.begin_of(at.row); u < h.end_of(at.row); ++u) {
+    const T* line = image + (h.first_source(at.row) + u) * w.sources * map.channels;
     for (std::int64_t v = 0; v < w.taps; ++v) {
-      const std::int64_t tap = (h.tap + u * h.tap_step) * map.kernel_w + w.tap + v * w.tap_step;
       float factor[n];
-      cuda::load_values(weight + tap * map.channels + c, factor);
+      cuda::load_values(weight + map.tap(u, v) * map.channels + at.channel, factor);
 #pragma unroll
       for (int q = 0; q < kBeside; ++q) {
-        const std::int64_t x = w.first_source(m + q) + v;
+        const std::int64_t x = w.first_source(at.first + q) + v;
         if (x < 0 || x >= w.sources) continue;
         float value[n];
         cuda::load_values(line + x * map.channels, value);
@@ -69,11 +53,7 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
       }
     }
   }
-  T* line = to + ((row.row * map.height + h.place(row.column)) * map.width) * map.channels + c;
-#pragma unroll
-  for (int q = 0; q < kBeside; ++q) {
-    if (m + q < w.count) cuda::store_values(line + w.place(m + q) * map.channels, sum[q]);
-  }
+  depthwise::store_sums(map, at, at.row, sum, to);
 }
 
 // Blocks: [chunk of rows, 32 channels, output]; threads: [warp, channel]. kSide 3: all nine taps of
@@ -157,8 +137,7 @@ template <class T>
 void correlate(CudaQueue& queue, const char* name, const Map& map, const T* from,
                const float* weight, const float* bias, T* to) {
   auto run_width = [&]<int n>(std::integral_constant<int, n>) {
-    const std::int64_t runs = (map.w.count + kBeside - 1) / kBeside;
-    const std::int64_t count = map.batch * map.h.count * runs * (map.channels / n);
+    const std::int64_t count = depthwise::ThreadPlaces<n, 1>::threads(map);
     if (count == 0) return;
     cuda::for_index(count, [&](auto index) {
       launch(queue, {name, {map.batch, map.h.count, map.w.count, map.channels}},
@@ -166,8 +145,11 @@ void correlate(CudaQueue& queue, const char* name, const Map& map, const T* from
              {blocks_for(count, kThreads), kThreads}, map, from, weight, bias, to, count);
     });
   };
-  if (map.channels % 4 == 0 && cuda::all_aligned(from, to)) {
-    run_width(std::integral_constant<int, 4>{});
+  if (map.channels % kVector == 0 && cuda::all_aligned(from, to)) {
+    if (map.slides_3x3()) {
+      return depthwise::correlate_3x3(queue, name, map, from, weight, bias, to);
+    }
+    run_width(std::integral_constant<int, kVector>{});
   } else {
     run_width(std::integral_constant<int, 1>{});
   }
@@ -230,6 +212,8 @@ void run(CudaQueue& queue, const DepthwiseTokensBackwardWeight& args) {
     if (per_chunk < kWarps) per_chunk = kWarps;
     const std::int64_t chunks = (rows + per_chunk - 1) / per_chunk;
     auto partials = queue.scratch<float>(chunks * (taps + 1) * args.channels);
+    const auto* x = static_cast<const T*>(args.x);
+    const auto* dy = static_cast<const T*>(args.dy);
     auto run_side = [&]<int kSide>(std::integral_constant<int, kSide>) {
       constexpr int kSums = kSide == 3 ? 10 : 1;
       const dim3 grid(static_cast<unsigned>(chunks), blocks_for(args.channels, cuda::kWarpSize).x,
@@ -237,10 +221,11 @@ void run(CudaQueue& queue, const DepthwiseTokensBackwardWeight& args) {
       launch(queue, {"depthwise_tokens_backward_weight", {rows, w.out_w, args.channels}},
              depthwise_tokens_weight_kernel<T, kSide>,
              {grid, kWarps * cuda::kWarpSize, kWarps * kSums * cuda::kWarpSize * sizeof(float)},
-             map, static_cast<const T*>(args.x), static_cast<const T*>(args.dy), rows, per_chunk,
-             partials.get());
+             map, x, dy, rows, per_chunk, partials.get());
     };
-    if (w.kernel_h == 3 && w.kernel_w == 3) {
+    if (map.slides_3x3() && args.channels % kVector == 0 && cuda::all_aligned(x, dy)) {
+      depthwise::weight_sums_3x3(queue, map, x, dy, rows, per_chunk, partials.get());
+    } else if (w.kernel_h == 3 && w.kernel_w == 3) {
       run_side(std::integral_constant<int, 3>{});
     } else {
       run_side(std::integral_constant<int, 0>{});
