@@ -117,7 +117,7 @@ std::string curves_svg(const SweepReport& report) {
 }
 
 std::string values_svg(const SweepReport& report) {
-  constexpr double kWidth = 760, kRow = 30, kTop = 70, kBelow = 50, kSide = 16, kBetween = 24;
+  constexpr double kWidth = 760, kRow = 30, kTop = 70, kBelow = 50, kSide = 16, kBetween = 36;
   constexpr double kDot = 6, kPaperDot = 9;
   const SweepConfig& sweep = report.sweep;
   std::vector<std::string> rows;
