@@ -28,6 +28,7 @@ struct KernelOrder {
   std::int64_t groups, rows, columns;  // taps
   std::int64_t first, step_h, step_w, all;
   std::int64_t in, out;  // of a group
+  std::int64_t there;    // of the inputs; the others are zeros
   bool of_outputs;       // rows are (tap, output), columns inputs
 
   std::int64_t count() const { return groups * rows * columns * in * out; }
@@ -43,14 +44,26 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t tap = rest % (k.rows * k.columns), group = rest / (k.rows * k.columns);
   const std::int64_t o = k.of_outputs ? b : a, c = k.of_outputs ? a : b;
   const std::int64_t from = k.first + tap / k.columns * k.step_h + tap % k.columns * k.step_w;
-  to[i] = weight[((group * k.out + o) * k.in + c) * k.all + from];
+  to[i] = c < k.there ? weight[((group * k.out + o) * k.there + c) * k.all + from]
+                      : cuda::from_float<T>(0.0f);
 }
 
-// dweight[group, o, c, tap] += the sum of the shares, in order.
+// Values of the tokens of a map, filled up with zeros.
+template <class T>
+__global__ void __launch_bounds__(kThreads)
+    fill_up_channels_kernel(const T* x, std::int64_t channels, std::int64_t padded, T* to,
+                            std::int64_t count) {
+  const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
+  if (i >= count) return;
+  const std::int64_t c = i % padded;
+  to[i] = c < channels ? x[i / padded * channels + c] : cuda::from_float<T>(0.0f);
+}
+
+// dweight[group, o, c, tap] += the sum of the shares, in order, for the first `there` inputs c.
 __global__ void __launch_bounds__(kThreads)
     convolution_add_shares_kernel(const float* partials, std::int64_t shares, std::int64_t taps,
-                                  std::int64_t in, std::int64_t out, float* dweight,
-                                  std::int64_t count) {
+                                  std::int64_t in, std::int64_t there, std::int64_t out,
+                                  float* dweight, std::int64_t count) {
   const std::int64_t i = std::int64_t{blockIdx.x} * kThreads + threadIdx.x;
   if (i >= count) return;
   float sum = 0;
@@ -58,7 +71,7 @@ __global__ void __launch_bounds__(kThreads)
   for (std::int64_t k = 0; k < shares; ++k) sum += partials[k * count + i];
   const std::int64_t o = i % out, c = i / out % in, tap = i / (out * in) % taps;
   const std::int64_t group = i / (out * in * taps);
-  dweight[((group * out + o) * in + c) * taps + tap] += sum;
+  if (c < there) dweight[((group * out + o) * there + c) * taps + tap] += sum;
 }
 
 template <class T>
@@ -68,28 +81,49 @@ Sources<T> sources_of(const AxisTaps& h, const AxisTaps& w, const void* from, st
   return {h, w, static_cast<const T*>(from), channels, width, wide};
 }
 
+// How many inputs of a group a convolution computes with: more than there are where tensor cores want
+// eights and zeros cost less than to do without them, as for the three channels of an image.
 template <class T>
-Sources<T> inputs_of(const ConvolutionShape& s, const void* x) {
+std::int64_t inputs_computed(const ConvolutionShape& s) {
+  const std::int64_t eights = (s.channels + 7) / 8 * 8;
+  const bool fills_up = std::is_same_v<T, bfloat16> && s.groups == 1 && s.outputs % 8 == 0 &&
+                        eights <= 4 * s.channels;
+  return fills_up ? eights : s.channels_of_group();
+}
+
+template <class T>
+struct Inputs {
+  DeviceScratch<T> filled_up;
+  Sources<T> sources;
+};
+template <class T>
+Inputs<T> inputs_of(CudaQueue& queue, const ConvolutionShape& s, const void* x) {
   const Window& w = s.window;
-  return sources_of<T>(forward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h),
-                       forward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w), x,
-                       s.channels, s.channels_of_group());
+  const std::int64_t computed = inputs_computed<T>(s), channels = s.groups * computed;
+  Inputs<T> inputs{DeviceScratch<T>(nullptr), {}};
+  if (channels > s.channels) {
+    const std::int64_t count = s.batch * w.height * w.width * channels;
+    inputs.filled_up = queue.scratch<T>(count);
+    launch(queue, {"convolution_fill_up_channels", {count}}, fill_up_channels_kernel<T>,
+           {blocks_for(count, kThreads), kThreads}, static_cast<const T*>(x), s.channels, channels,
+           inputs.filled_up.get(), count);
+    x = inputs.filled_up.get();
+  }
+  inputs.sources = sources_of<T>(forward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h),
+                                 forward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w), x,
+                                 channels, computed);
+  return inputs;
 }
 
 template <class T>
 DeviceScratch<T> kernel_matrix(CudaQueue& queue, const ConvolutionShape& s, const AxisTaps& h,
-                               const AxisTaps& w, bool of_outputs, const void* weight) {
+                               const AxisTaps& w, bool of_outputs, std::int64_t inputs,
+                               const void* weight) {
   const std::int64_t kernel_w = s.window.kernel_w;
-  const KernelOrder order{s.groups,
-                          h.taps,
-                          w.taps,
-                          h.tap * kernel_w + w.tap,
-                          h.tap_step * kernel_w,
-                          w.tap_step,
-                          s.taps(),
-                          s.channels_of_group(),
-                          s.outputs_of_group(),
-                          of_outputs};
+  const KernelOrder order{
+      s.groups,   h.taps,   w.taps, h.tap * kernel_w + w.tap, h.tap_step * kernel_w,
+      w.tap_step, s.taps(), inputs, s.outputs_of_group(),     s.channels_of_group(),
+      of_outputs};
   const std::int64_t count = order.count();
   auto to = queue.scratch<T>(count > 0 ? count : 1);
   if (count > 0) {
@@ -135,11 +169,12 @@ std::int64_t positions_of_share(std::int64_t positions, std::int64_t tiles) {
 template <class T>
 void backward_weight(CudaQueue& queue, const ConvolutionBackwardWeight& args) {
   const ConvolutionShape& s = args.shape;
-  const Sources<T> sources = inputs_of<T>(s, args.x);
+  const Inputs<T> inputs = inputs_of<T>(queue, s, args.x);
+  const Sources<T>& sources = inputs.sources;
   const std::int64_t columns = sources.columns(), out = s.outputs_of_group();
   const bool tensor =
       std::is_same_v<T, bfloat16> && by_eights(sources) && by_eights(args.dy, s.outputs, out);
-  const cuda::ProductTileShape& tile = tensor ? cuda::kTensorTile : cuda::kPlainTile;
+  const cuda::ProductTileShape& tile = tensor ? cuda::tensor_tile(out) : cuda::kPlainTile;
   const std::int64_t tiles =
       std::int64_t{blocks_for(columns, tile.rows).x} * blocks_for(out, tile.columns).x * s.groups;
   const std::int64_t share = positions_of_share(s.positions(), tiles);
@@ -158,7 +193,8 @@ void backward_weight(CudaQueue& queue, const ConvolutionBackwardWeight& args) {
   if (!tensor) cuda::weight_gradient_plain(queue, gradient);
   launch(queue, {"convolution_add_shares", {shares, count}}, convolution_add_shares_kernel,
          {blocks_for(count, kThreads), kThreads}, static_cast<const float*>(partials.get()), shares,
-         s.taps(), s.channels_of_group(), out, static_cast<float*>(args.dweight), count);
+         s.taps(), sources.width, s.channels_of_group(), out, static_cast<float*>(args.dweight),
+         count);
 }
 
 }  // namespace
@@ -175,8 +211,11 @@ void run(CudaQueue& queue, const ConvolutionForward& args) {
   }
   for_cuda_dtype("convolution_forward", s.dtype, [&](auto zero) {
     using T = decltype(zero);
-    const Sources<T> sources = inputs_of<T>(s, args.x);
-    const auto weight = kernel_matrix<T>(queue, s, sources.h, sources.w, false, args.weight);
+    if (s.positions() == 0) return;
+    const Inputs<T> inputs = inputs_of<T>(queue, s, args.x);
+    const Sources<T>& sources = inputs.sources;
+    const auto weight =
+        kernel_matrix<T>(queue, s, sources.h, sources.w, false, sources.width, args.weight);
     correlate(queue, "convolution_forward",
               Correlation<T>{sources, s.positions(), weight.get(),
                              static_cast<const float*>(args.bias), static_cast<T*>(args.y),
@@ -203,7 +242,8 @@ void run(CudaQueue& queue, const ConvolutionBackwardInput& args) {
           backward_taps(w.height, w.out_h, w.kernel_h, w.stride_h, w.pad_h, phase / w.stride_w);
       const AxisTaps columns =
           backward_taps(w.width, w.out_w, w.kernel_w, w.stride_w, w.pad_w, phase % w.stride_w);
-      const auto weight = kernel_matrix<T>(queue, s, rows, columns, true, args.weight);
+      const auto weight =
+          kernel_matrix<T>(queue, s, rows, columns, true, s.channels_of_group(), args.weight);
       correlate(queue, "convolution_backward_input",
                 Correlation<T>{
                     sources_of<T>(rows, columns, args.dy, s.outputs, s.outputs_of_group()),

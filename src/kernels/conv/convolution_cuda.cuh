@@ -124,7 +124,14 @@ struct WeightGradient {
 struct ProductTileShape {
   int rows, columns, depth;
 };
-inline constexpr ProductTileShape kPlainTile{128, 64, 16}, kTensorTile{128, 64, 32};
+inline constexpr ProductTileShape kPlainTile{128, 64, 16};
+inline constexpr ProductTileShape kTensorTile{128, 64, 32}, kWideTensorTile{128, 128, 32};
+
+// The one that wastes nothing more on `out` outputs, and else the wide one, which has more products to
+// an address.
+inline const ProductTileShape& tensor_tile(std::int64_t out) {
+  return (out + 63) / 64 % 2 == 0 ? kWideTensorTile : kTensorTile;
+}
 
 // On CUDA cores, in float32.
 void correlate_plain(CudaQueue&, const char* name, const Correlation<float>&, std::int64_t groups);

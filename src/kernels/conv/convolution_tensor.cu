@@ -1,5 +1,5 @@
 // The products of a convolution on tensor cores, of bfloat16; see convolution.cu. A block of eight
-// warps makes 128 x 64 results, a warp 32 x 32 of them. Patches come into shared memory by
+// warps makes 128 x 64 or 128 x 128 results, a warp 32 rows of half of the columns. Patches come into shared memory by
 // asynchronous copies of eight channels, of which those outside the grid are zeros; of three stages
 // two are under way while one is multiplied.
 #include "kernels/conv/convolution_cuda.cuh"
@@ -10,38 +10,42 @@
 namespace dtn::cuda {
 namespace {
 
-constexpr int kRows = kTensorTile.rows, kColumns = kTensorTile.columns;
-constexpr int kDepth = kTensorTile.depth;
+constexpr int kRows = kTensorTile.rows, kDepth = kTensorTile.depth;
+static_assert(kWideTensorTile.rows == kRows && kWideTensorTile.depth == kDepth);
 constexpr int kThreads = 256, kStages = 3;
 // From one row in shared memory to the next: an odd number of 16-byte units, so that the eight rows
 // that one phase of load_matrices reads lie in different banks.
-constexpr int kDepthStride = kDepth + 8, kRowsStride = kRows + 8, kColumnsStride = kColumns + 8;
+constexpr int kDepthStride = kDepth + 8, kRowsStride = kRows + 8;
 
 // The factors of a stage: A as [kRows, kDepth], or transposed as [kDepth, kRows], and B as [kDepth,
 // kColumns].
-template <bool kTransposed>
+template <bool kTransposed, int kColumns>
 struct Stage {
+  static constexpr int kColumnsStride = kColumns + 8;
   static constexpr int kA = kTransposed ? kDepth * kRowsStride : kRows * kDepthStride;
   static constexpr int kSize = kA + kDepth * kColumnsStride;
   static constexpr std::size_t kBytes = kStages * kSize * sizeof(bfloat16);
 };
 
-// The results of a warp: 2 x 4 fragments of 16 x 8.
+// The results of a warp: two rows of fragments of 16 x 8.
+template <int kColumns>
 struct WarpTile {
-  float sum[2][4][4] = {};
+  static constexpr int kAcross = kColumns / 16;
+  static constexpr int kColumnsStride = kColumns + 8;
+  float sum[2][kAcross][4] = {};
   int lane, first_row, first_column;
 
   __device__ __forceinline__ WarpTile()
       : lane(static_cast<int>(threadIdx.x) % kWarpSize),
         first_row(static_cast<int>(threadIdx.x) / kWarpSize % 4 * 32),
-        first_column(static_cast<int>(threadIdx.x) / kWarpSize / 4 * 32) {}
+        first_column(static_cast<int>(threadIdx.x) / kWarpSize / 4 * (kColumns / 2)) {}
 
   template <bool kTransposed>
   __device__ __forceinline__ void multiply(const bfloat16* a, const bfloat16* b) {
     const int in_matrix = lane % 8, odd = lane / 8 % 2 * 8, upper = lane / 16 * 8;
 #pragma unroll
     for (int k = 0; k < kDepth; k += 16) {
-      unsigned left[2][4], right[2][4];
+      unsigned left[2][4], right[kAcross / 2][4];
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
         const int row = first_row + i * 16;
@@ -50,13 +54,16 @@ struct WarpTile {
         } else {
           load_matrices<false>(left[i], a + (row + odd + in_matrix) * kDepthStride + k + upper);
         }
+      }
+#pragma unroll
+      for (int i = 0; i < kAcross / 2; ++i) {
         load_matrices<true>(
             right[i], b + (k + odd + in_matrix) * kColumnsStride + first_column + i * 16 + upper);
       }
 #pragma unroll
       for (int i = 0; i < 2; ++i) {
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
+        for (int j = 0; j < kAcross; ++j) {
           const unsigned column[2] = {right[j / 2][j % 2 * 2], right[j / 2][j % 2 * 2 + 1]};
           mma_bf16(sum[i][j], left[i], column);
         }
@@ -73,7 +80,7 @@ struct WarpTile {
       for (int half = 0; half < 2; ++half) {
         const int row = first_row + i * 16 + half * 8 + lane / 4;
 #pragma unroll
-        for (int j = 0; j < 4; ++j) {
+        for (int j = 0; j < kAcross; ++j) {
           f(row, first_column + j * 8 + lane % 4 * 2, sum[i][j][half * 2], sum[i][j][half * 2 + 1]);
         }
       }
@@ -82,10 +89,10 @@ struct WarpTile {
 };
 
 // Sums over `steps` stages; fetch(copies, step, a, b) starts the copies of one.
-template <bool kTransposed, class Fetch>
-__device__ __forceinline__ void multiply_stages(bfloat16* shared, int steps, WarpTile& tile,
-                                                const Fetch& fetch) {
-  using Shape = Stage<kTransposed>;
+template <bool kTransposed, int kColumns, class Fetch>
+__device__ __forceinline__ void multiply_stages(bfloat16* shared, int steps,
+                                                WarpTile<kColumns>& tile, const Fetch& fetch) {
+  using Shape = Stage<kTransposed, kColumns>;
   AsyncCopies copies;
   auto start = [&](int step) {
     bfloat16* a = shared + step % kStages * Shape::kSize;
@@ -115,8 +122,30 @@ __device__ __forceinline__ void copy_patch(AsyncCopies& copies, bfloat16* to,
   copies.copy<16>(to, valid ? s.from + at : s.from, valid);
 }
 
-// Blocks: [rows / 128, out / 64, groups].
-template <class Index>
+// How a block brings kDepth rows of kColumns values, of which a thread copies eight at a time.
+template <int kColumns>
+struct ColumnCopies {
+  static constexpr int kAtOnce = kThreads * 8 / kColumns;  // rows
+  static constexpr int kCopies = kDepth / kAtOnce;
+  int row = static_cast<int>(threadIdx.x) / (kColumns / 8);
+  int column = static_cast<int>(threadIdx.x) % (kColumns / 8) * 8;
+
+  // Starts to bring the rows from + d stride, d < kDepth, zeros from d = depth on or if not `wanted`.
+  __device__ __forceinline__ void start(AsyncCopies& copies, bfloat16* to, const bfloat16* from,
+                                        std::int64_t stride, std::int64_t depth,
+                                        bool wanted) const {
+#pragma unroll
+    for (int i = 0; i < kCopies; ++i) {
+      const int d = row + i * kAtOnce;
+      const bool inside = wanted && d < depth;
+      copies.copy<16>(to + d * (kColumns + 8) + column, inside ? from + d * stride + column : from,
+                      inside);
+    }
+  }
+};
+
+// Blocks: [rows / 128, out / kColumns, groups].
+template <int kColumns, class Index>
 __global__ void __launch_bounds__(kThreads) convolution_tensor_kernel(Correlation<bfloat16> args) {
   DTN_SHARED(bfloat16, shared);
   const Sources<bfloat16>& s = args.sources;
@@ -125,9 +154,9 @@ __global__ void __launch_bounds__(kThreads) convolution_tensor_kernel(Correlatio
   const std::int64_t first_row = std::int64_t{blockIdx.x} * kRows;
   const std::int64_t first_out = std::int64_t{blockIdx.y} * kColumns;
 
-  // This thread brings eight columns of two rows of patches, and of one row of the kernel.
+  // This thread brings eight columns of two rows of patches, and of a row of the kernel or two.
   const int patch = thread / 4, patch_column = thread % 4 * 8;
-  const int kernel_row = thread / 8, kernel_column = thread % 8 * 8;
+  const ColumnCopies<kColumns> kernel;
   constexpr int kApart = kRows / 2;
   bool is_row[2];
   PatchRow rows[2];
@@ -137,12 +166,12 @@ __global__ void __launch_bounds__(kThreads) convolution_tensor_kernel(Correlatio
     is_row[i] = r < args.rows;
     rows[i] = PatchRow::of<Index>(s, is_row[i] ? r : 0);
   }
-  const bfloat16* weight = args.weight + group * columns * args.out;
-  const bool is_out = first_out + kernel_column < args.out;
+  const bfloat16* weight = args.weight + group * columns * args.out + first_out;
+  const bool is_out = first_out + kernel.column < args.out;
 
-  WarpTile tile;
+  WarpTile<kColumns> tile;
   const int steps = static_cast<int>((columns + kDepth - 1) / kDepth);
-  multiply_stages<false>(
+  multiply_stages<false, kColumns>(
       shared, steps, tile, [&](AsyncCopies& copies, int step, bfloat16* a, bfloat16* b) {
         const std::int64_t k = std::int64_t{step} * kDepth;
         const bool is_column = k + patch_column < columns;
@@ -152,10 +181,7 @@ __global__ void __launch_bounds__(kThreads) convolution_tensor_kernel(Correlatio
           copy_patch(copies, a + (patch + i * kApart) * kDepthStride + patch_column, s, group,
                      rows[i], column, is_row[i] && is_column);
         }
-        const bool inside = is_out && k + kernel_row < columns;
-        const std::int64_t at = (k + kernel_row) * args.out + first_out + kernel_column;
-        copies.copy<16>(b + kernel_row * kColumnsStride + kernel_column,
-                        inside ? weight + at : weight, inside);
+        kernel.start(copies, b, weight + k * args.out, args.out, columns - k, is_out);
       });
 
   std::int64_t last = -1;
@@ -170,8 +196,8 @@ __global__ void __launch_bounds__(kThreads) convolution_tensor_kernel(Correlatio
   });
 }
 
-// Blocks: [columns / 128, out / 64, shares groups].
-template <class Index>
+// Blocks: [columns / 128, out / kColumns, shares groups].
+template <int kColumns, class Index>
 __global__ void __launch_bounds__(kThreads)
     convolution_weight_tensor_kernel(WeightGradient<bfloat16> args) {
   DTN_SHARED(bfloat16, shared);
@@ -185,17 +211,18 @@ __global__ void __launch_bounds__(kThreads)
   const std::int64_t end =
       begin + args.share < args.positions ? begin + args.share : args.positions;
 
-  // This thread brings eight columns of the patches of two positions, and of one position's dy.
+  // This thread brings eight columns of the patches of two positions, and of the dy of one or two.
   const int patch = thread / 16, patch_column = thread % 16 * 8;
-  const int depth = thread / 8, out_column = thread % 8 * 8;
+  const ColumnCopies<kColumns> outputs;
   constexpr int kApart = kDepth / 2;
   const bool is_column = first_column + patch_column < columns;
   const PatchColumn column = PatchColumn::of(s, is_column ? first_column + patch_column : 0);
-  const bool is_out = first_out + out_column < args.out;
+  const bfloat16* dy = args.dy + group * args.out + first_out;
+  const bool is_out = first_out + outputs.column < args.out;
 
-  WarpTile tile;
+  WarpTile<kColumns> tile;
   const int steps = static_cast<int>((end - begin + kDepth - 1) / kDepth);
-  multiply_stages<true>(
+  multiply_stages<true, kColumns>(
       shared, steps, tile, [&](AsyncCopies& copies, int step, bfloat16* a, bfloat16* b) {
         const std::int64_t k = begin + std::int64_t{step} * kDepth;
 #pragma unroll
@@ -206,11 +233,7 @@ __global__ void __launch_bounds__(kThreads)
           copy_patch(copies, a + d * kRowsStride + patch_column, s, group, row, column,
                      is_column && inside);
         }
-        const bool inside = is_out && k + depth < end;
-        const std::int64_t at =
-            (k + depth) * args.channels + group * args.out + first_out + out_column;
-        copies.copy<16>(b + depth * kColumnsStride + out_column, inside ? args.dy + at : args.dy,
-                        inside);
+        outputs.start(copies, b, dy + k * args.channels, args.channels, end - k, is_out);
       });
 
   float* to = args.partials + std::int64_t{blockIdx.z} * columns * args.out;
@@ -221,28 +244,40 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
+// Calls f(columns of a tile, Index{}), the former a constant.
+template <class F>
+void for_tile(std::int64_t out, std::int64_t rows, F&& f) {
+  for_index(rows, [&](auto index) {
+    if (tensor_tile(out).columns == kWideTensorTile.columns) {
+      f(std::integral_constant<int, kWideTensorTile.columns>{}, index);
+    } else {
+      f(std::integral_constant<int, kTensorTile.columns>{}, index);
+    }
+  });
+}
+
 }  // namespace
 
 void correlate_tensor(CudaQueue& queue, const char* name, const Correlation<bfloat16>& args,
                       std::int64_t groups) {
-  const dim3 grid(blocks_for(args.rows, kRows).x, blocks_for(args.out, kColumns).x,
-                  static_cast<unsigned>(groups));
-  for_index(args.rows, [&](auto index) {
+  for_tile(args.out, args.rows, [&](auto columns, auto index) {
+    const dim3 grid(blocks_for(args.rows, kRows).x, blocks_for(args.out, columns).x,
+                    static_cast<unsigned>(groups));
     launch(queue, {name, {args.rows, args.sources.columns(), args.out, groups}},
-           convolution_tensor_kernel<decltype(index)>, {grid, kThreads, Stage<false>::kBytes},
-           args);
+           convolution_tensor_kernel<columns, decltype(index)>,
+           {grid, kThreads, Stage<false, columns>::kBytes}, args);
   });
 }
 
 void weight_gradient_tensor(CudaQueue& queue, const WeightGradient<bfloat16>& args) {
   const std::int64_t columns = args.sources.columns();
   const std::int64_t shares = (args.positions + args.share - 1) / args.share;
-  const dim3 grid(blocks_for(columns, kRows).x, blocks_for(args.out, kColumns).x,
-                  static_cast<unsigned>(shares * args.groups));
-  for_index(args.positions, [&](auto index) {
+  for_tile(args.out, args.positions, [&](auto across, auto index) {
+    const dim3 grid(blocks_for(columns, kRows).x, blocks_for(args.out, across).x,
+                    static_cast<unsigned>(shares * args.groups));
     launch(queue, {"convolution_backward_weight", {args.positions, columns, args.out, args.groups}},
-           convolution_weight_tensor_kernel<decltype(index)>, {grid, kThreads, Stage<true>::kBytes},
-           args);
+           convolution_weight_tensor_kernel<across, decltype(index)>,
+           {grid, kThreads, Stage<true, across>::kBytes}, args);
   });
 }
 
