@@ -78,7 +78,7 @@ class Machine:
                 for norm, precision in smoke.CASES}}))
         self.environment = {"PATH": f"{tools}:/usr/bin:/bin", "CALLS": str(self.root / "calls")}
 
-    def check(self, *arguments, plant="", mode="exit", turn=None, patience=0.02, **environment):
+    def check(self, *arguments, plant="", mode="exit", turn=None, patience=0.04, **environment):
         """The exit status of a call; what it printed is in `said`."""
         layout.ROOT, stage.PATIENCE = self.root, patience
         sys.executable = str(self.root / "tools/python")
