@@ -103,8 +103,13 @@ void compare_with_baseline(const SweepConfig& sweep, std::vector<VariantResult>&
   for (VariantResult& result : results) {
     if (&result == &base) continue;
     const auto& paper = sweep.variants[result.variant].paper;
-    if (result.metric && base.metric) result.to_baseline = result.metric->mean - base.metric->mean;
-    result.paired = compare_pairs(paired_differences(result, base));
+    const std::vector<double> differences = paired_differences(result, base);
+    if (const auto by_seed = statistics_of(differences)) {
+      result.to_baseline = by_seed->mean;
+    } else if (result.metric && base.metric) {
+      result.to_baseline = result.metric->mean - base.metric->mean;
+    }
+    result.paired = compare_pairs(differences);
     if (paper && base_paper) result.paper_to_baseline = *paper - *base_paper;
   }
 }

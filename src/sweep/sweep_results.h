@@ -56,7 +56,8 @@ struct VariantResult {
   std::map<std::uint64_t, Failure> failures;  // by seed
   std::optional<Statistics> metric;           // nothing before a run is finished
   std::optional<double> difference;           // mean - paper
-  std::optional<double> to_baseline;          // mean - the baseline's
+  // Mean - the baseline's, over the seeds that both have if there are any.
+  std::optional<double> to_baseline;
   std::optional<double> paper_to_baseline;
   std::optional<PairedComparison> paired;  // with the baseline, by seed
   std::vector<Milestone> milestones;

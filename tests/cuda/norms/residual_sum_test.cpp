@@ -31,19 +31,23 @@ bool adds_apart(const cuda::Trace& trace) {
   });
 }
 
-// `fused`: by forward_sum(), which must add where the case says so. The sum goes on beside the norm, as a
-// residual stream does.
-std::vector<Tensor> run_sum(const SumCase& c, DType dtype, bool scaled, bool fused,
-                            Wants wants = {}) {
+void build_on_device(const SumCase& c, DType dtype, BuiltNorm& built) {
   NormConfig config;
   config.type = c.options.empty() ? "ln" : "dtn";
   config.options = c.options;
   const NormShape norm_shape{kChannels, kHeads, 1e-5, c.grid};
-  BuiltNorm built;
   built.norm = make_normalizer(config, norm_shape, {built.store, "norm"});
   built.store.allocate(DType::kFloat32, kCuda);
   built.store.values().copy_from(build_norm(config, norm_shape, DType::kFloat32)->store.values());
   if (dtype == DType::kBFloat16) built.store.enable_bfloat16();
+}
+
+// `fused`: by forward_sum(), which must add where the case says so. The sum goes on beside the norm, as a
+// residual stream does.
+std::vector<Tensor> run_sum(const SumCase& c, DType dtype, bool scaled, bool fused,
+                            Wants wants = {}) {
+  BuiltNorm built;
+  build_on_device(c, dtype, built);
   const Shape shape = {kBatch, c.grid.tokens(), kChannels};
   auto leaf = [&](std::uint32_t stream, bool wanted) {
     return Variable(as(random_tensor(shape, stream), dtype).to(kCuda), wanted);
@@ -107,15 +111,8 @@ TEST(CudaResidualSum, BitsOfSumAndNormApart) {
 
 // A branch that ends in a linear layer: y, and every gradient, that of its bias last.
 std::vector<Tensor> run_linear_branch(const SumCase& c, DType dtype, bool fused, bool elsewhere) {
-  NormConfig config;
-  config.type = c.options.empty() ? "ln" : "dtn";
-  config.options = c.options;
-  const NormShape norm_shape{kChannels, kHeads, 1e-5, c.grid};
   BuiltNorm built;
-  built.norm = make_normalizer(config, norm_shape, {built.store, "norm"});
-  built.store.allocate(DType::kFloat32, kCuda);
-  built.store.values().copy_from(build_norm(config, norm_shape, DType::kFloat32)->store.values());
-  if (dtype == DType::kBFloat16) built.store.enable_bfloat16();
+  build_on_device(c, dtype, built);
   const Shape shape = {kBatch, c.grid.tokens(), kChannels};
   auto parameter = [](const Shape& s, std::uint32_t stream) {
     return Variable(as(random_tensor(s, stream), DType::kFloat32).to(kCuda), true);

@@ -278,6 +278,7 @@ TEST_F(Sweeps, PairsAreThoseOfEqualSeeds) {
   ASSERT_TRUE(paired);
   EXPECT_EQ(paired->n, 2u);
   EXPECT_EQ(paired->mean, 2);
+  EXPECT_EQ(report.results[1].to_baseline, 2);  // not what the third seed would make of it
   EXPECT_NEAR(paired->high, 2 + 12.7062, 1e-4);
   const std::string text = to_markdown(report);
   expect_contains(text, "| [-10.71, +14.71] | 0.295 |");
