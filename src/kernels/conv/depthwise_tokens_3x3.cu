@@ -51,8 +51,9 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   float sum[kRows][kBeside][n];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) begin_sums(bias, at.channel, sum[r]);
-#pragma unroll 1  // all at once do not fit the registers
-  for (int y = 0; y < kRows + kSide - 1; ++y) {  // rows of sources
+    // Rows of sources, one after the other: all at once do not fit the registers.
+#pragma unroll 1
+  for (int y = 0; y < kRows + kSide - 1; ++y) {
     const SourceRow<T> row(map, from, at.image, map.h.first_source(at.row) + y, at.channel);
     float value[kBeside + kSide - 1][n];
 #pragma unroll
