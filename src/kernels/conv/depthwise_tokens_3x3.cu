@@ -40,6 +40,7 @@ struct SourceRow {
   }
 };
 
+// The four rows of sources come one after the other: all at once do not fit the registers.
 template <class T, class Index>
 __global__ void __launch_bounds__(kThreads, kBlocks)
     depthwise_3x3_kernel(Map map, const T* from, const float* weight, const float* bias, T* to,
@@ -51,7 +52,6 @@ __global__ void __launch_bounds__(kThreads, kBlocks)
   float sum[kRows][kBeside][n];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) begin_sums(bias, at.channel, sum[r]);
-    // Rows of sources, one after the other: all at once do not fit the registers.
 #pragma unroll 1
   for (int y = 0; y < kRows + kSide - 1; ++y) {
     const SourceRow<T> row(map, from, at.image, map.h.first_source(at.row) + y, at.channel);
