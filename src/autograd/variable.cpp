@@ -5,7 +5,7 @@
 namespace dtn {
 
 void GradSlot::accumulate(Tensor g) {
-  if (row_bias_ && row_bias_->is_summed()) {  // of what was there before
+  if (row_bias_ && row_bias_->is_summed()) {  // without g, which comes later
     const std::int64_t columns = g.dim(-1);
     run_on(g.device(),
            SumRows{g.dtype(), g.numel() / columns, columns, g.raw(), row_bias_->gradient().raw()});
