@@ -41,9 +41,31 @@ class OneThread {
   int saved_;
 };
 
+// Factors that oneDNN would walk down the columns of, in crowded rows, are copied to spread ones: it
+// is up to two and a half times as fast then.
+void multiply_by_onednn(CpuQueue& queue, const GemmTile& t) {
+  constexpr std::int64_t kWorthCopying = 32;  // how often an element is used
+  Scratch::Scope scope(queue.scratch());
+  GemmTile spread = t;
+  auto copy = [&](const void*& x, std::int64_t& ld, std::int64_t rows, std::int64_t cols) {
+    const std::int64_t stride = spread_stride(t.dtype, cols);
+    void* to = scope.take<char>(rows * stride * static_cast<std::int64_t>(size_of(t.dtype)));
+    run(queue, ConvertTile{t.dtype, t.dtype, rows, cols, x, ld, to, stride});
+    x = to;
+    ld = stride;
+  };
+  if (!onednn::has_own_layout(t.dtype)) {
+    const bool down_a = t.transpose_a && crowded(t.dtype, t.lda);
+    const bool down_b = !t.packed_b && !t.transpose_b && crowded(t.dtype, t.ldb);
+    if (down_a && t.n >= kWorthCopying) copy(spread.a, spread.lda, t.k, t.m);
+    if (down_b && t.m >= kWorthCopying) copy(spread.b, spread.ldb, t.k, t.n);
+  }
+  onednn::multiply(queue, spread);
+}
+
 void multiply_native(CpuQueue& queue, const GemmTile& t) {
   OneThread guard;
-  uses_onednn(t.dtype) ? onednn::multiply(queue, t) : eigen::multiply(t);
+  uses_onednn(t.dtype) ? multiply_by_onednn(queue, t) : eigen::multiply(t);
 }
 
 // bfloat16 on a machine that has no such products: widened tiles, float32 product.

@@ -93,7 +93,11 @@ const memory::desc& packed_layout(const GemmTile& t) {
   memory::desc a = matrix(t.dtype, kPackingRows, t.k, t.k, false);
   memory::desc b({t.k, t.n}, type_of(t.dtype), memory::format_tag::any);
   memory::desc c = matrix(DType::kFloat32, kPackingRows, t.n, t.n, false);
-  return cache.emplace(key, describe(a, b, c).weights_desc()).first->second;
+  memory::desc layout = describe(a, b, c).weights_desc();
+  if (layout == matrix(t.dtype, t.k, t.n, t.n, false)) {  // none of its own
+    layout = matrix(t.dtype, t.k, t.n, spread_stride(t.dtype, t.n), false);
+  }
+  return cache.emplace(key, layout).first->second;
 }
 
 Product make_product(const GemmTile& t) {
@@ -152,6 +156,13 @@ bool supports(DType dtype) {
                                 static_cast<int>(dnnl::cpu_isa::avx512_core_bf16)) ==
                                static_cast<int>(dnnl::cpu_isa::avx512_core_bf16);
   return dtype == DType::kBFloat16 && has_bf16;
+}
+
+bool has_own_layout(DType dtype) {
+  GemmTile t{};
+  t.dtype = dtype;
+  t.k = t.n = 256;
+  return packed_layout(t) != matrix(dtype, t.k, t.n, spread_stride(dtype, t.n), false);
 }
 
 void multiply(CpuQueue& queue, const GemmTile& t) try {
@@ -218,6 +229,7 @@ namespace {
 
 std::string library() { return ""; }
 bool supports(DType) { return false; }
+bool has_own_layout(DType) { return false; }
 void multiply(CpuQueue&, const GemmTile&) { fail(); }
 Panel plan_panel(const GemmTile&, int) { fail(); }
 void bind_panel(const Panel&, void*) { fail(); }

@@ -16,6 +16,10 @@ std::string library();
 // Whether this machine multiplies this type natively (bfloat16 needs AVX512_BF16).
 bool supports(DType dtype);
 
+// Whether its kernels bring the right-hand side into a layout of their own. Those that do not, before
+// AVX-512, walk down the columns of what they are given.
+bool has_own_layout(DType dtype);
+
 void multiply(CpuQueue&, const GemmTile&);
 
 // Packed right-hand sides. plan_panel, from one thread, gives panel number `slot` of a product its

@@ -22,4 +22,18 @@ struct GemmTile {
   const void* packed_b = nullptr;
 };
 
+// Who walks down the columns of rows that lie a multiple of this many bytes apart finds them in a few
+// sets of the caches, which then hold little else.
+constexpr std::int64_t kCrowdedBytes = 512, kCacheLine = 64;
+
+constexpr bool crowded(DType dtype, std::int64_t stride) {
+  return stride * static_cast<std::int64_t>(size_of(dtype)) % kCrowdedBytes == 0;
+}
+
+// The least stride for rows of `cols` that is an odd number of cache lines, which spreads them.
+constexpr std::int64_t spread_stride(DType dtype, std::int64_t cols) {
+  const auto size = static_cast<std::int64_t>(size_of(dtype));
+  return ((cols * size + kCacheLine - 1) / kCacheLine | 1) * kCacheLine / size;
+}
+
 }  // namespace dtn

@@ -128,6 +128,16 @@ TEST_P(GemmTest, AllTransposesOfOddSizes) {
   }
 }
 
+// Rows a multiple of 512 bytes apart, which are copied where a library would walk down them.
+TEST_P(GemmTest, CrowdedRows) {
+  for (int flags = 0; flags < 4; ++flags) {
+    const bool transpose_a = (flags & 1) != 0, transpose_b = (flags & 2) != 0;
+    check({dtype(), dtype(), 256, 384, 512, transpose_a, transpose_b, false});
+    check({dtype(), accumulator_of(dtype()), 128, 1024, 1100, transpose_a, transpose_b, true});
+    check({dtype(), dtype(), 40, 256, 130, transpose_a, transpose_b, true, 2});
+  }
+}
+
 TEST_P(GemmTest, StoresInTheAccumulatorType) {
   DType c = accumulator_of(dtype());
   for (bool accumulate : {false, true}) {
