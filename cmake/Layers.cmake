@@ -131,6 +131,9 @@ function(dtn_kernel_layer name)
       # Below -O2 GCC would leave the upper halves of registers in use behind, and everything else
       # be many times slower for it on Intel's processors.
       $<$<CXX_COMPILER_ID:GNU>:-fexpensive-optimizations>
+      # What kernels hold in registers is counted; GCC would keep what the next turn of a loop reads
+      # again there, too, and spill their sums for it.
+      $<$<CXX_COMPILER_ID:GNU>:-fno-predictive-commoning>
       $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>  # GCC 12 warns of its own AVX-512 headers
       -Wno-uninitialized
       # Unoptimised, inline functions of the headers would stay in these objects as symbols that the

@@ -17,7 +17,7 @@ namespace dtn::DTN_ISA {
 #if defined(DTN_ISA_avx512)
 inline constexpr int kLineRows = 8, kLineTaps = 2, kGradientTaps = 14, kGradientRows = 4;
 #else
-inline constexpr int kLineRows = 4, kLineTaps = 2, kGradientTaps = 7, kGradientRows = 2;
+inline constexpr int kLineRows = 6, kLineTaps = 2, kGradientTaps = 13, kGradientRows = 1;
 #endif
 // Rows beyond the last that passes read, and write, so as to have whole blocks.
 inline constexpr std::int64_t kLineSlack = 8;

@@ -15,7 +15,9 @@
 
 namespace dtn::DTN_ISA {
 
-inline constexpr std::int64_t kLineTile = 64;  // rows that are worked on together
+// Rows that are worked on together: whole blocks of kLineRows, whose planes the first-level cache
+// holds.
+inline constexpr std::int64_t kLineTile = kLanes<float> == 16 ? 64 : 96;
 
 enum class LineKind { kWindow, kMean, kEnds };  // a_d < 0, = 0, > 0
 
