@@ -73,7 +73,7 @@ endfunction()
 # Kernels are compiled once per instruction set, each time into a namespace of its own, and chosen
 # when the program runs (see src/kernels/cpu/isa.h). A file that is not vectorised by hand, such as
 # the matrix product that calls oneDNN, is listed in DTN_PLAIN_KERNELS and compiled once.
-set(DTN_PLAIN_KERNELS isa gemm gemm_onednn gemm_eigen linear convolution)
+set(DTN_PLAIN_KERNELS isa gemm gemm_onednn gemm_onednn_rows gemm_eigen linear convolution)
 set(DTN_ISAS all CACHE STRING
     "Instruction sets of the kernels: all, best (this machine's), or some of generic;avx2;avx512")
 

@@ -7,6 +7,7 @@
 #include "dtn/core/parallel.h"
 #include "kernels/gemm/gemm_eigen.h"
 #include "kernels/gemm/gemm_onednn.h"
+#include "kernels/gemm/gemm_onednn_rows.h"
 #include "kernels/gemm/gemm_tile.h"
 #include "kernels/gemm/tile_ops.h"
 
@@ -15,6 +16,8 @@ namespace {
 
 std::atomic<bool> eigen_forced{false};
 
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
 bool uses_onednn(DType dtype) {
   return !eigen_forced.load(std::memory_order_relaxed) && dtype != DType::kFloat64 &&
          onednn::supports(DType::kFloat32);
@@ -22,6 +25,12 @@ bool uses_onednn(DType dtype) {
 // Otherwise bfloat16 is widened to float32 first.
 bool multiplies_natively(DType dtype) {
   return dtype != DType::kBFloat16 || (uses_onednn(dtype) && onednn::supports(dtype));
+}
+
+// Rows of a tile of oneDNN come in blocks of so many.
+std::int64_t row_block(DType dtype) {
+  if (!uses_onednn(dtype)) return 1;
+  return onednn::row_block(multiplies_natively(dtype) ? dtype : DType::kFloat32);
 }
 
 // A library called outside a parallel region would start its own threads, and a result would
@@ -41,31 +50,9 @@ class OneThread {
   int saved_;
 };
 
-// Factors that oneDNN would walk down the columns of, in crowded rows, are copied to spread ones: it
-// is up to two and a half times as fast then.
-void multiply_by_onednn(CpuQueue& queue, const GemmTile& t) {
-  constexpr std::int64_t kWorthCopying = 32;  // how often an element is used
-  Scratch::Scope scope(queue.scratch());
-  GemmTile spread = t;
-  auto copy = [&](const void*& x, std::int64_t& ld, std::int64_t rows, std::int64_t cols) {
-    const std::int64_t stride = spread_stride(t.dtype, cols);
-    void* to = scope.take<char>(rows * stride * static_cast<std::int64_t>(size_of(t.dtype)));
-    run(queue, ConvertTile{t.dtype, t.dtype, rows, cols, x, ld, to, stride});
-    x = to;
-    ld = stride;
-  };
-  if (!onednn::has_own_layout(t.dtype)) {
-    const bool down_a = t.transpose_a && crowded(t.dtype, t.lda);
-    const bool down_b = !t.packed_b && !t.transpose_b && crowded(t.dtype, t.ldb);
-    if (down_a && t.n >= kWorthCopying) copy(spread.a, spread.lda, t.k, t.m);
-    if (down_b && t.m >= kWorthCopying) copy(spread.b, spread.ldb, t.k, t.n);
-  }
-  onednn::multiply(queue, spread);
-}
-
 void multiply_native(CpuQueue& queue, const GemmTile& t) {
   OneThread guard;
-  uses_onednn(t.dtype) ? multiply_by_onednn(queue, t) : eigen::multiply(t);
+  uses_onednn(t.dtype) ? onednn::multiply_rows(queue, t) : eigen::multiply(t);
 }
 
 // bfloat16 on a machine that has no such products: widened tiles, float32 product.
@@ -103,12 +90,30 @@ struct Plan {
   std::int64_t chunk_k;  // what one library call takes of it
 };
 
-std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
-
 // Nearly equal parts of at most `most`, in multiples of `unit`.
 std::int64_t even_part(std::int64_t n, std::int64_t most, std::int64_t unit) {
   std::int64_t parts = ceil_div(n, most);
   return ceil_div(ceil_div(n, parts), unit) * unit;
+}
+
+// Rows of a tile, some 128, such that 2 or 4 threads end together.
+std::int64_t even_rows(std::int64_t rows, std::int64_t block) {
+  constexpr std::int64_t kRows = 128;
+  std::int64_t tiles = ceil_div(rows, kRows);
+  if (tiles > 4) tiles = ceil_div(tiles, 4) * 4;
+  const std::int64_t unit = std::max<std::int64_t>(4, block);
+  std::int64_t best = ceil_div(ceil_div(rows, tiles), unit) * unit;
+  if (block == 1 || tiles <= 4) return best;
+  // Large blocks leave a rest: the size with the least to do for the thread that ends last.
+  std::int64_t least = 0;
+  for (std::int64_t tile = 96; tile <= 144; tile += block) {
+    const std::int64_t count = ceil_div(rows, tile);
+    const std::int64_t time = (ceil_div(count, 2) * 2 + ceil_div(count, 4) * 4) * tile;
+    if (least > 0 && time > least) continue;
+    least = time;
+    best = tile;
+  }
+  return best;
 }
 
 Plan make_plan(const Gemm& g, bool has_epilogue) {
@@ -119,10 +124,7 @@ Plan make_plan(const Gemm& g, bool has_epilogue) {
   if (g.transpose_a) {
     p.tile_m = even_part(g.m, 216, 8);
   } else {
-    // A multiple of 4 tiles, so that 2 or 4 threads end together.
-    std::int64_t tiles = ceil_div(g.m, 128);
-    if (tiles > 4) tiles = ceil_div(tiles, 4) * 4;
-    p.tile_m = ceil_div(ceil_div(g.m, tiles), 4) * 4;
+    p.tile_m = even_rows(g.m, row_block(g.dtype));
   }
   p.tiles_m = ceil_div(g.m, p.tile_m);
   // A dense tile as wide as C is written in place by oneDNN, which then walks the columns itself.

@@ -83,6 +83,11 @@ dnnl::matmul::primitive_desc describe(const memory::desc& a, const memory::desc&
 #endif
 }
 
+// Plain rows, which is what oneDNN says where it has no layout of its own.
+memory::desc rows_in_turn(const GemmTile& t, std::int64_t stride) {
+  return matrix(t.dtype, t.k, t.n, stride, false);
+}
+
 // The layout oneDNN wants for a [k, n] right-hand side that is used many times.
 const memory::desc& packed_layout(const GemmTile& t) {
   Cache<memory::desc>& cache = state().layouts;
@@ -94,9 +99,7 @@ const memory::desc& packed_layout(const GemmTile& t) {
   memory::desc b({t.k, t.n}, type_of(t.dtype), memory::format_tag::any);
   memory::desc c = matrix(DType::kFloat32, kPackingRows, t.n, t.n, false);
   memory::desc layout = describe(a, b, c).weights_desc();
-  if (layout == matrix(t.dtype, t.k, t.n, t.n, false)) {  // none of its own
-    layout = matrix(t.dtype, t.k, t.n, spread_stride(t.dtype, t.n), false);
-  }
+  if (layout == rows_in_turn(t, t.n)) layout = rows_in_turn(t, uncrowded(t.dtype, t.n));
   return cache.emplace(key, layout).first->second;
 }
 
@@ -162,7 +165,7 @@ bool has_own_layout(DType dtype) {
   GemmTile t{};
   t.dtype = dtype;
   t.k = t.n = 256;
-  return packed_layout(t) != matrix(dtype, t.k, t.n, spread_stride(dtype, t.n), false);
+  return packed_layout(t) != rows_in_turn(t, uncrowded(dtype, t.n));
 }
 
 void multiply(CpuQueue& queue, const GemmTile& t) try {

@@ -36,4 +36,9 @@ constexpr std::int64_t spread_stride(DType dtype, std::int64_t cols) {
   return ((cols * size + kCacheLine - 1) / kCacheLine | 1) * kCacheLine / size;
 }
 
+// A stride for rows of `cols` that is not crowded.
+constexpr std::int64_t uncrowded(DType dtype, std::int64_t cols) {
+  return crowded(dtype, cols) ? spread_stride(dtype, cols) : cols;
+}
+
 }  // namespace dtn
