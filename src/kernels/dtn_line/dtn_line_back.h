@@ -176,19 +176,21 @@ struct MeanGradient {
 
   // Of a tile; place: of its first row, relative to the middle of the shares.
   void add(std::int64_t place, std::int64_t rows, const A* dm1, const A* dm2) {
-    VectorMoments<A> part, placed;
-    for (std::int64_t t = 0; t < rows; ++t) {
-      const Vec<A> d1 = load(dm1 + t * kLanes<A>), d2 = load(dm2 + t * kLanes<A>);
-      const A at = static_cast<A>(place + t);
-      part.first += d1;
-      part.second += d2;
-      placed.first += at * d1;
-      placed.second += at * d2;
+    for (std::int64_t begin = 0; begin < rows; begin += kRowPart) {
+      VectorMoments<A> part, placed;
+      for (std::int64_t t = begin; t < std::min(begin + kRowPart, rows); ++t) {
+        const Vec<A> d1 = load(dm1 + t * kLanes<A>), d2 = load(dm2 + t * kLanes<A>);
+        const A at = static_cast<A>(place + t);
+        part.first += d1;
+        part.second += d2;
+        placed.first += at * d1;
+        placed.second += at * d2;
+      }
+      sum.first += part.first;
+      sum.second += part.second;
+      by_place.first += placed.first;
+      by_place.second += placed.second;
     }
-    sum.first += part.first;
-    sum.second += part.second;
-    by_place.first += placed.first;
-    by_place.second += placed.second;
   }
 
   // Adds the gradients of a_x and a_d. With u of the key and v of the row relative to the middle,

@@ -257,11 +257,22 @@ class LineBackward : DtnBackwardParts<T, variant> {
   }
 
   void back_to_own(Head& head, std::int64_t g, const LineTile<A>& tile, const Room& room) const {
+    PositionSums<A> positions;
+    for (std::int64_t i = tile.own.begin; i < tile.own.end; i += kRowPart) {
+      const std::int64_t end = std::min(i + kRowPart, tile.own.end);
+      own_rows_back(tile, i, end, room, positions);
+      add_to_keys(head, g, tile.own, room);
+    }
+    head.own += positions;
+  }
+
+  void own_rows_back(const LineTile<A>& tile, std::int64_t begin, std::int64_t end,
+                     const Room& room, PositionSums<A>& positions) const {
     const OwnRows<A>& own = tile.own;
     for (A* keys : {room.keys1, room.keys2}) std::fill_n(keys, own.columns * lanes, A(0));
-    PositionSums<A> positions;
-    for_each_own_block(own.end - own.begin, [&](std::int64_t i, auto rows) {
-      const std::int64_t at = (own.begin - tile.first + i) * lanes, row = i * own.stride;
+    for_each_own_block(end - begin, [&](std::int64_t i, auto rows) {
+      const std::int64_t at = (begin - tile.first + i) * lanes;
+      const std::int64_t row = (begin - own.begin + i) * own.stride;
       const A *dm1 = room.dm1 + at, *dm2 = room.dm2 + at;
       own_block_back<A, rows>(own.columns, own.stride, own.p + row, dm1, dm2, room.keys1,
                               room.keys2);
@@ -269,7 +280,9 @@ class LineBackward : DtnBackwardParts<T, variant> {
       own_block_gradient<A, rows>(own.columns, own.stride, own.by_offset + row, own.by_square + row,
                                   dm1, dm2, room.planes.own1(), room.planes.own2(), positions);
     });
-    head.own += positions;
+  }
+
+  void add_to_keys(Head& head, std::int64_t g, const OwnRows<A>& own, const Room& room) const {
     for (std::int64_t k = 0; k < own.columns; ++k) {
       A *to1 = head.keys.at(g, 0, own.column(k)), *to2 = head.keys.at(g, 1, own.column(k));
       store(to1, load(to1) + load(room.keys1 + k * lanes));

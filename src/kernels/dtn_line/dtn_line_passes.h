@@ -23,6 +23,8 @@ inline constexpr int kLineRows = 6, kLineTaps = 2, kGradientTaps = 13, kGradient
 inline constexpr std::int64_t kLineSlack = 8;
 // Taps or columns whose products are one part of a sum.
 inline constexpr std::int64_t kLinePart = 128;
+// Rows whose gradients are one part of a sum, likewise: what all of a line lean on sums up all of it.
+inline constexpr std::int64_t kRowPart = 32;
 // Rows of their own that are worked on together.
 inline constexpr int kOwnBlock = 4;
 
