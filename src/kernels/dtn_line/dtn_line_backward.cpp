@@ -67,24 +67,24 @@ class LineBackward : DtnBackwardParts<T, variant> {
  private:
   // One head on its walk over the tokens.
   struct Head {
+    LambdaSums lambda{};
+    PositionSums<A> shared, own;  // of the table, relative to its middle, and of other rows
     std::int64_t h;
-    LineTiles<A> tiles;
-    LineTail<A> tail;
+    std::int64_t done = 0;             // tokens whose gradients are ended
+    ChannelSums* channels;             // [groups]
+    MeanGradient<A>* means = nullptr;  // [groups]
     OwnKeys<A> keys;
     TapWeights<A> taps;
-    std::int64_t done = 0;  // tokens whose gradients are ended
-    LambdaSums lambda{};
-    ChannelSums* channels;             // [groups]
-    PositionSums<A> shared, own;       // of the table, relative to its middle, and of other rows
-    MeanShares<A> shares;              // where all rows are one mean
-    MeanGradient<A>* means = nullptr;  // [groups]
+    MeanShares<A> shares;  // where all rows are one mean
+    LineTail<A> tail;
+    LineTiles<A> tiles;
 
     Head(const LineBackward& of, std::int64_t head, Scratch::Scope& scope)
         : h(head),
-          tiles(of.windows_[h], of.n_, of.args_.dpos_weight, scope),
-          tail(of.windows_[h], of.n_, of.groups_, scope),
+          channels(scope.take<ChannelSums>(of.groups_)),
           keys(of.windows_[h], of.n_, of.groups_, scope),
-          channels(scope.take<ChannelSums>(of.groups_)) {
+          tail(of.windows_[h], of.n_, of.groups_, scope),
+          tiles(of.windows_[h], of.n_, of.args_.dpos_weight, scope) {
       std::fill_n(channels, of.groups_, ChannelSums{});
       if (tail.any() && of.args_.dpos_weight) taps = TapWeights<A>(window(), of.n_, scope);
       if (window().kind != LineKind::kMean) return;
@@ -100,11 +100,11 @@ class LineBackward : DtnBackwardParts<T, variant> {
   // Room for one tile of one vector of channels.
   struct Room {
     LinePlanes<A> planes;
-    A *dm1, *dm2, *direct, *mixed;
-    A *late, *out1, *out2;  // tokens whose gradients end
-    A* tail;                // [3, tail_rows], see LineTail
+    A *dm1 = nullptr, *dm2 = nullptr, *direct = nullptr, *mixed = nullptr;
+    A *late = nullptr, *out1 = nullptr, *out2 = nullptr;  // tokens whose gradients end
+    A* tail = nullptr;                                    // [3, tail_rows], see LineTail
     std::int64_t tail_rows = 0;
-    A *keys1, *keys2;  // what own rows of a tile give to the keys that they see
+    A *keys1 = nullptr, *keys2 = nullptr;  // what own rows of a tile give to the keys that they see
 
     Room(const LineBackward& of, Scratch::Scope& scope)
         : planes(of.windows_, of.sizes_.heads, of.n_, scope) {
