@@ -3,6 +3,8 @@
 // GPU it runs several times and must give the same bits.
 #pragma once
 
+#include <algorithm>
+#include <cstdlib>
 #include <functional>
 
 #include "core/cuda_device.h"
@@ -59,20 +61,30 @@ inline Twin random_twin(const Shape& shape, DType dtype, std::uint32_t stream, d
     GTEST_SKIP() << reason;                                               \
   }
 
-// Runs `body` as often as it takes to meet the device's moods: on the emulator under nine
-// schedules, in step and eight times shuffled, of which sanitizers need see two, as all touch the
-// same memory; on a GPU three times. `body` makes its own outputs and returns those that must have
-// the same bits every time.
-inline void under_every_schedule(const std::function<std::vector<Tensor>()>& body) {
-#if defined(DTN_CUDA_EMULATED) && defined(DTN_SANITIZED)
-  constexpr unsigned kRuns = 2;
-#elif defined(DTN_CUDA_EMULATED)
-  constexpr unsigned kRuns = 9;
+// Number of runs of a kernel in under_every_schedule(). On a GPU 3. On the emulator one run in step
+// and three under hostile schedules; one of each with sanitizers, because all schedules touch the
+// same memory. DTN_EMULATOR_SCHEDULES sets another number for the emulator.
+inline unsigned schedules_to_run() {
+#ifdef DTN_CUDA_EMULATED
+  if (const char* text = std::getenv("DTN_EMULATOR_SCHEDULES")) {
+    return static_cast<unsigned>(std::max(1, std::atoi(text)));
+  }
+#ifdef DTN_SANITIZED
+  return 2;
 #else
-  constexpr unsigned kRuns = 3;
+  return 4;
 #endif
+#else
+  return 3;
+#endif
+}
+
+// Runs `body` several times, see schedules_to_run(). `body` makes its own outputs and returns the
+// tensors that must have the same bits every time.
+inline void under_every_schedule(const std::function<std::vector<Tensor>()>& body) {
+  const unsigned runs = schedules_to_run();
   std::vector<Tensor> first;
-  for (unsigned i = 0; i < kRuns; ++i) {
+  for (unsigned i = 0; i < runs; ++i) {
 #ifdef DTN_CUDA_EMULATED
     emu::set_schedule({i});
 #endif

@@ -8,6 +8,7 @@ program=$1 wanted=${2:-.}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 export OMP_WAIT_POLICY=passive DTN_CUDA_CACHE=0
+export DTN_EMULATOR_SCHEDULES=${DTN_EMULATOR_SCHEDULES:-9}
 
 # Which test passes which barriers, and how long it takes.
 mapfile -t tests < <("$program" --gtest_list_tests | awk '

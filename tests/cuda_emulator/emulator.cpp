@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
-#include <random>
 #include <utility>
 #include <vector>
 
@@ -29,10 +28,33 @@ const char* name_of(const char* file) {
   return slash ? slash + 1 : file;
 }
 
-enum class State { kReady, kAtBlockBarrier, kAtWarpMeeting, kDone };
+enum class State : unsigned char { kReady, kAtBlockBarrier, kAtWarpMeeting, kDone };
 
 constexpr std::size_t kStackBytes = std::size_t{256} << 10;
 constexpr int kWarp = 32;
+
+// SplitMix64: a generator that costs nothing to seed, as every block of a grid has one.
+class Random {
+ public:
+  explicit Random(unsigned seed) : state_(seed) {}
+  // A number below n.
+  std::uint32_t below(std::uint32_t n) {
+    state_ += 0x9e3779b97f4a7c15u;
+    std::uint64_t z = state_;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return static_cast<std::uint32_t>(((z ^ (z >> 31)) >> 32) * n >> 32);
+  }
+  template <class T>
+  void shuffle(std::vector<T>& v) {
+    for (std::size_t n = v.size(); n > 1; --n) {
+      std::swap(v[n - 1], v[below(static_cast<std::uint32_t>(n))]);
+    }
+  }
+
+ private:
+  std::uint64_t state_;
+};
 
 #if defined(__x86_64__)
 // Saves the registers a call must preserve on the current stack, leaves its pointer in *from, and
@@ -63,8 +85,9 @@ dtn_emulator_switch:
 
 class Context {
  public:
-  void prepare(char* stack, void (*entry)()) {
-    auto top = reinterpret_cast<std::uintptr_t>(stack + kStackBytes) & ~std::uintptr_t{15};
+  // `end`: of a stack of kStackBytes.
+  void prepare(char* end, void (*entry)()) {
+    auto top = reinterpret_cast<std::uintptr_t>(end) & ~std::uintptr_t{15};
     auto* p = reinterpret_cast<void**>(top);
     *--p = nullptr;  // what entry would return to; it never does
     *--p = reinterpret_cast<void*>(entry);
@@ -79,9 +102,9 @@ class Context {
 #else
 class Context {
  public:
-  void prepare(char* stack, void (*entry)()) {
+  void prepare(char* end, void (*entry)()) {
     getcontext(&context_);
-    context_.uc_stack.ss_sp = stack;
+    context_.uc_stack.ss_sp = end - kStackBytes;
     context_.uc_stack.ss_size = kStackBytes;
     context_.uc_link = nullptr;
     makecontext(&context_, entry, 0);
@@ -96,25 +119,46 @@ class Context {
 struct Fiber {
   Context context;
   std::unique_ptr<char[]> stack;
-  uint3 index{};
-  State state = State::kReady;
-  const char* meeting = nullptr;  // which operation the warp meets for
-  const void* published = nullptr;
 };
 
-struct Block {
+// The order in which the lanes of one warp run until they wait. A lane that stops hands over to the
+// next one itself.
+struct Turn {
+  int first = 0;  // thread of lane 0
+  std::vector<int> lanes;
+  std::size_t position = 0;
+};
+
+struct Block : detail::RunningBlock {
+  // Of each thread.
+  std::vector<detail::Thread> threads;
   std::vector<Fiber> fibers;
+  std::vector<State> states;
   int count = 0;  // threads in use
   Context scheduler;
   int current = -1;
-  uint3 index{};
-  dim3 extent, grid;
+  Turn turn;
   const std::function<void()>* kernel = nullptr;
-  std::unique_ptr<std::byte[]> shared;
+  std::unique_ptr<std::byte[]> memory;
   std::string error;
+
+  detail::Thread& thread(int i) { return threads[static_cast<std::size_t>(i)]; }
+  Fiber& fiber(int i) { return fibers[static_cast<std::size_t>(i)]; }
+  State& state(int i) { return states[static_cast<std::size_t>(i)]; }
+  // Makes the next lane of the turn that can run the current one, if there is any.
+  bool next_lane() {
+    while (turn.position < turn.lanes.size()) {
+      const int i = turn.first + turn.lanes[turn.position++];
+      if (i >= count || state(i) != State::kReady) continue;
+      current = i;
+      detail::thread = &thread(i);
+      return true;
+    }
+    return false;
+  }
 };
 
-thread_local Block* block = nullptr;
+Block& running() { return *static_cast<Block*>(detail::block); }
 
 unsigned schedule_seed = 0;
 std::mutex sites_mutex;
@@ -123,19 +167,19 @@ std::atomic<unsigned> sites_taken{0};
 std::atomic<const BarrierSite*> removed{nullptr};
 BarrierSite removed_site{};
 
-Fiber& fiber() { return block->fibers[static_cast<std::size_t>(block->current)]; }
-
 void yield(State state) {
-  Fiber& f = fiber();
-  f.state = state;
-  Context::go(f.context, block->scheduler);
+  Block& b = running();
+  Context& from = b.fiber(b.current).context;
+  b.state(b.current) = state;
+  const bool goes_on = b.error.empty() && b.next_lane();
+  Context::go(from, goes_on ? b.fiber(b.current).context : b.scheduler);
 }
 
 void fiber_main() {
   try {
-    (*block->kernel)();
+    (*running().kernel)();
   } catch (const std::exception& e) {
-    block->error = e.what();
+    running().error = e.what();
   }
   yield(State::kDone);
   std::abort();  // a finished fiber is not resumed
@@ -145,25 +189,25 @@ class Scheduler {
  public:
   Scheduler(Block& b, unsigned seed) : b_(b), random_(seed), in_step_(seed == 0) {
     for (int w = 0; w * kWarp < b.count; ++w) warps_.push_back(w);
-    lanes_.resize(kWarp);
-    std::iota(lanes_.begin(), lanes_.end(), 0);
+    b.turn.lanes.resize(kWarp);
+    std::iota(b.turn.lanes.begin(), b.turn.lanes.end(), 0);
   }
 
   // Until every thread is done, or nothing can move.
   void run() {
     for (;;) {
-      if (!in_step_) std::shuffle(warps_.begin(), warps_.end(), random_);
+      if (!in_step_) random_.shuffle(warps_);
       bool moved = false;
       for (int w : warps_) {
         while (run_lanes(w)) {
           moved = true;
-          release_meeting(w);
+          if (b_.error.empty()) release_meeting(w);
           if (!b_.error.empty()) return;
           if (in_step_) break;
         }
       }
       if (moved) continue;
-      if (all_in(State::kDone)) return;
+      if (all_done()) return;
       if (!release_block()) {
         b_.error = "the threads of a block wait for each other at different places for ever";
         return;
@@ -174,90 +218,96 @@ class Scheduler {
  private:
   int first(int w) const { return w * kWarp; }
   int last(int w) const { return std::min(b_.count, (w + 1) * kWarp); }
-  Fiber& at(int i) { return b_.fibers[static_cast<std::size_t>(i)]; }
 
   bool run_lanes(int w) {
-    if (!in_step_) std::shuffle(lanes_.begin(), lanes_.end(), random_);
-    bool ran = false;
-    for (int lane : lanes_) {
-      int i = first(w) + lane;
-      if (i >= last(w) || at(i).state != State::kReady) continue;
-      b_.current = i;
-      Context::go(b_.scheduler, at(i).context);
-      ran = true;
-    }
-    return ran;
+    if (!in_step_) random_.shuffle(b_.turn.lanes);
+    b_.turn.first = first(w);
+    b_.turn.position = 0;
+    if (!b_.next_lane()) return false;
+    Context::go(b_.scheduler, b_.fiber(b_.current).context);
+    return true;
   }
 
   // A meeting is over when every lane that still runs has come to it.
   void release_meeting(int w) {
     const char* what = nullptr;
+    bool left = false;
     for (int i = first(w); i < last(w); ++i) {
-      Fiber& f = at(i);
-      if (f.state == State::kDone) {
-        // A lane that has left cannot take part in what the others do together.
+      if (b_.state(i) == State::kDone) {
+        left = true;
         continue;
       }
-      if (f.state != State::kAtWarpMeeting) return;
-      if (what && what != f.meeting && std::strcmp(what, f.meeting) != 0) {
-        b_.error = std::string("lanes of one warp meet for different things: ") + what + " and " +
-                   f.meeting;
+      if (b_.state(i) != State::kAtWarpMeeting) return;
+      const char* its = b_.thread(i).meeting;
+      if (what && what != its && std::strcmp(what, its) != 0) {
+        b_.error =
+            std::string("lanes of one warp meet for different things: ") + what + " and " + its;
         return;
       }
-      what = f.meeting;
+      what = its;
     }
     if (!what) return;
-    for (int i = first(w); i < last(w); ++i) {
-      if (at(i).state == State::kDone) {
-        b_.error = std::string("a lane has left the kernel while its warp meets for ") + what;
-        return;
-      }
-      at(i).state = State::kReady;
+    // A lane that has left cannot take part in what the others do together.
+    if (left) {
+      b_.error = std::string("a lane has left the kernel while its warp meets for ") + what;
+      return;
     }
+    std::fill(b_.states.begin() + first(w), b_.states.begin() + last(w), State::kReady);
   }
 
-  bool all_in(State state) const {
-    return std::all_of(b_.fibers.begin(), b_.fibers.begin() + b_.count,
-                       [&](const Fiber& f) { return f.state == state; });
+  bool all_done() const {
+    return std::all_of(b_.states.begin(), b_.states.begin() + b_.count,
+                       [](State s) { return s == State::kDone; });
   }
 
   // The block's barrier opens when every thread that has not left waits at it.
   bool release_block() {
-    for (int i = 0; i < b_.count; ++i) {
-      if (at(i).state == State::kAtWarpMeeting) return false;
-    }
-    for (int i = 0; i < b_.count; ++i) {
-      if (at(i).state == State::kAtBlockBarrier) at(i).state = State::kReady;
-    }
+    const auto end = b_.states.begin() + b_.count;
+    if (std::find(b_.states.begin(), end, State::kAtWarpMeeting) != end) return false;
+    std::replace(b_.states.begin(), end, State::kAtBlockBarrier, State::kReady);
     return true;
   }
 
   Block& b_;
-  std::mt19937 random_;
+  Random random_;
   bool in_step_;
-  std::vector<int> warps_, lanes_;
+  std::vector<int> warps_;
 };
 
+// Where the stack of thread i ends. Stacks are whole pages apart: if all ended at the same place of
+// a page, they would share a few lines of the cache.
+char* stack_end(Fiber& f, int i) {
+  constexpr std::size_t kSpread = std::size_t{16} << 10, kStep = 9 * 64;
+  if (!f.stack) f.stack.reset(new char[kStackBytes + kSpread]);
+  return f.stack.get() + kStackBytes + kSpread - static_cast<std::size_t>(i) * kStep % kSpread;
+}
+
 void run_block(Block& b, unsigned seed, std::size_t shared_bytes) {
-  block = &b;
+  detail::block = &b;
   b.count = static_cast<int>(b.extent.x * b.extent.y * b.extent.z);
   if (static_cast<int>(b.fibers.size()) < b.count) {
+    b.threads.resize(static_cast<std::size_t>(b.count));
     b.fibers.resize(static_cast<std::size_t>(b.count));
+    b.states.resize(static_cast<std::size_t>(b.count));
   }
   // A block of its own, exactly as long as asked for, so that AddressSanitizer sees its end.
   // All ones are NaN in every float type.
-  b.shared.reset(new std::byte[shared_bytes]);
-  std::memset(b.shared.get(), 0xff, shared_bytes);
+  b.memory.reset(new std::byte[shared_bytes]);
+  std::memset(b.memory.get(), 0xff, shared_bytes);
+  b.shared = b.memory.get();
   for (int i = 0; i < b.count; ++i) {
-    Fiber& f = b.fibers[static_cast<std::size_t>(i)];
+    detail::Thread& t = b.thread(i);
     auto n = static_cast<unsigned>(i);
-    f.index = {n % b.extent.x, n / b.extent.x % b.extent.y, n / (b.extent.x * b.extent.y)};
-    f.state = State::kReady;
-    if (!f.stack) f.stack.reset(new char[kStackBytes]);
-    f.context.prepare(f.stack.get(), fiber_main);
+    t.index = {n % b.extent.x, n / b.extent.x % b.extent.y, n / (b.extent.x * b.extent.y)};
+    t.lane = i % kWarp;
+    t.warp = &t - t.lane;
+    t.exchanges = t.computed = 0;
+    b.state(i) = State::kReady;
+    b.fiber(i).context.prepare(stack_end(b.fiber(i), i), fiber_main);
   }
   Scheduler(b, seed).run();
-  block = nullptr;
+  detail::thread = nullptr;
+  detail::block = nullptr;
 }
 
 }  // namespace
@@ -293,7 +343,7 @@ std::string run_kernel(dim3 grid, dim3 extent, std::size_t shared_bytes,
   std::vector<std::int64_t> order(static_cast<std::size_t>(blocks));
   std::iota(order.begin(), order.end(), 0);
   unsigned seed = schedule_seed;
-  if (seed) std::shuffle(order.begin(), order.end(), std::mt19937(seed));
+  if (seed) Random(seed).shuffle(order);
   std::string error;
 #pragma omp parallel for schedule(dynamic, 1)
   for (std::int64_t n = 0; n < blocks; ++n) {
@@ -313,13 +363,6 @@ std::string run_kernel(dim3 grid, dim3 extent, std::size_t shared_bytes,
   }
   return error;
 }
-
-const uint3& thread_index() { return fiber().index; }
-const uint3& block_index() { return block->index; }
-const dim3& block_extent() { return block->extent; }
-const dim3& grid_extent() { return block->grid; }
-void* shared_memory() { return block->shared.get(); }
-int lane() { return block->current % kWarp; }
 
 namespace {
 // Notes the site; true when it has been removed.
@@ -372,16 +415,13 @@ void warp_barrier(const char* file, int line) {
 }
 
 void meet_warp(const char* what) {
-  fiber().meeting = what;
+  detail::thread->meeting = what;
   yield(State::kAtWarpMeeting);
 }
 
 namespace detail {
-void publish(const void* object) { fiber().published = object; }
-const void* published(int lane) {
-  int first = block->current / kWarp * kWarp;
-  return block->fibers[static_cast<std::size_t>(first + lane)].published;
-}
+constinit thread_local Thread* thread = nullptr;
+constinit thread_local RunningBlock* block = nullptr;
 }  // namespace detail
 
 }  // namespace emu

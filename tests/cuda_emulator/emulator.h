@@ -9,8 +9,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
+#include <new>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 struct dim3 {
@@ -51,73 +54,96 @@ std::string run_kernel(dim3 grid, dim3 block, std::size_t shared_bytes,
 
 // --- inside a kernel ----------------------------------------------------------------------------
 
-const uint3& thread_index();
-const uint3& block_index();
-const dim3& block_extent();
-const dim3& grid_extent();
-void* shared_memory();
-int lane();
+namespace detail {
+
+// One thread of the running block, as kernels see it. The threads of a warp lie side by side.
+struct Thread {
+  uint3 index{};
+  int lane = 0;
+  Thread* warp = nullptr;         // lane 0
+  const char* meeting = nullptr;  // operation for which the warp waits
+  // Values for the other lanes. Exchange n uses slot n % 2: a slot is written again only after every
+  // lane has come to exchange n + 1, and so has finished reading.
+  static constexpr std::size_t kSlotBytes = 64;
+  alignas(16) std::byte slots[2][kSlotBytes];
+  unsigned exchanges = 0;
+  unsigned computed = 0;  // of lane 0: the last exchange whose common work is done
+};
+
+struct RunningBlock {
+  uint3 index{};
+  dim3 extent, grid;
+  void* shared = nullptr;
+};
+
+extern constinit thread_local Thread* thread;
+extern constinit thread_local RunningBlock* block;
+
+}  // namespace detail
+
+inline const uint3& thread_index() { return detail::thread->index; }
+inline const uint3& block_index() { return detail::block->index; }
+inline const dim3& block_extent() { return detail::block->extent; }
+inline const dim3& grid_extent() { return detail::block->grid; }
+inline void* shared_memory() { return detail::block->shared; }
+inline int lane() { return detail::thread->lane; }
 
 void block_barrier(const char* file, int line);
 void warp_barrier(const char* file, int line);
 // The lanes of a warp meet; `what` names the operation, which must be the same for all of them.
 void meet_warp(const char* what);
 
-// Shows every lane's object to the whole warp. Collective: all 32 lanes take part.
+// Shows every lane's value to the whole warp. Collective: all 32 lanes take part.
 //   WarpView<float> view("shfl", value);   view.lane(3) is what lane 3 passed
+// Read it before the next exchange.
 template <class T>
 class WarpView {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= detail::Thread::kSlotBytes);
+
  public:
-  WarpView(const char* what, const T& mine);
-  ~WarpView();
-  WarpView(const WarpView&) = delete;
-  WarpView& operator=(const WarpView&) = delete;
-  const T& lane(int i) const;
+  WarpView(const char* what, const T& mine) : slot_(detail::thread->exchanges++ % 2) {
+    std::memcpy(detail::thread->slots[slot_], &mine, sizeof(T));
+    meet_warp(what);
+  }
+  T lane(int i) const {
+    T value;
+    std::memcpy(&value, detail::thread->warp[i].slots[slot_], sizeof(T));
+    return value;
+  }
 
  private:
-  const char* what_;
-  const T mine_;
+  unsigned slot_;
 };
 
-// The same, but the lanes may write into each other's objects until they meet again.
+// The lanes meet, one of them computes for all, and each gets back what became of its own value.
+// `compute(of)`: `of(i)` is a reference to the value of lane i. T is an aggregate without pointers
+// into itself.
+template <class T, class Compute>
+T compute_together(const char* what, const T& mine, const Compute& compute) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= detail::Thread::kSlotBytes);
+  detail::Thread& me = *detail::thread;
+  const unsigned slot = me.exchanges++ % 2;
+  T* own = new (me.slots[slot]) T(mine);
+  meet_warp(what);
+  if (me.warp->computed != me.exchanges) {
+    me.warp->computed = me.exchanges;
+    compute(
+        [&](int i) -> T& { return *std::launder(reinterpret_cast<T*>(me.warp[i].slots[slot])); });
+  }
+  return *own;
+}
+
+// Every lane's object for the whole warp, to read and to write until the lanes meet again.
 template <class T>
 class WarpShare {
  public:
-  WarpShare(const char* what, T& mine);
-  T& lane(int i) const;
+  WarpShare(const char* what, T& mine) : what_(what), objects_(what, &mine) {}
+  T& lane(int i) const { return *objects_.lane(i); }
   void meet() const { meet_warp(what_); }
 
  private:
   const char* what_;
+  WarpView<T*> objects_;
 };
-
-namespace detail {
-void publish(const void* object);
-const void* published(int lane);
-}  // namespace detail
-
-template <class T>
-WarpView<T>::WarpView(const char* what, const T& mine) : what_(what), mine_(mine) {
-  detail::publish(&mine_);
-  meet_warp(what);
-}
-template <class T>
-WarpView<T>::~WarpView() {
-  meet_warp(what_);
-}
-template <class T>
-const T& WarpView<T>::lane(int i) const {
-  return *static_cast<const T*>(detail::published(i));
-}
-
-template <class T>
-WarpShare<T>::WarpShare(const char* what, T& mine) : what_(what) {
-  detail::publish(&mine);
-  meet_warp(what);
-}
-template <class T>
-T& WarpShare<T>::lane(int i) const {
-  return *static_cast<T*>(const_cast<void*>(detail::published(i)));
-}
 
 }  // namespace emu

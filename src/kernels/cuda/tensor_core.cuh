@@ -22,18 +22,19 @@ struct Operands {
   float c[4];
 };
 
-// The product of a whole warp, computed by its first lane: value(r, upper) is number `upper` of
+// The product of a whole warp, computed by one of its lanes: value(r, upper) is number `upper` of
 // register r, of which there are `per_register`.
 template <int PerRegister, class Value>
 inline void emulate_mma(const char* what, float (&c)[4], const unsigned (&a)[4],
                         const unsigned (&b)[2], const Value& value) {
   constexpr int kDepth = 8 * PerRegister;
-  Operands mine{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}, {c[0], c[1], c[2], c[3]}};
-  emu::WarpShare<Operands> warp(what, mine);
-  if (emu::lane() == 0) {
-    float ma[16][kDepth], mb[kDepth][8];
+  using Row = float __attribute__((vector_size(8 * sizeof(float))));  // of B and C
+  const Operands mine{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}, {c[0], c[1], c[2], c[3]}};
+  const Operands done = emu::compute_together(what, mine, [&](const auto& of) {
+    float ma[16][kDepth];
+    Row mb[kDepth];
     for (int lane = 0; lane < 32; ++lane) {
-      const Operands& o = warp.lane(lane);
+      const Operands& o = of(lane);
       int g = lane / 4, t = lane % 4;
       for (int i = 0; i < PerRegister; ++i) {
         int k = PerRegister * t + i;
@@ -45,7 +46,7 @@ inline void emulate_mma(const char* what, float (&c)[4], const unsigned (&a)[4],
     for (int row = 0; row < 16; ++row) {
       if (at_once > 0) {
         for (int n = 0; n < 8; ++n) {
-          float& sum = warp.lane(row % 8 * 4 + n / 2).c[n % 2 + row / 8 * 2];
+          float& sum = of(row % 8 * 4 + n / 2).c[n % 2 + row / 8 * 2];
           float column[kDepth];
           for (int k = 0; k < kDepth; ++k) column[k] = mb[k][n];
           for (int k = 0; k < kDepth; k += at_once) {
@@ -54,15 +55,12 @@ inline void emulate_mma(const char* what, float (&c)[4], const unsigned (&a)[4],
         }
         continue;
       }
-      float sums[8] = {};
-      for (int k = 0; k < kDepth; ++k) {
-        for (int n = 0; n < 8; ++n) sums[n] += ma[row][k] * mb[k][n];
-      }
-      for (int n = 0; n < 8; ++n) warp.lane(row % 8 * 4 + n / 2).c[n % 2 + row / 8 * 2] += sums[n];
+      Row sums = {};
+      for (int k = 0; k < kDepth; ++k) sums += ma[row][k] * mb[k];
+      for (int n = 0; n < 8; ++n) of(row % 8 * 4 + n / 2).c[n % 2 + row / 8 * 2] += sums[n];
     }
-  }
-  warp.meet();
-  for (int i = 0; i < 4; ++i) c[i] = mine.c[i];
+  });
+  for (int i = 0; i < 4; ++i) c[i] = done.c[i];
 }
 }  // namespace detail
 #endif
