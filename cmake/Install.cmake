@@ -26,7 +26,7 @@ install(FILES tools/pytorch/dtn_torch.py DESTINATION share/dtn/pytorch)
 # A build for another processor cannot run its programs, and installs neither of these.
 if(NOT CMAKE_CROSSCOMPILING)
   set(documents ${PROJECT_BINARY_DIR}/generated/documents)
-  install(CODE "set(source ${PROJECT_SOURCE_DIR})\nset(out ${documents})
+  install(CODE "set(out ${documents})\nset(commands ${DTN_COMMANDS})
 set(programs ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})")
   install(SCRIPT cmake/InstallDocuments.cmake)
   install(DIRECTORY ${documents}/man1 DESTINATION ${CMAKE_INSTALL_MANDIR})

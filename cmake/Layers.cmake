@@ -29,6 +29,21 @@ function(dtn_program_defaults target)
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
 endfunction()
 
+# The commands of src/app/commands.cpp. Each is also a link to the program: dtn-train is dtn.
+set(DTN_COMMANDS train eval predict export analyze plot sweep info data bench)
+
+# dtn_command_program(<target> <folder>): the program `dtn` and its links in a folder.
+function(dtn_command_program target folder)
+  add_executable(${target} ${PROJECT_SOURCE_DIR}/tools/dtn.cpp)
+  dtn_program_defaults(${target})
+  target_link_libraries(${target} PRIVATE dtn_app nlohmann_json::nlohmann_json)
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME dtn RUNTIME_OUTPUT_DIRECTORY ${folder})
+  foreach(command IN LISTS DTN_COMMANDS)
+    add_custom_command(TARGET ${target} POST_BUILD
+      COMMAND ${CMAKE_COMMAND} -E create_symlink dtn ${folder}/dtn-${command})
+  endforeach()
+endfunction()
+
 # The library of a layer is installed as dtn::<name>; users link to dtn::dtn, see Install.cmake.
 function(dtn_install_layer name)
   dtn_forget_source_folder(dtn_${name})
@@ -74,28 +89,37 @@ endfunction()
 # when the program runs (see src/kernels/cpu/isa.h). A file that is not vectorised by hand, such as
 # the matrix product that calls oneDNN, is listed in DTN_PLAIN_KERNELS and compiled once.
 set(DTN_PLAIN_KERNELS isa gemm gemm_onednn gemm_onednn_rows gemm_eigen linear convolution)
-set(DTN_ISAS all CACHE STRING
-    "Instruction sets of the kernels: all, best (this machine's), or some of generic;avx2;avx512")
+set(DTN_ISAS all CACHE STRING "Instruction sets of the kernels: all, runnable (those of this \
+machine), foreign (the others), best (the last runnable one), or some of generic;avx2;avx512")
 
-# Sets `result` to those that are built. The first carries the dispatchers.
+# Sets `result` to the instruction sets that are built. The first carries the dispatchers.
 function(dtn_instruction_sets result)
-  set(sets ${DTN_ISAS})
+  set(all generic avx2 avx512)
   if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-    set(sets generic)
-  elseif(DTN_ISAS STREQUAL "all")
-    set(sets generic avx2 avx512)
-  elseif(DTN_ISAS STREQUAL "best")
+    set(all generic)
+  endif()
+  set(runnable generic)
+  if(DTN_ISAS MATCHES "^(runnable|foreign|best)$")
     execute_process(COMMAND ${CMAKE_CXX_COMPILER} -march=native -dM -E -x c++ /dev/null
                     OUTPUT_VARIABLE macros)
+    if(macros MATCHES "__AVX2__" AND macros MATCHES "__FMA__")
+      list(APPEND runnable avx2)
+    endif()
     if(macros MATCHES "__AVX512BF16__" AND macros MATCHES "__AVX512VL__")
-      set(sets avx512)
-    elseif(macros MATCHES "__AVX2__" AND macros MATCHES "__FMA__")
-      set(sets avx2)
-    else()
-      set(sets generic)
+      list(APPEND runnable avx512)
     endif()
   endif()
-  set(${result} ${sets} PARENT_SCOPE)
+  list(GET runnable -1 best)
+  set(foreign ${all})
+  list(REMOVE_ITEM foreign ${runnable})
+  if(DTN_ISAS STREQUAL "foreign" AND NOT foreign)
+    set(foreign generic)  # a library must have one
+  endif()
+  if(DTN_ISAS MATCHES "^(all|runnable|foreign|best)$")
+    set(${result} ${${DTN_ISAS}} PARENT_SCOPE)
+  else()
+    set(${result} ${DTN_ISAS} PARENT_SCOPE)
+  endif()
 endfunction()
 
 set(DTN_ISA_FLAGS_generic "")
@@ -139,6 +163,11 @@ function(dtn_kernel_layer name)
       # Unoptimised, inline functions of the headers would stay in these objects as symbols that the
       # linker could pick for the whole program, on machines that lack the instructions.
       $<$<CONFIG:Debug>:-O2>)
+    if(isa STREQUAL "generic" AND NOT isas STREQUAL "generic")
+      # A fallback for processors of before 2013. -O3 would take half as long again to compile.
+      target_compile_options(dtn_${name}_${isa} PRIVATE
+        $<$<AND:$<CONFIG:Release>,$<CXX_COMPILER_ID:GNU>>:-O2$<SEMICOLON>-fvect-cost-model=dynamic>)
+    endif()
     target_compile_definitions(dtn_${name}_${isa} PRIVATE
       DTN_ISA=isa_${isa} DTN_ISA_${isa}=1 ${built}
       $<$<STREQUAL:${isa},${dispatching}>:DTN_ISA_DISPATCHES=1>)
@@ -252,7 +281,7 @@ function(dtn_test_headers)
 endfunction()
 
 # dtn_test_program(<name> <label> <layer> <sources> [<environment>]): tests of what a layer offers,
-# each registered under the CTest label.
+# each registered under the CTest labels <label> and <name>.
 function(dtn_test_program name label layer sources)
   add_executable(${name} ${sources})
   dtn_test_defaults(${name})
@@ -263,10 +292,18 @@ function(dtn_test_program name label layer sources)
   target_precompile_headers(${name} REUSE_FROM dtn_test_headers)
   target_link_libraries(${name} PRIVATE dtn_${layer} GTest::gtest GTest::gtest_main)
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  gtest_discover_tests(${name} TEST_PREFIX ${label}. NO_PRETTY_VALUES
+  gtest_discover_tests(${name} TEST_PREFIX ${label}. TEST_LIST ${name}_tests NO_PRETTY_VALUES
                        TEST_FILTER "-*DISABLED_*"  # parts of other tests
-                       PROPERTIES LABELS ${label} ENVIRONMENT "OMP_WAIT_POLICY=passive;${ARGN}"
                        DISCOVERY_TIMEOUT 60)
+  # gtest_discover_tests() drops all but the first value of a property.
+  set(properties ${CMAKE_CURRENT_BINARY_DIR}/${name}_properties.cmake)
+  set(environment OMP_WAIT_POLICY=passive ${ARGN})
+  file(CONFIGURE OUTPUT ${properties} @ONLY CONTENT "if(@name@_tests)
+  set_tests_properties(\${@name@_tests} PROPERTIES LABELS \"@label@;@name@\"
+                       ENVIRONMENT \"@environment@\")
+endif()
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${properties})
 endfunction()
 
 # dtn_tests(<label> [<folder> [<environment>]]): compiles tests/<folder>/<layer>/*_test.cpp into one

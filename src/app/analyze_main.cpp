@@ -129,7 +129,7 @@ int analyze_main(int argc, char** argv, const Registries& registries) {
       "dtn-analyze"};
   AnalyzeCommand options;
   const auto many = CLI::MultiOptionPolicy::TakeAll;
-  app.add_option("--checkpoint", options.checkpoints,
+  app.add_option("--checkpoint,checkpoint", options.checkpoints,
                  "run folder (its last checkpoint, and its history), checkpoint folder or "
                  "safetensors file of weights; init: the model of --config before training "
                  "(repeatable)")
@@ -152,17 +152,17 @@ int analyze_main(int argc, char** argv, const Registries& registries) {
                      "optionally 'labels' [N] int64; used instead of the data set");
   app.add_option("--images", options.images,
                  "so many images, the first of the evaluation split (default: 64)")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->excludes(inputs);
   app.add_option("--output", options.output, "folder of what is written")->capture_default_str();
   app.add_option("--token", options.token,
                  "whose row of the position matrix is shown, from 0 (default: the one in the "
                  "middle)")
-      ->check(CLI::NonNegativeNumber);
+      ->check(non_negative());
   app.add_flag("--illustrations", options.illustrations,
                "draw what P and relative positions are, with numbers, and nothing else");
   app.add_option("--threads", options.machine.threads, "computing threads (default: one per core)")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   return run_program(app, argc, argv, Processes::kOne, [&] {
     return options.illustrations ? run_illustrations(options) : run_analyze(options, registries);
   });

@@ -1,5 +1,6 @@
 #include "app/bench_attention.h"
 
+#include "app/program.h"
 #include "app/sizes.h"
 
 namespace dtn::app {
@@ -10,13 +11,13 @@ void AttentionBenchCommand::add_to(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--shape", shape, "B,T,C of the output")->capture_default_str();
   app.add_option("--heads", options.heads, "heads H, must divide C")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   app.add_option("--variant", variant, "of the sparse kinds: clean or lra")
       ->check(CLI::IsMember({"clean", "lra"}))
       ->capture_default_str();
   app.add_option("--length", options.length, "tokens that count in every sample (default: all)")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   app.add_option("--dropout", options.dropout, "of the weights of dense attention")
       ->check(CLI::Range(0.0, 0.99))
       ->capture_default_str();

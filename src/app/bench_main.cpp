@@ -301,21 +301,21 @@ void add_bench_options(CLI::App& app, BenchCommand& options) {
 }
 
 void add_config(CLI::App& app, BenchCommand& options) {
-  app.add_option("--config", options.config, "config file or name")->required();
+  app.add_option("--config,config", options.config, "config file or name")->required();
 }
 
 void add_steps(CLI::App& app, BenchCommand& options) {
   app.add_option("--steps", options.steps, "timed steps; the median counts")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   app.add_option("--warmup", options.warmup, "steps before those")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative())
       ->capture_default_str();
 }
 
 void add_timed(CLI::App& app, BenchCommand& options) {
   app.add_option("--steps", options.steps, "timed runs; the median counts")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
 }
 
@@ -323,15 +323,15 @@ void add_kernels(CLI::App& app, BenchCommand& options) {
   KernelBenchmarkOptions& o = options.kernels;
   app.add_option("--only", o.only, "kernels whose names contain this text (default: all)");
   app.add_option("--steps", options.steps, "timed replays of a kernel's graph; the median counts")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   app.add_option("--launches", o.launches, "launches in a graph, at least")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   app.add_option("--working-set", options.working_set_mib,
                  "MiB of inputs and outputs that launches take turns at, more than a cache holds; "
                  "0: each launch has the same")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative())
       ->capture_default_str();
 }
 
@@ -339,7 +339,7 @@ void add_cube(CLI::App& app, BenchCommand& options) {
   app.add_option("--cube", options.cube,
                  "side of the cubic matrix product among those whose best rate is the ceiling "
                  "(default: 2048, on a CUDA device 8192)")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
 }
 
 void add_dtype(CLI::App& app, BenchCommand& options) {
@@ -380,7 +380,7 @@ int bench_main(int argc, char** argv, const Registries& registries) {
   add_timed(*attention, options);
   for (CLI::App* sub : {train, eval}) add_steps(*sub, options);
   data->add_option("--seconds", options.seconds, "how long to measure")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   data->add_flag("--eval", options.eval, "the validation images, prepared as for evaluation");
   norm->add_option("--type", options.type, "normalizer, see dtn-info --norms")
@@ -391,7 +391,7 @@ int bench_main(int argc, char** argv, const Registries& registries) {
           "grid")
       ->capture_default_str();
   norm->add_option("--heads", options.heads, "heads H, must divide C")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   add_timed(*norm, options);
   CLI::Option* inputs = norm->add_option(

@@ -46,14 +46,14 @@ void ProductsBenchCommand::add_to(CLI::App& app) {
                  "write a table of the best, which DTN_CUDA_PRODUCTS=FILE makes programs use");
   app.add_option("--steps", options.steps,
                  "timed replays of an algorithm, twice; the median counts")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   app.add_option("--launches", options.launches, "launches in a replay, at least")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   app.add_option("--working-set", working_set_mib,
                  "MiB of factors that launches take turns at, more than a cache holds")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative())
       ->capture_default_str();
   app.footer(
       "Takes a step of the model and measures each kind of matrix product in it by every "

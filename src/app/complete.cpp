@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <sstream>
 
+#include "app/commands.h"
 #include "config/document.h"
 #include "config/key_docs.h"
 #include "data/corrupt/corruptions.h"
@@ -12,9 +13,12 @@
 namespace dtn {
 namespace {
 
-constexpr const char* kPrograms[] = {"dtn-train",   "dtn-eval",  "dtn-info",    "dtn-data",
-                                     "dtn-bench",   "dtn-sweep", "dtn-predict", "dtn-export",
-                                     "dtn-analyze", "dtn-plot"};
+// `dtn` and the links to it.
+std::vector<std::string> programs() {
+  std::vector<std::string> names = {"dtn"};
+  for (const app::Command& command : app::commands()) names.emplace_back(command.program);
+  return names;
+}
 
 // The words of a line; the last is empty where the cursor stands behind a space.
 std::vector<std::string> words_of(const std::string& line) {
@@ -120,9 +124,8 @@ std::vector<std::string> completions(const CLI::App& app, const std::string& lin
 }
 
 std::string completion_script(const std::string& shell) {
-  std::string programs;
-  for (const char* program : kPrograms)
-    programs += std::string(programs.empty() ? "" : " ") + program;
+  std::string names;
+  for (const std::string& program : programs()) names += (names.empty() ? "" : " ") + program;
   // Bash splits words at "=", and replaces what stands behind it alone.
   const std::string bash = R"(_dtn() {
   local line="${COMP_LINE:0:COMP_POINT}" word
@@ -136,9 +139,9 @@ std::string completion_script(const std::string& shell) {
   return 0
 }
 )";
-  if (shell == "bash") return bash + "complete -o default -F _dtn " + programs + "\n";
+  if (shell == "bash") return bash + "complete -o default -F _dtn " + names + "\n";
   if (shell == "zsh") {
-    return cat("#compdef ", programs, "\n", R"(_dtn() {
+    return cat("#compdef ", names, "\n", R"(_dtn() {
   local line="${LBUFFER}" found
   found=("${(@f)$(DTN_COMPLETE_LINE="$line" "${words[1]}" "${words[2]}" 2>/dev/null)}")
   if [[ -n ${found[1]} ]]; then
@@ -151,10 +154,10 @@ if [[ ${funcstack[1]} == _dtn ]]; then
   _dtn "$@"
 else
   compdef _dtn )",
-               programs, "\nfi\n");
+               names, "\nfi\n");
   }
   std::string fish;
-  for (const char* program : kPrograms) {
+  for (const std::string& program : programs()) {
     fish += cat("complete -c ", program,
                 " -a '(set -l w (commandline -opc); DTN_COMPLETE_LINE=(commandline -cp) ", program,
                 " $w[2] 2>/dev/null)'\n");

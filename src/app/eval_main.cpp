@@ -324,7 +324,7 @@ int eval_main(int argc, char** argv, const Registries& registries) {
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
   app.add_option("--batch-size", options.batch_size, "images at a time (default: at most 64)")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
   options.machine.add_to(app);
   options.machine.add_ranks_to(app);
   return run_program(app, argc, argv, Processes::kSeveral,

@@ -1,6 +1,8 @@
 #include "dtn/app/info_main.h"
 
 #include <cstdio>
+#include <fstream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -8,6 +10,7 @@
 #include "app/program.h"
 #include "config/document.h"
 #include "config/key_docs.h"
+#include "config/key_synonyms.h"
 #include "config/public_models.h"
 #include "core/terminal.h"
 #include "dtn/config/load.h"
@@ -128,6 +131,17 @@ void print_public_models(const Registries& registries) {
   }
 }
 
+// The name of each config and the first line of its comment.
+void print_configs() {
+  for (const std::string& name : shipped_configs()) {
+    std::ifstream file(find_config(name));
+    std::string line;
+    std::getline(file, line);
+    const std::size_t text = line.starts_with("#") ? line.find_first_not_of("# ") : line.npos;
+    std::printf("%-40s %s\n", name.c_str(), text == line.npos ? "" : line.c_str() + text);
+  }
+}
+
 void print_ops() {
   std::printf(
       "linear            y = x W^T + b\n"
@@ -168,8 +182,11 @@ std::vector<config::KeyDoc> keys_like(const std::string& prefix, const ConfigSch
   if (!contain.empty()) return contain;
   std::vector<std::string> paths;
   for (const config::KeyDoc& doc : all) paths.push_back(doc.path);
-  throw ConfigError(cat("--keys: no key is called anything like '", config::shown(prefix),
-                        "'; did you mean '", config::nearest(prefix, paths), "'?"));
+  const std::set<std::string> known(paths.begin(), paths.end());
+  const std::vector<std::string> meant = config::paths_meant_by(prefix, known);
+  throw ConfigError(cat("--keys: no key is called anything like '", config::shown(prefix), "'",
+                        meant.empty() ? config::did_you_mean(prefix, paths)
+                                      : cat("; did you mean '", meant.front(), "'?")));
 }
 
 void print_keys(const std::string& prefix, bool markdown, const ConfigSchemas& schemas) {
@@ -185,7 +202,7 @@ int info_main(int argc, char** argv, const Registries& registries) {
   CLI::App app{"Describes a model, or lists what there is.", "dtn-info"};
   std::string config;
   std::vector<std::string> overrides;
-  bool norms = false, ops = false, presets = false, datasets = false;
+  bool norms = false, ops = false, presets = false, datasets = false, configs = false;
   bool tasks = false, optimizers = false, policies = false, models = false, markdown = false;
   std::string prefix;
   app.add_option(
@@ -210,13 +227,14 @@ int info_main(int argc, char** argv, const Registries& registries) {
   app.add_flag("--ops", ops, "the differentiable operations");
   app.add_flag("--datasets", datasets, "the kinds of data set and the keys that are theirs");
   app.add_flag("--presets", presets, "the model presets");
+  app.add_flag("--configs", configs, "the configs that --config takes by name");
   app.add_flag("--models", models, "the public models that --config takes by name");
   app.add_flag("--tasks", tasks, "what may be learnt, and the figures of its evaluations");
   app.add_flag("--optimizers", optimizers, "the optimizers");
   app.add_flag("--policies", policies, "the augmentation policies");
   return run_program(app, argc, argv, Processes::kOne, [&] {
     if (config.empty() && !norms && !ops && !presets && !datasets && !tasks && !optimizers &&
-        !policies && !models && keys->empty() && shell.empty()) {
+        !policies && !models && !configs && keys->empty() && shell.empty()) {
       throw ConfigError("nothing asked for; see dtn-info --help");
     }
     if (!config.empty()) print_model(config, overrides, registries);
@@ -225,6 +243,7 @@ int info_main(int argc, char** argv, const Registries& registries) {
     if (norms) print_norms(registries.norms);
     if (ops) print_ops();
     if (presets) print_presets();
+    if (configs) print_configs();
     if (models) print_public_models(registries);
     if (datasets) print_datasets(registries.datasets);
     if (tasks) print_tasks(registries.tasks);

@@ -129,9 +129,9 @@ int predict_main(int argc, char** argv, const Registries& registries) {
                  "below them")
       ->type_name("IMG...")
       ->required();
-  options.weights.add_to(app, "use the moving average of the weights");
+  options.weights.add_to(app, "use the moving average of the weights", "--checkpoint");
   app.add_option("--topk", options.topk, "how many classes to name for each picture")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   app.add_option("--csv", options.csv,
                  "write a table to this file: file, rank, label, name, probability");
@@ -142,7 +142,7 @@ int predict_main(int argc, char** argv, const Registries& registries) {
       ->check(CLI::IsMember({"fp32", "bf16"}))
       ->capture_default_str();
   app.add_option("--batch-size", options.batch_size, "pictures at a time")
-      ->check(CLI::PositiveNumber)
+      ->check(positive())
       ->capture_default_str();
   options.machine.add_to(app);
   return run_program(app, argc, argv, Processes::kOne,

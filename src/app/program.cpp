@@ -1,17 +1,22 @@
 #include "app/program.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <new>
+#include <set>
 #include <string_view>
 #include <thread>
 
 #include "app/complete.h"
 #include "app/short_spin.h"
+#include "config/codec.h"
 #include "config/document.h"
+#include "config/key_docs.h"
+#include "config/key_synonyms.h"
 #include "core/cuda_device.h"
 #include "dist/cores.h"
 #include "dist/device_transport.h"
@@ -20,6 +25,7 @@
 #include "dtn/core/log.h"
 #include "dtn/core/parallel.h"
 #include "dtn/core/version.h"
+#include "dtn/tasks/registries.h"
 #include "kernels/gemm/gemm.h"
 
 namespace dtn {
@@ -28,6 +34,16 @@ namespace {
 constexpr const char* kExitCodesHelp =
     "Exit codes: 0 done, 1 the system refused or a bug, 2 bad usage or config, 3 data, "
     "4 training diverged, 75 stopped by SIGTERM, SIGINT or SIGUSR1 after a checkpoint.";
+
+CLI::Validator number_that(const char* wanted, const char* type, bool (*holds)(double)) {
+  return CLI::Validator(
+      [=](const std::string& text) {
+        double value = 0;
+        if (config::parse_number(text, value) && holds(value)) return std::string();
+        return cat("must be a number ", wanted, ", not '", config::shown(text), "'");
+      },
+      type);
+}
 
 // Gives this process one of the machine's devices and, together with the others, the means to
 // exchange what is on them.
@@ -56,19 +72,26 @@ std::unique_ptr<Communicator>& job() {
   return ranks;
 }
 
+CLI::Validator positive() {
+  return number_that("above 0", "POSITIVE", [](double value) { return value > 0; });
+}
+CLI::Validator non_negative() {
+  return number_that("of at least 0", "NONNEGATIVE", [](double value) { return value >= 0; });
+}
+
 void MachineOptions::add_to(CLI::App& app) {
   app.add_option("--device", device, "cpu, cuda or auto")->capture_default_str();
   app.add_option("--threads", threads,
                  "computing threads (default: one per core; in a job of several processes, the "
                  "cores of the machine shared out)")
-      ->check(CLI::PositiveNumber);
+      ->check(positive());
 }
 
 void MachineOptions::add_ranks_to(CLI::App& app) {
   app.add_option("--rank-timeout", rank_timeout,
                  "in a job of several processes: seconds that the others wait for one that "
                  "neither computes nor answers before the job ends; 0: forever")
-      ->check(CLI::NonNegativeNumber)
+      ->check(non_negative())
       ->capture_default_str();
 }
 
@@ -161,16 +184,50 @@ std::vector<std::string> options_of(const CLI::App& app) {
   return names;
 }
 
+// The commands that may follow; none once one is named.
+std::vector<std::string> subcommands_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  if (!app.get_subcommands().empty()) return names;
+  for (const CLI::App* subcommand : app.get_subcommands({}))
+    names.push_back(subcommand->get_name());
+  return names;
+}
+
+// True if the program, or the command that was named, has --set.
+bool takes_overrides(const CLI::App& app) {
+  return std::ranges::count(options_of(app), "--set") > 0;
+}
+
+// The key of a config that an option such as --lr means; empty if there is none.
+std::string key_meant_by(const std::string& option) {
+  std::set<std::string> known;
+  for (const config::KeyDoc& doc : config::key_docs(standard_registries().schemas())) {
+    known.insert(doc.path);
+  }
+  const std::size_t begin = option.find_first_not_of('-');
+  if (begin == std::string::npos) return {};
+  const std::vector<std::string> paths = config::paths_meant_by(option.substr(begin), known);
+  return paths.empty() ? std::string() : paths.back();
+}
+
 // What is wrong with a command line, and what to do.
 std::string complaint(const CLI::App& app, const CLI::ParseError& e) {
   const std::string advice = cat("; ", app.get_name(), " --help says what there is");
   const std::vector<std::string> extra = app.remaining(true);
   if (extra.empty()) return e.what() + advice;
   const std::string word = extra.front().substr(0, extra.front().find('='));
-  const std::string guess = config::nearest(word, options_of(app));
-  if (!word.starts_with("-")) return cat("unexpected argument '", word, "'", advice);
-  const bool close = !guess.empty() && config::edit_distance(word, guess) <= word.size() / 3;
-  return cat("unknown option ", word, close ? cat("; did you mean ", guess, "?") : advice);
+  if (!word.starts_with("-")) {
+    const std::string command = config::did_you_mean(word, subcommands_of(app));
+    return cat("unexpected argument '", word, "'", command.empty() ? advice : command);
+  }
+  if (const std::string option = config::guess(word, options_of(app)); !option.empty()) {
+    return cat("unknown option ", word, "; did you mean ", option, "?");
+  }
+  const std::string key = takes_overrides(app) ? key_meant_by(word) : "";
+  if (!key.empty()) {
+    return cat("unknown option ", word, "; the config has a key for it: --set ", key, "=...");
+  }
+  return cat("unknown option ", word, advice);
 }
 
 // The exit code for a command line that asks for help, or cannot be understood.
@@ -196,7 +253,7 @@ int run_program(CLI::App& app, int argc, char** argv, Processes processes,
     for (const std::string& word : completions(app, line)) std::puts(word.c_str());
     return kExitDone;
   }
-  if (argc == 2 && std::string_view(argv[1]) == "--man") {
+  if (std::any_of(argv + 1, argv + argc, [](std::string_view word) { return word == "--man"; })) {
     std::fputs(man_page(app, cat("dtn ", version())).c_str(), stdout);
     return kExitDone;
   }

@@ -14,6 +14,10 @@
 
 namespace dtn {
 
+// Checks of an option's number.
+CLI::Validator positive();
+CLI::Validator non_negative();
+
 // How many of a program may work together.
 enum class Processes { kOne, kSeveral };
 

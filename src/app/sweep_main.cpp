@@ -151,7 +151,7 @@ int sweep_main(int argc, char** argv, const Registries& registries, const fs::pa
       "A file that lists sweeps runs them in turn and writes one page with all their tables.",
       "dtn-sweep"};
   SweepCommand options;
-  app.add_option("--config", options.config,
+  app.add_option("--config,config", options.config,
                  "sweep file, or the name of one that ships in configs/sweeps; see docs/sweeps.md")
       ->required();
   app.add_option("--output", options.output, "folder (default: runs/<name of the sweep>)");

@@ -9,16 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "app/commands.h"
 #include "app/program.h"
 #include "bench/run_size.h"
-#include "dtn/app/analyze_main.h"
-#include "dtn/app/bench_main.h"
-#include "dtn/app/data_main.h"
-#include "dtn/app/eval_main.h"
-#include "dtn/app/export_main.h"
-#include "dtn/app/info_main.h"
-#include "dtn/app/plot_main.h"
-#include "dtn/app/predict_main.h"
 #include "dtn/app/sweep_main.h"
 #include "dtn/config/load.h"
 #include "dtn/nn/normalizer.h"
@@ -144,17 +137,13 @@ int run_train(const TrainCommand& options, const Registries& registries) {
 }  // namespace
 
 int train_main(int argc, char** argv, const Registries& registries) {
-  const std::string_view first = argc > 1 ? argv[1] : "";
-  if (first == "analyze") return analyze_main(argc - 1, argv + 1, registries);
-  if (first == "plot") return plot_main(argc - 1, argv + 1, registries);
-  if (first == "eval") return eval_main(argc - 1, argv + 1, registries);
-  if (first == "bench") return bench_main(argc - 1, argv + 1, registries);
-  if (first == "data") return data_main(argc - 1, argv + 1, registries);
-  if (first == "export") return export_main(argc - 1, argv + 1, registries);
-  if (first == "info") return info_main(argc - 1, argv + 1, registries);
-  if (first == "predict") return predict_main(argc - 1, argv + 1, registries);
-  if (first == "sweep") {
-    return sweep_main(argc - 1, argv + 1, registries, fs::read_symlink("/proc/self/exe"));
+  if (const Command* command = argc > 1 ? find_command(argv[1]) : nullptr) {
+    // A sweep trains with this very program, which may know more than dtn-train.
+    if (command->run == train_main) return train_main(argc - 1, argv + 1, registries);
+    if (std::string_view(command->name) == "sweep") {
+      return sweep_main(argc - 1, argv + 1, registries, fs::read_symlink("/proc/self/exe"));
+    }
+    return command->run(argc - 1, argv + 1, registries);
   }
   CLI::App app{
       "Trains a model as a config file says.\n"
@@ -163,7 +152,7 @@ int train_main(int argc, char** argv, const Registries& registries) {
       "first word it is dtn-eval and so on.",
       "dtn-train"};
   TrainCommand options;
-  app.add_option("--config", options.config,
+  app.add_option("--config,config", options.config,
                  "config file, or the name of one that ships, such as vit_s_star_dtn");
   add_overrides(app, options.overrides, "override one key: --set optim.lr=1e-3 (repeatable)");
   app.add_option("--output", options.output, "run folder (default: runs/<name of the config>)");

@@ -8,9 +8,9 @@ namespace dtn::app {
 
 namespace fs = std::filesystem;
 
-void WeightsOptions::add_to(CLI::App& app, const std::string& ema_help) {
+void WeightsOptions::add_to(CLI::App& app, const std::string& ema_help, const std::string& names) {
   app.add_option(
-         "--checkpoint", checkpoint,
+         names, checkpoint,
          "checkpoint or run folder, a model's folder of the Hugging Face hub, or a safetensors "
          "file of weights")
       ->required();

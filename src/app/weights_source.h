@@ -17,8 +17,10 @@ struct WeightsOptions {
   std::vector<std::string> overrides;
   bool ema = false;
 
-  // `ema_help` is what the program does with the moving average.
-  void add_to(CLI::App& app, const std::string& ema_help);
+  // `ema_help` is what the program does with the moving average. By the default `names` the
+  // checkpoint may also stand alone on the command line.
+  void add_to(CLI::App& app, const std::string& ema_help,
+              const std::string& names = "--checkpoint,checkpoint");
 
   // The safetensors file that --checkpoint means, see find_weights(). Throws ConfigError where
   // there is none.

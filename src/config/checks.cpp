@@ -311,7 +311,7 @@ class Checker {
       return;
     }
     fail(blame({"augment.policy"}), "augment.policy: '", shown(policy), "' begins with none of ",
-         join(known), "; did you mean '", nearest(name, known), "'?");
+         join(known), did_you_mean(name, known));
   }
 
   void check_optim() const {

@@ -245,8 +245,8 @@ std::size_t read_choice(const Field& field, std::span<const std::string> choices
     for (std::size_t i = 0; i < choices.size(); ++i) {
       if (choices[i] == field.node.text) return i;
     }
-    fail(field, "must be one of ", join(choices), ", not ", shown(field.node), "; did you mean '",
-         nearest(field.node.text, choices), "'?");
+    fail(field, "must be one of ", join(choices), ", not ", shown(field.node),
+         did_you_mean(field.node.text, choices));
   }
   fail(field, "must be one of ", join(choices), ", not ", shown(field.node));
 }

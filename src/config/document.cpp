@@ -86,13 +86,16 @@ std::string shown(const Node& node) {
 }
 
 std::size_t edit_distance(const std::string& a, const std::string& b) {
-  std::vector<std::size_t> row(b.size() + 1);
+  // Of the first i letters of a and the first j of b; three rows are enough.
+  std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
+    before = std::exchange(last, row);
+    row[0] = i;
     for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({row[j] + 1, row[j - 1] + 1, replaced}));
+      row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) row[j] = std::min(row[j], before[j - 2] + 1);
     }
   }
   return row[b.size()];
@@ -109,6 +112,18 @@ std::string nearest(const std::string& word, std::span<const std::string> candid
     }
   }
   return best ? *best : std::string();
+}
+
+std::string guess(const std::string& word, std::span<const std::string> candidates) {
+  const std::string best = nearest(word, candidates);
+  const std::size_t letters = std::max(word.size(), best.size());
+  return 3 * edit_distance(word, best) <= letters ? best : std::string();
+}
+
+std::string did_you_mean(const std::string& word, std::span<const std::string> candidates,
+                         const char* otherwise) {
+  const std::string best = guess(word, candidates);
+  return best.empty() ? std::string(otherwise) : cat("; did you mean '", best, "'?");
 }
 
 std::string join(std::span<const std::string> words, const char* separator) {

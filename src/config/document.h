@@ -67,7 +67,13 @@ std::string shown(const Node& node);
 
 // The candidate with the smallest edit distance to `word`; empty when there is no candidate.
 std::string nearest(const std::string& word, std::span<const std::string> candidates);
+// Letters that are added, left out, replaced or swapped with their neighbour to make b of a.
 std::size_t edit_distance(const std::string& a, const std::string& b);
+// nearest(), if it is a plausible misspelling: at most a third of the letters differ. Else empty.
+std::string guess(const std::string& word, std::span<const std::string> candidates);
+// "; did you mean 'x'?" with guess(); `otherwise` if there is no guess.
+std::string did_you_mean(const std::string& word, std::span<const std::string> candidates,
+                         const char* otherwise = "");
 std::string join(std::span<const std::string> words, const char* separator = ", ");
 
 // The last part of a dotted path, and all before it (empty for a top-level key).

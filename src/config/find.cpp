@@ -79,10 +79,9 @@ std::string config::find_shipped_config(const std::string& wanted) {
   const std::string reason = config::reason_against(wanted);
   if (!reason.empty()) throw ConfigError(reason);
   for (std::string& public_name : config::public_names()) known.push_back(std::move(public_name));
-  const std::string guess = config::nearest(fs::path(name).stem().string(), known);
   throw ConfigError(cat("no config '", config::shown(wanted), "'",
-                        guess.empty() ? std::string() : cat("; did you mean '", guess, "'?"),
-                        " Looked for: ", config::join(looked)));
+                        config::did_you_mean(fs::path(name).stem().string(), known, "."),
+                        " Looked for: ", config::join(looked), "; dtn-info --configs lists all"));
 }
 
 std::string config::find_named_file(const std::string& name, const std::string& key,

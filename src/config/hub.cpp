@@ -132,8 +132,8 @@ class HubConfig {
       if (const PublicModel* found = find_public_model(cat(name, ".", text(tag)))) return *found;
     }
     if (const PublicModel* found = find_public_model(name)) return *found;
-    refuse(architecture.field, "no network '", shown(name), "' is known; the nearest is '",
-           nearest(name, public_names()), "', and dtn-info --models lists all");
+    refuse(architecture.field, "no network '", shown(name), "' is known",
+           did_you_mean(name, public_names(), "."), " dtn-info --models lists all");
   }
 
   // A number, or a pair of the same one twice.

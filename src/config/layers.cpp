@@ -8,6 +8,7 @@
 
 #include "config/dataset_keys.h"
 #include "config/hub.h"
+#include "config/key_synonyms.h"
 #include "config/keys.h"
 #include "config/public_models.h"
 #include "config/schedule_keys.h"
@@ -50,19 +51,19 @@ std::vector<std::string> children_of(const std::set<std::string>& known,
   const std::string section = section_of(path);
   const std::vector<std::string> siblings = children_of(known, section);
   const std::vector<std::string> all(known.begin(), known.end());
-  // The same key in another section, then the nearest here, then the nearest anywhere.
-  std::string guess;
-  for (const std::string& other : all) {
-    if (leaf_of(other) == leaf_of(path)) guess = other;
-  }
-  if (guess.empty()) {
-    guess = nearest(path, siblings);
-    const std::string elsewhere = nearest(path, all);
-    if (edit_distance(path, elsewhere) < edit_distance(path, guess)) guess = elsewhere;
-  }
   std::vector<std::string> leaves;
   for (const std::string& s : siblings) leaves.push_back(leaf_of(s));
-  fail(where, "unknown key '", shown(path), "'; did you mean '", guess, "'? Keys ",
+  // A synonym or the same key in another section, then the nearest here, then the nearest anywhere.
+  std::string meant;
+  if (const auto paths = paths_meant_by(leaf_of(path), known); !paths.empty()) {
+    meant = paths.back();
+  } else if (const std::string leaf = guess(leaf_of(path), leaves); !leaf.empty()) {
+    meant = section.empty() ? leaf : cat(section, ".", leaf);
+  } else {
+    meant = guess(path, all);
+  }
+  fail(where, "unknown key '", shown(path), "'",
+       meant.empty() ? std::string(".") : cat("; did you mean '", meant, "'?"), " Keys ",
        section.empty() ? std::string("at the top") : cat("of ", section), ": ", join(leaves));
 }
 

@@ -11,8 +11,8 @@ const NormSchema& schema_of(const std::string& type, const Where& where,
     if (schema.type == type) return schema;
     known.push_back(schema.type);
   }
-  fail(where, "unknown normalizer '", shown(type), "'; did you mean '", nearest(type, known),
-       "'? Normalizers: ", join(known));
+  fail(where, "unknown normalizer '", shown(type), "'", did_you_mean(type, known, "."),
+       " Normalizers: ", join(known));
 }
 
 // A choice that ends in ":<k>" stands for all positive odd k.
@@ -74,9 +74,7 @@ OptionValue read_option(const Field& field, const OptionSchema& option) {
            ? cat(" or a number in [", number_text(option.min), ", ", number_text(option.max), "]")
            : std::string(),
        ", not ", shown(node),
-       node.is_scalar() && !takes_number
-           ? cat("; did you mean '", nearest(node.text, option.choices), "'?")
-           : std::string());
+       node.is_scalar() && !takes_number ? did_you_mean(node.text, option.choices) : std::string());
 }
 
 OptionValue per_stage_default(const ModelConfig& model) {
@@ -102,8 +100,7 @@ bool is_generic(const std::string& key) {
   }
   fail(member.where, kNormSection, ".", member.key, " is not an option of the normalizer '",
        schema.type, "' but of ", join(owners), ". Options of ", schema.type, ": ",
-       known.empty() ? "none" : join(known),
-       known.empty() ? std::string() : cat("; did you mean '", nearest(member.key, known), "'?"));
+       known.empty() ? "none" : join(known), did_you_mean(member.key, known));
 }
 
 }  // namespace

@@ -196,8 +196,9 @@ const ModelConfig& model_preset(const std::string& name) {
   }
   const std::string reason = config::reason_against(name);
   if (!reason.empty()) throw ConfigError(reason);
-  throw ConfigError(cat("unknown model preset '", config::shown(name), "'; did you mean '",
-                        config::nearest(name, names), "'? Presets: ", config::join(short_names),
+  throw ConfigError(cat("unknown model preset '", config::shown(name), "'",
+                        config::did_you_mean(name, names, "."),
+                        " Presets: ", config::join(short_names),
                         ", and the architectures that dtn-info --models lists"));
 }
 

@@ -125,9 +125,9 @@ void check_keys(const Node& map, const char* what, std::span<const std::string> 
   }
   for (const Member& m : map.members) {
     if (std::find(known.begin(), known.end(), m.key) != known.end()) continue;
-    fail(m.where, "unknown key '", shown(m.key), "'; ",
-         is_config_key(m.key) ? std::string("keys of a config go below set:")
-                              : cat("did you mean '", nearest(m.key, known), "'?"),
+    fail(m.where, "unknown key '", shown(m.key), "'",
+         is_config_key(m.key) ? std::string("; keys of a config go below set:")
+                              : did_you_mean(m.key, known, "."),
          " Keys of ", what, ": ", join(known));
   }
 }
@@ -347,8 +347,8 @@ std::size_t find_variant(const SweepFile& sweep, const std::string& name, const 
     if (v.name == name) return names.size();
     names.push_back(v.name);
   }
-  fail(where, key, ": there is no variant '", shown(name), "'; did you mean '",
-       nearest(name, names), "'? Variants: ", join(names));
+  fail(where, key, ": there is no variant '", shown(name), "'", did_you_mean(name, names, "."),
+       " Variants: ", join(names));
 }
 
 SweepFile read_sweep_file(const std::string& path, const ConfigSchemas& schemas) {

@@ -84,7 +84,11 @@ expect 2 dtn-train --config tiny.yaml --print-config=loud
 expect 0 dtn-info --keys optim.l
 expect_text '^optim.lr: ' '^    number above 0; default 5.0e-04'
 expect 2 dtn-info --keys nowhere
-expect_text "called anything like 'nowhere'; did you mean"
+expect_text "called anything like 'nowhere'$"
+expect 2 dtn-info --keys learning_rate
+expect_text "did you mean 'optim.lr'\?"
+expect 0 dtn-info --configs
+expect_text '^vit_s_star_dtn +ViT-S\* ' '^fashion_mnist_dtn '
 printf 'base: tiny.yaml\nname: child\nmodel: {norm: ln}\ntrain: {ema: null, eval_every: 1epoch}\n' \
   > child.yaml
 expect 0 dtn-train --config child.yaml --print-config

@@ -99,7 +99,7 @@ expect_text '"files":456,"there":456'
 
 echo "errors"
 expect 2 dtn-data corrupt --root clean/val --output none --corruption fogg
-expect_text "no corruption 'fogg'; do you mean fog"
+expect_text "no corruption 'fogg'; did you mean 'fog'"
 expect 2 dtn-data corrupt --root clean/val --output none --severity 0-3
 expect_text "no severity '0-3'"
 expect 2 dtn-data corrupt --root clean/val

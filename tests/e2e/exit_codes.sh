@@ -22,10 +22,13 @@ expect_text 'error: unknown option --confg; did you mean --config\?'
 expect 2 dtn-bench norm --shap=1,2,3
 expect_text 'did you mean --shape\?'
 expect 2 dtn-train "${tiny[@]}" oops
-expect_text "error: unexpected argument 'oops'"
+expect_text "error: .*'oops'"
 expect 2 dtn-train "${tiny[@]}" --threads 0
+expect_text "error: --threads: must be a number above 0, not '0'; dtn-train --help"
+expect 2 dtn-train "${tiny[@]}" --threads many
+expect_text "must be a number above 0, not 'many'"
 expect 2 dtn-train --config no_such_config
-expect_text 'no_such_config'
+expect_text "no config 'no_such_config'. Looked for: .*; dtn-info --configs lists all"
 expect 2 dtn-train --config vit_s_star_dtm
 expect_text 'vit_s_star_dtn'  # the nearest name
 expect 2 dtn-eval
@@ -52,6 +55,31 @@ expect_text '--positions 0,-1'
 expect 2 dtn-bench norm --shape 1,36,8 --heads 2 --type ln --positions 0,0,-1
 expect_text 'no relative positions'
 expect 0 dtn-bench norm --shape 1,2003,8 --heads 2 --steps 1  # longer than any image
+
+echo "2: words of other programs"
+for word in lr learning-rate epochs batch-size bs workers; do
+  expect 2 dtn-train "${tiny[@]}" --$word 1
+  expect_text "unknown option --$word; the config has a key for it: --set [a-z]+\.[a-z_]+=\.\.\.$"
+done
+for pair in optim.learning_rate:optim.lr train.bs:train.batch_size fp16:train.precision; do
+  expect 2 dtn-train "${tiny[@]}" --set "${pair%:*}=1"
+  expect_text "unknown key '${pair%:*}'; did you mean '${pair#*:}'\?"
+done
+expect 2 dtn-train "${tiny[@]}" --set qqqq=1  # nothing is near
+expect_text "unknown key 'qqqq'\. Keys at the top: "
+
+echo "0: a config or a checkpoint without its option"
+expect 0 dtn-train "$work/tiny.yaml" --print-config
+expect 0 dtn-train tiny.yaml --set schedule.steps=1 --output "$work/short"
+expect 0 dtn-eval "$work/short" --json
+expect 0 dtn-info tiny.yaml
+expect 0 dtn-bench train tiny.yaml --steps 1 --warmup 0 --json
+expect 0 dtn-export "$work/short" --output "$work/short.onnx"
+expect 0 dtn-analyze "$work/short" --images 4 --output "$work/inside"
+
+echo "0: a manual, wherever it is asked for"
+expect 0 dtn-train "${tiny[@]}" --man
+expect_text '^\.TH "dtn-train" 1'
 
 for program in 'dtn-train' "dtn-eval --checkpoint $work" 'dtn-bench train'; do
   # shellcheck disable=SC2086

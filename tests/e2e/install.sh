@@ -29,10 +29,12 @@ runs() {
 
 echo "programs"
 version=$(sed -n 's/^project(dtn VERSION \([0-9.]*\).*/\1/p' "$source_folder/CMakeLists.txt")
-for program in train eval predict export sweep info data bench; do
-  runs "^dtn $version, (GCC|Clang) [0-9.]+, (oneDNN|Eigen) [0-9.]+, " \
-    "$prefix/bin/dtn-$program" --version
+for program in dtn dtn-{train,eval,predict,export,analyze,plot,sweep,info,data,bench}; do
+  runs "^dtn $version, (GCC|Clang) [0-9.]+, (oneDNN|Eigen) [0-9.]+, " "$prefix/bin/$program" --version
+  expect_file "$prefix/share/man/man1/$program.1"
+  expect_file "$prefix/share/bash-completion/completions/$program"
 done
+expect_equal "what dtn-train is" "$(readlink "$prefix/bin/dtn-train")" dtn
 runs 'parameters +5710672' "$prefix/bin/dtn-info" --config vit_t_dtn
 tiny_config "$work/tiny.yaml"
 runs 'step 2/2' "$prefix/bin/dtn-train" --config "$work/tiny.yaml" --set schedule.steps=2 \
@@ -94,6 +96,6 @@ if command -v dpkg-deb > /dev/null; then
   dpkg-deb --info "$package" > "$log"
   expect_text "Version: $version" 'Depends: .*libyaml-cpp'
   dpkg-deb --contents "$package" > "$log"
-  expect_text '/usr/bin/dtn-train' '/usr/share/dtn/configs/.*/vit_s_star_dtn.yaml' \
+  expect_text '/usr/bin/dtn$' '/usr/bin/dtn-train -> dtn$' '/usr/share/dtn/configs/.*/vit_s_star_dtn.yaml' \
     '/usr/include/dtn/dtn.h' '/dtnConfig.cmake' '/usr/share/doc/dtn/copyright'
 fi

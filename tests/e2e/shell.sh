@@ -22,6 +22,12 @@ completes 'dtn-bench ' '^norm$' '^train$'
 completes 'dtn-bench norm --sh' '^--shape$'
 completes 'dtn-eval --precision ' '^bf16$' '^fp32$'
 completes 'dtn-info --keys train.b' '^train.batch_size$'
+# The program by its first word.
+completes 'dtn ' '^bench$' '^train$'
+completes 'dtn tr' '^train$'
+expect_equal "commands that begin with tr" "$(wc -l < "$log")" 1
+DTN_COMPLETE_LINE='dtn train --dr' "$bin/dtn" train > "$log"
+expect_text '^--dry-run$'
 
 # As bash calls it: it splits the line at "=", too.
 expect 0 dtn-info --completion bash
@@ -37,10 +43,22 @@ for shell in zsh fish; do
 done
 expect 2 dtn-info --completion tcsh
 
-for program in train eval info data bench sweep; do
-  expect 0 dtn-$program --man
-  expect_text "^.TH \"dtn-$program\" 1" '^.SH OPTIONS' '^.SH EXIT STATUS' 'help'
+expect 0 dtn --man
+expect_text '^.TH "dtn" 1' 'dtn train'
+# Each command of `dtn --help` has a link, and each link a command.
+mapfile -t commands < <("$bin/dtn" --help | sed -n '/^Subcommands:/,$s/^  \([a-z]*\)  .*/\1/p')
+expect_equal "links" "$(cd "$bin" && find . -lname dtn | sort)" \
+  "$(printf './dtn-%s\n' "${commands[@]}" | sort)"
+for command in "${commands[@]}"; do
+  expect 0 dtn-$command --man
+  expect_text "^.TH \"dtn-$command\" 1" '^.SH OPTIONS' '^.SH EXIT STATUS' 'help'
+  linked=$("$bin/dtn-$command" --help) named=$("$bin/dtn" $command --help)
+  expect_equal "dtn $command --help" "$named" "$linked"
 done
+expect 2 dtn trian
+expect_text "error: unexpected argument 'trian'; did you mean 'train'\?"
+expect 2 dtn
+expect_text '^Usage: dtn'
 if command -v man > /dev/null; then
   "$bin/dtn-train" --man | man --warnings -l - > page.txt 2> warnings.txt || fail "man fails"
   [[ ! -s warnings.txt ]] || fail "man warns: $(cat warnings.txt)"

@@ -33,8 +33,11 @@ def pack(folder, where, clock, architectures, commit):
     shutil.rmtree(new, ignore_errors=True)
     (new / "build/tests").mkdir(parents=True)
     (new / "build/bin").mkdir()
-    for name in ("dtn-bench", "dtn-train", "planted_faults", *built["tests"]):
-        strip(where.program(name), layout.Layout(new / "build", new).program(name))
+    packed = layout.Layout(new / "build", new)
+    for name in ("dtn", "planted_faults", *built["tests"]):
+        strip(where.program(name), packed.program(name))
+    for name in ("dtn-bench", "dtn-train"):
+        packed.program(name).symlink_to("dtn")
     shutil.copytree(where.root / "configs", new / "build/share/dtn/configs")
     (new / "build/gpu-check").mkdir()
     (new / "build/gpu-check/built.json").write_text(json.dumps(built))

@@ -46,11 +46,9 @@ std::vector<std::string> items_of(const std::string& list) {
 [[noreturn]] void fail_unknown(const std::string& name) {
   std::vector<std::string> names = {"all"};
   for (const Corruption& c : kCorruptions) names.emplace_back(c.name);
-  const std::string near = config::nearest(name, names);
   std::string known;
   for (const std::string& n : names) known += (known.empty() ? "" : ", ") + n;
-  throw ConfigError(cat("there is no corruption '", name, "'",
-                        near.empty() ? std::string() : cat("; do you mean ", near, "?"),
+  throw ConfigError(cat("there is no corruption '", name, "'", config::did_you_mean(name, names),
                         " (known: ", known, ")"));
 }
 

@@ -92,7 +92,7 @@ TEST(Base, WhatCannotBeInherited) {
   expect_contains(load_error(a), "c.yaml -> c.yaml");
   folder.write("c.yaml", "base: none.yaml");
   expect_contains(load_error(a), c + ":1:7: base: no file '");
-  expect_contains(load_error(a), "none.yaml', and no config 'none.yaml'; did you mean '");
+  expect_contains(load_error(a), "none.yaml', and no config 'none.yaml'. Looked for: ");
   folder.write("c.yaml", "base: .");
   expect_contains(load_error(a), "base: a folder, not a file");
   folder.write("c.yaml", "base: {a: 1}");

@@ -216,7 +216,7 @@ TEST_F(Sweeps, RefusesWrongValues) {
       {"milestones: [80, 70]", "milestones must increase, 70 comes after 80"},
       {"milestones: [80, 80]", "milestones must increase"},
       {"milestones: high", "finite number"},
-      {"baseline: b", "baseline: there is no variant 'b'; did you mean 'a'? Variants: a"},
+      {"baseline: b", "baseline: there is no variant 'b'. Variants: a"},
       {"only: [c]", "only: there is no variant 'c'"},
       {"only: a", "only must be a list"},
       {"only: []", "only must be a list"},

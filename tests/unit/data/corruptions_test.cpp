@@ -559,7 +559,7 @@ TEST(CorruptionLists, Parsing) {
   EXPECT_EQ(parse_corruptions("all").size(), 19u);
   EXPECT_EQ(names("fog,gaussian_noise,fog"), "gaussian_noise fog");
   expect_error<ConfigError>([] { parse_corruptions("fogg"); },
-                            {"'fogg'", "do you mean fog?", "zoom_blur"});
+                            {"'fogg'", "did you mean 'fog'?", "zoom_blur"});
   for (const char* bad : {",", "fog,", "fog gaussian_noise", "../fog", "Fog"}) {
     EXPECT_THROW(parse_corruptions(bad), ConfigError) << bad;
   }
