@@ -1,22 +1,174 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds and runs every test: the release build with all CTest labels,
-# the CUDA kernels on the emulator among them; the CUDA backend with nvcc where there is one (its
-# tests where there is a GPU, too); then the unit tests and the kernels on the emulator again under
-# AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer, with the Eigen fallback in place of
-# oneDNN and the best instruction set of this machine; then each fuzz target for FUZZ_SECONDS
-# (default 20), from what earlier runs found.
-#   tools/test.sh quick   only the release build and its tests
-#   tools/test.sh lint    only the style, clang-tidy and a look by clang, see tools/lint.sh
+# Installs what is missing, builds and tests.
+#   tools/test.sh          lint, the release build and its tests, and one share of the long parts. The
+#                          commit decides which share; successive commits cover all parts.
+#   tools/test.sh deep     lint, the release build and its tests, and every long part
+#   tools/test.sh quick    only the release build and its tests
+#   tools/test.sh lint     only the style, clang-tidy and clang's warnings, see tools/lint.sh
+#   tools/test.sh PART...  only these long parts:
+#     cuda-80, cuda-90a    compile the CUDA backend with nvcc for one architecture; with a GPU at hand
+#                          run its tests, too
+#     sanitizers-data, sanitizers-models, sanitizers-programs, sanitizers-emulator
+#                          unit tests of some layers, or the CUDA kernels on the emulator, under
+#                          AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer, with Eigen
+#                          in place of oneDNN
+#     fuzzers              run each fuzz target for FUZZ_SECONDS (default 20); keep what it finds
+#     instruction-sets     compile the kernels for processors that this machine is not
+#     schedules            run the kernels on the emulator under nine schedules in place of four; take
+#                          out each barrier once: a test must fail
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mode=${1:-all}
+# Each share takes some six minutes on two fast cores with an empty compiler cache.
+shares=(
+  "cuda-80 instruction-sets" "sanitizers-data" "fuzzers schedules" "cuda-90a" "sanitizers-models"
+  "sanitizers-emulator" "sanitizers-programs"
+)
+read -ra parts <<< "${shares[*]}"
 jobs=$(nproc)
-# The compiler cache takes files of two build folders for the same: the CUDA backend's layers are
-# compiled already.
-export CCACHE_BASEDIR=$PWD
+export CCACHE_BASEDIR=$PWD  # build folders share objects in the compiler cache
+
+# --- stages -------------------------------------------------------------------------------------
+
+# begin NAME: the stage that runs from here on.
+begin() {
+  end
+  stage=$1 begun=$SECONDS
+  echo "== $stage"
+}
+end() {
+  if [[ ${stage:-} ]]; then echo "== $stage took $((SECONDS - begun)) s"; fi
+  stage=
+}
+trap 'if [[ ${stage:-} ]]; then
+        echo "== $stage FAILED after $((SECONDS - begun)) s; tools/test.sh $stage repeats it" >&2
+      fi' EXIT
+
+lint() {
+  begin lint
+  bash tools/lint.sh
+}
+
+# Configures the release build; with the kernels that this machine can run.
+configure() { cmake --preset "$1" -B "$2" -DDTN_UNITY=ON "${@:3}"; }
+
+release() {
+  begin quick
+  configure release build -DDTN_TESTS=ON -DDTN_ISAS=runnable
+  cmake --build build -j "$jobs"
+  ctest --test-dir build --output-on-failure -j $((jobs + 2)) -LE deep  # some only wait
+  python3 tests/gpu_ledger.py check  # which CUDA sources no GPU has run in this state
+}
+
+cuda() {  # ARCHITECTURE
+  begin "cuda-$1"
+  local build=build-cuda-$1 programs=(programs)
+  export PATH=$PATH:/usr/local/cuda/bin
+  if ! command -v nvcc > /dev/null; then
+    echo "SKIPPED: there is no nvcc here"
+    return
+  fi
+  configure cuda "$build" -DDTN_ISAS=runnable -DCMAKE_CUDA_ARCHITECTURES="$1-real"
+  if nvidia-smi > /dev/null 2>&1; then programs+=(gpu_kernels gpu_train gpu_dist); fi
+  cmake --build "$build" -j "$jobs" --target "${programs[@]}"
+  "$build/bin/dtn" --version | grep ', CUDA [0-9]'
+  if ((${#programs[@]} > 1)); then
+    ctest --test-dir "$build" --output-on-failure -j "$jobs" -L gpu
+  else
+    echo "tests on a GPU: SKIPPED, there is none"
+  fi
+}
+
+# Left out under sanitizers: tests that run the same code once more, as they compare bits or digits of
+# whole steps and programs, and tests that run no code of ours.
+again='emulator.(train|small_device|bench_kernels|bench_products)|CudaLearner|CudaSecondTask|CudaSequence|Schedules?$|Numerics[.]'
+again+='|BitsDoNotDependOnThreads|EqualBitsAtAnyThreadCount|BitsOfSumAndNormApart|BitsOfKernelsOfTheirOwn'
+again+='|NearLambdaOneNothingIsLost'
+
+sanitizers() {  # NAME TEST-PROGRAM...
+  begin "sanitizers-$1"
+  local programs=("${@:2}")
+  configure asan build-asan -DDTN_ONEDNN=OFF -DDTN_ISAS=best
+  cmake --build build-asan -j "$jobs" --target "${programs[@]}"
+  local labels
+  labels=$(IFS='|' && echo "${programs[*]}")
+  LSAN_OPTIONS="suppressions='$PWD/tests/leaks.txt':print_suppressions=0" \
+    UBSAN_OPTIONS=print_stacktrace=1 \
+    ctest --test-dir build-asan --output-on-failure -j "$jobs" -L "^($labels)\$" -E "$again"
+}
+
+# unit_tests LAYER...: the programs of those layers that have tests.
+unit_tests() { for layer in "$@"; do [[ -d tests/unit/$layer ]] && echo "unit_$layer"; done; }
+
+fuzzers() {
+  begin fuzzers
+  configure fuzz build-fuzz -DDTN_ISAS=best
+  cmake --build build-fuzz --target fuzzers -j "$jobs"
+  FUZZ_SECONDS=${FUZZ_SECONDS:-20} FUZZ_CORPUS=$PWD/build-fuzz/corpus \
+    ctest --test-dir build-fuzz --output-on-failure -j "$jobs" -L fuzz
+}
+
+instruction_sets() {
+  begin instruction-sets
+  configure release build-isas -DDTN_TESTS=OFF -DDTN_ISAS=foreign
+  cmake --build build-isas -j "$jobs" --target dtn_kernels
+}
+
+schedules() {
+  begin schedules
+  configure release build -DDTN_TESTS=ON -DDTN_ISAS=runnable
+  cmake --build build -j "$jobs" --target emulator_kernels emulator_ops emulator_norms
+  DTN_EMULATOR_SCHEDULES=9 ctest --test-dir build --output-on-failure -j "$jobs" \
+    -L '^(emulator_kernels|emulator_ops|emulator_norms|deep)$'
+}
+
+part() {
+  case $1 in
+    cuda-*) cuda "${1#cuda-}" ;;
+    sanitizers-data) sanitizers data $(unit_tests core config io plot data dist) ;;
+    sanitizers-models)
+      sanitizers models $(unit_tests kernels autograd ops nn norms models optim tasks) ;;
+    sanitizers-programs)
+      sanitizers programs $(unit_tests train bench suite analyze sweep report export app) ;;
+    sanitizers-emulator)
+      sanitizers emulator emulator_self emulator_{kernels,ops,norms,data,dist,train} ;;
+    fuzzers) fuzzers ;;
+    instruction-sets) instruction_sets ;;
+    schedules) schedules ;;
+  esac
+}
+
+# --- what to run --------------------------------------------------------------------------------
+
+# The share of this commit; of a tree without history, the first.
+share() {
+  local commit
+  commit=$(git rev-parse HEAD 2> /dev/null || echo 0)
+  echo "${shares[16#${commit:0:7} % ${#shares[@]}]}"
+}
+
+chosen=()
+case ${1:-} in
+  "") read -ra chosen <<< "$(share)" ;;
+  deep)
+    chosen=("${parts[@]}")
+    export DTN_TEST_DEEP=1  # more moments of kills, more faults
+    export LINT_TIDY_FILES=1000
+    ;;
+  quick | lint) ;;
+  *)
+    for name in "$@"; do
+      if [[ " ${parts[*]} " != *" $name "* ]]; then
+        echo "tools/test.sh: there is no part '$name'; there are: deep quick lint ${parts[*]}" >&2
+        exit 2
+      fi
+    done
+    chosen=("$@")
+    ;;
+esac
+
 bash tools/install-deps.sh
-# A browser for one test, which is skipped without; nothing else needs it.
+# One test wants a browser, and is skipped without.
 if ! command -v chromium > /dev/null; then
   apt=(apt-get)
   if ((EUID != 0)); then apt=(sudo -n apt-get); fi
@@ -24,58 +176,22 @@ if ! command -v chromium > /dev/null; then
     > /dev/null 2>&1 || echo "no browser: chromium could not be installed"
 fi
 
-# stage TITLE: begins a part, and says how long the one before took.
-stage() {
-  if [[ ${begun:-} ]]; then echo "== that took $((SECONDS - begun)) s"; fi
-  begun=$SECONDS
-  echo "== $1"
-}
+case ${1:-} in
+  "" | deep)
+    lint
+    release
+    ;;
+  lint) lint ;;
+  quick) release ;;
+esac
+for name in ${chosen[@]+"${chosen[@]}"}; do part "$name"; done
+end
 
-if [[ $mode != quick ]]; then
-  stage "lint"
-  bash tools/lint.sh
+left=()
+for name in "${parts[@]}"; do
+  if [[ " ${chosen[*]} " != *" $name "* ]]; then left+=("$name"); fi
+done
+echo "== passed in $((SECONDS / 60)) min $((SECONDS % 60)) s; long parts run: ${chosen[*]:-none}"
+if ((${#left[@]})); then
+  echo "== long parts left out: ${left[*]}; tools/test.sh deep runs all of them"
 fi
-if [[ $mode == lint ]]; then exit 0; fi
-
-stage "release"
-cmake --preset release -B build -DDTN_TESTS=ON -DDTN_UNITY=ON
-cmake --build build -j "$jobs"
-ctest --test-dir build --output-on-failure -j $((jobs + 1))  # some do nothing but wait
-python3 tests/gpu_ledger.py check  # which CUDA sources no GPU has run in this state
-if [[ $mode == quick ]]; then exit 0; fi
-
-export PATH=$PATH:/usr/local/cuda/bin
-if command -v nvcc > /dev/null; then
-  stage "CUDA backend"
-  cmake --preset cuda -B build-cuda -DDTN_UNITY=ON -DCMAKE_CUDA_ARCHITECTURES="80-real;90a-real"
-  programs=(dtn-train)
-  if nvidia-smi > /dev/null 2>&1; then programs+=(gpu_kernels gpu_train gpu_dist); fi
-  cmake --build build-cuda -j "$jobs" --target "${programs[@]}"
-  build-cuda/bin/dtn-train --version | grep ', CUDA [0-9]'
-  if ((${#programs[@]} > 1)); then
-    ctest --test-dir build-cuda --output-on-failure -j "$jobs" -L gpu
-  else
-    echo "tests on a GPU: SKIPPED, there is none"
-  fi
-else
-  stage "CUDA backend: SKIPPED, there is no nvcc here"
-fi
-
-stage "sanitizers, Eigen in place of oneDNN"
-cmake --preset asan -B build-asan -DDTN_ONEDNN=OFF -DDTN_ISAS=best -DDTN_UNITY=ON
-cmake --build build-asan -j "$jobs" --target sanitized_tests
-# Left out is what runs the same code once more: whole steps and programs, bits and digits compared;
-# and what runs none of it.
-again='emulator.(barriers|train|small_device|bench_kernels|bench_products)|CudaLearner|CudaSecondTask|CudaSequence|Schedules?$|Numerics[.]'
-again+='|BitsDoNotDependOnThreads|EqualBitsAtAnyThreadCount|BitsOfSumAndNormApart|BitsOfKernelsOfTheirOwn'
-again+='|NearLambdaOneNothingIsLost|unit[.](headers|includes|names|gpu_(ledger|check))'
-LSAN_OPTIONS="suppressions='$PWD/tests/leaks.txt':print_suppressions=0" \
-  UBSAN_OPTIONS=print_stacktrace=1 \
-  ctest --test-dir build-asan --output-on-failure -j "$jobs" -L 'unit|emulator' -E "$again"
-
-stage "fuzzing, ${FUZZ_SECONDS:=20} s a target"
-cmake --preset fuzz -B build-fuzz -DDTN_ISAS=best -DDTN_UNITY=ON
-cmake --build build-fuzz --target fuzzers -j "$jobs"
-FUZZ_SECONDS=$FUZZ_SECONDS FUZZ_CORPUS=$PWD/build-fuzz/corpus \
-  ctest --test-dir build-fuzz --output-on-failure -j "$jobs" -L fuzz
-stage "done"

@@ -8,7 +8,8 @@ models are timm's, with its fused attention, and those of pvt_torch.py and t2t_t
 PyTorch's, all with fused AdamW, in processes of their own; `compiled` is torch.compile's. DTN in
 PyTorch has one dense matrix per head, of cells where the statistics are pooled, and one product
 for all images. No drop path, clipping or average of weights on either side. ResNet's images are
-channels_last, where that is faster. Needs PyTorch and timm; not part of the tests.
+channels_last, where that is faster. On AMD processors PyTorch runs twice, as installed and with MKL's
+fast path (mkl.py). Needs PyTorch and timm; not part of the tests.
 """
 import argparse
 import json
@@ -25,6 +26,7 @@ import torch.nn.functional as F
 
 import convolutional
 import hierarchical
+import mkl
 import pvt_torch
 import t2t_torch
 from vit_torch import DynamicTokenNorm
@@ -119,10 +121,10 @@ def peer_run(args):
 
 # --- both ----------------------------------------------------------------------------------------
 
-def peer(args, name, norm, dtype, *options):
+def peer(args, name, norm, dtype, processor, *options):
     command = [sys.executable, __file__, "--peer", "--models", name, "--norms", norm, "--dtypes",
                dtype, "--batch", str(args.batch), "--steps", str(args.steps), *options]
-    done = subprocess.run(command, capture_output=True, text=True)
+    done = subprocess.run(command, capture_output=True, text=True, env=mkl.environment(processor))
     if done.returncode:
         return None, done.stderr.strip().splitlines()[-1:]
     return json.loads(done.stdout.splitlines()[-1]), None
@@ -155,8 +157,10 @@ def compare(args, name, norm, dtype):
     if name == "resnet50":
         ways += [[*way, "--channels-last"] for way in ways]
     for way in ways:
-        found, why = peer(args, name, norm, dtype, *way)
-        rows[" ".join(option[2:] for option in way) or "eager"] = found or why
+        for processor in mkl.ways():
+            found, why = peer(args, name, norm, dtype, processor, *way)
+            form = " ".join(option[2:] for option in way) or "eager"
+            rows[f"{form} {processor}"] = found or why
     second = ours(args, name, norm, dtype)
     best = max(first, second, key=lambda r: r["images_per_second"])
     rate = best["images_per_second"]

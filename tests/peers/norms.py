@@ -21,6 +21,7 @@ import time
 
 import torch
 
+import mkl
 import safetensors_io
 from norms_torch import NORMS
 from vit_torch import DynamicTokenNorm
@@ -172,7 +173,8 @@ def main():
     parser.add_argument("--steps", type=int, default=10, help="timed passes of PyTorch")
     args = parser.parse_args()
     torch.set_num_threads(os.cpu_count())  # Debian's build starts with one
-    print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads", flush=True)
+    print(f"PyTorch {torch.__version__} ({mkl.restart_at_best()}), {torch.get_num_threads()} threads",
+          flush=True)
     (parity if args.what == "parity" else speed)(args)
 
 

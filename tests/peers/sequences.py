@@ -9,7 +9,8 @@ lengths. The logits of dtn-eval --inputs must be PyTorch's in float64, to 1e-4 o
 dtn-train takes ten steps of Adam by the recipe of the Long-Range Arena, without dropout, and so does
 PyTorch: dtn's weights must be as near to those of float64 as PyTorch's own in float32, or four times
 as far. `speed`: training steps of the full dense model, 2000 tokens that all count, beside PyTorch
-with fused attention and Adam, eager and compiled. Needs PyTorch and NumPy; not part of the tests.
+with fused attention and Adam, eager and compiled, on AMD processors as installed and with MKL's fast
+path (mkl.py). Needs PyTorch and NumPy; not part of the tests.
 """
 import argparse
 import copy
@@ -28,6 +29,7 @@ import time
 import torch
 import torch.nn.functional as F
 
+import mkl
 import safetensors_io
 from sequence_torch import SequenceTransformer
 
@@ -40,8 +42,8 @@ CASES = [(kind, norm) for kind in SPARSE for norm in ("ln", "dtn")] + [("dense",
 WORDS = ["", *"0123456789", "[MAX", "[MED", "[MIN", "[SM", "]"]
 
 
-def run(*command):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+def run(*command, env=None):
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=env)
     if done.returncode:
         sys.exit(f"{' '.join(map(str, command))}\n{done.stderr}")
     return done.stdout
@@ -190,10 +192,11 @@ def peer_step(args):
     print(json.dumps({"rate": args.batch / statistics.median(times), "peak": peak}))
 
 
-def peer_rate(args, dtype, dropout, compiled):
+def peer_rate(args, dtype, dropout, compiled, processor):
     command = [sys.executable, __file__, "peer", "--dtype", dtype, "--batch", str(args.batch),
                "--steps", str(args.steps), "--attention-dropout", str(dropout)]
-    found = json.loads(run(*command, *(["--compile"] if compiled else [])).splitlines()[-1])
+    found = json.loads(run(*command, *(["--compile"] if compiled else []),
+                           env=mkl.environment(processor)).splitlines()[-1])
     return found["rate"], found["peak"]
 
 
@@ -216,8 +219,9 @@ def speed(args):
     for dtype in args.dtypes.split(","):
         for dropout in (0.1, 0.0):
             first = our_rate(args, "listops_dense_ln", dtype, dropout)
-            theirs = {way: peer_rate(args, dtype, dropout, way == "compiled")
-                      for way in ("eager", "compiled")}
+            theirs = {f"{way} {processor}": peer_rate(args, dtype, dropout, way == "compiled",
+                                                      processor)
+                      for way in ("eager", "compiled") for processor in mkl.ways()}
             ours = max(first, our_rate(args, "listops_dense_ln", dtype, dropout))
             shown = "; ".join(f"PyTorch {way} {rate:.2f} ({peak / 2**30:.1f} GiB, ratio "
                               f"{ours[0] / rate:.2f})" for way, (rate, peak) in theirs.items())
