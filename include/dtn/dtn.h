@@ -37,6 +37,7 @@
 #include "dtn/core/tensor.h"
 #include "dtn/core/version.h"
 #include "dtn/data/augmentation.h"
+#include "dtn/data/class_list.h"
 #include "dtn/data/dataset.h"
 #include "dtn/data/dataset_registry.h"
 #include "dtn/data/datasets.h"

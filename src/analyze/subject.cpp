@@ -24,7 +24,10 @@ OpenSubject open_subject(const AnalysisSubject& given, const Registries& registr
                           "' has no layers that can be looked into"));
   }
   if (given.weights) {
-    for (const std::string& note : task->load_weights(given.weights->string())) log_info(note);
+    const std::string file = given.weights->string();
+    for (const std::string& note : task->load_weights(file, WeightsUse::kEvaluation)) {
+      log_info(note);
+    }
   }
   return {given, std::move(task), *classify, std::move(layers)};
 }

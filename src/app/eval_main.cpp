@@ -18,6 +18,7 @@
 #include "data/feed/open_split.h"
 #include "data/feed/token_samples.h"
 #include "data/source/input_file.h"
+#include "data/source/split_folders.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
@@ -50,8 +51,8 @@ struct EvalCommand {
 // What was measured; figures only when there were labels.
 struct Outcome {
   std::optional<Metrics> metrics;
-  std::string noun = "images";  // what was counted
-  std::int64_t count = 0;
+  std::string noun = "images";          // what was counted
+  std::int64_t count = 0, skipped = 0;  // skipped: damaged ones
   double seconds = 0;
 };
 
@@ -70,6 +71,7 @@ Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, C
   const Fields inputs = read_input_file(options.inputs, config.model);
   const Tensor* labels = inputs.find("label");
   const std::int64_t count = inputs.count(), batch = batch_size_of(options, config);
+  if (count == 0) throw DataError(cat(options.inputs, ": has no inputs to evaluate"));
   const bool measures = labels && config.model.num_classes > 0;
   Outcome outcome;
   outcome.count = count;
@@ -150,8 +152,11 @@ Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, 
   if (results) results->finish();
   outcome.metrics = evaluation->metrics;
   outcome.count = evaluation->count;
+  outcome.skipped = ranks.sum(split->loader().report().bad_images);
   outcome.seconds = evaluation->seconds;
-  return outcome;
+  if (outcome.count > 0) return outcome;
+  throw DataError(cat(source->description(), ": no ", outcome.noun, " to evaluate, ",
+                      outcome.skipped, " are damaged"));
 }
 
 // The figures' names, also where there are none for want of labels.
@@ -162,6 +167,9 @@ void report(const EvalCommand& options, const Task& task, const Outcome& outcome
     if (outcome.metrics) std::printf("%s  ", outcome.metrics->text.c_str());
     const char* noun = outcome.noun.c_str();
     std::printf("%lld %s, %.1f %s/s\n", static_cast<long long>(outcome.count), noun, rate, noun);
+    if (outcome.skipped > 0) {
+      std::printf("%lld damaged %s skipped\n", static_cast<long long>(outcome.skipped), noun);
+    }
     return;
   }
   nlohmann::ordered_json json;
@@ -171,6 +179,7 @@ void report(const EvalCommand& options, const Task& task, const Outcome& outcome
   }
   json["count"] = outcome.count;
   json["images_per_second"] = rate;
+  json["skipped"] = outcome.skipped;
   std::printf("%s\n", json.dump().c_str());
 }
 
@@ -235,8 +244,10 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
   log_info(cat("weights: ", fs::canonical(file).string(),  // which of a run's, links followed
                step == weights.metadata.end() ? "" : cat(", step ", step->second)));
   ExperimentConfig config = options.weights.config_of(weights, registries.schemas());
+  if (options.inputs.empty()) take_test_split(config.data);
   const std::unique_ptr<Task> task = make_task({config, device, registries});
-  for (const std::string& note : task->load_weights(file.string())) log_info(note);
+  for (const std::string& note : task->load_weights(file.string(), WeightsUse::kEvaluation))
+    log_info(note);
   starting.reset();
   auto* classify = dynamic_cast<Classify*>(task.get());
   if (wants_classes && !classify) {
@@ -266,8 +277,8 @@ int eval_main(int argc, char** argv, const Registries& registries) {
   options.weights.add_to(app, "evaluate the moving average of the weights");
   app.add_flag(
       "--json", options.json,
-      "print one JSON object: top1 top5 loss count images_per_second, and with --suite all "
-      "its parts");
+      "print one JSON object: top1 top5 loss count images_per_second skipped (damaged ones), and "
+      "with --suite all its parts");
   auto* inputs = app.add_option(
       "--inputs", options.inputs,
       "safetensors with 'images' [N,C,H,W] float32, already normalised, or for models of sequences "
@@ -288,7 +299,8 @@ int eval_main(int argc, char** argv, const Registries& registries) {
       ->needs(suite);
   app.add_option("--classes", options.classes,
                  "file that names the model's classes in the order of their labels, one per line "
-                 "(default: the class folders of data.root, or ImageNet's)")
+                 "(default: those that the checkpoint names, else the class folders of data.root, "
+                 "or ImageNet's)")
       ->needs(suite);
   app.add_option("--save", options.save,
                  "keep what --suite has finished in this JSON file, and go on behind it")

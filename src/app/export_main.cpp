@@ -12,7 +12,7 @@
 #include "dtn/core/log.h"
 #include "dtn/tasks/classify.h"
 #include "export/onnx_vit.h"
-#include "train/class_names.h"
+#include "tasks/class_names.h"
 
 namespace dtn::app {
 namespace {
@@ -41,7 +41,7 @@ void add_notes(onnx::Graph& graph, const ExperimentConfig& config, const StringM
   graph.note("std", joined(normalization.std));
   graph.note("crop_pct", format("%g", config.data.crop_pct));
   graph.note("interpolation", bicubic ? "bicubic" : "bilinear");
-  const std::vector<std::string> names = class_names_of(metadata, config.model.num_classes);
+  const std::vector<std::string> names = class_words(metadata, config.model.num_classes);
   if (!names.empty()) graph.note(kClassNamesKey, as_json(names));
 }
 
@@ -55,7 +55,8 @@ int run_export(const ExportCommand& options, const Registries& registries) {
     throw ConfigError(
         cat("dtn-export writes classifiers; the task of this model is ", config.task));
   }
-  for (const std::string& note : task->load_weights(file.string())) log_info(note);
+  for (const std::string& note : task->load_weights(file.string(), WeightsUse::kEvaluation))
+    log_info(note);
   onnx::Graph graph = onnx::graph_of(classify->model(), options.opset);
   add_notes(graph, config, weights.metadata, registries);
   graph.write(options.output, config.name);

@@ -37,11 +37,9 @@ class Pictures final : public Dataset {
       files_.push_back(path);
       return;
     }
-    std::int64_t undecodable = 0;
-    const std::vector<std::string> found = list_images(path, undecodable);
-    if (undecodable > 0) {
-      log_warn(cat(path, ": left out ", undecodable, " images in formats that cannot be read"));
-    }
+    LeftOut left_out;
+    const std::vector<std::string> found = list_images(path, left_out);
+    if (left_out.count() > 0) log_warn(left_out.warning(path));
     if (found.empty()) throw DataError(cat(path, ": has no images that can be read"));
     for (const std::string& file : found) files_.push_back((fs::path(path) / file).string());
   }

@@ -15,7 +15,7 @@
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/tasks/classify.h"
-#include "train/class_names.h"
+#include "tasks/class_names.h"
 
 namespace dtn::app {
 namespace {
@@ -99,12 +99,13 @@ int run_predict(const PredictCommand& options, const Registries& registries) {
         "dtn-predict looks at pictures, and this model sees sequences of tokens; dtn-eval measures "
         "it");
   }
-  for (const std::string& note : task->load_weights(file.string())) log_info(note);
+  for (const std::string& note : task->load_weights(file.string(), WeightsUse::kEvaluation))
+    log_info(note);
   const auto source = std::make_shared<const FaultKeepingSource>(
       image_samples_of(pictures, config, Split::kVal, device, registries));
   PredictionWriter writer(
       {.text = !options.json && options.csv.empty(), .json = options.json, .csv = options.csv},
-      class_names_of(weights.metadata, config.model.num_classes));
+      class_words(weights.metadata, config.model.num_classes));
   const auto start = std::chrono::steady_clock::now();
   const Count count = predict_all(options, config, *classify, source, device, writer);
   writer.finish();

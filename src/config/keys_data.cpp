@@ -22,6 +22,11 @@ std::span<const std::string> names_of<Resample>() {
   return names;
 }
 template <>
+std::span<const std::string> names_of<ClassOrder>() {
+  static const std::array<std::string, 2> names = {"bytes", "natural"};
+  return names;
+}
+template <>
 std::span<const std::string> names_of<DecodeMode>() {
   static const std::array<std::string, 3> names = {"auto", "exact", "fast"};
   return names;
@@ -115,6 +120,11 @@ std::vector<Key> data_keys() {
       value("data.val", FIELD(data.val), kAny,
             "the validation split, named like data.train; unset: its usual name", "val"),
       classes(),
+      choice("data.class_order", FIELD(data.class_order),
+             "the order of class folders, which numbers their labels: bytes of their names (0, 1, "
+             "10, 11, 2), as torchvision has it, or natural, with numbers as numbers (0, 1, 2, 10, "
+             "11), as timm has it; unset: bytes",
+             "natural"),
       value("data.shuffle", FIELD(data.shuffle), kAny,
             "whether training images come in another order in every epoch"),
       value("data.workers", FIELD(data.workers), between(0, 1024),

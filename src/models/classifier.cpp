@@ -29,6 +29,19 @@ std::set<std::string> names_in(const ParameterStore& store) {
   return names;
 }
 
+// The parameters that grow with the number of classes, found by making the heads for one class more.
+std::set<std::string> names_of_class_rows(const Backbone& backbone, const NormRegistry& norms,
+                                          const ParameterStore& store, int classes) {
+  ParameterStore larger;
+  const auto heads = backbone.make_heads(Scope{larger, "", &norms}, classes + 1);
+  std::set<std::string> names;
+  for (const Parameter& p : larger.parameters()) {
+    const auto same = std::ranges::find(store.parameters(), p.name, &Parameter::name);
+    if (same != store.parameters().end() && !(same->shape == p.shape)) names.insert(p.name);
+  }
+  return names;
+}
+
 }  // namespace
 
 std::unique_ptr<ClassHead> make_linear_head(const Scope& scope, std::int64_t channels,
@@ -49,7 +62,10 @@ Classifier::Classifier(const ModelConfig& config, std::uint64_t seed, DType dtyp
   const Scope root{store_, "", &norms};
   backbone_ = row_.make(root, config);
   const std::set<std::string> before = names_in(store_);
-  if (config.num_classes > 0) heads_ = backbone_->make_heads(root, config.num_classes);
+  if (config.num_classes > 0) {
+    heads_ = backbone_->make_heads(root, config.num_classes);
+    class_rows_ = names_of_class_rows(*backbone_, norms, store_, config.num_classes);
+  }
   std::ranges::set_difference(names_in(store_), before,
                               std::inserter(head_names_, head_names_.end()));
   for (Parameter& p : store_.parameters()) p.head = is_head(p.name);

@@ -127,9 +127,11 @@ std::string module_of(const std::string& name) { return name.substr(0, name.rfin
 // Brings the weights of a somewhat different model over, and notes what was done about it.
 class Adapter {
  public:
-  Adapter(const Classifier& model, const NamedTensors& tensors, const std::string& source)
+  Adapter(const Classifier& model, const NamedTensors& tensors, const std::string& source,
+          const HeadOptions& head)
       : model_(model),
         config_(model.config()),
+        head_(head),
         foreign_(model.family().weights),
         tensors_(foreign_.renamed ? foreign_.renamed(tensors) : tensors),
         source_(source),
@@ -149,12 +151,14 @@ class Adapter {
     const std::string module = module_of(name);
     const bool other_norm = module == "fc_norm" && has_module("norm");
     if (!(is_head(name) || other_norm) || has_module(module)) return false;
+    if (is_head(name) && head_.must_fit) fail_without_head(name);
     notes_.push_back(cat(name, ": not in ", source_, "; left at its initialisation"));
     return true;
   }
 
   bool adapt(Parameter& p, const Tensor& t) {
     if (norms_.leaves(p.name)) return true;
+    if (take_class_rows(p, t)) return true;
     if (t.shape() == p.shape) return false;
     if (p.name == "patch_embed.proj.weight" && t.rank() == 4 && t.dim(3) != p.shape[3]) {
       throw DataError(cat(source_, ": its patches are ", t.dim(3), " pixels wide, the model's ",
@@ -169,6 +173,7 @@ class Adapter {
     Shape resized = p.shape;
     if (t.rank() > 0) resized[0] = t.dim(0);
     if (!is_head(p.name) || t.shape() != resized) return false;
+    if (head_.must_fit) fail_other_head(t.dim(0));
     notes_.push_back(cat(p.name, ": ", source_, " has ", t.dim(0), " classes, the model ",
                          p.shape[0], "; left at its initialisation"));
     return true;
@@ -212,6 +217,42 @@ class Adapter {
     notes_.push_back(note);
     return true;
   }
+  // Takes the rows that the options give for the classes of the model.
+  bool take_class_rows(Parameter& p, const Tensor& t) {
+    if (!head_.rows || !model_.has_class_rows(p.name) || t.rank() == 0) return false;
+    Shape resized = p.shape;
+    resized[0] = t.dim(0);
+    if (t.shape() != resized) return false;
+    const std::vector<std::int64_t> rows = head_.rows(t.dim(0));
+    if (rows.empty()) return false;
+    const Tensor from = converted(t, DType::kFloat32, cat(source_, ": tensor ", p.name));
+    Tensor taken = Tensor::empty(p.shape, DType::kFloat32);
+    DTN_CHECK(static_cast<std::int64_t>(rows.size()) == p.shape[0], "a row for each class");
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto to = static_cast<std::int64_t>(i);
+      taken.slice(to, to + 1).copy_from(from.slice(rows[i], rows[i] + 1));
+    }
+    copy_into(p, taken, source_);
+    const bool in_order = t.shape() == p.shape && std::ranges::is_sorted(rows);
+    if (!in_order) {
+      notes_.push_back(cat(p.name, ": its ", p.shape[0], " rows are taken by the names of the ",
+                           "classes, of ", t.dim(0), " in ", source_));
+    }
+    return true;
+  }
+  [[noreturn]] void fail_without_head(const std::string& name) const {
+    throw DataError(cat(source_, ": has no ", name, "; the model has a head for ",
+                        config_.num_classes, " classes, and its weights would be random. Name ",
+                        "weights with a head, train one (dtn-train with model.init_weights), or ",
+                        "set model.num_classes: 0 for the features alone"));
+  }
+  [[noreturn]] void fail_other_head(std::int64_t classes) const {
+    throw DataError(cat(source_, ": its head has ", classes, " classes, the config's ",
+                        "model.num_classes is ", config_.num_classes, ", for which the head's ",
+                        "weights would be random; set model.num_classes: ", classes,
+                        ", or train a head for ", config_.num_classes,
+                        " classes (dtn-train with model.init_weights)"));
+  }
   bool has_module(const std::string& module) const {
     return std::ranges::any_of(tensors_,
                                [&](const auto& t) { return module_of(t.first) == module; });
@@ -254,6 +295,7 @@ class Adapter {
 
   const Classifier& model_;
   const ModelConfig& config_;
+  const HeadOptions& head_;
   const ForeignWeights& foreign_;
   NamedTensors tensors_;
   const std::string& source_;
@@ -295,8 +337,9 @@ struct Adapted {
   std::vector<std::string> notes;
 };
 
-Adapted adapt(Classifier& model, const NamedTensors& tensors, const std::string& source) {
-  Adapter adapter(model, tensors, source);
+Adapted adapt(Classifier& model, const NamedTensors& tensors, const std::string& source,
+              const HeadOptions& head) {
+  Adapter adapter(model, tensors, source, head);
   const std::int64_t taken =
       load(model.parameters(), adapter.tensors(), source,
            {.may_lack = [&](const std::string& name) { return adapter.may_lack(name); },
@@ -308,8 +351,8 @@ Adapted adapt(Classifier& model, const NamedTensors& tensors, const std::string&
 }  // namespace
 
 std::vector<std::string> load_adapted(Classifier& model, const NamedTensors& tensors,
-                                      const std::string& source) {
-  return adapt(model, tensors, source).notes;
+                                      const std::string& source, const HeadOptions& head) {
+  return adapt(model, tensors, source, head).notes;
 }
 
 std::string fingerprint_of(const NamedTensors& weights) {
@@ -323,12 +366,17 @@ std::string fingerprint_of(const NamedTensors& weights) {
   return print.text();
 }
 
-std::vector<std::string> load_weights(Classifier& model, const std::filesystem::path& path) {
-  const NamedTensors tensors = read_safetensors(path).tensors;
-  Adapted adapted = adapt(model, tensors, path.string());
+std::vector<std::string> load_weights(Classifier& model, const std::filesystem::path& path,
+                                      const HeadOptions& head) {
+  return load_weights(model, read_safetensors(path), path.string(), head);
+}
+
+std::vector<std::string> load_weights(Classifier& model, const TensorFile& file,
+                                      const std::string& source, const HeadOptions& head) {
+  Adapted adapted = adapt(model, file.tensors, source, head);
   if (!adapted.notes.empty()) {
     adapted.notes.push_back(
-        cat(adapted.taken, " of ", tensors.size(), " tensors taken over as they are"));
+        cat(adapted.taken, " of ", file.tensors.size(), " tensors taken over as they are"));
   }
   return adapted.notes;
 }

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "dtn/core/check.h"
-#include "io/image_encode.h"
+#include "io/image/image_encode.h"
 #include "plot/text.h"
 
 namespace dtn::plot {

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "dtn/core/check.h"
-#include "io/image_encode.h"
+#include "io/image/image_encode.h"
 #include "plot/text.h"
 
 namespace dtn::drawing {

@@ -62,10 +62,17 @@ SuiteSettings settings_of(const ExperimentConfig& config, const SuiteOptions& op
           .std = std::move(normalization.std)};
 }
 
+ClassList classes_of(const Classify& task, const ExperimentConfig& config) {
+  return task.classes().value_or(ClassList{"the model", {}, config.model.num_classes});
+}
+
 class Runner {
  public:
   Runner(Classify& task, const ExperimentConfig& config, const SuiteOptions& options)
-      : task_(task), config_(config), options_(options), plan_(plan_suite(config, options)) {
+      : task_(task),
+        config_(config),
+        options_(options),
+        plan_(plan_suite(config, options, classes_of(task, config))) {
     report_.suite = options.suite;
     report_.settings = settings_of(config, options, plan_);
     const auto choice = static_cast<std::int64_t>(plan_.choice.size());

@@ -6,6 +6,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "data/classes/match_classes.h"
 #include "data/corrupt/corrupt_record.h"
 #include "data/corrupt/corrupted_dataset.h"
 #include "dtn/core/check.h"
@@ -34,11 +35,15 @@ Names class_folders(const std::vector<SuiteFolder>& folders) {
   return names;
 }
 
-// A split of the config's data set, or null and why.
+// A split of the config's data set, or null and why. Of a model with class names, the data set may
+// have any number of classes: they are matched later.
 std::shared_ptr<const Dataset> try_open(const ExperimentConfig& config, Split split,
-                                        const DataRegistries& registries, std::string& why) {
+                                        const DataRegistries& registries, const ClassList& model,
+                                        std::string& why) {
+  ModelConfig wanted = config.model;
+  if (!model.names.empty()) wanted.num_classes = 0;
   try {
-    return open_dataset(config.data, config.model, split, config.seed, registries.datasets);
+    return open_dataset(config.data, wanted, split, config.seed, registries.datasets);
   } catch (const DataError& e) {
     why = e.what();
     return nullptr;
@@ -49,17 +54,19 @@ std::shared_ptr<const Dataset> try_open(const ExperimentConfig& config, Split sp
 class Classes {
  public:
   // `clean`: the validation images, or null and why.
-  Classes(const ExperimentConfig& config, const SuiteOptions& options, const Names& folders,
-          std::shared_ptr<const Dataset> clean, const std::string& no_clean)
+  Classes(const ExperimentConfig& config, const SuiteOptions& options, const ClassList& model,
+          const Names& folders, std::shared_ptr<const Dataset> clean, const std::string& no_clean)
       : config_(config),
+        model_(model),
         registries_(*options.registries),
         folders_(folders),
         no_clean_(no_clean),
         clean_(std::move(clean)) {
     if (!options.classes.empty()) {
       use(read_class_list(options.classes, config.model.num_classes), options.classes.string());
-    } else if (!use_dataset(clean_, true) && !use_training() && !use_imagenet() && !use_folders() &&
-               !use_dataset(clean_, false)) {
+      check_list();
+    } else if (!use_checkpoint() && !use_dataset(clean_, true) && !use_training() &&
+               !use_imagenet() && !use_folders() && !use_dataset(clean_, false)) {
       fail();
     }
     log_info(cat("classes: ", names_.size(), ", those of ", source_));
@@ -74,6 +81,30 @@ class Classes {
     source_ = source;
   }
 
+  // Outputs beyond the names that the checkpoint has get one that no folder can have.
+  bool use_checkpoint() {
+    if (model_.names.empty()) return false;
+    std::vector<std::string> names = model_.names;
+    while (static_cast<std::int64_t>(names.size()) < model_.count) {
+      names.push_back(cat("class/", names.size()));
+    }
+    use(std::move(names), model_.owner);
+    return true;
+  }
+
+  // A list may rename the classes of the checkpoint, but not put them into another order.
+  void check_list() const {
+    for (std::size_t i = 0; i < model_.names.size(); ++i) {
+      const auto listed = std::ranges::find(names_, model_.names[i]);
+      if (listed == names_.end() || listed - names_.begin() == static_cast<std::ptrdiff_t>(i)) {
+        continue;
+      }
+      throw DataError(cat("--classes ", source_, ": '", model_.names[i], "' has label ",
+                          listed - names_.begin(), " there and ", i, " in ", model_.owner,
+                          "; leave --classes out to take the checkpoint's names"));
+    }
+  }
+
   // One with fewer classes than the model may be a part of what the model was trained on.
   bool use_dataset(const std::shared_ptr<const Dataset>& dataset, bool all) {
     if (!dataset || dataset->class_names().empty()) return false;
@@ -84,7 +115,8 @@ class Classes {
 
   bool use_training() {
     std::string ignored;
-    return !clean_ && use_dataset(try_open(config_, Split::kTrain, registries_, ignored), true);
+    return !clean_ &&
+           use_dataset(try_open(config_, Split::kTrain, registries_, model_, ignored), true);
   }
 
   bool use_imagenet() {
@@ -104,14 +136,11 @@ class Classes {
   }
 
   void check_folders() const {
-    const Names known(names_.begin(), names_.end());
-    for (const std::string& name : folders_) {
-      if (known.contains(name)) continue;
-      throw DataError(cat("class folder '", name, "': none of the ", names_.size(),
-                          " classes is called so, which are those of ", source_,
-                          "; set data.root to the model's data set, or list its classes with "
-                          "--classes"));
-    }
+    const std::vector<std::string> folders(folders_.begin(), folders_.end());
+    const auto count = [](const auto& list) { return static_cast<std::int64_t>(list.size()); };
+    match_classes({"the suite", folders, count(folders)}, {source_, names_, count(names_)},
+                  "set data.root to the data set that the model was trained on, or list its "
+                  "classes with --classes");
   }
 
   [[noreturn]] void fail() const {
@@ -124,6 +153,7 @@ class Classes {
   }
 
   const ExperimentConfig& config_;
+  const ClassList& model_;
   const DataRegistries& registries_;
   const Names& folders_;
   const std::string& no_clean_;
@@ -141,6 +171,18 @@ std::vector<std::int64_t> labels_of(const Names& folders, const std::vector<std:
   return labels;
 }
 
+constexpr const char* kAdvice =
+    "set data.root to the data set that the model was trained on, or leave the clean images out "
+    "(--no-clean)";
+
+// The data set with the labels of the model.
+std::shared_ptr<const Dataset> in_classes_of(const SuitePlan& plan,
+                                             std::shared_ptr<const Dataset> dataset) {
+  const ClassList model{"the model", plan.classes, static_cast<std::int64_t>(plan.classes.size())};
+  const ClassMatch match = match_classes(class_list_of(*dataset), model, kAdvice);
+  return relabelled(std::move(dataset), match, model);
+}
+
 // The validation images of the classes that the suite has, if they are there.
 void add_clean(SuitePlan& plan, std::shared_ptr<const Dataset> clean, const std::string& no_clean,
                std::span<const std::int64_t> labels, double crop_pct) {
@@ -148,6 +190,7 @@ void add_clean(SuitePlan& plan, std::shared_ptr<const Dataset> clean, const std:
     log_warn(cat("no figure for clean images: ", no_clean));
     return;
   }
+  clean = in_classes_of(plan, std::move(clean));
   clean = only_classes(std::move(clean), plan.classes, labels);
   if (clean->size() > 0) {
     plan.cells.insert(plan.cells.begin(), {"clean", std::move(clean), crop_pct, false});
@@ -217,10 +260,11 @@ std::vector<const Corruption*> corruptions_for(const CorruptOnTheFly& options, b
   return fit;
 }
 
-SuitePlan plan_on_the_fly(const ExperimentConfig& config, const SuiteOptions& options) {
+SuitePlan plan_on_the_fly(const ExperimentConfig& config, const SuiteOptions& options,
+                          const ClassList& model) {
   const CorruptOnTheFly& how = *options.on_the_fly;
-  std::shared_ptr<const Dataset> clean = open_dataset(config.data, config.model, Split::kVal,
-                                                      config.seed, options.registries->datasets);
+  std::shared_ptr<const Dataset> clean = open_for_classes(
+      config.data, config.model, Split::kVal, config.seed, options.registries->datasets, model);
   SuitePlan plan;
   std::vector<std::int64_t> labels;
   if (clean->class_names().empty()) {
@@ -229,7 +273,7 @@ SuitePlan plan_on_the_fly(const ExperimentConfig& config, const SuiteOptions& op
     std::iota(labels.begin(), labels.end(), std::int64_t{0});
   } else {
     const Names names(clean->class_names().begin(), clean->class_names().end());
-    plan.classes = std::move(Classes(config, options, names, clean, "").names());
+    plan.classes = std::move(Classes(config, options, model, names, clean, "").names());
     labels = labels_of(names, plan.classes);
   }
   plan.small_images = are_small(*clean);
@@ -286,15 +330,16 @@ std::vector<std::string> read_class_list(const fs::path& file, std::int64_t num_
   return names;
 }
 
-SuitePlan plan_suite(const ExperimentConfig& config, const SuiteOptions& options) {
-  if (options.on_the_fly) return plan_on_the_fly(config, options);
+SuitePlan plan_suite(const ExperimentConfig& config, const SuiteOptions& options,
+                     const ClassList& model) {
+  if (options.on_the_fly) return plan_on_the_fly(config, options, model);
   const bool corrupted = options.suite == Suite::kImageNetC;
   log_info(cat(name_of(options.suite), ": listing ", options.root.string()));  // millions of files
   const std::vector<SuiteFolder> folders = folders_of(options);
   const Names folder_names = class_folders(folders);
   std::string no_clean;
-  const auto clean = try_open(config, Split::kVal, *options.registries, no_clean);
-  Classes classes(config, options, folder_names, clean, no_clean);
+  const auto clean = try_open(config, Split::kVal, *options.registries, model, no_clean);
+  Classes classes(config, options, model, folder_names, clean, no_clean);
   SuitePlan plan;
   plan.classes = std::move(classes.names());
   const std::vector<std::int64_t> labels = labels_of(folder_names, plan.classes);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "dtn/data/class_list.h"
 #include "dtn/data/dataset.h"
 #include "suite/suite.h"
 
@@ -30,7 +31,9 @@ struct SuitePlan {
 };
 
 // Lists all folders, so that whatever is wrong with one is known before hours of work.
-SuitePlan plan_suite(const ExperimentConfig& config, const SuiteOptions& options);
+// `model` are the model's classes, with their names where the checkpoint has them.
+SuitePlan plan_suite(const ExperimentConfig& config, const SuiteOptions& options,
+                     const ClassList& model);
 
 // A text file of one name per line, surrounding blanks left out. DataError unless it has
 // `num_classes` different names.

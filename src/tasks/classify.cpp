@@ -4,13 +4,16 @@
 #include <limits>
 
 #include "core/format.h"
+#include "data/classes/match_classes.h"
 #include "data/feed/open_split.h"
 #include "data/feed/token_samples.h"
+#include "dtn/data/datasets.h"
 #include "dtn/models/weights.h"
 #include "dtn/ops/loss.h"
 #include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "dtn/tasks/registries.h"
+#include "tasks/class_names.h"
 #include "tasks/teacher.h"
 
 namespace dtn {
@@ -42,6 +45,16 @@ void check_captured(const Backbone& model, const ModelConfig& config) {
   }
 }
 
+// The rows of a file's head for the classes that are learnt. Empty: the head of a file that does
+// not name its classes, and has another number of them, starts anew.
+std::vector<std::int64_t> rows_of_kept_head(const ClassList& learnt, const ClassList& file,
+                                            std::string& note) {
+  const bool both_named = !learnt.names.empty() && !file.names.empty();
+  if (!both_named && learnt.count != file.count) return {};
+  return head_rows(learnt, learnt.count, file, "set model.init_head: reset to start its head anew",
+                   note);
+}
+
 }  // namespace
 
 Classify::Classify(const TaskSetup& setup)
@@ -56,6 +69,17 @@ Classify::Classify(const ExperimentConfig& config, Device device)
 
 Classify::~Classify() = default;
 
+// Features and sequences of digits have no classes to match.
+std::shared_ptr<const Dataset> Classify::open(Split split) const {
+  const DataConfig& data = config_.data;
+  const DatasetRegistry& datasets = registries_.datasets;
+  if (config_.model.num_classes > 0 && classes_) {
+    return open_for_classes(data, config_.model, split, config_.seed, datasets, *classes_);
+  }
+  if (split == Split::kTrain) return open_to_learn(data, config_.model, config_.seed, datasets);
+  return open_dataset(data, config_.model, split, config_.seed, datasets);
+}
+
 std::shared_ptr<const SampleSource> Classify::source(Split split, Device device) const {
   if (split == Split::kTrain && config_.model.num_classes == 0) {
     throw ConfigError(
@@ -65,13 +89,12 @@ std::shared_ptr<const SampleSource> Classify::source(Split split, Device device)
   if (model_.family().schema.sequences) {
     // Sequences of about equal length together, where each costs what it is long.
     const ModelConfig& m = config_.model;
-    return open_token_samples(
-        config_, split,
-        {.max_length = m.max_length,
-         .batches_by_length = m.attention.kind == SequenceAttentionKind::kDense},
-        registries_);
+    return std::make_shared<TokenSamples>(
+        open(split), TokenSamplesOptions{
+                         .max_length = m.max_length,
+                         .batches_by_length = m.attention.kind == SequenceAttentionKind::kDense});
   }
-  return open_image_samples(config_, split, device, registries_);
+  return image_samples_of(open(split), config_, split, device, registries_);
 }
 
 void Classify::prepare_training(DType compute) {
@@ -80,7 +103,9 @@ void Classify::prepare_training(DType compute) {
     check_captured(model_.backbone(), config_.model);
   }
   if (!config_.distill.teacher || teacher_) return;
-  teacher_ = std::make_unique<Teacher>(TaskSetup{config_, device_, registries_}, compute);
+  const ClassList learnt =
+      classes_.value_or(ClassList{"the student", {}, config_.model.num_classes});
+  teacher_ = std::make_unique<Teacher>(TaskSetup{config_, device_, registries_}, compute, learnt);
 }
 
 std::int64_t Classify::other_parameters() const { return teacher_ ? teacher_->parameters() : 0; }
@@ -145,8 +170,33 @@ std::unique_ptr<Meter> Classify::meter() const {
 
 std::vector<Named<ParameterStore*>> Classify::stores() { return {{"model", &model_.parameters()}}; }
 
-std::vector<std::string> Classify::load_weights(const std::string& file) {
-  return dtn::load_weights(model_, file);
+void Classify::learn_classes(const SampleSource& training) {
+  classes_ = ClassList{"the training split", training.class_names(), config_.model.num_classes};
+}
+
+std::vector<std::string> Classify::load_weights(const std::string& file, WeightsUse use) {
+  const TensorFile weights = read_safetensors(file);
+  if (use == WeightsUse::kTraining) return load_to_train(weights, file);
+  std::vector<std::string> notes = dtn::load_weights(model_, weights, file, {.must_fit = true});
+  const std::int64_t count = config_.model.num_classes;
+  classes_ =
+      ClassList{cat("the model in ", file), stored_class_names(weights.metadata, count), count};
+  return notes;
+}
+
+std::vector<std::string> Classify::load_to_train(const TensorFile& weights,
+                                                 const std::string& file) {
+  const bool keeps_head = config_.model.init_head == InitHead::kKeep;
+  if (!keeps_head || !classes_) return dtn::load_weights(model_, weights, file);
+  std::string note;
+  HeadOptions head;
+  head.rows = [&](std::int64_t file_classes) {
+    return rows_of_kept_head(
+        *classes_, {file, stored_class_names(weights.metadata, file_classes), file_classes}, note);
+  };
+  std::vector<std::string> notes = dtn::load_weights(model_, weights, file, head);
+  if (!note.empty()) notes.push_back(note);
+  return notes;
 }
 
 std::string Classify::description() const {

@@ -4,7 +4,7 @@
 
 namespace dtn {
 
-std::vector<std::string> Task::load_weights(const std::string& file) {
+std::vector<std::string> Task::load_weights(const std::string& file, WeightsUse) {
   load_exact(*stores().front().value, read_safetensors(file).tensors, file);
   return {};
 }

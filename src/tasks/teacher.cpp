@@ -5,12 +5,15 @@
 #include <optional>
 
 #include "config/dataset_keys.h"
+#include "data/classes/match_classes.h"
 #include "data/sample/transforms.h"
 #include "dtn/config/load.h"
+#include "dtn/core/log.h"
 #include "dtn/models/weights.h"
 #include "dtn/ops/primitive.h"
 #include "dtn/tasks/registries.h"
 #include "io/weights_file.h"
+#include "tasks/class_names.h"
 
 namespace dtn {
 
@@ -18,11 +21,22 @@ struct Teacher::Source {
   std::filesystem::path file;
   TensorFile weights;
   ExperimentConfig config;
+
+  ClassList classes() const {
+    const std::int64_t count = config.model.num_classes;
+    return {cat("the teacher in ", file.string()), stored_class_names(weights.metadata, count),
+            count};
+  }
 };
 
 namespace {
 
-void check_agreement(const ModelConfig& student, const ModelConfig& teacher) {
+bool are_named(const ClassList& a, const ClassList& b) {
+  return !a.names.empty() && !b.names.empty();
+}
+
+// Classes with names are compared by these.
+void check_agreement(const ModelConfig& student, const ModelConfig& teacher, bool named) {
   const auto require = [](const char* what, auto of_student, auto of_teacher) {
     if (of_student == of_teacher) return;
     throw ConfigError(cat("distill.teacher: its ", what, " is ", of_teacher, ", the student's ",
@@ -30,7 +44,15 @@ void check_agreement(const ModelConfig& student, const ModelConfig& teacher) {
   };
   require("model.image_size", student.image_size, teacher.image_size);
   require("model.channels", student.channels, teacher.channels);
-  require("model.num_classes", student.num_classes, teacher.num_classes);
+  if (!named) require("model.num_classes", student.num_classes, teacher.num_classes);
+}
+
+// The teacher's model with a head for the student's classes.
+ModelConfig for_student(const ModelConfig& student, const ModelConfig& teacher, bool named) {
+  check_agreement(student, teacher, named);
+  ModelConfig config = teacher;
+  config.num_classes = student.num_classes;
+  return config;
 }
 
 // Of the images that a config's data set gives; nothing where it gives them as they are.
@@ -43,10 +65,11 @@ std::optional<Normalization> normalization_of(const ExperimentConfig& config,
 
 // Where a model that is to be trained begins anew, as with a head for other classes, a teacher knows
 // nothing: every weight must come from the file.
-void load_whole(Classifier& model, const NamedTensors& tensors, const std::string& file) {
+void load_whole(Classifier& model, const NamedTensors& tensors, const std::string& file,
+                const HeadOptions& head) {
   ParameterStore& store = model.parameters();
   store.values().copy_from(Tensor::full(store.values().shape(), DType::kFloat32, NAN));
-  load_adapted(model, tensors, file);
+  load_adapted(model, tensors, file, head);
   const Tensor values = store.values().to(kCpu);
   for (const Parameter& p : store.parameters()) {
     const Tensor of_parameter = ParameterStore::view(values, p);
@@ -92,16 +115,26 @@ Teacher::Source Teacher::open(const TaskSetup& setup) {
   return source;
 }
 
-Teacher::Teacher(const TaskSetup& setup, DType compute) : Teacher(setup, compute, open(setup)) {}
+Teacher::Teacher(const TaskSetup& setup, DType compute, const ClassList& learnt)
+    : Teacher(setup, compute, learnt, open(setup)) {}
 
-Teacher::Teacher(const TaskSetup& setup, DType compute, const Source& source)
-    : config_((check_agreement(setup.config.model, source.config.model), source.config.model)),
+Teacher::Teacher(const TaskSetup& setup, DType compute, const ClassList& learnt,
+                 const Source& source)
+    : config_(for_student(setup.config.model, source.config.model,
+                          are_named(learnt, source.classes()))),
       compute_(compute),
       model_(config_, 0, DType::kFloat32, setup.device, setup.registries.models,
              setup.registries.norms),
       fingerprint_(fingerprint_of(source.weights.tensors)) {
   if (setup.device == kMeta) return;
-  load_whole(model_, source.weights.tensors, source.file.string());
+  std::string note;
+  HeadOptions head;
+  head.rows = [&](std::int64_t) {
+    return head_rows(learnt, config_.num_classes, source.classes(),
+                     "distill from a teacher of the student's classes", note);
+  };
+  load_whole(model_, source.weights.tensors, source.file.string(), head);
+  if (!note.empty()) log_info(note);
   if (compute == DType::kBFloat16) model_.parameters().enable_bfloat16();
   const auto student = normalization_of(setup.config, setup.registries);
   const auto own = normalization_of(source.config, setup.registries);

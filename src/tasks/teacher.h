@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "dtn/data/class_list.h"
 #include "dtn/models/classifier.h"
 #include "dtn/tasks/task.h"
 
@@ -12,10 +13,12 @@ namespace dtn {
 
 class Teacher {
  public:
-  // The one that setup.config.distill names, on the device, computing in `compute`. On kMeta its
-  // weights have no values. Throws ConfigError where there is none, or it sees images of another
-  // size or tells other numbers of classes apart; DataError for what is wrong with its weights.
-  Teacher(const TaskSetup& setup, DType compute);
+  // Opens the teacher that setup.config.distill names, on the device, computing in `compute`. On
+  // kMeta its weights have no values. `learnt` are the student's classes; the teacher's logits are
+  // those of its classes of the same names. Throws ConfigError where there is no teacher, it sees
+  // images of another size or, without names, has another number of classes; DataError for a
+  // class that it does not have, and for what is wrong with its weights.
+  Teacher(const TaskSetup& setup, DType compute, const ClassList& learnt);
 
   // Logits [B, K] float32 for the images of a student's batch, which are normalised as the student
   // wants them.
@@ -28,7 +31,7 @@ class Teacher {
 
  private:
   struct Source;  // the file of the weights and the config that belongs to them
-  Teacher(const TaskSetup& setup, DType compute, const Source& source);
+  Teacher(const TaskSetup& setup, DType compute, const ClassList& learnt, const Source& source);
 
   static Source open(const TaskSetup& setup);
   Tensor as_it_sees(const Tensor& images) const;

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
+#include <limits>
 #include <system_error>
 #include <vector>
 
 #include "dtn/core/log.h"
 #include "io/atomic_file.h"
-#include "train/class_names.h"
+#include "tasks/class_names.h"
 
 namespace dtn {
 namespace fs = std::filesystem;
@@ -202,9 +203,10 @@ CheckpointData load_checkpoint(const fs::path& dir) {
 
   fs::path model_file = dir / "model.safetensors";
   TensorFile model = read_safetensors(model_file);
-  check_same(common, std::move(model.metadata), model_file);
+  check_same(common, model.metadata, model_file);
 
   CheckpointData data;
+  data.class_names = stored_class_names(model.metadata, std::numeric_limits<std::int64_t>::max());
   if (!ema_flag.empty() && ema_flag.mapped() == "1") {
     fs::path ema_file = dir / "ema.safetensors";
     TensorFile ema = read_safetensors(ema_file);

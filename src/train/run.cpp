@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "core/cuda_device.h"
+#include "data/classes/match_classes.h"
 #include "dtn/config/load.h"
 #include "dtn/core/log.h"
 #include "dtn/core/parallel.h"
@@ -37,8 +38,28 @@ std::unique_ptr<OpenSplit> open_checked(const Task& task, const ExperimentConfig
                      .ranks = ranks.size()});
 }
 
+// A run goes on with the classes that it began with, in their order.
+void check_same_classes(const CheckpointData& checkpoint, const SampleSource& training,
+                        const std::string& folder) {
+  const std::vector<std::string> names = training.class_names();
+  if (names.empty() || checkpoint.class_names.empty()) return;
+  const std::string advice =
+      "a run goes on with the classes that it began with; give data its class names of before, or "
+      "start a new run (model.init_weights takes weights over)";
+  const auto count = [](const auto& list) { return static_cast<std::int64_t>(list.size()); };
+  const ClassList before{cat("the checkpoint ", folder), checkpoint.class_names,
+                         count(checkpoint.class_names)};
+  const ClassList now{"the training split", names, count(names)};
+  const ClassMatch match = match_classes(now, before, advice);
+  if (match.is_identity() && now.count == before.count && match.note.empty()) return;
+  throw DataError(cat("the training split has ", now.count, " classes in another order or number ",
+                      "than the ", before.count, " of ", before.owner, "; ", advice));
+}
+
 void resume(Run& run, const std::filesystem::path& checkpoint, const ConfigSchemas& schemas) {
-  restore_snapshot(load_checkpoint(checkpoint), run.config, schemas, run.learner, run.progress);
+  const CheckpointData data = load_checkpoint(checkpoint);
+  check_same_classes(data, run.train->source(), checkpoint.string());
+  restore_snapshot(data, run.config, schemas, run.learner, run.progress);
   run.resumed_at = run.progress.step;
   if (run.progress.steps_per_epoch == run.steps_per_epoch) return;
   throw ConfigError(cat("--resume: the checkpoint counts ", run.progress.steps_per_epoch,
@@ -53,7 +74,7 @@ void start_from_weights(Run& run, const std::string& named) {
                         " is neither a safetensors file nor a folder with one of a model"));
   }
   log_info(cat("init_weights: ", file->string()));
-  for (const std::string& note : run.task->load_weights(file->string())) {
+  for (const std::string& note : run.task->load_weights(file->string(), WeightsUse::kTraining)) {
     log_info(cat("init_weights: ", note));
   }
   if (run.config.model.init_head == InitHead::kReset) {
@@ -96,6 +117,7 @@ std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptio
   const Device device = options.device;
   std::unique_ptr<Task> task = make_task({config, device, *options.registries});
   std::unique_ptr<OpenSplit> train = open_checked(*task, config, Split::kTrain, device, ranks);
+  task->learn_classes(train->source());
   std::unique_ptr<OpenSplit> val = open_checked(*task, config, Split::kVal, device, ranks);
   const std::int64_t steps_per_epoch = train->loader().batches_per_epoch();
   Task& learnt = *task;

@@ -51,7 +51,8 @@ for folder in noise/shot_noise/{1..5} fog/{1..5} blur/zoom_blur/{2,4} extra/satu
 done
 evaluate --set data.root=clean --save-logits clean.safetensors
 cp result.json plain-clean.json
-evaluate --set data.root=. --set data.val=r --save-logits r.safetensors
+mkdir -p all/r && cp -r r/* all/r/ && mkdir -p all/r/n{0..9}  # a folder for each class of the model
+evaluate --set data.root=all --set data.val=r --save-logits r.safetensors
 
 echo "imagenet-c"
 evaluate --set data.root=clean --suite imagenet-c --suite-root c --save kept.json
@@ -193,6 +194,6 @@ expect 2 dtn-eval "${model[@]}" --suite imagenet-c --suite-root c --save-logits 
 expect 3 dtn-eval "${model[@]}" --set data.root=clean --suite imagenet-c
 expect_text 'clean: has no folder named after a corruption'
 expect 3 dtn-eval "${model[@]}" --set data.root=clean --suite imagenet-r --suite-root c
-expect_text "class folder 'blur'"
+expect_text "the suite: its class 'blur' is none of the 10 classes"
 expect 3 dtn-eval "${model[@]}" --set data.root=clean --suite imagenet-r --suite-root absent
 expect_text 'absent: no such folder'

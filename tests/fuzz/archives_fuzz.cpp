@@ -8,8 +8,8 @@
 #include <string>
 
 #include "archives.h"
-#include "data/source/archive_index.h"
-#include "data/source/ilsvrc_devkit.h"
+#include "data/archive/archive_index.h"
+#include "data/archive/ilsvrc_devkit.h"
 #include "data/source/packed_format.h"
 #include "dtn/core/check.h"
 #include "io/crc32c.h"

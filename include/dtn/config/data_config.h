@@ -19,6 +19,10 @@ enum class Resample { kPillow13, kPillow12 };
 // kAuto is fast for training and exact for evaluation.
 enum class DecodeMode { kAuto, kExact, kFast };
 
+// The order of class folders, which numbers their labels: by the bytes of their names (0, 1, 10, 11,
+// 2), as torchvision has it, or with numbers in names as numbers (0, 1, 2, 10, 11), as timm has it.
+enum class ClassOrder { kBytes, kNatural };
+
 struct DataConfig {
   // A name in the table of data sets, see dtn/data/dataset_registry.h.
   std::string dataset = "imagefolder";
@@ -31,6 +35,7 @@ struct DataConfig {
   // The classes to use, as labels of the data set, which get the labels 0, 1, ... in this order;
   // empty: all, as they are.
   std::vector<std::int64_t> classes;
+  std::optional<ClassOrder> class_order;  // imagefolder; unset: bytes
   bool shuffle = true;
   // Decoding threads beside the training threads; 0: in the training thread. See workers_of().
   std::optional<int> workers;

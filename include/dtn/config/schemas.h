@@ -44,6 +44,9 @@ struct DatasetSchema {
   // The keys of the section `data` that mean something for it, of those that do not for all: a key
   // that no data set lists is for every one.
   std::vector<std::string> keys;
+  // True if the model's config says which classes there are, as for data that is made up. False if
+  // the data does: it is then opened for a model of 0 classes, which takes any number.
+  bool classes_of_model = false;
 };
 
 // Anything else that a config calls by name.

@@ -42,6 +42,8 @@ class Classifier {
   }
   // Whether a parameter or buffer is one of a head's.
   bool is_head(const std::string& name) const { return head_names_.contains(name); }
+  // True for a parameter of a head that has a row for each class: its last linear layer's.
+  bool has_class_rows(const std::string& name) const { return class_rows_.contains(name); }
   // The width of what forward() gives.
   std::int64_t outputs() const;
 
@@ -62,6 +64,7 @@ class Classifier {
   std::unique_ptr<Backbone> backbone_;
   std::vector<std::unique_ptr<ClassHead>> heads_;  // none with num_classes 0
   std::set<std::string> head_names_;               // of their parameters and buffers
+  std::set<std::string> class_rows_;               // parameters with a row for each class
 };
 
 }  // namespace dtn

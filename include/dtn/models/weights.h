@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -25,12 +26,23 @@ NamedTensors named_views(const ParameterStore& store, const Tensor& flat,
 // `source` and the tensor.
 void load_exact(ParameterStore& store, const NamedTensors& tensors, const std::string& source);
 
+// What the head of a model does with the head of a file.
+struct HeadOptions {
+  // Gives for each class of the model its row in a file's head of so many classes. Null: the rows
+  // as they are, if there are as many.
+  std::function<std::vector<std::int64_t>(std::int64_t file_classes)> rows{};
+  // Throws DataError where the file has no head or one that does not fit, whose place weights at
+  // random would take. False: the head is left at its initialisation then.
+  bool must_fit = false;
+};
+
 // Like load_exact, for weights that were trained for something slightly different:
 //  - position tables of another resolution are resized by config().pos_resize, the rows of class
 //    token and registers apart; a class token's row joins the token itself where the model has
 //    positions for the patches alone;
-//  - a head for another number of classes, or none in the file, is left at its initialisation, and
-//    the file's is skipped by a model without one;
+//  - a head takes the rows of the file's that `head` gives; one for another number of classes, or
+//    none in the file, is left at its initialisation unless `head` forbids it; the file's is skipped
+//    by a model without one;
 //  - a class token is skipped by a model that has none;
 //  - where the file has LayerNorms and the model another normalizer, that takes their weight and
 //    bias and keeps the start of what else it has, such as DTN's lambdas and positions;
@@ -38,12 +50,16 @@ void load_exact(ParameterStore& store, const NamedTensors& tensors, const std::s
 // Tensors of vision transformers may have the names of DeiT III's, DINOv2's and CLIP's releases.
 // Returns a note for each such adaptation.
 std::vector<std::string> load_adapted(Classifier& model, const NamedTensors& tensors,
-                                      const std::string& source);
+                                      const std::string& source, const HeadOptions& head = {});
 
 // 16 hexadecimal digits that differ between weights that differ, in name, type, shape or value.
 std::string fingerprint_of(const NamedTensors& weights);
 
 // load_adapted from a safetensors file, with a last note of how many tensors needed none of it.
-std::vector<std::string> load_weights(Classifier& model, const std::filesystem::path& path);
+std::vector<std::string> load_weights(Classifier& model, const std::filesystem::path& path,
+                                      const HeadOptions& head = {});
+// The same from a file that has been read; `source` names it.
+std::vector<std::string> load_weights(Classifier& model, const TensorFile& file,
+                                      const std::string& source, const HeadOptions& head = {});
 
 }  // namespace dtn

@@ -7,9 +7,12 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "dtn/data/class_list.h"
+#include "dtn/data/dataset.h"
 #include "dtn/models/classifier.h"
 #include "dtn/tasks/task.h"
 
@@ -34,12 +37,18 @@ class Classify : public Task {
   std::unique_ptr<Meter> meter() const override;
   std::vector<Named<ParameterStore*>> stores() override;
   Backbone* backbone() override { return &model_.backbone(); }
-  std::vector<std::string> load_weights(const std::string& file) override;
+  // For training, the rows of the file's head go to the classes of the same names, see
+  // learn_classes(), unless model.init_head is reset. For evaluation, the classes are from then on
+  // those that the file names, and source() labels its samples by them.
+  void learn_classes(const SampleSource& training) override;
+  std::vector<std::string> load_weights(const std::string& file, WeightsUse use) override;
   std::string description() const override;
   std::string objective() const override;
   Complexity cost() override;
 
   Classifier& model() { return model_; }
+  // The classes of the outputs; null until learn_classes() or load_weights() for evaluation.
+  const std::optional<ClassList>& classes() const { return classes_; }
   // Has outputs() give "features" [n, C] float32, too: what the head sees.
   void keep_features() { keeps_features_ = true; }
 
@@ -48,10 +57,14 @@ class Classify : public Task {
   std::string teaching() const;
   Variable loss_with_teacher(Context&, const Fields& batch, std::vector<Term>& logged);
 
+  std::shared_ptr<const Dataset> open(Split) const;
+  std::vector<std::string> load_to_train(const TensorFile& weights, const std::string& file);
+
   Device device_;
   ExperimentConfig config_;
   const Registries& registries_;
   Classifier model_;
+  std::optional<ClassList> classes_;
   bool keeps_features_ = false;
   std::unique_ptr<Teacher> teacher_;  // where the config has one, once training is prepared
 };

@@ -36,6 +36,9 @@ struct Named {
   T value;
 };
 
+// What weights are loaded for: to train on from them, or to use them as they are.
+enum class WeightsUse { kTraining, kEvaluation };
+
 class Task {
  public:
   virtual ~Task() = default;
@@ -73,10 +76,13 @@ class Task {
   virtual std::vector<Named<ParameterStore*>> stores() = 0;
   // The model whose layers can be looked into (Backbone::layers()); null: none.
   virtual Backbone* backbone() { return nullptr; }
-  // Takes the weights of a file over into the first, for model.init_weights and dtn-eval; returns
-  // notes for people. Unless overridden, every parameter must be in the file under its name, and
-  // nothing else. Throws DataError where that is not so.
-  virtual std::vector<std::string> load_weights(const std::string& file);
+  // Called by a trainer with the training samples, ahead of load_weights() and of the validation
+  // split: the classes that the outputs stand for are those of these samples.
+  virtual void learn_classes(const SampleSource& training) { static_cast<void>(training); }
+  // Loads the weights of a file into the first store; returns notes for people. Unless overridden,
+  // every parameter must be in the file under its name, and nothing else. Throws DataError where
+  // that is not so, and for evaluation where a part of the weights would stay random.
+  virtual std::vector<std::string> load_weights(const std::string& file, WeightsUse use);
   // What is trained, in a line for people.
   virtual std::string description() const = 0;
   // What the loss is, in a line for people; empty: nothing to say.

@@ -6,7 +6,7 @@
 #include "core/format.h"
 #include "data/source/image_names.h"
 #include "dtn/core/check.h"
-#include "io/image_encode.h"
+#include "io/image/image_encode.h"
 
 namespace dtn {
 namespace {
@@ -88,8 +88,8 @@ std::string corruption_item(const Dataset& dataset, std::int64_t index) {
 
 std::string corrupted_file_name(const std::string& item, CorruptFormat format) {
   const std::size_t dot = item.rfind('.'), slash = item.rfind('/');
-  const bool has_suffix = dot != item.npos && (slash == item.npos || dot > slash + 1) &&
-                          kind_of_name(item) != NameKind::kOther;
+  const bool has_suffix =
+      dot != item.npos && (slash == item.npos || dot > slash + 1) && is_image_name(item);
   std::string suffix = has_suffix ? item.substr(dot) : "";
   const std::string stem = item.substr(0, item.size() - suffix.size());
   if (format == CorruptFormat::kPng) return stem + ".png";

@@ -6,7 +6,7 @@
 #include "data/corrupt/families.h"
 #include "data/corrupt/kernels.h"
 #include "data/sample/no_contraction.h"
-#include "io/image_encode.h"
+#include "io/image/image_encode.h"
 
 DTN_NO_CONTRACTION
 

@@ -27,7 +27,7 @@ std::vector<fs::path> texture_files(const fs::path& folder) {
   if (originals.size() == kOriginals.size()) return originals;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (!is_hidden_path(name) && kind_of_name(name) == NameKind::kImage) all.push_back(it->path());
+    if (!is_hidden_path(name) && is_image_name(name)) all.push_back(it->path());
   }
   if (error) throw DataError(cat("cannot list ", folder.string(), ": ", error.message()));
   if (all.empty()) {

@@ -31,7 +31,9 @@ PixelStatistics idx_statistics(const DataConfig& data) {
 
 std::vector<DatasetRow> own_rows() {
   return {
-      {{"imagefolder", "one folder per class, as ImageNet", {"train", "val", "mean", "std"}},
+      {{"imagefolder",
+        "one folder per class, as ImageNet",
+        {"train", "val", "class_order", "mean", "std"}},
        without_seed<open_image_folder>},
       {{"imagenet", "the archives of ILSVRC2012 as they are", {"train", "val", "mean", "std"}},
        without_seed<open_imagenet>},
@@ -53,7 +55,7 @@ std::vector<DatasetRow> own_rows() {
        {{0.5071, 0.4865, 0.4409}, {0.2673, 0.2564, 0.2762}, 0.4874, 0.2520}},
       {{"listops", "Long ListOps, files that dtn-data listops makes", {"train", "val"}},
        without_seed<open_listops>},
-      {{"synthetic", "images that are made up", {"mean", "std", "size"}}, make_synthetic},
+      {{"synthetic", "images that are made up", {"mean", "std", "size"}, true}, make_synthetic},
   };
 }
 

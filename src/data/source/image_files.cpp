@@ -11,10 +11,20 @@ namespace dtn {
 namespace fs = std::filesystem;
 
 namespace {
+
 constexpr int kMaxDepth = 16;  // of folders
+
 }  // namespace
 
-std::vector<std::string> list_images(const fs::path& folder, std::int64_t& undecodable) {
+void check_link(const fs::directory_entry& entry) {
+  std::error_code ignored;
+  if (!entry.is_symlink(ignored) || fs::exists(entry.path(), ignored)) return;
+  throw DataError(cat(entry.path().string(), ": is a link to ",
+                      fs::read_symlink(entry.path(), ignored).string(),
+                      ", which is not there; restore that file, or remove the link"));
+}
+
+std::vector<std::string> list_images(const fs::path& folder, LeftOut& left_out) {
   std::vector<std::string> files;
   std::error_code error;
   const std::string& name = folder.native();
@@ -30,9 +40,13 @@ std::vector<std::string> list_images(const fs::path& folder, std::int64_t& undec
       throw DataError(cat(path.string(), ": more than ", kMaxDepth,
                           " folders deep; does a link lead in a circle?"));
     } else if (it->is_regular_file(ignored)) {
-      const NameKind kind = kind_of_name(path.native());
-      if (kind == NameKind::kImage) files.push_back(path.native().substr(prefix));
-      if (kind == NameKind::kUndecodable) ++undecodable;
+      if (is_image_name(path.native())) {
+        files.push_back(path.native().substr(prefix));
+      } else {
+        left_out.add_file(path.native());
+      }
+    } else {
+      check_link(*it);
     }
   }
   if (error) throw DataError(cat("cannot list ", folder.string(), ": ", error.message()));

@@ -1,17 +1,20 @@
 // The images in a folder.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "data/source/left_out.h"
+
 namespace dtn {
 
-// Paths of all images below `folder`, relative to it, in torchvision's order; what begins with a
-// dot is left out, links are followed. Adds to `undecodable` the images in formats that are not
-// read here. DataError when a folder cannot be listed, or for a circle of links.
-std::vector<std::string> list_images(const std::filesystem::path& folder,
-                                     std::int64_t& undecodable);
+// Throws DataError for a link to nowhere.
+void check_link(const std::filesystem::directory_entry& entry);
+
+// Paths of all images below `folder`, relative to it, in torchvision's order. Links are followed;
+// names that begin with a dot are hidden and not counted. Counts all other files in `left_out`.
+// Throws DataError when a folder cannot be listed, for a link to nowhere and for a circle of links.
+std::vector<std::string> list_images(const std::filesystem::path& folder, LeftOut& left_out);
 
 }  // namespace dtn

@@ -6,7 +6,10 @@
 #include <unordered_map>
 #include <utility>
 
+#include "data/classes/class_order.h"
 #include "data/source/image_files.h"
+#include "data/source/image_names.h"
+#include "data/source/split_folders.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
@@ -30,51 +33,66 @@ std::vector<std::string> class_folders(const fs::path& folder) {
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
     std::error_code ignored;
-    if (!is_hidden(it->path()) && it->is_directory(ignored)) {
-      names.push_back(it->path().filename().string());
-    }
+    if (is_hidden(it->path())) continue;
+    if (it->is_directory(ignored)) names.push_back(it->path().filename().string());
+    check_link(*it);
   }
   if (error) fail_listing(folder, error);
   std::ranges::sort(names);
   return names;
 }
 
-std::string quoted_or_none(const std::vector<std::string>& names, std::size_t i) {
-  return i < names.size() ? cat("'", names[i], "'") : std::string("nothing");
+// Lists a few names: "'a', 'b', 'c' and 4 others".
+std::string listed(const std::vector<std::string>& names) {
+  constexpr std::size_t kShown = 3;
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < kShown; ++i) {
+    text += cat(i > 0 ? ", " : "", "'", names[i], "'");
+  }
+  return names.size() > kShown ? cat(text, " and ", names.size() - kShown, " others") : text;
 }
 
-// Labels are positions in the list of classes, so the two splits must agree on it.
-void check_same_classes(const std::vector<std::string>& val, const fs::path& val_folder,
-                        const fs::path& train_folder) {
-  std::error_code ignored;
-  if (!fs::is_directory(train_folder, ignored)) return;
-  std::vector<std::string> train = class_folders(train_folder);
-  if (train.empty() || train == val) return;
-  std::size_t i = 0;
-  while (i < train.size() && i < val.size() && train[i] == val[i]) ++i;
-  throw DataError(cat("the class folders of ", val_folder.string(), " and ", train_folder.string(),
-                      " differ: class ", i, " is ", quoted_or_none(val, i), " in the former and ",
-                      quoted_or_none(train, i),
-                      " in the latter; both must have the same, or labels would be mixed up"));
+// Counts the images that lie beside the class folders, and so belong to no class.
+void count_loose_images(const fs::path& folder, LeftOut& left_out) {
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    const bool is_image = !is_hidden(it->path()) && is_image_name(it->path().native());
+    if (!is_image || !it->is_regular_file(ignored)) continue;
+    left_out.add("image outside a class folder", "images outside a class folder");
+  }
 }
+
+// Whether each class folder must hold an image.
+enum class EmptyClasses { kAreErrors, kAreNoted };
 
 class ImageFolder final : public Dataset {
  public:
-  // Of `classes`, those that `labels` numbers have a folder; `kind` ends in a blank or is empty.
+  // Reads the folders of the classes `labels`, which are sorted by the bytes of their names.
+  // `kind` ends in a blank or is empty.
   ImageFolder(const fs::path& folder, std::vector<std::string> classes,
-              std::span<const std::int64_t> labels, const std::string& kind)
+              std::span<const std::int64_t> labels, const std::string& kind, EmptyClasses empty)
       : folder_(folder.string()) {
-    std::int64_t undecodable = 0;
+    LeftOut left_out;
+    count_loose_images(folder, left_out);
+    std::vector<std::string> without;
     for (std::int64_t label : labels) {
-      add_class(folder / classes[static_cast<std::size_t>(label)], label, undecodable);
+      const std::string& name = classes[static_cast<std::size_t>(label)];
+      if (add_class(folder / name, label, left_out)) continue;
+      if (empty == EmptyClasses::kAreErrors) fail_empty(folder / name, left_out);
+      without.push_back(name);
     }
+    if (labels_.empty()) fail_empty(folder, left_out);
     class_names_ = std::move(classes);
     num_classes_ = static_cast<std::int64_t>(class_names_.size());
-    description_ = cat(size(), " ", kind, "images of ", labels.size(), " classes in ", folder_);
-    if (undecodable > 0) {
-      log_warn(cat(folder_, ": left out ", undecodable,
-                   " images in formats that cannot be read (.tif and .tiff)"));
+    const std::size_t filled = labels.size() - without.size();
+    description_ = cat(size(), " ", kind, "images of ", filled, " classes in ", folder_);
+    if (!without.empty()) {
+      log_info(cat(folder_, ": ", without.size(),
+                   without.size() == 1 ? " class folder has" : " class folders have",
+                   " no images: ", listed(without)));
     }
+    if (left_out.count() > 0) log_warn(left_out.warning(folder_));
   }
 
   Sample load(std::int64_t index, SampleWorkspace& workspace) const override {
@@ -94,21 +112,21 @@ class ImageFolder final : public Dataset {
   }
 
  private:
-  void add_class(const fs::path& folder, std::int64_t label, std::int64_t& undecodable) {
-    std::int64_t before = undecodable;
-    std::vector<std::string> files = list_images(folder, undecodable);
-    if (files.empty()) {
-      throw DataError(cat(folder.string(),
-                          ": the class folder has no images (.jpg, .jpeg, .png, "
-                          ".webp, .bmp, .ppm or .pgm; ",
-                          undecodable - before,
-                          " in formats that cannot be read); fill it or remove it"));
-    }
+  // False when the folder has no images.
+  bool add_class(const fs::path& folder, std::int64_t label, LeftOut& left_out) {
+    const std::vector<std::string> files = list_images(folder, left_out);
     for (const std::string& file : files) {
       starts_.push_back(names_.size());
       names_ += file;
       labels_.push_back(label);
     }
+    return !files.empty();
+  }
+
+  [[noreturn]] static void fail_empty(const fs::path& folder, const LeftOut& left_out) {
+    const std::string kinds = left_out.kinds();
+    throw DataError(cat(folder.string(), ": the folder has no images (", kImageEndings,
+                        kinds.empty() ? "" : "; left out are ", kinds, "); fill it or remove it"));
   }
 
   void path_of(std::int64_t index, std::string& path) const {
@@ -130,6 +148,64 @@ class ImageFolder final : public Dataset {
                       "/<class>/<image> (see data/README.md)"));
 }
 
+// The labels of the class folders in `folder`, sorted by the bytes of their names. Throws DataError
+// for a folder that is none of `classes`, which are those of `owner`.
+std::vector<std::int64_t> labels_of_folders(const fs::path& folder,
+                                            const std::vector<std::string>& classes,
+                                            const std::string& owner) {
+  std::unordered_map<std::string_view, std::int64_t> label_of;
+  for (const std::string& name : classes) {
+    label_of.emplace(name, static_cast<std::int64_t>(label_of.size()));
+  }
+  DTN_CHECK(label_of.size() == classes.size(), "a class is named twice");
+  std::vector<std::int64_t> labels;
+  for (const std::string& name : class_folders(folder)) {
+    const auto found = label_of.find(name);
+    if (found == label_of.end()) {
+      throw DataError(cat((folder / name).string(), ": '", name, "' is none of the ",
+                          classes.size(), " classes of ", owner,
+                          "; rename the folder, or remove it"));
+    }
+    labels.push_back(found->second);
+  }
+  return labels;
+}
+
+// Names the classes of the training split that the validation split has no folder for.
+void note_missing_folders(const fs::path& folder, const std::vector<std::string>& classes,
+                          std::span<const std::int64_t> labels) {
+  std::vector<bool> has_folder(classes.size());
+  for (std::int64_t label : labels) has_folder[static_cast<std::size_t>(label)] = true;
+  std::vector<std::string> missing;
+  for (std::size_t i = 0; i < classes.size(); ++i) {
+    if (!has_folder[i]) missing.push_back(classes[i]);
+  }
+  if (missing.empty()) return;
+  log_info(cat(folder.string(), ": has folders for ", labels.size(), " of the ", classes.size(),
+               " classes of the training split, none for ", listed(missing)));
+}
+
+void check_folder_count(const fs::path& folder, const std::vector<std::string>& classes,
+                        const ModelConfig& model) {
+  if (model.num_classes == 0) return;
+  const auto of_model = static_cast<std::size_t>(model.num_classes);
+  if (classes.size() > of_model) {
+    throw DataError(cat((folder / classes[of_model]).string(), ": class index ", of_model,
+                        " is its label, outside [0, ", of_model, "); there are ", classes.size(),
+                        " class folders, set model.num_classes to that"));
+  }
+  if (classes.size() < of_model) {
+    log_warn(cat(folder.string(), ": has ", classes.size(), " classes, model.num_classes is ",
+                 of_model, "; labels number the folders that are there"));
+  }
+}
+
+[[noreturn]] void fail_without_folder(const fs::path& folder, Split split) {
+  throw DataError(cat("no such folder: ", folder.string(), "; set data.root, and data.",
+                      name_of(split), " if it is called otherwise; expected is ", folder.string(),
+                      "/<class>/<image> (see data/README.md)"));
+}
+
 }  // namespace
 
 std::vector<std::string> class_folders_of(const std::string& folder) {
@@ -146,52 +222,33 @@ std::vector<std::string> class_folders_of(const std::string& folder) {
 
 std::unique_ptr<Dataset> open_class_folders(const std::string& folder,
                                             const std::vector<std::string>& classes) {
-  std::unordered_map<std::string_view, std::int64_t> label_of;
-  for (const std::string& name : classes) {
-    label_of.emplace(name, static_cast<std::int64_t>(label_of.size()));
-  }
-  DTN_CHECK(label_of.size() == classes.size(), "a class is named twice");
-  std::vector<std::int64_t> labels;
-  for (const std::string& name : class_folders_of(folder)) {
-    auto found = label_of.find(name);
-    if (found == label_of.end()) {
-      throw DataError(cat(folder, "/", name, ": '", name, "' is none of the ", classes.size(),
-                          " classes, '", classes.front(), "' to '", classes.back(), "'"));
-    }
-    labels.push_back(found->second);
-  }
-  return std::make_unique<ImageFolder>(folder, classes, labels, "");
+  class_folders_of(folder);  // or what is wrong with it
+  const std::vector<std::int64_t> labels = labels_of_folders(folder, classes, "the model");
+  return std::make_unique<ImageFolder>(folder, classes, labels, "", EmptyClasses::kAreErrors);
 }
 
 std::unique_ptr<Dataset> open_image_folder(const DataConfig& data, const ModelConfig& model,
                                            Split split) {
-  fs::path root(data.root);
-  fs::path train_folder = root / data.train.value_or("train");
-  fs::path folder = split == Split::kTrain ? train_folder : root / data.val.value_or("val");
+  const fs::path root(data.root);
+  const fs::path train_folder = root / data.train.value_or("train");
+  const fs::path folder = split == Split::kTrain ? train_folder : root / val_folder_of(data);
   std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) {
-    throw DataError(cat("no such folder: ", folder.string(), "; set data.root, and data.",
-                        name_of(split), " if it is called otherwise; expected is ", folder.string(),
-                        "/<class>/<image> (see data/README.md)"));
-  }
-  std::vector<std::string> classes = class_folders(folder);
-  if (classes.empty()) fail_without_classes(folder);
-  if (split == Split::kVal) check_same_classes(classes, folder, train_folder);
-  std::size_t model_classes =
-      model.num_classes > 0 ? static_cast<std::size_t>(model.num_classes) : classes.size();
-  if (classes.size() > model_classes) {
-    throw DataError(cat((folder / classes[model_classes]).string(), ": class index ", model_classes,
-                        " is its label, outside [0, ", model_classes, "); there are ",
-                        classes.size(), " class folders, set model.num_classes to that"));
-  }
-  if (classes.size() < model_classes) {
-    log_warn(cat(folder.string(), ": has ", classes.size(), " classes, model.num_classes is ",
-                 model_classes, "; labels number the folders that are there"));
-  }
-  std::vector<std::int64_t> labels(classes.size());
-  std::iota(labels.begin(), labels.end(), std::int64_t{0});
-  return std::make_unique<ImageFolder>(folder, std::move(classes), labels,
-                                       cat(name_of(split), " "));
+  if (!fs::is_directory(folder, ignored)) fail_without_folder(folder, split);
+  const bool by_train = split == Split::kVal && fs::is_directory(train_folder, ignored);
+  std::vector<std::string> classes = class_folders(by_train ? train_folder : folder);
+  const bool named_by_train = by_train && !classes.empty();
+  if (!named_by_train) classes = class_folders(folder);
+  if (classes.empty() || class_folders(folder).empty()) fail_without_classes(folder);
+  warn_of_class_order(classes, data, (named_by_train ? train_folder : folder).string());
+  sort_class_names(classes, data.class_order.value_or(ClassOrder::kBytes));
+  check_folder_count(named_by_train ? train_folder : folder, classes, model);
+  const std::vector<std::int64_t> labels =
+      labels_of_folders(folder, classes, cat("the training split, ", train_folder.string()));
+  if (named_by_train) note_missing_folders(folder, classes, labels);
+  const bool training = split == Split::kTrain;
+  return std::make_unique<ImageFolder>(
+      folder, std::move(classes), labels, cat(name_of(split), " "),
+      training ? EmptyClasses::kAreErrors : EmptyClasses::kAreNoted);
 }
 
 }  // namespace dtn

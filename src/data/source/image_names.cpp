@@ -7,31 +7,19 @@
 #include <utility>
 
 namespace dtn {
-namespace {
 
-// torchvision's list of image files, and the part of it that can be decoded here.
-constexpr std::array<std::string_view, 7> kDecodable = {".jpg", ".jpeg", ".png", ".webp",
-                                                        ".bmp", ".ppm",  ".pgm"};
-constexpr std::array<std::string_view, 2> kUndecodable = {".tif", ".tiff"};
-
-std::string lower_extension(std::string_view file) {
+std::string lower_ending(std::string_view file) {
+  file = base_name(file);
   const std::size_t dot = file.rfind('.');
-  std::string extension(dot == file.npos ? std::string_view() : file.substr(dot));
-  for (char& c : extension) {
-    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  return extension;
+  std::string ending(dot == file.npos ? std::string_view() : file.substr(dot));
+  for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return ending;
 }
 
-}  // namespace
-
-NameKind kind_of_name(std::string_view file) {
-  const std::string extension = lower_extension(base_name(file));
-  if (std::ranges::find(kDecodable, extension) != kDecodable.end()) return NameKind::kImage;
-  if (std::ranges::find(kUndecodable, extension) != kUndecodable.end()) {
-    return NameKind::kUndecodable;
-  }
-  return NameKind::kOther;
+bool is_image_name(std::string_view file) {
+  constexpr std::array<std::string_view, 9> kEndings = {".jpg",  ".jpeg", ".jpe", ".jfif", ".png",
+                                                        ".webp", ".bmp",  ".ppm", ".pgm"};
+  return std::ranges::find(kEndings, lower_ending(file)) != kEndings.end();
 }
 
 bool is_hidden_path(std::string_view path) {

@@ -1,24 +1,28 @@
-// Which files count as images, and in which order: the rules of all data sets that have files.
+// Names of image files and their order: the rules of all data sets that consist of files.
 #pragma once
 
+#include <string>
 #include <string_view>
 
 namespace dtn {
 
-enum class NameKind {
-  kImage,        // .jpg, .jpeg, .png, .webp, .bmp, .ppm or .pgm, whatever the case
-  kUndecodable,  // an image by torchvision's list, in a format that is not read here
-  kOther,
-};
-NameKind kind_of_name(std::string_view file);
+// The endings of images that are read, for messages.
+inline constexpr const char* kImageEndings =
+    ".jpg, .jpeg, .jpe, .jfif, .png, .webp, .bmp, .ppm and .pgm";
 
-// Whether a part of the path begins with a dot: such files are left out.
+// True for a name with one of kImageEndings, in upper or lower case.
+bool is_image_name(std::string_view file);
+
+// The ending of a file's name in lower case, with its dot; empty: it has none.
+std::string lower_ending(std::string_view file);
+
+// True if a part of the path begins with a dot. Such files are hidden and not read.
 bool is_hidden_path(std::string_view path);
 
-// By folder, then by file name, each in byte order: torchvision's order.
+// Orders paths by folder, then by file name, each in byte order: torchvision's order.
 bool comes_before(std::string_view a, std::string_view b);
 
-// What follows the last slash.
+// The part of a path behind its last slash.
 std::string_view base_name(std::string_view path);
 
 }  // namespace dtn

@@ -11,7 +11,7 @@
 #include "dtn/core/check.h"
 #include "io/crc32c.h"
 #include "io/cursor.h"
-#include "io/image_encode.h"
+#include "io/image/image_encode.h"
 
 namespace dtn {
 namespace {

@@ -9,7 +9,7 @@
 #include "dtn/core/log.h"
 #include "dtn/data/datasets.h"
 #include "io/atomic_file.h"
-#include "io/image_encode.h"
+#include "io/image/image_encode.h"
 #include "train/log/norm_log.h"
 
 namespace dtn {

@@ -13,7 +13,7 @@
 #include "data/corrupt/filters.h"
 #include "data/corrupt/plasma.h"
 #include "data/sample/instruction_set.h"
-#include "io/image_encode.h"
+#include "io/image/image_encode.h"
 #include "unit/data/data_fixtures.h"
 
 namespace dtn {

@@ -18,8 +18,9 @@ namespace {
 using namespace dtn::test;
 
 // A value for each key that some data sets have.
-const std::map<std::string, std::string> kValues = {
-    {"train", "x"}, {"val", "y"}, {"mean", "0.5"}, {"std", "0.25"}, {"size", "4"}};
+const std::map<std::string, std::string> kValues = {{"train", "x"},  {"val", "y"},
+                                                    {"mean", "0.5"}, {"std", "0.25"},
+                                                    {"size", "4"},   {"class_order", "natural"}};
 
 ExperimentConfig parse(const std::string& data, const std::vector<std::string>& set = {},
                        const DatasetRegistry& datasets = dataset_registry()) {

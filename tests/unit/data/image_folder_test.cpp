@@ -2,6 +2,7 @@
 #define STB_IMAGE_WRITE_IMPLEMENTATION
 #include <stb/stb_image_write.h>
 
+#include "data/source/split_folders.h"
 #include "data_fixtures.h"
 #include "dtn/data/datasets.h"
 
@@ -108,15 +109,80 @@ TEST_F(ImageFolderTest, OpensOnlyItsSplit) {
   expect_error<DataError>([&] { open(Split::kVal); }, {(dir.path() / "test").string()});
 }
 
-TEST_F(ImageFolderTest, SplitsMustHaveTheSameClasses) {
-  for (const char* name : {"train/a/1.bmp", "train/b/1.bmp", "val/a/1.bmp"}) bmp(name);
-  expect_error<DataError>([&] { open(Split::kVal); }, {"class 1", "nothing", "'b'"});
+// Labels of the validation split are those of the training split's names, whichever are there.
+TEST_F(ImageFolderTest, ValidationGoesByTheClassesOfTraining) {
+  for (const char* name : {"train/a/1.bmp", "train/b/1.bmp", "train/c/1.bmp", "val/c/1.bmp"}) {
+    bmp(name);
+  }
+  fs::create_directories(dir.path() / "val/b");  // a class without images
+  auto set = open(Split::kVal);
+  EXPECT_EQ(set->class_names(), (std::vector<std::string>{"a", "b", "c"}));
+  ASSERT_EQ(set->size(), 1);
+  EXPECT_EQ(set->label(0), 2);
   bmp("val/aa/1.bmp");
-  expect_error<DataError>([&] { open(Split::kVal); }, {"class 1", "'aa'", "'b'"});
-  fs::rename(dir.path() / "val/aa", dir.path() / "val/b");
-  EXPECT_EQ(open(Split::kVal)->size(), 2);
-  bmp("val/c/1.bmp");
-  expect_error<DataError>([&] { open(Split::kVal); }, {"class 2", "'c'", "nothing"});
+  expect_error<DataError>([&] { open(Split::kVal); }, {"val/aa", "none of the 3", "train"});
+  fs::remove_all(dir.path() / "val/aa");
+  fs::remove_all(dir.path() / "val/c");
+  expect_error<DataError>([&] { open(Split::kVal); }, {"val", "no images"});
+}
+
+TEST_F(ImageFolderTest, OtherNamesOfTheValidationSplit) {
+  bmp("validation/a/1.bmp");
+  bmp("test/a/1.bmp");
+  EXPECT_EQ(names(*open(Split::kVal)), (std::vector<std::string>{"validation/a/1.bmp"}));
+  fs::rename(dir.path() / "validation", dir.path() / "valid");
+  EXPECT_EQ(names(*open(Split::kVal)), (std::vector<std::string>{"valid/a/1.bmp"}));
+  take_test_split(data);
+  EXPECT_FALSE(data.val);
+  bmp("val/a/1.bmp");
+  EXPECT_EQ(names(*open(Split::kVal)), (std::vector<std::string>{"val/a/1.bmp"}));
+  fs::remove_all(dir.path() / "val");
+  fs::remove_all(dir.path() / "valid");
+  expect_error<DataError>([&] { open(Split::kVal); },
+                          {"val", "data.val"});  // training takes no test
+  take_test_split(data);
+  EXPECT_EQ(names(*open(Split::kVal)), (std::vector<std::string>{"test/a/1.bmp"}));
+}
+
+// Labels follow the order of the classes; samples stay in the order of their files.
+TEST_F(ImageFolderTest, NumbersInTimmsOrder) {
+  for (int i = 0; i < 12; ++i) bmp("train/" + std::to_string(i) + "/1.bmp");
+  model.num_classes = 12;
+  const auto labels = [&] {
+    std::vector<std::int64_t> all;
+    const auto set = open();
+    for (std::int64_t i = 0; i < set->size(); ++i) all.push_back(set->label(i));
+    return all;
+  };
+  const std::vector<std::string> files = names(*open());
+  EXPECT_EQ(files[2], "train/10/1.bmp");
+  EXPECT_EQ(labels(), (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}));
+  data.class_order = ClassOrder::kNatural;
+  EXPECT_EQ(names(*open()), files);
+  EXPECT_EQ(labels(), (std::vector<std::int64_t>{0, 1, 10, 11, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(open()->class_names()[10], "10");
+}
+
+TEST_F(ImageFolderTest, ALinkToNowhereIsAnError) {
+  bmp("train/a/1.bmp");
+  fs::create_symlink("/nowhere/2.bmp", dir.path() / "train/a/2.bmp");
+  expect_error<DataError>([&] { open(); }, {"train/a/2.bmp", "/nowhere/2.bmp", "not there"});
+  fs::remove(dir.path() / "train/a/2.bmp");
+  fs::create_directory_symlink("/nowhere/b", dir.path() / "train/b");
+  expect_error<DataError>([&] { open(); }, {"train/b", "/nowhere/b", "not there"});
+}
+
+TEST_F(ImageFolderTest, CountsWhatIsLeftOut) {
+  for (const char* name : {"train/a/1.bmp", "train/a/2.jfif", "train/a/3.JPE", "train/a/4.gif",
+                           "train/a/5.GIF", "train/a/6", "train/7.bmp"}) {
+    bmp(name);
+  }
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(names(*open()).size(), 3u);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("2 .gif, 1 image outside a class folder, 1 without an ending"),
+            std::string::npos)
+      << said;
 }
 
 TEST_F(ImageFolderTest, NamesWhatIsMissing) {
@@ -126,7 +192,7 @@ TEST_F(ImageFolderTest, NamesWhatIsMissing) {
   fs::create_directories(dir.path() / "train/b");
   expect_error<DataError>([&] { open(); }, {"train/b", "no images"});
   write_bytes(at("train/b/1.tif"), {1});
-  expect_error<DataError>([&] { open(); }, {"train/b", "1 in formats that cannot be read"});
+  expect_error<DataError>([&] { open(); }, {"train/b", "left out are 1 .tif"});
 }
 
 TEST_F(ImageFolderTest, ClassesMustFitTheModel) {

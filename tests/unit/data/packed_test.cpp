@@ -12,7 +12,7 @@
 #include "data_fixtures.h"
 #include "dtn/data/datasets.h"
 #include "io/crc32c.h"
-#include "io/image_encode.h"
+#include "io/image/image_encode.h"
 
 namespace dtn {
 namespace {

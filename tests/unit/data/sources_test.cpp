@@ -9,7 +9,7 @@
 #include "data/source/pack.h"
 #include "data_fixtures.h"
 #include "dtn/data/datasets.h"
-#include "io/image_encode.h"
+#include "io/image/image_encode.h"
 #include "samples.h"
 
 namespace dtn {

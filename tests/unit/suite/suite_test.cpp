@@ -114,7 +114,7 @@ class Suites : public ::testing::Test {
     options.suite = suite;
     options.root = root();
     options.classes = classes_;
-    return plan_suite(config_, options);
+    return plan_suite(config_, options, {"the model", model_names_, config_.model.num_classes});
   }
   // Three classes of a, b, c, d in the suite; all four in the model.
   void renditions() {
@@ -127,6 +127,7 @@ class Suites : public ::testing::Test {
   std::uint32_t seed_ = 0;
   ExperimentConfig config_;
   fs::path classes_;
+  std::vector<std::string> model_names_;  // that the checkpoint knows
 };
 
 TEST_F(Suites, FindsCorruptionsInGroupsAndWithout) {
@@ -194,6 +195,30 @@ TEST_F(Suites, ClassesOfTheCleanImages) {
   fs::remove_all(root() / "e");
   fs::create_directories(root() / "c");
   expect_error<DataError>([&] { plan(); }, {"suite/c", "no images"});
+}
+
+// Labels are the checkpoint's, in whichever order and number the folders are.
+TEST_F(Suites, ClassesOfTheCheckpoint) {
+  renditions();
+  model_names_ = {"d", "c", "b", "a"};
+  for (const char* name : {"b/1.bmp", "c/1.bmp"}) image(std::string("clean/val/") + name);
+  const SuitePlan p = plan();
+  EXPECT_EQ(p.classes, model_names_);
+  EXPECT_EQ(p.choice, (std::vector<std::int64_t>{0, 2}));
+  ASSERT_EQ(p.cells.size(), 2u);
+  ASSERT_EQ(p.cells[0].images->size(), 1);  // c is no choice
+  EXPECT_EQ(p.cells[0].images->label(0), 2);
+  EXPECT_EQ(p.cells[1].images->label(0), 2);
+  EXPECT_EQ(p.cells[1].images->label(2), 0);
+  image("clean/val/e/1.bmp");
+  expect_error<DataError>([&] { plan(); }, {"'e'", "none of the 4", "--no-clean"});
+  fs::remove_all(dir_.path() / "clean/val/e");
+  image("suite/x/1.bmp");
+  expect_error<DataError>([&] { plan(); }, {"'x'", "none of the 4"});
+  fs::remove_all(root() / "x");
+  classes_ = dir_.path() / "classes.txt";
+  write("classes.txt", "d\nb\nc\na\n");
+  expect_error<DataError>([&] { plan(); }, {"'c' has label 2", "1 in the model"});
 }
 
 TEST_F(Suites, ClassesWithoutCleanImages) {

@@ -24,6 +24,8 @@ ExperimentConfig small(const std::vector<std::string>& set = {}) {
       "test", set, standard_registries().schemas());
 }
 
+const ClassList kUnnamed{"the student", {}, 5};
+
 // Weights of some model in a folder like a checkpoint's, which is removed with the test.
 class TeacherFolder {
  public:
@@ -62,7 +64,7 @@ Tensor some_images(const ExperimentConfig& c, std::int64_t n = 4) {
 TEST(Teacher, AnswersAsItsModelDoes) {
   const TeacherFolder folder(small());
   const ExperimentConfig student = small({folder.setting()});
-  Teacher teacher({student, kCpu, standard_registries()}, DType::kFloat32);
+  Teacher teacher({student, kCpu, standard_registries()}, DType::kFloat32, kUnnamed);
   const Tensor images = some_images(student);
   EXPECT_TRUE(same_bits(teacher.logits({{"image", images}}), folder.predictions(images)));
   EXPECT_EQ(teacher.fingerprint(), fingerprint_of(read_safetensors(folder.file()).tensors));
@@ -73,7 +75,7 @@ TEST(Teacher, AnswersAsItsModelDoes) {
 TEST(Teacher, SeesImagesAtItsOwnMean) {
   const TeacherFolder folder(small({"data.mean=[0.1, 0.2, 0.3]", "data.std=[0.5, 0.6, 0.7]"}));
   const ExperimentConfig student = small({folder.setting()});
-  Teacher teacher({student, kCpu, standard_registries()}, DType::kFloat32);
+  Teacher teacher({student, kCpu, standard_registries()}, DType::kFloat32, kUnnamed);
   const Tensor images = some_images(student);
   Tensor seen = images.clone();
   const double mean[] = {0.1, 0.2, 0.3}, std[] = {0.5, 0.6, 0.7};
@@ -133,7 +135,7 @@ TEST(Teacher, MustKnowTheSameClassesOfTheSameImages) {
     std::vector<std::string> all = set;
     all.insert(all.begin(), folder.setting());
     try {
-      Teacher({small(all), kCpu, standard_registries()}, DType::kFloat32);
+      Teacher({small(all), kCpu, standard_registries()}, DType::kFloat32, kUnnamed);
     } catch (const Error& e) {
       return std::string(e.what());
     }

@@ -124,14 +124,15 @@ TEST_F(SecondTask, WeightsAreTakenOverByName) {
   const fs::path weights = folder_ / "trained" / "checkpoints" / "last" / "model.safetensors";
   const ExperimentConfig config = two_views_config();
   TwoViewsTask task({config, kCpu, registries_});
-  EXPECT_TRUE(task.load_weights(weights.string()).empty());
+  EXPECT_TRUE(task.load_weights(weights.string(), WeightsUse::kTraining).empty());
   NamedTensors taken = named_values(*task.stores().front().value);
   std::ranges::sort(taken, {}, &NamedTensors::value_type::first);  // as files are
   expect_same_bits(taken, end_of("trained").model);
   NamedTensors fewer = read_safetensors(weights).tensors;
   fewer.pop_back();
   write_safetensors(folder_ / "fewer.safetensors", fewer);
-  EXPECT_THROW(task.load_weights((folder_ / "fewer.safetensors").string()), DataError);
+  EXPECT_THROW(task.load_weights((folder_ / "fewer.safetensors").string(), WeightsUse::kTraining),
+               DataError);
 }
 
 // Sweeps compare figures by what the row of a task says of them.

@@ -1,4 +1,4 @@
-#include "data/source/archive_index.h"
+#include "data/archive/archive_index.h"
 
 #include <algorithm>
 #include <chrono>

@@ -1,4 +1,4 @@
-#include "train/class_names.h"
+#include "tasks/class_names.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@
 namespace dtn {
 namespace {
 
-// In place of a WordNet id of ImageNet its word; other names as they are.
+// Replaces WordNet ids of ImageNet by their words.
 void put_into_words(std::vector<std::string>& names) {
   const std::vector<std::string>& ids = imagenet_class_names();
   for (std::string& name : names) {
@@ -23,21 +23,27 @@ void put_into_words(std::vector<std::string>& names) {
 }  // namespace
 
 std::string as_json(const std::vector<std::string>& names) {
-  // Folders may be called anything; what is no UTF-8 in it is replaced.
+  // Folders may be called anything: bytes that are no UTF-8 are replaced.
   return nlohmann::json(names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-std::vector<std::string> class_names_of(const StringMap& metadata, int num_classes) {
+std::vector<std::string> stored_class_names(const StringMap& metadata, std::int64_t num_classes) {
   const auto text = metadata.find(kClassNamesKey);
-  if (text == metadata.end()) {
-    const auto imagenet = static_cast<int>(imagenet_class_words().size());
-    return num_classes == imagenet ? imagenet_class_words() : std::vector<std::string>();
-  }
+  if (text == metadata.end()) return {};
   const auto json = nlohmann::json::parse(text->second, nullptr, false);
   const bool list = json.is_array() && std::ranges::all_of(json, &nlohmann::json::is_string);
   if (!list) throw DataError("the class names in the metadata of the weights are no list of texts");
   auto names = json.get<std::vector<std::string>>();
-  if (static_cast<int>(names.size()) > num_classes) return {};
+  if (static_cast<std::int64_t>(names.size()) > num_classes) return {};
+  return names;
+}
+
+std::vector<std::string> class_words(const StringMap& metadata, std::int64_t num_classes) {
+  const auto imagenet = static_cast<std::int64_t>(imagenet_class_words().size());
+  if (!metadata.contains(kClassNamesKey)) {
+    return num_classes == imagenet ? imagenet_class_words() : std::vector<std::string>();
+  }
+  std::vector<std::string> names = stored_class_names(metadata, num_classes);
   put_into_words(names);
   return names;
 }

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "data/source/archive_index.h"
+#include "data/archive/archive_index.h"
 #include "dtn/data/dataset.h"
 
 namespace dtn {

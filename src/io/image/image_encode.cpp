@@ -1,4 +1,4 @@
-#include "io/image_encode.h"
+#include "io/image/image_encode.h"
 
 #include <zlib.h>
 

@@ -1,4 +1,4 @@
-#include "data/source/ilsvrc_devkit.h"
+#include "data/archive/ilsvrc_devkit.h"
 
 #include <algorithm>
 #include <array>

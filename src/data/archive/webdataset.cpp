@@ -1,14 +1,15 @@
 // WebDataset's tar shards (https://github.com/webdataset/webdataset, "The WebDataset Format"), read
 // in place.
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
 #include <filesystem>
 #include <optional>
 #include <utility>
 
-#include "data/source/archive_dataset.h"
-#include "data/source/archive_search.h"
+#include "data/archive/archive_dataset.h"
+#include "data/archive/archive_search.h"
 #include "data/source/image_names.h"
 #include "dtn/core/check.h"
 #include "dtn/core/parallel.h"
@@ -21,13 +22,25 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMaxLabelBytes = 32;
 constexpr std::int32_t kMaxLabel = 999'999;
+constexpr std::string_view kLabelEnding = ".cls";
 
 // The image and the label that belong to one key, so far.
 struct Group {
   std::string key;
   std::optional<TarMember> image;
   std::optional<std::int32_t> label;
+  // Members that are told only if the key has no image: their names, and how many are labels of a
+  // name with a second dot.
+  std::vector<std::string> others;
+  std::int64_t dotted_labels = 0;
 };
+
+// True for an ending of an image that is not read; false for fields of a sample such as .json.
+bool is_unread_image(std::string_view ending) {
+  constexpr std::array<std::string_view, 8> kEndings = {".gif", ".avif", ".heic", ".heif",
+                                                        ".tif", ".tiff", ".jp2",  ".jxl"};
+  return std::ranges::find(kEndings, ending) != kEndings.end();
+}
 
 // The name up to the first dot of its last part; empty when it has none.
 std::string key_of(const std::string& name) {
@@ -40,17 +53,21 @@ class ShardSearch {
  public:
   ShardSearch(const FileSource& shard, std::uint32_t number) : shard_(shard), number_(number) {}
 
-  ArchiveIndex run(LeftOut& left_out) {
+  ArchiveIndex run(PassedOver& passed_over) {
     TarReader reader(shard_);
     for (TarMember member; reader.next(member);) {
       if (is_hidden_path(member.name)) continue;
       std::string key = key_of(member.name);
-      if (key != group_.key) finish_group();
+      if (key.empty()) {
+        passed_over.files.add_file(member.name);
+        continue;
+      }
+      if (key != group_.key) finish_group(passed_over.files);
       group_.key = std::move(key);
-      take(member, left_out);
+      take(member);
     }
-    finish_group();
-    left_out.add(reader);
+    finish_group(passed_over.files);
+    passed_over.add(reader);
     return std::move(index_);
   }
 
@@ -60,18 +77,20 @@ class ShardSearch {
                         "; make the shard anew, or leave it out"));
   }
 
-  void take(const TarMember& member, LeftOut& left_out) {
+  void take(const TarMember& member) {
     std::string extension = member.name.substr(group_.key.size());
     for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    if (group_.key.empty() || extension.find('.', 1) != extension.npos) return;
-    const NameKind kind = kind_of_name(extension);
-    if (kind == NameKind::kUndecodable) ++left_out.undecodable;
-    if (kind == NameKind::kImage) {
+    if (extension.find('.', 1) != extension.npos) {
+      group_.others.push_back(member.name);
+      group_.dotted_labels += extension.ends_with(kLabelEnding);
+    } else if (is_image_name(extension)) {
       if (group_.image) fail("has two images");
       group_.image = member;
-    } else if (extension == ".cls") {
+    } else if (extension == kLabelEnding) {
       if (group_.label) fail("has two labels");
       group_.label = read_label(member);
+    } else {
+      group_.others.push_back(member.name);
     }
   }
 
@@ -91,14 +110,30 @@ class ShardSearch {
     return label;
   }
 
-  // A label without an image is no sample, as when the image is of a format that is not read.
-  void finish_group() {
+  // A label without an image is no sample: the image is missing, of a format that is not read, or
+  // has a second dot in its name, at which a reader of WebDataset's layout ends the key.
+  void finish_group(LeftOut& left_out) {
     if (group_.image && !group_.label) fail("has no label: there is no .cls file beside its image");
     if (group_.image) {
       index_.add(number_, *group_.label, group_.image->offset, group_.image->size,
                  group_.image->name);
+    } else {
+      count_left_out(left_out);
     }
     group_ = {};
+  }
+
+  void count_left_out(LeftOut& left_out) const {
+    left_out.add("label without an image", "labels without an image",
+                 group_.dotted_labels + static_cast<std::int64_t>(group_.label.has_value()));
+    for (const std::string& name : group_.others) {
+      if (is_image_name(name)) {
+        left_out.add("image with a second dot in its name (a key ends at the first)",
+                     "images with a second dot in their name (a key ends at the first)");
+      } else if (is_unread_image(lower_ending(name))) {
+        left_out.add_file(name);
+      }
+    }
   }
 
   const FileSource& shard_;
@@ -109,22 +144,22 @@ class ShardSearch {
 
 ArchiveIndex search(const ArchiveSet& shards, SearchProgress& progress) {
   std::vector<ArchiveIndex> parts(shards.count());
-  std::vector<LeftOut> parts_left_out(shards.count());
+  std::vector<PassedOver> parts_passed_over(shards.count());
   parallel_for(static_cast<std::int64_t>(shards.count()), [&](std::int64_t i) {
     const auto s = static_cast<std::size_t>(i);
     const auto shard = shards.open(s);
-    parts[s] = ShardSearch(*shard, static_cast<std::uint32_t>(s)).run(parts_left_out[s]);
+    parts[s] = ShardSearch(*shard, static_cast<std::uint32_t>(s)).run(parts_passed_over[s]);
     progress.add(shard->size());
   });
   ArchiveIndex index;
-  LeftOut left_out;
+  PassedOver passed_over;
   for (std::size_t s = 0; s < parts.size(); ++s) {
     index.append(parts[s]);
-    left_out.add(parts_left_out[s]);
+    passed_over.add(parts_passed_over[s]);
     parts[s] = {};
   }
   sort_images(index);
-  index.remark = left_out.remark(shards.path(0));
+  index.remark = passed_over.remark(shards.path(0));
   return index;
 }
 
@@ -136,11 +171,12 @@ std::unique_ptr<Dataset> open_webdataset(const DataConfig& data, const ModelConf
   const fs::path pattern = fs::path(data.root) / given.value_or(cat("*", name_of(split), "*.tar"));
   ArchiveSet shards(expand_shards(pattern.string()));
   ArchiveIndex index = load_or_build_index(
-      shards, "webdataset 2", [&](SearchProgress& progress) { return search(shards, progress); });
+      shards, "webdataset 3", [&](SearchProgress& progress) { return search(shards, progress); });
   if (index.images.empty()) {
     throw DataError(cat(shards.path(0),
-                        ": the shards hold no images with labels (key.jpg, .jpeg, "
-                        ".png, .webp, .bmp, .ppm or .pgm beside key.cls)"));
+                        ": the shards hold no images with labels (key.cls beside an image of "
+                        "the same key: ",
+                        kImageEndings, ")", index.remark.empty() ? "" : "; ", index.remark));
   }
   std::int64_t classes = 0;
   for (const ArchiveIndex::Image& image : index.images) {

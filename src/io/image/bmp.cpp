@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dtn/core/check.h"
-#include "io/image_codecs.h"
+#include "io/image/image_codecs.h"
 
 namespace dtn::codec {
 namespace {

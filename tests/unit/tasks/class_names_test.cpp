@@ -1,4 +1,4 @@
-#include "train/class_names.h"
+#include "tasks/class_names.h"
 
 #include <gtest/gtest.h>
 
@@ -13,9 +13,9 @@ using Names = std::vector<std::string>;
 TEST(ClassNames, ComeBackFromMetadata) {
   const Names names = {"a, b", "\"quoted\"", "\xc3\xa4"};
   const StringMap metadata = {{kClassNamesKey, as_json(names)}};
-  EXPECT_EQ(class_names_of(metadata, 3), names);
-  EXPECT_EQ(class_names_of(metadata, 5), names);
-  EXPECT_EQ(class_names_of(metadata, 2), Names());
+  EXPECT_EQ(class_words(metadata, 3), names);
+  EXPECT_EQ(class_words(metadata, 5), names);
+  EXPECT_EQ(class_words(metadata, 2), Names());
 }
 
 TEST(ClassNames, AreValidTextWhateverAFolderIsCalled) {
@@ -24,17 +24,17 @@ TEST(ClassNames, AreValidTextWhateverAFolderIsCalled) {
 
 TEST(ClassNames, PutWordNetIdsIntoWords) {
   const StringMap metadata = {{kClassNamesKey, as_json({"n01440764", "n01440765"})}};
-  EXPECT_EQ(class_names_of(metadata, 2), (Names{"tench", "n01440765"}));
+  EXPECT_EQ(class_words(metadata, 2), (Names{"tench", "n01440765"}));
 }
 
 TEST(ClassNames, AreImageNetsForAThousandClasses) {
-  EXPECT_EQ(class_names_of({}, 1000), imagenet_class_words());
-  EXPECT_EQ(class_names_of({}, 999), Names());
+  EXPECT_EQ(class_words({}, 1000), imagenet_class_words());
+  EXPECT_EQ(class_words({}, 999), Names());
 }
 
 TEST(ClassNames, OfADamagedFileAreAnError) {
   for (const char* text : {"", "[1]", "{\"a\": \"b\"}", "[\"a\"", "7"}) {
-    EXPECT_THROW(class_names_of({{kClassNamesKey, text}}, 3), DataError) << text;
+    EXPECT_THROW(class_words({{kClassNamesKey, text}}, 3), DataError) << text;
   }
 }
 

@@ -4,7 +4,7 @@
 #include <new>
 
 #include "dtn/core/check.h"
-#include "io/image_codecs.h"
+#include "io/image/image_codecs.h"
 
 namespace dtn {
 namespace codec {

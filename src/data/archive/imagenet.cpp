@@ -6,9 +6,9 @@
 #include <string_view>
 #include <utility>
 
-#include "data/source/archive_dataset.h"
-#include "data/source/archive_search.h"
-#include "data/source/ilsvrc_devkit.h"
+#include "data/archive/archive_dataset.h"
+#include "data/archive/archive_search.h"
+#include "data/archive/ilsvrc_devkit.h"
 #include "data/source/image_names.h"
 #include "dtn/core/check.h"
 #include "dtn/core/parallel.h"
@@ -28,7 +28,7 @@ struct ClassArchive {
 };
 
 // Sorted by name.
-std::vector<ClassArchive> find_classes(const ByteSource& archive, LeftOut& left_out) {
+std::vector<ClassArchive> find_classes(const ByteSource& archive, PassedOver& passed_over) {
   std::vector<ClassArchive> classes;
   TarReader reader(archive);
   for (TarMember member; reader.next(member);) {
@@ -37,7 +37,7 @@ std::vector<ClassArchive> find_classes(const ByteSource& archive, LeftOut& left_
     classes.push_back(
         {std::string(file.substr(0, file.size() - kTar.size())), member.offset, member.size});
   }
-  left_out.add(reader);
+  passed_over.add(reader);
   std::ranges::sort(classes, {}, &ClassArchive::name);
   const auto twice = std::ranges::adjacent_find(classes, {}, &ClassArchive::name);
   if (twice != classes.end()) {
@@ -53,24 +53,23 @@ std::vector<ClassArchive> find_classes(const ByteSource& archive, LeftOut& left_
 
 ArchiveIndex search_train(const ArchiveSet& archives, SearchProgress& progress) {
   const auto archive = archives.open(0);
-  LeftOut left_out;
-  const std::vector<ClassArchive> classes = find_classes(*archive, left_out);
+  PassedOver passed_over;
+  const std::vector<ClassArchive> classes = find_classes(*archive, passed_over);
   std::vector<ArchiveIndex> parts(classes.size());
-  std::vector<LeftOut> parts_left_out(classes.size());
+  std::vector<PassedOver> parts_passed_over(classes.size());
   parallel_for(static_cast<std::int64_t>(classes.size()), [&](std::int64_t i) {
     const auto c = static_cast<std::size_t>(i);
     const ClassArchive& at = classes[c];
-    parts[c] = find_images(*archive, 0, at.begin, at.begin + at.size, parts_left_out[c]);
+    parts[c] = find_images(*archive, 0, at.begin, at.begin + at.size, parts_passed_over[c]);
     progress.add(at.size);
   });
   ArchiveIndex index;
   for (std::size_t c = 0; c < classes.size(); ++c) {
-    left_out.add(parts_left_out[c]);
+    passed_over.add(parts_passed_over[c]);
     if (parts[c].images.empty()) {
-      throw DataError(cat(archive->name(), ": ", classes[c].name, kTar,
-                          " holds no images (.jpg, "
-                          ".jpeg, .png, .webp, .bmp, .ppm or .pgm; ",
-                          parts_left_out[c].undecodable, " in formats that cannot be read)"));
+      const std::string kinds = parts_passed_over[c].files.kinds();
+      throw DataError(cat(archive->name(), ": ", classes[c].name, kTar, " holds no images (",
+                          kImageEndings, kinds.empty() ? "" : "; it has ", kinds, ")"));
     }
     for (const ArchiveIndex::Image& image : parts[c].images) {
       index.add(0, static_cast<std::int32_t>(c), static_cast<std::int64_t>(image.offset),
@@ -79,7 +78,7 @@ ArchiveIndex search_train(const ArchiveSet& archives, SearchProgress& progress) 
     }
     parts[c] = {};
   }
-  index.remark = left_out.remark(archive->name());
+  index.remark = passed_over.remark(archive->name());
   return index;
 }
 
@@ -99,10 +98,10 @@ std::vector<std::string> classes_of(const ArchiveIndex& index, const std::string
 
 ArchiveIndex search_val(const ArchiveSet& archives, SearchProgress& progress) {
   const auto archive = archives.open(0);
-  LeftOut left_out;
-  ArchiveIndex index = find_images(*archive, 0, 0, archive->size(), left_out);
+  PassedOver passed_over;
+  ArchiveIndex index = find_images(*archive, 0, 0, archive->size(), passed_over);
   progress.add(archive->size());
-  index.remark = left_out.remark(archive->name());
+  index.remark = passed_over.remark(archive->name());
   return index;
 }
 
@@ -163,13 +162,13 @@ std::unique_ptr<Dataset> open_imagenet(const DataConfig& data, const ModelConfig
   std::vector<std::string> classes;
   ArchiveIndex index;
   if (train) {
-    index = load_or_build_index(archives, "imagenet train", [&](SearchProgress& progress) {
+    index = load_or_build_index(archives, "imagenet train 2", [&](SearchProgress& progress) {
       return search_train(archives, progress);
     });
     classes = classes_of(index, path.string());
   } else {
     const std::vector<std::int32_t> labels = read_ilsvrc_labels(data.root);
-    index = load_or_build_index(archives, "imagenet val", [&](SearchProgress& progress) {
+    index = load_or_build_index(archives, "imagenet val 2", [&](SearchProgress& progress) {
       return search_val(archives, progress);
     });
     index = by_class(index, labels, path.string());

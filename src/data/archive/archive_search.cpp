@@ -1,4 +1,4 @@
-#include "data/source/archive_search.h"
+#include "data/archive/archive_search.h"
 
 #include <algorithm>
 #include <tuple>
@@ -8,40 +8,38 @@
 
 namespace dtn {
 
-void LeftOut::add(const TarReader& reader) {
+void PassedOver::add(const TarReader& reader) {
   if (members == 0) first = reader.first_skipped();
   members += reader.skipped();
 }
 
-void LeftOut::add(const LeftOut& other) {
+void PassedOver::add(const PassedOver& other) {
   if (members == 0) first = other.first;
   members += other.members;
-  undecodable += other.undecodable;
+  files.add(other.files);
 }
 
-std::string LeftOut::remark(const std::string& where) const {
-  std::string text;
-  if (members > 0) {
-    text = cat(where, ": left out ", members, " members that are no plain files (", first, ")");
-  }
-  if (undecodable > 0) {
-    text += cat(text.empty() ? where + ":" : std::string(";"), " left out ", undecodable,
-                " images in formats that cannot be read (.tif and .tiff)");
-  }
-  return text;
+std::string PassedOver::remark(const std::string& where) const {
+  if (members == 0) return files.warning(where);
+  LeftOut all = files;
+  all.add(cat("member that is no plain file (", first, ")"),
+          cat("members that are no plain files (", first, ")"), members);
+  return all.warning(where);
 }
 
 ArchiveIndex find_images(const ByteSource& archive, std::uint32_t number, std::int64_t begin,
-                         std::int64_t end, LeftOut& left_out) {
+                         std::int64_t end, PassedOver& passed_over) {
   ArchiveIndex index;
   TarReader reader(archive, begin, end);
   for (TarMember member; reader.next(member);) {
     if (is_hidden_path(member.name)) continue;
-    const NameKind kind = kind_of_name(member.name);
-    if (kind == NameKind::kImage) index.add(number, -1, member.offset, member.size, member.name);
-    if (kind == NameKind::kUndecodable) ++left_out.undecodable;
+    if (is_image_name(member.name)) {
+      index.add(number, -1, member.offset, member.size, member.name);
+    } else {
+      passed_over.files.add_file(member.name);
+    }
   }
-  left_out.add(reader);
+  passed_over.add(reader);
   sort_images(index);
   // Of equals the last stays.
   std::vector<ArchiveIndex::Image>& images = index.images;

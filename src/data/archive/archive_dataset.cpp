@@ -1,4 +1,4 @@
-#include "data/source/archive_dataset.h"
+#include "data/archive/archive_dataset.h"
 
 #include <utility>
 

@@ -1,3 +1,5 @@
+#include "data/classes/only_classes.h"
+
 #include <unordered_map>
 #include <utility>
 
@@ -7,7 +9,7 @@
 namespace dtn {
 namespace {
 
-constexpr std::int64_t kNone = -1;
+constexpr std::int64_t kNone = OnlyClasses::kNone;
 
 // For each label of `dataset`, its position in `classes` if that is wanted, or kNone.
 std::vector<std::int64_t> new_labels(const Dataset& dataset,
@@ -30,53 +32,34 @@ std::vector<std::int64_t> new_labels(const Dataset& dataset,
   return labels;
 }
 
-class OnlyClasses final : public Dataset {
- public:
-  // `labels`: the new label of each class of `whole`, or kNone; `wanted` of them are some.
-  // `classes` names the new ones, or is empty.
-  OnlyClasses(std::shared_ptr<const Dataset> whole, std::span<const std::int64_t> labels,
-              std::size_t wanted, std::int64_t num_classes, std::vector<std::string> classes)
-      : whole_(std::move(whole)) {
-    for (std::int64_t i = 0; i < whole_->size(); ++i) {
-      const std::int64_t label = labels[static_cast<std::size_t>(whole_->label(i))];
-      if (label == kNone) continue;
-      places_.push_back(i);
-      labels_.push_back(label);
-    }
-    class_names_ = std::move(classes);
-    num_classes_ = num_classes;
-    has_pixels_ = whole_->has_pixels();
-    vocabulary_ = whole_->vocabulary();
-    description_ = cat(size(), vocabulary_ > 0 ? " sequences of " : " images of ", wanted,
-                       " classes from ", whole_->description());
-  }
-
-  Sample load(std::int64_t index, SampleWorkspace& workspace) const override {
-    return whole_->load(place(index), workspace);
-  }
-  std::int64_t length(std::int64_t index) const override { return whole_->length(place(index)); }
-  std::string sample_name(std::int64_t index) const override {
-    return whole_->sample_name(place(index));
-  }
-  std::string item_name(std::int64_t index) const override {
-    return whole_->item_name(place(index));
-  }
-
- private:
-  std::int64_t place(std::int64_t index) const { return places_[static_cast<std::size_t>(index)]; }
-
-  std::shared_ptr<const Dataset> whole_;
-  std::vector<std::int64_t> places_;
-};
-
 }  // namespace
+
+OnlyClasses::OnlyClasses(std::shared_ptr<const Dataset> whole, std::span<const std::int64_t> labels,
+                         ClassList classes, std::optional<std::size_t> chosen)
+    : whole_(std::move(whole)) {
+  for (std::int64_t i = 0; i < whole_->size(); ++i) {
+    const std::int64_t label = labels[static_cast<std::size_t>(whole_->label(i))];
+    if (label == kNone) continue;
+    places_.push_back(i);
+    labels_.push_back(label);
+  }
+  class_names_ = std::move(classes.names);
+  num_classes_ = classes.count;
+  has_pixels_ = whole_->has_pixels();
+  vocabulary_ = whole_->vocabulary();
+  description_ = whole_->description();
+  if (!chosen) return;
+  description_ = cat(size(), vocabulary_ > 0 ? " sequences of " : " images of ", *chosen,
+                     " classes from ", description_);
+}
 
 std::unique_ptr<Dataset> only_classes(std::shared_ptr<const Dataset> dataset,
                                       const std::vector<std::string>& classes,
                                       std::span<const std::int64_t> wanted) {
   const std::vector<std::int64_t> labels = new_labels(*dataset, classes, wanted);
-  return std::make_unique<OnlyClasses>(std::move(dataset), labels, wanted.size(),
-                                       static_cast<std::int64_t>(classes.size()), classes);
+  return std::make_unique<OnlyClasses>(
+      std::move(dataset), labels, ClassList{"", classes, static_cast<std::int64_t>(classes.size())},
+      wanted.size());
 }
 
 std::unique_ptr<Dataset> choose_classes(std::shared_ptr<const Dataset> dataset,
@@ -94,9 +77,9 @@ std::unique_ptr<Dataset> choose_classes(std::shared_ptr<const Dataset> dataset,
     if (!dataset->class_names().empty()) names.push_back(dataset->class_names()[old]);
   }
   const std::string whole = dataset->description();
-  auto chosen =
-      std::make_unique<OnlyClasses>(std::move(dataset), new_label, labels.size(),
-                                    static_cast<std::int64_t>(labels.size()), std::move(names));
+  auto chosen = std::make_unique<OnlyClasses>(
+      std::move(dataset), new_label,
+      ClassList{"", std::move(names), static_cast<std::int64_t>(labels.size())}, labels.size());
   if (chosen->size() == 0) {
     throw DataError(cat("data.classes: there is no sample of these classes in ", whole));
   }

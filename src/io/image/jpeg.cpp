@@ -15,7 +15,7 @@
 // clang-format on
 
 #include "dtn/core/check.h"
-#include "io/image_codecs.h"
+#include "io/image/image_codecs.h"
 
 namespace dtn::codec {
 namespace {

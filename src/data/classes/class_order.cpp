@@ -1,0 +1,80 @@
+#include "data/classes/class_order.h"
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <string_view>
+
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+
+namespace dtn {
+namespace {
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
+
+// Takes the digits off the front of a text and returns them without leading zeros.
+std::string_view take_digits(std::string_view& text) {
+  const auto end = std::ranges::find_if_not(text, is_digit);
+  std::string_view digits = text.substr(0, static_cast<std::size_t>(end - text.begin()));
+  text.remove_prefix(digits.size());
+  digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size()));
+  return digits;
+}
+
+// Less than 0, 0 or more than 0, as a comes before, with or behind b.
+int compare_naturally(std::string_view a, std::string_view b) {
+  while (!a.empty() && !b.empty()) {
+    if (is_digit(a.front()) && is_digit(b.front())) {
+      const std::string_view x = take_digits(a), y = take_digits(b);
+      if (x.size() != y.size()) return x.size() < y.size() ? -1 : 1;
+      if (x != y) return x < y ? -1 : 1;
+      continue;
+    }
+    const auto x = static_cast<unsigned char>(lower(a.front()));
+    const auto y = static_cast<unsigned char>(lower(b.front()));
+    if (x != y) return x < y ? -1 : 1;
+    a.remove_prefix(1);
+    b.remove_prefix(1);
+  }
+  return static_cast<int>(!a.empty()) - static_cast<int>(!b.empty());
+}
+
+}  // namespace
+
+void sort_class_names(std::vector<std::string>& names, ClassOrder order) {
+  std::ranges::sort(names);
+  if (order == ClassOrder::kBytes) return;
+  std::ranges::stable_sort(names, [](const std::string& a, const std::string& b) {
+    return compare_naturally(a, b) < 0;
+  });
+}
+
+std::int64_t number_of_class(const std::string& name) {
+  constexpr std::size_t kMaxDigits = 6;
+  std::int64_t number = -1;
+  if (name.empty() || name.size() > kMaxDigits || (name.size() > 1 && name[0] == '0')) return -1;
+  const char* end = name.data() + name.size();
+  const auto [stop, error] = std::from_chars(name.data(), end, number);
+  return error == std::errc() && stop == end && is_digit(name[0]) ? number : -1;
+}
+
+void warn_of_class_order(std::vector<std::string> names, const DataConfig& data,
+                         const std::string& where) {
+  const auto is_number = [](const std::string& name) { return number_of_class(name) >= 0; };
+  if (data.class_order || !std::ranges::all_of(names, is_number)) return;
+  sort_class_names(names, ClassOrder::kBytes);
+  std::vector<std::string> natural = names;
+  sort_class_names(natural, ClassOrder::kNatural);
+  const auto [byte, number] = std::ranges::mismatch(names, natural);
+  if (byte == names.end()) return;
+  const auto label = byte - names.begin();
+  log_warn(cat(where, ": the class folders are numbers, and are labelled in the order of their ",
+               "bytes: label ", label, " is '", *byte,
+               "'. For weights that count them as numbers, ", "as timm does (label ", label,
+               " is '", *number,
+               "'), set data.class_order: natural; data.class_order: bytes keeps this order"));
+}
+
+}  // namespace dtn

@@ -1,0 +1,24 @@
+// Orders of class names.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dtn/config/data_config.h"
+
+namespace dtn {
+
+// Sorts names in an order. Natural is timm's natural_key: letters without their case, and digits
+// in a row as one number. Names that are equal in it are sorted by their bytes.
+void sort_class_names(std::vector<std::string>& names, ClassOrder order);
+
+// The number that a name is in digits, without leading zeros and below 1,000,000; -1 for any other
+// name.
+std::int64_t number_of_class(const std::string& name);
+
+// Warns where `names` are numbers, the two orders differ and the config does not choose one.
+// `where` is what holds the classes.
+void warn_of_class_order(std::vector<std::string> names, const DataConfig& data,
+                         const std::string& where);
+
+}  // namespace dtn

@@ -1,0 +1,65 @@
+#include "data/source/left_out.h"
+
+#include <algorithm>
+#include <cctype>
+#include <functional>
+#include <utility>
+#include <vector>
+
+#include "data/source/image_names.h"
+#include "dtn/core/check.h"
+
+namespace dtn {
+namespace {
+
+constexpr std::size_t kMaxEnding = 12;  // characters
+constexpr std::size_t kMaxKinds = 8;    // that are told apart in a warning
+
+// The kind of a file: its ending in lower case, or that it has none.
+std::string kind_of(std::string_view name) {
+  const std::string ending = lower_ending(name);
+  if (ending.size() < 2) return "without an ending";
+  const bool is_plain = ending.size() <= kMaxEnding &&
+                        std::all_of(ending.begin() + 1, ending.end(),
+                                    [](unsigned char c) { return std::isalnum(c) != 0; });
+  return is_plain ? ending : "with other endings";
+}
+
+}  // namespace
+
+void LeftOut::add_file(std::string_view name) {
+  const std::string kind = kind_of(name);
+  add(kind, kind);
+}
+
+void LeftOut::add(const std::string& one, const std::string& many, std::int64_t files) {
+  if (files == 0) return;
+  Kind& kind = kinds_[many];
+  kind.one = one;
+  kind.files += files;
+  count_ += files;
+}
+
+void LeftOut::add(const LeftOut& other) {
+  for (const auto& [many, kind] : other.kinds_) add(kind.one, many, kind.files);
+}
+
+std::string LeftOut::kinds() const {
+  std::vector<std::pair<std::string, Kind>> sorted(kinds_.begin(), kinds_.end());
+  std::ranges::stable_sort(sorted, std::greater<>(), [](const auto& k) { return k.second.files; });
+  std::string text;
+  std::int64_t left = count_;
+  for (std::size_t i = 0; i < sorted.size() && i < kMaxKinds; ++i) {
+    const auto& [many, kind] = sorted[i];
+    text += cat(i > 0 ? ", " : "", kind.files, " ", kind.files == 1 ? kind.one : many);
+    left -= kind.files;
+  }
+  return left > 0 ? cat(text, ", ", left, " others") : text;
+}
+
+std::string LeftOut::warning(const std::string& where) const {
+  if (count_ == 0) return "";
+  return cat(where, ": left out ", kinds(), "; images are read from ", kImageEndings);
+}
+
+}  // namespace dtn

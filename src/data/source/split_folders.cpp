@@ -1,0 +1,52 @@
+#include "data/source/split_folders.h"
+
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <string_view>
+
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
+
+namespace dtn {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 3> kValNames = {"val", "validation", "valid"};
+
+bool is_there(const DataConfig& data, std::string_view name) {
+  std::error_code ignored;
+  return fs::is_directory(fs::path(data.root) / name, ignored);
+}
+
+// The first of the usual names that is there.
+std::optional<std::string> usual_name(const DataConfig& data) {
+  for (const std::string_view name : kValNames) {
+    if (is_there(data, name)) return std::string(name);
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::string val_folder_of(const DataConfig& data) {
+  if (data.val) return *data.val;
+  const std::string name = usual_name(data).value_or("val");
+  if (name != "val") {
+    log_info(cat(data.root, ": has no folder 'val'; its folder '", name,
+                 "' is taken for the validation split (data.val names another)"));
+  }
+  return name;
+}
+
+void take_test_split(DataConfig& data) {
+  if (data.dataset != "imagefolder" || data.val || usual_name(data) || !is_there(data, "test")) {
+    return;
+  }
+  data.val = "test";
+  log_info(cat(data.root, ": has no validation split; its folder 'test' is evaluated (data.val ",
+               "names another)"));
+}
+
+}  // namespace dtn
