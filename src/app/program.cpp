@@ -59,6 +59,23 @@ void open_device_of(Communicator& ranks) {
       }));
 }
 
+// True for a job of Open MPI whose processes are all on this machine.
+bool is_local_job() {
+  const char *all = std::getenv("OMPI_COMM_WORLD_SIZE"),
+             *here = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+  return all && here && std::string_view(all) == here && launch().size > 1;
+}
+
+// mpirun prints a banner when a process ends its job; the error stands below it. On several machines
+// the error could be lost that way, and stands above.
+void log_last(const std::string& error) {
+  if (is_local_job()) {
+    log_error_at_the_end(error);
+  } else {
+    log_error(error);
+  }
+}
+
 // What fails everywhere, such as a config that does not hold, is said once, by the first process:
 // the others wait, and are ended with the job.
 void wait_unless_first() {
@@ -165,7 +182,7 @@ int fail(const std::exception& e) {
   const int code = exit_code_of(e);
   Communicator* ranks = job().get();
   wait_unless_first();
-  log_error(text_of(e));
+  log_last(text_of(e));
   if (ranks && !ranks->alone()) ranks->abort(code);
   return code;
 }
@@ -236,7 +253,7 @@ int explain(const CLI::App& app, const CLI::ParseError& e) {
     app.exit(e);
     return kExitDone;
   }
-  log_error(complaint(app, e));
+  log_last(complaint(app, e));
   return kExitUsage;
 }
 
@@ -274,7 +291,7 @@ int run_program(CLI::App& app, int argc, char** argv, Processes processes,
   if (processes == Processes::kOne && launched.size > 1) {
     wait_unless_first();
     if (launched.rank == 0) {
-      log_error(cat(app.get_name(), " works in one process; start it without mpirun or srun"));
+      log_last(cat(app.get_name(), " works in one process; start it without mpirun or srun"));
     }
     return kExitUsage;
   }

@@ -12,8 +12,11 @@
 #include "app/commands.h"
 #include "app/program.h"
 #include "bench/run_size.h"
+#include "data/classes/match_classes.h"
 #include "dtn/app/sweep_main.h"
 #include "dtn/config/load.h"
+#include "dtn/core/check.h"
+#include "dtn/core/log.h"
 #include "dtn/nn/normalizer.h"
 #include "report/run_report.h"
 #include "train/run_lock.h"
@@ -51,6 +54,27 @@ ExperimentConfig load_config(const TrainCommand& options, const Registries& regi
     throw ConfigError(cat("--resume ", options.resume, ": no such folder"));
   }
   return load_experiment(run_folder_of(options.resume) / "config.yaml", options.overrides, schemas);
+}
+
+// Takes the number of classes from the training data where the config leaves it out and the data is
+// there.
+void take_num_classes(const TrainCommand& options, const Registries& registries,
+                      ExperimentConfig& config) {
+  if (options.config.empty() || config.task != "classify" ||
+      sets_key(find_config(options.config), options.overrides, registries.schemas(),
+               "model.num_classes")) {
+    return;
+  }
+  std::int64_t classes = 0;
+  try {
+    classes = count_classes(config.data, config.model, config.seed, registries.datasets);
+  } catch (const DataError&) {
+    return;  // opening the data for good says what is wrong with it
+  }
+  if (classes == 0 || classes == config.model.num_classes) return;
+  config.model.num_classes = static_cast<int>(classes);
+  log_info(cat("model.num_classes: ", classes, ", as the training data has; the config leaves it ",
+               "out"));
 }
 
 // A run keeps the resizing it began with where its config, given anew, does not say.
@@ -110,6 +134,7 @@ int run_train(const TrainCommand& options, const Registries& registries) {
                     : resume_folder && fs::exists(options.resume) ? run_folder_of(options.resume)
                                                                   : fs::path("runs") / config.name;
   keep_resample(options, output, registries.schemas(), config);
+  take_num_classes(options, registries, config);
   if (options.dry_run) {
     Communicator::Work measuring(ranks, "measuring", Communicator::Work::kLong);
     if (ranks.is_first())
@@ -129,6 +154,9 @@ int run_train(const TrainCommand& options, const Registries& registries) {
     // First the lock: looking for a checkpoint clears away what seems to be left of a killed run.
     check_run_folder(options, output);
     folder.emplace(output);
+    const std::string warning =
+        memory_warning(config, device, ranks.size(), ranks.local_size(), registries);
+    if (!warning.empty()) log_warn(warning);
     if (!options.resume.empty()) trainer.resume_from = resolve_resume(options.resume, output);
   }
   return train(config, trainer) == RunStatus::kFinished ? kExitDone : kExitStopped;

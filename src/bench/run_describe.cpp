@@ -1,5 +1,9 @@
 #include <unistd.h>
 
+#include <algorithm>
+#include <fstream>
+#include <limits>
+
 #include "bench/benchmark.h"
 #include "bench/run_size.h"
 #include "core/cuda_device.h"
@@ -10,11 +14,6 @@
 
 namespace dtn {
 namespace {
-
-std::string bytes_text(double bytes) {
-  const double mib = bytes / 1048576;
-  return mib < 1024 ? format("%.3g MiB", mib) : format("%.2f GiB", mib / 1024);
-}
 
 std::string rate_text(const ExperimentConfig& config, const RunSize& size) {
   const OptimConfig& optim = config.optim;
@@ -32,10 +31,44 @@ std::string rate_text(const ExperimentConfig& config, const RunSize& size) {
   return text + "\n";
 }
 
+// The limit of the control group that the process is in; infinite: none.
+double group_bytes() {
+  double least = std::numeric_limits<double>::infinity();
+  for (const char* file : {"/sys/fs/cgroup/memory.max",  // version 2, then version 1
+                           "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    double bytes = 0;
+    if (std::ifstream(file) >> bytes && bytes > 0) least = std::min(least, bytes);
+  }
+  return least;
+}
+
 double machine_bytes(Device device) {
   if (device != kCpu) return static_cast<double>(cuda::device_info().total_bytes);
-  return static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  const double physical =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  return std::min(physical, group_bytes());
 }
+
+// Bytes that a run needs whatever else it does: what the optimizer holds, and what one micro-batch
+// keeps for the backward pass.
+double least_bytes(const ExperimentConfig& config, const Complexity& cost) {
+  const bool low = config.train.precision == Precision::kBFloat16;
+  const double activations = low ? cost.activation_bytes_bf16 : cost.activation_bytes_fp32;
+  return 8 * static_cast<double>(cost.parameters) +
+         activations * static_cast<double>(micro_batch(config.train));
+}
+
+// The part of a job's batch that one of its processes has in memory.
+ExperimentConfig share_of(const ExperimentConfig& config, int processes) {
+  ExperimentConfig share = config;
+  share.train.batch_size = std::max(1, config.train.batch_size / processes);
+  if (share.train.micro_batch && *share.train.micro_batch >= share.train.batch_size) {
+    share.train.micro_batch.reset();
+  }
+  return share;
+}
+
+constexpr const char* kLessMemory = "lower train.micro_batch, or set train.checkpoint_blocks";
 
 std::string memory_text(const RunMemory& m, Device device) {
   std::string text = "memory: about " + bytes_text(m.total()) + ": weights " +
@@ -50,8 +83,7 @@ std::string memory_text(const RunMemory& m, Device device) {
   }
   const double have = machine_bytes(device);
   if (m.total() > have) {
-    text += "  more than there is, " + bytes_text(have) +
-            "; lower train.micro_batch, or set train.checkpoint_blocks\n";
+    text += "  more than there is, " + bytes_text(have) + "; " + kLessMemory + "\n";
   }
   return text;
 }
@@ -81,6 +113,28 @@ std::string time_text(const ExperimentConfig& config, const RunSize& size, doubl
 }
 
 }  // namespace
+
+std::string memory_warning(const ExperimentConfig& config, Device device, int processes,
+                           int processes_here, const Registries& registries) {
+  ExperimentConfig share = share_of(config, processes);
+  const std::unique_ptr<Task> task = make_task({share, kMeta, registries});
+  const Complexity cost = task->cost();
+  const double have = machine_bytes(device) / (device == kCpu ? processes_here : 1);
+  double need = least_bytes(share, cost);
+  constexpr double kCloseTo = 0.5;
+  if (cost.multiply_adds == 0 || need < kCloseTo * have) return "";
+  if (need <= have || share.train.checkpoint_blocks) {
+    // Close to the limit, or not keeping all: measured, as a dry run does.
+    std::string ignored;
+    const RunData data = open_or_make_up(*task, share, device, registries, ignored);
+    const StepGlance step =
+        glance_at_step(share, data.train, cost.multiply_adds, device, registries);
+    need = memory_of_run(share, data, cost.parameters, step, device, registries.optimizers).total();
+  }
+  if (need <= have) return "";
+  return cat("memory: the run needs about ", bytes_text(need), ", and there is ", bytes_text(have),
+             processes_here > 1 ? " for each process" : "", "; ", kLessMemory);
+}
 
 std::string describe_run(const ExperimentConfig& asked, const std::filesystem::path& output,
                          Device device, const Registries& registries) {

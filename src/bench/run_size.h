@@ -66,6 +66,12 @@ struct RunTime {
 RunTime time_of_run(const ExperimentConfig& config, const RunSize& size, double step_seconds,
                     double load_seconds, Device device);
 
+// A warning where a run needs more memory than the device has; empty: it does not. A run that is
+// close to the limit is measured in a few steps. The run has so many `processes`, of which
+// `processes_here` share the memory of this machine.
+std::string memory_warning(const ExperimentConfig& config, Device device, int processes,
+                           int processes_here, const Registries& registries);
+
 // For --dry-run: all of this in words, after a few steps and a few samples to measure.
 std::string describe_run(const ExperimentConfig& config, const std::filesystem::path& output,
                          Device device, const Registries& registries = standard_registries());

@@ -81,7 +81,8 @@ std::vector<Key> model_keys() {
             "channels of the images: 3 for colour, 1 for grey"),
       value("model.num_classes", FIELD(model.num_classes), between(0, 1e6),
             "classes to tell apart, the outputs of the head; 0: no head, the outputs are the "
-            "features it would see"),
+            "features it would see; where a training config leaves it out, the number of classes "
+            "of the training data"),
       value("model.embed_dim", FIELD(model.embed_dim), between(1, 65536),
             "width of the model: channels of a token; num_heads divides it; of models of several "
             "stages a list may have one for each"),

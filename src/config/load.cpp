@@ -155,6 +155,14 @@ ExperimentConfig load_experiment(const std::string& path, std::span<const std::s
   return config::resolve(root, schemas, config::is_of_run(path) ? Resample::kPillow12 : resample);
 }
 
+bool sets_key(const std::string& path, std::span<const std::string> overrides,
+              const ConfigSchemas& schemas, const std::string& key) {
+  config::Node root = config::load_file_layers(path, schemas);
+  config::apply_overrides(root, overrides, schemas);
+  const config::Node* node = root.at(key);
+  return node != nullptr && !node->is_null();
+}
+
 ExperimentConfig parse_experiment(const std::string& text, const std::string& source,
                                   std::span<const std::string> overrides,
                                   const ConfigSchemas& schemas) {

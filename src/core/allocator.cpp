@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 
 // AddressSanitizer is told what nobody may touch: idle blocks, and what a request leaves of one.
@@ -164,8 +165,8 @@ std::shared_ptr<std::byte> allocate_cached(std::size_t bytes) {
       c.most_in_use = std::max(c.most_in_use, c.stats.bytes_in_use);
     }
   }
-  DTN_CHECK(block.p, "out of memory asking for ", bytes,
-            " bytes; use a smaller train.micro_batch or turn on train.checkpoint_blocks");
+  DTN_CHECK(block.p, "out of memory asking for ", bytes_text(static_cast<double>(bytes)),
+            "; use a smaller train.micro_batch or turn on train.checkpoint_blocks");
   ASAN_POISON_MEMORY_REGION(block.p + size, block.capacity - size);
   return {block.p, [size, capacity = block.capacity](std::byte* p) {
             Cache& owner = cache();

@@ -18,4 +18,9 @@ std::string format(const char* pattern, ...) {
   return text;
 }
 
+std::string bytes_text(double bytes) {
+  const double mib = bytes / 1048576;
+  return mib < 1024 ? format("%.3g MiB", mib) : format("%.2f GiB", mib / 1024);
+}
+
 }  // namespace dtn

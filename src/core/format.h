@@ -7,4 +7,7 @@ namespace dtn {
 
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
 
+// A number of bytes with 3 or 4 digits: "12.3 MiB", "40.25 GiB".
+std::string bytes_text(double bytes);
+
 }  // namespace dtn

@@ -1,5 +1,6 @@
 #include "dtn/core/log.h"
 
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/ansicolor_sink.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
@@ -83,6 +84,23 @@ spdlog::logger& logger() {
 void log_info(std::string_view message) { logger().info(message); }
 void log_warn(std::string_view message) { logger().warn("warning: {}", message); }
 void log_error(std::string_view message) { logger().error("error: {}", message); }
+
+void log_error_at_the_end(std::string_view message) {
+  const std::string text = "error: " + std::string(message);
+  const spdlog::details::log_msg entry("dtn", spdlog::level::err, text);
+  spdlog::memory_buf_t line;
+  spdlog::pattern_formatter(kPattern).format(entry, line);
+  // The child calls nothing but what is safe behind fork() in a process with threads.
+  const pid_t child = ::fork();
+  if (child < 0) return log_error(message);
+  if (child == 0) {
+    ::setsid();
+    ::usleep(500'000);
+    const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+    ::_exit(written < 0);
+  }
+  file_sink()->log(entry);
+}
 
 void log_to_file(const std::string& path) {
   if (is_standard_error(path)) return;

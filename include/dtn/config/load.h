@@ -54,7 +54,10 @@ std::vector<std::string> shipped_configs();
 ExperimentConfig load_experiment(const std::string& path, std::span<const std::string> overrides,
                                  const ConfigSchemas& schemas,
                                  Resample resample = Resample::kPillow13);
-// The same from text, for configs embedded in checkpoints, where data.resample is pillow12 unless it
+// True if the file, what it inherits, or an override sets the key.
+bool sets_key(const std::string& path, std::span<const std::string> overrides,
+              const ConfigSchemas& schemas, const std::string& key);
+// The same as load_experiment() from text, for configs embedded in checkpoints, where data.resample is pillow12 unless it
 // is set; `source` names it in errors. `base:` is an error here.
 ExperimentConfig parse_experiment(const std::string& text, const std::string& source,
                                   std::span<const std::string> overrides,

@@ -1,6 +1,7 @@
 #include "data/classes/match_classes.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <numeric>
 #include <unordered_map>
 #include <utility>
@@ -180,6 +181,20 @@ std::shared_ptr<const Dataset> open_for_classes(const DataConfig& data, const Mo
                     "evaluate a data set of the classes that the model was trained on");
   if (!match.note.empty()) log_info(match.note);
   return relabelled(std::move(dataset), match, classes);
+}
+
+std::int64_t count_classes(const DataConfig& data, const ModelConfig& model, std::uint64_t seed,
+                           const DatasetRegistry& datasets) {
+  if (datasets.at(data.dataset).schema.classes_of_model) return 0;
+  if (!data.classes.empty()) return static_cast<std::int64_t>(data.classes.size());
+  if (data.dataset == "imagefolder") {
+    const std::filesystem::path folder =
+        std::filesystem::path(data.root) / data.train.value_or("train");
+    return static_cast<std::int64_t>(class_folders_of(folder.string()).size());
+  }
+  ModelConfig any = model;
+  any.num_classes = 0;
+  return open_dataset(data, any, Split::kTrain, seed, datasets)->num_classes();
 }
 
 std::shared_ptr<const Dataset> open_to_learn(const DataConfig& data, const ModelConfig& model,

@@ -51,6 +51,11 @@ std::shared_ptr<const Dataset> open_for_classes(const DataConfig& data, const Mo
                                                 const DatasetRegistry& datasets,
                                                 const ClassList& classes);
 
+// The number of classes that the training split has: of an image folder its class folders, without a
+// list of its files. 0 where the model's config decides it (DatasetSchema::classes_of_model).
+std::int64_t count_classes(const DataConfig& data, const ModelConfig& model, std::uint64_t seed,
+                           const DatasetRegistry& datasets);
+
 // Opens a training split, whose classes a model is to learn: by ImageNet's labels where the model
 // has 1000 outputs and the classes are some of ImageNet's WordNet ids, else as open_dataset() does.
 std::shared_ptr<const Dataset> open_to_learn(const DataConfig& data, const ModelConfig& model,
