@@ -16,6 +16,7 @@
 #include "dtn/autograd/tape.h"
 #include "dtn/autograd/variable.h"
 #include "dtn/config/data_config.h"
+#include "dtn/config/grid_keys.h"
 #include "dtn/config/load.h"
 #include "dtn/config/model_config.h"
 #include "dtn/config/norm_config.h"

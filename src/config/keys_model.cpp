@@ -184,6 +184,11 @@ std::vector<Key> model_keys() {
           "weights/model.safetensors"),
       choice("model.init_head", FIELD(model.init_head),
              "whether the head of init_weights is kept, or started anew although it would fit"),
+      value("model.init_image_size", FIELD(model.init_image_size), between(1, 8192),
+            "image size that loaded weights were trained at, in pixels: one number, or [height, "
+            "width]. Needed if the file has no config of ours and its positions are no square; a "
+            "config in the file wins",
+            "[288, 512]"),
       value("model.norm.type", FIELD(model.norm.type), kAny,
             "the normalizer of the first norm.layers blocks; the others and the last norm are "
             "LayerNorm",

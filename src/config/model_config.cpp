@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#include "config/codec.h"
+#include "dtn/config/grid_keys.h"
+#include "dtn/config/load.h"
+
 namespace dtn {
 
 int ModelConfig::stages() const {
@@ -51,6 +55,44 @@ NormConfig NormConfig::at_stage(int stage) const {
     option.value = one;
   }
   return result;
+}
+
+namespace {
+
+template <class T>
+void read_key(const config::Node& root, const std::string& path, std::optional<T>& value) {
+  const config::Node* node = root.at(path);
+  if (node != nullptr && !node->is_null()) config::read_value({*node, path, ""}, {.low = 1}, value);
+}
+
+// Returns no keys for a preset that this version does not know.
+GridKeys keys_of_preset(const config::Node* name) {
+  if (name == nullptr || !name->is_scalar()) return {};
+  try {
+    const ModelConfig& preset = model_preset(name->text);
+    return {
+        .image_size = preset.image_size, .patch_size = preset.patch_size, .window = preset.window};
+  } catch (const ConfigError&) {
+    return {};
+  }
+}
+
+}  // namespace
+
+GridKeys grid_keys_of(const std::string& text) {
+  try {
+    const config::Node root =
+        config::parse_yaml(text, {std::make_shared<const std::string>("config"), 1, 1, 0});
+    GridKeys keys = keys_of_preset(root.at("model.preset"));
+    read_key(root, "model.image_size", keys.image_size);
+    read_key(root, "model.patch_size", keys.patch_size);
+    read_key(root, "model.window", keys.window);
+    read_key(root, "model.norm.pool", keys.norm_pool);
+    read_key(root, "model.init_image_size", keys.init_image_size);
+    return keys;
+  } catch (const ConfigError&) {
+    return {};
+  }
 }
 
 }  // namespace dtn

@@ -39,7 +39,9 @@ ModelSchema regnet_schema() {
   s.doc =
       "RegNetY: convolutions in groups, as many as model.num_heads, with squeeze-and-excitation";
   s.unused = keys_of_transformers();
-  for (const char* key : {"model.mlp_ratio", "model.distilled"}) s.unused.push_back(key);
+  for (const char* key : {"model.mlp_ratio", "model.distilled", "model.init_image_size"}) {
+    s.unused.push_back(key);
+  }
   s.check = check_regnet;
   return s;
 }

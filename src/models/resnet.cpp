@@ -56,7 +56,8 @@ ModelSchema resnet_schema() {
   s.family = "resnet";
   s.doc = "ResNet of bottleneck blocks: convolutions with norm.type behind each";
   s.unused = keys_of_transformers();
-  for (const char* key : {"model.num_heads", "model.mlp_ratio", "model.distilled"}) {
+  for (const char* key :
+       {"model.num_heads", "model.mlp_ratio", "model.distilled", "model.init_image_size"}) {
     s.unused.push_back(key);
   }
   s.check = check_resnet;

@@ -99,11 +99,12 @@ ModelSchema sequence_schema() {
   s.family = "sequence";
   s.doc = "transformers of token sequences: dense, BigBird's or Reformer's attention";
   s.sequences = true;
-  s.unused = {"model.image_size",  "model.patch_size",  "model.channels",     "model.reduction",
-              "model.window",      "model.mlp",         "model.qkv_bias",     "model.qk_norm",
-              "model.class_token", "model.distilled",   "model.registers",    "model.pos_embed",
-              "model.pos_resize",  "model.pool",        "model.patch_bias",   "model.norm_pre",
-              "model.fc_norm",     "model.layer_scale", "model.mhsa_position"};
+  s.unused = {
+      "model.image_size",  "model.patch_size",  "model.channels",      "model.reduction",
+      "model.window",      "model.mlp",         "model.qkv_bias",      "model.qk_norm",
+      "model.class_token", "model.distilled",   "model.registers",     "model.pos_embed",
+      "model.pos_resize",  "model.pool",        "model.patch_bias",    "model.norm_pre",
+      "model.fc_norm",     "model.layer_scale", "model.mhsa_position", "model.init_image_size"};
   s.check = check_sequence;
   s.norm_sites = sequence_norm_sites;
   return s;

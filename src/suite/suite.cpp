@@ -45,6 +45,7 @@ SuiteSettings settings_of(const ExperimentConfig& config, const SuiteOptions& op
   ExperimentConfig model_only;
   model_only.model = config.model;
   model_only.model.init_weights.reset();
+  model_only.model.init_image_size.reset();
   Fingerprint model, classes;
   model.add(to_yaml(model_only));
   for (const std::string& name : plan.classes) classes.add(name);

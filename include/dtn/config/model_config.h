@@ -104,6 +104,8 @@ struct ModelConfig {
   PerStage<std::int64_t> norm_pool = 1;     // the option `pool` of the norm, where nobody sets it
   std::optional<std::string> init_weights;  // a file or folder to start from: see find_weights()
   InitHead init_head = InitHead::kKeep;     // the head of those, or a new one
+  // Images that the model of loaded weights was made for, if their file does not say (GridKeys).
+  std::optional<ImageSize> init_image_size;
 
   // The length of `depth`; where that is one number for all stages, the longest list of the others.
   int stages() const;

@@ -231,6 +231,7 @@ model:
   mhsa_position: true
   init_weights: ./w eights.safetensors
   init_head: reset
+  init_image_size: [48, 80]
   norm: {type: dtn, layers: 4, eps: 1e-3, variant: official, lambda: 0.1, position: relative}
 data:
   dataset: idx
@@ -322,6 +323,7 @@ TEST(Keys, EveryKeyIsRead) {
   EXPECT_EQ(m.eps, 1e-6);
   EXPECT_EQ(m.init_weights, "./w eights.safetensors");
   EXPECT_EQ(m.init_head, InitHead::kReset);
+  EXPECT_EQ(m.init_image_size, ImageSize(48, 80));
   EXPECT_EQ(m.norm.type, "dtn");
   EXPECT_EQ(m.norm.layers, 4);
   EXPECT_EQ(m.norm.eps, 1e-3);

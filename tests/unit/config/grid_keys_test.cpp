@@ -1,0 +1,46 @@
+// The keys that the sizes of position tables follow from, as files of weights carry them.
+#include "dtn/config/grid_keys.h"
+
+#include "unit/config/helpers.h"
+
+namespace dtn {
+namespace {
+
+using testing::parse;
+
+TEST(GridKeys, AreThoseOfAResolvedConfig) {
+  const GridKeys keys = grid_keys_of(to_yaml(
+      parse("model: {preset: vit_t, image_size: [96, 192], patch_size: 8, init_image_size: 224}")));
+  EXPECT_EQ(keys.image_size, ImageSize(96, 192));
+  EXPECT_EQ(keys.patch_size, 8);
+  EXPECT_FALSE(keys.window);
+  EXPECT_EQ(keys.init_image_size, ImageSize(224));
+  EXPECT_FALSE(keys.norm_pool);
+  EXPECT_EQ(grid_keys_of("model: {preset: swin_t, window: 3}").window, 3);
+}
+
+// A config of another version, or of another program, has keys that are not known here.
+TEST(GridKeys, AreReadAmongUnknownKeys) {
+  const GridKeys keys = grid_keys_of(
+      "task: mine\nmodel: {preset: mine, image_size: 32, other: 1, norm: {pool: [4, 2]}}");
+  EXPECT_EQ(keys.image_size, ImageSize(32));
+  EXPECT_FALSE(keys.patch_size);
+  EXPECT_EQ(keys.norm_pool, PerStage<int>({4, 2}));
+}
+
+TEST(GridKeys, ComeFromThePresetWhereTheConfigLeavesThemOut) {
+  const GridKeys keys = grid_keys_of("model: {preset: swin_t}");
+  EXPECT_EQ(keys.image_size, ImageSize(224));
+  EXPECT_EQ(keys.patch_size, 4);
+  EXPECT_EQ(keys.window, 7);
+}
+
+TEST(GridKeys, AreUnknownWhereTheTextIsNoConfig) {
+  for (const char* text : {"", "{", "model: 7", "[1, 2]", "{\"architectures\": [\"ViT\"]}",
+                           "model: {preset: vit_t, image_size: big}"}) {
+    EXPECT_FALSE(grid_keys_of(text).image_size) << text;
+  }
+}
+
+}  // namespace
+}  // namespace dtn
