@@ -81,6 +81,7 @@
 #include "dtn/nn/parameters.h"
 #include "dtn/nn/patch_embed.h"
 #include "dtn/nn/patch_merging.h"
+#include "dtn/nn/position_layout.h"
 #include "dtn/nn/reduced_attention.h"
 #include "dtn/nn/relative_positions.h"
 #include "dtn/nn/residual_stream.h"

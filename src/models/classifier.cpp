@@ -58,7 +58,7 @@ std::vector<std::unique_ptr<ClassHead>> Backbone::make_heads(const Scope& scope,
 
 Classifier::Classifier(const ModelConfig& config, std::uint64_t seed, DType dtype, Device device,
                        const ModelRegistry& models, const NormRegistry& norms)
-    : config_(config), row_(models.at(config.family)) {
+    : config_(config), row_(models.at(config.family)), norms_(&norms) {
   const Scope root{store_, "", &norms};
   backbone_ = row_.make(root, config);
   const std::set<std::string> before = names_in(store_);
@@ -71,6 +71,10 @@ Classifier::Classifier(const ModelConfig& config, std::uint64_t seed, DType dtyp
   for (Parameter& p : store_.parameters()) p.head = is_head(p.name);
   store_.allocate(dtype, device);
   store_.initialize(seed);
+}
+
+void Classifier::describe(const ModelConfig& config, ParameterStore& store) const {
+  row_.make(Scope{store, "", norms_}, config);
 }
 
 Variable Classifier::forward(Context& ctx, const Fields& fields) {

@@ -35,7 +35,9 @@ LevitBias::LevitBias(const Scope& scope, std::int64_t heads, const TokenGrid& gr
     : biases_(scope.weight("attention_biases", {heads, grid.tokens()}, InitKind::kZeros)),
       grid_(grid),
       stride_(stride),
-      queries_(((grid.height + stride - 1) / stride) * ((grid.width + stride - 1) / stride)) {}
+      queries_(((grid.height + stride - 1) / stride) * ((grid.width + stride - 1) / stride)) {
+  biases_->positions = {PositionKind::kDistances, grid.height, grid.width};
+}
 
 Variable LevitBias::values(Context& ctx) const {
   const Device device = biases_->variable.device();

@@ -13,10 +13,16 @@ std::int64_t square_side(std::int64_t tokens);
 struct PositionGrid {
   std::int64_t height, width;
   bool operator==(const PositionGrid&) const = default;
+  std::int64_t tokens() const { return height * width; }
 };
 
-// table [from.height from.width, C] float32 -> [to.height to.width, C], channel by channel, pixel
-// centres aligned.
-Tensor resize_positions(const Tensor& table, PositionGrid from, PositionGrid to, PosResize rule);
+// x [outer, from.height from.width, inner] float32 -> [outer, to.height to.width, inner]. Resamples
+// each grid on its own, pixel centres aligned.
+Tensor resize_positions(const Tensor& x, PositionGrid from, PositionGrid to, PosResize rule);
+
+// table [(2 from - 1)^2, H] float32 of a window's side -> [(2 to - 1)^2, H], as timm does it
+// (resize_rel_pos_bias_table). Offset 0 stays. If the window grows, the old offsets move outwards in
+// a geometric progression until the largest covers the new window; values in between are linear.
+Tensor resize_window_biases(const Tensor& table, std::int64_t from, std::int64_t to);
 
 }  // namespace dtn

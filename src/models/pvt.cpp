@@ -4,7 +4,6 @@
 #include "dtn/nn/reduced_attention.h"
 #include "dtn/ops/tokens.h"
 #include "models/image_models.h"
-#include "models/position_table.h"
 #include "models/pyramid_names.h"
 #include "models/stages.h"
 
@@ -142,26 +141,6 @@ std::unique_ptr<Normalizer> make_stage_norm(const Scope& scope, const ModelConfi
   return make_layer_norm({s.channels, s.heads, c.eps, s.grid}, scope);
 }
 
-// A table of positions of a stage for another grid. Row 0 of the last stage is the class token's.
-Tensor resized_positions(const ModelConfig& c, const Parameter& p, const Tensor& from,
-                         std::string& note) {
-  constexpr std::string_view kTable = "pos_embed";
-  if (!p.name.starts_with(kTable) || from.rank() != 3 || from.dim(2) != p.shape[2]) return {};
-  const StageConfig s = stages_of(Version::kV1, c).at(std::stoul(p.name.substr(kTable.size())) - 1);
-  const std::int64_t extra = s.index + 1 == c.stages() ? 1 : 0;
-  const std::int64_t rows = from.dim(1), side = square_side(rows - extra);
-  if (side == 0) return {};
-  const Tensor table = from.reshape({rows, from.dim(2)});
-  Tensor result = Tensor::empty({p.shape[1], p.shape[2]}, DType::kFloat32);
-  if (extra > 0) result.slice(0, extra).copy_from(table.slice(0, extra));
-  result.slice(extra, p.shape[1])
-      .copy_from(resize_positions(table.slice(extra, rows), {side, side},
-                                  {s.grid.height, s.grid.width}, c.pos_resize));
-  note = cat(p.name, ": interpolated from ", side, " x ", side, " to ", s.grid.height, " x ",
-             s.grid.width);
-  return result.reshape(p.shape);
-}
-
 template <class Family>
 std::unique_ptr<Backbone> make_pyramid(const Scope& scope, const ModelConfig& config) {
   return std::make_unique<Family>(scope, config);
@@ -178,6 +157,7 @@ PyramidVisionTransformer::PyramidVisionTransformer(const Scope& scope, const Mod
     positions_.push_back(scope.weight("pos_embed" + s.number(),
                                       {1, s.grid.tokens() + last, s.channels},
                                       InitKind::kTruncatedNormal, Decay::kYes));
+    positions_.back()->positions = {PositionKind::kTokens, s.grid.height, s.grid.width, last};
     stages_.push_back({make_blocks(kVersion, scope / ("block" + s.number()), config, s),
                        last ? make_stage_norm(scope / "norm", config, s) : nullptr});
   }
@@ -218,8 +198,7 @@ ModelRow pvt_row() {
            .unused = unused_in_stages({"window"}),
            .check = check_pyramid<Version::kV1>,
            .norm_sites = pyramid_norm_sites<Version::kV1>},
-          make_pyramid<PyramidVisionTransformer>,
-          {.resized = resized_positions}};
+          make_pyramid<PyramidVisionTransformer>};
 }
 
 ModelRow pvt_v2_row() {

@@ -101,21 +101,6 @@ std::vector<Block> make_blocks(const Scope& scope, const ModelConfig& c, const S
   return blocks;
 }
 
-// A table of biases belongs to its window.
-Tensor refused_biases(const ModelConfig&, const Parameter& p, const Tensor& from, std::string&) {
-  if (!p.name.ends_with(".relative_position_bias_table")) return {};
-  const auto window = [](std::int64_t rows) {
-    std::int64_t side = 1;
-    while ((2 * side - 1) * (2 * side - 1) < rows) ++side;
-    return side;
-  };
-  if (from.rank() != 2 || from.dim(1) != p.shape[1]) return {};
-  const std::int64_t theirs = window(from.dim(0)), ours = window(p.shape[0]);
-  throw DataError(cat("tensor ", p.name, " has biases for windows of ", theirs, " x ", theirs,
-                      " tokens, the model's are ", ours, " x ", ours,
-                      "; set model.window and model.image_size as they were in training"));
-}
-
 bool is_computed(const std::string& name) {
   return name.ends_with(".attn.relative_position_index") || name.ends_with(".attn_mask");
 }
@@ -157,7 +142,7 @@ ModelRow swin_row() {
        .check = check_swin,
        .norm_sites = swin_norm_sites},
       make_swin,
-      {.renamed = in_swin_names, .skips = is_computed, .resized = refused_biases}};
+      {.renamed = in_swin_names, .skips = is_computed}};
 }
 
 }  // namespace dtn

@@ -91,17 +91,8 @@ Parameter* make_t2t_positions(const Scope& scope, const ModelConfig& c) {
       scope.weight("pos_embed", {1, 1 + t2t_grid(c).tokens(), c.embed_dim},
                    [](Tensor& table, std::uint64_t, const std::string&) { fill_sinusoids(table); });
   p->frozen = true;
+  p->positions = {PositionKind::kSines, t2t_grid(c).height, t2t_grid(c).width, 1};
   return p;
-}
-
-// Positions of another grid come from the formula, not from the file.
-Tensor resized_t2t(const ModelConfig& c, const Parameter& p, const Tensor&, std::string& note) {
-  if (p.name != "pos_embed") return {};
-  Tensor table = Tensor::empty(p.shape, DType::kFloat32);
-  fill_sinusoids(table);
-  const TokenGrid grid = t2t_grid(c);
-  note = cat("pos_embed: made for ", grid.height, " x ", grid.width, " by its formula");
-  return table;
 }
 
 std::vector<Block> make_t2t_blocks(const Scope& scope, const ModelConfig& c) {
@@ -193,11 +184,9 @@ Variable T2tVit::pooled(Context& ctx, const Fields& fields) {
 }
 
 ModelRow t2t_vit_row() {
-  return {t2t_schema(),
-          [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
+  return {t2t_schema(), [](const Scope& scope, const ModelConfig& c) -> std::unique_ptr<Backbone> {
             return std::make_unique<T2tVit>(scope, c);
-          },
-          {.resized = resized_t2t}};
+          }};
 }
 
 }  // namespace dtn

@@ -31,9 +31,12 @@ const ModelConfig& checked(const ModelConfig& c) {
   return c;
 }
 
-Shape positions_shape(const ModelConfig& c) {
+Parameter* make_positions(const Scope& scope, const ModelConfig& c) {
   const int of_prefix = c.pos_embed == PosEmbed::kAll ? c.prefix_tokens() : 0;
-  return {1, c.num_patches() + of_prefix, c.embed_dim};
+  Parameter* p = scope.weight("pos_embed", {1, c.num_patches() + of_prefix, c.embed_dim},
+                              InitKind::kTruncatedNormal);
+  p->positions = {PositionKind::kTokens, c.grid_h(), c.grid_w(), of_prefix};
+  return p;
 }
 
 Parameter* make_class_token(const Scope& scope, const ModelConfig& c) {
@@ -93,7 +96,7 @@ VisionTransformer::VisionTransformer(const Scope& scope, const ModelConfig& conf
       class_token_(make_class_token(scope, config)),
       distillation_token_(make_distillation_token(scope, config)),
       registers_(make_registers(scope, config)),
-      positions_(scope.weight("pos_embed", positions_shape(config), InitKind::kTruncatedNormal)),
+      positions_(make_positions(scope, config)),
       patch_embed_(scope / "patch_embed", {.channels = config.channels,
                                            .patch = config.patch_size,
                                            .width = config.embed_dim,

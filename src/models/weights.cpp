@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <map>
 
 #include "io/fingerprint.h"
 #include "kernels/pointwise/pointwise.h"
 #include "models/norm_transfer.h"
 #include "models/other_names.h"
-#include "models/position_table.h"
+#include "models/position_loader.h"
 
 namespace dtn {
 namespace {
@@ -37,35 +38,6 @@ template <class Named>  // a Parameter or a Buffer
   throw DataError(cat(source, ": tensor ", p.name, " has shape ", to_string(t.shape()),
                       ", the model wants ", to_string(p.shape),
                       "; check the model keys of the config against the weights"));
-}
-
-// Fits a position table to the model, whose first `prefix` rows belong to no patch: the grid is
-// resized, and a class token's row in front of a table for patches alone is left out.
-Tensor adapt_positions(const Tensor& file_table, const Parameter& p, std::int64_t prefix,
-                       const ModelConfig& config, const std::string& source,
-                       std::vector<std::string>& notes) {
-  if (file_table.rank() != 3 || file_table.dim(2) != p.shape[2]) fail_shape(source, p, file_table);
-  const std::int64_t width = p.shape[2], have = file_table.dim(1);
-  const Tensor table = converted(file_table, DType::kFloat32, source).reshape({have, width});
-  std::int64_t in_front = prefix;
-  if (prefix == 0 && square_side(have) == 0) {
-    in_front = 1;
-    notes.push_back(cat("pos_embed: the class token's position in ", source, " is not used"));
-  }
-  const std::int64_t side = square_side(have - in_front);
-  if (!side) fail_shape(source, p, file_table);
-  const PositionGrid from{side, side}, to{config.grid_h(), config.grid_w()};
-  Tensor grid = table.slice(in_front, have);
-  if (from != to) {
-    grid = resize_positions(grid, from, to, config.pos_resize);
-    notes.push_back(cat("pos_embed: interpolated from ", from.height, " x ", from.width, " to ",
-                        to.height, " x ", to.width));
-  }
-  Tensor result = Tensor::empty(p.shape, DType::kFloat32);
-  Tensor rows = result.reshape({p.shape[1], width});
-  if (prefix > 0) rows.slice(0, prefix).copy_from(table.slice(0, prefix));
-  rows.slice(prefix, p.shape[1]).copy_from(grid);
-  return result;
 }
 
 // What may differ between a file and the model.
@@ -128,21 +100,26 @@ std::string module_of(const std::string& name) { return name.substr(0, name.rfin
 class Adapter {
  public:
   Adapter(const Classifier& model, const NamedTensors& tensors, const std::string& source,
-          const HeadOptions& head)
+          const GridKeys& origin, const HeadOptions& head)
       : model_(model),
         config_(model.config()),
         head_(head),
         foreign_(model.family().weights),
         tensors_(foreign_.renamed ? foreign_.renamed(tensors) : tensors),
         source_(source),
-        norms_(tensors_, model.parameters()) {
+        norms_(tensors_, model.parameters()),
+        positions_(model, origin, tensors_, source) {
     check_distilled();
     join_class_position();
     if (const std::string note = norms_.note(source); !note.empty()) notes_.push_back(note);
   }
 
   const NamedTensors& tensors() const { return tensors_; }
-  const std::vector<std::string>& notes() const { return notes_; }
+  std::vector<std::string> notes() const {
+    std::vector<std::string> all = notes_;
+    std::ranges::move(positions_.notes(), std::back_inserter(all));
+    return all;
+  }
 
   // A head of which the file has no part, the norm behind the pooling where the file has one ahead
   // of it, or what a normalizer has beside LayerNorm's.
@@ -159,16 +136,11 @@ class Adapter {
   bool adapt(Parameter& p, const Tensor& t) {
     if (norms_.leaves(p.name)) return true;
     if (take_class_rows(p, t)) return true;
+    if (p.positions && take_positions(p, t)) return true;
     if (t.shape() == p.shape) return false;
     if (p.name == "patch_embed.proj.weight" && t.rank() == 4 && t.dim(3) != p.shape[3]) {
       throw DataError(cat(source_, ": its patches are ", t.dim(3), " pixels wide, the model's ",
                           p.shape[3], "; set model.patch_size: ", t.dim(3)));
-    }
-    if (take_resized(p, t)) return true;
-    if (config_.family == "vit" && p.name == "pos_embed") {
-      const int prefix = config_.pos_embed == PosEmbed::kAll ? config_.prefix_tokens() : 0;
-      copy_into(p, adapt_positions(t, p, prefix, config_, source_, notes_), source_);
-      return true;
     }
     Shape resized = p.shape;
     if (t.rank() > 0) resized[0] = t.dim(0);
@@ -201,21 +173,11 @@ class Adapter {
     }
     return nullptr;
   }
-  // What the family brings to the shape of the parameter.
-  bool take_resized(Parameter& p, const Tensor& t) {
-    if (!foreign_.resized) return false;
-    std::string note;
-    Tensor fitting;
-    const Tensor wide = converted(t, DType::kFloat32, cat(source_, ": tensor ", p.name));
-    try {
-      fitting = foreign_.resized(config_, p, wide, note);
-    } catch (const DataError& e) {
-      throw DataError(cat(source_, ": ", e.what()));
-    }
-    if (!fitting.defined()) return false;
-    copy_into(p, fitting, source_);
-    notes_.push_back(note);
-    return true;
+  bool take_positions(Parameter& p, const Tensor& t) {
+    const Tensor table = converted(t, DType::kFloat32, cat(source_, ": tensor ", p.name));
+    const Tensor fitting = positions_.fitted(p, table);
+    if (fitting.defined()) copy_into(p, fitting, source_);
+    return fitting.defined();
   }
   // Takes the rows that the options give for the classes of the model.
   bool take_class_rows(Parameter& p, const Tensor& t) {
@@ -278,7 +240,7 @@ class Adapter {
     const std::int64_t width = config_.embed_dim;
     if (positions->rank() != 3 || positions->dim(2) != width || token->numel() != width) return;
     const std::int64_t rows = positions->dim(1);
-    if (square_side(rows) > 0 || square_side(rows - 1) == 0) return;
+    if (!positions_.has_class_row(rows)) return;
     const Tensor table = converted(*positions, DType::kFloat32, source_).reshape({rows, width});
     Tensor sum = converted(*token, DType::kFloat32, source_).clone();
     for (std::int64_t c = 0; c < width; ++c) sum.data<float>()[c] += table.data<float>()[c];
@@ -300,6 +262,7 @@ class Adapter {
   NamedTensors tensors_;
   const std::string& source_;
   const NormTransfer norms_;
+  PositionLoader positions_;
   std::vector<std::string> notes_;
 };
 
@@ -338,8 +301,8 @@ struct Adapted {
 };
 
 Adapted adapt(Classifier& model, const NamedTensors& tensors, const std::string& source,
-              const HeadOptions& head) {
-  Adapter adapter(model, tensors, source, head);
+              const GridKeys& origin, const HeadOptions& head) {
+  Adapter adapter(model, tensors, source, origin, head);
   const std::int64_t taken =
       load(model.parameters(), adapter.tensors(), source,
            {.may_lack = [&](const std::string& name) { return adapter.may_lack(name); },
@@ -351,8 +314,14 @@ Adapted adapt(Classifier& model, const NamedTensors& tensors, const std::string&
 }  // namespace
 
 std::vector<std::string> load_adapted(Classifier& model, const NamedTensors& tensors,
-                                      const std::string& source, const HeadOptions& head) {
-  return adapt(model, tensors, source, head).notes;
+                                      const std::string& source, const GridKeys& origin,
+                                      const HeadOptions& head) {
+  return adapt(model, tensors, source, origin, head).notes;
+}
+
+GridKeys origin_of(const TensorFile& file) {
+  const auto config = file.metadata.find("config");
+  return config == file.metadata.end() ? GridKeys() : grid_keys_of(config->second);
 }
 
 std::string fingerprint_of(const NamedTensors& weights) {
@@ -373,7 +342,7 @@ std::vector<std::string> load_weights(Classifier& model, const std::filesystem::
 
 std::vector<std::string> load_weights(Classifier& model, const TensorFile& file,
                                       const std::string& source, const HeadOptions& head) {
-  Adapted adapted = adapt(model, file.tensors, source, head);
+  Adapted adapted = adapt(model, file.tensors, source, origin_of(file), head);
   if (!adapted.notes.empty()) {
     adapted.notes.push_back(
         cat(adapted.taken, " of ", file.tensors.size(), " tensors taken over as they are"));

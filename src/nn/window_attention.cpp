@@ -13,7 +13,9 @@ WindowAttention::WindowAttention(const Scope& scope, const Options& o)
       bias_table_(scope.weight("relative_position_bias_table",
                                {(2 * o.window - 1) * (2 * o.window - 1), o.heads},
                                InitKind::kTruncatedNormal)),
-      proj_(scope / "proj", o.channels, o.channels) {}
+      proj_(scope / "proj", o.channels, o.channels) {
+  bias_table_->positions = {PositionKind::kOffsets, o.window, o.window};
+}
 
 const WindowAttention::Windows& WindowAttention::windows_of(const TokenGrid& grid,
                                                             Device device) const {

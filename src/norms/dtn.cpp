@@ -89,12 +89,13 @@ DynamicTokenNorm::DynamicTokenNorm(const NormConfig& config, const NormShape& sh
   if (options_.position == DtnOptions::Position::kRelative) {
     position_ = add_relative_positions(shape.heads, options_.init, scope / "pos_proj");
   } else if (options_.position == DtnOptions::Position::kFree) {
-    const std::int64_t cells = options_.cells(shape.grid).tokens();
-    DTN_CHECK(cells > 0,
+    const TokenGrid cells = options_.cells(shape.grid);
+    DTN_CHECK(cells.tokens() > 0,
               "dtn: position free is a table of pairs of tokens; it needs to know the "
               "grid of tokens when it is built");
-    position_ = scope.weight("position_table", {shape.heads, cells, cells},
+    position_ = scope.weight("position_table", {shape.heads, cells.tokens(), cells.tokens()},
                              InitKind::kTruncatedNormal, Decay::kYes);
+    position_->positions = {PositionKind::kPairs, cells.height, cells.width};
   }
 }
 

@@ -65,11 +65,11 @@ std::optional<Normalization> normalization_of(const ExperimentConfig& config,
 
 // Where a model that is to be trained begins anew, as with a head for other classes, a teacher knows
 // nothing: every weight must come from the file.
-void load_whole(Classifier& model, const NamedTensors& tensors, const std::string& file,
+void load_whole(Classifier& model, const TensorFile& weights, const std::string& file,
                 const HeadOptions& head) {
   ParameterStore& store = model.parameters();
   store.values().copy_from(Tensor::full(store.values().shape(), DType::kFloat32, NAN));
-  load_adapted(model, tensors, file, head);
+  load_adapted(model, weights.tensors, file, origin_of(weights), head);
   const Tensor values = store.values().to(kCpu);
   for (const Parameter& p : store.parameters()) {
     const Tensor of_parameter = ParameterStore::view(values, p);
@@ -133,7 +133,7 @@ Teacher::Teacher(const TaskSetup& setup, DType compute, const ClassList& learnt,
     return head_rows(learnt, config_.num_classes, source.classes(),
                      "distill from a teacher of the student's classes", note);
   };
-  load_whole(model_, source.weights.tensors, source.file.string(), head);
+  load_whole(model_, source.weights, source.file.string(), head);
   if (!note.empty()) log_info(note);
   if (compute == DType::kBFloat16) model_.parameters().enable_bfloat16();
   const auto student = normalization_of(setup.config, setup.registries);

@@ -70,6 +70,7 @@ def config_text(spec, depth):
     own += ", mhsa_position: true" if spec.get("mhsa_position") else ""
     return f"""name: peer
 model: {{{own}, image_size: [{ROWS * PATCH}, {COLUMNS * PATCH}], patch_size: {PATCH}, channels: 2,
+  init_image_size: [{ROWS * PATCH}, {COLUMNS * PATCH}],
   num_classes: {CLASSES}, embed_dim: {CHANNELS}, depth: {depth}, num_heads: {HEADS}, norm: {norm}}}
 data: {{dataset: tensors, root: /nowhere}}
 schedule: {{steps: 1}}

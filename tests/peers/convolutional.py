@@ -160,9 +160,12 @@ def run(*command):
 
 
 def write_config(folder, options, size):
-    model = ", ".join(f"{k}: {v}" for k, v in options.items())
+    sizes = {"image_size": list(size)}
+    if options["preset"].startswith(("levit", "t2t")):  # PyTorch's file does not tell its size
+        sizes["init_image_size"] = list(size)
+    model = ", ".join(f"{k}: {v}" for k, v in (options | sizes).items())
     (folder / "config.yaml").write_text(f"""name: parity
-model: {{{model}, image_size: [{size[0]}, {size[1]}], num_classes: {CLASSES},
+model: {{{model}, num_classes: {CLASSES},
   init_weights: {folder}/weights.safetensors}}
 data: {{dataset: tensors, root: {folder}, train: data.safetensors, val: data.safetensors,
   shuffle: false}}

@@ -140,7 +140,7 @@ def make_narrow(preset, size, window, classes, positions):
 
 def narrow_config(preset, size, window, classes, with_dtn, positions):
     """The keys of the section `model` for such a network."""
-    config = dict(preset=preset, image_size=size, num_classes=classes,
+    config = dict(preset=preset, image_size=size, init_image_size=size, num_classes=classes,
                   norm="dtn" if with_dtn else "ln")
     if preset == "swin_t":
         return {**config, **NARROW_SWIN, "window": window}
@@ -209,7 +209,7 @@ def check_logits(programs, positions, preset, trained_at, size, with_dtn):
     if with_dtn:
         put_dtn_in(model, preset, size, heads)
     trained_like(model)
-    config = dict(preset=preset, image_size=size, num_classes=classes,
+    config = dict(preset=preset, image_size=size, init_image_size=trained_at, num_classes=classes,
                   norm="dtn" if with_dtn else "ln", num_heads=heads)
     if positions:
         config["mhsa_position"] = "true"

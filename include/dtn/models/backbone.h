@@ -60,10 +60,6 @@ struct ForeignWeights {
   NamedTensors (*renamed)(const NamedTensors&) = nullptr;
   // A tensor of a file that is no weight, such as a table that is computed here.
   bool (*skips)(const std::string& name) = nullptr;
-  // A tensor of the file, as float32, brought to the shape of the parameter, with a note of how;
-  // undefined: it does not fit. Throws DataError that says more of why.
-  Tensor (*resized)(const ModelConfig&, const Parameter&, const Tensor& from,
-                    std::string& note) = nullptr;
 };
 
 struct ModelRow {

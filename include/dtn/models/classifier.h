@@ -16,8 +16,8 @@ namespace dtn {
 class Classifier {
  public:
   // Builds and initialises the model on a device; the same seed gives the same weights on each.
-  // `dtype` is that of the master weights: float32, or float64 for tests. Throws ConfigError when
-  // the configuration makes no model.
+  // `dtype` is that of the master weights: float32, or float64 for tests. `norms` must outlive the
+  // model. Throws ConfigError when the configuration makes no model.
   Classifier(const ModelConfig& config, std::uint64_t seed, DType dtype = DType::kFloat32,
              Device device = kCpu, const ModelRegistry& models = model_registry(),
              const NormRegistry& norms = norm_registry());
@@ -55,11 +55,16 @@ class Classifier {
   ParameterStore& parameters() { return store_; }
   const ParameterStore& parameters() const { return store_; }
 
+  // Adds the backbone's parameters under another configuration of this family to a store, which is
+  // not allocated: their names, shapes and positions. Throws ConfigError when it makes no model.
+  void describe(const ModelConfig& config, ParameterStore& store) const;
+
  private:
   std::vector<Variable> head_logits(Context&, const std::vector<Variable>& features);
 
   ModelConfig config_;
   ModelRow row_;
+  const NormRegistry* norms_;
   ParameterStore store_;
   std::unique_ptr<Backbone> backbone_;
   std::vector<std::unique_ptr<ClassHead>> heads_;  // none with num_classes 0

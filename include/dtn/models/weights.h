@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "dtn/config/grid_keys.h"
 #include "dtn/io/safetensors.h"
 #include "dtn/models/classifier.h"
 
@@ -37,9 +38,12 @@ struct HeadOptions {
 };
 
 // Like load_exact, for weights that were trained for something slightly different:
-//  - position tables of another resolution are resized by config().pos_resize, the rows of class
-//    token and registers apart; a class token's row joins the token itself where the model has
-//    positions for the patches alone;
+//  - position tables (Parameter::positions) of another grid are brought to the model's: resampled
+//    by config().pos_resize, or as timm does it for the biases of windows, or computed again. Rows
+//    of class token and registers stay; a class token's row joins the token itself where the model
+//    has positions for the patches alone. `origin` tells the grid of the file's tables; without it
+//    config().init_image_size does; without both a square number of positions is a square, and any
+//    other number an error that asks for that key;
 //  - a head takes the rows of the file's that `head` gives; one for another number of classes, or
 //    none in the file, is left at its initialisation unless `head` forbids it; the file's is skipped
 //    by a model without one;
@@ -50,12 +54,18 @@ struct HeadOptions {
 // Tensors of vision transformers may have the names of DeiT III's, DINOv2's and CLIP's releases.
 // Returns a note for each such adaptation.
 std::vector<std::string> load_adapted(Classifier& model, const NamedTensors& tensors,
-                                      const std::string& source, const HeadOptions& head = {});
+                                      const std::string& source, const GridKeys& origin = {},
+                                      const HeadOptions& head = {});
+
+// What the config in the file's metadata says of the model that the weights belong to. No keys if
+// the file carries no config.
+GridKeys origin_of(const TensorFile& file);
 
 // 16 hexadecimal digits that differ between weights that differ, in name, type, shape or value.
 std::string fingerprint_of(const NamedTensors& weights);
 
-// load_adapted from a safetensors file, with a last note of how many tensors needed none of it.
+// load_adapted from a safetensors file and its origin_of(), with a last note of how many tensors
+// needed none of it.
 std::vector<std::string> load_weights(Classifier& model, const std::filesystem::path& path,
                                       const HeadOptions& head = {});
 // The same from a file that has been read; `source` names it.

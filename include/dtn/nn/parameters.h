@@ -5,11 +5,13 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "dtn/autograd/variable.h"
+#include "dtn/nn/position_layout.h"
 
 namespace dtn {
 
@@ -37,6 +39,8 @@ struct Parameter {
   Variable variable;        // defined once the store is allocated
   bool frozen = false;      // it stays as it is: nothing asks for its gradient
   bool head = false;        // one of a classifier's last layer
+  // Of a table of positions: load_adapted() brings tables of other grids to this one.
+  std::optional<PositionLayout> positions{};
 };
 
 // Elements [begin, end) of flat memory.

@@ -26,7 +26,8 @@ TEST(ConvolutionalNetworks, ComputeTheSame) {
     for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
       SCOPED_TRACE(c.name + " in " + std::string(name_of(dtype)));
       Classifier model(c.model, 1, dtype);
-      EXPECT_TRUE(load_adapted(model, c.weights, c.name).empty());
+      EXPECT_TRUE(
+          load_adapted(model, c.weights, c.name, {.image_size = c.model.image_size}).empty());
       const double tolerance = dtype == DType::kFloat64
                                    ? 1e-8
                                    : 50 * test::unit_roundoff(DType::kFloat32) * std::sqrt(3312.0);

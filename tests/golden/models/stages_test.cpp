@@ -27,7 +27,8 @@ TEST(NetworksOfStages, ComputeTheSame) {
     for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
       SCOPED_TRACE(c.name + " in " + std::string(name_of(dtype)));
       Classifier model(c.model, 1, dtype);
-      EXPECT_TRUE(load_adapted(model, c.weights, c.name).empty());
+      EXPECT_TRUE(
+          load_adapted(model, c.weights, c.name, {.image_size = c.model.image_size}).empty());
       EXPECT_LE(golden::error_of(c, model, dtype), tolerance(dtype));
     }
   }

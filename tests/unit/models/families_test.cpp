@@ -80,7 +80,8 @@ TEST(Levit, HasTwoHeadsOrOne) {
   ModelConfig single = c;
   single.distilled = false;
   Classifier plain(single, 2);
-  const auto notes = load_adapted(plain, named_values(model.parameters()), "file");
+  const auto notes =
+      load_adapted(plain, named_values(model.parameters()), "file", {.image_size = c.image_size});
   EXPECT_EQ(notes.size(), 6u) << "the tensors of head_dist";
   EXPECT_EQ(test::doubles(plain.forward(ctx, images).value()), one);
 }
@@ -133,7 +134,7 @@ TEST(Levit, ReadsTimmsLayout) {
   theirs.emplace_back("stem.conv1.bn.num_batches_tracked", Tensor::zeros({}, DType::kInt64));
   theirs.emplace_back("stages.0.blocks.0.attn.attention_bias_idxs",
                       Tensor::zeros({6, 6}, DType::kInt64));
-  EXPECT_TRUE(load_adapted(to, theirs, "file").empty());
+  EXPECT_TRUE(load_adapted(to, theirs, "file", {.image_size = c.image_size}).empty());
   EXPECT_TRUE(test::same_bits(from.parameters().values(), to.parameters().values()));
 }
 
@@ -154,14 +155,15 @@ TEST(T2tVit, PositionsAreTheFormula) {
 
 TEST(T2tVit, PositionsOfAFileCountWhereTheyFit) {
   ModelConfig c = test::tiny_t2t();
+  const GridKeys here{.image_size = c.image_size};
   Classifier from(c, 1), same(c, 2);
   Tensor table = from.parameters().find("pos_embed")->variable.value();
   table.zero();
-  EXPECT_TRUE(load_adapted(same, named_values(from.parameters()), "file").empty());
+  EXPECT_TRUE(load_adapted(same, named_values(from.parameters()), "file", here).empty());
   EXPECT_EQ(largest(same, "pos_embed"), 0);
   c.image_size = {48, 48};
   Classifier larger(c, 2);
-  const auto notes = load_adapted(larger, named_values(from.parameters()), "file");
+  const auto notes = load_adapted(larger, named_values(from.parameters()), "file", here);
   ASSERT_EQ(notes.size(), 1u);
   EXPECT_NE(notes[0].find("3 x 3"), std::string::npos) << notes[0];
   EXPECT_EQ(largest(larger, "pos_embed"), 1);
