@@ -59,20 +59,13 @@ void open_device_of(Communicator& ranks) {
       }));
 }
 
-// True for a job of Open MPI whose processes are all on this machine.
-bool is_local_job() {
-  const char *all = std::getenv("OMPI_COMM_WORLD_SIZE"),
-             *here = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
-  return all && here && std::string_view(all) == here && launch().size > 1;
-}
-
-// mpirun prints a banner when a process ends its job; the error stands below it. On several machines
-// the error could be lost that way, and stands above.
+// mpirun of Open MPI prints a banner when a process ends its job, unless it was told to be quiet, as
+// dtn-mpirun tells it. The error then stands below the banner as well.
 void log_last(const std::string& error) {
-  if (is_local_job()) {
-    log_error_at_the_end(error);
-  } else {
-    log_error(error);
+  log_error(error);
+  const bool quiet = std::getenv("OMPI_MCA_orte_execute_quiet") != nullptr;
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") && launch().size > 1 && !quiet) {
+    repeat_error_at_the_end(error);
   }
 }
 

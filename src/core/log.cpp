@@ -85,21 +85,17 @@ void log_info(std::string_view message) { logger().info(message); }
 void log_warn(std::string_view message) { logger().warn("warning: {}", message); }
 void log_error(std::string_view message) { logger().error("error: {}", message); }
 
-void log_error_at_the_end(std::string_view message) {
+void repeat_error_at_the_end(std::string_view message) {
   const std::string text = "error: " + std::string(message);
   const spdlog::details::log_msg entry("dtn", spdlog::level::err, text);
   spdlog::memory_buf_t line;
   spdlog::pattern_formatter(kPattern).format(entry, line);
   // The child calls nothing but what is safe behind fork() in a process with threads.
-  const pid_t child = ::fork();
-  if (child < 0) return log_error(message);
-  if (child == 0) {
-    ::setsid();
-    ::usleep(500'000);
-    const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
-    ::_exit(written < 0);
-  }
-  file_sink()->log(entry);
+  if (::fork() != 0) return;
+  ::setsid();
+  ::usleep(200'000);
+  const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
+  ::_exit(written < 0);
 }
 
 void log_to_file(const std::string& path) {

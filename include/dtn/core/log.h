@@ -10,9 +10,9 @@ namespace dtn {
 void log_info(std::string_view message);
 void log_warn(std::string_view message);
 void log_error(std::string_view message);
-// Logs an error behind the end of this process: the log file has it at once, standard error half a
-// second later, from a child process. What a launcher prints when the process ends stands above it.
-void log_error_at_the_end(std::string_view message);
+// Writes the line of an error to standard error once more, a moment later and from a child process,
+// below what a launcher prints when this process ends. A launcher may end before it reads the line.
+void repeat_error_at_the_end(std::string_view message);
 
 // From now on lines are also appended to that file, what has been said before with them.
 void log_to_file(const std::string& path);
