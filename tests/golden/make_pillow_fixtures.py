@@ -3,9 +3,10 @@
 
 Needs Pillow, numpy and torchvision. Pillow 13 resizes some images vertically first, where Pillow up
 to 12.3 never does, so those files exist twice: the script writes the ones of the version it runs
-with. What is committed is of Pillow 9.4 (torchvision 0.14) and 13.0.0 (torchvision 0.26); both gave
-the same images.txt and scaled.txt, and 11.3, 12.2 and 12.3.0 the same files as 9.4. The tests read
-only the files, so this runs again only when a case is added.
+with. What is committed is of Pillow 9.4 (torchvision 0.14) and 13.0.0 (torchvision 0.26); 11.3, 12.2
+and 12.3.0 gave the same files as 9.4. scaled.txt is the same of all. images.txt is of 13.0.0: there an
+index beyond the palette is black, in 9.4 it is the grey of the index. The tests read only the files,
+so this runs again only when a case is added.
 
   images/*              files to decode; one that exists is kept, as encoders change
   images.txt            file width height channels crc(RGB) crc(L)
@@ -156,11 +157,13 @@ def png(width, height, depth, color_type, extra=b"", interlaced=False, colors=No
     return data + chunk(b"IDAT", zlib.compress(raw)) + chunk(b"IEND", b"")
 
 
-def bmp(width, height, bits, masks=(), colors=0, top_down=False, header=40):
+def bmp(width, height, bits, masks=(), colors=0, top_down=False, header=40, greys=False):
     rng = random.Random(bits * 100 + width)
     stride = (width * bits + 31) // 32 * 4
     entries = (colors or 1 << bits) if bits <= 8 else 0
     palette = rng.randbytes(entries * (3 if header == 12 else 4))
+    if greys:
+        palette = b"".join(bytes((i, i, i, 0)) for i in range(entries))
     if header == 12:
         head = struct.pack("<IHHHH", 12, width, height, 1, bits)
     else:
@@ -255,6 +258,7 @@ def make_image_files():
     yield "palette4.png", png(19, 10, 4, 3)
     yield "palette8.png", png(19, 10, 8, 3, extra=b"\0\x80\xff")
     yield "palette8_short.png", png(18, 10, 8, 3, colors=5)
+    yield "palette4_short.png", png(17, 11, 4, 3, colors=5)
     yield "gray_alpha8.png", png(14, 12, 8, 4)
     yield "gray_alpha16.png", png(14, 12, 16, 4)
     yield "rgba8.png", png(12, 14, 8, 6)
@@ -285,6 +289,8 @@ def make_image_files():
     for bits in (1, 4, 8, 16, 24, 32):
         yield f"{bits}bit.bmp", bmp(13, 9, bits)
     yield "8bit_77_colors.bmp", bmp(13, 9, 8, colors=77)
+    yield "8bit_77_greys.bmp", bmp(13, 9, 8, colors=77, greys=True)
+    yield "4bit_5_colors.bmp", bmp(13, 9, 4, colors=5)
     yield "8bit_os2.bmp", bmp(13, 9, 8, header=12)
     yield "24bit_top_down.bmp", bmp(13, 9, 24, top_down=True)
     yield "565.bmp", bmp(13, 9, 16, masks=(0xF800, 0x7E0, 0x1F))
@@ -303,23 +309,15 @@ def image_files():
         yield name, file.read_bytes()
 
 
-def opened(data):
-    picture = Image.open(io.BytesIO(data))
-    if picture.mode == "P":
-        # Indices outside the palette: Pillow 9.4 had the grey of the index there, later ones black.
-        colors = picture.getpalette()
-        picture.putpalette(colors + [i // 3 for i in range(len(colors), 768)])
-    return picture
-
-
 def write_images():
     lines = []
     for name, data in image_files():
-        rgb = opened(data).convert("RGB")
-        gray = opened(data).convert("L")
-        stored = Image.open(io.BytesIO(data)).mode
-        channels = (1 if stored in ("1", "L", "LA", "I", "I;16") or name.startswith("gray_alpha")
-                    else 3)
+        picture = Image.open(io.BytesIO(data))
+        stored = picture.mode
+        rgb, gray = picture.convert("RGB"), picture.convert("L")
+        # The library has three channels for every BMP.
+        channels = (1 if stored in ("1", "L", "LA", "I", "I;16") and not name.endswith(".bmp")
+                    or name.startswith("gray_alpha") else 3)
         lines.append(f"{name} {rgb.width} {rgb.height} {channels} {crc(rgb)} {crc(gray)}\n")
     (HERE / "images.txt").write_text("".join(lines))
 

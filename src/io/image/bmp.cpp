@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdlib>
 #include <cstring>
+#include <span>
 #include <vector>
 
 #include "dtn/core/check.h"
@@ -22,7 +23,7 @@ struct Bmp {
   // Of 16 and 32 bits: how far each of R, G, B is shifted, and its largest value.
   std::array<int, 3> shift{};
   std::array<std::uint32_t, 3> most{};
-  std::array<std::uint8_t, 3 * 256> palette{};  // RGB
+  std::array<std::uint8_t, 768> palette{};  // RGB of 256 colours
 };
 
 class Fields {
@@ -42,19 +43,30 @@ class Fields {
   const Job& job_;
 };
 
+// Returns true for the RGB colours (0, 0, 0), (1, 1, 1), (2, 2, 2), ...
+bool is_grey_ramp(std::span<const std::uint8_t> colors) {
+  for (std::size_t i = 0; i < colors.size(); ++i)
+    if (colors[i] != i / 3) return false;
+  return true;
+}
+
 void read_palette(const Job& job, const Fields& fields, std::size_t header, Bmp& bmp) {
   const std::size_t entry = header == 12 ? 3 : 4;
   std::size_t colors = header == 12 ? 0 : fields.u32(46);
   if (colors == 0) colors = std::size_t{1} << bmp.bits;
   if (colors > 256) fail(job.name, cat("a palette of ", colors, " colours is not BMP"));
-  // As in Pillow, a colour that the file does not give is the grey of its index.
-  for (std::size_t i = 3 * colors; i < bmp.palette.size(); ++i)
-    bmp.palette[i] = static_cast<std::uint8_t>(i / 3);
   const std::size_t at = kFileHeader + header;
   if (at + colors * entry > job.bytes.size()) fail(job.name, "the file is cut short");
   for (std::size_t i = 0; i < colors; ++i)
     for (std::size_t c = 0; c < 3; ++c)
       bmp.palette[3 * i + c] = std::to_integer<std::uint8_t>(job.bytes[at + entry * i + 2 - c]);
+  // An index beyond the palette is black, as in Pillow 13. But Pillow ignores an 8-bit palette whose
+  // colours are the greys 0, 1, 2, ...: each pixel is then the grey of its index.
+  const std::size_t given = 3 * colors;
+  if (bmp.bits == 8 && colors > 2 && is_grey_ramp({bmp.palette.data(), given})) {
+    for (std::size_t i = given; i < bmp.palette.size(); ++i)
+      bmp.palette[i] = static_cast<std::uint8_t>(i / 3);
+  }
 }
 
 void read_masks(const Job& job, const Fields& fields, std::uint32_t compression, Bmp& bmp) {
@@ -116,7 +128,7 @@ void read_pixel(const Bmp& bmp, const std::uint8_t* row, int x, std::uint8_t* rg
   if (bmp.bits <= 8) {
     const int bit = x * bmp.bits;
     const int index = row[bit / 8] >> (8 - bmp.bits - bit % 8) & ((1 << bmp.bits) - 1);
-    std::memcpy(rgb, &bmp.palette[static_cast<std::size_t>(3 * index)], 3);
+    std::memcpy(rgb, &bmp.palette[3 * static_cast<std::size_t>(index)], 3);
   } else if (bmp.bits == 24) {
     for (int c = 0; c < 3; ++c) rgb[c] = row[3 * x + 2 - c];
   } else {

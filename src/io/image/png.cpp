@@ -169,14 +169,13 @@ class PngReader {
     row_bytes_ = png_get_rowbytes(png_, header_);
   }
 
-  // A colour that the file does not give is the grey of its index, as in Pillow 9.4.
+  // An index beyond the palette is black, as in Pillow 13.
   void read_palette() {
     png_colorp given = nullptr;
     int count = 0;
     png_get_PLTE(png_, header_, &given, &count);
     for (int i = 0; i < 256; ++i) {
-      const auto index = static_cast<png_byte>(i);
-      palette_[index] = i < count ? given[i] : png_color{index, index, index};
+      palette_[static_cast<std::size_t>(i)] = i < count ? given[i] : png_color{};
     }
   }
 
