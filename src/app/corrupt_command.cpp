@@ -114,7 +114,7 @@ std::unique_ptr<Dataset> CorruptCommand::open(const Registries& registries) cons
   const bool val = data.split == "val";
   std::optional<std::string>& folder = val ? config.data.val : config.data.train;
   // A folder of class folders is taken as the split. It is named from its parent.
-  if (data.config.empty() && config.data.dataset == "imagefolder" && !folder &&
+  if (!data.root.empty() && config.data.dataset == "imagefolder" && !folder &&
       holds_classes(config.data.root, data.split)) {
     const fs::path root = fs::weakly_canonical(config.data.root);
     config.data.root = root.parent_path();

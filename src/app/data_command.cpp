@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/program.h"
+#include "config/codec.h"
 #include "core/format.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
@@ -20,12 +21,12 @@ DataCommand::DataCommand() : jobs(max_threads()) {}
 void DataCommand::add_to(CLI::App& app) {
   app.add_option("--config", config, "config file or name; its data section is used");
   add_overrides(app, overrides, "override one key of the config (repeatable)");
-  app.add_option("--dataset", data.dataset, "without --config: what data.dataset would be")
+  app.add_option("--dataset", dataset, "data.dataset; goes above the config's")
       ->check(CLI::IsMember({"imagefolder", "imagenet", "webdataset", "packed"}))
-      ->capture_default_str();
-  app.add_option("--root", data.root, "without --config: data.root");
-  app.add_option("--train", data.train, "without --config: data.train");
-  app.add_option("--val", data.val, "without --config: data.val");
+      ->default_str("imagefolder");
+  app.add_option("--root", root, "data.root; goes above the config's");
+  app.add_option("--train", train, "data.train; goes above the config's");
+  app.add_option("--val", val, "data.val; goes above the config's");
   app.add_option("--split", split, "train or val")
       ->check(CLI::IsMember({"train", "val"}))
       ->capture_default_str();
@@ -35,14 +36,25 @@ void DataCommand::add_to(CLI::App& app) {
 
 ExperimentConfig DataCommand::config_of(const Registries& registries) const {
   if (!config.empty()) {
-    return load_experiment(find_config(config), overrides, registries.schemas());
+    std::vector<std::string> all = overrides;
+    const auto set = [&](const char* key, const std::optional<std::string>& value) {
+      if (value) all.push_back(cat("data.", key, "=", config::string_text(*value)));
+    };
+    set("dataset", dataset);  // first: another data set drops the split names from below
+    set("root", root.empty() ? std::nullopt : std::optional(root));
+    set("train", train);
+    set("val", val);
+    return load_experiment(find_config(config), all, registries.schemas());
   }
-  if (data.root.empty()) {
+  if (root.empty()) {
     throw ConfigError("name the data set: --config C, or --root DIR with --dataset NAME");
   }
   if (!overrides.empty()) throw ConfigError("--set needs --config");
   ExperimentConfig made;
-  made.data = data;
+  if (dataset) made.data.dataset = *dataset;
+  made.data.root = root;
+  made.data.train = train;
+  made.data.val = val;
   made.model.num_classes = 0;  // as many as there are
   return made;
 }
@@ -50,9 +62,9 @@ ExperimentConfig DataCommand::config_of(const Registries& registries) const {
 std::unique_ptr<Dataset> DataCommand::open(const ExperimentConfig& of,
                                            const Registries& registries) const {
   const Split which = split == "train" ? Split::kTrain : Split::kVal;
-  auto dataset = open_dataset(of.data, of.model, which, of.seed, registries.datasets);
-  log_info(dataset->description());
-  return dataset;
+  auto opened = open_dataset(of.data, of.model, which, of.seed, registries.datasets);
+  log_info(opened->description());
+  return opened;
 }
 
 std::string megabytes(std::int64_t bytes) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -22,12 +23,14 @@ namespace dtn::app {
 struct DataCommand {
   std::string config, split = "train";
   std::vector<std::string> overrides;
-  DataConfig data;  // in place of a config
+  std::string root;  // in place of a config, or above the config's, as are the next three
+  std::optional<std::string> dataset, train, val;
   bool json = false;
   int jobs;
 
   DataCommand();  // one job for each core
   void add_to(CLI::App& app);
+  // Throws ConfigError when neither a config nor a root is named.
   ExperimentConfig config_of(const Registries& registries) const;
   // Says on standard error which it is.
   std::unique_ptr<Dataset> open(const ExperimentConfig& config, const Registries& registries) const;

@@ -60,6 +60,19 @@ expect 0 dtn-data corrupt --dataset packed --root clean --severity 5 --output pa
   --corruption glass_blur,frost
 for folder in glass_blur/5 frost/5; do same_folders "one/$folder" "packed/$folder"; done
 
+
+echo "a root goes above the config's"
+cat > data.yaml << 'YAML'
+model: {preset: vit_t, num_classes: 4}
+data: {dataset: imagefolder, root: /nowhere}
+YAML
+for root in clean clean/val; do
+  expect 0 dtn-data corrupt --config data.yaml --root "$root" --output none --dry-run
+  expect_text '12 images x 75 folders'
+done
+expect 3 dtn-data corrupt --config data.yaml --output none --dry-run
+expect_text '/nowhere'
+
 echo "killed and resumed"
 start=$(date +%s%N)
 expect 0 dtn-data "${corrupt[@]}" --output unbroken --corruption all --jobs 1

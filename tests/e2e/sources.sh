@@ -81,6 +81,24 @@ expect_text '"images":48,"verified":48,"bad":\[\]'
 expect_file archives/ILSVRC2012_img_train.tar.dtn-index
 expect_file shards/in-val-000000.tar+3.dtn-index
 
+echo "a data set named by options goes above the config's"
+mkdir 'folder: #2'
+cp packed/val.packed 'folder: #2/only.packed'
+cat > elsewhere.yaml << 'EOF'
+model: {preset: vit_t, num_classes: 3}
+data: {dataset: imagefolder, root: /nowhere}
+EOF
+expect 3 dtn-data verify --config elsewhere.yaml
+expect_text '/nowhere'
+expect 0 dtn-data verify --config elsewhere.yaml --root folder --split val
+expect_text '48 of 48 images verified, 0 bad'
+expect 0 dtn-data verify --config elsewhere.yaml --set data.root=/other --dataset packed \
+  --root 'folder: #2' --val only.packed --split val
+expect_text '48 of 48 images verified, 0 bad'
+expect 0 dtn-data stats --config elsewhere.yaml --root folder
+expect 0 dtn-data pack --config elsewhere.yaml --root folder --output by_config.packed
+cmp by_config.packed packed/train.packed || fail "the config's root was packed"
+
 echo "bad images are named"
 printf 'no image' > folder/train/n02/bad.jpg
 expect 3 dtn-data verify --root folder
