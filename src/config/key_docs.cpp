@@ -13,6 +13,14 @@ namespace {
 
 constexpr const char* kUnset = "unset";
 
+// The default of data.resample depends on who wrote the config, and no key of the config says that.
+std::string resample_default(const Key& key) {
+  ExperimentConfig config;
+  const std::string usual = key.write(config);
+  config.data.resample = Resample::kPillow12;
+  return cat(usual, " (run or checkpoint that lacks the key: ", key.write(config), ")");
+}
+
 std::string or_unset(const std::string& value) { return value == "null" ? kUnset : value; }
 
 // A choice under which other defaults may hold.
@@ -38,6 +46,8 @@ class Documenter {
     for (const ModelConfig& m : model_presets()) {
       presets_.push_back({m.preset, parse_experiment(cat("model: {preset: ", m.preset, "}"),
                                                      "default", {}, schemas)});
+      // parse_experiment() assumes a checkpoint; the documents are about new configs.
+      presets_.back().config.data.resample = DataConfig().resample;
     }
   }
 
@@ -104,6 +114,7 @@ class Documenter {
   // Defaults differ by the model's preset, by the augmentation's, or by the optimizer.
   std::string default_of(const Key& key) const {
     if (key.path == "model.preset") return "none, it must be set";
+    if (key.path == "data.resample") return resample_default(key);
     if (key.path.starts_with("augment.")) return default_over(key, augmentations());
     if (key.path.starts_with("optim.")) return default_over(key, optimizers(leaf_of(key.path)));
     const std::string value = key.write(presets_.front().config);

@@ -147,9 +147,9 @@ std::vector<Key> data_keys() {
              "draws bilinear or bicubic for each image, as timm does; unset: as data.interpolation",
              "random"),
       choice("data.resample", FIELD(data.resample),
-             "whose pixels resizing gives: those of Pillow 13, which resizes the columns of some "
-             "tall images first, or of Pillow up to 12.3, as runs did that were made before this "
-             "key"),
+             "which Pillow's pixels resizing gives: Pillow 13 resizes the columns of some tall "
+             "images first, Pillow up to 12.3 never does; runs and checkpoints made before this "
+             "key keep pillow12"),
       choice("data.decode", FIELD(data.decode),
              "how JPEGs are decoded: exactly, or fast, as small as the crop allows; auto: fast to "
              "train, exact to evaluate"),

@@ -67,6 +67,8 @@ TEST(KeyDocs, DefaultsFollowTheChoicesAbove) {
   EXPECT_EQ(default_of("optim.eps"), "1.0e-08 (lamb 1.0e-06)");
   EXPECT_EQ(default_of("augment.erase"), "0 (deit 0.25)");
   EXPECT_EQ(default_of("schedule.epochs"), "300");
+  EXPECT_EQ(default_of("data.resample"),
+            "pillow13 (run or checkpoint that lacks the key: pillow12)");
   EXPECT_EQ(default_of("model.norm.lambda"), "learnable");
 }
 
