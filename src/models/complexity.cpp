@@ -34,9 +34,10 @@ double bytes_kept(Classifier& model, DType compute, std::int64_t samples) {
   return static_cast<double>(meta_bytes_in_use() - before);
 }
 
-// Without what does not grow with the samples, such as statistics of the batch.
+// Without what does not grow with the samples, such as statistics of the batch. BatchNorm does not
+// train on a single sample.
 double bytes_of_sample(Classifier& model, DType compute) {
-  return bytes_kept(model, compute, 2) - bytes_kept(model, compute, 1);
+  return bytes_kept(model, compute, 3) - bytes_kept(model, compute, 2);
 }
 
 }  // namespace
@@ -54,6 +55,13 @@ Complexity complexity_of(const ModelConfig& config, const ModelRegistry& models,
   model.parameters().enable_bfloat16();
   result.activation_bytes_bf16 = bytes_of_sample(model, DType::kBFloat16);
   return result;
+}
+
+void try_training_pass(const ModelConfig& config, std::int64_t samples, const ModelRegistry& models,
+                       const NormRegistry& norms) {
+  Classifier model(config, 0, DType::kFloat32, kMeta, models, norms);
+  bytes_kept(model, DType::kFloat32, samples);
+  meta_queue().take_work();
 }
 
 }  // namespace dtn

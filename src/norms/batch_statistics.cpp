@@ -1,5 +1,6 @@
 #include "norms/batch_statistics.h"
 
+#include "dtn/core/check.h"
 #include "dtn/ops/primitive.h"
 #include "kernels/norm/channel_norm.h"
 
@@ -13,6 +14,15 @@ void move_towards(const RunningStatistics& running, const Tensor& x,
   run_on(x.device(), MoveRunningStatistics{mean.dtype(), x.dim(-1), rows, running.momentum,
                                            moments.mean.raw(), moments.rest.raw(),
                                            moments.variance.raw(), mean.raw(), variance.raw()});
+}
+
+// Throws ConfigError where the whole batch has a single row. The variance of one row is 0, so the
+// output would not depend on x. PyTorch refuses it too.
+void check_training_rows(const Tensor& x, const ops::SharedBatch* batch) {
+  if ((batch ? batch->rows() : x.numel() / x.dim(-1)) != 1) return;
+  throw ConfigError(
+      cat("BatchNorm needs more than one value per channel in training; its input is ",
+          to_string(x.shape()), ", so use a larger train.batch_size or train.micro_batch"));
 }
 
 ops::ChannelMoments settled(const RunningStatistics& running) {
@@ -35,6 +45,7 @@ Variable batch_norm(Context& ctx, const char* op, const Variable& x, const Varia
   if (!ctx.training()) {
     return ops::channel_affine(ctx, op, x, weight, bias, all_rows, settled(running));
   }
+  check_training_rows(x.value(), batch.get());
   ops::ChannelMoments moments;
   Variable y = ops::channel_norm(ctx, op, x, weight, bias, all_rows, &moments, batch);
   if (!ctx.mode.recompute) move_towards(running, x.value(), moments, batch.get());
@@ -44,6 +55,7 @@ Variable batch_norm(Context& ctx, const char* op, const Variable& x, const Varia
 ops::ChannelMoments batch_statistics(const Context& ctx, const RunningStatistics& running,
                                      const Tensor& x, double eps, const ops::SharedBatch* batch) {
   if (!ctx.training()) return settled(running);
+  check_training_rows(x, batch);
   ops::ChannelMoments moments = ops::channel_statistics(x, {1, x.dim(-1), eps});
   if (batch) batch->combine(moments);
   if (!ctx.mode.recompute) move_towards(running, x, moments, batch);

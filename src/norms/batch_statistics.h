@@ -1,6 +1,7 @@
 // Normalization of x [.., C] over all its rows, with the statistics of the batch in training,
 // towards which the running ones are moved unless a checkpointed block runs again, and with the
-// running ones otherwise. With `sync`, the batch is that of all ranks.
+// running ones otherwise. With `sync`, the batch is that of all ranks. In training a batch of a
+// single row is a ConfigError.
 #pragma once
 
 #include "dtn/config/norm_config.h"

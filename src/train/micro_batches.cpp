@@ -56,4 +56,14 @@ std::vector<MicroBatch> MicroBatches::of(std::int64_t rows) const {
   return micro_batches;
 }
 
+std::int64_t MicroBatches::min_rows() const {
+  std::int64_t fewest = batch_size_;
+  const auto look_at = [&](std::int64_t rows) {
+    for (const MicroBatch& part : of(rows)) fewest = std::min(fewest, part.end - part.begin);
+  };
+  if (rows_of_ranks_.empty()) look_at(batch_size_);
+  for (const std::int64_t rows : rows_of_ranks_) look_at(rows);
+  return fewest;
+}
+
 }  // namespace dtn

@@ -27,6 +27,9 @@ class MicroBatches {
   // Of a step on that many rows.
   std::vector<MicroBatch> of(std::int64_t rows) const;
 
+  // Fewest rows of a micro-batch on any rank.
+  std::int64_t min_rows() const;
+
  private:
   std::int64_t count_for(std::int64_t rows) const;
 

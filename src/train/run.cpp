@@ -9,10 +9,12 @@
 #include "dtn/core/log.h"
 #include "dtn/core/parallel.h"
 #include "dtn/core/version.h"
+#include "dtn/models/complexity.h"
 #include "io/atomic_file.h"
 #include "io/weights_file.h"
 #include "train/agreement.h"
 #include "train/freeze.h"
+#include "train/micro_batches.h"
 
 namespace dtn {
 namespace {
@@ -54,6 +56,19 @@ void check_same_classes(const CheckpointData& checkpoint, const SampleSource& tr
   if (match.is_identity() && now.count == before.count && match.note.empty()) return;
   throw DataError(cat("the training split has ", now.count, " classes in another order or number ",
                       "than the ", before.count, " of ", before.owner, "; ", advice));
+}
+
+// Throws ConfigError where a rank would train a classifier's BatchNorm on a single value per
+// channel. Only a micro-batch of one sample can have that. Every rank throws the same. Other tasks,
+// and statistics over all ranks, find out in their first step.
+void check_batch_norm(const ExperimentConfig& config, const Registries& registries,
+                      const Communicator& ranks) {
+  if (config.task != "classify" || config.train.freeze.backbone) return;
+  const NormConfig& norm = config.model.norm;
+  const bool* sync = norm.type == "bn" ? norm.find<bool>("sync") : nullptr;
+  if (sync && *sync && !ranks.alone()) return;
+  if (MicroBatches(config.train, ranks.alone() ? nullptr : &ranks).min_rows() > 1) return;
+  try_training_pass(config.model, 1, registries.models, registries.norms);
 }
 
 void resume(Run& run, const std::filesystem::path& checkpoint, const ConfigSchemas& schemas) {
@@ -115,6 +130,7 @@ std::string device_text(const Run& run) {
 std::unique_ptr<Run> open_run(const ExperimentConfig& config, const TrainerOptions& options,
                               Communicator& ranks) {
   const Device device = options.device;
+  check_batch_norm(config, *options.registries, ranks);
   std::unique_ptr<Task> task = make_task({config, device, *options.registries});
   std::unique_ptr<OpenSplit> train = open_checked(*task, config, Split::kTrain, device, ranks);
   task->learn_classes(train->source());

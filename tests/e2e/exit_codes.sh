@@ -56,6 +56,20 @@ expect 2 dtn-bench norm --shape 1,36,8 --heads 2 --type ln --positions 0,0,-1
 expect_text 'no relative positions'
 expect 0 dtn-bench norm --shape 1,2003,8 --heads 2 --steps 1  # longer than any image
 
+echo "2: BatchNorm on a single value, before anything is written"
+cat > levit.yaml << 'EOF'
+model: {preset: levit_128s, image_size: 32, embed_dim: [32, 64], depth: [1, 1], num_heads: [1, 2],
+        num_classes: 10}
+data: {dataset: synthetic, size: 8}
+schedule: {steps: 1}
+train: {batch_size: 4, micro_batch: 1}
+EOF
+expect 2 dtn-train --config levit.yaml --threads 2 --output levit
+expect_text 'BatchNorm needs more than one value per channel in training.*train.batch_size'
+expect_no_file levit
+expect 0 dtn-train --config levit.yaml --threads 2 --output levit --set train.micro_batch=2
+expect 0 dtn-eval --checkpoint levit --batch-size 1
+
 echo "2: words of other programs"
 for word in lr learning-rate epochs batch-size bs workers; do
   expect 2 dtn-train "${tiny[@]}" --$word 1

@@ -27,4 +27,9 @@ struct Complexity {
 Complexity complexity_of(const ModelConfig& config, const ModelRegistry& models = model_registry(),
                          const NormRegistry& norms = norm_registry());
 
+// Runs a forward pass of `samples` in training mode on the meta device, for the errors it throws.
+void try_training_pass(const ModelConfig& config, std::int64_t samples,
+                       const ModelRegistry& models = model_registry(),
+                       const NormRegistry& norms = norm_registry());
+
 }  // namespace dtn

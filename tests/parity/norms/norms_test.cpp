@@ -39,6 +39,8 @@ std::vector<Setting> settings(const NormCase& c) {
   std::vector<Setting> fitting;
   for (Setting s : settings()) {
     if (unusual > 1 && s.grid.tokens() > 100) continue;
+    // BatchNorm refuses to train on a single value per channel.
+    if (c.training && c.config.type == "bn" && s.batch * s.grid.tokens() == 1) continue;
     // A class token; or one for distillation and registers, too.
     if (c.config.takes_prefix()) s.grid.prefix = s.batch == 3 ? 6 : 1;
     if (test::fits(c, s.built_for())) fitting.push_back(s);

@@ -41,6 +41,17 @@ TEST(MicroBatches, OfOneRankAreEqual) {
   EXPECT_THROW(MicroBatches(training(12, 5), nullptr).of(12), Error);
 }
 
+TEST(MicroBatches, HaveAtLeastSoManyRows) {
+  EXPECT_EQ(MicroBatches(training(12, {}), nullptr).min_rows(), 12);
+  EXPECT_EQ(MicroBatches(training(12, 4), nullptr).min_rows(), 4);
+  EXPECT_EQ(MicroBatches(training(12, 1), nullptr).min_rows(), 1);
+  // Ranks with 4, 4 and 2 rows, of which every one has two micro-batches.
+  on_ranks(3, [&](Communicator& all) {
+    EXPECT_EQ(MicroBatches(training(10, 2), &all).min_rows(), 1);
+    return 0;
+  });
+}
+
 TEST(MicroBatches, OfRanksMeetAndWeighByTheirRows) {
   for (int batch_size : {12, 10, 8}) {
     for (int size : {2, 3, 4}) {
