@@ -30,6 +30,11 @@ const char* why_no_weights(const fs::path& path) {
     return "this run has no checkpoint yet; train.checkpoint_every says when it has";
   }
   if (!fs::is_directory(path)) return "neither a file nor a folder";
+  for (const char* pickle : {"pytorch_model.bin", "model.pth", "pytorch_model.pth"}) {
+    if (!fs::exists(path / pickle)) continue;
+    return "holds a PyTorch pickle and no model.safetensors; name the pickle to see how to convert "
+           "it";
+  }
   return "holds no model.safetensors; name a safetensors file, a checkpoint folder or a run folder";
 }
 

@@ -7,6 +7,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
@@ -16,6 +17,7 @@
 #include "io/posix.h"
 #include "io/safetensors_checksum.h"
 #include "io/safetensors_header.h"
+#include "io/weights_file.h"
 
 namespace dtn {
 namespace {
@@ -161,6 +163,11 @@ Declared take_checksums(Header& header, std::string_view json, const std::string
 TensorFile load(const Source& source, const ReadOptions& options) {
   const std::string& file = source.name;
   auto not_ours = [&](const auto&... what) {
+    std::array<char, kFormatBytes> start;
+    const std::size_t bytes = std::min<std::uint64_t>(start.size(), source.size);
+    source.read(0, start.data(), bytes);
+    const std::string other = describe_other_format({start.data(), bytes}, file);
+    if (!other.empty()) throw DataError(cat(file, " is ", other));
     throw DataError(cat(file, ": not a safetensors file, or damaged: ", what...));
   };
   if (source.size < kLengthBytes) not_ours("it has ", source.size, " bytes");
@@ -171,6 +178,7 @@ TensorFile load(const Source& source, const ReadOptions& options) {
   }
   std::string json(header_bytes, '\0');
   source.read(kLengthBytes, json.data(), json.size());
+  if (!json.starts_with('{')) not_ours("its header is no JSON object");
   std::uint64_t data_at = kLengthBytes + header_bytes;
   Header header = parse_header(json, source.size - data_at, file);
   Declared declared = take_checksums(header, json, file);

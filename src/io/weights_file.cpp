@@ -1,10 +1,29 @@
 #include "io/weights_file.h"
 
+#include <string_view>
 #include <system_error>
+
+#include "dtn/core/check.h"
 
 namespace dtn {
 
 namespace fs = std::filesystem;
+
+namespace {
+
+// A shell command that writes the tensors of a checkpoint as safetensors.
+std::string convert_command(const std::string& file) {
+  const std::string to = fs::path(file).replace_extension(".safetensors").string();
+  return cat(
+      "python3 -c \"import sys, torch, safetensors.torch as s; "
+      "d = torch.load(sys.argv[1], map_location='cpu'); "
+      "d = next((d[k] for k in ('model', 'state_dict', 'teacher') if k in d), d); "
+      "s.save_file({k: v.contiguous().clone() for k, v in d.items() if torch.is_tensor(v)}, "
+      "sys.argv[2])\" '",
+      file, "' '", to, "'");
+}
+
+}  // namespace
 
 std::optional<fs::path> find_weights(const fs::path& named, WeightsKind kind) {
   std::error_code error;
@@ -16,6 +35,26 @@ std::optional<fs::path> find_weights(const fs::path& named, WeightsKind kind) {
     if (fs::exists(folder / name, error)) return folder / name;
   }
   return {};
+}
+
+std::string describe_other_format(std::span<const char> start, const std::string& file) {
+  const std::string_view text(start.data(), start.size());
+  if (text.starts_with("version https://git-lfs.github.com/spec/")) {
+    return "a Git LFS pointer in place of the file itself; run 'git lfs pull' in its folder (once "
+           "before: 'git lfs install'), or download the file from its web page";
+  }
+  const bool zip = text.starts_with("PK\x03\x04");
+  // Protocols 2 to 5. torch.save() writes 2. The JSON of a safetensors file begins at byte 8.
+  const bool pickle =
+      text.size() > 8 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5 && text[8] != '{';
+  if (!zip && !pickle) return "";
+  const char* what = pickle                                            ? "a Python pickle"
+                     : text.find("data.pkl") != std::string_view::npos ? "a PyTorch checkpoint"
+                                                                       : "a ZIP archive";
+  return cat(what,
+             ", not safetensors. Convert what torch.save() wrote once, with Python (pip install "
+             "torch safetensors): ",
+             convert_command(file), " (see docs/weights.md where torch.load refuses it)");
 }
 
 }  // namespace dtn

@@ -312,6 +312,42 @@ TEST_F(Safetensors, HostileLengthsGiveNamedErrors) {
   EXPECT_EQ(parse(file_of("{}")).tensors.size(), 0u);
 }
 
+TEST_F(Safetensors, FilesOfOtherProgramsAreRecognised) {
+  const auto error_of = [&](const std::string& file, const char* name = "a.pth") {
+    const fs::path path = folder_ / name;
+    std::ofstream(path, std::ios::binary) << file;
+    try {
+      read_safetensors(path);
+    } catch (const DataError& e) {
+      return std::string(e.what());
+    }
+    return std::string();
+  };
+  const auto expect = [](const std::string& error, std::initializer_list<const char*> parts) {
+    for (const char* part : parts) EXPECT_NE(error.find(part), std::string::npos) << error;
+  };
+  const std::string name = "archive/data.pkl";
+  // Local file headers as zip tools and as torch.save() write them; the second passes for a length.
+  for (const std::string& version : {std::string("\x14\0\0\0", 4), std::string(4, '\0')}) {
+    const std::string zip =
+        "PK\x03\x04" + version + std::string(18, '\0') + std::string("\x10\0\0\0", 4);
+    expect(error_of(zip + name + "\x80\x02}."),
+           {"a.pth is a PyTorch checkpoint, not safetensors", "python3 -c", "torch.load",
+            "a.pth' '", "a.safetensors'"});
+    expect(error_of(zip + "word/document.xml"), {"a.pth is a ZIP archive"});
+  }
+  expect(error_of(std::string("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20", 10)),
+         {"is a Python pickle", "python3 -c"});
+  expect(error_of("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
+                  "model.safetensors"),
+         {"model.safetensors is a Git LFS pointer", "git lfs pull"});
+  // The first bytes of a pickle, in a safetensors file whose end is missing.
+  const std::string whole = file_of("{" + std::string(638, ' ') + "}");
+  EXPECT_EQ(whole.substr(0, 2), "\x80\x02");
+  expect(error_of(whole.substr(0, 600)), {"not a safetensors file, or damaged"});
+  EXPECT_EQ(error_of(whole), "");
+}
+
 TEST_F(Safetensors, UnreadablePathsGiveNamedErrors) {
   fs::path pipe = folder_ / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
