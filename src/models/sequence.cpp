@@ -119,7 +119,7 @@ SequenceAttentionOptions attention_options(const ModelConfig& c, int index) {
           .layer = index};
 }
 
-BlockOptions block_options(const ModelConfig& c, int index) {
+BlockOptions sequence_block_options(const ModelConfig& c, int index) {
   BlockOptions o;
   o.attention = {.channels = c.embed_dim, .heads = c.num_heads};
   o.make_attention = [&c, index](const Scope& scope) {
@@ -140,10 +140,10 @@ BlockOptions block_options(const ModelConfig& c, int index) {
   return o;
 }
 
-std::vector<Block> make_blocks(const Scope& scope, const ModelConfig& c) {
+std::vector<Block> make_sequence_blocks(const Scope& scope, const ModelConfig& c) {
   std::vector<Block> blocks;
   for (int i = 0; i < c.depth; ++i) {
-    const Block& block = blocks.emplace_back(scope / i, block_options(c, i));
+    const Block& block = blocks.emplace_back(scope / i, sequence_block_options(c, i));
     for (const LayerInfo::Norm& norm : block.info().norms) {
       if (norm.norm->takes_lengths()) continue;
       throw ConfigError(cat("the normalizer '", c.norm.type,
@@ -213,7 +213,7 @@ SequenceTransformer::SequenceTransformer(const Scope& scope, const ModelConfig& 
                      .weight("weight", {config.vocabulary, config.embed_dim}, normal_with(1))),
       class_token_(scope.weight("cls_token", {1, 1, config.embed_dim}, InitKind::kZeros)),
       dropout_(scope / "pos_drop", config.dropout),
-      blocks_(make_blocks(scope / "blocks", config)),
+      blocks_(make_sequence_blocks(scope / "blocks", config)),
       norm_(make_layer_norm({config.embed_dim, config.num_heads, config.eps}, scope / "norm")) {}
 
 std::vector<FieldSpec> SequenceTransformer::inputs() const {
