@@ -95,7 +95,7 @@ bool is_pointwise(const std::string& name, const Tensor& t) {
 
 }  // namespace
 
-NamedTensors levit_in_its_names(const NamedTensors& tensors) {
+NamedTensors levit_in_its_names(const NamedTensors& tensors, std::vector<std::string>&) {
   const std::vector<int> depths = depths_in(tensors);
   NamedTensors result;
   for (const auto& [name, tensor] : tensors) {

@@ -1,8 +1,12 @@
 #include "models/other_names.h"
 
 #include <algorithm>
-#include <string>
+#include <optional>
 #include <string_view>
+
+#include "dtn/core/check.h"
+#include "models/huggingface_names.h"
+#include "models/torchvision_names.h"
 
 namespace dtn {
 namespace {
@@ -63,11 +67,53 @@ Tensor transposed(const Tensor& matrix) {
   return result;
 }
 
+// Leaves out what MAE rebuilds masked patches with.
+NamedTensors without_decoder(const NamedTensors& tensors, std::vector<std::string>& notes) {
+  const auto is_decoder = [](const auto& t) { return t.first.starts_with("decoder_"); };
+  if (std::ranges::none_of(tensors, is_decoder)) return tensors;
+  NamedTensors encoder = tensors;
+  const std::size_t left_out = std::erase_if(
+      encoder, [&](const auto& t) { return is_decoder(t) || t.first == "mask_token"; });
+  notes.push_back(cat("decoder_*, mask_token: ", left_out, left_out == 1 ? " tensor" : " tensors",
+                      " of MAE's decoder not used"));
+  return encoder;
+}
+
+// The number at the front of `name` and what follows its dot: 3 and norm1.weight of 3.norm1.weight.
+struct BlockNumber {
+  std::string_view number, rest;
+};
+std::optional<BlockNumber> split_number(std::string_view name) {
+  const std::size_t dot = name.find('.');
+  const std::string_view number = name.substr(0, dot);
+  if (dot == std::string_view::npos || number.empty()) return {};
+  if (number.find_first_not_of("0123456789") != std::string_view::npos) return {};
+  return BlockNumber{number, name.substr(dot + 1)};
+}
+
+// DINOv2 trains large models in chunks of blocks, whose blocks count on: blocks.1.12 is block 12.
+NamedTensors without_chunks(NamedTensors tensors, std::vector<std::string>& notes) {
+  constexpr std::string_view kBlocks = "blocks.";
+  std::string example;
+  for (auto& [name, tensor] : tensors) {
+    if (!name.starts_with(kBlocks)) continue;
+    const auto chunk = split_number(std::string_view(name).substr(kBlocks.size()));
+    if (!chunk || !split_number(chunk->rest)) continue;
+    const BlockNumber block = *split_number(chunk->rest);
+    example = cat(kBlocks, chunk->number, ".", block.number, " is block ", block.number);
+    name = cat(kBlocks, chunk->rest);
+  }
+  if (!example.empty()) notes.push_back(cat("blocks in chunks, as DINOv2 trains them: ", example));
+  return tensors;
+}
+
 }  // namespace
 
-NamedTensors in_timm_names(const NamedTensors& tensors) {
+NamedTensors in_timm_names(const NamedTensors& tensors, std::vector<std::string>& notes) {
+  if (has_huggingface_names(tensors)) return huggingface_in_timm_names(tensors, notes);
+  if (has_torchvision_names(tensors)) return torchvision_in_timm_names(tensors, notes);
   NamedTensors result;
-  for (const auto& [name, tensor] : tensors) {
+  for (const auto& [name, tensor] : without_chunks(without_decoder(tensors, notes), notes)) {
     if (name == "proj" && tensor.rank() == 2) {  // CLIP's, which has no bias
       result.emplace_back("head.weight", transposed(tensor));
       result.emplace_back("head.bias", Tensor::zeros({tensor.dim(1)}, DType::kFloat32));

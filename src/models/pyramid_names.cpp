@@ -60,9 +60,11 @@ NamedTensors renamed(NamedTensors tensors, Renaming&& renaming) {
 
 }  // namespace
 
-NamedTensors in_pvt_v2_names(const NamedTensors& tensors) { return renamed(tensors, pvt_v2_name); }
+NamedTensors in_pvt_v2_names(const NamedTensors& tensors, std::vector<std::string>&) {
+  return renamed(tensors, pvt_v2_name);
+}
 
-NamedTensors in_swin_names(const NamedTensors& tensors) {
+NamedTensors in_swin_names(const NamedTensors& tensors, std::vector<std::string>&) {
   const bool later =
       std::ranges::any_of(tensors, [](const auto& t) { return t.first.starts_with("head.fc."); });
   return later ? renamed(tensors, swin_name) : tensors;

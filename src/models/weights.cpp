@@ -7,8 +7,8 @@
 
 #include "io/fingerprint.h"
 #include "kernels/pointwise/pointwise.h"
+#include "models/key_prefixes.h"
 #include "models/norm_transfer.h"
-#include "models/other_names.h"
 #include "models/position_loader.h"
 
 namespace dtn {
@@ -105,7 +105,7 @@ class Adapter {
         config_(model.config()),
         head_(head),
         foreign_(model.family().weights),
-        tensors_(foreign_.renamed ? foreign_.renamed(tensors) : tensors),
+        tensors_(in_names_of(model, tensors, source, notes_)),
         source_(source),
         norms_(tensors_, model.parameters()),
         positions_(model, origin, tensors_, source) {
@@ -259,11 +259,11 @@ class Adapter {
   const ModelConfig& config_;
   const HeadOptions& head_;
   const ForeignWeights& foreign_;
+  std::vector<std::string> notes_;
   NamedTensors tensors_;
   const std::string& source_;
   const NormTransfer norms_;
   PositionLoader positions_;
-  std::vector<std::string> notes_;
 };
 
 }  // namespace
@@ -296,7 +296,8 @@ void load_exact(ParameterStore& store, const NamedTensors& tensors, const std::s
 namespace {
 
 struct Adapted {
-  std::int64_t taken;  // tensors that went over as they are
+  std::int64_t taken;   // tensors that went over as they are
+  std::size_t tensors;  // under the model's names
   std::vector<std::string> notes;
 };
 
@@ -308,7 +309,7 @@ Adapted adapt(Classifier& model, const NamedTensors& tensors, const std::string&
            {.may_lack = [&](const std::string& name) { return adapter.may_lack(name); },
             .adapt = [&](Parameter& p, const Tensor& t) { return adapter.adapt(p, t); },
             .skip = [&](const std::string& name) { return adapter.skip(name); }});
-  return {taken, adapter.notes()};
+  return {taken, adapter.tensors().size(), adapter.notes()};
 }
 
 }  // namespace
@@ -345,7 +346,7 @@ std::vector<std::string> load_weights(Classifier& model, const TensorFile& file,
   Adapted adapted = adapt(model, file.tensors, source, origin_of(file), head);
   if (!adapted.notes.empty()) {
     adapted.notes.push_back(
-        cat(adapted.taken, " of ", file.tensors.size(), " tensors taken over as they are"));
+        cat(adapted.taken, " of ", adapted.tensors, " tensors taken over as they are"));
   }
   return adapted.notes;
 }

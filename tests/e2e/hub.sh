@@ -44,6 +44,27 @@ worst = max(abs(a - b) for a, b in zip(run, hub))
 assert 0 < worst < 2e-3 * max(map(abs, run)), worst  # of eleven bits in half of the weights
 EOF
 
+echo "names of wrappers, and files that are no safetensors"
+python3 - << 'EOF'
+import files
+_, tensors = files.read_safetensors("hub/model.safetensors")
+files.write_safetensors("wrapped.safetensors", {"module." + n: t for n, t in tensors.items()})
+open("pointer.safetensors", "w").write("version https://git-lfs.github.com/spec/v1\nsize 123\n")
+open("pickle.pth", "wb").write(b"PK\3\4" + bytes(26) + b"archive/data.pkl" + bytes(40))
+EOF
+wrapped=(--config hub/config.json --inputs images.safetensors --save-logits wrapped_logits.safetensors)
+expect 0 dtn-eval --checkpoint wrapped.safetensors "${wrapped[@]}"
+expect_text "took the prefix 'module.' off [0-9]+ tensors"
+cmp hub.safetensors wrapped_logits.safetensors || fail "the prefix changes the logits"
+expect 3 dtn-eval --checkpoint pointer.safetensors "${wrapped[@]}"
+expect_text "pointer.safetensors is a Git LFS pointer.*'git lfs pull'"
+expect 3 dtn-eval --checkpoint pickle.pth "${wrapped[@]}"
+expect_text "pickle.pth is a PyTorch checkpoint.*python3 -c .*'pickle.pth' 'pickle.safetensors'"
+mkdir pickled
+cp pickle.pth pickled/pytorch_model.bin
+expect 2 dtn-eval --checkpoint pickled "${wrapped[@]}"
+expect_text 'holds a PyTorch pickle and no model.safetensors'
+
 echo "dtn-info and dtn-train take the folder, too"
 expect 0 dtn-info hub
 expect_text '^model +vit_tiny_patch16_224: 192 channels, 3 heads, depth 1, patch 16, image 32 x 32$'

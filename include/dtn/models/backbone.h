@@ -56,8 +56,9 @@ class Backbone {
 
 // What a family knows of weights that others have trained.
 struct ForeignWeights {
-  // Tensors under the names of the parameters here; null: they have these already.
-  NamedTensors (*renamed)(const NamedTensors&) = nullptr;
+  // Tensors under the names of the parameters here, with notes for people of what was left out or
+  // put together; null: they have these names already.
+  NamedTensors (*renamed)(const NamedTensors&, std::vector<std::string>& notes) = nullptr;
   // A tensor of a file that is no weight, such as a table that is computed here.
   bool (*skips)(const std::string& name) = nullptr;
 };

@@ -51,7 +51,9 @@ struct HeadOptions {
 //  - where the file has LayerNorms and the model another normalizer, that takes their weight and
 //    bias and keeps the start of what else it has, such as DTN's lambdas and positions;
 //  - fc_norm is left at its initialisation where the file has the norm ahead of the pooling.
-// Tensors of vision transformers may have the names of DeiT III's, DINOv2's and CLIP's releases.
+// Tensors of vision transformers may have the names of DeiT III's, DINOv2's, MAE's and CLIP's
+// releases, of Hugging Face's transformers and of torchvision. Names of any family may have the
+// prefixes of wrappers, such as module.
 // Returns a note for each such adaptation.
 std::vector<std::string> load_adapted(Classifier& model, const NamedTensors& tensors,
                                       const std::string& source, const GridKeys& origin = {},

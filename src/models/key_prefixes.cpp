@@ -1,0 +1,137 @@
+#include "models/key_prefixes.h"
+
+#include <set>
+#include <string_view>
+
+#include "dtn/core/check.h"
+#include "dtn/models/backbone.h"
+
+namespace dtn {
+namespace {
+
+// PyTorch's DistributedDataParallel and torch.compile, trainers, and DINO's pairs of networks. Of a
+// teacher and a student the teacher is taken, as in evaluations of DINO.
+constexpr std::string_view kPrefixes[] = {
+    "module.", "_orig_mod.", "teacher.backbone.", "teacher.", "backbone.", "model.",
+};
+constexpr int kMaxNested = 4;  // prefixes, one in another
+
+struct Unwrapped {
+  std::string prefix;
+  NamedTensors inside;  // without the prefix
+  NamedTensors beside;  // without the outer part of it
+};
+
+class NameTranslation {
+ public:
+  NameTranslation(const Classifier& model, std::vector<std::string>& notes)
+      : model_(model), foreign_(model.family().weights), notes_(notes) {
+    for (const Parameter& p : model.parameters().parameters()) names_.insert(p.name);
+    for (const Buffer& b : model.parameters().buffers()) names_.insert(b.name);
+  }
+
+  NamedTensors of(const NamedTensors& tensors) const {
+    std::vector<std::string> plain_notes;
+    NamedTensors plain = renamed(tensors, plain_notes);
+    Unwrapped found;
+    if (fits(plain) || !unwrap(tensors, kMaxNested, found)) {
+      notes_.insert(notes_.end(), plain_notes.begin(), plain_notes.end());
+      return plain;
+    }
+    const std::size_t count = found.inside.size();
+    const NamedTensors others = add_heads(found);
+    std::string note = cat("took the prefix '", found.prefix, "' off ", count,
+                           count == 1 ? " tensor" : " tensors");
+    if (!others.empty()) {
+      note += cat("; ", others.size(), others.size() == 1 ? " other is" : " others are",
+                  " not used (", others.front().first, others.size() == 1 ? ")" : ", ...)");
+    }
+    notes_.push_back(note);
+    return renamed(found.inside, notes_);
+  }
+
+ private:
+  NamedTensors renamed(const NamedTensors& tensors, std::vector<std::string>& notes) const {
+    return foreign_.renamed ? foreign_.renamed(tensors, notes) : tensors;
+  }
+  // Looks at the backbone alone: the head of a wrapper may have the name of the model's.
+  bool fits(const NamedTensors& ours) const {
+    for (const auto& [name, tensor] : ours) {
+      if (names_.contains(name) && !model_.is_head(name)) return true;
+    }
+    return false;
+  }
+
+  bool unwrap(const NamedTensors& tensors, int nested, Unwrapped& found) const {
+    std::vector<std::string> ignored;
+    for (const std::string_view prefix : kPrefixes) {
+      NamedTensors inside, beside;
+      for (const auto& [name, tensor] : tensors) {
+        if (name.starts_with(prefix)) {
+          inside.emplace_back(name.substr(prefix.size()), tensor);
+        } else {
+          beside.emplace_back(name, tensor);
+        }
+      }
+      if (inside.empty()) continue;
+      if (fits(renamed(inside, ignored))) {
+        found.inside = std::move(inside);
+      } else if (nested == 1 || !unwrap(inside, nested - 1, found)) {
+        continue;
+      }
+      found.prefix.insert(0, prefix);
+      found.beside.insert(found.beside.end(), beside.begin(), beside.end());
+      return true;
+    }
+    return false;
+  }
+
+  // Moves the heads that stand beside the prefix, and returns the rest.
+  NamedTensors add_heads(Unwrapped& found) const {
+    std::set<std::string> inside;
+    for (const auto& [name, tensor] : found.inside) inside.insert(name);
+    NamedTensors others;
+    for (const auto& [name, tensor] : found.beside) {
+      const std::string head = head_name(name);
+      if (head.empty() || !inside.insert(head).second) {
+        others.emplace_back(name, tensor);
+      } else {
+        found.inside.emplace_back(head, tensor);
+      }
+    }
+    return others;
+  }
+
+  // The name by which the tensor is one of the model's head, or empty.
+  std::string head_name(const std::string& name) const {
+    constexpr std::string_view kClassifier = "classifier.";
+    if (model_.is_head(name)) return name;
+    if (!name.starts_with(kClassifier)) return "";
+    for (const char* head : {"head.", "fc."}) {
+      std::string ours = head + name.substr(kClassifier.size());
+      if (model_.is_head(ours)) return ours;
+    }
+    return "";
+  }
+
+  const Classifier& model_;
+  const ForeignWeights& foreign_;
+  std::vector<std::string>& notes_;
+  std::set<std::string> names_;
+};
+
+}  // namespace
+
+NamedTensors in_names_of(const Classifier& model, const NamedTensors& tensors,
+                         const std::string& source, std::vector<std::string>& notes) {
+  NamedTensors ours = NameTranslation(model, notes).of(tensors);
+  std::set<std::string> seen;
+  for (const auto& [name, tensor] : ours) {
+    if (!seen.insert(name).second) {
+      throw DataError(cat(source, ": two of its tensors are the model's ", name));
+    }
+  }
+  return ours;
+}
+
+}  // namespace dtn
