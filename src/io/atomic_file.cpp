@@ -170,6 +170,11 @@ void replace_symlink(const fs::path& link, const fs::path& target) {
   sync_directory(parent_of(link));
 }
 
+void rename_durably(const fs::path& from, const fs::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) throw_errno("rename", from);
+  sync_directory(parent_of(to));
+}
+
 void remove_directory_atomic(const fs::path& path) {
   fs::path folder = without_trailing_slash(path);
   fs::path trash = parent_of(folder) / cat(kTrashMark, unique_suffix());

@@ -61,6 +61,9 @@ class AtomicDirectory {
 // older link in a single step.
 void replace_symlink(const std::filesystem::path& link, const std::filesystem::path& target);
 
+// Gives a file or a folder another name in the same folder, durably. No folder may have that name.
+void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
+
 // Deletes a folder; it leaves its name in a single step, before its content goes.
 void remove_directory_atomic(const std::filesystem::path& path);
 

@@ -17,6 +17,7 @@ namespace {
 
 constexpr const char* kFormat = "dtn-checkpoint-1";
 constexpr std::string_view kStepPrefix = "step-";
+constexpr std::string_view kDivergedPrefix = "diverged-";
 constexpr std::size_t kStepDigits = 8;
 
 // Keys this file adds to the metadata. `ema` says whether ema.safetensors belongs to the
@@ -79,20 +80,25 @@ std::vector<std::int64_t> saved_steps(const fs::path& checkpoints) {
 }
 
 // Deleting is housekeeping: its failure must not stop a run.
+void remove_old(const fs::path& checkpoint) {
+  try {
+    remove_directory_atomic(checkpoint);
+  } catch (const Error& e) {
+    log_warn(cat("an old checkpoint stays: ", e.what()));
+  }
+}
+
 void prune(const fs::path& checkpoints, std::int64_t step, int keep,
            std::optional<std::int64_t> best_step, bool keep_first) {
   auto last = linked_step(checkpoints / "last");
   auto best = linked_step(checkpoints / "best");
+  auto confirmed = linked_step(checkpoints / "confirmed");
   int kept = 0;
   for (std::int64_t s : saved_steps(checkpoints)) {
     if ((s == 0 && keep_first) || s > step || kept++ < keep || s == step || last == s ||
-        best == s || best_step == s)
+        best == s || confirmed == s || best_step == s)
       continue;
-    try {
-      remove_directory_atomic(checkpoints / folder_name(s));
-    } catch (const Error& e) {
-      log_warn(cat("an old checkpoint stays: ", e.what()));
-    }
+    remove_old(checkpoints / folder_name(s));
   }
 }
 
@@ -146,6 +152,101 @@ bool is_valid(const fs::path& dir) {
   }
 }
 
+// A number in the metadata of state.safetensors; nothing where it cannot be read.
+std::optional<std::int64_t> number_in_state(const fs::path& checkpoint, const char* key) {
+  try {
+    const StringMap metadata =
+        read_safetensors(checkpoint / "state.safetensors", {.verify_checksums = false, .map = true})
+            .metadata;
+    const auto found = metadata.find(key);
+    return found == metadata.end() ? std::nullopt : parse_number(found->second);
+  } catch (const DataError&) {
+    return std::nullopt;
+  }
+}
+
+// True if an evaluation of the weights had a finite loss before the checkpoint was written.
+bool says_confirmed(const fs::path& checkpoint) {
+  return number_in_state(checkpoint, kConfirmedKey) == 1;
+}
+
+// The newest step that is known to be confirmed: `confirmed` names it, or `last` says so itself.
+std::optional<std::int64_t> marked_step(const fs::path& checkpoints) {
+  const auto marked = linked_step(checkpoints / "confirmed");
+  if (marked && is_folder(checkpoints / folder_name(*marked))) return marked;
+  const auto last = linked_step(checkpoints / "last");
+  return last && says_confirmed(checkpoints / "last") ? last : std::nullopt;
+}
+
+// The newest step up to `step` after which an update was made, by the numbers of updates: an update
+// is made only if the loss is finite.
+std::optional<std::int64_t> newest_with_update(const fs::path& checkpoints, std::int64_t step) {
+  std::optional<std::int64_t> most;
+  for (const std::int64_t s : saved_steps(checkpoints)) {
+    if (s > step) continue;
+    const auto updates = number_in_state(checkpoints / folder_name(s), "updates");
+    if (!updates) continue;
+    if (most && *updates < *most) return s;
+    most = updates;
+  }
+  return std::nullopt;
+}
+
+// `last`, if it is confirmed; else the newest one that is.
+std::optional<std::int64_t> newest_confirmed(const fs::path& checkpoints,
+                                             std::optional<std::int64_t> marked,
+                                             std::optional<std::int64_t> newest) {
+  if (!marked) return newest ? newest_with_update(checkpoints, *newest) : std::nullopt;
+  const auto last = linked_step(checkpoints / "last");
+  const bool stays = last && *last <= *marked && is_folder(checkpoints / folder_name(*last));
+  return stays ? last : marked;
+}
+
+// Saved steps after `first` up to `end`, in ascending order.
+std::vector<std::int64_t> steps_between(const fs::path& checkpoints,
+                                        std::optional<std::int64_t> first, std::int64_t end) {
+  std::vector<std::int64_t> steps = saved_steps(checkpoints);
+  std::erase_if(steps, [&](std::int64_t s) { return s > end || (first && s <= *first); });
+  std::ranges::reverse(steps);
+  return steps;
+}
+
+void remove_link(const fs::path& link) {
+  std::error_code error;
+  fs::remove(link, error);
+  if (error) throw Error(cat("cannot remove the link ", link.string(), ": ", error.message()));
+  sync_directory(link.parent_path());
+}
+
+// Points `best` at the checkpoint that was the best when `confirmed` was written.
+void restore_best(const fs::path& checkpoints, std::optional<std::int64_t> confirmed) {
+  std::optional<std::int64_t> best;
+  if (confirmed) best = number_in_state(checkpoints / folder_name(*confirmed), "best_step");
+  if (best && is_folder(checkpoints / folder_name(*best))) {
+    replace_symlink(checkpoints / "best", folder_name(*best));
+  } else {
+    remove_link(checkpoints / "best");
+  }
+}
+
+// Renames a checkpoint, and deletes those that were set aside before. Returns its new path.
+fs::path set_aside(const fs::path& checkpoints, std::int64_t step) {
+  const std::string name = std::string(kDivergedPrefix) + folder_name(step);
+  std::vector<fs::path> earlier;
+  for (const auto& entry : fs::directory_iterator(checkpoints)) {
+    const std::string other = entry.path().filename().string();
+    if (other.starts_with(kDivergedPrefix) && entry.is_directory()) earlier.push_back(entry);
+  }
+  for (const fs::path& path : earlier) {
+    if (path.filename() == name) remove_directory_atomic(path);
+  }
+  rename_durably(checkpoints / folder_name(step), checkpoints / name);
+  for (const fs::path& path : earlier) {
+    if (path.filename() != name) remove_old(path);
+  }
+  return checkpoints / name;
+}
+
 }  // namespace
 
 fs::path checkpoint_path(const fs::path& run_dir, std::int64_t step) {
@@ -180,6 +281,9 @@ void save_checkpoint(const fs::path& run_dir, const CheckpointData& data, int ke
   write_safetensors(directory.staging() / "state.safetensors", data.state, state_metadata);
   directory.commit();
   // Before `last`: a kill in between resumes from the step before, which comes here again.
+  if (data.state_metadata.contains(kConfirmedKey)) {
+    replace_symlink(checkpoints / "confirmed", folder.filename());
+  }
   if (best_step == data.step) mark_best(run_dir, data.step);
   replace_symlink(checkpoints / "last", folder.filename());
   sync_directory(run_dir);
@@ -192,6 +296,44 @@ void mark_best(const fs::path& run_dir, std::int64_t step) {
     throw Error(cat("cannot mark step ", step, " as best: there is no ", folder.string()));
   }
   replace_symlink(checkpoints_of(run_dir) / "best", folder.filename());
+}
+
+void confirm_checkpoint(const fs::path& run_dir, std::int64_t step, int keep,
+                        std::optional<std::int64_t> best_step, bool keep_first) {
+  const fs::path checkpoints = checkpoints_of(run_dir), folder = checkpoint_path(run_dir, step);
+  if (linked_step(checkpoints / "confirmed") == step || !is_folder(folder)) return;
+  replace_symlink(checkpoints / "confirmed", folder.filename());
+  prune(checkpoints, step, keep, best_step, keep_first);
+}
+
+void drop_confirmed_link(const fs::path& run_dir) {
+  const fs::path checkpoints = checkpoints_of(run_dir);
+  const auto marked = linked_step(checkpoints / "confirmed");
+  if (!marked || marked != linked_step(checkpoints / "last")) return;
+  if (says_confirmed(checkpoints / "last")) remove_link(checkpoints / "confirmed");
+}
+
+Retreat retreat_to_confirmed(const fs::path& run_dir, std::optional<std::int64_t> newest) {
+  const fs::path checkpoints = checkpoints_of(run_dir);
+  const auto marked = marked_step(checkpoints);
+  const auto confirmed = newest_confirmed(checkpoints, marked, newest);
+  Retreat retreat;
+  if (confirmed) {
+    retreat.confirmed = checkpoint_path(run_dir, *confirmed);
+    // Before anything leaves its name: a kill in between resumes from the confirmed one.
+    if (linked_step(checkpoints / "last") != confirmed) {
+      replace_symlink(checkpoints / "last", folder_name(*confirmed));
+    }
+  }
+  if (!newest || newest <= (marked ? marked : confirmed)) return retreat;
+  // Steps between the two belong to a run that was wound back, where there is a mark.
+  const auto first = marked ? std::optional(*newest - 1) : confirmed;
+  for (const std::int64_t s : steps_between(checkpoints, first, *newest)) {
+    if (linked_step(checkpoints / "best") == s) restore_best(checkpoints, confirmed);
+    retreat.set_aside = set_aside(checkpoints, s);
+  }
+  if (!confirmed) remove_link(checkpoints / "last");
+  return retreat;
 }
 
 CheckpointData load_checkpoint(const fs::path& dir) {

@@ -128,6 +128,13 @@ TEST_F(AtomicFiles, SymlinkIsReplacedAndRelative) {
   EXPECT_EQ(entries_in(folder_), 3u);
 }
 
+TEST_F(AtomicFiles, RenamesWhatIsThere) {
+  fs::create_directory(folder_ / "a");
+  rename_durably(folder_ / "a", folder_ / "b");
+  EXPECT_TRUE(fs::is_directory(folder_ / "b"));
+  EXPECT_THROW(rename_durably(folder_ / "a", folder_ / "c"), Error);
+}
+
 TEST_F(AtomicFiles, RemovalAndStaleTemporaries) {
   fs::create_directories(folder_ / "step" / "sub");
   remove_directory_atomic(folder_ / "step");

@@ -276,6 +276,56 @@ TEST_F(Checkpoints, FullDiskLeavesEarlierCheckpointsAlone) {
   EXPECT_EQ(find_resumable(run_), checkpoint_path(run_, 2));
 }
 
+TEST_F(Checkpoints, AConfirmedOneIsNotDeleted) {
+  save_checkpoint(run_, example(10), 1);
+  EXPECT_FALSE(names().contains("confirmed"));
+  confirm_checkpoint(run_, 10, 1);
+  for (std::int64_t step : {20, 30}) save_checkpoint(run_, example(step), 1);
+  EXPECT_EQ(names(),
+            (std::set<std::string>{"confirmed", "last", "step-00000010", "step-00000030"}));
+  confirm_checkpoint(run_, 30, 1);
+  EXPECT_EQ(names(), (std::set<std::string>{"confirmed", "last", "step-00000030"}));
+  confirm_checkpoint(run_, 20, 1);  // somebody has deleted it
+  EXPECT_EQ(fs::read_symlink(link("confirmed")), "step-00000030");
+  CheckpointData evaluated = example(40);
+  evaluated.state_metadata[kConfirmedKey] = "1";
+  save_checkpoint(run_, evaluated, 1);
+  EXPECT_EQ(fs::read_symlink(link("confirmed")), "step-00000040");
+  // The checkpoint says so itself, once the run is over.
+  drop_confirmed_link(run_);
+  EXPECT_EQ(names(), (std::set<std::string>{"last", "step-00000040"}));
+  const Retreat retreat = retreat_to_confirmed(run_, 40);
+  EXPECT_EQ(retreat.confirmed, checkpoint_path(run_, 40));
+  EXPECT_EQ(retreat.set_aside, std::nullopt);
+  save_checkpoint(run_, example(50), 1);
+  confirm_checkpoint(run_, 50, 1);
+  drop_confirmed_link(run_);
+  EXPECT_TRUE(names().contains("confirmed")) << "nothing else says so";
+}
+
+TEST_F(Checkpoints, RetreatKeepsOneThatWasSetAside) {
+  EXPECT_EQ(retreat_to_confirmed(run_, std::nullopt).confirmed, std::nullopt);
+  save_checkpoint(run_, example(10), 9, 10);
+  confirm_checkpoint(run_, 10, 9, 10);
+  for (std::int64_t step : {20, 30, 30}) {
+    save_checkpoint(run_, example(step), 9, step);
+    const Retreat retreat = retreat_to_confirmed(run_, step);
+    const std::string aside = cat("diverged-step-000000", step);
+    EXPECT_EQ(retreat.confirmed, checkpoint_path(run_, 10));
+    EXPECT_EQ(retreat.set_aside, run_ / "checkpoints" / aside);
+    EXPECT_EQ(names(), (std::set<std::string>{"confirmed", "last", "step-00000010", aside}));
+    EXPECT_EQ(fs::read_symlink(link("last")), "step-00000010");
+    expect_same(load_checkpoint(*retreat.set_aside), example(step));
+    EXPECT_EQ(find_resumable(run_), checkpoint_path(run_, 10));
+  }
+  // A mark without its checkpoint is none.
+  save_checkpoint(run_, example(40), 9);
+  fs::remove_all(checkpoint_path(run_, 10));
+  EXPECT_EQ(retreat_to_confirmed(run_, 40).confirmed, std::nullopt);
+  EXPECT_EQ(names(), (std::set<std::string>{"confirmed", "diverged-step-00000040"}));
+  EXPECT_EQ(find_resumable(run_), std::nullopt);
+}
+
 // Reports through the pipe that it runs, then saves steps after `step` forever and reports each
 // once it is saved.
 [[noreturn]] void save_forever(const fs::path& run, std::int64_t step, int report) {
