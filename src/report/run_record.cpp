@@ -1,6 +1,7 @@
 #include "report/run_record.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 
@@ -79,6 +80,12 @@ RunRecord read_run_record(const fs::path& folder) {
   record.summary = json_of_file(folder / "summary.json");
   record.samples = text_of_file(folder / "samples.png");
   return record;
+}
+
+std::optional<std::int64_t> RunRecord::diverged_at() const {
+  const double steps = number_of(member(summary, "steps"));
+  if (member(summary, "diverged") != true || std::isnan(steps)) return std::nullopt;
+  return static_cast<std::int64_t>(steps);
 }
 
 std::vector<fs::path> run_folders(const fs::path& folder) {

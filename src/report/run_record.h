@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,9 @@ struct RunRecord {
   drawing::AnalysisJson gradients;  // [{"step", "epoch", "gradient_norm": {part: norm}}]
   drawing::AnalysisJson summary;    // summary.json; null: the run is not over
   std::string samples;              // samples.png
+
+  // The step at which the run diverged, by its summary; nothing: it did not.
+  std::optional<std::int64_t> diverged_at() const;
 };
 
 // Throws DataError for a folder without the metrics of a run.

@@ -42,8 +42,15 @@ Reached reached_in(const RunRecord& run, const std::string& split, const std::st
 std::vector<std::string> lead_of(const RunRecord& run) {
   std::vector<std::string> lead;
   const bool over = run.summary.is_object();
-  lead.push_back(cat(over ? "Finished" : "Under way", " at step ", run.step, ", epoch ",
-                     plot::readable(run.epoch, 4), "."));
+  if (const auto diverged = run.diverged_at()) {
+    const std::string last = text_of(member(run.summary, "last_checkpoint"));
+    lead.push_back(cat("Diverged at step ", *diverged, ". ",
+                       last.empty() ? "No checkpoint has a finite loss."
+                                    : "The newest checkpoint with a finite loss is " + last + "."));
+  } else {
+    lead.push_back(cat(over ? "Finished" : "Under way", " at step ", run.step, ", epoch ",
+                       plot::readable(run.epoch, 4), "."));
+  }
   const Reached top1 = reached_in(run, "val", "top1", true);
   if (std::isfinite(top1.last)) {
     lead.push_back(format("Top-1 %.2f %% at the last evaluation, at best %.2f %% after epoch %.4g.",
@@ -80,6 +87,7 @@ std::string comparison_page(const std::string& title, std::span<const RunGroup> 
   page.overview.columns = {"run", "seeds", "epoch", "top-1 (%), last", "best", "loss, last"};
   for (const RunGroup& group : groups) {
     double last = 0, best = 0, loss = 0, epoch = 0;
+    std::string diverged;
     const auto n = static_cast<double>(group.runs.size());
     for (const RunRecord& run : group.runs) {
       const Reached top1 = reached_in(run, "val", "top1", true);
@@ -87,13 +95,16 @@ std::string comparison_page(const std::string& title, std::span<const RunGroup> 
       best += top1.best / n;
       loss += reached_in(run, "val", "loss", false).last / n;
       epoch = std::max(epoch, run.epoch);
+      if (const auto step = run.diverged_at()) {
+        diverged += cat(diverged.empty() ? ", diverged at step " : ", ", *step);
+      }
     }
     const auto number = [](const char* pattern, double v) {
       return std::isfinite(v) ? format(pattern, v) : std::string("-");
     };
-    page.overview.rows.push_back({group.label, cat(group.runs.size()), plot::readable(epoch),
-                                  number("%.2f", last), number("%.2f", best),
-                                  number("%.4f", loss)});
+    page.overview.rows.push_back({group.label, cat(group.runs.size()),
+                                  plot::readable(epoch) + diverged, number("%.2f", last),
+                                  number("%.2f", best), number("%.4f", loss)});
   }
   page.sections.push_back({"Curves", {}, figures});
   return plot::html(page);

@@ -111,7 +111,9 @@ std::vector<SweepRun> plan_runs(const SweepConfig& sweep, const fs::path& output
 void update_state(SweepRun& run) {
   run.failure.reset();
   auto summary = read_json(run.folder / "summary.json");
-  if (summary.is_object() && summary.contains("steps") && summary["steps"].is_number_integer()) {
+  // A run that diverged is summed up as well, and goes on from its last checkpoint.
+  const bool over = summary.is_object() && summary["diverged"] != true;
+  if (over && summary.contains("steps") && summary["steps"].is_number_integer()) {
     run.state = RunState::kFinished;
     run.step = summary["steps"].get<std::int64_t>();
     return;

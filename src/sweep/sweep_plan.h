@@ -15,7 +15,7 @@ enum class RunState {
   kToDo,
   kStarted,   // there is a checkpoint to go on from
   kFailed,    // it is tried again
-  kFinished,  // there is a summary.json
+  kFinished,  // there is a summary.json, and it does not say that the run diverged
 };
 
 struct Failure {

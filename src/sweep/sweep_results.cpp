@@ -23,8 +23,13 @@ double number_at(const nlohmann::json& object, const std::string& key) {
 
 double value_of(const SweepMetric& metric, const std::vector<CurvePoint>& curve) {
   if (!metric.best_of_all) return curve.back().metric;
-  const auto [least, most] = std::ranges::minmax(curve, {}, &CurvePoint::metric);
-  return metric.figure.higher_is_better ? most.metric : least.metric;
+  double best = std::numeric_limits<double>::quiet_NaN();
+  for (const CurvePoint& point : curve) {
+    if (std::isnan(point.metric)) continue;
+    const bool better = metric.figure.higher_is_better ? point.metric > best : point.metric < best;
+    if (std::isnan(best) || better) best = point.metric;
+  }
+  return best;
 }
 
 RunResult read_result(const SweepConfig& sweep, const SweepRun& run) {

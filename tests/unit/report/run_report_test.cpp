@@ -75,6 +75,27 @@ TEST_F(RunReports, ShowWhatElseARunKeeps) {
   expect_contains(page, "over training: small &lt;run&gt;");
 }
 
+TEST_F(RunReports, SayThatARunDiverged) {
+  write_run("run", 61.5);
+  write("run/summary.json",
+        "{\"diverged\":true,\"steps\":27,\"last_checkpoint\":\"checkpoints/step-00000020\"}");
+  write_run_report(folder_.path() / "run");
+  const std::string page = read("run/report.html");
+  expect_contains(page,
+                  "Diverged at step 27. The newest checkpoint with a finite loss is "
+                  "checkpoints/step-00000020.");
+  EXPECT_EQ(page.find("Finished"), std::string::npos);
+  const RunGroup group{"small", {read_run_record(folder_.path() / "run")}};
+  expect_contains(comparison_page("One", {&group, 1}, {}), "<td>2, diverged at step 27</td>");
+
+  write("run/summary.json", "{\"diverged\":true,\"steps\":27,\"last_checkpoint\":null}");
+  write_run_report(folder_.path() / "run");
+  expect_contains(read("run/report.html"), "step 27. No checkpoint has a finite loss.");
+  write("run/summary.json", "{\"diverged\":false,\"steps\":20}");
+  write_run_report(folder_.path() / "run");
+  expect_contains(read("run/report.html"), "Finished at step 20");
+}
+
 TEST_F(RunReports, CompareTheSeedsOfVariants) {
   write_run("sweep/ln/seed-0", 60);
   write_run("sweep/ln/seed-1", 62);

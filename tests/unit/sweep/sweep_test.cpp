@@ -151,6 +151,14 @@ TEST_F(Sweeps, PlanAndStates) {
   clear_failure(runs[2]);
   update_state(runs[2]);
   EXPECT_EQ(runs[2].state, RunState::kToDo);
+  // A run that diverged goes on from its last checkpoint, whatever its summary says.
+  write("out/ln/seed-1/summary.json", "{\"diverged\": true, \"steps\": 14}");
+  update_state(runs[1]);
+  EXPECT_EQ(runs[1].state, RunState::kStarted);
+  EXPECT_EQ(runs[1].step, 10);
+  write("out/ln/seed-1/summary.json", "{\"diverged\": false, \"steps\": 15}");
+  update_state(runs[1]);
+  EXPECT_EQ(runs[1].state, RunState::kFinished);
   // A summary that was torn is none; a record of failure that was torn is still one.
   write("out/ln/seed-0/summary.json", "{\"top1\": 3");
   write("out/dtn/seed-4/failure.json", "{\"code\": \"x\"}");
@@ -392,6 +400,10 @@ TEST_F(Sweeps, Results) {
   EXPECT_EQ(value("loss"), 1.25);
   EXPECT_EQ(value("top5"), 99);
   EXPECT_EQ(value("best_top1"), 80);
+  EXPECT_EQ(value("best_loss"), 1.2);
+  std::ofstream(runs[2].folder / "metrics.jsonl", std::ios::app)
+      << "\n{\"step\":30,\"epoch\":6,\"split\":\"val\",\"top1\":null,\"loss\":null}\n";
+  EXPECT_EQ(value("best_top1"), 80) << "a NaN is never the best";
   EXPECT_EQ(value("best_loss"), 1.2);
 
   fs::remove(runs[2].folder / "metrics.jsonl");
