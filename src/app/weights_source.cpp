@@ -1,5 +1,7 @@
 #include "app/weights_source.h"
 
+#include <system_error>
+
 #include "app/program.h"
 #include "dtn/core/check.h"
 #include "io/weights_file.h"
@@ -23,10 +25,20 @@ void WeightsOptions::add_to(CLI::App& app, const std::string& ema_help, const st
 
 namespace {
 
+// A run without `last` that set a checkpoint aside.
+bool is_diverged(const fs::path& run) {
+  std::error_code none;
+  for (const auto& entry : fs::directory_iterator(run / "checkpoints", none)) {
+    if (entry.path().filename().string().starts_with("diverged-step-")) return true;
+  }
+  return false;
+}
+
 const char* why_no_weights(const fs::path& path) {
   if (path.empty()) return "no file or folder is named";
   if (!fs::exists(path)) return "no such file or folder";
   if (fs::exists(path / "config.yaml")) {
+    if (is_diverged(path)) return "this run diverged and has no checkpoint with a finite loss";
     return "this run has no checkpoint yet; train.checkpoint_every says when it has";
   }
   if (!fs::is_directory(path)) return "neither a file nor a folder";

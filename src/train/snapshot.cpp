@@ -116,6 +116,7 @@ CheckpointData take_snapshot(const ExperimentConfig& config, Learner& learner,
   data.state_metadata["epoch"] = std::to_string(progress.step / progress.steps_per_epoch);
   data.state_metadata["position"] = std::to_string(progress.step % progress.steps_per_epoch);
   data.state_metadata["seed"] = std::to_string(config.seed);
+  if (progress.finite_step == progress.step) data.state_metadata[kConfirmedKey] = "1";
   return data;
 }
 
@@ -134,6 +135,7 @@ void restore_snapshot(const CheckpointData& data, const ExperimentConfig& config
   restart_stores(learner);
   learner.set_updates(updates);
   progress.step = data.step;
+  if (data.state_metadata.contains(kConfirmedKey)) progress.finite_step = data.step;
 }
 
 void share_run(Learner& learner, RunProgress& progress, std::optional<std::int64_t>& resumed_at,

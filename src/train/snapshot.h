@@ -16,6 +16,7 @@ struct RunProgress {
   double best = -1;                  // the primary figure there
   std::int64_t bad_steps = 0;        // non-finite ones in a row
   std::int64_t steps_per_epoch = 0;  // with step, the place in the data
+  std::int64_t finite_step = -1;     // the last one whose evaluation had a finite loss
 };
 
 // Handles to the live tensors, not copies: write them before the next step.

@@ -1,16 +1,15 @@
 #include "train/trainer.h"
 
 #include <deque>
-#include <fstream>
-#include <nlohmann/json.hpp>
 
 #include "dtn/core/log.h"
-#include "dtn/core/version.h"
 #include "io/atomic_file.h"
 #include "train/agreement.h"
 #include "train/checkpoint.h"
+#include "train/checkpoints/run_checkpoints.h"
 #include "train/log/norm_log.h"
 #include "train/log/run_diary.h"
+#include "train/log/run_summary.h"
 #include "train/progress.h"
 #include "train/run.h"
 #include "train/stop_signal.h"
@@ -31,15 +30,22 @@ class Trainer {
         validation_(run),
         diary_(run, options),
         starting_(starting) {
-    if (!run.config.train.log_norms || !run.ranks.is_first()) return;
+    if (!run.ranks.is_first()) return;
+    checkpoints_.emplace(run, options.resume_from);
+    if (!run.config.train.log_norms) return;
     norms_.emplace(run.output, run.task->backbone(), run.learner.parameters(), run.resumed_at);
   }
 
   RunStatus train() {
     const bool over = is_summarized();
-    if (run_.ranks.is_first() && !over) log_to_file((run_.output / "train.log").string());
-    // It diverged in its last steps: there is none left to do better in.
-    if (started() >= total_steps() && progress_.bad_steps >= kBadStepsBeforeStop) throw diverged();
+    if (run_.ranks.is_first() && !over) {
+      log_to_file((run_.output / "train.log").string());
+      remove_diverged_summary(run_.output);
+    }
+    // It diverged in its last steps, under an earlier version: there is none left to do better in.
+    if (started() >= total_steps() && progress_.bad_steps >= kBadStepsBeforeStop) {
+      diverge(bad_steps());
+    }
     if (!finish_interrupted_evaluation()) return stop();
     if (over) return RunStatus::kFinished;
     begin_norms();
@@ -51,8 +57,7 @@ class Trainer {
         if (!one_step() || all_stop()) return stop();
       }
     }
-    write_summary();
-    diary_.renew_report();
+    finish();
     return RunStatus::kFinished;
   }
 
@@ -118,66 +123,103 @@ class Trainer {
     bool improved = false;
     if (run_.evaluation_due(step)) {
       log_.pause();
-      const std::optional<bool> evaluated = validation_.run();
+      const std::optional<bool> evaluated = validation_.run(may_save());
       if (!evaluated) return false;
       improved = *evaluated;
+      // If this step was left out, these are the weights of the newest checkpoint.
+      if (validation_.loss_is_finite() == true && checkpoints_) checkpoints_->confirm();
       diary_.renew_report();
       log_.resume();
     }
-    if (improved || run_.due(run_.config.train.checkpoint_every, step) || last) {
+    save_due_ = save_due_ || run_.due(run_.config.train.checkpoint_every, step) || last;
+    if ((improved || save_due_) && may_save()) {
       log_.pause();
       save();
+      save_due_ = false;
       log_.resume();
     }
+    if (last) judge_end();
     return true;
   }
 
-  // Counts non-finite steps in a row; a good one clears the count.
+  // A checkpoint that is due after a step that was not finite waits for a finite one. The last step
+  // has none after it.
+  bool may_save() const { return progress_.bad_steps == 0 || progress_.step == total_steps(); }
+
+  // No step after the last one shows what its update did; its evaluation does.
+  void judge_end() {
+    if (validation_.loss_is_finite() != false) return;
+    diverge(cat("the loss of the evaluation at step ", progress_.step,
+                ", the last one, was not finite"));
+  }
+
+  // Counts non-finite steps in a row; a good one clears the count, and confirms the weights that it
+  // began with.
   void guard(const StepReport& report) {
     if (report.finite) {
       progress_.bad_steps = 0;
+      if (checkpoints_) checkpoints_->confirm();
       return;
     }
     ++progress_.bad_steps;
     log_.warn(cat("step ", progress_.step, ": loss ", report.loss, ", gradient norm ",
                   report.grad_norm, "; the update was left out and the weights are unchanged (",
                   progress_.bad_steps, " of ", kBadStepsBeforeStop, " in a row)"));
-    if (progress_.bad_steps < kBadStepsBeforeStop) return;
-    save();
+    if (progress_.bad_steps >= kBadStepsBeforeStop) diverge(bad_steps());
+  }
+
+  std::string bad_steps() const {
+    return cat("the loss or the gradient was not finite in steps ",
+               progress_.step - progress_.bad_steps + 1, " to ", progress_.step);
+  }
+
+  // Goes back to the newest confirmed checkpoint, sums up and throws.
+  [[noreturn]] void diverge(const std::string& why) {
+    std::string advice;
+    if (run_.ranks.is_first()) {
+      Communicator::Work writing(run_.ranks, "setting a checkpoint aside",
+                                 Communicator::Work::kLong);
+      const Retreat retreat = checkpoints_->retreat();
+      log_.sync();
+      run_.legs->save(progress_.step, log_.training());
+      write_diverged_summary(run_, validation_, retreat);
+      diary_.renew_report();
+      advice = advice_after(retreat);
+    }
     run_.ranks.barrier();  // an error ends the job, and the first rank may still be writing
-    throw diverged();
+    throw DivergedError(cat("training diverged: ", why, ". ", advice));
   }
 
-  DivergedError diverged() const {
-    return DivergedError(cat("training diverged: the loss or the gradient was not finite in steps ",
-                             progress_.step - progress_.bad_steps + 1, " to ", progress_.step,
-                             ". The last good weights are in ", checkpoint(),
-                             ". Lower optim.lr, lengthen schedule.warmup_epochs, or set "
-                             "optim.clip_grad_norm."));
+  std::string advice_after(const Retreat& retreat) const {
+    std::string text =
+        retreat.confirmed
+            ? cat("The newest checkpoint with a finite loss is ", retreat.confirmed->string(), ". ")
+            : cat("No checkpoint in ", run_.output.string(), " has a finite loss. ");
+    if (retreat.set_aside) {
+      text += cat("The one after it is set aside as ", retreat.set_aside->string(), ". ");
+    }
+    const bool clips = run_.config.optim.clip_grad_norm.has_value();
+    return cat(text, "Lower optim.lr, lengthen schedule.warmup_epochs, or ",
+               clips ? "lower" : "set", " optim.clip_grad_norm; then ",
+               retreat.confirmed ? "go on" : "start afresh", " with --resume auto.");
   }
-
-  std::string checkpoint() const { return checkpoint_path(run_.output, progress_.step).string(); }
 
   // A run that was over before it was resumed; it is left as it is.
   bool is_summarized() {
     if (!run_.resumed_at || *run_.resumed_at < total_steps()) return false;
-    return run_.ranks.any(run_.ranks.is_first() && has_summary());
-  }
-  bool has_summary() const {
-    std::ifstream file(run_.output / "summary.json");
-    const auto summary = nlohmann::json::parse(file, nullptr, false);
-    return summary.is_object() && summary.value("steps", std::int64_t{-1}) == progress_.step;
+    return run_.ranks.any(run_.ranks.is_first() && has_summary(run_.output, progress_.step));
   }
 
   // A run that was stopped within an evaluation owes it; a finished one needs its result again.
   bool finish_interrupted_evaluation() {
     const std::int64_t step = progress_.step;
     if (step > 0 && run_.evaluation_due(step) && progress_.evaluated_step != step) {
-      if (!validation_.run()) return false;
-      save();
+      if (!validation_.run(may_save())) return false;
+      if (may_save()) save();
     } else if (step >= total_steps() && step > 0 && !is_summarized()) {
       validation_.repeat();
     }
+    if (step >= total_steps()) judge_end();
     log_.resume();
     return true;
   }
@@ -190,61 +232,49 @@ class Trainer {
     log_.sync();
     if (norms_) norms_->sync();
     diary_.sync();
-    std::optional<std::int64_t> best_step;
-    if (progress_.best_step >= 0) best_step = progress_.best_step;
     CheckpointData data = take_snapshot(run_.config, run_.learner, progress_);
     data.class_names = run_.train->source().class_names();
     // The leg first: a kill between the two must not lose what this leg trained.
     run_.legs->save(progress_.step, log_.training());
-    save_checkpoint(run_.output, data, run_.config.train.keep, best_step,
-                    run_.config.train.log_norms.has_value());
+    checkpoints_->save(data);
+  }
+
+  // Winds the run back to before the steps that were left out, from which no checkpoint is written.
+  // They have changed nothing but these counts.
+  void forget_bad_steps() {
+    progress_.step -= progress_.bad_steps;
+    progress_.evaluated_step = std::min(progress_.evaluated_step, progress_.step);
+    // An evaluation after them was one of the same weights.
+    progress_.finite_step = std::min(progress_.finite_step, progress_.step);
+    progress_.bad_steps = 0;
   }
 
   RunStatus stop() {
     while (!in_flight_.empty()) complete_step();
+    const std::int64_t step = progress_.step;
+    if (!may_save()) forget_bad_steps();
     save();
-    log_.info(cat("stopped by a signal at step ", progress_.step, "; checkpoint in ", checkpoint(),
+    log_.info(cat("stopped by a signal at step ", step, "; checkpoint in ",
+                  checkpoint_path(run_.output, progress_.step).string(),
                   "; go on with --resume auto"));
     return RunStatus::kStopped;
   }
 
-  // The figures of an evaluation, of those that there are.
-  static nlohmann::ordered_json figures_of(const Evaluation& evaluation) {
-    nlohmann::ordered_json figures;
-    for (const auto& [name, value] : evaluation.metrics.values) figures[name] = value;
-    return figures;
+  void finish() {
+    if (run_.ranks.is_first()) {
+      checkpoints_->finish();
+      run_.legs->save(progress_.step, log_.training());
+      write_summary(run_, validation_);
+      tell_times();
+    }
+    diary_.renew_report();
   }
 
-  // Which checkpoint is the best, and by what.
-  nlohmann::ordered_json best() const {
-    if (progress_.best_step < 0) return nullptr;
-    return {{"step", progress_.best_step},
-            {"weights", run_.config.train.best == BestBy::kEma ? "ema" : "raw"},
-            {validation_.last().metrics.primary, progress_.best}};
-  }
-
-  void write_summary() {
-    if (!run_.ranks.is_first()) return;
-    run_.legs->save(progress_.step, log_.training());
-    const double seconds = run_.legs->seconds();
-    const Evaluation& last = validation_.last();
-    nlohmann::ordered_json summary = figures_of(last);
-    summary["count"] = last.count;
-    summary["steps"] = progress_.step;
-    summary["wall_seconds"] = seconds;
-    summary["images_per_second"] = run_.legs->training().samples_per_second();
-    summary["legs"] = run_.legs->count();
-    summary["best"] = best();
-    summary["ema"] = validation_.last_of_average() ? figures_of(*validation_.last_of_average())
-                                                   : nlohmann::ordered_json();
-    summary["version"] = version();
-    summary["commit"] = run_.commit;
-    summary["device"] = device_text(run_);
-    write_file_atomic(run_.output / "summary.json", summary.dump(2) + "\n");
+  void tell_times() {
     const std::string noun = run_.train->source().noun();
     const LoaderReport data = run_.train->loader().report();
     const std::size_t legs = run_.legs->count();
-    log_.info(cat("trained and evaluated in ", format_duration(seconds),
+    log_.info(cat("trained and evaluated in ", format_duration(run_.legs->seconds()),
                   legs > 1 ? cat(" (in ", legs, " legs)") : "", ", of which ",
                   format_duration(data.wait_seconds), legs > 1 ? " of the last" : "",
                   " waiting for training ", noun));
@@ -257,9 +287,11 @@ class Trainer {
   RunLog& log_;
   Validation validation_;
   RunDiary diary_;
-  std::optional<NormLog> norms_;  // of the first rank, where the config wants it
+  std::optional<RunCheckpoints> checkpoints_;  // of the first rank
+  std::optional<NormLog> norms_;               // of the first rank, where the config wants it
   std::optional<Communicator::Work>& starting_;
   bool stopping_ = false;
+  bool save_due_ = false;
   // Steps behind progress_.step whose reports are still on their way, the newest last.
   struct Step {
     double lr;

@@ -1,5 +1,8 @@
 #include "train/validation.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "train/stop_signal.h"
 
 namespace dtn {
@@ -24,7 +27,24 @@ std::optional<Evaluation> Validation::evaluate_average(bool stoppable) {
   return result;
 }
 
-std::optional<bool> Validation::run() {
+std::optional<bool> Validation::finite_loss_in(const Metrics& metrics) {
+  const auto loss =
+      std::ranges::find(metrics.values, "loss", [](const auto& figure) { return figure.first; });
+  if (loss == metrics.values.end()) return std::nullopt;
+  return std::isfinite(loss->second);
+}
+
+bool Validation::is_best(const Evaluation& judged) const {
+  const double value = judged.metrics.primary_value();
+  if (!std::isfinite(value) || finite_loss_in(judged.metrics) == false) return false;
+  if (loss_is_finite() == false) return false;
+  const RunProgress& progress = run_.progress;
+  // Checkpoints of earlier versions may say that the best is NaN.
+  return progress.best_step < 0 || !std::isfinite(progress.best) ||
+         judged.metrics.better(value, progress.best);
+}
+
+std::optional<bool> Validation::run(bool may_be_best) {
   const std::optional<Evaluation> raw = evaluate_weights(true);
   if (!raw) return std::nullopt;
   const std::optional<Evaluation> ema = evaluate_average(true);
@@ -35,15 +55,15 @@ std::optional<bool> Validation::run() {
   progress.evaluated_step = progress.step;
   last_ = *raw;
   last_of_average_ = ema;
-  const Metrics& judged =
-      ema && run_.config.train.best == BestBy::kEma ? ema->metrics : raw->metrics;
-  const double value = judged.primary_value();
-  const bool improved = progress.best_step < 0 || judged.better(value, progress.best);
-  if (improved) {
-    progress.best = value;
-    progress.best_step = progress.step;
+  if (loss_is_finite() == true) progress.finite_step = progress.step;
+  if (loss_is_finite() == false) {
+    run_.log->warn(cat("step ", progress.step, ": the loss of the evaluation is not finite"));
   }
-  return improved;
+  const Evaluation& judged = ema && run_.config.train.best == BestBy::kEma ? *ema : *raw;
+  if (!may_be_best || !is_best(judged)) return false;
+  progress.best = judged.metrics.primary_value();
+  progress.best_step = progress.step;
+  return true;
 }
 
 void Validation::repeat() {

@@ -232,10 +232,12 @@ seeds: [0]
 set: {schedule.steps: 6}
 only: [ln, bad]
 variants:
-  - {name: bad, set: {optim: {name: sgd, lr: 1.0e+38, clip_grad_norm: null}, train.ema: null}}
+  - {name: bad, set: {optim: {name: sgd, lr: 1.0e+38, clip_grad_norm: null}, train.ema: null,
+                      train.checkpoint_every: 1}}
 EOS
-for _ in 1 2 3; do  # at its second and third time it has one step left, and none
+for begins in 'starts' 'goes on at step 1' 'goes on at step 1'; do  # the one with a finite loss
   expect 1 dtn-sweep --config bad.yaml --output bad
+  expect_text "bad:0 $begins, 6 steps"
   expect_text 'bad:0 failed with exit code 4: training diverged' 'failed runs .*: bad:0 \(4\)' \
     '1 of 2 runs finished'
 done
@@ -246,7 +248,11 @@ assert ln["n"] == 1 and ln["std"] is None and ln["failures"] == []
 assert bad["n"] == 0 and bad["mean"] is None and bad["failures"][0]["code"] == 4, bad
 text = open("bad/table.md").read()
 assert re.search(r"^\| bad +\| +failed \|", text, re.M) and "`bad`, seed 0: failed with exit" in text
-assert "weights are in bad/seed-0/checkpoints" in text, text
+assert "finite loss is bad/seed-0/checkpoints/step-00000001. " in text, text
+assert "set aside as bad/seed-0/checkpoints/diverged-step-00000002. " in text, text
+summary = json.load(open("bad/bad/seed-0/summary.json"))
+assert summary["diverged"] is True, summary
+assert summary["last_checkpoint"] == "checkpoints/step-00000001", summary
 EOS
 expect 1 dtn-sweep --config bad.yaml --output bad-first --only bad,ln --no-keep-going \
   --set optim.lr=1e38 --set optim.name=sgd --set optim.clip_grad_norm=null

@@ -105,8 +105,15 @@ expect_same_checkpoint "$work/suspended/checkpoints/last" "$work/unbroken/checkp
 expect_ranks 4 2 dtn-train "${options[@]}" --set optim.lr=1e30 --set optim.clip_grad_norm=null \
   --set schedule.warmup_epochs=0 --output "$work/diverged"
 expect_text 'training diverged' 'update was left out'
-expect_file "$work/diverged/checkpoints/last/state.safetensors"
 expect_equal "messages" "$(grep -c 'training diverged' "$log")" 1
+# It goes back to the newest checkpoint with a finite loss.
+cp -r "$work/unbroken" "$work/later"
+expect_ranks 4 2 dtn-train "${options[@]}" --set optim.lr=1e30 --set optim.clip_grad_norm=null \
+  --set schedule.steps=140 --output "$work/later" --resume auto
+expect_text "finite loss is $work/later/checkpoints/$(readlink "$work/later/checkpoints/last")\\."
+expect_equal "messages" "$(grep -c 'training diverged' "$log")" 1
+expect 0 dtn-eval --checkpoint "$work/later/checkpoints/last" --json
+grep -q '"loss": \?[0-9]' "$log" || fail "the loss of the last checkpoint is not finite"
 
 # What works in one process says so.
 expect_ranks 2 2 dtn-sweep --config fashion_mnist_table3 --output "$work/sweep"
