@@ -47,7 +47,10 @@ class Trainer {
       diverge(bad_steps());
     }
     if (!finish_interrupted_evaluation()) return stop();
-    if (over) return RunStatus::kFinished;
+    if (over) {
+      log_.info(over_text());
+      return RunStatus::kFinished;
+    }
     begin_norms();
     while (started() < total_steps()) {
       run_.train->feeder().start(started() / run_.steps_per_epoch,
@@ -65,6 +68,16 @@ class Trainer {
   std::int64_t total_steps() const { return run_.rate.total_steps(); }
   std::int64_t started() const {
     return progress_.step + static_cast<std::int64_t>(in_flight_.size());
+  }
+
+  std::string over_text() const {
+    const ScheduleConfig& schedule = run_.config.schedule;
+    const std::string length = schedule.steps ? cat("schedule.steps is ", *schedule.steps)
+                                              : cat("schedule.epochs is ", *schedule.epochs);
+    return cat("the run is finished: ", length, ", and all ", total_steps(),
+               " steps are done; to train on, resume it with a larger ",
+               schedule.steps ? "schedule.steps" : "schedule.epochs", " (--set ",
+               schedule.steps ? "schedule.steps" : "schedule.epochs", "=N)");
   }
 
   // Whether a signal has reached any rank.
