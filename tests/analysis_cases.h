@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analyze/analysis.h"
+#include "dtn/config/load.h"
 #include "dtn/models/classifier.h"
 #include "dtn/models/weights.h"
 
@@ -65,7 +66,8 @@ class AnalysisFiles : public testing::Test {
     Classifier classifier(model, 1);
     fill(classifier.parameters());
     write_safetensors(*subject.weights,
-                      named_weights(classifier.parameters(), classifier.parameters().values()));
+                      named_weights(classifier.parameters(), classifier.parameters().values()),
+                      {{"config", to_yaml(subject.config)}});
     return subject;
   }
   AnalysisSubject subject(const std::string& name, const ModelConfig& model) const {
