@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "app/num_classes.h"
 #include "app/program.h"
 #include "dtn/config/load.h"
 #include "dtn/core/parallel.h"
@@ -123,18 +124,27 @@ SweepOptions sweep_options_of(const SweepCommand& options, const std::string& na
   return run;
 }
 
+void take_classes_of_variants(SweepConfig& sweep, const Registries& registries) {
+  for (SweepVariant& variant : sweep.variants) {
+    if (!variant.sets_num_classes) take_num_classes(variant.config, registries);
+  }
+}
+
 int run_sweep_command(const SweepCommand& options, const Registries& registries,
                       const fs::path& trainer) {
   const std::string file = find_config(options.config);
   if (is_sweep_collection(file)) {
-    const SweepCollection tables =
-        load_sweep_collection(file, options.overrides, registries.schemas());
+    SweepCollection tables = load_sweep_collection(file, options.overrides, registries.schemas());
+    for (CollectedSweep& table : tables.tables) {
+      if (table.sweep) take_classes_of_variants(*table.sweep, registries);
+    }
     const SweepOptions run = sweep_options_of(options, tables.name, registries, trainer);
     if (!options.dry_run) return exit_code_of(run_collection(tables, run));
     describe_collection(tables, run);
     return kExitDone;
   }
-  const SweepConfig sweep = load_sweep(file, options.overrides, registries.schemas());
+  SweepConfig sweep = load_sweep(file, options.overrides, registries.schemas());
+  take_classes_of_variants(sweep, registries);
   const SweepOptions run = sweep_options_of(options, sweep.name, registries, trainer);
   if (!options.dry_run) return exit_code_of(run_sweep(sweep, run));
   std::fputs(describe_sweep(sweep, run).text.c_str(), stdout);

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "app/commands.h"
+#include "app/num_classes.h"
 #include "app/program.h"
 #include "bench/run_size.h"
-#include "data/classes/match_classes.h"
 #include "dtn/app/sweep_main.h"
 #include "dtn/config/load.h"
 #include "dtn/core/check.h"
@@ -56,25 +56,10 @@ ExperimentConfig load_config(const TrainCommand& options, const Registries& regi
   return load_experiment(run_folder_of(options.resume) / "config.yaml", options.overrides, schemas);
 }
 
-// Takes the number of classes from the training data where the config leaves it out and the data is
-// there.
-void take_num_classes(const TrainCommand& options, const Registries& registries,
-                      ExperimentConfig& config) {
-  if (options.config.empty() || config.task != "classify" ||
-      sets_key(find_config(options.config), options.overrides, registries.schemas(),
-               "model.num_classes")) {
-    return;
-  }
-  std::int64_t classes = 0;
-  try {
-    classes = count_classes(config.data, config.model, config.seed, registries.datasets);
-  } catch (const DataError&) {
-    return;  // opening the data for good says what is wrong with it
-  }
-  if (classes == 0 || classes == config.model.num_classes) return;
-  config.model.num_classes = static_cast<int>(classes);
-  log_info(cat("model.num_classes: ", classes, ", as the training data has; the config leaves it ",
-               "out"));
+// True if the config is given anew and leaves the number of classes out.
+bool leaves_num_classes_out(const TrainCommand& options, const Registries& registries) {
+  return !options.config.empty() && !sets_key(find_config(options.config), options.overrides,
+                                              registries.schemas(), "model.num_classes");
 }
 
 // A run keeps the resizing it began with where its config, given anew, does not say.
@@ -134,7 +119,7 @@ int run_train(const TrainCommand& options, const Registries& registries) {
                     : resume_folder && fs::exists(options.resume) ? run_folder_of(options.resume)
                                                                   : fs::path("runs") / config.name;
   keep_resample(options, output, registries.schemas(), config);
-  take_num_classes(options, registries, config);
+  if (leaves_num_classes_out(options, registries)) take_num_classes(config, registries);
   if (options.dry_run) {
     Communicator::Work measuring(ranks, "measuring", Communicator::Work::kLong);
     if (ranks.is_first())

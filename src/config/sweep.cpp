@@ -27,9 +27,8 @@ void check_overrides(std::span<const std::string> overrides) {
   }
 }
 
-ExperimentConfig resolve_variant(const SweepFile& sweep, const VariantFile& variant,
-                                 std::span<const std::string> overrides,
-                                 const ConfigSchemas& schemas) {
+Node layers_of_variant(const SweepFile& sweep, const VariantFile& variant,
+                       std::span<const std::string> overrides, const ConfigSchemas& schemas) {
   const auto& base = variant.base ? variant.base : sweep.base;
   if (!base) {
     fail(variant.where, "there is no config to start from; name one in base:, here or for the ",
@@ -41,7 +40,7 @@ ExperimentConfig resolve_variant(const SweepFile& sweep, const VariantFile& vari
     for (const Node& set : *sets) apply_layer(root, set, rank++, schemas);
   }
   apply_overrides(root, overrides, schemas);
-  return resolve(root, schemas, Resample::kPillow13);
+  return root;
 }
 
 std::string name_of_file(const std::string& path) {
@@ -127,7 +126,10 @@ SweepVariant make_variant(const SweepConfig& sweep, const SweepFile& file,
   made.label = variant.label.value_or(variant.name);
   if (variant.paper) made.paper = variant.paper->value;
   made.paper_suites = variant.paper_suites;
-  made.config = resolve_variant(file, variant, overrides, schemas);
+  const Node root = layers_of_variant(file, variant, overrides, schemas);
+  made.config = resolve(root, schemas, Resample::kPillow13);
+  const Node* classes = root.at("model.num_classes");
+  made.sets_num_classes = classes != nullptr && !classes->is_null();
   if (file.ema && !made.config.train.ema) {
     fail(*file.ema, "weights: ema, but train.ema is not set");
   }

@@ -35,6 +35,7 @@ struct SweepVariant {
   ExperimentConfig config;  // with the first of the seeds; its name is <sweep>-<variant>
   // The paper's figures by suite: mCE, or top-1 in percent.
   std::map<std::string, double> paper_suites = {};
+  bool sets_num_classes = true;  // false: the config leaves model.num_classes out
 };
 
 struct SweepConfig {

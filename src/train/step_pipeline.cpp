@@ -1,12 +1,22 @@
 #include "train/step_pipeline.h"
 
+#include <cmath>
 #include <cstddef>
 #include <cstring>
+#include <limits>
 
 #include "core/cuda_device.h"
 #include "kernels/pointwise/pointwise.h"
 
 namespace dtn {
+namespace {
+
+// A NaN without its sign, which would be printed; any other value as it is.
+double without_sign(double value) {
+  return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;
+}
+
+}  // namespace
 
 StepPipeline::StepPipeline(Device device, bool graph)
     : device_(device),
@@ -84,7 +94,8 @@ void StepPipeline::start(const StepInputs& inputs, const std::vector<std::uintpt
 }
 
 StepReport StepPipeline::report_of(const UpdateState& state, const float* sums) const {
-  StepReport report{state.loss, state.grad_norm, state.finite != 0, std::nullopt, {}};
+  StepReport report{
+      without_sign(state.loss), without_sign(state.grad_norm), state.finite != 0, std::nullopt, {}};
   for (std::size_t i = 0; i < terms_.size(); ++i) {
     report.terms.emplace_back(terms_[i], static_cast<double>(sums[1 + i]) * scale_);
   }

@@ -157,3 +157,12 @@ expect_text "label 2 is '10'" 'set data.class_order: natural'
 expect 0 dtn-train "${numbers[@]}" --set data.class_order=natural --output natural
 checks=$((checks + 1))
 ! grep -q 'class folders are numbers' "$log" || fail "a chosen order is warned of"
+
+echo "the number of classes of the data"
+sed '/num_classes/s/ num_classes: 10,//' tiny.yaml > open.yaml
+open=(--config open.yaml "${tiny[@]:2}" --set model.num_classes=null --set data.root=abc)
+expect 0 dtn-train "${open[@]}" --set schedule.steps=1 --output counted
+expect_text 'model.num_classes: 3, as the training data has; the config leaves it out'
+expect_equal "classes in config.yaml" "$(grep num_classes counted/config.yaml)" "  num_classes: 3"
+expect 0 dtn-train --resume counted
+expect_text 'the run is finished: schedule.steps is 1, and all 1 steps are done' '--set schedule.steps=N'

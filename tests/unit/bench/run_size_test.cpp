@@ -164,5 +164,20 @@ TEST(RunSize, Description) {
   EXPECT_EQ(text.find("average"), std::string::npos) << text;
 }
 
+// A batch of a million images of ViT-B fits no machine; with micro-batches it does.
+TEST(RunSize, WarnsOfAMemoryThatIsTooSmall) {
+  ExperimentConfig c = parse_experiment(
+      "model: {preset: vit_b}\ndata: {dataset: synthetic}\ntrain: {batch_size: 1000000}\n", "test",
+      {}, standard_registries().schemas());
+  const std::string warning = memory_warning(c, kCpu, 1, 1, standard_registries());
+  for (const char* part : {"the run needs about ", " GiB, and there is ", "train.micro_batch"}) {
+    EXPECT_NE(warning.find(part), std::string::npos) << warning;
+  }
+  EXPECT_NE(memory_warning(c, kCpu, 4, 4, standard_registries()).find("for each process"),
+            std::string::npos);
+  c.train.micro_batch = 1;
+  EXPECT_EQ(memory_warning(c, kCpu, 1, 1, standard_registries()), "");
+}
+
 }  // namespace
 }  // namespace dtn
