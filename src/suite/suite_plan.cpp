@@ -241,7 +241,7 @@ bool are_small(const Dataset& images) {
 }
 
 std::vector<const Corruption*> corruptions_for(const CorruptOnTheFly& options, bool small) {
-  const std::vector<const Corruption*> given =
+  std::vector<const Corruption*> given =
       options.corruptions.empty() ? parse_corruptions(small ? "all" : "") : options.corruptions;
   if (!small) return given;
   std::vector<const Corruption*> fit;

@@ -44,10 +44,9 @@ int compare_naturally(std::string_view a, std::string_view b) {
 }  // namespace
 
 void sort_class_names(std::vector<std::string>& names, ClassOrder order) {
-  std::ranges::sort(names);
-  if (order == ClassOrder::kBytes) return;
-  std::ranges::stable_sort(names, [](const std::string& a, const std::string& b) {
-    return compare_naturally(a, b) < 0;
+  std::ranges::sort(names, [order](const std::string& a, const std::string& b) {
+    const int natural = order == ClassOrder::kNatural ? compare_naturally(a, b) : 0;
+    return natural != 0 ? natural < 0 : a < b;
   });
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <functional>
 #include <utility>
 #include <vector>
 
@@ -46,7 +45,9 @@ void LeftOut::add(const LeftOut& other) {
 
 std::string LeftOut::kinds() const {
   std::vector<std::pair<std::string, Kind>> sorted(kinds_.begin(), kinds_.end());
-  std::ranges::stable_sort(sorted, std::greater<>(), [](const auto& k) { return k.second.files; });
+  std::ranges::sort(sorted, [](const auto& a, const auto& b) {
+    return a.second.files != b.second.files ? a.second.files > b.second.files : a.first < b.first;
+  });
   std::string text;
   std::int64_t left = count_;
   for (std::size_t i = 0; i < sorted.size() && i < kMaxKinds; ++i) {
