@@ -41,6 +41,15 @@ void check_labels_of(const OpenSubject& subject, const AnalysisInputs& inputs) {
   }
 }
 
+// The labels of the inputs are those of the first model's classes.
+void check_classes_of(const OpenSubject& first, const OpenSubject& subject) {
+  const std::optional<ClassList>&a = first.classify.classes(), &b = subject.classify.classes();
+  if (!a || !b || a->names.empty() || b->names.empty() || a->names == b->names) return;
+  throw ConfigError(cat("models that are compared have the same classes in the same order, and ",
+                        "those of ", first.given.name, " and ", subject.given.name,
+                        " differ; look into them one by one"));
+}
+
 Collector collect(const OpenSubject& subject, AnalysisInputs& inputs) {
   Collector collector(subject.layers, subject.config().has_class_token());
   const auto pass = [&] {
@@ -105,7 +114,10 @@ Analysis analyze(const AnalysisOptions& options, const Registries& registries) {
   AnalysisInputs inputs =
       of_data ? AnalysisInputs(*subjects.front().task, first, options.images, registries)
               : AnalysisInputs(options.inputs, first, registries);
-  for (const OpenSubject& subject : subjects) check_labels_of(subject, inputs);
+  for (const OpenSubject& subject : subjects) {
+    check_labels_of(subject, inputs);
+    if (of_data) check_classes_of(subjects.front(), subject);
+  }
   Analysis analysis;
   analysis.previews = inputs.previews();
   analysis.json["format"] = 1;

@@ -158,6 +158,16 @@ expect 0 dtn-train "${numbers[@]}" --set data.class_order=natural --output natur
 checks=$((checks + 1))
 ! grep -q 'class folders are numbers' "$log" || fail "a chosen order is warned of"
 
+echo "models that are compared have the same classes"
+python3 - "$animals/model.safetensors" << 'EOF'
+import sys, files
+metadata, tensors = files.read_safetensors(sys.argv[1])
+metadata = {"config": metadata["config"], "classes": '["dog","cat","fish"]'}
+files.write_safetensors("other.safetensors", tensors, metadata)
+EOF
+expect 2 dtn-analyze --checkpoint "$animals" --checkpoint other.safetensors --output compared
+expect_text 'the same classes in the same order, and those of .* differ'
+
 echo "the number of classes of the data"
 sed '/num_classes/s/ num_classes: 10,//' tiny.yaml > open.yaml
 open=(--config open.yaml "${tiny[@]:2}" --set model.num_classes=null --set data.root=abc)
