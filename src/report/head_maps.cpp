@@ -139,10 +139,10 @@ void MapsFigure::draw_block(plot::Canvas& canvas, plot::HeatSheet& sheet, plot::
   for (std::size_t h = 0; h < runs_[run].heads[layer]; ++h) {
     const std::vector<double>& values = what_.maps[run][layer][h];
     if (!any_number(values)) continue;
-    const plot::Box box = {
-        at.x + static_cast<double>(h % columns) * (map.width + kMapGap),
-        at.y + kBlockHead + static_cast<double>(h / columns) * (map.height + kMapGap), map.width,
-        map.height};
+    const auto row = h / columns;
+    const plot::Box box = {at.x + static_cast<double>(h % columns) * (map.width + kMapGap),
+                           at.y + kBlockHead + static_cast<double>(row) * (map.height + kMapGap),
+                           map.width, map.height};
     sheet.add(box, values, static_cast<std::int64_t>(grid.rows),
               static_cast<std::int64_t>(grid.columns), what_.scale);
     marks_.push_back({box, {run, layer, h}});

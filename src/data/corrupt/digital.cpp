@@ -37,8 +37,8 @@ BoxAxis box_axis(int from, int to) {
   axis.weights.assign(static_cast<std::size_t>(to) * axis.taps, 0);
   for (int i = 0; i < to; ++i) {
     const double center = (i + 0.5) * scale;
-    const int begin = std::max(0, static_cast<int>(center - support + 0.5));
-    const int end = std::min(from, static_cast<int>(center + support + 0.5));
+    const int begin = std::max(0, static_cast<int>(std::trunc(center - support + 0.5)));
+    const int end = std::min(from, static_cast<int>(std::trunc(center + support + 0.5)));
     const auto covers = [&](int x) {
       const double at = (x - center + 0.5) * (1 / scale);
       return -0.5 < at && at <= 0.5 ? 1.0 : 0.0;
@@ -47,7 +47,7 @@ BoxAxis box_axis(int from, int to) {
     for (int x = begin; x < end; ++x) sum += covers(x);
     for (int x = begin; x < end; ++x) {
       axis.weights[static_cast<std::size_t>(i) * axis.taps + (x - begin)] =
-          static_cast<std::int32_t>(0.5 + covers(x) / sum * (1 << kWeightBits));
+          static_cast<std::int32_t>(std::trunc(0.5 + covers(x) / sum * (1 << kWeightBits)));
     }
     axis.spans.push_back({begin, end - begin});
   }
@@ -126,7 +126,7 @@ void pixelate(const Image& image, const CorruptJob& job, Image& out) {
     const std::uint8_t* row =
         &s.bytes[static_cast<std::size_t>(nearest(y, height, image.height)) * width * 3];
     for (int x = 0; x < image.width; ++x) {
-      const std::uint8_t* from = row + 3 * nearest(x, width, image.width);
+      const std::uint8_t* from = row + std::ptrdiff_t{3} * nearest(x, width, image.width);
       for (int c = 0; c < 3; ++c) *to++ = from[c];
     }
   }

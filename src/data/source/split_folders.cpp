@@ -32,7 +32,7 @@ std::optional<std::string> usual_name(const DataConfig& data) {
 
 std::string val_folder_of(const DataConfig& data) {
   if (data.val) return *data.val;
-  const std::string name = usual_name(data).value_or("val");
+  std::string name = usual_name(data).value_or("val");
   if (name != "val") {
     log_info(cat(data.root, ": has no folder 'val'; its folder '", name,
                  "' is taken for the validation split (data.val names another)"));

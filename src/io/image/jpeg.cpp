@@ -160,7 +160,7 @@ class JpegReader {
   static void row_cmyk_to_gray(const std::uint8_t* in, std::uint8_t* out, int n) {
     for (int i = 0; i < n; ++i) {
       std::uint8_t rgb[3];
-      row_cmyk_to_rgb(in + 4 * i, rgb, 1);
+      row_cmyk_to_rgb(in + std::ptrdiff_t{4} * i, rgb, 1);
       row_rgb_to_gray(rgb, out + i, 1);
     }
   }
