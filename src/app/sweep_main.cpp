@@ -13,6 +13,7 @@
 
 #include "app/num_classes.h"
 #include "app/program.h"
+#include "core/format.h"
 #include "dtn/config/load.h"
 #include "dtn/core/parallel.h"
 #include "sweep/collection.h"
@@ -32,22 +33,11 @@ struct SweepCommand {
   MachineOptions machine;
 };
 
-std::string quoted(const std::string& word) {
-  const auto is_plain = [](char c) {
-    return std::isalnum(static_cast<unsigned char>(c)) ||
-           std::string_view("_./=:,+-").find(c) != std::string_view::npos;
-  };
-  if (!word.empty() && std::all_of(word.begin(), word.end(), is_plain)) return word;
-  std::string out = "'";
-  for (char c : word) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return out + "'";
-}
-
-// What gives the same tables: neither the folder nor how the work is divided matters.
+// The command that gives the same tables: neither the folder nor how the work is divided matters.
 std::string command_of(const SweepCommand& options, const fs::path& trainer) {
   std::string command = trainer.empty() ? "dtn-sweep" : trainer.filename().string() + " sweep";
-  command += " --config " + quoted(options.config);
-  for (const std::string& set : options.overrides) command += " --set " + quoted(set);
+  command += " --config " + shell_quoted(options.config);
+  for (const std::string& set : options.overrides) command += " --set " + shell_quoted(set);
   if (options.machine.device != "auto") command += " --device " + options.machine.device;
   return command;
 }

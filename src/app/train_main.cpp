@@ -56,19 +56,27 @@ ExperimentConfig load_config(const TrainCommand& options, const Registries& regi
   return load_experiment(run_folder_of(options.resume) / "config.yaml", options.overrides, schemas);
 }
 
-// True if the config is given anew and leaves the number of classes out.
 bool leaves_num_classes_out(const TrainCommand& options, const Registries& registries) {
-  return !options.config.empty() && !sets_key(find_config(options.config), options.overrides,
-                                              registries.schemas(), "model.num_classes");
+  return !sets_key(find_config(options.config), options.overrides, registries.schemas(),
+                   "model.num_classes");
 }
 
-// A run keeps the resizing it began with where its config, given anew, does not say.
-void keep_resample(const TrainCommand& options, const fs::path& output,
-                   const ConfigSchemas& schemas, ExperimentConfig& config) {
+// Settles what the config, given anew, leaves to others: a run keeps the resizing and the number of
+// classes that it began with, and a new run has the classes of its training data.
+void settle(const TrainCommand& options, const fs::path& output, const Registries& registries,
+            ExperimentConfig& config) {
+  if (options.config.empty()) return;
+  const ConfigSchemas schemas = registries.schemas();
+  const bool open_classes = leaves_num_classes_out(options, registries);
   const fs::path file = output / "config.yaml";
-  if (options.resume.empty() || options.config.empty() || !fs::exists(file)) return;
-  const Resample begun = load_experiment(file, {}, schemas).data.resample;
-  config = load_experiment(find_config(options.config), options.overrides, schemas, begun);
+  if (options.resume.empty() || !fs::exists(file)) {
+    if (open_classes) take_num_classes(config, registries);
+    return;
+  }
+  const ExperimentConfig begun = load_experiment(file, {}, schemas);
+  config =
+      load_experiment(find_config(options.config), options.overrides, schemas, begun.data.resample);
+  if (open_classes) config.model.num_classes = begun.model.num_classes;
 }
 
 // The folder of a run in which nobody else works. Made if it was not there, and gone again if
@@ -118,8 +126,7 @@ int run_train(const TrainCommand& options, const Registries& registries) {
   fs::path output = !options.output.empty()                       ? fs::path(options.output)
                     : resume_folder && fs::exists(options.resume) ? run_folder_of(options.resume)
                                                                   : fs::path("runs") / config.name;
-  keep_resample(options, output, registries.schemas(), config);
-  if (leaves_num_classes_out(options, registries)) take_num_classes(config, registries);
+  settle(options, output, registries, config);
   if (options.dry_run) {
     Communicator::Work measuring(ranks, "measuring", Communicator::Work::kLong);
     if (ranks.is_first())

@@ -28,7 +28,7 @@ ExperimentConfig with_made_up_samples(ExperimentConfig config, Split split) {
 
 }  // namespace
 
-RunData open_or_make_up(const Task& task, ExperimentConfig& config, Device device,
+RunData open_or_make_up(Task& task, ExperimentConfig& config, Device device,
                         const Registries& registries, std::string& note) {
   try {
     return open_run_data(task, device);

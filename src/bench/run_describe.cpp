@@ -115,7 +115,7 @@ std::string time_text(const ExperimentConfig& config, const RunSize& size, doubl
 }  // namespace
 
 std::string memory_warning(const ExperimentConfig& config, Device device, int processes,
-                           int processes_here, const Registries& registries) {
+                           int processes_here, const Registries& registries) try {
   ExperimentConfig share = share_of(config, processes);
   const std::unique_ptr<Task> task = make_task({share, kMeta, registries});
   const Complexity cost = task->cost();
@@ -134,6 +134,8 @@ std::string memory_warning(const ExperimentConfig& config, Device device, int pr
   if (need <= have) return "";
   return cat("memory: the run needs about ", bytes_text(need), ", and there is ", bytes_text(have),
              processes_here > 1 ? " for each process" : "", "; ", kLessMemory);
+} catch (const Error&) {
+  return "";  // an estimate that cannot be made stops no run, whose own errors say more
 }
 
 std::string describe_run(const ExperimentConfig& asked, const std::filesystem::path& output,

@@ -41,8 +41,11 @@ void add_batches(const ExperimentConfig& config, const SampleSource& source,
 
 }  // namespace
 
-RunData open_run_data(const Task& task, Device device) {
-  return {task.source(Split::kTrain, device), task.source(Split::kVal, device)};
+RunData open_run_data(Task& task, Device device) {
+  RunData data{task.source(Split::kTrain, device), nullptr};
+  task.learn_classes(*data.train);
+  data.val = task.source(Split::kVal, device);
+  return data;
 }
 
 RunSize size_of_run(const ExperimentConfig& config, const RunData& data) {

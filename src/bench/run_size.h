@@ -16,11 +16,11 @@ struct RunData {
 };
 // Opens the data sets of a task, which may be one on kMeta. Throws DataError when they cannot be, and
 // ConfigError for an augmentation that cannot be.
-RunData open_run_data(const Task& task, Device device = kCpu);
+RunData open_run_data(Task& task, Device device = kCpu);
 
 // The data of the run, or, where data.root does not exist, made-up images as many as the data set is known
 // to have: `config` then says synthetic, and `note` says why.
-RunData open_or_make_up(const Task& task, ExperimentConfig& config, Device device,
+RunData open_or_make_up(Task& task, ExperimentConfig& config, Device device,
                         const Registries& registries, std::string& note);
 
 struct RunSize {
@@ -66,7 +66,8 @@ struct RunTime {
 RunTime time_of_run(const ExperimentConfig& config, const RunSize& size, double step_seconds,
                     double load_seconds, Device device);
 
-// A warning where a run needs more memory than the device has; empty: it does not. A run that is
+// A warning where a run needs more memory than the device has; empty: it does not, or no estimate
+// can be made. A run that is
 // close to the limit is measured in a few steps. The run has so many `processes`, of which
 // `processes_here` share the memory of this machine.
 std::string memory_warning(const ExperimentConfig& config, Device device, int processes,

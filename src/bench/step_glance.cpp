@@ -67,6 +67,7 @@ StepGlance glance_at_step(const ExperimentConfig& config,
                           std::shared_ptr<const SampleSource> source, double multiply_adds,
                           Device device, const Registries& registries) {
   const std::unique_ptr<Task> task = make_task({config, device, registries});
+  task->learn_classes(*source);
   const std::int64_t epoch =
       epoch_length(source->size(), config.data.repeats, config.augment.repeats);
   const std::int64_t samples = samples_to_look_at(config, multiply_adds, epoch, device);

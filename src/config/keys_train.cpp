@@ -289,8 +289,7 @@ std::vector<Key> train_keys() {
             "how often a checkpoint is written; 0: at the end only"),
       value("train.keep", FIELD(train.keep), between(0, 1e6),
             "how many of the newest checkpoints are kept; the last, the best and the newest one "
-            "with a "
-            "finite loss always are"),
+            "with a finite loss always are"),
       choice("train.best", FIELD(train.best),
              "whose top-1 decides which checkpoint is the best: the weights as they are, or their "
              "moving average"),

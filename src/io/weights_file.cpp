@@ -3,6 +3,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "core/format.h"
 #include "dtn/core/check.h"
 
 namespace dtn {
@@ -19,8 +20,8 @@ std::string convert_command(const std::string& file) {
       "d = torch.load(sys.argv[1], map_location='cpu'); "
       "d = next((d[k] for k in ('model', 'state_dict', 'teacher') if k in d), d); "
       "s.save_file({k: v.contiguous().clone() for k, v in d.items() if torch.is_tensor(v)}, "
-      "sys.argv[2])\" '",
-      file, "' '", to, "'");
+      "sys.argv[2])\" ",
+      shell_quoted(file), " ", shell_quoted(to));
 }
 
 }  // namespace

@@ -12,13 +12,13 @@
 namespace dtn {
 namespace {
 
-// How one name begins, and what timm has for it.
+// The beginning of a name, and what timm has in its place.
 struct HubRenaming {
   std::string_view theirs, ours;
 };
 
 constexpr std::string_view kPatchWeight = "embeddings.patch_embeddings.projection.weight";
-// Of the models with a head; models without one have none.
+// Prefixes of models with a head. Models without a head have none.
 constexpr std::string_view kModelPrefixes[] = {"", "vit.", "deit.", "dinov2.",
                                                "dinov2_with_registers."};
 constexpr HubRenaming kOfModel[] = {

@@ -41,9 +41,9 @@ struct SuiteOptions {
   std::filesystem::path root;
   std::optional<CorruptOnTheFly> on_the_fly;  // in place of the root
   // A text file that names the model's classes in the order of their labels, one per line. Empty:
-  // the names are those of the checkpoint; if it has none, those of the config's data set, if it has
-  // as many as the model; else ImageNet's own, if the model has 1000 and all folders are among them; else those of the folders, if there
-  // are as many.
+  // the names are those of the checkpoint; if it has none, those of the config's data set, if it
+  // has as many as the model; else ImageNet's own, if the model has 1000 and all folders are among
+  // them; else those of the folders, if there are as many.
   std::filesystem::path classes;
   // Keeps what is finished, and goes on behind it. Empty: nothing is kept.
   std::filesystem::path save;

@@ -136,9 +136,8 @@ class Classes {
   }
 
   void check_folders() const {
-    const std::vector<std::string> folders(folders_.begin(), folders_.end());
-    const auto count = [](const auto& list) { return static_cast<std::int64_t>(list.size()); };
-    match_classes({"the suite", folders, count(folders)}, {source_, names_, count(names_)},
+    match_classes(named_classes("the suite", {folders_.begin(), folders_.end()}),
+                  named_classes(source_, names_),
                   "set data.root to the data set that the model was trained on, or list its "
                   "classes with --classes");
   }
@@ -178,7 +177,7 @@ constexpr const char* kAdvice =
 // The data set with the labels of the model.
 std::shared_ptr<const Dataset> in_classes_of(const SuitePlan& plan,
                                              std::shared_ptr<const Dataset> dataset) {
-  const ClassList model{"the model", plan.classes, static_cast<std::int64_t>(plan.classes.size())};
+  const ClassList model = named_classes("the model", plan.classes);
   const ClassMatch match = match_classes(class_list_of(*dataset), model, kAdvice);
   return relabelled(std::move(dataset), match, model);
 }

@@ -69,7 +69,7 @@ Classify::Classify(const ExperimentConfig& config, Device device)
 
 Classify::~Classify() = default;
 
-// Features and sequences of digits have no classes to match.
+// Opens a split with the labels of the model, once its classes are known.
 std::shared_ptr<const Dataset> Classify::open(Split split) const {
   const DataConfig& data = config_.data;
   const DatasetRegistry& datasets = registries_.datasets;

@@ -35,8 +35,8 @@ struct CheckpointData {
 };
 
 // Writes step `data.step`, durably, and points `last` at it, `best` when it is `best_step`, and
-// `confirmed` when its metadata has kConfirmedKey; an older folder of the same step is replaced. Then deletes
-// older steps, except the newest `keep` up to this one, those that `last`, `best` and `confirmed`
+// `confirmed` when its metadata has kConfirmedKey; an older folder of the same step is replaced.
+// Then deletes older steps, except the newest `keep` up to this one, those that `last`, `best` and `confirmed`
 // point to, `best_step`, and with `keep_first` step 0. Steps after this one (the run was wound
 // back) are left alone. Nothing in model.safetensors and ema.safetensors depends on anything but
 // `data`. Throws Error when the system refuses (disk full): earlier checkpoints are then untouched.
@@ -65,8 +65,8 @@ struct Retreat {
 // the newest checkpoint of that run, if it has one. Unless that checkpoint is confirmed it is set
 // aside: renamed to diverged-step-<8 digits>, where nothing resumes from it. Only the newest folder
 // of that kind stays. If `best` was set aside, it points at the best confirmed one again.
-// Folders of earlier versions have neither `confirmed` nor that metadata. There a checkpoint is confirmed if a later one
-// has made more updates. A kill at any moment leaves a folder that resumes.
+// Folders of earlier versions have neither `confirmed` nor that metadata. There a checkpoint is
+// confirmed if a later one has made more updates. A kill at any moment leaves a folder that resumes.
 Retreat retreat_to_confirmed(const std::filesystem::path& run_dir,
                              std::optional<std::int64_t> newest);
 

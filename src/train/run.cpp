@@ -48,10 +48,8 @@ void check_same_classes(const CheckpointData& checkpoint, const SampleSource& tr
   const std::string advice =
       "a run goes on with the classes that it began with; give data its class names of before, or "
       "start a new run (model.init_weights takes weights over)";
-  const auto count = [](const auto& list) { return static_cast<std::int64_t>(list.size()); };
-  const ClassList before{cat("the checkpoint ", folder), checkpoint.class_names,
-                         count(checkpoint.class_names)};
-  const ClassList now{"the training split", names, count(names)};
+  const ClassList before = named_classes(cat("the checkpoint ", folder), checkpoint.class_names);
+  const ClassList now = named_classes("the training split", names);
   const ClassMatch match = match_classes(now, before, advice);
   if (match.is_identity() && now.count == before.count && match.note.empty()) return;
   throw DataError(cat("the training split has ", now.count, " classes in another order or number ",

@@ -78,6 +78,8 @@ echo "a teacher is asked by name"
 teach=(--set distill.teacher="$animals" --set distill.alpha=1 --set distill.type=soft)
 expect 0 dtn-train "${tiny[@]}" "${teach[@]}" --set data.root=cb --set data.val=train \
   --set model.num_classes=2 --set schedule.steps=2 --output taught
+expect 0 dtn-train "${tiny[@]}" "${teach[@]}" --set data.root=cb --set data.val=train \
+  --set model.num_classes=2 --output dry --dry-run
 expect 3 dtn-train "${tiny[@]}" "${teach[@]}" --set data.root=bcd --output no2
 expect_text "class 'zebra' is none of the 3 classes .* of the teacher in animals"
 
@@ -174,5 +176,9 @@ open=(--config open.yaml "${tiny[@]:2}" --set model.num_classes=null --set data.
 expect 0 dtn-train "${open[@]}" --set schedule.steps=1 --output counted
 expect_text 'model.num_classes: 3, as the training data has; the config leaves it out'
 expect_equal "classes in config.yaml" "$(grep num_classes counted/config.yaml)" "  num_classes: 3"
+mkdir abc/train/aardvark && cp abc/train/cat/0.bmp abc/train/aardvark
+expect 3 dtn-train "${open[@]}" --set schedule.steps=2 --output counted --resume auto
+expect_text 'class index 3 is its label'  # the run keeps its three outputs
+rm -r abc/train/aardvark
 expect 0 dtn-train --resume counted
 expect_text 'the run is finished: schedule.steps is 1, and all 1 steps are done' '--set schedule.steps=N'

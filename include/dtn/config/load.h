@@ -57,8 +57,8 @@ ExperimentConfig load_experiment(const std::string& path, std::span<const std::s
 // True if the file, what it inherits, or an override sets the key.
 bool sets_key(const std::string& path, std::span<const std::string> overrides,
               const ConfigSchemas& schemas, const std::string& key);
-// The same as load_experiment() from text, for configs embedded in checkpoints, where data.resample is pillow12 unless it
-// is set; `source` names it in errors. `base:` is an error here.
+// The same as load_experiment() from text, for configs embedded in checkpoints, where data.resample
+// is pillow12 unless it is set; `source` names it in errors. `base:` is an error here.
 ExperimentConfig parse_experiment(const std::string& text, const std::string& source,
                                   std::span<const std::string> overrides,
                                   const ConfigSchemas& schemas);

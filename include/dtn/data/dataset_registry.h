@@ -32,8 +32,7 @@ struct DatasetRow {
   DatasetSchema schema;
   // Opens one split; `seed` is for data that is made up. Where the classes are matched by name
   // afterwards, model.num_classes is 0 and any number of classes will do, unless the schema says
-  // classes_of_model. Throws DataError that names the path, what
-  // is wrong with it and what to do.
+  // classes_of_model. Throws DataError that names the path, what is wrong with it and what to do.
   std::function<std::unique_ptr<Dataset>(const DataConfig&, const ModelConfig&, Split,
                                          std::uint64_t seed)>
       open;

@@ -27,7 +27,7 @@ NamedTensors named_views(const ParameterStore& store, const Tensor& flat,
 // `source` and the tensor.
 void load_exact(ParameterStore& store, const NamedTensors& tensors, const std::string& source);
 
-// What the head of a model does with the head of a file.
+// Options for the head of a file: the rows to take, and whether it must fit.
 struct HeadOptions {
   // Gives for each class of the model its row in a file's head of so many classes. Null: the rows
   // as they are, if there are as many.
@@ -59,8 +59,8 @@ std::vector<std::string> load_adapted(Classifier& model, const NamedTensors& ten
                                       const std::string& source, const GridKeys& origin = {},
                                       const HeadOptions& head = {});
 
-// What the config in the file's metadata says of the model that the weights belong to. No keys if
-// the file carries no config.
+// Returns the grid keys of the config in the file's metadata, which is that of the model that the
+// weights belong to. No keys if the file carries no config.
 GridKeys origin_of(const TensorFile& file);
 
 // 16 hexadecimal digits that differ between weights that differ, in name, type, shape or value.

@@ -39,7 +39,7 @@ struct Parameter {
   Variable variable;        // defined once the store is allocated
   bool frozen = false;      // it stays as it is: nothing asks for its gradient
   bool head = false;        // one of a classifier's last layer
-  // Of a table of positions: load_adapted() brings tables of other grids to this one.
+  // The grid of a table of positions. load_adapted() brings tables of other grids to this one.
   std::optional<PositionLayout> positions{};
 };
 

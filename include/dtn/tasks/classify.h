@@ -37,10 +37,10 @@ class Classify : public Task {
   std::unique_ptr<Meter> meter() const override;
   std::vector<Named<ParameterStore*>> stores() override;
   Backbone* backbone() override { return &model_.backbone(); }
+  void learn_classes(const SampleSource& training) override;
   // For training, the rows of the file's head go to the classes of the same names, see
   // learn_classes(), unless model.init_head is reset. For evaluation, the classes are from then on
   // those that the file names, and source() labels its samples by them.
-  void learn_classes(const SampleSource& training) override;
   std::vector<std::string> load_weights(const std::string& file, WeightsUse use) override;
   std::string description() const override;
   std::string objective() const override;

@@ -36,7 +36,7 @@ struct Named {
   T value;
 };
 
-// What weights are loaded for: to train on from them, or to use them as they are.
+// The purpose of loaded weights: to train on from them, or to use them as they are.
 enum class WeightsUse { kTraining, kEvaluation };
 
 class Task {

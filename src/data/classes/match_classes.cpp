@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "data/classes/class_order.h"
+#include "data/classes/listed_names.h"
 #include "data/classes/only_classes.h"
 #include "dtn/core/check.h"
 #include "dtn/core/log.h"
@@ -19,20 +20,10 @@ namespace {
 using Names = std::vector<std::string>;
 using LabelOf = std::unordered_map<std::string, std::int64_t>;
 
-// "'cat', 'dog', 'fish'", or the first few names of many.
-std::string listed(const Names& names) {
-  constexpr std::size_t kShown = 4;
-  std::string text;
-  for (std::size_t i = 0; i < names.size() && i < kShown; ++i) {
-    text += cat(i > 0 ? ", '" : "'", names[i], "'");
-  }
-  return names.size() > kShown ? text + ", ..." : text;
-}
-
 // "3 classes ('cat', 'dog', 'fish')"
 std::string shown(const ClassList& list) {
   const std::string count = cat(list.count, list.count == 1 ? " class" : " classes");
-  return list.names.empty() ? count : cat(count, " (", listed(list.names), ")");
+  return list.names.empty() ? count : cat(count, " (", listed_names(list.names), ")");
 }
 
 // Checkpoints keep names as valid UTF-8, so names are compared as such.
@@ -107,7 +98,7 @@ ClassMatch by_position(const ClassList& data, const ClassList& model, const std:
     const ClassList& unnamed = data.names.empty() ? data : model;
     const ClassList& named = data.names.empty() ? model : data;
     match.note = cat("classes: ", unnamed.owner, " does not name its classes; they are taken in ",
-                     "the order of ", named.owner, ": ", listed(named.names));
+                     "the order of ", named.owner, ": ", listed_names(named.names));
   }
   return match;
 }
@@ -131,7 +122,9 @@ ClassMatch match_classes(const ClassList& data, const ClassList& model, const st
   std::string missing;
   ClassMatch match{.labels = by_name(data.names, model.names, missing), .names = model.names};
   if (match.labels.size() == data.names.size()) return match;
-  if (are_numbers(data.names) && !are_numbers(model.names)) return by_number(data, model, advice);
+  if (are_numbers(data.names) && are_imagenet_ids(model.names)) {
+    return by_number(data, model, advice);
+  }
   throw DataError(cat(data.owner, ": its class '", missing, "' is none of the ", shown(model),
                       " of ", model.owner, "; ", advice));
 }
@@ -153,6 +146,11 @@ std::vector<std::int64_t> head_rows(const ClassList& data, std::int64_t outputs,
                         "; ", advice));
   }
   return rows;
+}
+
+ClassList named_classes(const std::string& owner, std::vector<std::string> names) {
+  const auto count = static_cast<std::int64_t>(names.size());
+  return {owner, std::move(names), count};
 }
 
 ClassList class_list_of(const Dataset& dataset) {

@@ -21,9 +21,12 @@ struct ClassMatch {
   bool is_identity() const;
 };
 
+// Names as a list of classes, of which there are as many.
+ClassList named_classes(const std::string& owner, std::vector<std::string> names);
+
 // Matches the classes of data with those of a model.
-//  - Both have names: by name, in any order and number. Data whose names are plain numbers, such as
-//    ImageNet-V2's folders 0 to 999, counts the classes of a model that has other names.
+//  - Both have names: by name, in any order and number. Plain numbers, such as ImageNet-V2's folders
+//    0 to 999, are the labels of a model whose classes are WordNet ids of ImageNet.
 //  - Data named by WordNet ids of ImageNet, a model of 1000 classes without names: by ImageNet's
 //    labels.
 //  - Else by position, with a note where one side has names. Named data must then have as many

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "data/classes/class_order.h"
+#include "data/classes/listed_names.h"
 #include "data/source/image_files.h"
 #include "data/source/image_names.h"
 #include "data/source/split_folders.h"
@@ -42,16 +43,6 @@ std::vector<std::string> class_folders(const fs::path& folder) {
   return names;
 }
 
-// Lists a few names: "'a', 'b', 'c' and 4 others".
-std::string listed(const std::vector<std::string>& names) {
-  constexpr std::size_t kShown = 3;
-  std::string text;
-  for (std::size_t i = 0; i < names.size() && i < kShown; ++i) {
-    text += cat(i > 0 ? ", " : "", "'", names[i], "'");
-  }
-  return names.size() > kShown ? cat(text, " and ", names.size() - kShown, " others") : text;
-}
-
 // Counts the images that lie beside the class folders, and so belong to no class.
 void count_loose_images(const fs::path& folder, LeftOut& left_out) {
   std::error_code error;
@@ -63,7 +54,7 @@ void count_loose_images(const fs::path& folder, LeftOut& left_out) {
   }
 }
 
-// Whether each class folder must hold an image.
+// The treatment of class folders without an image.
 enum class EmptyClasses { kAreErrors, kAreNoted };
 
 class ImageFolder final : public Dataset {
@@ -90,7 +81,7 @@ class ImageFolder final : public Dataset {
     if (!without.empty()) {
       log_info(cat(folder_, ": ", without.size(),
                    without.size() == 1 ? " class folder has" : " class folders have",
-                   " no images: ", listed(without)));
+                   " no images: ", listed_names(without)));
     }
     if (left_out.count() > 0) log_warn(left_out.warning(folder_));
   }
@@ -148,9 +139,10 @@ class ImageFolder final : public Dataset {
                       "/<class>/<image> (see data/README.md)"));
 }
 
-// The labels of the class folders in `folder`, sorted by the bytes of their names. Throws DataError
-// for a folder that is none of `classes`, which are those of `owner`.
+// The labels of `names`, the class folders in `folder`, in their order. Throws DataError for a name
+// that is none of `classes`, which are those of `owner`.
 std::vector<std::int64_t> labels_of_folders(const fs::path& folder,
+                                            const std::vector<std::string>& names,
                                             const std::vector<std::string>& classes,
                                             const std::string& owner) {
   std::unordered_map<std::string_view, std::int64_t> label_of;
@@ -159,7 +151,7 @@ std::vector<std::int64_t> labels_of_folders(const fs::path& folder,
   }
   DTN_CHECK(label_of.size() == classes.size(), "a class is named twice");
   std::vector<std::int64_t> labels;
-  for (const std::string& name : class_folders(folder)) {
+  for (const std::string& name : names) {
     const auto found = label_of.find(name);
     if (found == label_of.end()) {
       throw DataError(cat((folder / name).string(), ": '", name, "' is none of the ",
@@ -182,7 +174,7 @@ void note_missing_folders(const fs::path& folder, const std::vector<std::string>
   }
   if (missing.empty()) return;
   log_info(cat(folder.string(), ": has folders for ", labels.size(), " of the ", classes.size(),
-               " classes of the training split, none for ", listed(missing)));
+               " classes of the training split, none for ", listed_names(missing)));
 }
 
 void check_folder_count(const fs::path& folder, const std::vector<std::string>& classes,
@@ -222,8 +214,8 @@ std::vector<std::string> class_folders_of(const std::string& folder) {
 
 std::unique_ptr<Dataset> open_class_folders(const std::string& folder,
                                             const std::vector<std::string>& classes) {
-  class_folders_of(folder);  // or what is wrong with it
-  const std::vector<std::int64_t> labels = labels_of_folders(folder, classes, "the model");
+  const std::vector<std::int64_t> labels =
+      labels_of_folders(folder, class_folders_of(folder), classes, "the model");
   return std::make_unique<ImageFolder>(folder, classes, labels, "", EmptyClasses::kAreErrors);
 }
 
@@ -234,21 +226,23 @@ std::unique_ptr<Dataset> open_image_folder(const DataConfig& data, const ModelCo
   const fs::path folder = split == Split::kTrain ? train_folder : root / val_folder_of(data);
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) fail_without_folder(folder, split);
-  const bool by_train = split == Split::kVal && fs::is_directory(train_folder, ignored);
-  std::vector<std::string> classes = class_folders(by_train ? train_folder : folder);
-  const bool named_by_train = by_train && !classes.empty();
-  if (!named_by_train) classes = class_folders(folder);
-  if (classes.empty() || class_folders(folder).empty()) fail_without_classes(folder);
-  warn_of_class_order(classes, data, (named_by_train ? train_folder : folder).string());
+  const std::vector<std::string> folders = class_folders(folder);
+  if (folders.empty()) fail_without_classes(folder);
+  // The training split decides, if it has classes.
+  std::vector<std::string> classes;
+  const bool is_val = split == Split::kVal;
+  if (is_val && fs::is_directory(train_folder, ignored)) classes = class_folders(train_folder);
+  const bool by_train = !classes.empty();
+  if (!by_train) classes = folders;
+  const fs::path& deciding = by_train ? train_folder : folder;
+  warn_of_class_order(classes, data, deciding.string());
   sort_class_names(classes, data.class_order.value_or(ClassOrder::kBytes));
-  check_folder_count(named_by_train ? train_folder : folder, classes, model);
-  const std::vector<std::int64_t> labels =
-      labels_of_folders(folder, classes, cat("the training split, ", train_folder.string()));
-  if (named_by_train) note_missing_folders(folder, classes, labels);
-  const bool training = split == Split::kTrain;
-  return std::make_unique<ImageFolder>(
-      folder, std::move(classes), labels, cat(name_of(split), " "),
-      training ? EmptyClasses::kAreErrors : EmptyClasses::kAreNoted);
+  check_folder_count(deciding, classes, model);
+  const std::vector<std::int64_t> labels = labels_of_folders(
+      folder, folders, classes, cat("the training split, ", train_folder.string()));
+  if (by_train) note_missing_folders(folder, classes, labels);
+  return std::make_unique<ImageFolder>(folder, std::move(classes), labels, cat(name_of(split), " "),
+                                       is_val ? EmptyClasses::kAreNoted : EmptyClasses::kAreErrors);
 }
 
 }  // namespace dtn

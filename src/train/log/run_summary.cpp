@@ -33,7 +33,7 @@ Json figures_of(Json line) {
   return line;
 }
 
-// What is not finite is written as null. A task may have no loss among its figures.
+// True if the figures have a finite loss or none at all. A loss that is not finite reads null.
 bool has_finite_loss(const Json& figures) {
   return !figures.contains("loss") || figures["loss"].is_number();
 }

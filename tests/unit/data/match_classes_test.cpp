@@ -12,10 +12,6 @@ using namespace dtn::test;
 using Labels = std::vector<std::int64_t>;
 using Names = std::vector<std::string>;
 
-ClassList named(const std::string& owner, Names names) {
-  const auto count = static_cast<std::int64_t>(names.size());
-  return {owner, std::move(names), count};
-}
 ClassList unnamed(const std::string& owner, std::int64_t count) { return {owner, {}, count}; }
 
 ClassMatch match(const ClassList& data, const ClassList& model) {
@@ -23,29 +19,31 @@ ClassMatch match(const ClassList& data, const ClassList& model) {
 }
 
 TEST(MatchClasses, ByNameInAnyOrderAndNumber) {
-  const ClassList model = named("model", {"cat", "dog", "fish"});
-  const ClassMatch same = match(named("data", {"cat", "dog", "fish"}), model);
+  const ClassList model = named_classes("model", {"cat", "dog", "fish"});
+  const ClassMatch same = match(named_classes("data", {"cat", "dog", "fish"}), model);
   EXPECT_TRUE(same.is_identity());
   EXPECT_TRUE(same.note.empty());
-  EXPECT_EQ(match(named("data", {"dog", "fish"}), model).labels, (Labels{1, 2}));
-  EXPECT_EQ(match(named("data", {"fish", "cat"}), model).labels, (Labels{2, 0}));
-  EXPECT_EQ(match(named("data", {"fish", "cat"}), model).names, model.names);
+  EXPECT_EQ(match(named_classes("data", {"dog", "fish"}), model).labels, (Labels{1, 2}));
+  EXPECT_EQ(match(named_classes("data", {"fish", "cat"}), model).labels, (Labels{2, 0}));
+  EXPECT_EQ(match(named_classes("data", {"fish", "cat"}), model).names, model.names);
   expect_error<DataError>(
       [&] {
-        match(named("data", {"dog", "zebra"}), model);
+        match(named_classes("data", {"dog", "zebra"}), model);
       },
       {"data", "'zebra'", "none of the 3", "'cat'", "do this"});
 }
 
 // A checkpoint has the names as UTF-8.
 TEST(MatchClasses, NamesThatAreNoUtf8) {
-  const ClassMatch m = match(named("data", {"\xff", "b"}), named("model", {"b", "\xef\xbf\xbd"}));
+  const ClassMatch m =
+      match(named_classes("data", {"\xff", "b"}), named_classes("model", {"b", "\xef\xbf\xbd"}));
   EXPECT_EQ(m.labels, (Labels{1, 0}));
 }
 
 TEST(MatchClasses, ByPositionWhereOneSideHasNoNames) {
-  for (const auto& [data, model] : {std::pair(named("data", {"a", "b"}), unnamed("model", 2)),
-                                    std::pair(unnamed("data", 2), named("model", {"a", "b"}))}) {
+  for (const auto& [data, model] :
+       {std::pair(named_classes("data", {"a", "b"}), unnamed("model", 2)),
+        std::pair(unnamed("data", 2), named_classes("model", {"a", "b"}))}) {
     const ClassMatch m = match(data, model);
     EXPECT_EQ(m.labels, (Labels{0, 1}));
     EXPECT_EQ(m.names, (Names{"a", "b"}));
@@ -54,7 +52,7 @@ TEST(MatchClasses, ByPositionWhereOneSideHasNoNames) {
   for (const std::int64_t count : {1, 3}) {
     expect_error<DataError>(
         [&] {
-          match(named("data", {"a", "b"}), unnamed("model", count));
+          match(named_classes("data", {"a", "b"}), unnamed("model", count));
         },
         {"2 classes", "'a'", "only one of them names", "do this"});
   }
@@ -64,50 +62,70 @@ TEST(MatchClasses, ByPositionWhereOneSideHasNoNames) {
 TEST(MatchClasses, DataWithoutNamesHasAtMostTheModelsClasses) {
   EXPECT_TRUE(match(unnamed("data", 2), unnamed("model", 2)).note.empty());
   EXPECT_EQ(match(unnamed("data", 2), unnamed("model", 3)).labels, (Labels{0, 1}));
-  EXPECT_EQ(match(unnamed("data", 2), named("model", {"a", "b", "c"})).labels, (Labels{0, 1}));
-  for (const ClassList& model : {unnamed("model", 2), named("model", {"a", "b"})}) {
+  EXPECT_EQ(match(unnamed("data", 2), named_classes("model", {"a", "b", "c"})).labels,
+            (Labels{0, 1}));
+  for (const ClassList& model : {unnamed("model", 2), named_classes("model", {"a", "b"})}) {
     expect_error<DataError>([&] { match(unnamed("data", 3), model); },
                             {"data", "3 classes", "2 classes", "do this"});
   }
 }
 
-TEST(MatchClasses, FoldersThatAreNumbersCountTheClasses) {
-  const ClassList model = named("model", {"n01", "n02", "n03"});
-  const ClassMatch m = match(named("data", {"0", "2"}), model);
+TEST(MatchClasses, FoldersThatAreNumbersAreLabelsOfImageNet) {
+  const Names& ids = imagenet_class_names();
+  const ClassList model = named_classes("model", {ids[5], ids[8], ids[9]});
+  const ClassMatch m = match(named_classes("data", {"0", "2"}), model);
   EXPECT_EQ(m.labels, (Labels{0, 2}));
-  EXPECT_NE(m.note.find("'0' is 'n01'"), std::string::npos) << m.note;
-  expect_error<DataError>([&] { match(named("data", {"0", "3"}), model); }, {"'3'", "3 labels"});
-  expect_error<DataError>([&] { match(named("data", {"0", "01"}), model); }, {"'0'"});
-  // Where both are numbers they are names.
-  EXPECT_EQ(match(named("data", {"10", "2"}), named("model", {"2", "10"})).labels, (Labels{1, 0}));
+  EXPECT_NE(m.note.find(cat("'0' is '", ids[5], "'")), std::string::npos) << m.note;
+  expect_error<DataError>(
+      [&] {
+        match(named_classes("data", {"0", "3"}), model);
+      },
+      {"'3'", "3 labels"});
+  expect_error<DataError>([&] { match(named_classes("data", {"0", "01"}), model); }, {"'0'"});
+  // Any other names are no order that a number could count.
+  expect_error<DataError>(
+      [&] {
+        match(named_classes("data", {"0", "1"}), named_classes("model", {"cat", "dog"}));
+      },
+      {"'0'", "none of the 2"});
+  EXPECT_EQ(match(named_classes("data", {"10", "2"}), named_classes("model", {"2", "10"})).labels,
+            (Labels{1, 0}));
 }
 
 TEST(MatchClasses, WordNetIdsOfImageNet) {
   const Names& ids = imagenet_class_names();
-  const ClassList some = named("data", {ids[7], ids[999], ids[3]});
+  const ClassList some = named_classes("data", {ids[7], ids[999], ids[3]});
   EXPECT_EQ(match(some, unnamed("timm's", 1000)).labels, (Labels{7, 999, 3}));
   EXPECT_TRUE(match(some, unnamed("timm's", 1000)).note.empty());
   expect_error<DataError>([&] { match(some, unnamed("model", 10)); }, {"3 classes", "10 classes"});
   expect_error<DataError>(
       [&] {
-        match(named("data", {ids[7], "zebra"}), unnamed("timm's", 1000));
+        match(named_classes("data", {ids[7], "zebra"}), unnamed("timm's", 1000));
       },
       {"2 classes"});
 }
 
 TEST(HeadRows, AreThoseOfTheNames) {
   std::string note;
-  const ClassList data = named("data", {"cat", "dog"});
+  const ClassList data = named_classes("data", {"cat", "dog"});
   const auto rows = [&](std::int64_t outputs, const ClassList& head) {
     return head_rows({"data", data.names, outputs}, outputs, head, "reset", note);
   };
-  EXPECT_EQ(rows(2, named("file", {"fish", "dog", "cat"})), (Labels{2, 1}));
+  EXPECT_EQ(rows(2, named_classes("file", {"fish", "dog", "cat"})), (Labels{2, 1}));
   EXPECT_EQ(rows(2, unnamed("file", 2)), (Labels{0, 1}));
   EXPECT_NE(note.find("does not name"), std::string::npos);
   // Outputs that no class has yet take the rows that are left, in their order.
   EXPECT_EQ(rows(4, {"file", {"dog", "fish", "cat"}, 4}), (Labels{2, 0, 1, 3}));
-  expect_error<DataError>([&] { rows(4, named("file", {"dog", "cat"})); }, {"file", "4", "reset"});
-  expect_error<DataError>([&] { rows(2, named("file", {"dog", "cow"})); }, {"'cat'", "reset"});
+  expect_error<DataError>(
+      [&] {
+        rows(4, named_classes("file", {"dog", "cat"}));
+      },
+      {"file", "4", "reset"});
+  expect_error<DataError>(
+      [&] {
+        rows(2, named_classes("file", {"dog", "cow"}));
+      },
+      {"'cat'", "reset"});
 }
 
 TEST(ClassOrder, NaturalIsTimms) {

@@ -332,8 +332,9 @@ TEST_F(Safetensors, FilesOfOtherProgramsAreRecognised) {
     const std::string zip =
         "PK\x03\x04" + version + std::string(18, '\0') + std::string("\x10\0\0\0", 4);
     expect(error_of(zip + name + "\x80\x02}."),
-           {"a.pth is a PyTorch checkpoint, not safetensors", "python3 -c", "torch.load",
-            "a.pth' '", "a.safetensors'"});
+           {"a.pth is a PyTorch checkpoint, not safetensors", "python3 -c", "torch.load", "a.pth ",
+            "a.safetensors (see"});
+    expect(error_of(zip + name + "\x80\x02}.", "it's.pth"), {"it'\\''s.pth' '"});
     expect(error_of(zip + "word/document.xml"), {"a.pth is a ZIP archive"});
   }
   expect(error_of(std::string("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20", 10)),

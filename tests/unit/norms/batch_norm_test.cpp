@@ -1,4 +1,4 @@
-// What BatchNorm refuses: to train on a single value per channel.
+// BatchNorm refuses to train on a single value per channel.
 #include "conditional_cases.h"
 #include "norm_cases.h"
 
@@ -46,7 +46,7 @@ TEST(BatchNorm, TrainsOnNoSingleValue) {
   }
 }
 
-// Of a padded batch the tokens that count are what there is.
+// The tokens of a padded batch that count are its rows.
 TEST(BatchNorm, CountsNoPads) {
   NormConfig config;
   config.type = "bn";

@@ -1,0 +1,12 @@
+// Names of classes in messages.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace dtn {
+
+// The first few names: "'cat', 'dog', 'fish' and 4 others".
+std::string listed_names(const std::vector<std::string>& names);
+
+}  // namespace dtn
