@@ -64,7 +64,7 @@ std::int64_t micro_batch(const TrainConfig& train) {
 }
 
 StepGlance glance_at_step(const ExperimentConfig& config,
-                          std::shared_ptr<const SampleSource> source, double multiply_adds,
+                          const std::shared_ptr<const SampleSource>& source, double multiply_adds,
                           Device device, const Registries& registries) {
   const std::unique_ptr<Task> task = make_task({config, device, registries});
   task->learn_classes(*source);

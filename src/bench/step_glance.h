@@ -26,7 +26,7 @@ struct StepGlance {
 // allows, by the multiply-adds of a sample (0: not known). Where samples cost what they are long, time
 // is that of one of mean length, and memory that of the longest.
 StepGlance glance_at_step(const ExperimentConfig& config,
-                          std::shared_ptr<const SampleSource> source, double multiply_adds,
+                          const std::shared_ptr<const SampleSource>& source, double multiply_adds,
                           Device device = kCpu,
                           const Registries& registries = standard_registries());
 
