@@ -59,7 +59,7 @@ cmp hub.safetensors wrapped_logits.safetensors || fail "the prefix changes the l
 expect 3 dtn-eval --checkpoint pointer.safetensors "${wrapped[@]}"
 expect_text "pointer.safetensors is a Git LFS pointer.*'git lfs pull'"
 expect 3 dtn-eval --checkpoint pickle.pth "${wrapped[@]}"
-expect_text "pickle.pth is a PyTorch checkpoint.*python3 -c .*'pickle.pth' 'pickle.safetensors'"
+expect_text "pickle.pth is a PyTorch checkpoint.*python3 -c .*pickle.pth pickle.safetensors "
 mkdir pickled
 cp pickle.pth pickled/pytorch_model.bin
 expect 2 dtn-eval --checkpoint pickled "${wrapped[@]}"
