@@ -206,6 +206,10 @@ function(dtn_cuda_layer)
     if(CMAKE_CUDA_ARCHITECTURES MATCHES "90a")  # it alone has the products of warpgroups
       target_compile_definitions(dtn_cuda PRIVATE DTN_CUDA_SM_90A=1)
     endif()
+    # For the message to whoever has another card.
+    list(JOIN CMAKE_CUDA_ARCHITECTURES ", " architectures)
+    set_source_files_properties(${PROJECT_SOURCE_DIR}/src/cuda/device.cpp PROPERTIES
+      COMPILE_DEFINITIONS "DTN_CUDA_ARCHITECTURES=\"${architectures}\"")
     if(DTN_CUDA_STRICT)
       list(APPEND flags -Werror=all-warnings -Xptxas=--warning-as-error -Xcompiler=-Werror)
     endif()

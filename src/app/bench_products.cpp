@@ -61,8 +61,9 @@ void ProductsBenchCommand::add_to(CLI::App& app) {
       "that cuBLASLt offers. Needs --device cuda. A program takes the algorithms of the table "
       "that\n"
       "its environment names, DTN_CUDA_PRODUCTS=FILE, or else of the one that it was built with;\n"
-      "for other products the one whose tiles waste least. DTN_CUDA_PRODUCTS=first leaves all to\n"
-      "cuBLASLt's own order.");
+      "for other products cuBLASLt's first offer. DTN_CUDA_PRODUCTS=first takes the first for "
+      "all,\n"
+      "DTN_CUDA_PRODUCTS=least-waste the one whose tiles waste least.");
 }
 
 int ProductsBenchCommand::run(const ExperimentConfig& config, Device device, bool json,

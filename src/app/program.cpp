@@ -49,7 +49,9 @@ CLI::Validator number_that(const char* wanted, const char* type, bool (*holds)(d
 // exchange what is on them.
 void open_device_of(Communicator& ranks) {
   Communicator::Work opening(ranks, "opening its device", Communicator::Work::kLong);
-  cuda::select_device(ranks.local_rank() % cuda::device_count());
+  const std::vector<int> devices = cuda::usable_devices();
+  if (devices.empty()) throw ConfigError(cat("--device cuda: ", cuda::unavailable_reason()));
+  cuda::select_device(devices[static_cast<std::size_t>(ranks.local_rank()) % devices.size()]);
   ranks.set_device_transport(
       open_device_transport(ranks.rank(), ranks.size(), [&](std::byte* data, std::size_t n) {
         Tensor bytes = Tensor::empty({static_cast<std::int64_t>(n)}, DType::kUInt8);

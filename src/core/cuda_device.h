@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "core/allocator.h"
 
@@ -17,12 +18,14 @@ namespace dtn::cuda {
 
 // What this program was built with, for people: for instance "CUDA 13.0" or "no CUDA".
 std::string toolkit();
-// Empty when this program can compute on a CUDA device here; otherwise one sentence saying why not.
+// Empty when this process sees a CUDA device of the capability that this program needs; otherwise
+// one sentence saying why not.
 std::string unavailable_reason();
-// How many devices this process sees.
-int device_count();
-// Selects the device for the process, before anything else uses one. Throws ConfigError when it
-// cannot be used.
+// The devices of that capability, by the driver's numbers.
+std::vector<int> usable_devices();
+// Selects the device for the process, by the driver's number, before anything else uses one;
+// without this call the first usable one is taken. Throws ConfigError when it cannot be used, and
+// when this program has no code for it.
 void select_device(int index);
 
 // Lets float32 products round their operands to tf32, three decimal digits, which tensor cores
@@ -56,7 +59,9 @@ void set_spare_memory_limit(std::size_t limit);
 std::shared_ptr<std::byte> allocate_pinned(std::size_t bytes);
 
 // In the order of the computing stream. Host memory that is not page-locked is done with when the
-// call returns; page-locked memory must be left alone until the copy has run.
+// call returns, for which a copy to the device waits until it has run; page-locked memory must be
+// left alone until then. While a graph is captured, memory that is not page-locked is an error: the
+// graph would read and write it at every replay, when it may be gone.
 void copy_to_device(void* to, const void* from, std::size_t bytes);
 void copy_to_host(void* to, const void* from, std::size_t bytes);
 void copy_on_device(void* to, const void* from, std::size_t bytes);

@@ -40,8 +40,9 @@ void copies_after(const Event& event);
 // From page-locked host memory, beside whatever is being computed.
 void copy_ahead(void* to, const void* from, std::size_t bytes);
 
-// Device memory taken while a scope is open comes from this pool, returns to it, and is never given
-// to anybody else: what a graph writes when it is replayed must not be lent out in between.
+// Device memory taken while a scope is open comes from this pool, returns to it, and is given to
+// nobody else while a graph lives that was captured in the scope: memory that its replays write must
+// not be lent out in between. Without such a graph the memory is everybody's to use.
 class MemoryPool {
  public:
   MemoryPool();

@@ -69,7 +69,7 @@ namespace cuda {
 
 std::string toolkit() { return "no CUDA"; }
 std::string unavailable_reason() { return kReason; }
-int device_count() { return 0; }
+std::vector<int> usable_devices() { return {}; }
 void select_device(int) { fail(); }
 DeviceInfo device_info() { fail(); }
 

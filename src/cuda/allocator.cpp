@@ -12,6 +12,7 @@
 #include "core/cuda_device.h"
 #include "core/cuda_stream.h"
 #include "cuda/check.h"
+#include "cuda/pool_use.h"
 #include "cuda/streams.h"
 
 namespace dtn::cuda {
@@ -34,20 +35,52 @@ std::size_t& spare_memory_limit() {
 
 using Bins = std::unordered_map<std::size_t, std::vector<std::byte*>>;
 
+struct Pool {
+  Bins idle;
+  int graphs = 0;  // that hold its addresses
+};
+
+constexpr int kShared = 0;  // the pool that is everybody's
+
 struct Cache {
   std::mutex mutex;
-  std::map<int, Bins> pools;  // 0 is everybody's
-  int current = 0;            // where memory is taken from
-  int next_pool = 1;
+  std::map<int, Pool> pools;
+  int current = kShared;  // where memory is taken from
+  int next_pool = kShared + 1;
   AllocatorStats stats;
 
-  // Pools of graphs are left alone: a graph holds their addresses.
+  // An idle block for the current pool, or null. What nobody wants just now serves a pool as well,
+  // and is the pool's from then on.
+  std::byte* take_idle_locked(std::size_t size) {
+    for (int pool : {current, kShared}) {
+      std::vector<std::byte*>& bin = pools[pool].idle[size];
+      if (bin.empty()) continue;
+      std::byte* p = bin.back();
+      bin.pop_back();
+      stats.bytes_cached -= size;
+      return p;
+    }
+    return nullptr;
+  }
+
+  void share_locked(Pool& pool) {
+    for (auto& [size, blocks] : pool.idle) {
+      auto& shared = pools[kShared].idle[size];
+      shared.insert(shared.end(), blocks.begin(), blocks.end());
+    }
+    pool.idle.clear();
+  }
+
+  // Gives idle memory back to the system, but for that of pools that a graph holds.
   void empty_locked() {
     DTN_CUDA(cudaStreamSynchronize(compute_stream()));
-    for (auto& [size, blocks] : pools[0]) {
-      for (std::byte* p : blocks) (void)cudaFree(p);
-      stats.bytes_cached -= size * blocks.size();
-      blocks.clear();
+    for (auto& [id, pool] : pools) {
+      if (pool.graphs > 0) continue;
+      for (auto& [size, blocks] : pool.idle) {
+        for (std::byte* p : blocks) (void)cudaFree(p);
+        stats.bytes_cached -= size * blocks.size();
+      }
+      pool.idle.clear();
     }
   }
 };
@@ -56,13 +89,6 @@ struct Cache {
 Cache& cache() {
   static Cache* instance = new Cache;
   return *instance;
-}
-
-// Then the device cannot be waited for, and memory that a graph may use must not be given back.
-bool is_capturing() {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  return cudaStreamIsCapturing(compute_stream(), &status) == cudaSuccess &&
-         status != cudaStreamCaptureStatusNone;
 }
 
 void give_back(std::byte* p, std::size_t size, int pool, bool cached) {
@@ -75,8 +101,26 @@ void give_back(std::byte* p, std::size_t size, int pool, bool cached) {
     return;
   }
   auto own = c.pools.find(pool);  // gone when its MemoryPool is: then it is everybody's
-  (own == c.pools.end() ? c.pools[0] : own->second)[size].push_back(p);
+  (own == c.pools.end() ? c.pools[kShared] : own->second).idle[size].push_back(p);
   c.stats.bytes_cached += size;
+}
+
+// When the device is full, idle memory is given back and the system asked once more.
+std::byte* from_system_locked(Cache& c, std::size_t size, std::size_t bytes) {
+  void* p = nullptr;
+  if (cudaMalloc(&p, size) == cudaSuccess) return static_cast<std::byte*>(p);
+  (void)cudaGetLastError();
+  const bool capturing = is_capturing();
+  if (!capturing) {
+    c.empty_locked();
+    if (cudaMalloc(&p, size) == cudaSuccess) return static_cast<std::byte*>(p);
+    (void)cudaGetLastError();
+  }
+  throw Error(cat("the CUDA device is out of memory",
+                  capturing ? " while a step is recorded as a graph" : "", ": asked for ", bytes,
+                  " bytes with ", c.stats.bytes_in_use, " in use and ", c.stats.bytes_cached,
+                  " kept for graphs; use a smaller train.micro_batch or turn on "
+                  "train.checkpoint_blocks"));
 }
 
 }  // namespace
@@ -92,35 +136,10 @@ std::shared_ptr<std::byte> allocate(std::size_t bytes) {
   Cache& c = cache();
   std::lock_guard lock(c.mutex);
   int pool = c.current;
-  std::byte* p = nullptr;
-  std::vector<std::byte*>& bin = c.pools[pool][size];
-  if (cached && !bin.empty()) {
-    p = bin.back();
-    bin.pop_back();
-    c.stats.bytes_cached -= size;
-  } else {
+  std::byte* p = cached ? c.take_idle_locked(size) : nullptr;
+  if (!p) {
     ++c.stats.misses;
-    void* raw = nullptr;
-    if (cudaMalloc(&raw, size) != cudaSuccess) {
-      (void)cudaGetLastError();
-      if (is_capturing()) {
-        throw Error(
-            cat("the CUDA device is out of memory while a step is recorded as a graph: "
-                "asked for ",
-                bytes, " bytes with ", c.stats.bytes_in_use,
-                " in use; use a smaller train.micro_batch or turn on "
-                "train.checkpoint_blocks"));
-      }
-      c.empty_locked();
-      if (cudaMalloc(&raw, size) != cudaSuccess) {
-        (void)cudaGetLastError();
-        throw Error(cat("the CUDA device is out of memory: asked for ", bytes, " bytes with ",
-                        c.stats.bytes_in_use,
-                        " in use; use a smaller train.micro_batch or turn on "
-                        "train.checkpoint_blocks"));
-      }
-    }
-    p = static_cast<std::byte*>(raw);
+    p = from_system_locked(c, size, bytes);
   }
   c.stats.bytes_in_use += size;
   c.stats.peak_bytes = std::max(c.stats.peak_bytes, c.stats.bytes_in_use);
@@ -162,15 +181,25 @@ MemoryPool::MemoryPool() {
   id_ = cache().next_pool++;
 }
 
-// What the pool holds becomes everybody's.
+// Its idle memory becomes everybody's.
 MemoryPool::~MemoryPool() {
   Cache& c = cache();
   std::lock_guard lock(c.mutex);
-  for (auto& [size, blocks] : c.pools[id_]) {
-    auto& shared = c.pools[0][size];
-    shared.insert(shared.end(), blocks.begin(), blocks.end());
-  }
+  c.share_locked(c.pools[id_]);
   c.pools.erase(id_);
+}
+
+PoolUse::PoolUse() {
+  std::lock_guard lock(cache().mutex);
+  pool_ = cache().current;
+  if (pool_ != kShared) ++cache().pools[pool_].graphs;
+}
+PoolUse::~PoolUse() {
+  Cache& c = cache();
+  std::lock_guard lock(c.mutex);
+  const auto found = c.pools.find(pool_);
+  if (pool_ == kShared || found == c.pools.end()) return;  // the pool may be gone
+  if (--found->second.graphs == 0) c.share_locked(found->second);
 }
 
 MemoryPool::Scope::Scope(MemoryPool& pool) {

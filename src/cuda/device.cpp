@@ -6,7 +6,7 @@
 #include "core/queue.h"
 #include "cuda/check.h"
 #include "cuda/streams.h"
-#include "kernels/cuda/trace.h"
+#include "kernels/cuda/probe.h"
 
 namespace dtn::cuda {
 namespace {
@@ -15,24 +15,59 @@ struct Streams {
   cudaStream_t compute = nullptr, copy = nullptr;
 };
 
-// Before the first stream is made, select_device() may still change it.
-int selected = 0;
+// Before the first stream is made, select_device() may still change it. kNone: the first usable
+// one.
+constexpr int kNone = -1;
+int selected = kNone;
 bool in_use = false;
+
+#if defined(DTN_CUDA_EMULATED)
+constexpr const char* kArchitectures = "the emulator";
+#else
+constexpr const char* kArchitectures = DTN_CUDA_ARCHITECTURES;  // from CMake
+#endif
+constexpr const char* kOtherDevices =
+    "; choose others with CUDA_VISIBLE_DEVICES, or use --device cpu";
+
+struct Capability {
+  int major = 0, minor = 0;
+};
+
+// Needs no context, of which each would take some memory of the device.
+Capability capability_of(int device) {
+  Capability c;
+  DTN_CUDA(cudaDeviceGetAttribute(&c.major, cudaDevAttrComputeCapabilityMajor, device));
+  DTN_CUDA(cudaDeviceGetAttribute(&c.minor, cudaDevAttrComputeCapabilityMinor, device));
+  return c;
+}
+
+std::string name_of_device(int device) {
+  cudaDeviceProp p;
+  DTN_CUDA(cudaGetDeviceProperties(&p, device));
+  return p.name;
+}
 
 // Empty, or why the device cannot be used.
 std::string objection_to(int device) {
-  cudaDeviceProp p;
-  DTN_CUDA(cudaGetDeviceProperties(&p, device));
-  if (p.major >= 8) return "";
-  return cat("the device, ", p.name, ", has compute capability ", p.major, ".", p.minor,
-             "; 8.0 or newer is needed; use --device cpu");
+  const Capability c = capability_of(device);
+  if (c.major >= 8) return "";
+  return cat("the device, ", name_of_device(device), ", has compute capability ", c.major, ".",
+             c.minor, "; 8.0 or newer is needed; use --device cpu");
+}
+
+int first_usable() {
+  const std::vector<int> usable = usable_devices();
+  return usable.empty() ? 0 : usable.front();
 }
 
 const Streams& streams() {
   static const Streams instance = [] {
     std::string reason = unavailable_reason();
     if (!reason.empty()) throw ConfigError(cat("--device cuda: ", reason));
+    if (selected == kNone) selected = first_usable();
     DTN_CUDA(cudaSetDevice(selected));
+    reason = missing_code(selected);
+    if (!reason.empty()) throw ConfigError(cat("--device cuda: ", reason));
     in_use = true;
     Streams s;
     DTN_CUDA(cudaStreamCreateWithFlags(&s.compute, cudaStreamNonBlocking));
@@ -49,6 +84,29 @@ const Streams& streams() {
 
 }  // namespace
 
+std::string missing_code(int device) {
+  const cudaError_t error = find_probe();
+  if (error == cudaSuccess) return "";
+  (void)cudaGetLastError();
+  const Capability c = capability_of(device);
+  const std::string capability = cat(c.major, ".", c.minor);
+  if (error != cudaErrorNoKernelImageForDevice && error != cudaErrorUnsupportedPtxVersion) {
+    return cat("the device, ", name_of_device(device),
+               ", does not load this program's kernels: ", cudaGetErrorString(error));
+  }
+  const std::string architecture = cat(c.major, c.minor, c.major == 9 && c.minor == 0 ? "a" : "");
+  return cat("this program has no code for the device, ", name_of_device(device),
+             " of compute capability ", capability, ": it was built for ", kArchitectures,
+             "; build it with -DCMAKE_CUDA_ARCHITECTURES=", architecture,
+             "-real, or pack it with --arch ", architecture, "-real", kOtherDevices);
+}
+
+bool is_capturing() {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  return cudaStreamIsCapturing(compute_stream(), &status) == cudaSuccess &&
+         status != cudaStreamCaptureStatusNone;
+}
+
 std::string toolkit() {
 #if defined(DTN_CUDA_EMULATED)
   return "an emulated CUDA";
@@ -57,33 +115,38 @@ std::string toolkit() {
 #endif
 }
 
-int device_count() {
+std::vector<int> usable_devices() {
   int count = 0;
-  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
-  (void)cudaGetLastError();
-  return 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return {};
+  }
+  std::vector<int> usable;
+  for (int device = 0; device < count; ++device) {
+    if (objection_to(device).empty()) usable.push_back(device);
+  }
+  return usable;
 }
 
 std::string unavailable_reason() {
-  static const std::string reason = []() -> std::string {
-    int count = 0;
-    cudaError_t error = cudaGetDeviceCount(&count);
-    if (error != cudaSuccess) {
-      (void)cudaGetLastError();
-      return cat("no CUDA device can be used here (", cudaGetErrorString(error),
-                 "); check the driver with nvidia-smi, or use --device cpu");
-    }
-    if (count == 0) return "this machine has no CUDA device; use --device cpu";
-    return objection_to(0);
-  }();
-  return reason;
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error != cudaSuccess) {
+    (void)cudaGetLastError();
+    return cat("no CUDA device can be used here (", cudaGetErrorString(error),
+               "); check the driver with nvidia-smi, or use --device cpu");
+  }
+  if (count == 0) return "this machine has no CUDA device; use --device cpu";
+  return usable_devices().empty() ? objection_to(0) : "";
 }
 
 void select_device(int index) {
   std::string reason = unavailable_reason();
   if (!reason.empty()) throw ConfigError(cat("--device cuda: ", reason));
-  if (index < 0 || index >= device_count()) {
-    throw ConfigError(cat("CUDA device ", index, ": this machine has ", device_count()));
+  int count = 0;
+  DTN_CUDA(cudaGetDeviceCount(&count));
+  if (index < 0 || index >= count) {
+    throw ConfigError(cat("CUDA device ", index, ": this machine has ", count));
   }
   reason = objection_to(index);
   if (!reason.empty()) throw ConfigError(cat("CUDA device ", index, ": ", reason));
@@ -113,23 +176,6 @@ DeviceInfo device_info() {
   cudaDeviceProp p;
   DTN_CUDA(cudaGetDeviceProperties(&p, selected));
   return {p.name, p.multiProcessorCount, p.major, p.minor, p.totalGlobalMem};
-}
-
-void copy_to_device(void* to, const void* from, std::size_t bytes) {
-  const TracedLaunch traced("copy to device");
-  DTN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, compute_stream()));
-}
-void copy_to_host(void* to, const void* from, std::size_t bytes) {
-  const TracedLaunch traced("copy to host");
-  DTN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, compute_stream()));
-}
-void copy_on_device(void* to, const void* from, std::size_t bytes) {
-  const TracedLaunch traced("copy on device");
-  DTN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, compute_stream()));
-}
-void fill_with_zero(void* to, std::size_t bytes) {
-  const TracedLaunch traced("fill with zero");
-  DTN_CUDA(cudaMemsetAsync(to, 0, bytes, compute_stream()));
 }
 
 void synchronize() { DTN_CUDA(cudaStreamSynchronize(compute_stream())); }

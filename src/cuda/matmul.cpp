@@ -128,7 +128,8 @@ class Library {
     return plan;
   }
 
-  // As measured on such a card, if it was, and otherwise by what tiles waste.
+  // The fastest on such a card, if it was measured; otherwise the library's first offer, which no
+  // measurement has beaten yet.
   std::size_t choice_for(const Plan& plan) const {
     const std::string* measured =
         policy_.measured.find(description_.card, description_.version, plan.name);

@@ -3,9 +3,8 @@
 // A plan (descriptors and an algorithm) is made for each kind of product when it is first seen, and
 // kept: what follows creates nothing and may be captured into a graph. The algorithm is one that the
 // library's heuristics offer: the one that was the fastest when products were measured on such a
-// card, or else the one whose tiles waste least (matmul_table.h, matmul_offers.h). Nothing is timed
-// while a program runs, so that it computes the same bits each time it is run on the same kind of
-// device with the same library.
+// card, or else the library's first (matmul_table.h). Nothing is timed while a program runs, so that
+// it computes the same bits each time it is run on the same kind of device with the same library.
 #pragma once
 
 #include <cstddef>

@@ -36,8 +36,8 @@ double work_over_need(const Offer& offer, const ProductSize& size);
 // reading. Products that fill the device not even once are left to the library.
 //
 // The order of the library rests on more than this, but is made for sizes that are powers of two
-// more often than for 432 columns, of which tiles of 128 make 512. What is faster, a measurement
-// has to say, see matmul_table.h; until there is one, this is the choice.
+// more often than for 432 columns, of which tiles of 128 make 512. A measurement has to say which is
+// faster: this is the choice only with DTN_CUDA_PRODUCTS=least-waste, see matmul_table.h.
 std::size_t least_wasteful(const std::vector<Offer>& offers, const ProductSize& size);
 
 }  // namespace dtn::cuda

@@ -30,8 +30,8 @@ MeasuredProducts read_measured(const std::string& file) {
   text << in.rdbuf();
   if (!in) {
     throw ConfigError(cat("DTN_CUDA_PRODUCTS: ", file,
-                          " cannot be read; set it to `first` or to a file that dtn-bench products "
-                          "has written, or leave it out"));
+                          " cannot be read; set it to `first`, `least-waste` or a file that "
+                          "dtn-bench products has written, or leave it out"));
   }
   return {text.str(), file};
 }
@@ -63,7 +63,8 @@ const std::string* MeasuredProducts::find(const std::string& card, const std::st
 ProductPolicy product_policy() {
   const char* set = std::getenv("DTN_CUDA_PRODUCTS");
   const std::string wish = set ? set : "";
-  if (wish == "first") return {{}, false};
+  if (wish == "first") return {};
+  if (wish == "least-waste") return {{}, true};
   if (!wish.empty()) return {read_measured(wish)};
   return {{kCommitted, "measured_products.inc"}};
 }

@@ -29,12 +29,15 @@ class MeasuredProducts {
 // How products are chosen that are computed for the first time.
 struct ProductPolicy {
   MeasuredProducts measured;
-  bool least_waste = true;  // of the others; false: what the library likes best
+  // Of those that were not measured, the offer whose tiles waste least (matmul_offers.h); otherwise
+  // the library's first.
+  bool least_waste = false;
 };
 
-// What DTN_CUDA_PRODUCTS in the environment says: `first`, the library's order alone; or a file of
-// measured products; or, where it is not set, what is committed of them. Throws ConfigError when the
-// file cannot be read.
+// DTN_CUDA_PRODUCTS in the environment: `first`, the library's first offer for every product;
+// `least-waste`, the offer whose tiles waste least; a file of measured products; or, where it is
+// not set, the measured products that the program was built with. Throws ConfigError when the file
+// cannot be read.
 ProductPolicy product_policy();
 
 }  // namespace dtn::cuda

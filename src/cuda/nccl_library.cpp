@@ -10,7 +10,12 @@
 namespace dtn::cuda {
 namespace {
 
-constexpr int kOldest = 21000;  // 2.10, the first with bfloat16
+constexpr int kOldest = 21300;  // 2.13, the first with ncclGetLastError
+
+// As NCCL says it since 2.9: 10000 major + 100 minor + patch.
+std::string version_text(int version) {
+  return cat("version ", version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
 
 template <class F>
 void find(void* library, const char* name, F& function) {
@@ -29,6 +34,12 @@ NcclLibrary::NcclLibrary(const char* file) {
             "(PyTorch brings it along, in nvidia/nccl/lib)"));
   }
   find(library, "ncclGetVersion", GetVersion);
+  int version = 0;
+  if (GetVersion(&version) != ncclSuccess || version < kOldest) {
+    throw ConfigError(cat("NCCL 2.13 or newer is needed; ", file, " is ", version_text(version),
+                          "; install a newer libnccl2, or name the folder of one in "
+                          "LD_LIBRARY_PATH (PyTorch brings it along, in nvidia/nccl/lib)"));
+  }
   find(library, "ncclGetErrorString", GetErrorString);
   find(library, "ncclGetLastError", GetLastError);
   find(library, "ncclGetUniqueId", GetUniqueId);
@@ -39,10 +50,6 @@ NcclLibrary::NcclLibrary(const char* file) {
   find(library, "ncclAllReduce", AllReduce);
   find(library, "ncclBroadcast", Broadcast);
   find(library, "ncclAllGather", AllGather);
-  int version = 0;
-  if (GetVersion(&version) != ncclSuccess || version < kOldest) {
-    throw ConfigError(cat("NCCL 2.10 or newer is needed; ", file, " is version ", version));
-  }
 }
 
 std::string NcclLibrary::describe(ncclResult_t result) const {
@@ -55,8 +62,8 @@ std::string NcclLibrary::describe(ncclResult_t result) const {
 const NcclLibrary& nccl() {
   static const NcclLibrary library = [] {
     // Sums that NVLink switches take are in another order each time. Runs shall repeat bit by bit,
-    // unless the user asks for other algorithms.
-    (void)setenv("NCCL_ALGO", "^NVLS,NVLSTree", 0);
+    // unless the user asks for these. Versions that know no NVLS ignore the variable.
+    (void)setenv("NCCL_NVLS_ENABLE", "0", 0);
     return NcclLibrary("libnccl.so.2");
   }();
   return library;

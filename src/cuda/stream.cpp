@@ -1,5 +1,6 @@
 #include "core/cuda_stream.h"
 #include "cuda/check.h"
+#include "cuda/pool_use.h"
 #include "cuda/streams.h"
 
 namespace dtn::cuda {
@@ -20,7 +21,8 @@ struct Event::State {
   bool recorded = false;
   State() {
     use_device();
-    DTN_CUDA(cudaEventCreate(&event));
+    // A thread that waits sleeps meanwhile: it would take a core from those that prepare batches.
+    DTN_CUDA(cudaEventCreateWithFlags(&event, cudaEventBlockingSync));
   }
   ~State() { (void)cudaEventDestroy(event); }
 };
@@ -65,11 +67,8 @@ void copies_after(const Event& event) {
   }
 }
 
-void copy_ahead(void* to, const void* from, std::size_t bytes) {
-  DTN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, copy_stream()));
-}
-
 struct Graph::State {
+  const PoolUse memory;  // of the pool that is open while the graph is captured
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t exec = nullptr;
   ~State() {

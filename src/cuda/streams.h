@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <string>
+
 namespace dtn::cuda {
 
 // Selects the device on first use, 0 unless select_device() was called. Throws ConfigError when
@@ -16,6 +18,14 @@ cudaStream_t communication_stream();
 // The calling thread works on the process's device; otherwise it would be device 0, whatever was
 // selected. The functions above see to it; what calls CUDA without a stream asks for it.
 void use_device();
+
+// Empty when this program's kernels can run on the calling thread's device, which is `device`;
+// otherwise one sentence with the reason and the remedy.
+std::string missing_code(int device);
+
+// A graph is being captured: then the device cannot be waited for, and memory that the graph may
+// use must not be given back.
+bool is_capturing();
 
 // Lets streams wait for each other. Also while one is being captured, which draws the other into
 // the graph until the first waits for it in turn.

@@ -38,9 +38,7 @@ std::vector<TimedLaunch> Trace::launches() const {
 bool TracedLaunch::begin(std::string_view name) {
   Trace::State* trace = Trace::State::current;
   if (!trace) return false;
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  DTN_CUDA(cudaStreamIsCapturing(compute_stream(), &status));
-  if (status != cudaStreamCaptureStatusNone) return false;
+  if (is_capturing()) return false;
   trace->launches.push_back({std::string(name), {}, {}});
   trace->launches.back().begin.record();
   return true;

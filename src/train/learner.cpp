@@ -121,7 +121,8 @@ void Learner::update(std::size_t parts) {
                     static_cast<const float*>(parameters_.gradients().raw()), &memory.sum_squares});
   run_on(device_,
          PrepareUpdate{static_cast<const float*>(pipeline_.sums().raw()), &memory.sum_squares,
-                       scale, clip_, &memory.state, optimizer_->clip_epsilon()});
+                       scale, clip_, &memory.state, optimizer_->clip_epsilon(), optimizer_->beta1(),
+                       optimizer_->beta2()});
   optimizer_->step(&memory.inputs, &memory.state);
   for (const Named<ParameterStore*>& store : task_.stores()) {
     store.value->settle_buffers(&memory.state);

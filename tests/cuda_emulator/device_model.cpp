@@ -18,6 +18,10 @@ DeviceModel from_environment() {
     model.products_at_once = std::atoi(text);
   }
   model.unsteady_products = std::getenv("DTN_EMULATOR_UNSTEADY_PRODUCTS") != nullptr;
+  if (const char* text = std::getenv("DTN_EMULATOR_OLD_DEVICES")) {
+    model.old_devices = std::atoi(text);
+  }
+  model.has_code = std::getenv("DTN_EMULATOR_WITHOUT_CODE") == nullptr;
   return model;
 }
 

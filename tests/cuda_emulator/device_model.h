@@ -19,10 +19,15 @@ struct DeviceModel {
   // no fixed order do; these are off by more, so that no rounding hides it.
   bool unsteady_products = false;
   std::size_t memory = std::size_t{8} << 30;  // bytes
+  // How many devices, from the first, are of compute capability 7.5; the others are of 9.0.
+  int old_devices = 0;
+  // Whether the program holds code that the devices can run.
+  bool has_code = true;
 };
 
-// DTN_EMULATOR_SHARED_KIB, DTN_EMULATOR_PRODUCTS_AT_ONCE and DTN_EMULATOR_UNSTEADY_PRODUCTS in
-// the environment change what a process starts with.
+// DTN_EMULATOR_SHARED_KIB, DTN_EMULATOR_PRODUCTS_AT_ONCE, DTN_EMULATOR_UNSTEADY_PRODUCTS,
+// DTN_EMULATOR_OLD_DEVICES and DTN_EMULATOR_WITHOUT_CODE in the environment change what a process
+// starts with.
 const DeviceModel& device_model();
 void set_device_model(const DeviceModel& model);
 

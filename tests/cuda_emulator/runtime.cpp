@@ -39,6 +39,9 @@ int devices() {
   return count;
 }
 
+// Ten times the major number, and the minor one.
+int capability_of(int device) { return device < emu::device_model().old_devices ? 75 : 90; }
+
 void drain(CUstream_st* stream, const EventState* until = nullptr, std::uint64_t generation = 0);
 
 void wait_for(const EventHandle& event, std::uint64_t generation) {
@@ -198,6 +201,7 @@ const char* cudaGetErrorName(cudaError_t error) {
     case cudaSuccess: return "cudaSuccess";
     case cudaErrorInvalidValue: return "cudaErrorInvalidValue";
     case cudaErrorMemoryAllocation: return "cudaErrorMemoryAllocation";
+    case cudaErrorNoKernelImageForDevice: return "cudaErrorNoKernelImageForDevice";
     case cudaErrorLaunchFailure: return "cudaErrorLaunchFailure";
     case cudaErrorIllegalAddress: return "cudaErrorIllegalAddress";
     case cudaErrorInvalidResourceHandle: return "cudaErrorInvalidResourceHandle";
@@ -236,15 +240,21 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
   p->totalGlobalMem = emu::device_model().memory;
   p->sharedMemPerBlockOptin = emu::device_model().shared_memory;
   p->multiProcessorCount = 4;
-  p->major = 9;
+  p->major = capability_of(device) / 10;
+  p->minor = capability_of(device) % 10;
   p->l2CacheSize = 32 << 20;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int device) {
-  if (device < 0 || device >= devices() || attribute != cudaDevAttrMaxSharedMemoryPerBlockOptin) {
-    return fail(cudaErrorInvalidValue);
+  if (device < 0 || device >= devices()) return fail(cudaErrorInvalidDevice);
+  switch (attribute) {
+    case cudaDevAttrComputeCapabilityMajor: *value = capability_of(device) / 10; break;
+    case cudaDevAttrComputeCapabilityMinor: *value = capability_of(device) % 10; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
+      *value = static_cast<int>(emu::device_model().shared_memory);
+      break;
+    default: return fail(cudaErrorInvalidValue);
   }
-  *value = static_cast<int>(emu::device_model().shared_memory);
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
@@ -296,25 +306,21 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     if (bytes) std::memcpy(to, from, bytes);
     return cudaSuccess;
   };
-  bool pageable = (kind == cudaMemcpyHostToDevice && !is_pinned(from)) ||
-                  (kind == cudaMemcpyDeviceToHost && !is_pinned(to));
+  // Memory that is not page-locked is read as late as other memory, since nothing promises more,
+  // and a graph keeps its address. Copies to such memory are done when the call returns.
   if (s->capture) {
-    if (pageable) return fail(cudaErrorStreamCaptureUnsupported);
     capture_work(*s, copy);
     return cudaSuccess;
   }
-  if (pageable && kind == cudaMemcpyHostToDevice) {  // the real one stages it before it returns
-    auto bytes_now = std::make_shared<std::vector<std::byte>>(
-        static_cast<const std::byte*>(from), static_cast<const std::byte*>(from) + bytes);
-    s->operations.push_back({[=] {
-                               if (bytes) std::memcpy(to, bytes_now->data(), bytes);
-                               return cudaSuccess;
-                             },
-                             nullptr, nullptr, 0});
-    return cudaSuccess;
-  }
   s->operations.push_back({copy, nullptr, nullptr, 0});
-  if (pageable) drain(s);
+  if (kind == cudaMemcpyDeviceToHost && !is_pinned(to)) drain(s);
+  return cudaSuccess;
+}
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* p) {
+  std::lock_guard lock(runtime_mutex());
+  attributes->type = is_device(p)   ? cudaMemoryTypeDevice
+                     : is_pinned(p) ? cudaMemoryTypeHost
+                                    : cudaMemoryTypeUnregistered;
   return cudaSuccess;
 }
 

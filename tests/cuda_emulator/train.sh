@@ -25,6 +25,16 @@ expect 0 dtn-train "${small[@]}" --device cpu --output "$work/host"
 expect_text 'waited for data'
 same_losses "$work/device" "$work/host" 1e-4
 
+# Devices that are too old, or that the program has no code for, are told before anything begins.
+DTN_EMULATOR_OLD_DEVICES=8 expect 2 dtn-train "${small[@]}" --device cuda --output "$work/old"
+expect_text 'has compute capability 7.5; 8.0 or newer is needed'
+DTN_EMULATOR_WITHOUT_CODE=1 expect 2 dtn-train "${small[@]}" --device cuda --output "$work/foreign"
+expect_text 'has no code for the device, emulator' 'CMAKE_CUDA_ARCHITECTURES=90a-real' \
+  '--arch 90a-real'
+DTN_EMULATOR_OLD_DEVICES=3 expect 0 dtn-train "${small[@]}" --device cuda --output "$work/mixed" \
+  --set schedule.steps=2
+expect_text 'on emulator'
+
 # The device stops and goes on like the CPU does: the same bits.
 code=0
 timeout 300 python3 "$lib/interrupt.py" TERM "lines:5.5:$work/stopped/metrics.jsonl" \

@@ -81,7 +81,7 @@ def product_rows(run):
     results = results_of(run, "products")
     for norm in ("ln", "dtn"):
         entry = results.get(f"products_{norm}", {})
-        for kind, what in (("chosen", "as programs choose"), ("best", "by the fastest")):
+        for kind, what in (("chosen", "by least waste"), ("best", "by the fastest")):
             ratio = or_none(lambda: entry[f"{kind}_ms"] / entry["first_ms"])
             yield judged("products", f"ViT-S* {norm.upper()}: products {what}, of cuBLASLt's first",
                          ratio, None)

@@ -66,6 +66,9 @@ class Optimizer {
 
   // What the gradient's norm is increased by where the gradient is divided by it to be clipped.
   virtual double clip_epsilon() const { return 1e-6; }
+  // The decay rates of the two moments; optimizers with others do not use them.
+  double beta1() const { return config_.beta1; }
+  double beta2() const { return config_.beta2; }
   // Which parameters have a rate of their own, for people; empty: none.
   std::string rates() const;
 

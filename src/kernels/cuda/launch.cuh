@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstdint>
+#include <limits>
 
 #include "core/queue.h"
 #include "dtn/core/check.h"
@@ -92,9 +93,13 @@ inline std::size_t most_shared_bytes() {
   return static_cast<std::size_t>(bytes);
 }
 
-// Blocks of `threads` threads that cover n items.
+// Blocks that cover n items. Throws Error where a grid cannot have so many.
 inline dim3 blocks_for(std::int64_t n, std::int64_t per_block) {
-  return dim3(static_cast<unsigned>((n + per_block - 1) / per_block));
+  constexpr std::int64_t kMostBlocks = std::numeric_limits<std::int32_t>::max();
+  const std::int64_t blocks = (n + per_block - 1) / per_block;
+  DTN_CHECK(0 <= n && blocks <= kMostBlocks, "a kernel for ", n, " items in blocks of ", per_block,
+            "; a grid has at most ", kMostBlocks, " blocks");
+  return dim3(static_cast<unsigned>(blocks));
 }
 
 // Calls f(T{}) with T = float or bfloat16; float64 is for gradient checks and stays on the CPU.

@@ -13,15 +13,15 @@ struct LambFactors {
 };
 
 DTN_HOST_DEVICE static inline LambFactors lamb_factors(const LambStep& args) {
-  const double t = static_cast<double>(args.state ? args.state->updates : args.t);
+  const BiasCorrections corrections = bias_corrections(args);
   LambFactors f;
   f.apply = is_applied(args.state);
   f.grad_scale = static_cast<float>(args.state ? args.state->grad_scale : args.grad_scale);
   f.decay = static_cast<float>(args.weight_decay);
   f.beta1 = static_cast<float>(args.beta1), f.rest1 = static_cast<float>(1.0 - args.beta1);
   f.beta2 = static_cast<float>(args.beta2), f.rest2 = static_cast<float>(1.0 - args.beta2);
-  f.correction1 = static_cast<float>(1.0 - std::pow(args.beta1, t));
-  f.root_correction2 = static_cast<float>(std::sqrt(1.0 - std::pow(args.beta2, t)));
+  f.correction1 = static_cast<float>(corrections.first);
+  f.root_correction2 = static_cast<float>(std::sqrt(corrections.second));
   f.eps = static_cast<float>(args.eps);
   f.lr = rate_of(args);
   return f;

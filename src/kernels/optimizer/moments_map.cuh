@@ -22,7 +22,8 @@ struct MomentsMap {
     cuda::load_values(args.v + i, v[2]);
     cuda::load_values(args.grad + i, v[3]);
   }
-  // Two powers in float64 are work for one thread of a block.
+  // Divisions and roots in float64, and the powers of a step without a state, are work for one
+  // thread of a block.
   template <class F>
   __device__ void prepare_by(F&& factors_of) {
     DTN_SHARED(Factors, shared);

@@ -22,19 +22,23 @@ struct UpdateState {
   double grad_norm = 0;      // before clipping
   double grad_scale = 0;     // what gradients are multiplied by: 1 / micro-batches, and clipping
   std::int64_t finite = 0;   // 0: loss or norm is not finite, and the update is left out
+  // Bias corrections 1 - beta^updates for these betas; a beta of -1: none were computed.
+  double beta1 = -1, beta2 = -1, correction1 = 0, correction2 = 0;
 };
 
 // Fills *state from the sums of a step: with scale = 1 / micro-batches,
 //   loss = *loss_sum scale
 //   grad_norm = sqrt(*sum_squares) scale
 //   grad_scale = scale, times clip / (grad_norm + epsilon) when clip > 0 and grad_norm > clip
-// and counts the update when both are finite.
+// and counts the update when both are finite. With betas it also computes the bias corrections, two
+// powers in float64 that every block of the update would otherwise begin with.
 struct PrepareUpdate {
   const float* loss_sum;      // of the micro-batches' mean losses
   const double* sum_squares;  // of all gradients
   double scale, clip;         // clip 0: none
   UpdateState* state;
   double epsilon = 1e-6;
+  double beta1 = -1, beta2 = -1;  // of AdamW or LAMB
 };
 void run(CpuQueue&, const PrepareUpdate&);
 void run(CudaQueue&, const PrepareUpdate&);

@@ -19,6 +19,12 @@ DTN_HOST_DEVICE static inline void prepare_update(const PrepareUpdate& args) {
   if (args.clip > 0 && norm > args.clip) state.grad_scale *= args.clip / (norm + args.epsilon);
   state.finite = std::isfinite(state.loss) && std::isfinite(norm);
   state.updates += state.finite;
+  state.beta1 = args.beta1;
+  state.beta2 = args.beta2;
+  if (args.beta1 < 0 || args.beta2 < 0) return;
+  const double t = static_cast<double>(state.updates);
+  state.correction1 = 1.0 - std::pow(args.beta1, t);
+  state.correction2 = 1.0 - std::pow(args.beta2, t);
 }
 
 // Whether the update is carried out.
@@ -32,6 +38,21 @@ DTN_HOST_DEVICE static inline double rate_of(const Arguments& args) {
   return args.inputs ? args.inputs->lr * args.lr_factor : args.lr;
 }
 
+struct BiasCorrections {
+  double first, second;  // 1 - beta1^t, 1 - beta2^t
+};
+
+// Of AdamW or LAMB: as prepare_update() has left them for these betas, or computed here.
+template <class Arguments>
+DTN_HOST_DEVICE static inline BiasCorrections bias_corrections(const Arguments& args) {
+  const UpdateState* s = args.state;
+  if (s && s->beta1 == args.beta1 && s->beta2 == args.beta2) {
+    return {s->correction1, s->correction2};
+  }
+  const double t = static_cast<double>(s ? s->updates : args.t);
+  return {1.0 - std::pow(args.beta1, t), 1.0 - std::pow(args.beta2, t)};
+}
+
 struct AdamWFactors {
   bool apply;
   float grad_scale, decay, beta1, rest1, beta2, rest2, root_correction2, step, eps;
@@ -39,15 +60,15 @@ struct AdamWFactors {
 
 DTN_HOST_DEVICE static inline AdamWFactors adamw_factors(const AdamWStep& args) {
   const double lr = rate_of(args);
-  const double t = static_cast<double>(args.state ? args.state->updates : args.t);
+  const BiasCorrections corrections = bias_corrections(args);
   AdamWFactors f;
   f.apply = is_applied(args.state);
   f.grad_scale = static_cast<float>(args.state ? args.state->grad_scale : args.grad_scale);
   f.decay = static_cast<float>(1.0 - lr * args.weight_decay);
   f.beta1 = static_cast<float>(args.beta1), f.rest1 = static_cast<float>(1.0 - args.beta1);
   f.beta2 = static_cast<float>(args.beta2), f.rest2 = static_cast<float>(1.0 - args.beta2);
-  f.root_correction2 = static_cast<float>(std::sqrt(1.0 - std::pow(args.beta2, t)));
-  f.step = static_cast<float>(-lr / (1.0 - std::pow(args.beta1, t)));
+  f.root_correction2 = static_cast<float>(std::sqrt(corrections.second));
+  f.step = static_cast<float>(-lr / corrections.first);
   f.eps = static_cast<float>(args.eps);
   return f;
 }

@@ -19,7 +19,7 @@ int devices() {
   static const int count = [] {
     const int end = fork_ranks(1, [](int, const ShareBytes&) {
       std::fflush(nullptr);
-      _exit(std::min(cuda::device_count(), kMostRanks));
+      _exit(std::min(static_cast<int>(cuda::usable_devices().size()), kMostRanks));
     })[0];
     return WEXITSTATUS(end);
   }();
@@ -295,6 +295,29 @@ TEST(Nccl, SaysWhereToGetTheLibrary) {
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what()).find("install libnccl2"), std::string::npos);
   }
+}
+
+// An old library is told by its version, not by the first function that it lacks.
+TEST(Nccl, SaysWhichVersionIsTooOld) {
+  try {
+    cuda::NcclLibrary(DTN_OLD_NCCL);
+    ADD_FAILURE() << "version 2.12 was taken";
+  } catch (const ConfigError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("NCCL 2.13 or newer is needed"), std::string::npos) << text;
+    EXPECT_NE(text.find("is version 2.12.10"), std::string::npos) << text;
+  }
+}
+
+// Sums whose order changes from run to run are left out, unless the user wants them.
+TEST(Nccl, LeavesSumsOfSwitchesOut) {
+  unsetenv("NCCL_ALGO");
+  cuda::nccl();
+  const char* said = std::getenv("NCCL_NVLS_ENABLE");
+  ASSERT_NE(said, nullptr);
+  EXPECT_STREQ(said, "0");
+  EXPECT_EQ(std::getenv("NCCL_ALGO"), nullptr)
+      << "newer versions refuse words that they do not know";
 }
 
 TEST(Nccl, ReportsARankThatIsLost) {

@@ -313,7 +313,9 @@ TEST(CudaGemm, Tf32OnlyWhenAllowed) {
     record_error("gemm", cat("tf32 ", t), DType::kFloat32, error, bound);
     // Like a random walk, in fact; and far more than float32 loses.
     EXPECT_LE(error, 16 * 0x1p-10 * std::sqrt(most));
+#ifdef DTN_CUDA_EMULATED  // cuBLASLt may choose an algorithm without tf32
     EXPECT_GT(error, 10 * max_abs_difference(doubles(precise.c().device()), want));
+#endif
   }
 }
 
@@ -344,7 +346,8 @@ TEST(CudaGemm, APlanIsMadeOnce) {
 }
 
 // Products that differ in one thing, alignment of a single matrix included, share no plan; and none
-// is planned for more alignment than it has, which the emulator refuses.
+// is planned for more alignment than it has, which the emulator refuses. Where a library has no
+// algorithm for one of them, the product over padded copies makes a plan of its own beside it.
 TEST(CudaGemm, EveryDifferenceMakesAPlan) {
   DTN_SKIP_WITHOUT_DEVICE();
   constexpr DType f32 = DType::kFloat32, bf16 = DType::kBFloat16;
@@ -382,7 +385,12 @@ TEST(CudaGemm, EveryDifferenceMakesAPlan) {
       change(g);
       std::size_t before = cuda::matmul_plan_count();
       run(cuda_queue(), g);
-      EXPECT_EQ(cuda::matmul_plan_count(), before + (round == 0 ? 1 : 0)) << index;
+      const std::size_t made = cuda::matmul_plan_count() - before;
+#ifdef DTN_CUDA_EMULATED
+      EXPECT_EQ(made, round == 0 ? 1u : 0u) << index;
+#else
+      EXPECT_EQ(made > 0, round == 0) << index;
+#endif
       ++index;
     }
   }

@@ -181,6 +181,37 @@ TEST(CudaOptimizer, StepsReadTheirInputsOnTheDevice) {
   });
 }
 
+// The corrections that prepare_update leaves are those for the optimizer's betas, or are not used.
+TEST(CudaOptimizer, BiasCorrectionsArePreparedOnce) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  const std::int64_t count = 5001;
+  Twin inputs = struct_twin(StepInputs{3e-3, 9}), loss = random_twin({1}, kF, 7),
+       sum = Twin(Tensor::full({1}, DType::kFloat64, 4));
+  const auto after_update = [&](double prepared_beta1, double planted_correction) {
+    Twin state = struct_twin(UpdateState{6, 0, 0, 0, 0});
+    auto* on_device = static_cast<UpdateState*>(state.at(kOnDevice));
+    run(cuda_queue(), PrepareUpdate{static_cast<const float*>(loss.at(kOnDevice)),
+                                    static_cast<const double*>(sum.at(kOnDevice)), 0.125, 0,
+                                    on_device, 1e-6, prepared_beta1, 0.999});
+    auto prepared = struct_in<UpdateState>(state.device());
+    EXPECT_EQ(prepared.updates, 7);
+    if (planted_correction != 0) {
+      prepared.correction1 = planted_correction;
+      state = struct_twin(prepared);
+    }
+    Buffers b(count, 0);
+    AdamWStep args = b.adamw(kOnDevice, 1000000);
+    args.inputs = static_cast<StepInputs*>(inputs.at(kOnDevice));
+    args.state = static_cast<UpdateState*>(state.at(kOnDevice));
+    run(cuda_queue(), args);
+    return b.on_device()[0];
+  };
+  const Tensor without = after_update(-1, 0);
+  EXPECT_TRUE(same_bits(after_update(0.9, 0), without));
+  EXPECT_FALSE(same_bits(after_update(0.9, 0.25), without)) << "they are not used";
+  EXPECT_TRUE(same_bits(after_update(0.8, 0.25), without)) << "those for another beta are used";
+}
+
 TEST(CudaOptimizer, AnUpdateThatIsLeftOutWritesNothing) {
   DTN_SKIP_WITHOUT_DEVICE();
   under_every_schedule([&] {

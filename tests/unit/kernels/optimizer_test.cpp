@@ -395,6 +395,13 @@ TEST(Optimizer, PrepareUpdateFollowsItsFormulas) {
     UpdateState state;
     run_on(isa, PrepareUpdate{&loss, &sum, 0.5, 0.25, &state, 0});
     EXPECT_EQ(state.grad_scale, 0.5 * (0.25 / 2)) << "without an epsilon";
+    EXPECT_LT(state.beta1, 0) << "without betas there are no bias corrections";
+    run_on(isa, PrepareUpdate{&loss, &sum, 0.5, 0.25, &state, 0, 0.9, 0.95});
+    EXPECT_EQ(state.updates, 2);
+    EXPECT_EQ(state.beta1, 0.9);
+    EXPECT_EQ(state.beta2, 0.95);
+    EXPECT_EQ(state.correction1, 1 - std::pow(0.9, 2.0));
+    EXPECT_EQ(state.correction2, 1 - std::pow(0.95, 2.0));
   }
 }
 
