@@ -10,7 +10,7 @@
 #include "core/format.h"
 #include "dtn/core/check.h"
 
-// AddressSanitizer is told what nobody may touch: idle blocks, and what a request leaves of one.
+// AddressSanitizer poisons idle blocks and the unused end of a block in use.
 #if defined(__has_feature)
 #define DTN_CLANG_ASAN __has_feature(address_sanitizer)
 #else
@@ -27,14 +27,14 @@ namespace dtn {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-// Blocks from kManyPages on ask for pages of this size: the processor then keeps track of them in a
-// 512th of the entries. It shows where cores compete for memory: two processes that train ViT-S*
-// side by side take 4 % longer per step without, 2 % with them.
+// Blocks of at least kManyPages ask for huge pages, which need 512 times fewer TLB entries. This
+// helps where cores compete for memory: two processes that train ViT-S* side by side take 4 %
+// longer per step without huge pages, 2 % with them.
 constexpr std::size_t kHugePage = std::size_t{2} << 20, kManyPages = 2 * kHugePage;
 
-// The largest block that serves a request: one that nearly fits, or a roomy one where the process
-// already holds as much as it may. The shortest sequences of a task have a fourth of the tokens of its
-// longest, so that in the end all lengths share the blocks of the longest.
+// Largest block that serves a request: at most a fourth larger, or up to four times the request
+// when the process may hold no more memory. The shortest sequences of a task have a fourth of the
+// tokens of its longest, so in the end all lengths share the blocks of the longest.
 std::size_t loosest_fit(std::size_t size) { return size + size / 4; }
 std::size_t loosest_fit_when_full(std::size_t size) { return std::min(size, SIZE_MAX / 4) * 4; }
 
@@ -42,16 +42,16 @@ std::size_t rounded(std::size_t bytes) {
   return std::max(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
 }
 
-// Null when the system refuses.
+// Returns null when the system refuses.
 std::byte* allocate_from_system(std::size_t size) {
   const bool huge = size >= kManyPages;
   void* p = nullptr;
   if (posix_memalign(&p, huge ? kHugePage : kAlignment, size) != 0) return nullptr;
-  if (huge) (void)madvise(p, size / kHugePage * kHugePage, MADV_HUGEPAGE);  // a wish
+  if (huge) (void)madvise(p, size / kHugePage * kHugePage, MADV_HUGEPAGE);  // best effort
   return static_cast<std::byte*>(p);
 }
 
-// The blocks nobody uses, by size and by how long they have lain there.
+// Idle blocks, ordered by size and by age.
 class IdleBlocks {
  public:
   std::size_t bytes() const { return bytes_; }
@@ -68,8 +68,8 @@ class IdleBlocks {
     std::byte* p = nullptr;
     std::size_t capacity = 0;
   };
-  // The smallest of at least `size` and at most `most` bytes, of equal ones the last used, which may
-  // be in the processor's cache; else null.
+  // Returns the smallest block of at least `size` and at most `most` bytes, or null. Of blocks of
+  // equal size it returns the last used, which may still be in the processor's cache.
   Taken take(std::size_t size, std::size_t most) {
     auto found = by_size_.lower_bound(size);
     if (found == by_size_.end() || found->first > most) return {};
@@ -105,7 +105,7 @@ struct Cache {
   IdleBlocks idle;
   AllocatorStats stats;
   std::size_t bytes_held = 0;   // from the system, in use or idle
-  std::size_t most_in_use = 0;  // of the whole process
+  std::size_t most_in_use = 0;  // peak of the whole process
 
   void give_back_oldest_locked() {
     const auto block = idle.take_oldest();
@@ -117,8 +117,9 @@ struct Cache {
     while (!idle.empty()) give_back_oldest_locked();
   }
 
-  // What the process may hold: half as much again as it had in use at the most. Steps of one size
-  // come nowhere near; where sizes change, it bounds how many of them are kept.
+  // Returns true if the process may hold `more` additional bytes. Its limit is 1.5 times its peak
+  // use. Steps of one size stay far below this limit. Where sizes change, the limit bounds the
+  // number of kept blocks.
   bool may_hold_locked(std::size_t more) const {
     const std::size_t in_use = std::max(most_in_use, stats.bytes_in_use + more);
     return bytes_held + more <= in_use + in_use / 2;

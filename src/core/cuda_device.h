@@ -1,9 +1,9 @@
-// The CUDA device of this process: whether there is one, its memory, and how bytes move. A program
-// linked without the CUDA backend gets the same functions; they throw ConfigError, or say no.
+// The CUDA device of this process: availability, memory and copies. A program linked without the
+// CUDA backend gets the same functions; they throw ConfigError, or report that there is no device.
 //
-// One process uses one device, through one stream for computing, one for copying batches ahead and
-// one for what it exchanges with the other processes of a job.
-// Unless a function says otherwise it enqueues and returns.
+// One process uses one device, through three streams: one computes, one copies batches ahead, and
+// one exchanges data with the other processes of a job. A function enqueues its work and returns,
+// unless its comment says otherwise.
 #pragma once
 
 #include <cstddef>
@@ -16,20 +16,20 @@
 
 namespace dtn::cuda {
 
-// What this program was built with, for people: for instance "CUDA 13.0" or "no CUDA".
+// CUDA version of this build, as text for people: "CUDA 13.0" or "no CUDA".
 std::string toolkit();
-// Empty when this process sees a CUDA device of the capability that this program needs; otherwise
-// one sentence saying why not.
+// Returns an empty string if this process sees a CUDA device of the compute capability that this
+// program needs; otherwise one sentence with the reason.
 std::string unavailable_reason();
-// The devices of that capability, by the driver's numbers.
+// Returns the devices of that capability, by the driver's numbers.
 std::vector<int> usable_devices();
-// Selects the device for the process, by the driver's number, before anything else uses one;
-// without this call the first usable one is taken. Throws ConfigError when it cannot be used, and
-// when this program has no code for it.
+// Selects the device for the process, by the driver's number. Call it before any other function
+// uses a device; without this call the first usable device is taken. Throws ConfigError if the
+// device cannot be used, or if this program has no code for it.
 void select_device(int index);
 
-// Lets float32 products round their operands to tf32, three decimal digits, which tensor cores
-// multiply several times faster. Off until asked for.
+// Lets float32 products round their operands to tf32 (three decimal digits), which tensor cores
+// multiply several times faster. Off by default.
 void allow_tf32(bool on);
 
 struct DeviceInfo {
@@ -40,28 +40,29 @@ struct DeviceInfo {
 };
 DeviceInfo device_info();
 
-// Device memory of `bytes` bytes from a caching allocator, 256-byte aligned, uninitialised. It may
-// be let go while kernels that use it are still waiting: what reuses it comes later in the stream.
-// Throws Error naming the size when the device is full. With DTN_CUDA_CACHE=0 in the environment
-// every request goes to the driver at its exact size, so that a memory checker sees its end.
+// Allocates `bytes` bytes of device memory from a caching allocator, 256-byte aligned,
+// uninitialised. It may be released while kernels that use it are still waiting: its next user
+// comes later in the stream. Throws Error naming the size when the device is full. With
+// DTN_CUDA_CACHE=0 in the environment every request goes to the driver at its exact size, so that a
+// memory checker detects accesses beyond the end.
 std::shared_ptr<std::byte> allocate(std::size_t bytes);
 bool is_caching();
 void set_caching(bool on);
 AllocatorStats allocator_stats();
 void reset_peak_bytes();
 void release_cached_memory();
-// Whether a forward pass may keep `bytes` that a backward pass could compute again: whether no more
-// than `limit` bytes are in use then, by default half of the device's memory.
+// Returns true if a forward pass may keep `bytes` bytes that a backward pass could recompute: if no
+// more than `limit` bytes are then in use. The default limit is half of the device's memory.
 bool has_spare_memory(std::size_t bytes);
 void set_spare_memory_limit(std::size_t limit);
 
-// Page-locked host memory, the only kind that copies run beside kernels.
+// Page-locked host memory. Only copies from and to it run in parallel with kernels.
 std::shared_ptr<std::byte> allocate_pinned(std::size_t bytes);
 
-// In the order of the computing stream. Host memory that is not page-locked is done with when the
-// call returns, for which a copy to the device waits until it has run; page-locked memory must be
-// left alone until then. While a graph is captured, memory that is not page-locked is an error: the
-// graph would read and write it at every replay, when it may be gone.
+// Copies in the order of the computing stream. Pageable host memory is no longer used when the call
+// returns; for this, a copy from it to the device waits until it has run. Page-locked memory must
+// stay untouched until the copy has run. While a graph is captured, pageable memory is an error:
+// each replay of the graph would access it, and it may be freed by then.
 void copy_to_device(void* to, const void* from, std::size_t bytes);
 void copy_to_host(void* to, const void* from, std::size_t bytes);
 void copy_on_device(void* to, const void* from, std::size_t bytes);
@@ -70,7 +71,7 @@ void fill_with_zero(void* to, std::size_t bytes);
 // Waits until everything enqueued has run; throws Error naming what failed.
 void synchronize();
 
-// A named stretch of host time in NVIDIA's profilers.
+// A named range of host time in NVIDIA's profilers.
 class TraceRange {
  public:
   explicit TraceRange(const char* name);

@@ -1,5 +1,5 @@
-// Time and order on the CUDA device: events, the stream that copies batches ahead, and graphs that
-// replay a whole step at the cost of one launch. See cuda_device.h.
+// Events, the stream that copies batches ahead, and graphs that replay a whole step at the cost of
+// one launch. See cuda_device.h.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace dtn::cuda {
 
-// A point in a stream that the host can wait for, and measure from.
+// A point in a stream. The host can wait for it and measure time from it.
 class Event {
  public:
   Event();
@@ -16,11 +16,11 @@ class Event {
   Event(Event&&) noexcept;
   Event& operator=(Event&&) noexcept;
 
-  // Marks the end of what is enqueued for computing, or for copying ahead.
+  // Marks the present end of the computing stream, or of the copy stream.
   void record();
   void record_copies();
-  // Waits until the device has come to it; at once when it was never recorded. Throws Error when
-  // something before it failed.
+  // Waits until the device reaches the event. Returns at once if it was never recorded. Throws
+  // Error if something before it failed.
   void wait() const;
   bool reached() const;
   // Milliseconds from `start` to this; both must have been reached.
@@ -33,16 +33,16 @@ class Event {
   std::unique_ptr<State> state_;
 };
 
-// What is enqueued from now on for computing (copying ahead) waits for the event.
+// Work enqueued from now on in the computing (copy) stream waits for the event.
 void compute_after(const Event& event);
 void copies_after(const Event& event);
 
-// From page-locked host memory, beside whatever is being computed.
+// Copies from page-locked host memory, in parallel with the computing stream.
 void copy_ahead(void* to, const void* from, std::size_t bytes);
 
-// Device memory taken while a scope is open comes from this pool, returns to it, and is given to
-// nobody else while a graph lives that was captured in the scope: memory that its replays write must
-// not be lent out in between. Without such a graph the memory is everybody's to use.
+// Pool of device memory. Memory allocated while a scope is open comes from this pool and returns to
+// it. While a graph that was captured in the scope lives, the pool lends its memory to nobody else,
+// because replays of the graph write to it. Without such a graph, all pools may use the memory.
 class MemoryPool {
  public:
   MemoryPool();
@@ -65,19 +65,20 @@ class MemoryPool {
   int id_;
 };
 
-// A sequence of kernels and copies recorded once and replayed as one.
+// A sequence of kernels and copies, recorded once and replayed as one launch.
 class Graph {
  public:
   Graph();
   ~Graph();
 
-  // Records what `work` enqueues, without running it. Everything it takes must be cached by then,
-  // host memory it copies from page-locked. Throws Error when something cannot be recorded.
+  // Records the work that `work` enqueues, without running it. All device memory that it allocates
+  // must be cached by then, and all host memory that it copies from must be page-locked. Throws
+  // Error if something cannot be recorded.
   void capture(const std::function<void()>& work);
   bool captured() const { return state_ != nullptr; }
-  // Kernels and copies in the graph.
+  // Number of kernels and copies in the graph.
   std::size_t size() const;
-  // Enqueues all of it.
+  // Enqueues the whole graph.
   void launch();
 
  private:

@@ -1,5 +1,5 @@
-// Compiled here, for the plainest processor, and not in the header: what the header holds is also
-// compiled for instruction sets that the machine may lack.
+// These functions are compiled here, for the baseline processor, and not in the header: code in the
+// header is also compiled for instruction sets that the machine may lack.
 #include "dtn/core/denormals.h"
 
 namespace dtn {
@@ -25,15 +25,15 @@ std::uint64_t read_control() { return 0; }
 void write_control(std::uint64_t) {}
 #endif
 
-// Of this thread: how many FlushDenormals live, and the bits before the first.
+// State of this thread: the number of live FlushDenormals, and the bits before the first of them.
 struct Nesting {
   int depth = 0;
   std::uint64_t outside = 0;
 };
 thread_local Nesting nesting;
 
-// Returns what the bits were. Nothing else in the register changes: it also collects what went
-// wrong in the course of computing.
+// Sets the bits and returns the previous ones. Leaves all other bits of the register unchanged:
+// they also collect floating-point exceptions.
 std::uint64_t exchange_bits(std::uint64_t bits) {
   const std::uint64_t now = read_control(), before = now & kFlush;
   if (before != bits) write_control((now & ~kFlush) | bits);

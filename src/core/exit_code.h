@@ -1,11 +1,11 @@
-// What the exit codes of all programs mean.
+// Exit codes of all programs.
 #pragma once
 
 namespace dtn {
 
 enum ExitCode : int {
   kExitDone = 0,
-  kExitFailed = 1,    // the system refused (disk full, out of memory), or a bug
+  kExitFailed = 1,    // system error (disk full, out of memory), or a bug
   kExitUsage = 2,     // bad usage or config
   kExitData = 3,      // data missing, damaged or inconsistent
   kExitDiverged = 4,  // training diverged

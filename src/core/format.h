@@ -1,4 +1,4 @@
-// Text by printf's patterns, checked by the compiler.
+// Text from printf patterns, which the compiler checks.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@ namespace dtn {
 
 [[gnu::format(printf, 1, 2)]] std::string format(const char* pattern, ...);
 
-// A word of a shell's command line, in quotes if it needs them.
+// Quotes a word for a shell command line, if it needs quotes.
 std::string shell_quoted(const std::string& word);
 
 // A number of bytes with 3 or 4 digits: "12.3 MiB", "40.25 GiB".

@@ -1,4 +1,4 @@
-// Alone in its file, so that the linker leaves it out where a program has a definition of its own.
+// The only function of its file, so that the linker omits it where a program defines it itself.
 #include "core/installed.h"
 
 namespace dtn::detail {

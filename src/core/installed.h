@@ -1,5 +1,5 @@
-// Finds what is installed with the library and read when a program runs: configs, and the module
-// that speaks MPI. No folder of the machine that built it is remembered.
+// Finds files that are installed with the library and read at run time: configs, and the MPI
+// module. The library stores no folder of the machine that built it.
 #pragma once
 
 #include <filesystem>
@@ -7,14 +7,14 @@
 
 namespace dtn {
 
-// Where `path`, for instance share/dtn/configs, may lie, the nearest first:
+// Returns the places where `path`, for instance share/dtn/configs, may be, the nearest first:
 //   <folder of the program>/../<path>   in an installation, and in a build folder
-//   <prefix>/<path>                     for a user's program that was linked with the library there
+//   <prefix>/<path>                     for a user program linked with an installed library
 std::vector<std::filesystem::path> installed_places(const std::filesystem::path& path);
 
 namespace detail {
-// The prefix of the installation, or "". find_package(dtn) has users' programs compile a definition
-// of their own, which the linker takes in place of the library's.
+// Prefix of the installation, or "". Through find_package(dtn), a user's program compiles a second
+// definition, which the linker takes instead of the library's.
 const char* installation_prefix();
 }  // namespace detail
 

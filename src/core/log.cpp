@@ -18,19 +18,19 @@ namespace {
 
 constexpr const char* kPattern = "%^[%Y-%m-%d %H:%M:%S] %v%$";
 
-// Whether standard error goes to that file already, as in the runs of a sweep.
+// Returns true if standard error already goes to that file, as in the runs of a sweep.
 bool is_standard_error(const std::string& path) {
   struct stat named, used;
   return ::stat(path.c_str(), &named) == 0 && ::fstat(STDERR_FILENO, &used) == 0 &&
          named.st_dev == used.st_dev && named.st_ino == used.st_ino;
 }
 
-// Keeps what is said until there is a file to say it in, then writes each line there at once.
+// Keeps log lines until a file is opened. Then writes each line to the file immediately.
 class FileSink : public spdlog::sinks::base_sink<std::mutex> {
  public:
   bool open(const std::string& path) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (file_.is_open()) file_.close();  // of a run before this one
+    if (file_.is_open()) file_.close();  // of the previous run
     file_.clear();
     file_.open(path, std::ios::app);
     for (const std::string& line : waiting_) file_ << line;
@@ -63,7 +63,7 @@ const std::shared_ptr<FileSink>& file_sink() {
   return sink;
 }
 
-// See https://no-color.org: set to anything but nothing, there is to be no colour.
+// Colour is off if NO_COLOR is set and not empty, see https://no-color.org.
 spdlog::color_mode color_mode() {
   const char* unwanted = std::getenv("NO_COLOR");
   return unwanted && *unwanted ? spdlog::color_mode::never : spdlog::color_mode::automatic;
@@ -90,7 +90,7 @@ void repeat_error_at_the_end(std::string_view message) {
   const spdlog::details::log_msg entry("dtn", spdlog::level::err, text);
   spdlog::memory_buf_t line;
   spdlog::pattern_formatter(kPattern).format(entry, line);
-  // The child calls nothing but what is safe behind fork() in a process with threads.
+  // The child only calls functions that are safe after fork() in a process with threads.
   if (::fork() != 0) return;
   ::setsid();
   ::usleep(200'000);

@@ -5,7 +5,7 @@
 namespace dtn {
 namespace {
 
-// Shared with the tensors, which may outlive the thread.
+// Shared with the tensors, because they may outlive the thread.
 const std::shared_ptr<std::int64_t>& bytes_in_use() {
   static thread_local const auto bytes = std::make_shared<std::int64_t>(0);
   return bytes;
@@ -19,8 +19,8 @@ MetaQueue& meta_queue() {
 }
 
 std::shared_ptr<std::byte> allocate_meta(std::size_t bytes) {
-  // Aligned for every type, and no address that a process can have: what would read it by mistake
-  // ends the program.
+  // Aligned for every type, and outside every process's address space: an access by mistake ends
+  // the program.
   constexpr std::uintptr_t kNowhere = std::uintptr_t{1} << 62;
   *bytes_in_use() += static_cast<std::int64_t>(bytes);
   return {std::bit_cast<std::byte*>(kNowhere), [bytes, in_use = bytes_in_use()](std::byte*) {

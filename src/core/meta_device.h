@@ -1,6 +1,6 @@
-// The meta device: tensors have shapes and no values there, and a kernel computes nothing. What it
-// would have multiplied is counted, and the memory that tensors would take, so a model tells what it
-// costs by running. Each thread counts for itself.
+// The meta device: tensors have shapes but no values, and kernels compute nothing. It counts the
+// multiply-adds of the kernels and the memory of the tensors, so a run of a model there gives the
+// model's cost. Each thread counts separately.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace dtn {
 
-// Multiply-adds of the kernels that were run.
+// Multiply-adds of the counted kernels.
 struct KernelWork {
-  double multiply_adds = 0;        // as they are carried out
-  double paper_multiply_adds = 0;  // as papers count them, with what a fast kernel leaves out
+  double multiply_adds = 0;        // as executed
+  double paper_multiply_adds = 0;  // as papers count them, including those that a fast kernel skips
 };
 
 class MetaQueue {
  public:
-  // A kernel whose arguments say what it multiplies, multiply_adds(), is counted, and is counted
-  // otherwise in papers where it says paper_multiply_adds(). All others are taken for free: the few
+  // Counts a kernel whose arguments have multiply_adds(). The papers' count is the same, unless the
+  // arguments also have paper_multiply_adds(). All other kernels count as free: they do the few
   // operations per element of norms, activations and the softmax.
   template <class Arguments>
   void count(const Arguments& arguments) {
@@ -32,19 +32,19 @@ class MetaQueue {
       }
     }
   }
-  // What was counted since it was asked last.
+  // Returns the counts since the last call, and resets them.
   KernelWork take_work() { return std::exchange(work_, {}); }
 
  private:
   KernelWork work_;
 };
 
-// The calling thread's.
+// Queue of the calling thread.
 MetaQueue& meta_queue();
 
-// Stands for so much memory. No address of it may be read or written.
+// A stand-in for `bytes` bytes of memory. No address in it may be read or written.
 std::shared_ptr<std::byte> allocate_meta(std::size_t bytes);
-// What the tensors take that this thread has made on the meta device and that are still alive.
+// Bytes of the live tensors that this thread has made on the meta device.
 std::int64_t meta_bytes_in_use();
 
 }  // namespace dtn

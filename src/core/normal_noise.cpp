@@ -14,8 +14,8 @@ double density(double z) {
   return kAtZero * std::exp(-0.5 * z * z);
 }
 
-// The z > start with P(|Z| >= z) = tail. Newton's steps from below are all forward and never go too
-// far, as the tail is convex.
+// Returns the z > start with P(|Z| >= z) = tail. The tail is convex, so Newton steps from below all
+// go forward and never overshoot.
 double tail_bound(double start, double tail) {
   double z = start, step;
   do {
@@ -25,8 +25,8 @@ double tail_bound(double start, double tail) {
   return z;
 }
 
-// Cells of equal probability of |Z|, and the root of E[Z^2 | a <= |Z| < b] of each:
-// 1 + (a density(a) - b density(b)) / P(a <= Z < b).
+// Table of cells of |Z| with equal probability. The entry of a cell [a, b) is the root of
+//    E[Z^2 | a <= |Z| < b] = 1 + (a density(a) - b density(b)) / P(a <= Z < b).
 std::vector<float> make_table() {
   constexpr double kCell = 1.0 / kNormalTableSize;
   std::vector<float> table(kNormalTableSize);

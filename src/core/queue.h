@@ -1,7 +1,7 @@
-// A queue is what a kernel is run on. Every kernel is `run(Queue&, const Arguments&)`, one overload
-// per device: kernels/layer_norm.h declares `run(CpuQueue&, const LayerNormForward&)` and
-// `run(CudaQueue&, const LayerNormForward&)`. A program is linked with a CUDA backend or with one
-// that only says that there is none.
+// A queue runs kernels. Every kernel is `run(Queue&, const Arguments&)`, with one overload per
+// device: kernels/norm/layer_norm.h declares `run(CpuQueue&, const LayerNormForward&)` and
+// `run(CudaQueue&, const LayerNormForward&)`. A program is linked with the CUDA backend, or with a
+// backend that only reports that there is no CUDA.
 #pragma once
 
 #include <cstddef>
@@ -14,10 +14,10 @@
 
 namespace dtn {
 
-// The host: kernels run before the call returns, spread over the OpenMP threads.
+// The host: kernels run before the call returns, in parallel on the OpenMP threads.
 class CpuQueue {
  public:
-  // The calling thread's scratch memory.
+  // Scratch memory of the calling thread.
   Scratch& scratch() const;
 };
 
@@ -26,8 +26,8 @@ inline CpuQueue& cpu_queue() {
   return queue;
 }
 
-// Device memory that a kernel uses beside its arguments. It may be let go as soon as the kernel is
-// enqueued: what is enqueued later runs later.
+// Device memory that a kernel uses in addition to its arguments. It may be released as soon as the
+// kernel is enqueued, because kernels that are enqueued later run later.
 template <class T>
 class DeviceScratch {
  public:
@@ -38,18 +38,18 @@ class DeviceScratch {
   std::shared_ptr<std::byte> memory_;
 };
 
-// The CUDA device of this process, through one stream: a kernel is enqueued, the call returns, and
-// the device runs what was enqueued in that order.
+// The CUDA device of this process, through one stream: calls enqueue a kernel and return, and the
+// device runs the kernels in that order.
 class CudaQueue {
  public:
   void* stream() const;  // a cudaStream_t
-  // Room for `count` values of T, uninitialised, 256-byte aligned.
+  // Allocates `count` values of T, uninitialised, 256-byte aligned.
   template <class T>
   DeviceScratch<T> scratch(std::int64_t count) const {
     return DeviceScratch<T>(take_bytes(static_cast<std::size_t>(count) * sizeof(T)));
   }
-  // Whether the device has products of warpgroups (kernels/cuda/warpgroup.cuh), and this build code
-  // for them. Later architectures have others in their place.
+  // Returns true if the device has warpgroup matrix products (kernels/cuda/warpgroup.cuh) and this
+  // build has code for them. Later architectures have other instructions instead.
   bool has_warpgroup_products() const;
 
  private:
@@ -61,7 +61,7 @@ inline CudaQueue& cuda_queue() {
   return queue;
 }
 
-// Runs a kernel where its tensors live.
+// Runs a kernel on the device of its tensors.
 template <class Arguments>
 void run_on(Device device, const Arguments& arguments) {
   switch (device.type) {

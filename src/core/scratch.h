@@ -1,4 +1,4 @@
-// Per-thread scratch memory for kernels: a bump arena that grows to the largest need once and is
+// Per-thread scratch memory for kernels: a bump arena that grows once to the largest need and is
 // then reused, so a kernel in a hot loop never allocates.
 #pragma once
 
@@ -9,7 +9,7 @@ namespace dtn {
 
 class Scratch {
  public:
-  // Everything taken inside a scope is given back when the scope ends. Scopes nest.
+  // Releases everything taken inside the scope when the scope ends. Scopes nest.
   class Scope {
    public:
     explicit Scope(Scratch& scratch);
