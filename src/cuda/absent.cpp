@@ -1,5 +1,5 @@
-// The backend of a program without CUDA: every request says so. Linked in place of the other files
-// of this folder.
+// Backend of a program without CUDA: requests throw ConfigError with the reason. Linked in place of
+// the other files of this folder.
 #include "core/cuda_device.h"
 #include "core/cuda_products.h"
 #include "core/cuda_stream.h"

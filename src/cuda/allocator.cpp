@@ -1,5 +1,6 @@
-// The caching allocator of device memory, see cuda_device.h. Exact-size bins: a training step asks
-// for the same sizes each time. Reuse needs no waiting, because all kernels run in one stream.
+// Caching allocator of device memory, see cuda_device.h. Blocks are binned by exact size, because a
+// training step asks for the same sizes each time. A block can be reused without waiting, because
+// all kernels run in one stream.
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -37,20 +38,20 @@ using Bins = std::unordered_map<std::size_t, std::vector<std::byte*>>;
 
 struct Pool {
   Bins idle;
-  int graphs = 0;  // that hold its addresses
+  int graphs = 0;  // graphs that hold its addresses
 };
 
-constexpr int kShared = 0;  // the pool that is everybody's
+constexpr int kShared = 0;  // the pool that all may use
 
 struct Cache {
   std::mutex mutex;
   std::map<int, Pool> pools;
-  int current = kShared;  // where memory is taken from
+  int current = kShared;  // pool that allocations use
   int next_pool = kShared + 1;
   AllocatorStats stats;
 
-  // An idle block for the current pool, or null. What nobody wants just now serves a pool as well,
-  // and is the pool's from then on.
+  // Returns an idle block for the current pool, or null. An idle block of the shared pool serves as
+  // well, and then belongs to the current pool.
   std::byte* take_idle_locked(std::size_t size) {
     for (int pool : {current, kShared}) {
       std::vector<std::byte*>& bin = pools[pool].idle[size];
@@ -71,7 +72,7 @@ struct Cache {
     pool.idle.clear();
   }
 
-  // Gives idle memory back to the system, but for that of pools that a graph holds.
+  // Returns idle memory to the system, except in pools that a graph holds.
   void empty_locked() {
     DTN_CUDA(cudaStreamSynchronize(compute_stream()));
     for (auto& [id, pool] : pools) {
@@ -100,12 +101,13 @@ void give_back(std::byte* p, std::size_t size, int pool, bool cached) {
     (void)cudaFree(p);
     return;
   }
-  auto own = c.pools.find(pool);  // gone when its MemoryPool is: then it is everybody's
+  // The memory of a destroyed MemoryPool goes to the shared pool.
+  auto own = c.pools.find(pool);
   (own == c.pools.end() ? c.pools[kShared] : own->second).idle[size].push_back(p);
   c.stats.bytes_cached += size;
 }
 
-// When the device is full, idle memory is given back and the system asked once more.
+// Allocates from the system. When the device is full, returns idle memory and tries once more.
 std::byte* from_system_locked(Cache& c, std::size_t size, std::size_t bytes) {
   void* p = nullptr;
   if (cudaMalloc(&p, size) == cudaSuccess) return static_cast<std::byte*>(p);
@@ -181,7 +183,7 @@ MemoryPool::MemoryPool() {
   id_ = cache().next_pool++;
 }
 
-// Its idle memory becomes everybody's.
+// Moves the idle memory of the pool to the shared pool.
 MemoryPool::~MemoryPool() {
   Cache& c = cache();
   std::lock_guard lock(c.mutex);

@@ -1,5 +1,5 @@
-// Every call of the CUDA runtime goes through DTN_CUDA: a failure throws an Error that names the
-// call and what the driver says.
+// Checks calls of the CUDA runtime. DTN_CUDA throws an Error with the call and the driver's message
+// if the call fails.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -7,14 +7,14 @@
 namespace dtn::cuda {
 namespace {
 
-// Host memory that the device can read and write by itself.
+// Returns true for host memory that the device can read and write directly.
 bool is_page_locked(const void* p) {
   cudaPointerAttributes attributes;
   DTN_CUDA(cudaPointerGetAttributes(&attributes, p));
   return attributes.type != cudaMemoryTypeUnregistered;
 }
 
-// A graph would keep the address of `host` and go there at every replay.
+// A captured copy would keep the address of pageable host memory and use it at every replay.
 void refuse_in_capture(const char* copy) {
   if (!is_capturing()) return;
   throw Error(cat("CUDA: a ", copy,
@@ -29,7 +29,8 @@ void copy_to_device(void* to, const void* from, std::size_t bytes) {
   const bool pageable = bytes > 0 && !is_page_locked(from);
   if (pageable) refuse_in_capture("copy to the device from");
   DTN_CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, compute_stream()));
-  if (pageable) synchronize();  // CUDA does not promise that it has read all before it returns
+  // CUDA does not promise that it has read all pageable memory before it returns.
+  if (pageable) synchronize();
 }
 void copy_to_host(void* to, const void* from, std::size_t bytes) {
   const TracedLaunch traced("copy to host");

@@ -15,8 +15,8 @@ struct Streams {
   cudaStream_t compute = nullptr, copy = nullptr;
 };
 
-// Before the first stream is made, select_device() may still change it. kNone: the first usable
-// one.
+// Index of the device. select_device() may change it until the first stream exists. kNone: take the
+// first usable device.
 constexpr int kNone = -1;
 int selected = kNone;
 bool in_use = false;
@@ -33,7 +33,7 @@ struct Capability {
   int major = 0, minor = 0;
 };
 
-// Needs no context, of which each would take some memory of the device.
+// Needs no CUDA context: a context on each device would take device memory.
 Capability capability_of(int device) {
   Capability c;
   DTN_CUDA(cudaDeviceGetAttribute(&c.major, cudaDevAttrComputeCapabilityMajor, device));
@@ -47,7 +47,7 @@ std::string name_of_device(int device) {
   return p.name;
 }
 
-// Empty, or why the device cannot be used.
+// Returns an empty string, or the reason why the device cannot be used.
 std::string objection_to(int device) {
   const Capability c = capability_of(device);
   if (c.major >= 8) return "";
@@ -75,7 +75,7 @@ const Streams& streams() {
     return s;
   }();
   static thread_local bool on_device = false;
-  if (!on_device) {  // a failure would be that of an earlier call, and shows in the next
+  if (!on_device) {  // an error here belongs to an earlier call, and shows in the next one
     (void)cudaSetDevice(selected);
     on_device = true;
   }

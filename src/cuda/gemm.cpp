@@ -1,4 +1,4 @@
-// kernels/gemm.h on a CUDA device: one cuBLASLt product, see matmul.h.
+// kernels/gemm/gemm.h on a CUDA device: one cuBLASLt product, see matmul.h.
 #include "kernels/gemm/gemm.h"
 
 #include "core/cuda_device.h"
@@ -33,10 +33,11 @@ void clear_c(const Gemm& g) {
 
 // a_sums[m] += sum over k of A[k, m].
 //
-// cuBLASLt could do it on the side of a weight gradient (CUBLASLT_EPILOGUE_BGRADB). It is not asked
-// to: it would overwrite the sums instead of adding to them, and the few output tiles of a weight
-// gradient (16 of 128 x 128 for 432 x 432, on 132 multiprocessors) need k cut into parts, which
-// that epilogue cannot follow. Reading A once more costs k m elements of bandwidth.
+// cuBLASLt could compute the sums together with a weight gradient (CUBLASLT_EPILOGUE_BGRADB). This
+// backend does not use it, because it overwrites the sums instead of adding to them. Besides, a
+// weight gradient has few output tiles (16 of 128 x 128 for 432 x 432, on 132 multiprocessors), so
+// k must be split, and that epilogue does not support a split k. Reading A once more costs k m
+// elements of bandwidth.
 void add_column_sums(CudaQueue& queue, const Gemm& g) {
   if (g.lda == g.m) return run(queue, SumRows{g.dtype, g.k, g.m, g.a, g.a_sums});
   auto dense = queue.scratch<std::byte>(g.k * g.m * static_cast<std::int64_t>(size_of(g.dtype)));

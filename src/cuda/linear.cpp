@@ -1,10 +1,11 @@
-// kernels/linear.h on a CUDA device. Each layer is one cuBLASLt product that adds the bias, and the
-// residual when nothing scales it, to its float32 sums and rounds once. What a product cannot do
-// follows in a kernel of its own, on the product rounded to the type of the activations:
+// kernels/gemm/linear.h on a CUDA device. Each layer is one cuBLASLt product. It adds the bias, and
+// a residual that nothing scales, to its float32 sums and rounds once. A separate kernel does the
+// rest, on the product rounded to the type of the activations:
 //   gelu        z + bias into `preactivation`, then h = gelu(z): one more read and write. The
 //               library's own GELU is the tanh approximation, not the exact one.
 //   row_scale   z + bias into scratch, then y = residual + row_scale z: one more write and read.
-//   gelu'       dy W into dx, then dz over dx, the sums of its rows and h, from one read of both.
+//   gelu'       dy W into dx, then one kernel that reads dx and the preactivation once and writes
+//               dz over dx, the sum of dz over its rows, and h.
 #include "kernels/gemm/linear.h"
 
 #include <optional>
@@ -28,8 +29,8 @@ bool is_bias_aligned(const void* p) {
   return reinterpret_cast<std::uintptr_t>(p) % cuda::kBiasAlignment == 0;
 }
 
-// The bias in the type of the activations, where a product can read it: as it is when it may be,
-// otherwise copied to `scratch`.
+// Returns the bias in the type of the activations, aligned for a product: the given bias if it
+// fits, otherwise a converted copy in `scratch`.
 const void* fused_bias(CudaQueue& queue, const LinearForward& l, std::optional<Bytes>& scratch) {
   const void* ready = l.dtype == accumulator_of(l.dtype) ? l.bias : l.bias_as_dtype;
   if (ready && is_bias_aligned(ready)) return ready;
@@ -38,7 +39,7 @@ const void* fused_bias(CudaQueue& queue, const LinearForward& l, std::optional<B
   return scratch->get();
 }
 
-// y = product + bias + residual by separate kernels, where the library cannot add the bias itself.
+// Computes y = product + bias + residual by separate kernels if the library cannot add the bias.
 void add_bias_apart(CudaQueue& queue, const LinearForward& l, const cuda::Matmul& fused) {
   std::int64_t count = l.rows * l.out;
   cuda::Matmul product = fused;

@@ -20,7 +20,7 @@ namespace {
 
 std::atomic<bool> tf32_allowed{false};
 
-// The elements of `batch` matrices of [rows, columns], from the first to the last.
+// Elements from the first to the last of `batch` matrices of [rows, columns].
 std::int64_t extent(std::int64_t rows, std::int64_t columns, std::int64_t ld, std::int64_t batch,
                     std::int64_t stride) {
   return (batch - 1) * stride + (rows - 1) * ld + columns;
@@ -47,8 +47,8 @@ Product product_of(const Plan& plan) {
   return product;
 }
 
-// The handle, the workspace and the plans of the process. Never destroyed: at exit the driver may
-// be gone before any static object.
+// Handle, workspace and plans of the process. Never destroyed: at exit the driver may be gone
+// before any static object.
 class Library {
  public:
   static Library& instance() {
@@ -77,7 +77,7 @@ class Library {
     return plans_.size();
   }
 
-  // Plans that differ in nothing but where operands begin are one product.
+  // Plans that differ only in the addresses of their operands count as one product.
   std::vector<Product> products() {
     std::lock_guard lock(mutex_);
     std::vector<Product> found;
@@ -128,8 +128,8 @@ class Library {
     return plan;
   }
 
-  // The fastest on such a card, if it was measured; otherwise the library's first offer, which no
-  // measurement has beaten yet.
+  // Returns the fastest offer measured on this kind of card, or else the library's first one, which
+  // no measurement has beaten yet (with least-waste, the offer with the least wasted work).
   std::size_t choice_for(const Plan& plan) const {
     const std::string* measured =
         policy_.measured.find(description_.card, description_.version, plan.name);
@@ -157,7 +157,7 @@ class Library {
   ProductLibrary description_;
   cublasLtHandle_t handle_ = nullptr;
   std::shared_ptr<std::byte> workspace_;
-  std::list<Plan> plans_;  // where they are, they stay
+  std::list<Plan> plans_;  // a list, so that the plans never move
   std::map<Key, Plan*> by_key_;
 };
 

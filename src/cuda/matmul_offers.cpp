@@ -7,7 +7,7 @@
 namespace dtn::cuda {
 namespace {
 
-// An attribute of an algorithm; 0 where this version of the library does not know it.
+// Returns an attribute of an algorithm; 0 if this version of the library does not know it.
 template <class T>
 T attribute(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttributes_t which) {
   T value{};
@@ -17,7 +17,7 @@ T attribute(const cublasLtMatmulAlgo_t& algorithm, cublasLtMatmulAlgoConfigAttri
   return status == CUBLAS_STATUS_SUCCESS && written == sizeof value ? value : T{};
 }
 
-// How often a tile uses an element of the factors that it reads.
+// Number of times that a tile uses each element of the factors that it reads.
 double reuse(const Tile& t) {
   return static_cast<double>(t.rows) * t.columns / (t.rows + t.columns);
 }

@@ -1,4 +1,4 @@
-// What cuBLASLt offers for a product, and which offer wastes least of the multiprocessors' work.
+// Algorithms that cuBLASLt offers for a product, and the choice of the one that wastes least work.
 #pragma once
 
 #include <cublasLt.h>
@@ -14,30 +14,31 @@ namespace dtn::cuda {
 
 struct Offer {
   cublasLtMatmulAlgo_t algorithm{};
-  // All that the library says of the algorithm: equal in every process with the same version.
+  // All attributes of the algorithm: equal in every process with the same library version.
   std::string recipe;
-  Tile tile;         // {0, 0} where it is not known
-  double waves = 0;  // of blocks, each as many as the device runs at once; 0 where it is not known
+  Tile tile;  // {0, 0} if unknown
+  // Waves of thread blocks; one wave is the blocks that the device runs at once. 0 if unknown.
+  double waves = 0;
 };
 
 Offer read_offer(const cublasLtMatmulHeuristicResult_t& result);
 
-// The library's matrix D.
+// Size of the library's matrix D.
 struct ProductSize {
   std::int64_t rows, columns;
 };
 
-// What an offer computes over what is asked for: tiles reach beyond the matrix, and multiprocessors
-// wait while the last wave of tiles runs. 1 at best; 0 where it is not known.
+// Ratio of the work that an offer does to the work that the product needs. Tiles reach beyond the
+// matrix, and multiprocessors wait while the last wave of tiles runs. 1 is best; 0 if unknown.
 double work_over_need(const Offer& offer, const ProductSize& size);
 
-// The offer with the least of it, which is the first unless another has at least 5 % less and its
-// tiles use an element that they read nearly as often: what small tiles save in work, they lose in
-// reading. Products that fill the device not even once are left to the library.
+// Returns the offer with the least work_over_need(). This is the first offer, unless another has at
+// least 5 % less and its tiles reuse each element that they read nearly as often: small tiles save
+// work but read more. Products that do not fill the device once keep the library's choice.
 //
-// The order of the library rests on more than this, but is made for sizes that are powers of two
-// more often than for 432 columns, of which tiles of 128 make 512. A measurement has to say which is
-// faster: this is the choice only with DTN_CUDA_PRODUCTS=least-waste, see matmul_table.h.
+// The library's order considers more than this, but it is tuned for powers of two more often than
+// for 432 columns, which tiles of 128 round up to 512. Only a measurement can say which is faster,
+// so this choice needs DTN_CUDA_PRODUCTS=least-waste, see matmul_table.h.
 std::size_t least_wasteful(const std::vector<Offer>& offers, const ProductSize& size);
 
 }  // namespace dtn::cuda

@@ -1,6 +1,6 @@
-// Matrix products for which cuBLASLt has no algorithm, such as those of odd row strides or of
-// bfloat16 rows that begin at 2 bytes: the same product over copies whose rows begin where the
-// library likes it.
+// Matrix products for which cuBLASLt has no algorithm, for example with odd row strides or with
+// bfloat16 rows that begin at 2 bytes. They run over copies with row starts that the library
+// supports.
 #include "cuda/matmul.h"
 #include "dtn/core/check.h"
 #include "kernels/pointwise/pointwise.h"
@@ -8,9 +8,9 @@
 namespace dtn::cuda {
 namespace {
 
-constexpr std::int64_t kRowBytes = 16;  // rows of copies begin at multiples of it
+constexpr std::int64_t kRowBytes = 16;  // alignment of the rows of copies
 
-// A matrix that is copied: rows of `columns` elements.
+// Copy of a matrix with aligned rows of `columns` elements.
 struct Padded {
   DType dtype;
   std::int64_t rows, columns;

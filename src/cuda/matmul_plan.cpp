@@ -1,7 +1,7 @@
-// cuBLASLt thinks in columns: a row-major [r, c] matrix is to it a [c, r] one. A row-major product
-// is therefore asked for transposed, D^T = op(B)^T op(A)^T: the library's A is our B and the other
-// way round, their transposes stay as they are, its m is our n. The bias of a row of ours is one of
-// a column of its, which is what its epilogue adds.
+// cuBLASLt is column-major: it sees a row-major [r, c] matrix as a [c, r] matrix. A row-major
+// product is therefore computed transposed, D^T = op(B)^T op(A)^T. The library's A is our B and its
+// B is our A, their transposes stay as they are, and its m is our n. A bias for each column of our
+// D is a bias for each row of the library's D, which is the bias that its epilogue adds.
 #include "cuda/matmul_plan.h"
 
 #include <algorithm>
@@ -33,7 +33,7 @@ void set(const Preference& f, cublasLtMatmulPreferenceAttributes_t attribute, co
         "cublasLtMatmulPreferenceSetAttribute", p);
 }
 
-// What the library calls bytes of alignment: the largest power of two, up to 256.
+// Alignment in bytes as the library defines it: the largest power of two, up to 256.
 std::uint32_t alignment_of(const void* p) {
   auto address = reinterpret_cast<std::uintptr_t>(p) | 256;
   return static_cast<std::uint32_t>(address & (~address + 1));
@@ -78,8 +78,8 @@ Preference make_preference(const Matmul& p, const Key& key) {
   check(cublasLtMatmulPreferenceCreate(&raw), "cublasLtMatmulPreferenceCreate", p);
   Preference preference(raw);
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspaceBytes}, p);
-  // Parts of k may be summed apart, but in float32 and added in a fixed order by a kernel of their
-  // own: partial sums rounded to the type of D would cost bfloat16 its accuracy.
+  // Partial sums over k stay in float32, and a separate kernel adds them in a fixed order. Partial
+  // sums rounded to the type of D would cost bfloat16 accuracy.
   set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
       static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE), p);
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, key.alignments[1], p);

@@ -1,4 +1,4 @@
-// How one kind of matrix product is computed: cuBLASLt's descriptors and its algorithms.
+// Plan of one kind of matrix product: cuBLASLt's descriptors and algorithms.
 #pragma once
 
 #include <cublasLt.h>
@@ -16,31 +16,32 @@
 
 namespace dtn::cuda {
 
-// What the library may use beside the factors, mostly for sums over parts of k. One is enough:
-// products run one after the other in one stream.
+// Workspace of the library, mostly for partial sums over k. One is enough: all products run one
+// after the other in one stream.
 inline constexpr std::size_t kWorkspaceBytes = std::size_t{64} << 20;
 
-// Everything the library's choice may depend on.
+// Everything that the library's choice may depend on.
 struct Key {
   DType dtype, d_dtype;
   bool transpose_a, transpose_b, adds_c, adds_bias, tf32;
   std::int64_t m, n, k, lda, ldb, ldd, batch, stride_a, stride_b, stride_d;
   std::array<std::uint32_t, 5> alignments;  // of a, b, c, d, bias
 
-  // As wide as the widest loads: more changes nothing that a table of times could say.
+  // True if all operands are aligned to the widest loads (16 bytes). More alignment changes nothing
+  // that a table of times could show.
   bool aligned() const;
   auto operator<=>(const Key&) const = default;  // NOLINT(modernize-use-nullptr): generated code
 };
 
 Key key_of(const Matmul& p, bool tf32_allowed);
 
-// The kind of product in words, but for where its operands begin.
+// Name of the kind of product, independent of the addresses of its operands.
 std::string name_of_kind(const Matmul& p, const Key& key);
-// For messages.
+// Description for messages.
 std::string describe(const Matmul& p);
-// For a trace; n and t as the library names what is transposed, of our A and B.
+// Name for a trace, with n (as it is) or t (transposed) for our A and B, as the library names them.
 std::string short_name(const Matmul& p);
-// Throws Error naming the call and the product unless all went well.
+// Throws Error naming the call and the product if `status` is a failure.
 void check(cublasStatus_t status, const char* call, const Matmul& p);
 
 // A descriptor of the library, destroyed with its owner.
@@ -56,17 +57,17 @@ using Layout = Owned<cublasLtMatrixLayout_t, cublasLtMatrixLayoutDestroy>;
 struct Plan {
   Operation operation;
   Layout a, b, d;             // the library's A and B; C is laid out as D
-  std::vector<Offer> offers;  // none: the library has no algorithm
-  std::size_t chosen = 0;     // of them
+  std::vector<Offer> offers;  // empty: the library has no algorithm
+  std::size_t chosen = 0;     // index into `offers`
   std::string name;           // of the kind
   bool aligned = true;        // see Key
-  Matmul example{};           // of the kind; its addresses mean nothing any more
+  Matmul example{};           // a product of the kind; its addresses are stale
   std::int64_t uses = 0;
 };
 
-// With the first offer as the choice.
+// Makes a plan with the first offer as the choice.
 Plan make_plan(cublasLtHandle_t handle, const Matmul& p, const Key& key);
-// Where the library reads the bias: plans are shared by products whose biases lie elsewhere.
+// Sets the address of the bias, because products with different biases share a plan.
 void set_bias(const Plan& plan, const Matmul& p);
 
 }  // namespace dtn::cuda

@@ -1,6 +1,6 @@
-// Which of cuBLASLt's algorithms are the fastest, as measured: text of a line for each product,
+// Measured choice of cuBLASLt's fastest algorithms, as text with one line for each product:
 //   card <tab> version of the library <tab> product <tab> algorithm
-// where lines that begin with # say something to people. `dtn-bench products` writes such lines.
+// Lines that begin with # are comments. `dtn-bench products` writes this format.
 #pragma once
 
 #include <map>
@@ -13,11 +13,11 @@ namespace dtn::cuda {
 class MeasuredProducts {
  public:
   MeasuredProducts() = default;
-  // Of two lines for one product the later counts. Throws ConfigError naming `source` and the line
-  // that has not four fields.
+  // The later of two lines for one product counts. Throws ConfigError naming `source` and the line
+  // if a line does not have four fields.
   MeasuredProducts(std::string_view text, const std::string& source);
 
-  // Null when this product has not been measured there.
+  // Returns null if this product has not been measured on that card with that version.
   const std::string* find(const std::string& card, const std::string& version,
                           const std::string& product) const;
   std::size_t size() const { return recipes_.size(); }
@@ -26,18 +26,18 @@ class MeasuredProducts {
   std::map<std::tuple<std::string, std::string, std::string>, std::string> recipes_;
 };
 
-// How products are chosen that are computed for the first time.
+// Choice of the algorithm for products that are computed for the first time.
 struct ProductPolicy {
   MeasuredProducts measured;
-  // Of those that were not measured, the offer whose tiles waste least (matmul_offers.h); otherwise
-  // the library's first.
+  // For products that were not measured: take the offer whose tiles waste least (matmul_offers.h)
+  // instead of the library's first.
   bool least_waste = false;
 };
 
-// DTN_CUDA_PRODUCTS in the environment: `first`, the library's first offer for every product;
-// `least-waste`, the offer whose tiles waste least; a file of measured products; or, where it is
-// not set, the measured products that the program was built with. Throws ConfigError when the file
-// cannot be read.
+// Reads DTN_CUDA_PRODUCTS from the environment: `first`, the library's first offer for every
+// product; `least-waste`, the offer whose tiles waste least; or a file of measured products. If the
+// variable is not set, uses the measured products that the program was built with. Throws
+// ConfigError if the file cannot be read.
 ProductPolicy product_policy();
 
 }  // namespace dtn::cuda

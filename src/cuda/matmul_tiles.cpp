@@ -1,5 +1,5 @@
-// The library has a name for each tile, CUBLASLT_MATMUL_TILE_216x128, but no function that tells its
-// sides. The numbers go through the sizes in an order that a few lines can follow.
+// The library has a name for each tile, such as CUBLASLT_MATMUL_TILE_216x128, but no function that
+// returns the size. The numbers enumerate the sizes in an order that a few lines of code reproduce.
 #include "cuda/matmul_tiles.h"
 
 #include <cublasLt.h>
@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::size_t kKnown = 635;
 
-// The tiles of the first cards; then sizes whose columns are multiples of 64, and those whose rows
-// are, up to what the registers of a block can hold; last the tiles of pairs of blocks.
+// First the tiles of the first cards; then sizes whose columns are multiples of 64, and sizes whose
+// rows are, up to the capacity of a block's registers; last the tiles of pairs of blocks.
 constexpr std::array<Tile, kKnown> all_tiles() {
   constexpr Tile kFirst[] = {{0, 0},     {8, 8},     {8, 16},    {16, 8},   {8, 32},   {16, 16},
                              {32, 8},    {8, 64},    {16, 32},   {32, 16},  {64, 8},   {32, 32},

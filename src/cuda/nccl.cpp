@@ -1,10 +1,10 @@
-// Ranks exchange device memory by NCCL, in a stream of its own that begins when what has been
-// enqueued for computing is done, and that computing waits for in finish().
+// Exchange of device memory between ranks by NCCL, in a separate stream. An exchange starts after
+// the work enqueued in the computing stream; finish() makes the computing stream wait for it.
 //
-// Memory comes from an allocator that lets the computing stream alone decide when it is free, so
-// tensors under way are held until that stream waits for them. float32 values that travel as
-// bfloat16 are converted in the computing stream, right after and right before those who write and
-// read them, while they are still in the cache; kernels then never run in two streams at once.
+// The allocator considers only the computing stream when it reuses memory. Tensors in an exchange
+// are therefore held until that stream waits for them. float32 values that travel as bfloat16 are
+// converted in the computing stream, right after the kernels that write them and right before those
+// that read them, while they are still in the cache. Kernels then never run in two streams at once.
 #include "dist/device_transport.h"
 #include "dtn/core/check.h"
 
@@ -75,12 +75,12 @@ class NcclTransport : public DeviceTransport {
  public:
   NcclTransport(int rank, int size, const ShareBytes& share) : comm_(join(rank, size, share)) {}
 
-  // Waits for the other ranks, and for graphs that hold what was captured here.
+  // Waits for the other ranks, and for graphs that captured work of this transport.
   ~NcclTransport() override {
     try {
       finish();
     } catch (const Error&) {
-      // Whoever asked has been told; here it only matters how the communicator ends.
+      // The caller has already seen the error; here it only decides how the communicator ends.
     }
     (void)(failure().empty() ? nccl().CommDestroy(comm_) : nccl().CommAbort(comm_));
   }
@@ -138,10 +138,10 @@ class NcclTransport : public DeviceTransport {
 
  private:
   struct UnderWay {
-    Tensor sent, x;  // x is `sent` in another type, or `sent` itself
+    Tensor sent, x;  // x is the same tensor as `sent`, or its target in another type
   };
 
-  // To be called when all memory has been taken: what used it before is waited for, too.
+  // Call it after all memory has been allocated, so that it also waits for the memory's last users.
   void begin() { computed_.wait(stream_, cuda::compute_stream()); }
 
   cuda::StreamOrder computed_, done_;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kOldest = 21300;  // 2.13, the first with ncclGetLastError
 
-// As NCCL says it since 2.9: 10000 major + 100 minor + patch.
+// Decodes NCCL's version number (since 2.9): 10000 major + 100 minor + patch.
 std::string version_text(int version) {
   return cat("version ", version / 10000, ".", version / 100 % 100, ".", version % 100);
 }
@@ -61,8 +61,8 @@ std::string NcclLibrary::describe(ncclResult_t result) const {
 
 const NcclLibrary& nccl() {
   static const NcclLibrary library = [] {
-    // Sums that NVLink switches take are in another order each time. Runs shall repeat bit by bit,
-    // unless the user asks for these. Versions that know no NVLS ignore the variable.
+    // NVLink switches (NVLS) add in a different order each time. It is off by default so that runs
+    // repeat bit by bit; the user may turn it on. Versions without NVLS ignore the variable.
     (void)setenv("NCCL_NVLS_ENABLE", "0", 0);
     return NcclLibrary("libnccl.so.2");
   }();

@@ -1,4 +1,4 @@
-// NCCL, loaded when a program first needs it: programs run on machines that do not have it.
+// NCCL, loaded at its first use, because programs also run on machines without it.
 #pragma once
 
 #include <nccl.h>
@@ -8,7 +8,7 @@
 namespace dtn::cuda {
 
 struct NcclLibrary {
-  // Throws ConfigError where the library cannot be loaded, or is too old.
+  // Throws ConfigError if the library cannot be loaded, or is too old.
   explicit NcclLibrary(const char* file);
 
   decltype(&ncclGetVersion) GetVersion;
@@ -23,7 +23,7 @@ struct NcclLibrary {
   decltype(&ncclBroadcast) Broadcast;
   decltype(&ncclAllGather) AllGather;
 
-  // "unhandled system error: what NCCL says of it"
+  // Returns for example "unhandled system error: <NCCL's last message>".
   std::string describe(ncclResult_t result) const;
 };
 

@@ -1,11 +1,11 @@
-// Which pools of device memory are held by graphs, see MemoryPool in cuda_stream.h.
+// Counts the graphs that hold a pool of device memory, see MemoryPool in cuda_stream.h.
 #pragma once
 
 namespace dtn::cuda {
 
-// From construction to destruction a graph holds the addresses of the pool whose scope was open at
-// construction, so that its idle memory stays its own. When no graph holds a pool any more, that
-// memory becomes everybody's.
+// Held by a graph during its lifetime. The graph holds the addresses of the pool whose scope was
+// open at construction, so that no other pool takes the idle memory. When no graph holds the pool
+// any more, its idle memory goes to the shared pool.
 class PoolUse {
  public:
   PoolUse();

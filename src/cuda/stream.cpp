@@ -21,7 +21,7 @@ struct Event::State {
   bool recorded = false;
   State() {
     use_device();
-    // A thread that waits sleeps meanwhile: it would take a core from those that prepare batches.
+    // A waiting thread sleeps, so that it takes no core from the threads that prepare batches.
     DTN_CUDA(cudaEventCreateWithFlags(&event, cudaEventBlockingSync));
   }
   ~State() { (void)cudaEventDestroy(event); }
@@ -68,7 +68,7 @@ void copies_after(const Event& event) {
 }
 
 struct Graph::State {
-  const PoolUse memory;  // of the pool that is open while the graph is captured
+  const PoolUse memory;  // holds the pool that is open during the capture
   cudaGraph_t graph = nullptr;
   cudaGraphExec_t exec = nullptr;
   ~State() {
@@ -82,7 +82,7 @@ Graph::~Graph() = default;
 
 void Graph::capture(const std::function<void()>& work) {
   auto state = std::make_unique<State>();
-  // Relaxed: loader threads may allocate page-locked memory meanwhile.
+  // Relaxed, because loader threads may allocate page-locked memory during the capture.
   DTN_CUDA(cudaStreamBeginCapture(compute_stream(), cudaStreamCaptureModeRelaxed));
   try {
     work();

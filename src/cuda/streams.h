@@ -1,4 +1,4 @@
-// The streams of the process's device, and order between them.
+// The streams of the process's device, and the order between them.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,28 +7,28 @@
 
 namespace dtn::cuda {
 
-// Selects the device on first use, 0 unless select_device() was called. Throws ConfigError when
-// there is none.
+// The first call selects the device: the first usable one, unless select_device() was called.
+// Throws ConfigError if there is none.
 cudaStream_t compute_stream();
 cudaStream_t copy_stream();
-// Where ranks exchange what they have computed. Before the others where the device has to choose: a
-// rank that begins late keeps all of them.
+// Stream in which ranks exchange results. It has the highest priority, because all ranks wait for a
+// rank that starts late.
 cudaStream_t communication_stream();
 
-// The calling thread works on the process's device; otherwise it would be device 0, whatever was
-// selected. The functions above see to it; what calls CUDA without a stream asks for it.
+// Makes the calling thread use the process's device; by default a thread uses device 0. The
+// functions above call it. Code that calls CUDA without a stream must call it itself.
 void use_device();
 
-// Empty when this program's kernels can run on the calling thread's device, which is `device`;
-// otherwise one sentence with the reason and the remedy.
+// Returns an empty string if this program's kernels can run on the calling thread's device, which
+// is `device`; otherwise one sentence with the reason and the remedy.
 std::string missing_code(int device);
 
-// A graph is being captured: then the device cannot be waited for, and memory that the graph may
-// use must not be given back.
+// Returns true while a graph is being captured: then the host cannot wait for the device, and
+// memory that the graph may use must not be returned to the system.
 bool is_capturing();
 
-// Lets streams wait for each other. Also while one is being captured, which draws the other into
-// the graph until the first waits for it in turn.
+// Makes one stream wait for another, also while one of them is being captured. The capture then
+// includes the other stream, until the captured stream waits for it in turn.
 class StreamOrder {
  public:
   StreamOrder();
@@ -36,7 +36,7 @@ class StreamOrder {
   StreamOrder(const StreamOrder&) = delete;
   StreamOrder& operator=(const StreamOrder&) = delete;
 
-  // What is enqueued in `later` from now on begins when what is in `earlier` by now is done.
+  // Work enqueued in `later` from now on starts after the work that is in `earlier` now.
   void wait(cudaStream_t later, cudaStream_t earlier);
 
  private:

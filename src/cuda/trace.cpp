@@ -44,7 +44,7 @@ bool TracedLaunch::begin(std::string_view name) {
   return true;
 }
 
-// A launch that cannot be timed is left out; what ails the device shows in the next call.
+// Drops a launch that cannot be timed. The next CUDA call reports the error of the device.
 void TracedLaunch::end() noexcept {
   auto& launches = Trace::State::current->launches;
   try {
