@@ -12,10 +12,10 @@
 namespace dtn {
 namespace {
 
-constexpr std::size_t kMostBytes = 256 << 20;      // of one move
-constexpr std::size_t kMostGathered = 0x7fffffff;  // from all ranks
+constexpr std::size_t kMostBytes = 256 << 20;      // in one move
+constexpr std::size_t kMostGathered = 0x7fffffff;  // from all ranks together
 
-// Calls f for consecutive parts of x that are not too large to be moved at once.
+// Calls f for consecutive parts of x, each small enough for one move.
 template <class F>
 void in_parts(const Tensor& x, std::size_t most_bytes, F&& f) {
   const Tensor flat = x.reshape({-1});
@@ -25,7 +25,7 @@ void in_parts(const Tensor& x, std::size_t most_bytes, F&& f) {
   }
 }
 
-// Of a process, for messages.
+// Name of this process, for messages.
 std::string own_name(int rank) {
   std::array<char, 65> host{};
   (void)gethostname(host.data(), host.size() - 1);
@@ -55,7 +55,7 @@ Communicator::Communicator(const MakeTransport& make, const CommunicatorOptions&
 
 Communicator::~Communicator() {
   if (!engine_) return;
-  barrier();  // the end of a device's transport is not watched
+  barrier();  // because nothing watches the destruction of the device transport
   engine_->watch(nullptr);
   device_.reset();
 }

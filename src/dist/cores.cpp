@@ -15,7 +15,7 @@
 namespace dtn {
 namespace {
 
-// What tells one running machine from every other, and what this process may run on there.
+// Identifies a running machine, and the cores that this process may run on there.
 struct Place {
   std::array<char, 40> machine{};
   cpu_set_t cores{};
@@ -68,7 +68,7 @@ int share_of_cores(Communicator& ranks) {
     used.insert(masks.back().begin(), masks.back().end());
   }
   const auto cores = static_cast<std::size_t>(sysconf(_SC_NPROCESSORS_ONLN));
-  // mpirun's own choice is a core for each of two processes, however many there are.
+  // By default mpirun binds each of two processes to one core, however many cores there are.
   const bool tied = std::ranges::all_of(masks, [](const auto& mask) { return mask.size() == 1; });
   if (ranks.is_first() && tied && used.size() < cores) {
     log_warn(cat("each process is tied to one core, and ", cores - used.size(), " of ", cores,

@@ -1,4 +1,4 @@
-// How the ranks of one machine share its cores.
+// Division of a machine's cores among its ranks.
 #pragma once
 
 #include <vector>
@@ -7,13 +7,13 @@
 
 namespace dtn {
 
-// Threads for this rank: of each core that the system lets it run on, the part that is left by the
-// ranks that may run there, too; at least 1. Called by all ranks. The first one warns when ranks
-// are tied to fewer cores than are there for them.
+// Returns the number of threads for this rank, at least 1. Each core that this rank may run on
+// counts as one, divided by the number of ranks that may run there. Called by all ranks. The first
+// rank warns if the ranks are bound to fewer cores than the machine has for them.
 int share_of_cores(Communicator& ranks);
 
-// The same from what every process may run on: masks[r] are the cores of rank r, all of one
-// machine.
+// Returns the same number for rank `rank`; masks[r] are the cores that rank r may run on, all of
+// one machine.
 int share_of_cores(const std::vector<std::vector<int>>& masks, std::size_t rank);
 
 }  // namespace dtn

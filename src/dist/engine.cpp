@@ -18,13 +18,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// Between two looks after what is under way while the program computes. Within one host it is the
-// looking that costs, on the very core that computes; through a network it keeps the bytes moving.
+// Pause between two rounds over the running operations while the program computes. Within one host
+// a round costs time on the core that computes; between hosts it keeps the bytes moving.
 constexpr auto kPauseWithinHost = 4ms, kPauseBetweenHosts = 1ms;
-// While the program waits, its core is free.
+// While the program waits, its core is free for this thread.
 constexpr auto kSpin = 100us, kShortPause = 20us;
 
-constexpr double kSuspended = 5;  // seconds
+constexpr double kSuspended = 5;  // seconds; a longer gap means that the process was suspended
 constexpr auto kAbortTime = 5s;   // for MPI to end all processes
 constexpr char kResume[] =
     "The job ends here; training goes on from its last checkpoint with --resume auto.";
@@ -60,7 +60,7 @@ void Communicator::Engine::await(std::unique_lock<std::mutex>& lock, double pati
   double looked = now();
   while (!done_.wait_for(lock, 1s, done)) {
     const double gap = now() - std::exchange(looked, now());
-    if (gap > kSuspended) served_at_ += gap;  // this process did not run meanwhile
+    if (gap > kSuspended) served_at_ += gap;  // this process was suspended
     const double silent = now() - served_at_;
     if (timeout_ <= 0 || silent <= patience) continue;
     const int this_rank = ready_ ? rank : launch().rank;
@@ -119,7 +119,7 @@ void Communicator::Engine::end_work(Activity before) {
   std::lock_guard lock(mutex_);
   if (activity_.is_long && !before.is_long) {
     long_seconds_ += now() - long_since_;
-    computing_since_ = now();  // it says nothing about steps
+    computing_since_ = now();  // long work tells nothing about the time of a step
   }
   activity_ = before;
 }
@@ -137,7 +137,7 @@ CommunicationTime Communicator::Engine::time() const {
 void Communicator::Engine::set_names(std::vector<std::string> names) {
   std::lock_guard lock(mutex_);
   names_ = std::move(names);
-  computing_since_ = now();  // until here the program was starting
+  computing_since_ = now();  // excludes the start of the program
   longest_computing_ = 0;
 }
 
@@ -152,12 +152,12 @@ void Communicator::Engine::abort(int exit_code) {
     aborting_ = exit_code;
   }
   wake_.notify_one();
-  std::this_thread::sleep_for(kAbortTime);  // the transport ends this process, too
+  std::this_thread::sleep_for(kAbortTime);  // the transport also ends this process
   std::_Exit(exit_code);
 }
 
 void Communicator::Engine::run(const MakeTransport& make) {
-  prctl(PR_SET_TIMERSLACK, 1000);  // ns: pauses end on time
+  prctl(PR_SET_TIMERSLACK, 1000);  // ns, so that pauses end on time
   try {
     transport_ = make();
     rank = transport_->rank();
@@ -249,7 +249,7 @@ bool Communicator::Engine::advance() {
   return progress;
 }
 
-// Sends this rank's note, hears those of the others, and ends the job when one keeps it.
+// Sends this rank's note, receives the notes of the others, and ends the job if a rank blocks it.
 void Communicator::Engine::tell_and_judge() {
   const double gap = now() - last_note_;
   if (gap < RankWatch::kNoteSeconds) return;
@@ -271,8 +271,8 @@ void Communicator::Engine::tell_and_judge() {
   if (!lost.empty()) end_job(cat(name_of(rank), ": ", lost));
 }
 
-// This thread, which wakes every second, has not run for that long: the machine was suspended, as
-// schedulers do, and its clock went on. Nobody is to blame for that time.
+// Called if this thread, which wakes every second, has not run for `gap` seconds. The machine was
+// suspended, for example by a scheduler, while its clock ran on. No rank is at fault for that time.
 void Communicator::Engine::forgive(double gap) {
   watch_->forgive(now());
   std::lock_guard lock(mutex_);
@@ -282,7 +282,7 @@ void Communicator::Engine::forgive(double gap) {
 
 void Communicator::Engine::end_job(const std::string& why) {
   log_error(cat(why, ". ", kResume));
-  std::thread([] {  // should the transport not end this process
+  std::thread([] {  // in case the transport does not end this process
     std::this_thread::sleep_for(kAbortTime);
     std::_Exit(kExitFailed);
   })
@@ -290,9 +290,8 @@ void Communicator::Engine::end_job(const std::string& why) {
   transport_->abort(kExitFailed);
 }
 
-// Others should wait for a rank for the timeout, or as long as it has ever computed between two
-// waits, a few times over: ranks may be of unequal speed. And for the time that it has just spent
-// on long work.
+// The allowance is the timeout, or kUnequal times the longest time this rank has computed between
+// two waits, because ranks may have unequal speed. The time just spent on long work is added.
 RankNote Communicator::Engine::note() const {
   constexpr double kUnequal = 3;
   std::lock_guard lock(mutex_);

@@ -1,5 +1,5 @@
-// The thread that drives a transport: it takes operations on, keeps them going while the program
-// computes, and exchanges signs of life with the other ranks.
+// The thread that drives a transport. It accepts operations, advances them while the program
+// computes, and exchanges notes with the other ranks that show that they are alive.
 #pragma once
 
 #include <chrono>
@@ -19,28 +19,28 @@ namespace dtn {
 
 class Communicator::Engine {
  public:
-  // Returns once the transport is there; throws what making it threw.
+  // Returns once the transport exists; throws the exception of its creation.
   Engine(const MakeTransport& make, const CommunicatorOptions& options);
-  // Ends the thread and with it the transport. Nothing may be under way.
+  // Ends the thread and the transport. No operation may be running.
   ~Engine();
 
   void submit(std::unique_ptr<Operation> operation);
-  // Until all is done.
+  // Waits until all operations are done.
   void wait();
-  // Between the two the caller waits for others elsewhere, such as at a device.
+  // Mark a time in which the caller waits for other ranks elsewhere, for example at a device.
   void begin_waiting();
   void end_waiting();
-  // What this rank is at; begin_work() returns what it was at before.
+  // Present activity of this rank; begin_work() returns the previous one.
   struct Activity {
     const char* what = nullptr;
     bool is_long = false;
   };
   Activity begin_work(Activity activity);
   void end_work(Activity before);
-  // Ends the job when this reports a failure; null: no longer.
+  // Ends the job when `device` reports a failure; null stops watching.
   void watch(const DeviceTransport* device);
   CommunicationTime time() const;
-  // Of the ranks, for messages.
+  // Names of the ranks, for messages.
   void set_names(std::vector<std::string> names);
   std::string name_of(int r) const;
   [[noreturn]] void abort(int exit_code);
@@ -51,13 +51,13 @@ class Communicator::Engine {
   using Clock = std::chrono::steady_clock;
 
   void run(const MakeTransport& make);
-  // Until `done`, which the thread brings about. Ends the job when the thread has not come back
-  // from the transport for `patience` seconds: it is the thread that finds what is wrong with
-  // others, so nobody but its caller can see that it is stuck itself.
+  // Waits until `done` holds, which the engine's thread brings about. Ends the job if the thread
+  // has been in the transport for `patience` seconds. The thread itself finds the faults of other
+  // ranks, so only its caller can see that the thread is stuck.
   template <class Done>
   void await(std::unique_lock<std::mutex>& lock, double patience, const char* where, Done done);
   void serve();
-  // One round over what is under way; false when nothing moved.
+  // Advances all running operations once; returns false if nothing moved.
   bool advance();
   void tell_and_judge();
   void forgive(double gap);
@@ -67,25 +67,25 @@ class Communicator::Engine {
 
   const double timeout_, meeting_seconds_;
   const Clock::time_point start_ = Clock::now();
-  std::unique_ptr<Transport> transport_;            // of the thread
-  std::unique_ptr<RankWatch> watch_;                // of the thread
-  double last_note_ = 0;                            // of the thread
-  std::deque<std::unique_ptr<Operation>> running_;  // of the thread
+  std::unique_ptr<Transport> transport_;            // used by the thread only
+  std::unique_ptr<RankWatch> watch_;                // used by the thread only
+  double last_note_ = 0;                            // used by the thread only
+  std::deque<std::unique_ptr<Operation>> running_;  // used by the thread only
 
   mutable std::mutex mutex_;
   std::condition_variable wake_, done_;
   std::deque<std::unique_ptr<Operation>> submitted_;
   std::size_t unfinished_ = 0;
   bool ready_ = false, stopping_ = false, ended_ = false;
-  double served_at_ = 0;  // when the thread was last seen outside the transport
+  double served_at_ = 0;  // when the thread was last outside the transport
   int aborting_ = -1;
   std::exception_ptr error_;
-  // What the notes say; guarded by the mutex.
+  // Contents of the notes; guarded by the mutex.
   std::uint64_t entered_ = 0, finished_ = 0;
-  double waiting_since_ = -1;  // -1: it computes
+  double waiting_since_ = -1;  // -1: this rank computes
   double computing_since_ = 0, longest_computing_ = 0;
   Activity activity_;
-  double long_since_ = 0, long_seconds_ = 0;  // of long work since the last wait
+  double long_since_ = 0, long_seconds_ = 0;  // long work since the last wait
   const DeviceTransport* device_ = nullptr;
   std::vector<std::string> names_;
   CommunicationTime time_;

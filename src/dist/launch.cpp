@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The number in an environment variable, or nothing.
+// Returns the number in an environment variable, or nothing.
 std::optional<int> number_in(const char* variable) {
   const char* text = std::getenv(variable);
   if (!text || !*text) return std::nullopt;
@@ -23,7 +23,7 @@ std::optional<int> number_in(const char* variable) {
   return *end == '\0' && value >= 0 ? std::optional<int>(static_cast<int>(value)) : std::nullopt;
 }
 
-// Variables that say how many processes there are, and which one this is.
+// Variables with the number of processes, and the rank of this one.
 struct LauncherVariables {
   const char *size, *rank;
 };
@@ -32,8 +32,8 @@ constexpr LauncherVariables kLaunchers[] = {
     {"PMI_SIZE", "PMI_RANK"},                          // srun --mpi=pmi2, mpiexec of MPICH
 };
 
-// Slurm sets its variables in the batch script, too, where nothing has been launched yet; a task of
-// srun is told apart by the server of its process manager.
+// Slurm also sets its variables in the batch script, which is not a launched task. Only a task of
+// srun also has the variables of its process manager's server.
 std::optional<Launch> launched_by_slurm() {
   if (!std::getenv("PMIX_RANK") && !std::getenv("PMI_FD")) return std::nullopt;
   const auto size = number_in("SLURM_STEP_NUM_TASKS"), rank = number_in("SLURM_PROCID");
@@ -41,7 +41,7 @@ std::optional<Launch> launched_by_slurm() {
   return Launch{*size, *rank};
 }
 
-// Empty where there is none.
+// Returns an empty path if there is no module.
 fs::path find_module() {
   for (const fs::path& path : installed_places(fs::path("lib/dtn") / kMpiModule)) {
     std::error_code error;
@@ -50,7 +50,7 @@ fs::path find_module() {
   return {};
 }
 
-// Tasks of one srun that it gave no means to find each other.
+// Returns true for one of several tasks of one srun that cannot find each other.
 bool left_alone_by_srun() {
   return number_in("SLURM_STEP_NUM_TASKS").value_or(1) > 1 && number_in("SLURM_PROCID") &&
          !std::getenv("DTN_ALONE");
@@ -63,7 +63,7 @@ OpenMpiTransport* load_module(const Launch& job) {
                           " processes of a job, but the program was built without MPI: install "
                           "libopenmpi-dev and build it again, or start it without mpirun or srun"));
   }
-  // Global: Open MPI loads parts of its own that look for its symbols.
+  // Global, because parts of Open MPI that it loads later look for its symbols.
   void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!module) {
     throw ConfigError(cat("this is one of ", job.size,

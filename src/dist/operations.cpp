@@ -8,7 +8,7 @@ namespace dtn {
 namespace {
 
 constexpr std::size_t kSliceUnit = 16;          // elements, one cache line of float32
-constexpr std::size_t kSmallestSum = 64 << 10;  // bytes; below, every rank adds up everything
+constexpr std::size_t kSmallestSum = 64 << 10;  // bytes; up to this size every rank sums everything
 
 std::byte* bytes_of(Tensor& x) { return static_cast<std::byte*>(x.raw()); }
 
@@ -54,7 +54,7 @@ class Gather : public Operation {
   std::unique_ptr<Transport::Move> move_;
 };
 
-// Few bytes: everything to everyone, who then adds all of it.
+// For few bytes: sends everything to all ranks, and each rank adds all of it.
 template <class T>
 class SmallSum : public Operation {
  public:
@@ -81,8 +81,8 @@ class SmallSum : public Operation {
   std::unique_ptr<Operation> gather_;
 };
 
-// Slice k of x is summed by rank k: the slices are exchanged, added, and gathered again. Each rank
-// sends and receives 2 (p - 1) / p of x, the least that an all-reduce can do with.
+// Rank k sums slice k of x: the slices are exchanged, added, and gathered again. Each rank sends
+// and receives 2 (p - 1) / p of x, the minimum for an all-reduce over p ranks.
 template <class T, class Wire>
 class SlicedSum : public Operation {
  public:
@@ -149,7 +149,7 @@ class SlicedSum : public Operation {
   }
 
   Tensor x_, wire_, others_;
-  std::vector<ByteBlock> slices_;  // of wire_
+  std::vector<ByteBlock> slices_;  // in wire_
   std::unique_ptr<Transport::Move> exchange_, gather_;
   bool summed_ = false;
 };

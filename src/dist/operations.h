@@ -1,8 +1,8 @@
-// What a communicator has under way: moves of bytes, and sums between them.
+// Running operations of a communicator: moves of bytes, and sums between them.
 //
-// A transport wants moves of a kind to start in the same order on every rank. Exchanges start in
-// the order of the operations at once. A gather starts once its operation is ready for it and all
-// operations before it have started theirs.
+// A transport needs all ranks to start the moves of one kind in the same order. Exchanges start
+// immediately, in the order of the operations. A gather starts once its operation is ready for it
+// and all earlier operations have started theirs.
 #pragma once
 
 #include <memory>
@@ -16,7 +16,7 @@ namespace dtn {
 class Operation {
  public:
   virtual ~Operation() = default;
-  // Goes on as far as it can without waiting; called again and again until done().
+  // Continues as far as possible without waiting; called repeatedly until done().
   virtual void advance(Transport& transport, bool may_gather) = 0;
   bool gathering() const { return gathering_; }
   bool done() const { return done_; }
@@ -26,12 +26,12 @@ class Operation {
   bool done_ = false;
 };
 
-// x becomes its sum over the ranks. Each adds up a slice of its own, in the order of the ranks, and
-// hands it to the others. `wire` is the type of x, or bfloat16 for float32.
+// Replaces x by its sum over the ranks. Each rank adds up one slice, in the order of the ranks, and
+// sends it to the others. `wire` is the type of x, or bfloat16 for float32.
 std::unique_ptr<Operation> sum_operation(Tensor x, DType wire);
-// x becomes what it is at root.
+// Replaces x by the x of rank `root`.
 std::unique_ptr<Operation> broadcast_operation(Tensor x, int root);
-// all [size, ...] becomes x of every rank.
+// Fills all [size, ...] with the x of every rank.
 std::unique_ptr<Operation> gather_operation(const Tensor& x, Tensor all);
 
 }  // namespace dtn

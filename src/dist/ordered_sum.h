@@ -1,4 +1,4 @@
-// Sums whose order does not depend on who arrives when.
+// Sums in an order that does not depend on the order of arrival.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,12 @@
 
 namespace dtn {
 
-// to[i] = sum_k parts[k][i] in the order of the parts, for `count` elements; `to` may be one of
-// them. bfloat16 is added as float32 and rounded once.
+// to[i] = sum_k addends[k][i], in the order of k, for `count` elements; `to` may be one of the
+// addends. bfloat16 is added as float32 and rounded once.
 template <class T>
 void ordered_sum(const std::vector<const T*>& addends, T* to, std::size_t count) {
   using Sum = std::conditional_t<std::is_same_v<T, bfloat16>, float, T>;
-  constexpr std::size_t kRun = 512;  // stays in the first cache
+  constexpr std::size_t kRun = 512;  // fits the L1 cache
   Sum sums[kRun];
   for (std::size_t begin = 0; begin < count; begin += kRun) {
     const std::size_t n = std::min(kRun, count - begin);

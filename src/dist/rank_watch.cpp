@@ -8,7 +8,7 @@
 namespace dtn {
 namespace {
 
-constexpr double kStagger = 0.5;  // seconds between the verdicts of one rank and the next
+constexpr double kStagger = 0.5;  // seconds between the verdicts of consecutive ranks
 constexpr int kMostStaggers = 8;
 
 }  // namespace
@@ -59,7 +59,7 @@ std::optional<RankWatch::Verdict> RankWatch::find_silent(double now) const {
 }
 
 std::optional<RankWatch::Verdict> RankWatch::find_late() const {
-  // Where most wait, and for how long.
+  // The latest point at which a rank waits, and the longest wait there.
   std::uint64_t front = 0;
   for (const Heard& h : heard_) {
     if (h.note.waited > 0) front = std::max(front, h.note.entered);

@@ -1,14 +1,13 @@
-// Finds the rank that keeps a job from going on.
+// Finds the rank that stops a job from continuing.
 //
-// Each rank sends the first one a note every kNoteSeconds, and the first one sends its own to each.
-// The first rank judges the others:
+// Each rank sends the first one a note every kNoteSeconds, and the first one sends its note to
+// each. The first rank judges the others:
 //   silent  no note for `timeout`: the process has stopped, or its machine cannot be reached
-//   late    others wait, for longer than its allowance, at a point that it has not come to
-//   stuck   all wait at one point, where nothing has moved for twice `timeout`: no rank is at
-//   fault,
-//           but a network or a device is
-// The others only judge whether the first is silent, rank by rank a little later, so that one
-// of them speaks.
+//   late    others wait at a point that the rank has not reached, for longer than its allowance
+//   stuck   all wait, and nothing has moved for twice `timeout`: no rank is at fault, but a network
+//           or a device is
+// The other ranks only check the first rank for silence, each a little later than the one before,
+// so that only one of them reports it.
 #pragma once
 
 #include <optional>
@@ -22,17 +21,17 @@ namespace dtn {
 class RankWatch {
  public:
   static constexpr double kNoteSeconds = 1;
-  static constexpr double kLongWorkSeconds = 1800;  // the allowance of a rank in long work
+  static constexpr double kLongWorkSeconds = 1800;  // allowance of a rank in long work
 
-  // Times are seconds since any moment; timeout 0: no verdict is ever passed.
+  // Times are seconds since any fixed moment. With timeout 0 judge() never returns a verdict.
   RankWatch(int rank, int size, double timeout, double now);
 
   void hear(const RankNote& note, double now);
-  // This process did not run for a while, its machine being suspended, and has heard nothing.
+  // Restarts all times, because this process was suspended and has received no notes.
   void forgive(double now);
 
   struct Verdict {
-    std::optional<int> rank;  // nothing: all of them
+    std::optional<int> rank;  // none: all ranks
     std::string what;         // "has not been heard of for 20 s"
   };
   std::optional<Verdict> judge(double now) const;
@@ -48,8 +47,8 @@ class RankWatch {
 
   int rank_;
   double timeout_;
-  double moved_at_;           // when a note last said that something had happened
-  std::vector<Heard> heard_;  // of each rank
+  double moved_at_;           // when a note last showed progress
+  std::vector<Heard> heard_;  // per rank
 };
 
 }  // namespace dtn

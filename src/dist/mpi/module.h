@@ -1,5 +1,5 @@
-// MPI is linked to a module of its own, which a program loads only when a launcher has started it:
-// a run of one process neither needs MPI nor pays for its start.
+// A separate module links MPI, and a program loads it only if a launcher has started it. A run of
+// one process then neither needs MPI nor pays for its start.
 #pragma once
 
 #include "dist/transport.h"
@@ -8,7 +8,7 @@ namespace dtn {
 
 inline constexpr const char* kMpiModule = "dtn_mpi.so";
 inline constexpr const char* kOpenMpiTransport = "dtn_open_mpi_transport";
-// Starts MPI; the caller owns the transport, whose end ends MPI. Throws Error.
+// Starts MPI. The caller owns the transport; its destructor ends MPI. Throws Error.
 using OpenMpiTransport = Transport*();
 
 }  // namespace dtn

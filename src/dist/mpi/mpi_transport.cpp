@@ -1,6 +1,6 @@
-// The transport over MPI: non-blocking collectives for bytes, small messages for notes. All calls
-// come from the thread that started MPI. MPI's own error handling is left as it is: a failure ends
-// the job with a message.
+// Transport over MPI: non-blocking collectives for bytes, small messages for notes. All calls come
+// from the thread that started MPI. MPI's default error handling stays: a failure ends the job with
+// a message.
 #include <mpi.h>
 
 #include <climits>
@@ -36,7 +36,7 @@ class MpiMove : public Transport::Move {
   }
 
   MPI_Request request = MPI_REQUEST_NULL;
-  std::vector<Blocks> blocks;  // which MPI reads until the move is done
+  std::vector<Blocks> blocks;  // MPI reads them until the move is done
 };
 
 class MpiTransport : public Transport {
@@ -45,7 +45,7 @@ class MpiTransport : public Transport {
     int provided = 0;
     MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided);
     DTN_CHECK(provided >= MPI_THREAD_FUNNELED, "this MPI cannot be used by programs with threads");
-    // Of each kind of move its own, so that they need not be started in one order.
+    // One communicator for each kind of move, so that different kinds may start in any order.
     for (MPI_Comm* comm : {&exchanges_, &gathers_, &notes_}) MPI_Comm_dup(MPI_COMM_WORLD, comm);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
     MPI_Comm_size(MPI_COMM_WORLD, &size_);
@@ -57,7 +57,7 @@ class MpiTransport : public Transport {
   }
 
   ~MpiTransport() override {
-    // Nobody needs the notes that are still on their way, but MPI wants them taken.
+    // Notes that are still on their way are not needed, but MPI requires their receipt.
     MpiMove all_here;
     MPI_Ibarrier(notes_, &all_here.request);
     while (!all_here.done()) (void)receive();
@@ -129,7 +129,7 @@ class MpiTransport : public Transport {
 
   MPI_Comm exchanges_ = MPI_COMM_NULL, gathers_ = MPI_COMM_NULL, notes_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
-  std::list<Sent> sent_;  // whose notes MPI may still read
+  std::list<Sent> sent_;  // MPI may still read these notes
 };
 
 }  // namespace
