@@ -22,10 +22,10 @@ Variable checkpoint(Context& ctx, const Variable& x,
   Context silent = ctx;
   silent.tape = &counted;
   Tensor value = piece(silent, Variable(x.value())).value();
-  // Nothing in it learns, and nothing ahead of it.
+  // Neither x nor a parameter inside needs a gradient.
   if (!x.requires_grad() && !counted.wants_gradient()) return Variable(std::move(value));
   Variable y(std::move(value), true);
-  // The parameters inside are in use until the piece has run backward.
+  // The parameters inside stay in use until the piece has run backward.
   ctx.tape->record("checkpoint", y.sink(), counted.take_uses(),
                    [ctx, x = x.value(), dx = x.sink(), piece = std::move(piece)](const Tensor& dy) {
                      Tape tape;
@@ -33,8 +33,8 @@ Variable checkpoint(Context& ctx, const Variable& x,
                      again.tape = &tape;
                      again.mode.recompute = true;
                      Variable input(x, dx != nullptr);
-                     // The residual gradient waiting at x joins inside the piece, where norms add
-                     // it in place.
+                     // The residual gradient that already waits at x joins inside the piece, where
+                     // norms add to it in place.
                      if (dx && dx->has()) input.sink()->set(dx->take());
                      tape.backward(piece(again, input), dy);
                      if (dx && input.sink()->has()) dx->set(input.sink()->take());

@@ -46,7 +46,7 @@ GradcheckResult gradcheck(const std::function<Variable(Context&, const std::vect
   GradcheckResult result;
   result.smallest_gradient = std::numeric_limits<double>::infinity();
   for (std::size_t k = 0; k < leaves.size(); ++k) {
-    Tensor x = leaves[k].value();  // shares the storage that f reads
+    Tensor x = leaves[k].value();  // shares its storage with the input of f
     std::int64_t n = x.numel();
     std::int64_t stride = std::max<std::int64_t>(1, n / options.max_elements);
     double largest = 0, error = 0;

@@ -5,7 +5,8 @@
 namespace dtn {
 
 void GradSlot::accumulate(Tensor g) {
-  if (row_bias_ && row_bias_->is_summed()) {  // without g, which comes later
+  // The summed bias gradient does not contain g yet, so add the rows of g to it.
+  if (row_bias_ && row_bias_->is_summed()) {
     const std::int64_t columns = g.dim(-1);
     run_on(g.device(),
            SumRows{g.dtype(), g.numel() / columns, columns, g.raw(), row_bias_->gradient().raw()});
