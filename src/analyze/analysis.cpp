@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Where the images come to be the same for both only if they are prepared alike.
+// Images of a data set are the same for both models only if both prepare them in the same way.
 void check_same_inputs(const AnalysisSubject& a, const AnalysisSubject& b, bool of_data) {
   const ModelConfig &x = a.config.model, &y = b.config.model;
   if (x.image_size != y.image_size || x.channels != y.channels) {
@@ -41,7 +41,7 @@ void check_labels_of(const OpenSubject& subject, const AnalysisInputs& inputs) {
   }
 }
 
-// The labels of the inputs are those of the first model's classes.
+// The labels of the inputs are the classes of the first model.
 void check_classes_of(const OpenSubject& first, const OpenSubject& subject) {
   const std::optional<ClassList>&a = first.classify.classes(), &b = subject.classify.classes();
   if (!a || !b || a->names.empty() || b->names.empty() || a->names == b->names) return;

@@ -1,5 +1,5 @@
-// What is inside a model, as numbers: norms, attention, representations and gradients layer by
-// layer. docs/analyze.md says what each key of the JSON is.
+// Analysis of a model in numbers: norms, attention, representations and gradients, layer by layer.
+// docs/analyze.md explains each key of the JSON.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace dtn {
 
-// An input as people see it.
+// An input as an image for people.
 struct Preview {
   std::int64_t height, width;
   std::vector<std::uint8_t> rgb;  // [height, width, 3]
@@ -22,29 +22,29 @@ struct Preview {
 
 struct Analysis {
   nlohmann::ordered_json json;
-  std::vector<Preview> previews;  // of the first inputs, at most eight
+  std::vector<Preview> previews;  // the first inputs, at most eight
 };
 
-// One model to look into.
+// One model to analyze.
 struct AnalysisSubject {
   std::string name;    // for people
-  std::string source;  // where it comes from, for people
+  std::string source;  // origin of the model, for people
   ExperimentConfig config;
-  std::optional<std::filesystem::path> weights;  // unset: as the config and its seed start it
+  std::optional<std::filesystem::path> weights;  // unset: initial weights from the config's seed
   std::optional<std::int64_t> step;
   std::optional<std::filesystem::path> history;  // a norms.jsonl, which need not exist
 };
 
 struct AnalysisOptions {
   std::vector<AnalysisSubject> subjects;
-  std::string inputs;        // safetensors; empty: the evaluation split of the first's data
-  std::int64_t images = 64;  // of the split
-  std::optional<std::int64_t> token;  // whose row of P is shown; unset: the one in the middle
+  std::string inputs;        // safetensors; empty: evaluation split of the first subject's data
+  std::int64_t images = 64;  // number of images from the split
+  std::optional<std::int64_t> token;  // token whose row of P is shown; unset: the center token
 };
 
-// Computes in float32 on the CPU, and sums in float64; the numbers depend on the options alone, not
+// Computes in float32 on the CPU, and sums in float64. The numbers depend on the options alone, not
 // on the number of threads, and memory does not grow with the number of images. Throws ConfigError
-// for models that cannot be looked into or do not take the same inputs, DataError for inputs that do
+// for models that cannot be analyzed or do not take the same inputs, DataError for inputs that do
 // not fit.
 Analysis analyze(const AnalysisOptions&, const Registries& registries = standard_registries());
 

@@ -10,20 +10,21 @@
 namespace dtn {
 namespace {
 
-// Sums of one image and head over its patch queries.
+// Sums over the patch queries of one image and head.
 struct HeadSums {
   double distance = 0, to_class = 0, entropy = 0;
 };
 
-// What is looked up for every image of a batch.
+// Data that all images of a batch share.
 struct Problem {
   const AttentionView& view;
   bool class_token;
   Tensor queries, keys, bias;        // float64
-  std::vector<std::int64_t> tokens;  // [G, n]: those of every group; empty: all together
-  std::vector<double> regions;       // likewise; empty: none
+  std::vector<std::int64_t> tokens;  // [G, n], tokens of each group; empty: one group of all tokens
+  std::vector<double> regions;       // [G, n], region of each token; empty: no regions
   std::int64_t groups, group_queries, group_keys;
-  std::vector<double> key_rows, key_columns;  // of every key token, in the queries' units
+  // Position of each key token, in units of the queries' grid.
+  std::vector<double> key_rows, key_columns;
 
   Problem(const AttentionView&, bool has_class_token);
   std::int64_t heads() const { return view.how.heads; }
@@ -58,7 +59,7 @@ Problem::Problem(const AttentionView& v, bool has_class_token)
   }
 }
 
-// The weights of one query after the other, of one image, head and group.
+// Attention weights of one image, head and group, one query at a time.
 class WeightRows {
  public:
   WeightRows(const Problem& p, std::int64_t image, std::int64_t head, std::int64_t group)
@@ -80,7 +81,7 @@ class WeightRows {
     }
   }
 
-  // softmax of the scores of the i-th query of the group; ln A = score - log_sum().
+  // Returns the softmax of the scores of the group's i-th query; ln A = score - log_sum_.
   const std::vector<double>& weights(std::int64_t i) {
     score(i);
     const double top = *std::max_element(scores_.begin(), scores_.end());
@@ -131,7 +132,7 @@ class WeightRows {
   double log_sum_ = 0;
 };
 
-// sum_j A_ij delta_ij over the patch keys, whose weights are made to sum to 1 first.
+// sum_j A_ij delta_ij over the patch keys, with their weights normalized to sum 1.
 double distance_of(const Problem& p, std::int64_t group, std::int64_t query,
                    const std::vector<double>& weights) {
   const std::int64_t width = p.view.query_grid.width, at = query - p.view.query_grid.prefix;
@@ -148,7 +149,8 @@ double distance_of(const Problem& p, std::int64_t group, std::int64_t query,
   return sum / whole;
 }
 
-// Adds a head's weights to their mean over heads, [Q, S], unless that is empty.
+// Returns a head's sums, and adds its weights to the mean over heads, [Q, S], if `mean` is not
+// empty.
 HeadSums sums_of(const Problem& p, std::int64_t image, std::int64_t head,
                  std::vector<double>& mean) {
   HeadSums sums;
@@ -254,7 +256,7 @@ std::vector<std::vector<double>> Rollout::shares(std::int64_t patches, bool of_f
   for (const Product& p : products_) {
     if (p.tokens == 0) break;
     const auto n = static_cast<std::size_t>(p.tokens), ahead = n - count;
-    if (of_first_token && ahead == 0) return {};  // it joined behind the last layer
+    if (of_first_token && ahead == 0) return {};  // the class token joined after the last layer
     std::vector<double> row(count);
     double sum = 0;
     for (std::size_t i = of_first_token ? 0 : ahead; i < (of_first_token ? 1 : n); ++i) {

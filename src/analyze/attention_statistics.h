@@ -1,4 +1,4 @@
-// Where the heads of an attention look: the keys attention_... of one layer, and the rollout.
+// Attention of the heads: the keys attention_... of one layer, and the rollout.
 #pragma once
 
 #include <array>
@@ -9,22 +9,24 @@
 
 namespace dtn {
 
-// Mean distance between two patches of a grid, in patches, over all ordered pairs, a patch with
-// itself included: what equal attention gives.
+// Mean distance between two patches of a grid, in patches, over all ordered pairs, including pairs
+// of a patch with itself. Uniform attention has this distance.
 double uniform_distance(const TokenGrid& grid);
 
-// Attention rollout of the first images: R = M_L ... M_1, M = (mean over heads of A) / 2 + I / 2.
+// Attention rollout of the first images:
+//    R = M_L ... M_1,  M = (mean over heads of A) / 2 + I / 2.
 class Rollout {
  public:
   static constexpr std::int64_t kImages = 8;
 
-  // The weights of a layer, a mean over heads, of one image: [T, T]. Where T grows, tokens have
-  // joined ahead of the others, which are none of them yet.
+  // Adds the weights of a layer for one image, averaged over heads: [T, T]. If T has grown, the new
+  // tokens are in front of the old ones and have no share of the old ones yet.
   void add(std::int64_t image, const std::vector<double>& weights, std::int64_t tokens);
-  // A layer that is no square of all tokens: there is no rollout then.
+  // Called for a layer whose attention is not a square matrix over all tokens. Then there is no
+  // rollout.
   void give_up() { given_up_ = true; }
-  // The share of each of `patches` in the first token, or in the mean of all of them, one row per
-  // image; empty without a rollout.
+  // Returns the share of each of `patches` in the first token, or in the mean of all patch tokens.
+  // One row per image; empty without a rollout.
   std::vector<std::vector<double>> shares(std::int64_t patches, bool of_first_token) const;
 
  private:
@@ -38,12 +40,12 @@ class Rollout {
 
 class AttentionStatistics {
  public:
-  // The weights are made row by row. `first` is the place of the batch's first image, and
-  // `class_token` whether the first token ahead of the keys is one.
+  // Computes the weights row by row. `first` is the index of the batch's first image.
+  // `class_token`: the first token in front of the keys is a class token.
   void add(const AttentionView&, std::int64_t first, bool class_token, Rollout& rollout);
 
   bool has_class_token() const { return has_class_token_; }
-  const TokenGrid& grid() const { return grid_; }  // of the queries
+  const TokenGrid& grid() const { return grid_; }  // grid of the queries
 
   // Per head.
   std::vector<RunningMean> distance, to_class, entropy;

@@ -1,4 +1,4 @@
-// Gathers what the layers of a model show of themselves, batch by batch.
+// Collects the statistics of a model's layers, batch by batch.
 #pragma once
 
 #include <array>
@@ -11,32 +11,33 @@
 
 namespace dtn {
 
-// Sum of squares and how many there were.
+// Sum of squares, and their number.
 struct MeanSquare {
   double sum = 0, count = 0;
   void add(const Tensor& values);
-  double root() const;  // NaN of none
+  double root() const;  // root mean square; NaN if there are no values
 };
 
 struct LayerStatistics {
   std::vector<SiteStatistics> sites;
   AttentionStatistics attention;
-  std::array<MeanSquare, 2> branches;  // of the attention, of the MLP
-  MeanSquare residual;                 // behind the layer
-  TokenGrid grid{0, 0};                // behind the layer
+  std::array<MeanSquare, 2> branches;  // attention, MLP
+  MeanSquare residual;                 // after the layer
+  TokenGrid grid{0, 0};                // after the layer
 };
 
 class Collector : public Observer {
  public:
-  // `class_token`: the first of the tokens ahead of a grid is one.
+  // `class_token`: the first token in front of a grid is a class token.
   Collector(const std::vector<LayerInfo>& layers, bool class_token);
 
-  // Before each batch of the first pass, whose first image has this place; then of the second.
+  // Call begin_batch() before each batch of the first pass and then of the second; `first_image` is
+  // the index of the batch's first image. Call begin_second_pass() between the passes.
   void begin_batch(std::int64_t first_image);
   void begin_second_pass();
 
   const std::vector<LayerStatistics>& layers() const { return layers_; }
-  const MeanSquare& input() const { return input_; }  // of the first layer
+  const MeanSquare& input() const { return input_; }  // input of the first layer
   const Rollout& rollout() const { return rollout_; }
 
   void begin_layer(const Tensor& x, const TokenGrid& grid) override;
@@ -51,13 +52,13 @@ class Collector : public Observer {
 
   bool class_token_, second_ = false;
   std::int64_t first_image_ = 0;
-  std::size_t layer_ = 0, site_ = 0;  // layers that have begun, normalizers of the last one so far
+  std::size_t layer_ = 0, site_ = 0;  // number of layers begun, and of normalizers in the last one
   std::vector<LayerStatistics> layers_;
   MeanSquare input_;
   Rollout rollout_;
 };
 
-// The residual stream's patches ahead of the first layer and behind each, [B, T, C] float64.
+// Patches of the residual stream before the first layer and after each layer, [B, T, C] float64.
 class StreamCapture : public Observer {
  public:
   void begin_layer(const Tensor& x, const TokenGrid& grid) override;

@@ -1,4 +1,4 @@
-// Eigenvalues of symmetric matrices, for which Eigen is behind this door.
+// Eigenvalues of symmetric matrices. Keeps Eigen out of the header.
 #pragma once
 
 #include <array>
@@ -9,13 +9,14 @@
 namespace dtn {
 
 struct EigenPairs {
-  std::array<double, 2> values;  // the largest first, none below 0
-  // Empty where they are not wanted. Of length 1; the component of largest size, the first of several, is positive.
+  std::array<double, 2> values;  // largest first, never below 0
+  // Empty if not requested. Unit vectors; the component of largest size (the first of several) is
+  // positive.
   std::array<std::vector<double>, 2> vectors;
 };
 
-// Of a positive semidefinite matrix [n, n] float64; a second one of n = 1 is 0. NaN where the matrix
-// is not finite.
+// Returns the two largest eigenvalues of a positive semidefinite matrix [n, n] float64; for n = 1
+// the second one is 0. NaN if the matrix is not finite.
 EigenPairs largest_eigen_pairs(const Tensor& matrix, bool vectors);
 
 }  // namespace dtn

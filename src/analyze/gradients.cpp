@@ -9,14 +9,14 @@
 namespace dtn {
 namespace {
 
-// Whether a parameter lies below one of the paths.
+// Returns true if a parameter's name starts with one of the paths.
 bool lies_in(const std::string& name, const std::vector<std::string>& paths) {
   return std::ranges::any_of(paths, [&](const std::string& path) {
     return name.size() > path.size() && name.starts_with(path) && name[path.size()] == '.';
   });
 }
 
-// Sum of squares, or NaN where nothing was added.
+// Sum of squares; its root is NaN if nothing was added.
 struct Squares {
   double sum = 0;
   bool any = false;

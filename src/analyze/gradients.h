@@ -12,12 +12,13 @@ namespace dtn {
 
 struct GradientNorms {
   double loss = 0;
-  std::vector<double> layers;  // [L], of all parameters of the layer
+  std::vector<double> layers;  // [L], over all parameters of the layer
   std::vector<std::array<double, 3>>
-      parts;  // [L]: of its norms, its attention, its MLP; NaN of none
+      parts;  // [L]: norms, attention, MLP; NaN if the layer has none
 };
 
-// One backward pass for each batch, in float32, in an evaluation. Nothing without labels or classes.
+// Runs one backward pass for each batch, in float32, in evaluation mode. Returns nothing without
+// labels or classes.
 std::optional<GradientNorms> gradient_norms(const OpenSubject&, AnalysisInputs&);
 
 }  // namespace dtn

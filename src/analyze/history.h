@@ -1,4 +1,4 @@
-// lambda_history: what a run logged of its lambdas (train.log_norms).
+// lambda_history: the lambdas that a run has logged (train.log_norms).
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,8 @@
 
 namespace dtn {
 
-// Null where there is no such file, or no line in it. Lines torn by a kill are left out.
+// Returns null if there is no file, or no line in it. Skips lines that a killed process left
+// incomplete.
 nlohmann::ordered_json read_history(const std::optional<std::filesystem::path>& file);
 
 }  // namespace dtn

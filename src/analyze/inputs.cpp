@@ -21,7 +21,7 @@ Fields read_images(const std::string& path, const ModelConfig& model) {
   return images;
 }
 
-// The folder of the images tells more than their format does, where there is one.
+// Returns the folder of the images if there is one, because it says more than their format.
 std::string name_of(const DataConfig& data) {
   const std::filesystem::path root = std::filesystem::path(data.root).lexically_normal();
   const std::string folder = root.has_filename() ? root.filename() : root.parent_path().filename();
@@ -35,7 +35,7 @@ AnalysisInputs::AnalysisInputs(const std::string& file, const ExperimentConfig& 
     : model_(config.model), name_(file), file_(read_images(file, config.model)) {
   count_ = file_.count();
   look_at_labels();
-  // Tensors come as their model wants them, and nobody says what was done to them.
+  // Tensors come prepared for their model, and their normalization is unknown.
   if (config.data.dataset == "tensors" && config.data.mean.empty()) return;
   if (model_.channels != 1 && model_.channels != 3) return;
   const Normalization n = resolve_normalization(config.data, model_.channels, registries.datasets);
@@ -83,7 +83,7 @@ void AnalysisInputs::each_batch_of_split(const std::function<void(const Fields&)
     done += n;
   }
   if (done == 0) throw DataError(cat(name_, ": the evaluation split has no image to look at"));
-  count_ = done;  // damaged ones are left out
+  count_ = done;  // without damaged images
 }
 
 std::vector<Preview> AnalysisInputs::previews() {

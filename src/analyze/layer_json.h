@@ -1,4 +1,4 @@
-// Lists of layers and sites in JSON.
+// JSON lists over layers and sites.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,9 +10,9 @@ namespace dtn {
 
 using Json = nlohmann::ordered_json;
 
-inline constexpr std::size_t kSites = 2;  // of a layer, those that it lacks included
+inline constexpr std::size_t kSites = 2;  // per layer, including sites that it lacks
 
-// f of each layer, in order.
+// Lists f of each layer, in order.
 template <class F>
 Json per_layer(const std::vector<LayerStatistics>& layers, F&& f) {
   Json list = Json::array();
@@ -20,7 +20,8 @@ Json per_layer(const std::vector<LayerStatistics>& layers, F&& f) {
   return list;
 }
 
-// f of both sites of each layer; null for a site that the layer lacks, or the layer if all are null.
+// Lists f of both sites of each layer: null for a site that the layer lacks, and null for the layer
+// if all its sites are null.
 template <class F>
 Json per_site(const std::vector<LayerStatistics>& layers, F&& f) {
   return per_layer(layers, [&](const LayerStatistics& layer) {
@@ -35,7 +36,7 @@ Json per_site(const std::vector<LayerStatistics>& layers, F&& f) {
   });
 }
 
-// Numbers in raster order as rows of the grid.
+// Arranges numbers in raster order as rows of the grid.
 inline Json as_rows(const double* values, const TokenGrid& grid) {
   Json rows = Json::array();
   for (std::int64_t y = 0; y < grid.height; ++y) {

@@ -1,4 +1,4 @@
-// The median of numbers that come in two equal passes, in memory that does not grow with them.
+// Median of numbers that come in two equal passes, in constant memory.
 #pragma once
 
 #include <cstdint>
@@ -6,25 +6,26 @@
 
 namespace dtn {
 
-// Numbers are not negative; each is rounded to float32, whose bits then order them, and the first
-// pass counts the upper 16 bits, the second the lower 16 of those in the middle. So the median is
-// exact but for that rounding. Infinity is larger than all numbers; of numbers with a NaN the median
-// is NaN.
+// Numbers are not negative. Each is rounded to float32, whose bits have the order of the numbers.
+// The first pass counts the upper 16 bits, and the second pass the lower 16 bits of the middle
+// numbers. The median is exact except for that rounding. Infinity is larger than all numbers; if
+// there is a NaN, the median is NaN.
 class MedianInTwoPasses {
  public:
   MedianInTwoPasses();
 
-  // Of whichever pass it is.
+  // Adds a number to the present pass.
   void add(double value);
   void begin_second_pass();
-  // After both; the mean of the middle two of an even count, NaN of none.
+  // Call after both passes. Returns the mean of the middle two of an even count; NaN if there are
+  // no numbers.
   double median() const;
 
  private:
-  // One of the two numbers in the middle.
+  // One of the two middle numbers.
   struct Middle {
-    std::uint32_t upper = 0;  // bits
-    std::uint64_t rank = 0;   // among those with these bits
+    std::uint32_t upper = 0;  // upper 16 bits
+    std::uint64_t rank = 0;   // among the numbers with these bits
     std::vector<std::uint64_t> lower{};
     float value() const;
   };
@@ -33,7 +34,7 @@ class MedianInTwoPasses {
   bool second_ = false, nan_ = false;
   std::uint64_t count_ = 0;
   std::vector<std::uint64_t> upper_;
-  std::vector<Middle> middles_;  // one where both agree so far
+  std::vector<Middle> middles_;  // one if both middle numbers have the same upper bits
 };
 
 }  // namespace dtn

@@ -11,7 +11,7 @@ namespace dtn {
 namespace {
 
 constexpr std::int64_t kColumnsAtOnce = 32;
-constexpr std::int64_t kBlock = 128;  // rows of a symmetric product that are made at once
+constexpr std::int64_t kBlock = 128;  // rows of a symmetric product computed at once
 
 }  // namespace
 
@@ -50,7 +50,7 @@ void ColumnProduct::add(const Tensor& x, const Tensor& y) {
   run_on(kCpu, gemm);
 }
 
-// Block by block of the upper triangle, of which the lower one is the mirror image.
+// Computes blocks of the upper triangle, and mirrors them to the lower one.
 void ColumnProduct::add_square(const Tensor& x) {
   const std::int64_t rows = x.dim(0), c = x.dim(1);
   if (!sum_.defined()) sum_ = Tensor::zeros({c, c}, DType::kFloat64);

@@ -1,4 +1,4 @@
-// Products of tall matrices whose rows come batch by batch, in float64, and what is made of them.
+// Products of tall matrices whose rows come batch by batch, in float64, and statistics from them.
 #pragma once
 
 #include <array>
@@ -9,16 +9,16 @@
 
 namespace dtn {
 
-// The columns of a matrix [n, C], whose rows come in batches. They are shifted by their means in the
-// first batch, so that centring them in the end cancels little.
+// Columns of a matrix [n, C] whose rows come in batches. The columns are shifted by their means in
+// the first batch, so that centring them at the end cancels few digits.
 class Columns {
  public:
-  // rows [n, C] float64 -> the same, shifted.
+  // Returns rows [n, C] float64, shifted.
   Tensor shifted(const Tensor& rows);
 
   double count() const { return count_; }
   const std::vector<double>& pivot() const { return pivot_; }
-  const std::vector<double>& sums() const { return sums_; }  // of what was shifted
+  const std::vector<double>& sums() const { return sums_; }  // of the shifted columns
 
  private:
   double count_ = 0;
@@ -31,29 +31,30 @@ class ColumnProduct {
   void add(const Tensor& x, const Tensor& y);
   // X^T X.
   void add_square(const Tensor& x);
-  // The same of centred columns, [C, D].
+  // Returns the product of the centred columns, [C, D].
   Tensor centred(const Columns& x, const Columns& y) const;
 
  private:
   Tensor sum_;
 };
 
-// Sum of squares.
+// Returns the sum of squares.
 double squared_norm(const Tensor& matrix);
 
-// The two axes along which rows spread the most.
+// The two axes along which rows vary most.
 struct PrincipalAxes {
   std::array<double, 2> explained;  // shares of the variance
   double spread;                    // root of the sum of both variances
-  std::vector<double> axes[2];      // unit vectors, the component of largest size positive
+  std::vector<double> axes[2];      // unit vectors; the component of largest size is positive
   std::vector<double> mean;         // of the rows
 };
 
-// The covariance of rows that come in batches.
+// Covariance of rows that come in batches.
 class Covariance {
  public:
   void add(const Tensor& rows);
-  // NaN where a row was not finite. Without `axes` those and the mean are empty, for less work.
+  // NaN if a row was not finite. Without `axes`, the axes and the mean stay empty, which saves
+  // work.
   PrincipalAxes principal(bool axes) const;
 
  private:
@@ -61,8 +62,9 @@ class Covariance {
   ColumnProduct product_;
 };
 
-// tr(K L) / sqrt(tr(K K) tr(L L)) of the linear kernels, from norms of products of centred columns:
-// |X^T Y|^2 / (|X^T X| |Y^T Y|).
+// Returns linear CKA, from norms of products of centred columns:
+//    tr(K L) / sqrt(tr(K K) tr(L L)) = |X^T Y|^2 / (|X^T X| |Y^T Y|)
+// with the linear kernels K and L.
 double linear_cka(const Tensor& xy, double xx_norm, double yy_norm);
 
 }  // namespace dtn

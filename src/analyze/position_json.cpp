@@ -9,7 +9,7 @@
 namespace dtn {
 namespace {
 
-// P's rows of the query in the middle, or `token`; undefined where the grid lacks it.
+// Rows of P for the center token, or for `token`; undefined if the grid lacks it.
 Tensor rows_of(const SiteStatistics& site, std::optional<std::int64_t> token) {
   const TokenGrid& grid = site.grid();
   const std::int64_t query = token.value_or(center_token(grid));
@@ -17,7 +17,7 @@ Tensor rows_of(const SiteStatistics& site, std::optional<std::int64_t> token) {
   return site.norm()->position_rows(grid, query);
 }
 
-// f(row, grid, query) of every head.
+// Lists f(row, grid, query) of every head.
 template <class F>
 Json per_head(const SiteStatistics& site, std::optional<std::int64_t> token, F&& f) {
   const Tensor rows = rows_of(site, token);
@@ -48,7 +48,7 @@ PositionFigures figures_of(const double* row, const TokenGrid& grid, std::int64_
     if (row[j] != 0) entropy -= row[j] * std::log(row[j]);
   }
   const double around = squares - f.offset_x * f.offset_x - f.offset_y * f.offset_y;
-  f.radius = std::sqrt(around < 0 ? 0 : around);  // a point may come out below 0 by rounding
+  f.radius = std::sqrt(around < 0 ? 0 : around);  // rounding may make it negative
   f.tokens = std::exp(entropy);
   return f;
 }

@@ -14,9 +14,9 @@ class RunningMean {
     mean_ += away / count_;
     squares_ += away * (value - mean_);
   }
-  // NaN of none.
+  // NaN if there are no numbers.
   double mean() const { return count_ > 0 ? mean_ : std::numeric_limits<double>::quiet_NaN(); }
-  // Of the population.
+  // Standard deviation of the population.
   double std() const { return std::sqrt(squares_ / count_); }
 
  private:

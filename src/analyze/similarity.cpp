@@ -23,11 +23,11 @@ Tensor samples_of(const Tensor& x, bool means) {
   return rows;
 }
 
-// What is known of one model's layers so far, as samples of one kind.
+// Columns and products of one model's layers so far, for samples of one kind.
 struct Side {
   bool means;
   std::vector<Columns> columns{};
-  std::vector<ColumnProduct> products{};  // with themselves
+  std::vector<ColumnProduct> products{};  // of each layer with itself
   std::vector<Tensor> batch{};            // shifted rows of the last batch
 
   void add(const std::vector<Tensor>& stream) {
@@ -82,7 +82,7 @@ struct Pair {
 std::vector<Similarity> similarities(const std::vector<OpenSubject>& subjects,
                                      AnalysisInputs& inputs) {
   std::vector<Pair> pairs;
-  std::vector<std::array<Side, 2>> sides;  // of tokens, of means
+  std::vector<std::array<Side, 2>> sides;  // tokens, means
   for (std::size_t b = 0; b < subjects.size(); ++b) {
     sides.push_back({Side{.means = false}, Side{.means = true}});
     for (std::size_t a = 0; a < b; ++a) {

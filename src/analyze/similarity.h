@@ -1,4 +1,4 @@
-// Linear CKA between the layers of models that are shown the same images.
+// Linear CKA between the layers of models that see the same images.
 #pragma once
 
 #include <vector>
@@ -14,8 +14,8 @@ struct Similarity {
       matrix;  // [L_a + 1][L_b + 1]; empty: their tokens do not pair up
 };
 
-// Of every pair. Samples are patch tokens, or where grids change on the way through one of both
-// models the mean token of each image.
+// Returns the similarity of every pair of models. Samples are patch tokens. If the grid of either
+// model changes between layers, samples are the mean tokens of the images.
 std::vector<Similarity> similarities(const std::vector<OpenSubject>&, AnalysisInputs&);
 
 }  // namespace dtn

@@ -9,7 +9,7 @@
 namespace dtn {
 namespace {
 
-// Euclidean norms of consecutive parts of `width` numbers.
+// Returns the Euclidean norms of consecutive parts of `width` numbers.
 std::vector<double> norms_of_parts(const Tensor& x, std::int64_t width) {
   std::vector<double> norms(static_cast<std::size_t>(x.numel() / width));
   parallel_ranges(x.numel() / width, 1024, [&](std::int64_t begin, std::int64_t end) {
@@ -23,7 +23,7 @@ std::vector<double> norms_of_parts(const Tensor& x, std::int64_t width) {
   return norms;
 }
 
-// Adds mean and standard deviation over the tokens of each image; values [B, T, parts].
+// Adds the mean and standard deviation over the tokens of each image; values [B, T, parts].
 void add_over_tokens(const std::vector<double>& values, std::int64_t batch, std::size_t parts,
                      RunningMean* mean, RunningMean* std) {
   const std::size_t tokens = values.size() / static_cast<std::size_t>(batch) / parts;
@@ -88,8 +88,8 @@ void SiteStatistics::add_magnitudes(const Tensor& y) {
   }
 }
 
-// norm(x - mu) / norm(x) over the tokens of an image and the channels of a head, and the first pass
-// of the median of the quotients of numbers.
+// Adds norm(x - mu) / norm(x) over the tokens of an image and the channels of a head, and the first
+// pass of the median of |x - mu| / |x| over single numbers.
 void SiteStatistics::add_variation(const Normalizer& norm, const Tensor& x, const TokenGrid& grid) {
   const NormView view = norm.view(in_float64(x), grid);
   if (!view.mean.defined()) return;
@@ -141,7 +141,7 @@ void SiteStatistics::add_directions(const Tensor& tokens, int after) {
   const std::int64_t batch = tokens.dim(0), count = tokens.dim(1), channels = tokens.dim(2);
   const std::vector<double> norms = norms_of_parts(tokens, channels);
   Tensor units = Tensor::empty({batch * count, channels}, DType::kFloat64);
-  std::vector<double> lengths(static_cast<std::size_t>(batch));  // squared, of the sums of units
+  std::vector<double> lengths(static_cast<std::size_t>(batch));  // squared, of each sum of units
   parallel_for(batch, [&](std::int64_t b) {
     std::vector<double> sum(static_cast<std::size_t>(channels));
     for (std::int64_t t = b * count; t < (b + 1) * count; ++t) {

@@ -1,4 +1,4 @@
-// What goes into a normalizer and what comes out: the keys token_magnitude, variation_coefficient,
+// Statistics of a normalizer's input and output: the keys token_magnitude, variation_coefficient,
 // pca and token_cosine of one site.
 #pragma once
 
@@ -12,18 +12,19 @@
 
 namespace dtn {
 
-// The tokens of the grid of x [B, T, C], without those ahead of it, as float64 [B, h w, C].
+// Returns the grid's tokens of x [B, T, C], without the prefix tokens, as float64 [B, h w, C].
 Tensor patches_of(const Tensor& x, const TokenGrid& grid);
 
 class SiteStatistics {
  public:
-  // With `keeps_points`, the first tokens are kept to be shown as points.
+  // With `keeps_points`, the first tokens are kept, to be shown as points.
   SiteStatistics(std::int64_t heads, bool keeps_points)
       : heads_(heads), keeps_points_(keeps_points) {}
 
-  // A batch in the first pass over the images: the normalizer made y of x, both [B, T, C].
+  // Adds a batch of the first pass over the images. The normalizer computed y from x, both [B, T,
+  // C].
   void add(const Normalizer&, const Tensor& x, const Tensor& y, const TokenGrid& grid);
-  // The same in the second pass, for the median.
+  // Adds a batch of the second pass, which the median needs.
   void add_again(const Normalizer&, const Tensor& x, const TokenGrid& grid);
   void begin_second_pass();
 
@@ -31,16 +32,16 @@ class SiteStatistics {
   const TokenGrid& grid() const { return grid_; }
   const Normalizer* norm() const { return norm_; }
 
-  // Of the Euclidean norms of tokens behind the normalizer: per head, and last over all channels.
+  // Euclidean norms of the tokens after the normalizer: per head, and last over all channels.
   std::vector<RunningMean> magnitude_mean, magnitude_std;
-  std::vector<double> magnitude_map;  // [H, h w], of the first image
-  // Per head; empty where the normalizer subtracts nothing.
+  std::vector<double> magnitude_map;  // [H, h w], first image
+  // Per head; empty if the normalizer subtracts nothing.
   std::vector<RunningMean> variation;
   std::vector<MedianInTwoPasses> median;
-  // Before and after.
+  // Before and after the normalizer.
   RunningMean cosine[2];
   Covariance directions[2], raw[2];
-  // The first tokens' directions, [n, C].
+  // Directions of the first tokens, [n, C].
   static constexpr std::int64_t kPoints = 2048;
   std::vector<double> points[2];
   std::int64_t point_count = 0;

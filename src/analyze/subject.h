@@ -1,4 +1,4 @@
-// A model to look into, opened.
+// An opened model, ready to be analyzed.
 #pragma once
 
 #include <memory>
@@ -18,14 +18,14 @@ struct OpenSubject {
 
   Classifier& model() const { return classify.model(); }
   const ModelConfig& config() const { return given.config.model; }
-  // Whether grids and widths change on the way through it.
+  // Returns true if grids and widths change between layers.
   bool staged() const { return model().backbone().stages().size() > 1; }
 
-  // Runs the model in an evaluation, for all tokens, before an observer.
+  // Runs the model in evaluation mode, for all tokens, with an observer.
   Variable forward(const Fields& batch, Observer* observer, Tape* tape = nullptr) const;
 };
 
-// Throws ConfigError where the model is none of classes, or has no layers that can be looked into.
+// Throws ConfigError if the model is not a classifier, or has no layers that can be analyzed.
 OpenSubject open_subject(const AnalysisSubject&, const Registries&);
 
 }  // namespace dtn

@@ -15,7 +15,7 @@ namespace {
 
 using Layers = std::vector<LayerStatistics>;
 
-// Means of the first `count`, null for none.
+// Lists the means of the first `count` values; null if there are none.
 Json means_of(const std::vector<RunningMean>& values, std::size_t count) {
   if (values.empty()) return {};
   Json list = Json::array();
@@ -32,7 +32,7 @@ Json stds_of(const std::vector<RunningMean>& values) {
 
 std::size_t heads_of(const SiteStatistics& site) { return static_cast<std::size_t>(site.heads()); }
 
-// One value where all layers have the same, or a list of layers.
+// One value if all layers have the same, or a list over layers.
 template <class F>
 Json shared_or_listed(const SubjectNumbers& n, F&& f) {
   const Json list = per_layer(n.collector.layers(), f);
@@ -119,14 +119,14 @@ void add_lambdas(const SubjectNumbers& n, Json& json) {
   json["lambda_history"] = read_history(n.subject.given.history);
 }
 
-// Of the tokens ahead of and behind each site, seen as directions or raw.
+// Principal axes of the tokens before and after a site, as directions or raw.
 struct SiteAxes {
   PrincipalAxes axes[2];
 };
 
 Json before_and_after(auto&& f) { return Json::array({f(0), f(1)}); }
 
-// The first tokens in the plane of the first site's directions.
+// Projects the first tokens onto the plane of the first site's directions.
 Json points_of(const SiteStatistics& site, const PrincipalAxes& axes, int after) {
   Json points = Json::array();
   const std::size_t width = axes.mean.size();
@@ -155,7 +155,7 @@ void add_pca(const SubjectNumbers& n, Json& json) {
     parallel_for(static_cast<std::int64_t>(2 * sites.size()), [&](std::int64_t job) {
       const auto at = static_cast<std::size_t>(job / 2);
       found[at].first = sites[at];
-      // Only the first site's points are shown in the plane.
+      // Axes are needed for the first site only: its points are shown in their plane.
       found[at].second.axes[job % 2] = covariances(*sites[at])[job % 2].principal(at == 0);
     });
     const auto axes_at = [&](const SiteStatistics& site) -> const SiteAxes& {
@@ -213,7 +213,7 @@ void add_gradients(const SubjectNumbers& n, Json& json) {
   json["loss"] = n.gradients->loss;
   json["gradient_norm"] = n.gradients->layers;
   json["branch_gradient_norm"] = n.gradients->parts;
-  // A part that a layer lacks is a null, and no number that is not finite.
+  // A part that a layer lacks becomes null here, so that it does not count as a non-finite number.
   for (std::size_t l = 0; l < n.subject.layers.size(); ++l) {
     const LayerInfo& info = n.subject.layers[l];
     Json& parts = json["branch_gradient_norm"][l];

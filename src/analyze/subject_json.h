@@ -1,4 +1,4 @@
-// The numbers of one model as the object that docs/analyze.md describes.
+// Numbers of one model as the JSON object that docs/analyze.md describes.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -19,7 +19,7 @@ struct SubjectNumbers {
 
 nlohmann::ordered_json to_json(const SubjectNumbers&);
 
-// Turns numbers that are not finite into nulls; returns how many.
+// Replaces numbers that are not finite by nulls; returns their count.
 std::int64_t drop_non_finite(nlohmann::ordered_json& json);
 
 }  // namespace dtn
