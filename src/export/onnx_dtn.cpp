@@ -1,13 +1,12 @@
-// Dynamic Token Normalization in ONNX. The positions are constants in evaluation: what softmax
-// makes of them is computed here, and stored as two small matrices of each head, one per axis of
-// the grid, where they factorise (see norms/dtn.h). With pooling, the same two products average the
-// cells first, and the rows of the matrices are repeated, so that every token has its cell's
-// statistics.
+// Dynamic Token Normalization in ONNX. The positions are constant in evaluation mode. Their softmax
+// is computed here. Where it factorises (see norms/dtn.h), it is stored as two small matrices per
+// head, one per axis of the grid. With pooling, two similar products first average the cells, and
+// the rows of the matrices are repeated, so that every token has the statistics of its cell.
 //
-// All is done with heads apart, [N, H, h, w, D]. With p the pivot (the mean over the tokens) and
-// s = x - p,
+// Heads are separate everywhere, [N, H, h, w, D]. With the pivot p (the mean over the tokens) and s
+// = x - p,
 //   x - mu = s - (1 - l_mu) P s - l_mu (mu_ln - p)
-// Tokens ahead of the grid are normalized by LayerNorm, with the same weights (prefix: ln).
+// LayerNorm with the same weights normalizes the tokens in front of the grid (prefix: ln).
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -22,7 +21,7 @@ namespace {
 
 using Doubles = std::vector<double>;
 
-// The rows of a [heads, rows, columns] matrix, each so often in a row.
+// Repeats each row of a [heads, rows, columns] matrix `times` times.
 Doubles repeated(const Doubles& matrix, std::int64_t columns, std::int64_t times) {
   Doubles result;
   for (auto row = matrix.begin(); row != matrix.end(); row += columns) {
@@ -40,7 +39,7 @@ void softmax_rows(Doubles& matrix, std::int64_t columns) {
   }
 }
 
-// 1 / size where a row's cell of `size` columns is, [n / size, n]: the mean of each cell.
+// Returns the matrix [n / size, n] that averages each cell of `size` tokens.
 Doubles averages(std::int64_t n, std::int64_t size) {
   Doubles matrix(static_cast<std::size_t>(n / size * n));
   for (std::int64_t t = 0; t < n; ++t) {
@@ -113,7 +112,8 @@ class DtnGraph {
             g_.tensor(name(logit + ".rest"), constant(rest, shape))};
   }
 
-  // softmax over j of a_d (j - i)^2 + a (j - i), [H, n, n]; zeros for uniform positions.
+  // Returns softmax over j of a_d (j - i)^2 + a (j - i), [H, n, n]; uniform positions have zero
+  // weights.
   Doubles axis_positions(std::int64_t n, int axis) const {
     Doubles matrix;
     const double sign = options_.variant == DtnVariant::kOfficial ? -1 : 1;
@@ -131,7 +131,7 @@ class DtnGraph {
     return matrix;
   }
 
-  // P of all cells, [H, n, n], where it does not factorise.
+  // Returns P of all cells where it does not factorise: [H, n, n], or [1, n, n] for all heads.
   Doubles dense_positions(std::int64_t n) const {
     if (options_.position == DtnOptions::Position::kFree) {
       Doubles table = doubles_of(weights_.at(name("position_table")));
@@ -147,7 +147,7 @@ class DtnGraph {
         band.push_back(first <= j && j <= last ? 1.0 / static_cast<double>(last - first + 1) : 0);
       }
     }
-    return band;  // of every head
+    return band;  // the same for every head
   }
 
   void make_positions() {
@@ -166,7 +166,7 @@ class DtnGraph {
         constant(repeated(axis_positions(columns, 0), columns, pool), {heads_, 1, w_, columns}));
   }
 
-  // The rows of P, [.., n cells, n], for all tokens, each that of its cell.
+  // Expands the rows of P, [.., n cells, n], to all tokens: each token has the row of its cell.
   Doubles spread(const Doubles& p, std::int64_t n) const {
     Doubles result;
     for (auto head = p.begin(); head != p.end(); head += n * n) {
@@ -179,8 +179,8 @@ class DtnGraph {
     return result;
   }
 
-  // x [N, H, rows, columns, D] times a matrix for each axis: [.., to_rows, rows] and
-  // [.., to_columns, columns].
+  // Multiplies x [N, H, rows, columns, D] by one matrix per axis: [.., to_rows, rows] and [..,
+  // to_columns, columns].
   Value product(const Value& x, const Value& of_rows, const Value& of_columns, std::int64_t rows,
                 std::int64_t columns, std::int64_t to_rows) {
     const Value flat = reshape(g_, x, {0, heads_, rows, columns * head_dim_});
@@ -188,7 +188,7 @@ class DtnGraph {
     return matmul(g_, of_columns, reshape(g_, done, {0, heads_, to_rows, columns, head_dim_}));
   }
 
-  // The mean of each cell.
+  // Returns the mean of each cell.
   Value averaged(const Value& x) {
     const std::int64_t pool = options_.pool;
     if (pool == 1) return x;
@@ -198,7 +198,7 @@ class DtnGraph {
     return product(x, rows, columns, h_, w_, h_ / pool);
   }
 
-  // P x, of cells to tokens.
+  // Returns P x, from cells to tokens.
   Value across_tokens(const Value& cells) {
     const std::int64_t rows = h_ / options_.pool, columns = w_ / options_.pool;
     if (dense_.empty()) return product(cells, py_, px_, rows, columns, h_);
@@ -211,7 +211,7 @@ class DtnGraph {
   DtnOptions options_;
   const NormPlace& place_;
   std::int64_t heads_, head_dim_, h_, w_;
-  Value py_, px_, dense_;  // the positions: two matrices, or one
+  Value py_, px_, dense_;  // positions: two matrices, or one
 };
 
 }  // namespace

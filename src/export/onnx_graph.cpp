@@ -10,11 +10,11 @@ namespace {
 
 using protobuf::Message;
 
-// Understood since ONNX 1.13, by runtimes of 2022 and younger.
+// Supported since ONNX 1.13, by runtimes from 2022 on.
 constexpr int kIrVersion = 8;
 constexpr std::uint64_t kMaxBytes = (std::uint64_t{1} << 31) - 1;
 
-// The numbers of the fields in onnx.proto, message by message.
+// Field numbers of onnx.proto, message by message.
 enum ModelField {
   kModelIr = 1,
   kModelProducer = 2,
@@ -67,7 +67,7 @@ Message attribute_message(const Attribute& attribute) {
   return m;
 }
 
-// A float32 tensor whose first dimension is open.
+// A float32 tensor with a first dimension of any extent.
 Message value_message(const std::string& name, const Ints& dims) {
   Message shape, batch;
   batch.text(kDimName, "N");

@@ -44,14 +44,14 @@ struct Norm {
   std::vector<double> values(const std::string& of) const {
     return doubles_of(weights.at(name(of)));
   }
-  // [C], computed of others.
+  // [C], computed from other tensors.
   Value per_channel(const std::string& of, const std::vector<double>& v) const {
     return g.tensor(name(of), constant(v, {place.channels}));
   }
   Value weighted(const Value& xhat) const {
     return add(g, mul(g, xhat, weight("weight")), weight("bias"));
   }
-  // x over sqrt(variance + eps).
+  // x / sqrt(variance + eps).
   Value over_deviation(const Value& x, const Value& variance) const {
     return div(g, x, square_root(g, shifted(g, variance, place.eps)));
   }
@@ -66,7 +66,7 @@ Value root_mean_square(const Norm& n, const Value& x) {
   return mul(n.g, y, n.weight("weight"));
 }
 
-// Over the longer of |x| and eps.
+// Divides by the larger of |x| and eps.
 Value scale(const Norm& n, const Value& x) {
   const Value squares =
       scaled(n.g, mean(n.g, square(n.g, x), {-1}), static_cast<double>(n.place.channels));
@@ -74,7 +74,7 @@ Value scale(const Norm& n, const Value& x) {
   return mul(n.g, div(n.g, x, length), n.weight("weight"));
 }
 
-// Of running statistics, which are a gain and a shift of each channel.
+// Running statistics are a gain and a shift of each channel.
 Value batch(const Norm& n, const Value& x) {
   std::vector<double> gain = n.values("weight"), shift = n.values("bias");
   const std::vector<double> mu = n.values("running_mean"), var = n.values("running_var");
@@ -103,7 +103,7 @@ Value group(const Norm& n, const Value& x) {
   return n.weighted(reshape(n.g, y, {0, n.place.tokens, c}));
 }
 
-// The groups of channels over their root mean square, then each channel over a running one.
+// Divides each group of channels by its root mean square, then each channel by a running one.
 Value power(const Norm& n, const Value& x) {
   const std::int64_t groups = groups_of(n.config, n.place.heads), c = n.place.channels;
   const Value split = reshape(n.g, x, {0, n.place.tokens, groups, c / groups});
@@ -123,7 +123,7 @@ std::vector<double> shares(std::vector<double> logits) {
   return logits;
 }
 
-// Statistics of the image, of the token and of the batch, mixed by learnt shares.
+// Mixes the statistics of the image, the token and the batch by learnt shares.
 Value switchable(const Norm& n, const Value& x) {
   Graph& g = n.g;
   const Value image_mean = mean(g, x, {1}), token_mean = mean(g, x, {2});

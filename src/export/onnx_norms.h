@@ -1,4 +1,4 @@
-// Normalizers in evaluation, as ONNX operators.
+// Normalizers in evaluation mode, as ONNX operators.
 #pragma once
 
 #include <map>
@@ -12,11 +12,11 @@
 
 namespace dtn::onnx {
 
-// The weights of a model, by their names, float32 in host memory.
+// Weights of a model by their names, float32 in host memory.
 class Weights {
  public:
   explicit Weights(const NamedTensors& tensors);
-  // The tensor of that name; `find` gives null where there is none, `at` throws Error.
+  // Returns the tensor of that name. If there is none, `find` returns null and `at` throws Error.
   const Tensor* find(const std::string& name) const;
   const Tensor& at(const std::string& name) const;
 
@@ -24,29 +24,29 @@ class Weights {
   std::map<std::string, Tensor> tensors_;
 };
 
-// Where a normalizer stands, and under which name its weights are.
+// Position of a normalizer in the model, and the path of its weights.
 struct NormPlace {
   std::string path;  // blocks.0.norm1
   std::int64_t channels, heads;
   double eps;
-  std::int64_t tokens;  // T, the prefix among them
-  TokenGrid grid;       // of the others
+  std::int64_t tokens;  // T, including the prefix
+  TokenGrid grid;       // of the other tokens
 };
 
 // LayerNorm over the last dimension of x, [..., channels].
 Value layer_norm(Graph& g, const Weights& weights, const std::string& path, double eps,
                  const Value& x);
 
-// Of x [N, T, channels]. Throws ConfigError for a normalizer that has no such form, naming those
-// that have.
+// Normalizes x [N, T, channels]. Throws ConfigError for a normalizer without an ONNX form, and
+// names those that have one.
 Value normalized(Graph& g, const Weights& weights, const NormConfig& config, const NormPlace& place,
                  const Value& x);
 
-// DTN (onnx_dtn.cpp), which `normalized` calls.
+// DTN (onnx_dtn.cpp); `normalized` calls it.
 Value dynamic_token_norm(Graph& g, const Weights& weights, const NormConfig& config,
                          const NormPlace& place, const Value& x);
 
-// A tensor of float32, of values in double precision.
+// Returns a float32 tensor of double-precision values.
 Tensor constant(const std::vector<double>& values, const Shape& shape);
 std::vector<double> doubles_of(const Tensor& tensor);
 

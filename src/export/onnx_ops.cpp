@@ -15,7 +15,7 @@ Value square(Graph& g, const Value& x) { return mul(g, x, x); }
 
 namespace {
 
-constexpr int kOpsetOfAxesInput = 18;  // of ReduceMean; an attribute before
+constexpr int kOpsetOfAxesInput = 18;  // ReduceMean takes axes as an input; earlier, an attribute
 constexpr int kOpsetOfGelu = 20;
 
 Value gelu(Graph& g, const Value& x, bool by_tanh) {

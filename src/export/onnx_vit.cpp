@@ -51,7 +51,7 @@ class VitGraph {
     return layer_norm(g_, weights_, path, c_.eps, x);
   }
 
-  // x W^T + b, of any number of dimensions.
+  // x W^T + b, for any number of dimensions.
   Value linear(const std::string& path, const Value& x) {
     const std::string weight = path + ".weight", bias = path + ".bias";
     const Value y = matmul(g_, x, g_.tensor(weight + ".T", transposed(weights_.at(weight))));
@@ -60,7 +60,7 @@ class VitGraph {
 
   // --- from images to tokens --------------------------------------------------------------------
 
-  // Patches with their positions, the prefix in front where it joins first.
+  // Patches with their positions, with the prefix in front if it joins before the first block.
   Value embedded(const Value& images) {
     g_.enter("patch_embed");
     const std::string weight = "patch_embed.proj.weight", bias = "patch_embed.proj.bias";
@@ -71,7 +71,7 @@ class VitGraph {
         g_.node("Conv", inputs, {{"kernel_shape", Ints{p, p}}, {"strides", Ints{p, p}}});
     Value x = transpose(g_, reshape(g_, patches, {0, c_.embed_dim, c_.num_patches()}), {0, 2, 1});
 
-    // The rows of the prefix, if it has any, are added to it in with_prefix().
+    // If the table has rows for the prefix, prefix() adds them.
     const Tensor& table = weights_.at("pos_embed");
     const Tensor rows = table.reshape({table.dim(1), c_.embed_dim});
     x = add(g_, x, g_.tensor("pos_embed", rows.slice(rows.dim(0) - c_.num_patches(), rows.dim(0))));
@@ -102,7 +102,7 @@ class VitGraph {
     return rows.reshape({1, at, width});
   }
 
-  // The same for each of the N images, in front of their tokens.
+  // Puts the prefix in front of the tokens of each of the N images.
   Value with_prefix(const Value& x) {
     g_.enter("prefix");
     const Value images =
@@ -160,7 +160,7 @@ class VitGraph {
     return linear(path + ".proj", reshape(g_, mixed, {0, tokens(), c_.embed_dim}));
   }
 
-  // a_d (dx^2 + dy^2) + a_x dx + a_y dy of each head, [H, T, T]: a part for each axis, added.
+  // a_d (dx^2 + dy^2) + a_x dx + a_y dy of each head, [H, T, T]: the sum of one part per axis.
   Value positional_bias(const std::string& name) {
     const std::int64_t heads = c_.num_heads, h = c_.grid_h(), w = c_.grid_w();
     const Value rows = g_.tensor(name + ".y", axis_bias(name, 1, h).reshape({heads, h, 1, h, 1}));
@@ -169,7 +169,7 @@ class VitGraph {
     return reshape(g_, add(g_, rows, columns), {heads, h * w, h * w});
   }
 
-  // a_d (j - i)^2 + a (j - i), [H, n, n], along the side of n tokens
+  // a_d (j - i)^2 + a (j - i), [H, n, n], along an axis of n tokens.
   Tensor axis_bias(const std::string& name, int axis, std::int64_t n) const {
     const std::int64_t heads = c_.num_heads;
     Tensor bias = Tensor::empty({heads, n, n}, DType::kFloat32);
@@ -216,7 +216,7 @@ class VitGraph {
   Graph& g_;
   const ModelConfig& c_;
   Weights weights_;
-  std::int64_t prefix_ = 0;  // tokens of it that are there already
+  std::int64_t prefix_ = 0;  // prefix tokens that have joined so far
 };
 
 }  // namespace

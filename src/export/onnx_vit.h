@@ -7,13 +7,13 @@
 namespace dtn::onnx {
 
 inline constexpr int kMinOpset = 17;  // the first with LayerNormalization
-inline constexpr int kMaxOpset = 23;  // operators used here have not changed up to there
+inline constexpr int kMaxOpset = 23;  // up to it, the operators used here are unchanged
 
-// The graph of the model in evaluation: `images` [N, channels, height, width] float32,
-// already normalized, to `logits` [N, K] (features where the model has no head), N being any
-// number. Weights keep their names; those of linear layers lie transposed, under their name and
-// ".T". Throws ConfigError for an opset that is not known, and for models and normalizers that have
-// no such form.
+// Returns the graph of the model in evaluation mode, from `images` [N, channels, height, width]
+// float32, already normalized, to `logits` [N, K], or to features if the model has no head. N is
+// any number. Weights keep their names; the weights of linear layers are stored transposed, with
+// ".T" after their name. Throws ConfigError for an unknown opset, and for models and normalizers
+// without an ONNX form.
 Graph graph_of(Classifier& model, int opset);
 
 }  // namespace dtn::onnx

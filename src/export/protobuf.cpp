@@ -37,7 +37,7 @@ void Message::length(int field, std::uint64_t bytes) {
 
 void Message::integer(int field, std::int64_t value) {
   key(field, kVarint);
-  varint(static_cast<std::uint64_t>(value));  // negative ones take ten bytes
+  varint(static_cast<std::uint64_t>(value));  // negative values take ten bytes
 }
 
 void Message::number(int field, float value) {

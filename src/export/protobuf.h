@@ -1,6 +1,6 @@
-// Protocol buffers, the writing half of what an ONNX file needs
-// (https://protobuf.dev/programming-guides/encoding): a message is its fields one behind the other,
-// each a key (number and wire type) and a value. Weights are not copied on their way to the file.
+// Protocol buffers: the writing part that an ONNX file needs
+// (https://protobuf.dev/programming-guides/encoding). A message is a sequence of fields, each a key
+// (number and wire type) and a value. Weights are not copied on their way to the file.
 #pragma once
 
 #include <cstddef>
@@ -22,17 +22,17 @@ class Message {
   void text(int field, std::string_view value);               // string, bytes
   void integers(int field, std::span<const std::int64_t> v);  // repeated int64, packed
   void message(int field, Message part);
-  // bytes: those of a tensor in host memory, which is kept alive and not copied.
+  // bytes of a tensor in host memory; the tensor is kept alive and not copied.
   void tensor(int field, const Tensor& value);
 
   std::uint64_t size() const { return size_; }
-  // Hands its bytes on, in order.
+  // Passes its bytes to `sink`, in order.
   void write(const std::function<void(std::span<const std::byte>)>& sink) const;
 
  private:
   struct Piece {
     std::string own;
-    Tensor tensor;  // or this, where it is defined
+    Tensor tensor;  // used instead of `own` if it is defined
   };
 
   void varint(std::uint64_t value);
