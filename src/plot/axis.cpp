@@ -9,7 +9,7 @@
 namespace dtn::plot {
 namespace {
 
-// The least of 1, 2, 2.5, 5, 10 times a power of ten that is not below `step`.
+// Returns the smallest of 1, 2, 2.5, 5, 10 times a power of ten that is not below `step`.
 double nice_step(double step) {
   const double power = std::pow(10.0, std::floor(std::log10(step)));
   for (double factor : {1.0, 2.0, 2.5, 5.0}) {
@@ -18,7 +18,7 @@ double nice_step(double step) {
   return 10 * power;
 }
 
-// Decimals that tell multiples of the step apart.
+// Returns the number of decimals that distinguish multiples of the step.
 int decimals_of(double step) {
   int decimals = 0;
   for (double scaled = step; decimals < 12 && std::abs(scaled - std::round(scaled)) > 1e-6 * scaled;
@@ -30,7 +30,7 @@ int decimals_of(double step) {
 
 std::string linear_label(double value, double step, double largest) {
   if (std::abs(value) < step * 1e-6) return "0";
-  if (value < 0) return "\xE2\x88\x92" + linear_label(-value, step, largest);  // a minus sign
+  if (value < 0) return "\xE2\x88\x92" + linear_label(-value, step, largest);  // minus sign
   if (largest >= 1e6 && decimals_of(step / 1e5) == 0) return format("%gM", value / 1e6);
   if (largest >= 2e4 && decimals_of(step / 100) == 0) return format("%gk", value / 1e3);
   if (largest >= 1e7 || step < 1e-6) return format("%.3g", value);
@@ -43,7 +43,7 @@ std::string log_label(double value) {
   return format("%.0fe%.0f", value / std::pow(10.0, exponent), exponent);
 }
 
-// A range with an inside, about a single value too.
+// Widens a range that is empty or a single value.
 Range with_width(Range range) {
   if (range.empty()) return {0, 1};
   const double least = std::max(std::abs(range.low), std::abs(range.high)) * 1e-9;
@@ -55,7 +55,7 @@ Range with_width(Range range) {
 }  // namespace
 
 void Range::take_in(double value) {
-  if (!(std::abs(value) <= 1e300)) return;  // so that a range has a width
+  if (!(std::abs(value) <= 1e300)) return;  // so that the width of a range is finite
   low = std::min(low, value);
   high = std::max(high, value);
 }
@@ -75,7 +75,7 @@ Scale::Scale(const Axis& axis, int ticks) : limit_(axis.limit), log_(axis.log) {
   range_ = axis.data;
   if (log_ && !range_.empty()) {
     if (range_.high <= 0) range_ = {0.1, 1};
-    if (range_.low <= 0) range_.low = range_.high / 1000;  // the scale cannot show those below
+    if (range_.low <= 0) range_.low = range_.high / 1000;  // the scale cannot show values <= 0
     if (range_.low == range_.high) range_ = {range_.low / 2, range_.high * 2};
   } else {
     range_ = with_width(range_);
@@ -97,7 +97,7 @@ void Scale::linear_ticks(const Axis& axis, int wanted) {
     first = std::ceil(range_.low / step - 1e-6);
     last = std::floor(range_.high / step + 1e-6);
   }
-  if (!limit_.empty()) {  // a margin of the range must not look like a value
+  if (!limit_.empty()) {  // the axis must not show values that cannot occur
     range_.low = std::max(range_.low, limit_.low);
     range_.high = std::min(range_.high, limit_.high);
   }
@@ -114,7 +114,7 @@ void Scale::log_ticks(const Axis& axis, int wanted) {
   if (range_.empty()) range_ = {0.1, 1};
   double low = std::log10(range_.low), high = std::log10(range_.high);
   const bool decades_alone = high - low > 2;
-  // Whole decades, or of a short range the next 1, 2 or 5 on either side.
+  // Ticks at whole decades; for a short range at 1, 2 and 5 times a power of ten.
   std::vector<double> factors = {1};
   if (!decades_alone) factors = {1, 2, 5};
   std::vector<double> values;

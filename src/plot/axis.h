@@ -1,4 +1,4 @@
-// What an axis says: its range, where its ticks are, and what stands beside them.
+// Axes: the range, the ticks and their labels.
 #pragma once
 
 #include <limits>
@@ -12,28 +12,29 @@ namespace dtn::plot {
 // A missing value: nothing is drawn for it.
 inline constexpr double kMissing = std::numeric_limits<double>::quiet_NaN();
 
-// Of values; starts empty.
+// Range of values; starts empty.
 struct Range {
   double low = std::numeric_limits<double>::infinity();
   double high = -std::numeric_limits<double>::infinity();
 
   bool empty() const { return !(low <= high); }
-  void take_in(double value);  // unless it is not finite, or beyond 1e300
+  void take_in(double value);  // ignores values that are not finite or beyond 1e300
   void take_in(std::span<const double> values);
 };
 
 struct Axis {
   std::string label = {};
-  Range data = {};     // what is to be seen; empty ones become 0 .. 1
-  bool log = false;    // values of 0 or less are missing then
-  bool round = true;   // out to whole ticks, else the data's own ends
-  bool whole = false;  // ticks at whole numbers alone
-  Range limit = {};    // of what values can be, such as 0 .. 100 for percentages: no axis, band or
-                       // whisker goes beyond; empty: no limit
-  std::vector<std::string> categories = {};  // of positions 0, 1, ..., in place of ticks
+  Range data = {};     // values to show; an empty range becomes 0 .. 1
+  bool log = false;    // logarithmic: values of 0 or less are missing
+  bool round = true;   // extends the range to whole ticks; false: keeps the ends of the data
+  bool whole = false;  // ticks at whole numbers only
+  // Possible values, such as 0 .. 100 for percentages: no axis, band or whisker goes beyond. Empty:
+  // no limit.
+  Range limit = {};
+  std::vector<std::string> categories = {};  // at positions 0, 1, ..., instead of ticks
 };
 
-// Of a share in percent.
+// Limit of a share in percent.
 inline constexpr Range kPercent = {0, 100};
 
 struct Tick {
@@ -41,17 +42,18 @@ struct Tick {
   std::string label;  // may be empty
 };
 
-// The axis with its range settled, ready to place values.
+// An axis with a fixed range, which computes positions of values.
 class Scale {
  public:
-  // `ticks`: about how many there is room for.
+  // `ticks`: approximate number of ticks that fit.
   Scale(const Axis& axis, int ticks);
 
   double low() const { return range_.low; }
   double high() const { return range_.high; }
-  // 0 at the low end, 1 at the high one, beyond outside of it; NaN for what has no place.
+  // Returns 0 at the low end, 1 at the high end, and less than 0 or more than 1 outside the range.
+  // NaN for a value that has no position.
   double position(double value) const;
-  // The value, held within the limit of the axis.
+  // Returns the value, clamped to the limit of the axis.
   double limited(double value) const;
   const std::vector<Tick>& ticks() const { return ticks_; }
 

@@ -1,4 +1,4 @@
-// Several runs as one line.
+// Several runs in one line.
 #pragma once
 
 #include <span>
@@ -7,12 +7,13 @@
 
 namespace dtn::plot {
 
-// The mean of the runs' y at each x that some of them have, between the least and the largest where
-// there are several runs. Their labels, styles and bands do not count; values that are missing are
-// left out.
+// Returns the mean of the runs' y at each x that at least one run has, with a band from the minimum
+// to the maximum if there are several runs. Ignores labels, styles and bands of the runs, and skips
+// missing values.
 Series mean_of(std::span<const Series> runs);
 
-// The same line with at most `points` points, each the mean of as many neighbours.
+// Returns a line with at most `points` points, each the mean of equally many neighbours. A line
+// that becomes shorter loses its band.
 Series coarser(const Series& series, std::size_t points);
 
 }  // namespace dtn::plot

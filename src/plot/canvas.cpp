@@ -11,7 +11,7 @@
 namespace dtn::plot {
 namespace {
 
-// Shown by attributes, which any rule of a page's style sheet for the class overrides.
+// Sets the paint by attributes, because any class rule of a page's style sheet overrides them.
 std::string fill_of(const Paint& paint, double opacity = 1) {
   return cat(" class=\"f-", paint.name, "\" fill=\"", hex(paint.light), "\"",
              opacity < 1 ? cat(" fill-opacity=\"", coordinate(opacity), "\"") : std::string());
@@ -39,7 +39,7 @@ std::string points_text(std::span<const Point> points) {
   return out;
 }
 
-// The corners of a marker of size 2 about the origin.
+// Returns the corners of a marker of size 2 about the origin.
 std::vector<Point> corners(Marker kind) {
   switch (kind) {
     case Marker::kSquare: return {{-.88, -.88}, {.88, -.88}, {.88, .88}, {-.88, .88}};
@@ -139,7 +139,7 @@ void Canvas::text(Point at, std::string_view text, const TextStyle& style) {
 }
 
 void Canvas::cloud(std::span<const Point> points, Paint paint, double size, double opacity) {
-  constexpr std::size_t kTogether = 24;  // dots of one element, which do not darken each other
+  constexpr std::size_t kTogether = 24;  // dots per element; they do not darken each other
   const std::string look = cat("\" stroke-linecap=\"round\"", stroke_of({paint, size}),
                                " stroke-opacity=\"", coordinate(opacity), "\"/>\n");
   for (std::size_t first = 0; first < points.size(); first += kTogether) {
@@ -159,8 +159,8 @@ void Canvas::image(const Box& box, std::string_view png, double opacity) {
                base64(png), "\"/>\n");
 }
 
-// A picture within the picture, which shows nothing beyond itself. Unlike a clip path it needs no
-// name, of which a page with many pictures could have only one each.
+// Opens a nested <svg>, which clips its content. Unlike a clip path it needs no name, and names
+// would have to be unique in a page with many pictures.
 void Canvas::open_clip(const Box& box) {
   body_ += cat("<svg", place(box), " viewBox=\"", coordinate(box.x), " ", coordinate(box.y), " ",
                coordinate(box.width), " ", coordinate(box.height), "\">\n");

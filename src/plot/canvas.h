@@ -1,5 +1,5 @@
-// A drawing as SVG text. Lengths are CSS pixels, of which 96 make an inch; y grows downwards. The
-// text depends on what is drawn alone: the same calls give the same bytes.
+// A drawing as SVG text. Lengths are CSS pixels (96 per inch); y grows downwards. The text depends
+// only on the calls: the same calls give the same bytes.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace dtn::plot {
 
-inline constexpr double kSmallText = 11;  // 8.25 pt: nothing is written smaller
+inline constexpr double kSmallText = 11;  // 8.25 pt, the smallest text
 inline constexpr double kText = 12;
 inline constexpr double kTitleText = 14;
 
@@ -28,7 +28,7 @@ struct Box {
 struct Stroke {
   Paint paint = kInk;
   double width = 1;
-  const char* dashes = "";  // SVG's stroke-dasharray, such as "4 3"; empty: a whole line
+  const char* dashes = "";  // SVG's stroke-dasharray, such as "4 3"; empty: a solid line
 };
 
 enum class Anchor { kStart, kMiddle, kEnd };
@@ -38,14 +38,14 @@ struct TextStyle {
   Anchor anchor = Anchor::kStart;
   Paint paint = kInk;
   bool bold = false;
-  bool upwards = false;  // turned to be read from below
+  bool upwards = false;  // rotated, reads from bottom to top
 };
 
 enum class Marker { kCircle, kSquare, kTriangle, kDiamond, kWedge, kCross, kStar };
 inline constexpr std::size_t kMarkers = 7;
 
-// How the series of that index looks: its paint, and a marker and dashes for those who see no
-// colour. After seven series the paints come again with other dashes.
+// Appearance of the series with that index: its paint, and a marker and dashes for readers who
+// cannot see colours. After seven series the paints repeat with other dashes.
 Stroke series_stroke(std::size_t index, double width = 1.8);
 Marker series_marker(std::size_t index);
 
@@ -57,28 +57,27 @@ class Canvas {
   double height() const { return height_; }
 
   void line(Point from, Point to, const Stroke& stroke);
-  // Broken at points that are not finite; a point between two breaks is drawn as a dot.
+  // Breaks the line at points that are not finite. Draws a point between two breaks as a dot.
   void polyline(std::span<const Point> points, const Stroke& stroke);
   void polygon(std::span<const Point> points, Paint fill, double opacity = 1);
   void rect(const Box& box, Paint fill, double opacity = 1);
   void frame(const Box& box, const Stroke& stroke);
-  // With an outline in the colour of the paper, so that marks on each other stay apart.
+  // Draws an outline in the paper colour, so that overlapping markers stay apart.
   void marker(Point at, Marker kind, Paint paint, double size = 7);
-  // A line with a head at `to`.
+  // Draws a line with a head at `to`.
   void arrow(Point from, Point to, const Stroke& stroke);
-  // `at` is the end of the baseline that the anchor names.
+  // `at` is the point on the baseline that the anchor names.
   void text(Point at, std::string_view text, const TextStyle& style = {});
-  // Many small round dots; those that are not finite are left out. Where they lie on each other it
-  // grows darker.
+  // Draws many small round dots, without those that are not finite. Overlapping dots are darker.
   void cloud(std::span<const Point> points, Paint paint, double size, double opacity = 1);
-  // A PNG file, stretched to the box without smoothing.
+  // Draws a PNG file, stretched to the box without smoothing.
   void image(const Box& box, std::string_view png, double opacity = 1);
 
-  // What is drawn until close_clip() shows within the box alone.
+  // Clips all drawing between open_clip() and close_clip() to the box.
   void open_clip(const Box& box);
   void close_clip();
 
-  // The whole picture, one <svg> element; `description` is read out to those who cannot see it.
+  // Returns the whole picture, one <svg> element. `description` is for screen readers.
   std::string svg(std::string_view description) const;
 
  private:

@@ -9,7 +9,7 @@
 namespace dtn::plot {
 namespace {
 
-constexpr double kSide = 16;  // paper on the right and at the bottom
+constexpr double kSide = 16;  // margin on the right and at the bottom
 
 void take_in_values(Axis& axis, const Series& s) {
   axis.data.take_in(s.y);
@@ -29,7 +29,7 @@ std::vector<LegendEntry> legend_of(const Chart& chart, Sample sample) {
   return entries;
 }
 
-// Draws title and legend, and returns what is left for the frame.
+// Draws the title and the legend, and returns the space that is left for the frame.
 Box draw_head(Canvas& canvas, const Chart& chart, const std::vector<LegendEntry>& legend,
               double below) {
   const double inside = chart.width - 2 * kSide;
@@ -93,7 +93,7 @@ std::string draw_bars(Chart chart, std::string_view description) {
   if (upwards) {
     look.x_angle = 90;
     for (std::string& c : chart.x.categories) c = fitted(c, kSmallText, longest);
-    chart.x.label.clear();  // its place is taken
+    chart.x.label.clear();  // the upright categories take its place
   }
   Panel panel(canvas, area, chart.x, chart.y, look);
   const double n = static_cast<double>(std::max<std::size_t>(chart.series.size(), 1));

@@ -1,4 +1,4 @@
-// Whole charts of one panel: a title, two axes, lines, dots or bars, a legend.
+// Complete charts of one panel: a title, two axes, lines, dots or bars, and a legend.
 #pragma once
 
 #include <string>
@@ -11,10 +11,10 @@ namespace dtn::plot {
 
 struct Chart {
   std::string title = {};
-  std::string subtitle = {};  // data, number of runs, what bands mean
+  std::string subtitle = {};  // data, number of runs, meaning of bands
   Axis x = {}, y = {};
-  // The ranges of the axes take in what these hold, bands too. Their order is that of the legend;
-  // one alone without a label has none.
+  // The ranges of the axes are extended to these values and bands. The legend has the same order; a
+  // single series without a label has no legend.
   std::vector<Series> series = {};
   bool dots = false;  // instead of lines
   double width = 720, height = 430;
@@ -22,8 +22,8 @@ struct Chart {
 
 std::string draw_chart(Chart chart, std::string_view description);
 
-// Bars side by side in each group: the groups are the categories of the chart's x, the series hold
-// one value for each (kMissing: no bar), `x` is not used.
+// Draws bars side by side in each group. The groups are the categories of the chart's x. Each
+// series has one value per group (kMissing: no bar), and its `x` is not used.
 std::string draw_bars(Chart chart, std::string_view description);
 
 }  // namespace dtn::plot

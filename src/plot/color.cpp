@@ -24,7 +24,7 @@ constexpr std::array<Rgb, 5> kBlueWhiteRed = {{{0x0b, 0x3c, 0x8c},
                                                {0xe8, 0x8b, 0x70},
                                                {0x9c, 0x12, 0x1e}}};
 
-// Black comes last: alone it would look like an axis.
+// The black of the series comes last, because a single black series would look like an axis.
 constexpr std::array<Paint, 13> kPaints = {{
     {"s0", {0x00, 0x72, 0xb2}, {0x4d, 0xa6, 0xe0}},
     {"s1", {0xe6, 0x9f, 0x00}, {0xf0, 0xb4, 0x35}},
@@ -42,7 +42,7 @@ constexpr std::array<Paint, 13> kPaints = {{
 }};
 constexpr std::size_t kSeriesPaints = 7;
 
-// Between the nearest two of the colours, which stand at equal distances from 0 to 1.
+// Interpolates between the two nearest colours, which are at equal distances from 0 to 1.
 Rgb interpolate(std::span<const Rgb> colors, double t) {
   const double at = (t > 0 ? std::min(t, 1.0) : 0.0) * static_cast<double>(colors.size() - 1);
   const std::size_t low = std::min(static_cast<std::size_t>(at), colors.size() - 2);

@@ -1,4 +1,4 @@
-// Colours: maps for quantities, and paints that follow a page into its dark dress.
+// Colours: maps for quantities, and paints that follow the dark mode of a page.
 #pragma once
 
 #include <cstddef>
@@ -16,13 +16,13 @@ struct Rgb {
 // "#0072b2"
 std::string hex(Rgb color);
 
-// For quantities that grow; lightness does too, steadily, so that grey prints read the same.
+// Map for growing quantities. Lightness also grows steadily, so that grey prints read the same.
 Rgb viridis(double t);  // t: 0 .. 1, clamped
-// For quantities with a sign; 0.5 is white, 0 blue and 1 red, equally dark.
+// Map for quantities with a sign: 0 is blue, 0.5 white and 1 red; both ends are equally dark.
 Rgb blue_white_red(double t);
 
-// What something is painted with. In a picture of its own it has the light colour; the style sheet
-// of a page (page.h) gives it the dark one where the reader likes it dark.
+// Paint of a drawn element. A separate picture has the light colour; the style sheet of a page
+// (page.h) uses the dark colour in dark mode.
 struct Paint {
   const char* name = "ink";
   Rgb light, dark;
@@ -33,14 +33,14 @@ inline constexpr Paint kSoft = {
     "soft", {0x59, 0x59, 0x59}, {0xb0, 0xb0, 0xb0}};  // small text, axes
 inline constexpr Paint kGrid = {"grid", {0xdd, 0xdd, 0xdd}, {0x3c, 0x3f, 0x44}};
 inline constexpr Paint kPaper = {"paper", {0xff, 0xff, 0xff}, {0x17, 0x19, 0x1c}};
-// Marks upon a map of colours, the same by day and night.
+// Marks on a colour map, the same in light and dark mode.
 inline constexpr Paint kWhite = {"white", {0xff, 0xff, 0xff}, {0xff, 0xff, 0xff}};
 inline constexpr Paint kBlack = {"black", {0x00, 0x00, 0x00}, {0x00, 0x00, 0x00}};
 
-// The paint of a series: seven colours that the colour-blind tell apart (Okabe and Ito), which
-// repeat after that.
+// Returns the paint of a series: one of seven colours that colour-blind readers can distinguish
+// (Okabe and Ito), which then repeat.
 const Paint& series_paint(std::size_t index);
-// All of the above, for the style sheet.
+// Returns all paints above, for the style sheet.
 std::span<const Paint> all_paints();
 
 }  // namespace dtn::plot

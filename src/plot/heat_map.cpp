@@ -12,8 +12,8 @@
 namespace dtn::plot {
 namespace {
 
-constexpr double kPixels = 2;  // of a sheet for one of the canvas, for fine screens
-constexpr int kShades = 255;   // beside index 0, which is clear
+constexpr double kPixels = 2;  // pixels of a sheet per pixel of the canvas, for fine screens
+constexpr int kShades = 255;   // in addition to index 0, which is transparent
 
 std::array<std::array<std::uint8_t, 3>, kShades + 1> palette_of(ColorMap map) {
   std::array<std::array<std::uint8_t, 3>, kShades + 1> out{};
@@ -112,7 +112,7 @@ void draw_color_bar(Canvas& canvas, const Box& box, const ColorScale& scale,
   canvas.frame(box, {kSoft, 0.6});
   canvas.text({box.x, box.y - 5}, label, {kSmallText, Anchor::kStart, kInk});
   const Scale ticks(axis, std::max(2, static_cast<int>(box.width / (whole ? 30 : 50))));
-  // The ends are named first, and of the others those that find room.
+  // Labels the ends first, then the other ticks that have room.
   std::vector<Tick> order = ticks.ticks();
   if (order.size() > 2) std::swap(order[1], order.back());
   std::vector<Range> taken;

@@ -1,4 +1,4 @@
-// Maps of numbers as colours. All maps of a figure go into one PNG, however many they are.
+// Maps of numbers as colours. All maps of a figure go into one PNG.
 #pragma once
 
 #include <cstdint>
@@ -16,31 +16,31 @@ enum class ColorMap { kViridis, kBlueWhiteRed };
 struct ColorScale {
   Range range = {};
   ColorMap map = ColorMap::kViridis;
-  bool square_root = false;  // the colour grows with the root of the share of the range
+  bool square_root = false;  // colour position is the square root of the position in the range
 
-  // 0 .. 1 within the range, beyond outside; NaN for a missing value.
+  // Returns 0 .. 1 within the range, less or more outside it; NaN for a missing value.
   double position(double value) const;
   Rgb color(double value) const;
 };
 
-// The range for values with a sign: as far below 0 as above.
+// Returns the symmetric range about 0, for values with a sign.
 Range about_zero(Range range);
 
 class HeatSheet {
  public:
   explicit HeatSheet(ColorMap map) : map_(map) {}
 
-  // A map of `rows` rows of `columns` values, drawn over the box; missing values leave it clear.
-  // All scales of a sheet have its colour map.
+  // Adds a map of `rows` rows of `columns` values, drawn over the box; missing values stay
+  // transparent. All scales of a sheet use the sheet's colour map.
   void add(const Box& box, std::span<const double> values, std::int64_t rows, std::int64_t columns,
            const ColorScale& scale);
-  // Draws them, below whatever is drawn later.
+  // Draws the maps, below everything that is drawn later.
   void draw(Canvas& canvas, double opacity = 1) const;
 
  private:
   struct Map {
     Box box;
-    std::vector<std::uint8_t> cells;  // colours; 0: missing
+    std::vector<std::uint8_t> cells;  // colour indices; 0: missing
     std::int64_t rows, columns;
   };
 
@@ -48,8 +48,8 @@ class HeatSheet {
   std::vector<Map> maps_;
 };
 
-// A bar that says what the colours of a scale mean: the box, ticks below it, the label above.
-// `whole` says that values are whole numbers.
+// Draws a bar that explains the colours of a scale: the box, ticks below it, the label above.
+// `whole`: values are whole numbers.
 void draw_color_bar(Canvas& canvas, const Box& box, const ColorScale& scale,
                     const std::string& label, bool whole = false);
 

@@ -39,7 +39,7 @@ padding-top:.5rem}
 @media print{details{display:none}figure{break-inside:avoid}}
 )css";
 
-// The colours as variables, and what uses them.
+// Defines the colours as variables, and the classes that use them.
 std::string style_sheet() {
   std::string light, dark, rules;
   for (const Paint& p : all_paints()) {
@@ -101,7 +101,7 @@ std::string html(const Page& page) {
   std::string out = cat(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-      // So that nothing can be fetched, whatever a name in the report may say.
+      // Prevents all fetching, even if a name in the report contains markup.
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; "
       "style-src 'unsafe-inline'; img-src data:\">\n<link rel=\"icon\" href=\"data:,\">\n<title>",
       escaped(page.title), "</title>\n<style>\n", style_sheet(), "</style>\n</head>\n<body>\n<h1>",

@@ -1,5 +1,5 @@
-// A report as one HTML file that needs nothing else: pictures and numbers are inside, it has no
-// script, fetches nothing, and follows the reader's light or dark dress and the width of a phone.
+// A report as one self-contained HTML file. It contains its pictures and numbers, has no script and
+// fetches nothing. It supports dark mode and the width of a phone.
 #pragma once
 
 #include <string>
@@ -7,18 +7,19 @@
 
 namespace dtn::plot {
 
-// Text as it is to be read; the writer escapes it.
+// Plain text; html() escapes it.
 struct Table {
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;
 };
 
 struct Figure {
-  std::string name;         // of its files, and of its place in a page: letters, digits, _ and -
-  std::string title;        // what it shows, in a few words
-  std::string caption;      // how to read it
-  std::string description;  // what can be seen, for those who cannot
-  std::string svg;          // of Canvas::svg
+  // Name of the figure's files and its anchor in a page: letters, digits, _ and -
+  std::string name;
+  std::string title;        // content, in a few words
+  std::string caption;      // explains how to read the figure
+  std::string description;  // visible content, for screen readers
+  std::string svg;          // from Canvas::svg
   Table table;              // the same numbers
 };
 
@@ -26,13 +27,13 @@ struct Section {
   std::string title;
   std::vector<std::string> paragraphs = {};
   std::vector<Figure> figures = {};
-  std::string preformatted = {};  // shown as it is, such as a config; empty: nothing
+  std::string preformatted = {};  // shown without changes, such as a config; empty: nothing
 };
 
 struct Page {
   std::string title;
-  std::vector<std::string> lead = {};  // the lines that open it
-  Table overview = {};                 // below them
+  std::vector<std::string> lead = {};  // first lines
+  Table overview = {};                 // below the first lines
   std::vector<Section> sections = {};
   std::string footer = {};
 };

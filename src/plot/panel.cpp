@@ -11,9 +11,9 @@ namespace {
 
 constexpr double kTick = 4;        // length of a tick
 constexpr double kGap = 4;         // between a tick and its label
-constexpr double kLabelDrop = 32;  // of the x label's baseline below the frame
+constexpr double kLabelDrop = 32;  // distance of the x label's baseline below the frame
 
-// Whole numbers are short.
+// Whole numbers have short labels, so more of them fit.
 int ticks_across(const Axis& axis, double width) {
   return std::max(3, static_cast<int>(width / (axis.whole ? 40 : 55)));
 }
@@ -32,7 +32,7 @@ void check_lengths(const Series& s) {
             s.low.size(), " and ", s.high.size(), " bounds");
 }
 
-// Indices of at most kMostPoints points, at equal distances, the last among them.
+// Returns at most kMostPoints indices at equal distances, including the last.
 std::vector<std::size_t> thinned(std::size_t n) {
   std::vector<std::size_t> kept;
   const std::size_t most = std::min(n, kMostPoints);
@@ -75,7 +75,7 @@ Panel::Panel(Canvas& canvas, const Box& area, const Axis& x, const Axis& y, cons
 }
 
 void Panel::x_axis(const Axis& axis, const PanelLook& look) {
-  // Labels that would touch: every second one, every third and so on.
+  // If labels would touch, draws every second one, or every third, and so on.
   const std::vector<Tick>& ticks = x_.ticks();
   const double step = area_.width / static_cast<double>(std::max<std::size_t>(ticks.size(), 1));
   const double need = look.x_angle != 0 ? kSmallText + 2 : widest_label(x_) + 6;
@@ -164,7 +164,7 @@ void Panel::line(const Series& series, bool markers) {
   canvas_.polyline(points, weighted_stroke(series, markers ? 1.8 : 1.2));
   canvas_.close_clip();
   if (!markers) return;
-  // The markers of different series stand at different places, as far as there is a choice.
+  // Places the markers of different series at different points, if there is a choice.
   const std::size_t room = std::max<std::size_t>(1, static_cast<std::size_t>(area_.width / 22));
   const std::size_t every = points.size() <= room ? 1 : std::max<std::size_t>(1, points.size() / 8);
   for (std::size_t i = every > 1 ? (series.style * 3 + 1) * every / 8 % every : 0;

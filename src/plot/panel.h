@@ -1,4 +1,4 @@
-// A field between two axes, and what is drawn on it.
+// A panel: the area between two axes, and the drawings on it.
 #pragma once
 
 #include <algorithm>
@@ -13,50 +13,52 @@
 
 namespace dtn::plot {
 
-// Values of y over x, of one length. Where `low` and `high` are given they bound each value: the
-// least and the largest of several runs, or a standard deviation either way.
+// Values of y over x, of equal length. If `low` and `high` are given they bound each value: minimum
+// and maximum of several runs, or plus and minus a standard deviation.
 struct Series {
   std::string label = {};
   std::vector<double> x = {}, y = {};
   std::vector<double> low = {}, high = {};
   std::size_t style = 0;  // see series_stroke
-  double weight = 1;      // of the line: thicker than 1 stands out
+  double weight = 1;      // line width, relative to the normal one
 };
 
-// That of the series' style, as thick as its weight asks for.
+// Returns the stroke of the series' style, scaled by its weight.
 Stroke weighted_stroke(const Series& series, double width = 1.8);
 
-// At most this many points of a line are drawn: more cannot be told apart, but make files large.
+// Maximum number of drawn points of a line. More points look the same but make files large.
 inline constexpr std::size_t kMostPoints = 500;
 
-// What stands about a frame.
+// Elements around a frame.
 struct PanelLook {
-  bool x_labels = true, y_labels = true;  // off where a neighbour's serve
+  bool x_labels = true, y_labels = true;  // false if a neighbour's labels serve
   std::string title = {};                 // above the frame
   double x_angle = 0;                     // 90: categories are written upwards
 };
 
 class Panel {
  public:
-  // Draws grid, frame, ticks and labels about `area`, which is what lies within the frame.
+  // Draws grid, frame, ticks and labels. `area` is the inside of the frame.
   Panel(Canvas& canvas, const Box& area, const Axis& x, const Axis& y, const PanelLook& look = {});
 
   const Box& area() const { return area_; }
-  // Where values lie; NaN for what has no place. What is far outside is held at some distance.
+  // Returns the coordinate of a value; NaN for a value that has no position. Values far outside are
+  // clamped to some distance.
   double x(double value) const { return area_.x + near(x_.position(value)) * area_.width; }
   double y(double value) const { return area_.bottom() - near(y_.position(value)) * area_.height; }
 
-  // A line with a marker at every point, or at some where they would touch; or with none.
+  // Draws a line. With `markers`, draws a marker at every point, or at some points if all of them
+  // would touch.
   void line(const Series& series, bool markers = true);
-  // The field between low and high, to be drawn before any line.
+  // Fills the area between low and high. Call it before drawing lines.
   void band(const Series& series);
   void dots(const Series& series, double size = 6);
-  // One bar for each x, from 0 (on a logarithmic axis: from its low end), `width` in units of x,
-  // with whiskers where there are low and high.
+  // Draws one bar for each x, from 0 (on a logarithmic axis: from its low end), `width` in units of
+  // x, with whiskers if low and high are given.
   void bars(const Series& series, double width);
-  // A straight line across at that value.
+  // Draws a straight horizontal line at that value.
   void rule(double y_value, const Stroke& stroke);
-  // A second scale on the right: ticks of what is `factor` times y.
+  // Draws a second scale on the right, with ticks for `factor` times y.
   void right_axis(double factor, const std::string& label);
 
  private:
@@ -69,7 +71,7 @@ class Panel {
   Scale x_, y_;
 };
 
-// What y labels and ticks need on the left of a frame of that height.
+// Returns the space on the left of a frame of that height for y's labels and ticks.
 double left_margin(const Axis& y, double height);
 
 enum class Sample { kLine, kMarker, kLineAndMarker, kBar };
@@ -78,11 +80,12 @@ struct LegendEntry {
   std::string label;
   Sample sample = Sample::kLineAndMarker;
   std::size_t style = 0;
-  std::optional<Stroke> stroke = {};  // of the line, where it is not that of the style
+  std::optional<Stroke> stroke = {};  // of the line; unset: the stroke of the style
 };
 
-// Entries in the given order from left to right, in as many rows as the width asks for. Draws with
-// the top left corner at `at`; returns the height. Without a canvas only the latter.
+// Draws the entries in the given order from left to right, in as many rows as the width requires,
+// with the top left corner at `at`. Returns the height. Without a canvas it only returns the
+// height.
 double draw_legend(Canvas* canvas, Point at, double width, std::span<const LegendEntry> entries);
 
 }  // namespace dtn::plot

@@ -18,7 +18,7 @@ std::string text_of(const fs::path& file) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// Files that go when we do, however that is.
+// Temporary files, removed in all cases at the end of the scope.
 struct Scratch {
   fs::path picture, log;
   ~Scratch() {
@@ -43,7 +43,7 @@ void PictureFolder::write(const std::string& name, const std::string& svg) {
     draw_png(path, png);
   } catch (const Error& e) {
     std::error_code ignored;
-    fs::remove(png, ignored);  // an older one would show something else
+    fs::remove(png, ignored);  // an older one would show a different picture
     if (warned_) return;
     warned_ = true;
     log_warn(cat("there are only SVG pictures in ", folder_.string(), ": ", e.what(),

@@ -1,4 +1,4 @@
-// Pictures as files: <name>.svg, and <name>.png beside it.
+// Pictures as files: <name>.svg, and <name>.png next to it.
 #pragma once
 
 #include <filesystem>
@@ -8,13 +8,13 @@ namespace dtn::plot {
 
 class PictureFolder {
  public:
-  // Makes the folder where it is not there.
+  // Creates the folder if it does not exist.
   explicit PictureFolder(std::filesystem::path folder);
 
-  // Writes both files of a picture; each appears whole or not at all. The PNG has twice as many
-  // pixels each way as the SVG has CSS pixels, and is drawn by the program rsvg-convert: where that
-  // is missing or fails there is the SVG alone, and the first time a warning that says so. Throws
-  // Error where the folder cannot be written. Call it from the main thread.
+  // Writes both files of a picture, each atomically. The PNG has two pixels per CSS pixel of the
+  // SVG in each direction. The program rsvg-convert draws it; if that program is missing or fails,
+  // only the SVG is written, and the first time a warning is logged. Throws Error if the folder
+  // cannot be written. Call it from the main thread.
   void write(const std::string& name, const std::string& svg);
 
  private:

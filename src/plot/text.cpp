@@ -12,8 +12,8 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Bytes of the character that begins the text; 0 when it is no UTF-8 of the shortest form, or a
-// surrogate.
+// Returns the number of bytes of the first character; 0 if it is not UTF-8 of the shortest form, or
+// if it is a surrogate.
 std::size_t character_bytes(std::string_view text) {
   const auto at = [text](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned first = at(0);
@@ -33,7 +33,7 @@ std::size_t character_bytes(std::string_view text) {
   return n;
 }
 
-// Advance widths of DejaVu Sans from the space to the tilde, in thousandths of the size.
+// Advance widths of DejaVu Sans from space to tilde, in thousandths of the text size.
 constexpr short kAdvances[] = {
     318, 401, 460, 838, 636, 950, 780, 275, 390, 390, 500, 838, 318, 361,  318, 337, 636, 636, 636,
     636, 636, 636, 636, 636, 636, 636, 337, 337, 838, 838, 838, 531, 1000, 684, 686, 698, 770, 632,
@@ -109,7 +109,7 @@ double text_width(std::string_view text, double size) {
 
 std::string fitted(std::string_view text, double size, double width) {
   if (text_width(text, size) <= width) return std::string(text);
-  const double room = width - size;  // of the ellipsis
+  const double room = width - size;  // leaves room for the ellipsis
   std::size_t end = 0;
   for (double used = 0; end < text.size();) {
     used += advance(text.substr(end)) * size;
@@ -125,7 +125,7 @@ std::vector<std::string> wrapped(std::string_view text, double size, double widt
                                  std::size_t lines) {
   std::vector<std::string> out;
   while (out.size() + 1 < lines && text_width(text, size) > width) {
-    std::size_t end = 0, best = 0;  // of what fits, and of that up to a good place to break
+    std::size_t end = 0, best = 0;  // ends of the text that fits: any place, a good place to break
     for (double used = 0; end < text.size();) {
       used += advance(text.substr(end)) * size;
       if (used > width) break;
