@@ -1,4 +1,4 @@
-// One definition serves all instruction sets; the build that carries the dispatchers holds it.
+// One definition serves all instruction sets; it is in the build with the dispatchers.
 #if !defined(DTN_ISA) || defined(DTN_ISA_DISPATCHES)
 
 #include "kernels/cpu/for_dtype.h"

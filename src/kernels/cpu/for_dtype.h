@@ -1,4 +1,4 @@
-// Picks the template instance for a run-time floating-point type.
+// Selects the template instance for a run-time floating-point type.
 #pragma once
 
 #include "dtn/core/dtype.h"
@@ -7,8 +7,8 @@
 namespace dtn {
 
 namespace detail {
-// Throws dtn::Error: `kernel` does not take `dtype`. Out of line, because the streams behind it
-// must not be compiled for an instruction set the machine may lack.
+// Throws dtn::Error: `kernel` does not take `dtype`. Not inline, because the text streams that it
+// uses must not be compiled for an instruction set that the machine may lack.
 [[noreturn]] void fail_dtype(const char* kernel, DType dtype);
 }  // namespace detail
 
@@ -25,7 +25,7 @@ inline void for_dtype(const char* kernel, DType dtype, F&& f) {
   }
 }
 
-// The same without bfloat16: for kernels on parameters and statistics.
+// Like for_dtype() without bfloat16, for kernels on parameters and statistics.
 template <class F>
 inline void for_accumulator_dtype(const char* kernel, DType dtype, F&& f) {
   switch (dtype) {

@@ -1,8 +1,7 @@
-// One kernel source, several instruction sets. Each vectorised kernel file is compiled once per set
-// into a namespace of its own (DTN_ISA), where it defines `run(CpuQueue&, const Arguments&)`.
-// DTN_DISPATCH(Arguments), at the end of the file, adds the public dtn::run that picks the best one
-// the machine offers. All of a kernel, what it does on the calling thread alone too, is computed
-// with denormals taken for 0.
+// One kernel source for several instruction sets. Each vectorised kernel file is compiled once per
+// set, in a separate namespace (DTN_ISA), where it defines `run(CpuQueue&, const Arguments&)`.
+// DTN_DISPATCH(Arguments), at the end of the file, adds the public dtn::run, which calls the best
+// build for the machine. The whole kernel treats denormals as 0, also on the calling thread.
 #pragma once
 
 #include "core/queue.h"
@@ -12,11 +11,11 @@ namespace dtn {
 
 enum class Isa { kGeneric, kAvx2, kAvx512 };
 
-// The best instruction set that this machine has and the build, or what
-// DTN_ISA=generic|avx2|avx512 in the environment asks for if both have it. kAvx512 means AVX-512
-// F/BW/VL/DQ with BF16. Throws Error where there is none.
+// Returns the best instruction set that both this machine and the build have.
+// DTN_ISA=generic|avx2|avx512 in the environment selects another one that both have. kAvx512 means
+// AVX-512 F/BW/VL/DQ with BF16. Throws Error if there is none.
 Isa current_isa();
-// Whether kernels were built for it; see DTN_ISAS in cmake/Layers.cmake.
+// Returns true if kernels were built for it; see DTN_ISAS in cmake/Layers.cmake.
 bool is_built(Isa isa);
 const char* name_of(Isa isa);
 
@@ -66,7 +65,7 @@ const char* name_of(Isa isa);
   DTN_DECLARE_GENERIC(Arguments)      \
   DTN_DECLARE_AVX2(Arguments)         \
   DTN_DECLARE_AVX512(Arguments)
-// What a switch over Isa calls them by.
+// Cases that call the builds in a switch over Isa.
 #define DTN_CASES_OF_BUILDS(queue, args) \
   DTN_CASE_GENERIC(queue, args)          \
   DTN_CASE_AVX2(queue, args)             \
@@ -74,7 +73,7 @@ const char* name_of(Isa isa);
   default:                               \
     return;
 
-#if !defined(DTN_ISA_DISPATCHES)  // a plain file, or not the build that carries the dispatcher
+#if !defined(DTN_ISA_DISPATCHES)  // a plain file, or not the build with the dispatcher
 #define DTN_DISPATCH(Arguments)
 #else
 #define DTN_DISPATCH(Arguments)                                 \

@@ -1,11 +1,11 @@
-// Register-blocked products of small matrices that are already packed and stay in cache:
-//   C[i][j] = sum over k of A[i][k] B[k][j].
-// A tile of rows x vectors of C lives in registers while k runs; what happens to it before and
-// after is the caller's, so that softmax, scaling and stores work on registers.
+// Register-blocked products of small matrices that are already packed and in cache:
+//    C[i][j] = sum over k of A[i][k] B[k][j].
+// A tile of C (rows x vectors) is in registers while k runs. The caller decides what happens before
+// and after, so softmax, scaling and stores work on registers.
 //
-// The element type says how k advances. float and double: one k at a time. Bf16Pair (AVX-512 with
-// BF16 only): two bfloat16 of neighbouring k in one 32-bit word, in A and in B, accumulated in
-// float32 by one instruction. Everything else sees words and need not know.
+// The element type defines the step of k. float and double: one k at a time. Bf16Pair (AVX-512 with
+// BF16 only): one 32-bit word holds two bfloat16 of neighbouring k, in A and in B, and one
+// instruction accumulates both in float32. All other code only sees words.
 #pragma once
 
 #include <cstdint>
@@ -27,21 +27,21 @@ inline constexpr int kDepth = std::is_same_v<E, Bf16Pair> ? 2 : 1;  // k per ele
 template <class E>
 inline constexpr int kWidth = kLanes<Accumulator<E>>;  // columns per vector
 
-// The vectors of C that fit in registers beside a row of B, and the widest tile. With 32 registers
-// 24 accumulators, up to 4 vectors of B and a broadcast of A; with 16 registers 12, 3 and 1.
+// Number of vectors of C in registers next to a row of B, and the largest tile width. With 32
+// registers: 24 accumulators, up to 4 vectors of B and one broadcast of A; with 16: 12, 3 and 1.
 #if defined(DTN_ISA_avx512)
 inline constexpr int kTileVectors = 24, kMaxTileWidth = 4;
 #else
 inline constexpr int kTileVectors = 12, kMaxTileWidth = 3;
 #endif
-// Rows of a tile V vectors wide; for V = 1 twelve already hide the latency.
+// Rows of a tile V vectors wide. For V = 1, 12 rows already hide the latency.
 template <int V>
 inline constexpr int kTileRows = kTileVectors / (V == 1 && kTileVectors == 24 ? 2 : V);
-// Rows of the smaller tiles that cover the last rows, of which a whole tile would waste most. They
-// too hide the latency, or nearly.
+// Rows of the smaller tiles. These tiles cover the last rows, where whole tiles would waste most
+// work. They also hide the latency, or nearly.
 template <int V>
 inline constexpr int kSmallTileRows = kTileRows<V> >= 12 ? 4 : 2;
-// Row counts rounded up to this are whole tiles whatever the tile's shape.
+// Row counts rounded up to this are a multiple of the rows of every tile.
 inline constexpr int kRowAlign = 24;
 
 constexpr std::int64_t divide_up(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -77,8 +77,8 @@ template <class E, int kARow, int kAStep, int R, int V, class Vector>
   }
 }
 
-// Covers `vectors` columns by panels of at most kMaxTileWidth of nearly equal width V, and calls
-// f(first vector, integral_constant<int, V>).
+// Covers `vectors` columns by panels with at most kMaxTileWidth vectors, of nearly equal width V,
+// and calls f(first vector, integral_constant<int, V>).
 template <class F>
 inline void for_each_panel(std::int64_t vectors, F&& f) {
   if (vectors <= 0) return;
@@ -97,7 +97,7 @@ inline void for_each_panel(std::int64_t vectors, F&& f) {
 }
 
 // Covers `rows` by tiles for a panel of width V, and calls f(first row, integral_constant<int, R>).
-// The last may reach past the rows, but not past round_up(rows, kRowAlign).
+// The last tile may reach past the rows, but not past round_up(rows, kRowAlign).
 template <int V, class F>
 [[gnu::always_inline]] inline void for_each_tile(std::int64_t rows, F&& f) {
   constexpr int R = kTileRows<V>, kSmall = kSmallTileRows<V>;
@@ -106,16 +106,16 @@ template <int V, class F>
   for (; row < rows; row += kSmall) f(row, std::integral_constant<int, kSmall>{});
 }
 
-// B as panels, one after the other, each [steps][V * kWidth]; or row-major with rows of `ld`.
+// Layout of B: consecutive panels, each [steps][V * kWidth]; or row-major with rows of `ld`.
 struct PanelLayout {
   std::int64_t steps, ld;
   std::int64_t offset(std::int64_t column) const { return ld ? column : column * steps; }
   std::int64_t step(std::int64_t panel_columns) const { return ld ? ld : panel_columns; }
 };
 
-// All tiles of C [rows, vectors * kWidth]: begin(acc, row, column) fills a tile, the product is
-// added, end(acc, row, column) disposes of it. The last tile may reach past `rows`, so A must be
-// readable up to round_up(rows, kRowAlign).
+// Computes all tiles of C [rows, vectors * kWidth]. begin(acc, row, column) initialises a tile, the
+// product is added, and end(acc, row, column) stores it. The last tile may reach past `rows`, so A
+// must be readable up to round_up(rows, kRowAlign).
 template <class E, int kARow, int kAStep, class Begin, class End>
 inline void multiply(const E* a, const E* b, PanelLayout layout, std::int64_t rows,
                      std::int64_t vectors, const Begin& begin, const End& end) {
@@ -133,7 +133,7 @@ inline void multiply(const E* a, const E* b, PanelLayout layout, std::int64_t ro
   });
 }
 
-// Begin with zero.
+// A `begin` that initialises a tile to zero.
 struct FromZero {
   template <class Vector, int R, int V>
   [[gnu::always_inline]] void operator()(Vector (&acc)[R][V], std::int64_t, std::int64_t) const {
@@ -143,8 +143,8 @@ struct FromZero {
   }
 };
 
-// Stores the part of a tile that lies inside C [rows_left, columns_left] from the tile's corner;
-// row(r) is where row r of the tile begins.
+// Stores the part of a tile that is inside C. [rows_left, columns_left] is the size of C from the
+// tile's corner; row(r) is the address of row r of the tile.
 template <class Row, class Vector, int R, int V>
 [[gnu::always_inline]] inline void store_tile(const Vector (&acc)[R][V], const Row& row,
                                               std::int64_t rows_left, std::int64_t columns_left) {
@@ -172,7 +172,7 @@ template <class Row, class Vector, int R, int V>
     }
   }
 }
-// Adds the rows of a tile that lie inside, in whole vectors, to where row(r) begins.
+// Adds the rows of a tile that are inside C, in whole vectors, to the rows at row(r).
 template <class Row, class Vector, int R, int V>
 [[gnu::always_inline]] inline void add_tile(const Vector (&acc)[R][V], const Row& row,
                                             std::int64_t rows_left) {
@@ -185,7 +185,7 @@ template <class Row, class Vector, int R, int V>
     for (int v = 0; v < V; ++v) store(to + v * lanes, load(to + v * lanes) + acc[r][v]);
   }
 }
-// The part of a tile inside C, where rows are ld apart.
+// Stores the part of a tile that is inside C, with rows `ld` apart.
 template <class S, class Vector, int R, int V>
 [[gnu::always_inline]] inline void store_tile(const Vector (&acc)[R][V], S* c, std::int64_t ld,
                                               std::int64_t rows_left, std::int64_t columns_left) {

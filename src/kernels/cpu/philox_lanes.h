@@ -1,4 +1,4 @@
-// Philox words of several groups at a time, one group per 64-bit lane; the numbers are those of
+// Philox words of several groups at a time, one group per 64-bit lane. The numbers equal those of
 // core/philox.h.
 #pragma once
 
@@ -12,7 +12,7 @@ namespace dtn::DTN_ISA {
 using VecU64 = Vec<std::uint64_t>;
 inline constexpr int kPhiloxGroups = kLanes<std::uint64_t>;
 
-// The product of the low halves of the lanes.
+// Returns the products of the low halves of the lanes.
 inline VecU64 multiply_low(VecU64 a, VecU64 b) {
 #if defined(DTN_ISA_avx512)
   return (VecU64)_mm512_mul_epu32((__m512i)a, (__m512i)b);
@@ -23,8 +23,8 @@ inline VecU64 multiply_low(VecU64 a, VecU64 b) {
 #endif
 }
 
-// The low half of lane k of c[j] is word j of group `group + k`; what the high half holds is of no
-// account.
+// Computes c: the low half of lane k of c[j] is word j of group `group + k`. The high halves are
+// undefined.
 inline void philox_lanes(const PhiloxKey& key, std::uint64_t group, VecU64 (&c)[4]) {
   for (int i = 0; i < kPhiloxGroups; ++i) c[0][i] = group + static_cast<std::uint64_t>(i);
   c[1] = c[0] >> 32;

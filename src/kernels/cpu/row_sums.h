@@ -1,6 +1,6 @@
-// Sums over the rows of a matrix, for kernels whose backward pass adds up parameter gradients while
-// it walks over rows: partial sums per chunk of rows, added in order. The chunks are fixed by the
-// shape, so the result does not depend on threads.
+// Sums over the rows of a matrix, for kernels whose backward pass sums parameter gradients while it
+// iterates over rows. Partial sums per chunk of rows are added in order. The shape fixes the
+// chunks, so the result does not depend on the number of threads.
 #pragma once
 
 #include "core/queue.h"
@@ -9,12 +9,12 @@
 
 namespace dtn::DTN_ISA {
 
-// Few enough chunks to add up quickly, enough to keep many threads busy.
+// Few enough chunks to add quickly, and enough to keep many threads busy.
 inline constexpr std::int64_t kRowChunks = 64;
 
-// Calls visit(begin, end, sums) for chunks of at least `least` rows; it adds its rows' terms to
-// sums[k][channels], k < kOutputs, which begin at zero. Then finish(k, c, count, sum) gets the
-// vectors of totals, `count` of whose lanes count.
+// Calls visit(begin, end, sums) for chunks of at least `least` rows. It adds the terms of its rows
+// to sums[k][channels], k < kOutputs, which begin at zero. Then finish(k, c, count, sum) gets the
+// vectors of totals, of which the first `count` lanes are valid.
 template <class A, int kOutputs, class Visit, class Finish>
 void sum_rows(CpuQueue& queue, std::int64_t rows, std::int64_t channels, std::int64_t least,
               Visit&& visit, Finish&& finish) {
@@ -43,7 +43,7 @@ void sum_rows(CpuQueue& queue, std::int64_t rows, std::int64_t channels, std::in
   }
 }
 
-// The same, added to totals[k] unless it is null.
+// Like sum_rows(), but adds each total to totals[k] unless that is null.
 template <class A, int kOutputs, class Visit>
 void add_row_sums(CpuQueue& queue, std::int64_t rows, std::int64_t channels, std::int64_t least,
                   void* const (&totals)[kOutputs], Visit&& visit) {
@@ -55,7 +55,7 @@ void add_row_sums(CpuQueue& queue, std::int64_t rows, std::int64_t channels, std
 }
 
 // Calls visit(row, rows) for all rows in [begin, end), kTogether at a time and then one by one;
-// `rows` is a constant.
+// `rows` is a compile-time constant.
 template <int kTogether, class Visit>
 void for_each_group(std::int64_t begin, std::int64_t end, Visit&& visit) {
   std::int64_t row = begin;
@@ -65,7 +65,7 @@ void for_each_group(std::int64_t begin, std::int64_t end, Visit&& visit) {
   for (; row < end; ++row) visit(row, std::integral_constant<int, 1>{});
 }
 
-// Rows of a chunk of about 64 KB, for passes that only walk.
+// Rows in a chunk of about 64 KB, for passes that only iterate.
 inline std::int64_t row_grain(std::int64_t channels) {
   return channels < 16384 ? 16384 / channels : 1;
 }

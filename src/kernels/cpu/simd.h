@@ -1,9 +1,9 @@
 // Short vectors for the CPU kernels, on GCC/Clang vector extensions: the same source becomes
-// AVX-512, AVX2 or plain code. Everything lives in the namespace of the instruction set it is
-// compiled for, so that the linker never mixes them.
+// AVX-512, AVX2 or plain code. Everything is in the namespace of its instruction set, so that the
+// linker never mixes them.
 //
-// A Vec<T> holds kVectorBytes of T (float or double). bfloat16 is a storage type only: it is
-// widened to float on load and rounded to nearest even on store.
+// A Vec<T> holds kVectorBytes of T (float or double). bfloat16 is a storage type only: a load
+// converts it to float, and a store rounds to nearest even.
 #pragma once
 
 #include <cmath>
@@ -37,7 +37,7 @@ struct VecType {
   typedef T type __attribute__((vector_size(kVectorBytes)));
 };
 template <>
-struct VecType<bfloat16> {};  // none: keeps the templates below out of bfloat16 overloads
+struct VecType<bfloat16> {};  // no type: keeps the templates below out of bfloat16 overloads
 template <class T>
 using Vec = typename VecType<T>::type;
 template <class T>
@@ -49,7 +49,7 @@ using VecU = Vec<std::uint32_t>;
 
 template <class T>
 inline Vec<T> broadcast(T value) {
-  return value - Vec<T>{};  // folds away, as 0 + value would not: it turns -0 into 0
+  return value - Vec<T>{};  // optimised away; 0 + value would not be, as it turns -0 into 0
 }
 
 // --- load and store -----------------------------------------------------------------------------
@@ -98,7 +98,8 @@ inline void store(bfloat16* p, VecF v) {
 #endif
 }
 
-// The first `count` lanes, 0 < count < kLanes; the others read as zero and are not written.
+// Loads or stores the first `count` lanes, 0 < count < kLanes. The other lanes are loaded as zero
+// and not written.
 template <class T>
 inline auto load_partial(const T* p, int count) {
   T lanes[kLanes<AccumulatorOf<T>>] = {};
@@ -130,7 +131,7 @@ inline void store_partial(bfloat16* p, VecF v, int count) {
 }
 #endif
 
-// Calls f(offset, count) for the vectors that cover [0, n): count is kLanes but for the last.
+// Calls f(offset, count) for the vectors that cover [0, n); count is kLanes, except for the last.
 template <class A, class F>
 inline void for_each_vector(std::int64_t n, F&& f) {
   constexpr int lanes = kLanes<A>;
@@ -138,7 +139,7 @@ inline void for_each_vector(std::int64_t n, F&& f) {
   for (; i + lanes <= n; i += lanes) f(i, std::integral_constant<int, lanes>{});
   if (i < n) f(i, static_cast<int>(n - i));
 }
-// Load or store `count` lanes where count may be the compile-time full width (see above).
+// Load or store `count` lanes; count may be the compile-time full width (see above).
 template <class T, class N>
 inline auto load_n(const T* p, N count) {
   if constexpr (std::is_same_v<N, int>) {
@@ -156,7 +157,7 @@ inline void store_n(T* p, V v, N count) {
   }
 }
 
-// v with the lanes from `count` on set to zero.
+// Returns v with the lanes from `count` on set to zero.
 template <class V, class N>
 inline V keep_n(V v, N count) {
   if constexpr (std::is_same_v<N, int>) {
@@ -178,12 +179,12 @@ template <class V>
 inline V min(V a, V b) {
   return a < b ? a : b;
 }
-#if defined(DTN_ISA_avx512)  // the same; the compiler does not always see it
+#if defined(DTN_ISA_avx512)  // the compiler does not always generate these instructions
 inline VecF max(VecF a, VecF b) { return (VecF)_mm512_max_ps((__m512)a, (__m512)b); }
 inline VecF min(VecF a, VecF b) { return (VecF)_mm512_min_ps((__m512)a, (__m512)b); }
 #endif
 
-// Sum of the lanes, pairwise: a fixed order.
+// Returns the sum of the lanes, added pairwise in a fixed order.
 template <class T>
 inline T reduce_add_lanes(Vec<T> v) {
   constexpr int lanes = kLanes<T>;
@@ -202,7 +203,7 @@ inline float reduce_add(VecF v) {
 #endif
 }
 inline double reduce_add(Vec<double> v) { return reduce_add_lanes<double>(v); }
-// Folds segments of 2 kHalf lanes of a and of b in half and interleaves the results.
+// Folds segments of 2 kHalf lanes of a and b in half and interleaves the results.
 template <int kHalf, class V, std::size_t... kLane>
 inline V fold_segments(V a, V b, std::index_sequence<kLane...>) {
   constexpr int lanes = sizeof...(kLane);
@@ -221,7 +222,7 @@ inline void fold_all(Vec<T>* v) {
   if constexpr (kHalf > 1) fold_all<kHalf / 2, T>(v);
 }
 
-// Lane k of the result is the sum of the lanes of the k-th of kLanes vectors stored at p.
+// Returns a vector whose lane k is the sum of the lanes of the k-th of kLanes vectors stored at p.
 template <class T>
 inline Vec<T> reduce_add_each(const T* p) {
   constexpr int lanes = kLanes<T>;
@@ -257,7 +258,7 @@ inline Vec<double> sqrt(Vec<double> v) {
   return r;
 }
 
-// 1 / sqrt(v), to about one unit in the last place: the hardware estimate and a Newton step.
+// 1 / sqrt(v) to about one unit in the last place, from the hardware estimate and Newton steps.
 inline VecF rsqrt(VecF v) {
 #if defined(DTN_ISA_avx512)
   VecF r = (VecF)_mm512_rsqrt14_ps((__m512)v);
@@ -273,12 +274,12 @@ inline VecF rsqrt(VecF v) {
 inline Vec<double> rsqrt(Vec<double> v) { return 1.0 / sqrt(v); }
 
 // e^v. float32: v = n ln 2 + r, |r| <= ln 2 / 2, a polynomial in r, then 2^n through the exponent
-// bits; below -87.3 the result is 0, above 88.4 it saturates. float64: the library function.
+// bits. Below -87.3 the result is 0, above 88.4 it saturates. float64: the library function.
 inline VecF exp(VecF v) {
-  // The operand order of max and min lets NaN through.
+  // The operand order of max and min keeps NaN.
   VecF x = max(broadcast(-87.3365f), min(broadcast(88.376f), v));
   VecF n = x * 1.44269504088896341f + 12582912.0f;  // rounds to integer in the low mantissa bits
-  VecU exponent = (VecU)n << 23;                    // unsigned: a NaN may wrap
+  VecU exponent = (VecU)n << 23;                    // unsigned, because a NaN may wrap
   n = n - 12582912.0f;
   VecF r = x - n * 0.693145751953125f;
   r = r - n * 1.42860682030941723e-6f;

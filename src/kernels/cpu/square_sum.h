@@ -1,4 +1,4 @@
-// A sum of squares of float32 vectors in float64: that of each vector in float32 would lose digits.
+// Sum of squares of float32 vectors in float64; float32 sums would lose digits.
 #pragma once
 
 #include "kernels/cpu/simd.h"

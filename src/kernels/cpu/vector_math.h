@@ -1,4 +1,4 @@
-// Elementary functions on the short vectors of simd.h that few kernels need. float32: within a few
+// Elementary functions on the vectors of simd.h that only a few kernels need. float32: within a few
 // units in the last place; float64: the library functions, lane by lane.
 #pragma once
 
@@ -14,7 +14,7 @@ inline V each_lane(V v, F&& f) {
   return r;
 }
 
-// Near 0 an odd polynomial (Cephes), whose relative error is that of float32; further out
+// Near 0 an odd polynomial (Cephes) with a relative error at float32 level. Further out
 // 1 - 2 / (e^2|x| + 1), which loses no digits there.
 inline VecF tanh(VecF x) {
   const VecF z = x * x;
@@ -33,8 +33,8 @@ inline Vec<double> tanh(Vec<double> x) {
   return each_lane(x, [](double v) { return std::tanh(v); });
 }
 
-// x = 2^n m with m in [sqrt(1/2), sqrt(2)); log m = 2 atanh(s), s = (m - 1) / (m + 1), by its
-// series, whose first term left out is 4e-9 of the sum.
+// x = 2^n m with m in [sqrt(1/2), sqrt(2)), and log m = 2 atanh(s), s = (m - 1) / (m + 1), by its
+// series. The first omitted term is 4e-9 of the sum.
 inline VecF log(VecF x) {
   constexpr float kSmallestNormal = 1.17549435e-38f;
   const VecF lifted = x < kSmallestNormal ? x * 8388608.0f : x;  // 2^23
@@ -59,10 +59,10 @@ inline Vec<double> log(Vec<double> x) {
   return each_lane(x, [](double v) { return std::log(v); });
 }
 
-// Up to 1 the Taylor series, further out 1 - 2 Phi(-sqrt(2) |x|).
+// Up to |x| = 1 the Taylor series, further out 1 - 2 Phi(-sqrt(2) |x|).
 inline VecF erf(VecF x) {
   const VecF size = x < 0.0f ? -x : x, z = x * x;
-  VecF p = broadcast(1.0f / 76204800);  // 1 / (n! (2 n + 1)), n = 10, 9, ... 0, signs in turn
+  VecF p = broadcast(1.0f / 76204800);  // 1 / (n! (2 n + 1)), n = 10 .. 0, alternating signs
   p = p * z - 1.0f / 6894720;
   p = p * z + 1.0f / 685440;
   p = p * z - 1.0f / 75600;
