@@ -1,11 +1,11 @@
-// Copies from global to shared memory that pass no register and run beside the computation
-// (cp.async, compute capability 8.0 on).
+// Asynchronous copies from global to shared memory that use no registers and run in parallel with
+// the computation (cp.async, from compute capability 8.0 on).
 //
-//   AsyncCopies copies;                         one per thread
-//   copies.copy<16>(to, from, valid); ...       start
-//   copies.commit();                            close a group
-//   copies.wait<1>();                           all groups but the last one have arrived
-//   __syncthreads();                            the other threads' copies, too
+//    AsyncCopies copies;                         one per thread
+//    copies.copy<16>(to, from, valid); ...       start
+//    copies.commit();                            close a group
+//    copies.wait<1>();                           wait for all groups except the last one
+//    __syncthreads();                            wait for the copies of the other threads
 #pragma once
 
 #include "kernels/cuda/launch.cuh"
@@ -18,8 +18,8 @@
 namespace dtn::cuda {
 
 #ifdef DTN_CUDA_EMULATED
-// The target is all ones from the start of a copy on and gets its bytes at the wait: whoever still
-// reads what was there before, or does not wait, finds NaN.
+// Fills the target with one bits (NaN) at the start of a copy, and writes the bytes at the wait.
+// Code that still reads the old values, or does not wait, then finds NaN.
 class AsyncCopies {
  public:
   template <int kBytes>
@@ -56,8 +56,8 @@ class AsyncCopies {
 #else
 class AsyncCopies {
  public:
-  // kBytes are 8 or 16, both addresses multiples of it. Unless `valid`, zeros are written, and
-  // nothing is read: `from` may lie anywhere.
+  // kBytes is 8 or 16, and both addresses are multiples of it. Unless `valid`, zeros are written
+  // and nothing is read, so `from` may be any address.
   template <int kBytes>
   __device__ __forceinline__ void copy(void* to, const void* from, bool valid) {
     static_assert(kBytes == 8 || kBytes == 16);

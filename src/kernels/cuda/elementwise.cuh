@@ -1,16 +1,16 @@
 // Kernels whose result at an index depends on their inputs at that index and little else. An
-// operation says what it loads and what it stores; map_kernel gives each thread a few vectors of
-// it, all loaded before the first is stored, so that enough bytes are under way to fill the memory
-// bus. Each thread reads what it writes itself: results may lie where the inputs were.
+// operation defines its loads and stores. map_kernel gives each thread a few vectors, and loads all
+// of them before it stores the first, so that enough bytes are in flight to saturate the memory
+// bus. Each thread writes only values that it has read itself, so results may overwrite the inputs.
 //
-//   struct Operation {
-//     static constexpr int kWidth;    // elements of a vector
-//     static constexpr int kVectors;  // per thread
-//     static constexpr int kInputs;   // values loaded for one element
-//     template <int n> void load(std::int64_t i, float (&v)[kInputs][n]) const;   // i .. i + n - 1
-//     void prepare();                 // if there: once per thread, after its loads; may be a
-//     barrier template <int n> void store(std::int64_t i, float (&v)[kInputs][n]) const;
-//   };
+//    struct Operation {
+//      static constexpr int kWidth;    // elements of a vector
+//      static constexpr int kVectors;  // per thread
+//      static constexpr int kInputs;   // values loaded for one element
+//      template <int n> void load(std::int64_t i, float (&v)[kInputs][n]) const;  // i .. i + n - 1
+//      void prepare();  // optional; once per thread after its loads; may be a barrier
+//      template <int n> void store(std::int64_t i, float (&v)[kInputs][n]) const;
+//    };
 #pragma once
 
 #include "kernels/cuda/values.cuh"
@@ -19,8 +19,8 @@ namespace dtn::cuda {
 
 inline constexpr int kMapThreads = 256;
 
-// n values that follow each other, n = 1 or as many as make a multiple of 8 bytes aligned to them
-// (bfloat16) or of 16 bytes (float).
+// Loads n consecutive values. n is 1, or a multiple of 4. For n > 1 the address is aligned to 16
+// bytes, or for n = 4 of bfloat16 to 8 bytes.
 template <int n>
 __device__ __forceinline__ void load_values(const float* from, float (&to)[n]) {
   if constexpr (n == 1) {
@@ -72,8 +72,8 @@ __device__ __forceinline__ void store_values(bfloat16* to, const float (&from)[n
   }
 }
 
-// Where element i is in rows of `columns`. Index is the type to divide in: 32 bits take some 20
-// instructions, 64 several times as many. See for_index().
+// Row and column of element i in rows of `columns`. Index is the type of the division: 32 bits take
+// some 20 instructions, 64 bits several times as many. See for_index().
 struct RowColumn {
   std::int64_t row, column;
 };
@@ -83,15 +83,15 @@ __device__ __forceinline__ RowColumn row_and_column(std::int64_t i, std::int64_t
   return {static_cast<std::int64_t>(n / d), static_cast<std::int64_t>(n % d)};
 }
 
-// Calls f(Index{}) with an unsigned type that holds `count`.
+// Calls f(Index{}) with an unsigned type that can hold `count`.
 template <class F>
 void for_index(std::int64_t count, F&& f) {
   if (count <= UINT32_MAX) return f(std::uint32_t{});
   f(std::uint64_t{});
 }
 
-// The vectors of one thread: element first, and each kMapThreads vectors on. Without tests on the
-// way (kWhole) the loads follow each other at once.
+// Processes the vectors of one thread: the one at element `first`, then every kMapThreads-th
+// vector. With kWhole there are no bounds tests between the loads.
 template <bool kWhole, int n, class Operation>
 __device__ __forceinline__ void map_vectors(Operation& op, std::int64_t first, std::int64_t count) {
   constexpr int vectors = Operation::kVectors;
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kMapThreads) map_kernel(Operation op, std::int
     return;
   }
   map_vectors<false, n>(op, begin + thread * n, count);
-  if constexpr (n > 1) {  // what no vector covers: one element for each of the first threads
+  if constexpr (n > 1) {  // elements after the last vector: one for each of the first threads
     const std::int64_t rest = count % n;
     if (thread < rest) {
       float last[Operation::kInputs][1];
@@ -129,8 +129,8 @@ __global__ void __launch_bounds__(kMapThreads) map_kernel(Operation op, std::int
   }
 }
 
-// Runs `op` on elements 0 .. count - 1, in vectors when `wide`, else one by one. `wide` promises
-// that every vector of kWidth elements from a multiple of kWidth on is aligned.
+// Runs `op` on elements 0 .. count - 1, in vectors if `wide`, otherwise one by one. With `wide` the
+// caller guarantees that every vector of kWidth elements from a multiple of kWidth on is aligned.
 template <class Operation>
 void launch_map(CudaQueue& queue, const char* name, const Operation& op, std::int64_t count,
                 bool wide, std::size_t shared_bytes = 0) {

@@ -1,4 +1,4 @@
-// A row, or a piece of one, spread over the lanes of a warp and held in registers.
+// A row, or part of one, distributed over the lanes of a warp and held in registers.
 #pragma once
 
 #include "kernels/cuda/reduce.cuh"
@@ -6,10 +6,10 @@
 
 namespace dtn::cuda {
 
-// kValues values of T in each lane, in runs of kRun neighbours. `kWide`: the lanes take runs of 16
-// bytes in turn, for rows that is_vectorizable() accepts; else single values in turn, for any row.
-// Columns past the end of the row read as 0. bfloat16 stays packed where it came in vectors, so
-// that what waits for a reduction takes half the registers.
+// kValues values of T in each lane, in runs of kRun neighbours. `kWide`: consecutive lanes take
+// consecutive runs of 16 bytes, for rows that is_vectorizable() accepts. Otherwise the runs are
+// single values, for any row. Columns past the end of the row are read as 0. bfloat16 loaded as
+// vectors stays packed, so that values waiting for a reduction take half the registers.
 template <class T, int kValues, bool kWide>
 class LaneValues {
  public:
@@ -17,7 +17,7 @@ class LaneValues {
   static constexpr int kColumns = kValues * kWarpSize;
   static_assert(kValues % kRun == 0);
 
-  // Where value i of a lane lies in the row.
+  // Column of a lane's value i in the row.
   static __device__ __forceinline__ int column(int lane, int i) {
     return (i / kRun * kWarpSize + lane) * kRun + i % kRun;
   }
@@ -27,7 +27,7 @@ class LaneValues {
     if constexpr (!kPacked) return held_[i];
   }
 
-  // The values from i on, i a multiple of kRun, rounded to T.
+  // Sets the run of values from i on, rounded to T; i is a multiple of kRun.
   __device__ __forceinline__ void set_run(int i, const float (&values)[kRun]) {
 #pragma unroll
     for (int k = 0; k < kRun; ++k) {
@@ -58,7 +58,7 @@ class LaneValues {
     }
   }
 
-  // One run of values, rounded to T.
+  // Stores one run of values, rounded to T.
   static __device__ __forceinline__ void store_run(T* to, const float (&values)[kRun]) {
     if constexpr (kWide) {
       store_vector<T>(to, values);
@@ -67,7 +67,7 @@ class LaneValues {
     }
   }
 
-  // The run of float32 values at the same columns of another row: parameters, sums, targets.
+  // Loads a run of float32 values at the same columns of another row: parameters, sums, targets.
   static __device__ __forceinline__ void load_float_run(const float* from, float (&to)[kRun]) {
     if constexpr (kWide) {
 #pragma unroll
@@ -90,7 +90,7 @@ class LaneValues {
       *to = from[0];
     }
   }
-  // All of them, but for those past the end of the row.
+  // Stores all values except those past the end of the row.
   static __device__ __forceinline__ void store_floats(float* row, int lane, int columns,
                                                       const float (&from)[kValues]) {
 #pragma unroll

@@ -1,6 +1,6 @@
-// How a .cu file reaches the device: the launch of a kernel, checked and named, and its dynamic
-// shared memory. The same sources compile with nvcc, and with a host compiler for the emulator of
-// tests/cuda_emulator, whose cuda_runtime.h then stands in for the toolkit's.
+// Launches a kernel from a .cu file, with error checks and a name, and declares its dynamic shared
+// memory. The same sources compile with nvcc, and with a host compiler for the emulator of
+// tests/cuda_emulator, whose cuda_runtime.h then replaces the toolkit's.
 //
 // Rules that keep every kernel testable there: shared memory is dynamic (DTN_SHARED), blocks are
 // whole warps, every lane of a warp takes part in its shuffles and fragments, and sums of floats
@@ -29,7 +29,7 @@
 
 namespace dtn {
 
-// What a launch is called in errors: the kernel and the sizes it was asked for.
+// Name of a launch in error messages: the kernel and its sizes.
 struct KernelName {
   const char* name;
   std::array<std::int64_t, 6> sizes{};
@@ -65,7 +65,7 @@ void launch(CudaQueue& queue, const KernelName& name, void (*kernel)(P...),
                                    static_cast<P>(args)...),
                        name, shape);
 #else
-  if (shape.shared_bytes > 48 * 1024) {  // more must be asked for
+  if (shape.shared_bytes > 48 * 1024) {  // CUDA requires an opt-in for more
     detail::check_launch(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                               static_cast<int>(shape.shared_bytes)),
                          name, shape);
@@ -79,7 +79,7 @@ void launch(CudaQueue& queue, const KernelName& name, void (*kernel)(P...),
 #endif
 }
 
-// What a block may have of shared memory, in bytes, on the device in use: 99 KiB or more.
+// Returns the largest shared memory of a block on the device in use, in bytes: 99 KiB or more.
 inline std::size_t most_shared_bytes() {
   int device = 0, bytes = 0;
   cudaError_t error = cudaGetDevice(&device);
@@ -93,7 +93,7 @@ inline std::size_t most_shared_bytes() {
   return static_cast<std::size_t>(bytes);
 }
 
-// Blocks that cover n items. Throws Error where a grid cannot have so many.
+// Returns the number of blocks that cover n items. Throws Error if a grid cannot have that many.
 inline dim3 blocks_for(std::int64_t n, std::int64_t per_block) {
   constexpr std::int64_t kMostBlocks = std::numeric_limits<std::int32_t>::max();
   const std::int64_t blocks = (n + per_block - 1) / per_block;

@@ -1,27 +1,27 @@
-// The second half of a sum over rows: partial sums, one row of them per block of the kernel before,
-// are added to the totals in an order that the shape alone decides.
+// Second half of a sum over rows. The first kernel writes one row of partial sums per block; these
+// are added to the totals in an order that depends only on the shape.
 #pragma once
 
 #include "kernels/cuda/reduce.cuh"
 
 namespace dtn::cuda {
 
-// Rows of partial sums, with several results side by side.
+// Rows of partial sums for several outputs.
 struct PartialSums {
   const float* sums;  // [chunks, outputs, columns]
   std::int64_t chunks, columns;
   int outputs;
 };
 
-// A block takes kColumns columns, its thread (group, column) every kGroups-th chunk, which keeps
-// the loads of many chunks in flight at once; then one warp per column adds up the groups. Blocks:
-// [columns / kColumns, outputs]. The sums are few: what counts is how long the longest chain of
-// loads is.
+// A block handles kColumns columns. Its thread (group, column) adds every kGroups-th chunk, which
+// keeps the loads of many chunks in flight at once; then one warp per column adds the groups. Grid:
+// [columns / kColumns, outputs]. There are few sums, so the longest chain of loads determines the
+// time.
 template <int kColumns>
 struct AddPartials {
   static constexpr int kThreads = 1024;
   static constexpr int kGroups = kThreads / kColumns;
-  static constexpr int kStride = kColumns + 1;  // spreads a column over the banks
+  static constexpr int kStride = kColumns + 1;  // avoids bank conflicts within a column
   static_assert(kGroups == 2 * kWarpSize);
 };
 
@@ -50,8 +50,8 @@ __global__ void __launch_bounds__(AddPartials<kColumns>::kThreads)
   if (lane == 0 && first + warp < p.columns) finish(output, first + warp, sum);
 }
 
-// Calls finish(output, column, total) for the outputs that finish.wants(output), by one thread
-// each.
+// Calls finish(output, column, total) for each output with finish.wants(output); one thread makes
+// each call.
 template <class Finish>
 void add_partials(CudaQueue& queue, const char* name, const PartialSums& p, const Finish& finish) {
   constexpr int kColumns = 16;  // 64 bytes of a row of sums at a time
@@ -61,7 +61,7 @@ void add_partials(CudaQueue& queue, const char* name, const PartialSums& p, cons
          {grid, Shape::kThreads, Shape::kGroups * Shape::kStride * sizeof(float)}, p, finish);
 }
 
-// Up to three results, added to the totals; a null one is skipped.
+// Up to three outputs, added to the totals; a null total is skipped.
 struct Partials {
   const float* sums;  // [chunks, outputs, columns]
   std::int64_t chunks, columns;
@@ -85,8 +85,8 @@ inline void add_partials(CudaQueue& queue, const char* name, const Partials& p) 
                AddToTotals{p.totals[0], p.totals[1], p.totals[2]});
 }
 
-// How a kernel cuts its rows: at least `least` rows to a chunk, a multiple of `step`, and no more
-// than about a thousand chunks.
+// Rows per chunk of a kernel: at least `least` rows, a multiple of `step`, and at most about a
+// thousand chunks.
 inline std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t least, std::int64_t step) {
   std::int64_t n = (rows + 1023) / 1024;
   if (n < least) n = least;

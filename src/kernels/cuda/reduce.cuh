@@ -8,7 +8,7 @@ namespace dtn::cuda {
 inline constexpr int kWarpSize = 32;
 inline constexpr unsigned kWholeWarp = 0xffffffffu;
 
-// Every lane gets the sum.
+// Returns the sum over the warp, in every lane.
 template <class T>
 __device__ __forceinline__ T warp_sum(T v) {
 #pragma unroll
@@ -18,7 +18,7 @@ __device__ __forceinline__ T warp_sum(T v) {
   return v;
 }
 
-// The larger; NaN when either is.
+// Returns the larger value; NaN if either is NaN.
 template <class T>
 __device__ __forceinline__ T max_or_nan(T a, T b) {
   return a > b || a != a ? a : b;
@@ -33,9 +33,9 @@ __device__ __forceinline__ T warp_max(T v) {
   return v;
 }
 
-// Lane i of every warp gets what warp i of the block made of its values, lanes without such a warp
-// get their own warp's again. `scratch` is shared memory for one T per warp, which may be written
-// again behind a barrier. The block is one-dimensional, of whole warps.
+// Lane i of every warp gets of_warp of the block's warp i; if there is no warp i, the lane keeps
+// its own of_warp. `scratch` is shared memory for one T per warp, which may be overwritten after a
+// barrier. The block is one-dimensional and consists of whole warps.
 template <class T>
 __device__ __forceinline__ T gather_warps(T of_warp, T* scratch) {
   int lane = static_cast<int>(threadIdx.x) % kWarpSize;
@@ -45,7 +45,7 @@ __device__ __forceinline__ T gather_warps(T of_warp, T* scratch) {
   return lane < warps ? scratch[lane] : of_warp;
 }
 
-// Every thread gets the sum over the block; `scratch` as above.
+// Returns the sum over the block, in every thread; `scratch` as above.
 template <class T>
 __device__ __forceinline__ T block_sum_once(T v, T* scratch) {
   int lane = static_cast<int>(threadIdx.x) % kWarpSize;
@@ -53,7 +53,7 @@ __device__ __forceinline__ T block_sum_once(T v, T* scratch) {
   return warp_sum(lane < static_cast<int>(blockDim.x) / kWarpSize ? of_lane : T(0));
 }
 
-// The same, and the scratch may be used again at once.
+// Like block_sum_once(), but the scratch may be reused at once.
 template <class T>
 __device__ __forceinline__ T block_sum(T v, T* scratch) {
   T total = block_sum_once(v, scratch);
@@ -61,8 +61,8 @@ __device__ __forceinline__ T block_sum(T v, T* scratch) {
   return total;
 }
 
-// Every thread gets the largest value of the block, or NaN when there is one; the scratch may be
-// used again at once.
+// Returns the largest value of the block, or NaN if there is one, in every thread; the scratch may
+// be reused at once.
 template <class T>
 __device__ __forceinline__ T block_max(T v, T* scratch) {
   T largest = warp_max(gather_warps(warp_max(v), scratch));

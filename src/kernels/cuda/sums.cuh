@@ -1,5 +1,5 @@
-// Sums of many float32 values in float64, in an order fixed by their number: one block adds a chunk
-// of kSumChunk, then one block adds the chunks.
+// Sums of many float32 values in float64, in an order that depends only on their number: one block
+// adds each chunk of kSumChunk values, then one block adds the chunks.
 #pragma once
 
 #include "kernels/cuda/elementwise.cuh"
@@ -8,12 +8,12 @@
 namespace dtn::cuda {
 
 inline constexpr int kSumThreads = 256;
-inline constexpr int kSumVectors = 8;  // of 4 values, per thread
+inline constexpr int kSumVectors = 8;  // vectors of 4 values per thread
 inline constexpr std::int64_t kSumChunk = std::int64_t{kSumThreads} * kSumVectors * 4;
 inline constexpr int kAddThreads = 1024;
 
-// partial[chunk] = sum of Term::of(x[i]). The order does not depend on `wide`: whether x is aligned
-// to 16 bytes.
+// partial[chunk] = sum of Term::of(x[i]). `wide`: x is aligned to 16 bytes. The order of the sum
+// does not depend on `wide`.
 template <class Term>
 __global__ void sum_chunk_kernel(const float* x, std::int64_t count, bool wide, double* partial) {
   DTN_SHARED(double, scratch);
@@ -51,7 +51,7 @@ __global__ void add_chunks_kernel(const double* partial, std::int64_t chunks, Fi
   if (threadIdx.x == 0) finish(total);
 }
 
-// finish(sum of Term::of(x[i])), by one thread of the device.
+// Calls finish(sum of Term::of(x[i])) in one thread of the device.
 template <class Term, class Finish>
 void launch_sum(CudaQueue& queue, const char* name, const float* x, std::int64_t count,
                 const Finish& finish) {

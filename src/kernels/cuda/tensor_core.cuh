@@ -1,14 +1,15 @@
-// Tensor-core products of one warp and the moves that feed them, for compute capability 8.0 on,
-// with the fragment layouts of the PTX manual ("Matrix multiply-accumulate operation using mma
-// instruction"). Lane l has g = l / 4 and t = l % 4. Everything here is collective: all 32 lanes.
+// Tensor-core products of one warp and their operand moves, from compute capability 8.0 on.
+// Fragment layouts follow the PTX manual ("Matrix multiply-accumulate operation using mma
+// instruction"). Lane l has g = l / 4 and t = l % 4. All functions are collective over the 32
+// lanes.
 //
-//   m16n8k16, bfloat16 (pairs, lower k in the lower half):
-//     A [16, 16]: a0 (g, 2t..) a1 (g + 8, 2t..) a2 (g, 2t + 8..) a3 (g + 8, 2t + 8..)
-//     B [16, 8]:  b0 (k 2t.., n g) b1 (k 2t + 8.., n g)
-//   m16n8k8, tf32:
-//     A [16, 8]:  a0 (g, t) a1 (g + 8, t) a2 (g, t + 4) a3 (g + 8, t + 4)
-//     B [8, 8]:   b0 (k t, n g) b1 (k t + 4, n g)
-//   both, float32: C [16, 8]: c0 (g, 2t) c1 (g, 2t + 1) c2 (g + 8, 2t) c3 (g + 8, 2t + 1)
+//    m16n8k16, bfloat16 (pairs, lower k in the lower half):
+//      A [16, 16]: a0 (g, 2t..) a1 (g + 8, 2t..) a2 (g, 2t + 8..) a3 (g + 8, 2t + 8..)
+//      B [16, 8]:  b0 (k 2t.., n g) b1 (k 2t + 8.., n g)
+//    m16n8k8, tf32:
+//      A [16, 8]:  a0 (g, t) a1 (g + 8, t) a2 (g, t + 4) a3 (g + 8, t + 4)
+//      B [8, 8]:   b0 (k t, n g) b1 (k t + 4, n g)
+//    both, float32: C [16, 8]: c0 (g, 2t) c1 (g, 2t + 1) c2 (g + 8, 2t) c3 (g + 8, 2t + 1)
 #pragma once
 
 #include "kernels/cuda/values.cuh"
@@ -22,13 +23,13 @@ struct Operands {
   float c[4];
 };
 
-// The product of a whole warp, computed by one of its lanes: value(r, upper) is number `upper` of
-// register r, of which there are `per_register`.
+// Product of a whole warp, computed by one of its lanes. value(r, i) is number i of the PerRegister
+// numbers in register r.
 template <int PerRegister, class Value>
 inline void emulate_mma(const char* what, float (&c)[4], const unsigned (&a)[4],
                         const unsigned (&b)[2], const Value& value) {
   constexpr int kDepth = 8 * PerRegister;
-  using Row = float __attribute__((vector_size(8 * sizeof(float))));  // of B and C
+  using Row = float __attribute__((vector_size(8 * sizeof(float))));  // row of B and C
   const Operands mine{{a[0], a[1], a[2], a[3]}, {b[0], b[1]}, {c[0], c[1], c[2], c[3]}};
   const Operands done = emu::compute_together(what, mine, [&](const auto& of) {
     float ma[16][kDepth];
@@ -81,7 +82,7 @@ __device__ __forceinline__ void mma_bf16(float (&c)[4], const unsigned (&a)[4],
 #endif
 }
 
-// The nearest number with 10 fraction bits, ties away from zero.
+// Rounds to the nearest number with 10 fraction bits, ties away from zero.
 __device__ __forceinline__ unsigned to_tf32(float v) {
 #ifdef __CUDA_ARCH__
   unsigned r;
@@ -94,7 +95,7 @@ __device__ __forceinline__ unsigned to_tf32(float v) {
 #endif
 }
 
-// c += a b with tf32 operands, as to_tf32 makes them.
+// c += a b with tf32 operands from to_tf32().
 __device__ __forceinline__ void mma_tf32(float (&c)[4], const unsigned (&a)[4],
                                          const unsigned (&b)[2]) {
 #ifdef DTN_CUDA_EMULATED
@@ -110,9 +111,9 @@ __device__ __forceinline__ void mma_tf32(float (&c)[4], const unsigned (&a)[4],
 #endif
 }
 
-// Four 8 x 8 matrices of 2-byte values out of shared memory. Lane l passes the address of row l % 8
-// of matrix l / 8, 16 bytes, 16-byte aligned; it gets, for matrix i, the two values (g, 2t) in
-// r[i], or with `Transpose` those of (2t, g) and (2t + 1, g).
+// Loads four 8 x 8 matrices of 2-byte values from shared memory. Lane l passes the address of
+// row l % 8 of matrix l / 8 (16 bytes, 16-byte aligned). For matrix i it gets in r[i] the values
+// (g, 2t) and (g, 2t + 1), or with `Transpose` the values (2t, g) and (2t + 1, g).
 template <bool Transpose>
 __device__ __forceinline__ void load_matrices(unsigned (&r)[4], const void* row) {
 #ifdef DTN_CUDA_EMULATED
@@ -142,7 +143,7 @@ __device__ __forceinline__ void load_matrices(unsigned (&r)[4], const void* row)
 #endif
 }
 
-// The transpose of an 8 x 8 matrix of 2-byte values in registers: lane l holds (g, 2t..), lower
+// Transposes an 8 x 8 matrix of 2-byte values in registers. Lane l holds (g, 2t..), the lower
 // column in the lower half, before and after.
 __device__ __forceinline__ unsigned transpose_matrix(unsigned pair) {
 #ifdef DTN_CUDA_EMULATED

@@ -1,5 +1,5 @@
-// What single launches on a CUDA device take. While a Trace is alive, everything that is enqueued
-// for computing stands between two events; otherwise a launch pays a test of one flag.
+// Times of single launches on a CUDA device. While a Trace is alive, each operation enqueued in the
+// computing stream is between two events; otherwise a launch costs one test of a flag.
 #pragma once
 
 #include <atomic>
@@ -16,11 +16,12 @@ struct TimedLaunch {
   double microseconds = 0;
 };
 
-// Of the launches by this thread, one trace at a time. What is captured into a graph is left out:
-// its events would have no times.
+// Traces the launches of this thread; there can be one trace at a time. Launches captured into a
+// graph are left out, because their events would have no times.
 //
-// The first event of a launch may be reached while the host still prepares the launch, and its time
-// then counts that too: give the device work that lasts until the host is ahead, before the trace.
+// The device may reach the first event of a launch while the host still prepares the launch; the
+// measured time then includes the preparation. To avoid this, give the device enough work before
+// the trace that the host stays ahead.
 class Trace {
  public:
   Trace();
@@ -28,7 +29,7 @@ class Trace {
   Trace(const Trace&) = delete;
   Trace& operator=(const Trace&) = delete;
 
-  // Those since the trace began, in the order they were enqueued. Waits for them.
+  // Returns the launches since the trace began, in the order of their enqueueing. Waits for them.
   std::vector<TimedLaunch> launches() const;
 
  private:
@@ -37,11 +38,11 @@ class Trace {
   std::unique_ptr<State> state_;
 };
 
-// Stands around a launch.
+// Times the launch in its scope.
 class TracedLaunch {
  public:
   explicit TracedLaunch(const char* name) : on_(is_tracing() && begin(name)) {}
-  // For names that take time to make.
+  // For names that are costly to build.
   template <std::invocable F>
   explicit TracedLaunch(const F& name) : on_(is_tracing() && begin(name())) {}
   ~TracedLaunch() {
@@ -54,7 +55,7 @@ class TracedLaunch {
  private:
   friend class Trace;
   static bool is_tracing() { return tracing_.load(std::memory_order_relaxed); }
-  // Whether this launch is timed.
+  // Returns true if this launch is timed.
   static bool begin(std::string_view name);
   static void end() noexcept;
 

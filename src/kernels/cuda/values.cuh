@@ -1,4 +1,4 @@
-// Loads and stores of float32 and bfloat16 values, singly and in 16-byte vectors, computed in
+// Loads and stores of float32 and bfloat16 values, single or in 16-byte vectors, for computation in
 // float32.
 #pragma once
 
@@ -11,7 +11,7 @@ __device__ __forceinline__ float to_float(bfloat16 v) {
   return __uint_as_float(static_cast<unsigned>(v.bits) << 16);
 }
 
-// Two floats rounded to nearest even bfloat16, `low` in the lower half.
+// Packs two floats, rounded to nearest even bfloat16, with `low` in the lower half.
 __device__ __forceinline__ unsigned pack_bfloat16(float low, float high) {
 #if defined(__CUDA_ARCH__)
   unsigned packed;
@@ -42,7 +42,7 @@ __device__ __forceinline__ bfloat16 from_float<bfloat16>(float v) {
   return r;
 }
 
-// 16 bytes of T: 4 floats or 8 bfloat16.
+// Number of T in 16 bytes: 4 floats or 8 bfloat16.
 template <class T>
 inline constexpr int kPerVector = 16 / static_cast<int>(sizeof(T));
 
@@ -75,7 +75,7 @@ __device__ __forceinline__ void store_vector<bfloat16>(bfloat16* to, const float
                  pack_bfloat16(from[4], from[5]), pack_bfloat16(from[6], from[7]));
 }
 
-// Whether rows of `stride` values of T that begin at p can be read 16 bytes at a time.
+// Returns true if rows of `stride` values of T that begin at p can be read 16 bytes at a time.
 template <class T>
 inline bool is_vectorizable(const void* p, std::int64_t stride) {
   return reinterpret_cast<std::uintptr_t>(p) % 16 == 0 &&

@@ -1,19 +1,20 @@
-// Tensor-core products of a warpgroup, four warps that follow each other (wgmma), for compute
-// capability 9.0: there nothing else reaches the full rate. They run beside the warps that ask for
+// Tensor-core products of a warpgroup, four consecutive warps (wgmma), for compute capability 9.0,
+// where only these products reach the full rate. They run asynchronously to the warps that issue
 // them, and read the right operand, or both, from shared memory.
 //
-//   WarpgroupProducts products;                one per thread
-//   products.begin();                          what registers hold is settled
-//   products.multiply(d, a, b, false); ...     d = a b; then, with true, d += a b
-//   products.commit();                         close a group
-//   products.wait<0>(d);                       all groups are done, and d may be read
+//    WarpgroupProducts products;                one per thread
+//    products.begin();                          orders earlier register accesses
+//    products.multiply(d, a, b, false); ...     d = a b; with true, d += a b
+//    products.commit();                         closes a group
+//    products.wait<0>(d);                       all groups are done, and d may be read
 //
-// Between multiply and wait nobody touches d, the registers of a, or the shared memory of a and b.
-// All 128 threads take part in each call. With the fragments of tensor_core.cuh, warp w of the group
-// holds rows 16 w to 16 w + 15 of d [64, N], d[n] those of columns 8 n to 8 n + 7, and likewise of a
-// [64, 16].
+// Between multiply and wait, no thread may touch d, the registers of a, or the shared memory of a
+// and b. All 128 threads take part in each call. With the fragments of tensor_core.cuh, warp w of
+// the group holds rows 16 w to 16 w + 15 of d [64, N], with columns 8 n to 8 n + 7 in d[n], and
+// likewise of a [64, 16].
 //
-// Layouts and encodings are those of the PTX manual, "Asynchronous Warpgroup Level Matrix
+// Layouts and encodings follow the PTX manual, "Asynchronous Warpgroup Level Matrix
+// Multiply-Accumulate Operation".
 // Multiply-Accumulate Operation".
 #pragma once
 
@@ -28,25 +29,26 @@
 namespace dtn::cuda {
 
 inline constexpr int kWarpgroupThreads = 128;
-inline constexpr int kWarpgroupRows = 64;  // of a product
+inline constexpr int kWarpgroupRows = 64;  // rows of a product
 
-// How a matrix of bfloat16 [rows, kColumns] lies in shared memory for such products: in core
-// matrices of 8 x 8 values, 128 bytes each, eight rows of 16 bytes; those of the same eight rows
-// follow each other. That is the layout without swizzle. A core matrix fills each bank once, however
-// a product reads it, and the same matrix can be summed over its columns or over its rows.
+// Offset of a value in a bfloat16 matrix [rows, columns] in shared memory, in the layout without
+// swizzle for these products. The matrix consists of core matrices of 8 x 8 values (eight rows of
+// 16 bytes, 128 bytes); core matrices of the same eight rows are consecutive. A core matrix uses
+// each bank once in every kind of read, and products can sum the same matrix over its columns or
+// over its rows.
 inline constexpr int kCoreValues = 64;
 __device__ __forceinline__ int core_offset(int row, int column, int columns) {
   return (row / 8 * (columns / 8) + column / 8) * kCoreValues + row % 8 * 8 + column % 8;
 }
 
-// What of a matrix in shared memory a product sums over.
+// Dimension of a matrix in shared memory over which a product sums.
 enum class Depth { kColumns, kRows };
 
-// An operand in shared memory: 16 of its depth, from where it begins.
+// An operand in shared memory: 16 steps of depth from its start.
 template <Depth kDepth>
 class SharedOperand {
  public:
-  // `first` is row 0 of eight, column 0 of eight, of a matrix of so many columns.
+  // `first` is the first value of a core matrix, in a matrix of `columns` columns.
   __device__ __forceinline__ SharedOperand(const bfloat16* first, int columns) {
     const unsigned row_step = static_cast<unsigned>(columns) * 16, column_step = 128;
     const unsigned depth_step = kDepth == Depth::kColumns ? column_step : row_step;
@@ -61,7 +63,7 @@ class SharedOperand {
     step_ = encoded(2 * depth_step);
   }
 
-  // The next but `sixteens - 1` sixteen of the depth.
+  // Returns the operand that starts 16 `sixteens` further along the depth.
   __device__ __forceinline__ SharedOperand after(int sixteens) const {
     SharedOperand next = *this;
     next.low_ += step_ * static_cast<unsigned>(sixteens);
@@ -73,7 +75,7 @@ class SharedOperand {
   }
 
  private:
-  // The manual's matrix-descriptor-encode.
+  // matrix-descriptor-encode of the manual.
   static __device__ __forceinline__ unsigned encoded(unsigned bytes) {
     return (bytes & 0x3ffffu) >> 4;
   }
@@ -81,8 +83,8 @@ class SharedOperand {
   unsigned low_, high_, step_;
 };
 
-// Makes what the threads of a block have written to shared memory, copies they have waited for
-// included, visible to each other and to products.
+// Makes all writes of the block's threads to shared memory, including the copies that they have
+// waited for, visible to each other and to products.
 __device__ __forceinline__ void sync_for_products() {
 #ifndef DTN_CUDA_EMULATED
   detail::fence_proxy_async();

@@ -1,5 +1,5 @@
-// The instructions behind warpgroup.cuh, for nvcc. They exist for the architecture sm_90a alone; what
-// is compiled for others traps, and is not called.
+// PTX instructions of warpgroup.cuh, for nvcc. They exist only for the architecture sm_90a; for
+// others they compile to a trap, and are not called.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ __device__ __forceinline__ void wgmma_fence() {
 __device__ __forceinline__ void wgmma_commit() {
   DTN_WGMMA_ASM("wgmma.commit_group.sync.aligned;" ::: "memory");
 }
-// What this thread has written to shared memory is there for products, too.
+// Makes this thread's writes to shared memory visible to products.
 __device__ __forceinline__ void fence_proxy_async() {
   DTN_WGMMA_ASM("fence.proxy.async.shared::cta;" ::: "memory");
 }
@@ -27,7 +27,7 @@ __device__ __forceinline__ void wgmma_wait() {
   DTN_WGMMA_ASM("wgmma.wait_group.sync.aligned %0;" ::"n"(kGroups) : "memory");
 }
 
-// Keeps the compiler from reading d before the wait that stands above.
+// Stops the compiler from moving a read of d above the preceding wait.
 template <int N>
 __device__ __forceinline__ void settle(float (&d)[N][4]) {
 #pragma unroll
@@ -37,7 +37,7 @@ __device__ __forceinline__ void settle(float (&d)[N][4]) {
   }
 }
 
-// Names of the first registers of an asm, eight to a macro.
+// Names of the first registers of an asm statement, eight per macro.
 // clang-format off
 #define DTN_P0 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define DTN_P8 "%8, %9, %10, %11, %12, %13, %14, %15"
@@ -57,14 +57,14 @@ __device__ __forceinline__ void settle(float (&d)[N][4]) {
 #define DTN_P120 "%120, %121, %122, %123, %124, %125, %126, %127"
 // clang-format on
 
-// The values of d, a fragment to a macro, as operands of an asm.
+// Values of d as operands of an asm statement, one fragment per DTN_D.
 #define DTN_D(n) "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])
 #define DTN_D4(n) DTN_D(n), DTN_D(n + 1), DTN_D(n + 2), DTN_D(n + 3)
 #define DTN_D8(n) DTN_D4(n), DTN_D4(n + 4)
 #define DTN_D16(n) DTN_D8(n), DTN_D8(n + 8)
 
-// d = a b, or += where `add` says so: the instruction for `columns` of b, with a in registers or in
-// shared memory. The numbers count the operands behind those of d.
+// d = a b, or d += a b if `add`: the instruction for `columns` columns of b, with a in registers or
+// in shared memory. The operand numbers continue after those of d.
 #define DTN_WGMMA_TEXT(columns, registers, a, b, add, immediates)                             \
   "{\n.reg .pred p;\nsetp.ne.b32 p, " add                                                     \
   ", 0;\n"                                                                                    \
