@@ -22,19 +22,19 @@ bool uses_onednn(DType dtype) {
   return !eigen_forced.load(std::memory_order_relaxed) && dtype != DType::kFloat64 &&
          onednn::supports(DType::kFloat32);
 }
-// Otherwise bfloat16 is widened to float32 first.
+// Returns true if no conversion is needed; otherwise bfloat16 is converted to float32 first.
 bool multiplies_natively(DType dtype) {
   return dtype != DType::kBFloat16 || (uses_onednn(dtype) && onednn::supports(dtype));
 }
 
-// Rows of a tile of oneDNN come in blocks of so many.
+// Block size of the rows of a oneDNN tile.
 std::int64_t row_block(DType dtype) {
   if (!uses_onednn(dtype)) return 1;
   return onednn::row_block(multiplies_natively(dtype) ? dtype : DType::kFloat32);
 }
 
-// A library called outside a parallel region would start its own threads, and a result would
-// depend on their number.
+// Outside a parallel region a library would start threads, and the result would depend on their
+// number. Limits the library to one thread.
 class OneThread {
  public:
   OneThread() : saved_(omp_get_max_threads()) {
@@ -55,7 +55,8 @@ void multiply_native(CpuQueue& queue, const GemmTile& t) {
   uses_onednn(t.dtype) ? onednn::multiply_rows(queue, t) : eigen::multiply(t);
 }
 
-// bfloat16 on a machine that has no such products: widened tiles, float32 product.
+// bfloat16 on a machine without native bfloat16 products: converts the tiles and multiplies in
+// float32.
 void multiply_widened(CpuQueue& queue, const GemmTile& t) {
   Scratch::Scope scope(queue.scratch());
   auto widen = [&](const void* x, std::int64_t ld, std::int64_t rows, std::int64_t cols) {
@@ -82,21 +83,21 @@ void multiply(CpuQueue& queue, const GemmTile& t) {
   multiplies_natively(t.dtype) ? multiply_native(queue, t) : multiply_widened(queue, t);
 }
 
-// How a product is cut; fixed by its shape alone.
+// Division of a product into tiles; fixed by its shape alone.
 struct Plan {
   std::int64_t tile_m, tile_n, tiles_m, tiles_n;
   std::int64_t groups;   // independent partial sums over k
-  std::int64_t group_k;  // length of each but the last
-  std::int64_t chunk_k;  // what one library call takes of it
+  std::int64_t group_k;  // length of each group except the last
+  std::int64_t chunk_k;  // part of a group in one library call
 };
 
-// Nearly equal parts of at most `most`, in multiples of `unit`.
+// Returns the size of nearly equal parts of n: at most `most`, rounded up to a multiple of `unit`.
 std::int64_t even_part(std::int64_t n, std::int64_t most, std::int64_t unit) {
   std::int64_t parts = ceil_div(n, most);
   return ceil_div(ceil_div(n, parts), unit) * unit;
 }
 
-// Rows of a tile, some 128, such that 2 or 4 threads end together.
+// Returns the rows of a tile, about 128, such that 2 or 4 threads finish together.
 std::int64_t even_rows(std::int64_t rows, std::int64_t block) {
   constexpr std::int64_t kRows = 128;
   std::int64_t tiles = ceil_div(rows, kRows);
@@ -104,7 +105,7 @@ std::int64_t even_rows(std::int64_t rows, std::int64_t block) {
   const std::int64_t unit = std::max<std::int64_t>(4, block);
   std::int64_t best = ceil_div(ceil_div(rows, tiles), unit) * unit;
   if (block == 1 || tiles <= 4) return best;
-  // Large blocks leave a rest: the size with the least to do for the thread that ends last.
+  // Large blocks leave a remainder. Takes the size with the least work for the slowest thread.
   std::int64_t least = 0;
   for (std::int64_t tile = 96; tile <= 144; tile += block) {
     const std::int64_t count = ceil_div(rows, tile);
@@ -117,8 +118,8 @@ std::int64_t even_rows(std::int64_t rows, std::int64_t block) {
 }
 
 Plan make_plan(const Gemm& g, bool has_epilogue) {
-  // Tiles of this size keep what they read and write in a 1 MiB second-level cache; fewer than
-  // kEnoughTiles leave threads idle, and then k is split too.
+  // With tiles of this size, all that a tile reads and writes fits a 1 MiB L2 cache. Fewer than
+  // kEnoughTiles would leave threads idle; then k is split too.
   constexpr std::int64_t kEnoughTiles = 12, kMinGroup = 512;
   Plan p;
   if (g.transpose_a) {
@@ -127,7 +128,7 @@ Plan make_plan(const Gemm& g, bool has_epilogue) {
     p.tile_m = even_rows(g.m, row_block(g.dtype));
   }
   p.tiles_m = ceil_div(g.m, p.tile_m);
-  // A dense tile as wide as C is written in place by oneDNN, which then walks the columns itself.
+  // oneDNN writes a dense tile as wide as C in place, and then iterates over the columns itself.
   bool in_place = !has_epilogue && !g.transpose_a && g.ldc == g.n && g.n <= 2048 && p.tiles_m >= 16;
   p.tile_n = in_place ? g.n : even_part(g.n, g.transpose_a ? 256 : 448, 16);
   p.tiles_n = ceil_div(g.n, p.tile_n);
@@ -139,24 +140,24 @@ Plan make_plan(const Gemm& g, bool has_epilogue) {
   }
   p.group_k = even_part(g.k, ceil_div(g.k, p.groups), 16);
   p.groups = ceil_div(g.k, p.group_k);
-  // A transposed factor is read along its long stride: short pieces stay in cache.
+  // A transposed factor is read along its long stride; short pieces stay in cache.
   p.chunk_k = g.transpose_a && wide_c ? even_part(p.group_k, 400, 16) : p.group_k;
   return p;
 }
 
 using Epilogue = std::function<void(CpuQueue&, const ProductTile&)>;
 
-// One product while it is computed.
+// State of one product during its computation.
 struct Job {
   const Gemm& g;
-  const GatherPart* gather_a;  // or null
-  const GatherPart* gather_b;  // or null
+  const GatherPart* gather_a;  // may be null
+  const GatherPart* gather_b;  // may be null
   Plan plan;
   DType accumulator;
   const Epilogue* epilogue;
-  void* partials;               // [groups - 1, m, n]; group 0 goes straight to C
-  void* sum_partials;           // [groups - 1, m], likewise, for a_sums
-  const onednn::Panel* panels;  // [tiles_n], or null: B is used as it is
+  void* partials;               // [groups - 1, m, n]; group 0 is written to C
+  void* sum_partials;           // [groups - 1, m], the same for a_sums
+  const onednn::Panel* panels;  // [tiles_n], or null: B is used without packing
 };
 
 GemmTile column_of_b(const Gemm& g, const Plan& plan, std::int64_t j) {
@@ -170,8 +171,8 @@ GemmTile column_of_b(const Gemm& g, const Plan& plan, std::int64_t j) {
   return t;
 }
 
-// op(B) in column panels of oneDNN's own layout; worth it when several tiles share a panel. Its
-// fast kernels want the other two matrices dense.
+// Packs op(B) into column panels in oneDNN's layout, which pays if several tiles share a panel. The
+// fast oneDNN kernels need the other two matrices dense. Returns null if B is not packed.
 const onednn::Panel* pack_b(CpuQueue& queue, Scratch::Scope& scope, const Job& job) {
   const Gemm& g = job.g;
   const Plan& plan = job.plan;
@@ -194,7 +195,7 @@ const onednn::Panel* pack_b(CpuQueue& queue, Scratch::Scope& scope, const Job& j
   return panels;
 }
 
-// Tile (i, j) of product `batch`, summed over group `group` of k.
+// Computes tile (i, j) of product `batch`, summed over group `group` of k.
 void compute_tile(CpuQueue& queue, const Job& job, std::int64_t batch, std::int64_t group,
                   std::int64_t i, std::int64_t j) {
   const Gemm& g = job.g;

@@ -1,4 +1,4 @@
-// Tiles of a matrix product on Eigen, float32 and float64, on the calling thread alone.
+// Tiles of a matrix product on Eigen, float32 and float64, on the calling thread only.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace dtn::eigen {
 
-// Its name and version.
+// Returns the name and version of the library.
 std::string library();
 
 void multiply(const GemmTile&);

@@ -12,9 +12,9 @@ namespace {
 
 using dnnl::memory;
 
-// Primitives kept per thread; a model has some dozens of shapes.
+// Maximum number of primitives kept per thread; a model has some dozens of shapes.
 constexpr std::size_t kMaxEntries = 1024;
-// The packed layout must not depend on the tile that happens to ask for it first.
+// A fixed row count, so that the packed layout does not depend on the tile that needs it first.
 constexpr std::int64_t kPackingRows = 128;
 
 struct Key {
@@ -72,7 +72,7 @@ void check(dnnl_status_t status, const char* what) {
   if (status != dnnl_success) throw Error(cat("oneDNN could not ", what, " (status ", status, ")"));
 }
 
-// oneDNN 3 describes an operation in one step, where 2 took two.
+// oneDNN 3 describes an operation in one step, oneDNN 2 in two.
 dnnl::matmul::primitive_desc describe(const memory::desc& a, const memory::desc& b,
                                       const memory::desc& c,
                                       const dnnl::primitive_attr& attributes = {}) {
@@ -83,12 +83,12 @@ dnnl::matmul::primitive_desc describe(const memory::desc& a, const memory::desc&
 #endif
 }
 
-// Plain rows, which is what oneDNN says where it has no layout of its own.
+// Plain row-major rows, oneDNN's answer if it has no special layout.
 memory::desc rows_in_turn(const GemmTile& t, std::int64_t stride) {
   return matrix(t.dtype, t.k, t.n, stride, false);
 }
 
-// The layout oneDNN wants for a [k, n] right-hand side that is used many times.
+// Returns the layout that oneDNN prefers for a [k, n] right-hand side that is used many times.
 const memory::desc& packed_layout(const GemmTile& t) {
   Cache<memory::desc>& cache = state().layouts;
   Key key{{static_cast<int>(t.dtype), t.k, t.n}};
@@ -191,7 +191,7 @@ void multiply(CpuQueue& queue, const GemmTile& t) try {
 
 Panel plan_panel(const GemmTile& t, int slot) try {
   Cache<memory>& cache = state().panels;
-  // Never within a product: its earlier panels are in use.
+  // Only before the first panel of a product, because its earlier panels are in use.
   if (slot == 0 && cache.size() >= kMaxEntries) cache.clear();
   const memory::desc& layout = packed_layout(t);
   Key key{{static_cast<int>(t.dtype), t.k, t.n, slot}};

@@ -1,5 +1,5 @@
 // Tiles of a matrix product on oneDNN, float32 and bfloat16. Every call computes on the calling
-// thread alone: oneDNN cuts work differently for different thread counts, which changes bits.
+// thread only, because oneDNN divides work differently for each thread count, which changes bits.
 #pragma once
 
 #include <cstddef>
@@ -10,21 +10,21 @@
 
 namespace dtn::onednn {
 
-// Its name and version; empty without it.
+// Returns the name and version of the library; empty without oneDNN.
 std::string library();
 
-// Whether this machine multiplies this type natively (bfloat16 needs AVX512_BF16).
+// Returns true if this machine multiplies this type natively (bfloat16 needs AVX512_BF16).
 bool supports(DType dtype);
 
-// Whether its kernels bring the right-hand side into a layout of their own. Those that do not, before
-// AVX-512, walk down the columns of what they are given.
+// Returns true if its kernels repack the right-hand side into a special layout. Kernels for
+// processors before AVX-512 do not; they read down the columns of the given matrix.
 bool has_own_layout(DType dtype);
 
 void multiply(CpuQueue&, const GemmTile&);
 
-// Packed right-hand sides. plan_panel, from one thread, gives panel number `slot` of a product its
-// place: `bytes` to allocate, then bind. pack_panel may run on any thread. The panel is valid until
-// the thread that planned it plans the same slot with the same shape again.
+// Packed right-hand sides. plan_panel, called from one thread, prepares panel number `slot` of a
+// product. Then allocate `bytes` and call bind_panel. pack_panel may run on any thread. The panel
+// is valid until the thread that planned it plans the same slot with the same shape again.
 struct Panel {
   void* handle;
   std::size_t bytes;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::int64_t kRowBlock = 12;
 
-// A matrix tile copied into scratch memory.
+// Copies a matrix tile into scratch memory.
 void* copied(CpuQueue& queue, Scratch::Scope& scope, DType dtype, const void* x, std::int64_t ld,
              std::int64_t rows, std::int64_t cols, std::int64_t stride, std::int64_t room_rows) {
   void* to = scope.take<char>(room_rows * stride * static_cast<std::int64_t>(size_of(dtype)));
@@ -18,7 +18,7 @@ void* copied(CpuQueue& queue, Scratch::Scope& scope, DType dtype, const void* x,
   return to;
 }
 
-// Rows of zeros fill up the last block.
+// Pads the last block with rows of zeros.
 void multiply_row_blocks(CpuQueue& queue, const GemmTile& t) {
   if (t.transpose_a || t.m % kRowBlock == 0) return multiply(queue, t);
   Scratch::Scope scope(queue.scratch());
@@ -46,7 +46,7 @@ std::int64_t row_block(DType dtype) { return has_own_layout(dtype) ? 1 : kRowBlo
 
 void multiply_rows(CpuQueue& queue, const GemmTile& t) {
   if (has_own_layout(t.dtype)) return multiply(queue, t);
-  constexpr std::int64_t kWorthCopying = 32;  // how often an element is used
+  constexpr std::int64_t kWorthCopying = 32;  // minimum number of uses of an element
   Scratch::Scope scope(queue.scratch());
   GemmTile spread = t;
   auto spread_out = [&](const void*& x, std::int64_t& ld, std::int64_t cols) {

@@ -1,10 +1,10 @@
-// What oneDNN's kernels of before AVX-512 want of the rows of a tile. They have no layout of their own,
-// and so
-//   - walk down the columns of what they are given, which takes up to two and a half times as long
-//     where rows lie a multiple of 512 bytes apart: such factors are copied to other strides first;
-//   - work on six rows at a time, of the halves of up to 144, and add up what fewer are left over in
-//     another order: a tile is filled up to whole blocks, so that the bits of a row do not depend on
-//     how many others there are.
+// Prepares the rows of a tile for oneDNN's kernels for processors before AVX-512. These kernels
+// have no special layout, and therefore
+//   - read down the columns of the given matrices, which takes up to two and a half times as long
+//     if rows are a multiple of 512 bytes apart. These factors are first copied to other strides.
+//   - process six rows at a time, in each half of up to 144 rows, and add up the remaining rows in
+//     another order. A tile is padded to whole blocks, so that the bits of a row do not depend on
+//     the number of other rows.
 #pragma once
 
 #include "core/queue.h"
@@ -12,10 +12,10 @@
 
 namespace dtn::onednn {
 
-// The rows of tiles that need no filling up are multiples of this.
+// Tiles whose row count is a multiple of this need no padding.
 std::int64_t row_block(DType dtype);
 
-// onednn::multiply() of such tiles.
+// onednn::multiply() with this preparation.
 void multiply_rows(CpuQueue&, const GemmTile&);
 
 }  // namespace dtn::onednn

@@ -1,5 +1,5 @@
-// What gemm.cpp asks of a matrix library: one tile of a product, computed by the calling thread
-// alone. Private to the gemm files.
+// Interface between gemm.cpp and a matrix library: one tile of a product, computed on the calling
+// thread only. Private to the gemm files.
 #pragma once
 
 #include <cstdint>
@@ -17,26 +17,26 @@ struct GemmTile {
   void* c;
   std::int64_t lda, ldb, ldc;
   bool transpose_a, transpose_b, accumulate;
-  // The backend's own form of op(B), prepared once and shared by the tiles of a column; what it
-  // points to is the backend's secret.
+  // op(B) in the backend's private form, prepared once and shared by the tiles of a column.
   const void* packed_b = nullptr;
 };
 
-// Who walks down the columns of rows that lie a multiple of this many bytes apart finds them in a few
-// sets of the caches, which then hold little else.
+// Reads down the columns use only a few cache sets if rows are a multiple of this many bytes apart;
+// the cache then holds little else.
 constexpr std::int64_t kCrowdedBytes = 512, kCacheLine = 64;
 
 constexpr bool crowded(DType dtype, std::int64_t stride) {
   return stride * static_cast<std::int64_t>(size_of(dtype)) % kCrowdedBytes == 0;
 }
 
-// The least stride for rows of `cols` that is an odd number of cache lines, which spreads them.
+// Returns the smallest stride for rows of `cols` that is an odd number of cache lines. It spreads
+// the rows over the cache sets.
 constexpr std::int64_t spread_stride(DType dtype, std::int64_t cols) {
   const auto size = static_cast<std::int64_t>(size_of(dtype));
   return ((cols * size + kCacheLine - 1) / kCacheLine | 1) * kCacheLine / size;
 }
 
-// A stride for rows of `cols` that is not crowded.
+// Returns a stride for rows of `cols` that is not crowded.
 constexpr std::int64_t uncrowded(DType dtype, std::int64_t cols) {
   return crowded(dtype, cols) ? spread_stride(dtype, cols) : cols;
 }

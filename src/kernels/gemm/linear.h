@@ -1,9 +1,9 @@
-// The linear layer y = x W^T + b with what follows it fused into the product's tiles while they are
-// hot in cache. W is [out, in], as in timm and PyTorch.
+// The linear layer y = x W^T + b. Later operations are fused into the product's tiles while they
+// are in cache. W is [out, in], as in timm and PyTorch.
 //
-// dtype is that of the activations and of W. Bias, scales and parameter gradients have the
+// dtype is the type of the activations and of W. Bias, scales and parameter gradients have the
 // accumulator type (float32; float64 for float64). Activation gradients are written (=), parameter
-// gradients are added to (+=).
+// gradients are accumulated (+=).
 #pragma once
 
 #include <cstdint>
@@ -17,9 +17,9 @@ namespace dtn {
 //   y = z
 //   y = gelu(z)                                  (gelu: exact, x Phi(x))
 //   y = residual + row_scale[row / rows_per_scale] z   (either may be missing)
-// and y is rounded once. Under gelu z is rounded to dtype first, so that backward, which reads the
-// stored z, finds the very h that forward produced. On a CUDA device z is also rounded before it is
-// scaled, and dy W before gelu': these are kernels of their own there.
+// and y is rounded once. With gelu, z is first rounded to dtype, so that the backward pass, which
+// reads the stored z, finds exactly the h of the forward pass. On a CUDA device z is also rounded
+// before it is scaled, and dy W before gelu', because separate kernels compute these there.
 struct LinearForward {
   DType dtype;
   std::int64_t rows, in, out;
@@ -28,12 +28,12 @@ struct LinearForward {
   const void* bias = nullptr;  // [out], accumulator type
   void* y;                     // [rows, out]
   bool gelu = false;
-  void* preactivation = nullptr;    // [rows, out] dtype: receives z when set (with gelu)
+  void* preactivation = nullptr;    // [rows, out] dtype: receives z if set (with gelu)
   const void* residual = nullptr;   // [rows, out] dtype; may be y
   const void* row_scale = nullptr;  // [rows / rows_per_scale], accumulator type; null: 1
   std::int64_t rows_per_scale = 1;
-  // [out] in dtype, a copy of bias: CUDA products add a bias of their own type, and take it from
-  // here, or round `bias` each time when it is null. The CPU always adds `bias`.
+  // [out] in dtype, a copy of bias. CUDA products add a bias of their own type and read it here; if
+  // it is null, they round `bias` each time. The CPU always adds `bias`.
   const void* bias_as_dtype = nullptr;
 
   double multiply_adds() const { return static_cast<double>(rows) * static_cast<double>(in * out); }
@@ -41,9 +41,9 @@ struct LinearForward {
 void run(CpuQueue&, const LinearForward&);
 void run(CudaQueue&, const LinearForward&);
 
-// dx = dy W; with `preactivation` z of the layer below (whose output h = gelu(z) was this layer's
-// input): dx = (dy W) gelu'(z). With `activation` h is recomputed into it for the weight gradient;
-// with `activation` = `preactivation` h replaces z, which saves a pass over memory.
+// dx = dy W. With `preactivation` z of the layer below, whose output h = gelu(z) was this layer's
+// input: dx = (dy W) gelu'(z). With `activation`, h is recomputed into it for the weight gradient.
+// With `activation` = `preactivation`, h replaces z, which saves a pass over memory.
 struct LinearBackwardInput {
   DType dtype;
   std::int64_t rows, in, out;

@@ -7,7 +7,7 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// v as it reads back from storage of type T.
+// Returns v rounded to storage type T.
 template <class T, class V>
 V rounded(V v) {
   if constexpr (std::is_same_v<T, bfloat16>) {
@@ -19,7 +19,8 @@ V rounded(V v) {
   }
 }
 
-// A tile is a narrow piece of far longer rows, which the hardware does not fetch ahead by itself.
+// Prefetch distance. A tile is a narrow part of much longer rows, which the hardware does not
+// prefetch.
 constexpr std::int64_t kRowsAhead = 3;
 
 enum class Then { kStore, kGelu, kScaleAdd };
@@ -43,7 +44,7 @@ void finish(const LinearEpilogue& e) {
       Vec<A> z = load_n(product + c, n);
       if (bias) z += load_n(bias + c, n);
       if constexpr (kThen == Then::kGelu) {
-        // What backward reads is what was activated here.
+        // The backward pass must read exactly the value that is activated here.
         z = rounded<T>(z);
         if (kept) store_n(kept + c, z, n);
         z = gelu<T>(z);

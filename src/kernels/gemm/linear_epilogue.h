@@ -1,5 +1,5 @@
-// What a linear layer does to one tile of its product while the tile is in cache. Pointers point
-// at the tile's first element; the tile is [rows, cols]. Serial.
+// Epilogues of a linear layer on one tile of its product, while the tile is in cache. Pointers are
+// to the tile's first element; the tile is [rows, cols]. Serial.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace dtn {
 
-// z = product + bias, rounded to dtype when gelu follows or z is kept; then y = z, gelu(z), or
+// z = product + bias, rounded to dtype if gelu follows; then y = z, gelu(z), or
 // residual + row_scale z.
 struct LinearEpilogue {
   DType dtype;  // of y, preactivation, residual
@@ -18,10 +18,11 @@ struct LinearEpilogue {
   std::int64_t ld_product;
   const void* bias;  // [cols], accumulator type, or null
   bool gelu;
-  void* preactivation;    // or null
-  const void* residual;   // or null; may be y
-  const void* row_scale;  // [..], accumulator type, or null; row r uses row_scale[(first_row + r) /
-  std::int64_t first_row, rows_per_scale;  // rows_per_scale]
+  void* preactivation;   // or null
+  const void* residual;  // or null; may be y
+  // [..], accumulator type, or null; row r uses row_scale[(first_row + r) / rows_per_scale].
+  const void* row_scale;
+  std::int64_t first_row, rows_per_scale;
   void* y;
   std::int64_t ld;  // of y, preactivation, residual
 };

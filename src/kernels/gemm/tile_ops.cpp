@@ -19,7 +19,7 @@ void convert(const ConvertTile& t) {
   }
 }
 
-// Four vectors of columns at a time, each summed down the rows in registers.
+// Sums four vectors of columns at a time over the rows, in registers.
 template <class T>
 void column_sums(const ColumnSums& s) {
   using A = AccumulatorOf<T>;

@@ -8,7 +8,7 @@
 
 namespace dtn {
 
-// Where element `n` of an array lies; null for none.
+// Returns the address of element `n` of an array; null if the array is null.
 inline const void* at_element(const void* p, DType t, std::int64_t n) {
   return p ? static_cast<const char*>(p) + n * static_cast<std::int64_t>(size_of(t)) : nullptr;
 }
