@@ -1,5 +1,5 @@
-// Adaptive gradient clipping, a block for each unit: rows of a few hundred to a few thousand
-// elements, and whole small tensors. A gradient that is left alone is read once and not written.
+// Adaptive gradient clipping with one block per unit: rows of a few hundred to a few thousand
+// elements, and whole small tensors. A gradient that is not clipped is read once and not written.
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/optimizer/adaptive_clip.h"
 #include "kernels/optimizer/adaptive_clip_factor.h"

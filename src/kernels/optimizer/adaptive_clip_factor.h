@@ -1,5 +1,5 @@
-// What the gradient of a unit is multiplied by, in float64 wherever it is computed; static, because
-// every instruction set and device compiles its own.
+// Factor for the gradient of a unit, in float64 on every device. Static, because every instruction
+// set and device compiles a separate copy.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,7 @@
 
 namespace dtn {
 
-// From the sums of squares of its weights and of its gradient. NaN makes NaN.
+// Computes the factor from the sums of squares of the unit's weights and gradient. NaN gives NaN.
 DTN_HOST_DEVICE static inline float adaptive_factor(const AdaptiveClip& args, double weights,
                                                     double gradients) {
   const double weight_norm = std::sqrt(weights), norm = args.scale * std::sqrt(gradients);

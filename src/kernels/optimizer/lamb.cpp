@@ -1,6 +1,6 @@
-// LAMB in one pass without trust ratios. With them in two: the moments and the norms of each
-// tensor, then the step. The second finds u again from the moments, which costs two bytes more of
-// traffic an element than to keep it, and no memory.
+// LAMB takes one pass without trust ratios, and two with them: the first computes the moments and
+// the norms of each tensor, the second the step. The second pass recomputes u from the moments; its
+// traffic is about the same as with a stored u, but it needs no memory for u.
 #include "kernels/optimizer/lamb.h"
 
 #include "dtn/core/parallel.h"
@@ -12,9 +12,9 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-constexpr std::int64_t kChunk = 1 << 16;  // elements of a range without sums
+constexpr std::int64_t kChunk = 1 << 16;  // elements of a range without trust ratios
 
-// The new moments at i, stored.
+// Stores the new moments at i.
 template <class N>
 inline void advance_moments(const LambStep& args, const LambFactors& f, std::int64_t i, N count) {
   VecF g = load_n(args.grad + i, count) * f.grad_scale;
@@ -22,7 +22,7 @@ inline void advance_moments(const LambStep& args, const LambFactors& f, std::int
   store_n(args.v + i, load_n(args.v + i, count) * f.beta2 + f.rest2 * g * g, count);
 }
 
-// u at i, where the weights are p.
+// Returns u at i for the weights p.
 template <class N>
 inline VecF update_at(const LambStep& args, const LambFactors& f, VecF p, std::int64_t i, N count) {
   VecF denominator = sqrt(load_n(args.v + i, count)) / f.root_correction2 + f.eps;
@@ -52,7 +52,7 @@ LambSums advance_chunk(const LambStep& args, const LambFactors& f, LambChunk chu
   for_each_vector<float>(chunk.end - chunk.begin, [&](std::int64_t at, auto count) {
     const std::int64_t i = chunk.begin + at;
     advance_moments(args, f, i, count);
-    const VecF p = load_n(args.param + i, count);  // lanes beyond `count` are 0, and so is u there
+    const VecF p = load_n(args.param + i, count);  // lanes beyond `count` are 0, and so is their u
     params.add(p);
     updates.add(update_at(args, f, p, i, count));
   });

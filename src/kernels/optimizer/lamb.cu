@@ -1,9 +1,9 @@
-// LAMB: without trust ratios one pass, as AdamW. With them three launches for all tensors of a
-// range: the moments and the sums of each chunk; the ratio of each tensor; the step, which finds u
-// again. They move 24, next to nothing, and 18 bytes an element with the bfloat16 copy: 22 million
-// parameters take 215 us at 4.3 TB/s. See lamb.h for the formulas.
+// LAMB takes one pass without trust ratios, like AdamW, and three launches with them for all
+// tensors of a range: the moments and sums of each chunk; the ratio of each tensor; the step, which
+// recomputes u. The launches move 24, next to 0, and 18 bytes per element with the bfloat16 copy:
+// 22 million parameters take 215 us at 4.3 TB/s. See lamb.h for the formulas.
 //
-// Products and sums are fused exactly where the host's compilers fuse them, and nowhere else.
+// Products and sums are fused exactly where the host compilers fuse them.
 #include "kernels/cuda/sums.cuh"
 #include "kernels/optimizer/lamb.h"
 #include "kernels/optimizer/lamb_factors.h"
@@ -46,8 +46,8 @@ struct LambMap : MomentsMap<LambStep, LambFactors> {
   }
 };
 
-// Calls f(integral_constant n, i) for the elements i .. i + n - 1 that are this thread's: vectors
-// of 4, and what no vector covers one by one.
+// Calls f(integral_constant n, i) for this thread's elements i .. i + n - 1: vectors of 4, then
+// single elements after the last vector.
 template <class F>
 __device__ __forceinline__ void for_each_of_chunk(const LambChunk& chunk, F&& f) {
   const std::int64_t count = chunk.end - chunk.begin, vectors = count / 4;
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kChunkThreads)
   if (threadIdx.x == 0) partial[blockIdx.x] = {params, updates};
 }
 
-// One block a tensor.
+// One block per tensor.
 __global__ void __launch_bounds__(kRatioThreads)
     lamb_ratio_kernel(LambStep args, const LambSums* partial, float* steps) {
   DTN_SHARED(LambShared, shared);

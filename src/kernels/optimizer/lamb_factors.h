@@ -1,4 +1,4 @@
-// The scalar parts of LAMB, in float64 wherever they are computed; see optimizer_factors.h.
+// Scalar factors of LAMB, in float64 on every device; see optimizer_factors.h.
 #pragma once
 
 #include "kernels/optimizer/lamb.h"
@@ -32,7 +32,7 @@ struct LambSums {
   double param, update;
 };
 
-// What p moves by for each unit of u.
+// Returns the change of p per unit of u.
 DTN_HOST_DEVICE static inline float lamb_step(const LambFactors& f, LambSums sums) {
   const bool is_moving = sums.param > 0 && sums.update > 0;
   const double ratio = is_moving ? std::sqrt(sums.param) / std::sqrt(sums.update) : 1.0;

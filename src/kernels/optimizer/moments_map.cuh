@@ -1,5 +1,5 @@
-// What the optimizers with two moments for each element, AdamW and LAMB, do alike in one pass over
-// the flat buffers, see cuda::launch_map.
+// Common part of the optimizers with two moments per element, AdamW and LAMB: one pass over the
+// flat buffers, see cuda::launch_map.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct MomentsMap {
     cuda::load_values(args.v + i, v[2]);
     cuda::load_values(args.grad + i, v[3]);
   }
-  // Divisions and roots in float64, and the powers of a step without a state, are work for one
-  // thread of a block.
+  // One thread of a block computes the divisions and roots in float64, and the powers of a step
+  // without a state.
   template <class F>
   __device__ void prepare_by(F&& factors_of) {
     DTN_SHARED(Factors, shared);

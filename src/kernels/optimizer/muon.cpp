@@ -8,7 +8,7 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-constexpr std::int64_t kChunk = 1 << 16;  // elements; results do not depend on it
+constexpr std::int64_t kChunk = 1 << 16;  // elements; does not affect results
 
 // Calls f(i, count) for the vectors of all elements, in parallel.
 template <class F>

@@ -1,5 +1,5 @@
-// The elementwise parts of Muon, limited by memory bandwidth; see muon.h for the formulas. Products
-// and sums are fused where the host's compilers fuse them.
+// Elementwise parts of Muon, limited by memory bandwidth; see muon.h for the formulas. Products and
+// sums are fused where the host compilers fuse them.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/optimizer/muon.h"
 #include "kernels/optimizer/muon_factors.h"
@@ -41,7 +41,7 @@ struct DivideByNormMap {
   __device__ void load(std::int64_t i, float (&v)[1][n]) const {
     cuda::load_values(args.x + i, v[0]);
   }
-  // A root and a quotient in float64 are work for one thread of a block.
+  // One thread of a block computes the root and the quotient in float64.
   __device__ void prepare() {
     DTN_SHARED(float, shared);
     if (threadIdx.x == 0) *shared = norm_factor(args);
@@ -56,7 +56,7 @@ struct DivideByNormMap {
   }
 };
 
-// An element of the diagonal is one whose place is a multiple of size + 1.
+// Elements with an index that is a multiple of size + 1 are on the diagonal.
 template <class Index>
 struct AddDiagonalMap {
   static constexpr int kWidth = 4, kVectors = 4, kInputs = 1;

@@ -1,10 +1,10 @@
-// The elementwise parts of Muon (Jordan et al., "Muon: an optimizer for hidden layers in neural
-// networks", 2024); the products between them are Gemm's, see src/optim/muon.cpp:
-//   m = mu m + (1 - mu) g;  u = (1 - mu) g + mu m with Nesterov's momentum, else m
+// Elementwise parts of Muon (Jordan et al., "Muon: an optimizer for hidden layers in neural
+// networks", 2024). Gemm computes the products between them, see src/optim/muon.cpp:
+//   m = mu m + (1 - mu) g;  u = (1 - mu) g + mu m with Nesterov momentum, else m
 //   X = u / max(||u||, 1e-7)
 //   five times: A = X X^T;  X = (a I + (b I + c A) A) X
 //   p -= lr wd p;  p -= lr scale X
-// where five steps of the polynomial bring the singular values of u near 1.
+// The five steps of the polynomial bring the singular values of u near 1.
 #pragma once
 
 #include "kernels/optimizer/optimizer.h"
@@ -16,7 +16,7 @@ struct MuonMomentum {
   std::int64_t count;
   float* m;
   const float* grad;
-  float* update;  // u; not written when the update is left out
+  float* update;  // u; not written if the update is skipped
   double momentum;
   bool nesterov;
   double grad_scale = 1;
@@ -29,7 +29,7 @@ void run(CudaQueue&, const MuonMomentum&);
 struct DivideByNorm {
   std::int64_t count;
   float* x;
-  const double* sum_squares;  // where x is
+  const double* sum_squares;  // on the device of x
   double least;
 };
 void run(CpuQueue&, const DivideByNorm&);

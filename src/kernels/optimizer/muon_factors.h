@@ -1,4 +1,4 @@
-// The scalar parts of Muon, in float64 wherever they are computed; see optimizer_factors.h.
+// Scalar factors of Muon, in float64 on every device; see optimizer_factors.h.
 #pragma once
 
 #include "kernels/optimizer/muon.h"

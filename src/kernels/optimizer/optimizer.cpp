@@ -1,5 +1,5 @@
-// Optimizer updates: bandwidth bound, so one pass over the buffers. See optimizer.h for the
-// formulas; the order of operations is PyTorch's.
+// Optimizer updates. They are limited by memory bandwidth, so each is one pass over the buffers.
+// See optimizer.h for the formulas; the order of operations is PyTorch's.
 #include "kernels/optimizer/optimizer.h"
 
 #include <cstring>
@@ -12,11 +12,11 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// Elements per chunk: a multiple of every vector width. Elementwise results do not depend on it;
-// the sum of squares does, so it is part of that result's definition.
+// Elements per chunk, a multiple of every vector width. Elementwise results do not depend on it.
+// The sum of squares does, so the value is part of that result's definition.
 constexpr std::int64_t kChunk = 1 << 16;
 
-// The sum of the squares of [0, n), in float64, from four interleaved sums.
+// Returns the sum of the squares of [0, n), in float64, from four interleaved sums.
 double sum_squares_range(const float* x, std::int64_t n) {
   using VecD = Vec<double>;
   constexpr int lanes = kLanes<double>;

@@ -1,11 +1,11 @@
 // Optimizer updates, limited by memory bandwidth: one pass of 16-byte accesses over the flat
-// buffers. AdamW moves 30 bytes an element with its bfloat16 copy (28 without): 22 million
-// parameters take 154 us at 4.3 TB/s. What changes from step to step is read on the device, so that
-// a captured step needs nothing from the host; its scalar factors are found in float64 while the
-// block's loads are under way, but for the powers of the bias corrections, which prepare_update
-// computes once. See optimizer.h for the formulas.
+// buffers. AdamW moves 30 bytes per element with its bfloat16 copy (28 without): 22 million
+// parameters take 154 us at 4.3 TB/s. Inputs that change from step to step are read on the device,
+// so a captured step needs nothing from the host. Each block computes the scalar factors in float64
+// while its loads are in flight; prepare_update computes the powers of the bias corrections once.
+// See optimizer.h for the formulas.
 //
-// Products and sums are fused exactly where the host's compilers fuse them, and nowhere else.
+// Products and sums are fused exactly where the host compilers fuse them.
 #include "kernels/cuda/sums.cuh"
 #include "kernels/optimizer/moments_map.cuh"
 #include "kernels/optimizer/optimizer.h"
@@ -36,7 +36,7 @@ struct AdamWMap : MomentsMap<AdamWStep, AdamWFactors> {
   }
 };
 
-// The buffer is loaded at the first step too, and then left aside.
+// The buffer is also loaded at the first step, but not used then.
 template <bool kMomentum>
 struct SgdMap {
   static constexpr int kWidth = 4, kVectors = 2, kInputs = 3;
@@ -109,7 +109,7 @@ struct EmaMap {
     cuda::load_values(args.average + i, v[0]);
     cuda::load_values(args.param + i, v[1]);
   }
-  // Its power in float64, too, is work for one thread of a block.
+  // One thread of a block computes the power in float64.
   __device__ void prepare() {
     DTN_SHARED(EmaFactors, shared);
     if (threadIdx.x == 0) *shared = ema_factors(args);

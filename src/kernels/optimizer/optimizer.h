@@ -1,5 +1,5 @@
-// Fused updates over flat float32 buffers. All take the gradient as stored and multiply it by
-// grad_scale first, which carries 1 / micro-batches and the clipping factor.
+// Fused updates of flat float32 buffers. All take the gradient as stored and first multiply it by
+// grad_scale, which contains 1 / micro-batches and the clipping factor.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,20 @@
 
 namespace dtn {
 
-// What differs from step to step, in the memory of the device: a captured step reads it there.
+// Inputs that change from step to step, in device memory, where a captured step reads them.
 struct StepInputs {
   double lr;
-  std::uint32_t step;  // finished optimizer steps; keys the random numbers
+  std::uint32_t step;  // finished optimizer steps; key of the random numbers
 };
 
-// The update that follows a step's gradients, decided where they are.
+// State of the update after a step's gradients, computed on their device.
 struct UpdateState {
-  std::int64_t updates = 0;  // carried out so far, this one included
+  std::int64_t updates = 0;  // updates so far, including this one
   double loss = 0;           // mean over the global batch
   double grad_norm = 0;      // before clipping
-  double grad_scale = 0;     // what gradients are multiplied by: 1 / micro-batches, and clipping
-  std::int64_t finite = 0;   // 0: loss or norm is not finite, and the update is left out
-  // Bias corrections 1 - beta^updates for these betas; a beta of -1: none were computed.
+  double grad_scale = 0;     // factor of the gradients: 1 / micro-batches, and clipping
+  std::int64_t finite = 0;   // 0: loss or norm is not finite, and the update is skipped
+  // Bias corrections 1 - beta^updates for these betas; with a beta of -1 none were computed.
   double beta1 = -1, beta2 = -1, correction1 = 0, correction2 = 0;
 };
 
@@ -30,15 +30,15 @@ struct UpdateState {
 //   loss = *loss_sum scale
 //   grad_norm = sqrt(*sum_squares) scale
 //   grad_scale = scale, times clip / (grad_norm + epsilon) when clip > 0 and grad_norm > clip
-// and counts the update when both are finite. With betas it also computes the bias corrections, two
-// powers in float64 that every block of the update would otherwise begin with.
+// and counts the update if loss and norm are finite. With betas it also computes the bias
+// corrections, two powers in float64 that every block of the update would otherwise compute.
 struct PrepareUpdate {
   const float* loss_sum;      // of the micro-batches' mean losses
   const double* sum_squares;  // of all gradients
-  double scale, clip;         // clip 0: none
+  double scale, clip;         // clip 0: no clipping
   UpdateState* state;
   double epsilon = 1e-6;
-  double beta1 = -1, beta2 = -1;  // of AdamW or LAMB
+  double beta1 = -1, beta2 = -1;  // for AdamW or LAMB
 };
 void run(CpuQueue&, const PrepareUpdate&);
 void run(CudaQueue&, const PrepareUpdate&);
@@ -46,8 +46,8 @@ void run(CudaQueue&, const PrepareUpdate&);
 // AdamW (Loshchilov & Hutter, "Decoupled weight decay regularization", ICLR 2019), as in PyTorch:
 //   p -= lr wd p;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2;
 //   p -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
-// and the bfloat16 copy of p is refreshed when there is one. Computed in float32, with scalar
-// factors such as 1 - lr wd in float64 first. Expects t >= 1 and betas below 1.
+// The bfloat16 copy of p is updated if there is one. Computed in float32; scalar factors such as
+// 1 - lr wd are first computed in float64. Expects t >= 1 and betas below 1.
 struct AdamWStep {
   std::int64_t count;
   float* param;
@@ -58,8 +58,8 @@ struct AdamWStep {
   double lr, beta1, beta2, eps, weight_decay;
   std::int64_t t;  // 1 for the first update
   double grad_scale = 1;
-  // When set, in the memory of the device: replace lr (times lr_factor), t and grad_scale, and
-  // nothing is written when the update is left out.
+  // In device memory. If set, they replace lr (times lr_factor), t and grad_scale, and nothing is
+  // written if the update is skipped.
   const StepInputs* inputs = nullptr;
   const UpdateState* state = nullptr;
   double lr_factor = 1;
@@ -67,8 +67,9 @@ struct AdamWStep {
 void run(CpuQueue&, const AdamWStep&);
 void run(CudaQueue&, const AdamWStep&);
 
-// SGD with momentum, as in PyTorch: g += wd p;  buf = mu buf + g (buf = g at t = 1);  p -= lr buf,
-// or with Nesterov's momentum p -= lr (g + mu buf).
+// SGD with momentum, as in PyTorch:
+//   g += wd p;  buf = mu buf + g (buf = g at t = 1);  p -= lr buf
+// or with Nesterov momentum p -= lr (g + mu buf).
 struct SgdStep {
   std::int64_t count;
   float* param;
@@ -81,7 +82,7 @@ struct SgdStep {
   const StepInputs* inputs = nullptr;  // as for AdamW
   const UpdateState* state = nullptr;
   double lr_factor = 1;
-  bool nesterov = false;  // without momentum the same
+  bool nesterov = false;  // no effect without momentum
 };
 void run(CpuQueue&, const SgdStep&);
 void run(CudaQueue&, const SgdStep&);
@@ -105,21 +106,21 @@ void run(CpuQueue&, const LionStep&);
 void run(CudaQueue&, const LionStep&);
 
 // average = decay average + (1 - decay) param. With warmup, after update t = state->updates, the
-// decay is min(decay, 1 - t^(-2/3)): that of timm's ModelEmaV3 with gamma 1 and power 2/3, which
-// counts from 0 and takes the weights themselves after the first.
+// decay is min(decay, 1 - t^(-2/3)). This is the decay of timm's ModelEmaV3 with gamma 1 and power
+// 2/3, which counts from 0 and copies the weights after the first update.
 struct EmaStep {
   std::int64_t count;
   float* average;
   const float* param;
   double decay;
-  const UpdateState* state = nullptr;  // when set: nothing is written when the update is left out
+  const UpdateState* state = nullptr;  // if set, nothing is written if the update is skipped
   bool warmup = false;                 // needs `state`
 };
 void run(CpuQueue&, const EmaStep&);
 void run(CudaQueue&, const EmaStep&);
 
-// The end of a step for what is learned without a gradient: value = next, or next = value when the
-// update is left out.
+// Ends a step for buffers that are learned without a gradient: value = next, or next = value if the
+// update is skipped.
 struct SettleBuffers {
   DType dtype;  // float32 or float64
   std::int64_t count;
@@ -130,11 +131,11 @@ struct SettleBuffers {
 void run(CpuQueue&, const SettleBuffers&);
 void run(CudaQueue&, const SettleBuffers&);
 
-// Sum of squares in float64, in fixed chunks added in order; not finite when any element is not.
+// Sum of squares in float64, in fixed chunks added in order; not finite if any element is not.
 struct SumSquares {
   std::int64_t count;
   const float* x;
-  double* result;  // [1], where x is
+  double* result;  // [1], on the device of x
 };
 void run(CpuQueue&, const SumSquares&);
 void run(CudaQueue&, const SumSquares&);

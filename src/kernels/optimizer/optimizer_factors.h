@@ -1,6 +1,6 @@
-// The scalar parts of the updates, in float64 wherever they are computed: on the host before a
-// loop, or on a device by each block. Static, because every instruction set and device compiles its
-// own.
+// Scalar factors of the updates, in float64 on every device: computed on the host before a loop, or
+// on a device by each block. Static, because every instruction set and device compiles a separate
+// copy.
 #pragma once
 
 #include <cmath>
@@ -27,12 +27,12 @@ DTN_HOST_DEVICE static inline void prepare_update(const PrepareUpdate& args) {
   state.correction2 = 1.0 - std::pow(args.beta2, t);
 }
 
-// Whether the update is carried out.
+// Returns true unless the update is skipped.
 DTN_HOST_DEVICE static inline bool is_applied(const UpdateState* state) {
   return !state || state->finite != 0;
 }
 
-// The rate of an update.
+// Returns the learning rate of an update.
 template <class Arguments>
 DTN_HOST_DEVICE static inline double rate_of(const Arguments& args) {
   return args.inputs ? args.inputs->lr * args.lr_factor : args.lr;
@@ -42,7 +42,8 @@ struct BiasCorrections {
   double first, second;  // 1 - beta1^t, 1 - beta2^t
 };
 
-// Of AdamW or LAMB: as prepare_update() has left them for these betas, or computed here.
+// Returns the bias corrections of AdamW or LAMB: those of prepare_update() for the same betas, or
+// computed here.
 template <class Arguments>
 DTN_HOST_DEVICE static inline BiasCorrections bias_corrections(const Arguments& args) {
   const UpdateState* s = args.state;
