@@ -1,4 +1,4 @@
-// Small sums and products of moments; see channel_moments.h.
+// Elementwise computations on channel moments; see channel_moments.h.
 #include "kernels/norm/channel_moments.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-// Small sums and products of moments, a thread for each; see channel_moments.h.
+// Elementwise computations on channel moments, one thread per value; see channel_moments.h.
 #include "kernels/cuda/launch.cuh"
 #include "kernels/norm/channel_moments.h"
 

@@ -1,5 +1,5 @@
-// The moments of channels as numbers that something else is computed from, and what their gradients
-// are to ChannelNormBackward. All values have `dtype`, float32 or float64.
+// Moments of channels as inputs of further operations, and the conversion of their gradients into
+// sums for ChannelNormBackward. All values have `dtype`, float32 or float64.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace dtn {
 
-//   moments[0] = mean + mean_rest
-//   moments[1] = sqrt(variance + eps)
+//    moments[0] = mean + mean_rest
+//    moments[1] = sqrt(variance + eps)
 struct ChannelMomentsForward {
   DType dtype;
   std::int64_t count;
   double eps;
-  const void* mean;       // [count], with mean_rest and variance as ChannelNormForward gives them
+  const void* mean;       // [count]; mean, mean_rest and variance as ChannelNormForward writes them
   const void* mean_rest;  // [count]
   const void* variance;   // [count]
   void* moments;          // [2, count]
@@ -23,8 +23,8 @@ struct ChannelMomentsForward {
 void run(CpuQueue&, const ChannelMomentsForward&);
 void run(CudaQueue&, const ChannelMomentsForward&);
 
-// The sums with which ChannelNormBackward makes the gradient of x from those of the moments, where
-// no other gradient reaches x: sums[s, 0] = -dmean std, sums[s, 1] = -dstd std.
+// Computes the sums from which ChannelNormBackward, with dy = 0, computes the gradient of x:
+//    sums[s, 0] = -dmean std,   sums[s, 1] = -dstd std
 struct ChannelMomentsBackward {
   DType dtype;
   std::int64_t sets, channels;
@@ -36,13 +36,14 @@ struct ChannelMomentsBackward {
 void run(CpuQueue&, const ChannelMomentsBackward&);
 void run(CudaQueue&, const ChannelMomentsBackward&);
 
-// Sets that share their statistics, but not their gains: of the sums of dy and dy xhat of each, the
-// sums of dxhat = dy weight and dxhat xhat over all sets, added in order and given to each.
+// For sets that share their statistics but have different weights. From the sums of dy and dy xhat
+// of each set, computes the sums of dxhat = dy weight and dxhat xhat over all sets. Adds the sets
+// in order and writes the total to every set.
 struct ShareSums {
   DType dtype;
   std::int64_t sets, channels;
   const void* weight;          // [S, C]
-  std::int64_t weight_stride;  // from one set's to the next's
+  std::int64_t weight_stride;  // elements between the weights of two sets
   const void* sums;            // [S, 2, C]
   void* shared;                // [S, 2, C]
 };

@@ -1,11 +1,12 @@
 // Normalization along the rows, forward; see channel_norm.h for the formulas.
 //
-// Rows are walked over whole, as they lie in memory, and the sums of their channels stay in the
-// first-level cache. Distances are taken from a pivot, a middle one of four rows spread over a
-// part, so that neither mean nor variance loses digits when |mean| is much larger than the standard
-// deviation, or a class token much larger than the other rows. The moments of parts are merged as
-// in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
-// variances", 1979. A set that fits in the second-level cache is read once from memory.
+// The kernels read whole rows, in memory order, and the sums of the channels stay in the
+// first-level cache. Differences are taken from a pivot: one of the two middle values of four rows
+// spread over the part. So neither mean nor variance loses digits when |mean| is much larger than
+// the standard deviation, or when a class token is much larger than the other rows. The moments of
+// parts are merged as in Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for
+// computing sample variances", 1979. A set that fits in the second-level cache is read from memory
+// once.
 #include "kernels/norm/channel_norm.h"
 
 #include "kernels/cpu/for_dtype.h"
@@ -15,12 +16,12 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// Of some rows, by channel.
+// Moments of some rows, for each channel.
 template <class A>
 struct Moments {
   A* pivot;
-  A* mean;     // counted from the pivot
-  A* squares;  // sum of squared distances from the mean
+  A* mean;     // relative to the pivot
+  A* squares;  // sum of squared differences from the mean
   std::int64_t rows;
 
   static std::int64_t size(std::int64_t channels) { return 3 * padded(channels); }
@@ -38,7 +39,7 @@ void take_pivots(const T* x, std::int64_t channels, const Moments<AccumulatorOf<
   const std::int64_t step = m.rows / 4 * channels;
   for_each_vector<A>(channels, [&](std::int64_t c, auto count) {
     Vec<A> pivot = load_n(x + c, count);
-    if (!few) {  // the second or the third in order
+    if (!few) {  // one of the two middle values of the four
       pivot = max(min(pivot, load_n(x + step + c, count)),
                   min(load_n(x + 2 * step + c, count), load_n(x + 3 * step + c, count)));
     }
@@ -48,7 +49,7 @@ void take_pivots(const T* x, std::int64_t channels, const Moments<AccumulatorOf<
   });
 }
 
-// The moments of m.rows rows from x on.
+// Computes the moments of m.rows rows, starting at x.
 template <class T>
 void gather(const T* x, std::int64_t channels, const Moments<AccumulatorOf<T>>& m) {
   using A = AccumulatorOf<T>;
@@ -102,7 +103,7 @@ Statistics<A> statistics_of(const ChannelNormForward& args, std::int64_t set) {
   return {at(args.mean), at(args.mean_rest), at(args.variance)};
 }
 
-// high + low = a + b, high rounded.
+// high + low = a + b exactly; high is the rounded sum.
 template <class V>
 struct TwoParts {
   V high, low;
@@ -113,14 +114,14 @@ struct TwoParts {
   }
 };
 
-// What the squared distances are divided by.
+// Returns the divisor of the sum of squared differences.
 template <class A>
 A divisor(const ChannelNormForward& args) {
   const std::int64_t n = args.rows * (args.channels / args.groups) - (args.unbiased ? 1 : 0);
   return static_cast<A>(n > 1 ? n : 1);
 }
 
-// Every channel on its own.
+// Stores the statistics of each channel.
 template <class A>
 void store_each(const ChannelNormForward& args, const Moments<A>& m, const Statistics<A>& to) {
   const A share = A(1) / divisor<A>(args);
@@ -132,7 +133,7 @@ void store_each(const ChannelNormForward& args, const Moments<A>& m, const Stati
   });
 }
 
-// The channels of a group together.
+// Stores the statistics of each group of channels.
 template <class A>
 void store_groups(const ChannelNormForward& args, const Moments<A>& m, const Statistics<A>& to) {
   const std::int64_t size = args.channels / args.groups;
@@ -315,7 +316,7 @@ void run(CpuQueue& queue, const ChannelNormForward& args) {
 }
 
 void run(CpuQueue&, const MoveRunningStatistics& args) {
-  if (args.rows == 0) return;  // nothing was measured
+  if (args.rows == 0) return;  // no rows, no statistics
   for_dtype("MoveRunningStatistics", args.dtype,
             [&](auto tag) { move<AccumulatorOf<decltype(tag)>>(args); });
 }

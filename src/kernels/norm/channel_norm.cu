@@ -1,14 +1,15 @@
 // Normalization along the rows, forward; see channel_norm.h for the formulas and
-// channel_norm_tiles.cuh for who reads what.
+// channel_norm_tiles.cuh for the layout of the work.
 //
-// 2 S R C sizeof(T) bytes, x read and y written, are the floor. Where the sets are many, a block
-// takes a tile of one set, 196 rows of a cache line, 25 KB, and reads it twice: the second time
-// from the first-level cache, or the second, so that x leaves the memory once. Where they are few,
-// as the one of BatchNorm is, the rows are cut into chunks: a first kernel leaves the moments of
-// each chunk, 12 C bytes for 64 rows or more, a second merges them, and a third reads x again for
-// y. That is half as much again at the most, and less where x fits in the second-level cache.
+// The minimum memory traffic is 2 S R C sizeof(T) bytes: x is read and y is written. If there are
+// many sets, a block takes a tile of one set (25 KB for 196 rows of a cache line) and reads it
+// twice. The second read comes from the first- or second-level cache, so x is read from memory
+// once. If there are few sets, such as the one of BatchNorm, the rows are split into chunks. The
+// first kernel writes the moments of each chunk, 12 C bytes for 64 rows or more. The second kernel
+// merges them, and the third reads x again and writes y. The traffic is then at most about 1.5
+// times the minimum, and less if x fits in the second-level cache.
 //
-// Distances are taken from a pivot: see channel_norm.cpp.
+// Differences are taken from a pivot: see channel_norm.cpp.
 #include "kernels/norm/channel_norm.h"
 #include "kernels/norm/channel_norm_tiles.cuh"
 
@@ -19,7 +20,7 @@ template <class T>
 struct Forward {
   ChannelTiles tiles;
   float eps;
-  float divisor;  // of the squares
+  float divisor;  // of the sum of squares
   const T* x;
   const float* weight;
   const float* bias;
@@ -28,11 +29,11 @@ struct Forward {
   float* mean;
   float* rest;
   float* variance;
-  float* moments;  // [S, chunks, (mean, squares, pivot), C]; fused: none
+  float* moments;  // [S, chunks, (mean, squares, pivot), C]; unused if fused
 };
 
-// Of some values: how many, their mean, counted from the pivot, and the sum of their squared
-// distances from it.
+// Moments of `count` values: the mean, relative to the pivot, and the sum of the squared
+// differences from the mean.
 struct Moments {
   float pivot, mean, squares, count;
 
@@ -51,7 +52,7 @@ struct Moments {
   }
 };
 
-// Lane 0 gets the moments of the warp.
+// Returns the moments of the whole warp to lane 0.
 __device__ __forceinline__ Moments warp_merge(Moments m) {
 #pragma unroll
   for (int offset = cuda::kWarpSize / 2; offset > 0; offset /= 2) {
@@ -66,7 +67,7 @@ __device__ __forceinline__ Moments warp_merge(Moments m) {
 template <class T>
 __device__ __forceinline__ void store_statistics(const Forward<T>& a, std::int64_t i,
                                                  const Moments& m) {
-  // mean + rest = pivot + m.mean without rounding.
+  // mean + rest = pivot + m.mean exactly.
   const float mean = m.pivot + m.mean, of_mean = mean - m.pivot;
   a.mean[i] = mean;
   a.rest[i] = (m.pivot - (mean - of_mean)) + (m.mean - of_mean);
@@ -112,7 +113,8 @@ __device__ __forceinline__ void apply(const Forward<T>& a, const TileThread<n>& 
   });
 }
 
-// finish(j, moments) for the columns of the tile, over the rows of the block.
+// Computes the moments of the tile's columns over the rows of the block. Calls finish(j, moments)
+// for column j of the tile.
 template <class T, int n, class Finish>
 __device__ __forceinline__ void gather(const Forward<T>& a, const TileThread<n>& at, float* shared,
                                        const Finish& finish) {
@@ -120,7 +122,7 @@ __device__ __forceinline__ void gather(const Forward<T>& a, const TileThread<n>&
   const std::int64_t rows = at.end - at.begin;
   if (at.live) {
     cuda::load_values(a.x + at.offset(a.tiles, at.begin), pivot);
-    if (rows >= 4) {  // of four rows spread over the chunk, the second or the third in order
+    if (rows >= 4) {  // one of the two middle values of four rows of the chunk
       const std::int64_t step = rows / 4;
       float v[3][n];
 #pragma unroll
@@ -163,7 +165,8 @@ std::size_t shared_bytes(const ChannelTiles& t) {
   return static_cast<std::size_t>(2 * kChannelThreads * n + t.lanes * n) * sizeof(float);
 }
 
-// Of `columns` columns in `chunks` chunks of rows: lane 0 of the warp gets the moments of all.
+// Merges the moments of `columns` columns in all chunks of rows. Lane 0 of the warp gets the
+// result.
 __device__ __forceinline__ Moments merge_columns(const ChannelTiles& t, const float* moments,
                                                  std::int64_t stride, std::int64_t columns) {
   const std::int64_t lane = threadIdx.x % cuda::kWarpSize;
@@ -190,8 +193,7 @@ __global__ void __launch_bounds__(kChannelThreads) channel_norm_fused_kernel(For
       store_statistics(a, at.set * groups + at.first_column + j, m);
     });
   } else {
-    // The moments of a column take the place of its sums, and its pivot is where the gathering left
-    // it.
+    // The moments of a column overwrite its sums. Its pivot stays where gather() stored it.
     constexpr std::int64_t kStride = kChannelThreads * n;
     gather(a, at, shared, [&](int j, const Moments& m) {
       shared[j] = m.mean;
@@ -208,7 +210,7 @@ __global__ void __launch_bounds__(kChannelThreads) channel_norm_fused_kernel(For
       }
     }
   }
-  __syncthreads();  // the statistics are there
+  __syncthreads();  // the statistics are written
   apply(a, at);
 }
 
@@ -226,8 +228,8 @@ __global__ void __launch_bounds__(kChannelThreads) channel_moments_kernel(Forwar
   });
 }
 
-// Statistics of single channels from the moments of the chunks. A block takes 32 columns of a set,
-// and its warps the chunks in turn. Blocks: [set, C / 32].
+// Computes the statistics of single channels from the moments of the chunks. A block takes 32
+// columns of a set, and its warps take the chunks in turn. Blocks: [set, C / 32].
 template <class T>
 __global__ void __launch_bounds__(kChannelThreads) channel_statistics_kernel(Forward<T> a) {
   DTN_SHARED(Moments, shared);  // [kChannelWarps, 32]
@@ -255,7 +257,7 @@ __global__ void __launch_bounds__(kChannelThreads) channel_statistics_kernel(For
   store_statistics(a, set * t.groups + column, all);
 }
 
-// Statistics of groups, by a warp each.
+// Computes the statistics of groups, one warp per group.
 template <class T>
 __global__ void __launch_bounds__(kChannelThreads) channel_group_statistics_kernel(Forward<T> a) {
   const ChannelTiles& t = a.tiles;

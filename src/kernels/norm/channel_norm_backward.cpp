@@ -1,8 +1,8 @@
-// Normalization along the rows, backward; see channel_norm.h for the formulas. Rows are walked over
-// as in the forward pass: once for the sums, and once more, from the cache where a set fits, for
-// dx, which per channel is
-//   dx = outer ((dy inner - level) - (x - mean) slope) + dx_add.
-// A group of one channel has inner = 1, so that a single row leaves exactly nothing.
+// Normalization along the rows, backward; see channel_norm.h for the formulas. The kernels read the
+// rows as in the forward pass: once for the sums, and again for dx, from the cache if a set fits
+// there. For each channel,
+//    dx = outer ((dy inner - level) - (x - mean) slope) + dx_add
+// A group of one channel has inner = 1, so that a single row gives exactly dx = dx_add.
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/norm/channel_norm_parts.h"
@@ -10,7 +10,7 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// Of one set or part, by channel: of dy, and of dy (x - mean) or dy xhat.
+// Sums over one set or part, for each channel: of dy, and of dy (x - mean) or dy xhat.
 template <class A>
 struct Sums {
   A *dy, *dot;
@@ -29,7 +29,7 @@ struct Sums {
   }
 };
 
-// What dx needs to know of each channel.
+// Coefficients of dx, for each channel.
 template <class A>
 struct Coefficients {
   A *mean, *inner, *outer, *level, *slope;
@@ -43,7 +43,7 @@ struct Coefficients {
         slope(memory + 4 * padded(channels)) {}
 };
 
-// total[c] += the sum over `sets` of values[set * stride + c].
+// total[c] += sum of values[set * stride + c] over the sets.
 template <class A>
 void add_sets(const A* values, std::int64_t sets, std::int64_t stride, std::int64_t channels,
               A* total) {
@@ -106,7 +106,7 @@ class Backward {
             scope.template take<A>(3 * padded(channels_))};
   }
 
-  // Adds the sums of some rows.
+  // Adds some rows to the sums.
   void gather(std::int64_t set, std::int64_t first, std::int64_t rows, const A* means,
               const Sums<A>& sums) const {
     const T* x = at(args_.x, set, first);
@@ -128,7 +128,7 @@ class Backward {
     });
   }
 
-  // From dy (x - mean) to dy xhat.
+  // Converts the sums of dy (x - mean) to sums of dy xhat and stores both sums.
   void store(std::int64_t set, const ChannelStatistics<A>& of, const Sums<A>& sums) const {
     A* to = sums_of(set);
     for_each_vector<A>(channels_, [&](std::int64_t c, auto count) {
@@ -176,7 +176,7 @@ class Backward {
     }
   }
 
-  // Over all sets, or for each by itself.
+  // Adds the sums to the parameter gradients: over all sets, or set by set.
   void add_gradients() const {
     const std::int64_t together = args_.parameter_stride ? 1 : cut_.sets;
     for (std::int64_t set = 0; set < cut_.sets; set += together) {
@@ -209,14 +209,14 @@ class Backward {
     });
   }
 
-  // level and slope: the means over its group of dy inner and dy inner xhat.
+  // Sets level and slope to the means of dy inner and dy inner xhat over the group.
   void take_means(std::int64_t set, const ChannelGains<A>& weight, const Coefficients<A>& k) const {
     const std::int64_t size = channels_ / args_.groups;
     const std::int64_t n = (args_.total_rows ? args_.total_rows : args_.rows) * size;
     const std::int64_t n_dot = args_.unbiased && n > 1 ? n - 1 : n;
     const A share = A(1) / static_cast<A>(n), share_dot = A(1) / static_cast<A>(n_dot);
     const A *dy = sums_of(set), *dot = dy + channels_;
-    if (size == 1) {  // weighted or not
+    if (size == 1) {  // the sums and `inner` are both weighted, or neither is
       for_each_vector<A>(channels_, [&](std::int64_t c, auto count) {
         store_n(k.level + c, Vec<A>(load_n(dy + c, count) * share), count);
         store_n(k.slope + c, Vec<A>(load_n(dot + c, count) * share_dot), count);

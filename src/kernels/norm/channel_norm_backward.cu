@@ -1,10 +1,10 @@
 // Normalization along the rows, backward; see channel_norm.h for the formulas and
-// channel_norm_tiles.cuh for who reads what.
+// channel_norm_tiles.cuh for the layout of the work.
 //
-// 3 S R C sizeof(T) bytes, x and dy read and dx written, are the floor, and one more for dx_add. As
-// in the forward pass, a block of a set among many takes its tile from memory once; where the sets
-// are few, one kernel leaves the sums of each chunk of rows, another adds these up, and a third
-// reads x and dy again for dx.
+// The minimum memory traffic is 3 S R C sizeof(T) bytes: x and dy are read and dx is written.
+// dx_add adds S R C sizeof(T) bytes. As in the forward pass, if there are many sets, a block reads
+// its tile from memory once. If there are few sets, one kernel writes the sums of each chunk of
+// rows, another adds them up, and a third reads x and dy again and writes dx.
 #include "kernels/cuda/partials.cuh"
 #include "kernels/norm/channel_norm_tiles.cuh"
 
@@ -28,19 +28,19 @@ struct Backward {
   T* dx;
   float* sums;      // [S, (dy, dy xhat), C]
   float* partials;  // [S, chunks, (dy, dy xhat), C]
-  float* means;     // [S, G, 2]: of dxhat and dxhat xhat over groups of several channels; else null
+  float* means;     // [S, G, 2]: means of dxhat, dxhat xhat; null for single channels
 
   __device__ __forceinline__ std::int64_t group(std::int64_t set, std::int64_t column) const {
     return set * tiles.groups + column / tiles.group_size;
   }
-  // The sums are without the weight, which then follows for each channel by itself.
+  // True if the sums are not weighted yet. Each channel then multiplies by its own weight.
   __device__ __forceinline__ bool alone() const { return tiles.group_size == 1 && !weighted_sums; }
   __device__ __forceinline__ float weight_at(std::int64_t set, std::int64_t column) const {
     return weight ? weight[set * parameter_stride + column] : 1.0f;
   }
 };
 
-// Writes the sums of the rows of the block to `to`, [2, C].
+// Writes the sums over the rows of the block to `to`, [2, C].
 template <class T, int n>
 __device__ __forceinline__ void gather(const Backward<T>& a, const TileThread<n>& at, float* shared,
                                        float* to) {
@@ -76,7 +76,7 @@ __device__ __forceinline__ void gather(const Backward<T>& a, const TileThread<n>
   });
 }
 
-// By a warp: the means of one group of several channels.
+// Computes the means of one group of several channels, with one warp.
 template <class T>
 __device__ __forceinline__ void find_means(const Backward<T>& a, std::int64_t set,
                                            std::int64_t group) {
@@ -96,8 +96,10 @@ __device__ __forceinline__ void find_means(const Backward<T>& a, std::int64_t se
   means[1] = dot * a.share_dot;
 }
 
-// Channels alone: dx = (dy - level) scale - (x - mean) slope, so that a single row leaves exactly
-// nothing. Groups: dx = dy scale - level - (x - mean) slope.
+// Single channels, where a single row gives exactly 0:
+//    dx = (dy - level) scale - (x - mean) slope
+// Groups:
+//    dx = dy scale - level - (x - mean) slope
 struct Coefficients {
   float mean, scale, level, slope;
 };
@@ -156,7 +158,7 @@ __global__ void __launch_bounds__(kChannelThreads)
   DTN_SHARED(float, shared);
   const TileThread<n> at(a.tiles);
   gather(a, at, shared, a.sums + at.set * 2 * a.tiles.channels);
-  __syncthreads();  // the sums are there
+  __syncthreads();  // the sums are written
   if (a.means) {
     const std::int64_t first = at.first_column / a.tiles.group_size;
     for (int g = static_cast<int>(threadIdx.x) / cuda::kWarpSize; g < a.tiles.tile_groups;
@@ -176,8 +178,9 @@ __global__ void __launch_bounds__(kChannelThreads) channel_sums_kernel(Backward<
   gather(a, at, shared, a.partials + (at.set * a.tiles.chunks + at.chunk) * 2 * a.tiles.channels);
 }
 
-// sums[s, i] = sum over the chunks of partials[s, chunk, i], 32 of them to a block, whose warps
-// take the chunks in turn. Blocks: [set, `count` / 32].
+// Adds the sums of the chunks. A block takes 32 values, and its warps take the chunks in turn.
+// Blocks: [set, `count` / 32].
+//    sums[s, i] = sum over the chunks of partials[s, chunk, i]
 __global__ void __launch_bounds__(kChannelThreads)
     channel_add_chunks_kernel(const float* partials, std::int64_t chunks, std::int64_t count,
                               float* sums) {
@@ -214,7 +217,7 @@ __global__ void __launch_bounds__(kChannelThreads) channel_norm_dx_kernel(Backwa
   differentiate(a, TileThread<n>(a.tiles));
 }
 
-// Parameter gradients of each set's own: += row `which` of its sums.
+// Adds row `which` of each set's sums to the parameter gradients of that set.
 __global__ void __launch_bounds__(kChannelThreads)
     channel_add_sums_kernel(const float* sums, std::int64_t sets, std::int64_t channels, int which,
                             float* gradient) {

@@ -1,4 +1,4 @@
-// How the CPU kernels of channel_norm.h cut their work, and what both directions share.
+// Partition of the work of channel_norm.h's CPU kernels, and helpers that both directions share.
 #pragma once
 
 #include <type_traits>
@@ -9,8 +9,9 @@
 
 namespace dtn::DTN_ISA {
 
-// The rows of a set are summed in parts. Sets that are many are a task each, which reads its rows
-// again while they are in the cache; else the parts are. A function of the shape alone.
+// Splits the rows of each set into parts, which are summed separately. If there are many sets, each
+// set is a task, which reads its rows again while they are in the cache. Otherwise each part is a
+// task. The split depends only on the shape.
 struct ChannelNormCut {
   std::int64_t sets, rows, part_rows, parts;
   bool by_set;
@@ -28,7 +29,7 @@ struct ChannelNormCut {
     const std::int64_t left = rows - begin(part);
     return left < part_rows ? left : part_rows;
   }
-  // Calls f(set, part) for all of them, on the threads.
+  // Calls f(set, part) for all parts of all sets, in parallel.
   template <class F>
   void for_each_part(F&& f) const {
     parallel_for(sets * parts, [&](std::int64_t i) { f(i / parts, i % parts); });
@@ -38,11 +39,11 @@ struct ChannelNormCut {
   static constexpr std::int64_t kManySets = 8, kTasks = 128, kLeastRows = 32, kMostRows = 256;
 };
 
-// From one array of C values to the next in scratch memory.
+// Distance between two arrays of C values in scratch memory.
 inline std::int64_t padded(std::int64_t channels) { return (channels + 15) / 16 * 16; }
 
-// Calls f(row, count) for `rows` rows, count = 4 (a constant) as long as there are as many and then
-// 1, so that what belongs to a column is loaded once for several rows.
+// Calls f(row, count) for groups of rows that cover `rows` rows. count is the constant 4 while four
+// rows are left, then the constant 1. So the values of a column are loaded once for several rows.
 template <class F>
 void for_row_groups(std::int64_t rows, F&& f) {
   constexpr int kTogether = 4;
@@ -53,12 +54,12 @@ void for_row_groups(std::int64_t rows, F&& f) {
   for (; r < rows; ++r) f(r, std::integral_constant<int, 1>{});
 }
 
-// The statistics of a set, spread over its channels where these share them.
+// Statistics of a set, one value per channel: the value of a group is copied to its channels.
 template <class A>
 struct ChannelStatistics {
   const A *mean, *rest, *variance;  // [C]; rest may be null
 
-  // `memory`: 3 padded(C).
+  // `memory` holds 3 padded(C) values.
   ChannelStatistics(const void* means, const void* rests, const void* variances, std::int64_t set,
                     std::int64_t channels, std::int64_t groups, A* memory) {
     const std::int64_t size = channels / groups;
@@ -88,7 +89,7 @@ struct ChannelStatistics {
   }
 };
 
-// A set's weights or biases; null: `absent` everywhere.
+// Weights or biases of a set. If `all` is null, every value is `absent`.
 template <class A>
 class ChannelGains {
  public:

@@ -1,7 +1,7 @@
-// How the CUDA kernels of channel_norm.h lay a set of rows over their blocks. A block takes a tile
-// of columns and a chunk of rows: `lanes` threads side by side read 16 bytes of a row each (or one
-// value, where the rows are not aligned), and the row lanes take turns at the rows. A tile holds
-// whole groups, and is at least a cache line wide.
+// Layout of the work of channel_norm.h's CUDA kernels. A thread block processes a tile of columns
+// in a chunk of rows. `lanes` adjacent threads each read 16 bytes of a row, or one value if the
+// rows are not aligned. The row lanes take the rows in turn. A tile is at least a cache line wide,
+// or the whole row, and holds whole groups unless a group is too wide.
 #pragma once
 
 #include <initializer_list>
@@ -21,12 +21,12 @@ struct ChannelTiles {
   std::int64_t chunk_rows;
   unsigned chunks, tiles;
   int lanes, row_lanes;
-  int tile_groups;  // 0: tiles do not end where groups do
+  int tile_groups;  // 0: tiles do not end at group boundaries
 
   std::int64_t blocks() const { return sets * chunks * tiles; }
 };
 
-// Where a thread works, for vectors of n columns.
+// Position of a thread, for vectors of n columns.
 template <int n>
 struct TileThread {
   std::int64_t set, chunk, first_column;  // of the tile
@@ -47,14 +47,14 @@ struct TileThread {
     end = begin + t.chunk_rows < t.rows ? begin + t.chunk_rows : t.rows;
     live = row_lane < t.row_lanes && column < t.channels;
   }
-  // Of value (row, column) in a tensor [S, R, C].
+  // Returns the offset of value (row, column) in a tensor [S, R, C].
   __device__ __forceinline__ std::int64_t offset(const ChannelTiles& t, std::int64_t row) const {
     return (set * t.rows + row) * t.channels + column;
   }
 };
 
-// Calls body(row, count) for the rows of a thread: `count` of them from `row` on, t.row_lanes
-// apart. kTogether as long as there are as many, so that their loads are under way at once, then 1.
+// Calls body(row, count) for the rows of a thread: `count` rows from `row` on, t.row_lanes apart.
+// count is kTogether while that many rows are left, so that their loads overlap, and then 1.
 template <int kTogether, int n, class Body>
 __device__ __forceinline__ void for_tile_rows(const ChannelTiles& t, const TileThread<n>& at,
                                               const Body& body) {
@@ -66,8 +66,8 @@ __device__ __forceinline__ void for_tile_rows(const ChannelTiles& t, const TileT
   for (; r < at.end; r += t.row_lanes) body(r, std::integral_constant<int, 1>{});
 }
 
-// Adds up what the row lanes found of two values per column: finish(j, first, second) for column
-// first_column + j of the tile. `shared`: 2 kChannelThreads n floats.
+// Adds two values per column over the row lanes. Calls finish(j, first, second) with the sums of
+// column first_column + j. `shared`: 2 kChannelThreads n floats.
 template <int n, class Finish>
 __device__ __forceinline__ void add_row_lanes(const ChannelTiles& t, const TileThread<n>& at,
                                               const float (&first)[n], const float (&second)[n],
@@ -91,7 +91,7 @@ __device__ __forceinline__ void add_row_lanes(const ChannelTiles& t, const TileT
   }
 }
 
-// (v + eps)^-1/2 to one unit in the last place.
+// Returns (v + eps)^-1/2, accurate to one unit in the last place.
 __device__ __forceinline__ float reciprocal_root(float v, float eps) {
   const float u = v + eps, r = rsqrtf(u);
   return fmaf(0.5f * r, fmaf(-u * r, r, 1.0f), r);
@@ -99,13 +99,13 @@ __device__ __forceinline__ float reciprocal_root(float v, float eps) {
 
 // --- on the host --------------------------------------------------------------------------------
 
-// Sets so many that a block for each tile of each fills the device; rows so few that such a block
-// is not long.
+// The fused kernel has one block per tile of a set. It needs enough blocks to fill the device, and
+// few enough rows per block.
 constexpr std::int64_t kFusedBlocks = 96, kFusedRows = 1024;
-// Chunks of a set that is not: for about this many blocks.
+// Otherwise the rows are split into chunks, for about this many blocks.
 constexpr std::int64_t kChunkBlocks = 1024, kLeastChunkRows = 64;
 
-// Tiles of vectors of n columns.
+// Returns the tiles for vectors of n columns.
 inline ChannelTiles channel_tiles(std::int64_t sets, std::int64_t rows, std::int64_t channels,
                                   std::int64_t groups, int n, std::size_t size_of_value) {
   ChannelTiles t{};
@@ -129,7 +129,7 @@ inline ChannelTiles channel_tiles(std::int64_t sets, std::int64_t rows, std::int
   return t;
 }
 
-// Whether a block takes all rows of a tile and finds the statistics of its groups by itself.
+// Returns true if a block takes all rows of a tile and computes the statistics of its groups.
 inline bool is_fused(const ChannelTiles& t) {
   return t.tile_groups > 0 && t.rows <= kFusedRows && t.sets * t.tiles >= kFusedBlocks;
 }
@@ -142,7 +142,8 @@ inline void cut_into_chunks(ChannelTiles& t) {
   t.chunks = static_cast<unsigned>((t.rows + t.chunk_rows - 1) / t.chunk_rows);
 }
 
-// Calls f(n) with the width of vectors in which rows at these places (or null) can be read.
+// Calls f(n) with the width of the vectors in which rows at `places` can be read. Places may be
+// null.
 template <class T, class F>
 void for_vector_width(std::int64_t channels, std::initializer_list<const void*> places, F&& f) {
   bool wide = true;

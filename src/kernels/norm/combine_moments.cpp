@@ -1,4 +1,5 @@
-// Moments of several ranks into one; see combine_moments.h. Few values: one after the other.
+// Combines the moments of several ranks; see combine_moments.h. Serial, because there are few
+// values.
 #include "kernels/norm/combine_moments.h"
 
 #include "kernels/cpu/for_dtype.h"

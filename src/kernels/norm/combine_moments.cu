@@ -1,4 +1,4 @@
-// Moments of several ranks into one, a thread for each channel; see combine_moments.h.
+// Combines the moments of several ranks, one thread per channel; see combine_moments.h.
 #include "kernels/cuda/launch.cuh"
 #include "kernels/norm/combine_moments.h"
 

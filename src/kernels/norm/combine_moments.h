@@ -1,14 +1,14 @@
-// Moments of the rows that several ranks have of one batch, made into those of all its rows. What a
-// rank found is packed into float64 values that can be gathered as they are; every rank then makes
-// the same moments of all of them, in the order of the ranks:
-//   n = sum_r n_r
-//   mean = sum_r n_r mean_r / n
-//   variance = sum_r n_r (variance_r + (mean_r - mean)^2) / n
-// by updates that subtract no large numbers from each other (Chan, Golub and LeVeque, "Updating
-// formulae and a pairwise algorithm for computing sample variances", 1979).
+// Combines the moments of the rows that several ranks have of one batch into the moments of all
+// rows. Each rank packs its moments into float64 values, which can be gathered as they are. Every
+// rank then computes the same result from all of them, in rank order:
+//    n = sum_r n_r
+//    mean = sum_r n_r mean_r / n
+//    variance = sum_r n_r (variance_r + (mean_r - mean)^2) / n
+// The update formulas do not subtract large numbers from each other (Chan, Golub and LeVeque,
+// "Updating formulae and a pairwise algorithm for computing sample variances", 1979).
 //
-// `dtype`, float32 or float64, is the type of variances. So is it that of means which are the sum
-// of two numbers (see channel_norm.h); means that are one number are float64.
+// Variances have `dtype`, float32 or float64. Means that are the sum of two numbers (see
+// channel_norm.h) have `dtype`, too. Means that are one number are float64.
 #pragma once
 
 #include <cstdint>
@@ -18,11 +18,11 @@
 
 namespace dtn {
 
-// packed = [mean + mean_rest, variance, rows]
+//    packed = [mean + mean_rest, variance, rows]
 struct PackMoments {
   DType dtype;
   std::int64_t channels;
-  std::int64_t rows;      // behind these moments; 0: they are nothing, whatever they hold
+  std::int64_t rows;      // of these moments; 0: the moments are ignored
   const void* mean;       // [C]
   const void* mean_rest;  // [C]; null: mean is one number
   const void* variance;   // [C], biased

@@ -11,15 +11,15 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// Where the parameters of a row begin.
+// Returns the offset of the parameters of a row.
 std::int64_t parameters_of(const ParameterSets& sets, std::int64_t row) {
   return sets.rows > 0 ? row / sets.rows * sets.stride : 0;
 }
 
 constexpr int kRowsTogether = 4;
 
-// Calls f(row, count) for groups of rows that share their parameters and cover [begin, end); count
-// is a constant, kRowsTogether but for what is left of a set.
+// Calls f(row, count) for groups of rows that cover [begin, end). The rows of a group share their
+// parameters. count is the constant kRowsTogether, or 1 for the last rows of a set.
 template <class F>
 void for_each_group(const ParameterSets& sets, std::int64_t begin, std::int64_t end, F&& f) {
   std::int64_t row = begin;
@@ -33,9 +33,9 @@ void for_each_group(const ParameterSets& sets, std::int64_t begin, std::int64_t 
   }
 }
 
-// kRows rows at a time, so that their chains of additions overlap. The mean is taken in two steps,
-// a rough one and the mean of what it leaves, so that neither it nor the variance loses digits when
-// |mean| is much larger than the standard deviation.
+// Normalizes kRows rows at a time, so that their chains of additions overlap. The mean is computed
+// in two steps: a rough mean, and the mean of the differences from it. So neither mean nor variance
+// loses digits when |mean| is much larger than the standard deviation.
 template <class T, int kRows>
 void forward_rows(const LayerNormForward& args, std::int64_t row) {
   using A = AccumulatorOf<T>;
@@ -78,7 +78,7 @@ void forward_rows(const LayerNormForward& args, std::int64_t row) {
   });
 }
 
-// dbranch of a row whose dx is written.
+// Computes dbranch of a row from the stored dx.
 template <class T>
 void scale_row(const LayerNormBackward& args, std::int64_t row) {
   using A = AccumulatorOf<T>;
@@ -91,8 +91,8 @@ void scale_row(const LayerNormBackward& args, std::int64_t row) {
   });
 }
 
-// kRows rows at a time, so that the running parameter gradients are loaded and stored once for all
-// of them. dweight and dbias are the partial sums of this chunk of rows.
+// Processes kRows rows at a time, so that the running parameter gradients are loaded and stored
+// once for all of them. dweight and dbias are the partial sums of this chunk of rows.
 template <class T, int kRows>
 void backward_rows(const LayerNormBackward& args, std::int64_t row, AccumulatorOf<T>* dweight,
                    AccumulatorOf<T>* dbias) {
@@ -126,7 +126,6 @@ void backward_rows(const LayerNormBackward& args, std::int64_t row, AccumulatorO
   T* dx = static_cast<T*>(args.dx) + row * channels;
   const T* add = args.dx_add ? static_cast<const T*>(args.dx_add) + row * channels : nullptr;
   for (int r = 0; r < kRows; ++r) {
-    // dx = dy (weight rstd) + x slope + offset
     A mean_dot = reduce_add(dot[r]) / static_cast<A>(channels);
     A mean_sum = reduce_add(sum[r]) / static_cast<A>(channels);
     const A spread = 1 / (rstd[r] * static_cast<A>(channels));
@@ -144,8 +143,8 @@ void backward_rows(const LayerNormBackward& args, std::int64_t row, AccumulatorO
   }
 }
 
-// Chunks of rows with a partial parameter gradient each: few enough to add up quickly, enough to
-// keep many threads busy; a function of the shape alone.
+// Target number of chunks of rows, each with partial parameter gradients. Few enough to add up
+// quickly, enough to keep many threads busy. The chunks depend only on the shape.
 constexpr std::int64_t kChunks = 64;
 
 template <class A>
@@ -165,7 +164,7 @@ void backward(CpuQueue& queue, const LayerNormBackward& args) {
   const std::int64_t set_rows = args.sets.rows > 0 ? args.sets.rows : args.rows;
   if (set_rows <= 0) return;
   const std::int64_t sets = args.rows / set_rows;
-  const std::int64_t wanted = (kChunks + sets - 1) / sets;  // chunks of a set
+  const std::int64_t wanted = (kChunks + sets - 1) / sets;  // chunks per set
   std::int64_t grain = (set_rows + wanted - 1) / wanted;
   if (grain < kRowsTogether) grain = kRowsTogether;
   const std::int64_t chunks = (set_rows + grain - 1) / grain;
@@ -194,7 +193,7 @@ void backward(CpuQueue& queue, const LayerNormBackward& args) {
   });
 }
 
-// In place of parameters that are not there.
+// Returns an array filled with `value`, in place of missing parameters.
 template <class A>
 const A* filled(Scratch::Scope& scope, std::int64_t channels, A value) {
   A* values = scope.take<A>(channels);

@@ -1,14 +1,15 @@
-// Layer normalization by rows, forward, alone and after the residual sum; see layer_norm.h.
+// Layer normalization by rows, forward, alone or after the residual sum; see layer_norm.h.
 //
-// A warp holds two short rows or one longer one in registers, so that x is read once and y written
-// once: 2 C sizeof(T) bytes per row are the floor (4 C with the residual and the sum), and about a
-// dozen instructions per element stay well below what the memory leaves room for. The mean is taken
-// in two steps, a rough one and the mean of what it leaves, and the variance of what it leaves:
-// neither loses digits when |mean| is much larger than the standard deviation. Rows that do not fit
-// in registers have a block each, and are read again from the cache.
+// A warp holds up to four short rows, or one long row, in registers. So x is read once and y is
+// written once. The minimum memory traffic is 2 C sizeof(T) bytes per row (4 C sizeof(T) with the
+// residual and the sum). The kernel is limited by memory: it needs only about a dozen instructions
+// per element. The mean is computed in two steps: a rough mean, and the mean of the differences
+// from it. The variance uses the same differences. So neither loses digits when |mean| is much
+// larger than the standard deviation. Rows that do not fit in registers take a block each, which
+// reads them again from the cache.
 //
-// What the compiler could contract, a product that is added, is written out as fmaf or __fmul_rn:
-// the fused kernel and the plain one must round alike.
+// Products that are added are written as fmaf or __fmul_rn, so that the compiler has no choice
+// about contraction: the fused kernel and the plain kernel must round alike.
 #include "kernels/cuda/lanes.cuh"
 #include "kernels/norm/layer_norm.h"
 #include "kernels/norm/layer_norm_shape.cuh"
@@ -19,15 +20,16 @@ namespace {
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / cuda::kWarpSize;
 
-// What is compiled apart, so that the plain kernel carries nothing it does not need: the residual
-// sum in front; parameters by sets of rows, and moments handed out.
+// Variants that are compiled separately, so that the plain kernel contains only what it needs.
+// kResidual adds the residual first. kBySets supports parameters per set of rows, missing
+// parameters, and moments as outputs.
 enum class Form { kPlain, kResidual, kBySets };
 
 template <class T>
 struct Forward {
   std::int64_t rows, channels;
   float inverse_channels, eps;
-  const T* x;  // or the residual, when there is a branch
+  const T* x;  // or the residual, if there is a branch
   const T* branch;
   const float* row_scale;
   std::int64_t rows_per_scale;
@@ -47,13 +49,13 @@ struct Forward {
   __device__ __forceinline__ float scale_of(std::int64_t row) const {
     return row_scale ? row_scale[row / rows_per_scale] : 1.0f;
   }
-  // Where its parameters begin.
+  // Returns the offset of the row's parameters.
   __device__ __forceinline__ std::int64_t parameters_of(std::int64_t row) const {
     return sets.rows > 0 ? row / sets.rows * sets.stride : 0;
   }
 };
 
-// x - mean = (x - rough) - delta.
+//    x - mean = (x - rough) - delta
 struct Moments {
   float rough, delta, rstd;
 
@@ -62,14 +64,14 @@ struct Moments {
   }
 };
 
-// From the means of d = x - rough and of d^2.
+// Computes the moments from the means of d = x - rough and of d^2.
 __device__ __forceinline__ Moments moments(float rough, float delta, float square, float eps) {
   const float v = fmaf(-delta, delta, square) + eps;
-  const float r = rsqrtf(v);  // to two units in the last place; a Newton step leaves one
+  const float r = rsqrtf(v);  // accurate to 2 units in the last place; the Newton step makes it 1
   return {rough, delta, fmaf(0.5f * r, fmaf(-v * r, r, 1.0f), r)};
 }
 
-// One thread's part: x0 is the first value of the row.
+// Called by one thread per row. x0 is the first value of the row.
 template <Form kForm, class T>
 __device__ __forceinline__ void store_moments(const Forward<T>& a, std::int64_t row, float x0,
                                               const Moments& m) {
@@ -81,16 +83,16 @@ __device__ __forceinline__ void store_moments(const Forward<T>& a, std::int64_t 
   }
 }
 
-// Short rows are taken several at a time, for more bytes in flight.
+// Rows per warp. Short rows are processed several at a time, for more bytes in flight.
 constexpr int rows_together(int values, bool residual) {
   const int rows = values <= 8 ? 4 : values <= 16 ? 2 : 1;
   return residual && rows > 1 ? rows / 2 : rows;
 }
 
-// Blocks per multiprocessor that the registers must leave room for.
+// Minimum resident blocks per multiprocessor, which limits the registers of a thread.
 constexpr int resident_blocks(int values, bool wide) { return !wide ? 1 : values <= 24 ? 3 : 2; }
 
-// What a warp holds of the rows from `first` on; those past the last one are empty.
+// Values that a warp holds of the rows from `first` on. Rows past the last one are empty.
 template <class T, int kValues, bool kWide, Form kForm>
 struct RowGroup {
   using Row = cuda::LaneValues<T, kValues, kWide>;
@@ -116,7 +118,7 @@ struct RowGroup {
     }
   }
 
-  // x becomes the sum as it is rounded.
+  // Replaces x by the rounded sum and stores the sum.
   static __device__ __forceinline__ void add_branch(const Forward<T>& a, std::int64_t row, int lane,
                                                     const Row& branch, Row& x) {
     const int channels = static_cast<int>(a.channels);
@@ -172,7 +174,7 @@ struct RowGroup {
         if (first + r < a.rows) parameters[r] = a.parameters_of(first + r);
       }
     }
-    // Run by run, so that few of the parameters are held at a time.
+    // One run at a time, so that few parameters are in registers at once.
 #pragma unroll
     for (int i = 0; i < kValues; i += kRun) {
       const int c = Row::column(lane, i);
@@ -207,15 +209,15 @@ __global__ void __launch_bounds__(kThreads, resident_blocks(kValues, kWide))
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
   const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * kWarps + warp) * Group::kRows;
-  if (first >= a.rows) return;  // the whole warp
+  if (first >= a.rows) return;  // the whole warp returns
   Group group;
   group.load(a, first, lane);
   group.find_moments(a, lane);
   group.write(a, first, lane);
 }
 
-// A block per row; a thread owns the columns c = thread mod kThreads in every pass, so nothing but
-// the sums crosses from one thread to another.
+// Long rows, one block per row. In every pass a thread owns the columns c = thread mod kThreads, so
+// threads exchange only the sums.
 template <class T, Form kForm>
 __global__ void __launch_bounds__(kThreads) layer_norm_forward_long_kernel(Forward<T> a) {
   DTN_SHARED(float, shared);

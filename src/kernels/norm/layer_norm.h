@@ -1,9 +1,9 @@
-// Layer normalization over the last dimension:
-//   y[r, c] = weight[c] (x[r, c] - mean[r]) rstd[r] + bias[c]
-//   rstd[r] = (var[r] + eps)^-1/2
-// with the biased variance of row r. x, y and activation gradients have `dtype`; weight, bias,
-// statistics and parameter gradients have the accumulator type (float32; float64 for float64).
-// Activation gradients are written (=), parameter gradients are added to (+=).
+// Layer normalization over the last dimension, with the biased variance of each row:
+//    y[r, c] = weight[c] (x[r, c] - mean[r]) rstd[r] + bias[c]
+//    rstd[r] = (var[r] + eps)^-1/2
+// x, y and activation gradients have `dtype`. Weight, bias, statistics and parameter gradients have
+// the accumulator type (float32; float64 for float64). Activation gradients are overwritten (=),
+// parameter gradients are accumulated (+=).
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 
 namespace dtn {
 
-// Parameters that change from one set of rows to the next, such as the tokens of one sample: those
-// of set k, and their gradients, lie k strides behind those of the first set. With several sets,
-// both weight and bias are given.
+// Parameters that differ between sets of rows, such as the tokens of one sample. The parameters of
+// set k, and their gradients, begin k strides after those of the first set. Several sets need both
+// weight and bias.
 struct ParameterSets {
-  std::int64_t rows = 0;    // of each set, a divisor of all rows; 0: one set of all rows
+  std::int64_t rows = 0;    // per set, a divisor of all rows; 0: one set of all rows
   std::int64_t stride = 0;  // in elements
 };
 
@@ -29,24 +29,24 @@ struct LayerNormForward {
   const void* weight;  // [C]; null: 1
   const void* bias;    // [C]; null: 0
   void* y;             // [rows, C]; may be x
-  // For backward. The mean is kept as mean - x[row, 0], which float32 holds to the last digit even
-  // when it is much larger than the standard deviation.
+  // Statistics for the backward pass. `mean` holds mean - x[row, 0], which is accurate in float32
+  // even when the mean is much larger than the standard deviation.
   void* mean;  // [rows]
   void* rstd;  // [rows]
   ParameterSets sets = {};
-  // The moments as they are, where they are wanted: mean and sqrt(var + eps).
+  // Moments as outputs, or null: mean and sqrt(var + eps).
   void* row_mean = nullptr;  // [rows]
   void* row_std = nullptr;   // [rows]
 };
 void run(CpuQueue&, const LayerNormForward&);
 void run(CudaQueue&, const LayerNormForward&);
 
-// The end of a residual block and the norm that begins the next, in one pass:
-//   sum = residual + row_scale[row / rows_per_scale] branch, rounded to dtype
-//   y = LayerNorm(sum)
-// The result has the bits of ScaleRows (Add without scales, see pointwise.h) and LayerNormForward.
-// Backward needs LayerNormBackward alone, with x = sum: its dx (plus dx_add) is the gradient of
-// `residual`, its dbranch that of `branch`.
+// The end of a residual block and the norm that begins the next block, in one pass:
+//    sum = residual + row_scale[row / rows_per_scale] branch, rounded to dtype
+//    y = LayerNorm(sum)
+// The result is bit-identical to ScaleRows (without row_scale: Add; see pointwise.h) followed by
+// LayerNormForward. The backward pass needs only LayerNormBackward with x = sum. Its dx (plus
+// dx_add) is the gradient of `residual`, and its dbranch is the gradient of `branch`.
 struct ResidualLayerNormForward {
   DType dtype;
   std::int64_t rows, channels;
@@ -59,19 +59,20 @@ struct ResidualLayerNormForward {
   const void* weight;  // [C]
   const void* bias;    // [C]
   void* y;             // [rows, C]
-  void* mean;          // [rows], as LayerNormForward's
+  void* mean;          // [rows], as in LayerNormForward
   void* rstd;          // [rows]
 };
 void run(CpuQueue&, const ResidualLayerNormForward&);
 void run(CudaQueue&, const ResidualLayerNormForward&);
 
-// With dxhat = dy weight, xhat = (x - mean) rstd:
-//   dx = rstd (dxhat - mean_c(dxhat) - xhat mean_c(dxhat xhat)) + dx_add
-//   dweight += sum_r dy xhat,   dbias += sum_r dy
-//   dbranch = row_scale[row / rows_per_scale] dx,   from dx as it was rounded
-//   dbranch_sums += sum_r dbranch,   as rounded or before
-// The sums over rows, those of a set, are taken in chunks fixed by the shape, so they do not depend
-// on threads. Gradients of row_mean and row_std add (drow_mean + drow_std xhat) / C to dx.
+//    xhat = (x - mean) rstd,   dxhat = dy weight
+//    dx = rstd (dxhat - mean_c(dxhat) - xhat mean_c(dxhat xhat)) + dx_add
+//    dweight += sum_r dy xhat,   dbias += sum_r dy
+//    dbranch = row_scale[row / rows_per_scale] dx,   from the rounded dx
+//    dbranch_sums += sum_r dbranch,   from dbranch before or after rounding
+// Gradients of row_mean and row_std add (drow_mean + drow_std xhat) / C to dx. The sums over the
+// rows of a set are taken in chunks that depend only on the shape, so results do not depend on the
+// number of threads.
 struct LayerNormBackward {
   DType dtype;
   std::int64_t rows, channels;
@@ -80,12 +81,12 @@ struct LayerNormBackward {
   const void* mean;              // [rows]
   const void* rstd;              // [rows]
   const void* dy;                // [rows, C]
-  const void* dx_add = nullptr;  // [rows, C] dtype: what reaches x along the residual; may be dx
-  void* dx = nullptr;            // [rows, C], written (=); may be dy
+  const void* dx_add = nullptr;  // [rows, C] dtype: gradient from the residual; may be dx
+  void* dx = nullptr;            // [rows, C], =; may be dy
   void* dweight = nullptr;       // [C], +=
   void* dbias = nullptr;         // [C], +=
-  // What reaches the branch of ResidualLayerNormForward; only with dx, and a tensor of its own.
-  void* dbranch = nullptr;          // [rows, C], written (=)
+  // Gradient of ResidualLayerNormForward's branch. Needs dx, and memory that no other tensor uses.
+  void* dbranch = nullptr;          // [rows, C], =
   void* dbranch_sums = nullptr;     // [C], accumulator type, +=; only with dbranch
   const void* row_scale = nullptr;  // [rows / rows_per_scale], accumulator type; null: 1
   std::int64_t rows_per_scale = 1;

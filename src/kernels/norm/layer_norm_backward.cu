@@ -1,15 +1,15 @@
 // Layer normalization by rows, backward; see layer_norm.h for the formulas.
 //
-// x, dy and dx_add are read once and dx is written once: that is the floor, 4 C sizeof(T) bytes per
-// row. A block takes a chunk of rows fixed by the shape and its warps take the rows in turn; a lane
-// keeps the running dweight and dbias of its columns in registers, which leaves no room for the
-// weights: these come from the first-level cache each time. At the end of the chunk the warps' sums
-// are added in order into one row of partial sums per block, 8 C bytes for 32 rows or more, and a
-// second kernel adds these up. The column sums of dbranch, where they are wanted, are a third such row
-// and save another pass over dbranch.
+// x, dy and dx_add are read once and dx is written once. This is the minimum memory traffic: 4 C
+// sizeof(T) bytes per row. A block takes a chunk of rows that depends only on the shape, and its
+// warps take the rows in turn. A lane keeps the running dweight and dbias of its columns in
+// registers. This leaves no room for the weights, which come from the first-level cache each time.
+// At the end of the chunk, the block adds the sums of its warps in order and writes partial sums,
+// 8 C bytes for 32 rows or more. A second kernel adds these up. The column sums of dbranch, if they
+// are requested, are a third row of partial sums, which saves another pass over dbranch.
 //
-// Rows that do not fit in registers have a block each for dx, and are read a second time for the
-// parameter gradients, by threads that walk down the columns.
+// Rows that do not fit in registers take a block each for dx. They are read a second time for the
+// parameter gradients, with one thread per column.
 #include "kernels/cuda/lanes.cuh"
 #include "kernels/cuda/partials.cuh"
 #include "kernels/norm/layer_norm.h"
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / cuda::kWarpSize;
-constexpr int kLeastRows = 32;  // per chunk, 8 for each warp
+constexpr int kLeastRows = 32;  // per chunk, 8 per warp
 
 // Means over the channels of dxhat and dxhat xhat.
 struct RowMeans {
@@ -42,8 +42,8 @@ struct Backward {
   T* dbranch;
   const float* row_scale;
   std::int64_t rows_per_scale;
-  ParameterSets sets;                   // at least one
-  std::int64_t chunks, rows_per_chunk;  // of a set
+  ParameterSets sets;                   // at least one set
+  std::int64_t chunks, rows_per_chunk;  // per set
   float* partials;                      // [sets, chunks, outputs_of(kind), C]
   const float* drow_mean;
   const float* drow_std;
@@ -51,8 +51,8 @@ struct Backward {
   __device__ __forceinline__ float scale_of(std::int64_t row) const {
     return row_scale ? row_scale[row / rows_per_scale] : 1.0f;
   }
-  // What reaches the mean and the standard deviation of a row reaches its values through the means
-  // of dxhat and dxhat xhat, as these are taken off.
+  // Adds the gradients of a row's mean and standard deviation. They enter dx through the means of
+  // dxhat and dxhat xhat, which dx subtracts.
   __device__ __forceinline__ void add_moment_gradients(std::int64_t row, float rstd_of_row,
                                                        RowMeans& means) const {
     const float spread = inverse_channels / rstd_of_row;
@@ -61,12 +61,12 @@ struct Backward {
   }
 };
 
-// What is compiled apart, so that the plain kernel carries nothing it does not need.
+// Variants that are compiled separately, so that the plain kernel contains only what it needs.
 enum class Kind { kPlain, kBySets, kBranchSums };
-// Rows of partial sums: dweight, dbias, and the column sums of dbranch.
+// Number of rows of partial sums: dweight, dbias, and the column sums of dbranch.
 constexpr int outputs_of(Kind kind) { return kind == Kind::kBranchSums ? 3 : 2; }
 
-// The rows of a block and where their parameters begin.
+// Rows of a block, and the offset of their parameters.
 template <bool kBySets>
 struct Chunk {
   std::int64_t begin, end, parameters = 0;
@@ -86,7 +86,7 @@ struct Chunk {
   }
 };
 
-// What a row's normalized values are made of: base is x[row, 0] and `mean` counts from there, see
+// Statistics that normalize a row. base is x[row, 0], and `mean` is relative to it; see
 // LayerNormForward.
 struct RowStatistics {
   float base, mean, rstd;
@@ -101,13 +101,13 @@ __device__ __forceinline__ float input_gradient(float dxhat, float xhat, const R
   return (dxhat - means.sum - xhat * means.dot) * rstd;
 }
 
-// Short rows are taken two at a time, for more bytes in flight.
+// Rows per warp. Short rows are processed two at a time, for more bytes in flight.
 template <class T>
 constexpr int rows_together(int values, bool wide) {
   return wide && values * sizeof(T) <= 32 ? 2 : 1;
 }
 
-// Blocks per multiprocessor that the registers must leave room for.
+// Minimum resident blocks per multiprocessor, which limits the registers of a thread.
 template <class T>
 constexpr int resident_blocks(int values, bool wide, Kind kind) {
   if (!wide) return 1;
@@ -115,7 +115,7 @@ constexpr int resident_blocks(int values, bool wide, Kind kind) {
   return values <= 16 ? 4 : values * sizeof(T) <= 96 ? 3 : 2;
 }
 
-// What a warp holds of the rows from `first` on, those before `end`.
+// Values that a warp holds of the rows from `first` to `end`.
 template <class T, int kValues, bool kWide, Kind kKind>
 struct RowGroup {
   static constexpr bool kBySets = kKind == Kind::kBySets;
@@ -142,7 +142,7 @@ struct RowGroup {
     for (int r = 0; r < kRows; ++r) row[r].base = __shfl_sync(cuda::kWholeWarp, x[r][0], 0);
   }
 
-  // Adds to the parameter gradients of this lane's columns, and finds the means.
+  // Adds the rows to the parameter gradients of this lane's columns, and computes the means.
   __device__ __forceinline__ void add_up(const Backward<T>& a, std::int64_t parameters, int lane,
                                          float (&dweight)[kValues], float (&dbias)[kValues]) {
     const int channels = static_cast<int>(a.channels);
@@ -177,7 +177,7 @@ struct RowGroup {
     }
   }
 
-  // dx and dbranch, whose columns are added up in `branch` for Kind::kBranchSums.
+  // Writes dx and dbranch. Kind::kBranchSums adds the columns of dbranch to `branch`.
   __device__ __forceinline__ void write(const Backward<T>& a, std::int64_t parameters,
                                         std::int64_t first, std::int64_t end, int lane,
                                         float (&branch)[kValues]) {
@@ -260,7 +260,7 @@ __global__ void __launch_bounds__(kThreads, resident_blocks<T>(kValues, kWide, k
   }
 }
 
-// The same of long rows: dx, a block per row, whose threads own their columns in both passes.
+// Computes dx of long rows, one block per row. A thread owns the same columns in both passes.
 template <class T>
 __global__ void __launch_bounds__(kThreads) layer_norm_backward_long_kernel(Backward<T> a) {
   DTN_SHARED(float, shared);
@@ -289,7 +289,8 @@ __global__ void __launch_bounds__(kThreads) layer_norm_backward_long_kernel(Back
   }
 }
 
-// And their parameter gradients, a thread per column of a chunk. Blocks: [chunks, C / kThreads].
+// Computes the parameter gradients of long rows, one thread per column of a chunk.
+// Blocks: [chunks, C / kThreads].
 template <class T>
 __global__ void __launch_bounds__(kThreads) layer_norm_backward_columns_kernel(Backward<T> a) {
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x;
@@ -309,7 +310,8 @@ __global__ void __launch_bounds__(kThreads) layer_norm_backward_columns_kernel(B
   sums[a.channels] = dbias;
 }
 
-// Adds the chunks of each of many sets, which are few, in order. Blocks: [sets, 2 C / kThreads].
+// Adds the chunks of each set in order, for many sets with few chunks each.
+// Blocks: [sets, 2 C / kThreads].
 __global__ void __launch_bounds__(kThreads)
     add_set_partials_kernel(const float* partials, std::int64_t chunks, std::int64_t channels,
                             float* dweight, float* dbias, std::int64_t stride) {
@@ -342,7 +344,7 @@ void backward(CudaQueue& queue, const Backward<T>& a, Kind kind) {
   const KernelName kernel{"layer_norm_backward", {a.rows, a.channels}};
   const bool wide = is_wide(a);
   if (!is_held(a.channels, wide)) {
-    // First the sums: dx may overwrite dy.
+    // The sums come first, because dx may overwrite dy.
     if (a.partials) {
       dim3 grid(static_cast<unsigned>(chunks), blocks_for(a.channels, kThreads).x);
       launch(queue, kernel, layer_norm_backward_columns_kernel<T>, {grid, kThreads}, a);

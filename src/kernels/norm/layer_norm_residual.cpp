@@ -1,5 +1,5 @@
-// The residual sum and the norm after it: on the host the two kernels one after the other, which
-// read the sum again from memory. See layer_norm.h for the contract.
+// The residual sum and the norm after it. The CPU runs the two kernels one after the other and
+// reads the sum again from memory. See layer_norm.h for the contract.
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/simd.h"
 #include "kernels/norm/layer_norm.h"

@@ -1,4 +1,4 @@
-// How layer normalization lays a row over a warp, forward and backward.
+// Distribution of a row over a warp in layer normalization, forward and backward.
 #pragma once
 
 #include <initializer_list>
@@ -8,8 +8,8 @@
 
 namespace dtn {
 
-// Whether rows of T, and parameters of float32, that begin at these places (or null) can be read in
-// 16-byte vectors.
+// Returns true if rows of T and float32 parameters at these addresses can be read in 16-byte
+// vectors. Addresses may be null.
 template <class T>
 bool rows_are_wide(std::int64_t channels, std::initializer_list<const void*> places) {
   for (const void* p : places) {
@@ -18,7 +18,7 @@ bool rows_are_wide(std::int64_t channels, std::initializer_list<const void*> pla
   return true;
 }
 
-// The parameters from `at` on, or `otherwise` for those that are not there.
+// Loads the parameters from offset `at` on. Fills `to` with `otherwise` if `from` is null.
 template <class Row>
 __device__ __forceinline__ void load_parameters(const float* from, std::int64_t at, float otherwise,
                                                 float (&to)[Row::kRun]) {
@@ -27,11 +27,11 @@ __device__ __forceinline__ void load_parameters(const float* from, std::int64_t 
   for (int k = 0; k < Row::kRun; ++k) to[k] = otherwise;
 }
 
-// Whether a warp holds a whole row; longer ones have a block each. Single values need an address
-// each, which leaves room for fewer.
+// Returns true if a warp holds a whole row in registers. Longer rows take a thread block each.
+// Loads of single values need an address each, so fewer values fit.
 inline bool is_held(std::int64_t channels, bool wide) { return channels <= (wide ? 1024 : 512); }
 
-// Calls f(values, wide) with the number of values per lane for such a row, both as constants.
+// Calls f(values, wide) with the number of values per lane for such a row. Both are constants.
 template <class F>
 void for_held_row(std::int64_t channels, bool wide, F&& f) {
   auto with = [&](auto values) {

@@ -1,10 +1,9 @@
 // PowerNorm; see power_norm.h for the formulas.
 //
-// A few rows at a time, a tile, are walked through twice, the second time in the first-level cache:
-// first for the sums over the groups, then by columns. In memory the groups of a tile's rows are
-// segments of D values that follow each other; the sums of as many of them as a vector has lanes
-// are folded at once. The group factors are made anew in each pass, which costs less than keeping
-// them.
+// The kernels go through a few rows at a time, a tile, twice: first for the sums over the groups,
+// then by columns, when the tile is in the first-level cache. In memory, the groups of a tile's
+// rows are consecutive segments of D values. One reduction folds as many segments as a vector has
+// lanes. Each pass recomputes the factors of the groups, which costs less than storing them.
 #include "kernels/norm/power_norm.h"
 
 #include "kernels/cpu/for_dtype.h"
@@ -18,10 +17,10 @@ namespace {
 constexpr int kTile = 8;  // rows
 
 std::int64_t width_of(const PowerNormShape& s) { return s.channels / s.groups; }
-// Room for a value for each segment of a tile, in whole vectors of any type.
+// Number of values to allocate for one value per segment of a tile, in whole vectors of any type.
 std::int64_t padded_segments(const PowerNormShape& s) { return (kTile * s.groups + 15) / 16 * 16; }
 
-// Calls f(group, c, count) for vectors of columns that do not leave their group.
+// Calls f(group, c, count) for vectors of columns that stay within one group.
 template <class A, class F>
 void for_each_column(const PowerNormShape& s, F&& f) {
   const std::int64_t width = width_of(s);
@@ -30,8 +29,8 @@ void for_each_column(const PowerNormShape& s, F&& f) {
   }
 }
 
-// sums[k] of the lanes of kSums vectors per segment: add(i, sums) gives those of segment i, and
-// store(i, totals) gets those of the segments i, i + 1, ..., one to a lane.
+// Computes kSums sums per segment. add(i, sums) adds segment i into kSums vectors.
+// store_totals(i, totals) gets the sums of their lanes for segments i, i + 1, ..., one per lane.
 template <class A, int kSums, class Add, class Store>
 void sum_segments(std::int64_t segments, Add&& add, Store&& store_totals) {
   constexpr int lanes = kLanes<A>;
@@ -48,7 +47,7 @@ void sum_segments(std::int64_t segments, Add&& add, Store&& store_totals) {
   }
 }
 
-// factor[i]: s of the i-th segment from x on.
+// Sets factor[i] to s of the i-th segment from x on.
 template <class T, class A = AccumulatorOf<T>>
 void group_factors(const PowerNormShape& s, const T* x, std::int64_t segments, A* factor) {
   const std::int64_t width = width_of(s);
@@ -94,7 +93,7 @@ void sum_squares(CpuQueue& queue, const PowerNormSquares& args) {
                  });
 }
 
-// Fills rpsi, and in training power and the next running values.
+// Writes rpsi and, in training, power and the next running values.
 template <class A>
 void settle_psi(const PowerNormForward& args) {
   const std::int64_t channels = args.shape.channels;
@@ -151,7 +150,7 @@ void forward(CpuQueue& queue, const PowerNormForward& args) {
 
 // --- backward -----------------------------------------------------------------------------------
 
-// d = dz0 = dy direct - z0 damped, per channel.
+// Coefficients of d = dz0 = dy direct - z0 damped, for each channel.
 template <class A>
 struct Slopes {
   A* direct;  // weight / psi
@@ -169,7 +168,8 @@ struct Slopes {
   }
 };
 
-// For each segment s, and the mean of d z0 over the segment, from sums of x^2, d's parts times x.
+// Computes s and the mean of d z0 of each segment, from the sums of x^2, dy direct x and
+// damped x^2.
 template <class T, class A = AccumulatorOf<T>>
 void segment_slopes(const PowerNormShape& s, const Slopes<A>& slopes, const T* x, const T* dy,
                     std::int64_t segments, A* factor, A* mean_dot) {
@@ -198,7 +198,7 @@ void segment_slopes(const PowerNormShape& s, const Slopes<A>& slopes, const T* x
       });
 }
 
-// A tile of rows; sums: of dy z0 and of dy, for this chunk.
+// Processes a tile of rows. Adds dy z0 and dy to the sums of this chunk.
 template <class T, class A, class Rows>
 void backward_tile(const PowerNormBackward& args, const Slopes<A>& slopes, std::int64_t row,
                    Rows rows, A* factor, A* mean_dot, A** sums) {

@@ -1,12 +1,13 @@
 // PowerNorm, forward; see power_norm.h for the formulas.
 //
-// A warp holds a row in registers. The sums of squares take one pass over x by blocks that own a
-// chunk of rows, fixed by the shape, and leave a row of partial sums each; y takes another, which
-// finds the factors of the groups again: C sizeof(T) bytes per row, and 2 C sizeof(T). Between the
-// two, a thread per channel decides what psi is.
+// A warp holds a row in registers. One pass over x computes the sums of squares and moves C
+// sizeof(T) bytes per row. In it, each block takes a chunk of rows that depends only on the shape,
+// and writes one row of partial sums. A second pass computes y and moves 2 C sizeof(T) bytes per
+// row. It computes the factors of the groups again. Between the two passes, one thread per channel
+// computes psi.
 //
 // Rows that do not fit in registers go through device memory: first the factors of all groups, then
-// threads that walk down the columns.
+// one thread per column.
 #include <algorithm>
 
 #include "kernels/cuda/partials.cuh"
@@ -18,7 +19,7 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / cuda::kWarpSize;
-constexpr int kLeastRows = 32;  // per chunk, 8 for each warp
+constexpr int kLeastRows = 32;  // per chunk, 8 per warp
 
 template <class T>
 struct Forward {
@@ -38,7 +39,7 @@ template <class T, int kValues, bool kWide>
 __global__ void __launch_bounds__(kThreads) power_norm_squares_kernel(Forward<T> a) {
   using Row = cuda::LaneValues<T, kValues, kWide>;
   constexpr int kRun = Row::kRun;
-  DTN_SHARED(float, shared);  // [kWarps] rooms for the groups; at the end [kWarps, C]
+  DTN_SHARED(float, shared);  // group sums of the kWarps warps; at the end [kWarps, C]
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
   const int channels = static_cast<int>(a.channels);
@@ -64,7 +65,7 @@ __global__ void __launch_bounds__(kThreads) power_norm_squares_kernel(Forward<T>
     }
   }
 
-  __syncthreads();  // the rooms are free
+  __syncthreads();  // the group sums are no longer needed
   Row::store_floats(shared + warp * channels, lane, channels, sums);
   __syncthreads();
   for (int c = static_cast<int>(threadIdx.x); c < channels; c += kThreads) {
@@ -75,7 +76,7 @@ __global__ void __launch_bounds__(kThreads) power_norm_squares_kernel(Forward<T>
   }
 }
 
-// A warp per row.
+// One warp per row.
 template <class T, int kValues, bool kWide>
 __global__ void __launch_bounds__(kThreads) power_norm_apply_kernel(Forward<T> a) {
   using Row = cuda::LaneValues<T, kValues, kWide>;
@@ -85,7 +86,7 @@ __global__ void __launch_bounds__(kThreads) power_norm_apply_kernel(Forward<T> a
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
   const int channels = static_cast<int>(a.channels);
   const std::int64_t row = static_cast<std::int64_t>(blockIdx.x) * kWarps + warp;
-  if (row >= a.rows) return;  // the whole warp
+  if (row >= a.rows) return;  // the whole warp returns
   const RunGroups<Row, kValues> group(a.groups, lane, channels);
   Row x;
   x.load(a.x + row * a.channels, lane, channels);
@@ -108,8 +109,8 @@ __global__ void __launch_bounds__(kThreads) power_norm_apply_kernel(Forward<T> a
   }
 }
 
-// Long rows, a thread per column, blocks: [chunks, C / kThreads]. kSquares: the partial sums; else
-// y.
+// Long rows, one thread per column. Writes the partial sums (kSquares) or y.
+// Blocks: [chunks, C / kThreads].
 template <class T, bool kSquares>
 __global__ void __launch_bounds__(kThreads)
     power_norm_columns_kernel(Forward<T> a, const float* factors) {
@@ -151,7 +152,7 @@ struct Psi {
   float* next_iterations;
 };
 
-// A thread per channel.
+// One thread per channel.
 __global__ void __launch_bounds__(kThreads) power_norm_psi_kernel(Psi a) {
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (c >= a.channels) return;

@@ -1,10 +1,10 @@
 // PowerNorm, backward; see power_norm.h for the formulas.
 //
-// One pass: x, dy and dx_add are read once and dx is written once, 4 C sizeof(T) bytes per row,
-// because nothing in dx depends on the sums over rows. A block takes a chunk of rows fixed by the
-// shape and its warps take the rows in turn, each held in registers; a lane keeps the running sums
-// of its columns. The warps' sums are added in order into one row of partial sums per block, and a
-// second kernel adds these up.
+// x, dy and dx_add are read once and dx is written once: 4 C sizeof(T) bytes per row. One pass is
+// enough, because dx does not depend on the sums over rows. A block takes a chunk of rows that
+// depends only on the shape, and its warps take the rows in turn and hold them in registers. A lane
+// keeps the running sums of its columns. The block adds the sums of its warps in order and writes
+// one row of partial sums. A second kernel adds these up.
 //
 // Rows that do not fit in registers go through device memory, see power_norm_long.cuh.
 #include <algorithm>
@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / cuda::kWarpSize;
-constexpr int kLeastRows = 32;          // per chunk, 8 for each warp
-constexpr int kSums = 3, kResults = 2;  // of a group: see group_slopes
+constexpr int kLeastRows = 32;          // per chunk, 8 per warp
+constexpr int kSums = 3, kResults = 2;  // per group: see group_slopes
 
 template <class T>
 struct Backward {
@@ -34,8 +34,9 @@ struct Backward {
   float* partials;  // [chunks, (dy z, dy), C]
 };
 
-// d = dz0 = dy direct - z0 damped. For the groups of a row that the warp holds, s and the mean of
-// d z0, from the sums of x^2, dy direct x and damped x^2.
+// Computes s and the mean of d z0 for the groups of a row that the warp holds. d is
+//    dz0 = dy direct - z0 damped
+// The results follow from the sums of x^2, dy direct x and damped x^2.
 template <class Row, int kValues>
 __device__ __forceinline__ const float* group_slopes(const PowerNormGroups& g, const Row& x,
                                                      const Row& dy, const float* direct,
@@ -71,7 +72,7 @@ __device__ __forceinline__ float input_gradient(float dy, float z0, float direct
   return (dy * direct - z0 * (damped + mean_dot)) * factor;
 }
 
-// Blocks per multiprocessor that the registers must leave room for.
+// Minimum resident blocks per multiprocessor, which limits the registers of a thread.
 template <class T>
 constexpr int resident_blocks(int values, bool wide) {
   if (!wide) return 1;
@@ -84,7 +85,7 @@ __global__ void __launch_bounds__(kThreads, resident_blocks<T>(kValues, kWide))
     power_norm_backward_kernel(Backward<T> a) {
   using Row = cuda::LaneValues<T, kValues, kWide>;
   constexpr int kRun = Row::kRun;
-  DTN_SHARED(float, shared);  // direct[C], damped[C], rooms for the groups or [kWarps, 2, C]
+  DTN_SHARED(float, shared);  // direct[C], damped[C], then group sums or [kWarps, 2, C]
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
   const int channels = static_cast<int>(a.channels);
@@ -130,7 +131,7 @@ __global__ void __launch_bounds__(kThreads, resident_blocks<T>(kValues, kWide))
   }
 
   if (!a.partials) return;
-  __syncthreads();  // the rooms are free
+  __syncthreads();  // the group sums are no longer needed
   Row::store_floats(rooms + (2 * warp) * channels, lane, channels, dots);
   Row::store_floats(rooms + (2 * warp + 1) * channels, lane, channels, sums);
   __syncthreads();
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(kThreads, resident_blocks<T>(kValues, kWide))
   }
 }
 
-// Long rows, a thread per column, blocks: [chunks, C / kThreads].
+// Long rows, one thread per column. Blocks: [chunks, C / kThreads].
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     power_norm_backward_columns_kernel(Backward<T> a, const float* factors,
@@ -169,7 +170,7 @@ __global__ void __launch_bounds__(kThreads)
   a.partials[(blockIdx.x * 2 + 1) * a.channels + c] = sum;
 }
 
-// Where the sums of dy z and of dy go.
+// Destinations of the sums of dy z and of dy.
 struct Totals {
   float* dot;      // =
   float* dweight;  // +=
@@ -196,7 +197,7 @@ struct Feedback {
   float* ema;
 };
 
-// A thread per channel.
+// One thread per channel.
 __global__ void __launch_bounds__(kThreads) power_norm_feedback_kernel(Feedback a) {
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   if (c >= a.channels) return;

@@ -1,8 +1,8 @@
-// How PowerNorm's kernels find the sums over the groups of a row; see power_norm.h.
+// Sums over the groups of a row in PowerNorm's kernels; see power_norm.h.
 //
-// A warp holds a row in registers, in runs of neighbouring columns that never leave their group.
-// The sums of the runs pass through shared memory, where a few lanes add up each group and leave
-// what every lane then needs of its groups.
+// A warp holds a row in registers, in runs of adjacent columns that stay within one group. The sums
+// of the runs go through shared memory. There a few lanes add up each group and write the results
+// that all lanes need.
 #pragma once
 
 #include "kernels/cuda/lanes.cuh"
@@ -13,21 +13,21 @@ namespace dtn {
 
 struct PowerNormGroups {
   int groups;
-  int runs;     // of a group
-  int lanes;    // that add up a group: a power of two
+  int runs;     // per group
+  int lanes;    // that add up a group; a power of two
   float share;  // 1 / D
   float eps;
 
   __device__ __forceinline__ float factor_of(float squares) const {
     return 1.0f / sqrtf(fmaf(squares, share, eps));
   }
-  // Shared memory of a warp, in floats, when each group has kSums sums and leaves kResults numbers.
+  // Shared memory of a warp, in floats, for `sums` sums per run and `results` numbers per group.
   __host__ __device__ __forceinline__ int room(int sums, int results) const {
     return groups * (runs * sums + results);
   }
 };
 
-// For rows that are held in runs of `run` columns.
+// Returns the groups of rows that are held in runs of `run` columns.
 inline PowerNormGroups power_norm_groups(const PowerNormShape& s, int run) {
   const auto width = static_cast<int>(s.channels / s.groups);
   PowerNormGroups g{static_cast<int>(s.groups), width / run, 1, 1.0f / static_cast<float>(width),
@@ -36,13 +36,13 @@ inline PowerNormGroups power_norm_groups(const PowerNormShape& s, int run) {
   return g;
 }
 
-// Whether runs of 16 bytes stay within the groups and can be read at these places.
+// Returns true if runs of 16 bytes stay within the groups and can be read at these addresses.
 template <class T>
 bool groups_are_wide(const PowerNormShape& s, std::initializer_list<const void*> places) {
   return s.channels / s.groups % cuda::kPerVector<T> == 0 && rows_are_wide<T>(s.channels, places);
 }
 
-// The group of each run of a lane.
+// Groups of the runs of a lane.
 template <class Row, int kValues>
 struct RunGroups {
   static constexpr int kRuns = kValues / Row::kRun;
@@ -57,8 +57,8 @@ struct RunGroups {
   }
 };
 
-// Every lane of the warp: done(group, sums) is called by one lane per group with the sums over its
-// runs of room[k groups runs + run], which the lanes have written before.
+// Sums room[k groups runs + run] over the runs of each group; the lanes have written these values
+// before. One lane per group calls done(group, sums). All lanes of the warp must take part.
 template <int kSums, class Done>
 __device__ __forceinline__ void sum_groups(const PowerNormGroups& g, const float* room, int lane,
                                            Done&& done) {
@@ -84,7 +84,7 @@ __device__ __forceinline__ void sum_groups(const PowerNormGroups& g, const float
   __syncwarp();
 }
 
-// s of every group of the row x, in the warp's shared memory of g.room(1, 1).
+// Returns s of every group of row x, in the warp's shared memory of g.room(1, 1) floats.
 template <class Row, int kValues>
 __device__ __forceinline__ const float* group_factors(const PowerNormGroups& g, const Row& x,
                                                       int lane, int channels, float* room) {

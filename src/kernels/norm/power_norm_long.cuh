@@ -1,5 +1,5 @@
-// PowerNorm of rows that do not fit in registers: what belongs to their groups, found by a few
-// lanes per group and kept in device memory. See power_norm.h.
+// PowerNorm of rows that do not fit in registers. A few lanes per group compute the values of the
+// group, and these are kept in device memory. See power_norm.h.
 #pragma once
 
 #include "kernels/cuda/reduce.cuh"
@@ -8,11 +8,11 @@
 
 namespace dtn {
 
-// dz0 = dy direct - z0 damped, of one channel.
+// Coefficients of dz0 = dy direct - z0 damped, for each channel.
 struct PowerNormSlopes {
   const float* weight;
   const float* rpsi;
-  const float* ema_gz;  // null: nothing is damped
+  const float* ema_gz;  // null: no damping
   float rest;           // 1 - alpha
 
   __device__ __forceinline__ float direct(std::int64_t c) const { return weight[c] * rpsi[c]; }
@@ -23,14 +23,14 @@ struct PowerNormSlopes {
 
 template <class T>
 struct PowerNormSegments {
-  std::int64_t segments;  // rows times groups: D values each, one after the other
+  std::int64_t segments;  // rows times groups, consecutive, D values each
   int groups, width, lanes;
   float share, eps;
   const T* x;
-  const T* dy;  // null: only the factors
+  const T* dy;  // null: computes only the factors
   PowerNormSlopes slopes;
   float* factors;    // [segments]: s
-  float* mean_dots;  // [segments]: the mean of dz0 z0
+  float* mean_dots;  // [segments]: mean of dz0 z0
 };
 
 inline constexpr int kSegmentThreads = 128;
@@ -74,7 +74,7 @@ void launch_segments(CudaQueue& queue, const PowerNormShape& s, PowerNormSegment
          {blocks_for(a.segments * a.lanes, kSegmentThreads), kSegmentThreads}, a);
 }
 
-// s of all groups of all rows.
+// Returns s of all groups of all rows.
 template <class T>
 DeviceScratch<float> long_factors(CudaQueue& queue, const PowerNormShape& s, const T* x) {
   auto factors = queue.scratch<float>(s.rows * s.groups);

@@ -12,8 +12,8 @@ namespace {
 
 constexpr int kRowsTogether = 4;  // so that their chains of additions overlap
 
-// What a row is multiplied with, from its sum of squares. ScaleNorm divides by eps where that is
-// larger: there the factor is 1 / eps exactly, by which backward knows it.
+// Returns the factor of a row, from its sum of squares. If eps is larger than the length, ScaleNorm
+// divides by eps. The factor is then exactly 1 / eps, and the backward pass tests this.
 template <class A>
 A factor_of(RmsNormKind kind, A squares, std::int64_t channels, A eps) {
   const bool rms = kind == RmsNormKind::kRms;
@@ -22,7 +22,7 @@ A factor_of(RmsNormKind kind, A squares, std::int64_t channels, A eps) {
   return !rms && factor > 1 / eps ? 1 / eps : factor;
 }
 
-// s_c(dxhat xhat) factor, from dot = sum_c dxhat x.
+// Returns s_c(dxhat xhat) factor, from dot = sum_c dxhat x.
 template <class A>
 A slope_of(const RmsNormBackward& args, A factor, A dot) {
   if (args.kind == RmsNormKind::kRms) return factor * dot / static_cast<A>(args.channels) * factor;

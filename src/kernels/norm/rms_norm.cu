@@ -1,13 +1,14 @@
 // Normalization of rows by their length; see rms_norm.h for the formulas.
 //
-// Forward, a warp holds a row or several short ones in registers: x is read once and y written
-// once, 2 C sizeof(T) bytes per row. Backward, a block takes a chunk of rows fixed by the shape and
-// its warps take the rows in turn; a lane keeps the running dweight of its columns in registers.
-// x, dy and dx_add are read once and dx is written once, 4 C sizeof(T) bytes per row; the warps'
-// sums are added in order into one row of partial sums per block, and a second kernel adds these.
+// In the forward pass, a warp holds one row, or several short rows, in registers. So x is read once
+// and y is written once: 2 C sizeof(T) bytes per row. In the backward pass, a block takes a chunk
+// of rows that depends only on the shape, and its warps take the rows in turn. A lane keeps the
+// running dweight of its columns in registers. x, dy and dx_add are read once and dx is written
+// once: 4 C sizeof(T) bytes per row. The block adds the sums of its warps in order and writes one
+// row of partial sums. A second kernel adds these up.
 //
-// Rows that do not fit in registers have a block each, and are read again from the cache; their
-// dweight is summed by threads that walk down the columns.
+// Rows that do not fit in registers take a block each, which reads them again from the cache. Their
+// dweight is summed with one thread per column.
 #include "kernels/cuda/lanes.cuh"
 #include "kernels/cuda/partials.cuh"
 #include "kernels/norm/layer_norm_shape.cuh"
@@ -18,18 +19,18 @@ namespace {
 
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / cuda::kWarpSize;
-constexpr int kLeastRows = 32;  // per chunk, 8 for each warp
+constexpr int kLeastRows = 32;  // per chunk, 8 per warp
 
 template <class T>
 struct Arguments {
   std::int64_t rows, channels;
   bool rms;
-  float inverse_channels;  // what the sum of squares, and that of dxhat xhat, is multiplied with
+  float inverse_channels;
   float eps;
   const T* x;
   const float* weight;
   T* y;
-  float* factor;  // of a row; written forward, read backward
+  float* factor;  // [rows]; written forward, read backward
   const T* dy;
   const T* dx_add;
   T* dx;
@@ -37,24 +38,24 @@ struct Arguments {
   float* partials;  // [chunks, C]
 
   __device__ __forceinline__ float limit() const { return 1.0f / eps; }
-  // ScaleNorm divides by eps where that is larger than the length: there the factor is limit()
-  // exactly, by which backward knows it.
+  // If eps is larger than the length, ScaleNorm divides by eps. The factor is then exactly limit(),
+  // and the backward pass tests this.
   __device__ __forceinline__ float factor_of(float squares) const {
     if (rms) return 1.0f / sqrtf(fmaf(squares, inverse_channels, eps));
     const float f = 1.0f / sqrtf(squares);
     return f > limit() ? limit() : f;
   }
-  // s_c(dxhat xhat) factor, from dot = sum_c dxhat x.
+  // Returns s_c(dxhat xhat) factor, from dot = sum_c dxhat x.
   __device__ __forceinline__ float slope_of(float f, float dot) const {
     if (rms) return f * (dot * inverse_channels) * f;
     return f < limit() ? f * dot * f : 0.0f;
   }
 };
 
-// Short rows are taken several at a time, for more bytes in flight.
+// Rows per warp. Short rows are processed several at a time, for more bytes in flight.
 constexpr int rows_together(int values) { return values <= 8 ? 4 : values <= 16 ? 2 : 1; }
 
-// Blocks: rows / (kWarps rows together).
+// Blocks: rows / (kWarps kRows).
 template <class T, int kValues, bool kWide>
 __global__ void __launch_bounds__(kThreads) rms_norm_forward_kernel(Arguments<T> a) {
   using Row = cuda::LaneValues<T, kValues, kWide>;
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(kThreads) rms_norm_forward_kernel(Arguments<T>
   const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
   const int channels = static_cast<int>(a.channels);
   const std::int64_t first = (static_cast<std::int64_t>(blockIdx.x) * kWarps + warp) * kRows;
-  if (first >= a.rows) return;  // the whole warp
+  if (first >= a.rows) return;  // the whole warp returns
   Row x[kRows];
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
@@ -97,7 +98,7 @@ __global__ void __launch_bounds__(kThreads) rms_norm_forward_kernel(Arguments<T>
   }
 }
 
-// A block per row; a thread owns the columns c = thread mod kThreads in both passes.
+// Long rows, one block per row. A thread owns the columns c = thread mod kThreads in both passes.
 template <class T>
 __global__ void __launch_bounds__(kThreads) rms_norm_forward_long_kernel(Arguments<T> a) {
   DTN_SHARED(float, shared);
@@ -114,7 +115,7 @@ __global__ void __launch_bounds__(kThreads) rms_norm_forward_long_kernel(Argumen
   }
 }
 
-// dx of a row that a warp holds, from its dot product with dxhat; in lanes that all take part.
+// Writes dx of a row that a warp holds; dot is sum_c dxhat x. All lanes must take part.
 template <class T, int kValues, bool kWide, class Row>
 __device__ __forceinline__ void write_dx(const Arguments<T>& a, std::int64_t row, int lane,
                                          const Row& x, const Row& dy, float dot) {
@@ -137,7 +138,8 @@ __device__ __forceinline__ void write_dx(const Arguments<T>& a, std::int64_t row
   }
 }
 
-// Blocks per multiprocessor that the registers of the backward pass must leave room for.
+// Minimum resident blocks per multiprocessor in the backward pass, which limits the registers of a
+// thread.
 template <class T>
 constexpr int resident_blocks(int values, bool wide) {
   if (!wide) return 2;
@@ -192,7 +194,7 @@ __global__ void __launch_bounds__(kThreads, resident_blocks<T>(kValues, kWide))
   }
 }
 
-// dx of long rows: a block per row.
+// Computes dx of long rows, one block per row.
 template <class T>
 __global__ void __launch_bounds__(kThreads) rms_norm_backward_long_kernel(Arguments<T> a) {
   DTN_SHARED(float, shared);
@@ -212,7 +214,7 @@ __global__ void __launch_bounds__(kThreads) rms_norm_backward_long_kernel(Argume
   }
 }
 
-// dweight of long rows: a thread per column walks down a chunk. Blocks: [chunks, C / kThreads].
+// Computes dweight of long rows, one thread per column of a chunk. Blocks: [chunks, C / kThreads].
 template <class T>
 __global__ void __launch_bounds__(kThreads) rms_norm_backward_columns_kernel(Arguments<T> a) {
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.y) * kThreads + threadIdx.x;
@@ -251,7 +253,7 @@ void backward(CudaQueue& queue, const Arguments<T>& a, std::int64_t chunks) {
     });
     return;
   }
-  // First the sums: dx may overwrite dy.
+  // The sums come first, because dx may overwrite dy.
   if (a.partials) {
     const dim3 grid(static_cast<unsigned>(chunks), blocks_for(a.channels, kThreads).x);
     launch(queue, kernel, rms_norm_backward_columns_kernel<T>, {grid, kThreads}, a);

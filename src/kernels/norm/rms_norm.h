@@ -1,10 +1,10 @@
-// Normalization of a row by its own length, without a mean and without a bias:
-//   y[r, c] = weight[c] x[r, c] factor[r]
-//   kRms    factor = (mean_c x^2 + eps)^-1/2         RMSNorm (Zhang & Sennrich, NeurIPS 2019)
-//   kScale  factor = 1 / max((sum_c x^2)^1/2, eps)   ScaleNorm (Nguyen & Salazar, IWSLT 2019)
-// x, y and activation gradients have `dtype`; weight, factors and parameter gradients have the
-// accumulator type (float32; float64 for float64). Activation gradients are written (=), parameter
-// gradients are added to (+=).
+// Normalization of each row by its length, without a mean and without a bias:
+//    y[r, c] = weight[c] x[r, c] factor[r]
+//    kRms    factor = (mean_c x^2 + eps)^-1/2         RMSNorm (Zhang & Sennrich, NeurIPS 2019)
+//    kScale  factor = 1 / max((sum_c x^2)^1/2, eps)   ScaleNorm (Nguyen & Salazar, IWSLT 2019)
+// x, y and activation gradients have `dtype`. Weight, factors and parameter gradients have the
+// accumulator type (float32; float64 for float64). Activation gradients are overwritten (=),
+// parameter gradients are accumulated (+=).
 #pragma once
 
 #include <cstdint>
@@ -29,11 +29,12 @@ struct RmsNormForward {
 void run(CpuQueue&, const RmsNormForward&);
 void run(CudaQueue&, const RmsNormForward&);
 
-// With dxhat = dy weight, xhat = x factor:
-//   dx = factor (dxhat - xhat s_c(dxhat xhat)) + dx_add,   s: the mean (kRms) or the sum (kScale);
-//                                                          0 where eps is what x is divided by
-//   dweight += sum_r dy xhat
-// The sum over rows is taken in chunks fixed by the shape, so it does not depend on threads.
+//    xhat = x factor,   dxhat = dy weight
+//    dx = factor (dxhat - xhat s_c(dxhat xhat)) + dx_add
+//    dweight += sum_r dy xhat
+// s_c is the mean (kRms) or the sum (kScale) over c, or 0 if kScale divides x by eps. The sum over
+// rows is taken in chunks that depend only on the shape, so it does not depend on the number of
+// threads.
 struct RmsNormBackward {
   DType dtype;
   RmsNormKind kind;
@@ -43,8 +44,8 @@ struct RmsNormBackward {
   const void* weight;            // [C]
   const void* factor;            // [rows]
   const void* dy;                // [rows, C]
-  const void* dx_add = nullptr;  // [rows, C] dtype: what reaches x along the residual; may be dx
-  void* dx = nullptr;            // [rows, C], written (=); may be dy
+  const void* dx_add = nullptr;  // [rows, C] dtype: gradient from the residual; may be dx
+  void* dx = nullptr;            // [rows, C], =; may be dy
   void* dweight = nullptr;       // [C], +=
 };
 void run(CpuQueue&, const RmsNormBackward&);

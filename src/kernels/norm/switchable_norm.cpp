@@ -1,10 +1,11 @@
 // Switchable normalization, forward; see switchable_norm.h for the formulas.
 //
-// The statistics read x once from memory: of four rows at a time, which stay in the first-level
-// cache, first the rough mean of each row, then what is left of it, its squares, and the mean and
-// the squares around it of the four values of each channel. These are combined with those of the
-// rows before (Chan, Golub and LeVeque, 1979), as are the pieces of an image and the images of the
-// batch, so that no variance is a difference of large numbers. Applying them reads x again, with
+// The statistics read x from memory once, four rows at a time, which stay in the first-level cache.
+// One pass over the four rows computes a rough mean of each row. A second pass computes the mean
+// and the squares of the differences from it. The second pass also computes the mean of the four
+// values of each channel, and the squares around it. These moments are combined with those of the
+// rows before (Chan, Golub and LeVeque, 1979), and so are the pieces of an image and the images of
+// the batch. So no variance is a difference of large numbers. The second step reads x again, with
 // five values per channel and two per token.
 #include "kernels/norm/switchable_norm.h"
 
@@ -15,14 +16,14 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// Mean, from a pivot on, and sum of squares around it, of `count` values of each channel.
+// Moments of each channel: the mean, relative to a pivot, and the sum of squares around the mean.
 template <class A>
 struct ChannelMoments {
   A *mean, *squares;  // [C]
 };
 
-// How two such are combined: with `more` values, a difference of means of d moves the mean by
-// share d and adds weight d^2 to the squares.
+// Coefficients that combine the moments of `count` values with those of `more` values. If the means
+// differ by d, the mean changes by share d and the squares grow by another weight d^2.
 template <class A>
 struct Combined {
   A share, weight;
@@ -31,8 +32,8 @@ struct Combined {
         weight(static_cast<A>(count) * share) {}
 };
 
-// Statistics of kRows tokens, from token `row` of all on; their channels join `moments`, of
-// `before` tokens.
+// Computes the statistics of kRows tokens from `row` on, counted over all images. Adds their
+// channels to `moments`, which cover `before` tokens.
 template <class T, int kRows>
 void measure_rows(const SwitchableTerms& args, std::int64_t row, const T* pivot,
                   std::int64_t before, const ChannelMoments<AccumulatorOf<T>>& moments) {
@@ -72,8 +73,8 @@ void measure_rows(const SwitchableTerms& args, std::int64_t row, const T* pivot,
   }
 }
 
-// Channels [begin, end) of the images, from those of their pieces, [B, pieces, 2, stride]: each
-// first piece takes in the others.
+// Computes channels [begin, end) of the images from the moments of their pieces,
+// [B, pieces, 2, stride]. The first piece of each image accumulates the others.
 template <class T>
 void finish_images(const SwitchableTerms& args, const SwitchableSizes& sizes,
                    AccumulatorOf<T>* pieces, std::int64_t begin, std::int64_t end) {
@@ -102,7 +103,7 @@ void finish_images(const SwitchableTerms& args, const SwitchableSizes& sizes,
   }
 }
 
-// The same channels of the batch, where images count by their tokens.
+// Computes the same channels of the batch, with each image weighted by its number of tokens.
 template <class A>
 void finish_batch(const SwitchableTerms& args, std::int64_t begin, std::int64_t end) {
   double mean[SwitchableSizes::kChannelsTogether] = {};

@@ -1,12 +1,13 @@
 // Switchable normalization, forward; see switchable_norm.h for the formulas and
-// switchable_norm_cuda.cuh for how an image is laid over blocks.
+// switchable_norm_cuda.cuh for the layout of an image over blocks.
 //
-// The statistics read x once: four rows at a time in registers, the rough mean of each over the
-// channels of a warp, then what is left of it and its squares, and for each channel the mean and
-// the squares around it of its four values. The warps of a row, the batches of rows, the pieces of
-// an image and the images of the batch are then combined (Chan, Golub and LeVeque, 1979), so that
-// no variance is a difference of large numbers. Applying them reads x again and writes y: 3 B T C
-// elements cross the memory bus, and per piece 8 C bytes of partial sums.
+// The statistics read x once, four rows at a time in registers. A warp computes the rough mean of
+// its channels of each row, then the mean and the squares of the differences from it. A thread
+// computes the mean of the four values of each channel, and the squares around it. Then the warps
+// of a row, the batches of rows, the pieces of an image and the images of the batch are combined
+// (Chan, Golub and LeVeque, 1979), so that no variance is a difference of large numbers. The second
+// step reads x again and writes y. The memory traffic is 3 B T C elements, and 8 C bytes of partial
+// sums per piece.
 #include "kernels/norm/switchable_norm_cuda.cuh"
 
 namespace dtn {
@@ -16,14 +17,14 @@ namespace {
 using cuda::kWarpSize;
 using cuda::kWholeWarp;
 
-// How the moments of `count` values are joined by those of `more` others.
+// Coefficients that combine the moments of `count` values with those of `more` values.
 struct Join {
   float share, weight;
   __device__ __forceinline__ Join(float count, float more)
       : share(more / (count + more)), weight(count * share) {}
 };
 
-// Mean and sum of squares around it.
+// Mean and sum of squares around the mean.
 struct Moments {
   float mean, squares;
 
@@ -39,20 +40,20 @@ struct Measure {
   Terms t;
   std::int64_t pieces, piece_rows;
   const T* x;
-  float* moments;  // [B pieces, (mean from x[b,0,c] on, squares), C]
-  // Of the tokens, over the channels of each block: [blocks, B T]; the statistics themselves when
-  // there is one block.
+  float* moments;  // [B pieces, (mean relative to x[b,0,c], squares), C]
+  // Token statistics over the channels of each block, [blocks, B T]. With one block, these are the
+  // final statistics.
   double* part_mean;
   float* part_var;
 };
 
-// What a warp finds in its channels of one row: mean = rough + delta.
+// Moments of a warp's channels in one row: mean = rough + delta.
 struct RowPart {
   float rough, delta, squares;
 };
 
-// Those of kRows rows; `inverse` is 1 / the warp's channels. The row of a lane is
-// lane / kLanesPerRow, and the first lane of each row gets its part.
+// Computes the moments of kRows rows; `inverse` is 1 / the warp's channels. Lane kLanesPerRow r
+// returns the moments of row r.
 constexpr int kLanesPerRow = kWarpSize / kRows;
 template <int kRun>
 __device__ __forceinline__ RowPart measure_rows(const float (&v)[kRows][kRun], bool live,
@@ -64,7 +65,7 @@ __device__ __forceinline__ RowPart measure_rows(const float (&v)[kRows][kRun], b
     for (int k = 0; k < kRun; ++k) sums[r] += v[r][k];
   }
   const float rough_of_lane = warp_sums(sums, lane) * inverse;
-  float left[2 * kRows] = {};  // of each row: what is left, its squares
+  float left[2 * kRows] = {};  // per row: sum of the differences, sum of their squares
 #pragma unroll
   for (int r = 0; r < kRows; ++r) {
     const float rough = __shfl_sync(kWholeWarp, rough_of_lane, r * kLanesPerRow);
@@ -75,14 +76,14 @@ __device__ __forceinline__ RowPart measure_rows(const float (&v)[kRows][kRun], b
       left[2 * r + 1] = fmaf(d, d, left[2 * r + 1]);
     }
   }
-  // Lane l has value l / 4 of those, so row l / 8, of whose sums lane l + 4 has the other.
+  // Lane l has value l / 4 of `left`, so row l / 8. Lane l + 4 has the other sum of that row.
   const float of_lane = warp_sums(left, lane);
   const float squares = __shfl_xor_sync(kWholeWarp, of_lane, kLanesPerRow / 2);
   const float delta = of_lane * inverse;
   return {rough_of_lane, delta, fmaf(-delta, of_lane, squares)};
 }
 
-// The statistics of a row from those of the warps of a block, each of whole runs of channels.
+// Combines the moments of a row from the warps of a block. A warp covers whole runs of channels.
 __device__ void join_warps(const RowPart* parts, int warps, std::int64_t columns,
                            std::int64_t per_warp, double* mean, float* var) {
   const float base = parts[0].rough;
@@ -100,8 +101,8 @@ __device__ void join_warps(const RowPart* parts, int warps, std::int64_t columns
   *var = row.squares / count;
 }
 
-// Adds `rows` rows, after `before` others of the piece, to the moments of the thread's channels,
-// whose means count from the pivot on.
+// Adds `rows` rows, after `before` earlier rows of the piece, to the moments of the thread's
+// channels. The means are relative to the pivot.
 template <int kRun>
 __device__ __forceinline__ void add_rows(Moments (&channel)[kRun], const float (&v)[kRows][kRun],
                                          const float (&pivot)[kRun], std::int64_t before,
@@ -125,7 +126,7 @@ __device__ __forceinline__ void add_rows(Moments (&channel)[kRun], const float (
 
 template <class T, int kRun>
 __global__ void __launch_bounds__(kMostThreads) switchable_norm_measure_kernel(Measure<T> a) {
-  DTN_SHARED(RowPart, shared);  // [2, warps, kRows], in turn for one batch of rows and the next
+  DTN_SHARED(RowPart, shared);  // [2, warps, kRows], double-buffered over the batches of rows
   const Place<kRun> at(a.pieces, a.piece_rows, a.t.samples, a.t.channels);
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
@@ -169,7 +170,8 @@ __global__ void __launch_bounds__(kMostThreads) switchable_norm_measure_kernel(M
   cuda::store_values(to + a.t.channels, squares);
 }
 
-// The statistics of tokens whose channels are shared by several blocks. A thread per token.
+// Combines the statistics of tokens whose channels are split over several blocks. One thread per
+// token.
 constexpr int kJoinThreads = 256;
 __global__ void __launch_bounds__(kJoinThreads)
     switchable_norm_join_kernel(Terms t, const double* part_mean, const float* part_var,
@@ -193,8 +195,8 @@ __global__ void __launch_bounds__(kJoinThreads)
   t.token_var[i] = static_cast<float>(var * inverse);
 }
 
-// The images from their pieces, and the batch from its images. A block takes kColumns channels, its
-// groups of threads the images in turn.
+// Computes the image statistics from the pieces and the batch statistics from the images. A block
+// takes kColumns channels, and its groups of threads take the images in turn.
 template <class T>
 struct Finish {
   Terms t;
@@ -245,7 +247,7 @@ __global__ void __launch_bounds__(ColumnBlock<kColumns>::kThreads)
   a.t.batch_var[c] = static_cast<float>(var);
 }
 
-// A thread per channel of an image, then per token of one, then per running statistic.
+// One thread per channel of each image, then one per token, then one per running statistic.
 constexpr int kFoldThreads = 256;
 __global__ void __launch_bounds__(kFoldThreads)
     switchable_norm_fold_kernel(Terms t, Folded to, Running running) {

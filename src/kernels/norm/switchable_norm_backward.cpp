@@ -1,5 +1,5 @@
 // Switchable normalization, backward; see switchable_norm.h for the formulas. Both steps read x and
-// dy once; what depends on nothing but the channel or the token is folded beforehand.
+// dy once. Terms that depend only on the channel or the token are computed before.
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/norm/switchable_norm.h"
@@ -10,8 +10,8 @@ namespace {
 
 // --- the sums -----------------------------------------------------------------------------------
 
-// Per channel of a piece, an image or the batch, with centred = x - mu and before the weight is
-// multiplied in, which is the same in every term.
+// Sums per channel over a piece, an image or the batch, with centred = x - mu. They do not include
+// the weight of the channel, which is the same in every term.
 template <class A>
 struct ChannelSums {
   A* mean;    // sum dy r
@@ -67,9 +67,9 @@ void sum_rows(const SwitchableNormBackwardSums& args, const FoldedImage<Accumula
   }
 }
 
-// The statistics are counted from these, averages over the channels of the batch, when gradients
-// are multiplied with them. The softmax does not notice, but the digits do: what differs between
-// the three kinds of statistics is small beside what they share.
+// Averages of the batch statistics over the channels. They are subtracted from the statistics
+// before these are multiplied by gradients. The gradient of the softmax stays the same, but it is
+// more accurate: the three kinds of statistics differ little compared with their size.
 template <class A>
 struct StatisticsBase {
   double mean = 0, var = 0;
@@ -82,11 +82,11 @@ struct StatisticsBase {
   }
 };
 
-// sum dmu mu and sum dvar var of one kind of statistics.
+// Sums of dmu mu and of dvar var over one kind of statistics.
 struct InnerProducts {
   double mean = 0, var = 0;
 
-  // Those of `count` means and variances that lie side by side.
+  // Adds `count` adjacent means and variances.
   template <class A, class Mean>
   void add(const StatisticsBase<A>& base, std::int64_t count, const A* dmean, const A* dvar,
            const Mean* means, const A* vars) {
@@ -101,8 +101,8 @@ struct InnerProducts {
   }
 };
 
-// Channels [begin, end) of the images, from those of their pieces, [B, pieces, kChannelSums,
-// stride], of which each first takes in the others, and their inner products.
+// Computes channels [begin, end) of the images, and their inner products, from the sums of their
+// pieces, [B, pieces, kChannelSums, stride]. The first piece of each image accumulates the others.
 template <class A>
 InnerProducts finish_images(const SwitchableNormBackwardSums& args, const SwitchableSizes& sizes,
                             const StatisticsBase<A>& base, A* pieces, std::int64_t begin,
@@ -134,7 +134,7 @@ InnerProducts finish_images(const SwitchableNormBackwardSums& args, const Switch
   return products;
 }
 
-// The same channels of the batch.
+// Computes the same channels of the batch.
 template <class A>
 InnerProducts finish_batch(const SwitchableNormBackwardSums& args, const SwitchableSizes& sizes,
                            const StatisticsBase<A>& base, const A* pieces, std::int64_t begin,
@@ -164,7 +164,7 @@ InnerProducts finish_batch(const SwitchableNormBackwardSums& args, const Switcha
   return products;
 }
 
-// dlogits[k] += w_k (g_k - sum_j w_j g_j)
+//    dlogits[k] += w_k (g_k - sum_j w_j g_j)
 template <class A>
 void add_logit_gradients(const void* logits, const double (&g)[3], void* dlogits) {
   if (!dlogits) return;
@@ -176,7 +176,7 @@ void add_logit_gradients(const void* logits, const double (&g)[3], void* dlogits
   }
 }
 
-// One piece, tokens and channels.
+// Computes the sums of one piece, per token and per channel.
 template <class T>
 InnerProducts sum_piece(const SwitchableNormBackwardSums& args, const SwitchableSizes& sizes,
                         const StatisticsBase<AccumulatorOf<T>>& base,
@@ -237,13 +237,13 @@ void sum_up(CpuQueue& queue, const SwitchableNormBackwardSums& args) {
 
 // --- dx -----------------------------------------------------------------------------------------
 
-// With u = x - pivot,
-//   dx = dy weight r + u slope[c] + offset[c] + (u + reach[c]) token_slope[t] + token_offset[t]:
-// u + reach is x less the mean of the image's first token.
+// Terms of dx. With u = x - pivot,
+//    dx = dy weight r + u slope[c] + offset[c] + (u + reach[c]) token_slope[t] + token_offset[t]
+// where u + reach is x minus the mean of the image's first token.
 template <class A>
 struct FoldedGradient {
   A *slope, *offset, *reach;      // [stride]
-  A *token_slope, *token_offset;  // [T], of the tokens of the pieces
+  A *token_slope, *token_offset;  // [T], written for the tokens of the pieces
 
   // For pieces [begin, end) of image b.
   FoldedGradient(const SwitchableNormBackward& args, const SwitchableSizes& sizes, std::int64_t b,

@@ -1,18 +1,18 @@
-// Switchable normalization, backward, the second step; see switchable_norm.h for the formulas and
-// switchable_norm_cuda.cuh for how an image is laid over blocks.
+// Switchable normalization, backward, second step; see switchable_norm.h for the formulas and
+// switchable_norm_cuda.cuh for the layout of an image over blocks.
 //
-// Reads x and dy once and writes dx. The gradients of the statistics are folded into few terms per
-// channel and per token first, as the statistics are.
+// Reads x and dy once and writes dx. Before that, the gradients of the statistics are folded into
+// few terms per channel and per token, like the statistics themselves.
 #include "kernels/norm/switchable_norm_cuda.cuh"
 
 namespace dtn {
 namespace switchable {
 namespace {
 
-// With u = x - pivot,
-//   dx = dy weight r + u slope[b,c] + offset[b,c] + (u + reach[b,c]) token_slope[b,t]
-//        + token_offset[b,t] + dx_add:
-// u + reach is x less the mean of the image's first token.
+// Terms of dx. With u = x - pivot,
+//    dx = dy weight r + u slope[b,c] + offset[b,c] + (u + reach[b,c]) token_slope[b,t]
+//         + token_offset[b,t] + dx_add
+// where u + reach is x minus the mean of the image's first token.
 struct FoldedGradient {
   float *slope, *offset, *reach;      // [B, C]
   float *token_slope, *token_offset;  // [B, T]
@@ -33,7 +33,7 @@ struct FoldGradient {
   FoldedGradient to;
 };
 
-// A thread per channel of an image, then per token of one.
+// One thread per channel of each image, then one per token.
 constexpr int kFoldThreads = 256;
 __global__ void __launch_bounds__(kFoldThreads)
     switchable_norm_fold_gradient_kernel(FoldGradient a) {

@@ -1,10 +1,9 @@
-// Switchable normalization, backward, the first step; see switchable_norm.h for the formulas and
-// switchable_norm_cuda.cuh for how an image is laid over blocks.
+// Switchable normalization, backward, first step; see switchable_norm.h for the formulas and
+// switchable_norm_cuda.cuh for the layout of an image over blocks.
 //
-// Reads x and dy once. What is summed over the tokens of a channel stays in registers, and what is
-// summed over the channels of a token is added up by warps and blocks, for four rows at a time.
-// Sums over images, pieces and tokens that go into the two weights of the mixture are float64, and
-// few.
+// Reads x and dy once. Sums over the tokens of a channel stay in registers. Sums over the channels
+// of a token are added up by warps and blocks, for four rows at a time. The few sums over images,
+// pieces and tokens for the gradients of the mixture weights are float64.
 #include "kernels/norm/switchable_norm_cuda.cuh"
 
 namespace dtn {
@@ -13,8 +12,8 @@ namespace {
 
 using cuda::kWarpSize;
 
-constexpr int kTokenSums = 2;    // of dmu, of dvar
-constexpr int kChannelSums = 4;  // of dmu and dvar before the weight, for dweight, for dbias
+constexpr int kTokenSums = 2;    // dmu, dvar
+constexpr int kChannelSums = 4;  // dmu and dvar without the weight, dweight, dbias
 
 template <class T>
 struct Sums {
@@ -27,7 +26,7 @@ struct Sums {
   float* tokens_out;  // [blocks, B T, kTokenSums]
 };
 
-// The sums over the tokens of an image at a thread's channels, and the terms they are made of.
+// Sums over the tokens of a piece for a thread's channels, and the terms that they need.
 template <int kRun>
 struct ChannelSums {
   float pivot[kRun] = {}, shift[kRun] = {}, var[kRun] = {}, weight[kRun] = {};
@@ -43,7 +42,7 @@ struct ChannelSums {
     cuda::load_values(a.weight + at.column, weight);
   }
 
-  // One token, whose own sums get what these channels add to them.
+  // Adds one token to the sums, and adds these channels to the sums of the token.
   __device__ __forceinline__ void add(const float (&x)[kRun], const float (&dy)[kRun],
                                       float token_shift, float token_var, float& token_dmu,
                                       float& token_dvar) {
@@ -73,7 +72,7 @@ struct ChannelSums {
 template <class T, int kRun>
 __global__ void __launch_bounds__(kMostThreads) switchable_norm_sums_kernel(Sums<T> a) {
   constexpr int kSums = kRows * kTokenSums;
-  DTN_SHARED(float, shared);  // [2, warps, kSums], in turn for one batch of rows and the next
+  DTN_SHARED(float, shared);  // [2, warps, kSums], double-buffered over the batches of rows
   const Place<kRun> at(a.pieces, a.piece_rows, a.samples, a.channels);
   const int lane = static_cast<int>(threadIdx.x) % kWarpSize;
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
@@ -115,7 +114,7 @@ __global__ void __launch_bounds__(kMostThreads) switchable_norm_sums_kernel(Sums
   of_channels.store(a.pieces_out + blockIdx.x * kChannelSums * a.channels + at.column, a.channels);
 }
 
-// Sums of gradients, and of gradients times statistics, of one kind.
+// Sums of gradients, and of gradients times statistics, over one kind of statistics.
 struct Products {
   double dmu = 0, mean = 0, dvar = 0, var = 0;
 
@@ -131,7 +130,7 @@ struct Products {
   __device__ __forceinline__ Products of_warp() const {
     return {cuda::warp_sum(dmu), cuda::warp_sum(mean), cuda::warp_sum(dvar), cuda::warp_sum(var)};
   }
-  // Over the block; every thread gets them. `scratch` holds a value per warp.
+  // Sums over the block; every thread gets the result. `scratch` holds one value per warp.
   __device__ __forceinline__ Products of_block(double* scratch) const {
     Products p;
     p.dmu = cuda::block_sum(dmu, scratch);
@@ -142,8 +141,8 @@ struct Products {
   }
 };
 
-// The gradients of tokens, from the sums of the blocks that share their channels. A thread per
-// token, in turn.
+// Computes the token gradients from the sums of the blocks that share the channels. A thread takes
+// kTokensPerThread tokens in turn.
 constexpr int kTokenThreads = 256, kTokensPerThread = 8;
 constexpr std::int64_t kTokensPerBlock = kTokenThreads * kTokensPerThread;
 __global__ void __launch_bounds__(kTokenThreads)
@@ -170,8 +169,8 @@ __global__ void __launch_bounds__(kTokenThreads)
   if (threadIdx.x == 0) products[blockIdx.x] = total;
 }
 
-// The images from their pieces, and the batch from its images. A block takes kColumns channels, its
-// groups of threads the images in turn.
+// Computes the image gradients from the pieces and the batch gradients from the images. A block
+// takes kColumns channels, and its groups of threads take the images in turn.
 struct Finish {
   Terms t;
   std::int64_t pieces;
@@ -179,7 +178,7 @@ struct Finish {
   const float* weight;
   float *image_dmean, *image_dvar, *batch_dmean, *batch_dvar;
   float *dweight, *dbias;
-  Products *of_images, *of_batch;  // of each block
+  Products *of_images, *of_batch;  // one per block
 };
 constexpr int kColumns = 16;
 
@@ -223,7 +222,7 @@ __global__ void __launch_bounds__(ColumnBlock<kColumns>::kThreads)
     if (a.dbias) a.dbias[c] += static_cast<float>(of_batch[3]);
     channel.add(dmean, a.t.mean_of_batch(c), dvar, a.t.var_of_batch(c));
   }
-  static_assert(kColumns <= kWarpSize);  // the threads of group 0 are of the first warp
+  static_assert(kColumns <= kWarpSize);  // group 0 lies in the first warp
   if (threadIdx.x >= kWarpSize) return;
   const Products of_channels = channel.of_warp();
   if (threadIdx.x != 0) return;
@@ -231,7 +230,7 @@ __global__ void __launch_bounds__(ColumnBlock<kColumns>::kThreads)
   a.of_batch[blockIdx.x] = of_channels;
 }
 
-// dlogits[k] += w_k (g_k - sum_j w_j g_j)
+//    dlogits[k] += w_k (g_k - sum_j w_j g_j)
 __device__ void add_logit_gradients(const float* logits, double in, double ln, double bn,
                                     float* dlogits) {
   if (!dlogits) return;
@@ -242,9 +241,9 @@ __device__ void add_logit_gradients(const float* logits, double in, double ln, d
   dlogits[2] += static_cast<float>(w.bn * (bn - mean));
 }
 
-// The weights of the mixture; one block. The statistics are counted from averages over the channels
-// of the batch, which the softmax does not notice, but the digits do: what differs between the
-// three kinds is small beside what they share.
+// Adds the gradients of the mixture weights, in one block. The statistics are taken relative to the
+// batch averages over the channels. The gradient of the softmax stays the same, but it is more
+// accurate: the three kinds of statistics differ little compared with their size.
 constexpr int kShareThreads = 256;
 __global__ void __launch_bounds__(kShareThreads)
     switchable_norm_shares_kernel(Terms t, const Products* of_images, const Products* of_tokens,
@@ -273,7 +272,7 @@ __global__ void __launch_bounds__(kShareThreads)
                       bn.var - bn.dvar * var, dvar_weight);
 }
 
-// The first kernel of the first step: sums of pieces, [B pieces, kChannelSums, C], and of tokens,
+// Writes the sums of the pieces, [B pieces, kChannelSums, C], and of the tokens,
 // [blocks, B T, kTokenSums].
 template <class T>
 void add_up(CudaQueue& queue, const KernelName& name, const SwitchableNormBackwardSums& args,
@@ -300,7 +299,7 @@ void add_up(CudaQueue& queue, const KernelName& name, const SwitchableNormBackwa
   });
 }
 
-// The others: what these sums come to.
+// Computes the outputs from these sums.
 void finish(CudaQueue& queue, const KernelName& name, const SwitchableNormBackwardSums& args,
             const Layout& layout, const float* pieces, const float* tokens) {
   const Terms t(args.terms);

@@ -1,4 +1,4 @@
-// What the CUDA kernels of switchable normalization share: how an image is laid over blocks, the
+// Shared code of switchable normalization on CUDA: the layout of an image over blocks, the
 // statistics folded into few terms per channel and per token, and sums over a warp.
 #pragma once
 
@@ -8,20 +8,20 @@
 
 namespace dtn::switchable {
 
-// Rows that are loaded before the first is computed with.
+// Rows that are loaded before the first of them is used.
 inline constexpr int kRows = 4;
 inline constexpr int kMostThreads = 256;
 
-// A block takes some tokens of one image, a piece, and a thread a run of neighbouring channels of
-// all of them: what belongs to a channel stays in its registers, and what is summed over tokens
-// never leaves the thread. More channels than a block has room for go to several blocks.
+// A block takes a piece: some tokens of one image. A thread takes a run of adjacent channels of all
+// these tokens. So the values of a channel stay in its registers, and sums over tokens stay in the
+// thread. If a block cannot hold all channels, several blocks share them.
 struct Layout {
-  std::int64_t pieces, piece_rows;  // of an image
+  std::int64_t pieces, piece_rows;  // per image
   unsigned blocks;                  // that share the channels
   unsigned threads;
-  int run;  // channels of a thread: 4, or 1 where vectors cannot be read
+  int run;  // channels per thread: 4, or 1 if vectors cannot be read
 
-  // For activations of T and parameters of float32 that begin at these places (or null).
+  // Returns the layout for activations of T and float32 parameters at these addresses (or null).
   template <class T>
   static Layout of(const SwitchableTerms& t, std::initializer_list<const void*> activations,
                    std::initializer_list<const void*> parameters = {}) {
@@ -35,7 +35,7 @@ struct Layout {
     const std::int64_t runs = (t.channels + l.run - 1) / l.run;
     l.blocks = blocks_for(runs, kMostThreads).x;
     l.threads = blocks_for(blocks_for(runs, l.blocks).x, cuda::kWarpSize).x * cuda::kWarpSize;
-    // About a thousand pieces in all, none of them short.
+    // About a thousand pieces in total, of at least kLeastRows rows.
     constexpr std::int64_t kPieces = 1024, kLeastRows = 16;
     std::int64_t rows = (t.batch * t.most_tokens() + kPieces - 1) / kPieces;
     if (rows < kLeastRows) rows = kLeastRows;
@@ -55,28 +55,28 @@ void for_run(const Layout& layout, F&& f) {
   f(std::integral_constant<int, 1>{});
 }
 
-// Of one image: its tokens that count, of T that lie there.
+// Number of valid tokens of each image, out of T.
 struct Samples {
   std::int64_t tokens;
-  const std::int64_t* lengths;  // [B]; null: all count
+  const std::int64_t* lengths;  // [B]; null: all tokens are valid
 
   explicit Samples(const SwitchableTerms& t) : tokens(t.tokens), lengths(t.lengths) {}
   __device__ __forceinline__ std::int64_t tokens_of(std::int64_t image) const {
     return lengths ? lengths[image] : tokens;
   }
-  // Of the tokens of all images, one of this image.
+  // Returns true if `token`, counted over all images, is a pad of `image`.
   __device__ __forceinline__ bool is_pad(std::int64_t token, std::int64_t image) const {
     return token - image * tokens >= tokens_of(image);
   }
 };
 
-// Where a block and a thread are in that layout. Pieces behind the end of a short sample are empty.
+// Position of a block and a thread in this layout. Pieces past the end of a short sample are empty.
 template <int kRun>
 struct Place {
   std::int64_t image, begin, end;  // tokens [begin, end) of the image
-  std::int64_t first_pad, step;    // and of its pads every so many
+  std::int64_t first_pad, step;    // pads of this block: every step-th from first_pad on
   std::int64_t column;             // the thread's first channel
-  bool live;                       // whether there is such a channel
+  bool live;                       // true if there is such a channel
 
   __device__ __forceinline__ Place(std::int64_t pieces, std::int64_t piece_rows,
                                    const Samples& samples, std::int64_t channels)
@@ -92,7 +92,7 @@ struct Place {
   }
 };
 
-// SwitchableTerms with their types.
+// SwitchableTerms with typed pointers.
 struct Terms {
   std::int64_t batch, tokens, channels;
   Samples samples;
@@ -125,7 +125,7 @@ struct Terms {
         running_mean(static_cast<const float*>(t.running_mean)),
         running_var(static_cast<const float*>(t.running_var)) {}
 
-  // Of the batch, or what stands in for it.
+  // Batch statistics, or the running statistics if those are missing.
   __device__ __forceinline__ double mean_of_batch(std::int64_t c) const {
     return batch_mean ? batch_mean[c] : static_cast<double>(running_mean[c]);
   }
@@ -138,8 +138,8 @@ inline bool is_empty(const SwitchableTerms& t) {
   return t.batch == 0 || t.tokens == 0 || t.channels == 0;
 }
 
-// The softmax of three logits, in the order instance, layer, batch. It sums to one in float64, so
-// that no part of a large mean is left over.
+// Softmax of three logits, in the order instance, layer, batch. It sums to one in float64, so that
+// even a large mean is subtracted completely.
 struct Shares {
   double in, ln, bn;
 
@@ -154,11 +154,10 @@ struct Shares {
   }
 };
 
-// The statistics as they are applied:
-//   x - mu = (x - pivot[b,c]) - (shift[b,c] + token_shift[b,t]),
-//   var + eps = var[b,c] + token_var[b,t]
-// The pivot is the rounded mean of the channel, so none of these differences loses digits that
-// count.
+// Statistics, folded for use:
+//    x - mu = (x - pivot[b,c]) - (shift[b,c] + token_shift[b,t])
+//    var + eps = var[b,c] + token_var[b,t]
+// The pivot is the rounded mean of the channel, so these differences keep all significant digits.
 struct Folded {
   float *pivot, *shift, *var;      // [B, C]
   float *token_shift, *token_var;  // [B, T]
@@ -174,19 +173,18 @@ struct Folded {
         token_var(token_shift + t.batch * t.tokens) {}
 };
 
-// The running statistics that move on, if any.
+// Running statistics to update, if any.
 struct Running {
   float momentum = 0;
   float *next_mean = nullptr, *next_var = nullptr;
 };
 
-// Fills `folded`, and moves the running statistics on.
+// Fills `folded` and updates the running statistics.
 void fold(CudaQueue& queue, const SwitchableTerms& terms, const Folded& folded,
           const Running& running = {});
 
-// The lanes of a warp add up kCount values each: lane i gets the sum of value
-// i / (kWarpSize / kCount). All lanes at once, which takes fewer shuffles than one value after the
-// other.
+// Sums kCount values over the lanes of a warp. Lane i gets the sum of value
+// i / (kWarpSize / kCount). This takes fewer shuffles than kCount separate sums.
 template <int kCount>
 __device__ __forceinline__ float warp_sums(float (&v)[kCount], int lane) {
   int offset = cuda::kWarpSize / 2;
@@ -204,13 +202,13 @@ __device__ __forceinline__ float warp_sums(float (&v)[kCount], int lane) {
   return v[0];
 }
 
-// Several values of each of kColumns columns are summed over groups of threads: thread (group,
-// column) of a block brings its own, every thread gets the sum of its column.
+// Sums values of kColumns columns over groups of threads. Thread (group, column) of a block passes
+// its value to sum(), and every thread gets the sum of its column.
 template <int kColumns>
 struct ColumnBlock {
   static constexpr int kThreads = 1024;
   static constexpr int kGroups = kThreads / kColumns;
-  static constexpr int kStride = kColumns + 1;  // spreads a column over the banks
+  static constexpr int kStride = kColumns + 1;  // avoids bank conflicts
   static constexpr std::size_t kSharedBytes = (kGroups + 1) * kStride * sizeof(double);
   static_assert(kGroups == 2 * cuda::kWarpSize);
 

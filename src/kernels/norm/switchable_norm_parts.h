@@ -1,5 +1,5 @@
-// What the steps of switchable normalization share on the CPU: how the tokens are cut into pieces,
-// and the statistics folded into few terms per channel and per token. See switchable_norm.h.
+// Shared code of switchable normalization on the CPU: the split of the tokens into pieces, and the
+// statistics folded into few terms per channel and per token. See switchable_norm.h.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include "kernels/cpu/simd.h"
 #include "kernels/norm/switchable_norm.h"
 
-// The iterations of the loop below do not depend on each other, which GCC cannot see.
+// The iterations of the next loop do not depend on each other, which GCC cannot see.
 #if defined(__clang__)
 #define DTN_INDEPENDENT
 #else
@@ -24,14 +24,14 @@ inline bool is_empty(const SwitchableTerms& t) {
   return t.batch == 0 || t.tokens == 0 || t.channels == 0;
 }
 
-// Rows that are taken together, so that what is known per channel is loaded once for all of them.
+// Rows that are processed together, so that the values of a channel are loaded once for all.
 inline constexpr int kSwitchableRows = 4;
 
 struct SwitchableSizes {
   std::int64_t batch, tokens, channels;
-  const std::int64_t* lengths;  // of the samples; null: all have as many tokens
+  const std::int64_t* lengths;  // [B]; null: all samples have `tokens` tokens
   std::int64_t stride;          // channels, padded to whole vectors of any type
-  std::int64_t piece_rows;      // tokens of a piece; the last one of an image may be shorter
+  std::int64_t piece_rows;      // tokens per piece; the last piece of an image may be shorter
   std::int64_t pieces;          // per image
 
   explicit SwitchableSizes(const SwitchableTerms& t)
@@ -40,7 +40,7 @@ struct SwitchableSizes {
         channels(t.channels),
         lengths(t.lengths),
         stride((t.channels + 15) / 16 * 16) {
-    // About 64 pieces in all keep many threads busy; shorter ones than this are not worth it.
+    // About 64 pieces in total keep many threads busy. Pieces under kLeastRows are not worth it.
     constexpr std::int64_t kPieces = 64, kLeastRows = 16;
     const std::int64_t wanted = (kPieces + batch - 1) / batch;
     std::int64_t rows = (t.most_tokens() + wanted - 1) / wanted;
@@ -50,19 +50,19 @@ struct SwitchableSizes {
   }
 
   std::int64_t tokens_of(std::int64_t image) const { return lengths ? lengths[image] : tokens; }
-  // None of a piece behind the end of a short sample.
+  // Returns the rows of a piece: 0 if it lies past the end of a short sample.
   std::int64_t rows_of(std::int64_t image, std::int64_t piece) const {
     return std::clamp<std::int64_t>(tokens_of(image) - piece * piece_rows, 0, piece_rows);
   }
 
-  // Behind the tokens of the pieces before `piece`.
+  // Returns the end of the tokens of the pieces before `piece`.
   std::int64_t end_of(std::int64_t image, std::int64_t piece) const {
     return std::min(tokens_of(image), piece * piece_rows);
   }
 
-  // Calls f(image, begin, end) for ranges of the pieces of every image, spread over the threads:
-  // for all of them together where whole images keep the threads busy, so that what belongs to an
-  // image is made ready once. Not where images differ in their lengths.
+  // Calls f(image, begin, end) for ranges of the pieces of every image, in parallel. A range is all
+  // pieces of an image if whole images keep the threads busy, so that the terms of an image are
+  // computed once. If images differ in length, a range is one piece.
   template <class F>
   void for_each_pieces(F&& f) const {
     const std::int64_t threads = max_threads(), rounds = (batch + threads - 1) / threads;
@@ -82,7 +82,8 @@ struct SwitchableSizes {
   }
 };
 
-// Calls f(first, count) for `rows` rows, kSwitchableRows at a time (a constant) and then singly.
+// Calls f(first, count) for groups of rows that cover `rows` rows. count is the constant
+// kSwitchableRows, and then the constant 1 for the rows that are left.
 template <class F>
 inline void for_each_rows(std::int64_t rows, F&& f) {
   std::int64_t r = 0;
@@ -92,7 +93,7 @@ inline void for_each_rows(std::int64_t rows, F&& f) {
   for (; r < rows; ++r) f(r, std::integral_constant<int, 1>{});
 }
 
-// Calls f(first, count) for the pads of an image, if it has any, from the last of its pieces.
+// Calls f(first, count) for the pads of an image, if there are any and its last piece is included.
 template <class F>
 inline void for_pads(const SwitchableSizes& sizes, std::int64_t image, std::int64_t end_piece,
                      F&& f) {
@@ -100,8 +101,8 @@ inline void for_pads(const SwitchableSizes& sizes, std::int64_t image, std::int6
   if (end_piece == sizes.pieces && count > 0) f(sizes.tokens_of(image), count);
 }
 
-// The values of kRows tokens from `token` on: read before what is written could change them, as far
-// as the compiler knows.
+// Values of kRows tokens from `token` on. They are copied first, because the compiler must assume
+// that later stores could change them.
 template <class A, int kRows>
 struct TokenValues {
   A at[kRows];
@@ -111,7 +112,7 @@ struct TokenValues {
   A operator[](int r) const { return at[r]; }
 };
 
-// The softmax of three logits. In float64 it sums to one closely enough for means of any size.
+// Softmax of three logits. In float64, its sum is close enough to 1 for means of any size.
 struct SwitchableShares {
   double in, ln, bn;
 };
@@ -125,8 +126,8 @@ inline SwitchableShares switchable_shares(const void* logits) {
   return {e[0] / sum, e[1] / sum, e[2] / sum};
 }
 
-// Calls f(mean, var) with the statistics of the batch or those that stand in for them, two
-// pointers.
+// Calls f(mean, var) with pointers to the batch statistics, or to the running statistics if those
+// are missing.
 template <class A, class F>
 inline void with_batch_statistics(const SwitchableTerms& t, F&& f) {
   if (t.batch_mean) {
@@ -148,14 +149,15 @@ struct ImageStatistics {
         image_var(static_cast<const A*>(t.image_var) + b * t.channels) {}
 };
 
-// The statistics of one image as they are applied,
-//   x - mu = (x - pivot[c]) - (shift[c] + token_shift[t]),   var + eps = var[c] + token_var[t].
-// The pivot is the rounded mean of the channel, so none of these differences loses digits that
-// count. Channels past the last one have pivot and shift 0 and variance 1.
+// Statistics of one image, folded for use:
+//    x - mu = (x - pivot[c]) - (shift[c] + token_shift[t])
+//    var + eps = var[c] + token_var[t]
+// The pivot is the rounded mean of the channel, so these differences keep all significant digits.
+// Channels of the padding have pivot and shift 0 and variance 1.
 template <class A>
 struct FoldedImage {
   A *pivot, *shift, *var;      // [stride]
-  A *token_shift, *token_var;  // [T], of the tokens of the pieces
+  A *token_shift, *token_var;  // [T], written for the tokens of the pieces
 
   // For pieces [begin, end) of image b.
   FoldedImage(const SwitchableTerms& terms, const SwitchableSizes& sizes, std::int64_t b,
