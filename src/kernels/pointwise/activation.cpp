@@ -21,7 +21,7 @@ V sigmoid(V x) {
 struct Relu {
   template <class V>
   static V value(V x) {
-    return max(V{}, x);  // this order lets NaN through
+    return max(V{}, x);  // this operand order keeps NaN
   }
   template <class V>
   static V gradient(V x, V dy) {
@@ -31,7 +31,7 @@ struct Relu {
 struct Silu {
   template <class V>
   static V value(V x) {
-    const V above = max(V{} - 100, x);  // an infinite x meets no 0 inf; NaN goes through
+    const V above = max(V{} - 100, x);  // avoids 0 * inf for an infinite x; keeps NaN
     return above * sigmoid(above);
   }
   template <class V>
@@ -39,11 +39,11 @@ struct Silu {
     const V within = min(V{} + 100, max(V{} - 100, x));
     const V e = exp(-within);
     const V s = 1 / (1 + e);
-    return dy * s * (1 + within * (e * s));  // e s = 1 - s, to its last digit
+    return dy * s * (1 + within * (e * s));  // e s is 1 - s without cancellation
   }
 };
-// x sigmoid(u(x)), where within +-limit the exponential overflows nowhere and outside nothing
-// changes any more.
+// x sigmoid(u(x)). Within +-limit the exponential does not overflow. Outside, the sigmoid no longer
+// changes.
 template <class Exponent>
 struct Gated {
   template <class V>
@@ -100,10 +100,10 @@ struct Tanh {
   }
 };
 struct Hardswish {
-  // A division by 6 after the product would overflow early; NaN goes through x.
+  // The factor 1 / 6 comes before the product, which could overflow. NaN passes through x.
   template <class V>
   static V value(V x) {
-    const V above = max(V{} - 3, x);  // an infinite x meets no 0 inf
+    const V above = max(V{} - 3, x);  // avoids 0 * inf for an infinite x
     return above * (min(V{} + 6, above + 3) * sixth<V>);
   }
   template <class V>

@@ -9,7 +9,7 @@ struct Relu {
   static __device__ __forceinline__ float value(float x) { return x <= 0 ? 0.0f : x; }
   static __device__ __forceinline__ float gradient(float x, float dy) { return x <= 0 ? 0.0f : dy; }
 };
-// Beyond +-100 nothing changes, and an infinite x meets no 0 inf.
+// Clamping at +-100 does not change the result, and avoids 0 * inf for an infinite x.
 struct Silu {
   static __device__ __forceinline__ float value(float x) {
     const float above = x < -100 ? -100.0f : x;
@@ -22,7 +22,7 @@ struct Silu {
     return within < 0 ? dy * rest * fmaf(within, s, 1.0f) : dy * s * fmaf(within, rest, 1.0f);
   }
 };
-// x sigmoid(u(x)). Beyond +-limit nothing changes.
+// x sigmoid(u(x)). Clamping x at +-limit does not change the sigmoid.
 template <class Exponent>
 struct Gated {
   static __device__ __forceinline__ float within(float x) {
@@ -64,7 +64,7 @@ struct Tanh {
 };
 struct Hardswish {
   static __device__ __forceinline__ float value(float x) {
-    const float above = x < -3 ? -3.0f : x;  // an infinite x meets no 0 inf
+    const float above = x < -3 ? -3.0f : x;  // avoids 0 * inf for an infinite x
     return above * ((above > 3 ? 6.0f : above + 3) * (1.0f / 6));
   }
   static __device__ __forceinline__ float gradient(float x, float dy) {

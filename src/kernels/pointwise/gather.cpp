@@ -11,7 +11,7 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// Channels that are summed at a time, in the first cache.
+// Channels that are summed at a time, in the first-level cache.
 constexpr std::int64_t kChannels = 512;
 
 template <class T>

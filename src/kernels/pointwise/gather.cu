@@ -1,6 +1,6 @@
-// Neighbours of tokens and rows of tables; see gather.h. Copies and sums of a few, limited by
-// memory: each output is written once, in vectors, and what the neighbours of a token share comes
-// from the cache.
+// Neighbours of tokens and rows of tables; see gather.h. Copies and small sums, limited by memory.
+// Each output is written once, in vectors. Data that tokens share as neighbours comes from the
+// cache.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/partials.cuh"
 #include "kernels/pointwise/gather.h"
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Which token, and which of the channels, an element belongs to.
+// Image, grid position and channel of an element.
 template <class Index>
 struct Place {
   std::int64_t image, i, j, channel;
@@ -85,19 +85,19 @@ __global__ void __launch_bounds__(kThreads)
   y[row * columns + c] = valid ? table[from * columns + c] : __uint_as_float(0x7fffffffu);
 }
 
-// What took rows from a table, a chunk of it at a time.
+// Gradients of rows that were taken from a table, a chunk of rows at a time.
 struct TakenRows {
   const float* dy;
   const std::int64_t* index;
   std::int64_t rows, columns, table_rows, tiles;
-  std::int64_t chunk;  // rows of one
+  std::int64_t chunk;  // rows per chunk
 
   std::int64_t chunks() const { return (rows + chunk - 1) / chunk; }
 };
 
-// Blocks: [chunk, row of the table, columns / kThreads]: each adds up the rows of the chunk that were
-// taken from it, in order, as nobody else writes there. A single chunk is added to the table (+=),
-// several are left side by side (=).
+// Each block adds, in order, the rows of its chunk that were taken from its table row. No other
+// block writes there. A single chunk is added to the table (+=). Several chunks are stored
+// separately (=). Blocks: [chunk, row of the table, columns / kThreads].
 __global__ void __launch_bounds__(kThreads)
     take_rows_backward_kernel(TakenRows a, bool single, float* sums) {
   const std::int64_t c = blockIdx.x % a.tiles * kThreads + threadIdx.x;
@@ -121,8 +121,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// Rows of a chunk: a thousand, so that many are added up at once, and more where the sums of all
-// chunks would be much beside a large table.
+// Returns the rows per chunk: 1024, so that many chunks are summed at once, or more if the sums of
+// all chunks would exceed kSums values.
 std::int64_t rows_of_chunk(const TakeRowsBackward& args) {
   constexpr std::int64_t kRows = 1024, kSums = std::int64_t{1} << 23;
   const std::int64_t most = kSums / (args.table_rows * args.columns);

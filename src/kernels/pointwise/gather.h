@@ -1,4 +1,4 @@
-// Rows copied from where they are to where a matrix product wants them, and the gradients of that.
+// Copies of rows into the layout that a matrix product needs, and their gradients.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace dtn {
 
-// The 3 x 3 neighbours of every token of a grid, side by side and row by row, which makes a linear
-// layer a convolution:
-//   y[b, (i, j), (u, v), c] = x[b, (i + u - 1, j + v - 1), c], or 0 outside the grid.
+// Gathers the 3 x 3 neighbours of every token of a grid, row by row. A linear layer then acts as a
+// convolution:
+//    y[b, (i, j), (u, v), c] = x[b, (i + u - 1, j + v - 1), c], or 0 outside the grid
 struct NeighboursForward {
   DType dtype;
   std::int64_t batch, grid_h, grid_w, channels;
@@ -20,18 +20,19 @@ struct NeighboursForward {
 void run(CpuQueue&, const NeighboursForward&);
 void run(CudaQueue&, const NeighboursForward&);
 
-// dx[b, (i, j), c] = sum over (u, v) of dy[b, (i - u + 1, j - v + 1), (u, v), c], in this order.
+// The sum is in the order of (u, v):
+//    dx[b, (i, j), c] = sum over (u, v) of dy[b, (i - u + 1, j - v + 1), (u, v), c]
 struct NeighboursBackward {
   DType dtype;
   std::int64_t batch, grid_h, grid_w, channels;
   const void* dy;  // [B, T, 9 C]
-  void* dx;        // [B, T, C], written (=)
+  void* dx;        // [B, T, C], =
 };
 void run(CpuQueue&, const NeighboursBackward&);
 void run(CudaQueue&, const NeighboursBackward&);
 
-// y[r] = table[index[r]]. An index outside [0, table_rows), which the caller should have refused,
-// gives a row of NaN and no gradient.
+//    y[r] = table[index[r]]
+// The caller should reject an index outside [0, table_rows). It gives a row of NaN and no gradient.
 struct TakeRowsForward {
   DType dtype;  // float32 or float64
   std::int64_t rows, columns, table_rows;

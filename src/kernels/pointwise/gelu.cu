@@ -1,5 +1,5 @@
-// The GELU elementwise, forward and backward: limited by memory for bfloat16 and float32 alike. See
-// linear.h for the contract and gelu_terms.cuh for the arithmetic.
+// Elementwise GELU, forward and backward, limited by memory for bfloat16 and float32. See linear.h
+// for the contract and gelu_terms.cuh for the arithmetic.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/gemm/linear.h"
 #include "kernels/pointwise/gelu_terms.cuh"

@@ -1,9 +1,8 @@
-// The exact GELU, x Phi(x), and its derivative Phi(x) + x phi(x), where Phi and phi are the normal
-// distribution and its density; on the short vectors of simd.h.
-//
-// float32: Phi(-a) = exp(-a^2 / 2) R(t), t = 1 / (1 + p a), a >= 0, with R a polynomial fitted to
-// erfcx (Hastings' form of the tail; relative error of the fit 1.1e-8 on [0, 13.3]). The exponent
-// is carried in two parts, so that the tail keeps its relative accuracy.
+// The exact GELU, x Phi(x), and its derivative Phi(x) + x phi(x), on the vectors of simd.h. Phi and
+// phi are the distribution function and the density of the normal distribution. In float32,
+//    Phi(-a) = exp(-a^2 / 2) R(t), t = 1 / (1 + p a), a >= 0
+// R is a polynomial fitted to erfcx (Hastings' form of the tail; relative error of the fit 1.1e-8
+// on [0, 13.3]). The exponent has two parts, so that the tail keeps its relative accuracy.
 #pragma once
 
 #include <cmath>
@@ -57,7 +56,7 @@ inline NormalTerms<VecF> normal_terms(VecF x) {
   return {x > 0.0f ? 1.0f - tail : tail, 0.398942280401432678f * e};
 }
 
-// 1 / v to 14 bits or better.
+// Returns 1 / v, accurate to 14 bits or better.
 inline VecF coarse_reciprocal(VecF v) {
 #if defined(DTN_ISA_avx512)
   return (VecF)_mm512_rcp14_ps((__m512)v);
@@ -66,8 +65,8 @@ inline VecF coarse_reciprocal(VecF v) {
 #endif
 }
 
-// The same for x that is exact in bfloat16, to 2^-12 of Phi(-|x|): an eighth of what rounding the
-// result to bfloat16 costs, for two thirds of the work. Here x^2 is exact in float32.
+// Normal terms for x that is exact in bfloat16, to 2^-12 of Phi(-|x|). The error is an eighth of
+// the rounding of the result to bfloat16, for two thirds of the work. Here x^2 is exact in float32.
 inline NormalTerms<VecF> coarse_normal_terms(VecF x) {
   VecF a = (VecF)((VecI)x & 0x7fffffff);
   a = min(broadcast(kNormalTailEnd), a);
@@ -110,7 +109,7 @@ inline NormalTerms<Vec<AccumulatorOf<T>>> normal_terms_of(Vec<AccumulatorOf<T>> 
   }
 }
 
-// Bounded so that an infinite x meets no 0 * inf; NaN goes through.
+// Bounds x, so that an infinite x does not give 0 * inf. Keeps NaN.
 template <class V>
 inline V above_tail(V x) {
   return max(V{} - 40, x);

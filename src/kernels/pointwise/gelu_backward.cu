@@ -1,9 +1,9 @@
-// The backward pass of an MLP's activation; see gelu_backward.h. z and dh are read once, dz and,
-// where it is asked for, h written once: 3 or 4 sizeof(T) bytes per element are the floor.
+// Backward pass of an MLP's activation; see gelu_backward.h. z and dh are read once. dz and, if
+// requested, h are written once. The minimum memory traffic is 3 or 4 sizeof(T) bytes per element.
 //
-// With dbias a block takes a strip of columns, 16 bytes for each lane, of a chunk of rows; its
-// warps take the rows in turn, and the sums over their columns meet in shared memory at the end.
-// The partial sums, 4 bytes per column for 64 rows or more, are added up by a second kernel.
+// With dbias, a block takes a strip of columns, 16 bytes per lane, in a chunk of rows. Its warps
+// take the rows in turn, and their column sums are added in shared memory at the end. A second
+// kernel adds up the partial sums, 4 bytes per column for 64 rows or more.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/lanes.cuh"
 #include "kernels/cuda/partials.cuh"
@@ -39,7 +39,7 @@ struct GeluMap {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / cuda::kWarpSize;
-constexpr int kRowsTogether = 2;  // of a warp: four loads of 16 bytes under way in each lane
+constexpr int kRowsTogether = 2;  // per warp: four loads of 16 bytes in flight per lane
 constexpr std::int64_t kLeastRows = 64;
 
 template <class T>
@@ -51,7 +51,7 @@ struct Strips {
   float* partials;  // [chunks, columns]
 };
 
-// What a lane holds of a row of a strip.
+// Number of values that a lane holds of a row of a strip.
 template <class T, bool kWide>
 constexpr int kValues = kWide ? cuda::kPerVector<T> : 2;
 template <class T, bool kWide>
@@ -143,7 +143,7 @@ void run(CudaQueue& queue, const MlpGeluBackward& args) {
     const std::int64_t chunks = (args.rows + rows_per_chunk - 1) / rows_per_chunk;
     auto partials = queue.scratch<float>(chunks * args.columns);
     Strips<T> a{args.rows, args.columns, z, dh, dz, h, 0, rows_per_chunk, partials.get()};
-    // No h is an address like any other: 0.
+    // A null h counts as aligned.
     if (cuda::all_aligned(z, dh, dz, h) && cuda::is_vectorizable<T>(z, args.columns)) {
       launch_strips<true>(queue, a, chunks);
     } else {

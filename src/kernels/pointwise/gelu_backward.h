@@ -1,14 +1,14 @@
-// The backward pass of an MLP's activation on CUDA devices, in one pass over memory: with z the
-// pre-activation and dh the gradient of h = gelu(z),
-//   dz = dh gelu'(z)
-//   dbias += sum of the rows of dz
-//   h = gelu(z), where the forward pass has not kept it
-// from one exponential per element. h is what the weight gradient of the layer above reads, dbias
-// is the bias gradient of the layer below. The CPU makes dz and h in the tiles of its matrix
-// product, see LinearBackwardInput.
+// Backward pass of an MLP's activation on CUDA devices, in one pass over memory. z is the
+// pre-activation and dh is the gradient of h = gelu(z):
+//    dz = dh gelu'(z)
+//    dbias += sum of the rows of dz
+//    h = gelu(z), if the forward pass has not kept it
+// This takes one exponential per element. The weight gradient of the layer above reads h, and dbias
+// is the bias gradient of the layer below. The CPU computes dz and h in the tiles of its matrix
+// product; see LinearBackwardInput.
 //
-// The sum is taken of dz before it is rounded, over chunks of rows fixed by the shape, and these in
-// order: the bits do not depend on the device.
+// dbias sums dz before rounding, over chunks of rows that depend only on the shape. The chunks are
+// added in order, so the bits do not depend on the device.
 #pragma once
 
 #include <cstdint>

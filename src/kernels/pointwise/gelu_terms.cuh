@@ -1,20 +1,18 @@
 // The exact GELU, x Phi(x), and its derivative Phi(x) + x phi(x) on the device, from one
-// exponential; Phi and phi are the normal distribution and its density. The fits are those of the
-// host's gelu.h.
+// exponential. Phi and phi are the distribution function and the density of the normal
+// distribution. The fits are those of the host's gelu.h.
 //
-// float32: Phi(-a) = exp(-a^2 / 2) R(t), t = 1 / (1 + p a), a >= 0, relative error of the fit
-// 1.1e-8. erfcf would not do: the rounding of its argument alone costs a^2 roundoffs in the tail.
-// So the exponent is carried in two parts.
+// float32, with a relative error of the fit of 1.1e-8:
+//    Phi(-a) = exp(-a^2 / 2) R(t), t = 1 / (1 + p a), a >= 0
+// erfcf is not accurate enough: the rounding of its argument alone costs a^2 roundoffs in the tail.
+// So the exponent has two parts.
 //
-// Products that are added are contracted by name, so that an h computed again in backward has the
-// bits of the one that forward computed.
+// bfloat16: a^2 is exact in float32. Shorter fits, with the hardware's exponential and reciprocal,
+// give Phi(-a) to 2^-12, an eighth of the error of rounding the result. A forward pass takes 15
+// instructions per element, and the memory leaves time for 27.
 //
-// bfloat16: a^2 is exact in float32, and shorter fits with the hardware's exponential and
-// reciprocal give Phi(-a) to 2^-12, an eighth of what rounding the result costs: 15 instructions
-// per element of a forward pass, where the memory leaves time for 27.
-//
-// Products that are added are contracted by name, so that an h computed again in backward has the
-// bits of the one that forward computed.
+// Products that are added are contracted explicitly, so that an h that the backward pass recomputes
+// has the bits of the h of the forward pass.
 #pragma once
 
 #include "kernels/cuda/tensor_core.cuh"
@@ -22,7 +20,7 @@
 
 namespace dtn {
 
-// At a >= 0; NaN at NaN.
+// Values at a >= 0; NaN if a is NaN.
 struct NormalTail {
   float beyond;   // Phi(-a)
   float density;  // phi(a)
@@ -51,7 +49,7 @@ __device__ __forceinline__ float exp_of_sum(float high, float low) {
 
 }  // namespace detail
 
-// For |x| of an x that is stored as T.
+// Returns the terms for a = |x|, with x stored as T.
 template <class T>
 __device__ __forceinline__ NormalTail normal_tail(float a);
 
@@ -90,8 +88,9 @@ struct GeluAndSlope {
   float value, slope;
 };
 
-// x Phi(x) = max(x, 0) - |x| Phi(-|x|), which rounds once and loses nothing on either side. Factors
-// stop at 40, where the others are 0: an infinity must not meet a 0. NaN is in the tail.
+//    x Phi(x) = max(x, 0) - |x| Phi(-|x|)
+// This form rounds once and has no cancellation on either side. Factors are clamped at 40, because
+// an infinity must not meet a factor of 0 there. A NaN comes in through the tail.
 template <class T>
 __device__ __forceinline__ GeluAndSlope gelu_and_slope(float x) {
   const NormalTail tail = normal_tail<T>(fabsf(x));

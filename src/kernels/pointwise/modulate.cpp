@@ -1,4 +1,5 @@
-// Gains and shifts of elements, samples and rows; see modulate.h. One pass over memory each.
+// Gains and shifts of elements, samples and rows; see modulate.h. Each kernel passes over memory
+// once.
 #include "kernels/pointwise/modulate.h"
 
 #include "dtn/core/parallel.h"
@@ -9,9 +10,9 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// Elements per task, about.
+// Approximate number of elements per task.
 constexpr std::int64_t kChunk = 1 << 15;
-// Channels per task of a sum over tokens: the sums stay in the first cache.
+// Channels per task of a sum over tokens: the sums stay in the first-level cache.
 constexpr std::int64_t kChannels = 512;
 
 std::int64_t rows_per_task(std::int64_t channels) {
@@ -85,7 +86,7 @@ void gate(const GateForward& args) {
       });
 }
 
-// A task has some channels of all tokens of a sample.
+// Each task processes some channels of all tokens of a sample.
 template <class T>
 void gate_backward(const GateBackward& args) {
   using A = AccumulatorOf<T>;

@@ -1,7 +1,8 @@
-// Gains and shifts of elements, samples and rows; see modulate.h. What is elementwise goes through
-// memory once, in vectors. Sums over a row are a warp's; sums over the tokens of a sample a
-// block's, which takes a tile of channels: `lanes` threads side by side read 16 bytes of a token
-// each, and the groups of them take turns at the tokens and meet in shared memory, in order.
+// Gains and shifts of elements, samples and rows; see modulate.h. Elementwise kernels pass over
+// memory once, in vectors. A warp computes the sum over a row. A block computes the sums over the
+// tokens of a sample, for a tile of channels: `lanes` adjacent threads each read 16 bytes of a
+// token. The groups of `lanes` threads take the tokens in turn, and their sums are added in shared
+// memory, in order.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/pointwise/modulate.h"
@@ -34,7 +35,7 @@ struct ModulateMap {
   }
 };
 
-// One vector for each thread, so that loads need not come apart from the stores.
+// One vector per thread, so that store() can load its own inputs.
 template <class T, class Index>
 struct ModulateBackwardMap {
   static constexpr int kWidth = cuda::kPerVector<T>, kVectors = 1, kInputs = 1;
@@ -71,7 +72,7 @@ struct GateMap {
   const T *x, *residual;
   const float* gain;
   T* y;
-  std::int64_t per_sample, channels;  // elements of a sample
+  std::int64_t per_sample, channels;  // per_sample: elements of a sample
 
   template <int n>
   __device__ void load(std::int64_t i, float (&v)[3][n]) const {
@@ -96,7 +97,7 @@ struct GateSums {
   T* dx;
   float* dgain;
   std::int64_t tokens, channels;
-  std::int64_t tiles;  // of lanes vectors of channels
+  std::int64_t tiles;  // of `lanes` vectors of channels
   int lanes;
 };
 
@@ -170,7 +171,7 @@ struct ScaleShiftRowsMap {
   }
 };
 
-// Blocks: rows / kWarps, a warp for each row.
+// One warp per row. Blocks: rows / kWarps.
 template <int n, class T>
 __global__ void __launch_bounds__(kThreads)
     scale_shift_rows_backward_kernel(std::int64_t rows, std::int64_t channels, const T* x,
@@ -179,7 +180,7 @@ __global__ void __launch_bounds__(kThreads)
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const std::int64_t row =
       static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / cuda::kWarpSize;
-  if (row >= rows) return;  // the whole warp
+  if (row >= rows) return;  // the whole warp returns
   const float gain = gains[row];
   const std::int64_t first = row * channels;
   float sum = 0, dot = 0;
@@ -203,7 +204,7 @@ __global__ void __launch_bounds__(kThreads)
   if (dshift) dshift[row] = sum;
 }
 
-// Whether rows of `channels` values that begin at these places, or null, can be read in vectors.
+// Returns true if rows of `channels` values at these addresses (or null) can be read in vectors.
 template <class T, class... P>
 bool is_wide(std::int64_t channels, const P*... places) {
   return (cuda::is_vectorizable<T>(places, channels) && ...);

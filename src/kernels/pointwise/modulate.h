@@ -1,7 +1,7 @@
-// Gains and shifts that depend on more than the channel: elementwise products with what was
-// computed for a sample, for a row, or for each element. Activations have `dtype`; gains and shifts
-// of samples and rows, with their gradients, have the accumulator type (float32; float64 for
-// float64). Gradients are written (=). Sums are taken in an order fixed by the shape.
+// Elementwise gains and shifts that depend on the sample, the row or the element, not only on the
+// channel. Activations have `dtype`. Gains and shifts of samples and rows, and their gradients,
+// have the accumulator type (float32; float64 for float64). Gradients are overwritten (=). The
+// order of sums depends only on the shape.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace dtn {
 
-// y[r, c] = x[r, c] (1 + gain[r, c]) + shift[r, c], where a row of `modulation` holds the shifts of
-// a row of x and then its gains.
+//    y[r, c] = x[r, c] (1 + gain[r, c]) + shift[r, c]
+// A row of `modulation` holds the shifts of a row of x, and then its gains.
 struct ModulateForward {
   DType dtype;
   std::int64_t rows, channels;
@@ -23,9 +23,9 @@ struct ModulateForward {
 void run(CpuQueue&, const ModulateForward&);
 void run(CudaQueue&, const ModulateForward&);
 
-//   dx = dy (1 + gain) + dx_add
-//   dshift = dy
-//   dgain = dy x
+//    dx = dy (1 + gain) + dx_add
+//    dshift = dy
+//    dgain = dy x
 struct ModulateBackward {
   DType dtype;
   std::int64_t rows, channels;
@@ -33,13 +33,13 @@ struct ModulateBackward {
   const void* modulation;        // [rows, 2 C]
   const void* dy;                // [rows, C]
   const void* dx_add = nullptr;  // [rows, C]; may be dx
-  void* dx = nullptr;            // [rows, C]; null: not wanted
-  void* dmodulation = nullptr;   // [rows, 2 C]; null: not wanted
+  void* dx = nullptr;            // [rows, C]; null: not computed
+  void* dmodulation = nullptr;   // [rows, 2 C]; null: not computed
 };
 void run(CpuQueue&, const ModulateBackward&);
 void run(CudaQueue&, const ModulateBackward&);
 
-// y[b, t, c] = gain[b, c] x[b, t, c] + (residual[b, t, c] or 0): a branch behind a gate.
+// Gates a branch: y[b, t, c] = gain[b, c] x[b, t, c] + (residual[b, t, c] or 0).
 struct GateForward {
   DType dtype;
   std::int64_t batch, tokens, channels;
@@ -58,8 +58,8 @@ struct GateBackward {
   const void* x;          // [B, T, C]
   const void* gain;       // [B, C]
   const void* dy;         // [B, T, C]
-  void* dx = nullptr;     // [B, T, C]; null: not wanted
-  void* dgain = nullptr;  // [B, C]; null: not wanted
+  void* dx = nullptr;     // [B, T, C]; null: not computed
+  void* dgain = nullptr;  // [B, C]; null: not computed
 };
 void run(CpuQueue&, const GateBackward&);
 void run(CudaQueue&, const GateBackward&);
@@ -83,9 +83,9 @@ struct ScaleShiftRowsBackward {
   const void* x;           // [rows, C]
   const void* gain;        // [rows]
   const void* dy;          // [rows, C]
-  void* dx = nullptr;      // [rows, C]; null: not wanted
-  void* dgain = nullptr;   // [rows]; null: not wanted
-  void* dshift = nullptr;  // [rows]; null: not wanted
+  void* dx = nullptr;      // [rows, C]; null: not computed
+  void* dgain = nullptr;   // [rows]; null: not computed
+  void* dshift = nullptr;  // [rows]; null: not computed
 };
 void run(CpuQueue&, const ScaleShiftRowsBackward&);
 void run(CudaQueue&, const ScaleShiftRowsBackward&);

@@ -1,4 +1,4 @@
-// Padded samples of token numbers; see padded_ids.h.
+// Padded token ids; see padded_ids.h.
 #include "kernels/pointwise/padded_ids.h"
 
 #include <algorithm>

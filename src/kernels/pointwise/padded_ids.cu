@@ -1,5 +1,5 @@
-// Padded samples of token numbers, a thread for each; see padded_ids.h. A few hundred kilobytes in a
-// step: what counts is that the host need not wait for them.
+// Padded token ids, one thread per id; see padded_ids.h. A step has only a few hundred kilobytes of
+// them. The kernels exist so that the host need not wait for the ids.
 #include "kernels/cuda/launch.cuh"
 #include "kernels/pointwise/padded_ids.h"
 

@@ -1,5 +1,5 @@
-// Numbers of tokens [B, T] int64 of samples of different lengths, padded at their ends, where the
-// model is: on a device the host does not know them.
+// Token ids [B, T], int64, of samples of different lengths, padded at their ends. The kernels run
+// on the device of the model, because the host does not know ids that are on a device.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,11 @@
 
 namespace dtn {
 
-// y[b, t] = ids[b, t] where t < lengths[b], else 0, whatever lies there.
+// y[b, t] = ids[b, t] if t < lengths[b], else 0. The pads of ids may hold anything.
 struct PadIds {
-  std::int64_t batch, tokens, given;  // tokens of a sample in y and in ids
+  std::int64_t batch, tokens, given;  // tokens per sample in y and in ids
   const std::int64_t* ids;            // [B, given]
-  const std::int64_t* lengths;        // [B], none more than `tokens` or `given`
+  const std::int64_t* lengths;        // [B], at most `tokens` and at most `given`
   std::int64_t* y;                    // [B, tokens]
 };
 void run(CpuQueue&, const PadIds&);

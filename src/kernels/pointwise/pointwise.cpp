@@ -92,7 +92,7 @@ void patchify(const Patchify& args) {
   });
 }
 
-// Few values: one after the other. bfloat16 is not among the types.
+// Calls f for the accumulator types. bfloat16 is not one of them.
 template <class F>
 void for_accumulator(const char* kernel, DType dtype, F&& f) {
   for_dtype(kernel, dtype, [&](auto t) {

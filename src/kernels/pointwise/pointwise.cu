@@ -1,6 +1,6 @@
 // Small elementwise kernels, limited by memory bandwidth: one pass of 16-byte accesses. See
-// pointwise.h for the formulas. Where a product is added to something, the two are fused with one
-// rounding, by name: the same bits whatever a compiler would have chosen.
+// pointwise.h for the formulas. Products that are added use explicit fused multiply-adds, so the
+// bits do not depend on what the compiler contracts.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/pointwise/pointwise.h"
 

@@ -1,6 +1,6 @@
-// Small elementwise kernels. A dtype is float32, bfloat16 or float64 (anything else throws
-// dtn::Error); bfloat16 is computed in float32 and rounded once, to nearest even. Sizes and
-// pointers are the caller's to check.
+// Small elementwise kernels. A dtype is float32, bfloat16 or float64; any other throws dtn::Error.
+// bfloat16 is computed in float32 and rounded once, to nearest even. The caller must check sizes
+// and pointers.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace dtn {
 
-// y = x, converted between float32, bfloat16 and float64; float64 reaches bfloat16 through float32.
+// y = x, converted between float32, bfloat16 and float64. float64 goes to bfloat16 through float32.
 // A bfloat16 result below 2^-126 in magnitude may become 0 (the AVX-512 instruction does that).
 struct Cast {
   DType from, to;
@@ -33,8 +33,8 @@ struct Add {
 void run(CpuQueue&, const Add&);
 void run(CudaQueue&, const Add&);
 
-//   y[i] = scale[i / per_scale] x[i] + (residual[i] or 0)
-// With one scale per sample this is drop path, forward and backward.
+//    y[i] = scale[i / per_scale] x[i] + (residual[i] or 0)
+// With one scale per sample, this is drop path, forward and backward.
 struct ScaleRows {
   DType dtype;
   std::int64_t count;
@@ -47,14 +47,15 @@ struct ScaleRows {
 void run(CpuQueue&, const ScaleRows&);
 void run(CudaQueue&, const ScaleRows&);
 
-//   y[i] = x[i] mask[i] / (1 - p)
-//   mask[i] = 1 when philox_uniform(key, number(i)) >= p, else 0
-//   number(i) = first + i
-// or, where there are `rows`, for element j of row r, with per_row for a `stride` of 0
-//   number(i) = rows[r] stride + j
-// or, where there is but a stride,
-//   number(i) = first + r stride + j
-// A dropped element is 0 whatever x is, p = 1 drops all. The backward pass is the same with dy for x.
+//    y[i] = x[i] mask[i] / (1 - p)
+//    mask[i] = 1 if philox_uniform(key, number(i)) >= p, else 0
+//    number(i) = first + i
+// With `rows`, for element j of row r, where a `stride` of 0 stands for per_row:
+//    number(i) = rows[r] stride + j
+// With a `stride` and no `rows`:
+//    number(i) = first + r stride + j
+// A dropped element is 0 for any x, and p = 1 drops all. The backward pass is the same with dy
+// for x.
 struct ElementDropout {
   DType dtype;
   std::int64_t count;
@@ -63,14 +64,14 @@ struct ElementDropout {
   std::uint64_t first = 0;
   const void* x;
   void* y;  // may be x
-  // Replaces key.step when set: on a device, the step of a captured graph, see StepInputs.
+  // Replaces key.step if set. On a device, it is the step of a captured graph; see StepInputs.
   const std::uint32_t* step = nullptr;
   const std::int64_t* rows = nullptr;  // [count / per_row], not negative
   std::int64_t per_row = 0;
   std::int64_t stride = 0;  // at least per_row, or 0
 
   bool by_rows() const { return rows || stride; }
-  // The number of a row's first element.
+  // Returns the number of a row's first element.
   DTN_HOST_DEVICE std::uint64_t number_of(std::int64_t row) const {
     const std::int64_t each = stride ? stride : per_row;
     return rows ? static_cast<std::uint64_t>(rows[row] * each)
@@ -80,8 +81,8 @@ struct ElementDropout {
 void run(CpuQueue&, const ElementDropout&);
 void run(CudaQueue&, const ElementDropout&);
 
-//   scale[b] = 1 / (1 - p) when philox_uniform(key, number(b)) >= p, else 0
-//   number(b) = first + b, or rows[b] where there are `rows`
+//    scale[b] = 1 / (1 - p) if philox_uniform(key, number(b)) >= p, else 0
+//    number(b) = rows[b] with `rows`, else first + b
 struct DropPathScales {
   DType dtype;  // accumulator type
   std::int64_t count;
@@ -89,13 +90,14 @@ struct DropPathScales {
   PhiloxKey key;
   std::uint64_t first = 0;
   void* scale;
-  const std::uint32_t* step = nullptr;  // as for dropout
+  const std::uint32_t* step = nullptr;  // as in ElementDropout
   const std::int64_t* rows = nullptr;   // [count]
 };
 void run(CpuQueue&, const DropPathScales&);
 void run(CudaQueue&, const DropPathScales&);
 
-// Cuts images into patches: patches[b, (gy, gx), (c, py, px)] = images[b, c, gy P + py, gx P + px].
+// Cuts images into patches of P x P pixels:
+//    patches[b, (gy, gx), (c, py, px)] = images[b, c, gy P + py, gx P + px]
 struct Patchify {
   DType dtype;  // of patches; images are float32, or float64 for float64
   std::int64_t batch, channels, height, width, patch;
@@ -105,8 +107,10 @@ struct Patchify {
 void run(CpuQueue&, const Patchify&);
 void run(CudaQueue&, const Patchify&);
 
-// out[i] += sum over r of x[r, i]: the gradient of something added to every row. Rows are summed in
-// chunks fixed by the shape, and these in order: the bits do not depend on the threads.
+//    out[i] += sum over r of x[r, i]
+// This is the gradient of a vector that is added to every row. Rows are summed in chunks that
+// depend only on the shape, and the chunks are added in order. So the bits do not depend on the
+// number of threads.
 struct SumRows {
   DType dtype;  // of x; out has the accumulator type
   std::int64_t rows, columns;
@@ -127,8 +131,9 @@ struct AddToRows {
 void run(CpuQueue&, const AddToRows&);
 void run(CudaQueue&, const AddToRows&);
 
-// y[r, i] = x[r, i] where rows of x and y begin x_stride and y_stride elements apart; x_stride 0
-// repeats one row. Any element type; x and y do not overlap.
+//    y[r, i] = x[r, i]
+// Rows of x and y begin x_stride and y_stride elements apart; x_stride 0 repeats one row. Any
+// element type. x and y must not overlap.
 struct CopyRows {
   DType dtype;
   std::int64_t rows, columns;
@@ -150,7 +155,7 @@ struct MeanRows {
 void run(CpuQueue&, const MeanRows&);
 void run(CudaQueue&, const MeanRows&);
 
-// Its backward pass: dx[b, r, i] = dy[b, i] / rows.
+// Backward pass of MeanRows: dx[b, r, i] = dy[b, i] / rows.
 struct SpreadMean {
   DType dtype;
   std::int64_t batch, rows, columns;
@@ -160,7 +165,8 @@ struct SpreadMean {
 void run(CpuQueue&, const SpreadMean&);
 void run(CudaQueue&, const SpreadMean&);
 
-// y[0] (+)= scale times the sum of x, which is taken in float64 in a fixed order.
+// Sets y[0] to scale times the sum of x, or adds that to y[0]. The sum is taken in float64, in a
+// fixed order.
 struct Mean {
   DType dtype;  // float32 or float64
   std::int64_t count;
@@ -172,7 +178,7 @@ struct Mean {
 void run(CpuQueue&, const Mean&);
 void run(CudaQueue&, const Mean&);
 
-// y = 1 / (1 + exp(-x)), of a few values.
+// y = 1 / (1 + exp(-x)), for a few values.
 struct Sigmoid {
   DType dtype;  // float32 or float64
   std::int64_t count;

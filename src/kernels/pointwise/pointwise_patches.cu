@@ -1,7 +1,7 @@
-// Images to patches: each thread makes 16 bytes of the result, whose order the threads follow. What
-// they read is whole lines of patches; with patches of 8 pixels or more these are whole 32-byte
-// sectors, so both sides move each byte once. A width of 16 pixels in bfloat16 costs 6 bytes an
-// element, and 100 instructions to find 8 elements: a third of what the device issues meanwhile.
+// Images to patches. Each thread writes 16 bytes of the result, in order. The threads read whole
+// lines of patches. For patches of 8 pixels or more, these are whole 32-byte sectors, so each byte
+// is read once and written once. With patches of 16 pixels in bfloat16, an element costs 6 bytes of
+// traffic, and 8 elements cost 100 instructions: a third of what the device can issue in that time.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/pointwise/pointwise.h"
 
@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Where an element of the patches comes from, and the next ones.
+// Source of an element of the patches; next() moves to the next element.
 template <class Index>
 class PatchWalk {
  public:
@@ -54,7 +54,7 @@ class PatchWalk {
   std::int64_t px_, py_, c_, gx_, gy_, b_;
 };
 
-// kWholeLines: a vector lies in one line of a patch, and is aligned in the image too.
+// kWholeLines: a vector lies in one line of a patch and is aligned in the image, too.
 template <class T, class Index, bool kWholeLines>
 __global__ void patchify_kernel(Patchify args, std::int64_t count, bool aligned) {
   constexpr int n = cuda::kPerVector<T>;

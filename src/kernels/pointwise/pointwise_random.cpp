@@ -1,5 +1,5 @@
 // Dropout and drop path. The random words are those of core/philox.h, so a mask is the same on
-// every instruction set and device; here several groups of four are drawn at a time.
+// every instruction set and device. Here several groups of four words are drawn at a time.
 #include "dtn/core/parallel.h"
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
@@ -41,7 +41,7 @@ inline PhiloxKey key_at_step(PhiloxKey key, const std::uint32_t* step) {
 constexpr std::int64_t kBlock = 1024;         // elements per batch of random words
 constexpr std::int64_t kChunk = 32 * kBlock;  // elements per task
 
-// y = x scale where the word's top bits reach the threshold, else 0.
+// y = x scale if the word's top 24 bits reach the threshold, else 0.
 template <class T>
 void apply_mask(const T* x, T* y, std::int64_t n, const std::uint32_t* words,
                 std::uint32_t threshold, double scale) {
@@ -66,7 +66,7 @@ void dropout(const ElementDropout& args) {
   const std::uint32_t threshold = drop_threshold(args.p);
   const double scale = 1.0 / (1.0 - args.p);
   parallel_ranges(args.count, kChunk, [=, &args](std::int64_t begin, std::int64_t end) {
-    // Up to 3 words before the block, a full vector read at its end, whole batches of groups.
+    // Space for up to 3 words before the block, a full vector at its end, and whole batches.
     alignas(64) std::uint32_t words[kBlock + 4 * kGroups + kLanes<std::uint32_t> + 4];
     for (std::int64_t n = 0; begin < end; begin += n) {
       n = end - begin < kBlock ? end - begin : kBlock;

@@ -1,6 +1,7 @@
 // Dropout and drop path. A mask is a function of the key and the element (core/philox.h), so it is
-// the same here as on the host, whatever the grid. One call of the generator yields four elements,
-// some 65 instructions for 16 bytes of bfloat16 traffic: an H200 issues twice what its memory asks.
+// the same as on the host, for any grid. One call of the generator yields four elements: about 65
+// instructions for 16 bytes of bfloat16 traffic. In the time of that traffic, an H200 can issue
+// twice as many.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/pointwise/drop_threshold.h"
 #include "kernels/pointwise/pointwise.h"
@@ -13,14 +14,14 @@ __device__ __forceinline__ PhiloxKey key_at_step(PhiloxKey key, const std::uint3
   return key;
 }
 
-// The numbers of elements: on from the first one.
+// Numbers of elements, consecutive from the first one.
 struct InOrder {
   std::uint64_t first;
   __device__ std::uint64_t operator()(std::int64_t i) const {
     return first + static_cast<std::uint64_t>(i);
   }
 };
-// Or row by row.
+// Numbers of elements, row by row.
 template <class Index>
 struct ByRows {
   ElementDropout args;
@@ -92,7 +93,7 @@ void run(CudaQueue& queue, const ElementDropout& args) {
   for_cuda_dtype("dropout", args.dtype, [&](auto zero) {
     using T = decltype(zero);
     if (!args.by_rows()) return dropout<T>(queue, args, InOrder{args.first}, args.first % 4 == 0);
-    cuda::for_index(args.count, [&](auto index) {  // no vector may lie in two rows
+    cuda::for_index(args.count, [&](auto index) {  // no vector may span two rows
       const bool whole = args.per_row % cuda::kPerVector<T> == 0 && args.stride % 4 == 0 &&
                          (args.rows || args.first % 4 == 0);
       dropout<T>(queue, args, ByRows<decltype(index)>{args}, whole);

@@ -1,5 +1,5 @@
-// Kernels over rows, and the mean of many values. What is summed is cut by shape alone, into parts
-// that are added in order. See pointwise.h for the formulas.
+// Kernels over rows, and the mean of many values. Sums are split into parts that depend only on the
+// shape and are added in order. See pointwise.h for the formulas.
 #include "dtn/core/parallel.h"
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
@@ -11,7 +11,7 @@ namespace {
 
 // Elements per task: a multiple of every vector width.
 constexpr std::int64_t kChunk = 1 << 15;
-// Columns per task of a sum: the partial sums stay in the first cache.
+// Columns per task of a sum: the partial sums stay in the first-level cache.
 constexpr std::int64_t kColumns = 2048;
 
 template <class T>
@@ -34,7 +34,7 @@ void add_to_rows(const AddToRows& args) {
   });
 }
 
-// sum[i] += x[0, i] + ... + x[rows - 1, i], four rows at a time to spare the traffic of `sum`.
+// sum[i] += x[0, i] + ... + x[rows - 1, i], four rows at a time to reduce the traffic of `sum`.
 template <class T>
 void accumulate_rows(const T* x, std::int64_t rows, std::int64_t stride, std::int64_t columns,
                      AccumulatorOf<T>* sum) {
@@ -56,7 +56,8 @@ void accumulate_rows(const T* x, std::int64_t rows, std::int64_t stride, std::in
   }
 }
 
-// Rows are cut into chunks by shape alone; each has a row of partial sums, added in order.
+// Splits the rows into chunks that depend only on the shape. Each chunk has a row of partial sums,
+// and these are added in order.
 template <class T>
 void sum_rows(CpuQueue& queue, const SumRows& args) {
   using A = AccumulatorOf<T>;
@@ -108,7 +109,7 @@ void mean_rows(CpuQueue& queue, const MeanRows& args) {
   });
 }
 
-// One row of each task is computed, the others are its copies.
+// Each task computes one row and copies it to its other rows.
 template <class T>
 void spread_mean(const SpreadMean& args) {
   using A = AccumulatorOf<T>;

@@ -1,12 +1,11 @@
-// Kernels over rows: sums and means down the columns and what undoes them, strided copies, and the
-// mean of a few values.
+// Kernels over rows: sums and means of columns and their gradients, strided copies, and the mean of
+// a few values.
 //
-// Column sums. A block takes a chunk of rows and a tile of columns: `lanes` threads side by side
-// read 16 bytes of a row each, and the groups of them take turns at the rows, four loads under way.
-// The groups' sums meet in shared memory and are added in order. Rows are cut into chunks of at
-// least 128, for about 512 blocks, whatever the device; a second launch adds the chunks' sums,
-// which are a hundredth of what was read at most. [50176, 432] bfloat16 is 43 MB, 10 us on an H200,
-// in 512 blocks that all run at once.
+// Column sums: a block takes a chunk of rows and a tile of columns. `lanes` adjacent threads each
+// read 16 bytes of a row. The groups of `lanes` threads take the rows in turn, with four loads in
+// flight. The sums of the groups are added in shared memory, in order. Rows are split into chunks
+// of at least 128, for about 512 blocks on any device; an H200 runs 512 blocks at once. A second
+// launch adds the sums of the chunks, which are at most a hundredth of the data read.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/cuda/partials.cuh"
 #include "kernels/cuda/sums.cuh"
@@ -21,11 +20,11 @@ constexpr int kCopyUnits = 4;  // per thread
 
 struct ColumnSums {
   std::int64_t rows, columns, chunk_rows;
-  std::int64_t tiles;  // of lanes vectors of columns
+  std::int64_t tiles;  // of `lanes` vectors of columns
   int lanes;
 };
 
-// store(chunk columns + column, sum) for every column; n = 1, or columns is a multiple of n.
+// Calls store(chunk columns + column, sum) for every column. n is 1 or divides columns.
 template <int n, class T, class Store>
 __global__ void column_sums_kernel(const T* x, ColumnSums shape, Store store) {
   DTN_SHARED(float, sums);  // [groups, lanes n]
@@ -79,7 +78,7 @@ void column_sums(CudaQueue& queue, const char* name, const T* x, std::int64_t ro
          ColumnSums{rows, columns, chunk_rows, tiles, lanes}, store);
 }
 
-// In vectors where these are aligned.
+// Reads vectors if x and its rows are aligned.
 template <class T, class Store>
 void column_sums_of(CudaQueue& queue, const char* name, const T* x, std::int64_t rows,
                     std::int64_t columns, std::int64_t chunk_rows, const Store& store) {
@@ -115,8 +114,8 @@ std::int64_t rows_per_chunk(std::int64_t rows, std::int64_t columns) {
   return n < 128 ? 128 : (n + 31) / 32 * 32;
 }
 
-// So few that one block per tile of columns has them all under way at once; the columns are then
-// many.
+// Up to this many chunks, one block per tile of columns has all loads in flight at once. There are
+// usually many columns then.
 constexpr std::int64_t kFewChunks = 32;
 
 template <class T>
@@ -160,7 +159,8 @@ struct SpreadMeanMap {
   }
 };
 
-// Rows of `columns` units, an unsigned type as wide as sizes, strides and addresses allow.
+// Copies rows of `columns` units. Unit is an unsigned type, as wide as sizes, strides and addresses
+// allow.
 template <class Unit, class Index>
 __global__ void copy_rows_kernel(const Unit* x, std::int64_t x_stride, Unit* y,
                                  std::int64_t y_stride, std::int64_t columns, std::int64_t count) {
@@ -246,7 +246,7 @@ void run(CudaQueue& queue, const SpreadMean& args) {
 void run(CudaQueue& queue, const CopyRows& args) {
   if (args.rows <= 0 || args.columns <= 0) return;
   const std::size_t element = size_of(args.dtype);
-  // Every bit that a size, a stride or an address has below 16 bytes narrows the unit.
+  // The unit must divide every size, stride and address, so the lowest set bit of `bits` decides.
   const std::size_t bits =
       reinterpret_cast<std::uintptr_t>(args.x) | reinterpret_cast<std::uintptr_t>(args.y) |
       static_cast<std::size_t>(args.columns | args.x_stride | args.y_stride) * element;
