@@ -1,5 +1,5 @@
-// Strided copies; see copy.h. Where both arrays hold neighbours side by side, runs of them are
-// copied; where x does so along another dimension than y, square tiles are transposed in the cache.
+// Strided copies; see copy.h. If the innermost dimension is contiguous in both arrays, runs are
+// copied. If x is contiguous along another dimension, square tiles are transposed in the cache.
 #include "kernels/primitive/copy.h"
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::int64_t kRun = 1 << 14, kTile = 32;
 
-// How a copy is cut into items: `along` the dimension whose pieces are items of their own, beside
-// all combinations of the outer ones.
+// Splits a copy into items. An item is a piece of dimension `along`, for one combination of the
+// indices of the outer dimensions.
 struct Plan {
   int last, along, outer[kMaxDims], outer_count = 0;
   std::int64_t combinations = 1, piece, pieces;
@@ -38,7 +38,7 @@ struct Plan {
   bool transposed() const { return along != last; }
 };
 
-// Rows of y that are columns of x.
+// Copies rows of y that are columns of x.
 template <class U>
 void copy_tiles(const U* x, std::int64_t x_step, U* y, std::int64_t y_along, std::int64_t y_step,
                 std::int64_t count, std::int64_t columns) {

@@ -1,4 +1,4 @@
-// Strided copies, a thread for each element; see copy.h.
+// Strided copies, one thread per element; see copy.h.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/primitive/copy.h"
 

@@ -1,5 +1,5 @@
-// Elements copied from one strided array into another: permutations, slices, joins and repetitions
-// of any element type.
+// Copies of one strided array into another: permutations, slices, concatenations and repetitions of
+// any element type.
 #pragma once
 
 #include "core/queue.h"
@@ -8,8 +8,8 @@
 
 namespace dtn {
 
-// y[sum i_d y.step_d] = x[sum i_d x.step_d] for all i. x and y do not overlap, and no element of y
-// is written twice.
+//    y[sum i_d y.step_d] = x[sum i_d x.step_d] for all i
+// x and y must not overlap, and no element of y may be written twice.
 struct StridedCopy {
   DType dtype;
   Extents extents;

@@ -1,9 +1,9 @@
 // Depthwise convolutions on short vectors; see depthwise.h.
 //
-// A plane is first laid out in scratch memory with everything that windows reach beyond its edges,
-// so that the loops over outputs and taps know no edges. The gradient of x is the same correlation:
-// of dy, with zeros where the stride left something out, and the kernel turned around. A stride
-// along rows is computed densely and thinned out, respectively filled with zeros.
+// A plane is first copied into scratch memory, with zeros around it wherever windows reach beyond
+// its edges. So the loops over outputs and taps need no edge cases. The gradient of x is the same
+// correlation, but of dy, spread out with zeros by the stride, and of the rotated kernel. For a
+// stride along rows, the forward pass computes all outputs and drops those between.
 #include "kernels/primitive/depthwise.h"
 
 #include "dtn/core/parallel.h"
@@ -13,7 +13,7 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// Scratch memory for a plane with its surroundings; whole vectors may be read at any of its places.
+// Scratch memory for a padded plane. Whole vectors may be read at any of its elements.
 template <class A>
 struct Padded {
   std::int64_t rows, columns, stride;
@@ -23,7 +23,7 @@ struct Padded {
       : rows(h), columns(w), stride(w + kLanes<A>) {
     values = scope.take<A>((rows + 1) * stride);
   }
-  // x [h, w] with its elements row_step and column_step apart, from (top, left) on; zeros elsewhere.
+  // Copies x [h, w] to (top, left), elements row_step and column_step apart. The rest is zero.
   template <class T>
   void lay_out(const T* x, std::int64_t h, std::int64_t w, std::int64_t top, std::int64_t left,
                std::int64_t row_step, std::int64_t column_step) {
@@ -48,7 +48,7 @@ struct Padded {
   const A* row(std::int64_t i) const { return values + i * stride; }
 };
 
-// to[j] = sum over (u, v) of weight[u, v] plane[i + u, j + v], 0 <= j < count.
+//    to[j] = sum over (u, v) of weight[u, v] plane[i + u, j + v], 0 <= j < count
 template <class A, class T>
 void correlate_row(const Padded<A>& plane, std::int64_t i, const A* weight, std::int64_t kernel_h,
                    std::int64_t kernel_w, T* to, std::int64_t count) {
@@ -162,7 +162,7 @@ void run(CpuQueue& queue, const DepthwiseBackwardWeight& args) {
           for (std::int64_t i = 0; i < w.out_h; ++i) {
             const A* dy = gradient.row(i);
             const A* x = plane.row(i * w.stride_h + k / w.kernel_w) + k % w.kernel_w;
-            // What is read beyond the row meets zeros of the gradient.
+            // Elements read beyond the row are multiplied by zeros of the gradient.
             for (std::int64_t j = 0; j < dense; j += lanes) sum += load(dy + j) * load(x + j);
           }
           store(sums + k * lanes, sum);

@@ -1,5 +1,5 @@
-// Depthwise convolutions, a thread for each output or input, a block for each weight; see
-// depthwise.h. What windows share comes from the cache.
+// Depthwise convolutions, one thread per output or input, one block per weight; see depthwise.h.
+// Data that windows share comes from the cache.
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/primitive/depthwise.h"
 #include "kernels/primitive/window.cuh"

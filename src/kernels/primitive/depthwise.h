@@ -1,6 +1,7 @@
-// Convolution of each channel with a kernel of its own, and its gradients:
-//   y[b, c, i, j] = sum over (u, v) of w[c, u, v] x[b, c, i stride_h + u - pad_h, j stride_w + v -
-//   pad_w], where x is 0 outside. Sums are taken in the accumulator type.
+// Convolution of each channel with a separate kernel, and its gradients:
+//    y[b, c, i, j] = sum over (u, v) of w[c, u, v]
+//                    x[b, c, i stride_h + u - pad_h, j stride_w + v - pad_w]
+// x is 0 outside the plane. Sums are taken in the accumulator type.
 #pragma once
 
 #include "core/queue.h"
@@ -30,7 +31,7 @@ struct DepthwiseBackwardInput {
   std::int64_t batch, channels;
   const void* dy;      // [B, C, out_h, out_w]
   const void* weight;  // [C, kernel_h, kernel_w]
-  void* dx;            // [B, C, height, width], written (=)
+  void* dx;            // [B, C, height, width], =
 
   double multiply_adds() const {
     return static_cast<double>(batch * channels * window.elements_seen());
@@ -39,14 +40,14 @@ struct DepthwiseBackwardInput {
 void run(CpuQueue&, const DepthwiseBackwardInput&);
 void run(CudaQueue&, const DepthwiseBackwardInput&);
 
-// Images are added up in order.
+// Images are added in order.
 struct DepthwiseBackwardWeight {
   DType dtype;
   Window window;
   std::int64_t batch, channels;
   const void* x;   // [B, C, height, width]
   const void* dy;  // [B, C, out_h, out_w]
-  void* dweight;   // [C, kernel_h, kernel_w], accumulator type, written (=)
+  void* dweight;   // [C, kernel_h, kernel_w], accumulator type, =
 
   double multiply_adds() const {
     return static_cast<double>(batch * channels * window.elements_seen());

@@ -1,7 +1,7 @@
 // Elementwise functions on short vectors; see elementwise.h.
 //
-// The threads take runs of the output, block by block. A function only ever sees blocks of
-// neighbours: where an input is not dense, a block of it is gathered first, in the cache.
+// The threads take ranges of the output, block by block. A function only sees contiguous blocks. If
+// an input is not dense, a block of it is gathered first, in the cache.
 #include "kernels/primitive/elementwise.h"
 
 #include <algorithm>
@@ -34,7 +34,7 @@ void fill(T* to, std::int64_t n, T value) {
   for (std::int64_t i = 0; i < n; ++i) to[i] = value;
 }
 
-// The elements of one input in the order of the output.
+// Reads the elements of one input in the order of the output.
 template <class T>
 class Reader {
  public:
@@ -54,7 +54,7 @@ class Reader {
     if (kind_ == kScalar) fill(buffer_, kBlock, *data_);
   }
 
-  // The next n <= kBlock elements, valid until the next call.
+  // Returns the next n <= kBlock elements, valid until the next call.
   const T* next(std::int64_t n) {
     if (kind_ == kScalar) return buffer_;
     if (kind_ == kDense) {
@@ -87,7 +87,7 @@ class Reader {
   }
 
  private:
-  // By no more than what is left of the innermost dimension.
+  // Advances by `run`, which must not go past the end of the innermost dimension.
   void advance(std::int64_t run) {
     int d = extents_.rank - 1;
     index_[d] += run;

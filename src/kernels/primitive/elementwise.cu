@@ -1,5 +1,6 @@
-// Elementwise functions, limited by memory; see elementwise.h. One kernel takes all functions: the
-// branch on which one it is costs little beside the loads, since a whole grid takes the same.
+// Elementwise functions, limited by memory; see elementwise.h. One kernel computes all functions.
+// The branch on the function costs little compared with the loads, because it is the same for the
+// whole grid.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/primitive/elementwise.h"
 

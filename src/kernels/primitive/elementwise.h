@@ -1,6 +1,7 @@
 // Elementwise functions of up to three arrays that are broadcast to one shape:
-//   out[i] = f(in[0][i], in[1][i], in[2][i]; a, b), the functions being those of
-// elementwise_functions.inc. bfloat16 is computed in float32 and rounded once.
+//    out[i] = f(in[0][i], in[1][i], in[2][i]; a, b)
+// The functions are listed in elementwise_functions.inc. bfloat16 is computed in float32 and
+// rounded once.
 #pragma once
 
 #include "core/queue.h"
@@ -21,7 +22,7 @@ struct Elementwise {
   Extents extents;
   const void* in[3] = {};  // as many as the function takes
   Strides strides[3];
-  void* out;  // dense; may be an input that is dense
+  void* out;  // dense; may be a dense input
   double a = 0, b = 0;
 };
 void run(CpuQueue&, const Elementwise&);

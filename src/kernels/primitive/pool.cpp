@@ -1,4 +1,4 @@
-// Pooling, a plane at a time; see pool.h.
+// Pooling, one plane per task; see pool.h.
 #include "kernels/primitive/pool.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// Where the first largest input, or the first NaN, is in the plane.
+// Returns the position in the plane of the first largest input, or of the first NaN.
 template <class A, class T>
 std::int64_t largest(const Window& w, const PoolInputs& in, const T* x) {
   std::int64_t at = in.top * w.width + in.left;
@@ -38,7 +38,8 @@ struct Sum {
   }
 };
 
-// Of a plane: down the columns of a row of windows first, in vectors, then along each window.
+// Pools a plane. Each row of windows is reduced down its columns first, in vectors, and then along
+// each window.
 template <class Op, class A, class T, class Finish>
 void pool_plane(const Window& w, const T* x, A* columns, Finish&& finish) {
   for (std::int64_t i = 0; i < w.out_h; ++i) {

@@ -1,5 +1,5 @@
-// Pooling, a thread for each output, backward for each input, which asks the windows that see it;
-// see pool.h.
+// Pooling, one thread per output; see pool.h. The backward pass has one thread per input, which
+// visits the windows that contain the input.
 #include "kernels/primitive/pool_inputs.h"
 #include "kernels/primitive/window.cuh"
 
@@ -7,11 +7,11 @@ namespace dtn {
 namespace {
 
 using cuda::kWindowThreads;
-// Per multiprocessor, of the backward pass: left to itself, the compiler takes fewer registers than
-// its divisions need.
+// Blocks per multiprocessor in the backward pass. Without this bound, the compiler uses fewer
+// registers than its divisions need.
 constexpr int kBlocks = 2;
 
-// Where the first largest input, or the first NaN, is in the plane.
+// Returns the position in the plane of the first largest input, or of the first NaN.
 template <class T>
 __device__ __forceinline__ std::int64_t largest(const Window& w, const PoolInputs& in, const T* x) {
   std::int64_t at = in.top * w.width + in.left;

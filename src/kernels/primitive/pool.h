@@ -1,6 +1,6 @@
-// Maximum and average pooling of planes, and their gradients. A window's maximum is that of its
-// inputs inside the plane (NaN when one is), and its gradient goes to the first that reaches it, row
-// by row.
+// Maximum and average pooling of planes, and their gradients. The maximum of a window is over its
+// inputs inside the plane, and is NaN if one of them is. Its gradient goes to the first input with
+// the maximum, row by row.
 #pragma once
 
 #include "core/queue.h"
@@ -33,7 +33,7 @@ struct PoolBackward {
   std::int64_t planes;
   const void* x;   // [planes, height, width], for kMax
   const void* dy;  // [planes, out_h, out_w]
-  void* dx;        // [planes, height, width], written (=)
+  void* dx;        // [planes, height, width], =
 };
 void run(CpuQueue&, const PoolBackward&);
 void run(CudaQueue&, const PoolBackward&);

@@ -1,4 +1,4 @@
-// The inputs of one output of a pooling; see pool.h.
+// Inputs of one output of a pooling; see pool.h.
 #pragma once
 
 #include "dtn/core/host_device.h"
@@ -6,8 +6,8 @@
 
 namespace dtn {
 
-// Rows [top, bottom) and columns [left, right) of the input: the window of output (i, j) without its
-// padding.
+// Window of output (i, j) without its padding: rows [top, bottom) and columns [left, right) of the
+// input.
 struct PoolInputs {
   std::int64_t top, bottom, left, right;
 
@@ -16,7 +16,7 @@ struct PoolInputs {
     top = y > 0 ? y : 0, bottom = y + w.kernel_h < w.height ? y + w.kernel_h : w.height;
     left = x > 0 ? x : 0, right = x + w.kernel_w < w.width ? x + w.kernel_w : w.width;
   }
-  // What an average multiplies the sum of its inputs with.
+  // Returns the factor by which an average multiplies the sum of its inputs.
   template <class A>
   DTN_HOST_DEVICE A average_factor(WindowPooling kind, const Window& w) const {
     const std::int64_t inside = (bottom - top) * (right - left);

@@ -1,6 +1,7 @@
-// Reductions on short vectors; see reduce.h. Where the last dimension is reduced, an output is the
-// sum of runs of neighbours; where it is kept, blocks of outputs take in rows. What is too much for
-// one task is cut into chunks fixed by the shape, which are added up in order.
+// Reductions on short vectors; see reduce.h. If the last dimension is reduced, an output is reduced
+// from contiguous runs. If it is kept, blocks of outputs are reduced row by row. Work that is too
+// large for one task is split into chunks that depend only on the shape; their results are combined
+// in order.
 #include "kernels/primitive/reduce.h"
 
 #include <algorithm>
@@ -30,7 +31,7 @@ struct Max {
   }
 };
 
-// Some of the dimensions of x, and where their indices lead.
+// Some of the dimensions of x, with their strides.
 struct Loops {
   Extents extents;
   Strides strides;
@@ -51,7 +52,7 @@ struct Loops {
   }
 };
 
-// The lanes from `count` on as if there were nothing.
+// Loads terms. Lanes from `count` on get the identity of the operation.
 template <class Op, class T, class N>
 auto load_terms(const T* x, N count) {
   auto v = load_n(x, count);
@@ -61,7 +62,7 @@ auto load_terms(const T* x, N count) {
   return v;
 }
 
-// Each output is a task; its terms are pieces of runs of neighbours.
+// Each output is a task. Its terms are pieces of contiguous runs.
 template <class T, class Op>
 struct RowReduction {
   using A = AccumulatorOf<T>;
@@ -113,7 +114,7 @@ struct RowReduction {
   }
 };
 
-// A task is a block of neighbouring outputs; its terms are rows.
+// Each block of adjacent outputs is a task. Its terms are rows.
 template <class T, class Op>
 struct ColumnReduction {
   using A = AccumulatorOf<T>;
@@ -136,7 +137,7 @@ struct ColumnReduction {
     return task / blocks * width + task % blocks * kBlock;
   }
 
-  // A few rows at a time are added up on their own, which halves the digits lost in long columns.
+  // Reduces a few rows at a time separately, which halves the digits lost in long columns.
   void partial(std::int64_t task, std::int64_t begin, std::int64_t end, A* to) const {
     const std::int64_t n = outputs(task);
     const T* from = x + kept.offset(task / blocks) + task % blocks * kBlock;

@@ -1,6 +1,7 @@
-// Reductions; see reduce.h. Where the last dimension is reduced, the threads of a block share the
-// terms of one output; where it is kept, each warp of a block takes rows of 32 outputs. What is too
-// much for one block is cut into chunks fixed by the shape, which a second pass adds up.
+// Reductions; see reduce.h. If the last dimension is reduced, the threads of a block share the
+// terms of one output. If it is kept, each warp of a block reduces rows of 32 outputs. Work that is
+// too large for one block is split into chunks that depend only on the shape, and a second pass
+// combines them.
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/values.cuh"
 #include "kernels/primitive/reduce.h"
@@ -28,7 +29,7 @@ struct Max {
   }
 };
 
-// Some of the dimensions of x, and where their indices lead.
+// Some of the dimensions of x, with their strides.
 struct Loops {
   Extents extents;
   Strides strides;
@@ -49,7 +50,7 @@ struct Loops {
   }
 };
 
-// One pass over x: `width` neighbours of the last dimension, the other dimensions, the chunks.
+// One pass over x: the size of the last dimension, the other dimensions, and the chunks.
 struct Pass {
   std::int64_t width;
   Loops kept, reduced;

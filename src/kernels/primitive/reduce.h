@@ -1,5 +1,5 @@
-// Sums and maxima over any of the dimensions of an array. The order of the terms is fixed by the
-// shape, so that the bits do not depend on threads.
+// Sums and maxima over any of the dimensions of an array. The order of the terms depends only on
+// the shape, so the bits do not depend on the number of threads.
 #pragma once
 
 #include "core/queue.h"
@@ -10,8 +10,9 @@ namespace dtn {
 
 enum class Reduction : std::uint8_t { kSum, kMax };
 
-// y[kept indices] = scale times the sum of x over the reduced indices, or their maximum, which is
-// NaN when one of them is. Sums are taken in the accumulator type and rounded once. No extent is 0.
+// y[kept indices] is scale times the sum of x over the reduced indices, or their maximum, which is
+// NaN if one of them is. Sums are taken in the accumulator type and rounded once. No extent may
+// be 0.
 struct Reduce {
   DType dtype;    // of x
   DType y_dtype;  // dtype or its accumulator type

@@ -1,4 +1,4 @@
-// Slices chosen by an index; see select.h.
+// Slices selected by an index; see select.h.
 #include "kernels/primitive/select.h"
 
 #include <algorithm>
@@ -36,7 +36,7 @@ void run(CpuQueue&, const SelectForward& args) {
 }
 
 void run(CpuQueue&, const SelectBackward& args) {
-  constexpr std::int64_t kColumns = 64;  // of one task
+  constexpr std::int64_t kColumns = 64;  // per task
   const std::int64_t blocks = (args.inner + kColumns - 1) / kColumns;
   for_dtype("SelectBackward", args.dtype, [&](auto t) {
     using T = decltype(t);

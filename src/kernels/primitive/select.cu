@@ -1,5 +1,5 @@
-// Slices chosen by an index; see select.h. Backward a thread owns a column and adds up what it
-// meets on its way down the index, so that the order is fixed and the work no more than that of dy.
+// Slices selected by an index; see select.h. In the backward pass, a thread owns a column and goes
+// through the index in order. So the order of the sums is fixed, and dy is read once.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/primitive/select.h"
 

@@ -1,5 +1,5 @@
-// Slices of a dimension chosen by an index, in any order and number, and the gradient of that.
-// x is seen as [outer, extent, inner].
+// Slices of a dimension that an index selects, in any order and number, and their gradient. x is
+// viewed as [outer, extent, inner].
 #pragma once
 
 #include "core/queue.h"
@@ -7,8 +7,8 @@
 
 namespace dtn {
 
-// y[o, r, i] = x[o, index[r], i]. An index outside [0, extent), which the caller should have
-// refused, gives NaN and no gradient.
+//    y[o, r, i] = x[o, index[r], i]
+// The caller should reject an index outside [0, extent). It gives NaN and no gradient.
 struct SelectForward {
   DType dtype;
   std::int64_t outer, extent, inner, count;

@@ -1,4 +1,4 @@
-// Softmax, a block for each row; see softmax.h.
+// Softmax, one block per row; see softmax.h.
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/values.cuh"
 #include "kernels/primitive/softmax.h"

@@ -1,5 +1,7 @@
-// Softmax along rows: y[r, i] = exp(x[r, i] - max_j x[r, j]) / sum_j exp(x[r, j] - max).
-// Backward: dx = y (dy - sum_j dy[r, j] y[r, j]). Sums are taken in the accumulator type.
+// Softmax along rows, forward and backward:
+//    y[r, i] = exp(x[r, i] - max_j x[r, j]) / sum_j exp(x[r, j] - max)
+//    dx = y (dy - sum_j dy[r, j] y[r, j])
+// Sums are taken in the accumulator type.
 #pragma once
 
 #include "core/queue.h"

@@ -1,5 +1,4 @@
-// Loops over several dimensions whose arrays are stepped through with strides: what the primitive
-// kernels take for a shape.
+// Shapes and strides of arrays, as the primitive kernels take them.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +7,7 @@ namespace dtn {
 
 inline constexpr int kMaxDims = 6;
 
-// Extents, the last one fastest.
+// Sizes of the dimensions; the last dimension varies fastest.
 struct Extents {
   int rank = 0;
   std::int64_t size[kMaxDims] = {};

@@ -1,4 +1,4 @@
-// Windows side by side; see unfold.h.
+// Windows laid out as columns; see unfold.h.
 #include "kernels/primitive/unfold.h"
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// The outputs [begin, end) along one dimension whose input, `offset` past their stride, is inside.
+// Outputs [begin, end) along one dimension whose input, output * stride + offset, is inside.
 struct Inside {
   std::int64_t begin, end;
   Inside(std::int64_t offset, std::int64_t stride, std::int64_t size, std::int64_t outputs) {
@@ -21,7 +21,7 @@ struct Inside {
   }
 };
 
-// The row of outputs that tap v of a row of inputs gives.
+// Writes the row of outputs that tap v takes from a row of inputs.
 template <class T>
 void unfold_row(const Window& w, std::int64_t v, const T* x, T* to) {
   const std::int64_t offset = v - w.pad_w;

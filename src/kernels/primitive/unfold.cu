@@ -1,4 +1,4 @@
-// Windows side by side, a thread for each element written; see unfold.h.
+// Windows laid out as columns, one thread per written element; see unfold.h.
 #include "kernels/primitive/unfold.h"
 #include "kernels/primitive/window.cuh"
 

@@ -1,4 +1,4 @@
-// Which outputs see an input, and which inputs an output, on a device; see window.h.
+// Outputs that see an input, and inputs that an output sees, on a device; see window.h.
 #pragma once
 
 #include "kernels/cuda/elementwise.cuh"
@@ -8,7 +8,7 @@ namespace dtn::cuda {
 
 inline constexpr int kWindowThreads = 256;
 
-// The element that this thread stands for, of `planes` planes of h x w.
+// Position of an element in planes of h x w.
 struct PlaneElement {
   std::int64_t plane, i, j;
   template <class Index>
@@ -24,7 +24,7 @@ __device__ __forceinline__ std::int64_t this_element() {
   return std::int64_t{blockIdx.x} * kWindowThreads + threadIdx.x;
 }
 
-// The output along one dimension that sees input `i` through tap `u`, or -1.
+// Returns the output along one dimension that sees input `i` through tap `u`, or -1.
 __device__ __forceinline__ std::int64_t output_of(std::int64_t i, std::int64_t u, std::int64_t pad,
                                                   std::int64_t stride, std::int64_t outputs) {
   const std::int64_t at = i + pad - u;
@@ -32,7 +32,7 @@ __device__ __forceinline__ std::int64_t output_of(std::int64_t i, std::int64_t u
   return at / stride;
 }
 
-// The first output along a dimension that may see input i, and the last.
+// Return the first and the last output along a dimension that may see input i.
 __device__ __forceinline__ std::int64_t first_output(std::int64_t i, std::int64_t kernel,
                                                      std::int64_t stride, std::int64_t pad) {
   const std::int64_t at = i + pad - kernel + 1;
@@ -44,7 +44,7 @@ __device__ __forceinline__ std::int64_t last_output(std::int64_t i, std::int64_t
   return at < outputs ? at : outputs - 1;
 }
 
-// Launches a kernel with a thread for each of `count` elements.
+// Launches a kernel with one thread for each of `count` elements.
 template <class... P, class... A>
 void launch_elements(CudaQueue& queue, const KernelName& name, void (*kernel)(P...),
                      std::int64_t count, const A&... args) {

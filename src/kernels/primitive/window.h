@@ -1,12 +1,13 @@
-// Windows that slide over a plane: what convolutions and poolings share.
+// Windows that slide over a plane, for convolutions and poolings.
 #pragma once
 
 #include <cstdint>
 
 namespace dtn {
 
-// Output (i, j) sees the inputs (i stride_h + u - pad_h, j stride_w + v - pad_w), 0 <= u < kernel_h,
-// 0 <= v < kernel_w, of which those outside [0, height) x [0, width) are padding.
+// Output (i, j) sees these inputs, for 0 <= u < kernel_h and 0 <= v < kernel_w:
+//    (i stride_h + u - pad_h, j stride_w + v - pad_w)
+// Inputs outside [0, height) x [0, width) are padding.
 struct Window {
   std::int64_t height, width;  // of the input
   std::int64_t out_h, out_w;   // (height + 2 pad_h - kernel_h) / stride_h + 1, likewise
@@ -14,7 +15,7 @@ struct Window {
   std::int64_t stride_h = 1, stride_w = 1;
   std::int64_t pad_h = 0, pad_w = 0;
 
-  // Elements that the windows of one plane see, padding included.
+  // Returns the number of elements that the windows of one plane see, padding included.
   std::int64_t elements_seen() const { return out_h * out_w * kernel_h * kernel_w; }
 };
 
