@@ -1,7 +1,9 @@
-// Binary cross-entropy by rows; see binary_cross_entropy.h for the formulas. With e = e^-|z|, which
-// never overflows,
-//   softplus(z) = max(z, 0) + log(1 + e),  sigmoid(|z|) = 1 / (1 + e),  sigmoid(-|z|) = e / (1 + e)
-// so that neither loss nor gradient loses digits where an answer is all but certain.
+// Binary cross-entropy by rows; see binary_cross_entropy.h for the formulas. e = e^-|z| never
+// overflows, and
+//    softplus(z) = max(z, 0) + log(1 + e)
+//    sigmoid(|z|) = 1 / (1 + e)
+//    sigmoid(-|z|) = e / (1 + e)
+// So neither loss nor gradient loses digits when a prediction is almost certain.
 #include "kernels/loss/binary_cross_entropy.h"
 
 #include "dtn/core/parallel.h"
@@ -26,8 +28,10 @@ inline V magnitude(V v) {
   return v < LaneOf<V>(0) ? -v : v;
 }
 
-// log(1 + e), 0 <= e <= 1, by log((1 + s) / (1 - s)) = 2 (s + s^3 / 3 + ...), s = e / (2 + e): to
-// the last digits however small e is. The first term left out is below 2^-26 and 2^-55 of the sum.
+// Returns log(1 + e) for 0 <= e <= 1, from the series
+//    log((1 + s) / (1 - s)) = 2 (s + s^3 / 3 + ...), s = e / (2 + e)
+// It is accurate to the last digits for any e. The first omitted term is below 2^-26 (float32) or
+// 2^-55 (float64) of the sum.
 template <class V>
 inline V log_1_plus(V e) {
   using A = LaneOf<V>;
@@ -38,13 +42,13 @@ inline V log_1_plus(V e) {
   return sum * s;
 }
 
-// a b with 0 b = 0 for infinite b, too.
+// Returns a b, with 0 b = 0 even for infinite b.
 template <class V>
 inline V product_or_zero(V a, V b) {
   return a == LaneOf<V>(0) ? V{} : a * b;
 }
 
-// The loss of logits z at targets t.
+// Returns the loss of logits z for targets t.
 template <class V>
 inline V loss_at(V z, V t) {
   using A = LaneOf<V>;
@@ -62,7 +66,7 @@ inline V gradient_at(V z, V t) {
   return (A(1) - t) * positive - t * negative;
 }
 
-// Lane i is i: where a lane lies in its row, from a place on.
+// Returns a vector whose lane i is i.
 template <class A>
 inline Vec<A> lane_numbers() {
   Vec<A> v{};

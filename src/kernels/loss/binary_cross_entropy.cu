@@ -1,6 +1,6 @@
-// Binary cross-entropy, a block per row; see binary_cross_entropy.h for the formulas, and its .cpp
-// for how digits are kept. Each pass reads the logits once, and soft targets beside them; the
-// labels of a row are its threads' alone.
+// Binary cross-entropy, one block per row; see binary_cross_entropy.h for the formulas, and its
+// .cpp for the numerics. Each pass reads the logits once, and soft targets once. With labels, each
+// thread computes the targets of its row.
 #include "kernels/loss/binary_cross_entropy.h"
 #include "kernels/loss/binary_targets.h"
 #include "kernels/loss/row_pieces.cuh"
@@ -8,7 +8,7 @@
 namespace dtn {
 namespace {
 
-// The targets of one row, by column.
+// Targets of one row, by column.
 template <bool kDense>
 struct ColumnTargets {
   const float* dense;
@@ -44,7 +44,7 @@ struct ColumnTargets {
   }
 };
 
-// Calls f(z, t, column) for the runs of columns that are this thread's, with logits and targets.
+// Calls f(z, t, column) with logits and targets, for the runs of columns of this thread.
 template <class Row, bool kDense, class T, class F>
 __device__ __forceinline__ void for_each_binary_run(const T* row, std::int64_t classes,
                                                     const ColumnTargets<kDense>& targets, F&& f) {
@@ -88,7 +88,7 @@ __global__ void binary_cross_entropy_forward_kernel(const T* logits, std::int64_
   if (threadIdx.x == 0) loss[row] = targets.valid() ? scale * sum : NAN;
 }
 
-// Blocks: rows. A logit is read by the thread that overwrites it.
+// Blocks: rows. The thread that reads a logit also overwrites it.
 template <class T, bool kWide, bool kDense>
 __global__ void binary_cross_entropy_backward_kernel(const T* logits, std::int64_t classes,
                                                      BinaryTargets against, float scale,
@@ -108,7 +108,7 @@ __global__ void binary_cross_entropy_backward_kernel(const T* logits, std::int64
       });
 }
 
-// Calls f(wide, dense), constants both.
+// Calls f(wide, dense) with both as constants.
 template <class F>
 void with_binary_constants(bool wide, bool dense, F&& f) {
   auto with = [&](auto is_wide) {

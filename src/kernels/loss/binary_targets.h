@@ -1,4 +1,4 @@
-// The targets of a row with labels: one value for all classes but those of its labels.
+// Targets of a row with labels: all classes except those of its labels have one value.
 #pragma once
 
 #include "dtn/core/host_device.h"
@@ -8,12 +8,12 @@ namespace dtn {
 
 template <class A>
 struct RowTargets {
-  std::int64_t own, partner;  // labels, the same where there is one
+  std::int64_t own, partner;  // labels; equal if there is only one
   A elsewhere, at_own, at_partner;
   bool valid;  // all labels lie in [0, K)
 };
 
-// In float64 wherever it is computed, so that a threshold decides alike.
+// Computes in float64 on every device, so that the threshold gives the same targets everywhere.
 template <class A>
 DTN_HOST_DEVICE static inline RowTargets<A> row_targets(const BinaryTargets& t, std::int64_t row,
                                                         std::int64_t classes) {
@@ -32,7 +32,7 @@ DTN_HOST_DEVICE static inline RowTargets<A> row_targets(const BinaryTargets& t, 
   r.at_own = static_cast<A>(at_own);
   r.at_partner = r.partner == r.own ? r.at_own : static_cast<A>(at_partner);
   r.valid = r.own >= 0 && r.own < classes && r.partner >= 0 && r.partner < classes;
-  if (!r.valid) r.own = r.partner = -1;  // no column
+  if (!r.valid) r.own = r.partner = -1;  // matches no column
   return r;
 }
 

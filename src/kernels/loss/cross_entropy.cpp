@@ -1,5 +1,5 @@
 // Cross-entropy by rows; see cross_entropy.h for the formulas. The largest logit is subtracted
-// before the exponential, and the loss is formed from the shifted logits so that a common offset
+// before the exponential. The loss is computed from the shifted logits, so that a common offset
 // does not cost digits.
 #include "kernels/loss/cross_entropy.h"
 
@@ -11,7 +11,7 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// Up to a vector of values; the missing lanes read as `fill`.
+// Loads up to a vector of values. The missing lanes are `fill`.
 template <class T, class N>
 inline Vec<AccumulatorOf<T>> load_or(const T* p, N count, AccumulatorOf<T> fill) {
   if constexpr (std::is_same_v<N, int>) {
@@ -43,7 +43,7 @@ AccumulatorOf<T> row_max(const T* z, std::int64_t classes) {
   return reduce_max(largest);
 }
 
-// Sum of t (z - shift) with t = 0 counting as nothing, even beside z = -inf.
+// Returns the sum of t (z - shift). Terms with t = 0 are 0, even if z = -inf.
 template <class T>
 AccumulatorOf<T> dot_shifted(const AccumulatorOf<T>* t, const T* z, AccumulatorOf<T> shift,
                              std::int64_t classes) {
@@ -65,12 +65,12 @@ A row_sum(const A* t, std::int64_t classes) {
   return reduce_add(sum);
 }
 
-// What the labels of a row are, and how much each counts.
+// Labels of a row and their shares.
 template <class A>
 struct RowLabels {
-  std::int64_t own, partner;  // the same when there is one
-  A share;                    // of the label's own
-  bool valid;                 // all in [0, K)
+  std::int64_t own, partner;  // equal if there is only one label
+  A share;                    // of `own`
+  bool valid;                 // both in [0, K)
 };
 template <class A, class Arguments>
 RowLabels<A> labels_of(const Arguments& args, std::int64_t row) {
@@ -81,7 +81,8 @@ RowLabels<A> labels_of(const Arguments& args, std::int64_t row) {
   return l;
 }
 
-// The mean of the shifted logits at the labels. A share of 0 counts as nothing, even beside -inf.
+// Returns the mean of the shifted logits at the labels, weighted by the shares. A share of 0 gives
+// a term of 0, even if the logit is -inf.
 template <class A, class T>
 A at_labels(const RowLabels<A>& labels, const T* z, A shift) {
   const A own = static_cast<A>(z[labels.own]) - shift;
@@ -96,7 +97,7 @@ void forward_row(const CrossEntropyForward& args, std::int64_t row) {
   using A = AccumulatorOf<T>;
   const std::int64_t classes = args.classes;
   const T* z = static_cast<const T*>(args.logits) + row * classes;
-  // NaN may get lost in the maximum; exp brings it back.
+  // The maximum may lose a NaN; exp below restores it.
   const A largest = row_max(z, classes);
   Vec<A> exps{}, shifted{};
   const bool smooth = args.smoothing != 0;
@@ -128,7 +129,7 @@ A scale_of(const CrossEntropyBackward& args) {
   return args.upstream ? scale * *static_cast<const A*>(args.upstream) : scale;
 }
 
-// dz = scale (softmax weight - t) for soft targets, weight = sum of t.
+// Gradient for soft targets: dz = scale (softmax weight - t), where weight is the sum of t.
 template <class T>
 void backward_targets(const CrossEntropyBackward& args, std::int64_t row) {
   using A = AccumulatorOf<T>;

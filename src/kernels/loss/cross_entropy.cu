@@ -1,17 +1,17 @@
-// Softmax cross-entropy, a block per row; see cross_entropy.h for the formulas. The largest logit
-// is subtracted before the exponential, and the loss is formed from the shifted logits so that a
+// Softmax cross-entropy, one block per row; see cross_entropy.h for the formulas. The largest logit
+// is subtracted before the exponential. The loss is computed from the shifted logits, so that a
 // common offset does not cost digits.
 //
-// The logits leave memory once: a row (2 KB for 1000 classes in bfloat16, 88 KB for 22k in float32)
-// is still in the cache when it is read for the second time. Backward reads logits and writes
-// dlogits, and soft targets are read once by each pass and once more for their sum.
+// The logits are read from memory once: a row (2 KB for 1000 classes in bfloat16, 88 KB for 22k in
+// float32) is still in the cache at the second read. The backward pass reads logits and writes
+// dlogits. Each pass reads soft targets once; the backward pass reads them once more for their sum.
 #include "kernels/loss/cross_entropy.h"
 #include "kernels/loss/row_pieces.cuh"
 
 namespace dtn {
 namespace {
 
-// What the logits are held against.
+// Kinds of targets.
 enum class Against { kLabels, kSharedLabels, kTargets };
 
 template <class T>
@@ -23,10 +23,10 @@ struct CrossEntropy {
   float smoothing;
 };
 
-// The labels of a row; where there is one, or both are the same, `partner` is -1.
+// Labels of a row. `partner` is -1 if there is only one label, or if both are equal.
 struct RowLabels {
   std::int64_t own, partner;
-  float share;  // of the label's own
+  float share;  // of `own`
   bool valid;   // all in [0, K)
 };
 template <Against kAgainst, class T>
@@ -44,7 +44,7 @@ __device__ __forceinline__ RowLabels labels_of(const CrossEntropy<T>& a, std::in
   return l;
 }
 
-// Blocks: rows. With labels `targets` is null, and the reverse.
+// Blocks: rows. One of `labels` and `targets` is null.
 template <class T, bool kWide, Against kAgainst>
 __global__ void cross_entropy_forward_kernel(CrossEntropy<T> a, float* loss, float* lse) {
   using Row = RowPiece<T, kWide>;
@@ -60,7 +60,7 @@ __global__ void cross_entropy_forward_kernel(CrossEntropy<T> a, float* loss, flo
   });
   largest = cuda::block_max(largest, shared);
 
-  // With labels `dot` is the sum of the shifted logits.
+  // With labels, `dot` is the sum of the shifted logits.
   const bool dotted = kTargets || a.smoothing != 0;
   float exps = 0, weight = 0, dot = 0;
   for_each_in_row<Row>(z, a.classes, [&](const Row& v, int i, std::int64_t column) {
@@ -72,7 +72,7 @@ __global__ void cross_entropy_forward_kernel(CrossEntropy<T> a, float* loss, flo
       exps += expf(shifted);
       if constexpr (kTargets) {
         weight += t[k];
-        dot += t[k] == 0 ? 0.0f : t[k] * shifted;  // nothing, even of an infinity
+        dot += t[k] == 0 ? 0.0f : t[k] * shifted;  // 0 even if `shifted` is infinite
       } else if (dotted) {
         dot += shifted;
       }
@@ -92,7 +92,7 @@ __global__ void cross_entropy_forward_kernel(CrossEntropy<T> a, float* loss, flo
     float at_label = labels.valid ? cuda::to_float(z[labels.own]) - largest : NAN;
     if (kAgainst == Against::kSharedLabels && labels.valid && labels.share != 1) {
       const float partner = cuda::to_float(z[labels.partner]) - largest;
-      // A share of 0 counts as nothing, even beside -inf.
+      // A share of 0 gives a term of 0, even if the logit is -inf.
       at_label = labels.share == 0
                      ? partner
                      : __fmaf_rn(labels.share, at_label, (1 - labels.share) * partner);
@@ -102,7 +102,7 @@ __global__ void cross_entropy_forward_kernel(CrossEntropy<T> a, float* loss, flo
   }
 }
 
-// Blocks: rows. A logit is read by the thread that overwrites it.
+// Blocks: rows. The thread that reads a logit also overwrites it.
 template <class T, bool kWide, Against kAgainst>
 __global__ void cross_entropy_backward_kernel(CrossEntropy<T> a, const float* lse, float scale,
                                               const float* upstream, T* dlogits) {
@@ -154,7 +154,7 @@ __global__ void cross_entropy_backward_kernel(CrossEntropy<T> a, const float* ls
 template <Against kAgainst>
 using AgainstConstant = std::integral_constant<Against, kAgainst>;
 
-// Calls f(wide, against), constants both.
+// Calls f(wide, against) with both as constants.
 template <class Arguments, class F>
 void with_constants(bool wide, const Arguments& args, F&& f) {
   auto with = [&](auto is_wide) {

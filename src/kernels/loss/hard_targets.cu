@@ -1,4 +1,4 @@
-// The class of the largest logit, a block for each row; see hard_targets.h.
+// Class of the largest logit, one block per row; see hard_targets.h.
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/loss/hard_targets.h"
 
@@ -17,7 +17,8 @@ __global__ void __launch_bounds__(kHardThreads)
     largest = cuda::max_or_nan(largest, z[k]);
   }
   largest = cuda::block_max(largest, scratch);
-  // The first is the largest of the negative numbers; float32 holds those of 16 million classes.
+  // The first class has the largest negated number. These are exact in float32 for up to 16 million
+  // classes.
   float first = -INFINITY;
   for (std::int64_t k = threadIdx.x; k < classes; k += kHardThreads) {
     if (z[k] == largest) first = cuda::max_or_nan(first, -static_cast<float>(k));

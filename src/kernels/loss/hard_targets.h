@@ -1,5 +1,5 @@
-// What a model says is right: t[b, k] = 1 for the first class with the largest logit of row b, and 0
-// for the others; NaN throughout a row with NaN among its logits.
+// Hard targets from logits: t[b, k] = 1 for the first class with the largest logit of row b, and 0
+// for the others. A row with NaN among its logits becomes NaN throughout.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 namespace dtn {
 
 struct HardTargets {
-  DType dtype;  // of both: float32, or on the CPU float64
+  DType dtype;  // of logits and targets: float32, or on the CPU float64
   std::int64_t rows, classes;
   const void* logits;  // [rows, K]
   void* targets;       // [rows, K]; may be logits

@@ -1,4 +1,4 @@
-// How the threads of a block share out a row of logits.
+// Distribution of a row of logits over the threads of a block.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ inline unsigned threads_of_row(std::int64_t classes) {
   return classes <= 1024 ? 128 : classes <= 4096 ? 256 : kMostRowWarps * cuda::kWarpSize;
 }
 
-// Calls f(values, i, column): `values` are the logits of a piece of the row in this lane, of which
-// those at i, i + 1, .. kRun lie in columns column, column + 1, ..
+// Calls f(values, i, column) for the runs of this lane. `values` are the lane's logits of a piece
+// of the row. The kRun values from index i on lie in the columns from `column` on.
 template <class Row, class T, class F>
 __device__ __forceinline__ void for_each_in_row(const T* row, std::int64_t classes, F&& f) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
