@@ -1,4 +1,4 @@
-// Bytes to normalized planes, by table; and noise in boxes. See images.h.
+// Bytes to normalized planes, by table lookup, and noise in boxes. See images.h.
 #include "kernels/image/images.h"
 
 #include "core/normal_noise.h"

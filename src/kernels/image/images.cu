@@ -1,12 +1,12 @@
-// Bytes to normalized planes, by table: images[b, c, y, x] = table[c, pixels[b, y, x', c]].
+// Bytes to normalized planes, by table lookup: images[b, c, y, x] = table[c, pixels[b, y, x', c]].
 //
-// A thread takes 4 pixels that follow each other, whose bytes are whole words in either direction,
-// and writes 16 bytes to each plane; it does so 4 times, so that the table, which each block brings
-// into its shared memory, is a twentieth of what the block moves. 256 images of 224 x 224 x 3 are
-// 39 MB in and 154 MB out, 45 us on an H200. Neighbouring pixels are alike, so lookups share banks
-// less often than random ones would, and these need only a quarter of shared memory's rate.
+// A thread takes 4 consecutive pixels, whose bytes are whole words in either direction, and writes
+// 16 bytes to each plane. It does so 4 times, so that the table, which each block loads into shared
+// memory, is a twentieth of the block's traffic. 256 images of 224 x 224 x 3 are 39 MB in and
+// 154 MB out. Neighbouring pixels have similar values, so lookups conflict on banks less often than
+// random ones would. Even random lookups need only a quarter of shared memory's rate.
 //
-// Erasing writes its boxes only, at DeiT's chances 4 % of what normalizing writes.
+// Erasing writes only the boxes: with DeiT's probabilities, 4 % of the writes of normalizing.
 #include "core/normal_noise.h"
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/image/images.h"
@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kTurns = 4;
-constexpr int kPixels = 4;              // of a thread at once
-constexpr int kMaxStagedChannels = 48;  // 48 KiB
+constexpr int kPixels = 4;              // per thread at a time
+constexpr int kMaxStagedChannels = 48;  // 48 KiB of shared memory
 
 __device__ __forceinline__ const float* stage_table(const float* table, int values, float* shared) {
   for (int i = static_cast<int>(threadIdx.x); i < values; i += kThreads) shared[i] = table[i];
@@ -25,9 +25,9 @@ __device__ __forceinline__ const float* stage_table(const float* table, int valu
   return shared;
 }
 
-// Pixel p of the batch, counted along the rows of the results.
+// Position of pixel p of the batch, counted along the rows of the results.
 struct PixelPosition {
-  std::int64_t image, in_plane, source;  // source: of the first of `pixels` pixels to read
+  std::int64_t image, in_plane, source;  // source: first of the `pixels` pixels to read
   bool flip;
 };
 template <class Index>
@@ -40,7 +40,7 @@ __device__ __forceinline__ PixelPosition position_of(const NormalizeImages& args
   return {image.row, image.column * args.width + row.column, row.row * args.width + x, flip};
 }
 
-// Rows of a multiple of 4 pixels, aligned.
+// For aligned rows of a multiple of 4 pixels.
 template <int kChannels, class Index>
 __global__ void normalize_images_kernel(NormalizeImages args, std::int64_t count) {
   DTN_SHARED(float, shared);
@@ -80,7 +80,7 @@ __global__ void normalize_images_kernel(NormalizeImages args, std::int64_t count
   }
 }
 
-// Any width and number of channels, one pixel at a time.
+// For any width and number of channels, one pixel at a time.
 template <class Index>
 __global__ void normalize_pixels_kernel(NormalizeImages args, std::int64_t count, bool staged) {
   DTN_SHARED(float, shared);
@@ -119,8 +119,8 @@ void normalize_images(CudaQueue& queue, const NormalizeImages& args, std::int64_
 
 constexpr int kEraseParts = 8;
 
-// Blocks: kEraseParts for an image, of which most leave at once. A thread draws a group of random
-// words and writes those of its 8 values that lie in the box.
+// Blocks: kEraseParts per image, most of which exit at once. A thread draws a group of random words
+// and writes those of its 8 values that lie in the box.
 template <class Index>
 __global__ void erase_images_kernel(EraseImages args) {
   const std::int64_t b = blockIdx.x / kEraseParts, part = blockIdx.x % kEraseParts;
@@ -128,7 +128,7 @@ __global__ void erase_images_kernel(EraseImages args) {
   const std::int64_t left = box[0], top = box[1], width = box[2], height = box[3];
   const auto seed = static_cast<std::uint64_t>(box[4]);
   float* image = args.images + b * args.channels * args.height * args.width;
-  const std::int64_t per_row = width / kNoisePerGroup + 2;  // groups that a row may begin in
+  const std::int64_t per_row = width / kNoisePerGroup + 2;  // groups that a row may touch
   const std::int64_t groups = args.channels * height * per_row;
   for (std::int64_t i = part * kThreads + threadIdx.x; i < groups; i += kEraseParts * kThreads) {
     const cuda::RowColumn at = cuda::row_and_column<Index>(i, per_row);
@@ -151,7 +151,7 @@ __global__ void erase_images_kernel(EraseImages args) {
 
 void run(CudaQueue& queue, const EraseImages& args) {
   if (args.batch == 0) return;
-  // No box has more groups.
+  // Upper bound of the groups of any box.
   const std::int64_t groups = args.channels * args.height * (args.width / kNoisePerGroup + 2);
   cuda::for_index(groups, [&](auto index) {
     launch(queue, {"erase_images", {args.batch, args.channels, args.height, args.width}},

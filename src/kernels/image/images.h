@@ -1,4 +1,4 @@
-// From the pixels that cross the bus to the float32 input of a model.
+// Conversion of the pixels that are copied to the device into the float32 input of a model.
 #pragma once
 
 #include <cstdint>
@@ -7,9 +7,9 @@
 
 namespace dtn {
 
-// images[b, c, y, x] = table[c, pixels[b, y, x', c]], x' = width - 1 - x where flips[b] is set and
-// x elsewhere. The table holds (value / 255 - mean[c]) / std[c] of every pixel value, so that
-// images prepared on the host and on a device are equal to the last bit.
+//    images[b, c, y, x] = table[c, pixels[b, y, x', c]]
+// x' is width - 1 - x if flips[b] is set, else x. The table holds (value / 255 - mean[c]) / std[c]
+// for every pixel value, so images prepared on the host and on a device are bit-identical.
 struct NormalizeImages {
   std::int64_t batch, channels, height, width;
   const std::uint8_t* pixels;  // [B, height, width, channels]
@@ -20,12 +20,12 @@ struct NormalizeImages {
 void run(CpuQueue&, const NormalizeImages&);
 void run(CudaQueue&, const NormalizeImages&);
 
-// Random erasing: in the box of each image, images[b, c, y, x] becomes the element of its noise
-// (see core/normal_noise.h) at its place (c height + y) width + x.
+// Random erasing. In the box of each image, images[b, c, y, x] becomes the element
+// (c height + y) width + x of the image's noise (see core/normal_noise.h).
 struct EraseImages {
   std::int64_t batch, channels, height, width;
-  // [B, 5]: left, top, width and height of a box inside the image, height 0 for none; seed of the
-  // noise.
+  // [B, 5]: left, top, width and height of a box inside the image (height 0 for none), and the seed
+  // of the noise.
   const std::int64_t* boxes;
   const float* table;  // normal_table(), in the memory of the device
   float* images;       // [B, channels, height, width]

@@ -9,7 +9,7 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-constexpr std::int64_t kChunk = 16384;  // values of a task
+constexpr std::int64_t kChunk = 16384;  // values per task
 
 void blend(float* __restrict a, float* __restrict b, std::int64_t n, float share,
            float partner_share) {

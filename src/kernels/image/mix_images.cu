@@ -1,13 +1,12 @@
-// Mixing pairs of images. See mix_images.h. At 224 x 224 a batch of 1024 is 617 MB, read and
-// written once by BlendPairs: 0.3 ms at 4 TB/s, beside a step of some 200 ms; SwapBoxes moves a
-// third of it on average.
+// Mixing of pairs of images. See mix_images.h. At 224 x 224, a batch of 1024 is 617 MB. BlendPairs
+// reads and writes it once. SwapBoxes moves a third of it on average.
 #include "kernels/cuda/elementwise.cuh"
 #include "kernels/image/mix_images.h"
 
 namespace dtn {
 namespace {
 
-// Element i: a value of both members of a pair.
+// Element i is a value of both images of a pair.
 template <class Index>
 struct BlendPairsMap {
   static constexpr int kWidth = 4, kVectors = 2, kInputs = 2;
@@ -42,8 +41,8 @@ struct BlendPairsMap {
   }
 };
 
-// Element i: a pixel of a channel of the boxes of a pair. Boxes begin anywhere, so there are no
-// vectors.
+// Element i is a pixel of one channel in the boxes of a pair. Boxes may begin anywhere, so vectors
+// are not possible.
 template <class Index>
 struct SwapBoxesMap {
   static constexpr int kWidth = 1, kVectors = 4, kInputs = 2;

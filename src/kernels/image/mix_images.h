@@ -1,6 +1,6 @@
-// Mixing a batch with itself: image b with its partner, image B - 1 - b. Both members of a pair are
-// read and written together, so it is done in place in one pass. The middle image of an odd batch
-// is its own partner and stays as it is.
+// Mixing of a batch with itself: image b with its partner, image B - 1 - b. Both images of a pair
+// are read and written together, in place and in one pass. The middle image of an odd batch is its
+// own partner and stays unchanged.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace dtn {
 
-// images[b] = share images[b] + partner_share images[B-1-b], the second product rounded, then fused
-// with the first: the same bits on every device. Moves all images to and fro.
+//    images[b] = share images[b] + partner_share images[B-1-b]
+// The second product is rounded, and then a fused multiply-add adds the first product. So the bits
+// are the same on every device. Reads and writes all images.
 struct BlendPairs {
   std::int64_t batch, values;  // values: of an image
   float share, partner_share;
@@ -19,7 +20,7 @@ struct BlendPairs {
 void run(CpuQueue&, const BlendPairs&);
 void run(CudaQueue&, const BlendPairs&);
 
-// The pixels of a box change places with those of the partner. Moves the boxes to and fro.
+// Swaps the pixels of a box with those of the partner. Reads and writes the boxes only.
 struct SwapBoxes {
   std::int64_t batch, channels, height, width;
   std::int64_t left, top, box_width, box_height;  // inside the image
