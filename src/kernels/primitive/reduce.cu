@@ -135,7 +135,7 @@ void reduce(CudaQueue& queue, const Reduce& args) {
   for (int d = 0; d < last; ++d) {
     (args.reduced[d] ? pass.reduced : pass.kept).add(args.extents.size[d], steps[d]);
   }
-  const auto scale = static_cast<float>(args.scale);
+  const float scale = std::is_same_v<Op, Sum> ? static_cast<float>(args.scale) : 1.0f;
   const std::int64_t terms = pass.reduced.count * (rows ? pass.width : 1);
   const std::int64_t blocks =
       pass.kept.count * (rows ? 1 : (pass.width + cuda::kWarpSize - 1) / cuda::kWarpSize);

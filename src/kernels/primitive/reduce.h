@@ -21,7 +21,7 @@ struct Reduce {
   bool reduced[kMaxDims] = {};
   const void* x;  // dense
   void* y;        // dense, of the kept dimensions
-  double scale = 1;
+  double scale = 1;  // of sums
 };
 void run(CpuQueue&, const Reduce&);
 void run(CudaQueue&, const Reduce&);

@@ -190,7 +190,7 @@ TEST(CudaPrimitive, Reductions) {
                 }
                 args.x = in[0];
                 args.y = out;
-                args.scale = kind == Reduction::kSum ? 0.25 : 1;
+                args.scale = 0.25;  // a maximum takes no notice of it
                 return args;
               });
       }
