@@ -32,7 +32,7 @@ struct AnalyzeCommand {
   MachineOptions machine{.device = "cpu"};
 };
 
-constexpr const char* kFresh = "init";  // in place of a checkpoint
+constexpr const char* kFresh = "init";  // value of --checkpoint for a model before training
 
 AnalysisSubject fresh_model(const AnalyzeCommand& options, const Registries& registries) {
   if (options.config.empty()) {
@@ -45,7 +45,7 @@ AnalysisSubject fresh_model(const AnalyzeCommand& options, const Registries& reg
   return subject;
 }
 
-// A run's last checkpoint and its history, the checkpoint of a folder, or a file.
+// Loads the last checkpoint and the history of a run, a checkpoint folder, or a weights file.
 AnalysisSubject saved_model(const AnalyzeCommand& options, const std::string& named,
                             const Registries& registries) {
   AnalysisSubject subject;
@@ -66,7 +66,7 @@ AnalysisSubject saved_model(const AnalyzeCommand& options, const std::string& na
   return subject;
 }
 
-// Those of --name, or else of the configs; a second of the same name gets a number.
+// Names the subjects by --name, or else by their configs. A repeated name gets a number.
 void name_subjects(const std::vector<std::string>& names, std::vector<AnalysisSubject>& subjects) {
   if (!names.empty() && names.size() != subjects.size()) {
     throw ConfigError(cat("--name gives ", names.size(), " names to ", subjects.size(),
@@ -113,7 +113,7 @@ int run_analyze(const AnalyzeCommand& options, const Registries& registries) {
   return kExitDone;
 }
 
-// The paper's figures 4 and 5, which are of no model.
+// Draws figures 4 and 5 of the paper, which need no model.
 int run_illustrations(const AnalyzeCommand& options) {
   write_figures(options.output, illustrations());
   log_info(cat("pictures: ", (fs::path(options.output) / "figures").string()));

@@ -1,4 +1,4 @@
-// dtn-bench attention: its options, and what it says.
+// Options and results of dtn-bench attention.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,7 +14,7 @@ struct AttentionBenchCommand {
   std::string shape = "8,2001,512", variant = "clean";
 
   void add_to(CLI::App& app);
-  // Throws ConfigError where the options do not fit.
+  // Throws ConfigError if the options do not fit together.
   nlohmann::ordered_json result(DType dtype, int steps, Device device) const;
 };
 

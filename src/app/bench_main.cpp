@@ -55,7 +55,7 @@ DType dtype_of(const std::string& name) {
   return name == "bf16" ? DType::kBFloat16 : name == "fp64" ? DType::kFloat64 : DType::kFloat32;
 }
 
-// A number as people read it, in the unit that its name says.
+// Formats a number for people, with the unit that its name implies.
 std::string readable(const std::string& name, const Json& value) {
   if (!value.is_number()) return value.dump();
   constexpr std::pair<const char*, const char*> kUnits[] = {
@@ -77,7 +77,7 @@ std::string readable(const std::string& name, const Json& value) {
   return format("%.*f", decimals, number) + unit;
 }
 
-// One object per measurement: JSON on one line, or a column of names and values.
+// Prints one object per measurement: JSON on one line, or a column of names and values.
 int print_result(const BenchCommand& options, const Json& result) {
   if (options.json) {
     std::printf("%s\n", result.dump().c_str());
@@ -93,7 +93,7 @@ StepsToTime steps_of(const BenchCommand& options) {
   return {options.steps, options.warmup, options.cube, false};
 }
 
-// DTN_CUDA_TRACE=1 in the environment asks for it.
+// True if the environment sets DTN_CUDA_TRACE=1.
 bool trace_wanted() {
   const char* text = std::getenv("DTN_CUDA_TRACE");
   return text && std::strcmp(text, "1") == 0;
@@ -149,7 +149,7 @@ Json data_json(const BenchCommand& options) {
           {"normalize_us", b.normalize_us}};
 }
 
-// The options are those of a model's norm section, read by the same loader.
+// Reads the norm options with the loader that reads model.norm in a config.
 NormConfig norm_config(const BenchCommand& options, std::int64_t channels, const TokenGrid& grid) {
   if (channels % options.heads != 0) {
     throw ConfigError(cat("--heads ", options.heads, " does not divide ", channels));
@@ -158,8 +158,9 @@ NormConfig norm_config(const BenchCommand& options, std::int64_t channels, const
       "model.norm.type=" + options.type,
       cat("model.embed_dim=", channels),
       cat("model.num_heads=", options.heads),
-      // What divides both sides of the grid divides that of this model; a line may be longer than any
-      // image.
+      // The model has a square grid. With the greatest common divisor as its side, a size that
+      // divides both sides of the given grid divides this side too. The length of a sequence may
+      // exceed the largest allowed image size.
       "model.patch_size=1",
       cat("model.image_size=", std::gcd(grid.height, grid.width)),
   };
@@ -191,7 +192,7 @@ std::optional<std::array<double, 3>> given_positions(const BenchCommand& options
   return weights;
 }
 
-// Runs a normalizer once on the numbers of a file and saves what comes out.
+// Runs a normalizer once on the tensors of a file and saves the results.
 Json probe_json(const BenchCommand& options) {
   if (options.save.empty()) throw ConfigError("--inputs needs --save FILE for the results");
   NamedTensors inputs = read_safetensors(options.inputs).tensors;
@@ -257,7 +258,7 @@ Json kernel_json(const KernelTime& k) {
           {"flops", k.flops},   {"floor_us", k.floor_us}, {"ratio", k.ratio}};
 }
 
-// A line of a table, the first one below a heading.
+// Prints a line of the table, and the heading before the first line.
 void print_kernel(const KernelTime& k, bool first) {
   if (first) {
     std::printf("%-20s %-22s %11s %10s %10s %11s %7s\n", "kernel", "shape", "us", "MB", "GFLOP",
@@ -271,7 +272,7 @@ void print_kernel(const KernelTime& k, bool first) {
   }
 }
 
-// A line for each kernel as it is measured, then what they were held against.
+// Prints a line for each kernel as soon as it is measured, then the reference rates of the machine.
 int bench_kernels(const BenchCommand& options) {
   KernelBenchmarkOptions run = options.kernels;
   run.steps = options.steps;

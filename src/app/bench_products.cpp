@@ -21,7 +21,7 @@ Json as_json(const cuda::ProductLibrary& library, const ProductTime& t) {
           {"flops", t.flops},       {"chosen", t.chosen},       {"best", t.best}};
 }
 
-// A line of a table, the first one below a heading.
+// Prints a line of the table, and the heading before the first line.
 void print_product(const ProductTime& t, bool first) {
   if (first) {
     std::printf("%10s %10s %10s %5s %7s %8s  %s\n", "first us", "chosen us", "best us", "uses",

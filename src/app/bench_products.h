@@ -1,4 +1,4 @@
-// dtn-bench products: its options, and what it prints and writes.
+// Options and output of dtn-bench products.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,7 +14,7 @@ struct ProductsBenchCommand {
   std::string output;
 
   void add_to(CLI::App& app);
-  // Prints a line for each product as it is measured, as JSON or for people. Returns the exit code.
+  // Prints a line for each measured product at once, as JSON or as text. Returns the exit code.
   int run(const ExperimentConfig& config, Device device, bool json, const Registries& registries);
 };
 

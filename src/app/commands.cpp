@@ -36,7 +36,7 @@ constexpr Command kCommands[] = {
     {"bench", "dtn-bench", "measure speed on this machine", bench_main},
 };
 
-// Help, version, manual page and completion of `dtn` itself, and the error of an unknown command.
+// Handles help, version, manual page and completion of `dtn`, and the error of an unknown command.
 int describe_commands(int argc, char** argv) {
   CLI::App app{
       "Trains vision transformers with the normalization layer of your choice.\n"

@@ -1,5 +1,5 @@
-// The commands of the program `dtn`. Each is also a program of its own by a link: dtn-train is a
-// link to dtn that runs `dtn train`.
+// The commands of the program `dtn`. A link makes each command a program: dtn-train is a link to
+// dtn that runs `dtn train`.
 #pragma once
 
 #include <span>
@@ -22,8 +22,8 @@ std::span<const Command> commands();
 // Returns null if no command has this name.
 const Command* find_command(std::string_view name);
 
-// The main function of `dtn`. Runs the command that the program's own name says (a link such as
-// dtn-train) or that the first word says. Returns the exit code.
+// The main function of `dtn`. Runs the command given by the name under which the program was
+// started (a link such as dtn-train), or else by the first argument. Returns the exit code.
 int dtn_main(int argc, char** argv, const Registries& registries = standard_registries());
 
 }  // namespace dtn::app

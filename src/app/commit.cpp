@@ -1,4 +1,4 @@
-// Alone, as it is compiled again with each commit.
+// In a file of its own because it is recompiled after each commit.
 #include "app/program.h"
 #include "dtn_commit.h"
 

@@ -20,7 +20,7 @@ std::vector<std::string> programs() {
   return names;
 }
 
-// The words of a line; the last is empty where the cursor stands behind a space.
+// Splits a line into words. The last word is empty if the cursor follows a space.
 std::vector<std::string> words_of(const std::string& line) {
   std::vector<std::string> words;
   std::istringstream in(line);
@@ -29,7 +29,7 @@ std::vector<std::string> words_of(const std::string& line) {
   return words;
 }
 
-// The subcommand that the words name, or the program itself.
+// Returns the subcommand that the words name, or else the program.
 const CLI::App& command_of(const CLI::App& app, const std::vector<std::string>& words) {
   for (std::size_t i = 1; i + 1 < words.size(); ++i) {
     for (const CLI::App* sub : app.get_subcommands({})) {
@@ -48,7 +48,7 @@ const CLI::Option* option_called(const CLI::App& app, const std::string& name) {
   return nullptr;
 }
 
-// "{a,b}", which is how a list of allowed words describes itself.
+// Parses "{a,b}", the type name that CLI11 gives to a list of allowed words.
 std::vector<std::string> allowed_words(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const std::size_t open = type.find('{'), close = type.find('}');
@@ -59,7 +59,7 @@ std::vector<std::string> allowed_words(const CLI::Option& option) {
   return words;
 }
 
-// "key=" for each key, and behind a key the values that have names.
+// Returns "key=" for each key. If `word` has a key, returns the key with each of its named values.
 std::vector<std::string> overrides_for(const std::string& word) {
   const std::size_t equals = word.find('=');
   std::vector<std::string> out;
@@ -126,7 +126,7 @@ std::vector<std::string> completions(const CLI::App& app, const std::string& lin
 std::string completion_script(const std::string& shell) {
   std::string names;
   for (const std::string& program : programs()) names += (names.empty() ? "" : " ") + program;
-  // Bash splits words at "=", and replaces what stands behind it alone.
+  // Bash splits words at "=", and replaces only the part after it.
   const std::string bash = R"(_dtn() {
   local line="${COMP_LINE:0:COMP_POINT}" word
   word="${line##*[[:space:]]}"

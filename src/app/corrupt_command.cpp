@@ -19,7 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// A folder of class folders, where `split` is not one of them.
+// True if `root` holds class folders directly, and no folder named `split`.
 bool holds_classes(const std::string& root, const std::string& split) {
   std::error_code error;
   if (fs::is_directory(fs::path(root) / split, error)) return false;
@@ -60,7 +60,7 @@ Json plan_json(const CorruptPlan& plan, const std::string& frost) {
           {"bytes", plan.bytes},   {"seconds", plan.seconds}, {"frost", frost}};
 }
 
-// What a report of such images must say.
+// Text about the frost images for a report. Stand-in images must be mentioned.
 std::string frost_text(const CorruptOptions& options) {
   if (!options.frost) return "";
   return options.frost->is_stand_in() ? "frost (stand-in)" : "frost";

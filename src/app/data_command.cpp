@@ -40,7 +40,7 @@ ExperimentConfig DataCommand::config_of(const Registries& registries) const {
     const auto set = [&](const char* key, const std::optional<std::string>& value) {
       if (value) all.push_back(cat("data.", key, "=", config::string_text(*value)));
     };
-    set("dataset", dataset);  // first: another data set drops the split names from below
+    set("dataset", dataset);  // first: a change of the data set resets the splits that follow
     set("root", root.empty() ? std::nullopt : std::optional(root));
     set("train", train);
     set("val", val);
@@ -55,7 +55,7 @@ ExperimentConfig DataCommand::config_of(const Registries& registries) const {
   made.data.root = root;
   made.data.train = train;
   made.data.val = val;
-  made.model.num_classes = 0;  // as many as there are
+  made.model.num_classes = 0;  // count them
   return made;
 }
 
@@ -72,7 +72,7 @@ std::string megabytes(std::int64_t bytes) {
 }
 
 void print_json(const nlohmann::ordered_json& json) {
-  // Names of files are bytes; what is not UTF-8 is replaced.
+  // File names are bytes; parts that are not UTF-8 are replaced.
   std::printf("%s\n",
               json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace).c_str());
 }

@@ -1,4 +1,4 @@
-// What the verbs of dtn-data share.
+// Parts that the subcommands of dtn-data share.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -19,20 +19,21 @@
 
 namespace dtn::app {
 
-// Which images of which data set, and how to look at them.
+// Selects the images of a data set, and the way they are read.
 struct DataCommand {
   std::string config, split = "train";
   std::vector<std::string> overrides;
-  std::string root;  // in place of a config, or above the config's, as are the next three
+  // Used without a config, or in place of the config's values: root, dataset, train, val.
+  std::string root;
   std::optional<std::string> dataset, train, val;
   bool json = false;
   int jobs;
 
-  DataCommand();  // one job for each core
+  DataCommand();  // sets one job per core
   void add_to(CLI::App& app);
   // Throws ConfigError when neither a config nor a root is named.
   ExperimentConfig config_of(const Registries& registries) const;
-  // Says on standard error which it is.
+  // Opens the data set, and logs its description to standard error.
   std::unique_ptr<Dataset> open(const ExperimentConfig& config, const Registries& registries) const;
 };
 
@@ -40,11 +41,11 @@ std::string megabytes(std::int64_t bytes);
 void print_json(const nlohmann::ordered_json& json);
 nlohmann::ordered_json bad_json(std::span<const BadSample> bad);
 
-// A bar that shows images, or whatever `noun` says, per second, and ends the work when a signal asks for it.
+// Progress bar with images (or `noun`) per second. A signal makes it stop the work.
 class Watch {
  public:
   Watch(const char* title, std::int64_t total, std::int64_t done, const char* noun = "images");
-  // False once a signal has come.
+  // Returns false after a signal.
   bool update(std::int64_t done, const std::string& more = {});
   void clear() { bar_.clear(); }
 
@@ -59,7 +60,7 @@ class Watch {
 // `dtn-data corrupt`.
 class CorruptCommand {
  public:
-  // The subcommand.
+  // Adds the subcommand to `app` and returns it.
   CLI::App* add_to(CLI::App& app);
   int run(const Registries& registries) const;
 
@@ -75,7 +76,7 @@ class CorruptCommand {
 // `dtn-data listops`.
 class ListopsCommand {
  public:
-  // The subcommand.
+  // Adds the subcommand to `app` and returns it.
   CLI::App* add_to(CLI::App& app);
   int run() const;
 

@@ -23,7 +23,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The verbs' own options.
+// Options of the subcommand pack.
 struct PackCommand {
   std::string output;
   PackOptions pack;
@@ -66,7 +66,7 @@ int pack(const DataCommand& options, const PackCommand& command, const Registrie
   return report.stopped ? kExitStopped : kExitDone;
 }
 
-// How many samples were looked at, and whether that was all.
+// Number of samples examined, and true if the work stopped early.
 struct Progress {
   std::int64_t done = 0;
   bool stopped = false;

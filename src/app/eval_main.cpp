@@ -48,11 +48,11 @@ struct EvalCommand {
   MachineOptions machine;
 };
 
-// What was measured; figures only when there were labels.
+// Results of an evaluation; metrics exist only if there were labels.
 struct Outcome {
   std::optional<Metrics> metrics;
-  std::string noun = "images";          // what was counted
-  std::int64_t count = 0, skipped = 0;  // skipped: damaged ones
+  std::string noun = "images";          // unit of `count`
+  std::int64_t count = 0, skipped = 0;  // `skipped`: damaged samples
   double seconds = 0;
 };
 
@@ -65,7 +65,7 @@ std::int64_t batch_size_of(const EvalCommand& options, const ExperimentConfig& c
   return std::min(64, config.train.micro_batch.value_or(config.train.batch_size));
 }
 
-// What --inputs holds, as it is.
+// Evaluates the inputs of --inputs without preprocessing.
 Outcome run_inputs(const EvalCommand& options, const ExperimentConfig& config, Classify& task,
                    Device device) {
   const Fields inputs = read_input_file(options.inputs, config.model);
@@ -114,7 +114,7 @@ Tensor labels_of(const SampleSource& source) {
   return labels;
 }
 
-// The validation split of the config's data set.
+// Evaluates the validation split of the config's data set.
 Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, Task& task,
                     Device device) {
   Communicator& ranks = *job();
@@ -159,7 +159,7 @@ Outcome run_dataset(const EvalCommand& options, const ExperimentConfig& config, 
                       outcome.skipped, " are damaged"));
 }
 
-// The figures' names, also where there are none for want of labels.
+// Prints the results. In JSON, metrics are null if there are no labels.
 void report(const EvalCommand& options, const Task& task, const Outcome& outcome) {
   const double rate =
       outcome.seconds > 0 ? static_cast<double>(outcome.count) / outcome.seconds : 0;
@@ -183,7 +183,7 @@ void report(const EvalCommand& options, const Task& task, const Outcome& outcome
   std::printf("%s\n", json.dump().c_str());
 }
 
-// Whether --set names the key.
+// True if --set names the key.
 bool is_set(const EvalCommand& options, std::string_view key) {
   return std::ranges::any_of(options.weights.overrides, [&](const std::string& text) {
     return text.starts_with(key) && text.substr(key.size()).starts_with('=');
@@ -241,7 +241,8 @@ int run_eval(const EvalCommand& options, const Registries& registries) {
   fs::path file = options.weights.file();
   TensorFile weights = read_safetensors(file);
   const auto step = weights.metadata.find("step");
-  log_info(cat("weights: ", fs::canonical(file).string(),  // which of a run's, links followed
+  // The canonical path shows which checkpoint of a run a link points to.
+  log_info(cat("weights: ", fs::canonical(file).string(),
                step == weights.metadata.end() ? "" : cat(", step ", step->second)));
   ExperimentConfig config = options.weights.config_of(weights, registries.schemas());
   if (options.inputs.empty()) take_test_split(config.data);

@@ -31,7 +31,7 @@ std::string joined(const std::vector<float>& values) {
   return text;
 }
 
-// What whoever runs the model must do to a picture first, and what the outputs are called.
+// Adds the preprocessing metadata and the class names.
 void add_notes(onnx::Graph& graph, const ExperimentConfig& config, const StringMap& metadata,
                const Registries& registries) {
   const Normalization normalization =

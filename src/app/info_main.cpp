@@ -27,7 +27,7 @@ std::string norm_text(const ModelConfig& m) {
   return cat(m.norm.type, " in blocks [0, ", m.norm_layers(), "), ln after");
 }
 
-// What the model sees.
+// Describes the model's input.
 std::string input_text(const ModelConfig& m) {
   if (m.max_length > 0) return cat("up to ", m.max_length, " tokens");
   return cat("patch ", m.patch_size, ", image ", m.image_size);
@@ -95,7 +95,7 @@ void print_tasks(const TaskRegistry& tasks) {
   }
 }
 
-// What has a name and a sentence, and nothing else to tell.
+// Prints name and doc of each entry, for registries without further details.
 template <class Rows>
 void print_rows(const Rows& rows) {
   for (const auto& schema : rows.schemas()) {
@@ -131,7 +131,7 @@ void print_public_models(const Registries& registries) {
   }
 }
 
-// The name of each config and the first line of its comment.
+// Prints the name of each config and the first line of its comment.
 void print_configs() {
   for (const std::string& name : shipped_configs()) {
     std::ifstream file(find_config(name));
@@ -170,7 +170,7 @@ void print_ops() {
       "                  (on every device, in every floating type; references are made of them)\n");
 }
 
-// The keys that begin with `prefix`, or else those that contain it.
+// Returns the keys that begin with `prefix`, or else the keys that contain it.
 std::vector<config::KeyDoc> keys_like(const std::string& prefix, const ConfigSchemas& schemas) {
   const std::vector<config::KeyDoc> all = config::key_docs(schemas);
   std::vector<config::KeyDoc> begin, contain;

@@ -1,4 +1,4 @@
-// Manual pages, made of what --help knows.
+// Manual pages, generated from the text of --help.
 #include <ctime>
 
 #include "app/complete.h"
@@ -7,8 +7,8 @@
 namespace dtn {
 namespace {
 
-// Text as troff reads it: a backslash, a hyphen and a dot or quote at the start of a line have
-// meanings of their own.
+// Escapes text for troff, where a backslash, a hyphen, and a dot or quote at the start of a line
+// have special meanings.
 std::string troff(const std::string& text) {
   std::string out;
   for (char c : text) {

@@ -12,7 +12,7 @@ void take_num_classes(ExperimentConfig& config, const Registries& registries) {
   try {
     classes = count_classes(config.data, config.model, config.seed, registries.datasets);
   } catch (const DataError&) {
-    return;  // opening the data for good says what is wrong with it
+    return;  // opening the data set later reports the error
   }
   if (classes == 0 || classes == config.model.num_classes) return;
   config.model.num_classes = static_cast<int>(classes);

@@ -1,4 +1,4 @@
-// The number of classes of a config that leaves it out.
+// Number of classes for a config that does not set it.
 #pragma once
 
 #include "dtn/config/train_config.h"
@@ -6,8 +6,8 @@
 
 namespace dtn::app {
 
-// Takes model.num_classes from the training data, if the task is to tell classes apart and the data
-// is there. Says so where it differs from the default.
+// Takes model.num_classes from the training data, if the task is a classification and the data
+// exists. Logs the number if it differs from the default.
 void take_num_classes(ExperimentConfig& config, const Registries& registries);
 
 }  // namespace dtn::app

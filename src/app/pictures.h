@@ -1,4 +1,4 @@
-// Pictures without labels, from files and folders that somebody names.
+// Images without labels, from files and folders that the user names.
 #pragma once
 
 #include <map>
@@ -13,19 +13,19 @@
 
 namespace dtn::app {
 
-// The files in `paths`: those named themselves, whatever they are called, and the images in folders
-// at any depth. Each is loaded when it is asked for. Throws DataError for a path that is not there
-// and for a folder without images.
+// Opens the images in `paths`: files named directly, whatever their extension, and the images in
+// folders at any depth. Each image is loaded on demand. Throws DataError for a path that does not
+// exist and for a folder without images.
 std::shared_ptr<const Dataset> open_pictures(const std::vector<std::string>& paths);
 
-// Passes samples on, and remembers what was wrong with those that could not be made.
+// Forwards samples, and records the error of each sample that could not be made.
 class FaultKeepingSource final : public SampleSource {
  public:
   explicit FaultKeepingSource(std::shared_ptr<const SampleSource> source)
       : source_(std::move(source)) {}
 
-  // What was wrong with the first sample before `end` that could not be made and has not been taken
-  // yet, by its index. From any thread.
+  // Removes and returns the recorded error with the lowest index below `end`, as (index, message).
+  // Thread-safe.
   std::optional<std::pair<std::int64_t, std::string>> take_fault(std::int64_t end) const;
 
   std::int64_t size() const override { return source_->size(); }

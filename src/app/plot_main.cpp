@@ -22,7 +22,7 @@ struct PlotCommand {
   std::string title = "Runs beside each other", output = "plot";
 };
 
-// What tells the folders apart: their names, and those of the folders above where these are equal.
+// Returns distinct labels for the folders: their names, with parent folders added to equal names.
 std::vector<std::string> labels_of(const std::vector<std::string>& folders) {
   std::vector<fs::path> paths;
   for (const std::string& folder : folders) {

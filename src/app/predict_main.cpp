@@ -30,12 +30,12 @@ struct PredictCommand {
   MachineOptions machine;
 };
 
-// How many pictures there were.
+// Numbers of images.
 struct Count {
   std::int64_t done = 0, damaged = 0;
 };
 
-// Pictures are prepared as dtn-eval prepares them, whatever the model was trained on.
+// Adjusts the config so that images are prepared as dtn-eval prepares them.
 ExperimentConfig for_pictures(ExperimentConfig config, std::int64_t pictures) {
   if (config.model.num_classes == 0) {
     throw ConfigError(
@@ -46,7 +46,7 @@ ExperimentConfig for_pictures(ExperimentConfig config, std::int64_t pictures) {
         "the model was trained on tensors that were normalized already; pictures are normalized by "
         "ImageNet's mean and deviation unless --set data.mean and data.std say otherwise");
   }
-  config.data.max_bad_images = pictures;  // each is told, none ends the program
+  config.data.max_bad_images = pictures;  // report each damaged image, and do not stop
   return config;
 }
 

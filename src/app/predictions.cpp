@@ -15,11 +15,11 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 void print_line(const Json& json) {
-  // A file may be called anything; what is no UTF-8 in it is replaced.
+  // File names may be any bytes; parts that are not UTF-8 are replaced.
   std::printf("%s\n", json.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
 }
 
-// A field of a table (RFC 4180).
+// Quotes a field of a CSV table (RFC 4180).
 std::string field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == text.npos) return text;
   std::string quoted = "\"";
@@ -33,7 +33,7 @@ std::vector<Guess> best_guesses(const float* logits, std::int64_t classes, std::
   std::vector<std::int64_t> order(static_cast<std::size_t>(classes));
   std::iota(order.begin(), order.end(), std::int64_t{0});
   k = std::min(k, classes);
-  // NaN comes last, so that this is an order whatever the model gives.
+  // NaN counts as minus infinity, so that the comparison is a strict weak order.
   const auto score = [&](std::int64_t i) { return std::isnan(logits[i]) ? -INFINITY : logits[i]; };
   std::partial_sort(order.begin(), order.begin() + k, order.end(),
                     [&](std::int64_t a, std::int64_t b) {

@@ -1,4 +1,4 @@
-// What a model makes of pictures, written as text, as JSON or as a table.
+// Writes predictions of images as text, JSON or a table.
 #pragma once
 
 #include <memory>
@@ -15,23 +15,23 @@ struct Guess {
   double probability;
 };
 
-// The k most probable classes by the softmax of logits [K], the first of equals first.
+// Returns the k most probable classes by the softmax of logits [K]. Ties go to the lower label.
 std::vector<Guess> best_guesses(const float* logits, std::int64_t classes, std::int64_t k);
 
 struct PredictionFormat {
-  bool text = false, json = false;  // to standard output: for people, or an object a line
-  std::string csv;                  // the path of a table, if any
+  bool text = false, json = false;  // to standard output: as text, or one object per line
+  std::string csv;                  // path of a table; empty: none
 };
 
 // Writes predictions as they come.
 class PredictionWriter {
  public:
-  // `names` of classes, as many as are known.
+  // `names`: names of the first classes; further classes have no known name.
   PredictionWriter(const PredictionFormat& format, std::vector<std::string> names);
 
   void add(const std::string& file, const std::vector<Guess>& guesses);
   void add_fault(const std::string& file, const std::string& what);
-  // Gives the table its name; without it there is none.
+  // Moves the table to its final name. Without this call there is no table.
   void finish();
 
  private:

@@ -45,8 +45,8 @@ CLI::Validator number_that(const char* wanted, const char* type, bool (*holds)(d
       type);
 }
 
-// Gives this process one of the machine's devices and, together with the others, the means to
-// exchange what is on them.
+// Selects one of the machine's devices for this process, and opens the transport by which all
+// processes exchange device data.
 void open_device_of(Communicator& ranks) {
   Communicator::Work opening(ranks, "opening its device", Communicator::Work::kLong);
   const std::vector<int> devices = cuda::usable_devices();
@@ -61,8 +61,8 @@ void open_device_of(Communicator& ranks) {
       }));
 }
 
-// mpirun of Open MPI prints a banner when a process ends its job, unless it was told to be quiet, as
-// dtn-mpirun tells it. The error then stands below the banner as well.
+// Open MPI's mpirun prints a banner when a process ends its job, unless it is told to be quiet, as
+// dtn-mpirun does. Without quiet mode, the error is repeated below the banner.
 void log_last(const std::string& error) {
   log_error(error);
   const bool quiet = std::getenv("OMPI_MCA_orte_execute_quiet") != nullptr;
@@ -71,8 +71,8 @@ void log_last(const std::string& error) {
   }
 }
 
-// What fails everywhere, such as a config that does not hold, is said once, by the first process:
-// the others wait, and are ended with the job.
+// Every process meets an error such as an invalid config. Only rank 0 reports it: the others wait,
+// and end with the job.
 void wait_unless_first() {
   if (launch().rank > 0) std::this_thread::sleep_for(std::chrono::seconds(5));
 }
@@ -153,8 +153,8 @@ int exit_code_of(const std::exception& e) {
 
 namespace {
 
-// What went wrong, in the words of our own errors. The standard library puts the path last and in
-// brackets, behind "filesystem error".
+// Error message in our own format. The standard library begins with "filesystem error" and puts the
+// path last, in brackets.
 std::string text_of(const std::exception& e) {
   if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&e)) {
     const std::string paths =
@@ -184,7 +184,7 @@ int fail(const std::exception& e) {
 
 namespace {
 
-// All that may follow `--` on the command line of `app` and of the subcommand that was named.
+// Returns all `--` options of `app` and of the subcommand that the command line names.
 std::vector<std::string> options_of(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
@@ -196,7 +196,7 @@ std::vector<std::string> options_of(const CLI::App& app) {
   return names;
 }
 
-// The commands that may follow; none once one is named.
+// Returns the subcommands that may follow; none if the command line already names one.
 std::vector<std::string> subcommands_of(const CLI::App& app) {
   std::vector<std::string> names;
   if (!app.get_subcommands().empty()) return names;
@@ -205,12 +205,12 @@ std::vector<std::string> subcommands_of(const CLI::App& app) {
   return names;
 }
 
-// True if the program, or the command that was named, has --set.
+// True if the program, or the subcommand that the command line names, has --set.
 bool takes_overrides(const CLI::App& app) {
   return std::ranges::count(options_of(app), "--set") > 0;
 }
 
-// The key of a config that an option such as --lr means; empty if there is none.
+// Returns the config key that an option such as --lr probably means; empty if there is none.
 std::string key_meant_by(const std::string& option) {
   std::set<std::string> known;
   for (const config::KeyDoc& doc : config::key_docs(standard_registries().schemas())) {
@@ -222,7 +222,7 @@ std::string key_meant_by(const std::string& option) {
   return paths.empty() ? std::string() : paths.back();
 }
 
-// What is wrong with a command line, and what to do.
+// Describes the error in a command line, and how to fix it.
 std::string complaint(const CLI::App& app, const CLI::ParseError& e) {
   const std::string advice = cat("; ", app.get_name(), " --help says what there is");
   const std::vector<std::string> extra = app.remaining(true);
@@ -242,7 +242,7 @@ std::string complaint(const CLI::App& app, const CLI::ParseError& e) {
   return cat("unknown option ", word, advice);
 }
 
-// The exit code for a command line that asks for help, or cannot be understood.
+// Handles a command line that asks for help or is invalid. Returns the exit code.
 int explain(const CLI::App& app, const CLI::ParseError& e) {
   if (e.get_exit_code() == 0) {
     app.exit(e);
@@ -270,7 +270,7 @@ int run_program(CLI::App& app, int argc, char** argv, Processes processes,
     return kExitDone;
   }
   const Launch launched = launch();
-  if (argc == 1) {  // none of our programs does anything then
+  if (argc == 1) {  // every program needs arguments
     if (launched.rank == 0) std::fputs(app.help().c_str(), stderr);
     return kExitUsage;
   }

@@ -1,4 +1,4 @@
-// What the programs share: options they have in common, and exit codes.
+// Parts that the programs share: common options and exit codes.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,14 +14,14 @@
 
 namespace dtn {
 
-// Checks of an option's number.
+// Validators for numeric options.
 CLI::Validator positive();
 CLI::Validator non_negative();
 
-// How many of a program may work together.
+// Number of processes in which a program can run.
 enum class Processes { kOne, kSeveral };
 
-// The processes that this one works with; null until it has joined them.
+// Communicator of this job; null until MachineOptions::apply() has joined it.
 std::unique_ptr<Communicator>& job();
 
 // Options of every program that computes.
@@ -32,28 +32,28 @@ struct MachineOptions {
 
   void add_to(CLI::App& app);
   void add_ranks_to(CLI::App& app);
-  // The device to compute on. Joins the other processes of the job, if any.
+  // Returns the device to compute on. Joins the other processes of the job, if any.
   Device apply() const;
 };
 
-// --set KEY.PATH=VALUE, as often as one likes.
+// Adds --set KEY.PATH=VALUE, a repeatable option.
 void add_overrides(CLI::App& app, std::vector<std::string>& overrides, const std::string& help);
 
-// The commit that the program was built from: "9c0a6f5d21", "9c0a6f5d21-dirty" where files had been
+// Commit that the program was built from: "9c0a6f5d21", "9c0a6f5d21-dirty" if files had been
 // changed, or "unknown".
 const char* commit();
 
-// For instance "dtn 0.1.0, GCC 12.2, oneDNN 2.7.1, no CUDA, commit 9c0a6f5d21".
+// Returns for instance "dtn 0.1.0, GCC 12.2, oneDNN 2.7.1, no CUDA, commit 9c0a6f5d21".
 std::string version_line();
 
-// What a failure is to whoever started the program.
+// Exit code for an exception.
 int exit_code_of(const std::exception& e);
 
-// Tells the user, and ends the other processes of the job.
+// Reports the error to the user, and ends the other processes of the job. Returns the exit code.
 int fail(const std::exception& e);
 
-// Parses the command line, with --help and --version, runs `body` and turns what it throws into a
-// message and an exit code. Of a job's processes the first alone speaks of the command line.
+// Parses the command line, with --help and --version, and runs `body`. Turns an exception of `body`
+// into a message and an exit code. In a job, only rank 0 reports errors of the command line.
 int run_program(CLI::App& app, int argc, char** argv, Processes processes,
                 const std::function<int()>& body);
 

@@ -1,4 +1,4 @@
-// What dtn-eval saves of each image: safetensors files of logits, features and attention, in the
+// Results of dtn-eval for each image: safetensors files of logits, features and attention, in the
 // order of the data set.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace dtn::app {
 
-// Where to save what; empty: not at all.
+// Output paths; an empty path means that the result is not saved.
 struct ResultPaths {
   std::string logits, features, attention;
   std::vector<int> layers;  // blocks whose attention is saved
@@ -24,14 +24,14 @@ struct ResultPaths {
   bool any() const { return !logits.empty() || !features.empty() || !attention.empty(); }
 };
 
-// A table [count, width] of float32, and labels [count] int64 where they are known, written while
-// it comes: it need not fit into memory.
+// Table [count, width] of float32, and labels [count] int64 if they are known. Rows are written as
+// they arrive, so the table need not fit into memory.
 class RowFile {
  public:
   RowFile(const std::string& path, const std::string& name, std::int64_t count, std::int64_t width,
           const Tensor& labels);
 
-  // Row `index`, in ascending order; rows left out become NaN.
+  // Writes row `index`. Calls come in ascending order of `index`; skipped rows become NaN.
   void add(std::int64_t index, const float* row);
   void finish();
 
@@ -43,18 +43,18 @@ class RowFile {
   SafetensorsStream file_;
 };
 
-// The attention weights of some blocks, attention.<block> [count, H, T, T], held in memory, hence
-// for few images.
+// Attention weights of some blocks, attention.<block> [count, H, T, T]. They are held in memory, so
+// only few images are allowed.
 class AttentionFile {
  public:
   static constexpr std::int64_t kMostImages = 64;
 
-  // Watches the model, which must outlive it. Throws ConfigError for too many images, layers that
-  // are not there and models that have no such blocks.
+  // Observes the model, which must outlive this object. Throws ConfigError for too many images, for
+  // layers that do not exist and for models without these blocks.
   AttentionFile(const std::string& path, const std::vector<int>& layers, std::int64_t count,
                 Classifier& model);
 
-  // What was watched last was of these images.
+  // Stores the attention of the last forward pass, which ran on the images with these indices.
   void add(std::span<const std::int64_t> indices);
   void finish();
 
@@ -72,14 +72,14 @@ class AttentionFile {
 
 class ResultFiles {
  public:
-  // `labels` [count] int64, or undefined. The task must outlive it.
+  // `labels` [count] int64, or undefined. The task must outlive this object.
   ResultFiles(const ResultPaths& paths, Classify& task, std::int64_t count, const Tensor& labels);
 
-  // Whether the model may leave out what the head does not need.
+  // True if the model may skip computations that the head does not need.
   bool skip_unread() const { return !attention_; }
-  // What outputs() of the task gave for the images of these indices, which ascend.
+  // Adds the result of the task's outputs() for the images with these indices, in ascending order.
   void add(std::span<const std::int64_t> indices, const Fields& outputs);
-  // Gives the files their names; without it there are none.
+  // Moves the files to their final names. Without this call there are no files.
   void finish();
 
  private:

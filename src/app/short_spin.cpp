@@ -1,8 +1,8 @@
-// libgomp reads its environment in an initialiser of its shared library. Before those of all shared
-// libraries the loader runs what a program lists in .preinit_array. There libc cannot be asked to
-// set a variable: it takes the environment over only later, as the array that the system placed
-// before the program, which has no room for another entry. So one entry that no library's
-// initialiser looks at lends its place, and is put back before main.
+// libgomp reads its environment in an initializer of its shared library. The loader runs the
+// functions in a program's .preinit_array before the initializers of all shared libraries. At that
+// time setenv() does not work: libc takes over the environment only later. It then takes the array
+// that the system placed before the program, and this array has no room for another entry. So the
+// code replaces an entry that no initializer of a library reads, and restores it before main.
 #include "app/short_spin.h"
 
 #include <cstdlib>
@@ -14,13 +14,13 @@ namespace {
 char setting[] = "GOMP_SPINCOUNT=3000";
 char* displaced = nullptr;
 
-// Whether an entry of the environment sets the variable. Called before libc is ready.
+// True if an entry of the environment sets the variable. Called before libc is initialized.
 bool sets(const char* entry, const char* variable) {
   while (*variable && *entry == *variable) ++entry, ++variable;
   return *variable == '\0' && *entry == '=';
 }
 
-// The entry that sets the variable, or null.
+// Returns the entry that sets the variable, or null.
 char** entry_of(char** environment, const char* variable) {
   for (; *environment; ++environment) {
     if (sets(*environment, variable)) return environment;

@@ -1,13 +1,14 @@
-// How long idle threads of libgomp spin before they sleep.
+// Spin time of idle libgomp threads before they sleep.
 #pragma once
 
 namespace dtn {
 
-// libgomp lets idle threads spin for a millisecond or more before they sleep. On a machine that is
-// busy with something else, loader threads included, they then burn the very time the work is
-// waiting for. A program that calls this function has GOMP_SPINCOUNT=3000 in its environment from
-// the moment libgomp reads it, which is before main, unless the environment chooses itself (by
-// GOMP_SPINCOUNT or OMP_WAIT_POLICY). The call itself does nothing; it brings in what does.
+// By default, idle libgomp threads spin for a millisecond or more before they sleep. On a machine
+// that is busy with other work, loader threads included, the spinning takes time from the threads
+// that have work. A program that calls this function has GOMP_SPINCOUNT=3000 in its environment
+// when libgomp reads it, which is before main, unless the environment already sets GOMP_SPINCOUNT
+// or OMP_WAIT_POLICY. The call itself does nothing; it makes the linker include the code that does
+// this.
 void spin_briefly();
 
 }  // namespace dtn

@@ -1,4 +1,4 @@
-// Sizes on a command line.
+// Parses sizes on a command line.
 #pragma once
 
 #include <array>

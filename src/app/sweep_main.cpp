@@ -33,7 +33,8 @@ struct SweepCommand {
   MachineOptions machine;
 };
 
-// The command that gives the same tables: neither the folder nor how the work is divided matters.
+// Returns a command that gives the same tables. The output folder and the division of the work do
+// not change the tables, so the command leaves them out.
 std::string command_of(const SweepCommand& options, const fs::path& trainer) {
   std::string command = trainer.empty() ? "dtn-sweep" : trainer.filename().string() + " sweep";
   command += " --config " + shell_quoted(options.config);
@@ -42,7 +43,8 @@ std::string command_of(const SweepCommand& options, const fs::path& trainer) {
   return command;
 }
 
-// Becomes the program of --trainer, which knows what its configs may name, with the same arguments.
+// Replaces this process by the program of --trainer, with the same arguments. That program may
+// register more names for configs.
 [[noreturn]] void become_trainer(const SweepCommand& options, int argc, char** argv) {
   std::vector<std::string> words = {fs::absolute(options.trainer).string(), "sweep"};
   for (int i = 1; i < argc; ++i) {
@@ -60,7 +62,7 @@ std::string command_of(const SweepCommand& options, const fs::path& trainer) {
   throw ConfigError(cat("--trainer ", options.trainer, ": ", std::strerror(errno)));
 }
 
-// "imagenet-c=DIR", as often as there are suites.
+// Parses the values of --suite-root, one "imagenet-c=DIR" for each suite.
 std::map<std::string, fs::path> suite_roots_of(const SweepCommand& options) {
   std::map<std::string, fs::path> roots;
   for (const std::string& text : options.suite_roots) {

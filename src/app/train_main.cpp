@@ -29,13 +29,13 @@ namespace fs = std::filesystem;
 
 struct TrainCommand {
   std::string config, output, resume;
-  std::string print_config;  // empty: not asked for
+  std::string print_config;  // empty: the option is absent
   std::vector<std::string> overrides;
   bool dry_run = false;
   MachineOptions machine;
 };
 
-// The run folder that `--resume DIR` belongs to: DIR itself, or two above a checkpoint.
+// Returns the run folder for `--resume DIR`: DIR itself, or two levels above a checkpoint.
 fs::path run_folder_of(const fs::path& dir) {
   fs::path absolute = fs::canonical(dir);
   return fs::exists(absolute / "state.safetensors") ? absolute.parent_path().parent_path()
@@ -61,8 +61,8 @@ bool leaves_num_classes_out(const TrainCommand& options, const Registries& regis
                    "model.num_classes");
 }
 
-// Settles what the config, given anew, leaves to others: a run keeps the resizing and the number of
-// classes that it began with, and a new run has the classes of its training data.
+// Fills in what a given config leaves open. A resumed run keeps the resizing method and the number
+// of classes of its first config. A new run takes the number of classes from its training data.
 void settle(const TrainCommand& options, const fs::path& output, const Registries& registries,
             ExperimentConfig& config) {
   if (options.config.empty()) return;
@@ -79,8 +79,8 @@ void settle(const TrainCommand& options, const fs::path& output, const Registrie
   if (open_classes) config.model.num_classes = begun.model.num_classes;
 }
 
-// The folder of a run in which nobody else works. Made if it was not there, and gone again if
-// nothing came to be in it, such as where the data set is missing.
+// Run folder, locked against other processes. The constructor creates it. The destructor removes a
+// created folder that is still empty, for example because the data set is missing.
 class RunFolder {
  public:
   explicit RunFolder(const fs::path& path)
@@ -98,7 +98,7 @@ class RunFolder {
   RunLock lock_;
 };
 
-// Throws ConfigError where a run in that folder would mix two.
+// Throws ConfigError if the output is a file, or a non-empty folder without --resume.
 void check_run_folder(const TrainCommand& options, const fs::path& output) {
   if (fs::exists(output) && !fs::is_directory(output)) {
     throw ConfigError(cat("--output ", output.string(), ": is a file, not a folder"));
@@ -143,7 +143,7 @@ int run_train(const TrainCommand& options, const Registries& registries) {
   std::optional<RunFolder> folder;
   if (ranks.is_first()) {
     Communicator::Work reading(ranks, "looking for a checkpoint", Communicator::Work::kLong);
-    // First the lock: looking for a checkpoint clears away what seems to be left of a killed run.
+    // Lock first: the search for a checkpoint removes what looks like leftovers of a killed run.
     check_run_folder(options, output);
     folder.emplace(output);
     const std::string warning =
@@ -158,7 +158,7 @@ int run_train(const TrainCommand& options, const Registries& registries) {
 
 int train_main(int argc, char** argv, const Registries& registries) {
   if (const Command* command = argc > 1 ? find_command(argv[1]) : nullptr) {
-    // A sweep trains with this very program, which may know more than dtn-train.
+    // The sweep trains with this same program, which may have more registry entries than dtn-train.
     if (command->run == train_main) return train_main(argc - 1, argv + 1, registries);
     if (std::string_view(command->name) == "sweep") {
       return sweep_main(argc - 1, argv + 1, registries, fs::read_symlink("/proc/self/exe"));

@@ -25,7 +25,7 @@ void WeightsOptions::add_to(CLI::App& app, const std::string& ema_help, const st
 
 namespace {
 
-// A run without `last` that set a checkpoint aside.
+// True if the run diverged: it has a checkpoint that was set aside.
 bool is_diverged(const fs::path& run) {
   std::error_code none;
   for (const auto& entry : fs::directory_iterator(run / "checkpoints", none)) {

@@ -1,4 +1,4 @@
-// Where a program's weights come from, and the config that goes with them.
+// Source of a program's weights, and the config that belongs to them.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,17 +17,17 @@ struct WeightsOptions {
   std::vector<std::string> overrides;
   bool ema = false;
 
-  // `ema_help` is what the program does with the moving average. By the default `names` the
-  // checkpoint may also stand alone on the command line.
+  // `ema_help` says what the program does with the moving average. With the default `names`, the
+  // checkpoint may also be given without the option name.
   void add_to(CLI::App& app, const std::string& ema_help,
               const std::string& names = "--checkpoint,checkpoint");
 
-  // The safetensors file that --checkpoint means, see find_weights(). Throws ConfigError where
-  // there is none.
+  // Returns the safetensors file that --checkpoint refers to; see find_weights(). Throws
+  // ConfigError if there is none.
   std::filesystem::path file() const;
-  // The config in --config, or else the one that the file carries, or else what a config.json of
-  // timm's beside it says, with what --set overrides.
-  // Throws ConfigError where there is none, or for what is wrong with it.
+  // Returns the config of --config, or else the config stored in the weights file, or else the
+  // config of a timm config.json beside the file. Applies the overrides of --set. Throws
+  // ConfigError if there is no config, or if the config is invalid.
   ExperimentConfig config_of(const TensorFile& weights, const ConfigSchemas& schemas) const;
 };
 
