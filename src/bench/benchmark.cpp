@@ -23,8 +23,8 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Prepares images for about that many seconds, going through the data set in steps that reach all
-// of its classes; damaged ones and those without pixels are left out.
+// Times the stages of images for about `seconds`. The stride kStep reaches all classes of a sorted
+// data set. Damaged images are skipped. Samples that need no preparation have no stages to time.
 void time_stages(const Dataset& data, const Transform& transform, std::uint64_t seed,
                  double seconds, DataBenchmark& result) {
   constexpr std::int64_t kWarmup = 4, kStep = 7919;
@@ -69,9 +69,10 @@ void time_stages(const Dataset& data, const Transform& transform, std::uint64_t 
   result.normalize_us = normalize * scale;
 }
 
-// The kernels of a step on a CUDA device, with `batch` where no step has read one: a graph is
-// captured in the third step from there, and the first two are enqueued kernel by kernel. The first
-// is under way while the host enqueues the second, so no kernel of that one waits for the host.
+// Traces the kernels of a step on a CUDA device. No earlier step may have read `batch`. Steps with
+// a new batch address are captured as a graph from the third step on; the first two steps are
+// enqueued kernel by kernel. While the first step runs, the host enqueues the second one, so no
+// kernel of the traced second step waits for the host.
 std::vector<KernelTotal> trace_step(Learner& learner, const Fields& batch, std::int64_t step) {
   learner.start_step(batch, step, 1e-4);
   const cuda::Trace trace;
@@ -97,7 +98,7 @@ TrainBenchmark benchmark_train(const ExperimentConfig& config, const StepsToTime
   const auto images = static_cast<std::int64_t>(
       rows_of_rank(config.train.batch_size, ranks->rank(), processes).size());
   const std::int64_t micro = std::min(micro_batch(config.train), images);
-  // All at once, as in a step.
+  // All processes measure at the same time, as in a step.
   auto ceiling = [&] {
     ranks->barrier();
     Tensor rate =
@@ -180,7 +181,7 @@ LoadingRate measure_loading(std::shared_ptr<const SampleSource> source,
   LoaderOptions options = loading_of(config, split, {.device = device});
   const std::int64_t size = source->size(), length = epoch_length(size, 1, options.copies);
   options.batch_size = std::clamp<std::int64_t>(length, 1, batch_size);
-  // An epoch long enough that its ends, where workers wait, do not count.
+  // The epoch is long, so that the waiting of workers at its ends does not count.
   options.repeats = static_cast<int>(std::clamp<std::int64_t>(
       100 * options.batch_size / std::max<std::int64_t>(size, 1), 1, 1000));
   options.drop_last = true;
@@ -189,7 +190,7 @@ LoadingRate measure_loading(std::shared_ptr<const SampleSource> source,
   Batch batch;
   std::int64_t epoch = 0;
   loader.start(epoch);
-  loader.next(batch);  // threads and buffers
+  loader.next(batch);  // starts the threads and fills the buffers
   const auto start = Clock::now();
   double elapsed = 0;
   while (elapsed < seconds) {

@@ -14,7 +14,7 @@
 namespace dtn {
 namespace {
 
-// One kind, with what it takes.
+// A kind of attention, with the shapes of its inputs.
 struct AttentionSubject {
   std::function<Variable(Context&, const std::vector<Variable>&)> attend;
   std::vector<Shape> inputs;
@@ -51,7 +51,7 @@ AttentionSubject make_attention_subject(const std::string& kind,
           {one, one}};
 }
 
-// Forward and backward times of one kind.
+// Times the forward and backward passes of one kind of attention.
 class AttentionRuns {
  public:
   AttentionRuns(const AttentionSubject& subject, const AttentionBenchmarkOptions& o)
@@ -84,7 +84,7 @@ class AttentionRuns {
   std::vector<double> forward_, backward_;
 };
 
-// Of a pass forward and back.
+// Multiply-adds of a forward and a backward pass.
 double multiply_adds_of_attention(const AttentionSubject& subject,
                                   const AttentionBenchmarkOptions& o) {
   Tape tape;

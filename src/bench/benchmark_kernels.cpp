@@ -14,7 +14,7 @@ namespace dtn {
 namespace {
 
 constexpr std::int64_t kLeastCopy = std::int64_t{1} << 20;
-constexpr double kMostSets = 256;  // of inputs: what fills them must not take long
+constexpr double kMostSets = 256;  // sets of inputs; bounds the time to fill them
 
 std::vector<KernelCase> cases_like(const std::string& text, const ExperimentConfig& config,
                                    Device device) {
@@ -28,7 +28,7 @@ std::vector<KernelCase> cases_like(const std::string& text, const ExperimentConf
   throw ConfigError(cat("--only ", text, ": no kernel is called like that; there are ", names));
 }
 
-// Median seconds of `work`.
+// Returns the median seconds of `work`.
 double seconds_of_runs(Device device, int steps, const std::function<void()>& work) {
   if (device != kCpu) return replayed_seconds(steps, work);
   work();

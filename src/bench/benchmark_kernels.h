@@ -1,4 +1,4 @@
-// Single kernels of a training step against what the machine could do.
+// Single kernels of a training step, compared with the peak rates of the machine.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace dtn {
 
 struct KernelBenchmarkOptions {
   int steps = 20;     // timed replays; the median counts
-  int launches = 20;  // of the kernel in each of them, at least
-  std::string only;   // kernels whose names contain it
-  // Bytes that the launches go through in turn before they begin again, so that none finds its
-  // inputs in a cache; the copy whose rate counts is of four times as many.
+  int launches = 20;  // minimum launches per replay
+  std::string only;   // kernels whose names contain this text
+  // Bytes that the launches cycle through, so that no launch finds its inputs in a cache. The copy
+  // that measures the copy rate moves four times as many bytes.
   std::int64_t working_set = std::int64_t{256} << 20;
   std::int64_t cube = 0;  // see measure_gemms()
 };
@@ -24,11 +24,12 @@ struct KernelTime {
   std::string kernel, shape;
   double us = 0;
   double bytes = 0;  // each input read once and each output written once
-  double flops = 0;  // twice the multiply-adds; 0 where there are few of each element
-  // The longer of what the bytes take at the copy rate and the flops at the rate of products.
+  double flops = 0;  // twice the multiply-adds; 0 if they are few per element
+  // The longer of two times: the bytes at the copy rate, and the flops at the rate of matrix
+  // products.
   double floor_us = 0;
   double ratio = 0;        // us / floor_us
-  std::string error = {};  // instead of all this: what went wrong
+  std::string error = {};  // error message; the other numbers are then void
 };
 
 struct KernelBenchmark {
@@ -36,8 +37,8 @@ struct KernelBenchmark {
   int kernels = 0, failed = 0;
 };
 
-// Times those of kernel_cases() one by one, on a CUDA device as captured graphs, and hands each to
-// `report` at once. Throws ConfigError when no kernel is called like options.only.
+// Times the kernels of kernel_cases() one by one, on a CUDA device as captured graphs. Passes each
+// result to `report` at once. Throws ConfigError if no kernel name contains options.only.
 KernelBenchmark benchmark_kernels(const ExperimentConfig& config,
                                   const KernelBenchmarkOptions& options, Device device,
                                   const std::function<void(const KernelTime&)>& report);

@@ -1,4 +1,4 @@
-// One normalizer alone.
+// Benchmark of a single normalizer.
 #include <cmath>
 
 #include "bench/benchmark.h"
@@ -27,7 +27,7 @@ struct Subject {
   }
 };
 
-// Forward and backward over one input.
+// Forward and backward pass over one input.
 struct Pass {
   Tape tape;
   Variable y;
@@ -55,7 +55,7 @@ void measure_on_host(Subject& s, int steps, NormBenchmark& result) {
   result.backward_ms = median(backward);
 }
 
-// Over several inputs in turn, so that none is found in the cache.
+// Cycles through several inputs, so that no input is found in the cache.
 void measure_on_device(Subject& s, int steps, NormBenchmark& result) {
   auto count = static_cast<double>(s.x.size());
   double forward = 1e3 * replayed_seconds(steps, [&] {
@@ -91,7 +91,7 @@ TokenGrid grid_of(const NormConfig& norm, const NormInput& input) {
   return {side, side, tokens - side * side};
 }
 
-// Sets the positions of all heads.
+// Sets the position weights (x, y, d) of all heads.
 void set_positions(ParameterStore& store, const std::array<double, 3>& weights) {
   const Parameter* position = store.find("norm.pos_proj.weight");
   if (!position) throw ConfigError("this normalizer has no relative positions to set");
@@ -106,7 +106,7 @@ void set_positions(ParameterStore& store, const std::array<double, 3>& weights) 
   parameter.copy_from(converted);
 }
 
-// Of a pass forward and back over one sample.
+// Multiply-adds of a forward and a backward pass over one sample.
 double multiply_adds_of_sample(const NormConfig& norm, const NormShape& shape, DType dtype,
                                const NormRegistry& norms) {
   Subject s(norm, shape, dtype, kMeta, norms);
@@ -144,7 +144,8 @@ NormBenchmark benchmark_norm(const NormConfig& norm, const NormInput& input, DTy
   double elements = static_cast<double>(batch * tokens * channels);
   result.multiply_adds_per_element = multiply_adds_of_sample(norm, norm_shape, dtype, norms) /
                                      static_cast<double>(tokens * channels);
-  if (positions && grid.height == 1) {  // both moments, again, back, and the gradient of weights
+  // Both moments, their recomputation, the backward pass, and the gradient of the weights.
+  if (positions && grid.height == 1) {
     result.multiply_adds_per_element = 8 * dtn_line_taps((*positions)[2], grid.width);
   }
   result.gflops = 2 * result.multiply_adds_per_element * elements /

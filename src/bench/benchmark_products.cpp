@@ -18,7 +18,7 @@
 namespace dtn {
 namespace {
 
-constexpr double kWorthwhile = 0.98;  // of the first offer's time: less is within what times vary
+constexpr double kWorthwhile = 0.98;  // fraction of the first offer's time; smaller gains are noise
 
 std::vector<cuda::Product> products_of_a_step(const ExperimentConfig& config,
                                               const Registries& registries) {
@@ -29,7 +29,7 @@ std::vector<cuda::Product> products_of_a_step(const ExperimentConfig& config,
   return cuda::products();
 }
 
-// The operands of one product in memory of their own.
+// Operands of one product, in separate memory.
 class Operands {
  public:
   Operands(const cuda::Product& p, RandomValues& values) {
@@ -54,7 +54,7 @@ class Operands {
   double bytes_ = 0;
 };
 
-// One kind of product by one offer after the other.
+// Times one kind of product with each of its offers.
 class Trial {
  public:
   Trial(const cuda::Product& product, const ProductBenchmarkOptions& options)
@@ -77,7 +77,7 @@ class Trial {
     return 1e6 * seconds / static_cast<double>(rounds * sets_.size());
   }
 
-  // Whether an offer gives the same bits each time.
+  // True if an offer gives the same bits each time.
   bool is_steady(std::size_t offer) const {
     cuda::choose_offer(product_.name, offer);
     const auto result = [&] {
@@ -97,7 +97,7 @@ class Trial {
   std::list<Operands> sets_;
 };
 
-// The two times of an offer.
+// Two time measurements of an offer.
 struct Times {
   double once = 0, again = 0;
   double slower() const { return std::max(once, again); }
@@ -105,7 +105,7 @@ struct Times {
   double mean() const { return (once + again) / 2; }
 };
 
-// The fastest of the offers that are steady, or the first of these when it is hardly slower.
+// Returns the fastest of the steady offers, or the first of them if it is hardly slower.
 std::size_t best_of(const std::vector<Times>& times,
                     const std::function<bool(std::size_t)>& is_steady) {
   std::vector<std::size_t> steady;

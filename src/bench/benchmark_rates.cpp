@@ -1,4 +1,4 @@
-// The ceilings that everything else is held against: matrix products, and copies.
+// Peak rates for comparison: matrix products and copies.
 #include <algorithm>
 
 #include "bench/benchmark.h"
@@ -27,7 +27,7 @@ double measure_gemm(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype,
   gemm.ldc = n;
   gemm.transpose_b = true;
   run_on(device, gemm);
-  // A product on a device takes less than its launch may: several are timed together.
+  // On a device, a product may take less time than its launch, so several are timed together.
   int together = device == kCpu ? 1 : 10;
   double best = 1e30, spent = 0;
   while (spent < seconds) {
@@ -41,7 +41,7 @@ double measure_gemm(std::int64_t m, std::int64_t n, std::int64_t k, DType dtype,
          1e9;
 }
 
-// The linear layers of a block of a stage, on a grid that every stage halves.
+// Adds the linear layers of one block of a stage. The grid halves from stage to stage.
 void add_stage(const ModelConfig& model, int stage, std::int64_t batch,
                std::vector<GemmRate>& rates) {
   const std::int64_t c = model.embed_dim.at(stage),
@@ -77,7 +77,7 @@ double best_rate(const std::vector<GemmRate>& rates) {
 }
 
 double measure_copy(Device device, std::int64_t bytes) {
-  constexpr std::int64_t kRows = 256;  // that threads share out
+  constexpr std::int64_t kRows = 256;  // shared out among the threads
   const Tensor from = RandomValues().tensor({kRows, bytes / 4 / kRows}, DType::kFloat32, device);
   Tensor to = Tensor::empty_like(from);
   auto copy = [&] {

@@ -1,4 +1,4 @@
-// The allocator of a device, whichever it is.
+// Allocator functions for any device.
 #pragma once
 
 #include "core/allocator.h"

@@ -1,4 +1,4 @@
-// What the files of kernel cases share; see kernel_cases.h. kernel_cases.cpp: images, loss, update.
+// Shared by the files of kernel cases; see kernel_cases.h. kernel_cases.cpp: images, loss, update.
 // kernel_cases_linear.cpp: matrix products. kernel_cases_tokens.cpp: norms and attention.
 #pragma once
 
@@ -14,25 +14,25 @@
 
 namespace dtn {
 
-// What a step's arguments follow from; each case has a copy.
+// Shapes and types of a step, from which the kernel arguments follow. Each case has a copy.
 struct StepShape {
   ExperimentConfig config;
   Device device;
   DType t = DType::kFloat32;    // of activations
   DType acc = DType::kFloat32;  // of statistics and parameter gradients
   std::int64_t B = 0;           // images of a micro-batch
-  std::int64_t T = 0;           // tokens of the first block,
-  std::int64_t T_end = 0;       // and of the last
+  std::int64_t T = 0;           // tokens in the first block
+  std::int64_t T_end = 0;       // tokens in the last block
   std::int64_t C = 0, H = 0, D = 0, hidden = 0;
-  bool drops = false;           // drop path of the branches
-  bool fused_residual = false;  // the product at the end of a branch adds the residual
+  bool drops = false;           // drop path in the residual branches
+  bool fused_residual = false;  // the last product of a branch adds the residual
 };
 
 class CaseList {
  public:
   explicit CaseList(Device device) : device_(device) {}
 
-  // `arguments` makes those of a kernel out of tensors that it takes.
+  // Adds a case. `arguments` takes a KernelTensors& and returns the kernel's arguments.
   template <class F>
   void add(std::string name, std::initializer_list<std::int64_t> sizes, const F& arguments) {
     std::string shape;

@@ -167,7 +167,7 @@ void add_update_cases(CaseList& cases, const StepShape& s) {
       return args;
     });
   } else if (optim.name == "lamb") {
-    // With a trust ratio, taken for one tensor: the chunks are as many for those of a model.
+    // With the trust ratio of a single tensor. The chunks of a whole model are as many.
     cases.add("lamb", {count}, [=](KernelTensors& m) {
       auto args = update_of<LambStep>(m, s, count);
       args.m = m.in_out({count}, kType);

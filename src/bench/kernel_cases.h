@@ -1,5 +1,5 @@
-// The kernels of a training step, each as a model calls it: its arguments at the model's shapes, in
-// memory of their own.
+// Kernels of a training step, called as the model calls them: with arguments at the model's shapes,
+// in separate memory.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,13 @@
 
 namespace dtn {
 
-// The tensors of one call, which know how many bytes it moves at least: each that it reads once,
-// and each that it writes once.
+// Tensors of one kernel call. Counts the bytes that the call must at least move: each input read
+// once, and each output written once.
 class KernelTensors {
  public:
   KernelTensors(Device device, RandomValues& values) : device_(device), values_(values) {}
 
-  // Becomes a pointer of whatever type an argument has.
+  // Pointer to a tensor's memory; converts to any pointer type.
   struct Address {
     void* address;
     template <class T>
@@ -27,13 +27,13 @@ class KernelTensors {
     }
   };
   Address in(const Shape& shape, DType dtype) { return take(shape, dtype, kIn, -1, 1); }
-  // For variances, scales and shares.
+  // Positive inputs, for variances, scales and probabilities.
   Address positive(const Shape& shape, DType dtype) { return take(shape, dtype, kIn, 0.5, 1); }
-  // Whole numbers in [0, limit).
+  // Integers in [0, limit).
   Address below(double limit, const Shape& shape, DType dtype) {
     return take(shape, dtype, kIn, 0, limit);
   }
-  // These values.
+  // Input with the given values.
   Address copy(const Tensor& values);
   Address out(const Shape& shape, DType dtype) { return take(shape, dtype, kOut, 0, 0); }
   Address in_out(const Shape& shape, DType dtype) { return take(shape, dtype, kInOut, -1, 1); }
@@ -54,8 +54,8 @@ class KernelTensors {
 };
 
 struct KernelCall {
-  std::function<void()> run;  // or enqueue
-  double multiply_adds = 0;   // as the kernel's arguments tell; 0 where they do not count them
+  std::function<void()> run;  // runs the kernel or enqueues it
+  double multiply_adds = 0;   // counted from the arguments; 0 if they are not counted
 };
 
 struct KernelCase {
@@ -65,8 +65,9 @@ struct KernelCase {
   std::function<KernelCall(KernelTensors&)> prepare;
 };
 
-// Those of `config`, as it was loaded, on this device, at its micro-batch and precision. Throws
-// ConfigError for a family of models whose layers are not known here.
+// Returns the kernels of a step of `config`, as it was loaded, on this device, at the config's
+// micro-batch size and precision. Throws ConfigError for a model family whose layers are not known
+// here.
 std::vector<KernelCase> kernel_cases(const ExperimentConfig& config, Device device);
 
 }  // namespace dtn

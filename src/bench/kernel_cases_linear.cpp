@@ -1,4 +1,4 @@
-// The matrix products of a block's linear layers, with what is fused with them.
+// Matrix products of a block's linear layers, with the operations that are fused with them.
 #include "bench/kernel_case_list.h"
 #include "kernels/gemm/linear.h"
 #include "kernels/pointwise/gelu_backward.h"
@@ -12,8 +12,8 @@ struct Layer {
   std::string name;
   std::int64_t rows, in, out;
   bool bias = true;
-  bool residual = false;  // the product adds it, where a device can
-  bool gelu = false;      // behind it, and before its input
+  bool residual = false;  // the product adds a residual, if the device supports it
+  bool gelu = false;      // GELU after the layer, or before its input
 };
 
 LinearForward forward_of(KernelTensors& m, const StepShape& s, const Layer& l) {
@@ -50,17 +50,17 @@ LinearBackwardInput input_gradient_of(KernelTensors& m, const StepShape& s, cons
   if (l.gelu) {
     args.preactivation = m.in({l.rows, l.in}, s.t);
     if (s.device == kCpu) {
-      // A model writes the activation over what it is recomputed from. Here that would be gone the
-      // next time.
+      // A model overwrites the preactivation with the activation. Repeated runs need the
+      // preactivation, so the activation goes to another tensor.
       args.activation = m.out({l.rows, l.in}, s.t);
     } else {
-      args.dbias = m.in_out({l.in}, s.acc);  // and the activation has been kept
+      args.dbias = m.in_out({l.in}, s.acc);  // no activation here: it has been kept
     }
   }
   return args;
 }
 
-// Without the bias gradient, which is a kernel of its own on a device.
+// Without the bias gradient, for which a device has a separate kernel.
 LinearBackwardWeight weight_gradient_of(KernelTensors& m, const StepShape& s, const Layer& l) {
   return {s.t,
           l.rows,
@@ -91,12 +91,12 @@ void add_products(CaseList& cases, const StepShape& s) {
     add(l, "_dx", input_gradient_of);
     add(l, "_dw", weight_gradient_of);
   }
-  // As a model calls them, with what a device does in a kernel behind the product.
+  // As a model calls them, including the kernel that a device runs after the product.
   add({"fc1_gelu", rows, s.C, s.hidden, true, false, true}, "_fwd", forward_of);
   add({"fc2_gelu", rows, s.hidden, s.C, true, false, true}, "_dx", input_gradient_of);
 }
 
-// What goes with the products, alone.
+// Adds the kernels around the products as separate cases.
 void add_parts_of_products(CaseList& cases, const StepShape& s) {
   const std::int64_t rows = s.B * s.T;
   const Shape z = {rows, s.hidden};

@@ -1,4 +1,4 @@
-// The norms and the attention of a model's blocks.
+// Norms and attention of a model's blocks.
 #include <cmath>
 
 #include "bench/kernel_case_list.h"
@@ -12,7 +12,7 @@
 namespace dtn {
 namespace {
 
-// The scale of each sample's branch, for arguments that have one.
+// Sets the scales of drop path, one per sample, for arguments that have them.
 void set_drop_path(KernelTensors& m, const StepShape& s, std::int64_t rows, auto& args) {
   args.row_scale = m.positive({s.B}, s.acc);
   args.rows_per_scale = rows / s.B;
@@ -74,7 +74,8 @@ void add_layer_norm(CaseList& cases, const StepShape& s, std::int64_t tokens) {
   });
 }
 
-// Drop path where no norm does it on the way, and behind a product that adds the residual.
+// Adds the separate drop-path kernels. `residual`: a forward kernel, which also adds the residual;
+// without it, the product that ends the branch does both.
 void add_drop_path(CaseList& cases, const StepShape& s, bool residual) {
   const Shape x = {s.B, s.T, s.C};
   const std::int64_t per_scale = s.T * s.C;
@@ -90,14 +91,14 @@ void add_drop_path(CaseList& cases, const StepShape& s, bool residual) {
   });
 }
 
-// Whether DTN makes the residual sum on the way.
+// True if DTN computes the residual sum in its own kernel.
 bool adds_branch(const StepShape& s, const DtnOptions& options) {
   const ModelConfig& model = s.config.model;
   const TokenGrid grid{model.grid_h(), model.grid_w(), options.prefix_ln ? 1 : 0};
   return !s.fused_residual && options.takes_sum(grid, s.device);
 }
 
-// What both passes of DTN have in common.
+// Arguments that both passes of DTN share.
 template <class Arguments>
 Arguments dtn_arguments(KernelTensors& m, const StepShape& s, const DtnOptions& options) {
   const ModelConfig& model = s.config.model;
@@ -195,7 +196,7 @@ void add_dtn(CaseList& cases, const StepShape& s) {
   });
 }
 
-// The norms of the model's blocks that are LayerNorm or DTN, and what stands around them.
+// Adds the LayerNorm and DTN kernels of the model's blocks, and the drop path around them.
 void add_norms(CaseList& cases, const StepShape& s) {
   const ModelConfig& c = s.config.model;
   const bool all_layer_norm = c.norm.type == "ln" || c.norm_layers() == 0;
@@ -242,7 +243,7 @@ void add_attention(CaseList& cases, const StepShape& s) {
   });
 }
 
-// That of the class token alone, in the last block.
+// Adds the attention of the class token in the last block.
 void add_query_attention(CaseList& cases, const StepShape& s) {
   const double scale = 1 / std::sqrt(static_cast<double>(s.D));
   const std::int64_t Q = 1 + s.config.model.distilled;

@@ -6,7 +6,7 @@
 namespace dtn {
 namespace {
 
-// The same run on made-up samples, as many as a split of the data set is known to have.
+// Returns the config with synthetic samples, as many as the split of the data set is known to have.
 ExperimentConfig with_made_up_samples(ExperimentConfig config, Split split) {
   struct Sizes {
     std::int64_t train, val;

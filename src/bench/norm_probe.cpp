@@ -14,7 +14,7 @@ Tensor converted(const Tensor& t, DType dtype) {
   return out;
 }
 
-// The tensors of a file by name; what is taken is gone.
+// Tensors of a file by name; taking a tensor removes it.
 class Inputs {
  public:
   explicit Inputs(const NamedTensors& tensors) {

@@ -1,4 +1,4 @@
-// Samples that mean nothing, for steps whose time is all that counts.
+// Random samples, for benchmarks of training steps.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace dtn {
 
-// Random images, or sequences as long as may be, and labels, as Classify wants them.
+// Returns random images, or sequences of the maximum length, with labels, as Classify expects them.
 Fields random_batch(const ModelConfig& model, std::int64_t n, Device device);
 
 }  // namespace dtn

@@ -1,4 +1,5 @@
-// The inputs of measurements: never zeros, which a device may handle with less power and so faster.
+// Inputs for benchmarks. They are never zeros: a device may process zeros with less power, and
+// hence faster.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +10,11 @@
 
 namespace dtn {
 
-// Half a million are made on the host, once for each type and range; tensors are filled with them
-// over and over, each beginning elsewhere.
+// Half a million values are made on the host, once for each type and range. Tensors are filled with
+// repetitions of these values; each tensor starts at another position.
 class RandomValues {
  public:
-  // Uniform in [low, high): of a float type as they are, of any other rounded down.
+  // Fills `t` with uniform values in [low, high); integer types round them down.
   void fill(Tensor& t, double low = -1, double high = 1);
   Tensor tensor(const Shape& shape, DType dtype, Device device);
 

@@ -31,7 +31,7 @@ std::string rate_text(const ExperimentConfig& config, const RunSize& size) {
   return text + "\n";
 }
 
-// The limit of the control group that the process is in; infinite: none.
+// Returns the memory limit of the process's control group; infinity if there is none.
 double group_bytes() {
   double least = std::numeric_limits<double>::infinity();
   for (const char* file : {"/sys/fs/cgroup/memory.max",  // version 2, then version 1
@@ -49,8 +49,8 @@ double machine_bytes(Device device) {
   return std::min(physical, group_bytes());
 }
 
-// Bytes that a run needs whatever else it does: what the optimizer holds, and what one micro-batch
-// keeps for the backward pass.
+// Lower bound of a run's memory in bytes: the optimizer state, and the activations that one
+// micro-batch keeps for the backward pass.
 double least_bytes(const ExperimentConfig& config, const Complexity& cost) {
   const bool low = config.train.precision == Precision::kBFloat16;
   const double activations = low ? cost.activation_bytes_bf16 : cost.activation_bytes_fp32;
@@ -58,7 +58,7 @@ double least_bytes(const ExperimentConfig& config, const Complexity& cost) {
          activations * static_cast<double>(micro_batch(config.train));
 }
 
-// The part of a job's batch that one of its processes has in memory.
+// Returns the config of one process of a job: with its part of the batch.
 ExperimentConfig share_of(const ExperimentConfig& config, int processes) {
   ExperimentConfig share = config;
   share.train.batch_size = std::max(1, config.train.batch_size / processes);
@@ -88,7 +88,7 @@ std::string memory_text(const RunMemory& m, Device device) {
   return text;
 }
 
-// A few samples, of a small batch: how many a training batch has does not matter here.
+// Measures with small batches of at most kMostSamples: the batch size does not change the time.
 double load_seconds(const ExperimentConfig& config, const RunData& data, Device device) {
   constexpr double kSeconds = 0.25;
   constexpr std::int64_t kMostSamples = 64;
@@ -124,7 +124,7 @@ std::string memory_warning(const ExperimentConfig& config, Device device, int pr
   constexpr double kCloseTo = 0.5;
   if (cost.multiply_adds == 0 || need < kCloseTo * have) return "";
   if (need <= have || share.train.checkpoint_blocks) {
-    // Close to the limit, or not keeping all: measured, as a dry run does.
+    // Close to the limit, or with recomputed activations: measure, as a dry run does.
     std::string ignored;
     const RunData data = open_or_make_up(*task, share, device, registries, ignored);
     const StepGlance step =
@@ -135,7 +135,7 @@ std::string memory_warning(const ExperimentConfig& config, Device device, int pr
   return cat("memory: the run needs about ", bytes_text(need), ", and there is ", bytes_text(have),
              processes_here > 1 ? " for each process" : "", "; ", kLessMemory);
 } catch (const Error&) {
-  return "";  // an estimate that cannot be made stops no run, whose own errors say more
+  return "";  // no estimate must not stop a run; its own errors say more
 }
 
 std::string describe_run(const ExperimentConfig& asked, const std::filesystem::path& output,

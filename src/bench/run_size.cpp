@@ -11,7 +11,8 @@
 namespace dtn {
 namespace {
 
-// The most that a loader holds (loader.h), and the one that it has handed out.
+// Returns the maximum number of batches in a loader (loader.h), plus the one that it has handed
+// out.
 double batches_held(std::int64_t workers, std::int64_t batch_size) {
   return static_cast<double>(
       workers > 0 ? std::max<std::int64_t>(3, 2 * workers / batch_size + 1) + 1 : 2);
@@ -34,7 +35,7 @@ void add_batches(const ExperimentConfig& config, const SampleSource& source,
     memory.batches += held * carried;
     return;
   }
-  // The feeder's ring of three on either side, and what a step reads.
+  // The feeder's ring has three batches on the host and on the device; a step reads one more.
   memory.batches += 3 * carried + static_cast<double>(batch_size) * bytes_of(source.delivered());
   memory.host_batches += (held + 2) * carried;
 }
@@ -72,7 +73,7 @@ std::int64_t evaluations_of(const TrainConfig& train, const RunSize& size) {
 
 namespace {
 
-// How many an optimizer keeps of the size of the weights.
+// Returns the number of the optimizer's state buffers, each of the size of the weights.
 double state_buffers(const OptimConfig& config, const OptimizerRegistry& optimizers) {
   ParameterStore nothing;
   nothing.allocate();
@@ -89,7 +90,7 @@ RunMemory memory_of_run(const ExperimentConfig& config, const RunData& data,
   RunMemory memory;
   const double with_low = train.precision == Precision::kBFloat16 ? 1.5 : 1;
   memory.weights = with_low * copy;
-  // Models are laid out with a gradient, which a teacher's has no use for.
+  // Every model is allocated with a gradient buffer, although a teacher does not use it.
   memory.teacher = (1 + with_low) * 4 * static_cast<double>(step.other_parameters);
   memory.gradients = copy;
   memory.moments = copy * state_buffers(config.optim, optimizers);
@@ -107,7 +108,7 @@ RunTime time_of_run(const ExperimentConfig& config, const RunSize& size, double 
   const auto with_loading = [&](double computing) {
     if (workers == 0) return computing + load_seconds;
     if (device != kCpu) return std::max(computing, load_seconds);
-    // The cores do both; and no sample is there before it is loaded.
+    // The cores do both, and a sample cannot be used before it is loaded.
     return std::max(computing + load_seconds * workers / threads, load_seconds);
   };
   RunTime time;

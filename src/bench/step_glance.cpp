@@ -14,7 +14,7 @@
 namespace dtn {
 namespace {
 
-// On the CPU, as many as come to kWork multiply-adds, where a whole micro-batch has more.
+// Returns the number of samples to measure. On the CPU, kWork bounds their multiply-adds.
 std::int64_t samples_to_look_at(const ExperimentConfig& config, double multiply_adds,
                                 std::int64_t epoch, Device device) {
   constexpr double kWork = 50e9;
@@ -28,8 +28,8 @@ std::int64_t samples_to_look_at(const ExperimentConfig& config, double multiply_
   return std::clamp<std::int64_t>(samples, 1, epoch);
 }
 
-// What the samples of `batch` say of all, where they cost what they are long: the mean of all lengths
-// to theirs, and the longest of all to the longest of them. 1 where a sample is as good as another.
+// Ratios of sample lengths, if the cost of a sample depends on its length: the mean of all lengths
+// to the mean in `batch`, and the longest of all to the longest in `batch`. Otherwise 1.
 struct LengthRatios {
   double mean = 1, longest = 1;
 };
@@ -47,7 +47,7 @@ LengthRatios length_ratios(const SampleSource& source, const DeviceBatch& batch)
                                        static_cast<double>(std::ranges::max(these))};
 }
 
-// The median of up to three calls; fewer where they take long.
+// Returns the median of up to three calls; of fewer if they take long.
 double seconds_of_a_few(Device device, const std::function<void()>& work) {
   constexpr double kLong = 2;
   std::vector<double> times;
@@ -72,7 +72,7 @@ StepGlance glance_at_step(const ExperimentConfig& config,
       epoch_length(source->size(), config.data.repeats, config.augment.repeats);
   const std::int64_t samples = samples_to_look_at(config, multiply_adds, epoch, device);
   ExperimentConfig small = config;
-  small.data.workers = 0;  // others would load more beside the steps that are timed
+  small.data.workers = 0;  // workers would load more samples during the timed steps
   small.train.batch_size = static_cast<int>(samples);
   small.train.micro_batch.reset();
   Learner learner(small, *task, device, nullptr, registries.optimizers);
@@ -88,9 +88,10 @@ StepGlance glance_at_step(const ExperimentConfig& config,
     learner.step(batch.fields.rows(0, n), step++, 1e-4);
     return static_cast<double>(memory_stats(device).peak_bytes - before);
   };
-  // Two sizes tell what grows with the samples. None of these steps is captured on a device.
+  // Two batch sizes separate the fixed memory from the memory per sample. On a device, none of
+  // these steps is captured as a graph.
   const std::int64_t half = std::max<std::int64_t>(samples / 2, 1);
-  bytes_of_step(half);  // sets up what stays
+  bytes_of_step(half);  // allocates the persistent memory
   const double bytes_of_half = bytes_of_step(half), bytes_of_all = bytes_of_step(samples);
   const auto n = static_cast<double>(samples);
   const LengthRatios lengths = length_ratios(*source, batch);

@@ -1,4 +1,4 @@
-// What a training step takes, for estimates.
+// Time and memory of a training step, for estimates.
 #pragma once
 
 #include <cstdint>
@@ -11,20 +11,23 @@
 
 namespace dtn {
 
-// Samples of one forward pass.
+// Number of samples in one forward pass.
 std::int64_t micro_batch(const TrainConfig& train);
 
 struct StepGlance {
   double seconds_per_sample = 0;
-  // Memory of a step beside weights, gradients, moments and average: bytes + n bytes_per_sample,
-  // for n samples that go through the model at a time.
+  // Memory of a step besides weights, gradients, moments and moving average, for n samples in a
+  // forward pass:
+  //
+  //     bytes + n bytes_per_sample
   double bytes = 0, bytes_per_sample = 0;
-  std::int64_t other_parameters = 0;  // of the task beside what learns: of a teacher
+  std::int64_t other_parameters = 0;  // of the task's other models, such as a teacher
 };
 
-// Measured in a few steps of the config's task, on samples of `source`: no more than a glance
-// allows, by the multiply-adds of a sample (0: not known). Where samples cost what they are long, time
-// is that of one of mean length, and memory that of the longest.
+// Measures a few steps of the config's task on samples of `source`. The work is bounded by a budget
+// of multiply-adds; `multiply_adds` is the number per sample (0: unknown). If the cost of a sample
+// depends on its length, the time is that of a sample of mean length, and the memory that of the
+// longest sample.
 StepGlance glance_at_step(const ExperimentConfig& config,
                           const std::shared_ptr<const SampleSource>& source, double multiply_adds,
                           Device device = kCpu,

@@ -1,4 +1,4 @@
-// Clocks of the benchmarks.
+// Timing functions of the benchmarks.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace dtn {
 
-// Seconds that `work` takes, by the clock of the device it is enqueued on.
+// Returns the seconds that `work` takes, by the clock of the device where it runs.
 double seconds_of(Device device, const auto& work) {
   using Clock = std::chrono::steady_clock;
   if (device == kCpu) {
@@ -34,7 +34,8 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
-// Median seconds of `work` on a CUDA device, replayed as a graph so that launches cost nothing.
+// Returns the median seconds of `work` on a CUDA device. Replays a graph, so that the cost of the
+// launches does not count.
 inline double replayed_seconds(int steps, const std::function<void()>& work) {
   cuda::MemoryPool pool;
   cuda::MemoryPool::Scope scope(pool);
@@ -42,7 +43,7 @@ inline double replayed_seconds(int steps, const std::function<void()>& work) {
   work();
   cuda::Graph graph;
   graph.capture(work);
-  // All are enqueued at once: between two marks the device has no host to wait for.
+  // All replays are enqueued at once, so the device never waits for the host between two marks.
   constexpr std::size_t kWarmup = 3;
   std::vector<cuda::Event> marks(kWarmup + 1 + static_cast<std::size_t>(steps));
   for (cuda::Event& mark : marks) {

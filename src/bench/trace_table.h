@@ -1,4 +1,4 @@
-// Where the time of a step goes: what a trace of it saw, added up by kernel.
+// Time of a training step by kernel, summed from a trace.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ struct KernelTotal {
   double us = 0;
 };
 
-// The longest first.
+// Sums the launches by kernel; the kernel with the longest time comes first.
 std::vector<KernelTotal> add_up(const std::vector<cuda::TimedLaunch>& launches);
 
-// A line for each kernel with its share of all, one for all of them, and how much longer the step
-// of `step_us` took, which ran as one graph or however it does without a trace.
+// Returns a table with a line for each kernel and its share, a line for the sum, and the difference
+// to `step_us`, the time of a step without a trace (possibly replayed as one graph).
 std::string trace_table(const std::vector<KernelTotal>& kernels, double step_us);
 
 }  // namespace dtn
