@@ -30,8 +30,8 @@ class Checker {
   }
 
  private:
-  // The value to blame among keys that do not go together: the one from the top layer, as what lies
-  // below was fine before; the first named wins among equals.
+  // Returns the position to report for incompatible keys: the value from the top layer, because the
+  // layers below were consistent before. Among equal layers, the first path wins.
   Where blame(std::initializer_list<const char*> paths) const {
     return blame(std::span(paths.begin(), paths.end()));
   }
@@ -52,7 +52,8 @@ class Checker {
     }
   }
 
-  // A family knows best; what no family of the registry claims is a vision transformer.
+  // Runs the checks of the model family. A family without checks, or outside the registry, is
+  // checked as a vision transformer.
   void check_model() const {
     const auto family = std::ranges::find(schemas_.models, m_.family, &ModelSchema::family);
     if (family == schemas_.models.end() || !family->sequences) check_images();
@@ -80,7 +81,7 @@ class Checker {
     }
   }
 
-  // Keys of models of sequences.
+  // Rejects keys of sequence models.
   void check_images() const {
     const ModelConfig usual;
     if (m_.max_length != usual.max_length) {
@@ -95,7 +96,7 @@ class Checker {
          "them");
   }
 
-  // The preset has every key; what differs from it was set by somebody.
+  // Rejects unused keys of the family. A value that differs from the preset was set by the user.
   void check_unused(const ModelSchema& family) const {
     ExperimentConfig usual;
     usual.model = model_preset(m_.preset);
@@ -108,7 +109,7 @@ class Checker {
     }
   }
 
-  // Lists have one value for each stage.
+  // Checks that lists have one value for each stage.
   void check_lists() const {
     const auto stages = static_cast<std::size_t>(m_.stages());
     const auto check = [&](const char* path, bool is_list, std::size_t count) {
@@ -228,7 +229,7 @@ class Checker {
     }
   }
 
-  // Whether model.norm.prefix is a way out.
+  // True if the normalizer has the option model.norm.prefix.
   bool takes_prefix_option() const { return m_.norm.find<std::string>("prefix") != nullptr; }
 
   void check_norm() const {
@@ -381,7 +382,7 @@ class Checker {
          number_text(wrong[1]), " comes after ", number_text(wrong[0]));
   }
 
-  // A cosine may rise to min_lr, and be cut off by a long warmup: runs of old do so.
+  // A cosine may rise to min_lr, and a long warmup may cut it off: older configs rely on it.
   void check_way_down(const ScheduleConfig& s, const std::string& name) const {
     const OptimConfig& o = c_.optim;
     const double peak = o.lr * (o.lr_scale_batch ? c_.train.batch_size / *o.lr_scale_batch : 1.0);

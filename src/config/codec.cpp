@@ -6,7 +6,7 @@
 namespace dtn::config {
 namespace {
 
-// from_chars does not take a leading plus, which YAML allows.
+// Removes a leading plus: YAML allows it, from_chars does not.
 std::string_view without_plus(std::string_view view) {
   if (view.size() > 1 && view[0] == '+' && view[1] != '-') view.remove_prefix(1);
   return view;
@@ -43,7 +43,7 @@ double number_at(const Field& field, const Node& node) {
   return value;
 }
 
-// Whether every YAML reader takes the plain text for this very text, whatever its version.
+// True if every YAML version reads the unquoted text as this same text.
 bool is_plain(const std::string& value) {
   const auto is_letter = [](char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); };
   if (value.empty() || !(is_letter(value[0]) || value[0] == '/')) return false;
@@ -67,7 +67,7 @@ std::string describe(const Range& range) {
   const bool has_low = std::isfinite(range.low);
   const bool has_high = std::isfinite(range.high);
   const auto text = [](double bound) {
-    constexpr double kLongest = 1e15;  // of which people read all the digits
+    constexpr double kLongest = 1e15;  // larger bounds are written with an exponent
     const bool whole = bound == std::floor(bound) && std::abs(bound) < kLongest;
     return whole ? std::to_string(static_cast<std::int64_t>(bound)) : number_text(bound);
   };
@@ -97,7 +97,7 @@ std::string number_text(double value) {
   char buffer[40];
   const auto result = std::to_chars(buffer, buffer + sizeof(buffer), value);
   std::string text(buffer, result.ptr);
-  // YAML 1.1 readers take "1e-05" for text; "1.0e-05" is a number to all.
+  // YAML 1.1 reads "1e-05" as text, and "1.0e-05" as a number.
   const std::size_t exponent = text.find('e');
   if (exponent != std::string::npos && text.find('.') == std::string::npos) {
     text.insert(exponent, ".0");

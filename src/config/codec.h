@@ -1,5 +1,5 @@
-// How a value of each C++ type is read from a config and written back. Writing and reading again
-// gives the same value, bit for bit.
+// Reads and writes config values of each C++ type. A value that is written and read again is the
+// same, bit for bit.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace dtn::config {
 
-// The value being read and the key it belongs to.
+// A value to read, and its key.
 struct Field {
   const Node& node;
   const std::string& path;
   const std::string& doc;
 };
 
-// Fails at the value: "<path> <args...> (<doc>)".
+// Throws an error at the value's position: "<path> <args...> (<doc>)".
 template <class... Args>
 [[noreturn]] void fail(const Field& field, const Args&... args) {
   fail(field.node.where, field.path, " ", args...,
@@ -41,16 +41,16 @@ constexpr Range between(double low, double high) { return {.low = low, .high = h
 constexpr Range fraction() { return {.low = 0, .high = 1, .high_open = true}; }          // [0, 1)
 constexpr Range positive_fraction() { return {.low = 0, .high = 1, .low_open = true}; }  // (0, 1]
 
-// Such as "in [0, 1)" or "at least 0"; empty for the range of all numbers.
+// Returns for instance "in [0, 1)" or "at least 0"; empty for the range of all numbers.
 std::string describe(const Range& range);
 void check_range(const Field& field, const Range& range, double value, const std::string& written);
 
-// Whole strings only; false when `text` is not such a number or does not fit.
+// Parse the whole string. Return false if `text` is not a number of this type, or out of range.
 bool parse_number(std::string_view text, double& value);
 bool parse_integer(std::string_view text, std::int64_t& value);
-// The shortest text that reads back as the same value.
+// Returns the shortest text that reads back as the same value.
 std::string number_text(double value);
-// Plain where YAML reads it back as the same text, quoted and escaped where not.
+// Returns plain text if YAML reads it back unchanged; otherwise quotes and escapes it.
 std::string string_text(const std::string& value);
 
 void read_value(const Field& field, const Range& range, bool& value);
@@ -63,7 +63,7 @@ void read_value(const Field& field, const Range& range, std::vector<double>& val
 void read_value(const Field& field, const Range& range, Period& value);
 void read_value(const Field& field, const Range& range, ImageSize& value);
 void read_value(const Field& field, const Range& range, std::vector<std::int64_t>& value);
-// One number, or a list with one for each stage.
+// Reads one number, or a list with one number for each stage.
 template <class T>
 void read_value(const Field& field, const Range& range, PerStage<T>& value) {
   if (!field.node.is_list()) {
@@ -80,9 +80,9 @@ void read_value(const Field& field, const Range& range, PerStage<T>& value) {
   }
   value = PerStage<T>(std::move(each));
 }
-// A list of exactly two numbers.
+// Reads a list of exactly two numbers.
 std::pair<double, double> read_pair(const Field& field, const Range& range);
-// The scalar's text when it is one of `choices`; a quoted choice counts too.
+// Returns the index of the scalar's text in `choices`. Quoted text is allowed too.
 std::size_t read_choice(const Field& field, std::span<const std::string> choices);
 
 std::string write_value(bool value);

@@ -1,4 +1,4 @@
-// Which keys of the section `data` mean something for a data set.
+// Assignment of the keys of the section `data` to data sets.
 #pragma once
 
 #include <span>
@@ -9,7 +9,8 @@
 
 namespace dtn::config {
 
-// Of a data set that is none of them, every key.
+// True if `dataset` uses the key: it lists the key, or no data set does. Always true for a data set
+// that is not in `datasets`.
 bool is_key_of_dataset(const std::string& key, const std::string& dataset,
                        std::span<const DatasetSchema> datasets);
 

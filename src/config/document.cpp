@@ -63,7 +63,7 @@ std::string shown(const std::string& text) {
   constexpr std::size_t kMost = 80;
   std::string out = text.substr(0, kMost);
   if (text.size() > kMost) {
-    // Not in the middle of a UTF-8 character.
+    // Do not cut a UTF-8 character.
     while (!out.empty() && (static_cast<unsigned char>(text[out.size()]) & 0xC0) == 0x80) {
       out.pop_back();
     }
@@ -86,7 +86,8 @@ std::string shown(const Node& node) {
 }
 
 std::size_t edit_distance(const std::string& a, const std::string& b) {
-  // Of the first i letters of a and the first j of b; three rows are enough.
+  // row[j]: distance of the first i letters of `a` to the first j letters of `b`. The recurrence
+  // needs only three rows.
   std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {

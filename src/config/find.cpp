@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Folders that hold configs: those that the environment names, then those of the installation.
+// Returns the folders with configs: those in DTN_CONFIGS, then those of the installation.
 std::vector<fs::path> config_folders() {
   std::vector<fs::path> folders;
   if (const char* chosen = std::getenv("DTN_CONFIGS")) {
@@ -26,13 +26,13 @@ std::vector<fs::path> config_folders() {
   }
   for (const fs::path& folder : installed_places("share/dtn/configs")) {
     std::error_code error;
-    const fs::path target = fs::canonical(folder, error);  // in a build folder it is a link
+    const fs::path target = fs::canonical(folder, error);  // a link in a build folder
     folders.push_back(error ? folder : target);
   }
   return folders;
 }
 
-// All config files below `folder`, sorted, as paths relative to it.
+// Returns all config files below `folder`, sorted, as paths relative to it.
 std::vector<fs::path> configs_below(const fs::path& folder) {
   constexpr int kMaxDepth = 8;
   constexpr std::size_t kMaxFiles = 10'000;
@@ -51,7 +51,7 @@ std::vector<fs::path> configs_below(const fs::path& folder) {
   return files;
 }
 
-// Whether `path` is `name` or ends in "/name".
+// True if `path` is `name` or ends in "/name".
 bool names_file(const fs::path& path, const std::string& name) {
   const std::string text = path.string();
   return text == name || text.ends_with("/" + name);

@@ -15,9 +15,9 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kMaxBytes = 4 << 20;  // the class names of ImageNet-21k among them
+constexpr std::size_t kMaxBytes = 4 << 20;  // enough for the class names of ImageNet-21k
 
-// A value of the file and where it stands there: "model_args.depth".
+// A value of the file and its position: "model_args.depth".
 struct Entry {
   const Json* value = nullptr;
   std::string field;
@@ -25,14 +25,14 @@ struct Entry {
   explicit operator bool() const { return value != nullptr && !value->is_null(); }
 };
 
-// Arguments of timm's models that are keys of `model`.
+// timm model arguments, and the corresponding keys of `model`.
 constexpr std::pair<const char*, const char*> kArguments[] = {
     {"in_chans", "channels"},    {"embed_dim", "embed_dim"},     {"depth", "depth"},
     {"num_heads", "num_heads"},  {"mlp_ratio", "mlp_ratio"},     {"qkv_bias", "qkv_bias"},
     {"qk_norm", "qk_norm"},      {"init_values", "layer_scale"}, {"class_token", "class_token"},
     {"reg_tokens", "registers"}, {"pre_norm", "norm_pre"},       {"act_layer", "act"},
 };
-// Those that change nothing about a model that is evaluated, and those that are read apart.
+// Arguments without effect on an evaluated model, and arguments that other functions read.
 constexpr const char* kOtherArguments[] = {
     "drop_rate",       "pos_drop_rate", "patch_drop_rate", "proj_drop_rate",   "attn_drop_rate",
     "drop_path_rate",  "weight_init",   "fix_init",        "dynamic_img_size", "dynamic_img_pad",
@@ -87,7 +87,7 @@ class HubConfig {
     refuse("", "a model's config is a JSON object");
   }
 
-  // Old files have the parts of pretrained_cfg at the top.
+  // In old files, the parts of pretrained_cfg are at the top level.
   const Json& section(const char* name) const {
     static const Json nothing = Json::object();
     const auto found = json_.find(name);
@@ -105,7 +105,8 @@ class HubConfig {
     return {found == object.end() ? nullptr : &*found, top ? key : cat(of, ".", key)};
   }
 
-  // As in timm model_args goes above the top of the file, and that above pretrained_cfg.
+  // Returns the first entry that exists, with timm's priority: model_args, then the top level, then
+  // pretrained_cfg.
   Entry first(std::pair<const char*, const char*> a, std::pair<const char*, const char*> b) const {
     if (Entry e = at(a.first, a.second)) return e;
     if (Entry e = at(b.first, b.second)) return e;
@@ -136,7 +137,7 @@ class HubConfig {
            did_you_mean(name, public_names(), "."), " dtn-info --models lists all");
   }
 
-  // A number, or a pair of the same one twice.
+  // Returns a number; a pair must hold the same number twice.
   std::optional<Json> side(const Entry& e, std::size_t skipped = 0) const {
     if (!e) return {};
     if (!e.value->is_array()) return *e.value;
@@ -163,7 +164,8 @@ class HubConfig {
     }
   }
 
-  // A mean over patches beside a class token has its norm behind it, unless told otherwise.
+  // With a class token, mean pooling over the patches has its norm after the pooling, unless the
+  // file says otherwise.
   void set_pool(Node& root, Pooling usual) const {
     const Entry e = first({"model_args", "global_pool"}, {"", "global_pool"});
     if (!e) return;

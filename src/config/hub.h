@@ -1,5 +1,5 @@
-// Models of timm's as the Hugging Face hub holds them: a folder with model.safetensors and, beside
-// it, a config.json whose `architecture` and `pretrained_cfg.tag` name a public model.
+// timm models in the layout of the Hugging Face hub: a folder with model.safetensors and a
+// config.json, whose `architecture` and `pretrained_cfg.tag` name a public model.
 #pragma once
 
 #include <filesystem>
@@ -13,11 +13,11 @@ inline constexpr const char* kHubConfig = "config.json";
 
 bool is_hub_config(const std::filesystem::path& file);
 
-// The keys that the file stands for: the public model's, and over them what the file says otherwise
-// in num_classes, global_pool, model_args and pretrained_cfg. A tag that is not known counts as the
-// architecture's first. Throws ConfigError naming the file and the field.
+// Returns the keys of the public model that the file names. The file overrides them by num_classes,
+// global_pool, model_args and pretrained_cfg. An unknown tag is read as the architecture's first
+// tag. Throws ConfigError with the name of the file and the field.
 Node read_hub_config(const std::filesystem::path& file);
-// The same of its text; `file` names it in errors.
+// Does the same with a text; `file` is its name in errors.
 Node parse_hub_config(const std::string& text, const std::string& file);
 
 }  // namespace dtn::config

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kUnset = "unset";
 
-// The default of data.resample depends on who wrote the config, and no key of the config says that.
+// The default of data.resample depends on the origin of the config, which no key describes.
 std::string resample_default(const Key& key) {
   ExperimentConfig config;
   const std::string usual = key.write(config);
@@ -23,13 +23,13 @@ std::string resample_default(const Key& key) {
 
 std::string or_unset(const std::string& value) { return value == "null" ? kUnset : value; }
 
-// A choice under which other defaults may hold.
+// A choice that may change the defaults of other keys.
 struct Variant {
   std::string name;
   ExperimentConfig config;
 };
 
-// The default of a key under the first variant, and where another has another.
+// Returns the default of a key under the first variant, and the variants where it differs.
 std::string default_over(const Key& key, const std::vector<Variant>& variants) {
   const std::string usual = or_unset(key.write(variants.front().config));
   std::string others;
@@ -46,7 +46,7 @@ class Documenter {
     for (const ModelConfig& m : model_presets()) {
       presets_.push_back({m.preset, parse_experiment(cat("model: {preset: ", m.preset, "}"),
                                                      "default", {}, schemas)});
-      // parse_experiment() assumes a checkpoint; the documents are about new configs.
+      // parse_experiment() assumes a checkpoint; the documentation is for new configs.
       presets_.back().config.data.resample = DataConfig().resample;
     }
   }
@@ -104,14 +104,15 @@ class Documenter {
     }
     if (!choices.empty()) return cat("one of ", join(choices));
     if (key.type == "true or false" || key.type == "text") return key.type;
-    constexpr double kNoLimit = 1e12;  // counts end there, which nobody has to know
+    constexpr double kNoLimit = 1e12;  // the limit of counts; not shown
     Range range = key.range;
     if (range.high >= kNoLimit) range.high = std::numeric_limits<double>::infinity();
     const std::string limits = describe(range);
     return limits.empty() ? key.type : cat(key.type, " ", limits);
   }
 
-  // Defaults differ by the model's preset, by the augmentation's, or by the optimizer.
+  // Returns the default of a key. It can depend on the preset of the model or of the augmentation,
+  // or on the optimizer.
   std::string default_of(const Key& key) const {
     if (key.path == "model.preset") return "none, it must be set";
     if (key.path == "data.resample") return resample_default(key);
@@ -130,14 +131,14 @@ class Documenter {
     for (std::size_t i = 0; i < key->choices.size(); ++i) {
       Variant v{key->choices[i], presets_.front().config};
       v.config.augment = augment_preset(static_cast<AugmentPreset>(i));
-      // Of itself the key has one default, whatever it is set to.
+      // The key augment.preset itself has a single default.
       v.config.augment.preset = presets_.front().config.augment.preset;
       out.push_back(std::move(v));
     }
     return out;
   }
 
-  // Those that have the key.
+  // Returns the optimizers that have the key.
   std::vector<Variant> optimizers(const std::string& leaf) const {
     std::vector<Variant> out;
     for (const OptimizerSchema& schema : schemas_.optimizers) {
@@ -151,7 +152,7 @@ class Documenter {
     return out;
   }
 
-  // A value that says something: not the default where there are few.
+  // Returns an instructive example: if the key has few values, one other than the default.
   std::string example_of(const Key& key, const std::vector<std::string>& choices) const {
     if (!key.example.empty()) return key.example;
     std::string value = key.write(presets_.front().config);
@@ -254,7 +255,7 @@ class Documenter {
   }
 
   const ConfigSchemas& schemas_;
-  std::vector<Variant> presets_;  // a config of nothing else, for each preset
+  std::vector<Variant> presets_;  // a default config for each preset
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What the tables of keys are written with: a row for each kind of value.
+// Building blocks of the key tables: one kind of row for each kind of value.
 #pragma once
 
 #include <array>
@@ -11,19 +11,19 @@
 
 namespace dtn::config {
 
-// An accessor for a member of the config, const or not.
+// An accessor for a member of a const or non-const config.
 #define FIELD(member) ([](auto& c) -> auto& { return c.member; })
 
 inline constexpr Range kAny{};
 inline constexpr Range kCount = between(0, 1e12);
 inline constexpr Range kPositiveCount = between(1, 1e12);
 
-// The parts of the table, in the order of config.yaml.
+// Parts of the key table, in the order of config.yaml.
 std::vector<Key> model_keys();
 std::vector<Key> data_keys();
 std::vector<Key> train_keys();
 
-// Names of an enum's values, in their order; each table of keys defines those of its enums.
+// Names of an enum's values, in enum order. Each table of keys defines the names of its enums.
 template <class E>
 std::span<const std::string> names_of();
 
@@ -32,7 +32,7 @@ E enum_of(const Field& field) {
   return static_cast<E>(read_choice(field, names_of<E>()));
 }
 
-// How a value is written in a config, for people.
+// Description of a value's format, for people.
 template <class T>
 struct TypeName;
 template <class T>
@@ -65,7 +65,7 @@ struct ValueOf {
 template <class T>
 struct ValueOf<std::optional<T>> : ValueOf<T> {};
 
-// A row: what the key means, and an example where its default is none.
+// Makes a row. `doc` explains the key; `example` is needed if the default is not a usable example.
 template <class Access>
 Key value(const char* path, Access access, const Range& range, const char* doc,
           const char* example = "") {
@@ -74,12 +74,12 @@ Key value(const char* path, Access access, const Range& range, const char* doc,
           [=](const Field& f, ExperimentConfig& c) { read_value(f, range, access(c)); },
           [=](const ExperimentConfig& c) { return write_value(access(c)); },
           TypeName<FieldOf<Access>>::kText,
-          std::is_same_v<FieldOf<Access>, Period> ? kAny : range,  // which is of no one unit
+          std::is_same_v<FieldOf<Access>, Period> ? kAny : range,  // a Period has no single unit
           {},
           example};
 }
 
-// One of an enum's names; of an optional enum null as well.
+// Makes a row whose value is one of an enum's names, or null for an optional enum.
 template <class Access>
 Key choice(const char* path, Access access, const char* doc, const char* example = "") {
   using E = typename ValueOf<FieldOf<Access>>::Type;

@@ -1,4 +1,4 @@
-// Keys of a config by the names that other programs give them, for the suggestions of errors.
+// Names that other programs give to config keys, for the suggestions in error messages.
 #pragma once
 
 #include <set>
@@ -11,11 +11,11 @@ struct KeySynonym {
   const char* word;  // lower case, with underscores
   const char* path;
 };
-// Names of other programs that are not keys here: timm's, DeiT's, Hugging Face's, Keras's.
+// Names from timm, DeiT, Hugging Face and Keras that are not keys here.
 const std::vector<KeySynonym>& key_synonyms();
 
-// The paths among `known` that `word` may mean: the synonym, or else the keys whose last part it is.
-// Case does not count, and "-" is "_". Empty if there is none.
+// Returns the paths among `known` that `word` may mean: the path of a synonym, or else the keys
+// whose last part is `word`. Ignores case, and reads "-" as "_". Empty if there is no match.
 std::vector<std::string> paths_meant_by(const std::string& word,
                                         const std::set<std::string>& known);
 

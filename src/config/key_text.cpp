@@ -1,4 +1,4 @@
-// The documentation of keys for terminals and as Markdown.
+// Writes the documentation of keys for terminals and as Markdown.
 #include <algorithm>
 
 #include "config/document.h"
@@ -22,7 +22,7 @@ names configs to start from, by file or by shipped name, one or a list of them; 
 
 constexpr std::size_t kMarkdownColumns = 120;
 
-// Characters that Markdown would take for its own, outside of code.
+// Escapes characters with a special meaning in Markdown, outside of code.
 std::string escaped(const std::string& text) {
   std::string out;
   for (char c : text) {

@@ -1,4 +1,4 @@
-// The keys of the data and of how training images are varied.
+// Keys of the data and of the augmentation.
 #include <algorithm>
 
 #include "config/key_rows.h"
@@ -39,7 +39,7 @@ std::span<const std::string> names_of<AugmentPreset>() {
 
 namespace {
 
-// Read before the keys it gives values to.
+// Must be read before the keys that it sets.
 Key augmentation() {
   Key key = choice("augment.preset", FIELD(augment.preset),
                    "how training images are varied: what the other keys of this section start "
@@ -52,7 +52,7 @@ Key augmentation() {
 
 constexpr std::int64_t kMostClasses = 1'000'000;
 
-// "7", or "0-4" for all of these.
+// Adds the class "7", or all classes of a range "0-4".
 void add_classes(const Field& field, std::vector<std::int64_t>& classes) {
   const std::string& text = field.node.text;
   const std::size_t dash = text.find('-');
@@ -72,7 +72,7 @@ void add_classes(const Field& field, std::vector<std::int64_t>& classes) {
   }
 }
 
-// Neighbours as ranges.
+// Writes consecutive labels as ranges.
 std::string write_classes(const std::vector<std::int64_t>& classes) {
   std::string out;
   for (std::size_t i = 0, end = 0; i < classes.size(); i = end) {

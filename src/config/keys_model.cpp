@@ -1,4 +1,4 @@
-// The keys of the model.
+// Keys of the model.
 #include "config/key_rows.h"
 #include "dtn/config/load.h"
 

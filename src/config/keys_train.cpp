@@ -1,4 +1,4 @@
-// The keys of the optimizer, the schedule, the run and its teacher.
+// Keys of the optimizer, the schedule, the run and its teacher.
 #include "config/key_rows.h"
 
 namespace dtn::config {
@@ -62,7 +62,7 @@ std::span<const std::string> names_of<LossKind>() {
 
 namespace {
 
-// "pattern=factor"
+// Parses "pattern=factor".
 RateMultiple rate_multiple(const Field& field) {
   RateMultiple multiple;
   const std::string& text = field.node.text;
@@ -104,7 +104,7 @@ Key rate_multiples() {
           "[\"head.*=10\", \"*_norm_weight=100\"]"};
 }
 
-// "none", "backbone" or a list of patterns.
+// Parses "none", "backbone" or a list of patterns.
 void read_freeze(const Field& field, FreezeConfig& freeze) {
   const auto refuse = [&](const Node& node) {
     fail(Field{node, field.path, field.doc}, "must be none, backbone or a list of patterns, not ",

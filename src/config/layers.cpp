@@ -17,9 +17,9 @@ namespace dtn::config {
 namespace {
 
 constexpr std::size_t kMaxFileBytes = 1 << 20;
-constexpr int kMaxFiles = 64;  // a tower of two-base files would otherwise be read 2^16 times
+constexpr int kMaxFiles = 64;  // bounds the reads if each file has two bases: otherwise 2^16
 
-// Every path there is, sections included.
+// Returns every valid path, including sections.
 std::set<std::string> known_paths(const ConfigSchemas& schemas) {
   std::set<std::string> known;
   const auto add = [&](std::string path) {
@@ -53,7 +53,7 @@ std::vector<std::string> children_of(const std::set<std::string>& known,
   const std::vector<std::string> all(known.begin(), known.end());
   std::vector<std::string> leaves;
   for (const std::string& s : siblings) leaves.push_back(leaf_of(s));
-  // A synonym or the same key in another section, then the nearest here, then the nearest anywhere.
+  // Try a synonym or the same key in another section, then the nearest key here, then anywhere.
   std::string meant;
   if (const auto paths = paths_meant_by(leaf_of(path), known); !paths.empty()) {
     meant = paths.back();
@@ -69,7 +69,7 @@ std::vector<std::string> children_of(const std::set<std::string>& known,
 
 void check_known(const Node& map, const std::string& prefix, const std::set<std::string>& known) {
   for (const Member& m : map.members) {
-    // A dot in a key would look like a path.
+    // A key with a dot could be mistaken for a path.
     const std::string path = prefix.empty() ? m.key : cat(prefix, ".", m.key);
     if (m.key.find('.') != std::string::npos || !known.contains(path)) {
       fail_unknown(m.where, path, known);
@@ -103,7 +103,7 @@ const Node* set_value(const Node& root, const std::string& path) {
   return node != nullptr && !node->is_null() ? node : nullptr;
 }
 
-// Brings one text into the form that is merged, and checks what can be checked in it alone.
+// Converts one layer into the form that is merged, and checks it as far as possible alone.
 void prepare(Node& root, const ConfigSchemas& schemas) {
   if (root.is_null()) root = make_map(root.where);
   if (!root.is_map()) fail(root.where, "a config is a map of keys and values, not ", shown(root));
@@ -128,7 +128,8 @@ void drop_members(Node& root, const std::string& section, Drop drop) {
   if (node != nullptr) std::erase_if(node->members, [&](const Member& m) { return drop(m.key); });
 }
 
-// Numbers that were right for one optimizer are not for one with defaults of its own, nor back.
+// Drops optimizer values of the lower layer if the optimizer changes and one of the two optimizers
+// has default values different from the usual ones.
 void drop_superseded_optimizer(Node& below, const Node& above,
                                const std::vector<OptimizerSchema>& schemas) {
   const auto has_defaults = [&](const std::string& name) {
@@ -150,12 +151,12 @@ void drop_superseded_schedule(Node& below, const Node& above) {
   const std::string set_name = text_of(below, "schedule.name"),
                     name = text_of(above, "schedule.name");
   if (!name.empty() && name != set_name) {
-    // decay_epochs is something else for each schedule that has it.
+    // decay_epochs has a different meaning in each schedule that has it.
     drop_members(below, "schedule", [&](const std::string& key) {
       return key == "decay_epochs" || !is_key_of_schedule(key, name);
     });
   }
-  // Of each two a run has one.
+  // A run has only one key of each pair.
   const auto replace = [&](const char* set, const std::string& old) {
     if (set_value(above, cat("schedule.", set)) == nullptr) return;
     drop_members(below, "schedule", [&](const std::string& key) { return key == old; });
@@ -166,7 +167,7 @@ void drop_superseded_schedule(Node& below, const Node& above) {
   replace("decay_epochs", "milestones");
 }
 
-// What `above` replaces takes along what belonged to it.
+// Drops keys of `below` that depend on values which `above` replaces.
 void drop_superseded(Node& below, const Node& above, const ConfigSchemas& schemas) {
   const std::string old_norm = text_of(below, "model.norm.type");
   const std::string new_norm = text_of(above, "model.norm.type");
@@ -179,7 +180,7 @@ void drop_superseded(Node& below, const Node& above, const ConfigSchemas& schema
   const std::string old_dataset = set_dataset.empty() ? DataConfig().dataset : set_dataset;
   const std::string new_dataset = text_of(above, "data.dataset");
   if (!new_dataset.empty() && old_dataset != new_dataset) {
-    // The names of the splits mean folders, files or prefixes: they never carry over.
+    // Split names are folders, files or prefixes, depending on the data set: never keep them.
     drop_members(below, "data", [&](const std::string& key) {
       return key == "train" || key == "val" ||
              !is_key_of_dataset(key, new_dataset, schemas.datasets);
@@ -187,7 +188,7 @@ void drop_superseded(Node& below, const Node& above, const ConfigSchemas& schema
   }
   drop_superseded_optimizer(below, above, schemas.optimizers);
   drop_superseded_schedule(below, above);
-  // A batch made smaller than the micro batch below it is a single micro batch.
+  // If `above` makes the batch no larger than the micro-batch of `below`, drop the micro-batch.
   std::int64_t batch = 0, micro = 0;
   if (parse_integer(text_of(above, "train.batch_size"), batch) &&
       parse_integer(text_of(below, "train.micro_batch"), micro) && micro >= batch) {
@@ -197,7 +198,7 @@ void drop_superseded(Node& below, const Node& above, const ConfigSchemas& schema
 
 void put_over(Node& below, Node above, const ConfigSchemas& schemas) {
   drop_superseded(below, above, schemas);
-  // The root of the top text is where a missing key is reported.
+  // A missing key is reported at the root of the top layer.
   const Where where = above.where;
   merge(below, std::move(above));
   below.where = where;
@@ -224,7 +225,7 @@ class FileLoader {
       if (const Node* base = root.find("base")) bases = load_bases(*base, path.parent_path());
       root.erase("base");
     }
-    // Ranks grow from the deepest base up, so they are given after the bases are read.
+    // Ranks grow from the deepest base up, so they are assigned after the bases are read.
     set_rank(root, next_rank_++);
     prepare(root, schemas_);
     open_.pop_back();
@@ -234,7 +235,7 @@ class FileLoader {
   }
 
  private:
-  // A file, or what the name of a public model stands for.
+  // Reads a file, or generates the config of a public model.
   static Node read(const std::filesystem::path& path, const Where* asked_by) {
     std::error_code error;
     const Where origin{std::make_shared<const std::string>(path.string()), 1, 1, 0};
@@ -299,8 +300,8 @@ std::string trimmed(const std::string& text) {
   return text.substr(begin, text.find_last_not_of(" \t") + 1 - begin);
 }
 
-// A plain value is taken as it stands, so that a path may hold any character; a quoted text, a list
-// or a map is YAML.
+// Parses the value of an override. Plain text is taken literally, so that a path may contain any
+// character. Quoted text, a list or a map is parsed as YAML.
 Node parse_override_value(std::string value, const Where& where) {
   value = trimmed(value);
   if (!value.empty() && std::string_view("[{\"'").find(value[0]) != std::string_view::npos) {
@@ -380,7 +381,7 @@ void apply_overrides(Node& root, std::span<const std::string> overrides,
     prepare(one, schemas);
     merge(all, std::move(one));
   }
-  prepare(all, schemas);  // together they may contradict each other
+  prepare(all, schemas);  // together they may conflict
   const Where where = root.where;
   put_over(root, std::move(all), schemas);
   root.where = where;

@@ -1,5 +1,5 @@
-// The texts an experiment is made of: base files, the file itself, --set overrides. Each is checked
-// for unknown keys on its own and then put over those below it.
+// Layers of an experiment's config: base files, the file itself, --set overrides. Each layer is
+// checked for unknown keys separately, and then merged over the layers below it.
 #pragma once
 
 #include <cstddef>
@@ -12,29 +12,29 @@
 
 namespace dtn::config {
 
-inline constexpr std::size_t kMaxBaseDepth = 16;  // files that inherit from one another
+inline constexpr std::size_t kMaxBaseDepth = 16;  // maximum length of a chain of base files
 
-// The file with everything it inherits.
+// Loads a file together with everything that it inherits.
 Node load_file_layers(const std::string& path, const ConfigSchemas& schemas);
-// A text on its own; `base:` is refused, as there is no folder it would be relative to.
+// Loads a single text. `base:` is an error, because a text has no folder for relative paths.
 Node load_text_layer(const std::string& text, const std::string& source,
                      const ConfigSchemas& schemas);
-// Puts "key.path=value" overrides over `root`.
+// Merges "key.path=value" overrides over `root`.
 void apply_overrides(Node& root, std::span<const std::string> overrides,
                      const ConfigSchemas& schemas);
 
-// Puts a text's keys over `root`, at this rank of Where::layer.
+// Merges the keys of a text over `root`, with `rank` as their Where::layer.
 void apply_layer(Node& root, Node layer, int rank, const ConfigSchemas& schemas);
-// Fails for an unknown key and for what else is wrong with a text on its own.
+// Throws an error for an unknown key and for any other mistake visible in this layer alone.
 void check_layer(Node layer, const ConfigSchemas& schemas);
 
-// The text of a file, or as much as shows that it is too long. When it cannot be read, the value of
-// `key` at `asked_by` is to blame, if there is one.
+// Returns the text of a file, or just enough of it to show that it is too long. If the file cannot
+// be read, the error points to the value of `key` at `asked_by`, if that is not null.
 std::string read_text(const std::filesystem::path& path, const Where* asked_by, const char* key);
-// A config that comes with the program, by its name. Throws as find_config does.
+// Finds a config that comes with the program, by name. Throws the same errors as find_config().
 std::string find_shipped_config(const std::string& name);
-// What a file names as its base: a file relative to its `folder`, or a config that ships. Where there
-// is neither, the value of `key` at `where` is to blame.
+// Finds a file that a config names as its base: a path relative to `folder`, or a shipped config.
+// If there is neither, the error points to the value of `key` at `where`.
 std::string find_named_file(const std::string& name, const std::string& key, const Where& where,
                             const std::filesystem::path& folder);
 

@@ -13,15 +13,15 @@ namespace config {
 
 namespace {
 
-// The preset's place if the model is deep enough, else two blocks before the end, as the paper has
-// it, but never so late that the head does not see the image.
+// Returns the preset's value if the model is deep enough, otherwise depth - 2 as in the paper. The
+// class token joins before the last block at the latest, so that the head sees the image.
 int class_token_at_for(const ModelConfig& model) {
   const int depth = model.blocks();
   if (model.class_token_at < depth) return model.class_token_at;
   return depth > 2 ? depth - 2 : depth - 1;
 }
 
-// What a key may say by name.
+// Checks that the value of the key is the name of one of `schemas`.
 template <class Schema>
 void check_name(const Node& root, const char* path, const std::vector<Schema>& schemas) {
   const Node* chosen = root.at(path);
@@ -32,7 +32,7 @@ void check_name(const Node& root, const char* path, const std::vector<Schema>& s
   read_choice({*chosen, key->path, key->doc}, names);
 }
 
-// What the optimizer wants by default lies below what the config says.
+// Sets the defaults of the optimizer; values of the config override them later.
 void set_optimizer_defaults(const Node& root, const std::vector<OptimizerSchema>& schemas,
                             OptimConfig& optim) {
   const Node* chosen = root.at("optim.name");
@@ -62,7 +62,7 @@ ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas, Resampl
   check_name(root, "data.dataset", schemas.datasets);
   check_name(root, "optim.name", schemas.optimizers);
   if (!config.schedule.steps && !config.schedule.epochs) config.schedule.epochs = 300;
-  // Where the preset lets the class token join may lie past the end of a shallower model.
+  // The preset's class_token_at may exceed the depth of a shallower model.
   if (root.at("model.class_token_at") == nullptr) {
     config.model.class_token_at = class_token_at_for(config.model);
   }
@@ -77,7 +77,7 @@ std::string option_text(const OptionValue& value) {
   return std::visit([](const auto& v) { return write_value(v); }, value);
 }
 
-// Every key and the text of its value, in the order they are written.
+// Returns every key and the text of its value, in writing order.
 std::vector<std::pair<std::string, std::string>> written(const ExperimentConfig& config) {
   std::vector<std::pair<std::string, std::string>> out;
   bool in_norm = false, options_written = false;
@@ -95,7 +95,7 @@ std::vector<std::pair<std::string, std::string>> written(const ExperimentConfig&
   return out;
 }
 
-// Writes "a.b.c" keys as nested maps; keys of one section must follow each other.
+// Writes "a.b.c" keys as nested maps; keys of one section must be adjacent.
 class Writer {
  public:
   void add(const std::string& path, const std::string& text,
@@ -115,7 +115,7 @@ class Writer {
     if (section == section_) return;
     if (!section.empty()) {
       const std::string parent = section_of(section);
-      // Back from a subsection to its parent needs no header.
+      // A return from a subsection to its parent needs no header.
       if (!section_.starts_with(section + ".")) {
         if (!parent.empty()) open(parent);
         out_ += cat(indent(level_of(parent)), leaf_of(section), ":\n");
@@ -138,7 +138,7 @@ class Writer {
   int depth_ = 0;
 };
 
-// Whether a run wrote this file, which then lies beside what else it has written.
+// True if a run wrote this file: the run's other outputs are in the same folder.
 bool is_of_run(const std::filesystem::path& file) {
   const std::filesystem::path folder = file.parent_path();
   return file.filename() == "config.yaml" && (std::filesystem::exists(folder / "metrics.jsonl") ||
@@ -185,7 +185,7 @@ std::string to_commented_yaml(const ExperimentConfig& config, const ConfigSchema
   const std::vector<config::KeyDoc> docs = config::key_docs(schemas);
   const auto comments = [&](const std::string& path) -> std::vector<std::string> {
     for (const config::KeyDoc& doc : docs) {
-      // An option's meaning may depend on the normalizer.
+      // The meaning of an option may depend on the normalizer.
       if (doc.path == path && doc.is_for(config.model.norm.type)) {
         return {doc.meaning, cat(doc.allowed, "; default ", doc.default_value)};
       }

@@ -51,7 +51,8 @@ NormConfig NormConfig::at_stage(int stage) const {
     if (each == nullptr) continue;
     DTN_CHECK(stage < static_cast<int>(each->size()), "model.norm.", option.key, " has ",
               each->size(), " values, and none for stage ", stage);
-    const std::int64_t one = (*each)[static_cast<std::size_t>(stage)];  // the list goes with it
+    // The value is copied first, because the assignment destroys the list.
+    const std::int64_t one = (*each)[static_cast<std::size_t>(stage)];
     option.value = one;
   }
   return result;

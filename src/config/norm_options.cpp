@@ -15,7 +15,7 @@ const NormSchema& schema_of(const std::string& type, const Where& where,
        " Normalizers: ", join(known));
 }
 
-// A choice that ends in ":<k>" stands for all positive odd k.
+// True if `text` matches the choice. A choice that ends in ":<k>" stands for all positive odd k.
 bool matches(const std::string& choice, const std::string& text) {
   constexpr std::string_view kSuffix = "<k>";
   if (!choice.ends_with(kSuffix)) return choice == text;
@@ -23,7 +23,7 @@ bool matches(const std::string& choice, const std::string& text) {
   if (!text.starts_with(prefix)) return false;
   const std::string digits = text.substr(prefix.size());
   std::int64_t k = 0;
-  // "banded:+3" and "banded:03" would be second spellings of the same value.
+  // Rejects "banded:+3" and "banded:03", which would be other spellings of the same value.
   return parse_integer(digits, k) && k > 0 && k % 2 == 1 && k < 1'000'000 &&
          digits == std::to_string(k);
 }

@@ -7,8 +7,8 @@
 namespace dtn {
 namespace {
 
-// The released DTN code's flavour: qkv without bias, the class token joins late, positions for the
-// patches only.
+// The style of the released DTN code: qkv without bias, a late class token, positions only for the
+// patches.
 ModelConfig paper(const char* name, int embed_dim, int num_heads) {
   ModelConfig m;
   m.preset = name;
@@ -21,7 +21,7 @@ ModelConfig paper(const char* name, int embed_dim, int num_heads) {
   return m;
 }
 
-// DeiT as timm builds it.
+// DeiT in timm's implementation.
 ModelConfig deit(const char* name, int embed_dim, int num_heads) {
   ModelConfig m;
   m.preset = name;
@@ -34,7 +34,7 @@ ModelConfig deit(const char* name, int embed_dim, int num_heads) {
   return m;
 }
 
-// What the models of several stages have in common.
+// Settings shared by the models with several stages.
 ModelConfig staged(const char* name, const char* family) {
   ModelConfig m;
   m.preset = name;
@@ -48,7 +48,7 @@ ModelConfig staged(const char* name, const char* family) {
 }
 
 // Wang et al., Pyramid Vision Transformer, ICCV 2021, as released. The code released with the DTN
-// paper has 4, 4, 5 and 8 heads instead.
+// paper uses 4, 4, 5 and 8 heads instead.
 ModelConfig pyramid(const char* name, const char* family, PerStage<int> depth) {
   ModelConfig m = staged(name, family);
   m.embed_dim = {64, 128, 320, 512};
@@ -132,7 +132,7 @@ ModelConfig regnety_160() {
   return m;
 }
 
-// Tay et al., Long Range Arena, ICLR 2021: the models of Long ListOps, with the sizes of the paper.
+// Tay et al., Long Range Arena, ICLR 2021: models for Long ListOps, with the sizes of the paper.
 ModelConfig listops(const char* name, SequenceAttentionKind kind) {
   ModelConfig m;
   m.preset = name;
@@ -215,7 +215,7 @@ AugmentConfig augment_preset(AugmentPreset preset) {
       a.cutmix = 1;
       a.repeats = 3;
       break;
-    // The released DTN code reads DeiT's options, but mixes no batches and erases nothing.
+    // The released DTN code parses DeiT's options, but applies no mixup, no CutMix and no erasing.
     case AugmentPreset::kOfficial:
       a.policy = "rand-m9-mstd0.5-inc1";
       a.repeats = 3;

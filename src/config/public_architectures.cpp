@@ -1,5 +1,5 @@
-// Networks of timm 1.0.31, after its code (timm/models/vision_transformer.py and deit.py);
-// tests/peers/public_models.py holds each against timm.
+// Networks of timm 1.0.31, from its code (timm/models/vision_transformer.py and deit.py).
+// tests/peers/public_models.py compares each network with timm.
 #include "config/public_models.h"
 
 namespace dtn::config {
@@ -13,14 +13,14 @@ constexpr Size kTiny{192, 3, 12}, kSmall{384, 6, 12}, kMedium{512, 8, 12}, kBase
     kLarge{1024, 16, 24}, kHuge{1280, 16, 32}, kGiant{1536, 24, 40, 5.33334},
     kLittle{320, 5, 14, 5.6}, kBetwixt{640, 10, 12}, kMediumDeep{512, 8, 20};
 
-// What a network has beside its size.
+// Options of a network besides its size.
 using Options = void (*)(ModelConfig&);
 
 void plain(ModelConfig&) {}
 void distilled(ModelConfig& m) { m.distilled = true; }
 void no_qkv_bias(ModelConfig& m) { m.qkv_bias = false; }
 
-// What the gains start at matters for training alone; the authors train from 1e-4.
+// The initial layer scale matters only for training; the authors start from 1e-4.
 void deit3(ModelConfig& m) {
   m.layer_scale = 1e-4;
   m.pos_embed = PosEmbed::kPatch;

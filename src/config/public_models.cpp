@@ -17,7 +17,7 @@ constexpr Statistics kImageNet{{0.485, 0.456, 0.406}, {0.229, 0.224, 0.225}},
     kClip{{0.48145466, 0.4578275, 0.40821073}, {0.26862954, 0.26130258, 0.27577711}},
     kNone{{0, 0, 0}, {1, 1, 1}};
 
-// Releases of one network with classes and preparation in common.
+// Releases of one network with the same classes and preprocessing.
 struct Release {
   const char *architecture, *tags;
   double crop_pct;
@@ -26,7 +26,7 @@ struct Release {
   Interpolation interpolation = Interpolation::kBicubic;
 };
 
-// As timm 1.0.31 lists them; tests/peers/public_models.py compares.
+// From the list in timm 1.0.31; tests/peers/public_models.py compares them.
 const Release kReleases[] = {
     {"deit_tiny_patch16_224", "fb_in1k", 0.9, kImageNet, 1000},
     {"deit_small_patch16_224", "fb_in1k", 0.9, kImageNet, 1000},
@@ -165,7 +165,7 @@ std::string list_text(const std::array<double, 3>& numbers) {
 }
 
 struct Other {
-  std::string_view part;  // of the name
+  std::string_view part;  // part of the network's name
   const char* reason;
 };
 constexpr Other kOthers[] = {

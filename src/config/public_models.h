@@ -1,5 +1,5 @@
-// Vision transformers whose weights are public, under timm's names: an architecture, and a tag for
-// each of its releases, as in deit_small_patch16_224.fb_in1k.
+// Vision transformers with public weights, under their timm names: an architecture, and a tag for
+// each release, as in deit_small_patch16_224.fb_in1k.
 #pragma once
 
 #include <array>
@@ -12,33 +12,33 @@
 
 namespace dtn::config {
 
-// Their networks, as presets; the number of classes is a release's.
+// Networks of the public models, as presets. The number of classes belongs to a release.
 std::span<const ModelConfig> public_architectures();
 
 struct PublicModel {
   std::string name;  // <architecture>.<tag>
   const ModelConfig* architecture = nullptr;
   int num_classes = 0;
-  // How its images are prepared.
+  // Preprocessing of the images.
   double crop_pct = 0;
   std::array<double, 3> mean{}, std{};
   Interpolation interpolation = Interpolation::kBicubic;
 };
 
-// Releases of one architecture follow each other, the one that timm takes by default first.
+// Releases of one architecture are adjacent; timm's default release comes first.
 std::span<const PublicModel> public_models();
 
-// By its whole name, or by that of an architecture alone, which stands for its first release. Null
-// when there is none.
+// Finds a model by its full name, or by the architecture alone, which means its first release. Null
+// if there is no match.
 const PublicModel* find_public_model(const std::string& name);
 
-// Why a network of that name cannot be built here, in a sentence; empty when nothing is known.
+// Returns a sentence that explains why a network of this name is not supported; empty if unknown.
 std::string reason_against(const std::string& name);
 
-// The names of public_models() and of public_architectures(), for hints.
+// Returns the names of public_models() and of public_architectures(), for hints.
 std::vector<std::string> public_names();
 
-// A config that is this model: keys of `model` and `data`.
+// Returns a config of this model: keys of `model` and `data`.
 std::string config_text(const PublicModel& model);
 
 }  // namespace dtn::config

@@ -1,4 +1,4 @@
-// From the merged tree to a checked ExperimentConfig.
+// Converts the merged tree to a checked ExperimentConfig.
 #pragma once
 
 #include <span>
@@ -9,13 +9,13 @@
 
 namespace dtn::config {
 
-// `resample` is what data.resample means where the tree does not set it.
+// `resample` is the value of data.resample if the tree does not set it.
 ExperimentConfig resolve(const Node& root, const ConfigSchemas& schemas, Resample resample);
 
-// The options of the normalizer model.norm.type, defaults filled in.
+// Reads the options of the normalizer model.norm.type, and fills in defaults.
 void read_norm_options(const Node& root, std::span<const NormSchema> norms, ModelConfig& model);
 
-// Throws when single values are fine but do not go together.
+// Throws an error if values that are valid individually are incompatible.
 void check_combinations(const ExperimentConfig& config, const Node& root,
                         const ConfigSchemas& schemas);
 

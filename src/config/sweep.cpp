@@ -12,7 +12,7 @@ namespace dtn {
 namespace config {
 namespace {
 
-// Above every base file, of which there are fewer.
+// Layer rank above every base file; there are fewer base files than this.
 constexpr int kFirstSetRank = 1000;
 constexpr std::size_t kMostOfName = 80;
 
@@ -51,7 +51,7 @@ std::string name_of_file(const std::string& path) {
   return stem;
 }
 
-// The figures of what the sweep learns, which is the same for all variants.
+// Returns the figures of the task, which must be the same for all variants.
 std::span<const FigureSchema> figures_of(const SweepConfig& sweep, const SweepFile& file,
                                          const ConfigSchemas& schemas) {
   const std::string& task = sweep.variants.front().config.task;

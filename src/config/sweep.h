@@ -1,5 +1,5 @@
-// A sweep: one experiment in several variants, each trained from several seeds, and the figures of
-// a paper to put beside the results. The format is described in docs/sweeps.md.
+// A sweep: one experiment in several variants, each trained with several seeds, and the results of
+// a paper for comparison. docs/sweeps.md describes the format.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace dtn {
 
-// What a run is judged by: a figure of its last evaluation, or the best of all evaluations.
+// Metric of a run: a figure of its last evaluation, or the best value of all evaluations.
 struct SweepMetric {
   FigureSchema figure;
   bool best_of_all = false;
@@ -24,34 +24,34 @@ struct SweepMetric {
   bool operator==(const SweepMetric& other) const { return name() == other.name(); }
 };
 
-// The robustness suites that finished runs may be evaluated on, see docs/robustness.md.
+// Robustness suites for the evaluation of finished runs; see docs/robustness.md.
 inline const std::array<std::string, 2> kSweepSuites = {"imagenet-c", "imagenet-r"};
 
 struct SweepVariant {
-  std::string name;             // also of its folder
+  std::string name;             // also the name of its folder
   std::string label;            // in tables and pictures; default: the name
-  std::optional<double> paper;  // the figure to compare the metric with
+  std::optional<double> paper;  // the paper's value of the metric
   std::vector<std::uint64_t> seeds;
-  ExperimentConfig config;  // with the first of the seeds; its name is <sweep>-<variant>
-  // The paper's figures by suite: mCE, or top-1 in percent.
+  ExperimentConfig config;  // with the first seed; its name is <sweep>-<variant>
+  // The paper's results by suite: mCE, or top-1 in percent.
   std::map<std::string, double> paper_suites = {};
   bool sets_num_classes = true;  // false: the config leaves model.num_classes out
 };
 
 struct SweepConfig {
-  std::string name;   // default: that of the file
+  std::string name;   // default: the file's name
   std::string title;  // default: the name
   SweepMetric metric;
-  bool ema = false;                     // judge the moving average of the weights instead
-  FigureSchema milestone_figure;        // the first that the task has
-  std::vector<double> milestones;       // values of it, each better than the one before
-  std::optional<std::size_t> baseline;  // of the variants
-  std::vector<std::string> suites;      // of kSweepSuites: to evaluate finished runs on
+  bool ema = false;                // evaluate the moving average of the weights
+  FigureSchema milestone_figure;   // the task's first figure
+  std::vector<double> milestones;  // values of milestone_figure, each better than the one before
+  std::optional<std::size_t> baseline;  // index of a variant
+  std::vector<std::string> suites;      // subset of kSweepSuites, for finished runs
   std::vector<SweepVariant> variants;
 };
 
-// Reads a sweep file (following `base_sweep:`), and every variant's config with `overrides` on top.
-// Strict like the configs: an error names file:line:column and the variant.
+// Reads a sweep file (and its `base_sweep:`), and the config of every variant with `overrides` on
+// top. It is as strict as the configs: an error names file:line:column and the variant.
 SweepConfig load_sweep(const std::string& path, std::span<const std::string> overrides,
                        const ConfigSchemas& schemas);
 

@@ -29,7 +29,7 @@ bool is_config_key(const std::string& key) {
   });
 }
 
-// Calls read(node) for a key that is there; null goes back to what an optional is without it.
+// Calls read(node) if the key exists; null resets the value.
 template <class T, class Read>
 void take(const Node& map, const char* key, std::optional<T>& value, Read read) {
   const Node* node = map.find(key);
@@ -79,7 +79,7 @@ void expand_shorthand(const std::string& key, Node& node) {
 
 void insert(Node& map, const std::string& path, const Where& where, Node value);
 
-// Puts "a.b: value" down as "a: {b: value}".
+// Rewrites "a.b: value" as "a: {b: value}".
 Node expand_paths(Node map) {
   if (!map.is_map()) return map;
   Node out = make_map(map.where);
@@ -107,7 +107,7 @@ void insert(Node& map, const std::string& path, const Where& where, Node value) 
     map.members.push_back({key, where, std::move(value)});
     return;
   }
-  if (old->value.is_map() != value.is_map()) {  // {model.norm: dtn, model.norm.pool: 2}
+  if (old->value.is_map() != value.is_map()) {  // for example {model.norm: dtn, model.norm.pool: 2}
     expand_shorthand(key, old->value);
     expand_shorthand(key, value);
   }
@@ -140,7 +140,7 @@ std::string read_line(const Node& node, const std::string& path) {
   return text;
 }
 
-// A name is also that of a folder and part of a --only list.
+// A name is also a folder name and part of a --only list.
 std::string read_name(const Node& node, const std::string& path) {
   constexpr std::size_t kMost = 80;
   std::string name = read_line(node, path);
@@ -184,7 +184,7 @@ class Reader {
  public:
   explicit Reader(const ConfigSchemas& schemas) : schemas_(schemas) {}
 
-  // Puts what the file says over what it inherits.
+  // Reads a file, with its values over the values that it inherits.
   void read(const fs::path& path, const Where* asked_by) {
     enter(path, asked_by);
     const Where origin{std::make_shared<const std::string>(path.string()), 1, 1, 0};
@@ -195,7 +195,7 @@ class Reader {
       read(find_file(*parent, "base_sweep", folder), &parent->where);
     }
     sweep_.where = root.where;
-    sweep_.name.reset();  // these two say which file it is
+    sweep_.name.reset();  // name and title are not inherited
     sweep_.title.reset();
     take(root, "name", sweep_.name, [](const Node& n) { return read_name(n, "name"); });
     take(root, "title", sweep_.title, [](const Node& n) { return read_line(n, "title"); });
@@ -284,7 +284,7 @@ class Reader {
     }
   }
 
-  // A variant of that name which is inherited keeps what the file does not say about it.
+  // An inherited variant of this name keeps the values that the file does not set.
   VariantFile& find_or_add(const std::string& name) {
     for (VariantFile& v : sweep_.variants) {
       if (v.name == name) return v;

@@ -1,5 +1,5 @@
-// A sweep file as it is written, with what it inherits: values are checked one by one, the configs
-// of the variants are not made yet.
+// Content of a sweep file, with everything that it inherits. Single values are checked; the configs
+// of the variants are not built yet.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace dtn::config {
 
-// A value and where it was written.
+// A value and its position.
 template <class T>
 struct Written {
   T value{};
@@ -28,7 +28,7 @@ struct VariantFile {
   std::map<std::string, double> paper_suites;
   std::optional<std::vector<std::uint64_t>> seeds;
   std::optional<Written<std::string>> base;  // a path
-  std::vector<Node> sets;                    // keys of a config, the last on top
+  std::vector<Node> sets;                    // config keys; later ones override
 };
 
 struct SweepFile {
@@ -38,23 +38,23 @@ struct SweepFile {
   std::vector<Node> sets;
   std::optional<std::vector<std::uint64_t>> seeds;
   std::optional<Written<std::string>> metric;
-  std::optional<Where> ema;  // set when the average of the weights is judged
+  std::optional<Where> ema;  // set: evaluate the moving average of the weights
   std::vector<Written<double>> milestones;
   std::optional<Written<std::string>> baseline;
   std::vector<std::string> suites;
   std::vector<VariantFile> variants;
 };
 
-// Fails at a key that is not among those of `what`, "a sweep" say.
+// Throws an error for a key that is not in `known`. `what` names the map, for example "a sweep".
 void check_keys(const Node& map, const char* what, std::span<const std::string> known);
-// A text that is not empty.
+// Reads a text that is not empty.
 std::string read_line(const Node& node, const std::string& path);
-// What may name a folder and stand in a list.
+// Reads a text that can be a folder name and part of a list.
 std::string read_name(const Node& node, const std::string& path);
-// The value of evaluate: a list of kSweepSuites.
+// Reads the value of evaluate: a list of kSweepSuites.
 std::vector<std::string> read_suites(const Node& node);
 
-// The place of a variant; fails at the value of `key` that names it when there is none.
+// Returns the index of a variant. If there is none, the error points to the value of `key`.
 std::size_t find_variant(const SweepFile& sweep, const std::string& name, const Where& where,
                          const char* key);
 

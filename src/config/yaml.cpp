@@ -1,5 +1,5 @@
-// The only file that sees yaml-cpp. Its events, not its node trees, are used: it would accept
-// duplicate keys and expand aliases, and deep nesting would exhaust the stack.
+// The only file that includes yaml-cpp. It uses yaml-cpp's events and not its node trees: node
+// trees would accept duplicate keys, expand aliases, and exhaust the stack for deep nesting.
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
 #include <yaml-cpp/mark.h>
@@ -31,11 +31,11 @@ Where position(const Where& origin, int line, int column) {
 }
 
 Where position(const Where& origin, const YAML::Mark& mark) {
-  // The null mark of some errors is -1.
+  // Some errors have a null mark, which is -1.
   return position(origin, std::max(mark.line, 0) + 1, std::max(mark.column, 0) + 1);
 }
 
-// Bytes of the UTF-8 character at text[i], or 0 when it is broken.
+// Returns the bytes of the UTF-8 character at text[i], or 0 if it is broken.
 std::size_t utf8_length(const std::string& text, std::size_t i) {
   const auto byte = [&](std::size_t k) -> unsigned {
     return k < text.size() ? static_cast<unsigned char>(text[k]) : 0;
@@ -109,7 +109,7 @@ class Builder : public YAML::EventHandler {
     Node node;
     node.kind = Node::Kind::kScalar;
     node.text = value;
-    node.quoted = tag == "!";  // what yaml-cpp calls a scalar that is not plain
+    node.quoted = tag == "!";  // yaml-cpp's tag of a quoted scalar
     node.where = at(mark);
     add(std::move(node));
   }
@@ -132,7 +132,7 @@ class Builder : public YAML::EventHandler {
   };
   struct Frame {
     Node node;
-    std::optional<Key> key;  // of a map: read, its value is not
+    std::optional<Key> key;  // map: the key that waits for its value
   };
 
   Where at(const YAML::Mark& mark) const { return position(origin_, mark); }
@@ -189,8 +189,7 @@ class Builder : public YAML::EventHandler {
     }
   }
 
-  // The tree is searched linearly, which is quadratic in a map with many keys; no real map has more
-  // than kMaxMembers.
+  // A linear search per key is quadratic in total; no real map has more than kMaxMembers keys.
   Key checked_key(const Node& map, const Node& node) const {
     constexpr std::size_t kMaxMembers = 200;
     if (node.is_null() || node.text.empty()) fail(node.where, "a key is empty");
@@ -215,7 +214,8 @@ class Builder : public YAML::EventHandler {
   int documents_ = 0;
 };
 
-// Whether a tab is among what begins a line, counted from 0. The parser complains of what follows.
+// True if the indentation of a line (counted from 0) has a tab. The parser's own error would
+// concern the text after the tab.
 bool begins_with_tab(const std::string& text, int line) {
   std::istringstream in(text);
   std::string content;
@@ -223,7 +223,7 @@ bool begins_with_tab(const std::string& text, int line) {
   return content.substr(0, content.find_first_not_of(" \t")).find('\t') != std::string::npos;
 }
 
-// What the parser complains of, in words that say what to do; what is not listed it says itself.
+// Replaces a message of the parser by one that says what to do. Unlisted messages stay.
 std::string complaint(const std::string& message, const std::string& text, int line) {
   if (begins_with_tab(text, line)) return "a tab indents this line; use spaces";
   constexpr std::pair<const char*, const char*> kTexts[] = {
