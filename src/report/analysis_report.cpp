@@ -14,7 +14,7 @@ namespace dtn {
 namespace drawing {
 namespace {
 
-// Figures whose names begin so stand together.
+// Topic that groups the figures whose names start with one of `prefixes`.
 struct Topic {
   std::string title;
   std::vector<std::string_view> prefixes;

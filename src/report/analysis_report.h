@@ -1,4 +1,4 @@
-// The report of an analysis: one HTML file with all figures and numbers in it.
+// Report of an analysis: one HTML file with all figures and numbers in it.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,8 +9,8 @@
 
 namespace dtn {
 
-// It opens with five lines: the models, what they were shown and their loss, and the three largest
-// differences between them in words.
+// The report opens with five lines: the models, their inputs and loss, and the three largest
+// differences between the models in words.
 std::string report_html(const nlohmann::ordered_json& analysis,
                         const std::vector<plot::Figure>& figures);
 

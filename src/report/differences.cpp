@@ -9,9 +9,9 @@
 namespace dtn::drawing {
 namespace {
 
-constexpr double kLeastFactor = 1.05;  // below which runs count as equal
+constexpr double kLeastFactor = 1.05;  // runs with a smaller factor count as equal
 
-// A number for each place of a run, a layer or one of its norms; NaN where there is none.
+// A quantity with one number per place of a run: a layer or one of its norms. NaN: missing.
 struct Quantity {
   std::string name, unit;
   std::vector<double> (*values)(const AnalyzedRun&);  // [L] or [L][2]
@@ -45,7 +45,7 @@ std::vector<double> magnitude_spread(const AnalyzedRun& run) {
   return out;
 }
 
-// [L] of a key [L][...], the element under `index` of each.
+// Returns [L] from a key [L][...]: element `index` of each layer.
 std::vector<double> elements(const AnalyzedRun& run, std::string_view key, std::size_t index) {
   std::vector<double> out;
   for (std::size_t l = 0; l < run.depth(); ++l) {
@@ -93,7 +93,7 @@ std::vector<Quantity> quantities() {
 }
 
 struct Finding {
-  double factor = 0;  // the larger over the smaller
+  double factor = 0;  // larger value / smaller value
   std::string text;
 };
 

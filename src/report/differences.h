@@ -1,4 +1,4 @@
-// What an analysis says in words: where the runs differ most.
+// Describes in words where the analysed runs differ most.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,10 @@
 
 namespace dtn::drawing {
 
-// At most `count` sentences, the largest difference first: each of another quantity, in the layer
-// where the medians over the heads of two runs differ by the largest factor. Other runs are
-// compared with the first. Of a single run: the quantities that change most from layer to layer.
+// Returns at most `count` sentences, with the largest difference first. Each sentence covers
+// another quantity, in the layer where the medians over the heads of two runs differ by the largest
+// factor. Every run is compared with the first. For a single run: the quantities that vary most
+// over the layers.
 std::vector<std::string> largest_differences(const std::vector<AnalyzedRun>& runs,
                                              std::size_t count);
 

@@ -1,4 +1,4 @@
-// The parts of draw_figures. Each appends the figures of its topic that have numbers.
+// Parts of draw_figures(). Each function appends the figures of its topic for which numbers exist.
 #pragma once
 
 #include <span>

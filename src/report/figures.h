@@ -1,4 +1,4 @@
-// The figures of an analysis.
+// Figures of an analysis.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,9 +10,9 @@
 
 namespace dtn {
 
-// All that the analysis has numbers for, in the order of a report; `previews` are the first inputs
-// as people see them, perhaps none. Whatever is absent, null or of another shape is left out: no
-// JSON makes this fail.
+// Draws every figure for which the analysis has numbers, in the order of a report. `previews` are
+// the first inputs as images, possibly none. Ignores values that are absent, null or of another
+// shape: no JSON makes this function fail.
 std::vector<plot::Figure> draw_figures(const nlohmann::ordered_json& analysis,
                                        std::span<const Preview> previews);
 

@@ -1,4 +1,4 @@
-// Figures of one number per head and layer.
+// Figures with one number per head and layer.
 #include <cmath>
 
 #include "report/figure_groups.h"
@@ -12,7 +12,7 @@ void add_dots(const FigureInput& in, HeadDots what, Figures& out) {
   if (auto figure = draw_head_dots(in.runs, std::move(what))) out.push_back(std::move(*figure));
 }
 
-// A number for all layers, or one each.
+// Expands a single number to all layers, or reads one number per layer.
 std::vector<double> per_layer(const AnalysisJson& value, std::size_t depth) {
   std::vector<double> out = numbers_of(value);
   if (!value.is_array()) out.assign(depth, number_of(value));
@@ -28,7 +28,7 @@ Reference uniform_distance(const FigureInput& in) {
   return reference;
 }
 
-// The entropy of equal attention to all keys. A class token is a key where weight goes to it.
+// Entropy of equal attention to all keys. The class token is one of the keys if it has a weight.
 Reference uniform_entropy(const FigureInput& in) {
   Reference reference{"equal attention to all keys", {}};
   for (const AnalyzedRun& run : in.runs) {
@@ -42,7 +42,7 @@ Reference uniform_entropy(const FigureInput& in) {
   return reference;
 }
 
-// Pixels of a token where all layers have one grid; NaN elsewhere.
+// Pixels per token if all layers have the same grid; otherwise NaN.
 std::vector<double> pixels_of_tokens(const FigureInput& in) {
   const double width = number_of(item(member(in.analysis, "inputs.image_size"), 1));
   std::vector<double> out;
@@ -54,7 +54,7 @@ std::vector<double> pixels_of_tokens(const FigureInput& in) {
   return out;
 }
 
-// Standard deviation over mean of the tokens' lengths.
+// Standard deviation of the tokens' lengths, divided by their mean.
 std::vector<std::vector<std::vector<std::vector<double>>>> relative_spread(
     const std::vector<AnalyzedRun>& runs) {
   auto out = head_values(runs, "token_magnitude.std", true);
@@ -72,7 +72,7 @@ std::vector<std::vector<std::vector<std::vector<double>>>> relative_spread(
   return out;
 }
 
-// The same over all channels together, a number for each layer.
+// The same ratio over all channels together, one number per layer.
 Reference whole_spread(const std::vector<AnalyzedRun>& runs) {
   Reference reference{"over all channels", {}};
   for (const AnalyzedRun& run : runs) {

@@ -1,4 +1,4 @@
-// The mixing ratios over training: a small panel for each layer, a line for each head.
+// Mixing ratios over training: a small panel for each layer, with a line for each head.
 #include <algorithm>
 #include <cmath>
 
@@ -16,7 +16,7 @@ constexpr std::size_t kHistoryColumns = 6;
 
 struct History {
   std::vector<double> time;  // [S]
-  bool epochs = false;       // else steps
+  bool epochs = false;       // false: steps
 };
 
 History history_of(const AnalyzedRun& run) {
@@ -25,7 +25,7 @@ History history_of(const AnalyzedRun& run) {
   return out;
 }
 
-// [H][S] of one layer and site.
+// Returns [H][S] for one layer and site.
 std::vector<std::vector<double>> head_lines(const AnalyzedRun& run, std::string_view key,
                                             std::size_t layer, std::size_t site,
                                             std::size_t steps) {
@@ -54,7 +54,7 @@ plot::Axis ratio_axis(const std::string& label) {
   return axis;
 }
 
-// Those where one of the norms has ratios.
+// Returns the layers in which at least one norm has ratios.
 std::vector<std::size_t> layers_with(const AnalyzedRun& run, const std::string& key,
                                      const History& history) {
   std::vector<std::size_t> layers;
@@ -69,7 +69,7 @@ std::vector<std::size_t> layers_with(const AnalyzedRun& run, const std::string& 
   return layers;
 }
 
-// One figure for a run and one of the two ratios; norm1 above, norm2 below.
+// Draws one of the two ratios of a run; norm1 above, norm2 below.
 std::optional<plot::Figure> draw_history(const FigureInput& in, const AnalyzedRun& run, bool mean) {
   const History history = history_of(run);
   const std::string key = mean ? "lambda_history.lambda_mean" : "lambda_history.lambda_var";

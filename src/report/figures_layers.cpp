@@ -1,4 +1,4 @@
-// Figures of one number per layer, and matrices of layers.
+// Figures with one number per layer, and matrices of layers.
 #include <algorithm>
 #include <cmath>
 
@@ -16,7 +16,7 @@ void add_lines(const FigureInput& in, LayerLines what, Figures& out) {
   if (auto figure = draw_layer_lines(in.runs, std::move(what))) out.push_back(std::move(*figure));
 }
 
-// One number per layer: that under the indices, such as {site, 1}; NaN where it is not there.
+// Returns one number per layer: the element at `indices`, such as {site, 1}; NaN if it is missing.
 std::vector<double> along_layers(const AnalyzedRun& run, std::string_view key,
                                  const std::vector<std::size_t>& indices, std::size_t more = 0) {
   std::vector<double> out;
@@ -39,7 +39,7 @@ LinePanel line_panel(const FigureInput& in, const std::string& title, std::strin
   return panel;
 }
 
-// norm1 and norm2, before and after.
+// Panels of norm1 and norm2, before and after the norm.
 std::vector<LinePanel> before_and_after(const FigureInput& in, std::string_view key) {
   std::vector<LinePanel> panels;
   for (std::size_t site = 0; site < kSites; ++site) {
@@ -51,7 +51,7 @@ std::vector<LinePanel> before_and_after(const FigureInput& in, std::string_view 
   return panels;
 }
 
-// Share of both components together, in percent.
+// Variance explained by both components together, in percent.
 std::vector<LinePanel> explained(const FigureInput& in) {
   std::vector<LinePanel> panels;
   for (std::size_t site = 0; site < kSites; ++site) {
@@ -71,7 +71,7 @@ std::vector<LinePanel> explained(const FigureInput& in) {
   return panels;
 }
 
-// The matrix of a pair of runs; its sides are layers, 0 the input of the first block.
+// CKA matrix of a pair of runs. Its sides are layers; layer 0 is the input of the first block.
 struct Similarity {
   std::string rows, columns;  // names of the runs
   std::size_t n_rows = 0, n_columns = 0;
@@ -102,7 +102,7 @@ std::vector<Similarity> similarities(const FigureInput& in) {
   return out;
 }
 
-// Ticks for every layer, or every fifth, as there is room.
+// Labels every layer, every second or every fifth, depending on the room.
 void label_layers(plot::Canvas& canvas, const plot::Box& box, const Similarity& s) {
   const auto step = [](std::size_t n) {
     return n <= 7 ? std::size_t{1} : n <= 14 ? std::size_t{2} : std::size_t{5};
@@ -113,7 +113,7 @@ void label_layers(plot::Canvas& canvas, const plot::Box& box, const Similarity& 
     canvas.text({at, box.bottom() + 15}, cat(l),
                 {plot::kSmallText, plot::Anchor::kMiddle, plot::kSoft});
   }
-  for (std::size_t l = 0; l < s.n_rows; l += step(s.n_rows)) {  // the first layer below
+  for (std::size_t l = 0; l < s.n_rows; l += step(s.n_rows)) {  // the first layer is at the bottom
     const double at =
         box.bottom() - (static_cast<double>(l) + 0.5) * box.height / static_cast<double>(s.n_rows);
     canvas.text({box.x - 6, at + 4}, cat(l), {plot::kSmallText, plot::Anchor::kEnd, plot::kSoft});

@@ -23,7 +23,7 @@ std::vector<double> all_values(const LayerMaps& maps) {
   return out;
 }
 
-// The token whose row of P is shown; none where it lies outside of the grid.
+// Returns the token whose row of P is shown, or the number of tokens if it lies outside the grid.
 std::size_t query_of(const AnalyzedRun& run, std::size_t layer) {
   const AnalysisJson& token = run.at("center_token");
   const double index = number_of(token.is_array() ? item(token, layer) : token);
@@ -33,7 +33,7 @@ std::size_t query_of(const AnalyzedRun& run, std::size_t layer) {
                                                            : tokens;
 }
 
-// Where a cell of a map lies.
+// Box of one cell of a map.
 plot::Box cell_box(const plot::Box& map, const MapSize& grid, std::size_t token) {
   const double w = map.width / static_cast<double>(grid.columns);
   const double h = map.height / static_cast<double>(grid.rows);
@@ -41,7 +41,7 @@ plot::Box cell_box(const plot::Box& map, const MapSize& grid, std::size_t token)
           map.y + h * static_cast<double>(token / grid.columns), w, h};
 }
 
-// Seen on dark and on light: white within black.
+// Draws a frame around a cell, in white or black.
 void outline(plot::Canvas& canvas, const plot::Box& box, bool white) {
   canvas.frame({box.x - 0.6, box.y - 0.6, box.width + 1.2, box.height + 1.2},
                {white ? plot::kWhite : plot::kBlack, 1.2});
@@ -113,7 +113,7 @@ plot::Table magnitude_table(const std::vector<AnalyzedRun>& runs, const LayerMap
   return table;
 }
 
-// An image that can be drawn: its numbers fit its size.
+// True if the number of pixel values fits the size of the image.
 bool drawable(const Preview& p) {
   return p.height > 0 && p.width > 0 && p.height < 32768 && p.width < 32768 &&
          p.rgb.size() == static_cast<std::size_t>(3 * p.height * p.width);
@@ -176,7 +176,7 @@ namespace {
 
 struct RolloutRow {
   const AnalyzedRun* run;
-  std::vector<std::vector<double>> maps;  // by image; empty where there is none
+  std::vector<std::vector<double>> maps;  // by image; empty: no map
   MapSize grid;
 };
 
@@ -230,7 +230,7 @@ void add_rollout(const FigureInput& in, Figures& out) {
   std::vector<double> values;
   for (RolloutRow& row : rows) {
     for (auto& map : row.maps) {
-      // In multiples of an even share, so that grids of different sizes share a scale.
+      // In multiples of an equal share, so that grids of different sizes can use one scale.
       for (double& v : map) v *= static_cast<double>(map.size());
       values.insert(values.end(), map.begin(), map.end());
     }

@@ -1,4 +1,4 @@
-// Figures whose panels are planes: offsets of P, and tokens by their principal components.
+// Figures in a plane: offsets of P, and tokens by their principal components.
 #include <algorithm>
 #include <cmath>
 
@@ -11,10 +11,10 @@
 namespace dtn::drawing {
 namespace {
 
-constexpr double kBeside = 68;  // what a panel needs on its left
-constexpr double kAround = 76;  // and above and below
+constexpr double kBeside = 68;  // space to the left of a panel
+constexpr double kAround = 76;  // space above and below a panel
 
-// Square panels in two columns, or in four where there are many: they come in pairs.
+// Square panels in two columns, or in four columns for more than four panels: panels come in pairs.
 struct PlaneGrid {
   explicit PlaneGrid(std::size_t panels)
       : columns(panels <= 4 ? 2 : 4), rows((panels + columns - 1) / columns) {}
@@ -28,7 +28,7 @@ struct PlaneGrid {
   std::size_t columns, rows;
 };
 
-// The same each way, so that a panel shows true angles.
+// Axis for both directions, with equal scale, so that a panel shows true angles.
 plot::Axis plane_axis(const std::string& label, double reach) {
   plot::Axis axis;
   axis.label = label;
@@ -37,7 +37,7 @@ plot::Axis plane_axis(const std::string& label, double reach) {
   return axis;
 }
 
-// Numbers as pairs; those that are not complete are missing.
+// Reads pairs of numbers; incomplete pairs are left out.
 std::vector<plot::Point> pairs_of(const AnalysisJson& list) {
   std::vector<plot::Point> out;
   for (std::size_t i = 0; list.is_array() && i < list.size(); ++i) {
@@ -74,7 +74,7 @@ std::vector<OffsetPanel> offset_panels(const FigureInput& in) {
   return panels;
 }
 
-// The lightness of a layer says how deep it is.
+// Colour of a layer: the deeper, the lighter.
 plot::Paint depth_paint(std::size_t layer, std::size_t depth) {
   const double share =
       depth < 2 ? 0.5 : static_cast<double>(layer) / static_cast<double>(depth - 1);
@@ -106,7 +106,7 @@ struct TokenPanel {
 
 void draw_tokens(plot::Canvas& canvas, const plot::Box& area, const TokenPanel& what,
                  const AnalyzedRun& run) {
-  constexpr std::size_t kMostTokens = 2500;  // what can still be seen apart
+  constexpr std::size_t kMostTokens = 2500;  // more dots could not be told apart
   const double reach = std::max(reach_of(what.points), 1e-12);
   const std::string site = what.after ? "after" : "before";
   const AnalysisJson& explained =

@@ -15,10 +15,10 @@ constexpr double kPanelHeight = 180;
 constexpr double kRowHeight = kPanelHeight + 66;
 constexpr std::size_t kMostColumns = 4;
 
-// A panel of the figure: one run at one site, or what the others have more than the first.
+// A panel of the figure: one run at one site, or the differences of the other runs to the first.
 struct Part {
   std::size_t site = 0;
-  std::size_t run = 0;  // position among the runs; of a difference unused
+  std::size_t run = 0;  // index among the runs; unused for a difference
   bool difference = false;
 };
 
@@ -57,7 +57,7 @@ class DotsFigure {
     sites_ = what_.values.empty() ? 0 : what_.values[0].size();
     if (what_.reference && !has_reference(*what_.reference)) what_.reference.reset();
     for (std::size_t s = 0; s < sites_; ++s) plan_site(s);
-    // Of one run both sites stand side by side.
+    // With one run, the two sites are side by side.
     if (lines_.size() == 2 && lines_[0].size() == 1 && lines_[1].size() == 1) {
       lines_[0].push_back(lines_[1][0]);
       lines_.pop_back();
@@ -84,13 +84,13 @@ class DotsFigure {
   const std::vector<AnalyzedRun>& runs_;
   HeadDots what_;
   std::size_t sites_ = 0;
-  std::vector<std::vector<Part>> lines_;  // of panels, from the top
-  std::vector<std::size_t> first_;        // run with numbers, by site
+  std::vector<std::vector<Part>> lines_;  // rows of panels, from the top
+  std::vector<std::size_t> first_;        // first run with numbers, by site
   plot::Axis differences_;
   bool compared_ = false;
 };
 
-// The runs with numbers, then what they differ by, in lines of at most four panels.
+// Plans the panels of the runs with numbers, then of their differences, in rows of at most four.
 void DotsFigure::plan_site(std::size_t site) {
   std::vector<Part> parts;
   for (std::size_t r = 0; r < runs_.size(); ++r) {
@@ -105,7 +105,7 @@ void DotsFigure::plan_site(std::size_t site) {
   compared_ |= comparable;
   first_.push_back(parts.empty() ? 0 : parts[0].run);
   const std::size_t rows = (parts.size() + kMostColumns - 1) / kMostColumns;
-  for (std::size_t i = 0; i < rows; ++i) {  // equally many in each
+  for (std::size_t i = 0; i < rows; ++i) {  // about equally many per row
     lines_.emplace_back(parts.begin() + static_cast<std::ptrdiff_t>(i * parts.size() / rows),
                         parts.begin() + static_cast<std::ptrdiff_t>((i + 1) * parts.size() / rows));
   }
@@ -172,7 +172,7 @@ void DotsFigure::draw_run(plot::Canvas& canvas, const plot::Box& area, const Par
   if (what_.reference) {
     std::vector<plot::Point> dashes;
     const std::vector<double>& values = what_.reference->values[part.run][part.site];
-    for (std::size_t l = 0; l < values.size(); ++l) {  // as steps: it has a value per layer
+    for (std::size_t l = 0; l < values.size(); ++l) {  // as steps, because each layer has one value
       for (double side : {0.5, 1.5}) {
         dashes.push_back({panel.x(static_cast<double>(l) + side), panel.y(values[l])});
       }
@@ -204,7 +204,7 @@ void DotsFigure::draw_difference(plot::Canvas& canvas, const plot::Box& area,
   }
 }
 
-// Panels share the axis of patches, so they can share one of pixels only if patches are alike.
+// Panels share the axis of patches, so they can share an axis of pixels only for equal patch sizes.
 bool DotsFigure::one_pixel_size() const {
   return !what_.pixels.empty() && std::all_of(what_.pixels.begin(), what_.pixels.end(),
                                               [this](double p) { return p == what_.pixels[0]; });
@@ -215,7 +215,7 @@ void DotsFigure::draw_line(plot::Canvas& canvas, const std::vector<Part>& line, 
   const double left = plot::left_margin(what_.y, kPanelHeight);
   const bool second_axis = one_pixel_size();
   const double right = second_axis ? 58 : 0;
-  // All lines have room for as many panels as the longest, so that panels are equally wide.
+  // All rows are laid out for the longest row, so that all panels are equally wide.
   std::size_t most = 0;
   for (const std::vector<Part>& other : lines_) most = std::max(most, other.size());
   const double extra = compared_ ? plot::left_margin(differences_, kPanelHeight) : 0;

@@ -14,28 +14,28 @@ namespace {
 constexpr double kMapGap = 1.5;    // between the maps of a block
 constexpr double kBlockGap = 9;    // between blocks
 constexpr double kBlockHead = 18;  // the layer's name above a block
-constexpr double kLabels = 100;    // column of the runs' names
+constexpr double kLabels = 100;    // width of the column with run names
 constexpr double kImageSide = 76;
 constexpr double kRoom = kFigureWidth - kLabels - kFigureSide;
-constexpr std::int64_t kMostPixels = 256;  // of a preview's side in a picture
+constexpr std::int64_t kMostPixels = 256;  // maximum side of a preview in the figure
 
-// Heads stand in rows of k when there are k x k of them, as Eq. 7 of the paper deals out offsets.
+// Rows of k heads for k x k heads, as Eq. 7 of the paper assigns the offsets.
 std::size_t block_columns(std::size_t heads) {
   return std::max<std::size_t>(
       1, static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(heads)) - 1e-9)));
 }
 
-// A map of the grid with cells of that many pixels.
+// Box of a map of the grid, with this many pixels per cell.
 plot::Box map_of(const MapSize& grid, double cell) {
   return {0, 0, std::max(cell * static_cast<double>(grid.columns), 1.0),
           std::max(cell * static_cast<double>(grid.rows), 1.0)};
 }
 
-// Layers whose blocks stand side by side, all of one grid and as many heads.
+// Layers with blocks side by side; all have the same grid and number of heads.
 struct Stretch {
   std::vector<std::size_t> layers;
-  double cell;  // pixels of a token
-  bool first;   // of its run
+  double cell;  // pixels per token
+  bool first;   // first stretch of its run
 };
 
 class MapsFigure {
@@ -62,7 +62,7 @@ class MapsFigure {
                   std::size_t layer, double cell);
   void draw_label(plot::Canvas& canvas, double top, std::size_t run, const Stretch& stretch) const;
 
-  // What is drawn over the maps once these are.
+  // A position for marks, which are drawn after all maps.
   struct Mark {
     plot::Box box;
     MapPlace place;
@@ -82,9 +82,9 @@ plot::Box MapsFigure::block_box(std::size_t run, std::size_t layer, double cell)
   return {0, 0, columns * (map.width + kMapGap) - kMapGap, rows * (map.height + kMapGap) - kMapGap};
 }
 
-// About as many layers of one grid side by side as their wanted size allows, equally many in each
-// stretch, and then as large as there is room for, up to half as large again. Layers without a map
-// in any run of the group take no room.
+// Splits the layers with the same grid into stretches of equal length. Their number follows from
+// the wanted size of a map; then the maps grow to fill the row, to at most 1.5 times that size.
+// Layers without a map in any run of the group take no space.
 std::vector<Stretch> MapsFigure::stretches(const std::vector<std::size_t>& group) const {
   const AnalyzedRun& r = runs_[group[0]];
   std::vector<std::size_t> layers;
@@ -169,7 +169,7 @@ void MapsFigure::draw_label(plot::Canvas& canvas, double top, std::size_t run,
       preview_png(*what_.image));
 }
 
-// Runs of one shape stand below each other, stretch by stretch; those of other shapes follow.
+// Runs of the same shape are below each other, stretch by stretch; runs of other shapes follow.
 std::vector<std::pair<std::size_t, Stretch>> MapsFigure::lines_of_blocks() const {
   std::vector<std::vector<std::size_t>> groups;
   for (std::size_t r : shown_) {
@@ -251,7 +251,7 @@ std::optional<plot::Figure> draw_head_maps(const std::vector<AnalyzedRun>& runs,
 }
 
 std::string preview_png(const Preview& preview, bool grey) {
-  // A pixel of the picture is the mean of factor x factor of the preview.
+  // A pixel of the picture is the mean of factor x factor pixels of the preview.
   const std::int64_t longest = std::max(preview.height, preview.width);
   const std::int64_t factor = (longest + kMostPixels - 1) / kMostPixels;
   Image image{static_cast<int>(preview.width / factor),

@@ -1,5 +1,5 @@
-// Maps over the tokens for every head: a block of heads for each layer, layers from left to right,
-// runs below each other.
+// Maps over the tokens for every head: a block of heads for each layer, with layers from left to
+// right and runs from top to bottom.
 #pragma once
 
 #include <functional>
@@ -15,28 +15,28 @@
 namespace dtn::drawing {
 
 struct MapPlace {
-  std::size_t run = 0, layer = 0, head = 0;  // run: position among the runs
+  std::size_t run = 0, layer = 0, head = 0;  // run: index among the runs
 };
 
 struct HeadMaps {
-  std::string name, title, data, caption, unit;                     // the unit names the colours
+  std::string name, title, data, caption, unit;                     // `unit` labels the colours
   std::vector<std::vector<std::vector<std::vector<double>>>> maps;  // [runs][L][heads][gh gw]
   plot::ColorScale scale = {};
-  double cell = 3;  // pixels of a token on a 14 x 14 grid
+  double cell = 3;  // pixels per token on a 14 x 14 grid
   const Preview* image = nullptr;
-  // What stands on a map, or nothing.
+  // Draws marks on a map; may be empty.
   std::function<void(plot::Canvas&, const plot::Box&, const MapPlace&)> marks = {};
   plot::Table table = {};
 };
 
-// [runs][L][heads][gh gw] of a key [L][2][H][gh][gw].
+// Returns [runs][L][heads][gh gw] from a key [L][2][H][gh][gw].
 std::vector<std::vector<std::vector<std::vector<double>>>> head_map_values(
     const std::vector<AnalyzedRun>& runs, std::string_view key, std::size_t site);
 
-// Nothing where no run has a number.
+// Returns nothing if no run has a number.
 std::optional<plot::Figure> draw_head_maps(const std::vector<AnalyzedRun>& runs, HeadMaps what);
 
-// A preview as a PNG file, in colour or grey.
+// Encodes a preview as PNG, in colour or grey.
 std::string preview_png(const Preview& preview, bool grey = false);
 
 }  // namespace dtn::drawing

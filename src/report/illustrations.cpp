@@ -18,7 +18,7 @@ struct NumberedMatrix {
   std::vector<std::string> labels;
 };
 
-// Every token takes its statistics from those at most `reach` away, all alike.
+// P with equal weights for all tokens at a distance of at most `reach`.
 NumberedMatrix banded(const std::string& title, std::size_t n, std::size_t reach) {
   NumberedMatrix m{title, n, {}, {}};
   for (std::size_t i = 0; i < n; ++i) {
@@ -33,7 +33,7 @@ NumberedMatrix banded(const std::string& title, std::size_t n, std::size_t reach
   return m;
 }
 
-// Of every pair of the four tokens on a 2 x 2 grid: key minus query.
+// Differences of key and query for each pair of the four tokens of a 2 x 2 grid.
 NumberedMatrix relative(const std::string& title, int (*place)(int token)) {
   NumberedMatrix m{title, 4, {}, {}};
   for (int i = 0; i < 4; ++i) {
@@ -72,7 +72,7 @@ void draw_numbers(plot::Canvas& canvas, const plot::Box& box, const NumberedMatr
   }
 }
 
-// Each matrix: rows are queries, columns keys.
+// Draws matrices side by side; rows are queries, columns are keys.
 std::string draw_matrices(const std::string& title, const std::string& subtitle,
                           const std::string& description, const std::vector<NumberedMatrix>& all,
                           const plot::ColorScale& scale, double side) {

@@ -1,4 +1,4 @@
-// What P and the relative positions are, drawn with numbers: Figs. 4 and 5 of the paper.
+// Illustrations of P and of relative positions as matrices of numbers: Figs. 4 and 5 of the paper.
 #pragma once
 
 #include <vector>

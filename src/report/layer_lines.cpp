@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kLinesHeight = 180;
 constexpr double kLinesRow = kLinesHeight + 66;
-constexpr double kSpread = 30;  // of the values, beyond which the scale is logarithmic
+constexpr double kSpread = 30;  // largest high / low with a linear scale
 
 bool has_line(const LinePanel& panel) {
   return std::any_of(panel.values.begin(), panel.values.end(), any_number);

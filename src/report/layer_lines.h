@@ -1,4 +1,4 @@
-// Numbers of whole layers: a line for each run, in one panel for each quantity.
+// Line plots of one number per layer: a panel for each quantity, with a line for each run.
 #pragma once
 
 #include <optional>
@@ -12,7 +12,7 @@ namespace dtn::drawing {
 struct LinePanel {
   std::string title;
   std::vector<std::vector<double>> values;  // [runs][L], or [L + 1] of the residual stream
-  bool from_zero_layer = false;             // the first value is that of block 0's input
+  bool from_zero_layer = false;             // the first value belongs to block 0's input
 };
 
 struct LayerLines {
@@ -20,10 +20,10 @@ struct LayerLines {
   std::vector<LinePanel> panels;
   plot::Axis y = {};
   bool from_zero = true;
-  bool shared = true;  // one scale for all panels, else one each
+  bool shared = true;  // one scale for all panels; otherwise one each
 };
 
-// Nothing where no run has a number; panels without one are left out.
+// Returns nothing if no run has a number. Panels without numbers are left out.
 std::optional<plot::Figure> draw_layer_lines(const std::vector<AnalyzedRun>& runs, LayerLines what);
 
 }  // namespace dtn::drawing

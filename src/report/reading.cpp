@@ -10,7 +10,8 @@
 namespace dtn::drawing {
 namespace {
 
-constexpr std::size_t kMostLayers = 1000;  // and heads, and rows of a grid: more are no model's
+// Limit for layers, heads and grid rows; no model has more.
+constexpr std::size_t kMostLayers = 1000;
 const AnalysisJson kNothing;
 
 std::size_t count_of(const AnalysisJson& value) {

@@ -1,4 +1,4 @@
-// An analysis, read for drawing: whatever is absent, null or of another kind counts as missing.
+// Reads an analysis for drawing. A value that is absent, null or of another type counts as missing.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ using AnalysisJson = nlohmann::ordered_json;
 
 inline constexpr std::size_t kSites = 2;  // norm1 and norm2 of a block
 
-// The value of an element or member, or null where there is none.
+// Returns an element or member, or null if it does not exist.
 const AnalysisJson& item(const AnalysisJson& list, std::size_t index);
-// "pca.raw.spread"
+// Looks up a path such as "pca.raw.spread".
 const AnalysisJson& member(const AnalysisJson& object, std::string_view dotted);
-// NaN for what is no number.
+// Returns NaN if `value` is not a number.
 double number_of(const AnalysisJson& value);
 std::string text_of(const AnalysisJson& value);
-// All numbers within, in order; nulls become NaN. Nothing for what is no list.
+// Returns all nested numbers in order; null becomes NaN. Empty if `list` is not a list.
 std::vector<double> numbers_of(const AnalysisJson& list);
 
 struct MapSize {
@@ -30,7 +30,7 @@ struct MapSize {
 
 // One checkpoint of the analysis.
 struct AnalyzedRun {
-  std::size_t index = 0;  // among the checkpoints; its colour and marker
+  std::size_t index = 0;  // index of the checkpoint; selects colour and marker
   std::string name, normalizer;
   const AnalysisJson* json = nullptr;
   std::vector<std::size_t> heads;  // [L]
@@ -38,16 +38,16 @@ struct AnalyzedRun {
 
   std::size_t depth() const { return heads.size(); }
   const AnalysisJson& at(std::string_view dotted) const { return member(*json, dotted); }
-  // [heads] of a key [L][H] or, with a site, [L][2][H].
+  // Returns [heads] from a key [L][H] or, with a site, [L][2][H].
   std::vector<double> of_heads(std::string_view key, std::size_t layer) const;
   std::vector<double> of_heads(std::string_view key, std::size_t layer, std::size_t site) const;
 };
 
 std::vector<AnalyzedRun> read_runs(const AnalysisJson& analysis);
 
-// Median of those that are not missing; NaN without any.
+// Median of the values that are not missing; NaN if all are missing.
 double median_of(std::vector<double> values);
-// Whether at least one is there.
+// True if at least one value is a number.
 bool any_number(const std::vector<double>& values);
 
 // "64 images of fashion_mnist"

@@ -18,12 +18,12 @@ using namespace drawing;
 
 namespace {
 
-constexpr std::size_t kTrainingPoints = 150;  // of a line of logged steps
+constexpr std::size_t kTrainingPoints = 150;  // per line of logged steps
 
-// A figure to draw: what it is called in the log, and what it is.
+// A figure to draw: its source in the log, and its texts.
 struct Quantity {
-  std::string split, key;  // no split: of training
-  std::string name;        // of the figure
+  std::string split, key;  // empty split: training
+  std::string name;        // name of the figure
   std::string title, label;
   bool percent = false, log = false;
   bool higher_is_better = false;
@@ -55,7 +55,7 @@ std::vector<Quantity> quantities_of(std::span<const RunGroup> groups) {
       }
     }
   }
-  // What a reader looks for first stands first.
+  // The most important figures come first.
   std::ranges::stable_sort(out, {}, [](const Quantity& q) {
     return q.key == "top1" ? 0 : q.key == "loss" ? 1 : q.key == "top5" ? 2 : 3;
   });
@@ -124,7 +124,7 @@ std::optional<plot::Figure> draw_quantity(std::span<const RunGroup> groups, cons
     }
   }
   if (chart.series.empty()) return std::nullopt;
-  if (!q.split.empty()) {  // the best first
+  if (!q.split.empty()) {  // best run first
     std::ranges::stable_sort(chart.series, [&](const plot::Series& a, const plot::Series& b) {
       return q.higher_is_better ? last_of(a) > last_of(b) : last_of(a) < last_of(b);
     });
@@ -137,7 +137,7 @@ std::optional<plot::Figure> draw_quantity(std::span<const RunGroup> groups, cons
   return figure;
 }
 
-// Drawn as for an analysis, whose lambda_history is of the same form.
+// Converts the record to the form of an analysis, and draws its lambda_history.
 void add_lambda_figures(const RunRecord& run, std::vector<plot::Figure>& out) {
   const AnalysisJson& first = item(member(run.lambdas, "lambda_mean"), 0);
   if (!first.is_array()) return;
@@ -165,13 +165,13 @@ std::vector<std::string> parts_of(const RunRecord& run) {
   return parts;
 }
 
-// A map: a row for each part of the model, a column for each evaluation, the logarithm as colour.
+// Heat map of log10 of the norm: a row for each part of the model, a column for each evaluation.
 void add_gradient_figure(const RunRecord& run, std::vector<plot::Figure>& out) {
   constexpr double kRow = 18, kTop = 86, kBelow = 50, kRight = 20;
   const std::vector<std::string> parts = parts_of(run);
   const std::size_t times = run.gradients.size();
   if (parts.empty() || times < 2) return;
-  std::vector<double> values;  // [parts][times], the logarithm to the base of 10
+  std::vector<double> values;  // [parts][times], log10
   plot::ColorScale scale;
   plot::Table table{{"part", "first", "last"}, {}};
   double names = 0;
@@ -218,7 +218,7 @@ void add_gradient_figure(const RunRecord& run, std::vector<plot::Figure>& out) {
 }
 
 void add_samples(const RunRecord& run, std::vector<plot::Figure>& out) {
-  constexpr std::size_t kSizeAt = 16;  // of a PNG: width and height, the most significant first
+  constexpr std::size_t kSizeAt = 16;  // offset in a PNG: width, then height, big-endian
   if (run.samples.size() < kSizeAt + 8) return;
   const auto number_at = [&](std::size_t at) {
     double n = 0;

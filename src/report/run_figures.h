@@ -1,4 +1,4 @@
-// Figures of runs: what was logged over the epochs.
+// Figures of training runs: the values that were logged over the epochs.
 #pragma once
 
 #include <span>
@@ -10,18 +10,18 @@
 
 namespace dtn {
 
-// Runs that are drawn as one line: one, or the seeds of a variant.
+// Runs drawn as one line: a single run, or the seeds of a variant.
 struct RunGroup {
   std::string label;
   std::vector<RunRecord> runs;
 };
 
-// The loss of training and of evaluations, every other figure of evaluations, learning rate,
-// gradient norm and speed: one line for each group. Lines of evaluations are in the order of results.
+// Draws training loss, evaluation metrics, learning rate, gradient norm and speed, with one line
+// for each group. In figures of evaluations, the lines are sorted by result.
 std::vector<plot::Figure> curve_figures(std::span<const RunGroup> groups);
 
-// What one run keeps beside its curves, where it does: the mixing ratios of DTN, gradient norms by
-// part of the model, images it learns from.
+// Draws the other records of a run, if they exist: the mixing ratios of DTN, gradient norms by part
+// of the model, and training images.
 std::vector<plot::Figure> inner_figures(const RunRecord& run);
 
 }  // namespace dtn

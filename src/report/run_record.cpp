@@ -26,7 +26,7 @@ AnalysisJson json_of_file(const fs::path& path) {
   return json.is_discarded() ? AnalysisJson() : json;
 }
 
-// The value behind "name:" at the start of a line.
+// Returns the value of `name:` if the config begins with it.
 std::string name_in(const std::string& config) {
   const std::string key = "name: ";
   if (!config.starts_with(key)) return {};

@@ -1,5 +1,5 @@
-// What a run of dtn-train has left in its folder, read for drawing. Lines torn by a kill, and files
-// that are not there, count as nothing.
+// Output of a dtn-train run, read from its folder for drawing. Lines cut off by a kill and missing
+// files are ignored.
 #pragma once
 
 #include <filesystem>
@@ -13,29 +13,29 @@
 
 namespace dtn {
 
-// Values over epochs by name, such as "loss" or "top1".
+// Values over epochs, by name such as "loss" or "top1".
 using Curves = std::map<std::string, plot::Series>;
 
 struct RunRecord {
-  std::string name;                           // of its config, or of the folder
-  std::string config;                         // config.yaml
+  std::string name;                           // from its config, or else of the folder
+  std::string config;                         // text of config.yaml
   Curves training;                            // logged steps
   std::map<std::string, Curves> evaluations;  // by split: "val", "val_ema"
-  std::int64_t step = 0;                      // the last that was logged
+  std::int64_t step = 0;                      // last logged step
   double epoch = 0;
-  drawing::AnalysisJson lambdas;    // as lambda_history of an analysis; null: not logged
+  drawing::AnalysisJson lambdas;    // like lambda_history of an analysis; null: not logged
   drawing::AnalysisJson gradients;  // [{"step", "epoch", "gradient_norm": {part: norm}}]
-  drawing::AnalysisJson summary;    // summary.json; null: the run is not over
-  std::string samples;              // samples.png
+  drawing::AnalysisJson summary;    // summary.json; null: the run has not finished
+  std::string samples;              // bytes of samples.png
 
-  // The step at which the run diverged, by its summary; nothing: it did not.
+  // Step at which the run diverged, from its summary; empty if it did not diverge.
   std::optional<std::int64_t> diverged_at() const;
 };
 
-// Throws DataError for a folder without the metrics of a run.
+// Throws DataError if the folder has no metrics of a run.
 RunRecord read_run_record(const std::filesystem::path& folder);
 
-// The runs below a folder: itself, or, for a variant of a sweep, those of its seeds.
+// Returns the run folders of a folder: itself, or the seeds of a sweep variant.
 std::vector<std::filesystem::path> run_folders(const std::filesystem::path& folder);
 
 }  // namespace dtn

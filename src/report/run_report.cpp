@@ -15,7 +15,7 @@ using namespace drawing;
 
 namespace {
 
-// The last and the best of a figure of evaluations, or nothing.
+// Last and best value of an evaluation metric; missing if there are none.
 struct Reached {
   double last = plot::kMissing, best = plot::kMissing, best_epoch = plot::kMissing;
 };

@@ -1,4 +1,4 @@
-// Pages about runs.
+// HTML pages about runs.
 #pragma once
 
 #include <filesystem>
@@ -9,10 +9,10 @@
 
 namespace dtn {
 
-// Writes report.html into the folder of a run: curves, what else it keeps, its config.
+// Writes report.html into a run's folder: curves, its other records, and its config.
 void write_run_report(const std::filesystem::path& run);
 
-// One page that compares runs: their last and best figures, and all curves.
+// Returns a page that compares runs: last and best metrics, and all curves.
 std::string comparison_page(const std::string& title, std::span<const RunGroup> groups,
                             const std::vector<plot::Figure>& figures);
 
