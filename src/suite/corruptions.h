@@ -1,6 +1,6 @@
-// How errors under the corruptions of ImageNet-C are summed up (D. Hendrycks and
-// T. Dietterich, "Benchmarking Neural Network Robustness to Common Corruptions and Perturbations",
-// ICLR 2019, section 4.2).
+// Summary of the errors under the corruptions of ImageNet-C (D. Hendrycks and T. Dietterich,
+// "Benchmarking Neural Network Robustness to Common Corruptions and Perturbations", ICLR 2019,
+// section 4.2).
 #pragma once
 
 #include <array>
@@ -12,30 +12,32 @@
 
 namespace dtn {
 
-// AlexNet's top-1 error, the mean over the five severities, in [0, 1]. Zero outside the benchmark.
+// Returns AlexNet's top-1 error, the mean over the five severities, in [0, 1]. Zero for corruptions
+// outside the benchmark.
 double alexnet_error(const Corruption& corruption);
 
-// Top-1 errors in percent, by severity; nothing where there were no images.
+// Top-1 errors in percent, by severity; empty if there were no images.
 using SeverityErrors = std::array<std::optional<double>, kSeverities>;
 
-// Over the severities. Nothing unless all five are there: the mean of some says nothing about the
-// others.
+// Returns the mean over the severities, or nothing unless all five exist: the mean of some
+// severities says nothing about the others.
 std::optional<double> mean_error(const SeverityErrors& errors);
 
-// The corruption error CE in percent: the sum over severities of the model's error, divided by the
-// sum of AlexNet's. With five severities each that is the ratio of the means.
+// Returns the corruption error CE in percent: the sum over severities of the model's error, divided
+// by the sum of AlexNet's error. With five severities each, this is the ratio of the means. Nothing
+// unless all five severities exist.
 std::optional<double> corruption_error(const Corruption& corruption, const SeverityErrors& errors);
 
-// Over the corruptions of the benchmark that have all severities.
+// Means over the corruptions of the benchmark that have all severities.
 struct CorruptionSummary {
-  std::size_t corruptions = 0;                // so many
+  std::size_t corruptions = 0;                // number of these corruptions
   std::optional<double> mean_error, mean_ce;  // percent
-  // The mCE of the paper is the mean over all 15, and nothing else.
+  // The mCE of the paper is defined only as the mean over all 15 corruptions.
   std::optional<double> mce() const {
     return corruptions == kBenchmarkCorruptions ? mean_ce : std::nullopt;
   }
 };
-// `errors` in the order of corruptions(); those outside the benchmark may be missing.
+// `errors` has the order of corruptions(); corruptions outside the benchmark may be missing.
 CorruptionSummary summarize(std::span<const SeverityErrors> errors);
 
 }  // namespace dtn

@@ -21,7 +21,7 @@
 namespace dtn {
 namespace {
 
-// Reads a few images, spread over all; together with the labels they tell which images these are.
+// Fingerprint of the labels and of a few images, spread over the data set, to identify the images.
 std::string fingerprint_of(const Dataset& images) {
   constexpr std::int64_t kProbes = 8;
   Fingerprint print;
@@ -34,7 +34,7 @@ std::string fingerprint_of(const Dataset& images) {
       print.add(std::as_bytes(sample.ready));
       if (sample.image) print.add(std::as_bytes(std::span(sample.image->pixels)));
     } catch (const DataError&) {
-      print.add("unreadable");  // it will be counted as damaged
+      print.add("unreadable");  // it will count as damaged
     }
   }
   return print.text();
@@ -82,7 +82,7 @@ class Runner {
     describe();
     if (!options_.save.empty()) resume();
     note_completeness();
-    if (!options_.save.empty()) save();  // now rather than in an hour, should that be impossible
+    if (!options_.save.empty()) save();  // fail now if saving is impossible, not after an hour
   }
 
   std::optional<SuiteReport> run() {
@@ -125,7 +125,7 @@ class Runner {
                        : cat("resized to ", g.width, " x ", g.height),
                    ", centre crop of ", size));
     } catch (const DataError&) {
-      // The loader names and counts it.
+      // The loader reports and counts it.
     }
   }
 
@@ -144,8 +144,8 @@ class Runner {
 
   void note_completeness() { report_.complete = finished_folders() == plan_.cells.size(); }
 
-  // Takes over what the file keeps, but for folders that have other images now. What is not there
-  // any more counts all the same: the archives may come and go one after another.
+  // Takes over the results of the saved file, except for folders whose images have changed. Results
+  // of folders that no longer exist still count: archives may be unpacked and removed in turn.
   void resume() {
     report_.scores = load_scores(options_.save, options_.suite, report_.settings);
     for (const SuiteCell& cell : plan_.cells) {
@@ -219,7 +219,7 @@ class Runner {
   const SuiteOptions& options_;
   SuitePlan plan_;
   SuiteReport report_;
-  std::map<std::string, std::string> images_;  // fingerprints, where results are kept
+  std::map<std::string, std::string> images_;  // fingerprints, if results are saved
   std::int64_t done_ = 0;                      // images of finished cells
 };
 

@@ -1,6 +1,6 @@
 // Robustness suites: the accuracy of a model on ImageNet-C (common corruptions) and on ImageNet-R
-// (renditions of 200 classes), beside that on the clean images. docs/robustness.md says what is
-// measured and how.
+// (renditions of 200 classes), besides its accuracy on the clean images. docs/robustness.md
+// describes the measurements.
 #pragma once
 
 #include <cstdint>
@@ -22,58 +22,58 @@ namespace dtn {
 enum class Suite { kImageNetC, kImageNetR };
 const char* name_of(Suite suite);  // "imagenet-c", "imagenet-r"
 
-// ImageNet-C made while it is evaluated, from the validation images of the config's data set.
+// ImageNet-C generated during the evaluation, from the validation images of the config's data set.
 struct CorruptOnTheFly {
-  // Empty: the 15 of the benchmark; where the images are smaller than 224 x 224, which ImageNet-C's
-  // are not, those that know no image size.
+  // Empty: the 15 corruptions of the benchmark. For images smaller than 224 x 224, which is the
+  // size in ImageNet-C: the corruptions that work for any image size.
   std::vector<const Corruption*> corruptions;
   std::vector<int> severities = {1, 2, 3, 4, 5};
   std::uint64_t seed = 0;
-  // As which `dtn-data corrupt` would save them. Small images are not compressed again in any case.
+  // Format in which `dtn-data corrupt` would save the images. Small images are never recompressed.
   CorruptFormat format = CorruptFormat::kJpeg;
-  std::string frost_dir;  // empty: the stand-in
+  std::string frost_dir;  // folder of frost images; empty: the stand-in
 };
 
 struct SuiteOptions {
   Suite suite = Suite::kImageNetC;
-  // ImageNet-C: <root>/<corruption>/<severity>/<class>/**, where corruptions may lie one folder
+  // ImageNet-C: <root>/<corruption>/<severity>/<class>/**; corruptions may also be one folder
   // deeper, in blur/, noise/, ... ImageNet-R: <root>/<class>/**.
   std::filesystem::path root;
-  std::optional<CorruptOnTheFly> on_the_fly;  // in place of the root
-  // A text file that names the model's classes in the order of their labels, one per line. Empty:
-  // the names are those of the checkpoint; if it has none, those of the config's data set, if it
-  // has as many as the model; else ImageNet's own, if the model has 1000 and all folders are among
-  // them; else those of the folders, if there are as many.
+  std::optional<CorruptOnTheFly> on_the_fly;  // replaces `root`
+  // A text file with the names of the model's classes in label order, one per line. If empty, the
+  // names are the first of these that applies: those of the checkpoint; those of the config's data
+  // set, if it has as many classes as the model; ImageNet's names, if the model has 1000 classes
+  // and all folders are among them; the names of the folders, if there are as many as classes.
   std::filesystem::path classes;
-  // Keeps what is finished, and goes on behind it. Empty: nothing is kept.
+  // File with the finished results, from which a later call resumes. Empty: results are not saved.
   std::filesystem::path save;
-  bool clean = true;  // evaluates the config's validation images too, if they are there
+  bool clean = true;  // also evaluate the config's validation images, if they exist
   std::int64_t batch_size = 64;
   DType dtype = DType::kFloat32;
-  // Of the suite's images. Unset: the config's; for ImageNet-C, whose images have been cropped
-  // before, 1.
+  // Crop of the suite's images. Unset: 1 for ImageNet-C, whose images are already cropped;
+  // otherwise the config's value.
   std::optional<double> crop_pct;
-  std::string weights;  // what tells the weights apart, from fingerprint_of() of models/weights.h
-  const DataRegistries* registries = &data_registries();  // what the config may name
+  std::string weights;  // fingerprint of the weights, by fingerprint_of() in models/weights.h
+  const DataRegistries* registries = &data_registries();  // data sets that the config may name
 };
 
 struct Accuracy {
   double top1 = 0, top5 = 0;  // percent
   double loss = 0;            // mean cross-entropy
-  std::int64_t count = 0;     // images, each weighted alike
+  std::int64_t count = 0;     // images, all with equal weight
   double seconds = 0;
 };
 
-// What one folder of images gave.
+// Result for one folder of images.
 struct SuiteScore {
   Accuracy result;
-  std::int64_t bad_images = 0;  // damaged ones, which result.count leaves out
-  std::string images;           // tells the images apart; empty where nothing is kept
-  bool stand_in = false;        // frost whose textures are made by code
+  std::int64_t bad_images = 0;  // damaged images, not in result.count
+  std::string images;           // fingerprint of the images; empty if results are not saved
+  bool stand_in = false;        // frost with generated textures
   double error() const { return 100 - result.top1; }  // percent
 };
 
-// What results depend on beside the images. Two that are equal may be mixed.
+// All inputs of a result besides the images. Results with equal settings may be combined.
 struct SuiteSettings {
   std::string weights, model, classes;  // fingerprints
   std::string precision;
@@ -86,26 +86,27 @@ struct SuiteSettings {
 struct SuiteReport {
   Suite suite = Suite::kImageNetC;
   SuiteSettings settings;
-  std::int64_t num_classes = 0;  // told apart
-  // The images are smaller than ImageNet-C's: there is no CE then, which compares with AlexNet.
+  std::int64_t num_classes = 0;  // number of classes to choose from
+  // The images are smaller than ImageNet-C's. There is no CE then, because CE compares with AlexNet
+  // on 224 x 224 images.
   bool small_images = false;
-  bool complete = false;  // there is a score of every folder that was asked for
-  // By name: "gaussian_noise/3" for a corruption and its severity, "renditions" for ImageNet-R,
-  // "clean".
+  bool complete = false;  // every requested folder has a score
+  // Scores by name: "gaussian_noise/3" for a corruption and its severity, "renditions" for
+  // ImageNet-R, "clean".
   std::map<std::string, SuiteScore> scores;
 };
 
-// Evaluates the model of `task`, whose config is `config`, on whatever part of the suite is there. Progress
-// goes to standard error. Nothing when SIGINT or SIGTERM stopped it. Throws DataError when the
-// folders are not what they should be, and ConfigError when `save` holds something else.
+// Evaluates the model of `task`, whose config is `config`, on all parts of the suite that exist.
+// Reports progress on standard error. Returns nothing if SIGINT or SIGTERM stopped it. Throws
+// DataError if the folders have a wrong structure, and ConfigError if `save` holds something else.
 std::optional<SuiteReport> run_suite(Classify& task, const ExperimentConfig& config,
                                      const SuiteOptions& options);
 
-// All images but the clean ones and those of the corruptions outside the benchmark, each weighted
-// alike.
+// Accuracy over all images with equal weight, without the clean images and without corruptions
+// outside the benchmark.
 Accuracy overall(const SuiteReport& report);
 
-// The report as a JSON object, and as text for people.
+// Formats the report as a JSON object, and as text for people.
 std::string to_json(const SuiteReport& report, int indent = -1);
 std::string to_text(const SuiteReport& report);
 

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The entries of a folder but the hidden ones, in byte order.
+// Returns the entries of a folder without hidden ones, in byte order.
 std::vector<fs::path> entries_of(const fs::path& folder) {
   std::vector<fs::path> entries;
   std::error_code error;
@@ -75,7 +75,7 @@ class Search {
                         "; remove one"));
   }
 
-  // A folder of corruptions, such as blur/.
+  // Adds a folder of corruptions, such as blur/.
   bool add_group(const fs::path& entry) {
     if (!is_folder(entry)) return false;
     bool any = false;

@@ -1,4 +1,4 @@
-// Where the images of ImageNet-C lie.
+// Folder layout of ImageNet-C.
 #pragma once
 
 #include <filesystem>
@@ -12,9 +12,9 @@ struct SuiteFolder {
   std::filesystem::path path;
 };
 
-// The folders <root>/<corruption>/<severity>, or <root>/<group>/<corruption>/<severity>, in the
-// order of corruptions() and of severities. Warns about folders that are neither. DataError when
-// there are none, when one is there twice, or when something else has such a name.
+// Returns the folders <root>/<corruption>/<severity>, or <root>/<group>/<corruption>/<severity>, in
+// the order of corruptions() and of severities. Warns about other folders. Throws DataError if
+// there are none, if a corruption exists twice, or if an entry with such a name is not a folder.
 std::vector<SuiteFolder> corruption_folders(const std::filesystem::path& root);
 
 }  // namespace dtn

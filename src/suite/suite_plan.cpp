@@ -35,8 +35,8 @@ Names class_folders(const std::vector<SuiteFolder>& folders) {
   return names;
 }
 
-// A split of the config's data set, or null and why. Of a model with class names, the data set may
-// have any number of classes: they are matched later.
+// Opens a split of the config's data set, or returns null and sets `why`. If the model has class
+// names, the data set may have any number of classes: they are matched later.
 std::shared_ptr<const Dataset> try_open(const ExperimentConfig& config, Split split,
                                         const DataRegistries& registries, const ClassList& model,
                                         std::string& why) {
@@ -50,10 +50,10 @@ std::shared_ptr<const Dataset> try_open(const ExperimentConfig& config, Split sp
   }
 }
 
-// Finds out what the model's classes are called.
+// Determines the names of the model's classes.
 class Classes {
  public:
-  // `clean`: the validation images, or null and why.
+  // `clean`: the validation images, or null with the reason in `no_clean`.
   Classes(const ExperimentConfig& config, const SuiteOptions& options, const ClassList& model,
           const Names& folders, std::shared_ptr<const Dataset> clean, const std::string& no_clean)
       : config_(config),
@@ -81,7 +81,7 @@ class Classes {
     source_ = source;
   }
 
-  // Outputs beyond the names that the checkpoint has get one that no folder can have.
+  // Outputs without a name in the checkpoint get a name that no folder can have.
   bool use_checkpoint() {
     if (model_.names.empty()) return false;
     std::vector<std::string> names = model_.names;
@@ -92,7 +92,7 @@ class Classes {
     return true;
   }
 
-  // A list may rename the classes of the checkpoint, but not put them into another order.
+  // A list may rename the classes of the checkpoint, but not reorder them.
   void check_list() const {
     for (std::size_t i = 0; i < model_.names.size(); ++i) {
       const auto listed = std::ranges::find(names_, model_.names[i]);
@@ -105,7 +105,8 @@ class Classes {
     }
   }
 
-  // One with fewer classes than the model may be a part of what the model was trained on.
+  // `all`: the data set must have as many classes as the model. With fewer classes, it may be a
+  // subset of the model's training data.
   bool use_dataset(const std::shared_ptr<const Dataset>& dataset, bool all) {
     if (!dataset || dataset->class_names().empty()) return false;
     if (all && dataset->num_classes() != config_.model.num_classes) return false;
@@ -161,7 +162,7 @@ class Classes {
   std::string source_;
 };
 
-// The labels of the classes that have a folder, ascending.
+// Returns the labels of the classes that have a folder, in ascending order.
 std::vector<std::int64_t> labels_of(const Names& folders, const std::vector<std::string>& classes) {
   std::vector<std::int64_t> labels;
   for (std::size_t i = 0; i < classes.size(); ++i) {
@@ -174,7 +175,7 @@ constexpr const char* kAdvice =
     "set data.root to the data set that the model was trained on, or leave the clean images out "
     "(--no-clean)";
 
-// The data set with the labels of the model.
+// Returns the data set with the labels of the model.
 std::shared_ptr<const Dataset> in_classes_of(const SuitePlan& plan,
                                              std::shared_ptr<const Dataset> dataset) {
   const ClassList model = named_classes("the model", plan.classes);
@@ -182,7 +183,7 @@ std::shared_ptr<const Dataset> in_classes_of(const SuitePlan& plan,
   return relabelled(std::move(dataset), match, model);
 }
 
-// The validation images of the classes that the suite has, if they are there.
+// Adds the validation images of the suite's classes, if they exist.
 void add_clean(SuitePlan& plan, std::shared_ptr<const Dataset> clean, const std::string& no_clean,
                std::span<const std::int64_t> labels, double crop_pct) {
   if (!clean) {
@@ -198,7 +199,7 @@ void add_clean(SuitePlan& plan, std::shared_ptr<const Dataset> clean, const std:
   }
 }
 
-// Published folders are alike; one that is not is surely half unpacked.
+// Published folders have equally many images; a smaller folder is probably only half unpacked.
 void warn_uneven(const SuitePlan& plan) {
   std::int64_t most = 0, fewer = 0;
   std::string example;
@@ -214,7 +215,7 @@ void warn_uneven(const SuitePlan& plan) {
 
 bool is_smaller(int width, int height) { return width < kCorruptedSide && height < kCorruptedSide; }
 
-// Whether all of a few images, spread over all, are smaller than ImageNet-C's.
+// True if several images, spread over the data set, are all smaller than ImageNet-C's.
 bool are_small(const Dataset& images) {
   constexpr std::int64_t kProbes = 8;
   if (!images.has_pixels()) {
@@ -233,7 +234,7 @@ bool are_small(const Dataset& images) {
       }
       if (!any) return false;
     } catch (const DataError&) {
-      // It will be counted as damaged.
+      // It will count as damaged.
     }
   }
   return any;
@@ -333,7 +334,8 @@ SuitePlan plan_suite(const ExperimentConfig& config, const SuiteOptions& options
                      const ClassList& model) {
   if (options.on_the_fly) return plan_on_the_fly(config, options, model);
   const bool corrupted = options.suite == Suite::kImageNetC;
-  log_info(cat(name_of(options.suite), ": listing ", options.root.string()));  // millions of files
+  // Listing may take long: a suite has millions of files.
+  log_info(cat(name_of(options.suite), ": listing ", options.root.string()));
   const std::vector<SuiteFolder> folders = folders_of(options);
   const Names folder_names = class_folders(folders);
   std::string no_clean;

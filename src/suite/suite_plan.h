@@ -1,4 +1,4 @@
-// Which images a suite consists of, and what their labels mean.
+// Images of a suite, and the meaning of their labels.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +13,30 @@
 
 namespace dtn {
 
-// Images that are evaluated together.
+// A folder of images that is evaluated as one unit.
 struct SuiteCell {
   std::string name;  // as in SuiteReport
   std::shared_ptr<const Dataset> images;
   double crop_pct = 1;
-  bool stand_in = false;  // frost whose textures are made by code
+  bool stand_in = false;  // frost with generated textures
 };
 
 struct SuitePlan {
-  std::vector<std::string> classes;  // of the model, in the order of labels
-  // The classes to choose between: all for ImageNet-C, those that have a folder for ImageNet-R.
+  std::vector<std::string> classes;  // names of the model's classes, in label order
+  // Labels to choose from: classes with a folder for ImageNet-R; empty (all) for ImageNet-C.
   std::vector<std::int64_t> choice;
   double crop_pct = 1;           // of the suite's images
   bool small_images = false;     // as in SuiteReport
-  std::vector<SuiteCell> cells;  // the clean one first
+  std::vector<SuiteCell> cells;  // the clean images first
 };
 
-// Lists all folders, so that whatever is wrong with one is known before hours of work.
-// `model` are the model's classes, with their names where the checkpoint has them.
+// Lists all folders at once, so that every error in a folder appears before hours of work. `model`
+// has the model's classes, with names if the checkpoint has them.
 SuitePlan plan_suite(const ExperimentConfig& config, const SuiteOptions& options,
                      const ClassList& model);
 
-// A text file of one name per line, surrounding blanks left out. DataError unless it has
-// `num_classes` different names.
+// Reads a text file with one name per line, without surrounding blanks. Throws DataError unless it
+// has `num_classes` different names.
 std::vector<std::string> read_class_list(const std::filesystem::path& file,
                                          std::int64_t num_classes);
 

@@ -49,7 +49,7 @@ Json json_of(const SuiteSettings& s) {
           {"std", s.std}};
 }
 
-// Where the score of a name stands in the JSON.
+// Returns the position of a score in the JSON.
 Json::json_pointer place_of(const std::string& name) {
   const std::size_t slash = name.find('/');
   if (slash == name.npos) return Json::json_pointer("/" + name);
@@ -123,7 +123,7 @@ Json report_json(const SuiteReport& report) {
 
 double number_of(const Json& json, const char* key) {
   const Json& value = json.at(key);
-  return value.is_null() ? std::nan("") : value.get<double>();  // JSON has no other NaN
+  return value.is_null() ? std::nan("") : value.get<double>();  // null stands for NaN
 }
 
 SuiteScore score_of(const Json& json) {
@@ -150,7 +150,7 @@ std::map<std::string, SuiteScore> scores_of(const Json& json, Suite suite) {
   return scores;
 }
 
-// In words, or nothing.
+// Describes the differences in words; empty if there are none.
 std::string differences(const Json& was, const Json& now) {
   std::string text;
   for (const auto& [key, value] : now.items()) {

@@ -1,4 +1,4 @@
-// Results of a suite: as a table of corruptions, as JSON, and back from it.
+// Results of a suite: as a table of corruptions, to JSON, and from JSON.
 #pragma once
 
 #include <filesystem>
@@ -15,27 +15,27 @@ namespace dtn {
 // "gaussian_noise/3"; `severity` counts from 0.
 std::string score_name(const Corruption& corruption, std::size_t severity);
 
-// The score of that name, or null.
+// Returns the score with this name, or null.
 const SuiteScore* find_score(const SuiteReport& report, const std::string& name);
 
-// Of each of corruptions().
+// Returns the errors of each of corruptions().
 std::vector<SeverityErrors> errors_of(const SuiteReport& report);
 
-// Over the benchmark; of small images over all corruptions that have all severities, without CE.
+// Summary over the benchmark. Small images: over all corruptions with all severities, without CE.
 CorruptionSummary summary_of(const SuiteReport& report);
 CorruptionSummary summary_without_frost(const SuiteReport& report);
 
-// What frost is called whose textures are made by code, and why small images have no mCE.
+// Name of frost with generated textures, and the reason why small images have no mCE.
 inline constexpr const char* kStandInFrost = "frost (stand-in)";
 inline constexpr const char* kNoMce =
     "no mCE: it is of 224 x 224 images and weighed by AlexNet's errors on these";
 bool frost_is_stand_in(const SuiteReport& report);
 
-// By how much an error is above that of the clean images; nothing where one of them is not known.
+// Increase of an error over that of the clean images; nothing if one of the two is unknown.
 std::optional<double> relative_error(const std::optional<double>& error, const SuiteScore* clean);
 
-// What `file` keeps, or nothing when there is no such file. ConfigError when it is something else,
-// or was made with other settings.
+// Returns the scores saved in `file`, or nothing if the file does not exist. Throws ConfigError if
+// it is another file, or was made with other settings.
 std::map<std::string, SuiteScore> load_scores(const std::filesystem::path& file, Suite suite,
                                               const SuiteSettings& settings);
 

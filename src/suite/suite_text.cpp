@@ -1,4 +1,4 @@
-// A suite's report for people.
+// Formats a suite's report for people.
 #include <algorithm>
 
 #include "core/format.h"
