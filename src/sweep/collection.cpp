@@ -16,7 +16,7 @@ namespace dtn {
 namespace fs = std::filesystem;
 namespace {
 
-// The sweeps that are to be looked at, with the options of each.
+// The sweeps of a collection, with the options of each.
 class Tables {
  public:
   Tables(const SweepCollection& collection, const SweepOptions& options)
@@ -115,7 +115,7 @@ void describe_collection(const SweepCollection& collection, const SweepOptions& 
     const SweepForecast forecast =
         describe_sweep(*table.sweep, tables.options_of(*table.sweep, shared));
     std::printf("%s\n", forecast.text.c_str());
-    std::fflush(stdout);  // a table takes a while
+    std::fflush(stdout);  // the next table takes a while
     left += forecast.left;
     seconds += forecast.seconds;
   }

@@ -1,5 +1,5 @@
-// Runs the sweeps of a collection one after the other, each in its folder below the output, and
-// shows all their tables on one page, <output>/<name>.html.
+// Runs the sweeps of a collection one after the other, each in a subfolder of the output, and shows
+// all their tables on one page, <output>/<name>.html.
 #pragma once
 
 #include "config/sweep_collection.h"
@@ -7,11 +7,11 @@
 
 namespace dtn {
 
-// `options.only` names sweeps. Runs that two sweeps have in common are trained once. Throws as
-// run_sweep() does.
+// `options.only` selects sweeps. A run that two sweeps share is trained once. Throws the same
+// errors as run_sweep().
 SweepStatus run_collection(const SweepCollection& collection, const SweepOptions& options);
 
-// Prints what run_collection() would do, table by table, with how long each takes and all of them.
+// Prints the plan of run_collection() table by table, with the estimated time of each and the sum.
 void describe_collection(const SweepCollection& collection, const SweepOptions& options);
 
 }  // namespace dtn

@@ -28,7 +28,7 @@ std::string state_text(const SweepReport& report) {
   return done == 0 ? "not run yet" : cat(done, " of ", all, " runs are done");
 }
 
-// The paper's figures as one row of bars, ours as another, with the spread over the seeds.
+// Draws the paper's figures as one row of bars and ours as another, with the spread over the seeds.
 plot::Figure bars_of(const SweepReport& report) {
   const SweepConfig& sweep = report.sweep;
   plot::Chart chart;

@@ -1,4 +1,4 @@
-// The page of a collection: every table of a paper beside ours.
+// Page of a collection: every table of a paper beside our results.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace dtn {
 
-// `reports` in the order of those tables of the collection that have a sweep.
+// `reports` has the order of the collection's tables that have a sweep.
 std::string collection_page(const SweepCollection& collection,
                             std::span<const SweepReport> reports);
 

@@ -22,7 +22,7 @@ std::optional<double> error_of(const SuiteResult& result, const std::string& nam
   return at->second;
 }
 
-// The mean over the corruptions of what `value` says of each, by name; nothing without any.
+// Returns the mean of value(name) over the corruptions; nothing if there are no values.
 template <class Value>
 std::optional<double> mean_over_corruptions(const SuiteResult& result, Value value) {
   std::vector<double> values;

@@ -16,8 +16,7 @@ fs::path folder_of(const SweepRun& run, const fs::path& results) {
   return results / run.id.substr(0, run.id.find(':')) / cat("seed-", run.seed);
 }
 
-// Without the folders of this machine. Runs with other data, or on other data, are told apart by the
-// rest of the config.
+// Returns the config without this machine's folders. Its other keys distinguish runs by their data.
 std::string portable_config(ExperimentConfig config) {
   if (!config.data.root.empty()) config.data.root = ".";
   drop_split_folders(config.data);
@@ -68,7 +67,7 @@ void keep_result(const SweepRun& run, const fs::path& results) {
   fs::create_directories(folder);
   write_file_atomic(folder / "config.yaml", portable_config(run.config));
   write_file_atomic(folder / "metrics.jsonl", evaluations_of(run.folder / "metrics.jsonl"));
-  // The last, since it is what says that the run is finished.
+  // Written last, because summary.json marks the run as finished.
   write_file_atomic(folder / "summary.json", text_of(run.folder / "summary.json"));
 }
 

@@ -1,12 +1,12 @@
-// Results of a sweep that are kept for good, in a version control system say: the tables, and of
-// each finished run what is needed to count it as finished elsewhere. The folder holds
+// Archive of a sweep's results, for example in a version control system: the tables, and the files
+// of each finished run that mark it as finished on another machine. The folder holds
 //
-//   <variant>/seed-<n>/config.yaml     without the place of the data on the machine
-//   <variant>/seed-<n>/metrics.jsonl   the evaluations alone
+//   <variant>/seed-<n>/config.yaml     without this machine's data folder
+//   <variant>/seed-<n>/metrics.jsonl   only the evaluations
 //   <variant>/seed-<n>/summary.json
-//   <variant>/seed-<n>/<suite>.json    where it was evaluated on a robustness suite
+//   <variant>/seed-<n>/<suite>.json    if it was evaluated on a robustness suite
 //
-// A sweep that takes such a folder over runs what is missing in it, and adds that to it.
+// A sweep with such a folder runs only the missing runs, and adds them to the folder.
 #pragma once
 
 #include <filesystem>
@@ -16,12 +16,13 @@
 
 namespace dtn {
 
-// Counts runs as finished that are kept in `results` and are not finished in their own folders;
-// their folders are those in `results` then. An empty path keeps nothing. Throws ConfigError where the kept config is another.
+// Marks a run as finished if it is finished in `results` but not in its own folder; its folder is
+// then the one in `results`. Does nothing for an empty path. Throws ConfigError if the archived
+// config is different.
 void adopt_kept_results(std::vector<SweepRun>& runs, const std::filesystem::path& results,
                         const ConfigSchemas& schemas);
 
-// Adds a finished run, or what is new of it.
+// Adds a finished run to the archive, or the new files of an archived run.
 void keep_result(const SweepRun& run, const std::filesystem::path& results);
 
 }  // namespace dtn

@@ -1,5 +1,5 @@
-// Runs that several sweeps have in common, such as the LayerNorm of a paper's every table: equal
-// configs, apart from names and what changes no number, are trained once.
+// Runs that several sweeps share, such as the LayerNorm in every table of a paper. Equal configs,
+// apart from names and keys without effect on results, are trained once.
 #pragma once
 
 #include <map>
@@ -12,11 +12,11 @@ namespace dtn {
 
 class SharedRuns {
  public:
-  // Lets runs that are not finished, but are in a sweep seen before, be those.
+  // Replaces each unfinished run by an equal run of an earlier sweep, if that run is finished.
   void adopt(std::vector<SweepRun>& runs) const;
-  // The run of a sweep seen before that is the same: "table1_models/ln:0"; empty: none is.
+  // Returns the equal run of an earlier sweep, such as "table1_models/ln:0"; empty if none.
   std::string same_as(const SweepRun& run) const;
-  // Adds the runs of a sweep; of equal ones the first stays.
+  // Adds the runs of a sweep. The first of equal runs is kept.
   void add(const std::string& sweep, const std::vector<SweepRun>& runs);
 
  private:

@@ -6,7 +6,7 @@
 namespace dtn {
 namespace {
 
-// The continued fraction of the incomplete beta function by Lentz's method (Abramowitz and Stegun,
+// Continued fraction of the incomplete beta function by Lentz's method (Abramowitz and Stegun,
 // "Handbook of Mathematical Functions", 26.5.8). It converges fast for x < (a + 1) / (a + b + 2).
 double beta_fraction(double x, double a, double b) {
   constexpr double kTiny = 1e-300;

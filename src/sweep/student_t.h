@@ -1,4 +1,4 @@
-// Student's t distribution and what a paired comparison says by it.
+// Student's t distribution and paired t-tests.
 #pragma once
 
 #include <optional>
@@ -6,22 +6,21 @@
 
 namespace dtn {
 
-// The probability that a variable with `freedom` degrees of freedom, at least 1, is farther from
-// zero than t on either side.
+// Returns the probability of |X| > |t| for a variable X with `freedom` degrees of freedom, >= 1.
 double two_sided_probability(double t, double freedom);
 
-// The t beyond which, on either side, lies the probability p of (0, 1).
+// Inverse of two_sided_probability() in t, for p in (0, 1).
 double two_sided_quantile(double p, double freedom);
 
-// The mean of differences, its 95 % interval, and the probability of a mean so far from zero if
-// the true one were zero: a paired t-test.
+// Result of a paired t-test: the mean of the differences, its 95 % interval, and the probability of
+// a mean at least so far from zero if the true mean is zero.
 struct PairedComparison {
   std::size_t n = 0;
   double mean = 0, low = 0, high = 0, p = 1;
 };
 
-// Of paired values: nothing for fewer than two pairs. Pairs that all differ by the same have an
-// interval without width, and p 0 (1 where they do not differ).
+// Tests the differences of pairs. Returns nothing for fewer than two pairs. If all differences are
+// equal, the interval has zero width, and p is 0 (1 if they are zero).
 std::optional<PairedComparison> compare_pairs(std::span<const double> differences);
 
 }  // namespace dtn

@@ -18,7 +18,7 @@ namespace dtn {
 namespace fs = std::filesystem;
 namespace {
 
-using Json = nlohmann::ordered_json;  // corruptions stand in the order of the benchmark
+using Json = nlohmann::ordered_json;  // keeps the order of the benchmark
 
 std::vector<std::string> command_of(const SweepConfig& sweep, const SweepOptions& options,
                                     const SweepRun& run, const std::string& suite,
@@ -40,7 +40,7 @@ std::vector<std::string> command_of(const SweepConfig& sweep, const SweepOptions
   return command;
 }
 
-// Waits for the evaluation; a stop signal is passed on.
+// Waits for the evaluation, and forwards a stop signal to it.
 ChildExit wait_for(ChildProcess& child) {
   bool told = false;
   for (;;) {
@@ -54,12 +54,12 @@ ChildExit wait_for(ChildProcess& child) {
 }
 
 std::optional<double> percent_at(const Json& object, const char* key) {
-  const auto at = object.find(key);  // end() when it is no object
+  const auto at = object.find(key);  // end() if it is not an object
   if (at == object.end() || !at->is_number()) return std::nullopt;
   return at->get<double>();
 }
 
-// Of those that `group` of the report holds.
+// Adds the errors of the corruptions in the `group` of the report.
 void add_errors(const Json& report, const char* group, SuiteResult& result) {
   const auto corruptions = report.find(group);
   if (corruptions == report.end()) return;
@@ -68,7 +68,7 @@ void add_errors(const Json& report, const char* group, SuiteResult& result) {
   }
 }
 
-// With small images those outside the benchmark are in the mean as well.
+// For small images, the corruptions outside the benchmark are part of the mean.
 void add_errors(const Json& report, SuiteResult& result) {
   if (const auto clean = report.find("clean"); clean != report.end()) {
     if (const auto error = percent_at(*clean, "error")) result.errors.emplace_back("clean", *error);
@@ -115,7 +115,7 @@ std::optional<SuiteResult> suite_result(const SweepRun& run, const std::string& 
   if (!report.is_object()) return std::nullopt;
   SuiteResult result;
   result.small_images = report.contains("no_mce");
-  // An mCE is of the whole benchmark by definition; a mean error is of whatever there is by then.
+  // An mCE always covers the whole benchmark; a mean error covers the corruptions evaluated so far.
   if (result.small_images && !report.value("complete", false)) return std::nullopt;
   const auto figure = percent_at(
       report, suite == "imagenet-r" ? "top1" : (result.small_images ? "mean_error" : "mce"));

@@ -1,5 +1,5 @@
-// Evaluates the finished runs of a sweep on the robustness suites that it names. What dtn-eval says of a
-// run is kept in its folder as <suite>.json, with its output in <suite>.log.
+// Evaluates the finished runs of a sweep on its robustness suites. The result of dtn-eval is stored
+// in the run's folder as <suite>.json, and its output in <suite>.log.
 #pragma once
 
 #include <filesystem>
@@ -13,32 +13,32 @@
 
 namespace dtn {
 
-// In the place of the folder of imagenet-c: its images are made from the clean ones as they are wanted.
+// Used in place of imagenet-c's folder: the evaluation generates the images from the clean ones.
 inline constexpr const char* kOnTheFly = "on-the-fly";
 
-// What dtn-eval says of a run on a suite, in percent.
+// Result of dtn-eval for a run on a suite, in percent.
 struct SuiteResult {
-  // ImageNet-C: the mCE, or of images smaller than that is defined for the mean error over their
-  // corruptions. ImageNet-R: top-1.
+  // ImageNet-C: the mCE; for images too small for the mCE, the mean error over their corruptions.
+  // ImageNet-R: top-1.
   double figure = 0;
   bool small_images = false;
-  // Of ImageNet-C: the top-1 error on the clean images, where it is known, then of each corruption that
-  // the figure is a mean of the mean over its severities.
+  // ImageNet-C: the top-1 error on the clean images, if known, then the mean over the severities
+  // for each corruption that `figure` covers.
   std::vector<std::pair<std::string, double>> errors;
 };
 
-// "mCE (%)", or with small images "error, corrupted (%)"; "ImageNet-R top-1 (%)"
+// Returns "mCE (%)", or "error, corrupted (%)" for small images; "ImageNet-R top-1 (%)".
 std::string suite_title(const std::string& suite, bool small_images);
 
-// The file of a run that says how it does on a suite.
+// Returns the path of a run's result on a suite.
 std::filesystem::path suite_file(const SweepRun& run, const std::string& suite);
 
-// Nothing when the run has not been evaluated on all of the suite.
+// Returns nothing if the run has not been evaluated on the whole suite.
 std::optional<SuiteResult> suite_result(const SweepRun& run, const std::string& suite);
 
-// Evaluates the selected finished runs, one after the other, on those of the sweep's suites whose folder
-// is known and whose result is not. Runs without a checkpoint, which are kept results, are left out. A
-// failure does not keep the others from being evaluated.
+// Evaluates the selected finished runs, one after the other, on the sweep's suites that have a
+// known folder and no result yet. Skips runs without a checkpoint, which are archived results.
+// Continues with the other runs after a failure.
 SweepStatus evaluate_on_suites(const SweepConfig& sweep, const SweepOptions& options,
                                const std::vector<SweepRun>& runs);
 

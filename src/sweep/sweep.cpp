@@ -42,8 +42,8 @@ double seconds_since(Clock::time_point t) {
   return std::chrono::duration<double>(Clock::now() - t).count();
 }
 
-// Held until this process and its children are gone: a killed sweep's children may need a moment to
-// die, and their folders are theirs until then.
+// Lock of a sweep's folder. This process and its children hold it until all of them exit: the
+// children of a killed sweep may still run for a moment, and use their folders until then.
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& folder)
@@ -64,7 +64,7 @@ class FolderLock {
   FileHandle file_;
 };
 
-// The last line about an error in what a run wrote behind `offset`, without its time of day.
+// Returns the last error message in the log after `offset`, without its time of day.
 std::string error_in_log(const fs::path& log, std::uintmax_t offset) {
   std::ifstream in(log, std::ios::binary);
   in.seekg(static_cast<std::streamoff>(offset));
@@ -96,10 +96,10 @@ class Sweep {
         queue_.push_back(&run);
       }
     }
-    // One run of each variant before the second of any: a sweep half done compares.
+    // Round-robin over the variants, so that a half-finished sweep allows comparisons.
     std::ranges::stable_sort(queue_, {}, [&](const SweepRun* run) { return round_of(*run); });
     remaining_at_start_ = queue_.size();
-    // Also finds out before the first run that the data of the last is missing.
+    // This also detects missing data of any run before the first run starts.
     SizeCache sizes(kCpu, *options.registries);
     for (const SweepRun* run : queue_) {
       sizes_.push_back(sizes.of(run->config).size);
@@ -139,7 +139,7 @@ class Sweep {
     std::int64_t first_step, step;
   };
 
-  // Which of its variant's seeds a run has: 0 for the first.
+  // Index of a run's seed among the seeds of its variant.
   std::ptrdiff_t round_of(const SweepRun& run) const {
     const auto& seeds = sweep_.variants[run.variant].seeds;
     return std::ranges::find(seeds, run.seed) - seeds.begin();
@@ -253,7 +253,7 @@ class Sweep {
     const double now = work_done_ + work_under_way();
     const double all = work_done_ + work_left_;
     const double share = all > 0 ? now / all : 1;
-    // Runs that were finished before count as if they were as long as these.
+    // Runs that were already finished count with the mean length of these runs.
     const double before = static_cast<double>(selected_ - remaining_at_start_) / selected_;
     bar_.draw(before + (1 - before) * share,
               cat(finished_, "/", selected_, " runs", detail, "  left ", time_left()));
@@ -265,7 +265,7 @@ class Sweep {
     return work;
   }
 
-  // At the rate since the start.
+  // Estimates from the rate since the start.
   std::string time_left() const {
     const double done = work_done_ + work_under_way();
     const double left = work_left_ - work_under_way();
@@ -278,8 +278,8 @@ class Sweep {
     if (active_.empty()) return;
     say(cat("stopping: ", active_.size(), active_.size() == 1 ? " run saves" : " runs save",
             " a checkpoint; a second signal kills"));
-    // SIGINT, as whoever stops a whole group of processes has sent them SIGTERM already, and the
-    // second signal of a kind kills.
+    // Send SIGINT: a stop of the whole process group has already sent SIGTERM to the runs, and a
+    // second signal of the same kind kills.
     for (const Active& a : active_) a.child->send(SIGINT);
   }
 
@@ -328,7 +328,7 @@ class Sweep {
     log_info(cat(finished_, " of ", selected_, " runs finished; tables and curves in ",
                  options_.output.string()));
     if (finished_ == selected_) return evaluated_;
-    // A run that somebody else stopped is no excuse for one that failed.
+    // A run that another process stopped does not hide a failed run.
     return stopped_ && (stopping_ || failed_.empty()) ? SweepStatus::kStopped
                                                       : SweepStatus::kFailed;
   }
@@ -342,11 +342,11 @@ class Sweep {
   std::vector<Active> active_;
   std::size_t selected_ = 0, finished_ = 0, remaining_at_start_ = 0;
   std::vector<std::string> failed_;
-  double work_left_ = 0, work_done_ = 0;              // multiply-adds, since the start
-  bool stopping_ = false;                             // we were told to
-  bool stopped_ = false;                              // so was a run, by us or by somebody else
+  double work_left_ = 0, work_done_ = 0;  // multiply-adds since the start
+  bool stopping_ = false;                 // a stop was requested
+  bool stopped_ = false;                  // a run was stopped, by us or by another process
   std::map<fs::path, plot::PictureFolder> pictures_;  // by folder
-  SweepStatus evaluated_ = SweepStatus::kFinished;    // on suites
+  SweepStatus evaluated_ = SweepStatus::kFinished;    // on the suites
   Clock::time_point start_{}, shown_{};
   ProgressBar bar_;
 };

@@ -1,10 +1,10 @@
-// Runs a sweep and reports on it. A sweep's folder holds
+// Runs a sweep and reports its results. A sweep's folder holds
 //
 //   <variant>/seed-<n>/   a run folder of dtn-train, with train.log, and failure.json if it failed
 //
 //   table.md, table.csv, table.json, and the pictures values and curves as .svg and .png
 //
-//   sweep.lock            locked while a sweep is at work there
+//   sweep.lock            locked while a sweep runs there
 #pragma once
 
 #include <filesystem>
@@ -21,44 +21,43 @@ class SharedRuns;
 
 struct SweepOptions {
   std::filesystem::path output;
-  // Where results are kept beyond the runs, see kept_results.h: what is finished there is not run
-  // again. Empty: nowhere.
+  // Archive of results; empty: none. Runs finished there do not run again (see kept_results.h).
   std::filesystem::path results;
-  std::filesystem::path trainer;       // the program dtn-train
-  std::vector<std::string> evaluator;  // the program dtn-eval, and its first words if it has some
+  std::filesystem::path trainer;                             // the program dtn-train
+  std::vector<std::string> evaluator;                        // command that starts dtn-eval
   std::map<std::string, std::filesystem::path> suite_roots;  // folders, by suite
-  // Runs of other sweeps that may be the same as one of this; null: there are none.
+  // Runs of other sweeps that may equal a run of this sweep; null: none.
   SharedRuns* shared = nullptr;
   std::string device = "auto";    // for dtn-train
-  int threads = 1;                // of each run
-  int jobs = 1;                   // runs at a time
-  std::vector<std::string> only;  // variants, or variant:seed; all when empty
-  bool keep_going = true;         // with the other runs when one fails
-  std::string command;            // what the tables say reproduces them
-  const Registries* registries = &standard_registries();  // what configs may name
+  int threads = 1;                // per run
+  int jobs = 1;                   // concurrent runs
+  std::vector<std::string> only;  // variants, or variant:seed; empty: all
+  bool keep_going = true;         // continue with the other runs after a failure
+  std::string command;            // command in the tables that reproduces them
+  const Registries* registries = &standard_registries();  // names available to configs
 };
 
 enum class SweepStatus {
   kFinished,
-  kFailed,   // a run failed; the others are done, unless they were not to go on
+  kFailed,   // a run failed; the others are done if keep_going is set
   kStopped,  // by SIGTERM or SIGINT, after checkpoints
 };
 
-// Runs what is not finished, each run in a process of its own, and rewrites the tables whenever one
-// ends. Throws ConfigError when the folder belongs to something else: to runs whose configs differ
-// from the sweep's, to another sweep at work, or to no sweep at all; DataError when the data of a
-// run cannot be opened.
+// Runs all unfinished runs, each in a separate process, and rewrites the tables whenever a run
+// ends. Throws ConfigError if the folder belongs to something else: to runs with configs that
+// differ from the sweep's, to another active sweep, or to no sweep. Throws DataError if the data of
+// a run cannot be opened.
 SweepStatus run_sweep(const SweepConfig& sweep, const SweepOptions& options);
 
-// What run_sweep would do and how long that might take.
+// Plan of run_sweep(), with estimated times.
 struct SweepForecast {
-  std::string text;      // a table of runs and what is left
+  std::string text;      // table of the runs and the remaining work
   std::size_t left = 0;  // runs
-  double seconds = 0;    // until the last of them is done
+  double seconds = 0;    // until the last run is done
 };
 
-// Trains a few steps of variants of which no run is finished, to see, and leaves the folder alone.
-// Where there is no data, made-up images take its place, and the text says so.
+// Estimates times from a few training steps of each variant without a finished run. Does not change
+// the folder. If the data is missing, synthetic images replace it, and the text says so.
 SweepForecast describe_sweep(const SweepConfig& sweep, const SweepOptions& options);
 
 }  // namespace dtn

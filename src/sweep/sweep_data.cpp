@@ -1,4 +1,4 @@
-// The tables of a sweep for programs: CSV and JSON.
+// Writes the tables of a sweep for programs: CSV and JSON.
 #include <cstdint>
 #include <nlohmann/json.hpp>
 
@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 Json json_of(std::optional<double> value) { return value ? Json(*value) : Json(nullptr); }
 
-// FNV-1a of the config as it is written, without the seed and what changes no number.
+// FNV-1a hash of the config's text, without the seed and without keys that do not affect results.
 std::string hash_of(const SweepVariant& variant) {
   ExperimentConfig config = comparable(variant.config);
   config.seed = 0;
@@ -74,7 +74,7 @@ Json variant_json(const SweepReport& report, const VariantResult& r) {
   return json;
 }
 
-// Quoted where it must be (RFC 4180).
+// Quotes the text if necessary (RFC 4180).
 std::string csv_text(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string out = "\"";
@@ -82,7 +82,7 @@ std::string csv_text(const std::string& text) {
   return out + "\"";
 }
 
-// The shortest text that reads back as the same value; empty when there is none.
+// Returns the shortest text that reads back as the same value; empty if there is no value.
 std::string csv_text(std::optional<double> value) { return value ? Json(*value).dump() : ""; }
 
 }  // namespace

@@ -13,7 +13,7 @@
 namespace dtn {
 namespace {
 
-// What finished runs took, or nothing.
+// Returns the mean time of finished runs, or nothing.
 std::optional<double> seconds_of_finished(const VariantResult& result) {
   std::vector<double> seconds;
   for (const RunResult& run : result.runs) {
@@ -41,7 +41,7 @@ std::string state_text(const SweepRun& run, std::int64_t steps) {
   return "to do";
 }
 
-// When the last run ends if each of `jobs` workers takes the next one whenever it is free.
+// Returns the end time of the last run. Each of `jobs` workers takes the next run when it is free.
 double makespan(const std::vector<double>& seconds, int jobs) {
   std::vector<double> free(static_cast<std::size_t>(jobs), 0);
   for (double s : seconds) *std::min_element(free.begin(), free.end()) += s;
@@ -64,7 +64,7 @@ SweepForecast describe_sweep(const SweepConfig& sweep, const SweepOptions& optio
                                                       "steps", "parameters", "time", "state");
   SizeCache sizes(device, *options.registries, SizeCache::kMakeUpWhatIsMissing);
   std::vector<double> left;
-  std::vector<std::optional<double>> seconds(sweep.variants.size());  // of a whole run
+  std::vector<std::optional<double>> seconds(sweep.variants.size());  // per whole run
   for (std::size_t i = 0; i < seconds.size(); ++i) {
     seconds[i] = seconds_of_finished(results[i]);
   }

@@ -11,7 +11,7 @@
 namespace dtn {
 namespace {
 
-constexpr double kDtnWeight = 1.7, kOtherWeight = 0.8;  // of lines
+constexpr double kDtnWeight = 1.7, kOtherWeight = 0.8;  // line widths
 
 const SweepVariant& variant_of(const SweepReport& report, const VariantResult& r) {
   return report.sweep.variants[r.variant];
@@ -33,7 +33,7 @@ std::string subtitle_of(const SweepReport& report) {
                        : cat(least, " to ", most, " seeds; bands from the least to the largest");
 }
 
-// Results with a figure, the best first.
+// Returns the variants with finished runs, the best first.
 std::vector<const VariantResult*> by_result(const SweepReport& report) {
   std::vector<const VariantResult*> order;
   for (const VariantResult& r : report.results) {
@@ -62,7 +62,7 @@ plot::Series curve_of(const SweepReport& report, const VariantResult& r) {
   return series;
 }
 
-// Rows from top to bottom, values from left to right.
+// A panel with rows from top to bottom and values from left to right.
 class RowPanel {
  public:
   RowPanel(plot::Canvas& canvas, const plot::Box& area, std::vector<std::string> rows,

@@ -1,4 +1,4 @@
-// The pictures of a sweep, as SVG.
+// Figures of a sweep, as SVG.
 #pragma once
 
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace dtn {
 
-// The metric over the epochs: a line for the mean of a variant's seeds, a band from the least to the
-// largest. The legend is in the order of results; what has DTN is drawn thicker.
+// Draws the metric over the epochs: for each variant a line for the mean over the seeds, and a band
+// from the minimum to the maximum. The legend is sorted by result; DTN variants have thicker lines.
 std::string curves_svg(const SweepReport& report);
 
-// The results themselves, a row for each variant: every seed a dot, their mean a line across; beside
-// it, on a scale of its own, the paper's figures, where there are some.
+// Draws the results, one row per variant: a dot for each seed and a line for the mean. The paper's
+// figures, if any, are beside them with a separate scale.
 std::string values_svg(const SweepReport& report);
 
 }  // namespace dtn

@@ -15,7 +15,7 @@ std::string signed_text(const SweepConfig& sweep, std::optional<double> value) {
   return value ? format("%+.*f", digits_of(sweep), *value) : "-";
 }
 
-// Thousands apart, as 5,710,672.
+// Formats with thousands separators: 5,710,672.
 std::string count_text(std::int64_t n) {
   std::string digits = std::to_string(n);
   for (int i = static_cast<int>(digits.size()) - 3; i > 0; i -= 3) {
@@ -26,7 +26,7 @@ std::string count_text(std::int64_t n) {
 
 std::string rate_text(double rate) { return format(rate < 100 ? "%.1f" : "%.0f", rate); }
 
-// A bar would end the cell.
+// Escapes bars, which would end the cell.
 std::string escaped(const std::string& text) {
   std::string out;
   for (char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
@@ -45,7 +45,7 @@ std::string seeds_text(const std::vector<std::uint64_t>& seeds) {
   return (seeds.size() == 1 ? "seed " : "seeds ") + joined(words, ", ");
 }
 
-// On a terminal, one place per character of UTF-8.
+// Width on a terminal: one column per UTF-8 character.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {
     return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
@@ -71,7 +71,7 @@ std::string milestone_cell(const VariantResult& r, std::size_t i) {
   return m.reached == r.runs.size() ? text : cat(text, " (", m.reached, " of ", r.runs.size(), ")");
 }
 
-// Of differences by seed: "[+0.31, +0.92]", and the probability of so much by chance alone.
+// Interval of the differences by seed: "[+0.31, +0.92]".
 std::string interval_cell(const SweepConfig& sweep, const VariantResult& r) {
   if (!r.paired) return "-";
   return cat("[", signed_text(sweep, r.paired->low), ", ", signed_text(sweep, r.paired->high), "]");
@@ -94,7 +94,7 @@ std::string suite_paper_cell(const SweepVariant& variant, const std::string& sui
   return at == variant.paper_suites.end() ? "-" : format("%.1f", at->second);
 }
 
-// What a run says of a suite, where one was evaluated on it.
+// Returns the result of any run on the suite, or null.
 const SuiteResult* any_result(const SweepReport& report, const std::string& suite) {
   for (const VariantResult& r : report.results) {
     for (const RunResult& run : r.runs) {
@@ -170,7 +170,7 @@ std::vector<Column> columns_of(const SweepReport& report) {
   return columns;
 }
 
-// The text of a choice that all variants share, or `several`.
+// Returns the text of a choice if all variants share it, otherwise `several`.
 template <class Describe>
 std::string common(const SweepConfig& sweep, Describe describe, const char* several) {
   std::string first = describe(sweep.variants.front());

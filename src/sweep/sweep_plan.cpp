@@ -20,7 +20,7 @@ nlohmann::json read_json(const fs::path& path) {
   return nlohmann::json::parse(file, nullptr, false);
 }
 
-// 123 of step-00000123
+// Returns 123 for step-00000123.
 std::int64_t step_of(const std::string& folder) {
   const std::string prefix = "step-";
   std::int64_t step = 0;
@@ -29,8 +29,8 @@ std::int64_t step_of(const std::string& folder) {
   return step;
 }
 
-// Where the run goes on: at the last checkpoint; at the newest, as dtn-train does, when it was
-// killed before it could name one.
+// Returns the step from which the run resumes: that of the checkpoint `last`, or, like dtn-train,
+// of the newest checkpoint if the run was killed before it set `last`.
 std::int64_t checkpointed_step(const fs::path& run) {
   std::error_code error;
   const fs::path last = fs::read_symlink(run / "checkpoints" / "last", error);
@@ -111,7 +111,7 @@ std::vector<SweepRun> plan_runs(const SweepConfig& sweep, const fs::path& output
 void update_state(SweepRun& run) {
   run.failure.reset();
   auto summary = read_json(run.folder / "summary.json");
-  // A run that diverged is summed up as well, and goes on from its last checkpoint.
+  // A diverged run has a summary too; it resumes from its last checkpoint.
   const bool over = summary.is_object() && summary["diverged"] != true;
   if (over && summary.contains("steps") && summary["steps"].is_number_integer()) {
     run.state = RunState::kFinished;
@@ -161,7 +161,7 @@ void check_folders(const std::vector<SweepRun>& runs, const fs::path& output,
                           ": holds something else than a sweep; choose another folder"));
   }
   for (const SweepRun& run : runs) {
-    // What died before its first checkpoint starts afresh anyway.
+    // A run that died before its first checkpoint starts from scratch anyway.
     if (run.state == RunState::kFinished || run.step > 0) check_config(run, schemas);
   }
 }

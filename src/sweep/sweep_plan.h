@@ -1,4 +1,4 @@
-// The runs of a sweep and what became of each.
+// Runs of a sweep and their states.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@ namespace dtn {
 
 enum class RunState {
   kToDo,
-  kStarted,   // there is a checkpoint to go on from
-  kFailed,    // it is tried again
-  kFinished,  // there is a summary.json, and it does not say that the run diverged
+  kStarted,   // there is a checkpoint to resume from
+  kFailed,    // the next sweep retries it
+  kFinished,  // summary.json exists and does not report divergence
 };
 
 struct Failure {
   int code = 0;       // exit code, or 128 + the signal that killed it
-  std::string error;  // the last line about it
+  std::string error;  // last error message
 };
 
 struct SweepRun {
@@ -31,30 +31,30 @@ struct SweepRun {
   ExperimentConfig config;
   bool selected = true;
   RunState state = RunState::kToDo;
-  std::int64_t step = 0;           // of the last checkpoint, or of the end
+  std::int64_t step = 0;           // of the last checkpoint, or the final step
   std::optional<Failure> failure;  // of the last attempt
 };
 
-// All runs, in the order of variants and seeds, with their states; those that `only` leaves out are
-// not selected. Throws ConfigError when `only` names what is not there.
+// Returns all runs in the order of variants and seeds, with their states. Runs that `only` leaves
+// out are not selected. Throws ConfigError if `only` has an unknown name.
 std::vector<SweepRun> plan_runs(const SweepConfig& sweep, const std::filesystem::path& output,
                                 const std::vector<std::string>& only);
 
-// Looks at the run's folder again.
+// Updates the state from the run's folder.
 void update_state(SweepRun& run);
 
-// Throws ConfigError when the config in the run's folder is another than its own.
+// Throws ConfigError if the config in the run's folder differs from the run's config.
 void check_config(const SweepRun& run, const ConfigSchemas& schemas);
 
-// Throws ConfigError when a folder holds a run of another config, or files of no sweep.
+// Throws ConfigError if a folder holds a run with another config, or files that belong to no sweep.
 void check_folders(const std::vector<SweepRun>& runs, const std::filesystem::path& output,
                    const ConfigSchemas& schemas);
 
-// Leaves the file names of what data.train and data.val name by whole paths: another machine has the
-// folders elsewhere.
+// Reduces absolute paths in data.train and data.val to their file names: on another machine the
+// folders are elsewhere.
 void drop_split_folders(DataConfig& data);
 
-// The config without what changes neither the weights nor what is known about them.
+// Returns the config without the keys that affect neither the weights nor their evaluations.
 ExperimentConfig comparable(ExperimentConfig config);
 
 void write_failure(const SweepRun& run, const Failure& failure);

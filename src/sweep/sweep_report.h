@@ -1,4 +1,4 @@
-// The tables of a sweep.
+// Tables of a sweep.
 #pragma once
 
 #include <string>
@@ -10,35 +10,35 @@ namespace dtn {
 struct SweepReport {
   const SweepConfig& sweep;
   std::vector<VariantResult> results;
-  std::string output;    // the sweep's folder, to be left out of messages
-  std::string command;   // that reproduces it
-  bool picture = false;  // whether there are curves.png and values.png to show
+  std::string output;    // the sweep's folder; messages leave it out
+  std::string command;   // command that reproduces the sweep
+  bool picture = false;  // curves.png and values.png exist
 };
 
 std::string to_markdown(const SweepReport& report);
 std::string to_csv(const SweepReport& report);
 std::string to_json(const SweepReport& report);
-// What the table holds, cell by cell: one row for each variant.
+// Cells of the table, with one row for each variant.
 struct TableText {
   std::vector<std::string> columns;
   std::vector<std::vector<std::string>> rows;
 };
 TableText table_text(const SweepReport& report);
-// As Markdown, its columns in line.
+// Formats the table as Markdown with aligned columns.
 std::string markdown_table(const TableText& table);
 
-// A text without the absolute paths of this machine: those below `folder` become relative to it,
-// of others the last part stays.
+// Removes this machine's absolute paths from a text: a path below `folder` becomes relative to it,
+// and of any other path the last part remains.
 std::string without_paths(const std::string& text, const std::string& folder);
 
-// "top-1 (%)"
+// Returns for instance "top-1 (%)".
 std::string figure_title(const FigureSchema& figure);
-// "best top-1 (%)"
+// Returns for instance "best top-1 (%)".
 std::string metric_title(const SweepConfig& sweep);
-// What the models see: "images/s", "sequences/s", or "samples/s" where some see the one, some the
-// other.
+// Returns the unit of throughput: "images/s", "sequences/s", or "samples/s" if the models have both
+// kinds of input.
 std::string rate_title(const SweepConfig& sweep);
-// A value of the metric, with the digits that make sense.
+// Formats a value of the metric with its significant digits.
 std::string metric_text(const SweepConfig& sweep, double value);
 
 }  // namespace dtn

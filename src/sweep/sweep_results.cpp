@@ -14,9 +14,9 @@ namespace dtn {
 namespace fs = std::filesystem;
 namespace {
 
-// What is not finite is written as null.
+// Returns NaN for a missing number. Non-finite values are written as null.
 double number_at(const nlohmann::json& object, const std::string& key) {
-  auto found = object.find(key);  // end() when it is no object
+  auto found = object.find(key);  // end() if it is not an object
   bool number = found != object.end() && found->is_number();
   return number ? found->get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
@@ -91,7 +91,7 @@ void summarize(const SweepConfig& sweep, VariantResult& result, const Complexity
   result.parameters = cost.parameters;
 }
 
-// The differences between runs of equal seeds: what both owe to the seed cancels.
+// Differences between runs with equal seeds, in which the common effect of the seed cancels.
 std::vector<double> paired_differences(const VariantResult& result, const VariantResult& base) {
   std::vector<double> differences;
   for (const RunResult& run : result.runs) {

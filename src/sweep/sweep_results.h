@@ -1,4 +1,4 @@
-// What the runs of a sweep say, and what that amounts to.
+// Results of a sweep's runs, and their statistics.
 #pragma once
 
 #include <map>
@@ -16,14 +16,14 @@ namespace dtn {
 // An evaluation.
 struct CurvePoint {
   double epoch = 0;
-  double metric = 0;     // of the sweep
-  double milestone = 0;  // the figure that milestones are values of
+  double metric = 0;     // the sweep's metric
+  double milestone = 0;  // value to compare with the milestones
 };
 
 // A finished run.
 struct RunResult {
   std::uint64_t seed = 0;
-  double value = 0;  // of the sweep's metric
+  double value = 0;  // the sweep's metric
   double images_per_second = 0;
   double wall_seconds = 0;
   std::int64_t steps = 0;
@@ -34,19 +34,19 @@ struct RunResult {
 struct Statistics {
   std::size_t n = 0;
   double mean = 0, min = 0, max = 0;
-  std::optional<double> std;  // of a sample: divides by n - 1; nothing for n = 1
+  std::optional<double> std;  // sample estimate, divides by n - 1; empty for n = 1
 };
 std::optional<Statistics> statistics_of(std::span<const double> values);
 
-// Epochs until a milestone was reached: where the straight line between the first evaluation that
-// reached it and the one before crosses it. The first evaluation of all counts as it is.
+// Returns the epochs until a milestone is reached, by linear interpolation between the first
+// evaluation that reached it and the previous one. Without a previous one, returns its epoch.
 std::optional<double> epochs_to(double milestone, bool higher_is_better,
                                 std::span<const CurvePoint> curve);
 
 struct Milestone {
   double value = 0;
-  std::size_t reached = 0;       // runs that did
-  std::optional<double> epochs;  // their mean
+  std::size_t reached = 0;       // number of runs
+  std::optional<double> epochs;  // mean over these runs
 };
 
 struct VariantResult {
@@ -54,9 +54,9 @@ struct VariantResult {
   std::vector<RunResult> runs;                // finished ones
   std::vector<std::uint64_t> open;            // seeds neither finished nor failed
   std::map<std::uint64_t, Failure> failures;  // by seed
-  std::optional<Statistics> metric;           // nothing before a run is finished
+  std::optional<Statistics> metric;           // empty until a run is finished
   std::optional<double> difference;           // mean - paper
-  // Mean - the baseline's, over the seeds that both have if there are any.
+  // mean - baseline mean, over the seeds that both have; over all seeds if they share none.
   std::optional<double> to_baseline;
   std::optional<double> paper_to_baseline;
   std::optional<PairedComparison> paired;  // with the baseline, by seed
@@ -66,12 +66,12 @@ struct VariantResult {
   std::int64_t parameters = 0;
 };
 
-// In the order of the variants, as `costs` are.
+// Returns the results in the order of the variants. `costs` has the same order.
 std::vector<VariantResult> collect_results(const SweepConfig& sweep,
                                            const std::vector<SweepRun>& runs,
                                            std::span<const Complexity> costs);
 
-// The evaluations that a run has logged, in its file metrics.jsonl.
+// Reads the evaluations that a run has logged in its metrics.jsonl.
 std::vector<CurvePoint> read_curve(const SweepConfig& sweep, const std::filesystem::path& metrics);
 
 }  // namespace dtn

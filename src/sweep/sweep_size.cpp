@@ -7,7 +7,7 @@
 namespace dtn {
 namespace {
 
-// What a run's size depends on.
+// Returns the part of a config on which a run's size depends.
 ExperimentConfig key_of(const ExperimentConfig& config) {
   ExperimentConfig key;
   key.task = config.task;

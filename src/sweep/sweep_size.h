@@ -1,4 +1,4 @@
-// How long the runs of a sweep are.
+// Lengths of a sweep's runs.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace dtn {
 
-// Data and sizes of runs; those that read the same data in the same way open it once.
+// Data and sizes of runs. Runs that read the same data in the same way open it only once.
 class SizeCache {
  public:
   struct Entry {
@@ -20,14 +20,14 @@ class SizeCache {
 
   enum WhenMissing { kFail, kMakeUpWhatIsMissing };
 
-  // Samples are made for `device`, which is not touched. Where there is no data, of() throws
-  // DataError, or made-up samples take its place.
+  // Prepares samples for `device` without using the device. If data is missing, of() throws
+  // DataError or makes synthetic samples, as `when` says.
   SizeCache(Device device, const Registries& registries, WhenMissing when = kFail)
       : device_(device), registries_(registries), when_(when) {}
 
-  // Valid until the next call.
+  // The reference is valid until the next call.
   const Entry& of(const ExperimentConfig& config);
-  // What was missing and made up, in words; empty: nothing was.
+  // Describes the data that was missing and replaced; empty if there was none.
   const std::string& note() const { return note_; }
 
  private:
@@ -38,10 +38,10 @@ class SizeCache {
   std::vector<Entry> known_;
 };
 
-// What a sample costs, by variant. To count that takes a fraction of a second each.
+// Returns the cost of a sample for each variant. Takes a fraction of a second per variant.
 std::vector<Complexity> costs_of(const SweepConfig& sweep, const Registries& registries);
 
-// The last step in a run's metrics.jsonl, or 0.
+// Returns the last step in a run's metrics.jsonl, or 0.
 std::int64_t logged_step(const std::filesystem::path& run);
 
 }  // namespace dtn
