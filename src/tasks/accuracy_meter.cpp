@@ -41,7 +41,7 @@ void AccuracyMeter::merge(Communicator& ranks) {
   if (ranks.alone()) return;
   top1_ = ranks.sum(top1_);
   top5_ = ranks.sum(top5_);
-  // Index and loss of each sample, behind their number.
+  // Gathers the number of samples of each rank, then the index and loss of each sample.
   const Tensor own_count = Tensor::full({1}, DType::kInt64, static_cast<double>(losses_.size()));
   const Tensor counts = ranks.all_gather(own_count);
   const std::int64_t most = std::ranges::max(counts.values<std::int64_t>());

@@ -9,7 +9,7 @@
 namespace dtn {
 namespace {
 
-// Replaces WordNet ids of ImageNet by their words.
+// Replaces ImageNet's WordNet ids by their words.
 void put_into_words(std::vector<std::string>& names) {
   const std::vector<std::string>& ids = imagenet_class_names();
   for (std::string& name : names) {
@@ -23,7 +23,7 @@ void put_into_words(std::vector<std::string>& names) {
 }  // namespace
 
 std::string as_json(const std::vector<std::string>& names) {
-  // Folders may be called anything: bytes that are no UTF-8 are replaced.
+  // Folder names may be any bytes; parts that are not UTF-8 are replaced.
   return nlohmann::json(names).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -19,7 +19,7 @@
 namespace dtn {
 namespace {
 
-// Features are right or wrong about nothing: the figures of an AccuracyMeter, none of them known.
+// A model without a head has no accuracy: returns an AccuracyMeter's figures, all unknown.
 class NoMeter final : public Meter {
  public:
   void add(const Fields&, const Fields&) override {}
@@ -32,7 +32,7 @@ class NoMeter final : public Meter {
   }
 };
 
-// Throws ConfigError where a step on a device would have to wait for lengths of sequences.
+// Throws ConfigError if a captured step would have to wait for sequence lengths on the host.
 void check_captured(const Backbone& model, const ModelConfig& config) {
   for (const LayerInfo& layer : model.layers()) {
     for (const LayerInfo::Norm& norm : layer.norms) {
@@ -45,8 +45,8 @@ void check_captured(const Backbone& model, const ModelConfig& config) {
   }
 }
 
-// The rows of a file's head for the classes that are learnt. Empty: the head of a file that does
-// not name its classes, and has another number of them, starts anew.
+// Returns the rows of a file's head for the learnt classes. Empty if the head is reinitialized: not
+// both sides have class names, and the numbers of classes differ.
 std::vector<std::int64_t> rows_of_kept_head(const ClassList& learnt, const ClassList& file,
                                             std::string& note) {
   const bool both_named = !learnt.names.empty() && !file.names.empty();
@@ -69,7 +69,7 @@ Classify::Classify(const ExperimentConfig& config, Device device)
 
 Classify::~Classify() = default;
 
-// Opens a split with the labels of the model, once its classes are known.
+// Opens a split. Once the model's classes are known, its labels are the model's.
 std::shared_ptr<const Dataset> Classify::open(Split split) const {
   const DataConfig& data = config_.data;
   const DatasetRegistry& datasets = registries_.datasets;
@@ -87,7 +87,7 @@ std::shared_ptr<const SampleSource> Classify::source(Split split, Device device)
         "data set");
   }
   if (model_.family().schema.sequences) {
-    // Sequences of about equal length together, where each costs what it is long.
+    // If the cost of a sequence depends on its length, batches have sequences of similar length.
     const ModelConfig& m = config_.model;
     return std::make_shared<TokenSamples>(
         open(split), TokenSamplesOptions{
@@ -123,7 +123,7 @@ Variable Classify::loss(Context& ctx, const Fields& batch, std::vector<Term>& lo
   return loss_of(ctx, model_.forward(ctx, batch), batch);
 }
 
-// A distilled student learns from the labels by one head and from the teacher by the other.
+// A distilled student learns the labels with one head and the teacher's outputs with the other.
 Variable Classify::loss_with_teacher(Context& ctx, const Fields& batch, std::vector<Term>& logged) {
   DTN_CHECK(teacher_, "a loss with a teacher needs prepare_training()");
   const DistillConfig& distill = config_.distill;
@@ -201,7 +201,7 @@ std::vector<std::string> Classify::load_to_train(const TensorFile& weights,
 
 std::string Classify::description() const {
   const ModelConfig& m = config_.model;
-  // Vision transformers have it in their first blocks, other families at sites of their own.
+  // Vision transformers use the normalizer in the first blocks, other families at their own sites.
   const bool in_first_blocks = m.stages() == 1 && !model_.family().schema.norm_sites;
   const std::string where =
       in_first_blocks ? cat(" in the first ", m.norm_layers(), " of ", m.blocks(), " blocks")

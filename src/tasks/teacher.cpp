@@ -35,7 +35,8 @@ bool are_named(const ClassList& a, const ClassList& b) {
   return !a.names.empty() && !b.names.empty();
 }
 
-// Classes with names are compared by these.
+// Checks that teacher and student see the same images and classes. `named`: both have class names,
+// which are compared elsewhere.
 void check_agreement(const ModelConfig& student, const ModelConfig& teacher, bool named) {
   const auto require = [](const char* what, auto of_student, auto of_teacher) {
     if (of_student == of_teacher) return;
@@ -47,7 +48,7 @@ void check_agreement(const ModelConfig& student, const ModelConfig& teacher, boo
   if (!named) require("model.num_classes", student.num_classes, teacher.num_classes);
 }
 
-// The teacher's model with a head for the student's classes.
+// Returns the config of the teacher's model, with a head for the student's classes.
 ModelConfig for_student(const ModelConfig& student, const ModelConfig& teacher, bool named) {
   check_agreement(student, teacher, named);
   ModelConfig config = teacher;
@@ -55,7 +56,7 @@ ModelConfig for_student(const ModelConfig& student, const ModelConfig& teacher, 
   return config;
 }
 
-// Of the images that a config's data set gives; nothing where it gives them as they are.
+// Returns the normalization of a config's images; nothing if its data set uses images as they are.
 std::optional<Normalization> normalization_of(const ExperimentConfig& config,
                                               const Registries& registries) {
   const ConfigSchemas schemas = registries.schemas();
@@ -63,8 +64,8 @@ std::optional<Normalization> normalization_of(const ExperimentConfig& config,
   return resolve_normalization(config.data, config.model.channels, registries.datasets);
 }
 
-// Where a model that is to be trained begins anew, as with a head for other classes, a teacher knows
-// nothing: every weight must come from the file.
+// Loads a teacher's weights. A model for training may reinitialize some of them, such as a head for
+// other classes, but a teacher may not: every weight must come from the file.
 void load_whole(Classifier& model, const TensorFile& weights, const std::string& file,
                 const HeadOptions& head) {
   ParameterStore& store = model.parameters();

@@ -1,4 +1,4 @@
-// A trained classifier that a student learns to agree with: fixed weights, evaluation mode, no
+// A trained classifier whose outputs a student imitates: fixed weights, evaluation mode, no
 // gradient.
 #pragma once
 
@@ -13,24 +13,24 @@ namespace dtn {
 
 class Teacher {
  public:
-  // Opens the teacher that setup.config.distill names, on the device, computing in `compute`. On
+  // Opens the teacher of setup.config.distill on the device, with the compute type `compute`. On
   // kMeta its weights have no values. `learnt` are the student's classes; the teacher's logits are
-  // those of its classes of the same names. Throws ConfigError where there is no teacher, it sees
-  // images of another size or, without names, has another number of classes; DataError for a
-  // class that it does not have, and for what is wrong with its weights.
+  // those of its classes with the same names. Throws ConfigError if there is no teacher, if its
+  // images have another size, or, without class names, if its number of classes differs. Throws
+  // DataError if the teacher lacks a class or if its weights are invalid.
   Teacher(const TaskSetup& setup, DType compute, const ClassList& learnt);
 
-  // Logits [B, K] float32 for the images of a student's batch, which are normalised as the student
-  // wants them.
+  // Returns logits [B, K] float32 for the images of a student's batch, which have the student's
+  // normalization.
   Tensor logits(const Fields& batch);
 
-  // Tells its weights apart from all others; 16 hexadecimal digits.
+  // Identifies the teacher's weights; 16 hexadecimal digits.
   const std::string& fingerprint() const { return fingerprint_; }
   std::string description() const;  // for people
   std::int64_t parameters() const { return model_.parameters().count(); }
 
  private:
-  struct Source;  // the file of the weights and the config that belongs to them
+  struct Source;  // the file with the weights, and its config
   Teacher(const TaskSetup& setup, DType compute, const ClassList& learnt, const Source& source);
 
   static Source open(const TaskSetup& setup);
@@ -40,12 +40,12 @@ class Teacher {
   DType compute_;
   Classifier model_;
   std::string fingerprint_;
-  // What brings the student's images to the teacher's mean and deviation, [1, C, 1, 1] each;
-  // undefined where they are the same.
+  // Converts the student's images to the teacher's mean and deviation, [1, C, 1, 1] each; undefined
+  // if they are the same.
   Tensor scale_, shift_;
 };
 
-// What a checkpoint says in place of where the teacher's weights lay.
+// Text that replaces the path of the teacher's weights in a checkpoint.
 std::string named_by_fingerprint(const std::string& fingerprint);
 
 }  // namespace dtn
