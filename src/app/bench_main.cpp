@@ -158,9 +158,8 @@ NormConfig norm_config(const BenchCommand& options, std::int64_t channels, const
       "model.norm.type=" + options.type,
       cat("model.embed_dim=", channels),
       cat("model.num_heads=", options.heads),
-      // The model has a square grid. With the greatest common divisor as its side, a size that
-      // divides both sides of the given grid divides this side too. The length of a sequence may
-      // exceed the largest allowed image size.
+      // A square grid, whose side is divisible by all common divisors of the given grid's sides. A
+      // sequence may be longer than the largest allowed image.
       "model.patch_size=1",
       cat("model.image_size=", std::gcd(grid.height, grid.width)),
   };

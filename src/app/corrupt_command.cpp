@@ -113,7 +113,7 @@ std::unique_ptr<Dataset> CorruptCommand::open(const Registries& registries) cons
   ExperimentConfig config = data.config_of(registries);
   const bool val = data.split == "val";
   std::optional<std::string>& folder = val ? config.data.val : config.data.train;
-  // A folder of class folders is taken as the split. It is named from its parent.
+  // A folder of class folders is the split; its parent becomes the root.
   if (!data.root.empty() && config.data.dataset == "imagefolder" && !folder &&
       holds_classes(config.data.root, data.split)) {
     const fs::path root = fs::weakly_canonical(config.data.root);

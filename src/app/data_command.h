@@ -31,7 +31,7 @@ struct DataCommand {
 
   DataCommand();  // sets one job per core
   void add_to(CLI::App& app);
-  // Throws ConfigError when neither a config nor a root is named.
+  // Throws ConfigError if neither a config nor a root is given.
   ExperimentConfig config_of(const Registries& registries) const;
   // Opens the data set, and logs its description to standard error.
   std::unique_ptr<Dataset> open(const ExperimentConfig& config, const Registries& registries) const;

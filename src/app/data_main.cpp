@@ -66,7 +66,7 @@ int pack(const DataCommand& options, const PackCommand& command, const Registrie
   return report.stopped ? kExitStopped : kExitDone;
 }
 
-// Number of samples examined, and true if the work stopped early.
+// Number of samples examined. `stopped`: the work ended early.
 struct Progress {
   std::int64_t done = 0;
   bool stopped = false;

@@ -30,7 +30,7 @@ struct PredictCommand {
   MachineOptions machine;
 };
 
-// Numbers of images.
+// Number of predicted and of damaged images.
 struct Count {
   std::int64_t done = 0, damaged = 0;
 };

@@ -23,7 +23,7 @@ struct PredictionFormat {
   std::string csv;                  // path of a table; empty: none
 };
 
-// Writes predictions as they come.
+// Writes predictions one by one.
 class PredictionWriter {
  public:
   // `names`: names of the first classes; further classes have no known name.

@@ -115,7 +115,7 @@ void AttentionFile::finish() {
   write_safetensors(path_, tensors);
 }
 
-// --- all of them --------------------------------------------------------------------------------
+// --- all files ----------------------------------------------------------------------------------
 
 ResultFiles::ResultFiles(const ResultPaths& paths, Classify& task, std::int64_t count,
                          const Tensor& labels) {

@@ -33,8 +33,7 @@ struct SweepCommand {
   MachineOptions machine;
 };
 
-// Returns a command that gives the same tables. The output folder and the division of the work do
-// not change the tables, so the command leaves them out.
+// Returns a command for the same tables, without options for the folder or the division of work.
 std::string command_of(const SweepCommand& options, const fs::path& trainer) {
   std::string command = trainer.empty() ? "dtn-sweep" : trainer.filename().string() + " sweep";
   command += " --config " + shell_quoted(options.config);
@@ -43,8 +42,7 @@ std::string command_of(const SweepCommand& options, const fs::path& trainer) {
   return command;
 }
 
-// Replaces this process by the program of --trainer, with the same arguments. That program may
-// register more names for configs.
+// Executes the program of --trainer with the same arguments; it may know more names in configs.
 [[noreturn]] void become_trainer(const SweepCommand& options, int argc, char** argv) {
   std::vector<std::string> words = {fs::absolute(options.trainer).string(), "sweep"};
   for (int i = 1; i < argc; ++i) {

@@ -69,10 +69,9 @@ void time_stages(const Dataset& data, const Transform& transform, std::uint64_t 
   result.normalize_us = normalize * scale;
 }
 
-// Traces the kernels of a step on a CUDA device. No earlier step may have read `batch`. Steps with
-// a new batch address are captured as a graph from the third step on; the first two steps are
-// enqueued kernel by kernel. While the first step runs, the host enqueues the second one, so no
-// kernel of the traced second step waits for the host.
+// Traces the kernels of a step on a CUDA device. No earlier step may have read `batch`: the first
+// two steps with a new batch run kernel by kernel, and only the third is captured as a graph. The
+// host enqueues the traced second step while the first runs, so no traced kernel waits for it.
 std::vector<KernelTotal> trace_step(Learner& learner, const Fields& batch, std::int64_t step) {
   learner.start_step(batch, step, 1e-4);
   const cuda::Trace trace;

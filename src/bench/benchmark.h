@@ -91,8 +91,7 @@ struct DataBenchmark {
   double images_per_second = 0;  // decoded, augmented and batched
   std::int64_t images = 0;
   std::int64_t bad_images = 0;
-  // Times of the stages for one image, in microseconds of one thread: means over some of the
-  // images.
+  // Stage times per image, in microseconds of one thread: means over some of the images.
   double read_us = 0, decode_us = 0, resize_us = 0, augment_us = 0, normalize_us = 0;
 };
 // Prepares the training images as in training, or the validation images as in evaluation.
@@ -118,8 +117,7 @@ struct NormInput {
   // Weights (x, y, d) of the relative positions of all heads; unset: their initial values.
   std::optional<std::array<double, 3>> positions{};
 };
-// Throws ConfigError if the grid does not match the tokens, or if the normalizer has no relative
-// positions to set.
+// Throws ConfigError for a grid with another number of tokens, or positions that cannot be set.
 NormBenchmark benchmark_norm(const NormConfig& norm, const NormInput& input, DType dtype, int steps,
                              Device device = kCpu, const NormRegistry& norms = norm_registry());
 

@@ -25,8 +25,7 @@ struct KernelTime {
   double us = 0;
   double bytes = 0;  // each input read once and each output written once
   double flops = 0;  // twice the multiply-adds; 0 if they are few per element
-  // The longer of two times: the bytes at the copy rate, and the flops at the rate of matrix
-  // products.
+  // Lower bound: the time of the bytes at the copy rate or of the flops at gemm rate, the longer.
   double floor_us = 0;
   double ratio = 0;        // us / floor_us
   std::string error = {};  // error message; the other numbers are then void

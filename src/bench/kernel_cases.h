@@ -65,9 +65,8 @@ struct KernelCase {
   std::function<KernelCall(KernelTensors&)> prepare;
 };
 
-// Returns the kernels of a step of `config`, as it was loaded, on this device, at the config's
-// micro-batch size and precision. Throws ConfigError for a model family whose layers are not known
-// here.
+// Returns the kernels of a step of `config`, as it was loaded, on this device, at its micro-batch
+// and precision. Throws ConfigError for a model family whose layers are not known here.
 std::vector<KernelCase> kernel_cases(const ExperimentConfig& config, Device device);
 
 }  // namespace dtn

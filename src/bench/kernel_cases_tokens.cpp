@@ -74,8 +74,8 @@ void add_layer_norm(CaseList& cases, const StepShape& s, std::int64_t tokens) {
   });
 }
 
-// Adds the separate drop-path kernels. `residual`: a forward kernel, which also adds the residual;
-// without it, the product that ends the branch does both.
+// Adds the drop-path kernels that no norm includes. If `residual`, the forward kernel adds the
+// residual too. Otherwise there is no forward kernel: the product before it does both.
 void add_drop_path(CaseList& cases, const StepShape& s, bool residual) {
   const Shape x = {s.B, s.T, s.C};
   const std::int64_t per_scale = s.T * s.C;

@@ -1,5 +1,4 @@
-// Inputs for benchmarks. They are never zeros: a device may process zeros with less power, and
-// hence faster.
+// Random inputs for benchmarks, not zeros: a device may use less power for zeros and run faster.
 #pragma once
 
 #include <cstdint>

@@ -11,8 +11,7 @@
 namespace dtn {
 namespace {
 
-// Returns the maximum number of batches in a loader (loader.h), plus the one that it has handed
-// out.
+// Maximum number of batches in a loader (loader.h), plus the one that it has handed out.
 double batches_held(std::int64_t workers, std::int64_t batch_size) {
   return static_cast<double>(
       workers > 0 ? std::max<std::int64_t>(3, 2 * workers / batch_size + 1) + 1 : 2);

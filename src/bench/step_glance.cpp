@@ -88,8 +88,7 @@ StepGlance glance_at_step(const ExperimentConfig& config,
     learner.step(batch.fields.rows(0, n), step++, 1e-4);
     return static_cast<double>(memory_stats(device).peak_bytes - before);
   };
-  // Two batch sizes separate the fixed memory from the memory per sample. On a device, none of
-  // these steps is captured as a graph.
+  // Two sizes separate fixed memory from memory per sample. None of these steps is captured.
   const std::int64_t half = std::max<std::int64_t>(samples / 2, 1);
   bytes_of_step(half);  // allocates the persistent memory
   const double bytes_of_half = bytes_of_step(half), bytes_of_all = bytes_of_step(samples);

@@ -17,17 +17,14 @@ std::int64_t micro_batch(const TrainConfig& train);
 struct StepGlance {
   double seconds_per_sample = 0;
   // Memory of a step besides weights, gradients, moments and moving average, for n samples in a
-  // forward pass:
-  //
-  //     bytes + n bytes_per_sample
+  // forward pass: bytes + n bytes_per_sample.
   double bytes = 0, bytes_per_sample = 0;
   std::int64_t other_parameters = 0;  // of the task's other models, such as a teacher
 };
 
-// Measures a few steps of the config's task on samples of `source`. The work is bounded by a budget
-// of multiply-adds; `multiply_adds` is the number per sample (0: unknown). If the cost of a sample
-// depends on its length, the time is that of a sample of mean length, and the memory that of the
-// longest sample.
+// Measures a few steps of the config's task on samples of `source`, bounded by a work budget;
+// `multiply_adds` is the work per sample (0: unknown). If the cost of a sample depends on its
+// length, the time is for a sample of mean length, and the memory for the longest sample.
 StepGlance glance_at_step(const ExperimentConfig& config,
                           const std::shared_ptr<const SampleSource>& source, double multiply_adds,
                           Device device = kCpu,

@@ -34,8 +34,7 @@ inline double median(std::vector<double> values) {
   return *middle;
 }
 
-// Returns the median seconds of `work` on a CUDA device. Replays a graph, so that the cost of the
-// launches does not count.
+// Returns the median seconds of `work` on a CUDA device, replayed as a graph to avoid launch costs.
 inline double replayed_seconds(int steps, const std::function<void()>& work) {
   cuda::MemoryPool pool;
   cuda::MemoryPool::Scope scope(pool);

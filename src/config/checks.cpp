@@ -52,8 +52,7 @@ class Checker {
     }
   }
 
-  // Runs the checks of the model family. A family without checks, or outside the registry, is
-  // checked as a vision transformer.
+  // Runs the family's checks. A family without checks is checked as a vision transformer.
   void check_model() const {
     const auto family = std::ranges::find(schemas_.models, m_.family, &ModelSchema::family);
     if (family == schemas_.models.end() || !family->sequences) check_images();

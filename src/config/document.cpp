@@ -86,8 +86,7 @@ std::string shown(const Node& node) {
 }
 
 std::size_t edit_distance(const std::string& a, const std::string& b) {
-  // row[j]: distance of the first i letters of `a` to the first j letters of `b`. The recurrence
-  // needs only three rows.
+  // row[j]: distance of the first i letters of `a` to the first j of `b`. Three rows are enough.
   std::vector<std::size_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) row[j] = j;
   for (std::size_t i = 1; i <= a.size(); ++i) {

@@ -69,8 +69,7 @@ std::string shown(const Node& node);
 std::string nearest(const std::string& word, std::span<const std::string> candidates);
 // Number of letters to add, leave out, replace or swap with their neighbour to change `a` into `b`.
 std::size_t edit_distance(const std::string& a, const std::string& b);
-// Returns nearest() if it is a plausible misspelling: at most a third of the letters differ.
-// Otherwise returns an empty string.
+// Returns nearest() if at most a third of the letters differ (a plausible misspelling); else empty.
 std::string guess(const std::string& word, std::span<const std::string> candidates);
 // Returns "; did you mean 'x'?" with guess(), or `otherwise` if there is no guess.
 std::string did_you_mean(const std::string& word, std::span<const std::string> candidates,

@@ -105,8 +105,7 @@ class HubConfig {
     return {found == object.end() ? nullptr : &*found, top ? key : cat(of, ".", key)};
   }
 
-  // Returns the first entry that exists, with timm's priority: model_args, then the top level, then
-  // pretrained_cfg.
+  // Returns the first entry that exists. As in timm, the order is a, b, pretrained_cfg.
   Entry first(std::pair<const char*, const char*> a, std::pair<const char*, const char*> b) const {
     if (Entry e = at(a.first, a.second)) return e;
     if (Entry e = at(b.first, b.second)) return e;
@@ -164,8 +163,7 @@ class HubConfig {
     }
   }
 
-  // With a class token, mean pooling over the patches has its norm after the pooling, unless the
-  // file says otherwise.
+  // For mean pooling beside a class token, the default norm comes after the pooling.
   void set_pool(Node& root, Pooling usual) const {
     const Entry e = first({"model_args", "global_pool"}, {"", "global_pool"});
     if (!e) return;

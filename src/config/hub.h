@@ -13,7 +13,7 @@ inline constexpr const char* kHubConfig = "config.json";
 
 bool is_hub_config(const std::filesystem::path& file);
 
-// Returns the keys of the public model that the file names. The file overrides them by num_classes,
+// Returns the keys of the public model that the file names, overridden by the file's num_classes,
 // global_pool, model_args and pretrained_cfg. An unknown tag is read as the architecture's first
 // tag. Throws ConfigError with the name of the file and the field.
 Node read_hub_config(const std::filesystem::path& file);

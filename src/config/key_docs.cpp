@@ -111,8 +111,8 @@ class Documenter {
     return limits.empty() ? key.type : cat(key.type, " ", limits);
   }
 
-  // Returns the default of a key. It can depend on the preset of the model or of the augmentation,
-  // or on the optimizer.
+  // Returns the default of a key, which may depend on the model's or augmentation's preset, or on
+  // the optimizer.
   std::string default_of(const Key& key) const {
     if (key.path == "model.preset") return "none, it must be set";
     if (key.path == "data.resample") return resample_default(key);

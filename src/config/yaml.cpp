@@ -214,8 +214,7 @@ class Builder : public YAML::EventHandler {
   int documents_ = 0;
 };
 
-// True if the indentation of a line (counted from 0) has a tab. The parser's own error would
-// concern the text after the tab.
+// True if the indentation of line `line` (from 0) has a tab. The parser reports only what follows.
 bool begins_with_tab(const std::string& text, int line) {
   std::istringstream in(text);
   std::string content;

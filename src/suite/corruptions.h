@@ -12,8 +12,7 @@
 
 namespace dtn {
 
-// Returns AlexNet's top-1 error, the mean over the five severities, in [0, 1]. Zero for corruptions
-// outside the benchmark.
+// AlexNet's top-1 error, the mean over the five severities, in [0, 1]. Zero outside the benchmark.
 double alexnet_error(const Corruption& corruption);
 
 // Top-1 errors in percent, by severity; empty if there were no images.
@@ -23,9 +22,8 @@ using SeverityErrors = std::array<std::optional<double>, kSeverities>;
 // severities says nothing about the others.
 std::optional<double> mean_error(const SeverityErrors& errors);
 
-// Returns the corruption error CE in percent: the sum over severities of the model's error, divided
-// by the sum of AlexNet's error. With five severities each, this is the ratio of the means. Nothing
-// unless all five severities exist.
+// Corruption error CE in percent: the sum over severities of the model's error, divided by the sum
+// of AlexNet's. With five severities each, this is the ratio of the means.
 std::optional<double> corruption_error(const Corruption& corruption, const SeverityErrors& errors);
 
 // Means over the corruptions of the benchmark that have all severities.

@@ -87,8 +87,7 @@ struct SuiteReport {
   Suite suite = Suite::kImageNetC;
   SuiteSettings settings;
   std::int64_t num_classes = 0;  // number of classes to choose from
-  // The images are smaller than ImageNet-C's. There is no CE then, because CE compares with AlexNet
-  // on 224 x 224 images.
+  // The images are smaller than ImageNet-C's. CE compares with AlexNet, so it does not exist then.
   bool small_images = false;
   bool complete = false;  // every requested folder has a score
   // Scores by name: "gaussian_noise/3" for a corruption and its severity, "renditions" for

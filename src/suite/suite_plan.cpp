@@ -105,7 +105,7 @@ class Classes {
     }
   }
 
-  // `all`: the data set must have as many classes as the model. With fewer classes, it may be a
+  // `all`: accept only as many classes as the model has. A data set with fewer classes may be a
   // subset of the model's training data.
   bool use_dataset(const std::shared_ptr<const Dataset>& dataset, bool all) {
     if (!dataset || dataset->class_names().empty()) return false;

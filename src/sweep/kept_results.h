@@ -16,9 +16,8 @@
 
 namespace dtn {
 
-// Marks a run as finished if it is finished in `results` but not in its own folder; its folder is
-// then the one in `results`. Does nothing for an empty path. Throws ConfigError if the archived
-// config is different.
+// Counts a run that is finished in `results`, but not in its own folder, as finished, and sets its
+// folder to that in `results`. An empty path does nothing. Throws ConfigError if configs differ.
 void adopt_kept_results(std::vector<SweepRun>& runs, const std::filesystem::path& results,
                         const ConfigSchemas& schemas);
 

@@ -28,7 +28,7 @@ struct RunResult {
   double wall_seconds = 0;
   std::int64_t steps = 0;
   std::vector<CurvePoint> curve;
-  std::map<std::string, SuiteResult> suites = {};  // those it was evaluated on
+  std::map<std::string, SuiteResult> suites = {};  // by suite
 };
 
 struct Statistics {
@@ -51,7 +51,7 @@ struct Milestone {
 
 struct VariantResult {
   std::size_t variant = 0;
-  std::vector<RunResult> runs;                // finished ones
+  std::vector<RunResult> runs;                // finished runs
   std::vector<std::uint64_t> open;            // seeds neither finished nor failed
   std::map<std::uint64_t, Failure> failures;  // by seed
   std::optional<Statistics> metric;           // empty until a run is finished
@@ -62,7 +62,7 @@ struct VariantResult {
   std::optional<PairedComparison> paired;  // with the baseline, by seed
   std::vector<Milestone> milestones;
   std::optional<double> images_per_second;   // mean
-  std::map<std::string, Statistics> suites;  // of their figures
+  std::map<std::string, Statistics> suites;  // of the runs' figures, by suite
   std::int64_t parameters = 0;
 };
 
