@@ -144,6 +144,7 @@ std::optional<double> epochs_to(double milestone, bool higher_is_better,
     if (!(higher_is_better ? value >= milestone : value <= milestone)) continue;
     if (i == 0) return curve[i].epoch;
     const CurvePoint &before = curve[i - 1], &after = curve[i];
+    if (!std::isfinite(before.milestone)) return after.epoch;  // nothing to interpolate from
     double part = (milestone - before.milestone) / (after.milestone - before.milestone);
     return before.epoch + part * (after.epoch - before.epoch);
   }

@@ -16,6 +16,8 @@ ExperimentConfig key_of(const ExperimentConfig& config) {
   key.model.image_size = config.model.image_size;
   key.model.channels = config.model.channels;
   key.model.num_classes = config.model.num_classes;
+  key.model.max_length = config.model.max_length;
+  key.model.attention.kind = config.model.attention.kind;
   key.schedule = config.schedule;
   key.optim = config.optim;
   key.train.batch_size = config.train.batch_size;

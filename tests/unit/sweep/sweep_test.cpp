@@ -118,6 +118,7 @@ TEST(EpochsTo, IsWhereTheCurveFirstCrosses) {
   EXPECT_FALSE(epochs_to(1, true, {}));
   const double nan = std::nan("");
   EXPECT_FALSE(epochs_to(1, true, std::vector<CurvePoint>{{1, 0, nan}}));
+  EXPECT_EQ(epochs_to(1, true, std::vector<CurvePoint>{{1, 0, nan}, {2, 0, 5}}), 2);
   // Of a loss, that is when it has come down.
   const std::vector<CurvePoint> loss = {{1, 0, 4}, {2, 0, 2}, {3, 0, 3}};
   EXPECT_EQ(epochs_to(3, false, loss), 1.5);
@@ -419,6 +420,10 @@ TEST_F(Sweeps, SizesOpenTheSameDataOnce) {
   EXPECT_EQ(size.steps_per_epoch, 5);
   EXPECT_EQ(size.steps, 30);
   EXPECT_EQ(sizes.of(load("", {"schedule.epochs=7"}).variants[0].config).size.steps, 35);
+  ExperimentConfig of_sequences = sweep.variants[0].config;
+  of_sequences.model.vocabulary = 17;
+  of_sequences.model.max_length = 77;
+  expect_contains(error_of([&] { sizes.of(of_sequences); }), "sequences of up to 77 tokens");
   ExperimentConfig big = sweep.variants[0].config;
   big.train.batch_size = 81;
   expect_contains(error_of([&] { sizes.of(big); }), "not one batch of 81");
