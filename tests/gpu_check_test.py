@@ -3,24 +3,15 @@
 measurement fails, in whatever way, the ledger has all the others; the time is shared by value; a
 later call goes on where one before it ended."""
 import concurrent.futures
-import contextlib
-import io
 import json
 import os
 import pathlib
-import shutil
-import sys
 import tempfile
 import unittest
 
-HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "tools"))
+from gpu_check_machine import SOURCES, Machine, MachineTest
+from gpu_check import cli, process, requirements, smoke, suites
 
-from gpu_check import cli, layout, process, requirements, smoke, stage, suites  # noqa: E402
-
-PROGRAMS = ("bin/dtn-bench", "bin/dtn-train", "tests/gpu_kernels", "tests/gpu_train",
-            "tests/planted_faults")
-TOOLS = ("nvidia-smi", "python", "compute-sanitizer", "ncu", "mpirun")
 # Each measurement: its stage, its name in the ledger, and what its call and no other contains, with
 # the turn of the call where two are alike.
 MEASUREMENTS = [
@@ -57,66 +48,6 @@ MODES = ("exit", "crash", "hang", "garbage")
 DEEP = "DTN_TEST_DEEP" in os.environ
 
 
-class Machine:
-    """A packed folder of stand-ins, and what a call in it left behind."""
-
-    def __init__(self):
-        self.root = pathlib.Path(tempfile.mkdtemp())
-        build, tools = self.root / "build", self.root / "tools"
-        for name in PROGRAMS + tuple(f"../tools/{tool}" for tool in TOOLS):
-            (build / name).parent.mkdir(parents=True, exist_ok=True)
-            (build / name).symlink_to(HERE / "gpu_check_stand_in.sh")
-        (build / "lib/dtn").mkdir(parents=True)
-        (build / "lib/dtn/dtn_mpi.so").touch()
-        (build / "gpu-check").mkdir()
-        (build / "gpu-check/built.json").write_text(json.dumps({
-            "tree": "tree", "sources": {"src/kernels/a.cu": "hash"}, "cuda": "13.0",
-            "commit": "none", "tests": ["gpu_kernels", "gpu_train"]}))
-        (self.root / "tests").mkdir()
-        (self.root / "tests/gpu_smoke_losses.json").write_text(json.dumps({
-            "settings": list(smoke.SETTINGS), "runs": {
-                f"{norm}_{precision}": {"loss": [6.5] * 5, "grad_norm": [40.0] * 5}
-                for norm, precision in smoke.CASES}}))
-        self.environment = {"PATH": f"{tools}:/usr/bin:/bin", "CALLS": str(self.root / "calls")}
-
-    def check(self, *arguments, plant="", mode="exit", turn=None, patience=0.04, **environment):
-        """The exit status of a call; what it printed is in `said`."""
-        layout.ROOT, stage.PATIENCE = self.root, patience
-        sys.executable = str(self.root / "tools/python")
-        os.environ.update(self.environment, PLANT=plant, MODE=mode,
-                          TURN=str(turn or ""), **environment)
-        (self.root / "calls").write_text("")
-        (self.root / "calls.turns").unlink(missing_ok=True)
-        said = io.StringIO()
-        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
-            status = cli.main(arguments)
-        for name in environment:
-            del os.environ[name]
-        self.said, self.calls = said.getvalue(), (self.root / "calls").read_text().splitlines()
-        return status
-
-    def section(self, stage_name):
-        file = self.root / "tests/gpu_ledger.json"
-        runs = json.loads(file.read_text())["runs"] if file.exists() else [{}]
-        assert len(runs) == 1, runs
-        return runs[0].get(cli.STAGES[stage_name].section, {})
-
-    def results(self, stage_name):
-        """Names of what was measured, and of what failed, with the reason."""
-        section = self.section(stage_name)
-        found = section.get("results", {})
-        if stage_name != "peer":
-            return set(found), section.get("failed", {})
-        names = {f"{norm} {name}" for norm, entry in found.items() for name in entry["variants"]}
-        names |= {f"{norm} ours {i + 1}" for norm, entry in found.items()
-                  for i in range(len(entry["ours"]))}
-        return names, {f"{norm} {name}": reason for norm, entry in found.items()
-                       for name, reason in entry["failed"].items()}
-
-    def close(self):
-        shutil.rmtree(self.root)
-
-
 def modes_of(i, stage_name):
     """The ways in which measurement i fails: one of them, in the deep run all."""
     # Of mpirun only the exit status counts: it cannot print nonsense.
@@ -148,22 +79,7 @@ def one_fails(scenario):
             f"{machine.said}")
 
 
-class GpuCheckTest(unittest.TestCase):
-    def setUp(self):
-        self.machine = Machine()
-        self.addCleanup(self.machine.close)
-        kept = (layout.ROOT, stage.PATIENCE, sys.executable, dict(os.environ))
-
-        def restore():
-            layout.ROOT, stage.PATIENCE, sys.executable = kept[:3]
-            os.environ.clear()
-            os.environ.update(kept[3])
-        self.addCleanup(restore)
-
-    def check(self, *arguments, expect, **options):
-        status = self.machine.check(*arguments, **options)
-        self.assertEqual(status, expect, self.machine.said)
-
+class GpuCheckTest(MachineTest):
     def test_everything_is_measured_and_judged(self):
         self.check(expect=0)
         said = self.machine.said
@@ -176,8 +92,7 @@ class GpuCheckTest(unittest.TestCase):
         self.assertNotIn("MISS", said)
         for name, _, plant, _ in MEASUREMENTS:
             self.assertTrue(any(plant in call for call in self.machine.calls), plant)
-        ledger = json.loads((self.machine.root / "tests/gpu_ledger.json").read_text())
-        self.assertEqual(list(ledger["sources"]), ["src/kernels/a.cu"])
+        self.assertEqual(list(self.machine.ledger()["sources"]), list(SOURCES))
 
     def test_each_failure_is_alone(self):
         self.check(expect=0)
@@ -238,9 +153,8 @@ class GpuCheckTest(unittest.TestCase):
         self.assertRegex(self.machine.said, "tests on the device .* MISS: 4 failed")
 
     def test_a_skipped_test_is_not_a_passed_one(self):
-        self.check("--stage", "tests", plant="gpu_train --gtest_filter=Alpha", mode="garbage",
-                   expect=1)
-        self.assertRegex(self.machine.said, "tests on the device +7 passed .* MISS: 1 skipped")
+        self.check("--stage", "tests", SKIPS="Alpha.two", expect=1)
+        self.assertRegex(self.machine.said, "tests on the device +6 passed .* MISS: 2 skipped")
 
     def test_the_sanitizer_must_see_planted_faults(self):
         self.check("--stage", "sanitizer", plant="planted_faults racecheck", mode="exit", expect=3)

@@ -47,9 +47,10 @@ H200 and 16 cores.
   peer      10 min  tests/peers/gpu_speed.py: PyTorch's variants, each in a process of its own,
                     between two runs of ours: the four most valuable of LayerNorm and of DTN. The
                     others (20 min) follow when all stages are done. Needs PyTorch.
-  tests      2 min  the tests gpu_*, suite by suite, four at a time; a skipped test is not a passed
-                    one. What fails runs again, alone with CUDA_LAUNCH_BLOCKING=1, so that a crash
-                    names its kernel.
+  tests      2 min  the tests gpu_*, suite by suite, four at a time. A skipped test is not a passed
+                    one; a test that needs hardware which this GPU lacks is left out, and what only
+                    it tests is not entered in the ledger. What fails runs again, alone with
+                    CUDA_LAUNCH_BLOCKING=1, so that a crash names its kernel.
   ncu        3 min  counters of a few kernels; left out where there is no ncu or none to be read
   sanitizer 10 min  compute-sanitizer finds two planted faults, then memcheck of the tests but
                     gpu_dist, and racecheck of our kernels in gpu_kernels, suite by suite

@@ -6,8 +6,9 @@ Beside what identifies it, a run has a section for each stage:
   {"date": ..., "results": {name: ...}, "failed": {name: reason}, "planned": N, "left_out": reason}
 
 of which `planned` is there where the number of results is known beforehand, and `left_out` where a
-stage had nothing to run. An entry below `sources` says in which run the tests last passed with that
-version of the file.
+stage had nothing to run. The result of a suite of tests has `left_out`, the tests that lack hardware
+and what they need, and `untested`, patterns of the sources that no other test covers. An entry
+below `sources` says in which run the tests last passed with that version of the file.
 """
 import contextlib
 import datetime

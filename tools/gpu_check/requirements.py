@@ -3,6 +3,8 @@
 Ledgers of before had other forms of some sections, which are read here too: `tests` with sums in
 place of suites and `kernels` beside it, `sanitizer` with `tools`, `peer` with `ratios`, and `quick`
 sections, which nothing was held against."""
+import collections
+
 from . import accuracy
 
 TOOLS = ("memcheck", "racecheck")
@@ -182,6 +184,12 @@ def counts_of_tests(run):
             max(0, section.get("planned", 0) - len(suites)))
 
 
+def left_out_tests(run):
+    """The hardware that tests left out need, and the number of tests that need it."""
+    return collections.Counter(need for suite in results_of(run, "tests").values()
+                               for need in suite.get("left_out", {}).values())
+
+
 def kernels_of(run):
     """The errors of kernels, over all suites."""
     if "kernels" in run:
@@ -189,8 +197,14 @@ def kernels_of(run):
     return accuracy.together(s.get("kernels", []) for s in results_of(run, "tests").values())
 
 
+def told(left_out):
+    """The end of a verdict: tests that were left out, and the hardware they need."""
+    return "".join(f", {count} left out (no {need})" for need, count in left_out.items())
+
+
 def problem_of_tests(run):
-    """What keeps the tests from having passed; empty when they have."""
+    """What keeps the tests from having passed; empty when they have. Tests that were left out for
+    the lack of hardware do not."""
     counts = counts_of_tests(run)
     if counts is None:
         return NOT_RUN
@@ -208,7 +222,8 @@ def test_rows(run):
     problem = problem_of_tests(run)
     yield ("tests", "tests on the device", f"{counts[0]} passed" if counts else "-",
            "all, none skipped",
-           NOT_RUN if not counts else f"MISS: {problem}" if problem else "pass")
+           NOT_RUN if not counts
+           else (f"MISS: {problem}" if problem else "pass") + told(left_out_tests(run)))
     worst = max((accuracy.as_number(k["of_bound"]) for k in kernels), default=None)
     yield ("tests", f"worst error over its bound ({len(kernels)} kernels x types)",
            "-" if worst is None else f"{worst:.3f}", "<= 1.00",
@@ -219,11 +234,12 @@ def test_rows(run):
 
 def tools_of(run):
     """What compute-sanitizer found, by (tool, program): jobs, of them not run, tests, errors, what
-    failed, whether suites were cut short."""
+    failed, whether suites were cut short, tests left out as in left_out_tests()."""
     section = run.get("sanitizer", {})
     if "tools" in section:
         return {(t["tool"], t["program"]): (t["suites"], len(t["not_run"]), t["tests"], t["errors"],
-                                            t["failed"], t["reduced"]) for t in section["tools"]}
+                                            t["failed"], t["reduced"], {})
+                for t in section["tools"]}
     found = {}
     for group, planned in section.get("suites", {}).items():
         jobs = {name: job for name, job in section["results"].items()
@@ -232,20 +248,23 @@ def tools_of(run):
                   if job["problem"]]
         found[tuple(group.split(" "))] = (planned, planned - len(jobs),
                                           sum(j["tests"] for j in jobs.values()),
-                                          sum(j["errors"] for j in jobs.values()), failed, False)
+                                          sum(j["errors"] for j in jobs.values()), failed, False,
+                                          sum((collections.Counter(j.get("left_out", {}))
+                                               for j in jobs.values()), collections.Counter()))
     return found
 
 
 def sanitizer_rows(run):
     found = tools_of(run)
     for key in sorted(set(found) | {(tool, "gpu_kernels") for tool in TOOLS}):
-        jobs, not_run, tests, errors, failed, reduced = found.get(key, (0, 0, 0, 0, [], False))
+        jobs, not_run, tests, errors, failed, reduced, left_out = found.get(
+            key, (0, 0, 0, 0, [], False, {}))
         ended = jobs - not_run
         yield ("sanitizer", f"{key[0]} of {key[1]}",
                f"{errors} errors in {tests} tests" if ended else "-", "0, all run",
                NOT_RUN if not ended else f"MISS: {'; '.join(failed[:3])}" if failed
                else f"MISS: {not_run} of {jobs} suites not run" if not_run
-               else "reduced" if reduced else "pass")
+               else "reduced" if reduced else "pass" + told(left_out))
 
 
 def rank_rows(run):

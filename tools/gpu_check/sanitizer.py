@@ -1,11 +1,13 @@
 """Stage sanitizer: compute-sanitizer's memcheck of all test programs and racecheck of our kernels,
 suite by suite, after it has found two planted faults."""
+import collections
 import json
 import re
 
 from . import layout
 from .errors import CannotRun, Failed, TookTooLong
 from .stage import Stage, Step
+from .suites import ABSENT_HARDWARE
 from .tests import ENVIRONMENT, list_suites
 
 AT_ONCE = 4
@@ -111,7 +113,11 @@ def verdict(outcome, report):
         return {"tests": 0, "errors": errors,
                 "problem": f"the test program did not come to its end: {outcome.ending()}"}
     ran = sum(case.get("result") == "COMPLETED" for case in cases)
+    matches = filter(None, map(ABSENT_HARDWARE.fullmatch, outcome.text().splitlines()))
+    left_out = collections.Counter(match.group(1) for match in matches)
+    skipped = len(cases) - ran - sum(left_out.values())
     problem = (f"{errors} errors" if errors else f"{failures} tests failed" if failures
-               else f"{len(cases) - ran} tests skipped" if ran < len(cases)
-               else "no test ran" if not ran else "")
-    return {"tests": ran, "errors": errors, "problem": problem}
+               else f"{skipped} tests skipped" if skipped > 0
+               else "no test ran" if not cases else "")
+    return {"tests": ran, "errors": errors, "problem": problem,
+            **({"left_out": dict(left_out)} if left_out else {})}

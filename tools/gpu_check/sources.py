@@ -1,8 +1,9 @@
 """The state of the sources: which files need to be tested on a GPU, and what a build is made of."""
+import fnmatch
 import hashlib
 import subprocess
 
-from .requirements import NOT_RUN, problem_of_tests
+from .requirements import NOT_RUN, problem_of_tests, results_of
 
 # What needs an entry: it cannot be tested in full without a GPU.
 DEVICE_SOURCES = ("src/kernels/**/*.cu", "src/kernels/**/*.cuh", "src/cuda/*.cpp")
@@ -57,11 +58,22 @@ def warnings(ledger, root):
 
 def enter(ledger, run, sources):
     """Sources whose tests all passed in this run get an entry. Those whose tests failed lose the
-    one of that version; tests for which there was no time say nothing."""
-    problem = problem_of_tests(run)
+    one of that version; tests for which there was no time say nothing. A source whose tests were
+    left out keeps the entry that another card may have given it."""
+    problem, untested = problem_of_tests(run), untested_sources(run, sources)
     if not problem:
-        ledger["sources"] = {name: {"hash": value, "run": run["id"]}
-                             for name, value in sources.items()}
+        kept = {name: entry for name, entry in ledger["sources"].items() if name in untested}
+        entered = {name: {"hash": value, "run": run["id"]} for name, value in sources.items()
+                   if name not in untested}
+        ledger["sources"] = dict(sorted({**kept, **entered}.items()))
     elif not problem.endswith(NOT_RUN):
         ledger["sources"] = {name: entry for name, entry in ledger["sources"].items()
-                             if entry["hash"] != sources.get(name)}
+                             if name in untested or entry["hash"] != sources.get(name)}
+
+
+def untested_sources(run, sources):
+    """The sources that no other tests cover than those left out for the lack of hardware."""
+    patterns = {pattern for suite in results_of(run, "tests").values()
+                for pattern in suite.get("untested", [])}
+    return {name for name in sources
+            if any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)}

@@ -3,6 +3,9 @@ it came even when it crashed."""
 import re
 
 MESSAGE = 400  # characters kept of what a failed test says
+# A test that skips as the machine lacks hardware says so by tests/cuda/hardware.h: what it needs,
+# and the sources that nothing tests without it.
+ABSENT_HARDWARE = re.compile(r"needs hardware: (.+?); not tested:(.*)")
 OUTCOME = re.compile(r"\[ +(RUN|OK|FAILED|SKIPPED) +\] ([\w/]+\.[\w/]+)")
 
 
@@ -21,7 +24,8 @@ def parse_list(text):
 def read(text, tests, ending, good):
     """What became of `tests`, from the output of a program that was to run them and ended so:
     ({passed test}, {failed test: message}, {skipped test: message}, [tests not begun]). A test
-    that was under way when the program ended has failed."""
+    that was under way when the program ended has failed. Of a test that lacks hardware the message
+    is that line alone, which absent_hardware() reads."""
     passed, failed, skipped = set(), {}, {}
     running, said = None, []
     for line in text.splitlines():
@@ -36,8 +40,10 @@ def read(text, tests, ending, good):
             message = " ".join(filter(None, said))[:MESSAGE]
             if kind == "OK":
                 passed.add(test)
+            elif kind == "FAILED":
+                failed[test] = message
             else:
-                (failed if kind == "FAILED" else skipped)[test] = message
+                skipped[test] = next(filter(ABSENT_HARDWARE.fullmatch, said), message)
             running = None
     if running:
         message = " ".join(filter(None, [ending + " in this test:", *said]))
@@ -49,3 +55,12 @@ def read(text, tests, ending, good):
         failed[tests[-1]] = f"{ending} after the last test"
         passed.discard(tests[-1])
     return passed, failed, skipped, left
+
+
+def absent_hardware(skipped):
+    """Of the skipped tests those that lack hardware: ({test: what it needs}, [patterns of sources
+    that nothing tests without it])."""
+    matches = {test: ABSENT_HARDWARE.fullmatch(message) for test, message in skipped.items()}
+    found = {test: match for test, match in matches.items() if match}
+    patterns = {pattern for match in found.values() for pattern in match.group(2).split()}
+    return {test: match.group(1) for test, match in found.items()}, sorted(patterns)

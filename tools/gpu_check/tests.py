@@ -73,9 +73,13 @@ class Tests(Stage):
                 failed.update({test: "not reached: a test before it hung" for test in left})
                 break
         errors = accuracy.read(lines.read_text()) if lines.exists() else []
+        left_out, untested = suites.absent_hardware(skipped)
+        skipped = {test: message for test, message in skipped.items() if test not in left_out}
         return {"passed": passed, "seconds": round(time.monotonic() - begun, 1),
                 **({"failed": failed} if failed else {}),
                 **({"skipped": skipped} if skipped else {}),
+                **({"left_out": left_out} if left_out else {}),
+                **({"untested": untested} if untested else {}),
                 **({"kernels": errors} if errors else {})}
 
     # ---- what failed, once more
@@ -118,10 +122,13 @@ class Tests(Stage):
         bad = [f"{test} {kind.upper()}: {message[:TOLD]}" for kind in ("failed", "skipped")
                for test, message in result.get(kind, {}).items()]
         more = [f"and {len(bad) - 3} more of {step.name}"] if len(bad) > 3 else []
-        return "\n           ".join(bad[:3] + more) or None
+        left_out = result.get("left_out", {})
+        absent = [f"{step.name}: {len(left_out)} left out: no {what}"
+                  for what in dict.fromkeys(left_out.values())]
+        return "\n           ".join(bad[:3] + more + absent) or None
 
     def finish(self):
-        """Sources whose tests all passed get an entry; those whose tests did not lose theirs."""
+        """Enters the sources that were tested, if all tests passed; else takes entries away."""
         if not self.content().get("results"):
             return
         with self.context.ledger.changed(self.section) as (_, run, whole):

@@ -1,5 +1,6 @@
 // Attention by products of warpgroups against the CPU in float64. On a card that lacks them, or in a
 // build without them, there is nothing to test.
+#include "cuda/hardware.h"
 #include "cuda/kernels/attention_problem.h"
 #ifdef DTN_CUDA_EMULATED
 #include "cuda_emulator/device_model.h"
@@ -30,10 +31,13 @@ class Warpgroups {
 #endif
 };
 
-#define DTN_SKIP_WITHOUT_WARPGROUPS()         \
-  DTN_SKIP_WITHOUT_DEVICE();                  \
-  if (!cuda_queue().has_warpgroup_products()) \
-  GTEST_SKIP() << "a device of compute capability 9.0 is needed, and a build for 90a"
+// A build that lacks the code on a card that could run it is a fault, and no absent hardware.
+#define DTN_SKIP_WITHOUT_WARPGROUPS()                                                           \
+  DTN_SKIP_WITHOUT_DEVICE();                                                                    \
+  DTN_NEEDS_HARDWARE(cuda::device_info().major == 9, "compute capability 9.0",                  \
+                     "src/kernels/attention/attention_warpgroup* src/kernels/cuda/warpgroup*"); \
+  if (!cuda_queue().has_warpgroup_products())                                                   \
+  GTEST_SKIP() << "this build has no code for 90a; pass -DCMAKE_CUDA_ARCHITECTURES=90a-real"
 
 TEST(CudaAttentionWarpgroup, MatchesFloat64) {
   DTN_SKIP_WITHOUT_WARPGROUPS();

@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""tools/gpu_check on several cards, which are stand-ins: architectures that a build is for, tests
+that a card cannot run."""
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+from gpu_check_machine import HERE, SOURCES, Machine, MachineTest
+from gpu_check import sources, suites
+
+# Of each card: compute capability, and the architecture that suits it.
+HOPPER = ("9.0", "90a-real")
+AMPERE = ("8.0", "80-real")
+ADA = ("8.9", "89-real")
+
+
+class CardsTest(MachineTest):
+    def use(self, capability, architectures="90a-real"):
+        self.machine = Machine(capability, architectures)
+        self.addCleanup(self.machine.close)
+
+    def test_tests_of_absent_hardware_are_left_out_and_their_sources_not_entered(self):
+        for capability, architecture in (AMPERE, ADA):
+            self.use(capability, architecture)
+            self.check("--stage", "tests", expect=0)
+            self.assertRegex(self.machine.said, r"tests on the device +6 passed +all, none skipped "
+                             r"+pass, 2 left out \(no compute capability 9\.0\)")
+            self.assertIn("gpu_train Beta/0: 1 left out: no compute capability 9.0",
+                          self.machine.said)
+            self.assertEqual(list(self.machine.ledger()["sources"]), [SOURCES[0]])
+            self.assertEqual(self.machine.section("tests")["results"]["gpu_train Beta/0"]
+                             ["left_out"], {"Beta/0.four": "compute capability 9.0"})
+        self.use(*HOPPER)
+        self.check("--stage", "tests", expect=0)
+        self.assertNotIn("left out", self.machine.said)
+        self.assertEqual(list(self.machine.ledger()["sources"]), list(SOURCES))
+
+    def test_a_source_keeps_the_entry_that_another_card_gave_it(self):
+        self.use("9.0", "80-real;90a-real")
+        self.check("--stage", "tests", expect=0)
+        hopper = self.machine.ledger()["runs"][0]["id"]
+        self.machine.environment["CAPABILITY"] = "8.0"
+        self.check("--stage", "tests", expect=0)
+        self.assertEqual(len(self.machine.ledger()["runs"]), 2)
+        entries = self.machine.ledger()["sources"]
+        self.assertNotEqual(entries[SOURCES[0]]["run"], hopper)
+        self.assertEqual(entries[SOURCES[1]]["run"], hopper)
+        # A test that fails takes away the entries of what it may have tested.
+        self.check("--again", "--stage", "tests", plant="gtest_filter=Alpha", expect=1)
+        self.assertEqual(list(self.machine.ledger()["sources"]), [SOURCES[1]])
+
+    def test_a_skip_for_another_reason_is_missed(self):
+        self.use(*AMPERE)
+        self.check("--stage", "tests", SKIPS="Alpha.two", expect=1)
+        self.assertRegex(self.machine.said, r"tests on the device +4 passed .* MISS: 2 skipped, "
+                         r"2 left out \(no compute capability 9\.0\)")
+        self.assertEqual(self.machine.ledger()["sources"], {})
+
+    def test_the_sanitizer_leaves_out_the_same_tests(self):
+        self.use(*AMPERE)
+        self.check("--stage", "sanitizer", expect=0)
+        self.assertRegex(self.machine.said, r"racecheck of gpu_kernels +0 errors in 3 tests +0, "
+                         r"all run +pass, 1 left out \(no compute capability 9\.0\)")
+        self.check("--again", "--stage", "sanitizer", SKIPS="Alpha.two", expect=1)
+        self.assertRegex(self.machine.said,
+                         "racecheck of gpu_kernels .*MISS: Alpha: 1 tests skipped")
+
+
+
+class HardwareTest(unittest.TestCase):
+    """tests/cuda/hardware.h and what is read of it here."""
+
+    def test_the_message_is_read_as_it_is_written(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source, program = pathlib.Path(folder) / "t.cpp", pathlib.Path(folder) / "t"
+            source.write_text('#include "cuda/hardware.h"\n'
+                              'TEST(S, a) { DTN_NEEDS_HARDWARE(false, "two GPUs", "x/*.cu y"); }\n'
+                              'TEST(S, b) { GTEST_SKIP() << "why"; }\n'
+                              'TEST(S, c) { DTN_NEEDS_HARDWARE(true, "a GPU", ""); }\n'
+                              'TEST(S, d) { DTN_NEEDS_HARDWARE(false, "a GPU", ""); }\n')
+            subprocess.run(["c++", "-std=c++17", "-I", HERE, "-o", program, source, "-lgtest",
+                            "-lgtest_main", "-pthread"], check=True)
+            said = subprocess.run([program], check=True, capture_output=True, text=True).stdout
+            brief = subprocess.run([program, "--gtest_brief=1"], check=True, capture_output=True,
+                                   text=True).stdout
+        passed, failed, skipped, _ = suites.read(said, ["S.a", "S.b", "S.c", "S.d"], "", True)
+        self.assertEqual((passed, failed, list(skipped)), ({"S.c"}, {}, ["S.a", "S.b", "S.d"]))
+        self.assertEqual(suites.absent_hardware(skipped),
+                         ({"S.a": "two GPUs", "S.d": "a GPU"}, ["x/*.cu", "y"]))
+        # The sanitizer's programs are brief, and their lines are read.
+        matches = filter(None, map(suites.ABSENT_HARDWARE.fullmatch, brief.splitlines()))
+        self.assertEqual([match.group(1) for match in matches], ["two GPUs", "a GPU"])
+
+    def test_sources_that_tests_name_are_there(self):
+        named = re.compile(r'DTN_NEEDS_HARDWARE\([^;]*?"[^"]+",[\s\\]*"([^"]*)"\)')
+        known, patterns = sources.snapshot(HERE.parent)["sources"], []
+        for file in (HERE / "cuda").rglob("*_test.cpp"):
+            text = file.read_text()
+            found = named.findall(text)
+            self.assertEqual(len(found), text.count("DTN_NEEDS_HARDWARE"), file)
+            patterns += " ".join(found).split()
+        self.assertTrue(patterns)
+        for pattern in patterns:
+            run = {"tests": {"results": {"suite": {"untested": [pattern]}}}}
+            self.assertTrue(sources.untested_sources(run, known), pattern)
+
+
+if __name__ == "__main__":
+    unittest.main()
