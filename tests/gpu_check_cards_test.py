@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """tools/gpu_check on several cards, which are stand-ins: architectures that a build is for, tests
-that a card cannot run."""
+that a card cannot run, programs that do not run on a card."""
 import pathlib
 import re
 import subprocess
@@ -8,12 +8,12 @@ import tempfile
 import unittest
 
 from gpu_check_machine import HERE, SOURCES, Machine, MachineTest
-from gpu_check import sources, suites
+from gpu_check import architectures, errors, sources, suites
 
-# Of each card: compute capability, and the architecture that suits it.
-HOPPER = ("9.0", "90a-real")
-AMPERE = ("8.0", "80-real")
-ADA = ("8.9", "89-real")
+# Of each card: compute capability, the architecture that suits it, and how it is passed to nvcc.
+HOPPER = ("9.0", "90a-real", "-gencode=arch=compute_90a,code=[sm_90a]")
+AMPERE = ("8.0", "80-real", "-gencode=arch=compute_80,code=[sm_80]")
+ADA = ("8.9", "89-real", "-gencode=arch=compute_89,code=[sm_89]")
 
 
 class CardsTest(MachineTest):
@@ -21,8 +21,34 @@ class CardsTest(MachineTest):
         self.machine = Machine(capability, architectures)
         self.addCleanup(self.machine.close)
 
+    def calls_of(self, program):
+        return [call for call in self.machine.calls if call.startswith(program + " ")]
+
+    def test_a_checkout_is_built_for_the_card(self):
+        for capability, architecture, code in (HOPPER, AMPERE, ADA):
+            self.use(capability)
+            self.machine.become_checkout()
+            self.check("--stage", "build", "tests", expect=0)
+            configure = self.calls_of("cmake")[0].split()
+            self.assertIn(f"-DCMAKE_CUDA_ARCHITECTURES={architecture}", configure)
+            planted = [call for call in self.calls_of("nvcc") if "planted_faults" in call]
+            self.assertEqual(re.findall(r"-gencode\S+", planted[0]), [code])
+            self.assertEqual(self.machine.built()["architectures"], architecture)
+
+    def test_without_a_card_a_build_says_what_it_is_for(self):
+        self.machine.become_checkout()
+        self.check("--stage", "build", plant="nvidia-smi", expect=0)
+        self.assertNotIn("-DCMAKE_CUDA_ARCHITECTURES", self.calls_of("cmake")[0])
+        self.assertEqual(self.machine.built()["architectures"], "80-real;90a-real;90-virtual")
+        # A build folder keeps what it was configured for, and that is what counts.
+        self.check("--stage", "tests", expect=0)
+        self.machine.environment["CAPABILITY"] = "7.5"
+        self.check("--stage", "tests", expect=3)
+        self.assertIn("built for 80-real;90a-real;90-virtual, which does not run on this stand-in "
+                      "of 7.5 of compute capability 7.5; run --stage build", self.machine.said)
+
     def test_tests_of_absent_hardware_are_left_out_and_their_sources_not_entered(self):
-        for capability, architecture in (AMPERE, ADA):
+        for capability, architecture, _ in (AMPERE, ADA):
             self.use(capability, architecture)
             self.check("--stage", "tests", expect=0)
             self.assertRegex(self.machine.said, r"tests on the device +6 passed +all, none skipped "
@@ -32,7 +58,7 @@ class CardsTest(MachineTest):
             self.assertEqual(list(self.machine.ledger()["sources"]), [SOURCES[0]])
             self.assertEqual(self.machine.section("tests")["results"]["gpu_train Beta/0"]
                              ["left_out"], {"Beta/0.four": "compute capability 9.0"})
-        self.use(*HOPPER)
+        self.use(*HOPPER[:2])
         self.check("--stage", "tests", expect=0)
         self.assertNotIn("left out", self.machine.said)
         self.assertEqual(list(self.machine.ledger()["sources"]), list(SOURCES))
@@ -52,14 +78,14 @@ class CardsTest(MachineTest):
         self.assertEqual(list(self.machine.ledger()["sources"]), [SOURCES[1]])
 
     def test_a_skip_for_another_reason_is_missed(self):
-        self.use(*AMPERE)
+        self.use(*AMPERE[:2])
         self.check("--stage", "tests", SKIPS="Alpha.two", expect=1)
         self.assertRegex(self.machine.said, r"tests on the device +4 passed .* MISS: 2 skipped, "
                          r"2 left out \(no compute capability 9\.0\)")
         self.assertEqual(self.machine.ledger()["sources"], {})
 
     def test_the_sanitizer_leaves_out_the_same_tests(self):
-        self.use(*AMPERE)
+        self.use(*AMPERE[:2])
         self.check("--stage", "sanitizer", expect=0)
         self.assertRegex(self.machine.said, r"racecheck of gpu_kernels +0 errors in 3 tests +0, "
                          r"all run +pass, 1 left out \(no compute capability 9\.0\)")
@@ -67,6 +93,46 @@ class CardsTest(MachineTest):
         self.assertRegex(self.machine.said,
                          "racecheck of gpu_kernels .*MISS: Alpha: 1 tests skipped")
 
+    def test_programs_that_do_not_run_on_the_card_are_refused_at_once(self):
+        self.use("8.9", "90a-real")
+        self.check(expect=3)
+        self.assertIn("cannot run: the programs are built for 90a-real, which does not run on this "
+                      "stand-in of 8.9 of compute capability 8.9; pack with --arch '89-real'",
+                      self.machine.said)
+        self.assertEqual({call.split()[0] for call in self.machine.calls}, {"nvidia-smi"})
+        self.use("8.9", "80-real")
+        self.check("--stage", "tests", expect=0)
+        self.use("9.0", "80-real")
+        self.check("--stage", "tests", expect=3)
+        self.assertIn("pack with --arch '90a-real'", self.machine.said)
+
+
+class ArchitecturesTest(unittest.TestCase):
+    def test_which_code_runs_on_which_card(self):
+        cards = ("7.5", "8.0", "8.6", "8.9", "9.0", "10.0", "10.3", "12.0")
+        for name, running in {
+                "80-real": "8.0 8.6 8.9", "86-real": "8.6 8.9", "90-real": "9.0", "90a-real": "9.0",
+                "90a-virtual": "9.0", "90a": "9.0", "90-virtual": "9.0 10.0 10.3 12.0",
+                "86": "8.6 8.9 9.0 10.0 10.3 12.0", "100-real": "10.0 10.3", "103-real": "10.3",
+                "100f-real": "10.0 10.3", "100a": "10.0", "120": "12.0",
+                "all": " ".join(cards)}.items():
+            self.assertEqual([c for c in cards if architectures.fits(name, c)], running.split(),
+                             name)
+        with self.assertRaises(errors.CannotRun):
+            architectures.fits("sm_80", "8.0")
+
+    def test_one_of_a_list_is_enough(self):
+        architectures.require("80-real;90a-real", "9.0", "H200", "")
+        with self.assertRaisesRegex(errors.CannotRun, "80-real;90a-real, .* this B200 .*; pack"):
+            architectures.require("80-real;90a-real", "10.0", "B200", "pack")
+
+    def test_nvcc_gets_each_architecture_once(self):
+        self.assertEqual(architectures.flags("80-real;90a-real;90-virtual;90a-real;86"),
+                         ["-gencode=arch=compute_80,code=[sm_80]",
+                          "-gencode=arch=compute_90a,code=[sm_90a]",
+                          "-gencode=arch=compute_90,code=[compute_90]",
+                          "-gencode=arch=compute_86,code=[compute_86,sm_86]"])
+        self.assertEqual(architectures.flags("all-major"), ["-arch=all-major"])
 
 
 class HardwareTest(unittest.TestCase):

@@ -4,7 +4,7 @@ import pathlib
 import re
 import subprocess
 
-from . import gpu, layout, libraries, process, sources
+from . import architectures, gpu, layout, libraries, process, sources
 from .errors import CannotRun, Failed, LeftOut
 from .stage import say
 
@@ -41,7 +41,7 @@ class Build:
         self.layout.built_file.write_text(json.dumps({
             **before, "cuda": version.group(1) if version else "unknown",
             "commit": self.commit or sources.commit_of(self.layout.root),
-            "architectures": self.architectures or "those of CMakeLists.txt",
+            "architectures": self.architectures,
             "tests": test_programs(self.layout.root)}))
         say(f"built {' '.join(targets)} in {self.clock.gone():.0f} s")
 
@@ -65,19 +65,27 @@ class Build:
         if self.architectures is None:
             try:
                 capability = gpu.identify(self.layout.logs)["compute_cap"]
-                self.architectures = capability.replace(".", "") + "-real"
+                self.architectures = architectures.for_capability(capability)
             except CannotRun:
                 pass
         flags = [*FLAGS, *self.flags, f"-DCMAKE_CUDA_COMPILER={nvcc}", *toolkit_flags(nvcc)]
         if self.architectures:
             flags.append(f"-DCMAKE_CUDA_ARCHITECTURES={self.architectures}")
         self.run("configure", "cmake", "--preset", "cuda", "-B", self.layout.build, *flags)
+        self.architectures = self.built_architectures()
+
+    def built_architectures(self):
+        """The list that CMake has settled on, such as that of CMakeLists.txt."""
+        cache = (self.layout.build / "CMakeCache.txt").read_text()
+        found = re.search(r"^DTN_CUDA_ARCHITECTURES:INTERNAL=(.+)$", cache, re.MULTILINE)
+        if not found:
+            raise Failed(f"{self.layout.build}/CMakeCache.txt has no DTN_CUDA_ARCHITECTURES")
+        return found.group(1)
 
     def build_planted_faults(self, nvcc):
-        codes = [f"-gencode=arch=compute_{n},code=sm_{n}"
-                 for n in re.findall(r"(\d+)", self.architectures or "80")]
-        self.run("planted_faults", nvcc, "-std=c++20", *codes, "-Xcompiler=-static-libgcc",
-                 "-Xcompiler=-static-libstdc++", "-o", self.layout.program("planted_faults"),
+        self.run("planted_faults", nvcc, "-std=c++20", *architectures.flags(self.architectures),
+                 "-Xcompiler=-static-libgcc", "-Xcompiler=-static-libstdc++",
+                 "-o", self.layout.program("planted_faults"),
                  self.layout.root / "tests/cuda/planted_faults.cu")
 
 

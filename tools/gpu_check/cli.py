@@ -5,7 +5,8 @@ import signal
 import tarfile
 from dataclasses import dataclass
 
-from . import build, gpu, layout, ledger, libraries, pack, process, requirements, smoke
+from . import (architectures, build, gpu, layout, ledger, libraries, pack, process, requirements,
+               smoke)
 from .clock import Clock
 from .errors import CannotRun, Failed, Malformed
 from .kernels import Kernels
@@ -32,9 +33,9 @@ tools/gpu-check.sh record-losses     writes tests/gpu_smoke_losses.json, with th
 STAGE_HELP = """\
 Stages, the most valuable first, which is the order in which they run. Times are estimates for an
 H200 and 16 cores.
-  build      8 min  in a checkout: cmake --preset cuda without oneDNN, for this GPU only, or for
-                    those of CMakeLists.txt where nvidia-smi finds none: dtn-bench, dtn-train,
-                    tests/gpu_*. A packed folder has no need of it.
+  build      8 min  in a checkout: cmake --preset cuda without oneDNN, for this GPU only (90a-real
+                    on compute capability 9.0), or for those of CMakeLists.txt where nvidia-smi
+                    finds none: dtn-bench, dtn-train, tests/gpu_*. A packed folder needs no build.
   smoke      1 min  what nvidia-smi says, rates of copies and products, and five steps of ViT-S*
                     with LayerNorm and with DTN, in float32 and bf16, held against the CPU's
   kernels    1 min  dtn-bench kernels: each kernel of a training step beside its floor; then the
@@ -73,7 +74,8 @@ in a fresh copy of a packed folder, put that gpu_ledger.json in its tests/. To t
 into a checkout: python3 tests/gpu_ledger.py merge FILE
 
 Exit codes: 0 every stage asked for ran and its requirements are met; 1 something failed, missed a
-requirement or had no time; 2 bad usage; 3 a stage could not run here, for the reason given.
+requirement or had no time; 2 bad usage; 3 a stage could not run here, for the reason given, such as
+programs that are built for other GPUs.
 """
 
 
@@ -103,7 +105,7 @@ def parse(arguments):
     add("--commit", metavar="HASH", help="what the ledger names as the commit (default: what git "
         "says of the sources)")
     add("--arch", default="90a-real", metavar="LIST", help="of pack: GPU architectures as CMake "
-        "names them, like '80-real;90a-real' (default: %(default)s, for the H100 and H200)")
+        "names them, like '80-real;90a-real' (default: %(default)s, for the H100 and H200 alone)")
     options = parser.parse_args(arguments)
     if options.folder and options.command != "pack":
         parser.error(f"{options.command} takes no folder")
@@ -163,6 +165,8 @@ class Check:
         """What every stage needs, or the reason why none can run."""
         found = gpu.identify(self.layout.logs)
         built = self.layout.built()
+        architectures.require(built["architectures"], found["compute_cap"], found["name"],
+                              self.remedy(found["compute_cap"]))
         for name in ("dtn-bench", "dtn-train", *built["tests"]):
             if not self.layout.program(name).exists():
                 say(f"{self.layout.program(name)} is not there; what needs it will fail")
@@ -175,6 +179,11 @@ class Check:
         book = ledger.Ledger(self.layout.ledger, identity, self.options.commit or built["commit"],
                              self.options.out)
         self.context = Context(self.layout, self.clock, book, environment, missing, built)
+
+    def remedy(self, capability):
+        if self.layout.packed:
+            return f"pack with --arch '{architectures.for_capability(capability)}'"
+        return "run --stage build, which builds for this one"
 
     def report(self, stages):
         say("== requirements")

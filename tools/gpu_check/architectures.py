@@ -1,0 +1,48 @@
+"""GPU architectures by the names that CMake has for them: 80-real is machine code, 90-virtual is
+text that newer cards compile, 90 is both. A letter behind the number narrows where they run: 90a is
+for compute capability 9.0 alone, 100f for 10.0 and its successors 10.x."""
+import re
+
+from .errors import CannotRun
+
+NAME = re.compile(r"(\d+)(\d)([af]?)(-real|-virtual)?")
+
+
+def for_capability(capability):
+    """The architecture that uses all of a card: that of compute capability 9.0 is 90a."""
+    return {"9.0": "90a"}.get(capability, capability.replace(".", "")) + "-real"
+
+
+def fits(name, capability):
+    """Whether code for an architecture runs on a card."""
+    if name in ("all", "all-major"):
+        return True
+    match = NAME.fullmatch(name)
+    if not match:
+        raise CannotRun(f"{name!r} is no GPU architecture")
+    major, minor, letter, kind = match.groups()
+    built, card = (int(major), int(minor)), tuple(map(int, capability.split(".")))
+    if letter == "a":
+        return built == card
+    if letter == "f" or kind == "-real":
+        return built[0] == card[0] and built[1] <= card[1]
+    return built <= card
+
+
+def require(built, capability, card, remedy):
+    """Refuses a card that none of the architectures in a list fits. `remedy` is a sentence."""
+    if not any(fits(name, capability) for name in filter(None, built.split(";"))):
+        raise CannotRun(f"the programs are built for {built}, which does not run on this {card} of "
+                        f"compute capability {capability}; {remedy}")
+
+
+def flags(names):
+    """nvcc's options for a list, each architecture once, as CMake passes them."""
+    if names in ("all", "all-major"):
+        return [f"-arch={names}"]
+    codes = []
+    for name in filter(None, names.split(";")):
+        number, _, kind = name.partition("-")
+        code = [f"compute_{number}"] * (kind != "real") + [f"sm_{number}"] * (kind != "virtual")
+        codes.append(f"-gencode=arch=compute_{number},code=[{','.join(code)}]")
+    return list(dict.fromkeys(codes))
