@@ -21,9 +21,10 @@ def test_programs(root):
 
 
 class Build:
-    def __init__(self, where, clock, commit=None, architectures=None, flags=()):
+    def __init__(self, where, clock, commit=None, architectures=None, flags=(), objects=()):
         self.layout, self.clock, self.commit = where, clock, commit
         self.architectures, self.flags = architectures, list(flags)
+        self.objects = objects  # that planted_faults is linked with
 
     def __call__(self):
         if self.layout.packed:
@@ -86,7 +87,7 @@ class Build:
         self.run("planted_faults", nvcc, "-std=c++20", *architectures.flags(self.architectures),
                  "-Xcompiler=-static-libgcc", "-Xcompiler=-static-libstdc++",
                  "-o", self.layout.program("planted_faults"),
-                 self.layout.root / "tests/cuda/planted_faults.cu")
+                 self.layout.root / "tests/cuda/planted_faults.cu", *self.objects)
 
 
 def toolkit_flags(nvcc):
@@ -109,8 +110,9 @@ def toolkit_flags(nvcc):
     return flags
 
 
-def static_flags():
-    """Third-party libraries without their shared objects, as Debian has them."""
+def static_flags(objects):
+    """Third-party libraries without their shared objects, as Debian has them. Programs are linked
+    with `objects`, too."""
     packages = layout.ROOT / "tools/gpu_check/static"
     return ["-DDTN_MPI=OFF", f"-Dyaml-cpp_DIR={packages}", f"-Dspdlog_DIR={packages}",
             f"-DZLIB_LIBRARY={static_library('libz.a')}",
@@ -119,7 +121,21 @@ def static_flags():
             f"-DWEBP_LIBRARY={static_library('libwebp.a')}",
             f"-DWEBP_DEMUX_LIBRARY={static_library('libwebpdemux.a')}",
             f"-DOpenMP_gomp_LIBRARY={static_library('libgomp.a')}",
-            "-DCMAKE_EXE_LINKER_FLAGS=-static-libstdc++ -static-libgcc"]
+            "-DCMAKE_EXE_LINKER_FLAGS=" + " ".join(["-static-libstdc++ -static-libgcc",
+                                                    *map(str, objects)])]
+
+
+def older_glibc(folder):
+    """The object file by which programs start on an older glibc than that of this machine. Its name
+    changes with its source, so that programs are linked anew."""
+    source = layout.ROOT / "tools/gpu_check/static/older_glibc.cpp"
+    made = folder / f"older_glibc_{sources.digest(source.read_bytes())}.o"
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        subprocess.run(["g++", "-std=c++20", "-O2", "-c", "-o", made, source], check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise CannotRun(f"{source} cannot be compiled: {error}")
+    return made
 
 
 def static_library(name):

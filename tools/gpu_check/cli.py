@@ -65,8 +65,9 @@ the very end. A table of the requirements closes every call.
 
 Needs: a GPU of compute capability 8.0 or newer with its driver, Python 3.9, and libcublasLt.so.13
 (libnccl.so.2, too, for gpu_dist and ranks) in the system, in /usr/local/cuda or in the packages
-that PyTorch brings along. Stage build needs the CUDA Toolkit 13 and what tools/install-deps.sh
-installs; so does pack, which needs no GPU. Root is not needed.
+that PyTorch brings along. A packed folder needs glibc {glibc} or newer, and a GPU that it was packed
+for. Stage build needs the CUDA Toolkit 13 and what tools/install-deps.sh installs; so does pack,
+which needs no GPU. Root is not needed.
 
 Writes: in the build folder (logs in DIR/gpu-check/logs), the ledger tests/gpu_ledger.json, and with
 --out its copy DIR/gpu_ledger.json after each result and DIR/logs.tar.gz after each stage. To go on
@@ -87,7 +88,8 @@ def positive(text):
 
 
 def parse(arguments):
-    parser = argparse.ArgumentParser(prog="gpu-check.sh", usage="\n" + HELP, epilog=STAGE_HELP,
+    parser = argparse.ArgumentParser(prog="gpu-check.sh", usage="\n" + HELP,
+                                     epilog=STAGE_HELP.format(glibc=pack.NEWEST_GLIBC),
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("command", nargs="?", choices=("check", "pack", "record-losses"),
                         default="check", help=argparse.SUPPRESS)

@@ -2,6 +2,7 @@
 and Python, and neither compiler nor network."""
 import json
 import lzma
+import math
 import os
 import re
 import shutil
@@ -16,6 +17,9 @@ LARGEST = 64 << 20
 ARCHIVE = "programs.tar.xz"
 # What the target has: its C library, and NVIDIA's, which the check looks for there.
 SYSTEM = re.compile(r"lib(c|m|dl|rt|pthread)\.so\.\d|ld-linux-.*|libcublasLt\.so\.13")
+# The newest glibc that programs may need: RHEL 9 has it, Ubuntu 22.04 has 2.35, Debian 12 2.36.
+# static/older_glibc.cpp defines what programs would take from newer ones.
+NEWEST_GLIBC = "2.34"
 FILES = ("tests/gpu_ledger.json", "tests/gpu_smoke_losses.json", "LICENSE")
 DOOR = '#!/bin/sh\nexec python3 "$(dirname "$0")/tools/gpu_check" "$@"\n'
 # The programs have most of their code in common, which a window of this size sees.
@@ -26,16 +30,18 @@ def pack(folder, where, clock, architectures, commit):
     if folder.exists() and not (folder / ARCHIVE).exists():
         raise CannotRun(f"{folder} exists and is not one that pack made; name another")
     # One instruction set of the CPU is enough beside a GPU; sections of kernels are compressed.
-    flags = [*build.static_flags(), "-DDTN_ISAS=avx2", "-DCMAKE_CUDA_FLAGS=--compress-mode=size"]
-    build.Build(where, clock, commit, architectures, flags)()
+    objects = [build.older_glibc(where.state)]
+    flags = [*build.static_flags(objects), "-DDTN_ISAS=avx2",
+             "-DCMAKE_CUDA_FLAGS=--compress-mode=size"]
+    build.Build(where, clock, commit, architectures, flags, objects)()
     built = where.built()
     new = folder.with_name(folder.name + ".new")
     shutil.rmtree(new, ignore_errors=True)
     (new / "build/tests").mkdir(parents=True)
     (new / "build/bin").mkdir()
     packed = layout.Layout(new / "build", new)
-    for name in ("dtn", "planted_faults", *built["tests"]):
-        strip(where.program(name), packed.program(name))
+    glibc = max((strip(where.program(name), packed.program(name))
+                 for name in ("dtn", "planted_faults", *built["tests"])), key=age)
     for name in ("dtn-bench", "dtn-train"):
         packed.program(name).symlink_to("dtn")
     shutil.copytree(where.root / "configs", new / "build/share/dtn/configs")
@@ -46,7 +52,8 @@ def pack(folder, where, clock, architectures, commit):
     copy_scripts(where.root, new)
     size = size_of(new)
     say(f"{folder}: {size / 2**20:.1f} MiB, of which {unpacked / 2**20:.0f} MiB are unpacked "
-        f"when it is used; GPUs {architectures}, CUDA {built['cuda']}, commit {built['commit']}")
+        f"when it is used; GPUs {built['architectures']}, CUDA {built['cuda']}, glibc {glibc} or "
+        f"newer, commit {built['commit']}")
     if size > LARGEST:
         raise Failed(f"{new} has more than {LARGEST >> 20} MiB; name fewer architectures by --arch")
     shutil.rmtree(folder, ignore_errors=True)
@@ -54,13 +61,34 @@ def pack(folder, where, clock, architectures, commit):
 
 
 def strip(program, to):
-    """Copies a program without symbols; what it loads must be on the target."""
+    """Copies a program without symbols; what it loads must be on the target. Gives the version of
+    glibc that it needs."""
     def run(*command):
-        return subprocess.run(command, check=True, text=True, capture_output=True).stdout
+        return subprocess.run(command, check=True, text=True, capture_output=True,
+                              env={**os.environ, "LC_ALL": "C"}).stdout
     run("strip", "-o", str(to), str(program))
     for name in re.findall(r"NEEDED.*\[(.*)\]", run("readelf", "-d", str(to))):
         if not SYSTEM.fullmatch(name):
             raise Failed(f"{program.name} needs {name}, which the target need not have")
+    glibc = glibc_of(run("readelf", "-V", str(to)))
+    if age(glibc) > age(NEWEST_GLIBC):
+        raise Failed(f"{program.name} needs glibc {glibc}, and {NEWEST_GLIBC} is the newest that a "
+                     f"target need have; nm -D {program} names what is of {glibc}, and "
+                     "tools/gpu_check/static/older_glibc.cpp is where it can be defined")
+    return glibc
+
+
+def glibc_of(versions):
+    """The version of glibc that a program needs, from what readelf -V says of it."""
+    return max(re.findall(r"Name: GLIBC_(\S+)", versions), key=age, default="0")
+
+
+def age(version):
+    """Versions in their order, behind them names: PRIVATE is of one version alone, and what begins
+    with ABI is newer than NEWEST_GLIBC."""
+    if not re.fullmatch(r"[\d.]+", version):
+        return (math.inf,)
+    return tuple(map(int, version.split(".")))
 
 
 def compress(new):
