@@ -10,7 +10,7 @@ import unittest
 from gpu_check_machine import HERE, SOURCES, Machine, MachineTest
 from gpu_check import architectures, errors, sources, suites
 
-# Of each card: compute capability, the architecture that suits it, and how it is passed to nvcc.
+# Compute capability of a card, the architecture that suits it, and how nvcc gets it.
 HOPPER = ("9.0", "90a-real", "-gencode=arch=compute_90a,code=[sm_90a]")
 AMPERE = ("8.0", "80-real", "-gencode=arch=compute_80,code=[sm_80]")
 ADA = ("8.9", "89-real", "-gencode=arch=compute_89,code=[sm_89]")

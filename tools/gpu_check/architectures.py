@@ -14,7 +14,7 @@ def for_capability(capability):
 
 
 def fits(name, capability):
-    """Whether code for an architecture runs on a card."""
+    """Tells if code for an architecture runs on a card."""
     if name in ("all", "all-major"):
         return True
     match = NAME.fullmatch(name)

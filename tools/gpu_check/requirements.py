@@ -203,8 +203,8 @@ def told(left_out):
 
 
 def problem_of_tests(run):
-    """What keeps the tests from having passed; empty when they have. Tests that were left out for
-    the lack of hardware do not."""
+    """The reason why the tests have not passed; empty when they have. Tests that were left out for
+    the lack of hardware are none."""
     counts = counts_of_tests(run)
     if counts is None:
         return NOT_RUN

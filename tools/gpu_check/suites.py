@@ -24,8 +24,8 @@ def parse_list(text):
 def read(text, tests, ending, good):
     """What became of `tests`, from the output of a program that was to run them and ended so:
     ({passed test}, {failed test: message}, {skipped test: message}, [tests not begun]). A test
-    that was under way when the program ended has failed. Of a test that lacks hardware the message
-    is that line alone, which absent_hardware() reads."""
+    that was under way when the program ended has failed. If a test lacks hardware, its message is
+    the line that says so, which absent_hardware() reads."""
     passed, failed, skipped = set(), {}, {}
     running, said = None, []
     for line in text.splitlines():
@@ -58,8 +58,8 @@ def read(text, tests, ending, good):
 
 
 def absent_hardware(skipped):
-    """Of the skipped tests those that lack hardware: ({test: what it needs}, [patterns of sources
-    that nothing tests without it])."""
+    """The skipped tests that lack hardware, and the sources that no other test covers:
+    ({test: what it needs}, [patterns])."""
     matches = {test: ABSENT_HARDWARE.fullmatch(message) for test, message in skipped.items()}
     found = {test: match for test, match in matches.items() if match}
     patterns = {pattern for match in found.values() for pattern in match.group(2).split()}
