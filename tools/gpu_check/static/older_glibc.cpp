@@ -4,6 +4,7 @@
 #include <link.h>
 #include <sys/random.h>
 
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
@@ -42,7 +43,7 @@ DTN_IN_PROGRAM int _dl_find_object(void* address, dl_find_object* result) noexce
       const ElfW(Phdr)& header = object->dlpi_phdr[i];
       const std::uintptr_t start = object->dlpi_addr + header.p_vaddr;
       if (header.p_type == PT_LOAD && wanted.address - start < header.p_memsz) contains = true;
-      if (header.p_type == PT_GNU_EH_FRAME) found.dlfo_eh_frame = reinterpret_cast<void*>(start);
+      if (header.p_type == PT_GNU_EH_FRAME) found.dlfo_eh_frame = std::bit_cast<void*>(start);
     }
     if (!contains || found.dlfo_eh_frame == nullptr) return 0;
     *wanted.result = found;
