@@ -173,6 +173,7 @@ class Check:
             if not self.layout.program(name).exists():
                 say(f"{self.layout.program(name)} is not there; what needs it will fail")
         environment, missing = libraries.find()
+        environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"  # programs count GPUs as nvidia-smi does
         for sentence in missing.values():
             say(sentence)
         ledger.load(self.layout.ledger)  # a malformed one is reported before it costs anything
