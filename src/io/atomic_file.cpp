@@ -42,7 +42,7 @@ fs::path without_trailing_slash(const fs::path& path) {
 void sync_path(const fs::path& path, int flags) {
   FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | flags));
   if (file.get() < 0) throw_errno("open", path);
-  // Some network file systems cannot sync a folder and say EINVAL: nothing more can be done there.
+  // Some network file systems cannot sync a folder and return EINVAL. That error is ignored.
   if (::fsync(file.get()) != 0 && errno != EINVAL) throw_errno("sync", path);
 }
 
@@ -148,14 +148,14 @@ void AtomicDirectory::commit() {
     throw_errno("move a finished folder to", path_);
   } else if (::renameat2(AT_FDCWD, staging_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) !=
              0) {
-    // A file system without exchange: the name is free for an instant between the two renames.
+    // A file system without RENAME_EXCHANGE: between the two renames, no folder has the name.
     fs::path trash = parent_of(path_) / cat(kTrashMark, unique_suffix());
     rename_or_throw(path_, trash);
     rename_or_throw(staging_, path_);
     staging_ = trash;
   }
   sync_directory(parent_of(path_));
-  if (!staging_.empty()) remove_quietly(staging_);  // the folder that was replaced
+  if (!staging_.empty()) remove_quietly(staging_);  // the replaced folder
   staging_.clear();
 }
 

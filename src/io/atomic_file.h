@@ -1,6 +1,7 @@
-// Files and folders that appear whole or not at all, whatever happens to the process or the
-// machine: written under a temporary name beside the final one, synced, renamed, and the parent
-// synced. All throw Error naming the path and the system's reason; the temporary is then removed.
+// Atomic writes of files and folders: after a crash of the process or the machine, the new content
+// is there either whole or not at all. Content is written under a temporary name beside the final
+// one, synced and renamed; then the parent folder is synced. All functions throw Error with the
+// path and the system's reason, and then remove the temporary.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,8 @@
 
 namespace dtn {
 
-// One file. Dropped without commit(), it leaves nothing behind and an older file untouched.
+// Writes one file. Without commit(), the destructor discards the new content, and an older file
+// stays as it is.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -21,13 +23,14 @@ class AtomicFile {
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
-  // Over what was written before; the next write() goes on at the end.
+  // Overwrites bytes that are already written. The next write() still appends at the end.
   void rewrite(std::uint64_t offset, std::string_view text);
-  // Waits for the disk, so that commit() will not have to.
+  // Waits for the disk now, so that commit() need not wait.
   void sync();
   void commit();
-  // Without waiting for the disk: after a kill the file is whole or absent as ever, but after a power
-  // failure it may be there and empty. For millions of files that can be made again.
+  // Commits without waiting for the disk. After a kill, the file is whole or absent, as with
+  // commit(). After a power failure, it may exist and be empty. For millions of files that can be
+  // written again.
   void commit_unsynced();
 
  private:
@@ -40,8 +43,9 @@ class AtomicFile {
 
 void write_file_atomic(const std::filesystem::path& path, std::string_view content);
 
-// A folder. Fill staging(), then commit(): everything in it is synced and it takes its final name.
-// An existing folder of that name is exchanged for the new one in a single step, then deleted.
+// Writes a folder. Fill staging(), then call commit(): it syncs all content and renames the folder.
+// An existing folder of that name is exchanged for the new one in one step, then deleted. On file
+// systems without RENAME_EXCHANGE, the exchange takes two steps.
 class AtomicDirectory {
  public:
   explicit AtomicDirectory(const std::filesystem::path& path);
@@ -57,21 +61,21 @@ class AtomicDirectory {
   std::filesystem::path staging_;
 };
 
-// Points the symbolic link `link` at `target` (kept as given, so usually relative), replacing an
-// older link in a single step.
+// Points the symbolic link `link` at `target`, and replaces an older link in one step. `target` is
+// stored as given, so it is usually relative.
 void replace_symlink(const std::filesystem::path& link, const std::filesystem::path& target);
 
-// Gives a file or a folder another name in the same folder, durably. No folder may have that name.
+// Renames a file or a folder within its folder, durably. No folder may already have the new name.
 void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
 
-// Deletes a folder; it leaves its name in a single step, before its content goes.
+// Deletes a folder. It loses its name in one step, before its content is deleted.
 void remove_directory_atomic(const std::filesystem::path& path);
 
-// Deletes what a killed process left in `folder`: temporaries of the functions above. Nobody else
+// Deletes temporaries of the functions above that a killed process left in `folder`. Nothing else
 // may be writing there.
 void remove_stale_temporaries(const std::filesystem::path& folder);
 
-// Makes the entries of `folder` durable.
+// Syncs the entries of `folder` to disk.
 void sync_directory(const std::filesystem::path& folder);
 
 }  // namespace dtn

@@ -1,4 +1,4 @@
-// Bytes that are read piece by piece from anywhere: a file, or memory.
+// Byte sources with random access: a file, or memory.
 #pragma once
 
 #include <cstddef>
@@ -8,18 +8,18 @@
 
 namespace dtn {
 
-// Immutable once made and safe to share between threads.
+// Immutable and safe to share between threads.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
   ByteSource(const ByteSource&) = delete;
   ByteSource& operator=(const ByteSource&) = delete;
 
-  const std::string& name() const { return name_; }  // what errors call it
-  std::int64_t size() const { return size_; }        // when it was opened
+  const std::string& name() const { return name_; }  // for error messages
+  std::int64_t size() const { return size_; }        // bytes, when it was opened
 
-  // Fills `out` with the bytes from `offset` on. DataError when some of them lie outside or cannot
-  // be read.
+  // Fills `out` with the bytes from `offset` on. Throws DataError if some of them lie outside the
+  // source or cannot be read.
   void read(std::int64_t offset, std::span<std::byte> out) const;
 
  protected:
@@ -34,13 +34,13 @@ class ByteSource {
 // A regular file, read with pread: any number of threads may read at once.
 class FileSource final : public ByteSource {
  public:
-  // DataError when it is absent, not a regular file or may not be read.
+  // Throws DataError if the file is absent, is not a regular file or may not be read.
   explicit FileSource(const std::string& path);
   ~FileSource() override;
 
-  std::int64_t mtime_ns() const { return mtime_ns_; }  // of the last change, since 1970
+  std::int64_t mtime_ns() const { return mtime_ns_; }  // last change; ns since 1970
   int descriptor() const { return fd_; }
-  // Tells the system that pieces will be read here and there, so that it reads nothing ahead.
+  // Tells the system that reads are random, so that it does not read ahead.
   void expect_random_reads() const;
 
  private:
@@ -50,7 +50,7 @@ class FileSource final : public ByteSource {
   std::int64_t mtime_ns_ = 0;
 };
 
-// Memory of somebody else, which must outlive it.
+// Memory of the caller, which must outlive this object.
 class MemorySource final : public ByteSource {
  public:
   MemorySource(std::span<const std::byte> bytes, std::string name)

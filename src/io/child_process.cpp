@@ -12,10 +12,11 @@
 namespace dtn {
 namespace {
 
-// What runs between fork and exec; only what is safe there. Comes back with errno when it failed.
+// Runs in the child between fork and exec, and calls only functions that are safe there. Returns
+// only on failure, with errno set.
 void become(char* const* argv, int log, const char* folder, pid_t parent) {
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return;
-  if (::getppid() != parent) ::_exit(1);  // it died before the system knew to tell us
+  if (::getppid() != parent) ::_exit(1);  // the parent died before prctl()
   ::setpgid(0, 0);
   sigset_t none;
   sigemptyset(&none);
@@ -34,7 +35,7 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command,
                            const std::filesystem::path& log, const std::filesystem::path& folder) {
   FileHandle output(::open(log.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (output.get() < 0) throw_errno("open", log);
-  // The child reports through the pipe why exec failed; exec itself closes it.
+  // If exec fails, the child writes errno to the pipe. A successful exec closes the pipe.
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) throw_errno("open a pipe for", command[0]);
   FileHandle read_end(ends[0]);

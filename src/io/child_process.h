@@ -1,4 +1,4 @@
-// A program run as a child that does not outlive us.
+// A child process that does not outlive its parent.
 #pragma once
 
 #include <sys/types.h>
@@ -12,15 +12,16 @@ namespace dtn {
 
 struct ChildExit {
   int code = 0;
-  int signal = 0;  // that killed it, or 0
+  int signal = 0;  // the signal that killed it, or 0
 };
 
 class ChildProcess {
  public:
-  // Runs `command`, a program's path and its arguments, with nothing on standard input and all
-  // output at the end of `log`. The child is in a process group of its own, so that Ctrl-C on the
-  // terminal reaches it only through us; the system kills it when we die. Call it from the main
-  // thread: the child dies with the thread that made it. Throws Error when it cannot be started.
+  // Runs `command` (a program's path and its arguments) in `folder`. Standard input is empty, and
+  // all output is appended to `log`. The child has its own process group, so Ctrl-C in the terminal
+  // reaches it only if the parent forwards the signal. The system kills the child when the parent
+  // dies. Call this from the main thread: the child dies with the thread that starts it. Throws
+  // Error if the program cannot be started.
   ChildProcess(const std::vector<std::string>& command, const std::filesystem::path& log,
                const std::filesystem::path& folder = ".");
   // Kills the child if it still runs, and waits for it.
@@ -28,9 +29,9 @@ class ChildProcess {
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
-  // How it ended; nothing while it runs.
+  // Returns the exit status, or nothing while the child runs.
   std::optional<ChildExit> poll();
-  // Waits for its end.
+  // Waits for the child to exit.
   ChildExit wait();
   void send(int signal) const;
 

@@ -16,7 +16,7 @@ static_assert(std::endian::native == std::endian::little);
 constexpr std::size_t kWord = 8;
 using Tables = std::array<std::array<std::uint32_t, 256>, kWord>;
 
-// tables[k][b] is the checksum of byte b followed by k zero bytes, so that a word is eight lookups
+// tables[k][b] is the checksum of byte b followed by k zero bytes, so a word takes eight lookups
 // (M. Kounavis and F. Berry, "Novel table lookup-based algorithms for high-performance CRC
 // generation", 2008).
 constexpr Tables make_tables() {
@@ -44,11 +44,12 @@ std::uint64_t load_word(const std::byte* at) {
 }
 
 #if defined(__x86_64__)
-// The instruction gives its result after three cycles but can begin a word in each, so three lanes
-// of this many bytes are summed side by side.
+// The instruction has a latency of three cycles but can start one word per cycle. Three lanes of
+// this many bytes are therefore computed side by side.
 constexpr std::size_t kLane = 4096;
 
-// What a state becomes behind kLane zero bytes, by the bytes of the state: the map is linear.
+// Maps a state to the state after kLane zero bytes. The map is linear, so it has a table for each
+// byte of the state.
 struct LaneShift {
   std::uint32_t tables[4][256] = {};
 

@@ -1,4 +1,4 @@
-// Reading and writing binary records, little-endian, piece by piece.
+// Reads and writes little-endian binary records piece by piece.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@ namespace dtn {
 
 static_assert(std::endian::native == std::endian::little, "the formats are little-endian");
 
-// Walks through bytes that are not trusted: what does not fit is a DataError with name and offset.
+// Reads untrusted bytes. A read past the end throws DataError with the name and the offset.
 class Cursor {
  public:
   Cursor(std::span<const std::byte> bytes, std::string name)

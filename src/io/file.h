@@ -1,4 +1,4 @@
-// Reading whole files with errors that say which file, what failed and what to do.
+// Reads whole files. Errors name the file and the reason.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,8 @@ namespace dtn {
 
 inline constexpr std::int64_t kDefaultMaxFileBytes = 1ll << 30;
 
-// The bytes of a regular file. DataError when it is absent, not a regular file, unreadable, larger
-// than `max_bytes`, or shrinks while it is read.
+// Returns the bytes of a regular file. Throws DataError if it is absent, not a regular file,
+// unreadable or larger than `max_bytes`, or if it shrinks during the read.
 std::vector<std::byte> read_file(const std::string& path,
                                  std::int64_t max_bytes = kDefaultMaxFileBytes);
 

@@ -1,5 +1,4 @@
-// A 64-bit hash that tells contents apart, fast enough for gigabytes. Not meant to withstand
-// forgery.
+// A 64-bit hash to tell contents apart, fast enough for gigabytes. It is not cryptographic.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +14,7 @@ namespace dtn {
 
 class Fingerprint {
  public:
-  // Each call counts as one item: its length goes in with its bytes.
+  // Each call adds one item: the length is hashed with the bytes.
   void add(std::span<const std::byte> bytes) {
     mix(bytes.size());
     for (; bytes.size() >= 8; bytes = bytes.subspan(8)) mix(word(bytes.data(), 8));

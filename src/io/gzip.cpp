@@ -13,7 +13,7 @@
 namespace dtn {
 
 namespace {
-// zlib counts in 32 bits.
+// zlib counts bytes in 32 bits.
 constexpr std::size_t kMostPerCall = std::size_t{1} << 30;
 constexpr int kGzipOnly = 16 + MAX_WBITS;
 constexpr std::size_t kFirstPiece = std::size_t{1} << 16;
@@ -38,7 +38,7 @@ struct GzipReader::Stream {
     throw DataError(cat(name, ": ", what, "; fetch the file again"));
   }
 
-  // Behind the end of a member: another member, or padding, or nothing.
+  // Called at the end of a member. Another member, padding or nothing may follow.
   void begin_next_member() {
     if (std::ranges::all_of(input, [](std::byte b) { return b == std::byte{0}; })) {
       finished = true;
@@ -49,7 +49,7 @@ struct GzipReader::Stream {
     member_ended = false;
   }
 
-  // One call of zlib; returns the number of bytes written to `out`.
+  // Calls zlib once. Returns the number of bytes written to `out`.
   std::size_t inflate_some(std::span<std::byte> out) {
     std::size_t in_size = std::min(input.size(), kMostPerCall);
     std::size_t out_size = std::min(out.size(), kMostPerCall);
@@ -99,7 +99,7 @@ std::vector<std::byte> read_gzip_file(const std::string& path, std::int64_t max_
   std::size_t limit = static_cast<std::size_t>(std::max<std::int64_t>(max_bytes, 0));
   std::vector<std::byte> content;
   for (std::size_t piece = kFirstPiece;; piece *= 2) {
-    // One byte beyond the limit, to tell a file that ends there from one that goes on.
+    // Asks for one byte beyond the limit, to detect a file that is longer.
     std::size_t want = std::min(piece, limit - content.size() + 1);
     std::size_t before = content.size();
     content.resize(before + want);

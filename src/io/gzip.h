@@ -1,4 +1,4 @@
-// Reading gzip data (RFC 1952) that is not trusted: it is inflated piece by piece, as far as the
+// Reads untrusted gzip data (RFC 1952). The data is inflated piece by piece, only as far as the
 // caller asks, so that a small file cannot fill the memory.
 #pragma once
 
@@ -11,14 +11,15 @@
 
 namespace dtn {
 
-// Whether the bytes begin as a gzip file does.
+// Returns true if the bytes begin with the magic number of gzip.
 bool is_gzip(std::span<const std::byte> bytes);
 
-// The most that `compressed` bytes of deflate data can hold (its ratio is at most 1032 : 1).
+// Returns an upper bound on the content of `compressed` bytes of deflate data; bytes. The ratio is
+// at most 1032 : 1.
 std::uint64_t max_inflated_bytes(std::size_t compressed);
 
-// Inflates from memory, which must outlive the reader. Members that follow each other count as one,
-// zero bytes behind the last are ignored. `name` is what errors call the data.
+// Inflates from memory, which must outlive the reader. Consecutive members are read as one, and
+// zero bytes after the last member are ignored. `name` is used in error messages.
 class GzipReader {
  public:
   GzipReader(std::span<const std::byte> compressed, std::string name);
@@ -26,8 +27,9 @@ class GzipReader {
   GzipReader(const GzipReader&) = delete;
   GzipReader& operator=(const GzipReader&) = delete;
 
-  // Fills `out`; the result is smaller only at the end of the data. Throws DataError when the data
-  // is cut short, damaged (checksums are verified) or followed by something else.
+  // Fills `out`. Returns the number of bytes written, which is less than out.size() only at the end
+  // of the data. Throws DataError if the data is cut short, damaged (checksums are verified) or
+  // followed by other bytes.
   std::size_t read(std::span<std::byte> out);
 
  private:
@@ -35,7 +37,8 @@ class GzipReader {
   std::unique_ptr<Stream> stream_;
 };
 
-// The content of a gzip file. DataError when it would be larger than `max_bytes`, or see above.
+// Returns the content of a gzip file. Throws DataError if the content is larger than `max_bytes`,
+// if the file cannot be read, or as GzipReader::read() does.
 std::vector<std::byte> read_gzip_file(const std::string& path, std::int64_t max_bytes);
 
 }  // namespace dtn

@@ -34,7 +34,7 @@ void drop_later_lines(const fs::path& path, std::int64_t step, std::int64_t eval
   int dropped = 0;
   int torn = 0;
   for (std::string line; std::getline(in, line);) {
-    // A line without its break was torn even if what is there parses: 12 may have been 1234.
+    // A line without a line break is torn even if it parses: 12 may be the start of 1234.
     LineFate fate = in.eof() ? LineFate::kTorn : judge(line, step, evaluated_step);
     if (fate == LineFate::kKeep) kept.write(line + "\n");
     dropped += fate != LineFate::kKeep;
@@ -53,7 +53,7 @@ std::string to_json(const JsonFields& fields) {
     auto& slot = object[name];
     std::visit([&slot](const auto& v) { slot = v; }, value);
   }
-  // Text that is not UTF-8 (a file name, say) must not stop a run.
+  // Text that is not UTF-8 (such as a file name) must not stop a run.
   return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 

@@ -1,5 +1,5 @@
-// Append-only JSON lines (metrics.jsonl): one object per line, handed to the system line by line,
-// so that a killed process loses nothing it had written.
+// Append-only JSON lines (metrics.jsonl): one object per line. Each line goes to the system at
+// once, so a killed process loses no line that it has written.
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,21 @@
 namespace dtn {
 
 using JsonValue = std::variant<std::nullptr_t, bool, std::int64_t, double, std::string>;
-// In the order they are written.
+// Fields in the order in which they are written.
 using JsonFields = std::vector<std::pair<std::string, JsonValue>>;
 
-// One line without the line break. Non-finite numbers become null.
+// Returns one line without the line break. Non-finite numbers become null.
 std::string to_json(const JsonFields& fields);
 
 class JsonLinesWriter {
  public:
-  // Opens `path` for appending, creating it. Throws Error naming the path and the system's reason.
+  // Opens `path` for appending, and creates it if needed. Throws Error with the path and the
+  // system's reason.
   explicit JsonLinesWriter(std::filesystem::path path);
-  // The same for a run that goes on after `step`: lines with a greater `step`, and lines torn by a
-  // kill, are first removed in a single atomic rewrite. So are evaluations (lines with a `split`)
-  // after `evaluated_step`, when given: the one of `step` itself may have to be done again.
+  // The same for a run that resumes after `step`. First removes, in one atomic rewrite, lines with
+  // a greater `step` and lines torn by a kill. If `evaluated_step` is given, this also removes
+  // evaluations (lines with a `split`) after it: the evaluation of `step` itself may have to be
+  // repeated.
   static JsonLinesWriter open_for_resume(const std::filesystem::path& path, std::int64_t step,
                                          std::optional<std::int64_t> evaluated_step = {});
 
@@ -34,11 +36,11 @@ class JsonLinesWriter {
   JsonLinesWriter(JsonLinesWriter&& other) noexcept;
   JsonLinesWriter& operator=(JsonLinesWriter&&) = delete;
 
-  // Throws Error when the line could not be written whole; the file then ends where it did before.
+  // Throws Error if the line cannot be written whole; the file then ends where it did before.
   void write(const JsonFields& fields);
-  // The same of an object that is text already, without line breaks.
+  // The same for an object that is already text, without line breaks.
   void write(const std::string& object);
-  // Makes what is written durable.
+  // Syncs the written lines to disk.
   void sync();
 
  private:

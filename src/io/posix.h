@@ -1,4 +1,4 @@
-// System calls on files, with interruptions retried and failures turned into Error.
+// System calls on files. Interrupted calls are repeated, and failures throw Error.
 #pragma once
 
 #include <fcntl.h>
@@ -35,7 +35,8 @@ inline void write_all(int fd, const void* data, std::size_t size,
   }
 }
 
-// Appends all bytes, or throws with the file as long as before: half a record would spoil the next.
+// Appends all bytes. On failure, restores the length of the file and throws: half a record would
+// corrupt the next one.
 inline void append_all(int fd, std::string_view bytes, const std::filesystem::path& path) {
   off_t end = ::lseek(fd, 0, SEEK_END);
   try {
@@ -61,8 +62,8 @@ class FileHandle {
   int fd_;
 };
 
-// Keeps others that lock a folder out of it for as long as this lives. Throws ConfigError where
-// another process has it. File systems that know no locks let everybody in.
+// Exclusive lock on a folder for the lifetime of this object. Throws ConfigError if another process
+// holds it. No-op on file systems without locks.
 class WriteLock {
  public:
   explicit WriteLock(const std::filesystem::path& folder)

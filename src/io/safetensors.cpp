@@ -26,8 +26,8 @@ using namespace safetensors;
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
-// Where the bytes come from: a file read piece by piece, or memory. Memory with an owner may be
-// shared with tensors.
+// Source of the bytes: a file read piece by piece, or memory. Tensors may share memory that has an
+// owner.
 struct Source {
   std::string name;
   std::uint64_t size = 0;
@@ -55,7 +55,7 @@ void Source::read(std::uint64_t offset, void* to, std::size_t bytes) const {
   }
 }
 
-// Not from the caching allocator, which would hold a file's worth of odd sizes forever.
+// Does not use the caching allocator, which would keep these odd-sized blocks forever.
 std::shared_ptr<std::byte> allocate(std::size_t bytes, const std::string& file) {
   constexpr std::size_t kAlignment = 64;
   std::size_t rounded =
@@ -94,7 +94,7 @@ void convert(Stored type, const std::byte* from, std::byte* to, std::int64_t cou
   }
 }
 
-// A tensor's bytes as stored, until they are verified and take their final type.
+// Bytes of a tensor as stored, before they are verified and converted to the final type.
 struct Loaded {
   std::shared_ptr<std::byte> storage;
   std::size_t offset = 0;
@@ -131,13 +131,13 @@ Tensor finish(const Loaded& loaded, const Entry& entry, const std::string& file)
   return Tensor::wrap(std::move(wide), 0, entry.shape, type.loaded);
 }
 
-// What the file says about its own checksums.
+// Checksums that the file declares.
 struct Declared {
   bool any = false;
   std::vector<std::string> tensors;  // per entry
 };
 
-// Takes the checksums out of the metadata and verifies the header's.
+// Removes the checksums from the metadata and verifies the header's checksum.
 Declared take_checksums(Header& header, std::string_view json, const std::string& file) {
   Declared declared;
   StringMap& metadata = header.metadata;
@@ -233,7 +233,7 @@ TensorFile read_safetensors(const std::filesystem::path& path, const ReadOptions
   auto fail = [&] {
     throw DataError(cat("cannot read ", source.name, ": ", std::strerror(errno)));
   };
-  // A pipe must be refused, not waited for.
+  // Non-blocking, so that a pipe is refused and not waited for.
   FileHandle file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (file.get() < 0) fail();
   struct stat status;
@@ -245,7 +245,7 @@ TensorFile read_safetensors(const std::filesystem::path& path, const ReadOptions
   source.fd = file.get();
   if (options.map && source.size > 0) {
     std::size_t size = source.size;
-    // Private and writable: a tensor may be written to, and the file stays as it is.
+    // Private and writable: a write to a tensor does not change the file.
     void* memory =
         ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.get(), 0);
     if (memory == MAP_FAILED) fail();

@@ -30,7 +30,7 @@ std::vector<std::uint32_t> crc32_pieces(
   };
   auto count = static_cast<std::int64_t>(pieces.size());
   if (std::accumulate(sizes.begin(), sizes.end(), std::size_t{0}) <= kPieceBytes) {
-    for (std::int64_t k = 0; k < count; ++k) run(k);  // not worth waking the threads for
+    for (std::int64_t k = 0; k < count; ++k) run(k);  // too little work to wake the threads
   } else {
     parallel_for(count, run);
   }

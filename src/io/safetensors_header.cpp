@@ -31,8 +31,8 @@ struct RawEntry {
   bool has_offsets = false;
 };
 
-// Takes the JSON event by event, so that nothing but the expected structure is ever built: nesting,
-// list lengths and field names are refused as they come.
+// Handles the JSON event by event, so that only the expected structure is ever built. Unexpected
+// nesting, list lengths and field names are refused as they appear.
 class HeaderReader : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::vector<RawEntry> entries;
@@ -208,7 +208,7 @@ Entry validate(RawEntry& raw, std::uint64_t data_bytes, const std::string& file)
   std::vector<std::int64_t> dims;
   std::int64_t count = 1;
   for (std::uint64_t d : raw.shape) {
-    // In this order, like Shape::numel, so that a shape accepted here has a numel.
+    // Multiplies in this order, like Shape::numel, so that a shape accepted here has a numel.
     if (d > static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()) ||
         __builtin_mul_overflow(count, static_cast<std::int64_t>(d), &count)) {
       fail("has a shape whose number of elements overflows");
@@ -235,7 +235,7 @@ Entry validate(RawEntry& raw, std::uint64_t data_bytes, const std::string& file)
   return entry;
 }
 
-// The tensors must cover the data without gap or overlap.
+// Checks that the tensors cover the data without gap or overlap.
 void check_coverage(const std::vector<Entry>& entries, std::uint64_t data_bytes,
                     const std::string& file) {
   std::vector<const Entry*> order;
@@ -267,12 +267,12 @@ const StoredType* find_stored_type(std::string_view name) {
 }
 
 const StoredType& stored_type_of(DType dtype) {
-  // The first of that type: converted ones come last.
+  // Returns the first match: types that are converted come last in the table.
   return *std::ranges::find(kStoredTypes, dtype, &StoredType::loaded);
 }
 
 Header parse_header(std::string_view json, std::uint64_t data_bytes, const std::string& file) {
-  // The JSON parser takes a zero byte for the end and skips a byte order mark.
+  // The JSON parser would take a zero byte for the end, and would skip a byte order mark.
   if (json.empty() || json.front() != '{' || json.find('\0') != std::string_view::npos) {
     throw DataError(
         cat(file, ": not a safetensors file, or damaged: its header is no JSON object"));
@@ -317,7 +317,7 @@ std::uint32_t header_crc(std::string_view json, std::size_t digits_at) {
 }
 
 std::size_t find_header_digits(std::string_view json) {
-  // Inside a JSON text the quotes would be escaped, so this can only be the key itself.
+  // Inside a JSON string the quotes would be escaped, so this can only be the key itself.
   std::string opening = cat('"', kHeaderKey, "\":\"");
   std::size_t at = json.find(opening);
   if (at == std::string_view::npos) return at;

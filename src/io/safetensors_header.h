@@ -1,4 +1,4 @@
-// The table of contents of a safetensors file, parsed and fully validated.
+// Header of a safetensors file, parsed and fully validated.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,11 @@
 namespace dtn::safetensors {
 
 inline constexpr std::uint64_t kLengthBytes = 8;
-inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference's limit
+inline constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the reference library's limit
 
-// Checksums live in __metadata__: kAlgorithmKey names the algorithm, kHeaderKey holds that of the
-// header, kTensorPrefix + name that of a tensor. Either of the first two declares the file as ours,
-// so no single damaged key can make its checksums go unnoticed.
+// Checksums are stored in __metadata__: kAlgorithmKey names the algorithm, kHeaderKey holds the
+// header's checksum, and kTensorPrefix + name a tensor's checksum. Either of the first two keys
+// marks a file with checksums, so no single damaged key can disable the verification.
 inline constexpr std::string_view kAlgorithmKey = "checksums";
 inline constexpr std::string_view kHeaderKey = "header_checksum";
 inline constexpr std::string_view kTensorPrefix = "checksum.";
@@ -30,10 +30,10 @@ struct StoredType {
   Stored type;
   std::string_view name;  // as in the file
   std::size_t size;       // bytes per element in the file
-  DType loaded;           // what it becomes in memory
+  DType loaded;           // type in memory
 };
 
-// Null when this library does not hold such elements.
+// Returns null if this library does not support the type.
 const StoredType* find_stored_type(std::string_view name);
 const StoredType& stored_type_of(DType dtype);
 
@@ -50,13 +50,14 @@ struct Header {
   StringMap metadata;          // everything in __metadata__
 };
 
-// `data_bytes` is the length of the data section. Throws DataError, its text opening with `file`.
+// Parses a header. `data_bytes` is the length of the data section. Throws DataError; its text
+// begins with `file`.
 Header parse_header(std::string_view json, std::uint64_t data_bytes, const std::string& file);
 
-// A name for a message: quoted, control characters replaced, cut when very long.
+// Returns a name for a message: quoted, control characters replaced, cut if very long.
 std::string in_quotes(std::string_view name);
 
-// A tensor that is to be written.
+// A tensor to be written.
 struct Item {
   std::string name;
   DType dtype;
@@ -67,21 +68,22 @@ struct Item {
   }
 };
 
-// Throws Error for two items of one name, and for names and metadata that are reserved.
+// Throws Error if two items have the same name, or if a name or a metadata key is reserved.
 void check_names(const std::vector<Item>& items, const StringMap& metadata,
                  const std::string& file);
 
-// The header of items whose data follow each other in this order, with these checksums of them and
-// its own. Its length does not depend on the checksums. Throws Error for text that is not UTF-8.
+// Returns the header of items whose data follow each other in this order. It contains these
+// checksums and the header's own. Its length does not depend on the checksums. Throws Error for
+// text that is not UTF-8, and if the header is too large.
 std::string make_header(const std::vector<Item>& items, const std::vector<std::uint32_t>& checksums,
                         const StringMap& metadata, const std::string& file);
 
-// CRC-32 of the length field and the header, both as in the file, with the digits of the header's
-// own checksum read as kNoChecksum. `digits_at` is their position in `json`.
+// Returns the CRC-32 of the length field and the header, both as in the file. The digits of the
+// header's own checksum are read as kNoChecksum; `digits_at` is their position in `json`.
 std::uint32_t header_crc(std::string_view json, std::size_t digits_at);
-// The position of those digits, or npos.
+// Returns the position of those digits, or npos.
 std::size_t find_header_digits(std::string_view json);
-// Eight lower-case hexadecimal digits.
+// Returns eight lower-case hexadecimal digits.
 std::string to_hex(std::uint32_t crc);
 
 }  // namespace dtn::safetensors

@@ -27,7 +27,7 @@ SafetensorsStream::SafetensorsStream(const std::filesystem::path& path,
   skip_whole();
 }
 
-// To the tensor that lacks data.
+// Moves on to the next tensor that lacks data.
 void SafetensorsStream::skip_whole() {
   while (missing_ == 0 && current_ < items_.size()) {
     if (++current_ < items_.size()) missing_ = items_[current_].nbytes();

@@ -1,4 +1,4 @@
-// Safetensors files of tensors that need not fit into memory.
+// Writes safetensors files whose tensors need not fit into memory.
 #pragma once
 
 #include <cstddef>
@@ -11,16 +11,16 @@
 
 namespace dtn {
 
-// Writes a file whose tensors are known by name, type and shape, and whose data come bit by bit in
-// the order of the tensors. The file is like one of write_safetensors(), checksums and all, and
-// appears with commit(), whole. Give wider types first, so that every tensor is aligned.
+// Writes a file whose tensors have known names, types and shapes. The data arrive in pieces, in the
+// order of the tensors. The file has the format of write_safetensors(), with checksums, and appears
+// whole at commit(). Give wider types first, so that every tensor is aligned.
 class SafetensorsStream {
  public:
   SafetensorsStream(const std::filesystem::path& path, std::vector<safetensors::Item> items,
                     StringMap metadata = {});
 
   void append(std::span<const std::byte> bytes);
-  // Throws Error unless all data are there.
+  // Throws Error if data are missing.
   void commit();
 
  private:
@@ -30,10 +30,10 @@ class SafetensorsStream {
   std::filesystem::path path_;
   std::vector<safetensors::Item> items_;
   StringMap metadata_;
-  std::vector<std::uint32_t> checksums_;  // so far
-  std::size_t current_ = 0;               // the tensor whose data come next
-  std::uint64_t missing_ = 0;             // bytes of it
-  std::vector<std::byte> pending_;        // gathered into larger writes
+  std::vector<std::uint32_t> checksums_;  // CRC-32 so far
+  std::size_t current_ = 0;               // the tensor that receives the next data
+  std::uint64_t missing_ = 0;             // bytes that this tensor still lacks
+  std::vector<std::byte> pending_;        // collected into larger writes
   AtomicFile file_;
 };
 

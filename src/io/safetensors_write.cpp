@@ -11,7 +11,7 @@ namespace dtn {
 namespace safetensors {
 namespace {
 
-// The text as a JSON string with its quotes.
+// Returns the text as a JSON string with its quotes.
 std::string json_text(std::string_view text, const std::string& file) {
   try {
     return nlohmann::json(text).dump();
@@ -81,7 +81,7 @@ std::span<const std::byte> bytes_of(const Tensor& tensor) {
   return {static_cast<const std::byte*>(tensor.raw()), tensor.nbytes()};
 }
 
-// Widest type first, then by name.
+// Sorts by type, widest first, then by name.
 NamedTensors in_file_order(NamedTensors tensors, const std::string& file) {
   for (const auto& [name, tensor] : tensors) {
     if (!tensor.defined()) throw Error(cat(file, ": tensor ", in_quotes(name), " is undefined"));

@@ -13,13 +13,13 @@
 
 namespace dtn {
 
-// The unit of a tar archive: a header, or a piece of content.
+// Unit of a tar archive: a header, or a block of content.
 struct TarReader::Block {
   static constexpr std::int64_t kSize = 512;
   std::array<char, kSize> bytes;
 
   std::string_view field(std::size_t at, std::size_t size) const { return {&bytes[at], size}; }
-  // A field that ends at its first zero byte, if it has one.
+  // Returns a field up to its first zero byte, if it has one.
   std::string text(std::size_t at, std::size_t size) const {
     std::string_view whole = field(at, size);
     return std::string(whole.substr(0, whole.find('\0')));
@@ -31,7 +31,7 @@ struct TarReader::Block {
   }
 };
 
-// What extension headers say about the member behind them.
+// Contents of extension headers, which describe the next member.
 struct TarReader::Extension {
   std::optional<std::string> path;
   std::optional<std::int64_t> size;
@@ -51,11 +51,11 @@ struct Range {
 constexpr Range kName{0, 100}, kSizeField{124, 12}, kChecksum{148, 8}, kMagic{257, 6},
     kPrefix{345, 155};
 constexpr std::size_t kSparseContinues = 482;     // in a header of type S
-constexpr std::size_t kSparseMapContinues = 504;  // in a block behind it
+constexpr std::size_t kSparseMapContinues = 504;  // in a map block
 
 bool is_digit(char c, int base) { return c >= '0' && c < '0' + base; }
 
-// Octal digits between spaces and zero bytes, nothing at all for 0, or GNU's binary form.
+// Parses octal digits between spaces and zero bytes, an empty field (0), or GNU's binary form.
 std::optional<std::int64_t> parse_number(std::string_view field) {
   std::uint64_t value = 0;
   constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
@@ -77,8 +77,8 @@ std::optional<std::int64_t> parse_number(std::string_view field) {
   return static_cast<std::int64_t>(value);
 }
 
-// The sum of the header's bytes, its own field taken as spaces. Some old programs took bytes as
-// signed.
+// Checks the sum of the header's bytes, with the checksum field read as spaces. Some old programs
+// sum signed bytes.
 bool checksum_matches(std::span<const char> bytes, std::int64_t stored) {
   std::int64_t sum = 0, signed_sum = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -90,7 +90,7 @@ bool checksum_matches(std::span<const char> bytes, std::int64_t stored) {
   return stored == sum || stored == signed_sum;
 }
 
-// Null, or why the name of a member is none that a file below a folder could have.
+// Returns null if a file below a folder can have this name; otherwise the reason why not.
 const char* fault_of_name(std::string_view name) {
   if (name.empty()) return "has no name";
   if (name.size() > kMaxName) return "has a name that is too long";
@@ -128,7 +128,7 @@ const char* kind_of(char type) {
 std::string TarReader::Block::name() const {
   std::string name = text(kName.at, kName.size);
   const std::string prefix = text(kPrefix.at, kPrefix.size);
-  // GNU's own format ("ustar  ") keeps other things where POSIX has the prefix.
+  // GNU's own format ("ustar  ") stores other data where POSIX has the prefix.
   const bool posix = field(kMagic.at, kMagic.size) == std::string_view("ustar\0", 6);
   return posix && !prefix.empty() ? prefix + "/" + name : name;
 }
@@ -156,7 +156,7 @@ void TarReader::skip(const std::string& name, const char* why) {
   if (skipped_++ == 0) first_skipped_ = cat("'", printable(name), "' ", why);
 }
 
-// False at the end mark, a block of zeros.
+// Returns false at the end mark, a block of zeros.
 bool TarReader::read_block(Block& block) {
   header_at_ = at_;
   if (end_ - at_ < Block::kSize) fail("is missing: the archive ends without its end mark");
@@ -180,12 +180,12 @@ std::int64_t TarReader::content_size(const Block& block, const Extension& extens
 }
 
 void TarReader::pass_content(std::int64_t size) {
-  // The last block may lack its padding only where the archive ends, which the next read notices.
+  // If the archive ends inside the padding, the next read reports the missing end mark.
   const std::int64_t blocks = size / Block::kSize + (size % Block::kSize != 0);
   at_ = std::min(end_, at_ + blocks * Block::kSize);
 }
 
-// Old GNU sparse files have further blocks of their map between header and content.
+// Skips the further map blocks that old GNU sparse files have between header and content.
 void TarReader::pass_sparse_maps(const Block& block) {
   bool more = block.bytes[kSparseContinues] != 0;
   while (more) {
@@ -197,7 +197,7 @@ void TarReader::pass_sparse_maps(const Block& block) {
   }
 }
 
-// Records "<length> <key>=<value>\n", where the length counts the whole record.
+// Parses records "<length> <key>=<value>\n". The length counts the whole record.
 void TarReader::parse_pax(const std::string& records, bool global, Extension& extension) const {
   std::string_view rest = records;
   while (!rest.empty()) {
@@ -229,7 +229,7 @@ void TarReader::parse_pax(const std::string& records, bool global, Extension& ex
   }
 }
 
-// Takes in a header that speaks about the next one.
+// Reads a header that describes the next member.
 void TarReader::read_extension(const Block& block, Extension& extension) {
   const std::int64_t size = content_size(block, {});
   if (size > kMaxExtensionBytes) fail(cat("has an extension of ", size, " bytes"));
@@ -247,11 +247,12 @@ void TarReader::read_extension(const Block& block, Extension& extension) {
       parse_pax(content, true, ignored);
       break;
     }
-    default: break;  // K: where a link leads
+    default: break;  // K: the target of a link
   }
 }
 
-// One member with its extensions. `found`: it is a plain file. False at the end of the archive.
+// Reads one member with its extensions. Sets `found` to true if the member is a plain file. Returns
+// false at the end of the archive.
 bool TarReader::read_member(TarMember& member, bool& found) {
   Extension extension;
   Block block;
@@ -268,7 +269,7 @@ bool TarReader::read_member(TarMember& member, bool& found) {
   member.name = without_dot(extension.path.value_or(block.name()));
   const char type = block.type();
   found = false;
-  // Links, devices, folders and pipes have no content, whatever their size says.
+  // Links, devices, folders and pipes have no content, whatever their size field says.
   if (type >= '1' && type <= '6') {
     if (type != '5') skip(member.name, kind_of(type));
     return true;
@@ -278,7 +279,7 @@ bool TarReader::read_member(TarMember& member, bool& found) {
   member.offset = at_;
   pass_content(member.size);
   const bool plain = type == '0' || type == '\0' || type == '7';
-  if (plain && !extension.sparse && member.name.ends_with('/')) return true;  // an old folder
+  if (plain && !extension.sparse && member.name.ends_with('/')) return true;  // a folder, old style
   const char* fault = !plain             ? kind_of(type)
                       : extension.sparse ? kind_of('S')
                                          : fault_of_name(member.name);

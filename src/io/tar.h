@@ -1,12 +1,11 @@
-// Where the files of a tar archive lie, so that they can be read in place. Nothing is ever
-// extracted.
+// Finds the files of a tar archive, so that they can be read in place. Nothing is ever extracted.
 //
-// Reads the ustar, pax and GNU formats and the older one without a magic (POSIX.1-2017, "pax
-// interchange format"; GNU tar manual, appendix "Tar Internals"). Archives are not trusted: a bad
-// checksum, a content that reaches beyond the end, headers that contradict themselves and an
-// archive without its end mark are a DataError with file, offset and member. What is well-formed
-// but no plain file is passed over and counted: links, devices, sparse files, and files whose name
-// is absolute, climbs out with "..", or holds control characters.
+// Supports the ustar, pax and GNU formats and the older format without a magic number
+// (POSIX.1-2017, "pax interchange format"; GNU tar manual, appendix "Tar Internals"). Archives are
+// not trusted. A bad checksum, content that reaches beyond the end, contradictory headers and a
+// missing end mark throw DataError with the file, the offset and, where known, the member.
+// Well-formed members that are not plain files are skipped and counted: links, devices, sparse
+// files, and files whose name is absolute, climbs out with "..", or holds control characters.
 #pragma once
 
 #include <cstddef>
@@ -19,23 +18,23 @@ namespace dtn {
 
 struct TarMember {
   std::string name;         // relative, without a leading "./"
-  std::int64_t offset = 0;  // of its content in the source
+  std::int64_t offset = 0;  // start of the content; bytes in the source
   std::int64_t size = 0;    // bytes; the content lies inside the source
 };
 
 class TarReader {
  public:
-  // Reads the archive that is the bytes [begin, end) of `source`, which must outlive it: a whole
-  // file, or one archive within another.
+  // Reads the archive in bytes [begin, end) of `source`, which must outlive the reader. The archive
+  // is a whole file, or lies inside another archive.
   explicit TarReader(const ByteSource& source) : TarReader(source, 0, source.size()) {}
   TarReader(const ByteSource& source, std::int64_t begin, std::int64_t end);
 
-  // The next plain file; false behind the last.
+  // Finds the next plain file. Returns false after the last one.
   bool next(TarMember& member);
 
-  std::int64_t position() const { return at_; }      // in the source, for those who show progress
-  std::int64_t skipped() const { return skipped_; }  // members passed over; folders do not count
-  const std::string& first_skipped() const { return first_skipped_; }  // and why
+  std::int64_t position() const { return at_; }      // in the source, for progress reports
+  std::int64_t skipped() const { return skipped_; }  // members; folders do not count
+  const std::string& first_skipped() const { return first_skipped_; }  // name and reason
 
  private:
   struct Block;
@@ -53,13 +52,13 @@ class TarReader {
 
   const ByteSource& source_;
   std::int64_t at_, end_;
-  std::int64_t header_at_ = 0;  // of the header under way
+  std::int64_t header_at_ = 0;  // offset of the current header
   std::int64_t skipped_ = 0;
   bool finished_ = false;
   std::string first_skipped_;
 };
 
-// A name fit for a message: shortened, with '?' for control characters.
+// Returns a name for a message: shortened, with '?' for control characters.
 std::string printable(const std::string& name);
 
 }  // namespace dtn

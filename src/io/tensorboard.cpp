@@ -102,7 +102,7 @@ std::string protobuf_value(const std::variant<double, bool, std::string>& value)
   return out;
 }
 
-// A summary that only has metadata needs a tensor all the same: one float32 zero.
+// Returns a tensor of one float32 zero. Even a summary that has only metadata needs a tensor.
 std::string empty_tensor() {
   std::string dim, shape, tensor, zero;
   put_integer(dim, kDimSize, 1);
@@ -116,7 +116,7 @@ std::string empty_tensor() {
 
 struct Histogram {
   double low = 0, high = 0, count = 0, sum = 0, sum_squares = 0;
-  std::vector<double> limits, buckets;  // the upper end of each bin, and what is in it
+  std::vector<double> limits, buckets;  // upper end and count of each bin
 };
 
 std::optional<Histogram> histogram_of(std::span<const float> values) {
@@ -147,7 +147,7 @@ std::optional<Histogram> histogram_of(std::span<const float> values) {
   return h;
 }
 
-// The part all events share; a protobuf message is the concatenation of its fields.
+// Returns the fields that all events share. A protobuf message is the concatenation of its fields.
 std::string event(std::int64_t step) {
   std::chrono::duration<double> now = std::chrono::system_clock::now().time_since_epoch();
   std::string out;
@@ -158,7 +158,8 @@ std::string event(std::int64_t step) {
   return out;
 }
 
-// TensorBoard reads the files of a folder in the order of their names, so the name opens with time.
+// TensorBoard reads the files of a folder in the order of their names, so the name begins with the
+// time.
 fs::path new_event_file(const fs::path& directory) {
   static std::atomic<unsigned> count{0};
   std::array<char, 256> host{};

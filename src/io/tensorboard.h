@@ -17,9 +17,9 @@ namespace dtn {
 
 class EventWriter {
  public:
-  // Creates the folder and a new event file in it. A run that goes on after `resumed_step` passes
-  // it, so that TensorBoard discards the later points of the earlier file.
-  // Throws Error naming the path and the system's reason.
+  // Creates the folder and a new event file in it. A run that resumes after `resumed_step` passes
+  // it, so that TensorBoard discards the later points of the earlier file. Throws Error with the
+  // path and the system's reason.
   explicit EventWriter(const std::filesystem::path& directory,
                        std::optional<std::int64_t> resumed_step = std::nullopt);
   ~EventWriter();  // flushes
@@ -27,20 +27,20 @@ class EventWriter {
   EventWriter& operator=(const EventWriter&) = delete;
 
   void add_scalar(std::string_view tag, double value, std::int64_t step);
-  // A file as encode_png() makes it.
+  // Adds a PNG file as encode_png() makes it.
   void add_png(std::string_view tag, std::span<const std::byte> png, std::int64_t width,
                std::int64_t height, std::int64_t step);
-  // How values are distributed: in kHistogramBins equal ones from the least to the largest. What is
-  // not finite is left out, and nothing is written where nothing is left.
+  // Adds a histogram of the finite values, with kHistogramBins equal bins from the minimum to the
+  // maximum. Writes nothing if no value is finite.
   static constexpr std::size_t kHistogramBins = 64;
   void add_histogram(std::string_view tag, std::span<const float> values, std::int64_t step);
-  // What the run was asked to do, for TensorBoard's table of runs.
+  // A setting of the run, for TensorBoard's table of runs.
   struct Hyperparameter {
     std::string name;
     std::variant<double, bool, std::string> value;
   };
   void add_hyperparameters(std::span<const Hyperparameter> all);
-  // Hands buffered events to the system.
+  // Passes buffered events to the operating system.
   void flush();
   const std::filesystem::path& path() const { return path_; }
 
@@ -54,7 +54,7 @@ class EventWriter {
   int fd_ = -1;
 };
 
-// CRC-32C and the rotation that TFRecord applies to it.
+// Returns the CRC-32C, masked as TFRecord requires.
 std::uint32_t masked_crc32c(std::span<const std::byte> bytes);
 
 }  // namespace dtn

@@ -1,11 +1,11 @@
-// Text that may be no UTF-8, such as names of files.
+// Repairs text that may not be UTF-8, such as file names.
 #pragma once
 
 #include <string>
 
 namespace dtn {
 
-// The text with each byte that is not valid UTF-8 replaced by U+FFFD, as JSON files hold it.
+// Returns the text with each byte that is not valid UTF-8 replaced by U+FFFD, as in JSON files.
 std::string valid_utf8(const std::string& text);
 
 }  // namespace dtn

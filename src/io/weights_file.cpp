@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// A shell command that writes the tensors of a checkpoint as safetensors.
+// Returns a shell command that converts the tensors of a checkpoint to safetensors.
 std::string convert_command(const std::string& file) {
   const std::string to = fs::path(file).replace_extension(".safetensors").string();
   return cat(
@@ -30,7 +30,7 @@ std::optional<fs::path> find_weights(const fs::path& named, WeightsKind kind) {
   std::error_code error;
   if (fs::is_regular_file(named, error)) return named;
   const char* name = kind == WeightsKind::kModel ? "model.safetensors" : "ema.safetensors";
-  // A run that was stopped before its first evaluation has a last checkpoint and no best.
+  // A run that stops before its first evaluation has a last checkpoint but no best one.
   for (const fs::path& folder :
        {named, named / "checkpoints" / "best", named / "checkpoints" / "last"}) {
     if (fs::exists(folder / name, error)) return folder / name;
@@ -45,7 +45,8 @@ std::string describe_other_format(std::span<const char> start, const std::string
            "before: 'git lfs install'), or download the file from its web page";
   }
   const bool zip = text.starts_with("PK\x03\x04");
-  // Protocols 2 to 5. torch.save() writes 2. The JSON of a safetensors file begins at byte 8.
+  // Pickle protocols 2 to 5; torch.save() writes protocol 2. The JSON of a safetensors file begins
+  // at byte 8.
   const bool pickle =
       text.size() > 8 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5 && text[8] != '{';
   if (!zip && !pickle) return "";

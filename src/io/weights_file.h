@@ -1,5 +1,5 @@
-// Finds the weights in what people name: a file, or a folder that holds them. Recognises files that
-// people take for safetensors.
+// Finds the weights at a path to a file or a folder. Recognises files of other formats that users
+// take for safetensors.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,18 @@ namespace dtn {
 
 enum class WeightsKind { kModel, kAverage };  // model.safetensors, or ema.safetensors
 
-// The file itself, or that of a checkpoint's folder, of the best or else last checkpoint of a run's, or of a
-// model's folder from the Hugging Face hub. Nothing where there is none.
+// Returns the file itself, or the weights file of a folder: of a checkpoint, of a run (its best or
+// else its last checkpoint), or of a model from the Hugging Face hub. Returns nothing if there is
+// no weights file.
 std::optional<std::filesystem::path> find_weights(const std::filesystem::path& named,
                                                   WeightsKind kind = WeightsKind::kModel);
 
-// Returns what the file is and what to do about it, for a message, judged by its first bytes: a Git
-// LFS pointer or a checkpoint of torch.save(). Empty for all others. A pickle may begin as a
-// safetensors file does, so ask only about a file that is none.
+// Returns a description of the file and a remedy, for a message. The first bytes of the file
+// decide: a Git LFS pointer, a checkpoint of torch.save() or another ZIP archive. The result is
+// empty for all other files. A pickle may begin like a safetensors file, so call this only for a
+// file that is not one.
 std::string describe_other_format(std::span<const char> start, const std::string& file);
 
-inline constexpr std::size_t kFormatBytes = 64;  // that it looks at
+inline constexpr std::size_t kFormatBytes = 64;  // enough for describe_other_format()
 
 }  // namespace dtn

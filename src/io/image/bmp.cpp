@@ -1,4 +1,4 @@
-// BMP without compression: 1, 4 and 8 bits with a palette, 16, 24 and 32 bits.
+// Decodes uncompressed BMP: 1, 4 and 8 bits with a palette, and 16, 24 and 32 bits.
 #include <algorithm>
 #include <array>
 #include <cstdlib>
@@ -20,7 +20,7 @@ struct Bmp {
   bool top_down = false;
   int bits = 0;                           // per pixel
   std::size_t stride = 0, pixels_at = 0;  // bytes of a row, offset of the first
-  // Of 16 and 32 bits: how far each of R, G, B is shifted, and its largest value.
+  // For 16 and 32 bits: shift and largest value of each of R, G, B.
   std::array<int, 3> shift{};
   std::array<std::uint32_t, 3> most{};
   std::array<std::uint8_t, 768> palette{};  // RGB of 256 colours
@@ -60,8 +60,8 @@ void read_palette(const Job& job, const Fields& fields, std::size_t header, Bmp&
   for (std::size_t i = 0; i < colors; ++i)
     for (std::size_t c = 0; c < 3; ++c)
       bmp.palette[3 * i + c] = std::to_integer<std::uint8_t>(job.bytes[at + entry * i + 2 - c]);
-  // An index beyond the palette is black, as in Pillow 13. But Pillow ignores an 8-bit palette whose
-  // colours are the greys 0, 1, 2, ...: each pixel is then the grey of its index.
+  // An index beyond the palette is black, as in Pillow 13. But Pillow ignores an 8-bit palette
+  // whose colours are the greys 0, 1, 2, ...: each pixel is then the grey of its index.
   const std::size_t given = 3 * colors;
   if (bmp.bits == 8 && colors > 2 && is_grey_ramp({bmp.palette.data(), given})) {
     for (std::size_t i = given; i < bmp.palette.size(); ++i)

@@ -134,7 +134,7 @@ void decode_image_region(std::span<const std::byte> bytes, const std::string& na
 }
 
 ImageRegion scaled_region(const ImageRegion& r, int eighths) {
-  // Sides are at most a few ten thousand pixels.
+  // No overflow: a side has at most a few tens of thousands of pixels.
   return {r.x0 * eighths / 8, r.y0 * eighths / 8, (r.x1 * eighths + 7) / 8,
           (r.y1 * eighths + 7) / 8};
 }

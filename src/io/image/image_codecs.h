@@ -1,4 +1,4 @@
-// What the image decoders share. Private to dtn_io.
+// Declarations shared by the image decoders. Private to dtn_io.
 #pragma once
 
 #include <string>
@@ -9,22 +9,22 @@ namespace dtn::codec {
 
 using Bytes = std::span<const std::byte>;
 
-// One image to decode. Without a region the whole of it.
+// One image to decode: the region, or the whole image if there is none.
 struct Job {
   Bytes bytes;
   const std::string& name;
   const DecodeLimits& limits;
   ColorMode mode = ColorMode::kRgb;
   const ImageRegion* region = nullptr;
-  int eighths = 8;  // JPEG alone: what is decoded is the image at eighths/8 of its size
+  int eighths = 8;  // JPEG only: decode at eighths/8 of the size
 };
 
 [[noreturn]] void fail(const std::string& name, const std::string& reason);
 
-// Refuses sizes beyond the limits; called with the header's numbers, before pixels are allocated.
+// Refuses sizes beyond the limits. Called with the header's numbers, before pixels are allocated.
 void check_size(const Job& job, std::int64_t width, std::int64_t height);
 
-// The region of the job, or the whole image; checks that it lies inside.
+// Returns the region of the job, or the whole image. Checks that the region lies inside the image.
 ImageRegion wanted_region(const Job& job, int width, int height);
 
 // Sizes `out` for `region`.
@@ -34,12 +34,12 @@ inline int output_channels(ColorMode mode, int stored) {
   return mode == ColorMode::kRgb ? 3 : mode == ColorMode::kGray ? 1 : stored;
 }
 
-// n pixels from one kind to another.
+// Converts n pixels.
 void row_rgb_to_gray(const std::uint8_t* in, std::uint8_t* out, int n);
 void row_gray_to_rgb(const std::uint8_t* in, std::uint8_t* out, int n);
 
-// Writes `count` pixels of 1 or 3 samples each into a row of `out`, from column `left` on, as what
-// its channels say.
+// Writes `count` pixels of 1 or 3 samples each into a row of `out`, from column `left` on. Converts
+// them to the channels of `out`.
 void store_pixels(const std::uint8_t* pixels, int samples, int count, int left, int row,
                   Image& out);
 

@@ -27,8 +27,8 @@ void check_image(const Image& image) {
             "an image of ", image.width, " x ", image.height, " x ", image.channels);
 }
 
-// libjpeg reports errors by calling error_exit, which must not return: it jumps back to run(), the
-// one place with a setjmp. Between the two there are only frames of libjpeg and of functions
+// libjpeg reports errors through error_exit, which must not return. It jumps back to run(), the
+// only function with a setjmp. Between the two there are only frames of libjpeg and of functions
 // without destructors.
 class JpegWriter {
  public:
@@ -103,7 +103,7 @@ class JpegWriter {
     target_.base.free_in_buffer = kBufferBytes;
   }
 
-  // Called from within libjpeg's C code, which no exception may pass.
+  // Called from libjpeg's C code, through which no exception may pass.
   void flush(std::size_t bytes) noexcept {
     try {
       if (!no_memory_) out_.insert(out_.end(), buffer_, buffer_ + bytes);
@@ -129,7 +129,7 @@ void put_big_endian(std::vector<std::byte>& out, std::uint32_t value) {
     out.push_back(static_cast<std::byte>(value >> shift));
 }
 
-// A chunk: length, type, content, CRC of the last two (PNG specification, section 5.3).
+// Appends a chunk: length, type, content, CRC of type and content (PNG specification, section 5.3).
 void put_chunk(std::vector<std::byte>& out, std::string_view type,
                const std::vector<std::byte>& content) {
   put_big_endian(out, static_cast<std::uint32_t>(content.size()));
@@ -140,7 +140,7 @@ void put_chunk(std::vector<std::byte>& out, std::string_view type,
   put_big_endian(out, static_cast<std::uint32_t>(crc32_z(0, from, out.size() - begin)));
 }
 
-// Signature and header. Colour types: 0 grey, 2 RGB, 3 palette.
+// Writes signature and header. Colour types: 0 grey, 2 RGB, 3 palette.
 void begin_png(int width, int height, int color_type, std::vector<std::byte>& out) {
   std::vector<std::byte> header;
   put_big_endian(header, static_cast<std::uint32_t>(width));
@@ -151,10 +151,10 @@ void begin_png(int width, int height, int color_type, std::vector<std::byte>& ou
   put_chunk(out, "IHDR", header);
 }
 
-// The rows, and what closes the file.
+// Writes the rows and the end of the file.
 void end_png(int height, std::span<const std::uint8_t> pixels, std::vector<std::byte>& out) {
   const std::size_t stride = pixels.size() / static_cast<std::size_t>(height);
-  // Each row begins with its filter: 0, none.
+  // Each row begins with its filter type: 0, none.
   std::vector<std::uint8_t> rows((stride + 1) * static_cast<std::size_t>(height));
   for (std::size_t y = 0; y < static_cast<std::size_t>(height); ++y) {
     std::memcpy(&rows[y * (stride + 1) + 1], &pixels[y * stride], stride);

@@ -1,5 +1,5 @@
-// Encoding of 8-bit images. The bytes depend on the image, the quality and the version of the
-// library (libjpeg-turbo, zlib) alone.
+// Encodes 8-bit images. The bytes depend only on the image, the options and the version of the
+// library (libjpeg-turbo, zlib).
 #pragma once
 
 #include <array>
@@ -12,21 +12,22 @@
 
 namespace dtn {
 
-// Whose Huffman codes a JPEG has: the standard's, or its own, which take a second pass and fewer
-// bytes. The pixels are the same.
+// Huffman codes of a JPEG: those of the standard, or codes optimized for the image. Optimized codes
+// need a second pass and give a smaller file with the same pixels.
 enum class HuffmanCodes { kStandard, kOptimized };
 
-// Baseline JPEG of an image of 1 or 3 channels by the accurate transform; colour is stored as YCbCr
-// with chroma halved both ways, which are libjpeg's and Pillow's defaults. `quality` is libjpeg's,
-// 1 .. 100. The result replaces `out`, whose memory is reused. Error when libjpeg refuses.
+// Encodes an image of 1 or 3 channels as baseline JPEG with the accurate transform. Colour is
+// stored as YCbCr with chroma halved both ways, the default of libjpeg and Pillow. `quality` is
+// libjpeg's, 1 to 100. The result replaces `out`, whose memory is reused. Throws Error if libjpeg
+// refuses.
 void encode_jpeg(const Image& image, int quality, std::vector<std::byte>& out,
                  HuffmanCodes codes = HuffmanCodes::kStandard);
 
-// PNG of an image of 1 or 3 channels, without loss. The result replaces `out`.
+// Encodes an image of 1 or 3 channels as PNG, without loss. The result replaces `out`.
 void encode_png(const Image& image, std::vector<std::byte>& out);
 
-// PNG of [height, width] indices into a palette of at most 256 colours {red, green, blue}, of which
-// the first is transparent instead. The result replaces `out`.
+// Encodes [height, width] indices into a palette of at most 256 colours {red, green, blue} as PNG.
+// The first colour is made transparent. The result replaces `out`.
 void encode_png(int width, int height, std::span<const std::uint8_t> indices,
                 std::span<const std::array<std::uint8_t, 3>> palette, std::vector<std::byte>& out);
 

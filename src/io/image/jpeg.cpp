@@ -1,8 +1,9 @@
-// JPEG by libjpeg-turbo. Its defaults (accurate DCT, smooth chroma upsampling) are Pillow's.
+// JPEG decoding with libjpeg-turbo. Its defaults (accurate DCT, smooth chroma upsampling) are
+// Pillow's.
 //
-// libjpeg reports errors by calling error_exit, which must not return: it jumps back to guarded(),
-// the one place with a setjmp. Between the two there are only frames of libjpeg and of functions
-// without destructors to run, as the jump skips those.
+// libjpeg reports errors through error_exit, which must not return. It jumps back to guarded(), the
+// only function with a setjmp. Between the two there are only frames of libjpeg and of functions
+// without destructors to run, because the jump skips destructors.
 #include <algorithm>
 #include <csetjmp>
 #include <cstring>
@@ -66,9 +67,9 @@ class JpegReader {
   }
 
  private:
-  static constexpr int kStripRows = 4;  // each call of libjpeg yields at most a row group of these
+  static constexpr int kStripRows = 4;  // rows that one call of libjpeg returns at most
 
-  // Released also when the constructor throws.
+  // Releases libjpeg's memory even if the constructor throws.
   struct Decompressor : jpeg_decompress_struct {
     Decompressor() : jpeg_decompress_struct{} {}
     ~Decompressor() { jpeg_destroy_decompress(this); }
@@ -86,7 +87,7 @@ class JpegReader {
     std::longjmp(reinterpret_cast<Errors*>(cinfo->err)->jump, 1);
   }
   static boolean on_end_of_data(j_decompress_ptr cinfo) {
-    // With all rows there, a missing end marker is forgiven.
+    // A missing end marker is accepted if all rows are there.
     if (cinfo->output_scanline < cinfo->output_height || cinfo->output_height == 0)
       ERREXIT(cinfo, JERR_INPUT_EOF);
     static const JOCTET end_marker[2] = {0xFF, JPEG_EOI};
@@ -138,16 +139,18 @@ class JpegReader {
     const int components = cinfo_.num_components;
     if (components != 1 && components != 3 && components != 4)
       fail(job_.name, cat("it has ", components, " colour components; 1, 3 or 4 are known"));
-    // With Huffman codes a block costs at least a bit, and the largest component has at least a
-    // quarter of the blocks of a full one: a file this short cannot hold that many pixels.
+    // With Huffman codes a block takes at least one bit. The largest component has at least a
+    // quarter of the blocks of a full one. A file this short therefore cannot hold that many
+    // pixels.
     const std::int64_t pixels = static_cast<std::int64_t>(cinfo_.image_width) * cinfo_.image_height;
     if (!cinfo_.arith_code && pixels / 2048 > static_cast<std::int64_t>(job_.bytes.size()))
       fail(job_.name, cat("the file is cut short: ", job_.bytes.size(), " bytes for ",
                           cinfo_.image_width, " x ", cinfo_.image_height, " pixels"));
   }
 
-  // Pillow takes every CMYK file for Adobe's kind, where 255 is no ink: in terms of what is stored,
-  // k - (255 - c) k / 255, the product rounded.
+  // Converts as Pillow, which takes every CMYK file for Adobe's kind, where 255 is no ink. For the
+  // stored values c and k, with the product rounded:
+  //     k - (255 - c) k / 255
   static void row_cmyk_to_rgb(const std::uint8_t* in, std::uint8_t* out, int n) {
     for (int i = 0; i < n; ++i, in += 4, out += 3) {
       const int white = in[3];
@@ -183,14 +186,14 @@ class JpegReader {
     height_ = static_cast<int>(cinfo_.output_height);
   }
 
-  // Which rows and columns libjpeg must produce for the region. The upsampling of subsampled chroma
-  // looks one sample past a pixel, hence a margin of a whole MCU (the unit of coding, 8 to 32
-  // pixels a side before scaling) where the cut is not the image's own edge.
+  // Plans the rows and columns that libjpeg must produce for the region. The upsampling of
+  // subsampled chroma reads one sample beyond a pixel. A cut that is not the image's own edge
+  // therefore has a margin of one MCU (the unit of coding, 8 to 32 pixels a side before scaling).
   void plan_part() {
     const ImageRegion& region = region_;
     first_row_ = first_column_ = 0;
     columns_ = width_;
-    // A file that does not end in the end marker is decoded as a whole: it may be cut short.
+    // A file without the end marker may be cut short, so it is decoded to its last row.
     const auto tail = job_.bytes.last(2);
     const bool complete = tail[0] == std::byte{0xFF} && tail[1] == std::byte{0xD9};
     last_row_ = complete ? region.y1 : height_;
@@ -236,7 +239,7 @@ class JpegReader {
         static_cast<std::size_t>(region_.x0 - first_column_) * cinfo_.output_components;
     while (static_cast<int>(cinfo_.output_scanline) < last_row_) {
       const int y = static_cast<int>(cinfo_.output_scanline);
-      // Rows that need neither cutting nor conversion go where they belong.
+      // Rows that need neither cropping nor conversion are written directly to the result.
       const bool direct = fits_ && y >= region_.y0 && y + kStripRows <= region_.y1;
       for (int i = 0; i < kStripRows; ++i)
         rows[i] = direct ? out_ + (y + i - region_.y0) * out_stride_ : strip_[i];
@@ -248,7 +251,7 @@ class JpegReader {
     }
   }
 
-  // Reads what follows the last row, where damage is an error too.
+  // Reads the data after the last row, where damage is also an error.
   void finish() { jpeg_finish_decompress(&cinfo_); }
 
   void store_row(const std::uint8_t* from, std::uint8_t* to) const {
@@ -265,13 +268,13 @@ class JpegReader {
   Progress progress_{};
   Decompressor cinfo_;
   RowConverter convert_ = nullptr;
-  int width_ = 0, height_ = 0;  // of the image as it is decoded: scaled
-  ImageRegion region_;          // of it
+  int width_ = 0, height_ = 0;  // size of the decoded (scaled) image
+  ImageRegion region_;          // in the decoded image
   int first_row_ = 0, last_row_ = 0, first_column_ = 0, columns_ = 0;
   std::uint8_t* out_ = nullptr;
   std::size_t out_stride_ = 0;
-  JSAMPARRAY strip_ = nullptr;  // [kStripRows, a row of libjpeg's]; belongs to libjpeg
-  bool fits_ = false;           // rows of libjpeg are rows of the result
+  JSAMPARRAY strip_ = nullptr;  // [kStripRows, bytes of a row]; owned by libjpeg
+  bool fits_ = false;           // libjpeg's rows equal rows of the result
 };
 
 }  // namespace

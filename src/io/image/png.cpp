@@ -1,10 +1,10 @@
-// PNG by libpng. What becomes of the samples is Pillow's choice: gamma and colour profiles are
-// ignored, alpha and transparent colours dropped, 16 bits cut to the high byte, but grey of 16 bits
-// clipped at 255.
+// PNG decoding with libpng. Samples are converted as in Pillow: gamma and colour profiles are
+// ignored, alpha and transparent colours are dropped, and 16 bits are cut to the high byte. But
+// 16-bit grey is clipped at 255.
 //
-// libpng reports errors by calling on_error(), which must not return: it jumps back to guarded(),
-// the one place with a setjmp. Between the two there are only frames of libpng and of functions
-// without destructors to run, as the jump skips those.
+// libpng reports errors through on_error(), which must not return. It jumps back to guarded(), the
+// only function with a setjmp. Between the two there are only frames of libpng and of functions
+// without destructors to run, because the jump skips destructors.
 #include <png.h>
 #include <zlib.h>
 
@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t kSignatureSize = 8;
 constexpr std::size_t kChunkOverhead = 12;  // length, type, checksum
 
-// Their memory serves image after image.
+// Memory that is reused from image to image.
 thread_local std::vector<std::uint8_t> row_memory;    // rows as libpng gives them
 thread_local std::vector<std::uint8_t> pixel_memory;  // a row of 8-bit grey or RGB
 
@@ -54,7 +54,7 @@ class PngReader {
   }
 
  private:
-  // Released also when the constructor throws.
+  // Releases libpng's memory even if the constructor throws.
   struct Handles {
     png_structp png = nullptr;
     png_infop info = nullptr;
@@ -86,7 +86,8 @@ class PngReader {
     reader->at_ += size;
   }
 
-  // Counts what is asked for in all, given back or not: it is little for any file that is sound.
+  // Counts all memory that libpng requests, even if it frees it later. The total is small for any
+  // valid file.
   bool take_memory(std::size_t size) {
     memory_left_ -= static_cast<std::int64_t>(size);
     return memory_left_ >= 0;
@@ -111,9 +112,9 @@ class PngReader {
     header_ = handles_.info = png_ ? png_create_info_struct(png_) : nullptr;
     if (!header_) std::longjmp(jump_, 1);
     png_set_read_fn(png_, this, on_read);
-    // Texts, profiles and the like, of which a file may have any number, are passed over unread.
+    // Texts, profiles and similar chunks are skipped unread: a file may have any number of them.
     png_set_keep_unknown_chunks(png_, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
-    png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // check_header() has ours
+    png_set_user_limits(png_, PNG_UINT_31_MAX, PNG_UINT_31_MAX);  // see check_header()
     png_read_info(png_, header_);
   }
 
@@ -122,7 +123,7 @@ class PngReader {
     const std::int64_t height = png_get_image_height(png_, header_);
     const int depth = png_get_bit_depth(png_, header_);
     check_size(job_, width, height);
-    // Deflate shrinks by a factor of 1032 at most.
+    // The ratio of deflate is at most 1032 : 1.
     const std::int64_t raw = width * height * png_get_channels(png_, header_) * depth / 8;
     if (raw / 1032 > static_cast<std::int64_t>(job_.bytes.size()))
       fail(job_.name, cat("the file is cut short: ", job_.bytes.size(), " bytes for ", width, " x ",
@@ -135,8 +136,8 @@ class PngReader {
 
   int samples() const { return (color_type_ & PNG_COLOR_MASK_COLOR) != 0 ? 3 : 1; }
 
-  // Walks from chunk to chunk to the end mark and verifies the checksums of those that count, as
-  // libpng would not see damage below the region.
+  // Walks from chunk to chunk to the end mark and verifies the checksums of critical chunks. libpng
+  // would not see damage below the region.
   void check_chunks() {
     const Bytes file = job_.bytes;
     const auto* data = reinterpret_cast<const Bytef*>(file.data());
@@ -156,7 +157,7 @@ class PngReader {
   void choose_samples() {
     png_set_crc_action(png_, PNG_CRC_QUIET_USE, PNG_CRC_QUIET_USE);  // see check_chunks()
     if (color_type_ == PNG_COLOR_TYPE_PALETTE) {
-      png_set_packing(png_);  // a byte for each index
+      png_set_packing(png_);  // one byte per index
       read_palette();
     } else if (color_type_ == PNG_COLOR_TYPE_GRAY) {
       if (!words_) png_set_expand_gray_1_2_4_to_8(png_);
@@ -192,7 +193,7 @@ class PngReader {
     for (int y = region_.y0; y < region_.y1; ++y) store_row(rows_ + row_bytes_ * y, y);
   }
 
-  // Reads what follows the last row, where damage is an error too.
+  // Reads the data after the last row, where damage is also an error.
   void finish() { png_read_end(png_, nullptr); }
 
   void store_row(const std::uint8_t* row, int y) {
@@ -223,30 +224,30 @@ class PngReader {
   }
 
   const Job& job_;
-  std::size_t at_ = 0;  // in the file
+  std::size_t at_ = 0;  // position in the file
   std::int64_t memory_left_;
   Handles handles_;
-  png_structp png_ = nullptr;  // both belong to handles_
+  png_structp png_ = nullptr;  // owned by handles_, like header_
   png_infop header_ = nullptr;
   std::jmp_buf jump_;
   std::array<char, 128> message_{{"out of memory"}};
   bool cut_short_ = false;
   int width_ = 0, height_ = 0;
   int color_type_ = 0;
-  bool words_ = false;  // grey of 16 bits
+  bool words_ = false;  // 16-bit grey
   int passes_ = 1;      // 7 when interlaced
   std::array<png_color, 256> palette_;
   ImageRegion region_;
-  std::size_t row_bytes_ = 0;       // of libpng's rows
-  std::uint8_t* rows_ = nullptr;    // one of them, or all when interlaced
-  std::uint8_t* pixels_ = nullptr;  // what a row of the region becomes, where that takes memory
+  std::size_t row_bytes_ = 0;       // bytes of a libpng row
+  std::uint8_t* rows_ = nullptr;    // one row, or all rows if interlaced
+  std::uint8_t* pixels_ = nullptr;  // a converted row of the region
   Image* out_ = nullptr;
 };
 
 }  // namespace
 
-// The size lies at the same place in every file. To have libpng look for it would take as long as to
-// decode a small image; what else is wrong with the header comes to light then.
+// The size is at the same place in every file. Reading it with libpng would take as long as
+// decoding a small image. png_decode() finds other faults of the header.
 ImageInfo png_info(const Job& job) {
   constexpr std::size_t kWidthAt = 16, kHeightAt = 20, kColorTypeAt = 25;
   if (job.bytes.size() <= kColorTypeAt) fail(job.name, "the file is cut short");

@@ -1,6 +1,6 @@
-// The binary PNM formats: PBM (P4), PGM (P5) and PPM (P6). Samples are scaled from their largest
-// value to 255 as Pillow does: grey of more than 8 bits becomes grey of 16 bits there, of which 255
-// is the most that is kept.
+// Decodes the binary PNM formats: PBM (P4), PGM (P5) and PPM (P6). Samples are scaled from their
+// largest value to 255, as in Pillow. Pillow converts grey of more than 8 bits to 16 bits, which
+// are then clipped at 255.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -13,12 +13,12 @@
 namespace dtn::codec {
 namespace {
 
-// Its memory serves image after image.
+// Memory that is reused from image to image.
 thread_local std::vector<std::uint8_t> sample_memory;
 
 struct Pnm {
   std::int64_t width = 0, height = 0, largest = 1;
-  char kind = '6';  // of P4, P5, P6
+  char kind = '6';  // digit of P4, P5, P6
   std::size_t pixels_at = 0;
 
   int samples() const { return kind == '6' ? 3 : 1; }
@@ -29,7 +29,7 @@ struct Pnm {
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
-// The next number of the header, and the one blank behind it. "#" begins a comment.
+// Reads the next number of the header and the one blank after it. "#" begins a comment.
 std::int64_t take_number(const Job& job, std::string_view text, std::size_t& at) {
   while (at < text.size() && (is_space(text[at]) || text[at] == '#')) {
     if (text[at] == '#') at = std::min(text.find_first_of("\r\n", at), text.size());
@@ -60,7 +60,7 @@ Pnm read_pnm_header(const Job& job) {
   return pnm;
 }
 
-// What each stored value becomes: [largest + 1], beyond which there is 255.
+// Returns the scaled value of each stored value. Entries beyond `largest` are 255.
 std::vector<std::uint8_t> scaled_values(const Pnm& pnm) {
   std::vector<std::uint8_t> table(pnm.largest > 255 ? 65536 : 256, 255);
   const double most = pnm.kind == '5' && pnm.largest > 255 ? 65535 : 255;

@@ -1,5 +1,5 @@
-// WebP by libwebp, with its fancy upsampling of chroma, which is Pillow's. Alpha is dropped. Of an
-// animation the first frame is decoded, on a canvas that is black where the frame leaves it free.
+// WebP decoding with libwebp and its fancy upsampling of chroma, as in Pillow. Alpha is dropped.
+// For an animation, the first frame is decoded on a black canvas.
 #include <webp/decode.h>
 #include <webp/demux.h>
 
@@ -14,10 +14,10 @@
 namespace dtn::codec {
 namespace {
 
-constexpr std::size_t kRiffOverhead = 8;  // "RIFF" and the size of what follows
+constexpr std::size_t kRiffOverhead = 8;  // "RIFF" and the size field
 constexpr int kLossless = 2;              // WebPBitstreamFeatures::format
 
-// Its memory serves image after image.
+// Memory that is reused from image to image.
 thread_local std::vector<std::uint8_t> rgb_memory;
 
 const std::uint8_t* data_of(Bytes bytes) {
@@ -41,7 +41,7 @@ WebPBitstreamFeatures read_features(const Job& job, Bytes bytes) {
   return features;
 }
 
-// A part of a still image, as RGB. Damage below it goes unnoticed.
+// Decodes a part of a still image to RGB. Damage below the part is not detected.
 void decode_rgb(const Job& job, Bytes bytes, const ImageRegion& part, std::uint8_t* rgb) {
   WebPDecoderConfig config;
   if (!WebPInitDecoderConfig(&config))
@@ -61,8 +61,8 @@ void decode_rgb(const Job& job, Bytes bytes, const ImageRegion& part, std::uint8
   if (status != VP8_STATUS_OK) refuse(job, status);
 }
 
-// Copies `region` to where (left, top) of the result is. The chroma of a cut edge would be that of
-// the image's own edge, so a pixel more is decoded on each side, from even coordinates on.
+// Copies `region` to (left, top) of the result. libwebp upsamples chroma at a cut as at the image's
+// edge. One more pixel is therefore decoded on each side, from even coordinates on.
 void decode_part(const Job& job, Bytes bytes, const ImageRegion& region, int left, int top,
                  Image& out) {
   const WebPBitstreamFeatures features = read_features(job, bytes);
