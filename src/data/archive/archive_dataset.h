@@ -11,7 +11,7 @@ namespace dtn {
 
 class ArchiveDataset final : public Dataset {
  public:
-  // The images of `index`, in its order and with its labels.
+  // The samples are the images of `index`, in its order and with its labels.
   ArchiveDataset(ArchiveSet archives, ArchiveIndex index, std::vector<std::string> class_names,
                  std::int64_t num_classes, std::string description);
 

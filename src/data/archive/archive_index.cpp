@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kMagic = "DTNINDEX";
 constexpr std::uint32_t kVersion = 1;
-constexpr std::size_t kMostHeld = 256;  // archives; a process may often have 1024 files open
+constexpr std::size_t kMostHeld = 256;  // archives held open; a common limit of a process is 1024
 constexpr std::int64_t kMaxIndexBytes = 1ll << 36;
 
 void put_text(std::string& out, std::string_view text) {
@@ -46,7 +46,7 @@ void check_image(const ArchiveIndex& index, const ArchiveIndex::Image& image, co
   }
 }
 
-// Where an index may be kept, the best place first.
+// Returns the places where an index may be kept, the best first.
 std::vector<fs::path> places(const ArchiveSet& archives) {
   const fs::path first = fs::absolute(archives.path(0)).lexically_normal();
   std::string name = first.filename().string();
@@ -68,7 +68,7 @@ std::vector<fs::path> places(const ArchiveSet& archives) {
   return found;
 }
 
-// Keeps the index at the first place that takes it.
+// Writes the index to the first place that accepts it.
 void keep(const std::string& bytes, const std::vector<fs::path>& where) {
   std::string reasons;
   for (const fs::path& path : where) {

@@ -1,5 +1,5 @@
-// The index of a set of tar archives: where each image lies, kept in a file beside the archives so
-// that they are searched only once.
+// Index of a set of tar archives: the place of each image. It is kept in a file, so that the
+// archives are searched only once.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace dtn {
 class ArchiveIndex {
  public:
   struct Image {
-    std::uint64_t offset = 0, size = 0;  // of the content in its archive
-    std::uint64_t name_at = 0;           // in names
+    std::uint64_t offset = 0, size = 0;  // bytes; content in its archive
+    std::uint64_t name_at = 0;           // position in `names`
     std::uint32_t name_size = 0;
     std::uint32_t archive = 0;  // number of the archive
     std::int32_t label = -1;    // -1: not known from the archive
@@ -28,8 +28,9 @@ class ArchiveIndex {
   static_assert(sizeof(Image) == 40);
 
   std::vector<Image> images;
-  std::string names;  // one behind the other: a million strings would take several times the memory
-  // What of the archives was passed over, to be told each time.
+  // All names, concatenated. A million strings would take several times the memory.
+  std::string names;
+  // Warning about skipped members of the archives, repeated in each run.
   std::string remark;
 
   void add(std::uint32_t archive, std::int32_t label, std::int64_t offset, std::int64_t size,
@@ -40,19 +41,20 @@ class ArchiveIndex {
   }
 };
 
-// The archives of one split, opened to be read in place.
+// Archives of one split, opened for reading in place.
 class ArchiveSet {
  public:
-  // DataError when one of them cannot be opened.
+  // Throws DataError if an archive cannot be opened or is compressed.
   explicit ArchiveSet(std::vector<std::string> paths);
 
   std::size_t count() const { return paths_.size(); }
   const std::string& path(std::size_t archive) const { return paths_[archive]; }
   std::int64_t total_bytes() const { return total_bytes_; }
-  // The archive: one that is held open, or one that is opened for the caller when there are so many
-  // that holding them all would use up the process's files.
+  // Returns an archive. A small set is held open. The archives of a large set would use up the
+  // files that the process may open, so each call then opens the archive for the caller.
   std::shared_ptr<const FileSource> open(std::size_t archive) const;
-  // Names, sizes and times of the archives: an index is good for what it was made from.
+  // Names, sizes and modification times of the archives. An index is valid only for archives of the
+  // same identity.
   const std::string& identity() const { return identity_; }
 
  private:
@@ -62,7 +64,7 @@ class ArchiveSet {
   std::string identity_;
 };
 
-// Tells how far a search is, a line now and then.
+// Logs the progress of a search every few seconds.
 class SearchProgress {
  public:
   SearchProgress(std::string what, std::int64_t total);
@@ -74,14 +76,15 @@ class SearchProgress {
   std::unique_ptr<State> state_;
 };
 
-// The index that is kept for these archives, or else the one that `search` makes, which is then
-// kept: beside the first archive, or, where that is not allowed, in the user's cache folder. `kind`
-// names the meaning of an index, so that another kind is not taken for it.
+// Returns the stored index of these archives. If there is none, calls `search` and stores its
+// result: beside the first archive or, if that fails, in the user's cache folder. `kind` names the
+// content of an index, so that an index of another kind is not used.
 ArchiveIndex load_or_build_index(const ArchiveSet& archives, const std::string& kind,
                                  const std::function<ArchiveIndex(SearchProgress&)>& search);
 
-// The file's bytes and back. `identity` and `kind` as above; `sizes` are those of the archives. The
-// bytes are not trusted: DataError when they are damaged, point outside, or are about other things.
+// Convert an index to the bytes of a file and back. `identity` and `kind` are as above; `sizes` are
+// the archives' sizes in bytes. The bytes are not trusted: parse_archive_index() throws DataError
+// if they are damaged, point outside an archive, or have another kind or identity.
 std::string write_archive_index(const ArchiveIndex& index, const std::string& kind,
                                 const std::string& identity);
 ArchiveIndex parse_archive_index(std::span<const std::byte> bytes, const std::string& name,

@@ -41,7 +41,7 @@ ArchiveIndex find_images(const ByteSource& archive, std::uint32_t number, std::i
   }
   passed_over.add(reader);
   sort_images(index);
-  // Of equals the last stays.
+  // Keeps the last of several images with the same name.
   std::vector<ArchiveIndex::Image>& images = index.images;
   const auto same = [&](const auto& a, const auto& b) { return index.name(a) == index.name(b); };
   const auto kept = std::unique(images.rbegin(), images.rend(), same);

@@ -1,4 +1,4 @@
-// What the searches of tar archives for images have in common.
+// Functions shared by the searches of tar archives for images.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,23 @@
 
 namespace dtn {
 
-// Members of archives that a search passes over.
+// Members of archives that a search skips.
 struct PassedOver {
-  std::int64_t members = 0;  // that are no plain files
-  std::string first;         // the first of them, and why
-  LeftOut files;             // that are not read
+  std::int64_t members = 0;  // number of members that are not plain files
+  std::string first;         // name of the first one, and the reason
+  LeftOut files;             // files that are not read
 
   void add(const TarReader& reader);
   void add(const PassedOver& other);
-  std::string remark(const std::string& where) const;  // empty: nothing to tell
+  std::string remark(const std::string& where) const;  // empty if nothing is reported
 };
 
-// The images of the tar that is the bytes [begin, end) of an archive, with their names in it;
-// hidden files are left out, and of two members of one name the later counts, as when unpacked.
+// Returns the images of the tar in bytes [begin, end) of an archive, with their names in it. Hidden
+// files are skipped. If two members have the same name, the later one counts, as after unpacking.
 ArchiveIndex find_images(const ByteSource& archive, std::uint32_t number, std::int64_t begin,
                          std::int64_t end, PassedOver& passed_over);
 
-// Sorts by label, then as the files of an image folder, then by archive and place.
+// Sorts by label, then like the files of an image folder, then by archive and offset.
 void sort_images(ArchiveIndex& index);
 
 }  // namespace dtn

@@ -17,12 +17,12 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "ILSVRC2012_devkit_t12";
 constexpr const char* kTruth = "data/ILSVRC2012_validation_ground_truth.txt";
-constexpr std::int64_t kMaxTruthBytes = 64 << 20;     // it has 200 KB
+constexpr std::int64_t kMaxTruthBytes = 64 << 20;     // the original has 200 KB
 constexpr std::int64_t kMaxArchiveBytes = 256 << 20;  // inflated
 
-// The kit numbers the classes in an order of its own: this is where those with ILSVRC2012_ID 1, 2
-// and so on stand among the 1000 in the order of their WordNet ids. (The kit's data/meta.mat says
-// the same.)
+// The kit numbers the classes in its own order. Entry i is the label of the class with
+// ILSVRC2012_ID i + 1: its position among the 1000 classes in the order of their WordNet ids. (The
+// kit's data/meta.mat gives the same order.)
 constexpr std::array<std::int16_t, 1000> kLabels = {
     278, 212, 250, 193, 217, 147, 387, 285, 350, 283, 286, 353, 334, 150, 249, 362, 246, 166, 218,
     172, 177, 148, 357, 386, 178, 202, 194, 271, 229, 290, 175, 163, 191, 276, 299, 197, 380, 364,
@@ -78,7 +78,7 @@ constexpr std::array<std::int16_t, 1000> kLabels = {
     852, 570, 539, 630, 928, 932, 750, 639, 848, 502, 605, 997, 983, 725, 644, 445, 806, 485, 622,
     853, 884, 438, 971, 933, 702, 557, 504, 767, 824, 959, 543};
 
-// The file of the kit's archive, found by the end of its name.
+// Reads the file from the kit's archive, where it is found by the end of its name.
 std::vector<std::int32_t> read_archive(const std::string& path) {
   const std::vector<std::byte> bytes = read_gzip_file(path, kMaxArchiveBytes);
   const MemorySource source(bytes, path);

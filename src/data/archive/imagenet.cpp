@@ -1,4 +1,4 @@
-// The original archives of ILSVRC2012, read in place.
+// Reads the original archives of ILSVRC2012 in place.
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -21,13 +21,13 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kTar = ".tar";
 
-// A class and its archive within the archive.
+// A class and the place of its archive inside the outer archive.
 struct ClassArchive {
   std::string name;
   std::int64_t begin, size;
 };
 
-// Sorted by name.
+// Returns the classes, sorted by name.
 std::vector<ClassArchive> find_classes(const ByteSource& archive, PassedOver& passed_over) {
   std::vector<ClassArchive> classes;
   TarReader reader(archive);
@@ -82,7 +82,7 @@ ArchiveIndex search_train(const ArchiveSet& archives, SearchProgress& progress) 
   return index;
 }
 
-// The classes of an index made by search_train, which sorted them: the folders of the names.
+// Returns the classes of an index from search_train(): the folders of the names, in their order.
 std::vector<std::string> classes_of(const ArchiveIndex& index, const std::string& path) {
   std::vector<std::string> classes;
   for (const ArchiveIndex::Image& image : index.images) {
@@ -105,7 +105,7 @@ ArchiveIndex search_val(const ArchiveSet& archives, SearchProgress& progress) {
   return index;
 }
 
-// ILSVRC2012_val_00000293.JPEG is image 293. 0 for another name.
+// Returns 293 for ILSVRC2012_val_00000293.JPEG, and 0 for a name of another form.
 std::size_t number_of(std::string_view file) {
   constexpr std::string_view kPrefix = "ILSVRC2012_val_";
   if (!file.starts_with(kPrefix)) return 0;
@@ -116,7 +116,7 @@ std::size_t number_of(std::string_view file) {
   return whole ? number : 0;
 }
 
-// The index as if the images lay in folders by class.
+// Returns the index that the images would have in folders by class.
 ArchiveIndex by_class(const ArchiveIndex& flat, const std::vector<std::int32_t>& labels,
                       const std::string& path) {
   if (flat.images.size() != labels.size()) {

@@ -1,4 +1,4 @@
-// From a name with braces or wildcards to the files it stands for.
+// Expands a name with braces or wildcards to the files that it stands for.
 #include <glob.h>
 
 #include <algorithm>
@@ -27,7 +27,8 @@ std::optional<std::uint64_t> digits(const std::string& text) {
   return value;
 }
 
-// What stands between a pair of braces: "000..146" (with as many digits as the first) or "a,b".
+// Expands the text inside a pair of braces: "000..146" (padded to the digits of the first number)
+// or "a,b".
 std::vector<std::string> alternatives(const std::string& inside, const std::string& pattern) {
   std::vector<std::string> out;
   if (const std::size_t dots = inside.find(".."); dots != inside.npos) {
@@ -72,7 +73,7 @@ std::vector<std::string> expand_braces(const std::string& pattern) {
   return done;
 }
 
-// Sorted, as glob does.
+// Returns the matching files in glob's order, which is sorted.
 std::vector<std::string> files_like(const std::string& pattern) {
   glob_t found{};
   std::vector<std::string> files;

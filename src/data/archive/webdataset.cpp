@@ -1,4 +1,4 @@
-// WebDataset's tar shards (https://github.com/webdataset/webdataset, "The WebDataset Format"), read
+// Reads WebDataset's tar shards (https://github.com/webdataset/webdataset, "The WebDataset Format")
 // in place.
 #include <algorithm>
 #include <array>
@@ -24,25 +24,26 @@ constexpr std::int64_t kMaxLabelBytes = 32;
 constexpr std::int32_t kMaxLabel = 999'999;
 constexpr std::string_view kLabelEnding = ".cls";
 
-// The image and the label that belong to one key, so far.
+// Image and label of one key, as found so far.
 struct Group {
   std::string key;
   std::optional<TarMember> image;
   std::optional<std::int32_t> label;
-  // Members that are told only if the key has no image: their names, and how many are labels of a
-  // name with a second dot.
+  // Members to report only if the key has no image: their names, and the number of labels whose
+  // name has a second dot.
   std::vector<std::string> others;
   std::int64_t dotted_labels = 0;
 };
 
-// True for an ending of an image that is not read; false for fields of a sample such as .json.
+// True for the extension of an image format that is not read; false for fields of a sample such as
+// .json.
 bool is_unread_image(std::string_view ending) {
   constexpr std::array<std::string_view, 8> kEndings = {".gif", ".avif", ".heic", ".heif",
                                                         ".tif", ".tiff", ".jp2",  ".jxl"};
   return std::ranges::find(kEndings, ending) != kEndings.end();
 }
 
-// The name up to the first dot of its last part; empty when it has none.
+// Returns the name up to the first dot of its last part; empty if there is no dot.
 std::string key_of(const std::string& name) {
   const std::size_t file = name.rfind('/') + 1;
   const std::size_t dot = name.find('.', file);
@@ -94,7 +95,7 @@ class ShardSearch {
     }
   }
 
-  // Digits, with white space around them.
+  // Reads a label: digits, with white space around them.
   std::int32_t read_label(const TarMember& member) const {
     if (member.size > kMaxLabelBytes) fail("has a .cls file that is too long for a label");
     std::string text(static_cast<std::size_t>(member.size), ' ');
@@ -110,8 +111,8 @@ class ShardSearch {
     return label;
   }
 
-  // A label without an image is no sample: the image is missing, of a format that is not read, or
-  // has a second dot in its name, at which a reader of WebDataset's layout ends the key.
+  // A label without an image is not a sample. The image is missing, has a format that is not read,
+  // or has a second dot in its name. In WebDataset's layout, a key ends at the first dot.
   void finish_group(LeftOut& left_out) {
     if (group_.image && !group_.label) fail("has no label: there is no .cls file beside its image");
     if (group_.image) {

@@ -14,7 +14,7 @@ namespace {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
 
-// Takes the digits off the front of a text and returns them without leading zeros.
+// Removes the leading digits from a text and returns them without leading zeros.
 std::string_view take_digits(std::string_view& text) {
   const auto end = std::ranges::find_if_not(text, is_digit);
   std::string_view digits = text.substr(0, static_cast<std::size_t>(end - text.begin()));
@@ -23,7 +23,7 @@ std::string_view take_digits(std::string_view& text) {
   return digits;
 }
 
-// Less than 0, 0 or more than 0, as a comes before, with or behind b.
+// Returns a value below, equal to or above 0 if a comes before, is equal to or comes after b.
 int compare_naturally(std::string_view a, std::string_view b) {
   while (!a.empty() && !b.empty()) {
     if (is_digit(a.front()) && is_digit(b.front())) {

@@ -9,7 +9,7 @@
 namespace dtn {
 namespace {
 
-// The digits of n01440764 and so on.
+// Digits of the WordNet ids n01440764 and so on.
 constexpr std::array<std::int32_t, 1000> kWordNetNumbers = {
     1440764,  1443537,  1484850,  1491361,  1494475,  1496331,  1498041,  1514668,  1514859,
     1518878,  1530575,  1531178,  1532829,  1534433,  1537544,  1558993,  1560419,  1580077,
@@ -124,8 +124,8 @@ constexpr std::array<std::int32_t, 1000> kWordNetNumbers = {
     12768682, 12985857, 12998815, 13037406, 13040303, 13044778, 13052670, 13054560, 13133613,
     15075141};
 
-// The first word that WordNet lists for each, in the same order. What follows in parentheses tells
-// apart those that would share a word.
+// First word that WordNet lists for each id, in the same order. Parentheses distinguish classes
+// that would share a word.
 constexpr std::string_view kWords =
     "tench|goldfish|great white shark|tiger shark|hammerhead|electric ray|stingray|cock|hen|"
     "ostrich|brambling|goldfinch|house finch|junco|indigo bunting|robin|bulbul|jay|magpie|"

@@ -1,4 +1,4 @@
-// Names of classes in messages.
+// Formats class names for messages.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace dtn {
 
-// The first few names: "'cat', 'dog', 'fish' and 4 others".
+// Returns the first few names: "'cat', 'dog', 'fish' and 4 others".
 std::string listed_names(const std::vector<std::string>& names);
 
 }  // namespace dtn

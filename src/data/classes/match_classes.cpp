@@ -20,13 +20,13 @@ namespace {
 using Names = std::vector<std::string>;
 using LabelOf = std::unordered_map<std::string, std::int64_t>;
 
-// "3 classes ('cat', 'dog', 'fish')"
+// Describes a list: "3 classes ('cat', 'dog', 'fish')".
 std::string shown(const ClassList& list) {
   const std::string count = cat(list.count, list.count == 1 ? " class" : " classes");
   return list.names.empty() ? count : cat(count, " (", listed_names(list.names), ")");
 }
 
-// Checkpoints keep names as valid UTF-8, so names are compared as such.
+// Compares names as valid UTF-8, which is how checkpoints store them.
 LabelOf labels_by_name(const Names& names) {
   LabelOf label_of;
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -51,7 +51,8 @@ bool has_imagenet_outputs(std::int64_t count) {
   return count == static_cast<std::int64_t>(imagenet_class_names().size());
 }
 
-// By the names of both; empty where a name of the data is not the model's, which goes to `missing`.
+// Matches by the names of both. Returns an empty list if the model lacks a name of the data, and
+// stores that name in `missing`.
 std::vector<std::int64_t> by_name(const Names& data, const Names& model, std::string& missing) {
   const LabelOf label_of = labels_by_name(model);
   std::vector<std::int64_t> labels;
@@ -66,7 +67,7 @@ std::vector<std::int64_t> by_name(const Names& data, const Names& model, std::st
   return labels;
 }
 
-// By the numbers that the data calls its classes.
+// Matches by the numbers that are the class names of the data.
 ClassMatch by_number(const ClassList& data, const ClassList& model, const std::string& advice) {
   ClassMatch match{.names = model.names};
   for (const std::string& name : data.names) {

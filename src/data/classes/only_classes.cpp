@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kNone = OnlyClasses::kNone;
 
-// For each label of `dataset`, its position in `classes` if that is wanted, or kNone.
+// Returns, for each label of `dataset`, its position in `classes` if it is wanted, else kNone.
 std::vector<std::int64_t> new_labels(const Dataset& dataset,
                                      const std::vector<std::string>& classes,
                                      std::span<const std::int64_t> wanted) {

@@ -1,4 +1,4 @@
-// The samples of some classes of a data set, under other labels.
+// The samples of some classes of a data set, with new labels.
 #pragma once
 
 #include <memory>
@@ -15,9 +15,9 @@ class OnlyClasses final : public Dataset {
  public:
   static constexpr std::int64_t kNone = -1;
 
-  // `labels`: for each class of `whole` its new label, or kNone where its samples are left out.
-  // `classes`: the names and the number of the new classes; its owner is not used. `chosen`: how
-  // many classes are kept, for the description; unset: all are.
+  // `labels`: the new label of each class of `whole`, or kNone to leave out its samples. `classes`:
+  // the names and the number of the new classes; its owner is not used. `chosen`: the number of
+  // kept classes, for the description; unset if all are kept.
   OnlyClasses(std::shared_ptr<const Dataset> whole, std::span<const std::int64_t> labels,
               ClassList classes, std::optional<std::size_t> chosen = {});
 

@@ -1,4 +1,4 @@
-// Blurs by a Gaussian, by glass and by motion.
+// Gaussian, glass and motion blur.
 #include <array>
 #include <cstring>
 
@@ -11,7 +11,7 @@ namespace {
 
 PlaneShape shape_of(const Image& image) { return {image.height, image.width, image.channels}; }
 
-// Pixels in [0, 1].
+// Converts bytes to [0, 1].
 void to_wide(const std::vector<std::uint8_t>& bytes, std::vector<double>& out) {
   static const std::array<double, 256> table = [] {
     std::array<double, 256> t;
@@ -35,8 +35,9 @@ struct Glass {
   int reach, times;
 };
 
-// Each pixel takes the value of a near one. The original means to swap the two but, by the views of
-// its arrays, copies: so pixels are duplicated. Later ones see what earlier ones have become.
+// Replaces each pixel by a near one. The original means to swap the two, but its arrays are views
+// and it copies. Pixels are therefore duplicated, and later pixels read the results of earlier
+// ones.
 void shuffle(const Glass& glass, const PlaneShape& shape, Draws& draws, CorruptScratch& s,
              std::uint8_t* pixels) {
   const int d = glass.reach, choices = 4 * d * d;

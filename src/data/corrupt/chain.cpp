@@ -14,7 +14,7 @@ namespace {
 constexpr int kShortSide = 256;
 constexpr int kSavedQuality = 85;
 
-// torchvision's Resize(256) and CenterCrop(224) on a Pillow image.
+// Applies torchvision's Resize(256) and CenterCrop(224), as on a Pillow image.
 void crop_middle(const Image& image, ResampleWorkspace& workspace, Image& out) {
   const int shorter = std::min(image.width, image.height);
   const auto scaled = [&](int length) {
@@ -42,7 +42,7 @@ const Image& rgb_of(const Sample& sample, CorruptWorkspace& ws) {
   return ws.decoded;
 }
 
-// Whether a part of the path is empty, "." or "..".
+// Returns true if a part of the path is empty, "." or "..", or if the path has a zero byte.
 bool leads_elsewhere(const std::string& path) {
   for (std::size_t begin = 0; begin <= path.size();) {
     const std::size_t end = std::min(path.find('/', begin), path.size());

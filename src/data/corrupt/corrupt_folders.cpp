@@ -31,7 +31,7 @@ void create_folders(const fs::path& folder) {
   if (error) throw_errno("create the folder", folder, error.value());
 }
 
-// What became of one image.
+// Result for one image.
 struct Made {
   std::int64_t files = 0, bytes = 0;
   std::string failure;
@@ -84,7 +84,7 @@ CorruptPlan CorruptFolders::plan(int samples) const {
   CorruptWorkspace ws;
   double seconds = 0, bytes = 0;
   int made = 0;
-  // The first image is made twice, the first time for tables that are made once.
+  // The first image is made twice: the first pass builds tables that are then reused.
   for (int sample = -1; sample < samples; ++sample) {
     const std::int64_t index = std::max(sample, 0) * plan.images / std::max(samples, 1);
     const auto start = std::chrono::steady_clock::now();
@@ -98,7 +98,7 @@ CorruptPlan CorruptFolders::plan(int samples) const {
         image_bytes += static_cast<double>(ws.encoded.size());
       }
     } catch (const DataError&) {
-      continue;  // run() names it
+      continue;  // run() reports it
     }
     if (sample < 0) continue;
     seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -113,7 +113,7 @@ CorruptPlan CorruptFolders::plan(int samples) const {
   return plan;
 }
 
-// All folders that files go to, without what a killed run left in them.
+// Creates all folders for the files, and deletes temporaries of a killed run in existing ones.
 void CorruptFolders::make_folders() const {
   std::set<fs::path> parents;
   for (const std::string& file : files_) parents.insert(fs::path(file).parent_path());

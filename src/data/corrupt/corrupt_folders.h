@@ -1,4 +1,4 @@
-// Writing corrupted images into folders, as `dtn-data corrupt` does.
+// Writes corrupted images into folders, as `dtn-data corrupt` does.
 #pragma once
 
 #include <cstdint>
@@ -17,43 +17,43 @@ struct CorruptOptions {
   std::vector<CorruptionCell> cells;
   std::uint64_t seed = 0;
   CorruptFormat format = CorruptFormat::kJpeg;
-  std::shared_ptr<const FrostTextures> frost;  // where frost is among the cells
+  std::shared_ptr<const FrostTextures> frost;  // needed if frost is among the cells
   int jobs = 1;
 };
 
-// What there is to do. Bytes and seconds are extrapolated from a few images, of which all cells are
-// made in memory; zero where none was asked for or could be read.
+// Estimate of the work. Bytes and seconds are extrapolated from a few images, for which all cells
+// are made in memory. They are zero if no image was requested or none could be read.
 struct CorruptPlan {
   std::int64_t images = 0, files = 0;
-  std::int64_t there = 0;  // of the files
-  double bytes = 0;        // of all files
-  double seconds = 0;      // to make those that are missing
+  std::int64_t there = 0;  // files that already exist
+  double bytes = 0;        // size of all files
+  double seconds = 0;      // time to make the missing files
 };
 
 struct CorruptReport {
   std::int64_t images = 0, files = 0;
-  std::int64_t there = 0, made = 0;   // files of earlier runs, and of this one
-  std::int64_t bytes = 0;             // of the latter
+  std::int64_t there = 0, made = 0;   // files of earlier runs, files of this run
+  std::int64_t bytes = 0;             // size of the files made
   std::vector<BadSample> unreadable;  // their files are missing
-  bool stopped = false;               // the same again goes on from here
+  bool stopped = false;               // another run continues from here
 };
 
-// The images of a data set, and where they go: <output>/<corruption>/<severity>/<class>/<file>, of
-// 224 x 224 pixels. The bytes of a file depend on the image, its name, the seed, the format and the
-// libraries that encode alone.
+// The images of a data set and their output files <output>/<corruption>/<severity>/<class>/<file>,
+// of 224 x 224 pixels. The bytes of a file depend only on the image, its name, the seed, the format
+// and the encoding libraries.
 class CorruptFolders {
  public:
-  // Names all files. DataError when two images would become the same file.
+  // Names all files. Throws DataError if two images would become the same file.
   CorruptFolders(const Dataset& dataset, CorruptOptions options);
 
-  // Which files are there is looked up; `samples` images are made to estimate from.
+  // Looks up which files exist, and makes `samples` images for the estimate.
   CorruptPlan plan(int samples) const;
 
-  // Makes what is missing; an empty file is missing too. What a killed run left half-written goes.
-  // An image that cannot be read is told to `on_unreadable` and left out. `keep_going` is called on
-  // the calling thread with the number of files that are done; false ends the work. ConfigError when
-  // the output was made otherwise or another process is at work there; Error when the system
-  // refuses.
+  // Makes the missing files; an empty file counts as missing. Deletes half-written files of a
+  // killed run. An image that cannot be read is passed to `on_unreadable` and skipped. `keep_going`
+  // is called on the calling thread with the number of finished files; false ends the work. Throws
+  // ConfigError if the output was made with other settings or another process is writing there, and
+  // Error if the system refuses.
   CorruptReport run(const std::function<bool(std::int64_t done)>& keep_going = {},
                     const std::function<void(const BadSample&)>& on_unreadable = {}) const;
 
@@ -64,7 +64,7 @@ class CorruptFolders {
 
   const Dataset& dataset_;
   CorruptOptions options_;
-  std::vector<std::string> items_, files_;  // by image: its name, and that of its files
+  std::vector<std::string> items_, files_;  // by image: item, file name
 };
 
 }  // namespace dtn

@@ -1,4 +1,4 @@
-// What a folder of corrupted images was made with, kept in it as corruptions.txt.
+// Settings that a folder of corrupted images was made with, stored in it as corruptions.txt.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,15 @@ namespace dtn {
 struct CorruptRecord {
   std::uint64_t seed = 0;
   CorruptFormat format = CorruptFormat::kJpeg;
-  std::string frost;  // FrostTextures::identity(), or empty while there is no frost
+  std::string frost;  // FrostTextures::identity(); empty without frost
 };
 
-// Nothing when the folder has none; DataError when it is something else.
+// Returns the record of a folder, or nothing if it has none. Throws DataError if the file is not a
+// record.
 std::optional<CorruptRecord> read_corrupt_record(const std::filesystem::path& folder);
 
-// Adds what `record` says to what the folder says. ConfigError when they contradict each other:
-// images of two kinds would be mixed.
+// Merges `record` into the record of the folder. Throws ConfigError if they contradict each other,
+// because the folder would mix images of two kinds.
 void extend_corrupt_record(const std::filesystem::path& folder, CorruptRecord record);
 
 }  // namespace dtn

@@ -9,7 +9,7 @@
 namespace dtn {
 namespace {
 
-// Workspaces that threads borrow: a data set does not know its threads.
+// Workspaces that threads borrow. They are pooled because a data set does not know its threads.
 class WorkspacePool {
  public:
   std::unique_ptr<CorruptWorkspace> take() {

@@ -1,5 +1,5 @@
-// A data set whose images are corrupted when they are loaded. Private to dtn_data, and to what
-// evaluates it.
+// A data set whose images are corrupted when they are loaded. Private to dtn_data and to the code
+// that evaluates it.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,13 @@ struct CorruptedOptions {
   CorruptionCell cell;
   std::uint64_t seed = 0;
   CorruptSource source = CorruptSource::kCrop;
-  // kJpeg: a sample is the JPEG that `dtn-data corrupt` would write, to the byte. kPng: the pixels.
+  // kJpeg: a sample is byte for byte the JPEG that `dtn-data corrupt` would write. kPng: the
+  // pixels.
   CorruptFormat format = CorruptFormat::kJpeg;
-  std::shared_ptr<const FrostTextures> frost;  // for frost alone
+  std::shared_ptr<const FrostTextures> frost;  // only for frost
 };
 
-// The samples of `clean` in their order, with its labels and classes.
+// Returns the samples of `clean` in their order, with its labels and classes.
 std::unique_ptr<Dataset> corrupted_dataset(std::shared_ptr<const Dataset> clean,
                                            CorruptedOptions options);
 

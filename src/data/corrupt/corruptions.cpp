@@ -52,7 +52,7 @@ std::vector<std::string> items_of(const std::string& list) {
                         " (known: ", known, ")"));
 }
 
-// "3", or "2-4".
+// Parses "3" or "2-4".
 std::array<int, 2> range_of(const std::string& item) {
   const auto digit = [&](std::size_t at) { return at < item.size() ? item[at] - '0' : 0; };
   const bool single = item.size() == 1, range = item.size() == 3 && item[1] == '-';

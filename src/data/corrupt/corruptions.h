@@ -1,6 +1,6 @@
-// The common corruptions of ImageNet-C (D. Hendrycks and T. Dietterich, "Benchmarking Neural Network
-// Robustness to Common Corruptions and Perturbations", ICLR 2019, section 4.2 and appendix), made
-// here rather than downloaded: what each does to an 8-bit image. docs/robustness.md says which are
+// The common corruptions of ImageNet-C (D. Hendrycks and T. Dietterich, "Benchmarking Neural
+// Network Robustness to Common Corruptions and Perturbations", ICLR 2019, section 4.2 and
+// appendix), applied to 8-bit images here and not downloaded. docs/robustness.md says which are
 // exact and which have the same distribution.
 #pragma once
 
@@ -18,7 +18,7 @@ namespace dtn {
 
 inline constexpr std::size_t kSeverities = 5;
 inline constexpr std::size_t kBenchmarkCorruptions = 15;
-// The side of the images of ImageNet-C.
+// Side of the images of ImageNet-C; pixels.
 inline constexpr int kCorruptedSide = 224;
 
 // Buffers of one thread, reused from image to image.
@@ -30,27 +30,27 @@ struct CorruptScratch {
   std::vector<std::uint32_t> words;
 };
 
-// What a corruption needs beside the image.
+// Arguments of a corruption besides the image.
 struct CorruptJob {
   int severity = 1;  // 1 .. 5
   Draws& draws;
   CorruptScratch& scratch;
-  const FrostTextures* frost = nullptr;  // for frost alone
+  const FrostTextures* frost = nullptr;  // only for frost
 };
 
 struct Corruption {
-  const char* name;   // of its folder
-  const char* group;  // of the folder around it, as the archives have them
-  // Whether it knows no image size: it means the same at 32 x 32. The others are for 224 x 224 and
-  // take no other size.
+  const char* name;   // name of its folder
+  const char* group;  // name of the parent folder, as in the archives
+  // True if it does not depend on the image size and means the same at 32 x 32. The others accept
+  // only 224 x 224.
   bool any_size;
-  // `image` has 3 channels; `out` becomes an image of its shape and is not `image`.
+  // `image` has 3 channels. `out` becomes an image of the same shape and is not `image`.
   void (*apply)(const Image& image, const CorruptJob& job, Image& out);
 };
 
-// The 15 of the benchmark, then the 4 that were published besides.
+// Returns the 15 corruptions of the benchmark, then the 4 extra ones that were also published.
 std::span<const Corruption> corruptions();
-// One of them by name, or null.
+// Returns the corruption of this name, or null.
 const Corruption* find_corruption(std::string_view name);
 inline bool in_benchmark(const Corruption& corruption) {
   return &corruption < corruptions().data() + kBenchmarkCorruptions;
@@ -61,23 +61,24 @@ bool is_frost(const Corruption& corruption);
 struct CorruptionCell {
   const Corruption* corruption = nullptr;
   int severity = 1;
-  std::string name() const;  // "gaussian_noise/3", which is its folder too
+  std::string name() const;  // "gaussian_noise/3"; also its folder
 };
 
-// "gaussian_noise,fog", "all" for the 19, or "" for the 15 of the benchmark; severities such as
-// "1-5", "2" or "1,3-4". In the order of the table and without repetition. ConfigError for an
-// unknown name or a severity outside 1 .. 5.
+// Parse the names of corruptions ("gaussian_noise,fog", "all" for the 19, or "" for the 15 of the
+// benchmark) and severities ("1-5", "2" or "1,3-4"). The results are in the order of the table,
+// without repetition. Throw ConfigError for an unknown name or a severity outside 1 .. 5.
 std::vector<const Corruption*> parse_corruptions(const std::string& names);
 std::vector<int> parse_severities(const std::string& text);
 std::vector<CorruptionCell> cells_of(std::span<const Corruption* const> corruptions,
                                      std::span<const int> severities);
 
-// Corrupts `image`, of 3 channels. The draws depend on the arguments alone: `item` is what the image
-// is called in its data set, "<class>/<file>". Error for a size that the corruption does not take.
+// Key of the random draws. `item` is the name of the image in its data set, "<class>/<file>".
 struct CorruptionKey {
   std::uint64_t seed = 0;
   std::string_view item;
 };
+// Corrupts `image`, of 3 channels. The draws depend only on the arguments. Throws Error for a size
+// that the corruption does not accept.
 void apply_corruption(const Image& image, const CorruptionCell& cell, const CorruptionKey& key,
                       const FrostTextures* frost, CorruptScratch& scratch, Image& out);
 

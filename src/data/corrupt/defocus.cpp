@@ -20,7 +20,7 @@ struct Disk {
 };
 constexpr Disk kDisks[] = {{3, .1}, {4, .5}, {6, .5}, {8, .5}, {10, .5}};
 
-// Of a fixed number of taps.
+// Returns 2 radius + 1 Gaussian weights.
 std::vector<double> alias_taps(int radius, double sigma) {
   std::vector<double> taps;
   double sum = 0;
@@ -32,7 +32,7 @@ std::vector<double> alias_taps(int radius, double sigma) {
   return taps;
 }
 
-// By symmetry, the quarter to the right of and below the middle is all there is to know: weights
+// By symmetry, the quarter to the right of and below the middle determines the kernel: weights
 // [reach + 1, reach + 1].
 struct Quarter {
   int reach = 0;
@@ -49,8 +49,8 @@ Quarter quarter_of(int severity) {
   return quarter;
 }
 
-// The rows dy above and below y added up, for all dy, as floats with mirrored borders: row dy of
-// `sums`, `stride` floats each.
+// Sums the row dy above y and the row dy below y, for all dy, as floats with mirrored borders. Row
+// dy of `sums` has the result; a row has `stride` floats.
 void add_rows(const Image& image, int y, int reach, std::int64_t stride, std::vector<float>& sums) {
   const std::int64_t row = static_cast<std::int64_t>(image.width) * 3;
   for (int dy = 0; dy <= reach; ++dy) {
@@ -96,7 +96,8 @@ DefocusKernel defocus_kernel(int severity) {
       double value = 0;
       for (int i = -smooth; i <= smooth; ++i) {
         for (int j = -smooth; j <= smooth; ++j) {
-          // Where the disk touches the edge of its grid this adds mass, which the original keeps.
+          // If the disk touches the edge of its grid, mirroring adds mass, which the original
+          // keeps.
           const int at = mirror_without_edge(y + i, side) * side + mirror_without_edge(x + j, side);
           value += taps[static_cast<std::size_t>(i + smooth)] *
                    taps[static_cast<std::size_t>(j + smooth)] * plain[static_cast<std::size_t>(at)];

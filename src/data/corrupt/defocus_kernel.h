@@ -5,8 +5,8 @@
 
 namespace dtn::corrupt {
 
-// weights [2 reach + 1, 2 reach + 1], symmetric. At severities 4 and 5 their sum is 1.013 and 1.011:
-// the image becomes lighter.
+// weights [2 reach + 1, 2 reach + 1], symmetric. At severities 4 and 5 they sum to 1.013 and 1.011,
+// so the image becomes lighter.
 struct DefocusKernel {
   int reach = 0;
   std::vector<double> weights;

@@ -18,7 +18,8 @@ void change_hsv(const Image& image, const HsvChange& change, Image& out) {
                        static_cast<std::int64_t>(image.width) * image.height, out.pixels.data());
 }
 
-// Pillow's box filter from `from` to `to` < from pixels, in 22-bit fixed point: see resample.h.
+// Weights of Pillow's box filter from `from` to `to` < from pixels, in 22-bit fixed point; see
+// resample.h.
 struct BoxAxis {
   struct Span {
     int begin = 0, count = 0;
@@ -70,7 +71,8 @@ void shrink(const std::uint8_t* in, int lines, int from, int channels, const Box
   }
 }
 
-// Enlarging by a box takes the pixel in which the centre lies.
+// Returns the source of pixel i. Enlarging with a box filter takes the pixel that contains the
+// centre.
 int nearest(int i, int from, int to) {
   return static_cast<int>((i + 0.5) * (static_cast<double>(from) / to));
 }
@@ -118,7 +120,7 @@ void pixelate(const Image& image, const CorruptJob& job, Image& out) {
   s.bytes.resize(static_cast<std::size_t>(height) * width * 3);
   shrink(image.pixels.data(), image.height, image.width, 3, box_axis(image.width, width),
          s.marks.data());
-  // Columns are lines of one pixel of 3 width channels.
+  // Shrinks the columns: the image is one line of pixels with 3 width channels each.
   shrink(s.marks.data(), 1, image.height, 3 * width, box_axis(image.height, height),
          s.bytes.data());
   std::uint8_t* to = out.pixels.data();

@@ -1,4 +1,4 @@
-// The random numbers of one corrupted image. Private to dtn_data.
+// Random numbers of one corrupted image. Private to dtn_data.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace dtn {
 
-// A sequence that depends on the four arguments alone, on any processor.
+// A sequence that depends only on the four arguments and is the same on any processor.
 class Draws {
  public:
   Draws(std::uint64_t seed, std::string_view corruption, int severity, std::string_view item);
@@ -19,15 +19,15 @@ class Draws {
   std::uint32_t word() { return philox_group(key_, group_++).v[0]; }
   double uniform(double low, double high) { return dtn::uniform(word(), low, high); }
 
-  // `buffer` becomes at least `count` words.
+  // Fills `buffer` with at least `count` words.
   void words(std::int64_t count, std::vector<std::uint32_t>& buffer);
-  // `out` becomes at least `count` numbers of mean 0 and deviation 1, to float32 precision and up to
-  // 6.6 deviations; `buffer` is overwritten.
+  // Fills `out` with at least `count` normal numbers of mean 0 and deviation 1, to float32
+  // precision and up to 6.6 deviations. Overwrites `buffer`.
   void normals(std::int64_t count, std::vector<std::uint32_t>& buffer, std::vector<float>& out);
 
  private:
   PhiloxKey key_;
-  std::uint64_t group_ = 0;  // the next of four words
+  std::uint64_t group_ = 0;  // next group of four words
 };
 
 }  // namespace dtn

@@ -1,4 +1,4 @@
-// Stretching by an affine map and by a smooth random field.
+// Elastic transform: an affine map and a smooth random field.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -26,12 +26,13 @@ struct Point {
   double x = 0, y = 0;
 };
 
-// x' = a x + b y + c, y' = d x + e y + f
+//     x' = a x + b y + c
+//     y' = d x + e y + f
 struct Affine {
   double a = 1, b = 0, c = 0, d = 0, e = 1, f = 0;
 };
 
-// The map of three points to three others.
+// Returns the affine map of three points to three others.
 Affine affine_between(const std::array<Point, 3>& from, const std::array<Point, 3>& to) {
   const double ux = from[1].x - from[0].x, uy = from[1].y - from[0].y;
   const double vx = from[2].x - from[0].x, vy = from[2].y - from[0].y;
@@ -47,7 +48,8 @@ Affine affine_between(const std::array<Point, 3>& from, const std::array<Point, 
   return map;
 }
 
-// A value between pixels of in [height, width, 3]; `mirror` says what lies outside.
+// Reads a value between pixels of in [height, width, 3]. `mirror` maps an index outside the image
+// to one inside.
 template <class Mirror>
 void read_between(const float* in, int height, int width, float x, float y, Mirror&& mirror,
                   float* out) {
@@ -67,9 +69,9 @@ void read_between(const float* in, int height, int width, float x, float y, Mirr
   }
 }
 
-// The blur of one direction with mirrored borders as a matrix: the kernel reaches up to 512 pixels,
-// over an image of 224 again and again, so that it is folded onto the image once and for all. Four
-// rows at a time are kept, from their first to their last weight.
+// Blur in one direction with mirrored borders, as a matrix. The kernel reaches up to 512 pixels,
+// several times across an image of 224, so it is folded onto the image once. Groups of four rows
+// use the columns from their first to their last weight.
 class FoldedBlur {
  public:
   explicit FoldedBlur(double sigma) {
@@ -91,8 +93,8 @@ class FoldedBlur {
     }
   }
 
-  // out[j, i] = sum over k of weights[i, k] in[k, j]: blurred down the columns, and transposed, so
-  // that applying it twice blurs both ways. in, out [224, 224].
+  // Blurs down the columns and transposes, so that two calls blur both ways. in, out [224, 224]:
+  //     out[j, i] = sum over k of weights[i, k] in[k, j]
   void apply(const float* in, std::vector<float>& lines, float* out) const {
     lines.resize(static_cast<std::size_t>(kRows) * kSide);
     for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -118,7 +120,7 @@ class FoldedBlur {
   std::vector<Group> groups_;
 };
 
-// alpha times a field of U(-1, 1), blurred.
+// Draws a field of U(-1, 1), blurs it and multiplies it by alpha.
 void draw_field(const FoldedBlur& blur, const Elastic& elastic, Draws& draws, CorruptScratch& s,
                 std::vector<float>& field) {
   constexpr std::size_t kPixels = static_cast<std::size_t>(kCorruptedSide) * kCorruptedSide;
@@ -133,14 +135,14 @@ void draw_field(const FoldedBlur& blur, const Elastic& elastic, Draws& draws, Co
 }
 
 Affine draw_affine(double shift, Draws& draws) {
-  // A third of the side around the middle.
+  // Three points at a third of the side from the middle.
   const std::array<Point, 3> from = {Point{186, 186}, Point{186, 38}, Point{38, 38}};
   std::array<Point, 3> to = from;
   for (Point& p : to) {
     p.x += draws.uniform(-shift, shift);
     p.y += draws.uniform(-shift, shift);
   }
-  return affine_between(to, from);  // what is read where
+  return affine_between(to, from);  // maps output points to input points
 }
 
 }  // namespace
@@ -149,7 +151,7 @@ void elastic_transform(const Image& image, const CorruptJob& job, Image& out) {
   static const FoldedBlur blurs[] = {FoldedBlur(kElastic[0].sigma), FoldedBlur(kElastic[1].sigma),
                                      FoldedBlur(kElastic[2].sigma)};
   const Elastic& elastic = by_severity(kElastic, job);
-  const FoldedBlur& blur = blurs[std::min(job.severity, 3) - 1];  // the last three share it
+  const FoldedBlur& blur = blurs[std::min(job.severity, 3) - 1];  // severities 3 to 5 share a blur
   CorruptScratch& s = job.scratch;
   const Affine map = draw_affine(elastic.shift, job.draws);
   draw_field(blur, elastic, job.draws, s, s.field);

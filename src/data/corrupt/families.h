@@ -1,4 +1,4 @@
-// The corruptions one by one, see corruptions.h, and docs/robustness.md for their parameters.
+// The individual corruptions; see corruptions.h, and docs/robustness.md for their parameters.
 // Private to dtn_data.
 #pragma once
 
@@ -30,7 +30,7 @@ void pixelate(const Image& image, const CorruptJob& job, Image& out);
 void jpeg_compression(const Image& image, const CorruptJob& job, Image& out);
 void elastic_transform(const Image& image, const CorruptJob& job, Image& out);
 
-// One of five values, by severity.
+// Returns one of five values, by severity.
 template <class T>
 const T& by_severity(const T (&values)[kSeverities], const CorruptJob& job) {
   return values[job.severity - 1];

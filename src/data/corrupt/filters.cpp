@@ -13,7 +13,7 @@ DTN_NO_CONTRACTION
 namespace dtn::corrupt {
 namespace {
 
-// Rows or columns of an image beside a middle one, the outermost pair first.
+// Collects the rows or columns on both sides of a middle one, the outermost pair first.
 template <class At>
 void fill_pairs(int radius, At&& at, std::vector<const double*>& before,
                 std::vector<const double*>& after) {
@@ -25,7 +25,7 @@ void fill_pairs(int radius, At&& at, std::vector<const double*>& before,
   }
 }
 
-// The row of `width` pixels with the edge ones repeated `margin` times on both sides.
+// Copies a row of `width` pixels and repeats the edge pixels `margin` times on both sides.
 template <class In, class Out>
 void extend_row(const In* in, int width, int channels, int margin, Out* out) {
   const std::int64_t row = static_cast<std::int64_t>(width) * channels;
@@ -41,7 +41,7 @@ int floor_mod(int i, int n) { return (i % n + n) % n; }
 }  // namespace
 
 double exponential(double x) {
-  // By 1/32 to 1/16 of a unit of the last place.
+  // Lowers the value by 1/32 to 1/16 of a unit in the last place.
   constexpr long double kDown = 1 - 0x1p-57L;
   return static_cast<double>(std::exp(static_cast<long double>(x)) * kDown);
 }
@@ -130,7 +130,8 @@ void motion_filter(const std::uint8_t* in, const PlaneShape& shape, const Motion
     }
     double* const line = scratch.wide_line.data();
     kernels().sum64({taps.data(), weights.data(), count}, row, line);
-    // ImageMagick holds a byte as 257 times as much in 16 bits, rounds to these and truncates back.
+    // ImageMagick stores a byte as 257 times its value in 16 bits, rounds to 16 bits and truncates
+    // back.
     for (std::int64_t i = 0; i < row; ++i) {
       out[y * row + i] =
           static_cast<std::uint8_t>(static_cast<std::int32_t>(257 * line[i] + 0.5) / 257);

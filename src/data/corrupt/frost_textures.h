@@ -1,4 +1,4 @@
-// The pictures of frost that are laid over images.
+// Pictures of frost that are blended with images.
 #pragma once
 
 #include <memory>
@@ -11,21 +11,21 @@ namespace dtn {
 
 class FrostTextures {
  public:
-  // Made up by code, alike on every call: five of the sizes of the originals, with their mean and
-  // deviation by channel and their mean step from a pixel to its right neighbour. What is measured
-  // with them is not comparable with published figures.
+  // Returns five generated pictures, the same on every call. They have the sizes of the originals,
+  // their mean and deviation by channel, and their mean step from a pixel to its right neighbour.
+  // Results measured with them are not comparable with published figures.
   static std::shared_ptr<const FrostTextures> stand_in();
 
-  // The originals, by the names frost1.png, frost2.png, frost3.png, frost4.jpg and frost5.jpg (there
-  // is a sixth that is never drawn), where all five are in `folder`; else whatever images it holds,
-  // in order of their names. DataError when there are none, when one cannot be read, or has fewer
-  // than 225 pixels on a side.
+  // Reads pictures from a folder. If `folder` holds all five originals frost1.png, frost2.png,
+  // frost3.png, frost4.jpg and frost5.jpg (there is a sixth that is never drawn), these are used.
+  // Otherwise all its images are used, in the order of their names. Throws DataError if there are
+  // none, or if one cannot be read or has fewer than 225 pixels on a side.
   static std::shared_ptr<const FrostTextures> from_folder(const std::string& folder);
 
-  const std::vector<Image>& images() const { return images_; }  // of 3 channels
+  const std::vector<Image>& images() const { return images_; }  // 3 channels each
   bool is_stand_in() const { return stand_in_; }
   static constexpr const char* kStandIn = "stand-in";
-  // kStandIn, or what tells the pictures of a folder apart.
+  // Returns kStandIn, or a fingerprint of the pictures of a folder.
   const std::string& identity() const { return identity_; }
 
  private:

@@ -14,12 +14,12 @@ DTN_NO_CONTRACTION
 namespace dtn::corrupt {
 namespace {
 
-// What a picture is to be like: statistics of one of the originals.
+// Target statistics of a picture, those of one of the originals.
 struct IceKind {
   int height, width;
   std::array<double, 3> mean, deviation;
   double step;         // mean difference of horizontal neighbours
-  double correlation;  // of channels
+  double correlation;  // between channels
 };
 
 constexpr IceKind kKinds[] = {
@@ -31,7 +31,7 @@ constexpr IceKind kKinds[] = {
 
 using Plane = std::vector<double>;
 
-// Mean 0, deviation 1.
+// Shifts and scales `plane` to mean 0 and deviation 1.
 void standardize(Plane& plane) {
   double sum = 0, squares = 0;
   for (double v : plane) sum += v;
@@ -50,7 +50,7 @@ double product_of(const Plane& a, const Plane& b) {
   return sum / static_cast<double>(a.size());
 }
 
-// Takes from `plane` what it has of `other`, both of deviation 1.
+// Removes the component of `other` from `plane`. Both have deviation 1.
 void part_from(const Plane& other, Plane& plane) {
   const double shared = product_of(plane, other);
   for (std::size_t i = 0; i < plane.size(); ++i) plane[i] -= shared * other[i];
@@ -80,7 +80,7 @@ class IcePainter {
   }
 
  private:
-  // Five octaves of random values on grids, with smooth steps between.
+  // Returns the sum of five octaves of random values on grids, smoothly interpolated.
   Plane bed() {
     Plane plane(static_cast<std::size_t>(kind_.height) * kind_.width);
     double amplitude = 1;
@@ -127,7 +127,7 @@ class IcePainter {
     for (std::size_t i = 0; i < ice.size(); ++i) ice[i] += uniform(words[i], -.5, .5);
   }
 
-  // A walk of straight pieces that turn a little, with side branches at 60 degrees.
+  // Draws a walk of straight pieces that turn slightly, with side branches at 60 degrees.
   void grow(Plane& plane, double x, double y, double angle, double brightness, int depth) {
     const int pieces = depth == 0 ? 8 : 3;
     const double width = draws_.uniform(1, depth == 0 ? 3 : 2);
@@ -160,7 +160,7 @@ class IcePainter {
     }
   }
 
-  // What is fine is amplified until the neighbours differ by as much as they should.
+  // Amplifies the fine detail until the mean difference of neighbours reaches its target.
   Image match() {
     double low = 0, high = 16;
     Image image;
@@ -190,7 +190,7 @@ class IcePainter {
     return image;
   }
 
-  // Clamping to bytes takes from mean and deviation what a few rounds give back.
+  // Clamping to bytes changes mean and deviation. A few rounds correct them.
   void store(const Plane& channel, std::size_t c, Image& image) const {
     const double n = static_cast<double>(channel.size());
     double shift = kind_.mean[c], scale = kind_.deviation[c];

@@ -1,4 +1,4 @@
-// Frost on glass, drawn by code. Private to dtn_data.
+// Generates pictures of frost on glass. Private to dtn_data.
 #pragma once
 
 #include <vector>
@@ -7,7 +7,8 @@
 
 namespace dtn::corrupt {
 
-// Five pictures, alike on every call; the second and the third are the same, as in the originals.
+// Returns five pictures, the same on every call. The second and the third are equal, as in the
+// originals.
 std::vector<Image> make_ice();
 
 }  // namespace dtn::corrupt

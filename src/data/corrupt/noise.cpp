@@ -1,4 +1,4 @@
-// Noise on each value of each pixel by itself.
+// Noise that is independent for each value of each pixel.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -13,9 +13,10 @@ std::int64_t values_of(const Image& image) {
   return static_cast<std::int64_t>(image.pixels.size());
 }
 
-// The number of photons that arrive where `rate` are expected, as the byte it becomes: for each of
-// the 256 values a pixel may have, the distribution function of Poisson in units of 2^-32. From
-// `rate` on the result is white, so that no more thresholds than that are needed.
+// Shot noise: draws a number of photons and converts it to a byte. A white pixel has `rate`
+// expected photons. For each of the 256 values of a pixel, the table holds the distribution
+// function of Poisson in units of 2^-32. From `rate` photons on the result is white, so `rate`
+// thresholds suffice.
 class ShotTable {
  public:
   explicit ShotTable(int rate) : rate_(rate), thresholds_(256 * static_cast<std::size_t>(rate)) {
@@ -40,7 +41,8 @@ class ShotTable {
       term *= mean / (n + 1);
       thresholds[n] = static_cast<std::uint32_t>(std::min(sum * 0x1p32, 4294967295.0));
     }
-    int n = 0;  // the search begins at the first that the highest byte of a word does not exclude
+    // The search for a word begins at the first n that its highest byte does not exclude.
+    int n = 0;
     for (std::uint32_t high = 0; high < 256; ++high) {
       while (n < rate_ && high << 24 >= thresholds[n]) ++n;
       guide_[static_cast<std::size_t>(value)][high] = static_cast<std::uint8_t>(n);

@@ -27,7 +27,7 @@ class Plasma {
     constexpr int kMask = kPlasmaSide - 1;
     return map_[static_cast<std::size_t>((y & kMask) * kPlasmaSide + (x & kMask))];
   }
-  // The amplitude goes in twice, as in the original.
+  // The amplitude is applied twice, as in the original.
   float noisy(float sum, float amplitude) {
     return sum / 4 + amplitude * static_cast<float>(uniform(*word_++, -amplitude, amplitude));
   }
@@ -42,7 +42,7 @@ class Plasma {
     }
   }
 
-  // Each point between two corners has these and the middles of two squares for neighbours.
+  // The neighbours of a point between two corners are the corners and the middles of two squares.
   void diamonds(int step, float amplitude) {
     const int half = step / 2;
     for (int y = 0; y < kPlasmaSide; y += step) {

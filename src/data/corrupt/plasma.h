@@ -10,8 +10,8 @@ namespace dtn::corrupt {
 
 inline constexpr int kPlasmaSide = 256;
 
-// `plasma` [256, 256] becomes a fractal surface that wraps around, by the diamond-square algorithm,
-// scaled to [0, 1]. Its noise falls by decay^2 from one step to the next.
+// Draws a fractal surface that wraps around, by the diamond-square algorithm, scaled to [0, 1].
+// plasma [256, 256]. The noise falls by decay^2 from step to step.
 void draw_plasma(float decay, Draws& draws, std::vector<std::uint32_t>& words,
                  std::vector<float>& plasma);
 

@@ -1,4 +1,4 @@
-// Drops of water and splashes of mud.
+// Spatter: drops of water and splashes of mud.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -24,7 +24,7 @@ struct Gray {
   std::vector<std::uint8_t> pixels;
 };
 
-// Values with a border of `margin` all around.
+// Values with a border of `margin` on all sides.
 struct Padded {
   Padded(int h, int w, int border, std::int32_t value = 0)
       : height(h),
@@ -40,7 +40,7 @@ struct Padded {
   std::vector<std::int32_t> values;
 };
 
-// Fills the border by what `inside` says of an index that lies outside.
+// Fills the border. `inside` maps an index outside the image to one inside.
 template <class Inside>
 void fill_border(Padded& p, Inside&& inside) {
   for (int y = -p.margin; y < p.height + p.margin; ++y) {
@@ -65,7 +65,7 @@ Padded padded(int height, int width, const Value* values) {
 
 int repeat_edge(int i, int n) { return std::clamp(i, 0, n - 1); }
 
-// out[y, x] = f(the row of `p` above, the row itself, the one below, x)
+// out[y, x] = f(row of `p` above, row, row below, x)
 template <class F>
 std::vector<std::uint8_t> filter(Padded& p, F&& f) {
   std::vector<std::uint8_t> out(static_cast<std::size_t>(p.height) * p.width);
@@ -83,8 +83,8 @@ std::int32_t sum_of_nine(const std::int32_t* above, const std::int32_t* row,
          below[x] + below[x + 1];
 }
 
-// Canny's edges with OpenCV's details: Sobel gradients of 3 x 3 with the edge pixel repeated, their
-// absolute sum for magnitude, directions cut at 22.5 and 67.5 degrees.
+// Canny's edge detector with OpenCV's details: 3 x 3 Sobel gradients with the edge pixel repeated,
+// the sum of absolute gradients as magnitude, and directions divided at 22.5 and 67.5 degrees.
 class Canny {
  public:
   Canny(const Gray& gray, int low, int high)
@@ -105,7 +105,7 @@ class Canny {
     }
   }
 
-  // Whether the pixels of a row are edges: kEdge where so.
+  // Returns the marks of a row: kEdge for the pixels of edges.
   const std::int32_t* row(int y) { return marks_.row(y); }
   enum Mark : std::int32_t { kNone, kWeak, kEdge };
 
@@ -134,7 +134,7 @@ class Canny {
     }
   }
 
-  // Whether the magnitude is a maximum across the edge.
+  // Returns true if the magnitude is a maximum across the edge.
   bool is_ridge(const std::int32_t* m, int dx, int dy) const {
     constexpr int kTan22 = 13573;  // 2^15 tan(22.5 degrees)
     const int across = std::abs(dx), down = std::abs(dy) << 15, stride = magnitude_.stride;
@@ -146,7 +146,7 @@ class Canny {
   }
 
   void strengthen(std::int32_t* mark) {
-    if (*mark != kWeak) return;  // nor is the border
+    if (*mark != kWeak) return;  // the border is kNone
     *mark = kEdge;
     strong_.push_back(mark);
   }
@@ -156,12 +156,12 @@ class Canny {
   std::vector<std::int32_t*> strong_;
 };
 
-// The distance to the nearest edge by the chamfer of 5 x 5, at most 20, in units of 2^-16.
+// Returns the distance to the nearest edge by the 5 x 5 chamfer, at most 20, in units of 2^-16.
 Padded edge_distance(const Gray& gray, Canny& edges) {
   constexpr std::int32_t kOne = 65536, kDiagonal = 91750, kKnight = 143976;  // 1, 1.4, 2.1969
   constexpr std::int32_t kMost = 20 * kOne;
   Padded d(gray.height, gray.width, 2, kMost);
-  // The pixels before one, in the direction of `sign`.
+  // Updates a distance from the pixels before it, in the direction of `sign`.
   const auto relax = [stride = d.stride](std::int32_t* at, int sign) {
     const std::int32_t* const one = at - sign * stride;
     const std::int32_t* const two = one - sign * stride;
@@ -185,7 +185,7 @@ Padded edge_distance(const Gray& gray, Canny& edges) {
   return d;
 }
 
-// As OpenCV's equalizeHist: the darkest value becomes 0.
+// Equalizes like OpenCV's equalizeHist: the darkest value becomes 0.
 void equalize_gray(std::vector<std::uint8_t>& pixels) {
   std::array<std::int64_t, 256> counts{};
   for (std::uint8_t v : pixels) ++counts[v];
@@ -204,8 +204,8 @@ void equalize_gray(std::vector<std::uint8_t>& pixels) {
   for (std::uint8_t& v : pixels) v = table[v];
 }
 
-// How deep the water seems: the distance to the nearest edge, smoothed and equalized, in a light from
-// one side, smoothed again.
+// Returns the apparent depth of the water: the distance to the nearest edge, smoothed and
+// equalized, then lit from one side and smoothed again.
 std::vector<std::uint8_t> shade_of(const Gray& gray) {
   Canny edges(gray, 50, 150);
   Padded distance = edge_distance(gray, edges);
@@ -224,7 +224,7 @@ std::vector<std::uint8_t> shade_of(const Gray& gray) {
   return filter(p, [](auto... rows) { return (sum_of_nine(rows...) + 4) / 9; });
 }
 
-// How much water there is at each pixel, 0 .. strength.
+// Computes the amount of water at each pixel, 0 .. strength.
 void water_mask(const std::vector<double>& liquid, int height, int width, double strength,
                 std::vector<float>& mask) {
   Gray gray{height, width, std::vector<std::uint8_t>(liquid.size())};

@@ -22,7 +22,7 @@ struct Snow {
   float keep;
 };
 
-// Flakes before they fall: what is zoomed into is all that has to be drawn.
+// Draws the flakes before they fall. Only the part that the zoom shows is drawn.
 void draw_flakes(const Snow& snow, int height, int width, Draws& draws, CorruptScratch& s) {
   const ZoomAxis down = zoom_axis(height, snow.zoom), across = zoom_axis(width, snow.zoom);
   draws.normals(static_cast<std::int64_t>(down.count) * across.count, s.words, s.noise);

@@ -48,7 +48,7 @@ void zoom_blur(const Image& image, const CorruptJob& job, Image& out) {
   CorruptScratch& s = job.scratch;
   s.plane.assign(image.pixels.begin(), image.pixels.end());
   s.field = s.plane;
-  const double step = (1 + zooms.step) - 1;  // as numpy's arange has it
+  const double step = (1 + zooms.step) - 1;  // as in numpy's arange
   for (int i = 0; i < zooms.count; ++i) add_zoomed(s.plane, shape, 1 + i * step, s, s.field);
   const auto images = static_cast<float>(zooms.count + 1);
   for (std::size_t i = 0; i < out.pixels.size(); ++i) {
