@@ -1,4 +1,4 @@
-// Damaged images met while loading: each is logged and counted once, and too many are an error.
+// Damaged images found while loading. Each is logged and counted once; too many are an error.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ class BadImages {
  public:
   explicit BadImages(std::int64_t max) : max_(max) {}
 
-  // Throws DataError, listing the first few, when it is one more than allowed. Thread-safe.
+  // Adds a damaged image. Throws DataError with the first few names if more are damaged than
+  // allowed. Thread-safe.
   void add(std::int64_t index, const std::string& name, const std::string& what);
 
   std::int64_t count() const;

@@ -1,9 +1,9 @@
-// The batches that are being made ahead, and who makes what of them. One cursor runs through the
-// rows of an epoch, batch after batch. Whoever makes samples claims the next few rows at the
-// cursor, so that all work on the batch that is needed soonest. The cursor may be as many batches
-// ahead of the consumer as there are slots.
+// Prefetched batches, and which worker fills which rows. One cursor runs through the rows of an
+// epoch, batch after batch. Each thread that makes samples claims the next few rows at the cursor,
+// so that all threads work on the batch that is needed soonest. The cursor may be ahead of the
+// consumer by as many batches as there are slots.
 //
-// Not safe to share: the loader holds its lock.
+// Not thread-safe: the loader holds its lock.
 #pragma once
 
 #include <array>
@@ -18,7 +18,7 @@ namespace dtn {
 
 inline constexpr std::int64_t kMaxClaim = 16;
 
-// Rows [begin, end) of a batch, for one thread to make.
+// Rows [begin, end) of a batch, made by one thread.
 struct Claim {
   BatchSlot* slot;
   std::int64_t epoch;
@@ -28,14 +28,14 @@ struct Claim {
 
 class BatchRing {
  public:
-  // At most max(3, 2 x workers / rows + 1) slots for `workers` threads beside the consumer's, one
-  // without.
+  // With `workers` threads besides the consumer's, there are at most max(3, 2 x workers / rows + 1)
+  // slots. Without workers there is one slot.
   BatchRing(std::int64_t images, const std::vector<FieldSpec>& fields,
             const LoaderOptions& options);
 
   const BatchPlan& plan() const { return plan_; }
 
-  // Gives nothing out any more; when is_idle(), start() may be called.
+  // Stops giving out claims. start() may be called when is_idle().
   void stop() { end_ = 0; }
   bool is_idle() const { return claims_out_ == 0; }
   void start(std::int64_t epoch, std::int64_t first_batch);

@@ -54,7 +54,7 @@ void BatchSlot::hand_over(const HostMemory& memory, Batch& batch) {
   }
 }
 
-// Makes `theirs` hold what this slot can go on with, and no field besides.
+// Gives `theirs` tensors that this slot can continue with, and no other fields.
 void BatchSlot::prepare_exchange(const HostMemory& memory, Fields& theirs) const {
   const bool same =
       std::ranges::equal(theirs, fields_, {}, &Fields::Field::first, &Fields::Field::first);
@@ -65,7 +65,7 @@ void BatchSlot::prepare_exchange(const HostMemory& memory, Fields& theirs) const
     const bool reusable = tensor.defined() && tensor.unique() && tensor.shape() == ours.shape() &&
                           tensor.dtype() == ours.dtype() && tensor.device() == kCpu;
     if (reusable) continue;
-    // Given back first, so that the allocator's cache can serve the next line.
+    // Freed first, so that the allocator's cache can serve the next line.
     tensor = Tensor();
     tensor = allocate_rows(spec, most_rows_, memory);
   }

@@ -1,4 +1,4 @@
-// A batch in the making, or ready.
+// A batch that is being made or is ready.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace dtn {
 
-// Workers fill different rows at the same time, without a lock; counts and the error change under
-// that of the loader.
+// Workers fill different rows at the same time, without a lock. Counts and the error change under
+// the loader's lock.
 class BatchSlot {
  public:
   BatchSlot(const std::vector<FieldSpec>& fields, std::int64_t most_rows, const HostMemory& memory);
@@ -20,19 +20,19 @@ class BatchSlot {
   void begin(std::int64_t count);
   std::int64_t count() const { return count_; }
 
-  // A row is made of a sample, or stays out of the batch.
+  // set_row() records the sample of a row. A row that is not good stays out of the batch.
   Fields& fields() { return fields_; }
   void set_row(std::int64_t row, std::int64_t index, bool good);
 
-  // So many rows are done. What the lowest failing row threw is kept.
+  // Marks `rows` rows as done. The exception of the lowest failing row is kept.
   void finish(std::int64_t rows, std::exception_ptr error, std::int64_t error_row);
   bool is_whole() const { return remaining_ == 0; }
   const std::exception_ptr& error() const { return error_; }
   bool has_good_rows() const;
 
-  // Moves what is good to the front, and exchanges the tensors for the batch's old ones where
-  // nobody else holds them. What may fail comes before the slot is touched, so that a caller may
-  // try again.
+  // Moves the good rows to the front and swaps the tensors with those of the batch. Tensors of the
+  // batch that are held elsewhere are first replaced by new ones. All steps that may fail come
+  // before the slot changes, so a caller may try again.
   void hand_over(const HostMemory& memory, Batch& batch);
 
  private:

@@ -1,4 +1,4 @@
-// From the fields that were carried to a device to those that a step sees there.
+// Converts the fields that are carried to a device into the fields that a step reads there.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +11,17 @@ namespace dtn {
 
 class Delivery {
  public:
-  // For batches of at most `most_rows` rows. With `fixed_addresses` every delivered field comes to
-  // the same address; else one that is carried stays where it is. Throws Error when a field is
-  // neither carried nor made by the source's finisher.
+  // For batches of at most `most_rows` rows. With `fixed_addresses`, every delivered field is
+  // always at the same address. Otherwise a field that is delivered as it was carried stays where
+  // it is. Throws Error if a field is neither carried nor made by the source's finisher.
   Delivery(const SampleSource& source, std::int64_t most_rows, Device device, bool fixed_addresses);
 
-  // Enqueues for computing what makes of the n rows that were carried those in `delivered`.
+  // Enqueues the conversion of the n carried rows into `delivered`.
   void deliver(const Fields& carried, std::int64_t n, const BatchKey& key, Fields& delivered);
 
  private:
-  std::vector<FieldSpec> passed_, made_;  // as they were carried; by the finisher
-  Fields buffers_;                        // most_rows of what has an address of its own
+  std::vector<FieldSpec> passed_, made_;  // delivered as carried; made by the finisher
+  Fields buffers_;                        // most_rows rows of fields with their own memory
   std::unique_ptr<BatchFinisher> finisher_;
 };
 

@@ -6,7 +6,7 @@
 namespace dtn {
 namespace {
 
-// One that the step reads, one whose copies run, one whose copies are waiting.
+// One slot that the step reads, one whose copies run, and one whose copies wait.
 constexpr std::size_t kSlots = 3;
 
 }  // namespace
@@ -17,18 +17,19 @@ DeviceRing::DeviceRing(Loader& loader, Device device) : loader_(loader), slots_(
     for (const FieldSpec& field : carried) {
       slot.device[field.name] = allocate_rows(field, loader.batch_size(), device);
     }
-    // The memory may come from the cache: its former users are done with it once this is reached.
+    // The memory may come from the cache. Its former users are done with it once this event is
+    // reached.
     slot.consumed.record();
   }
 }
 
 DeviceRing::~DeviceRing() {
-  // The allocators give memory away in the order of the computing stream and of the host.
+  // Waits because the allocators reuse memory in the order of the computing stream and of the host.
   for (Slot& slot : slots_) {
     try {
       slot.copied.wait();
     } catch (const Error&) {
-      // The device has failed; whoever waits for a result is told.
+      // The device has failed; the next wait for a result reports it.
     }
   }
 }
@@ -46,12 +47,11 @@ const DeviceRing::Slot* DeviceRing::take() {
 }
 
 void DeviceRing::stage_ahead() {
-  // One slot is the step's.
+  // One slot belongs to the step.
   while (staged_ + 1 < kSlots && loader_.has_ready() && slot_to_fill().copied.reached()) stage();
 }
 
-// Takes the loader's next batch, waiting for it, and enqueues its copies. False at the end of the
-// epoch.
+// Waits for the loader's next batch and enqueues its copies. Returns false at the end of the epoch.
 bool DeviceRing::stage() {
   Slot& slot = slot_to_fill();
   slot.copied.wait();
@@ -65,7 +65,7 @@ bool DeviceRing::stage() {
   return true;
 }
 
-// What the step that has just been enqueued reads may be overwritten behind it.
+// Records that the slot may be overwritten after the step that was just enqueued.
 void DeviceRing::retire() {
   if (serving_) serving_->consumed.record();
   serving_ = nullptr;

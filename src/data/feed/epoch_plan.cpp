@@ -13,10 +13,10 @@ namespace dtn {
 namespace {
 
 constexpr std::uint32_t kShuffleStream = 0x53485546;  // "SHUF"
-constexpr std::int64_t kSamplerUnit = 256;            // of DeiT's RASampler
+constexpr std::int64_t kSamplerUnit = 256;            // as in DeiT's RASampler
 constexpr std::int64_t kMostKeys = std::int64_t{1} << 60;
 
-// A shuffle of 0 .. order.size()-1.
+// Fills `order` with a shuffle of 0 .. order.size()-1.
 void shuffle_into(std::span<std::int64_t> order, std::uint64_t seed, std::int64_t epoch,
                   std::int64_t repeat) {
   std::iota(order.begin(), order.end(), std::int64_t{0});

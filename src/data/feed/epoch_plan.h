@@ -1,4 +1,4 @@
-// Which samples an epoch consists of, in what order, and which of them are a rank's.
+// Samples of an epoch, their order, and the share of each rank.
 #pragma once
 
 #include <cstdint>
@@ -9,32 +9,32 @@
 
 namespace dtn {
 
-// The order in which an epoch visits n samples: a permutation of 0 .. n-1 drawn by Fisher and
-// Yates' shuffle, or just 0 .. n-1. `repeat` numbers the passes of an epoch.
+// Returns the order in which an epoch visits n samples: a permutation of 0 .. n-1 from the
+// Fisher-Yates shuffle, or just 0 .. n-1. `repeat` numbers the passes of an epoch.
 std::vector<std::int64_t> epoch_order(std::uint64_t seed, std::int64_t epoch, std::int64_t n,
                                       bool shuffle, std::int64_t repeat = 0);
 
-// Samples of an epoch over all ranks, `repeats` times those of a pass: one for each image; or, with
-// `copies` of each in a row, as many up to a multiple of 256 below (all, when there are fewer), so
-// that a pass ends after 1/copies of the images. (RASampler of DeiT, Touvron et al., 2021.)
-// DataError when they cannot be counted.
+// Returns the number of samples of an epoch over all ranks, `repeats` times that of a pass. A pass
+// has one sample for each image. With `copies` of each image in a row, the number is rounded down
+// to a multiple of 256 (if it is at least 256), so a pass ends after 1/copies of the images.
+// (RASampler of DeiT, Touvron et al., 2021.) Throws DataError if the number overflows.
 std::int64_t epoch_length(std::int64_t images, int repeats, int copies);
 
-// The rows of a global batch that are a rank's, ascending: row i and its mirror image, row
-// batch_size - 1 - i, belong to rank min(i, batch_size - 1 - i) mod ranks. Mixing a batch with its
-// own reverse thus never crosses ranks and finds the same partners whatever their number, while
-// copies in a row are spread over the ranks. Shares differ by at most two rows; they are equal
-// where 2 x ranks divides batch_size.
+// Returns the rows of a global batch that belong to a rank, ascending. Row i and its mirror image,
+// row batch_size - 1 - i, belong to rank min(i, batch_size - 1 - i) mod ranks. Mixing a batch with
+// its reverse thus never crosses ranks and pairs the same rows for any number of ranks. Copies in a
+// row are spread over the ranks. Shares differ by at most two rows; they are equal if 2 x ranks
+// divides batch_size.
 std::vector<std::int64_t> rows_of_rank(std::int64_t batch_size, int rank, int ranks);
 
 // A sample to be prepared.
 struct PlannedSample {
   std::int64_t index;  // in the data set
-  std::uint64_t key;   // names its random numbers, see SampleKey::sample
+  std::uint64_t key;   // selects its random numbers; see SampleKey::sample
 };
 
-// The samples at positions 0 .. length()-1 of an epoch, over all ranks. Keeps the order of one pass
-// through the images at a time, and allocates nothing once it is made.
+// The samples at positions 0 .. length()-1 of an epoch, over all ranks. Holds the order of one pass
+// through the images at a time. Only the constructor allocates.
 class EpochPlan {
  public:
   EpochPlan(std::int64_t images, const LoaderOptions& options);
@@ -42,7 +42,8 @@ class EpochPlan {
   std::int64_t length() const { return length_; }
 
   void start(std::int64_t epoch);
-  // Shuffles anew whenever the position lies in another pass than the last one; else a look-up.
+  // Returns the sample at a position. Shuffles if the position lies in another pass than the last
+  // one; otherwise this is a look-up.
   PlannedSample at(std::int64_t position);
 
  private:
@@ -54,21 +55,21 @@ class EpochPlan {
   bool shuffle_;
   std::uint64_t seed_;
   std::int64_t epoch_ = 0, pass_ = -1;
-  std::vector<std::int64_t> order_;  // [images], of pass_; empty without shuffling
+  std::vector<std::int64_t> order_;  // [images], order of pass_; empty without shuffling
   LengthBuckets buckets_;
 };
 
-// The same by batch and row, for one rank.
+// The plan of an epoch by batch and row, for one rank.
 class BatchPlan {
  public:
   BatchPlan(std::int64_t images, const LoaderOptions& options);
 
-  // Global batches, the same for all ranks.
+  // Returns the number of global batches, the same for all ranks.
   std::int64_t batches() const;
-  // The rows of this rank in a full batch, at least 1 so that a batch has memory.
+  // Returns the number of rows of this rank in a full batch, at least 1 so that a batch has memory.
   std::int64_t most_rows() const;
   std::int64_t rows_of(std::int64_t batch) const;
-  // Of the whole epoch, this rank's.
+  // Returns the number of samples of this rank in the whole epoch.
   std::int64_t samples() const;
 
   void start(std::int64_t epoch) { epoch_.start(epoch); }
@@ -78,7 +79,7 @@ class BatchPlan {
   EpochPlan epoch_;
   std::int64_t batch_size_;
   bool drop_last_;
-  std::vector<std::int64_t> rows_;  // of a full global batch, that are this rank's
+  std::vector<std::int64_t> rows_;  // this rank's rows of a full global batch
 };
 
 }  // namespace dtn

@@ -29,7 +29,7 @@ void BatchFeeder::start(std::int64_t epoch, std::int64_t first_batch) {
 }
 
 bool BatchFeeder::next(DeviceBatch& batch) {
-  // The loader uses memory again that nobody holds.
+  // Released, so that the loader can reuse the memory.
   batch.fields.release();
   batch.host.release();
   batch.n = 0;

@@ -24,8 +24,8 @@ class ImageFinisher final : public BatchFinisher {
 
   const Device device_;
   const AugmentConfig mixing_;
-  Tensor table_;         // [channels, 256] float32, where images are made of pixels
-  Tensor normal_table_;  // where images are erased from
+  Tensor table_;         // [channels, 256] float32; only if raw
+  Tensor normal_table_;  // only if images are erased
 };
 
 ImageFinisher::ImageFinisher(const Transform& transform, bool raw, const AugmentConfig& mixing,
@@ -70,7 +70,7 @@ void ImageFinisher::erase(const Fields& carried, Tensor& images) const {
                   });
 }
 
-// Mixes the images in place; with a share of 1 only the labels are written.
+// Mixes the images in place. With a share of 1, only the labels are written.
 void ImageFinisher::mix(const BatchKey& key, Fields& delivered) const {
   Tensor& image = delivered.at("image");
   const std::int64_t n = image.dim(0), channels = image.dim(1), height = image.dim(2),

@@ -1,4 +1,4 @@
-// What is done to the images of a batch on the device, see image_samples.h.
+// Processing of a batch of images on the device; see image_samples.h.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace dtn {
 
-// Makes images of pixels where `raw`, and mixes them where `mixing` says so. Null where there is
+// Converts pixels to images if `raw`, and mixes images if `mixing` does. Returns null if there is
 // nothing to do.
 std::unique_ptr<BatchFinisher> make_image_finisher(const Transform& transform, bool raw,
                                                    const AugmentConfig& mixing, Device device);

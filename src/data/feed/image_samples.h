@@ -1,13 +1,13 @@
 // Labelled images as samples of a task.
 //
-// Delivered are "image" [channels, size, size] float32 and "label" int64; where batches are mixed,
-// also "partner_label" int64, of the image that each is mixed with, and "label_share" float32, how
-// much its own label counts.
+// Delivered fields: "image" [channels, size, size] float32 and "label" int64. If batches are mixed,
+// also "partner_label" int64, the label of the image that each image is mixed with, and
+// "label_share" float32, the weight of its own label.
 //
-// Carried are "label" and either "image" or, a quarter of the bytes, what a device makes the same
-// images of to the last bit: "pixels" [size, size, channels] uint8, not mirrored yet, "flip" uint8
-// (1: to be mirrored left to right) and, where Transform::erases(), "erasure" [5] int64, see
-// EraseImages.
+// Carried fields: "label" and either "image" or, in a quarter of the bytes, fields from which a
+// device makes the same images to the last bit. These are "pixels" [size, size, channels] uint8,
+// not yet mirrored, "flip" uint8 (1: mirror left to right) and, if Transform::erases(), "erasure"
+// [5] int64; see EraseImages.
 #pragma once
 
 #include <memory>
@@ -19,16 +19,16 @@
 namespace dtn {
 
 struct ImageSamplesOptions {
-  // Carry pixels, for a device that mirrors, normalizes and erases by itself. A data set without
-  // pixels gives images all the same.
+  // Carry pixels, for a device that mirrors, normalizes and erases. A data set without pixels still
+  // gives images.
   bool raw_pixels = false;
-  // Whether and how batches are mixed, see data/sample/mixing.h.
+  // Mixing of batches; see data/sample/mixing.h.
   AugmentConfig mixing{};
 };
 
 class ImageSamples final : public SampleSource {
  public:
-  // Throws ConfigError where the samples are sequences of tokens.
+  // Throws ConfigError if the samples are sequences of tokens.
   ImageSamples(std::shared_ptr<const Dataset> dataset, Transform transform,
                const ImageSamplesOptions& options = {});
 

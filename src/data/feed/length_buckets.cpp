@@ -29,7 +29,7 @@ LengthBuckets::LengthBuckets(std::vector<std::int64_t> lengths, std::int64_t bat
 
 void LengthBuckets::arrange(std::span<std::int64_t> order, std::uint64_t seed, std::int64_t epoch,
                             std::int64_t pass) {
-  // The samples that complete the last batch of the pass before, whole batches, and the rest.
+  // A pass has samples that complete the last batch of the pass before, whole batches, and a rest.
   const std::size_t before = static_cast<std::size_t>(pass) * order.size() % batch_size_;
   const std::size_t begin = (batch_size_ - before) % batch_size_;
   if (begin >= order.size()) return;
@@ -52,7 +52,7 @@ void LengthBuckets::arrange(std::span<std::int64_t> order, std::uint64_t seed, s
                  });
 }
 
-// By length; samples of one length stay in their order, which is shuffled.
+// Sorts by length. Samples of one length stay in their shuffled order.
 void LengthBuckets::sort(std::span<std::int64_t> window) {
   samples_.assign(window.begin(), window.end());
   keys_.clear();

@@ -1,13 +1,13 @@
-// Batches of samples of about equal length, so that little is padded, from an order that is shuffled.
+// Batches of samples of similar length, for less padding, from a shuffled order.
 //
-// A shuffled pass is cut into windows of a hundred batches, or into four where it has fewer than 400.
-// Each window is sorted by length and cut into batches, and the batches of the pass are shuffled. So a
-// sample meets others of its length that differ from epoch to epoch, and short and long batches come
-// in any order. Within a batch lengths
-// ascend: the rows that ranks share in mirrored pairs are then about as long for each of them.
+// A shuffled pass is cut into windows of a hundred batches, or into four windows if it has fewer
+// than 400 batches. Each window is sorted by length and cut into batches. Then the batches of the
+// pass are shuffled. A sample thus meets others of its length that differ from epoch to epoch, and
+// short and long batches come in any order. Within a batch, lengths ascend. Ranks share rows in
+// mirrored pairs, so the rows of all ranks have similar lengths.
 //
-// Where passes do not end with a batch, as with data.repeats, the batch that two of them share is
-// made up of any samples.
+// If passes do not end with a batch, as with data.repeats, the batch that two passes share consists
+// of any samples.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +18,13 @@ namespace dtn {
 
 class LengthBuckets {
  public:
-  // `lengths` of all samples, below 2^40; those of an empty list have none.
+  // `lengths`: the lengths of all samples, below 2^40; empty if samples have no lengths.
   LengthBuckets(std::vector<std::int64_t> lengths, std::int64_t batch_size);
 
   bool empty() const { return lengths_.empty(); }
 
-  // Puts a shuffled pass of samples, the `pass`-th of an epoch, into an order that depends on it and
-  // the other arguments alone. Allocates nothing.
+  // Rearranges a shuffled pass of samples, the `pass`-th of an epoch. The result depends only on
+  // the arguments. Allocates nothing.
   void arrange(std::span<std::int64_t> order, std::uint64_t seed, std::int64_t epoch,
                std::int64_t pass);
 
@@ -33,8 +33,8 @@ class LengthBuckets {
 
   std::vector<std::int64_t> lengths_;
   std::size_t batch_size_;
-  std::vector<std::uint64_t> keys_;    // of a window: length, then place
-  std::vector<std::int64_t> samples_;  // of a window
+  std::vector<std::uint64_t> keys_;    // keys of a window: length, then place
+  std::vector<std::int64_t> samples_;  // samples of a window
 };
 
 }  // namespace dtn

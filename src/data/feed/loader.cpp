@@ -39,14 +39,14 @@ struct Loader::State {
   const LoaderOptions options;
   SampleMaker maker;
   double wait_seconds = 0;
-  Workspace own_workspace;  // of the consumer, without workers
+  Workspace own_workspace;  // for the consumer, if there are no workers
 
   std::mutex mutex;
   std::condition_variable work_ready, batch_ready;
   BatchRing ring;
   bool stopping = false;
-  std::atomic<bool> cancelled = false;  // claims under way are to be given up
-  std::vector<std::thread> threads;     // last, so that they see the rest whole
+  std::atomic<bool> cancelled = false;  // running claims must stop
+  std::vector<std::thread> threads;     // last member: made last, destroyed first
 };
 
 Loader::State::State(std::shared_ptr<const SampleSource> s, const LoaderOptions& o)
@@ -55,8 +55,9 @@ Loader::State::State(std::shared_ptr<const SampleSource> s, const LoaderOptions&
       maker(*source, options),
       ring(source->size(), with_lengths(source->carried()), options) {}
 
-// Started only when all else is whole, so that a failure leaves none behind. What batches hold does
-// not depend on the number of threads, so fewer than asked for will do.
+// Called only when all members are complete, so that a failure leaves no thread behind. The
+// contents of batches do not depend on the number of threads, so fewer threads than requested are
+// accepted.
 void Loader::State::start_threads() {
   threads.reserve(static_cast<std::size_t>(options.workers));
   try {
@@ -92,7 +93,7 @@ void Loader::State::start(std::int64_t epoch, std::int64_t first_batch) {
 }
 
 void Loader::State::work() {
-  // Nothing here runs in parallel; should it ever, it must not take the training's cores.
+  // Nothing here runs in parallel. If it ever does, it must not take the training's cores.
   omp_set_num_threads(1);
   Workspace workspace;
   std::unique_lock lock(mutex);
@@ -103,7 +104,7 @@ void Loader::State::work() {
   }
 }
 
-// Claims the next rows and makes them, without the lock meanwhile.
+// Claims the next rows and makes them. The lock is released meanwhile.
 void Loader::State::make_next(std::unique_lock<std::mutex>& lock, Workspace& workspace) {
   const Claim claim = ring.take_claim();
   lock.unlock();
@@ -115,7 +116,7 @@ void Loader::State::make_next(std::unique_lock<std::mutex>& lock, Workspace& wor
   if (claim.slot->is_whole() || ring.is_idle()) batch_ready.notify_one();
 }
 
-// Throws nothing: a worker must live to report what went wrong, or next() would wait for ever.
+// Throws nothing: a worker must survive to report an error, or next() would wait forever.
 void Loader::State::make_rows(const Claim& claim, Workspace& workspace, std::exception_ptr& error,
                               std::int64_t& error_row) {
   BatchSlot& slot = *claim.slot;
@@ -151,7 +152,7 @@ bool Loader::State::next(Batch& batch) {
     wait_for_next(lock);
     BatchSlot& slot = ring.next_slot();
     if (slot.error()) std::rethrow_exception(slot.error());
-    // Workers leave the slot alone until the ring advances.
+    // Workers do not touch the slot until the ring advances.
     lock.unlock();
     slot.hand_over(options.allocate, batch);
     lock.lock();
@@ -166,7 +167,7 @@ bool Loader::State::next(Batch& batch) {
 
 bool Loader::State::has_ready() {
   std::lock_guard lock(mutex);
-  // A batch that has nothing left would make next() wait for the one behind it.
+  // For a batch without good rows, next() would wait for the batch after it.
   return !ring.is_over() && ring.is_next_whole() && ring.next_slot().has_good_rows();
 }
 

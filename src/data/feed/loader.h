@@ -1,12 +1,12 @@
-// Batches of the samples of a source, loaded ahead by worker threads.
+// Batches of the samples of a source, prefetched by worker threads.
 //
-// What a batch holds depends on the source, the seed, the epoch and the position in it, never on
-// the number of workers or on when they run. To resume, start() at the epoch and batch where the
-// run stopped.
+// The contents of a batch depend only on the source, the seed, the epoch and the position in the
+// epoch. They do not depend on the number of workers or on their timing. To resume, call start()
+// with the epoch and batch where the run stopped.
 //
 // Several processes (ranks) share every batch: a loader gives its rank's rows of the *global*
-// batches, which hold the same samples whatever the number of ranks. So a run may go on with
-// another number of ranks at any batch.
+// batches. These hold the same samples for any number of ranks, so a run may continue with another
+// number of ranks at any batch.
 #pragma once
 
 #include <cstdint>
@@ -23,18 +23,17 @@ namespace dtn {
 
 struct LoaderReport {
   std::int64_t bad_images = 0;         // damaged samples met so far, each counted once
-  std::vector<std::string> bad_names;  // of the first hundred, in the order they were met
-  double wait_seconds = 0;             // that next() spent waiting for samples
+  std::vector<std::string> bad_names;  // names of the first hundred, in the order they were met
+  double wait_seconds = 0;             // time that next() waited for samples
 };
 
-// Driven by one thread. At most max(3, 2 x workers / batch_size() + 1) batches are held ready or in
-// the making; once they exist, nothing is allocated as long as the caller hands the same Batch in.
+// Used by one thread. At most max(3, 2 x workers / batch_size() + 1) batches are ready or being
+// made. Once they exist, nothing is allocated as long as the caller passes the same Batch.
 class Loader {
  public:
-  // Throws what checked() does. Should the system refuse threads, the loader makes do with those it
-  // got.
+  // Throws as checked() does. If the system refuses threads, the loader uses those it got.
   Loader(std::shared_ptr<const SampleSource> source, const LoaderOptions& options);
-  // Stops the workers, at the latest after the sample each is at.
+  // Stops the workers, each at the latest after its current sample.
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
@@ -42,22 +41,24 @@ class Loader {
   const SampleSource& source() const;
   const LoaderOptions& options() const;
 
-  // Global batches, the same for all ranks. In an evaluation a rank may have no row of the last.
+  // Number of global batches, the same for all ranks. In an evaluation, a rank may have no row of
+  // the last batch.
   std::int64_t batches_per_epoch() const;
-  // Of this rank. Upper bound for an evaluation: damaged samples are left out.
+  // Number of samples of this rank. In an evaluation it is an upper bound: damaged samples are left
+  // out.
   std::int64_t samples_per_epoch() const;
-  // This rank's rows of a full batch, at least 1; no batch has more.
+  // Number of rows of this rank in a full batch, at least 1. No batch has more rows.
   std::int64_t batch_size() const;
 
-  // Begins an epoch at `first_batch`, abandoning whatever is under way.
+  // Starts an epoch at `first_batch` and abandons running work.
   void start(std::int64_t epoch, std::int64_t first_batch = 0);
 
-  // The next batch, into `batch`, whose tensors are reused when nobody else holds them. False at
-  // the end of the epoch. Whatever a worker threw is thrown here, in place of the batch it belongs
-  // to, until start() is called.
+  // Gets the next batch into `batch`, whose tensors are reused if nothing else holds them. Returns
+  // false at the end of the epoch. An exception of a worker is thrown here, in place of the batch
+  // it belongs to, until start() is called.
   bool next(Batch& batch);
 
-  // Whether next() would give a batch without waiting. Never true without workers.
+  // Returns true if next() would give a batch without waiting. Always false without workers.
   bool has_ready() const;
 
   LoaderReport report() const;

@@ -43,7 +43,7 @@ LoaderOptions checked(const LoaderOptions& options, const SampleSource& source) 
 int workers_of(const DataConfig& data, Device device) {
   constexpr int kOnCpu = 2, kMost = 32;
   if (data.workers) return *data.workers;
-  // One core is left to the thread that feeds the device.
+  // Leaves one core to the thread that feeds the device.
   return device == kCpu ? kOnCpu : std::clamp(max_threads() - 1, kOnCpu, kMost);
 }
 

@@ -36,8 +36,7 @@ std::shared_ptr<const ImageSamples> image_samples_of(std::shared_ptr<const Datas
 std::shared_ptr<const ImageSamples> open_image_samples(const ExperimentConfig& config, Split split,
                                                        Device device,
                                                        const DataRegistries& registries) {
-  Transform transform =
-      transform_of(config, split, registries);  // or what is wrong with the config
+  Transform transform = transform_of(config, split, registries);  // reports a bad config first
   return assemble(open_dataset(config.data, config.model, split, config.seed, registries.datasets),
                   std::move(transform), config, split, device);
 }

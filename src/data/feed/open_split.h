@@ -1,4 +1,4 @@
-// The way of a split from its files to the device, put together as a config says.
+// Builds the path of a split from its files to the device, as a config says.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@
 namespace dtn {
 
 struct SplitOptions {
-  Device device = kCpu;         // where batches go
-  std::int64_t batch_size = 1;  // of a global batch: samples of all ranks together
+  Device device = kCpu;         // destination of batches
+  std::int64_t batch_size = 1;  // global: samples of all ranks together
   int rank = 0, ranks = 1;
 };
 
@@ -33,20 +33,20 @@ class OpenSplit {
   BatchFeeder feeder_;
 };
 
-// The images of config.data for a device: transformed, and in training augmented and mixed.
+// Returns the images of config.data for a device: transformed, and in training augmented and mixed.
 std::shared_ptr<const ImageSamples> open_image_samples(
     const ExperimentConfig& config, Split split, Device device,
     const DataRegistries& registries = data_registries());
-// The same of a data set that is open already.
+// The same for an open data set.
 std::shared_ptr<const ImageSamples> image_samples_of(
     std::shared_ptr<const Dataset> dataset, const ExperimentConfig& config, Split split,
     Device device, const DataRegistries& registries = data_registries());
 
-// How the config wants a split to be loaded: shuffled, repeated and in full batches in training,
-// once and in order otherwise.
+// Returns the loader options of a split: in training, shuffled, repeated and in full batches as the
+// config says; otherwise once and in order.
 LoaderOptions loading_of(const ExperimentConfig& config, Split split, const SplitOptions& options);
 
-// What is fed with the samples of `source`, or with those of config.data.
+// Open a split with the samples of `source`, or with those of config.data.
 std::unique_ptr<OpenSplit> open_split(std::shared_ptr<const SampleSource> source,
                                       const ExperimentConfig& config, Split split,
                                       const SplitOptions& options);

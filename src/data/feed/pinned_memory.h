@@ -5,8 +5,9 @@
 
 namespace dtn {
 
-// Page-locking takes milliseconds and waits for the device, so what a loader lets go, as it does
-// around a batch that is not full, is kept for its next request.
+// Returns an allocator of page-locked memory. Page-locking takes milliseconds and waits for the
+// device. A loader frees memory around a batch that is not full, so freed memory is kept for its
+// next request.
 HostMemory pinned_memory();
 
 }  // namespace dtn

@@ -14,7 +14,7 @@ MadeSample SampleMaker::make(const PlannedSample& planned, std::int64_t epoch, F
                              SampleSource::Workspace& workspace) {
   const std::int64_t size = source_.size();
   MadeSample made{planned.index, false};
-  // A stand-in for a damaged sample sees the random numbers of the one it replaces.
+  // A replacement for a damaged sample uses the random numbers of the one it replaces.
   const SampleKey key{seed_, static_cast<std::uint32_t>(epoch), planned.key};
   made.good = try_sample(made.index, key, row, workspace);
   for (std::int64_t tries = 1; !made.good && replace_damaged_; ++tries) {
@@ -25,8 +25,9 @@ MadeSample SampleMaker::make(const PlannedSample& planned, std::int64_t epoch, F
   return made;
 }
 
-// False when the sample is damaged. It is tried again each time: what a damaged file yields depends
-// on the crop, and must not depend on what was met before, or a resumed run would differ.
+// Returns false if the sample is damaged. A damaged sample is tried again each time, because the
+// result may depend on the crop. It must not depend on earlier samples, or a resumed run would
+// differ.
 bool SampleMaker::try_sample(std::int64_t index, const SampleKey& key, FieldRow& row,
                              SampleSource::Workspace& workspace) {
   std::string what;

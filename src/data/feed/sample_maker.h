@@ -1,4 +1,4 @@
-// Makes the samples of a source, whatever is damaged among them.
+// Makes the samples of a source and handles damaged ones.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@
 namespace dtn {
 
 struct MadeSample {
-  std::int64_t index;  // of the sample, or of its stand-in
-  bool good;           // false: it is damaged, and what the row holds is to be left out
+  std::int64_t index;  // sample, or its replacement
+  bool good;           // false: damaged, so the row must be left out
 };
 
 // Safe to share between threads.
 class SampleMaker {
  public:
-  // LoaderOptions::drop_last says whether the next good sample stands in for a damaged one.
+  // LoaderOptions::drop_last decides if the next good sample replaces a damaged one.
   SampleMaker(const SampleSource& source, const LoaderOptions& options);
 
-  // Throws DataError where there is no good sample at all or more are damaged than allowed, and
-  // what the source throws but a DataError.
+  // Throws DataError if there is no good sample at all or more are damaged than allowed. Passes on
+  // other exceptions of the source.
   MadeSample make(const PlannedSample& planned, std::int64_t epoch, FieldRow row,
                   SampleSource::Workspace& workspace);
 

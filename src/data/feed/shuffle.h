@@ -1,4 +1,4 @@
-// Fisher and Yates' shuffle, by random numbers that depend on the key alone.
+// Fisher-Yates shuffle with random numbers that depend only on the key.
 #pragma once
 
 #include <cstddef>
@@ -8,17 +8,16 @@
 
 namespace dtn {
 
-// Uniform in [0, bound) from 64 random bits (D. Lemire, "Fast random integer generation in an
-// interval", 2019, without the rejection: the bias is below bound / 2^64).
+// Returns a uniform number in [0, bound) from 64 random bits (D. Lemire, "Fast random integer
+// generation in an interval", 2019, without the rejection: the bias is below bound / 2^64).
 inline std::uint64_t bounded(std::uint32_t low, std::uint32_t high, std::uint64_t bound) {
   __extension__ using Wide = unsigned __int128;
   std::uint64_t random = static_cast<std::uint64_t>(high) << 32 | low;
   return static_cast<std::uint64_t>(static_cast<Wide>(random) * bound >> 64);
 }
 
-// Puts n places into an order in which all are equally likely, by exchange(i, j) of two places that
-// may be the same. `first` tells apart what is shuffled under one key: it uses the n random numbers
-// from there on.
+// Shuffles n places by calls of exchange(i, j), where i may equal j. All orders are equally likely.
+// `first` separates shuffles under one key: this one uses the n random numbers from there on.
 template <class Exchange>
 void shuffle_places(std::size_t n, const PhiloxKey& key, std::uint64_t first, Exchange&& exchange) {
   for (std::size_t i = n; i > 1; --i) {

@@ -1,7 +1,7 @@
 // Labelled sequences of tokens as samples of a task.
 //
-// Carried and delivered are "tokens" [max_length] int64, ragged, so that its lengths come along, with
-// zeros behind a sequence's end, and "label" int64.
+// Carried and delivered fields: "tokens" [max_length] int64, ragged (so its lengths are included),
+// with zeros after the end of a sequence, and "label" int64.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@
 namespace dtn {
 
 struct TokenSamplesOptions {
-  std::int64_t max_length = 0;  // tokens; what is longer loses its end
-  // Shuffled batches consist of sequences of about equal length, see data/feed/length_buckets.h.
+  std::int64_t max_length = 0;  // tokens; longer sequences are cut at the end
+  // Shuffled batches consist of sequences of similar length; see data/feed/length_buckets.h.
   bool batches_by_length = false;
 };
 
 class TokenSamples final : public SampleSource {
  public:
-  // Warns of sequences that are cut. Throws ConfigError where the samples are no sequences.
+  // Warns about sequences that are cut. Throws ConfigError if the samples are not sequences.
   TokenSamples(std::shared_ptr<const Dataset> dataset, const TokenSamplesOptions& options);
 
   const Dataset& dataset() const { return *dataset_; }
@@ -48,7 +48,7 @@ class TokenSamples final : public SampleSource {
   TokenSamplesOptions options_;
 };
 
-// The sequences of config.data.
+// Opens the sequences of config.data.
 std::shared_ptr<const TokenSamples> open_token_samples(
     const ExperimentConfig& config, Split split, const TokenSamplesOptions& options,
     const DataRegistries& registries = data_registries());

@@ -15,10 +15,10 @@
 namespace dtn::listops {
 namespace {
 
-constexpr std::int64_t kChunk = 512;  // tries that a thread makes at a time
+constexpr std::int64_t kChunk = 512;  // consecutive tries of one thread
 
-// Tells trees apart. That two of a hundred million different ones agree in both halves has a chance
-// below 10^-20.
+// Identifies a tree. The chance that two of a hundred million different trees agree in both halves
+// is below 10^-20.
 using TreeId = std::pair<std::int64_t, std::int64_t>;
 
 TreeId id_of(std::span<const Token> tokens) {
@@ -32,7 +32,7 @@ struct HashOfId {
   std::size_t operator()(const TreeId& id) const { return static_cast<std::size_t>(id.first); }
 };
 
-// The trees of a row of tries that are within the limits.
+// The trees within the limits, from a series of tries.
 struct Chunk {
   struct Tree {
     std::int64_t number;
@@ -76,7 +76,7 @@ void make_chunk(std::int64_t first, ChunkWorkspace& workspace, Chunk& chunk) {
           "--max-args"));
 }
 
-// Counts, and takes what is new, until there is enough.
+// Counts trees and passes on new ones, until there are enough.
 class Collector {
  public:
   Collector(const DrawOptions& options, const std::function<void(const DrawnTree&)>& take)
@@ -106,7 +106,7 @@ class Collector {
   void stop() { report_.stopped = true; }
 
  private:
-  // Before the try of that number.
+  // Called before the try of this number.
   void check_idle(std::int64_t number) const {
     if (number - report_.tries >= options_.most_idle_tries) fail_to_find(options_, report_.trees);
   }

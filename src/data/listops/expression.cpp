@@ -7,13 +7,13 @@
 namespace dtn::listops {
 namespace {
 
-// An operator whose `]` is not there yet, and how many arguments so far are 0, 1, ..., 9.
+// An operator that is not closed yet, and the number of its arguments so far that are 0, 1, ..., 9.
 struct OpenList {
   Token op;
   std::array<std::size_t, kDigits> counts{};
 };
 
-// The argument of that rank in ascending order.
+// Returns the argument of a rank in ascending order.
 int argument_at(const OpenList& list, std::size_t rank) {
   int digit = 0;
   for (std::size_t below = list.counts[0]; below <= rank;) {
@@ -95,7 +95,7 @@ void Speller::append(std::span<const Token> expression, std::string& text) {
     const Token token = expression[i];
     if (depth > 0) text += ' ';
     if (is_operator(token)) {
-      // A pair for each argument, and one for the `]`.
+      // One pair for each argument, and one for the `]`.
       for (std::size_t pair = 0; pair <= arguments_[i]; ++pair) text += "( ";
       text += kWords[token];
       ++depth;

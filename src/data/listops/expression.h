@@ -1,5 +1,5 @@
-// What a list of tokens says: an operator, its arguments, which may be such lists again, and `]`; or
-// a single digit.
+// Expressions as lists of tokens: an operator, its arguments, which may be expressions again, and
+// `]`; or a single digit.
 #pragma once
 
 #include <span>
@@ -10,16 +10,18 @@
 
 namespace dtn::listops {
 
-// Why the tokens are no expression, in words that go behind "the source "; null when they are one.
+// Returns null if the tokens are an expression; otherwise the reason, in words to follow "the
+// source ".
 const char* fault_of(std::span<const Token> tokens);
 
-// The digit that an expression comes to. [MIN and [MAX take the least and the largest argument, [SM
-// the last digit of their sum, and [MED the middle one or, of an even number, the mean of the two in
-// the middle, rounded down.
+// Returns the value of an expression, a digit. [MIN and [MAX give the least and the largest
+// argument, and [SM the last digit of their sum. [MED gives the middle argument or, for an even
+// number, the mean of the middle two, rounded down.
 int value_of(std::span<const Token> expression);
 
-// Writes expressions as their files have them: pairs nested to the left, the operator with its first
-// argument, these with the second, ..., all with `]`. "( ( ( [MAX 4 ) 3 ) ] )" is MAX(4, 3).
+// Writes expressions as in their files: pairs nested to the left. The operator is paired with its
+// first argument, this pair with the second, ..., and all with `]`. "( ( ( [MAX 4 ) 3 ) ] )" is
+// MAX(4, 3).
 class Speller {
  public:
   void append(std::span<const Token> expression, std::string& text);
@@ -27,8 +29,8 @@ class Speller {
  private:
   void count_arguments(std::span<const Token> expression);
 
-  std::vector<std::size_t> arguments_;  // of the operator at each place
-  std::vector<std::size_t> open_;       // places of operators without their `]`
+  std::vector<std::size_t> arguments_;  // number for the operator at each place
+  std::vector<std::size_t> open_;       // places of operators that are not closed
 };
 
 }  // namespace dtn::listops

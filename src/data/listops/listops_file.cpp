@@ -13,13 +13,13 @@ namespace {
 constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 // A million tokens need less.
 constexpr std::size_t kMostLineBytes = std::size_t{1} << 24;
-// Files as they are written have more than six bytes a token.
+// Usual files have more than six bytes per token.
 constexpr std::int64_t kUsualBytesPerToken = 6;
 
-// Words end at these, and they mean nothing else.
+// True for characters that end words and have no other meaning.
 bool is_filler(char c) { return c == ' ' || c == '(' || c == ')'; }
 
-// The token of a word; 0 where it is none.
+// Returns the token of a word, or 0 for an unknown word.
 Token token_of(std::string_view word) {
   if (word.size() == 1) {
     const char c = word.front();
@@ -32,7 +32,7 @@ Token token_of(std::string_view word) {
   return 0;
 }
 
-// Text of a file for a message: not too long, and without what a terminal might obey.
+// Returns text of a file for a message: shortened, with unprintable bytes as \xNN.
 std::string shown(std::string_view text) {
   constexpr std::size_t kMost = 24;
   std::string out = "'";
@@ -49,7 +49,7 @@ class Parser {
     found_.tokens.reserve(static_cast<std::size_t>(file.size() / kUsualBytesPerToken) + 1);
   }
 
-  // Whole lines; the last one may go without its line break.
+  // Adds whole lines. The last one may lack its line break.
   void add(std::string_view text) {
     while (!text.empty()) {
       const std::size_t end = std::min(text.find('\n'), text.size());
@@ -65,7 +65,7 @@ class Parser {
       }
     }
   }
-  // Of a line that has not ended yet, behind those that were added.
+  // Checks the length of a line that has not ended yet, after the lines that were added.
   void check_unfinished(std::size_t length) {
     ++number_;
     check_length(length);
@@ -118,7 +118,7 @@ class Parser {
   }
 
   std::string name_;
-  std::int64_t number_ = 0;  // of the line, from 1 on
+  std::int64_t number_ = 0;  // line number, from 1 on
   LabelledSequences found_;
 };
 
@@ -126,7 +126,7 @@ class Parser {
 
 LabelledSequences read_sequences(const ByteSource& file) {
   Parser parser(file);
-  std::string held;  // lines, of which the last may not have ended
+  std::string held;  // lines; the last one may be incomplete
   for (std::int64_t offset = 0; offset < file.size();) {
     const std::int64_t left = file.size() - offset;
     const std::size_t take = std::min(kBlockBytes, static_cast<std::size_t>(left));

@@ -1,6 +1,6 @@
-// The files of Long ListOps: a header, then a source, a tab and a digit in each line. Parentheses of
-// a source carry nothing and are dropped; `X` stands for `]`, as where the Long-Range Arena's loader
-// has been through. Lines end in LF or CRLF.
+// The files of Long ListOps: a header, then a source, a tab and a digit in each line. Parentheses
+// of a source carry no information and are dropped. `X` stands for `]`, as in files that went
+// through the Long-Range Arena's loader. Lines end in LF or CRLF.
 #pragma once
 
 #include <cstddef>
@@ -20,10 +20,10 @@ inline constexpr const char* kTrainFile = "basic_train.tsv";
 inline constexpr const char* kValFile = "basic_val.tsv";
 inline constexpr const char* kTestFile = "basic_test.tsv";
 
-// Sequences of tokens one behind the other, a byte each.
+// Concatenated sequences of tokens, one byte per token.
 struct LabelledSequences {
   std::vector<Token> tokens;
-  std::vector<std::size_t> ends;  // in `tokens`, of each sequence
+  std::vector<std::size_t> ends;  // end of each sequence in `tokens`
   std::vector<std::int64_t> labels;
 
   std::size_t size() const { return ends.size(); }
@@ -33,9 +33,8 @@ struct LabelledSequences {
   }
 };
 
-// Reads a file piece by piece. Throws DataError that names file and line for what is no such line,
-// a word that is not known, and brackets that do not fit together; the values of expressions are not
-// computed.
+// Reads a file piece by piece. Throws DataError with file and line for a malformed line, an unknown
+// word, and brackets that do not match. The values of expressions are not computed.
 LabelledSequences read_sequences(const ByteSource& file);
 
 }  // namespace dtn::listops

@@ -15,10 +15,10 @@ constexpr int kMostDepth = 1000, kMostArgs = 1000;
 constexpr std::int64_t kMostCountedLength = 64;
 constexpr double kManyTrees = 1e18;
 
-// The random words of one tree, one after another.
+// The random words of one tree, in order.
 class Words {
  public:
-  // The number of the tree lies in both halves that are left of Philox' counter.
+  // The number of the tree is stored in the two free parts of Philox' counter.
   Words(std::uint64_t seed, std::uint64_t number)
       : key_{seed, kTreeStream, static_cast<std::uint32_t>(number)}, group_(number >> 32 << 32) {}
 
@@ -37,7 +37,7 @@ class Words {
   int used_ = 4;
 };
 
-// Tokens of the longest tree, or more than are ever asked for.
+// Returns the number of tokens of the longest tree, or a number of at least kMostLength.
 std::int64_t longest_tree(const TreeLimits& limits) {
   std::int64_t longest = 1;
   for (int depth = 1; depth < limits.max_depth && longest < kMostLength; ++depth) {
@@ -51,7 +51,7 @@ void check_range(const char* option, std::int64_t value, std::int64_t least, std
   throw ConfigError(cat(option, " is ", value, ", and must be from ", least, " to ", most));
 }
 
-// Trees of each length at one depth, of those one deeper.
+// Returns the number of trees of each length at one depth, from the numbers one level deeper.
 std::vector<double> with_operators(const std::vector<double>& deeper, int max_args) {
   const std::size_t lengths = deeper.size();
   std::vector<double> trees(lengths), lists = deeper, longer(lengths);  // lists of 1 argument
@@ -93,7 +93,7 @@ void check_limits(const TreeLimits& limits) {
 std::optional<std::int64_t> count_trees(const TreeLimits& limits) {
   const std::int64_t end = std::min(limits.max_length, longest_tree(limits) + 1);
   if (end > kMostCountedLength) return {};
-  // A tree of so many tokens is less deep than that, and has less arguments.
+  // A tree of n tokens is less than n deep, and has less than n arguments.
   const int depth = std::min(limits.max_depth, static_cast<int>(end));
   const int args = std::min(limits.max_args, static_cast<int>(end));
   std::vector<double> trees(static_cast<std::size_t>(std::max<std::int64_t>(end, 2)));
@@ -117,11 +117,12 @@ std::span<const Token> TreeDrawer::draw(std::uint64_t number) {
   constexpr std::uint32_t kOperatorBelow = 1u << 30;  // a quarter of all words
   Words words(seed_, number);
   Token* out = tokens_.data();
-  std::int64_t least = 1;  // tokens that the tree will have at least
+  std::int64_t least = 1;  // lower bound on the tokens of the tree
   int depth = 1;
   left_[1] = 1;
   while (depth > 0) {
-    // One word a node: the two highest bits tell an operator from a digit, the next two which it is.
+    // One word per node: the two highest bits tell an operator from a digit, and the next two
+    // select the operator.
     const std::uint32_t word = words.next();
     if (depth < limits_.max_depth && word < kOperatorBelow) {
       const int args = kFewestArgs + uniform_index(word << 4, limits_.max_args - kFewestArgs + 1);

@@ -1,5 +1,5 @@
-// The words of ListOps and their fixed ids. 0 pads, and 16 is left for unknown words, which no
-// sequence has: a table of embeddings has 17 rows, as in the Long-Range Arena.
+// The words of ListOps and their fixed ids. 0 is padding. 16 is reserved for unknown words, which
+// no sequence has. A table of embeddings has 17 rows, as in the Long-Range Arena.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@ namespace dtn::listops {
 
 using Token = std::uint8_t;
 
-inline constexpr Token kDigitZero = 1;  // the digits are 1 .. 10
+inline constexpr Token kDigitZero = 1;  // digits have the ids 1 .. 10
 inline constexpr Token kMax = 11, kMed = 12, kMin = 13, kSum = 14, kClose = 15;
 inline constexpr int kDigits = 10;
 inline constexpr int kOperators = 4;

@@ -42,7 +42,7 @@ void check(const WriteOptions& options) {
   }
 }
 
-// The folder to write to, which goes at the end if it was made for nothing.
+// The output folder. The destructor removes it if this object made it and it is empty.
 class OutputFolder {
  public:
   explicit OutputFolder(const fs::path& path) : path_(path) {
@@ -52,7 +52,7 @@ class OutputFolder {
   }
   ~OutputFolder() {
     std::error_code ignored;
-    if (made_) fs::remove(path_, ignored);  // unless it holds something
+    if (made_) fs::remove(path_, ignored);  // fails if it is not empty
   }
   OutputFolder(const OutputFolder&) = delete;
   OutputFolder& operator=(const OutputFolder&) = delete;
@@ -62,8 +62,7 @@ class OutputFolder {
   bool made_;
 };
 
-// Throws ConfigError where the folder holds anything but what a killed process of ours left, and
-// removes that.
+// Removes temporaries of a killed process. Throws ConfigError if the folder holds anything else.
 void clear_folder(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
@@ -74,7 +73,7 @@ void clear_folder(const fs::path& folder) {
   remove_stale_temporaries(folder);
 }
 
-// A file in the making.
+// A file that is being written.
 class SplitFile {
  public:
   SplitFile(const fs::path& path, std::int64_t trees) : file_(path), left_(trees) {
@@ -88,7 +87,7 @@ class SplitFile {
     --left_;
     if (buffer_.size() >= kMostHeld) flush();
   }
-  // Everything but the name.
+  // Writes everything except the final name.
   void finish() {
     flush();
     file_.sync();

@@ -1,5 +1,5 @@
-// `dtn-data listops`: the three files of Long ListOps, basic_train.tsv, basic_val.tsv and
-// basic_test.tsv, whose bytes depend on the numbers asked for alone.
+// `dtn-data listops` writes the three files of Long ListOps, basic_train.tsv, basic_val.tsv and
+// basic_test.tsv. Their bytes depend only on the seed, the limits and the numbers of trees.
 #pragma once
 
 #include <cstdint>
@@ -23,15 +23,15 @@ struct WriteOptions {
 struct WriteReport {
   std::int64_t trees = 0, tries = 0, duplicates = 0;
   std::int64_t bytes = 0;
-  bool stopped = false;  // and nothing was written
+  bool stopped = false;  // then no file was written
 };
 
-// Draws as many different trees as the files want, in the order train, val, test, and gives all three
-// their names at the end: what is killed or fails before leaves none of them.
+// Draws as many different trees as the files need, in the order train, val, test. All three files
+// get their names at the end, so a run that is killed or fails before leaves none of them.
 //
-// Calls keep_going() now and then on this thread with the trees and bytes so far; false stops.
-// Throws ConfigError for impossible numbers, for a request that cannot be met, and where the folder
-// holds anything already or another process is writing to it; Error where a file cannot be written.
+// Calls keep_going() on this thread from time to time with the trees and bytes so far; false stops.
+// Throws ConfigError for impossible numbers, for a request that cannot be met, and if the folder is
+// not empty or another process is writing to it. Throws Error if a file cannot be written.
 WriteReport write_files(
     const WriteOptions& options,
     const std::function<bool(std::int64_t trees, std::int64_t bytes)>& keep_going = {});
