@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kPolicyStream = 0xA06E0010u;
 constexpr std::uint32_t kJitterStream = 0xA06E0011u;
-constexpr std::uint64_t kPolicyGroups = 16;  // of four random words; a step has two groups
+constexpr std::uint64_t kPolicyGroups = 16;  // groups of four random words, two per step
 static_assert(std::uint64_t{2} * AugmentDraw::kMaxSteps <= kPolicyGroups);
 
 // The random words of one sample, by number.
@@ -30,7 +30,7 @@ class Words {
   int index(int i, int count) const {  // 0 .. count-1
     return static_cast<int>(std::uint64_t{word(i)} * static_cast<unsigned>(count) >> 32);
   }
-  // By Box and Muller, from words i and i + 1.
+  // Returns a normal number by Box and Muller, from words i and i + 1.
   double normal(int i) const {
     return std::sqrt(-2 * std::log((word(i) + 0.5) * 0x1p-32)) *
            std::cos(2 * std::numbers::pi * uniform(i + 1));
@@ -38,14 +38,14 @@ class Words {
 
  private:
   PhiloxKey key_;
-  std::uint64_t first_;  // group
+  std::uint64_t first_;  // first group of the sample
 };
 
 // timm's only set of weights, in the order of AugmentOp, in thousandths.
 constexpr std::array<double, kRandAugmentOps> kWeights = {25, 5, 0,  300, 0,   5,   5,  25,
                                                           5,  5, 25, 200, 200, 100, 100};
 
-// One that was not drawn yet, by weight.
+// Draws an operation that was not drawn yet, by weight.
 int draw_weighted(double uniform, std::array<double, kRandAugmentOps>& weights) {
   double sum = 0;
   for (const double w : weights) sum += w;

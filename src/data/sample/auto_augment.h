@@ -1,9 +1,9 @@
 // Random policies over the operations of image_ops.h: RandAugment in timm's string language (Cubuk
 // et al., "RandAugment", 2020; timm 0.4.9, data/auto_augment.py), the three-augment of DeiT III
-// (Touvron et al., 2022) and colour jitter as torchvision has it.
+// (Touvron et al., 2022) and torchvision's colour jitter.
 //
-// What happens to a sample is drawn first, as a short list of operations, and applied then. A draw
-// depends on the key of the sample alone.
+// The operations for a sample are first drawn, as a short list, and then applied. A draw depends
+// only on the key of the sample.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace dtn {
 
-// With the meaning of AugmentStep::argument.
+// Operations, with the meaning of AugmentStep::argument.
 enum class AugmentOp : std::uint8_t {
   // The fifteen of RandAugment, in timm's order.
   kAutoContrast,  // none
@@ -32,8 +32,8 @@ enum class AugmentOp : std::uint8_t {
   kSharpness,     // factor
   kShearX,        // columns per row
   kShearY,        // rows per column
-  kTranslateX,    // part of the width the picture moves to the left
-  kTranslateY,    // part of the height the picture moves up
+  kTranslateX,    // shift to the left, as a part of the width
+  kTranslateY,    // shift upwards, as a part of the height
   // Others.
   kGrayscale,     // none
   kGaussianBlur,  // radius
@@ -44,11 +44,11 @@ inline constexpr int kRandAugmentOps = 15;
 struct AugmentStep {
   AugmentOp op = AugmentOp::kAutoContrast;
   double argument = 0;
-  std::optional<AffineFilter> filter{};  // in place of the geometry's
+  std::optional<AffineFilter> filter{};  // overrides the geometry's filter
   bool operator==(const AugmentStep&) const = default;
 };
 
-// What is to happen to one image, in this order.
+// Operations to apply to one image, in this order.
 struct AugmentDraw {
   static constexpr int kMaxSteps = 8;
   std::array<AugmentStep, kMaxSteps> steps{};
@@ -60,40 +60,42 @@ struct AugmentDraw {
   const AugmentStep* end() const { return steps.data() + count; }
 };
 
-// How operations that move pixels do it.
+// Settings of operations that move pixels.
 struct AugmentGeometry {
   AffineFilter filter = AffineFilter::kBicubic;
   FillColor fill{124, 116, 104};  // ImageNet's mean
-  bool random_filter = false;     // RandAugment draws one for each operation, as timm does
+  bool random_filter = false;     // RandAugment draws a filter for each operation, as in timm
 };
-// Pixels are moved as images are resized, and the mean is filled in.
+// Returns the geometry of a setup: pixels are moved with its interpolation, and its mean is filled
+// in.
 AugmentGeometry geometry_for(const AugmentationSetup& setup);
 
 void apply_steps(const AugmentDraw& draw, const AugmentGeometry& geometry, Image& image,
                  ImageOpsWorkspace& workspace);
 
-// `rand` and what follows it, in any order and separated by dashes. Unlike timm, which takes any
-// digits behind `inc` for yes and skips words it does not know, `inc0` means no, and everything
-// else is an error.
+// A policy: `rand` followed by these parts, in any order and separated by dashes. timm reads any
+// digits after `inc` as yes and skips unknown words. Here `inc0` means no, and everything else is
+// an error.
 struct RandAugmentPolicy {
   int magnitude = 10;        // m0 .. m10
-  int ops = 2;               // n1 .. n8, each of them applied with probability 0.5
+  int ops = 2;               // n1 .. n8; each is applied with probability 0.5
   bool weighted = false;     // w0: timm's weights of the operations, no operation twice
   double magnitude_std = 0;  // mstd0.5: the magnitude of each application is N(m, mstd) in [0, 10]
   bool increasing = false;   // inc1: all operations get stronger with the magnitude
   bool operator==(const RandAugmentPolicy&) const = default;
 };
-// ConfigError that names the part that is wrong and what may stand there.
+// Throws ConfigError that names the wrong part and the values that are allowed there.
 RandAugmentPolicy parse_rand_augment(const std::string& text);
 
-// The argument of one of the fifteen at a magnitude in [0, 10]. `negate` turns what may go both
-// ways: angles, shears and shifts, and for `increasing` the factors' distance from 1.
+// Returns the argument of one of the fifteen operations at a magnitude in [0, 10]. `negate`
+// reverses arguments with two directions: angles, shears, shifts and, if `increasing`, the factors'
+// distance from 1.
 double rand_augment_argument(AugmentOp op, double magnitude, bool increasing, bool negate);
 
 class AutoAugment : public Augmentation {
  public:
   // `policy`: "rand-...", "three" (one of grey, solarize and blur; colour jitter is not part of it)
-  // or "none". ConfigError for anything else.
+  // or "none". Throws ConfigError for anything else.
   explicit AutoAugment(const std::string& policy, const AugmentGeometry& geometry = {});
 
   AugmentDraw draw(const SampleKey& key) const;
@@ -113,11 +115,12 @@ class AutoAugment : public Augmentation {
 // torchvision's ColorJitter. Immutable and safe to share between threads.
 class ColorJitter {
  public:
-  // Factors are uniform in [max(0, 1 - x), 1 + x] for brightness, contrast and saturation, the turn
-  // of the hue in [-hue, hue], hue at most 0.5; 0 leaves a property alone. ConfigError for others.
+  // Factors are uniform in [max(0, 1 - x), 1 + x] for brightness, contrast and saturation. The turn
+  // of the hue is uniform in [-hue, hue], with hue at most 0.5. A value of 0 leaves a property
+  // unchanged. Throws ConfigError for other values.
   ColorJitter(double brightness, double contrast, double saturation, double hue = 0);
 
-  // In random order.
+  // Returns the operations in random order.
   AugmentDraw draw(const SampleKey& key) const;
   void apply(Image& image, const SampleKey& key, ImageOpsWorkspace& workspace) const {
     apply_steps(draw(key), {}, image, workspace);

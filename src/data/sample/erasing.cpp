@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::uint32_t kEraseStream = 0xA06E0002u;
 constexpr std::uint64_t kEraseTries = 10;
-constexpr std::uint64_t kEraseGroups = 16;  // of four random words: the chance, then the tries
+constexpr std::uint64_t kEraseGroups = 16;  // groups of four words: the chance, then the tries
 constexpr double kMinArea = 0.02, kMaxArea = 1.0 / 3, kMinAspect = 0.3;
 
 Philox4 erase_words(const SampleKey& key, std::uint64_t group) {
@@ -41,7 +41,7 @@ std::optional<EraseBox> sample_erase(int width, int height, double chance, const
         std::exp(uniform(words.v[1], std::log(kMinAspect), std::log(1 / kMinAspect)));
     std::optional<EraseBox> box = erase_shape(width, height, area, aspect);
     if (!box) continue;
-    if (box->width == 0 || box->height == 0) return std::nullopt;  // of a tiny image
+    if (box->width == 0 || box->height == 0) return std::nullopt;  // tiny image
     box->top = uniform_index(words.v[2], height - box->height + 1);
     box->left = uniform_index(words.v[3], width - box->width + 1);
     box->noise = static_cast<std::uint64_t>(first.v[3]) << 32 | first.v[2];

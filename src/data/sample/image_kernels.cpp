@@ -16,8 +16,8 @@ DTN_NO_CONTRACTION
 namespace dtn::image_kernels {
 namespace {
 
-// Vectors of the compiler. A function takes and returns them by reference: by value they would
-// travel differently from one instruction set to the next.
+// Vectors of the compiler. Functions take and return them by reference, because passing them by
+// value depends on the instruction set.
 using Int4 = std::int32_t __attribute__((vector_size(16)));
 using Double4 = double __attribute__((vector_size(32)));
 
@@ -66,7 +66,7 @@ constexpr Kernels kKernels = {DTN_ARRAY_KERNELS, cubic, linear};
 #undef DTN_TARGET
 }  // namespace avx2
 
-// Sampling has four lanes, which AVX-512 does no better.
+// Affine sampling has four lanes, so AVX-512 gives no gain over AVX2.
 namespace avx512 {
 #define DTN_TARGET __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq")))
 #include "data/sample/image_kernels_body.inc"

@@ -1,11 +1,10 @@
-// The operations on 8-bit images that augmentation is made of, equal to Pillow's bit for bit
-// (Pillow 9.4: ImageOps, ImageEnhance, ImageFilter, Image.transform and Image.rotate, as timm and
-// torchvision call them).
+// Operations on 8-bit images for augmentation, equal to Pillow's bit for bit (Pillow 9.4: ImageOps,
+// ImageEnhance, ImageFilter, Image.transform and Image.rotate, as timm and torchvision call them).
 //
-// All work on images of 1 or 3 channels and of any size from 1 x 1, in place. What cannot be done
-// in place is written to the workspace's image, which then changes places with the given one; after
-// a few images nothing is allocated any more. Arguments that are not finite or out of the stated
-// range are errors of the caller (dtn::Error).
+// All operations work in place, on images of 1 or 3 channels and of any size from 1 x 1. Some write
+// their result to the workspace's image and then swap it with the given one; after a few images
+// nothing is allocated any more. Arguments that are not finite or out of the stated range are
+// errors of the caller (dtn::Error).
 #pragma once
 
 #include <array>
@@ -21,27 +20,27 @@ namespace dtn {
 // Buffers of one thread, reused from image to image.
 struct ImageOpsWorkspace {
   Image image;
-  std::vector<double> source_x, source_y;  // of one row of an affine transform
+  std::vector<double> source_x, source_y;  // one row of an affine transform
   std::vector<std::int32_t> columns, rows;
   std::vector<std::uint8_t> line;
 };
 
-// One value for each of 256, by ImageOps and Image.point.
+// Table operations, as in ImageOps and Image.point: each of the 256 values is replaced by another.
 
 // Stretches each channel so that its darkest value becomes 0 and its lightest 255.
 void auto_contrast(Image& image);
-// Makes the histogram of each channel as flat as a table can.
+// Makes the histogram of each channel as flat as a table allows.
 void equalize(Image& image);
 void invert(Image& image);
 // Keeps the `bits` highest bits of each value: 0 .. 8.
 void posterize(Image& image, int bits);
-// Inverts the values that are not below `threshold`: 0 .. 256.
+// Inverts the values that are at least `threshold`: 0 .. 256.
 void solarize(Image& image, int threshold);
 // Adds `addend` (0 .. 255) to the values below `threshold`, up to 255.
 void solarize_add(Image& image, int addend, int threshold = 128);
 
-// A blend of the image with a plainer one, by ImageEnhance: factor 0 gives the plain image, 1 the
-// image itself, more than 1 exaggerates. |factor| is at most 1e6.
+// Blends of the image with a plainer one, as in ImageEnhance: factor 0 gives the plain image, 1 the
+// image itself, and more than 1 exaggerates. |factor| is at most 1e6.
 
 void adjust_brightness(Image& image, double factor);  // plain: black
 void adjust_contrast(Image& image, double factor);    // plain: its mean luma
@@ -51,33 +50,33 @@ void adjust_sharpness(Image& image, double factor,
 
 // Turns the hue by `hue` (-0.5 .. 0.5) of a full circle, as torchvision's adjust_hue.
 void adjust_hue(Image& image, double hue);
-// All channels become the luma, as torchvision's Grayscale(3).
+// Sets all channels to the luma, as torchvision's Grayscale(3).
 void to_grayscale(Image& image);
-// ImageFilter.GaussianBlur: three box filters of fractional width in each direction. `radius` is
-// the deviation of the Gaussian in pixels, 0 .. 1000; time grows with it.
+// Applies ImageFilter.GaussianBlur: three box filters of fractional width in each direction.
+// `radius` is the deviation of the Gaussian in pixels, 0 .. 1000. The time grows with it.
 void gaussian_blur(Image& image, double radius, ImageOpsWorkspace& workspace);
-// Left becomes right.
+// Mirrors left to right.
 void flip_horizontally(Image& image, ImageOpsWorkspace& workspace);
 
-// Geometry. Pixels that come from outside of the image take the fill colour, of which an image of
-// one channel uses the first component.
+// Geometric operations. Pixels from outside the image get the fill colour. An image of one channel
+// uses its first component.
 
 enum class AffineFilter { kNearest, kBilinear, kBicubic };
 AffineFilter affine_filter(Interpolation interpolation);
 
 using FillColor = std::array<std::uint8_t, 3>;
-// min(255, round(255 mean)) for each channel, as timm fills with the mean of the data set. One
-// value serves all channels.
+// Returns min(255, round(255 mean)) for each channel, as timm fills with the mean of the data set.
+// A single value serves all channels.
 FillColor fill_color(std::span<const float> mean);
 
-// The point (x, y) of the result shows the point (a x + b y + c, d x + e y + f) of the image; pixel
+// The point (x, y) of the result shows the point (a x + b y + c, d x + e y + f) of the image. Pixel
 // centres are at halves.
 struct AffineMatrix {
   double a = 1, b = 0, c = 0, d = 0, e = 1, f = 0;
 };
 void transform_affine(Image& image, const AffineMatrix& matrix, AffineFilter filter,
                       const FillColor& fill, ImageOpsWorkspace& workspace);
-// Counter-clockwise about the centre, keeping the size.
+// Rotates counter-clockwise about the centre and keeps the size.
 void rotate(Image& image, double degrees, AffineFilter filter, const FillColor& fill,
             ImageOpsWorkspace& workspace);
 

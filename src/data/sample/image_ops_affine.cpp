@@ -23,8 +23,8 @@ void fill_pixels(std::uint8_t* out, int count, int channels, const FillColor& fi
     std::memcpy(out, fill.data(), static_cast<std::size_t>(channels));
 }
 
-// Positions along a row never turn back, so those in [0, width) x [0, height) are neighbours:
-// `first` up to `last`.
+// Positions `first` up to `last` of a row that lie in [0, width) x [0, height). Positions along a
+// row never turn back, so these are neighbours.
 struct Inside {
   int first = 0, last = 0;
 };
@@ -37,7 +37,7 @@ Inside inside_of(int count, const Test& test) {
   return in;
 }
 
-// Bilinear and bicubic: each position is computed on its own.
+// Bilinear and bicubic sampling. Each position is computed independently.
 void sample_smoothly(const Image& image, const AffineMatrix& m, bool cubic, const FillColor& fill,
                      ImageOpsWorkspace& ws) {
   const int width = image.width, height = image.height, channels = image.channels;
@@ -72,7 +72,7 @@ void sample_smoothly(const Image& image, const AffineMatrix& m, bool cubic, cons
   }
 }
 
-// The pixel a position lies in, or -1.
+// Returns the pixel that contains a position, or -1.
 int pixel_at(double position) {
   return 0 <= position && position < 0x1p31 ? static_cast<int>(position) : -1;
 }
@@ -92,7 +92,7 @@ void copy_pixels(const Image& image, const ImageOpsWorkspace& ws, const FillColo
   }
 }
 
-// 16.16 fixed point, wide enough not to overflow between the corners that were checked.
+// Converts to 16.16 fixed point, wide enough not to overflow between the corners that were checked.
 std::int64_t fixed(double v) { return static_cast<std::int64_t>(std::floor(v * 65536.0 + 0.5)); }
 
 bool fits_fixed_point(const AffineMatrix& m, int width, int height) {
@@ -104,8 +104,8 @@ bool fits_fixed_point(const AffineMatrix& m, int width, int height) {
   return true;
 }
 
-// Nearest: Pillow adds up positions from pixel to pixel and from row to row, in fixed point where
-// the picture is turned or sheared and small enough, else in double.
+// Nearest-neighbour sampling. Like Pillow, this sums positions from pixel to pixel and from row to
+// row: in fixed point if the image is rotated or sheared and small enough, otherwise in double.
 template <class Position, class ToPixel>
 void sample_nearest(const Image& image, Position x0, Position y0, const Position (&step)[4],
                     const ToPixel& to_pixel, const FillColor& fill, ImageOpsWorkspace& ws) {
@@ -148,7 +148,7 @@ double round_to_15_digits(double v) {
   return rounded;
 }
 
-// By a half turn, or of a square by a quarter turn; `turn` is counter-clockwise in degrees.
+// Rotates by a half turn, or a square by a quarter turn. `turn` is counter-clockwise in degrees.
 void rotate_exactly(Image& image, int turn, ImageOpsWorkspace& ws) {
   image_ops::shape_like(image, ws.image);
   const int last_x = image.width - 1, last_y = image.height - 1, channels = image.channels;

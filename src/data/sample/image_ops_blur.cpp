@@ -1,6 +1,5 @@
-// The Gaussian blur: P. Gwosdek et al., "Theoretical Foundations of Gaussian Convolution by
-// Extended Box Filtering", SSVM 2011, in Pillow's mixture of float32, float64 and 24-bit fixed
-// point.
+// Gaussian blur: P. Gwosdek et al., "Theoretical Foundations of Gaussian Convolution by Extended
+// Box Filtering", SSVM 2011, with Pillow's mixture of float32, float64 and 24-bit fixed point.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -21,8 +20,8 @@ using image_kernels::kernels;
 constexpr int kPasses = 3;
 constexpr int kMaxRadius = 1000;
 
-// A box reaches `reach` whole pixels to both sides with weight `inner`, and one more with `outer`,
-// in units of 2^-24.
+// A box reaches `reach` whole pixels to both sides with weight `inner`, and one more pixel with
+// weight `outer`. Weights are in units of 2^-24.
 struct Box {
   int reach = 0;
   std::uint32_t inner = 0, outer = 0;

@@ -1,4 +1,4 @@
-// What the image operations share. Private to dtn_data.
+// Functions shared by the image operations. Private to dtn_data.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ inline void check_image(const Image& image) {
             image.pixels.size(), " bytes");
 }
 
-// `out` becomes an image of the same shape, its pixels still to be written.
+// Gives `out` the shape of `image`. Its pixels are still to be written.
 inline void shape_like(const Image& image, Image& out) {
   out.width = image.width;
   out.height = image.height;

@@ -100,7 +100,7 @@ void to_grayscale(Image& image) { adjust_color(image, 0); }
 void adjust_sharpness(Image& image, double factor, ImageOpsWorkspace& workspace) {
   check_image(image);
   const float alpha = checked_factor(factor);
-  if (image.width < 3 || image.height < 3) return;  // nothing has eight neighbours
+  if (image.width < 3 || image.height < 3) return;  // no pixel has eight neighbours
   image_ops::shape_like(image, workspace.image);
   const int step = image.channels;
   const std::int64_t stride = static_cast<std::int64_t>(image.width) * step;

@@ -51,8 +51,8 @@ Table stretched_table(int low, int high) {
   return table;
 }
 
-// Neighbours are often equal, and counting one value twice in a row waits for memory; so pixels
-// take turns between two histograms.
+// Neighbours are often equal, and counting one value twice in a row waits for memory. Pixels
+// therefore alternate between two histograms.
 template <int kChannels>
 void count_values(const Image& image, std::array<Histogram, 3>& counts) {
   std::array<Histogram, kChannels> odd{};
@@ -75,7 +75,7 @@ Table equalizing_table(const Histogram& counts, std::int64_t total) {
   Table table = identity_table();
   std::size_t last = 255;
   while (counts[last] == 0) --last;
-  const std::int64_t step = (total - counts[last]) / 255;  // 0 too where only one value occurs
+  const std::int64_t step = (total - counts[last]) / 255;  // also 0 if only one value occurs
   if (step == 0) return table;
   std::int64_t sum = step / 2;
   for (std::size_t v = 0; v < 256; ++v) {

@@ -11,9 +11,9 @@ namespace dtn {
 namespace {
 
 constexpr std::uint32_t kMixStream = 0xA06E0003u;
-constexpr std::uint64_t kGroupsPerBatch = 2;  // of four random words: what and where; how much
+constexpr std::uint64_t kGroupsPerBatch = 2;  // groups of four random words: kind and place; share
 
-// In (0, 1), 52 bits.
+// Returns a number in (0, 1), of 52 bits.
 double open_uniform(std::uint32_t high, std::uint32_t low) {
   const std::uint64_t bits = (static_cast<std::uint64_t>(high) << 32 | low) >> 12;
   return (static_cast<double>(bits) + 0.5) * 0x1p-52;
@@ -22,8 +22,9 @@ double open_uniform(std::uint32_t high, std::uint32_t low) {
 }  // namespace
 
 double symmetric_beta(double a, double u, double v) {
-  // With p = u^(1/a) and c the cosine, t^2 / (2 a + t^2) is (1 - p) c^2 / (p + (1 - p) c^2): how
-  // far its root is from 1 follows from p over the same, without cancellation.
+  // With p = u^(1/a) and c the cosine:
+  //     t^2 / (2 a + t^2) = (1 - p) c^2 / (p + (1 - p) c^2)
+  // The distance of its root from 1 follows from p over the same denominator, without cancellation.
   const double log_p = std::log(u) / a, p = std::exp(log_p);
   const double c = std::cos(2 * std::numbers::pi * v), above = -std::expm1(log_p) * c * c;
   const double smaller = p / (p + above) / (2 * (1 + std::sqrt(above / (p + above))));

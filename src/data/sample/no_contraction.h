@@ -1,6 +1,5 @@
-// From DTN_NO_CONTRACTION on, the compiler fuses no multiplication with an addition in the
-// functions of a file. That would round differently from Pillow, which has none. Private to
-// dtn_data.
+// After DTN_NO_CONTRACTION, the compiler fuses no multiplication with an addition in the functions
+// of a file. Fusing would round differently from Pillow, which has none. Private to dtn_data.
 #pragma once
 
 #if defined(__clang__)

@@ -1,4 +1,4 @@
-// Images as people see them again: what a model is fed, undone.
+// Converts the inputs of a model back to images for people.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace dtn {
 
-// RGB pixels of one normalised image [C, H, W]: value * std + mean of its channel, those of a grey
-// one three times. With an empty `mean` nobody knows how it was normalised, and its least value
-// becomes black, its largest white. What is not finite is black. Of other than 1 or 3 channels the
-// first is shown, as grey.
+// Returns the RGB pixels of one normalised image [C, H, W]: value * std + mean of its channel,
+// three times for a grey image. With an empty `mean` the normalisation is unknown: the least value
+// becomes black, and the largest white. Values that are not finite become black. If there are not 1
+// or 3 channels, the first is shown as grey.
 Image preview_of(const float* image, std::int64_t channels, const ImageSize& size,
                  std::span<const float> mean, std::span<const float> std);
 
-// Images of one size side by side, `columns` to a row, a gap of 2 white pixels between them.
+// Returns images of one size side by side, `columns` to a row, with gaps of 2 white pixels.
 Image mosaic_of(std::span<const Image> images, int columns);
 
 }  // namespace dtn

@@ -27,7 +27,7 @@ std::vector<std::string_view> split(std::string_view text) {
   return parts;
 }
 
-// The number behind the key of a part.
+// Parses the number after the key of a part.
 template <class T>
 T number(const std::string& policy, std::string_view part, std::size_t key_size, T low, T high) {
   T value{};

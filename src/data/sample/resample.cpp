@@ -19,7 +19,7 @@
 namespace dtn {
 namespace {
 
-// Weights are integers scaled by 2^22: 8 bits of pixel, 2 bits of headroom for overshoot.
+// Weights are integers scaled by 2^22, which leaves 8 bits for the pixel and 2 for overshoot.
 constexpr int kWeightBits = resample::kWeightBits;
 
 double filter_support(Interpolation filter) {
@@ -40,8 +40,8 @@ double bicubic(double x) {
   return 0.0;
 }
 
-// How one side is resized: source pixels [from, to) of `in` become `out`, of which only
-// [first, first + count) are wanted.
+// Resize of one axis: source pixels [from, to) of `in` become `out` pixels, of which only [first,
+// first + count) are needed.
 struct AxisKey {
   int in = 0, out = 0, first = 0, count = 0;
   float from = 0, to = 0;
@@ -53,10 +53,10 @@ struct AxisKey {
 struct Axis {
   AxisKey key;
   int taps = 0;                       // stride of `weights`
-  int begin = 0, end = 0;             // source pixels the wanted ones depend on
+  int begin = 0, end = 0;             // source pixels that the result depends on
   std::vector<resample::Span> spans;  // [count], positions relative to the whole source
   std::vector<std::int32_t> weights;  // [count, taps]
-  std::uint64_t used = 0;             // when last, for the cache
+  std::uint64_t used = 0;             // time of the last use, for the cache
 };
 
 void compute_axis(const AxisKey& key, std::vector<double>& exact, Axis& axis) {
@@ -99,7 +99,7 @@ struct ResampleWorkspace::State {
   std::uint64_t clock = 0;
   std::vector<double> exact;                 // weights of one pixel before rounding
   std::vector<std::uint8_t> columns, strip;  // see horizontal_pass()
-  std::vector<std::uint8_t> half;            // what the first pass has made
+  std::vector<std::uint8_t> half;            // result of the first pass
 
   const Axis& axis(const AxisKey& key) {
     Axis* oldest = &axes.front();
@@ -125,11 +125,11 @@ namespace {
 
 using State = ResampleWorkspace::State;
 
-// `source` holds what the axis depends on, from axis.begin to axis.end, and nothing else in that
-// direction: so it is below, too.
+// In the passes below, `source` holds the pixels that the axis depends on, from axis.begin to
+// axis.end, and no others in that direction.
 
-// Its rows, each resized to axis.key.count pixels, into `out` [source.height, count, c]. Sixteen
-// rows at a time are transposed, so that a vector holds the same sample of all of them.
+// Resizes each row to axis.key.count pixels, into `out` [source.height, count, c]. Sixteen rows at
+// a time are transposed, so that a vector holds the same sample of all of them.
 void horizontal_pass(const ImageView& source, const Axis& axis, State& s, std::uint8_t* out) {
   constexpr int kLanes = resample::kLanes;
   const int in_samples = source.width * source.channels;
@@ -149,7 +149,7 @@ void horizontal_pass(const ImageView& source, const Axis& axis, State& s, std::u
   }
 }
 
-// Its columns, each resized to axis.key.count pixels, into `out` [count, source.width, c].
+// Resizes each column to axis.key.count pixels, into `out` [count, source.width, c].
 void vertical_pass(const ImageView& source, const Axis& axis, std::uint8_t* out) {
   resample::weigh_rows(source.pixels, source.stride, axis.begin,
                        static_cast<std::int64_t>(source.width) * source.channels, axis.spans.data(),
@@ -161,20 +161,20 @@ void copy_rows(const std::uint8_t* from, std::int64_t stride, int rows, std::siz
   for (int y = 0; y < rows; ++y) std::memcpy(to + y * bytes, from + y * stride, bytes);
 }
 
-// Whether the columns are resized before the rows.
+// Returns true if the columns are resized before the rows.
 bool columns_first(const AxisKey& x, const AxisKey& y, Resample order) {
   const int less_wide = x.in - x.out, less_high = y.in - y.out;
   return order == Resample::kPillow13 && less_high > 0 && less_high > 2 * less_wide;
 }
 
-// An image of this size in `memory`, to hold the result of the first pass.
+// Returns an image of this size in `memory`, for the result of the first pass.
 ImageView make_room(int width, int height, int channels, std::vector<std::uint8_t>& memory) {
   const std::int64_t stride = std::int64_t{width} * channels;
   memory.resize(static_cast<std::size_t>(stride * height));
   return {memory.data(), width, height, channels, stride};
 }
 
-// `part` shows the source from column part_x and row part_y on.
+// `part` holds the source from column part_x and row part_y on.
 void run(const ImageView& part, int part_x, int part_y, const AxisKey& x_key, const AxisKey& y_key,
          Resample order, State& s, Image& out) {
   out.width = x_key.count;

@@ -108,7 +108,7 @@ DTN_TARGET DTN_INLINE void store_rounded(Ints sum, std::uint8_t* p) {
 // Vectors of the compiler: 16 bytes fit the registers of every x86-64.
 using Bytes = std::uint8_t __attribute__((vector_size(16)));
 
-// A 16 x 16 block of bytes becomes its transpose: four rounds of interleaving the first half of the
+// Transposes a 16 x 16 block of bytes in four rounds. Each round interleaves the first half of the
 // rows with the second.
 DTN_INLINE void transpose_block(Bytes (&rows)[16]) {
   for (int round = 0; round < 4; ++round) {

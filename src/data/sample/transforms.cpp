@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint32_t kAugmentStream = 0xA06E0001u;
 constexpr int kCropTries = 10;
-constexpr std::uint64_t kCropGroups = 16;  // of four random words: one per try, one for the rest
+constexpr std::uint64_t kCropGroups = 16;  // groups of four words: one per try, one for the rest
 
 Philox4 crop_words(const SampleKey& key, std::uint64_t group) {
   return philox_group({key.seed, kAugmentStream, key.epoch}, key.sample * kCropGroups + group);
@@ -62,7 +62,7 @@ void check_augment(const AugmentConfig& a) {
     throw ConfigError(cat("the chance of random erasing ", a.erase, " must lie in [0, 1]"));
 }
 
-// values [channels, 256]
+// Returns the normalized value of each pixel value: [channels, 256].
 std::vector<float> normalization_table(const Normalization& n) {
   std::vector<float> table(n.mean.size() * 256);
   for (std::size_t c = 0; c < n.mean.size(); ++c)
@@ -84,14 +84,14 @@ ColorJitter jitter_for(const AugmentConfig& augment, bool training) {
   return {strength, strength, strength};
 }
 
-// Tells where the time goes, when somebody asks.
+// Measures the time of each stage, if requested.
 class StageClock {
  public:
   using Clock = std::chrono::steady_clock;
   explicit StageClock(StageSeconds* stages) : stages_(stages) {
     if (stages_) last_ = Clock::now();
   }
-  // The time since the last call was this stage's.
+  // Adds the time since the last call to this stage.
   void end(double StageSeconds::*stage) {
     if (!stages_) return;
     const auto now = Clock::now();
@@ -104,9 +104,8 @@ class StageClock {
   Clock::time_point last_;
 };
 
-// in [n pixels, kChannels] -> one row of every plane; kStep is -1 when the row is mirrored. The
-// planes are not in the cache and are written forwards in any case, three times as fast as
-// backwards.
+// in [n pixels, kChannels] -> one row of every plane. kStep is -1 if the row is mirrored. The
+// planes are not in the cache and are always written forwards, which is much faster than backwards.
 template <int kChannels, int kStep>
 void normalize_row(const std::uint8_t* in, int n, const float* table, std::int64_t plane,
                    float* out) {
@@ -125,7 +124,7 @@ void normalize_image(const Image& image, const float* table, bool flip, float* o
   }
 }
 
-// `image` in the middle of black.
+// Centres `image` on black.
 void pad_image(const Image& image, const EvalGeometry& g, const ImageSize& size, Image& out) {
   out.width = size.width;
   out.height = size.height;
@@ -143,7 +142,7 @@ ResizeWindow eval_window(const EvalGeometry& g) {
   return {g.width, g.height, {g.left, g.top, g.left + g.crop_width, g.top + g.crop_height}};
 }
 
-// Crops, or centres, one side of the resized image.
+// Crops or centres one side of the resized image.
 void place_side(int resized, int image_size, int& first, int& count, int& pad) {
   count = std::min(resized, image_size);
   pad = (image_size - count) / 2;
@@ -179,7 +178,7 @@ EvalGeometry eval_geometry(int width, int height, const ImageSize& size, double 
   DTN_CHECK(width > 0 && height > 0, "cannot resize an image of ", width, " x ", height);
   const auto wanted_h = static_cast<std::int64_t>(size.height / crop_pct);
   const auto wanted_w = static_cast<std::int64_t>(size.width / crop_pct);
-  // The side that has to grow the most, or shrink the least, becomes what is wanted.
+  // The side that has to grow the most, or shrink the least, gets the wanted size.
   const bool by_width = wanted_w * height >= wanted_h * width;
   const std::int64_t exact = by_width ? wanted_w : wanted_h;
   const double other = std::trunc(static_cast<double>(exact * (by_width ? height : width)) /
@@ -242,7 +241,7 @@ Transform::Transform(const DataConfig& data, const AugmentConfig& augment,
   const int least = std::min(image_size.height, image_size.width);
   if (least < 1 || std::max(image_size.height, image_size.width) > 16384)
     throw ConfigError(cat("model.image_size ", image_size, " must lie in 1 .. 16384"));
-  // Below 1/16 a resized image would be needlessly huge; it is surely a percentage of another kind.
+  // Below 1/16 a resized image would be needlessly large, so the value is probably a mistake.
   if (!(crop_pct_ >= 1.0 / 16 && crop_pct_ <= 16) || least / crop_pct_ < 1)
     throw ConfigError(cat("data.crop_pct ", crop_pct_, " must lie in 1/16 .. 16"));
   check_augment(augment);
@@ -304,8 +303,9 @@ const Image& Transform::prepare_eval(const Image& part, const ImageRegion& at,
   return ws.padded;
 }
 
-// The smallest scale of those libjpeg-turbo has vector code for. At 1.25 times the pixels,
-// in place of 1.5, the result is 2 to 4 dB worse and hardly cheaper.
+// Returns the smallest scale, of those that libjpeg-turbo has vector code for, that leaves both
+// sides 1.5 times the pixels. With 1.25 times, the result would be 2 to 4 dB worse and hardly
+// cheaper.
 int Transform::eighths_for(const ImageInfo& file, int width, int height, int to_width,
                            int to_height) const {
   const auto holds = [](int side, int eighths, int to) {
@@ -366,8 +366,9 @@ PreparedImage Transform::decode_and_prepare(std::span<const std::byte> bytes,
                  ws);
 }
 
-// Mirrors here what would else be mirrored while it is normalized, since not every operation gives
-// the same before and after. What is not to change, such as an image of the data set, is copied.
+// Mirrors the image before the operations and not during normalization, since not every operation
+// gives the same before and after. An image that must not change, such as one of the data set, is
+// copied.
 PreparedImage Transform::augment(PreparedImage prepared, const SampleKey& key,
                                  TransformWorkspace& ws) const {
   if (!policy_ && !jitter_.active()) return prepared;
