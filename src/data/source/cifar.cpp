@@ -16,10 +16,10 @@ namespace fs = std::filesystem;
 constexpr int kSide = 32;
 constexpr std::size_t kPlane = std::size_t{kSide} * kSide;
 
-// The binary version: records of one or two label bytes and the planes of red, green and blue.
+// CIFAR's binary version: records of one or two label bytes and the planes of red, green and blue.
 struct Layout {
   const char* name;
-  const char* folder;  // the archive unpacks to
+  const char* folder;  // folder in the archive
   std::vector<std::string> train_files, val_files;
   const char* names_file;
   std::size_t label_bytes;  // the last one is the class
@@ -52,7 +52,7 @@ fs::path find_folder(const std::string& root, const Layout& layout, const std::s
                       " was unpacked (data/README.md says where to get it)"));
 }
 
-// One name per line; none when the file is absent or does not fit.
+// Reads one name per line. Returns nothing if the file is absent or has another number of names.
 std::vector<std::string> read_class_names(const fs::path& file, std::size_t count) {
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored)) return {};
@@ -122,14 +122,14 @@ class CifarDataset final : public Dataset {
     for (std::size_t i = 0; i < labels.size(); ++i) {
       labels[i] = std::to_integer<std::int64_t>(bytes[i * record + layout_.label_bytes - 1]);
     }
-    // A label the format does not know is damage, whatever the model could take.
+    // A label that the format does not know is damage, even if the model would accept it.
     std::int64_t known = static_cast<std::int64_t>(layout_.num_classes);
     check_labels(labels, std::min(known, model_classes), path);
     files_.push_back({path, std::move(bytes), labels_.size()});
     labels_.insert(labels_.end(), labels.begin(), labels.end());
   }
 
-  // File and record of a sample.
+  // Returns the file and the record of a sample.
   std::pair<std::size_t, std::size_t> locate(std::int64_t index) const {
     std::size_t i = static_cast<std::size_t>(index);
     std::size_t file = files_.size() - 1;

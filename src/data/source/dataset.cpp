@@ -34,7 +34,7 @@ std::unique_ptr<Dataset> open_dataset(const DataConfig& data, const ModelConfig&
   const DatasetRow& row = datasets.at(data.dataset);
   if (data.classes.empty()) return row.open(data, model, split, seed);
   ModelConfig any = model;
-  any.num_classes = 0;  // which takes any number of classes
+  any.num_classes = 0;  // accepts any number of classes
   auto chosen = choose_classes(row.open(data, any, split, seed), data.classes);
   check_class_count(chosen->num_classes(), model, "data.classes");
   return chosen;

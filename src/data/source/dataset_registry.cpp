@@ -15,8 +15,9 @@ std::unique_ptr<Dataset> without_seed(const DataConfig& data, const ModelConfig&
   return open_files(data, model, split);
 }
 
-// MNIST and those that took over its files are told apart by the folders they lie in. Files of the
-// folder one is in have no name, and are taken for Fashion-MNIST.
+// MNIST and the data sets with files of the same names are told apart by the names of their
+// folders. If data.root is empty, the folder has no name, and the files are taken for
+// Fashion-MNIST.
 PixelStatistics idx_statistics(const DataConfig& data) {
   constexpr PixelStatistics kFashion{
       {0.2860, 0.2860, 0.2860}, {0.3530, 0.3530, 0.3530}, 0.2860, 0.3530};

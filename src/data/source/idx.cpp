@@ -19,13 +19,13 @@ constexpr std::int64_t kMaxIdxBytes = std::int64_t{1} << 36;
 constexpr int kUnsignedByte = 0x08;
 constexpr int kMaxRank = 4;
 constexpr std::size_t kMagicBytes = 4;
-constexpr std::int64_t kMaxSide = 65'500;  // of an image, as DecodeLimits has it
+constexpr std::int64_t kMaxSide = 65'500;  // image side, as in DecodeLimits
 
 [[noreturn]] void fail_idx(const std::string& name, const std::string& what) {
   throw DataError(cat(name, ": ", what, "; see data/README.md for where to get the file"));
 }
 
-// Checks the magic number: two zero bytes, the element type, the rank.
+// Checks the magic number (two zero bytes, the element type, the rank) and returns the rank.
 int rank_of(std::span<const std::byte> magic, const std::string& name) {
   if (magic[0] != std::byte{0} || magic[1] != std::byte{0}) {
     fail_idx(name, "is not an IDX file (it does not begin with two zero bytes)");
@@ -41,7 +41,7 @@ int rank_of(std::span<const std::byte> magic, const std::string& name) {
   return rank;
 }
 
-// Big-endian extents. Returns their product.
+// Reads big-endian extents and returns their product.
 std::uint64_t read_dims(std::span<const std::byte> bytes, const std::string& name,
                         std::vector<std::int64_t>& dims) {
   std::uint64_t product = 1;
@@ -59,7 +59,8 @@ std::uint64_t read_dims(std::span<const std::byte> bytes, const std::string& nam
   return product;
 }
 
-// Header and content from either kind of file. `read` fills a span and returns how much it could.
+// Parses header and content of a plain or gzipped file. `read` fills a span and returns the number
+// of bytes that it filled.
 template <class Read>
 IdxArray parse(const std::string& name, std::uint64_t capacity, Read read) {
   std::byte header[kMagicBytes + 4 * kMaxRank];
@@ -90,7 +91,7 @@ IdxArray read_idx(const std::string& path) {
   return parse_idx(read_file(path, kMaxIdxBytes), path);
 }
 
-// The plain file when there is one, else the gzipped.
+// Returns the plain file if there is one, otherwise the gzipped file.
 std::string find_idx(const std::string& root, const std::string& file) {
   fs::path plain = fs::path(root) / file;
   fs::path zipped = plain;
@@ -104,7 +105,8 @@ std::string find_idx(const std::string& root, const std::string& file) {
                       "them)"));
 }
 
-// Fashion-MNIST (Xiao et al., 2017), known by the checksum of its training or test labels.
+// Returns the class names of Fashion-MNIST (Xiao et al., 2017), which is known by the checksum of
+// its training or test labels. Returns nothing for other data.
 std::vector<std::string> names_of_classes(std::span<const std::uint8_t> labels) {
   constexpr std::uint32_t kFashionTrain = 0x0047f202, kFashionTest = 0xe898e67e;
   const std::uint32_t checksum = crc32c(std::as_bytes(labels));

@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr int kMaxDepth = 16;  // of folders
+constexpr int kMaxDepth = 16;  // nested folders
 
 }  // namespace
 

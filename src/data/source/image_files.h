@@ -1,4 +1,4 @@
-// The images in a folder.
+// Lists the images in a folder.
 #pragma once
 
 #include <filesystem>
@@ -9,12 +9,13 @@
 
 namespace dtn {
 
-// Throws DataError for a link to nowhere.
+// Throws DataError for a link whose target does not exist.
 void check_link(const std::filesystem::directory_entry& entry);
 
-// Paths of all images below `folder`, relative to it, in torchvision's order. Links are followed;
-// names that begin with a dot are hidden and not counted. Counts all other files in `left_out`.
-// Throws DataError when a folder cannot be listed, for a link to nowhere and for a circle of links.
+// Returns the paths of all images below `folder`, relative to it, in torchvision's order. Links are
+// followed. Names that begin with a dot are hidden and not counted. All other files are counted in
+// `left_out`. Throws DataError if a folder cannot be listed, for a link whose target does not exist
+// and for a circle of links.
 std::vector<std::string> list_images(const std::filesystem::path& folder, LeftOut& left_out);
 
 }  // namespace dtn

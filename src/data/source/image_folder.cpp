@@ -28,7 +28,7 @@ bool is_hidden(const fs::path& path) { return path.filename().native().starts_wi
   throw DataError(cat("cannot list ", folder.string(), ": ", error.message()));
 }
 
-// Names of the folders in `folder`, in byte order.
+// Returns the names of the folders in `folder`, in byte order.
 std::vector<std::string> class_folders(const fs::path& folder) {
   std::vector<std::string> names;
   std::error_code error;
@@ -43,7 +43,7 @@ std::vector<std::string> class_folders(const fs::path& folder) {
   return names;
 }
 
-// Counts the images that lie beside the class folders, and so belong to no class.
+// Counts the images beside the class folders, which belong to no class.
 void count_loose_images(const fs::path& folder, LeftOut& left_out) {
   std::error_code error;
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
@@ -59,8 +59,8 @@ enum class EmptyClasses { kAreErrors, kAreNoted };
 
 class ImageFolder final : public Dataset {
  public:
-  // Reads the folders of the classes `labels`, which are sorted by the bytes of their names.
-  // `kind` ends in a blank or is empty.
+  // Reads the folders of the classes `labels`, which are in byte order of the class names. `kind`
+  // is empty or ends with a blank.
   ImageFolder(const fs::path& folder, std::vector<std::string> classes,
               std::span<const std::int64_t> labels, const std::string& kind, EmptyClasses empty)
       : folder_(folder.string()) {
@@ -103,7 +103,7 @@ class ImageFolder final : public Dataset {
   }
 
  private:
-  // False when the folder has no images.
+  // Adds the images of a class folder. Returns false if the folder has none.
   bool add_class(const fs::path& folder, std::int64_t label, LeftOut& left_out) {
     const std::vector<std::string> files = list_images(folder, left_out);
     for (const std::string& file : files) {
@@ -128,8 +128,8 @@ class ImageFolder final : public Dataset {
   }
 
   std::string folder_;
-  // File names below their class folder, one behind the other: a million strings would take
-  // several times the memory.
+  // File names below their class folder, concatenated. A million strings would take several times
+  // the memory.
   std::string names_;
   std::vector<std::size_t> starts_;
 };
@@ -139,8 +139,8 @@ class ImageFolder final : public Dataset {
                       "/<class>/<image> (see data/README.md)"));
 }
 
-// The labels of `names`, the class folders in `folder`, in their order. Throws DataError for a name
-// that is none of `classes`, which are those of `owner`.
+// Returns the labels of the class folders `names` in `folder`, in their order. Throws DataError for
+// a name that is not one of `classes`, the classes of `owner`.
 std::vector<std::int64_t> labels_of_folders(const fs::path& folder,
                                             const std::vector<std::string>& names,
                                             const std::vector<std::string>& classes,
@@ -163,7 +163,7 @@ std::vector<std::int64_t> labels_of_folders(const fs::path& folder,
   return labels;
 }
 
-// Names the classes of the training split that the validation split has no folder for.
+// Logs the classes of the training split for which the validation split has no folder.
 void note_missing_folders(const fs::path& folder, const std::vector<std::string>& classes,
                           std::span<const std::int64_t> labels) {
   std::vector<bool> has_folder(classes.size());
@@ -228,7 +228,7 @@ std::unique_ptr<Dataset> open_image_folder(const DataConfig& data, const ModelCo
   if (!fs::is_directory(folder, ignored)) fail_without_folder(folder, split);
   const std::vector<std::string> folders = class_folders(folder);
   if (folders.empty()) fail_without_classes(folder);
-  // The training split decides, if it has classes.
+  // The class folders of the training split decide the labels, if there are any.
   std::vector<std::string> classes;
   const bool is_val = split == Split::kVal;
   if (is_val && fs::is_directory(train_folder, ignored)) classes = class_folders(train_folder);

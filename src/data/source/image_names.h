@@ -1,4 +1,4 @@
-// Names of image files and their order: the rules of all data sets that consist of files.
+// Names of image files and their order, for all data sets that consist of files.
 #pragma once
 
 #include <string>
@@ -6,23 +6,24 @@
 
 namespace dtn {
 
-// The endings of images that are read, for messages.
+// Endings of the images that are read, for messages.
 inline constexpr const char* kImageEndings =
     ".jpg, .jpeg, .jpe, .jfif, .png, .webp, .bmp, .ppm and .pgm";
 
 // True for a name with one of kImageEndings, in upper or lower case.
 bool is_image_name(std::string_view file);
 
-// The ending of a file's name in lower case, with its dot; empty: it has none.
+// Returns the ending of a file's name in lower case, with its dot; empty if there is none.
 std::string lower_ending(std::string_view file);
 
-// True if a part of the path begins with a dot. Such files are hidden and not read.
+// True if a part of the path begins with a dot. These files are hidden and not read.
 bool is_hidden_path(std::string_view path);
 
-// Orders paths by folder, then by file name, each in byte order: torchvision's order.
+// True if a comes before b in torchvision's order: by folder, then by file name, each in byte
+// order.
 bool comes_before(std::string_view a, std::string_view b);
 
-// The part of a path behind its last slash.
+// Returns the part of a path after its last slash.
 std::string_view base_name(std::string_view path);
 
 }  // namespace dtn

@@ -25,7 +25,7 @@ Tensor images_of(const TensorFile& file, const std::string& path, const ModelCon
   return *images;
 }
 
-// How many tokens of row n count: those before the pads, or as many as `lengths` has it.
+// Returns the number of tokens of row n: its value in `lengths`, or the number before the pads.
 std::int64_t length_of(std::span<const std::int64_t> row, const Tensor* lengths, std::int64_t n,
                        const std::string& path) {
   const auto tokens = static_cast<std::int64_t>(row.size());

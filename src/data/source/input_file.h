@@ -1,4 +1,4 @@
-// Inputs of a classifier that come as tensors in a file, ready for the model, in place of a data set.
+// Inputs of a classifier from a file of tensors, ready for the model, in place of a data set.
 #pragma once
 
 #include <string>
@@ -8,16 +8,16 @@
 
 namespace dtn {
 
-// Reads, from a safetensors file, for a model of images
+// Reads inputs from a safetensors file. For a model of images:
 //   images   [N, channels, H, W] float32, normalized
-// or for one of sequences
-//   tokens   [N, T] int32 or int64, T <= max_length; ids below the vocabulary, 0 for pads at the end
-//   lengths  [N] int32 or int64, optional: how many tokens of each count, whatever lies beyond; without
-//            it, those before the pads
-// and for either
+// For a model of sequences:
+//   tokens   [N, T] int32 or int64, T <= max_length; ids below the vocabulary, then 0 for pads
+//   lengths  [N] int32 or int64, optional: number of tokens of each sequence; later ids are ignored.
+//            Without it, the tokens before the pads count.
+// For both:
 //   labels   [N] int64, optional
-// and gives what samples of a data set deliver: "image", or "tokens" [N, max_length] int64 and its
-// lengths; "label" where there are labels. Throws DataError naming the file and the fault.
+// Returns the fields that samples of a data set deliver: "image", or "tokens" [N, max_length] int64
+// and its lengths; and "label" if there are labels. Throws DataError with the file and the fault.
 Fields read_input_file(const std::string& path, const ModelConfig& model);
 
 }  // namespace dtn

@@ -31,7 +31,7 @@ struct PixelSums {
   }
 };
 
-// What was found out about one sample.
+// Result for one sample.
 struct Finding {
   std::optional<std::string> failure;
   int width = 0, height = 0, channels = 0;
@@ -51,7 +51,7 @@ const char* format_of(std::span<const std::byte> file) {
   return begins("BM") ? "bmp" : "unknown";
 }
 
-// The histogram first: sums over 256 values are cheaper than over pixels.
+// Counts a histogram first: sums over 256 values are cheaper than over pixels.
 PixelSums sum_pixels(const Image& image) {
   const auto channels = static_cast<std::size_t>(image.channels);
   std::array<std::array<std::uint64_t, 256>, 3> counts{};
@@ -72,7 +72,7 @@ PixelSums sum_pixels(const Image& image) {
 
 enum class Wanted { kBytes, kPixels, kSums };
 
-// Loads a sample and, unless only its bytes are wanted, decodes all of it.
+// Loads a sample and decodes all of it, unless only its bytes are wanted.
 void examine(const Dataset& dataset, std::int64_t index, Wanted wanted, InspectWorkspace& workspace,
              Finding& finding) {
   finding = {};

@@ -1,4 +1,4 @@
-// Looking at every image of a data set: can it be read, and what is in it.
+// Examines every image of a data set: if it can be read, and its properties.
 #pragma once
 
 #include <array>
@@ -17,25 +17,26 @@ struct BadSample {
   std::string name, reason;
 };
 
-// Smallest, middle (the lower of two) and largest of a set of numbers.
+// Smallest, median (the lower of two) and largest of a set of numbers.
 struct Spread {
   std::int64_t min = 0, median = 0, max = 0;
 };
 
-// What the images that can be read are like. All numbers are the same whatever the number of
-// threads: pixels are summed as whole numbers.
+// Statistics of the images that can be read. They do not depend on the number of threads, because
+// pixels are summed as integers.
 struct DatasetStats {
-  std::int64_t images = 0;                      // read
+  std::int64_t images = 0;                      // readable images
   std::vector<std::int64_t> per_class;          // [num_classes]
   Spread width, height;                         // pixels
-  Spread bytes;                                 // of the files; zeros when there are none
-  std::map<std::string, std::int64_t> formats;  // jpeg, png, ...; none without files
+  Spread bytes;                                 // file sizes; zeros without files
+  std::map<std::string, std::int64_t> formats;  // jpeg, png, ...; empty without files
   std::int64_t gray = 0;                        // images of a single channel
-  std::array<double, 3> mean{}, std{};          // of all pixels as RGB in [0, 1]
+  std::array<double, 3> mean{}, std{};          // over all pixels as RGB in [0, 1]
   std::vector<BadSample> bad;                   // in the order of the data set
 };
 
-// Called now and then on the calling thread with the number of samples looked at; false ends it.
+// Called from time to time on the calling thread with the number of samples examined. False ends
+// the work.
 using KeepLooking = std::function<bool(std::int64_t done)>;
 
 enum class VerifyDepth {
@@ -43,11 +44,11 @@ enum class VerifyDepth {
   kDecode,  // decode as well
 };
 
-// Looks at every sample on `jobs` threads and returns those that fail, in order.
+// Examines every sample on `jobs` threads and returns the samples that fail, in order.
 std::vector<BadSample> verify_dataset(const Dataset& dataset, VerifyDepth depth, int jobs,
                                       const KeepLooking& keep_looking = {});
 
-// ConfigError for a data set without pixels.
+// Throws ConfigError for a data set without pixels.
 DatasetStats dataset_stats(const Dataset& dataset, int jobs, const KeepLooking& keep_looking = {});
 
 }  // namespace dtn

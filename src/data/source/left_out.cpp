@@ -12,9 +12,9 @@ namespace dtn {
 namespace {
 
 constexpr std::size_t kMaxEnding = 12;  // characters
-constexpr std::size_t kMaxKinds = 8;    // that are told apart in a warning
+constexpr std::size_t kMaxKinds = 8;    // named in a warning
 
-// The kind of a file: its ending in lower case, or that it has none.
+// Returns the kind of a file: its ending in lower case, or a text if it has none.
 std::string kind_of(std::string_view name) {
   const std::string ending = lower_ending(name);
   if (ending.size() < 2) return "without an ending";

@@ -17,9 +17,10 @@ class LeftOut {
   void add(const LeftOut& other);
 
   std::int64_t count() const { return count_; }
-  // "2 .gif, 1 without an ending", the most frequent first; empty: nothing was left out.
+  // Returns "2 .gif, 1 without an ending", the most frequent first; empty if nothing was left out.
   std::string kinds() const;
-  // The warning: "<where>: left out 2 .gif, ...", and what is read. Empty: nothing was left out.
+  // Returns the warning "<where>: left out 2 .gif, ...", with the endings that are read; empty if
+  // nothing was left out.
   std::string warning(const std::string& where) const;
 
  private:

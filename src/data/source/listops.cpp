@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kArchiveFolder = "listops-1000";  // of the Long-Range Arena
+constexpr const char* kArchiveFolder = "listops-1000";  // in the Long-Range Arena's archive
 
 fs::path find_listops(const DataConfig& data, Split split) {
   const bool training = split == Split::kTrain;
@@ -55,7 +55,7 @@ class ListopsDataset final : public Dataset {
   std::int64_t length(std::int64_t index) const override {
     return static_cast<std::int64_t>(at(index).size());
   }
-  // As messages about the file have it: the first sequence is behind the header.
+  // The line number, as in messages about the file. The first sequence follows the header.
   std::string sample_name(std::int64_t index) const override { return cat(file_, ":", index + 2); }
 
  private:

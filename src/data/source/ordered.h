@@ -1,4 +1,4 @@
-// Work that threads share and that is handed over in order.
+// Work that threads share, with results consumed in order.
 #pragma once
 
 #include <algorithm>
@@ -11,10 +11,10 @@
 
 namespace dtn {
 
-// Calls make(i, workspace, result) for i in [begin, end) on `jobs` threads, each with a Workspace
-// of its own, and consume(i, result) on the calling thread, in order. At most `window` results are
-// held; they are reused. What make throws is thrown here in place of its result. It ends early when
-// consume returns false or throws.
+// Calls make(i, workspace, result) for i in [begin, end) on `jobs` threads, each with its own
+// Workspace, and consume(i, result) on the calling thread, in order. At most `window` results are
+// held and reused. An exception of make() is thrown here in place of its result. The work ends
+// early if consume() returns false or throws.
 template <class Workspace, class Result, class Make, class Consume>
 void for_each_in_order(std::int64_t begin, std::int64_t end, int jobs, Make&& make,
                        Consume&& consume) {

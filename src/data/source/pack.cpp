@@ -18,21 +18,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What one thread needs.
+// Buffers of one thread.
 struct PackWorkspace {
   SampleWorkspace sample;
   ResampleWorkspace resample;
   Image decoded, resized;
 };
 
-// One record on its way to the file.
+// One record to be written.
 struct Record {
   std::vector<std::byte> bytes;
-  std::string damage;  // why it could not be resized
+  std::string damage;  // reason why it could not be resized
   bool resized = false;
 };
 
-// Of all that decides what the file will hold, but for the content of the images.
+// Returns a checksum of everything that decides the contents of the file, except the contents of
+// the images.
 std::uint32_t job_checksum(const Dataset& dataset, const PackOptions& options) {
   std::string text = cat("version ", packed::kVersion, " classes ", dataset.num_classes());
   if (options.short_side) {
@@ -67,7 +68,7 @@ class Packer {
   }
 
  private:
-  // False when the image is small enough, or damaged.
+  // Resizes a sample. Returns false if the image is small enough or damaged.
   bool shrink(const Sample& sample, PackWorkspace& workspace, Record& record) const {
     const std::string& name = workspace.sample.name;
     try {
@@ -76,7 +77,7 @@ class Packer {
       const std::int64_t shorter = std::min(info.width, info.height);
       if (shorter <= side) return false;
       decode_image_into(sample.encoded, name, workspace.decoded, {}, ColorMode::kAsStored);
-      // torchvision's Resize: the long side is cut to a whole number.
+      // As in torchvision's Resize, the long side is truncated to an integer.
       const auto scaled = [&](int length) {
         return static_cast<int>(length == shorter ? side : side * length / shorter);
       };
@@ -173,7 +174,7 @@ PackReport pack_dataset(const Dataset& dataset, const fs::path& output, const Pa
                                  "\nWhat is packed so far is kept: see to this and run the "
                                  "same again to go on from there");
     if (!dynamic_cast<const DataError*>(&e)) throw Error(what);
-    writer.sync();  // the disk is well: what failed is a sample
+    writer.sync();  // a sample failed, not the disk
     throw DataError(what);
   }
 }

@@ -1,4 +1,4 @@
-// Packing a data set into one file, which `data.dataset: packed` reads.
+// Packs a data set into one file, which `data.dataset: packed` reads.
 #pragma once
 
 #include <cstdint>
@@ -12,43 +12,43 @@
 namespace dtn {
 
 struct PackOptions {
-  // Images whose short side is longer are resized so that it has this many pixels (as torchvision's
-  // Resize on a Pillow image) and encoded as JPEG. The others, and without this all of them, keep
-  // the bytes of their file.
+  // Images with a longer short side are resized to this length of the short side (as torchvision's
+  // Resize on a Pillow image) and encoded as JPEG. All other images keep the bytes of their file.
+  // If this is not set, all images do.
   std::optional<int> short_side;
-  int quality = 95;  // of the JPEGs that are made, 1 .. 100
+  int quality = 95;  // quality of resized JPEGs, 1 .. 100
   Interpolation interpolation = Interpolation::kBicubic;
   Resample resample = Resample::kPillow13;
   int jobs = 1;  // threads that read, resize and encode
-  // How much may have to be done again after a kill: the shorter of the two.
+  // Limits on the work to repeat after a kill; the smaller one counts.
   std::int64_t sync_bytes = 64ll << 20;
   double sync_seconds = 0.5;
 };
 
 struct PackProgress {
-  std::int64_t images = 0;   // in the file, those of earlier runs included
-  std::int64_t bytes = 0;    // of the file
+  std::int64_t images = 0;   // in the file, including those of earlier runs
+  std::int64_t bytes = 0;    // size of the file
   std::int64_t resized = 0;  // by this run
 };
 
 struct PackReport {
   std::int64_t images = 0, bytes = 0;
-  std::int64_t resumed_at = 0;   // images that an earlier run had packed
+  std::int64_t resumed_at = 0;   // images packed by earlier runs
   std::int64_t resized = 0;      // by this run
   std::int64_t undecodable = 0;  // by this run: kept as they are, since they cannot be resized
-  bool stopped = false;          // by `keep_going`; the next run goes on from here
+  bool stopped = false;          // by `keep_going`; the next run continues from here
 };
 
-// Writes `output`. What it holds depends on the data set, the options down to
-// `resample` alone. Until it is whole it is called `<output>.partial`, and `<output>.partial.journal` says how
-// far it is: a later run with the same data set and options goes on from there, whatever ended the
-// earlier one.
+// Writes `output`. Its contents depend only on the data set and the options down to `resample`.
+// Until the file is complete, its name is `<output>.partial`, and `<output>.partial.journal`
+// records the progress. A later run with the same data set and options continues from there,
+// whatever ended the earlier run.
 //
-// Images of data sets without files (idx, cifar, synthetic) are encoded as PNG. ConfigError for a
-// data set without pixels, when `output` exists or when a partial file belongs to another job;
-// DataError when a sample cannot be read; Error when the system refuses, as on a full disk.
-// `keep_going` is called now and then from the calling thread, `on_damaged` for images that cannot
-// be decoded.
+// Images of data sets without files (idx, cifar, synthetic) are encoded as PNG. Throws ConfigError
+// for a data set without pixels, if `output` exists, or if a partial file belongs to another job.
+// Throws DataError if a sample cannot be read, and Error if the system refuses, as on a full disk.
+// `keep_going` is called from time to time on the calling thread, `on_damaged` for images that
+// cannot be decoded.
 PackReport pack_dataset(const Dataset& dataset, const std::filesystem::path& output,
                         const PackOptions& options,
                         const std::function<bool(const PackProgress&)>& keep_going = {},

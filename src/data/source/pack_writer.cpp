@@ -24,7 +24,7 @@ constexpr std::size_t kJournalHeader = 16;  // magic, version, job
 
 struct JournalEntry {
   std::uint32_t bytes, crc;
-  std::uint32_t check;  // of the two and the number of the record
+  std::uint32_t check;  // checksum of both and of the record's number
 };
 constexpr std::size_t kEntryBytes = sizeof(JournalEntry);
 
@@ -77,7 +77,7 @@ PackWriter::PackWriter(fs::path output, std::uint32_t job)
   if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
     throw ConfigError(cat("another process is writing ", partial_.string(), "; let it finish"));
   }
-  // The other process may have finished, and renamed the file, since it was opened here.
+  // The other process may have finished and renamed the file after it was opened here.
   struct stat ours {};
   struct stat named {};
   if (::fstat(file_.get(), &ours) != 0) throw_errno("examine", partial_);
@@ -87,7 +87,7 @@ PackWriter::PackWriter(fs::path output, std::uint32_t job)
   take_up(job);
 }
 
-// An empty file: the place of the header, and a journal that lists nothing.
+// Starts an empty file with space for the header, and a journal without entries.
 void PackWriter::start(std::uint32_t job) {
   truncate_to(file_.get(), 0, partial_);
   truncate_to(journal_.get(), 0, journal_path_);
@@ -99,7 +99,7 @@ void PackWriter::start(std::uint32_t job) {
   records_ = 0;
 }
 
-// Goes back to the last record that journal and file both hold whole.
+// Goes back to the last record that both journal and file hold whole.
 void PackWriter::take_up(std::uint32_t job) {
   struct stat status {};
   if (::fstat(file_.get(), &status) != 0) throw_errno("examine", partial_);
@@ -154,7 +154,7 @@ void PackWriter::sync_when_due(std::int64_t after_bytes, double after_seconds) {
   if (end_ - synced_end_ >= after_bytes || passed.count() >= after_seconds) sync();
 }
 
-// The journal, which knows the size and the checksum of each record.
+// Returns the journal, which has the size and the checksum of each record.
 std::string PackWriter::begin_index() {
   sync();
   entry_at_ = sizeof(PackedHeader);

@@ -1,4 +1,4 @@
-// Writes a packed file piece by piece, so that a killed run can be taken up again.
+// Writes a packed file piece by piece, so that a later run can continue after a kill.
 #pragma once
 
 #include <chrono>
@@ -13,25 +13,26 @@
 
 namespace dtn::packed {
 
-// Records go to `<output>.partial`. Whenever they have been synced, the journal beside it gets an
-// entry for each, so what the journal lists is in the file, whatever happens to the process or the
-// machine.
+// Records go to `<output>.partial`. After records are synced, the journal beside the file gets an
+// entry for each. All records that the journal lists are therefore in the file, even after a crash
+// of the process or the machine.
 class PackWriter {
  public:
-  // `job` is a checksum of all that decides what the file will hold. A partial file of the same job
-  // is taken up; ConfigError when it belongs to another job, or another process is writing it.
+  // `job` is a checksum of everything that decides the contents of the file. A partial file of the
+  // same job is continued. Throws ConfigError if the partial file belongs to another job, or
+  // another process is writing it.
   PackWriter(std::filesystem::path output, std::uint32_t job);
 
   std::int64_t records() const { return records_; }  // in the file
   std::int64_t bytes() const { return end_; }
 
   void add(std::span<const std::byte> record);
-  // Makes what was added so far outlast a kill. It is done by itself after so many bytes or
-  // seconds.
+  // sync() makes the records so far survive a kill. sync_when_due() calls it after this many bytes
+  // or seconds.
   void sync();
   void sync_when_due(std::int64_t after_bytes, double after_seconds);
 
-  // What the index says about a record beside its size and checksum.
+  // Contents of the index for a record, besides its size and checksum.
   struct Description {
     std::string name;
     std::uint32_t label = 0;
@@ -62,7 +63,7 @@ class PackWriter {
   std::string pending_;  // journal entries of records that are not synced
   std::int64_t synced_end_ = 0;
   std::chrono::steady_clock::time_point synced_at_ = std::chrono::steady_clock::now();
-  std::uint64_t entry_at_ = 0;  // of the next record, while the index is made
+  std::uint64_t entry_at_ = 0;  // offset of the next record, while the index is made
 };
 
 }  // namespace dtn::packed

@@ -39,13 +39,13 @@ class Mapping {
   Mapping& operator=(const Mapping&) = delete;
   std::span<const std::byte> bytes() const { return {at_, size_}; }
 
-  // Has the part read ahead, all of it at once and nothing around it.
+  // Starts reading this part ahead, all of it at once and nothing around it.
   void read_ahead(std::size_t begin, std::size_t bytes) const {
     if (bytes > 0) ::madvise(page_of(begin), from_page(begin, bytes), MADV_WILLNEED);
   }
 
-  // Waits until the part is in memory. False when it cannot be read, as on a bad disk; merely
-  // touching it would then end the process (SIGBUS).
+  // Waits until the part is in memory. Returns false if it cannot be read, as on a bad disk. An
+  // access would then end the process (SIGBUS).
   bool bring_in(std::size_t begin, std::size_t bytes) const {
     if (bytes == 0) return true;
     while (::madvise(page_of(begin), from_page(begin, bytes), MADV_POPULATE_READ) != 0) {
@@ -55,7 +55,7 @@ class Mapping {
     return true;
   }
 
-  // False when the file has been cut since it was mapped.
+  // Returns false if the file was cut after it was mapped.
   bool is_whole() const {
     struct stat status {};
     return ::fstat(file_.descriptor(), &status) == 0 &&
@@ -118,7 +118,7 @@ class PackedDataset final : public Dataset {
   const packed::PackedEntry& entry(std::int64_t index) const {
     return index_.entries[static_cast<std::size_t>(index)];
   }
-  // What fails is verified again each time, so what a record gives does not depend on the past.
+  // A record that fails is verified again each time, so the result does not depend on the past.
   void verify(const packed::PackedEntry& entry, std::span<const std::byte> record,
               const std::string& name) const {
     if (!mapping_.bring_in(entry.at, entry.bytes)) fail_reading(name);
@@ -137,7 +137,7 @@ class PackedDataset final : public Dataset {
   std::string path_;
   FileSource file_;
   packed::PackedIndex index_;
-  Mapping mapping_;  // of the records
+  Mapping mapping_;  // for the records
   mutable std::vector<std::atomic<bool>> verified_;
 };
 

@@ -34,7 +34,7 @@ PackedHeader read_header(const ByteSource& file) {
   return header;
 }
 
-// Names ended by zeros.
+// Splits names that each end with a zero byte.
 std::vector<std::string> split_names(std::string_view text) {
   std::vector<std::string> names;
   while (!text.empty()) {
@@ -54,7 +54,7 @@ void check_entries(const PackedIndex& index, const PackedHeader& header, const s
     if (!fits || entry.at != record_at || entry.name_at != name_at) {
       fail(name, cat("has a wrong entry for record ", &entry - index.entries.data()));
     }
-    record_at += entry.bytes;  // at most 2^30 times the number of entries, which the file holds
+    record_at += entry.bytes;  // no overflow: at most 2^30 per entry of the file
     name_at += entry.name_bytes;
   }
   if ((record_at + 7) / 8 * 8 != header.index_at || name_at != header.names_bytes) {
@@ -72,7 +72,7 @@ std::uint32_t header_checksum(PackedHeader header) {
 PackedIndex read_packed_index(const ByteSource& file) {
   const PackedHeader header = read_header(file);
   const std::string& name = file.name();
-  // Each size is checked against what is left of the file, so that no sum can overflow.
+  // Each size is checked against the rest of the file, so no sum can overflow.
   const auto size = static_cast<std::uint64_t>(file.size());
   const auto inside = [&](std::uint64_t at, std::uint64_t count, std::uint64_t each) {
     return at <= size && count <= (size - at) / each;

@@ -1,16 +1,15 @@
-// The packed file: all images of a split, one behind the other, with what is needed to find them.
+// The packed file: all images of a split, concatenated, with an index.
 //
 //   header    PackedHeader
 //   records   the bytes of image files, without gaps, in the order of the data set
 //   (zeros up to a multiple of 8)
 //   index     PackedEntry for each record
-//   names     of the records, without gaps: PackedEntry says where each lies
-//   classes   names of the classes in order of their labels, each ended by a zero byte; may be
-//   empty
+//   names     names of the records, without gaps; PackedEntry has the place of each
+//   classes   names of the classes in label order, each ended by a zero byte; may be empty
 //
 // Numbers are little-endian. The sections follow each other without other gaps and end with the
-// file, so the header fixes the place of everything, and no record can lie over another. Header,
-// index and strings have CRC-32C checksums of their own, every record has one in its entry.
+// file. The header therefore fixes the place of everything, and records cannot overlap. Header,
+// index and strings have their own CRC-32C checksums. Every record has one in its entry.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +30,7 @@ inline constexpr std::int64_t kMaxClasses = 1'000'000;
 struct PackedHeader {
   char magic[8];
   std::uint32_t version;
-  std::uint32_t header_crc;  // of the header with 0 here
+  std::uint32_t header_crc;  // header's checksum with 0 in this field
   std::uint64_t file_bytes;
   std::uint64_t num_records;
   std::uint64_t num_classes;
@@ -39,14 +38,14 @@ struct PackedHeader {
   std::uint64_t names_bytes;
   std::uint64_t classes_bytes;
   std::uint32_t index_crc;
-  std::uint32_t strings_crc;  // of names and classes
+  std::uint32_t strings_crc;  // names and classes
   std::uint8_t reserved[56];  // zeros
 };
 static_assert(sizeof(PackedHeader) == 128);
 
 struct PackedEntry {
-  std::uint64_t at;       // of the record in the file
-  std::uint64_t name_at;  // in the names
+  std::uint64_t at;       // offset of the record in the file
+  std::uint64_t name_at;  // offset in the names
   std::uint32_t bytes;
   std::uint32_t crc;
   std::uint32_t label;
@@ -56,10 +55,10 @@ static_assert(sizeof(PackedEntry) == 32);
 
 std::uint32_t header_checksum(PackedHeader header);
 
-// What a packed file says about its records, in memory.
+// Contents of a packed file without the records, in memory.
 struct PackedIndex {
   std::vector<PackedEntry> entries;
-  std::string strings;                   // the names, and what follows them
+  std::string strings;                   // names of the records, then of the classes
   std::vector<std::string> class_names;  // none, or one for each class
   std::int64_t num_classes = 0;
 
@@ -69,7 +68,8 @@ struct PackedIndex {
   }
 };
 
-// Reads and checks all but the records. The file is not trusted: DataError names it and the fault.
+// Reads and checks everything except the records. The file is not trusted: DataError names it and
+// the fault.
 PackedIndex read_packed_index(const ByteSource& file);
 
 }  // namespace dtn::packed

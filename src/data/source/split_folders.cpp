@@ -20,7 +20,7 @@ bool is_there(const DataConfig& data, std::string_view name) {
   return fs::is_directory(fs::path(data.root) / name, ignored);
 }
 
-// The first of the usual names that is there.
+// Returns the first of the usual names that exists.
 std::optional<std::string> usual_name(const DataConfig& data) {
   for (const std::string_view name : kValNames) {
     if (is_there(data, name)) return std::string(name);

@@ -7,12 +7,12 @@
 
 namespace dtn {
 
-// The folder of the validation split below data.root: data.val, or else "val", "validation" or
-// "valid", the first that is there. Says so where it is not "val".
+// Returns the folder of the validation split below data.root: data.val, or else the first of "val",
+// "validation" and "valid" that exists. Logs the name if it is not "val".
 std::string val_folder_of(const DataConfig& data);
 
-// Takes the folder "test" for the validation split where an image folder has no other and data.val
-// is not set, and says so.
+// Uses the folder "test" as the validation split if an image folder has no other and data.val is
+// not set. Logs this.
 void take_test_split(DataConfig& data);
 
 }  // namespace dtn

@@ -53,7 +53,7 @@ class SyntheticDataset final : public Dataset {
   }
 
  private:
-  // Sixteen noise bytes come from one group, and one group is the image's brightness.
+  // A group gives sixteen noise bytes. One more group gives the image's brightness.
   std::uint64_t groups_per_image() const { return (bytes() + 15) / 16 + 1; }
   std::size_t bytes() const {
     return static_cast<std::size_t>(size_in_pixels_.height) *
@@ -64,7 +64,7 @@ class SyntheticDataset final : public Dataset {
     return static_cast<int>(u % (2 * kBrightness + 1)) - kBrightness;
   }
 
-  // [kCells, kCells, channels]
+  // Fills pattern [kCells, kCells, channels].
   void draw_pattern(std::int64_t label, int added, int* pattern) const {
     PhiloxKey key{seed_, kPatternStream, static_cast<std::uint32_t>(label)};
     for (int i = 0; i < kCells * kCells * channels_; ++i) {

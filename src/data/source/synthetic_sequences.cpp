@@ -1,4 +1,4 @@
-// Sequences that are made up, for models that see no images.
+// Synthetic sequences, for models that take no images.
 #include "data/source/synthetic_sequences.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ class SyntheticSequences final : public Dataset {
         cat(size, " synthetic ", name_of(split), " sequences of up to ", longest_, " tokens");
   }
 
-  // From a quarter of the longest up.
+  // Returns a length from a quarter of the longest up.
   std::int64_t length(std::int64_t index) const override {
     const std::int64_t least = std::max<std::int64_t>(1, longest_ / 4);
     const std::uint32_t u = philox_u32(lengths_, static_cast<std::uint64_t>(index));

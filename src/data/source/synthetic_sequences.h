@@ -1,4 +1,4 @@
-// Sequences that are made up, for models that see no images.
+// Synthetic sequences, for models that take no images.
 #pragma once
 
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace dtn {
 
-// Of random lengths up to model.max_length and random words of its vocabulary. Labels are balanced
-// and follow from nothing. Equal seeds give equal sequences.
+// Makes sequences of random lengths up to model.max_length with random words of its vocabulary.
+// Labels are balanced and do not depend on the words. Equal seeds give equal sequences.
 std::unique_ptr<Dataset> make_synthetic_sequences(std::int64_t size, const ModelConfig& model,
                                                   Split split, std::uint64_t seed);
 
