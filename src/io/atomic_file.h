@@ -12,8 +12,7 @@
 
 namespace dtn {
 
-// Writes one file. Without commit(), the destructor discards the new content, and an older file
-// stays as it is.
+// Writes one file. Without commit(), the new content is discarded and an older file is kept.
 class AtomicFile {
  public:
   explicit AtomicFile(std::filesystem::path path);
@@ -30,7 +29,7 @@ class AtomicFile {
   void commit();
   // Commits without waiting for the disk. After a kill, the file is whole or absent, as with
   // commit(). After a power failure, it may exist and be empty. For millions of files that can be
-  // written again.
+  // rewritten.
   void commit_unsynced();
 
  private:

@@ -18,8 +18,8 @@ class ByteSource {
   const std::string& name() const { return name_; }  // for error messages
   std::int64_t size() const { return size_; }        // bytes, when it was opened
 
-  // Fills `out` with the bytes from `offset` on. Throws DataError if some of them lie outside the
-  // source or cannot be read.
+  // Fills `out` with the bytes from `offset` on. Throws DataError if some lie outside or are
+  // unreadable.
   void read(std::int64_t offset, std::span<std::byte> out) const;
 
  protected:

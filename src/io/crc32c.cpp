@@ -48,8 +48,8 @@ std::uint64_t load_word(const std::byte* at) {
 // this many bytes are therefore computed side by side.
 constexpr std::size_t kLane = 4096;
 
-// Maps a state to the state after kLane zero bytes. The map is linear, so it has a table for each
-// byte of the state.
+// Advances a state by kLane zero bytes. The map is linear, so one table per byte of the state is
+// enough.
 struct LaneShift {
   std::uint32_t tables[4][256] = {};
 

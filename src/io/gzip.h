@@ -14,8 +14,7 @@ namespace dtn {
 // Returns true if the bytes begin with the magic number of gzip.
 bool is_gzip(std::span<const std::byte> bytes);
 
-// Returns an upper bound on the content of `compressed` bytes of deflate data; bytes. The ratio is
-// at most 1032 : 1.
+// Returns the most bytes that `compressed` bytes of deflate data can hold (at most 1032 : 1).
 std::uint64_t max_inflated_bytes(std::size_t compressed);
 
 // Inflates from memory, which must outlive the reader. Consecutive members are read as one, and
@@ -27,9 +26,9 @@ class GzipReader {
   GzipReader(const GzipReader&) = delete;
   GzipReader& operator=(const GzipReader&) = delete;
 
-  // Fills `out`. Returns the number of bytes written, which is less than out.size() only at the end
-  // of the data. Throws DataError if the data is cut short, damaged (checksums are verified) or
-  // followed by other bytes.
+  // Fills `out`. Returns the number of bytes written, less than out.size() only at the end of the
+  // data. Throws DataError if the data is cut short, damaged (checksums are verified) or followed
+  // by other bytes.
   std::size_t read(std::span<std::byte> out);
 
  private:

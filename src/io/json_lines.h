@@ -22,13 +22,11 @@ std::string to_json(const JsonFields& fields);
 
 class JsonLinesWriter {
  public:
-  // Opens `path` for appending, and creates it if needed. Throws Error with the path and the
-  // system's reason.
+  // Opens or creates `path` for appending. Throws Error with the path and the system's reason.
   explicit JsonLinesWriter(std::filesystem::path path);
   // The same for a run that resumes after `step`. First removes, in one atomic rewrite, lines with
   // a greater `step` and lines torn by a kill. If `evaluated_step` is given, this also removes
-  // evaluations (lines with a `split`) after it: the evaluation of `step` itself may have to be
-  // repeated.
+  // evaluations (lines with a `split`) after it: that of `step` itself may have to be repeated.
   static JsonLinesWriter open_for_resume(const std::filesystem::path& path, std::int64_t step,
                                          std::optional<std::int64_t> evaluated_step = {});
 

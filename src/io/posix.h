@@ -35,8 +35,8 @@ inline void write_all(int fd, const void* data, std::size_t size,
   }
 }
 
-// Appends all bytes. On failure, restores the length of the file and throws: half a record would
-// corrupt the next one.
+// Appends all bytes, or restores the file's length and throws: half a record would spoil
+// the next one.
 inline void append_all(int fd, std::string_view bytes, const std::filesystem::path& path) {
   off_t end = ::lseek(fd, 0, SEEK_END);
   try {

@@ -26,8 +26,7 @@ using namespace safetensors;
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
-// Source of the bytes: a file read piece by piece, or memory. Tensors may share memory that has an
-// owner.
+// Source of the bytes: a file read piece by piece, or memory. Tensors may share owned memory.
 struct Source {
   std::string name;
   std::uint64_t size = 0;

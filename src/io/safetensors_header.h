@@ -50,8 +50,7 @@ struct Header {
   StringMap metadata;          // everything in __metadata__
 };
 
-// Parses a header. `data_bytes` is the length of the data section. Throws DataError; its text
-// begins with `file`.
+// Parses a header before `data_bytes` of data. Throws DataError; its text begins with `file`.
 Header parse_header(std::string_view json, std::uint64_t data_bytes, const std::string& file);
 
 // Returns a name for a message: quoted, control characters replaced, cut if very long.

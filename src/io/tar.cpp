@@ -77,8 +77,8 @@ std::optional<std::int64_t> parse_number(std::string_view field) {
   return static_cast<std::int64_t>(value);
 }
 
-// Checks the sum of the header's bytes, with the checksum field read as spaces. Some old programs
-// sum signed bytes.
+// Compares `stored` with the sum of the header's bytes, where the checksum field is read as spaces.
+// Some old programs sum signed bytes.
 bool checksum_matches(std::span<const char> bytes, std::int64_t stored) {
   std::int64_t sum = 0, signed_sum = 0;
   for (std::size_t i = 0; i < bytes.size(); ++i) {

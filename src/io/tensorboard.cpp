@@ -158,7 +158,7 @@ std::string event(std::int64_t step) {
   return out;
 }
 
-// TensorBoard reads the files of a folder in the order of their names, so the name begins with the
+// TensorBoard reads the files of a folder in order of their names, so the name begins with the
 // time.
 fs::path new_event_file(const fs::path& directory) {
   static std::atomic<unsigned> count{0};

@@ -45,8 +45,8 @@ std::string describe_other_format(std::span<const char> start, const std::string
            "before: 'git lfs install'), or download the file from its web page";
   }
   const bool zip = text.starts_with("PK\x03\x04");
-  // Pickle protocols 2 to 5; torch.save() writes protocol 2. The JSON of a safetensors file begins
-  // at byte 8.
+  // Pickle protocols 2 to 5; torch.save() writes 2. The JSON of a safetensors file begins at byte
+  // 8.
   const bool pickle =
       text.size() > 8 && text[0] == '\x80' && text[1] >= 2 && text[1] <= 5 && text[8] != '{';
   if (!zip && !pickle) return "";

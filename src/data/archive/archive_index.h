@@ -53,8 +53,7 @@ class ArchiveSet {
   // Returns an archive. A small set is held open. The archives of a large set would use up the
   // files that the process may open, so each call then opens the archive for the caller.
   std::shared_ptr<const FileSource> open(std::size_t archive) const;
-  // Names, sizes and modification times of the archives. An index is valid only for archives of the
-  // same identity.
+  // Names, sizes and modification times of the archives. An index is valid only for one identity.
   const std::string& identity() const { return identity_; }
 
  private:

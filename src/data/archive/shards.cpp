@@ -27,8 +27,7 @@ std::optional<std::uint64_t> digits(const std::string& text) {
   return value;
 }
 
-// Expands the text inside a pair of braces: "000..146" (padded to the digits of the first number)
-// or "a,b".
+// Expands the text inside braces: "000..146" (padded to the digits of the first number) or "a,b".
 std::vector<std::string> alternatives(const std::string& inside, const std::string& pattern) {
   std::vector<std::string> out;
   if (const std::size_t dots = inside.find(".."); dots != inside.npos) {

@@ -35,8 +35,7 @@ struct Group {
   std::int64_t dotted_labels = 0;
 };
 
-// True for the extension of an image format that is not read; false for fields of a sample such as
-// .json.
+// True for an image format that is not read; false for fields of a sample such as .json.
 bool is_unread_image(std::string_view ending) {
   constexpr std::array<std::string_view, 8> kEndings = {".gif", ".avif", ".heic", ".heif",
                                                         ".tif", ".tiff", ".jp2",  ".jxl"};

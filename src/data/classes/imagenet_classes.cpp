@@ -124,8 +124,7 @@ constexpr std::array<std::int32_t, 1000> kWordNetNumbers = {
     12768682, 12985857, 12998815, 13037406, 13040303, 13044778, 13052670, 13054560, 13133613,
     15075141};
 
-// First word that WordNet lists for each id, in the same order. Parentheses distinguish classes
-// that would share a word.
+// First word that WordNet lists for each id, in the same order. Parentheses tell equal words apart.
 constexpr std::string_view kWords =
     "tench|goldfish|great white shark|tiger shark|hammerhead|electric ray|stingray|cock|hen|"
     "ostrich|brambling|goldfinch|house finch|junco|indigo bunting|robin|bulbul|jay|magpie|"

@@ -36,8 +36,7 @@ struct Glass {
 };
 
 // Replaces each pixel by a near one. The original means to swap the two, but its arrays are views
-// and it copies. Pixels are therefore duplicated, and later pixels read the results of earlier
-// ones.
+// and it copies. Pixels are therefore duplicated, and later pixels read earlier results.
 void shuffle(const Glass& glass, const PlaneShape& shape, Draws& draws, CorruptScratch& s,
              std::uint8_t* pixels) {
   const int d = glass.reach, choices = 4 * d * d;

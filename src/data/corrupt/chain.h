@@ -33,14 +33,13 @@ struct CorruptWorkspace {
   std::vector<std::byte> encoded;
 };
 
-// Loads a sample as RGB. The result lies in the workspace. Throws DataError if the sample cannot be
-// read.
+// Loads a sample as RGB, into the workspace. Throws DataError if the sample cannot be read.
 const Image& load_for_corruption(const Dataset& dataset, std::int64_t index, CorruptSource source,
                                  CorruptWorkspace& workspace);
 
 // Returns the name of a sample, "<class>/<file>", which determines its random draws and its files.
-// For a data set without files the name is "<class>/<index>". Throws DataError for a name that
-// leads out of its folder.
+// It is "<class>/<index>" in a data set without files. Throws DataError if it leads out of its
+// folder.
 std::string corruption_item(const Dataset& dataset, std::int64_t index);
 
 // Returns the file name of an item. For JPEG, the suffix becomes ".JPEG" unless it is .jpg or

@@ -16,8 +16,7 @@ struct CorruptRecord {
   std::string frost;  // FrostTextures::identity(); empty without frost
 };
 
-// Returns the record of a folder, or nothing if it has none. Throws DataError if the file is not a
-// record.
+// Returns the record of a folder, if it has one. Throws DataError if the file is not a record.
 std::optional<CorruptRecord> read_corrupt_record(const std::filesystem::path& folder);
 
 // Merges `record` into the record of the folder. Throws ConfigError if they contradict each other,

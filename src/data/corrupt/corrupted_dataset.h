@@ -1,5 +1,4 @@
-// A data set whose images are corrupted when they are loaded. Private to dtn_data and to the code
-// that evaluates it.
+// A data set whose images are corrupted when they are loaded. Private to dtn_data and evaluations.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +12,7 @@ struct CorruptedOptions {
   CorruptionCell cell;
   std::uint64_t seed = 0;
   CorruptSource source = CorruptSource::kCrop;
-  // kJpeg: a sample is byte for byte the JPEG that `dtn-data corrupt` would write. kPng: the
-  // pixels.
+  // kJpeg: a sample is exactly the JPEG that `dtn-data corrupt` would write. kPng: the pixels.
   CorruptFormat format = CorruptFormat::kJpeg;
   std::shared_ptr<const FrostTextures> frost;  // only for frost
 };

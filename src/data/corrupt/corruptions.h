@@ -41,8 +41,7 @@ struct CorruptJob {
 struct Corruption {
   const char* name;   // name of its folder
   const char* group;  // name of the parent folder, as in the archives
-  // True if it does not depend on the image size and means the same at 32 x 32. The others accept
-  // only 224 x 224.
+  // True if it means the same at any image size, such as 32 x 32. The others accept only 224 x 224.
   bool any_size;
   // `image` has 3 channels. `out` becomes an image of the same shape and is not `image`.
   void (*apply)(const Image& image, const CorruptJob& job, Image& out);

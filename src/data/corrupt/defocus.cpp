@@ -96,8 +96,7 @@ DefocusKernel defocus_kernel(int severity) {
       double value = 0;
       for (int i = -smooth; i <= smooth; ++i) {
         for (int j = -smooth; j <= smooth; ++j) {
-          // If the disk touches the edge of its grid, mirroring adds mass, which the original
-          // keeps.
+          // If the disk touches the edge of its grid, mirroring adds mass, as in the original.
           const int at = mirror_without_edge(y + i, side) * side + mirror_without_edge(x + j, side);
           value += taps[static_cast<std::size_t>(i + smooth)] *
                    taps[static_cast<std::size_t>(j + smooth)] * plain[static_cast<std::size_t>(at)];

@@ -18,8 +18,7 @@ void change_hsv(const Image& image, const HsvChange& change, Image& out) {
                        static_cast<std::int64_t>(image.width) * image.height, out.pixels.data());
 }
 
-// Weights of Pillow's box filter from `from` to `to` < from pixels, in 22-bit fixed point; see
-// resample.h.
+// Weights of Pillow's box filter from `from` to `to` < from pixels; 22-bit fixed point, resample.h.
 struct BoxAxis {
   struct Span {
     int begin = 0, count = 0;
@@ -71,8 +70,7 @@ void shrink(const std::uint8_t* in, int lines, int from, int channels, const Box
   }
 }
 
-// Returns the source of pixel i. Enlarging with a box filter takes the pixel that contains the
-// centre.
+// Returns the source of pixel i: enlarging with a box takes the pixel that contains the centre.
 int nearest(int i, int from, int to) {
   return static_cast<int>((i + 0.5) * (static_cast<double>(from) / to));
 }

@@ -48,8 +48,7 @@ Affine affine_between(const std::array<Point, 3>& from, const std::array<Point, 
   return map;
 }
 
-// Reads a value between pixels of in [height, width, 3]. `mirror` maps an index outside the image
-// to one inside.
+// Reads a value between pixels of in [height, width, 3]. `mirror` maps an index into the image.
 template <class Mirror>
 void read_between(const float* in, int height, int width, float x, float y, Mirror&& mirror,
                   float* out) {

@@ -130,8 +130,7 @@ void motion_filter(const std::uint8_t* in, const PlaneShape& shape, const Motion
     }
     double* const line = scratch.wide_line.data();
     kernels().sum64({taps.data(), weights.data(), count}, row, line);
-    // ImageMagick stores a byte as 257 times its value in 16 bits, rounds to 16 bits and truncates
-    // back.
+    // ImageMagick stores a byte times 257 in 16 bits, rounds to 16 bits and truncates back.
     for (std::int64_t i = 0; i < row; ++i) {
       out[y * row + i] =
           static_cast<std::uint8_t>(static_cast<std::int32_t>(257 * line[i] + 0.5) / 257);

@@ -9,10 +9,10 @@
 namespace dtn::corrupt {
 
 // Returns exp(x), rounded to the nearest double; near ties are rounded down. If a blurred value is
-// a whole number except for rounding, the last bit of the taps decides the pixel. An example is
-// exp(-1/8), which lies 0.47 of a unit from one double and 0.53 from the next. It decides 4 % of
-// the values of a blur of sigma 2. The lower double agrees with the arithmetic of the original on a
-// processor with AVX-512.
+// a whole number except for rounding, the last bit of the taps decides the pixel. For example,
+// exp(-1/8) lies 0.47 of a unit from one double and 0.53 from the next; it decides 4 % of the
+// values of a blur of sigma 2. The lower double is that of the original on a processor with
+// AVX-512.
 double exponential(double x);
 
 // Returns the sum in numpy's order, for the same reason: eight running sums.
@@ -43,8 +43,7 @@ void motion_filter(const std::uint8_t* in, const PlaneShape& shape, const Motion
                    CorruptScratch& scratch, std::uint8_t* out);
 
 // One direction of a zoom into the middle. The middle ceil(side / factor) of `side` pixels are
-// stretched to factor times as many, with corners aligned. The result is the middle `side` of
-// these.
+// stretched to factor times as many, with corners aligned. The middle `side` of these remain.
 struct ZoomAxis {
   int first = 0, count = 0;      // source pixels in the middle
   std::vector<std::int32_t> at;  // [side]: pixel before, counted from `first`; the next one exists

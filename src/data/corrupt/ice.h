@@ -7,8 +7,7 @@
 
 namespace dtn::corrupt {
 
-// Returns five pictures, the same on every call. The second and the third are equal, as in the
-// originals.
+// Returns five pictures, the same on every call. As in the originals, the second equals the third.
 std::vector<Image> make_ice();
 
 }  // namespace dtn::corrupt

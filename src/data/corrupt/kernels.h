@@ -31,8 +31,7 @@ struct PairedSum {
   int pairs = 0;
 };
 
-// Four rows of a matrix product, in the order of k. weights [4, stride]; rows of in and out have n
-// elements; r < 4:
+// Four rows r of a matrix product, in the order of k. weights [4, stride]; in and out: rows of n.
 //     out[r, i] = sum over k < count of weights[r, k] in[k, i]
 struct FourRows {
   const float* weights = nullptr;
@@ -83,8 +82,7 @@ struct Kernels {
                      std::uint8_t* out);
 };
 
-// Returns the loops for the best instruction set of this machine that limit_instruction_set()
-// allows.
+// Returns the loops for the best instruction set that limit_instruction_set() allows.
 const Kernels& kernels();
 
 }  // namespace dtn::corrupt

@@ -13,10 +13,9 @@ std::int64_t values_of(const Image& image) {
   return static_cast<std::int64_t>(image.pixels.size());
 }
 
-// Shot noise: draws a number of photons and converts it to a byte. A white pixel has `rate`
-// expected photons. For each of the 256 values of a pixel, the table holds the distribution
-// function of Poisson in units of 2^-32. From `rate` photons on the result is white, so `rate`
-// thresholds suffice.
+// Shot noise: draws a number of photons, of which a white pixel expects `rate`, and converts it to
+// a byte. The table holds the distribution function of Poisson, in units of 2^-32, for the 256
+// values of a pixel. From `rate` photons on the result is white, so `rate` thresholds suffice.
 class ShotTable {
  public:
   explicit ShotTable(int rate) : rate_(rate), thresholds_(256 * static_cast<std::size_t>(rate)) {

@@ -13,8 +13,7 @@ class BadImages {
  public:
   explicit BadImages(std::int64_t max) : max_(max) {}
 
-  // Adds a damaged image. Throws DataError with the first few names if more are damaged than
-  // allowed. Thread-safe.
+  // Adds a damaged image. Throws DataError with the first names if there are too many. Thread-safe.
   void add(std::int64_t index, const std::string& name, const std::string& what);
 
   std::int64_t count() const;

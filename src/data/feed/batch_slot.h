@@ -10,8 +10,7 @@
 
 namespace dtn {
 
-// Workers fill different rows at the same time, without a lock. Counts and the error change under
-// the loader's lock.
+// Workers fill different rows at once, without a lock. The loader's lock guards counts and error.
 class BatchSlot {
  public:
   BatchSlot(const std::vector<FieldSpec>& fields, std::int64_t most_rows, const HostMemory& memory);

@@ -17,8 +17,7 @@ DeviceRing::DeviceRing(Loader& loader, Device device) : loader_(loader), slots_(
     for (const FieldSpec& field : carried) {
       slot.device[field.name] = allocate_rows(field, loader.batch_size(), device);
     }
-    // The memory may come from the cache. Its former users are done with it once this event is
-    // reached.
+    // The memory may come from the cache. Its former users are done with it at this event.
     slot.consumed.record();
   }
 }

@@ -23,8 +23,8 @@ std::int64_t epoch_length(std::int64_t images, int repeats, int copies);
 // Returns the rows of a global batch that belong to a rank, ascending. Row i and its mirror image,
 // row batch_size - 1 - i, belong to rank min(i, batch_size - 1 - i) mod ranks. Mixing a batch with
 // its reverse thus never crosses ranks and pairs the same rows for any number of ranks. Copies in a
-// row are spread over the ranks. Shares differ by at most two rows; they are equal if 2 x ranks
-// divides batch_size.
+// row are spread over the ranks. Shares differ by at most two rows, or by none if 2 x ranks divides
+// batch_size.
 std::vector<std::int64_t> rows_of_rank(std::int64_t batch_size, int rank, int ranks);
 
 // A sample to be prepared.

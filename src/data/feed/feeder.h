@@ -2,8 +2,8 @@
 // step computes. They cross as the fields that the source carries, and the device converts these to
 // the delivered fields. The model sees the same bits as on the CPU.
 //
-// A batch of 1024 images of 224 x 224 has 154 MB as pixels, which take 3 ms at the 55 GB/s of PCIe
-// 5; float32 images would take 11 ms. The conversion moves 771 MB within the device, 0.2 ms on an
+// A batch of 1024 images of 224 x 224 has 154 MB as pixels: 3 ms at 55 GB/s of PCIe 5, where
+// float32 images would take 11 ms. The conversion moves 771 MB within the device, 0.2 ms on an
 // H200.
 #pragma once
 
@@ -32,7 +32,7 @@ struct DeviceBatch {
 };
 
 // Returns the options of a loader whose batches go to `device`. For CUDA they use page-locked
-// memory, the only kind that is copied while the device computes. Other loaders also work, but
+// memory, the only kind that is copied while the device computes. Other loaders work too, but
 // slower.
 LoaderOptions feeding(Device device, LoaderOptions options);
 

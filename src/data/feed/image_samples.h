@@ -19,8 +19,7 @@
 namespace dtn {
 
 struct ImageSamplesOptions {
-  // Carry pixels, for a device that mirrors, normalizes and erases. A data set without pixels still
-  // gives images.
+  // Carry pixels, for a device that makes images of them. A data set without pixels gives images.
   bool raw_pixels = false;
   // Mixing of batches; see data/sample/mixing.h.
   AugmentConfig mixing{};

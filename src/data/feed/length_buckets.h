@@ -2,12 +2,12 @@
 //
 // A shuffled pass is cut into windows of a hundred batches, or into four windows if it has fewer
 // than 400 batches. Each window is sorted by length and cut into batches. Then the batches of the
-// pass are shuffled. A sample thus meets others of its length that differ from epoch to epoch, and
-// short and long batches come in any order. Within a batch, lengths ascend. Ranks share rows in
-// mirrored pairs, so the rows of all ranks have similar lengths.
+// than 400 batches. Each window is sorted by length and cut into batches. Then the batches of the
+// pass are shuffled. A sample thus meets different samples of its length in each epoch, and short
+// and long batches come in any order. Within a batch, lengths ascend. Ranks share rows in mirrored
+// pairs, so the rows of all ranks have similar lengths.
 //
-// If passes do not end with a batch, as with data.repeats, the batch that two passes share consists
-// of any samples.
+// If passes do not end with a batch, as with data.repeats, two passes share a batch of any samples.
 #pragma once
 
 #include <cstdint>

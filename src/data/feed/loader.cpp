@@ -55,9 +55,8 @@ Loader::State::State(std::shared_ptr<const SampleSource> s, const LoaderOptions&
       maker(*source, options),
       ring(source->size(), with_lengths(source->carried()), options) {}
 
-// Called only when all members are complete, so that a failure leaves no thread behind. The
-// contents of batches do not depend on the number of threads, so fewer threads than requested are
-// accepted.
+// Called only when all members are complete, so that a failure leaves no thread behind. Fewer
+// threads than requested suffice, because the contents of batches do not depend on their number.
 void Loader::State::start_threads() {
   threads.reserve(static_cast<std::size_t>(options.workers));
   try {

@@ -41,11 +41,9 @@ class Loader {
   const SampleSource& source() const;
   const LoaderOptions& options() const;
 
-  // Number of global batches, the same for all ranks. In an evaluation, a rank may have no row of
-  // the last batch.
+  // Global batches, the same for all ranks. In an evaluation, a rank may have no row of the last.
   std::int64_t batches_per_epoch() const;
-  // Number of samples of this rank. In an evaluation it is an upper bound: damaged samples are left
-  // out.
+  // Samples of this rank. An upper bound in an evaluation, which leaves damaged samples out.
   std::int64_t samples_per_epoch() const;
   // Number of rows of this rank in a full batch, at least 1. No batch has more rows.
   std::int64_t batch_size() const;

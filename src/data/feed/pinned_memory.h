@@ -6,8 +6,8 @@
 namespace dtn {
 
 // Returns an allocator of page-locked memory. Page-locking takes milliseconds and waits for the
-// device. A loader frees memory around a batch that is not full, so freed memory is kept for its
-// next request.
+// device. Memory that a loader frees, as around a batch that is not full, is kept for its next
+// request.
 HostMemory pinned_memory();
 
 }  // namespace dtn

@@ -25,9 +25,8 @@ MadeSample SampleMaker::make(const PlannedSample& planned, std::int64_t epoch, F
   return made;
 }
 
-// Returns false if the sample is damaged. A damaged sample is tried again each time, because the
-// result may depend on the crop. It must not depend on earlier samples, or a resumed run would
-// differ.
+// Returns false if the sample is damaged. A damaged sample is tried again each time: the result may
+// depend on the crop, and must not depend on earlier samples, or a resumed run would differ.
 bool SampleMaker::try_sample(std::int64_t index, const SampleKey& key, FieldRow& row,
                              SampleSource::Workspace& workspace) {
   std::string what;

@@ -17,8 +17,7 @@ namespace {
 
 constexpr std::int64_t kChunk = 512;  // consecutive tries of one thread
 
-// Identifies a tree. The chance that two of a hundred million different trees agree in both halves
-// is below 10^-20.
+// Identifies a tree. Two of a hundred million different trees agree with a chance below 10^-20.
 using TreeId = std::pair<std::int64_t, std::int64_t>;
 
 TreeId id_of(std::span<const Token> tokens) {

@@ -40,8 +40,8 @@ void check_drawing(const DrawOptions& options);
 // Draws trees by their numbers from 0 on, until the wanted number is reached. Calls take() on this
 // thread for each new tree within the limits, in the order of numbers. The calls of take() depend
 // only on limits and seed. Calls keep_going() from time to time with the number of trees so far;
-// false ends the drawing. Throws as check_drawing() does, and ConfigError if no new trees are found
-// any more.
+// false ends the drawing. Throws as check_drawing() does, and ConfigError if it finds no more new
+// trees.
 DrawReport draw_trees(const DrawOptions& options, const std::function<void(const DrawnTree&)>& take,
                       const std::function<bool(std::int64_t trees)>& keep_going = {});
 

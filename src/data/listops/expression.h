@@ -10,8 +10,7 @@
 
 namespace dtn::listops {
 
-// Returns null if the tokens are an expression; otherwise the reason, in words to follow "the
-// source ".
+// Returns null if the tokens are an expression; otherwise a reason that continues "the source ".
 const char* fault_of(std::span<const Token> tokens);
 
 // Returns the value of an expression, a digit. [MIN and [MAX give the least and the largest
@@ -20,8 +19,8 @@ const char* fault_of(std::span<const Token> tokens);
 int value_of(std::span<const Token> expression);
 
 // Writes expressions as in their files: pairs nested to the left. The operator is paired with its
-// first argument, this pair with the second, ..., and all with `]`. "( ( ( [MAX 4 ) 3 ) ] )" is
-// MAX(4, 3).
+// first argument, this pair with the second, ..., and all with `]`. MAX(4, 3) becomes
+//     ( ( ( [MAX 4 ) 3 ) ] )
 class Speller {
  public:
   void append(std::span<const Token> expression, std::string& text);
@@ -29,7 +28,7 @@ class Speller {
  private:
   void count_arguments(std::span<const Token> expression);
 
-  std::vector<std::size_t> arguments_;  // number for the operator at each place
+  std::vector<std::size_t> arguments_;  // arguments of the operator at each place
   std::vector<std::size_t> open_;       // places of operators that are not closed
 };
 

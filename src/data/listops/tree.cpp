@@ -121,8 +121,8 @@ std::span<const Token> TreeDrawer::draw(std::uint64_t number) {
   int depth = 1;
   left_[1] = 1;
   while (depth > 0) {
-    // One word per node: the two highest bits tell an operator from a digit, and the next two
-    // select the operator.
+    // One word per node: two bits tell an operator from a digit, and the next two select the
+    // operator.
     const std::uint32_t word = words.next();
     if (depth < limits_.max_depth && word < kOperatorBelow) {
       const int args = kFewestArgs + uniform_index(word << 4, limits_.max_args - kFewestArgs + 1);

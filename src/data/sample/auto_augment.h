@@ -66,16 +66,14 @@ struct AugmentGeometry {
   FillColor fill{124, 116, 104};  // ImageNet's mean
   bool random_filter = false;     // RandAugment draws a filter for each operation, as in timm
 };
-// Returns the geometry of a setup: pixels are moved with its interpolation, and its mean is filled
-// in.
+// Returns the geometry of a setup: moves pixels with its interpolation, and fills in its mean.
 AugmentGeometry geometry_for(const AugmentationSetup& setup);
 
 void apply_steps(const AugmentDraw& draw, const AugmentGeometry& geometry, Image& image,
                  ImageOpsWorkspace& workspace);
 
 // A policy: `rand` followed by these parts, in any order and separated by dashes. timm reads any
-// digits after `inc` as yes and skips unknown words. Here `inc0` means no, and everything else is
-// an error.
+// digits after `inc` as yes and skips unknown words. Here `inc0` means no, and the rest are errors.
 struct RandAugmentPolicy {
   int magnitude = 10;        // m0 .. m10
   int ops = 2;               // n1 .. n8; each is applied with probability 0.5
@@ -88,8 +86,7 @@ struct RandAugmentPolicy {
 RandAugmentPolicy parse_rand_augment(const std::string& text);
 
 // Returns the argument of one of the fifteen operations at a magnitude in [0, 10]. `negate`
-// reverses arguments with two directions: angles, shears, shifts and, if `increasing`, the factors'
-// distance from 1.
+// reverses angles, shears, shifts and, if `increasing`, the factors' distance from 1.
 double rand_augment_argument(AugmentOp op, double magnitude, bool increasing, bool negate);
 
 class AutoAugment : public Augmentation {

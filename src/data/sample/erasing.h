@@ -1,6 +1,5 @@
 // Random erasing (Zhong et al., "Random erasing data augmentation", 2017) as in timm 0.4.9 and
-// DeiT: a rectangle of the normalized image becomes noise, independent for every value of every
-// channel.
+// DeiT: a rectangle of the normalized image becomes noise, independent for every value.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@ struct EraseBox {
 
 // Draws the box to erase from a width x height image, with probability `chance`. The box has an
 // area of 0.02 to 1/3 of the image's, a log-uniform aspect ratio of 0.3 to 1/0.3, and any place. It
-// must be narrower and lower than the image. If ten tries give no such box, nothing is erased.
+// must be narrower and lower than the image. If ten tries give no box, nothing is erased.
 std::optional<EraseBox> sample_erase(int width, int height, double chance, const SampleKey& key);
 
 // Returns the box at (0, 0) for a share of the image's area and an aspect ratio (height by width).

@@ -1,6 +1,5 @@
-// Inner loops of the image operations. All instruction sets give the same bits: the loops use
-// integers, and floating-point sums in the order written here, without fused multiply-adds. Private
-// to dtn_data.
+// Inner loops of the image operations. All instruction sets give the same bits: integers, and
+// floating-point sums in the order written here, without fused multiply-adds. Private to dtn_data.
 #pragma once
 
 #include <cstdint>
@@ -55,8 +54,7 @@ struct Kernels {
   void (*linear)(const AffineRow& row, std::uint8_t* out);
 };
 
-// Returns the loops for the best instruction set of this machine that limit_instruction_set()
-// allows.
+// Returns the loops for the best instruction set that limit_instruction_set() allows.
 const Kernels& kernels();
 
 }  // namespace dtn::image_kernels

@@ -3,8 +3,8 @@
 
 namespace dtn {
 
-// Returns the highest level that this machine has and the limit allows: 0 plain, 1 AVX2, 2 AVX-512
-// (F, BW, VL, DQ).
+// Returns the best level of this machine that the limit allows: 0 plain, 1 AVX2, 2 AVX-512 (F, BW,
+// VL and DQ).
 int instruction_set();
 
 // For tests: limits instruction_set() to `level` from now on.

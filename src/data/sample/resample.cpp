@@ -40,8 +40,8 @@ double bicubic(double x) {
   return 0.0;
 }
 
-// Resize of one axis: source pixels [from, to) of `in` become `out` pixels, of which only [first,
-// first + count) are needed.
+// Resize of one axis: source pixels [from, to) of `in` become `out` pixels. Only those from `first`
+// to first + count - 1 are needed.
 struct AxisKey {
   int in = 0, out = 0, first = 0, count = 0;
   float from = 0, to = 0;

@@ -304,8 +304,7 @@ const Image& Transform::prepare_eval(const Image& part, const ImageRegion& at,
 }
 
 // Returns the smallest scale, of those that libjpeg-turbo has vector code for, that leaves both
-// sides 1.5 times the pixels. With 1.25 times, the result would be 2 to 4 dB worse and hardly
-// cheaper.
+// sides 1.5 times the pixels. With 1.25 times, the result is 2 to 4 dB worse and hardly cheaper.
 int Transform::eighths_for(const ImageInfo& file, int width, int height, int to_width,
                            int to_height) const {
   const auto holds = [](int side, int eighths, int to) {
@@ -366,9 +365,8 @@ PreparedImage Transform::decode_and_prepare(std::span<const std::byte> bytes,
                  ws);
 }
 
-// Mirrors the image before the operations and not during normalization, since not every operation
-// gives the same before and after. An image that must not change, such as one of the data set, is
-// copied.
+// Mirrors the image first and not during normalization, since the order matters for some
+// operations. An image that must not change, such as one of the data set, is copied.
 PreparedImage Transform::augment(PreparedImage prepared, const SampleKey& key,
                                  TransformWorkspace& ws) const {
   if (!policy_ && !jitter_.active()) return prepared;

@@ -30,9 +30,9 @@ struct CropBox {
   bool operator==(const CropBox&) const = default;
 };
 
-// Draws a crop as torchvision's RandomResizedCrop.get_params: ten tries at a random area and
-// log-uniform aspect ratio, then the largest central crop of an allowed ratio. Also draws a flip
-// with probability hflip.
+// Draws a flip with probability hflip, and a crop as torchvision's RandomResizedCrop.get_params:
+// ten tries at a random area and log-uniform aspect ratio, then the largest central crop of an
+// allowed ratio.
 CropBox sample_crop(int width, int height, const AugmentConfig& augment, const SampleKey& key);
 
 // torchvision's Resize(int(image_size / crop_pct)) and CenterCrop(image_size). If height and width
@@ -100,8 +100,8 @@ class Transform {
   PreparedImage prepare(const Image& image, const SampleKey& key,
                         TransformWorkspace& workspace) const;
 
-  // The same from the bytes of an image file. Decodes only the part that the crop needs. `name` is
-  // the file's name in errors.
+  // The same from the bytes of an image file; decodes only what the crop needs. `name` is the
+  // file's name in errors.
   PreparedImage decode_and_prepare(std::span<const std::byte> bytes, const std::string& name,
                                    const SampleKey& key, TransformWorkspace& workspace) const;
 
@@ -137,8 +137,8 @@ class Transform {
   const Image& prepare_eval(const Image& part, const ImageRegion& at, const EvalGeometry& geometry,
                             double width, double height, TransformWorkspace& workspace) const;
 
-  // Returns the scale, in eighths, at which to decode `width` x `height` pixels that become
-  // to_width x to_height.
+  // Returns the scale, in eighths, to decode `width` x `height` pixels that become to_width x
+  // to_height.
   int eighths_for(const ImageInfo& file, int width, int height, int to_width, int to_height) const;
   // Returns the filter that resizes the random crop of a sample.
   Interpolation crop_interpolation(const SampleKey& key) const;

@@ -15,9 +15,8 @@ std::unique_ptr<Dataset> without_seed(const DataConfig& data, const ModelConfig&
   return open_files(data, model, split);
 }
 
-// MNIST and the data sets with files of the same names are told apart by the names of their
-// folders. If data.root is empty, the folder has no name, and the files are taken for
-// Fashion-MNIST.
+// The names of the folders tell MNIST and the data sets with the same file names apart. Without a
+// folder name (data.root is empty), the files are taken for Fashion-MNIST.
 PixelStatistics idx_statistics(const DataConfig& data) {
   constexpr PixelStatistics kFashion{
       {0.2860, 0.2860, 0.2860}, {0.3530, 0.3530, 0.3530}, 0.2860, 0.3530};

@@ -60,7 +60,7 @@ std::uint64_t read_dims(std::span<const std::byte> bytes, const std::string& nam
 }
 
 // Parses header and content of a plain or gzipped file. `read` fills a span and returns the number
-// of bytes that it filled.
+// of bytes it filled.
 template <class Read>
 IdxArray parse(const std::string& name, std::uint64_t capacity, Read read) {
   std::byte header[kMagicBytes + 4 * kMaxRank];

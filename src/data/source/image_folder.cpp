@@ -128,8 +128,8 @@ class ImageFolder final : public Dataset {
   }
 
   std::string folder_;
-  // File names below their class folder, concatenated. A million strings would take several times
-  // the memory.
+  // File names below their class folder, concatenated: a million strings take several times the
+  // memory.
   std::string names_;
   std::vector<std::size_t> starts_;
 };

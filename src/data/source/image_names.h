@@ -19,8 +19,7 @@ std::string lower_ending(std::string_view file);
 // True if a part of the path begins with a dot. These files are hidden and not read.
 bool is_hidden_path(std::string_view path);
 
-// True if a comes before b in torchvision's order: by folder, then by file name, each in byte
-// order.
+// Orders paths by folder, then by file name, each in byte order: torchvision's order.
 bool comes_before(std::string_view a, std::string_view b);
 
 // Returns the part of a path after its last slash.

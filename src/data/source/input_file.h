@@ -12,8 +12,8 @@ namespace dtn {
 //   images   [N, channels, H, W] float32, normalized
 // For a model of sequences:
 //   tokens   [N, T] int32 or int64, T <= max_length; ids below the vocabulary, then 0 for pads
-//   lengths  [N] int32 or int64, optional: number of tokens of each sequence; later ids are ignored.
-//            Without it, the tokens before the pads count.
+//   lengths  [N] int32 or int64, optional: number of tokens of each sequence; later ids are
+//            ignored. Without it, the tokens before the pads count.
 // For both:
 //   labels   [N] int64, optional
 // Returns the fields that samples of a data set deliver: "image", or "tokens" [N, max_length] int64

@@ -35,8 +35,7 @@ struct DatasetStats {
   std::vector<BadSample> bad;                   // in the order of the data set
 };
 
-// Called from time to time on the calling thread with the number of samples examined. False ends
-// the work.
+// Called from time to time on the calling thread with the number of samples examined; false stops.
 using KeepLooking = std::function<bool(std::int64_t done)>;
 
 enum class VerifyDepth {

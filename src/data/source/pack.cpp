@@ -32,8 +32,7 @@ struct Record {
   bool resized = false;
 };
 
-// Returns a checksum of everything that decides the contents of the file, except the contents of
-// the images.
+// Returns a checksum of everything that decides the file's contents, except those of the images.
 std::uint32_t job_checksum(const Dataset& dataset, const PackOptions& options) {
   std::string text = cat("version ", packed::kVersion, " classes ", dataset.num_classes());
   if (options.short_side) {

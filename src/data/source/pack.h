@@ -47,8 +47,8 @@ struct PackReport {
 // Images of data sets without files (idx, cifar, synthetic) are encoded as PNG. Throws ConfigError
 // for a data set without pixels, if `output` exists, or if a partial file belongs to another job.
 // Throws DataError if a sample cannot be read, and Error if the system refuses, as on a full disk.
-// `keep_going` is called from time to time on the calling thread, `on_damaged` for images that
-// cannot be decoded.
+// Calls `keep_going` from time to time on the calling thread, and `on_damaged` for undecodable
+// images.
 PackReport pack_dataset(const Dataset& dataset, const std::filesystem::path& output,
                         const PackOptions& options,
                         const std::function<bool(const PackProgress&)>& keep_going = {},

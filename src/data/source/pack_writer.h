@@ -27,8 +27,7 @@ class PackWriter {
   std::int64_t bytes() const { return end_; }
 
   void add(std::span<const std::byte> record);
-  // sync() makes the records so far survive a kill. sync_when_due() calls it after this many bytes
-  // or seconds.
+  // sync() makes the records so far survive a kill. sync_when_due() does so after these limits.
   void sync();
   void sync_when_due(std::int64_t after_bytes, double after_seconds);
 

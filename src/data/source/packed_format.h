@@ -68,8 +68,7 @@ struct PackedIndex {
   }
 };
 
-// Reads and checks everything except the records. The file is not trusted: DataError names it and
-// the fault.
+// Reads and checks all but the records. The file is not trusted: DataError names it and the fault.
 PackedIndex read_packed_index(const ByteSource& file);
 
 }  // namespace dtn::packed

@@ -11,8 +11,8 @@ namespace dtn {
 // "validation" and "valid" that exists. Logs the name if it is not "val".
 std::string val_folder_of(const DataConfig& data);
 
-// Uses the folder "test" as the validation split if an image folder has no other and data.val is
-// not set. Logs this.
+// Uses the folder "test" as the validation split, and logs this, if an image folder has no other
+// and data.val is not set.
 void take_test_split(DataConfig& data);
 
 }  // namespace dtn

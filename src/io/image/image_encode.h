@@ -19,7 +19,7 @@ enum class HuffmanCodes { kStandard, kOptimized };
 // Encodes an image of 1 or 3 channels as baseline JPEG with the accurate transform. Colour is
 // stored as YCbCr with chroma halved both ways, the default of libjpeg and Pillow. `quality` is
 // libjpeg's, 1 to 100. The result replaces `out`, whose memory is reused. Throws Error if libjpeg
-// refuses.
+// fails.
 void encode_jpeg(const Image& image, int quality, std::vector<std::byte>& out,
                  HuffmanCodes codes = HuffmanCodes::kStandard);
 

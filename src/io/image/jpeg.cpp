@@ -1,5 +1,4 @@
-// JPEG decoding with libjpeg-turbo. Its defaults (accurate DCT, smooth chroma upsampling) are
-// Pillow's.
+// JPEG with libjpeg-turbo. Its defaults (accurate DCT, smooth chroma upsampling) are Pillow's.
 //
 // libjpeg reports errors through error_exit, which must not return. It jumps back to guarded(), the
 // only function with a setjmp. Between the two there are only frames of libjpeg and of functions
@@ -139,9 +138,8 @@ class JpegReader {
     const int components = cinfo_.num_components;
     if (components != 1 && components != 3 && components != 4)
       fail(job_.name, cat("it has ", components, " colour components; 1, 3 or 4 are known"));
-    // With Huffman codes a block takes at least one bit. The largest component has at least a
-    // quarter of the blocks of a full one. A file this short therefore cannot hold that many
-    // pixels.
+    // A Huffman-coded block takes at least one bit, and the largest component has at least a
+    // quarter of the blocks of a full one. A file this short cannot hold that many pixels.
     const std::int64_t pixels = static_cast<std::int64_t>(cinfo_.image_width) * cinfo_.image_height;
     if (!cinfo_.arith_code && pixels / 2048 > static_cast<std::int64_t>(job_.bytes.size()))
       fail(job_.name, cat("the file is cut short: ", job_.bytes.size(), " bytes for ",

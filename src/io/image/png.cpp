@@ -86,8 +86,7 @@ class PngReader {
     reader->at_ += size;
   }
 
-  // Counts all memory that libpng requests, even if it frees it later. The total is small for any
-  // valid file.
+  // Counts all requested memory, freed or not. The total is small for any valid file.
   bool take_memory(std::size_t size) {
     memory_left_ -= static_cast<std::int64_t>(size);
     return memory_left_ >= 0;

@@ -1,6 +1,6 @@
-// Decodes the binary PNM formats: PBM (P4), PGM (P5) and PPM (P6). Samples are scaled from their
-// largest value to 255, as in Pillow. Pillow converts grey of more than 8 bits to 16 bits, which
-// are then clipped at 255.
+// Decodes binary PNM: PBM (P4), PGM (P5) and PPM (P6). Samples are scaled from their largest value
+// to 255, as in Pillow. Grey of more than 8 bits is scaled to 16 bits, as there, and clipped at
+// 255.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
