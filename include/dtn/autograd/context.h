@@ -1,5 +1,5 @@
-// What an operation needs to know beside its inputs: where it is recorded, how the model runs, which
-// random numbers are its, and who else runs the same model.
+// Context of an operation besides its inputs: the tape, the mode of the model, the random numbers
+// and the ranks that run the same model.
 #pragma once
 
 #include <functional>
@@ -13,49 +13,48 @@ namespace dtn {
 class Communicator;
 class Observer;
 
-// How a model runs.
+// Mode of a forward pass.
 struct Mode {
   bool training = false;   // drop path, dropout and batch statistics are on
-  bool recompute = false;  // inside the backward pass of a checkpoint: running statistics stay put
-  // Blocks are run again in the backward pass instead of being saved.
+  bool recompute = false;  // in the backward pass of a checkpoint: running statistics stay fixed
+  // Blocks save no activations and run again in the backward pass.
   bool checkpoint_blocks = false;
   DType compute = DType::kFloat32;  // of activations
-  // What nobody reads is left out, such as all tokens but the class token in a last block; the
-  // results are the same. Off where a model is counted as papers count.
+  // Leaves out values that nothing reads, such as all tokens but the class token in the last block.
+  // The results are the same. Off when a model's operations are counted as in papers.
   bool skip_unread = true;
 };
 
-// Which random numbers a forward pass draws. They depend on the seed, the step, the pass, the path
-// of the module that draws (Scope::random) and the element, and on nothing else.
+// Selects the random numbers of a forward pass. They depend only on the seed, the step, the pass,
+// the path of the module that draws (Scope::random) and the element.
 struct Rng {
   std::uint64_t seed = 0;
   std::uint32_t step = 0;  // optimizer step
-  // Replaces `step` when set: where a captured graph finds it, in the memory of the device.
+  // Replaces `step` when set: the address of the step in device memory, for a captured graph.
   const std::uint32_t* device_step = nullptr;
-  // Which of the forward passes of a step this is, so that each draws its own masks.
+  // Index of the forward pass within the step, so that each pass draws different masks.
   std::uint32_t pass = 0;
-  // Where the samples of this micro-batch are in the global batch, so that random numbers do not
-  // depend on how it is cut: the place of the first, or where they do not follow each other the
-  // places of all, in the memory of the device, until the backward pass is done.
+  // Positions of the samples of this micro-batch in the global batch, so that random numbers do not
+  // depend on how the batch is split. `first_sample` is the position of the first sample. If the
+  // positions are not consecutive, `rows` lists all of them in device memory, which must stay valid
+  // until the backward pass is done.
   std::uint64_t first_sample = 0;
   const std::int64_t* rows = nullptr;
-  // Of models of sequences: how many numbers every sample has for its elements, at least as many as
-  // there are. So an element draws the same one however far the sequences are padded. 0: just as
-  // many as there are.
+  // For sequence models: random numbers reserved for each sample, at least one for each element. An
+  // element then draws the same number regardless of the padding. 0: as many as elements.
   std::int64_t per_sample = 0;
 
-  // Random numbers of one consumer: a drop-path layer, a dropout.
+  // Key of the random numbers of one consumer: a drop-path layer, a dropout.
   PhiloxKey key(std::uint32_t stream) const {
-    constexpr std::uint32_t kFnvPrime = 16777619u;  // goes on with the hash that `stream` is
+    constexpr std::uint32_t kFnvPrime = 16777619u;  // continues the FNV hash in `stream`
     return {seed, pass == 0 ? stream : (stream ^ pass) * kFnvPrime, step};
   }
 };
 
-// Where other ranks run the same model on their share of the micro-batch: who they are, and the
-// samples of all shares. Null: this rank's samples are all.
+// The ranks that run the same model on their shares of the micro-batch.
 struct Ranks {
-  Communicator* communicator = nullptr;
-  std::int64_t samples = 0;
+  Communicator* communicator = nullptr;  // null: this rank has all samples
+  std::int64_t samples = 0;              // of all shares together
 };
 
 struct Context {
@@ -63,26 +62,26 @@ struct Context {
   Mode mode;
   Rng rng;
   Ranks ranks;
-  Observer* observer = nullptr;  // who looks at what passes (dtn/nn/observer.h); null: nobody
+  Observer* observer = nullptr;  // sees intermediate values (dtn/nn/observer.h); null: none
 
   bool training() const { return mode.training; }
-  // Whether results want gradients, so that operations save what those need.
+  // True if gradients flow to the results, so operations save the values that they need for them.
   bool recording() const { return tape && tape->records(); }
-  // The same for another forward pass of the same step.
+  // The same context for another forward pass of the same step.
   Context of_pass(std::uint32_t pass) const {
     Context other = *this;
     other.rng.pass = pass;
     return other;
   }
 
-  // Wraps y as the result of an operation on `inputs`. It is recorded, with what `backward`
-  // captured, only when a tape listens and at least one input wants a gradient.
+  // Wraps y as the result of an operation on `inputs`. Records the operation, with the values that
+  // `backward` captured, only if there is a recording tape and an input requires a gradient.
   Variable record(const char* op, Tensor y, std::initializer_list<const Variable*> inputs,
                   Tape::Backward backward);
 };
 
-// Runs a piece of the model without saving anything inside it and runs it again in the backward
-// pass: activations are traded for a second forward pass. `piece` must be a pure function of x, its
+// Runs a part of the model without saving its activations and runs it again in the backward pass.
+// This saves memory and costs a second forward pass. `piece` must be a pure function of x, its
 // parameters and the context.
 Variable checkpoint(Context& ctx, const Variable& x,
                     std::function<Variable(Context&, const Variable&)> piece);

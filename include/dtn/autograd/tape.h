@@ -1,10 +1,10 @@
-// The record of a forward pass. Backward is one reverse walk over a vector: no recursion and no
-// sorting, because operations were recorded in the order in which they ran.
+// The record of a forward pass. The backward pass walks a vector in reverse. It needs no recursion
+// and no sorting, because operations are recorded in the order in which they run.
 //
-// A tape counts the uses of every bound gradient (GradSlot::bind), which are those of parameters:
-// one for each operation on it that is recorded, until that operation has run backward. So a
-// parameter that several forward passes share, or that a checkpoint will use again, reports its
-// gradient whole when the last of them is done.
+// A tape counts the uses of every bound gradient (GradSlot::bind); parameters have bound gradients.
+// Each recorded operation on a parameter counts as one use until its backward pass has run. The
+// gradient of a parameter is complete after its last use. This holds too if several forward passes
+// share the parameter, or if a checkpoint will use it again.
 #pragma once
 
 #include <functional>
@@ -17,38 +17,38 @@ namespace dtn {
 
 class Tape {
  public:
-  // Given the gradient of the node's output, sends gradients on to the sinks it captured.
+  // Receives the gradient of the node's output and sends gradients to the sinks it captured.
   using Backward = std::function<void(const Tensor& dy)>;
   using Inputs = std::initializer_list<const Variable*>;
-  // Bound gradients, each as often as it is used.
+  // Bound gradients, each listed once per use.
   using Uses = std::vector<GradSink>;
 
   enum class Kind {
     kRecord,
-    kCountUses,  // remembers which parameters were used, and nothing else: see checkpoint()
+    kCountUses,  // only counts the uses of parameters: see checkpoint()
   };
   explicit Tape(Kind kind = Kind::kRecord) : kind_(kind) {}
   ~Tape() { clear(); }
   Tape(const Tape&) = delete;
   Tape& operator=(const Tape&) = delete;
 
-  // Whether operations are recorded, and their results want gradients.
+  // True if operations are recorded and their results require gradients.
   bool records() const { return kind_ == Kind::kRecord; }
 
-  // An operation on `inputs`, null ones left out, that filled `output`.
+  // Records an operation on `inputs` that filled `output`. Null inputs are ignored.
   void record(const char* op, GradSink output, Inputs inputs, Backward backward);
-  // The same where the parameters it uses have been counted before.
+  // The same for an operation whose parameter uses are counted already.
   void record(const char* op, GradSink output, Uses uses, Backward backward);
   // Counts the uses of an operation that is not recorded.
   void count(Inputs inputs);
-  // Whether an input of what was counted wants a gradient.
+  // True if an input of a counted operation requires a gradient.
   bool wants_gradient() const { return wants_gradient_; }
-  // Hands over what count() gathered, uses still counted.
+  // Hands over the uses that count() gathered; they stay counted.
   Uses take_uses() { return std::exchange(uses_, {}); }
 
-  // Runs all nodes in reverse, starting with d root = seed (default: ones, root must then hold one
-  // element), and empties the tape: each node, with all it saved, is freed once it has run. Nodes
-  // that no gradient reached are skipped.
+  // Runs all nodes in reverse, starting with d root = seed, and empties the tape. The default seed
+  // is ones; root must then hold one element. Each node is freed, with all it saved, once it has
+  // run. Nodes that no gradient reached are skipped.
   void backward(const Variable& root, Tensor seed = {});
 
   std::size_t size() const { return nodes_.size(); }

@@ -1,4 +1,4 @@
-// A tensor that may want a gradient.
+// A tensor with an optional gradient.
 #pragma once
 
 #include <functional>
@@ -9,14 +9,15 @@
 
 namespace dtn {
 
-// The bias that a layer has added to every row of its output. Its gradient is the sum over the rows of
-// the output's, which whoever makes that may add up on the way, and says so.
+// The bias that a layer added to every row of its output. Its gradient is the sum of the output's
+// gradient over the rows. The producer of that gradient may accumulate the sum; it then calls
+// set_summed().
 class RowBias {
  public:
   explicit RowBias(std::function<Tensor()> gradient) : gradient_(std::move(gradient)) {}
-  // [C], accumulator type: what the sums are added to.
+  // [C], accumulator type: the sums are added to it.
   Tensor gradient() const { return gradient_(); }
-  // The layer has nothing left to do for its bias.
+  // True if the layer need not compute the gradient of its bias.
   bool is_summed() const { return is_summed_; }
   void set_summed() { is_summed_ = true; }
 
@@ -25,8 +26,8 @@ class RowBias {
   bool is_summed_ = false;
 };
 
-// Where the gradient of one variable is gathered during a backward pass. Nodes of the tape hold
-// slots, not variables, so that a value lives only as long as somebody saved it on purpose.
+// Accumulates the gradient of one variable during a backward pass. Nodes of the tape hold slots,
+// not variables, so a value lives only as long as an operation saves it on purpose.
 class GradSlot {
  public:
   bool has() const { return grad_.defined(); }
@@ -34,31 +35,31 @@ class GradSlot {
   // Moves the gradient out and leaves the slot empty.
   Tensor take() { return std::exchange(grad_, Tensor()); }
   void set(Tensor grad) { grad_ = std::move(grad); }
-  // Fixes where the gradient is gathered: every contribution is added to this memory, whoever
-  // shares it. Parameters of a store gather in its flat buffer.
+  // Fixes the memory of the gradient: every contribution is added to it, even if it is shared.
+  // Parameters of a store use the store's flat buffer.
   void bind(Tensor memory) {
     grad_ = std::move(memory);
     bound_ = true;
   }
   bool bound() const { return bound_; }
-  // Becomes g when there is none yet, and the sum otherwise. g is not written to afterwards
-  // unless this slot is its only owner.
+  // Stores g if there is no gradient yet, else adds g to it. g is not written to afterwards unless
+  // this slot is its only owner.
   void accumulate(Tensor g);
-  // The buffer a parameter's gradient is added to: zeros of this shape at first.
+  // The buffer to which a parameter's gradient is added; initially zeros of this shape.
   Tensor& buffer(const Shape& shape, DType dtype, Device device);
 
-  // Of the layer that made the variable; null: none, or nobody wants its gradient.
+  // Bias of the layer that made the variable. Null: no bias, or its gradient is not needed.
   const std::shared_ptr<RowBias>& row_bias() const { return row_bias_; }
   void set_row_bias(std::shared_ptr<RowBias> bias) { row_bias_ = std::move(bias); }
 
-  // Operations that were recorded and have yet to add their part to a bound gradient, see Tape.
+  // Recorded operations that have yet to add to a bound gradient, see Tape.
   std::int64_t uses() const { return uses_; }
   void add_use() { ++uses_; }
-  // The last use to end makes the gradient whole, and `whole` is called.
+  // Ends one use. The last one completes the gradient and calls `whole`.
   void end_use() {
     if (--uses_ == 0 && whole_) whole_();
   }
-  // The same for an operation that will add nothing any more, as its tape is given up.
+  // Drops a use of an operation that will add nothing, because its tape is discarded.
   void drop_use() { --uses_; }
   void on_whole(std::function<void()> whole) { whole_ = std::move(whole); }
 
@@ -70,14 +71,14 @@ class GradSlot {
   std::function<void()> whole_;
 };
 
-// Where to send a gradient; null when nobody wants it.
+// Destination of a gradient; null if the gradient is not needed.
 using GradSink = std::shared_ptr<GradSlot>;
 
 class Variable {
  public:
   Variable() = default;
-  // A leaf. Its gradient has the accumulator type of the value for parameters (see
-  // GradSlot::buffer) and the type of the value for activations.
+  // Creates a leaf. The gradient of a parameter has the accumulator type of the value (see
+  // GradSlot::buffer). The gradient of an activation has the type of the value.
   explicit Variable(Tensor value, bool requires_grad = false)
       : value_(std::move(value)), slot_(requires_grad ? std::make_shared<GradSlot>() : nullptr) {}
 
@@ -90,14 +91,14 @@ class Variable {
 
   bool requires_grad() const { return slot_ != nullptr; }
   const GradSink& sink() const { return slot_; }
-  // Undefined until a backward pass has reached this variable.
+  // Undefined until a backward pass reaches this variable.
   Tensor grad() const { return slot_ ? slot_->get() : Tensor(); }
 
-  // The value for use in a computation of type `dtype`: the value itself, its low-precision copy
-  // (parameters of a bfloat16 model have one), or a fresh conversion.
+  // The value in type `dtype`: the value itself, its low-precision copy (parameters of a bfloat16
+  // model have one), or a new conversion.
   Tensor value_as(DType dtype) const;
-  // The same parameter seen in another shape; both share one gradient, whose buffer must then be
-  // used by element order alone.
+  // The same parameter with another shape. Both share one gradient, whose buffer must then be
+  // accessed by element order only.
   Variable reshaped(const Shape& shape) const {
     Variable view = *this;
     view.value_ = value_.reshape(shape);

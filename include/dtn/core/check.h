@@ -45,7 +45,7 @@ namespace detail {
 }  // namespace detail
 }  // namespace dtn
 
-// Checks a precondition or an invariant; a failure is a bug of the caller, and throws dtn::Error.
+// Checks a precondition or an invariant. A failure is a bug in the caller and throws dtn::Error.
 #define DTN_CHECK(condition, ...)                                                         \
   do {                                                                                    \
     if (!(condition)) [[unlikely]]                                                        \

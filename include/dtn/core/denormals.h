@@ -1,17 +1,17 @@
-// Denormals are the numbers next to 0 that have lost digits: below 1.2e-38 in float32, 2.2e-308 in
-// float64. No result of training hangs on them, and some processors take over a hundred cycles for
-// an operation that meets one, so that computing threads take them for 0.
+// Denormals are the numbers closest to 0, which have lost precision: below 1.2e-38 in float32,
+// below 2.2e-308 in float64. No training result depends on them. On some processors an operation on
+// a denormal takes over a hundred cycles. Computing threads therefore treat denormals as 0.
 #pragma once
 
 #include <cstdint>
 
 namespace dtn {
 
-// While one lives, operations of this thread take denormals for 0 and make 0 instead of them.
-// Afterwards the thread does again what it did before, which may have been the same: a program
-// around the library keeps its own ways. Costs a few nanoseconds. parallel_for and every kernel do
-// it for themselves; a thread of a user's own that computes much may do so too. Processors other
-// than x86-64 and AArch64 go on as they are.
+// Scope guard: while it is alive, operations of this thread read denormals as 0 and write 0 instead
+// of denormals. The destructor restores the previous mode of the thread, so a program that uses the
+// library keeps its own mode. Costs a few nanoseconds. parallel_for and every kernel set it
+// themselves; a user's thread that computes much may set it too. No effect on processors other than
+// x86-64 and AArch64.
 class FlushDenormals {
  public:
   FlushDenormals();
@@ -19,8 +19,9 @@ class FlushDenormals {
   FlushDenormals(const FlushDenormals&) = delete;
   FlushDenormals& operator=(const FlushDenormals&) = delete;
 
-  // While one lives, this thread does as it did before the first FlushDenormals: a thread takes
-  // after the one that makes it, and those of OpenMP, once made, are the user's too.
+  // Scope guard: restores the mode from before the first FlushDenormals of this thread. A new
+  // thread inherits the mode of the thread that creates it, and OpenMP keeps its threads, which the
+  // user's program then shares.
   class Lifted {
    public:
     Lifted();
@@ -33,7 +34,7 @@ class FlushDenormals {
   };
 
  private:
-  std::uint64_t before_;  // the bits of the control register that ask for it
+  std::uint64_t before_;  // previous flush bits of the control register
 };
 
 }  // namespace dtn

@@ -1,4 +1,4 @@
-// Where a tensor lives.
+// The device that holds a tensor.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace dtn {
 
-// Tensors on the meta device have shapes and no values. Operations on them compute nothing; what they
-// would have done is counted, which tells what a model costs (dtn/models/complexity.h).
+// Tensors on the meta device have shapes but no values. Operations on them compute nothing; their
+// work is counted instead, which gives the cost of a model (dtn/models/complexity.h).
 enum class DeviceType : std::uint8_t { kCpu, kCuda, kMeta };
 
 struct Device {

@@ -78,7 +78,7 @@ struct DTypeOf<std::uint8_t> {
   static constexpr DType value = DType::kUInt8;
 };
 
-// The type in which statistics, reductions and parameter gradients of a T are held: float32 for
+// The accumulator type of T, for statistics, reductions and parameter gradients: float32 for
 // float32 and bfloat16, float64 for float64.
 constexpr DType accumulator_of(DType t) {
   return t == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;

@@ -1,9 +1,9 @@
-// What travels from a data set through the loader and the feeder to a task, and back as its
-// outputs: tensors by name whose dimension 0 counts the samples of a batch.
+// Named tensors of a batch. They travel from a data set through the loader and the feeder to a
+// task, and carry the outputs of the task. Dimension 0 of each tensor counts the samples.
 //
-// The names are the tasks': "image", "label", "tokens", "noise", ... A ragged field holds rows of
-// different lengths, padded with zeros to the longest that may come up; the lengths are a field of
-// their own, see lengths_of().
+// The tasks define the names: "image", "label", "tokens", "noise", ... A ragged field has rows of
+// different lengths, padded with zeros to the longest possible row. The lengths are a separate
+// field, see lengths_of().
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,20 @@
 
 namespace dtn {
 
-// What a field will hold, before there is any.
+// Name, shape and type of a field, known before the field has values.
 struct FieldSpec {
   std::string name;
-  Shape row;  // of one sample; of the longest where the field is ragged
+  Shape row;  // of one sample; of the longest possible sample if the field is ragged
   DType dtype = DType::kFloat32;
   bool ragged = false;
   bool operator==(const FieldSpec&) const = default;
 };
 
-// Of a tensor with so many rows of a field.
+// Shape of a tensor with `rows` rows of the field.
 Shape shape_of(const FieldSpec& spec, std::int64_t rows);
 
-// The field that holds how much of dimension 0 of each row of a ragged field counts, [n] int64.
+// Name of the field with the valid length of each row of a ragged field: [n] int64, along
+// dimension 0 of the row.
 inline std::string lengths_of(std::string_view field) { return std::string(field) + ".lengths"; }
 
 class Fields {
@@ -38,20 +39,20 @@ class Fields {
   Fields() = default;
   Fields(std::initializer_list<Field> fields) : fields_(fields) {}
 
-  // The field of that name, made undefined if there is none.
+  // The field with this name. Adds an undefined one if there is none.
   Tensor& operator[](std::string_view name);
-  // Throws Error that names the fields there are.
+  // Throws Error, listing the existing fields, if the field is absent or undefined.
   Tensor& at(std::string_view name);
   const Tensor& at(std::string_view name) const;
-  // Null where there is no such field, or it is undefined.
+  // Null if the field is absent or undefined.
   const Tensor* find(std::string_view name) const;
   bool has(std::string_view name) const { return find(name) != nullptr; }
 
-  // Rows [begin, end) of every field that is defined.
+  // Rows [begin, end) of every defined field.
   Fields rows(std::int64_t begin, std::int64_t end) const;
-  // Samples, which all fields that are defined have as many of; 0 without any.
+  // Number of samples, the same in all defined fields; 0 if no field is defined.
   std::int64_t count() const;
-  // Lets go of every tensor, and keeps the names.
+  // Releases every tensor and keeps the names.
   void release();
 
   auto begin() const { return fields_.begin(); }
@@ -61,7 +62,7 @@ class Fields {
   bool empty() const { return fields_.empty(); }
 
  private:
-  std::vector<Field> fields_;  // few; in the order they were added
+  std::vector<Field> fields_;  // few; in insertion order
 };
 
 }  // namespace dtn

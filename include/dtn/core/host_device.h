@@ -1,4 +1,4 @@
-// Marks a function for both the host and CUDA devices; nothing for a compiler without CUDA.
+// Marks a function as both a host and a CUDA device function. Empty for a compiler without CUDA.
 #pragma once
 
 #ifdef __CUDACC__

@@ -1,4 +1,4 @@
-// Logging for the tools and the trainer; kernels and math never log.
+// Logging for the tools and the trainer. Kernels and math never log.
 #pragma once
 
 #include <string>
@@ -10,15 +10,16 @@ namespace dtn {
 void log_info(std::string_view message);
 void log_warn(std::string_view message);
 void log_error(std::string_view message);
-// Writes the line of an error to standard error once more, a moment later and from a child process,
-// below what a launcher prints when this process ends. A launcher may end before it reads the line.
+// Writes the error line to standard error again, from a child process, 0.2 s later. The line then
+// appears below the messages that a launcher prints when this process ends. A launcher may end
+// before it reads the line.
 void repeat_error_at_the_end(std::string_view message);
 
-// From now on lines are also appended to that file, what has been said before with them.
+// Appends all further lines to this file too, preceded by the lines logged so far.
 void log_to_file(const std::string& path);
 
-// In a job of several processes: from now on a rank other than the first keeps its information to
-// itself and says who it is when it warns.
+// For a job of several processes. After this call, a rank other than 0 logs no information, and its
+// warnings and errors name the rank.
 void log_as_rank(int rank);
 
 }  // namespace dtn

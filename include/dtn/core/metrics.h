@@ -1,4 +1,4 @@
-// What an evaluation found.
+// Results of an evaluation.
 #pragma once
 
 #include <string>
@@ -11,29 +11,29 @@ namespace dtn {
 class Communicator;
 class Fields;
 
-// Figures by name, in the order in which they are shown and logged.
+// Named results, in the order in which they are shown and logged.
 struct Metrics {
   std::vector<std::pair<std::string, double>> values;
-  std::string primary;  // the one that decides which checkpoint is the best
+  std::string primary;  // name of the result that decides which checkpoint is the best
   bool higher_is_better = true;
   std::string text{};  // the same for people: "top-1 87.83 %  loss 0.3241"
 
-  // Throws Error that names the figures there are.
+  // Throws Error, listing the known names, if there is no result with this name.
   double at(std::string_view name) const;
   double primary_value() const { return at(primary); }
-  // Whether `a` is a better value of the primary figure than `b`.
+  // True if `a` is a better value of the primary result than `b`.
   bool better(double a, double b) const { return higher_is_better ? a > b : a < b; }
 };
 
-// Gathers the figures of an evaluation batch by batch.
+// Accumulates the results of an evaluation batch by batch.
 class Meter {
  public:
   virtual ~Meter() = default;
-  // What a batch held, on the host, with "index" [n] int64, the places of its samples in the data
-  // set; and what the task made of it, on the host too.
+  // Adds a batch and the task's outputs for it, both on the host. `batch` holds "index" [n] int64,
+  // the positions of its samples in the data set.
   virtual void add(const Fields& batch, const Fields& outputs) = 0;
-  // Takes over what the other ranks gathered: all have the same result then, to the last digit
-  // that of a single one.
+  // Merges the results of the other ranks. Afterwards all ranks have the same result, bit-identical
+  // to that of a single process.
   virtual void merge(Communicator& ranks) = 0;
   virtual Metrics result() const = 0;
 };

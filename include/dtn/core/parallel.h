@@ -1,7 +1,7 @@
 // Loops over independent items on the OpenMP threads, one level deep.
-// Results never depend on the number of threads, because an item never depends on who runs it:
-// reductions across items are the caller's, over fixed tiles in a fixed order. Items are computed
-// with denormals taken for 0, on whatever thread.
+// Results never depend on the number of threads, because an item does not depend on the thread that
+// runs it. A caller that reduces across items does so over fixed tiles in a fixed order. All
+// threads compute items with denormals treated as 0.
 #pragma once
 
 #include <omp.h>
@@ -17,9 +17,9 @@ inline int max_threads() { return omp_get_max_threads(); }
 void set_num_threads(int threads);
 
 namespace detail {
-// One compiled body of the loop for the serial and the parallel path: inlined into both, the
-// compiler may fuse multiplications with additions differently in each, and the bits would then
-// depend on the number of threads after all.
+// Keeps one compiled body of the loop for the serial and the parallel path. If both inlined the
+// body, the compiler might fuse multiplications and additions differently in each. The bits of the
+// results would then depend on the number of threads.
 #if defined(__clang__)
 #define DTN_ONE_BODY [[gnu::noinline]]
 #else
@@ -32,8 +32,8 @@ DTN_ONE_BODY void run_item(F& f, std::int64_t i) {
 #undef DTN_ONE_BODY
 }  // namespace detail
 
-// Calls f(i) once for every i in [0, n), largest-first friendly (dynamic order). The first
-// exception is rethrown after the loop. Inside another parallel loop it runs serially.
+// Calls f(i) once for every i in [0, n), in dynamic order, so large items may come first. The first
+// exception is rethrown after the loop. Runs serially inside another parallel loop.
 template <class F>
 void parallel_for(std::int64_t n, F&& f) {
   if (n <= 0) return;
@@ -60,8 +60,8 @@ void parallel_for(std::int64_t n, F&& f) {
   if (error) std::rethrow_exception(error);
 }
 
-// Calls f(begin, end) for consecutive ranges of `grain` items that cover [0, n); the ranges depend
-// on n and grain alone.
+// Calls f(begin, end) for consecutive ranges of `grain` items that cover [0, n). The ranges depend
+// only on n and grain.
 template <class F>
 void parallel_ranges(std::int64_t n, std::int64_t grain, F&& f) {
   std::int64_t chunks = (n + grain - 1) / grain;

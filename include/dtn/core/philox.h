@@ -1,6 +1,6 @@
-// Philox-4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011): a
-// counter-based generator. A value depends only on (seed, stream, step, element), never on who
-// computes it, so dropout masks and augmentations are the same on any thread, worker or device.
+// Philox-4x32-10, a counter-based random generator (Salmon et al., "Parallel random numbers: as
+// easy as 1, 2, 3", SC 2011). A value depends only on (seed, stream, step, element). Dropout masks
+// and augmentations are therefore the same on any thread, worker or device.
 // Plain host/device code: kernels for every device include this header.
 #pragma once
 
@@ -14,10 +14,10 @@ struct Philox4 {
   std::uint32_t v[4];
 };
 
-// Names one sequence of random numbers; element() picks from it in any order.
+// Key of one sequence of random numbers. Its elements can be computed in any order.
 struct PhiloxKey {
   std::uint64_t seed = 0;
-  std::uint32_t stream = 0;  // which consumer: a drop-path layer, the shuffle, ...
+  std::uint32_t stream = 0;  // consumer: a drop-path layer, the shuffle, ...
   std::uint32_t step = 0;    // optimizer step or epoch
 };
 
@@ -36,7 +36,7 @@ DTN_HOST_DEVICE inline Philox4 philox_4x32_10(Philox4 counter, std::uint32_t key
   return counter;
 }
 
-// Four words for the group of elements 4*group .. 4*group+3.
+// Four random words, for the elements 4*group .. 4*group+3.
 DTN_HOST_DEVICE inline Philox4 philox_group(const PhiloxKey& key, std::uint64_t group) {
   Philox4 counter{{static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32),
                    key.stream, key.step}};

@@ -1,5 +1,5 @@
-// What there is to choose from, by name: normalizers, models, tasks, data sets. A list of rows that
-// our own code fills and a program may add to; nothing registers itself.
+// A table of named choices: normalizers, models, tasks, data sets. The library fills it and a
+// program may add rows. Nothing registers itself.
 #pragma once
 
 #include <algorithm>
@@ -13,27 +13,27 @@
 
 namespace dtn {
 
-// Row has a function name(), and a member `schema` where schemas() is asked for.
+// Row has a member function name(). schemas() also needs a member `schema`.
 template <class Row>
 class Registry {
  public:
-  // `what` is what a row is called in messages: "normalizer".
+  // `what` is the word for a row in messages: "normalizer".
   Registry(std::string what, std::vector<Row> rows) : what_(std::move(what)) {
     for (Row& row : rows) add(std::move(row));
   }
 
-  // Throws Error when the name is taken.
+  // Throws Error if the name is taken.
   void add(Row row) {
     DTN_CHECK(!find(row.name()), "there is a ", what_, " '", row.name(), "' already");
     rows_.push_back(std::move(row));
   }
 
-  // Null where there is none of that name.
+  // Null if there is no row with this name.
   const Row* find(std::string_view name) const {
     const auto found = std::ranges::find_if(rows_, [&](const Row& r) { return r.name() == name; });
     return found == rows_.end() ? nullptr : &*found;
   }
-  // Throws ConfigError that names all there are.
+  // Throws ConfigError, listing all known names, if there is no row with this name.
   const Row& at(std::string_view name) const {
     if (const Row* row = find(name)) return *row;
     std::string known;
@@ -41,7 +41,7 @@ class Registry {
     throw ConfigError(cat("unknown ", what_, " '", name, "'; known: ", known));
   }
 
-  // What the rows say of themselves to code that lies below them, such as the config loader.
+  // Schemas of all rows, for code in lower layers, such as the config loader.
   auto schemas() const {
     std::vector<std::remove_cvref_t<decltype(std::declval<Row>().schema)>> all;
     for (const Row& row : rows_) all.push_back(row.schema);

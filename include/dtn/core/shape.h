@@ -32,7 +32,7 @@ class Shape {
   int rank_ = 0;
 };
 
-// `shape` with `last` in the place of its last extent.
+// `shape` with its last extent replaced by `last`.
 inline Shape with_last(Shape shape, std::int64_t last) {
   shape[-1] = last;
   return shape;

@@ -22,7 +22,7 @@ class Tensor {
   // Uninitialised, from the caching allocator of the device.
   static Tensor empty(const Shape& shape, DType dtype, Device device = kCpu);
   static Tensor zeros(const Shape& shape, DType dtype, Device device = kCpu);
-  // Filled on the host, and copied to the device.
+  // Filled on the host, then copied to the device.
   static Tensor full(const Shape& shape, DType dtype, double value, Device device = kCpu);
   static Tensor empty_like(const Tensor& other) {
     return empty(other.shape(), other.dtype(), other.device());
@@ -34,7 +34,8 @@ class Tensor {
   static Tensor from(const std::vector<T>& values, const Shape& shape) {
     return from(std::span<const T>(values), shape);
   }
-  // Wraps memory that `owner` keeps alive, such as a mapped file. It must be aligned for dtype.
+  // Wraps memory that `owner` keeps alive, such as a mapped file. The address must be aligned for
+  // dtype.
   static Tensor wrap(std::shared_ptr<std::byte> owner, std::size_t byte_offset, const Shape& shape,
                      DType dtype, Device device = kCpu);
 
@@ -72,14 +73,14 @@ class Tensor {
   Tensor slice(std::int64_t begin, std::int64_t end) const;
 
   Tensor clone() const;
-  // This tensor when it is on that device already, else a copy there. Towards the host it waits for
-  // what is under way.
+  // Returns this tensor if it is already on the device, else a copy there. A copy to the host waits
+  // for pending work of the device.
   Tensor to(Device device) const;
   void zero();
-  // Copies the bytes of `source`, of the same element type and count, from whatever device. Towards
-  // the host it waits for what is under way.
+  // Copies the bytes of `source`, from any device. Element type and count must be the same. A copy
+  // to the host waits for pending work of the device.
   void copy_from(const Tensor& source);
-  // True when no other tensor shares the storage, so it may be overwritten.
+  // True if no other tensor shares the storage, so the storage may be overwritten.
   bool unique() const { return storage_.use_count() == 1; }
 
  private:

@@ -1,4 +1,4 @@
-// Which version of the library a program is linked with.
+// Version of the library that a program is linked with.
 #pragma once
 
 namespace dtn {

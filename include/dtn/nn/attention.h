@@ -18,27 +18,27 @@ class Attention final : public BlockAttention {
     std::int64_t channels;  // C
     std::int64_t heads;     // H
     bool qkv_bias = false;
-    bool position = false;  // a bias for where tokens of a grid stand, see ops::attention_on_grid
-    double dropout = 0;     // behind the projection
-    // LayerNorm over the D channels of each head's queries and keys, with this eps; unset: none.
+    bool position = false;  // positional bias on a grid, see ops::attention_on_grid
+    double dropout = 0;     // after the projection
+    // eps of a LayerNorm over the D channels of each head's queries and keys; unset: no LayerNorm.
     std::optional<double> qk_norm{};
   };
   Attention(const Scope&, const Options&);
 
   Variable mix(Context&, const Variable& x, const TokenGrid& grid) const override;
   Variable mix_first(Context&, const Variable& x, std::int64_t count) const override;
-  // Not with a positional bias.
+  // False with a positional bias.
   bool has_first_path() const override { return position_ == nullptr; }
   Variable weights(Context&, const Variable& x, const TokenGrid& grid) const override;
   const Linear* projection() const override { return &proj_; }
   const Dropout* dropout() const override { return &dropout_; }
 
  private:
-  // q, k and v of x [B, T, C], [B, T, 3 C], with the norms of q and k.
+  // q, k and v of x [B, T, C], as [B, T, 3 C], after the norms of q and k.
   Variable queries_keys_values(Context&, const Variable& x) const;
-  // What the weights of such queries and keys are made of.
+  // The inputs of the attention weights, for an observer.
   AttentionView view_of(const Variable& qkv, const TokenGrid& grid) const;
-  // kv [B, T, 2 C], the keys and then the values.
+  // kv [B, T, 2 C]: the keys, then the values.
   Variable with_normalized_keys(Context&, const Variable& kv) const;
 
   std::int64_t heads_;

@@ -1,6 +1,6 @@
-// One pre-norm transformer block: attention and MLP, each on a residual branch. Parameters: those
-// of norm1, attn, norm2 and mlp, and, with a layer scale, ls1 and ls2. Attention and MLP are those
-// of a vision transformer (attention.h, mlp.h) unless a family has others.
+// One pre-norm transformer block: attention and MLP, each on a residual branch. Its parameters are
+// those of norm1, attn, norm2 and mlp, and, with a layer scale, ls1 and ls2. The default attention
+// and MLP are those of a vision transformer (attention.h, mlp.h); a model family may replace them.
 #pragma once
 
 #include <functional>
@@ -18,28 +18,29 @@ namespace dtn {
 struct BlockOptions {
   Attention::Options attention;
   Mlp::Options mlp;
-  // Another attention or MLP in their place, whose parameters lie in the scope; unset: those.
+  // Make another attention or MLP with parameters in the scope; unset: the defaults.
   std::function<std::unique_ptr<BlockAttention>(const Scope&)> make_attention{};
   std::function<std::unique_ptr<BlockMlp>(const Scope&)> make_mlp{};
   std::optional<NormConfig> norm;  // unset: LayerNorm
   NormShape norm_shape;
   double drop_path = 0;
-  std::optional<double> layer_scale{};  // what its gains start at; unset: none
+  std::optional<double> layer_scale{};  // initial value of its gains; unset: no layer scale
 };
 
 class Block {
  public:
   Block(const Scope&, const BlockOptions&);
 
-  // Adds both branches to the stream, the last one perhaps pending. Shows an observer of the context
-  // all there is (observer.h).
+  // Adds both branches to the stream; the last one may stay pending. Shows everything to the
+  // observer of the context (observer.h).
   void forward(Context&, ResidualStream& stream, const TokenGrid& grid) const;
-  // The same for the first `count` tokens of the prefix, such as a class token, where no other is
-  // needed afterwards: exact, for all that happens to each alone. The stream comes with all tokens
-  // and goes on with [B, count, C]. Only for blocks that can. Nothing of it is shown to observers.
+  // forward() for only the first `count` tokens of the prefix, such as a class token. For use if no
+  // other token is needed afterwards. The result for these tokens is exact. The stream comes with
+  // all tokens and leaves with [B, count, C]. Throws Error unless has_first_path(). Observers see
+  // nothing of it.
   void forward_first(Context&, ResidualStream& stream, const TokenGrid& grid,
                      std::int64_t count) const;
-  // What is shown the attention's weights, [B, H, T, T], in each forward(); none: null.
+  // Receives the attention weights, [B, H, T, T], in each forward(); null: no observer.
   using AttentionObserver = std::function<void(const Tensor& weights)>;
   void observe_attention(AttentionObserver observer) { observer_ = std::move(observer); }
   LayerInfo info() const;
@@ -50,7 +51,7 @@ class Block {
  private:
   Variable normalized(Context&, ResidualStream& stream, Normalizer&, const TokenGrid& grid) const;
   void attention_branch(Context&, ResidualStream& stream, const TokenGrid& grid) const;
-  // The end of that branch, from what attention made of the values.
+  // Ends the attention branch: the projection, dropout and the residual sum.
   void project(Context&, ResidualStream& stream, const Variable& mixed,
                const TokenGrid& grid) const;
   void mlp_branch(Context&, ResidualStream& stream, const TokenGrid& grid) const;

@@ -13,7 +13,7 @@ struct Conv2d {
   struct Options {
     std::array<std::int64_t, 2> kernel;  // height, width
     std::array<std::int64_t, 2> stride{1, 1}, padding{0, 0};
-    std::int64_t groups = 1;  // `in` of them: each channel alone
+    std::int64_t groups = 1;  // equal to `in`: a depthwise convolution
     bool bias = true;
     CustomInit init{};  // of the weight; unset: init_convolution(). A bias starts at 0.
   };
@@ -27,8 +27,8 @@ struct Conv2d {
   primitive::Conv2d how;
 };
 
-// The variance of PyTorch's convolutions, 1 / (3 fan_in), where fan_in is the number of inputs that
-// one output sees.
+// Initializer with the variance of PyTorch's convolutions, 1 / (3 fan_in). fan_in is the number of
+// inputs of one output.
 CustomInit init_convolution(std::int64_t fan_in);
 
 }  // namespace dtn

@@ -1,6 +1,5 @@
-// From a map of tokens, or the pixels of images, to a coarser one: a convolution and a LayerNorm,
-// with which stages of a model begin. Parameters: proj.{weight, bias} (token_conv.h), norm.{weight,
-// bias}.
+// Embeds a token map or the pixels of images as a coarser map: a convolution and a LayerNorm. It
+// starts a stage of a model. Parameters: proj.{weight, bias} (token_conv.h), norm.{weight, bias}.
 #pragma once
 
 #include <memory>
@@ -14,7 +13,7 @@ class ConvEmbed {
  public:
   ConvEmbed(const Scope&, std::int64_t in, std::int64_t out, const TokenConv::Options&);
 
-  // x [B, h w, in] -> [B, h' w', out]. No tokens stand ahead of the grid.
+  // x [B, h w, in] -> [B, h' w', out]. The input must have no prefix tokens.
   Tokens forward(Context&, const Tokens&) const;
 
  private:

@@ -1,7 +1,7 @@
-// The MLP of PVTv2 (Wang et al., PVT v2: Improved Baselines with Pyramid Vision Transformer, 2022),
-// which sees the neighbours of a token: fc2(gelu(conv(fc1 x))), where conv is a depthwise 3 x 3
-// convolution of the grid with zeros around it. Parameters: fc1.{weight [M, C], bias},
-// dwconv.dwconv.{weight [M, 1, 3, 3], bias}, fc2.{weight [C, M], bias}.
+// The MLP of PVTv2 (Wang et al., PVT v2: Improved Baselines with Pyramid Vision Transformer, 2022):
+//     fc2(gelu(conv(fc1 x)))
+// where conv is a depthwise 3 x 3 convolution over the grid with zeros around it. Parameters:
+// fc1.{weight [M, C], bias}, dwconv.dwconv.{weight [M, 1, 3, 3], bias}, fc2.{weight [C, M], bias}.
 #pragma once
 
 #include "dtn/nn/block_parts.h"
@@ -17,7 +17,7 @@ class ConvMlp final : public BlockMlp {
   };
   ConvMlp(const Scope&, const Options&);
 
-  // No tokens stand ahead of the grid.
+  // The input must have no prefix tokens.
   Variable forward(Context&, const Variable& x, const TokenGrid& grid,
                    const LinearValues& last) const override;
   Variable forward_add(Context&, const Variable& x, const TokenGrid& grid, const LinearValues& last,

@@ -1,4 +1,4 @@
-// What is left out at random while training. The random numbers come from the path of the module.
+// Dropout and DropPath. Their random numbers depend on the path of the module.
 #pragma once
 
 #include "dtn/autograd/context.h"
@@ -7,7 +7,7 @@
 
 namespace dtn {
 
-// Single elements, with probability `rate`.
+// Drops single elements in training, with probability `rate`.
 class Dropout {
  public:
   Dropout(const Scope& scope, double rate) : rate_(rate), stream_(stream_of(scope.path)) {}
@@ -22,8 +22,8 @@ class Dropout {
   std::uint32_t stream_;
 };
 
-// The whole residual branch of a sample, with probability `rate` (stochastic depth, see
-// ops/drop.h).
+// Drops the whole residual branch of a sample in training, with probability `rate` (stochastic
+// depth, see ops/drop.h).
 class DropPath {
  public:
   DropPath(const Scope& scope, double rate) : rate_(rate), stream_(stream_of(scope.path)) {}

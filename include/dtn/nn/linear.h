@@ -6,8 +6,8 @@
 
 namespace dtn {
 
-// What a product takes of a linear layer: its parameters, or values made of them. Weight [out, in],
-// bias [out] or undefined.
+// Weight and bias for a product: the parameters of a linear layer, or values computed from them.
+// Weight [out, in], bias [out] or undefined.
 struct LinearValues {
   Variable weight, bias;
 };
@@ -16,7 +16,7 @@ struct Linear {
   struct Options {
     bool bias = true;
     InitKind init = InitKind::kTruncatedNormal;  // of the weight; a bias starts at 0
-    // In the place of these; unset: those.
+    // Initializers; unset: the defaults above.
     CustomInit weight_init{}, bias_init{};
   };
   Linear(const Scope& scope, std::int64_t in, std::int64_t out)
@@ -27,7 +27,7 @@ struct Linear {
   Variable forward(Context&, const Variable& x) const;
   Variable reference(Context&, const Variable& x) const;
 
-  // The parameters as operations take them; a layer without bias has an undefined one.
+  // The parameters as inputs of operations. The bias is undefined if the layer has none.
   const Variable& w() const { return weight->variable; }
   const Variable& b() const;
   LinearValues values() const { return {w(), b()}; }

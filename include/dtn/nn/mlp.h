@@ -1,7 +1,7 @@
 // The MLP of a transformer block. Parameters: fc1.{weight [M, C], bias [M]}, fc2.{weight [C, M],
 // bias [C]}; z = x W1^T + b1.
-//   plain           act(z) W2^T + b2
-//   swiglu_packed   (act(g) u) W2^T + b2, (g, u) the halves of z; fc2.weight is [C, M / 2]
+//     plain           act(z) W2^T + b2
+//     swiglu_packed   (act(g) u) W2^T + b2, (g, u) the halves of z; fc2.weight is [C, M / 2]
 #pragma once
 
 #include "dtn/config/model_config.h"
@@ -14,10 +14,10 @@ class Mlp final : public BlockMlp {
   struct Options {
     std::int64_t channels;  // C
     std::int64_t hidden;    // M
-    double dropout = 0;     // behind either layer
+    double dropout = 0;     // after both layers
     MlpKind kind = MlpKind::kPlain;
     MlpActivation act = MlpActivation::kGelu;
-    // How both layers start; unset: as linear layers do.
+    // Initializers of both layers; unset: those of linear layers.
     CustomInit weight_init{}, bias_init{};
   };
   Mlp(const Scope&, const Options&);
@@ -26,10 +26,10 @@ class Mlp final : public BlockMlp {
   Variable forward(Context& ctx, const Variable& x) const {
     return forward(ctx, x, {}, fc2_.values());
   }
-  // How the tokens are arranged is of no account.
+  // Ignores the grid.
   Variable forward(Context&, const Variable& x, const TokenGrid&,
                    const LinearValues& last) const override;
-  // In one operation, see ops::mlp_residual.
+  // Runs as one operation, see ops::mlp_residual.
   Variable forward_add(Context&, const Variable& x, const TokenGrid&, const LinearValues& last,
                        const Variable& residual, const Tensor& scale) const override;
   const Linear& last() const override { return fc2_; }

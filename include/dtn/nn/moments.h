@@ -1,6 +1,6 @@
 // Positional normalization and the moment shortcut (Li, Wu, Weinberger and Belongie, "Positional
-// normalization", 2019): the moments that an encoder's normalization takes out are put back in at
-// the decoder. Layers for C++ programs.
+// normalization", 2019). The encoder's normalization removes moments, and the decoder applies them
+// again. Layers for C++ programs.
 //
 //   auto [y, mean, std] = PositionalNorm(1e-5).forward(ctx, x);        // in the encoder
 //   Variable z = moment_shortcut(ctx, features, mean, std);            // in the decoder
@@ -11,9 +11,10 @@
 
 namespace dtn {
 
-// y = (x - mean) / std, std = sqrt(var + eps), for each token of x [B, T, C] over its channels,
-// with the biased variance of the paper (the authors' PyTorch code divides by C - 1). No
-// parameters; with LayerNorm's weight and bias behind it, it is LayerNorm.
+// Normalizes each token of x [B, T, C] over its channels:
+//     y = (x - mean) / std,  std = sqrt(var + eps)
+// The variance is biased, as in the paper (the authors' PyTorch code divides by C - 1). No
+// parameters. Followed by LayerNorm's weight and bias it is LayerNorm.
 class PositionalNorm {
  public:
   explicit PositionalNorm(double eps = 1e-5) : eps_(eps) {}
@@ -29,18 +30,18 @@ class PositionalNorm {
   double eps_;
 };
 
-// std x + mean, for x [B, T, C'] with as many tokens as the encoder had and any number of channels.
+// std x + mean, for x [B, T, C'] with the encoder's number of tokens and any number of channels.
 inline Variable moment_shortcut(Context& ctx, const Variable& x, const Variable& mean,
                                 const Variable& std) {
   return ops::scale_shift_tokens(ctx, x, std, mean);
 }
 
-// The dynamic moment shortcut: gain and shift of every element of x from the encoder's moments, by
-// a small convolutional network over the grid,
-//   y = x (1 + gain) + shift,   (shift, gain) = conv(relu(conv([mean, std])))
+// The dynamic moment shortcut: a small convolutional network over the grid computes gain and shift
+// of every element of x from the encoder's moments:
+//     y = x (1 + gain) + shift,   (shift, gain) = conv(relu(conv([mean, std])))
 // with 3 x 3 convolutions and zeros around the grid. Parameters: hidden.{weight [M, 9 2], bias [M]}
-// and modulation.{weight [2 C, 9 M], bias [2 C]} with the rows of the shift first. A weight's
-// columns are the neighbours, row by row, and within each the channels.
+// and modulation.{weight [2 C, 9 M], bias [2 C]} with the rows of the shift first. The columns of a
+// weight are the neighbours, row by row, and within each neighbour the channels.
 class DynamicMomentShortcut {
  public:
   struct Options {

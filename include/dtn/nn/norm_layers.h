@@ -1,10 +1,10 @@
-// Layers with a normalizer at one end, as convolutional networks have them.
+// Layers fused with a normalizer before or after them, as in convolutional networks.
 //
-// In an evaluation a BatchNorm is a gain g and a shift s of every channel. They go into the weights
-// of the layer then, of which there are few, and not into the tokens, of which there are many:
-//   behind the layer   g (W x) + s = (g W) x + s,           g a factor of each row
-//   ahead of it        W (g x + s) + b = (W g) x + b + W s,  g a factor of each column
-// Nothing that is saved changes. Normalizers that depend on their input stay where they are.
+// In an evaluation a BatchNorm is a gain g and a shift s for each channel. They are folded into the
+// small weight of the layer, so that the tokens need no extra pass:
+//     normalizer after the layer    g (W x) + s = (g W) x + s            g scales the rows
+//     normalizer before the layer   W (g x + s) + b = (W g) x + b + W s  g scales the columns
+// Saved parameters do not change. A normalizer that depends on its input is not folded.
 #pragma once
 
 #include <memory>
@@ -15,24 +15,24 @@
 
 namespace dtn {
 
-// The normalizer behind a layer.
+// The normalizer after a layer.
 struct OutputNorm {
   NormConfig norm;
-  NormShape shape;  // channels: those that the layer puts out
-  // Its parameter `weight` starts at 0, and so does a residual branch that ends in it.
+  NormShape shape;  // its channels are the layer's output channels
+  // The parameter `weight` starts at 0, and so does a residual branch that ends in the normalizer.
   bool zero = false;
 };
 
 // A convolution without bias, then a normalizer.
 class ConvNorm {
  public:
-  // The parameters of the convolution lie in the first scope, the normalizer's in the second;
-  // options.bias is left out of account.
+  // The first scope holds the parameters of the convolution, the second those of the normalizer.
+  // options.bias is ignored.
   ConvNorm(const Scope& conv, const Scope& norm, std::int64_t in, TokenConv::Options options,
            const OutputNorm& output);
 
   Tokens forward(Context&, const Tokens&) const;
-  // Both one after the other, by their references.
+  // Runs the references of both layers in turn.
   Tokens reference(Context&, const Tokens&) const;
 
  private:
@@ -43,12 +43,12 @@ class ConvNorm {
 // A linear layer without bias, then a normalizer. Scopes as above.
 class LinearNorm {
  public:
-  // The weight starts uniform within +-1 / sqrt(in).
+  // The initial weight is uniform within +-1 / sqrt(in).
   LinearNorm(const Scope& linear, const Scope& norm, std::int64_t in, const OutputNorm& output);
 
   // x [B, T, in] -> [B, T, channels], T = grid.tokens()
   Variable forward(Context&, const Variable& x, const TokenGrid& grid) const;
-  // The same, showing an observer of the context what the normalizer does.
+  // forward(), which also shows the normalizer's input and output to the observer of the context.
   Variable forward_shown(Context&, const Variable& x, const TokenGrid& grid) const;
   Variable reference(Context&, const Variable& x, const TokenGrid& grid) const;
   const Normalizer& norm() const { return *norm_; }

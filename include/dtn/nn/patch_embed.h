@@ -1,6 +1,5 @@
-// From images to tokens: a convolution whose stride is its size, so that each patch of P x P pixels
-// becomes a token. Parameters: proj.weight [C, channels, P, P], proj.bias [C] where there is
-// one.
+// Patch embedding: a convolution with stride P and kernel P x P turns each patch of an image into a
+// token. Parameters: proj.weight [C, channels, P, P], and with bias proj.bias [C].
 #pragma once
 
 #include "dtn/nn/scope.h"
@@ -20,8 +19,8 @@ class PatchEmbed {
   };
   PatchEmbed(const Scope&, const Options&);
 
-  // images [B, channels, height, width] float32 (float64 with float64 weights), of which P divides
-  // height and width. Tokens come in the type ctx.mode.compute.
+  // images [B, channels, height, width] float32 (float64 with float64 weights); P must divide
+  // height and width. Tokens have the type ctx.mode.compute.
   Tokens forward(Context&, const Tensor& images) const;
 
  private:

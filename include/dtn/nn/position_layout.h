@@ -1,4 +1,4 @@
-// The layout of a table of positions: the entries that a table holds, and the grid they belong to.
+// The layout of a table of positions: its entries and the grid to which they belong.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ enum class PositionKind {
 struct PositionLayout {
   PositionKind kind = PositionKind::kTokens;
   std::int64_t height = 0, width = 0;  // h, w
-  std::int64_t prefix = 0;             // rows ahead of the grid, which belong to prefix tokens
+  std::int64_t prefix = 0;             // rows before the grid, which belong to prefix tokens
   bool operator==(const PositionLayout&) const = default;
 };
 

@@ -1,8 +1,8 @@
 // Self-attention whose keys and values come from a coarser map of the same tokens (PVT; Wang et
 // al., Pyramid Vision Transformer, ICCV 2021, Section 3.3). Parameters: q.weight [C, C], kv.weight
-// [2 C, C] (all keys, then all values), q.bias, kv.bias with qkv_bias; proj.{weight, bias}; with a
-// reduction r > 1 sr.{weight [C, C, r, r], bias}, a convolution with kernel and stride r, and
-// norm.{weight, bias}, a LayerNorm of what it makes; with `position` pos_proj.weight [H, 3].
+// [2 C, C] (all keys, then all values), q.bias, kv.bias with qkv_bias; proj.{weight, bias}. With a
+// reduction r > 1 also sr.{weight [C, C, r, r], bias}, a convolution with kernel and stride r, and
+// norm.{weight, bias}, a LayerNorm of its output. With `position` also pos_proj.weight [H, 3].
 #pragma once
 
 #include <memory>
@@ -22,24 +22,24 @@ class ReducedAttention final : public BlockAttention {
     std::int64_t reduction = 1;  // r
     bool qkv_bias = true;
     ConvInit init = ConvInit::kFanIn;  // of sr
-    bool position = false;  // a bias for where keys stand from queries, see offsets_to_cells
+    bool position = false;  // bias by the offsets from queries to keys, see offsets_to_cells
   };
   ReducedAttention(const Scope&, const Options&);
 
-  // Tokens ahead of the grid are only for r = 1 without positions. Rows and columns that r does not divide are left
-  // over at the end, and have queries alone.
+  // Prefix tokens are allowed only for r = 1 without positions. The last rows and columns that r
+  // does not divide have queries but no keys.
   Variable mix(Context&, const Variable& x, const TokenGrid& grid) const override;
   Variable mix_first(Context&, const Variable& x, std::int64_t count) const override;
   bool has_first_path() const override { return !reduce_ && !position_; }
   const Linear* projection() const override { return &proj_; }
 
  private:
-  // The grids are for those who look on.
+  // The grids serve only observers.
   Variable attend(Context&, const Variable& queries, const TokenGrid& query_grid,
                   const Variable& source, const TokenGrid& source_grid, const Variable& bias) const;
   Variable bias_of(Context&, const TokenGrid& grid) const;
 
-  // What depends on the grid, the type and the device alone.
+  // Cached offsets. They depend only on the grid, the type and the device.
   struct Offsets {
     TokenGrid grid;
     Tensor values;
@@ -48,10 +48,10 @@ class ReducedAttention final : public BlockAttention {
   std::int64_t channels_, heads_, reduction_;
   Linear q_, kv_;
   std::optional<TokenConv> reduce_;
-  std::unique_ptr<Normalizer> norm_;  // null without that
-  Parameter* position_ = nullptr;     // null: none
+  std::unique_ptr<Normalizer> norm_;  // null without reduction
+  Parameter* position_ = nullptr;     // null: no positional bias
   Linear proj_;
-  mutable Offsets offsets_{};  // of the grid that came last; the first pass makes them
+  mutable Offsets offsets_{};  // of the most recent grid
 };
 
 }  // namespace dtn

@@ -1,4 +1,4 @@
-// Blocks of a model that may be run again in the backward pass instead of being saved.
+// Blocks of a model that can run again in the backward pass instead of saving activations.
 #pragma once
 
 #include <functional>
@@ -8,8 +8,8 @@
 
 namespace dtn {
 
-// `block` of x; a pure function of x, its parameters and the context, see checkpoint(), which it
-// goes through where ctx.mode.checkpoint_blocks says so.
+// Runs `block` on x, through checkpoint() if ctx.mode.checkpoint_blocks is set. `block` must be a
+// pure function of x, its parameters and the context.
 inline Variable run_block(Context& ctx, const Variable& x,
                           std::function<Variable(Context&, const Variable&)> block) {
   return ctx.mode.checkpoint_blocks ? checkpoint(ctx, x, std::move(block)) : block(ctx, x);

@@ -1,13 +1,13 @@
-// What normalizers over the batch gather while they train and use afterwards.
+// Running statistics of batch normalizers: updated in training, used in evaluation.
 #pragma once
 
 #include "dtn/nn/scope.h"
 
 namespace dtn {
 
-// Buffers running_mean [C] (0 at first) and running_var [C] (of the unbiased variance, 1 at first),
-// moved towards those of each batch by `momentum`, as PyTorch's BatchNorm does. With `sync`, the
-// batch is that of all ranks.
+// Buffers running_mean [C] (initially 0) and running_var [C] (of the unbiased variance, initially
+// 1). Each batch moves them towards its statistics by `momentum`, as in PyTorch's BatchNorm. With
+// `sync`, the statistics are those of the batch of all ranks.
 struct RunningStatistics {
   Buffer *mean, *variance;
   double momentum;

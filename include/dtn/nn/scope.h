@@ -1,6 +1,5 @@
-// Where a module is in the model. Modules are made with a scope and ask it for what they need; the
-// names of parameters and buffers, which of them decay, where they lie and which random numbers are
-// the module's all follow from its path.
+// The place of a module in the model. Modules are built with a scope and create their parameters
+// and buffers with it. Their names, weight decay, memory and random numbers follow from the path.
 //
 //   Linear(const Scope& scope, ...) : weight(scope.weight("weight", {out, in}, ...)) {}
 //   Block(const Scope& scope, ...) : fc1(scope / "mlp" / "fc1", ...) {}
@@ -19,14 +18,14 @@ class NormRegistry;
 struct Scope {
   ParameterStore& store;
   std::string path;  // as in timm, parts joined by dots: blocks.0.attn; empty for the whole model
-  const NormRegistry* norms = nullptr;  // what make_normalizer() chooses from; null: ours
+  const NormRegistry* norms = nullptr;  // for make_normalizer(); null: the library's registry
 
   Scope(ParameterStore& in, std::string at = {}, const NormRegistry* registry = nullptr)
       : store(in), path(std::move(at)), norms(registry) {}
 
-  // The scope of a part.
+  // The scope of a submodule.
   Scope operator/(std::string_view part) const { return {store, name(part), norms}; }
-  // The i-th of several equal parts.
+  // The scope of the i-th of several equal submodules.
   Scope operator/(int i) const { return *this / std::to_string(i); }
 
   // <path>.<of>
@@ -34,7 +33,7 @@ struct Scope {
     return path.empty() ? std::string(of) : path + "." + std::string(of);
   }
 
-  // A new parameter or buffer. Throws Error when the name is taken or the store is allocated.
+  // Adds a parameter or buffer. Throws Error if the name is taken or the store is allocated.
   Parameter* weight(std::string_view of, const Shape& shape, InitKind init,
                     Decay decay = Decay::kNo) const {
     return store.add(name(of), shape, init, decay);

@@ -1,4 +1,5 @@
-// A convolution of the tokens of a grid. Parameters: weight [out, in / groups, k, k], which decays,
+// A convolution over the tokens of a grid. Parameters: weight [out, in / groups, k, k], which
+// decays,
 // and bias [out].
 #pragma once
 
@@ -10,7 +11,7 @@
 
 namespace dtn {
 
-// How a convolution's parameters start.
+// Initialization of a convolution's parameters.
 enum class ConvInit {
   kFanIn,   // PyTorch's default: uniform within +-1 / sqrt(in / groups k k), the bias too
   kFanOut,  // He et al. 2015: normal with variance 2 / (k k out / groups); the bias 0
@@ -21,19 +22,19 @@ class TokenConv {
   struct Options {
     std::int64_t kernel;
     std::int64_t stride = 1, padding = 0;
-    std::int64_t groups = 1;  // `in` of them: each channel alone
+    std::int64_t groups = 1;  // equal to `in`: a depthwise convolution
     bool bias = true;
     ConvInit init = ConvInit::kFanIn;
   };
-  // Throws Error when the channels do not divide into the groups.
+  // Throws Error if the groups do not divide the channels.
   TokenConv(const Scope&, std::int64_t in, std::int64_t out, const Options&);
 
-  // x [B, h w, in] -> [B, h' w', out] with the grid ops::convolved_grid. Throws Error when tokens
-  // stand ahead of the grid.
+  // x [B, h w, in] -> [B, h' w', out] with the grid ops::convolved_grid. Throws Error if there are
+  // prefix tokens.
   Tokens forward(Context& ctx, const Tokens& tokens) const {
     return forward(ctx, tokens, values());
   }
-  // The same with other values in place of the parameters.
+  // The same with other values instead of the parameters.
   Tokens forward(Context&, const Tokens&, const LinearValues&) const;
   Tokens reference(Context&, const Tokens&) const;
 

@@ -16,17 +16,17 @@ class WindowAttention final : public BlockAttention {
     std::int64_t channels;   // C
     std::int64_t heads;      // H
     std::int64_t window;     // w, tokens along a side
-    std::int64_t shift = 0;  // of the windows, by so many rows and columns
+    std::int64_t shift = 0;  // shift of the windows in rows and columns
     bool qkv_bias = true;
   };
   WindowAttention(const Scope&, const Options&);
 
-  // Throws Error for a grid that windows do not fill, or with tokens ahead of it.
+  // Throws Error if the windows do not fill the grid or there are prefix tokens.
   Variable mix(Context&, const Variable& x, const TokenGrid& grid) const override;
   const Linear* projection() const override { return &proj_; }
 
  private:
-  // What depends on the grid and the device alone.
+  // Cached windows. They depend only on the grid and the device.
   struct Windows {
     TokenGrid grid;
     std::shared_ptr<const ops::TokenGroups> groups;
@@ -38,7 +38,7 @@ class WindowAttention final : public BlockAttention {
   Linear qkv_;
   Parameter* bias_table_;
   Linear proj_;
-  mutable Windows windows_{};  // of the grid that came last; the first pass makes them
+  mutable Windows windows_{};  // of the most recent grid
 };
 
 }  // namespace dtn

@@ -1,5 +1,4 @@
-// Windows of a grid of tokens, and biases of attention for where tokens stand relative to each
-// other.
+// Windows of a grid of tokens, and attention biases by relative position.
 #pragma once
 
 #include <cstdint>
@@ -10,29 +9,33 @@
 namespace dtn {
 
 // The windows of Swin (Liu et al., ICCV 2021, Section 3.2) over tokens in raster order, as groups
-// of window x window tokens: windows in raster order, and raster order inside. With a shift the
+// of window x window tokens; windows and the tokens inside are in raster order. With a shift the
 // grid is rolled first: row i of the rolled grid is row (i + shift) mod grid_h, columns likewise.
-// Rows of the rolled grid are then of three kinds, those before grid_h - window, those from there
-// to grid_h - shift and the rest, which the roll brought next to others; columns likewise; and
-// tokens of different kinds are of different regions. Without a shift there are no regions.
-// Throws Error where the window does not divide the grid, or the shift is not below the window.
+// The rows of the rolled grid then have three kinds: those before grid_h - window, those from there
+// to grid_h - shift, and the rest, which the roll moved next to unrelated rows. Columns likewise.
+// Tokens of different kinds belong to different regions. Without a shift there are no regions.
+// Throws Error if the window does not divide the grid, or the shift is not below the window.
 std::shared_ptr<const ops::TokenGroups> shifted_windows(std::int64_t grid_h, std::int64_t grid_w,
                                                         std::int64_t window, std::int64_t shift,
                                                         Device device);
 
-// Which row of Swin's table [(2 w - 1)^2, H] the bias of a query (y, x) and a key (y', x') of a
-// window of w x w is: (y - y' + w - 1) (2 w - 1) + x - x' + w - 1. [w^4] int64, query by query.
+// Row of Swin's table [(2 w - 1)^2, H] that holds the bias of a query (y, x) and a key (y', x') in
+// a window of w x w:
+//     (y - y' + w - 1) (2 w - 1) + x - x' + w - 1
+// Returns [w^4] int64, query by query.
 Tensor window_bias_index(std::int64_t window, Device device);
 
-// Which column of LeViT's table [H, grid_h grid_w] (Graham et al., ICCV 2021, Section 4.2) the bias
-// of a query (y, x) and a key (y', x') is: |stride y - y'| grid_w + |stride x - x'|. Keys are all
-// tokens of the grid, queries those in every stride-th row and column of it, from the first on.
-// [queries keys] int64, query by query.
+// Column of LeViT's table [H, grid_h grid_w] (Graham et al., ICCV 2021, Section 4.2) that holds the
+// bias of a query (y, x) and a key (y', x'):
+//     |stride y - y'| grid_w + |stride x - x'|
+// Keys are all tokens of the grid, queries those of every stride-th row and column, starting with
+// the first. Returns [queries keys] int64, query by query.
 Tensor distance_bias_index(std::int64_t grid_h, std::int64_t grid_w, std::int64_t stride,
                            Device device);
 
-// Biases [H, queries, keys] out of a table [R, H] whose rows are offsets, as Swin's, or [H, R], as
-// LeViT's. index [queries keys] int64, on the device of the table.
+// Biases [H, queries, keys] from a table: bias_from_rows() takes [R, H] with offsets as rows, as in
+// Swin, bias_from_columns() takes [H, R], as in LeViT. index [queries keys] int64, on the device of
+// the table.
 Variable bias_from_rows(Context&, const Variable& table, const Tensor& index, std::int64_t queries);
 Variable bias_from_columns(Context&, const Variable& table, const Tensor& index,
                            std::int64_t queries);

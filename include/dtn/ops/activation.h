@@ -1,4 +1,4 @@
-// Activation functions other than exact GELU (ops/linear.h), elementwise, of any type.
+// Elementwise activation functions of any type. Exact GELU is in ops/linear.h.
 #pragma once
 
 #include "dtn/autograd/context.h"
@@ -8,7 +8,8 @@ namespace dtn::ops {
 Variable relu(Context&, const Variable& x);  // max(x, 0), with slope 0 at 0
 Variable silu(Context&, const Variable& x);  // x / (1 + e^-x)
 Variable tanh(Context&, const Variable& x);
-// GELU by tanh: x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
+// The tanh approximation of GELU:
+//     x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3)))
 Variable gelu_tanh(Context&, const Variable& x);
 Variable quick_gelu(Context&, const Variable& x);  // x / (1 + e^-1.702 x), as in CLIP
 Variable hardswish(Context&, const Variable& x);   // x clip(x + 3, 0, 6) / 6

@@ -1,9 +1,9 @@
-// Convolutions and poolings of the tokens of a grid, and how images become such tokens.
+// Convolutions and poolings over the tokens of a grid, and the conversion of images to tokens.
 //
-// Tokens are [B, T, C], T = grid_h grid_w in raster order, channels innermost: the layout of
-// everything else, so that no map is ever turned around between a convolution and a normalizer.
+// Tokens are [B, T, C], T = grid_h grid_w in raster order, channels innermost. All other layers use
+// this layout too, so no transposition is needed between a convolution and a normalizer.
 // Activations are float32, bfloat16 or float64; parameters float32 (float64 with float64). Sums are
-// taken in float32 or wider and rounded once. Every operation has a reference written in primitive
+// taken in float32 or wider and rounded once. Every operation has a reference made of primitive
 // operations.
 #pragma once
 
@@ -13,21 +13,23 @@
 
 namespace dtn::ops {
 
-// The grid behind a convolution or a pooling: (n + 2 padding - kernel) / stride + 1, rounded down,
-// along each axis. Throws Error where a kernel does not fit.
+// Output grid of a convolution or a pooling: (n + 2 padding - kernel) / stride + 1, rounded down,
+// along each axis. Throws Error if a kernel does not fit.
 std::array<std::int64_t, 2> convolved_grid(const std::array<std::int64_t, 2>& grid,
                                            const std::array<std::int64_t, 2>& kernel,
                                            const std::array<std::int64_t, 2>& stride,
                                            const std::array<std::int64_t, 2>& padding);
 
 // x [B, grid_h grid_w, C], weight [O, C / groups, kh, kw] (PyTorch's layout), bias [O] or undefined
-// -> [B, h' w', O] on the convolved grid h' x w'. A correlation, as everywhere in deep learning.
+// -> [B, h' w', O] on the output grid h' x w'. Computes a cross-correlation, as usual in deep
+// learning.
 Variable convolution(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
                      const Variable& weight, const Variable& bias,
                      const primitive::Conv2d& how = {});
 
-// x [B, grid_h grid_w, C] -> [B, h' w', C]. Padding is smaller than the window. Of inputs that share
-// a window's maximum the first in raster order has its gradient; padding never is the maximum.
+// x [B, grid_h grid_w, C] -> [B, h' w', C]. The padding must be smaller than the window. If several
+// inputs share a window's maximum, the first in raster order gets the gradient. Padding is never
+// the maximum.
 Variable max_pool(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
                   const primitive::Pool2d& how);
 Variable avg_pool(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
@@ -37,13 +39,13 @@ Variable avg_pool(Context&, const Variable& x, std::int64_t grid_h, std::int64_t
 // `dtype`. Images get no gradient.
 Variable image_tokens(Context&, const Tensor& images, DType dtype);
 
-// The soft split of T2T-ViT (Yuan et al., ICCV 2021), which is nn.Unfold: token = k x k window of
-// the zero-padded grid in raster order, its channel (c k + ky) k + kx: the channel of the input
-// outermost. x [B, grid_h grid_w, C] -> [B, h' w', C k k].
+// The soft split of T2T-ViT (Yuan et al., ICCV 2021), the same as nn.Unfold. A token is a k x k
+// window of the zero-padded grid, in raster order. Its channel (c k + ky) k + kx comes from the
+// input channel c, so the input channel is outermost. x [B, grid_h grid_w, C] -> [B, h' w', C k k].
 Variable soft_split(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
                     std::int64_t k, std::int64_t stride, std::int64_t padding);
 
-// The tokens of every s-th row and column, the first among them:
+// The tokens of every s-th row and column, starting with the first:
 // x [B, grid_h grid_w, C] -> [B, ceil(grid_h / s) ceil(grid_w / s), C].
 Variable every_nth(Context&, const Variable& x, std::int64_t grid_h, std::int64_t grid_w,
                    std::int64_t s);

@@ -1,8 +1,8 @@
-// Linear layers, alone and with what surrounds them in a transformer block.
+// Linear layers, alone or fused with their neighbours in a transformer block.
 //
 // Shapes: x [..., in], weight [out, in], bias [out] (undefined: none). Activations are float32,
 // bfloat16 or float64; parameters float32 (float64 with float64), see Variable::value_as.
-// Every fused operation has a reference written in primitive operations: same result, no fusion.
+// Every fused operation has a reference made of primitive operations: same result, no fusion.
 #pragma once
 
 #include "dtn/autograd/context.h"
@@ -12,12 +12,12 @@ namespace dtn::ops {
 // y = x W^T + b  [..., out]
 Variable linear(Context&, const Variable& x, const Variable& weight, const Variable& bias);
 
-// The same with rows [begin, end) of weight and bias alone: [..., end - begin]. The other
-// rows get no gradient.
+// linear() with only rows [begin, end) of weight and bias: [..., end - begin]. The other rows get
+// no gradient.
 Variable linear_rows(Context&, const Variable& x, const Variable& weight, const Variable& bias,
                      std::int64_t begin, std::int64_t end);
 
-// y = gelu(x W^T + b), exact: gelu(z) = z Phi(z)
+// y = gelu(x W^T + b), with the exact gelu(z) = z Phi(z)
 Variable linear_gelu(Context&, const Variable& x, const Variable& weight, const Variable& bias);
 
 // y = residual + s_b (x W^T + b), where s_b is the drop-path scale of sample b: row_scale [B] in
@@ -25,10 +25,11 @@ Variable linear_gelu(Context&, const Variable& x, const Variable& weight, const 
 Variable linear_residual(Context&, const Variable& x, const Variable& weight, const Variable& bias,
                          const Variable& residual, const Tensor& row_scale);
 
-// The MLP branch of a block, y = residual + s_b (gelu(x W1^T + b1) W2^T + b2), or the branch alone
-// when residual is undefined (and row_scale with it). Saves the hidden layer before the activation;
-// the activation is recomputed inside the backward product, or saved as well on a CUDA device with
-// memory to spare, to the same bits.
+// The MLP branch of a block:
+//     y = residual + s_b (gelu(x W1^T + b1) W2^T + b2)
+// or the branch alone if residual (and with it row_scale) is undefined. Saves the hidden layer
+// before the activation. The activation is recomputed inside the backward product, or saved too on
+// a CUDA device with enough free memory; the bits are the same.
 Variable mlp_residual(Context&, const Variable& x, const Variable& weight1, const Variable& bias1,
                       const Variable& weight2, const Variable& bias2, const Variable& residual,
                       const Tensor& row_scale);

@@ -1,44 +1,47 @@
-// Normalizations and products whose gains and shifts come from elsewhere: from a condition, or from
-// another part of the network.
+// Normalizations and products whose gains and shifts are inputs: from a condition, or from another
+// part of the network.
 //
 // Activations are float32, bfloat16 or float64. Gains, shifts and moments of samples and tokens
-// have the accumulator type (float32; float64 for float64): they are few, and what rounds them
-// moves whole channels. Every operation has a reference in primitive operations.
+// have the accumulator type (float32; float64 for float64): they are few, and a rounding error in
+// one moves whole channels. Every operation has a reference made of primitive operations.
 #pragma once
 
 #include "dtn/autograd/context.h"
 
 namespace dtn::ops {
 
-// y = gain_b (x - mean) / sqrt(var + eps) + shift_b, LayerNorm over C with a gain and a shift for
-// each sample: x [B, T, C], modulation [B, 2 C] with the shifts first, then the gains. A gradient
-// that already waits at x is added in the same pass.
+// LayerNorm over C with a gain and a shift for each sample:
+//     y = gain_b (x - mean) / sqrt(var + eps) + shift_b
+// x [B, T, C], modulation [B, 2 C] with the shifts first, then the gains. The backward pass adds a
+// gradient that is already accumulated at x in the same pass.
 Variable modulated_layer_norm(Context&, const Variable& x, const Variable& modulation, double eps);
 
-// Positional normalization: each token of x [..., C] by its own mean and standard deviation over
-// the channels, y = (x - mean) / std, std = sqrt(var + eps) with the biased variance. mean and std
-// [...], without the channels, in the accumulator type; gradients flow through all three.
+// Positional normalization: each token of x [..., C] by the mean and standard deviation of its
+// channels, with the biased variance:
+//     y = (x - mean) / std,  std = sqrt(var + eps)
+// mean and std [...], without the channels, in the accumulator type. Gradients flow through all
+// three results.
 struct Standardized {
   Variable y, mean, std;
 };
 Standardized standardize_tokens(Context&, const Variable& x, double eps);
 
-// The mean and the standard deviation sqrt(var + eps), with the biased variance, of each channel of
+// Mean and standard deviation sqrt(var + eps), with the biased variance, of each channel of
 // x [B, T, C] over the tokens: [B, C] each, in the accumulator type, with gradients.
 struct MeanAndDeviation {
   Variable mean, std;
 };
 MeanAndDeviation channel_moments(Context&, const Variable& x, double eps);
 
-// y = gain x + shift with one gain and one shift for each token: x [..., C], gain and shift [...].
+// y = gain x + shift, with one gain and one shift per token: x [..., C], gain and shift [...].
 Variable scale_shift_tokens(Context&, const Variable& x, const Variable& gain,
                             const Variable& shift);
 
-// y = x (1 + gain) + shift with a gain and a shift for each element: x [..., C], modulation
-// [..., 2 C], the type of x, with the shifts of a token first, then its gains.
+// y = x (1 + gain) + shift, with a gain and a shift per element: x [..., C], modulation
+// [..., 2 C] in the type of x, with the shifts of a token first, then its gains.
 Variable modulate(Context&, const Variable& x, const Variable& modulation);
 
-// y = residual + gate_b branch, with a gate for each channel of each sample: branch and residual
+// y = residual + gate_b branch, with a gate per channel of each sample: branch and residual
 // [B, T, C], gate [B, C].
 Variable gated_add(Context&, const Variable& residual, const Variable& gate,
                    const Variable& branch);

@@ -5,13 +5,13 @@
 
 namespace dtn::ops {
 
-// y = weight (x - mean) / sqrt(var + eps) + bias over the last dimension, var biased. A gradient
-// that already waits at x is added in the same pass.
+// y = weight (x - mean) / sqrt(var + eps) + bias over the last dimension, var biased. The backward
+// pass adds a gradient that is already accumulated at x in the same pass.
 Variable layer_norm(Context&, const Variable& x, const Variable& weight, const Variable& bias,
                     double eps);
 
-// sum = residual + s_b branch and y = layer_norm(sum), in one pass; scale [B] is the drop-path
-// scale of each sample, or undefined for 1. The same bits as residual_add and layer_norm.
+// sum = residual + s_b branch and y = layer_norm(sum), in one pass. scale [B] is the drop-path
+// scale of each sample, or undefined for 1. Bit-identical to residual_add followed by layer_norm.
 struct SumAndNorm {
   Variable sum, y;
 };

@@ -1,4 +1,4 @@
-// Sequences of different lengths side by side: the tokens that count, without the pads behind them.
+// Packing and unpacking of padded sequences: removes the pads and restores them.
 #pragma once
 
 #include <span>
@@ -8,15 +8,16 @@
 
 namespace dtn::ops {
 
-// How many of the T tokens of each sample count, from a tensor [B] int64 on any device; undefined: all
-// of them. Throws Error for another shape or type, and where one is outside [1, T].
+// Number of valid tokens of each of the B samples, from a tensor [B] int64 on any device.
+// Undefined: all T tokens are valid. Throws Error for another shape or type, or if a length is
+// outside [1, T].
 std::vector<std::int64_t> host_lengths(const Tensor& lengths, std::int64_t batch,
                                        std::int64_t tokens);
 
-// The tokens that count, one sample after the other: x [B, T, C] -> [N, C], N the sum of the
-// lengths. The gradient of pads is 0. What they hold is not looked at.
+// The valid tokens, one sample after the other: x [B, T, C] -> [N, C], where N is the sum of the
+// lengths. The gradient of pads is 0. The values of pads are never read.
 Variable pack_tokens(Context&, const Variable& x, std::span<const std::int64_t> lengths);
-// And back, with zeros for pads: x [N, C] -> [B, T, C].
+// The inverse, with zeros for pads: x [N, C] -> [B, T, C].
 Variable unpack_tokens(Context&, const Variable& x, std::span<const std::int64_t> lengths,
                        std::int64_t tokens);
 

@@ -1,11 +1,11 @@
-// Primitive differentiable operations, of which every fused operation's reference and any layer
-// without kernels of its own is made. They run on every device, in float32 and bfloat16 and on the
-// CPU in float64, with numpy's semantics: shapes broadcast, negative dimensions count from the end.
+// Primitive differentiable operations. The references of all fused operations, and layers without
+// kernels, are made of them. They run on every device in float32 and bfloat16, and on the CPU also
+// in float64. The semantics are numpy's: shapes broadcast, negative dimensions count from the end.
 //
-// bfloat16 is computed in float32 and rounded once by each operation; beside float32 it becomes
-// float32, as in numpy a narrow type beside a wider one does. What adds up many values (statistics,
-// losses) should widen() first and cast() its result back. All other mixtures of types, devices and
-// shapes that do not fit are errors.
+// Each operation computes bfloat16 in float32 and rounds once. bfloat16 combined with float32 gives
+// float32, as in numpy's type promotion. Code that sums many values (statistics, losses) should
+// call widen() first and cast() the result back. All other mixtures of types and devices, and
+// shapes that do not match, are errors.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace dtn::primitive {
 
-// Dimensions: one, or several in braces.
+// One dimension, or several in braces.
 class Dims {
  public:
   Dims(int dim) : dims_{dim}, count_(1) {}
@@ -30,15 +30,15 @@ class Dims {
 
 // --- constants and types ------------------------------------------------------------------------
 
-// Made where they are wanted: nothing is copied from the host.
+// Filled on the device: nothing is copied from the host.
 Variable full(const Shape& shape, DType dtype, Device device, double value);
-// A constant [1] of the type and on the device of `like`.
+// A constant [1] with the type and the device of `like`.
 Variable constant(const Variable& like, double value);
-// x without a way back for gradients.
+// x without a gradient path.
 Variable detach(const Variable& x);
 // Parameters of a bfloat16 model give their low-precision copy.
 Variable cast(Context&, const Variable& x, DType dtype);
-// x in the type that its sums are taken in: float32 for bfloat16, else itself.
+// x in its accumulator type: float32 for bfloat16, else unchanged.
 Variable widen(Context&, const Variable& x);
 
 // --- elementwise --------------------------------------------------------------------------------
@@ -47,12 +47,12 @@ Variable add(Context&, const Variable& a, const Variable& b);
 Variable sub(Context&, const Variable& a, const Variable& b);
 Variable mul(Context&, const Variable& a, const Variable& b);
 Variable div(Context&, const Variable& a, const Variable& b);
-// NaN where either is; where both are equal the gradient goes to a.
+// NaN if either is NaN. If both are equal the gradient goes to a.
 Variable maximum(Context&, const Variable& a, const Variable& b);
 Variable minimum(Context&, const Variable& a, const Variable& b);
 // 1 where a > b, else 0; no gradient.
 Variable greater(const Variable& a, const Variable& b);
-// a where condition is not 0, else b. No gradient goes to the condition.
+// a where condition is not 0, else b. No gradient flows to the condition.
 Variable where(Context&, const Variable& condition, const Variable& a, const Variable& b);
 
 // scale x + shift
@@ -77,7 +77,7 @@ Variable power(Context&, const Variable& x, double exponent);
 
 Variable sum(Context&, const Variable& x, const Dims& dims);
 Variable mean(Context&, const Variable& x, const Dims& dims);
-// NaN where one is. Values that share the maximum share its gradient evenly.
+// NaN if any value is NaN. Values that share the maximum share its gradient evenly.
 Variable max(Context&, const Variable& x, const Dims& dims);
 // Over the last dimension.
 Variable softmax(Context&, const Variable& x);
@@ -91,11 +91,11 @@ Variable broadcast_to(Context&, const Variable& x, const Shape& shape);
 Variable concat(Context&, const Variable& a, const Variable& b, int dim);
 // Elements [begin, end) of dimension dim.
 Variable narrow(Context&, const Variable& x, int dim, std::int64_t begin, std::int64_t end);
-// `before` and `after` more elements along dimension dim, all of that value.
+// Adds `before` and `after` elements with this value along dimension dim.
 Variable pad(Context&, const Variable& x, int dim, std::int64_t before, std::int64_t after,
              double value = 0);
 // Element r of dimension dim of the result is element index[r] of x; index [R] int64, on the device
-// of x. The host checks an index that it can read; on a device one that is out of range gives NaN.
+// of x. An index out of range is an error on the CPU and gives NaN on a GPU.
 Variable gather(Context&, const Variable& x, int dim, const Tensor& index);
 
 // --- products -----------------------------------------------------------------------------------
@@ -108,16 +108,16 @@ struct Conv2d {
   std::int64_t groups = 1;
 };
 // x [B, C, H, W], weight [O, C / groups, kh, kw], bias [O] or undefined -> [B, O, H', W'],
-// H' = (H + 2 padding - kh) / stride + 1. It is a correlation, as everywhere in deep learning, and
-// computed in the type of x, to which weight and bias are brought.
+// H' = (H + 2 padding - kh) / stride + 1. Computes a cross-correlation, as usual in deep learning,
+// in the type of x; weight and bias are converted to it.
 Variable conv2d(Context&, const Variable& x, const Variable& weight, const Variable& bias,
                 const Conv2d& how = {});
 
 struct Pool2d {
   std::array<std::int64_t, 2> kernel, stride, padding{0, 0};  // padding smaller than the kernel
-  bool count_padding = true;  // an average counts the padding as zeros
+  bool count_padding = true;                                  // averages count the padding as zeros
 };
-// x [B, C, H, W]. Of inputs that share a window's maximum the first has its gradient.
+// x [B, C, H, W]. If inputs share a window's maximum, the first of them gets the gradient.
 Variable max_pool2d(Context&, const Variable& x, const Pool2d& how);
 Variable avg_pool2d(Context&, const Variable& x, const Pool2d& how);
 

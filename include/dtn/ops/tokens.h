@@ -1,4 +1,4 @@
-// From images to tokens, and what is done to whole tokens on the way to the head.
+// Conversion of images to tokens, and operations on whole tokens.
 #pragma once
 
 #include "dtn/ops/primitive.h"
@@ -14,8 +14,8 @@ Variable patch_embed(Context&, const Tensor& images, const Variable& weight, con
 // tokens [B, T, C] + positions [1, T, C].
 Variable add_positions(Context&, const Variable& tokens, const Variable& positions);
 
-// Puts tokens that all samples share, such as a class token, first [1, n, C], before the tokens
-// [B, T, C]: [B, n + T, C].
+// Prepends tokens that all samples share, such as a class token: first [1, n, C], tokens [B, T, C]
+// -> [B, n + T, C].
 Variable prepend_tokens(Context&, const Variable& tokens, const Variable& first);
 
 // The first token of each sample, [B, T, C] -> [B, C].
@@ -24,10 +24,10 @@ Variable first_token(Context&, const Variable& tokens);
 // The first `count` tokens of each sample, [B, T, C] -> [B, count, C].
 Variable first_tokens(Context&, const Variable& tokens, std::int64_t count);
 
-// The mean over tokens, [B, T, C] -> [B, C].
+// Mean over the tokens, [B, T, C] -> [B, C].
 Variable mean_token(Context&, const Variable& tokens);
 
-// Conversion of activations between float32, bfloat16 and float64.
+// Converts activations between float32, bfloat16 and float64.
 using primitive::cast;
 
 namespace reference {
