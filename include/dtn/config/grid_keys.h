@@ -1,4 +1,4 @@
-// The keys of a model that the sizes of its position tables follow from.
+// The keys of a model that determine the sizes of its position tables.
 #pragma once
 
 #include <optional>
@@ -8,18 +8,18 @@
 
 namespace dtn {
 
-// An unset key is not known.
+// An unset key is unknown.
 struct GridKeys {
   std::optional<ImageSize> image_size{};
   std::optional<int> patch_size{};
   std::optional<int> window{};
   std::optional<PerStage<int>> norm_pool{};    // model.norm.pool
-  std::optional<ImageSize> init_image_size{};  // of the weights that the model started from
+  std::optional<ImageSize> init_image_size{};  // of the weights that initialized the model
 };
 
-// Reads the keys from a config that a file of weights carries. Keys that the text leaves out come
-// from its model.preset, except norm_pool and init_image_size. Nothing else in the text is checked.
-// Returns no keys if the text is no config of a model.
+// Reads the keys from a config embedded in a weights file. Missing keys come from its model.preset,
+// except norm_pool and init_image_size. The rest of the text is not checked. Returns no keys if the
+// text is not the config of a model.
 GridKeys grid_keys_of(const std::string& text);
 
 }  // namespace dtn

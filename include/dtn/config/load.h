@@ -1,9 +1,8 @@
-// Reading and writing experiment configs. The only implementation that sees YAML is
-// src/config/yaml.cpp.
+// Reading and writing experiment configs. Only src/config/yaml.cpp depends on YAML.
 //
-// Strict: unknown keys, duplicate keys, aliases and anchors, wrong types and impossible values
-// throw ConfigError with file:line:column (or the --set it came from), what is wrong and the
-// nearest thing that would be right.
+// Parsing is strict. Unknown keys, duplicate keys, aliases and anchors, wrong types and impossible
+// values throw ConfigError. The message names file:line:column (or the --set option), the problem
+// and the nearest valid alternative.
 #pragma once
 
 #include <span>
@@ -16,61 +15,61 @@
 
 namespace dtn {
 
-// Presets under names of ours: everything of ModelConfig but image, data and norm choices.
+// The library's presets: all of ModelConfig except image, data and norm choices.
 std::span<const ModelConfig> model_presets();
-// One of those, or a network of timm's by its name there. Throws ConfigError that lists the presets
-// and names the nearest one.
+// A preset, or a network of timm by its timm name. Throws ConfigError, listing the presets and the
+// nearest name, if the name is unknown.
 const ModelConfig& model_preset(const std::string& name);
 
-// The values that a preset of augmentation stands for.
+// The values of an augmentation preset.
 AugmentConfig augment_preset(AugmentPreset preset);
 
-// Finds a config by path, or, for a bare name (with or without .yaml, folders in front allowed),
-// below the folders that the environment lists in DTN_CONFIGS (separated by colons), then in
-// share/dtn/configs beside the program's folder and where the library is installed; then among the
-// public models of timm's, by <architecture>.<tag> or <architecture>. A folder of the Hugging Face
-// hub stands for the config.json in it. Throws ConfigError that lists where it looked and names the
-// nearest config.
+// Finds a config by its path, or by a bare name (with or without .yaml, folders in front allowed).
+// A bare name is searched below the folders in the environment variable DTN_CONFIGS (separated by
+// colons), then in share/dtn/configs beside the program's folder and in the library's installation.
+// Last come the public models of timm, by <architecture>.<tag> or <architecture>. A folder of the
+// Hugging Face hub stands for its config.json. Throws ConfigError, listing the searched places and
+// the nearest config, if nothing is found.
 std::string find_config(const std::string& file_or_name);
 
-// The names by which the configs of these folders are found, sorted.
+// The names under which the configs of these folders are found, sorted.
 std::vector<std::string> shipped_configs();
 
-// Reads `path` (following `base:`, a file or a list of files relative to it), applies `overrides`
-// ("key.path=value", in order), fills the defaults in and checks the whole. `schemas` are the
-// registries it may choose from.
+// Reads `path`, applies `overrides` ("key.path=value", in order), fills in the defaults and checks
+// the result. Follows `base:`, a file or a list of files relative to `path`. `schemas` holds the
+// rows of the registries.
 //
-// What is set higher up wins: the preset is lowest, then base files, the file, the overrides; null
-// goes back to the default. Some choices take along what belonged to them:
-// - another model.norm.type drops the options below it, another data.dataset the split names and
-//   the keys that mean nothing for it;
-// - schedule.steps drops schedule.epochs from below, and the other way round (neither: 300 epochs);
-//   so do schedule.milestones and schedule.decay_epochs; another schedule.name drops the keys that
-//   mean nothing, or something else, for it;
-// - a train.batch_size not above a train.micro_batch from below drops that.
+// Later layers win: preset, base files, the file, overrides. null restores the default. Some values
+// discard dependent keys of lower layers:
+// - another model.norm.type discards the norm's options; another data.dataset discards the split
+//   names and the keys that the new data set does not use;
+// - schedule.steps discards schedule.epochs, and the other way round (neither: 300 epochs);
+//   schedule.milestones and schedule.decay_epochs discard each other too; another schedule.name
+//   discards the keys that it does not use, or uses with another meaning;
+// - a train.batch_size not above train.micro_batch discards train.micro_batch.
 //
-// `resample` is data.resample where nobody sets it. In the config.yaml of a run it is pillow12 in any
-// case, as the run was made before the key and keeps its bits.
+// `resample` is the value of data.resample if no layer sets it. For the config.yaml of a run that
+// value is always pillow12: the run may be older than the key, and its bits must not change.
 ExperimentConfig load_experiment(const std::string& path, std::span<const std::string> overrides,
                                  const ConfigSchemas& schemas,
                                  Resample resample = Resample::kPillow13);
-// True if the file, what it inherits, or an override sets the key.
+// True if the file, a base file, or an override sets the key.
 bool sets_key(const std::string& path, std::span<const std::string> overrides,
               const ConfigSchemas& schemas, const std::string& key);
-// The same as load_experiment() from text, for configs embedded in checkpoints, where data.resample
-// is pillow12 unless it is set; `source` names it in errors. `base:` is an error here.
+// load_experiment() from text, for configs embedded in checkpoints. data.resample is pillow12
+// unless it is set. `source` names the text in errors. `base:` is an error here.
 ExperimentConfig parse_experiment(const std::string& text, const std::string& source,
                                   std::span<const std::string> overrides,
                                   const ConfigSchemas& schemas);
 
-// The fully resolved config as YAML; parse_experiment of it gives the same config back.
+// The fully resolved config as YAML. parse_experiment() of it returns the same config.
 std::string to_yaml(const ExperimentConfig& config);
 // The same as keys and values: {"optim.lr", "0.001"}.
 std::vector<std::pair<std::string, std::string>> config_entries(const ExperimentConfig& config);
-// The same with what each key means as a comment above it.
+// The same with the meaning of each key as a comment above it.
 std::string to_commented_yaml(const ExperimentConfig& config, const ConfigSchemas& schemas);
 
-// What is not the same in two configs, like "optim.lr is 1.0e-03, was 5.0e-04".
+// The differences between two configs, like "optim.lr is 1.0e-03, was 5.0e-04".
 std::vector<std::string> config_differences(const ExperimentConfig& was,
                                             const ExperimentConfig& now);
 

@@ -1,4 +1,4 @@
-// Which normalizer a model uses and how it is set up.
+// The choice of a normalizer and its options.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,10 @@ namespace dtn {
 // A list has one value for each stage of the model.
 using OptionValue =
     std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>>;
-// For people: true, 0.5, [4, 2].
+// For messages: true, 0.5, [4, 2].
 std::string to_string(const OptionValue& value);
 
-// How the value of a normalizer option is written in a config.
+// Form of a normalizer option in a config.
 enum class OptionKind {
   kBool,
   kInt,             // within [min, max]
@@ -24,8 +24,8 @@ enum class OptionKind {
   kChoiceOrNumber,  // a choice, or a number within [min, max]
 };
 
-// One option of one normalizer, declared once in its registry row; the config loader, the help and
-// the checks read it from there.
+// One option of one normalizer, declared once in its registry row. The config loader, the help and
+// the checks use it.
 struct OptionSchema {
   std::string key;
   OptionKind kind;
@@ -34,37 +34,37 @@ struct OptionSchema {
   double min = 0;
   double max = 0;
   std::string doc;
-  bool per_stage = false;  // of kInt: a list, too; the default is the model's own
+  bool per_stage = false;  // kInt: may be a list; the default comes from the model
 };
 
 struct NormConfig;
 
-// Where a normalizer is to stand.
+// The place of a normalizer in a model.
 struct NormSite {
   std::int64_t channels, heads;
-  std::int64_t grid_h = 0, grid_w = 0;  // 0: not known yet
+  std::int64_t grid_h = 0, grid_w = 0;  // 0: unknown
   int stage = 0;
 };
 
-// Why a normalizer cannot stand there, and the option to blame (empty: none of its own).
+// The reason why a normalizer cannot work at a site, and the option at fault (empty: none).
 struct NormProblem {
   std::string option;
   std::string message;
 };
 
-// A registry row, as the config loader sees it.
+// The registry row of a normalizer for the config loader.
 struct NormSchema {
   std::string type;
   std::string doc;
   std::vector<OptionSchema> options;
-  bool needs_grid = false;  // works on the token grid, so a class token may not be among its tokens
-  bool running_statistics = false;  // gathered in training, used in evaluation
-  // What it wants that a plain vision transformer does not have, and where to turn to then; such a
-  // normalizer is listed, but no config can choose it. Empty for the others.
+  bool needs_grid = false;  // works on the token grid, so its tokens may not include a class token
+  bool running_statistics = false;  // updated in training, used in evaluation
+  // Requirements that a plain vision transformer does not meet, and the layer to use instead. A
+  // normalizer with requirements is listed, but no config can choose it. Empty: no requirements.
   std::string needs{};
-  // Its backward pass is not the derivative of its forward pass in training, on purpose.
+  // True if its backward pass in training is, on purpose, not the derivative of its forward pass.
   bool approximate_gradient = false;
-  // What options and site must fulfil beyond the ranges of the options.
+  // Checks options and site beyond the ranges of the options.
   std::optional<NormProblem> (*check)(const NormConfig&, const NormSite&) = nullptr;
 };
 
@@ -77,7 +77,7 @@ struct NormOption {
 struct NormConfig {
   std::string type = "ln";
   // Blocks [0, layers) use `type`, the others LayerNorm; the final norm is always LayerNorm.
-  // Unset: class_token_at, or depth without a class token and where the prefix is taken.
+  // Unset: class_token_at; depth without a class token, or if the normalizer takes the prefix.
   std::optional<int> layers{};
   std::optional<double> eps{};        // unset: the model's eps
   std::vector<NormOption> options{};  // complete: every option of the schema, defaults filled in
@@ -90,16 +90,16 @@ struct NormConfig {
     }
     return nullptr;
   }
-  // The value of an option that is a number, whole or not.
+  // The value of a numeric option.
   std::optional<double> number(const std::string& key) const {
     if (const double* real = find<double>(key)) return *real;
     if (const std::int64_t* whole = find<std::int64_t>(key)) return static_cast<double>(*whole);
     return std::nullopt;
   }
-  // The same for one stage, from 0: a list becomes its entry for it. Throws Error where a list ends
-  // before.
+  // The config for one stage, from 0: each list is replaced by its entry for the stage. Throws
+  // Error if a list is too short.
   NormConfig at_stage(int stage) const;
-  // Whether a normalizer of the grid takes tokens ahead of it (its option `prefix`).
+  // True if a grid normalizer also takes prefix tokens (its option `prefix`).
   bool takes_prefix() const {
     const std::string* prefix = find<std::string>("prefix");
     return prefix && *prefix != "none";

@@ -1,4 +1,4 @@
-// A number of a model that may differ from stage to stage.
+// A model parameter that may differ between stages.
 #pragma once
 
 #include <initializer_list>
@@ -10,29 +10,29 @@
 
 namespace dtn {
 
-// One value for all stages, or a list with one for each. A model of one stage reads it as the value
-// itself.
+// One value for all stages, or a list with one value per stage. Converts to the value itself in a
+// model with one stage.
 template <class T>
 class PerStage {
  public:
   PerStage() : PerStage(T{}) {}
   PerStage(T one) : values_{one} {}
   PerStage(std::initializer_list<T> each) : PerStage(std::vector<T>(each)) {}
-  // A list of one value, too, stays a list.
+  // A list with one value stays a list.
   explicit PerStage(std::vector<T> each) : values_(std::move(each)), is_list_(true) {
     DTN_CHECK(!values_.empty(), "an empty list has nothing for any stage");
   }
 
   bool is_list() const { return is_list_; }
   const std::vector<T>& values() const { return values_; }
-  // Of a stage, from 0. Throws Error for one past the list.
+  // The value of a stage, from 0. Throws Error past the end of the list.
   T at(int stage) const {
     if (!is_list_) return values_.front();
     DTN_CHECK(0 <= stage && stage < static_cast<int>(values_.size()), "a list of ", values_.size(),
               " has nothing for stage ", stage);
     return values_[static_cast<std::size_t>(stage)];
   }
-  // Of a model of one stage. Throws Error for a longer list.
+  // The value in a model with one stage. Throws Error for a longer list.
   operator T() const {
     DTN_CHECK(values_.size() == 1, "a list of ", values_.size(), " values is no single one");
     return values_.front();

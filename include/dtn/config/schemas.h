@@ -1,5 +1,4 @@
-// What the config loader must know of things that live above it: rows of their registries, as plain
-// structs.
+// Registry rows of higher layers as plain structs, for the config loader.
 #pragma once
 
 #include <functional>
@@ -13,27 +12,26 @@ namespace dtn {
 
 struct OptimConfig;
 
-// What does not go together in a model, and the keys to blame: "model.depth".
+// An invalid combination in a model, and the keys at fault: "model.depth".
 struct ModelProblem {
   std::vector<std::string> keys;
   std::string message;
 };
 
-// What is wrong with a configuration beyond the ranges of its keys, sizes of images among it; the
-// normalizer is that of norm.type.
+// Checks a configuration beyond the ranges of its keys, including image sizes. The schema is that
+// of the normalizer norm.type.
 using ModelCheck = std::optional<ModelProblem> (*)(const ModelConfig&, const NormSchema&);
 
 // A family of models.
 struct ModelSchema {
   std::string family;
   std::string doc;
-  // Keys of the section `model` that mean nothing for it: what sets one to anything but the preset's
-  // value is an error. "model.registers".
+  // Keys of the section `model` that the family does not use, such as "model.registers". A value
+  // other than the preset's is an error.
   std::vector<std::string> unused{};
-  ModelCheck check = nullptr;  // null: what vision transformers check
-  bool sequences = false;      // it sees sequences of tokens, not images
-  // Where norm.type stands, in a configuration that passes the check. Null: as in vision
-  // transformers.
+  ModelCheck check = nullptr;  // null: the checks of vision transformers
+  bool sequences = false;      // the input is sequences of tokens, not images
+  // Sites of norm.type in a configuration that passes the check. Null: as in vision transformers.
   std::vector<NormSite> (*norm_sites)(const ModelConfig&) = nullptr;
 };
 
@@ -41,15 +39,15 @@ struct ModelSchema {
 struct DatasetSchema {
   std::string name;  // data.dataset
   std::string doc;
-  // The keys of the section `data` that mean something for it, of those that do not for all: a key
-  // that no data set lists is for every one.
+  // The keys of the section `data` that it uses, apart from keys for all data sets. A key that no
+  // data set lists is for all of them.
   std::vector<std::string> keys;
-  // True if the model's config says which classes there are, as for data that is made up. False if
-  // the data does: it is then opened for a model of 0 classes, which takes any number.
+  // True if the model's config gives the classes, as for synthetic data. False if the data set
+  // gives them: it is then opened for a model of 0 classes, which accepts any number.
   bool classes_of_model = false;
 };
 
-// Anything else that a config calls by name.
+// Any other object that a config names.
 struct NameSchema {
   std::string name;
   std::string doc;
@@ -59,14 +57,13 @@ struct NameSchema {
 struct OptimizerSchema {
   std::string name;  // optim.name
   std::string doc;
-  // Keys of the section `optim` that mean nothing for it and are an error beside it.
+  // Keys of the section `optim` that it does not use; setting one is an error.
   std::vector<std::string> unused{};
-  // Sets what it wants in place of the defaults of OptimConfig; null: nothing. What a config says
-  // comes on top.
+  // Sets its defaults in OptimConfig, before the values of the config; null: none.
   std::function<void(OptimConfig&)> defaults{};
 };
 
-// A figure that an evaluation gives.
+// A result of an evaluation.
 struct FigureSchema {
   std::string name;   // in metrics.jsonl and as metric: of a sweep
   std::string title;  // for people: "top-1"
@@ -74,19 +71,18 @@ struct FigureSchema {
   bool percent = false;  // shown with %, and between 0 and 100
 };
 
-// What may be learnt.
+// A training task.
 struct TaskSchema {
   std::string name;
   std::string doc;
-  std::vector<FigureSchema> figures;  // the first tells which checkpoint is the best
+  std::vector<FigureSchema> figures;  // the first decides which checkpoint is the best
 };
 
-// What augment.policy may begin with: a name, and what follows behind a dash.
+// A possible start of augment.policy: a name, and the rest after a dash.
 struct PolicySchema {
   std::string name;
   std::string doc;
-  // What is wrong with the whole text, if anything, in a sentence that names it. Null: nothing may
-  // follow.
+  // Returns a sentence on the error in the whole text, if any. Null: nothing may follow the name.
   std::function<std::optional<std::string>(const std::string& policy)> check;
 };
 
