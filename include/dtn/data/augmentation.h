@@ -1,4 +1,4 @@
-// What happens to single training images behind the crop: the policies that augment.policy names.
+// Policies named by augment.policy, which change single training images after the crop.
 #pragma once
 
 #include <functional>
@@ -15,32 +15,32 @@
 
 namespace dtn {
 
-struct ImageOpsWorkspace;  // of our own policies
+struct ImageOpsWorkspace;  // for the library's policies
 
-// Immutable, and used by several threads at once.
+// A policy. Immutable; several threads use it at once.
 class Augmentation {
  public:
   virtual ~Augmentation() = default;
 
-  // Changes an image of 1 or 3 channels in place, and keeps its size. What is random about it
-  // depends on the key alone, so that neither workers nor a resumed run make a difference.
+  // Changes an image with 1 or 3 channels in place and keeps its size. Random choices depend only
+  // on the key, so neither the workers nor a resumed run change them.
   virtual void apply(Image& image, const SampleKey& key, ImageOpsWorkspace& workspace) const = 0;
-  // Whether anything happens to that sample at all.
+  // True if the policy changes this sample.
   virtual bool concerns(const SampleKey&) const { return true; }
 };
 
-// What images are like.
+// Preparation of the images that a policy changes.
 struct AugmentationSetup {
-  Interpolation interpolation;  // that they are resized by
-  std::vector<float> mean;      // that they are normalized by, of pixels in [0, 1]; one per channel
-  // Pixels are moved by one drawn of bilinear and bicubic for each operation, in place of the above.
+  Interpolation interpolation;  // for resizing
+  std::vector<float> mean;      // for normalization, of pixels in [0, 1]; one per channel
+  // Each geometric operation draws bilinear or bicubic instead of using `interpolation`.
   bool random_interpolation = false;
 };
 
 struct AugmentationRow {
   PolicySchema schema;
-  // Of the whole text of augment.policy; null: nothing happens. Throws ConfigError that says what is
-  // wrong with the text.
+  // Makes the policy from the whole text of augment.policy; null: no change. Throws ConfigError
+  // explaining an error in the text.
   std::function<std::unique_ptr<Augmentation>(const std::string& policy, const AugmentationSetup&)>
       make;
 
@@ -51,13 +51,13 @@ class AugmentationRegistry : public Registry<AugmentationRow> {
  public:
   explicit AugmentationRegistry(std::vector<AugmentationRow> rows)
       : Registry("augmentation policy", std::move(rows)) {}
-  // The row that a policy begins with. Throws ConfigError that names all there are.
+  // The row whose name starts the policy text. Throws ConfigError, listing all names, if unknown.
   const AugmentationRow& of(const std::string& policy) const {
     return at(policy.substr(0, policy.find('-')));
   }
 };
 
-// Ours.
+// The policies of the library.
 const AugmentationRegistry& augmentation_registry();
 
 }  // namespace dtn

@@ -8,8 +8,8 @@
 namespace dtn {
 
 struct ClassList {
-  std::string owner;               // what has the classes, for messages: "the checkpoint a"
-  std::vector<std::string> names;  // in the order of labels; empty: not known; at most `count`
+  std::string owner;               // owner of the classes, for messages: "the checkpoint a"
+  std::vector<std::string> names;  // in label order; empty: unknown; at most `count`
   std::int64_t count = 0;
 };
 

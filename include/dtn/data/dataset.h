@@ -1,5 +1,5 @@
-// A data set: labelled samples by index. Opened for one split, then immutable and safe to share
-// between threads; whatever a thread needs to load a sample lives in its own SampleWorkspace.
+// A data set: labelled samples by index. Opened for one split, then immutable and thread-safe. All
+// that a thread needs to load a sample is in a separate SampleWorkspace.
 #pragma once
 
 #include <cstddef>
@@ -23,9 +23,9 @@ struct SampleWorkspace {
   Image image;
 };
 
-// One sample, in one of four forms: an image file still encoded (named by workspace.name), an image,
-// the float input of a model, to be used as it is, or a sequence of tokens. It points into the workspace or the
-// data set and is valid until the next load() with the same workspace.
+// One sample, in one of four forms: an encoded image file (named by workspace.name), an image, the
+// float input of a model, used unchanged, or a sequence of tokens. It points into the workspace or
+// the data set and is valid until the next load() with the same workspace.
 struct Sample {
   std::span<const std::byte> encoded;
   const Image* image = nullptr;
@@ -41,27 +41,27 @@ class Dataset {
 
   std::int64_t size() const { return static_cast<std::int64_t>(labels_.size()); }
   std::int64_t label(std::int64_t index) const { return labels_[static_cast<std::size_t>(index)]; }
-  // Classes of the data set, at most those of the model; class_names() is empty or has as many.
+  // At most the classes of the model. class_names() is empty or has num_classes() names.
   std::int64_t num_classes() const { return num_classes_; }
   const std::vector<std::string>& class_names() const { return class_names_; }
-  // False when samples are the float input of a model, which has no pixels any more, or sequences.
+  // False if samples are sequences, or float inputs of a model, which are no longer pixels.
   bool has_pixels() const { return has_pixels_; }
-  // Of sequences: how many ids there are, 0 among them, which pads; 0 where samples are images.
+  // For sequences: number of ids, including 0, the pad. 0 if samples are images.
   std::int64_t vocabulary() const { return vocabulary_; }
-  // One line for people: what it is, where it lies, how large it is.
+  // One line for messages: kind, location and size.
   const std::string& description() const { return description_; }
 
-  // Throws DataError when the sample cannot be read.
+  // Throws DataError if the sample cannot be read.
   virtual Sample load(std::int64_t index, SampleWorkspace& workspace) const = 0;
-  // The tokens of a sequence; 0 for an image.
+  // Number of tokens of a sequence; 0 for an image.
   virtual std::int64_t length(std::int64_t index) const {
     static_cast<void>(index);
     return 0;
   }
-  // What to call a sample in messages: its file, or file and index.
+  // Name of a sample for messages: its file, or file and index.
   virtual std::string sample_name(std::int64_t index) const = 0;
-  // What a sample is called within the data set, wherever that lies: "<class>/<file>" when it comes
-  // from a file, else its index.
+  // Name of a sample within the data set, independent of its location: "<class>/<file>" for a file,
+  // else the index.
   virtual std::string item_name(std::int64_t index) const { return std::to_string(index); }
 
  protected:

@@ -1,4 +1,4 @@
-// What samples are made by, as a config chooses it by name.
+// The registries from which a config chooses data sets and augmentation policies by name.
 #pragma once
 
 #include "dtn/data/augmentation.h"
@@ -11,7 +11,7 @@ struct DataRegistries {
   AugmentationRegistry augmentations = augmentation_registry();
 };
 
-// Ours.
+// The registries of the library.
 const DataRegistries& data_registries();
 
 }  // namespace dtn

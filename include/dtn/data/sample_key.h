@@ -1,5 +1,5 @@
-// What names the random numbers of a sample and of a batch. Nothing else influences them, so they
-// do not depend on threads, on ranks or on where a run was resumed.
+// Keys of the random numbers of a sample and of a batch. Random numbers depend only on the key, so
+// they do not depend on threads, ranks or the step at which a run was resumed.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ struct SampleKey {
   std::uint64_t sample = 0;  // index in the data set, below 2^60
 };
 
-// The random numbers of one batch, the same for every rank that has a part of it.
+// The random numbers of one batch, the same on every rank that has a part of it.
 struct BatchKey {
   std::uint64_t seed = 0;
   std::uint32_t epoch = 0;

@@ -1,6 +1,6 @@
-// Where the samples of a task come from: fields by name, made by worker threads into the rows of a
-// batch, carried to the device, and finished there. What the fields mean is known to the source and
-// to the task alone.
+// Sources of a task's samples: named fields that worker threads write into the rows of a batch. The
+// rows are copied to the device and finished there. Only the source and the task know the meaning
+// of the fields.
 #pragma once
 
 #include <algorithm>
@@ -19,20 +19,20 @@
 
 namespace dtn {
 
-// One row of the fields of a batch, on the host, as a source sees it.
+// One row of the fields of a batch, on the host, for a source to fill.
 class FieldRow {
  public:
   FieldRow(Fields& fields, std::int64_t row) : fields_(fields), row_(row) {}
 
-  // The elements of a field that is not ragged. T must be its element type.
+  // The elements of a field that is not ragged. T must be the element type of the field.
   template <class T>
   std::span<T> at(std::string_view field) const {
     DTN_CHECK(!fields_.has(lengths_of(field)), "field '", field, "' is ragged: it needs a length");
     return elements<T>(field);
   }
 
-  // The elements of the first `length` rows of a ragged field; the rows behind them become zero.
-  // Throws Error where the field has no room for as many.
+  // The elements of the first `length` rows of a ragged field; the rows after them become zero.
+  // Throws Error if `length` exceeds the rows of the field.
   template <class T>
   std::span<T> ragged(std::string_view field, std::int64_t length) const {
     const std::span<T> all = elements<T>(field);
@@ -49,33 +49,33 @@ class FieldRow {
     const std::int64_t each = tensor.numel() / tensor.dim(0);
     return {tensor.data<T>() + row_ * each, static_cast<std::size_t>(each)};
   }
-  // How many of the `all` elements of a row lie in its first `length` rows.
+  // Number of a row's `all` elements that lie in its first `length` rows.
   std::size_t used_of(std::string_view field, std::int64_t length, std::size_t all) const;
 
   Fields& fields_;
   std::int64_t row_;
 };
 
-// What is done to a whole batch on the device that computes, such as normalizing and mixing.
+// Processes a whole batch on the compute device, such as normalizing and mixing.
 class BatchFinisher {
  public:
   virtual ~BatchFinisher() = default;
 
-  // Makes of the n rows of the fields that were carried, with the lengths of those that are ragged,
-  // n rows of those to deliver; all lie on the device. A field that is delivered as it was carried
-  // is there already and may be changed in place: on the CPU its memory is that in `carried`.
-  // Returns once everything is enqueued for computing.
+  // Computes the n rows of the delivered fields from the n rows of the carried fields. `carried`
+  // includes the lengths of ragged fields. All fields are on the device. A field that is in both is
+  // present in `delivered` already and may be changed in place; on the CPU it shares its memory
+  // with `carried`. Returns once the work is enqueued on the compute stream.
   //
-  // A rank sees its own rows only (rows_of_rank() in data/feed/epoch_plan.h). Row i and row
-  // n - 1 - i are there a row of the global batch and its mirror image; what is done to a pair may
-  // depend on the pair and on the key alone, or batches would differ with the number of ranks.
+  // A rank sees only its own rows (rows_of_rank() in data/feed/epoch_plan.h). Row i and row
+  // n - 1 - i of a rank are a row of the global batch and its mirror image. The result for a pair
+  // may depend only on the pair and the key, or batches would differ with the number of ranks.
   virtual void finish(const Fields& carried, const BatchKey& key, Fields& delivered) = 0;
 };
 
-// Immutable and safe to share between threads.
+// A source of samples. Immutable and thread-safe.
 class SampleSource {
  public:
-  // The buffers of one thread, used again from sample to sample.
+  // The buffers of one thread, reused from sample to sample.
   struct Workspace {
     virtual ~Workspace() = default;
   };
@@ -85,39 +85,38 @@ class SampleSource {
   SampleSource& operator=(const SampleSource&) = delete;
 
   virtual std::int64_t size() const = 0;
-  // One line for people: what it is, where it lies, how large it is.
+  // One line for messages: kind, location and size.
   virtual const std::string& description() const = 0;
-  // What samples are, in the plural, for messages: "images".
+  // The word for samples in messages, in the plural: "images".
   virtual std::string noun() const { return "samples"; }
-  // What to call a sample in messages: its file, or file and index.
+  // Name of a sample for messages: its file, or file and index.
   virtual std::string sample_name(std::int64_t index) const { return cat("sample ", index); }
-  // What the classes of the samples are called, in the order of their labels; empty where there are
-  // none, or nobody knows.
+  // Class names in label order; empty if there are no classes, or their names are unknown.
   virtual std::vector<std::string> class_names() const { return {}; }
-  // What a sample is, label and all, wherever the data set lies: machines that agree on these have
-  // the same data set.
+  // Identity of a sample including its label, independent of the location of the data set. Machines
+  // with equal identities have the same data set.
   virtual std::string identity(std::int64_t index) const { return std::to_string(index); }
 
-  // How long each sample is, where batches that are shuffled are to consist of samples of about equal
-  // length; empty: of any.
+  // Length of each sample, if shuffled batches should contain samples of similar length; empty:
+  // lengths do not matter.
   virtual std::vector<std::int64_t> lengths() const { return {}; }
 
-  // The fields that make() fills. Those that are ragged are padded to FieldSpec::row, and
-  // lengths_of() them is carried along, [n] int64.
+  // The fields that make() fills. Ragged fields are padded to FieldSpec::row; their lengths
+  // (lengths_of(), [n] int64) are carried too.
   virtual std::vector<FieldSpec> carried() const = 0;
   virtual std::unique_ptr<Workspace> make_workspace() const {
     return std::make_unique<Workspace>();
   }
-  // Fills a row of all fields that are carried: the memory holds anything before. Throws DataError
-  // when the sample is damaged.
+  // Fills a row of all carried fields; the memory is uninitialised. Throws DataError if the sample
+  // is damaged.
   virtual void make(std::int64_t index, const SampleKey& key, FieldRow& row,
                     Workspace& workspace) const = 0;
 
-  // The fields that come out on the device. One that equals a carried field is carried over; the
-  // others are the finisher's to write. Every batch has them at the same addresses, as a captured
-  // step needs it.
+  // The fields that a step receives on the device. A field equal to a carried field is passed on;
+  // the finisher writes the others. Every batch has the fields at the same addresses, as a captured
+  // step requires.
   virtual std::vector<FieldSpec> delivered() const { return carried(); }
-  // Null where nothing is left to be done.
+  // Null if nothing is left to do on the device.
   virtual std::unique_ptr<BatchFinisher> make_finisher(Device) const { return nullptr; }
 
  protected:

@@ -1,10 +1,10 @@
-// The processes (ranks) that train one model together, and what they tell each other.
+// The processes (ranks) that train one model together, and their communication.
 //
 // Every rank makes the same calls in the same order. Sums are taken in the order of the ranks, so
-// that all ranks see the same bits, and a run repeated with as many ranks sees them again. Bytes of
-// host memory are moved by MPI, in a thread of its own that goes on while the model computes; those
-// of a CUDA device by NCCL, in a stream of its own. A program that was not started by mpirun or
-// srun is the only rank, and every call returns at once.
+// all ranks get the same bits, and so does a repeated run with the same number of ranks. MPI moves
+// host memory, in a separate thread that runs while the model computes. NCCL moves memory of a CUDA
+// device, on a separate stream. A program that was not started by mpirun or srun is the only rank,
+// and every call returns at once.
 #pragma once
 
 #include <cstdint>
@@ -20,27 +20,28 @@ class DeviceTransport;
 class Transport;
 
 struct CommunicatorOptions {
-  // A rank that nothing is heard of for this long, or that others have been waiting for, ends the
-  // job (see src/dist/rank_watch.h). 0: never.
+  // The job ends if a rank is silent for this long, or keeps others waiting for longer than its
+  // allowance, which is at least this long (see src/dist/rank_watch.h). 0: never.
   double timeout_seconds = 20;
-  // For all ranks to start, and to end, unless timeout_seconds is 0.
+  // Time for all ranks to start, and to end, unless timeout_seconds is 0.
   double meeting_seconds = 300;
 };
 
-// How much time went where since the communicator was made.
+// Time spent since the communicator was made.
 struct CommunicationTime {
   double waiting = 0;  // the caller waited, seconds
-  double moving = 0;   // something was on its way, whether or not the caller computed meanwhile
+  double moving = 0;   // data was in transfer, also while the caller computed, seconds
 };
 
 class Communicator {
  public:
-  // The only rank.
+  // Makes the only rank.
   Communicator();
-  // One of several. The transport is made, used and destroyed by a thread of the communicator's.
+  // Makes one of several ranks. A thread of the communicator makes, uses and destroys the
+  // transport.
   using MakeTransport = std::function<std::unique_ptr<Transport>()>;
   explicit Communicator(const MakeTransport& make, const CommunicatorOptions& options = {});
-  // Waits for the other ranks to get here, too.
+  // Waits until the other ranks destroy theirs too.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -49,39 +50,40 @@ class Communicator {
   int size() const { return size_; }
   bool is_first() const { return rank_ == 0; }
   bool alone() const { return size_ == 1; }
-  // Among the ranks of this host.
+  // Rank and size among the ranks of this host.
   int local_rank() const { return local_rank_; }
   int local_size() const { return local_size_; }
   // "rank 3 on node7, process 4711".
   std::string name_of(int rank) const;
 
-  // What moves the memory of the process's CUDA device. Needed before the first device tensor.
+  // Sets the transport for memory of the process's CUDA device. Required before the first device
+  // tensor.
   void set_device_transport(std::unique_ptr<DeviceTransport> transport);
 
-  // x becomes its sum over the ranks: float32, float64 or int64, on the host or the device.
+  // Replaces x by its sum over the ranks: float32, float64 or int64, on the host or the device.
   void all_reduce(Tensor x);
-  // The same, under way when the call returns: x belongs to the communicator until finish(). With
-  // kBFloat16, float32 values travel as bfloat16 and are added as float32 (on a device NCCL adds
-  // them as bfloat16).
+  // Starts all_reduce() and returns; x belongs to the communicator until finish(). With kBFloat16,
+  // float32 values are sent as bfloat16 and added as float32 (on a device, NCCL adds them as
+  // bfloat16).
   void start_all_reduce(Tensor x, DType wire = DType::kFloat32);
-  // On the host, waits for all that was started. On a device, what is enqueued for computing from
-  // now on waits.
+  // On the host, waits for all started reductions. On a device, work that is enqueued afterwards on
+  // the compute stream waits.
   void finish();
-  // x becomes what it is at `root`; any type.
+  // Replaces x by its value on rank `root`; any type.
   void broadcast(Tensor x, int root = 0);
-  // [size, ...]: x of every rank, in their order; any type, the same shape everywhere.
+  // [size, ...]: x of every rank, in rank order; any type, the same shape on all ranks.
   Tensor all_gather(const Tensor& x);
-  // Waits until every rank is here.
+  // Waits until every rank has called it.
   void barrier();
 
-  // Small agreements of the hosts.
+  // Reductions of a host value over all ranks.
   bool any(bool here);
   std::int64_t sum(std::int64_t here);
 
   CommunicationTime time() const;
 
-  // Says what this rank is at meanwhile ("writing a checkpoint"), for messages about a rank that
-  // the others wait for; and, where it may take long, that they are to wait half an hour.
+  // Scope guard that names the current work of this rank ("writing a checkpoint"), for messages
+  // about a rank that keeps others waiting. With kLong, the others wait up to half an hour.
   class Work {
    public:
     enum Length { kShort, kLong };
@@ -96,8 +98,8 @@ class Communicator {
     bool long_before_ = false;
   };
 
-  // While it lives this rank waits for others elsewhere than in a call of its communicator, such as
-  // for a device that waits for theirs. Every rank must do so at the same place.
+  // Scope guard for waiting on other ranks outside of a communicator call, such as for a device
+  // that waits for other devices. Every rank must use it at the same place.
   class Waiting {
    public:
     explicit Waiting(Communicator& ranks);
@@ -109,7 +111,7 @@ class Communicator {
     Communicator& ranks_;
   };
 
-  // Ends all processes of the job with this exit code. To be called once the user has been told.
+  // Ends all processes of the job with this exit code. Report the error to the user first.
   [[noreturn]] void abort(int exit_code);
 
  private:
@@ -117,7 +119,7 @@ class Communicator {
   void wait();
 
   int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
-  std::unique_ptr<Engine> engine_;  // null when alone
+  std::unique_ptr<Engine> engine_;  // null if there is one rank
   std::unique_ptr<DeviceTransport> device_;
 };
 

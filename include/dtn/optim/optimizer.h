@@ -19,28 +19,28 @@ namespace dtn {
 struct StepInputs;
 struct UpdateState;
 
-// Parameters that lie side by side and are updated alike.
+// A contiguous range of parameters with the same update rule.
 struct ParameterRange {
   std::int64_t begin, end;  // in the flat buffers
   double weight_decay;
-  double lr_factor;  // on the scheduled rate
-  // First element and end of each tensor, counted from `begin`. What is between them is 0.
+  double lr_factor;  // factor on the scheduled rate
+  // First element and end of each tensor, counted from `begin`. The gaps between them are 0.
   std::vector<std::pair<std::int64_t, std::int64_t>> tensors;
 };
 
-// One update of a range of the flat buffers of a store, where the store is.
+// One update of a range of a store's flat buffers, on the device of the store.
 struct OptimizerUpdate {
-  // [n] float32, of parameters that lie side by side and are updated alike.
+  // [n] float32, of the range.
   Tensor values, gradients;
-  Tensor bfloat16_values{};     // [n], the copies to be refreshed; undefined: there are none
+  Tensor bfloat16_values{};     // [n], copies to update; undefined: none
   std::vector<Tensor> state{};  // [n] each, in the order of Optimizer::state()
-  std::size_t range = 0;        // its place in Optimizer::ranges()
+  std::size_t range = 0;        // index in Optimizer::ranges()
   double weight_decay = 0;
-  double lr = 0, grad_scale = 1;  // gradients are to be multiplied by the latter
-  std::int64_t updates = 0;       // carried out, this one included
-  // When set, which on the CPU they never are: lr, to be multiplied by lr_factor, grad_scale and
-  // the number of updates are found there instead, in the memory of the device, and nothing may
-  // change when the update is to be left out (kernels/optimizer.h).
+  double lr = 0, grad_scale = 1;  // gradients are multiplied by grad_scale
+  std::int64_t updates = 0;       // number of updates, this one included
+  // Never set on the CPU. If set, the values are read from device memory instead: lr, to be
+  // multiplied by lr_factor, grad_scale and the number of updates. Nothing may change if the update
+  // is to be skipped (UpdateState).
   const StepInputs* inputs = nullptr;
   const UpdateState* decision = nullptr;
   double lr_factor = 1;
@@ -52,29 +52,29 @@ class Optimizer {
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;
 
-  // One update with the gradients times grad_scale; refreshes the bfloat16 copies.
+  // Makes one update with the gradients times grad_scale, and updates the bfloat16 copies.
   void step(double lr, double grad_scale);
-  // The same with the rate and the scale read where the parameters are; nothing happens when that
-  // update is to be left out.
+  // The same, with the rate and the scale read on the device of the parameters. Changes nothing if
+  // the update is to be skipped.
   void step(const StepInputs* inputs, const UpdateState* decision);
   std::int64_t updates() const { return updates_; }
   void set_updates(std::int64_t n) { updates_ = n; }
 
-  // The flat state buffers by name, laid out like the store's values; a checkpoint writes them and
-  // reads them back in place.
+  // The flat state buffers by name, laid out like the store's values. A checkpoint saves them and
+  // restores them in place.
   const std::vector<std::pair<std::string, Tensor>>& state() const { return state_; }
 
-  // What the gradient's norm is increased by where the gradient is divided by it to be clipped.
+  // Added to the gradient's norm in the division for clipping.
   virtual double clip_epsilon() const { return 1e-6; }
-  // The decay rates of the two moments; optimizers with others do not use them.
+  // The decay rates of the two moments. Optimizers without these moments do not use them.
   double beta1() const { return config_.beta1; }
   double beta2() const { return config_.beta2; }
-  // Which parameters have a rate of their own, for people; empty: none.
+  // Describes the parameters with different rates, for messages; empty: none.
   std::string rates() const;
 
  protected:
-  // With a state buffer of zeros of each name. The store must be allocated, and outlive this.
-  // Throws ConfigError for a rate of layers or parameters that the store does not have.
+  // Creates a zero state buffer for each name. The store must be allocated and outlive the
+  // optimizer. Throws ConfigError if a rate names layers or parameters that the store lacks.
   Optimizer(const OptimConfig& config, ParameterStore& store,
             std::initializer_list<const char*> state);
 
@@ -103,25 +103,26 @@ struct OptimizerRow {
 
 using OptimizerRegistry = Registry<OptimizerRow>;
 
-// Ours.
+// The optimizers of the library.
 const OptimizerRegistry& optimizer_registry();
 
-// By config.name. Throws ConfigError that names all there are.
+// Makes the optimizer config.name. Throws ConfigError, listing all names, if it is unknown.
 std::unique_ptr<Optimizer> make_optimizer(
     const OptimConfig& config, ParameterStore& store,
     const OptimizerRegistry& optimizers = optimizer_registry());
 
-// Exponential moving average of the weights, started at the weights themselves.
+// Exponential moving average of the weights, initialized with the weights.
 class MovingAverage {
  public:
-  // `warmup`: after update t, counted from 1, the decay is the lesser of `decay` and
-  // 1 - t^(-2/3), so that what was learnt lately counts while the average is young.
+  // `warmup`: after update t, counted from 1, the decay is the smaller of `decay` and 1 - t^(-2/3).
+  // Recent weights then dominate while the average is young.
   MovingAverage(ParameterStore& store, double decay, bool warmup = false);
 
-  // With `state`, nothing happens when that update was left out; a warmup counts updates there.
+  // With `state`, changes nothing if that update was skipped. A warmup requires `state`, which
+  // counts the updates.
   void update(const UpdateState* state = nullptr);
   Tensor& values() { return average_; }
-  // Exchanges the model's weights with the average; call it twice to evaluate the average.
+  // Exchanges the model's weights with the average. Call it twice to evaluate the average.
   void swap();
 
  private:
@@ -131,8 +132,9 @@ class MovingAverage {
   Tensor average_;  // [flat]
 };
 
-// to = decay to + (1 - decay) from, for all parameters and buffers of two stores of equal layout:
-// how a teacher follows. With `state`, nothing happens when that update was left out.
+// Moves a teacher's store towards another with the same layout, parameters and buffers:
+//     to = decay to + (1 - decay) from
+// With `state`, changes nothing if that update was skipped.
 void average_into(ParameterStore& to, const ParameterStore& from, double decay,
                   const UpdateState* state = nullptr);
 

@@ -9,25 +9,25 @@ namespace dtn {
 
 class LearningRate {
  public:
-  // batch: the global batch, for lr_scale_batch. Throws ConfigError when warmup, way down and
+  // batch: the global batch size, for lr_scale_batch. Throws ConfigError if warmup, final decay and
   // cooldown are longer than the run.
   LearningRate(const OptimConfig& optim, const ScheduleConfig& schedule, std::int64_t batch,
                std::int64_t steps_per_epoch);
 
-  // The rate of the update that follows `step` finished ones. With t = step / steps_per_epoch in
-  // epochs (rounded down when the schedule moves per epoch), W epochs of warmup and T of the run:
-  //   t < W:                    warmup_lr + t (peak - warmup_lr) / W
-  //   t >= T - cooldown_epochs: min_lr, where there are such epochs
-  // and between the two, with S = T - cooldown_epochs and, where warmup_prefix is set, t and S
-  // less by W:
-  //   constant:  peak
-  //   cosine:    min_lr + (peak - min_lr) (1 + cos(pi t / S)) / 2
-  //   linear:    min_lr + (peak - min_lr) (1 - t / S)
-  //   poly:      min_lr + (peak - min_lr) (1 - t / S)^power
-  //   step:      peak gamma^k, at least min_lr; k = milestones up to t, or floor(t / decay_epochs)
-  //   wsd:       min_lr + (peak - min_lr) (S - t) / decay_epochs, at most peak
-  // And alone by steps, with w = warmup_steps (as the Long-Range Arena has it, Tay et al., 2021):
-  //   rsqrt:     peak min(1, step / w) / sqrt(max(step, w))
+  // The rate of the update after `step` finished updates. t = step / steps_per_epoch in epochs
+  // (rounded down if the schedule is per epoch), W are the epochs of warmup, T those of the run:
+  //     t < W:                    warmup_lr + t (peak - warmup_lr) / W
+  //     t >= T - cooldown_epochs: min_lr, if cooldown_epochs > 0
+  // Between them, S = T - cooldown_epochs; with warmup_prefix, t and S are reduced by W:
+  //     constant:  peak
+  //     cosine:    min_lr + (peak - min_lr) (1 + cos(pi t / S)) / 2
+  //     linear:    min_lr + (peak - min_lr) (1 - t / S)
+  //     poly:      min_lr + (peak - min_lr) (1 - t / S)^power
+  //     step:      peak gamma^k, at least min_lr; k: milestones up to t, or floor(t / decay_epochs)
+  //     wsd:       min_lr + (peak - min_lr) (S - t) / decay_epochs, at most peak
+  // rsqrt depends on steps only, with w = warmup_steps (as in the Long-Range Arena, Tay et al.,
+  // 2021):
+  //     rsqrt:     peak min(1, step / w) / sqrt(max(step, w))
   double at(std::int64_t step) const;
 
   double peak() const { return peak_; }
