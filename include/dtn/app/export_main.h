@@ -1,12 +1,12 @@
-// The whole of dtn-export as a function, for programs that bring models or data sets of their own.
+// dtn-export as a function, for programs with user-defined models or data sets.
 #pragma once
 
 #include "dtn/tasks/registries.h"
 
 namespace dtn::app {
 
-// Reads dtn-export's command line and does what it says, with what `registries` offers. Returns the
-// exit code for main(), as train_main() does.
+// Parses the command line of dtn-export and runs it with `registries`. Returns the exit code for
+// main(), as train_main() does.
 int export_main(int argc, char** argv, const Registries& registries = standard_registries());
 
 }  // namespace dtn::app

@@ -1,13 +1,12 @@
-// The whole of dtn-info as a function, for programs that bring normalizers, models or tasks of
-// their own.
+// dtn-info as a function, for programs with user-defined normalizers, models or tasks.
 #pragma once
 
 #include "dtn/tasks/registries.h"
 
 namespace dtn::app {
 
-// Reads dtn-info's command line and does what it says, with what `registries` offers. Returns the
-// exit code for main(), as train_main() does.
+// Parses the command line of dtn-info and runs it with `registries`. Returns the exit code for
+// main(), as train_main() does.
 int info_main(int argc, char** argv, const Registries& registries = standard_registries());
 
 }  // namespace dtn::app

@@ -1,13 +1,12 @@
-// The whole of dtn-predict as a function, for programs that bring models or normalizers of their
-// own.
+// dtn-predict as a function, for programs with user-defined models or normalizers.
 #pragma once
 
 #include "dtn/tasks/registries.h"
 
 namespace dtn::app {
 
-// Reads dtn-predict's command line and does what it says, with what `registries` offers. Returns
-// the exit code for main(), as train_main() does.
+// Parses the command line of dtn-predict and runs it with `registries`. Returns the exit code for
+// main(), as train_main() does.
 int predict_main(int argc, char** argv, const Registries& registries = standard_registries());
 
 }  // namespace dtn::app

@@ -1,14 +1,16 @@
-// Decoding of JPEG, PNG, WebP, BMP and binary PNM into 8-bit pixels. A file is recognised by its content, not by its
-// name. The pixels equal those of Pillow's `Image.open(f).convert(mode)` bit for bit: JPEG by the
-// accurate integer DCT with smooth chroma upsampling, CMYK and YCCK taken as Adobe's inverted kind,
-// 16-bit grey clipped at 255, other 16-bit samples cut to their high byte, alpha dropped, gamma,
-// colour profiles and EXIF orientation ignored, the first frame of an animation (black where it
-// leaves the canvas free).
+// Decoding of JPEG, PNG, WebP, BMP and binary PNM into 8-bit pixels. The content of a file decides
+// its format, not its name. The pixels equal those of Pillow's `Image.open(f).convert(mode)` bit
+// for bit:
+// - JPEG uses the accurate integer DCT with smooth chroma upsampling; CMYK and YCCK are read as
+//   inverted, as Adobe stores them;
+// - 16-bit grey is clipped at 255; other 16-bit samples keep their high byte;
+// - alpha is dropped; gamma, colour profiles and EXIF orientation are ignored;
+// - of an animation the first frame counts, black where it does not cover the canvas.
 //
-// Files are not trusted: sizes are checked in the header before pixels are allocated, and whatever
-// is wrong with a file is a DataError that names it. Stricter than Pillow: a file too short to hold
-// the pixels it claims is refused at once, and a PNG's data must match their checksums. Compressed
-// BMP and PNM in digits are not read.
+// Files are not trusted: sizes in the header are checked before pixels are allocated, and any error
+// in a file is a DataError that names it. Stricter than Pillow: a file too short for the pixels
+// that it claims is rejected at once, and PNG data must match the checksums. Compressed BMP and PNM
+// in text form are not supported.
 #pragma once
 
 #include <cstddef>
@@ -28,21 +30,21 @@ struct Image {
 enum class ColorMode {
   kRgb,       // always 3 channels, grey is replicated
   kGray,      // always 1 channel, colour becomes ITU-R 601 luma as in Pillow's mode L
-  kAsStored,  // 1 channel when the file is grey, else 3
+  kAsStored,  // 1 channel if the file is grey, else 3
 };
 
-// What a file may ask for. The defaults are Pillow's and libjpeg's own limits.
+// Limits on an untrusted file. The defaults are those of Pillow and libjpeg.
 struct DecodeLimits {
   std::int64_t max_pixels = 178'956'970;
   int max_dimension = 65'500;           // of either side
   int max_scans = 500;                  // of a progressive JPEG; each scan costs a full pass
-  std::int64_t max_memory = 1ll << 30;  // bytes a decoder may hold beside the pixels
+  std::int64_t max_memory = 1ll << 30;  // bytes that a decoder may use besides the pixels
 };
 
 struct ImageInfo {
   int width = 0, height = 0;
-  int channels = 0;       // as kAsStored would give
-  bool scalable = false;  // decode_image_scaled() can make it smaller: a JPEG
+  int channels = 0;       // as with kAsStored
+  bool scalable = false;  // true for a JPEG: decode_image_scaled() can reduce it
 };
 
 // Columns x0 .. x1-1 of rows y0 .. y1-1.
@@ -50,38 +52,37 @@ struct ImageRegion {
   int x0 = 0, y0 = 0, x1 = 0, y1 = 0;
 };
 
-// Reads the header alone. `name` is what errors call the file.
+// Reads only the header. `name` names the file in errors.
 ImageInfo read_image_info(std::span<const std::byte> bytes, const std::string& name,
                           const DecodeLimits& limits = {});
 
 Image decode_image(std::span<const std::byte> bytes, const std::string& name,
                    const DecodeLimits& limits = {}, ColorMode mode = ColorMode::kRgb);
 
-// The same into `out`, whose memory is reused.
+// decode_image() into `out`, whose memory is reused.
 void decode_image_into(std::span<const std::byte> bytes, const std::string& name, Image& out,
                        const DecodeLimits& limits = {}, ColorMode mode = ColorMode::kRgb);
 
-// Decodes `region` alone; `out` has its size and equals that part of the whole image. It costs only
-// what lies in and above the region (all of an interlaced PNG). Damage below it goes unnoticed in a
-// JPEG or WebP; a file that is cut short is noticed all the same. The region must lie inside the
+// Decodes only `region`; `out` has its size and equals that part of the whole image. The cost is
+// that of the rows in and above the region (of all rows for an interlaced PNG). In a JPEG or WebP,
+// damage below the region is not detected, but a truncated file is. The region must lie inside the
 // image and not be empty.
 void decode_image_region(std::span<const std::byte> bytes, const std::string& name,
                          const ImageRegion& region, Image& out, const DecodeLimits& limits = {},
                          ColorMode mode = ColorMode::kRgb);
 
-// The pixels that `region` touches when its image is shrunk to eighths/8 of its size: pixel i then
-// covers the pixels from 8 i / eighths to 8 (i + 1) / eighths.
+// The pixels that `region` touches in its image reduced to eighths/8 of its size. Pixel i of the
+// reduced image covers the pixels from 8 i / eighths to 8 (i + 1) / eighths.
 ImageRegion scaled_region(const ImageRegion& region, int eighths);
 
-// As decode_image_region(), but from the image at eighths/8 of its size (1 to 8, 8 being the size
-// itself), which the transform of a JPEG yields for less work: `out` becomes scaled_region() of it.
-// Below 8 the file must be scalable.
+// Decodes `region` from the image at eighths/8 of its size (1 to 8; 8 is the full size), which a
+// scaled JPEG transform yields with less work. `out` gets the pixels of scaled_region(). Below 8
+// the file must be scalable.
 void decode_image_scaled(std::span<const std::byte> bytes, const std::string& name,
                          const ImageRegion& region, int eighths, Image& out,
                          const DecodeLimits& limits = {}, ColorMode mode = ColorMode::kRgb);
 
-// The colour conversions decoding uses, for images that come from elsewhere. [H, W, 3] <-> [H, W,
-// 1]
+// The colour conversions of decoding, for images from other sources: [H, W, 3] <-> [H, W, 1].
 void rgb_to_gray(const Image& rgb, Image& gray);
 void gray_to_rgb(const Image& gray, Image& rgb);
 

@@ -1,6 +1,6 @@
 // safetensors files: eight bytes of header length, a JSON table of contents, raw little-endian data
-// (https://github.com/huggingface/safetensors, section "Format"). Files written here carry CRC-32
-// checksums of the table and of every tensor in `__metadata__`; files without them load as well.
+// (https://github.com/huggingface/safetensors, section "Format"). Files written here have CRC-32
+// checksums of the table and of every tensor in `__metadata__`. Files without checksums load too.
 #pragma once
 
 #include <cstddef>
@@ -23,31 +23,31 @@ struct TensorFile {
   NamedTensors tensors;  // sorted by name
   StringMap metadata;    // without the checksums
 
-  // The tensor of that name, or null.
+  // The tensor with this name, or null.
   const Tensor* find(std::string_view name) const;
 };
 
 struct ReadOptions {
-  // The table's checksum is always verified where there is one; this one skips the tensors'.
+  // False skips the checksums of the tensors. A checksum of the table is always verified.
   bool verify_checksums = true;
-  // Maps the file instead of reading it: for data sets larger than memory. The file must then not
-  // be changed in place while a tensor of it lives. Writing to a tensor never reaches the file.
+  // Memory-maps the file instead of reading it, for data sets larger than memory. The file must not
+  // be changed in place while one of its tensors lives. Writing to a tensor never changes the file.
   bool map = false;
 };
 
-// Reads a file whose content is not trusted. F32, BF16, F64, I64 and U8 keep their type; F16
-// becomes float32 and I32 int64. Tensors are aligned for their type and have at most
-// Shape::kMaxRank dimensions. Throws DataError naming the file, the tensor and the fault.
+// Reads an untrusted file. F32, BF16, F64, I64 and U8 keep their type; F16 becomes float32 and I32
+// becomes int64. Tensors are aligned for their type and have at most Shape::kMaxRank dimensions.
+// Throws DataError naming the file, the tensor and the fault.
 TensorFile read_safetensors(const std::filesystem::path& path, const ReadOptions& options = {});
 
-// The same from memory, which is copied; `name` stands for the file in messages.
+// The same from memory, which is copied; `name` names the file in messages.
 TensorFile parse_safetensors(std::span<const std::byte> bytes, const std::string& name,
                              const ReadOptions& options = {});
 
-// Writes `path` atomically and durably (see atomic_file.h). The bytes depend on the arguments
-// alone, not on the order of `tensors`: wider types come first, then names in order, so that every
-// tensor is aligned in the file. Throws Error for undefined tensors, duplicate or reserved names,
-// text that is not UTF-8, and when the system refuses.
+// Writes `path` atomically and durably (see atomic_file.h). The bytes depend only on the arguments,
+// not on the order of `tensors`: wider types come first, then names in order, so that every tensor
+// is aligned in the file. Throws Error for undefined tensors, duplicate or reserved names, text
+// that is not UTF-8, and system errors.
 void write_safetensors(const std::filesystem::path& path, const NamedTensors& tensors,
                        const StringMap& metadata = {});
 

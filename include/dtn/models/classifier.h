@@ -1,5 +1,5 @@
-// A backbone with a head for classes, for most a linear layer: head.weight [K, C], head.bias [K]; of
-// a distilled model with a second one, head_dist; or with none.
+// A backbone with a classification head. Most heads are a linear layer: head.weight [K, C],
+// head.bias [K]. A distilled model has a second head, head_dist. A model may have no head.
 #pragma once
 
 #include <memory>
@@ -16,35 +16,35 @@ namespace dtn {
 class Classifier {
  public:
   // Builds and initialises the model on a device; the same seed gives the same weights on each.
-  // `dtype` is that of the master weights: float32, or float64 for tests. `norms` must outlive the
-  // model. Throws ConfigError when the configuration makes no model.
+  // `dtype` is the type of the master weights: float32, or float64 for tests. `norms` must outlive
+  // the model. Throws ConfigError if the configuration is invalid.
   Classifier(const ModelConfig& config, std::uint64_t seed, DType dtype = DType::kFloat32,
              Device device = kCpu, const ModelRegistry& models = model_registry(),
              const NormRegistry& norms = norm_registry());
 
-  // Logits [B, num_classes] in ctx.mode.compute, of the fields that the backbone reads; its
-  // features [B, C] where num_classes is 0.
+  // Logits [B, num_classes] in ctx.mode.compute, from the backbone's input fields. If num_classes
+  // is 0, the features [B, C].
   Variable forward(Context&, const Fields&);
-  // The same of images alone, [B, channels, height, width].
+  // The same for images [B, channels, height, width].
   Variable forward(Context& ctx, const Tensor& images) { return forward(ctx, {{"image", images}}); }
 
-  // forward() in two steps: what each head sees, [B, C], and what the heads make of it; or the mean
-  // of what they see, which is what there is without them.
+  // The two steps of forward(): the input of each head, [B, C], then the logits. mean_of() is the
+  // result of a model without heads.
   std::vector<Variable> features(Context& ctx, const Fields& fields) {
     return backbone_->pooled_each(ctx, fields);
   }
   Variable logits(Context&, const std::vector<Variable>& features);
   static Variable mean_of(Context&, const std::vector<Variable>& features);
 
-  // The logits of each head; forward() gives their mean. Not with num_classes 0.
+  // The logits of each head; forward() returns their mean. Requires num_classes > 0.
   std::vector<Variable> forward_heads(Context& ctx, const Fields& fields) {
     return head_logits(ctx, features(ctx, fields));
   }
-  // Whether a parameter or buffer is one of a head's.
+  // True for a parameter or buffer of a head.
   bool is_head(const std::string& name) const { return head_names_.contains(name); }
-  // True for a parameter of a head that has a row for each class: its last linear layer's.
+  // True for a head parameter with a row for each class: those of its last linear layer.
   bool has_class_rows(const std::string& name) const { return class_rows_.contains(name); }
-  // The width of what forward() gives.
+  // The number of columns of forward()'s result.
   std::int64_t outputs() const;
 
   const ModelConfig& config() const { return config_; }
@@ -55,8 +55,8 @@ class Classifier {
   ParameterStore& parameters() { return store_; }
   const ParameterStore& parameters() const { return store_; }
 
-  // Adds the backbone's parameters under another configuration of this family to a store, which is
-  // not allocated: their names, shapes and positions. Throws ConfigError when it makes no model.
+  // Adds the backbone's parameters under another configuration of the family to a store, without
+  // allocating it: names, shapes and positions. Throws ConfigError if the configuration is invalid.
   void describe(const ModelConfig& config, ParameterStore& store) const;
 
  private:

@@ -1,5 +1,5 @@
-// Size and cost of a model, found by running it on the meta device, where operations are counted
-// instead of carried out. So it holds for every family, for normalizers of one's own, too.
+// Size and cost of a model, measured by running it on the meta device, which counts operations
+// instead of executing them. Works for every family and for user-defined normalizers.
 #pragma once
 
 #include "dtn/config/model_config.h"
@@ -10,16 +10,16 @@ namespace dtn {
 
 struct Complexity {
   std::int64_t parameters = 0;
-  // Multiply-adds of one forward pass of one sample, in matrix products, attention, convolutions and
-  // the products of DTN; the few operations per element of other norms, activations and the softmax
-  // do not count. The paper's count has a dense P, one T x T product per DTN; the real count is what
-  // runs where every block is whole.
+  // Multiply-adds of one forward pass of one sample, in matrix products, attention, convolutions
+  // and the products of DTN. The few operations per element in other norms, activations and the
+  // softmax are not counted. The paper's count assumes a dense P, one T x T product per DTN. The
+  // real count assumes that every block processes all tokens.
   double paper_multiply_adds = 0;
   double multiply_adds = 0;
-  // The same without what is not even done, since nobody reads it (Mode::skip_unread).
+  // The real count without values that are never read and so not computed (Mode::skip_unread).
   double computed_multiply_adds = 0;
-  // Bytes kept for the backward pass, per sample: what the operations of a forward pass save, its
-  // inputs not counted.
+  // Bytes kept for the backward pass, per sample: values saved by the operations of a forward pass,
+  // without its inputs.
   double activation_bytes_fp32 = 0;
   double activation_bytes_bf16 = 0;
 };
@@ -27,7 +27,7 @@ struct Complexity {
 Complexity complexity_of(const ModelConfig& config, const ModelRegistry& models = model_registry(),
                          const NormRegistry& norms = norm_registry());
 
-// Runs a forward pass of `samples` in training mode on the meta device, for the errors it throws.
+// Runs a forward pass of `samples` in training mode on the meta device, to provoke its errors.
 void try_training_pass(const ModelConfig& config, std::int64_t samples,
                        const ModelRegistry& models = model_registry(),
                        const NormRegistry& norms = norm_registry());

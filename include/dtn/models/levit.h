@@ -1,9 +1,9 @@
-// LeViT (Graham et al., ICCV 2021): a stem of convolutions, stages of attention and MLP with
-// BatchNorm behind every linear layer in place of normalizers ahead of them, attention that shrinks
-// the grid in between, the mean, and one or two heads. Parameter names are the authors'.
+// LeViT (Graham et al., ICCV 2021): a convolutional stem, stages of attention and MLP, attention
+// that shrinks the grid between stages, mean pooling, and one or two heads. BatchNorm follows every
+// linear layer; no normalizers precede the layers. Parameter names are the authors'.
 //
-// Only the normalizers behind the attentions' projections are norm.type; all others are BatchNorm,
-// in evaluations folded into the layers ahead (nn/norm_layers.h).
+// Only the normalizers after the attention projections are norm.type. All others are BatchNorm,
+// which an evaluation folds into the layers before them (nn/norm_layers.h).
 #pragma once
 
 #include <memory>
@@ -14,20 +14,20 @@
 
 namespace dtn {
 
-// One entry of the flat list `blocks`, of which checkpointing may run each again.
+// One entry of the flat list `blocks`. Checkpointing may run each entry again.
 class LevitBlock {
  public:
   virtual ~LevitBlock() = default;
   virtual Variable forward(Context&, const Variable& x) const = 0;
-  // x [B, T, C] -> [B, T', C'], where this is the grid of T'.
+  // The grid of the output tokens: x [B, T, C] -> [B, T', C'], T' = grid().tokens().
   virtual TokenGrid grid() const = 0;
-  // Adds what it is to the layers: an attention begins one, and the MLP behind it ends it.
+  // Adds its description to the layers. An attention begins a layer, and the MLP after it ends it.
   virtual void describe(std::vector<LayerInfo>& layers) const = 0;
 };
 
 class Levit : public Backbone {
  public:
-  // Throws ConfigError when the configuration makes no model.
+  // Throws ConfigError if the configuration is invalid.
   Levit(const Scope&, const ModelConfig&);
 
   // Reads "image" [B, channels, height, width] of model.image_size.
@@ -38,7 +38,7 @@ class Levit : public Backbone {
   std::vector<FieldSpec> inputs() const override;
   std::vector<StageShape> stages() const override;
   std::vector<LayerInfo> layers() const override;
-  // `head` and, with model.distilled, `head_dist`: a BatchNorm and a linear layer each.
+  // `head` and, with model.distilled, `head_dist`: each is a BatchNorm and a linear layer.
   std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope&, int classes) const override;
 
  private:
@@ -48,7 +48,7 @@ class Levit : public Backbone {
   ModelConfig config_;
   std::vector<ConvNorm> stem_;
   std::vector<std::unique_ptr<LevitBlock>> blocks_;
-  std::vector<std::size_t> stage_ends_;  // how many blocks there are up to the end of each
+  std::vector<std::size_t> stage_ends_;  // number of blocks up to the end of each stage
 };
 
 // The family's row of the registry.

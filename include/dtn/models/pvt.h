@@ -2,14 +2,15 @@
 // (Wang et al., PVT v2: Improved Baselines with Pyramid Vision Transformer, 2022). Parameter names
 // are those of their release.
 //
-// A stage s = 1.. is a convolution and a LayerNorm, patch_embed{s}, and the blocks block{s}.{0..},
-// whose keys and values come from a map that is model.reduction times coarser. model.patch_size is
+// A stage s = 1.. is a convolution and a LayerNorm, patch_embed{s}, then the blocks block{s}.{0..}.
+// Their keys and values come from a map that is model.reduction times coarser. model.patch_size is
 // the stride of the first stage; the others halve the grid.
-//   PVT    the stride is the kernel, and what it does not divide is cut off; positions,
-//          pos_embed{s}; a class token, cls_token, which joins at the last stage; one norm, at the end
+//   PVT    the kernel equals the stride, and rows and columns that it does not divide are cut off;
+//          positions pos_embed{s}; a class token, cls_token, joins at the last stage; one norm, at
+//          the end
 //   PVTv2  kernels overlap, with zeros around the grid, and a side of n becomes ceil(n / stride);
-//          no positions and no class token; a depthwise convolution in the MLP; norm{s} closes a
-//          stage
+//          no positions and no class token; a depthwise convolution in the MLP; each stage ends
+//          with norm{s}
 #pragma once
 
 #include <vector>
@@ -21,7 +22,7 @@ namespace dtn {
 
 class PyramidVisionTransformer final : public StagedTransformer {
  public:
-  // Throws ConfigError when the configuration makes no model.
+  // Throws ConfigError if the configuration is invalid.
   PyramidVisionTransformer(const Scope&, const ModelConfig& config);
 
  private:
@@ -34,7 +35,7 @@ class PyramidVisionTransformer final : public StagedTransformer {
 
 class PyramidVisionTransformerV2 final : public StagedTransformer {
  public:
-  // Throws ConfigError when the configuration makes no model.
+  // Throws ConfigError if the configuration is invalid.
   PyramidVisionTransformerV2(const Scope&, const ModelConfig& config);
 
  private:

@@ -1,9 +1,10 @@
-// RegNetY (Radosavovic et al., "Designing network design spaces", CVPR 2020), as timm builds and
-// names it: a 3 x 3 convolution, four stages of bottleneck blocks with grouped convolutions and
-// squeeze-and-excitation, the mean, a linear head `head.fc`. The teacher of DeiT and LeViT is one.
+// RegNetY (Radosavovic et al., "Designing network design spaces", CVPR 2020), built and named as in
+// timm: a 3 x 3 convolution, four stages of bottleneck blocks with grouped convolutions and
+// squeeze-and-excitation, mean pooling, a linear head `head.fc`. The teacher of DeiT and LeViT is a
+// RegNetY.
 //
-// model.embed_dim are the channels of the stages, inside their blocks too; model.num_heads the
-// groups of their convolutions.
+// model.embed_dim gives the channels of the stages, inside their blocks too; model.num_heads gives
+// the groups of their convolutions.
 #pragma once
 
 #include <vector>
@@ -15,7 +16,7 @@ namespace dtn {
 
 class RegNet : public Backbone {
  public:
-  // Throws ConfigError when the configuration makes no model.
+  // Throws ConfigError if the configuration is invalid.
   RegNet(const Scope&, const ModelConfig&);
 
   // Reads "image" [B, channels, height, width] of model.image_size.

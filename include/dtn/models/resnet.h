@@ -1,9 +1,9 @@
-// ResNet (He et al., CVPR 2016) of bottleneck blocks, as torchvision builds and names it ("v1.5":
-// the 3 x 3 convolutions have the strides): a 7 x 7 convolution and a max pooling, four stages, the
-// mean, a linear head `fc`. Every normalizer is norm.type.
+// ResNet (He et al., CVPR 2016) of bottleneck blocks, built and named as in torchvision ("v1.5":
+// the 3 x 3 convolutions have the strides): a 7 x 7 convolution and a max pooling, four stages,
+// mean pooling, a linear head `fc`. Every normalizer is norm.type.
 //
-// model.embed_dim are the channels that the stages put out, four times those inside their blocks;
-// the stem has as many as the first stage has inside.
+// model.embed_dim gives the output channels of the stages, four times the channels inside their
+// blocks. The stem has as many channels as the blocks of the first stage have inside.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,7 @@ namespace dtn {
 
 class ResNet : public Backbone {
  public:
-  // Throws ConfigError when the configuration makes no model.
+  // Throws ConfigError if the configuration is invalid.
   ResNet(const Scope&, const ModelConfig&);
 
   // Reads "image" [B, channels, height, width] of model.image_size.

@@ -1,5 +1,5 @@
-// Transformers of several stages, each on a coarser grid than the one before: what the families
-// PVT, PVTv2 and Swin share.
+// Transformers with several stages, each on a coarser grid than the stage before: common base of
+// the families PVT, PVTv2 and Swin.
 #pragma once
 
 #include <memory>
@@ -12,8 +12,8 @@ namespace dtn {
 
 class StagedTransformer : public Backbone {
  public:
-  // Reads "image" [B, channels, height, width] of model.image_size. One entry for each stage,
-  // behind its norm where it has one.
+  // Reads "image" [B, channels, height, width] of model.image_size. Returns one entry for each
+  // stage, after its norm if it has one.
   Features forward(Context&, const Fields&) override;
   // The class token of the last stage, or the mean of its tokens.
   Variable pooled(Context&, const Fields&) override;
@@ -24,13 +24,13 @@ class StagedTransformer : public Backbone {
  protected:
   struct Stage {
     std::vector<Block> blocks;
-    std::unique_ptr<Normalizer> norm;  // behind the blocks; null: none, unless it is the last stage
+    std::unique_ptr<Normalizer> norm;  // after the blocks; null: none, except in the last stage
   };
 
   explicit StagedTransformer(const ModelConfig& config) : config_(config) {}
 
-  // From the tokens of the stage before, those of the image at first, to those of the stage's
-  // blocks.
+  // Computes the input tokens of a stage's blocks from the tokens of the stage before; for the
+  // first stage, from the tokens of the image.
   virtual Tokens enter(Context&, int stage, const Tokens&) const = 0;
 
   ModelConfig config_;
@@ -38,7 +38,7 @@ class StagedTransformer : public Backbone {
 
  private:
   Tokens image(Context&, const Fields&) const;
-  // Behind the blocks of the stage; the class token alone with `pooled_alone`.
+  // The tokens after the stage's blocks; with `pooled_alone` only the class token.
   Tokens run_blocks(Context&, int stage, Tokens tokens, bool pooled_alone) const;
   void close(Context&, int stage, Tokens& tokens) const;
 };

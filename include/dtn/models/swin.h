@@ -1,11 +1,11 @@
 // Swin (Liu et al., Swin Transformer: Hierarchical Vision Transformer using Shifted Windows, ICCV
 // 2021). Parameter names are those of its release.
 //
-// A convolution of patches and a LayerNorm, patch_embed, then stages layers.{0..}: blocks whose
-// attention stays in windows of model.window x model.window tokens, in every second block shifted
-// by half of that, and downsample, which halves the grid at the end of every stage but the last.
-// Where a side of the grid is no longer than the window, the window is as long as that side and is
-// not shifted. The mean of the last tokens, behind norm, goes to the head.
+// A patch convolution and a LayerNorm, patch_embed, then stages layers.{0..}. The attention of the
+// blocks stays in windows of model.window x model.window tokens, which are shifted by half a window
+// in every second block. `downsample` halves the grid at the end of every stage but the last. If a
+// side of the grid is no longer than the window, the window has the length of that side and is not
+// shifted. The head reads the mean of the last tokens after `norm`.
 #pragma once
 
 #include <vector>
@@ -18,7 +18,7 @@ namespace dtn {
 
 class SwinTransformer final : public StagedTransformer {
  public:
-  // Throws ConfigError when the configuration makes no model.
+  // Throws ConfigError if the configuration is invalid.
   SwinTransformer(const Scope&, const ModelConfig& config);
 
  private:

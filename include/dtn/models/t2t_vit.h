@@ -1,9 +1,9 @@
 // T2T-ViT (Yuan et al., ICCV 2021): tokens of overlapping windows (nn/tokens_to_token.h), then a
-// vision transformer with positions by formula, which nobody trains, and a class token. Parameter
-// names are the authors'.
+// vision transformer with fixed sinusoidal positions and a class token. Parameter names are the
+// authors'.
 //
-// The class token joins before block model.class_token_at and has the position in row 0 wherever it
-// joins; the patches have those from row 1 on.
+// The class token joins before block model.class_token_at and always has the position in row 0; the
+// patches have the rows from 1 on.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ namespace dtn {
 
 class T2tVit : public Backbone {
  public:
-  // Throws ConfigError when the configuration makes no model.
+  // Throws ConfigError if the configuration is invalid.
   T2tVit(const Scope&, const ModelConfig&);
 
   // Reads "image" [B, channels, height, width] of model.image_size.
@@ -27,8 +27,8 @@ class T2tVit : public Backbone {
   std::vector<LayerInfo> layers() const override;
 
  private:
-  // The tokens behind the last block; or the class token, where it alone is wanted and the last
-  // block can leave the others out.
+  // The tokens after the last block; or only the class token, if `class_token_alone` and the last
+  // block can leave out the others.
   Tokens run_blocks(Context&, const Fields&, bool class_token_alone) const;
   Tokens embed(Context&, const Fields&) const;
   void join_class_token(Context&, Tokens&) const;

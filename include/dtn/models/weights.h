@@ -1,4 +1,4 @@
-// Model weights to and from files.
+// Loading and saving of model weights.
 #pragma once
 
 #include <filesystem>
@@ -12,65 +12,66 @@
 
 namespace dtn {
 
-// The model's parameters and buffers by name, as float32 handles to its values; copies when the
-// model is on a device.
+// The model's parameters and buffers by name, as float32 handles to its values; copies if the model
+// is on another device than the CPU.
 NamedTensors named_values(ParameterStore& store);
-// The same of flat memory laid out like the store's values: a moving average.
+// The same for flat memory laid out like the store's values, such as a moving average.
 NamedTensors named_weights(const ParameterStore& store, const Tensor& flat);
 
-// Views into flat memory laid out like the store's parameters, by name: moments.
+// Named views into flat memory laid out like the store's parameters, such as moments.
 NamedTensors named_views(const ParameterStore& store, const Tensor& flat,
                          const std::string& prefix = "");
 
-// Copies tensors into the parameters and buffers of the same names. Every one must be there with
-// its shape and nothing may be left over; any float type is converted. Throws DataError that names
-// `source` and the tensor.
+// Copies tensors into the parameters and buffers with the same names. Every parameter and buffer
+// must be present with its shape, and there may be no other tensors. Any float type is converted.
+// Throws DataError that names `source` and the tensor.
 void load_exact(ParameterStore& store, const NamedTensors& tensors, const std::string& source);
 
-// Options for the head of a file: the rows to take, and whether it must fit.
+// Treatment of the head of a weights file: the rows to take, and whether it must fit.
 struct HeadOptions {
-  // Gives for each class of the model its row in a file's head of so many classes. Null: the rows
-  // as they are, if there are as many.
+  // Returns for each class of the model its row in the file's head, which has file_classes classes.
+  // Null: all rows in their order, if the numbers are equal.
   std::function<std::vector<std::int64_t>(std::int64_t file_classes)> rows{};
-  // Throws DataError where the file has no head or one that does not fit, whose place weights at
-  // random would take. False: the head is left at its initialisation then.
+  // True: throws DataError if the file has no head or one that does not fit, because random weights
+  // would take its place. False: the head then keeps its initialisation.
   bool must_fit = false;
 };
 
-// Like load_exact, for weights that were trained for something slightly different:
-//  - position tables (Parameter::positions) of another grid are brought to the model's: resampled
-//    by config().pos_resize, or as timm does it for the biases of windows, or computed again. Rows
-//    of class token and registers stay; a class token's row joins the token itself where the model
-//    has positions for the patches alone. `origin` tells the grid of the file's tables; without it
-//    config().init_image_size does; without both a square number of positions is a square, and any
-//    other number an error that asks for that key;
-//  - a head takes the rows of the file's that `head` gives; one for another number of classes, or
-//    none in the file, is left at its initialisation unless `head` forbids it; the file's is skipped
-//    by a model without one;
-//  - a class token is skipped by a model that has none;
-//  - where the file has LayerNorms and the model another normalizer, that takes their weight and
-//    bias and keeps the start of what else it has, such as DTN's lambdas and positions;
-//  - fc_norm is left at its initialisation where the file has the norm ahead of the pooling.
-// Tensors of vision transformers may have the names of DeiT III's, DINOv2's, MAE's and CLIP's
-// releases, of Hugging Face's transformers and of torchvision. Names of any family may have the
-// prefixes of wrappers, such as module.
-// Returns a note for each such adaptation.
+// load_exact() with adaptations, for weights trained for a slightly different model:
+//  - Position tables (Parameter::positions) of another grid are converted to the model's grid:
+//    resampled by config().pos_resize, or as in timm for window biases, or computed again. Rows of
+//    class token and registers are kept. If the model has positions only for patches, the class
+//    token's row is added to the token. The grid of the file's tables comes from `origin`, else
+//    from config().init_image_size. Without both, a square number of positions means a square grid,
+//    and any other number is an error that asks for init_image_size.
+//  - A head takes the rows of the file's head that `head` selects. If the numbers of classes differ
+//    or the file has no head, it keeps its initialisation, unless `head` forbids that. A model
+//    without a head skips the file's head.
+//  - A model without a class token skips it.
+//  - If the file has LayerNorms and the model another normalizer, the normalizer takes their weight
+//    and bias. Its other parameters, such as DTN's lambdas and positions, keep their
+//    initialisation.
+//  - fc_norm keeps its initialisation if the file has the norm before the pooling.
+// Tensors of vision transformers may have the names of the releases of DeiT III, DINOv2, MAE and
+// CLIP, of Hugging Face's transformers and of torchvision. Names of any family may have the
+// prefixes of wrappers, such as "module.".
+// Returns a note for each adaptation.
 std::vector<std::string> load_adapted(Classifier& model, const NamedTensors& tensors,
                                       const std::string& source, const GridKeys& origin = {},
                                       const HeadOptions& head = {});
 
-// Returns the grid keys of the config in the file's metadata, which is that of the model that the
-// weights belong to. No keys if the file carries no config.
+// Returns the grid keys of the config in the file's metadata, which describes the model of the
+// weights. No keys if the file carries no config.
 GridKeys origin_of(const TensorFile& file);
 
-// 16 hexadecimal digits that differ between weights that differ, in name, type, shape or value.
+// 16 hexadecimal digits that depend on the names, types, shapes and values of the weights.
 std::string fingerprint_of(const NamedTensors& weights);
 
-// load_adapted from a safetensors file and its origin_of(), with a last note of how many tensors
-// needed none of it.
+// load_adapted() from a safetensors file and its origin_of(). The last note counts the tensors that
+// needed no adaptation.
 std::vector<std::string> load_weights(Classifier& model, const std::filesystem::path& path,
                                       const HeadOptions& head = {});
-// The same from a file that has been read; `source` names it.
+// The same from a file that is read already; `source` names it in messages.
 std::vector<std::string> load_weights(Classifier& model, const TensorFile& file,
                                       const std::string& source, const HeadOptions& head = {});
 

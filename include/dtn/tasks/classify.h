@@ -1,6 +1,6 @@
-// Classes of images: softmax or binary cross-entropy with label smoothing, on labels or on those of
-// images that were mixed, and with `distill` a part of it against what a teacher says of the same
-// images; measured by top-1 and top-5 accuracy.
+// Image classification: softmax or binary cross-entropy with label smoothing, on plain labels or on
+// those of mixed images. With `distill`, a part of the loss compares with a teacher's outputs for
+// the same images. Evaluations measure top-1 and top-5 accuracy.
 //
 // Fields: "image" [C, H, W] float32, "label" int64; with mixing "partner_label" int64 and
 // "label_share" float32. Outputs: "logits" [n, K] float32.
@@ -24,7 +24,7 @@ class Teacher;
 class Classify : public Task {
  public:
   explicit Classify(const TaskSetup&);
-  // Of our models and normalizers.
+  // With the models and normalizers of the library.
   explicit Classify(const ExperimentConfig& config, Device device = kCpu);
   ~Classify() override;
 
@@ -38,9 +38,9 @@ class Classify : public Task {
   std::vector<Named<ParameterStore*>> stores() override;
   Backbone* backbone() override { return &model_.backbone(); }
   void learn_classes(const SampleSource& training) override;
-  // For training, the rows of the file's head go to the classes of the same names, see
-  // learn_classes(), unless model.init_head is reset. For evaluation, the classes are from then on
-  // those that the file names, and source() labels its samples by them.
+  // For training, rows of the file's head go to the classes of the same names (see
+  // learn_classes()), unless model.init_head is reset. For evaluation, the file determines the
+  // classes, and source() labels its samples by them from then on.
   std::vector<std::string> load_weights(const std::string& file, WeightsUse use) override;
   std::string description() const override;
   std::string objective() const override;
@@ -49,7 +49,7 @@ class Classify : public Task {
   Classifier& model() { return model_; }
   // The classes of the outputs; null until learn_classes() or load_weights() for evaluation.
   const std::optional<ClassList>& classes() const { return classes_; }
-  // Has outputs() give "features" [n, C] float32, too: what the head sees.
+  // Makes outputs() return "features" [n, C] float32 too: the input of the head.
   void keep_features() { keeps_features_ = true; }
 
  private:
@@ -66,17 +66,17 @@ class Classify : public Task {
   Classifier model_;
   std::optional<ClassList> classes_;
   bool keeps_features_ = false;
-  std::unique_ptr<Teacher> teacher_;  // where the config has one, once training is prepared
+  std::unique_ptr<Teacher> teacher_;  // if the config names one, after prepare_training()
 };
 
-// Counts hits and adds losses. A label is among the top k when fewer than k other classes score at
-// least as high (equal scores go by class order); a NaN is never a hit. Reads "label" [n] int64
-// and, where samples have places in a data set, "index" [n] int64; losses are added in the order of
-// those places. Figures: top1 and top5 in percent, loss the mean cross-entropy without smoothing.
+// Top-1 and top-5 accuracy in percent, and `loss`, the mean cross-entropy without label smoothing.
+// A label is among the top k if fewer than k other classes score at least as high (equal scores are
+// ordered by class); a NaN is never a hit. Reads "label" [n] int64 and, if samples have positions
+// in a data set, "index" [n] int64. Losses are added in the order of those positions.
 class AccuracyMeter : public Meter {
  public:
-  // Unless `classes` is empty, the figures are those of a choice between these alone: the logits of
-  // the others are dropped. Ascending; every label must be one of them.
+  // Unless `classes` is empty, accuracy is measured among these classes only: the other logits are
+  // dropped. `classes` is ascending, and every label must be one of them.
   explicit AccuracyMeter(std::vector<std::int64_t> classes = {}) : classes_(std::move(classes)) {}
 
   void add(const Fields& batch, const Fields& outputs) override;

@@ -1,5 +1,5 @@
-// All there is to choose from by name in a config. A program of one's own starts from ours and adds
-// to them:
+// All registries from which a config chooses by name. A user's program copies the standard
+// registries and adds rows:
 //
 //   dtn::Registries mine;
 //   mine.norms.add({.schema = {.type = "mynorm", .doc = "..."}, .make = make_my_norm});
@@ -21,11 +21,11 @@ struct Registries : DataRegistries {  // of data sets and augmentations
   OptimizerRegistry optimizers = optimizer_registry();
   TaskRegistry tasks = task_registry();
 
-  // As the config loader sees them.
+  // The rows as plain structs for the config loader.
   ConfigSchemas schemas() const;
 };
 
-// Ours.
+// The registries of the library.
 const Registries& standard_registries();
 
 }  // namespace dtn

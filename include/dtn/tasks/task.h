@@ -1,5 +1,5 @@
-// What is learnt: which fields a sample has, what the loss is, what an evaluation measures. The
-// trainer, the learner, the evaluator and checkpoints know tasks by this interface alone.
+// The interface of a training task: the fields of a sample, the loss, and the results of an
+// evaluation. Trainer, learner, evaluator and checkpoints use tasks only through this interface.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ class Backbone;
 struct Registries;
 struct UpdateState;
 
-// A part of the loss that is worth a line of its own in the log.
+// A part of the loss that is logged separately.
 struct Term {
   std::string name;
   Tensor value;  // [1] float32, on the device
@@ -36,65 +36,66 @@ struct Named {
   T value;
 };
 
-// The purpose of loaded weights: to train on from them, or to use them as they are.
+// The purpose of loaded weights: to continue training from them, or to use them unchanged.
 enum class WeightsUse { kTraining, kEvaluation };
 
 class Task {
  public:
   virtual ~Task() = default;
 
-  // Where samples come from, which may outlive the task. The feeder delivers what the source says,
+  // The source of the samples, which may outlive the task. The feeder delivers the source's fields
   // on the device.
   virtual std::shared_ptr<const SampleSource> source(Split, Device) const = 0;
 
-  // The mean loss over the samples of a (micro-)batch, [1] float32. The context says how the model
-  // runs; a task that runs it more than once gives each pass its own Context::of_pass. Terms come
-  // in the same order each time, at most kMostTerms of them.
-  // Every rank must record the same operations: gradients are summed as they become whole.
+  // The mean loss over the samples of a (micro-)batch, [1] float32. The context gives the mode of
+  // the model. A task that runs the model more than once gives each pass another Context::of_pass.
+  // Terms have the same order in each call; there are at most kMostTerms. Every rank must record
+  // the same operations: each gradient is summed over the ranks as soon as it is complete.
   virtual Variable loss(Context&, const Fields& batch, std::vector<Term>& logged) = 0;
   static constexpr std::size_t kMostTerms = 8;
 
-  // What the meter wants to see of an evaluation batch, on the device.
+  // Input of the meter for an evaluation batch, on the device.
   virtual Fields outputs(Context&, const Fields& batch) = 0;
   virtual std::unique_ptr<Meter> meter() const = 0;
 
-  // Called once ahead of the first loss(), by who is going to train in that type: for what only
-  // training needs, such as a teacher. Throws ConfigError or DataError where that is not to be had.
+  // Called once before the first loss() of a training in type `compute`. Prepares objects that only
+  // training needs, such as a teacher. Throws ConfigError or DataError if that is not possible.
   virtual void prepare_training(DType compute) { static_cast<void>(compute); }
-  // Parameters of models that are in memory in training beside the stores, once that is prepared.
+  // Number of parameters of models that training keeps in memory besides the stores. Valid after
+  // prepare_training().
   virtual std::int64_t other_parameters() const { return 0; }
-  // The config as checkpoints keep it, once training is prepared: what the config finds by a path,
-  // but a run depends on by its content, named by that.
+  // The config for checkpoints. Valid after prepare_training(). Files that a run depends on by
+  // their content are named by that content instead of their path.
   virtual ExperimentConfig portable(const ExperimentConfig& config) const { return config; }
 
-  // Called at the end of every step, and captured with it on a CUDA device: what follows the
-  // weights without a gradient, such as a teacher. Nothing must change where the update was left
-  // out, see average_into() in dtn/optim/optimizer.h.
+  // Called at the end of every step, and captured with the step on a CUDA device. Updates state
+  // that follows the weights without a gradient, such as a teacher. Must change nothing if the
+  // update was skipped, see average_into() in dtn/optim/optimizer.h.
   virtual void after_update(const UpdateState*) {}
 
-  // The first learns; all are saved, restored and shared between ranks.
+  // The first store is trained; all are saved, restored and shared between ranks.
   virtual std::vector<Named<ParameterStore*>> stores() = 0;
-  // The model whose layers can be looked into (Backbone::layers()); null: none.
+  // The model whose layers an observer can see (Backbone::layers()); null: none.
   virtual Backbone* backbone() { return nullptr; }
-  // Called by a trainer with the training samples, ahead of load_weights() and of the validation
-  // split: the classes that the outputs stand for are those of these samples.
+  // Called by a trainer with the training samples, before load_weights() and before the validation
+  // split is opened. The outputs then stand for the classes of these samples.
   virtual void learn_classes(const SampleSource& training) { static_cast<void>(training); }
-  // Loads the weights of a file into the first store; returns notes for people. Unless overridden,
-  // every parameter must be in the file under its name, and nothing else. Throws DataError where
-  // that is not so, and for evaluation where a part of the weights would stay random.
+  // Loads the weights of a file into the first store; returns notes for the user. By default, the
+  // file must contain every parameter under its name, and nothing else. Throws DataError otherwise,
+  // and for evaluation if a part of the weights would stay random.
   virtual std::vector<std::string> load_weights(const std::string& file, WeightsUse use);
-  // What is trained, in a line for people.
+  // The trained model, in a line for messages.
   virtual std::string description() const = 0;
-  // What the loss is, in a line for people; empty: nothing to say.
+  // The loss, in a line for messages; empty: nothing to report.
   virtual std::string objective() const { return ""; }
-  // What a sample costs, for tables and estimates. Unless overridden: the parameters of the first
-  // store, and zeros for what is not known.
+  // The cost of a sample, for tables and estimates. By default: the parameters of the first store,
+  // and zeros for unknown values.
   virtual Complexity cost();
 };
 
-// What a task is made for. The registries outlive it. Where a run is only sized up, the device is
-// kMeta, whose tensors have shapes and no values: ParameterStore::initialize() does nothing there,
-// and what looks at a weight must not.
+// Arguments for making a task. The registries outlive it. If a run is only estimated, the device is
+// kMeta, whose tensors have shapes but no values. ParameterStore::initialize() then does nothing,
+// and no code may read a weight.
 struct TaskSetup {
   const ExperimentConfig& config;
   Device device;
@@ -110,10 +111,10 @@ struct TaskRow {
 
 using TaskRegistry = Registry<TaskRow>;
 
-// Ours.
+// The tasks of the library.
 const TaskRegistry& task_registry();
 
-// The task that the config names.
+// Makes the task that the config names.
 std::unique_ptr<Task> make_task(const TaskSetup& setup);
 
 }  // namespace dtn
