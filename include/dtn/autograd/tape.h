@@ -3,8 +3,8 @@
 //
 // A tape counts the uses of every bound gradient (GradSlot::bind); parameters have bound gradients.
 // Each recorded operation on a parameter counts as one use until its backward pass has run. The
-// gradient of a parameter is complete after its last use. This holds too if several forward passes
-// share the parameter, or if a checkpoint will use it again.
+// gradient of a parameter is complete, and reported, after its last use. This holds too if several
+// forward passes share the parameter, or if a checkpoint will use it again.
 #pragma once
 
 #include <functional>

@@ -17,7 +17,7 @@ class RowBias {
   explicit RowBias(std::function<Tensor()> gradient) : gradient_(std::move(gradient)) {}
   // [C], accumulator type: the sums are added to it.
   Tensor gradient() const { return gradient_(); }
-  // True if the layer need not compute the gradient of its bias.
+  // True if the sum is complete, so that the layer need not compute it.
   bool is_summed() const { return is_summed_; }
   void set_summed() { is_summed_ = true; }
 
@@ -35,7 +35,7 @@ class GradSlot {
   // Moves the gradient out and leaves the slot empty.
   Tensor take() { return std::exchange(grad_, Tensor()); }
   void set(Tensor grad) { grad_ = std::move(grad); }
-  // Fixes the memory of the gradient: every contribution is added to it, even if it is shared.
+  // Fixes the memory of the gradient. Every contribution is added to it, even if others share it.
   // Parameters of a store use the store's flat buffer.
   void bind(Tensor memory) {
     grad_ = std::move(memory);

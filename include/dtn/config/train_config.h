@@ -30,7 +30,7 @@ struct OptimConfig {
   std::string name = "adamw";  // see optimizer_registry()
   double lr = 5e-4;
   std::optional<double> lr_scale_batch;  // N: the effective rate is lr x batch / N
-  double weight_decay = 0.05;            // decoupled for adamw and lion, else part of the update
+  double weight_decay = 0.05;            // decoupled for adamw, lion and muon, else in the update
   DecayScope decay = DecayScope::kMatrices;
   double beta1 = 0.9, beta2 = 0.999;
   std::optional<double> eps = 1e-8;               // unset: the optimizer has none

@@ -19,9 +19,9 @@ class FlushDenormals {
   FlushDenormals(const FlushDenormals&) = delete;
   FlushDenormals& operator=(const FlushDenormals&) = delete;
 
-  // Scope guard: restores the mode from before the first FlushDenormals of this thread. A new
-  // thread inherits the mode of the thread that creates it, and OpenMP keeps its threads, which the
-  // user's program then shares.
+  // Scope guard for code that may create threads: restores the mode from before the first
+  // FlushDenormals of this thread. A new thread inherits the mode of its creator. OpenMP keeps its
+  // threads, and the user's program shares them.
   class Lifted {
    public:
     Lifted();

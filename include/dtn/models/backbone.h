@@ -54,7 +54,7 @@ class Backbone {
   virtual std::vector<std::unique_ptr<ClassHead>> make_heads(const Scope&, int classes) const;
 };
 
-// How a family reads weights of other libraries.
+// Conversion of weights of other libraries to the names of a family.
 struct ForeignWeights {
   // Tensors under the names of the parameters here, with notes for people of what was left out or
   // Renames tensors to the parameter names used here, with notes for the user on tensors that are

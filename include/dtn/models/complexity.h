@@ -27,7 +27,7 @@ struct Complexity {
 Complexity complexity_of(const ModelConfig& config, const ModelRegistry& models = model_registry(),
                          const NormRegistry& norms = norm_registry());
 
-// Runs a forward pass of `samples` in training mode on the meta device, to provoke its errors.
+// Runs a forward pass of `samples` in training mode on the meta device and throws its errors.
 void try_training_pass(const ModelConfig& config, std::int64_t samples,
                        const ModelRegistry& models = model_registry(),
                        const NormRegistry& norms = norm_registry());

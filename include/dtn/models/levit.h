@@ -1,9 +1,10 @@
 // LeViT (Graham et al., ICCV 2021): a convolutional stem, stages of attention and MLP, attention
-// that shrinks the grid between stages, mean pooling, and one or two heads. BatchNorm follows every
-// linear layer; no normalizers precede the layers. Parameter names are the authors'.
+// that shrinks the grid between stages, mean pooling, and one or two heads. In the blocks,
+// BatchNorm follows every linear layer instead of a normalizer before it. Parameter names are the
+// authors'.
 //
 // Only the normalizers after the attention projections are norm.type. All others are BatchNorm,
-// which an evaluation folds into the layers before them (nn/norm_layers.h).
+// which an evaluation folds into the neighbouring layers (nn/norm_layers.h).
 #pragma once
 
 #include <memory>

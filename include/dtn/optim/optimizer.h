@@ -38,9 +38,9 @@ struct OptimizerUpdate {
   double weight_decay = 0;
   double lr = 0, grad_scale = 1;  // gradients are multiplied by grad_scale
   std::int64_t updates = 0;       // number of updates, this one included
-  // Never set on the CPU. If set, the values are read from device memory instead: lr, to be
-  // multiplied by lr_factor, grad_scale and the number of updates. Nothing may change if the update
-  // is to be skipped (UpdateState).
+  // Never set on the CPU. If set, lr (without lr_factor), grad_scale and the number of updates are
+  // read from device memory instead. Nothing may change if the update is to be skipped
+  // (UpdateState).
   const StepInputs* inputs = nullptr;
   const UpdateState* decision = nullptr;
   double lr_factor = 1;
@@ -132,7 +132,7 @@ class MovingAverage {
   Tensor average_;  // [flat]
 };
 
-// Moves a teacher's store towards another with the same layout, parameters and buffers:
+// Averages the parameters and buffers of `from` into a store of equal layout, such as a teacher's:
 //     to = decay to + (1 - decay) from
 // With `state`, changes nothing if that update was skipped.
 void average_into(ParameterStore& to, const ParameterStore& from, double decay,
