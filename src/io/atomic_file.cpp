@@ -148,15 +148,26 @@ void AtomicDirectory::commit() {
     throw_errno("move a finished folder to", path_);
   } else if (::renameat2(AT_FDCWD, staging_.c_str(), AT_FDCWD, path_.c_str(), RENAME_EXCHANGE) !=
              0) {
-    // A file system without RENAME_EXCHANGE: between the two renames, no folder has the name.
-    fs::path trash = parent_of(path_) / cat(kTrashMark, unique_suffix());
-    rename_or_throw(path_, trash);
-    rename_or_throw(staging_, path_);
-    staging_ = trash;
+    replace_by_two_renames();
   }
   sync_directory(parent_of(path_));
   if (!staging_.empty()) remove_quietly(staging_);  // the replaced folder
   staging_.clear();
+}
+
+// For file systems without RENAME_EXCHANGE, such as NFS. Between the two renames no folder has the
+// name: a process that dies there leaves the earlier folder with .old behind its name, which
+// remove_stale_temporaries() does not touch.
+void AtomicDirectory::replace_by_two_renames() {
+  const fs::path old = path_.string() + ".old";
+  remove_quietly(old);
+  rename_or_throw(path_, old);
+  if (::rename(staging_.c_str(), path_.c_str()) != 0) {
+    const int error = errno;
+    (void)::rename(old.c_str(), path_.c_str());
+    throw_errno("move a finished folder to", path_, error);
+  }
+  staging_ = old;
 }
 
 void replace_symlink(const fs::path& link, const fs::path& target) {

@@ -56,6 +56,8 @@ class AtomicDirectory {
   void commit();
 
  private:
+  void replace_by_two_renames();
+
   std::filesystem::path path_;
   std::filesystem::path staging_;
 };

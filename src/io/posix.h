@@ -2,7 +2,6 @@
 #pragma once
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "dtn/core/check.h"
+#include "io/file_lock.h"
 
 namespace dtn {
 
@@ -69,7 +69,7 @@ class WriteLock {
   explicit WriteLock(const std::filesystem::path& folder)
       : folder_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
     if (folder_.get() < 0) throw_errno("open", folder);
-    if (::flock(folder_.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    if (!lock_file(folder_.get())) {
       throw ConfigError(cat("another process is writing ", folder.string(), "; let it finish"));
     }
   }

@@ -49,14 +49,8 @@ class FolderLock {
   explicit FolderLock(const fs::path& folder)
       : file_(::open((folder / kLockFile).c_str(), O_RDWR | O_CREAT, 0666)) {
     if (file_.get() < 0) throw_errno("open", folder / kLockFile);
-    const auto start = Clock::now();
-    while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK && errno != EINTR) throw_errno("lock", folder / kLockFile);
-      if (seconds_since(start) > 2) {
-        throw ConfigError(
-            cat("--output ", folder.string(), ": another dtn-sweep is at work there"));
-      }
-      std::this_thread::sleep_for(20ms);
+    if (!lock_file(file_.get(), 2s)) {
+      throw ConfigError(cat("--output ", folder.string(), ": another dtn-sweep is at work there"));
     }
   }
 

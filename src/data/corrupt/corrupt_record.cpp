@@ -28,6 +28,11 @@ void check_same(const fs::path& folder, const char* what, const std::string& was
                         now, "; name another output, or delete this one"));
 }
 
+[[noreturn]] void fail_record(const fs::path& file) {
+  throw DataError(cat(file.string(), ": is not what dtn-data corrupt writes; remove it, or name ",
+                      "another folder"));
+}
+
 }  // namespace
 
 std::optional<CorruptRecord> read_corrupt_record(const fs::path& folder) {
@@ -42,11 +47,10 @@ std::optional<CorruptRecord> read_corrupt_record(const fs::path& folder) {
   text >> seed_key >> record.seed >> format_key >> format;
   if (title != kTitle || !text || seed_key != "seed" || format_key != "format" ||
       (format != "jpeg" && format != "png")) {
-    throw DataError(cat(file.string(), ": is not what dtn-data corrupt writes; remove it, or name ",
-                        "another folder"));
+    fail_record(file);
   }
   record.format = corrupt_format(format);
-  text >> frost_key >> record.frost;
+  if (text >> frost_key && (frost_key != "frost" || !(text >> record.frost))) fail_record(file);
   return record;
 }
 

@@ -74,7 +74,7 @@ PackWriter::PackWriter(fs::path output, std::uint32_t job)
       journal_path_(with_suffix(output_, ".partial.journal")),
       file_(open_for_writing(partial_)),
       journal_(open_for_writing(journal_path_)) {
-  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
+  if (!lock_file(file_.get())) {
     throw ConfigError(cat("another process is writing ", partial_.string(), "; let it finish"));
   }
   // The other process may have finished and renamed the file after it was opened here.

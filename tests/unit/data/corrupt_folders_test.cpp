@@ -253,9 +253,13 @@ TEST_F(CorruptFiles, RefusesToMix) {
   ASSERT_EQ(::flock(folder.get(), LOCK_EX), 0);
   expect_error<ConfigError>([&] { CorruptFolders(*dataset, options("fog", "1")).run(); },
                             {"another process"});
-  write_bytes(dir_.path() / "out/corruptions.txt", {'x', '\n'});
-  expect_error<DataError>([&] { CorruptFolders(*dataset, options("fog", "3")).run(); },
-                          {"corruptions.txt"});
+  for (const std::string record :
+       {"x\n", "corrupted images made by dtn-data corrupt\nseed 0\nformat jpeg\nsnow stand-in\n",
+        "corrupted images made by dtn-data corrupt\nseed 0\nformat jpeg\nfrost\n"}) {
+    write_bytes(dir_.path() / "out/corruptions.txt", {record.begin(), record.end()});
+    expect_error<DataError>([&] { CorruptFolders(*dataset, options("fog", "3")).run(); },
+                            {"corruptions.txt"});
+  }
 }
 
 TEST_F(CorruptFiles, RefusesAnOutputThatIsAFile) {

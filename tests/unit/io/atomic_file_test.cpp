@@ -1,9 +1,12 @@
 #include "io/atomic_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <csignal>
 #include <fstream>
 #include <iterator>
@@ -11,6 +14,30 @@
 
 #include "dtn/core/check.h"
 #include "io/json_lines.h"
+
+namespace {
+
+bool has_exchange = true;         // RENAME_EXCHANGE works
+int renames_before_failure = -1;  // -1: no rename fails
+
+}  // namespace
+
+// In place of the C library's, so that tests can be on other file systems.
+extern "C" int renameat2(int from_dir, const char* from, int to_dir, const char* to,
+                         unsigned flags) {
+  if (!has_exchange && flags != 0) {
+    errno = EINVAL;
+    return -1;
+  }
+  return static_cast<int>(syscall(SYS_renameat2, from_dir, from, to_dir, to, flags));
+}
+extern "C" int rename(const char* from, const char* to) {
+  if (renames_before_failure >= 0 && renames_before_failure-- == 0) {
+    errno = EIO;
+    return -1;
+  }
+  return renameat2(AT_FDCWD, from, AT_FDCWD, to, 0);
+}
 
 namespace dtn {
 namespace {
@@ -114,6 +141,49 @@ TEST_F(AtomicFiles, DirectoryAppearsWholeAndReplaces) {
   EXPECT_FALSE(fs::exists(path / "three"));
   EXPECT_EQ(entries_in(folder_), 1u);
   EXPECT_THROW(AtomicDirectory(folder_ / "absent" / "d"), Error);
+}
+
+// A folder on a file system without RENAME_EXCHANGE, while this lives.
+struct WithoutExchange {
+  WithoutExchange() { has_exchange = false; }
+  ~WithoutExchange() {
+    has_exchange = true;
+    renames_before_failure = -1;
+  }
+};
+
+TEST_F(AtomicFiles, DirectoryIsReplacedWithoutExchange) {
+  const WithoutExchange file_system;
+  const fs::path path = folder_ / "d";
+  for (const char* text : {"one", "two", "three"}) {
+    AtomicDirectory directory(path);
+    write_file_atomic(directory.staging() / "f", text);
+    directory.commit();
+    EXPECT_EQ(read_text(path / "f"), text);
+    EXPECT_EQ(entries_in(folder_), 1u);
+  }
+}
+
+TEST_F(AtomicFiles, DirectoryThatCannotBeReplacedStays) {
+  const WithoutExchange file_system;
+  const fs::path path = folder_ / "d";
+  fs::create_directory(path);
+  write_file_atomic(path / "f", "one");
+  {
+    AtomicDirectory directory(path);
+    write_file_atomic(directory.staging() / "f", "two");
+    // The first rename finds the folder in its way, the second puts it aside, the third fails.
+    renames_before_failure = 2;
+    EXPECT_THROW(directory.commit(), Error);
+    renames_before_failure = -1;
+  }
+  EXPECT_EQ(read_text(path / "f"), "one");
+  EXPECT_EQ(entries_in(folder_), 1u);
+
+  // A process that dies between the two leaves the earlier folder, which no cleaning removes.
+  fs::rename(path, folder_ / "d.old");
+  remove_stale_temporaries(folder_);
+  EXPECT_EQ(read_text(folder_ / "d.old" / "f"), "one");
 }
 
 TEST_F(AtomicFiles, SymlinkIsReplacedAndRelative) {
