@@ -1,11 +1,11 @@
-// Graphs need the caching allocator: what they use must stay theirs.
+// The caching allocator, which CUDA graphs need: memory that a graph uses must stay allocated.
 #pragma once
 
 #include "core/cuda_device.h"
 
 namespace dtn::test {
 
-// Memory is kept while one of these lives.
+// Enables the caching allocator while an object of this class lives.
 class Caching {
  public:
   Caching() : before_(cuda::is_caching()) { cuda::set_caching(true); }

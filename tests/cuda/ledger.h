@@ -1,5 +1,5 @@
-// What the tests on a device measured, for tests/gpu_ledger.json: with DTN_LEDGER=FILE in the
-// environment each measurement is appended to that file as one line of JSON.
+// Records measurements of the device tests for tests/gpu_ledger.json. If DTN_LEDGER=FILE is set in
+// the environment, each measurement is appended to FILE as one line of JSON.
 #pragma once
 
 #include <cstdio>

@@ -1,7 +1,7 @@
-// Two faults on purpose, so that tools/gpu-check.sh knows that compute-sanitizer sees them on the
-// machine at hand before it believes that it sees none in our kernels.
-//   planted_faults memcheck    writes behind an allocation
-//   planted_faults racecheck   reads what another warp wrote to shared memory, without a barrier
+// Two deliberate faults. tools/gpu-check.sh first checks that compute-sanitizer reports them on
+// this machine. Only then does it trust a clean report about our kernels.
+//    planted_faults memcheck    writes past the end of an allocation
+//    planted_faults racecheck   reads shared memory that another warp wrote, without a barrier
 #include <cuda_runtime.h>
 
 #include <cstdio>

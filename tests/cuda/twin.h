@@ -1,6 +1,6 @@
-// A kernel on the device beside its twin on the host: the same inputs in both memories, outputs
-// poisoned, results compared. On the emulator each test runs under several hostile schedules; on a
-// GPU it runs several times and must give the same bits.
+// Runs a kernel on the device and its CPU version on the same inputs, with poisoned outputs, and
+// compares the results. The emulator runs each test under several hostile schedules. A GPU runs it
+// several times and must give the same bits.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ class Twin {
     std::memset(poison.raw(), 0xff, poison.nbytes());
     return Twin(poison);
   }
-  // Something a kernel adds to.
+  // A tensor that a kernel adds to.
   static Twin accumulated(const Shape& shape, DType dtype, std::uint32_t stream) {
     return Twin(as(random_tensor(shape, stream), dtype));
   }
@@ -42,28 +42,28 @@ class Twin {
     return t.raw();
   }
   const Tensor& host() const { return host_; }
-  // What is on the device now; waits for it.
+  // Copies the device tensor to the host; waits for the device.
   Tensor device() const { return device_.to(kCpu); }
 
  private:
   Tensor host_, device_;
 };
 
-// Random input of a type, from one stream of numbers: uniform around `mean`.
+// Random input of type `dtype`, from one stream of random numbers: uniform around `mean`.
 inline Twin random_twin(const Shape& shape, DType dtype, std::uint32_t stream, double spread = 1,
                         double mean = 0) {
   return Twin(as(random_tensor(shape, stream, spread, mean), dtype));
 }
 
-// True when there is no device to test on; the test then says so and stops.
+// Skips the test if there is no device, and prints the reason.
 #define DTN_SKIP_WITHOUT_DEVICE()                                         \
   if (std::string reason = cuda::unavailable_reason(); !reason.empty()) { \
     GTEST_SKIP() << reason;                                               \
   }
 
-// Number of runs of a kernel in under_every_schedule(). On a GPU 3. On the emulator one run in step
-// and three under hostile schedules; one of each with sanitizers, because all schedules touch the
-// same memory. DTN_EMULATOR_SCHEDULES sets another number for the emulator.
+// Number of runs of a kernel in under_every_schedule(): 3 on a GPU. The emulator makes one run in
+// step and three under hostile schedules. With sanitizers it makes one of each, because all
+// schedules touch the same memory. DTN_EMULATOR_SCHEDULES sets another number for the emulator.
 inline unsigned schedules_to_run() {
 #ifdef DTN_CUDA_EMULATED
   if (const char* text = std::getenv("DTN_EMULATOR_SCHEDULES")) {
@@ -79,7 +79,7 @@ inline unsigned schedules_to_run() {
 #endif
 }
 
-// Runs `body` several times, see schedules_to_run(). `body` makes its own outputs and returns the
+// Runs `body` several times, see schedules_to_run(). `body` allocates its outputs and returns the
 // tensors that must have the same bits every time.
 inline void under_every_schedule(const std::function<std::vector<Tensor>()>& body) {
   const unsigned runs = schedules_to_run();
@@ -106,8 +106,8 @@ inline void under_every_schedule(const std::function<std::vector<Tensor>()>& bod
 #endif
 }
 
-// Largest |got - want| / scale, where scale is the largest |want| (at least `floor`): NaN and
-// infinities that do not match give infinity.
+// Returns the largest |got - want| / scale, where scale is the largest |want| (at least `floor`).
+// Returns infinity if NaN or infinities do not match.
 inline double relative_error(const Doubles& got, const Doubles& want, double floor = 1e-30) {
   if (got.size() != want.size()) return INFINITY;
   double largest = floor, error = 0;
@@ -123,9 +123,9 @@ inline double relative_error(const Doubles& got, const Doubles& want, double flo
   return error / largest;
 }
 
-// Compares a device result with what it should be, in float64, within `bound` of the largest value,
-// and puts the error into the ledger. A bound comes from the type and the length of the sums:
-// rounding_bound().
+// Compares a device result with the expected float64 values, within `bound` of the largest value,
+// and records the error in the ledger. The bound comes from the type and the length of the sums,
+// see rounding_bound().
 inline void expect_close(const char* kernel, const std::string& what, const Tensor& got,
                          const Doubles& want, double bound, double floor = 1e-30) {
   double error = relative_error(doubles(got), want, floor);
@@ -133,18 +133,18 @@ inline void expect_close(const char* kernel, const std::string& what, const Tens
   record_error(kernel, what, got.dtype(), error, bound);
 }
 
-// Unit roundoff of the result's type for the last rounding, and that of float32 times the square
-// root of the number of terms summed for what comes before.
+// Unit roundoff of the result's type for the last rounding, plus `factor` times that of float32
+// times the square root of the number of summed terms.
 inline double rounding_bound(DType dtype, std::int64_t terms, double factor = 2) {
   return unit_roundoff(dtype) +
          factor * unit_roundoff(DType::kFloat32) *
              std::sqrt(static_cast<double>(std::max<std::int64_t>(terms, 1)));
 }
 
-// What sums of so many products on tensor cores may lose beside rounding, relative to the largest:
-// they cut off what float32 arithmetic rounds, so that losses of up to 2^-23 for each addition go the
-// same way. Products of bfloat16 numbers are added eight at a time on the least of the devices we
-// build for, those of tf32 four. 0 where the emulated device rounds.
+// Error of a sum of `products` products on tensor cores in addition to rounding, relative to the
+// largest value. Tensor cores truncate where float32 arithmetic rounds, so each addition loses up
+// to 2^-23, always in the same direction. The weakest of our target devices adds eight products of
+// bfloat16 numbers at a time, or four of tf32. Returns 0 if the emulated device rounds.
 inline double truncation_bound(DType operands, std::int64_t products) {
 #ifdef DTN_CUDA_EMULATED
   const int of_bfloat16 = emu::device_model().products_at_once;

@@ -1,4 +1,4 @@
-// How bytes move between the host and the device, and who has a graph's memory.
+// Copies between the host and the device, and ownership of a graph's memory.
 #include <cstring>
 #include <memory>
 
@@ -11,7 +11,7 @@
 namespace dtn::test {
 namespace {
 
-// Memory on the host that is not page-locked may be written again as soon as the call returns.
+// Host memory that is not page-locked may be overwritten as soon as the copy returns.
 TEST(CudaMemory, PageableMemoryIsDoneWithWhenACopyReturns) {
   DTN_SKIP_WITHOUT_DEVICE();
   constexpr std::int64_t kCount = std::int64_t{4} << 20;
@@ -51,12 +51,12 @@ TEST(CudaMemory, AGraphDoesNotCopyPageableMemory) {
   EXPECT_EQ(device.to(kCpu).data<float>()[15], 5);
 }
 
-// Without a graph that holds it, a pool's idle memory is everybody's; with one it is its own.
+// A graph reserves the idle memory of its pool. Without a graph, that memory is free for all users.
 TEST(CudaMemory, AGraphHoldsItsPoolAndNothingElseDoes) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Caching caching;
   cuda::release_cached_memory();
-  constexpr std::size_t kBytes = 3 << 20;  // of no other block
+  constexpr std::size_t kBytes = 3 << 20;  // differs from the sizes of all other blocks
   cuda::MemoryPool pool;
   const std::byte* block = nullptr;
   const auto take = [&] { block = cuda::allocate(kBytes).get(); };
@@ -91,7 +91,7 @@ TEST(CudaMemory, IdleMemoryOfAPoolWithoutAGraphIsGivenBack) {
   EXPECT_EQ(cuda::allocator_stats().bytes_cached, before);
 }
 
-// A pool that has nothing of a size takes what nobody wants just now, in place of new memory.
+// A pool without a block of the requested size takes an idle block instead of new memory.
 TEST(CudaMemory, APoolTakesIdleMemoryFirst) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Caching caching;

@@ -1,5 +1,5 @@
-// Data sets and steps for the tests of the feeder: a step is played by a copy within the device,
-// looked at when the epoch is over.
+// Data sets and steps for the feeder tests. A copy on the device simulates a step. Tests check the
+// copies after the epoch.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ namespace dtn::test {
 
 inline constexpr int kSide = 6;
 
-// Noisy images, their index as the label, and a hook that may throw.
+// Noisy images with their index as the label, and a hook that may throw.
 class NoisyImages final : public Dataset {
  public:
   explicit NoisyImages(std::int64_t size, int channels = 3,
@@ -56,14 +56,14 @@ inline LoaderOptions loading(bool training, int workers) {
   return options;
 }
 
-// What a step saw of a batch, once it is over.
+// Copies of the batch that one step received.
 struct Seen {
   std::int64_t number, n;
   std::vector<std::int64_t> indices;
   Tensor images, labels, host_labels;
 };
 
-// Lets the loader and the copies get as far as they can, and the steps stay behind.
+// Lets the loader and the copies run ahead while the steps lag behind.
 inline void hurry(const Loader& loader) {
   for (int i = 0; i < 20 && !loader.has_ready(); ++i) {
     std::this_thread::sleep_for(std::chrono::microseconds(100));
@@ -73,7 +73,7 @@ inline void hurry(const Loader& loader) {
   copied.wait();
 }
 
-// Plays the steps of the batches that are left: each copies what it reads, on the device.
+// Simulates the remaining steps, at most `steps`. Each step copies its inputs on the device.
 inline std::vector<Seen> play(BatchFeeder& feeder, std::int64_t steps = 1 << 20,
                               const Loader* hurried = nullptr) {
   std::vector<Seen> seen;

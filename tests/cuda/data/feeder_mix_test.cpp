@@ -1,5 +1,5 @@
-// Mixed batches against those of the loader, mixed by the formulas. The copies of what is read are
-// made in the order of the device, as a step's would be.
+// Compares batches that the feeder mixes with batches of the loader that are mixed by the formulas.
+// Each batch is copied in stream order, as a training step would read it.
 #include <cmath>
 #include <set>
 
@@ -40,12 +40,12 @@ MixedSeen mixed(const Seen& batch, const BatchMix& mix) {
   const std::int64_t n = batch.n, each = batch.images.numel() / n;
   for (std::int64_t i = 0; i < n * each; ++i) {
     const std::int64_t b = i / each, x = i % kSide, y = i / kSide % kSide;
-    if (2 * b + 1 == n) continue;  // in the middle
+    if (2 * b + 1 == n) continue;  // the middle image has no partner
     const float own = batch.images.data<float>()[i];
     const float partner = batch.images.data<float>()[(n - 1 - b) * each + i % each];
     const bool in =
         x >= mix.left && x < mix.left + mix.width && y >= mix.top && y < mix.top + mix.height;
-    const volatile float other = rest * partner;  // rounded
+    const volatile float other = rest * partner;  // rounded to float
     float& value = m.batch.images.data<float>()[i];
     if (mix.cut && in) value = partner;
     if (!mix.cut && mix.share != 1) value = std::fma(share, own, other);
@@ -70,8 +70,8 @@ std::vector<MixedSeen> play_mixed(BatchFeeder& feeder, std::set<const void*>& ad
   return seen;
 }
 
-// Even and odd batches, from the start and from the middle of an epoch, before and after mixing
-// ends, of a loader that gives pixels or images.
+// Checks even and odd batches, from the start and from the middle of an epoch, before and after
+// mixing ends. The loader gives pixels or images.
 void expect_mixed(Device device, bool fixed, bool raw, std::int64_t batch_size, int (&kinds)[3]) {
   SCOPED_TRACE(cat(to_string(device), ", fixed ", fixed, ", raw ", raw, ", ", batch_size));
   auto set = std::make_shared<NoisyImages>(47);
@@ -102,11 +102,11 @@ void expect_mixed(Device device, bool fixed, bool raw, std::int64_t batch_size, 
   EXPECT_EQ(addresses.size(), 2u);
 }
 
-// On the CPU it needs no device.
+// The CPU part needs no device.
 TEST(BatchFeeder, MixesWholeBatches) {
   std::vector<Device> devices{kCpu};
   if (cuda::unavailable_reason().empty()) devices.push_back(kCuda);
-  int kinds[3] = {};  // left alone, mixup, CutMix
+  int kinds[3] = {};  // unmixed, mixup, CutMix
   for (Device device : devices) {
     for (bool fixed : {true, false}) {
       for (bool raw : {true, false}) {

@@ -1,5 +1,5 @@
-// The feeder against the loader alone: the same batches, bit for bit. The emulator leaves
-// everything undone until somebody waits for it, so a missing order between the streams shows.
+// Compares the feeder with the loader alone: the batches must have the same bits. The emulator
+// defers all work until something waits for it, so a missing order between streams shows up.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -18,7 +18,7 @@ namespace {
 
 using namespace dtn::test;
 
-// Every combination of training or evaluation, workers, and fixed addresses or not.
+// Runs `body` for every combination of training or evaluation, workers, and fixed addresses or not.
 void for_every_way(const std::function<void(bool training, int workers, bool fixed)>& body) {
   for (bool training : {true, false}) {
     for (int workers : {0, 1, 3}) {
@@ -74,7 +74,7 @@ TEST(BatchFeeder, GivesTensorsAsTheyAre) {
   });
 }
 
-// A loader that knows nothing of the device: float images in ordinary memory.
+// A loader that does not know the device: float images in ordinary memory.
 TEST(BatchFeeder, TakesOrdinaryBatches) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto set = std::make_shared<NoisyImages>(26);
@@ -124,7 +124,7 @@ TEST(BatchFeeder, StartsAnywhereAtAnyTime) {
       auto some = play(feeder, taken);
       got.insert(got.end(), some.begin(), some.end());
     }
-    // Steps whose batches were followed by a start are looked at only now.
+    // The copies of the steps are compared only now, after later calls of start().
     expect_same(got, want);
     feeder.start(9, 10);
     EXPECT_TRUE(play(feeder).empty());
@@ -136,7 +136,7 @@ TEST(BatchFeeder, StartsAnywhereAtAnyTime) {
 
 TEST(BatchFeeder, DamagedImagesAreLeftOut) {
   DTN_SKIP_WITHOUT_DEVICE();
-  // Of the batches 0 .. 3, 8 .. 11 and 32 .. 35 one, two and all images are damaged.
+  // The batches 0 .. 3, 8 .. 11 and 32 .. 35 have one, two and four damaged images.
   const std::set<std::int64_t> bad = {2, 9, 10, 32, 33, 34, 35};
   auto set = std::make_shared<NoisyImages>(43, 3, [&](std::int64_t i) {
     if (bad.contains(i)) throw DataError(cat("fake-", i, " is damaged"));
@@ -198,14 +198,14 @@ TEST(BatchFeeder, BatchesComeToFixedAddresses) {
           labels.insert(batch.fields.at("label").raw());
         }
       }
-      // What the device makes has one address anyway.
+      // Tensors that the device computes have one address in every mode.
       EXPECT_EQ(images.size(), fixed || raw ? 1u : 3u);
       EXPECT_EQ(labels.size(), fixed ? 1u : 3u);
     }
   }
 }
 
-// A captured step is replayed for batch after batch without being told where they are.
+// A captured step is replayed for every batch without new addresses.
 TEST(BatchFeeder, FeedsACapturedStep) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto set = std::make_shared<NoisyImages>(40);
@@ -235,7 +235,7 @@ TEST(BatchFeeder, FeedsACapturedStep) {
 
 TEST(BatchFeeder, AllocatesNothingOnceWarm) {
   DTN_SKIP_WITHOUT_DEVICE();
-  // Batches that are not full come up in the middle, too.
+  // Incomplete batches also occur in the middle of an epoch.
   auto set = std::make_shared<NoisyImages>(83, 3, [&](std::int64_t i) {
     if (i % 20 == 7) throw DataError("damaged");
   });
@@ -257,7 +257,7 @@ TEST(BatchFeeder, AllocatesNothingOnceWarm) {
       if (epoch == 0) misses = cuda::allocator_stats().misses;
     }
     EXPECT_EQ(cuda::allocator_stats().misses, misses);
-    // Pixels, flips and labels of three slots and of what the loader makes ahead.
+    // Pixels, flips and labels: three slots, plus the batches that the loader prepares ahead.
     EXPECT_LE(pinned.size(), 3u * (3 + (workers ? 3 : 1)));
   }
 }
@@ -276,7 +276,7 @@ TEST(BatchFeeder, MayEndWithCopiesUnderWay) {
     auto want = expected_of(set, make_transform(true), loading(true, 0), 0);
     want.resize(static_cast<std::size_t>(taken));
     expect_same(got, want);
-    // The loader goes on with another one.
+    // The loader continues with another feeder.
     BatchFeeder feeder(loader, kCuda);
     feeder.start(1);
     expect_same(play(feeder), expected_of(set, make_transform(true), loading(true, 0), 1));
@@ -297,9 +297,9 @@ TEST(BatchFeeder, CountsTheWaitingTime) {
   }
 }
 
-// Memory from the cache may still be read by what was enqueued before its owner let it go.
+// Work enqueued before memory returned to the cache may still read that memory.
 TEST(BatchFeeder, LeavesFormerUsersOfItsMemoryAlone) {
-  ::setenv("DTN_CUDA_CACHE", "1", 1);  // heeded when this test has a process of its own
+  ::setenv("DTN_CUDA_CACHE", "1", 1);  // effective if this test runs in a separate process
   DTN_SKIP_WITHOUT_DEVICE();
   auto set = std::make_shared<NoisyImages>(43);
   const Shape shape{4, kSide, kSide, 3};
@@ -333,7 +333,7 @@ TEST(BatchFeeder, PassesThroughOnTheCpu) {
       BatchFeeder feeder(loader, kCpu);
       feeder.start(1, 2);
       expect_same(play(feeder), expected_of(set, transform, options, 1, 2));
-      // Buffers go back and forth between the loader and the feeder.
+      // The loader and the feeder exchange their buffers.
       std::set<const void*> buffers;
       DeviceBatch batch;
       feeder.start(0);

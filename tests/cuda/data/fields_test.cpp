@@ -1,4 +1,4 @@
-// A source of any fields, fed to the device: the same bits as on the CPU.
+// Feeds a source of arbitrary fields to the device: the same bits as on the CPU.
 #include "cuda/twin.h"
 #include "unit/data/two_views.h"
 

@@ -1,4 +1,4 @@
-// A split of a config, fed to the device and to the CPU: the same bits.
+// Feeds a split of a config to the device and to the CPU: the same bits.
 #include "data/feed/open_split.h"
 
 #include "cuda/twin.h"

@@ -1,5 +1,5 @@
-// Ranks that are processes, forked before anything of CUDA is touched: a device's state does not
-// outlive a fork. What a rank expects in vain, throws or crashes of fails the test.
+// Ranks as processes, forked before the first CUDA call because CUDA state does not survive a fork.
+// A failed expectation, an exception or a crash of any rank fails the test.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ namespace dtn::test {
 
 constexpr int kRankSkips = 77;
 
-// Bytes of rank 0 for the others, through memory that all processes see.
+// Passes bytes of rank 0 to the other ranks through shared memory.
 class SharedBytes {
  public:
   SharedBytes() {
@@ -52,7 +52,7 @@ class SharedBytes {
  private:
   static constexpr int kMostCalls = 4, kMostBytes = 1024;
   struct Memory {
-    std::atomic<int> calls;  // that rank 0 has made
+    std::atomic<int> calls;  // calls made by rank 0
     std::byte data[kMostCalls][kMostBytes];
   };
   Memory* memory_;
@@ -71,7 +71,8 @@ inline int run_in_child(const std::function<void()>& body) {
   return status;
 }
 
-// What waitpid says of each rank's end. When one fails, the others are given a little longer.
+// Runs `body` in one process per rank and returns the waitpid status of each rank. After a failure
+// the other ranks get 10 s more, then they are killed.
 inline std::vector<int> fork_ranks(
     int size, const std::function<void(int rank, const ShareBytes& share)>& body) {
   using Clock = std::chrono::steady_clock;
@@ -101,7 +102,7 @@ inline std::vector<int> fork_ranks(
   return ends;
 }
 
-// Each rank must come to its end. A test skips when its ranks do.
+// Runs `body` on each rank and expects that each rank succeeds. Skips the test if a rank skips.
 inline void with_forked_ranks(int size,
                               const std::function<void(int rank, const ShareBytes& share)>& body) {
   const std::vector<int> ends = fork_ranks(size, body);

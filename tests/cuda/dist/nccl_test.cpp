@@ -1,5 +1,5 @@
-// Device memory of several ranks: one for each GPU that this machine has, up to three; the emulator
-// has enough of them.
+// Collectives on the device memory of several ranks: one rank per GPU of this machine, at most
+// three. The emulator has enough devices.
 #include <thread>
 
 #include "core/cuda_stream.h"
@@ -32,8 +32,8 @@ struct Rank {
   const ShareBytes& share;
 };
 
-// Runs `body` on each rank, with a device of its own. On the emulator twice: once everything runs
-// as late as it may, once as early.
+// Runs `body` on each rank, with one device per rank. The emulator runs it twice: first it starts
+// work as late as possible, then as early as possible.
 void on_ranks(const std::function<void(const Rank&)>& body) {
   if (devices() == 0) GTEST_SKIP() << "there is no CUDA device";
   for (bool at_once : {false, true}) {
@@ -53,7 +53,7 @@ void on_ranks(const std::function<void(const Rank&)>& body) {
   }
 }
 
-// Whole numbers, whose sums are exact in any order; every rank has others.
+// Integers, whose sums are exact in any order; they differ between ranks.
 template <class T>
 Tensor numbers(std::int64_t count, int rank) {
   Tensor x = Tensor::empty({count}, DTypeOf<T>::value);
@@ -74,7 +74,7 @@ Tensor sum_of_numbers(std::int64_t count, int ranks) {
 
 template <class T>
 void expect_sums(const Rank& r) {
-  for (std::int64_t count : {1, 2, 1023, 300001}) {  // the last does not fit the emulator at once
+  for (std::int64_t count : {1, 2, 1023, 300001}) {  // the last exceeds an emulator slot
     SCOPED_TRACE(cat(name_of(DTypeOf<T>::value), " ", count));
     Tensor x = numbers<T>(count + 1, r.rank).to(kCuda);
     Tensor part = x.slice(1, count + 1);
@@ -98,8 +98,8 @@ TEST(Nccl, AddsEveryType) {
   });
 }
 
-// Each value and each of the partial sums is rounded to bfloat16, which errs by no more than its
-// unit roundoff of the sum of all magnitudes.
+// Each value and each partial sum is rounded to bfloat16. Each rounding errs by at most the unit
+// roundoff times the sum of all magnitudes.
 TEST(Nccl, CarriesFloat32AsBFloat16) {
   on_ranks([](const Rank& r) {
     constexpr std::int64_t kCount = 40001;
@@ -152,7 +152,7 @@ TEST(Nccl, GivesAwayAndGathersBytesOfAnyType) {
   });
 }
 
-// x = 2 x, enqueued.
+// Enqueues x = 2 x.
 void twice(Tensor x) { run(cuda_queue(), Add{x.dtype(), x.numel(), x.raw(), x.raw(), x.raw()}); }
 
 TEST(Nccl, BeginsAfterWhatWasEnqueuedAndEndsBeforeWhatComesNext) {
@@ -163,7 +163,7 @@ TEST(Nccl, BeginsAfterWhatWasEnqueuedAndEndsBeforeWhatComesNext) {
       Tensor other = Tensor::full({kCount}, DType::kFloat32, 1).to(kCuda);
       for (int i = 0; i < 6; ++i) twice(x);
       r.transport.all_reduce(x, wire);
-      for (int i = 0; i < 3; ++i) twice(other);  // beside it
+      for (int i = 0; i < 3; ++i) twice(other);  // concurrent with the reduction
       r.transport.finish();
       twice(x);
       const float sum = 128.0f * static_cast<float>(r.size * (r.size + 1) / 2);
@@ -173,8 +173,8 @@ TEST(Nccl, BeginsAfterWhatWasEnqueuedAndEndsBeforeWhatComesNext) {
   });
 }
 
-// Memory that a tensor gives back is anybody's in the computing stream, but not before the others
-// are through with it.
+// The compute stream may reuse memory that a tensor frees, but only after the other streams have
+// finished with it.
 TEST(Nccl, HoldsWhatIsUnderWay) {
   on_ranks([](const Rank& r) {
     cuda::set_caching(true);
@@ -199,7 +199,7 @@ TEST(Nccl, HoldsWhatIsUnderWay) {
   });
 }
 
-// A rank's device does its part while its program waits for another program.
+// The device of a rank continues its part while the rank's host program waits for another rank.
 TEST(Nccl, GoesOnWhileNobodyWaits) {
   on_ranks([](const Rank& r) {
     Tensor x = Tensor::full({10}, DType::kFloat32, 1).to(kCuda);
@@ -222,7 +222,8 @@ TEST(Nccl, IsRepeatedByAGraph) {
     auto step = [&] {
       cuda::MemoryPool::Scope scope(pool);
       Tensor first = Tensor::empty_like(x), second = Tensor::empty_like(x);
-      for (Tensor* t : {&first, &second}) {  // two buckets; the second is computed beside the first
+      // Two buckets; the second is computed while the first is reduced.
+      for (Tensor* t : {&first, &second}) {
         t->copy_from(x);
         twice(*t);
         r.transport.all_reduce(*t, t == &first ? DType::kFloat32 : DType::kBFloat16);
@@ -230,7 +231,7 @@ TEST(Nccl, IsRepeatedByAGraph) {
       r.transport.all_reduce(n, DType::kInt64);
       r.transport.finish();
       run(cuda_queue(), Add{y.dtype(), kCount, first.raw(), second.raw(), y.raw()});
-      r.transport.finish();  // nothing has been started since
+      r.transport.finish();  // no collective has started since
     };
     const std::vector<std::int64_t> counts{1, r.rank, 0};
     const auto ranks = static_cast<float>(r.size * (r.size + 1) / 2);
@@ -251,7 +252,7 @@ TEST(Nccl, IsRepeatedByAGraph) {
     graph.capture(step);
     EXPECT_EQ(cuda::allocator_stats().misses, misses);
     for (float value : {3.0f, 4.0f, 5.0f}) expect_step(value, [&] { graph.launch(); });
-    expect_step(6, step);  // between replays, as an evaluation does
+    expect_step(6, step);  // between replays, as in an evaluation
     expect_step(7, [&] { graph.launch(); });
   });
 }
@@ -272,7 +273,7 @@ TEST(Nccl, EveryThreadUsesTheDeviceOfItsRank) {
   });
 }
 
-// Two ranks on one GPU are told so, whatever else this machine has.
+// Two ranks on one GPU are an error, even if this machine has more GPUs.
 TEST(Nccl, WantsAGpuForEachRank) {
   if (devices() == 0) GTEST_SKIP() << "there is no CUDA device";
   with_forked_ranks(2, [](int rank, const ShareBytes& share) {
@@ -297,7 +298,7 @@ TEST(Nccl, SaysWhereToGetTheLibrary) {
   }
 }
 
-// An old library is told by its version, not by the first function that it lacks.
+// An old library is recognized by its version, not by the first function that it lacks.
 TEST(Nccl, SaysWhichVersionIsTooOld) {
   try {
     cuda::NcclLibrary(DTN_OLD_NCCL);
@@ -309,7 +310,7 @@ TEST(Nccl, SaysWhichVersionIsTooOld) {
   }
 }
 
-// Sums whose order changes from run to run are left out, unless the user wants them.
+// NVLS, whose summation order changes from run to run, is disabled unless the user enables it.
 TEST(Nccl, LeavesSumsOfSwitchesOut) {
   unsetenv("NCCL_ALGO");
   cuda::nccl();
@@ -324,7 +325,7 @@ TEST(Nccl, ReportsARankThatIsLost) {
   on_ranks([](const Rank& r) {
     Tensor x = Tensor::zeros({1000}, DType::kFloat32, kCuda);
     EXPECT_EQ(r.transport.failure(), "");
-    if (r.rank == 1) return;  // and gives its transport up
+    if (r.rank == 1) return;  // destroys the transport
     r.transport.all_reduce(x, DType::kFloat32);
     try {
       r.transport.finish();
@@ -338,7 +339,7 @@ TEST(Nccl, ReportsARankThatIsLost) {
   });
 }
 
-// What the emulated library is there to see.
+// Faults that the emulated library must detect.
 TEST(Nccl, EmulatorEndsProgramsThatWouldHang) {
   auto expect_crash = [](const std::function<void(const Rank&)>& body) {
     for (int end : fork_ranks(2, [&](int rank, const ShareBytes&share) {
@@ -350,7 +351,7 @@ TEST(Nccl, EmulatorEndsProgramsThatWouldHang) {
       EXPECT_TRUE(!WIFEXITED(end) || WEXITSTATUS(end) != 0);
     }
   };
-  expect_crash([](const Rank& r) {  // sizes that differ
+  expect_crash([](const Rank& r) {  // different sizes
     r.transport.all_reduce(Tensor::zeros({10 + r.rank}, DType::kFloat32, kCuda), DType::kFloat32);
     r.transport.finish();
     cuda::synchronize();

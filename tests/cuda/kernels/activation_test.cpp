@@ -9,7 +9,7 @@ const DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
 const Activation kKinds[] = {Activation::kRelu,     Activation::kSilu,      Activation::kTanh,
                              Activation::kGeluTanh, Activation::kQuickGelu, Activation::kHardswish};
 
-// x on a grid of everything from the smallest to beyond where nothing changes, and dy.
+// Random x in (-spread, spread), from tiny values to values beyond saturation, and dy.
 struct Problem {
   DType dtype;
   std::int64_t count, shift;
@@ -47,7 +47,7 @@ TEST(CudaActivation, MatchesFloat64) {
           p.run_on(kOnHost, kind);
           p.run_on(kOnDevice, kind);
           const std::string what = cat("kind ", static_cast<int>(kind), " within ", spread);
-          // A few roundings of float32 in each function.
+          // Each function makes a few roundings of float32.
           const double bound = rounding_bound(dtype, 1, 6);
           auto tail = [&](const Tensor& t) {
             Doubles v = doubles(t);

@@ -7,7 +7,7 @@ namespace {
 
 constexpr DType kF = DType::kFloat32;
 
-// Units of many lengths with gaps between them, of which every other is clipped.
+// Units of many lengths with gaps between them. Every other unit is clipped.
 struct Problem {
   std::int64_t count = 0;
   Twin units, param, grad;

@@ -1,4 +1,4 @@
-// A problem of attention, on the device and on the host in float64, and how near they must come.
+// Attention problem that runs on the device, and on the host in float64; the error bounds.
 #pragma once
 
 #include "cuda/twin.h"
@@ -24,7 +24,8 @@ inline std::string name(const AttentionSize& s, DType dtype) {
   return cat("B ", s.b, " T ", s.t, " H ", s.h, " D ", s.d, " ", name_of(dtype));
 }
 
-// A problem in float64 whose numbers bfloat16 holds exactly, so that every type has the same one.
+// A problem in float64 whose numbers bfloat16 represents exactly, so every type has the same
+// numbers.
 struct AttentionProblem {
   AttentionSize size;
   double scale;
@@ -38,7 +39,7 @@ struct AttentionProblem {
         qkv(representable(random_tensor(s.qkv(), 1, spread))),
         dout(representable(random_tensor(s.out(), 2))) {}
 
-  // The tokens on a grid, each head looking nearby, around some offset.
+  // Tokens on a grid. Each head attends to tokens near some offset.
   static AttentionProblem on_grid(int64_t b, int64_t grid_h, int64_t grid_w, int64_t h, int64_t d) {
     AttentionProblem p({b, grid_h * grid_w, h, d});
     p.grid_h = grid_h, p.grid_w = grid_w;
@@ -50,7 +51,7 @@ struct AttentionProblem {
 
 struct AttentionResult {
   Tensor out, lse, dqkv;
-  Tensor dpos;  // with a bias, added to what was there
+  Tensor dpos;  // only with a bias; accumulated
   std::vector<Tensor> all() const {
     if (!dpos.defined()) return {out, lse, dqkv};
     return {out, lse, dqkv, dpos};
@@ -94,7 +95,7 @@ inline AttentionResult on_device(const AttentionProblem& p, DType dtype) {
   return run_on_queue(cuda_queue(), kOnDevice, p, dtype);
 }
 
-// dq, dk or dv as [B T, H D].
+// Returns dq, dk or dv as [B T, H D].
 inline Tensor part_of(const Tensor& dqkv, const AttentionSize& s, int64_t part) {
   int64_t row = s.h * s.d;
   Tensor slice = Tensor::empty({s.b * s.t, row}, dqkv.dtype());
@@ -106,10 +107,11 @@ inline Tensor part_of(const Tensor& dqkv, const AttentionSize& s, int64_t part) 
   return slice;
 }
 
-// Roundings to bfloat16 on the way to a result: to out p and out itself; to dv p and dv; to dq and
-// dk out (by delta), ds and themselves. Each is a relative error of the terms of a sum, which add
-// up as the terms do. In float32 four sums follow one another, of D and of T terms, and an error of
-// a score or of lse is a relative error of p.
+// Error bound. `roundings` counts the roundings to bfloat16 that affect a result. These are p and
+// out for out; p and dv for dv; out (through delta), ds and the gradient itself for dq and dk. Each
+// is a relative error of the terms of a sum, and the errors add up as the terms do. float32
+// computes four consecutive sums, of D and of T terms; an error of a score or of lse is then a
+// relative error of p.
 inline double error_bound(const AttentionSize& s, DType dtype, double largest_lse, int roundings) {
   double u = unit_roundoff(DType::kFloat32);
   double bound = u * (4 * std::sqrt(static_cast<double>(s.t + s.d)) + 4 * largest_lse);
@@ -123,10 +125,10 @@ inline void expect_close_to(const AttentionResult& got, const AttentionResult& w
   double lse = max_abs(doubles(want.lse));
   expect_close("attention_forward", what + " out", got.out, doubles(want.out),
                error_bound(s, dtype, lse, 2));
-  // lse stays in float32; 2^x by the special function unit is good for two units more.
+  // lse stays in float32; 2^x by the special function unit adds an error of two units.
   expect_close("attention_forward", what + " lse", got.lse, doubles(want.lse),
                error_bound(s, DType::kFloat32, 1, 0), 1);
-  // With one token dq and dk are 0 up to the rounding of what cancels.
+  // With one token dq and dk are 0 except for rounding.
   double floor = s.t > 1 ? 1e-30 : max_abs(doubles(p.dout)) * max_abs(doubles(p.qkv));
   for (int part = 0; part < 3; ++part) {
     expect_close("attention_backward", cat(what, " d", "qkv"[part]), part_of(got.dqkv, s, part),
@@ -149,7 +151,7 @@ inline void expect_matches(const AttentionProblem& p, DType dtype) {
   });
 }
 
-// A NaN, or an infinity, in one place reaches exactly what it reaches on the CPU.
+// Expects that a NaN or an infinity in one place affects exactly the same results as on the CPU.
 inline void expect_same_spread(const AttentionSize& s, int64_t token, int part, double value,
                                DType dtype) {
   SCOPED_TRACE(cat(name(s, dtype), " token ", token, " part ", part, " value ", value));

@@ -1,4 +1,4 @@
-// Attention on the device against its CPU twin in float64.
+// Compares attention on the device with the CPU in float64.
 #include "cuda/kernels/attention_problem.h"
 
 namespace dtn::test {
@@ -54,8 +54,8 @@ TEST(CudaAttention, OnAGridMatchesFloat64) {
   expect_matches(AttentionProblem::on_grid(1, 9, 1, 1, 255), DType::kBFloat16);
 }
 
-// Fixed weights of a bias change nothing else, and weights of 0 nothing at all, up to the rounding
-// of scores that tensor cores take with less of it.
+// Fixed bias weights give the same results as learned ones. Weights of 0 change nothing in float32.
+// In bfloat16 they change only the rounding of the scores.
 TEST(CudaAttention, BiasOfFixedOrZeroWeights) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
@@ -73,7 +73,7 @@ TEST(CudaAttention, BiasOfFixedOrZeroWeights) {
   }
 }
 
-// Scores that grow with the distance beyond what 2^x holds: rows that are not there stay unseen.
+// The bias grows with the distance beyond the range of 2^x. Rows outside the tensors stay masked.
 TEST(CudaAttention, SteepBias) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
@@ -88,12 +88,12 @@ TEST(CudaAttention, SteepBias) {
   }
 }
 
-// A key is nearly certain, so that most of the softmax underflows and its shift moves often.
+// One key has almost all the weight, so most of the softmax underflows and its shift changes often.
 TEST(CudaAttention, LargeScores) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : {DType::kBFloat16, DType::kFloat32}) {
     expect_matches(AttentionProblem({1, 131, 1, 48}, 16), dtype);
-    // Scores that grow from key to key by more than the shift allows for.
+    // Scores that grow from key to key by more than the shift allows.
     AttentionProblem rising({1, 131, 1, 8}, 1);
     for (int64_t i = 0; i < rising.size.t; ++i) {
       rising.qkv.data<double>()[rising.size.at(i, 0, 0, 0)] = 64;
@@ -109,7 +109,7 @@ TEST(CudaAttention, AnyScale) {
     for (double scale : {-4.0, 0.0}) {
       AttentionProblem p({1, 70, 1, 16}, 4);
       p.scale = scale;
-      // Without scores dq and dk are 0, and an error has nothing to be measured against.
+      // With scale 0, dq and dk are 0, so a relative error has no scale.
       if (scale != 0) {
         expect_matches(p, dtype);
       } else {
@@ -178,7 +178,7 @@ TEST(CudaAttention, InfinityIsNotHidden) {
   }
 }
 
-// Tensors that start anywhere and rows that end anywhere.
+// Tensors at any address and rows of any length.
 TEST(CudaAttention, UnalignedTensors) {
   DTN_SKIP_WITHOUT_DEVICE();
   AttentionSize s{1, 67, 2, 16};

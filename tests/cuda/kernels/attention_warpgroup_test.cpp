@@ -1,5 +1,5 @@
-// Attention by products of warpgroups against the CPU in float64. On a card that lacks them, or in a
-// build without them, there is nothing to test.
+// Compares attention by warpgroup products with the CPU in float64. Skipped on devices and in
+// builds without these products.
 #include "cuda/hardware.h"
 #include "cuda/kernels/attention_problem.h"
 #ifdef DTN_CUDA_EMULATED
@@ -9,7 +9,8 @@
 namespace dtn::test {
 namespace {
 
-// Until the end of a block they are used, on a device with the shared memory of their architecture.
+// Selects the warpgroup kernels until the end of the scope. The emulated device then has Hopper's
+// shared memory.
 class Warpgroups {
  public:
   explicit Warpgroups(bool used = true) : before_(attention::use_warpgroups) {
@@ -49,7 +50,7 @@ TEST(CudaAttentionWarpgroup, MatchesFloat64) {
   }
 }
 
-// With D = 64 the forward pass alone.
+// With D = 64, only the forward pass uses warpgroups.
 TEST(CudaAttentionWarpgroup, WideHeadsGoBackwardOtherwise) {
   DTN_SKIP_WITHOUT_WARPGROUPS();
   const Warpgroups used;
@@ -58,7 +59,7 @@ TEST(CudaAttentionWarpgroup, WideHeadsGoBackwardOtherwise) {
   }
 }
 
-// That it is they that were tested: sums in another order have other bits.
+// Checks that the warpgroup kernels run: they sum in another order, so their bits differ.
 TEST(CudaAttentionWarpgroup, AreUsedWhereTheyCanBe) {
   DTN_SKIP_WITHOUT_WARPGROUPS();
   const auto differs = [](const AttentionProblem& p) {
@@ -71,7 +72,7 @@ TEST(CudaAttentionWarpgroup, AreUsedWhereTheyCanBe) {
   };
   const std::pair both(true, true), none(false, false);
   EXPECT_EQ(differs(AttentionProblem({2, 196, 3, 48})), both);
-  EXPECT_EQ(differs(AttentionProblem({2, 197, 3, 64})), both);  // the gradients, as out is another
+  EXPECT_EQ(differs(AttentionProblem({2, 197, 3, 64})), both);  // dqkv, as out differs
   EXPECT_EQ(differs(AttentionProblem({1, 128, 2, 48})), none);  // too short
   EXPECT_EQ(differs(AttentionProblem({1, 257, 2, 48})), none);  // too long
   EXPECT_EQ(differs(AttentionProblem({1, 130, 2, 40})), none);

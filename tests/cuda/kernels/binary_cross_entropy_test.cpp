@@ -11,8 +11,8 @@ const DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
 
 enum class Kind { kLabels, kSmoothed, kTargets, kShared };
 
-// Inputs and outputs of both kernels. Logits begin `shift` elements into their memory, so that 1
-// gives addresses that no vector can be read from.
+// Inputs and outputs of both kernels. Logits begin `shift` elements into their memory. With shift 1
+// no vector load can read them.
 struct Problem {
   DType dtype;
   std::int64_t rows, classes, shift;
@@ -26,7 +26,8 @@ struct Problem {
     logits = random_twin({r * k + shift}, d, 1, spread, mean);
     Tensor l = Tensor::empty({r}, DType::kInt64), p = Tensor::empty({r}, DType::kInt64);
     Tensor s = Tensor::empty({r}, DType::kFloat32);
-    // Some rows are mixed with one of their own class, some have nothing or all of their own label.
+    // Some rows are mixed with a row of the same class. In some rows the share of the label is 0 or
+    // 1.
     for (std::int64_t i = 0; i < r; ++i) l.data<std::int64_t>()[i] = (i * 7919 + k - 1) % k;
     for (std::int64_t i = 0; i < r; ++i) {
       p.data<std::int64_t>()[i] = l.data<std::int64_t>()[i % 3 == 1 ? i : r - 1 - i];
@@ -79,7 +80,7 @@ struct Problem {
   }
 };
 
-// On the device against float64, and the twin on the host within the same bounds.
+// Compares the device and the host kernels with float64, within the same bounds.
 void check(const Problem& p) {
   const std::string what = cat(p.rows, " x ", p.classes, " kind ", static_cast<int>(p.kind),
                                p.threshold ? " binarized" : "", p.shift ? " shifted" : "");
@@ -115,12 +116,12 @@ TEST(CudaBinaryCrossEntropy, MatchesFloat64) {
   }
 }
 
-// Where answers are all but certain, loss and gradient are tiny and keep their digits.
+// Answers that are almost certain have a tiny loss and gradient, which keep their precision.
 TEST(CudaBinaryCrossEntropy, CertaintyCostsNoDigits) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
     Problem p(dtype, 5, 37, Kind::kTargets, 0, -20, 1);
-    p.threshold = 2;  // none is right
+    p.threshold = 2;  // no target reaches it
     check(p);
     check(Problem(dtype, 5, 37, Kind::kLabels, 0, 0, 60));
   }
@@ -161,7 +162,7 @@ TEST(CudaBinaryCrossEntropy, NaNAndInfinity) {
     };
     at(1, classes - 1) = NAN;
     const std::int64_t label = p.labels.host().data<std::int64_t>()[2];
-    at(2, label) = INFINITY, at(2, (label + 1) % classes) = -INFINITY;  // right
+    at(2, label) = INFINITY, at(2, (label + 1) % classes) = -INFINITY;  // certain and correct
     at(3, (p.labels.host().data<std::int64_t>()[3] + 1) % classes) = INFINITY;
     p.logits = Twin(from_doubles(z, {4 * classes}, DType::kFloat32));
     p.run_on_device();

@@ -49,8 +49,8 @@ TEST(CudaChannelMoments, MatchTheHost) {
   refuses_float64(ShareSums{});
 }
 
-// Conditional BatchNorm: samples that share their statistics, each with gains of its own,
-// parameters two channels' width apart.
+// Conditional BatchNorm: the samples share their statistics, and each sample has separate gains.
+// The parameters of consecutive samples are 2 C elements apart.
 TEST(CudaChannelMoments, SetsThatShareTheirStatistics) {
   DTN_SKIP_WITHOUT_DEVICE();
   struct Sizes {

@@ -10,12 +10,12 @@ struct Sizes {
 };
 
 // Inputs and outputs of the kernels, on both sides. Activations begin `shift` elements into their
-// memory, so that 1 gives addresses that no vector can be read from.
+// memory. With shift 1 no vector load can read them.
 struct Problem {
   DType dtype;
   Sizes n;
   std::int64_t shift = 0;
-  bool of_sets = false;  // weight and bias of each set's own
+  bool of_sets = false;  // separate weight and bias per set
   bool unbiased = false, frozen = false;
   std::int64_t total_rows = 0;
   Twin x, weight, bias, dy, add;
@@ -133,9 +133,9 @@ void run_in_parts(const Problem& p, Where w) {
   }
 }
 
-// Everything on one side against float64. Statistics sum over the values of a group, parameter
-// gradients over all rows; dx is what is left of terms of the size of rstd dy weight, and the mean
-// keeps digits of the standard deviation whatever its own size.
+// Compares all results of one side with float64. Statistics sum over the values of a group, and
+// parameter gradients sum over all rows. dx is a difference of terms of the size rstd dy weight.
+// The error of the mean is relative to the standard deviation, however large the mean is.
 void expect_results(const Problem& p, const Problem& exact, Where w) {
   const std::int64_t values = p.n.rows * (p.n.channels / p.n.groups);
   auto side = [&](const Twin& t) { return w == kOnDevice ? t.device() : t.host(); };
@@ -187,9 +187,9 @@ void check(Problem p, void (*run_parts)(const Problem&, Where) = run_whole) {
 
 const DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
 
-// A block for each tile of each set.
+// One block per tile of each set.
 const Sizes kFused[] = {{96, 5, 8, 8}, {48, 9, 128, 8}, {100, 3, 21, 3}, {96, 37, 24, 1}};
-// Chunks of rows; channels alone and in groups; groups that no tile holds; odd ends.
+// Chunks of rows; single channels and groups of channels; groups larger than a tile; odd ends.
 const Sizes kCut[] = {{1, 197, 192, 192}, {2, 196, 48, 4},  {3, 35, 77, 7},   {1, 1, 24, 24},
                       {2, 5, 7, 1},       {1, 700, 40, 40}, {1, 70, 1100, 1}, {2, 131, 33, 33}};
 
@@ -218,7 +218,7 @@ TEST(CudaChannelNorm, InPartsThatMeetBetween) {
   }
 }
 
-// A quarter of a batch whose sums were gathered over four processes.
+// A quarter of a batch; the sums are gathered over four processes.
 TEST(CudaChannelNorm, OfMoreRowsThanItsOwn) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const Sizes& n : {Sizes{1, 50, 40, 40}, Sizes{2, 9, 24, 3}}) {
@@ -263,7 +263,7 @@ TEST(CudaChannelNorm, ZeroWeightAndConstantRows) {
   }
 }
 
-// One row has no spread: y is the bias, and nothing flows.
+// A single row has no spread: y is the bias, and the gradient is 0.
 TEST(CudaChannelNorm, ASingleRowLeavesNothing) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const Sizes& n : {Sizes{1, 1, 24, 24}, Sizes{96, 1, 8, 8}}) {

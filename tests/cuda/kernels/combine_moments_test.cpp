@@ -12,7 +12,7 @@ void run_at(Where w, const Arguments& args) {
   w == kOnDevice ? run(cuda_queue(), args) : run(cpu_queue(), args);
 }
 
-// Three ranks' moments, packed and combined; means of two numbers, or of one in float64.
+// Packs and combines the moments of three ranks. A mean is two numbers, or one in float64.
 TEST(CudaCombineMoments, MatchTheHost) {
   DTN_SKIP_WITHOUT_DEVICE();
   constexpr std::int64_t kRows[] = {1, 300, (std::int64_t{1} << 33) + 1};
@@ -39,7 +39,7 @@ TEST(CudaCombineMoments, MatchTheHost) {
           run_at(w, CombineMoments{kFloat, channels, 3, static_cast<double*>(packed.at(w)),
                                    mean.at(w), rest.at(w), variance.at(w)});
         }
-        // In float64 but for the last rounding; a rest is what that leaves.
+        // All in float64 except the last rounding; `rest` is the error of that rounding.
         std::vector<Tensor> results = {mean.device(), variance.device()};
         const double last = unit_roundoff(of_mean), u = unit_roundoff(kFloat);
         expect_close("combine_moments", cat(channels, ", mean"), results[0], doubles(mean.host()),

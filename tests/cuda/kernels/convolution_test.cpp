@@ -8,7 +8,7 @@ namespace {
 
 const DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
 
-// The inputs of a case on the device, shifted by some elements from where they would be aligned.
+// Inputs of a case on the device, `shift` elements after an aligned address.
 struct Problem {
   const ConvolutionValues& values;
   ConvolutionShape shape;
@@ -21,7 +21,7 @@ struct Problem {
     x = input(v.x), weight = input(v.weight), dy = input(v.dy);
     bias = Twin(as(v.bias, DType::kFloat32));
   }
-  // y, dx, dweight and dbias, the latter two added to ones.
+  // Returns y, dx, dweight and dbias; the last two are added to ones.
   std::vector<Tensor> run_all() const {
     const Twin y = output(values.dy), dx = output(values.x);
     const Twin dweight(Tensor::full(values.weight.shape(), DType::kFloat32, 1));
@@ -60,7 +60,7 @@ void check(const ConvolutionCase& c, const char* kernel) {
     for (std::int64_t shift : {0, 1}) {
       const Problem problem(values, c.shape, dtype, shift);
       std::vector<Tensor> got;
-      // Large ones are for many tiles and long sums, and take the emulator seconds.
+      // Large cases test many tiles and long sums, and take seconds on the emulator.
       if (shift == 0 && c.shape.multiply_adds() < 1e5) {
         under_every_schedule([&] { return got = problem.run_all(); });
       } else {
@@ -88,7 +88,7 @@ TEST(CudaConvolution, IsTheSumOfItsFormula) {
   }
 }
 
-// Enough positions that they are split among blocks.
+// Enough positions to be split among several blocks.
 TEST(CudaConvolution, AddsTheSharesOfItsKernelsGradient) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t channels : {5, 8}) {

@@ -11,8 +11,8 @@ enum class Kind { kLabels, kSmoothed, kTargets, kShared, kSharedSmoothed };
 
 bool is_shared(Kind kind) { return kind == Kind::kShared || kind == Kind::kSharedSmoothed; }
 
-// Inputs and outputs of both kernels. Logits begin `shift` elements into their memory, so that 1
-// gives addresses that no vector can be read from.
+// Inputs and outputs of both kernels. Logits begin `shift` elements into their memory. With shift 1
+// no vector load can read them.
 struct Problem {
   DType dtype;
   std::int64_t rows, classes, shift;
@@ -26,7 +26,8 @@ struct Problem {
     Tensor l = Tensor::empty({r}, DType::kInt64);
     for (std::int64_t i = 0; i < r; ++i) l.data<std::int64_t>()[i] = (i * 7919 + k - 1) % k;
     labels = Twin(l);
-    // Some rows are mixed with one of their own class, some have nothing or all of their own label.
+    // Some rows are mixed with a row of the same class. In some rows the share of the label is 0 or
+    // 1.
     Tensor p = Tensor::empty({r}, DType::kInt64), s = Tensor::empty({r}, DType::kFloat32);
     for (std::int64_t i = 0; i < r; ++i) {
       const std::int64_t* own = l.data<std::int64_t>();
@@ -35,7 +36,7 @@ struct Problem {
     }
     partners = Twin(p);
     share = Twin(s);
-    // Some are 0, and they need not add up to 1.
+    // Some are 0, and their sum need not be 1.
     Doubles t = doubles(random_tensor({r, k}, 2));
     for (double& v : t) v = v > 0 ? 4 * v / static_cast<double>(k) : 0;
     targets = Twin(from_doubles(t, {r, k}, DType::kFloat32));
@@ -100,8 +101,8 @@ struct Problem {
   }
 };
 
-// On the device against float64, and the twin on the host within the same bounds. The gradient is
-// exp(z - lse): an error of lse, which is rounded, is one of the gradient relative to itself.
+// Compares the device and the host kernels with float64, within the same bounds. The gradient is
+// exp(z - lse), so the rounding error of lse is a relative error of the gradient.
 void check(const Problem& p) {
   const std::string what =
       cat(p.rows, " x ", p.classes, " kind ", static_cast<int>(p.kind), p.shift ? " shifted" : "");
@@ -210,7 +211,7 @@ TEST(CudaCrossEntropy, NaNStaysInItsRow) {
 
 TEST(CudaCrossEntropy, MinusInfinityIsAnImpossibleClass) {
   DTN_SKIP_WITHOUT_DEVICE();
-  Problem labels(DType::kFloat32, 2, 19, Kind::kLabels);  // 18 and 17 are right
+  Problem labels(DType::kFloat32, 2, 19, Kind::kLabels);  // labels: 18 and 17
   Doubles z = doubles(labels.logits.host());
   z[4] = z[19 + 17] = -INFINITY;
   labels.logits = Twin(from_doubles(z, {2 * 19}, DType::kFloat32));
@@ -231,8 +232,8 @@ TEST(CudaCrossEntropy, MinusInfinityIsAnImpossibleClass) {
   EXPECT_TRUE(std::isfinite(loss[0]) && std::isfinite(loss[1]));
 }
 
-// A row that has all of its label, or is mixed with one of its own class, is as if it were alone;
-// and an impossible class that counts nothing costs nothing.
+// A row whose share is 1, or that is mixed with a row of the same class, has the bits of an unmixed
+// row. An impossible class of weight 0 does not change the loss.
 TEST(CudaCrossEntropy, AWholeShareHasTheBitsOfALabel) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (auto [shared, plain] : {std::pair{Kind::kShared, Kind::kLabels},

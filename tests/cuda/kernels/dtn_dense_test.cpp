@@ -1,5 +1,6 @@
-// DTN with full position matrices on the device, and the matrices; see dtn_norm_problem.h for what
-// results are held to. The products by the BLAS library are the emulator's own there.
+// DTN with full position matrices on the device, and the matrices themselves. See
+// dtn_norm_problem.h for the references and tolerances. The emulator computes the products of the
+// BLAS library.
 #include "kernels/dtn/dtn_dense.h"
 
 #include "cuda/kernels/dtn_norm_problem.h"
@@ -19,7 +20,7 @@ struct Positions {
 
 struct DenseProblem : DtnNormProblem {
   DtnPositionKind kind;
-  Twin weights;  // of the positions
+  Twin weights;  // position weights
 
   DenseProblem(const ShapeCase& s, const Positions& positions, DtnVariant v = DtnVariant::kPaper,
                DType type = DType::kFloat32, const Content& content = {})
@@ -34,7 +35,7 @@ struct DenseProblem : DtnNormProblem {
 };
 
 struct DenseOutputs : Outputs {
-  Twin p, dp, dweights;  // of the positions
+  Twin p, dp, dweights;  // matrices P, their gradients, and the gradients of the position weights
 
   explicit DenseOutputs(const DenseProblem& problem) : Outputs(problem) {
     const auto& d = problem.dense;
@@ -194,7 +195,7 @@ TEST(CudaDtnDense, ZeroWeightConstantRowsAndChannels) {
   }
 }
 
-// Far scores: only differences matter, and what is far below the largest is nothing.
+// Large differences of scores: scores far below the largest one have no weight.
 TEST(CudaDtnDense, LargeScores) {
   DTN_SKIP_WITHOUT_DEVICE();
   DenseProblem p({2, 5, 6, 24, 2}, {});
@@ -244,7 +245,7 @@ TEST(CudaDtnDense, AnyGradientMayBeLeftOut) {
       DenseOutputs o(p);
       run_all(cuda_queue(), p, o, kOnDevice);
       constexpr int kCount = 6;
-      for (int i = 0; i < kCount; ++i) {  // all but this one, or this one alone
+      for (int i = 0; i < kCount; ++i) {  // all outputs except i, or output i alone
         for (bool alone : {false, true}) {
           DenseOutputs other(p);
           run(cuda_queue(), matrix_of(p, other, kOnDevice));
@@ -271,7 +272,7 @@ TEST(CudaDtnDense, AnyGradientMayBeLeftOut) {
   }
 }
 
-// Activations that begin where no vector can.
+// Activations at addresses that no vector load can read.
 TEST(CudaDtnDense, UnalignedImages) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
@@ -307,7 +308,7 @@ TEST(CudaDtnDense, UnalignedImages) {
   }
 }
 
-// One not-a-number stays in its image and reaches every token of its channel.
+// A single NaN stays in its image and affects every token of its channel.
 TEST(CudaDtnDense, NanSpreadsAsOnTheCpu) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DtnVariant variant : kVariants) {

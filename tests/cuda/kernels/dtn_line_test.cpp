@@ -1,5 +1,5 @@
-// DTN along a line on the device: against the dense formulas in float64, sample by sample over the
-// valid tokens alone, and against the CPU's kernels, with NaN in the pads.
+// DTN along a sequence on the device. Compares it with the dense formulas in float64, sample by
+// sample over the valid tokens alone, and with the CPU kernels. The padding holds NaN.
 #include <cmath>
 #include <limits>
 
@@ -22,8 +22,8 @@ Twin poisoned(const Shape& shape, DType dtype = DType::kFloat32) {
 }
 Twin zeros(const Shape& shape) { return Twin(Tensor::zeros(shape, DType::kFloat32)); }
 
-// A problem in both memories, and what the kernels write. `pad` is what x, dy and the gradient that
-// waits hold at pads.
+// A problem in both memories, and the outputs of the kernels. `pad` is the value that x, dy and the
+// gradient to add have in the padding.
 template <class T>
 struct DeviceLine {
   Shape shape;
@@ -94,7 +94,7 @@ struct DeviceLine {
     run(cuda_queue(), backward);
     return *this;
   }
-  // All that is given on, but for statistics of pads.
+  // Returns all results except the statistics of the padding.
   std::vector<Tensor> results() const {
     return {y.device(),     dx.device(),           dweight.device(),     dbias.device(),
             pivot.device(), dlambda_mean.device(), dlambda_var.device(), dpos_weight.device()};
@@ -113,10 +113,10 @@ Doubles column(const Doubles& weights, std::size_t k) {
   return out;
 }
 
-// What y and the gradients should be, and how near: float32 1e-5 of the largest, bfloat16 what is
-// stored in it by half a unit in the last place more. nothing: what gradients of a_d are held
-// against where they are smaller; of a_x, its square root, as a_d's have a factor of the width of
-// windows more.
+// Compares y and the gradients with the expected values. The tolerance is 1e-5 of the largest
+// value. Results stored in bfloat16 may differ by half a unit in the last place more. `nothing` is
+// the smallest scale of the error of a_d gradients. For a_x the smallest scale is its square root,
+// because the gradients of a_d have one more factor of the window width.
 template <class T>
 void expect_results(const std::string& what, const DeviceLine<T>& got, const Doubles& y,
                     const DenseDtn::Gradients& g, double factor, double nothing) {
@@ -130,18 +130,19 @@ void expect_results(const std::string& what, const DeviceLine<T>& got, const Dou
   expect("dlambda_mean", got.dlambda_mean.device(), g.lambda_mean, tolerance<T>());
   expect("dlambda_var", got.dlambda_var.device(), g.lambda_var, tolerance<T>());
   const Doubles positions = doubles(got.dpos_weight.device());
-  for (std::size_t k : {0, 2}) {  // each beside its own kind: they differ by the width of windows
+  // Compares each column with its own scale: the columns differ by the width of the windows.
+  for (std::size_t k : {0, 2}) {
     const double error = relative_error(column(positions, k), column(g.pos_weight, k),
                                         k == 0 ? std::sqrt(nothing) : nothing);
     EXPECT_LE(error, factor * tolerance<T>()) << what << " dpos_weight, column " << k;
     record_error("dtn_line", cat(what, " dpos_weight"), DType::kFloat32, error,
                  factor * tolerance<T>());
   }
-  EXPECT_EQ(max_abs(column(positions, 1)), 0) << what;  // inert on a line
+  EXPECT_EQ(max_abs(column(positions, 1)), 0) << what;  // no effect on a sequence
 }
 
-// The size of the terms of position gradients, as the root of the sum of their squares: where these
-// happen to cancel, what is left of them says nothing about how well it can be had.
+// Root of the sum of squares of the terms of the position gradients. Where the terms cancel, the
+// size of the result does not show the accuracy that is possible.
 double size_of_terms(const LineProblem& p, const Doubles& dy) {
   double squares = 0;
   for (int b = 0; b < p.all.batch; ++b) {
@@ -151,7 +152,8 @@ double size_of_terms(const LineProblem& p, const Doubles& dy) {
   return std::sqrt(squares);
 }
 
-// Against the oracle, and, where both sides may be off, against the CPU's kernels.
+// Compares with the oracle, and with the CPU kernels at twice the tolerance (both sides may be
+// off).
 template <class T>
 void check(const LineProblem& p, double nothing = 0.1, bool every_schedule = false) {
   const std::string what = cat(name_of(DTypeOf<T>::value), " ", line_text(p));
@@ -192,14 +194,14 @@ class CudaDtnLine : public ::testing::Test {
 using Types = ::testing::Types<float, bfloat16>;
 TYPED_TEST_SUITE(CudaDtnLine, Types);
 
-// Windows of all kinds that look a little ahead, to where some rows are beyond an end, and beyond the
-// end altogether.
+// Windows of all kinds. Their centres are slightly ahead of the token, beyond an end for some rows,
+// or beyond an end for all rows.
 TYPED_TEST(CudaDtnLine, MatchesTheOracleAndTheCpu) {
   for (double a_d : kSquareWeights) {
     for (DtnVariant variant : kVariants) {
       for (double delta : {0.3, -40.0, 240.0}) {
-        // Far beyond the end one key has next to all of the weight and positions next to no
-        // gradient, and the oracle multiplies its own rounding by squares of 200.
+        // Far beyond the end, one key has almost all the weight and the position gradients almost
+        // vanish. The oracle then multiplies its rounding errors by up to 200^2.
         const double nothing = delta > 200 ? 1e-3 * 200 * 200 : 0.1;
         check<TypeParam>(make_line<TypeParam>({150, 1, 64}, 152, 10, 2, a_d, delta, variant),
                          nothing);
@@ -208,7 +210,7 @@ TYPED_TEST(CudaDtnLine, MatchesTheOracleAndTheCpu) {
   }
 }
 
-// A sample for each kind of end: one token, less than a warp's, than a block's, and whole ones.
+// One sample per kind of end: one token, less than a warp, less than a block, and whole ones.
 TYPED_TEST(CudaDtnLine, AnyLength) {
   const Lengths lengths = {1, 2, 7, 8, 9, 31, 32, 33, 63, 64, 65, 127, 128, 129};
   for (double a_d : {-1.0, -0.02, 0.0, 0.02}) {
@@ -216,7 +218,7 @@ TYPED_TEST(CudaDtnLine, AnyLength) {
   }
 }
 
-// Heads of more channels than a warp has, whole and with a rest, each with windows of its own.
+// Heads with more channels than a warp has lanes, with a remainder; each head has other windows.
 TYPED_TEST(CudaDtnLine, ManyChannels) {
   LineProblem p = make_line<TypeParam>({70, 33}, 70, 160, 4, -1, 0, DtnVariant::kPaper);
   p.all.pos_weight = {1, 0, -1, 0.5, 0, 0, -0.3, 0, -0.02, 0, 0, 0.02};
@@ -237,7 +239,7 @@ TYPED_TEST(CudaDtnLine, PadsAreZeroAndReachNothing) {
     std::vector<Tensor> of_zeros;
     for (double pad : {0.0, kNaN, -inf}) {
       DeviceLine<TypeParam> run(p, dy, kOnDevice, pad);
-      // The gradient that waits, in place, holds the same at pads.
+      // The gradient to add is in the memory of dx and holds the same values in the padding.
       run.dx = Twin(run.dy.host().clone());
       run.backward.norm.dx_add = run.backward.norm.dx = run.dx.at(kOnDevice);
       const std::vector<Tensor> results = run.run_passes().results();
@@ -349,7 +351,7 @@ TEST(CudaDtnLineNumerics, LargeMean) {
   }
 }
 
-// Thousands of tokens, windows that stay within a part of them and windows that do not.
+// Thousands of tokens, with windows that cover a part of them and windows that cover all.
 TEST(CudaDtnLineNumerics, LongSequences) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (double a_d : {-0.02, -1e-4, 0.0, 0.02}) {
@@ -358,7 +360,7 @@ TEST(CudaDtnLineNumerics, LongSequences) {
   }
 }
 
-// Weights that training has lost do not end the program.
+// Weights that diverged in training do not end the program.
 TEST(CudaDtnLineNumerics, WeightsThatAreNotFinite) {
   DTN_SKIP_WITHOUT_DEVICE();
   const double inf = std::numeric_limits<double>::infinity();

@@ -1,5 +1,5 @@
-// What stands around DTN in a model, a residual sum in front of it and learnt lambdas, has the same bits
-// when a pass does it on the way as when kernels of their own do it.
+// Operations around DTN in a model: a residual sum before it, and learned lambdas. The bits are the
+// same whether the DTN passes compute them or separate kernels do.
 #include <algorithm>
 #include <cmath>
 
@@ -10,10 +10,10 @@ namespace dtn::test {
 namespace {
 
 constexpr DType kFloat = DType::kFloat32;
-// What the gradients of lambdas start at, and the column sums.
+// Random streams of the initial values of the lambda gradients and of the column sums.
 constexpr std::uint32_t kMeanStart = 31, kVarStart = 32, kSumsStart = 33;
 
-// A problem whose x is a sum, and whose lambdas are learnt.
+// A problem whose x is a sum and whose lambdas are learned.
 struct Surrounded {
   DtnNormProblem problem;
   bool scaled;
@@ -33,9 +33,9 @@ struct Surrounded {
   std::int64_t image() const { return count() / problem.dense.batch; }
 };
 
-// What a run of both passes leaves: x and the lambdas beside the outputs.
+// Results of both passes: x and the lambdas in addition to the outputs.
 struct Results {
-  DtnNormProblem problem;  // with these x and lambdas
+  DtnNormProblem problem;  // with the x and lambdas of this run
   Outputs outputs;
   Twin dbranch, dbranch_sums;
 
@@ -56,8 +56,8 @@ struct Results {
     args.dx_add = s.dx_add.at(w);
     return args;
   }
-  // What is the same in both cases: all but the gradients of the lambdas, which are those of their
-  // logits in one.
+  // Results that both ways have in common: all except the lambda gradients, which one way replaces
+  // by the gradients of the logits.
   std::vector<Tensor> shared(Where w) const {
     const Outputs& o = outputs;
     std::vector<Tensor> all;
@@ -129,7 +129,7 @@ void expect_logit_gradients(const std::string& what, const Results& got, const R
          kVarStart);
 }
 
-// The column sums of dbranch, which may be added up before it is rounded.
+// Checks the column sums of dbranch, which may be summed before dbranch is rounded.
 void expect_sums(const std::string& what, const Surrounded& s, const Results& got, Where w) {
   auto values = [w](const Twin& t) { return doubles(w == kOnDevice ? t.device() : t.host()); };
   const Doubles dbranch = values(got.dbranch);
@@ -156,8 +156,8 @@ void expect_same(const std::string& what, const std::vector<Tensor>& got,
   }
 }
 
-// The first under every schedule, the others once: one image to a warp's last slice, more values to a
-// lane, and heads that tensor cores do not take.
+// The first shape runs under every schedule, the others once. They cover one image in a warp's last
+// slice, more values per lane, and heads that tensor cores do not support.
 constexpr ShapeCase kShapes[] = {
     {2, 5, 7, 24, 3}, {2, 14, 14, 48, 3}, {1, 4, 3, 288, 4}, {1, 2, 3, 528, 2}, {2, 3, 2, 15, 3}};
 

@@ -1,5 +1,6 @@
-// Problems for the DTN kernels on the device, and how their results are judged: by dense float64
-// formulas, by the CPU's kernels, and on both paths wherever the tensor cores take the shape.
+// Problems for the DTN kernels on the device, and the checks of their results. The references are
+// the dense float64 formulas and the CPU kernels. Both paths run if the tensor cores support the
+// shape.
 #pragma once
 
 #include <algorithm>
@@ -15,9 +16,9 @@ struct ShapeCase {
   int batch, grid_h, grid_w, channels, heads;
 };
 
-// What a problem looks like beyond its shape.
+// Content of a problem, in addition to its shape.
 struct Content {
-  double mean = 0, channel_mean = 0;  // channel_mean: of every other channel
+  double mean = 0, channel_mean = 0;  // channel_mean: added to every other channel
   bool zero_weight = false, constant_rows = false, constant_channels = false;
   double lambda = -1;  // < 0: different in each head
   double position = 0.5;
@@ -26,7 +27,7 @@ struct Content {
 inline constexpr DtnVariant kVariants[] = {DtnVariant::kPaper, DtnVariant::kOfficial};
 inline constexpr DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
 
-// A problem as tensors in both memories and, with the same numbers, as the oracle sees it.
+// A problem as tensors in both memories and, with the same numbers, as input of the oracle.
 struct DtnNormProblem {
   DtnVariant variant;
   DType dtype;
@@ -66,7 +67,7 @@ struct DtnNormProblem {
 
  private:
   void fill_x(const Content& content) {
-    // Of standard deviation 1.
+    // Standard deviation 1.
     Doubles values = doubles(random_tensor(image_shape(), 1, std::sqrt(3.0), content.mean));
     for (int b = 0; b < dense.batch; ++b) {
       for (int t = 0; t < dense.tokens(); ++t) {
@@ -84,7 +85,7 @@ struct DtnNormProblem {
   }
 };
 
-// All that the kernels write.
+// All outputs of the kernels.
 struct Outputs {
   Twin y, token_mean, token_var, pivot, head_rstd, dx;
   Twin dweight, dbias, dlambda_mean, dlambda_var, dpos_weight;
@@ -172,7 +173,7 @@ inline DtnNormBackward backward_of(const DtnNormProblem& p, const Outputs& o, Wh
 enum class Path { kPlain, kTensor };
 inline const char* name_of(Path path) { return path == Path::kPlain ? "plain" : "tensor"; }
 
-// The paths that take a problem. Each is in force while `body` runs.
+// Calls `body` for each path that supports the problem. This path is selected while `body` runs.
 template <class F>
 void on_each_path(const DtnNormProblem& p, F&& body) {
   force_plain_dtn(true);
@@ -190,20 +191,20 @@ inline void run_both_passes(const DtnNormProblem& p, const Outputs& o) {
 struct Tolerance {
   double y, dx, sums, positions;  // sums: gradients of weight, bias and lambdas
 };
-// float32: 1e-5, as on the CPU, on both paths. What is stored in bfloat16 may be off by its last
-// rounding on top of that. On the tensor cores, a problem in bfloat16 has moments from operands of
-// 16 bits, and gradients that go through the passes as bfloat16: each term of the gradient of the
-// positions is a product of three numbers so rounded, P among them the same way for all terms.
+// float32: 1e-5 on both paths, as on the CPU. Results stored in bfloat16 may also be off by their
+// last rounding. For bfloat16 problems the tensor cores compute moments from 16-bit operands, and
+// the passes exchange gradients in bfloat16. Each term of the position gradient is then a product
+// of three rounded numbers. One of them, P, is rounded the same way for all terms.
 inline Tolerance tolerance(Path path, DType dtype) {
   const double whole = 1e-5;
   if (dtype == DType::kFloat32) return {whole, whole, whole, whole};
   const double narrow = unit_roundoff(dtype);
   if (path == Path::kPlain) return {whole + narrow, whole + narrow, whole, whole};
-  // A moment comes out of two products with matrices of 16 rows, in up to three parts each.
+  // A moment is the result of two products with matrices of 16 rows, in up to three parts each.
   return {whole + narrow, 2 * narrow, 0x1p-14 + truncation_bound(dtype, 2 * 3 * 16), 4 * narrow};
 }
 
-// What the outputs should be.
+// Expected outputs.
 struct DtnNormExpected {
   Doubles y;
   DenseDtn::Gradients gradients;
@@ -211,7 +212,7 @@ struct DtnNormExpected {
 inline DtnNormExpected oracle(const DtnNormProblem& p) {
   return {p.dense.forward(), p.dense.backward(doubles(p.dy.host()))};
 }
-// What the CPU's kernels make of it.
+// Returns the results of the CPU kernels.
 inline DtnNormExpected twin(const DtnNormProblem& p, const Outputs& o) {
   run(cpu_queue(), forward_of(p, o, kOnHost));
   run(cpu_queue(), backward_of(p, o, kOnHost));
@@ -221,7 +222,7 @@ inline DtnNormExpected twin(const DtnNormProblem& p, const Outputs& o) {
            doubles(o.dpos_weight.host())}};
 }
 
-// factor: how often the tolerance, 2 where both sides may be off by it. floor: of the size of
+// `factor` multiplies the tolerance; it is 2 where both sides may be off. `floor` is the scale for
 // gradients that are zero in exact arithmetic.
 inline void expect_outputs(const std::string& what, Path path, const DtnNormProblem& p,
                            const Outputs& o, const DtnNormExpected& want, double factor = 1,
@@ -236,8 +237,8 @@ inline void expect_outputs(const std::string& what, Path path, const DtnNormProb
   expect("dx", o.dx, g.x, allowed.dx, floor);
   expect("dweight", o.dweight, g.weight, allowed.sums, 1e-30);
   expect("dbias", o.dbias, g.bias, allowed.sums, 1e-30);
-  // A few numbers per head, each the sum of terms of either sign and of order 0.1: what it is by
-  // chance says nothing about its error, how many they are does.
+  // A few numbers per head, each a sum of terms of either sign and of order 0.1. The sum may be
+  // small by chance, so the scale of its error follows from the number of terms.
   const auto& d = p.dense;
   const double terms = 0.1 * std::sqrt(d.batch * d.tokens() * d.head_dim());
   expect("dlambda_mean", o.dlambda_mean, g.lambda_mean, allowed.sums, terms);
@@ -252,7 +253,7 @@ inline void expect_statistics(const std::string& what, const DtnNormProblem& p, 
   const double allowed = 2 * tolerance(Path::kPlain, DType::kFloat32).sums;
   const Doubles pivot = doubles(cpu.pivot.host());
   expect_close("dtn_norm", what + " pivot", o.pivot.device(), pivot, allowed, 1);
-  // Kept relative to a mean, which is a rounded number itself.
+  // token_mean is relative to a mean that is itself a rounded number.
   expect_close("dtn_norm", what + " token_mean", o.token_mean.device(),
                doubles(cpu.token_mean.host()), allowed, std::max(1.0, max_abs(pivot)));
   expect_close("dtn_norm", what + " token_var", o.token_var.device(), doubles(cpu.token_var.host()),

@@ -1,5 +1,5 @@
-// The tensor-core path of DTN against the dense formulas in float64. Shapes are those it takes;
-// that it takes them is asserted, so that no case is answered by the other path.
+// Compares the tensor-core path of DTN with the dense formulas in float64. The tests assert that
+// this path takes each shape, so that no case runs on the other path.
 #include "cuda/twin.h"
 #include "dense_dtn.h"
 #include "kernels/dtn/dtn_norm_cuda.h"
@@ -11,10 +11,10 @@ struct Case {
   int grid_h, grid_w, channels, heads, batch = 1;
   DType dtype = DType::kFloat32;
   double mean = 0, spread = 1;  // of x
-  double lambda_mean = -1;      // below 0: another value for each head
+  double lambda_mean = -1;      // below 0: another value per head
   double lambda_var = -1;
   double gamma = 1;       // factor on the weights
-  bool residual = false;  // dx_add, in the place of dx
+  bool residual = false;  // dx_add, in the memory of dx
   bool position_gradient = true;
   bool constant = false;  // the first token and, in the first image, the last channel
 
@@ -26,7 +26,7 @@ struct Case {
   std::int64_t image() const { return tokens() * channels; }
 };
 
-// Inputs in both memories and in float64, and what the formulas make of them.
+// Inputs in both memories and in float64, and the expected results.
 class Problem {
  public:
   explicit Problem(const Case& c)
@@ -53,7 +53,7 @@ class Problem {
                doubles(pos_weight_.host())} {}
 
   const DenseDtn& dense() const { return dense_; }
-  // Makes one element of x not a number.
+  // Sets one element of x to NaN.
   void spoil(int b, int t, int c) {
     Doubles x = dense_.x;
     x[dense_.at(b, t, c)] = NAN;
@@ -163,8 +163,8 @@ class Problem {
     if (value < 0) return random_twin({case_.heads}, DType::kFloat32, stream, 0.4, 0.5);
     return Twin(as(random_tensor({case_.heads}, stream, 0, value), DType::kFloat32));
   }
-  // The first head attends to what is near, as at the start of training; the others further away,
-  // but to more than one token: where the local variance is nothing but rounding, so is y.
+  // The first head attends to near tokens, as at the start of training. The other heads attend
+  // further away, but to more than one token: if the local variance is only rounding, so is y.
   Twin positions() const {
     Tensor a = random_tensor({case_.heads, 3}, 7, 0.5);
     auto* v = a.data<double>();
@@ -177,17 +177,18 @@ class Problem {
   DenseDtn dense_;
 };
 
-// y keeps to what its type can hold: 2^-8 for the one rounding to bfloat16.
+// The error bound of y includes 2^-8 for the one rounding to bfloat16.
 void Problem::check_forward(const Forward& f) const {
   const double bound = 1e-5 + (case_.dtype == DType::kBFloat16 ? 0x1p-8 : 0);
   expect_close("dtn_tensor_forward", case_.name(), f.y.device(), dense_.forward(), bound);
 }
 
-// For float32 1e-5 everywhere. For bfloat16: dx is rounded twice, and goes through products with 11
-// bits. Moments are good to 2^-17, so local variances, which may be as little as 1/64 of the
-// squares they are differences of, to 2^-11. What dP is made of (dm, P, x and their products P x)
-// is rounded to 8 bits, 2^-9 each; as the terms of these sums have either sign, and those of the
-// two moments cancel besides, the sums may be several times smaller than what that is relative to.
+// The bound for float32 is 1e-5 everywhere. For bfloat16, dx is rounded twice and goes through
+// products with 11 bits. Moments are accurate to 2^-17. Local variances may be as small as 1/64 of
+// the squares that they are differences of, so they are accurate to 2^-11. The factors of dP (dm,
+// P, x and the products P x) are rounded to 8 bits, with an error of 2^-9 each. The terms of these
+// sums have either sign, and the sums of the two moments cancel in addition. The sums may therefore
+// be several times smaller than the terms.
 void Problem::check_backward(const Backward& out) const {
   const DenseDtn::Gradients want = dense_.backward(output_gradient());
   const bool narrow = case_.dtype == DType::kBFloat16;
@@ -195,7 +196,7 @@ void Problem::check_backward(const Backward& out) const {
                    double size = 1e-30) {
     if (!got.host().defined()) return;
     Doubles sum = doubles(got.host());
-    const bool adds = std::isfinite(sum[0]);  // else it was poisoned
+    const bool adds = std::isfinite(sum[0]);  // otherwise the output was poisoned
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] = gradient[i] + (adds ? sum[i] : 0);
     expect_close("dtn_tensor_backward", cat(what, " ", case_.name()), got.device(), sum, bound,
                  std::max(max_abs(gradient), size));
@@ -205,15 +206,15 @@ void Problem::check_backward(const Backward& out) const {
   check("dbias", out.bias, want.bias, 1e-5);
   check("dlambda_mean", out.lambda_mean, want.lambda_mean, narrow ? 0x1p-11 : 1e-5);
   check("dlambda_var", out.lambda_var, want.lambda_var, narrow ? 0x1p-11 : 1e-5);
-  // Products of three bfloat16, P among them, whose sum nearly cancels. Each channel of a head adds
-  // 16 products for each of the two moments to an element of dP.
+  // Products of three bfloat16 numbers (one of them P) whose sum nearly cancels. Each channel of a
+  // head adds 16 products to an element of dP for each of the two moments.
   const std::int64_t products = std::int64_t{2} * 16 * (case_.channels / case_.heads);
   check("dpos_weight", out.pos_weight, want.pos_weight,
         (narrow ? 4 * 0x1p-8 : 1e-5) + truncation_bound(case_.dtype, products),
         narrow ? dense_.position_terms(output_gradient()) : 1e-30);
 }
 
-// What ran, for comparisons by bits.
+// Returns the results, for comparison bit by bit.
 std::vector<Tensor> check_both(const Case& c) {
   SCOPED_TRACE(c.name());
   const Problem problem(c);
@@ -240,8 +241,8 @@ TEST(CudaDtnTensor, Shapes) {
              Case{1, 13, 16, 2, 2},   // a sequence of a prime length
              Case{14, 1, 8, 1},       // a single slice: warps without work
              Case{3, 4, 272, 34}, Case{3, 2, 520, 65},  // warps with several heads
-             Case{2, 3, 1024, 1},                       // the most channels
-             Case{1, 1, 24, 3, 2},                      // each token its own image
+             Case{2, 3, 1024, 1},                       // maximum number of channels
+             Case{1, 1, 24, 3, 2},                      // each token is an image
          }) {
       c.dtype = dtype;
       check_both(c);
@@ -259,7 +260,7 @@ TEST(CudaDtnTensor, SizesOfTheModels) {
 }
 
 #ifdef DTN_CUDA_EMULATED
-// Compute capability 8.6, 8.9 and 12.0, where blocks have four warps in the place of eight.
+// Compute capability 8.6, 8.9 and 12.0: blocks have four warps instead of eight.
 TEST(CudaDtnTensor, OnADeviceWithLittleSharedMemory) {
   emu::DeviceModel model = emu::device_model();
   model.shared_memory = std::size_t{99} << 10;
@@ -294,7 +295,7 @@ TEST(CudaDtnTensor, LargeMean) {
     c.lambda_mean = c.lambda_var = share;
     check_both(c);
   }
-  // bfloat16 holds multiples of 4 there.
+  // bfloat16 holds only multiples of 4 in this range.
   Case c{14, 14, 48, 2};
   c.dtype = DType::kBFloat16;
   c.mean = 1000;
@@ -347,7 +348,7 @@ TEST(CudaDtnTensor, ResidualGradient) {
     c.dtype = dtype;
     c.residual = true;
     const std::vector<Tensor> in_place = check_both(c);
-    // The same from another place.
+    // The same, with dx in separate memory.
     const Problem problem(c);
     const Problem::Forward f = problem.forward();
     const Problem::Backward out = problem.outputs();
@@ -359,7 +360,7 @@ TEST(CudaDtnTensor, ResidualGradient) {
   }
 }
 
-// What is not wanted is left out, and the rest does not change by a bit.
+// Null outputs are skipped, and the other outputs keep their bits.
 TEST(CudaDtnTensor, NullOutputs) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
@@ -386,7 +387,7 @@ TEST(CudaDtnTensor, NullOutputs) {
   }
 }
 
-// The statistics of either path serve the other.
+// The statistics of each path are valid for the other path.
 TEST(CudaDtnTensor, StatisticsOfThePlainPath) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
@@ -411,7 +412,7 @@ TEST(CudaDtnTensor, StatisticsOfThePlainPath) {
   }
 }
 
-// A NaN reaches its channel and its token in its own image, as it does on the host, and no other.
+// A NaN affects its channel and its token in its image, as on the host, and nothing else.
 TEST(CudaDtnTensor, NotANumber) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {

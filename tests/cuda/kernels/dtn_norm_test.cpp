@@ -1,4 +1,4 @@
-// DTN on the device, on both of its paths; see dtn_norm_problem.h for what results are held to.
+// DTN on the device, on both paths. See dtn_norm_problem.h for the references and tolerances.
 #include "cuda/kernels/dtn_norm_problem.h"
 #include "dtn/core/check.h"
 
@@ -21,8 +21,8 @@ TEST(CudaDtnNorm, MatchesTheOracleAndTheCpu) {
   check(DtnNormProblem({2, 7, 5, 24, 2}, DtnVariant::kPaper, DType::kBFloat16));
 }
 
-// Beyond what tensor cores take; heads in several slices; planes in scratch memory for the backward
-// pass, then for both.
+// Grids too large for tensor cores; heads in several slices; planes in scratch memory for the
+// backward pass only, then for both passes.
 TEST(CudaDtnNorm, LargeGrids) {
   DTN_SKIP_WITHOUT_DEVICE();
   const ShapeCase shapes[] = {{1, 20, 18, 24, 1}, {1, 23, 20, 9, 1}, {1, 34, 32, 9, 1}};
@@ -34,8 +34,9 @@ TEST(CudaDtnNorm, LargeGrids) {
   check(DtnNormProblem({2, 1, 521, 9, 1}, DtnVariant::kPaper, DType::kBFloat16));
 }
 
-// Where rows of P see part of an axis: narrow and wide bells, centred on the token, beside it, near an
-// end and beyond it; what has its least weight within, and what is uniform. A head each.
+// Position weights whose windows cover a part of an axis, one per head: narrow and wide bells,
+// centred on the token, beside it, near an end and beyond an end. Some rows have their least weight
+// inside the axis, and some are uniform.
 DtnNormProblem windows(const ShapeCase& shape, DtnVariant variant, DType dtype, int first) {
   const Doubles weights[] = {{0.4, -0.3, -1},  {3, -2, -0.5},   {-4, 5, -0.1}, {0.02, 0.01, 0.02},
                              {-40, 40, -1},    {0, 0, -0.02},   {0.1, 0, 0},   {0, 0, -20},
@@ -63,7 +64,7 @@ TEST(CudaDtnNorm, WindowsOnWideGrids) {
   }
 }
 
-// More slices of channels than there is scratch memory for at a time.
+// More slices of channels than fit into the scratch memory at a time.
 TEST(CudaDtnNorm, ManySlicesInScratch) {
   DTN_SKIP_WITHOUT_DEVICE();
   const DtnNormProblem p({24, 22, 20, 88, 11}, DtnVariant::kPaper, DType::kFloat32);
@@ -73,14 +74,14 @@ TEST(CudaDtnNorm, ManySlicesInScratch) {
   expect_outputs(p.name("plain"), Path::kPlain, p, o, cpu, 2);
 }
 
-// Longer than the memory for position matrices, so that heads come in waves.
+// Longer than the memory for position matrices allows, so the heads run in waves.
 TEST(CudaDtnNorm, LongSequence) {
   DTN_SKIP_WITHOUT_DEVICE();
   check(DtnNormProblem({1, 1, 2000, 4, 2}, DtnVariant::kPaper, DType::kFloat32), Runs::kOnce);
 }
 
-// The pivot keeps the variance: 1e6 - 1e6 would leave nothing of it in float32. The quotients of
-// the official variant differ in their last digits only.
+// The pivot preserves the variance: without it, 1e6 - 1e6 would lose the variance in float32. The
+// quotients of the official variant differ in their last digits only.
 TEST(CudaDtnNorm, LargeMean) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DtnVariant variant : kVariants) {
@@ -110,7 +111,7 @@ TEST(CudaDtnNorm, LambdaZeroAndOne) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DtnVariant variant : kVariants) {
     for (double lambda : {0.0, 1.0}) {
-      // With lambda 1 positions do not matter.
+      // With lambda 1 positions have no effect.
       check(DtnNormProblem({2, 7, 9, 32, 2}, variant, DType::kFloat32, {.lambda = lambda}),
             Runs::kOnce, 1e-3);
     }
@@ -126,8 +127,8 @@ TEST(CudaDtnNorm, SharpAndUniformPositions) {
   }
 }
 
-// Far from the edge between two constant halves the local variance is what rounding leaves, of
-// either sign. An eps smaller than that would let a negative variance through as NaN.
+// Far from the edge between two constant halves, the local variance is only rounding, of either
+// sign. With an eps smaller than this rounding, an unguarded negative variance would give NaN.
 TEST(CudaDtnNorm, RoundingDoesNotMakeVariancesNegative) {
   DTN_SKIP_WITHOUT_DEVICE();
   DtnNormProblem p({1, 16, 6, 8, 1}, DtnVariant::kPaper, DType::kFloat32, {.lambda = 0});
@@ -147,7 +148,7 @@ TEST(CudaDtnNorm, RoundingDoesNotMakeVariancesNegative) {
   });
 }
 
-// One not-a-number stays in its image and reaches every token of its channel.
+// A single NaN stays in its image and affects every token of its channel.
 TEST(CudaDtnNorm, NanSpreadsAsOnTheCpu) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DtnVariant variant : kVariants) {
@@ -165,7 +166,7 @@ TEST(CudaDtnNorm, NanSpreadsAsOnTheCpu) {
   }
 }
 
-// The statistics of one path's forward pass serve the other's backward pass.
+// The statistics of one path's forward pass are valid for the other path's backward pass.
 TEST(CudaDtnNorm, StatisticsServeEitherPath) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
@@ -230,7 +231,7 @@ TEST(CudaDtnNorm, AnyGradientMayBeLeftOut) {
                                           &Outputs::dbias,       &Outputs::dlambda_mean,
                                           &Outputs::dlambda_var, &Outputs::dpos_weight};
         constexpr int kCount = 6;
-        for (int i = 0; i < kCount; ++i) {  // all but this one, or this one alone
+        for (int i = 0; i < kCount; ++i) {  // all outputs except i, or output i alone
           for (bool alone : {false, true}) {
             Outputs other(p);
             run(cuda_queue(), forward_of(p, other, kOnDevice));

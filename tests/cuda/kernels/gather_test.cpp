@@ -40,7 +40,7 @@ TEST(CudaNeighbours, MatchTheHost) {
 
 TEST(CudaTakeRows, MatchTheHostAndAnswerABadIndexWithNaN) {
   DTN_SKIP_WITHOUT_DEVICE();
-  const std::vector<std::int64_t> places = {3, 0, 3, -1, 5, 6, 3};  // six rows: two are bad
+  const std::vector<std::int64_t> places = {3, 0, 3, -1, 5, 6, 3};  // -1 and 6 are bad
   for (std::int64_t columns : {1, 77, 300}) {
     Twin index(Tensor::from(places, {7}));
     Twin table = random_twin({6, columns}, DType::kFloat32, 1);
@@ -61,11 +61,11 @@ TEST(CudaTakeRows, MatchTheHostAndAnswerABadIndexWithNaN) {
     for (std::int64_t r : {3, 5}) {
       EXPECT_TRUE(std::isnan(got[static_cast<std::size_t>(r * columns)])) << "row " << r;
     }
-    // The device adds the rows up before it adds them to the table.
+    // The device sums the rows before it adds them to the table.
     expect_close("gather", "take_rows", dtable.device(), doubles(dtable.host()),
                  rounding_bound(DType::kFloat32, 4));
   }
-  // More rows than are added up at once.
+  // More rows than are summed at once.
   constexpr std::int64_t kRows = 2500;
   std::vector<std::int64_t> many(kRows);
   for (std::int64_t r = 0; r < kRows; ++r) many[static_cast<std::size_t>(r)] = r * r % 7 - 1;

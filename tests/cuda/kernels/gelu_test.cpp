@@ -10,7 +10,7 @@ const DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
 double cdf(double x) { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 double density(double x) { return std::exp(-0.5 * x * x) / std::sqrt(2 * M_PI); }
 
-// From -12 to 12 in equal steps, and closely around 0.
+// Values from -12 to 12 in equal steps, and values close to 0.
 Tensor scan(DType dtype) {
   constexpr std::int64_t kSteps = 24001;
   Doubles x;
@@ -22,15 +22,14 @@ Tensor scan(DType dtype) {
   return from_doubles(x, {count}, dtype);
 }
 
-// What the contract promises, as for the host: float32 four epsilons and another near x^2 = 140,
-// where the exponent itself is no longer exact; bfloat16 the rounding of the result and an eighth
-// of it more.
+// Bounds of the contract, as for the host. float32: four epsilons, and one more near x^2 = 140,
+// where the exponent itself is inexact. bfloat16: the rounding of the result, plus an eighth of it.
 double allowed(DType dtype, double x, double value, double scale) {
   if (dtype == DType::kBFloat16) return 0x1p-8 * (std::abs(value) + scale / 8);
   return (4 + x * x / 140) * 0x1p-23 * scale;
 }
 
-// Every value relative to itself; `scale` is what the terms of the result amount to.
+// Checks every value relative to itself. `scale` is the size of the terms of the result.
 template <class Value, class Scale>
 void expect_accurate(const char* what, const Tensor& x, const Tensor& got, Value value,
                      Scale scale) {
@@ -106,7 +105,7 @@ TEST(CudaGelu, NumbersBeyondTheTails) {
   }
 }
 
-// Of a whole number of vectors and not, in vectors and not; dx may be dy.
+// Counts with and without a partial vector, at aligned and unaligned addresses. dx may be dy.
 TEST(CudaGelu, AnyCountAndAddress) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kTypes) {
@@ -128,7 +127,7 @@ TEST(CudaGelu, AnyCountAndAddress) {
         run(cpu_queue(), backward(kOnHost));
         run(cuda_queue(), forward(kOnDevice));
         run(cuda_queue(), backward(kOnDevice));
-        // Both are this far from the truth.
+        // Each side may be off by half of this bound.
         const double bound = dtype == DType::kBFloat16 ? 2 * 0x1.2p-8 : 10 * 0x1p-23;
         expect_close("gelu_forward", cat(count), y.device(), doubles(y.host()), bound);
         expect_close("gelu_backward", cat(count), dy.device(), doubles(dy.host()), bound);
@@ -159,7 +158,7 @@ struct MlpGelu {
             h.at(kOnDevice),
             dbias.at(kOnDevice)};
   }
-  // dbias + the sum over the rows of dh gelu'(z), in float64.
+  // Returns dbias plus the sum over the rows of dh gelu'(z), in float64.
   Doubles exact_dbias() const {
     Doubles sums = doubles(dbias.host());
     for (std::int64_t i = 0; i < rows * columns; ++i) {

@@ -25,7 +25,7 @@ struct Product {
   Types types;
   Shape3 shape;
   bool transpose_a = false, transpose_b = false, accumulate = false;
-  std::int64_t pad = 0;    // added to the length of each row
+  std::int64_t pad = 0;    // added to the row length
   std::int64_t start = 0;  // elements before the first
   std::int64_t batch = 1;
 };
@@ -61,7 +61,7 @@ class Operands {
   Gemm on(Where w) const {
     return args(p_.types.dtype, p_.types.c_dtype, a_.at(w), b_.at(w), c_.at(w));
   }
-  // The result in float64; the gaps between rows stay what they were.
+  // Returns the result in float64. The gaps between rows keep their values.
   Doubles exact() {
     run(cpu_queue(), args(DType::kFloat64, DType::kFloat64, a64_.raw(), b64_.raw(), c64_.raw()));
     return doubles(c64_);
@@ -102,7 +102,7 @@ class Operands {
   Tensor a64_, b64_, c64_;
 };
 
-// On the device against float64 and against the host, with the same bits every time.
+// Compares the device with float64 and with the host, and expects the same bits in every run.
 void check(const Product& p) {
   SCOPED_TRACE(to_string(p));
   Doubles exact = Operands(p).exact();
@@ -129,7 +129,7 @@ TEST(CudaGemm, EveryTransposeOfEveryType) {
   }
 }
 
-// Rows further apart than they are long: what lies between them must be neither read nor written.
+// Rows are further apart than they are long. The gaps must be neither read nor written.
 TEST(CudaGemm, RowStridesAndUnalignedStarts) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const Types& types : kTypes) {
@@ -160,7 +160,7 @@ TEST(CudaGemm, BatchesOfProducts) {
   }
 }
 
-// Every head's queries against its keys, out of and into rows that hold all heads.
+// One [T, T] factor times the columns of each head, from and into rows that hold all heads.
 TEST(CudaGemm, BatchInterleavedInRows) {
   DTN_SKIP_WITHOUT_DEVICE();
   constexpr std::int64_t tokens = 19, heads = 3, width = 8, channels = heads * width;
@@ -181,7 +181,7 @@ TEST(CudaGemm, BatchInterleavedInRows) {
   }
 }
 
-// The weight gradients of a step: long sums into a small matrix, added to what is there.
+// Weight gradients of a step: long sums, added to a small matrix.
 TEST(CudaGemm, LongAccumulatedSums) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const Types& types : kTypes) {
@@ -192,7 +192,7 @@ TEST(CudaGemm, LongAccumulatedSums) {
 }
 
 #ifdef DTN_CUDA_EMULATED
-// Then the product is made of copies. The shapes come up nowhere else: a plan, once made, stays.
+// The product then runs on copies. No other test uses these shapes, because plans are cached.
 TEST(CudaGemm, RowsThatTheLibraryHasNoAlgorithmFor) {
   emu::DeviceModel model = emu::device_model();
   model.wants_aligned_rows = true;
@@ -268,8 +268,8 @@ TEST(CudaGemm, EmptySizes) {
   }
 }
 
-// NaN and infinities reach the rows and columns they belong to, and no others; what C held before
-// a product that does not accumulate is not read (Operands poisons it with NaN).
+// NaN and infinities affect the rows and columns of their factors, and no others. A product that
+// does not accumulate does not read the old C (Operands fills it with NaN).
 TEST(CudaGemm, NonFiniteFactors) {
   DTN_SKIP_WITHOUT_DEVICE();
   constexpr std::int64_t m = 9, n = 40, k = 24;
@@ -289,8 +289,8 @@ TEST(CudaGemm, NonFiniteFactors) {
   }
 }
 
-// tf32 keeps 10 fraction bits of each factor. Rounded or cut off, that is off by at most 2^-10 of
-// a factor, and twice that of a product.
+// tf32 keeps 10 fraction bits of each factor. Rounding or truncation errs by at most 2^-10 of a
+// factor, and by twice that of a product.
 TEST(CudaGemm, Tf32OnlyWhenAllowed) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (int t = 0; t < 4; ++t) {
@@ -306,12 +306,12 @@ TEST(CudaGemm, Tf32OnlyWhenAllowed) {
     expect_close("gemm", cat("float32 before tf32 ", t), precise.c().device(), want,
                  precise.bound());
     EXPECT_TRUE(same_bits(again.c().device(), precise.c().device()));
-    double most = static_cast<double>(p.shape.k);  // the sum of |a b|, where both are below 1
+    double most = static_cast<double>(p.shape.k);  // bound of the sum of |a b|; both are below 1
     double error = max_abs_difference(doubles(coarse.c().device()), want);
     double bound = most * (0x1p-9 + 0x1p-20) + max_abs(want) * coarse.bound();
     EXPECT_LE(error, bound);
     record_error("gemm", cat("tf32 ", t), DType::kFloat32, error, bound);
-    // Like a random walk, in fact; and far more than float32 loses.
+    // The error grows like a random walk, and is far larger than that of float32.
     EXPECT_LE(error, 16 * 0x1p-10 * std::sqrt(most));
 #ifdef DTN_CUDA_EMULATED  // cuBLASLt may choose an algorithm without tf32
     EXPECT_GT(error, 10 * max_abs_difference(doubles(precise.c().device()), want));
@@ -345,9 +345,9 @@ TEST(CudaGemm, APlanIsMadeOnce) {
   EXPECT_EQ(cuda::matmul_plan_count(), before + 2) << "C takes part in the plan";
 }
 
-// Products that differ in one thing, alignment of a single matrix included, share no plan; and none
-// is planned for more alignment than it has, which the emulator refuses. Where a library has no
-// algorithm for one of them, the product over padded copies makes a plan of its own beside it.
+// Products that differ in one property share no plan, even if only the alignment of one matrix
+// differs. No plan assumes more alignment than the product has; the emulator refuses that. If a
+// library has no algorithm for a product, the product over padded copies creates another plan.
 TEST(CudaGemm, EveryDifferenceMakesAPlan) {
   DTN_SKIP_WITHOUT_DEVICE();
   constexpr DType f32 = DType::kFloat32, bf16 = DType::kBFloat16;

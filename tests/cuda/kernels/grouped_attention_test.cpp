@@ -1,4 +1,4 @@
-// Attention inside groups on the device against its CPU twin in float64.
+// Compares attention inside groups on the device with the CPU in float64.
 #include "kernels/grouped_attention/grouped_attention.h"
 
 #include "cuda/twin.h"
@@ -18,7 +18,7 @@ struct Result {
   }
 };
 
-// Columns in no head keep what they held: 0, so that results can be compared whole.
+// Columns that belong to no head keep their values. They are 0, so results can be compared whole.
 Twin gradient(const Shape& shape, DType dtype) { return Twin(Tensor::zeros(shape, dtype)); }
 
 template <class Queue>
@@ -46,9 +46,9 @@ Result run_on_queue(Queue& queue, Where where, const GroupedInputs& in, DType dt
   return {result(out), result(lse), result(dqueries), result(dkeys), result(dbias)};
 }
 
-// Four sums follow one another, of D and of as many terms as there are tokens, and an error of a
-// score or of lse is a relative error of p. dq and dk have seen the rounding of out, through delta,
-// and their own; the gradient of the bias sums up that of all samples and groups.
+// There are four consecutive sums, of D terms and of as many terms as there are tokens. An error of
+// a score or of lse is a relative error of p. dq and dk include the rounding of out (through delta)
+// and their own rounding. The bias gradient sums over all samples and groups.
 void expect_matches(const GroupedSize& s, DType dtype) {
   SCOPED_TRACE(cat(to_string(s), " ", name_of(dtype)));
   const GroupedInputs in(s);
@@ -56,10 +56,10 @@ void expect_matches(const GroupedSize& s, DType dtype) {
   const double terms = static_cast<double>(std::max(s.q, s.s) + s.dk + s.dv);
   const double largest = std::max(s.regions ? 100.0 : 0.0, max_abs(doubles(want.lse)));
   const double sums = unit_roundoff(DType::kFloat32) * (4 * std::sqrt(terms) + 4 * largest);
-  // On tensor cores p and ds are rounded, too.
+  // Tensor cores also round p and ds.
   const double stored =
       dtype == DType::kBFloat16 ? (s.unused % 8 == 0 ? 3 : 1) * unit_roundoff(dtype) : 0;
-  // With one key dq is 0 up to the rounding of what cancels.
+  // With one key dq is 0 except for rounding.
   const double floor = s.s > 1 ? 1e-30 : max_abs(doubles(in.dout)) * max_abs(doubles(in.queries));
   under_every_schedule([&] {
     const Result got = run_on_queue(cuda_queue(), kOnDevice, in, dtype);
@@ -100,8 +100,8 @@ TEST(CudaGroupedAttention, NarrowKeysAndABias) {
   expect_matches({3, 2, 1, 16, 49, 16, 64, GroupedSize::kTwoArrays, true, 0});
 }
 
-// Rows that begin at multiples of 16 bytes go to the tensor cores in bfloat16: windows and reduced keys
-// of less than a tile, of one and of more; each pair of key and value columns.
+// In bfloat16, rows that begin at multiples of 16 bytes use the tensor cores. Covers windows and
+// reduced keys of less than a tile, of one tile and of more; each pair of key and value widths.
 TEST(CudaGroupedAttention, Tiles) {
   DTN_SKIP_WITHOUT_DEVICE();
   const auto aligned = [](GroupedSize s) {
@@ -117,7 +117,7 @@ TEST(CudaGroupedAttention, Tiles) {
   aligned({5, 1, 30, 5, 5, 8, 8, GroupedSize::kPartByPart, true, 2});
 }
 
-// A block that sums the gradient of the bias takes several groups, one after the other.
+// A block that sums the bias gradient processes several groups in sequence.
 TEST(CudaGroupedAttention, MoreGroupsThanBlocksForABias) {
   DTN_SKIP_WITHOUT_DEVICE();
   expect_matches({1, 1, 520, 2, 2, 4, 4, GroupedSize::kPartByPart, true, 0}, DType::kFloat32);

@@ -13,7 +13,7 @@ TEST(CudaHardTargets, AreTheHosts) {
       Tensor z = as(random_tensor({kRows, classes}, 1), DType::kFloat32);
       float* row = z.data<float>() + classes;
       for (std::int64_t k = 0; k < classes; ++k)
-        row[k] = k < classes / 3 ? 1 : 2;  // the first of 2
+        row[k] = k < classes / 3 ? 1 : 2;  // the first 2 wins
       z.data<float>()[2 * classes] = NAN;
       z.data<float>()[4 * classes - 1] = NAN;
       std::fill_n(z.data<float>() + 4 * classes, classes, -INFINITY);

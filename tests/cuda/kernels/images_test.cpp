@@ -23,8 +23,8 @@ struct Case {
 
 TEST(CudaImages, NormalizeHasTheBitsOfTheHost) {
   DTN_SKIP_WITHOUT_DEVICE();
-  // Whole words of pixels, torn ones, unaligned ones, more channels than shared memory holds
-  // tables.
+  // Whole and partial words of pixels, unaligned addresses, and more channels than shared memory
+  // has tables for.
   for (Case c :
        {Case{1, 1, 1, 1, false, 0}, Case{3, 3, 24, 32, true, 0}, Case{3, 3, 24, 32, false, 0},
         Case{3, 3, 24, 32, true, 1}, Case{2, 1, 28, 28, true, 0}, Case{5, 3, 37, 53, true, 0},
@@ -59,7 +59,7 @@ TEST(CudaImages, NormalizeHasTheBitsOfTheHost) {
 TEST(CudaImages, EraseHasTheBitsOfTheHost) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Twin table(Tensor::from(std::span(normal_table(), kNormalTableSize), {kNormalTableSize}));
-  // Boxes of a batch: none, within groups of random words and across many, all of the image.
+  // Boxes of a batch: none, inside a group of random words, across many groups, the whole image.
   const std::vector<std::int64_t> boxes = {0,  0, 0,  0,  0, 5, 3, 2,  4, 77, 0,  0,  53, 37, -5,
                                            13, 9, 40, 25, 8, 9, 1, 17, 2, 9,  52, 36, 1,  1,  1};
   const Twin twin(Tensor::from(boxes, {6, 5}));

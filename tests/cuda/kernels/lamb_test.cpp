@@ -9,7 +9,7 @@ namespace {
 
 constexpr DType kF = DType::kFloat32;
 
-// A struct in both memories.
+// Copies a struct to both memories.
 template <class S>
 Twin struct_twin(const S& s) {
   Tensor t = Tensor::empty({sizeof(S)}, DType::kUInt8);
@@ -19,8 +19,8 @@ Twin struct_twin(const S& s) {
 
 float* floats(const Twin& t, Where w) { return static_cast<float*>(t.at(w)); }
 
-// Tensors with gaps between them, of which the first is part of a vector, the second several chunks
-// and a rest, the third whole chunks, the last zero.
+// Tensors with gaps between them. The first is part of a vector, the second is several chunks and a
+// remainder, the third is whole chunks, and the last is zero.
 struct Problem {
   static constexpr std::int64_t kSizes[] = {3, 2 * kLambChunk + 77, kLambChunk, 130};
   std::int64_t count = 0, chunk_count = 0, tensor_count = 0;
@@ -49,7 +49,7 @@ struct Problem {
     chunks = Twin(Tensor::from(table, {chunk_count, 3}));
     first_chunk = Twin(Tensor::from(first, {tensor_count + 1}));
   }
-  // Random numbers in the tensors, the last of them only when `in_last`.
+  // Returns random numbers in the tensors, in the last tensor only if `in_last`.
   Twin masked(const std::vector<std::int64_t>& begins, std::uint32_t stream, double spread,
               bool in_last) const {
     const Tensor all = as(random_tensor({count}, stream, spread), kF);
@@ -86,7 +86,8 @@ TEST(CudaLamb, IsTheHosts) {
         run(cpu_queue(), p.step(kOnHost, t, with_ratios));
         run(cuda_queue(), p.step(kOnDevice, t, with_ratios));
       }
-      // Per step p is rounded twice, and moves by a few hundredths that are a few roundings off.
+      // In each step p is rounded twice. It moves by a few hundredths, which have a few roundings
+      // of error.
       expect_close("lamb", cat("param, ratios ", with_ratios), p.param.device(),
                    doubles(p.param.host()), 12 * unit_roundoff(kF));
       expect_close("lamb", "m", p.m.device(), doubles(p.m.host()), 6 * unit_roundoff(kF));

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kRowsPerScale = 5;
 
 // Inputs and outputs of the kernels, on both sides. Activations begin `shift` elements into their
-// memory, so that 1 gives addresses that no vector can be read from.
+// memory. With shift 1 no vector load can read them.
 struct Problem {
   DType dtype;
   std::int64_t rows, channels, shift = 0;
@@ -108,7 +108,7 @@ struct Problem {
   }
 };
 
-// The largest sum of a column of |dbranch|.
+// Returns the largest column sum of |dbranch|.
 double column_of_dbranch(const Problem& exact) {
   const Doubles all = doubles(exact.dbranch.host());
   double largest = 0;
@@ -128,8 +128,8 @@ void expect_near(const char* what, const Problem& p, const Twin& got, const Twin
   expect_close("layer_norm", name, got.device(), doubles(exact.host()), bound, floor);
 }
 
-// Both kernels on the device against float64, and their twins on the host within the same bounds.
-// Sums over a row have `channels` terms; dx is what is left of terms of the size of rstd dy weight.
+// Compares both kernels of the device and of the host with float64, within the same bounds. Sums
+// over a row have `channels` terms. dx is a difference of terms of the size rstd dy weight.
 void check(Problem p) {
   Problem exact = p.in_float64();
   run(cpu_queue(), exact.forward(kOnHost));
@@ -165,8 +165,8 @@ const DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
 
 TEST(CudaLayerNorm, MatchesFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
-  // All ways to lay a row over a warp, in vectors and not, and over a block; several chunks of rows
-  // and odd ends of them.
+  // All layouts of a row over a warp (with and without vectors) and over a block; several chunks of
+  // rows and incomplete chunks.
   const std::int64_t shapes[][2] = {{197, 192}, {196, 100}, {69, 433}, {33, 432},  {1, 384},
                                     {5, 768},   {3, 1024},  {3, 515},  {70, 1032}, {41, 7}};
   for (DType dtype : kTypes) {
@@ -200,8 +200,8 @@ TEST(CudaLayerNorm, ZeroWeightAndConstantRows) {
   }
 }
 
-// Sets of rows with a weight and a bias each, whose places are `stride` apart, moments handed out,
-// and gradients that reach these; without parameters when the stride is 0.
+// Sets of rows. Each set has a weight and a bias; those of consecutive sets are `stride` apart. The
+// kernels return moments and take gradients of the moments. Stride 0 means no parameters.
 struct SetProblem : Problem {
   ParameterSets sets;
   Twin row_mean, row_std, drow_mean, drow_std;
@@ -282,7 +282,7 @@ void check(const SetProblem& p) {
 
 TEST(CudaLayerNorm, BySetsOfRows) {
   DTN_SKIP_WITHOUT_DEVICE();
-  // Sets smaller than a group of rows and than a chunk, larger than one, and one alone.
+  // Sets smaller than a group of rows and than a chunk, larger than a chunk, and a single set.
   const std::int64_t shapes[][3] = {{5, 3, 192},  {2, 67, 100}, {3, 37, 433},
                                     {1, 41, 432}, {4, 1, 768},  {2, 5, 1032}};
   for (DType dtype : kTypes) {
@@ -351,7 +351,7 @@ TEST(CudaLayerNorm, ResidualHasTheBitsOfItsParts) {
         EXPECT_TRUE(same_bits(fused.y.device(), parts.y.device()));
         EXPECT_TRUE(same_bits(fused.mean.device(), parts.mean.device()));
         EXPECT_TRUE(same_bits(fused.rstd.device(), parts.rstd.device()));
-        // A sum that the host rounds the other way moves y by as much.
+        // If the host rounds a sum the other way, y changes by the same amount.
         expect_near("residual sum", fused, fused.sum, fused.sum, 2 * unit_roundoff(dtype));
         expect_near("residual y", fused, fused.y, fused.y,
                     4 * unit_roundoff(dtype) + rounding_bound(dtype, channels));

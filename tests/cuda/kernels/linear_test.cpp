@@ -19,7 +19,7 @@ struct Size {
 const Size kSizes[] = {{1, 1, 1},    {6, 1, 5},      {7, 5, 1},        {13, 7, 5},
                        {3, 197, 61}, {196, 48, 432}, {2 * 197, 64, 24}};
 
-// What follows the product.
+// Operations after the product.
 struct Form {
   const char* name;
   bool bias = false, gelu = false, keeps_z = false, residual = false, in_place = false;
@@ -41,20 +41,21 @@ const Form kForms[] = {
     {"row scale, residual in place", false, false, false, true, true, true},
 };
 
-// A forward pass in both memories, and in float64.
+// A forward pass in both memories and in float64.
 class Forward {
  public:
   Forward(DType dtype, const Size& size, const Form& form, std::uint32_t stream = 1)
       : dtype_(dtype), size_(size), form_(form) {
     const auto& [rows, in, out] = size;
     x_ = random_twin({rows, in}, dtype, stream);
-    // Outputs near 1, so that gelu is tested where it curves.
+    // Outputs near 1, where gelu is curved.
     weight_ = random_twin({out, in}, dtype, stream + 1, 3 / std::sqrt(static_cast<double>(in)));
     bias_ = random_twin({out}, DType::kFloat32, stream + 2);
     if (form.residual) residual_ = random_twin({rows, out}, dtype, stream + 3);
     y_ = form.in_place ? residual_ : Twin::output({rows, out}, dtype);
     if (form.keeps_z) z_ = Twin::output({rows, out}, dtype);
-    // A scale for each row, or for as many as divide them; the first sample is dropped.
+    // One scale per row, or two scales if the number of rows is even. The first scale is 0: a
+    // dropped sample.
     per_scale_ = rows % 2 == 0 ? rows / 2 : 1;
     Tensor scales = random_tensor({rows / per_scale_}, stream + 4, 0.5, 1.25);
     if (rows > per_scale_) scales.data<double>()[0] = 0;
@@ -78,8 +79,9 @@ class Forward {
                           form_.keeps_z ? z.raw() : nullptr));
     return {doubles(y), form_.keeps_z ? doubles(z) : Doubles()};
   }
-  // Of values of about 1. Each rounding costs one unit: that of y; that of the bias to its type;
-  // that of z before it goes to another kernel, scaled by at most 1.75 or by a slope below 1.13.
+  // Bound for values of about 1. Each rounding costs one unit: the rounding of y, of the bias to
+  // its type, and of z before another kernel reads it. The rounding of z is scaled by at most 1.75,
+  // or by a slope below 1.13.
   double bound() const {
     double roundings = 1 + (form_.bias ? 1 : 0) + (form_.gelu ? 1.13 : form_.row_scale ? 1.75 : 0);
     double largest = std::max(1.0, max_abs(doubles(y_.host())));
@@ -148,7 +150,7 @@ TEST(CudaLinear, ForwardInEveryForm) {
   }
 }
 
-// h is the gelu of the very z that was kept, whether it is kept or not.
+// h is the gelu of the rounded z, whether z is kept or not.
 TEST(CudaLinear, GeluOfTheKeptPreactivation) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kDTypes) {
@@ -164,7 +166,7 @@ TEST(CudaLinear, GeluOfTheKeptPreactivation) {
   }
 }
 
-// The bias as given, rounded beforehand, and where no product can read it: the same bits.
+// The bias as given, rounded beforehand, and at an address that no product can read: the same bits.
 TEST(CudaLinear, BiasInEveryPlace) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kDTypes) {
@@ -210,7 +212,7 @@ class Backward {
   LinearBackwardInput input(Where w) const {
     return {dtype_, size_.rows, size_.in, size_.out, dy_.at(w), weight_.at(w), dx_.at(w)};
   }
-  // Through the activation below, whose input is x.
+  // Backward pass through the preceding activation, whose input is x.
   LinearBackwardInput through_gelu(Where w) const {
     LinearBackwardInput l = input(w);
     l.preactivation = x_.at(w);
@@ -227,7 +229,7 @@ class Backward {
   Twin dy_, weight_, x_, dx_, h_, dweight_, dbias_;
 };
 
-// The same numbers in float64, computed on the host.
+// The same results in float64, computed on the host.
 struct ExactBackward {
   Doubles dx, dx_through_gelu, h, dweight, dbias;
 
@@ -265,7 +267,8 @@ TEST(CudaLinear, BackwardInput) {
       std::string what = cat(size.rows, " x ", size.in, " x ", size.out);
       SCOPED_TRACE(cat(name_of(dtype), " ", what));
       ExactBackward exact(Backward(dtype, size));
-      // The product is rounded before it meets the slope, which is below 1.13, and again after.
+      // The product is rounded before and after its multiplication by the slope, which is below
+      // 1.13.
       double largest = std::max(1.0, max_abs(exact.dx));
       double sums = rounding_bound(DType::kFloat32, size.out), unit = unit_roundoff(dtype);
       under_every_schedule([&] {
@@ -368,8 +371,8 @@ TEST(CudaLinear, ImpossibleLayersAreErrors) {
   EXPECT_THROW(run(cuda_queue(), i), Error);
 }
 
-// One layer forward and back in a graph: nothing is created while it is captured, and each launch
-// reads what its inputs are by then. The second launch's bias lies where the first one's did.
+// One layer forward and backward in a graph. Capture creates nothing, and each launch reads the
+// current values of its inputs. The bias of the second launch has the address of the first.
 TEST(CudaLinear, CapturedAndReplayed) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kDTypes) {
@@ -417,7 +420,7 @@ TEST(CudaLinear, CapturedAndReplayed) {
     graph.launch();
     EXPECT_TRUE(same_bits(captured.y().device(), third.y().device()));
     EXPECT_FALSE(same_bits(captured.y().device(), eager.y().device()));
-    // Gradients were added a second time.
+    // The gradients are accumulated a second time.
     run(cuda_queue(), eager_back.parameters(kOnDevice));
     EXPECT_TRUE(same_bits(captured_back.dweight_.device(), eager_back.dweight_.device()));
   }

@@ -11,11 +11,11 @@ const DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
 struct Size {
   std::int64_t batch, tokens, channels;
 };
-// Rows of vectors and of single values, several tiles of channels, one token, one channel.
+// Rows with and without vectors, several tiles of channels, one token, one channel.
 const Size kSizes[] = {{3, 37, 64}, {2, 50, 77}, {1, 5, 520}, {4, 1, 8}, {2, 7, 1}, {1, 197, 264}};
 
 // Inputs and outputs of all kernels, on both sides. Activations begin `shift` elements into their
-// memory, so that 1 gives addresses that no vector can be read from.
+// memory. With shift 1 no vector load can read them.
 struct Problem {
   DType dtype;
   Size size;
@@ -91,10 +91,10 @@ void run_both(const Problem& p, Arguments (Problem::*of)(Where) const) {
 struct Output {
   const char* name;
   Twin Problem::*twin;
-  std::int64_t terms;  // of its sums; 0: of the dtype of x, elementwise
+  std::int64_t terms;  // of each sum; 0: elementwise, in the dtype of x
 };
 
-// Runs a kernel on the device, on the host and in float64, and compares what it writes.
+// Runs a kernel on the device, on the host and in float64, and compares the outputs.
 template <class Arguments>
 void check(const Problem& p, Arguments (Problem::*of)(Where) const,
            const std::vector<Output>& outputs) {
@@ -105,7 +105,7 @@ void check(const Problem& p, Arguments (Problem::*of)(Where) const,
       cat(p.size.batch, " x ", p.size.tokens, " x ", p.size.channels, p.shift ? " shifted" : "");
   for (const Output& o : outputs) {
     const double bound = rounding_bound(o.terms ? kFloat : p.dtype, o.terms ? o.terms : 1);
-    // Sums of products below 1 are of the size of their terms at least.
+    // The scale of a sum is at least the size of its terms, which are products below 1.
     const double floor = o.terms ? 1 : 1e-30;
     const Twin &got = p.*o.twin, &want = exact.*o.twin;
     auto values = [&](const Tensor& t) {
@@ -194,7 +194,7 @@ TEST(CudaModulate, WritesWhatIsAskedForInPlace) {
     GateForward no_residual = none.gate_forward(kOnDevice);
     no_residual.residual = nullptr;
     run(cuda_queue(), no_residual);
-    GateBackward as_product = p.gate_backward(kOnDevice);  // dx = gain dy, with x for dy
+    GateBackward as_product = p.gate_backward(kOnDevice);  // dx = gain dy, with x as dy
     as_product.dy = p.x.at(kOnDevice);
     run(cuda_queue(), as_product);
     EXPECT_TRUE(same_bits(none.y.device(), p.dx.device()));

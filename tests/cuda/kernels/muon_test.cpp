@@ -6,7 +6,7 @@ namespace dtn::test {
 namespace {
 
 constexpr DType kF = DType::kFloat32;
-// Products and sums are fused alike on both sides, but where a build has no fused ones.
+// Both sides fuse products and sums in the same way, unless a build has no fused instructions.
 constexpr double kRounding = 4 * 0x1p-24;
 
 template <class S>
@@ -20,7 +20,7 @@ float* floats(const Twin& t, Where w, int shift = 0) {
   return static_cast<float*>(t.at(w)) + shift;
 }
 
-// Of `n` elements that begin `shift` elements behind an aligned address.
+// Buffers of `n` elements that begin `shift` elements after an aligned address.
 struct Buffers {
   std::int64_t n;
   int shift;

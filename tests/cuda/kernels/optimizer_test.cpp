@@ -7,7 +7,7 @@ namespace {
 
 constexpr DType kF = DType::kFloat32;
 
-// A struct in both memories.
+// Copies a struct to both memories.
 template <class S>
 Twin struct_twin(const S& s) {
   Tensor t = Tensor::empty({sizeof(S)}, DType::kUInt8);
@@ -25,10 +25,10 @@ float* floats(const Twin& t, Where w, int shift = 0) {
   return static_cast<float*>(t.at(w)) + shift;
 }
 
-// Parameters, two moments, a gradient of which a third is as small as eps matters, and the copy.
+// Parameters, two moments, the copy, and a gradient with a third so small that eps matters.
 struct Buffers {
   std::int64_t count;
-  int shift;  // elements that the buffers begin behind an aligned address
+  int shift;  // elements between an aligned address and the buffers
   Twin param, m, v, grad, copy;
 
   Buffers(std::int64_t n, int shift_)
@@ -94,7 +94,7 @@ void expect_copies(const Buffers& b) {
   }
 }
 
-// Each element within `ulps` roundings of its own size.
+// Expects that each element is within `ulps` roundings, relative to itself.
 void expect_each_close(const Twin& t, double ulps) {
   Doubles got = doubles(t.device()), want = doubles(t.host());
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -112,7 +112,7 @@ TEST(CudaOptimizer, AdamWIsTheHosts) {
           run(cpu_queue(), b.adamw(kOnHost, t));
           run(cuda_queue(), b.adamw(kOnDevice, t));
         }
-        // Per step p is rounded once or twice, and m and v each time they are multiplied or added.
+        // In each step p is rounded once or twice, and m and v in each product or sum.
         expect_close("adamw", cat("param ", count), b.param.device(), doubles(b.param.host()),
                      6 * unit_roundoff(kF));
         expect_close("adamw", cat("m ", count), b.m.device(), doubles(b.m.host()),
@@ -144,7 +144,7 @@ TEST(CudaOptimizer, AdamWMatchesFloat64) {
                 (std::sqrt(v[i] / (1 - std::pow(a.beta2, t))) + a.eps);
       }
     }
-    // Four steps, each with a few roundings of a number of its size.
+    // Four steps, each with a few roundings relative to the number.
     expect_close("adamw", "param, float64", b.param.device(), p, 16 * unit_roundoff(kF));
     expect_close("adamw", "m, float64", b.m.device(), m, 16 * unit_roundoff(kF));
     expect_close("adamw", "v, float64", b.v.device(), v, 16 * unit_roundoff(kF));
@@ -152,7 +152,7 @@ TEST(CudaOptimizer, AdamWMatchesFloat64) {
   });
 }
 
-// What a captured step reads on the device is what the host would have passed.
+// A captured step reads from the device the inputs that the host would pass.
 TEST(CudaOptimizer, StepsReadTheirInputsOnTheDevice) {
   DTN_SKIP_WITHOUT_DEVICE();
   under_every_schedule([&] {
@@ -181,7 +181,8 @@ TEST(CudaOptimizer, StepsReadTheirInputsOnTheDevice) {
   });
 }
 
-// The corrections that prepare_update leaves are those for the optimizer's betas, or are not used.
+// prepare_update stores bias corrections for the optimizer's betas. With other betas they are not
+// used.
 TEST(CudaOptimizer, BiasCorrectionsArePreparedOnce) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::int64_t count = 5001;
@@ -269,7 +270,7 @@ TEST(CudaOptimizer, Sgd) {
   }
 }
 
-// The device rounds as the host does: a sign is never another.
+// The device rounds as the host does, so no sign differs.
 TEST(CudaOptimizer, LionIsTheHosts) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t count : {1, 3, 4096, 6007}) {
@@ -328,7 +329,7 @@ TEST(CudaOptimizer, Ema) {
   }
 }
 
-// The count of updates is read on the device.
+// The device reads the number of updates.
 TEST(CudaOptimizer, EmaWarmsUp) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t updates : {1, 2, 50, 1000}) {

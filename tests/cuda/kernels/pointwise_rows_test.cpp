@@ -1,4 +1,4 @@
-// The kernels of pointwise.h that work on rows, patches and sums.
+// Kernels of pointwise.h that process rows, patches and sums.
 
 #include "cuda/twin.h"
 #include "kernels/pointwise/pointwise.h"
@@ -16,7 +16,7 @@ TEST(CudaPointwiseRows, SumRows) {
     std::int64_t rows, columns;
     double mean;
   };
-  // One chunk, few and many, one tile of columns and several, vectors and single values.
+  // One, few and many chunks; one and several tiles of columns; vectors and single values.
   for (Case c : {Case{1, 1, 0.5}, Case{7, 15, 0.5}, Case{16, 8467, 0.5}, Case{128, 40, 0.5},
                  Case{129, 40, 0.5}, Case{197, 433, 0.5}, Case{1031, 3, 0.5}, Case{3136, 24, 0.5},
                  Case{784, 264, 1000}, Case{70001, 8, 1000}}) {
@@ -156,7 +156,7 @@ TEST(CudaPointwiseRows, MeanOfValues) {
           };
           run(cpu_queue(), args(kOnHost));
           run(cuda_queue(), args(kOnDevice));
-          // The sums are far more exact than the result, which may round to either side.
+          // The sums are far more exact than the result, which may round in either direction.
           expect_close("mean", cat(count), y.device(), doubles(y.host()),
                        2 * unit_roundoff(DType::kFloat32));
           return std::vector{y.device()};
@@ -172,7 +172,7 @@ TEST(CudaPointwiseRows, Patchify) {
     std::int64_t batch, channels, height, width, patch;
     int shift;
   };
-  // Whole lines and torn ones, borders that no patch covers, one pixel, a prime.
+  // Whole and partial lines, borders outside all patches, one pixel, a prime number.
   for (Case c : {Case{1, 1, 1, 1, 1, 0}, Case{2, 3, 32, 48, 16, 0}, Case{2, 3, 32, 48, 16, 1},
                  Case{1, 3, 28, 42, 14, 0}, Case{3, 1, 28, 28, 4, 0}, Case{2, 3, 15, 10, 5, 0},
                  Case{1, 2, 34, 17, 17, 0}, Case{2, 3, 20, 20, 8, 0}, Case{1, 4, 24, 40, 8, 0},

@@ -7,14 +7,14 @@ namespace {
 
 constexpr DType kStored[] = {DType::kFloat32, DType::kBFloat16};
 
-// `elements` behind p: an address that is no multiple of 16 bytes.
+// Returns the address `elements` after p, which is not a multiple of 16 bytes.
 template <class P>
 P* shifted(P* p, DType dtype, std::int64_t elements) {
   using Byte = std::conditional_t<std::is_const_v<P>, const std::byte, std::byte>;
   return static_cast<Byte*>(p) + elements * static_cast<std::int64_t>(size_of(dtype));
 }
 
-// What both sides compute in the same order has the same bits.
+// Expects the same bits on both sides, because both compute in the same order.
 void expect_same_bits(const char* kernel, const std::string& what, const Twin& y) {
   Tensor device = y.device();
   EXPECT_TRUE(same_bits(device, y.host())) << kernel << ": " << what;
@@ -59,7 +59,7 @@ TEST(CudaPointwise, AddOfSlicesAndInPlace) {
   }
 }
 
-// Every bfloat16 there is, and the numbers half way between two of them.
+// Every bfloat16 number, the midpoint to the next number, and a value just above the midpoint.
 TEST(CudaPointwise, CastRoundsToNearestEvenAndKeepsNaN) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::int64_t count = 3 * 65536 + 5;
@@ -252,7 +252,7 @@ Tensor places(const std::vector<std::int64_t>& rows) {
   return Tensor::from(rows, {static_cast<std::int64_t>(rows.size())});
 }
 
-// With rows so far on that elements take more than 32 bits, too.
+// Includes rows whose element indices need more than 32 bits.
 TEST(CudaPointwise, DropoutOfRowsDropsWhatTheHostDrops) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (DType dtype : kStored) {
@@ -338,7 +338,7 @@ TEST(CudaPointwise, Sigmoid) {
       run(cuda_queue(), Sigmoid{DType::kFloat32, count, x.at(kOnDevice), y.at(kOnDevice)});
       Tensor oracle = Tensor::empty({count}, DType::kFloat64), x64 = as(values, DType::kFloat64);
       run(cpu_queue(), Sigmoid{DType::kFloat64, count, x64.raw(), oracle.raw()});
-      // exp errs by an ulp, its sum with 1 and the quotient by a half.
+      // exp errs by one ulp; its sum with 1 and the quotient err by half an ulp each.
       expect_close("sigmoid", cat(count), y.device(), doubles(oracle),
                    4 * unit_roundoff(DType::kFloat32), 1);
       return std::vector{y.device()};

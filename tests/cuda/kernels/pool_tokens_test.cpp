@@ -1,4 +1,4 @@
-// Pooling of tokens and the soft split on the device, against float64 on the host.
+// Compares the pooling of tokens and the soft split on the device with float64 on the host.
 #include "kernels/conv/pool_tokens.h"
 
 #include "convolution_cases.h"
@@ -21,7 +21,7 @@ std::vector<Case> cases() {
           {window_of(5, 6, 1, 1, 2, 3, 0, 0), 2, 4}};
 }
 
-// Values of which many are equal, so that the first of several maxima matters.
+// Values with many ties, so the choice of the first maximum matters.
 Tensor coarse(const Shape& shape, std::uint32_t stream) {
   Tensor t = random_tensor(shape, stream);
   for (std::int64_t i = 0; i < t.numel(); ++i) {
@@ -30,7 +30,7 @@ Tensor coarse(const Shape& shape, std::uint32_t stream) {
   return t;
 }
 
-// A kernel of `make(dtype, in, out)` on both sides, in both types.
+// Checks a kernel, given by `make(dtype, in, out)`, on both sides and in both types.
 template <class Make>
 void check(const char* kernel, const std::string& what, const std::vector<Tensor>& inputs,
            const Shape& output, std::int64_t terms, Make make) {

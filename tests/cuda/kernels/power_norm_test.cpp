@@ -6,13 +6,13 @@ namespace dtn::test {
 namespace {
 
 // Inputs and outputs of the four kernels, on both sides. Activations begin `shift` elements into
-// their memory, so that 1 gives addresses that no vector can be read from.
+// their memory. With shift 1 no vector load can read them.
 struct Problem {
   PowerNormShape shape;
   std::int64_t shift = 0;
   std::int64_t warmup = 0;  // negative: evaluation
   Twin x, weight, bias, running_phi, iterations, ema_gz, dy, add;
-  Twin next_phi, next_iterations, next_ema_gz, dweight, dbias;  // moved on or added to
+  Twin next_phi, next_iterations, next_ema_gz, dweight, dbias;  // updated or accumulated
   Twin y, squares, rpsi, power, dx, dot;
 
   Problem(DType d, std::int64_t rows, std::int64_t channels, std::int64_t groups,
@@ -117,8 +117,8 @@ struct Problem {
 
 const DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
 
-// All kernels on the device against float64, and their twins on the host within the same bounds.
-// dx is what is left of terms of the size of s dz0, parameter gradients of terms of size 1.
+// Compares all kernels of the device and of the host with float64, within the same bounds. dx is a
+// difference of terms of the size s dz0. Parameter gradients have terms of size 1.
 void check(const Problem& p) {
   const std::int64_t rows = p.shape.rows, channels = p.shape.channels;
   SCOPED_TRACE(cat(name_of(p.shape.dtype), " ", rows, " x ", channels, ", ", p.shape.groups,
@@ -128,7 +128,7 @@ void check(const Problem& p) {
   p.run_all(cpu_queue(), kOnHost);
   p.run_all(cuda_queue(), kOnDevice);
 
-  // The largest s: of the shortest group.
+  // The largest s belongs to the group with the smallest norm.
   const Doubles x = doubles(exact.x.host());
   double largest_factor = 0;
   const auto width = static_cast<std::size_t>(channels / p.shape.groups);
@@ -161,8 +161,8 @@ void check(const Problem& p) {
 
 TEST(CudaPowerNorm, MatchesFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
-  // All ways to lay a row over a warp, in vectors and not, and through device memory; groups that
-  // vectors straddle; several chunks of rows and odd ends of them.
+  // All layouts of a row over a warp (with and without vectors) and through device memory; groups
+  // that share vectors; several chunks of rows and incomplete chunks.
   const std::int64_t shapes[][3] = {{197, 192, 3}, {69, 432, 9}, {33, 100, 5},  {41, 7, 7},
                                     {1, 384, 1},   {5, 768, 12}, {3, 1024, 16}, {9, 433, 1},
                                     {37, 1032, 8}, {21, 515, 5}, {3, 64, 64},   {3, 530, 265}};
@@ -171,7 +171,7 @@ TEST(CudaPowerNorm, MatchesFloat64) {
       check(Problem(dtype, rows, channels, groups));
       check(Problem(dtype, rows, channels, groups, 2, 0, 1));
     }
-    // Evaluation; before, at and after the end of the warmup.
+    // Evaluation, and training before, at and after the end of the warm-up.
     for (std::int64_t warmup : {-1, 6, 5, 4, 0}) {
       for (std::int64_t channels : {96, 515}) check(Problem(dtype, 37, channels, 1, warmup));
     }
@@ -221,7 +221,7 @@ TEST(CudaPowerNorm, MayWorkInPlaceAndLeaveThingsOut) {
       apart.run_all(cuda_queue(), kOnDevice);
       run(cuda_queue(),
           PowerNormSquares{other.shape, other.x.at(kOnDevice), other.squares.at(kOnDevice)});
-      // Run again: nothing moves.
+      // Runs the pass again without updates.
       PowerNormForward again = other.forward(kOnDevice);
       again.next_running_phi = again.next_iterations = nullptr;
       run(cuda_queue(), again);
@@ -282,7 +282,7 @@ TEST(CudaPowerNorm, NaNStaysInItsGroupInEvaluationAndSpreadsInTraining) {
   }
 }
 
-// Statistics move by the rows of other processes.
+// Statistics are updated from the rows of other processes.
 TEST(CudaPowerNorm, NoRowsOfItsOwn) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Problem p(DType::kFloat32, 40, 8, 2, 0);

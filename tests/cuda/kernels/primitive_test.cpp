@@ -1,4 +1,4 @@
-// The primitive kernels on the device against float64 on the host.
+// Compares the primitive kernels on the device with float64 on the host.
 #include "cuda/twin.h"
 #include "kernels/primitive/copy.h"
 #include "kernels/primitive/depthwise.h"
@@ -15,23 +15,23 @@ namespace {
 constexpr DType kFloat = DType::kFloat32;
 const DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
 
-// A kernel with its inputs, of which every type holds the same numbers.
+// A kernel with its inputs. Every type represents the same numbers.
 struct Trial {
   const char* kernel;
   std::string what;
   std::vector<Tensor> inputs;
   Shape output;
   std::int64_t terms = 1;  // of its sums
-  bool wide = false;       // the output has the accumulator type,
-  bool adds = false;       // and is added to
-  double factor = 2;       // of float32's roundoff, for functions
+  bool wide = false;       // the output has the accumulator type
+  bool adds = false;       // the output is accumulated
+  double factor = 2;       // multiple of float32's roundoff, for functions
 };
 
 Tensor numbers(const Shape& shape, std::uint32_t stream, double spread = 1, double mean = 0) {
   return representable(random_tensor(shape, stream, spread, mean));
 }
 
-// `make(dtype, in, out)` gives the arguments for memory on one side.
+// `make(dtype, in, out)` returns the arguments for memory on one side.
 template <class Make>
 void check(const Trial& t, Make make) {
   auto output = [&](DType dtype) {
@@ -74,7 +74,7 @@ void check(const Trial& t, Make make) {
   }
 }
 
-// Around 1, every third like that of the other stream.
+// Values around 1. Every third value equals that of the other stream.
 Tensor with_ties(const Shape& shape, std::uint32_t stream, std::uint32_t other) {
   Tensor t = numbers(shape, stream, 0.75, 1);
   const Tensor same = numbers(shape, other, 0.75, 1);
@@ -92,10 +92,10 @@ TEST(CudaPrimitive, EveryFunction) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::size_t k = 0; k < std::size(kNames); ++k) {
     const auto function = static_cast<Function>(k);
-    // Positive, for logarithms and roots; x on both sides of y.
+    // Positive values for logarithms and roots; x lies on both sides of y.
     const std::vector<Tensor> in = {numbers({523}, 1, 0.75, 1), with_ties({523}, 2, 1),
                                     numbers({523}, 3, 0.75, 1)};
-    // A sum of three terms may cancel; pow errs by some roundoffs.
+    // A sum of three terms may cancel; pow errs by several roundoffs.
     check({"elementwise", kNames[k], in, {523}, 1, false, false, 16},
           [&](DType dtype, const auto& from, void* out) {
             Elementwise args{dtype, function, {1, {523}}, {}, {{{1}}, {{1}}, {{1}}}, out, 1.5, 0.5};
@@ -224,7 +224,7 @@ TEST(CudaPrimitive, Softmax) {
           [=](DType dtype, const auto& in, void* out) {
             return SoftmaxForward{dtype, 3, columns, in[0], out};
           });
-    // Any y will do.
+    // Any y is valid here.
     check({"softmax_backward",
            to_string(shape),
            {numbers(shape, 11), numbers(shape, 12)},

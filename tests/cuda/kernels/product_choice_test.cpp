@@ -1,4 +1,4 @@
-// Which of cuBLASLt's algorithms a product takes.
+// Choice of the cuBLASLt algorithm of a product.
 #include <cstdlib>
 
 #include "core/cuda_products.h"
@@ -73,7 +73,7 @@ TEST(CudaProductChoice, TheEnvironmentSaysWhatIsAskedFirst) {
   unsetenv("DTN_CUDA_PRODUCTS");
 }
 
-// Every algorithm of a product, chosen one after the other, computes it.
+// Every algorithm candidate of a product computes the product.
 TEST(CudaProductChoice, AnyOfferComputesTheProduct) {
   DTN_SKIP_WITHOUT_DEVICE();
   constexpr std::int64_t m = 1024, n = 432, k = 40;

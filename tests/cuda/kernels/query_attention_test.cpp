@@ -1,4 +1,4 @@
-// Attention of a few queries on the device against its CPU twin in float64.
+// Compares attention of a few queries on the device with the CPU in float64.
 #include "kernels/attention/query_attention.h"
 
 #include "cuda/twin.h"
@@ -19,7 +19,8 @@ struct Result {
   std::vector<Tensor> all() const { return {out, lse, dq, dkv}; }
 };
 
-// A problem in float64 whose numbers bfloat16 holds exactly, so that every type has the same one.
+// A problem in float64 whose numbers bfloat16 represents exactly, so every type has the same
+// numbers.
 struct Problem {
   Size size;
   Tensor q, kv, dout;
@@ -46,8 +47,8 @@ Result run_on_queue(Queue& queue, Where where, const Problem& p, DType dtype) {
   return {out.device(), lse.device(), dq.device(), dkv.device()};
 }
 
-// Four sums follow one another, of D and of T terms, and an error of a score or of lse is a
-// relative error of p. dq and dk have seen the rounding of out, through delta, and their own.
+// There are four consecutive sums, of D and of T terms. An error of a score or of lse is a relative
+// error of p. dq and dk include the rounding of out (through delta) and their own rounding.
 void expect_matches(const Size& s, DType dtype) {
   SCOPED_TRACE(
       cat("B ", s.b, " Q ", s.queries, " T ", s.t, " H ", s.h, " D ", s.d, " ", name_of(dtype)));
@@ -57,7 +58,7 @@ void expect_matches(const Size& s, DType dtype) {
       unit_roundoff(DType::kFloat32) *
       (4 * std::sqrt(static_cast<double>(s.t + s.d)) + 4 * max_abs(doubles(want.lse)));
   const double stored = dtype == DType::kBFloat16 ? unit_roundoff(dtype) : 0;
-  // With one token dq is 0 up to the rounding of what cancels.
+  // With one token dq is 0 except for rounding.
   const double floor = s.t > 1 ? 1e-30 : max_abs(doubles(p.dout)) * max_abs(doubles(p.kv));
   under_every_schedule([&] {
     const Result got = run_on_queue(cuda_queue(), kOnDevice, p, dtype);
@@ -83,7 +84,7 @@ TEST(CudaQueryAttention, MatchesFloat64) {
 
 TEST(CudaQueryAttention, RefusesWhatItCannotHold) {
   DTN_SKIP_WITHOUT_DEVICE();
-  // 28 queries of 64 channels are as many as 99 KiB of shared memory hold, 64 as 227 KiB.
+  // 99 KiB of shared memory hold 28 queries of 64 channels; 227 KiB hold 64 queries.
   const Problem wide({1, 1, 2, 1, 257}), many({1, 70, 2, 1, 64});
   EXPECT_THROW(run_on_queue(cuda_queue(), kOnDevice, wide, DType::kFloat32), Error);
   EXPECT_THROW(run_on_queue(cuda_queue(), kOnDevice, many, DType::kFloat32), Error);

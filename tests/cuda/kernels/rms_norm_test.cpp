@@ -6,7 +6,7 @@ namespace dtn::test {
 namespace {
 
 // Inputs and outputs of the kernels, on both sides. Activations begin `shift` elements into their
-// memory, so that 1 gives addresses that no vector can be read from.
+// memory. With shift 1 no vector load can read them.
 struct Problem {
   DType dtype;
   RmsNormKind kind;
@@ -75,7 +75,7 @@ struct Problem {
 const DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
 const RmsNormKind kKinds[] = {RmsNormKind::kRms, RmsNormKind::kScale};
 
-// Calls body for each type and kind.
+// Calls `body` for each type and kind.
 void for_each_kind(const std::function<void(DType, RmsNormKind)>& body) {
   for (DType dtype : kTypes) {
     for (RmsNormKind kind : kKinds) {
@@ -85,9 +85,9 @@ void for_each_kind(const std::function<void(DType, RmsNormKind)>& body) {
   }
 }
 
-// Both kernels on the device against float64, and their twins on the host within the same bounds.
-// Sums over a row have `channels` terms; dx is what is left of terms of the size of factor dy
-// weight, dweight of terms of the size of dy xhat.
+// Compares both kernels of the device and of the host with float64, within the same bounds. Sums
+// over a row have `channels` terms. dx is a difference of terms of the size factor dy weight, and
+// dweight of terms of the size dy xhat.
 void check(const Problem& p) {
   SCOPED_TRACE(cat(p.rows, " x ", p.channels));
   const Problem exact = p.in_float64();
@@ -116,8 +116,8 @@ void check(const Problem& p) {
 
 TEST(CudaRmsNorm, MatchesFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
-  // All ways to lay a row over a warp, in vectors and not, and over a block; several chunks of rows
-  // and odd ends of them.
+  // All layouts of a row over a warp (with and without vectors) and over a block; several chunks of
+  // rows and incomplete chunks.
   const std::int64_t shapes[][2] = {{197, 192}, {196, 100}, {69, 433}, {33, 432},
                                     {1, 384},   {5, 768},   {3, 1024}, {41, 1032}};
   for_each_kind([&](DType dtype, RmsNormKind kind) {
@@ -130,7 +130,7 @@ TEST(CudaRmsNorm, MatchesFloat64) {
   });
 }
 
-// Zero weights, constant rows, rows of zeros and rows shorter than eps.
+// Zero weights, constant rows, rows of zeros and rows with a norm below eps.
 TEST(CudaRmsNorm, RowsThatAreHardToDivide) {
   DTN_SKIP_WITHOUT_DEVICE();
   for_each_kind([&](DType dtype, RmsNormKind kind) {

@@ -17,7 +17,7 @@ struct Sizes {
 using Lengths = std::vector<std::int64_t>;
 
 // Inputs and outputs of the four kernels, on both sides. Activations begin `shift` elements into
-// their memory, so that 1 gives addresses that no vector can be read from.
+// their memory. With shift 1 no vector load can read them.
 struct Problem {
   DType dtype;
   Sizes n;
@@ -27,7 +27,7 @@ struct Problem {
   Twin token_mean, token_var, image_mean, image_var, batch_mean, batch_var;
   Twin token_dmean, token_dvar, image_dmean, image_dvar, batch_dmean, batch_dvar;
   Twin y, dx, next_mean, next_var, dweight, dbias, dmean_weight, dvar_weight;
-  Twin lengths;  // of the samples; undefined: all tokens count
+  Twin lengths;  // per sample; undefined: all tokens are valid
 
   Problem(DType d, Sizes sizes, Mode m = Mode::kTraining, double x_mean = 0,
           std::int64_t shifted = 0)
@@ -64,7 +64,7 @@ struct Problem {
     return p;
   }
 
-  // Makes the samples as long as this, with NaN in x and dy behind them.
+  // Sets the lengths of the samples, and sets x and dy to NaN in the padding.
   void pad(const Lengths& to) {
     lengths = Twin(Tensor::from(to, {n.batch}));
     for (Twin* t : {&x, &dy}) {
@@ -168,8 +168,8 @@ void run_all(Queue& queue, const Problem& p, Where w) {
   run(queue, p.backward(w));
 }
 
-// All kernels on the device against float64, and their twins on the host within the same bounds.
-// Gradients are measured against the largest term of their sums where these cancel.
+// Compares all kernels of the device and of the host with float64, within the same bounds. Where
+// the sum of a gradient cancels, its error is relative to the largest term of the sum.
 void check(const Problem& p) {
   const Sizes& n = p.n;
   const std::string name =
@@ -189,7 +189,7 @@ void check(const Problem& p) {
     EXPECT_LE(relative_error(doubles(got.host()), doubles(want.host()), floor), bound) << what;
   };
   const std::int64_t all = n.batch * n.tokens;
-  const bool padded = p.lengths.host().defined();  // then those of pads are not written
+  const bool padded = p.lengths.host().defined();  // statistics of the padding are not written
   if (!padded) near("token_mean", p.token_mean, exact.token_mean, kFloat, n.channels, 1);
   if (!padded) near("token_var", p.token_var, exact.token_var, kFloat, n.channels);
   near("image_mean", p.image_mean, exact.image_mean, kFloat, n.tokens, 1);
@@ -202,7 +202,7 @@ void check(const Problem& p) {
   }
   const std::int64_t mixed = all + n.channels;
   near("y", p.y, exact.y, p.dtype, mixed);
-  // dx, and sums of the terms dy weight r, are what such terms leave of each other.
+  // dx and the sums of the terms dy weight r are differences of terms of this size.
   const double rstd =
       1e-30 + 2 * max_abs(doubles(exact.weight.host())) /
                   std::sqrt(1e-5 + (padded ? 1 : max_abs(doubles(exact.token_var.host()))));
@@ -225,8 +225,8 @@ const Mode kModes[] = {Mode::kTraining, Mode::kEvaluation};
 
 TEST(CudaSwitchableNorm, MatchesFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
-  // Threads of four channels and of one; a warp, several, and several blocks to a row; odd ends of
-  // rows, pieces and columns; more images than groups of threads; a single token.
+  // Threads with four channels and with one; one warp, several warps and several blocks per row;
+  // incomplete rows, pieces and columns; more images than groups of threads; a single token.
   const Sizes sizes[] = {{2, 37, 132}, {1, 197, 20}, {1, 19, 259}, {67, 3, 12}, {3, 1, 20}};
   for (DType dtype : kTypes) {
     for (const Sizes& n : sizes) {
@@ -238,7 +238,7 @@ TEST(CudaSwitchableNorm, MatchesFloat64) {
   check(Problem(kFloat, {1, 2, 1032}));
 }
 
-// Samples that are shorter than a piece, of one token, and in several pieces; of several blocks.
+// Samples shorter than a piece, with one token, in several pieces and in several blocks.
 TEST(CudaSwitchableNorm, PadsAreNotThere) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::pair<Sizes, Lengths> cases[] = {{{3, 60, 36}, {45, 1, 18}},
@@ -340,7 +340,7 @@ TEST(CudaSwitchableNorm, MayWorkInPlaceAndLeavesTheRestAlone) {
   }
 }
 
-// In evaluation images know nothing of each other.
+// In evaluation the images are independent of each other.
 TEST(CudaSwitchableNorm, NaNStaysInItsImage) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (std::int64_t channels : {20, 21}) {

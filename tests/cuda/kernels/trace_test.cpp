@@ -1,4 +1,4 @@
-// What a trace sees of what is enqueued: everything for computing, by name, and nothing of a graph.
+// Contents of a trace: all work of the compute stream, by name, and no work of graphs.
 #include "kernels/cuda/trace.h"
 
 #include <algorithm>
@@ -39,7 +39,7 @@ struct CudaTrace : testing::Test {
 TEST_F(CudaTrace, SeesKernelsProductsAndCopiesInOrder) {
   sum_rows();
   const Twin c = Twin::output({8, 24}, DType::kFloat32);
-  // 64 MiB take 10 us or more, far above the 0.5 us in which events tell times apart.
+  // 64 MiB take at least 10 us, far more than the 0.5 us resolution of events.
   Tensor large = Tensor::empty({std::int64_t{64} << 20}, DType::kUInt8, kCuda);
   const cuda::Trace trace;
   EXPECT_TRUE(trace.launches().empty()) << "what came before is no part of it";

@@ -1,5 +1,5 @@
-// Every conditional normalizer on the device beside the CPU, forward and backward: its parameters,
-// its condition and its buffers live there, and nothing on the way is read back.
+// Compares every conditional normalizer on the device with the CPU, forward and backward. Its
+// parameters, condition and buffers stay on the device, and no operation reads them back.
 #include "conditional_cases.h"
 #include "cuda/twin.h"
 #include "dtn/ops/modulation.h"
@@ -12,8 +12,8 @@ namespace {
 constexpr std::int64_t kBatch = 3, kChannels = 40;
 const TokenGrid kGrid{5, 4};
 
-// Output, gradients of x, of the condition if it has one, and of the parameters; running
-// statistics.
+// Returns the output, the gradients of x, of the condition (if any) and of the parameters, and the
+// running statistics.
 std::vector<Doubles> run_case(const ConditionalCase& c, DType dtype, Device device) {
   BuiltConditional built;
   built.norm = c.make(built.store, kChannels);
@@ -51,8 +51,8 @@ TEST_P(CudaConditional, MatchesTheHost) {
   const ConditionalCase& c = GetParam();
   for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     const auto host = run_case(c, dtype, kCpu), device = run_case(c, dtype, kCuda);
-    // Both sides round; what convolutions and summaries pass on in bfloat16 may round the other
-    // way.
+    // Both sides round. In bfloat16 the intermediate results of convolutions and summaries may
+    // round in different directions.
     const bool chained = c.name.starts_with("spade") || c.name.starts_with("dln");
     const int roundings = dtype == DType::kBFloat16 ? (chained ? 6 : 2) : 0;
     const double bound = 2 * float32_tolerance(kBatch * kGrid.tokens() + kChannels) +
@@ -64,7 +64,7 @@ TEST_P(CudaConditional, MatchesTheHost) {
 INSTANTIATE_TEST_SUITE_P(All, CudaConditional, testing::ValuesIn(conditional_cases()),
                          [](const auto& each) { return each.param.name; });
 
-// adaLN-Zero's gate, and the encoder's moments on their way to a decoder.
+// The gate of adaLN-Zero, and the moments that an encoder passes to a decoder.
 TEST(CudaConditionalParts, GateAndMomentShortcuts) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto run_on_device = [](DType dtype, Device device) {

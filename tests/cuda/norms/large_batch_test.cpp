@@ -1,6 +1,6 @@
-// What needs no oracle, so that a GPU can say it of the batches that it trains on: the bits of an
-// image are those that it has in a small batch, forward and backward. On the emulator the same with
-// a few images.
+// Checks that an image has the same bits in a large batch as in a small one, forward and backward.
+// The test needs no oracle, so a GPU can use the batch sizes of real training. The emulator uses a
+// few images.
 #include <cstring>
 #include <functional>
 #include <set>
@@ -21,9 +21,9 @@ const NormShape kShape{24, 3, 1e-5, {4, 3}};
 std::vector<std::int64_t> batches() { return {7}; }
 #else
 constexpr std::int64_t kFew = 37;
-const NormShape kShape{432, 9, 1e-5, {14, 14}};  // of ViT-S*
+const NormShape kShape{432, 9, 1e-5, {14, 14}};  // shape of ViT-S*
 
-// 1024 images take up to 24 GB, and other tests may be running beside this one.
+// 1024 images take up to 24 GB, and other tests may run at the same time.
 std::vector<std::int64_t> batches() {
   if (cuda::device_info().total_bytes < std::size_t{40} << 30) return {256};
   return {256, 1024};
@@ -33,7 +33,7 @@ constexpr DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
 
 using Op = std::function<Variable(Context&, const Variable&)>;
 
-// Image i of n is image i modulo kFew of `few`.
+// Returns n images on the device. Image i is image i modulo few.dim(0) of `few`.
 Tensor repeated(const Tensor& few, std::int64_t n) {
   std::vector<std::int64_t> extents = {n};
   for (int d = 1; d < few.rank(); ++d) extents.push_back(few.dim(d));
@@ -44,7 +44,7 @@ Tensor repeated(const Tensor& few, std::int64_t n) {
   return many;
 }
 
-// The output and the gradient of x, on the host, for n images.
+// Returns the output and the gradient of x for n images, on the host.
 std::vector<Tensor> run(const Op& op, const Tensor& few, std::int64_t n) {
   const Variable x(repeated(few, n), true);
   Tape tape;
@@ -61,8 +61,8 @@ std::vector<Tensor> run(const Op& op, const Tensor& few, std::int64_t n) {
   return results;
 }
 
-// How many images of a batch of n, and gradients of images, have other bits than in a batch of
-// kFew.
+// Number of images, and of gradients of images, whose bits differ between a batch of n and a batch
+// of kFew.
 std::int64_t different_images(const Op& op, std::int64_t channels, DType dtype, std::int64_t n) {
   const Tensor few = as(random_tensor({kFew, kShape.grid.tokens(), channels}, 4), dtype).to(kCuda);
   const std::vector<Tensor> small = run(op, few, kFew), large = run(op, few, n);
@@ -130,7 +130,7 @@ TEST(CudaLargeBatch, Gelu) {
       4 * kShape.channels);
 }
 
-// What looks at the whole batch is seen to do so.
+// The test must detect an operation over the whole batch.
 TEST(CudaLargeBatch, AMeanOverImagesIsNoticed) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Op centred = [](Context& ctx, const Variable& x) {

@@ -1,4 +1,4 @@
-// DTN behind a prefix on the device, by every path, against its reference in float64.
+// Compares DTN with prefix tokens on the device, by every path, with its reference in float64.
 #include "cuda/twin.h"
 #include "kernels/dtn/dtn_norm_cuda.h"
 #include "norm_cases.h"
@@ -12,7 +12,7 @@ constexpr std::int64_t kBatch = 3, kChannels = 48, kHeads = 3;
 struct PrefixCase {
   const char* name;
   const char* position;
-  bool plain;  // CUDA cores where tensor cores would do
+  bool plain;  // CUDA cores, even if tensor cores are possible
 };
 
 std::vector<Doubles> run_norm(const NormConfig& config, const TokenGrid& grid, DType dtype,
@@ -25,7 +25,7 @@ std::vector<Doubles> run_norm(const NormConfig& config, const TokenGrid& grid, D
   built.store.values().copy_from(build_norm(config, shape, acc)->store.values());
   const Tensor values = representable(random_tensor({kBatch, grid.tokens(), kChannels}, 1, 2, 0.5));
   const Variable x(as(values, dtype).to(device), true);
-  // A gradient waits at x, as along a residual.
+  // x already has a gradient, as along a residual.
   x.sink()->set(as(representable(random_tensor(values.shape(), 3)), dtype).to(device));
   Tape tape;
   Context ctx;

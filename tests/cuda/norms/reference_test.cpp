@@ -1,5 +1,5 @@
-// Normalizers without kernels of their own on the device: every reference, and one that a user
-// wrote with primitive operations, which trains.
+// Normalizers without kernels for the device: every reference, and a normalizer that a user wrote
+// with primitive operations and trains.
 #include <set>
 
 #include "cuda/twin.h"
@@ -14,7 +14,7 @@ constexpr std::int64_t kBatch = 2, kChannels = 24;
 const TokenGrid kGrid{4, 3};
 const NormShape kShape{kChannels, 4, 1e-5, kGrid};
 
-// Output, gradients of x and of the parameters of a normalizer's reference.
+// Returns the output and the gradients of x and of the parameters, from a normalizer's reference.
 std::vector<Doubles> run_reference(const NormCase& c, DType dtype, Device device) {
   const DType acc = accumulator_of(dtype);
   BuiltNorm built;
@@ -46,12 +46,12 @@ TEST(CudaReferences, OfEveryNormalizer) {
   std::set<std::pair<std::string, bool>> seen;
   for (const NormCase& c : norm_cases()) {
     if (!fits(c, kShape)) continue;
-    // Each with the first options that fit, which are the default ones as a rule.
+    // Uses the first options that fit, usually the default ones.
     if (!seen.emplace(c.config.type, c.training).second) continue;
     const auto want = run_reference(c, DType::kFloat64, kCpu);
     for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
       const double rounding = dtype == DType::kBFloat16 ? bfloat16_tolerance(1) : 0;
-      // Position weights look at all pairs of tokens.
+      // Position weights depend on all pairs of tokens.
       const std::int64_t terms = kBatch * kGrid.tokens() * kGrid.tokens() + kChannels;
       expect_close(run_reference(c, dtype, kCuda), want, rounding + 2 * float32_tolerance(terms),
                    cat(c.name, ", ", name_of(dtype)));
@@ -59,8 +59,8 @@ TEST(CudaReferences, OfEveryNormalizer) {
   }
 }
 
-// Each token over its mean absolute deviation: y = weight (x - mean) / (mean |x - mean| + eps) +
-// bias.
+// Divides the deviation of each token by its mean absolute deviation:
+//    y = weight (x - mean) / (mean |x - mean| + eps) + bias
 class DeviationNorm : public Normalizer {
  public:
   explicit DeviationNorm(ParameterStore& store)
@@ -83,7 +83,7 @@ class DeviationNorm : public Normalizer {
   Parameter *weight_, *bias_;
 };
 
-// Losses of a few steps of gradient descent towards a token's last channels shown in its first.
+// Returns the losses of a few steps of gradient descent towards random targets.
 Doubles losses_of_training(DType dtype, Device device) {
   namespace p = primitive;
   ParameterStore store;
@@ -130,7 +130,7 @@ TEST(CudaReferences, ANormalizerOfPrimitivesTrains) {
       const Doubles losses = losses_of_training(dtype, device);
       ASSERT_EQ(losses.size(), exact.size());
       for (std::size_t i = 0; i < losses.size(); ++i) {
-        // Roundings of a step move the next: those of all steps before may add up.
+        // The roundings of a step affect the next step; those of all earlier steps may add up.
         const double rounding = dtype == DType::kBFloat16 ? bfloat16_tolerance(2) : 0;
         const double bound =
             static_cast<double>(i + 1) * (rounding + float32_tolerance(kChannels * kGrid.tokens()));

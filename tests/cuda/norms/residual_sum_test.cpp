@@ -1,5 +1,5 @@
-// A residual sum that a normalizer makes on the way, on the device: the bits of the sum and the norm one
-// after the other, of outputs and of every gradient.
+// A residual sum that a normalizer computes in its kernels on the device. The outputs and all
+// gradients have the bits of the sum followed by the norm.
 #include <algorithm>
 
 #include "cuda/twin.h"
@@ -17,10 +17,10 @@ struct SumCase {
   const char* name;
   std::vector<NormOption> options;  // of dtn; "layer norm" has none
   TokenGrid grid;
-  bool fuses;  // in its tensor-core or plain kernels, or by kernels in front of these
+  bool fuses;  // in the tensor-core or plain kernels, or in kernels before them
 };
 
-// Who asks for a gradient.
+// Inputs that need a gradient.
 struct Wants {
   bool residual = true, branch = true;
 };
@@ -42,8 +42,8 @@ void build_on_device(const SumCase& c, DType dtype, BuiltNorm& built) {
   if (dtype == DType::kBFloat16) built.store.enable_bfloat16();
 }
 
-// `fused`: by forward_sum(), which must add where the case says so. The sum goes on beside the norm, as a
-// residual stream does.
+// `fused`: uses forward_sum(), which must fuse the addition if the case says so. The sum is also
+// used beside the norm, as in a residual stream.
 std::vector<Tensor> run_sum(const SumCase& c, DType dtype, bool scaled, bool fused,
                             Wants wants = {}) {
   BuiltNorm built;
@@ -109,7 +109,7 @@ TEST(CudaResidualSum, BitsOfSumAndNormApart) {
   }
 }
 
-// A branch that ends in a linear layer: y, and every gradient, that of its bias last.
+// A branch that ends in a linear layer. Returns y and all gradients; the last one is of the bias.
 std::vector<Tensor> run_linear_branch(const SumCase& c, DType dtype, bool fused, bool elsewhere) {
   BuiltNorm built;
   build_on_device(c, dtype, built);
@@ -124,7 +124,7 @@ std::vector<Tensor> run_linear_branch(const SumCase& c, DType dtype, bool fused,
   Context ctx;
   ctx.tape = &tape;
   const Variable branch = ops::linear(ctx, x, weight, bias);
-  // The branch seen by others, before and after the sum.
+  // Other operations also read the branch, before and after the sum.
   const Variable before = elsewhere ? ops::gelu(ctx, branch) : Variable();
   Variable sum, y;
   if (fused) {
@@ -148,8 +148,8 @@ std::vector<Tensor> run_linear_branch(const SumCase& c, DType dtype, bool fused,
   return results;
 }
 
-// The norm's backward pass sums the columns of what it gives the branch, for the bias that ends the
-// branch; whoever else sees the branch has its share.
+// The norm's backward pass sums the columns of the branch gradient, for the bias at the end of the
+// branch. The gradients of other uses of the branch must be included.
 TEST(CudaResidualSum, SumsWhatReachesTheBiasOfTheBranch) {
   DTN_SKIP_WITHOUT_DEVICE();
   auto text = [](const char* s) { return OptionValue(std::string(s)); };

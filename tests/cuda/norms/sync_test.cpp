@@ -1,5 +1,5 @@
-// Normalizers over the batch with `sync`, on the device. The other rank is played: it has the same
-// rows as this one. So this rank does what one rank does with every sample twice.
+// Normalizers over the batch with `sync`, on the device. The other rank is simulated: it has the
+// same rows as this rank. The result is that of one rank with every sample twice.
 #include <numeric>
 
 #include "core/cuda_stream.h"
@@ -28,7 +28,7 @@ class SameRows : public DeviceTransport {
   std::string failure() const override { return ""; }
 };
 
-// A line of samples of different lengths, each `copies` times.
+// Grid of sequences with different lengths; each sample occurs `copies` times.
 const std::vector<std::int64_t> kLengths = {20, 1, 7};
 TokenGrid padded_grid(int copies, Device device) {
   std::vector<std::int64_t> lengths;
@@ -38,7 +38,7 @@ TokenGrid padded_grid(int copies, Device device) {
   return {1, kGrid.tokens(), 0, Tensor::from(lengths, {std::ssize(lengths)}).to(device)};
 }
 
-// Output, gradients of x and of the parameters; buffers.
+// Returns the output, the gradients of x and of the parameters, and the buffers.
 std::vector<Doubles> run_norm(const NormCase& c, DType dtype, const Tensor& x, const Tensor& dy,
                               Context ctx, Device device, const TokenGrid& grid) {
   const NormShape shape{kChannels, 8, 1e-5, kGrid};
@@ -94,7 +94,7 @@ void expect_one_batch(bool padded) {
         ctx.ranks.samples = 2 * kBatch;
         got = run_norm(c, dtype, x, dy, ctx, kCuda, grid_of(1, kCuda));
       });
-      // Parameter gradients are each rank's own.
+      // Each rank has only its part of the parameter gradients.
       const std::size_t parameters = c.config.type == "sn" ? 4 : 2;
       for (std::size_t i = 2; i < 2 + parameters; ++i) {
         for (double& g : got[i]) g *= 2;

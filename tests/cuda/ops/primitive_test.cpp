@@ -1,4 +1,4 @@
-// Every primitive operation on the device beside the host, forward and backward.
+// Compares every primitive operation on the device with the host, forward and backward.
 #include "core/cuda_stream.h"
 #include "cuda/caching.h"
 #include "cuda/twin.h"
@@ -7,7 +7,7 @@
 namespace dtn::test {
 namespace {
 
-// The output, then the gradient of each input.
+// Returns the output, then the gradient of each input.
 std::vector<Doubles> run_on_device(const PrimitiveCase& c, DType dtype, Device device) {
   std::vector<Variable> leaves;
   for (const Input& input : c.inputs) {
@@ -36,13 +36,13 @@ TEST(CudaPrimitive, EveryOperationMatchesFloat64) {
   }
 }
 
-// Nothing is read back or copied from the host on the way, so that a step of training may be
-// captured: the graph computes anew from what its inputs are when it is launched.
+// No operation reads back from the device or copies from the host, so a training step can be
+// captured. A launched graph computes from the current values of its inputs.
 TEST(CudaPrimitive, EveryOperationCanBeCaptured) {
   DTN_SKIP_WITHOUT_DEVICE();
   const Caching caching;
   for (const PrimitiveCase& c : primitive_cases()) {
-    if (c.name == "gather") continue;  // it brings an index from the host along
+    if (c.name == "gather") continue;  // copies an index from the host
     SCOPED_TRACE(c.name);
     std::vector<Tensor> values, other;
     for (const Input& input : c.inputs) {

@@ -1,5 +1,5 @@
-// References of fused operations on the device: what has no fused kernel works all the same. And
-// convolutions of tokens as a model calls them.
+// Runs the references of fused operations on the device: an operation works without a fused kernel.
+// Also tests convolutions of tokens as a model calls them.
 #include "core/cuda_device.h"
 #include "cuda/twin.h"
 #include "dtn/ops/attention.h"
@@ -23,7 +23,7 @@ class NoSpareMemory {
   NoSpareMemory& operator=(const NoSpareMemory&) = delete;
 };
 
-// The output, then the gradient of each input.
+// Returns the output, then the gradient of each input.
 std::vector<Doubles> run_on_device(const Op& op, const std::vector<Input>& inputs, DType dtype,
                                    Device device) {
   std::vector<Variable> leaves;
@@ -47,8 +47,8 @@ void check(const char* name, const Op& op, const std::vector<Input>& inputs, std
   const auto want = run_on_device(op, inputs, DType::kFloat64, kCpu);
   for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     for (Device device : {kCpu, kCuda}) {
-      // bfloat16 is widened where it comes in and rounded where it goes out, and between two
-      // references that follow each other.
+      // bfloat16 is widened at each input and rounded at each output, also between two consecutive
+      // references.
       const double bound =
           dtype == DType::kBFloat16 ? bfloat16_tolerance(3) : 2 * float32_tolerance(terms);
       expect_close(run_on_device(op, inputs, dtype, device), want, bound,
@@ -106,7 +106,7 @@ TEST(CudaReferences, OfOperations) {
       {Input::activation({3, 11}, 13, 9)}, 11);
 }
 
-// With memory to spare the activation is kept for the backward pass, without it is computed again.
+// The activation is kept for the backward pass if memory allows. Otherwise it is recomputed.
 TEST(CudaMlp, SameBitsWhetherTheActivationIsKept) {
   DTN_SKIP_WITHOUT_DEVICE();
   const std::vector<Input> inputs = {Input::activation({2, 7, 16}, 3), Input::weight({24, 16}, 4),

@@ -1,4 +1,5 @@
-// Attention over padded sequences on the device, dense and sparse, against its CPU twin in float64.
+// Compares attention over padded sequences, dense and sparse, on the device with the CPU in
+// float64.
 #include "dtn/ops/sparse_attention.h"
 
 #include "cuda/twin.h"
@@ -16,13 +17,13 @@ using std::int64_t;
 const std::vector<DType> kTypes = {DType::kFloat32, DType::kBFloat16};
 const std::vector<DType> kOnTensorCores = {DType::kBFloat16};
 
-// The results of a problem: outputs, log-sum-exp where it is compared, gradients.
+// Results of a problem: outputs, log-sum-exp where it is compared, and gradients.
 struct Results {
   std::vector<Tensor> all;
 };
 using Problem = std::function<Results(Where, DType)>;
 
-// What bfloat16 stores on the way: p, out, ds and a gradient; and the four sums of float32.
+// Error bound: the four sums in float32. bfloat16 also rounds the stored p, out, ds and a gradient.
 double bound_of(DType dtype, int64_t terms) {
   const double sums = 16 * unit_roundoff(DType::kFloat32) * std::sqrt(static_cast<double>(terms));
   return dtype == DType::kBFloat16 ? sums + 4 * unit_roundoff(dtype) : sums;
@@ -56,7 +57,7 @@ const int64_t* whole_numbers(const Twin& t, Where where) {
 Twin twin_of(const std::vector<int64_t>& lengths) {
   return lengths.empty() ? Twin() : Twin(lengths_of(lengths));
 }
-// Random rows [B, T, *]; pads hold NaN.
+// Random rows [B, T, *]; the padding holds NaN.
 Tensor padded(const Shape& shape, const std::vector<int64_t>& lengths, std::uint32_t stream) {
   Tensor x = representable(random_tensor(shape, stream, 1.5));
   for (int64_t b = 0; b < shape[0] && !lengths.empty(); ++b) {
@@ -95,8 +96,8 @@ Results run_dense(const DenseCase& c, Where where, DType dtype) {
   return {{result(out, where), result(lse, where), result(dqkv, where)}};
 }
 
-// More than one tile of 64 tokens on either side, pads in the middle of a tile and whole tiles of
-// them; and each number of columns that tensor cores take.
+// Covers more than one tile of 64 tokens on either side, tiles that are partly or entirely padding,
+// and each number of columns that the tensor-core kernels support.
 TEST(CudaPaddedAttention, TilesMatchFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   for (const DenseCase& c :
@@ -163,7 +164,7 @@ TEST(CudaBlockAttention, MatchesFloat64) {
   }
 }
 
-// Blocks of one tile, and of two; the last block is shorter than the others.
+// Blocks of one tile and of two tiles; the last block is shorter than the others.
 TEST(CudaBlockAttention, TilesMatchFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   const SparseVariant clean = SparseVariant::kClean, lra = SparseVariant::kLra;
@@ -181,8 +182,8 @@ TEST(CudaBlockAttention, TilesMatchFloat64) {
 Results run_hashed(const HashedCase& c, Where where, DType dtype) {
   const Shape shape = {c.batch, c.tokens, c.heads, c.dim};
   const bool lra = c.variant == SparseVariant::kLra;
-  // Where scores are multiplied by sqrt(D), small ones: a token that sees hardly more than itself
-  // leaves gradients that are differences of nearly equal numbers.
+  // The lra variant multiplies scores by sqrt(D), so its inputs are small. Otherwise a token
+  // attends to little more than itself, and its gradients are differences of nearly equal numbers.
   const Twin qk(as(c.qk(1e-4, lra ? 0.5 : 1), dtype)), rotations(c.rotations());
   const Twin v(as(padded(shape, c.lengths, 2), dtype));
   const Twin dout(as(padded(shape, c.lengths, 3), dtype)), lengths = twin_of(c.lengths);
@@ -211,7 +212,7 @@ Results run_hashed(const HashedCase& c, Where where, DType dtype) {
   return {{result(out, where), result(dqk, where), result(dv, where)}};
 }
 
-// Chunks shorter and longer than a tile; a last one that is empty, or short; pads.
+// Chunks shorter and longer than a tile, a last chunk that is empty or short, and padding.
 TEST(CudaHashedAttention, TilesMatchFloat64) {
   DTN_SKIP_WITHOUT_DEVICE();
   const SparseVariant clean = SparseVariant::kClean;
@@ -224,8 +225,9 @@ TEST(CudaHashedAttention, TilesMatchFloat64) {
   }
 }
 
-// Each chunk is one token, which sees the one before; the first, whose neighbour is empty, sees itself
-// alone, and is seen. All weights are 1, so that dqk is 0 but for rounding.
+// Each chunk is one token, which attends to the token before it. The neighbour of the first token
+// is empty, so this token attends to itself alone; the next token attends to it. All weights are 1,
+// so dqk is 0 except for rounding.
 TEST(CudaHashedAttention, WhatSeesItselfAloneIsSeenByOthers) {
   DTN_SKIP_WITHOUT_DEVICE();
   const HashedCase c{"a token a chunk", 1, 5, 2, 64, 1, 6, SparseVariant::kClean, {}};

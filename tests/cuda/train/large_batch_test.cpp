@@ -1,9 +1,11 @@
-// Whole steps of large batches against the same images in chunks. No oracle is needed, so a GPU can
-// say it of the batches and the model that it trains; the emulator does it with a small one.
+// Compares whole steps of large batches with steps on the same images in chunks. The test needs no
+// oracle, so a GPU can use the batch size and the model of real training. The emulator uses a small
+// model.
 //
-// Our kernels treat an image in a large batch as in a small one, bit for bit (norms/
-// large_batch_test.cpp). A library's product of other sizes may be cut into other sums, and then
-// differs by rounding, as it does between a GPU and the CPU: the bounds are those of learner_test.cpp.
+// Our kernels process an image in a large batch as in a small one, bit for bit: see
+// norms/large_batch_test.cpp. A library may split the sums of a product differently for other
+// sizes. The results then differ by rounding, as between a GPU and the CPU. The bounds are those of
+// learner_test.cpp.
 #include <cstring>
 
 #include "classify_learner.h"
@@ -45,7 +47,7 @@ ExperimentConfig experiment(const Case& c) {
   config.model = model_preset("vit_s_star");
 #endif
   config.model.norm.type = c.norm;
-  config.model.drop_path = 0.2;  // rows of a step have masks of their own, in whatever chunk
+  config.model.drop_path = 0.2;  // each row of a step has separate masks, in any chunk
   config.train.precision = c.precision;
   config.train.batch_size = static_cast<int>(kBatch);
   config.optim.clip_grad_norm = 1.0;
@@ -66,7 +68,7 @@ struct Steps {
   std::vector<double> losses, norms;
 };
 
-// Three steps, the last of them replayed from a graph.
+// Runs three steps; the last one is replayed from a graph.
 Steps train(ExperimentConfig config, std::int64_t micro_batch) {
   config.train.micro_batch = static_cast<int>(micro_batch);
   ClassifyLearner learner(config, kCuda);

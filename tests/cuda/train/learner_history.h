@@ -1,4 +1,4 @@
-// What optimizer steps of a learner leave behind, on the device or on the CPU.
+// Results of the optimizer steps of a learner, on the device or on the CPU.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace dtn::test {
 
-// Fields that stay where they are, which the samples of each step are put into.
+// Allocates fields at fixed addresses, to which the samples of each step are copied.
 inline Fields fields_on(Device device, const Fields& like) {
   Fields fields;
   for (const auto& [name, field] : like) {
@@ -30,8 +30,8 @@ struct History {
   std::int64_t updates = 0;
 };
 
-// Steps with the next one started before the last one's report is read, from buffers that stay
-// where they are, as the trainer does it. The configuration has an average of the weights.
+// Runs steps as the trainer does: the next step starts before the last report is read, and the
+// buffers stay at fixed addresses. The config must have an average of the weights.
 inline History train_on(const std::function<Fields(int step)>& samples,
                         const ExperimentConfig& config, Device device, int steps) {
   ClassifyLearner learner(config, device);
@@ -65,7 +65,7 @@ inline void expect_same_bits(const History& a, const History& b) {
   EXPECT_TRUE(same_bits(a.average, b.average));
 }
 
-// With memory that is kept, which graphs need.
+// Enables the caching allocator, which graphs need.
 class CachingTest : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -1,5 +1,5 @@
-// Whole optimizer steps on the device beside the same steps on the CPU: every kernel, the products,
-// the graph and the scalars that change from step to step, in one.
+// Compares whole optimizer steps on the device with the same steps on the CPU: every kernel, the
+// matrix products, the graph, and the scalars that change from step to step.
 #include <unistd.h>
 
 #include <filesystem>
@@ -56,7 +56,7 @@ History train(const ExperimentConfig& config, Device device, int steps = kSteps)
 
 using CudaLearner = CachingTest;
 
-// Every normalizer of the registry; two of them for longer, and in bfloat16 too.
+// Every normalizer of the registry. Two of them run longer, and in bfloat16 too.
 TEST_F(CudaLearner, FollowsTheCpu) {
   for (const NormSchema& schema : norm_schemas()) {
     if (!schema.needs.empty()) continue;
@@ -71,7 +71,7 @@ TEST_F(CudaLearner, FollowsTheCpu) {
       SCOPED_TRACE(cat(norm, bf16 ? " bf16" : " fp32"));
       History cpu = train(config, kCpu, steps), gpu = train(config, kCuda, steps);
       EXPECT_EQ(gpu.updates, steps);
-      // Rounding differs in every product; the differences grow along the steps.
+      // Rounding differs in every product; the differences grow with the steps.
       double bound = bf16 ? 0.03 : 2e-5;
       double error = relative_error(gpu.losses, cpu.losses);
       EXPECT_LE(error, bound) << "losses";
@@ -84,7 +84,7 @@ TEST_F(CudaLearner, FollowsTheCpu) {
   }
 }
 
-// Lion's steps are signs, so bits must agree where signs do; the losses still do.
+// Lion steps by the sign of the gradient, and rounding can flip a sign, so its bound is wider.
 TEST_F(CudaLearner, FollowsTheCpuWithEveryOptimizer) {
   for (const OptimizerRow& row : optimizer_registry()) {
     SCOPED_TRACE(row.name());
@@ -99,7 +99,8 @@ TEST_F(CudaLearner, FollowsTheCpuWithEveryOptimizer) {
   }
 }
 
-// Binary cross-entropy with clipped units, and a teacher of another mean, hard and soft.
+// Binary cross-entropy with adaptive gradient clipping, and a teacher with another image mean, hard
+// and soft.
 TEST_F(CudaLearner, FollowsTheCpuWithEveryLossAndATeacher) {
   const std::string file =
       (std::filesystem::temp_directory_path() / cat("dtn-teacher-", getpid(), ".safetensors"))
@@ -135,7 +136,7 @@ TEST_F(CudaLearner, FollowsTheCpuWithEveryLossAndATeacher) {
   std::filesystem::remove(file);
 }
 
-// What public checkpoints are made of, each kind of it in one of the models.
+// Options of public checkpoints; each option occurs in one of the models.
 TEST_F(CudaLearner, FollowsTheCpuWithTheOptionsOfPublicCheckpoints) {
   for (const ModelConfig& model : checkpoint_vits()) {
     for (Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
@@ -154,7 +155,7 @@ TEST_F(CudaLearner, FollowsTheCpuWithTheOptionsOfPublicCheckpoints) {
   }
 }
 
-// A class token and a register ahead of the grid that DTN sees.
+// A class token and a register token precede the grid that DTN normalizes.
 TEST_F(CudaLearner, FollowsTheCpuBehindAPrefix) {
   for (Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
     const bool bf16 = precision == Precision::kBFloat16;
@@ -184,7 +185,7 @@ TEST_F(CudaLearner, LeavesAloneWhatIsFrozen) {
   }
 }
 
-// Labels of mixed images, of which every step has others, in micro-batches and in a graph.
+// Labels of mixed images, different in every step, in micro-batches and in a graph.
 TEST_F(CudaLearner, FollowsTheCpuOnMixedImages) {
   ExperimentConfig config = experiment("ln");
   History plain = train(config, kCpu, 6);
@@ -210,11 +211,11 @@ TEST_F(CudaLearner, AGraphIsTheSameAsKernelByKernel) {
     config.train.step_graph = false;
     History eager = train(config, kCuda, 6);
     expect_same_bits(graph, eager);
-    if (config.train.ema_warmup) {  // nor does its decay stay what it was when it was captured
+    if (config.train.ema_warmup) {  // the captured decay must change too
       EXPECT_LE(relative_error(doubles(graph.average), doubles(train(config, kCpu, 6).average)),
                 1e-4);
     }
-    // The masks change from step to step: with a frozen counter they would not.
+    // The masks change from step to step; a frozen counter would repeat them.
     EXPECT_NE(graph.losses[3], graph.losses[4]);
   }
 }
@@ -231,11 +232,11 @@ TEST_F(CudaLearner, RecomputedBlocksAndRepeatedRunsGiveTheSameBits) {
 }
 
 TEST_F(CudaLearner, LeavesOutAnUpdateThatIsNotFinite) {
-  ExperimentConfig config = experiment("bn");  // running statistics included
+  ExperimentConfig config = experiment("bn");  // also covers running statistics
   ClassifyLearner learner(config, kCuda);
   Fields s = samples(config, 0), batch = fields_on(kCuda, s);
   put(s, batch);
-  for (int i = 0; i < 5; ++i) {  // the fourth, a replayed one, meets a NaN
+  for (int i = 0; i < 5; ++i) {  // step 3, a replayed one, gets a NaN
     if (i == 3) s.at("image").data<float>()[7] = NAN;
     if (i == 4) s = samples(config, 0);
     batch.at("image").copy_from(s.at("image"));
@@ -261,8 +262,8 @@ TEST_F(CudaLearner, AsksTheSystemForNothingAfterTheSecondStep) {
   }
 }
 
-// The products of a layer are planned once, however many layers there are: parameters begin where
-// the library sees no difference.
+// The products of a layer are planned once for any number of equal layers. Parameters are aligned
+// so that the library cannot tell the layers apart.
 TEST_F(CudaLearner, EqualLayersShareTheirPlans) {
   const auto plans_after = [](int depth) {
     ExperimentConfig config = experiment("ln");

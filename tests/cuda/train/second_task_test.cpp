@@ -1,5 +1,5 @@
-// Steps of a task that is no classification, on the device beside the same steps on the CPU: its
-// teacher follows in the captured step, its primitives run there.
+// Compares steps of a task other than classification on the device with the same steps on the CPU.
+// The captured step also updates the teacher, and the primitives run on the device.
 #include <vector>
 
 #include "cuda/twin.h"
@@ -37,11 +37,11 @@ struct History {
 History train_on(Device device) {
   const Registries registries = with_two_views();
   ExperimentConfig config = two_views_config();
-  config.optim.name = "sgd";  // AdamW would turn rounding into steps
+  config.optim.name = "sgd";  // AdamW would amplify rounding
   const auto task = make_task({config, device, registries});
   Learner learner(config, *task, device);
   const auto source = task->source(Split::kTrain, device);
-  Fields fixed;  // where every step finds its fields, as a captured one needs it
+  Fields fixed;  // fixed addresses, which a captured step needs
   History history;
   for (int step = 0; step < kSteps; ++step) {
     const Fields batch = batch_at(*source, step, config.train.batch_size);

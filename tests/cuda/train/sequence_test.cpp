@@ -1,5 +1,5 @@
-// Models of padded sequences on the device beside the same on the CPU: logits, all gradients, and
-// whole steps with dropout, captured ones too.
+// Compares models of padded sequences on the device with the CPU: logits, all gradients, and whole
+// steps with dropout, also captured ones.
 #include "cuda/train/learner_history.h"
 #include "dtn/config/load.h"
 #include "dtn/tasks/registries.h"
@@ -28,12 +28,12 @@ ExperimentConfig experiment(const char* preset, const std::string& norm) {
   return c;
 }
 
-// What samples are of: the least of their lengths, and what lies behind them.
+// Content of the samples: the shortest length, and the token id in the padding.
 struct Content {
   std::int64_t shortest = 1, pad = 0;
 };
 
-// Samples of three lengths, the longest as long as there is room.
+// Samples of three lengths; the longest has max_length tokens.
 Fields samples(const ExperimentConfig& c, int step, const Content& content = {}) {
   const std::int64_t room = c.model.max_length;
   const std::vector<std::int64_t> lengths = {room, content.shortest + step % 3, room / 2 + step};
@@ -56,7 +56,7 @@ History train(const ExperimentConfig& config, Device device, int steps = 4,
   return train_on([&](int step) { return samples(config, step, content); }, config, device, steps);
 }
 
-// The largest difference of the losses of two runs, and of their gradients' norms.
+// Bounds the differences between two runs in their losses and gradient norms.
 void expect_near(const History& got, const History& want, double bound) {
   const double error = relative_error(got.losses, want.losses);
   EXPECT_LE(error, bound) << "losses";
@@ -87,7 +87,7 @@ Results results_of(const ExperimentConfig& config, Device device, DType dtype, s
   return {doubles(logits.value().to(kCpu)), doubles(model.parameters().gradients().to(kCpu))};
 }
 
-// What lies behind the samples is not looked at.
+// The content of the padding must not matter.
 TEST_F(CudaSequence, LogitsAndGradientsAreTheCpus) {
   for (const char* preset : kPresets) {
     for (const std::string norm : {"ln", "dtn", "rms", "scale"}) {
@@ -143,7 +143,7 @@ TEST_F(CudaSequence, FollowsTheCpuWithOptions) {
   with([](ExperimentConfig& c) { c.train.micro_batch = 1; });
 }
 
-// A step is the same bits captured or kernel by kernel, its blocks saved or made again.
+// A step gives the same bits captured or kernel by kernel, with saved or recomputed blocks.
 TEST_F(CudaSequence, SameBitsWithoutAGraphAndWithCheckpoints) {
   for (const char* preset : kPresets) {
     SCOPED_TRACE(preset);
@@ -155,7 +155,8 @@ TEST_F(CudaSequence, SameBitsWithoutAGraphAndWithCheckpoints) {
   }
 }
 
-// Normalizers that count tokens on the host say so, and follow the CPU without a graph.
+// A step graph refuses normalizers that count tokens on the host. Without a graph they match the
+// CPU.
 TEST_F(CudaSequence, NormalizersThatWaitForLengths) {
   int refused = 0;
   for (const NormSchema& schema : norm_schemas()) {
@@ -168,7 +169,8 @@ TEST_F(CudaSequence, NormalizersThatWaitForLengths) {
       ++refused;
       EXPECT_NE(std::string(error.what()).find(cat("'", schema.type, "'")), std::string::npos);
       config.train.step_graph = false;
-      // The two tokens of a sample of one may differ by next to nothing, which such a norm enlarges.
+      // The two tokens of a sample of length 1 may be almost equal; such a norm amplifies their
+      // difference.
       const Content longer{9};
       expect_near(train(config, kCuda, 3, longer), train(config, kCpu, 3, longer), 2e-5);
     }
