@@ -1,5 +1,5 @@
-// Products in tiles that stay in the first-level cache, summed in float32 as a device does, each
-// tile by one thread in one order.
+// Products in tiles that stay in the first-level cache. Sums are in float32, as on a device. One
+// thread computes each tile in one fixed order.
 #include "blas_product.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace emu {
 namespace {
 
 constexpr std::int64_t kTile = 64;   // rows and columns of D
-constexpr std::int64_t kDepth = 64;  // of factors widened at a time
+constexpr std::int64_t kDepth = 64;  // depth of the factors widened at a time
 
 float load(const BlasMatrix& m, std::int64_t offset) {
   return m.is_bfloat16 ? static_cast<float>(static_cast<const dtn::bfloat16*>(m.values)[offset])
@@ -28,7 +28,7 @@ void store(const BlasMatrix& m, std::int64_t offset, float v) {
   }
 }
 
-// The nearest number with 10 fraction bits, ties away from zero; infinities and NaN stay.
+// Returns the nearest number with 10 fraction bits, ties away from zero. Keeps infinities and NaN.
 float to_tf32(float v) {
   auto bits = std::bit_cast<std::uint32_t>(v);
   if ((bits & 0x7f800000u) == 0x7f800000u) return v;
@@ -41,7 +41,7 @@ struct Tile {
 
 using Panel = float[kDepth][kTile];  // [k][row of A, or column of B], zero beyond the edge
 
-// panel[k][i] = factor(i, k), i counted along D.
+// panel[k][i] = factor(i, k), where i counts along D.
 void widen(const BlasMatrix& m, bool along_ld, bool tf32, std::int64_t batch, std::int64_t first,
            std::int64_t count, std::int64_t k, std::int64_t depth, Panel& panel) {
   std::int64_t begin = batch * m.stride;
@@ -56,7 +56,7 @@ void widen(const BlasMatrix& m, bool along_ld, bool tf32, std::int64_t batch, st
   }
 }
 
-// The same as tensor cores add them, `at_once` products at a time.
+// Adds products as tensor cores do, `at_once` products at a time.
 void add_products_truncating(std::int64_t depth, int at_once, const Panel& a, const float* b,
                              float* sum) {
   for (std::int64_t i = 0; i < kTile; ++i) {

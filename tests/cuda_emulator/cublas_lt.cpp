@@ -1,5 +1,5 @@
-// cuBLASLt for the emulator: what it is asked for, checked as strictly as its documentation reads,
-// and enqueued. The products themselves are in blas_product.cpp.
+// cuBLASLt for the emulator: checks requests as strictly as the documentation reads, and enqueues
+// them. The products themselves are in blas_product.cpp.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -73,7 +73,7 @@ bool exists(const void* p) {
   return alive.count(p) != 0;
 }
 
-// Copies an attribute's value when its size is right.
+// Copies the value of an attribute if its size is right.
 template <class T>
 cublasStatus_t take(T& to, const void* value, std::size_t bytes) {
   if (!value || bytes != sizeof(T)) return invalid("an attribute of another size");
@@ -81,7 +81,7 @@ cublasStatus_t take(T& to, const void* value, std::size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// --- what can be computed ------------------------------------------------------------------------
+// --- supported requests --------------------------------------------------------------------------
 
 struct Request {
   const cublasLtMatmulDescOpaque_t& operation;
@@ -144,8 +144,9 @@ std::int64_t depth(const Request& r) {
   return static_cast<std::int64_t>(r.operation.transpose_a == CUBLAS_OP_N ? r.a.columns : r.a.rows);
 }
 
-// The library promises fused biases in general, not for every shape: here the thinnest matrices go
-// without, and callers must cope. Its kernels fault on a bias that is not 16-byte aligned.
+// The library promises fused biases in general, but not for every shape. Here the thinnest matrices
+// have none, and callers must handle that. The library's kernels fault on a bias that is not
+// 16-byte aligned.
 cublasStatus_t check_epilogue(const Request& r) {
   const auto& o = r.operation;
   if (o.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return CUBLAS_STATUS_SUCCESS;
@@ -166,12 +167,12 @@ cublasStatus_t check(const Request& r) {
 
 // --- algorithms ----------------------------------------------------------------------------------
 
-// An algorithm remembers what it was chosen for, and is good for nothing else.
+// An algorithm stores the request that it was chosen for, and is valid for no other request.
 struct Algorithm {
-  std::uint64_t request;        // a digest of it
-  std::uint64_t parts;          // into which k is cut
+  std::uint64_t request;        // a digest of the request
+  std::uint64_t parts;          // parts of k
   std::uint64_t alignments[4];  // promised for A, B, C, D
-  std::uint64_t tile;           // its number; it changes nothing
+  std::uint64_t tile;           // number of the tile; has no effect
   std::uint64_t unsteady;       // see DeviceModel
 };
 static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t));
@@ -192,7 +193,7 @@ std::size_t workspace_for(const Request& r, std::uint64_t parts) {
   return parts * sizeof(float) * r.d.rows * r.d.columns * static_cast<std::size_t>(r.d.batch);
 }
 
-// In the order in which they are offered.
+// Tiles in the order in which they are offered.
 struct OfferedTile {
   std::uint32_t number;
   std::uint64_t rows, columns;

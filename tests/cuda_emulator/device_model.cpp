@@ -30,13 +30,13 @@ DeviceModel& current() {
   return model;
 }
 
-// v without what float32 has no digits for.
+// Truncates v to the digits of float32.
 float cut_off(double v) {
   constexpr std::uint64_t kBelowFloat = (std::uint64_t{1} << 29) - 1;
   return static_cast<float>(std::bit_cast<double>(std::bit_cast<std::uint64_t>(v) & ~kBelowFloat));
 }
 
-// Of the digits before the point: v = 0.1... x 2^exponent.
+// Returns the exponent in v = 0.1... x 2^exponent.
 int exponent_of(double v) { return std::ilogb(v) + 1; }
 
 }  // namespace
@@ -59,7 +59,7 @@ float add_truncating(float c, const float* a, const float* b, int n) {
   }
   if (!std::isfinite(plain) || !any) return static_cast<float>(plain);
   const double unit = std::ldexp(1.0, largest - kDigits);
-  double sum = 0;  // of whole units: exact
+  double sum = 0;  // sum of whole units: exact
   for (int i = 0; i <= n; ++i) sum += std::trunc(terms[i] / unit);
   return cut_off(sum * unit);
 }

@@ -33,11 +33,12 @@ enum class State : unsigned char { kReady, kAtBlockBarrier, kAtWarpMeeting, kDon
 constexpr std::size_t kStackBytes = std::size_t{256} << 10;
 constexpr int kWarp = 32;
 
-// SplitMix64: a generator that costs nothing to seed, as every block of a grid has one.
+// SplitMix64. Seeding it costs nothing, which matters because every block of a grid has a
+// generator.
 class Random {
  public:
   explicit Random(unsigned seed) : state_(seed) {}
-  // A number below n.
+  // Returns a number below n.
   std::uint32_t below(std::uint32_t n) {
     state_ += 0x9e3779b97f4a7c15u;
     std::uint64_t z = state_;
@@ -57,8 +58,8 @@ class Random {
 };
 
 #if defined(__x86_64__)
-// Saves the registers a call must preserve on the current stack, leaves its pointer in *from, and
-// goes on where the stack `to` was left.
+// Saves the callee-saved registers on the current stack, stores its pointer in *from, and continues
+// where the stack `to` was left.
 extern "C" void dtn_emulator_switch(void** from, void* to);
 asm(R"(
 .text
@@ -85,11 +86,11 @@ dtn_emulator_switch:
 
 class Context {
  public:
-  // `end`: of a stack of kStackBytes.
+  // `end`: end of a stack of kStackBytes.
   void prepare(char* end, void (*entry)()) {
     auto top = reinterpret_cast<std::uintptr_t>(end) & ~std::uintptr_t{15};
     auto* p = reinterpret_cast<void**>(top);
-    *--p = nullptr;  // what entry would return to; it never does
+    *--p = nullptr;  // return address of entry, which never returns
     *--p = reinterpret_cast<void*>(entry);
     for (int i = 0; i < 6; ++i) *--p = nullptr;
     pointer_ = p;
@@ -121,8 +122,8 @@ struct Fiber {
   std::unique_ptr<char[]> stack;
 };
 
-// The order in which the lanes of one warp run until they wait. A lane that stops hands over to the
-// next one itself.
+// The order in which the lanes of one warp run until they wait. A lane that stops passes control to
+// the next lane directly.
 struct Turn {
   int first = 0;  // thread of lane 0
   std::vector<int> lanes;
@@ -130,7 +131,7 @@ struct Turn {
 };
 
 struct Block : detail::RunningBlock {
-  // Of each thread.
+  // Per thread.
   std::vector<detail::Thread> threads;
   std::vector<Fiber> fibers;
   std::vector<State> states;
@@ -145,7 +146,7 @@ struct Block : detail::RunningBlock {
   detail::Thread& thread(int i) { return threads[static_cast<std::size_t>(i)]; }
   Fiber& fiber(int i) { return fibers[static_cast<std::size_t>(i)]; }
   State& state(int i) { return states[static_cast<std::size_t>(i)]; }
-  // Makes the next lane of the turn that can run the current one, if there is any.
+  // Makes the next runnable lane of the turn the current one. Returns false if there is none.
   bool next_lane() {
     while (turn.position < turn.lanes.size()) {
       const int i = turn.first + turn.lanes[turn.position++];
@@ -193,7 +194,7 @@ class Scheduler {
     std::iota(b.turn.lanes.begin(), b.turn.lanes.end(), 0);
   }
 
-  // Until every thread is done, or nothing can move.
+  // Runs until every thread is done or none can move.
   void run() {
     for (;;) {
       if (!in_step_) random_.shuffle(warps_);
@@ -228,7 +229,7 @@ class Scheduler {
     return true;
   }
 
-  // A meeting is over when every lane that still runs has come to it.
+  // A warp meeting ends when every lane that still runs has reached it.
   void release_meeting(int w) {
     const char* what = nullptr;
     bool left = false;
@@ -247,7 +248,7 @@ class Scheduler {
       what = its;
     }
     if (!what) return;
-    // A lane that has left cannot take part in what the others do together.
+    // A lane that has left cannot take part in a collective operation of its warp.
     if (left) {
       b_.error = std::string("a lane has left the kernel while its warp meets for ") + what;
       return;
@@ -274,8 +275,8 @@ class Scheduler {
   std::vector<int> warps_;
 };
 
-// Where the stack of thread i ends. Stacks are whole pages apart: if all ended at the same place of
-// a page, they would share a few lines of the cache.
+// Returns the end of the stack of thread i. Stacks are whole pages apart, so each ends at another
+// place of a page. Otherwise they would share a few cache lines.
 char* stack_end(Fiber& f, int i) {
   constexpr std::size_t kSpread = std::size_t{16} << 10, kStep = 9 * 64;
   if (!f.stack) f.stack.reset(new char[kStackBytes + kSpread]);
@@ -290,7 +291,7 @@ void run_block(Block& b, unsigned seed, std::size_t shared_bytes) {
     b.fibers.resize(static_cast<std::size_t>(b.count));
     b.states.resize(static_cast<std::size_t>(b.count));
   }
-  // A block of its own, exactly as long as asked for, so that AddressSanitizer sees its end.
+  // A separate allocation of exactly the requested size, so that AddressSanitizer sees its end.
   // All ones are NaN in every float type.
   b.memory.reset(new std::byte[shared_bytes]);
   std::memset(b.memory.get(), 0xff, shared_bytes);
@@ -348,7 +349,7 @@ std::string run_kernel(dim3 grid, dim3 extent, std::size_t shared_bytes,
 #pragma omp parallel for schedule(dynamic, 1)
   for (std::int64_t n = 0; n < blocks; ++n) {
     static thread_local Block b;
-    dtn::FlushDenormals flush;  // the library is compiled for the device with -ftz=true
+    dtn::FlushDenormals flush;  // device builds use -ftz=true
     auto i = static_cast<unsigned>(order[static_cast<std::size_t>(n)]);
     b.index = {i % grid.x, i / grid.x % grid.y, i / (grid.x * grid.y)};
     b.extent = extent;
@@ -365,11 +366,11 @@ std::string run_kernel(dim3 grid, dim3 extent, std::size_t shared_bytes,
 }
 
 namespace {
-// Notes the site; true when it has been removed.
+// Records the site. Returns true if it has been removed.
 bool pass_site(const char* file, int line) {
   BarrierSite site{file, line};
   {
-    // Sites are few and literals: the last one is nearly always the same.
+    // There are few sites, and their names are literals: the last one is nearly always the same.
     static thread_local BarrierSite last{"", 0};
     static thread_local unsigned seen = 0;
     if (last.line != line || last.file != file || seen != sites_taken) {
@@ -383,7 +384,7 @@ bool pass_site(const char* file, int line) {
   return gone && *gone == site;
 }
 
-// The faults and reports that the environment asks for.
+// Faults and reports that the environment asks for.
 struct FromEnvironment {
   std::string file;
 

@@ -1,10 +1,10 @@
-// Runs CUDA kernels on the host, to test them where there is no GPU. Each CUDA thread is a fiber;
-// barriers, shuffles, shared memory and tensor-core fragments are real. One OS thread runs one
+// Runs CUDA kernels on the host, to test them without a GPU. Each CUDA thread is a fiber. Barriers,
+// shuffles, shared memory and tensor-core fragments work as on a device. One OS thread runs one
 // block at a time.
 //
-// What it sees that a GPU often hides: shared memory starts poisoned, schedules are chosen to be
-// hostile (see Schedule), lanes of a warp that meet at different places are an error, and any
-// barrier can be removed to ask whether the tests would notice (see Fault).
+// The emulator detects errors that a GPU often hides. Shared memory starts poisoned, and schedules
+// are hostile (see Schedule). Lanes of a warp that meet at different places are an error. Any
+// barrier can be removed, to check that the tests notice it (see remove_barrier()).
 #pragma once
 
 #include <cstddef>
@@ -26,29 +26,31 @@ struct uint3 {
 
 namespace emu {
 
-// How the threads of a block take turns. Seed 0: all warps go in step. Any other: in an order drawn
-// from the seed, one warp at a time runs ahead until a barrier of the block stops it, and the lanes
-// of a warp run in a drawn order between the points where they meet: the largest skew there can be.
+// Order in which the threads of a block run. With seed 0 all warps run in step. With any other
+// seed, one warp at a time runs ahead until a block barrier stops it, in an order drawn from the
+// seed. The lanes of a warp run in a random order between the points where they meet. This gives
+// the largest possible skew.
 struct Schedule {
   unsigned seed = 0;
 };
 void set_schedule(Schedule schedule);
 
-// A place in a kernel's source where a block, or a warp, waits for itself.
+// A place in the source of a kernel where a block or a warp synchronizes.
 struct BarrierSite {
   const char* file;
   int line;
-  bool operator==(const BarrierSite& other) const;  // by file name, without its folder, and line
+  // Compares the file name without its folder, and the line.
+  bool operator==(const BarrierSite& other) const;
 };
-// Every site that kernels have passed since the last call.
+// Returns every site that kernels have passed since the last call.
 std::vector<BarrierSite> take_barrier_sites();
-// Lets every thread run through this barrier until clear_faults() is called.
+// Lets every thread pass this barrier without waiting, until clear_faults() is called.
 void remove_barrier(const BarrierSite& site);
 void clear_faults();
-// For whole programs: DTN_EMULATOR_REMOVE=<file name>:<line> removes a barrier from the start, and
-// DTN_EMULATOR_SITES=<path> writes the sites passed to that file at the end.
+// For whole programs: DTN_EMULATOR_REMOVE=<file name>:<line> removes a barrier from the start.
+// DTN_EMULATOR_SITES=<path> writes the passed sites to that file at the end.
 
-// Runs a kernel to its end. Returns what went wrong, or an empty string.
+// Runs a kernel to its end. Returns the error, or an empty string.
 std::string run_kernel(dim3 grid, dim3 block, std::size_t shared_bytes,
                        const std::function<void()>& kernel);
 
@@ -56,14 +58,14 @@ std::string run_kernel(dim3 grid, dim3 block, std::size_t shared_bytes,
 
 namespace detail {
 
-// One thread of the running block, as kernels see it. The threads of a warp lie side by side.
+// One thread of the running block, as kernels see it. The threads of a warp are adjacent.
 struct Thread {
   uint3 index{};
   int lane = 0;
   Thread* warp = nullptr;         // lane 0
   const char* meeting = nullptr;  // operation for which the warp waits
-  // Values for the other lanes. Exchange n uses slot n % 2: a slot is written again only after every
-  // lane has come to exchange n + 1, and so has finished reading.
+  // Values for the other lanes. Exchange n uses slot n % 2. A slot is overwritten only after every
+  // lane has reached exchange n + 1, and so has finished reading.
   static constexpr std::size_t kSlotBytes = 64;
   alignas(16) std::byte slots[2][kSlotBytes];
   unsigned exchanges = 0;
@@ -90,12 +92,13 @@ inline int lane() { return detail::thread->lane; }
 
 void block_barrier(const char* file, int line);
 void warp_barrier(const char* file, int line);
-// The lanes of a warp meet; `what` names the operation, which must be the same for all of them.
+// Waits until all lanes of the warp meet. `what` names the operation, which must be the same for
+// all lanes.
 void meet_warp(const char* what);
 
-// Shows every lane's value to the whole warp. Collective: all 32 lanes take part.
-//   WarpView<float> view("shfl", value);   view.lane(3) is what lane 3 passed
-// Read it before the next exchange.
+// Shows the value of every lane to the whole warp. Collective: all 32 lanes take part. Read the
+// values before the next exchange.
+//    WarpView<float> view("shfl", value);   view.lane(3) is the value that lane 3 passed
 template <class T>
 class WarpView {
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= detail::Thread::kSlotBytes);
@@ -115,8 +118,8 @@ class WarpView {
   unsigned slot_;
 };
 
-// The lanes meet, one of them computes for all, and each gets back what became of its own value.
-// `compute(of)`: `of(i)` is a reference to the value of lane i. T is an aggregate without pointers
+// The lanes meet, one lane computes for all, and each lane gets back its changed value. In
+// `compute(of)`, `of(i)` is a reference to the value of lane i. T is an aggregate without pointers
 // into itself.
 template <class T, class Compute>
 T compute_together(const char* what, const T& mine, const Compute& compute) {
@@ -133,7 +136,7 @@ T compute_together(const char* what, const T& mine, const Compute& compute) {
   return *own;
 }
 
-// Every lane's object for the whole warp, to read and to write until the lanes meet again.
+// Gives the whole warp access to every lane's object, to read and write until the next meeting.
 template <class T>
 class WarpShare {
  public:

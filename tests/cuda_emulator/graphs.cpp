@@ -1,5 +1,5 @@
-// Captures and graphs. A graph knows which of its nodes wait for which, and is replayed in another
-// order each time.
+// Captures and graphs. A graph stores the dependencies of its nodes, and each replay uses another
+// order.
 #include <algorithm>
 
 #include "runtime.h"
@@ -21,7 +21,7 @@ void add_missing(std::vector<std::size_t>& to, const std::vector<std::size_t>& f
   }
 }
 
-// Whether every node comes before the end of the stream that the capture began in.
+// Returns true if every node precedes the end of the stream in which the capture began.
 bool is_joined(const Capture& capture) {
   std::vector<bool> before(capture.nodes.size());
   std::vector<std::size_t> open = capture.origin->after;
@@ -35,8 +35,8 @@ bool is_joined(const Capture& capture) {
   return std::all_of(before.begin(), before.end(), [](bool b) { return b; });
 }
 
-// As recorded, or with whatever was recorded last of what may run: what lacks a dependency runs too
-// late in the one, or too early in the other.
+// Runs the nodes as recorded, or always the runnable node that was recorded last. A node that lacks
+// a dependency runs at the wrong time in one of the two orders.
 cudaError_t replay(const std::vector<GraphNode>& nodes, bool latest_first) {
   std::vector<bool> done(nodes.size());
   for (std::size_t n = 0; n < nodes.size(); ++n) {

@@ -1,5 +1,5 @@
-// The runtime of the emulator: memory, streams, events and graphs. Work put into a stream waits
-// there until somebody waits for it, as late as a real device might be.
+// Runtime of the emulator: memory, streams, events and graphs. Work in a stream runs only when
+// something waits for it, as late as it could on a real device.
 #include "runtime.h"
 
 #include <atomic>
@@ -20,8 +20,8 @@ std::atomic<std::uint64_t> kernel_count{0};
 std::atomic<bool> high_priority_at_once{false};
 std::unordered_map<std::byte*, std::size_t> device_blocks, pinned_blocks;
 
-// Every thread begins on device 0. One process uses one device here, so a thread on another has
-// forgotten to select it, and would put what it asks for there.
+// Every thread begins on device 0. One process uses one device here, so a thread on another device
+// has not selected the right one, and would place its requests on the wrong device.
 thread_local int thread_device = 0;
 std::atomic<int> process_device{-1};
 
@@ -39,7 +39,7 @@ int devices() {
   return count;
 }
 
-// Ten times the major number, and the minor one.
+// Ten times the major number, plus the minor number.
 int capability_of(int device) { return device < emu::device_model().old_devices ? 75 : 90; }
 
 void drain(CUstream_st* stream, const EventState* until = nullptr, std::uint64_t generation = 0);
@@ -48,7 +48,7 @@ void wait_for(const EventHandle& event, std::uint64_t generation) {
   if (event->reached < generation) drain(event->stream, event.get(), generation);
 }
 
-// Runs what waits in the stream, to its end or until the event has been reached.
+// Runs the work of the stream, to its end or until the event is reached.
 void drain(CUstream_st* stream, const EventState* until, std::uint64_t generation) {
   if (!stream || stream->draining) return;
   stream->draining = true;
@@ -68,8 +68,8 @@ void drain(CUstream_st* stream, const EventState* until, std::uint64_t generatio
   stream->draining = false;
 }
 
-// Fresh device memory is all ones, NaN in every float type, between two guards that are checked
-// when it is freed.
+// New device memory is all ones, which is NaN in every float type. It lies between two guards,
+// which are checked when it is freed.
 constexpr std::size_t kGuard = 256;
 constexpr auto kGuardByte = std::byte{0xa5};
 
@@ -276,7 +276,7 @@ cudaError_t cudaMalloc(void** p, std::size_t bytes) {
 }
 cudaError_t cudaFree(void* p) {
   std::lock_guard lock(runtime_mutex());
-  synchronize_all();  // as the real one does
+  synchronize_all();  // as the real cudaFree does
   return fail(give_back(p, device_blocks));
 }
 cudaError_t cudaMallocHost(void** p, std::size_t bytes) {
@@ -306,8 +306,9 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
     if (bytes) std::memcpy(to, from, bytes);
     return cudaSuccess;
   };
-  // Memory that is not page-locked is read as late as other memory, since nothing promises more,
-  // and a graph keeps its address. Copies to such memory are done when the call returns.
+  // Memory that is not page-locked is read as late as other memory, since nothing promises an
+  // earlier read. A graph keeps its address. Copies to this memory are complete when the call
+  // returns.
   if (s->capture) {
     capture_work(*s, copy);
     return cudaSuccess;

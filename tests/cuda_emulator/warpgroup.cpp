@@ -13,16 +13,16 @@
 namespace emu {
 namespace {
 
-constexpr int kDepth = 16, kRows = 16;  // of a product, and of a warp in it
-// A device keeps the beginning of shared memory for itself.
+constexpr int kDepth = 16, kRows = 16;  // depth of a product; its rows per warp
+// A device reserves the beginning of shared memory.
 constexpr unsigned kFirstAddress = 1024;
 
 float to_float(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-// An operand in shared memory, as its descriptor says: core matrices of 8 x 8 values, 16 bytes for
-// each row of one, no swizzle.
+// An operand in shared memory, as its descriptor defines it: core matrices of 8 x 8 values, 16
+// bytes per row, no swizzle.
 class Described {
  public:
   Described(std::uint64_t bits, bool along_rows)
@@ -53,7 +53,7 @@ class Described {
   bool along_rows_;
 };
 
-// d + sum of a b over the depth, as the device adds.
+// Returns d plus the sum of a b over the depth, added as the device does.
 float add_products(float d, const float* a, const float* b) {
   const int at_once = device_model().products_at_once;
   if (at_once > 0) {
@@ -90,7 +90,7 @@ void PendingProducts::multiply(const Result& d, const Operand& a, const Operand&
   products_.push_back({d, a, b, group_});
 }
 
-// Product `index` of a warp.
+// Computes product `index` of a warp.
 void PendingProducts::compute(int index, PendingProducts* const (&lanes)[32]) {
   const auto of = [&](int lane) -> const Product& {
     return lanes[lane]->products_[static_cast<std::size_t>(index)];

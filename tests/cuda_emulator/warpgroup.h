@@ -1,7 +1,7 @@
-// The products of a warpgroup (wgmma) on the emulator, as PTX describes them: of each thread a list
-// of what it has asked for. A product is computed when its group is waited for, no earlier, from what
-// registers and shared memory then hold; until then its result is NaN. So whoever reads too early,
-// or overwrites an operand too early, sees it. Each warp computes its own 16 rows: nothing else
+// Warpgroup products (wgmma) on the emulator, as PTX describes them: a list of requests per thread.
+// A product is computed only when its group is waited for, from the registers and shared memory at
+// that time. Until then its result is NaN. This reveals code that reads a result too early or
+// overwrites an operand too early. Each warp computes its 16 rows separately, because nothing else
 // makes the four warps of a group wait for each other.
 #pragma once
 
@@ -10,18 +10,18 @@
 
 namespace emu {
 
-// The address of p in the shared memory of the block that runs.
+// Returns the address of p in the shared memory of the running block.
 unsigned shared_address(const void* p);
 
 class PendingProducts {
  public:
   struct Result {
-    float* values;  // of this thread, in fragments of eight columns, 4 values each
+    float* values;  // of this thread: fragments of eight columns, 4 values each
     int columns;
     bool adds;
   };
   struct Operand {
-    const unsigned* registers;  // of this thread, 4; null: in shared memory
+    const unsigned* registers;  // of this thread, 4; null: operand in shared memory
     std::uint64_t descriptor;
     bool along_rows;  // the product sums over the rows of the matrix in shared memory
   };
@@ -37,7 +37,7 @@ class PendingProducts {
     Operand a, b;
     int group;
   };
-  // What a result will be, while its place holds NaN.
+  // The future value of a result, while its place holds NaN.
   struct Awaited {
     float* place;
     std::vector<float> values;

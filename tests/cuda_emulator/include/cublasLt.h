@@ -1,5 +1,5 @@
 // The part of cuBLASLt that this project uses, for the emulator. Names, values and signatures are
-// the toolkit's, so that the same source compiles against both.
+// those of the toolkit, so the same source compiles against both.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -81,7 +81,8 @@ enum cublasLtReductionScheme_t {
   CUBLASLT_REDUCTION_SCHEME_MASK = 0x7,
 };
 
-// Of some hundreds of sizes those that the emulator offers, and those by which their order is checked.
+// A selection of some hundreds of tiles: those that the emulator offers, and those used to check
+// the order.
 enum cublasLtMatmulTile_t {
   CUBLASLT_MATMUL_TILE_UNDEFINED = 0,
   CUBLASLT_MATMUL_TILE_64x64 = 15,
@@ -182,15 +183,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
 
 namespace emu {
 
-// What has been asked of the library so far.
+// Numbers of calls to the library so far.
 struct BlasCounts {
-  std::uint64_t descriptors = 0;  // of any kind, created
-  std::uint64_t heuristics = 0;   // asked
+  std::uint64_t descriptors = 0;  // created, of any kind
+  std::uint64_t heuristics = 0;   // requested
   std::uint64_t products = 0;     // enqueued
   bool operator==(const BlasCounts&) const = default;
 };
 BlasCounts blas_counts();
-// Why the library last refused.
+// Returns the reason of the library's last refusal.
 std::string last_blas_error();
 
 }  // namespace emu

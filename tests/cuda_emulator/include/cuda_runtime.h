@@ -1,5 +1,5 @@
 // The part of CUDA that this project uses, for the emulator: the language inside kernels, and the
-// runtime's functions. Stands in for the toolkit's header of this name.
+// functions of the runtime. Replaces the toolkit's header of this name.
 #pragma once
 
 #include <bit>
@@ -68,7 +68,7 @@ inline int __all_sync(unsigned mask, int predicate) {
   return __ballot_sync(mask, predicate) == 0xffffffffu;
 }
 
-// Whole numbers only: sums of floats by atomics depend on who comes first, so no kernel uses them.
+// Integers only: atomic sums of floats depend on the order of the threads, so no kernel uses them.
 template <class T>
 T atomicAdd(T* address, T value) {
   static_assert(std::is_integral_v<T>, "float atomics are not deterministic");
@@ -254,20 +254,20 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, F*) {
 
 namespace emu {
 
-// Puts work at the end of a stream. It runs when somebody waits for the stream, not before: a host
-// that reads too early, or reuses a buffer too early, sees it.
+// Appends work to a stream. The work runs when something waits for the stream, not before. A host
+// that reads or reuses a buffer too early therefore gets wrong values.
 cudaError_t enqueue(cudaStream_t stream, std::function<cudaError_t()> work);
-// Off, which is how it begins: as above. On: work in streams of high priority runs as soon as it is
-// enqueued, after no more of other streams than it waits for; what does not wait comes too early.
+// Off (the default): as above. On: work in streams of high priority runs as soon as it is enqueued,
+// after only the work of other streams that it waits for. Work that lacks a wait runs too early.
 void run_high_priority_at_once(bool on);
-// Runs all that has been enqueued, as a device does that nobody waits for.
+// Runs all enqueued work, as a device does when nothing waits for it.
 void progress();
-// That of the calling thread; DTN_EMULATOR_DEVICES in the environment says how many there are.
+// Device of the calling thread. DTN_EMULATOR_DEVICES in the environment sets the number of devices.
 int current_device();
 bool owns_device_memory(const void* p, std::size_t bytes);
-// What the last failed kernel said.
+// Returns the error of the last failed kernel.
 std::string last_kernel_error();
-// Number of kernels that ran.
+// Returns the number of kernels that ran.
 std::uint64_t kernels_run();
 
 template <class... P, class... A>

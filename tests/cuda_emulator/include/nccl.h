@@ -1,5 +1,5 @@
-// The part of NCCL that this project uses, for the emulator; see tests/cuda_emulator/nccl. Stands
-// in for the library's header of this name.
+// The part of NCCL that this project uses, for the emulator; see tests/cuda_emulator/nccl. Replaces
+// the library's header of this name.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -38,7 +38,7 @@ void wait_until(int rank, const char* what, const std::function<bool()>& there) 
 
 }  // namespace
 
-// Begins as zeros, as new shared memory does.
+// Starts as zeros, like new shared memory.
 struct Meeting::Shared {
   std::atomic<int> joined;
   std::atomic<std::uint64_t> arrivals;  // at points where all ranks wait for each other
@@ -96,7 +96,7 @@ bool Meeting::wait() {
   ++shared_->arrivals;
   bool here = false;
   wait_until(rank_, "the other ranks to come to a collective", [&] {
-    bool left = false;  // asked first: a rank may arrive and leave at once
+    bool left = false;  // read first: a rank may arrive and leave at once
     for (int r = 0; r < size_; ++r) left |= shared_->ranks[r].left;
     here = shared_->arrivals >= all;
     return here || left;

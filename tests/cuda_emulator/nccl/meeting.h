@@ -1,4 +1,5 @@
-// Where the ranks of an emulated communicator meet: shared memory of processes on one machine.
+// Meeting point of the ranks of an emulated communicator: shared memory of processes on one
+// machine.
 #pragma once
 
 #include <cstddef>
@@ -6,13 +7,13 @@
 
 namespace emu {
 
-// What a rank is about to do.
+// A collective that a rank is about to start.
 struct Collective {
   enum Kind : int { kAllReduce, kBroadcast, kAllGather };
   Kind kind = kAllReduce;
   int root = 0;
   int type = 0;
-  std::size_t bytes = 0;  // of each rank
+  std::size_t bytes = 0;  // per rank
   bool operator==(const Collective&) const = default;
 };
 
@@ -21,7 +22,7 @@ class Meeting {
   static constexpr int kMostRanks = 16;
   static constexpr std::size_t kSlotBytes = std::size_t{1} << 20;
 
-  // Returns when all ranks are here; the name then is free again.
+  // Returns when all ranks have joined. Then the name is free again.
   Meeting(const std::string& name, int size, int rank);
   ~Meeting();
   Meeting(const Meeting&) = delete;
@@ -30,16 +31,17 @@ class Meeting {
   int rank() const { return rank_; }
   int size() const { return size_; }
   int device_of(int rank) const;
-  // Memory that all ranks see, one piece for each of them.
+  // Memory that all ranks see: one slot per rank.
   std::byte* slot(int rank) const;
 
-  // All ranks come to their next collective, which must be the same. False when one has left.
+  // Waits until all ranks begin their next collective, which must be the same. Returns false if a
+  // rank has left.
   bool begin(const Collective& call);
-  // All ranks come here. False when one has left.
+  // Waits until all ranks arrive. Returns false if a rank has left.
   bool wait();
-  // Whether another rank has begun a collective that this one has yet to come to.
+  // Returns true if another rank has begun a collective that this rank has not reached yet.
   bool is_awaited() const;
-  // This rank will not come any more.
+  // This rank will take part in no further collective.
   void leave();
 
  private:

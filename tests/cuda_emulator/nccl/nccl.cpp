@@ -1,10 +1,10 @@
-// NCCL for the emulator, a library of the real one's name: ranks are processes of one machine, each
-// with an emulated device, that meet in a piece of shared memory. Sums are taken in the order of
-// the ranks, rounded to their type after each addition.
+// NCCL for the emulator, a library with the name of the real one. Ranks are processes of one
+// machine, each with an emulated device; they meet in shared memory. Sums are computed in the order
+// of the ranks and rounded to their type after each addition.
 //
-// What it sees that NCCL makes of a mistake a wrong sum or a job that hangs: ranks that ask for
-// different things, memory that is not the device's, a communicator that ends before a graph that
-// uses it, and anything that takes longer than two minutes. These end the program.
+// The library detects mistakes that give a wrong sum or a hanging job with NCCL. These are ranks
+// with different requests, memory that is not on the device, a communicator that ends before a
+// graph that uses it, and anything that takes longer than two minutes. They end the program.
 #include <nccl.h>
 #include <unistd.h>
 
@@ -76,7 +76,7 @@ void add(ncclDataType_t type, std::byte* sum, const std::byte* x, std::size_t by
 
 }  // namespace
 
-// One rank's end of a meeting.
+// One rank's side of a meeting.
 struct ncclComm {
   ncclComm(const std::string& name, int size, int rank)
       : meeting(name, size, rank), helper([this] { help_others(); }) {}
@@ -85,7 +85,8 @@ struct ncclComm {
     helper.join();
   }
 
-  // A device works through its streams while nobody waits for them, and other ranks rely on it.
+  // A device continues to work through its streams when nothing waits for them, and other ranks
+  // rely on that.
   void help_others() {
     while (!ending) {
       if (meeting.is_awaited()) emu::progress();
@@ -95,7 +96,7 @@ struct ncclComm {
 
   Meeting meeting;
   std::atomic<ncclResult_t> state{ncclSuccess};
-  // One owner more for each collective that is in a stream or a graph.
+  // One more owner for each collective that is in a stream or a graph.
   std::shared_ptr<int> uses = std::make_shared<int>(0);
   std::atomic<bool> ending{false};
   std::thread helper;
@@ -103,10 +104,10 @@ struct ncclComm {
 
 namespace {
 
-// The whole of a collective: pieces of memory go through the slots of the ranks.
+// Runs a whole collective: parts of the memory pass through the slots of the ranks.
 void run(ncclComm& comm, const Collective& call, const std::byte* from, std::byte* to) {
   Meeting& m = comm.meeting;
-  if (comm.state != ncclSuccess) return;  // the real one would hang
+  if (comm.state != ncclSuccess) return;  // the real NCCL would hang
   bool all_here = m.begin(call);
   for (std::size_t at = 0; all_here && at < call.bytes; at += Meeting::kSlotBytes) {
     const std::size_t bytes = std::min(Meeting::kSlotBytes, call.bytes - at);

@@ -1,5 +1,5 @@
-// The emulator's cuBLASLt refuses what the real one would refuse, or might do wrong; otherwise a
-// mistake would show on a GPU only.
+// Tests that the emulator's cuBLASLt refuses requests that the real library refuses or may compute
+// incorrectly. Otherwise a mistake would show only on a GPU.
 #include <cublasLt.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 constexpr cublasStatus_t kDone = CUBLAS_STATUS_SUCCESS, kInvalid = CUBLAS_STATUS_INVALID_VALUE,
                          kUnsupported = CUBLAS_STATUS_NOT_SUPPORTED;
 
-// A product as a program would set it up, each piece open to damage.
+// A product as a program would set it up. Tests can damage each part.
 struct Asked {
   std::int64_t m = 24, n = 16, k = 40;
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;

@@ -1,4 +1,4 @@
-// Devices that a program cannot use, and the words it finds for them.
+// Error messages for devices that a program cannot use.
 #include <gtest/gtest.h>
 
 #include "core/cuda_device.h"

@@ -1,5 +1,5 @@
-// Does the emulator see what it is there to see? Each kernel here has a fault planted in it; the
-// same kernel without the fault passes.
+// Tests that the emulator detects the faults that it was made for. Each kernel has a planted fault;
+// the same kernel without the fault passes.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -15,14 +15,14 @@ namespace {
 constexpr unsigned kThreads = 128;
 constexpr unsigned kSchedules = 9;
 
-// The different results of `body` under all schedules, as sets of bits.
+// Returns the different results of `body` under all schedules, as sets of bits.
 std::set<std::vector<float>> results(const std::function<std::vector<float>()>& body) {
   std::set<std::vector<float>> seen;
   for (unsigned seed = 0; seed < kSchedules; ++seed) {
     emu::set_schedule({seed});
     std::vector<float> values = body();
     for (float& v : values) {
-      if (v != v) v = -12345;  // NaN would never be equal to itself
+      if (v != v) v = -12345;  // NaN never equals itself
     }
     seen.insert(values);
   }
@@ -41,7 +41,7 @@ Tensor counting(std::int64_t n) {
   return Tensor::from(values, {n}).to(kCuda);
 }
 
-// --- a barrier that is missing ------------------------------------------------------------------
+// --- a missing barrier --------------------------------------------------------------------------
 
 __global__ void two_sums_kernel(const float* x, float* y) {
   DTN_SHARED(float, scratch);
@@ -94,7 +94,7 @@ TEST(EmulatorFaults, ARaceBetweenWarpsDependsOnTheSchedule) {
   }
 }
 
-// --- an output that is not written --------------------------------------------------------------
+// --- an unwritten output ------------------------------------------------------------------------
 
 __global__ void fill_kernel(float* y, int count) {
   int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
@@ -113,7 +113,7 @@ TEST(EmulatorFaults, AnUnwrittenOutputStaysNaN) {
 
 // --- a store one element too far ----------------------------------------------------------------
 
-#if !defined(DTN_SANITIZED)  // which would stop the test right there
+#if !defined(DTN_SANITIZED)  // the sanitizer would stop the test here
 TEST(EmulatorFaults, AStorePastTheEndIsSeenWhenTheMemoryIsFreed) {
   cuda::set_caching(false);
   for (int written : {100, 101}) {
@@ -142,7 +142,7 @@ TEST(EmulatorFaults, SharedMemoryStartsPoisoned) {
   for (float v : host_values(y)) EXPECT_TRUE(std::isnan(v));
 }
 
-// --- lanes that part ----------------------------------------------------------------------------
+// --- diverging lanes ----------------------------------------------------------------------------
 
 __global__ void parting_kernel(float* y, int kind) {
   float v = static_cast<float>(threadIdx.x);
@@ -269,7 +269,7 @@ TEST(EmulatorFaults, APageableCopyCannotBeCaptured) {
   cuda::Graph graph;
   EXPECT_THROW(graph.capture([&] { y.copy_from(host); }), Error);
   EXPECT_FALSE(graph.captured());
-  y.copy_from(host);  // and the stream goes on
+  y.copy_from(host);  // the stream still works
   EXPECT_EQ(host_values(y)[0], 1);
 }
 

@@ -1,4 +1,4 @@
-// Tensor-core fragments of the emulator against plain products, element by element.
+// Compares the emulator's tensor-core fragments with plain products, element by element.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -66,7 +66,7 @@ TEST(EmulatorFragments, Tf32KeepsTenBitsAndRoundsToNearest) {
   EXPECT_EQ(__uint_as_float(cuda::to_tf32(-INFINITY)), -INFINITY);
 }
 
-// What the model of a tensor core says it does: neither rounding nor digits far below the largest
+// The documented model of a tensor core: it truncates, and it drops digits far below the largest
 // term.
 TEST(EmulatorFragments, TruncatedSums) {
   const auto sum = [](float c, std::vector<float> products) {
@@ -74,10 +74,10 @@ TEST(EmulatorFragments, TruncatedSums) {
     return emu::add_truncating(c, products.data(), ones.data(), static_cast<int>(products.size()));
   };
   EXPECT_EQ(sum(0.5f, {0.25f, -3}), -2.25f);
-  EXPECT_EQ(sum(1, {0x1.8p-24f}), 1.0f);  // to the nearest it would be 1 + 2^-23
+  EXPECT_EQ(sum(1, {0x1.8p-24f}), 1.0f);  // rounding to nearest would give 1 + 2^-23
   EXPECT_EQ(sum(-1, {-0x1.8p-24f}), -1.0f);
-  EXPECT_EQ(sum(1, {0x1p-24f, 0x1p-24f}), 1.0f + 0x1p-23f);   // both within the two more digits
-  EXPECT_EQ(sum(1, std::vector<float>(16, 0x1p-26f)), 1.0f);  // together 2^-22
+  EXPECT_EQ(sum(1, {0x1p-24f, 0x1p-24f}), 1.0f + 0x1p-23f);   // both within the two extra digits
+  EXPECT_EQ(sum(1, std::vector<float>(16, 0x1p-26f)), 1.0f);  // sum of the products: 2^-22
   EXPECT_EQ(sum(0, std::vector<float>(16, 0x1p-26f)), 0x1p-22f);
   EXPECT_EQ(sum(0, {}), 0.0f);
   EXPECT_EQ(sum(1, {INFINITY}), INFINITY);

@@ -1,4 +1,4 @@
-// Does the emulator see what goes wrong between streams? See graphs.cpp.
+// Tests that the emulator detects missing order between streams. See graphs.cpp.
 #include <gtest/gtest.h>
 
 #include "core/cuda_device.h"
@@ -8,7 +8,7 @@
 namespace dtn {
 namespace {
 
-// Two streams, of which the device prefers the second, and an event for each.
+// Two streams, of which the device prefers the second, and one event per stream.
 class TwoStreams : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -23,7 +23,7 @@ class TwoStreams : public ::testing::Test {
     (void)cudaGetLastError();
   }
 
-  // x = 10 x + digit: what x is tells the order.
+  // Enqueues x = 10 x + digit. The digits of x show the order.
   void append(cudaStream_t stream, int digit) {
     emu::enqueue(stream, [this, digit] {
       x_ = 10 * x_ + digit;
@@ -34,7 +34,7 @@ class TwoStreams : public ::testing::Test {
     if (cudaError_t error = cudaEventRecord(event, earlier); error != cudaSuccess) return error;
     return cudaStreamWaitEvent(later, event, 0);
   }
-  // Everything after its number is said to be.
+  // Enqueues the digits 1 to 4. If forked, 1 comes before 2. If joined, 2 comes before 4.
   void work(bool forked, bool joined) {
     append(a_, 1);
     if (forked) wait(b_, a_, fork_);
@@ -58,7 +58,7 @@ class TwoStreams : public ::testing::Test {
   int x_ = 0;
 };
 
-// Memory that runs out while a graph is recorded is reported as that, and what follows goes on.
+// If memory runs out during capture, the error says so, and later work continues.
 TEST(Graphs, SayThatMemoryRanOut) {
   const std::shared_ptr<std::byte> before = cuda::allocate(1 << 10);
   emu::DeviceModel model = emu::device_model();
@@ -113,7 +113,7 @@ TEST_F(TwoStreams, AGraphIsReplayedInEveryOrderItAllows) {
     results.push_back(result());
   }
   EXPECT_EQ(results, (std::vector<int>{1234, 1324, 1234}));
-  work(true, true);  // the events serve again
+  work(true, true);  // the events can be reused
   EXPECT_EQ(result(), 1324);
   cudaGraphExecDestroy(exec);
   cudaGraphDestroy(graph);
@@ -123,7 +123,7 @@ TEST_F(TwoStreams, ACaptureMustBeJoined) {
   cudaGraph_t graph = nullptr;
   EXPECT_EQ(capture(true, false, &graph), cudaErrorStreamCaptureUnjoined);
   EXPECT_EQ(graph, nullptr);
-  EXPECT_EQ(capture(true, true, &graph), cudaSuccess);  // it leaves nothing behind
+  EXPECT_EQ(capture(true, true, &graph), cudaSuccess);  // the failed capture leaves nothing behind
   cudaGraphDestroy(graph);
 }
 

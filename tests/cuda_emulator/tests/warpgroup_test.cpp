@@ -1,4 +1,5 @@
-// Products of warpgroups on the emulator against plain ones, and the mistakes that it sees.
+// Compares the emulator's warpgroup products with plain products, and tests the mistakes that it
+// detects.
 #include "kernels/cuda/warpgroup.cuh"
 
 #include <gtest/gtest.h>
@@ -21,7 +22,7 @@ float value(int matrix, int row, int column) {
   return cuda::to_float(bfloat16(2 * u - 1));
 }
 
-// Value (i, k) of an operand: row i of the left one, or column i of the right one.
+// Writes the values (i, k) of an operand: row i of the left one, or column i of the right one.
 void fill(bfloat16* to, int matrix, int count, Depth depth) {
   for (int i = static_cast<int>(threadIdx.x); i < count * kDepth; i += 128) {
     const int other = i / kDepth, k = i % kDepth;
@@ -41,7 +42,7 @@ void store(float* c, const float (&d)[kColumns / 8][4]) {
   }
 }
 
-// c = 1 + a b, twice: once replaced, once added to.
+// Two kernels that compute c = 1 + a b. The first accumulates, the second overwrites.
 template <Depth kA, Depth kB>
 __global__ void shared_kernel(float* c) {
   DTN_SHARED(bfloat16, a);
@@ -161,7 +162,7 @@ TEST(EmulatorWarpgroup, SeesMistakes) {
   EXPECT_TRUE(has_nan(mistaken_kernel<Mistake::kWaitsForTooFew>));
 }
 
-// wgmma.fence stands before the first product and after each wait.
+// wgmma.fence must precede the first product and follow each wait.
 __global__ void unfenced_kernel(float*) {
   DTN_SHARED(bfloat16, b);
   const cuda::SharedOperand<Depth::kColumns> right(b, kDepth);

@@ -1,4 +1,4 @@
-// Stands in for the toolkit's header of this name: there is no profiler to tell.
+// Replaces the toolkit's header of this name. There is no profiler.
 #pragma once
 
 inline int nvtxRangePushA(const char*) { return 0; }
