@@ -1,4 +1,4 @@
-// One model of each family computed in several ways that must agree.
+// Computes one model of each family in several ways, which must agree.
 #include <algorithm>
 
 #include "tiny_models.h"
@@ -16,7 +16,7 @@ Context training() {
 
 TEST(FamilyParity, EveryFamilyIsThere) {
   for (const ModelRow& row : model_registry()) {
-    // Those of sequences are held to the same in unit/models/sequence_test.cpp.
+    // unit/models/sequence_test.cpp makes the same checks for sequence models.
     const bool found = row.name() == "vit" || row.schema.sequences ||
                        std::ranges::any_of(test::tiny_models(), [&](const ModelConfig& c) {
                          return c.family == row.name();
@@ -74,8 +74,8 @@ TEST(FamilyParity, Float32IsCloseToFloat64) {
   }
 }
 
-// Some sixty rounded results on the way to a logit, whose errors add up like a random walk; four
-// standard deviations.
+// About sixty rounded results precede a logit. Their errors add up like a random walk. The bound is
+// four standard deviations.
 TEST(FamilyParity, Bfloat16IsCloseToFloat32) {
   for (const ModelConfig& c : test::tiny_models()) {
     SCOPED_TRACE(test::title_of(c));

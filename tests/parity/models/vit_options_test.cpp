@@ -1,5 +1,5 @@
-// Models with the options of public checkpoints beside the same written from the formulas, in
-// primitive operations, every block whole.
+// Compares models with the options of public checkpoints with the same models written from the
+// formulas, in primitive operations and with every block in full.
 #include "dtn/ops/primitive.h"
 #include "dtn/ops/tokens.h"
 #include "tiny_vit.h"
@@ -47,7 +47,7 @@ class Formulas {
     return p(name + ".bias").defined() ? add(ctx_, y, p(name + ".bias")) : y;
   }
 
-  // Of the last dimension; x itself where the model has no such norm.
+  // LayerNorm over the last dimension. Returns x if the model has no norm of this name.
   Variable normed(const std::string& name, const Variable& x) {
     if (!p(name + ".weight").defined()) return x;
     const Variable centred = sub(ctx_, x, mean(ctx_, x, -1));
@@ -60,7 +60,7 @@ class Formulas {
     return p(name).defined() ? mul(ctx_, branch, p(name)) : branch;
   }
 
-  // The class token, the distillation token, the registers, then the patches.
+  // Puts the class token, the distillation token and the registers before the patches.
   Variable join(Variable x) {
     for (const char* name : {"reg_token", "dist_token", "cls_token"}) {
       const Variable token = p(name);
@@ -155,7 +155,7 @@ TEST(ModelOptions, AreTheFormulas) {
                                gradients.begin() + p.offset + p.shape.numel());
       EXPECT_LE(test::max_abs_difference(part, whole), 1e-12 * (1 + test::max_abs(whole)))
           << p.name;
-      // A shift of all keys changes no softmax.
+      // A shift of all keys does not change a softmax.
       if (!p.name.ends_with("k_norm.bias")) {
         EXPECT_GT(test::max_abs(whole), 1e-6) << p.name;
       }
@@ -163,7 +163,7 @@ TEST(ModelOptions, AreTheFormulas) {
   }
 }
 
-// Each option changes what the model computes, so that none is read and forgotten.
+// Each option changes the output of the model, so none is ignored.
 TEST(ModelOptions, EachCounts) {
   const auto output = [](const ModelConfig& c) {
     Classifier model(c, 1, DType::kFloat64);

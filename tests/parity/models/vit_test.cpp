@@ -1,4 +1,4 @@
-// One model computed in several ways that must agree.
+// Computes one model in several ways, which must agree.
 #include <set>
 
 #include "dtn/ops/attention.h"
@@ -51,7 +51,7 @@ TEST(ModelParity, CheckpointedBlocksGiveTheSameBits) {
   }
 }
 
-// The logits of a model of LayerNorms, of public operations, with every block whole.
+// Logits of a LayerNorm model from public operations, with every block in full.
 Variable logits_of_whole_blocks(Context& ctx, Classifier& model, const Tensor& images) {
   const ModelConfig& c = model.config();
   auto p = [&](const std::string& name) {
@@ -88,8 +88,8 @@ Variable logits_of_whole_blocks(Context& ctx, Classifier& model, const Tensor& i
   return linear("head", norm("norm", ops::first_token(ctx, x)));
 }
 
-// The last block leaves out what it would do for other tokens than the class token alone, and the
-// logits and all gradients are those of the whole one.
+// The last block skips work that only other tokens than the class token need. The logits and all
+// gradients are those of the full block.
 TEST(ModelParity, TheLastBlockForItsClassTokenIsExact) {
   std::vector<ModelConfig> configs = {test::deit_vit(), test::biased_vit()};
   for (int at : {0, 1, 2, 3}) {
@@ -120,7 +120,7 @@ TEST(ModelParity, TheLastBlockForItsClassTokenIsExact) {
       const auto whole = test::doubles(ParameterStore::view(model.parameters().gradients(), p));
       const test::Doubles part(gradients.begin() + p.offset,
                                gradients.begin() + p.offset + p.shape.numel());
-      // A class token that joins behind the last block never sees the image.
+      // A class token that joins after the last block does not depend on the image.
       if (c.class_token_at < c.depth) {
         EXPECT_GT(test::max_abs(whole), 0) << p.name;
       }
@@ -129,8 +129,8 @@ TEST(ModelParity, TheLastBlockForItsClassTokenIsExact) {
   }
 }
 
-// A global batch in one pass, or in micro-batches that know where they start: the same masks, and
-// so the same logits up to rounding.
+// A global batch in one pass, or in micro-batches that know their position: the masks are the same,
+// so the logits are the same up to rounding.
 TEST(ModelParity, DropPathDoesNotDependOnTheMicroBatch) {
   for (ModelConfig c : all_flavours()) {
     c.drop_path = 0.5;
@@ -153,7 +153,7 @@ TEST(ModelParity, DropPathDoesNotDependOnTheMicroBatch) {
   }
 }
 
-// Each branch of each block draws its own scales, and every step others.
+// Each branch of each block draws separate scales, and every step draws new ones.
 TEST(ModelParity, DropPathScalesAreIndependentDraws) {
   Context ctx = training();
   auto draw = [&](std::uint32_t stream) {
@@ -168,8 +168,8 @@ TEST(ModelParity, DropPathScalesAreIndependentDraws) {
   EXPECT_FALSE(ops::drop_path_scales(ctx, 256, 0.5, 16, DType::kFloat32).defined());
 }
 
-// Copies of one image through one block, where attention and MLP are each kept or dropped: four
-// results, not two.
+// Copies of one image go through one block, where attention and MLP are dropped independently. The
+// results are of four kinds, not two.
 TEST(ModelParity, BranchesOfABlockAreDroppedIndependently) {
   ModelConfig c = test::mean_vit();
   c.depth = 1;
@@ -190,8 +190,8 @@ TEST(ModelParity, BranchesOfABlockAreDroppedIndependently) {
   EXPECT_EQ(kinds.size(), 4u);
 }
 
-// Three blocks store about thirty rounded results on the way to a logit. Their errors add up like a
-// random walk, each at most a unit roundoff of its value; four standard deviations.
+// Three blocks store about thirty rounded results before a logit. Their errors add up like a random
+// walk, each at most a unit roundoff of its value. The bound is four standard deviations.
 TEST(ModelParity, Bfloat16IsCloseToFloat32) {
   for (const ModelConfig& c : all_flavours()) {
     Classifier model(c, 1);

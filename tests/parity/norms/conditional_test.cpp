@@ -1,5 +1,5 @@
-// Every conditional normalizer in float32 and bfloat16 against its reference in float64, and what
-// they are the same as.
+// Compares every conditional normalizer in float32 and bfloat16 with its reference in float64, and
+// with equivalent normalizers.
 #include "conditional_cases.h"
 #include "dtn/ops/primitive.h"
 #include "op_runs.h"
@@ -28,7 +28,8 @@ const std::vector<Setting>& settings() {
   return all;
 }
 
-// Output, gradient of x, of the condition if it has one, of the parameters in order.
+// Returns the output and the gradients of x, of the condition (if any) and of the parameters, in
+// order.
 std::vector<Doubles> run_case(const ConditionalCase& c, const Setting& s, const Tensor& x,
                               DType dtype, bool reference) {
   auto built = test::build_conditional(c, s.channels, accumulator_of(dtype));
@@ -57,9 +58,9 @@ Tensor input_of(const Setting& s, std::uint32_t stream, double spread = 2, doubl
   return random_tensor({s.batch, s.grid.tokens(), s.channels}, stream, spread, mean);
 }
 
-// bfloat16 values that a result passes on its way: y and dx alone, where gains and shifts are
-// float32; the summary's product, activation and mean and their gradients; the two convolutions,
-// the normalized values and their gradients.
+// Number of bfloat16 roundings between the inputs and a result. By default only y and dx are
+// rounded: gains and shifts are float32. dln adds the product, activation and mean of the summary,
+// and their gradients. spade adds the two convolutions, the normalized values and their gradients.
 int roundings(const ConditionalCase& c) {
   return c.name.starts_with("spade") ? 6 : c.name.starts_with("dln") ? 4 : 1;
 }
@@ -82,9 +83,9 @@ TEST_P(ConditionalParity, OfRandomTokens) {
   }
 }
 
-// Mean 1000, spread about 1.
+// Mean 1000, standard deviation about 1.
 TEST_P(ConditionalParity, FarFromZero) {
-  // tanh is flat so far out: the parameters behind a summary's get nothing.
+  // tanh is flat in this range, so the parameters of the summary get no gradient.
   const bool summary = GetParam().kind == ConditionKind::kNone;
   for (const Setting& s : settings()) {
     Tensor x =

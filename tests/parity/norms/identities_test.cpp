@@ -1,5 +1,5 @@
-// What InstanceNorm, GroupNorm and BatchNorm are by definition, computed here directly, and how
-// BatchNorm's running statistics move.
+// Computes InstanceNorm, GroupNorm and BatchNorm directly from their definitions, and checks the
+// updates of BatchNorm's running statistics.
 #include "kernels/optimizer/optimizer.h"
 #include "norm_cases.h"
 
@@ -40,7 +40,7 @@ const Buffer& buffer(const test::BuiltNorm& built, const std::string& name) {
   throw Error(name);
 }
 
-// Normalizes the values at each of `sets` lists of places with their own mean and variance.
+// Normalizes the values of each set of positions with the mean and variance of the set.
 Doubles normalized(const Doubles& x, const std::vector<std::vector<std::size_t>>& sets,
                    const Doubles& weight, const Doubles& bias, bool unbiased = false) {
   Doubles y(x.size(), NAN);
@@ -57,7 +57,7 @@ Doubles normalized(const Doubles& x, const std::vector<std::vector<std::size_t>>
   return y;
 }
 
-// The places of [B, T, C] by the number that `set_of` gives (b, c).
+// Returns the positions of [B, T, C], grouped by the set number that `set_of` gives for (b, c).
 template <class SetOf>
 std::vector<std::vector<std::size_t>> places(std::int64_t tokens, std::int64_t sets,
                                              const SetOf& set_of) {
@@ -121,7 +121,7 @@ TEST(NormIdentities, GroupNormTakesTheChannelsOfAHead) {
   }
 }
 
-// A group per channel is InstanceNorm, to the bit.
+// GroupNorm with one group per channel has the bits of InstanceNorm.
 TEST(NormIdentities, GroupNormOfSingleChannelsIsInstanceNorm) {
   auto gn = build("gn", {{"groups", static_cast<double>(kChannels)}}), in = build("in");
   Context ctx;
@@ -176,7 +176,8 @@ struct Running {
   Doubles mean, variance;
 };
 
-// One batch further, as torch.nn.BatchNorm1d documents it: the unbiased variance goes in.
+// Updates the statistics by one batch, as torch.nn.BatchNorm1d documents: with the unbiased
+// variance.
 Running moved(const Running& from, const Tensor& x, double momentum) {
   Running to = from;
   const Doubles values = test::doubles(x);
@@ -256,7 +257,8 @@ TEST(RunningStatistics, StayWhenTheStepIsLeftOut) {
   expect_near(running(*built, true), start, "left out, next");
 }
 
-// A checkpointed block runs twice and moves them once; evaluation and the reference never do.
+// A checkpointed block runs twice and updates the statistics once. Evaluation and the reference
+// never update them.
 TEST(RunningStatistics, MoveOnceUnderACheckpointAndNotInEvaluation) {
   auto built = build("bn");
   const Running start = running(*built);

@@ -1,4 +1,4 @@
-// Every normalizer of the registry in float32 and bfloat16 against its reference in float64.
+// Compares every normalizer of the registry in float32 and bfloat16 with its reference in float64.
 #include "dense_dtn.h"
 #include "norm_cases.h"
 #include "op_runs.h"
@@ -28,7 +28,7 @@ const std::vector<Setting>& settings() {
   };
   return all;
 }
-// Those where it can stand; pairs of unusual options are tried on small ones only.
+// Settings that the normalizer supports. Pairs of unusual options use only the small settings.
 std::vector<Setting> settings(const NormCase& c) {
   int unusual = 0;
   for (const OptionSchema& o : test::schema_of(c).options) {
@@ -41,14 +41,14 @@ std::vector<Setting> settings(const NormCase& c) {
     if (unusual > 1 && s.grid.tokens() > 100) continue;
     // BatchNorm refuses to train on a single value per channel.
     if (c.training && c.config.type == "bn" && s.batch * s.grid.tokens() == 1) continue;
-    // A class token; or one for distillation and registers, too.
+    // A class token alone, or also a distillation token and registers.
     if (c.config.takes_prefix()) s.grid.prefix = s.batch == 3 ? 6 : 1;
     if (test::fits(c, s.built_for())) fitting.push_back(s);
   }
   return fitting;
 }
 
-// Output, gradient of x, gradients of the parameters in order.
+// Returns the output, the gradient of x, and the gradients of the parameters in order.
 std::vector<Doubles> run_norm(const NormCase& c, const Setting& s, const Tensor& x, DType dtype,
                               bool reference,
                               const std::function<void(ParameterStore&)>& edit = nullptr) {
@@ -74,14 +74,14 @@ bool uses_grid(const NormCase& c) { return test::schema_of(c).needs_grid; }
 
 Shape shape_of(const Setting& s) { return {s.batch, s.grid.tokens(), s.shape.channels}; }
 
-// Sums over rows and channels; `conditioning` is |x| / sqrt(var + eps), by which the rounding of a
-// mean is magnified in the result.
+// Tolerance for sums over rows and channels. `conditioning` is |x| / sqrt(var + eps), the factor by
+// which the rounding of a mean is amplified in the result.
 double float32_tolerance(const Setting& s, double conditioning = 0) {
   return test::float32_tolerance(s.batch * s.grid.tokens() + s.shape.channels) +
          5 * test::unit_roundoff(DType::kFloat32) * conditioning;
 }
 
-// Gradients of position weights are sums over the pairs of tokens along either axis as well.
+// Gradients of position weights also sum over the pairs of tokens along either axis.
 double parameter_tolerance(const NormCase& c, const Setting& s) {
   std::int64_t pairs =
       uses_grid(c) ? s.grid.height * s.grid.height + s.grid.width * s.grid.width : 0;
@@ -111,8 +111,8 @@ TEST_P(NormParity, OfRandomTokens) {
     auto single = run_norm(GetParam(), s, x, DType::kFloat32, false);
     compare(single, want, float32_tolerance(s), s.name + ", float32", 0, 2);
     compare(single, want, parameter_tolerance(GetParam(), s), s.name + ", float32", 2);
-    // The reference in float32: its dense position scores reach thousands, and the gradients of the
-    // position weights lose the digits that the fused pass keeps.
+    // In the float32 reference the dense position scores reach thousands, so its gradients of the
+    // position weights are less exact than those of the fused pass.
     compare(run_norm(GetParam(), s, x, DType::kFloat32, true), want, float32_tolerance(s),
             s.name + ", float32 reference", 0, 2);
     compare(run_norm(GetParam(), s, x, DType::kBFloat16, true), want, test::bfloat16_tolerance(1),
@@ -133,18 +133,18 @@ TEST_P(NormParity, WithGammaZero) {
     };
     auto want = run_norm(GetParam(), s, x, DType::kFloat64, true, zero_gamma);
     auto got = run_norm(GetParam(), s, x, DType::kFloat32, false, zero_gamma);
-    // What a running mean adds in the backward pass does not pass through gamma.
+    // The running mean contributes to the backward pass without passing through gamma.
     if (!GetParam().training || !test::schema_of(GetParam()).approximate_gradient) {
       EXPECT_EQ(test::max_abs(got[1]), 0) << "nothing flows through gamma 0";
     }
-    // dgamma needs x-hat although y does not show it.
+    // dgamma needs x-hat, although y does not depend on it.
     EXPECT_TRUE(s.grid.tokens() == 1 || test::max_abs(want[2]) > 0);
     compare(got, want, float32_tolerance(s), s.name + ", gamma 0");
   }
 }
 
-// Tokens without variance over channels, and images that are one constant: the variance is 0 or
-// nearly, so eps carries the division and the rounding of a mean is magnified by |x| / sqrt(eps).
+// Tokens without variance over channels, and constant images. The variance is 0 or almost 0. Then
+// eps determines the quotient, and the rounding of a mean is amplified by |x| / sqrt(eps).
 TEST_P(NormParity, OfConstantRows) {
   for (const Setting& s : settings(GetParam())) {
     for (bool whole_image : {false, true}) {
@@ -153,8 +153,9 @@ TEST_P(NormParity, OfConstantRows) {
         std::int64_t row = i / s.shape.channels;
         x.data<double>()[i] = whole_image ? 0.75 : 0.25 + 0.125 * static_cast<double>(row % 7);
       }
-      // A variance across tokens is a difference of squares about the image's mean: where it is
-      // small beside the spread, the rounding of those squares is measured against eps.
+      // A variance across tokens is a difference of squares relative to the image's mean. If the
+      // variance is small compared with the spread, the rounding of those squares is relative to
+      // eps.
       double spread = whole_image || !uses_grid(GetParam()) ? 0 : 0.375;
       double conditioning = 1 / std::sqrt(s.shape.eps) + spread * spread / s.shape.eps;
       std::string name = s.name + (whole_image ? ", constant image" : ", constant rows");
@@ -171,7 +172,8 @@ TEST_P(NormParity, OfConstantRows) {
   }
 }
 
-// Mean 1000, spread about 1: no digits to spare when a variance is a difference of squares.
+// Mean 1000, standard deviation about 1: a variance as a difference of squares would lose all
+// digits.
 TEST_P(NormParity, FarFromZero) {
   for (const Setting& s : settings(GetParam())) {
     if (s.grid.tokens() == 1) continue;
@@ -213,7 +215,7 @@ TEST(DtnNormalizer, WithLambdaOneIsLayerNorm) {
       Tensor x = test::representable(random_tensor(shape_of(s), 4, 2));
       auto want = run_norm(ln, s, x, dtype, false);
       auto got = run_norm(dtn_case("paper", 1.0), s, x, dtype, false);
-      got.resize(4);  // y, dx, dweight, dbias; pos_proj has no counterpart
+      got.resize(4);  // y, dx, dweight, dbias; ln has no pos_proj
       double tolerance =
           float32_tolerance(s) * test::unit_roundoff(dtype) / test::unit_roundoff(DType::kFloat32);
       compare(got, want, tolerance, cat(s.name, ", ", name_of(dtype)));
@@ -221,7 +223,8 @@ TEST(DtnNormalizer, WithLambdaOneIsLayerNorm) {
   }
 }
 
-// InstanceNorm of x, each token with the statistics of those within `reach` of it in raster order.
+// InstanceNorm of x, where each token uses the statistics of the tokens within `reach` in raster
+// order.
 Doubles local_instance_norm(const Setting& s, const Tensor& x, std::int64_t reach) {
   const std::int64_t tokens = s.grid.tokens(), channels = s.shape.channels;
   auto at = [&](std::int64_t b, std::int64_t t, std::int64_t c) {
@@ -245,8 +248,8 @@ Doubles local_instance_norm(const Setting& s, const Tensor& x, std::int64_t reac
   return out;
 }
 
-// At lambda 0 everything comes from the statistics across tokens: with equal weights for all tokens
-// of an image that is InstanceNorm, with equal weights for the neighbours a local one.
+// With lambda 0 all statistics are across tokens. Equal weights for all tokens of an image give
+// InstanceNorm. Equal weights for the neighbours give a local InstanceNorm.
 TEST(DtnNormalizer, WithLambdaZeroIsInstanceNorm) {
   for (const Setting& s : settings()) {
     const Tensor x = random_tensor(shape_of(s), 5, 2);
@@ -267,7 +270,7 @@ Doubles value_of(test::BuiltNorm& built, const char* name) {
   return test::doubles(built.store.find(cat("norm.", name))->variable.value());
 }
 
-// A table with the scores of relative positions is what they are.
+// A table that holds the scores of relative positions gives the results of relative positions.
 TEST(DtnNormalizer, WithATableOfRelativeScoresIsTheRelativeOne) {
   for (const char* variant : {"paper", "official"}) {
     for (std::int64_t pool : {1, 2}) {
@@ -307,7 +310,7 @@ TEST(DtnNormalizer, WithATableOfRelativeScoresIsTheRelativeOne) {
   }
 }
 
-// The oracle for an option set, and what it computes in the order of run_norm().
+// Results of the oracle for a set of options, in the order of run_norm().
 std::vector<Doubles> oracle(const NormCase& c, const Setting& s, const Tensor& x) {
   auto built = test::build_norm(c.config, s.built_for(), DType::kFloat64);
   auto option = [&](const char* key) { return *c.config.find<std::string>(key); };
@@ -345,7 +348,7 @@ std::vector<Doubles> oracle(const NormCase& c, const Setting& s, const Tensor& x
   if (position == "free") results.push_back(g.position_table);
   if (position == "relative") {
     results.push_back(g.pos_weight);
-    results.emplace_back(static_cast<std::size_t>(s.shape.heads));  // of the inert bias
+    results.emplace_back(static_cast<std::size_t>(s.shape.heads));  // gradient of the inert bias
   }
   return results;
 }
@@ -376,7 +379,7 @@ TEST(DtnNormalizer, AgreesWithTheDenseOracle) {
   }
 }
 
-// The message of the Error that `body` throws.
+// Returns the message of the Error that `body` throws.
 template <class F>
 std::string message_of(F&& body) {
   try {
@@ -441,7 +444,7 @@ TEST(DtnNormalizer, RefusesAStartThatPositionsDoNotHave) {
   }
 }
 
-// Same bits from any number of threads, forward and backward.
+// Results have the same bits on any number of threads, forward and backward.
 TEST_P(NormParity, DoesNotDependOnThreads) {
   for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     const Setting s = settings(GetParam()).back();

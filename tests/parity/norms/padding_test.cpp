@@ -1,4 +1,4 @@
-// Sequences of different lengths in one tensor: pads, whatever they hold, change nothing.
+// Sequences of different lengths in one tensor: the content of the padding changes nothing.
 #include <limits>
 #include <set>
 
@@ -19,7 +19,7 @@ Tensor rows_of(const Tensor& x, std::int64_t b, std::int64_t begin, std::int64_t
   return x.slice(b, b + 1).reshape({x.dim(1), x.dim(2)}).slice(begin, end);
 }
 
-// The first rows of random samples, and `pad` behind them.
+// Returns random samples of the given lengths, with the value `pad` in the padding.
 Tensor padded(const Lengths& lengths, std::int64_t tokens, std::uint32_t stream, double pad,
               DType dtype) {
   const std::int64_t longest = 12, channels = kShape.channels, batch = std::ssize(lengths);
@@ -60,7 +60,7 @@ Result run_padded(const NormCase& c, const Lengths& lengths, std::int64_t tokens
   return run(c, x, dy, grid);
 }
 
-// Of all normalizers whose statistics go over tokens, and that leave pads out of them.
+// Cases of normalizers whose statistics span tokens and exclude the padding.
 std::vector<NormCase> mixing_cases() {
   std::vector<NormCase> cases;
   for (const NormCase& c : norm_cases()) {
@@ -100,7 +100,7 @@ TEST_P(PaddedNorm, DoesNotSeeHowManyPadsThereAreNorWhatTheyHold) {
   }
 }
 
-// Without statistics of the batch.
+// Cases with statistics of the batch are skipped.
 TEST_P(PaddedNorm, MakesOfASampleWhatItMakesOfItAlone) {
   if (GetParam().training) GTEST_SKIP() << "statistics of the batch";
   const Result all = run_padded(GetParam(), kLengths, 9, 0, DType::kFloat32);

@@ -1,5 +1,5 @@
-// DTN with prefix: ln is two norms side by side: itself among the tokens of the grid, and LayerNorm
-// with the same weight, bias and eps for those ahead of it.
+// DTN with `prefix: ln` consists of two norms: DTN for the tokens of the grid, and LayerNorm with
+// the same weight, bias and eps for the tokens before them.
 #include "norm_cases.h"
 #include "op_runs.h"
 
@@ -18,7 +18,7 @@ NormConfig dtn_with(std::vector<NormOption> options) {
   return config;
 }
 
-// x [B, T, C] without what lies outside tokens [begin, end).
+// Returns tokens [begin, end) of x [B, T, C].
 Tensor tokens_of(const Tensor& x, std::int64_t begin, std::int64_t end) {
   Tensor some = Tensor::empty({x.dim(0), end - begin, x.dim(2)}, x.dtype());
   for (std::int64_t b = 0; b < x.dim(0); ++b) {
@@ -30,10 +30,10 @@ Tensor tokens_of(const Tensor& x, std::int64_t begin, std::int64_t end) {
 
 struct Result {
   Tensor y, dx;
-  std::vector<Doubles> parameters;  // gradients, weight and bias first
+  std::vector<Doubles> parameters;  // gradients; weight and bias first
 };
 
-// The parameters of `like` in another norm are those of the same names.
+// Runs a norm. If `like` is given, its parameters are copied by name.
 Result run(const NormConfig& config, const TokenGrid& grid, const Tensor& x, const Tensor& dy,
            ParameterStore* like = nullptr) {
   auto built = build_norm(config, {kChannels, kHeads, kEps, grid}, accumulator_of(x.dtype()));
@@ -94,7 +94,7 @@ TEST(DtnPrefix, IsLayerNormBesideDtn) {
   }
 }
 
-// What is left of a last block that is read through its class token alone.
+// Input of a last block of which only the class token is used.
 TEST(DtnPrefix, StandsWithoutAGrid) {
   const TokenGrid ahead{0, 0, 2};
   NormConfig layer_norm;

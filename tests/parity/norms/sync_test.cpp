@@ -1,5 +1,5 @@
-// Normalizers over the batch with `sync`: ranks with unequal shares of a batch do together what one
-// rank does with all of it.
+// Normalizers over the batch with `sync`: ranks with unequal shares of a batch give the results of
+// one rank with the whole batch.
 #include "conditional_cases.h"
 #include "norm_cases.h"
 #include "op_runs.h"
@@ -22,7 +22,7 @@ const std::vector<std::vector<Share>>& divisions() {
   return all;
 }
 
-// A layer with its parameters, and how it is applied to a share.
+// A layer with its parameters, and its application to a share.
 struct Layer {
   std::shared_ptr<void> owner;
   ParameterStore* store;
@@ -32,12 +32,12 @@ struct Layer {
 struct SyncCase {
   std::string name;
   std::function<Layer(DType, bool sync)> make;
-  bool follows_batch = true;  // the output depends on the batch, not only on what was gathered
-  int roundings = 1;          // bfloat16 values that a result passes on its way
+  bool follows_batch = true;  // the output depends on the batch, not only on gathered statistics
+  int roundings = 1;          // bfloat16 roundings between the inputs and a result
   bool padded = false;        // sequences of different lengths
 };
 
-// A line of samples of different lengths. The ranks have very different numbers of tokens.
+// Grid of sequences with different lengths. The ranks have very different numbers of tokens.
 TokenGrid padded_grid(const Share& share) {
   const std::int64_t tokens = kGrid.tokens();
   const std::vector<std::int64_t> lengths = {tokens, 3, 1, 20, tokens, 12};
@@ -73,7 +73,7 @@ Layer layer_of(test::ConditionKind kind, typename Norm::Options options, DType d
           }};
 }
 
-// Every normalizer of the registry that has the option, with its other options.
+// Every normalizer of the registry that has the option `sync`, with its other options.
 std::vector<SyncCase> sync_cases() {
   std::vector<SyncCase> all;
   for (const test::NormCase& c : test::norm_cases()) {
@@ -110,7 +110,7 @@ std::vector<SyncCase> sync_cases() {
   return all;
 }
 
-// Samples that differ, so that the shares' statistics do.
+// Returns samples that differ, so the statistics of the shares differ too.
 Tensor batch_around(double mean, double spread) {
   Tensor x = test::random_tensor({kBatch, kGrid.tokens(), kChannels}, 1, spread, mean);
   for (std::int64_t i = 0; i < x.numel(); ++i) {
@@ -122,13 +122,13 @@ Tensor batch_around(double mean, double spread) {
 struct Results {
   Tensor y, dx;
   std::vector<Doubles> gradients;
-  std::vector<Tensor> buffers;  // that the next step will find
+  std::vector<Tensor> buffers;  // buffers for the next step
 };
 
 struct Pass {
   const SyncCase& layer;
   DType dtype;
-  Tensor x;  // of the whole batch
+  Tensor x;  // the whole batch
   bool sync = true, checkpointed = false;
 
   Results run(const Share& share, Context ctx) const {
@@ -150,7 +150,7 @@ struct Pass {
   }
   Results run_alone() const { return run({}, {}); }
 
-  // Of each rank.
+  // Returns the results of each rank.
   std::vector<Results> run_together(const std::vector<Share>& shares) const {
     std::vector<Results> all(shares.size());
     testing::with_ranks(static_cast<int>(shares.size()), [&](Communicator& ranks) {
@@ -179,7 +179,7 @@ void expect_near(const Doubles& got, const Doubles& want, double tolerance,
   EXPECT_LE(test::max_abs_difference(got, want), tolerance * test::max_abs(want)) << what;
 }
 
-// `stored`: how y and dx are rounded beyond what is `computed`.
+// `stored` is the rounding of y and dx in addition to the error `computed`.
 void expect_together(const std::vector<Results>& ranks, const Results& want, double computed,
                      double stored = 0) {
   expect_near(joined(ranks, &Results::y), test::doubles(want.y), computed + stored, "y");
@@ -220,7 +220,8 @@ TEST_P(NormSync, IsTheWholeBatch) {
   }
 }
 
-// It takes the statistics of the others, and moves on its running ones with them.
+// A rank without tokens takes the statistics of the others and updates its running statistics with
+// them.
 TEST_P(NormSync, ARankWithoutTokens) {
   if (!GetParam().padded) GTEST_SKIP() << "batches are cut so that each rank has samples";
   const Tensor x = batch_around(0.5, 2);
@@ -229,8 +230,8 @@ TEST_P(NormSync, ARankWithoutTokens) {
   expect_together(pass.run_together(shares), pass.run_alone(), 1e-12);
 }
 
-// Mean 1000, standard deviation 1: the statistics of the ranks differ by less than float32 holds of
-// such a mean.
+// Mean 1000, standard deviation 1: the statistics of the ranks differ by less than the precision of
+// this mean in float32.
 TEST_P(NormSync, FarFromZero) {
   const Tensor x =
       test::as(test::as(batch_around(1e3, std::sqrt(3.0)), DType::kFloat32), DType::kFloat64);
@@ -256,7 +257,7 @@ TEST_P(NormSync, WithoutItRanksGoTheirOwnWays) {
   }
 }
 
-// Ranks meet again in the backward pass of a checkpoint, and statistics are counted once.
+// Ranks synchronize again in the backward pass of a checkpoint, and statistics are counted once.
 TEST_P(NormSync, UnderACheckpoint) {
   const Tensor x = batch_around(0.5, 2);
   Pass pass{GetParam(), DType::kFloat32, x};
@@ -305,7 +306,7 @@ TEST(SharedBatch, EvaluationAsksNobody) {
   });
 }
 
-// A number of samples that the ranks do not have between them is found out, on every rank.
+// A number of samples that differs from the sum of the shares is detected on every rank.
 TEST(SharedBatch, SharesMustAddUp) {
   for (std::int64_t samples : {std::int64_t{0}, std::int64_t{1}, kBatch + 1}) {
     testing::with_ranks(2, [&](Communicator& ranks) {
@@ -316,7 +317,7 @@ TEST(SharedBatch, SharesMustAddUp) {
       const auto share = divisions()[0][static_cast<std::size_t>(ranks.rank())];
       Layer layer = sync_cases()[0].make(DType::kFloat64, true);
       Variable x(batch_around(0, 1).slice(share.first, share.end));
-      if (samples == 1 && share.end - share.first == 1) return;  // it cannot know by itself
+      if (samples == 1 && share.end - share.first == 1) return;  // rank 0 alone cannot detect it
       EXPECT_THROW(layer.forward(ctx, x, share), Error) << samples;
     });
   }

@@ -1,4 +1,5 @@
-// Convolutions and poolings of tokens, in float32 and bfloat16 against their references in float64.
+// Compares convolutions and poolings of tokens in float32 and bfloat16 with their references in
+// float64.
 #include "dtn/ops/convolution.h"
 
 #include "primitive_cases.h"

@@ -1,5 +1,5 @@
-// Attention inside groups, the fused operation and its reference in float32 and bfloat16, against
-// the reference in float64, at the sizes of the hierarchical models.
+// Compares attention inside groups, fused and reference, in float32 and bfloat16 with the reference
+// in float64, at the sizes of the hierarchical models.
 #include "dtn/ops/grouped_attention.h"
 
 #include "grouped_attention_cases.h"
@@ -21,11 +21,11 @@ void compare(const GroupedCase& c) {
   };
   const Op fused = on(ops::grouped_attention), reference = on(ops::reference::grouped_attention);
   const auto want = test::run_op(reference, inputs, DType::kFloat64);
-  // The longest sum is that of a bias's gradient, over samples and groups, or one over keys.
+  // The longest sum is the bias gradient, over samples and groups, or a sum over keys.
   const std::int64_t groups = c.how.groups ? c.how.groups->count() : 1;
   const double exact =
       test::float32_tolerance(std::max(c.queries[0] * groups, c.queries[1] / groups) + 64);
-  // Stored in bfloat16: probabilities, out; and ds, the gradient, backward.
+  // Stored in bfloat16: probabilities and out; in the backward pass ds and the gradient.
   const double rounded = test::bfloat16_tolerance(4);
   test::expect_close(test::run_op(fused, inputs, DType::kFloat32), want, exact,
                      c.name + ", float32");

@@ -1,5 +1,5 @@
-// Operations with gains and shifts from elsewhere, activation functions and gathers, in float32 and
-// bfloat16 against their references in float64.
+// Compares operations with gains and shifts as inputs, activation functions and gathers in float32
+// and bfloat16 with their references in float64.
 #include "dtn/ops/modulation.h"
 
 #include "dtn/ops/activation.h"
@@ -13,7 +13,7 @@ using test::Input;
 using test::Op;
 using Inputs = std::vector<Variable>;
 
-// `reduction`: terms of the longest sum; `roundings`: stored bfloat16 values a result passes.
+// `reduction`: terms of the longest sum; `roundings`: bfloat16 values stored before a result.
 void compare(const std::string& name, const Op& fused, const Op& reference,
              const std::vector<Input>& inputs, std::int64_t reduction, int roundings) {
   auto want = test::run_op(reference, inputs, DType::kFloat64);
@@ -40,7 +40,7 @@ TEST(ModulationParity, LayerNorms) {
   for (Size s : kSizes) {
     for (double mean : {0.5, 1e3}) {
       const Shape shape{s.batch, s.tokens(), s.channels};
-      // The mean of 1e3 is felt through x alone, which holds nothing finer than its roundoff.
+      // The mean of 1e3 acts only through x, which stores nothing finer than its roundoff.
       Input x{test::as(test::as(test::random_tensor(shape, 1, 2, mean), DType::kFloat32),
                        DType::kFloat64)};
       if (mean < 1) x.value = test::representable(x.value);
@@ -127,7 +127,7 @@ TEST(ModulationParity, Activations) {
   }
 }
 
-// Tables and what is taken from them are float32 whatever the activations are.
+// Tables and the rows taken from them are float32 for every type of activations.
 TEST(ModulationParity, Tables) {
   Tensor index = Tensor::from(std::vector<std::int64_t>{7, 0, 7, 29, 3}, {5});
   auto taken = [&](auto op) {

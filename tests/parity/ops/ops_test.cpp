@@ -1,5 +1,5 @@
-// Fused operations and their references in float32 and bfloat16, forward and backward, against the
-// references in float64.
+// Compares fused operations and their references in float32 and bfloat16, forward and backward,
+// with the references in float64.
 #include "dtn/ops/attention.h"
 #include "dtn/ops/drop.h"
 #include "dtn/ops/linear.h"
@@ -14,7 +14,7 @@ namespace {
 using test::Input;
 using test::Op;
 
-// `reduction`: terms of the longest sum; `roundings`: stored bfloat16 values a result passes.
+// `reduction`: terms of the longest sum; `roundings`: bfloat16 values stored before a result.
 void compare(const std::string& name, const Op& fused, const Op& reference,
              const std::vector<Input>& inputs, std::int64_t reduction, int roundings,
              const Context& ctx = {}) {
@@ -51,7 +51,7 @@ TEST(OpParity, Linear) {
     };
     std::int64_t longest = std::max({s.batch * s.tokens, s.in, s.out});
     compare("linear", on(ops::linear), on(ops::reference::linear), inputs, longest, 1);
-    // y, dz and what is summed from it.
+    // Stored in bfloat16: y, dz and the sums of dz.
     compare("linear_gelu", on(ops::linear_gelu), on(ops::reference::linear_gelu), inputs, longest,
             3);
   }
@@ -73,7 +73,7 @@ TEST(OpParity, LinearRows) {
   }
 }
 
-// All rows, some at a time: the bits of all at once.
+// All rows have the bits of linear(). A part of the rows agrees within rounding.
 TEST(OpParity, LinearRowsAreThoseOfLinear) {
   Context ctx;
   const Variable x(test::as(test::random_tensor({2, 7, 64}, 1), DType::kFloat32));
@@ -111,7 +111,7 @@ TEST(OpParity, Residuals) {
           return op(c, v[0], v[1], v[2], v[3], v[4], v[5], scale(v[0]));
         });
       };
-      // Stored on the way: z, h, y; and dbranch, dz, dx backward.
+      // Stored in bfloat16: z, h, y; in the backward pass dbranch, dz, dx.
       compare("mlp_residual", mlp(ops::mlp_residual), mlp(ops::reference::mlp_residual),
               {Input::activation({s.batch, s.tokens, s.in}, 8), Input::weight({s.out, s.in}, 9),
                Input::weight({s.out}, 10), Input::weight({s.in, s.out}, 11),
@@ -130,7 +130,7 @@ TEST(OpParity, Attention) {
       return Op(
           [op, s](Context& c, const std::vector<Variable>& v) { return op(c, v[0], s.heads); });
     };
-    // Stored in bfloat16: probabilities, out; and ds, dqkv backward.
+    // Stored in bfloat16: probabilities and out; in the backward pass ds and dqkv.
     compare("attention", on([](Context& c, const Variable& qkv, std::int64_t heads) {
               return ops::attention(c, qkv, heads);
             }),
@@ -152,7 +152,7 @@ TEST(OpParity, QueryAttention) {
         return op(c, v[0], v[1], s.heads);
       });
     };
-    // Stored in bfloat16: out, and the gradients.
+    // Stored in bfloat16: out and the gradients.
     compare("query_attention", on(ops::query_attention), on(ops::reference::query_attention),
             {Input::activation({s.batch, s.queries, s.heads * s.head_dim}, 14, 2),
              Input::activation({s.batch, s.tokens, 2 * s.heads * s.head_dim}, 15, 2)},
@@ -171,8 +171,9 @@ TEST(OpParity, AttentionOnGrid) {
         return op(c, v[0], s.heads, v[1], s.height, s.width);
       });
     };
-    // Weights that look nearby, as they do when they start: where one key is certain, ds is the
-    // rounding of what cancels. Their gradient sums ds of all pairs of tokens in all images.
+    // Weights that attend to near tokens, as at the start of training. Where one key has all the
+    // weight, ds is the rounding of terms that cancel. The weight gradient sums ds over all pairs
+    // of tokens in all images.
     compare("attention_on_grid", on(ops::attention_on_grid), on(ops::reference::attention_on_grid),
             {Input::activation({s.batch, tokens, 3 * s.heads * s.head_dim}, 14, 2),
              Input::weight({s.heads, 3}, 16, 0.5, -0.6)},
@@ -275,7 +276,7 @@ TEST(OpParity, Losses) {
   }
 }
 
-// bfloat16 products use the low-precision copy of the weights when there is one.
+// bfloat16 products use the low-precision copy of the weights if there is one.
 TEST(OpParity, LowPrecisionCopiesAreUsed) {
   Context ctx;
   Variable x(test::as(Input::activation({2, 3, 8}, 24).value, DType::kBFloat16));

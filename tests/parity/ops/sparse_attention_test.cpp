@@ -1,5 +1,5 @@
-// Attention over padded sequences, dense and sparse, in float32 and bfloat16 against its reference,
-// dense attention with a mask, in float64.
+// Compares attention over padded sequences, dense and sparse, in float32 and bfloat16 with its
+// reference, dense attention with a mask, in float64.
 #include "op_runs.h"
 #include "sparse_attention_cases.h"
 
@@ -19,7 +19,7 @@ void compare(const std::string& name, const Op& fused, const Op& reference,
                      name + " float64");
   test::expect_close(test::run_op(fused, inputs, DType::kFloat32, base), want, 1e-5,
                      name + " float32");
-  // Stored in bfloat16: keys divided by their norms, probabilities, out; and ds, dqkv backward.
+  // Stored in bfloat16: normalized keys, probabilities, out; in the backward pass ds and dqkv.
   test::expect_close(test::run_op(fused, inputs, DType::kBFloat16, base), want,
                      test::bfloat16_tolerance(5), name + " bfloat16");
 }
@@ -58,7 +58,7 @@ TEST(SparseAttentionParity, Blocks) {
     const std::string name = variant == SparseVariant::kLra ? "lra" : "clean";
     compare({name, 2, 2, 32, test::pattern_options(640, 2, 64, 3, variant), {640, 333}});
     compare({name + ", odd", 1, 3, 20, test::pattern_options(307, 3, 16, 2, variant), {}});
-    // Rows that see more keys than are taken at a time.
+    // Rows that attend to more keys than are processed at a time.
     compare({name + ", long rows", 1, 1, 16, test::pattern_options(1090, 1, 96, 3, variant), {}});
   }
 }
@@ -80,7 +80,7 @@ TEST(SparseAttentionParity, Hashes) {
     const std::string name = variant == SparseVariant::kLra ? "lra" : "clean";
     compare({name, 2, 203, 2, 16, 1, 10, variant, {203, 120}});
     compare({name + ", rounds", 1, 150, 2, 16, 2, 6, variant, {}});
-    // Chunks of more keys than are taken at a time.
+    // Chunks with more keys than are processed at a time.
     compare({name + ", long chunks", 1, 620, 1, 8, 1, 2, variant, {}});
   }
 }
