@@ -1,4 +1,4 @@
-// The gradients of models of the other families.
+// Gradients of models of the other families.
 #include <gtest/gtest.h>
 
 #include "model_gradients.h"
@@ -7,7 +7,7 @@
 namespace dtn {
 namespace {
 
-// As in an evaluation, where BatchNorm is folded into the layer ahead of it.
+// As in an evaluation: BatchNorm is folded into the layer before it.
 TEST(FamilyGradients, WithSettledStatistics) {
   for (const ModelConfig& c : test::tiny_models()) {
     SCOPED_TRACE(test::title_of(c));
@@ -22,7 +22,7 @@ TEST(FamilyGradients, WithTheStatisticsOfTheBatch) {
   }
 }
 
-// With drop path, too, and blocks that are run again.
+// Also with drop path, and with recomputed blocks.
 TEST(FamilyGradients, WithCheckpointedBlocks) {
   for (ModelConfig c : test::tiny_models()) {
     SCOPED_TRACE(test::title_of(c));

@@ -1,4 +1,4 @@
-// The gradients of vision transformers.
+// Gradients of vision transformers.
 #include "model_gradients.h"
 
 namespace dtn {

@@ -1,5 +1,5 @@
-// Every conditional normalizer against central differences in float64, with respect to the input,
-// the condition and every parameter; what stands beside them, too.
+// Checks every conditional normalizer against central differences in float64, with respect to the
+// input, the condition and every parameter. Also checks the gate and the moment shortcut.
 #include "conditional_cases.h"
 #include "dtn/autograd/gradcheck.h"
 #include "dtn/ops/drop.h"
@@ -17,7 +17,7 @@ const TokenGrid kGrid{3, 4};
 using Piece =
     std::function<Variable(Context&, ConditionalNormalizer&, const Variable& x, const Condition&)>;
 
-// `f` of x, further inputs, and every parameter of the store.
+// Checks the gradients of `f` with respect to all inputs and to every parameter of the store.
 void check_all(const std::string& name, ParameterStore& store, std::vector<Tensor> inputs,
                const std::function<Variable(Context&, const std::vector<Variable>&)>& f,
                bool training = false) {
@@ -70,7 +70,7 @@ TEST_P(ConditionalGradients, WithAGradientThatWaitsAtTheInput) {
         });
 }
 
-// Only the parameters train, or only the condition: nobody asks for the rest.
+// Each gradient is the same whether x, the condition, both or neither need gradients.
 TEST_P(ConditionalGradients, ReachWhatIsAskedFor) {
   const ConditionalCase& c = GetParam();
   Tensor values = test::condition_values(c, kBatch, kGrid.tokens(), kChannels);
@@ -85,7 +85,7 @@ TEST_P(ConditionalGradients, ReachWhatIsAskedFor) {
       Variable x(random_tensor({kBatch, kGrid.tokens(), kChannels}, 1, 1.5), wants_x);
       Variable v = values.defined() ? Variable(values, wants_condition) : Variable();
       Variable y = built->norm->forward(ctx, x, kGrid, test::make_condition(c, kBatch, v));
-      if (!y.requires_grad()) continue;  // nothing of it trains
+      if (!y.requires_grad()) continue;  // nothing to train
       tape.backward(y, random_tensor(y.shape(), 2));
       parameters.push_back(test::doubles(built->store.gradients()));
       if (wants_condition && v.defined()) conditions.push_back(test::doubles(v.grad()));
@@ -98,7 +98,7 @@ TEST_P(ConditionalGradients, ReachWhatIsAskedFor) {
 INSTANTIATE_TEST_SUITE_P(All, ConditionalGradients, testing::ValuesIn(test::conditional_cases()),
                          [](const auto& each) { return each.param.name; });
 
-// adaLN-Zero: the gated branch.
+// The gated branch of adaLN-Zero.
 TEST(ConditionalGradientsOf, AGate) {
   for (bool fused : {true, false}) {
     ParameterStore store;
@@ -121,7 +121,7 @@ TEST(ConditionalGradientsOf, AGate) {
   }
 }
 
-// The whole way around: an encoder's moments through the shortcut to a decoder's features.
+// The whole path: moments of an encoder go through the shortcut to features of a decoder.
 TEST(ConditionalGradientsOf, TheDynamicMomentShortcut) {
   for (bool fused : {true, false}) {
     ParameterStore store;

@@ -1,6 +1,6 @@
-// Every normalizer of the registry, with the values of its options, against central
-// differences in float64: the fused forward pass and the reference, with respect to the input and
-// every parameter.
+// Checks every normalizer of the registry, with the values of its options, against central
+// differences in float64. Covers the fused forward pass and the reference, with respect to the
+// input and every parameter.
 #include "dtn/autograd/gradcheck.h"
 #include "dtn/ops/drop.h"
 #include "dtn/ops/linear.h"
@@ -13,7 +13,7 @@ using test::BuiltNorm;
 using test::NormCase;
 using test::random_tensor;
 
-const NormShape kShape{10, 5, 1e-3};  // two channels per head; a head that Eq. 7 leaves over
+const NormShape kShape{10, 5, 1e-3};  // two channels per head; Eq. 7 leaves one head over
 constexpr std::int64_t kBatch = 2;
 
 NormShape shape_on(const TokenGrid& grid) {
@@ -22,7 +22,7 @@ NormShape shape_on(const TokenGrid& grid) {
   return shape;
 }
 
-// Up to three grids; the last has sides that pools of 2 divide.
+// Returns up to three grids; the sides of the last one are multiples of 2.
 std::vector<TokenGrid> grids(const NormCase& c) {
   std::vector<TokenGrid> all;
   for (TokenGrid grid : {TokenGrid{3, 4}, TokenGrid{1, 7}, TokenGrid{5, 5}, TokenGrid{4, 6}}) {
@@ -34,7 +34,8 @@ std::vector<TokenGrid> grids(const NormCase& c) {
 
 using Piece = std::function<Variable(Context&, Normalizer&, const Variable& x)>;
 
-// Checks with respect to x and all parameters that can matter. Those that cannot must get nothing.
+// Checks the gradients of x and of all parameters with an effect. The other parameters must get no
+// gradient.
 void check(const NormCase& c, const TokenGrid& grid, const Piece& piece) {
   if (c.training && test::schema_of(c).approximate_gradient) GTEST_SKIP() << "no exact gradient";
   test::Threads one(1);  // thousands of tiny passes
@@ -84,8 +85,8 @@ TEST_P(NormGradients, OfTheReference) {
   }
 }
 
-// x also goes around the norm, so a gradient waits at x: in memory shared with others, then in
-// memory of its own.
+// x also bypasses the norm, so x already has a gradient in the backward pass: first in shared
+// memory, then in separate memory.
 TEST_P(NormGradients, WithAGradientThatWaitsAtTheInput) {
   TokenGrid grid = grids(GetParam()).front();
   check(GetParam(), grid, [&](Context& ctx, Normalizer& norm, const Variable& x) {
@@ -108,7 +109,7 @@ std::string name_of_case(const testing::TestParamInfo<NormCase>& each) {
 INSTANTIATE_TEST_SUITE_P(Registry, NormGradients, testing::ValuesIn(test::norm_cases()),
                          name_of_case);
 
-// Sequences of 7 and 4 tokens, of which pads take the place of three.
+// Sequences of 7 and 4 tokens; the second one has three tokens of padding.
 TokenGrid padded_line() { return {1, 7, 0, Tensor::from<std::int64_t>({7, 4}, {kBatch})}; }
 
 std::vector<NormCase> cases_with_lengths() {
@@ -134,7 +135,7 @@ TEST_P(PaddedNormGradients, AreThoseOfTheTokensThatCount) {
 INSTANTIATE_TEST_SUITE_P(Registry, PaddedNormGradients, testing::ValuesIn(cases_with_lengths()),
                          name_of_case);
 
-// At fixed lambda 0 everything comes from the statistics across tokens, at 1 nothing does.
+// With fixed lambda 0 all statistics are across tokens; with lambda 1 none are.
 TEST(DtnGradients, AtTheEndsOfLambda) {
   TokenGrid grid{3, 4};
   for (const char* variant : {"paper", "official"}) {
@@ -160,7 +161,7 @@ TEST(DtnGradients, AtTheEndsOfLambda) {
   }
 }
 
-// Nobody wants dx when the norm is the first thing that trains.
+// dx is not needed if the norm is the first layer that trains.
 TEST_P(NormGradients, ReachTheParametersWithoutAnInputGradient) {
   TokenGrid grid = grids(GetParam()).front();
   auto with = test::build_norm(GetParam().config, shape_on(grid), DType::kFloat64);

@@ -1,5 +1,5 @@
-// PowerNorm's backward pass in training is an approximation on purpose. Where it has nothing to
-// approximate, after the warmup and before anything is gathered, it is the derivative.
+// In training, PowerNorm's backward pass is an approximation by design. It is exact where it
+// approximates nothing: after the warm-up and before any running mean is gathered.
 #include "dtn/autograd/gradcheck.h"
 #include "norm_cases.h"
 
@@ -37,7 +37,7 @@ TEST(PowerNormGradients, AreExactWhereNothingIsApproximated) {
   const GradcheckResult exact = check_training(5, 0);
   EXPECT_LE(exact.max_relative_error, 1e-6) << exact.worst;
   EXPECT_GT(exact.smallest_gradient, 0);
-  // In the warmup psi moves with x, and a running mean changes dx.
+  // During the warm-up psi changes with x, and a running mean changes dx.
   EXPECT_GT(check_training(6, 0).max_relative_error, 1e-3);
   EXPECT_GT(check_training(5, 0.1).max_relative_error, 1e-3);
 }

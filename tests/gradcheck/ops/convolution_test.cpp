@@ -1,4 +1,5 @@
-// Convolutions and poolings of tokens, and their references, against central differences in float64.
+// Checks convolutions and poolings of tokens, and their references, against central differences in
+// float64.
 #include "dtn/ops/convolution.h"
 
 #include "gradcheck/ops/op_gradients.h"

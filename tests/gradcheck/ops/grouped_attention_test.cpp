@@ -1,4 +1,4 @@
-// Attention inside groups and its reference against central differences in float64.
+// Checks attention inside groups and its reference against central differences in float64.
 #include "dtn/ops/grouped_attention.h"
 
 #include "gradcheck/ops/op_gradients.h"
@@ -36,7 +36,7 @@ TEST(GroupedAttentionGradients, OfEveryModel) {
   check(test::t2t_case(2, 7, 4, 0.3));
 }
 
-// One of the inputs may be fixed.
+// All inputs except one may be fixed.
 TEST(GroupedAttentionGradients, OfSomeInputs) {
   const GroupedCase c = test::levit_shrink_case(2, 4, 9, 3, 2, 5);
   const std::vector<Tensor> inputs = inputs_of(c);

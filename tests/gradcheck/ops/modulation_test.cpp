@@ -1,4 +1,4 @@
-// Operations with gains and shifts from elsewhere, activation functions and gathers, and their
+// Checks operations with gains and shifts as inputs, activation functions and gathers, and their
 // references, against central differences in float64.
 #include "dtn/ops/modulation.h"
 
@@ -29,7 +29,7 @@ auto of_three(Variable (*op)(Context&, const Variable&, const Variable&, const V
 constexpr double kEps = 1e-3;
 
 TEST(ModulationGradients, ModulatedLayerNorm) {
-  for (std::int64_t tokens : {1, 5, 11}) {  // less than a group of rows, and a rest behind one
+  for (std::int64_t tokens : {1, 5, 11}) {  // less than a group of rows; a group and a remainder
     std::vector<Tensor> inputs = {random_tensor({3, tokens, 7}, 1, 1.5), random_tensor({3, 14}, 2)};
     check_both(
         cat("modulated_layer_norm of ", tokens),
@@ -47,8 +47,8 @@ TEST(ModulationGradients, ModulatedLayerNorm) {
   }
 }
 
-// Everything a standardized token hands out, and each part alone: what is not used gets no
-// gradient, and must not stop the others'.
+// All outputs of a standardized token, and each output alone. Unused outputs get no gradient and
+// must not stop the gradients of the others.
 TEST(ModulationGradients, StandardizedTokens) {
   std::vector<Tensor> inputs = {random_tensor({2, 3, 7}, 3, 1.5)};
   for (auto standardize : {&ops::standardize_tokens, &ops::reference::standardize_tokens}) {

@@ -1,4 +1,4 @@
-// Operations against central differences in float64.
+// Checks operations against central differences in float64.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,7 @@ inline void check(const std::string& name, const Op& op, const std::vector<Tenso
   EXPECT_GT(r.smallest_gradient, 0) << name;
 }
 
-// A fused operation, which is one node of the tape, and its reference.
+// Checks a fused operation, which is one node of the tape, and its reference.
 inline void check_both(const std::string& name, const Op& fused, const Op& reference,
                        const std::vector<Tensor>& inputs, const Context& base = {}) {
   check(

@@ -1,5 +1,5 @@
-// Every fused operation and its reference against central differences in float64. The fused kernels
-// are templates that float64 runs as well; a fused operation is one node of the tape.
+// Checks every fused operation and its reference against central differences in float64. The fused
+// kernels are templates that also run in float64. A fused operation is one node of the tape.
 #include "dtn/ops/attention.h"
 #include "dtn/ops/drop.h"
 #include "dtn/ops/linear.h"
@@ -27,7 +27,7 @@ Context training() {
   return ctx;
 }
 
-// Drop-path scales of three samples, one of them dropped.
+// Drop-path scales of three samples; one sample is dropped.
 Tensor some_scales() { return Tensor::from<double>(std::vector<double>{1.25, 0, 1.25}, {3}); }
 
 TEST(OpGradients, Linear) {
@@ -45,7 +45,7 @@ TEST(OpGradients, Linear) {
   }
 }
 
-// Rows of one weight used apart: their gradients meet in one buffer.
+// Rows of one weight, used separately: their gradients are accumulated in one buffer.
 TEST(OpGradients, LinearRows) {
   std::vector<Tensor> with_bias = {random_tensor({3, 5, 7}, 1), random_tensor({6, 7}, 2),
                                    random_tensor({6}, 3)};
@@ -196,7 +196,7 @@ TEST(OpGradients, Losses) {
   labels.labels = smooth.labels =
       Tensor::from<std::int64_t>(std::vector<std::int64_t>{6, 0, 3}, {3});
   smooth.smoothing = 0.1;
-  auto shared = smooth;  // mixed with another class, not at all, with the same class
+  auto shared = smooth;  // mixed with another class, unmixed, mixed with the same class
   shared.partner_labels = Tensor::from<std::int64_t>(std::vector<std::int64_t>{2, 5, 3}, {3});
   shared.label_share = Tensor::from<float>(std::vector<float>{0.3f, 1, 0.6f}, {3});
   soft.soft = random_tensor({3, 7}, 19, 0.5, 0.5);  // need not sum to 1: gradients must still hold
@@ -229,7 +229,7 @@ TEST(OpGradients, Losses) {
   }
 }
 
-// Soft answers take several operations.
+// Soft answers consist of several operations.
 TEST(OpGradients, Distillation) {
   const Tensor teacher = random_tensor({3, 7}, 40, 3);
   for (const ops::DistillOptions& how :
@@ -282,8 +282,8 @@ TEST(OpGradients, Tokens) {
   check_both("mean_token", one(ops::mean_token), one(ops::reference::mean_token), {tokens});
 }
 
-// x reaches the norm and goes around it, so a gradient waits at x when the norm's backward pass
-// runs: once in memory shared with others, once in memory of its own.
+// x is the input of the norm and also bypasses it, so x already has a gradient when the norm's
+// backward pass runs: once in shared memory, once in separate memory.
 TEST(OpGradients, LayerNormAddsTheWaitingGradient) {
   std::vector<Tensor> inputs = {random_tensor({2, 3, 8}, 30), random_tensor({8}, 31, 0.5, 1),
                                 random_tensor({8}, 32)};
@@ -302,8 +302,8 @@ TEST(OpGradients, LayerNormAddsTheWaitingGradient) {
       inputs);
 }
 
-// A branch that ends in a linear layer, whose bias has its gradient from the norm's backward pass, and
-// that others see too, before the sum and after it.
+// A branch that ends in a linear layer. The norm's backward pass computes the gradient of its bias.
+// Other operations also read the branch, before or after the sum.
 TEST(OpGradients, ResidualLayerNormOfALinearBranch) {
   const std::vector<Tensor> inputs = {random_tensor({3, 4, 5}, 44), random_tensor({5, 5}, 45),
                                       random_tensor({5}, 46), random_tensor({5}, 47, 0.5, 1),
@@ -324,8 +324,8 @@ TEST(OpGradients, ResidualLayerNormOfALinearBranch) {
   }
 }
 
-// The end of a branch and the norm that follows: the sum is used again, by the next branch's
-// residual, and the norm's backward pass makes what reaches this branch.
+// The end of a branch and the norm after it. The sum is used again as the next residual, and the
+// norm's backward pass computes the gradient of this branch.
 TEST(OpGradients, ResidualLayerNorm) {
   std::vector<Tensor> inputs = {random_tensor({3, 4, 7}, 40), random_tensor({3, 4, 7}, 41),
                                 random_tensor({7}, 42, 0.5, 1), random_tensor({7}, 43)};

@@ -1,4 +1,4 @@
-// Every primitive operation against central differences.
+// Checks every primitive operation against central differences.
 #include "dtn/autograd/gradcheck.h"
 #include "primitive_cases.h"
 

@@ -1,5 +1,5 @@
-// Attention over padded sequences, dense and sparse, and the references, against central differences
-// in float64.
+// Checks attention over padded sequences, dense and sparse, and the references against central
+// differences in float64.
 #include "gradcheck/ops/op_gradients.h"
 #include "sparse_attention_cases.h"
 
@@ -64,8 +64,9 @@ TEST(HashedAttentionGradients, WithPads) {
   check({"lengths, three rounds", 2, 14, 1, 3, 3, 4, SparseVariant::kClean, {9, 6}});
 }
 
-// Each chunk is one token, which sees the one before; the first, whose neighbour is empty, sees itself
-// alone, and is seen. All weights are 1: there is no gradient but that of v.
+// Each chunk is one token, which attends to the token before it. The neighbour of the first token
+// is empty, so this token attends to itself alone; the next token attends to it. All weights are 1,
+// so only v has a gradient.
 TEST(HashedAttentionGradients, OfWhatSeesItselfAloneAndIsSeen) {
   const HashedCase c{"a token a chunk", 1, 5, 1, 3, 1, 6, SparseVariant::kClean, {}};
   const Variable qk(c.qk(2e-3));
