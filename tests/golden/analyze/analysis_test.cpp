@@ -1,4 +1,4 @@
-// Every number of an analysis against what PyTorch says in float64, from
+// Compares every number of an analysis with PyTorch in float64. The expected values are in
 // tests/golden/data/analysis.json, which tests/golden/make_analysis_goldens.py writes.
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -11,7 +11,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kImages = 18;  // more than a batch
-constexpr double kTolerance = 1e-4;   // of the largest value of a key, where that is above 1
+// Relative to the largest value of a key, if that is above 1.
+constexpr double kTolerance = 1e-4;
 
 ModelConfig small_model(const std::string& norm) {
   ModelConfig c;
@@ -51,7 +52,7 @@ double largest(const Json& value) {
   return most;
 }
 
-// Of `found`, a list may go on where `wanted` ends with pca_points alone.
+// Compares two analyses. Only lists of pca_points may be longer in `found` than in `wanted`.
 void expect_same(const Json& found, const Json& wanted, const std::string& where, double bound) {
   ASSERT_EQ(found.is_number(), wanted.is_number()) << where;
   if (wanted.is_number()) {

@@ -1,4 +1,4 @@
-// Reads what make_pillow_fixtures.py wrote.
+// Reads the files that make_pillow_fixtures.py wrote.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ inline std::vector<std::byte> image_bytes(const std::string& name) {
   return read_file(path("images/" + name));
 }
 
-// The script's pixel_values().
+// Same as pixel_values() of the script.
 inline Image procedural_image(std::uint32_t seed, int width, int height, int channels = 3) {
   Image image{width, height, channels, {}};
   std::uint32_t index = 0;

@@ -1,4 +1,4 @@
-// Narrow LeViTs, ResNets, RegNetYs and T2T-ViTs against PyTorch's, from
+// Compares narrow LeViTs, ResNets, RegNetYs and T2T-ViTs with PyTorch's. The expected values are in
 // tests/golden/data/convolutional.txt, which make_convolutional_goldens.py writes.
 #include <algorithm>
 
@@ -20,7 +20,7 @@ const std::vector<golden::Case>& networks() {
   return all;
 }
 
-// The file has 9 digits. Of sums of up to 3312 products, some fifty one behind the other.
+// The file has 9 digits. Sums have up to 3312 products; about fifty sums follow one another.
 TEST(ConvolutionalNetworks, ComputeTheSame) {
   for (const golden::Case& c : networks()) {
     for (const DType dtype : {DType::kFloat64, DType::kFloat32}) {
@@ -36,8 +36,8 @@ TEST(ConvolutionalNetworks, ComputeTheSame) {
   }
 }
 
-// What a model is saved as, PyTorch's loads: under the same names, but for LeViT's, which are the
-// authors' and not timm's.
+// PyTorch loads the saved models: the names are the same. LeViT is an exception: it uses the names
+// of its authors, not of timm.
 TEST(ConvolutionalNetworks, AreSavedUnderTheSameNames) {
   for (const golden::Case& c : networks()) {
     SCOPED_TRACE(c.name);

@@ -1,4 +1,4 @@
-// Narrow networks and what they compute, from files that make_timm_goldens.py writes.
+// Narrow networks and their outputs, from files that make_timm_goldens.py writes.
 #pragma once
 
 #include <fstream>
@@ -12,9 +12,9 @@ namespace dtn::golden {
 
 using test::Doubles;
 
-inline constexpr std::uint32_t kImages = 1000;  // their seed
+inline constexpr std::uint32_t kImages = 1000;  // seed of the images
 
-// The script's values().
+// Same as values() of the script.
 inline Doubles values(std::uint32_t seed, std::int64_t count, double scale, double shift) {
   Doubles out;
   for (std::uint32_t i = 0; i < count; ++i) {
@@ -30,8 +30,8 @@ inline Doubles values(std::uint32_t seed, std::int64_t count, double scale, doub
 struct Case {
   std::string name;
   ModelConfig model;
-  NamedTensors weights;  // under the names and in the shapes of timm's file
-  Shape shape;           // of the output
+  NamedTensors weights;  // with the names and shapes of timm's file
+  Shape shape;           // shape of the output
   Doubles output;
 };
 
@@ -51,7 +51,7 @@ inline void read_tensor(std::istream& words, Case& to) {
       name, test::from_doubles(values(seed, shape.numel(), scale, shift), shape, DType::kFloat32));
 }
 
-// Of a file in tests/golden/data.
+// Reads the cases of a file in tests/golden/data.
 inline std::vector<Case> read_cases(const std::string& file, const ConfigSchemas& schemas) {
   std::ifstream in(DTN_TESTS_FOLDER "/golden/data/" + file);
   EXPECT_TRUE(in.good());
@@ -76,7 +76,7 @@ inline std::vector<Case> read_cases(const std::string& file, const ConfigSchemas
   return read;
 }
 
-// The largest difference from the output, as a part of its largest value.
+// Returns the largest difference from the output, relative to the largest value of the output.
 inline double error_of(const Case& c, Classifier& model, DType dtype) {
   const Shape shape = {c.shape[0], 3, c.model.image_size.height, c.model.image_size.width};
   Context ctx = test::computing_in(dtype);

@@ -1,6 +1,7 @@
-// Narrow PVT, PVTv2 and Swin on wide images against PyTorch's, from tests/golden/data/stages.txt,
-// which make_timm_goldens.py writes: timm's networks under timm's names, and PVT, which timm lacks,
-// from its formulas; with LayerNorm and with DTN's formulas in its place.
+// Compares narrow PVT, PVTv2 and Swin on wide images with PyTorch's, with LayerNorm and with DTN's
+// formulas in its place. The expected values are in tests/golden/data/stages.txt, which
+// make_timm_goldens.py writes. They come from timm's networks under timm's names. timm has no PVT,
+// so PVT is computed from its formulas.
 #include "golden/models/network_cases.h"
 
 namespace dtn {
@@ -14,7 +15,7 @@ ConfigSchemas schemas() {
   return all;
 }
 
-// Of sums of up to 512 products, some thirty one behind the other. The file has 9 digits.
+// The file has 9 digits. Sums have up to 512 products; about thirty sums follow one another.
 double tolerance(DType dtype) {
   if (dtype == DType::kFloat64) return 1e-8;
   return 30 * test::unit_roundoff(DType::kFloat32) * std::sqrt(512.0);

@@ -1,5 +1,5 @@
-// Narrow networks with the options of public checkpoints against timm's, from
-// tests/golden/data/timm.txt, which make_timm_goldens.py writes.
+// Compares narrow networks that have the options of public checkpoints with timm's. The expected
+// values are in tests/golden/data/timm.txt, which make_timm_goldens.py writes.
 #include <set>
 
 #include "golden/models/network_cases.h"
@@ -19,8 +19,8 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-// Of sums of up to 768 products, eight one behind the other. The file has 9 digits, and timm
-// resizes positions in float32 whatever the model computes in.
+// The file has 9 digits. Sums have up to 768 products; eight sums follow one another. timm resizes
+// positions in float32 for every compute type.
 double tolerance(DType dtype, bool resized) {
   if (dtype == DType::kFloat64 && !resized) return 1e-8;
   return 8 * test::unit_roundoff(DType::kFloat32) * std::sqrt(768.0);
@@ -39,7 +39,7 @@ TEST(NetworksOfTimm, ComputeTheSame) {
   }
 }
 
-// What a model is saved as, timm loads with strict=True.
+// timm loads the saved models with strict=True.
 TEST(NetworksOfTimm, AreSavedUnderTimmsNames) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);

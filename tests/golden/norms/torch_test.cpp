@@ -1,4 +1,4 @@
-// Our normalizers against what PyTorch's compute, from tests/golden/data/norms.txt.
+// Compares our normalizers with PyTorch's. The expected values are in tests/golden/data/norms.txt.
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -13,7 +13,7 @@ using test::Doubles;
 constexpr std::int64_t kBatch = 3, kTokens = 7, kChannels = 12;
 const NormShape kShape{kChannels, 4, 1e-5};
 
-// The script's values().
+// Same as values() of the script.
 Doubles values(std::uint32_t seed, std::int64_t count, double scale = 1, double shift = 0) {
   Doubles out;
   for (std::uint32_t i = 0; i < count; ++i) {
