@@ -1,6 +1,6 @@
-// Tar archives, their kept indexes, packed files and the labels of ILSVRC2012: whatever bytes they
-// are, reading gives an error or places inside the file. The first byte says which; checksums are
-// made right, or nothing would come past them.
+// Fuzzes tar archives, their stored indexes, packed files and the labels of ILSVRC2012. For any
+// bytes, reading gives an error or positions inside the file. The first byte selects the format.
+// Checksums are corrected, because otherwise no damaged file would pass them.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

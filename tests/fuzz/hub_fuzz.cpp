@@ -1,5 +1,5 @@
 // libFuzzer target: any text as the config.json of a model's folder gives a config or a
-// ConfigError, and a config survives being written and read again.
+// ConfigError. Writing a config and reading it again does not change it.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// IDX files, plain and gzipped: anything but an array or a DataError is a bug.
+// IDX files, plain and gzipped: any result other than an array or a DataError is a bug.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Hostile image files through every decoder: whole, a region, at each scale, and on to the input of
-// a model. Errors only, and memory within the limits.
+// Feeds hostile image files to every decoder: whole, a region, at each scale, and the conversion to
+// a model's input. Only errors are allowed, and memory stays within the limits.
 #include <zlib.h>
 
 #include <array>
@@ -24,10 +24,10 @@ dtn::Transform make_transform(int channels, bool training) {
   return dtn::Transform(data, augment, 12, channels, training, kLimits);
 }
 
-// What decodes has the size it should have.
+// Checks that a decoded image has the expected size.
 void decode(std::span<const std::byte> bytes, std::uint32_t choice) {
   static const std::string name = "fuzz";
-  static dtn::Image image;  // reused, as by a worker
+  static dtn::Image image;  // reused, as in a worker
   const auto mode = static_cast<dtn::ColorMode>(choice % 3);
   const dtn::ImageInfo info = dtn::read_image_info(bytes, name, kLimits);
   const dtn::ImageRegion middle{info.width / 3, info.height / 3, info.width - info.width / 3,
@@ -49,7 +49,7 @@ void transform(std::span<const std::byte> bytes, std::uint32_t choice) {
   transforms[choice % 4].decode_and_apply(bytes, name, {1, 2, choice}, workspace, out.data());
 }
 
-// Makes the checksums of a PNG right, or no damage would come past them.
+// Corrects the checksums of a PNG, because otherwise no damaged file would pass them.
 void mend_checksums(std::vector<std::byte>& file) {
   constexpr std::size_t kSignature = 8, kOverhead = 12;
   if (file.size() < kSignature || std::memcmp(file.data(), "\x89PNG", 4) != 0) return;

@@ -1,5 +1,5 @@
-// Files of ListOps: anything but sequences of known words, with digits for labels, or a DataError is
-// a bug; and what was read survives being written.
+// ListOps files: any result other than sequences of known words with digits as labels, or a
+// DataError, is a bug. Writing the sequences and reading them again does not change them.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Feeds arbitrary bytes to the safetensors parser. Whatever loads must be readable to its last
+// Feeds arbitrary bytes to the safetensors parser. Every loaded tensor must be readable to its last
 // byte.
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// libFuzzer target: any text gives a config or a ConfigError, and a config survives being written
-// and read again. A NUL byte splits the input into the text and --set overrides. A text with
+// libFuzzer target: any text gives a config or a ConfigError. Writing a config and reading it again
+// does not change it. A NUL byte splits the input into the text and --set overrides. A text with
 // variants is also read as a sweep.
 #include <sys/mman.h>
 #include <unistd.h>
@@ -15,7 +15,7 @@
 #include "dtn/core/check.h"
 #include "unit/config/fake_norms.h"
 
-// From a file in memory.
+// Reads a sweep from a file in memory.
 static void read_sweep(const std::string& text, const std::vector<std::string>& overrides,
                        const dtn::ConfigSchemas& schemas) {
   static const int file = memfd_create("sweep.yaml", 0);
