@@ -1,5 +1,5 @@
-// Writes the report of a made-up analysis of ViT-S* with LayerNorm and with DTN, and its pictures:
-// example_report FOLDER. One of the names tries to be a script.
+// Writes the report of a synthetic analysis of ViT-S* with LayerNorm and with DTN, and its figures:
+// example_report FOLDER. One of the names contains a script, which must be escaped.
 #include <cstdio>
 #include <filesystem>
 

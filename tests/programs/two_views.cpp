@@ -1,4 +1,4 @@
-// A program of one's own that knows one task more than ours; tests/e2e/own_task.sh runs it.
+// A user's program with one additional task; tests/e2e/own_task.sh runs it.
 #include "dtn/app/train_main.h"
 #include "two_views_task.h"
 
