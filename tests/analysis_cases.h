@@ -1,4 +1,4 @@
-// Small models and images as files, for tests of what dtn-analyze says of them.
+// Small models and images as files, for tests of dtn-analyze.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@
 
 namespace dtn::test {
 
-// Uniform in [-1, 1), exact in float32, as values() of the golden scripts.
+// Uniform in [-1, 1), exact in float32; equal to values() of the golden scripts.
 inline std::vector<double> script_values(std::uint32_t seed, std::int64_t count) {
   std::vector<double> out;
   for (std::uint32_t i = 0; i < static_cast<std::uint32_t>(count); ++i) {
@@ -28,7 +28,8 @@ inline std::vector<double> script_values(std::uint32_t seed, std::int64_t count)
   return out;
 }
 
-// Fills every tensor of the model by its place among the names; gains and variances lie around 1.
+// Fills every tensor of the model with values that follow from its position among the sorted names.
+// Gains and variances are around 1.
 inline void fill_by_place(ParameterStore& store) {
   NamedTensors tensors;
   for (const Parameter& p : store.parameters()) tensors.emplace_back(p.name, p.variable.value());
@@ -45,7 +46,7 @@ inline void fill_by_place(ParameterStore& store) {
   }
 }
 
-// A folder for a test's files, gone with it.
+// Fixture with a folder for the files of a test; the folder is removed after the test.
 class AnalysisFiles : public testing::Test {
  protected:
   void SetUp() override {
@@ -55,7 +56,7 @@ class AnalysisFiles : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  // A model whose weights are filled in by `fill`, as a file of weights.
+  // Writes a file of weights of a model, which `fill` sets.
   template <class Fill>
   AnalysisSubject subject(const std::string& name, const ModelConfig& model, Fill&& fill) const {
     AnalysisSubject subject;
@@ -74,7 +75,7 @@ class AnalysisFiles : public testing::Test {
     return subject(name, model, fill_by_place);
   }
 
-  // Images of script_values(seed), and labels 0, 1, ... unless there are no classes.
+  // Writes images of script_values(seed), and labels 0, 1, ... unless `classes` is 0.
   std::string inputs(const ModelConfig& model, std::int64_t count, int classes,
                      std::uint32_t seed = 7) const {
     const Shape shape{count, model.channels, model.image_size.height, model.image_size.width};

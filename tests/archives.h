@@ -27,8 +27,7 @@ class TarFile {
     std::snprintf(&h[148], 8, "%06o", sum);
   }
 
-  // Any header, with what `change` does to it before (or, when it returns true, after) the checksum
-  // is made.
+  // Adds a member. `change` may edit its header before the checksum is computed.
   TarFile& add(const std::string& name, std::string_view content, char type = '0',
                const std::function<void(Header&)>& change = {}) {
     Header h{};

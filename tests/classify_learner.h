@@ -1,4 +1,4 @@
-// A learner of classes that brings its task along.
+// A classification learner that owns its task.
 #pragma once
 
 #include "dtn/tasks/classify.h"
@@ -6,7 +6,7 @@
 
 namespace dtn::test {
 
-// A base, so that the task is there before the learner, and longer.
+// A base class, so that the task is constructed before the learner and destroyed after it.
 struct ClassifyHolder {
   ClassifyHolder(const ExperimentConfig& config, Device device) : classify(config, device) {}
   Classify classify;

@@ -20,7 +20,7 @@ struct ConditionalCase {
       make;
   bool training = false;          // with the statistics of the batch
   bool wide = false;              // the condition has as many channels as x
-  std::int64_t extra_tokens = 0;  // that the condition has beyond those of x
+  std::int64_t extra_tokens = 0;  // tokens of the condition beyond those of x
 };
 
 inline std::vector<ConditionalCase> conditional_cases() {
@@ -91,7 +91,8 @@ struct BuiltConditional {
   std::unique_ptr<ConditionalNormalizer> norm;
 };
 
-// Parameters at their initial values plus noise, buffers as if training had moved them.
+// Builds a normalizer. Parameters have their initial values plus noise; buffers have values as
+// after training.
 inline std::unique_ptr<BuiltConditional> build_conditional(const ConditionalCase& c,
                                                            std::int64_t channels, DType dtype,
                                                            double noise = 0.3) {
@@ -107,7 +108,7 @@ inline std::unique_ptr<BuiltConditional> build_conditional(const ConditionalCase
       moved[i] += element(shift, static_cast<std::int64_t>(i));
       if (positive) moved[i] = std::abs(moved[i]);
     }
-    // Through bfloat16, so that every type holds the same numbers.
+    // Rounded to bfloat16, so that every type has the same numbers.
     assign(value, from_doubles(moved, value.shape(), DType::kBFloat16));
   };
   for (Parameter& p : built->store.parameters()) move(p.variable.value(), false);
@@ -116,7 +117,7 @@ inline std::unique_ptr<BuiltConditional> build_conditional(const ConditionalCase
   return built;
 }
 
-// What the condition is made of, float64; undefined for an index or none.
+// Returns the values of the condition in float64; undefined for an index or no condition.
 inline Tensor condition_values(const ConditionalCase& c, std::int64_t batch, std::int64_t tokens,
                                std::int64_t channels) {
   const std::int64_t size = c.wide ? channels : kConditionSize;

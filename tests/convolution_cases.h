@@ -1,5 +1,5 @@
-// Convolutions of tokens to try kernels on, and what they should give, by loops over their formula
-// in float64.
+// Convolutions of tokens for kernel tests, and their expected results, computed in float64 by loops
+// over the formula.
 #pragma once
 
 #include "kernels/conv/convolution.h"
@@ -9,10 +9,10 @@ namespace dtn::test {
 
 struct ConvolutionCase {
   const char* name;
-  ConvolutionShape shape;  // of any type
+  ConvolutionShape shape;  // for any type
 };
 
-// grid, kernel, stride, padding along height and width.
+// Returns the window of a grid, with kernel, stride and padding along height and width.
 inline Window window_of(std::int64_t height, std::int64_t width, std::int64_t kernel_h,
                         std::int64_t kernel_w, std::int64_t stride_h, std::int64_t stride_w,
                         std::int64_t pad_h, std::int64_t pad_w) {
@@ -73,7 +73,7 @@ inline std::vector<ConvolutionCase> depthwise_cases() {
   };
 }
 
-// What a case is computed from and its results; float64, inputs such that every type holds them.
+// Inputs and results of a case in float64. Every type represents the inputs exactly.
 struct ConvolutionValues {
   Tensor x, weight, bias, dy;
   Doubles y, dx, dweight, dbias;
@@ -127,7 +127,7 @@ struct ConvolutionValues {
   }
 };
 
-// Terms of the longest sum of each result.
+// Number of terms of the longest sum of each result.
 inline std::int64_t terms_of_y(const ConvolutionShape& s) {
   return s.channels_of_group() * s.taps() + 1;
 }

@@ -1,5 +1,5 @@
-// Dynamic Token Normalization straight from its formulas (see src/kernels/dtn/dtn_norm.h and
-// dtn_dense.h), with dense position matrices in float64: the oracle of the tests. It shares nothing
+// Dynamic Token Normalization directly from its formulas (see src/kernels/dtn/dtn_norm.h and
+// dtn_dense.h), with dense position matrices in float64: the oracle of the tests. It shares no code
 // with src/.
 #pragma once
 
@@ -20,8 +20,8 @@ struct DenseDtn {
   Doubles lambda_mean{}, lambda_var{};  // [H]
   Doubles pos_weight{};                 // [H, 3]: x, y, d
   int pool = 1;                         // T' = T / pool^2 cells
-  Doubles position_table{};             // [H, T', T'] logits: instead of pos_weight, unless empty
-  int band = 0;                         // equal weights within (band - 1) / 2: instead, unless 0
+  Doubles position_table{};             // [H, T', T'] logits; replaces pos_weight unless empty
+  int band = 0;                         // equal weights within (band - 1) / 2; replaces it unless 0
 
   struct Gradients {
     Doubles x, weight, bias, lambda_mean, lambda_var, pos_weight, position_table{};
@@ -84,7 +84,7 @@ struct DenseDtn {
           du[at(b, t, c)] += dxhat * p.r;
         }
       }
-      Doubles dcell(N * D);  // of the cells' averages
+      Doubles dcell(N * D);  // gradient of the cells' averages
       for (int i = 0; i < N; ++i) {
         Doubles dp(N);
         double dot = 0;
@@ -136,11 +136,11 @@ struct DenseDtn {
     return g;
   }
 
-  // How large the terms of the gradient of pos_weight are, as the root of the sum of their squares,
-  // the largest of all heads and columns. With random gradients the terms nearly cancel: what is
-  // left says little about how well it can be computed, this does. For pool 1, the gradient is a
-  // sum over the images b, tokens i and channels k of
-  //   sum_j P_ij (dm1_ik u_jk + dm2_ik u_jk^2) (o_ij - sum_l P_il o_il)
+  // Size of the terms of the gradient of pos_weight: the root of the sum of their squares, the
+  // largest over all heads and columns. With random gradients the terms nearly cancel. Their sum
+  // then says little about the accuracy that is possible, but this size does. For pool 1, the
+  // gradient is a sum over the images b, tokens i and channels k of
+  //    sum_j P_ij (dm1_ik u_jk + dm2_ik u_jk^2) (o_ij - sum_l P_il o_il)
   double position_terms(const Doubles& dy) const {
     const int T = tokens(), D = head_dim();
     Doubles squares(pos_weight.size());
@@ -191,14 +191,14 @@ struct DenseDtn {
 
   std::size_t size_bt() const { return static_cast<std::size_t>(batch) * tokens(); }
 
-  Offset offset(int i, int j) const {       // of cells
+  Offset offset(int i, int j) const {       // in cells
     const double sign = official ? -1 : 1;  // query minus key
     return {sign * (j % cells_w() - i % cells_w()), sign * (j / cells_w() - i / cells_w())};
   }
 
   static double square(double v) { return v * v; }
 
-  // 1, or what the official code multiplies a token's head by.
+  // Returns 1, or the factor by which the official code multiplies a token's head.
   double scale(int b, int h, int t) const {
     if (!official) return 1;
     double sum = 0;
@@ -206,7 +206,7 @@ struct DenseDtn {
     return 1 / std::sqrt(sum / head_dim() + eps);
   }
 
-  // The sum of term(u) over the channels of a token.
+  // Returns the sum of term(u) over the channels of a token.
   template <class Term>
   double sum_of_channels(int b, int t, Term&& term) const {
     double sum = 0;
@@ -271,8 +271,8 @@ struct DenseDtn {
         for (int t = 0; t < T; ++t) {
           for (int k = 0; k < D; ++k) m.cells[cell_of(t) * D + k] += m.u[t * D + k] / (pool * pool);
         }
-        // The variance around the local mean is m2 - m1^2, as the rows of P sum to 1, without the
-        // cancellation.
+        // The variance around the local mean equals m2 - m1^2, because the rows of P sum to 1, but
+        // avoids its cancellation.
         for (int i = 0; i < N; ++i) {
           const double* p = &m.p[static_cast<std::size_t>(i) * N];
           for (int k = 0; k < D; ++k) {

@@ -1,4 +1,4 @@
-// Analyses as dtn-analyze writes them, made up: of plain transformers and of stage models.
+// Synthetic analyses in the format of dtn-analyze, of plain transformers and of stage models.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ class ExampleMaker {
 
   nlohmann::ordered_json run(const ExampleRun& what);
 
-  // 0 .. 1, the same on every machine.
+  // Returns a number in [0, 1), the same on every machine.
   double uniform() { return hashed(seed_, next_++); }
 
  private:
@@ -42,7 +42,7 @@ class ExampleMaker {
     double deep() const { return depth < 2 ? 0 : static_cast<double>(index) / (depth - 1); }
   };
 
-  // One value for each head, by f(head).
+  // Returns one value per head, f(head).
   template <class F>
   static Json heads(const Layer& l, F&& f) {
     Json out = Json::array();
@@ -63,7 +63,7 @@ class ExampleMaker {
   static Json sites(F&& f) {
     return Json::array({f(0), f(1)});
   }
-  // exp(-|j - i - offset|^2 / (2 width^2)), rows of which sum to 1.
+  // Returns exp(-|j - i - offset|^2 / (2 width^2)) as rows that sum to 1.
   Json position_row(const Layer& l, double dx, double dy, double width) const;
   void add_layers(Json& out, const std::vector<Layer>& layers, const ExampleRun& what);
   void add_positions(Json& out, const std::vector<Layer>& layers);
@@ -290,7 +290,7 @@ inline nlohmann::ordered_json ExampleMaker::run(const ExampleRun& what) {
   return out;
 }
 
-// The given runs on one data set, with a matrix of similarity for each pair.
+// Analysis of the given runs on one data set, with a similarity matrix for each pair.
 inline Analysis example_analysis(const std::vector<ExampleRun>& runs) {
   ExampleMaker maker(7);
   Analysis out;

@@ -1,5 +1,5 @@
-// Attention as the hierarchical models use it, each with the columns its projections give, for the
-// tests of the operation against its reference.
+// Attention as in the hierarchical models, with the column layouts of their projections. Used by
+// tests that compare the operation with its reference.
 #pragma once
 
 #include <cmath>
@@ -12,12 +12,12 @@ namespace dtn::test {
 
 struct GroupedCase {
   std::string name;
-  Shape queries, keys;  // keys of rank 0: those are the queries
-  Shape bias;           // of rank 0: none
+  Shape queries, keys;  // rank 0: keys are in the array of the queries
+  Shape bias;           // rank 0: no bias
   ops::GroupedAttention how;
 
   bool one() const { return keys.rank() == 0; }
-  // Calls op(ctx, queries, keys, bias, how), whose inputs are the shapes that are there.
+  // Calls op(ctx, queries, keys, bias, how) with the inputs that exist.
   template <class Op>
   Variable run(Op&& op, Context& ctx, const std::vector<Variable>& inputs) const {
     const Variable& k = one() ? inputs[0] : inputs[1];
@@ -27,8 +27,8 @@ struct GroupedCase {
 
 inline double inverse_root(std::int64_t dim) { return 1 / std::sqrt(static_cast<double>(dim)); }
 
-// Swin's windows, step by step as its paper draws them: the numbers of the tokens are rolled, then
-// cut into windows; so are the numbers of the regions, which are painted over each other.
+// Swin's windows, computed step by step as in its paper. The token numbers are rolled and then cut
+// into windows. So are the region numbers, which are painted over each other.
 struct Windows {
   std::vector<std::int64_t> tokens, regions;  // [windows, window^2]
 };
@@ -67,7 +67,7 @@ inline Windows windows_of(std::int64_t grid_h, std::int64_t grid_w, std::int64_t
   return w;
 }
 
-// Windows of a grid, q, k and v of all heads after each other.
+// Windows of a grid; q of all heads, then k, then v.
 inline GroupedCase swin_case(std::int64_t batch, std::int64_t grid_h, std::int64_t grid_w,
                              std::int64_t window, std::int64_t shift, std::int64_t heads,
                              std::int64_t dim) {
@@ -85,7 +85,7 @@ inline GroupedCase swin_case(std::int64_t batch, std::int64_t grid_h, std::int64
            ops::TokenGroups::make(w.tokens, w.regions, grid_h * grid_w / n, kCpu)}};
 }
 
-// All tokens to a reduced map, all keys and then all values.
+// All tokens attend to a reduced map; all keys, then all values.
 inline GroupedCase pvt_case(std::int64_t batch, std::int64_t queries, std::int64_t keys,
                             std::int64_t heads, std::int64_t dim) {
   const std::int64_t width = heads * dim;
@@ -96,7 +96,7 @@ inline GroupedCase pvt_case(std::int64_t batch, std::int64_t queries, std::int64
           {heads, {0, dim, dim}, {0, dim, dim}, {width, dim, dim}, inverse_root(dim), nullptr}};
 }
 
-// Every head has its q, k and v beside each other.
+// The q, k and v of each head are adjacent.
 inline GroupedCase levit_case(std::int64_t batch, std::int64_t tokens, std::int64_t heads,
                               std::int64_t key_dim, std::int64_t value_dim) {
   const std::int64_t each = 2 * key_dim + value_dim;
@@ -128,7 +128,7 @@ inline GroupedCase levit_shrink_case(std::int64_t batch, std::int64_t queries, s
            nullptr}};
 }
 
-// One head, and a scale of its own; the last columns are not attended with.
+// One head and a custom scale. Attention does not use the last columns.
 inline GroupedCase t2t_case(std::int64_t batch, std::int64_t tokens, std::int64_t dim,
                             double scale) {
   return {cat("t2t ", tokens),

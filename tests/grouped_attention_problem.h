@@ -1,5 +1,5 @@
-// Problems of attention inside groups, for the tests of its kernels: sizes, where heads stand in
-// their arrays, and numbers that bfloat16 holds exactly, so that every type computes the same.
+// Problems of attention inside groups for the kernel tests: sizes, positions of heads in the
+// arrays, and numbers that bfloat16 represents exactly, so every type has the same numbers.
 #pragma once
 
 #include <cmath>
@@ -13,13 +13,13 @@ namespace dtn::test {
 struct GroupedSize {
   std::int64_t b, h, g, q, s, dk, dv;
   enum Layout {
-    kHeadByHead,  // q, k and v of a head beside each other, in one array of queries and keys
+    kHeadByHead,  // q, k and v of a head adjacent; one array of queries and keys
     kPartByPart,  // q of all heads, then k, then v; one array
-    kTwoArrays,   // queries, and keys with k and v of a head beside each other
+    kTwoArrays,   // queries; and keys, with k and v of a head adjacent
   };
   Layout layout = kTwoArrays;
   bool bias = false;
-  int regions = 0;          // in each group; 0: no penalties
+  int regions = 0;          // per group; 0: no penalties
   std::int64_t unused = 3;  // columns that belong to no head, at both ends
 
   bool one_array() const { return layout != kTwoArrays; }
@@ -34,7 +34,7 @@ struct GroupedSize {
   Shape bias_shape() const { return {h, q, s}; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(dk)); }
 
-  // First column of a head, and from head to head: q, k, v are parts 0, 1, 2.
+  // First column of a part (q, k, v are 0, 1, 2), and the stride from head to head.
   std::array<std::int64_t, 2> columns(int part) const {
     switch (layout) {
       case kHeadByHead: return {unused + part * dk, 2 * dk + dv};
@@ -50,7 +50,7 @@ inline std::string to_string(const GroupedSize& s) {
              s.regions);
 }
 
-// Where the arrays of a problem are, and those of its results.
+// Addresses of the arrays of a problem and of its results.
 struct GroupedArrays {
   void *queries, *keys, *tokens, *regions, *bias, *dout;
   void *out, *lse, *dqueries, *dkeys, *dbias;
@@ -94,12 +94,12 @@ inline GroupedAttentionBackward grouped_backward(const GroupedSize& s, DType dty
   return back;
 }
 
-// A size with its numbers, in float64.
+// A problem size with its numbers, in float64.
 struct GroupedInputs {
   GroupedSize size;
   Tensor queries, keys, bias, dout;
-  Tensor tokens, regions;  // undefined with one group; without regions
-  Tensor dbias_before;     // what the gradient of the bias is added to
+  Tensor tokens, regions;  // undefined with one group, or without regions
+  Tensor dbias_before;     // initial value of the bias gradient
 
   explicit GroupedInputs(const GroupedSize& s, double spread = 2)
       : size(s),
@@ -111,7 +111,7 @@ struct GroupedInputs {
       dbias_before = representable(random_tensor(s.bias_shape(), 5));
     }
     if (s.g == 1) return;
-    // Some permutation of the tokens, and regions of neighbouring sizes.
+    // A permutation of the tokens, and regions of similar sizes.
     const std::int64_t count = s.g * s.q;
     tokens = Tensor::empty({s.g, s.q}, DType::kInt64);
     for (std::int64_t i = 0; i < count; ++i) {
@@ -120,7 +120,7 @@ struct GroupedInputs {
     if (s.regions == 0) return;
     regions = Tensor::empty({s.g, s.q}, DType::kFloat32);
     for (std::int64_t i = 0; i < count; ++i) {
-      // The first group is of one region, as most windows of a grid are.
+      // The first group has one region, like most windows of a grid.
       const std::int64_t region = i < s.q ? 7 : i % s.q * s.regions / s.q;
       regions.data<float>()[i] = static_cast<float>(region);
     }

@@ -1,5 +1,5 @@
-// The gradient of a whole model's loss against central differences in float64, for elements of
-// every parameter.
+// Checks the gradient of a whole model's loss against central differences in float64, for elements
+// of every parameter.
 #pragma once
 
 #include "tiny_vit.h"
@@ -14,20 +14,21 @@ inline double loss_of(Classifier& model, std::int64_t batch, Context ctx) {
               .data<double>();
 }
 
-// Whether a parameter changes no output: the bias of DTN's positions under its softmax.
+// True if a parameter changes no output: the bias of DTN's positions, which the softmax cancels.
 inline bool is_inert(const std::string& name) { return name.ends_with("pos_proj.bias"); }
 
-// Whether a parameter shifts all tokens of a stream that is read through BatchNorms alone, which
-// take the shift out where they use the statistics of the batch: LeViT's.
+// True if a parameter of LeViT shifts all tokens of a stream that only BatchNorms read. They remove
+// the shift if they use the statistics of the batch.
 inline bool is_shift_of_stream(const ModelConfig& config, const std::string& name) {
   if (config.family != "levit") return false;
   return name == "patch_embed.6.bn.bias" || name.ends_with(".proj.1.bn.bias") ||
          name.ends_with(".m.2.bn.bias");
 }
 
-// Whether the loss changes with an element of a parameter as its gradient says, given the largest
-// gradient of that parameter. The loss, about 2, is exact to 1e-15, and its difference quotient so
-// much more to the step. Where a step crosses the kink of a ReLU a smaller one may not.
+// True if the loss changes with an element of a parameter as its gradient predicts. `scale` is the
+// largest gradient of the parameter. The loss, about 2, is exact to 1e-15; the error of its
+// difference quotient is this error divided by the step. A step may cross the kink of a ReLU, so
+// smaller steps are tried too.
 inline bool is_slope(double gradient, double scale, Classifier& model, Parameter& p, std::int64_t i,
                      const Context& ctx) {
   constexpr std::int64_t kBatch = 3;

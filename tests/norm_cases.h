@@ -12,10 +12,10 @@ namespace dtn::test {
 struct NormCase {
   std::string name;  // "dtn variant=paper lambda=0.3 ..."
   NormConfig config;
-  bool training = false;  // with the statistics of the batch, where there are running ones too
+  bool training = false;  // with the statistics of the batch, if there are running ones too
 };
 
-// The values tried for one option: every choice, and a number inside the range (of a count, the
+// Values to test for one option: every choice, and a number inside the range (for a count, the
 // smallest).
 inline std::vector<OptionValue> option_values(const OptionSchema& option) {
   if (option.kind == OptionKind::kBool) return {false, true};
@@ -66,7 +66,7 @@ inline const NormSchema& schema_of(const NormConfig& config) {
 }
 inline const NormSchema& schema_of(const NormCase& c) { return schema_of(c.config); }
 
-// Whether these options may be combined, and stand there; the others have their defaults.
+// True if these options may be combined and used at this site. Other options have their defaults.
 inline bool fits(NormConfig config, const NormSite& site) {
   const NormSchema& schema = schema_of(config);
   for (const OptionSchema& o : schema.options) {
@@ -85,7 +85,7 @@ inline std::vector<NormCase> norm_cases() {
   for (const NormSchema& schema : norm_schemas()) {
     if (!schema.needs.empty()) continue;  // see conditional_cases.h
     for (const NormConfig& config : norm_configs(schema)) {
-      if (!fits(config, {5040, 12})) continue;  // sizes that whatever is sensible divides
+      if (!fits(config, {5040, 12})) continue;  // divisible by all sensible options
       NormCase c{schema.type, config};
       for (const NormOption& o : config.options) c.name += cat(" ", o.key, "=", to_string(o.value));
       all.push_back(c);
@@ -103,7 +103,8 @@ struct BuiltNorm {
   std::unique_ptr<Normalizer> norm;
 };
 
-// Parameters at their initial values plus noise, so that no gradient is zero by symmetry.
+// Builds a normalizer. Parameters have their initial values plus noise, so that no gradient is zero
+// by symmetry.
 inline std::unique_ptr<BuiltNorm> build_norm(const NormConfig& config, const NormShape& shape,
                                              DType dtype, double noise = 0.3) {
   auto built = std::make_unique<BuiltNorm>();
@@ -118,10 +119,10 @@ inline std::unique_ptr<BuiltNorm> build_norm(const NormConfig& config, const Nor
     for (std::size_t i = 0; i < sum.size(); ++i) {
       sum[i] += element(shift, static_cast<std::int64_t>(i));
     }
-    // Through bfloat16, so that every type holds the same numbers.
+    // Rounded to bfloat16, so that every type has the same numbers.
     value.copy_from(as(from_doubles(sum, p.shape, DType::kBFloat16), dtype));
   }
-  // As if training had moved them, variances kept positive.
+  // Buffers have values as after training; variances stay positive.
   for (const Buffer& b : built->store.buffers()) {
     Doubles moved = doubles(b.value);
     Tensor shift = random_tensor(b.shape, stream++, noise);
@@ -135,7 +136,7 @@ inline std::unique_ptr<BuiltNorm> build_norm(const NormConfig& config, const Nor
   return built;
 }
 
-// The bias of a softmax over keys moves nothing; it exists for the sake of old weight files.
+// The bias of a softmax over keys has no effect. It exists for old weight files.
 inline bool is_inert(const Parameter& p) { return p.name.ends_with("pos_proj.bias"); }
 
 }  // namespace dtn::test

@@ -1,5 +1,5 @@
-// Runs one differentiable operation forward and backward in any type, and compares what comes out
-// with the same in float64.
+// Runs one differentiable operation forward and backward in any type, and compares the results with
+// float64.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,7 @@ struct Input {
 
 using Op = std::function<Variable(Context&, const std::vector<Variable>&)>;
 
-// The output first, then the gradient of each input.
+// Returns the output, then the gradient of each input.
 inline std::vector<Doubles> run_op(const Op& op, const std::vector<Input>& inputs, DType dtype,
                                    Context ctx = {}) {
   std::vector<Variable> leaves;
@@ -43,7 +43,7 @@ inline std::vector<Doubles> run_op(const Op& op, const std::vector<Input>& input
   return results;
 }
 
-// |got - want| <= tolerance max |want|, for each tensor.
+// Expects |got - want| <= tolerance max |want| for each tensor.
 inline void expect_close(const std::vector<Doubles>& got, const std::vector<Doubles>& want,
                          double tolerance, const std::string& what) {
   ASSERT_EQ(got.size(), want.size());
@@ -54,14 +54,14 @@ inline void expect_close(const std::vector<Doubles>& got, const std::vector<Doub
   }
 }
 
-// A sum of n terms that are each rounded errs by u sqrt(n) of its size at one standard deviation;
-// the worst of the at most 1e6 elements of a test lies within five.
+// A sum of n rounded terms has an error of u sqrt(n) times its size at one standard deviation. The
+// worst of the at most 1e6 elements of a test is within five standard deviations.
 inline double float32_tolerance(std::int64_t reduction) {
   return 5 * unit_roundoff(DType::kFloat32) * std::sqrt(static_cast<double>(reduction));
 }
 
-// Products of bfloat16 are summed in float32: only what is stored is rounded. A result that passed
-// through `roundings` stored values, each of at most the result's size, errs by their sum.
+// bfloat16 products are summed in float32, so only stored values are rounded. The error of a result
+// is the sum of the errors of the `roundings` stored values before it, each at most of its size.
 inline double bfloat16_tolerance(int roundings) {
   return roundings * unit_roundoff(DType::kBFloat16);
 }

@@ -1,1 +1,1 @@
-// precompiled.h, compiled on its own.
+// Compiles precompiled.h alone.

@@ -1,4 +1,5 @@
-// What nearly every test includes, for the compiler to read once. A test still names what it uses.
+// Headers that nearly every test includes, precompiled once. A test still includes all that it
+// uses.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Every primitive operation with inputs to try it on: odd shapes, broadcasts, primes, one sample.
-// Gradient checks, comparisons of types and of devices go over this table.
+// Every primitive operation with inputs to test: odd shapes, broadcasts, primes, one sample.
+// Gradient checks and comparisons of types and devices use this table.
 #pragma once
 
 #include "dtn/ops/primitive.h"
@@ -11,16 +11,16 @@ struct PrimitiveCase {
   std::string name;
   Op op;
   std::vector<Input> inputs;
-  std::int64_t terms = 1;  // of the longest sum in it, forward or backward
+  std::int64_t terms = 1;  // terms of the longest sum, forward or backward
 };
 
-// Away from 0, for division, logarithm and square root.
+// Values away from 0, for division, logarithm and square root.
 inline Input positive(const Shape& shape, std::uint32_t stream) {
   return Input::activation(shape, stream, 0.5, 1.2);
 }
 
-// Multiples of 1/64, of which any 251 elements in a row are different: at a maximum that two values
-// share there is no slope.
+// Multiples of 1/64; any 251 consecutive elements differ. A maximum that two values share has no
+// slope.
 inline Input distinct(const Shape& shape) {
   Tensor t = Tensor::empty(shape, DType::kFloat64);
   for (std::int64_t i = 0; i < t.numel(); ++i) {
@@ -243,9 +243,9 @@ inline std::vector<PrimitiveCase> primitive_cases() {
   return all;
 }
 
-// Largest error relative to the largest value. bfloat16: what an operation saved was rounded once,
-// which its gradient may show up to four times as large (1 - y of a sigmoid y, beside a largest
-// slope of 1/4); then each of two steps rounds.
+// Largest error relative to the largest value. In bfloat16, a value that the operation saves is
+// rounded once. The gradient may amplify this error by four (1 - y of a sigmoid y, relative to a
+// largest slope of 1/4). Then each of two steps rounds.
 inline double primitive_tolerance(DType dtype, std::int64_t terms) {
   const double rounding = dtype == DType::kBFloat16 ? 6 * unit_roundoff(dtype) : 0;
   return rounding + 2 * float32_tolerance(std::max<std::int64_t>(terms, 4));

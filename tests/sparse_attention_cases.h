@@ -14,7 +14,7 @@ inline Tensor lengths_of(const std::vector<std::int64_t>& lengths) {
   return Tensor::from(lengths, {static_cast<std::int64_t>(lengths.size())});
 }
 
-// By how much the winning direction of a hash leads, at least, over tokens that count.
+// Returns the smallest lead of the winning direction of a hash, over all valid tokens.
 inline double smallest_lead(const Tensor& qk, const Tensor& rotations, std::int64_t heads,
                             const std::vector<std::int64_t>& lengths) {
   const std::int64_t dim = rotations.dim(0), rounds = rotations.dim(1), half = rotations.dim(2);
@@ -43,7 +43,7 @@ struct HashedCase {
   std::string name;
   std::int64_t batch, tokens, heads, dim, hashes, buckets;
   ops::SparseVariant variant = ops::SparseVariant::kClean;
-  std::vector<std::int64_t> lengths{};  // none: all tokens count
+  std::vector<std::int64_t> lengths{};  // empty: all tokens are valid
 
   ops::HashedAttention how() const { return {heads, variant}; }
   Tensor length_tensor() const { return lengths.empty() ? Tensor() : lengths_of(lengths); }
@@ -51,7 +51,8 @@ struct HashedCase {
   Tensor rotations() const {
     return as(representable(random_tensor({dim, hashes, buckets / 2}, 70)), DType::kFloat32);
   }
-  // Of which every hash leads by more than `lead`; bfloat16 holds them exactly.
+  // Returns values for which every hash leads by more than `lead`; bfloat16 represents them
+  // exactly.
   Tensor qk(double lead, double spread = 1) const {
     const bool lra = variant == ops::SparseVariant::kLra;
     for (std::uint32_t stream = 100; stream < 2100; ++stream) {

@@ -1,4 +1,4 @@
-// How likely a sample is, if it comes from the distribution it is said to come from.
+// Probabilities of samples under the distributions that they should have.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,8 @@
 
 namespace dtn::test {
 
-// The chance of a larger Kolmogorov-Smirnov distance, for `effective` independent samples.
+// Returns the probability of a larger Kolmogorov-Smirnov distance, for `effective` independent
+// samples.
 inline double p_of_distance(double distance, double effective) {
   const double root = std::sqrt(effective), x = (root + 0.12 + 0.11 / root) * distance;
   double p = 0;
@@ -16,7 +17,7 @@ inline double p_of_distance(double distance, double effective) {
   return std::clamp(x < 0.2 ? 1 : p, 0.0, 1.0);
 }
 
-// Of values that should be uniform in [0, 1].
+// Returns the p-value for values that should be uniform in [0, 1].
 inline double p_uniform(std::vector<double> u) {
   std::ranges::sort(u);
   const auto n = static_cast<double>(u.size());
@@ -28,7 +29,7 @@ inline double p_uniform(std::vector<double> u) {
   return p_of_distance(distance, n);
 }
 
-// Of two samples that should have one distribution, which may have atoms.
+// Returns the p-value for two samples that should have the same distribution, which may have atoms.
 inline double p_same(std::vector<double> a, std::vector<double> b) {
   std::ranges::sort(a);
   std::ranges::sort(b);
@@ -44,8 +45,8 @@ inline double p_same(std::vector<double> a, std::vector<double> b) {
   return p_of_distance(distance, n * m / (n + m));
 }
 
-// The chance that a gamma variable of parameter a exceeds x: a power series below, else a continued
-// fraction (Abramowitz and Stegun 6.5.29 and 6.5.31).
+// Returns the probability that a gamma variable with parameter a exceeds x. Uses a power series if
+// x < a + 1, else a continued fraction (Abramowitz and Stegun 6.5.29 and 6.5.31).
 inline double gamma_tail(double a, double x) {
   const double front = std::exp(a * std::log(x) - x - std::lgamma(a));
   if (x < a + 1) {
@@ -58,7 +59,7 @@ inline double gamma_tail(double a, double x) {
   return front / (x + 1 - a - fraction);
 }
 
-// Of counts, by Pearson's chi-square; `expected` has the same sum.
+// Returns the p-value for counts, by Pearson's chi-square; `expected` has the same sum.
 inline double p_counts(const std::vector<std::int64_t>& counts,
                        const std::vector<double>& expected) {
   double square = 0;
@@ -69,8 +70,8 @@ inline double p_counts(const std::vector<std::int64_t>& counts,
   return square > 0 ? gamma_tail(static_cast<double>(counts.size() - 1) / 2, square / 2) : 1;
 }
 
-// P(X <= x) for X from Beta(a, a), by the continued fraction of the incomplete beta function
-// (Abramowitz and Stegun 26.5.8), from its end.
+// Returns P(X <= x) for X from Beta(a, a), by the continued fraction of the incomplete beta
+// function (Abramowitz and Stegun 26.5.8), evaluated from its end.
 inline double beta_cdf(double a, double x) {
   if (x <= 0 || x >= 1) return x <= 0 ? 0 : 1;
   if (x > 0.5) return 1 - beta_cdf(a, 1 - x);
@@ -80,7 +81,7 @@ inline double beta_cdf(double a, double x) {
     const double even = k * (a - k) / ((a + 2 * k - 1) * (a + 2 * k));
     fraction = 1 + odd * x / (1 + even * x / fraction);
   }
-  // `fraction` is now 1 + d1 x / (1 + d2 x / ..), whose inverse is wanted.
+  // `fraction` is now 1 + d1 x / (1 + d2 x / ..). The result needs its inverse.
   return std::exp(a * std::log(x * (1 - x)) + std::lgamma(2 * a) - 2 * std::lgamma(a)) /
          (a * fraction);
 }

@@ -1,4 +1,4 @@
-// Tensors for tests: random ones, and comparison in float64 or by bits.
+// Tensors for tests: random values, and comparison in float64 or by bits.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ inline Tensor as(const Tensor& t, DType dtype) {
 // Writes through a handle, converting to its type.
 inline void assign(Tensor to, const Tensor& from) { to.copy_from(as(from, to.dtype())); }
 
-// The nearest bfloat16 of each value, so that every type holds the same numbers.
+// Rounds each value to the nearest bfloat16, so that every type has the same numbers.
 inline Tensor representable(const Tensor& t) { return as(as(t, DType::kBFloat16), t.dtype()); }
 
 // Uniform in [mean - spread, mean + spread), float64.

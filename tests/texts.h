@@ -1,4 +1,4 @@
-// What tests ask of texts.
+// Checks of texts.
 #pragma once
 
 #include <gtest/gtest.h>

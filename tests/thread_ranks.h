@@ -1,4 +1,4 @@
-// Ranks that are threads of one process, for tests without a launcher.
+// Ranks as threads of one process, for tests without a launcher.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@
 
 namespace dtn::testing {
 
-// Where the threads meet. A move of a kind is known by how many of the kind came before it.
+// Meeting point of the threads. An operation is identified by its kind and its number in that kind.
 class ThreadHub {
  public:
   explicit ThreadHub(int size) : size_(size), notes_(static_cast<std::size_t>(size)) {}
@@ -29,7 +29,7 @@ class ThreadHub {
     const std::byte* from = nullptr;
     std::vector<ByteBlock> blocks;
   };
-  // The parts of all ranks, once each has brought its own.
+  // The parts of all ranks; complete when each rank has contributed.
   struct Meeting {
     std::vector<Part> parts;
     int arrived = 0, left = 0;
@@ -54,7 +54,7 @@ class ThreadHub {
     std::lock_guard lock(mutex_);
     ++m.left;
   }
-  // What a rank gave may be overwritten once everybody has read it.
+  // A rank may overwrite its data once every rank has read the data.
   bool all_left(const Meeting& m) {
     std::lock_guard lock(mutex_);
     return m.left == size_;
@@ -147,9 +147,9 @@ class ThreadTransport : public Transport {
   std::size_t exchanges_ = 0, gathers_ = 0;
 };
 
-// Runs `body` once for each of `size` ranks, at the same time; each has a Transport made from the
-// hub and its number. The first exception is thrown again; the others must not wait for a rank that
-// failed. Ranks that wait for one that does not come end the program.
+// Runs `body` once for each of `size` ranks, concurrently. Each rank has a Transport, made from the
+// hub and its number. Throws the first exception again; the other ranks must not wait for the
+// failed rank. Ranks that wait for a missing rank end the program.
 template <class Transport = ThreadTransport>
 void with_ranks(int size, const std::function<void(Communicator&)>& body) {
   auto hub = std::make_shared<ThreadHub>(size);

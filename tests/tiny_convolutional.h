@@ -1,4 +1,4 @@
-// Small LeViTs, T2T-ViTs, ResNets and RegNets, with every kind of part in them.
+// Small LeViTs, T2T-ViTs, ResNets and RegNets that contain every kind of part.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace dtn::test {
 
-// Of the preset's family and with what it has beside its sizes.
+// A model of the preset's family, with all options of the preset except sizes.
 inline ModelConfig tiny_model(const char* preset, const char* name, ImageSize image_size) {
   ModelConfig c = model_preset(preset);
   c.preset = name;
@@ -28,7 +28,7 @@ inline ModelConfig tiny_levit(const char* norm = "bn") {
   return c;
 }
 
-// A class token that joins ahead of the first block, or, as DTN wants it, later.
+// The class token joins before the first block, or later for DTN.
 inline ModelConfig tiny_t2t(const char* norm = "ln") {
   ModelConfig c = tiny_model("t2t_vit_t_14", "t2t", {32, 48});
   c.embed_dim = 16;
@@ -39,7 +39,7 @@ inline ModelConfig tiny_t2t(const char* norm = "ln") {
   return c;
 }
 
-// Sides that no stride divides.
+// Image sides that no stride divides.
 inline ModelConfig tiny_resnet(const char* norm = "bn") {
   ModelConfig c = tiny_model("resnet50", "resnet", {37, 27});
   c.embed_dim = {16, 24};
@@ -57,7 +57,7 @@ inline ModelConfig tiny_regnet() {
   return c;
 }
 
-// Each family with the normalizers that it is meant for.
+// Each family with the normalizers for which it is designed.
 inline std::vector<ModelConfig> convolutional_models() {
   ModelConfig one_head = tiny_levit();
   one_head.distilled = false;

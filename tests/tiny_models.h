@@ -1,5 +1,5 @@
-// Small models of every family but the vision transformers of tiny_vit.h, as small as they can be
-// with every kind of part in them.
+// Small models of every family except the vision transformers of tiny_vit.h. They are as small as
+// possible and contain every kind of part.
 #pragma once
 
 #include <vector>
@@ -9,14 +9,14 @@
 
 namespace dtn::test {
 
-// Each family with the normalizers that it is meant for.
+// Each family with the normalizers for which it is designed.
 inline std::vector<ModelConfig> tiny_models() {
   std::vector<ModelConfig> all = staged_models();
   for (const ModelConfig& c : convolutional_models()) all.push_back(c);
   return all;
 }
 
-// Whether the family skips branches at random.
+// True if the family has drop path.
 inline bool drops_paths(const ModelConfig& c) {
   return c.family != "levit" && c.family != "resnet" && c.family != "regnet";
 }

@@ -1,4 +1,4 @@
-// Small models of several stages on grids that are no square, with every kind of part in them.
+// Small models of several stages on grids that are not square; they contain every kind of part.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace dtn::test {
 
-// Two stages, of the preset's family and with what it has beside its sizes.
+// A model of two stages of the preset's family, with all options of the preset except sizes.
 inline ModelConfig two_stages(const char* preset, const char* name, ImageSize image_size,
                               const char* norm) {
   ModelConfig c = model_preset(preset);
@@ -25,15 +25,15 @@ inline ModelConfig two_stages(const char* preset, const char* name, ImageSize im
   return c;
 }
 
-// Grids of 10 x 6 and 5 x 3, of pixels that the strides do not divide; keys of 2 x 1 cells, which
-// leave rows and columns over.
+// Grids of 10 x 6 and 5 x 3, from images whose sides the strides do not divide. The keys are 2 x 1
+// cells, with rows and columns left over.
 inline ModelConfig tiny_pvt(const char* norm = "ln") {
   ModelConfig c = two_stages("pvt_tiny", "pvt", {43, 26}, norm);
   c.reduction = PerStage<int>{4, 1};
   return c;
 }
 
-// With positions in the attention of the first stage.
+// With the positional bias in the attention of the first stage.
 inline ModelConfig tiny_pvt_with_positions() {
   ModelConfig c = tiny_pvt();
   c.preset = "pvt with positions";
@@ -41,21 +41,21 @@ inline ModelConfig tiny_pvt_with_positions() {
   return c;
 }
 
-// The same grids, where sides are rounded up.
+// The same grids, with sides rounded up.
 inline ModelConfig tiny_pvt_v2(const char* norm = "ln") {
   ModelConfig c = two_stages("pvt_v2_b3", "pvt_v2", {39, 23}, norm);
   c.reduction = PerStage<int>{4, 1};
   return c;
 }
 
-// Grids of 6 x 12, whose windows of 3 x 3 are shifted by 1, and of 3 x 6, where they are not.
+// Grids of 6 x 12 with 3 x 3 windows shifted by 1, and of 3 x 6 with unshifted windows.
 inline ModelConfig tiny_swin(const char* norm = "ln") {
   ModelConfig c = two_stages("swin_t", "swin", {24, 48}, norm);
   c.window = 3;
   return c;
 }
 
-// Each family with LayerNorm, with DTN and with statistics that are gathered.
+// Each family with LayerNorm, with DTN, and with BatchNorm or GroupNorm.
 inline std::vector<ModelConfig> staged_models() {
   return {tiny_pvt(),       tiny_pvt("dtn"),    tiny_pvt("bn"),    tiny_pvt_with_positions(),
           tiny_pvt_v2(),    tiny_pvt_v2("dtn"), tiny_pvt_v2("gn"), tiny_swin(),

@@ -1,4 +1,4 @@
-// Small vision transformers of every flavour, with weights large enough to matter.
+// Small vision transformers of every variant, with weights large enough to matter.
 #pragma once
 
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace dtn::test {
 
-// The paper's: no qkv bias, the class token joins late, DTN before it.
+// The paper's model: no qkv bias, a class token that joins late, DTN before it.
 inline ModelConfig paper_vit() {
   ModelConfig c;
   c.preset = "paper";
@@ -44,11 +44,11 @@ inline ModelConfig mean_vit() {
   return c;
 }
 
-// DTN in every block although a class token and a register come first.
+// DTN in every block, with a class token and a register before the grid.
 inline ModelConfig prefix_vit() {
   ModelConfig c = deit_vit();
   c.preset = "prefix";
-  c.pool = Pooling::kMean;  // through which all parameters learn
+  c.pool = Pooling::kMean;  // gives all parameters a gradient
   c.class_token = true;
   c.registers = 1;
   c.norm.type = "dtn";
@@ -65,7 +65,7 @@ inline ModelConfig biased_vit() {
   return c;
 }
 
-// The paper's on images that are wider than high: what takes the one side for the other shows.
+// The paper's model on images that are wider than high, which reveals swapped sides.
 inline ModelConfig wide_vit() {
   ModelConfig c = paper_vit();
   c.preset = "wide";
@@ -74,8 +74,8 @@ inline ModelConfig wide_vit() {
   return c;
 }
 
-// What public checkpoints of other families are made of, a model of LayerNorms for each. Every
-// option but the ones of `deit_vit` is in one of them.
+// LayerNorm models with the options of public checkpoints of other families. Every option that
+// `deit_vit` does not have is in one of them.
 inline std::vector<ModelConfig> checkpoint_vits() {
   ModelConfig plain = deit_vit();
   plain.image_size = 12;
@@ -134,7 +134,7 @@ inline std::vector<ModelConfig> checkpoint_vits() {
           with("giant",
                [](ModelConfig& c) {
                  c.mlp = MlpKind::kSwigluPacked;
-                 c.mlp_ratio = 2.6667;  // 170 channels: the halves are no multiple of a vector
+                 c.mlp_ratio = 2.6667;  // 170 channels: the halves are not a multiple of a vector
                  c.act = MlpActivation::kSilu;
                  c.layer_scale = 0.5;
                }),
@@ -155,8 +155,8 @@ inline std::vector<ModelConfig> checkpoint_vits() {
           })};
 }
 
-// Adds noise to every parameter, through bfloat16, so that all types hold the same numbers and no
-// gradient vanishes with the tiny initial weights.
+// Adds noise to every parameter, rounded to bfloat16. All types then have the same numbers, and no
+// gradient vanishes because of tiny initial weights.
 inline void perturb(ParameterStore& store, double noise = 0.25) {
   if (store.device() == kMeta) return;
   std::uint32_t stream = 900;
@@ -185,14 +185,14 @@ inline ops::Targets some_labels(const ModelConfig& c, std::int64_t batch) {
   return t;
 }
 
-// Of activations in that type.
+// Returns a context with activations of the given type.
 inline Context computing_in(DType dtype) {
   Context ctx;
   ctx.mode.compute = dtype;
   return ctx;
 }
 
-// One forward and backward pass; the gradients are then in the store.
+// Runs one forward and backward pass and returns the logits; the gradients are then in the store.
 inline Tensor logits_and_gradients(Classifier& model, std::int64_t batch, DType dtype, Context ctx,
                                    bool checkpoint_blocks = false) {
   Tape tape;

@@ -1,4 +1,4 @@
-// How the task of two_views_task.h is trained in tests.
+// Training config of the task of two_views_task.h in tests.
 #pragma once
 
 #include "dtn/config/load.h"
@@ -8,7 +8,7 @@ namespace dtn::test {
 
 inline ExperimentConfig two_views_config() {
   ExperimentConfig c;
-  c.model = model_preset("vit_t");  // no part of the task; a config has one
+  c.model = model_preset("vit_t");  // not used by the task, but required
   c.task = "two_views";
   c.seed = 4;
   c.schedule.steps = 20;

@@ -1,6 +1,6 @@
-// A task that is nothing like classification: a student learns from a teacher that follows it, on
-// two views of different size, beside a ragged field; all of it through the interface that
-// programs have.
+// A task very different from classification. A student learns from a teacher that follows the
+// student, on two views of different size, and there is a ragged field. The task uses only the
+// interface that programs have.
 #pragma once
 
 #include "dtn/core/philox.h"
@@ -37,7 +37,7 @@ class TwoViewsSource : public SampleSource {
   std::string description_ = "48 pairs of views";
 };
 
-// Student or teacher: one block with DTN, which sees grids of 4 x 4 and of 2 x 2 tokens.
+// Student or teacher: one block with DTN, on grids of 4 x 4 and of 2 x 2 tokens.
 struct ViewNet {
   explicit ViewNet(const Scope& scope)
       : patches(scope / "patch_embed", {.channels = 2, .patch = 2, .width = 8}),
@@ -63,7 +63,7 @@ struct ViewNet {
   Linear head, words;
 };
 
-// The words' mean score, in place of an accuracy: a meter that reads lengths.
+// Total score of the words, instead of an accuracy: a meter that reads lengths.
 class WordMeter : public Meter {
  public:
   void add(const Fields& batch, const Fields& outputs) override {
@@ -125,7 +125,7 @@ class TwoViewsTask : public Task {
   std::string description() const override { return "two views"; }
 
  private:
-  // The squared sum over a row's words, [n, 1]; the padding behind them is zero.
+  // Squared sum over the words of a row, [n, 1]; the padding is zero.
   Variable scores(Context& ctx, const Fields& batch) {
     const Variable each = student_net_.words.forward(ctx, Variable(batch.at("words")));
     const Variable sum = primitive::sum(ctx, each, 1);  // [n, 1, 1]

@@ -1,4 +1,4 @@
-// When the parameters of a store tell that their gradients are whole.
+// Records the reports of a store's parameters that their gradients are complete.
 #pragma once
 
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace dtn::test {
 
-// Listens until it is destroyed. The store must be on the CPU and outlive it.
+// Listens until its destruction. The store must be on the CPU and outlive it.
 class WholeGradients {
  public:
   explicit WholeGradients(ParameterStore& store) : store_(store) {
@@ -24,8 +24,8 @@ class WholeGradients {
   WholeGradients(const WholeGradients&) = delete;
   WholeGradients& operator=(const WholeGradients&) = delete;
 
-  // Behind a backward pass: every parameter that has a gradient has told so once, with the gradient
-  // it ended with, and none is thought to be in use. Forgets what was told.
+  // Call after a backward pass. Expects that every parameter with a gradient reported exactly once,
+  // with its final gradient, and that no gradient is in use. Clears the record.
   void expect_told_once() {
     for (const Parameter& p : store_.parameters()) {
       const std::vector<Tensor> told = std::move(told_[p.name]);

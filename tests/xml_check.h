@@ -1,4 +1,4 @@
-// Whether a text is one well-formed XML element, as far as our writers use XML.
+// Checks that a text is one well-formed XML element, for the XML that our writers produce.
 #pragma once
 
 #include <cctype>
@@ -8,7 +8,8 @@
 
 namespace dtn {
 
-// What is wrong with it, or nothing. HTML's elements without an end, such as <meta>, may be open.
+// Returns the fault, or an empty string. In HTML, elements without an end, such as <meta>, may stay
+// open.
 inline std::string xml_fault(std::string_view text, bool html = false) {
   std::vector<std::string> open;
   std::size_t at = 0, elements = 0;
@@ -56,7 +57,7 @@ inline std::string xml_fault(std::string_view text, bool html = false) {
       i = quote + 1;
     }
     const bool empty = html && (name == "meta" || name == "link" || name == "br");
-    if (name == "style") {  // holds no markup, but > in selectors
+    if (name == "style") {  // contains no markup, but > in selectors
       const std::size_t rest = text.find("</style>", at);
       if (rest == std::string_view::npos) return "<style> without end";
       at = rest;
