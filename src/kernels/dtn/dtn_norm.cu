@@ -2,6 +2,8 @@
 // same numbers to rounding: dtn_norm_tensor*.cu for the shapes that training spends its time on,
 // and dtn_norm_plain*.cu for everything else. What they share is in dtn_norm_cuda.cuh.
 #include <atomic>
+#include <cstdlib>
+#include <string_view>
 
 #include "dtn/core/check.h"
 #include "kernels/dtn/dtn_norm.h"
@@ -12,6 +14,7 @@ namespace dtn {
 namespace {
 
 std::atomic<bool> plain_forced = false;
+std::atomic<int> warps_set = 0;  // 0: the environment decides
 
 template <class Arguments>
 void check_pool(const Arguments& args) {
@@ -25,6 +28,19 @@ bool is_empty(const Arguments& args) {
 }  // namespace
 
 void force_plain_dtn(bool force) { plain_forced = force; }
+
+int parse_dtn_warps(const char* text) {
+  const std::string_view wish = text ? text : "";
+  if (wish.empty() || wish == "8") return 8;
+  if (wish == "12") return 12;
+  throw ConfigError(cat("DTN_CUDA_DTN_WARPS is \"", wish, "\"; allowed are 8 and 12"));
+}
+int dtn_backward_warps() {
+  static const int of_environment = parse_dtn_warps(std::getenv("DTN_CUDA_DTN_WARPS"));
+  const int set = warps_set;
+  return set ? set : of_environment;
+}
+void set_dtn_backward_warps(int warps) { warps_set = warps; }
 
 void run(CudaQueue& queue, const DtnNormForward& args) {
   check_pool(args);

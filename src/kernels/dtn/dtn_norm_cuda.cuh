@@ -76,6 +76,7 @@ struct DtnPositions {
   DtnAxis columns;  // down its columns: n = grid_h, weight a_y
   DeviceScratch<float> memory;
   DeviceScratch<DtnSpan> spans;
+  const uint4* operands = nullptr;  // see dtn_norm_operands.cuh; null unless wanted
 };
 
 // What each pass makes first. `bases` is the mean of the first token of each image, [B]; the
@@ -89,11 +90,12 @@ struct DtnPrepared {
   DeviceScratch<float> bases;
 };
 
-// Position matrices of heads [first_head, first_head + heads), bases and the lambdas that DtnLogits asks
-// for, in one launch; of no heads all but the matrices. With `gradients` also by_offset and by_square.
+// Position matrices of heads [first_head, first_head + heads), bases and the lambdas that DtnLogits
+// asks for, in one launch; of no heads all but the matrices. With `gradients` also by_offset and
+// by_square. With `operands` also the words of dtn_norm_operands.cuh, for grids of up to 16 x 16.
 DtnPrepared prepare(CudaQueue& queue, const DtnNormForward& args, int first_head, int heads);
 DtnPrepared prepare(CudaQueue& queue, const DtnNormBackward& args, int first_head, int heads,
-                    bool gradients);
+                    bool gradients, bool operands = false);
 
 // Writes token_mean, token_var and, for the official variant, head_rstd: one warp per token.
 void token_statistics(CudaQueue& queue, const DtnNormForward& args, const float* bases);

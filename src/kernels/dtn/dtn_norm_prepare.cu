@@ -8,6 +8,7 @@
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/values.cuh"
 #include "kernels/dtn/dtn_norm_cuda.cuh"
+#include "kernels/dtn/dtn_norm_operands.cuh"
 
 namespace dtn {
 namespace {
@@ -31,6 +32,10 @@ struct AxisToMake {
   int offset_index;  // column of pos_weight
   float *p, *p_transposed, *by_offset, *by_square;
   DtnSpan* seen;
+  uint4* operands = nullptr;  // of the first head
+
+  // Rows of a head that there are warps for: operands are of 16 x 16.
+  __host__ __device__ __forceinline__ int rows() const { return operands ? tensor::kSide : stride; }
 };
 
 // The integer d in [low, high] with the largest square_weight d^2 + offset_weight d.
@@ -57,12 +62,13 @@ __device__ __forceinline__ DtnSpan span_of_warp(DtnSpan span) {
   return span;
 }
 
-// Row i of P, or for i >= n the zero column i of its transpose.
+// Row i of P; for i >= n, where P has no row, the zero column i of its transpose.
 __device__ void make_row(const AxisToMake& axis, const float* weight, int head, int i, int lane) {
   const int n = axis.n, stride = axis.stride;
   const std::int64_t matrix = std::int64_t{head} * n * stride;
   float* p_transposed = axis.p_transposed + matrix;
   if (i >= n) {
+    if (i >= stride) return;
     for (int j = lane; j < n; j += kWarpSize) p_transposed[std::int64_t{j} * stride + i] = 0;
     return;
   }
@@ -134,6 +140,14 @@ __device__ __forceinline__ void make_lambdas(const void* logits, void* lambdas, 
   for (int h = lane; h < heads; h += kWarpSize) to[h] = 1.0f / (1.0f + expf(-from[h]));
 }
 
+// The same row as operands. Each lane made the element of P that it reads.
+__device__ void make_operands(const AxisToMake& axis, int head, int i, int lane) {
+  uint4* of_head = axis.operands + head * tensor::kOperandVectors * kWarpSize;
+  const bool valid = i < axis.n && lane < axis.n;
+  const float* row = axis.p + (head * axis.n + i) * axis.stride;
+  tensor::store_operand_row(of_head, axis.offset_index == 0, i, valid ? row[lane] : 0.0f);
+}
+
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     dtn_prepare_kernel(AxisToMake rows, AxisToMake columns, const float* pos_weight, int heads,
@@ -143,13 +157,15 @@ __global__ void __launch_bounds__(kThreads)
   const int lane = lane_index();
   // True when the task is a row of this axis; else what is left of its number.
   auto makes_row_of = [&](const AxisToMake& axis) {
-    const std::int64_t tasks = std::int64_t{heads} * axis.stride;
+    const std::int64_t tasks = std::int64_t{heads} * axis.rows();
     if (task >= tasks) {
       task -= tasks;
       return false;
     }
-    make_row(axis, pos_weight, static_cast<int>(task / axis.stride),
-             static_cast<int>(task % axis.stride), lane);
+    const int head = static_cast<int>(task / axis.rows());
+    const int row = static_cast<int>(task % axis.rows());
+    make_row(axis, pos_weight, head, row, lane);
+    if (axis.operands) make_operands(axis, head, row, lane);
     return true;
   };
   if (makes_row_of(rows) || makes_row_of(columns)) return;
@@ -168,7 +184,7 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class Arguments>
 DtnPrepared prepare_for(CudaQueue& queue, const Arguments& args, int first_head, int heads,
-                        bool gradients, const DtnLogits& logits, const DtnSum& sum) {
+                        bool gradients, bool operands, const DtnLogits& logits, const DtnSum& sum) {
   const DtnSizes sizes(args);
   const int kinds = gradients ? 4 : 2;
   auto per_head = [](int n) { return std::int64_t{n} * position_stride(n); };
@@ -176,7 +192,8 @@ DtnPrepared prepare_for(CudaQueue& queue, const Arguments& args, int first_head,
   const std::int64_t column_size = heads * per_head(sizes.grid_h);
   DtnPrepared made{{{},
                     {},
-                    queue.scratch<float>(kinds * (row_size + column_size)),
+                    queue.scratch<float>(kinds * (row_size + column_size) +
+                                         (operands ? heads * tensor::kOperandWords : 0)),
                     queue.scratch<DtnSpan>(std::int64_t{heads} * (sizes.grid_w + sizes.grid_h))},
                    queue.scratch<float>(sizes.batch)};
   const float direction = args.variant == DtnVariant::kOfficial ? -1.0f : 1.0f;
@@ -191,11 +208,15 @@ DtnPrepared prepare_for(CudaQueue& queue, const Arguments& args, int first_head,
     axis = {m.n, m.stride, m.p, m.p_transposed, m.by_offset, m.by_square, m.seen};
     return m;
   };
-  const AxisToMake rows = make(sizes.grid_w, row_size, 0, made.positions.rows);
-  const AxisToMake columns = make(sizes.grid_h, column_size, 1, made.positions.columns);
+  AxisToMake rows = make(sizes.grid_w, row_size, 0, made.positions.rows);
+  AxisToMake columns = make(sizes.grid_h, column_size, 1, made.positions.columns);
+  if (operands) {  // at a multiple of 32 bytes, as strides are
+    rows.operands = columns.operands = reinterpret_cast<uint4*>(at);
+    made.positions.operands = rows.operands;
+  }
   const bool learns = logits.mean || logits.var;
   const std::int64_t tasks =
-      std::int64_t{heads} * (rows.stride + columns.stride) + sizes.batch + learns;
+      std::int64_t{heads} * (rows.rows() + columns.rows()) + sizes.batch + learns;
   for_cuda_dtype("dtn_prepare", args.dtype, [&](auto zero) {
     using T = decltype(zero);
     launch(queue, {"dtn_prepare", {sizes.batch, sizes.grid_h, sizes.grid_w, sizes.channels, heads}},
@@ -300,11 +321,11 @@ __global__ void __launch_bounds__(kThreads)
 }  // namespace
 
 DtnPrepared prepare(CudaQueue& queue, const DtnNormForward& args, int first_head, int heads) {
-  return prepare_for(queue, args, first_head, heads, false, args.logits, args.sum);
+  return prepare_for(queue, args, first_head, heads, false, false, args.logits, args.sum);
 }
 DtnPrepared prepare(CudaQueue& queue, const DtnNormBackward& args, int first_head, int heads,
-                    bool gradients) {
-  return prepare_for(queue, args, first_head, heads, gradients, {}, {});
+                    bool gradients, bool operands) {
+  return prepare_for(queue, args, first_head, heads, gradients, operands, {}, {});
 }
 
 void token_statistics(CudaQueue& queue, const DtnNormForward& args, const float* bases) {

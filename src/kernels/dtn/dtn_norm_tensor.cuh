@@ -21,6 +21,19 @@ bool takes(DType dtype, DtnVariant variant, const DtnSizes& sizes,
 // The compiler keeps nothing of what lies in memory in registers across this: they are scarce where
 // it stands, and loads from shared memory are not.
 __device__ __forceinline__ void forget_memory() { asm volatile("" ::: "memory"); }
+// Likewise, and the assembler does not mix instructions from before and behind this, as it does to
+// keep a warp busy: both together need more registers. No lane waits for data of another.
+__device__ __forceinline__ void separate_steps() {
+#ifdef __CUDA_ARCH__
+  asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+#endif
+}
+// Returns v. The compiler computes nothing from the result before this, so what follows from it is
+// computed here again, and no registers keep it from one iteration of a loop to the next.
+__device__ __forceinline__ int forgotten(int v) {
+  asm volatile("" : "+r"(v));
+  return v;
+}
 
 // Where an array over the positions holds position (row, column), so that lanes read their own
 // without conflicts: pairs of elements first, then lanes.
@@ -58,12 +71,12 @@ class GridRow {
 // The tokens of this lane: which of its positions are on the grid, and where in the image.
 class LaneTokens {
  public:
-  __device__ explicit LaneTokens(const DtnSizes& sizes)
+  __device__ __forceinline__ explicit LaneTokens(const DtnSizes& sizes, int lane = lane_index())
       : column_step_(static_cast<int>(sizes.channels)), row_step_(column_step_ * sizes.grid_w) {
-    first_ = row_of(0) * row_step_ + column_of(0) * column_step_;
+    first_ = row_of(0, lane) * row_step_ + column_of(0, lane) * column_step_;
 #pragma unroll
     for (int e = 0; e < kElements; ++e) {
-      if (row_of(e) < sizes.grid_h && column_of(e) < sizes.grid_w) valid_ |= 1u << e;
+      if (row_of(e, lane) < sizes.grid_h && column_of(e, lane) < sizes.grid_w) valid_ |= 1u << e;
     }
   }
   __device__ __forceinline__ bool valid(int e) const { return valid_ >> e & 1; }
@@ -106,13 +119,15 @@ struct Precision<bfloat16> {
 };
 
 // One head's [n, stride] matrix of an axis; zero outside of [n, n], as its rows are from n on.
-__device__ __forceinline__ Tile load_matrix(const DtnAxis& axis, const float* matrices, int head) {
-  const float* m = matrices + head * axis.per_head() + row_of(0) * axis.stride + column_of(0);
+__device__ __forceinline__ Tile load_matrix(const DtnAxis& axis, const float* matrices, int head,
+                                            int lane = lane_index()) {
+  const int row = row_of(0, lane), column = column_of(0, lane);
+  const float* m = matrices + head * axis.per_head() + row * axis.stride + column;
   Tile t;
 #pragma unroll
   for (int e = 0; e < kElements; e += 2) {
-    const int below = row_of(e) - row_of(0), right = column_of(e) - column_of(0);
-    if (row_of(e) < axis.n && column_of(e) < axis.stride) {
+    const int below = row_of(e, lane) - row, right = column_of(e, lane) - column;
+    if (row_of(e, lane) < axis.n && column_of(e, lane) < axis.stride) {
       const float2 pair = *reinterpret_cast<const float2*>(m + below * axis.stride + right);
       t(e) = pair.x, t(e + 1) = pair.y;
     }
@@ -281,12 +296,15 @@ class Vectors {
   unsigned words_[kWords][kElements] = {};
 };
 
+__device__ __forceinline__ int warp_index() {
+  return static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+}
+
 // Slices of a vector of channels each, in order, shared out to the warps of a block: warp w takes
 // [begin, end).
 struct Share {
   int begin, end;
-  __device__ Share(int slices, int warps) {
-    const int warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
+  __device__ __forceinline__ Share(int slices, int warps, int warp = warp_index()) {
     begin = slices * warp / warps;
     end = slices * (warp + 1) / warps;
   }

@@ -3,23 +3,34 @@
 //
 // One block makes one image, each of its warps some slices of channels, as in the forward pass: the
 // moments again, their gradients, the way of these back through the transposed P, and dP, which is
-// summed in registers over the slices of a head. x and dy of the next slice are on their way into
-// shared memory meanwhile. What reaches x through the statistics of its token needs sums over all
-// channels. So dx is first stored without it, with dx_add in it, and when all slices are done the
-// block goes over its tokens once more and adds it. A bfloat16 dx is therefore rounded twice; in
-// exchange no float32 copy of it is written and read (four times the bytes of dx).
+// summed in registers over the slices of a head. With two buffers, x and dy of the next slice are
+// on their way into shared memory meanwhile. What reaches x through the statistics of its token
+// needs sums over all channels. So dx is first stored without it, with dx_add in it, and when all
+// slices are done the block goes over its tokens once more and adds it. A bfloat16 dx is therefore
+// rounded twice; in exchange no float32 copy of it is written and read (four times the bytes of
+// dx).
 //
 // Sums have one order: over the eight tokens of a lane, the lanes, the slices of a head or of a
-// warp (shares depend on the number of slices alone), the warps, and the images.
+// warp (shares depend on the numbers of slices and warps alone), the warps, and the images.
 //
 // Work, for 256 images of 14 x 14 x 432 in bfloat16: x, dy, dx_add and dx are 43 MB each, 173 MB,
 // 40 us at the speed of a copy, if the second level of caches keeps x and the unfinished dx of the
-// images in progress (45 MB); up to twice that if not. With dbranch 43 MB more are written, whose column
-// sums take an addition for each element and save whoever wants them another 43 MB.
-// A channel takes 38 products of 16 x 8 x 16 and 16 of 16 x 8 x 8 (16 of the former for dP), and some
-// 545 instructions of a warp in all, 68 per element of the padded grid. With 5 more for loading and
-// storing and the sweep over the tokens that fills the issue slots of 132 multiprocessors for 77 us
-// at 1.98 GHz.
+// images in progress (45 MB); up to twice that if not. With dbranch 43 MB more are written, whose
+// column sums take an addition for each element and save another pass over those 43 MB.
+//
+// Instructions, with eight warps: a channel takes 38 products of 16 x 8 x 16 and 16 of 16 x 8 x 8
+// (16 of the former for dP), and some 560 instructions of a warp in all, 70 per element of the
+// padded grid. An image takes 335 thousand with loads, stores and the sweep over the tokens. That
+// is 82 us at 1.98 GHz if 132 multiprocessors issue in every slot. Two warps a scheduler cannot do
+// that: each waits for its own products and loads. Say 120 to 150 us.
+//
+// Twelve warps (dtn_backward_warps) are three a scheduler, with 168 registers a lane, not 255.
+// Operands of P come from memory, sums by token stay in shared memory, and slices have one buffer.
+// An image takes 347 thousand instructions, 85 us in every slot; loads of operands and sums take
+// the first-level cache some 70 us. Say 105 to 135 us. No card has measured either.
+#include <optional>
+
+#include "kernels/dtn/dtn_norm_operands.cuh"
 #include "kernels/dtn/dtn_norm_tensor_backward.cuh"
 
 namespace dtn {
@@ -29,10 +40,10 @@ namespace {
 using cuda::kPerVector;
 using cuda::kWarpSize;
 
-// What one head needs: P to make the moments again, and its transpose to take gradients back. The
-// registers hold the operands of bfloat16; the longer ones of float32 are loaded where they are
-// used.
-template <class T>
+// P of one head to make the moments again, and its transpose to take gradients back. Registers hold
+// the operands of bfloat16; with few registers they are loaded where they are used, as prepared
+// words. The longer ones of float32 are made from P where they are used.
+template <class T, bool kPrepared>
 class Head {
  public:
   using Gradients = typename Precision<T>::Gradients;
@@ -48,27 +59,48 @@ class Head {
       forward_ = load_forward(a);
       backward_ = load_backward(a);
     }
+    if constexpr (kPrepared) prepared_ = PreparedOperands(a.operands, head);
   }
   __device__ __forceinline__ MomentPasses<T> forward(const BackwardArguments& a) const {
-    if constexpr (kKept) return forward_;
-    return load_forward(a);
+    if constexpr (kPrepared) {
+      return prepared_.moments();
+    } else if constexpr (kKept) {
+      return forward_;
+    } else {
+      return load_forward(a);
+    }
   }
   __device__ __forceinline__ Passes<Gradients> backward(const BackwardArguments& a) const {
-    if constexpr (kKept) return backward_;
-    return load_backward(a);
+    if constexpr (kPrepared) {
+      return prepared_.gradients();
+    } else if constexpr (kKept) {
+      return backward_;
+    } else {
+      return load_backward(a);
+    }
   }
   // P along the rows and down the columns, for dP.
   __device__ __forceinline__ Positions rows(const BackwardArguments& a) const {
-    if constexpr (kKept) return narrow<Positions>(forward_.p.rows);
-    return round_to<Positions>(load_matrix(a.rows, a.rows.p, index_));
+    if constexpr (kPrepared) {
+      return prepared_.right(kRowsRight);
+    } else if constexpr (kKept) {
+      return narrow<Positions>(forward_.p.rows);
+    } else {
+      return round_to<Positions>(load_matrix(a.rows, a.rows.p, index_));
+    }
   }
   __device__ __forceinline__ Positions columns(const BackwardArguments& a) const {
-    if constexpr (kKept) return narrow<Positions>(forward_.p.columns);
-    return round_to<Positions>(load_matrix(a.columns, a.columns.p, index_));
+    if constexpr (kPrepared) {
+      return prepared_.right(kColumnsRight);
+    } else if constexpr (kKept) {
+      return narrow<Positions>(forward_.p.columns);
+    } else {
+      return round_to<Positions>(load_matrix(a.columns, a.columns.p, index_));
+    }
   }
 
  private:
-  static constexpr bool kKept = sizeof(T) == 2;
+  static constexpr bool kKept = sizeof(T) == 2 && !kPrepared;
   struct None {};
 
   __device__ __forceinline__ MomentPasses<T> load_forward(const BackwardArguments& a) const {
@@ -82,6 +114,7 @@ class Head {
   int index_;
   std::conditional_t<kKept, MomentPasses<T>, None> forward_;
   std::conditional_t<kKept, Passes<Gradients>, None> backward_;
+  std::conditional_t<kPrepared, PreparedOperands, None> prepared_;
 };
 
 template <class T>
@@ -94,12 +127,13 @@ struct Channel {
 
 // The gradients of one channel at the lane's tokens: dx without the terms through mu_ln and var_ln.
 // dweight and dbias get the sums over this lane.
-template <class T, bool kGradientOfP>
-__device__ __forceinline__ Tile differentiate(const BackwardArguments& a, const Head<T>& head,
+template <class T, bool kGradientOfP, bool kFewRegisters>
+__device__ __forceinline__ Tile differentiate(const BackwardArguments& a,
+                                              const Head<T, kFewRegisters>& head,
                                               const float2* terms, const Channel& channel,
                                               const Plane<T>& plane, const Tile& dy,
-                                              TokenSums& token, HeadSums& sums, float& dweight,
-                                              float& dbias) {
+                                              TokenSums<!kFewRegisters>& token, HeadSums& sums,
+                                              float& dweight, float& dbias) {
   using Positions = typename Precision<T>::Positions;
   const Tile& x = plane.centred;
   Tile squares;
@@ -117,6 +151,7 @@ __device__ __forceinline__ Tile differentiate(const BackwardArguments& a, const 
 #pragma unroll
   for (int pair = 0; pair < kElements; pair += 2) {
     const float4 of_pair = *reinterpret_cast<const float4*>(terms + slot_of_element(pair));
+    float4 token_sums = token.get(pair / 2);
 #pragma unroll
     for (int e = pair; e < pair + 2; ++e) {
       const float mean = e == pair ? of_pair.x : of_pair.z;
@@ -132,11 +167,12 @@ __device__ __forceinline__ Tile differentiate(const BackwardArguments& a, const 
       const float q = direct(e) * xhat * r;    // -2 dvar
       sums.lambda_mean += direct(e) * from_token;
       sums.lambda_var += q * (var - v);
-      token.mean(e) += to_token_mean * direct(e);
-      token.var(e) += to_token_var * q;
+      (e == pair ? token_sums.x : token_sums.y) += to_token_mean * direct(e);
+      (e == pair ? token_sums.z : token_sums.w) += to_token_var * q;
       twice_dm2(e) = raw < 0 ? 0.0f : dvar_share * q;
       dm1(e) = dmu_share * direct(e) - m * twice_dm2(e);
     }
+    token.set(pair / 2, token_sums);
   }
   // The moments' ways back to x, and their parts of
   //   dPy[i, j] = sum dm[i, column] z[j, column] with z = Px x, and
@@ -146,6 +182,7 @@ __device__ __forceinline__ Tile differentiate(const BackwardArguments& a, const 
   Tile dx = direct;
 #pragma unroll(kMomentsUnrolled <T>)
   for (int k = 0; k < 2; ++k) {
+    if constexpr (kFewRegisters) separate_steps();
     forget_memory();  // the matrices
     const bool squared = k == 0;
     Tile moment, d, narrow_d;
@@ -174,10 +211,10 @@ __device__ __forceinline__ Tile differentiate(const BackwardArguments& a, const 
 }
 
 // The sums over a head's position matrices that the softmax makes of dP: of the weights x, y and d.
-__device__ __forceinline__ void position_gradients(const BackwardArguments& a, int head,
+__device__ __forceinline__ void position_gradients(const BackwardArguments& a, int head, int lane,
                                                    const HeadSums& sums, float (&out)[3]) {
   auto dot = [&](const DtnAxis& axis, const float* matrices, const Tile& dp) {
-    const Tile m = load_matrix(axis, matrices, head);
+    const Tile m = load_matrix(axis, matrices, head, lane);
     float sum = 0;
 #pragma unroll
     for (int e = 0; e < kElements; ++e) sum += m(e) * dp(e);
@@ -189,11 +226,14 @@ __device__ __forceinline__ void position_gradients(const BackwardArguments& a, i
       dot(a.rows, a.rows.by_square, sums.rows) + dot(a.columns, a.columns.by_square, sums.columns);
 }
 
-template <class T, bool kGradientOfP>
+template <class T, bool kGradientOfP, bool kFewRegisters>
 __device__ __forceinline__ void store_head_sums(const BackwardArguments& a, int head,
                                                 const HeadSums& sums, float* to) {
   float pos[3] = {};
-  if constexpr (kGradientOfP) position_gradients(a, head, sums, pos);
+  if constexpr (kGradientOfP) {
+    const int lane = kFewRegisters ? forgotten(lane_index()) : lane_index();
+    position_gradients(a, head, lane, sums, pos);
+  }
   constexpr float kMadeUp = 1 / kCutMakesUp<typename Precision<T>::Gradients>;
   const float all[kHeadSums] = {-sums.lambda_mean, -0.5f * sums.lambda_var, kMadeUp * pos[0],
                                 kMadeUp * pos[1], kMadeUp * pos[2]};
@@ -205,11 +245,14 @@ __device__ __forceinline__ void store_head_sums(const BackwardArguments& a, int 
 }
 
 // One slice: its channels one after the other. The unfinished dx of a word's first channel takes
-// the place of x in the buffer, that of its second the place of dy.
-template <class T, bool kGradientOfP>
-__device__ __forceinline__ void differentiate_slice(const BackwardArguments& a, const Head<T>& head,
-                                                    const Shared& shared, const Staged& staged,
-                                                    int buffer, int channel, TokenSums& token,
+// the place of x in the buffer, that of its second the place of dy. With few registers, x and dy of
+// one channel share a word (x below), and the second channel waits in the place of dy.
+template <class T, bool kGradientOfP, bool kFewRegisters>
+__device__ __forceinline__ void differentiate_slice(const BackwardArguments& a,
+                                                    const Head<T, kFewRegisters>& head,
+                                                    const Shared& shared,
+                                                    const StagedSlices& staged, int buffer,
+                                                    int channel, TokenSums<!kFewRegisters>& token,
                                                     HeadSums& sums) {
   const std::int64_t image = std::int64_t{blockIdx.x} * a.sizes.channels;
   const float* pivots = static_cast<const float*>(a.args.pivot) + image;
@@ -218,26 +261,34 @@ __device__ __forceinline__ void differentiate_slice(const BackwardArguments& a, 
   float* channel_sums = lane_index() == 0 ? a.weight_sums : a.bias_sums;
 #pragma unroll 1
   for (int w = 0; w < 4; ++w) {
-    unsigned x_words[kElements], dy_words[kElements];
+    unsigned x_words[kElements], dy_words[kElements];  // few registers: x_words has both
 #pragma unroll
     for (int e = 0; e < kElements; ++e) {
       x_words[e] = staged.word(buffer, 0, e, w);
       dy_words[e] = staged.word(buffer, 1, e, w);
+      if constexpr (kFewRegisters) {
+        const unsigned x_word = x_words[e];
+        x_words[e] = channels_of(x_word, dy_words[e], 0);
+        staged.word(buffer, 1, e, w) = channels_of(x_word, dy_words[e], 1);
+      }
     }
 #pragma unroll 1
     for (int k = 0; k < kPerWord<T>; ++k) {
       const int c = channel + w * kPerWord<T> + k;
       const float pivot = pivots[c];
-      const Plane<T> x = plane_of<T>(x_words, k, pivot);
+      const Plane<T> x = plane_of<T>(x_words, kFewRegisters ? 0 : k, pivot);
       Tile dy;
 #pragma unroll
-      for (int e = 0; e < kElements; ++e) dy(e) = channel_of<T>(dy_words[e], k);
+      for (int e = 0; e < kElements; ++e) {
+        dy(e) = kFewRegisters ? channel_of<T>(x_words[e], 1) : channel_of<T>(dy_words[e], k);
+      }
       float dweight = 0, dbias = 0;
       const Tile dx = differentiate<T, kGradientOfP>(
           a, head, shared.terms, {base - pivot, weight[c]}, x, dy, token, sums, dweight, dbias);
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
         staged.word(buffer, k, e, w) = __float_as_uint(dx(e));
+        if (kFewRegisters && k == 0) x_words[e] = staged.word(buffer, 1, e, w);
       }
       const float sum = sum_two(dweight, dbias);
       if (lane_index() < 2) channel_sums[image + c] = sum;
@@ -245,24 +296,22 @@ __device__ __forceinline__ void differentiate_slice(const BackwardArguments& a, 
   }
 }
 
-template <class T, bool kGradientOfP>
-__global__ void __launch_bounds__(kMostWarps* kWarpSize, 1)
+template <class T, bool kGradientOfP, class Block>
+__global__ void __launch_bounds__(Block::kWarps* kWarpSize, 1)
     dtn_tensor_backward_kernel(BackwardArguments a) {
   DTN_SHARED(uint4, memory);
   constexpr int n = kPerVector<T>;
-  const int warps = warps_of_block();
-  const Shared shared(memory, warps);
-  const int channels = static_cast<int>(a.sizes.channels), slices = channels / n;
+  constexpr bool kTwoBuffers = Block::kBuffers == 2;
+  const Shared shared(memory, Block::kWarps, Block::kBuffers);
+  const int channels = static_cast<int>(a.sizes.channels);
   const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
-  const std::int64_t image = std::int64_t{blockIdx.x} * a.sizes.image;
-  const T* x = static_cast<const T*>(a.args.x) + image;
-  const T* dy = static_cast<const T*>(a.args.dy) + image;
-  const T* add = a.args.dx_add ? static_cast<const T*>(a.args.dx_add) + image : nullptr;
-  T* dx = a.args.dx ? static_cast<T*>(a.args.dx) + image : nullptr;
-  const LaneTokens tokens(a.sizes);
-  const Share share(slices, warps);
-  Staged staged(memory + warp * Staged::kVectors);
-  if (share.begin < share.end) staged.fetch(0, x, dy, share.begin * n, tokens);
+  int image = static_cast<int>(blockIdx.x);
+  LaneTokens tokens(a.sizes);
+  Share share(channels / n, Block::kWarps);
+  StagedSlices staged(memory + warp * Block::kBuffers * StagedSlices::kBuffer);
+  if (share.begin < share.end) {
+    staged.fetch(0, ImageTensors<T>(a, image), share.begin * n, tokens);
+  }
   staged.commit();
 
   const float* mean = static_cast<const float*>(a.args.token_mean);
@@ -277,60 +326,93 @@ __global__ void __launch_bounds__(kMostWarps* kWarpSize, 1)
     }
     shared.terms[slot_of(row, column)] = term;
   }
+  for (int i = static_cast<int>(threadIdx.x); i < channels / n * kHeadSums;
+       i += static_cast<int>(blockDim.x)) {
+    shared.head_sums[i] = 0;
+  }
   __syncthreads();
 
-  TokenSums token;
+  TokenSums<!Block::kFewRegisters> token(shared.token_sums + warp * Shared::kSumsOfWarp);
   HeadSums sums;
-  Head<T> head{};
-  int current = -1, first = 0;  // head of this run of slices, and its first slice
+  Head<T, Block::kFewRegisters> head{};
   for (int s = share.begin; s < share.end; ++s) {
-    const int buffer = (s - share.begin) & 1, channel = s * n, h = channel / a.sizes.head_dim;
-    if (s + 1 < share.end) staged.fetch(1 - buffer, x, dy, channel + n, tokens);
-    staged.commit();
-    if (h != current) {
-      if (current >= 0) {
-        store_head_sums<T, kGradientOfP>(a, current, sums, shared.head_sums + first * kHeadSums);
+    const int buffer = kTwoBuffers ? (s - share.begin) & 1 : 0, channel = s * n;
+    if constexpr (kTwoBuffers) {
+      if (s + 1 < share.end) {
+        staged.fetch(1 - buffer, ImageTensors<T>(a, image), channel + n, tokens);
+      }
+      staged.commit();
+    }
+    const int h = channel / a.sizes.head_dim;
+    if (s == share.begin || channel == h * a.sizes.head_dim) {
+      if (s > share.begin) {
+        store_head_sums<T, kGradientOfP, Block::kFewRegisters>(
+            a, h - 1, sums, shared.head_sums + (s - 1) * kHeadSums);
       }
       sums = HeadSums();
-      head.load(a, current = h);
-      first = s;
-    } else if (lane_index() < kHeadSums) {
-      shared.head_sums[s * kHeadSums + lane_index()] = 0;
+      head.load(a, h);
     }
-    staged.wait();
+    staged.template wait<Block::kBuffers - 1>();
     differentiate_slice<T, kGradientOfP>(a, head, shared, staged, buffer, channel, token, sums);
-    if (dx) store_slice<T>(staged, buffer, channel, tokens, add, dx);
+    if constexpr (Block::kFewRegisters) {  // all that is not used in differentiate()
+      tokens = LaneTokens(a.sizes, forgotten(lane_index()));
+      image = forgotten(image);
+      const int thread = forgotten(static_cast<int>(threadIdx.x));
+      share = Share(forgotten(channels) / n, Block::kWarps, thread / kWarpSize);
+    }
+    const ImageTensors<T> tensors(a, image);
+    if (tensors.dx) store_slice<T>(staged, buffer, channel, tokens, tensors);
+    if constexpr (!kTwoBuffers) {
+      if (s + 1 < share.end) staged.fetch(0, tensors, channel + n, tokens);
+      staged.commit();
+    }
   }
-  if (current >= 0) {
-    store_head_sums<T, kGradientOfP>(a, current, sums, shared.head_sums + first * kHeadSums);
+  if (share.begin < share.end) {
+    const int last = share.end - 1;
+    store_head_sums<T, kGradientOfP, Block::kFewRegisters>(a, last * n / a.sizes.head_dim, sums,
+                                                           shared.head_sums + last * kHeadSums);
   }
-#pragma unroll
-  for (int e = 0; e < kElements; ++e) {
-    const int slot = slot_of_element(e);
-    shared.token_sums[warp * 2 * kPositions + slot] = token.mean(e);
-    shared.token_sums[(warp * 2 + 1) * kPositions + slot] = token.var(e);
-  }
+  token.store();
   __syncthreads();
-  finish_heads(a, shared, slices);
-  if (!dx) return;
+  finish_heads(a, shared, forgotten(channels) / n);
+  if (!a.args.dx) return;
   make_slopes(a, shared);
   __syncthreads();
-  finish_tokens<T>(a, shared, x, dx);
+  finish_tokens<T>(a, shared, ImageTensors<T>(a, image));
   if (!a.branch_sums) return;
   __syncthreads();
   finish_columns(a, shared);
 }
 
-// How many warps of a block the device has shared memory for, or 0. What they share grows with
-// their number: 147 KiB for eight at 432 channels, 75 for four, where compute capability 8.6, 8.9
-// and 12.0 give a block 99.
-int warps_for(const DtnNormBackward& args) {
-  const int per_vector = args.dtype == DType::kBFloat16 ? kPerVector<bfloat16> : kPerVector<float>;
+// Warps of a block and buffers of a warp.
+struct BlockSize {
+  int warps, buffers;
+};
+
+// The size of blocks, or none where shared memory does not suffice. At 432 channels, eight warps
+// take 147 KiB with two buffers. With one they take 83, since compute capability 8.6, 8.9 and 12.0
+// give a block 99. Twelve warps take 123 KiB, and are for bfloat16: float32 needs more registers.
+std::optional<BlockSize> block_size(const DtnNormBackward& args) {
+  const bool narrow = args.dtype == DType::kBFloat16;
+  const int per_vector = narrow ? kPerVector<bfloat16> : kPerVector<float>;
   const int slices = static_cast<int>(args.channels) / per_vector;
-  for (int warps : {kMostWarps, kMostWarps / 2}) {
-    if (Shared::bytes(slices, warps) <= most_shared_bytes()) return warps;
+  for (const BlockSize& size : {BlockSize{12, 1}, BlockSize{8, 2}, BlockSize{8, 1}}) {
+    if (size.warps == 12 && (!narrow || dtn_backward_warps() != 12)) continue;
+    if (Shared::bytes(slices, size.warps, size.buffers) <= most_shared_bytes()) return size;
   }
-  return 0;
+  return std::nullopt;
+}
+
+// Calls f with the kernel for blocks of this size.
+template <class T, bool kGradientOfP, class F>
+void with_kernel(const BlockSize& size, F&& f) {
+  if constexpr (sizeof(T) == 2) {
+    if (size.warps == 12) {
+      return f(dtn_tensor_backward_kernel<T, kGradientOfP, BackwardBlock<12, 1>>);
+    }
+  }
+  if (size.buffers == 2) return f(dtn_tensor_backward_kernel<T, kGradientOfP, BackwardBlock<8, 2>>);
+  f(dtn_tensor_backward_kernel<T, kGradientOfP, BackwardBlock<8, 1>>);
 }
 
 }  // namespace
@@ -339,18 +421,17 @@ int warps_for(const DtnNormBackward& args) {
 bool tensor_cores_take(const DtnNormBackward& args) {
   const DtnSizes sizes(args);
   if (args.dbranch && sizes.image != sizes.tokens * sizes.channels) return false;
-  if (args.dbranch_sums && sizes.channels > tensor::Staged::kFloats) return false;
   return tensor::takes(args.dtype, args.variant, sizes,
                        {args.x, args.dy, args.dx_add, args.dx, args.dbranch}) &&
-         tensor::warps_for(args) > 0;
+         tensor::block_size(args).has_value();
 }
 
 void run_tensor(CudaQueue& queue, const DtnNormBackward& args) {
   using namespace tensor;
   const DtnSizes sizes(args);
   const bool positions = args.dpos_weight != nullptr;
-  const int warps = warps_for(args);
-  const DtnPrepared prepared = prepare(queue, args, 0, sizes.heads, positions);
+  const BlockSize size = block_size(args).value();
+  const DtnPrepared prepared = prepare(queue, args, 0, sizes.heads, positions, size.warps == 12);
   const std::int64_t of_channels = sizes.batch * sizes.channels,
                      of_heads = sizes.batch * sizes.heads;
   const int columns = args.dbranch_sums ? 3 : 2;
@@ -366,6 +447,7 @@ void run_tensor(CudaQueue& queue, const DtnNormBackward& args) {
                             sizes,
                             prepared.positions.rows,
                             prepared.positions.columns,
+                            prepared.positions.operands,
                             prepared.bases.get(),
                             weight_sums,
                             bias_sums,
@@ -376,13 +458,16 @@ void run_tensor(CudaQueue& queue, const DtnNormBackward& args) {
   for_cuda_dtype("dtn_tensor_backward", args.dtype, [&](auto zero) {
     using T = decltype(zero);
     const int slices = static_cast<int>(sizes.channels) / kPerVector<T>;
-    launch(queue,
-           {"dtn_tensor_backward",
-            {sizes.batch, sizes.grid_h, sizes.grid_w, sizes.channels, sizes.heads}},
-           positions ? dtn_tensor_backward_kernel<T, true> : dtn_tensor_backward_kernel<T, false>,
-           {dim3(static_cast<unsigned>(sizes.batch)), static_cast<unsigned>(warps * kWarpSize),
-            Shared::bytes(slices, warps)},
-           a);
+    const LaunchShape shape{dim3(static_cast<unsigned>(sizes.batch)),
+                            static_cast<unsigned>(size.warps * kWarpSize),
+                            Shared::bytes(slices, size.warps, size.buffers)};
+    auto launch_it = [&](auto* kernel) {
+      launch(queue,
+             {"dtn_tensor_backward",
+              {sizes.batch, sizes.grid_h, sizes.grid_w, sizes.channels, sizes.heads}},
+             kernel, shape, a);
+    };
+    positions ? with_kernel<T, true>(size, launch_it) : with_kernel<T, false>(size, launch_it);
   });
   finish_parameter_gradients(queue, args,
                              {sizes.batch, weight_sums, bias_sums, sizes.batch, lambda_mean,

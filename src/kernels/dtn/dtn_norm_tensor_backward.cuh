@@ -11,7 +11,13 @@ namespace dtn::tensor {
 using cuda::kPerVector;
 using cuda::kWarpSize;
 
-inline constexpr int kMostWarps = 8;  // of a block: 4 where shared memory is scarce
+// Form of a block: its warps, and the buffers in which a warp stages slices.
+template <int kWarps_, int kBuffers_>
+struct BackwardBlock {
+  static constexpr int kWarps = kWarps_, kBuffers = kBuffers_;
+  // Twelve warps leave a lane 168 registers. Operands of P and sums by token are then in memory.
+  static constexpr bool kFewRegisters = kWarps > 8;
+};
 __device__ __forceinline__ int warps_of_block() { return static_cast<int>(blockDim.x) / kWarpSize; }
 inline constexpr int kHeadSums = 5;  // lambda_mean, lambda_var, pos_weight
 
@@ -19,6 +25,7 @@ struct BackwardArguments {
   DtnNormBackward args;
   DtnSizes sizes;
   DtnAxis rows, columns;
+  const uint4* operands;  // of P, see dtn_norm_operands.cuh; null unless registers are few
   const float* bases;
   float *weight_sums, *bias_sums;   // [B, C]
   float* branch_sums;               // [B, C], of dbranch; or null
@@ -26,31 +33,53 @@ struct BackwardArguments {
   float* pos_weight;                // [B, H, 3]
 };
 
-// The slices of x and dy that a warp works on and those that are on their way: lane by lane, so
-// that no lane reads what another one writes. The unfinished dx takes the place of what is used up.
-class Staged {
+// Tensors of one image.
+template <class T>
+struct ImageTensors {
+  const T *x, *dy, *add;
+  T* dx;
+
+  __device__ __forceinline__ ImageTensors(const BackwardArguments& a, int index) {
+    const std::int64_t image = std::int64_t{index} * a.sizes.image;
+    x = static_cast<const T*>(a.args.x) + image;
+    dy = static_cast<const T*>(a.args.dy) + image;
+    add = a.args.dx_add ? static_cast<const T*>(a.args.dx_add) + image : nullptr;
+    dx = a.args.dx ? static_cast<T*>(a.args.dx) + image : nullptr;
+  }
+};
+
+// Slices of x and dy in a warp's shared memory. A lane reads only the vectors that it has copied,
+// so the warp needs no barrier. The unfinished dx takes the place of x and dy.
+//
+// With two buffers, a slice is fetched while the warp works on the one before. With one buffer, the
+// next fetch begins when dx of the current slice has left the buffer; other warps fill the gap.
+// Neighbouring slices share sectors of 32 bytes, so every second fetch finds its data in the
+// second-level cache.
+class StagedSlices {
  public:
   static constexpr int kTensor = kElements * kWarpSize;  // vectors of one slice of x or dy
   static constexpr int kBuffer = 2 * kTensor;
-  static constexpr int kVectors = 2 * kBuffer;
-  static constexpr int kFloats = kVectors * 4;
 
-  __device__ __forceinline__ explicit Staged(uint4* of_warp) : mine_(of_warp + lane_index()) {}
+  __device__ __forceinline__ explicit StagedSlices(uint4* of_warp)
+      : mine_(of_warp + lane_index()) {}
 
   template <class T>
-  __device__ __forceinline__ void fetch(int buffer, const T* x, const T* dy, int channel,
+  __device__ __forceinline__ void fetch(int buffer, const ImageTensors<T>& image, int channel,
                                         const LaneTokens& tokens) {
 #pragma unroll
     for (int e = 0; e < kElements; ++e) {
       const bool valid = tokens.valid(e);
       const int at = valid ? tokens.offset(e) + channel : 0;
-      copies_.template copy<16>(vector(buffer, 0, e), x + at, valid);
-      copies_.template copy<16>(vector(buffer, 1, e), dy + at, valid);
+      copies_.template copy<16>(vector(buffer, 0, e), image.x + at, valid);
+      copies_.template copy<16>(vector(buffer, 1, e), image.dy + at, valid);
     }
   }
   __device__ __forceinline__ void commit() { copies_.commit(); }
-  // All but the last group are there.
-  __device__ __forceinline__ void wait() { copies_.template wait<1>(); }
+  // Waits for all groups but the last kGroups.
+  template <int kGroups>
+  __device__ __forceinline__ void wait() {
+    copies_.template wait<kGroups>();
+  }
 
   // which: 0 for x, 1 for dy.
   __device__ __forceinline__ uint4* vector(int buffer, int which, int e) const {
@@ -65,32 +94,70 @@ class Staged {
   cuda::AsyncCopies copies_;
 };
 
-// What the warps of a block share: token statistics, sums over channels and over heads.
+// Shared memory of a block: slices, token statistics, sums over channels and over heads.
 struct Shared {
-  uint4* staged;      // [warps, Staged::kVectors]
-  float2* terms;      // [kPositions] by slot: token mean and variance
-  float* token_sums;  // [warps, 2, kPositions] by slot
-  float* head_sums;   // [slices, kHeadSums]; those of a run of slices stand at its first
+  static constexpr int kSumsOfWarp = 2 * kPositions;  // of token_sums
 
-  __device__ Shared(uint4* memory, int warps)
+  uint4* staged;      // [warps, buffers, StagedSlices::kBuffer]
+  float2* terms;      // [kPositions] by slot: token mean and variance
+  float* token_sums;  // [warps, kSumsOfWarp], see mean_sum() and var_sum()
+  float* head_sums;   // [slices, kHeadSums]; those of a run of slices stand at its last
+
+  __device__ Shared(uint4* memory, int warps, int buffers)
       : staged(memory),
-        terms(reinterpret_cast<float2*>(memory + warps * Staged::kVectors)),
+        terms(reinterpret_cast<float2*>(memory + warps * buffers * StagedSlices::kBuffer)),
         token_sums(reinterpret_cast<float*>(terms + kPositions)),
-        head_sums(token_sums + warps * 2 * kPositions) {}
+        head_sums(token_sums + warps * kSumsOfWarp) {}
+  // Places in a warp's sums. Four floats belong to two neighbouring slots: two means, two
+  // variances.
+  static __device__ __forceinline__ int mean_sum(int slot) { return slot / 2 * 4 + slot % 2; }
+  static __device__ __forceinline__ int var_sum(int slot) { return mean_sum(slot) + 2; }
   // Of a warp, [C], once nobody works on a slice any more.
   __device__ __forceinline__ float* column_sums(int warp, int channels) const {
     return reinterpret_cast<float*>(staged) + warp * channels;
   }
-  static std::size_t bytes(int slices, int warps) {
-    return sizeof(uint4) * static_cast<std::size_t>(warps * Staged::kVectors) +
+  static std::size_t bytes(int slices, int warps, int buffers) {
+    return sizeof(uint4) * static_cast<std::size_t>(warps * buffers * StagedSlices::kBuffer) +
            sizeof(float2) * kPositions +
-           sizeof(float) * static_cast<std::size_t>(warps * 2 * kPositions + slices * kHeadSums);
+           sizeof(float) * static_cast<std::size_t>(warps * kSumsOfWarp + slices * kHeadSums);
   }
 };
+static_assert(kMaxChannels <= 4 * StagedSlices::kBuffer);  // column_sums() of a warp fit its slices
 
-// Sums of a lane over all channels of its warp's slices: l_mu dmu and l_va dvar by token.
-struct TokenSums {
-  Tile mean, var;
+// Sums of a lane over all channels of its warp's slices: l_mu dmu and l_va dvar by token. Elements
+// go in pairs: (mean, mean, var, var). Sums are kept in registers, or in the warp's shared memory.
+template <bool kInRegisters>
+class TokenSums {
+ public:
+  __device__ __forceinline__ explicit TokenSums(float* of_warp)
+      : shared_(reinterpret_cast<float4*>(of_warp) + lane_index()) {
+#pragma unroll
+    for (int pair = 0; pair < kPairs; ++pair) set(pair, make_float4(0, 0, 0, 0));
+  }
+  __device__ __forceinline__ float4 get(int pair) const {
+    if constexpr (kInRegisters) return kept_[pair];
+    return shared_[pair * kWarpSize];
+  }
+  __device__ __forceinline__ void set(int pair, const float4& sums) {
+    if constexpr (kInRegisters) {
+      kept_[pair] = sums;
+    } else {
+      shared_[pair * kWarpSize] = sums;
+    }
+  }
+  // Puts the sums in shared memory, for the other warps.
+  __device__ __forceinline__ void store() const {
+    if constexpr (kInRegisters) {
+#pragma unroll
+      for (int pair = 0; pair < kPairs; ++pair) shared_[pair * kWarpSize] = kept_[pair];
+    }
+  }
+
+ private:
+  static constexpr int kPairs = kElements / 2;
+
+  float4* shared_;
+  float4 kept_[kInRegisters ? kPairs : 1];
 };
 
 // Sums of a lane over a run of slices of one head; those of the lambdas lack a factor -1 and -1/2.
@@ -101,8 +168,9 @@ struct HeadSums {
 
 // dx of a slice without the terms through mu_ln and var_ln, with dx_add, rounded.
 template <class T>
-__device__ __forceinline__ void store_slice(const Staged& staged, int buffer, int channel,
-                                            const LaneTokens& tokens, const T* add, T* dx) {
+__device__ __forceinline__ void store_slice(const StagedSlices& staged, int buffer, int channel,
+                                            const LaneTokens& tokens,
+                                            const ImageTensors<T>& image) {
   constexpr int n = kPerVector<T>;
 #pragma unroll
   for (int e = 0; e < kElements; ++e) {
@@ -115,13 +183,13 @@ __device__ __forceinline__ void store_slice(const Staged& staged, int buffer, in
       v[k] = part.x, v[kPerWord<T> + k] = part.y;
       v[2 * kPerWord<T> + k] = part.z, v[3 * kPerWord<T> + k] = part.w;
     }
-    if (add) {
+    if (image.add) {
       float more[n];
-      cuda::load_vector<T>(add + at, more);
+      cuda::load_vector<T>(image.add + at, more);
 #pragma unroll
       for (int k = 0; k < n; ++k) v[k] += more[k];
     }
-    cuda::store_vector<T>(dx + at, v);
+    cuda::store_vector<T>(image.dx + at, v);
   }
 }
 
@@ -133,11 +201,12 @@ __device__ __forceinline__ void make_slopes(const BackwardArguments& a, const Sh
        slot += static_cast<int>(blockDim.x)) {
     float mean = 0, var = 0;
     for (int w = 0; w < warps_of_block(); ++w) {
-      mean += shared.token_sums[2 * w * kPositions + slot];
-      var += shared.token_sums[(2 * w + 1) * kPositions + slot];
+      const float* of_warp = shared.token_sums + w * Shared::kSumsOfWarp;
+      mean += of_warp[Shared::mean_sum(slot)];
+      var += of_warp[Shared::var_sum(slot)];
     }
-    shared.token_sums[slot] = mean * inverse;
-    shared.token_sums[kPositions + slot] = 2 * var * inverse;
+    shared.token_sums[Shared::mean_sum(slot)] = mean * inverse;
+    shared.token_sums[Shared::var_sum(slot)] = 2 * var * inverse;
   }
 }
 
@@ -145,7 +214,7 @@ __device__ __forceinline__ void make_slopes(const BackwardArguments& a, const Sh
 // in the place of the slices.
 template <class T>
 __device__ __forceinline__ void finish_tokens(const BackwardArguments& a, const Shared& shared,
-                                              const T* x, T* dx) {
+                                              const ImageTensors<T>& image) {
   T* dbranch = nullptr;
   float scale = 0;
   if (a.args.dbranch) {
@@ -153,7 +222,7 @@ __device__ __forceinline__ void finish_tokens(const BackwardArguments& a, const 
     scale = static_cast<const float*>(a.args.branch_scale)[blockIdx.x];
   }
   constexpr int n = kPerVector<T>;
-  const int warp = static_cast<int>(threadIdx.x) / kWarpSize;
+  const int warp = forgotten(static_cast<int>(threadIdx.x)) / kWarpSize;
   const int channels = static_cast<int>(a.sizes.channels);
   const float base = a.bases[blockIdx.x];
   const GridRow row_of_token(a.sizes.grid_w);
@@ -163,19 +232,20 @@ __device__ __forceinline__ void finish_tokens(const BackwardArguments& a, const 
 #pragma unroll 2
     for (int t = warp; t < a.sizes.tokens; t += warps_of_block()) {
       const int row = row_of_token(t), slot = slot_of(row, t - row * a.sizes.grid_w);
-      const float constant = shared.token_sums[slot], slope = shared.token_sums[kPositions + slot];
+      const float constant = shared.token_sums[Shared::mean_sum(slot)];
+      const float slope = shared.token_sums[Shared::var_sum(slot)];
       const float mean = shared.terms[slot].x, centre = base + mean;
       const int at = t * channels + c;
       float v[n], d[n];
-      cuda::load_vector<T>(x + at, v);
-      cuda::load_vector<T>(dx + at, d);
+      cuda::load_vector<T>(image.x + at, v);
+      cuda::load_vector<T>(image.dx + at, d);
 #pragma unroll
       for (int k = 0; k < n; ++k) {
         // A bfloat16 x is too coarse to see that the sum of base and mean is rounded.
         const float centred = kPerWord<T> == 2 ? v[k] - centre : (v[k] - base) - mean;
         d[k] += centred * slope + constant;
       }
-      cuda::store_vector<T>(dx + at, d);
+      cuda::store_vector<T>(image.dx + at, d);
       if (!dbranch) continue;
 #pragma unroll
       for (int k = 0; k < n; ++k) {

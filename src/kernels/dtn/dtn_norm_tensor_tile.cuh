@@ -33,10 +33,12 @@ __device__ __forceinline__ int lane_index() {
   return static_cast<int>(threadIdx.x) % cuda::kWarpSize;
 }
 
-// Row and column of element e = 4 i + 2 a + b of this lane.
-__device__ __forceinline__ int row_of(int e) { return lane_index() / 4 + (e >> 1 & 1) * 8; }
-__device__ __forceinline__ int column_of(int e) {
-  return (e >> 2) * 8 + lane_index() % 4 * 2 + (e & 1);
+// Row and column of element e = 4 i + 2 a + b of a lane.
+__device__ __forceinline__ int row_of(int e, int lane = lane_index()) {
+  return lane / 4 + (e >> 1 & 1) * 8;
+}
+__device__ __forceinline__ int column_of(int e, int lane = lane_index()) {
+  return (e >> 2) * 8 + lane % 4 * 2 + (e & 1);
 }
 struct Tile {
   float v[2][4] = {};  // [i][2 a + b]

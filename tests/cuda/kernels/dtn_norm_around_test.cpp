@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "cuda/kernels/dtn_norm_problem.h"
+#include "cuda/kernels/dtn_warps.h"
 #include "kernels/pointwise/pointwise.h"
 
 namespace dtn::test {
@@ -172,35 +173,48 @@ std::vector<Surrounded> cases() {
   return all;
 }
 
+void expect_same_bits_together(const Surrounded& s, Path path) {
+  const std::string what = s.problem.name(name_of(path));
+  SCOPED_TRACE(cat(what, s.scaled ? " scaled" : ""));
+  const auto body = [&] {
+    const Results want = apart(cuda_queue(), s, kOnDevice);
+    const Results got = together(cuda_queue(), s, kOnDevice);
+    expect_same(what, got.shared(kOnDevice), want.shared(kOnDevice));
+    expect_logit_gradients(what, got, want, kOnDevice);
+    std::vector<Tensor> all = got.shared(kOnDevice);
+    if (s.scaled) {
+      expect_same(what, {got.dbranch.device()}, {want.dbranch.device()});
+      expect_sums(what, s, got, kOnDevice);
+      all.push_back(got.dbranch_sums.device());
+    }
+    return all;
+  };
+  if (s.problem.dense.channels == kShapes[0].channels) {
+    under_every_schedule(body);
+  } else {
+    body();
+  }
+}
+
 TEST(CudaDtnAround, BitsOfKernelsOfTheirOwn) {
   DTN_SKIP_WITHOUT_DEVICE();
   int on_tensor_cores = 0;
   for (const Surrounded& s : cases()) {
     on_each_path(s.problem, [&](Path path) {
-      const std::string what = s.problem.name(name_of(path));
-      SCOPED_TRACE(cat(what, s.scaled ? " scaled" : ""));
       on_tensor_cores += path == Path::kTensor;
-      const auto body = [&] {
-        const Results want = apart(cuda_queue(), s, kOnDevice);
-        const Results got = together(cuda_queue(), s, kOnDevice);
-        expect_same(what, got.shared(kOnDevice), want.shared(kOnDevice));
-        expect_logit_gradients(what, got, want, kOnDevice);
-        std::vector<Tensor> all = got.shared(kOnDevice);
-        if (s.scaled) {
-          expect_same(what, {got.dbranch.device()}, {want.dbranch.device()});
-          expect_sums(what, s, got, kOnDevice);
-          all.push_back(got.dbranch_sums.device());
-        }
-        return all;
-      };
-      if (s.problem.dense.channels == kShapes[0].channels) {
-        under_every_schedule(body);
-      } else {
-        body();
-      }
+      expect_same_bits_together(s, path);
     });
   }
   EXPECT_EQ(on_tensor_cores, 4 * 4);
+}
+
+TEST(CudaDtnAround, TwelveWarpsBitsOfKernelsOfTheirOwn) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  const ScopedBackwardWarps twelve(12);
+  for (const Surrounded& s : cases()) {
+    const bool taken = s.problem.dtype == DType::kBFloat16 && s.problem.dense.channels % 8 == 0;
+    if (taken) expect_same_bits_together(s, Path::kTensor);
+  }
 }
 
 TEST(CudaDtnAround, AsOnTheHost) {

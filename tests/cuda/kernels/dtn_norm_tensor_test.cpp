@@ -1,7 +1,11 @@
 // Compares the tensor-core path of DTN with the dense formulas in float64. The tests assert that
 // this path takes each shape, so that no case runs on the other path.
+#include <algorithm>
+
+#include "cuda/kernels/dtn_warps.h"
 #include "cuda/twin.h"
 #include "dense_dtn.h"
+#include "dtn/core/check.h"
 #include "kernels/dtn/dtn_norm_cuda.h"
 
 namespace dtn::test {
@@ -259,23 +263,104 @@ TEST(CudaDtnTensor, SizesOfTheModels) {
   }
 }
 
+bool have_same_bits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  return a.size() == b.size() && std::ranges::equal(a, b, same_bits);
+}
+
 #ifdef DTN_CUDA_EMULATED
-// Compute capability 8.6, 8.9 and 12.0: blocks have four warps instead of eight.
+// Compute capability 8.6, 8.9 and 12.0: slices are staged in one buffer instead of two. The bits are
+// those of two buffers.
 TEST(CudaDtnTensor, OnADeviceWithLittleSharedMemory) {
-  emu::DeviceModel model = emu::device_model();
-  model.shared_memory = std::size_t{99} << 10;
-  const emu::ScopedDeviceModel small(model);
   for (DType dtype : kTypes) {
     for (Case c : {Case{14, 14, 432, 9}, Case{16, 16, 1024, 16}, Case{14, 1, 8, 1}}) {
       c.dtype = dtype;
-      check_both(c);
+      c.residual = c.channels == 432;
+      const std::vector<Tensor> two_buffers = check_both(c);
+      const emu::ScopedDeviceModel small(with_shared_kib(99));
+      EXPECT_TRUE(have_same_bits(check_both(c), two_buffers));
     }
   }
+  const emu::ScopedDeviceModel small(with_shared_kib(99));
   Case c{5, 9, 144, 6, 2};
   c.dtype = DType::kBFloat16;
   under_every_schedule([&] { return check_both(c); });
+  const ScopedBackwardWarps twelve(12);  // which do not fit
+  const std::vector<Tensor> with_twelve = check_both(c);
+  set_dtn_backward_warps(8);
+  EXPECT_TRUE(have_same_bits(with_twelve, check_both(c)));
 }
 #endif
+
+// Twelve warps add up the gradients of token statistics in another order than eight. Equal bits would
+// mean that eight have run.
+TEST(CudaDtnTensor, TwelveWarps) {
+  DTN_SKIP_WITHOUT_DEVICE();
+#ifdef DTN_CUDA_EMULATED
+  const emu::ScopedDeviceModel sm_80(with_shared_kib(163));
+#endif
+  for (Case c : {Case{14, 14, 432, 9, 2}, Case{14, 14, 384, 8}, Case{14, 14, 768, 12},
+                 Case{16, 16, 1024, 16}}) {
+    c.dtype = DType::kBFloat16;
+    const std::vector<Tensor> with_eight = check_both(c);
+    const ScopedBackwardWarps twelve(12);
+    const std::vector<Tensor> with_twelve = check_both(c);
+#ifdef DTN_CUDA_EMULATED
+    EXPECT_FALSE(have_same_bits(with_twelve, with_eight));  // a small card has no room for 12
+    const emu::ScopedDeviceModel sm_90(with_shared_kib(227));
+    EXPECT_TRUE(have_same_bits(check_both(c), with_twelve));
+#endif
+  }
+}
+
+TEST(CudaDtnTensor, TwelveWarpsOnSmallGrids) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  const ScopedBackwardWarps twelve(12);
+  for (Case c :
+       {Case{7, 5, 48, 1, 3}, Case{1, 13, 16, 2, 2}, Case{14, 1, 8, 1}, Case{3, 4, 272, 34},
+        Case{3, 2, 520, 65}, Case{2, 3, 1024, 1}, Case{1, 1, 24, 3, 2}}) {
+    c.dtype = DType::kBFloat16;
+    c.residual = c.grid_h == 3;
+    c.position_gradient = c.grid_w != 2;
+    check_both(c);
+  }
+}
+
+// float32 has eight warps whatever is asked for: twelve would not have the registers.
+TEST(CudaDtnTensor, TwelveWarpsAreForBfloat16) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  const Case c{14, 14, 432, 9};
+  const std::vector<Tensor> want = check_both(c);
+  const ScopedBackwardWarps twelve(12);
+  EXPECT_TRUE(have_same_bits(check_both(c), want));
+}
+
+TEST(CudaDtnTensor, TwelveWarpsUnderEverySchedule) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  const ScopedBackwardWarps twelve(12);
+  for (Case c : {Case{14, 14, 24, 1, 2}, Case{5, 9, 144, 6, 2}}) {
+    c.dtype = DType::kBFloat16;
+    for (bool residual : {false, true}) {
+      c.residual = residual;
+      under_every_schedule([&] { return check_both(c); });
+    }
+  }
+}
+
+TEST(CudaDtnTensor, WarpsOfTheEnvironment) {
+  EXPECT_EQ(parse_dtn_warps(nullptr), 8);
+  EXPECT_EQ(parse_dtn_warps(""), 8);
+  EXPECT_EQ(parse_dtn_warps("8"), 8);
+  EXPECT_EQ(parse_dtn_warps("12"), 12);
+  for (const char* text : {"4", "16", "012", "12 ", "twelve"}) {
+    try {
+      parse_dtn_warps(text);
+      ADD_FAILURE() << text;
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(std::string(error.what()),
+                cat("DTN_CUDA_DTN_WARPS is \"", text, "\"; allowed are 8 and 12"));
+    }
+  }
+}
 
 TEST(CudaDtnTensor, Schedules) {
   DTN_SKIP_WITHOUT_DEVICE();

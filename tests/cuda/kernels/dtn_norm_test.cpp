@@ -1,5 +1,6 @@
 // DTN on the device, on both paths. See dtn_norm_problem.h for the references and tolerances.
 #include "cuda/kernels/dtn_norm_problem.h"
+#include "cuda/kernels/dtn_warps.h"
 #include "dtn/core/check.h"
 
 namespace dtn::test {
@@ -19,6 +20,16 @@ TEST(CudaDtnNorm, MatchesTheOracleAndTheCpu) {
     }
   }
   check(DtnNormProblem({2, 7, 5, 24, 2}, DtnVariant::kPaper, DType::kBFloat16));
+}
+
+TEST(CudaDtnNorm, TwelveWarpsMatchTheOracleAndTheCpu) {
+  DTN_SKIP_WITHOUT_DEVICE();
+  const ScopedBackwardWarps twelve(12);
+  check(DtnNormProblem({2, 5, 7, 24, 3}, DtnVariant::kPaper, DType::kBFloat16));
+  for (const ShapeCase& shape : {ShapeCase{1, 14, 14, 432, 9}, ShapeCase{1, 14, 14, 96, 4},
+                                 ShapeCase{3, 7, 5, 32, 4}, ShapeCase{1, 16, 16, 24, 1}}) {
+    check(DtnNormProblem(shape, DtnVariant::kPaper, DType::kBFloat16), Runs::kOnce);
+  }
 }
 
 // Grids too large for tensor cores; heads in several slices; planes in scratch memory for the
