@@ -111,8 +111,11 @@ case $name in
       echo '{"kernel": "a", "shape": "2x3", "us": 2.0, "floor_us": 1.0, "ratio": 2.0}'
       fail
       echo '{"kernel": "b", "shape": "2x3", "us": 3.0, "floor_us": 1.0, "ratio": 3.0}'
+      us=4.5
+      if [ "$DTN_CUDA_DTN_WARPS" = 12 ]; then us=4.0; fi
+      echo '{"kernel": "dtn_bwd", "shape": "2x3", "us": '$us', "floor_us": 1.0, "ratio": 4.5}'
       if [ -n "$KERNEL_FAILS" ]; then echo '{"kernel": "c", "error": "planted"}'; fi
-      echo '{"copy_gbytes_per_second": 1.0, "gemm_gflops": 1.0, "kernels": 2}'
+      echo '{"copy_gbytes_per_second": 1.0, "gemm_gflops": 1.0, "kernels": 3}'
       exit ${KERNEL_FAILS:-0}
     fi
     fail

@@ -20,6 +20,8 @@ MEASUREMENTS = [
     ("smoke", "rates", "dtn-bench norm", None),
     ("kernels", "summary", "dtn-bench kernels", 1),
     ("kernels", "warpgroup_attention", "dtn-bench kernels", 2),
+    ("kernels", "twelve_warps_dtn_bwd", "dtn-bench kernels", 3),
+    ("kernels", "twelve_warps_dtn", "dtn-bench train --config vit_s_star_dtn", 3),
     *(("kernels", f"{kind}_{norm}", f"dtn-bench train --config vit_s_star_{norm}", turn)
       for norm in ("dtn", "ln") for turn, kind in ((1, "trace"), (2, "warpgroup"))),
     *(("products", f"products_{norm}", f"dtn-bench products --config vit_s_star_{norm}", None)
@@ -68,9 +70,11 @@ def one_fails(scenario):
         machine.close()
     missing = {name}
     if name == "summary":  # the kernel before the failure is there, in spite of it
-        missing |= {"b 2x3"}
+        missing |= {"b 2x3", "dtn_bwd 2x3"}
     elif name == "warpgroup_attention":
-        missing |= {"warpgroup b 2x3"}
+        missing |= {"warpgroup b 2x3", "warpgroup dtn_bwd 2x3"}
+    elif name == "twelve_warps_dtn_bwd":
+        missing |= {"12 warps b 2x3", "12 warps dtn_bwd 2x3"}
     elif " ours " in name:  # of two, the one that is left is the first
         missing = {name[:-1] + "2"}
     if status == 1 and set(failed) == {name} and found == everything - missing:
@@ -88,6 +92,8 @@ class GpuCheckTest(MachineTest):
         self.assertRegex(said, r"over the fastest PyTorch of all +2\.000 .* no bound")
         self.assertRegex(said, r"tests on the device +8 passed +all, none skipped +pass")
         self.assertRegex(said, r"memcheck of gpu_kernels +0 errors in 4 tests +0, all run +pass")
+        self.assertRegex(said, r"DTN backward alone: 8 warps, 12 warps +4\.5 us, 4\.0 us +no bound +"
+                               r"no bound, faster: 12 warps")
         self.assertRegex(said, r"DTN, bf16, off the CPU's +0\.0e\+00 +<= 4e-03 +pass")
         self.assertNotIn("MISS", said)
         for name, _, plant, _ in MEASUREMENTS:
@@ -129,11 +135,13 @@ class GpuCheckTest(MachineTest):
     def test_a_kernel_that_fails_is_named_beside_the_others(self):
         self.check("--stage", "kernels", KERNEL_FAILS="1", expect=1)
         found, failed = self.machine.results("kernels")
-        self.assertEqual(found, {"a 2x3", "b 2x3", "summary", "trace_dtn", "trace_ln",
-                                 "warpgroup a 2x3", "warpgroup b 2x3", "warpgroup_attention",
-                                 "warpgroup_dtn", "warpgroup_ln"})
-        self.assertEqual(failed, {"c": "planted", "warpgroup c": "planted"})
-        self.assertIn("MISS: 2 failed: c, warpgroup c", self.machine.said)
+        kernels = {prefix + name for prefix in ("", "warpgroup ", "12 warps ")
+                   for name in ("a 2x3", "b 2x3", "dtn_bwd 2x3")}
+        self.assertEqual(found, kernels | {"summary", "trace_dtn", "trace_ln", "warpgroup_attention",
+                                           "warpgroup_dtn", "warpgroup_ln", "twelve_warps_dtn_bwd",
+                                           "twelve_warps_dtn"})
+        self.assertEqual(failed, {"c": "planted", "warpgroup c": "planted", "12 warps c": "planted"})
+        self.assertIn("MISS: 3 failed: c, warpgroup c, 12 warps c", self.machine.said)
 
     def test_what_fails_runs_again_with_launches_that_wait(self):
         for mode, message in (("exit", ""), ("crash", "ended by SIGSEGV in this test"),
@@ -282,6 +290,16 @@ class PartsTest(unittest.TestCase):
         done = "[ RUN      ] A.a\n[       OK ] A.a (1 ms)\n"
         self.assertEqual(suites.read(done, ["A.a"], "ended by SIGSEGV", False)[1],
                          {"A.a": "ended by SIGSEGV after the last test"})
+
+    def test_the_faster_backward_pass_of_dtn_is_named(self):
+        def row(**us):
+            run = {"speeds": {"results": {f"{name} 2x3".replace("twelve", "12 warps dtn_bwd"): {"us": t}
+                                          for name, t in us.items()}}}
+            return next(requirements.dtn_backward_rows(run))[2:]
+        self.assertEqual(row(dtn_bwd=100.0, twelve=101.0),
+                         ("100.0 us, 101.0 us", "no bound", "no bound, faster: 8 warps"))
+        self.assertEqual(row(dtn_bwd=100.0), ("100.0 us, -", "no bound", "not measured"))
+        self.assertEqual(row(), ("-, -", "no bound", "not measured"))
 
     def test_old_ledgers_have_their_rows(self):
         run = {"tests": {"passed": 3, "failed": 0, "skipped": 0, "not_passed": []}, "kernels": [

@@ -8,6 +8,7 @@ from .train import MODEL, bench_train
 
 
 WARPGROUPS = {"DTN_CUDA_WGMMA": "1"}
+TWELVE_WARPS = {"DTN_CUDA_DTN_WARPS": "12"}
 
 
 class Kernels(Stage):
@@ -25,6 +26,11 @@ class Kernels(Stage):
         for norm in ("dtn", "ln"):
             steps.append(Step(f"warpgroup_{norm}", 20, 120, lambda seconds, norm=norm: bench_train(
                 self, f"warpgroup_{norm}", seconds, norm, env=WARPGROUPS)))
+        # DTN's backward pass by blocks of 12 warps; those of 8 are among the kernels of `summary`.
+        steps.append(Step("twelve_warps_dtn_bwd", 10, 120, lambda seconds: self.kernels(
+            seconds, "twelve_warps_dtn_bwd", "12 warps ", ("--only", "dtn_bwd"), TWELVE_WARPS)))
+        steps.append(Step("twelve_warps_dtn", 20, 120, lambda seconds: bench_train(
+            self, "twelve_warps_dtn", seconds, "dtn", env=TWELVE_WARPS)))
         yield 1, steps
 
     def kernels(self, seconds, log="kernels", prefix="", choice=(), env=None):

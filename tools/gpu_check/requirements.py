@@ -28,7 +28,7 @@ BOUNDS = {"fp32": 1e-5, "bf16": 4e-3}
 
 def rows_of(run):
     """(stage, requirement, measured, bound, verdict) for each."""
-    for rows in (smoke_rows, kernel_rows, product_rows, train_rows, peer_rows, test_rows, sanitizer_rows,
+    for rows in (smoke_rows, kernel_rows, dtn_backward_rows, product_rows, train_rows, peer_rows, test_rows, sanitizer_rows,
                  rank_rows):
         yield from rows(run)
 
@@ -64,7 +64,7 @@ def smoke_rows(run):
 
 
 NOT_KERNELS = ("summary", "trace_dtn", "trace_ln", "warpgroup_attention", "warpgroup_dtn",
-               "warpgroup_ln")
+               "warpgroup_ln", "twelve_warps_dtn_bwd", "twelve_warps_dtn")
 
 
 def kernel_rows(run):
@@ -77,6 +77,18 @@ def kernel_rows(run):
                else "pass" if "summary" in results else "MISS: cut off")
     yield ("kernels", "kernels of a training step, each on its own",
            f"{len(measured)} measured" if measured else "-", "all", verdict)
+
+
+def dtn_backward_rows(run):
+    """DTN's backward pass by blocks of 8 warps and of 12, and which is the faster."""
+    results = results_of(run, "speeds")
+    us = {warps: next((entry["us"] for name, entry in results.items()
+                       if name.startswith(prefix + "dtn_bwd ") and "us" in entry), None)
+          for warps, prefix in ((8, ""), (12, "12 warps "))}
+    known = None not in us.values()
+    yield ("kernels", "DTN backward alone: 8 warps, 12 warps",
+           ", ".join("-" if t is None else f"{t:.1f} us" for t in us.values()), "no bound",
+           f"no bound, faster: {min(us, key=us.get)} warps" if known else "not measured")
 
 
 def product_rows(run):
