@@ -1,5 +1,5 @@
-// Analyses of whole models: the same bytes on any number of threads, shapes of models with stages,
-// and what happens to numbers that are not finite.
+// Analyses of whole models: results that are bit-identical for any number of threads, array shapes
+// of models with stages, and values that are not finite.
 #include <cmath>
 #include <limits>
 
@@ -52,7 +52,7 @@ TEST_F(Analyses, EqualModelsAreAlike) {
   for (std::size_t l = 0; l < 4; ++l) EXPECT_NEAR(cka[l][l].get<double>(), 1, 1e-12);
 }
 
-// Registers and a class token are no patches, whatever their number.
+// The maps hold patches only, for any number of registers and class tokens.
 TEST_F(Analyses, LeaveOutAllTokensAheadOfTheGrid) {
   const ModelConfig config = prefix_vit();
   const Json json = numbers({subject("a", config)}, 3, 0)["checkpoints"][0];
@@ -76,7 +76,7 @@ std::vector<ModelConfig> all_models() {
   return models;
 }
 
-// Counts what it is shown.
+// Counts the calls of an observer.
 struct Counter : Observer {
   std::size_t begun = 0, norms = 0, attentions = 0, branches = 0, ended = 0;
   void begin_layer(const Tensor&, const TokenGrid&) override { ++begun; }

@@ -1,4 +1,4 @@
-// What an analysis is made of, against cases worked out by hand.
+// The statistics of an analysis, against cases computed by hand.
 #include <cmath>
 
 #include "analyze/attention_statistics.h"
@@ -68,7 +68,7 @@ TEST(UniformDistance, OfGrids) {
   EXPECT_DOUBLE_EQ(uniform_distance({1, 1}), 0);
 }
 
-// Ten points along (3, 4) / 5, with variance 4, and across it, with variance 1.
+// Four points: variance 4 along (3, 4) / 5, variance 1 across it.
 TEST(Covariance, FindsTheAxesOfAKnownOne) {
   std::vector<double> values;
   for (const double along : {-2.0, 2.0}) {
@@ -86,7 +86,7 @@ TEST(Covariance, FindsTheAxesOfAKnownOne) {
   EXPECT_NEAR(axes.explained[0], 0.8, 1e-12);
   EXPECT_NEAR(axes.explained[1], 0.2, 1e-12);
   EXPECT_NEAR(axes.spread, std::sqrt(5), 1e-12);
-  const double wanted[2][3] = {{0.6, 0.8, 0}, {0.8, -0.6, 0}};  // the largest is positive
+  const double wanted[2][3] = {{0.6, 0.8, 0}, {0.8, -0.6, 0}};  // the largest entry is positive
   for (std::size_t k = 0; k < 2; ++k) {
     for (std::size_t c = 0; c < 3; ++c) EXPECT_NEAR(axes.axes[k][c], wanted[k][c], 1e-9);
   }
@@ -113,7 +113,7 @@ double cka(const Tensor& x, const Tensor& y) {
                     std::sqrt(squared_norm(yy.centred(of_y, of_y))));
 }
 
-// With more columns than are multiplied at once.
+// The matrix has more columns than one block of the product.
 TEST(ColumnProduct, OfAMatrixWithItselfIsSymmetric) {
   std::vector<double> values;
   for (int i = 0; i < 3 * 300; ++i) values.push_back(std::sin(i * 1.7) + (i % 5));
@@ -134,7 +134,7 @@ TEST(ColumnProduct, OfAMatrixWithItselfIsSymmetric) {
 TEST(Cka, OfEqualRotatedScaledShiftedAndUnrelated) {
   const Tensor x = matrix(4, {1, 0, 2, 5, -1, 3, 0, 1});
   EXPECT_NEAR(cka(x, x), 1, 1e-12);
-  std::vector<double> turned;  // by 90 degrees, three times as large, elsewhere
+  std::vector<double> turned;  // rotated by 90 degrees, scaled by 3, shifted
   for (std::int64_t i = 0; i < 4; ++i) {
     turned.push_back(-3 * x.data<double>()[2 * i + 1] + 100);
     turned.push_back(3 * x.data<double>()[2 * i]);
@@ -164,7 +164,7 @@ TEST(PositionFigures, OfAPointAndOfEqualShares) {
   EXPECT_NEAR(corner.radius, std::sqrt(4.0 / 3), 1e-12);
 }
 
-// Two patches, one head of one channel: scores q k.
+// Two patches and one head of one channel; the scores are q k.
 AttentionView two_patches(std::vector<float> queries, std::vector<float> keys, TokenGrid grid) {
   const auto n = static_cast<std::int64_t>(queries.size());
   return {.queries = Tensor::from(queries, {1, n, 1}),
@@ -182,23 +182,24 @@ AttentionView two_patches(std::vector<float> queries, std::vector<float> keys, T
 
 TEST(AttentionStatistics, OfTwoPatchesAndAClassToken) {
   const float three = std::log(3.0f);
-  // The first patch puts 3/5 on the class token and 1/5 on each patch; the second 1/3 on all.
+  // The first patch puts 3/5 on the class token and 1/5 on each patch; the second puts 1/3 on all.
   const AttentionView view = two_patches({0, three, 0}, {1, 0, 0}, {1, 2, 1});
   Rollout rollout;
   AttentionStatistics statistics;
   statistics.add(view, 0, true, rollout);
-  // Among patches both are equal: half the weight lies one patch away.
+  // Among the patches the weights are equal: half the weight lies one patch away.
   EXPECT_NEAR(statistics.distance[0].mean(), 0.5, 1e-7);
   EXPECT_NEAR(statistics.to_class[0].mean(), (3.0 / 5 + 1.0 / 3) / 2, 1e-7);
   const double first = -(0.6 * std::log(0.6) + 0.4 * std::log(0.2));
   EXPECT_NEAR(statistics.entropy[0].mean(), (first + std::log(3.0)) / 2, 1e-7);
-  // The class token's row: 1/3 each, and one half of the identity.
+  // The class token's row of the attention is 1/3 each; the rollout averages it with the identity.
   const auto shares = rollout.shares(2, true);
   ASSERT_EQ(shares.size(), 1u);
   EXPECT_NEAR(shares[0][0], 0.5, 1e-12);
 }
 
-// A key of a reduced map stands in the middle of its cell, in patches of the queries.
+// A key of a reduced map lies at the center of the queries that it covers. Distances are in patches
+// of the queries.
 TEST(AttentionStatistics, OfOneKeyForFourPatches) {
   AttentionView view = two_patches({1, 2, 3, 4}, {0, 0, 0, 0}, {2, 2});
   view.keys = Tensor::from(std::vector<float>{5}, {1, 1, 1});
@@ -214,7 +215,7 @@ TEST(AttentionStatistics, OfOneKeyForFourPatches) {
   EXPECT_TRUE(rollout.shares(4, false).empty());
 }
 
-// Three windows of two patches on 2 x 3. Inside, attention is equal unless regions part it.
+// Three windows of two patches on a 2 x 3 map. Attention is uniform within a window and a region.
 TEST(AttentionStatistics, OfWindowsOnTheWholeMap) {
   const std::vector<std::int64_t> tokens{0, 4, 2, 5, 1, 3};
   const std::vector<std::int64_t> regions{0, 0, 0, 1, 0, 0};
@@ -226,7 +227,8 @@ TEST(AttentionStatistics, OfWindowsOnTheWholeMap) {
     Rollout rollout;
     AttentionStatistics statistics;
     statistics.add(view, 0, false, rollout);
-    // 0 and 4, 1 and 3 lie sqrt(2) apart, 2 and 5 one, half of which each patch sees.
+    // Patches 0 and 4, and 1 and 3, are sqrt(2) apart; 2 and 5 are 1 apart. Each patch puts half of
+    // its weight on the other patch of its window.
     const double apart = 2 * std::sqrt(2) + (parted ? 0 : 1);
     EXPECT_NEAR(statistics.distance[0].mean(), 2 * apart / 2 / 6, 1e-12);
   }
@@ -241,7 +243,7 @@ TEST(Rollout, MultipliesLayersAndLetsAClassTokenJoin) {
   ASSERT_EQ(shares.size(), 1u);
   EXPECT_NEAR(shares[0][0], 0.75, 1e-15);
   EXPECT_NEAR(shares[0][1], 0.25, 1e-15);
-  // Of the patches' rows: [3/4, 1/4] and [1/2, 1/2].
+  // Mean of the patches' rows, [3/4, 1/4] and [1/2, 1/2].
   const auto means = rollout.shares(2, false);
   EXPECT_NEAR(means[0][0], 0.625, 1e-15);
   rollout.give_up();
