@@ -1,4 +1,4 @@
-// That every key explains itself, and that docs/config.md is what the tables say.
+// Every key has an explanation, and docs/config.md matches the tables of keys.
 #include "config/key_docs.h"
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ std::vector<KeyDoc> all_docs() { return config::key_docs(standard_registries().s
 TEST(KeyDocs, SayWhatEachKeyIs) {
   constexpr std::size_t kShortest = 20;
   const std::vector<KeyDoc> docs = all_docs();
-  ASSERT_GT(docs.size(), config::keys().size());  // options of normalizers as well
+  ASSERT_GT(docs.size(), config::keys().size());  // options of normalizers too
   for (const KeyDoc& doc : docs) {
     SCOPED_TRACE(doc.path);
     EXPECT_GE(doc.meaning.size(), kShortest) << "says too little: " << doc.meaning;
@@ -84,14 +84,14 @@ TEST(KeyDocs, LinesAreAsWideAsAsked) {
   for (const std::size_t columns : {40, 100}) {
     std::istringstream text(config::to_text(all_docs(), columns));
     for (std::string line; std::getline(text, line);) {
-      // A single word may be longer, and what is to be copied stays in one line.
+      // A single long word may exceed the width, and text to be copied is not wrapped.
       if (!line.starts_with("    ") || line.find(' ', 4) == std::string::npos) continue;
       EXPECT_LE(line.size(), columns) << line;
     }
   }
 }
 
-// With comments a config is the same config, and no comment is left out.
+// The config with comments parses to the same config, and every key has a comment.
 TEST(CommentedYaml, ReadsBack) {
   const ConfigSchemas schemas = standard_registries().schemas();
   for (const char* norm : {"ln", "dtn", "gn", "power"}) {
@@ -106,7 +106,7 @@ TEST(CommentedYaml, ReadsBack) {
       const bool comment = line.find_first_not_of(' ') == line.find('#');
       EXPECT_LE(line.size(), 100u) << line;
       if (!comment) plain += line + "\n";
-      if (comment || line.ends_with(":")) continue;  // the head of a section has none
+      if (comment || line.ends_with(":")) continue;  // the first line of a section has none
       EXPECT_EQ(before.find_first_not_of(' '), before.find('#')) << line << " is not explained";
     }
     EXPECT_EQ(plain, to_yaml(config));

@@ -1,4 +1,4 @@
-// Names of other programs lead to the key that means the same here.
+// Key names of other programs lead to the key with the same meaning here.
 #include "config/key_synonyms.h"
 
 #include <gtest/gtest.h>

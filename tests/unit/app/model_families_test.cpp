@@ -1,4 +1,4 @@
-// Configs of model families, with everything that they may name.
+// Configs of the model families: presets, normalizers, errors and recipes.
 #include <gtest/gtest.h>
 
 #include "dtn/config/load.h"

@@ -19,7 +19,7 @@ TEST(BestGuesses, AreTheMostProbableInOrder) {
   const float logits[] = {1, 3, 2, 3};
   const std::vector<Guess> guesses = best_guesses(logits, 4, 3);
   ASSERT_EQ(guesses.size(), 3u);
-  EXPECT_EQ(guesses[0].label, 1);  // the first of equals
+  EXPECT_EQ(guesses[0].label, 1);  // the first of two equal logits
   EXPECT_EQ(guesses[1].label, 3);
   EXPECT_EQ(guesses[2].label, 2);
   const double sum = std::exp(-2) + 1 + std::exp(-1) + 1;
@@ -45,7 +45,7 @@ TEST(BestGuesses, PutNoNumberLast) {
 
 TEST(PredictionWriter, QuotesTheFieldsOfATable) {
   const fs::path path = fs::path(testing::TempDir()) / "predictions.csv";
-  fs::remove(path);  // of a run before this one
+  fs::remove(path);  // left by an earlier run
   {
     PredictionWriter writer({.csv = path.string()}, {"plain", "a, \"b\""});
     writer.add("x,y.png", {{1, 0.75}, {2, 0.25}});
