@@ -1,4 +1,4 @@
-// Operations on a few float64 numbers, which are recorded like any other.
+// Operations on small float64 tensors, recorded on the tape like all others.
 #pragma once
 
 #include <cstdint>

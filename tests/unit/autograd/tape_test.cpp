@@ -11,7 +11,7 @@ namespace {
 
 using namespace dtn::test;
 
-// y = 2 x, counting how often its backward pass runs.
+// y = 2 x. Counts the runs of its backward pass.
 Variable twice(Context& ctx, const Variable& x, int* runs) {
   Tensor y = Tensor::empty_like(x.value());
   for (std::int64_t i = 0; i < y.numel(); ++i) {
@@ -65,7 +65,7 @@ TEST(Tape, AddsUpTheUsesOfAValue) {
   Variable y = add(ctx, twice(ctx, x, &runs), mul(ctx, x, x));
   tape.backward(y);
   EXPECT_EQ(doubles(x.grad()), (Doubles{2 + 2 * 3}));
-  // A second pass adds to what is there.
+  // A second backward pass adds to the gradient.
   Variable z = twice(ctx, x, &runs);
   tape.backward(z);
   EXPECT_EQ(doubles(x.grad()), (Doubles{10}));
@@ -145,7 +145,7 @@ TEST(Recording, NeedsATapeAndSomebodyWhoWantsAGradient) {
   EXPECT_EQ(tape.size(), 0u);
   EXPECT_TRUE(twice(ctx, trainable, &runs).requires_grad());
   EXPECT_EQ(tape.size(), 1u);
-  // An absent input, such as the bias of a layer without one, wants nothing.
+  // An absent input, for example the bias of a layer without bias, needs no gradient.
   Variable absent;
   EXPECT_TRUE(ctx.record("mixed", of({1}), {&absent, nullptr, &trainable}, [](const Tensor&) {})
                   .requires_grad());
@@ -182,7 +182,7 @@ TEST(GradSlot, NeverWritesToMemoryOthersHold) {
   EXPECT_EQ(doubles(slot.get()), (Doubles{11, 22}));
   EXPECT_EQ(doubles(first), (Doubles{1, 2}));
   EXPECT_EQ(doubles(second), (Doubles{10, 20}));
-  // The newcomer's memory serves when only the slot has it.
+  // The slot takes over the memory of the new gradient if nothing else refers to it.
   GradSlot other;
   other.accumulate(first);
   Tensor last = of({5, 5});
@@ -190,7 +190,7 @@ TEST(GradSlot, NeverWritesToMemoryOthersHold) {
   other.accumulate(std::move(last));
   EXPECT_EQ(other.get().raw(), memory);
   EXPECT_EQ(doubles(first), (Doubles{1, 2}));
-  // A buffer that somebody adds to is the slot's own, whatever it started from.
+  // The slot owns a buffer that others add to, even if its first gradient was shared.
   GradSlot shared;
   shared.accumulate(first);
   shared.buffer({2}, DType::kFloat64, kCpu).data<double>()[0] += 100;

@@ -1,4 +1,5 @@
-// A parameter tells when its gradient is whole: when the last operation on it has run backward.
+// A parameter reports a complete gradient after the backward pass of the last operation that uses
+// the parameter.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -12,14 +13,14 @@ namespace {
 
 using namespace dtn::test;
 
-// That a gradient is whole, and what it was then.
+// One report of a complete gradient, with its value at that time.
 struct Told {
   std::string name;
   Doubles gradient;
 };
 using Log = std::vector<Told>;
 
-// As a store has them: the gradient is gathered in memory of its own.
+// A parameter as in ParameterStore: its gradient accumulates in a bound buffer.
 Variable parameter(Log& log, const std::string& name, const std::vector<double>& values) {
   Variable v(of(values), true);
   v.sink()->bind(Tensor::zeros(v.shape(), DType::kFloat64));
@@ -38,7 +39,7 @@ class Uses : public ::testing::Test {
     for (const Told& told : log) all.push_back(told.name);
     return all;
   }
-  // Each was told once, with the gradient that it ended with.
+  // Expects one report for each parameter, with the final gradient.
   void expect_told(const std::vector<std::string>& order) {
     EXPECT_EQ(names(), order);
     for (const Told& told : log) {
@@ -84,7 +85,7 @@ TEST_F(Uses, AreNotCountedOfWhatNoStoreHolds) {
 }
 
 TEST_F(Uses, OfTwoForwardPassesEndWithTheSecond) {
-  for (int pass = 0; pass < 2; ++pass) {  // each step anew
+  for (int pass = 0; pass < 2; ++pass) {  // two training steps
     log.clear();
     Variable first = mul(ctx, v, mul(ctx, w, x));
     Variable second = mul(ctx, v, mul(ctx, w, Variable(of({3, 4}))));
@@ -122,7 +123,7 @@ TEST_F(Uses, InsideACheckpointEndWhenItHasRunBackward) {
   Variable y = mul(ctx, v, inside);
   EXPECT_EQ(v.sink()->uses(), 2);
   tape.backward(y, of({1, 1}));
-  // Behind its use above, v waits for the one inside.
+  // v has a use above the checkpoint; it waits for its use inside.
   expect_told({"v", "w"});
   Variable plain_w(of({5, 7}), true), plain_v(of({2, 3}), true);
   Variable plain = mul(ctx, plain_v, piece_of(ctx, plain_w, plain_v, mul(ctx, plain_w, x)));
@@ -131,8 +132,8 @@ TEST_F(Uses, InsideACheckpointEndWhenItHasRunBackward) {
   EXPECT_EQ(doubles(v.grad()), doubles(plain_v.grad()));
 }
 
-// The tape of a piece that runs again has ended all of its own uses when the piece is done, while
-// those of the other piece are still to come.
+// The recomputed tape of the second checkpoint has ended all its uses when that checkpoint is done,
+// but the uses of the first checkpoint are still to come.
 TEST_F(Uses, OfTwoCheckpointsEndWithTheSecond) {
   const auto piece = [this](Context& c, const Variable& in) { return piece_of(c, w, v, in); };
   Variable y = checkpoint(ctx, checkpoint(ctx, x, piece), piece);
@@ -187,14 +188,14 @@ TEST_F(Uses, AreDroppedWithoutAWordByATapeThatIsGivenUp) {
     EXPECT_EQ(w.sink()->uses(), 1);
     EXPECT_EQ(v.sink()->uses(), 0);
     EXPECT_TRUE(log.empty());
-    // Those of another tape are as they were.
+    // The uses on another tape are unchanged.
     tape.backward(kept, of({1, 1}));
     EXPECT_EQ(names(), (std::vector<std::string>{"w"}));
     log.clear();
   }
 }
 
-// --- a tape that only counts --------------------------------------------------------------------
+// --- a tape that counts uses only ---------------------------------------------------------------
 
 TEST_F(Uses, AreAllThatACountingTapeKeeps) {
   auto saved = std::make_shared<int>();
@@ -208,13 +209,13 @@ TEST_F(Uses, AreAllThatACountingTapeKeeps) {
   EXPECT_FALSE(y.requires_grad());
   EXPECT_EQ(w.sink()->uses(), 2);
   EXPECT_EQ(v.sink()->uses(), 1);
-  // What comes of it is counted, too, although it wants no gradient of its own.
+  // Uses of the result are counted too, although the result requires no gradient.
   mul(ctx, y, v);
   EXPECT_EQ(v.sink()->uses(), 2);
 
   const Tape::Uses uses = counting.take_uses();
   EXPECT_EQ(uses, (Tape::Uses{w.sink(), v.sink(), w.sink(), v.sink()}));
-  counting.clear();  // has handed them over
+  counting.clear();  // changes nothing: the uses were handed over
   EXPECT_EQ(w.sink()->uses(), 2);
   for (const GradSink& used : uses) used->end_use();
   EXPECT_EQ(names(), (std::vector<std::string>{"w", "v"}));
