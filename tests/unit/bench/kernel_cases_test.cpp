@@ -1,4 +1,4 @@
-// What a step's kernels are given: which there are, and what they move and multiply.
+// The kernel cases of a training step: the kernels, their bytes and their multiply-adds.
 #include "bench/kernel_cases.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace dtn {
 namespace {
 
-// With drop path, the class token joining before the last of three blocks.
+// A model with drop path; the class token joins before the last of three blocks.
 ExperimentConfig small(const std::string& norm) {
   const std::vector<std::string> overrides = {"model.norm=" + norm};
   return parse_experiment(
@@ -28,7 +28,7 @@ struct Cost {
   double bytes, multiply_adds;
 };
 
-// Of one call, which is carried out.
+// Runs the named kernel once and returns its cost.
 Cost cost_of(const ExperimentConfig& config, const std::string& name) {
   RandomValues values;
   for (const KernelCase& k : kernel_cases(config, kCpu)) {
@@ -66,7 +66,7 @@ TEST(KernelCases, AreThoseOfTheModel) {
     const std::set<std::string> ln = names_of(small("ln"), device);
     EXPECT_TRUE(has(ln, "layer_norm_bwd"));
     EXPECT_FALSE(has(ln, "dtn_bwd"));
-    // Where the norm takes the residual along, nothing else does.
+    // On CUDA the norm also adds the residual, so no separate drop path kernel runs.
     EXPECT_EQ(has(ln, "drop_path_bwd"), device == kCpu);
     EXPECT_EQ(has(dtn, "drop_path_bwd"), device == kCpu);
   }
@@ -88,19 +88,19 @@ TEST(KernelCases, AreThoseOfTheModel) {
 TEST(KernelCases, CountBytesAndMultiplyAdds) {
   ExperimentConfig config = small("dtn");
   constexpr double kTokens = 8 * 16, kC = 24, kHidden = 48;
-  // dy and x are read, the gradient of the weight is read and written.
+  // The kernel reads dy and x, and reads and writes the gradient of the weight.
   const Cost dw = cost_of(config, "fc1_dw");
   EXPECT_EQ(dw.bytes, 4 * (kTokens * kHidden + kTokens * kC + 2 * kHidden * kC));
   EXPECT_EQ(dw.multiply_adds, kTokens * kC * kHidden);
-  // Activations are halved in bfloat16, and the gradient is not.
+  // In bfloat16 the activations need half the bytes; the gradient does not.
   config.train.precision = Precision::kBFloat16;
   EXPECT_EQ(cost_of(config, "fc1_dw").bytes,
             2 * (kTokens * kHidden + kTokens * kC) + 4 * 2 * kHidden * kC);
-  // q, k and v are read; what comes out of them, and 4 heads' sums of exponentials, is written.
+  // The kernel reads q, k and v. It writes the output, and a sum of exponentials per head.
   const Cost attention = cost_of(config, "attention_fwd");
   EXPECT_EQ(attention.bytes, 2 * kTokens * (3 * kC + kC) + 4 * kTokens * 4);
   EXPECT_EQ(attention.multiply_adds, 2 * kTokens * 16 * kC);
-  // Without drop path, a residual is added by the product and a norm adds nothing.
+  // Without drop path the product adds the residual, and the norm adds nothing.
   config.model.drop_path = 0;
   EXPECT_EQ(cost_of(config, "proj_fwd").bytes, 2 * (3 * kTokens * kC + kC * kC) + 4 * kC);
   constexpr double kRows = 8 * 17;

@@ -28,7 +28,7 @@ TEST(NormProbe, RunsTheNormalizerOnTheGivenNumbers) {
   NamedTensors results = probe_norm(layer_norm(), inputs());
   ASSERT_EQ(results.size(), 4u);
   EXPECT_EQ(named(results, "dweight").shape(), (Shape{8}));
-  // dbias is the sum of dy over tokens, y of weight 0 would be the bias.
+  // dbias is the sum of dy over the tokens.
   test::Doubles dy = test::doubles(named(inputs(), "dy"));
   test::Doubles dbias = test::doubles(named(results, "dbias"));
   for (std::size_t c = 0; c < 8; ++c) {

@@ -1,4 +1,4 @@
-// What a dry run says of a run's size; the measurements it starts from are given here.
+// The size estimates of a dry run, from given measurements.
 #include "bench/run_size.h"
 
 #include <gtest/gtest.h>
@@ -66,10 +66,10 @@ TEST(RunSize, Time) {
     return time_of_run(c, size, 0.3, load, device).per_sample;
   };
   set_num_threads(4);
-  EXPECT_DOUBLE_EQ(per_sample(0, 0.1, kCpu), 0.4);   // one after the other
+  EXPECT_DOUBLE_EQ(per_sample(0, 0.1, kCpu), 0.4);   // sequential
   EXPECT_DOUBLE_EQ(per_sample(2, 0.1, kCpu), 0.35);  // half of the cores for 0.1 s
-  EXPECT_DOUBLE_EQ(per_sample(16, 0.1, kCpu), 0.4);  // no more than all cores
-  EXPECT_DOUBLE_EQ(per_sample(1, 0.5, kCpu), 0.5);   // loading is slower than all else
+  EXPECT_DOUBLE_EQ(per_sample(16, 0.1, kCpu), 0.4);  // at most all cores
+  EXPECT_DOUBLE_EQ(per_sample(1, 0.5, kCpu), 0.5);   // loading is the bottleneck
   EXPECT_DOUBLE_EQ(per_sample(2, 0.1, kCuda), 0.3);
   EXPECT_DOUBLE_EQ(per_sample(2, 0.7, kCuda), 0.7);
   c.data.workers = 2;
@@ -79,8 +79,8 @@ TEST(RunSize, Time) {
   set_num_threads(threads);
 }
 
-// Batches of sequences of about equal length are one shorter, one longer; the estimate is of the
-// longest, whichever comes first.
+// Batches hold sequences of similar length, so some batches are short and some long. The estimate
+// is for the longest sequences, in any order of the batches.
 TEST(RunSize, MemoryOfTheLongestSequences) {
   ExperimentConfig c = parse_experiment(R"(
 model: {preset: listops_dense, max_length: 300, embed_dim: 32, num_heads: 2, depth: 2}
@@ -105,7 +105,7 @@ train: {batch_size: 8}
   EXPECT_LT(std::ranges::max(bytes), 1.2 * std::ranges::min(bytes));
 }
 
-// The estimate against what training takes: a learner, a loader for each split and their batches.
+// The estimate against the peak memory of training: a learner, a loader for each split, batches.
 TEST(RunSize, Memory) {
   for (Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
     ExperimentConfig c = small();
@@ -114,7 +114,7 @@ TEST(RunSize, Memory) {
     const std::unique_ptr<Task> task = make_task({c, kMeta, standard_registries()});
     const RunData data = open_run_data(*task);
     const Complexity cost = task->cost();
-    // What threads keep for good from their first step on is in neither figure.
+    // The first step allocates buffers that threads keep. Neither figure includes them.
     glance_at_step(c, data.train, cost.multiply_adds);
     const StepGlance glance = glance_at_step(c, data.train, cost.multiply_adds);
     EXPECT_GT(glance.seconds_per_sample, 0);
@@ -164,7 +164,7 @@ TEST(RunSize, Description) {
   EXPECT_EQ(text.find("average"), std::string::npos) << text;
 }
 
-// A batch of a million images of ViT-B fits no machine; with micro-batches it does.
+// A batch of a million ViT-B images exceeds the memory; micro-batches make it fit.
 TEST(RunSize, WarnsOfAMemoryThatIsTooSmall) {
   ExperimentConfig c = parse_experiment(
       "model: {preset: vit_b}\ndata: {dataset: synthetic}\ntrain: {batch_size: 1000000}\n", "test",

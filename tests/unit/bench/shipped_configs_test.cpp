@@ -1,5 +1,5 @@
-// The configs that come with the source, with the real normalizers: each loads, survives a round
-// trip and makes a model.
+// The shipped configs, with the real normalizers: each config loads, survives a round trip through
+// YAML and builds a model.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -59,7 +59,7 @@ TEST(ShippedSweeps, LoadAndCompareWithThePaper) {
     EXPECT_EQ(find_config(sweep.name), file.string()) << "found by its name";
     EXPECT_GE(sweep.variants.size(), 2u);
     std::set<std::string> configs;
-    int known = 0;  // of the paper's own rows; variants beside them may be ours
+    int known = 0;  // variants with a figure of the paper; a sweep may have others
     for (const SweepVariant& v : sweep.variants) {
       known += v.paper.has_value() || !v.paper_suites.empty();
       ExperimentConfig bare = v.config;
@@ -71,7 +71,7 @@ TEST(ShippedSweeps, LoadAndCompareWithThePaper) {
   }
 }
 
-// Every sweep that stands for a table of the paper as it is, on ImageNet, is in the collection.
+// The collection of the paper contains every sweep named after one of its ImageNet tables.
 TEST(ShippedSweeps, AreAllInThePaper) {
   const SweepCollection paper =
       load_sweep_collection(find_config("paper"), {}, standard_registries().schemas());
@@ -85,8 +85,8 @@ TEST(ShippedSweeps, AreAllInThePaper) {
   }
 }
 
-// Sweep, variant, the config of the same experiment, the paper's top-1: Tables 1, 2, 3, 5, 8, 9, 10
-// and 12, and the start of the positions.
+// Sweep, variant, config of the same experiment and the paper's top-1 accuracy: Tables 1, 2, 3, 5,
+// 8, 9, 10 and 12, and the initialization of the positions.
 struct Row {
   const char *sweep, *variant, *config;
   double paper;
@@ -188,7 +188,7 @@ TEST(ShippedSweeps, AreTheTablesOfThePaper) {
   EXPECT_EQ(variants, std::size(kRows)) << "variants of these sweeps that are in no table";
 }
 
-// What makes some of these rows what they are; Table 1 is in unit_config.
+// The settings that define some of these rows. Table 1 is in unit_config.
 struct Model {
   const char *name, *type, *option, *value;
   int layers;
@@ -219,7 +219,7 @@ TEST(PaperRows, AreWhatTheTablesSay) {
                   .model.mhsa_position);
 }
 
-// What differs from model to model in the recipes of PVT, PVTv2 and Swin.
+// The settings that differ between the models in the recipes of PVT, PVTv2 and Swin.
 struct StageRecipe {
   const char* preset;
   double drop_path;

@@ -27,7 +27,7 @@ TEST(TraceTable, ShowsSharesAndWhatIsLeftOfTheStep) {
       "norm                                               4         25.0       6.25    25.0 %\n"
       "all                                                5        100.0      20.00   100.0 %\n"
       "gaps: 25.0 us of a step of 125.0 us (20.0 %)\n");
-  // Of nothing at all.
+  // An empty trace.
   EXPECT_NE(trace_table({}, 0).find("gaps: 0.0 us of a step of 0.0 us (0.0 %)"), std::string::npos);
 }
 
