@@ -1,4 +1,4 @@
-// What is refused, and that the message says where, what and what would be right.
+// Invalid configs: the error names the place, the problem and valid values.
 #include "unit/config/helpers.h"
 
 namespace dtn::testing {
@@ -19,7 +19,7 @@ void expect_errors(std::initializer_list<Case> cases) {
   }
 }
 
-// Puts `tail` after a first line that names the model.
+// The first line of a config, which names the model.
 #define MODEL "model: {preset: vit_t}\n"
 
 TEST(Errors, UnknownKeysNameTheNearest) {
@@ -234,11 +234,11 @@ TEST(Errors, ImpossibleCombinations) {
       {MODEL "schedule:\n  epochs: 3\n  steps: 5", "4:10", "are both set"},
       {MODEL "schedule:\n  steps: 5\n  epochs: 3", "4:11", "are both set"},
   });
-  // Without a class token the grid is whole in every block, and class_token_at does not count.
+  // Without a class token every block has the complete grid, and class_token_at has no effect.
   EXPECT_EQ(parse("model: {preset: vit_t, pool: mean, norm: {type: dtn, layers: 12}}")
                 .model.norm_layers(),
             12);
-  // A shallower model moves the place where the class token joins.
+  // A shallower model moves the block at which the class token joins.
   EXPECT_EQ(parse("model: {preset: vit_t, depth: 11}").model.class_token_at, 10);
   EXPECT_EQ(parse("model: {preset: vit_t, depth: 4}").model.class_token_at, 2);
   EXPECT_EQ(parse("model: {preset: vit_t, depth: 2}").model.class_token_at, 1);

@@ -1,4 +1,4 @@
-// Registries for tests of the config loader, which must not know the real ones.
+// Fake registries for tests of the config loader, which must not depend on the real ones.
 #pragma once
 
 #include <string>
@@ -54,7 +54,7 @@ inline std::vector<DatasetSchema> fake_datasets() {
           {"synthetic", "made up", {"mean", "std", "size"}}};
 }
 
-// Of which one checks what follows its name.
+// One policy checks the text after its name.
 inline std::vector<PolicySchema> fake_policies() {
   const auto check = [](const std::string& policy) -> std::optional<std::string> {
     if (policy.find("m99") == std::string::npos) return {};
@@ -63,7 +63,7 @@ inline std::vector<PolicySchema> fake_policies() {
   return {{"none", "nothing", {}}, {"three", "one of three", {}}, {"rand", "some of many", check}};
 }
 
-// Of which one has defaults of its own, and some do without a key.
+// One optimizer has its own defaults, and some have no `momentum` or `nesterov` key.
 inline std::vector<OptimizerSchema> fake_optimizers() {
   OptimizerSchema lion{"lion", "signs", {"momentum"}};
   lion.defaults = [](OptimConfig& config) {

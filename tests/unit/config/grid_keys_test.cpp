@@ -1,4 +1,4 @@
-// The keys that the sizes of position tables follow from, as files of weights carry them.
+// The keys that determine the sizes of position tables, as stored in weight files.
 #include "dtn/config/grid_keys.h"
 
 #include "unit/config/helpers.h"
@@ -19,7 +19,7 @@ TEST(GridKeys, AreThoseOfAResolvedConfig) {
   EXPECT_EQ(grid_keys_of("model: {preset: swin_t, window: 3}").window, 3);
 }
 
-// A config of another version, or of another program, has keys that are not known here.
+// A config of another version or another program has keys that this program does not know.
 TEST(GridKeys, AreReadAmongUnknownKeys) {
   const GridKeys keys = grid_keys_of(
       "task: mine\nmodel: {preset: mine, image_size: 32, other: 1, norm: {pool: [4, 2]}}");

@@ -1,4 +1,4 @@
-// Suggestions of errors.
+// "Did you mean" suggestions in error messages.
 #include <gtest/gtest.h>
 
 #include "config/document.h"

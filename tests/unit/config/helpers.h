@@ -21,7 +21,8 @@ inline ExperimentConfig parse(const std::string& text, const std::vector<std::st
   return parse_experiment(text, "t.yaml", set, fake_schemas());
 }
 
-// The message of the ConfigError that `run` throws; a test failure and "" when it throws none.
+// Returns the message of the ConfigError that `run` throws. Without an error, fails the test and
+// returns "".
 template <class Run>
 std::string error_of(const Run& run) {
   try {
@@ -37,7 +38,7 @@ inline std::string parse_error(const std::string& text, const std::vector<std::s
   return error_of([&] { parse(text, set); });
 }
 
-// A folder that is removed with the test.
+// A temporary folder, removed with the object.
 class TempFolder {
  public:
   TempFolder() {

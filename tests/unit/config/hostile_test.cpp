@@ -1,4 +1,4 @@
-// Text that is not a config at all: an error, at once and without harm.
+// Text that is not a config: the loader reports an error quickly and without harm.
 #include <chrono>
 
 #include "unit/config/helpers.h"
@@ -104,8 +104,8 @@ TEST(Hostile, NestingAndSizeAreBoundedInTime) {
     const auto begin = std::chrono::steady_clock::now();
     expect_contains(parse_error(c.text), c.error);
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-    EXPECT_LT(seconds.count(),
-              5.0);  // a fraction of a second; sanitizers and busy machines are slow
+    // It takes a fraction of a second; sanitizers and busy machines are slow.
+    EXPECT_LT(seconds.count(), 5.0);
   }
 }
 

@@ -1,4 +1,4 @@
-// A model's folder of the Hugging Face hub: what its config.json says, and what is wrong with it.
+// A model folder of the Hugging Face hub: reading its config.json, and errors in it.
 #include "unit/config/helpers.h"
 
 namespace dtn::testing {
@@ -65,7 +65,7 @@ TEST(Hub, SmallAndOldFiles) {
   const ExperimentConfig bare = from_hub(R"({"architecture": "vit_tiny_patch16_384"})");
   EXPECT_EQ(bare.name, "vit_tiny_patch16_384.augreg_in21k_ft_in1k");
   EXPECT_EQ(bare.data.crop_pct, 1);
-  // Before pretrained_cfg its parts stood at the top.
+  // Older files have the parts of pretrained_cfg at the top level.
   const ExperimentConfig old = from_hub(
       R"({"architecture": "vit_tiny_patch16_224", "num_classes": 3, "crop_pct": 0.8, "tag": null})");
   EXPECT_EQ(old.model.num_classes, 3);

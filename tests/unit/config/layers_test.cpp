@@ -1,4 +1,4 @@
-// base: files and --set overrides.
+// Inherited files (base:) and --set overrides.
 #include "unit/config/helpers.h"
 
 namespace dtn::testing {
@@ -33,13 +33,13 @@ TEST(Resampling, OfRunsThatDoNotSayIsThatOfTheirTime) {
   EXPECT_EQ(load(folder.write("config.yaml", old)).data.resample, Resample::kPillow13);
   const std::string file = folder.write("run/config.yaml", old);
   EXPECT_EQ(load(file).data.resample, Resample::kPillow13);
-  folder.write("run/metrics.jsonl", "");  // now the folder is one of a run
+  folder.write("run/metrics.jsonl", "");  // now a run folder
   EXPECT_EQ(load(file).data.resample, Resample::kPillow12);
   EXPECT_EQ(load(file, {"data.resample=pillow13"}).data.resample, Resample::kPillow13);
   folder.write("run/other.yaml", old);
   EXPECT_EQ(load(folder.path() / "run/other.yaml").data.resample, Resample::kPillow13);
   EXPECT_EQ(load(folder.write("run/config.yaml", later)).data.resample, Resample::kPillow13);
-  // What a checkpoint carries.
+  // A checkpoint's config is text without a path.
   EXPECT_EQ(parse(old).data.resample, Resample::kPillow12);
   EXPECT_EQ(parse(later).data.resample, Resample::kPillow13);
   EXPECT_EQ(parse(to_yaml(load(folder.write("new.yaml", old)))).data.resample, Resample::kPillow13);
@@ -76,8 +76,9 @@ TEST(Base, AConfigThatShipsIsFoundByItsName) {
   const ExperimentConfig c = load(folder.write("c.yaml", "base: vit_s_star_dtn\nseed: 9"));
   EXPECT_EQ(c.model.preset, "vit_s_star");
   EXPECT_EQ(c.seed, 9u);
-  folder.write("vit_s_star_dtn",
-               "model: {preset: vit_t}\nschedule: {steps: 1}");  // which is nearer
+  folder.write(
+      "vit_s_star_dtn",
+      "model: {preset: vit_t}\nschedule: {steps: 1}");  // has priority over the shipped one
   EXPECT_EQ(load(folder.write("c.yaml", "base: vit_s_star_dtn")).model.preset, "vit_t");
 }
 
@@ -199,7 +200,7 @@ TEST(Set, AnotherNormalizerDropsTheOptionsOfTheOld) {
   EXPECT_TRUE(parse(kFile, {"model.norm=ln"}) == ln);
   const ExperimentConfig gn = parse(kFile, {"model.norm.groups=2", "model.norm.type=gn"});
   EXPECT_EQ(*gn.model.norm.find<std::int64_t>("groups"), 2);
-  // The same type again drops nothing.
+  // Setting the same type again drops nothing.
   EXPECT_TRUE(parse(kFile, {"model.norm.type=dtn"}) == parse(kFile));
   expect_contains(parse_error(kFile, {"model.norm.type=ln", "model.norm.variant=paper"}),
                   "--set model.norm.variant=paper: model.norm.variant is not an option of");
@@ -218,7 +219,7 @@ TEST(Set, AnotherDatasetDropsTheKeysOfTheOld) {
   EXPECT_EQ(parse(kFile, {"data.dataset=idx"}).data.train, "trn");
   expect_contains(parse_error(kFile, {"data.dataset=tensors", "data.mean=1"}),
                   "--set data.mean=1: data.mean means nothing");
-  // What a file does not say is the default data set.
+  // A file without data.dataset means the default data set.
   EXPECT_EQ(parse("model: {preset: vit_t}\ndata: {train: a}", {"data.dataset=cifar10"}).data.train,
             std::nullopt);
 }
@@ -251,7 +252,7 @@ TEST(Set, LengthOfTheRun) {
   EXPECT_EQ(e.schedule.epochs, 2);
   expect_contains(parse_error(kFile, {"schedule.steps=9", "schedule.epochs=1"}), "both set");
   EXPECT_EQ(parse(kFile, {"schedule.steps=null"}).schedule.epochs, 5);
-  // A written config has both keys, one of them null.
+  // A written config has both keys; one of them is null.
   EXPECT_EQ(parse(to_yaml(c), {"schedule.epochs=4"}).schedule.epochs, 4);
 }
 

@@ -1,4 +1,4 @@
-// Public models by timm's names; tests/peers/public_models.py compares all of them with timm.
+// Public models by their timm names. tests/peers/public_models.py compares all of them with timm.
 #include "config/public_models.h"
 
 #include <set>
@@ -63,7 +63,7 @@ TEST(PublicModels, AreABaseAndTakeOverrides) {
   EXPECT_EQ(c.model.image_size, 384);
   EXPECT_EQ(c.data.crop_pct, 0.875);
   EXPECT_EQ(c.data.std[0], 0.229);
-  // A file of that name is what is meant.
+  // A file of that name has priority.
   const std::string own = folder.write("deit_tiny_patch16_224.fb_in1k", "model: {preset: vit_t}");
   EXPECT_EQ(named(own).model.preset, "vit_t");
 }

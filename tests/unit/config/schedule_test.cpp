@@ -1,4 +1,4 @@
-// The keys of each schedule: what they mean, what is refused, and what a layer takes along.
+// The keys of each schedule: their meaning, errors, and the keys dropped with another schedule.
 #include "unit/config/helpers.h"
 
 namespace dtn::testing {

@@ -1,4 +1,4 @@
-// The configs that come with the source, and finding them by name.
+// The shipped configs, and finding configs by name.
 #include <unistd.h>
 
 #include "unit/config/helpers.h"
@@ -32,7 +32,7 @@ TEST(Shipped, PaperExperiments) {
       EXPECT_EQ(c.schedule.min_lr, 1e-5);
       EXPECT_EQ(c.train.batch_size, 1024);
       EXPECT_EQ(c.train.label_smoothing, 0.1);
-      // The overrides a benchmark or a short trial makes.
+      // The overrides of a benchmark or a short trial.
       const std::vector<std::string> trial = {"train.batch_size=16", "train.precision=bf16",
                                               "data.dataset=synthetic", "schedule.steps=3"};
       EXPECT_EQ(load_experiment(find_config(name), trial, fake_schemas()).train.batch_size, 16);
@@ -97,7 +97,8 @@ TEST(Shipped, Recipes) {
   EXPECT_EQ(taught.distill.alpha, 0.5);
   EXPECT_TRUE(taught.augment == deit.augment);
 
-  // 32 x 32: mild in a short run, all of it in a long one, but no crops of a few pixels.
+  // Images of 32 x 32: mild augmentation in a short run. A long run has the full DeiT augmentation,
+  // but no crops of a few pixels.
   EXPECT_EQ(load("images32_dtn", {}).augment.policy, "none");
   AugmentConfig strong = augment_preset(AugmentPreset::kDeit);
   strong.scale_min = 0.25;
@@ -129,7 +130,7 @@ TEST(Find, ByPathByNameAndNot) {
   error_of([&] { find_config(folder.path().string()); });
   error_of([] { find_config(""); });
   error_of([] { find_config("."); });
-  error_of([] { find_config("s_star_dtn"); });  // a name is whole, not the end of one
+  error_of([] { find_config("s_star_dtn"); });  // needs the whole name, not its end
 }
 
 TEST(Find, LooksFirstWhereTheEnvironmentSays) {

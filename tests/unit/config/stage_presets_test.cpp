@@ -1,4 +1,4 @@
-// The presets of models of several stages.
+// The presets of models with several stages.
 #include <gtest/gtest.h>
 
 #include "dtn/config/load.h"

@@ -1,4 +1,4 @@
-// Collections of sweeps: what they say and what is refused, where and why.
+// Collections of sweeps: their content, and errors with place and reason.
 #include "config/sweep_collection.h"
 
 #include "unit/config/helpers.h"

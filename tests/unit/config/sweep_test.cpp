@@ -1,4 +1,4 @@
-// Sweep files: what they say, what they inherit, and what is refused, where and why.
+// Sweep files: content, inheritance, and errors with place and reason.
 #include "config/sweep.h"
 
 #include "unit/config/helpers.h"
@@ -6,7 +6,7 @@
 namespace dtn::testing {
 namespace {
 
-// A folder with a config to start from.
+// A folder with a base config.
 class Sweeps : public ::testing::Test {
  protected:
   Sweeps() {
@@ -22,7 +22,7 @@ class Sweeps : public ::testing::Test {
   std::string error(const std::string& text, const std::vector<std::string>& set = {}) {
     return error_of([&] { load(text, set); });
   }
-  // A sweep of one variant, with `more` at the top.
+  // A sweep of one variant, with `more` at the top level.
   static std::string one(const std::string& more) {
     return "base: base.yaml\nvariants:\n  - {name: a}\n" + more + "\n";
   }
@@ -64,7 +64,7 @@ variants:
   EXPECT_EQ(ln.config.schedule.epochs, 6);
   EXPECT_EQ(ln.config.train.batch_size, 64);
   EXPECT_EQ(ln.config.model.norm.type, "ln");
-  // The variant's keys lie over those of the sweep, and --set over all.
+  // The variant's keys override the sweep's, and --set overrides both.
   EXPECT_EQ(dtn.config.schedule.epochs, 7);
   EXPECT_EQ(dtn.config.model.norm.type, "dtn");
   EXPECT_EQ(*dtn.config.model.norm.find<std::string>("variant"), "official");
@@ -79,7 +79,7 @@ TEST_F(Sweeps, Defaults) {
   EXPECT_EQ(s.metric.name(), "top1");
   EXPECT_FALSE(s.ema);
   EXPECT_FALSE(s.baseline);
-  EXPECT_EQ(s.variants[0].seeds, (std::vector<std::uint64_t>{7}));  // the config's own
+  EXPECT_EQ(s.variants[0].seeds, (std::vector<std::uint64_t>{7}));  // the seed of the config
   EXPECT_FALSE(s.variants[0].paper);
 }
 
@@ -127,7 +127,7 @@ variants:
   - {name: new, base: base.yaml}
 )",
                              {}, "mini.yaml");
-  EXPECT_EQ(s.name, "mini");  // not its parent's
+  EXPECT_EQ(s.name, "mini");  // not the name of the base sweep
   EXPECT_EQ(s.title, "mini");
   EXPECT_EQ(s.milestones, (std::vector<double>{50}));
   EXPECT_EQ(s.baseline, 0u);

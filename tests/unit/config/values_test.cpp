@@ -1,4 +1,4 @@
-// What a valid config means: presets, defaults, every key, and writing it back.
+// The values of a valid config: presets, defaults, every key, and writing them back.
 #include <algorithm>
 
 #include "unit/config/helpers.h"
@@ -47,7 +47,7 @@ TEST(Presets, HaveThePublishedShapes) {
   expect_contains(error, "deit_base");
 }
 
-// One number stays one number when it is written back, and a list a list.
+// A single number is written back as a number, and a list as a list.
 TEST(Values, MayBeGivenForEachSideOrStage) {
   const ExperimentConfig wide = parse("model: {preset: vit_t, image_size: [96, 192]}");
   EXPECT_EQ(wide.model.image_size, ImageSize(96, 192));
@@ -107,7 +107,7 @@ TEST(Defaults, AreTheDocumentedOnes) {
   EXPECT_TRUE(c.optim.lr_multiples.empty());
   EXPECT_EQ(c.optim.nesterov, std::nullopt);
   EXPECT_EQ(c.schedule.name, ScheduleKind::kCosine);
-  EXPECT_EQ(c.schedule.epochs, 300);  // exactly one of the two is always set
+  EXPECT_EQ(c.schedule.epochs, 300);  // exactly one of epochs and steps is set
   EXPECT_EQ(c.schedule.steps, std::nullopt);
   EXPECT_EQ(c.schedule.warmup_epochs, 0);
   EXPECT_EQ(c.train.precision, Precision::kFloat32);
@@ -174,7 +174,7 @@ TEST(Keys, ClassesAreLabelsAndRanges) {
   EXPECT_TRUE(classes("null").empty());
 }
 
-// DTN takes a place behind a class token that comes first, in all blocks unless told otherwise.
+// With prefix: ln, DTN accepts a class token that comes first. It is then in all blocks by default.
 TEST(Norm, OfAGridBehindAPrefix) {
   const auto model = [](const std::string& norm) {
     return parse("model: {preset: deit_small, norm: {type: dtn" + norm + "}}").model;
@@ -186,7 +186,7 @@ TEST(Norm, OfAGridBehindAPrefix) {
   EXPECT_EQ(parse("model: {preset: vit_s_star, norm: {type: dtn}}").model.norm_layers(), 10);
 }
 
-// Which do not go together with a grid in every block, as kEverything has it.
+// Keys that exclude a complete grid in every block, which kEverything has.
 const char* const kPrefix =
     "model: {preset: deit_tiny, class_token: true, distilled: true, registers: 4}";
 
@@ -411,8 +411,8 @@ TEST(RoundTrip, EveryKey) {
   const std::string text = to_yaml(parse(kEverything));
   expect_round_trip(parse(kEverything));
   expect_round_trip(parse(kPrefix));
-  // Each value of kEverything differs from its default, so a key that was not written shows above;
-  // these show that the layout is nested maps.
+  // Each value of kEverything differs from its default, so the round trip finds a key that is not
+  // written. The checks below show that the layout is nested maps.
   expect_contains(text, "\nmodel:\n  preset: vit_b\n");
   expect_contains(text, "  norm:\n    type: dtn\n    layers: 4\n    eps: 0.001\n    variant: ");
   expect_contains(text, "\n  classes: [3-5, 0, 9]\n");
@@ -420,7 +420,7 @@ TEST(RoundTrip, EveryKey) {
   expect_contains(text, "\n  checkpoint_every: 2epoch\n");
 }
 
-// Of vision transformers: what others may be like is for their families to say, which are not here.
+// Vision transformers only: other families check their configs themselves, and are not linked here.
 TEST(RoundTrip, EveryPreset) {
   for (const ModelConfig& m : model_presets()) {
     if (m.family != "vit") continue;
