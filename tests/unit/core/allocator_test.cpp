@@ -15,21 +15,21 @@
 #include "dtn/core/check.h"
 
 #if defined(DTN_SANITIZED)
-// Sizes that cannot be had must come back as null, as they do without the sanitizer.
+// Makes impossible sizes return null, as without the sanitizer.
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
 #endif
 
 namespace dtn {
 namespace {
 
-// A size no other test asks for.
+// A size that no other test requests.
 constexpr std::size_t kOdd = 1234567;
 constexpr std::size_t kRounded = (kOdd + 63) / 64 * 64;
 
 TEST(Allocator, TheSecondRequestIsServedFromTheCache) {
   release_cached_memory();
   AllocatorStats before = allocator_stats();
-  std::byte* first = allocate_cached(kOdd).get();  // given back at once
+  std::byte* first = allocate_cached(kOdd).get();  // returned at once
   AllocatorStats after = allocator_stats();
   EXPECT_EQ(after.misses, before.misses + 1);
   EXPECT_EQ(after.bytes_cached, before.bytes_cached + kRounded);
@@ -83,9 +83,9 @@ TEST(Allocator, ALittleLargerBlockServes) {
   {
     auto less = allocate_cached(kRounded / 5 * 4 + 64);
     EXPECT_EQ(less.get(), block);
-    EXPECT_EQ(allocator_stats().bytes_cached, 0u);  // the rest of it is nobody else's
+    EXPECT_EQ(allocator_stats().bytes_cached, 0u);  // the remainder is not reused
   }
-  EXPECT_EQ(allocate_cached(kOdd).get(), block);  // whole again
+  EXPECT_EQ(allocate_cached(kOdd).get(), block);  // the complete block again
   EXPECT_EQ(allocator_stats().misses, misses);
 }
 
@@ -101,7 +101,8 @@ TEST(Allocator, TheBlockThatFitsBestIsTaken) {
   EXPECT_EQ(other.get(), large);
 }
 
-// What a step on sequences of `tokens` tokens holds: ten activations and one four times as wide.
+// Allocates the memory of a step on sequences of `tokens` tokens: ten activations and one that is
+// four times as wide.
 void step_on(std::size_t tokens) {
   std::vector<std::shared_ptr<std::byte>> held;
   for (int i = 0; i < 10; ++i) held.push_back(allocate_cached(tokens << 14));
@@ -124,7 +125,7 @@ TEST(Allocator, StepsOfAllLengthsHoldLittleMoreThanTheLongest) {
     most_held = std::max(most_held, now.bytes_in_use - start + now.bytes_cached);
   }
   EXPECT_EQ(longest, std::size_t{200} * 14 << 14);
-  EXPECT_LE(most_held, 2 * longest);  // what all lengths need in turn is 75 times as much
+  EXPECT_LE(most_held, 2 * longest);  // separate blocks for all lengths: 75 times as much
   EXPECT_LE(late_misses, 900u);       // of 9900 requests
 }
 
@@ -132,7 +133,7 @@ TEST(Allocator, SizesThatGrowLeaveLittleBehind) {
   release_cached_memory();
   for (std::size_t tokens = 20; tokens <= 400; ++tokens) {
     step_on(tokens);
-    // Steps of other tests had 200 tokens. All sizes together are up to 180 times as much.
+    // Steps of other tests have up to 200 tokens. All sizes together need up to 180 times as much.
     ASSERT_LE(allocator_stats().bytes_cached, 4 * std::max<std::size_t>(tokens, 200) * 14 << 14);
   }
 }

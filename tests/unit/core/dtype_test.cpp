@@ -47,10 +47,10 @@ TEST(BFloat16, DenormalsAndZero) {
   EXPECT_EQ(rounded(0x00000000), 0x0000);
   EXPECT_EQ(rounded(0x80000000), 0x8000);
   EXPECT_EQ(rounded(0x00000001), 0x0000);
-  EXPECT_EQ(rounded(0x00008000), 0x0000);  // half of the least denormal, to even
+  EXPECT_EQ(rounded(0x00008000), 0x0000);  // half of the smallest denormal, to even
   EXPECT_EQ(rounded(0x00008001), 0x0001);
   EXPECT_EQ(rounded(0x00018000), 0x0002);
-  EXPECT_EQ(rounded(0x007fffff), 0x0080);  // up to the least normal number
+  EXPECT_EQ(rounded(0x007fffff), 0x0080);  // up to the smallest normal number
 }
 
 TEST(BFloat16, EveryValueSurvivesTheRoundTrip) {

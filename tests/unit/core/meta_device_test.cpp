@@ -1,4 +1,4 @@
-// Tensors without values, and the count of what kernels would do with them.
+// Tensors without values, and the work of kernels that do not run on them.
 #include <gtest/gtest.h>
 
 #include "core/queue.h"
@@ -36,7 +36,7 @@ struct CountedOtherwise {
   double multiply_adds() const { return 6; }
   double paper_multiply_adds() const { return 10; }
 };
-// Nothing of these may run.
+// No kernel may run.
 [[maybe_unused]] void run(auto&, const auto&) { FAIL(); }
 
 TEST(MetaDevice, CountsWhatKernelsSay) {

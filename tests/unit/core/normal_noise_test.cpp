@@ -28,7 +28,7 @@ TEST(NormalNoise, TheTableIsThatOfTheNormalDistribution) {
     const double z = table[i];
     square += z * z / kNormalTableSize;
     fourth += z * z * z * z / kNormalTableSize;
-    // Each lies in its cell.
+    // Each entry lies in its quantile interval.
     ASSERT_GT(2 * normal_cdf(z) - 1, static_cast<double>(i) / kNormalTableSize) << i;
     ASSERT_LT(2 * normal_cdf(z) - 1, (i + 1.0) / kNormalTableSize) << i;
   }
@@ -46,12 +46,12 @@ TEST(NormalNoise, DrawsAreNormal) {
     for (int k = 0; k < 4; ++k) moments[k] += std::pow(v, k + 1) / kDraws;
   }
   EXPECT_GT(test::p_uniform(at), 0.001);
-  // Four standard errors each; those of the moments are roots of 1, 2, 15 and 96.
+  // Tolerance: four standard errors. The variances of z, z^2, z^3 and z^4 are 1, 2, 15 and 96.
   const double expected[] = {0, 1, 0, 3}, variance[] = {1, 2, 15, 96};
   for (int k = 0; k < 4; ++k) {
     EXPECT_NEAR(moments[k], expected[k], 4 * std::sqrt(variance[k] / kDraws)) << k + 1;
   }
-  // Neighbours, both halves of a word, and other sequences have nothing to do with each other.
+  // Neighbors, both halves of a word, and different sequences are uncorrelated.
   const std::vector<float> other = noise(6, 0, kDraws);
   for (std::size_t lag : {0, 1, 2, 8}) {
     const std::vector<float>& with = lag ? values : other;
@@ -59,7 +59,7 @@ TEST(NormalNoise, DrawsAreNormal) {
     for (std::size_t i = 0; i + lag < values.size(); ++i) product += values[i] * with[i + lag];
     EXPECT_LT(std::abs(product), 4 * std::sqrt(kDraws)) << lag;
   }
-  // The test sees a deviation of 1 %.
+  // The test detects a 3 % error of the scale.
   for (double& u : at) u = normal_cdf(1.03 * values[static_cast<std::size_t>(&u - at.data())]);
   EXPECT_LT(test::p_uniform(at), 0.001);
 }

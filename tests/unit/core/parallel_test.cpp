@@ -60,7 +60,7 @@ TEST_P(Parallel, AnExceptionReachesTheCaller) {
     }
   }
   EXPECT_THROW(parallel_for(50, [](std::int64_t) { throw Error("all of them"); }), Error);
-  std::atomic<int> runs = 0;  // and the next loop works
+  std::atomic<int> runs = 0;  // the next loop works
   parallel_for(50, [&](std::int64_t) { ++runs; });
   EXPECT_EQ(runs, 50);
 }
@@ -80,7 +80,7 @@ TEST_P(Parallel, ALoopInsideALoopRunsOnItsThread) {
 }
 
 #if defined(__x86_64__) || defined(__aarch64__)
-// Whether this thread takes denormals for 0 and makes 0 of them.
+// The denormal mode of this thread: flushes denormal operands and denormal results to 0.
 struct Flushes {
   bool operands, results;
   Flushes() {
@@ -93,7 +93,7 @@ struct Flushes {
   bool neither() const { return !operands && !results; }
 };
 
-// Of the threads that an OpenMP loop of a user's own gets, how many flush.
+// Number of threads in a user's OpenMP loop that flush denormals.
 int flushing_threads() {
   int count = 0;
 #pragma omp parallel reduction(+ : count)
@@ -128,7 +128,7 @@ TEST_P(Parallel, ThreadsThatAreMadeLaterFlushToo) {
   EXPECT_EQ(flushed, 1000);
 }
 
-// OpenMP makes its threads here, in the middle of a kernel's work on the calling thread.
+// OpenMP creates its threads here, during a kernel's work on the calling thread.
 TEST_P(Parallel, ThreadsMadeInsideBelongToTheUserOutside) {
   set_num_threads(GetParam() + 11);
   {

@@ -145,8 +145,8 @@ TEST(Tensor, WrapKeepsItsOwnerAlive) {
 TEST(Tensor, TooLargeIsAnErrorNotACrash) {
   const std::int64_t max = std::numeric_limits<std::int64_t>::max();
   EXPECT_THROW(Tensor::empty({max, 2}, DType::kUInt8), Error);  // numel overflows
-  EXPECT_THROW(Tensor::empty({max}, DType::kFloat64), Error);   // the bytes overflow
-  EXPECT_THROW(Tensor::empty({max}, DType::kUInt8), Error);     // no machine has them
+  EXPECT_THROW(Tensor::empty({max}, DType::kFloat64), Error);   // the size in bytes overflows
+  EXPECT_THROW(Tensor::empty({max}, DType::kUInt8), Error);     // more than any machine has
   EXPECT_THROW(Tensor::empty({1ll << 60}, DType::kFloat32), Error);
   EXPECT_NO_THROW(Tensor::empty({4}, DType::kFloat32));
 }
