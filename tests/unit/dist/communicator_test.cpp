@@ -12,7 +12,7 @@ namespace {
 
 using testing::with_ranks;
 
-// Different on every rank, and not exact in float32.
+// Different on every rank; sums in float32 depend on their order.
 float value_of(int rank, std::int64_t i) {
   return std::sin(static_cast<float>(rank + 1) * 0.37f + static_cast<float>(i) * 0.011f) *
          (i % 7 == 0 ? 1e4f : 1.0f);
@@ -24,7 +24,8 @@ Tensor values_of(int rank, std::int64_t n) {
   return x;
 }
 
-// Around the sizes where slices are empty, ragged or whole, and where a sum is gathered at once.
+// Counts around the limits: empty, partial and full slices per rank, and the largest sum that is
+// gathered at once.
 const std::int64_t kCounts[] = {1, 15, 16, 17, 16384, 16385, 20000, 100003};
 
 class Ranks : public ::testing::TestWithParam<int> {};
@@ -124,7 +125,7 @@ TEST(Communicator, RefusesSumsOfBytes) {
   });
 }
 
-// A device that has lost the others keeps its program waiting for ever.
+// A device that has lost the other ranks blocks its program forever.
 class LostDevice : public DeviceTransport {
  public:
   void all_reduce(Tensor, DType) override {}
@@ -138,8 +139,7 @@ class LostDevice : public DeviceTransport {
   for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
 }
 
-// Hangs where it is told to: at the "start", in a "move" of several ranks, when it is to "abort",
-// at the "end".
+// Hangs in one place: at the "start", in a "move" between ranks, during "abort" or at the "end".
 class HangingTransport : public testing::ThreadTransport {
  public:
   explicit HangingTransport(std::string where = "")
@@ -172,7 +172,7 @@ TEST(CommunicatorDeathTest, EndsTheJobWhenADeviceHasLostTheOthers) {
       ::testing::ExitedWithCode(1), "rank 0.*the link is down.*--resume auto");
 }
 
-// What a dead process can do to MPI in those that live: a call that does not return.
+// A dead process can make an MPI call of the other processes block forever.
 void work_with_one_that_hangs(const std::string& where) {
   Communicator ranks([&] { return std::make_unique<HangingTransport>(where); },
                      {.timeout_seconds = 0.5, .meeting_seconds = 0.5});

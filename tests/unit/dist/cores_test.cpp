@@ -14,7 +14,7 @@ TEST(Cores, OfTheirOwnAreTakenWhole) {
 }
 
 TEST(Cores, AreSharedWithThoseWhoMayRunThere) {
-  const Masks four(4, {0, 1, 2, 3, 4, 5, 6, 7});  // a container of eight on a machine of any size
+  const Masks four(4, {0, 1, 2, 3, 4, 5, 6, 7});  // 8 cores of a machine of any size
   EXPECT_EQ(share_of_cores(four, 3), 2);
   const Masks mixed = {{0, 1, 2, 3}, {0, 1}, {2, 3}};
   EXPECT_EQ(share_of_cores(mixed, 0), 2);
@@ -24,7 +24,7 @@ TEST(Cores, AreSharedWithThoseWhoMayRunThere) {
 TEST(Cores, GiveAThreadToEveryone) {
   const Masks crowd(5, {0, 1});
   EXPECT_EQ(share_of_cores(crowd, 4), 1);
-  EXPECT_EQ(share_of_cores(Masks(3, {0, 1, 2}), 1), 1);  // three thirds are one
+  EXPECT_EQ(share_of_cores(Masks(3, {0, 1, 2}), 1), 1);  // three thirds are one core
 }
 
 }  // namespace

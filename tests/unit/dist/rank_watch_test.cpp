@@ -41,7 +41,7 @@ TEST(RankWatch, FindsTheFirstRankSilentFromTheOthersOneByOne) {
   EXPECT_EQ(second.judge(20.6)->rank, 0);
   EXPECT_FALSE(third.judge(20.9));
   EXPECT_TRUE(third.judge(21.1));
-  // They leave each other to the first.
+  // Ranks other than 0 judge only the silence of rank 0.
   third.hear(note(0, 1, 0), 50);
   EXPECT_FALSE(third.judge(60));
 }
@@ -71,7 +71,7 @@ TEST(RankWatch, WaitsAsLongAsARankIsAllowed) {
 TEST(RankWatch, LooksForTheLastOfSeveral) {
   RankWatch watch(0, 4, 20, 0);
   watch.hear(note(0, 9, 30), 1);
-  watch.hear(note(1, 8, 25), 1);  // waits for rank 3 itself
+  watch.hear(note(1, 8, 25), 1);  // waits for rank 3 too
   watch.hear(note(2, 9, 30), 1);
   watch.hear(note(3, 7, 0), 1);
   ASSERT_TRUE(watch.judge(1));
@@ -87,7 +87,7 @@ TEST(RankWatch, SeesThatAllWaitAndNothingMoves) {
       watch.hear(n, now);
     }
   };
-  // As long as parts of a large message arrive, all is well.
+  // No verdict while parts of a large message arrive.
   for (double now = 1; now < 100; ++now) {
     hear(now, static_cast<std::uint64_t>(now));
     ASSERT_FALSE(watch.judge(now));
