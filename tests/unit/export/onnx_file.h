@@ -1,5 +1,5 @@
-// Reads ONNX files back, for tests: the fields that dtn-export writes, by their numbers in
-// onnx.proto, and an error for any that is none of them.
+// Reads ONNX files for tests: the fields that dtn-export writes, by their numbers in onnx.proto.
+// Any other field is an error.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@
 
 namespace dtn::test {
 
-// The fields of a protocol buffer, by number, in the order they come in.
+// The fields of a protocol buffer by number; repeated fields are in file order.
 class ProtoFields {
  public:
   struct Field {
-    std::uint64_t number = 0;  // of a varint or of four bytes
-    std::string_view bytes;    // of what has a length
+    std::uint64_t number = 0;  // of a varint or a 4-byte field
+    std::string_view bytes;    // of a length-delimited field
   };
 
   explicit ProtoFields(std::string_view bytes) {

@@ -1,5 +1,5 @@
-// Evaluates the operators that dtn-export writes, in float64, straight from their definitions in
-// ONNX's documentation (Operators.md).
+// Evaluates the operators that dtn-export writes, in float64, from their definitions in ONNX's
+// documentation (Operators.md).
 #pragma once
 
 #include <cmath>
@@ -16,7 +16,8 @@ inline std::int64_t product_of(const Extents& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-// What an index of a shape is as a position, dimensions of extent 1 repeated, aligned at the end.
+// Position of an index in an array of this shape, with broadcasting: shapes align at the end, and
+// extents of 1 repeat.
 inline std::int64_t position_in(const Extents& shape, const Extents& index) {
   std::int64_t at = 0;
   const std::size_t skip = index.size() - shape.size();
@@ -43,7 +44,7 @@ class OnnxInterpreter {
  public:
   explicit OnnxInterpreter(const OnnxFile& file) : file_(file), values_(file.constants) {}
 
-  // Of the only input, the only output.
+  // Returns the only output for the only input.
   Array run(const Array& input) {
     values_[file_.inputs.at(0)] = input;
     for (const OnnxNode& node : file_.nodes) values_[node.output] = evaluate(node);
@@ -160,7 +161,7 @@ class OnnxInterpreter {
     return y;
   }
 
-  // x at the index whose coordinate along the axis is another.
+  // x at `index`, with the coordinate along the axis replaced by `at`.
   static double along(const Array& x, Extents index, std::size_t axis, std::int64_t at) {
     index.at(axis) = at;
     return x.values[std::size_t(position_in(x.shape, index))];
@@ -194,7 +195,7 @@ class OnnxInterpreter {
     return y;
   }
 
-  // By a single index: the dimension goes.
+  // The index is a single number, so the dimension is dropped.
   Array gather(const OnnxNode& node) const {
     const Array& x = input(node, 0);
     const std::size_t axis = axis_of(node.attributes.at("axis").integer, x);
@@ -285,7 +286,7 @@ class OnnxInterpreter {
     });
   }
 
-  // Of patches: the stride is the size of the kernel.
+  // Patch convolutions only: the stride equals the kernel size.
   Array conv(const OnnxNode& node) const {
     const Array &x = input(node, 0), &w = input(node, 1);
     const Extents& strides = node.attributes.at("strides").integers;

@@ -1,4 +1,4 @@
-// What dtn-export writes, read back and evaluated operator by operator, beside the model itself.
+// The files of dtn-export, read back and evaluated operator by operator, against the model.
 #include "export/onnx_vit.h"
 
 #include <unistd.h>
@@ -16,7 +16,7 @@ namespace {
 using namespace dtn::test;
 namespace fs = std::filesystem;
 
-// The model's weights, and its batches' statistics, as training leaves them.
+// Changes the weights and the batch statistics, as training does.
 void train_a_little(Classifier& model) {
   perturb(model.parameters());
   std::uint32_t stream = 300;
@@ -30,19 +30,20 @@ void train_a_little(Classifier& model) {
 }
 
 OnnxFile written(const onnx::Graph& graph) {
-  // Other tests of this file run beside this one, each in a process of its own.
+  // Other tests of this file run at the same time, each in its own process.
   const fs::path path = fs::path(testing::TempDir()) / cat("written_", getpid(), ".onnx");
   graph.write(path, "test");
   std::ifstream in(path, std::ios::binary);
   std::stringstream bytes;
   bytes << in.rdbuf();
-  static std::string kept;  // what is read points into it
+  static std::string kept;  // memory of the returned file
   kept = bytes.str();
   fs::remove(path);
   return OnnxFile(kept);
 }
 
-// The largest difference between the file's logits and the model's, in float64, of their largest.
+// Largest difference between the logits of file and model in float64, relative to the largest
+// logit.
 double difference(const ModelConfig& config, int opset, std::int64_t batch) {
   Classifier exported(config, 1), model(config, 1, DType::kFloat64);
   train_a_little(exported);
@@ -76,7 +77,7 @@ void expect_error(F&& f, const std::vector<std::string>& parts) {
   }
 }
 
-// What is folded into constants is rounded to float32 once, and passes through a few layers.
+// Folded constants are rounded to float32 once; the error passes through a few layers.
 constexpr double kBound = 1e-5;
 
 ModelConfig with_norm(ModelConfig c, const std::string& type, std::vector<NormOption> options) {
@@ -92,7 +93,7 @@ ModelConfig with_norm(ModelConfig c, const std::string& type, std::vector<NormOp
 
 ModelConfig dtn_vit(std::vector<NormOption> options) {
   ModelConfig c = paper_vit();
-  c.image_size = 20;  // 4 x 4 tokens, so that they pool
+  c.image_size = 20;  // 4 x 4 tokens, which can be pooled
   return with_norm(c, "dtn", std::move(options));
 }
 
@@ -177,7 +178,7 @@ TEST(OnnxGraph, CarriesNotes) {
 
 TEST(OnnxGraph, RefusesMoreThanTwoGibibytes) {
   onnx::Graph graph(17);
-  // One tensor of 64 MiB under many names takes no more memory than itself.
+  // The graph refers to one tensor of 64 MiB under many names, so it needs no more memory.
   const Tensor part = Tensor::zeros({16, 1 << 20}, DType::kFloat32);
   for (int i = 0; i < 32; ++i) graph.tensor(cat("part", i), part);
   const fs::path path = fs::path(testing::TempDir()) / "large.onnx";
