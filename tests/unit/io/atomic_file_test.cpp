@@ -53,7 +53,7 @@ std::size_t entries_in(const fs::path& folder) {
       std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
 }
 
-// No file may grow beyond `bytes` while this lives: what a full disk looks like to a writer.
+// Limits the size of files to `bytes` for its lifetime. To a writer this looks like a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -228,7 +228,7 @@ TEST_F(AtomicFiles, JsonLinesAreWrittenAtOnce) {
   writer.write({{"a", infinite}, {"b", -infinite}, {"c", infinite - infinite}, {"d", nullptr}});
   EXPECT_TRUE(read_text(path).ends_with("\n{\"a\":null,\"b\":null,\"c\":null,\"d\":null}\n"));
   EXPECT_EQ(to_json({{"x", "\xff\n"}}), "{\"x\":\"\xef\xbf\xbd\\n\"}");
-  // A second writer goes on where the first ended.
+  // A second writer appends.
   JsonLinesWriter(path).write({{"step", std::int64_t{3}}});
   EXPECT_TRUE(read_text(path).ends_with("}\n{\"step\":3}\n"));
 }

@@ -25,7 +25,7 @@ class Children : public ::testing::Test {
     std::ifstream in(folder_ / file, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  // What the error says; fails where there is none.
+  // Returns the message of the error, and fails without one.
   template <class F>
   static std::string error_of(F&& f) {
     try {
@@ -60,7 +60,7 @@ TEST_F(Children, EndAsTheyShould) {
   sleeper.send(SIGINT);
   EXPECT_EQ(sleeper.wait().signal, SIGINT);
   EXPECT_EQ(sleeper.poll()->signal, SIGINT);
-  // One that is let go is ended: nobody holds the other end of its pipe any more.
+  // The destructor ends a running process: no process holds the other end of the pipe any more.
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   { ChildProcess waiter({"sleep", "100"}, log, folder_); }

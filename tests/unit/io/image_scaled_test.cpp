@@ -1,4 +1,4 @@
-// JPEGs at a smaller scale, and what must be refused before memory is spent on it.
+// JPEGs decoded at a smaller scale, and files refused before memory is allocated.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -123,7 +123,7 @@ TEST(ScaledImage, OnlyJpegHasScales) {
   for (int eighths : {-1, 0, 9}) EXPECT_THROW(decode_scaled(jpeg, eighths, all_of(jpeg)), Error);
 }
 
-// Every prefix of a file but the last few bytes is refused, at any scale and for any region.
+// Every prefix of a file, except for the last few bytes, is refused at any scale and region.
 TEST(ScaledImage, PrefixesAreErrorsAtEveryByte) {
   for (const char* name : {"420_tiny.jpg", "arithmetic_progressive.jpg", "palette2.png"}) {
     const Bytes bytes = golden::image_bytes(name);
@@ -137,14 +137,14 @@ TEST(ScaledImage, PrefixesAreErrorsAtEveryByte) {
         decode_image_scaled(cut, name, {full.x1 - 1, 0, full.x1, 1}, eighths, out);
         ADD_FAILURE() << name << " cut to " << size << " was decoded";
       } catch (const DataError&) {
-      } catch (const Error&) {  // what is not even a JPEG any more has no scales
+      } catch (const Error&) {  // too short to be a JPEG, so it has no scales
         EXPECT_LT(size, 3u);
       }
     }
   }
 }
 
-// The kinds of JPEG libjpeg-turbo does not decode into 8 bits.
+// The kinds of JPEG that libjpeg-turbo does not decode into 8 bits.
 TEST(ScaledImage, OtherKindsOfJpegAreRefused) {
   const Bytes good = golden::image_bytes("420.jpg");
   const std::byte sof[] = {std::byte{0xFF}, std::byte{0xC0}};
@@ -176,8 +176,8 @@ void put(Bytes& bytes, std::size_t at, std::initializer_list<int> values) {
   for (int v : values) bytes[at++] = static_cast<std::byte>(v);
 }
 
-// Runs in a process of its own with 16 MiB left to allocate, where 65500 x 65500 pixels would take
-// 12 GiB: the header alone must decide.
+// Runs in a separate process with 16 MiB left to allocate. 65500 x 65500 pixels need 12 GiB, so the
+// header must suffice to refuse the file.
 void refuse_huge_headers() {
   Bytes jpeg = golden::image_bytes("420.jpg"), progressive = golden::image_bytes("progressive.jpg");
   for (Bytes* bytes : {&jpeg, &progressive}) {

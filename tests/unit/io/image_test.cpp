@@ -33,7 +33,7 @@ std::vector<Fixture> fixtures() {
   return all;
 }
 
-// The message of the DataError that decoding ends with; empty when it succeeds.
+// Returns the message of the DataError that decoding throws; empty if decoding succeeds.
 std::string error_of(const Bytes& bytes, const DecodeLimits& limits = {}) {
   try {
     decode_image(bytes, "folder/file.img", limits);
@@ -80,7 +80,7 @@ void append_chunk(Bytes& file, const std::string& type, const Bytes& data) {
   put_big_endian(file, at + 8 + data.size(), static_cast<std::uint32_t>(sum), 4);
 }
 
-// An 8-bit grey PNG whose data are `raw` compressed.
+// An 8-bit gray PNG with the compressed data `raw`.
 Bytes png_of(std::uint32_t width, std::uint32_t height, const Bytes& raw) {
   Bytes file;
   for (char c : {'\x89', 'P', 'N', 'G', '\r', '\n', '\x1A', '\n'})
@@ -153,7 +153,7 @@ TEST(Image, RegionsEqualThatPartOfTheWhole) {
 TEST(Image, FilesCutShortAreErrors) {
   for (const Fixture& f : fixtures()) {
     const Bytes bytes = golden::image_bytes(f.name);
-    // The end marker, and the padding of the last row of a BMP, may be missing.
+    // The end marker, and the padding of a BMP's last row, may be missing.
     const std::size_t spare = 8;
     for (std::size_t size = 0; size + spare < bytes.size(); size += 1 + bytes.size() / 97) {
       const Bytes cut(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
@@ -207,7 +207,7 @@ TEST(Image, LimitsCanBeTightened) {
   EXPECT_TRUE(contains(error_of(bytes, {.max_pixels = 70 * 45 - 1}), "3149"));
   EXPECT_TRUE(contains(error_of(bytes, {.max_dimension = 69}), "at most 69"));
   EXPECT_TRUE(contains(error_of(bytes, {.max_scans = 3}), "more than 3 scans"));
-  // libjpeg grants itself a few rows in any case, so this takes a taller image.
+  // libjpeg always allows itself a few rows, so this needs a taller image.
   const Bytes tall = jpeg_of_size("progressive.jpg", 70, 400);
   EXPECT_TRUE(contains(error_of(tall, {.max_memory = 1000}), "1000 bytes"));
 }
@@ -215,9 +215,9 @@ TEST(Image, LimitsCanBeTightened) {
 TEST(Image, CompressionBombsStayWithinMemory) {
   const DecodeLimits little{.max_memory = 100'000};
   EXPECT_EQ(error_of(png_of(4, 4, Bytes(20)), little), "");
-  EXPECT_EQ(error_of(png_of(4, 4, Bytes(64 << 20)), little), "");  // rows that nobody asks for
+  EXPECT_EQ(error_of(png_of(4, 4, Bytes(64 << 20)), little), "");  // more rows than needed
   Bytes texts = png_of(4, 4, Bytes(20));
-  Bytes text(4 + (1 << 20));  // the key "k", then what has no end
+  Bytes text(4 + (1 << 20));  // the key "k", then a text without end
   text[0] = std::byte{'k'};
   Bytes chunk;
   for (int i = 0; i < 50; ++i) append_chunk(chunk, "tEXt", text);

@@ -41,7 +41,7 @@ std::span<const std::byte> bytes(const std::vector<T>& values) {
 
 TEST_F(SafetensorsStreamTest, WritesTheBytesOfAWholeFile) {
   const std::vector<std::int64_t> labels = {3, 1, 2};
-  std::vector<float> rows(3 * 400000);  // more than is gathered for a write
+  std::vector<float> rows(3 * 400000);  // more than the write buffer holds
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<float>(i % 1013);
   const StringMap metadata = {{"config", "name: a"}};
   write_safetensors(
@@ -51,7 +51,7 @@ TEST_F(SafetensorsStreamTest, WritesTheBytesOfAWholeFile) {
   SafetensorsStream stream(path("streamed"),
                            {{"labels", DType::kInt64, {3}}, {"rows", DType::kFloat32, {3, 400000}}},
                            metadata);
-  stream.append(bytes(labels).first(5));  // wherever the pieces end
+  stream.append(bytes(labels).first(5));  // parts may end anywhere
   stream.append(bytes(labels).subspan(5));
   stream.append(bytes(rows).first(4000001));
   stream.append(bytes(rows).subspan(4000001));

@@ -27,7 +27,7 @@ TensorFile parse(const std::string& file) {
   return parse_safetensors(std::as_bytes(std::span<const char>(file.data(), file.size())), "test");
 }
 
-// A file with that header text, whatever it says, and `data` after it.
+// A file with this header text, valid or not, followed by `data`.
 std::string file_of(const std::string& json, const std::string& data = "") {
   std::uint64_t length = json.size();
   std::string file(sizeof length, '\0');
@@ -70,7 +70,7 @@ NamedTensors every_kind() {
   };
 }
 
-// Long enough for several pieces of the parallel checksum, and not a multiple of them.
+// Long enough for several parts of the parallel checksum, and not a multiple of their size.
 Tensor long_tensor() {
   std::vector<float> values(3'000'017);
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 8191);
@@ -116,7 +116,7 @@ TEST_F(Safetensors, BytesDependOnContentAlone) {
   write_safetensors(folder_ / "b", tensors, {{"k", "v"}});
   set_num_threads(threads);
   EXPECT_EQ(first, read_text(folder_ / "b"));
-  // Data is aligned for every type: the header is padded to a multiple of 8.
+  // The header is padded to a multiple of 8, so the data is aligned for every type.
   std::uint64_t length;
   std::memcpy(&length, first.data(), sizeof length);
   EXPECT_EQ(length % 8, 0u);
@@ -161,8 +161,8 @@ TEST_F(Safetensors, NamesLikeOurChecksumKeysAreFine) {
 }
 
 TEST_F(Safetensors, ForeignFilesAndTypes) {
-  // Halves: 1, -2, the smallest subnormal, infinity. Odd offsets force copies. No checksums; a key
-  // that looks like one of ours but is not declared means nothing.
+  // Float16: 1, -2, the smallest subnormal, infinity. Odd offsets force copies. There are no
+  // checksums: a key that looks like a checksum but is not declared has no effect.
   std::string data("\x00\x3c\x00\xc0\x01\x00\x00\x7c", 8);
   data = "\x07" + data + std::string("\xfe\xff\xff\xff\x05\x00\x00\x00", 8);
   std::string file = file_of(R"({"z":{"dtype":"I32","shape":[2],"data_offsets":[9,17]},)"
@@ -327,7 +327,8 @@ TEST_F(Safetensors, FilesOfOtherProgramsAreRecognised) {
     for (const char* part : parts) EXPECT_NE(error.find(part), std::string::npos) << error;
   };
   const std::string name = "archive/data.pkl";
-  // Local file headers as zip tools and as torch.save() write them; the second passes for a length.
+  // Local file headers as zip tools and as torch.save() write them. The first bytes of the second
+  // form a plausible header length.
   for (const std::string& version : {std::string("\x14\0\0\0", 4), std::string(4, '\0')}) {
     const std::string zip =
         "PK\x03\x04" + version + std::string(18, '\0') + std::string("\x10\0\0\0", 4);
@@ -342,7 +343,7 @@ TEST_F(Safetensors, FilesOfOtherProgramsAreRecognised) {
   expect(error_of("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n",
                   "model.safetensors"),
          {"model.safetensors is a Git LFS pointer", "git lfs pull"});
-  // The first bytes of a pickle, in a safetensors file whose end is missing.
+  // The first bytes of a pickle, in a truncated safetensors file.
   const std::string whole = file_of("{" + std::string(638, ' ') + "}");
   EXPECT_EQ(whole.substr(0, 2), "\x80\x02");
   expect(error_of(whole.substr(0, 600)), {"not a safetensors file, or damaged"});

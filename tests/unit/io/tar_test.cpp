@@ -52,7 +52,7 @@ void expect_refused(const std::string& archive, const std::string& why) {
 auto put(std::size_t at, std::string text) {
   return [=](TarFile::Header& h) { TarFile::set(h, at, text); };
 }
-// A header without the magic, as before POSIX.
+// A header without the magic, from before POSIX.
 void old_style(TarFile::Header& h) {
   TarFile::set(h, 257, std::string_view("\0\0\0\0\0\0\0\0", 8));
 }
@@ -66,7 +66,7 @@ TEST(Tar, ReadsEveryWayToWriteAPlainFile) {
   tar.add("old.jpg", "three", '\0', old_style).add("contiguous.jpg", std::string(512, 'x'), '7');
   tar.add("gnu.jpg", "gnu", '0', [](TarFile::Header& h) {
     TarFile::set(h, 257, std::string_view("ustar  \0", 8));
-    TarFile::set(h, 345, "12345670123");  // times, where POSIX has the prefix
+    TarFile::set(h, 345, "12345670123");  // times, in place of POSIX's prefix
   });
   tar.add("././@LongLink", long_name + '\0', 'L').add(long_name.substr(0, 100), "four");
   tar.add("x", TarFile::pax("mtime", "1.5") + TarFile::pax("path", "päx.jpg"), 'x');
@@ -105,7 +105,7 @@ TEST(Tar, PassesOverAndCountsWhatIsNoPlainFile) {
   const std::vector<Case> cases = {
       {"hard link", [](TarFile& t) { t.add("a.jpg", "", '1', put(157, "/etc/passwd")); }},
       {"symbolic link", [](TarFile& t) { t.add("a.jpg", "", '2', put(157, "../../x")); }},
-      {"symbolic link",  // whose size says what its target has
+      {"symbolic link",  // with the size of its target
        [](TarFile& t) { t.add("a.jpg", "", '2', put(124, "00000077777")); }},
       {"device", [](TarFile& t) { t.add("a.jpg", "", '3'); }},
       {"device", [](TarFile& t) { t.add("a.jpg", "", '4'); }},
@@ -147,7 +147,7 @@ TEST(Tar, PassesOverAndCountsWhatIsNoPlainFile) {
     EXPECT_EQ(got.skipped, 1) << c.why;
     EXPECT_NE(got.first_skipped.find(c.why), std::string::npos) << got.first_skipped;
   }
-  // A name with dots that stay inside is like any other; folders are not counted.
+  // Dots within a name are valid; folders are not counted.
   TarFile tar;
   tar.add("dir/", "", '5').add("old-dir/", "", '0').add("..a/b...jpg", "1");
   EXPECT_EQ(read(tar.bytes()).files.size(), 1u);
@@ -224,8 +224,8 @@ TEST(Tar, RefusesHostileExtensions) {
   expect_refused(map.without_end(), "sparse map");
 }
 
-// Whatever single byte is changed, members stay inside the archive (read() checks it) or it is
-// refused.
+// After a change of any single byte, members stay inside the archive (read() checks it) or the
+// archive is refused.
 TEST(Tar, AnyChangedByteIsRefusedOrHarmless) {
   TarFile tar;
   tar.add("././@LongLink", std::string(120, 'n'), 'L').add("n", "content");
@@ -235,7 +235,7 @@ TEST(Tar, AnyChangedByteIsRefusedOrHarmless) {
     for (char value : {'\0', '\x80', '\xff', '7', ' '}) {
       std::string changed = good;
       changed[i] = value;
-      if (i % 512 >= 148 + 8 || i % 512 < 148) {  // make the checksum right again
+      if (i % 512 >= 148 + 8 || i % 512 < 148) {  // correct the checksum
         TarFile::Header h;
         std::memcpy(h.data(), &changed[i / 512 * 512], 512);
         if (h[257] == 'u') {
@@ -264,7 +264,7 @@ TEST(Tar, ReadsAnArchiveWithinAnArchive) {
   ASSERT_TRUE(inside.next(within));
   EXPECT_EQ(bytes.substr(static_cast<std::size_t>(within.offset), 7), "in here");
   EXPECT_FALSE(inside.next(within));
-  // It must not reach beyond its own end.
+  // The reader must not go beyond the end of its range.
   TarReader cut(source, member.offset, member.offset + 512 + 3);
   EXPECT_THROW(cut.next(within), DataError);
 }

@@ -41,7 +41,7 @@ T take(std::string_view& in) {
   return value;
 }
 
-// Splits a file into payloads, checking both sums of each frame.
+// Splits a file into payloads and checks both checksums of each frame.
 std::vector<std::string> records(const fs::path& path) {
   std::ifstream stream(path, std::ios::binary);
   std::string file{std::istreambuf_iterator<char>(stream), {}};
@@ -67,7 +67,7 @@ std::uint64_t take_varint(std::string_view& in) {
   }
 }
 
-// field number -> raw value: 8 or 4 bytes, the content, or a varint as 8 bytes.
+// Field number to raw value: 8 or 4 bytes, the content, or a varint as 8 bytes.
 std::map<int, std::string> fields(std::string_view message) {
   std::map<int, std::string> result;
   while (!message.empty()) {
@@ -139,7 +139,7 @@ double as_double(const std::string& raw, std::size_t index = 0) {
   return value;
 }
 
-// The only value of the only summary behind the record of the file's version.
+// The only value of the only summary, which follows the record with the file version.
 std::map<int, std::string> value_in(const fs::path& path) {
   const std::vector<std::string> all = records(path);
   EXPECT_EQ(all.size(), 2u);
