@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kEps = 0x1p-23;
 
-// Units of many lengths with gaps between them, whose gradients are large, small or zero.
+// Units of various lengths with gaps between them. Their gradients are large, small or zero.
 struct Problem {
   std::vector<GradientUnit> units;
   std::vector<float> param, grad;
@@ -32,7 +32,7 @@ struct Problem {
       const float scale = u % 3 == 0 ? 1.0f : u % 3 == 1 ? 1e-3f : 0.0f;
       for (std::int64_t i = units[u].begin; i < units[u].end; ++i) grad[index(i)] *= scale;
     }
-    // Weights of nothing have the least norm.
+    // A unit of zero weights has the minimum norm.
     for (std::int64_t i = units[3].begin; i < units[3].end; ++i) param[index(i)] = 0;
   }
   static std::size_t index(std::int64_t i) { return static_cast<std::size_t>(i); }
@@ -40,7 +40,7 @@ struct Problem {
     return {grad.data(),  param.data(), static_cast<std::int64_t>(units.size()),
             units.data(), 0.02,         0.5};
   }
-  // The formulas in float64; elements of no unit stay.
+  // The formulas in float64. Elements outside of all units stay unchanged.
   std::vector<double> clipped() const {
     std::vector<double> g(grad.begin(), grad.end());
     for (const GradientUnit& u : units) {

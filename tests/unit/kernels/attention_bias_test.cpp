@@ -1,5 +1,5 @@
-// Attention with a positional bias against a float64 softmax written here element by element, and
-// its gradients; every instruction set and every type.
+// Attention with a positional bias, and its gradients, against an element-wise float64 softmax, for
+// every instruction set and type.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,12 +32,12 @@ std::ostream& operator<<(std::ostream& out, const Size& s) {
              << " D=" << s.d;
 }
 
-// Numbers that bfloat16 holds exactly, so that every type computes the same problem.
+// Values are exact in bfloat16, so that every type computes the same problem.
 struct Problem {
   Size size;
   Values qkv, dout, weight;  // weight [H, 3]
 
-  // Heads attend nearby, around some offset; `distance` is a_d of the last.
+  // Heads attend to nearby tokens around an offset. `distance` is a_d of the last head.
   explicit Problem(const Size& s, double distance = -0.125) : size(s) {
     auto exact = [](int64_t n, unsigned seed, double std) {
       Values values;
@@ -57,14 +57,14 @@ struct Result {
   Values out, lse, dqkv, dweight;
 };
 
-// What rounding may do, beside what the sizes tell: scores weigh by their probability, and the
+// Rounding errors that the sizes do not determine: scores weighted by their probability, and the
 // terms that cancel in the gradient of the weights.
 struct Noise {
   double score = 0;
   Values dweight;
 };
 
-// The definition, in float64.
+// The definition in float64.
 Result definition(const Problem& p, Noise& noise) {
   const Size& s = p.size;
   const int64_t t = s.t(), row = s.row();
@@ -119,7 +119,7 @@ Result definition(const Problem& p, Noise& noise) {
           r.dqkv[at(j, 2) + c] += prob[j] * p.dout[at_out(i) + c];
         }
       }
-      // The errors of a row may agree, those of different rows do not.
+      // Rounding errors may be correlated within a row, but not between rows.
       for (int k = 0; k < 3; ++k) noise.dweight[3 * h + k] += terms[k] * terms[k];
     }
   }
@@ -152,7 +152,7 @@ Values from(const std::vector<T>& x) {
 
 enum class Bias { kNone, kFixed, kLearned };
 
-// `times` backward passes: the gradient of the weights adds up.
+// Runs `times` backward passes, which add to the gradient of the weights.
 template <class S>
 Raw<S> run_raw(Isa isa, const Problem& p, Bias bias = Bias::kLearned, int times = 1) {
   using A = AccumulatorOf<S>;
@@ -200,9 +200,9 @@ void expect_close(Isa isa, const Problem& p, const Result& want, const Noise& no
   stream << name_of(isa) << " " << name_of(DTypeOf<S>::value) << " " << s;
   const std::string where = stream.str();
   Raw<S> got = run_raw<S>(isa, p);
-  // Four sums follow one another (scores, their sum, dp, a product), and the rounding of a score is
-  // a relative error of its probability; the exponential for bfloat16 is accurate to 3e-6. To
-  // bfloat16 are rounded out and p; out (by delta), ds and dqkv.
+  // Four sums follow one another (scores, their sum, dp, a product). The rounding of a score is a
+  // relative error of its probability; the exponential for bfloat16 is accurate to 3e-6. bfloat16
+  // also rounds out and p; and in the backward pass out (through delta), ds and dqkv.
   double eps = epsilon_of<A>() * (std::sqrt(2.0 * static_cast<double>(s.t() + s.d)) +
                                   2 * noise.score + largest(want.lse));
   if constexpr (std::is_same_v<S, bfloat16>) eps += 6e-6;
@@ -216,7 +216,7 @@ void expect_close(Isa isa, const Problem& p, const Result& want, const Noise& no
       g.push_back(as_double(got.dqkv[i]));
       w.push_back(want.dqkv[i]);
     }
-    // With one token dq and dk are 0 but for the rounding of what cancels.
+    // With one token dq and dk are 0, except for the rounding of terms that cancel.
     double scale = s.t() == 1 ? 100 : largest(w);
     expect_near(g, w, (eps + 3 * roundings) * scale, where + " d" + "qkv"[part]);
   }
@@ -250,7 +250,7 @@ TEST(AttentionBias, MatchesTheDefinitionOverSeveralChunksOfKeys) {
   expect_all_close(Problem({1, 3, 347, 1, 8}));
 }
 
-// Weights that look as far away as they can: nothing of the padding may reach the result.
+// With a_d > 0 the most distant tokens get the largest weight, but the padding never gets any.
 TEST(AttentionBias, MayGrowWithDistance) {
   expect_all_close(Problem({1, 7, 11, 2, 8}, 0.03125));
   for (Isa isa : isas()) {
@@ -289,7 +289,7 @@ void expect_equal_bits_at_any_thread_count(const Problem& p) {
       if (threads == 1) one = many;
       EXPECT_TRUE(one == many) << name_of(isa) << ", " << threads << " threads";
     }
-    // Twice the gradient, or none where the weights are fixed, and the rest alike.
+    // Two backward passes double dweight, and fixed weights have none. All else is equal.
     Raw<S> twice = run_raw<S>(isa, p, Bias::kLearned, 2), fixed = run_raw<S>(isa, p, Bias::kFixed);
     for (auto& v : one.dweight) v *= 2;
     EXPECT_TRUE(one == twice) << name_of(isa);
@@ -306,7 +306,7 @@ TEST(AttentionBias, EqualBitsAtAnyThreadCount) {
   expect_equal_bits_at_any_thread_count<double>(Problem({2, 7, 5, 2, 9}));
 }
 
-// A NaN among the weights, or in a gradient, reaches its head and no other.
+// A NaN in the weights or in a gradient reaches its own head only.
 TEST(AttentionBias, NanIsNeverHidden) {
   const Size s{2, 5, 7, 2, 8};
   for (Isa isa : isas()) {

@@ -1,5 +1,5 @@
-// Attention against a float64 softmax(q k^T scale) v written here element by element, and its
-// gradients; every instruction set and every type.
+// Attention and its gradients against an element-wise float64 softmax(q k^T scale) v, for every
+// instruction set and type.
 #include "kernels/attention/attention.h"
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ struct Result {
   std::vector<double> out, lse, dqkv;
 };
 
-// The definition, in float64.
+// The definition in float64.
 Result naive(const Size& s, const std::vector<double>& qkv, const std::vector<double>& dout) {
   Result r{std::vector<double>(s.out()), std::vector<double>(s.b * s.h * s.t),
            std::vector<double>(s.qkv())};
@@ -98,7 +98,7 @@ Result naive(const Size& s, const std::vector<double>& qkv, const std::vector<do
   return r;
 }
 
-// Values that bfloat16 holds exactly, so that every type computes the same problem.
+// Values are exact in bfloat16, so that every type computes the same problem.
 std::vector<double> random_values(int64_t count, unsigned seed) {
   std::mt19937 engine(seed);
   std::normal_distribution<float> normal;
@@ -134,9 +134,9 @@ std::vector<double> to_double(const std::vector<S>& x, int64_t count) {
   return y;
 }
 
-constexpr int kGuard = 64;  // elements after each output that must stay as they were
+constexpr int kGuard = 64;  // elements after each output that stay unchanged
 
-// Raw outputs, for comparisons bit by bit.
+// Raw outputs, for bitwise comparison.
 template <class S>
 struct Raw {
   std::vector<S> out, dqkv;
@@ -187,7 +187,7 @@ double largest(const std::vector<double>& x) {
   return m;
 }
 
-// Largest difference as a fraction of `tolerance`; not below 1 when anything is not a number.
+// Largest difference as a fraction of `tolerance`; never below 1 if a value is NaN.
 double misfit(const std::vector<double>& got, const std::vector<double>& want, double tolerance) {
   double worst = 0;
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -204,8 +204,8 @@ void expect_close(const Kernel& kernel, const Size& s, const std::vector<double>
   Result got = run_kernel<S>(kernel, s, qkv, dout);
   std::ostringstream where;
   where << kernel.name << " " << name_of(DTypeOf<S>::value) << " " << s;
-  // Four reductions follow one another (scores, their sum, dp, a product), and the rounding of a
-  // score is a relative error of its probability.
+  // Four reductions follow one another (scores, their sum, dp, a product). The rounding of a score
+  // is a relative error of its probability.
   double eps = epsilon<S>() * std::sqrt(2.0 * static_cast<double>(s.t + s.d)) +
                epsilon<AccumulatorOf<S>>() * largest(want.lse);
   EXPECT_LE(misfit(got.out, want.out, eps * largest(want.out)), 1) << "out " << where.str();
@@ -214,7 +214,7 @@ void expect_close(const Kernel& kernel, const Size& s, const std::vector<double>
   if constexpr (std::is_same_v<S, bfloat16>) lse_eps += 4e-6;  // its 2^x is accurate to 3e-6
   EXPECT_LE(misfit(got.lse, want.lse, lse_eps * std::max(1.0, largest(want.lse))), 1)
       << "lse " << where.str();
-  // Every part of dqkv by its own magnitude; with one token dq and dk are 0.
+  // Each part of dqkv is compared at its own magnitude; with one token dq and dk are 0.
   for (int part = 0; part < 3; ++part) {
     std::vector<double> g, w;
     for (int64_t row = 0; row < s.b * s.t; ++row) {
@@ -310,8 +310,8 @@ TEST(Attention, EqualBitsAtAnyThreadCount) {
   }
 }
 
-// Token j is the unit vector j mod D times +-200 (q) and +-200 (k), so scores are up to
-// 200 * 200 / sqrt(D) > 1e4 and a key is either certain, tied with its equals, or impossible.
+// Token i has one nonzero channel: +-200 at channel i mod D in q, at channel i / 3 mod D in k.
+// Scores reach 200 * 200 / sqrt(D) > 1e4, so a key is certain, impossible or tied with equal keys.
 template <class S>
 void expect_huge_scores_survive(const Kernel& kernel, int64_t t) {
   const Size s{1, t, 1, 8};
@@ -323,7 +323,7 @@ void expect_huge_scores_survive(const Kernel& kernel, int64_t t) {
     }
   }
   Result want = naive(s, qkv, dout), got = run_kernel<S>(kernel, s, qkv, dout);
-  // The rounding of a score (or of its log-sum-exp) of 1.5e4 is an error of the probability.
+  // The rounding of a score, or of its log-sum-exp, of 1.5e4 is an error of the probability.
   double top = largest(want.lse), lse_error = epsilon<AccumulatorOf<S>>() * top;
   EXPECT_GT(top, 1e4);
   double eps = epsilon<S>() * std::sqrt(static_cast<double>(t)) + 2 * lse_error;
@@ -357,13 +357,13 @@ TEST(Attention, EqualScoresAverageTheValues) {
   }
 }
 
-// A NaN in one place reaches exactly what depends on it, within its head.
+// A NaN in one place reaches exactly the results that depend on it, within its head.
 template <class S>
 void expect_nan_spreads(const Kernel& kernel, const Size& s, int64_t token) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   const int64_t channel = s.d - 1;
   std::vector<double> qkv = random_values(s.qkv(), 11), dout = random_values(s.out(), 12);
-  for (int part = 0; part < 4; ++part) {  // of q, k, v, dout
+  for (int part = 0; part < 4; ++part) {  // q, k, v, dout
     std::vector<double> x = qkv, dy = dout;
     (part == 3 ? dy[s.at(0, token, 0, channel)] : x[s.at(0, token, part, 0, channel)]) = nan;
     Result r = run_kernel<S>(kernel, s, x, dy);

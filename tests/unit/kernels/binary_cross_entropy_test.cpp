@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// Rows of logits with labels, or with targets that need not add up to 1.
+// Rows of logits with labels, or with targets whose sum may differ from 1.
 template <class T>
 struct Problem {
   using A = AccumulatorOf<T>;
@@ -37,7 +37,7 @@ struct Problem {
     targets = normal_values<A>(rows * classes, 2, 0.5, 0.3);
     for (A& t : targets) t = t < 0 ? A(0) : t > 1 ? A(1) : t;
   }
-  // Some rows are mixed with one of their own class, some have nothing or all of their own label.
+  // Mixes some rows with a row of the same class. The share of the own label covers 0 and 1.
   void use_partners() {
     partners.assign(labels.rbegin(), labels.rend());
     for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -94,8 +94,8 @@ struct Problem {
     return r;
   }
 
-  // Every term of the loss is positive and every term of a gradient has the same sign but where a
-  // soft target lies between, so errors are relative to the result.
+  // All terms of the loss are positive, and all terms of a gradient have the same sign except for
+  // soft targets. So errors are relative to the result.
   void check(Isa isa) {
     SCOPED_TRACE(cat(name_of(isa), " ", rows, " x ", classes, " smoothing ", smoothing,
                      targets.empty() ? " labels" : " targets", partners.empty() ? "" : ", shared",
@@ -112,11 +112,11 @@ struct Problem {
         loss += t * std::max(-z, 0.0L) + (1 - t) * std::max(z, 0.0L) +
                 std::log1p(std::exp(-std::abs(z)));
         const long double expected = scale * ((1 - t) * yes - t * no);
-        // exp multiplies the rounding of its argument, soft targets that of the two parts.
+        // exp amplifies the rounding of its argument; soft targets amplify that of the two parts.
         const long double parts = scale * ((1 - t) * yes + t * no);
         long double tolerance = eps * parts * (8 + std::abs(z));
         if (std::is_same_v<T, bfloat16>) tolerance += 0x1.02p-8 * std::abs(expected);
-        tolerance += std::is_same_v<A, float> ? 0x1p-125 : 0x1p-1022;  // denormals, or 0 instead
+        tolerance += std::is_same_v<A, float> ? 0x1p-125 : 0x1p-1022;  // denormals or 0
         const double got = as_double(r.dlogits[static_cast<std::size_t>(row * classes + k)]);
         ASSERT_NEAR(got, expected, tolerance) << "row " << row << " class " << k;
       }
@@ -152,7 +152,7 @@ TYPED_TEST(BinaryCrossEntropy, MatchesLongDouble) {
   }
 }
 
-// Where an answer is all but certain both the loss and the gradient are tiny, and keep their digits.
+// For an almost certain answer the loss and the gradient are tiny, but stay accurate.
 TYPED_TEST(BinaryCrossEntropy, CertaintyCostsNoDigits) {
   for (Isa isa : isas()) {
     Problem<TypeParam> sure(3, 37, -20, 1);
@@ -189,8 +189,8 @@ TYPED_TEST(BinaryCrossEntropy, InfinityIsCertainty) {
   for (Isa isa : isas()) {
     Problem<T> problem(3, 19);
     problem.labels = {18, 4, 4};
-    problem.logits[18] = static_cast<T>(static_cast<A>(kInf));          // right
-    problem.logits[0] = static_cast<T>(-static_cast<A>(kInf));          // right
+    problem.logits[18] = static_cast<T>(static_cast<A>(kInf));          // correct
+    problem.logits[0] = static_cast<T>(-static_cast<A>(kInf));          // correct
     problem.logits[19 + 4] = static_cast<T>(-static_cast<A>(kInf));     // wrong
     problem.logits[2 * 19 + 7] = static_cast<T>(static_cast<A>(kInf));  // wrong
     auto r = problem.run_both(isa);

@@ -107,7 +107,7 @@ struct Expected {
   Doubles y, dx, mean, variance, sums, dweight, dbias;
 };
 
-// From the formulas, in float64.
+// Expected results, from the formulas in float64.
 template <class T>
 Expected reference(const Problem<T>& p) {
   const auto [S, R, C, G] = p.n;
@@ -160,7 +160,7 @@ Expected reference(const Problem<T>& p) {
   return e;
 }
 
-// Of a sum of `terms` that are rounded; what is stored is rounded to T on top.
+// Tolerance for a sum of `terms` rounded numbers. Stored results are also rounded to T.
 template <class T>
 double tolerance(std::int64_t terms) {
   const double u = std::is_same_v<T, double> ? 0x1p-53 : 0x1p-24;
@@ -200,8 +200,8 @@ template <class T>
 class ChannelNorm : public ::testing::Test {};
 TYPED_TEST_SUITE(ChannelNorm, Types);
 
-// Sets that are a task each, of one part and of several, and sets that are cut; channels alone, in
-// groups, all together; primes. With two rows dx is nothing but cancellation.
+// Sets that are one task each, of one part and of several; sets that are split; single channels,
+// groups, and all channels together; primes. With two rows dx is all cancellation.
 const Sizes kSizes[] = {{9, 196, 48, 48},  {8, 197, 48, 4},  {11, 7, 77, 7}, {8, 521, 12, 3},
                         {1, 3137, 20, 20}, {2, 197, 100, 1}, {3, 3, 7, 7},   {1, 1031, 33, 11}};
 
@@ -242,7 +242,7 @@ TYPED_TEST(ChannelNorm, ZeroWeightAndConstantRows) {
       check(zero, isa);
       EXPECT_GT(largest(doubles(zero.dweight)), 1);
       EXPECT_EQ(largest(doubles(zero.dx)), 0);
-      // A constant set next to others, so that the bounds stay relative to something.
+      // A constant set next to other sets, so that the bounds remain relative.
       std::fill_n(constant.x.begin(), n.rows * n.channels, static_cast<TypeParam>(3.0f));
       Doubles bias = doubles(constant.bias);
       constant.run(isa);
@@ -262,7 +262,7 @@ TEST(ChannelNormNumerics, LargeMeanAndOneLargeRow) {
       if (n.rows < 4) continue;
       Problem<float> far(n, 1e3);
       check(far, isa);
-      // The first row of each set far out, as a class token can be: the pivot must not follow it.
+      // The first row of each set is an outlier, like a class token: the pivot must not follow it.
       Problem<float> outlier(n, 10);
       for (std::int64_t s = 0; s < n.sets; ++s) {
         for (std::int64_t c = 0; c < n.channels; ++c) {
@@ -288,7 +288,7 @@ TEST(ChannelNormNumerics, ASingleRowLeavesNothing) {
   }
 }
 
-// The forward kernel differentiated numerically, against the backward kernel.
+// Central differences of the forward kernel, against the backward kernel.
 TEST(ChannelNormNumerics, GradientByCentralDifferences) {
   for (Isa isa : isas()) {
     for (bool unbiased : {false, true}) {
@@ -316,7 +316,7 @@ TEST(ChannelNormNumerics, GradientByCentralDifferences) {
       EXPECT_LE(error(p.dx, dx), 1e-6);
       EXPECT_LE(error(p.dweight, differences(p.weight)), 1e-6);
       EXPECT_LE(error(p.dbias, differences(p.bias)), 1e-6);
-      // And a wrong one is noticed.
+      // A wrong gradient is detected.
       p.mean[2] += 0.01;
       run_on(isa, p.backward());
       EXPECT_GT(error(p.dx, dx), 1e-4);
@@ -359,7 +359,7 @@ TYPED_TEST(ChannelNorm, AddsAndMayWorkInPlace) {
       args.dx = over_add.add.data();
       run_on(isa, args);
       EXPECT_TRUE(same_bits(over_add.add, apart.dx));
-      // Parameter gradients are added to.
+      // Backward passes add to the parameter gradients.
       const Doubles once = doubles(apart.dweight);
       run_on(isa, apart.backward());
       for (std::size_t i = 0; i < once.size(); ++i) {
@@ -400,7 +400,7 @@ TEST(ChannelNormNumerics, NaNAndInfinityStayInTheirGroup) {
   }
 }
 
-// What the weights are not asked about is not read, and nothing is written that is not asked for.
+// The kernel reads only the inputs of the requested gradients, and writes only these gradients.
 TEST(ChannelNormNumerics, OnlyWhatIsAskedFor) {
   for (Isa isa : isas()) {
     for (const Sizes& n : {kSizes[2], kSizes[5]}) {
@@ -418,7 +418,7 @@ TEST(ChannelNormNumerics, OnlyWhatIsAskedFor) {
       run_on(isa, only_bias);
       EXPECT_TRUE(same_bits(some.dbias, all.dbias));
       EXPECT_EQ(largest(doubles(some.dweight)) + largest(doubles(some.dx)), 0);
-      // Frozen statistics do not look at x for dx.
+      // With frozen statistics dx does not depend on x.
       some.frozen = true;
       some.run(isa);
       const std::vector<float> dx = some.dx;

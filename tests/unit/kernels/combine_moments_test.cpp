@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::int64_t kChannels = 19, kWidth = 2 * kChannels + 1;
 
-// What ranks with so many rows each found, and what there is to find of all rows.
+// The moments that each rank finds in its rows, and the moments of all rows.
 struct Ranks {
   std::vector<std::int64_t> rows;
   std::vector<std::vector<double>> mean, variance;  // [rank][channel]
@@ -22,7 +22,7 @@ struct Ranks {
   Ranks(std::vector<std::int64_t> shares, double around, double std) : rows(std::move(shares)) {
     std::vector<std::vector<double>> values;
     for (std::size_t r = 0; r < rows.size(); ++r) {
-      // Ranks differ by as much as their rows do.
+      // The ranks' means differ by as much as the rows of a rank do.
       values.push_back(normal_values<double>(rows[r] * kChannels, static_cast<unsigned>(r + 1),
                                              around + static_cast<double>(r) * std, std));
       measure(values[r], mean.emplace_back(), variance.emplace_back());
@@ -54,7 +54,7 @@ std::vector<A> rounded(const std::vector<double>& values) {
   return {values.begin(), values.end()};
 }
 
-// As BatchNorm does, with means of two numbers, or as Switchable normalization, with float64 means.
+// Means are pairs of A, as in BatchNorm (two_numbers), or float64, as in Switchable normalization.
 template <class A>
 void check(Isa isa, const Ranks& ranks, bool two_numbers) {
   const auto size = static_cast<std::int64_t>(ranks.rows.size());
@@ -76,9 +76,9 @@ void check(Isa isa, const Ranks& ranks, bool two_numbers) {
   run_on(isa, CombineMoments{dtype, kChannels, size, packed.data(),
                              two_numbers ? static_cast<void*>(mean.data()) : wide.data(),
                              two_numbers ? rest.data() : nullptr, variance.data()});
-  // A mean of two numbers has twice the digits of its type, or those of the packed one. A variance
-  // was rounded once on the way here and once at the end; what is added to it for means that are
-  // apart has their rounding.
+  // A mean of two numbers has twice the precision of A, at most that of the packed float64 value. A
+  // variance is rounded once when packed and once at the end. The part that comes from differences
+  // between the means has the rounding of the means.
   const double u = epsilon_of<A>() / 2, apart = static_cast<double>(size) + 1;
   for (std::size_t c = 0; c < mean.size(); ++c) {
     const double scale = 1 + std::abs(ranks.whole_mean[c]);
@@ -110,7 +110,7 @@ TEST(CombineMoments, AreThoseOfAllRows) {
   }
 }
 
-// More rows than float32 counts.
+// More rows than float32 represents exactly.
 TEST(CombineMoments, CountEveryRow) {
   constexpr std::int64_t kRows = (std::int64_t{1} << 40) + 1;
   const float mean = 0, rest = 0, variance = 1;

@@ -16,7 +16,7 @@ namespace {
 
 const DType kTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat64};
 
-// Sums of so many terms in the accumulator type, rounded once to what is stored.
+// Bound for sums of `terms` in the accumulator type, rounded once to the stored type.
 double bound_of(DType accumulator, DType stored, std::int64_t terms) {
   return unit_roundoff(stored) +
          4 * unit_roundoff(accumulator) * std::sqrt(static_cast<double>(terms));
@@ -33,7 +33,7 @@ Tensor poison(const Shape& shape, DType dtype) {
   return t;
 }
 
-// The results of the three kernels, in order y, dx, dweight, dbias; the latter two added to ones.
+// Results of the three kernels. dweight and dbias are added to ones.
 struct Results {
   Tensor y, dx, dweight, dbias;
 
@@ -43,7 +43,7 @@ struct Results {
   }
 };
 
-// `forward`, `input` and `weight` run the kernels.
+// `run_all` runs the three kernels.
 template <class Run>
 Results results_of(const ConvolutionValues& v, DType dtype, Run&& run_all) {
   const DType acc = accumulator_of(dtype);
@@ -141,7 +141,7 @@ TEST(DepthwiseTokens, AreTheSumOfTheirFormulaOnEveryInstructionSet) {
   }
 }
 
-// Parameters that do not learn, and convolutions without bias.
+// Parameters that are not trained, and convolutions without bias.
 TEST(Convolution, LeavesOutWhatIsNotWanted) {
   for (const std::vector<ConvolutionCase>& cases : {dense_cases(), depthwise_cases()}) {
     const ConvolutionShape s = cases[1].shape;
@@ -179,7 +179,7 @@ TEST(Convolution, CountsWhatItMultiplies) {
   EXPECT_EQ((ConvolutionBackwardWeight{s, nullptr, nullptr, nullptr, nullptr}.multiply_adds()), 0);
 }
 
-// Every pair of an input and a tap that meets an output does so in just one phase.
+// Every pair of an input and a tap that contributes to an output occurs in exactly one phase.
 TEST(AxisTaps, OfAllPhasesAreThoseOfTheWindows) {
   for (std::int64_t kernel : {1, 2, 3, 7}) {
     for (std::int64_t stride : {1, 2, 4}) {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
 
-// Rows of logits with labels, or with targets that need not add up to 1.
+// Rows of logits with labels, or with targets whose sum may differ from 1.
 template <class T>
 struct Problem {
   using A = AccumulatorOf<T>;
@@ -37,7 +37,7 @@ struct Problem {
     targets = normal_values<A>(rows * classes, 2);
     for (A& t : targets) t = t > 0 ? t / static_cast<A>(classes) : A(0);
   }
-  // Some rows are mixed with one of their own class, some have nothing or all of their own label.
+  // Mixes some rows with a row of the same class. The share of the own label covers 0 and 1.
   void use_partners() {
     partners.assign(labels.rbegin(), labels.rend());
     for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -46,7 +46,7 @@ struct Problem {
     }
   }
 
-  // The reference is a long double, so that it is sharp for float64 logits too.
+  // The reference is long double, so that it is accurate for float64 logits too.
   long double target(std::int64_t row, std::int64_t k) const {
     if (!targets.empty()) return targets[static_cast<std::size_t>(row * classes + k)];
     const auto i = static_cast<std::size_t>(row);
@@ -104,7 +104,7 @@ struct Problem {
     SCOPED_TRACE(cat(name_of(isa), " ", rows, " x ", classes, " smoothing ", smoothing,
                      targets.empty() ? " labels" : " targets", partners.empty() ? "" : ", shared"));
     const double eps = epsilon_of<A>(), scale = 0.25;
-    // Sums over the classes round as they add up.
+    // Sums over the classes accumulate rounding errors.
     const double root = std::sqrt(static_cast<double>(classes)) + 2;
     Result r = run_both(isa, scale);
     for (std::int64_t row = 0; row < rows; ++row) {
@@ -121,11 +121,11 @@ struct Problem {
       for (std::int64_t k = 0; k < classes; ++k) {
         long double p = std::exp(logit(row, k) - log_z), t = target(row, k);
         long double expected = scale * (p * weight - t);
-        // exp multiplies the rounding of lse and of z - lse; the weight is a rounded sum.
+        // exp amplifies the rounding of lse and of z - lse; the weight is a rounded sum.
         long double argument = std::abs(log_z) + std::abs(logit(row, k) - log_z) + 2 * root + 2;
         long double tolerance = scale * eps * (p * weight * argument + t);
         if (std::is_same_v<T, bfloat16>) tolerance += 0x1.02p-8 * std::abs(expected);
-        tolerance += std::is_same_v<A, float> ? 0x1p-125 : 0x1p-1022;  // denormals, or 0 instead
+        tolerance += std::is_same_v<A, float> ? 0x1p-125 : 0x1p-1022;  // denormals or 0
         double got = as_double(r.dlogits[static_cast<std::size_t>(row * classes + k)]);
         ASSERT_NEAR(got, expected, tolerance) << "row " << row << " class " << k;
       }
@@ -207,7 +207,7 @@ TYPED_TEST(CrossEntropy, MinusInfinityIsAnImpossibleClass) {
   }
 }
 
-// A row that has all of its label, or is mixed with one of its own class, is as if it were alone.
+// A share of 1, or mixing with a row of the same class, changes no bit.
 TYPED_TEST(CrossEntropy, AWholeShareHasTheBitsOfALabel) {
   for (Isa isa : isas()) {
     for (double smoothing : {0.0, 0.1}) {
@@ -231,7 +231,7 @@ TYPED_TEST(CrossEntropy, AWholeShareHasTheBitsOfALabel) {
   }
 }
 
-// An impossible class that counts nothing costs nothing.
+// An impossible class with a share of 0 adds nothing to the loss.
 TYPED_TEST(CrossEntropy, AShareOfNothingIsNothing) {
   using T = TypeParam;
   for (Isa isa : isas()) {

@@ -20,7 +20,7 @@ DTN_RUN_ON_EACH_ISA(DtnNormBackward)
 namespace dtn::test {
 namespace {
 
-// What a problem looks like beyond its shape.
+// Properties of a problem besides its shape.
 struct Content {
   DtnPositionKind kind = DtnPositionKind::kTable;
   int pool = 1, band = 5;
@@ -47,7 +47,7 @@ DenseDtn make_problem(int batch, int grid_h, int grid_w, int channels, int heads
   return p;
 }
 
-// Runs the kernels on a problem and keeps all they wrote. Activations start one element into their
+// Runs the kernels on a problem and keeps all outputs. Activations start at element 1 of their
 // memory, so that nothing is aligned.
 template <class T>
 struct Fused {
@@ -220,7 +220,7 @@ TYPED_TEST(DtnDense, ZeroWeightAndConstantRows) {
   }
 }
 
-// The pivot keeps the variance: 1e6 - 1e6 would leave nothing of it in float32.
+// The pivot preserves the variance: in float32, 1e6 - 1e6 would leave nothing of it.
 TEST(DtnDenseNumerics, LargeMean) {
   for (DtnVariant variant : kVariants) {
     for (int pool : {1, 2}) {
@@ -232,19 +232,19 @@ TEST(DtnDenseNumerics, LargeMean) {
   }
 }
 
-// More rows than one block of the gradient of P holds, more channels of a head than one product.
+// More rows than one block of the gradient of P, and more channels per head than one product.
 TEST(DtnDenseNumerics, ManyTokensAndChannels) {
   check_against_oracle<float>(make_problem<float>(2, 20, 27, 24, 1), {current_isa()});
   check_against_oracle<float>(make_problem<float>(3, 5, 5, 200, 1));
 }
 
-// Longer than the memory budget for position matrices, so that heads come in waves.
+// Exceeds the memory budget for position matrices, so the heads are processed in waves.
 TEST(DtnDenseNumerics, HeadsInWaves) {
   check_against_oracle<float>(
       make_problem<float>(1, 1, 2100, 4, 4, {.kind = DtnPositionKind::kRelative}), {current_isa()});
 }
 
-// Far scores: only differences matter, and what is far below the largest is nothing.
+// Large scores: only differences matter, and weights far below the largest are 0.
 TEST(DtnDenseNumerics, LargeScores) {
   DenseDtn p = make_problem<float>(2, 5, 6, 24, 2);
   for (std::size_t i = 0; i < p.position_table.size(); ++i) {
@@ -256,7 +256,8 @@ TEST(DtnDenseNumerics, LargeScores) {
 // Weights far from the largest are 0 or normal numbers, and rows still sum to 1.
 TYPED_TEST(DtnDense, NoWeightIsDenormal) {
   using A = AccumulatorOf<TypeParam>;
-  const double reach = std::is_same_v<A, double> ? 740 : 95;  // in which e^-x becomes denormal
+  // e^-x becomes denormal within this range of x.
+  const double reach = std::is_same_v<A, double> ? 740 : 95;
   for (DtnPositionKind kind : {DtnPositionKind::kRelative, DtnPositionKind::kTable}) {
     DenseDtn p = make_problem<TypeParam>(1, 9, 17, 8, 2, {.kind = kind});
     for (std::size_t i = 0; i < p.pos_weight.size(); ++i) {
@@ -284,7 +285,7 @@ TYPED_TEST(DtnDense, NoWeightIsDenormal) {
   }
 }
 
-// The full matrix of relative positions gives what the two small ones give.
+// The full matrix of relative positions gives the same results as the two small matrices.
 TYPED_TEST(DtnDense, OfRelativePositionsIsTheSeparableOne) {
   using A = AccumulatorOf<TypeParam>;
   for (DtnVariant variant : kVariants) {
@@ -406,7 +407,7 @@ TEST(DtnDenseContract, NoImagesHaveNoGradient) {
   EXPECT_EQ(largest(doubles(f.dweight)), 0);
 }
 
-// One not-a-number stays in its image and reaches every token of its channel.
+// A NaN stays in its image and reaches every token of its channel.
 TEST(DtnDenseContract, NanSpreads) {
   DenseDtn p = make_problem<float>(2, 4, 4, 8, 2, {.pool = 2});
   Fused<float> f(p, cotangent_of<float>(p));

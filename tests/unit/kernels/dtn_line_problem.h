@@ -1,5 +1,5 @@
-// Padded sequences for DTN along a line: the dense oracle sample by sample, each over its valid tokens
-// alone, and the kernels on all of them with pads behind.
+// Padded sequences for DTN along a line. The dense oracle runs on the valid tokens of each sample;
+// the kernels run on all samples with their pads.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace dtn::test {
 using Lengths = std::vector<std::int64_t>;
 
 struct LineProblem {
-  DenseDtn all;  // of [B, T, C]; what pads hold there is nothing
+  DenseDtn all;  // [B, T, C]; its values at pads are unused
   Lengths lengths;
 
   int tokens() const { return all.grid_w; }
@@ -30,7 +30,7 @@ struct LineProblem {
     one.x = valid(all.x, b);
     return one;
   }
-  // Of sample b of values [B, T, C].
+  // Valid tokens of sample b of values [B, T, C].
   Doubles valid(const Doubles& values, int b) const {
     const auto begin = values.begin() + std::int64_t{b} * tokens() * all.channels;
     return {begin, begin + lengths[static_cast<std::size_t>(b)] * all.channels};
@@ -40,13 +40,13 @@ struct LineProblem {
               values.begin() + std::int64_t{b} * tokens() * all.channels);
   }
 
-  // Pads are 0.
+  // Returns y; pads are 0.
   Doubles forward() const {
     Doubles y(all.x.size());
     for (int b = 0; b < all.batch; ++b) put(sample(b).forward(), b, y);
     return y;
   }
-  // positions: gets the largest gradients of position weights that any sample gives.
+  // positions: receives, for each position weight, the largest gradient of any sample.
   DenseDtn::Gradients backward(const Doubles& dy, Doubles* positions = nullptr) const {
     if (positions) positions->assign(all.pos_weight.size(), 0);
     DenseDtn::Gradients sum{Doubles(all.x.size()),
@@ -73,7 +73,11 @@ struct LineProblem {
   }
 };
 
-// The weights (x, y, d) of heads whose windows look `delta` ahead; a_d >= 0: a_x is `delta` / 80.
+// Position weights (x, y, d) of heads whose windows look ahead by `delta` or more.
+//     ahead = delta + 0.75 h
+//     a_d < 0:   a_x = -2 a_d ahead
+//     a_d >= 0:  a_x = ahead / 80
+// a_x has the opposite sign in the official variant.
 inline Doubles line_positions(int heads, double a_d, double delta, bool official) {
   Doubles weights;
   for (int h = 0; h < heads; ++h) {
@@ -83,7 +87,7 @@ inline Doubles line_positions(int heads, double a_d, double delta, bool official
   return weights;
 }
 
-// Lengths of at most `tokens`.
+// Samples with these lengths, padded to `tokens`.
 template <class T>
 LineProblem make_line(const Lengths& lengths, int tokens, int channels, int heads, double a_d,
                       double delta, DtnVariant variant) {
@@ -97,7 +101,7 @@ LineProblem make_line(const Lengths& lengths, int tokens, int channels, int head
   return p;
 }
 
-// Samples of all kinds of windows with pads behind them.
+// Padded samples with all kinds of windows.
 template <class T>
 LineProblem padded_problem(int tokens, DtnVariant variant) {
   LineProblem p = make_line<T>({70, 1, 133, 12}, tokens, 30, 6, -1, 0, variant);
@@ -106,7 +110,7 @@ LineProblem padded_problem(int tokens, DtnVariant variant) {
   return p;
 }
 
-// What the kernels read and wrote. `pad` is what x, dy and the gradient that waits hold at pads.
+// Inputs and outputs of the kernels. `pad` fills x and dy at the pads.
 template <class T>
 struct FusedLine {
   using A = AccumulatorOf<T>;

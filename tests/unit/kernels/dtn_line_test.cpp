@@ -17,7 +17,7 @@ using Gradients = DenseDtn::Gradients;
 constexpr DtnVariant kVariants[] = {DtnVariant::kPaper, DtnVariant::kOfficial};
 constexpr double kSquareWeights[] = {-2, -1, -0.25, -0.02, -1e-4, 0, 0.02};
 
-// One column of the position weights [H, 3].
+// Column k of the position weights [H, 3].
 Doubles column(const Doubles& weights, int k) {
   Doubles out;
   for (std::size_t i = static_cast<std::size_t>(k); i < weights.size(); i += 3) {
@@ -26,8 +26,8 @@ Doubles column(const Doubles& weights, int k) {
   return out;
 }
 
-// nothing: what gradients of a_d are held against where they are smaller; of a_x, its square root.
-// Samples may cancel each other in the sum, which is then as exact as they are.
+// nothing: the smallest scale for errors in the gradients of a_d; its square root for a_x.
+// Gradients of samples may cancel in the sum, so the scale is the largest gradient of any sample.
 template <class T>
 void check_against_oracle(const LineProblem& p, const std::vector<Isa>& list = isas(),
                           double nothing = 0.1) {
@@ -40,14 +40,15 @@ void check_against_oracle(const LineProblem& p, const std::vector<Isa>& list = i
     fused.run(isa);
     EXPECT_LE(error(doubles(fused.y), y), stored_tolerance<T>());
     Gradients got = fused.gradients();
-    for (int k : {0, 2}) {  // each beside its own kind: they differ by the width of windows
+    // The columns are compared separately: their magnitudes differ by the width of windows.
+    for (int k : {0, 2}) {
       const double least =
           std::max(k == 0 ? std::sqrt(nothing) : nothing, largest(column(of_samples, k)));
       EXPECT_LE(error(column(got.pos_weight, k), column(expected.pos_weight, k), least),
                 tolerance<T>())
           << "dpos_weight, column " << k;
     }
-    EXPECT_EQ(largest(column(got.pos_weight, 1)), 0);  // inert on a line
+    EXPECT_EQ(largest(column(got.pos_weight, 1)), 0);  // no effect on a line
     got.pos_weight = expected.pos_weight;
     expect_near<T>(got, expected);
   }
@@ -62,8 +63,8 @@ TYPED_TEST(DtnLine, MatchesTheDenseOracle) {
   for (double a_d : kSquareWeights) {
     for (DtnVariant variant : kVariants) {
       for (double delta : {0.3, -2.5, 40.0, -240.0}) {
-        // Far beyond the end one key has next to all of the weight and positions next to no
-        // gradient, and the oracle multiplies its own rounding by squares of 200.
+        // Far beyond the end, one key has almost all of the weight, so positions have almost no
+        // gradient. The oracle multiplies its own rounding by squares of 200.
         const double nothing = delta < -200 ? 1e-3 * 200 * 200 : 0.1;
         check_against_oracle<TypeParam>(
             make_line<TypeParam>({197, 1, 64, 150}, 200, 21, 3, a_d, delta, variant), isas(),
@@ -73,7 +74,7 @@ TYPED_TEST(DtnLine, MatchesTheDenseOracle) {
   }
 }
 
-// A sample for each kind of end: one token, less than a tile, tiles with and without rest.
+// Lengths with all kinds of ends: one token, less than a tile, tiles with and without a remainder.
 TYPED_TEST(DtnLine, AnyLength) {
   Lengths lengths;
   for (std::int64_t n : {1, 2, 3, 7, 13, 31, 63, 64, 65, 66, 127, 128, 129, 131}) {
@@ -87,11 +88,11 @@ TYPED_TEST(DtnLine, AnyLength) {
   }
 }
 
-// 2001 tokens, windows that stay within a part of them and windows that do not.
+// 2001 tokens; windows within a part of the tokens, and windows that exceed it.
 TEST(DtnLineNumerics, LongSequences) {
   for (double a_d : kSquareWeights) {
     for (double delta : {0.6, 40.0, -2041.0}) {
-      // With a_d > 0 but the few rows in the middle see one end alone.
+      // With a_d > 0 all rows but a few in the middle see one end only.
       const double nothing = delta < -2000 || a_d > 0 ? 1e-3 * 2000 * 2000 : 0.1;
       check_against_oracle<float>(
           make_line<float>({2001, 1300}, 2001, 6, 2, a_d, delta, DtnVariant::kPaper),
@@ -103,7 +104,7 @@ TEST(DtnLineNumerics, LongSequences) {
   }
 }
 
-// All vectors of channels, and the many heads of real models.
+// All channel vectors, and the number of heads of real models.
 TEST(DtnLineNumerics, ManyChannels) {
   LineProblem p = make_line<float>({300, 211}, 300, 192, 8, -1, 0, DtnVariant::kPaper);
   for (int h = 0; h < 8; ++h) p.all.pos_weight[3 * h] = 2 * h - 7.0f;  // local_1d
@@ -130,7 +131,7 @@ TYPED_TEST(DtnLine, PadsAreZeroAndReachNothing) {
     for (Isa isa : isas()) {
       FusedLine<TypeParam> zeros(p, dy, 0), nans(p, dy), infinities(p, dy, -inf);
       for (FusedLine<TypeParam>* run : {&zeros, &nans, &infinities}) {
-        // The gradient that waits, in place, holds the same at pads.
+        // The residual gradient, added in place, has the same value at the pads.
         run->dx = run->dy;
         run->backward.norm.dx_add = run->dx.data();
         run->run(isa);
@@ -182,7 +183,7 @@ TYPED_TEST(DtnLine, ASampleAloneEqualsItselfInABatch) {
   for (int b = 0; b < p.all.batch; ++b) {
     LineProblem one{p.sample(b), {p.lengths[static_cast<std::size_t>(b)]}};
     FusedLine<TypeParam> alone(one, p.valid(dy, b));
-    alone.forward.lengths = alone.backward.lengths = nullptr;  // all are valid
+    alone.forward.lengths = alone.backward.lengths = nullptr;  // all tokens are valid
     alone.run(current_isa());
     EXPECT_TRUE(same_bits(alone.y, batch.valid(batch.y, b)));
     EXPECT_TRUE(same_bits(alone.dx, batch.valid(batch.dx, b)));
@@ -279,7 +280,7 @@ TYPED_TEST(DtnLine, AnyGradientMayBeLeftOut) {
   }
 }
 
-// A backward pass that is wrong in one place must be noticed by the comparison with the oracle.
+// The comparison with the oracle must detect a backward pass that is wrong in one place.
 TEST(DtnLineMutations, AreNoticed) {
   const LineProblem p = make_line<double>({40, 33}, 40, 10, 2, -0.25, 1.2, DtnVariant::kPaper);
   const Doubles dy = cotangent_of<double>(p.all);
@@ -300,7 +301,7 @@ TEST(DtnLineMutations, AreNoticed) {
   EXPECT_GT(error(wider.pos_weight, expected.pos_weight), 1e-4);
 }
 
-// Weights that training has lost do not end the program.
+// Diverged weights do not end the program.
 TEST(DtnLineNumerics, WeightsThatAreNotFinite) {
   const double inf = std::numeric_limits<double>::infinity(), nan = std::nan("");
   for (auto [a_x, a_d] : {std::pair{nan, -1.0},

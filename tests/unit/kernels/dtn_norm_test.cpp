@@ -19,7 +19,7 @@ namespace {
 
 using Gradients = DenseDtn::Gradients;
 
-// What a problem looks like beyond its shape.
+// Properties of a problem besides its shape.
 struct Content {
   double mean = 0;
   bool zero_weight = false, constant_rows = false;
@@ -42,7 +42,7 @@ DenseDtn make_problem(int batch, int grid_h, int grid_w, int channels, int heads
   return p;
 }
 
-// Runs the kernels on a problem and keeps all they wrote.
+// Runs the kernels on a problem and keeps all outputs.
 template <class T>
 struct Fused {
   using A = AccumulatorOf<T>;
@@ -205,14 +205,14 @@ TYPED_TEST(DtnNorm, SharpAndUniformPositions) {
   }
 }
 
-// Narrow windows as at the local start, wide ones, windows whose middle lies beyond the grid, and
-// rows that lean on its far ends.
+// Narrow windows as in the local initialization, wide windows, windows centered outside of the
+// grid, and windows with the largest weights at the far ends.
 TYPED_TEST(DtnNorm, WindowsOfWideGrids) {
   for (auto [grid_h, grid_w] : {std::pair{24, 31}, {56, 17}, {1, 300}}) {
     for (DtnVariant variant : {DtnVariant::kPaper, DtnVariant::kOfficial}) {
       DenseDtn p = make_problem<TypeParam>(2, grid_h, grid_w, 20, 5, variant);
-      p.pos_weight = {1, -1,   -1,      // window of nine
-                      8, -16,  -0.125,  // middle 32 to the right, 64 above
+      p.pos_weight = {1, -1,   -1,      // window of 9 tokens
+                      8, -16,  -0.125,  // center 32 to the right, 64 above
                       0, 0.25, -0.015625, 0.5, 0, 0, -0.25, 0, 0.03125};
       check_against_oracle<TypeParam>(p);
     }
@@ -233,8 +233,9 @@ TYPED_TEST(DtnNorm, PooledStatistics) {
   }
 }
 
-// The pivot keeps the variance: 1e6 - 1e6 would leave nothing of it in float32. The quotients of
-// the official variant differ in their last digits only.
+// The pivot preserves the variance: in float32, 1e6 - 1e6 would leave nothing of it. The official
+// variant divides x by the root mean square first; these quotients differ only in their last
+// digits.
 TEST(DtnNormNumerics, LargeMean) {
   for (DtnVariant variant : {DtnVariant::kPaper, DtnVariant::kOfficial}) {
     for (double mean : {1e3, -1e3}) {
@@ -244,7 +245,7 @@ TEST(DtnNormNumerics, LargeMean) {
   }
 }
 
-// Longer than the memory budget for position matrices, so that heads come in waves.
+// Exceeds the memory budget for position matrices, so the heads are processed in waves.
 TEST(DtnNormNumerics, LongSequence) {
   check_against_oracle<float>(make_problem<float>(1, 1, 2000, 12, 2), {current_isa()});
   check_against_oracle<double>(make_problem<double>(1, 1, 2000, 6, 2), {current_isa()});
@@ -287,7 +288,7 @@ constexpr Parameter kParameters[] = {
     {kGradients[4], &DenseDtn::lambda_var}, {kGradients[5], &DenseDtn::pos_weight},
 };
 
-// Differences of the sum of f(problem) * dy.
+// Central differences of the sum of f(problem) * dy.
 template <class F>
 Gradients central_differences(DenseDtn p, const Doubles& dy, F&& f) {
   const double step = 1e-5;
@@ -343,7 +344,7 @@ TEST_P(DtnNormGradient, OfTheKernel) {
   }
 }
 
-// A backward pass that is wrong in one place must be noticed by the comparison above.
+// The comparison above must detect a backward pass that is wrong in one place.
 TEST_P(DtnNormGradient, WrongOnesAreNoticed) {
   const Gradients expected = problem_.backward(dy_);
   auto broken = [&](auto&& mutate) {
@@ -453,7 +454,7 @@ TEST(DtnNormErrors, IntegersAreRefused) {
   EXPECT_THROW(run(cpu_queue(), fused.forward), Error);
 }
 
-// P without the mode of computing threads, which would hide a denormal weight: none is made.
+// P is computed outside of computing threads, whose mode would flush denormal weights to 0.
 template <class A>
 void expect_no_denormal_weight(std::int64_t n, A square_weight, A offset_weight) {
   std::vector<A> apply(static_cast<std::size_t>(n * n)), transposed(apply), row(apply);

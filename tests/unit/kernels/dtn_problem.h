@@ -1,5 +1,4 @@
-// What the tests of DTN's CPU kernels share: problems for the dense oracle, and how near a kernel
-// must come to it.
+// Problems for the dense oracle and tolerances, shared by the tests of DTN's CPU kernels.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +16,8 @@ Doubles normal_doubles(std::int64_t n, unsigned seed, double mean = 0, double st
   return doubles(normal_values<T>(n, seed, mean, std));
 }
 
-// A problem whose numbers are exact in T, so that the oracle sees what the kernel sees; still
-// without positions.
+// A problem without positions. Its values are exact in T, so the oracle and the kernel see the same
+// values.
 template <class T>
 DenseDtn make_content(int batch, int grid_h, int grid_w, int channels, int heads,
                       DtnVariant variant, int pool, double mean) {
@@ -36,7 +35,7 @@ DenseDtn make_content(int batch, int grid_h, int grid_w, int channels, int heads
   return p;
 }
 
-// Half of the tokens, and all of the first image.
+// Makes all tokens of the first image constant, and half of the tokens of the others.
 inline void make_rows_constant(DenseDtn& p) {
   for (int b = 0; b < p.batch; ++b) {
     for (int t = 0; t < p.tokens(); ++t) {
@@ -72,8 +71,8 @@ inline constexpr NamedGradient kGradients[] = {
     {"dtable", &DenseDtn::Gradients::position_table},
 };
 
-// float32: 1e-5 of the largest element. bfloat16: what is stored in it may be off by half a unit
-// in the last place, of 8 bits, on top of that.
+// float32: 1e-5 of the largest element. bfloat16: stored results may also be off by half a unit in
+// the last of 8 bits.
 template <class T>
 constexpr double tolerance() {
   return std::is_same_v<T, double> ? 1e-11 : 1e-5;
@@ -83,7 +82,7 @@ constexpr double stored_tolerance() {
   return tolerance<T>() + (std::is_same_v<T, bfloat16> ? 0x1p-8 : 0);
 }
 
-// What a kernel gave against what the oracle gave, gradient by gradient.
+// Compares the gradients of a kernel with those of the oracle, one by one.
 template <class T>
 void expect_near(const DenseDtn::Gradients& got, const DenseDtn::Gradients& expected) {
   for (const NamedGradient& g : kGradients) {

@@ -1,5 +1,5 @@
-// Calls the build of a kernel for one instruction set, past the dispatcher, and helpers that the
-// kernel tests share.
+// Calls the build of a kernel for one instruction set without the dispatcher, and helpers for
+// kernel tests.
 #pragma once
 
 #include <cmath>
@@ -24,7 +24,7 @@
 
 namespace dtn::test {
 
-// The instruction sets that this machine has and the build.
+// Instruction sets that both this machine and this build support.
 inline std::vector<Isa> isas() {
   std::vector<Isa> list;
   for (Isa isa : {Isa::kGeneric, Isa::kAvx2, Isa::kAvx512}) {
@@ -53,7 +53,7 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
          (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
 }
 
-// The spacing of T at 1; rounding to nearest errs by half of it at most.
+// Spacing of T at 1. Rounding to nearest has an error of at most half of it.
 template <class T>
 constexpr double epsilon_of() {
   if (std::is_same_v<T, double>) return 0x1p-52;

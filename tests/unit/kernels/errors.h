@@ -1,4 +1,4 @@
-// How far the results of a kernel are from what they should be.
+// Errors of kernel results.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ Doubles doubles(const std::vector<T>& from) {
   return out;
 }
 
-// The largest magnitude; infinite when there is a NaN.
+// Largest magnitude; infinite if there is a NaN.
 inline double largest(const Doubles& v) {
   double m = 0;
   for (double a : v) m = std::isnan(a) ? INFINITY : std::max(m, std::fabs(a));

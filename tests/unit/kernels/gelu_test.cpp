@@ -12,7 +12,7 @@ DTN_RUN_ON_EACH_ISA(GeluBackward)
 namespace dtn::testing {
 namespace {
 
-// x from -12 to 12 in equal steps, and closely around 0.
+// x from -12 to 12 in equal steps, and more values near 0.
 Array scan(DType dtype) {
   constexpr std::int64_t kCount = 240001;
   Array x(dtype, kCount + 200);
@@ -23,10 +23,9 @@ Array scan(DType dtype) {
   return x;
 }
 
-// float32: four epsilons, and another near x^2 = 140, where the exponent itself is no longer exact.
-// bfloat16: what rounding the result costs and an eighth more. float64: erfc and exp see an
-// argument that is rounded itself, twice, which costs up to x^2 epsilons, and has errors of its
-// own.
+// float32: four epsilons, plus one near x^2 = 140, where the exponent itself is inexact. bfloat16:
+// the rounding of the result, plus an eighth. float64: erfc and exp get an argument that is rounded
+// twice, which costs up to x^2 epsilons, and have their own errors.
 double allowed(DType dtype, double x, double value, double scale) {
   double epsilon = epsilon_of(dtype);
   switch (dtype) {
@@ -57,7 +56,7 @@ TEST_P(GeluTest, BackwardIsAccurateRelativeToItself) {
     run_on(isa, GeluBackward{GetParam(), x.count(), x.data(), dy.data(), dx.data()});
     for (std::int64_t i = 0; i < x.count(); ++i) {
       double at = x.get(i), want = exact_gelu_slope(at);
-      // The two terms cancel near -0.75, so the error is relative to them.
+      // The two terms cancel near -0.75, so the error is relative to the terms.
       double scale =
           0.5 * std::erfc(-at / std::sqrt(2.0)) + std::abs(at) * std::exp(-0.5 * at * at);
       ASSERT_NEAR(dx.get(i), want, allowed(GetParam(), at, want, std::max(scale, 1e-35)))

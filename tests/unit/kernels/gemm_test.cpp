@@ -46,7 +46,7 @@ Operands make(const Case& t) {
   return o;
 }
 
-// One row of the naive product in float64.
+// Element (i, j) of the product, in float64.
 double exact(const Case& t, const Operands& o, std::int64_t batch, std::int64_t i, std::int64_t j) {
   double sum = 0;
   for (std::int64_t k = 0; k < t.k; ++k) {
@@ -57,7 +57,8 @@ double exact(const Case& t, const Operands& o, std::int64_t batch, std::int64_t 
   return sum;
 }
 
-// Parts of a matrix with rows of `ld` that nobody may look at as a whole.
+// Provides the parts of a matrix with row stride `ld`; the kernel gets no pointer to the whole
+// matrix.
 GatherPart parts_of(const Array& matrix, std::int64_t ld) {
   return [&matrix, ld](std::int64_t row, std::int64_t rows, std::int64_t col, std::int64_t cols,
                        void* to) {
@@ -93,7 +94,7 @@ void check(const Case& t) {
       for (std::int64_t j = 0; j < o.gemm.ldc; ++j) {
         std::int64_t at = batch * o.gemm.stride_c + i * o.gemm.ldc + j;
         double got = o.c.get(at);
-        if (j >= t.n) {  // between rows: not ours
+        if (j >= t.n) {  // padding between rows
           bad += got != before.get(at);
           continue;
         }
@@ -107,7 +108,7 @@ void check(const Case& t) {
   EXPECT_EQ(bad, 0);
 }
 
-// Types and backends.
+// Parameters: the type, and true for the Eigen backend.
 class GemmTest : public ::testing::TestWithParam<std::tuple<DType, bool>> {
  protected:
   void SetUp() override { before_ = force_eigen_gemm(std::get<1>(GetParam())); }
@@ -129,7 +130,7 @@ TEST_P(GemmTest, AllTransposesOfOddSizes) {
   }
 }
 
-// Rows a multiple of 512 bytes apart, which are copied where a library would walk down them.
+// Row strides that are multiples of 512 bytes: the code copies rows instead of reading columns.
 TEST_P(GemmTest, CrowdedRows) {
   for (int flags = 0; flags < 4; ++flags) {
     const bool transpose_a = (flags & 1) != 0, transpose_b = (flags & 2) != 0;
@@ -139,8 +140,8 @@ TEST_P(GemmTest, CrowdedRows) {
   }
 }
 
-// What a row is does not depend on how many others are computed with it. Where oneDNN has layouts of
-// its own that is its doing, which the tests of padding and of evaluation in parts look at.
+// The bits of a row do not depend on the number of rows. Where oneDNN has its own layouts, oneDNN
+// decides this; the tests of padding and of evaluation in parts cover that case.
 TEST_P(GemmTest, BitsOfARowDoNotDependOnHowManyThereAre) {
   if (gemm_backend(dtype()) != std::string("onednn") || onednn::has_own_layout(DType::kFloat32)) {
     GTEST_SKIP() << "not arranged by this code";
@@ -244,7 +245,7 @@ TEST_P(GemmTest, BitsDoNotDependOnBeingInsideAParallelLoop) {
     parallel_for(3, [&](std::int64_t i) {
       if (i == 1) run(cpu_queue(), inside.gemm);
     });
-    EXPECT_EQ(max_threads(), 4);  // as it was
+    EXPECT_EQ(max_threads(), 4);  // unchanged
   });
   EXPECT_TRUE(outside.c.same_bits(inside.c));
 }

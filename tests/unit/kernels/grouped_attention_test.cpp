@@ -1,5 +1,5 @@
-// Attention inside groups against a float64 definition written here element by element, and its
-// gradients; every instruction set and every type.
+// Attention within groups, and its gradients, against an element-wise float64 definition, for every
+// instruction set and type.
 #include "grouped_attention_problem.h"
 #include "unit/kernels/each_isa.h"
 
@@ -18,7 +18,7 @@ struct Results {
   }
 };
 
-constexpr double kUntouched = 777;  // what columns of gradients that are in no head must keep
+constexpr double kUntouched = 777;  // marks the columns of gradients that belong to no head
 
 Results empty_results(const GroupedInputs& in, DType dtype) {
   const GroupedSize& s = in.size;
@@ -46,7 +46,7 @@ Results run_kernel(Isa isa, const GroupedInputs& in, DType dtype) {
   return r;
 }
 
-// The definition, in float64.
+// The definition in float64.
 class Naive {
  public:
   explicit Naive(const GroupedInputs& in) : in_(in), s_(in.size), r_(empty_results(in, kType)) {
@@ -66,7 +66,7 @@ class Naive {
     const int64_t place = g * per_group + i;
     return in_.tokens.defined() ? in_.tokens.data<int64_t>()[place] : place;
   }
-  // Row of a head, of queries (part 0), keys or values.
+  // Row of a head in the queries (part 0), keys (1) or values (2).
   template <class T>
   double* row(T& queries, T& keys, int64_t b, int64_t g, int64_t h, int part, int64_t i) const {
     T& array = part == 0 || s_.one_array() ? queries : keys;
@@ -144,8 +144,8 @@ class Naive {
   Results r_;
 };
 
-// The largest error of `got` beside the largest of what was computed, or `largest`; columns of no
-// head must not have been written.
+// Largest error of `got`, relative to the largest expected value or `largest`, whichever is larger.
+// Columns of no head must be unchanged.
 double relative_error(const Tensor& got, const Tensor& want, double largest) {
   const Doubles g = doubles(got), w = doubles(want);
   double error = 0;
@@ -162,7 +162,7 @@ double relative_error(const Tensor& got, const Tensor& want, double largest) {
   return error / largest;
 }
 
-// Four sums follow one another (scores, their sum, dp, a product), and the rounding of a score is a
+// Four sums follow one another (scores, their sum, dp, a product). The rounding of a score is a
 // relative error of its probability.
 double tolerance(const GroupedSize& s, DType dtype, const Tensor& lse, int64_t terms) {
   const double sums = 2 * unit_roundoff(accumulator_of(dtype));
@@ -174,7 +174,7 @@ double tolerance(const GroupedSize& s, DType dtype, const Tensor& lse, int64_t t
 void expect_matches_definition(const GroupedSize& s) {
   const GroupedInputs in(s);
   const Naive naive(in);
-  // With one key dq and dk are 0 up to the rounding of what cancels.
+  // With one key dq and dk are 0, except for the rounding of terms that cancel.
   const double largest_input = max_abs(doubles(in.queries));
   const double floor = s.s > 1 ? 1e-30 : max_abs(doubles(in.dout)) * largest_input * largest_input;
   for (Isa isa : isas()) {
@@ -248,7 +248,7 @@ TEST(GroupedAttention, OddSizes) {
   expect_matches_definition(size(1, 2, 1, 33, 40, 96, 130));
 }
 
-// Without it only dq and dkeys are written, and with it they are the same.
+// Without dbias only dq and dkeys are written, with the same bits.
 TEST(GroupedAttention, TheGradientOfTheBiasIsOptional) {
   const GroupedInputs in(windows(2, 3, 4, 49, 32, 3));
   const DType dtype = DType::kFloat32;
@@ -298,7 +298,7 @@ TEST(GroupedAttention, EqualBitsAtAnyThreadCount) {
   }
 }
 
-// A NaN in the key of one token reaches its group and head, and no other.
+// A NaN in the key of one token reaches its group and head only.
 TEST(GroupedAttention, NanStaysInItsGroupAndHead) {
   GroupedInputs in(windows(2, 2, 3, 16, 8, 2));
   const GroupedSize& s = in.size;

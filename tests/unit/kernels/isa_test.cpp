@@ -21,13 +21,13 @@ TEST(Isa, StaysTheSame) {
   unsetenv("DTN_ISA");
 }
 
-// The choice is made once per process, so each wish gets a process of its own.
+// The choice is made once per process, so each value of DTN_ISA needs a separate process.
 int isa_with(const char* wish) {
   setenv("DTN_ISA", wish, 1);
   return static_cast<int>(current_isa());
 }
 
-// Asked of the processor itself: current_isa() would make the choice before it can be tested.
+// Asks the processor: current_isa() would make the choice before the test of it.
 bool machine_has(Isa isa) {
 #if defined(__x86_64__)
   if (isa == Isa::kAvx512) return __builtin_cpu_supports("avx512bf16");
@@ -43,7 +43,7 @@ TEST(IsaDeathTest, TheEnvironmentChooses) {
     EXPECT_EXIT(std::exit(10 + isa_with(name_of(isa))),
                 ::testing::ExitedWithCode(10 + static_cast<int>(isa)), "");
   }
-  // More than the machine has, or nonsense, leaves the best there is.
+  // An unsupported or unknown instruction set leaves the best available.
   EXPECT_EXIT(std::exit(isa_with("nonsense") == isa_with("avx512") ? 20 : 21),
               ::testing::ExitedWithCode(20), "");
 }

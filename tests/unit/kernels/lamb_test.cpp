@@ -13,7 +13,7 @@ namespace {
 
 constexpr double kEps = 0x1p-23;
 
-// Tensors one behind the other, each from a multiple of 128 on, and their chunks.
+// Consecutive tensors, each aligned to 128 elements, and their chunks.
 struct Layout {
   std::vector<std::int64_t> begins, ends;
   std::vector<LambChunk> chunks;
@@ -42,7 +42,7 @@ struct Buffers {
   std::vector<float> param, m, v;
   std::vector<bfloat16> copy;
 
-  // Weights, zero between the tensors and in the last of them.
+  // Weights; zero between the tensors and in the last tensor.
   explicit Buffers(const Layout& layout) {
     const auto n = static_cast<std::size_t>(layout.count);
     param.resize(n), m.resize(n), v.resize(n), copy.resize(n);
@@ -65,7 +65,7 @@ struct Buffers {
 
 std::vector<float> gradient(const Layout& layout, int t) {
   std::vector<float> g = normal_values<float>(layout.count, 100u + static_cast<unsigned>(t));
-  for (std::size_t i = 0; i < g.size(); i += 3) g[i] *= 1e-5f;  // as small as eps matters
+  for (std::size_t i = 0; i < g.size(); i += 3) g[i] *= 1e-5f;  // so small that eps matters
   std::vector<float> inside(g.size());
   for (std::size_t k = 0; k < layout.begins.size(); ++k) {
     std::copy(g.begin() + layout.begins[k], g.begin() + layout.ends[k],
@@ -103,7 +103,7 @@ struct Reference {
   }
 };
 
-// One tensor of a single weight, one of several chunks, one of exactly one, and one of zeros.
+// A tensor of one weight, one of several chunks, one of exactly one chunk, a small one and zeros.
 const Layout& layout() {
   static const Layout some({1, 3 * kLambChunk + 77, kLambChunk, 130, 515});
   return some;
@@ -140,7 +140,7 @@ TEST(Lamb, ATensorOfZerosOrWithoutAnUpdateHasTheRatioOne) {
     std::vector<float> grad(static_cast<std::size_t>(two.count));
     grad[128] = 3;
     LambStep step = b.step(grad, 1, two.tensors());
-    step.weight_decay = 0;  // so the first tensor, which has no gradient, has no update either
+    step.weight_decay = 0;  // so the first tensor, which has no gradient, has no update
     step.eps = 1e-30;
     run_on(isa, step);
     EXPECT_TRUE(std::equal(start.begin(), start.begin() + 5, b.param.begin()));

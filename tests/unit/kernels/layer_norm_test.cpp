@@ -67,7 +67,7 @@ struct Expected {
   Doubles y, dx, dweight, dbias;
 };
 
-// From the formulas, in float64.
+// Expected results, from the formulas in float64.
 template <class T>
 Expected reference(const Problem<T>& p) {
   const std::size_t C = p.channels;
@@ -96,7 +96,7 @@ Expected reference(const Problem<T>& p) {
   return e;
 }
 
-// bfloat16 storage may be off by half a unit in the last of its 8 bits on top of float32.
+// Stored bfloat16 may also be off by half a unit in the last of its 8 bits.
 template <class T>
 constexpr double tolerance() {
   return std::is_same_v<T, double> ? 1e-12 : 1e-5;
@@ -125,7 +125,7 @@ TYPED_TEST_SUITE(LayerNorm, Types);
 TYPED_TEST(LayerNorm, MatchesTheFormulas) {
   for (Isa isa : isas()) {
     for (std::int64_t rows : {1, 3, 197, 1031}) {
-      // With 1 or 2 channels dx is nothing but cancellation.
+      // With 1 or 2 channels dx is all cancellation.
       for (std::int64_t channels : {3, 7, 64, 100, 432}) {
         Problem<TypeParam> p(rows, channels);
         check(p, isa);
@@ -152,7 +152,7 @@ TEST(LayerNormNumerics, LargeMean) {
   }
 }
 
-// The forward kernel differentiated numerically, against the backward kernel.
+// Central differences of the forward kernel, against the backward kernel.
 TEST(LayerNormNumerics, GradientByCentralDifferences) {
   for (Isa isa : isas()) {
     Problem<double> p(5, 11);
@@ -179,7 +179,7 @@ TEST(LayerNormNumerics, GradientByCentralDifferences) {
     EXPECT_LE(error(p.dx, dx), 1e-6);
     EXPECT_LE(error(p.dweight, differences(p.weight)), 1e-6);
     EXPECT_LE(error(p.dbias, differences(p.bias)), 1e-6);
-    // And a wrong one is noticed.
+    // A wrong gradient is detected.
     p.mean[2] += 0.01;
     run_on(isa, p.backward());
     EXPECT_GT(error(p.dx, dx), 1e-4);
@@ -234,7 +234,7 @@ TYPED_TEST(LayerNorm, AddsAndMayWorkInPlace) {
   }
 }
 
-// The residual kernel and dbranch against the kernels they stand for.
+// The residual kernel and dbranch against the separate kernels that they replace.
 TYPED_TEST(LayerNorm, ResidualHasTheBitsOfItsParts) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;
@@ -297,8 +297,8 @@ TYPED_TEST(LayerNorm, ResidualHasTheBitsOfItsParts) {
   }
 }
 
-// Sets of rows against one call for each: the same y and dx to the last bit, parameter gradients in
-// their places; moments, and no parameters at all.
+// Sets of rows against one call for each set: y and dx are bit-identical, and parameter gradients
+// are in the right place. Also moments, and no parameters at all.
 TYPED_TEST(LayerNorm, SetsOfRowsAreLayerNormsOfTheirOwn) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;

@@ -33,7 +33,7 @@ class LinearTest : public ::testing::TestWithParam<std::tuple<DType, bool>> {
   bool before_ = false;
 };
 
-// x W^T + bias in float64, [rows, out].
+// x W^T + bias in float64; [rows, out].
 std::vector<double> exact_forward(const Size& s, const Array& x, const Array& w,
                                   const Array* bias) {
   std::vector<double> z(s.rows * s.out);
@@ -47,10 +47,10 @@ std::vector<double> exact_forward(const Size& s, const Array& x, const Array& w,
   return z;
 }
 
-// Weights of size 1 / sqrt(in) keep outputs near 1, so that gelu is tested where it curves.
+// Weights of size 1 / sqrt(in) keep the outputs near 1, where gelu is curved.
 double weight_scale(const Size& s) { return 1 / std::sqrt(static_cast<double>(s.in)); }
 
-// Partial sums are smaller by weight_scale than those of unit normals, but the bias is not.
+// Partial sums are smaller than those of unit normals by the factor weight_scale; the bias is not.
 double tolerance(DType dtype, const Size& s, double value) {
   return product_tolerance(dtype, dtype, s.in, value);
 }
@@ -85,7 +85,7 @@ TEST_P(LinearTest, ForwardGeluKeepsThePreactivation) {
       double want = exact_gelu(kept.get(i));
       ASSERT_NEAR(y.get(i), want, epsilon_of(dtype()) * (3 + std::abs(want)));
     }
-    // Evaluation, which keeps nothing, sees the same numbers.
+    // Evaluation keeps no preactivation, and gives the same bits.
     l.preactivation = nullptr;
     l.y = alone.data();
     run(cpu_queue(), l);
@@ -121,7 +121,7 @@ TEST_P(LinearTest, ForwardResidualAndDropPath) {
   }
 }
 
-// dy W in float64, [rows, in].
+// dy W in float64; [rows, in].
 std::vector<double> exact_dx(const Size& s, const Array& dy, const Array& w) {
   std::vector<double> dx(s.rows * s.in);
   for (std::int64_t r = 0; r < s.rows; ++r) {
@@ -158,7 +158,7 @@ TEST_P(LinearTest, BackwardInputThroughGelu) {
       double want = dh[i] * exact_gelu_slope(z.get(i));
       ASSERT_NEAR(dx.get(i), want, product_tolerance(dtype(), dtype(), s.out, dh[i]) * 1.13);
     }
-    // What was h in forward is h again, bit for bit.
+    // The backward pass recomputes h of the forward pass bit by bit.
     run(cpu_queue(), GeluForward{dtype(), z.count(), z.data(), direct.data()});
     EXPECT_TRUE(h.same_bits(direct));
     Array in_place = z;

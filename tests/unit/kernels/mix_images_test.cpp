@@ -20,7 +20,7 @@ TEST(MixImages, BlendMixesEachImageWithItsPartner) {
         const std::vector<float> before = normal_values<float>(batch * values, 1);
         std::vector<float> expected = before;
         for (std::int64_t b = 0; b < batch; ++b) {
-          if (2 * b + 1 == batch) continue;  // in the middle
+          if (2 * b + 1 == batch) continue;  // the image in the middle is its own partner
           for (std::int64_t i = 0; i < values; ++i) {
             const float own = before[static_cast<std::size_t>(b * values + i)];
             const float partner = before[static_cast<std::size_t>((batch - 1 - b) * values + i)];

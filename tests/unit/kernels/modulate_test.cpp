@@ -1,5 +1,5 @@
-// Gains and shifts, activation functions and gathers on every instruction set, against their
-// formulas in float64.
+// Gains and shifts, activation functions and gathers against their formulas in float64, for every
+// instruction set.
 #include "kernels/pointwise/modulate.h"
 
 #include <gtest/gtest.h>
@@ -30,13 +30,13 @@ template <class T>
 class Modulate : public ::testing::Test {};
 TYPED_TEST_SUITE(Modulate, Types);
 
-// Of an elementwise result: a few roundings, the last one that of T.
+// Bound for an elementwise result: a few roundings, the last one to T.
 template <class T>
 double rounding() {
   return 2 * epsilon_of<AccumulatorOf<T>>() + epsilon_of<T>() / 2;
 }
 
-// Every element of `got` against what(i), within `bound` of |what| plus one.
+// Expects |got[i] - what(i)| to be within `bound` times (|what(i)| + 1).
 template <class T>
 void expect_elements(const std::vector<T>& got, double bound,
                      const std::function<double(std::int64_t)>& what, const char* name) {
@@ -149,8 +149,8 @@ TYPED_TEST(Modulate, Activations) {
   struct Function {
     Activation kind;
     std::function<double(double)> value, slope;
-    // u, of e^u, where it is not x itself: its roundings, here and in the
-    // kernel, come into the result |u| times.
+    // The exponent u of e^u if u is not x itself. The rounding errors of u, here and in the kernel,
+    // enter the result multiplied by |u|.
     std::function<double(double)> exponent = [](double) { return 0; };
   };
   const double gelu_scale = 2 * std::sqrt(2 / M_PI);
@@ -190,7 +190,7 @@ TYPED_TEST(Modulate, Activations) {
         const double bound = 6 * epsilon_of<AccumulatorOf<T>>() + epsilon_of<T>() / 2;
         for (std::size_t i = 0; i < x.size(); ++i) {
           const double want = f.value(as_double(x[i]));
-          // Small results keep their digits, too, but for those of e^-88.
+          // Small results are accurate too, except near e^-88.
           const double relative =
               bound + 2 * epsilon_of<AccumulatorOf<T>>() * std::fabs(f.exponent(as_double(x[i])));
           EXPECT_LE(std::fabs(as_double(y[i]) - want), relative * std::fabs(want) + 1e-36)

@@ -26,7 +26,7 @@ Grads draw_grads(std::int64_t n, int steps) {
   for (int t = 1; t <= steps; ++t) {
     grads.push_back(normal_values<float>(n, 100u + static_cast<unsigned>(t)));
     for (std::size_t i = 0; i < grads.back().size(); i += 3) {
-      grads.back()[i] *= 1e-7f;  // as small as eps matters
+      grads.back()[i] *= 1e-7f;  // so small that eps matters
     }
   }
   return grads;
@@ -100,7 +100,7 @@ TEST(Optimizer, TenAdamWStepsMatchFloat64) {
   }
 }
 
-// Five steps of torch.optim.AdamW(lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.05) and
+// Five steps of AdamW(lr=1e-2, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.05) and
 // SGD(lr=1e-2, momentum=0.9, weight_decay=0.05) of PyTorch 1.13 with these gradients.
 const std::vector<float> kStart = {0.5f, -1.25f, 3.0f, 1e-4f, -0.02f, 7.5f, 0.0f};
 std::vector<float> torch_grad(int t) {
@@ -125,7 +125,7 @@ TEST(Optimizer, AdamWMatchesPyTorch) {
                             1e-8, 0.05, t, 1});
     }
     for (std::size_t i = 0; i < 7; ++i) {
-      // FMA skips a rounding here and there: five steps of half a kEps of p, and of the update.
+      // FMA omits some roundings: five steps of half a kEps of p, and of the update.
       EXPECT_NEAR(p[i], expected[i], 2.5 * kEps * (std::abs(expected[i]) + 1e-2)) << i;
       EXPECT_NEAR(m[i], moment[i], 2.5 * kEps * 0.1) << i;
     }
@@ -171,8 +171,8 @@ void expect_sgd_matches_float64(bool nesterov) {
         s.nesterov = nesterov;
         run_on(isa, s);
       }
-      // The buffer stays below about 5, its update below 0.05. Nesterov's is longer by a gradient,
-      // and rounded once more.
+      // The buffer stays below about 5, and its update below 0.05. Nesterov's update has one more
+      // gradient term and one more rounding.
       const double move = nesterov ? 0.1 : 0.05;
       for (std::size_t i = 0; i < p.size(); ++i) {
         ASSERT_NEAR(b.param[i], p[i], 10 * kEps * (std::abs(p[i]) / 2 + move)) << i;
@@ -184,8 +184,8 @@ void expect_sgd_matches_float64(bool nesterov) {
 TEST(Optimizer, SgdMatchesFloat64) { expect_sgd_matches_float64(false); }
 TEST(Optimizer, SgdByNesterovMatchesFloat64) { expect_sgd_matches_float64(true); }
 
-// By hand: g = 0.5 + 0.5 p. From 1, g = buf = 1 and the step 1.5; from 0.25, g = 0.625,
-// buf = 1.125 and the step 1.1875.
+// Computed by hand, with g = 0.5 + 0.5 p. At p = 1: g = buf = 1, step 1.5. At p = 0.25: g = 0.625,
+// buf = 1.125, step 1.1875.
 TEST(Optimizer, SgdByNesterovLooksAhead) {
   for (Isa isa : isas()) {
     float p = 1, buffer = std::numeric_limits<float>::quiet_NaN(), g = 0.5f;
@@ -221,7 +221,7 @@ TEST(Optimizer, TenLionStepsMatchFloat64) {
       LionStep a = Buffers(start).lion(grads, t);
       for (std::size_t i = 0; i < p.size(); ++i) {
         double g = a.grad[i] * a.grad_scale, old = a.beta1 * m[i], fresh = (1 - a.beta1) * g;
-        // Where both cancel, rounding decides on the sign.
+        // If the two terms cancel, rounding decides the sign.
         if (std::abs(old + fresh) < 1e-5 * (std::abs(old) + std::abs(fresh))) decided[i] = false;
         double sign = old + fresh > 0 ? 1 : old + fresh < 0 ? -1 : 0;
         p[i] -= a.lr * a.weight_decay * p[i];
@@ -269,7 +269,8 @@ TEST(Optimizer, EmaMatchesFloat64) {
   }
 }
 
-// 0 after the first update, then 1 - t^(-2/3), up to the decay itself: 1 - 0.01 at t = 1000.
+// The decay is 0 in the first update, then 1 - t^(-2/3), at most 0.99, which it reaches at t =
+// 1000.
 TEST(Optimizer, EmaWarmsUp) {
   struct Case {
     std::int64_t updates;

@@ -1,4 +1,4 @@
-// Copies and means of rows, and what works on a few values.
+// Copies and means of rows, and kernels on a few values.
 #include <gtest/gtest.h>
 
 #include <limits>

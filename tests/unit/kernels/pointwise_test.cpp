@@ -66,7 +66,7 @@ TEST(Pointwise, CastKeepsSpecialValues) {
     EXPECT_EQ(back[0], inf);
     EXPECT_EQ(back[3], -inf);
     EXPECT_TRUE(std::isnan(back[5]));
-    EXPECT_EQ(back[7], inf);  // beyond the largest bfloat16
+    EXPECT_EQ(back[7], inf);  // above the largest bfloat16
     EXPECT_TRUE(back[9] == 0 && std::signbit(back[9]));
     EXPECT_TRUE(std::isnan(back[17]));
     EXPECT_EQ(back[18], -inf);
@@ -113,7 +113,7 @@ TYPED_TEST(Pointwise, AddIsCorrectlyRoundedAndMayRunInPlace) {
   }
 }
 
-// One rounding of the product, one of the sum (none of the product with FMA), one of the store.
+// One rounding of the product (none with FMA), one of the sum and one of the stored value.
 template <class T>
 long double tolerance_of(long double product, long double sum) {
   long double accumulate = epsilon_of<AccumulatorOf<T>>() * (std::abs(product) + std::abs(sum)) / 2;
@@ -307,7 +307,7 @@ TEST(Pointwise, DropoutEdges) {
     EXPECT_EQ(y, std::vector<float>(n, 0.0f));
     run_on(isa, ElementDropout{DType::kFloat32, n, 0.0, key, 0, x.data(), y.data()});
     EXPECT_EQ(y, x);
-    // A uniform that equals p is kept, and dropped by the next larger p.
+    // A uniform number equal to p is kept; the next larger p drops it.
     double p = philox_uniform(key, 5);
     run_on(isa, ElementDropout{DType::kFloat32, n, p, key, 0, x.data(), y.data()});
     EXPECT_NE(y[5], 0);
@@ -331,7 +331,7 @@ TEST(Pointwise, DropoutKeepsTheRightShareAndIgnoresThreads) {
     }
     double q = 1 - p;
     EXPECT_NEAR(kept / n, q, 5 * std::sqrt(p * q / n));
-    // Neighbours are independent: both kept with probability q^2.
+    // Neighbors are independent: both are kept with probability q^2.
     EXPECT_NEAR(pairs / n, q * q, 5 * std::sqrt((q * q + 2 * q * q * q - 3 * q * q * q * q) / n));
     for (Isa isa : isas()) {
       for (int threads : kThreadCounts) {
@@ -381,7 +381,7 @@ TEST(Pointwise, TheStepInMemoryReplacesTheKeys) {
   }
 }
 
-// Rows that a rank has of a batch: as in the whole batch, row by row.
+// The rows of a batch that a rank holds get the same mask as in the whole batch.
 TYPED_TEST(Pointwise, DropoutOfRowsIsThatOfTheWhole) {
   using T = TypeParam;
   const PhiloxKey key{7, 8, 9};

@@ -1,4 +1,4 @@
-// Pooling of tokens and the soft split, against loops over their definitions.
+// Token pooling and the soft split, against loops that follow their definitions.
 #include "kernels/conv/pool_tokens.h"
 
 #include "convolution_cases.h"
@@ -28,7 +28,7 @@ std::vector<Case> cases() {
       {window_of(1, 11, 1, 4, 1, 2, 0, 3), 1, 1},   {window_of(40, 41, 3, 3, 2, 2, 1, 1), 1, 64}};
 }
 
-// Values of which many are equal, so that the first of several maxima matters.
+// Values with many duplicates, so that the first of several maxima matters.
 Tensor coarse(const Shape& shape, std::uint32_t stream) {
   Tensor t = random_tensor(shape, stream);
   for (std::int64_t i = 0; i < t.numel(); ++i) {
@@ -82,7 +82,7 @@ struct Values {
  private:
   void pool_channel(const Case& s, WindowPooling kind, std::int64_t c) {
     const std::int64_t taps = s.window.kernel_h * s.window.kernel_w;
-    std::vector<std::int64_t> inputs;  // of the window under way
+    std::vector<std::int64_t> inputs;  // of the current window
     for_taps(s, [&](std::int64_t o, std::int64_t i, bool inside, std::int64_t tap) {
       if (inside) inputs.push_back(i * s.channels + c);
       if (tap + 1 < taps) return;

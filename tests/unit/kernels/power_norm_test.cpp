@@ -15,7 +15,7 @@ DTN_RUN_ON_EACH_ISA(PowerNormFeedback)
 namespace dtn::test {
 namespace {
 
-// Inputs and outputs of the four kernels. `shift`: elements by which activations miss an alignment.
+// Inputs and outputs of the four kernels. `shift`: misalignment of the activations, in elements.
 template <class T>
 struct Problem {
   using A = AccumulatorOf<T>;
@@ -92,10 +92,11 @@ struct Problem {
 
 struct Expected {
   Doubles y, dx, dweight, dbias, next_phi, next_ema_gz;
-  double dx_terms = 0;  // the largest of the terms that dx is the difference of
+  double dx_terms = 0;  // largest term of the difference that gives dx
 };
 
-// From the formulas, in float64. To be called before the kernels move what is running.
+// Expected results, from the formulas in float64. Call before the kernels change the running
+// values.
 template <class T>
 Expected reference(const Problem<T>& p) {
   const std::size_t R = p.rows, C = p.channels, D = p.channels / p.groups;
@@ -142,7 +143,7 @@ Expected reference(const Problem<T>& p) {
   return e;
 }
 
-// Roundoff times the square root of the terms summed; one more rounding to store a bfloat16.
+// Roundoff times the square root of the number of terms; one more rounding to store a bfloat16.
 template <class T>
 double tolerance(std::int64_t terms, bool stored) {
   const double sums = epsilon_of<AccumulatorOf<T>>() * std::sqrt(static_cast<double>(terms));
@@ -158,7 +159,7 @@ void check(Problem<T>&& p, Isa isa) {
   const std::int64_t terms = p.rows + p.channels;
   EXPECT_LE(error(doubles(p.y), expected.y), tolerance<T>(terms, true));
   EXPECT_LE(error(doubles(p.dx), expected.dx, expected.dx_terms), tolerance<T>(terms, true));
-  // Their terms are of size 1.
+  // The terms of these sums have magnitude 1.
   EXPECT_LE(error(doubles(p.dweight), expected.dweight, 1), tolerance<T>(terms, false));
   EXPECT_LE(error(doubles(p.dbias), expected.dbias, 1), tolerance<T>(terms, false));
   EXPECT_LE(error(doubles(p.next_phi), expected.next_phi), tolerance<T>(terms, false));
@@ -178,7 +179,8 @@ TYPED_TEST(PowerNorm, MatchesTheFormulas) {
                       {196, 100, 4, 0}, {1031, 77, 11, 1}, {197, 432, 9, 0}, {9, 432, 1, 0}};
   for (Isa isa : isas()) {
     for (const auto& s : shapes) {
-      for (int kind = 0; kind < 4; ++kind) {  // evaluation, before, at and after the warmup's end
+      // Evaluation; before, at and after the end of the warmup.
+      for (int kind = 0; kind < 4; ++kind) {
         Problem<TypeParam> p(s.rows, s.channels, s.groups, 0, s.shift);
         p.training = kind > 0;
         p.warmup = kind == 1 ? 9 : kind == 2 ? 3 : 2;
@@ -217,7 +219,7 @@ TYPED_TEST(PowerNorm, SameBitsForAnyNumberOfThreads) {
   }
 }
 
-// Parameter gradients are added to; what is not asked for stays; dx_add joins dx; in place.
+// Kernels add to parameter gradients and dx_add to dx, skip null outputs, and may work in place.
 TYPED_TEST(PowerNorm, GradientContract) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;
@@ -248,7 +250,7 @@ TYPED_TEST(PowerNorm, GradientContract) {
     args.dx = other.dy.data();
     run_on(isa, args);
     EXPECT_TRUE(same_bits(other.dy, plain.dx));
-    // What is run again moves nothing, and y may lie over x.
+    // A repeated forward pass changes no running value, and y may alias x.
     const auto phi = other.next_phi;
     PowerNormForward forward = other.forward();
     forward.y = other.x.data();

@@ -1,4 +1,4 @@
-// The primitive kernels that are vectorised by hand, as every instruction set builds them.
+// The hand-vectorized primitive kernels, in the build for every instruction set.
 #include "each_isa.h"
 #include "kernels/primitive/depthwise.h"
 #include "kernels/primitive/elementwise.h"
@@ -21,8 +21,8 @@ namespace {
 
 const DType kTypes[] = {DType::kFloat32, DType::kBFloat16};
 
-// Runs what `make(dtype, in, out)` describes in float64, and in the other types on each instruction
-// set; the results differ by the roundings of sums of `terms` and of the result.
+// Runs the kernel of `make(dtype, in, out)` in float64, and in the other types on each instruction
+// set. The results differ by the rounding of sums of `terms` and of the result.
 template <class Make>
 void check(const std::string& what, const std::vector<Tensor>& inputs, const Shape& output,
            std::int64_t terms, bool wide, Make make) {
@@ -53,7 +53,7 @@ Tensor numbers(const Shape& shape, std::uint32_t stream, double spread = 1, doub
   return representable(random_tensor(shape, stream, spread, mean));
 }
 
-// Around 1, every third like that of the other stream.
+// Values near 1; every third equals that of the stream `other`.
 Tensor with_ties(const Shape& shape, std::uint32_t stream, std::uint32_t other) {
   Tensor t = numbers(shape, stream, 0.75, 1);
   const Tensor same = numbers(shape, other, 0.75, 1);

@@ -1,4 +1,4 @@
-// Matrices of any type for the tests of products, and what they should give in float64.
+// Matrices of any type for the tests of products, and the expected results in float64.
 #pragma once
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 namespace dtn::testing {
 
-// A typed array: what a kernel reads and writes, seen as doubles.
+// A typed array for a kernel, with its elements seen as double.
 class Array {
  public:
   Array(DType dtype, std::int64_t count) : dtype_(dtype), bytes_(count * size_of(dtype)) {}
@@ -60,7 +60,7 @@ class Array {
   std::vector<unsigned char> bytes_;
 };
 
-// The distance from 1 to the next number.
+// Spacing at 1.
 inline double epsilon_of(DType t) {
   switch (t) {
     case DType::kBFloat16: return 1.0 / 128;
@@ -69,9 +69,9 @@ inline double epsilon_of(DType t) {
   }
 }
 
-// Error allowed for a sum of k products of unit normals, kept in the accumulator type and stored
-// as `stored`: k roundings, each of at most eps / 2 of a partial sum below 4 sqrt(k), add up like a
-// random walk; four times its deviation is 4.6 eps k. Storing rounds once more.
+// Tolerance for a sum of k products of unit normals, accumulated in the accumulator type and stored
+// as `stored`. Each of the k roundings is at most eps / 2 of a partial sum below 4 sqrt(k), and
+// they add up like a random walk. Four standard deviations are 4.6 eps k. Storing rounds once more.
 inline double product_tolerance(DType dtype, DType stored, std::int64_t k, double value) {
   double sum = 4.6 * epsilon_of(accumulator_of(dtype)) * static_cast<double>(k + 1);
   return sum + 0.51 * epsilon_of(stored) * std::abs(value);
@@ -84,7 +84,7 @@ inline double exact_gelu_slope(double x) {
                              y * std::exp(-0.5L * y * y) / std::sqrt(2 * std::acos(-1.0L)));
 }
 
-// Runs f with `threads` threads, then restores the number.
+// Runs f with `threads` threads, then restores the number of threads.
 template <class F>
 void with_threads(int threads, F&& f) {
   int before = max_threads();

@@ -1,5 +1,5 @@
-// Attention of a few queries against a float64 softmax(q k^T scale) v written here element by
-// element, and its gradients; every instruction set and every type.
+// Attention of a few queries, and its gradients, against an element-wise float64
+// softmax(q k^T scale) v, for every instruction set and type.
 #include "kernels/attention/query_attention.h"
 
 #include <gtest/gtest.h>
@@ -80,8 +80,8 @@ Result naive(const Size& s, const Doubles& q, const Doubles& kv, const Doubles& 
   return r;
 }
 
-// Runs the kernels and keeps all they wrote, with elements behind that must stay as they were. The
-// arrays start one element into their memory, so that nothing is aligned.
+// Runs the kernels and keeps all outputs, followed by elements that must stay unchanged. The arrays
+// start at element 1 of their memory, so that nothing is aligned.
 template <class T>
 struct Run {
   using A = AccumulatorOf<T>;
@@ -118,7 +118,7 @@ struct Run {
     return std::vector<E>(static_cast<std::size_t>(count) + 1 + kGuard,
                           static_cast<E>(static_cast<A>(777)));
   }
-  // Without what lies around them, which must be untouched.
+  // Returns the values between the guard elements, which must be unchanged.
   template <class E>
   static Doubles inside(const std::vector<E>& v) {
     Doubles all = doubles(v);
@@ -133,7 +133,7 @@ struct Run {
   }
 };
 
-// A problem whose numbers every type holds exactly.
+// A problem whose values are exact in every type.
 struct Problem {
   Size size;
   Doubles q, kv, dout;
@@ -151,8 +151,8 @@ class QueryAttention : public ::testing::Test {};
 TYPED_TEST_SUITE(QueryAttention, Types);
 
 // Four sums follow one another (scores, their sum, dp, a product), and an error of a score or of
-// lse is a relative error of its probability. What is stored is rounded once more; dq and dk have
-// seen the rounding of out, too, through delta.
+// lse is a relative error of its probability. Stored results are rounded once more; dq and dk also
+// contain the rounding of out, through delta.
 TYPED_TEST(QueryAttention, MatchesFloat64) {
   using A = AccumulatorOf<TypeParam>;
   for (const Size& s : {Size{2, 1, 196, 3, 48}, Size{1, 1, 197, 2, 64}, Size{1, 3, 197, 2, 48},
@@ -169,7 +169,7 @@ TYPED_TEST(QueryAttention, MatchesFloat64) {
       EXPECT_LE(error(got.out, want.out), error_of_sums + stored);
       EXPECT_LE(error(got.lse, want.lse), error_of_sums);
       EXPECT_LE(error(got.dkv, want.dkv), error_of_sums + 2 * stored);
-      if (s.t == 1) continue;  // dq is 0 up to the rounding of what cancels
+      if (s.t == 1) continue;  // dq is 0, except for rounding
       EXPECT_LE(error(got.dq, want.dq), error_of_sums + 2 * stored);
     }
   }
@@ -188,7 +188,7 @@ TYPED_TEST(QueryAttention, SameBitsForAnyNumberOfThreads) {
   }
 }
 
-// Scores of hundreds: only their differences matter.
+// Scores of several hundred: only their differences matter.
 TYPED_TEST(QueryAttention, LargeScores) {
   Problem p({1, 1, 67, 1, 16});
   for (double& v : p.q) v *= 256;
@@ -202,7 +202,7 @@ TYPED_TEST(QueryAttention, LargeScores) {
   }
 }
 
-// A NaN in a key or a value reaches the queries of its head and image, and no other's.
+// A NaN in a key or a value reaches the queries of its head and image only.
 TYPED_TEST(QueryAttention, NanReachesWhatDependsOnIt) {
   for (std::int64_t part : {0, 1}) {
     Problem p({2, 2, 37, 2, 9});

@@ -13,7 +13,7 @@ DTN_RUN_ON_EACH_ISA(RmsNormBackward)
 namespace dtn::test {
 namespace {
 
-// Inputs and outputs of both kernels. `shift`: elements by which activations miss an alignment.
+// Inputs and outputs of both kernels. `shift`: misalignment of the activations, in elements.
 template <class T>
 struct Problem {
   using A = AccumulatorOf<T>;
@@ -61,10 +61,10 @@ struct Problem {
 
 struct Expected {
   Doubles y, dx, dweight;
-  double dx_terms = 0;  // the largest of the terms that dx is the difference of
+  double dx_terms = 0;  // largest term of the difference that gives dx
 };
 
-// From the formulas, in float64.
+// Expected results, from the formulas in float64.
 template <class T>
 Expected reference(const Problem<T>& p) {
   const std::size_t C = p.channels;
@@ -92,7 +92,7 @@ Expected reference(const Problem<T>& p) {
   return e;
 }
 
-// Roundoff times the square root of the terms summed; one more rounding to store a bfloat16.
+// Roundoff times the square root of the number of terms; one more rounding to store a bfloat16.
 template <class T>
 double tolerance(std::int64_t terms, bool stored) {
   const double sums = epsilon_of<AccumulatorOf<T>>() * std::sqrt(static_cast<double>(terms));
@@ -146,8 +146,8 @@ TYPED_TEST(RmsNorm, ZeroWeightAndConstantRows) {
   }
 }
 
-// Rows of zeros, and rows shorter than eps: y is small and smooth, and nothing flows through a
-// length that eps has replaced.
+// Rows of zeros, and rows shorter than eps: y is small and smooth. If eps replaces the length, no
+// gradient flows through the length.
 TYPED_TEST(RmsNorm, RowsShorterThanEps) {
   using A = AccumulatorOf<TypeParam>;
   for (Isa isa : isas()) {
@@ -190,7 +190,7 @@ TYPED_TEST(RmsNorm, SameBitsForAnyNumberOfThreads) {
   }
 }
 
-// Parameter gradients are added to; dx and dweight may be left out; dx_add joins dx; in place.
+// Kernels add to dweight and dx_add to dx, skip a null dx or dweight, and may work in place.
 TYPED_TEST(RmsNorm, GradientContract) {
   using T = TypeParam;
   for (Isa isa : isas()) {

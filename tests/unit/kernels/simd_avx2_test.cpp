@@ -11,7 +11,7 @@
 
 #include "dtn/core/dtype.h"
 
-// Only what follows may use the instruction set; the headers above are shared with other files.
+// Only the code below may use the instruction set: other files share the headers above.
 #pragma GCC target("avx2,fma,f16c")
 #define DTN_ISA isa_avx2_cases
 #define DTN_ISA_avx2 1

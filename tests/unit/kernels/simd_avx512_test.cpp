@@ -11,8 +11,8 @@
 
 #include "dtn/core/dtype.h"
 
-// Only what follows may use the instruction set; the headers above are shared with other files.
-// GCC 12 warns of its own AVX-512 headers.
+// Only the code below may use the instruction set: other files share the headers above. GCC 12
+// gives warnings for its own AVX-512 headers.
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,f16c")

@@ -1,4 +1,4 @@
-// Checks of kernels/simd.h, for whichever instruction set the including file was set to.
+// Checks of kernels/simd.h for the instruction set of the including file.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,7 +14,7 @@
 
 namespace dtn::DTN_ISA {
 
-// Copies n of 200 elements through for_each_vector: all of them arrive, nothing else is written.
+// Copies n of 200 elements through for_each_vector: it copies all n and writes nothing else.
 template <class T>
 void check_partial_access() {
   using A = AccumulatorOf<T>;
@@ -37,7 +37,7 @@ void check_partial_access() {
   }
 }
 
-// Every upper half of a float with lower halves about the tie rounds as bfloat16(float) does.
+// Every upper half of a float, with lower halves around the tie, rounds as bfloat16(float) does.
 inline void check_bfloat16_store() {
   constexpr int lanes = kLanes<float>;
   const std::uint32_t lows[] = {0, 1, 0x7fff, 0x8000, 0x8001, 0xffff};
@@ -53,7 +53,7 @@ inline void check_bfloat16_store() {
       store(y, load(x));
       for (int i = 0; i < lanes; ++i) {
         bool tiny = std::abs(x[i]) < std::numeric_limits<float>::min();
-        bool zero = (y[i].bits & 0x7fff) == 0;  // AVX-512 takes denormals for 0
+        bool zero = (y[i].bits & 0x7fff) == 0;  // AVX-512 flushes denormals
         wrong += y[i].bits != bfloat16(x[i]).bits && !(tiny && zero);
       }
     }
@@ -61,7 +61,7 @@ inline void check_bfloat16_store() {
   EXPECT_EQ(wrong, 0);
 }
 
-// Every bfloat16, denormals included, widens exactly.
+// Every bfloat16, including denormals, converts exactly.
 inline void check_bfloat16_load() {
   constexpr int lanes = kLanes<float>;
   for (std::uint32_t first = 0; first < 0x10000; first += lanes) {
@@ -94,13 +94,13 @@ void check_max_min_of_nan() {
   Vec<T> one = broadcast(T(1)), two = broadcast(T(2)), not_a_number = broadcast(nan);
   EXPECT_EQ(max(one, two)[0], T(2));
   EXPECT_EQ(min(one, two)[0], T(1));
-  EXPECT_EQ(max(not_a_number, one)[0], T(1));  // b when either is NaN
+  EXPECT_EQ(max(not_a_number, one)[0], T(1));  // b if a or b is NaN
   EXPECT_TRUE(std::isnan(max(one, not_a_number)[0]));
   EXPECT_EQ(min(not_a_number, one)[0], T(1));
   EXPECT_TRUE(std::isnan(min(one, not_a_number)[0]));
 }
 
-// The largest error of F against its exact() in units of the last place, over [first, last).
+// Largest error of F against its exact() over [first, last), in units in the last place.
 template <class F>
 double worst_ulp(float first, float last, float factor, float step) {
   double worst = 0;

@@ -1,4 +1,4 @@
-// Names of its own keep these inline functions apart from the library's.
+// A separate namespace keeps these inline functions apart from the library's.
 #define DTN_ISA isa_generic_cases
 
 #include "unit/kernels/simd_cases.h"

@@ -1,4 +1,4 @@
-// Switchable normalization to be tested: inputs and outputs of its kernels, and the formulas in
+// Problems for Switchable normalization: inputs and outputs of its kernels, and the formulas in
 // float64.
 #pragma once
 
@@ -30,7 +30,7 @@ struct SwitchableProblem {
   using A = AccumulatorOf<T>;
   Sizes n;
   Mode mode;
-  std::vector<std::int64_t> lengths;  // of the samples; none: all tokens count
+  std::vector<std::int64_t> lengths;  // one per sample; empty: all tokens are valid
   double eps = 1e-5, momentum = 0.25;
   std::vector<T> x, y, dy, add, dx;
   std::vector<A> weight, bias, mean_weight, var_weight, running_mean, running_var;
@@ -76,13 +76,13 @@ struct SwitchableProblem {
   }
 
   bool training() const { return mode == Mode::kTraining; }
-  // Whether element i is no pad's.
+  // Returns true if element i is not in a pad.
   bool counts(std::size_t i) const {
     const auto token = static_cast<std::int64_t>(i) / n.channels;
     return lengths.empty() ||
            token % n.tokens < lengths[static_cast<std::size_t>(token / n.tokens)];
   }
-  // Makes the samples as long as this, with `pad` in x and dy behind them.
+  // Sets the lengths of the samples, and x and dy at the pads to `pad`.
   void pad(std::vector<std::int64_t> to, T pad) {
     lengths = std::move(to);
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -158,8 +158,7 @@ Three softmax(const std::vector<A>& logits) {
   return e;
 }
 
-// The statistics of one kind, for every element, and the sums over the elements that share one, of
-// those that are no pads'.
+// Statistics of one kind, one for each group of elements, and sums over groups. Pads are excluded.
 struct Kind {
   std::vector<std::size_t> group;  // of each element
   Doubles mean, var, size;         // of each group
@@ -188,7 +187,7 @@ struct SwitchableExpected {
   Doubles y, dx, dweight, dbias, dmean_weight, dvar_weight, next_mean, next_var;
 };
 
-// From the formulas, in float64.
+// Expected results, from the formulas in float64.
 template <class T>
 SwitchableExpected reference(const SwitchableProblem<T>& p) {
   const Doubles x = doubles(p.x), dy = doubles(p.dy), add = doubles(p.add);
@@ -254,12 +253,12 @@ SwitchableExpected reference(const SwitchableProblem<T>& p) {
   return e;
 }
 
-// Sums of as many terms as an image has tokens and a token channels, each rounded.
+// Tolerance for sums over the tokens of a batch and the channels of a token, with rounding of each.
 template <class A>
 double tolerance(const Sizes& n) {
   return 2.5 * epsilon_of<A>() * std::sqrt(static_cast<double>(n.batch * n.tokens + n.channels));
 }
-// What is stored is rounded once more.
+// Stored results are rounded once more.
 template <class T>
 double stored_tolerance(const Sizes& n) {
   return tolerance<AccumulatorOf<T>>(n) + epsilon_of<T>() / 2;

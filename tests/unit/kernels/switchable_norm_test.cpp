@@ -21,7 +21,7 @@ void check(SwitchableProblem<T>& p, Isa isa, double factor = 1) {
   EXPECT_LE(error(doubles(p.dx), e.dx), stored);
   EXPECT_LE(error(doubles(p.dweight), e.dweight), exact);
   EXPECT_LE(error(doubles(p.dbias), e.dbias), exact);
-  // What is left of inner products whose terms are as large as those of dweight.
+  // These gradients are differences of inner products whose terms are as large as those of dweight.
   const double floor = largest(e.dweight);
   for (int k = 0; k < 3; ++k) {
     EXPECT_NEAR(p.dmean_weight[k], e.dmean_weight[k],
@@ -45,7 +45,7 @@ class SwitchableNorm : public ::testing::Test {};
 TYPED_TEST_SUITE(SwitchableNorm, Types);
 
 TYPED_TEST(SwitchableNorm, MatchesTheFormulas) {
-  // Whole and broken vectors, groups of rows and pieces; more images than pieces; a single token.
+  // Full and partial vectors, row groups and pieces; more images than pieces; a single token.
   const Sizes sizes[] = {{2, 196, 48}, {1, 197, 67}, {3, 35, 100},
                          {70, 2, 5},   {5, 1, 16},   {1, 1, 24}};
   for (Isa isa : isas()) {
@@ -65,7 +65,7 @@ TYPED_TEST(SwitchableNorm, ZeroWeightAndConstantRows) {
       std::fill(zero.weight.begin(), zero.weight.end(), 0);
       check(zero, isa);
       EXPECT_GT(largest(doubles(zero.dweight)), 1);
-      // One image, and some tokens of another, are constant.
+      // One image, and some tokens of another image, are constant.
       SwitchableProblem<TypeParam> constant({3, 19, 50}, mode);
       std::fill_n(constant.x.begin(), 25 * 50, static_cast<TypeParam>(3.0f));
       check(constant, isa);
@@ -77,7 +77,7 @@ TYPED_TEST(SwitchableNorm, ZeroWeightAndConstantRows) {
 
 TYPED_TEST(SwitchableNorm, PadsAreNotThere) {
   const auto nan = static_cast<TypeParam>(std::numeric_limits<float>::quiet_NaN());
-  // Shorter than a piece, of one token, with whole and broken groups of rows; many samples.
+  // Shorter than a piece; one token; full and partial groups of rows; many samples.
   const std::pair<Sizes, std::vector<std::int64_t>> cases[] = {
       {{3, 120, 48}, {97, 1, 35}}, {{2, 20, 67}, {20, 7}}, {{5, 9, 16}, {1, 1, 1, 1, 1}}};
   for (Isa isa : isas()) {
@@ -128,7 +128,7 @@ TYPED_TEST(SwitchableNorm, MorePadsChangeNoBitOnAnyNumberOfThreads) {
   }
 }
 
-// The variances are zero, so eps carries the division.
+// The variances are zero, so eps determines the division.
 TYPED_TEST(SwitchableNorm, ConstantInput) {
   for (Isa isa : isas()) {
     SwitchableProblem<TypeParam> p({2, 19, 50}, Mode::kTraining);
@@ -152,7 +152,7 @@ TEST(SwitchableNormNumerics, LargeMean) {
   }
 }
 
-// Channels far from each other, each normalized by itself.
+// Channels with very different means, each normalized separately.
 TEST(SwitchableNormNumerics, LargeMeansOfChannels) {
   for (Isa isa : isas()) {
     for (int kind : {0, 2}) {
@@ -208,7 +208,7 @@ TYPED_TEST(SwitchableNorm, AddsAndMayWorkInPlace) {
     EXPECT_TRUE(same_bits(other.dy, plain.dx));
     EXPECT_FALSE(same_bits(other.add, plain.dx));
 
-    // Parameter gradients are added to, and left alone where nobody wants them.
+    // Kernels add to parameter gradients, and skip null ones.
     SwitchableNormBackwardSums sums = plain.sums();
     run_on(isa, sums);
     for (std::size_t c = 0; c < 37; ++c) {
@@ -228,8 +228,8 @@ TYPED_TEST(SwitchableNorm, AddsAndMayWorkInPlace) {
   }
 }
 
-// Two ranks with half the batch each, combined between the steps as the contract says, do what one
-// does with all of it.
+// Two ranks with half of the batch each, combined between the steps as the contract requires, give
+// the results of one rank with the whole batch.
 TEST(SwitchableNormRanks, CombineBetweenTheSteps) {
   SwitchableProblem<double> whole({6, 11, 20}, Mode::kTraining);
   const Isa isa = current_isa();
@@ -280,7 +280,7 @@ TEST(SwitchableNormRanks, CombineBetweenTheSteps) {
   }
 }
 
-// In evaluation images know nothing of each other.
+// In evaluation images do not influence each other.
 TEST(SwitchableNormNumerics, NaNStaysInItsImage) {
   for (Isa isa : isas()) {
     SwitchableProblem<float> p({3, 9, 21}, Mode::kEvaluation);
