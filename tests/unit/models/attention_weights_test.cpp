@@ -1,4 +1,4 @@
-// What is shown of attention: the weights by which a block mixes its values.
+// Observed attention weights: the weights by which a block mixes its values.
 #include "dtn/models/vit.h"
 #include "tiny_vit.h"
 
@@ -8,7 +8,7 @@ namespace {
 using namespace dtn::test;
 
 struct Seen {
-  std::vector<Tensor> weights;  // of each block
+  std::vector<Tensor> weights;  // one per block
   Doubles logits;
 };
 
@@ -51,7 +51,7 @@ TEST(AttentionWeights, AreSharesOfAllTokensAndChangeNothing) {
   }
 }
 
-// Beside the fused product: what the weights make of the values.
+// Against the fused attention: the weights times the values give its output.
 TEST(AttentionWeights, AreThoseOfTheFusedAttention) {
   for (const ModelConfig& config : {deit_vit(), biased_vit(), checkpoint_vits()[5]}) {
     ParameterStore store;

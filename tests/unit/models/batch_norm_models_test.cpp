@@ -1,4 +1,4 @@
-// Models whose BatchNorms see a single value per channel do not train, but evaluate.
+// Models whose BatchNorms get a single value per channel refuse to train, but can be evaluated.
 #include "dtn/models/complexity.h"
 #include "tiny_convolutional.h"
 
@@ -12,9 +12,9 @@ TEST(BatchNormOfModels, TrainsOnNoSingleValue) {
     ctx.mode.training = training;
     return model.forward(ctx, test::some_images(c, batch, DType::kFloat32));
   };
-  // LeViT's head sees one vector for each image, whatever the images' size.
+  // LeViT's head gets one vector per image, at any image size.
   ModelConfig resnet = test::tiny_resnet();
-  resnet.image_size = {8, 8};  // 1 x 1 behind the stem and in the last stage
+  resnet.image_size = {8, 8};  // 1 x 1 after the stem and in the last stage
   for (const ModelConfig& c : {test::tiny_levit("ln"), test::tiny_levit("bn"), resnet}) {
     SCOPED_TRACE(c.preset + ", " + c.norm.type);
     try {
@@ -30,7 +30,8 @@ TEST(BatchNormOfModels, TrainsOnNoSingleValue) {
   EXPECT_NO_THROW(run(test::tiny_levit("ln"), 2, true));
 }
 
-// The same is found without values, before a run starts; sizes of such models are still told.
+// The check also runs on the meta device, before a run starts. The sizes of such models are still
+// reported.
 TEST(BatchNormOfModels, IsFoundOnTheMetaDevice) {
   const ModelConfig levit = test::tiny_levit();
   EXPECT_THROW(try_training_pass(levit, 1), ConfigError);

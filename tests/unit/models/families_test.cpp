@@ -1,4 +1,4 @@
-// How models of the other families are built: names, starts, decay, heads, weights of others.
+// Models of the other families: names, initialization, weight decay, heads, foreign weights.
 #include <algorithm>
 #include <set>
 
@@ -86,7 +86,7 @@ TEST(Levit, HasTwoHeadsOrOne) {
   EXPECT_EQ(test::doubles(plain.forward(ctx, images).value()), one);
 }
 
-// timm's names for the authors' blocks of tiny_levit().
+// timm's names for the blocks of tiny_levit(), which has the authors' names.
 std::string in_timm(std::string name) {
   const auto swap = [&](const std::string& ours, const std::string& theirs) {
     const std::size_t at = name.find(ours);
@@ -169,7 +169,7 @@ TEST(T2tVit, PositionsOfAFileCountWhereTheyFit) {
   EXPECT_EQ(largest(larger, "pos_embed"), 1);
 }
 
-// Frozen from the start, it is no part of what training changes.
+// pos_embed is frozen from the start, so training does not change it.
 TEST(T2tVit, PositionsAreNotTrained) {
   Classifier model(test::tiny_t2t(), 1);
   const Parameter* p = model.parameters().find("pos_embed");

@@ -1,4 +1,4 @@
-// Parameters and multiply-adds of models of the other families at 224 x 224, exactly.
+// Exact parameters and multiply-adds of models of the other families at 224 x 224.
 #include "dtn/config/load.h"
 #include "dtn/models/complexity.h"
 #include "tiny_models.h"
@@ -20,7 +20,7 @@ struct Size {
   std::int64_t parameters, multiply_adds;
 };
 
-// With the normalizers of the preset, where both counts agree.
+// With the preset's normalizers both counts of multiply-adds are equal.
 TEST(FamilySizes, AreExact) {
   for (const Size& want :
        {Size{"levit_128s", 7777058, 304660832}, Size{"t2t_vit_t_14", 21541070, 6088721920},
@@ -53,7 +53,7 @@ TEST(FamilySizes, OfOneHead) {
   EXPECT_EQ(complexity_of(c).parameters, 7391290);
 }
 
-// A class token that joins late skips the blocks before.
+// A class token that joins late skips the earlier blocks.
 TEST(FamilySizes, OfALateClassToken) {
   ModelConfig c = with_dtn("t2t_vit_t_14");
   c.norm.type = "ln";

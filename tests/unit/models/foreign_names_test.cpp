@@ -1,6 +1,6 @@
-// Weights under names that others gave them: wrappers' prefixes, DINOv2's chunks, MAE's decoder, Hugging
-// Face's transformers and torchvision. Every case writes a model's weights under such names and
-// expects the same bits back.
+// Weights with foreign names: wrappers' prefixes, DINOv2's chunks, MAE's decoder, Hugging Face's
+// transformers and torchvision. Each case writes a model's weights with such names and expects the
+// same bits back.
 #include <array>
 #include <functional>
 
@@ -29,7 +29,7 @@ ModelConfig vit_with(const std::string& preset) {
   throw Error(preset);
 }
 
-// Replaces the beginnings of names, and in blocks what follows the number.
+// Replaces the beginnings of names; in blocks, those of the part after the number.
 NamedTensors in_other_names(const NamedTensors& tensors, const std::vector<NamePair>& beginnings,
                             const std::string& layer, const std::vector<NamePair>& in_blocks) {
   const auto replaced = [](std::string name, const std::vector<NamePair>& pairs) {
@@ -52,7 +52,7 @@ NamedTensors in_other_names(const NamedTensors& tensors, const std::vector<NameP
   return result;
 }
 
-// Cuts the tensors whose names contain `whole` into rows, one part for each of the names.
+// Splits tensors whose names contain `whole` into equal row blocks, one for each name in `parts`.
 NamedTensors with_parts(const NamedTensors& tensors, const std::string& whole,
                         const std::vector<std::string>& parts) {
   NamedTensors result;
@@ -84,7 +84,7 @@ std::string joined(const std::vector<std::string>& notes) {
   return all;
 }
 
-// The notes of loading `tensors`, which must give `source`'s bits.
+// Returns the notes of loading `tensors`, which must give the bits of `source`.
 std::string notes_of_loading(Classifier& source, const NamedTensors& tensors) {
   Classifier target(source.config(), 2);
   const std::string notes = joined(load_adapted(target, tensors, "file"));
@@ -110,7 +110,7 @@ void expect_text(const std::string& text, std::initializer_list<std::string> par
 
 Tensor zeros(const Shape& shape) { return Tensor::zeros(shape, DType::kFloat32); }
 
-// A model whose every parameter has values of its own.
+// A model whose parameters all have different values.
 struct DistinctModel : Classifier {
   explicit DistinctModel(const ModelConfig& c) : Classifier(c, 1) { test::perturb(parameters()); }
 };
@@ -131,7 +131,7 @@ TEST(ForeignNames, OfWrappersLoseTheirPrefix) {
 
 TEST(ForeignNames, OfEveryFamilyLoseTheirPrefix) {
   ModelConfig levit = test::tiny_levit(), t2t = test::tiny_t2t();
-  for (ModelConfig* c : {&levit, &t2t}) c->init_image_size = c->image_size;  // no file tells it
+  for (ModelConfig* c : {&levit, &t2t}) c->init_image_size = c->image_size;  // not in the file
   for (const ModelConfig& c : {levit, t2t, test::tiny_resnet(), test::tiny_regnet()}) {
     DistinctModel model(c);
     NamedTensors tensors = with_prefix("module.", copies_of(model));
@@ -167,7 +167,7 @@ TEST(ForeignNames, OfATeacherAndAStudentAreTheTeachers) {
               {"took the prefix 'teacher.backbone.'", cat(others, " others are not used (")});
 }
 
-// Names that fit keep what looks like a prefix.
+// If all names fit, a name that looks like a prefix stays.
 TEST(ForeignNames, ThatFitAreLeftAlone) {
   const ModelConfig c = test::deit_vit();
   DistinctModel vit(c);
@@ -191,7 +191,7 @@ TEST(ForeignNames, OfChunksCountBlocksThrough) {
   c.depth = 4;
   DistinctModel vit(c);
   NamedTensors tensors = copies_of(vit);
-  for (auto& [name, tensor] : tensors) {  // two blocks to a chunk: blocks.1.2, blocks.1.3
+  for (auto& [name, tensor] : tensors) {  // two blocks per chunk: blocks.1.2, blocks.1.3
     if (!name.starts_with("blocks.")) continue;
     const int block = name[7] - '0';
     name.insert(7, cat(block / 2, "."));
@@ -244,7 +244,7 @@ const std::vector<std::string> kHubQkv = {"attention.attention.query.", "attenti
 const std::vector<std::string> kHubQkvInMemory = {"attention.q_proj.", "attention.k_proj.",
                                                   "attention.v_proj."};
 
-// The heads stand beside the model's prefix.
+// The heads do not have the model's prefix.
 NamedTensors with_hub_prefix(const std::string& prefix, NamedTensors tensors,
                              const std::vector<NamePair>& heads) {
   for (auto& [name, tensor] : tensors) {
@@ -276,7 +276,7 @@ TEST(ForeignNames, OfTransformersVit) {
   }
 }
 
-// As the modules are called since transformers 5, where state_dict() was saved.
+// Module names since transformers 5, as in the result of state_dict().
 TEST(ForeignNames, OfTransformersInMemory) {
   DistinctModel vit(test::deit_vit());
   const std::vector<NamePair> block = {{"norm1.", "layernorm_before."},
@@ -320,7 +320,7 @@ TEST(ForeignNames, OfTransformersGiant) {
   const NamedTensors saved = with_parts(
       in_other_names(copies_of(vit), kHubNames, "encoder.layer.", block), "attn.qkv.", kHubQkv);
   notes_of_loading(vit, with_hub_prefix("dinov2.", saved, heads));
-  // In memory the two halves of the first layer are apart.
+  // In memory the two halves of the first layer are separate.
   NamedTensors memory = with_parts(saved, "mlp.weights_in.", {"mlp.gate_proj.", "mlp.up_proj."});
   for (auto& [name, tensor] : memory) {
     const std::size_t at = name.find("weights_out");
@@ -376,7 +376,7 @@ TEST(ForeignNames, OfTorchvision) {
   }
 }
 
-// Resizing, another head and other adaptations come after the names.
+// Resizing, a new head and other adaptations follow the renaming.
 TEST(ForeignNames, AreAdaptedAsOthersAre) {
   ModelConfig small = test::deit_vit(), large = small;
   large.image_size = 25;

@@ -1,4 +1,4 @@
-// Weights of LayerNorm models into models of other normalizers.
+// Loading the weights of LayerNorm models into models with other normalizers.
 #include "models/norm_transfer.h"
 
 #include "dtn/models/weights.h"
@@ -22,7 +22,7 @@ ModelConfig with_norm(const std::string& type) {
   return c;
 }
 
-// The tensors of a norm model under a layer norm's names, to be compared with the model's.
+// Finds a tensor by name; undefined if there is none.
 Tensor find(const NamedTensors& tensors, const std::string& name) {
   for (const auto& [key, tensor] : tensors) {
     if (key == name) return tensor;
@@ -78,7 +78,7 @@ TEST(NormTransfer, LeavesLambdasWhereInitLambdaPutsThem) {
   load_adapted(model, copies(source), "file");
   const Tensor logits = model.parameters().find("blocks.0.norm1.var_norm_weight")->variable.value();
   EXPECT_NEAR(test::element(logits, 0), std::log(99), 1e-5);
-  // A file that has lambdas wins.
+  // Lambdas in the file take precedence.
   EXPECT_TRUE(load_adapted(model, copies(other), "file").empty());
   EXPECT_EQ(test::element(logits, 0), 0);
 }
@@ -92,7 +92,7 @@ std::string error_of(Classifier& model, const NamedTensors& tensors) {
   return "";
 }
 
-// A file with some of a normalizer's tensors is one that lost the others.
+// A file with only some of a normalizer's tensors is damaged.
 TEST(NormTransfer, IsNoExcuseForDamagedFiles) {
   Classifier source(with_norm("dtn"), 1), model(with_norm("dtn"), 2);
   NamedTensors file = copies(source);
@@ -107,7 +107,8 @@ TEST(NormTransfer, IsNoExcuseForDamagedFiles) {
       << "nor is DTN LayerNorm";
 }
 
-// The class token first, and DTN among the other tokens: near lambda 1 the model is what it was.
+// The class token comes first, and DTN normalizes the other tokens: near lambda 1 the model
+// computes the same function.
 TEST(NormTransfer, KeepsTheFunctionNearLambdaOne) {
   ModelConfig ln = test::deit_vit(), dtn = ln;
   dtn.norm.type = "dtn";

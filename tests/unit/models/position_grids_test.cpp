@@ -1,5 +1,5 @@
-// Position tables of files on other grids: values against resampling written out here, densely and
-// in float64, and where the grid of a file is known from.
+// Position tables of files with other grids: values against a dense float64 resampling, and the
+// sources of a file's grid size.
 #include <unistd.h>
 
 #include <cmath>
@@ -41,7 +41,7 @@ std::string error_of(const std::function<void()>& f) {
   return "";
 }
 
-// A dense matrix [to, from] of weights, in rows.
+// A dense matrix of weights; [to, from].
 struct Matrix {
   std::int64_t to, from;
   Doubles values;
@@ -60,8 +60,7 @@ double linear(double x) { return std::max(0.0, 1 - std::abs(x)); }
 
 using Kernel = double (*)(double);
 
-// torch.nn.functional.interpolate(align_corners=False) along one side; what lies outside repeats
-// the border.
+// torch.nn.functional.interpolate(align_corners=False) along one axis, with repeated border values.
 Matrix side_matrix(std::int64_t from, std::int64_t to, Kernel kernel) {
   Matrix m{to, from, Doubles(static_cast<std::size_t>(to * from), 0.0)};
   for (std::int64_t i = 0; i < to; ++i) {
@@ -76,7 +75,7 @@ Matrix side_matrix(std::int64_t from, std::int64_t to, Kernel kernel) {
   return m;
 }
 
-// The Kronecker product: of tokens in raster order.
+// The Kronecker product, for tokens in raster order.
 Matrix grid_matrix(ImageSize from, ImageSize to, Kernel kernel) {
   const Matrix y = side_matrix(from.height, to.height, kernel);
   const Matrix x = side_matrix(from.width, to.width, kernel);
@@ -89,7 +88,7 @@ Matrix grid_matrix(ImageSize from, ImageSize to, Kernel kernel) {
   return m;
 }
 
-// m [to, from] times table [from, C], whose rows begin behind `prefix` others, which stay.
+// m [to, from] times table [from, C]. The first `prefix` rows of the table are copied.
 Doubles product(const Matrix& m, const Doubles& table, std::int64_t channels,
                 std::int64_t prefix = 0) {
   Doubles out(table.begin(), table.begin() + prefix * channels);
@@ -123,7 +122,7 @@ ModelConfig sized(ModelConfig c, ImageSize size) {
 
 struct GridCase {
   ImageSize from, to;  // in tokens
-  bool told;           // the file says its size
+  bool told;           // the caller passes the file's image size
 };
 
 void PrintTo(const GridCase& c, std::ostream* out) { *out << c.from << " to " << c.to; }
@@ -134,8 +133,8 @@ ImageSize pixels(ImageSize tokens, int patch) {
 
 TEST(PositionGrids, OfVisionTransformersAreResampledFromTheTrueGrid) {
   for (const GridCase& c : {GridCase{{2, 8}, {4, 16}, true},  // a square number, but no square
-                            {{4, 4}, {2, 8}, true},           // as many tokens
-                            {{4, 4}, {2, 8}, false},          // a square for want of better
+                            {{4, 4}, {2, 8}, true},           // same number of tokens
+                            {{4, 4}, {2, 8}, false},          // unknown: taken for a square
                             {{2, 8}, {8, 2}, true},
                             {{3, 5}, {6, 10}, true},
                             {{4, 6}, {2, 3}, true}}) {
@@ -163,7 +162,7 @@ TEST(PositionGrids, OfPvtAreResampledOnTheTrueGridOfEachStage) {
     ModelConfig c = test::tiny_pvt();
     c.pos_resize = rule;
     Classifier source(sized(c, {16, 64}), 1);  // 4 x 16 and 2 x 8 tokens
-    Classifier target(sized(c, {32, 32}), 2);  // 8 x 8 and 4 x 4, as many
+    Classifier target(sized(c, {32, 32}), 2);  // 8 x 8 and 4 x 4, the same numbers
     for (const char* name : {"pos_embed1", "pos_embed2"}) randomize(source, name);
     const auto notes =
         load_adapted(target, copies(source), "file", {.image_size = ImageSize{16, 64}});
@@ -199,7 +198,7 @@ TEST(PositionGrids, OfT2tAreTheFormulaOfTheNewGrid) {
   }
 }
 
-// A file that does not say its size and has what the formula gives needs no change.
+// Without a known size, a table equal to the formula's needs no change.
 TEST(PositionGrids, OfT2tMayBeOfAnyGridIfTheyAreTheFormula) {
   Classifier source(test::tiny_t2t(), 1), target(test::tiny_t2t(), 2);
   EXPECT_TRUE(load_adapted(target, copies(source), "file").empty());
@@ -208,8 +207,9 @@ TEST(PositionGrids, OfT2tMayBeOfAnyGridIfTheyAreTheFormula) {
                   "model.init_image_size");
 }
 
-// Rows 0, 1, w - 1 and 2 w - 3 of head 0 of what timm 1.0.31's resize_rel_pos_bias_table makes of
-// entry (y, x, h) = (7 y + 3 x + 5 h mod 11) / 8, and the sums of both heads.
+// Expected tables of timm 1.0.31's resize_rel_pos_bias_table for windows of w x w: rows 0, 1, w - 1
+// and 2 w - 3 of head 0. The test also compares the sums of both heads. Entries of the source:
+//     (y, x, h) = ((7 y + 3 x + 5 h) mod 11) / 8
 const Doubles k4To7 = {
     0.000000, 0.000000, 0.125000, 0.291666, 0.500000, 0.750000, 1.125000, 0.125000, 0.375000,
     0.583334, 0.750001, 0.875000, 0.875000, 0.000000, 0.000000, 0.125000, 0.291666, 0.500000,
@@ -241,7 +241,7 @@ TEST(PositionGrids, OfSwinAreInterpolatedAsTimmDoes) {
         for (int h = 0; h < 2; ++h) *entry++ = static_cast<float>((7 * y + 3 * x + 5 * h) % 11) / 8;
       }
     }
-    // The table alone tells its window.
+    // The window size follows from the table alone.
     const auto notes = load_adapted(target, copies(source), "file");
     ASSERT_EQ(notes.size(), 1u);
     expect_contains(notes[0], cat("relative_position_bias_table and 3 more like it: interpolated "
@@ -318,7 +318,7 @@ TEST(PositionGrids, OfFreeDtnAreResampledAlongBothAxes) {
   }
 }
 
-// With pooled statistics the table is over cells; the file's own pool counts.
+// With pooled statistics the table covers cells, by the pool size of the file.
 TEST(PositionGrids, OfFreeDtnCountPooledCells) {
   ModelConfig c = test::mean_vit();
   const auto options = [](std::int64_t pool) -> std::vector<NormOption> {
@@ -347,7 +347,7 @@ TEST(PositionGrids, OfTheSameGridStayAsTheyAre) {
   }
 }
 
-// A row ahead of a known grid is the class token's, whatever number of rows is a square.
+// The row before a known grid is the class token's, even if the total is a square number.
 TEST(PositionGrids, TellTheClassTokensRow) {
   Classifier source(sized(test::deit_vit(), {15, 25}), 1);  // 1 + 15 rows, a square number
   randomize(source, "pos_embed");
@@ -378,7 +378,7 @@ class FilesOfGrids : public testing::Test {
  protected:
   ~FilesOfGrids() override { std::filesystem::remove(file_); }
 
-  // A model of 3 x 5 patches, saved with a config that says so, or without.
+  // Saves a model of 3 x 5 patches, with or without a config that gives this size.
   void save(bool with_config, ImageSize init = {}) {
     StringMap metadata;
     if (with_config) {
@@ -387,7 +387,7 @@ class FilesOfGrids : public testing::Test {
     }
     write_safetensors(file_, named_values(source_.parameters()), metadata);
   }
-  // A model of 6 x 10 patches that starts from the file.
+  // Loads the file into a model of 6 x 10 patches.
   std::vector<std::string> load(std::optional<ImageSize> init) {
     ModelConfig c = sized(test::deit_vit(), {30, 50});
     c.init_image_size = init;
@@ -424,7 +424,7 @@ TEST_F(FilesOfGrids, AskForInitImageSizeWhereNobodyKnows) {
   expect_contains(error, "set model.init_image_size: [H, W]");
 }
 
-// Also a table that would fit as it is.
+// The same holds for a table whose size would fit without a change.
 TEST_F(FilesOfGrids, AreNotTakenForTheModelsOwn) {
   save(false);
   Classifier target(sized(test::deit_vit(), {25, 15}), 2);
@@ -436,7 +436,7 @@ TEST_F(FilesOfGrids, KnowBetterThanInitImageSize) {
   const auto notes = load(ImageSize{25, 15});
   ASSERT_EQ(notes.size(), 3u);
   expect_contains(notes[0], "model.init_image_size 25 x 15 is not used: the config in the file");
-  // The key is the model's own, of the weights that its training started from.
+  // The key in the file belongs to the weights that its training started from.
   save(true, {25, 25});
   EXPECT_EQ(load(ImageSize{25, 25}).size(), 2u);
 }
@@ -450,7 +450,7 @@ TEST_F(FilesOfGrids, MustHaveAsManyPositionsAsTheirImageSizeSays) {
                     load(ImageSize{15, 26});
                   }),
                   "model.init_image_size 15 x 26 makes no model");
-  // A config in the file that its tensors contradict; the key is the way out.
+  // The config in the file contradicts its tensors; model.init_image_size overrides it.
   write_safetensors(file_, named_values(source_.parameters()),
                     {{"config", "model: {preset: vit_t, image_size: 25, patch_size: 5}"}});
   error = error_of<DataError>([&] { load({}); });

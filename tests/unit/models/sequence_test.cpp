@@ -1,5 +1,4 @@
-// Models of sequences: names and numbers of parameters, how they start, and that pads change
-// nothing.
+// Sequence models: names and numbers of parameters, initialization, and independence of pads.
 #include "dtn/models/sequence.h"
 
 #include <cmath>
@@ -85,7 +84,7 @@ TEST(SequenceModel, StartsAsTheLongRangeArenaDoes) {
 
 const std::vector<std::int64_t> kLengths{61, 7, 30};
 
-// Random words, and `behind` beyond the ends.
+// Random words, with `behind` after the end of each sample.
 Fields some_words(std::int64_t room, std::int64_t behind) {
   Tensor tokens = Tensor::empty({3, room}, DType::kInt64);
   for (std::int64_t b = 0; b < 3; ++b) {
@@ -154,13 +153,13 @@ INSTANTIATE_TEST_SUITE_P(Presets, SequenceModels,
                          testing::Values("listops_dense", "listops_bigbird", "listops_reformer"),
                          [](const auto& each) { return std::string(each.param); });
 
-// Dense attention goes no further than the longest sample of a batch.
+// Dense attention stops at the longest sample of a batch.
 TEST(SequenceModel, DropsTheSameElementsHoweverFarItIsPadded) {
   Classifier model(tiny("listops_dense"), 3);
   Context ctx;
   ctx.mode.training = true;
   const Tensor all = model.forward(ctx, some_words(70, 0)).value();
-  // The longest sample away, all others go less far.
+  // Without the longest sample, attention stops earlier for the others.
   Fields two = some_words(70, 0);
   Fields fewer{{"tokens", two.at("tokens").slice(1, 3)},
                {lengths_of("tokens"), Tensor::from<std::int64_t>({7, 30}, {2})}};

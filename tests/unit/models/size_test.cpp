@@ -27,13 +27,13 @@ TEST(ModelSize, ParametersAreExact) {
     EXPECT_EQ(complexity_of(preset(want.name, "ln")).parameters, want.ln) << want.name;
     EXPECT_EQ(complexity_of(preset(want.name, "dtn")).parameters, want.dtn) << want.name;
   }
-  // DeiT's, as timm counts them.
+  // DeiT's, as counted by timm.
   EXPECT_EQ(complexity_of(preset("deit_tiny", "ln")).parameters, 5717416);
   EXPECT_EQ(complexity_of(preset("deit_small", "ln")).parameters, 22050664);
   EXPECT_EQ(complexity_of(preset("deit_base", "ln")).parameters, 86567656);
 }
 
-// As timm counts them; the first two without a head.
+// As counted by timm; the first two without a head.
 TEST(ModelSize, PublicModelsHaveTimmsParameters) {
   const auto parameters = [](const char* name, int classes) {
     ModelConfig c = model_preset(name);
@@ -83,7 +83,7 @@ TEST(ModelSize, MultiplyAddsAreThoseOfTable1) {
   }
 }
 
-// Multiply-adds of a vision transformer by formula, every block whole.
+// Multiply-adds of a vision transformer by formula, with all blocks computed completely.
 double by_formula(const ModelConfig& c) {
   const double channels = c.embed_dim, patches = c.num_patches();
   const double both_layers = (c.mlp == MlpKind::kSwigluPacked ? 1.5 : 2) * c.mlp_dim();
@@ -119,8 +119,8 @@ TEST(ModelSize, CountingGivesTheFormula) {
   }
 }
 
-// What operations keep on the meta device they keep on the processor: each tensor up to 63 bytes
-// more, to end where a cache line does.
+// Operations keep the same tensors on the meta device and on the CPU. There each tensor ends at a
+// cache line, so it has up to 63 bytes more.
 TEST(ModelSize, BytesAreThoseThatARealPassKeeps) {
   for (const char* type : {"dtn", "ln", "bn", "in", "gn", "rms", "sn", "power", "scale"}) {
     for (const DType compute : {DType::kFloat32, DType::kBFloat16}) {
@@ -141,7 +141,7 @@ TEST(ModelSize, BytesAreThoseThatARealPassKeeps) {
         const Variable logits = model.forward(ctx, images);
         return static_cast<double>(allocator_stats().bytes_in_use - before);
       };
-      // The first time a thread has a share of the work it keeps scratch memory for itself.
+      // A thread allocates scratch memory on its first share of the work, and keeps it.
       const auto least_kept = [&](std::int64_t samples) {
         return std::min({kept(samples), kept(samples), kept(samples), kept(samples)});
       };
@@ -165,7 +165,7 @@ TEST(ModelSize, EveryNormalizerIsCounted) {
   }
 }
 
-// Two statistics, two passes of 14 each, instead of one product with 196 columns: 56 for 196.
+// Two statistics in two passes of 14 terms each are 56 terms, instead of 196 for the full product.
 TEST(ModelSize, SeparableStatisticsCostWhatTheyDo) {
   Complexity ln = complexity_of(preset("vit_s_star", "ln"));
   Complexity dtn = complexity_of(preset("vit_s_star", "dtn"));
@@ -175,8 +175,8 @@ TEST(ModelSize, SeparableStatisticsCostWhatTheyDo) {
   EXPECT_GT(dtn.activation_bytes_fp32, dtn.activation_bytes_bf16);
 }
 
-// Of the last block the class token alone needs a query, the projection and the MLP, and only where
-// the norm before the MLP can do without the others.
+// In the last block only the class token needs a query, the projection and the MLP, provided that
+// the norm before the MLP does not need the other tokens.
 TEST(ModelSize, TheLastBlockIsComputedForItsClassToken) {
   const Complexity c = complexity_of(preset("vit_s_star", "dtn"));
   EXPECT_DOUBLE_EQ(c.multiply_adds - c.computed_multiply_adds,

@@ -1,4 +1,4 @@
-// Parameters and multiply-adds of models of several stages at 224 x 224, exactly.
+// Exact parameters and multiply-adds of models with several stages at 224 x 224.
 #include "dtn/models/complexity.h"
 #include "tiny_stages.h"
 
@@ -10,7 +10,7 @@ struct Size {
   std::int64_t parameters, parameters_dtn, multiply_adds, by_paper, real;
 };
 
-// PVT and PVTv2 with the heads of the code released with the DTN paper.
+// PVT and PVTv2 have the heads of the code released with the DTN paper.
 constexpr Size kSizes[] = {
     {"pvt_tiny", 13229288, 13229600, 1932911616, 2011587584, 1955390464},
     {"pvt_small", 24485864, 24486560, 3815701504, 4017308672, 3873303552},
@@ -49,7 +49,7 @@ TEST(StageSizes, WithDtnAreExact) {
   }
 }
 
-// The heads of PVT's own release: LayerNorms do not care, and DTN has fewer of them.
+// The heads of PVT's own release are fewer. They change the parameters of DTN only.
 TEST(StageSizes, WithFewerHeadsAreExact) {
   struct Count {
     const char* preset;
@@ -62,7 +62,7 @@ TEST(StageSizes, WithFewerHeadsAreExact) {
   }
 }
 
-// Every normalizer leaves the products of the model as they are.
+// No normalizer changes the matrix products of the model.
 TEST(StageSizes, EveryNormalizerIsCounted) {
   for (const char* preset : {"pvt_tiny", "pvt_v2_b3", "swin_t"}) {
     const double plain = complexity_of(with_norm(preset, "ln")).multiply_adds;
@@ -74,7 +74,7 @@ TEST(StageSizes, EveryNormalizerIsCounted) {
   }
 }
 
-// Of the last block of PVT the class token alone needs a query, the projection and the MLP.
+// In the last block of PVT only the class token needs a query, the projection and the MLP.
 TEST(StageSizes, TheLastBlockOfPvtIsComputedForItsClassToken) {
   const Complexity c = complexity_of(with_norm("pvt_tiny", "dtn"));
   EXPECT_EQ(c.multiply_adds - c.computed_multiply_adds,

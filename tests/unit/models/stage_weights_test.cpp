@@ -1,4 +1,4 @@
-// Weights of models of several stages: of timm's layout, of other resolutions.
+// Weights of models with several stages: timm's layout, and other resolutions.
 #include <array>
 #include <functional>
 
@@ -35,7 +35,7 @@ Tensor weight_of(Classifier& model, const std::string& name) {
   return model.parameters().find(name)->variable.value();
 }
 
-// How names begin here and in timm, and how a name inside goes on.
+// The beginning of names here and in timm, or a part inside of names.
 struct Renaming {
   std::string ours, theirs;
 };
@@ -99,7 +99,7 @@ TEST(StageWeights, OfSwinInTimmsLaterLayout) {
   expect_same(a, b);
 }
 
-// The release saves what it computes, too.
+// The release also saves computed tensors.
 TEST(StageWeights, OfSwinsReleaseHaveMoreInThem) {
   const ModelConfig c = test::tiny_swin();
   Classifier a(c, 1), b(c, 2);
@@ -114,8 +114,8 @@ TEST(StageWeights, OfSwinsReleaseHaveMoreInThem) {
   expect_mentions(error_of([&] { load_adapted(b, release, "file"); }), {"attn.mask", "no place"});
 }
 
-// torch.nn.functional.interpolate(mode="bilinear", align_corners=False) of 10 y + x on a 3 x 3
-// grid, to 6 x 2.
+// torch.nn.functional.interpolate(mode="bilinear", align_corners=False) of 10 y + x from a 3 x 3
+// grid to 6 x 2.
 TEST(StageWeights, OfPvtHavePositionsResizedOnTheGridOfEachStage) {
   ModelConfig c = test::tiny_pvt();
   c.image_size = 24;  // 6 x 6 and 3 x 3

@@ -1,4 +1,4 @@
-// How models of several stages are built: names, starts, decay, normalizers, and what is refused.
+// Models with several stages: names, initialization, weight decay, normalizers and errors.
 #include <set>
 
 #include "tiny_stages.h"
@@ -117,7 +117,7 @@ TEST(Swin, StartsAndDecaysAsReleased) {
                 "layers.0.downsample.norm.weight", "layers.0.blocks.0.attn.qkv.bias"});
 }
 
-// A stage of its own grid and width each.
+// Each stage has its grid and width.
 TEST(Stages, GiveFeaturesOfEach) {
   for (const ModelConfig& c : test::staged_models()) {
     SCOPED_TRACE(c.preset);
@@ -136,7 +136,7 @@ TEST(Stages, GiveFeaturesOfEach) {
   }
 }
 
-// What is left out of the last block of PVT changes nothing.
+// The computations skipped in the last block of PVT change nothing.
 TEST(Stages, PoolTheClassTokenAlike) {
   const ModelConfig c = test::tiny_pvt("dtn");
   Classifier model(c, 1, DType::kFloat64);
@@ -149,7 +149,7 @@ TEST(Stages, PoolTheClassTokenAlike) {
   EXPECT_LE(test::max_abs_difference(part, whole), 1e-12 * test::max_abs(whole));
 }
 
-// Finite, and with a gradient for every parameter of a norm.
+// Results are finite, and every parameter of a norm gets a gradient.
 TEST(Stages, TakeEveryNormalizer) {
   for (ModelConfig c : {test::tiny_pvt(), test::tiny_pvt_v2(), test::tiny_swin()}) {
     for (const NormRow& row : norm_registry()) {
@@ -174,11 +174,11 @@ TEST(Stages, TakeEveryNormalizer) {
   }
 }
 
-// DTN keeps 1e-5, whatever the LayerNorms of the model have; others have what they replace.
+// DTN uses 1e-5, whatever eps the model's LayerNorms have; other norms use the LayerNorms' eps.
 TEST(Stages, GiveNormsTheirEps) {
   const auto logits_of = [](const char* norm, std::optional<double> eps) {
     ModelConfig c = test::tiny_pvt(norm);
-    c.eps = 0.5;  // so that it shows
+    c.eps = 0.5;  // large, so that it has an effect
     c.norm.eps = eps;
     Classifier model(c, 1);
     test::perturb(model.parameters());

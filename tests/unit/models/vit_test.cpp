@@ -26,7 +26,7 @@ TEST(VisionTransformer, NamesItsParametersAsTimmDoes) {
   EXPECT_EQ(shape(paper, "blocks.2.mlp.fc2.weight"), Shape({20, 40}));
   EXPECT_EQ(shape(paper, "norm.weight"), Shape({20}));
   EXPECT_EQ(shape(paper, "head.weight"), Shape({7, 20}));
-  // The class token is there from block 2 on, where the norm is LayerNorm.
+  // The class token joins at block 2, and from there the norm is LayerNorm.
   EXPECT_EQ(paper.parameters().find("blocks.2.norm1.pos_proj.weight"), nullptr);
   EXPECT_EQ(paper.parameters().find("blocks.2.attn.qkv.bias"), nullptr);
   EXPECT_EQ(mean.parameters().find("cls_token"), nullptr);
@@ -78,7 +78,8 @@ TEST(VisionTransformer, DecaysMatricesOnly) {
   }
 }
 
-// Blocks of the grid have the weights, those with the class token have none. They start as DTN's.
+// Blocks of the grid have position weights, initialized as DTN's. Blocks with the class token have
+// none.
 TEST(VisionTransformer, HasPositionsInTheAttentionOfTheGrid) {
   Classifier model(test::biased_vit(), 0);
   const Parameter* p = model.parameters().find("blocks.1.attn.pos_proj.weight");
@@ -88,7 +89,7 @@ TEST(VisionTransformer, HasPositionsInTheAttentionOfTheGrid) {
   test::Doubles start = test::doubles(p->variable.value());
   const test::Doubles eq7 = {-1, -1, -1, -1, 1, -1, 1, -1, -1, 1, 1, -1};
   EXPECT_EQ(test::Doubles(start.begin(), start.begin() + 12), eq7);
-  EXPECT_LT(std::abs(start[12]), 0.1);  // the head that is left over
+  EXPECT_LT(std::abs(start[12]), 0.1);  // the leftover head
   EXPECT_NE(start[12], 0);
   ModelConfig mean = test::mean_vit();
   mean.mhsa_position = true;
@@ -163,7 +164,7 @@ TEST(VisionTransformer, DistilledFeaturesAreTheMeanOfBothTokens) {
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], (a[i] + b[i]) / 2, 1e-12);
 }
 
-// Of one rate in all blocks, the first drops as well.
+// With the same rate in all blocks, the first block drops too.
 TEST(VisionTransformer, DropPathIsLinearOrConstant) {
   ModelConfig c = test::deit_vit();
   c.drop_path = 0.5;
@@ -171,7 +172,7 @@ TEST(VisionTransformer, DropPathIsLinearOrConstant) {
   const auto dropped = [&](bool first) {
     Classifier model(c, 0, DType::kFloat64);
     test::perturb(model.parameters());
-    // Without branches of the other block.
+    // Zeroes the branches of the other block.
     for (Parameter& p : model.parameters().parameters()) {
       const bool branch = p.name.starts_with(first ? "blocks.1." : "blocks.0.");
       Tensor value = p.variable.value();
@@ -215,7 +216,7 @@ TEST(VisionTransformer, EvaluatesEachImageByItself) {
   }
 }
 
-// With class_token_at 2 of 3 blocks, the class token meets the patches in the last attention alone.
+// With class_token_at 2 of 3 blocks, the class token meets the patches in the last attention only.
 TEST(VisionTransformer, ClassTokenJoinsWhereTold) {
   ModelConfig c = test::paper_vit();
   Classifier model(c, 0, DType::kFloat64);
@@ -234,8 +235,8 @@ TEST(VisionTransformer, ClassTokenJoinsWhereTold) {
   EXPECT_LE(difference(), 1e-13);
 }
 
-// The order of patches matters only through
-// positions: swapping two patches and their positions leaves the class logits alone.
+// The order of the patches matters only through the positions: swapping two patches and their
+// positions does not change the logits.
 TEST(VisionTransformer, SeesPatchOrderThroughPositionsAlone) {
   ModelConfig c = test::deit_vit();
   Classifier model(c, 0, DType::kFloat64);

@@ -46,7 +46,7 @@ ModelConfig of_size(ModelConfig c, int image_size) {
   return c;
 }
 
-// The table of an n x n grid that the expected values below were computed from.
+// The source table, on an n x n grid, of the expected values below.
 double entry(std::int64_t y, std::int64_t x, std::int64_t c) {
   return static_cast<double>((7 * y + 3 * x + 5 * (c % 2)) % 11) / 8;
 }
@@ -61,8 +61,8 @@ void fill_grid(float* rows, std::int64_t n, std::int64_t channels) {
   }
 }
 
-// torch.nn.functional.interpolate(mode="bicubic", align_corners=False) of that table, channels 0
-// and 1, in float64.
+// torch.nn.functional.interpolate(mode="bicubic", align_corners=False) of this table in float64;
+// channels 0 and 1.
 const std::vector<double> k3To5 = {
     -0.12,  0.637,    0.024996, 0.900004, 0.291,  1.048,  0.628284, 0.382216, 0.846672, -0.192672,
     0.3395, 0.322496, 0.53954,  0.5855,   0.7505, 0.842,  0.61991,  0.59063,  0.46828,  0.330716,
@@ -114,7 +114,7 @@ TEST(Weights, GoToAFileAndBack) {
 
 TEST(Weights, ConvertFromAnyFloatingType) {
   Classifier a(test::deit_vit(), 1), b(test::deit_vit(), 2);
-  test::perturb(a.parameters());  // values that bfloat16 holds
+  test::perturb(a.parameters());  // values exact in bfloat16
   NamedTensors tensors = copies(a);
   tensor_of(tensors, "head.weight") = test::as(tensor_of(tensors, "head.weight"), DType::kBFloat16);
   tensor_of(tensors, "pos_embed") = test::as(tensor_of(tensors, "pos_embed"), DType::kFloat64);
@@ -140,7 +140,7 @@ TEST(Weights, NameWhatIsMissingExtraOrMisshapen) {
   NamedTensors misshapen = copies(model);
   tensor_of(misshapen, "norm.bias") = Tensor::zeros({21}, DType::kFloat32);
   load_both(misshapen, {"some.file", "norm.bias", "[21]", "[20]"});
-  // Same number of elements, other shape.
+  // Same number of elements, but another shape.
   NamedTensors transposed = copies(model);
   tensor_of(transposed, "blocks.0.mlp.fc1.weight") = Tensor::zeros({20, 40}, DType::kFloat32);
   load_both(transposed, {"blocks.0.mlp.fc1.weight"});
@@ -205,7 +205,7 @@ TEST(AdaptedWeights, OfEveryOptionGoToAFileAndBack) {
   }
 }
 
-// All rows of the prefix stay, though 1 + 2 of them and the grid might be a class token and more.
+// All rows of the prefix stay, although 2 of its 3 rows and the grid could be a larger grid.
 TEST(AdaptedWeights, KeepThePositionsOfThePrefix) {
   const ModelConfig small = public_vit("all"), large = of_size(small, 20);
   Classifier source(small, 1), target(large, 2);
@@ -217,7 +217,7 @@ TEST(AdaptedWeights, KeepThePositionsOfThePrefix) {
   EXPECT_TRUE(test::same_bits(from.slice(0, 3), to.slice(0, 3)));
 }
 
-// A class token with a position is another class token without one.
+// A class token with a position equals another class token without one.
 TEST(AdaptedWeights, AddTheClassTokensPositionToIt) {
   ModelConfig with = public_vit("deit3"), without = with;
   with.pos_embed = PosEmbed::kAll;
@@ -247,7 +247,7 @@ TEST(AdaptedWeights, TakeNoHeadWhereOneSideHasNone) {
   notes = load_adapted(headless, copies(headed), "file");
   ASSERT_EQ(notes.size(), 2u);
   expect_mentions(notes[0] + notes[1], {"head.weight", "head.bias", "num_classes is 0"});
-  // Half a head is damage.
+  // A file with half of a head is damaged.
   NamedTensors half = copies(fresh);
   std::erase_if(half, [](const auto& t) { return t.first == "head.bias"; });
   expect_mentions(error_of([&] { load_adapted(headed, half, "file"); }), {"head.bias", "missing"});
@@ -279,7 +279,7 @@ TEST(AdaptedWeights, OfADistilledModelWantOne) {
   EXPECT_EQ(load_adapted(source, copies(headless), "file").size(), 4u);
 }
 
-// A file with parts of its tensors' names replaced.
+// The model's tensors, with parts of their names replaced.
 NamedTensors renamed(Classifier& model, const std::vector<std::array<std::string, 2>>& parts) {
   NamedTensors result = copies(model);
   for (auto& [name, tensor] : result) {
@@ -378,7 +378,7 @@ TEST(AdaptedWeights, LeaveAHeadOfAnotherSizeAlone) {
   }
   EXPECT_TRUE(test::same_bits(target.parameters().find("norm.weight")->variable.value(),
                               source.parameters().find("norm.weight")->variable.value()));
-  // A head for another width is an error, not another number of classes.
+  // A head for another width is an error, unlike another number of classes.
   NamedTensors narrow = copies(source);
   tensor_of(narrow, "head.weight") = Tensor::zeros({9, 10}, DType::kFloat32);
   expect_mentions(error_of([&] { load_adapted(target, narrow, "file"); }), {"head.weight"});
@@ -392,11 +392,11 @@ TEST(AdaptedWeights, SkipTheClassTokenForMeanPooling) {
   ASSERT_EQ(notes.size(), 2u);
   std::string all = notes[0] + notes[1];
   expect_mentions(all, {"cls_token", "pos_embed"});
-  // The patches' positions are taken as they are, without the class token's in front.
+  // The patches' positions are taken unchanged, without the class token's row in front.
   Tensor from = source.parameters().find("pos_embed")->variable.value();
   Tensor to = target.parameters().find("pos_embed")->variable.value();
   EXPECT_TRUE(test::same_bits(from.reshape({10, 20}).slice(1, 10), to.reshape({9, 20})));
-  // The other way round the class token is missing.
+  // In the other direction the class token is missing.
   Classifier wants_token(test::paper_vit(), 3), without(test::mean_vit(), 3);
   expect_mentions(error_of([&] { load_adapted(wants_token, copies(without), "file"); }), {"file"});
 }

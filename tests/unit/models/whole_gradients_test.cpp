@@ -1,4 +1,4 @@
-// Whatever a model is made of, each of its parameters tells once that its gradient is whole.
+// Every parameter reports its complete gradient once, in every variant of the model.
 #include "whole_gradients.h"
 
 #include "dtn/nn/normalizer.h"
@@ -47,7 +47,7 @@ TEST(WholeGradients, OfEveryNormalizer) {
   }
 }
 
-// As in an evaluation, nothing is counted where no tape listens.
+// Without a tape, as in evaluation, no uses are counted.
 TEST(WholeGradients, AreNothingToAForwardPassAlone) {
   Classifier model(paper_vit(), 1);
   WholeGradients gradients(model.parameters());
