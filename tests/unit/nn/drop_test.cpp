@@ -1,4 +1,4 @@
-// What is dropped follows from the path of the module, the pass, the step and the sample.
+// Dropout and DropPath: masks depend on the path of the module, the pass, the step and the sample.
 #include "dtn/nn/drop.h"
 
 #include <set>
@@ -23,7 +23,7 @@ Context training() {
 
 Tensor ones(const Shape& shape) { return Tensor::full(shape, DType::kFloat32, 1); }
 
-// A module that drops, and what it makes of ones.
+// A module that drops, and its result for ones.
 struct Dropper {
   const char* name;
   Tensor (*draw)(Context ctx, const char* path, double rate, std::int64_t samples);
@@ -61,7 +61,7 @@ TEST_P(Drops, TheSameForTheSamePathAndPass) {
   EXPECT_TRUE(same_bits(draw(training().of_pass(3).of_pass(1), "blocks.0.drop"), second));
 }
 
-// Two masks that are drawn independently agree as often as chance has it.
+// Two independent masks agree as often as expected by chance.
 TEST_P(Drops, IndependentlyForOtherPathsPassesStepsAndSeeds) {
   Context next_step = training(), other_seed = training();
   ++next_step.rng.step;
@@ -93,7 +93,7 @@ TEST_P(Drops, AsOftenAsTold) {
     SCOPED_TRACE(rate);
     const auto kept = static_cast<double>(static_cast<float>(1 / (1 - rate)));
     double dropped = 0, all = 0;
-    // How many of eight in a row.
+    // Number of zeros in groups of eight.
     std::vector<std::int64_t> counts(9);
     for (std::uint32_t pass = 0; pass < 4; ++pass) {
       const Doubles mask =
@@ -110,7 +110,7 @@ TEST_P(Drops, AsOftenAsTold) {
       }
     }
     EXPECT_NEAR(dropped, all * rate, 5 * std::sqrt(all * rate * (1 - rate)));
-    // Those that are expected fewer than five times are one kind, as Pearson's test wants it.
+    // Pearson's test needs an expected count of at least five, so smaller ones are merged.
     std::vector<std::int64_t> kinds{0};
     std::vector<double> expected{0};
     for (int zeros = 0; zeros <= 8; ++zeros) {
@@ -130,12 +130,12 @@ TEST_P(Drops, NothingUnlessTrainingOrAtRateZero) {
   Context ctx;
   for (const Tensor& kept :
        {draw(ctx, "blocks.0.drop"), GetParam().draw(training(), "blocks.0.drop", 0, 8)}) {
-    if (!kept.defined()) continue;  // a scale of 1
+    if (!kept.defined()) continue;  // null: a scale of 1
     for (double v : doubles(kept)) ASSERT_EQ(v, 1);
   }
 }
 
-// A later pass, too, draws for a sample by its place in the global batch.
+// In later passes too, the mask of a sample depends on its place in the global batch.
 TEST_P(Drops, TheSameHoweverTheBatchIsCutInEveryPass) {
   for (std::uint32_t pass : {0u, 1u, 5u}) {
     const Tensor whole = draw(training().of_pass(pass), "blocks.0.drop", 12);
@@ -168,7 +168,7 @@ TEST(Dropout, GoesBackThroughTheMaskOfItsPass) {
   EXPECT_FALSE(same_bits(b.grad(), of_a.value()));
 }
 
-// No two of the streams of a large model with many passes meet.
+// All streams of a large model with many passes are different.
 TEST(Streams, OfModulesAndPassesAreAllDifferent) {
   std::vector<std::string> paths = {"pos_drop"};
   for (int block = 0; block < 32; ++block) {

@@ -1,4 +1,4 @@
-// Modules without tests of their own elsewhere: convolutions and the gains of residual branches.
+// Modules without a separate test file: convolutions and the gains of residual branches.
 #include <numeric>
 
 #include "dtn/nn/block.h"
@@ -47,7 +47,7 @@ BlockOptions small_block() {
   return o;
 }
 
-// A block in float64, and a scalar: what it makes of some tokens times some cotangents.
+// A block in float64, with a scalar loss: the sum of its output times cotangents.
 struct BlockRun {
   ParameterStore store;
   Block block;

@@ -1,4 +1,4 @@
-// Layers with a normalizer at one end: in an evaluation BatchNorm goes into the weights.
+// Layers with a normalizer at one end. In evaluation BatchNorm is folded into the weights.
 #include "dtn/nn/norm_layers.h"
 
 #include "dtn/nn/squeeze_excitation.h"
@@ -16,7 +16,7 @@ NormConfig norm_of(const char* type) {
   return c;
 }
 
-// Parameters and statistics as training leaves them.
+// Sets parameters and statistics to values as after training.
 void settle(ParameterStore& store, DType dtype) {
   store.allocate(dtype);
   store.initialize(3);
@@ -39,7 +39,7 @@ Context context_of(DType dtype, bool training) {
   return ctx;
 }
 
-// forward() of a layer beside its reference, which keeps the normalizer apart.
+// Compares forward() of a layer with its reference, which applies the normalizer separately.
 template <class Make, class Run>
 void check_layer(Make make, Run run, const Shape& input) {
   for (const char* type : {"bn", "ln", "in"}) {
@@ -102,7 +102,7 @@ TEST(NormLayers, ALinearLayerTakesTheBatchNormAheadOfIt) {
   }
 }
 
-// What is saved are the parts, before and after.
+// Saved values are those of the separate parts, before and after folding.
 TEST(NormLayers, FoldingChangesNothingThatIsSaved) {
   ParameterStore store;
   const LinearNorm layer(Scope(store) / "c", Scope(store) / "bn", 6, {norm_of("bn"), {8, 1, 1e-5}});
@@ -136,7 +136,7 @@ TEST(NormLayers, StartAsTheyAreTold) {
   EXPECT_EQ(store.find("one.bn.weight")->decay, Decay::kNo);
 }
 
-// Factors by hand: one channel inside, weights of one.
+// Factors computed by hand, with one inner channel and weights of one.
 TEST(SqueezeExcitation, IsTheFormula) {
   ParameterStore store;
   const SqueezeExcitation layer(Scope(store), 2, 1);

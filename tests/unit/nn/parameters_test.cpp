@@ -23,7 +23,7 @@ TEST(ParameterStore, LaysOutWhatDecaysFirst) {
   add_some(store);
   store.allocate();
   store.initialize(5);
-  // Each parameter starts at a multiple of 128 elements.
+  // The offset of each parameter is a multiple of 128 elements.
   EXPECT_EQ(store.find("a.weight")->offset, 0);
   EXPECT_EQ(store.find("b.weight")->offset, 128);
   EXPECT_EQ(store.decay_end(), 256);
@@ -72,7 +72,7 @@ TEST(ParameterStore, GathersGradientsInItsFlatBuffer) {
   add_some(store);
   store.allocate();
   Parameter* p = store.find("a.bias");
-  // However a node sends it: into the buffer, or as a tensor of its own.
+  // A node adds into the buffer, or sends a separate tensor.
   p->variable.sink()->buffer({3}, DType::kFloat32, kCpu).data<float>()[1] += 2;
   p->variable.sink()->accumulate(Tensor::full({3}, DType::kFloat32, 1));
   test::Doubles got = test::doubles(store.gradients());
@@ -101,7 +101,7 @@ TEST(ParameterStore, KeepsBfloat16CopiesInStep) {
   expect_fresh();
 }
 
-// Behind the parameters, in the same memory as their values but without gradients.
+// Buffers follow the parameters in the same memory, but have no gradients.
 TEST(ParameterStore, HoldsBuffersBehindTheParameters) {
   ParameterStore store;
   add_some(store);
@@ -137,7 +137,7 @@ TEST(ParameterStore, MovesBuffersAtTheEndOfAStepThatCounts) {
   UpdateState state;
   b->next.copy_from(Tensor::full({5}, DType::kFloat32, 3));
   expect(0, 3);
-  store.settle_buffers(&state);  // a step that is left out
+  store.settle_buffers(&state);  // a skipped step
   expect(0, 0);
   b->next.copy_from(Tensor::full({5}, DType::kFloat32, 4));
   state.finite = 1;

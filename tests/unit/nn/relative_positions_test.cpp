@@ -1,4 +1,4 @@
-// The bias of attention for where the cells of a coarser map stand from the tokens of a grid.
+// Attention bias from the offsets between the tokens of a grid and the cells of a coarser map.
 #include "dtn/nn/relative_positions.h"
 
 #include "tensors.h"
@@ -18,7 +18,8 @@ TEST(LinePositions, HeadsLookAroundOffsetsInARow) {
 }
 
 TEST(OffsetsToCells, GoFromTokensToTheMiddlesOfCells) {
-  // Cells of 2 x 2: their middles are at 0.5 and 2.5; the fifth row and the last column are in none.
+  // Cells of 2 x 2 have their centers at 0.5 and 2.5. The fifth row and the last column are in no
+  // cell.
   const Tensor offsets = offsets_to_cells(5, 3, 2, DType::kFloat64, kCpu);
   ASSERT_EQ(offsets.shape(), Shape({15 * 2, 3}));
   auto expect_at = [&](int64_t query, int64_t key, double dx, double dy) {

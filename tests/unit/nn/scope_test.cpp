@@ -1,4 +1,4 @@
-// Names, and what follows from them.
+// Names of parameters, and the random streams that depend on them.
 #include "dtn/nn/scope.h"
 
 #include <gtest/gtest.h>

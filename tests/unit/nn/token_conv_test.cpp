@@ -50,7 +50,7 @@ TEST(TokenConv, IsTheConvolutionOfTheImage) {
   EXPECT_THROW(layer.forward(ctx, with_class), Error);
 }
 
-// The mean square of a weight's values, and the largest.
+// Mean square and largest magnitude of a weight's values.
 struct Spread {
   double square, largest;
   explicit Spread(const Parameter* p) {

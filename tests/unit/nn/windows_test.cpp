@@ -1,4 +1,4 @@
-// Windows of a grid against Swin's own description of them, and the tables of biases.
+// Windows of a grid against Swin's definition, and tables of biases.
 #include "dtn/nn/windows.h"
 
 #include <cmath>
@@ -14,7 +14,7 @@ using test::random_tensor;
 
 int64_t at(const Tensor& t, int64_t i) { return t.data<int64_t>()[i]; }
 
-// Regions may be numbered in any way: what counts is which tokens share one.
+// The numbers of regions may differ, but the same tokens must share a region.
 void expect_same_windows(int64_t grid_h, int64_t grid_w, int64_t window, int64_t shift) {
   SCOPED_TRACE(cat(grid_h, " x ", grid_w, " by ", window, " shift ", shift));
   const auto got = shifted_windows(grid_h, grid_w, window, shift, kCpu);
@@ -54,7 +54,7 @@ TEST(Windows, RefuseWhatDoesNotDivide) {
   EXPECT_THROW(shifted_windows(14, 14, 0, 0, kCpu), Error);
 }
 
-// Query minus key; published files of Swin hold this index.
+// The index is of query minus key; published files of Swin contain it.
 TEST(BiasTables, IndexOfAWindow) {
   const Tensor index = window_bias_index(7, kCpu);
   ASSERT_EQ(index.numel(), 49 * 49);
@@ -84,8 +84,8 @@ TEST(BiasTables, IndexOfDistances) {
   EXPECT_EQ(distance_bias_index(14, 14, 2, kCpu).numel(), 49 * 196);
 }
 
-// The bias of all scores, and the gradient of a table: the sum over the places that read an entry,
-// the same at any thread count.
+// Checks the bias of all scores, and the gradient of a table: each entry's gradient is the sum over
+// the places that read it, with the same bits for any number of threads.
 template <class Read>
 void expect_table(const Tensor& index, int64_t queries, const Shape& table_shape, bool rows,
                   Read&& read) {
