@@ -40,13 +40,13 @@ TEST(BatchNorm, TrainsOnNoSingleValue) {
   EXPECT_NO_THROW(run({1, 1, 6}, {1, 1}, false));
   EXPECT_NO_THROW(run({1, 2, 6}, {1, 2}, true));
   EXPECT_NO_THROW(run({2, 1, 6}, {1, 1}, true));
-  // Running statistics keep what they were when a batch is refused.
+  // A refused batch does not change the running statistics.
   for (const Buffer& b : built->store.buffers()) {
     for (const double value : test::doubles(b.value)) EXPECT_TRUE(std::isfinite(value)) << b.name;
   }
 }
 
-// The tokens of a padded batch that count are its rows.
+// The valid tokens of a padded batch are its rows.
 TEST(BatchNorm, CountsNoPads) {
   NormConfig config;
   config.type = "bn";

@@ -1,5 +1,5 @@
-// What conditional normalizers promise beside their values: how they start, what they are the same
-// as, what they refuse, and when running statistics move.
+// Conditional normalizers beyond their values: initialization, equal normalizers, errors, and
+// updates of running statistics.
 #include "conditional_cases.h"
 #include "dtn/ops/norm.h"
 
@@ -31,7 +31,7 @@ void expect_near(const Variable& got, const Variable& want, double bound, const 
 Variable ones(const Shape& shape) { return Variable(Tensor::full(shape, DType::kFloat64, 1)); }
 Variable zeros(const Shape& shape) { return Variable(Tensor::zeros(shape, DType::kFloat64)); }
 
-// (x - mean) / sqrt(var + eps) of the values that share a key.
+// (x - mean) / sqrt(var + eps), with the moments of the values that share a key.
 Doubles standardized(const Tensor& x, double eps, const std::function<int(int b, int c)>& key) {
   Doubles in = doubles(x), out(in.size());
   const int rows = static_cast<int>(x.dim(1)), channels = static_cast<int>(x.dim(2));
@@ -50,7 +50,7 @@ Doubles standardized(const Tensor& x, double eps, const std::function<int(int b,
   return out;
 }
 
-// A layer of its own store, with its initial parameters in float64.
+// A layer in a separate store, with its initial parameters in float64.
 template <class Layer, class Options>
 struct Fresh {
   ParameterStore store;
@@ -79,7 +79,7 @@ TEST(AdaptiveLayerNorm, StartsAsLayerNormWithAClosedGate) {
   EXPECT_EQ(f.store.find("norm.gate.weight")->shape, Shape({kChannels, 4}));
 }
 
-// The shifts come first, then what is added to a gain of 1.
+// The shifts come first, then the amounts added to a gain of 1.
 TEST(AdaptiveLayerNorm, TakesTheAuthorsOrder) {
   Of<AdaptiveLayerNorm> f({.channels = kChannels, .condition = 4});
   Tensor bias = f.value("norm.modulation.bias");
@@ -94,7 +94,7 @@ TEST(AdaptiveLayerNorm, TakesTheAuthorsOrder) {
   EXPECT_LE(test::max_abs_difference(doubles(y.value()), want), 1e-13);
 }
 
-// A network of zeros has nothing to say: gain 1 and shift 0.
+// A network with zero weights gives gain 1 and shift 0.
 TEST(DynamicLayerNorm, WithoutASummaryIsLayerNorm) {
   Of<DynamicLayerNorm> f({.channels = kChannels});
   Tensor weight = f.value("norm.modulation.weight");
@@ -127,7 +127,7 @@ TEST(ConditionalInstanceNorm, ChoosesAndMixesStyles) {
               f.norm.forward(ctx, x, kGrid, chosen), 1e-13, "an index is a mixture of one");
 }
 
-// The output has the moments of the style; a style of the input's own moments changes nothing.
+// The output has the moments of the style. A style with the input's moments changes nothing.
 TEST(AdaptiveInstanceNorm, GivesTheMomentsOfTheStyle) {
   AdaptiveInstanceNorm norm({.channels = kChannels, .eps = 1e-12});
   Context ctx;
@@ -139,7 +139,7 @@ TEST(AdaptiveInstanceNorm, GivesTheMomentsOfTheStyle) {
   expect_near(norm.forward(ctx, x, kGrid, Condition::of_tokens(x)), x, 1e-12, "its own style");
 }
 
-// Without a change from the condition it is BatchNorm, and so is what it leaves in the buffers.
+// If the condition changes nothing, the results and the running statistics are those of BatchNorm.
 TEST(ConditionalBatchNorm, GathersAndUsesRunningStatistics) {
   Of<ConditionalBatchNorm> f({.channels = kChannels, .condition = 4});
   f.value("norm.modulation.weight").zero();
@@ -208,12 +208,12 @@ TEST(SpatiallyAdaptiveNorm, WithoutAMapIsItsBase) {
   }
 }
 
-// What a token gets depends on its 3 x 3 neighbours' neighbours in the map, not on those across the
-// edge of the grid.
+// The result of a token depends on the map within two tokens (two 3 x 3 convolutions), but not
+// across the edge of the grid.
 TEST(SpatiallyAdaptiveNorm, SeesTheGrid) {
   Of<SpatiallyAdaptiveNorm> f({.channels = 2, .condition = 1, .hidden = 2});
   for (Parameter& p : f.store.parameters()) {
-    test::assign(p.variable.value(), random_tensor(p.shape, 5, 0.5, 0.6));  // relu lets all through
+    test::assign(p.variable.value(), random_tensor(p.shape, 5, 0.5, 0.6));  // relu passes all
   }
   const TokenGrid grid{4, 5};
   Context ctx;
@@ -247,7 +247,7 @@ TEST(PositionalNorm, WithWeightAndBiasIsLayerNorm) {
   Variable layer_norm = ops::layer_norm(ctx, x, weight, bias, 1e-3);
   EXPECT_LE(test::max_abs_difference(affine, doubles(layer_norm.value())), 1e-13);
   EXPECT_EQ(mean.shape(), Shape({kBatch, kGrid.tokens()}));
-  // The shortcut undoes it, and a dynamic one of zeros does nothing.
+  // The shortcut inverts it, and a dynamic shortcut with zero weights changes nothing.
   expect_near(moment_shortcut(ctx, y, mean, std), x, 1e-13, "its own moments");
   Of<DynamicMomentShortcut> f({.channels = kChannels});
   f.value("norm.modulation.weight").zero();
@@ -266,7 +266,7 @@ TEST(PositionalNorm, GivesFloat32MomentsOfBFloat16) {
 
 class Conditional : public testing::TestWithParam<ConditionalCase> {};
 
-// Each layer says what it got and what it wants.
+// Each layer's error names the given and the expected condition.
 TEST_P(Conditional, RefusesWhatItCannotUse) {
   const ConditionalCase& c = GetParam();
   auto built = test::build_conditional(c, kChannels, DType::kFloat64);
@@ -307,7 +307,7 @@ TEST_P(Conditional, RefusesWhatItCannotUse) {
   }
 }
 
-// Linear maps decay; gains and biases do not.
+// Linear maps have weight decay; gains and biases do not.
 TEST_P(Conditional, DecaysItsLinearMapsAlone) {
   auto built = test::build_conditional(GetParam(), kChannels, DType::kFloat32);
   for (const Parameter& p : built->store.parameters()) {

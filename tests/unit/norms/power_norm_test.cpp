@@ -1,4 +1,4 @@
-// PowerNorm in training against its algorithm, written down plainly.
+// PowerNorm in training against a plain implementation of its algorithm.
 #include "kernels/optimizer/optimizer.h"
 #include "norm_cases.h"
 
@@ -21,13 +21,13 @@ NormConfig config_of(std::int64_t warmup) {
   return config;
 }
 
-// What a pass returns.
+// Results of a forward and backward pass.
 struct Results {
   Doubles y, dx, dweight, dbias;
 };
 
-// Algorithms 1 and 2 of the paper with the authors' warmup and group scaling, for one batch at a
-// time. What is learned on the way is read from `now` and moved in `next`.
+// Algorithms 1 and 2 of the paper, with the authors' warmup and group scaling, one batch at a time.
+// Running values are read from `now` and updated in `next`.
 struct Plain {
   struct State {
     Doubles running_phi = Doubles(kChannels, 1), ema_gz = Doubles(kChannels, 0);
@@ -82,7 +82,7 @@ struct Plain {
     next.iterations = iteration;
     for (std::int64_t row = 0; row < kRows; ++row) {
       for (std::int64_t c = 0; c < kChannels; ++c) {
-        // The derivative of z0 by x: of channel k of the group by channel c.
+        // The derivative of channel k of z0 by channel c of x, within a group.
         for (std::int64_t k = c / kWidth * kWidth; k < (c / kWidth + 1) * kWidth; ++k) {
           const double f = s[at(row, c)];
           r.dx[at(row, c)] += d[at(row, k)] * ((k == c ? f : 0) -
@@ -98,7 +98,7 @@ struct Trained {
   std::unique_ptr<test::BuiltNorm> built;
   explicit Trained(std::int64_t warmup)
       : built(test::build_norm(config_of(warmup), {kChannels, 3, kEps}, DType::kFloat64)) {
-    built->store.initialize(1);  // buffers at their start
+    built->store.initialize(1);  // initial buffers
     for (Parameter& p : built->store.parameters()) {
       Tensor value = p.variable.value();
       value.copy_from(test::random_tensor({kChannels}, p.name == "norm.weight" ? 8 : 9, 1, 0.5));
@@ -139,7 +139,7 @@ Tensor tokens(std::uint32_t stream) {
   return test::random_tensor({kBatch, kTokens, kChannels}, stream, 2, 0.3);
 }
 
-// Steps of one, two and three micro-batches, through the warmup and beyond.
+// Steps of one, two and three micro-batches, during the warmup and after it.
 TEST(PowerNormTraining, FollowsTheAlgorithm) {
   for (std::int64_t warmup : {0, 1, 4}) {
     for (bool again : {false, true}) {
@@ -172,7 +172,7 @@ TEST(PowerNormTraining, FollowsTheAlgorithm) {
   }
 }
 
-// The next step is the same as if a step whose loss is not finite had never been tried.
+// A step with a loss that is not finite leaves the next step unchanged.
 TEST(PowerNormTraining, AStepLeftOutLeavesNoTrace) {
   Trained straight(2), troubled(2);
   UpdateState carried_out, left_out;
@@ -203,7 +203,7 @@ TEST(PowerNormTraining, EvaluationReadsTheRunningValueAndMovesNothing) {
   Tensor x = tokens(20);
   Context ctx;
   Variable y = trained.built->norm->forward(ctx, Variable(x), {1, kTokens});
-  // A token more or less changes nothing for the others.
+  // The result of a sample does not depend on the other samples.
   Variable part = trained.built->norm->forward(ctx, Variable(x.slice(0, 1)), {1, kTokens});
   EXPECT_TRUE(test::same_bits(part.value(), y.value().slice(0, 1)));
   trained.built->store.settle_buffers();
@@ -212,7 +212,7 @@ TEST(PowerNormTraining, EvaluationReadsTheRunningValueAndMovesNothing) {
   expect_near(test::doubles(y.value()), test::doubles(reference.value()));
 }
 
-// The published names and shapes, and groups that fit.
+// The names and shapes are those of the release, and the number of groups must fit.
 TEST(PowerNormParameters, AreTheAuthors) {
   ParameterStore store;
   make_normalizer(config_of(3000), {kChannels, 3, kEps}, {store, "norm"});

@@ -34,7 +34,7 @@ TEST(NormRegistry, NamesTheKnownTypesWhenAskedForAnother) {
   }
 }
 
-// Listed, with what they are for, but nothing that make_normalizer makes.
+// The registry lists these layers with their purpose, but make_normalizer does not build them.
 TEST(NormRegistry, SaysWhatALayerNeedsThatNoConfigCanChoose) {
   std::set<std::string> layers;
   for (const NormRow& row : norm_registry()) {
@@ -59,7 +59,7 @@ TEST(NormRegistry, SaysWhatALayerNeedsThatNoConfigCanChoose) {
             std::set<std::string>({"adaln", "cin", "adain", "cbn", "spade", "dln", "pono"}));
 }
 
-// Options that a config does not name take their defaults.
+// Options missing from a config get their defaults.
 TEST(NormRegistry, CompletesOptions) {
   for (const NormRow& row : norm_registry()) {
     if (!row.schema.needs.empty()) continue;
@@ -87,8 +87,7 @@ TEST(NormRegistry, BuildsAtTheSameValuesEveryTime) {
   }
 }
 
-// Names and layout of the released code; lambda takes no weight decay.
-// A fixed lambda needs no logits, however its number is written.
+// A fixed lambda needs no logits, for any type of its number.
 TEST(DtnParameters, HaveNoLogitsWhenLambdaIsFixed) {
   for (OptionValue lambda : {OptionValue(1.0), OptionValue(std::int64_t{1})}) {
     NormConfig config;
@@ -102,6 +101,7 @@ TEST(DtnParameters, HaveNoLogitsWhenLambdaIsFixed) {
   }
 }
 
+// Names and layout are those of the released code; lambda has no weight decay.
 TEST(DtnParameters, AreTheReleasedOnes) {
   NormConfig config;
   config.type = "dtn";
@@ -121,7 +121,7 @@ TEST(DtnParameters, AreTheReleasedOnes) {
   }
 }
 
-// Nothing that is not used, and a table that decays as the weights of relative positions do.
+// Only parameters in use exist. A position table has weight decay like the relative positions.
 TEST(DtnParameters, FollowThePositionsAndTheLambdas) {
   auto names = [](const char* position, bool only_var) {
     NormConfig config;
@@ -143,7 +143,7 @@ TEST(DtnParameters, FollowThePositionsAndTheLambdas) {
   EXPECT_EQ(names("free", true), (Names{"weight", "bias", "var_norm_weight", "position_table"}));
 }
 
-// Eq. 7: head k j + i looks at the offset (j, i) - (k - 1) / 2; with nine heads k is 3.
+// Eq. 7: head k j + i attends to the offset (j, i) - (k - 1) / 2. With nine heads, k is 3.
 TEST(DtnParameters, StartLocallyAsInEquationSeven) {
   NormConfig config;
   config.type = "dtn";
@@ -157,7 +157,7 @@ TEST(DtnParameters, StartLocallyAsInEquationSeven) {
       EXPECT_EQ(row[2], -1) << j << i;
     }
   }
-  const double* last = a.data<double>() + 27;  // left over: a truncated normal
+  const double* last = a.data<double>() + 27;  // the tenth head: truncated normal
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(last[i] != 0 && std::abs(last[i]) < 0.12);
   for (const char* name : {"norm.mean_norm_weight", "norm.var_norm_weight", "norm.bias"}) {
     EXPECT_EQ(test::max_abs(test::doubles(built->store.find(name)->variable.value())), 0);

@@ -3,8 +3,8 @@
 namespace dtn {
 namespace {
 
-// One weight per channel and nothing else: at one, or at sqrt(C) in the code of the DTN paper, so
-// that both begin with the same function but for eps.
+// The only parameter is one weight per channel. It starts at one, or at sqrt(C) as in the code of
+// the DTN paper. So both start as the same function, except for eps.
 TEST(RmsNormParameters, AreAWeightAndNoBias) {
   const std::pair<const char*, double> starts[] = {{"rms", 1.0}, {"scale", 5.0}};
   for (const auto& [type, start] : starts) {
@@ -20,7 +20,7 @@ TEST(RmsNormParameters, AreAWeightAndNoBias) {
 }
 
 // Tokens of zeros and tokens shorter than eps, against the reference: no division by zero, and no
-// gradient through the length that eps has replaced.
+// gradient through a length that eps replaces.
 TEST(ScaleNorm, OfTokensShorterThanEps) {
   NormConfig config;
   config.type = "scale";

@@ -53,7 +53,7 @@ TEST(SwitchableNorm, HasTheReleasedParameters) {
   EXPECT_EQ(next_of(*built, "norm.running_var"), Doubles(10));
 }
 
-// With all the weight on one kind of statistics it is that normalizer.
+// With all weight on one kind of statistics, the result is that normalizer.
 TEST(SwitchableNorm, WithOneKindOfStatisticsIsThatNormalizer) {
   const Doubles x = test::doubles(input());
   const auto C = static_cast<std::size_t>(kShape.channels);
@@ -68,7 +68,7 @@ TEST(SwitchableNorm, WithOneKindOfStatisticsIsThatNormalizer) {
     const Doubles bias = test::doubles(built->store.find("norm.bias")->variable.value());
     Doubles want(x.size());
     for (std::size_t i = 0; i < x.size(); ++i) {
-      auto shares = [&](std::size_t j) {  // the statistics of element i
+      auto shares = [&](std::size_t j) {  // true if j shares the statistics of i
         const bool image = i / C / T == j / C / T, token = i / C == j / C, channel = i % C == j % C;
         return kind == 0 ? image && channel : kind == 1 ? token : channel;
       };
@@ -91,7 +91,7 @@ TEST(SwitchableNorm, WithTokenStatisticsIsLayerNorm) {
   ln.type = "ln";
   for (bool training : {false, true}) {
     auto layer = test::build_norm(ln, kShape, DType::kFloat64);
-    auto built = test::build_norm(sn(), kShape, DType::kFloat64);  // the same weight and bias
+    auto built = test::build_norm(sn(), kShape, DType::kFloat64);  // same weight and bias
     for (const char* name : {"norm.mean_weight", "norm.var_weight"}) {
       test::assign(built->store.find(name)->variable.value(),
                    test::from_doubles({-1000, 1000, -1000}, {3}, DType::kFloat64));
@@ -102,7 +102,7 @@ TEST(SwitchableNorm, WithTokenStatisticsIsLayerNorm) {
   }
 }
 
-// Every training pass of a step moves the next values on; reading happens from the settled ones.
+// Every training pass of a step updates `next`; evaluation reads the settled values.
 TEST(SwitchableNorm, GathersRunningStatistics) {
   constexpr double kMomentum = 0.25;
   auto built = test::build_norm(sn(kMomentum), kShape, DType::kFloat64);
@@ -110,7 +110,7 @@ TEST(SwitchableNorm, GathersRunningStatistics) {
   Doubles mean = next_of(*built, "norm.running_mean"), var = next_of(*built, "norm.running_var");
   for (std::uint32_t stream : {1u, 2u}) {
     output(*built, input(stream, 3), true);
-    output(*built, input(stream, 3), true, true);  // a checkpointed block run again
+    output(*built, input(stream, 3), true, true);  // recomputation of a checkpoint
     const Doubles x = test::doubles(input(stream, 3));
     const std::size_t C = mean.size(), rows = x.size() / C;
     for (std::size_t c = 0; c < C; ++c) {
@@ -130,7 +130,7 @@ TEST(SwitchableNorm, GathersRunningStatistics) {
   EXPECT_GT(test::max_abs_difference(output(*built, input(), false), before), 0.1);
 }
 
-// Whether images are evaluated together or alone, they come out the same.
+// Evaluation gives the same bits for images in a batch and for single images.
 TEST(SwitchableNorm, EvaluatesImagesAlone) {
   auto built = test::build_norm(sn(), kShape, DType::kFloat64);
   const Doubles together = output(*built, input(), false);
