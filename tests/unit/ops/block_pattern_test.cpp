@@ -1,4 +1,4 @@
-// The patterns of blocks: BigBird's, number for number.
+// Block patterns: exactly those of BigBird.
 #include <gtest/gtest.h>
 
 #include <set>

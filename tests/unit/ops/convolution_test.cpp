@@ -1,4 +1,4 @@
-// What convolutions of tokens promise beside their values: their grids, and what they cost.
+// Token convolutions beyond their values: grids and multiply-adds.
 #include "dtn/ops/convolution.h"
 
 #include "core/meta_device.h"
@@ -17,7 +17,7 @@ TEST(ConvolvedGrid, RoundsDown) {
   EXPECT_THROW(ops::convolved_grid({9, 9}, {0, 3}, {1, 1}, {0, 0}), Error);
 }
 
-// ResNet-50's stem and one of its 3 x 3, of one image each.
+// ResNet-50's stem and one of its 3 x 3 convolutions, for one image each.
 TEST(Convolution, CountsItsMultiplyAdds) {
   Context ctx;
   meta_queue().take_work();
@@ -44,7 +44,7 @@ TEST(Convolution, CountsItsMultiplyAdds) {
   EXPECT_EQ(meta_queue().take_work().multiply_adds, 0);
 }
 
-// Both gradients count as much as the result.
+// Each of the two gradients costs as much as the result.
 TEST(Convolution, CountsItsGradients) {
   Tape tape;
   Context ctx;

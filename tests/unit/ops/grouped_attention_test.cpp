@@ -1,5 +1,5 @@
-// What attention inside groups promises beside its values: errors, which columns get gradients, and
-// what it counts.
+// Attention within groups beyond its values: errors, the columns that get gradients, and
+// multiply-adds.
 #include "dtn/ops/grouped_attention.h"
 
 #include "core/meta_device.h"
@@ -20,7 +20,7 @@ void run(const GroupedCase& c) {
   c.run(ops::grouped_attention, ctx, inputs);
 }
 
-// A case that works, changed so that it does not.
+// Expects a valid case to fail after `change`.
 template <class Change>
 void expect_refused(GroupedCase c, Change&& change) {
   EXPECT_NO_THROW(run(c));
@@ -36,13 +36,13 @@ TEST(GroupedAttention, RefusesWhatDoesNotFit) {
   expect_refused(pvt, [](GroupedCase& c) { c.how.heads = 0; });
   expect_refused(pvt, [](GroupedCase& c) { c.how.q.first = 1; });
   expect_refused(pvt, [](GroupedCase& c) { c.how.q.width = 3; });
-  expect_refused(pvt, [](GroupedCase& c) { c.how.v.first = 7; });  // the last column of the keys
+  expect_refused(pvt, [](GroupedCase& c) { c.how.v.first = 7; });  // past the last column
   expect_refused(pvt, [](GroupedCase& c) { c.how.k.stride = 0; });
   expect_refused(pvt, [](GroupedCase& c) { c.bias = {2, 12, 4}; });
   const GroupedCase swin = test::swin_case(1, 4, 4, 2, 1, 2, 3);
   expect_refused(swin, [](GroupedCase& c) { c.queries = {1, 12, 18}; });
   expect_refused(swin, [](GroupedCase& c) { c.bias = {2, 16, 16}; });
-  expect_refused(swin, [](GroupedCase& c) { c.how.v.first = 0; });  // those of the queries
+  expect_refused(swin, [](GroupedCase& c) { c.how.v.first = 0; });  // the queries' columns
 }
 
 TEST(GroupedAttention, RefusesOtherTypes) {
@@ -72,7 +72,7 @@ TEST(TokenGroups, HoldEveryTokenOnce) {
   EXPECT_THROW(ops::TokenGroups::make({}, {}, 1, kCpu), Error);
 }
 
-// One variable for queries and keys gets one gradient: the sum of what two would get.
+// One variable for queries and keys gets the sum of the two separate gradients.
 TEST(GroupedAttention, OneVariableGetsOneGradient) {
   const GroupedCase c = test::swin_case(2, 4, 4, 2, 1, 2, 3);
   const Tensor x = random_tensor(c.queries, 1), bias = random_tensor(c.bias, 2);
@@ -112,7 +112,7 @@ TEST(GroupedAttention, ColumnsOfNoHeadHaveNoGradient) {
   }
 }
 
-// Both products of the tokens that see each other, whatever the path.
+// Counts both products over the tokens that attend to each other, in every implementation.
 TEST(GroupedAttention, IsCountedOnTheMetaDevice) {
   const GroupedCase c = test::levit_shrink_case(2, 49, 196, 8, 16, 64);
   Context ctx;

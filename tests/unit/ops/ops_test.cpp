@@ -1,4 +1,4 @@
-// What operations promise beside their values: errors, what is drawn, what stays untouched.
+// Operations beyond their values: errors, random draws, and data that stays unchanged.
 #include "core/allocator.h"
 #include "dtn/ops/attention.h"
 #include "dtn/ops/drop.h"
@@ -77,7 +77,7 @@ TEST(Ops, RefuseLabelsOutsideTheClasses) {
   EXPECT_THROW(ops::cross_entropy(ctx, logits, mixed), Error);
 }
 
-// The shares are those of dense targets.
+// Shared labels equal dense targets with the same shares.
 TEST(Ops, SharedLabelsAreDenseTargets) {
   Context ctx;
   Variable logits(random_tensor({3, 4}, 8));
@@ -118,7 +118,7 @@ TEST(Ops, BinaryCrossEntropyIsAMeanOrASumOverClasses) {
   EXPECT_NEAR(*sum.mean.value().data<double>(), std::log(32.0) / 2, 1e-15);
 }
 
-// Both classes of a mixed image are right, as DeiT III has it.
+// Both classes of a mixed image are targets, as in DeiT III.
 TEST(Ops, AThresholdMakesBothClassesOfAMixRight) {
   Context ctx;
   Variable logits(random_tensor({2, 4}, 8));
@@ -130,13 +130,13 @@ TEST(Ops, AThresholdMakesBothClassesOfAMixRight) {
   const Tensor got = ops::binary_cross_entropy(ctx, logits, mixed, {0.0, false}).per_sample;
   const Tensor want = ops::binary_cross_entropy(ctx, logits, dense).per_sample;
   EXPECT_EQ(test::doubles(got), test::doubles(want));
-  mixed.label_share.data<float>()[0] = 0;  // all of its partner
+  mixed.label_share.data<float>()[0] = 0;  // only its partner
   dense.soft.data<double>()[0] = 0;
   EXPECT_EQ(test::doubles(ops::binary_cross_entropy(ctx, logits, mixed, {0.0, false}).per_sample),
             test::doubles(ops::binary_cross_entropy(ctx, logits, dense).per_sample));
 }
 
-// timm's and DeiT's definitions, in float64.
+// The definitions of timm and DeiT, in float64.
 TEST(Ops, DistillationFollowsItsFormulas) {
   Context ctx;
   constexpr std::int64_t B = 3, K = 5;
@@ -164,10 +164,10 @@ TEST(Ops, DistillationFollowsItsFormulas) {
   EXPECT_NEAR(loss({.hard = true, .temperature = 3}), hard / B, 1e-14);
   EXPECT_NEAR(loss({.hard = false, .temperature = 3}), soft / B, 1e-14);
   EXPECT_NEAR(loss({.hard = false, .temperature = 3, .mean = true}), soft / (B * K), 1e-14);
-  // A student that agrees has nothing to learn of soft answers.
+  // For a student equal to the teacher, the soft loss is 0.
   EXPECT_NEAR(*ops::distillation(ctx, Variable(t), t, {.hard = false}).value().data<double>(), 0,
               1e-14);
-  // Of equal logits the first class counts, and NaN is an answer to nothing.
+  // With equal logits the teacher's answer is the first class. NaN gives NaN.
   const Tensor equal = Tensor::full({B, K}, DType::kFloat64, 1);
   ops::Targets first;
   first.labels = labels({0, 0, 0});
@@ -228,7 +228,7 @@ TEST(Ops, MlpKeepsItsHiddenLayerOnce) {
   Variable w2(Tensor::zeros({64, kHidden}, DType::kFloat32), true);
   Variable b2(Tensor::zeros({64}, DType::kFloat32), true);
   constexpr std::size_t kHiddenBytes = kRows * kHidden * 4, kOutBytes = kRows * 64 * 4;
-  test::Threads one(1);  // which takes the scratch memory of the kernels here, once
+  test::Threads one(1);  // the warm-up allocates its scratch memory once
   Context warm_up;
   ops::mlp_residual(warm_up, x, w1, b1, w2, b2, x, {});
   for (bool recording : {false, true}) {

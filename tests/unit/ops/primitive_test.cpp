@@ -1,4 +1,4 @@
-// Primitive operations against plain loops over indices, in every type, at any number of threads.
+// Primitive operations against plain loops over indices, for all types and numbers of threads.
 #include "dtn/ops/primitive.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ Tensor input(const Shape& shape, std::uint32_t stream, DType dtype) {
   return as(representable(random_tensor(shape, stream)), dtype);
 }
 
-// Element (i0, i1, ...) of a tensor that is broadcast to a shape of that rank.
+// Element (i0, i1, ...) of a tensor broadcast to a shape with as many dimensions as the index.
 double at(const Tensor& t, const std::vector<std::int64_t>& index) {
   std::int64_t flat = 0;
   const auto lead = static_cast<int>(index.size()) - t.rank();
@@ -28,7 +28,7 @@ double at(const Tensor& t, const std::vector<std::int64_t>& index) {
   return element(t, flat);
 }
 
-// Calls f(index) for every index into the shape, the last fastest.
+// Calls f(index) for every index of the shape; the last dimension is the fastest.
 void for_each_index(const Shape& shape,
                     const std::function<void(const std::vector<std::int64_t>&)>& f) {
   std::vector<std::int64_t> index(static_cast<std::size_t>(shape.rank()), 0);
@@ -41,7 +41,7 @@ void for_each_index(const Shape& shape,
   }
 }
 
-// One rounding to the type after sums of `terms` in its accumulator type.
+// Bound for sums of `terms` in the accumulator type, rounded once to `dtype`.
 double bound(DType dtype, std::int64_t terms = 1) {
   const DType acc = accumulator_of(dtype);
   return unit_roundoff(dtype) +
@@ -106,8 +106,8 @@ TEST(Primitive, ElementwiseValues) {
         const Variable y = f.op(ctx, x);
         for (std::int64_t i = 0; i < x.value().numel(); ++i) {
           const double want = f.exact(element(x.value(), i));
-          // Relative to the value itself: digits are not lost where it is small. Where a cosine or
-          // a logarithm passes 0, the argument's own rounding decides.
+          // The error is relative to the value, so small values are accurate too. Near a zero of
+          // cosine or logarithm the rounding of the argument dominates.
           const double scale = std::max(std::abs(want), 0.01);
           ASSERT_LE(std::abs(element(y.value(), i) - want), bound(dtype, 4) * scale)
               << f.name << "(" << element(x.value(), i) << "), " << name_of(dtype);
@@ -249,7 +249,7 @@ const ConvSize kConvolutions[] = {{{2, 3, 11, 7}, {4, 3, 3, 2}, {}},
                                   {{2, 3, 9, 35}, {3, 1, 3, 3}, {{2, 2}, {1, 1}, 3}},
                                   {{2, 2, 4, 5}, {2, 1, 2, 2}, {{1, 2}, {3, 2}, 2}}};
 
-// The outputs, and the gradients of input and weight for that cotangent, by the definition.
+// The output, and the gradients of input and weight for `dy`, by the definition.
 std::vector<Doubles> naive_convolution(const ConvSize& s, const Tensor& x, const Tensor& w,
                                        const Tensor& bias, const Tensor& dy, const Shape& out) {
   Doubles y(static_cast<std::size_t>(out.numel()));
@@ -291,8 +291,8 @@ TEST(Primitive, Conv2dAsLoopsDo) {
       const auto want = naive_convolution(s, x.value(), w.value(), bias.value(), dy, y.shape());
       const std::string what = cat(to_string(s.x), " * ", to_string(s.weight));
       const std::int64_t taps = s.weight.numel() / s.weight[0];
-      // The product is rounded before the bias comes to it, the columns of a gradient before they
-      // are added up.
+      // The product is rounded before the bias is added, and the columns of a gradient before they
+      // are summed.
       EXPECT_EQ(y.dtype(), dtype);
       EXPECT_LE(max_abs_difference(doubles(y.value()), want[0]),
                 (unit_roundoff(dtype) + bound(dtype, taps + 1)) * max_abs(want[0]))
@@ -342,7 +342,7 @@ TEST(Primitive, PoolsAsLoopsDo) {
   }
 }
 
-// Every primitive in float32 and bfloat16 against the same in float64, with gradients.
+// Every primitive in float32 and bfloat16, with gradients, against float64.
 TEST(Primitive, TypesAgree) {
   for (const PrimitiveCase& c : primitive_cases()) {
     const auto want = run_op(c.op, c.inputs, DType::kFloat64);

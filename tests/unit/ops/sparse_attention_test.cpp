@@ -1,5 +1,5 @@
-// What attention over padded sequences promises beside its values: pads reach nothing, bits do not
-// depend on threads, and what does not fit is refused.
+// Attention over padded sequences beyond its values: pads have no effect, bits do not depend on
+// threads, and invalid arguments are errors.
 #include "dtn/ops/sparse_attention.h"
 
 #include "core/meta_device.h"
@@ -13,7 +13,7 @@ using ops::SparseVariant;
 using std::int64_t;
 using test::random_tensor;
 
-// --- pads and threads -----------------------------------------------------------------------------
+// --- pads and threads ----------------------------------------------------------------------------
 
 struct Ran {
   Tensor out;
@@ -25,7 +25,7 @@ struct Ran {
   }
 };
 
-// An attention of inputs [B, T, *], with the lengths of samples.
+// A kind of attention with inputs [B, T, *] and the lengths of the samples.
 struct Kind {
   std::string name;
   std::vector<Shape> inputs;  // with B = 1
@@ -66,7 +66,7 @@ std::vector<Kind> kinds() {
 
 const std::vector<int64_t> kLengths = {150, 1, 77, 16, 0};
 
-// Rows [B, T, *] of random numbers; pads hold `pad`.
+// Random rows [B, T, *]; pads hold `pad`.
 Tensor padded(Shape shape, const std::vector<int64_t>& lengths, std::uint32_t stream, double pad) {
   const auto batch = static_cast<int64_t>(lengths.size());
   Tensor x = random_tensor({batch, shape[1], shape[2]}, stream);
@@ -150,7 +150,7 @@ TEST(PaddedAttention, EqualBitsAtAnyThreadCount) {
   }
 }
 
-// No lengths are the same as full ones.
+// Null lengths equal full lengths.
 TEST(PaddedAttention, FullLengths) {
   for (const Kind& kind : kinds()) {
     const std::vector<int64_t> full = {kTokens, kTokens};
@@ -172,7 +172,7 @@ Tensor first_tokens(const Tensor& x, int64_t sample, int64_t tokens) {
   return y;
 }
 
-// A sample gets the same bits alone, with no pads at all, as in a batch with many.
+// A sample has the same bits alone, without pads, as in a batch with many pads.
 TEST(PaddedAttention, DenseDoesNotSeeHowManyPadsThereAre) {
   const std::vector<int64_t> lengths = {600, 37, 513, 150};
   const int64_t tokens = 640;
@@ -197,7 +197,7 @@ TEST(PaddedAttention, DenseDoesNotSeeHowManyPadsThereAre) {
   }
 }
 
-// A sample of some length is the same whoever is in the batch with it.
+// The result of a sample does not depend on the other samples of the batch.
 TEST(PaddedAttention, SparseKindsDoNotSeeOtherSamples) {
   for (const Kind& kind : kinds()) {
     const Ran together = run_padded(kind, DType::kFloat32, kLengths, 0);
@@ -215,8 +215,8 @@ TEST(PaddedAttention, SparseKindsDoNotSeeOtherSamples) {
   }
 }
 
-// With equal scores and values of 1 an output is the share of weights that are kept, times what they
-// are multiplied by: 1 on the average.
+// With equal scores and values of 1, an output is the share of kept weights times their scale; its
+// mean is 1.
 TEST(PaddedAttention, DropsTheShareThatIsAskedFor) {
   const int64_t tokens = 300;
   Tensor qkv = Tensor::zeros({2, tokens, 3 * kWidth}, DType::kFloat32);
@@ -229,7 +229,7 @@ TEST(PaddedAttention, DropsTheShareThatIsAskedFor) {
     const Variable y = ops::attention(ctx, Variable(qkv), kHeads, {.dropout = p, .stream = 11});
     double sum = 0, squares = 0;
     const double rows = 2.0 * static_cast<double>(tokens * kHeads);
-    for (int64_t i = 0; i < y.value().numel(); i += kDim) {  // the columns of a head are the same
+    for (int64_t i = 0; i < y.value().numel(); i += kDim) {  // all columns of a head are equal
       const double x = test::element(y.value(), i);
       sum += x, squares += (x - 1) * (x - 1);
     }
@@ -239,7 +239,7 @@ TEST(PaddedAttention, DropsTheShareThatIsAskedFor) {
   }
 }
 
-// Masks follow the sample's place in the global batch, not in this one.
+// Masks depend on the sample's place in the global batch.
 TEST(PaddedAttention, DropoutIsThatOfTheGlobalBatch) {
   const Tensor qkv = random_tensor({2, 70, 3 * kWidth}, 1);
   const auto out = [&](const Tensor& x, std::uint64_t first) {
@@ -255,9 +255,9 @@ TEST(PaddedAttention, DropoutIsThatOfTheGlobalBatch) {
   EXPECT_FALSE(test::same_bits(out(first_tokens(qkv, 1, 70), 4), first_tokens(both, 1, 70)));
 }
 
-// --- hashes ---------------------------------------------------------------------------------------
+// --- hashes --------------------------------------------------------------------------------------
 
-// One token sees itself, and nothing can be learnt of its query.
+// A single token attends to itself only, so its query has no gradient.
 TEST(HashedAttention, ALoneTokenSeesItself) {
   const Kind hashed = kinds()[4];
   const Tensor qk = random_tensor({1, kTokens, kWidth}, 1), v = random_tensor(qk.shape(), 2);
@@ -268,7 +268,7 @@ TEST(HashedAttention, ALoneTokenSeesItself) {
   EXPECT_EQ(test::max_abs(test::doubles(r.gradients[0])), 0);
 }
 
-// The definition round by round: each round's own softmax, then that of their log-sum-exp.
+// The definition, round by round: softmax within a round, then softmax over the log-sum-exps.
 test::Doubles naive_hashed(const test::HashedCase& c, const Tensor& qk, const Tensor& v,
                            const Tensor& rotations) {
   const int64_t T = c.tokens, H = c.heads, D = c.dim,
@@ -355,7 +355,8 @@ TEST(HashedAttention, MatchesTheDefinitionRoundByRound) {
   }
 }
 
-// --- what does not fit, and what is counted -------------------------------------------------------
+// --- errors and multiply-adds
+// ---------------------------------------------------------------------
 
 TEST(PaddedAttention, RefusesLengthsThatDoNotFit) {
   const Tensor x = random_tensor({2, kTokens, 3 * kWidth}, 1);
@@ -399,8 +400,8 @@ double counted(const Kind& kind) {
 }
 
 TEST(SparseAttention, IsCountedOnTheMetaDevice) {
-  // 10 blocks of 16, the last with 6 tokens, which all rows see. Rows 0 and 9 see all 150 tokens,
-  // rows 1 and 8 five whole blocks, the six others six.
+  // 10 blocks of 16; the last has 6 tokens and all rows see it. Rows of blocks 0 and 9 see all 150
+  // tokens, rows of blocks 1 and 8 see five full blocks, and rows of the other six see six.
   const double scores = counted(kinds()[2]) / (2 * kDim);
   EXPECT_EQ(scores, 2 * (22 * 150 + 16 * (6 * (6 * 16 + 6) + 2 * (5 * 16 + 6))));
   const Kind hashed = kinds()[4];  // chunks of 25
