@@ -5,7 +5,7 @@
 namespace dtn {
 namespace {
 
-// timm's adaptive_clip_grad() in float64, with its models' heads or without.
+// timm's adaptive_clip_grad() in float64, with or without the heads.
 test::Doubles clipped(ParameterStore& store, double factor, double scale, bool with_head) {
   const test::Doubles weights = test::doubles(store.values());
   test::Doubles g = test::doubles(store.gradients());
@@ -42,7 +42,7 @@ void check(bool with_head) {
   store.initialize(1);
   std::uint32_t stream = 1;
   for (Parameter& p : store.parameters()) {
-    const double size = p.name == "blocks.0.norm1.weight" ? 1e-4 : 0.01;  // one stays as it is
+    const double size = p.name == "blocks.0.norm1.weight" ? 1e-4 : 0.01;  // this one is not clipped
     test::assign(ParameterStore::view(store.gradients(), p),
                  test::random_tensor(p.shape, stream++, size));
   }

@@ -1,4 +1,4 @@
-// Muon beside the formulas in float64, straight from the paper's: no product is shared with it.
+// Muon against the paper's formulas in float64, with separate code for all products.
 #include <array>
 
 #include "dtn/core/check.h"
@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kLr = 0.01, kGradScale = 0.5;
 
-// Wide, tall and square matrices of a block, and weights that AdamW moves, among them and behind.
+// Wide, tall and square matrices of blocks, with weights for AdamW between and after them.
 void build(ParameterStore& store, std::int64_t channels = 5) {
   const std::int64_t C = channels;
   store.add("patch_embed.proj.weight", {C, 3, 2, 2}, InitKind::kTruncatedNormal, Decay::kYes);
@@ -172,7 +172,7 @@ void compare(const OptimConfig& config) {
     want.step(t);
     optimizer->step(kLr, kGradScale);
   }
-  // Rounding of u counts most along singular values near 0, which five steps raise 500 times.
+  // Rounding of u matters most for singular values near 0, which five steps enlarge 500 times.
   const double tolerance = kSteps * kLr * 2 * 500 * 4 * test::unit_roundoff(DType::kFloat32);
   for (const Parameter& p : store.parameters()) {
     for (std::int64_t i = p.offset; i < p.offset + p.shape.numel(); ++i) {
@@ -203,7 +203,7 @@ TEST(Muon, TenStepsMatchFloat64) {
   compare(config);
 }
 
-// A matrix whose momentum is zero stays where it is.
+// A matrix with zero momentum stays unchanged.
 TEST(Muon, NoGradientIsNoStep) {
   ParameterStore store;
   build(store);

@@ -19,7 +19,7 @@ void build(ParameterStore& store) {
   }
 }
 
-// The gradient of step t, 1e-3 to 1 in size.
+// Sets the gradients of step t; their size is 1e-3 to 1.
 void set_gradients(ParameterStore& store, int t) {
   for (Parameter& p : store.parameters()) {
     auto stream = static_cast<std::uint32_t>(10 * t) + (p.decay == Decay::kYes);
@@ -31,7 +31,7 @@ struct Scalar {
   double p, m = 0, v = 0;
 };
 
-// Runs the optimizer and a double loop side by side.
+// Runs the optimizer next to a loop in double.
 void compare(const OptimConfig& config,
              const std::function<void(Scalar&, double g, double decay, int t)>& update) {
   ParameterStore store;
@@ -50,14 +50,14 @@ void compare(const OptimConfig& config,
     optimizer->step(kLr, kGradScale);
   }
   EXPECT_EQ(optimizer->updates(), kSteps);
-  // A few roundings per step, of numbers at most 1.
+  // A few roundings per step, for numbers of at most 1.
   double tolerance = kSteps * 4 * test::unit_roundoff(DType::kFloat32);
   for (std::size_t i = 0; i < want.size(); ++i) {
     auto at = static_cast<std::int64_t>(i);
     EXPECT_NEAR(test::element(store.values(), at), want[i].p, tolerance) << i;
   }
   EXPECT_TRUE(test::same_bits(store.bfloat16_values(), test::as(store.values(), DType::kBFloat16)));
-  // Padding, 35 to 48 and 67 to 80, stays zero whatever the update.
+  // Padding, 35 to 48 and 67 to 80, stays zero for any update.
   for (std::int64_t i : {35, 47, 67, 79}) EXPECT_EQ(test::element(store.values(), i), 0);
   for (const auto& [name, state] : optimizer->state()) {
     EXPECT_EQ(state.numel(), store.flat_size()) << name;
@@ -106,7 +106,7 @@ TEST(Optimizer, LionFollowsItsFormula) {
   });
 }
 
-// The norms are those of one tensor each, and the bias has neither decay nor a ratio.
+// The norms are per tensor. The bias has no weight decay and no ratio.
 TEST(Optimizer, LambFollowsItsFormula) {
   OptimConfig config;
   config.name = "lamb";
@@ -225,7 +225,7 @@ TEST(Optimizer, DoesNotDependOnThreads) {
   }
 }
 
-// The scale and the rate of a step, from memory as a captured step finds them and by value.
+// A step reads its scale and rate from memory, as in a captured graph, or gets them by value.
 TEST(Optimizer, ReadsTheScalarsOfAStepWhereItIsTold) {
   for (const OptimizerRow& row : optimizer_registry()) {
     OptimConfig config;
@@ -249,7 +249,7 @@ TEST(Optimizer, ReadsTheScalarsOfAStepWhereItIsTold) {
       EXPECT_EQ(state.grad_norm, std::sqrt(sum) * 0.5);
       EXPECT_EQ(state.grad_scale, 0.5 / (state.grad_norm + 1e-6));  // clipped to 1
       b->step(&inputs, &state);
-      if (t != 3) a->step(kLr * t, state.grad_scale);  // the update that is not finite is left out
+      if (t != 3) a->step(kLr * t, state.grad_scale);  // an update that is not finite is skipped
       EXPECT_TRUE(test::same_bits(by_value.values(), by_memory.values())) << t;
     }
     EXPECT_EQ(state.updates, 3);
@@ -312,12 +312,12 @@ TEST(MovingAverage, WarmsUpByTheCountOfUpdates) {
       EXPECT_TRUE(test::same_bits(average.values(), store.values()));
     }
   }
-  EXPECT_EQ(state.updates, 7);  // 1 - 7^(-2/3) is 0.727: the last was by 0.7
+  EXPECT_EQ(state.updates, 7);  // 1 - 7^(-2/3) is 0.727, so the last decay is 0.7
   EXPECT_LE(test::max_abs_difference(test::doubles(average.values()), want),
             8 * 3 * test::unit_roundoff(DType::kFloat32));
 }
 
-// As timm's average does: running statistics are averaged with the weights.
+// Running statistics are averaged like the weights, as in timm.
 TEST(MovingAverage, CoversBuffers) {
   ParameterStore store;
   store.add("w", {3}, InitKind::kOnes, Decay::kNo);
@@ -334,7 +334,7 @@ TEST(MovingAverage, CoversBuffers) {
   EXPECT_EQ(test::doubles(b->next), (test::Doubles{8, 8})) << "training goes on where it was";
 }
 
-// One step towards the sign of the gradient, and a count of steps for each parameter.
+// Steps by the sign of the gradient, and counts the steps of each parameter.
 class SignDescent : public Optimizer {
  public:
   SignDescent(const OptimConfig& config, ParameterStore& store)
@@ -368,7 +368,7 @@ TEST(Optimizer, AProgramMayAddItsOwn) {
   StepInputs inputs{0.25, 0};
   UpdateState state;
   state.grad_scale = -1;
-  optimizer->step(&inputs, &state);  // to be left out
+  optimizer->step(&inputs, &state);  // skipped
   EXPECT_TRUE(test::same_bits(store.values(), before));
   state.finite = 1;
   state.updates = 1;

@@ -1,4 +1,4 @@
-// Rates of layers and of parameters by name.
+// Learning rates of layers, and of parameters by name.
 #include "optim/rates.h"
 
 #include "kernels/optimizer/optimizer.h"
@@ -9,7 +9,7 @@ namespace {
 
 using namespace dtn::test;
 
-// Two blocks, one tensor of each kind.
+// Two blocks, with one tensor of each kind.
 void build(ParameterStore& store) {
   const auto add = [&](const char* name, Decay decay) {
     store.add(name, {3, 5}, InitKind::kTruncatedNormal, decay);
@@ -147,7 +147,7 @@ TEST(Rates, CutTheFlatBuffersAsRarelyAsTheyCan) {
       "x 0: blocks.0-1; x 1: cls_token, pos_embed, patch_embed, norm_pre, norm, fc_norm, head");
 }
 
-// Whatever the optimizer, a factor is another rate, also where the rate is read from memory.
+// For every optimizer a factor acts as another rate, also if the rate is read from memory.
 TEST(Rates, AFactorIsAnotherRate) {
   for (const OptimizerRow& row : optimizer_registry()) {
     SCOPED_TRACE(row.name());

@@ -1,4 +1,4 @@
-// The shapes beside the cosine: each against values worked out by hand, and against timm's rules.
+// The schedules other than cosine, against values computed by hand and against timm's rules.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -58,7 +58,7 @@ TEST(Schedule, LinearGoesStraightToItsEnd) {
 
 TEST(Schedule, PolyIsAPowerOfWhatIsLeft) {
   ScheduleConfig s = shape(ScheduleKind::kPoly);
-  expect_rates(s, {{2, 0.4}, {19, 0.91}, {75, 0.55}, {96, 0.28}, {100, 0.1}});  // 0.5, as timm's
+  expect_rates(s, {{2, 0.4}, {19, 0.91}, {75, 0.55}, {96, 0.28}, {100, 0.1}});  // 0.5, as in timm
   s.power = 2;
   expect_rates(s, {{5, 0.1 + 0.9 * 0.9025}, {50, 0.325}, {90, 0.109}, {100, 0.1}});
   s.power = 1;
@@ -77,7 +77,7 @@ TEST(Schedule, StepDropsAtItsMilestones) {
       {{1, 0.2}, {5, 1}, {29.9, 1}, {30, 0.5}, {59.9, 0.5}, {60, 0.25}, {90, 0.125}, {99, 0.125}});
   s.gamma.reset();
   s.min_lr = 0.005;
-  expect_rates(s, {{29, 1}, {30, 0.1}, {60, 0.01}, {89, 0.01}, {90, 0.005}});  // the floor
+  expect_rates(s, {{29, 1}, {30, 0.1}, {60, 0.01}, {89, 0.01}, {90, 0.005}});  // min_lr
   s.per = SchedulePer::kStep;
   s.milestones = {0.3, 30.7};
   s.warmup_epochs = 0;
@@ -106,7 +106,7 @@ TEST(Schedule, WsdStaysAtItsPeak) {
   EXPECT_EQ(rate_of(s).at(700), 1.0);
   s.per = SchedulePer::kStep;
   expect_rates(s, {{80, 1}, {80.1, 0.9955}, {99.9, 0.1045}, {100, 0.1}, {120, 0.1}});
-  s.decay_epochs = 95;  // nothing stable is left
+  s.decay_epochs = 95;  // no stable phase
   expect_rates(s, {{5, 1}, {52.5, 0.55}, {100, 0.1}});
 }
 
@@ -146,14 +146,15 @@ TEST(Schedule, TimeMayBeginAfterTheWarmup) {
   expect_rates(step, {{34, 1}, {35, 0.5}, {65, 0.25}});
   ScheduleConfig wsd = shape(ScheduleKind::kWsd), with = wsd;
   wsd.decay_epochs = with.decay_epochs = 20;
-  with.warmup_prefix = true;  // its way down counts from the end
+  with.warmup_prefix = true;  // its decay phase counts from the end
   for (std::int64_t at = 0; at <= 1000; ++at) {
     ASSERT_EQ(rate_of(with).at(at), rate_of(wsd).at(at)) << at;
   }
 }
 
-// timm's schedulers as their code computes a rate for an epoch, with one cycle and k_decay 1. There
-// t_initial are the epochs of the schedule itself; warmup (where prefixed) and cooldown come on top.
+// timm's schedulers, as their code computes a rate for an epoch, with one cycle and k_decay 1.
+// t_initial is the number of epochs of the schedule alone; the warmup (with `prefix`) and the
+// cooldown are added to it.
 struct Timm {
   double base = 1, lr_min = 0.1, warmup_lr = 0;
   int t_initial = 100, warmup_t = 5;
@@ -201,7 +202,7 @@ TEST(Schedule, FollowsTimm) {
         SCOPED_TRACE(cat("epoch ", t, ", prefix ", prefix, ", cooldown ", cooldown));
         EXPECT_NEAR(cosine.at(t * kPerEpoch), timm.cosine(t), kRelative);
         EXPECT_NEAR(poly.at(t * kPerEpoch), timm.poly(t, 0.5), kRelative);
-        const bool cooling = t >= 100 - cooldown;  // timm's knows neither this nor a least rate
+        const bool cooling = t >= 100 - cooldown;  // timm's has neither cooldown nor min_lr
         EXPECT_NEAR(step.at(t * kPerEpoch), cooling ? 0 : timm.step(t, 20, 0.7), kRelative);
       }
     }
@@ -215,7 +216,7 @@ TEST(Schedule, CountsStepsAsFractionsOfEpochs) {
   s.warmup_epochs = 0.5;
   s.decay_epochs = 0.8;
   s.cooldown_epochs = 0.2;
-  // In steps: 0 to 5 up, to 15 at the peak, to 23 down, two more.
+  // In steps: warmup from 0 to 5, peak to 15, decay to 23, then two more.
   expect_rates(s, {{0, 0},
                    {0.4, 0.8},
                    {0.5, 1},
@@ -226,7 +227,7 @@ TEST(Schedule, CountsStepsAsFractionsOfEpochs) {
                    {2.4, 0.1}});
 }
 
-// What a rate is depends on the step alone: a run that was resumed there has the same.
+// The rate depends on the step only, so a resumed run has the same rates.
 TEST(Schedule, DoesNotDependOnWhereARunBegan) {
   for (ScheduleKind name : {ScheduleKind::kLinear, ScheduleKind::kStep, ScheduleKind::kWsd}) {
     ScheduleConfig s = shape(name);

@@ -39,7 +39,7 @@ TEST(LearningRate, MovesPerEpochByDefault) {
   EXPECT_DOUBLE_EQ(rate.at(99), 1e-6);
   EXPECT_NEAR(rate.at(100), 1e-6 + (1e-3 - 1e-6) / 5, kRelative);
   EXPECT_NEAR(rate.at(499), 1e-6 + 4 * (1e-3 - 1e-6) / 5, kRelative);
-  // After the warmup the cosine is where it would be without one.
+  // After the warmup the cosine has the values that it has without a warmup.
   EXPECT_NEAR(rate.at(500), cosine(1e-5, 1e-3, 5.0 / 300), kRelative);
   EXPECT_DOUBLE_EQ(rate.at(599), rate.at(500));
   EXPECT_NEAR(rate.at(15000), (1e-3 + 1e-5) / 2, kRelative);
