@@ -48,7 +48,7 @@ TEST(PlotAxis, PercentagesEndAtOneHundred) {
   EXPECT_EQ(scale.high(), 100);
   EXPECT_EQ(scale.limited(101.5), 100);
   EXPECT_EQ(scale.limited(-2), 0);
-  axis.data = {100, 100};  // its margin is not to go beyond
+  axis.data = {100, 100};  // the margin does not exceed the limit
   EXPECT_EQ(Scale(axis, 4).high(), 100);
 }
 

@@ -42,7 +42,7 @@ TEST(Colors, SeriesAreOkabeAndItosAndHaveOneNameEach) {
   EXPECT_EQ(names.size(), all_paints().size());
 }
 
-// Contrast by WCAG 2: text needs 4.5, lines and marks 3.
+// WCAG 2 contrast: text needs 4.5; lines and marks need 3.
 double contrast(Rgb a, Rgb b) {
   auto luminance = [](Rgb c) {
     auto linear = [](double v) {

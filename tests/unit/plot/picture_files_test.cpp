@@ -38,7 +38,7 @@ std::string picture() {
   return draw_chart(chart, "a line");
 }
 
-// A path on which only the given program is found stands in for a machine.
+// Sets PATH to one folder, to simulate a machine with only the given program.
 class Path {
  public:
   explicit Path(const fs::path& folder) : old_(std::getenv("PATH")) {
