@@ -35,7 +35,7 @@ TEST(AnalysisReport, IsOneSoundFileOfModerateSize) {
   EXPECT_LT(page.size(), 8u << 20);
   EXPECT_EQ(occurrences(page, "<figure "), figures.size());
   EXPECT_EQ(occurrences(page, "<summary>"), figures.size());
-  EXPECT_EQ(occurrences(page, "aria-label=\""), figures.size() + 1);  // the table of contents too
+  EXPECT_EQ(occurrences(page, "aria-label=\""), figures.size() + 1);  // and the table of contents
 }
 
 TEST(AnalysisReport, OpensWithFiveLines) {
@@ -60,7 +60,7 @@ TEST(AnalysisReport, OfNothing) {
   EXPECT_EQ(xml_fault(report_html(Json::parse(R"({"checkpoints": []})"), {}), true), "");
 }
 
-// Two runs of two layers that are alike but for two numbers.
+// Two runs of two layers with equal numbers, for tests that change two of them.
 Json twins() {
   Json run = Json::parse(R"({"name": "A", "depth": 2, "heads": 2, "grid": [2, 2],
     "attention_distance": [[1, 1], [1, 1]], "attention_entropy": [[1, 1], [1, 1]],

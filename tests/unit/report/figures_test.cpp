@@ -1,4 +1,4 @@
-// The figures of analyses that are made up; tests/e2e/report.sh opens a report in a browser.
+// The figures of synthetic analyses. tests/e2e/report.sh opens a report in a browser.
 #include "report/figures.h"
 
 #include <gtest/gtest.h>
@@ -97,7 +97,7 @@ TEST(AnalysisFigures, OfStageModelsAndUnlikeRuns) {
   EXPECT_TRUE(names_of(figures).contains("p_norm1"));
 }
 
-// The figures of a run without DTN have no P, and what a table says are the numbers of the JSON.
+// A run without DTN has no figures of P. The tables hold the numbers of the JSON.
 TEST(AnalysisFigures, TablesHoldTheNumbers) {
   Analysis a = example_analysis({run_of("LN", false, kSmall)});
   a.json["checkpoints"][0]["attention_distance"] = {{1.5, 2.5, 3.5, 4.5}, {nullptr, 1, 1, 7}};
@@ -125,7 +125,7 @@ TEST(AnalysisFigures, StayOnOneScaleBelowOneHundredPercent) {
   }
 }
 
-// Whatever stands in place of a value, drawing goes on without it.
+// Replaces each value in turn by something invalid; drawing must continue without the value.
 class Spoiler {
  public:
   explicit Spoiler(const Analysis& whole) : whole_(whole) {}

@@ -1,4 +1,4 @@
-// Reports of runs, from folders as dtn-train leaves them.
+// Reports of runs, from run folders as dtn-train writes them.
 #include "report/run_report.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class RunReports : public ::testing::Test {
     std::ifstream in(folder_.path() / file, std::ios::binary);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  // A run of two epochs with a torn line at the end.
+  // Writes a run of two epochs with a truncated last line.
   void write_run(const fs::path& run, double top1) const {
     write(run / "config.yaml", "name: small <run>\nseed: 0\n");
     std::string lines;
