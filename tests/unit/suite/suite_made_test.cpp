@@ -1,4 +1,4 @@
-// What reports say of images that were made here: of stand-in textures, and of small images.
+// Reports on generated images: stand-in textures and small images.
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// The arithmetic, folders, classes and kept results of suites; tests/e2e/suite.sh runs whole ones.
+// Suites: arithmetic, folders, classes and saved results. tests/e2e/suite.sh runs whole suites.
 #include "suite/suite.h"
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST(Corruptions, Benchmark) {
 TEST(Corruptions, Errors) {
   SeverityErrors errors = {10, 20, 30, 40, 50};
   EXPECT_DOUBLE_EQ(*mean_error(errors), 30);
-  // Both sums: 150 / (5 x 0.886428).
+  // The sum of the errors by the sum of AlexNet's: 150 / (5 x 0.886428).
   EXPECT_NEAR(*corruption_error(corruptions()[0], errors), 33.84369627313217, 1e-12);
   EXPECT_FALSE(corruption_error(*find_corruption("spatter"), errors));
   errors[3].reset();
@@ -54,7 +54,7 @@ TEST(Corruptions, MeanCorruptionError) {
   for (std::size_t i = 0; i < errors.size(); ++i) {
     errors[i].fill(100 * alexnet_error(corruptions()[i]));
   }
-  EXPECT_NEAR(*summarize(errors).mce(), 100, 1e-12);  // AlexNet's own, whatever the extra four are
+  EXPECT_NEAR(*summarize(errors).mce(), 100, 1e-12);  // AlexNet's errors, without the extra four
   EXPECT_NEAR(*summarize(errors).mean_error, 78.899307, 1e-6);
   for (SeverityErrors& e : errors) e.fill(50);
   const double of_all = 64.67257300;  // 50 / 15 x the sum of 1 / AlexNet's errors
@@ -85,7 +85,7 @@ TEST(ClassChoice, PicksColumnsAndMovesLabels) {
   choice.add({{"label", places}}, {{"logits", chosen}});
   choosing.add({{"label", labels}}, {{"logits", logits}});
   EXPECT_EQ(all.result().at("top1"), 0);      // class 1 wins the first row
-  EXPECT_EQ(choice.result().at("top1"), 50);  // and is not to be had here
+  EXPECT_EQ(choice.result().at("top1"), 50);  // but is not among the choices
   EXPECT_EQ(choosing.result().values, choice.result().values);
   const std::vector<std::int64_t> wrong = {0, 3};
   EXPECT_THROW(labels_among(labels, wrong), Error);
@@ -116,7 +116,7 @@ class Suites : public ::testing::Test {
     options.classes = classes_;
     return plan_suite(config_, options, {"the model", model_names_, config_.model.num_classes});
   }
-  // Three classes of a, b, c, d in the suite; all four in the model.
+  // Three images of the classes b and d in the suite; the model has the classes a, b, c and d.
   void renditions() {
     config_.model.num_classes = 4;
     config_.data.root = dir_.path() / "clean";
@@ -127,7 +127,7 @@ class Suites : public ::testing::Test {
   std::uint32_t seed_ = 0;
   ExperimentConfig config_;
   fs::path classes_;
-  std::vector<std::string> model_names_;  // that the checkpoint knows
+  std::vector<std::string> model_names_;  // in the checkpoint
 };
 
 TEST_F(Suites, FindsCorruptionsInGroupsAndWithout) {
@@ -197,7 +197,7 @@ TEST_F(Suites, ClassesOfTheCleanImages) {
   expect_error<DataError>([&] { plan(); }, {"suite/c", "no images"});
 }
 
-// Labels are the checkpoint's, in whichever order and number the folders are.
+// Labels are those of the checkpoint, for any order and number of folders.
 TEST_F(Suites, ClassesOfTheCheckpoint) {
   renditions();
   model_names_ = {"d", "c", "b", "a"};
@@ -206,7 +206,7 @@ TEST_F(Suites, ClassesOfTheCheckpoint) {
   EXPECT_EQ(p.classes, model_names_);
   EXPECT_EQ(p.choice, (std::vector<std::int64_t>{0, 2}));
   ASSERT_EQ(p.cells.size(), 2u);
-  ASSERT_EQ(p.cells[0].images->size(), 1);  // c is no choice
+  ASSERT_EQ(p.cells[0].images->size(), 1);  // c is not among the choices
   EXPECT_EQ(p.cells[0].images->label(0), 2);
   EXPECT_EQ(p.cells[1].images->label(0), 2);
   EXPECT_EQ(p.cells[1].images->label(2), 0);
@@ -229,12 +229,12 @@ TEST_F(Suites, ClassesWithoutCleanImages) {
   EXPECT_EQ(plan().cells.size(), 1u);
   fs::remove_all(dir_.path() / "clean");
   config_.model.num_classes = 2;
-  EXPECT_EQ(plan().choice, (std::vector<std::int64_t>{0, 1}));  // those of the folders
+  EXPECT_EQ(plan().choice, (std::vector<std::int64_t>{0, 1}));  // the folders' classes
   fs::rename(root() / "b", root() / "n01443537");
   fs::rename(root() / "d", root() / "n15075141");
   config_.model.num_classes = 1000;
   EXPECT_EQ(plan().choice, (std::vector<std::int64_t>{1, 999}));
-  image("clean/val/n15075141/1.bmp");  // a part of ImageNet does not number its classes anew
+  image("clean/val/n15075141/1.bmp");  // a part of ImageNet keeps ImageNet's labels
   EXPECT_EQ(plan().choice, (std::vector<std::int64_t>{1, 999}));
   EXPECT_EQ(plan().cells[0].images->label(0), 999);
 }
@@ -249,7 +249,7 @@ TEST_F(Suites, ClassList) {
   EXPECT_EQ(plan().cells.size(), 1u);  // no clean image of b or d
   for (const char* name : {"b", "c", "d"}) image(cat("clean/val/", name, "/1.bmp"));
   const SuitePlan p = plan();
-  const Dataset& clean = *p.cells[0].images;  // their labels are those of the list
+  const Dataset& clean = *p.cells[0].images;  // labels are those of the list
   ASSERT_EQ(clean.size(), 2);
   EXPECT_EQ(clean.label(0), 1);
   EXPECT_EQ(clean.label(1), 0);
@@ -396,7 +396,7 @@ TEST(Fingerprints, TellWeightsApart) {
   EXPECT_NE(print, fingerprint_of(weights(6, "a", {3, 2})));
 }
 
-// The whole way in one process, with what was finished left alone.
+// A whole suite in one process. Finished parts are not repeated.
 TEST_F(Suites, RunsWhatIsNotFinished) {
   ModelConfig& m = config_.model;
   m = deit_vit();
@@ -421,13 +421,13 @@ TEST_F(Suites, RunsWhatIsNotFinished) {
   for (auto& [name, score] : marked.scores) score.result.top5 = 77;
   write("kept.json", to_json(marked));
   EXPECT_EQ(run().scores.at("fog/1").result.top5, 77);
-  image("suite/fog/1/b/1.bmp");  // another one
+  image("suite/fog/1/b/1.bmp");  // changes the folder
   image("suite/fog/3/b/1.bmp");
   const SuiteReport second = run();
   EXPECT_EQ(second.scores.at("fog/1").result.top5, 100);
   EXPECT_EQ(second.scores.at("fog/2").result.top5, 77);
   EXPECT_EQ(second.scores.at("fog/3").result.count, 1);
-  fs::remove_all(root() / "fog/2");  // has made room; what it gave stays
+  fs::remove_all(root() / "fog/2");  // its result stays
   EXPECT_EQ(run().scores.at("fog/2").result.top5, 77);
   options.crop_pct = 0.5;
   expect_error<ConfigError>(run, {"crop_pct is 0.5, was 1.0"});
