@@ -8,7 +8,7 @@
 namespace dtn {
 namespace {
 
-// The usual printed table of two-sided 5 % points.
+// Two-sided 5 % points from the usual printed table.
 TEST(StudentT, QuantilesAreThoseOfTheTable) {
   EXPECT_NEAR(two_sided_quantile(0.05, 1), 12.706, 5e-4);
   EXPECT_NEAR(two_sided_quantile(0.05, 2), 4.303, 5e-4);
@@ -18,7 +18,7 @@ TEST(StudentT, QuantilesAreThoseOfTheTable) {
   EXPECT_NEAR(two_sided_quantile(0.05, 1e6), 1.960, 5e-4);
 }
 
-// With one degree of freedom it is Cauchy's, with two it has a closed form.
+// One degree of freedom gives Cauchy's distribution; two give a closed form.
 TEST(StudentT, ProbabilitiesHaveTheirClosedForms) {
   EXPECT_DOUBLE_EQ(two_sided_probability(0, 3), 1);
   EXPECT_NEAR(two_sided_probability(1, 1), 0.5, 1e-14);
@@ -28,7 +28,7 @@ TEST(StudentT, ProbabilitiesHaveTheirClosedForms) {
   }
 }
 
-// Student's own sleep data (Biometrika 6, 1908): ten patients, two drugs.
+// Student's sleep data (Biometrika 6, 1908): ten patients, two drugs.
 TEST(StudentT, ComparesPairsAsStudentDid) {
   const std::vector<double> gain = {1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4};
   const auto result = compare_pairs(gain);

@@ -13,7 +13,7 @@ namespace {
 
 using test::expect_contains;
 
-// A report with all there can be: several seeds, one, none, failures and open runs.
+// A report with all cases: several seeds, one seed, none, failures and open runs.
 SweepReport example(const SweepConfig& sweep) {
   std::vector<VariantResult> results(3);
   results[0].runs = {{0, 80.25, 1900, 0, 0, {{1, 79, 79}, {2, 80.25, 80.25}}},
@@ -134,7 +134,7 @@ TEST(Report, Json) {
   }
   EXPECT_EQ(json.find("/home"), std::string::npos) << json;
   EXPECT_EQ(json, to_json(example(sweep)));
-  // The hash is that of what decides the numbers.
+  // The hash covers the settings that determine the results.
   const auto hash = [&](auto change) {
     SweepConfig other = example_sweep();
     change(other.variants[0].config);

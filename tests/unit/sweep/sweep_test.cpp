@@ -1,4 +1,4 @@
-// The statistics, tables and plan of sweeps; tests/e2e/sweep.sh runs whole ones.
+// Statistics, tables and plans of sweeps. tests/e2e/sweep.sh runs whole sweeps.
 #include "sweep/sweep.h"
 
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ class Sweeps : public ::testing::Test {
     return {std::istreambuf_iterator<char>(in), {}};
   }
 
-  // Two variants of two and one seeds.
+  // Two variants, with two seeds and one seed.
   SweepConfig load(const std::string& more = "", const std::vector<std::string>& set = {}) const {
     write("base.yaml",
           "model: {preset: vit_t, image_size: 16, patch_size: 4, embed_dim: 24, depth: 2,\n"
@@ -61,7 +61,7 @@ class Sweeps : public ::testing::Test {
   }
   fs::path out() const { return folder_ / "out"; }
 
-  // What a finished run leaves, evaluated at epochs 1, 2, ...
+  // Writes the files of a finished run, evaluated after epochs 1, 2, ...
   void finish(const SweepRun& run, const std::vector<double>& top1) const {
     fs::create_directories(run.folder);
     std::ofstream(run.folder / "config.yaml") << to_yaml(run.config);
@@ -72,7 +72,7 @@ class Sweeps : public ::testing::Test {
               << ",\"split\":\"val\",\"top1\":" << top1[i]
               << ",\"top5\":99,\"loss\":" << 2 - top1[i] / 100 << ",\"count\":80}\n";
     }
-    metrics << "{\"step\":";  // torn
+    metrics << "{\"step\":";  // truncated
     std::ofstream(run.folder / "summary.json")
         << "{\"top1\":" << top1.back() << ",\"steps\":" << 5 * top1.size()
         << ",\"wall_seconds\":2,\"images_per_second\":123.4}\n";
@@ -112,14 +112,14 @@ TEST(EpochsTo, IsWhereTheCurveFirstCrosses) {
   EXPECT_EQ(epochs(50), 1.5);
   EXPECT_EQ(epochs(60), 2);
   EXPECT_EQ(epochs(70), 4.5);
-  EXPECT_EQ(epochs(30), 1);  // reached before anybody looked
+  EXPECT_EQ(epochs(30), 1);  // reached before the first evaluation
   EXPECT_EQ(epochs(90), 5);
   EXPECT_FALSE(epochs(90.1));
   EXPECT_FALSE(epochs_to(1, true, {}));
   const double nan = std::nan("");
   EXPECT_FALSE(epochs_to(1, true, std::vector<CurvePoint>{{1, 0, nan}}));
   EXPECT_EQ(epochs_to(1, true, std::vector<CurvePoint>{{1, 0, nan}, {2, 0, 5}}), 2);
-  // Of a loss, that is when it has come down.
+  // A loss reaches its milestone by decreasing.
   const std::vector<CurvePoint> loss = {{1, 0, 4}, {2, 0, 2}, {3, 0, 3}};
   EXPECT_EQ(epochs_to(3, false, loss), 1.5);
   EXPECT_FALSE(epochs_to(1, false, loss));
@@ -152,7 +152,7 @@ TEST_F(Sweeps, PlanAndStates) {
   clear_failure(runs[2]);
   update_state(runs[2]);
   EXPECT_EQ(runs[2].state, RunState::kToDo);
-  // A run that diverged goes on from its last checkpoint, whatever its summary says.
+  // A diverged run continues from its last checkpoint, even if it has a summary.
   write("out/ln/seed-1/summary.json", "{\"diverged\": true, \"steps\": 14}");
   update_state(runs[1]);
   EXPECT_EQ(runs[1].state, RunState::kStarted);
@@ -160,7 +160,7 @@ TEST_F(Sweeps, PlanAndStates) {
   write("out/ln/seed-1/summary.json", "{\"diverged\": false, \"steps\": 15}");
   update_state(runs[1]);
   EXPECT_EQ(runs[1].state, RunState::kFinished);
-  // A summary that was torn is none; a record of failure that was torn is still one.
+  // A truncated summary counts as absent, but a truncated failure record counts.
   write("out/ln/seed-0/summary.json", "{\"top1\": 3");
   write("out/dtn/seed-4/failure.json", "{\"code\": \"x\"}");
   runs = plan_runs(sweep, out(), {});
@@ -205,7 +205,7 @@ TEST_F(Sweeps, FoldersOfOthersAreRefused) {
     check_folders(plan_runs(s, out(), {}), out(), schemas);
   };
   check(sweep);
-  check(load("", {"data.workers=7"}));  // changes no number
+  check(load("", {"data.workers=7"}));  // changes no result
   const std::string message = error_of([&] {
     check(load("", {"optim.lr=0.5", "schedule.epochs=7"}));
   });
@@ -230,7 +230,7 @@ TEST_F(Sweeps, KeptResultsCountAsFinishedElsewhere) {
   const std::string metrics = read("kept/ln/seed-1/metrics.jsonl");
   EXPECT_EQ(std::ranges::count(metrics, '\n'), 2) << metrics;
 
-  // In another folder, with the data elsewhere.
+  // In another folder, with the data in another place.
   const SweepConfig moved = load("", {"data.root=/mnt/images"});
   auto others = plan_runs(moved, folder_ / "other", {});
   adopt_kept_results(others, {}, schemas);
@@ -244,7 +244,7 @@ TEST_F(Sweeps, KeptResultsCountAsFinishedElsewhere) {
   EXPECT_EQ(results[0].runs[0].value, 60);
   EXPECT_EQ(results[0].runs[0].curve.size(), 2u);
   EXPECT_EQ(results[0].runs[0].images_per_second, 123.4);
-  // What is there already is left alone.
+  // An existing result stays unchanged.
   keep_result(others[1], kept);
   EXPECT_EQ(read("kept/ln/seed-1/metrics.jsonl"), metrics);
 
@@ -287,7 +287,7 @@ TEST_F(Sweeps, PairsAreThoseOfEqualSeeds) {
   ASSERT_TRUE(paired);
   EXPECT_EQ(paired->n, 2u);
   EXPECT_EQ(paired->mean, 2);
-  EXPECT_EQ(report.results[1].to_baseline, 2);  // not what the third seed would make of it
+  EXPECT_EQ(report.results[1].to_baseline, 2);  // without the third seed
   EXPECT_NEAR(paired->high, 2 + 12.7062, 1e-4);
   const std::string text = to_markdown(report);
   expect_contains(text, "| [-10.71, +14.71] | 0.295 |");
@@ -295,7 +295,7 @@ TEST_F(Sweeps, PairsAreThoseOfEqualSeeds) {
   expect_contains(to_json(report), "\"paired\"");
 }
 
-// With a program in the place of dtn-eval that writes down its arguments and a report.
+// The evaluator is a script in place of dtn-eval. It logs its arguments and writes a report.
 TEST_F(Sweeps, FinishedRunsAreEvaluatedOnSuites) {
   SweepConfig sweep = load();
   sweep.suites = {"imagenet-c", "imagenet-r"};
@@ -317,7 +317,7 @@ TEST_F(Sweeps, FinishedRunsAreEvaluatedOnSuites) {
   const std::string log = read("out/ln/seed-0/imagenet-c.log");
   expect_contains(log, "out/ln/seed-0/checkpoints/last --suite imagenet-c");
   expect_contains(log, "--corrupt-on-the-fly");
-  // What is there is not evaluated again.
+  // Existing results are not evaluated again.
   options.evaluator = {"false"};
   EXPECT_EQ(evaluate_on_suites(sweep, options, runs), SweepStatus::kFinished);
   options.suite_roots["imagenet-r"] = "/data/r";
@@ -330,8 +330,8 @@ TEST_F(Sweeps, FinishedRunsAreEvaluatedOnSuites) {
   expect_contains(to_markdown(report), "|    61.5 |");
 }
 
-// Of images smaller than ImageNet-C's, whose mCE is null: their mean error, and a table of corruptions
-// beside the baseline's, by seed.
+// Images smaller than ImageNet-C's have no mCE. The report has their mean error, and a table of
+// corruptions against the baseline, by seed.
 TEST_F(Sweeps, CorruptionsOfSmallImages) {
   SweepConfig sweep = load();
   sweep.suites = {"imagenet-c"};
@@ -451,7 +451,7 @@ TEST_F(Sweeps, ADescriptionLeavesTheFolderAlone) {
   for (const SweepRun& run : runs) finish(run, {50, 60});
   text = describe_sweep(sweep, options).text;
   expect_contains(text, "nothing is left to do");
-  // 10 steps of 16 images at 123.4 images/s are less than the 2 s by the clock.
+  // 10 steps of 16 images at 123.4 images/s take less than the measured 2 s.
   expect_contains(text, "2.0 s  finished");
 }
 
