@@ -1,4 +1,4 @@
-// Heads of weights and of teachers, whose rows go by the names of classes.
+// Heads of weight files and teachers: their rows are matched by class name.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -29,7 +29,7 @@ ExperimentConfig config_of(const std::string& preset, int classes, const Names& 
       standard_registries().schemas());
 }
 
-// Training samples that name their classes.
+// Training samples with class names.
 class NamedSamples final : public SampleSource {
  public:
   explicit NamedSamples(Names names) : names_(std::move(names)) {}
@@ -46,7 +46,7 @@ class NamedSamples final : public SampleSource {
 
 class KeptHead : public ::testing::Test {
  protected:
-  // Writes a model's weights, and returns the model.
+  // Writes a model's weights and returns the model.
   std::unique_ptr<Classifier> write(const ExperimentConfig& config, const Names& names) {
     auto model = std::make_unique<Classifier>(config.model, 1);
     for (Parameter& p : model->parameters().parameters()) {
@@ -59,7 +59,7 @@ class KeptHead : public ::testing::Test {
   }
   std::string file() const { return (dir_.path() / "model.safetensors").string(); }
 
-  // The logits of `columns` of a batch.
+  // Columns `of` of a batch of logits.
   static Doubles columns(const Tensor& logits, const std::vector<std::int64_t>& of) {
     return doubles(logits_of(logits, of));
   }
@@ -71,7 +71,7 @@ Tensor images_for(const ExperimentConfig& c) {
   return as(random_tensor({3, 3, size.height, size.width}, 9), DType::kFloat32);
 }
 
-// The head of each family: a linear layer, one behind a BatchNorm, one of two for distillation.
+// The head of each family: a linear layer, one after a BatchNorm, and pairs for distillation.
 TEST_F(KeptHead, TakesItsRowsByName) {
   struct Case {
     std::string preset;
@@ -121,7 +121,7 @@ TEST_F(KeptHead, OfAFileWithoutNames) {
             std::string::npos);
 }
 
-// Outside training no weight of a head is random.
+// Outside of training no weight of a head may be random.
 TEST_F(KeptHead, MustFitToEvaluate) {
   write(config_of("deit_tiny", 3), {});
   Classify other(config_of("deit_tiny", 4));

@@ -1,5 +1,4 @@
-// A teacher as a student sees it: what it is opened from, which images it gets, and how its answers
-// come into the loss.
+// The teacher of a student: its sources, its input images, and its outputs in the loss.
 #include "tasks/teacher.h"
 
 #include <filesystem>
@@ -26,7 +25,7 @@ ExperimentConfig small(const std::vector<std::string>& set = {}) {
 
 const ClassList kUnnamed{"the student", {}, 5};
 
-// Weights of some model in a folder like a checkpoint's, which is removed with the test.
+// Weights of a model in a folder like a checkpoint's; removed with the test.
 class TeacherFolder {
  public:
   explicit TeacherFolder(const ExperimentConfig& config, std::uint64_t seed = 1) : config_(config) {
@@ -71,7 +70,7 @@ TEST(Teacher, AnswersAsItsModelDoes) {
   EXPECT_NE(teacher.description().find("deit_tiny of "), std::string::npos);
 }
 
-// Images that the student wants at another mean and deviation are brought to the teacher's.
+// Images normalized with the student's mean and std are converted to the teacher's.
 TEST(Teacher, SeesImagesAtItsOwnMean) {
   const TeacherFolder folder(small({"data.mean=[0.1, 0.2, 0.3]", "data.std=[0.5, 0.6, 0.7]"}));
   const ExperimentConfig student = small({folder.setting()});
@@ -150,7 +149,7 @@ TEST(Teacher, MustKnowTheSameClassesOfTheSameImages) {
   expect({"model.num_classes=7"}, "its model.num_classes is 5, the student's 7");
   expect({"model.channels=1"}, "its model.channels is 3, the student's 1");
   expect({"distill.teacher=/nowhere"}, "/nowhere is neither a safetensors file nor a folder");
-  // Half a teacher is none: its head would know nothing.
+  // A file without the head's weights is no teacher.
   NamedTensors some = read_safetensors(folder.file()).tensors;
   std::erase_if(some, [](const auto& t) { return t.first.starts_with("head."); });
   write_safetensors(folder.file(), some, {{"config", to_yaml(small())}});
