@@ -1,4 +1,4 @@
-// What the ranks of a run agree on, and who does not.
+// Consistency checks between the ranks of a run: state, weights, config and data.
 #include "train/agreement.h"
 
 #include <bit>
@@ -13,7 +13,7 @@ namespace {
 
 using namespace dtn::test;
 
-// What E says on each of three ranks; empty where it is not thrown.
+// Returns the message of E on each of three ranks; empty if a rank does not throw E.
 template <class E>
 std::vector<std::string> refusals(const std::function<void(Communicator&)>& body) {
   return on_ranks(3, [&](Communicator& ranks) -> std::string {
@@ -26,7 +26,7 @@ std::vector<std::string> refusals(const std::function<void(Communicator&)>& body
   });
 }
 
-// All ranks name those, and none of the others.
+// Expects every message to name exactly these ranks.
 void expect_blamed(const std::vector<std::string>& messages, const std::vector<int>& blamed,
                    const std::string& text) {
   for (const std::string& message : messages) {
@@ -46,7 +46,7 @@ struct SharedRun {
   std::optional<std::int64_t> resumed_at;
 };
 
-// The first rank has made three steps of its own, the others other steps with other weights.
+// The first rank has trained for three steps; the others have other steps and other weights.
 SharedRun share(ExperimentConfig config, bool resumed, Communicator& ranks) {
   config.seed = 3 + static_cast<std::uint64_t>(ranks.rank());
   ClassifyLearner learner(config);
@@ -74,7 +74,7 @@ TEST(ShareRun, GivesEveryRankWhatTheFirstHas) {
       for (Precision precision : {Precision::kFloat32, Precision::kBFloat16}) {
         SCOPED_TRACE(cat(norm, ", ", optimizer));
         ExperimentConfig config = small_run(norm);
-        config.model.drop_path = config.model.dropout = 0;  // keyed by the seed
+        config.model.drop_path = config.model.dropout = 0;  // these depend on the seed
         use_optimizer(config, optimizer);
         config.train.precision = precision;
         const bool resumed = precision == Precision::kFloat32;
@@ -99,7 +99,7 @@ TEST(ShareRun, GivesEveryRankWhatTheFirstHas) {
 
 // --- weights ------------------------------------------------------------------------------------
 
-// The same model on three ranks, in whose weights `change` may do something.
+// Compares the same model on three ranks, after `change` has modified its weights.
 std::vector<std::string> refused_weights(
     const std::function<void(int rank, ParameterStore& store)>& change) {
   return refusals<Error>([&](Communicator& ranks) {
@@ -190,7 +190,7 @@ class NamedItems : public Dataset {
   std::vector<std::string> names_;
 };
 
-// Every rank opens as many images as `size` says, and may have changed some.
+// Compares the data of ranks with `size` images each, after `change` has modified them.
 std::vector<std::string> refused_data(const std::function<int(int rank)>& size,
                                       const std::function<void(int rank, NamedItems&)>& change) {
   return refusals<DataError>([&](Communicator& ranks) {
@@ -213,7 +213,7 @@ TEST(EqualData, AnotherNumberOrNameOrLabelIsFoundAndTheRankNamed) {
   const auto more =
       refused_data([](int rank) { return rank == 1 ? kImages + 1 : kImages; }, no_change);
   expect_blamed(more, {1}, others);
-  // The first speaks for all.
+  // The message gives the images of the first rank.
   EXPECT_EQ(more[0].find("1500 images in /data, on rank 0 on "), 0u) << more[0];
   for (std::size_t i : {0, 700, kImages - 1}) {
     SCOPED_TRACE(i);

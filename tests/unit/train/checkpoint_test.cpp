@@ -29,7 +29,7 @@ void write_text(const fs::path& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
 }
 
-// Contents that any two steps differ in.
+// Contents that differ between any two steps.
 CheckpointData example(std::int64_t step, bool with_ema = true, std::int64_t rows = 30) {
   auto filled = [&](double value, DType dtype) {
     return Tensor::full({rows, 100}, dtype, value + static_cast<double>(step));
@@ -83,7 +83,7 @@ class Checkpoints : public ::testing::Test {
     return result;
   }
   fs::path link(const char* name) const { return run_ / "checkpoints" / name; }
-  // Changes one byte in the middle of a file.
+  // Flips one bit in the middle of a file.
   void damage(std::int64_t step, const char* file) const {
     fs::path path = checkpoint_path(run_, step) / file;
     std::string text = read_text(path);
@@ -120,7 +120,7 @@ TEST_F(Checkpoints, FilesCarryConfigAndFormatAndNothingOfTheMachine) {
   EXPECT_EQ(state.at("config"), example(5).config_yaml);
   EXPECT_EQ(state.at("position"), "5");
 
-  // The same data gives the same bytes elsewhere, with another number of threads.
+  // The same data gives the same bytes in another folder, with another number of threads.
   std::string model = read_text(link("last") / "model.safetensors");
   int threads = max_threads();
   set_num_threads(1);
@@ -156,7 +156,7 @@ TEST_F(Checkpoints, ABestStepIsMarkedBeforeTheOldBestIsPruned) {
 
 TEST_F(Checkpoints, WoundBackRunGoesOnFromItsOwnSteps) {
   for (std::int64_t step : {10, 20, 30}) save_checkpoint(run_, example(step), 5);
-  save_checkpoint(run_, example(15), 5);  // resumed from 10 on purpose
+  save_checkpoint(run_, example(15), 5);  // resumed from 10 deliberately
   EXPECT_EQ(find_resumable(run_), checkpoint_path(run_, 15));
   CheckpointData again = example(20);
   again.state_metadata["seed"] = "1";
@@ -175,7 +175,7 @@ TEST_F(Checkpoints, NothingToResume) {
   EXPECT_EQ(find_resumable(run_ / "absent"), std::nullopt);
   EXPECT_EQ(find_resumable(run_), std::nullopt);
   fs::create_directories(run_ / "checkpoints" / "step-00000001.tmp-1-2");
-  fs::create_directories(run_ / "checkpoints" / "step-1");  // not a name of ours
+  fs::create_directories(run_ / "checkpoints" / "step-1");  // not a valid name
   write_text(run_ / "checkpoints" / "step-00000002", "a file");
   EXPECT_EQ(find_resumable(run_), std::nullopt);
   EXPECT_EQ(names(), (std::set<std::string>{"step-1", "step-00000002"}));
@@ -191,7 +191,7 @@ TEST_F(Checkpoints, DamagedOnesArePassedOverAndNeverForgotten) {
   EXPECT_EQ(find_resumable(run_), checkpoint_path(run_, 1));
   fs::remove(checkpoint_path(run_, 1) / "state.safetensors");
   EXPECT_THROW(find_resumable(run_), DataError);
-  // Saving over a damaged step repairs it.
+  // Saving the damaged step again repairs it.
   save_checkpoint(run_, example(2), 9);
   EXPECT_EQ(find_resumable(run_), checkpoint_path(run_, 2));
 }
@@ -217,7 +217,7 @@ TEST_F(Checkpoints, ThousandBitFlipsAreAllNoticed) {
     fs::path path = folder / files[i % 3];
     std::string good = read_text(path);
     std::string bad = good;
-    // Every second flip goes to the header, which is a small part of the file.
+    // Every second flip hits the header, which is a small part of the file.
     std::size_t range = i % 2 ? std::min<std::size_t>(bad.size(), 1024) : bad.size();
     std::size_t at = random() % range;
     bad[at] = static_cast<char>(bad[at] ^ (1 << random() % 8));
@@ -255,7 +255,7 @@ TEST_F(Checkpoints, FullDiskLeavesEarlierCheckpointsAlone) {
   auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
   rlimit old{};
   ::getrlimit(RLIMIT_FSIZE, &old);
-  // The files written first fit, the last one does not; then none fits.
+  // First the earlier files fit and the last does not; then no file fits.
   for (rlim_t bytes : {rlim_t{40'000}, rlim_t{100}}) {
     rlimit limit{bytes, old.rlim_max};
     ::setrlimit(RLIMIT_FSIZE, &limit);
@@ -285,13 +285,13 @@ TEST_F(Checkpoints, AConfirmedOneIsNotDeleted) {
             (std::set<std::string>{"confirmed", "last", "step-00000010", "step-00000030"}));
   confirm_checkpoint(run_, 30, 1);
   EXPECT_EQ(names(), (std::set<std::string>{"confirmed", "last", "step-00000030"}));
-  confirm_checkpoint(run_, 20, 1);  // somebody has deleted it
+  confirm_checkpoint(run_, 20, 1);  // no longer exists
   EXPECT_EQ(fs::read_symlink(link("confirmed")), "step-00000030");
   CheckpointData evaluated = example(40);
   evaluated.state_metadata[kConfirmedKey] = "1";
   save_checkpoint(run_, evaluated, 1);
   EXPECT_EQ(fs::read_symlink(link("confirmed")), "step-00000040");
-  // The checkpoint says so itself, once the run is over.
+  // The checkpoint itself stores the confirmation, so the link can be dropped at the end of a run.
   drop_confirmed_link(run_);
   EXPECT_EQ(names(), (std::set<std::string>{"last", "step-00000040"}));
   const Retreat retreat = retreat_to_confirmed(run_, 40);
@@ -318,7 +318,7 @@ TEST_F(Checkpoints, RetreatKeepsOneThatWasSetAside) {
     expect_same(load_checkpoint(*retreat.set_aside), example(step));
     EXPECT_EQ(find_resumable(run_), checkpoint_path(run_, 10));
   }
-  // A mark without its checkpoint is none.
+  // A link without its checkpoint does not count.
   save_checkpoint(run_, example(40), 9);
   fs::remove_all(checkpoint_path(run_, 10));
   EXPECT_EQ(retreat_to_confirmed(run_, 40).confirmed, std::nullopt);
@@ -326,10 +326,10 @@ TEST_F(Checkpoints, RetreatKeepsOneThatWasSetAside) {
   EXPECT_EQ(find_resumable(run_), std::nullopt);
 }
 
-// Reports through the pipe that it runs, then saves steps after `step` forever and reports each
-// once it is saved.
+// Reports through the pipe that it runs. Then it saves the steps after `step` forever, and reports
+// each step once it is saved.
 [[noreturn]] void save_forever(const fs::path& run, std::int64_t step, int report) {
-  set_num_threads(1);  // the threads of the parent did not come along
+  set_num_threads(1);  // fork does not copy the parent's threads
   try {
     while (::write(report, &step, sizeof step) == sizeof step) {
       ++step;
@@ -353,7 +353,7 @@ TEST_F(Checkpoints, KillDuringSaveLosesNothing) {
   std::mt19937_64 random(9);
   std::int64_t reached = 0;
   int with_leftovers = 0;
-  // A machine that other work has slowed down since gets more rounds.
+  // A machine slowed down by other work gets more rounds.
   const auto proved = [&] { return reached > 20 && with_leftovers > 5; };
   for (int round = 0; round < 50 || (!proved() && round < 1000); ++round) {
     int ends[2];
@@ -364,7 +364,7 @@ TEST_F(Checkpoints, KillDuringSaveLosesNothing) {
     ::close(ends[1]);
     std::int64_t reported = -1;
     ASSERT_EQ(::read(ends[0], &reported, sizeof reported), ssize_t{sizeof reported});
-    // Anywhere in the first three saves or so, on a fast machine and on a slow one.
+    // At any time during about the first three saves, on fast and slow machines.
     std::this_thread::sleep_for(save_time * (random() % 3000) / 1000);
     ::kill(child, SIGKILL);
     int status = 0;
@@ -378,7 +378,7 @@ TEST_F(Checkpoints, KillDuringSaveLosesNothing) {
       for (const std::string& name : names()) {
         bool leftover = name.find(".t") != std::string::npos;
         with_leftovers += leftover;
-        // Under a valid name there is never half a checkpoint.
+        // A valid name never holds an incomplete checkpoint.
         if (!leftover) {
           EXPECT_NO_THROW(load_checkpoint(link(name.c_str())));
         }

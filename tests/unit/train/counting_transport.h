@@ -1,4 +1,4 @@
-// Ranks that are threads, whose large sums are counted.
+// Ranks as threads, with a count of their large sums.
 #pragma once
 
 #include <atomic>

@@ -1,4 +1,4 @@
-// Runs that diverge: what stays of their checkpoints, what the summary says, how they go on.
+// Diverging runs: the remaining checkpoints, the summary, and resuming.
 #include <unistd.h>
 
 #include <atomic>
@@ -23,15 +23,15 @@ namespace fs = std::filesystem;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// A step that stops the process, as a kill does: nothing is saved.
+// Stops a step like a kill: nothing is saved.
 struct Killed : std::runtime_error {
   Killed() : std::runtime_error("killed") {}
 };
 
-// Which losses of a run are not finite. Steps count from 1.
+// The losses of a run that are not finite. Steps count from 1.
 struct Script {
   std::set<std::int64_t> bad_steps;
-  // Losses. Where there is none it is 1 / (step + 1), after a bad step NaN.
+  // Losses by step. The default is 1 / (step + 1), or NaN after a bad step.
   std::map<std::int64_t, double> evaluations;
   std::optional<std::int64_t> kill_at = {};  // before that step
   bool evaluates_loss = true;
@@ -101,7 +101,7 @@ class Divergence : public ::testing::Test {
     if (!ranks || ranks->is_first()) options.resume_from = resolve_resume("auto", run_);
     return train(config_, options);
   }
-  // Runs until it diverges; the message.
+  // Runs until it diverges; returns the message.
   std::string diverge() {
     try {
       go();
@@ -150,7 +150,7 @@ class Divergence : public ::testing::Test {
 using Names = std::set<std::string>;
 
 TEST_F(Divergence, GoesBackToTheNewestFiniteLoss) {
-  script_.bad_steps = {7, 8, 9};  // the update of step 6 made the weights bad
+  script_.bad_steps = {7, 8, 9};  // the update of step 6 damaged the weights
   const std::string message = diverge();
   expect_contains(message, "not finite in steps 7 to 9");
   expect_contains(
@@ -209,7 +209,7 @@ TEST_F(Divergence, AgainAndAgainKeepsTheConfirmedOne) {
     EXPECT_EQ(names(),
               (Names{"best", "last", "confirmed", "step-00000004", "diverged-step-00000006"}));
   }
-  // Elsewhere: only the newest of those that were set aside stays.
+  // After another divergence only the newest checkpoint set aside stays.
   script_.bad_steps = {11, 12, 13};
   config_.schedule.steps = 14;
   diverge();
@@ -229,14 +229,14 @@ TEST_F(Divergence, WithoutAConfirmedCheckpointStartsAfresh) {
     EXPECT_FALSE(summary().contains("loss"));
     EXPECT_EQ(find_resumable(run_), std::nullopt);
   }
-  script_.bad_steps = {1, 2, 3};  // nothing was saved at all
+  script_.bad_steps = {1, 2, 3};  // nothing was saved
   expect_contains(diverge(), "No checkpoint");
   script_.bad_steps.clear();
   EXPECT_EQ(go(), RunStatus::kFinished);
 }
 
 TEST_F(Divergence, AfterAKillMovesBackFromAnUnconfirmedCheckpoint) {
-  kill_before(7);  // step 6 is saved and nothing is known about it
+  kill_before(7);  // step 6 is saved but not confirmed
   EXPECT_EQ(link("last"), "step-00000006");
   EXPECT_EQ(link("confirmed"), "step-00000004");
   script_.bad_steps = {7, 8, 9};
@@ -255,7 +255,7 @@ TEST_F(Divergence, AfterAKillMovesBackFromAnUnconfirmedCheckpoint) {
 TEST_F(Divergence, ResumesWhereAKillLeftARetreat) {
   script_.bad_steps = {7, 8, 9};
   kill_before(7);
-  // `last` points back already, and the unconfirmed one still has its name.
+  // `last` points back already, but the unconfirmed checkpoint has its original name.
   fs::remove(run_ / "checkpoints" / "last");
   fs::create_symlink("step-00000004", run_ / "checkpoints" / "last");
   EXPECT_EQ(find_resumable(run_), checkpoint_path(run_, 4));
@@ -270,14 +270,14 @@ TEST_F(Divergence, ASingleBadStepIsLeftOutAndNeverSaved) {
   config_.train.eval_every = {2, false};
   script_.evaluations = {{2, 0.1}, {6, 0.05}, {8, 0.01}};
   EXPECT_EQ(go(), RunStatus::kFinished);
-  // Due at 2, 6 and 8: written at the finite step after.
+  // Due at 2, 6 and 8, but written at the next finite step.
   EXPECT_EQ(names(), (Names{"best", "last", "step-00000003", "step-00000004", "step-00000007",
                             "step-00000009", "step-00000010", "step-00000012"}));
   EXPECT_EQ(link("best"), "step-00000012") << "no checkpoint was written from the better ones";
 }
 
 TEST_F(Divergence, AnEvaluationAfterABadStepConfirms) {
-  script_.bad_steps = {7, 8, 9};  // of bad data, say: the weights are good
+  script_.bad_steps = {7, 8, 9};  // bad data, for example: the weights are good
   script_.evaluations = {{8, 0.1}};
   expect_contains(diverge(), checkpoint_path(run_, 6).string());
   EXPECT_EQ(link("last"), "step-00000006");
@@ -297,7 +297,7 @@ TEST_F(Divergence, ANaNIsNeverTheBest) {
   EXPECT_EQ(go(), RunStatus::kFinished);
   EXPECT_EQ(link("best"), "step-00000012");
   EXPECT_EQ(summary().at("best").at("loss"), 3);
-  // One that an earlier version took for the best gives way.
+  // A best value of NaN from an earlier version is replaced.
   fs::remove_all(run_);
   script_.evaluations = {{8, 7}, {12, 9}};
   kill_before(6);

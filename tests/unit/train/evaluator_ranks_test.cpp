@@ -1,4 +1,4 @@
-// Ranks that share the images of an evaluation find what one would, to the last digit.
+// An evaluation shared by several ranks gives the results of one rank, to the last digit.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -15,7 +15,7 @@ namespace {
 
 using namespace dtn::test;
 
-// Without oneDNN a product's last bits depend on how many images go through the model together.
+// Without oneDNN the last bits of a product depend on the number of images in a batch.
 bool images_are_independent() {
   return std::string_view(gemm_backend(DType::kFloat32)) == "onednn";
 }
@@ -38,7 +38,7 @@ constexpr std::int64_t kSamples = 211, kClasses = 9;
 struct Predictions {
   Tensor logits, labels;
 
-  // In the given order, in batches of at most seven.
+  // Adds the samples in the given order, in batches of at most seven.
   void add_to(AccuracyMeter& meter, const std::vector<std::int64_t>& samples) const {
     for (std::size_t at = 0; at < samples.size(); at += 7) {
       const auto begin = samples.begin() + static_cast<std::ptrdiff_t>(at);
@@ -56,7 +56,7 @@ Predictions predictions(bool with_nan) {
   Predictions p{as(random_tensor({kSamples, kClasses}, 7, 5), DType::kFloat32),
                 Tensor::empty({kSamples}, DType::kInt64)};
   for (std::int64_t i = 0; i < kSamples; ++i) p.labels.data<std::int64_t>()[i] = i % kClasses;
-  // Losses so large that the order of additions is seen in the last digits.
+  // Losses so large that their last digits show the order of additions.
   for (std::int64_t i : {60, 100, 150}) {
     p.logits.data<float>()[i * kClasses + i % kClasses] = -1e12f / static_cast<float>(i);
   }
@@ -64,7 +64,7 @@ Predictions predictions(bool with_nan) {
   return p;
 }
 
-// Which rank has a sample.
+// Returns the rank that has a sample.
 using Owner = int (*)(std::int64_t sample, int size);
 constexpr std::pair<const char*, Owner> kOwners[] = {
     {"in turn", [](std::int64_t i, int size) { return static_cast<int>(i % size); }},
@@ -126,7 +126,7 @@ ExperimentConfig evaluation_config(std::int64_t images) {
   return c;
 }
 
-// A model and its images on a rank.
+// A model and its images on one rank.
 struct RankEvaluation {
   RankEvaluation(const ExperimentConfig& config, std::int64_t batch_size, Communicator* job)
       : ranks(job),
@@ -155,7 +155,7 @@ struct RankEvaluation {
   Communicator* ranks;
   Classify task;
   std::unique_ptr<OpenSplit> split;
-  int batches = 0;  // that had a row for this rank
+  int batches = 0;  // with a row for this rank
 };
 
 TEST(EvaluationByRanks, CountsEveryImageOnce) {
@@ -176,7 +176,7 @@ TEST(EvaluationByRanks, CountsEveryImageOnce) {
   }
 }
 
-// 13 images in batches of 6: the last one is a row of the first rank's alone.
+// 13 images in batches of 6: the last batch is one row, on the first rank.
 TEST(EvaluationByRanks, EndsEverywhereWhenOneIsToStop) {
   constexpr int kBatches = 3, kSize = 3;
   const ExperimentConfig config = evaluation_config(13);
@@ -190,7 +190,7 @@ TEST(EvaluationByRanks, EndsEverywhereWhenOneIsToStop) {
             evaluation.run([&] { return ++asked == at && ranks.rank() == stopped; });
         EXPECT_FALSE(result.has_value());
         EXPECT_EQ(asked, at);
-        // Nobody is left behind: the next one is whole.
+        // All ranks stopped together: the next evaluation is complete.
         asked = -100;
         const auto whole = evaluation.run([&] {
           ++asked;

@@ -1,4 +1,4 @@
-// What is frozen stays as it is, to the bit, and costs nothing.
+// Frozen parameters stay bit-identical and cost nothing.
 #include "train/freeze.h"
 
 #include <map>
@@ -20,7 +20,7 @@ struct Store {
   std::map<std::string, bool> frozen;
   std::map<std::string, Doubles> before, after, average, gradient;
   std::vector<std::map<std::string, Doubles>> moments;
-  double norm_of_live = 0;  // of the last gradient
+  double norm_of_live = 0;  // in the last gradient
 };
 
 std::map<std::string, Doubles> by_name(const ParameterStore& store, const Tensor& flat) {
@@ -101,7 +101,7 @@ TEST(Freezing, LeavesEveryBitAlone) {
   }
 }
 
-// Also of buffers, whose statistics a frozen backbone uses as they are.
+// This includes buffers: a frozen backbone uses its statistics unchanged.
 TEST(Freezing, OfABackboneRunsItAsInAnEvaluation) {
   for (const char* norm : {"bn", "ln"}) {
     ExperimentConfig config = small_run(norm);
@@ -164,7 +164,8 @@ TEST(Freezing, GoesWithCheckpointedBlocksAndBfloat16) {
   }
 }
 
-// With nothing alive ahead of the head, nothing is recorded there, and nothing runs backward.
+// If nothing before the head is trained, nothing is recorded there, and no backward pass runs
+// there.
 TEST(Freezing, RecordsNothingAheadOfWhatLearns) {
   for (bool checkpoint_blocks : {false, true}) {
     ExperimentConfig config = small_run("dtn");
@@ -186,7 +187,7 @@ TEST(Freezing, RecordsNothingAheadOfWhatLearns) {
   }
 }
 
-// Every normalizer of the registry does without the gradient of its parameters.
+// Every normalizer of the registry works without the gradients of its parameters.
 TEST(Freezing, OfNormsAloneSparesTheOthers) {
   for (const NormSchema& schema : norm_schemas()) {
     if (!schema.needs.empty()) continue;

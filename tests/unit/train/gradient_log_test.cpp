@@ -45,7 +45,7 @@ class Gradients : public ::testing::Test {
 };
 
 TEST_F(Gradients, NormsAreSharesOfTheWhole) {
-  const auto norms = gradient_norms(store_, 10);  // 5 as they stand
+  const auto norms = gradient_norms(store_, 10);  // 5 without scaling
   ASSERT_EQ(norms.size(), 2u);
   EXPECT_EQ(norms[0].first, "blocks.0");
   EXPECT_DOUBLE_EQ(norms[0].second, 6);

@@ -1,4 +1,4 @@
-// Every gradient is summed once, most of them while the backward pass still runs.
+// Every gradient is summed once, mostly during the backward pass.
 #include "train/gradient_sum.h"
 
 #include <algorithm>
@@ -15,9 +15,9 @@ namespace {
 using testing::CountingTransport;
 using testing::with_ranks;
 
-constexpr std::int64_t kMatrix = 400'003;  // 1.6 MB, and no multiple of the padding
-constexpr int kMatrices = 8;               // 12.8 MB: three buckets of 4 MB, and some more
-constexpr std::int64_t kBias = 20'001;     // of those that do not decay: more than a message
+constexpr std::int64_t kMatrix = 400'003;  // 1.6 MB; not a multiple of the padding
+constexpr int kMatrices = 8;               // 12.8 MB: more than three buckets of 4 MB
+constexpr std::int64_t kBias = 20'001;     // no weight decay; larger than a message
 
 void fill_store(ParameterStore& store) {
   for (int i = 0; i < kMatrices; ++i) {
@@ -27,26 +27,26 @@ void fill_store(ParameterStore& store) {
   store.allocate();
 }
 
-// Whole numbers, so small that sums over three ranks are exact even in bfloat16.
+// Integers so small that sums over three ranks are exact even in bfloat16.
 float gradient(int rank, int step, std::int64_t i) {
   return static_cast<float>((i % 61 + step + 1) * (rank == 1 ? 2 : 1));
 }
-// Not exact in bfloat16, in which a loss never travels.
+// Not exact in bfloat16: losses are always summed in float32.
 float loss_of(int rank) { return 1 + static_cast<float>(rank + 1) * 0x1p-12f; }
 
 GradSlot& matrix(ParameterStore& store, int i) {
   return *store.find(cat("matrix", i))->variable.sink();
 }
 
-// Matrices in the order in which the backward pass ends a use of them.
+// Matrices in the order in which the backward pass ends their uses.
 using Ends = std::vector<int>;
 
-// A backward pass and what it comes to.
+// A backward pass and the uses that it ends.
 struct WayBack {
   std::string name;
   Ends ends;
-  Ends never_ended{};    // uses that are given up with their tape
-  bool earlier = false;  // another micro-batch has come the same way before
+  Ends never_ended{};    // dropped with their tape
+  bool earlier = false;  // an earlier micro-batch ended the same uses
 };
 
 std::vector<WayBack> ways_back() {
@@ -96,7 +96,7 @@ TEST_P(GradientSums, HaveEveryElementOnce) {
         add_uses(way.ends);
         for (int i : way.ends) matrix(store, i).end_use();
       }
-      // A gradient has its value only when it is whole.
+      // A gradient has its value only when it is complete.
       for (int i : way.ends) matrix(store, i).buffer({kMatrix}, DType::kFloat32, kCpu).zero();
       add_uses(way.ends);
       add_uses(way.never_ended);
@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(, GradientSums,
                                       name_of(std::get<1>(i.param)));
                          });
 
-// Waits until all ranks together have started that many exchanges; false after a while.
+// Waits until all ranks together have started this many exchanges; returns false after a timeout.
 bool comes_to(int exchanges) {
   for (int i = 0; i < 10'000; ++i) {
     if (CountingTransport::exchanges >= exchanges) return true;
@@ -142,8 +142,8 @@ bool comes_to(int exchanges) {
   return false;
 }
 
-// Ends the uses of matrices in that order. `started`: how many exchanges each rank is to have
-// started then, in all; the last is what finish() comes to.
+// Ends the uses of matrices in this order. `started`: total exchanges started by each rank after
+// each use; the last number is the total after finish().
 void expect_started(ParameterStore& store, GradientSum& sum, Communicator& ranks, const Ends& ends,
                     const std::vector<int>& started) {
   ASSERT_EQ(started.size(), ends.size() + 1);
@@ -161,7 +161,7 @@ void expect_started(ParameterStore& store, GradientSum& sum, Communicator& ranks
   expect(started.back());
 }
 
-// A matrix has 1.6 MB: every third fills a bucket of 4 MB.
+// A matrix has 1.6 MB, so three matrices fill a bucket of 4 MB.
 class GradientSumStarts : public ::testing::Test {
  protected:
   void run(const std::function<void(ParameterStore&, GradientSum&, Communicator&)>& body) {
@@ -185,7 +185,7 @@ TEST_F(GradientSumStarts, ABucketAtATimeWhileTheBackwardPassRuns) {
     for (int step = 0; step < 2; ++step) {
       use(store, kFromTheEnd);
       sum.begin();
-      // At last two matrices, and what does not decay.
+      // finish() sends the last two matrices and the parameters without weight decay.
       std::vector<int> started = {0, 0, 1, 1, 1, 2, 2, 2, 4};
       for (int& exchanges : started) exchanges += step * 4;
       expect_started(store, sum, ranks, kFromTheEnd, started);
@@ -203,7 +203,7 @@ TEST_F(GradientSumStarts, NothingBeforeTheLastMicroBatch) {
   });
 }
 
-// The matrices behind the fifth have their gradients, and need nobody to tell.
+// Matrices 5 to 7 are not used, so their gradients are complete from the start.
 TEST_F(GradientSumStarts, WithWhatNothingUses) {
   run([](ParameterStore& store, GradientSum& sum, Communicator& ranks) {
     const Ends used = {4, 3, 2, 1, 0};
@@ -217,7 +217,7 @@ TEST_F(GradientSumStarts, NothingThatIsUsedOnceMore) {
   run([](ParameterStore& store, GradientSum& sum, Communicator& ranks) {
     use(store, {7, 7, 6, 5, 4, 3, 2, 1, 0});
     sum.begin();
-    // All behind the first two wait for the last, which the backward pass comes to again.
+    // The backward pass uses matrix 7 again, so matrices 2 to 6 wait for it.
     expect_started(store, sum, ranks, {7, 6, 5, 4, 3, 2, 7, 1, 0}, {0, 0, 0, 0, 0, 0, 1, 1, 1, 3});
   });
 }

@@ -17,15 +17,15 @@ Leg leg_from(std::int64_t step) {
   return leg;
 }
 
-// What one leg of a run leaves in the folder.
+// Writes the files of one leg (one process of a run) to the folder.
 void run_leg(const std::filesystem::path& folder, std::int64_t from, std::int64_t to,
              TrainingTime training) {
   Legs legs(folder, from > 0, leg_from(from));
   legs.save(to, training);
 }
 
-// A run that is killed after its last step but before its summary has a last leg without a step: the
-// rate is that of the legs that trained.
+// A run killed after its last step but before its summary has a last leg without steps. The rate is
+// that of the legs with training.
 TEST(Legs, RateIsThatOfAllLegs) {
   TempDir folder;
   run_leg(folder.path(), 0, 10, {.seconds = 2, .samples = 100});

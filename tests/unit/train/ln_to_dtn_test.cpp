@@ -1,5 +1,5 @@
-// A model of LayerNorms that has learnt something goes on as one of DTN: near lambda 1 its loss and
-// its decisions are what they were.
+// A trained LayerNorm model continues as a DTN model: near lambda 1 its loss and its decisions stay
+// the same.
 #include "dtn/models/weights.h"
 #include "small_run.h"
 
@@ -19,7 +19,7 @@ ExperimentConfig experiment() {
   return c;
 }
 
-// A pattern for each class, under as much noise again: learnt well, but not without mistakes.
+// One pattern per class, plus noise: it is learned well, but not without errors.
 Fields images_of(const ModelConfig& m, std::int64_t n, std::uint32_t stream) {
   const Doubles patterns = doubles(random_tensor(
       {m.num_classes, m.channels, m.image_size.height, m.image_size.width}, 50, 0.45));

@@ -1,4 +1,5 @@
-// Every row once, and weights that make the mean of the whole batch of those of its parts.
+// Micro-batches contain every row once. Their weights turn the means of the parts into the mean of
+// the batch.
 #include "train/micro_batches.h"
 
 #include "small_run.h"
@@ -45,7 +46,7 @@ TEST(MicroBatches, HaveAtLeastSoManyRows) {
   EXPECT_EQ(MicroBatches(training(12, {}), nullptr).min_rows(), 12);
   EXPECT_EQ(MicroBatches(training(12, 4), nullptr).min_rows(), 4);
   EXPECT_EQ(MicroBatches(training(12, 1), nullptr).min_rows(), 1);
-  // Ranks with 4, 4 and 2 rows, of which every one has two micro-batches.
+  // Ranks with 4, 4 and 2 rows, with two micro-batches each.
   on_ranks(3, [&](Communicator& all) {
     EXPECT_EQ(MicroBatches(training(10, 2), &all).min_rows(), 1);
     return 0;
@@ -73,7 +74,7 @@ TEST(MicroBatches, OfRanksMeetAndWeighByTheirRows) {
           }
           for (const auto& parts : ranks) {
             EXPECT_EQ(parts[i].all_samples, samples);
-            // Over the number of micro-batches, a row counts as much as every other.
+            // Divided by the number of micro-batches, every row has the same weight.
             EXPECT_DOUBLE_EQ(parts[i].weight / static_cast<double>(parts.size()),
                              static_cast<double>(parts[i].end - parts[i].begin) / batch_size);
           }

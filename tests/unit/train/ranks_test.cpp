@@ -1,4 +1,4 @@
-// Ranks that learn together learn what one would.
+// Several ranks together learn the same as one rank.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -14,7 +14,7 @@ using testing::CountingTransport;
 
 constexpr int kSteps = 5;
 
-// Rows are turned by `turn` places.
+// Rotates the rows by `turn` places.
 Fields turned(const Fields& batch, std::int64_t turn) {
   const std::int64_t n = batch.count();
   std::vector<std::int64_t> rows;
@@ -48,7 +48,7 @@ std::vector<Outcome> learn_together(const ExperimentConfig& config, int size, co
   return on_ranks<Transport>(size, [&](Communicator& ranks) { return learn(config, &ranks, how); });
 }
 
-// How far the worst of several things is from what one rank alone makes of it.
+// The largest differences from the results of one rank.
 struct Apart {
   double weights = 0, average = 0, losses = 0, norms = 0;
 
@@ -70,13 +70,14 @@ void expect_within(const Apart& apart, const Apart& yardstick) {
   EXPECT_LE(apart.norms, kTimes * std::max(rounding, yardstick.norms));
 }
 
-// Ranks and micro-batches cut the same sums into other pieces. So what micro-batches change on one
-// rank is what ranks may change; a sample that counts wrongly changes a thousand times more.
+// Ranks and micro-batches split the same sums differently. So ranks may change the results about as
+// much as micro-batches on one rank do. A wrongly weighted sample changes them a thousand times
+// more.
 TEST(RanksLearn, WhatOneWould) {
   for (int batch_size : {12, 10}) {
     ExperimentConfig config = small_run("dtn", batch_size);
     const Outcome alone = learn(config, nullptr);
-    EXPECT_GT(alone.norms.back(), *config.optim.clip_grad_norm);  // it clips
+    EXPECT_GT(alone.norms.back(), *config.optim.clip_grad_norm);  // clipping is active
     Apart yardstick;
     for (int micro_batch : {2, 3, 4, 5, 6}) {
       if (batch_size % micro_batch != 0) continue;
@@ -116,7 +117,7 @@ TEST(RanksLearn, RefusesSharesThatDoNotCutIntoAsManyMicroBatches) {
   }
 }
 
-// Whatever a model does with its batch, all ranks go on with the same weights and buffers.
+// All ranks keep the same weights and buffers, for every kind of dependence on the batch.
 TEST(RanksLearn, TheSameBitsUnderEveryNormalizerAndPrecision) {
   for (const NormSchema& schema : norm_schemas()) {
     if (!schema.needs.empty()) continue;
@@ -134,7 +135,7 @@ TEST(RanksLearn, TheSameBitsUnderEveryNormalizerAndPrecision) {
   }
 }
 
-// Norms of tensors and rates of layers are found by each rank alone, and must come out the same.
+// Each rank computes norms of tensors and rates of layers alone; the results must be equal.
 TEST(RanksLearn, TheSameBitsUnderEveryOptimizerAndRatesOfLayers) {
   for (const OptimizerRow& row : optimizer_registry()) {
     SCOPED_TRACE(row.name());
@@ -145,7 +146,7 @@ TEST(RanksLearn, TheSameBitsUnderEveryOptimizerAndRatesOfLayers) {
     const std::vector<Outcome> ranks = learn_together(config, 2);
     expect_same_bits(ranks[1], ranks[0]);
     const Outcome alone = learn(config, nullptr);
-    // AdamW and Lion turn the rounding of a gradient that is nothing else into steps.
+    // AdamW and Lion turn the rounding errors of a zero gradient into steps.
     if (row.name() == "sgd") {
       EXPECT_LE(distance(ranks[0].weights(), alone.weights()), 1e-4);
     }
@@ -154,9 +155,8 @@ TEST(RanksLearn, TheSameBitsUnderEveryOptimizerAndRatesOfLayers) {
   }
 }
 
-// With `sync` the ranks' rows are one batch. There are no micro-batches to compare with, which
-// would be batches of their own, but another order of the rows changes nothing but the order of
-// sums.
+// With `sync` the ranks' rows form one batch. Micro-batches would be batches themselves, so they
+// are no reference. Another order of the rows changes only the order of sums.
 TEST(RanksLearn, OneBatchUnderNormalizersWithSync) {
   for (const NormSchema& schema : norm_schemas()) {
     const bool has_sync =
@@ -164,7 +164,7 @@ TEST(RanksLearn, OneBatchUnderNormalizersWithSync) {
     if (!has_sync || !schema.needs.empty()) continue;
     SCOPED_TRACE(schema.type);
     ExperimentConfig config = small_run(schema.type);
-    config.model.drop_path = config.model.dropout = 0;  // drawn by the place of a row
+    config.model.drop_path = config.model.dropout = 0;  // these depend on the row
     const Outcome alone = learn(config, nullptr);
     Apart yardstick;
     for (int turn : {1, 5, 7}) yardstick.add(learn(config, nullptr, {.turn = turn}), alone);
@@ -181,12 +181,12 @@ TEST(RanksLearn, OneBatchUnderNormalizersWithSync) {
   }
 }
 
-// Half of the gradients are under way before the backward pass ends, and nothing else changes.
+// Half of the gradients are sent before the backward pass ends; the results are the same.
 TEST(RanksLearn, WithGradientsOfManyBuckets) {
   ExperimentConfig config = small_run("ln", 8);
   config.model.embed_dim = 320;
   config.model.drop_path = config.model.dropout = 0;
-  const How how{.steps = 2, .noise = 0};  // the initial weights do, and are there sooner
+  const How how{.steps = 2, .noise = 0};  // the initial weights suffice, and are faster
   auto run = [&] { return learn_together<CountingTransport>(config, 2, how); };
   const Outcome alone = learn(config, nullptr, how);
   Apart yardstick, apart;
@@ -194,19 +194,19 @@ TEST(RanksLearn, WithGradientsOfManyBuckets) {
   yardstick.add(learn(config, nullptr, how), alone);
   CountingTransport::exchanges = 0;
   const std::vector<Outcome> ranks = run();
-  // Of each rank in each step: half of the blocks, and the other half; the rest is a message.
+  // Per rank and step one exchange for each half of the blocks; the rest is a small message.
   EXPECT_EQ(CountingTransport::exchanges, 2 * how.steps * 2);
   expect_same_bits(ranks[1], ranks[0]);
   apart.add(ranks[0], alone);
   expect_within(apart, yardstick);
-  // A block that is run again is whole all at once, so the buckets are others.
+  // A recomputed block completes its gradients all at once, so the buckets differ.
   config.train.checkpoint_blocks = true;
   expect_same_bits(run()[0], ranks[0]);
 }
 
-// --- a step that is left out --------------------------------------------------------------------
+// --- a skipped step -----------------------------------------------------------------------------
 
-// A good step of three ranks, one that is spoilt on some, and a good one again.
+// Three steps of three ranks: a good one, one that is bad on some ranks, and a good one.
 struct BadStep {
   std::function<void(int rank, Fields& batch)> spoil;
   std::function<void(ParameterStore& store)> prepare = [](ParameterStore&) {};
@@ -214,7 +214,7 @@ struct BadStep {
 };
 struct Spoilt {
   std::vector<StepReport> reports;
-  Outcome before, after, end;  // of the bad step; of all
+  Outcome before, after, end;  // around the bad step; at the end
 };
 std::vector<Spoilt> learn_with(const BadStep& bad, const ExperimentConfig& config) {
   return on_ranks(3, [&](Communicator& ranks) {
@@ -263,8 +263,8 @@ TEST(RanksLearn, NothingFromAStepThatIsNotFiniteOnOne) {
   }
 }
 
-// The loss is finite everywhere, and only a gradient is not: that of the head, for a label that
-// counts 1e34 times and features of a million, which it does not use yet.
+// The loss is finite on all ranks, but the gradient of the head overflows: a label share of 1e34
+// meets features of 1e6. The head's weight is 0, so the loss does not depend on the features.
 TEST(RanksLearn, NothingFromAnOverflowingGradientOfOne) {
   BadStep step;
   step.prepare = [](ParameterStore& store) {
@@ -287,7 +287,7 @@ TEST(RanksLearn, NothingFromAnOverflowingGradientOfOne) {
 
 // --- buffers ------------------------------------------------------------------------------------
 
-// The buffers of that name in all blocks, one after the other.
+// The buffers with this name in all blocks, concatenated.
 Doubles buffers(Learner& learner, const std::string& name) {
   Doubles all;
   for (const Buffer& b : learner.parameters().buffers()) {
@@ -299,7 +299,7 @@ Doubles buffers(Learner& learner, const std::string& name) {
   return all;
 }
 
-// After a step, running statistics are the mean of what the ranks would have on their own.
+// After a step, running statistics are the mean of the ranks' separate statistics.
 TEST(RanksLearn, TheMeanOfRunningStatistics) {
   ExperimentConfig config = small_run("bn");
   config.model.drop_path = config.model.dropout = 0;
@@ -308,7 +308,7 @@ TEST(RanksLearn, TheMeanOfRunningStatistics) {
     take_step(learner, batch, 0);
     return std::pair(buffers(learner, "running_mean"), buffers(learner, "running_var"));
   };
-  for (int size : {2, 3, 4}) {  // 4: shares of 4, 4, 2 and 2 rows count alike
+  for (int size : {2, 3, 4}) {  // 4: shares of 4, 4, 2 and 2 rows have equal weight
     SCOPED_TRACE(cat(size, " ranks"));
     std::vector<Doubles> own;
     Doubles mean;
@@ -329,7 +329,7 @@ TEST(RanksLearn, TheMeanOfRunningStatistics) {
     for (const auto& [means, variances] : ranks) {
       Doubles got = means;
       got.insert(got.end(), variances.begin(), variances.end());
-      // A sum of `size` numbers and a quotient, each rounded to float32.
+      // A sum of `size` numbers and a division, each rounded to float32.
       EXPECT_LE(max_abs_difference(got, mean),
                 (size + 1) * unit_roundoff(DType::kFloat32) * max_abs(mean));
     }

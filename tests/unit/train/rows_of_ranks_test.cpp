@@ -1,4 +1,4 @@
-// What is drawn for a sample does not depend on the rank that has it, nor on the micro-batch.
+// Random draws for a sample depend neither on its rank nor on its micro-batch.
 #include "data/feed/loader.h"
 #include "dtn/ops/drop.h"
 #include "dtn/ops/primitive.h"

@@ -1,4 +1,4 @@
-// A task of one's own, with a teacher, two views and a ragged field, through the whole trainer.
+// A user's task with a teacher, two views and a ragged field, through the whole trainer.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -62,18 +62,18 @@ double farthest(const NamedTensors& a, const NamedTensors& b) {
   return most;
 }
 
-// What the next test kills; it trains into the folder that it finds in the environment.
+// The child of the next test, which kills it. It trains into the folder named in the environment.
 constexpr const char* kFolderToTrainIn = "DTN_SECOND_TASK_FOLDER";
 TEST_F(SecondTask, DISABLED_TrainsUntilItIsKilled) {
   const char* folder = std::getenv(kFolderToTrainIn);
   if (!folder) GTEST_SKIP() << "it is the child of another test";
   folder_ = folder;
   run("killed");
-  ::_exit(0);  // the folder is the other's
+  ::_exit(0);  // the parent owns the folder
 }
 
-// The child is a program begun anew: one that is forked alone has none of the threads that tests
-// before it have made, and waits for them.
+// The child starts the program again. A forked child alone would wait for threads of earlier tests,
+// which fork does not copy.
 pid_t start_training_in(const fs::path& folder) {
   const pid_t child = ::fork();
   if (child != 0) return child;
@@ -95,7 +95,7 @@ TEST_F(SecondTask, GoesOnToTheSameBitsWhenItWasKilled) {
   ::kill(child, SIGKILL);
   ::waitpid(child, nullptr, 0);
   const CheckpointData cut_off = end_of("killed");
-  EXPECT_GE(cut_off.step, 6);  // the seventh may have been written, and not been named the last
+  EXPECT_GE(cut_off.step, 6);  // the seventh may be written but not yet linked as last
   EXPECT_LT(cut_off.step, 20) << "it was over before it was killed";
 
   EXPECT_EQ(run("killed"), RunStatus::kFinished);
@@ -126,7 +126,7 @@ TEST_F(SecondTask, WeightsAreTakenOverByName) {
   TwoViewsTask task({config, kCpu, registries_});
   EXPECT_TRUE(task.load_weights(weights.string(), WeightsUse::kTraining).empty());
   NamedTensors taken = named_values(*task.stores().front().value);
-  std::ranges::sort(taken, {}, &NamedTensors::value_type::first);  // as files are
+  std::ranges::sort(taken, {}, &NamedTensors::value_type::first);  // the order in files
   expect_same_bits(taken, end_of("trained").model);
   NamedTensors fewer = read_safetensors(weights).tensors;
   fewer.pop_back();
@@ -135,7 +135,7 @@ TEST_F(SecondTask, WeightsAreTakenOverByName) {
                DataError);
 }
 
-// Sweeps compare figures by what the row of a task says of them.
+// Sweeps compare figures by the schema of a task.
 TEST(Tasks, SayOfTheirFiguresWhatTheirMetersSay) {
   const Registries registries = with_two_views();
   for (const TaskRow& row : registries.tasks) {
@@ -161,7 +161,7 @@ TEST_F(SecondTask, IsTheSameForTwoRanks) {
   const CheckpointData two = end_of("two"), again = end_of("again");
   expect_same_bits(two.model, again.model);
   expect_same_bits(two.state, again.state);
-  // Rounding alone, of 20 steps of AdamW at a rate of 0.01.
+  // Only rounding differs, over 20 steps of AdamW at a rate of 0.01.
   EXPECT_LT(farthest(one, two.model), 1e-3);
 }
 

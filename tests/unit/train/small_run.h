@@ -1,4 +1,4 @@
-// A run small enough for unit tests, and its batches as ranks share them.
+// A run small enough for unit tests, and its batches on ranks.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace dtn::test {
 
-// With everything that a step may have, but for mixing, which is in the labels.
+// Uses every feature of a step except mixing, which is in the labels.
 inline ExperimentConfig small_run(const std::string& norm, int batch_size = 12) {
   ExperimentConfig c;
   c.model = paper_vit();
   c.model.norm.type = norm;
   c.model.drop_path = 0.3;
   c.model.dropout = 0.1;
-  c.optim.name = "sgd";  // AdamW would hide how large a gradient is
+  c.optim.name = "sgd";  // AdamW would hide the size of a gradient
   c.optim.clip_grad_norm = 1.0;
   c.train.batch_size = batch_size;
   c.train.label_smoothing = 0.1;
@@ -29,14 +29,14 @@ inline ExperimentConfig small_run(const std::string& norm, int batch_size = 12) 
   return c;
 }
 
-// With that optimizer's own defaults, as a config that names it has them.
+// Sets the optimizer and its defaults, like a config that names it.
 inline void use_optimizer(ExperimentConfig& c, const std::string& name) {
   c.optim.name = name;
   const OptimizerSchema& schema = optimizer_registry().at(name).schema;
   if (schema.defaults) schema.defaults(c.optim);
 }
 
-// Those of a global batch that are in some places of it.
+// The given rows of a global batch.
 inline Tensor rows_of(const Tensor& x, const std::vector<std::int64_t>& rows) {
   std::vector<std::int64_t> extents{static_cast<std::int64_t>(rows.size())};
   for (int d = 1; d < x.rank(); ++d) extents.push_back(x.dim(d));
@@ -55,7 +55,7 @@ inline Fields rows_of(const Fields& batch, const std::vector<std::int64_t>& rows
   return some;
 }
 
-// Of images that were mixed.
+// A batch of mixed images.
 inline Fields global_batch(const ExperimentConfig& c, int step) {
   const std::int64_t n = c.train.batch_size;
   const ModelConfig& m = c.model;
@@ -72,7 +72,7 @@ inline Fields global_batch(const ExperimentConfig& c, int step) {
   return {{"image", images}, {"label", own}, {"partner_label", partner}, {"label_share", share}};
 }
 
-// What a rank sees of it; all of it for null.
+// A rank's rows of the global batch; all rows if `ranks` is null.
 inline Fields batch_of(const ExperimentConfig& c, int step, const Communicator* ranks) {
   const Fields all = global_batch(c, step);
   if (!ranks) return all;
@@ -83,7 +83,7 @@ inline StepReport take_step(Learner& learner, const Fields& batch, int step, dou
   return learner.step(batch, step, lr);
 }
 
-// What steps leave behind.
+// Results of steps.
 struct Outcome {
   std::vector<double> losses, norms;
   std::vector<Tensor> tensors;  // weights with buffers, average, moments
@@ -127,7 +127,7 @@ inline double distance(const Tensor& a, const Tensor& b) {
   return distance(doubles(a), doubles(b));
 }
 
-// Runs `body` on ranks of one computing thread each; what it returns, in their order.
+// Runs `body` on ranks with one computing thread each. Returns the results in rank order.
 template <class Transport = testing::ThreadTransport, class Body>
 auto on_ranks(int size, Body&& body) {
   using Result = decltype(body(std::declval<Communicator&>()));

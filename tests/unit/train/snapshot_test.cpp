@@ -1,4 +1,4 @@
-// A run that goes on from its checkpoint is the run it was.
+// A run resumed from its checkpoint continues with the same bits.
 #include "train/snapshot.h"
 
 #include "dtn/config/load.h"
@@ -10,7 +10,7 @@ namespace {
 
 using namespace dtn::test;
 
-// As a file gives it: with a preset, and no option left out.
+// A config as loaded from a file: with a preset and all options.
 ExperimentConfig loaded_run(const std::string& norm) {
   ExperimentConfig config = small_run(norm);
   config.model.preset = "vit_t_star";
@@ -24,14 +24,14 @@ const RunProgress kProgress{.step = 3,
                             .bad_steps = 1,
                             .steps_per_epoch = 2};
 
-// What a run of three steps leaves behind.
+// The checkpoint of a run after three steps.
 CheckpointData snapshot_of(const ExperimentConfig& config) {
   ClassifyLearner learner(config);
   perturb(learner.parameters());
   for (int i = 0; i < 3; ++i) take_step(learner, global_batch(config, i), i);
   RunProgress progress = kProgress;
   CheckpointData data = take_snapshot(config, learner, progress);
-  // As if it had been read from a file: these are handles to what goes on.
+  // Copies the tensors, as if read from a file: they are handles to the live run.
   for (NamedTensors* part : {&data.model, &data.ema, &data.state}) {
     for (auto& [name, tensor] : *part) tensor = tensor.clone();
   }
@@ -58,7 +58,7 @@ TEST(Snapshot, GoesOnToTheSameBits) {
           config.train.freeze.patterns = {"patch_embed.*", "blocks.0.*"};
         }
         config.train.freeze.backbone = optimizer == std::string("lamb");
-        config.train.ema_warmup = norm == std::string("dtn");  // counts updates, as the optimizer
+        config.train.ema_warmup = norm == std::string("dtn");  // counts updates, like the optimizer
         ClassifyLearner unbroken(config);
         perturb(unbroken.parameters());
         unbroken.average()->values().copy_from(unbroken.parameters().values());
@@ -93,7 +93,7 @@ TEST(Snapshot, SaysWhereTheRunIsInItsData) {
   EXPECT_EQ(data.state_metadata.at("best"), "71.25");
 }
 
-// Before there were tasks, the figure was the top-1 accuracy and called so.
+// Before there were tasks, this figure was called best_top1.
 TEST(Snapshot, TakesTheBestFigureByItsOldName) {
   const ExperimentConfig config = loaded_run("ln");
   CheckpointData data = snapshot_of(config);
@@ -117,7 +117,7 @@ TEST(Snapshot, RefusesAnotherModelOrOptimizer) {
   EXPECT_THROW(restored(data, other), ConfigError);
   other = config;
   other.train.ema.reset();
-  other.optim.lr *= 2;  // only warned of
+  other.optim.lr *= 2;  // only a warning
   other.data.workers = 7;
   EXPECT_EQ(restored(data, other).step, 3);
   CheckpointData without = data;

@@ -1,4 +1,4 @@
-// One list of what a run consists of, for all who save, restore or share it.
+// One list of the state of a run, for saving, restoring and sharing.
 #include "train/state_dict.h"
 
 #include <cmath>
@@ -15,7 +15,7 @@ Tensor of(const std::vector<float>& values) {
   return Tensor::from(values, {static_cast<std::int64_t>(values.size())});
 }
 
-// Something of every kind.
+// State of every kind.
 struct Things {
   Tensor first = of({1, 2, 3}), second = Tensor::full({2, 2}, DType::kInt64, 4);
   std::int64_t count = 7;
@@ -31,7 +31,7 @@ struct Things {
   }
 };
 
-// What E says; empty where it is not thrown.
+// Returns the message of E; empty if E is not thrown.
 template <class E>
 std::string refusal(const std::function<void()>& body) {
   try {

@@ -1,4 +1,4 @@
-// What a step leaves beside the weights: its loss, the terms of the task, the number of updates.
+// The report of a step: its loss, the terms of the task and the number of updates.
 #include "train/step_pipeline.h"
 
 #include "tensors.h"
@@ -8,7 +8,7 @@ namespace {
 
 Tensor value(float v) { return Tensor::full({1}, DType::kFloat32, v); }
 
-// Two micro-batches, of which the second counts three times as much.
+// Two micro-batches; the second has three times the weight.
 void add_micro_batches(StepPipeline& pipeline) {
   pipeline.zero_sums();
   pipeline.add_to_sums(value(2), {{"near", value(1)}, {"far", value(8)}}, 0.5);
@@ -17,7 +17,7 @@ void add_micro_batches(StepPipeline& pipeline) {
 
 TEST(StepPipeline, ReportsTermsAsMeans) {
   StepPipeline pipeline(kCpu, false);
-  for (int step = 0; step < 2; ++step) {  // the second starts from nothing
+  for (int step = 0; step < 2; ++step) {  // the second starts from zero
     pipeline.start({0.1, 0}, {}, 2, [&] { add_micro_batches(pipeline); });
     EXPECT_EQ(pipeline.unfinished(), 1u);
     EXPECT_EQ(*pipeline.sums().data<float>(), 0.5f * 2 + 1.5f * 4);

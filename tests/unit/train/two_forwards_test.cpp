@@ -1,4 +1,5 @@
-// Two forward passes through the same weights in one step, of images of other sizes or numbers.
+// Two forward passes through the same weights in one step, with different sizes or numbers of
+// images.
 #include <algorithm>
 #include <functional>
 #include <iterator>
@@ -16,9 +17,9 @@ namespace {
 using namespace dtn::test;
 using testing::CountingTransport;
 
-constexpr double kTolerance = 1e-12;  // of float64, at most a thousand additions for an element
+constexpr double kTolerance = 1e-12;  // float64, up to a thousand additions per element
 
-// In float64.
+// A model in float64.
 struct Model {
   std::shared_ptr<void> owner;
   ParameterStore* store;
@@ -40,7 +41,7 @@ Model small_net() {
           }};
 }
 
-// Its gradient fills many buckets.
+// A model with a gradient of many buckets.
 Model wide_classifier() {
   ModelConfig c = mean_vit();
   c.embed_dim = 320;
@@ -52,7 +53,7 @@ Model wide_classifier() {
           }};
 }
 
-// What one of the passes is given.
+// Input of one forward pass.
 struct View {
   Tensor images, labels;
   std::uint32_t pass;
@@ -83,7 +84,7 @@ struct How {
 };
 constexpr How kHows[] = {{false, false}, {false, true}, {true, false}, {true, true}};
 
-// The sum of the views' mean losses.
+// Sum of the mean losses of the views.
 Variable loss_of(const Model& model, const Context& ctx, const std::vector<View>& views) {
   Variable sum;
   for (const View& view : views) {
@@ -122,7 +123,7 @@ TEST(TwoForwards, GiveTheSumOfTheirGradients) {
   }
 }
 
-// What all ranks have when each has gone through its rows of views of as many samples.
+// Each rank runs its rows of the views; returns the sum of the gradients.
 Doubles summed_gradients(const Model& model, const How& how, const std::vector<View>& views,
                          Communicator& ranks) {
   const std::int64_t all = views[0].images.dim(0);
@@ -172,17 +173,17 @@ TEST(TwoForwards, OfViewsOfOtherSizesSumToTheSameOverRanks) {
   for (int size : {2, 3}) expect_same_for_ranks(small_net, views, size);
 }
 
-// What the first backward pass of two has come through is not whole yet, and must not travel.
+// Gradients are incomplete, and must not be sent, until the backward passes of both views are done.
 TEST(TwoForwards, SumToTheSameOverRanksInManyBuckets) {
   const std::vector<View> views = {view_of(4, 15, 0), view_of(4, 15, 1)};
   constexpr int kSize = 2;
   CountingTransport::exchanges = 0;
   expect_same_for_ranks(wide_classifier, views, kSize);
-  // Each block fills a bucket; the patches are left to the end.
+  // Each block fills a bucket; the patches follow at the end.
   EXPECT_GE(CountingTransport::exchanges, static_cast<int>(std::size(kHows)) * 3 * kSize);
 }
 
-// --- the same by a learner ----------------------------------------------------------------------
+// --- with a Learner -----------------------------------------------------------------------------
 
 Fields two_views(std::int64_t n) {
   const auto values = [n](const FieldSpec& field, std::uint32_t stream) {
@@ -195,7 +196,7 @@ Fields two_views(std::int64_t n) {
       {"large", values(kLarge, 70)}, {"small", values(kSmall, 71)}, {"words", values(kWords, 72)}};
 }
 
-// Of the mean loss over the global batch.
+// Gradient of the mean loss over the global batch.
 Doubles gradient_of_step(const ExperimentConfig& config, Communicator* ranks) {
   TwoViewsTask task({config, kCpu, standard_registries()});
   perturb(*task.stores().front().value);
@@ -211,7 +212,7 @@ Doubles gradient_of_step(const ExperimentConfig& config, Communicator* ranks) {
   return gradient;
 }
 
-// Micro-batches cut the same sums into other pieces, as ranks do.
+// Micro-batches split the same sums differently, as ranks do.
 TEST(TwoForwards, OfALearnerGiveTheSameGradientOnRanks) {
   ExperimentConfig config = two_views_config();
   config.train.micro_batch.reset();
