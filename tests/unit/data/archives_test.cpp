@@ -50,7 +50,7 @@ class ArchivesTest : public testing::Test {
     }
     return out;
   }
-  // Changes a file so that nobody can tell by its size and time.
+  // Changes a file without changing its size and time.
   void change_secretly(const std::string& name, std::size_t at) {
     const fs::path path = dir.path() / name;
     const auto time = fs::last_write_time(path);
@@ -126,7 +126,7 @@ TEST_F(ArchivesTest, TheIndexIsMadeOnceForTheArchiveItWasMadeFrom) {
   write(kTrain, train_tar());
   open("imagenet");
   ASSERT_TRUE(fs::exists(dir.path() / kIndex));
-  // With a broken header in the archive, only the index can still say where the images are.
+  // The archive has a broken header, so only the index knows where the images are.
   change_secretly(kTrain, 3);
   EXPECT_EQ(items(*open("imagenet")), kTrainItems);
   fs::last_write_time(dir.path() / kTrain,
@@ -150,7 +150,7 @@ TEST_F(ArchivesTest, ADamagedIndexIsMadeAnew) {
     EXPECT_EQ(open("imagenet")->size(), 4) << n;
     EXPECT_EQ(read(kIndex), good) << n;
   }
-  // An index of something else with a right checksum is no better.
+  // A valid index of another archive is rejected too.
   write("x.tar", TarFile().add("a.jpg", "1").add("a.cls", "0").bytes());
   data.train = "x.tar";
   open("webdataset");
@@ -172,7 +172,7 @@ TEST_F(ArchivesTest, WhereTheFolderCannotBeWrittenTheIndexGoesToTheCache) {
   EXPECT_TRUE(kept[0].string().ends_with("-" + kIndex)) << kept[0];
   change_secretly(kTrain, 3);
   EXPECT_EQ(items(*open("imagenet")), kTrainItems);
-  // Nowhere to keep it: it works all the same.
+  // The index cannot be stored anywhere, but the data set works.
   write(kTrain, train_tar());
   fs::remove_all(dir.path() / "cache");
   write("cache", "a file");
@@ -201,7 +201,8 @@ TEST_F(ArchivesTest, IndexesPointInsideTheirArchives) {
   }
 }
 
-// The kit's numbers of the first three classes, by the order of their names, are 449, 450 and 442.
+// The development kit numbers the first three classes, in the order of their names, 449, 450 and
+// 442.
 const char* const kTruth = "442\n449\n450\n449\n";
 const std::vector<std::string> kValItems = {
     "0 n01440764/ILSVRC2012_val_00000002.JPEG v2", "0 n01440764/ILSVRC2012_val_00000004.JPEG v4",
@@ -244,7 +245,7 @@ std::vector<std::int32_t> parse_labels(const std::string& truth) {
 
 TEST(Devkit, NumbersTheClassesInAnOrderOfItsOwn) {
   EXPECT_EQ(parse_labels("449\r\n450\r\n"), (std::vector<std::int32_t>{0, 1}));
-  // Of the first images, as others list them by label.
+  // The first images, whose labels others have published.
   EXPECT_EQ(parse_labels("490\n361\n171\n822\n297"),
             (std::vector<std::int32_t>{65, 970, 230, 809, 516}));
   std::string every;
@@ -263,7 +264,7 @@ TEST(Devkit, RefusesWhatIsNoClass) {
 
 class WebDatasetTest : public ArchivesTest {
  protected:
-  // Two shards: keys are not in order, labels not in the order of the shards.
+  // Two shards. Keys are not sorted, and labels are not in the order of the shards.
   void write_shards() {
     TarFile first, second;
     first.add("z.jpg", "z").add("z.cls", "1").add("z.json", "{}");

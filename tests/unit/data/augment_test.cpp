@@ -1,5 +1,5 @@
-// How the stages of training's preparation come together; the operations themselves are tested in
-// image_ops and auto_augment.
+// The stages of training preprocessing in combination. The operations are tested in image_ops and
+// auto_augment.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -45,7 +45,7 @@ std::vector<float> run(const Transform& transform, const Image& image, const Sam
   return out;
 }
 
-// The stages by hand, on a crop that is resized and not yet mirrored.
+// Applies the stages one by one to a resized crop that is not flipped yet.
 std::vector<float> by_hand(Image crop, bool flip, const AugmentConfig& augment, bool jittered,
                            const SampleKey& key) {
   ImageOpsWorkspace ops;
@@ -87,8 +87,8 @@ TEST_P(Stages, CropFlipPolicyJitterNormalize) {
       distinct.insert(got);
     }
   }
-  // Policies differ; of the six, jitter beside RandAugment is the one that changes nothing. A few
-  // operations may leave an image of one channel as it is.
+  // The policies give different images; of the six cases only jitter with RandAugment changes
+  // nothing. Some operations may leave a one-channel image unchanged.
   EXPECT_GT(distinct.size(), channels == 3 ? 150u : 110u);
   EXPECT_LE(distinct.size(), 200u);
 }
@@ -114,8 +114,8 @@ TEST(Augment, FromTheFileEqualsFromTheImage) {
   }
 }
 
-// Without a preset images are prepared as for evaluation, and a data set's own image may be what
-// comes out of that: it must not change.
+// Without a preset images are prepared as for evaluation. The result may be the data set's own
+// image, which must not change.
 TEST(Augment, WithoutAPresetOnlyWhatIsSetHappens) {
   const Image image = procedural_image(3, kSide, kSide);
   DataConfig data = data_config();
@@ -129,7 +129,7 @@ TEST(Augment, WithoutAPresetOnlyWhatIsSetHappens) {
     EXPECT_EQ(run(transform, image, key, workspace), by_hand(image, false, augment, true, key));
     EXPECT_EQ(image.pixels, before.pixels);
   }
-  // Larger images, and those that get a border, go the same way.
+  // Larger images, and images that get a border, are prepared in the same way.
   for (const auto& [width, height] : {std::pair{40, 31}, std::pair{90, 20}}) {
     const Image other = procedural_image(8, width, height);
     const Transform plain(data, {}, kSide, 3, true);
@@ -151,7 +151,7 @@ TEST(Augment, EvaluationHasNone) {
   }
 }
 
-// A flip that nothing follows is left to normalization, where it costs nothing.
+// A flip without later operations is left to normalization, where it costs nothing.
 TEST(Augment, MirrorsPixelsOnlyWhereOperationsFollow) {
   const Image image = procedural_image(5, 60, 50);
   TransformWorkspace workspace;
@@ -174,7 +174,7 @@ TEST(Augment, MirrorsPixelsOnlyWhereOperationsFollow) {
   EXPECT_GT(flips, 15);
 }
 
-// A device that mirrors and normalizes by itself gets pixels from which it makes the same images.
+// A device that flips and normalizes gets pixels that give the same images.
 TEST(Augment, ComesInPixelsToo) {
   DataConfig data;
   data.dataset = "synthetic";
@@ -213,7 +213,7 @@ TEST(Augment, ComesInPixelsToo) {
     }
   }
   EXPECT_EQ(batches, 2);
-  EXPECT_GT(flips, 0);  // of those to which nothing else happened
+  EXPECT_GT(flips, 0);  // flips without any other operation
 }
 
 TEST(Augment, ReusesItsBuffers) {
@@ -226,7 +226,7 @@ TEST(Augment, ReusesItsBuffers) {
       const PreparedImage prepared = transform.prepare(image, {1, 1, sample}, workspace);
       if (sample >= 100) buffers.insert(prepared.image->pixels.data());
     }
-    EXPECT_LE(buffers.size(), 2u) << policy;  // one, and what it changes places with
+    EXPECT_LE(buffers.size(), 2u) << policy;  // one, and the one swapped with it
   }
 }
 
@@ -252,7 +252,7 @@ TEST(Augment, BadPoliciesAreRefused) {
   }
 }
 
-// Makes every second sample black, or of the grey that it is told.
+// Fills every second sample with black, or with the given gray.
 class Blackout final : public Augmentation {
  public:
   explicit Blackout(std::uint8_t value) : value_(value) {}
@@ -281,7 +281,7 @@ TEST(Augment, AProgramMayAddAPolicy) {
   for (const auto& [policy, value] : {std::pair{"blackout", 0}, {"blackout-gray", 128}}) {
     AugmentConfig augment = with(AugmentPreset::kNone, policy, 0);
     DataConfig data;
-    data.crop_pct = 1;  // the image as it is
+    data.crop_pct = 1;  // the unchanged image
     const Transform transform(data, augment, kSide, 3, true, {}, mine);
     const PreparedImage black = transform.prepare(image, {1, 0, 4}, workspace);
     EXPECT_EQ(std::ranges::count(black.image->pixels, value), 3 * kSide * kSide);
@@ -291,7 +291,7 @@ TEST(Augment, AProgramMayAddAPolicy) {
   }
 }
 
-// RandAugment takes the place of colour jitter; a policy whose name only begins alike does not.
+// RandAugment replaces color jitter. A policy whose name only starts like `rand` does not.
 TEST(Augment, APolicyThatIsNotRandAugmentLeavesColorJitter) {
   DataRegistries mine;
   mine.augmentations.add({{"random", "nothing", {}},
@@ -299,7 +299,7 @@ TEST(Augment, APolicyThatIsNotRandAugmentLeavesColorJitter) {
   const Image image = procedural_image(3, kSide, kSide);
   TransformWorkspace workspace;
   DataConfig data;
-  data.crop_pct = 1;  // the image as it is
+  data.crop_pct = 1;  // the unchanged image
   const auto changes = [&](const std::string& policy) {
     const Transform t(data, with(AugmentPreset::kNone, policy, 0.4), kSide, 3, true, {}, mine);
     return t.prepare(image, {1, 0, 4}, workspace).image->pixels != image.pixels;
@@ -308,7 +308,7 @@ TEST(Augment, APolicyThatIsNotRandAugmentLeavesColorJitter) {
   EXPECT_TRUE(changes("random"));
 }
 
-// What a config may say, as the loader checks it.
+// The config loader's check of policy names.
 TEST(Augment, PoliciesAreCheckedAsTheyAreMade) {
   const std::vector<PolicySchema> schemas = augmentation_registry().schemas();
   const auto rand = std::ranges::find(schemas, "rand", &PolicySchema::name);

@@ -17,7 +17,7 @@ namespace {
 
 using Op = AugmentOp;
 
-// The chance of a chi-square at least this large: the regularised upper incomplete gamma function
+// The p-value of a chi-square statistic: the regularized upper incomplete gamma function
 // Q(dof / 2, x / 2), by its series or its continued fraction.
 double chi_square_p(double x, double dof) {
   const double a = dof / 2, h = x / 2;
@@ -32,7 +32,7 @@ double chi_square_p(double x, double dof) {
   return front / (h + 1 - a - fraction);
 }
 
-// That counts of independent events agree with their probabilities.
+// The p-value of counts of independent events with these probabilities.
 double p_value(const std::vector<double>& counts, const std::vector<double>& probabilities) {
   const double n = std::accumulate(counts.begin(), counts.end(), 0.0);
   double x = 0;
@@ -53,7 +53,7 @@ double p_uniform(const std::vector<double>& counts) {
   return p_value(counts, std::vector<double>(counts.size(), 1.0 / counts.size()));
 }
 
-// Values in [low, high] fall evenly into twenty cells.
+// Tests that values are uniform in [low, high], with twenty bins.
 class Evenness {
  public:
   Evenness(double low, double high) : low_(low), high_(high), counts_(20) {}
@@ -105,7 +105,7 @@ TEST(AutoAugment, DrawsRandAugmentAsItsDistributionSays) {
       ++signs[2 * which + (signed_magnitude < 0)];
       const double m = std::fabs(signed_magnitude);
       ASSERT_LE(m, 10 + 1e-9);
-      // Cells of 0.2 from 8 to 10, and whatever was cut to 10.
+      // Bins of 0.2 from 8 to 10; the last bin holds the values clipped to 10.
       ++magnitudes[m > 10 - 1e-9 ? 11
                                  : static_cast<std::size_t>(std::clamp((m - 7.8) * 5, 0.0, 10.0))];
     }
@@ -124,7 +124,7 @@ TEST(AutoAugment, DrawsRandAugmentAsItsDistributionSays) {
   EXPECT_GT(p_uniform(signs), kLeastP);
 }
 
-// Without noise an argument is the policy's, up to its sign; n and w do what timm's do.
+// Without noise the argument is the policy's magnitude up to its sign; n and w act as in timm.
 TEST(AutoAugment, DrawsWeightedOperationsWithoutRepeating) {
   const AutoAugment augment("rand-m5-n8-w0");
   const std::vector<double> weights = {0.025, 0.005, 0,     0.3, 0,   0.005, 0.005, 0.025,
@@ -232,7 +232,7 @@ TEST(AutoAugment, TurnsMagnitudesIntoTimmsArguments) {
     Op op;
     double magnitude, plain, increasing;
   };
-  // By timm 0.4.9, data/auto_augment.py, LEVEL_TO_ARG of both lists of operations.
+  // From timm 0.4.9, data/auto_augment.py, LEVEL_TO_ARG of both lists of operations.
   const Row rows[] = {{Op::kAutoContrast, 9, 0, 0},       {Op::kRotate, 9, 27, 27},
                       {Op::kPosterize, 9, 3, 1},          {Op::kPosterize, 10, 4, 0},
                       {Op::kPosterize, 0, 0, 4},          {Op::kSolarize, 9, 230, 26},
@@ -280,7 +280,7 @@ TEST(AutoAugment, ReadsTimmsLanguage) {
   }
 }
 
-// Applying a draw is applying each of its operations, by the geometry of the policy.
+// Applying a policy equals applying each drawn operation with the policy's geometry.
 TEST(AutoAugment, AppliesWhatItDraws) {
   const AugmentGeometry geometry{AffineFilter::kBilinear, {1, 2, 3}};
   const AutoAugment augment("rand-m9-n4-mstd0.5-inc1", geometry);
@@ -333,7 +333,7 @@ TEST(AutoAugment, DependsOnSeedEpochAndSampleAlone) {
     same += base == steps(augment, {1, 3, sample});
     same += base == steps(augment, {1, 2, sample + 1});
   }
-  EXPECT_LT(same, 15);  // 1 of 256 is empty each time
+  EXPECT_LT(same, 15);  // 1 of 256 draws is empty
 }
 
 }  // namespace

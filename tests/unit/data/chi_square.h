@@ -1,4 +1,4 @@
-// Whether counts are what chance makes of given probabilities.
+// Chi-square test of counts against probabilities.
 #pragma once
 
 #include <cmath>
@@ -10,11 +10,11 @@ namespace dtn::test {
 
 struct ChiSquare {
   double statistic;
-  double bound;  // that the statistic exceeds once in a thousand times
+  double bound;  // exceeded by chance once in a thousand times
 };
 
-// Pearson's test. The probabilities need not be normalized; cells that expect fewer than five are
-// pooled. The bound is Wilson and Hilferty's (1931), good to about a percent.
+// Pearson's test. The probabilities need not be normalized; cells with an expected count below five
+// are pooled. The bound is from Wilson and Hilferty (1931), accurate to about 1 %.
 inline ChiSquare chi_square(const std::vector<double>& counts,
                             const std::vector<double>& probabilities) {
   double all = 0, sum = 0;

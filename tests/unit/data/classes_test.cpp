@@ -1,4 +1,4 @@
-// data.classes: some classes of any data set.
+// data.classes: a subset of the classes of any data set.
 #include <gtest/gtest.h>
 
 #include "data_fixtures.h"
@@ -62,7 +62,7 @@ TEST_F(Classes, OfFoldersKeepTheirNames) {
   EXPECT_EQ(some->label(2), 0);
   EXPECT_NE(some->description().find("3 images of 2 classes"), std::string::npos)
       << some->description();
-  model.num_classes = 0;  // features of them
+  model.num_classes = 0;  // a model without a head
   EXPECT_EQ(open()->size(), 3);
 }
 

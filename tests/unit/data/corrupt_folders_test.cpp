@@ -1,4 +1,4 @@
-// Corrupted images as files and as a data set; tests/e2e/corrupt.sh runs the programs.
+// Corrupted images as files and as a data set. tests/e2e/corrupt.sh runs the programs.
 #include "data/corrupt/corrupt_folders.h"
 
 #include <fcntl.h>
@@ -20,7 +20,7 @@ namespace {
 using namespace dtn::test;
 namespace fs = std::filesystem;
 
-// Images without files, under names of our choice.
+// Images without files, with any names.
 class NamedImages final : public Dataset {
  public:
   explicit NamedImages(std::vector<std::string> names, int channels = 3)
@@ -136,7 +136,8 @@ TEST_F(CorruptFiles, MakesAndResumes) {
   EXPECT_EQ(info.width, 224);
   EXPECT_EQ(info.height, 224);
 
-  // Lost, emptied by a power failure, half-written; what is there is not looked into.
+  // One file is lost, one emptied by a power failure, one half-written. Existing files are not
+  // read.
   fs::remove(dir_.path() / "out/fog/2/a/2.JPEG");
   write_bytes(dir_.path() / "out/fog/5/a/2.JPEG", {});
   write_bytes(dir_.path() / "out/contrast/2/a/1.JPEG", {1});
@@ -223,7 +224,7 @@ TEST_F(CorruptFiles, StopsWhenAsked) {
   EXPECT_TRUE(report.stopped);
   EXPECT_EQ(report.made, 4);
   const CorruptReport rest = CorruptFolders(*dataset, options()).run();
-  EXPECT_EQ(rest.there + rest.made, 12);  // the other images may have been under way
+  EXPECT_EQ(rest.there + rest.made, 12);  // the other images may have been in progress
   EXPECT_GE(rest.there, 4);
   EXPECT_EQ(files().size(), 13u);
 }
@@ -242,8 +243,8 @@ TEST_F(CorruptFiles, RefusesToMix) {
   other.frost = FrostTextures::stand_in();
   CorruptFolders(*dataset, other).run();
   EXPECT_EQ(read_corrupt_record(other.output)->frost, "stand-in");
-  CorruptFolders(*dataset, options("fog", "2"))
-      .run();  // says nothing of frost, and takes nothing back
+  // This run does not use frost, and keeps the record of it.
+  CorruptFolders(*dataset, options("fog", "2")).run();
   EXPECT_EQ(read_corrupt_record(other.output)->frost, "stand-in");
   write_bytes(dir_.path() / "ice/x.bmp", bmp_file(230, 230, Bytes(230 * 230 * 3, 9)));
   other.frost = FrostTextures::from_folder((dir_.path() / "ice").string());

@@ -1,5 +1,5 @@
-// What the corruptions do to pixels: known answers of the original arithmetic (numpy, scipy,
-// scikit-image, OpenCV, Pillow and ImageMagick), and statistics where it draws at random.
+// Pixels of the corruptions: known results of the original arithmetic (numpy, scipy, scikit-image,
+// OpenCV, Pillow and ImageMagick), and statistics of random corruptions.
 #include "data/corrupt/corruptions.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ Image corrupted(const Image& image, const char* name, int severity, const std::s
   return out;
 }
 
-// Sets the best instruction set back at the end.
+// Restores the best instruction set at the end.
 struct InstructionSets {
   ~InstructionSets() { limit_instruction_set(2); }
 };
@@ -128,7 +128,7 @@ TEST(CorruptedPixels, KnownFrost) {
   }
 }
 
-// The bits are the same on every instruction set, also where nobody knows them beforehand.
+// The bits are equal on every instruction set, also for cases without known results.
 TEST(CorruptedPixels, SameOnEveryInstructionSet) {
   const Image image = test_image();
   const auto frost = FrostTextures::stand_in();
@@ -176,9 +176,10 @@ TEST(CorruptedPixels, DefocusAndZoom) {
       {127.86, 1919.4}, {128.22, 2373.5}, {128.41, 2501.3}, {128.59, 2815.1}, {128.64, 2993.6}};
   const Image image = test_image();
   for (int s = 1; s <= 5; ++s) {
-    // A symmetric kernel leaves the slopes of the image as they are, whole numbers: whether rounding
-    // drops such a value by one level is luck, and did so in up to 0.6 of the values in the known
-    // figures (126.36 is the mean without). The last two kernels lighten, and leave no such values.
+    // A symmetric kernel keeps the slopes of the image, which are integers. Rounding errors decide
+    // whether such a value drops by one level; it did for up to 0.6 of the values in the known
+    // figures (126.36 is the mean without drops). The last two kernels brighten, so there are no
+    // such values.
     const bool lucky = s <= 3;
     const Image d = corrupted(image, "defocus_blur", s), z = corrupted(image, "zoom_blur", s);
     EXPECT_NEAR(mean_of(d), defocus[s - 1].mean, lucky ? 0.5 : 0.006) << s;
@@ -230,13 +231,13 @@ TEST(CorruptedPixels, Taps) {
   EXPECT_EQ(corrupt::mirror_with_edge(-11, 5), 0);
 }
 
-// Mean, squared distance to the clean image, and the latter's spread from one draw to the next.
+// Mean, squared distance to the clean image, and the deviation of that distance between draws.
 struct Moments {
   double mean, error, spread;
 };
 struct KnownMoments {
   const char* name;
-  int draws;  // that the known ones were taken over
+  int draws;  // number of draws for the known moments
   Moments severities[5];
 };
 constexpr KnownMoments kKnownMoments[] = {
@@ -300,8 +301,8 @@ TEST(CorruptedPixels, KnownMoments) {
         squares += mean_of(out) * mean_of(out) / kDraws;
         error += squared_error(out, image) / kDraws;
       }
-      // Two means differ by this much: 4.5 of their common deviation, and half of the last digit
-      // (a whole one of the spread).
+      // Bound for the difference of two means: 4.5 of their common deviation, and half of the last
+      // digit (a full digit of the spread).
       const double common = std::sqrt(1.0 / kDraws + 1.0 / known.draws);
       EXPECT_NEAR(error, want.error, 4.5 * (want.spread + .5) * common + .5)
           << known.name << " " << s;
@@ -337,7 +338,7 @@ TEST(CorruptedPixels, ImpulsesHitChannelsByThemselves) {
 }
 
 TEST(CorruptedPixels, Plasma) {
-  // What is known, and the spread of one surface, by which they differ much from each other.
+  // A known figure, and its deviation between surfaces, which is large.
   struct Figure {
     double known, spread;
   };
@@ -450,14 +451,15 @@ TEST(CorruptedPixels, RefusesBadTextures) {
                           {"a.bmp", "300 x 224", "225"});
   write_bytes(dir.path() / "a.bmp", {1, 2, 3});
   expect_error<DataError>([&] { FrostTextures::from_folder(dir.string()); }, {"a.bmp"});
-  // Where the five originals are, nothing else is looked at.
+  // If the five original pictures exist, no other file is used.
   for (const char* name : {"frost1.png", "frost2.png", "frost3.png", "frost4.jpg", "frost5.jpg"}) {
     write_bytes(dir.path() / name, bmp_file(225, 226, Bytes(225 * 226 * 3, 7)));
   }
   EXPECT_EQ(FrostTextures::from_folder(dir.string())->images().size(), 5u);
 }
 
-// The first two severities move whole regions, the others crinkle: less of a change.
+// The first two severities move whole regions; the others distort small details, which changes
+// less.
 TEST(CorruptedPixels, ElasticRegimes) {
   const Image image = test_image();
   double errors[5] = {};
@@ -487,7 +489,7 @@ TEST(CorruptedPixels, FlatImages) {
   for (const char* name : {"zoom_blur", "brightness", "snow", "pixelate", "motion_blur"}) {
     EXPECT_EQ(mean_of(corrupted(white, name, 5)), 255) << name;
   }
-  // Hue 0 makes gray reddish once it is saturated.
+  // Gray has hue 0, so saturation makes it reddish.
   const Image gray{2, 1, 3, Bytes(6, 100)};
   const Bytes red = corrupted(gray, "saturate", 5).pixels;
   EXPECT_EQ(red[0], 100);
@@ -500,7 +502,7 @@ TEST(CorruptedPixels, DrawsDependOnTheirKeyAlone) {
   const auto frost = FrostTextures::stand_in();
   CorruptScratch used;
   Image out;
-  for (const Corruption& c : corruptions()) {  // scratch that others have used changes nothing
+  for (const Corruption& c : corruptions()) {  // used scratch memory changes nothing
     for (int s = 1; s <= 5; ++s) {
       apply_corruption(image, {&c, s}, {7, "a/b.JPEG"}, frost.get(), used, out);
       EXPECT_EQ(out.pixels, corrupted(image, c.name, s, "a/b.JPEG", 7, frost.get()).pixels)
@@ -514,8 +516,8 @@ TEST(CorruptedPixels, DrawsDependOnTheirKeyAlone) {
     EXPECT_NE(one, corrupted(image, name, 2, "a/c.JPEG", 7, frost.get()).pixels) << name;
     EXPECT_NE(one, corrupted(image, name, 2, "a/b.JPEG", 8, frost.get()).pixels) << name;
   }
-  const Image gray{224, 224, 3,
-                   Bytes(224 * 224 * 3, 128)};  // noise of two severities is not the same
+  // The noise of two severities is uncorrelated.
+  const Image gray{224, 224, 3, Bytes(224 * 224 * 3, 128)};
   const Bytes a = corrupted(gray, "gaussian_noise", 1).pixels,
               b = corrupted(gray, "gaussian_noise", 2).pixels;
   double product = 0;
@@ -592,13 +594,13 @@ TEST(CorruptionDraws, NormalsAndWords) {
   EXPECT_NEAR(m[2], 1, 5 * std::sqrt(2) / root);
   EXPECT_NEAR(m[3], 0, 5 * std::sqrt(15) / root);
   EXPECT_NEAR(m[4], 3, 5 * std::sqrt(96) / root);
-  EXPECT_GT(most, 4.4f);  // of a million
+  EXPECT_GT(most, 4.4f);  // of a million draws
   EXPECT_LT(most, 6.7f);
   double far = 0;
   for (std::size_t i = 0; i < kCount; ++i) far += std::fabs(x[i]) > 2;
   EXPECT_NEAR(far / kCount, .0455003, 5 * std::sqrt(.0455 / kCount));
 
-  // All words are those of the generator, none comes twice.
+  // All words come from the generator, and none is used twice.
   Draws again(3, "gaussian_noise", 2, "a/b");
   std::vector<std::uint32_t> first, second;
   again.words(64, first);

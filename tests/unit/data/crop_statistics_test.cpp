@@ -1,4 +1,4 @@
-// 100,000 draws of crop and flip against the distributions they come from, p > 0.001.
+// 100,000 draws of crop and flip against their distributions; p > 0.001.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -35,8 +35,8 @@ std::size_t bin(double value, double low, double high, std::size_t bins) {
   return static_cast<std::size_t>(std::clamp(at, 0.0, static_cast<double>(bins) - 1));
 }
 
-// Of a square, an area and a ratio drawn uniformly (the ratio in its logarithm) are kept when both
-// sides fit: area <= exp(-|log ratio|). So the pairs kept are uniform below that curve.
+// For a square image, uniform draws of area and log ratio are accepted if both sides fit:
+// area <= exp(-|log ratio|). So the accepted pairs are uniform below this curve.
 TEST(CropStatistics, AreaAndRatio) {
   constexpr std::size_t kAreas = 12, kRatios = 8;
   constexpr int side = 8000, fine = 200;
@@ -61,12 +61,12 @@ TEST(CropStatistics, AreaAndRatio) {
   expect_fit(counts, probabilities);
 }
 
-// Every place where the crop fits is as likely, in both directions, and so is being mirrored.
+// All positions where the crop fits are equally likely in both directions, and so are both flips.
 TEST(CropStatistics, PlaceAndFlip) {
   constexpr std::size_t kPlaces = 10;
   std::vector<double> counts(kPlaces * kPlaces * 2);
   std::mt19937 random(3);
-  std::uniform_real_distribution<double> within;  // a place among n is a stretch of 1/n
+  std::uniform_real_distribution<double> within;  // spreads a position among n over 1/n
   for (int i = 0; i < kDraws; ++i) {
     const CropBox box = draw(400, 300, i);
     const double x = (box.left + within(random)) / (400 - box.width + 1);
@@ -92,11 +92,11 @@ TEST(CropStatistics, FlipsAsOftenAsAsked) {
   }
 }
 
-// An image so long that most tries fail: how often which try succeeds, and none, shows in the
-// share of central crops.
+// The image is so long that most tries fail. The share of central crops shows how often all tries
+// fail.
 TEST(CropStatistics, FallsBackAsOftenAsTriesFail) {
-  // A fitting try needs area x ratio <= 1 and a height of at most 1/8 of the width: the area is
-  // that of the image, so ratio >= 8 x area, over 0.08 <= area and ratio <= 4/3.
+  // The width of a try always fits, and its height fits if ratio >= 8 x area. Areas are uniform in
+  // [0.08, 1], and ratios are at most 4/3.
   constexpr int width = 8000, height = 1000, fine = 2000;
   const double end = std::log(4.0 / 3);
   double fits = 0;

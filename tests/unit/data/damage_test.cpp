@@ -1,4 +1,4 @@
-// An epoch over a folder of which one per cent is damaged, in more than ten ways.
+// An epoch over a folder with 1 % damaged files, of more than ten kinds.
 #define STB_IMAGE_WRITE_STATIC
 #define STB_IMAGE_WRITE_IMPLEMENTATION
 #include <gtest/gtest.h>
@@ -44,7 +44,7 @@ std::ptrdiff_t find(const Bytes& bytes, const Bytes& what) {
   return at;
 }
 
-// What may have happened to the file `path`, which `index` had been before.
+// Damages the file `path`; `seed` identifies its original image.
 using Damage = std::function<void(const fs::path& path, std::uint32_t seed)>;
 
 const std::vector<std::pair<std::string, Damage>>& damages() {
@@ -100,7 +100,7 @@ const std::vector<std::pair<std::string, Damage>>& damages() {
   return all;
 }
 
-// 1 % of 1200 images damaged, once the folder has been listed.
+// 1200 images; 1 % of them are damaged after the folder has been listed.
 class DamagedFolder : public testing::Test {
  protected:
   void SetUp() override {
@@ -173,7 +173,7 @@ TEST_F(DamagedFolder, EpochsCompleteAndNameEachWhateverTheWorkers) {
         seen.pixels.insert(seen.pixels.end(), pixels.begin(), pixels.end());
       }
       for (std::int64_t index : seen.indices) EXPECT_FALSE(bad.contains(set->sample_name(index)));
-      if (training) {  // each gave its place to another; the ragged batch is dropped
+      if (training) {  // each is replaced; the last partial batch is dropped
         EXPECT_EQ(static_cast<std::int64_t>(seen.indices.size()), set->size() / 32 * 32);
       } else {
         EXPECT_EQ(seen.indices.size(), static_cast<std::size_t>(set->size()) - bad.size());
@@ -187,7 +187,7 @@ TEST_F(DamagedFolder, EpochsCompleteAndNameEachWhateverTheWorkers) {
   }
 }
 
-// Whatever else a worker meets reaches the one who asks for the batch.
+// Any other exception of a worker reaches the caller of next().
 TEST_F(DamagedFolder, OtherFailuresReachTheCaller) {
   class Failing final : public Dataset {
    public:

@@ -17,7 +17,7 @@
 
 namespace dtn::test {
 
-// A folder that goes with the test.
+// A temporary folder, removed with the object.
 class TempDir {
  public:
   TempDir() {
@@ -64,7 +64,7 @@ inline Bytes gzipped(const Bytes& bytes) {
   return out;
 }
 
-// An IDX file of unsigned bytes with the given header, whatever the values are.
+// An IDX file of unsigned bytes with the given header, which need not match the values.
 inline Bytes idx_file(const std::vector<std::uint32_t>& dims, const Bytes& values, int type = 8) {
   Bytes out = {0, 0, static_cast<std::uint8_t>(type), static_cast<std::uint8_t>(dims.size())};
   for (std::uint32_t d : dims) {
@@ -75,7 +75,7 @@ inline Bytes idx_file(const std::vector<std::uint32_t>& dims, const Bytes& value
   return out;
 }
 
-// Bytes that look random and depend on `seed`.
+// Pseudorandom bytes that depend on `seed`.
 inline Bytes noise(std::size_t n, std::uint32_t seed) {
   Bytes out(n);
   std::uint32_t state = seed * 2654435761u + 1;
@@ -114,7 +114,7 @@ inline Bytes bmp_file(int width, int height, const Bytes& rgb) {
   return out;
 }
 
-// Runs `f`, which must throw an E whose message holds every one of `parts`.
+// Expects `f` to throw an E whose message contains all of `parts`.
 template <class E, class F>
 void expect_error(F&& f, const std::vector<std::string>& parts) {
   try {

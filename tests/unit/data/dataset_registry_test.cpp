@@ -1,4 +1,4 @@
-// The table of data sets, and what configs make of it.
+// The registry of data sets, and its effect on configs.
 #include "dtn/data/dataset_registry.h"
 
 #include <algorithm>
@@ -17,7 +17,7 @@ namespace {
 
 using namespace dtn::test;
 
-// A value for each key that some data sets have.
+// A value for each key that only some data sets have.
 const std::map<std::string, std::string> kValues = {{"train", "x"},  {"val", "y"},
                                                     {"mean", "0.5"}, {"std", "0.25"},
                                                     {"size", "4"},   {"class_order", "natural"}};
@@ -96,7 +96,7 @@ TEST(DatasetRegistry, TellsIdxDataApartByName) {
   EXPECT_EQ(resolve_normalization(data, 1).mean, std::vector<float>{0.25f});
 }
 
-// Points of the plane as images of one pixel.
+// A fake data set with images of one pixel.
 class Moons final : public Dataset {
  public:
   Moons(std::int64_t size, std::uint64_t seed) {
@@ -119,7 +119,7 @@ TEST(DatasetRegistry, AProgramMayAddItsOwn) {
       {{0.5, 0.5, 0.5}, {0.5, 0.5, 0.5}, 0.5, 0.5}};
   DatasetRegistry mine = dataset_registry();
   mine.add(moons);
-  // What belongs to another data set goes with it.
+  // The keys of the other data set are dropped.
   const ExperimentConfig config = parse("dataset: idx, train: a, mean: 0.1, crop_pct: 0.9",
                                         {"data.dataset=moons", "data.size=7"}, mine);
   EXPECT_FALSE(config.data.train || !config.data.mean.empty());

@@ -1,4 +1,4 @@
-// data.decode: what `fast` may change and what it must not.
+// data.decode: the permitted effects of `fast`.
 #define STB_IMAGE_WRITE_STATIC
 #define STB_IMAGE_WRITE_IMPLEMENTATION
 #include <gtest/gtest.h>
@@ -16,7 +16,7 @@ namespace {
 
 using namespace dtn::test;
 
-// Something like a photograph: shading, objects with sharp edges, a little texture.
+// An image like a photograph: shading, objects with sharp edges, a little texture.
 Image photograph(int width, int height, std::uint32_t seed) {
   Image image{width, height, 3, noise(static_cast<std::size_t>(3 * width * height), seed)};
   const Bytes draws = noise(6 * 40, seed + 1);
@@ -44,7 +44,7 @@ Image photograph(int width, int height, std::uint32_t seed) {
   return image;
 }
 
-// 4:2:0 up to a quality of 90, 4:4:4 above.
+// A JPEG file: 4:2:0 up to quality 90, 4:4:4 above.
 std::vector<std::byte> jpeg_of(const Image& image, int quality) {
   std::vector<std::byte> out;
   const auto add = [](void* to, void* data, int size) {
@@ -120,7 +120,7 @@ TEST(Decode, FastStaysWithinItsDistanceOfExact) {
   }
 }
 
-// A crop that starts within a pixel of the smaller image must not shift: a ramp keeps its place.
+// A crop that starts within a pixel of the smaller image must not shift: a ramp keeps its values.
 TEST(Decode, FastKeepsTheGeometry) {
   Image ramp{1024, 768, 3, {}};
   for (int y = 0; y < 768; ++y)
@@ -139,7 +139,7 @@ TEST(Decode, FastKeepsTheGeometry) {
       const Image a = prepared(exact, file, key), b = prepared(fast, file, key);
       double drift = 0;
       for (std::size_t i = 0; i < a.pixels.size(); ++i) drift += b.pixels[i] - a.pixels[i];
-      // A pixel of the file is worth a quarter; rounding alone makes up to 0.16.
+      // One pixel of the file changes the value by a quarter; rounding alone causes up to 0.16.
       worst = std::max(worst, std::fabs(drift) / static_cast<double>(a.pixels.size()));
     }
     EXPECT_LT(worst, 0.3) << "size " << size;
@@ -190,7 +190,7 @@ TEST(Decode, FastLeavesOtherFormatsAlone) {
   }
 }
 
-// Every kind of JPEG at every scale a transform may choose, colour and grey.
+// Every kind of JPEG at every scale that a transform may choose, in color and gray.
 TEST(Decode, FastTakesEveryKindOfJpeg) {
   for (const char* name :
        {"gray.jpg", "444.jpg", "422.jpg", "440.jpg", "411.jpg", "420.jpg", "progressive.jpg",

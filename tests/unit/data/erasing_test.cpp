@@ -17,10 +17,10 @@ namespace {
 constexpr std::uint64_t kDraws = 100000;
 
 TEST(SampleErase, HasTheDistributionOfRandomErasing) {
-  // So large that rounding hides nothing. A try is refused when a side would exceed the image's, so
-  // the density of the area falls from 0.3 on, where the most elongated boxes do not fit any more.
+  // The image is so large that rounding is negligible. A try fails if a side exceeds the image. So
+  // the density of the area falls from 0.3 on, where the most elongated boxes no longer fit.
   constexpr int kSide = 20000;
-  const double most = std::log(1 / 0.3);  // of the logarithm of the aspect ratio
+  const double most = std::log(1 / 0.3);  // bound of the log aspect ratio
   const auto grown = [&](double a) { return a - a * std::log(a); };  // integral of -log
   const auto mass = [&](double a) {
     return a <= 0.3 ? a - 0.02 : 0.28 + (grown(a) - grown(0.3)) / most;
@@ -73,7 +73,7 @@ TEST(SampleErase, DependsOnItsKeyAlone) {
   EXPECT_NE(box, sample_erase(224, 200, 1, {1, 2, 4}));
 }
 
-// round() of Python: half to even.
+// Python's round(): half to even.
 int python_round(double x) {
   const double below = std::floor(x);
   if (x - below != 0.5) return static_cast<int>(std::floor(x + 0.5));
@@ -118,7 +118,7 @@ TEST(SampleErase, StaysInsideTinyImages) {
   }
 }
 
-// In training alone, after all else, by place in the image.
+// Only in training, after all other stages. The noise depends on the position in the image.
 TEST(SampleErase, TransformsPutNoiseInTheBox) {
   constexpr int kSide = 21;
   AugmentConfig plain, erasing;

@@ -1,4 +1,4 @@
-// Loader and feeder carry whatever fields a source has.
+// The loader and the feeder carry all fields of a source.
 #include "data/feed/field_buffers.h"
 #include "data_fixtures.h"
 #include "two_views.h"
@@ -11,7 +11,7 @@ using namespace dtn::test;
 TEST(AnyFields, TrainOnTheCpu) { expect_views_in_training(kCpu, true); }
 TEST(AnyFields, EvaluateOnTheCpu) { expect_views_in_evaluation(kCpu, true); }
 
-// The tests above would not see it if all lengths were alike, or none was 0 or the longest.
+// Validates the tests above: the lengths differ, and include 0 and the maximum.
 TEST(AnyFields, LengthsDiffer) {
   std::set<std::size_t> lengths;
   for (std::int64_t i = 0; i < 50; ++i) lengths.insert(view_of(i, {5, 0, 0}).words.size() / 2);
@@ -23,7 +23,7 @@ TEST(AnyFields, AreAllThatABatchHolds) {
   Loader loader(views, LoaderOptions{});
   loader.start(0);
   Batch batch;
-  batch.fields["image"] = Tensor::zeros({1}, DType::kFloat32);  // of another loader
+  batch.fields["image"] = Tensor::zeros({1}, DType::kFloat32);  // left by another loader
   ASSERT_TRUE(loader.next(batch));
   std::vector<std::string> names;
   for (const auto& [name, tensor] : batch.fields) names.push_back(name);
@@ -75,7 +75,7 @@ TEST(FieldSpecs, AreChecked) {
       {"field 'x'"});
 }
 
-// A field that is delivered and neither carried nor made.
+// A source with a delivered field that is neither carried nor made.
 class Forgetful final : public SampleSource {
  public:
   std::int64_t size() const override { return 1; }

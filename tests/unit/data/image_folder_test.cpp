@@ -49,7 +49,7 @@ TEST_F(ImageFolderTest, SortsClassesAndFilesByBytes) {
   }
   auto set = open();
   EXPECT_EQ(set->class_names(), (std::vector<std::string>{"B", "a", "b"}));
-  // A folder's own files come before those of the folders in it; "s-t" sorts before "s/t".
+  // Files of a folder come before those of its subfolders; "s-t" sorts before "s/t".
   EXPECT_EQ(names(*set),
             (std::vector<std::string>{"train/B/1.bmp", "train/a/0.bmp", "train/a/z.bmp",
                                       "train/a/s/2.bmp", "train/a/s-t/1.bmp", "train/a/s/t/1.bmp",
@@ -109,7 +109,7 @@ TEST_F(ImageFolderTest, OpensOnlyItsSplit) {
   expect_error<DataError>([&] { open(Split::kVal); }, {(dir.path() / "test").string()});
 }
 
-// Labels of the validation split are those of the training split's names, whichever are there.
+// Validation labels follow the class names of the training split, whichever classes are present.
 TEST_F(ImageFolderTest, ValidationGoesByTheClassesOfTraining) {
   for (const char* name : {"train/a/1.bmp", "train/b/1.bmp", "train/c/1.bmp", "val/c/1.bmp"}) {
     bmp(name);
@@ -139,7 +139,7 @@ TEST_F(ImageFolderTest, OtherNamesOfTheValidationSplit) {
   fs::remove_all(dir.path() / "val");
   fs::remove_all(dir.path() / "valid");
   expect_error<DataError>([&] { open(Split::kVal); },
-                          {"val", "data.val"});  // training takes no test
+                          {"val", "data.val"});  // training does not use test
   take_test_split(data);
   EXPECT_EQ(names(*open(Split::kVal)), (std::vector<std::string>{"test/a/1.bmp"}));
 }

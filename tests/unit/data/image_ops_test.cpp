@@ -106,7 +106,7 @@ TEST(ImageOps, EqualPillowBitForBitOnEveryInstructionSet) {
   limit_instruction_set(2);
 }
 
-// Large enough for every vectorised loop and its remainder, which fixtures are not.
+// Large enough for every vectorized loop and its remainder, unlike the fixtures.
 TEST(ImageOps, AllInstructionSetsAgreeOnLargeImages) {
   for (const auto& [name, operation] : kOperations) {
     const double argument = name == "posterize"                               ? 3

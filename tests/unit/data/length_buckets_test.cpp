@@ -1,4 +1,4 @@
-// Batches of samples of about equal length.
+// Batches of samples of similar length.
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -49,7 +49,7 @@ std::vector<Indices> batches_of(const LoaderOptions& options, std::int64_t n, st
   return batches;
 }
 
-// What padding to the longest of a batch adds, relative to the samples.
+// Padding to the longest sample of each batch, relative to the length of the samples.
 double padding(const std::vector<Indices>& batches, const Indices& lengths) {
   double padded = 0, used = 0;
   for (const Indices& batch : batches) {
@@ -88,7 +88,7 @@ TEST(LengthBuckets, AreInNoOrderOfLengths) {
     EXPECT_TRUE(std::ranges::is_sorted(
         batches[b], {}, [&](std::int64_t i) { return lengths[static_cast<std::size_t>(i)]; }));
   }
-  // Of 199 pairs of neighbours half; their number has a deviation of sqrt(200 / 12).
+  // Half of the 199 neighboring pairs increase; the standard deviation is sqrt(200 / 12).
   EXPECT_NEAR(longer, 99.5, 4.5 * 4.1);
 }
 
@@ -98,7 +98,7 @@ TEST(LengthBuckets, DependOnSeedAndEpochAlone) {
   const auto first = batches_of(options, 700, 3);
   EXPECT_EQ(batches_of(options, 700, 3), first);
   EXPECT_NE(batches_of(options, 700, 4), first);
-  // A batch meets other samples in each epoch.
+  // The batches have other samples in each epoch.
   std::set<Indices> seen;
   for (std::int64_t epoch = 0; epoch < 5; ++epoch) {
     for (const Indices& batch : batches_of(options, 700, epoch)) seen.insert(batch);
@@ -142,7 +142,7 @@ TEST(LengthBuckets, TakePassesThatEndWithinABatch) {
   std::vector<Indices> whole;
   for (std::size_t b = 0; b < 30; ++b) {
     for (std::int64_t i : batches[b]) ++times[static_cast<std::size_t>(i)];
-    // The 11th and the 21st are made of two passes.
+    // The 11th and the 21st batch contain samples of two passes.
     if (b == 10 || b == 20) continue;
     whole.push_back(batches[b]);
     EXPECT_EQ(std::set<std::int64_t>(batches[b].begin(), batches[b].end()).size(), 32u);
@@ -151,7 +151,7 @@ TEST(LengthBuckets, TakePassesThatEndWithinABatch) {
   EXPECT_EQ(std::accumulate(times.begin(), times.end(), std::int64_t{0}), 960);
   EXPECT_GE(*std::ranges::min_element(times), 2);
   EXPECT_LE(*std::ranges::max_element(times), 3);
-  // Nothing is lost where no batch is ever full.
+  // No sample is lost if there is no full batch.
   options = by_length(some_lengths(5), 32);
   options.drop_last = false;
   auto one = batches_of(options, 5, 0);
@@ -176,7 +176,7 @@ TEST(LengthBuckets, DoNothingWithoutLengths) {
   EXPECT_EQ(all, epoch_order(11, 2, 80, false));
 }
 
-// A source of eight samples that says what it is told of their lengths.
+// A source of eight samples that returns the given lengths.
 class Lengths final : public SampleSource {
  public:
   explicit Lengths(Indices lengths) : lengths_(std::move(lengths)) {}

@@ -1,4 +1,4 @@
-// What lists of tokens come to, and how they are spelled.
+// Values of token lists, and their spelling.
 #include <map>
 
 #include "listops_trees.h"

@@ -1,4 +1,4 @@
-// From the files of ListOps to batches of tokens.
+// ListOps, from files to batches of tokens.
 #include <algorithm>
 #include <numeric>
 
@@ -87,7 +87,7 @@ TEST(ListopsFile, FaultsAreErrorsWithTheirLines) {
   expect_fault(good + "4 3 ]\t4\n", {"f.tsv:3: the source goes on behind the end"});
   expect_fault(good + "]\t4\n", {"f.tsv:3: the source has a ] without an operator"});
   expect_fault(good + "[MAX ]\t4\n", {"f.tsv:3: the source has an operator without arguments"});
-  // A carriage return belongs to the end of a line alone.
+  // A carriage return is valid only at the end of a line.
   expect_fault(cat(kHead, "[MAX 4 \r 3 ]\t4\n"), {"f.tsv:2:", "unknown word '\\x0d'"});
 }
 
@@ -106,7 +106,7 @@ TEST(ListopsFile, EnormousLinesAreErrors) {
   }
 }
 
-// Reading goes block by block, and lines lie across their bounds.
+// Files are read in blocks, and lines may cross the boundaries of blocks.
 TEST(ListopsFile, BlocksDoNotMatter) {
   std::string text = kHead;
   std::vector<std::int64_t> labels;
@@ -174,11 +174,11 @@ TEST_F(Listops, IsFoundByOtherNames) {
     config.data.val = name;
     EXPECT_EQ(open(Split::kVal)->size(), 7) << name;
   }
-  // A path from where the program runs, although it begins with the root.
+  // A path relative to the working directory, although it begins with the root.
   config.data.root = fs::relative(config.data.root).string();
   config.data.val = config.data.root + "/basic_test.tsv";
   EXPECT_EQ(open(Split::kVal)->size(), 7);
-  // As the archive of the Long-Range Arena unpacks.
+  // The layout of the unpacked archive of the Long-Range Arena.
   config.data.val.reset();
   fs::create_directories(dir.path() / "lra");
   fs::rename(dir.path() / "files", dir.path() / "lra" / "listops-1000");
@@ -259,7 +259,7 @@ TEST_F(Listops, AndImagesDoNotMixUp) {
                             {"takes sequences", "synthetic val images", "data.dataset"});
 }
 
-// The loader asks the source for lengths where it shuffles.
+// The loader asks the source for lengths only if it shuffles.
 TEST_F(Listops, GivesBatchesOfAboutEqualLength) {
   const auto mean_spread = [&](bool by_length, bool shuffle) {
     const auto source = open_token_samples(config, Split::kTrain,

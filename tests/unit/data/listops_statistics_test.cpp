@@ -1,4 +1,4 @@
-// Trees of ListOps are like those of the Long-Range Arena, in all figures that are known of these.
+// Trees of ListOps match those of the Long-Range Arena in all known figures.
 #include <array>
 
 #include "data_fixtures.h"
@@ -7,7 +7,7 @@
 namespace dtn::listops {
 namespace {
 
-// A mean over trees and the standard error of it.
+// A mean over trees and its standard error.
 struct Mean {
   double value = 0, error = 0;
 };
@@ -21,8 +21,8 @@ Mean mean_of(const std::vector<double>& values) {
   return mean;
 }
 
-// Figures that were found in so many trees of other random numbers, and are given to some digits.
-// Both they and ours scatter.
+// Compares with a figure of `wanted_trees` trees from other random numbers, known up to `rounding`.
+// Both figures have a sampling error.
 void expect_figure(const char* what, Mean found, double wanted, double wanted_trees, double trees,
                    double rounding) {
   const double error = found.error * std::sqrt(1 + trees / wanted_trees);
@@ -35,7 +35,7 @@ std::vector<double> lengths_of(const Trees& trees) {
   return lengths;
 }
 
-// Of a share of all values, by how thick they lie there.
+// A quantile, and its error from the density of the values there.
 Mean quantile(std::vector<double> values, double share) {
   std::ranges::sort(values);
   const auto n = static_cast<double>(values.size());
@@ -79,7 +79,7 @@ TEST(ListopsTrees, AreLikeThoseOfTheLongRangeArena) {
   for (Token op = kMax; op <= kSum; ++op) {
     EXPECT_NEAR(roots[op] / n, 0.25, 4.5 * std::sqrt(0.25 * 0.75 / n)) << kWords[op];
   }
-  // The share of a token scatters from tree to tree, by whole trees.
+  // The share of a token varies from tree to tree, so its error is computed over trees.
   for (Token token = kDigitZero; token <= kClose; ++token) {
     double count = 0, all = 0, square = 0;
     std::vector<double> counts;

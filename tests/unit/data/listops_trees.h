@@ -1,4 +1,4 @@
-// Trees of ListOps for the tests, read and computed a second time.
+// Trees of ListOps for the tests, with a second parser and evaluator.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,8 +28,8 @@ inline Tokens tokens_of(const std::string& words) {
   return tokens;
 }
 
-// Reads pairs as they are defined, and computes with sorted lists: nothing is shared with the code
-// that is tested.
+// Reads pairs by their definition, and evaluates with sorted lists. It shares nothing with the
+// tested code.
 class PairReader {
  public:
   explicit PairReader(const std::string& text) : in_(text) {}
@@ -43,7 +43,7 @@ class PairReader {
   }
 
  private:
-  // A word; or what stands in a pair so far: an operator and values.
+  // Returns a word, or the content of a pair so far: an operator and values.
   std::vector<std::string> read() {
     std::string word;
     in_ >> word;

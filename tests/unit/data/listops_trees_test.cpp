@@ -1,4 +1,4 @@
-// Which trees are drawn.
+// The trees that are drawn: limits, determinism, probabilities and errors.
 #include "listops_trees.h"
 
 #include <array>
@@ -25,7 +25,7 @@ TEST(ListopsTrees, AreWhatTheirLinesSay) {
     EXPECT_GT(tokens.size(), 20u);
     EXPECT_LT(tokens.size(), 300u);
     EXPECT_EQ(fault_of(tokens), nullptr);
-    std::vector<std::size_t> arguments{0};  // of what is open
+    std::vector<std::size_t> arguments{0};  // of the open operators
     for (Token token : tokens) {
       if (is_operator(token)) {
         ++arguments.back();
@@ -45,7 +45,7 @@ TEST(ListopsTrees, AreWhatTheirLinesSay) {
     EXPECT_EQ(PairReader(source).value(), trees.values[i]) << source;
     EXPECT_EQ(source, spelled(tokens));
   }
-  EXPECT_EQ(deepest, 6);  // operators as deep as 5, and their arguments
+  EXPECT_EQ(deepest, 6);  // operators up to depth 5, and their arguments
   EXPECT_EQ(most, 5u);
   EXPECT_EQ(fewest, 2u);
 }
@@ -61,11 +61,11 @@ TEST(ListopsTrees, DoNotDependOnThreads) {
   }
   options.seed = 10;
   EXPECT_NE(draw(options).lines, one.lines);
-  // A greater request begins as a smaller one does.
+  // A larger request begins with the trees of a smaller one.
   options.seed = 9;
   options.trees = 100;
   EXPECT_EQ(draw(options).lines, std::vector(one.lines.begin(), one.lines.begin() + 100));
-  // So it does with other limits, but for the trees that these leave out.
+  // Other limits give the same trees, except for those that they exclude.
   options.limits.max_length = 120;
   std::vector<std::string> shorter;
   for (std::size_t i = 0; i < one.lines.size(); ++i) {
@@ -76,7 +76,7 @@ TEST(ListopsTrees, DoNotDependOnThreads) {
   EXPECT_EQ(draw(options).lines, shorter);
 }
 
-// Numbers of tries go to random words in full.
+// All bits of a try's number affect its random words.
 TEST(ListopsTrees, DifferForLargeNumbers) {
   TreeDrawer drawer({3, 2000, 10, 10}, 5);
   std::set<Tokens> trees;
@@ -94,7 +94,7 @@ TEST(ListopsTrees, DifferForLargeNumbers) {
   EXPECT_EQ(static_cast<int>(trees.size()), found);
 }
 
-// The probability of every tree of one operator at most follows from the definition.
+// The probability of every tree with at most one operator follows from the definition.
 TEST(ListopsTrees, OccurAsOftenAsDefined) {
   TreeDrawer drawer({0, 7, 2, 4}, 3);
   constexpr int kTries = 200'000;
@@ -103,7 +103,7 @@ TEST(ListopsTrees, OccurAsOftenAsDefined) {
     const auto tokens = drawer.draw(i);
     ++counts[Tokens(tokens.begin(), tokens.end())];
   }
-  EXPECT_FALSE(counts.contains({}));  // at --max-depth 2 and --max-args 4 all are short enough
+  EXPECT_FALSE(counts.contains({}));  // with --max-depth 2 and --max-args 4 no tree is too long
   std::vector<double> digits, lengths(7), operators(4), last_of_three(10);
   const std::vector<double> even(10, 1.0);
   for (int d = 0; d < 10; ++d) digits.push_back(counts[tokens_of(std::to_string(d))]);
@@ -120,7 +120,7 @@ TEST(ListopsTrees, OccurAsOftenAsDefined) {
   expect_chance(lengths, {0, 0.75, 0, 0, 0.25 / 3, 0.25 / 3, 0.25 / 3});
   expect_chance(operators, {1, 1, 1, 1});
   expect_chance(last_of_three, even);
-  // Pairs of arguments, under each operator.
+  // Pairs of arguments, for each operator.
   std::vector<double> pairs;
   for (Token op = kMax; op <= kSum; ++op) {
     for (int a = 1; a <= 10; ++a) {
@@ -132,7 +132,7 @@ TEST(ListopsTrees, OccurAsOftenAsDefined) {
   expect_chance(pairs, std::vector<double>(400, 1.0));
 }
 
-// All token lists of that depth and length, one by one.
+// All token lists of this length, up to this depth, by enumeration.
 std::set<Tokens> all_trees(std::size_t length, int depth, int max_args) {
   std::set<Tokens> trees;
   if (length == 1) {
@@ -212,12 +212,12 @@ TEST(ListopsTrees, ThatCannotBeAreAnError) {
   expect_impossible({500, 2000, 2, 10}, {"--max-depth 2", "--max-args 10", "12 tokens", "500"});
   expect_impossible({1, 4, 10, 10}, {"only 0 different trees"});
   expect_impossible({3, 6, 10, 10}, {"only 4400", "10000000 are wanted"}, 10'000'000);
-  // There are some of 106 tokens, each less likely than one of 10^40.
+  // There are trees of 106 tokens, but each has a probability below 10^-40.
   DrawOptions options = drawing(5, {105, 107, 4, 4});
   options.most_idle_tries = 3000;
   for (int jobs : {1, 3}) {
     options.jobs = jobs;
-    int chunks = 0;  // of 512 tries, the sixth of which is one too many
+    int chunks = 0;  // of 512 tries; the sixth reaches the limit
     expect_error<ConfigError>(
         [&] {
           draw_trees(

@@ -80,7 +80,7 @@ TEST_F(ListopsFiles, AreNotWrittenOverOthers) {
   expect_error<ConfigError>([&] { write_files(options); }, {"mine.tsv.tmp-1-1"});
   EXPECT_EQ(files_in(options.output), 1u);
   fs::remove(options.output / "mine.tsv.tmp-1-1");
-  // What a killed process left goes.
+  // Temporary files of a killed process are removed.
   write_bytes(options.output / "basic_train.tsv.tmp-1-1", {'x'});
   write_files(options);
   EXPECT_EQ(files_in(options.output), 3u);

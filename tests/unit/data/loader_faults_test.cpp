@@ -1,5 +1,5 @@
-// What can go wrong around the loader's threads: each failure is reported in its place, and nothing
-// waits for ever.
+// Faults around the loader's threads: each failure is reported in its place, and nothing waits
+// forever.
 #include <pthread.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ TEST(LoaderFaults, AWorkerOutlivesWhateverIsThrown) {
   }
 }
 
-// Memory for a batch may run out between two of its tensors; the batch must not be lost with it.
+// An allocation may fail between two tensors of a batch; the batch must not be lost.
 TEST(LoaderFaults, ABatchSurvivesAFailedAllocation) {
   const auto set = std::make_shared<FakeDataset>(40);
   const auto expected = epoch(set, evaluation(0), 0);
@@ -66,7 +66,7 @@ TEST(LoaderFaults, ABatchSurvivesAFailedAllocation) {
   }
 }
 
-// No thread can have a stack as large as the address space.
+// Makes the creation of threads fail: the default stack is as large as the address space.
 class NoThreads {
  public:
   NoThreads() {
@@ -103,8 +103,8 @@ TEST(LoaderFaults, MakesDoWithoutThreads) {
   EXPECT_TRUE(read_all(*loader) == expected);
 }
 
-// Epochs begun, left and ended in any order, with failures at any time: what arrives is right, and
-// everything comes to an end.
+// Epochs are started, abandoned and finished in any order, with failures at any time. The data is
+// correct, and everything ends.
 TEST(LoaderFaults, AnyOrderOfEvents) {
   std::atomic<int> until_failure = -1;
   auto set = std::make_shared<FakeDataset>(37, [&](std::int64_t) {

@@ -1,4 +1,4 @@
-// What the tests of the loader share: a data set that can be told to fail, and epochs as records.
+// Fixtures for the loader's tests: a data set that can fail on request, and epochs as records.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace dtn::test {
 
 constexpr int kSide = 6;
 
-// Images that are functions of their index, and a hook that may throw or wait.
+// Images that depend on their index only, with a hook that may throw or wait.
 class FakeDataset final : public Dataset {
  public:
   explicit FakeDataset(std::int64_t size, std::function<void(std::int64_t)> hook = {})
@@ -36,7 +36,7 @@ class FakeDataset final : public Dataset {
   std::function<void(std::int64_t)> hook_;
 };
 
-// What a batch holds, copied out of it.
+// Copy of a batch's content.
 struct Record {
   std::int64_t number;
   std::vector<std::int64_t> indices, labels;

@@ -1,4 +1,4 @@
-// Repeated augmentation, and the share of each rank.
+// Repeated augmentation, and the rows of each rank.
 #include <algorithm>
 #include <numeric>
 #include <ranges>
@@ -20,14 +20,14 @@ LoaderOptions of_rank(LoaderOptions options, int rank, int ranks) {
   return options;
 }
 
-// All indices of an epoch in order.
+// All indices of an epoch, in order.
 Indices sequence(const std::vector<Record>& epoch) {
   Indices all;
   for (const Record& r : epoch) all.insert(all.end(), r.indices.begin(), r.indices.end());
   return all;
 }
 
-// What the transform makes of an image under a given key.
+// Returns the output of the transform for an image and a key.
 std::vector<float> prepared(const Dataset& set, std::int64_t index, const SampleKey& key) {
   SampleWorkspace sample;
   TransformWorkspace workspace;
@@ -37,7 +37,7 @@ std::vector<float> prepared(const Dataset& set, std::int64_t index, const Sample
   return out;
 }
 
-// The batches of an epoch, put together from those of all ranks.
+// Returns the batches of an epoch, assembled from those of all ranks.
 std::vector<Record> put_together(const std::shared_ptr<const Dataset>& set, LoaderOptions options,
                                  int ranks, std::int64_t number, std::int64_t first_batch = 0) {
   std::vector<Record> whole;
@@ -104,7 +104,7 @@ TEST(RepeatedAugmentation, RepeatsImagesInARowUnderOtherRandomNumbers) {
   EXPECT_EQ(std::set<std::int64_t>(all.begin(), all.begin() + 256).size(), 86u);  // a third of 256
 }
 
-// With one copy each sample keeps the key it always had.
+// With one copy each sample has the same key as without repeated augmentation.
 TEST(RepeatedAugmentation, OnceIsAsWithoutIt) {
   auto set = std::make_shared<FakeDataset>(10);
   LoaderOptions options = training(1, 5);
@@ -144,7 +144,7 @@ TEST(RowsOfRank, ShareABatchInMirroredPairs) {
         EXPECT_TRUE(std::ranges::is_sorted(rows));
         for (std::size_t i = 0; i < rows.size(); ++i) {
           EXPECT_EQ(std::exchange(owner[static_cast<std::size_t>(rows[i])], rank), -1);
-          EXPECT_EQ(rows[rows.size() - 1 - i], size - 1 - rows[i]);  // its own reverse
+          EXPECT_EQ(rows[rows.size() - 1 - i], size - 1 - rows[i]);  // rows are symmetric
         }
         least = std::min(least, rows.size());
         most = std::max(most, rows.size());
@@ -169,7 +169,7 @@ TEST(Ranks, ShareTheSameGlobalBatches) {
         EXPECT_TRUE(put_together(set, options, ranks, 3) == expected)
             << batch_size << " over " << ranks << ", copies " << copies;
       }
-      // Stopped at some batch with one number of ranks, gone on with another.
+      // Stops at some batch, and continues with another number of ranks.
       for (int ranks : {1, 2, 4}) {
         EXPECT_TRUE(put_together(set, options, ranks, 3, 5) ==
                     std::vector<Record>(expected.begin() + 5, expected.end()));

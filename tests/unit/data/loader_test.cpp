@@ -37,7 +37,7 @@ TEST(EpochOrder, IsAPermutationOfItsOwn) {
 TEST(EpochOrder, IsUniform) {
   constexpr int n = 8, epochs = 8000;
   double count[n][n] = {};
-  double pairs = 0;  // how often 0 comes before 1
+  double pairs = 0;  // epochs with 0 before 1
   for (int e = 0; e < epochs; ++e) {
     auto order = epoch_order(7, e, n, true);
     for (std::size_t i = 0; i < n; ++i) ++count[order[i]][i];
@@ -47,7 +47,7 @@ TEST(EpochOrder, IsUniform) {
   for (auto& row : count) {
     for (double c : row) chi2 += (c - epochs / n) * (c - epochs / n) / (epochs / n);
   }
-  // (n-1)^2 degrees of freedom: five deviations of sqrt(2 dof) above and below the mean.
+  // (n-1)^2 degrees of freedom, with a deviation of sqrt(2 dof).
   EXPECT_LT(chi2, 49 + 5 * 9.9);
   EXPECT_GT(chi2, 49 - 4.5 * 9.9);
   EXPECT_NEAR(pairs, epochs / 2, 5 * std::sqrt(epochs / 4.0));
@@ -143,7 +143,7 @@ TEST(Loader, EvaluationGoesThroughAllInOrder) {
     ASSERT_EQ(batches.size(), 3u);
     EXPECT_EQ(batches[2].indices, (std::vector<std::int64_t>{8, 9}));
     EXPECT_EQ(batches[2].labels, (std::vector<std::int64_t>{1008, 1009}));
-    // The pixels are those the transform makes of the image.
+    // The pixels are the output of the transform.
     SampleWorkspace sample;
     TransformWorkspace workspace;
     std::vector<float> expected(3 * kSide * kSide);
@@ -184,7 +184,7 @@ TEST(Loader, TrainingReplacesDamagedImages) {
       EXPECT_EQ(r.labels[i], 1000 + r.indices[i]);
     }
   }
-  // 3 and 4 give way to 5, and 11 to 0.
+  // 5 replaces 3 and 4, and 0 replaces 11.
   EXPECT_EQ(count, (std::vector<std::int64_t>{2, 1, 1, 0, 0, 3, 1, 1, 1, 1, 1, 0}));
   for (int workers : {1, 4}) EXPECT_TRUE(epoch(set, training(workers), 0) == expected);
 }
@@ -210,7 +210,7 @@ TEST(Loader, EvaluationLeavesDamagedImagesOut) {
     for (int pass = 0; pass < 2; ++pass) {
       loader.start(0);
       auto batches = read_all(loader);
-      ASSERT_EQ(batches.size(), 2u);  // the batch 4 .. 7 has nothing left
+      ASSERT_EQ(batches.size(), 2u);  // nothing is left of batch 4 .. 7
       EXPECT_EQ(batches[0].indices, (std::vector<std::int64_t>{1, 3}));
       EXPECT_EQ(batches[0].labels, (std::vector<std::int64_t>{1001, 1003}));
       EXPECT_EQ(batches[1].indices, (std::vector<std::int64_t>{8, 10}));
@@ -232,14 +232,14 @@ TEST(Loader, TooManyDamagedImagesAreAnError) {
     Loader loader(samples(set, make_transform(false)), options);
     loader.start(0);
     Batch batch;
-    // Batches before the damage arrive whole.
+    // Batches before the damage are complete.
     for (int i = 0; i < 5; ++i) ASSERT_TRUE(loader.next(batch));
     expect_error<DataError>(
         [&] {
           while (loader.next(batch)) continue;
         },
         {"7 damaged images", "allows 6", "is damaged\nThe first:\n  fake-2"});
-    // Of the seven the message names six. Several workers meet them in any order.
+    // The message names six of the seven. Several workers find them in any order.
     std::vector<std::string> met = loader.report().bad_names;
     if (workers > 1) std::ranges::sort(met);
     ASSERT_EQ(met.size(), 7u);
@@ -248,7 +248,7 @@ TEST(Loader, TooManyDamagedImagesAreAnError) {
   for (int workers : {0, 1, 2}) {
     LoaderOptions none = training(workers);
     none.max_bad_images = 0;
-    // A second worker may meet another before the batch with the first is asked for.
+    // A second worker may find another one before the first batch is requested.
     expect_error<DataError>([&] { epoch(set, none, 0); },
                             {workers < 2 ? "1 damaged images" : " damaged images", "allows 0"});
   }
@@ -294,7 +294,7 @@ TEST(Loader, EndsWhileWorkersAreBusy) {
     Loader loader(samples(slow, make_transform()), training(4, 1000));
     loader.start(0);
     while (loaded < 8) std::this_thread::yield();
-    loader.start(1);  // does not wait for the batch under way either
+    loader.start(1);  // does not wait for the batch in progress
   }
   { Loader never_started(samples(slow, make_transform()), training(4, 1000)); }
   EXPECT_LT(loaded, 400);
@@ -358,7 +358,7 @@ TEST(Loader, CountsTheWaitingTime) {
   }
 }
 
-// A whole way from files: a damaged JPEG and an empty file among BMPs.
+// From files: a damaged JPEG and an empty file among BMPs.
 TEST(Loader, SkipsDamagedFiles) {
   TempDir dir;
   for (int i = 0; i < 8; ++i) {

@@ -33,7 +33,7 @@ TEST(MatchClasses, ByNameInAnyOrderAndNumber) {
       {"data", "'zebra'", "none of the 3", "'cat'", "do this"});
 }
 
-// A checkpoint has the names as UTF-8.
+// A checkpoint stores the names as UTF-8.
 TEST(MatchClasses, NamesThatAreNoUtf8) {
   const ClassMatch m =
       match(named_classes("data", {"\xff", "b"}), named_classes("model", {"b", "\xef\xbf\xbd"}));
@@ -58,7 +58,7 @@ TEST(MatchClasses, ByPositionWhereOneSideHasNoNames) {
   }
 }
 
-// Labels that are numbers say themselves which class they are, so there may be fewer.
+// Numeric labels identify their classes, so the data may have fewer classes.
 TEST(MatchClasses, DataWithoutNamesHasAtMostTheModelsClasses) {
   EXPECT_TRUE(match(unnamed("data", 2), unnamed("model", 2)).note.empty());
   EXPECT_EQ(match(unnamed("data", 2), unnamed("model", 3)).labels, (Labels{0, 1}));
@@ -82,7 +82,7 @@ TEST(MatchClasses, FoldersThatAreNumbersAreLabelsOfImageNet) {
       },
       {"'3'", "3 labels"});
   expect_error<DataError>([&] { match(named_classes("data", {"0", "01"}), model); }, {"'0'"});
-  // Any other names are no order that a number could count.
+  // Other names have no order that a number could refer to.
   expect_error<DataError>(
       [&] {
         match(named_classes("data", {"0", "1"}), named_classes("model", {"cat", "dog"}));
@@ -114,7 +114,7 @@ TEST(HeadRows, AreThoseOfTheNames) {
   EXPECT_EQ(rows(2, named_classes("file", {"fish", "dog", "cat"})), (Labels{2, 1}));
   EXPECT_EQ(rows(2, unnamed("file", 2)), (Labels{0, 1}));
   EXPECT_NE(note.find("does not name"), std::string::npos);
-  // Outputs that no class has yet take the rows that are left, in their order.
+  // Outputs without a class get the remaining rows, in order.
   EXPECT_EQ(rows(4, {"file", {"dog", "fish", "cat"}, 4}), (Labels{2, 0, 1, 3}));
   expect_error<DataError>(
       [&] {

@@ -31,7 +31,7 @@ std::vector<BatchMix> draw(const AugmentConfig& augment, int side, std::uint64_t
 TEST(SymmetricBeta, HasItsDistribution) {
   std::mt19937_64 random(3);
   std::uniform_real_distribution<double> uniform(0x1p-60, 1);
-  // Of the lower half, as a number near 1 has no digits for how near it is.
+  // Tests the lower half: a number near 1 does not represent its distance from 1 accurately.
   for (double a : {0.03, 0.5, 0.8, 1.0, 3.0, 50.0, 1000.0}) {
     constexpr int kFew = kDraws / 5;
     std::vector<double> at, off;
@@ -47,7 +47,7 @@ TEST(SymmetricBeta, HasItsDistribution) {
     EXPECT_GT(test::p_uniform(at), 0.001) << a;
     EXPECT_LT(test::p_uniform(off), 0.001) << "the test does not see a parameter that is wrong";
   }
-  // Whatever the numbers, the result is one.
+  // The result is valid for all inputs.
   for (double u : {0x1p-53, 0.5, 1 - 0x1p-53}) {
     for (double v : {0x1p-53, 0.25, 0.5, 0.75, 1 - 0x1p-53}) {
       for (double a : {1e-300, 1e-3, 1000.0}) {
@@ -91,7 +91,7 @@ TEST(SampleMix, ChancesAreAsAsked) {
   EXPECT_EQ(sample_mix(64, 64, {}, {}), BatchMix{});
 }
 
-// timm's rand_bbox and cutmix_bbox_and_lam, in the arithmetic of Python.
+// timm's rand_bbox and cutmix_bbox_and_lam, with Python's arithmetic.
 BatchMix transcribed(int img_w, int img_h, double lam, int cx, int cy) {
   const double ratio = std::sqrt(1 - lam);
   const int cut_h = static_cast<int>(img_h * ratio), cut_w = static_cast<int>(img_w * ratio);
@@ -118,8 +118,8 @@ TEST(CutBox, FollowsItsFormulas) {
             (BatchMix{1 - 56 * 57 / (224.0 * 224), true, 0, 167, 56, 57}));
 }
 
-// Against numbers from elsewhere put through the transcription: the shares that are left, which
-// depend on size and place, and where the boxes begin.
+// Compares with this transcription on independent random numbers: the remaining shares, which
+// depend on size and place, and the positions of the boxes.
 TEST(SampleMix, BoxesOfCutMixAreDistributedAsThoseOfTimm) {
   AugmentConfig augment = deit();
   augment.mixup = 0;

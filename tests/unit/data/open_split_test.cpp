@@ -1,4 +1,4 @@
-// What a config makes of a split.
+// Splits opened by a config.
 #include "data/feed/open_split.h"
 
 #include <algorithm>
@@ -31,7 +31,7 @@ ExperimentConfig small_config() {
 
 struct Epoch {
   std::vector<std::int64_t> indices;
-  std::vector<std::string> names;  // of the fields
+  std::vector<std::string> names;  // names of the fields
 };
 
 Epoch read(OpenSplit& split) {
@@ -51,7 +51,7 @@ Epoch read(OpenSplit& split) {
 TEST(OpenSplit, TrainsAsTheConfigSays) {
   ExperimentConfig config = small_config();
   const auto split = open_split(config, Split::kTrain, {.batch_size = 32});
-  // 300 images count as 256, twice, in copies of three.
+  // A pass over 300 images has 256 samples, in copies of three; there are two passes.
   EXPECT_EQ(split->loader().batches_per_epoch(), 16);
   const Epoch epoch = read(*split);
   EXPECT_EQ(epoch.names,

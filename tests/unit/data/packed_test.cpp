@@ -48,7 +48,7 @@ class PackedTest : public testing::Test {
   void write(const fs::path& path, const std::string& text) {
     write_bytes(path, Bytes(text.begin(), text.end()));
   }
-  // The packed file, made in one go.
+  // Packs the folder in one run and returns the content of the file.
   std::string pack(const PackOptions& options = {}) {
     fs::remove(output);
     pack_dataset(*open_folder(), output, options);
@@ -97,7 +97,7 @@ TEST_F(PackedTest, DependsOnTheDataAlone) {
     options.sync_bytes = 1;
     EXPECT_EQ(pack(options), one) << jobs;
   }
-  // Packing a packed file gives that file.
+  // Packing a packed file gives the same file.
   const fs::path again = dir.path() / "again.packed";
   pack_dataset(*open_packed_file(), again, {});
   EXPECT_EQ(read(again), one);
@@ -116,7 +116,7 @@ TEST_F(PackedTest, AnyDamageIsNoticed) {
       expect_error<DataError>([&] { open_packed_file(); }, {"train.packed"});
       continue;
     }
-    auto set = open_packed_file();  // one bad image, and only that
+    auto set = open_packed_file();  // exactly one bad image
     std::int64_t bad = 0;
     for (std::int64_t i = 0; i < set->size(); ++i) {
       try {
@@ -147,7 +147,7 @@ TEST_F(PackedTest, AFileThatIsCutWhileItIsReadIsADataError) {
   expect_error<DataError>([&] { set->load(11, workspace); }, {"train.packed", "cut"});
 }
 
-// With checksums that are right, but contents that contradict each other.
+// The checksums are valid, but the contents contradict each other.
 TEST_F(PackedTest, RefusesIndexesThatLie) {
   const std::string good = pack();
   packed::PackedHeader header;
@@ -198,7 +198,7 @@ TEST_F(PackedTest, GoesOnWhereItWasStopped) {
     EXPECT_TRUE(stopped.stopped);
     EXPECT_EQ(stopped.images, first);
     EXPECT_FALSE(fs::exists(output));
-    // What a kill may leave: bytes behind the last sync, and an entry that is not whole.
+    // A kill may leave bytes after the last sync, and a partial journal entry.
     write(beside(".partial"), read(beside(".partial")) + "half a record");
     write(beside(".partial.journal"), read(beside(".partial.journal")) + "torn");
     const PackReport done = pack_dataset(*open_folder(), output, often);
@@ -239,7 +239,7 @@ TEST_F(PackedTest, RefusesToMixJobsOrToOverwrite) {
   write_bytes(dir.path() / "train/a/another.bmp", bmp_file(1, 1, {1, 2, 3}));
   expect_error<ConfigError>([&] { pack_dataset(*open_folder(), output, {}); }, {"other data"});
   fs::remove(dir.path() / "train/a/another.bmp");
-  // Two at once.
+  // Two jobs at once.
   pack_dataset(*open_folder(), output, {}, [&](const PackProgress& now) {
     if (now.images == 6) {
       expect_error<ConfigError>([&] { pack_dataset(*open_folder(), output, {}); },
@@ -257,7 +257,7 @@ TEST_F(PackedTest, AFullDiskLosesNothing) {
   rlimit before{};
   ::getrlimit(RLIMIT_FSIZE, &before);
   rlimit small = before;
-  small.rlim_cur = 1000;  // bytes of a file
+  small.rlim_cur = 1000;  // bytes per file
   ::setrlimit(RLIMIT_FSIZE, &small);
   PackOptions often;
   often.sync_bytes = 1;
@@ -354,7 +354,7 @@ TEST_F(PackedTest, VerifyNamesEveryBadImageInOrder) {
     EXPECT_NE(bad[1].name.find("b/bad.jpg"), std::string::npos);
     EXPECT_EQ(set->sample_name(bad[1].index), bad[1].name);
   }
-  EXPECT_TRUE(verify_dataset(*set, VerifyDepth::kRead, 2).empty());  // the files are all there
+  EXPECT_TRUE(verify_dataset(*set, VerifyDepth::kRead, 2).empty());  // all files exist
   std::int64_t calls = 0;
   verify_dataset(*set, VerifyDepth::kRead, 2, [&](std::int64_t) { return ++calls < 3; });
   EXPECT_EQ(calls, 3);
@@ -383,7 +383,7 @@ TEST_F(PackedTest, StatsCountEveryPixel) {
     EXPECT_EQ(stats.width.max, 4);
     EXPECT_EQ(stats.height.max, 3);
     EXPECT_EQ(stats.bytes.max, static_cast<std::int64_t>(std::max<std::size_t>(png.size(), 66)));
-    // 13 pixels: two, three of 50 and eight of 200.
+    // 13 pixels: the two of the first image, three of 50 and eight of 200.
     const double red = (0 + 100 + 150 + 1600) / 13.0;
     const double squares = (0 + 10000 + 7500 + 8 * 40000) / 13.0;
     EXPECT_NEAR(stats.mean[0], red / 255, 1e-12);

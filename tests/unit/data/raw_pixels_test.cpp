@@ -1,5 +1,5 @@
-// A loader that gives pixels and leaves the rest to a device: tables, flips and erasures make of
-// them what the loader would have given as images, bit for bit.
+// A loader that delivers pixels and leaves the rest to a device. With tables, flips and erasures
+// they become the images that the loader would have delivered, bit for bit.
 #include <algorithm>
 #include <chrono>
 #include <set>
@@ -26,7 +26,7 @@ struct Record {
   bool operator==(const Record&) const = default;
 };
 
-// The place of (c, y, x) in an image, and whether that is in the box of an erasure.
+// Position (c, y, x) in an image, and a test whether it is in the box of an erasure.
 struct Place {
   std::int64_t c, y, x, side;
   std::int64_t index() const { return (c * side + y) * side + x; }
@@ -35,7 +35,7 @@ struct Place {
   }
 };
 
-// What the kernels do on a device, written down once more.
+// A second implementation of the device's kernels.
 std::vector<float> images_of(const Batch& batch, std::span<const float> table) {
   const std::int64_t side = batch.fields.at("pixels").dim(1),
                      channels = batch.fields.at("pixels").dim(3);
@@ -113,7 +113,7 @@ std::vector<Record> epoch(const std::shared_ptr<const Dataset>& set, const Trans
   return records;
 }
 
-// Both modes over a whole epoch, and from its middle, with any number of workers.
+// Compares both modes over a whole epoch and from its middle, for several numbers of workers.
 void expect_equal_modes(const std::shared_ptr<const Dataset>& set, const DataConfig& data,
                         int image_size, int channels) {
   for (bool training : {false, true}) {
@@ -138,7 +138,7 @@ class RawPixels : public testing::Test {
     return open_dataset(data, model, split, 5);
   }
 
-  // Sizes around the crop's, so that some are resized up, some are down, and some need a border.
+  // Sizes around the crop's: some images are enlarged, some are reduced, and some need a border.
   std::shared_ptr<const Dataset> open_folder() {
     for (int i = 0; i < 11; ++i) {
       const int width = 3 + 2 * i, height = 20 - i;
@@ -279,7 +279,7 @@ TEST_F(RawPixels, TensorsHaveNone) {
                      {"labels", Tensor::from(std::vector<std::int64_t>{0, 1, 2, 3, 4, 5}, {6})}});
   data.dataset = "tensors";
   model.image_size = 4;
-  // Nor are they erased from: they are the model's input as they are.
+  // Nothing is erased from tensors either: they are the input of the model, unchanged.
   const Transform transform(data, light(), 4, 3, true);
   const auto source = samples(open(), transform, true);
   EXPECT_FALSE(source->carries_pixels());
@@ -301,8 +301,8 @@ TEST_F(RawPixels, DamagedImagesAreHandledAlike) {
   auto set = open();
   ASSERT_EQ(set->size(), 17);
   expect_equal_modes(set, data, 10, 3);
-  // Samples 10 and 11 are a batch of their own, which is passed over; what is left of another batch
-  // does not keep the next ones from being full.
+  // Samples 10 and 11 form a damaged batch, which is skipped. A batch that lost one sample does not
+  // shrink the next batches.
   const Transform transform(data, {}, 10, 3, false);
   LoaderOptions options = options_for(false, 0);
   options.batch_size = 2;

@@ -13,7 +13,7 @@ namespace {
 
 using golden::procedural_image;
 
-// Of both orders of the passes, see golden/make_pillow_fixtures.py.
+// Compares with Pillow, whose order of passes is `order`; see golden/make_pillow_fixtures.py.
 void expect_pillow(const std::string& file, Resample order) {
   for (int level : {0, 1, 2}) {
     limit_instruction_set(level);
@@ -45,7 +45,7 @@ TEST(Resample, EqualsPillow13BitForBitOnEveryInstructionSet) {
   expect_pillow("resample_pillow13.txt", Resample::kPillow13);
 }
 
-// Those that lose more than twice as many rows as columns.
+// Tall images here lose more than twice as many rows as columns.
 TEST(Resample, OnlyTallImagesDependOnTheOrder) {
   const auto differ = [](int width, int height, int to_width, int to_height) {
     const Image image = procedural_image(0, width, height);
@@ -95,7 +95,7 @@ ImageRegion random_region(std::mt19937& random, int width, int height) {
   return {x0, y0, x0 + 1 + pick(width - x0), y0 + 1 + pick(height - y0)};
 }
 
-// One workspace for all, so that a stale cached weight or buffer would show.
+// One workspace for all cases, so that a stale weight or buffer would have an effect.
 TEST(Resample, WindowOfAPartEqualsTheSameCutOfTheWhole) {
   std::mt19937 random(7);
   ResampleWorkspace workspace;

@@ -1,4 +1,4 @@
-// A data set and a transform as the samples of a loader.
+// A data set with a transform, as samples for a loader.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// However the images are kept, a run sees the same batches to the last bit.
+// A run gets the same batches, bit for bit, from every storage format of the images.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr int kClasses = 3, kImages = 40, kSide = 8;
 
-// One file of the data set, and its class.
+// A file of the data set, with its class.
 struct File {
   int label;
   std::string name, content;
@@ -38,7 +38,7 @@ class SourcesTest : public testing::Test {
   SourcesTest() {
     for (int i = 0; i < kImages; ++i) {
       std::string content = jpeg(9 + i % 7, 10 + i % 4, static_cast<std::uint32_t>(i));
-      if (i % 20 == 7) content.resize(content.size() / 2);  // damaged ones take part too
+      if (i % 20 == 7) content.resize(content.size() / 2);  // some are damaged
       files.push_back({i % kClasses, cat("ILSVRC2012_val_", 10000001 + i * 7 % kImages, ".JPEG"),
                        std::move(content)});
     }
@@ -66,7 +66,7 @@ class SourcesTest : public testing::Test {
       }
     }
   }
-  // The files in no order at all.
+  // The archives hold the files in no order.
   void write_imagenet() {
     TarFile outer, val;
     std::string truth;
@@ -77,7 +77,7 @@ class SourcesTest : public testing::Test {
       }
       outer.add(class_name(label) + ".tar", inner.bytes());
     }
-    // Of the ground truth, line n is about image n, so the names are numbered from 1 here.
+    // Line n of the ground truth belongs to image n, so the images are numbered from 1 here.
     std::map<std::string, int> ids;  // by name
     for (const File& f : files) ids[f.name] = std::array{449, 450, 442}[f.label];
     std::vector<std::string> lines(kImages);
@@ -113,7 +113,7 @@ class SourcesTest : public testing::Test {
     return open_dataset(data, model, split, 0);
   }
 
-  // Every bit of two epochs.
+  // Returns all bits of two epochs.
   std::vector<std::string> batches(const std::string& dataset, Split split, int workers) {
     const bool train = split == Split::kTrain;
     AugmentConfig augment;

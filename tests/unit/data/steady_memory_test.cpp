@@ -1,4 +1,4 @@
-// After a few images, preparing more allocates nothing and the process does not grow.
+// After some images, preparing more images allocates nothing, and the process does not grow.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -14,8 +14,8 @@ namespace {
 std::atomic<std::int64_t> allocations = 0;
 }
 
-// This program's operator new counts. (libjpeg and libpng call malloc for themselves and give
-// everything back with each image.) Out of line, or GCC sees malloc meet delete, and warns.
+// Counts the calls of operator new. (libjpeg and libpng call malloc, and free everything after each
+// image.) Not inline, because GCC would warn about malloc with delete.
 [[gnu::noinline]] void* operator new(std::size_t size) {
   ++allocations;
   if (void* p = std::malloc(size > 0 ? size : 1)) return p;
@@ -57,13 +57,13 @@ TEST(SteadyMemory, PreparingImagesAllocatesNothingOnceWarm) {
         evaluation.decode_and_apply(f.bytes, f.name, {}, workspace, out.data());
       }
     };
-    // The same ten epochs again and again, until each of the workspace's sixteen sets of weights
-    // has held the largest.
+    // Repeats the same ten epochs until each of the workspace's sixteen sets of weights has held
+    // the largest.
     for (std::uint32_t e = 0; e < 200; ++e) epoch(e % 10);
     const std::int64_t resident = resident_bytes(), before = allocations;
     for (std::uint32_t e = 0; e < 200; ++e) epoch(e % 10);
     EXPECT_EQ(allocations, before);
-#if !defined(DTN_SANITIZED)  // which keeps what is given back, to see who still uses it
+#if !defined(DTN_SANITIZED)  // sanitizers keep freed memory
     EXPECT_LT(resident_bytes() - resident, 1 << 20);
 #else
     EXPECT_GT(resident, 0);

@@ -56,7 +56,7 @@ TEST_F(SyntheticTest, ClassesAreBalanced) {
   EXPECT_LE(most - least, 1);
 }
 
-// Class means of the training split must tell the classes of the other split apart.
+// The class means of the training split must classify the other split.
 TEST_F(SyntheticTest, ClassesCanBeLearned) {
   model.num_classes = 100;
   auto train = open(Split::kTrain), val = open(Split::kVal);

@@ -53,8 +53,8 @@ TEST(Transforms, EvaluationEqualsTorchvisionBitForBit) {
   for (const auto& [order, name] : kOrders) expect_evaluation(order, "eval_" + name);
 }
 
-// The side that needs the larger scale becomes int(side / crop_pct), the other follows and is cut,
-// and halves of a pixel go to the even neighbour.
+// The side with the larger scale becomes int(side / crop_pct); the other side follows and is
+// cropped. Half pixels round to even.
 TEST(Transforms, EvaluationOfRectanglesScalesByTheLargerSide) {
   const EvalGeometry wide = eval_geometry(500, 375, {96, 192}, 0.875);
   EXPECT_EQ(wide.width, 219);   // 192 / 0.875 = 219.4
@@ -144,8 +144,8 @@ TEST(Transforms, LightAppliesTheCropItSamples) {
   EXPECT_LT(flips, 35);
 }
 
-// One filter or the other for each crop, half of them each, from the key alone; an evaluation and the
-// crops themselves know nothing of it.
+// The key of a crop selects one of two filters, with equal probability. Evaluation and the crop
+// boxes do not depend on it.
 TEST(Transforms, TrainingMayResizeByAFilterOfItsOwn) {
   const Image image = procedural_image(5, 97, 71);
   const auto of = [&](std::optional<TrainInterpolation> how, bool training) {
@@ -169,7 +169,7 @@ TEST(Transforms, TrainingMayResizeByAFilterOfItsOwn) {
   }
   EXPECT_NEAR(by_bilinear, kSamples / 2, 30) << "four deviations";
   EXPECT_EQ(run(of(TrainInterpolation::kRandom, false), image), run(of({}, false), image));
-  // From the bytes of a file as from the image.
+  // The bytes of a file give the same result as the decoded image.
   TransformWorkspace workspace;
   const auto bytes = golden::image_bytes("rgb8.png");
   for (std::uint64_t sample = 0; sample < 12; ++sample) {

@@ -1,5 +1,5 @@
-// A source of samples that are no labelled images: two views of different size, a ragged field, and
-// a batch that is finished on the device. What should come out is written down once more.
+// A source of samples other than labeled images: two views of different size, a ragged field, and a
+// batch finished on the device. The expected output is computed a second time.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ inline const FieldSpec kId{"id", {}, DType::kInt64};
 inline const FieldSpec kPartner{"partner", {}, DType::kInt64};
 inline const FieldSpec kShare{"share", {}, DType::kFloat32};
 
-// Every number that a sample consists of.
+// All numbers of a sample.
 struct View {
   std::array<float, 60> far;
   std::array<float, 12> near;
@@ -75,7 +75,7 @@ class TwoViews final : public SampleSource {
     row.at<std::int64_t>("id")[0] = index;
   }
 
-  // Blends the far views of pairs, and says with whom.
+  // Blends the far views of pairs, and returns their partners and shares.
   std::unique_ptr<BatchFinisher> make_finisher(Device device) const override {
     struct Finisher final : BatchFinisher {
       explicit Finisher(Device d) : device(d) {}
@@ -100,7 +100,7 @@ class TwoViews final : public SampleSource {
   std::string description_ = "two views";
 };
 
-// A batch, copied out of the feeder, on the host.
+// A batch, copied from the feeder to the host.
 struct ViewBatch {
   std::int64_t number = 0;
   std::vector<std::int64_t> indices;
@@ -165,7 +165,7 @@ inline ViewBatch expected_views(const TwoViews& source, const LoaderOptions& opt
   return batch;
 }
 
-// What a feeder gives, as a step of the device sees it; and where the fields lay.
+// Returns the batches of a feeder, as a step on the device reads them, and the addresses of fields.
 inline std::vector<ViewBatch> play_views(BatchFeeder& feeder,
                                          std::set<std::pair<std::string, const void*>>& places) {
   std::vector<ViewBatch> seen;
@@ -180,14 +180,14 @@ inline std::vector<ViewBatch> play_views(BatchFeeder& feeder,
     EXPECT_TRUE(std::ranges::equal(batch.host.at("id").values<std::int64_t>(), batch.indices));
     EXPECT_EQ(batch.host.at("words").device(), kCpu);
   }
-  for (ViewBatch& one : seen) {  // once all is enqueued
+  for (ViewBatch& one : seen) {  // after all work is enqueued
     for (auto& [name, tensor] : one.fields) tensor = tensor.to(kCpu);
     std::ranges::sort(one.fields, {}, &std::pair<std::string, Tensor>::first);
   }
   return seen;
 }
 
-// Puts the rows of a rank into the batch of all.
+// Copies the rows of a rank to the global batch.
 inline void add_rows(const ViewBatch& mine, const std::vector<std::int64_t>& rows,
                      std::int64_t batch_size, ViewBatch& whole) {
   whole.number = mine.number;
@@ -211,8 +211,8 @@ inline void add_rows(const ViewBatch& mine, const std::vector<std::int64_t>& row
   }
 }
 
-// Training: blended, damaged samples replaced; at 0 to 3 workers, over 1 to 3 ranks, from the start
-// and from within an epoch.
+// Training: samples are blended, and damaged ones replaced. Runs with 0 to 3 workers and 1 to 3
+// ranks, from the start and from the middle of an epoch.
 inline void expect_views_in_training(Device device, bool fixed) {
   const auto source = std::make_shared<TwoViews>(50, true, std::set<std::int64_t>{3, 4, 49});
   LoaderOptions options;
@@ -254,7 +254,7 @@ inline void expect_views_in_training(Device device, bool fixed) {
   }
 }
 
-// Evaluation: as they are carried, damaged samples left out, a last batch that is not full.
+// Evaluation: samples as carried, without the damaged ones; the last batch is not full.
 inline void expect_views_in_evaluation(Device device, bool fixed) {
   const auto source = std::make_shared<TwoViews>(38, false, std::set<std::int64_t>{0, 17, 18, 37});
   for (int workers = 0; workers <= 3; ++workers) {
