@@ -198,8 +198,7 @@ TEST(AttentionStatistics, OfTwoPatchesAndAClassToken) {
   EXPECT_NEAR(shares[0][0], 0.5, 1e-12);
 }
 
-// A key of a reduced map lies at the center of the queries that it covers. Distances are in patches
-// of the queries.
+// A key of a reduced map lies at the center of its queries; distances are in query patches.
 TEST(AttentionStatistics, OfOneKeyForFourPatches) {
   AttentionView view = two_patches({1, 2, 3, 4}, {0, 0, 0, 0}, {2, 2});
   view.keys = Tensor::from(std::vector<float>{5}, {1, 1, 1});

@@ -1,5 +1,4 @@
-// A parameter reports a complete gradient after the backward pass of the last operation that uses
-// the parameter.
+// A parameter reports a complete gradient after the backward pass of its last use.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -21,8 +21,7 @@ inline ExperimentConfig parse(const std::string& text, const std::vector<std::st
   return parse_experiment(text, "t.yaml", set, fake_schemas());
 }
 
-// Returns the message of the ConfigError that `run` throws. Without an error, fails the test and
-// returns "".
+// Returns the message of the ConfigError that `run` throws; without one, fails and returns "".
 template <class Run>
 std::string error_of(const Run& run) {
   try {

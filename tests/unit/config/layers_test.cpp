@@ -76,9 +76,8 @@ TEST(Base, AConfigThatShipsIsFoundByItsName) {
   const ExperimentConfig c = load(folder.write("c.yaml", "base: vit_s_star_dtn\nseed: 9"));
   EXPECT_EQ(c.model.preset, "vit_s_star");
   EXPECT_EQ(c.seed, 9u);
-  folder.write(
-      "vit_s_star_dtn",
-      "model: {preset: vit_t}\nschedule: {steps: 1}");  // has priority over the shipped one
+  // This file has priority over the shipped config.
+  folder.write("vit_s_star_dtn", "model: {preset: vit_t}\nschedule: {steps: 1}");
   EXPECT_EQ(load(folder.write("c.yaml", "base: vit_s_star_dtn")).model.preset, "vit_t");
 }
 

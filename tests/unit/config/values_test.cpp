@@ -174,7 +174,7 @@ TEST(Keys, ClassesAreLabelsAndRanges) {
   EXPECT_TRUE(classes("null").empty());
 }
 
-// With prefix: ln, DTN accepts a class token that comes first. It is then in all blocks by default.
+// With prefix: ln, DTN accepts a class token that comes first, and is in all blocks by default.
 TEST(Norm, OfAGridBehindAPrefix) {
   const auto model = [](const std::string& norm) {
     return parse("model: {preset: deit_small, norm: {type: dtn" + norm + "}}").model;

@@ -101,8 +101,7 @@ TEST(Allocator, TheBlockThatFitsBestIsTaken) {
   EXPECT_EQ(other.get(), large);
 }
 
-// Allocates the memory of a step on sequences of `tokens` tokens: ten activations and one that is
-// four times as wide.
+// A step on sequences of `tokens` tokens: ten activations, and one that is four times as wide.
 void step_on(std::size_t tokens) {
   std::vector<std::shared_ptr<std::byte>> held;
   for (int i = 0; i < 10; ++i) held.push_back(allocate_cached(tokens << 14));

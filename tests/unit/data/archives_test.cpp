@@ -201,8 +201,7 @@ TEST_F(ArchivesTest, IndexesPointInsideTheirArchives) {
   }
 }
 
-// The development kit numbers the first three classes, in the order of their names, 449, 450 and
-// 442.
+// The first three classes by name have the numbers 449, 450 and 442 in the development kit.
 const char* const kTruth = "442\n449\n450\n449\n";
 const std::vector<std::string> kValItems = {
     "0 n01440764/ILSVRC2012_val_00000002.JPEG v2", "0 n01440764/ILSVRC2012_val_00000004.JPEG v4",

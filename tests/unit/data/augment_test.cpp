@@ -1,5 +1,4 @@
-// The stages of training preprocessing in combination. The operations are tested in image_ops and
-// auto_augment.
+// The combined stages of training preprocessing; image_ops and auto_augment test the operations.
 #include <gtest/gtest.h>
 
 #include <memory>

@@ -136,8 +136,7 @@ TEST_F(CorruptFiles, MakesAndResumes) {
   EXPECT_EQ(info.width, 224);
   EXPECT_EQ(info.height, 224);
 
-  // One file is lost, one emptied by a power failure, one half-written. Existing files are not
-  // read.
+  // Lost, emptied by a power failure, half-written. Existing files are not read.
   fs::remove(dir_.path() / "out/fog/2/a/2.JPEG");
   write_bytes(dir_.path() / "out/fog/5/a/2.JPEG", {});
   write_bytes(dir_.path() / "out/contrast/2/a/1.JPEG", {1});

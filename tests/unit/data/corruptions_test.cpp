@@ -458,8 +458,7 @@ TEST(CorruptedPixels, RefusesBadTextures) {
   EXPECT_EQ(FrostTextures::from_folder(dir.string())->images().size(), 5u);
 }
 
-// The first two severities move whole regions; the others distort small details, which changes
-// less.
+// The first two severities move whole regions; the others change small details, thus less.
 TEST(CorruptedPixels, ElasticRegimes) {
   const Image image = test_image();
   double errors[5] = {};

@@ -92,8 +92,7 @@ TEST(CropStatistics, FlipsAsOftenAsAsked) {
   }
 }
 
-// The image is so long that most tries fail. The share of central crops shows how often all tries
-// fail.
+// The image is so long that most tries fail. Central crops show how often all tries fail.
 TEST(CropStatistics, FallsBackAsOftenAsTriesFail) {
   // The width of a try always fits, and its height fits if ratio >= 8 x area. Areas are uniform in
   // [0.08, 1], and ratios are at most 4/3.

@@ -28,8 +28,7 @@ inline Tokens tokens_of(const std::string& words) {
   return tokens;
 }
 
-// Reads pairs by their definition, and evaluates with sorted lists. It shares nothing with the
-// tested code.
+// Reads pairs by their definition and evaluates sorted lists, without the code under test.
 class PairReader {
  public:
   explicit PairReader(const std::string& text) : in_(text) {}

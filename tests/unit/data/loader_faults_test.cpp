@@ -1,5 +1,4 @@
-// Faults around the loader's threads: each failure is reported in its place, and nothing waits
-// forever.
+// Faults around the loader's threads: each is reported in its place, and nothing waits forever.
 #include <pthread.h>
 
 #include <algorithm>

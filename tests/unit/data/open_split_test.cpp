@@ -1,4 +1,4 @@
-// Splits opened by a config.
+// Opening the splits of a config.
 #include "data/feed/open_split.h"
 
 #include <algorithm>

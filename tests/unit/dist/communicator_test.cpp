@@ -24,8 +24,7 @@ Tensor values_of(int rank, std::int64_t n) {
   return x;
 }
 
-// Counts around the limits: empty, partial and full slices per rank, and the largest sum that is
-// gathered at once.
+// Sizes with empty, partial and full slices per rank, and around the limit for one gather.
 const std::int64_t kCounts[] = {1, 15, 16, 17, 16384, 16385, 20000, 100003};
 
 class Ranks : public ::testing::TestWithParam<int> {};

@@ -42,8 +42,7 @@ OnnxFile written(const onnx::Graph& graph) {
   return OnnxFile(kept);
 }
 
-// Largest difference between the logits of file and model in float64, relative to the largest
-// logit.
+// Largest difference between file and model in float64, relative to the model's largest logit.
 double difference(const ModelConfig& config, int opset, std::int64_t batch) {
   Classifier exported(config, 1), model(config, 1, DType::kFloat64);
   train_a_little(exported);

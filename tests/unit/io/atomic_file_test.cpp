@@ -22,7 +22,7 @@ int renames_before_failure = -1;  // -1: no rename fails
 
 }  // namespace
 
-// In place of the C library's, so that tests can be on other file systems.
+// Replaces the C library's function, so that tests can simulate other file systems.
 extern "C" int renameat2(int from_dir, const char* from, int to_dir, const char* to,
                          unsigned flags) {
   if (!has_exchange && flags != 0) {
@@ -143,7 +143,7 @@ TEST_F(AtomicFiles, DirectoryAppearsWholeAndReplaces) {
   EXPECT_THROW(AtomicDirectory(folder_ / "absent" / "d"), Error);
 }
 
-// A folder on a file system without RENAME_EXCHANGE, while this lives.
+// Simulates a file system without RENAME_EXCHANGE for its lifetime.
 struct WithoutExchange {
   WithoutExchange() { has_exchange = false; }
   ~WithoutExchange() {
@@ -172,7 +172,7 @@ TEST_F(AtomicFiles, DirectoryThatCannotBeReplacedStays) {
   {
     AtomicDirectory directory(path);
     write_file_atomic(directory.staging() / "f", "two");
-    // The first rename finds the folder in its way, the second puts it aside, the third fails.
+    // The first rename finds an existing folder, the second moves it away, the third fails.
     renames_before_failure = 2;
     EXPECT_THROW(directory.commit(), Error);
     renames_before_failure = -1;
@@ -180,7 +180,7 @@ TEST_F(AtomicFiles, DirectoryThatCannotBeReplacedStays) {
   EXPECT_EQ(read_text(path / "f"), "one");
   EXPECT_EQ(entries_in(folder_), 1u);
 
-  // A process that dies between the two leaves the earlier folder, which no cleaning removes.
+  // A process that dies between the two renames leaves the earlier folder; no cleanup removes it.
   fs::rename(path, folder_ / "d.old");
   remove_stale_temporaries(folder_);
   EXPECT_EQ(read_text(folder_ / "d.old" / "f"), "one");

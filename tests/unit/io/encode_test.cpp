@@ -86,8 +86,7 @@ TEST(Crc32c, IsTheSameWithAndWithoutTheInstruction) {
     EXPECT_EQ(crc, crc32c(bytes.first(n).subspan(n / 3), crc32c(bytes.first(n / 3)))) << n;
   }
   for (unsigned i = 0; i < 40'000; ++i) text += static_cast<char>(i * i * 13 + i / 7);
-  const auto longer =
-      std::as_bytes(std::span(text.data(), text.size()));  // long enough for several lanes
+  const auto longer = std::as_bytes(std::span(text.data(), text.size()));  // several lanes long
   for (std::size_t n : {12'287, 12'288, 12'289, 24'575, 24'576, 36'871, 40'300}) {
     EXPECT_EQ(crc32c(longer.first(n), 7), detail::crc32c_portable(longer.first(n), 7)) << n;
   }

@@ -224,8 +224,7 @@ TEST(Tar, RefusesHostileExtensions) {
   expect_refused(map.without_end(), "sparse map");
 }
 
-// After a change of any single byte, members stay inside the archive (read() checks it) or the
-// archive is refused.
+// If any byte changes, members stay inside the archive (read() checks it), or it is refused.
 TEST(Tar, AnyChangedByteIsRefusedOrHarmless) {
   TarFile tar;
   tar.add("././@LongLink", std::string(120, 'n'), 'L').add("n", "content");

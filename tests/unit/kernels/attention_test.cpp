@@ -45,8 +45,7 @@ struct Size {
   int64_t qkv() const { return b * t * 3 * h * d; }
   int64_t out() const { return b * t * h * d; }
   double scale() const { return 1 / std::sqrt(static_cast<double>(d)); }
-  // Index of (image, token, part, head, channel) in qkv and of (image, token, head, channel) in
-  // out.
+  // Index of (image, token, part, head, channel) in qkv, or (image, token, head, channel) in out.
   int64_t at(int64_t image, int64_t token, int64_t part, int64_t head, int64_t c) const {
     return (((image * t + token) * 3 + part) * h + head) * d + c;
   }
@@ -134,7 +133,7 @@ std::vector<double> to_double(const std::vector<S>& x, int64_t count) {
   return y;
 }
 
-constexpr int kGuard = 64;  // elements after each output that stay unchanged
+constexpr int kGuard = 64;  // elements after each output that must stay unchanged
 
 // Raw outputs, for bitwise comparison.
 template <class S>

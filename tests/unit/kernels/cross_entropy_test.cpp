@@ -37,7 +37,7 @@ struct Problem {
     targets = normal_values<A>(rows * classes, 2);
     for (A& t : targets) t = t > 0 ? t / static_cast<A>(classes) : A(0);
   }
-  // Mixes some rows with a row of the same class. The share of the own label covers 0 and 1.
+  // Some partners have the same class. The shares of the own label include 0 and 1.
   void use_partners() {
     partners.assign(labels.rbegin(), labels.rend());
     for (std::size_t i = 0; i < labels.size(); ++i) {

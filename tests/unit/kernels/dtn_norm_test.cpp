@@ -234,8 +234,7 @@ TYPED_TEST(DtnNorm, PooledStatistics) {
 }
 
 // The pivot preserves the variance: in float32, 1e6 - 1e6 would leave nothing of it. The official
-// variant divides x by the root mean square first; these quotients differ only in their last
-// digits.
+// variant divides x by its root mean square; the quotients differ only in their last digits.
 TEST(DtnNormNumerics, LargeMean) {
   for (DtnVariant variant : {DtnVariant::kPaper, DtnVariant::kOfficial}) {
     for (double mean : {1e3, -1e3}) {

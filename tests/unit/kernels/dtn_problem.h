@@ -16,8 +16,7 @@ Doubles normal_doubles(std::int64_t n, unsigned seed, double mean = 0, double st
   return doubles(normal_values<T>(n, seed, mean, std));
 }
 
-// A problem without positions. Its values are exact in T, so the oracle and the kernel see the same
-// values.
+// A problem without positions. Its values are exact in T, so the oracle sees the same values.
 template <class T>
 DenseDtn make_content(int batch, int grid_h, int grid_w, int channels, int heads,
                       DtnVariant variant, int pool, double mean) {

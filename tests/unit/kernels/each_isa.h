@@ -1,5 +1,4 @@
-// Calls the build of a kernel for one instruction set without the dispatcher, and helpers for
-// kernel tests.
+// Calls of the kernel build for one instruction set, without the dispatcher, and test helpers.
 #pragma once
 
 #include <cmath>

@@ -57,8 +57,7 @@ double exact(const Case& t, const Operands& o, std::int64_t batch, std::int64_t 
   return sum;
 }
 
-// Provides the parts of a matrix with row stride `ld`; the kernel gets no pointer to the whole
-// matrix.
+// Provides parts of a matrix with row stride `ld`; the kernel gets no pointer to the matrix.
 GatherPart parts_of(const Array& matrix, std::int64_t ld) {
   return [&matrix, ld](std::int64_t row, std::int64_t rows, std::int64_t col, std::int64_t cols,
                        void* to) {

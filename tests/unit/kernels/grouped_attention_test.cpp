@@ -18,7 +18,7 @@ struct Results {
   }
 };
 
-constexpr double kUntouched = 777;  // marks the columns of gradients that belong to no head
+constexpr double kUntouched = 777;  // must stay in gradient columns of no head
 
 Results empty_results(const GroupedInputs& in, DType dtype) {
   const GroupedSize& s = in.size;

@@ -27,7 +27,7 @@ int isa_with(const char* wish) {
   return static_cast<int>(current_isa());
 }
 
-// Asks the processor: current_isa() would make the choice before the test of it.
+// Asks the processor, because current_isa() would make the choice before its test.
 bool machine_has(Isa isa) {
 #if defined(__x86_64__)
   if (isa == Isa::kAvx512) return __builtin_cpu_supports("avx512bf16");

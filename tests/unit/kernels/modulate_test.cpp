@@ -1,5 +1,4 @@
-// Gains and shifts, activation functions and gathers against their formulas in float64, for every
-// instruction set.
+// Gains and shifts, activation functions and gathers on every instruction set, against float64.
 #include "kernels/pointwise/modulate.h"
 
 #include <gtest/gtest.h>

@@ -269,8 +269,7 @@ TEST(Optimizer, EmaMatchesFloat64) {
   }
 }
 
-// The decay is 0 in the first update, then 1 - t^(-2/3), at most 0.99, which it reaches at t =
-// 1000.
+// The decay is 0 in the first update, then 1 - t^(-2/3), at most 0.99 (from t = 1000 on).
 TEST(Optimizer, EmaWarmsUp) {
   struct Case {
     std::int64_t updates;

@@ -95,8 +95,7 @@ struct Expected {
   double dx_terms = 0;  // largest term of the difference that gives dx
 };
 
-// Expected results, from the formulas in float64. Call before the kernels change the running
-// values.
+// Results from the formulas, in float64. Call before the kernels change the running values.
 template <class T>
 Expected reference(const Problem<T>& p) {
   const std::size_t R = p.rows, C = p.channels, D = p.channels / p.groups;
@@ -219,7 +218,7 @@ TYPED_TEST(PowerNorm, SameBitsForAnyNumberOfThreads) {
   }
 }
 
-// Kernels add to parameter gradients and dx_add to dx, skip null outputs, and may work in place.
+// Kernels add to parameter gradients, add dx_add to dx, skip null outputs, may work in place.
 TYPED_TEST(PowerNorm, GradientContract) {
   using T = TypeParam;
   using A = AccumulatorOf<T>;

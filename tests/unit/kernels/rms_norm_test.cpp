@@ -190,7 +190,7 @@ TYPED_TEST(RmsNorm, SameBitsForAnyNumberOfThreads) {
   }
 }
 
-// Kernels add to dweight and dx_add to dx, skip a null dx or dweight, and may work in place.
+// Kernels add to dweight, add dx_add to dx, skip a null dx or dweight, and may work in place.
 TYPED_TEST(RmsNorm, GradientContract) {
   using T = TypeParam;
   for (Isa isa : isas()) {

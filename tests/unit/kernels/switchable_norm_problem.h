@@ -1,5 +1,4 @@
-// Problems for Switchable normalization: inputs and outputs of its kernels, and the formulas in
-// float64.
+// Switchable normalization: inputs and outputs of its kernels, and the formulas in float64.
 #pragma once
 
 #include <algorithm>

@@ -30,8 +30,7 @@ TEST(BatchNormOfModels, TrainsOnNoSingleValue) {
   EXPECT_NO_THROW(run(test::tiny_levit("ln"), 2, true));
 }
 
-// The check also runs on the meta device, before a run starts. The sizes of such models are still
-// reported.
+// The meta device finds this before a run starts, and still gives the sizes of these models.
 TEST(BatchNormOfModels, IsFoundOnTheMetaDevice) {
   const ModelConfig levit = test::tiny_levit();
   EXPECT_THROW(try_training_pass(levit, 1), ConfigError);

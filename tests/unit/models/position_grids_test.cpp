@@ -122,7 +122,7 @@ ModelConfig sized(ModelConfig c, ImageSize size) {
 
 struct GridCase {
   ImageSize from, to;  // in tokens
-  bool told;           // the caller passes the file's image size
+  bool told;           // the image size of the file is known
 };
 
 void PrintTo(const GridCase& c, std::ostream* out) { *out << c.from << " to " << c.to; }

@@ -78,8 +78,7 @@ TEST(VisionTransformer, DecaysMatricesOnly) {
   }
 }
 
-// Blocks of the grid have position weights, initialized as DTN's. Blocks with the class token have
-// none.
+// Only blocks of the grid have position weights, which start as DTN's.
 TEST(VisionTransformer, HasPositionsInTheAttentionOfTheGrid) {
   Classifier model(test::biased_vit(), 0);
   const Parameter* p = model.parameters().find("blocks.1.attn.pos_proj.weight");

@@ -18,8 +18,7 @@ TEST(LinePositions, HeadsLookAroundOffsetsInARow) {
 }
 
 TEST(OffsetsToCells, GoFromTokensToTheMiddlesOfCells) {
-  // Cells of 2 x 2 have their centers at 0.5 and 2.5. The fifth row and the last column are in no
-  // cell.
+  // 2 x 2 cells have centers at 0.5 and 2.5. The fifth row and the last column are in no cell.
   const Tensor offsets = offsets_to_cells(5, 3, 2, DType::kFloat64, kCpu);
   ASSERT_EQ(offsets.shape(), Shape({15 * 2, 3}));
   auto expect_at = [&](int64_t query, int64_t key, double dx, double dy) {

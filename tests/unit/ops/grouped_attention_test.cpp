@@ -1,5 +1,4 @@
-// Attention within groups beyond its values: errors, the columns that get gradients, and
-// multiply-adds.
+// Attention within groups beyond its values: errors, columns with gradients, multiply-adds.
 #include "dtn/ops/grouped_attention.h"
 
 #include "core/meta_device.h"

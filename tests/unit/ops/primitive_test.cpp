@@ -291,8 +291,7 @@ TEST(Primitive, Conv2dAsLoopsDo) {
       const auto want = naive_convolution(s, x.value(), w.value(), bias.value(), dy, y.shape());
       const std::string what = cat(to_string(s.x), " * ", to_string(s.weight));
       const std::int64_t taps = s.weight.numel() / s.weight[0];
-      // The product is rounded before the bias is added, and the columns of a gradient before they
-      // are summed.
+      // The product is rounded before the bias is added; gradient columns before they are summed.
       EXPECT_EQ(y.dtype(), dtype);
       EXPECT_LE(max_abs_difference(doubles(y.value()), want[0]),
                 (unit_roundoff(dtype) + bound(dtype, taps + 1)) * max_abs(want[0]))

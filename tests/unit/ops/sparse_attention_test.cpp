@@ -215,8 +215,7 @@ TEST(PaddedAttention, SparseKindsDoNotSeeOtherSamples) {
   }
 }
 
-// With equal scores and values of 1, an output is the share of kept weights times their scale; its
-// mean is 1.
+// With equal scores and values of 1, outputs are the scaled shares of kept weights, with mean 1.
 TEST(PaddedAttention, DropsTheShareThatIsAskedFor) {
   const int64_t tokens = 300;
   Tensor qkv = Tensor::zeros({2, tokens, 3 * kWidth}, DType::kFloat32);

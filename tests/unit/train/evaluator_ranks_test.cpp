@@ -64,7 +64,7 @@ Predictions predictions(bool with_nan) {
   return p;
 }
 
-// Returns the rank that has a sample.
+// Function that returns the rank of a sample.
 using Owner = int (*)(std::int64_t sample, int size);
 constexpr std::pair<const char*, Owner> kOwners[] = {
     {"in turn", [](std::int64_t i, int size) { return static_cast<int>(i % size); }},

@@ -101,7 +101,7 @@ TEST(Freezing, LeavesEveryBitAlone) {
   }
 }
 
-// This includes buffers: a frozen backbone uses its statistics unchanged.
+// Buffers too: a frozen backbone uses its statistics unchanged.
 TEST(Freezing, OfABackboneRunsItAsInAnEvaluation) {
   for (const char* norm : {"bn", "ln"}) {
     ExperimentConfig config = small_run(norm);
@@ -164,8 +164,7 @@ TEST(Freezing, GoesWithCheckpointedBlocksAndBfloat16) {
   }
 }
 
-// If nothing before the head is trained, nothing is recorded there, and no backward pass runs
-// there.
+// If nothing before the head is trained, that part records nothing and has no backward pass.
 TEST(Freezing, RecordsNothingAheadOfWhatLearns) {
   for (bool checkpoint_blocks : {false, true}) {
     ExperimentConfig config = small_run("dtn");

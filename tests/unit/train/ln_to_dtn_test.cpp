@@ -1,5 +1,4 @@
-// A trained LayerNorm model continues as a DTN model: near lambda 1 its loss and its decisions stay
-// the same.
+// A trained LayerNorm model becomes a DTN model: near lambda 1 its loss and decisions are the same.
 #include "dtn/models/weights.h"
 #include "small_run.h"
 

@@ -1,5 +1,4 @@
-// Micro-batches contain every row once. Their weights turn the means of the parts into the mean of
-// the batch.
+// Every row is in one micro-batch, and their weighted means give the mean of the batch.
 #include "train/micro_batches.h"
 
 #include "small_run.h"

@@ -70,9 +70,8 @@ void expect_within(const Apart& apart, const Apart& yardstick) {
   EXPECT_LE(apart.norms, kTimes * std::max(rounding, yardstick.norms));
 }
 
-// Ranks and micro-batches split the same sums differently. So ranks may change the results about as
-// much as micro-batches on one rank do. A wrongly weighted sample changes them a thousand times
-// more.
+// Ranks and micro-batches split the same sums differently, so both may change the results by about
+// the same amount. A wrongly weighted sample changes them a thousand times more.
 TEST(RanksLearn, WhatOneWould) {
   for (int batch_size : {12, 10}) {
     ExperimentConfig config = small_run("dtn", batch_size);

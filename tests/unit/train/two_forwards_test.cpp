@@ -1,5 +1,4 @@
-// Two forward passes through the same weights in one step, with different sizes or numbers of
-// images.
+// Two forward passes through the same weights in a step, with images of other sizes or numbers.
 #include <algorithm>
 #include <functional>
 #include <iterator>
