@@ -1,6 +1,7 @@
-// Forward pass of DTN along a line; see dtn_line.h. Samples one after the other, each a problem of
-// its own: token statistics and pivots in one reading, then tile by tile of the tokens, head by
-// head, one vector of channels at a time, whose window stays in the first-level cache.
+// Forward pass of DTN on sequences; see dtn_line.h. Each sample is processed alone: first token
+// statistics and pivots in one pass over the data, then one tile of tokens after the other. In a
+// tile the loop is over heads and over vectors of channels. The window of one vector fits in the
+// first-level cache.
 #include "kernels/dtn_line/dtn_line.h"
 
 #include "kernels/cpu/for_dtype.h"
@@ -42,7 +43,7 @@ class LineForward : DtnForwardParts<T, variant> {
             load_n(static_cast<const A*>(args_.pivot) + channel, count)};
   }
 
-  // The pivots of a head, and its moments where they are the same for all tokens.
+  // Computes the pivots of a head and, for kMean, its moments.
   void prepare(CpuQueue& queue, std::int64_t h) const {
     Scratch::Scope scope(queue.scratch());
     const bool one_mean = windows_[h].kind == LineKind::kMean;
@@ -90,8 +91,8 @@ class LineForward : DtnForwardParts<T, variant> {
   }
 
   const LineWindow<A>* windows_;  // [H]
-  std::int64_t groups_;           // of a head
-  VectorMoments<A>* means_;       // [H, groups], where rows are one mean
+  std::int64_t groups_;           // groups of a head
+  VectorMoments<A>* means_;       // [H, groups], for kMean
   A base_ = 0;
 };
 

@@ -1,14 +1,15 @@
-// The forward pass of DTN along a line on a CUDA device; see dtn_line.h for the formulas and
-// dtn_line_cuda.cuh for how the work is cut.
+// Forward pass of DTN on sequences on a CUDA device; see dtn_line.h for the formulas and
+// dtn_line_cuda.cuh for the division of work.
 //
-// Bases and token statistics are those of grids (dtn_norm_prepare.cu). One block makes the pivots of
-// 32 channels of a sample, and where a_d = 0 their one mean, reading the sample once or twice. Then
-// each warp walks over what its 8 tokens see, with 4 floating-point operations for each of them and
-// each token that is seen, and writes y. A window of w tokens is w + 7 reads of 128 bytes for 8
-// tokens, nearly all from the first-level cache, as the 64 tokens of a block have theirs in common.
-// At 13 taps that is 80 operations and 3 reads for an element, so that memory, which moves x about
-// three times and y once, takes as long as arithmetic; at 69 taps and more arithmetic is what counts,
-// with the weights (some 15 instructions for one of them, which serves 32 channels) a fifth of it.
+// The kernels for grids (dtn_norm_prepare.cu) compute bases and token statistics. One block
+// computes the pivots of 32 channels of a sample, and for a_d = 0 their moments. It reads the
+// sample once or twice. Then each warp reads the windows of its 8 tokens and writes y. Each pair of
+// a token and a token that it reads takes 4 floating-point operations. A window of w tokens takes
+// w + 7 reads of 128 bytes for 8 tokens. Nearly all of them hit the first-level cache, because the
+// 64 tokens of a block read mostly the same tokens. With 13 taps an element takes 80 operations and
+// 3 reads. Memory traffic, about three times x and once y, then takes as long as arithmetic. With 69
+// taps or more, arithmetic dominates. A fifth of it computes weights: about 15 instructions for a
+// weight, which serves 32 channels.
 #include "kernels/dtn_line/dtn_line_cuda.cuh"
 
 namespace dtn {
@@ -18,8 +19,8 @@ namespace {
 constexpr int kPivotThreads = 512;
 constexpr int kPivotWarps = kPivotThreads / cuda::kWarpSize;
 
-// The sum of each lane's values over the warps, in their order. `room` is shared memory [warps, 32];
-// it may be written again behind a barrier.
+// Sums each lane's values over the warps, in order. `room` is shared memory [warps, 32]; do not
+// write to it again before a barrier.
 __device__ __forceinline__ float add_warps(float mine, const Slice& s, float* room) {
   room[s.warp * kWidth + s.lane] = mine;
   __syncthreads();
@@ -28,13 +29,13 @@ __device__ __forceinline__ float add_warps(float mine, const Slice& s, float* ro
   return sum;
 }
 
-// A block: a slice of all tokens of a sample.
+// Computes the pivots. A block has a slice with all tokens of a sample.
 template <class T, bool kOfficial>
 __global__ void __launch_bounds__(kPivotThreads) dtn_line_pivots_kernel(Line line) {
   DTN_SHARED(float, room);
   const Slice s(line, blockIdx.x);
   if (s.tokens == 0) return;
-  // Relative to the first value, so that a mean far larger than the spread costs no digits.
+  // Relative to the first value, to keep precision if the mean is much larger than the spread.
   const float first = Values<T, kOfficial>(line, s, 0)(0);
   const Values<T, kOfficial> values(line, s, first);
   float sum = 0;
@@ -46,7 +47,7 @@ __global__ void __launch_bounds__(kPivotThreads) dtn_line_pivots_kernel(Line lin
   }
 }
 
-// Where a_d = 0. A block: a slice of all tokens of a sample.
+// Computes the moments for a_d = 0. A block has a slice with all tokens of a sample.
 template <class T, bool kOfficial, int kMoments>
 __global__ void __launch_bounds__(kPivotThreads) dtn_line_means_kernel(Line line, Means means) {
   DTN_SHARED(float, room);
@@ -62,7 +63,7 @@ __global__ void __launch_bounds__(kPivotThreads) dtn_line_means_kernel(Line line
     place_sum += weight * static_cast<float>(j);
   }
   const float scale = 1 / cuda::block_sum(weight_sum, room);
-  // Around the middle, so that nothing is lost where one token has next to all of the weight.
+  // Relative to the middle, to keep precision if one token has almost all of the weight.
   const float middle = rintf(cuda::block_sum(place_sum, room) * scale);
   float offset = 0, square = 0;
 #pragma unroll 1

@@ -1,6 +1,7 @@
-// What the backward pass of DTN along a line remembers of one head while it walks over the tokens of
-// a sample. P^T dm of a token needs dm of all rows that see it, so the walk is followed, as far
-// behind as windows reach, by a second one that ends the gradients of tokens.
+// State of one head in the backward pass of DTN on sequences, kept between the tiles of a sample.
+// P^T dm of a token needs dm of all rows that read the token. So a second loop over the tokens
+// follows the loop over the rows, at the distance of the window's reach. It completes the gradients
+// of tokens.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +10,12 @@
 
 namespace dtn::DTN_ISA {
 
-// How far behind the rows of a head its tokens end, where rows share its table.
+// Distance between the rows of a head and its completed tokens, for rows that share the table.
 template <class A>
 struct TailReach {
   std::int64_t low = 0, high = 0;      // j - i of the first and the last tap
-  std::int64_t behind = 0, ahead = 0;  // rows before and after a token that see it
-  std::int64_t kept = 0;  // rows that tokens wait for, at most; 0: none share the table
+  std::int64_t behind = 0, ahead = 0;  // rows before and after a token that read it
+  std::int64_t kept = 0;  // largest number of rows kept for later tiles; 0: no shared table
 
   TailReach(const LineWindow<A>& w, std::int64_t n) {
     const std::int64_t begin = w.inner_begin(n), end = w.inner_end(n);
@@ -25,19 +26,19 @@ struct TailReach {
     ahead = std::max<std::int64_t>(-low, 0);
     kept = behind + std::min(n, std::max(ahead, std::min(n, w.radius + 1)));
   }
-  // With a tile more.
+  // Rows of a plane while a tile is processed.
   std::int64_t rows() const { return kept + kLineTile + ahead + kLineSlack; }
 };
 
-// What is known of the rows of a head, of one group of channels at a time: the gradients of the
-// moments of inner rows, each times the scale of its row, for the taps that go back to the keys (0
-// for other rows and beyond the line), and what reaches x without the moments. While a group is
-// worked on its rows lie in planes that all heads share; between the tiles, those that are still
-// needed are kept.
+// Rows of a head, one group of channels at a time, in three planes. Two hold the gradients of the
+// moments of inner rows for the transposed pass, multiplied by the scales of the rows; they are 0
+// for other rows and beyond the sequence. The third holds the part of dx that does not go through
+// the moments. While a group is processed, its rows lie in planes that all heads share. Between
+// tiles, the rows that are still needed are copied to the head's memory.
 template <class A>
 class LineTail {
  public:
-  static constexpr int kDirect = 2;  // the plane of what reaches x at once, after both moments
+  static constexpr int kDirect = 2;  // plane of the part of dx that does not go through the moments
 
   LineTail(const LineWindow<A>& w, std::int64_t n, std::int64_t groups, Scratch::Scope& scope)
       : window_(w), n_(n), reach_(w, n), first_(-reach_.behind) {
@@ -51,7 +52,7 @@ class LineTail {
   static A* planes(std::int64_t rows, Scratch::Scope& scope) {
     return LinePlanes<A>::plane(scope, kPlanes * rows);
   }
-  // Works in these planes, of so many rows, from now on.
+  // Sets the planes to use from now on, with `rows` rows each.
   void work_in(A* planes, std::int64_t rows) {
     work_ = planes;
     capacity_ = rows;
@@ -64,30 +65,31 @@ class LineTail {
   void bring(std::int64_t group) const {
     for (int k = 0; k < kPlanes; ++k) copy(kept_at(group, k), end_ - first_, at(k, first_));
   }
-  // Tokens before `done` are done, rows before `end` are there.
+  // Saves the rows that later tiles need. Tokens before `done` are completed, rows before `end` are
+  // computed.
   void keep(std::int64_t group, std::int64_t done, std::int64_t end) const {
     const std::int64_t first = done - reach_.behind;
     for (int k = 0; k < kPlanes; ++k) copy(at(k, first), end - first, kept_at(group, k));
   }
-  // The same, once all groups are kept.
+  // Advances to the next tile; call it when all groups are kept.
   void move_on(std::int64_t done, std::int64_t end) {
     first_ = done - reach_.behind;
     end_ = end;
   }
-  // Gradients of the moments of rows [begin, end) are 0.
+  // Sets the gradients of the moments of rows [begin, end) to 0.
   void clear_rows(std::int64_t begin, std::int64_t end) const {
     for (int k = 0; k < kDirect; ++k) std::fill(at(k, begin), at(k, end), A(0));
   }
-  // All rows are there: zeros follow.
+  // Sets the rows beyond the sequence to 0; call it when all rows are computed.
   void close() const { clear_rows(n_, n_ + reach_.ahead); }
 
-  // How far tokens are done when rows before `end` are there.
+  // Number of tokens that can be completed when rows before `end` are computed.
   std::int64_t done(std::int64_t end) const {
     if (end == n_) return n_;
     return std::clamp<std::int64_t>(end + reach_.low, 0, end);
   }
 
-  // P^T dm of tokens [begin, end), without own rows.
+  // Computes P^T dm of tokens [begin, end), without own rows.
   void apply(std::int64_t begin, std::int64_t end, A* out1, A* out2) const {
     const std::int64_t from = std::max<std::int64_t>(0, reach_.high - (end - 1));
     const std::int64_t to = std::min(reach_.high - reach_.low + 1, n_ - begin + reach_.high);
@@ -110,14 +112,14 @@ class LineTail {
   const LineWindow<A>& window_;
   std::int64_t n_;
   TailReach<A> reach_;
-  std::int64_t first_;    // the row that comes first in the planes
-  std::int64_t end_ = 0;  // behind the last row that is kept
+  std::int64_t first_;    // first row in the planes
+  std::int64_t end_ = 0;  // one past the last row that is kept
   A* kept_ = nullptr;     // [groups, 3, kept]
   A* work_ = nullptr;     // [3, capacity]
   std::int64_t capacity_ = 0;
 };
 
-// P^T dm of own rows, for the keys that they see: all, or those near one end.
+// P^T dm of own rows, for the keys that they read: all keys, or those near one end.
 template <class A>
 class OwnKeys {
  public:
@@ -135,7 +137,7 @@ class OwnKeys {
 
   std::int64_t begin() const { return begin_; }
   std::int64_t end() const { return end_; }
-  // Where key j of a group and moment (0, 1) lies.
+  // Sum for key j of a group; moment is 0 or 1.
   A* at(std::int64_t group, int moment, std::int64_t j) const {
     return sums_ + ((2 * group + moment) * (end_ - begin_) + j - begin_) * kLanes<A>;
   }
@@ -145,11 +147,11 @@ class OwnKeys {
   A* sums_ = nullptr;  // [groups, 2, keys]
 };
 
-// Weights of the gradient of the table: w (t - a mean of t), w (t^2 - a mean of t^2). Rows whose
-// means are others, near the ends, are put right one by one.
+// Factors of the table's gradient: w (t - mean of t), w (t^2 - mean of t^2). Rows near the ends
+// have other means; the backward pass corrects them row by row.
 template <class A>
 struct TapWeights {
-  A *by_offset = nullptr, *by_square = nullptr;  // as the table
+  A *by_offset = nullptr, *by_square = nullptr;  // indexed like the table
   A mean = 0, mean_square = 0;
 
   TapWeights() = default;
@@ -168,13 +170,13 @@ struct TapWeights {
   }
 };
 
-// Where all rows are one mean: sums of dm, and of dm times the place of the row.
+// For kMean: sums over rows of dm, and of dm times the row index.
 template <class A>
 struct MeanGradient {
-  VectorMoments<A> mean;  // of the values themselves
+  VectorMoments<A> mean;  // moments of the values
   VectorMoments<A> sum, by_place;
 
-  // Of a tile; place: of its first row, relative to the middle of the shares.
+  // Adds the rows of a tile. place: its first row, relative to the middle of the shares.
   void add(std::int64_t place, std::int64_t rows, const A* dm1, const A* dm2) {
     for (std::int64_t begin = 0; begin < rows; begin += kRowPart) {
       VectorMoments<A> part, placed;
@@ -193,8 +195,8 @@ struct MeanGradient {
     }
   }
 
-  // Adds the gradients of a_x and a_d. With u of the key and v of the row relative to the middle,
-  // d = u - v and d^2 = u^2 - 2 u v + v^2, of which v^2 falls out.
+  // Adds the gradients of a_x and a_d. With key u and row v relative to the middle, d = u - v and
+  // d^2 = u^2 - 2 u v + v^2. The softmax removes v^2, which is the same for all keys of a row.
   template <class Values>
   void add_positions(Values values, std::int64_t n, const MeanShares<A>& shares,
                      PositionSums<A>& sums) const {

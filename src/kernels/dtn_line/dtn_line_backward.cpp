@@ -1,7 +1,8 @@
-// Backward pass of DTN along a line; see dtn_line.h. Samples one after the other, each a problem of
-// its own. Heads walk over the tiles of its tokens: moments again, their gradients, what reaches x
-// at once; behind them follow the gradients through the windows (dtn_line_back.h), and then the two
-// terms that sum over all channels of a token.
+// Backward pass of DTN on sequences; see dtn_line.h. Each sample is processed alone. Each head goes
+// through the tiles of its tokens: it recomputes the moments, then computes their gradients and the
+// part of dx that does not go through the moments. A second loop follows some rows behind and
+// passes the gradients through the windows to the tokens (dtn_line_back.h). The last step adds the
+// two terms that sum over all channels of a token.
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/dtn/dtn_norm_backward.h"
@@ -29,7 +30,7 @@ class LineBackward : DtnBackwardParts<T, variant> {
  public:
   using typename Parts::A, typename Parts::HeadSums;
 
-  // Sums over the tokens go to head_sums [H], channel_sums [2, C] and positions [H].
+  // Writes the sums over the tokens to head_sums [H], channel_sums [2, C] and positions [H].
   LineBackward(const DtnNormBackward& args, const LineWindow<A>* windows, HeadSums* head_sums,
                A* channel_sums, LinePositions<A>* positions, Scratch::Scope& scope)
       : Parts(args, scope),
@@ -44,8 +45,8 @@ class LineBackward : DtnBackwardParts<T, variant> {
     token_sums_ = scope.take<A>(this->token_sums());
   }
 
-  // side_by_side: other samples keep the other threads busy. Then the heads take turns with the
-  // tiles, which are read while they are in cache.
+  // side_by_side: true if other samples keep the other threads busy. Then all heads process a tile
+  // while it is in cache, before the next tile.
   void run(CpuQueue& queue, bool side_by_side) {
     if (side_by_side) {
       run_tiles(queue);
@@ -65,17 +66,17 @@ class LineBackward : DtnBackwardParts<T, variant> {
   }
 
  private:
-  // One head on its walk over the tokens.
+  // State of one head during the loop over the tiles.
   struct Head {
     LambdaSums lambda{};
-    PositionSums<A> shared, own;  // of the table, relative to its middle, and of other rows
+    PositionSums<A> shared, own;  // of the table, relative to its middle; of own rows and kMean
     std::int64_t h;
-    std::int64_t done = 0;             // tokens whose gradients are ended
+    std::int64_t done = 0;             // tokens whose gradients are completed
     ChannelSums* channels;             // [groups]
     MeanGradient<A>* means = nullptr;  // [groups]
     OwnKeys<A> keys;
     TapWeights<A> taps;
-    MeanShares<A> shares;  // where all rows are one mean
+    MeanShares<A> shares;  // for kMean
     LineTail<A> tail;
     LineTiles<A> tiles;
 
@@ -97,14 +98,14 @@ class LineBackward : DtnBackwardParts<T, variant> {
     const LineWindow<A>& window() const { return tiles.window(); }
   };
 
-  // Room for one tile of one vector of channels.
+  // Workspace for one tile of one vector of channels.
   struct Room {
     LinePlanes<A> planes;
     A *dm1 = nullptr, *dm2 = nullptr, *direct = nullptr, *mixed = nullptr;
-    A *late = nullptr, *out1 = nullptr, *out2 = nullptr;  // tokens whose gradients end
+    A *late = nullptr, *out1 = nullptr, *out2 = nullptr;  // for tokens that are being completed
     A* tail = nullptr;                                    // [3, tail_rows], see LineTail
     std::int64_t tail_rows = 0;
-    A *keys1 = nullptr, *keys2 = nullptr;  // what own rows of a tile give to the keys that they see
+    A *keys1 = nullptr, *keys2 = nullptr;  // P^T dm of own rows, one vector per column
 
     Room(const LineBackward& of, Scratch::Scope& scope)
         : planes(of.windows_, of.sizes_.heads, of.n_, scope) {
@@ -153,7 +154,7 @@ class LineBackward : DtnBackwardParts<T, variant> {
     for (std::int64_t h = 0; h < sizes_.heads; ++h) end(heads[h]);
   }
 
-  // The tile from `first` on, and the tokens that it is the last for.
+  // Processes the tile at `first`, and completes the tokens that no later row reads.
   void walk(CpuQueue& queue, Head& head, std::int64_t first, const LineAhead& ahead,
             Room& room) const {
     Scratch::Scope scope(queue.scratch());
@@ -173,7 +174,7 @@ class LineBackward : DtnBackwardParts<T, variant> {
         room.planes.make(tile, n_, values);
       }
       ahead.fetch(sizes_, output_gradient(0), g, groups_);
-      // Where rows need no scale their gradients are made where they are kept.
+      // If rows need no scale, their gradients are written directly to the planes of the tail.
       if (tail.any()) tail.bring(g);
       A* dm1 = tile.whole ? tail.at(0, first) : room.dm1;
       A* dm2 = tile.whole ? tail.at(1, first) : room.dm2;
@@ -206,13 +207,14 @@ class LineBackward : DtnBackwardParts<T, variant> {
             A(-0.5) * static_cast<const A*>(args_.lambda_var)[h], by_mean, by_var};
   }
 
-  // Asks for what is written next, with group g, and what is added to it.
+  // Prefetches the dx that is written next, and the dx_add for it, during group g.
   [[gnu::always_inline]] void fetch_written(const LineAhead& ahead, std::int64_t g) const {
     if (kInPlace && dx_) ahead.fetch(sizes_, dx_, g, groups_);
     if (kInPlace && args_.dx_add) ahead.fetch(sizes_, this->residual_gradient(0), g, groups_);
   }
 
-  // Takes the gradients of a tile's moments of one group to where its rows look, and to the weights.
+  // Passes the gradients of a tile's moments (one group) on to the keys and to the position
+  // weights.
   void back_to_windows(Head& head, std::int64_t g, const LineTile<A>& tile,
                        const Room& room) const {
     if (head.means) {
@@ -238,7 +240,8 @@ class LineBackward : DtnBackwardParts<T, variant> {
                       taps.by_square + skipped, head.shared);
   }
 
-  // The gradients of inner rows times their scales; what the weights of the taps lack of their means.
+  // Multiplies the gradients of inner rows by their scales. Corrects the position sums for rows
+  // whose means differ from those of TapWeights.
   void scale_rows(Head& head, const LineTile<A>& tile, const Room& room, A* tail1, A* tail2) const {
     const A *dm1 = room.dm1, *dm2 = room.dm2, *m1 = room.planes.m1(), *m2 = room.planes.m2();
     PositionSums<A> corrections;
@@ -290,18 +293,18 @@ class LineBackward : DtnBackwardParts<T, variant> {
     }
   }
 
-  // How far the tokens of a head are done when rows before `end` are.
+  // Number of tokens of a head that can be completed when rows before `end` are computed.
   std::int64_t done(const Head& head, std::int64_t end) const {
     if (end == n_) return n_;
     if (!head.tail.any()) return 0;
     std::int64_t done = head.tail.done(end);
     const OwnKeys<A>& keys = head.keys;
-    // Rows that have their own weights come first, or last.
+    // Own rows come first or last. If they come last, the keys that they read wait for them.
     if (keys.begin() < keys.end() && head.window().middle > 0) done = std::min(done, keys.begin());
     return std::max(done, head.done);
   }
 
-  // Ends dx of one group for the tokens before `done`.
+  // Adds the gradient through the moments to dx, for one group and the tokens before `done`.
   template <class Values>
   void end_tokens(const Head& head, std::int64_t g, std::int64_t channel, Values values,
                   const LineTile<A>& tile, std::int64_t done, const Room& room) const {
@@ -330,7 +333,7 @@ class LineBackward : DtnBackwardParts<T, variant> {
     }
   }
 
-  // P^T dm of tokens [begin, end) of one group.
+  // Computes P^T dm of tokens [begin, end) of one group.
   void to_keys(const Head& head, std::int64_t g, std::int64_t begin, std::int64_t end,
                const Room& room) const {
     if (head.means) {
@@ -355,7 +358,7 @@ class LineBackward : DtnBackwardParts<T, variant> {
     }
   }
 
-  // The sums of a head that has been everywhere.
+  // Stores the sums of a head after its last tile.
   void end(Head& head) const {
     each_group(head.h, [&](std::int64_t g, std::int64_t channel, const auto& values) {
       keep(0, channel, values.count, head.channels[g]);
@@ -378,7 +381,7 @@ class LineBackward : DtnBackwardParts<T, variant> {
   A *dx_, *token_sums_;
 };
 
-// All samples, whose parameter gradients are added up in order.
+// Backward pass of all samples. Parameter gradients are added sample by sample, in order.
 template <class T, DtnVariant variant>
 class LinesBackward : DtnBackwardParts<T, variant> {
   using Parts = DtnBackwardParts<T, variant>;
@@ -400,7 +403,7 @@ class LinesBackward : DtnBackwardParts<T, variant> {
     this->add_parameter_gradients();
     if (!args.dpos_weight) return;
     const A sign = variant == DtnVariant::kOfficial ? A(-1) : A(1);
-    for (std::int64_t i = 0; i < args.batch * args.heads; ++i) {  // sample after sample
+    for (std::int64_t i = 0; i < args.batch * args.heads; ++i) {  // sample by sample
       A* out = static_cast<A*>(args.dpos_weight) + i % args.heads * 3;
       out[0] += sign * positions_[i].offset;
       out[2] += positions_[i].square;
@@ -427,7 +430,7 @@ class LinesBackward : DtnBackwardParts<T, variant> {
     one.dx_add = advanced(args.dx_add, at);
     one.dx = advanced(args.dx, at);
     Sample(one, windows_, head_sums, channel_sums, positions, scope).run(queue, side_by_side);
-    // P of a token alone is 1 whatever the weights are: what is left is rounding.
+    // With one token P is 1 for any position weights: their gradient is 0 up to rounding.
     if (n == 1) std::fill_n(positions, args.heads, LinePositions<A>{});
   }
 

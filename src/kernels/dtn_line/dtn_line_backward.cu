@@ -1,18 +1,22 @@
-// The backward pass of DTN along a line on a CUDA device; see dtn_line.h for the formulas and
-// dtn_line_cuda.cuh for how the work is cut.
+// Backward pass of DTN on sequences on a CUDA device; see dtn_line.h for the formulas and
+// dtn_line_cuda.cuh for the division of work.
 //
-// Two walks. In the first the warp of 8 tokens makes their moments again, and from them, dy and the
-// statistics all that belongs to these tokens: sums for the parameters, dm1 and dm2 divided by the
-// sums of the tokens' weights, and the part of dx that needs no other token. The gradient of P is
-// never made: with E the mean under the weights of row i, and s = j less the whole number next to E j,
-//   sum over j of P[i, j] (s - E s) dP[i, j] = sum over c of dm1[i, c] (E(s x) - E s m1[i, c])
-//                                                          + dm2[i, c] (E(s x^2) - E s m2[i, c])
-// and likewise for s^2, which are sums of the same walk: 6 in place of 2. In the second walk the warp
-// of 8 tokens goes over those who see them, for P^T dm1 and P^T dm2. Parameter gradients are sums of
-// one number for each block, added up in an order that the shape decides.
-// Memory moves x and dy about twice, and two float32 planes there and back, 16 bytes an element; 8
-// multiply-adds for each token and each other that it sees (13 taps: 160 for an element, with those
-// at the ends of windows) take about as long as that in float32, and longer for wider windows.
+// There are two passes over the windows. In the first, a warp recomputes the moments of its 8
+// tokens. From these, dy and the statistics it computes all that belongs to its tokens: sums for
+// the parameter gradients, dm1 and dm2 divided by the sums of the tokens' weights, and the part of
+// dx that needs no other token. The gradient of P is never stored. Let E be the mean under the
+// weights of row i, and s = j - (E j rounded to an integer):
+//    sum over j of P[i, j] (s - E s) dP[i, j] = sum over c of dm1[i, c] (E(s x) - E s m1[i, c])
+//                                                           + dm2[i, c] (E(s x^2) - E s m2[i, c])
+// The formula for s^2 is similar. The first pass adds up these means too: 6 sums instead of 2. In
+// the second pass a warp reads the tokens whose windows contain its 8 tokens, for P^T dm1 and
+// P^T dm2. Each block writes one number per parameter gradient. These are added in an order that
+// depends only on the shape.
+//
+// Memory traffic: x and dy about twice, and two float32 planes written and read, 16 bytes per
+// element. Arithmetic: 8 multiply-adds for each pair of a token and a token that it reads. With 13
+// taps that is 160 per element, including the ends of windows. It takes about as long as the memory
+// traffic in float32, and longer for wider windows.
 #include <type_traits>
 
 #include "kernels/dtn_line/dtn_line_cuda.cuh"
@@ -21,15 +25,16 @@ namespace dtn {
 namespace line {
 namespace {
 
-// What the blocks leave for the last steps. Rows of partial sums: one for each tile of each sample,
-// and of the second kind for each slice of a head besides.
+// Results of the blocks for the last kernels. Partial sums have one row for each tile of each
+// sample; sums of heads have one for each tile and slice.
 struct Partials {
   float *weight, *bias;                          // [B tiles, C]
   float *lambda_mean, *lambda_var, *pos_weight;  // [B tiles parts, H], and [.., H, 3] or null
-  float* token_sums;                             // [2, B, H parts, T]; these are null without dx:
-  float* unfinished;                             // laid out like dx
-  float *dm1, *dm2;                              // [B, T, C]
-  float* dm_sums;                                // [2, B tiles, C], where a_d = 0
+  // The next four are null without dx.
+  float* token_sums;  // [2, B, H parts, T]
+  float* unfinished;  // laid out like dx
+  float *dm1, *dm2;   // [B, T, C]
+  float* dm_sums;     // [2, B tiles, C], for a_d = 0
 };
 
 struct BackwardArguments {
@@ -37,7 +42,7 @@ struct BackwardArguments {
   Means means;
   const float *bases, *token_mean, *token_var, *lambda_mean, *lambda_var, *weight;
   const void* dy;
-  const float* residual;  // dx_add where it goes into the unfinished dx
+  const float* residual;  // dx_add if it is added to the unfinished dx, else null
   Partials partials;
 
   __device__ __forceinline__ std::int64_t tile_row(const Slice& s, int tile) const {
@@ -45,10 +50,10 @@ struct BackwardArguments {
   }
 };
 
-// Sums over the tokens of a warp. Those of the lambdas lack a factor -1 and -1/2.
+// Sums over the tokens of a warp. lambda_mean lacks a factor -1, lambda_var a factor -1/2.
 struct TileSums {
   float weight = 0, bias = 0, dm1 = 0, dm2 = 0;                         // of the lane's channel
-  float lambda_mean = 0, lambda_var = 0, by_offset = 0, by_square = 0;  // of the lane's share
+  float lambda_mean = 0, lambda_var = 0, by_offset = 0, by_square = 0;  // the lane's share
 };
 constexpr int kChannelSums = 4, kHeadSums = 4;
 
@@ -59,7 +64,7 @@ struct BackwardRoom {
   float heads[kHeadSums][kWarps];
 };
 
-// Moments that are the same for all tokens, as if each had made them.
+// Sets the moments of all rows to the moments of the sample, for kMean.
 template <int kMoments>
 __device__ __forceinline__ void take_means(const BackwardArguments& a, const Slice& s,
                                            RowSums<kMoments>& sums) {
@@ -77,7 +82,7 @@ __device__ __forceinline__ void take_means(const BackwardArguments& a, const Sli
   sums.weight = k == 0 || k >= kMoments ? 1.0f : a.means.share(a.line, s, 1 + k);
 }
 
-// What the first walk ends with, token by token.
+// Last step of the first pass: the gradients of each token.
 template <class T, bool kOfficial, int kMoments>
 __device__ __forceinline__ void token_gradients(const BackwardArguments& a, const Slice& s,
                                                 int first, const Values<T, kOfficial>& values,
@@ -142,7 +147,7 @@ __device__ __forceinline__ void token_gradients(const BackwardArguments& a, cons
   }
 }
 
-// Writes the sums of a block: those of its warps, in their order.
+// Writes the sums of a block. They add the sums of its warps in order.
 template <int kMoments>
 __device__ __forceinline__ void add_up(const BackwardArguments& a, const Slice& s, int tile,
                                        const TileSums& mine, BackwardRoom<kMoments>& room) {
@@ -158,7 +163,7 @@ __device__ __forceinline__ void add_up(const BackwardArguments& a, const Slice& 
     if (s.lane == 0) room.heads[k][s.warp] = sum;
   }
   __syncthreads();
-  if (s.warp < kChannelSums) {  // a warp for each
+  if (s.warp < kChannelSums) {  // one warp per sum
     float sum = 0;
     for (int i = 0; i < kWarps; ++i) sum += room.channels[s.warp][i][s.lane];
     const std::int64_t rows = a.line.sizes.batch * a.line.tiles, row = a.tile_row(s, tile);
@@ -175,13 +180,14 @@ __device__ __forceinline__ void add_up(const BackwardArguments& a, const Slice& 
       (a.tile_row(s, tile) * a.line.parts + s.part) * a.line.sizes.heads + s.head;
   if (thread == 0) out.lambda_mean[to] = sum;
   if (thread == 1) out.lambda_var[to] = sum;
-  if (thread >= 2 && out.pos_weight) {  // columns x and d; that of y is left alone
+  if (thread >= 2 && out.pos_weight) {  // columns a_x and a_d; the column a_y gets 0
     out.pos_weight[3 * to + 2 * (thread - 2)] = sum;
     if (thread == 2) out.pos_weight[3 * to + 1] = 0;
   }
 }
 
-// The quotients of the official variant, in float64, take registers that a second block would want.
+// The float64 quotients of the official variant need too many registers for two blocks per
+// multiprocessor.
 template <class T, bool kOfficial, int kMoments>
 __global__ void __launch_bounds__(kThreads, kOfficial ? 1 : 2)
     dtn_line_rows_kernel(BackwardArguments a) {
@@ -200,7 +206,7 @@ __global__ void __launch_bounds__(kThreads, kOfficial ? 1 : 2)
     } else {
       add_moments(w, first, s.tokens, values, mine, moments);
     }
-    float ahead[kRows];  // from a token to where s = 0
+    float ahead[kRows];  // j - i for which s = 0
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
       const auto i = static_cast<float>(first + r);
@@ -242,7 +248,7 @@ __device__ __forceinline__ void add_those_who_see(const BackwardArguments& a, co
       }
     }
     __syncwarp();
-    KeySums part;  // short sums, added up once, lose less to rounding
+    KeySums part;  // short partial sums lose less to rounding
 #pragma unroll 4
     for (int i = 0; i < count; ++i) {
       const std::int64_t from = seen.at(begin + i) * step;
@@ -264,7 +270,7 @@ __device__ __forceinline__ void add_those_who_see(const BackwardArguments& a, co
   }
 }
 
-// The same where all tokens look the same way.
+// The same for kMean.
 __device__ __forceinline__ void add_all(const BackwardArguments& a, const Slice& s, const Window& w,
                                         int first, KeySums& sums) {
   const std::int64_t channels = a.line.sizes.channels;
@@ -284,8 +290,8 @@ __device__ __forceinline__ void add_all(const BackwardArguments& a, const Slice&
   }
 }
 
-// Adds what reaches x through the moments. The pivot's part of x drops out because the gradients of
-// moments were taken for x less the pivot.
+// Adds the gradient of x through the moments. The moments are those of x minus the pivot, so the
+// pivot needs no term.
 template <class T, bool kOfficial>
 __global__ void __launch_bounds__(kThreads, 2) dtn_line_keys_kernel(BackwardArguments a) {
   DTN_SHARED(WarpRoom<1>, rooms);
@@ -310,7 +316,7 @@ __global__ void __launch_bounds__(kThreads, 2) dtn_line_keys_kernel(BackwardArgu
   }
 }
 
-// The memory of all partial sums.
+// Memory of all partial sums.
 struct PartialsMemory {
   DeviceScratch<float> sums, planes, unfinished;
   Partials partials{};
@@ -351,7 +357,8 @@ template <class T, bool kOfficial>
 void run_backward(CudaQueue& queue, const DtnLineBackward& args) {
   const DtnNormBackward& norm = args.norm;
   const Line line(args);
-  // Whether dx itself can hold what the kernels leave, dx_add included; else it is scratch.
+  // True if dx can hold the unfinished gradient, dx_add included; otherwise it is in scratch
+  // memory.
   const bool in_place = std::is_same_v<T, float> && !kOfficial && norm.dx;
   const DtnPrepared prepared = prepare(queue, norm, 0, 0, false);
   const MeansMemory means =

@@ -1,12 +1,13 @@
-// What the CUDA kernels of DTN along a line share; see dtn_line.h for the formulas.
+// Shared by the CUDA kernels of DTN on sequences; see dtn_line.h for the formulas.
 //
-// A block takes 64 tokens of a sample and at most 32 channels of a head. A warp has 8 of the tokens,
-// a lane one channel of them. It walks over the tokens that those 8 see, 32 at a time: each lane makes
-// the weights of one of them for all 8 and leaves them in shared memory; then each value that is read
-// serves sums of 8 tokens in registers, with weights that all lanes read alike, 16 bytes at once.
-// Weights come from their formula where they are used, so that there is no table or matrix of them,
-// and no size of memory depends on how far windows reach: those who launch need not know the weights.
-// What lies beyond the windows of all 8 tokens is not looked at. Warps do not wait for each other.
+// A block processes 64 tokens of a sample and at most 32 channels of a head. A warp has 8 of the
+// tokens, and each of its lanes has one channel. The warp loops over the tokens that these 8 tokens
+// read, 32 at a time. First each lane computes the weights of one of the 32 for all 8 tokens and
+// stores them in shared memory. Then each value that is loaded adds to the sums of 8 tokens in
+// registers. All lanes read the same weights, 16 bytes at once. The kernels compute weights from
+// their formula and store no table or matrix. So no allocation depends on the width of the windows,
+// and the host need not know the weights. Tokens outside all 8 windows are skipped. Warps do not
+// wait for each other.
 #pragma once
 
 #include <algorithm>
@@ -19,25 +20,25 @@
 
 namespace dtn::line {
 
-inline constexpr int kWidth = cuda::kWarpSize;  // channels of a block
-inline constexpr int kSeen = cuda::kWarpSize;   // tokens that are looked at together
-inline constexpr int kRows = 8;                 // tokens of a warp
-inline constexpr int kWarps = 8;                // of a block
+inline constexpr int kWidth = cuda::kWarpSize;  // channels per block
+inline constexpr int kSeen = cuda::kWarpSize;   // tokens that are read together
+inline constexpr int kRows = 8;                 // tokens per warp
+inline constexpr int kWarps = 8;                // warps per block
 inline constexpr int kThreads = kWarps * cuda::kWarpSize;
-inline constexpr int kTile = kWarps * kRows;   // tokens of a block
+inline constexpr int kTile = kWarps * kRows;   // tokens per block
 inline constexpr float kLeast = -20.7232658f;  // ln of dtn_line_least_weight()
-inline constexpr int kFar = 1 << 24;           // tokens; beyond all lines
+inline constexpr int kFar = 1 << 24;           // tokens; longer than any sequence
 
-// The arguments of either pass, as kernels read them.
+// Kernel arguments that both passes share.
 struct Line {
   DtnSizes sizes;
   const std::int64_t* lengths;  // [B], or null
   const float* pos_weight;      // [H, 3]
-  float direction;              // of offsets: +1 for j - i
+  float direction;              // sign of offsets: +1 for j - i
   const void* x;
   const double* head_rstd;
   float* pivot;
-  int parts, tiles;  // slices of a head, tiles of all T tokens
+  int parts, tiles;  // slices per head, tiles of all T tokens
 
   template <class Arguments>
   explicit Line(const Arguments& args)
@@ -47,7 +48,7 @@ struct Line {
         direction(args.norm.variant == DtnVariant::kOfficial ? -1.0f : 1.0f),
         x(args.norm.x),
         head_rstd(static_cast<const double*>(args.norm.head_rstd)),
-        // Only the forward pass writes there.
+        // Only the forward pass writes the pivot.
         pivot(static_cast<float*>(const_cast<void*>(static_cast<const void*>(args.norm.pivot)))),
         parts((sizes.head_dim + kWidth - 1) / kWidth),
         tiles((sizes.tokens + kTile - 1) / kTile) {}
@@ -60,13 +61,13 @@ struct Line {
   }
 };
 
-// Some channels of a head of a sample; the lane has one of them, or none.
+// A slice: up to 32 channels of a head of a sample. Each active lane has one of them.
 struct Slice {
   std::int64_t sample;
-  int head, part, tokens;  // tokens: of the sample, without pads
+  int head, part, tokens;  // tokens: valid tokens of the sample
   int lane, warp;
   bool active;
-  int channel;  // of the sample; that of another lane where there is none
+  int channel;  // in [0, C); inactive lanes have the first channel of the slice
 
   // The i-th of all slices of all samples.
   __device__ Slice(const Line& line, std::int64_t i) {
@@ -82,7 +83,7 @@ struct Slice {
     channel = head * line.sizes.head_dim + (active ? index : part * kWidth);
   }
 
-  // Where token 0 lies in x, y and their gradients, and in tensors [B, T, C] without gaps.
+  // Offsets of token 0 in x, y and their gradients, and in dense tensors [B, T, C].
   __device__ __forceinline__ std::int64_t start(const Line& line) const {
     return sample * line.sizes.image + channel;
   }
@@ -97,8 +98,8 @@ struct Slice {
   }
 };
 
-// The values of the lane's channel as the statistics see them: less the pivot, or of the official
-// variant the quotients less the pivot.
+// Values of the lane's channel, for the statistics: x minus the pivot, or for the official variant
+// x times head_rstd minus the pivot.
 template <class T, bool kOfficial>
 struct Values {
   const T* x;
@@ -124,13 +125,13 @@ enum class Kind { kWindow, kMean, kEnds };  // a_d < 0, = 0, > 0
 // The weights of a head.
 struct Window {
   Kind kind;
-  int middle, radius;  // kWindow: how far ahead it looks, and to either side of that
+  int middle, radius;  // kWindow: offset of the window's middle, half-width of the window
   float a_x, a_d;
 
   __device__ Window(const Line& line, int head) : middle(0), radius(0) {
     a_x = line.direction * line.pos_weight[3 * head];
     a_d = line.pos_weight[3 * head + 2];
-    // Weights that are not finite make rows that are NaN.
+    // Weights that are not finite give rows of NaN.
     const bool finite = fabsf(a_x) <= FLT_MAX && fabsf(a_d) <= FLT_MAX;
     kind = finite && a_d < 0 ? Kind::kWindow : finite && a_d == 0 ? Kind::kMean : Kind::kEnds;
     if (kind != Kind::kWindow) return;
@@ -141,8 +142,8 @@ struct Window {
   }
 };
 
-// The weights of token i among n, w(j) = exp(t (a_d t + slope)) with t = j - centre, which are
-// relative to the largest.
+// The weights of token i of n, relative to the largest:
+//    w(j) = exp(t (a_d t + slope)),   t = j - centre
 struct Row {
   double exact_slope;  // kEnds
   float slope;         // kWindow
@@ -161,8 +162,8 @@ struct Row {
     }
   }
 
-  // In a window both terms have one sign, or there is next to nothing of the second. Between two ends
-  // they cancel.
+  // kWindow: both terms have the same sign, or the second is almost 0. kEnds: the terms cancel, so
+  // they are in float64.
   __device__ __forceinline__ float exponent(const Window& w, int j) const {
     const int t = j - centre;
     if (w.kind == Kind::kWindow) {
@@ -172,7 +173,7 @@ struct Row {
     const auto d = static_cast<double>(t);
     return static_cast<float>(d * (static_cast<double>(w.a_d) * d + exact_slope));
   }
-  __device__ __forceinline__ bool sees(const Window& w, int j) const {  // NaN does
+  __device__ __forceinline__ bool sees(const Window& w, int j) const {  // true for NaN
     return !(exponent(w, j) < kLeast);
   }
   __device__ __forceinline__ float weight(const Window& w, int j) const {
@@ -181,7 +182,8 @@ struct Row {
   }
 };
 
-// The first of [from, to) that `holds`, as all behind it do; or to.
+// Returns the first element of [from, to) for which `holds` is true, or `to`. `holds` must also be
+// true for all elements after it.
 template <class F>
 __device__ __forceinline__ int first_that(int from, int to, F&& holds) {
   while (from < to) {
@@ -195,18 +197,18 @@ __device__ __forceinline__ int first_that(int from, int to, F&& holds) {
   return from;
 }
 
-// Tokens [begin, begin + left) and others behind a gap, numbered through.
+// The tokens [begin, begin + left) and more tokens after a gap, with indices 0 to count - 1.
 struct Places {
   int begin, left, gap, count;
 
   __device__ __forceinline__ int at(int k) const { return begin + k + (k < left ? 0 : gap); }
-  // How many are looked at together from the k-th on.
+  // Number of tokens that are read together from the k-th on.
   __device__ __forceinline__ int count_from(int k) const {
     return count - k < kSeen ? count - k : kSeen;
   }
 };
 
-// What tokens [first, first + kRows) of a line of n see; first < n. Collective.
+// The tokens that tokens [first, first + kRows) of a sequence of n read; first < n. Collective.
 __device__ inline Places seen_by(const Window& w, int first, int n) {
   if (w.kind == Kind::kWindow) {
     const Row low(w, first, n), high(w, std::min(first + kRows, n) - 1, n);
@@ -214,12 +216,12 @@ __device__ inline Places seen_by(const Window& w, int first, int n) {
     const int count = std::min(high.centre + w.radius + 1, n) - begin;
     return {begin, count, 0, count};
   }
-  // The exponent falls from either end to its vertex.
+  // The exponent falls from both ends to its vertex.
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   const int i = std::min(first + lane % kRows, n - 1);
   const Row row(w, i, n);
   const double vertex = i - static_cast<double>(w.a_x) / (2 * static_cast<double>(w.a_d));
-  int turn = n;  // NaN: all of the line is left of it
+  int turn = n;  // if vertex is NaN: all tokens are left of it
   if (vertex < n) turn = vertex > 0 ? static_cast<int>(vertex) : 0;
   int left = first_that(0, turn, [&](int j) { return !row.sees(w, j); });
   int right = first_that(turn, n, [&](int j) { return row.sees(w, j); });
@@ -229,7 +231,7 @@ __device__ inline Places seen_by(const Window& w, int first, int n) {
   return {0, left, right - left, left + n - right};
 }
 
-// Who sees tokens [first, first + kRows) of a line of n; first < n. Collective.
+// The tokens that read tokens [first, first + kRows) of a sequence of n; first < n. Collective.
 __device__ inline Places those_who_see(const Window& w, int first, int n) {
   const int last = std::min(first + kRows, n) - 1;
   if (w.kind == Kind::kWindow) {
@@ -239,8 +241,8 @@ __device__ inline Places those_who_see(const Window& w, int first, int n) {
     const int count = std::max(end - begin, 0);
     return {begin, count, 0, count};
   }
-  // The exponent grows up to the token from which on the other end is the one of larger weight, and
-  // then falls.
+  // As a function of i, the exponent grows up to the first row whose largest weight is at token 0,
+  // and then falls.
   const int j = std::min(first + static_cast<int>(threadIdx.x) % kRows, last);
   const int turn = first_that(0, n, [&](int i) { return Row(w, i, n).centre == 0; });
   const int begin = first_that(0, turn, [&](int i) { return Row(w, i, n).sees(w, j); });
@@ -249,12 +251,12 @@ __device__ inline Places those_who_see(const Window& w, int first, int n) {
   return {from, count, 0, count};
 }
 
-// Shared memory of a warp: kPlanes kinds of weights of what is looked at, for each of its tokens.
+// Shared memory of a warp: kPlanes kinds of weights, for each of the kSeen tokens that are read.
 template <int kPlanes>
 struct WarpRoom {
   alignas(16) float weights[kPlanes][kSeen][kRows];
   Row rows[kRows];
-  float means[kRows];  // of t, rounded
+  float means[kRows];  // rounded means of t
 };
 
 __device__ __forceinline__ void load_rows(const float* from, float (&to)[kRows]) {
@@ -267,15 +269,16 @@ __device__ __forceinline__ void store_four(float* to, const float (&from)[4]) {
   *reinterpret_cast<float4*>(to) = make_float4(from[0], from[1], from[2], from[3]);
 }
 
-// Sums over what tokens see of w x and w x^2, of the lane's channel. With kMoments = 3 besides those
-// that the gradient of positions needs, of w s x, w s^2 x and the same of x^2, s = t - means[r].
+// Sums of w x and w x^2 over the tokens that are read, for the lane's channel. kMoments = 3 adds
+// the sums for the gradient of positions, with s = t - means[r]:
+//    w s x,   w s^2 x,   w s x^2,   w s^2 x^2
 template <int kMoments>
 struct RowSums {
   float first[kMoments][kRows] = {}, second[kMoments][kRows] = {};
-  float weight = 0;  // lane k kRows + r: of w s^k, of row r
+  float weight = 0;  // lane k kRows + r: sum of w s^k of row r
 };
 
-// The place next to the mean of t under the weights of a row. Collective.
+// Returns the mean of t under the weights of a row, rounded to an integer. Collective.
 __device__ inline float mean_place(const Window& w, const Row& row, const Places& seen) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize;
   float sum = 0, placed = 0;
@@ -289,7 +292,7 @@ __device__ inline float mean_place(const Window& w, const Row& row, const Places
   return rintf(cuda::warp_sum(placed) / cuda::warp_sum(sum));
 }
 
-// The rows of tokens [first, first + kRows). Collective.
+// Stores the rows of tokens [first, first + kRows) in `room`. Collective.
 template <int kMoments>
 __device__ __forceinline__ void make_rows(const Window& w, int first, int n, const Places& seen,
                                           WarpRoom<kMoments>& room) {
@@ -306,7 +309,7 @@ __device__ __forceinline__ void make_rows(const Window& w, int first, int n, con
   __syncwarp();
 }
 
-// Leaves the weights of token j for all rows in shared memory, with their moments.
+// Stores the weights of token j for all rows in shared memory, multiplied by s^k, k < kMoments.
 template <int kMoments>
 __device__ __forceinline__ void make_weights(const Window& w, int j, int lane,
                                              WarpRoom<kMoments>& room) {
@@ -331,7 +334,7 @@ __device__ __forceinline__ void make_weights(const Window& w, int j, int lane,
   }
 }
 
-// Of tokens [first, first + kRows), first < n. Collective.
+// Adds to the sums of tokens [first, first + kRows), first < n. Collective.
 template <int kMoments, class Of>
 __device__ __forceinline__ void add_moments(const Window& w, int first, int n, const Of& values,
                                             WarpRoom<kMoments>& room, RowSums<kMoments>& sums) {
@@ -365,10 +368,10 @@ __device__ __forceinline__ void add_moments(const Window& w, int first, int n, c
   }
 }
 
-// Where a_d = 0, all tokens of a sample have the same moments, and shares exp(a_x (j - centre)) scale
-// of a token j in them.
+// For a_d = 0: the moments, which are the same for all tokens of a sample. The weight of token j is
+// exp(a_x (j - centre)) scale.
 struct Means {
-  // [2, moments, B, C]: of x and of x^2, with weights 1, s and s^2, s = j - middle.
+  // [2, moments, B, C]: sums of x and of x^2, with weights 1, s and s^2, s = j - middle.
   float* sums;
   // [4, B, H]: scale, middle, and the means of s and of s^2.
   float* shares;
@@ -386,8 +389,8 @@ __device__ __forceinline__ float mean_weight(const Window& w, int j, int n) {
   return expf(w.a_x * static_cast<float>(j - (w.a_x > 0 ? n - 1 : 0)));
 }
 
-// The moments of those heads where they are the same for all tokens: of x and x^2 alone (1), or with
-// those that the gradient of positions needs (3). Others are left as they are.
+// Computes the moments of the heads with a_d = 0: those of x and x^2 alone (moments = 1), or also
+// those for the gradient of positions (moments = 3). Does not write the entries of other heads.
 struct MeansMemory {
   DeviceScratch<float> memory;
   Means means;

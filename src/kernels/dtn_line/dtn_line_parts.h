@@ -1,5 +1,5 @@
-// What the forward and backward kernels of DTN along a line share: a sample as a problem of its own,
-// and the moments of one vector of channels of a tile of its tokens.
+// Shared by the forward and backward kernels of DTN on sequences: the arguments of a single sample,
+// and the moments of one vector of channels for a tile of tokens.
 #pragma once
 
 #include <algorithm>
@@ -17,13 +17,13 @@ inline P* advanced(P* p, std::int64_t bytes) {
   return p ? static_cast<P*>(static_cast<Byte*>(p) + bytes) : nullptr;
 }
 
-// The valid tokens of sample b.
+// Number of valid tokens of sample b.
 inline std::int64_t valid_tokens(const std::int64_t* lengths, std::int64_t b, std::int64_t tokens) {
   return lengths ? std::clamp<std::int64_t>(lengths[b], 0, tokens) : tokens;
 }
 
-// The arguments of a pass over the n valid tokens of sample b alone, a line of their own, but for
-// the pointers that only one pass has.
+// Returns the arguments for sample b alone, as a sequence of its n valid tokens. The caller sets
+// the pointers that only one of the passes has.
 template <class T, class Arguments>
 Arguments sample_of(const Arguments& args, std::int64_t b, std::int64_t n) {
   constexpr std::int64_t acc = sizeof(AccumulatorOf<T>);
@@ -40,16 +40,16 @@ Arguments sample_of(const Arguments& args, std::int64_t b, std::int64_t n) {
   return one;
 }
 
-// Tokens [n, all) of a sample [T, C] become 0.
+// Sets tokens [n, all) of a sample [T, C] to 0.
 template <class T>
 void clear_pads(void* sample, std::int64_t n, std::int64_t all, std::int64_t channels) {
   std::memset(static_cast<T*>(sample) + n * channels, 0,
               static_cast<std::size_t>((all - n) * channels) * sizeof(T));
 }
 
-// Calls f(b, n) for all samples, n tokens of which are valid: samples side by side where they keep
-// all threads busy; else one after the other, and f finds the threads free. Either way does the same
-// arithmetic in the same order.
+// Calls f(b, n) for each sample b with n valid tokens. Samples run in parallel if they keep all
+// threads busy. Otherwise they run one after the other, and f can use all threads. Both ways do the
+// same arithmetic in the same order.
 template <class Arguments, class F>
 void for_each_sample(const Arguments& args, const std::int64_t* lengths, F&& f) {
   auto sample = [&](std::int64_t b) { f(b, valid_tokens(lengths, b, args.grid_w)); };
@@ -60,7 +60,7 @@ void for_each_sample(const Arguments& args, const std::int64_t* lengths, F&& f) 
   }
 }
 
-// The windows of all heads.
+// Builds the windows of all heads.
 template <class A, class Arguments>
 const LineWindow<A>* make_windows(const Arguments& args, Scratch::Scope& scope) {
   auto* windows = scope.take<LineWindow<A>>(args.heads);
@@ -74,12 +74,12 @@ const LineWindow<A>* make_windows(const Arguments& args, Scratch::Scope& scope) 
   return windows;
 }
 
-// One vector of channels of a sample's tokens, as the statistics see them: less the pivot, or of the
-// official variant the quotients less the pivot.
+// Values of one vector of channels of a sample, for the statistics: x minus the pivot, or for the
+// official variant x times head_rstd minus the pivot.
 template <class T, DtnVariant variant, class N>
 struct LineValues {
   using A = AccumulatorOf<T>;
-  const T* x;  // of the first token
+  const T* x;  // at the first token
   std::int64_t channels;
   N count;
   const double* scale;  // of the head, [T]
@@ -90,8 +90,8 @@ struct LineValues {
   }
 };
 
-// Tokens [begin, end) into a plane. Values are handed over whole: what is behind a reference would be
-// read anew after each store.
+// Stores tokens [begin, end) in a plane. `values` is passed by value: through a reference, the
+// compiler would reload its fields after each store.
 template <class Values>
 void gather_line(Values values, std::int64_t begin, std::int64_t end, typename Values::A* plane) {
   for (std::int64_t t = begin; t < end; ++t, plane += kLanes<typename Values::A>) {
@@ -99,46 +99,47 @@ void gather_line(Values values, std::int64_t begin, std::int64_t end, typename V
   }
 }
 
-// What is worked on next, some channels of one tile: to be fetched ahead, a part with each of the
-// vectors of channels before it.
+// The next block to prefetch: some channels of one tile. Each vector of channels of the current
+// block prefetches a part of it.
 struct LineAhead {
-  std::int64_t first;                // token of the tile
-  std::int64_t shift;                // tokens of it that windows of the tile before saw already
-  std::int64_t channel, channels;    // where they begin, and how many they are
-  std::int64_t turn = 0, turns = 1;  // of those who fetch all parts in turn
+  std::int64_t first;                // first token of the tile
+  std::int64_t shift;                // tokens of it that windows of the previous tile have read
+  std::int64_t channel, channels;    // first channel, number of channels
+  std::int64_t turn = 0, turns = 1;  // turn of this head, number of heads that share the block
 
-  // How many tokens the windows of a head see beyond a tile, of those of the next.
+  // Number of tokens of the next tile that the windows of a head read.
   template <class A>
   static std::int64_t shift_of(const LineWindow<A>& w) {
     return std::clamp<std::int64_t>(w.middle + w.radius, 0, kLineTile);
   }
-  // The tile from `first` on, of a head.
+  // The tile at `first`, channels of one head.
   template <class A>
   static LineAhead of_head(const LineWindow<A>* windows, const DtnSizes& sizes, std::int64_t h,
                            std::int64_t first) {
     return {first, shift_of(windows[h]), h * sizes.head_dim, sizes.head_dim};
   }
-  // After head h of the tile from `first` on: the next head of that tile, or the first of the next.
+  // The block after head h of the tile at `first`: the next head of the tile, or the first head of
+  // the next tile.
   template <class A>
   static LineAhead after(const LineWindow<A>* windows, const DtnSizes& sizes, std::int64_t h,
                          std::int64_t first) {
     const bool last = h + 1 == sizes.heads;
     return of_head(windows, sizes, last ? 0 : h + 1, last ? first + kLineTile : first);
   }
-  // All channels of the tile from `first` on, in the order of memory, while the heads of the tile
-  // before take their turns.
+  // All channels of the tile at `first`, in memory order. The heads of the previous tile prefetch
+  // it in turns.
   static LineAhead of_tile(const DtnSizes& sizes, std::int64_t h, std::int64_t first,
                            std::int64_t shift) {
     return {first, shift, 0, sizes.channels, h, sizes.heads};
   }
 
-  // Part g of `parts`, of values [T, C] from `x` on.
+  // Prefetches part g of `parts` from the values [T, C] at x.
   template <class T>
   [[gnu::always_inline]] void fetch(const DtnSizes& sizes, const T* x, std::int64_t g,
                                     std::int64_t parts) const {
     fetch_rows(sizes, x, first, g, parts);
   }
-  // The same of what windows see, as far as the tile before did not.
+  // The same for the tokens that windows read and the previous tile has not read.
   template <class T>
   [[gnu::always_inline]] void fetch_window(const DtnSizes& sizes, const T* x, std::int64_t g,
                                            std::int64_t parts) const {
@@ -166,11 +167,12 @@ struct LineAhead {
   }
 };
 
-// The share of each token in the one mean of a sample where a_d = 0.
+// Weight of each token in the weighted mean of a sample, for a_d = 0.
 template <class A>
 struct MeanShares {
   A* p = nullptr;  // [n]
-  // The token next to their mean place; relative to that, the mean place and mean square.
+  // The token next to the weighted mean index. `place` and `square` are the weighted means of the
+  // index and of its square, relative to `middle`.
   std::int64_t middle = 0;
   double place = 0, square = 0;
 };
@@ -198,7 +200,7 @@ MeanShares<A> make_mean_shares(const LineWindow<A>& w, std::int64_t n, Scratch::
     sums.offset += share * place;
     sums.square += share * place * place;
   }
-  // Around the middle, so that nothing is lost where one token has next to all of the weight.
+  // Relative to the middle, to keep precision if one token has almost all of the weight.
   const double mean = sums.offset / sums.weight, middle = std::nearbyint(mean);
   shares.middle = mean == mean ? static_cast<std::int64_t>(middle) : 0;
   sums = {};
@@ -217,7 +219,7 @@ struct VectorMoments {
   Vec<A> first{}, second{};
 };
 
-// The weighted mean of values and of their squares; parts of a tile are added up once each.
+// Weighted means of the values and of their squares. Each tile is one partial sum.
 template <class Values, class A = typename Values::A>
 VectorMoments<A> mean_moments(Values values, std::int64_t n, const A* shares) {
   VectorMoments<A> m;
@@ -234,11 +236,11 @@ VectorMoments<A> mean_moments(Values values, std::int64_t n, const A* shares) {
   return m;
 }
 
-// Room for a tile of one vector of channels, and its moments.
+// Workspace for a tile of one vector of channels, and its moments.
 template <class A>
 class LinePlanes {
  public:
-  // For tiles of lines of n.
+  // For tiles of sequences of n tokens.
   LinePlanes(const LineWindow<A>* windows, std::int64_t heads, std::int64_t n,
              Scratch::Scope& scope) {
     std::int64_t window = 0, own = 0;
@@ -265,14 +267,14 @@ class LinePlanes {
     return scope.take<A>(rows * kLanes<A>);
   }
 
-  // Of a tile of which there are rows with weights.
+  // Reads a tile and computes its moments. The tile has weights (it is not kMean).
   template <class Values>
   void make(const LineTile<A>& tile, std::int64_t n, Values values) {
     if (tile.inner()) make_inner(tile, n, values);
     if (tile.own.any()) make_own(tile, values);
     if (!holds_tokens(tile)) gather_line(values, tile.first, tile.first + tile.rows, tokens_);
   }
-  // Of a tile where all rows are one mean.
+  // The same for kMean: all rows have the same moments.
   template <class Values>
   void make(const LineTile<A>& tile, const VectorMoments<A>& mean, Values values) {
     gather_line(values, tile.first, tile.first + tile.rows, tokens_);
@@ -288,23 +290,24 @@ class LinePlanes {
   }
   const A* m1() const { return m1_; }
   const A* m2() const { return m2_; }
-  // Tokens [begin, end), where they lie in what the tile's inner rows see; else null.
+  // Tokens [begin, end) inside the plane that the tile's inner rows read; null if not all of them
+  // are there.
   const A* window(const LineTile<A>& tile, std::int64_t begin, std::int64_t end) const {
     const std::int64_t first = tile.inner_begin + tile.low;
     const std::int64_t last = tile.inner_end + tile.low + tile.taps - 1;
     if (!tile.inner() || begin < first || end > last) return nullptr;
     return window1_ + (begin - first) * kLanes<A>;
   }
-  // What inner rows see, from `low` before the first of them on, and its squares.
+  // Tokens that inner rows read, from inner_begin + low on, and their squares.
   const A* window1() const { return window1_; }
   const A* window2() const { return window2_; }
-  // The columns of own rows; how many there may be.
+  // Largest number of columns of own rows; the values of the columns and their squares.
   std::int64_t own_rows() const { return own_rows_; }
   const A* own1() const { return own1_; }
   const A* own2() const { return own2_; }
 
  private:
-  // Whether the window of the rows has them all in it.
+  // True if the plane that inner rows read contains all tokens of the tile.
   static bool holds_tokens(const LineTile<A>& tile) {
     return tile.inner_end - tile.inner_begin == tile.rows && tile.low <= 0 &&
            tile.low + tile.taps > 0;

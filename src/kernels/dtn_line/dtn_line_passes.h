@@ -1,7 +1,7 @@
-// The inner loops of DTN along a line, on planes of one vector of channels for each token: products
-// with a table that slides along, its gradient by offset, and products with rows of their own.
-// Sums go over the taps or columns in order, in parts that are added up once each, so that they do
-// not depend on how rows are blocked and long ones lose less to rounding.
+// Inner loops of DTN on sequences. A plane holds one vector of channels per token. The loops are
+// products with a table that slides along the sequence, the gradient of the table by offset, and
+// products with rows that have their own weights. Sums run over the taps or columns in order, in
+// partial sums. So they do not depend on the blocking of rows, and long sums lose less to rounding.
 #pragma once
 
 #include <algorithm>
@@ -13,19 +13,19 @@
 
 namespace dtn::DTN_ISA {
 
-// Outputs and taps whose sums and weights are held in registers; with 32 registers or with 16.
+// Outputs and taps whose sums and weights are held in registers; for 32 registers or for 16.
 #if defined(DTN_ISA_avx512)
 inline constexpr int kLineRows = 8, kLineTaps = 2, kGradientTaps = 14, kGradientRows = 4;
 #else
 inline constexpr int kLineRows = 6, kLineTaps = 2, kGradientTaps = 13, kGradientRows = 1;
 #endif
-// Rows beyond the last that passes read, and write, so as to have whole blocks.
+// Rows beyond the last row that passes read and write to complete their blocks.
 inline constexpr std::int64_t kLineSlack = 8;
-// Taps or columns whose products are one part of a sum.
+// Taps or columns per partial sum of products.
 inline constexpr std::int64_t kLinePart = 128;
-// Rows whose gradients are one part of a sum, likewise: what all of a line lean on sums up all of it.
+// Rows per partial sum of gradients: a key that all rows read sums over the whole sequence.
 inline constexpr std::int64_t kRowPart = 32;
-// Rows of their own that are worked on together.
+// Own rows that are processed together.
 inline constexpr int kOwnBlock = 4;
 
 // sum[i] += sum over k < kTaps of w[k] in[i + k], for both planes.
@@ -50,7 +50,7 @@ template <class A, int kTaps>
 }
 
 // out[i] = scale[i] sum over k < taps of w[k] in[i + k], i < rows, for both planes; scale null: 1.
-// Up to kLineSlack rows beyond are written too.
+// Also writes up to kLineSlack rows beyond the last.
 template <class A>
 [[gnu::noinline]] void slide(std::int64_t rows, std::int64_t taps, const A* w, const A* scale,
                              const A* in1, const A* in2, A* out1, A* out2) {
@@ -102,10 +102,10 @@ template <class A, int kTaps, int kRows>
   }
 }
 
-// The gradient of a table by offset, over kTaps of its taps,
-//   G[k] = sum over i of left1[i] in1[i + k] + left2[i] in2[i + k]
-// is wanted only for its products with two tables:
-//   offset += sum over k of by_offset[k] G[k], square likewise
+// Gradient of the table by offset, for kTaps of its taps:
+//    G[k] = sum over i of left1[i] in1[i + k] + left2[i] in2[i + k]
+// Only its products with two tables are needed:
+//    offset += sum over k of by_offset[k] G[k],   square likewise
 template <class A, int kTaps>
 [[gnu::noinline]] void offsets_block(std::int64_t rows, const A* left1, const A* left2,
                                      const A* in1, const A* in2, const A* by_offset,
@@ -142,7 +142,7 @@ constexpr OffsetsBlock<A> offsets_block_of(std::int64_t taps,
   return table[taps - 1];
 }
 
-// Of all taps.
+// The same for all taps.
 template <class A>
 void slide_gradient(std::int64_t rows, std::int64_t taps, const A* left1, const A* left2,
                     const A* in1, const A* in2, const A* by_offset, const A* by_square,
@@ -156,7 +156,7 @@ void slide_gradient(std::int64_t rows, std::int64_t taps, const A* left1, const 
   sums += total;
 }
 
-// Calls f(begin, end) for the parts of the columns.
+// Calls f(begin, end) for the columns of each partial sum.
 template <class F>
 [[gnu::always_inline]] inline void for_each_line_part(std::int64_t columns, F&& f) {
   for (std::int64_t begin = 0; begin < columns; begin += kLinePart) {
@@ -189,7 +189,7 @@ void own_block(std::int64_t columns, std::int64_t stride, const A* p, const A* i
   }
 }
 
-// The way back: out[k] += sum over kRows rows of p[i, k] left[i], both planes.
+// Transposed product: out[k] += sum over kRows rows of p[i, k] left[i], both planes.
 template <class A, int kRows>
 void own_block_back(std::int64_t columns, std::int64_t stride, const A* p, const A* left1,
                     const A* left2, A* out1, A* out2) {
@@ -207,7 +207,7 @@ void own_block_back(std::int64_t columns, std::int64_t stride, const A* p, const
   }
 }
 
-// Adds what kRows rows give to the gradients of both weights.
+// Adds the contributions of kRows rows to the gradients of both position weights.
 template <class A, int kRows>
 void own_block_gradient(std::int64_t columns, std::int64_t stride, const A* by_offset,
                         const A* by_square, const A* left1, const A* left2, const A* in1,
@@ -230,7 +230,7 @@ void own_block_gradient(std::int64_t columns, std::int64_t stride, const A* by_o
   sums += total;
 }
 
-// Calls f(i, constant) for all rows in blocks of kOwnBlock, and then one by one.
+// Calls f(i, constant) for all rows: in blocks of kOwnBlock first, then one by one.
 template <class F>
 void for_each_own_block(std::int64_t rows, F&& f) {
   std::int64_t i = 0;

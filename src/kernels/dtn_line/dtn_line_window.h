@@ -1,6 +1,5 @@
-// The weights of DTN along a line (see dtn_line.h): for each head the table that most rows share,
-// and, tile by tile of the rows, how much of it each sees and the weights of rows that have their
-// own.
+// Weights of DTN on sequences (see dtn_line.h). Most rows of a head share one table. For each tile
+// of rows: the part of the table that each row uses, and the weights of rows that do not share it.
 #pragma once
 
 #include <algorithm>
@@ -15,30 +14,30 @@
 
 namespace dtn::DTN_ISA {
 
-// Rows that are worked on together: whole blocks of kLineRows, whose planes the first-level cache
-// holds.
+// Rows per tile: whole blocks of kLineRows, whose planes fit in the first-level cache.
 inline constexpr std::int64_t kLineTile = kLanes<float> == 16 ? 64 : 96;
 
 enum class LineKind { kWindow, kMean, kEnds };  // a_d < 0, = 0, > 0
 
-// Windows that reach no further are never cut in making their tables, and those are shares of all
-// their weights: rows that see all of them need no scale.
+// Windows with at most this radius are never cut when their table is built. The table is divided by
+// the sum of all weights, so rows that use all taps need no scale.
 inline constexpr std::int64_t kShortRadius = 512;
 
-// The weights of one head. With t = d - middle the table holds w(t) / total,
-// w(t) = exp(t (a_d (t + 2 middle) + a_x)), which is 1 at t = 0.
+// The weights of one head. With t = d - middle the table holds w(t) / total:
+//    w(t) = exp(t (a_d (t + 2 middle) + a_x)),   w(0) = 1
 template <class A>
 struct LineWindow {
   LineKind kind;
-  double a_x, a_d;              // the first turned round for the official variant
+  double a_x, a_d;              // a_x is negated for the official variant
   std::int64_t middle, radius;  // kWindow: taps t = -radius, ..., radius
-  A *table, *reversed;          // [2 radius + 1], the second from the last tap to the first
-  double total;                 // sum of w, or 1 where the radius is not short
-  // Sums over t = 0, ..., k of w, t w and t^2 w, and over t = -k, ..., -1; [3, radius + 1] each.
+  A *table, *reversed;          // [2 radius + 1]; `reversed` begins with the last tap
+  double total;                 // sum of w; 1 if radius > kShortRadius
+  // Sums of w, t w and t^2 w over t = 0, ..., k, and over t = -k, ..., -1; [3, radius + 1] each.
   // They do not depend on the radius, which the length of the longest sample may cut.
   double *after, *before;
 
-  // Rows [inner_begin, inner_end) of a line of n share the table; the others are beyond an end.
+  // Rows [inner_begin, inner_end) of a sequence of n share the table. The windows of the other rows
+  // have their middle beyond an end.
   std::int64_t inner_begin(std::int64_t n) const {
     if (kind != LineKind::kWindow) return n;
     return std::clamp<std::int64_t>(-middle, 0, n);
@@ -57,7 +56,7 @@ struct LineSums {
   double weight, offset, square;
 };
 
-// Of the taps [from, to], from <= 0 <= to.
+// Returns the sums over the taps [from, to], from <= 0 <= to.
 template <class A>
 LineSums sums_of_taps(const LineWindow<A>& w, std::int64_t from, std::int64_t to) {
   const std::int64_t kind = w.radius + 1;
@@ -93,8 +92,8 @@ void fill_table(LineWindow<A>& w) {
   }
 }
 
-// Of a head on lines of at most `longest` tokens; `weights` are its a_x, a_y, a_d. Weights that are
-// not finite make rows of their own, which are then NaN.
+// Returns the window of a head for sequences of at most `longest` tokens. `weights` are a_x, a_y,
+// a_d of the head. If they are not finite, all rows have their own weights, which are then NaN.
 template <class A>
 LineWindow<A> make_window(const A* weights, DtnVariant variant, std::int64_t longest,
                           Scratch::Scope& scope) {
@@ -121,10 +120,10 @@ LineWindow<A> make_window(const A* weights, DtnVariant variant, std::int64_t lon
   return w;
 }
 
-// Rows of a tile that have weights of their own, over columns [0, left) and [right, n).
+// Rows of a tile that have their own weights, over columns [0, left) and [right, n).
 template <class A>
 struct OwnRows {
-  std::int64_t begin = 0, end = 0;  // rows of the line
+  std::int64_t begin = 0, end = 0;  // rows of P
   std::int64_t left = 0, right = 0;
   std::int64_t columns = 0, stride = 0;
   A* p = nullptr;  // [end - begin, stride], rows sum to 1
@@ -135,7 +134,8 @@ struct OwnRows {
   std::int64_t column(std::int64_t k) const { return k < left ? k : k - left + right; }
 };
 
-// The end of the line on which row i leans, or where its window's middle lies beyond.
+// The end of the sequence that has the largest weight of row i. For kWindow: the end beyond which
+// the window's middle lies.
 template <class A>
 std::int64_t nearest_end(const LineWindow<A>& w, std::int64_t i, std::int64_t n) {
   if (w.kind == LineKind::kWindow) return w.middle > 0 ? n - 1 : 0;
@@ -143,21 +143,22 @@ std::int64_t nearest_end(const LineWindow<A>& w, std::int64_t i, std::int64_t n)
   return w.a_d * (last - 2 * static_cast<double>(i)) + w.a_x > 0 ? n - 1 : 0;
 }
 
-// Widens own.left and own.right to all that matters in row i of a line that leans on its ends. The
-// exponent falls from either end to its vertex, i + delta, so the last place is found by bisection.
+// Extends the columns of `own` to all weights of row i that are not left out, for kEnds. The
+// exponent falls from both ends to its vertex, i + delta, so bisection finds where the weights
+// become too small.
 template <class A>
 void widen_to_row(const LineWindow<A>& w, std::int64_t i, std::int64_t n, OwnRows<A>& own) {
   const double least =
       std::log(dtn_line_least_weight(sizeof(A) == 8 ? DType::kFloat64 : DType::kFloat32));
   const std::int64_t c = nearest_end(w, i, n);
-  auto matters = [&](std::int64_t j) {  // NaN does
+  auto matters = [&](std::int64_t j) {  // true for NaN
     const auto t = static_cast<double>(j - c);
     return !(t * (w.a_d * static_cast<double>(j + c - 2 * i) + w.a_x) < least);
   };
   const double vertex = static_cast<double>(i) - w.a_x / (2 * w.a_d);
-  std::int64_t turn = n;  // NaN: all of the line is left of it
+  std::int64_t turn = n;  // if vertex is NaN: all tokens are left of it
   if (vertex < static_cast<double>(n)) turn = vertex > 0 ? static_cast<std::int64_t>(vertex) : 0;
-  std::int64_t from = own.left, to = turn;  // the left ones end in [from, to]
+  std::int64_t from = own.left, to = turn;  // the left part ends in [from, to]
   while (from < to) {
     const std::int64_t j = from + (to - from) / 2;
     if (matters(j)) {
@@ -180,7 +181,7 @@ void widen_to_row(const LineWindow<A>& w, std::int64_t i, std::int64_t n, OwnRow
   own.right = std::min(own.right, to);
 }
 
-// Row i of the weights, and what its gradient needs.
+// Computes row i of the weights, and the factors for its gradient.
 template <class A>
 void make_own_row(const LineWindow<A>& w, std::int64_t i, std::int64_t n, const OwnRows<A>& own) {
   using Wide = typename WideType<A>::type;
@@ -188,7 +189,7 @@ void make_own_row(const LineWindow<A>& w, std::int64_t i, std::int64_t n, const 
   const Vec<A> iota = lane_indices<A>();
   A* p = own.p + at;
   const auto twice = 2 * static_cast<double>(c - i);
-  // t = j - c of the columns from k on; where the two parts meet lanes are of either.
+  // t = j - c of the columns from k on. One vector may hold columns of both parts.
   auto from_end = [&](std::int64_t k) {
     const Vec<A> place = iota + static_cast<A>(k);
     const Vec<A> gap = place < static_cast<A>(own.left)
@@ -218,7 +219,7 @@ void make_own_row(const LineWindow<A>& w, std::int64_t i, std::int64_t n, const 
     const Vec<A> share = normal_or_zero<A>(load(p + k) * scale);
     store(p + k, share);
     if (!own.by_offset) continue;
-    // The differences are small beside what they are made of.
+    // In float64, because the differences cancel.
     const Wide weight = __builtin_convertvector(share, Wide);
     const Wide t = __builtin_convertvector(from_end(k), Wide), off = t - mean;
     const Wide square = off * twice + (t * t - mean_square);
@@ -227,23 +228,24 @@ void make_own_row(const LineWindow<A>& w, std::int64_t i, std::int64_t n, const 
   }
 }
 
-// What rows [first, first + rows) of a line of n see of a head's weights.
+// The weights of a head for rows [first, first + rows) of a sequence of n.
 template <class A>
 struct LineTile {
   std::int64_t first, rows;
-  // Rows that share the table; they see `taps` of its taps, from j - i = low on, and what lies
-  // beyond the line as zeros.
+  // Rows that share the table. They use `taps` of its taps, from j - i = low on. Tokens beyond the
+  // sequence count as zeros.
   std::int64_t inner_begin, inner_end, low, taps;
-  const A* table;  // from that tap on
-  bool whole;      // all rows are inner and see all taps, which need no scale then
-  // Of inner rows, from `first` on: total / sum of w; means of t and of t^2 (where gradients are wanted).
+  const A* table;  // from tap `low` on
+  bool whole;      // all rows are inner rows, use all taps, and need no scale
+  // For inner rows, indexed from `first` on: total / sum of w; means of t and of t^2 (for
+  // gradients).
   A *scale, *mean, *mean_square;
   OwnRows<A> own;
 
   bool inner() const { return inner_begin < inner_end; }
 };
 
-// Makes the tiles of one head of one sample, one at a time.
+// Builds the tiles of one head of one sample, one at a time.
 template <class A>
 class LineTiles {
  public:
@@ -257,7 +259,7 @@ class LineTiles {
   const LineWindow<A>& window() const { return window_; }
   std::int64_t n() const { return n_; }
 
-  // Own weights are taken from `scope`.
+  // Allocates the rows' own weights from `scope`.
   const LineTile<A>& make(std::int64_t first, Scratch::Scope& scope) {
     tile_.first = first;
     tile_.rows = std::min(kLineTile, n_ - first);
