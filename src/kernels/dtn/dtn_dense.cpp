@@ -1,7 +1,7 @@
-// Forward pass of DTN with full position matrices; see dtn_dense.h. As in dtn_norm.cpp, one vector
-// of channels of one head of one image at a time, its plane in the first-level cache; but the
-// moments are one product with the whole matrix, which the second-level cache holds at the usual
-// sizes and which the images share one after the other.
+// Forward pass of DTN with full position matrices; see dtn_dense.h. As in dtn_norm.cpp, it
+// processes one vector of channels of one head of one image at a time, with its plane in the
+// first-level cache. The moments are one product with the whole matrix. At the usual sizes the
+// matrix fits in the second-level cache. A thread uses it for several images, one after the other.
 #include "kernels/dtn/dtn_dense.h"
 
 #include "kernels/cpu/for_dtype.h"

@@ -1,7 +1,7 @@
 // Forward pass of DTN with full position matrices on a CUDA device; see dtn_dense.cuh for the
-// steps. Per image x is read three times (token statistics, pivots with what follows them from the
-// first-level cache, output) and y written once; Z and M, each as large as 2 x in float32, are
-// written and read once.
+// steps. x is read three times per image: for the token statistics, for the pivots, and for the
+// output. Z reads it from the first-level cache after the pivots. y is written once. Z and M, each
+// as large as 2 x in float32, are written and read once.
 #include "kernels/dtn/dtn_dense.cuh"
 #include "kernels/gemm/gemm.h"
 
@@ -16,11 +16,11 @@ struct GatherArguments {
   Sizes sizes;
   const T* x;
   const double* head_rstd;
-  const float* bases;  // null: pivots are there already
+  const float* bases;  // null: the pivots are given
   float *pivot, *z;
 };
 
-// The mean of x over the tokens for the lane's channel, from the warps' sums.
+// Mean of x over the tokens, for the lane's channel; sums over the warps.
 template <bool kOfficial, class T>
 __device__ float make_pivot(const GatherArguments<T>& a, const Slice& slice, const T* x,
                             const double* scale, float* sums) {

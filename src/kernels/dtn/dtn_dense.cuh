@@ -1,8 +1,9 @@
-// What the forward and backward passes of DTN with full position matrices share on a CUDA device.
+// Shared by the forward and backward passes of DTN with full position matrices on a CUDA device.
 //
-// Four steps, through memory: what the statistics across tokens see, Z = [x, x^2] less the pivot; a
-// matrix product with P, all images side by side; and what becomes of its result, token by token.
-// All but the product move bytes. Z, M = P Z and their gradients are float32, [H, T', B, 2, D].
+// The steps exchange their results through global memory: Z = [x, x^2] with x minus the pivot, a
+// matrix product with P for all images at once, and a kernel that reads the product token by token.
+// All steps except the product are memory-bound. Z, M = P Z and their gradients are float32,
+// [H, T', B, 2, D].
 #pragma once
 
 #include "kernels/cuda/reduce.cuh"
@@ -20,7 +21,7 @@ struct Sizes {
   std::int64_t image;           // elements from one image to the next
   int tokens, channels, heads, head_dim, grid_w;
   int pool, cells, cells_w;
-  int parts, width;  // slices of a head, and channels of a slice; the last may have fewer
+  int parts, width;  // slices per head, channels per slice; the last slice may have fewer
   float eps;
 
   Sizes() = default;
@@ -51,22 +52,22 @@ struct Sizes {
   __host__ __device__ int token_of(int cell, int k) const {
     return (cell / cells_w * pool + k / pool) * grid_w + cell % cells_w * pool + k % pool;
   }
-  // Where token `row` of all images, [B T], begins in x.
+  // Offset in x of token `row` of [B T].
   __device__ __forceinline__ std::int64_t start_of(std::int64_t row) const {
     return row / tokens * image + row % tokens * channels;
   }
-  // Of the first of the two moments, in Z; the second lies head_dim further.
+  // Offset in Z of the first moment; the second is head_dim elements further.
   __host__ __device__ std::int64_t at(int head, int cell, std::int64_t sample, int d) const {
     return ((std::int64_t{head} * cells + cell) * batch + sample) * 2 * head_dim + d;
   }
 };
 
-// What a block works on: some channels of one head of one image, one for each lane of its warps,
-// which share out the tokens.
+// A block's slice: some channels of one head of one image. Each lane has one channel. The warps
+// divide the tokens among themselves.
 struct Slice {
   std::int64_t image;
-  int head, part, d, channel;  // of the lane: within the head, and of the image
-  bool active;                 // whether the lane has a channel
+  int head, part, d, channel;  // the lane's channel: d within the head, channel within the image
+  bool active;                 // true if the lane has a channel
   int lane, warp;
 
   __device__ explicit Slice(const Sizes& s) {
@@ -79,12 +80,13 @@ struct Slice {
     warp = static_cast<int>(threadIdx.x) / cuda::kWarpSize;
     d = part * s.width + lane;
     active = lane < s.width && d < s.head_dim;
-    if (!active) d = part * s.width;  // a channel whose values may be read
+    if (!active) d = part * s.width;  // a channel that is safe to read
     channel = head * s.head_dim + d;
   }
 };
 
-// x less a shift, or what the official variant makes of it; `scale` of the image's head.
+// Returns x minus a shift; for the official variant x times the scale of the token, minus the
+// shift. `scale` belongs to the image's head.
 template <bool kOfficial, class T>
 __device__ __forceinline__ float centred(T x, const double* scale, int token, float shift) {
   if constexpr (kOfficial) {
@@ -94,12 +96,12 @@ __device__ __forceinline__ float centred(T x, const double* scale, int token, fl
   }
 }
 
-// Z, and in the forward pass (bases not null) the pivots first.
+// Computes Z. In the forward pass (bases not null) it computes the pivots first.
 template <class Arguments>
 void gather(CudaQueue& queue, const Arguments& norm, const Sizes& s, const float* bases,
             float* pivot, float* z);
 
-// M = P Z, or P^T Z.
+// Computes M = P Z, or P^T Z.
 void multiply(CudaQueue& queue, const Sizes& s, const void* positions, bool transposed,
               const float* z, float* m);
 

@@ -1,5 +1,5 @@
-// Dynamic Token Normalization with any position matrix: the formulas of dtn_norm.h with P[h] a full
-// matrix that is given, between the T' = T / pool^2 cells that the statistics across tokens see.
+// Dynamic Token Normalization with arbitrary position matrices: the formulas of dtn_norm.h with a
+// given full matrix P[h] between the T' = T / pool^2 cells. With pool 1 the cells are the tokens.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct DtnDenseForward {
 void run(CpuQueue&, const DtnDenseForward&);
 void run(CudaQueue&, const DtnDenseForward&);
 
-// Recomputes the moments: M = P Z with Z = [x, x^2] of the cells less the pivot, dZ = P^T dM, and
-//   dP = sum over images of dM Z^T.
+// Recomputes the moments M = P Z, Z = [x, x^2] of the cells minus the pivot. Then:
+//    dZ = P^T dM,   dP = sum over images of dM Z^T
 struct DtnDenseBackward {
   DtnNormBackward norm;        // pos_weight and dpos_weight are not used
   const void* positions;       // [H, T', T']

@@ -1,6 +1,7 @@
-// Backward pass of DTN with full position matrices; see dtn_dense.h, and dtn_norm_backward.cpp for
-// what is the same. A thread takes a head and a few images in turn, so that the gradient of the
-// head's matrix, as large as the matrix, stays in its cache while it is added to.
+// Backward pass of DTN with full position matrices; see dtn_dense.h. The steps shared with
+// separable DTN are explained in dtn_norm_backward.cpp. A task processes one head and a few images
+// in turn. So the gradient of the head's matrix, which is as large as the matrix, stays in the
+// thread's cache.
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/dtn/dtn_dense.h"
@@ -50,7 +51,7 @@ class Backward : DtnBackwardParts<T, variant> {
   }
 
  private:
-  // Few enough to keep many threads busy, many enough for a memory budget for the sums over them.
+  // Few enough to keep many threads busy, and enough to fit the partial sums in a memory budget.
   std::int64_t images_per_chunk() const {
     constexpr std::int64_t kBudget = (std::int64_t{256} << 20) / sizeof(A);
     const std::int64_t batch = sizes_.batch, wave = positions_.wave();
@@ -78,14 +79,14 @@ class Backward : DtnBackwardParts<T, variant> {
     });
   }
 
-  // What the planes of cells need beside those of tokens.
+  // Workspace for cells and for one row of tokens.
   struct CellPlanes {
-    A *averages, *m1, *m2, *dm1, *dm2;  // [T']; dm only when they are not the tokens' own
+    A *averages, *m1, *m2, *dm1, *dm2;  // [T']; dm1, dm2 are used only if pool > 1
     A *row1, *row2;                     // moments of one row of tokens
   };
 
-  // One head of images [begin, end): their unfinished dx and token sums, their parameter gradients,
-  // and in dp the gradient of the head's matrix.
+  // Computes one head of images [begin, end): unfinished dx, token sums, parameter gradients, and
+  // in dp the gradient of the head's matrix.
   void head(CpuQueue& queue, std::int64_t h, std::int64_t begin, std::int64_t end, A* dp) const {
     Scratch::Scope scope(queue.scratch());
     const std::int64_t size = sizes_.cells * lanes, row_size = sizes_.grid_w * lanes;
@@ -134,7 +135,7 @@ class Backward : DtnBackwardParts<T, variant> {
       if (!dx) return;
       pass<A, Second::kPlane>(sizes_.one_line(), {positions_.apply_transposed(h)}, dm1, dm2, c.m1,
                               c.m2);
-      // What reaches the tokens of a cell through its mean: the gradients of Z are in m1, m2.
+      // Gradient that each token of a cell gets through the cell's mean. m1, m2 hold dZ.
       for (std::int64_t at = 0; at < sizes_.cells * lanes; at += lanes) {
         store(c.m1 + at, share * (load(c.m1 + at) + 2 * load(x + at) * load(c.m2 + at)));
       }
@@ -152,7 +153,7 @@ class Backward : DtnBackwardParts<T, variant> {
 
   PackedPositions<A> positions_;
   A* dpositions_;
-  A *dx_ = nullptr, *sums_ = nullptr;  // unfinished dx (or null) and token sums of all images
+  A *dx_ = nullptr, *sums_ = nullptr;  // unfinished dx (or null), token sums; of all images
   A* partials_ = nullptr;              // [heads of a wave, chunks, PositionGradient::size]
 };
 

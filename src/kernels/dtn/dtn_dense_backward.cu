@@ -1,7 +1,7 @@
 // Backward pass of DTN with full position matrices on a CUDA device; see dtn_dense.cuh for the
-// steps. M is made again; one kernel turns it into dM, with all other gradients that need no
-// product; two products make dZ = P^T dM and dP = dM Z^T; the last kernels are those of the other
-// paths (dtn_norm_finish.cu). Sums over tokens go through partial sums per image, added in order.
+// steps. It recomputes M. One kernel then computes dM and all other gradients that need no product.
+// Two products give dZ = P^T dM and dP = dM Z^T. The last kernels are shared with the other paths
+// (dtn_norm_finish.cu). Sums over tokens use partial sums per image, which are added in order.
 #include "kernels/dtn/dtn_dense.cuh"
 #include "kernels/gemm/gemm.h"
 
@@ -20,18 +20,18 @@ struct MomentArguments {
   const float *bases, *pivot, *token_mean, *token_var, *m;
   const float *weight, *lambda_mean, *lambda_var;
   float* dm;
-  float *direct, *token_sums;  // dxhat r, like x; [2, B, H parts, T]; null: no dx is wanted
+  float *direct, *token_sums;  // dxhat r, like x; [2, B, H parts, T]; direct is null without dx
   float *by_weight, *by_bias;  // [B, C]
   float *by_mean, *by_var;     // [B, parts, H]
 };
 
-// Sums over the tokens for the lane's channel, or its head.
+// Sums over the tokens for the lane's channel or the slice's head.
 struct Sums {
   static constexpr int kCount = 4;
   float of[kCount];  // weight, bias, lambda_mean, lambda_var
 };
 
-// What one token adds to the gradients of its cell's moments.
+// Adds the contributions of one token to the gradients of its cell's moments and to the sums.
 template <bool kOfficial, class T>
 __device__ __forceinline__ void token_gradients(const MomentArguments<T>& a, const Slice& slice,
                                                 const double* scale, int t, float m1, float raw,
@@ -107,8 +107,8 @@ __global__ void __launch_bounds__(kThreads) dtn_dense_moments_kernel(MomentArgum
   if (slice.lane == 0) out[(slice.image * s.parts + slice.part) * s.heads + slice.head] = sum;
 }
 
-// dx, still without the sums over whole tokens: direct + what reaches a token through its cell. One
-// warp per token.
+// Adds to dx the gradient that a token gets through its cell. On entry dx holds `direct`. The terms
+// that sum over all channels of a token come later. One warp per token.
 __global__ void __launch_bounds__(kThreads)
     dtn_dense_spread_kernel(Sizes s, const float* z, const float* dz, float* dx) {
   const std::int64_t row = std::int64_t{blockIdx.x} * kWarps + threadIdx.x / kWarpSize;
@@ -159,7 +159,7 @@ void run(CudaQueue& queue, const DtnDenseBackward& args) {
   const DtnNormBackward& norm = args.norm;
   if (norm.channels == 0 || norm.grid_h * norm.grid_w == 0) return;
   const Sizes s(norm);
-  if (s.batch == 0) {  // a sum of nothing
+  if (s.batch == 0) {  // dpositions gets 0
     if (args.dpositions) multiply_positions(queue, s, nullptr, nullptr, args.dpositions);
     return;
   }
@@ -171,7 +171,7 @@ void run(CudaQueue& queue, const DtnDenseBackward& args) {
   multiply(queue, s, args.positions, false, z.get(), m.get());
 
   const std::int64_t parts = std::int64_t{s.heads} * s.parts;
-  // dx itself holds the unfinished gradient where it can.
+  // If possible, dx holds the unfinished gradient.
   const bool in_place = norm.dtype == DType::kFloat32 && norm.dx != norm.dx_add;
   auto apart = queue.scratch<float>(norm.dx && !in_place ? s.batch * s.image : 1);
   float* unfinished = !norm.dx ? nullptr : in_place ? static_cast<float*>(norm.dx) : apart.get();

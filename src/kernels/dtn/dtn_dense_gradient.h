@@ -1,6 +1,7 @@
-// The gradient of a full position matrix: dP = sum over images and channels of dM Z^T, for one head
-// and some images. What a lane group adds is transposed, so that its channels become the depth of a
-// product of matrices, and waits for others, so that dP is loaded and stored less often.
+// Gradient of a full position matrix: dP = sum over images and channels of dM Z^T, for one head and
+// some images. The data of each lane group are transposed, so that the channels become the inner
+// dimension of a matrix product. Several lane groups share one product, so that dP is loaded and
+// stored less often.
 #pragma once
 
 #include "kernels/attention/attention_pack.h"
@@ -12,16 +13,16 @@ template <class A>
 class DensePositionGradient {
   static constexpr int lanes = kLanes<A>;
   static constexpr std::int64_t kDepthOfProduct = 128;
-  // Rows of dP that share a transposed dM. The distance between its rows leaves room for the last
-  // tile to overreach, and is no power of two, which would map a column to few cache sets.
+  // Rows of dP that share a transposed dM. kStep leaves room for the last tile to write beyond
+  // kBlock. It is not a power of two, because then a column would use only few cache sets.
   static constexpr std::int64_t kBlock = 504, kStep = 528;
   static_assert(kBlock % kRowAlign == 0 && kStep >= kBlock + kRowAlign);
 
  public:
-  // Rows of dP [n, stride], and what there must be room for.
+  // Stride of the rows of dP [n, stride], and its size in elements with padding.
   static std::int64_t stride(std::int64_t n) {
     const std::int64_t vectors = divide_up(n, lanes);
-    return (vectors | 1) * lanes;  // an odd number, for the same reason
+    return (vectors | 1) * lanes;  // an odd number of vectors, for the same reason as kStep
   }
   static std::int64_t size(std::int64_t n) { return (n + kRowAlign) * stride(n); }
 
@@ -55,7 +56,7 @@ class DensePositionGradient {
     if (depth_ + std::int64_t{2} * lanes > kDepthOfProduct) flush();
   }
 
-  // To be called last.
+  // Adds the remaining lane groups; call it last.
   void flush() {
     if (depth_ == 0) return;
     for (std::int64_t row = 0; row < n_; row += kBlock) {
@@ -67,7 +68,7 @@ class DensePositionGradient {
   }
 
  private:
-  // A vector for each cell.
+  // One vector per cell.
   static StridedRows<const A> groups(const A* first) { return {first, lanes}; }
 
   void product(const A* left, std::int64_t first_row, std::int64_t rows) const {
@@ -90,7 +91,7 @@ class DensePositionGradient {
   }
 
   std::int64_t n_, stride_, depth_ = 0;
-  bool first_ = true;  // dp holds nothing yet
+  bool first_ = true;  // true until the first product is in dp
   A* dp_;
   A* left_;   // [blocks of rows, kDepthOfProduct, kStep]
   A* right_;  // [kDepthOfProduct, stride]

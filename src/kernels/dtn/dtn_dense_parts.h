@@ -1,5 +1,5 @@
-// What the forward and backward kernels of DTN with full position matrices share: the matrices in
-// the order `pass` reads them, and how the work is split.
+// Shared by the forward and backward kernels of DTN with full position matrices: the matrices in
+// the order in which `pass` reads them, and the division of work.
 #pragma once
 
 #include "kernels/dtn/dtn_dense.h"
@@ -7,15 +7,15 @@
 
 namespace dtn::DTN_ISA {
 
-// How many images a thread takes in turn with one head: few enough to keep many threads busy.
+// Number of images that a task processes with one head: small enough to keep many threads busy.
 inline std::int64_t images_per_task(std::int64_t batch, std::int64_t heads) {
   constexpr std::int64_t kTasks = 32;
   const std::int64_t chunks = (kTasks + heads - 1) / heads;
   return batch > chunks ? (batch + chunks - 1) / chunks : 1;
 }
 
-// The lane group that comes after the one at `channel` of head h of image b: what is to be fetched
-// ahead. When the head is done its first group in the next image follows; image == batch: nothing.
+// The lane group to prefetch: the group after the one at `channel` of head h of image b. After the
+// last group of the head it is the head's first group in the next image. image == batch: no group.
 struct NextGroup {
   std::int64_t image, channel;
 
@@ -27,8 +27,8 @@ struct NextGroup {
   }
 };
 
-// P of as many heads as fit a memory budget, and perhaps its transpose, in the order `pass` reads a
-// matrix.
+// The matrices P, and optionally their transposes, in the order in which `pass` reads a matrix; for
+// as many heads as fit a memory budget.
 template <class A>
 class PackedPositions {
  public:
@@ -44,7 +44,7 @@ class PackedPositions {
     memory_ = scope.take<A>(wave_ * kinds_ * n * n);
   }
 
-  // Calls f(first head, heads) for each wave of heads, whose matrices are then there.
+  // Calls f(first head, heads) for each wave of heads, after packing their matrices.
   template <class F>
   void for_each_wave(F&& f) {
     for (begin_ = 0; begin_ < heads_; begin_ += wave_) {

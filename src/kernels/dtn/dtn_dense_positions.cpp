@@ -1,6 +1,7 @@
-// Full position matrices of DTN and their gradients; see dtn_dense_positions.h. T^2 values per head
-// are little beside the products that use them: one row of P at a time. Relative positions come
-// from the two small factors of P, which keep the digits that an exponent of hundreds would lose.
+// Full position matrices of DTN and their gradients; see dtn_dense_positions.h. Their T^2 values
+// per head cost little compared with the products that use them, so a simple loop over rows of P is
+// enough. Relative positions are products of the two small factors of P. This keeps precision where
+// one large exponent would lose digits.
 #include "kernels/dtn/dtn_dense_positions.h"
 
 #include "kernels/cpu/for_dtype.h"
@@ -10,7 +11,7 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-constexpr std::int64_t kRows = 16;  // for one thread at a time
+constexpr std::int64_t kRows = 16;  // rows per task
 
 template <class F>
 void for_accumulator(const char* kernel, DType dtype, F&& f) {
@@ -64,7 +65,7 @@ const A* plain_matrix(std::int64_t n, const PositionMatrices<A>& m, Scratch::Sco
   return p;
 }
 
-// What HeadPositions needs to know.
+// The sizes that DtnSizes reads, for HeadPositions.
 struct Grid {
   std::int64_t batch, grid_h, grid_w, channels, heads, pool = 1, image_stride = 0;
 
@@ -77,7 +78,7 @@ struct Grid {
         heads(args.heads) {}
 };
 
-// The factors of the P of all heads, a wave of heads at a time: calls f(head, rows, columns).
+// Builds the factors of P, a wave of heads at a time, and calls f(head, rows, columns).
 template <class A, class Arguments, class F>
 void for_each_head(CpuQueue& queue, const Arguments& args, bool gradients, F&& f) {
   const DtnSizes sizes{Grid(args)};
@@ -108,8 +109,8 @@ void relative(CpuQueue& queue, const DtnDensePositions& args) {
   });
 }
 
-// by_offset and by_square turn the gradient of a factor of P into that of the weights, and the
-// gradient of one factor is that of P with the other factor applied.
+// The gradient of one factor of P is the gradient of P with the other factor applied. by_offset and
+// by_square turn the gradient of a factor into that of the weights.
 template <class A>
 void relative_backward(CpuQueue& queue, const DtnDensePositionsBackward& args) {
   const std::int64_t w = args.grid_w, h = args.grid_h;

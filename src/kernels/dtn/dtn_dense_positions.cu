@@ -1,7 +1,7 @@
 // Full position matrices of DTN and their gradients on a CUDA device; see dtn_dense_positions.h.
-// One warp makes one row of P, or the gradient of one: H T^2 elements written once, at the speed of
-// memory. Relative positions come from the two small factors of P (dtn_norm_prepare.cu), which keep
-// the digits that an exponent of hundreds would lose.
+// One warp computes one row of P or of its gradient. The kernels are memory-bound: they write H T^2
+// elements once. Relative positions are products of the two small factors of P
+// (dtn_norm_prepare.cu). This keeps precision where one large exponent would lose digits.
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/dtn/dtn_dense_positions.h"
 #include "kernels/dtn/dtn_norm_cuda.cuh"
@@ -15,7 +15,7 @@ using cuda::warp_sum;
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / kWarpSize;
 
-// The row of all heads' matrices that a warp works on.
+// The row that a warp works on, of the matrices of all heads.
 struct Row {
   std::int64_t index;  // head n + i
   int lane;
@@ -75,9 +75,9 @@ __global__ void __launch_bounds__(kThreads)
   for (int j = row.lane; j < n; j += kWarpSize) p[j] = j >= begin && j <= end ? value : 0.0f;
 }
 
-// Rows of the two factors of P that belong to a row of it.
+// The rows of the two factors of P that form a row of P.
 struct FactorRows {
-  std::int64_t x, y;  // where they begin in the matrices of `along` and `down`
+  std::int64_t x, y;  // offsets in the matrices of `along` and `down`
 
   __device__ FactorRows(const DtnAxis& along, const DtnAxis& down, std::int64_t row) {
     const int n = along.n * down.n, i = static_cast<int>(row % n);
@@ -99,8 +99,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// partials [row, 3]: what a row of P adds to the gradient of its head's weights. Rows of a head lie
-// heads apart, so that they are added up as rows of a table.
+// partials [T, H, 3]: contribution of each row of P to the gradient of its head's weights. In this
+// layout finish_parameter_gradients() adds them as rows of a table.
 __global__ void __launch_bounds__(kThreads)
     dtn_relative_backward_kernel(DtnAxis along, DtnAxis down, const float* dp, float* partials,
                                  std::int64_t rows, int heads) {
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(kThreads)
   if (row.lane == 0) out[0] = x, out[1] = y, out[2] = square;
 }
 
-// The arguments by which dtn_norm_prepare.cu makes the factors of P, without images.
+// Arguments with which dtn_norm_prepare.cu builds the factors of P, without images.
 template <class NormArguments, class Arguments>
 NormArguments without_images(const Arguments& args) {
   NormArguments norm{};

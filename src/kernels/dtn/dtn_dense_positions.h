@@ -1,10 +1,10 @@
-// The position matrices P of Dynamic Token Normalization as full matrices, one per head, for the
-// choices whose P is no product of two small ones (see dtn_norm.h for the one that is, and
-// dtn_dense.h for what uses them). With tokens i, j of a grid:
+// Position matrices P of Dynamic Token Normalization as full matrices, one per head. They are for
+// the kinds whose P is not a product of two small matrices. dtn_norm.h has the separable P;
+// dtn_dense.h uses the full matrices. With tokens i, j of a grid:
 //   kRelative  P[i, j] = softmax over j of  a_d (dx^2 + dy^2) + a_x dx + a_y dy, as in dtn_norm.h
 //   kTable     P[i, j] = softmax over j of  table[i, j]
-//   kBanded    P[i, j] = 1 / n_i where |i - j| <= (band - 1) / 2, else 0; n_i entries of row i are
-//              not 0. A band of 2 T - 1 makes all entries 1 / T.
+//   kBanded    P[i, j] = 1 / n_i if |i - j| <= (band - 1) / 2, else 0; n_i is the number of nonzero
+//              entries of row i. A band of 2 T - 1 makes all entries 1 / T.
 // Rows sum to 1. P, weights and gradients have the accumulator type.
 #pragma once
 
@@ -29,8 +29,10 @@ struct DtnDensePositions {
 void run(CpuQueue&, const DtnDensePositions&);
 void run(CudaQueue&, const DtnDensePositions&);
 
-// dtable[i, j] += P[i, j] (dP[i, j] - sum_j P[i, j] dP[i, j]);  da_x += sum_ij dx of the same, ...
-// kBanded has no parameters, and may not be asked for a gradient.
+// With dscore the gradient of the exponent, or of the table entry:
+//    dscore[i, j] = P[i, j] (dP[i, j] - sum_j P[i, j] dP[i, j])
+//    dtable[i, j] += dscore[i, j];   da_x += sum_ij dx dscore[i, j],   da_y and da_d likewise
+// kBanded has no parameters: do not ask for its gradient.
 struct DtnDensePositionsBackward {
   DType dtype;
   std::int64_t heads, grid_h, grid_w;

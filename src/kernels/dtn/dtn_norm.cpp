@@ -1,6 +1,6 @@
-// Forward pass of Dynamic Token Normalization; see dtn_norm.h for the formulas. Token statistics
-// and pivots come first, in one reading of an image; then head by head, one vector of channels at a
-// time, whose planes stay in the first- and second-level caches.
+// Forward pass of Dynamic Token Normalization; see dtn_norm.h for the formulas. It first computes
+// token statistics and pivots in one pass over an image. Then it processes head by head, one vector
+// of channels at a time, whose planes fit in the first- and second-level caches.
 #include "kernels/cpu/for_dtype.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/dtn/dtn_norm_around.h"

@@ -2,36 +2,37 @@
 //
 // For image b, head h with its D = C / H channels c, token i at column x_i and row y_i of the grid,
 // with dx = x_j - x_i and dy = y_j - y_i:
-//   P^h[i, j] = softmax over j of  a_d (dx^2 + dy^2) + a_x dx + a_y dy
-//   m1[i, c]  = sum_j P^h[i, j] x[j, c]
-//   v1[i, c]  = sum_j P^h[i, j] x[j, c]^2 - m1[i, c]^2
-//   mu[i, c]  = l_mu^h mu_ln[i] + (1 - l_mu^h) m1[i, c]
-//   var[i, c] = l_va^h var_ln[i] + (1 - l_va^h) v1[i, c]
-//   y[i, c]   = weight[c] (x[i, c] - mu[i, c]) / sqrt(var[i, c] + eps) + bias[c]
-// with mu_ln, var_ln the mean and biased variance of token i over all C channels. The exponent is a
-// sum over the two axes, so P^h is a Kronecker product of two matrices whose rows sum to 1:
-//   P^h = Py^h (x) Px^h
-// and P x is a pass along the grid rows and one down its columns: grid_w + grid_h multiply-adds per
-// element instead of grid_w grid_h.
+//    P^h[i, j] = softmax over j of  a_d (dx^2 + dy^2) + a_x dx + a_y dy
+//    m1[i, c]  = sum_j P^h[i, j] x[j, c]
+//    v1[i, c]  = sum_j P^h[i, j] x[j, c]^2 - m1[i, c]^2
+//    mu[i, c]  = l_mu^h mu_ln[i] + (1 - l_mu^h) m1[i, c]
+//    var[i, c] = l_va^h var_ln[i] + (1 - l_va^h) v1[i, c]
+//    y[i, c]   = weight[c] (x[i, c] - mu[i, c]) / sqrt(var[i, c] + eps) + bias[c]
+// mu_ln and var_ln are the mean and the biased variance of token i over all C channels. The
+// exponent is a sum of one term per axis, so P^h is a Kronecker product of two matrices whose rows
+// sum to 1:
+//    P^h = Py^h (x) Px^h
+// P x is then a pass along the rows of the grid and a pass down its columns. It takes
+// grid_w + grid_h multiply-adds per element instead of grid_w grid_h.
 //
-// On an axis longer than kWholeAxis weights below kLeastWeight times the largest of their row are taken
-// for 0, in float32: P is as a rule a narrow window on a wide grid, and the passes go through that
-// alone. What is left out of a row is below the rounding of its sum.
+// In float32, on axes longer than kWholeAxis, weights below kLeastWeight times the largest of their
+// row are set to 0. P is usually a narrow window on a wide grid, and the passes read only this
+// window. The weights that are left out of a row are below the rounding of its sum.
 //
-// With pool = s > 1 (the paper's average pooling of the statistics): the values that the statistics
-// across tokens see, x or what the official variant makes of it, are averaged over cells of s x s
-// tokens, then squared; P is that of the grid of T / s^2 cells, in raster order; every token of a
-// cell has the m1 and v1 of its cell. mu_ln and var_ln stay those of the token. A CUDA device has
-// this only with full position matrices, see dtn_dense.h.
+// pool = s > 1 is the paper's average pooling of the statistics. The input of the cross-token
+// statistics, which is x (kOfficial: x divided as below), is averaged over cells of s x s tokens,
+// then squared. P belongs to the grid of T / s^2 cells, in raster order. Every token
+// of a cell has the m1 and v1 of its cell. mu_ln and var_ln remain those of the token. CUDA devices
+// support this only with full position matrices, see dtn_dense.h.
 //
 // Variants:
-//   kPaper     as above; v1 is clamped at 0, without gradient where it is.
-//   kOfficial  what the released code computes: x is first divided by its root mean square over the
-//              D channels of the head, x / sqrt(mean x^2 + eps), and everything else sees that;
-//              var_ln is unbiased; dx = x_i - x_j, dy = y_i - y_j; v1 is not clamped.
+//   kPaper     as above; v1 is clamped at 0, and has no gradient where it is clamped.
+//   kOfficial  as the released code: x is first divided by its root mean square over the D channels
+//              of the head, x / sqrt(mean x^2 + eps), and all other steps use the result; var_ln is
+//              unbiased; dx = x_i - x_j, dy = y_i - y_j; v1 is not clamped.
 //
-// The tokens of the grid may have others between them and those of the next image, such as a class
-// token ahead of each grid: image_stride says so, and those others are left alone.
+// There may be other tokens between two grids, such as a class token before each grid. image_stride
+// includes them. They are neither read nor written.
 //
 // x, y and activation gradients have `dtype`. Weights, lambdas, statistics and parameter gradients
 // have the accumulator type (float32; float64 for float64). Activation gradients are written (=),
@@ -51,13 +52,13 @@ inline constexpr float kLeastWeight = 1e-9f;
 
 enum class DtnVariant : std::uint8_t { kPaper, kOfficial };
 
-// Of the arguments of a pass: a product of P with one statistic, whole or one axis after the other.
+// Multiply-adds of a product of P with one statistic: with the full matrix, or axis by axis.
 template <class Arguments>
 double dense_dtn_product(const Arguments& a) {
   const std::int64_t h = a.grid_h / a.pool, w = a.grid_w / a.pool;
   return static_cast<double>(a.batch * a.channels) * static_cast<double>(h * w * h * w);
 }
-// Elements from the first token of one image to that of the next, in x, y and their gradients.
+// Elements from the first token of an image to that of the next, in x, y and their gradients.
 template <class Arguments>
 std::int64_t dtn_image_stride(const Arguments& a) {
   return a.image_stride ? a.image_stride : a.grid_h * a.grid_w * a.channels;
@@ -68,24 +69,23 @@ double separable_dtn_product(const Arguments& a) {
   return static_cast<double>(a.batch * a.channels) * static_cast<double>((h + w) * h * w);
 }
 
-// Shares that are learnt: lambda = 1 / (1 + exp(-logit)), written (=) to where the pass reads it.
+// Logits of learned lambdas: lambda = 1 / (1 + exp(-logit)) is written (=) to the pass's lambdas.
 struct DtnLogits {
   const void* mean = nullptr;   // [H]; null: lambda_mean is given
   const void* var = nullptr;    // [H]; null: lambda_var is given
-  void* lambda_mean = nullptr;  // [H], the pass's own
-  void* lambda_var = nullptr;   // [H], the pass's own
+  void* lambda_mean = nullptr;  // [H], memory of the pass's lambda_mean
+  void* lambda_var = nullptr;   // [H], memory of the pass's lambda_var
 };
 
-// The end of a residual block in front of the norm:
-//   x = residual + scale[b] branch, rounded to dtype
-// written (=) to where the pass reads it, with the bits of ScaleRows (Add without scales, see
-// pointwise.h). Images must lie without anything between them. Passes along a line and with a whole
-// position matrix (dtn_line.h, dtn_dense.h) take no sum.
+// The residual sum before the norm. The pass first computes its x:
+//    x = residual + scale[b] branch, rounded to dtype
+// It is bit-identical to ScaleRows (without scale: to Add), see pointwise.h. There must be no other
+// tokens between images. The passes of dtn_line.h and dtn_dense.h do not support it.
 struct DtnSum {
   const void* residual = nullptr;  // [B, T, C]; null: x is given
   const void* branch = nullptr;    // [B, T, C]
   const void* scale = nullptr;     // [B], accumulator type; null: 1
-  void* x = nullptr;               // [B, T, C], the pass's own
+  void* x = nullptr;               // [B, T, C], memory of the pass's x
 };
 
 struct DtnNormForward {
@@ -101,7 +101,7 @@ struct DtnNormForward {
   const void* lambda_var;   // [H], l_va in [0, 1]
   const void* pos_weight;   // [H, 3], columns a_x, a_y, a_d
   void* y;                  // [B, T, C]; not x
-  // Statistics for backward, written (=); all required, small beside x.
+  // Statistics for the backward pass, written (=). All are required. They are much smaller than x.
   void* token_mean;  // [B, T] mu_ln
   void* token_var;   // [B, T] var_ln
   void* pivot;       // [B, C] mean over tokens, subtracted before squaring
@@ -111,26 +111,26 @@ struct DtnNormForward {
   DtnLogits logits = {};
   DtnSum sum = {};
 
-  double multiply_adds() const { return 2 * separable_dtn_product(*this); }  // of x and of x^2
+  double multiply_adds() const { return 2 * separable_dtn_product(*this); }  // for x and x^2
   double paper_multiply_adds() const { return dense_dtn_product(*this); }
 };
 void run(CpuQueue&, const DtnNormForward&);
 void run(CudaQueue&, const DtnNormForward&);
 
 // Recomputes m1 and v1. With dxhat = dy weight, r = (var + eps)^-1/2:
-//   dmu  = -dxhat r
-//   dvar = -1/2 dxhat (x - mu) r^3
-//   dm1  = (1 - l_mu) dmu - 2 (1 - l_va) dvar m1
-//   dm2  = (1 - l_va) dvar
-//   dx   = dxhat r + P^T dm1 + 2 x (P^T dm2) + (1/C) sum_c l_mu dmu
-//          + (2/C) (x - mu_ln) sum_c l_va dvar + dx_add
-//   dlambda_mean += sum dmu (mu_ln - m1)
-//   dlambda_var  += sum dvar (var_ln - v1)
-// or for their logits l (1 - l) times these; after a DtnSum
-//   dbranch = scale[b] dx,   from dx as it was rounded
-//   dbranch_sums += sum over samples and tokens of dbranch,   as rounded or before
-//   dPy[i, j] = sum dm1[i] z1[j] + dm2[i] z2[j]
-// with z1 and z2 the row pass of x and of x^2; dPx likewise.
+//    dmu  = -dxhat r
+//    dvar = -1/2 dxhat (x - mu) r^3
+//    dm1  = (1 - l_mu) dmu - 2 (1 - l_va) dvar m1
+//    dm2  = (1 - l_va) dvar
+//    dx   = dxhat r + P^T dm1 + 2 x (P^T dm2) + (1/C) sum_c l_mu dmu
+//           + (2/C) (x - mu_ln) sum_c l_va dvar + dx_add
+//    dlambda_mean += sum dmu (mu_ln - m1)
+//    dlambda_var  += sum dvar (var_ln - v1)
+// Gradients of the logits are l (1 - l) times those of the lambdas. After a DtnSum:
+//    dbranch = scale[b] dx,   from the rounded dx
+//    dbranch_sums += sum over samples and tokens of dbranch,   before or after rounding
+// With z1 and z2 the row pass of x and of x^2:
+//    dPy[i, j] = sum dm1[i] z1[j] + dm2[i] z2[j],   dPx likewise
 struct DtnNormBackward {
   DType dtype;
   std::int64_t batch, grid_h, grid_w, channels, heads;
@@ -148,20 +148,20 @@ struct DtnNormBackward {
   const void* pivot;                // [B, C]
   const void* head_rstd = nullptr;  // [B, H, T] float64, kOfficial
   const void* dy;                   // [B, T, C]
-  const void* dx_add = nullptr;     // [B, T, C] dtype: what reaches x along the residual; may be dx
+  const void* dx_add = nullptr;     // [B, T, C] dtype: gradient through the residual; may be dx
   void* dx = nullptr;               // [B, T, C], written (=); not dy, not x
   void* dweight = nullptr;          // [C], +=
   void* dbias = nullptr;            // [C], +=
   void* dlambda_mean = nullptr;     // [H], +=
   void* dlambda_var = nullptr;      // [H], +=
-  void* dpos_weight = nullptr;      // [H, 3], +=; null saves a quarter of the work
-  std::int64_t image_stride = 0;    // as in the forward pass, of dy, dx_add and dx too
-  bool by_logits = false;           // dlambda_mean and dlambda_var are those of the logits
-  void* dbranch = nullptr;          // [B, T, C], written (=); only with dx, and a tensor of its own
+  void* dpos_weight = nullptr;      // [H, 3], +=; null skips its computation
+  std::int64_t image_stride = 0;    // as in the forward pass; also of dy, dx_add and dx
+  bool by_logits = false;           // dlambda_mean and dlambda_var are gradients of the logits
+  void* dbranch = nullptr;          // [B, T, C], written (=); requires dx, overlaps no other tensor
   void* dbranch_sums = nullptr;     // [C], accumulator type, +=; only with dbranch
   const void* branch_scale = nullptr;  // [B], the scale of DtnSum; required with dbranch
 
-  // The row passes again, the transposed passes, and the gradients of both factors of P.
+  // Counts the row passes, the transposed passes, and the gradients of both factors of P.
   double multiply_adds() const {
     return (dpos_weight ? 2.5 : 1.5) * 2 * separable_dtn_product(*this);
   }

@@ -1,6 +1,6 @@
-// What stands around a pass of DTN (DtnLogits, DtnSum), by kernels of its own, for paths that do not do
-// it on the way. Static, since kernels of several instruction sets include this: the linker shall not
-// take one's for another's.
+// The steps around a pass of DTN (DtnLogits, DtnSum) as separate kernels, for paths that do not
+// fuse them. The functions are static because this header is compiled for several instruction sets:
+// the linker must not merge their versions.
 #pragma once
 
 #include "dtn/core/check.h"
@@ -17,7 +17,7 @@ static void make_lambdas(Queue& queue, const DtnNormForward& args) {
   if (l.var) run(queue, Sigmoid{acc, args.heads, l.var, l.lambda_var});
 }
 
-// How many elements an image has. Throws Error where something lies between images.
+// Returns the number of elements of an image. Throws Error if other tokens lie between images.
 template <class Arguments>
 static std::int64_t image_elements(const Arguments& args) {
   const std::int64_t image = args.grid_h * args.grid_w * args.channels;

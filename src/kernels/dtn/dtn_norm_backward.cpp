@@ -1,6 +1,6 @@
-// Backward pass of Dynamic Token Normalization; see dtn_norm.h for the formulas. First, head by
-// head, everything but the two terms of dx that sum over all channels of a token: those sums are
-// made on the way, and the second step, over whole images, adds the terms.
+// Backward pass of Dynamic Token Normalization; see dtn_norm.h for the formulas. The first step
+// goes head by head. It computes everything except the two terms of dx that sum over all channels
+// of a token, and accumulates these sums. The second step adds the two terms to whole images.
 #include "kernels/dtn/dtn_norm_backward.h"
 
 #include "kernels/cpu/for_dtype.h"
@@ -45,7 +45,7 @@ class Backward : DtnBackwardParts<T, variant> {
     this->add_parameter_gradients();
     if (!args_.dpos_weight) return;
     const std::int64_t weights = sizes_.heads * 3;
-    for (std::int64_t i = 0; i < sizes_.batch * weights; ++i) {  // image after image
+    for (std::int64_t i = 0; i < sizes_.batch * weights; ++i) {  // image by image
       static_cast<A*>(args_.dpos_weight)[i % weights] += position_sums_[i];
     }
   }
@@ -67,7 +67,7 @@ class Backward : DtnBackwardParts<T, variant> {
     if (dx) finish(queue, dx, sums);
   }
 
-  // The unfinished dx ([T, C]) and token sums of one head, and its parameter gradients.
+  // Computes the unfinished dx ([T, C]), the token sums and the parameter gradients of one head.
   void head(CpuQueue& queue, const HeadPositions<A>& positions, std::int64_t b, std::int64_t h,
             A* dx, A* token_sums) const {
     Scratch::Scope scope(queue.scratch());
@@ -104,7 +104,7 @@ class Backward : DtnBackwardParts<T, variant> {
                                           down);
       }
       if (!dx) return;
-      // The gradients of z are in z1, z2, those of what the statistics see will be in dm1, dm2.
+      // z1, z2 hold the gradients of z. dm1, dm2 get the gradients of x and x^2.
       pass<A, Second::kPlane>(sizes_.columns(), columns.back(), z1, z2, p.dm1, p.dm2);
       input_gradient(b, channel, count, 0, sizes_.tokens, dx + channel, [&](std::int64_t at) {
         return load(p.direct + at) + load(p.dm1 + at) + 2 * load(p.x + at) * load(p.dm2 + at);
@@ -117,7 +117,7 @@ class Backward : DtnBackwardParts<T, variant> {
     of_positions[2] = reduce_add(along.square + down.square);
   }
 
-  A* position_sums_;  // [B, H, 3]: columns x, y, d
+  A* position_sums_;  // [B, H, 3]: columns a_x, a_y, a_d
 };
 
 template <class T, DtnVariant variant>

@@ -1,7 +1,8 @@
-// What the backward passes of Dynamic Token Normalization share, however its moments across tokens
-// are made: the gradients of those moments and of everything but the positions, one vector of
-// channels and one row of the grid at a time; then, over whole tokens, the two terms of dx that sum
-// over all their channels. See dtn_norm.h for the formulas.
+// Shared by the backward passes of Dynamic Token Normalization, for all ways to compute the moments
+// across tokens. The first step computes the gradients of the moments and all other gradients
+// except those of positions, one vector of channels and one row of the grid at a time. The second
+// step processes whole tokens: it adds the two terms of dx that sum over all channels of a token.
+// See dtn_norm.h for the formulas.
 #pragma once
 
 #include "kernels/dtn/dtn_norm_parts.h"
@@ -14,11 +15,12 @@ class DtnBackwardParts {
   using A = AccumulatorOf<T>;
   static constexpr bool kOfficial = variant == DtnVariant::kOfficial;
   static constexpr int lanes = kLanes<A>;
-  // Whether dx itself can hold what the first step leaves, dx_add included; else it is scratch.
+  // True if dx can hold the result of the first step, dx_add included; otherwise it is in scratch
+  // memory.
   static constexpr bool kInPlace = !kOfficial && std::is_same_v<T, A>;
 
-  // Tokens ahead that rows are fetched from the second-level cache: where they lie powers of two apart
-  // the first level keeps no more of them.
+  // Prefetch distance in tokens, from the second-level cache. If tokens are a power of two apart,
+  // the first-level cache cannot hold more of them.
   static constexpr std::int64_t kAhead = 8;
 
   DtnBackwardParts(const DtnNormBackward& args, Scratch::Scope& scope)
@@ -31,8 +33,8 @@ class DtnBackwardParts {
   // [2, H, padded tokens]: sums over a head's channels of l_mu dmu and of l_va dvar.
   std::int64_t token_sums() const { return 2 * sizes_.heads * sizes_.padded_tokens; }
 
-  // Planes of one head, one vector per token; dm is made row by row.
-  // direct: dxhat r, what reaches x without the statistics; whole vectors of tokens.
+  // Planes of one head, one vector per token. dm is computed row by row. direct is dxhat r, the
+  // part of dx that does not go through the statistics, padded to whole vectors of tokens.
   struct Planes {
     A *x, *dm1, *dm2, *direct;
     A* mixed;  // [T], see mix_variances
@@ -41,16 +43,16 @@ class DtnBackwardParts {
   struct HeadSums {
     A lambda_mean, lambda_var;
   };
-  // Lane sums to be, over the groups of a head; they lack a factor -1 and -1/2.
+  // Sums per lane over the groups of a head. mean lacks a factor -1, var a factor -1/2.
   struct LambdaSums {
     Vec<A> mean{}, var{};
   };
-  // Sums over the tokens, for one group.
+  // Sums over the tokens, for one group of channels.
   struct ChannelSums {
     Vec<A> weight{}, bias{};
   };
 
-  // Where the unfinished dx of `count` images from image b on goes; null when none is wanted.
+  // Returns memory for the unfinished dx of `count` images from image b on; null without dx.
   A* unfinished(Scratch::Scope& scope, std::int64_t count, std::int64_t b = 0) const {
     if (!args_.dx) return nullptr;
     return kInPlace ? static_cast<A*>(args_.dx) + b * image_ : scope.take<A>(count * image_);
@@ -79,8 +81,8 @@ class DtnBackwardParts {
     return static_cast<const double*>(args_.head_rstd) + (b * sizes_.heads + h) * sizes_.tokens;
   }
 
-  // Sums over the channels of each token, in the order of the tokens: of direct, which is a plane,
-  // and of a second value that is collected here. Sums of a vector of tokens are made together.
+  // Sums over the channels of each token, in token order: of the plane `direct`, and of a second
+  // value passed to add(). The sums for one vector of tokens are computed together.
   class TokenSums {
    public:
     TokenSums(const A* direct, A direct_factor, A second_factor, A* by_mean, A* by_var)
@@ -110,7 +112,7 @@ class DtnBackwardParts {
     A second_[lanes * lanes] = {};
   };
 
-  // Those of head h, none added yet; token_sums is that of the image.
+  // Returns the sums of head h, set to 0. token_sums belongs to the image.
   TokenSums sums_of_tokens(std::int64_t h, const Planes& p, A* token_sums) const {
     A* by_mean = token_sums + h * sizes_.padded_tokens;
     A* by_var = by_mean + sizes_.heads * sizes_.padded_tokens;
@@ -119,7 +121,7 @@ class DtnBackwardParts {
             A(-0.5) * static_cast<const A*>(args_.lambda_var)[h], by_mean, by_var};
   }
 
-  // Asks for what the next group needs of one row; see prefetch_group.
+  // Prefetches the data of one row for the next group; see prefetch_group.
   [[gnu::always_inline]] void prefetch_row(std::int64_t b, std::int64_t channel, std::int64_t row,
                                            const A* dx) const {
     const std::int64_t first = row * sizes_.grid_w;
@@ -131,7 +133,7 @@ class DtnBackwardParts {
     }
   }
 
-  // Of row `row` of the grid, whose moments are m1 and m2; planes of the image.
+  // Gradients of row `row` of the grid, with its moments m1, m2. The planes hold the whole image.
   template <class N>
   void row_gradients(std::int64_t b, std::int64_t h, std::int64_t channel, N count, Vec<A> offset,
                      std::int64_t row, const A* m1, const A* m2, const Planes& p,
@@ -142,9 +144,9 @@ class DtnBackwardParts {
     if (end == sizes_.tokens) token_sums.finish(end);
   }
 
-  // From the moments m1, m2 of tokens [first, first + tokens): their gradients dm1, dm2, and all
-  // other gradients that need no pass. place: of the first of them in the planes and in token_sums.
-  // offset: from a token mean as it is kept to one relative to the pivots.
+  // Computes the gradients dm1, dm2 of the moments m1, m2 of tokens [first, first + tokens), and
+  // all other gradients that need no pass. place: index of the first token in the planes and in
+  // token_sums. offset: added to a stored token mean, makes it relative to the pivots.
   template <class N>
   void tokens_gradients(std::int64_t b, std::int64_t h, std::int64_t channel, N count,
                         Vec<A> offset, std::int64_t first, std::int64_t tokens, std::int64_t place,
@@ -158,7 +160,7 @@ class DtnBackwardParts {
     const A* var = static_cast<const A*>(args_.token_var) + b * sizes_.tokens + first - place;
     const std::int64_t channels = sizes_.channels;
     const T* dy = output_gradient(b) + first * channels + channel;
-    ChannelSums add;  // of these tokens: short sums, added up once, lose less to rounding
+    ChannelSums add;  // of these tokens: short partial sums lose less to rounding
     Vec<A> dmean_share{}, dvar_share{};
     for (std::int64_t t = place; t < place + tokens;
          ++t, dy += channels, m1 += lanes, m2 += lanes) {
@@ -190,7 +192,7 @@ class DtnBackwardParts {
     sums.var += dvar_share;
   }
 
-  // The sums of one group, and of one head, to where they are added up over the images.
+  // Stores the sums of one group, or of one head, for the sum over the images.
   template <class N>
   void keep(std::int64_t b, std::int64_t channel, N count, const ChannelSums& sums) const {
     A* out = channel_sums_ + b * 2 * sizes_.channels + channel;
@@ -203,8 +205,8 @@ class DtnBackwardParts {
     out.lambda_var = A(-0.5) * reduce_add(sums.var);
   }
 
-  // For tokens [begin, end): value(at) is what reaches x at element `at` of a plane, but for the
-  // sums over whole tokens; dx is where the group begins in the image.
+  // Writes the unfinished dx of tokens [begin, end). value(at) is the gradient at element `at` of a
+  // plane, without the sums over whole tokens. dx points to the group's channels in the image.
   template <class N, class F>
   void input_gradient(std::int64_t b, std::int64_t channel, N count, std::int64_t begin,
                       std::int64_t end, A* dx, F&& value) const {
@@ -220,8 +222,8 @@ class DtnBackwardParts {
     }
   }
 
-  // Adds the terms through mu_ln and var_ln, then (official) goes back through the division by the
-  // head's root mean square, and writes tokens [begin, end) of dx.
+  // Adds the terms through mu_ln and var_ln, then (official) applies the backward of the division
+  // by the head's root mean square. Writes tokens [begin, end) of dx.
   void finish(CpuQueue& queue, std::int64_t b, std::int64_t begin, std::int64_t end, A* dx,
               const A* token_sums) const {
     Scratch::Scope scope(queue.scratch());
@@ -256,7 +258,7 @@ class DtnBackwardParts {
     }
   }
 
-  // The same for all tokens of all images, on all threads. dx and token_sums of the first image.
+  // The same for all images, on all threads. dx and all_sums begin at the first image.
   void finish(CpuQueue& queue, A* dx, const A* all_sums) const {
     constexpr std::int64_t kTokens = 32;
     const std::int64_t chunks = (sizes_.tokens + kTokens - 1) / kTokens;
@@ -276,7 +278,7 @@ class DtnBackwardParts {
     }
   }
 
-  // One head of one token: with u = x s, du -> dx = s (du - u mean(du u)).
+  // For one head of one token, with u = x s: dx = s (du - u mean(du u)).
   void finish_head(const T* x, double exact_scale, A base, A mean, A constant, A slope, A* du,
                    const T* add, T* out) const {
     const A scale = static_cast<A>(exact_scale);
@@ -298,7 +300,7 @@ class DtnBackwardParts {
     });
   }
 
-  // Image after image, in order.
+  // Adds image by image, in order.
   void add_parameter_gradients() const {
     for (std::int64_t b = 0; b < sizes_.batch; ++b) {
       add_channels(channel_sums_ + b * 2 * sizes_.channels, args_.dweight);
@@ -326,7 +328,7 @@ class DtnBackwardParts {
 
   const DtnNormBackward& args_;
   DtnSizes sizes_;
-  std::int64_t image_;   // elements from one image to the next
+  std::int64_t image_;   // elements between the starts of two images
   HeadSums* head_sums_;  // [B, H]
   A* channel_sums_;      // [B, 2, C]: sums over tokens of dy xhat and of dy
 };

@@ -1,7 +1,7 @@
-// What the forward and backward kernels of DTN share where statistics are those of cells of s x s
-// tokens (s > 1): then the passes are short, and what counts is how often the tokens are read. So
-// images are gone through token by token, a band of s rows of the grid at a time, and what there is of
-// each cell stands in the same order: [cells, groups of channels, lanes].
+// Shared by the forward and backward kernels of DTN with the statistics of cells of s x s tokens,
+// s > 1. The passes are then short, and the time depends on how often the tokens are read. So the
+// kernels go through images token by token, one band of s rows of the grid at a time. Data of cells
+// have the same order: [cells, groups of channels, lanes].
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 
 namespace dtn::DTN_ISA {
 
-// One vector of channels of one head; `count` of its lanes are in use.
+// One vector of channels of one head; the first `count` lanes are in use.
 struct ChannelGroup {
   std::int64_t head, channel;
   int count;
 };
 
-// Calls f with the number of a group's channels, as a constant where it is a whole vector.
+// Calls f with the number of a group's channels, which is a constant for a whole vector.
 template <class A, class F>
 inline void with_count(const ChannelGroup& group, F&& f) {
   if (group.count == kLanes<A>) {
@@ -26,7 +26,7 @@ inline void with_count(const ChannelGroup& group, F&& f) {
   }
 }
 
-// The groups of all heads, those of a head next to each other.
+// The groups of all heads; groups of the same head are adjacent.
 template <class A>
 class ChannelGroups {
  public:
@@ -39,7 +39,7 @@ class ChannelGroups {
   std::int64_t per_head() const { return per_head_; }
   ChannelGroup operator[](std::int64_t g) const { return of(g / per_head_, g % per_head_); }
 
-  // Calls f(g, group) for all of them in order.
+  // Calls f(g, group) for all groups in order.
   template <class F>
   void for_each(F&& f) const {
     for (std::int64_t h = 0, g = 0; h < heads_; ++h) {
@@ -55,8 +55,8 @@ class ChannelGroups {
   std::int64_t heads_, head_dim_, per_head_;
 };
 
-// Values of cells [cells, groups, lanes], as the passes along one axis go through them; those of
-// group g begin g vectors further.
+// Lines of values [cells, groups, lanes] for the passes along each axis. The values of group g
+// begin g vectors further.
 struct CellLines {
   CellLines(const DtnSizes& sizes, std::int64_t groups)
       : rows{sizes.cells_w, groups, sizes.cells_h, sizes.cells_w * groups},
@@ -64,7 +64,7 @@ struct CellLines {
   Lines rows, columns;
 };
 
-// The tokens of a cell: calls f(t, i) for token t, which is token i of its band of s rows.
+// Calls f(t, i) for the tokens of a cell; token t of the grid is token i of its band of s rows.
 template <class F>
 inline void for_each_token_of_cell(const DtnSizes& sizes, std::int64_t band, std::int64_t column,
                                    F&& f) {
@@ -77,8 +77,8 @@ inline void for_each_token_of_cell(const DtnSizes& sizes, std::int64_t band, std
   }
 }
 
-// Asks for what stands at `p` of a token, of a token some cells further: those of a cell lie too far
-// apart for the hardware to foresee.
+// Prefetches the data at `p`, some tokens ahead. The tokens of a cell are too far apart for the
+// hardware prefetcher.
 template <class T>
 [[gnu::always_inline]] inline void prefetch_ahead(const DtnSizes& sizes, const T* p) {
   constexpr std::int64_t kTokens = 8;
@@ -86,15 +86,15 @@ template <class T>
   __builtin_prefetch(p + further * sizes.channels, 0, 2);
 }
 
-// A value of token t as the statistics see it. scale: head_rstd of the head [T].
+// Value of token t for the cross-token statistics. scale: head_rstd of the head [T].
 template <DtnVariant variant, class A, class V>
 inline V relative_to_pivot(V v, const double* scale, std::int64_t t, V pivot) {
   if constexpr (variant == DtnVariant::kOfficial) return scale_and_shift<A>(v, scale[t], pivot);
   return v - pivot;
 }
 
-// What an image x becomes for its cells of one band: the means over each, relative to the pivots
-// [C]. scale: head_rstd of the image [H, T], which only the official variant has.
+// Computes the means of an image x over the cells of one band, relative to the pivots [C]. scale:
+// head_rstd of the image [H, T], used only by the official variant.
 template <DtnVariant variant, class T, class A = AccumulatorOf<T>>
 void cell_means(const DtnSizes& sizes, const ChannelGroups<A>& groups, std::int64_t band,
                 const T* x, const A* pivots, const double* scale, A* cells) {
@@ -122,8 +122,8 @@ void cell_means(const DtnSizes& sizes, const ChannelGroups<A>& groups, std::int6
   }
 }
 
-// Makes z1, z2, the pass of the means and of their squares down the columns, and m1, m2, the pass of
-// those along the rows, of one group. m1 may be `means`.
+// Computes the moments of one group. z1, z2 are the pass of the means and of their squares down the
+// columns. m1, m2 are the pass of z1, z2 along the rows. m1 may be `means`.
 template <class A>
 void cell_moments(const CellLines& lines, const PositionMatrices<A>& rows,
                   const PositionMatrices<A>& columns, const A* means, A* z1, A* z2, A* m1, A* m2) {
@@ -131,8 +131,8 @@ void cell_moments(const CellLines& lines, const PositionMatrices<A>& rows,
   pass<A, Second::kPlane>(lines.rows, rows.forth(), z1, z2, m1, m2);
 }
 
-// Calls work(b) for all images, each in one go, where they keep all threads busy, and else
-// `by_parts`, which does the same arithmetic part by part of all images.
+// Calls work(b) for all images if one task per image keeps all threads busy. Otherwise calls
+// `by_parts`, which does the same arithmetic step by step for all images.
 template <class A, class Work, class Parts>
 void for_images(const DtnSizes& sizes, HeadPositions<A>& positions, Work&& work, Parts&& by_parts) {
   if (positions.wave() == sizes.heads && sizes.image_per_task()) {

@@ -1,5 +1,5 @@
-// Backward pass of Dynamic Token Normalization with the statistics of cells; see dtn_norm_cells.h for
-// the order of work and dtn_norm.h for the formulas.
+// Backward pass of Dynamic Token Normalization with the statistics of cells; see dtn_norm_cells.h
+// for the order of work and dtn_norm.h for the formulas.
 #pragma once
 
 #include "kernels/dtn/dtn_norm_backward.h"
@@ -46,13 +46,13 @@ class CellsBackward : DtnBackwardParts<T, variant> {
   }
 
  private:
-  // What the tokens of a band add to the gradients of parameters, of one group.
+  // Contributions of the tokens of a band to the parameter gradients, for one group.
   struct BandSums {
     ChannelSums channels;
     LambdaSums lambdas;
   };
-  // Of one image. Cells are [cells, groups, lanes]; dm takes what its moments leave, then what goes
-  // back through them.
+  // Workspace of one image. Cells are [cells, groups, lanes]. dm holds the gradients of the
+  // moments, then those of the cells.
   struct Image {
     A *means, *z1, *z2, *m1, *m2, *dm1, *dm2;
     A *by_mean, *by_var;  // [T]: sums over channels of l_mu dmu and of l_va dvar
@@ -123,12 +123,12 @@ class CellsBackward : DtnBackwardParts<T, variant> {
                     i.z1 + at, i.z2 + at, i.m1 + at, i.m2 + at);
   }
 
-  // What comes together for each token of a band, a vector of lanes for each.
+  // Sums for each token of a band, one vector of lanes per token.
   struct TokenSums {
     A *by_mean, *by_var;
   };
 
-  // All gradients that need no pass, of the tokens of a band.
+  // Computes all gradients that need no pass, for the tokens of a band.
   void band_gradients(CpuQueue& queue, std::int64_t b, std::int64_t band, const Image& i) const {
     Scratch::Scope scope(queue.scratch());
     const std::int64_t tokens = sizes_.pool * sizes_.grid_w, groups = groups_.count();
@@ -155,7 +155,7 @@ class CellsBackward : DtnBackwardParts<T, variant> {
     }
   }
 
-  // The same of one cell and group; the cell is at element `at`.
+  // The same for one cell and one group; the data of the cell begin at element `at`.
   template <class N>
   [[gnu::always_inline]] void cell_of_group(std::int64_t b, std::int64_t band, std::int64_t column,
                                             const ChannelGroup& group, N count, A base,
@@ -171,7 +171,7 @@ class CellsBackward : DtnBackwardParts<T, variant> {
     Vec<A> v = raw;
     if constexpr (!kOfficial) v = max(Vec<A>{}, raw);
     const Vec<A> var_of_cell = (1 - var_share) * v;
-    // From a token mean as it is kept to one like m, less m.
+    // Makes a stored token mean relative to the pivots, and subtracts m.
     const Vec<A> offset = base - pivot - m;
     const A* mean = static_cast<const A*>(args_.token_mean) + b * sizes_.tokens;
     const A* var = static_cast<const A*>(args_.token_var) + b * sizes_.tokens;
@@ -180,7 +180,7 @@ class CellsBackward : DtnBackwardParts<T, variant> {
     const T* dy = output_gradient(b) + channel;
     const T* residual = kInPlace && args_.dx_add ? residual_gradient(b) + channel : nullptr;
     A* dx = image.dx ? image.dx + channel : nullptr;
-    ChannelSums add;  // of this cell: short sums, added up once, lose less to rounding
+    ChannelSums add;  // of this cell: short partial sums lose less to rounding
     Vec<A> dmean_share{}, dvar_share{}, sum_direct{}, sum_q{};
     for_each_token_of_cell(sizes_, band, column, [&](std::int64_t t, std::int64_t in_band) {
       const Vec<A> value =
@@ -218,13 +218,14 @@ class CellsBackward : DtnBackwardParts<T, variant> {
     sums.lambdas.var += dvar_share;
   }
 
-  // Of one group: the gradients of its positions, and, in dm1, that of each token through its cell.
+  // For one group: computes the gradients of its positions, and in dm1 the gradient that each token
+  // gets through its cell.
   void cell_gradients(const HeadPositions<A>& positions, std::int64_t b, std::int64_t g,
                       const Image& image) const {
     const std::int64_t h = groups_[g].head, first = g * lanes, step = groups_.count() * lanes;
     const PositionMatrices<A> rows = positions.along_rows(h), columns = positions.down_columns(h);
     A *dm1 = image.dm1 + first, *dm2 = image.dm2 + first;
-    A *dz1 = image.m1 + first, *dz2 = image.m2 + first;  // the moments are not needed any more
+    A *dz1 = image.m1 + first, *dz2 = image.m2 + first;  // overwrite the moments
     const A* means = image.means + first;
     PositionSums<A> along, down;
     if (args_.dpos_weight) {
@@ -246,8 +247,9 @@ class CellsBackward : DtnBackwardParts<T, variant> {
     }
   }
 
-  // Adds to the unfinished dx of a band what comes through the cells and through the statistics of
-  // whole tokens, and (official) goes back through the division by the head's root mean square.
+  // Adds the gradients through the cells and through the statistics of whole tokens to the
+  // unfinished dx of a band. Then (official) applies the backward of the division by the head's
+  // root mean square.
   void finish_band(std::int64_t b, std::int64_t band, const Image& i) const {
     const std::int64_t channels = sizes_.channels, width = sizes_.grid_w, groups = groups_.count();
     const A base = mean_base<variant>(sizes_, image_of(b));
@@ -287,7 +289,7 @@ class CellsBackward : DtnBackwardParts<T, variant> {
     }
   }
 
-  // The sums of the bands of an image, one after the other.
+  // Adds the sums of the bands of an image, in order.
   void add_bands(std::int64_t b, const Image& i) const {
     for (std::int64_t h = 0; h < sizes_.heads; ++h) {
       LambdaSums lambdas;
@@ -308,7 +310,7 @@ class CellsBackward : DtnBackwardParts<T, variant> {
     }
   }
 
-  // Image after image.
+  // Adds image by image.
   void add_position_sums() const {
     for (std::int64_t b = 0; b < sizes_.batch; ++b) {
       for (std::int64_t h = 0; h < sizes_.heads; ++h) {

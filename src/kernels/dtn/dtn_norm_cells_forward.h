@@ -1,5 +1,5 @@
-// Forward pass of Dynamic Token Normalization with the statistics of cells; see dtn_norm_cells.h for
-// the order of work and dtn_norm.h for the formulas.
+// Forward pass of Dynamic Token Normalization with the statistics of cells; see dtn_norm_cells.h
+// for the order of work and dtn_norm.h for the formulas.
 #pragma once
 
 #include "kernels/dtn/dtn_norm_cells.h"
@@ -36,9 +36,9 @@ class CellsForward : DtnForwardParts<T, variant> {
   }
 
  private:
-  // Of one image: [cells, groups, lanes].
+  // Workspace of one image, [cells, groups, lanes].
   struct Cells {
-    A *means, *z1, *z2, *m2;  // m1 takes the place of the means
+    A *means, *z1, *z2, *m2;  // m1 overwrites the means
   };
   std::int64_t size() const { return sizes_.cells * groups_.count() * lanes; }
 
@@ -103,7 +103,7 @@ class CellsForward : DtnForwardParts<T, variant> {
     }
   }
 
-  // One group of the tokens of a cell with the moments m, m2.
+  // Writes one group of channels of the tokens of a cell with the moments m, m2.
   template <class N>
   [[gnu::always_inline]] void write_cell(std::int64_t b, std::int64_t band, std::int64_t column,
                                          const ChannelGroup& group, N count, A base, const A* mean,
@@ -118,7 +118,7 @@ class CellsForward : DtnForwardParts<T, variant> {
     Vec<A> v = m2 - m * m;
     if constexpr (!kOfficial) v = max(Vec<A>{}, v);
     const Vec<A> of_cell = (1 - mean_share) * m, var_of_cell = (1 - var_share) * v;
-    const Vec<A> offset = base - pivot;  // from a token mean as it is kept to one like m
+    const Vec<A> offset = base - pivot;  // makes a stored token mean relative to the pivots
     const T* x = image(b) + channel;
     T* y = output(b) + channel;
     for_each_token_of_cell(sizes_, band, column, [&](std::int64_t t, std::int64_t) {

@@ -1,9 +1,10 @@
-// The last steps of DTN's backward pass on a CUDA device: the two terms of dx that sum over all
+// Last steps of DTN's backward pass on a CUDA device: the two terms of dx that sum over all
 // channels of a token, and the parameter gradients from partial sums. See dtn_norm_cuda.cuh.
 //
-// dx: one warp per token reads the unfinished gradient, x, and perhaps dx_add, and writes dx, B T C
-// elements each, at the speed of memory. Parameters: a block sums 32 columns of a table, its warps
-// taking rows in turn and adding up in the order of the warps, so that sums have one order.
+// dx: one warp per token reads the unfinished gradient, x, and possibly dx_add, and writes dx. Each
+// has B T C elements, so the kernel is memory-bound. Parameters: a block sums 32 columns of a
+// table. Its warps take the rows in turn, and their sums are added in the order of the warps. So
+// the order of sums is fixed.
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/values.cuh"
 #include "kernels/dtn/dtn_norm_cuda.cuh"
@@ -21,7 +22,7 @@ constexpr int kTokenWarps = kTokenThreads / kWarpSize;
 struct FinishArguments {
   std::int64_t rows;  // B T
   std::int64_t batch;
-  std::int64_t image;  // elements from one image to the next
+  std::int64_t image;  // elements between the starts of two images
   int tokens, channels, heads, parts;
   const float *bases, *mean, *unfinished, *token_sums;
   const double* head_rstd;
@@ -29,18 +30,18 @@ struct FinishArguments {
   void* dx;
   const std::int64_t* lengths;  // [B], or null
 
-  // Whether token `row` is behind the valid ones of its sample.
+  // True if token `row` is padding.
   __device__ __forceinline__ bool is_pad(std::int64_t row) const {
     return lengths && row % tokens >= lengths[row / tokens];
   }
 
-  // Where token `row` begins.
+  // Offset of token `row`.
   __device__ __forceinline__ std::int64_t start_of(std::int64_t row) const {
     return row / tokens * image + row % tokens * channels;
   }
 };
 
-// A token's terms: dx += constant + (x - base - mean) slope.
+// The terms of a token: dx += constant + (x - base - mean) slope.
 struct TokenTerms {
   float constant, slope, base, mean;
 
@@ -106,7 +107,7 @@ __global__ void __launch_bounds__(kTokenThreads) dtn_input_gradient_kernel(Finis
   }
 }
 
-// One head after the other: with u = x s, du -> dx = s (du - u mean(du u)).
+// Processes one head after the other. With u = x s: dx = s (du - u mean(du u)).
 template <class T>
 __global__ void __launch_bounds__(kTokenThreads) dtn_official_gradient_kernel(FinishArguments a) {
   const std::int64_t row = std::int64_t{blockIdx.x} * kTokenWarps + threadIdx.x / kWarpSize;
@@ -143,8 +144,8 @@ __global__ void __launch_bounds__(kTokenThreads) dtn_official_gradient_kernel(Fi
 constexpr int kColumnThreads = 512;
 constexpr int kColumnWarps = kColumnThreads / kWarpSize;
 
-// to [width] += sums over the rows of from [rows, width], by blocks [first_block, ...); with a lambda
-// times lambda (1 - lambda).
+// to [width] += sums over the rows of from [rows, width], multiplied by lambda (1 - lambda) if
+// lambda is given. Its blocks begin at first_block.
 struct ColumnSums {
   const float* from;
   float* to;

@@ -1,7 +1,7 @@
-// What the forward passes of Dynamic Token Normalization share, however its moments across tokens
-// are made: token statistics and pivots, which come first, in one reading of an image, and the
-// output from the moments, one vector of channels and one row of the grid at a time. See dtn_norm.h
-// for the formulas.
+// Shared by the forward passes of Dynamic Token Normalization, for all ways to compute the moments
+// across tokens. Token statistics and pivots come first, in one pass over an image. Then the output
+// is computed from the moments, one vector of channels and one row of the grid at a time. See
+// dtn_norm.h for the formulas.
 #pragma once
 
 #include <cmath>
@@ -22,7 +22,7 @@ class DtnForwardParts {
     column_sums_ = scope.take<A>(sizes_.batch * chunks_ * sizes_.channels);
   }
 
-  // Of all tokens of image b; or, on all threads, of all images.
+  // Computes the statistics of all tokens of image b, or of all images, on all threads.
   void token_statistics(std::int64_t b) {
     for (std::int64_t k = 0; k < chunks_; ++k) chunk_statistics(b, k);
   }
@@ -40,19 +40,19 @@ class DtnForwardParts {
     return static_cast<const double*>(args_.head_rstd) + (b * sizes_.heads + h) * sizes_.tokens;
   }
 
-  // The channel means of image b, from the partial sums of its chunks.
+  // Computes the channel means of image b from the partial sums of its chunks.
   template <class N>
   Vec<A> make_pivot(std::int64_t b, std::int64_t channel, N count, A base) const {
     const A* sums = column_sums_ + b * chunks_ * sizes_.channels + channel;
     Vec<A> sum{};
     for (std::int64_t k = 0; k < chunks_; ++k) sum += load_n(sums + k * sizes_.channels, count);
     Vec<A> pivot = sum / static_cast<A>(sizes_.tokens);
-    if constexpr (kOfficial) pivot = keep_n(pivot + base, count);  // the sums leave it out
+    if constexpr (kOfficial) pivot = keep_n(pivot + base, count);  // the sums are relative to base
     store_n(static_cast<A*>(args_.pivot) + b * sizes_.channels + channel, pivot, count);
     return pivot;
   }
 
-  // Row `row` of the grid; mixed of the image.
+  // Writes row `row` of the grid. `mixed` belongs to the image.
   template <class N>
   void write_row(std::int64_t b, std::int64_t h, std::int64_t channel, N count, Vec<A> offset,
                  std::int64_t row, const A* x, const A* m1, const A* m2, const A* mixed) const {
@@ -60,8 +60,8 @@ class DtnForwardParts {
     write_tokens(b, h, channel, count, offset, first, sizes_.grid_w, x, m1, m2, mixed + first);
   }
 
-  // Tokens [first, first + tokens), where x, m1, m2 and mixed begin. offset: from a token mean as it
-  // is kept to one relative to the pivots.
+  // Writes tokens [first, first + tokens); x, m1, m2 and mixed begin at the first of them. offset
+  // makes a stored token mean relative to the pivots.
   template <class N>
   void write_tokens(std::int64_t b, std::int64_t h, std::int64_t channel, N count, Vec<A> offset,
                     std::int64_t first, std::int64_t tokens, const A* x, const A* m1, const A* m2,
@@ -87,8 +87,8 @@ class DtnForwardParts {
   DtnSizes sizes_;
 
  private:
-  static constexpr std::int64_t kChunk = 64;  // tokens that share one partial sum for the pivots
-  static constexpr int kTogether = 4;         // tokens at a time, to touch the column sums less
+  static constexpr std::int64_t kChunk = 64;  // tokens per partial sum for the pivots
+  static constexpr int kTogether = 4;         // tokens at a time, for fewer updates of column sums
 
   void chunk_statistics(std::int64_t b, std::int64_t chunk) {
     A* columns = column_sums_ + (b * chunks_ + chunk) * sizes_.channels;
@@ -100,7 +100,7 @@ class DtnForwardParts {
     for (; t < end; ++t) statistics_of<1>(b, t, base, columns);
   }
 
-  // Calls f(c, count, segment) for the vectors of a token; a segment is what has its own scale.
+  // Calls f(c, count, segment) for the vectors of a token. Each segment has its own scale.
   template <class F>
   void for_each_of_token(F&& f) const {
     const std::int64_t segments = kOfficial ? sizes_.heads : 1;
@@ -110,8 +110,8 @@ class DtnForwardParts {
     }
   }
 
-  // Mean in two steps, as in LayerNorm, and variance of tokens t, ..., t + kTokens - 1; their sum
-  // by channel is added to `columns`.
+  // Computes the mean, in two steps as in LayerNorm, and the variance of kTokens tokens from t on.
+  // Adds the tokens to the sums by channel in `columns`.
   template <int kTokens>
   void statistics_of(std::int64_t b, std::int64_t t, A base, A* columns) {
     const std::int64_t channels = sizes_.channels;

@@ -1,4 +1,4 @@
-// What the forward and backward DTN kernels share: sizes, the position matrices of all heads, and
+// Shared by the forward and backward DTN kernels: sizes, the position matrices of all heads, and
 // the local moments of one lane group of one head.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace dtn::DTN_ISA {
 
-// f(T(), integral_constant of the variant) for arguments of that type and variant.
+// Calls f(T(), integral_constant of the variant) for the given type and variant.
 template <class F>
 void for_dtn_variant(const char* kernel, DType dtype, DtnVariant variant, F&& f) {
   for_dtype(kernel, dtype, [&](auto tag) {
@@ -28,8 +28,8 @@ void for_dtn_variant(const char* kernel, DType dtype, DtnVariant variant, F&& f)
 
 struct DtnSizes {
   std::int64_t batch, grid_h, grid_w, tokens, channels, heads, head_dim;
-  std::int64_t padded_tokens;                  // whole vectors of any type
-  std::int64_t image;                          // elements from one image to the next
+  std::int64_t padded_tokens;                  // rounded up to whole vectors of any type
+  std::int64_t image;                          // elements between the starts of two images
   std::int64_t pool, cells_h, cells_w, cells;  // the grid of cells of pool x pool tokens
 
   template <class Arguments>
@@ -48,26 +48,26 @@ struct DtnSizes {
         cells_w(grid_w / pool),
         cells(cells_h * cells_w) {}
 
-  // Of the grid of cells.
+  // Lines of the grid of cells.
   Lines rows() const { return {cells_w, 1, cells_h, cells_w}; }
   Lines columns() const { return {cells_h, cells_w, cells_w, 1}; }
   // All cells, for a pass with a matrix of [cells, cells].
   Lines one_line() const { return {cells, 1, 1, 0}; }
-  // Of a token in its cell.
+  // Weight of a token in the mean of its cell.
   template <class A>
   A cell_share() const {
     return 1 / static_cast<A>(pool * pool);
   }
 
-  // Whether whole images keep all threads busy; else the heads of an image are spread too.
-  // Either way does the same arithmetic in the same order.
+  // Returns true if one task per image keeps all threads busy. Otherwise the heads of an image are
+  // also spread over threads. Both ways do the same arithmetic in the same order.
   bool image_per_task() const {
     const std::int64_t threads = max_threads(), rounds = (batch + threads - 1) / threads;
     return batch * 8 >= rounds * threads * 7;
   }
 };
 
-// The position matrices of as many heads as fit a memory budget, which only long sequences exceed.
+// Position matrices of as many heads as fit a memory budget. Only long sequences exceed the budget.
 template <class A>
 class HeadPositions {
  public:
@@ -89,11 +89,11 @@ class HeadPositions {
 
   std::int64_t wave() const { return wave_; }
 
-  // Makes the matrices of heads [begin, begin + wave()) the current ones.
+  // Builds the matrices of heads [begin, begin + wave()), which replace the previous ones.
   void build(std::int64_t begin) {
     begin_ = begin;
     std::int64_t count = sizes_.heads - begin < wave_ ? sizes_.heads - begin : wave_;
-    // Small matrices cost less than waking the threads.
+    // For small matrices, waking the threads costs more than the work.
     const std::int64_t grain = per_head_ > 8192 ? 1 : count;
     parallel_ranges(count, grain, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t h = begin + first; h < begin + last; ++h) {
@@ -117,7 +117,7 @@ class HeadPositions {
   }
 
  private:
-  // Elements of one matrix and of all there is for an axis of n.
+  // Elements of one matrix; elements of all matrices of an axis of n.
   static std::int64_t square(std::int64_t n) { return (n * n + 15) / 16 * 16; }
   std::int64_t axis(std::int64_t n) const { return kinds_ * square(n) + (n + 15) / 16 * 16; }
   static constexpr std::int64_t kSpanKinds = 3;
@@ -159,9 +159,10 @@ inline void for_each_group(const DtnSizes& sizes, F&& f) {
   }
 }
 
-// Token means are kept relative to this value of their image, the mean of its first token, because
-// float32 could not hold a mean much larger than the standard deviation. `x` is the image. What the
-// official variant normalizes lies near +-1 when the mean is that large, so this is its sign there.
+// The base of an image: the mean of its first token. Token means are stored relative to the base,
+// because float32 loses the digits of a mean that is much larger than the standard deviation. `x`
+// is the image. In the official variant the values lie near +-1 if the mean is that large, so the
+// base is the sign of the mean.
 template <DtnVariant variant, class T>
 inline AccumulatorOf<T> mean_base(const DtnSizes& sizes, const T* x) {
   using A = AccumulatorOf<T>;
@@ -173,13 +174,13 @@ inline AccumulatorOf<T> mean_base(const DtnSizes& sizes, const T* x) {
   return total / static_cast<A>(sizes.channels);
 }
 
-// As many float64 lanes as a Vec<A> has lanes; for __builtin_convertvector.
+// A float64 vector with as many lanes as a Vec<A>; for __builtin_convertvector.
 template <class A>
 struct WideType {
   typedef double type __attribute__((vector_size(kLanes<A> * sizeof(double))));
 };
-// v scale - shift, rounded once: the official variant's quotients may differ in their last digits
-// only, and those must survive.
+// v scale - shift, rounded once. The official variant's quotients may differ only in their last
+// digits, so these digits must not be lost.
 template <class A>
 inline Vec<A> scale_and_shift(Vec<A> v, double scale, Vec<A> shift) {
   using Wide = typename WideType<A>::type;
@@ -187,21 +188,21 @@ inline Vec<A> scale_and_shift(Vec<A> v, double scale, Vec<A> shift) {
       __builtin_convertvector(v, Wide) * scale - __builtin_convertvector(shift, Wide), Vec<A>);
 }
 
-// mixed[t] = l_va var_ln[t] + eps, the token's share of the variance.
+// mixed[t] = l_va var_ln[t] + eps: the part of the variance that comes from the token.
 template <class A>
 inline void mix_variances(std::int64_t tokens, const A* var, A share, double eps, A* mixed) {
   for (std::int64_t t = 0; t < tokens; ++t) mixed[t] = share * var[t] + static_cast<A>(eps);
 }
-// Of all tokens of an image.
+// The same for all tokens of an image.
 template <class A>
 inline void mix_variances(const DtnSizes& sizes, const A* var, A share, double eps, A* mixed) {
   mix_variances(sizes.tokens, var, share, eps, mixed);
 }
 
-// Asks for one lane group of some tokens: the lines lie too far apart for the hardware to foresee.
-// Spread over the work on the group before, this hides the way from memory. Inlined by force, like
-// what calls it: GCC takes a function that only asks for memory for one without effect, and drops
-// its calls.
+// Prefetches one lane group of some tokens: their cache lines are too far apart for the hardware
+// prefetcher. Called in small parts during the work on the previous group, it hides the latency of
+// memory. always_inline is needed here and in callers that only prefetch: GCC regards a function
+// that only prefetches as free of side effects, and removes its calls.
 template <class T>
 [[gnu::always_inline]] inline void prefetch_group(const DtnSizes& sizes, const T* x,
                                                   std::int64_t first, std::int64_t count) {
@@ -210,8 +211,8 @@ template <class T>
   for (std::int64_t t = 0; t < count; ++t, x += channels) __builtin_prefetch(x, 0, 2);
 }
 
-// plane[t] = x[t] - pivot, or x[t] scale[t] - pivot. x is one lane group of an image; unused lanes
-// become zero and stay zero in all that follows.
+// plane[t] = x[t] - pivot, or x[t] scale[t] - pivot. x is one lane group of an image. Unused lanes
+// become 0 and remain 0 in all later steps.
 template <class T, class N>
 inline void gather(const DtnSizes& sizes, const T* x, N count, const double* scale,
                    Vec<AccumulatorOf<T>> pivot, AccumulatorOf<T>* plane) {
@@ -223,8 +224,8 @@ inline void gather(const DtnSizes& sizes, const T* x, N count, const double* sca
   }
 }
 
-// cells = factor times the sum over each cell of a plane of tokens; with pool 1 they are the tokens
-// themselves.
+// cells = factor times the sum of a plane of tokens over each cell. With pool 1 it returns the
+// tokens themselves.
 template <class A>
 const A* sum_cells(const DtnSizes& sizes, const A* tokens, A factor, A* cells) {
   constexpr int lanes = kLanes<A>;
@@ -244,8 +245,8 @@ const A* sum_cells(const DtnSizes& sizes, const A* tokens, A factor, A* cells) {
   return cells;
 }
 
-// One row of tokens, each with the value of its cell, from a row of cells; with pool 1 the values
-// are there.
+// Expands a row of cells to a row of tokens: each token gets the value of its cell. With pool 1 it
+// returns the cells themselves.
 template <class A>
 const A* spread_cells(const DtnSizes& sizes, const A* cells, A* tokens) {
   constexpr int lanes = kLanes<A>;
@@ -257,14 +258,15 @@ const A* spread_cells(const DtnSizes& sizes, const A* cells, A* tokens) {
   }
   return tokens;
 }
-// The same for row `row` of tokens from the plane of all cells.
+// The same for row `row` of tokens, from the plane of all cells.
 template <class A>
 const A* spread_row(const DtnSizes& sizes, std::int64_t row, const A* cells, A* tokens) {
   return spread_cells(sizes, cells + row / sizes.pool * sizes.cells_w * kLanes<A>, tokens);
 }
 
-// P x and P x^2 come in two steps: z1, z2, the pass down the columns of the whole grid, then, row
-// by row of the grid, the pass along it, so that a row's moments are used while they are in cache.
+// P x and P x^2 are computed in two steps. The first is the pass down the columns of the whole
+// grid, with results z1, z2. The second is the pass along one row of the grid at a time, so that
+// the moments of the row are used while they are in cache.
 template <class A>
 inline void column_moments(const DtnSizes& sizes, const PositionMatrices<A>& columns, const A* x,
                            A* z1, A* z2) {

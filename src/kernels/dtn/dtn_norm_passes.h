@@ -1,7 +1,7 @@
-// The heart of the DTN kernels: products of a small n x n position matrix with n vectors of a
+// Inner loops of the DTN kernels: products of a small n x n position matrix with n vectors of a
 // plane, blocked for registers. A plane holds one vector (kLanes channels of one head) per token of
-// one image. A pass works on two planes at once, the first and second moment or their gradients,
-// so that every matrix element that is broadcast is used twice.
+// one image. A pass processes two planes at once, for the first and second moment or their
+// gradients. So every matrix element that is broadcast is used twice.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 
 namespace dtn::DTN_ISA {
 
-// How a plane is cut into lines along one axis of the grid: rows are n = grid_w vectors 1 apart,
-// columns n = grid_h vectors grid_w apart. Units: vectors.
+// Division of a plane into lines along one axis of the grid. Rows are n = grid_w vectors at
+// distance 1; columns are n = grid_h vectors at distance grid_w. All units are vectors.
 struct Lines {
-  std::int64_t n, step;           // vectors of a line and their distance
+  std::int64_t n, step;           // vectors per line and their distance
   std::int64_t count, line_step;  // number of lines and their distance
 };
 
-// Outputs of a pass held in registers, two moments each, and the sides of a block of an outer
-// product; with 32 registers or with 16.
+// Outputs of a pass that are held in registers, with two moments each; side of a block of an outer
+// product. For 32 registers or for 16.
 #if defined(DTN_ISA_avx512)
 inline constexpr int kPassBlock = 14;
 inline constexpr int kOuterBlock = 5;
@@ -27,13 +27,13 @@ inline constexpr int kOuterBlock = 5;
 inline constexpr int kPassBlock = 6;
 inline constexpr int kOuterBlock = 3;
 #endif
-// Outputs at a time where each sees but a few inputs: the fewer, the fewer inputs they see together.
+// Outputs per block if each reads only a few inputs: smaller blocks read fewer inputs.
 inline constexpr int kNarrowBlock = kPassBlock < 7 ? kPassBlock : 7;
 
-// Where the second plane of a pair comes from.
+// Source of the second plane of a pair.
 enum class Second { kPlane, kSquare };
 
-// Places [begin, end) along an axis.
+// Positions [begin, end) along an axis.
 struct Span {
   std::int64_t begin, end;
 };
@@ -49,9 +49,9 @@ inline void for_each_pass_block(std::int64_t n, std::int64_t most, F&& f) {
   }
 }
 
-// A matrix [n, n] in the order a pass reads it: one block of outputs i after the other, each
-// [n, size], of at most `block` outputs. An output needs only some inputs where the other elements
-// are 0: reads[k] holds those of block k; null: all.
+// A matrix [n, n] in the order in which a pass reads it: one block of outputs i after the other,
+// each [n, size], size <= `block`. reads[k] holds the inputs that block k reads; all other elements
+// of the block are 0. null: each block reads all inputs.
 template <class A>
 struct PassMatrix {
   const A* values;
@@ -59,9 +59,9 @@ struct PassMatrix {
   const Span* reads = nullptr;
 };
 
-// kBlock outputs of one line, out[i] = sum_j matrix[j, i] in[j], matrix [n, kBlock]. Step in
-// elements. Out of line, which keeps the compiler from spending registers on what changes from line
-// to line.
+// Computes kBlock outputs of one line: out[i] = sum_j matrix[j, i] in[j], matrix [n, kBlock].
+// `step` is in elements. Not inlined, so that the compiler does not spend registers on values that
+// change from line to line.
 template <class A, int kBlock, Second second>
 [[gnu::noinline]] void pass_line(std::int64_t n, std::int64_t step, const A* matrix, const A* in1,
                                  const A* in2, A* out1, A* out2) {
@@ -92,7 +92,7 @@ template <class A, int kBlock, Second second>
 template <class A>
 using PassLine = void (*)(std::int64_t, std::int64_t, const A*, const A*, const A*, A*, A*);
 
-// The instance of pass_line for a block of 1, ..., kPassBlock outputs.
+// Returns the instance of pass_line for a block of 1, ..., kPassBlock outputs.
 template <class A, Second second, int... kBlock>
 constexpr PassLine<A> pass_line_of(std::int64_t block, std::integer_sequence<int, kBlock...>) {
   constexpr PassLine<A> table[] = {pass_line<A, kBlock + 1, second>...};
@@ -121,17 +121,17 @@ inline void pass(Lines lines, const PassMatrix<A>& matrix, const A* in1, const A
   });
 }
 
-// The gradient G of a position matrix P,
-//   G[i, j] = sum over lines of left1[i] right1[j] + left2[i] right2[j]
-// is wanted only for its products with two weight matrices, lane by lane:
-//   offset += sum_ij by_offset[i, j] G[i, j]
-//   square += sum_ij by_square[i, j] G[i, j]
+// The gradient G of a position matrix P is
+//    G[i, j] = sum over lines of left1[i] right1[j] + left2[i] right2[j]
+// Only its products with two weight matrices are needed, lane by lane:
+//    offset += sum_ij by_offset[i, j] G[i, j]
+//    square += sum_ij by_square[i, j] G[i, j]
 // So a block of G never leaves the registers.
 template <class A>
 struct PositionSums {
   Vec<A> offset{}, square{};
 
-  // Sums of parts, added up once each, lose less to rounding than one long sum.
+  // Partial sums lose less to rounding than one long sum.
   void operator+=(const PositionSums& part) {
     offset += part.offset;
     square += part.square;
@@ -180,7 +180,7 @@ void outer_block(Lines lines, const A* left1, const A* left2, const A* right1, c
   sums += total;
 }
 
-// The instance of outer_block for run-time sides.
+// Selects the instance of outer_block for the given sides.
 template <class A, Second second, int kRows = kOuterBlock, int kColumns = kOuterBlock,
           class... Rest>
 inline void outer_of(std::int64_t rows, std::int64_t columns, Rest&&... rest) {
@@ -193,15 +193,15 @@ inline void outer_of(std::int64_t rows, std::int64_t columns, Rest&&... rest) {
   outer_block<A, kRows, kColumns, second>(rest...);
 }
 
-// The weight matrices [n, n], which are 0 in row i outside the span seen[i].
+// The weight matrices [n, n]; row i is 0 outside the span seen[i].
 template <class A>
 struct PositionWeights {
   const A *by_offset, *by_square;
   const Span* seen;
 };
 
-// All of G that counts. left: gradients of the outputs of the pass by P, right: its inputs (right2 is
-// right1^2 for kSquare).
+// Adds the products of all of G. left: gradients of the outputs of the pass by P; right: its inputs
+// (right2 is right1^2 for kSquare).
 template <class A, Second second>
 void position_sums(Lines lines, const A* left1, const A* left2, const A* right1, const A* right2,
                    const PositionWeights<A>& weights, PositionSums<A>& sums) {

@@ -1,14 +1,16 @@
-// The forward pass of DTN on CUDA cores, for any grid, any head size and both variants. See
-// dtn_norm.h for the formulas and dtn_norm_plain.cuh for how the work is cut.
+// Forward pass of DTN on CUDA cores, for any grid, any head size and both variants. See dtn_norm.h
+// for the formulas and dtn_norm_plain.cuh for the division of work.
 //
-// A block makes the pivots of its channels, then x less the pivot (plane x), the pass along the
-// rows of the grid (planes z1 and z2), and the pass down its columns, eight outputs of a line per
-// thread in registers, from where y is written. Position matrices come through the first-level
-// cache: all threads of a group read the same 32 bytes, which serve 16 multiply-adds of each. Per
-// element: 4 (grid_h + grid_w) floating-point operations, fewer where P sees only part of a wide grid
-// (Reads), and two reads of x (the second from the
-// second-level cache at the latest), besides that of token_statistics(). At 14 x 14 in float32
-// arithmetic and memory take about equally long; planes in scratch add up to 24 bytes.
+// A block computes the pivots of its channels, x minus the pivot (plane x), and the pass along the
+// rows of the grid (planes z1 and z2). Then it computes the pass down the columns, with eight
+// outputs of a line per thread in registers, and writes y from these. Position matrices are read
+// through the first-level cache: all threads of a group read the same 32 bytes, for 16
+// multiply-adds each.
+//
+// Per element: 4 (grid_h + grid_w) floating-point operations, fewer if P covers only part of a wide
+// grid (Reads), and two reads of x besides that of token_statistics(). The second read hits at
+// least the second-level cache. At 14 x 14 in float32, arithmetic and memory traffic take about
+// equally long. Planes in scratch memory add up to 24 bytes.
 #include "kernels/dtn/dtn_norm_plain.cuh"
 
 namespace dtn {
@@ -30,7 +32,7 @@ struct ForwardArguments {
 template <bool kOfficial, class T>
 __device__ float make_pivot(const Slice& s, const T* x, std::int64_t step, const double* scale,
                             int tokens, float* sums) {
-  // Relative to the first value, so that a mean far larger than the spread costs no digits.
+  // Relative to the first value, to keep precision if the mean is much larger than the spread.
   const float first = centred<kOfficial>(x[0], scale, 0, 0);
   float sum = 0;
 #pragma unroll 4

@@ -1,11 +1,12 @@
-// What the forward and backward kernels of the plain path of DTN share.
+// Shared by the forward and backward kernels of the plain path of DTN.
 //
-// A block takes some channels of one head of one image, at most 32, and all tokens. It works on
-// planes [T, width] of float32: its slice of x less the pivot, and what the passes make of it. The
-// planes lie in shared memory where they fit (grids up to about 32 x 32 in the forward pass, 20 x
-// 20 in the backward pass) and in global scratch beyond, where the caches serve most of it. A
-// thread keeps one channel throughout, so that sums over tokens stay in registers: thread k has
-// channel k % width and is in group k / width. Groups share out the tokens, or the blocks of
+// A block processes all tokens of some channels, at most 32, of one head of one image. It works on
+// float32 planes [T, width]: its slice of x minus the pivot, and the results of the passes. The
+// planes are in shared memory if they fit, which is true for grids up to about 32 x 32 in the
+// forward pass and 20 x 20 in the backward pass. Larger planes are in global scratch memory, mostly
+// served by the caches. A thread always has the same channel, so that sums over tokens stay in
+// registers: thread k has channel k % width and belongs to group k / width. The groups divide the
+// tokens, or the blocks of outputs of the grid's lines, among themselves.
 // outputs of the lines of the grid.
 #pragma once
 
@@ -19,21 +20,22 @@ namespace dtn::plain {
 
 inline constexpr int kThreads = 256;
 inline constexpr int kMaxWidth = cuda::kWarpSize;
-inline constexpr int kOutputs = 8;  // outputs of a pass that a thread makes together
-// Blocks of these along an axis.
+inline constexpr int kOutputs = 8;  // outputs of a pass that a thread computes together
+// Number of blocks of kOutputs along an axis.
 __host__ __device__ __forceinline__ int output_blocks(int n) {
   return (n + kOutputs - 1) / kOutputs;
 }
 
-// Which inputs of a pass along an axis are not all multiplied by 0, for each block of its outputs: P is
-// as a rule a narrow window on a wide grid.
+// For each block of outputs of a pass along an axis: the inputs that are not all multiplied by 0. P
+// is usually a narrow window on a wide grid.
 struct AxisReads {
   DtnSpan *forth, *back;  // by P, and by its transpose
 
   static __host__ __device__ int count(const DtnSizes& sizes) {  // of both axes
     return 2 * (output_blocks(sizes.grid_w) + output_blocks(sizes.grid_h));
   }
-  // `at` moves on behind the spans. By all threads of a block, which meet before they read.
+  // Advances `at` beyond the spans. All threads of a block call it, and need a barrier before they
+  // read the spans.
   __device__ __forceinline__ AxisReads(const DtnAxis& axis, int head, DtnSpan*& at)
       : forth(at), back(at + output_blocks(axis.n)) {
     const int n = axis.n, blocks = output_blocks(n);
@@ -55,7 +57,7 @@ struct AxisReads {
   }
 };
 
-// Of the rows of the grid and down its columns, for one head.
+// Reads of one head for the passes along the rows of the grid and down its columns.
 struct Reads {
   AxisReads rows, columns;
 
@@ -64,10 +66,10 @@ struct Reads {
       : rows(of_rows, head, shared), columns(of_columns, head, shared) {}
 };
 
-// How heads are cut into slices of channels.
+// Division of heads into slices of channels.
 struct Slicing {
-  int parts, width;  // slices of a head, and channels of a slice; the last may have fewer
-  bool in_shared;    // where the planes are
+  int parts, width;  // slices per head, channels per slice; the last slice may have fewer
+  bool in_shared;    // true if the planes are in shared memory
   int plane;         // elements of a plane
   int planes;
   std::size_t reads_bytes;
@@ -75,10 +77,10 @@ struct Slicing {
   Slicing(const DtnSizes& sizes, int plane_count)
       : planes(plane_count),
         reads_bytes(sizeof(DtnSpan) * static_cast<std::size_t>(AxisReads::count(sizes))) {
-    // Any device gives a block 99 KiB, of which sums over the block take 3.
+    // Any device gives a block 99 KiB; sums over the block take 3 KiB of it.
     const std::int64_t shared_bytes = 96 * 1024 - static_cast<std::int64_t>(reads_bytes);
     const std::int64_t bytes_per_channel = std::int64_t{4} * planes * sizes.tokens;
-    // Slices of fewer than 8 channels would waste most of what memory moves for them.
+    // Slices of fewer than 8 channels would waste most of the memory traffic.
     in_shared = bytes_per_channel * std::min(8, sizes.head_dim) <= shared_bytes;
     const std::int64_t fits = in_shared ? shared_bytes / bytes_per_channel : kMaxWidth;
     const int most = static_cast<int>(std::min<std::int64_t>(fits, kMaxWidth));
@@ -87,29 +89,29 @@ struct Slicing {
     plane = sizes.tokens * width;
   }
 
-  // What a block shares: Reads, `sums` numbers, and the planes that fit.
+  // Shared memory of a block: Reads, `sums` floats, and the planes if they are in shared memory.
   std::size_t shared_bytes(int sums) const {
     return reads_bytes +
            sizeof(float) * static_cast<std::size_t>(sums + (in_shared ? planes * plane : 0));
   }
 };
 
-// The slices that one launch takes: those of some heads of all images, from `first` on.
+// The slices of one launch, from `first` on, among those of some heads of all images.
 struct Range {
   std::int64_t first;
   int first_head, heads;
 };
 
-// What the calling thread works on.
+// The work of the calling thread.
 struct Slice {
-  static constexpr int kIdle = 1 << 30;  // beyond all that groups share
+  static constexpr int kIdle = 1 << 30;  // beyond the end of every loop over groups
 
   std::int64_t image;
-  int head, part;     // the head, and which slice of it
-  int channel;        // of the image
-  int group, groups;  // group == kIdle for threads with nothing to do
+  int head, part;     // head, slice of the head
+  int channel;        // in [0, C)
+  int group, groups;  // group == kIdle for idle threads
   int index;          // channel within the slice
-  int width, count;   // row length of the planes, and channels there are
+  int width, count;   // row length of the planes, channels of the slice
 
   __device__ Slice(const DtnSizes& sizes, const Slicing& slicing, const Range& range) {
     std::int64_t i = range.first + blockIdx.x;
@@ -130,8 +132,8 @@ struct Slice {
     channel = head * sizes.head_dim + part * width + index;
   }
 
-  // Calls f(first output, line) for the group's share of the blocks of outputs of all lines. Groups
-  // that follow one another take blocks of the same line: they read the same inputs.
+  // Calls f(first output, line) for the group's share of the blocks of outputs of all lines.
+  // Consecutive groups take blocks of the same line, because these read the same inputs.
   template <class F>
   __device__ __forceinline__ void for_each_block(int outputs, int lines, F&& f) const {
     const int blocks = output_blocks(outputs);
@@ -139,9 +141,10 @@ struct Slice {
   }
 };
 
-// Outputs o, ..., o + 7 of a pass along one line, from inputs that are not all multiplied by 0:
-//   out1[o] = sum_j matrix[j, o] in1[j], out2[o] likewise from in2, or from in1^2 for kSquare.
-// `matrix` points to column o of row 0; the inputs are `step` apart.
+// Computes outputs o, ..., o + 7 of a pass along one line, from the inputs in `reads`:
+//    out1[o] = sum_j matrix[j, o] in1[j]
+// out2 likewise from in2, or from in1^2 for kSquare. `matrix` points to column o of row 0. The
+// inputs are `step` elements apart.
 template <bool kSquare>
 __device__ __forceinline__ void pass(const float* matrix, int stride, const DtnSpan& reads,
                                      const float* in1, const float* in2, int step,
@@ -170,7 +173,7 @@ __device__ __forceinline__ void pass(const float* matrix, int stride, const DtnS
   }
 }
 
-// The pass along the rows of the grid: z1 = Px x, z2 = Px x^2.
+// Computes the pass along the rows of the grid: z1 = Px x, z2 = Px x^2.
 __device__ __forceinline__ void row_pass(const DtnSizes& sizes, const Slice& s, const DtnAxis& axis,
                                          const AxisReads& reads, const float* matrix,
                                          const float* x, float* z1, float* z2) {
@@ -188,7 +191,7 @@ __device__ __forceinline__ void row_pass(const DtnSizes& sizes, const Slice& s, 
   });
 }
 
-// plane[t] = x[t] - pivot, or for the official variant x[t] head_rstd[t] - pivot.
+// Returns x - pivot, or for the official variant x head_rstd[token] - pivot.
 template <bool kOfficial, class T>
 __device__ __forceinline__ float centred(T x, const double* scale, int token, float pivot) {
   if constexpr (kOfficial) {
@@ -198,8 +201,8 @@ __device__ __forceinline__ float centred(T x, const double* scale, int token, fl
   }
 }
 
-// The sum of `mine` over the groups, for the thread's channel: deposit() before a barrier, total()
-// after it. `sums` is shared memory for kThreads values.
+// Sums `mine` over the groups, for the thread's channel: call deposit() before a barrier and
+// total() after it. `sums` is shared memory for kThreads values.
 __device__ __forceinline__ void deposit(const Slice& s, float mine, float* sums) {
   if (s.group < s.groups) sums[s.group * s.width + s.index] = mine;
 }
@@ -217,9 +220,9 @@ __device__ __forceinline__ float* planes_of_block(const Slicing& slicing, int pl
   return scratch + std::int64_t{blockIdx.x} * planes * slicing.plane;
 }
 
-// Calls f(range, blocks) for the launches that together take the slices of some heads: one, or
-// several when the planes lie in scratch, which is bounded by that. The bound depends on the shape
-// alone.
+// Calls f(range, blocks) for each launch. All launches together process the slices of some heads.
+// If the planes are in scratch memory, there are several launches to limit its size. The limit
+// depends on the shape alone.
 template <class F>
 void for_each_launch(const DtnSizes& sizes, const Slicing& slicing, std::int64_t per_launch,
                      int first_head, int heads, F&& f) {
@@ -229,8 +232,8 @@ void for_each_launch(const DtnSizes& sizes, const Slicing& slicing, std::int64_t
   }
 }
 
-// Scratch for planes that do not fit into shared memory, and how many slices it serves at a time:
-// about as many as a large device runs together.
+// Scratch memory for planes that do not fit in shared memory, for `slices` slices at a time. That
+// is about the number that a large device processes at once.
 struct PlaneScratch {
   std::int64_t slices;
   DeviceScratch<float> memory;
@@ -244,8 +247,8 @@ struct PlaneScratch {
   }
 };
 
-// Calls f(first head, number of heads) for the heads whose position matrices, `kinds` of each, fit
-// into memory together: all of them, but for long sequences.
+// Calls f(first head, number of heads) for waves of heads whose position matrices, `kinds` of each,
+// fit the memory budget together. Only long sequences need several waves.
 template <class F>
 void for_each_wave_of_heads(const DtnSizes& sizes, int kinds, F&& f) {
   constexpr std::int64_t kBytes = std::int64_t{64} << 20;

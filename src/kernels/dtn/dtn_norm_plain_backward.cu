@@ -1,17 +1,21 @@
-// The backward pass of DTN on CUDA cores, for any grid, any head size and both variants. See
-// dtn_norm.h for the formulas and dtn_norm_plain.cuh for how the work is cut.
+// Backward pass of DTN on CUDA cores, for any grid, any head size and both variants. See dtn_norm.h
+// for the formulas and dtn_norm_plain.cuh for the division of work.
 //
-// A block makes, for its channels of one head of one image and all tokens, everything but the two
-// terms of dx that sum over all channels of a token (finish_input_gradient adds them):
-//   x less the pivot; z1, z2 = Px x, Px x^2; m1, m2 = Py z1, Py z2 in registers, from where come
-//   direct = dxhat r, q = -2 dvar, dm1, dm2 and the sums for weight, bias and lambdas;
-//   dPy from dm and z; dz1, dz2 = Py^T dm1, Py^T dm2 in place of z; dPx from dz and x, x^2;
-//   direct + Px^T dz1 + 2 x Px^T dz2, the unfinished dx.
-// dP is never stored: a thread holds a 4 x 4 tile of it, one where P is not 0, for its channel, and
-// contracts it with by_offset and by_square. So three numbers per block are left of it, whatever the
-// grid.
-// Per element: 8 (grid_h + grid_w) floating-point operations for the passes and as many, less two
-// passes' worth, for dP; seven planes of shared memory (or scratch) and reads of x, dy and dx_add.
+// A block processes all tokens for its channels of one head of one image. It computes everything
+// except the two terms of dx that sum over all channels of a token, which finish_input_gradient
+// adds:
+//    x minus the pivot;   z1, z2 = Px x, Px x^2;   m1, m2 = Py z1, Py z2 in registers
+//    direct = dxhat r, q = -2 dvar, dm1, dm2, and the sums for weight, bias and lambdas
+//    dPy from dm and z
+//    dz1, dz2 = Py^T dm1, Py^T dm2, which overwrite z
+//    dPx from dz and x, x^2
+//    direct + Px^T dz1 + 2 x Px^T dz2, the unfinished dx
+// dP is never stored. For its channel, a thread computes 4 x 4 tiles of dP where P is not 0. It
+// multiplies each tile with by_offset and by_square and adds up the products. So a block writes
+// three numbers for any grid.
+//
+// Per element: 8 (grid_h + grid_w) floating-point operations for the passes and 4 (grid_h + grid_w)
+// for dP; seven planes of shared memory (or scratch); reads of x, dy and dx_add.
 #include <type_traits>
 
 #include "kernels/dtn/dtn_norm_plain.cuh"
@@ -24,12 +28,12 @@ constexpr int kPlanes = 7;
 constexpr int kTile = 4;  // side of a tile of dP
 constexpr int kWarps = kThreads / cuda::kWarpSize;
 
-// What the blocks leave for the last steps.
+// Results of the blocks for the last kernels.
 struct Partials {
   float *weight, *bias;                          // [B, C]
   float *lambda_mean, *lambda_var, *pos_weight;  // [B parts, H], and [B parts, H, 3] or null
   float* token_sums;                             // [2, B, H parts, T]; null without dx
-  float* unfinished;                             // laid out like dx; null without it
+  float* unfinished;                             // laid out like dx; null without dx
 };
 
 struct BackwardArguments {
@@ -39,7 +43,7 @@ struct BackwardArguments {
   Range range;
   DtnAxis rows, columns;
   const float* bases;
-  const float* residual;  // dx_add where it goes into the unfinished dx
+  const float* residual;  // dx_add if it is added to the unfinished dx, else null
   Partials partials;
   float* scratch;
 };
@@ -57,9 +61,9 @@ struct Planes {
         q(direct + plane) {}
 };
 
-// A thread's sums. Those of the lambdas lack a factor -1 and -1/2.
+// Sums of a thread. lambda_mean lacks a factor -1, lambda_var a factor -1/2.
 struct Sums {
-  float weight = 0, bias = 0;  // of its channel
+  float weight = 0, bias = 0;  // of the thread's channel
   float lambda_mean = 0, lambda_var = 0;
   float by_x = 0, by_y = 0, by_d = 0;
 };
@@ -69,7 +73,7 @@ __device__ __forceinline__ const T* at(const void* p, std::int64_t i) {
   return static_cast<const T*>(p) + i;
 }
 
-// m1 and m2 by the pass down the columns, and all that follows from them token by token.
+// Computes m1 and m2 by the pass down the columns, then the gradients of each token.
 template <class T, bool kOfficial>
 __device__ __forceinline__ void moment_gradients(const BackwardArguments& a, const Slice& s,
                                                  const Planes& p, const AxisReads& reads,
@@ -88,14 +92,14 @@ __device__ __forceinline__ void moment_gradients(const BackwardArguments& a, con
     auto token = [&](int k) {
       return std::min(first + k, sizes.grid_h - 1) * sizes.grid_w + column;
     };
-    float g[kOutputs];  // on their way while the pass runs
+    float g[kOutputs];  // these loads overlap with the pass
 #pragma unroll
     for (int k = 0; k < kOutputs; ++k) g[k] = cuda::to_float(dy[token(k) * sizes.channels]);
     const int from = column * s.width + s.index;
     float m1[kOutputs], m2[kOutputs];
     pass<false>(matrix + first, a.columns.stride, reads.forth[first / kOutputs], p.z1 + from,
                 p.z2 + from, sizes.grid_w * s.width, m1, m2);
-    Sums add;  // of this block: short sums, added up once, lose less to rounding
+    Sums add;  // of this block: short partial sums lose less to rounding
 #pragma unroll
     for (int k = 0; k < kOutputs; ++k) {
       const int t = token(k), i = t * s.width + s.index;
@@ -126,8 +130,9 @@ __device__ __forceinline__ void moment_gradients(const BackwardArguments& a, con
   });
 }
 
-// Tiles of dP[i, j] = sum over lines of left1[i] right1[j] + left2[i] right2[j], contracted at
-// once. right2 is right1^2 for kSquare. Positions along the axis are `step` apart, lines
+// Computes tiles of dP and immediately adds up their products with by_offset and by_square:
+//    dP[i, j] = sum over lines of left1[i] right1[j] + left2[i] right2[j]
+// right2 is right1^2 for kSquare. Positions along the axis are `step` elements apart, lines
 // `line_step`.
 template <bool kSquare>
 __device__ __forceinline__ void position_sums(const Slice& s, const DtnAxis& axis, int matrix,
@@ -140,7 +145,7 @@ __device__ __forceinline__ void position_sums(const Slice& s, const DtnAxis& axi
   const DtnSpan* seen = axis.seen + std::int64_t{matrix} * n;
   for (int tile = s.group; tile < side * side; tile += s.groups) {
     const int i0 = tile / side * kTile, j0 = tile % side * kTile;
-    bool is_seen = false;  // else P is 0 in all of the tile
+    bool is_seen = false;  // stays false if P is 0 in the whole tile
 #pragma unroll
     for (int k = 0; k < kTile; ++k) {
       is_seen |= i0 + k < n && seen[i0 + k].meets(j0, j0 + kTile);
@@ -173,7 +178,7 @@ __device__ __forceinline__ void position_sums(const Slice& s, const DtnAxis& axi
     float offset = 0, square = 0;
 #pragma unroll
     for (int i = 0; i < kTile; ++i) {
-      if (i0 + i >= n) break;  // columns beyond n are zeros in the matrices
+      if (i0 + i >= n) break;  // no check of columns: those beyond n are 0 in the matrices
       const std::int64_t row = corner + i * axis.stride;
       const float4 o = __ldg(reinterpret_cast<const float4*>(axis.by_offset + row));
       const float4 d = __ldg(reinterpret_cast<const float4*>(axis.by_square + row));
@@ -185,7 +190,7 @@ __device__ __forceinline__ void position_sums(const Slice& s, const DtnAxis& axi
   }
 }
 
-// Sums over the slice's channels of l_mu dmu and l_va dvar, a warp per token.
+// Sums l_mu dmu and l_va dvar over the slice's channels, one warp per token.
 __device__ __forceinline__ void token_sums(const BackwardArguments& a, const Slice& s,
                                            const Planes& p) {
   const int lane = static_cast<int>(threadIdx.x) % cuda::kWarpSize, tokens = a.sizes.tokens;
@@ -206,7 +211,8 @@ __device__ __forceinline__ void token_sums(const BackwardArguments& a, const Sli
   }
 }
 
-// dz1 and dz2 in place of z1 and z2: the pass down the columns with the transposed matrix.
+// Computes dz1 and dz2 by the pass down the columns with the transposed matrix. They overwrite z1
+// and z2.
 __device__ __forceinline__ void column_gradients(const DtnSizes& sizes, const Slice& s,
                                                  const DtnAxis& axis, const AxisReads& reads,
                                                  const float* matrix, const Planes& p) {
@@ -225,8 +231,8 @@ __device__ __forceinline__ void column_gradients(const DtnSizes& sizes, const Sl
   });
 }
 
-// The pass along the rows with the transposed matrix, and the unfinished dx. The pivot's part of x
-// drops out because the moments' gradients were taken for the shifted x.
+// Computes the pass along the rows with the transposed matrix, and the unfinished dx. The moments
+// are those of x minus the pivot, so the pivot needs no term.
 __device__ __forceinline__ void input_gradient(const BackwardArguments& a, const Slice& s,
                                                const AxisReads& reads, const float* matrix,
                                                const Planes& p) {
@@ -236,7 +242,7 @@ __device__ __forceinline__ void input_gradient(const BackwardArguments& a, const
   float* dx = a.partials.unfinished + start;
   s.for_each_block(sizes.grid_w, sizes.grid_h, [&](int first, int row) {
     const std::int64_t to = (row * sizes.grid_w + first) * sizes.channels;
-    float r[kOutputs] = {};  // on their way while the pass runs
+    float r[kOutputs] = {};  // these loads overlap with the pass
     if (residual) {
 #pragma unroll
       for (int k = 0; k < kOutputs; ++k) {
@@ -256,7 +262,7 @@ __device__ __forceinline__ void input_gradient(const BackwardArguments& a, const
   });
 }
 
-// Room for the sums over a block: two per thread, then five per warp.
+// Shared memory for the sums over a block, in floats: two per thread, then five per warp.
 constexpr int kScalars = 5;
 constexpr int kSumFloats = 2 * kThreads + kScalars * kWarps;
 
@@ -324,7 +330,7 @@ __global__ void __launch_bounds__(kThreads, 2) dtn_plain_backward_kernel(Backwar
   if (positions) {
     position_sums<false>(s, a.columns, matrix, line, sizes.grid_w, s.width, p.dm1, p.dm2, p.z1,
                          p.z2, sums.by_y, sums.by_d);
-    __syncthreads();  // before z is overwritten
+    __syncthreads();  // before column_gradients overwrites z
   }
   if (positions || wants_dx) {
     column_gradients(sizes, s, a.columns, reads.columns, a.columns.p + column_matrix, p);
@@ -361,7 +367,8 @@ void run_for(CudaQueue& queue, const DtnNormBackward& args) {
   const DtnSizes sizes(args);
   const Slicing slicing(sizes, kPlanes);
   const PlaneScratch scratch(queue, sizes, slicing, kPlanes);
-  // Whether dx itself can hold what the kernel leaves, dx_add included; else it is scratch.
+  // True if dx can hold the unfinished gradient, dx_add included; otherwise it is in scratch
+  // memory.
   const bool in_place = std::is_same_v<T, float> && args.variant == DtnVariant::kPaper;
   const bool wants_dx = args.dx != nullptr, wants_positions = args.dpos_weight != nullptr;
   const std::int64_t elements = sizes.batch * sizes.image;

@@ -1,4 +1,4 @@
-// The position matrices of DTN along one axis of the grid, and what their gradient needs.
+// Position matrices of DTN along one axis of the grid, and the factors for their gradient.
 #pragma once
 
 #include <algorithm>
@@ -12,28 +12,30 @@
 
 namespace dtn::DTN_ISA {
 
-// With d = j - i, or i - j when the offset points the other way:
-//   p[i, j] = softmax over j of  square_weight d^2 + offset_weight d          i, j < n
-// The gradient with respect to offset_weight of a function of P is sum_ij by_offset[i, j] dP[i, j]
-// with by_offset = p (d - sum_j p d), which is the softmax backward; by_square likewise with d^2.
+// With d = j - i, or d = i - j for the opposite direction:
+//    p[i, j] = softmax over j of  square_weight d^2 + offset_weight d          i, j < n
+// For a function of P, the softmax backward gives the gradient with respect to offset_weight:
+//    by_offset[i, j] = p[i, j] (d - sum_j p[i, j] d)
+//    sum_ij by_offset[i, j] dP[i, j]
+// by_square is the same with d^2.
 //
-// In float32 the passes go through what kLeastWeight leaves alone.
+// In float32 the passes read only the weights that kLeastWeight does not remove.
 template <class A>
 struct PositionMatrices {
-  A *apply, *apply_transposed;  // P and its transpose, in the order `pass` reads them
-  A *by_offset, *by_square;     // [n, n]; null when no gradient is wanted
-  A* row;                       // [n], room to work in
-  Span* reads;                  // [n] room for those of the blocks of P,
-  Span* reads_transposed;       // and of its transpose
-  Span* seen;                   // [n] where each row of P is not 0
-  std::int64_t* block;          // how many outputs a pass is to make at a time
+  A *apply, *apply_transposed;  // P and its transpose, in the order in which `pass` reads them
+  A *by_offset, *by_square;     // [n, n]; null if no gradient is needed
+  A* row;                       // [n], workspace
+  Span* reads;                  // [n]: inputs that each block of P reads
+  Span* reads_transposed;       // [n]: the same for the transpose
+  Span* seen;                   // [n]: nonzero part of each row of P
+  std::int64_t* block;          // outputs per block of a pass
 
   PassMatrix<A> forth() const { return {apply, *block, reads}; }
   PassMatrix<A> back() const { return {apply_transposed, *block, reads_transposed}; }
   PositionWeights<A> weights() const { return {by_offset, by_square, seen}; }
 };
 
-// Vectors 0, 1, ..., kLanes - 1.
+// Returns the vector 0, 1, ..., kLanes - 1.
 template <class A>
 inline Vec<A> lane_indices() {
   A lanes[kLanes<A>];
@@ -41,8 +43,8 @@ inline Vec<A> lane_indices() {
   return load(lanes);
 }
 
-// The integer d between the ends (in either order) with the largest square_weight d^2 +
-// offset_weight d.
+// Returns the integer d between `from` and `to` (in either order) that maximizes
+//    square_weight d^2 + offset_weight d
 template <class A>
 A best_offset(A from, A to, A square_weight, A offset_weight) {
   const A low = from < to ? from : to, high = from < to ? to : from;
@@ -53,19 +55,19 @@ A best_offset(A from, A to, A square_weight, A offset_weight) {
     return low + static_cast<A>(static_cast<std::int64_t>(top - low + A(0.5)));
   }
   const A at_high =
-      square_weight * (low + high) + offset_weight;  // times high - low: gain over low
+      square_weight * (low + high) + offset_weight;  // (value at high - at low) / (high - low)
   return at_high > 0 ? high : low;
 }
 
-// Weights below the smallest normal number are 0: products with them would be denormals, or take
-// longer than all the others, and what they add to a sum around them is far below its rounding.
+// Sets weights below the smallest normal number to 0. Products with them would be denormal or slow,
+// and their contribution to a sum is far below its rounding.
 template <class A, class V>
 inline V normal_or_zero(V weights) {
   return weights < std::numeric_limits<A>::min() ? V{} : weights;
 }
 
-// How many outputs a pass had better make at a time, by how wide a row of P is where its square
-// weight makes it a bell.
+// Output block size of a pass, from the width of a row of P. It is smaller for narrow rows, which
+// need square_weight < 0.
 template <class A>
 std::int64_t pass_block(std::int64_t n, A square_weight) {
   if (!std::is_same_v<A, float> || n <= kWholeAxis || !(square_weight < 0)) return kPassBlock;
@@ -73,7 +75,7 @@ std::int64_t pass_block(std::int64_t n, A square_weight) {
   return 3 * width < static_cast<double>(n) ? kNarrowBlock : kPassBlock;
 }
 
-// The places of a row whose weights are not 0; NaN is none.
+// Returns the span from the first to the last nonzero weight of a row; NaN counts as nonzero.
 template <class A>
 Span places_of(const A* row, std::int64_t n) {
   Span seen{0, n};
@@ -82,7 +84,7 @@ Span places_of(const A* row, std::int64_t n) {
   return seen;
 }
 
-// The inputs that each block of outputs needs, of P and of its transpose, from what the rows see.
+// Finds the inputs that each block of outputs reads, for P and its transpose, from `seen`.
 template <class A>
 void find_reads(std::int64_t n, const PositionMatrices<A>& m) {
   std::int64_t block = 0;
@@ -112,9 +114,9 @@ void build_positions(std::int64_t n, A square_weight, A offset_weight, A directi
   for (std::int64_t i = 0; i < n; ++i) {
     A* row = m.row;
     // With t = d - best,
-    //   exponent - its maximum = t (square_weight (2 best + t) + offset_weight)
-    //   d^2 - its mean = 2 best t + t^2 - the mean of that
-    // and neither loses digits when the exponent is large or the mass of the row far away.
+    //    exponent - its maximum = t (square_weight (2 best + t) + offset_weight)
+    //    d^2 - its mean = 2 best t + t^2 - the mean of that
+    // Both keep their digits if the exponent is large or the largest weights are far from i.
     const A best =
         best_offset((0 - i) * direction, (n - 1 - i) * direction, square_weight, offset_weight);
     auto shifted = [&](std::int64_t j) {

@@ -1,22 +1,22 @@
 // Forward pass of DTN on tensor cores; see dtn_norm.h for the formulas and dtn_norm_tensor.cuh for
 // the products.
 //
-// One block makes one image. First its warps read x, one token at a time, for the statistics of the
-// tokens and, from sums by channel, the pivots. Then each takes slices of channels, one 16-byte
-// vector of every token wide: a lane loads the vectors of its eight positions of the 16 x 16 grid,
-// turns the values into those of y one channel after the other, and stores the vectors. All of that
-// happens in registers, and the warps need not wait for each other.
+// One block processes one image. First its warps read x, one token at a time, for the token
+// statistics and, from sums by channel, the pivots. Then each warp takes slices of channels that
+// are one 16-byte vector per token. A lane loads the vectors of its eight positions of the 16 x 16
+// grid, computes y from x for one channel after the other, and stores the vectors. All of this is
+// done in registers, and the warps do not wait for each other.
 //
-// Where x is a residual sum (DtnSum), that first reading makes it, of two tensors and into a third.
+// If x is a residual sum (DtnSum), the first step reads its two terms, and computes and writes x.
 //
-// Work, for 256 images of 14 x 14 x 432 in bfloat16: 43 MB are read and 43 MB written, with the sum 87
-// and 87, and 96 instructions of a warp more for a token. The second
-// reading of x finds it in the first-level cache (an image is 169 KB, beside 70 KB of shared
-// memory) or, for wider models, in the second. A channel takes 22 products of 16 x 8 x 16 and some
-// 230 instructions of a warp in all, nearly 29 per element of the padded grid; 12 of those split
-// numbers into two terms. Those instructions are the limit, not memory: 432 channels of 1.3 times
-// too many positions, and 140 instructions per token for the statistics, fill the issue slots of
-// 132 multiprocessors for 37 us at 1.98 GHz, where copying 87 MB takes 20.
+// Estimated work for 256 images of 14 x 14 x 432 in bfloat16: 43 MB are read and 43 MB written.
+// With the residual sum it is 87 MB each, and 96 more warp instructions per token. The second read
+// of x hits the first-level cache (an image is 169 KB; 70 KB are shared memory) or, for wider
+// models, the second-level cache. A channel takes 22 products of 16 x 8 x 16 and about 230 warp
+// instructions. That is nearly 29 instructions per element of the padded grid, 12 of them to split
+// numbers into two terms. Instructions are the limit, not memory. With 432 channels, 1.3 times more
+// positions than tokens, and 140 instructions per token for the statistics, 132 multiprocessors at
+// 1.98 GHz issue instructions for 37 us. Copying 87 MB takes 20 us.
 #include <algorithm>
 #include <limits>
 
@@ -42,8 +42,8 @@ namespace {
 using cuda::kPerVector;
 using cuda::kWarpSize;
 
-// As many as the registers of a multiprocessor suffice for; few slices leave room for a second
-// block beside this one.
+// Warps per block: limited by the registers of a multiprocessor. With few slices there are half as
+// many, so that a second block fits on the multiprocessor.
 template <class T>
 inline constexpr int kMaxWarps = sizeof(T) == 2 ? 16 : 12;
 template <class T>
@@ -58,13 +58,13 @@ struct ForwardArguments {
   const float* bases;
 };
 
-// What the warps of a block share. The sums by channel end where the terms of heads begin: every
-// kilobyte less leaves one more to the first-level cache.
+// Shared memory of a block. column_sums and head_terms use the same memory at different times: each
+// kilobyte saved is available to the first-level cache.
 struct Shared {
   float2* terms;       // [kPositions] by slot: token mean and variance
   float4* channels;    // [C], see Channel
   float* column_sums;  // [warps, C]
-  float2* head_terms;  // [warps, kPositions] by slot, see Head; each lane has its own
+  float2* head_terms;  // [warps, kPositions] by slot, see Head; each lane uses different slots
 
   __device__ Shared(float4* memory, int channel_count)
       : terms(reinterpret_cast<float2*>(memory)),
@@ -79,17 +79,17 @@ struct Shared {
   }
 };
 
-// What is the same for all tokens of a channel.
+// Parameters of a channel, the same for all tokens.
 struct Channel {
   float pivot;
-  float offset;  // from a token mean as it is kept to one relative to the pivot
+  float offset;  // makes a stored token mean relative to the pivot
   float weight, bias;
 };
 
 __device__ __forceinline__ int warp_index() { return static_cast<int>(threadIdx.x) / kWarpSize; }
 __device__ __forceinline__ int warp_count() { return static_cast<int>(blockDim.x) / kWarpSize; }
 
-// One token in the registers of a warp: lanes take 16-byte vectors in turn.
+// One token in the registers of a warp; lanes take 16-byte vectors in turn.
 template <class T, int kValues>
 struct Token {
   static constexpr int kVectors = kValues / kPerVector<T>;
@@ -98,7 +98,7 @@ struct Token {
   static __device__ __forceinline__ bool is_valid(int vector, int vectors) {
     return vector * kWarpSize + lane_index() < vectors;
   }
-  // The `vectors` of x; past their end values are 0.
+  // Loads the `vectors` vectors of x; values beyond them are 0.
   __device__ __forceinline__ void load(const T* x, int vectors) {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
@@ -110,7 +110,7 @@ struct Token {
       words[4 * v + 2] = of_lane.z, words[4 * v + 3] = of_lane.w;
     }
   }
-  // x, which is the residual so far, becomes the sum as it is rounded, and is stored.
+  // Adds scale * branch to the token, which holds the residual, rounds the sum, and stores it.
   __device__ __forceinline__ void add_branch(const T* branch, float scale, int vectors, T* sum) {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
@@ -138,8 +138,9 @@ struct Token {
   }
 };
 
-// Sums over the channels of two tokens, in every lane. Those of bfloat16 are products with ones:
-// lanes 4 g to 4 g + 3 hold row g of a left operand, and row g + 8 is the second token's.
+// Sums over the channels of two tokens; all lanes get the result. For bfloat16 they are products
+// with ones: lanes 4 g to 4 g + 3 hold row g of the left operand for the first token, and row g + 8
+// for the second token.
 template <class T, int kValues>
 __device__ __forceinline__ float2 sum_channels(const Token<T, kValues> (&token)[2]) {
   float sum[2] = {};
@@ -169,7 +170,7 @@ __device__ __forceinline__ float2 sum_channels(const Token<T, kValues> (&token)[
   return make_float2(sum[0], sum[1]);
 }
 
-// What DtnSum says, for the image of this block.
+// The operands of DtnSum for the image of this block.
 template <class T>
 struct SumOfImage {
   const T *residual, *branch;
@@ -185,10 +186,11 @@ struct SumOfImage {
   }
 };
 
-// Mean and variance of the tokens, two per warp at a time, and the sums by channel of each warp's
-// tokens. For float32 the mean comes in two steps, so that its error is that of the spread, and
-// squares are taken around the first one's. A bfloat16 x has no digits to be that careful about:
-// with 8 bits its spread is no less than 2^-9 of its mean. With kSum x is made here, and written.
+// Computes mean and variance of the tokens, two per warp at a time, and the sums by channel of each
+// warp's tokens. For float32 the mean is computed in two steps, so that its error is relative to
+// the spread, and squares are relative to the first mean. A bfloat16 x does not need this: it has 8
+// significant bits, so its spread is at least 2^-9 of its mean. With kSum it also computes and
+// writes x.
 template <class T, int kValues, bool kSum>
 __device__ __forceinline__ void token_statistics(const ForwardArguments& a, const T* x,
                                                  const Shared& shared) {
@@ -224,7 +226,7 @@ __device__ __forceinline__ void token_statistics(const ForwardArguments& a, cons
     float rest[2] = {}, squares[2] = {};
 #pragma unroll
     for (int v = 0; v < Values::kVectors; ++v) {
-      const bool valid = Values::is_valid(v, channels / n);  // else values must stay 0
+      const bool valid = Values::is_valid(v, channels / n);  // other values must stay 0
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
         const float centre = valid ? rough[k] : 0.0f;
@@ -239,7 +241,7 @@ __device__ __forceinline__ void token_statistics(const ForwardArguments& a, cons
     }
     const float delta = kTwoSteps ? sum_two(rest[0], rest[1]) * inverse : 0.0f;
     const float square = sum_two(squares[0], squares[1]);
-    const int t = first + lane * warps;  // of lanes 0 and 1
+    const int t = first + lane * warps;  // for lanes 0 and 1
     if (lane < 2 && t < tokens) {
       const float2 term = make_float2(((lane ? rough[1] : rough[0]) - base) + delta,
                                       (square - count * delta * delta) * inverse);
@@ -262,7 +264,7 @@ __device__ __forceinline__ void token_statistics(const ForwardArguments& a, cons
   }
 }
 
-// The channel means of the image, from the sums of the warps, and what goes with them.
+// Computes the channel means of the image from the sums of the warps, and the Channel parameters.
 __device__ __forceinline__ void make_channels(const ForwardArguments& a, const Shared& shared) {
   const int channels = static_cast<int>(a.sizes.channels), warps = warp_count();
   const float* weight = static_cast<const float*>(a.args.weight);
@@ -278,8 +280,8 @@ __device__ __forceinline__ void make_channels(const ForwardArguments& a, const S
   }
 }
 
-// What one head needs of its parameters, and of the token statistics: l_mu mu_ln and
-// l_va var_ln + eps, in shared memory, since registers are scarce.
+// Parameters of one head. load() also stores the terms of the lane's tokens, l_mu mu_ln and
+// l_va var_ln + eps, in shared memory, because registers are scarce.
 template <class T>
 struct Head {
   MomentPasses<T> passes;
@@ -303,7 +305,7 @@ struct Head {
   }
 };
 
-// y at the lane's tokens, for one channel.
+// Computes y at the lane's tokens, for one channel.
 template <class T>
 __device__ __forceinline__ Tile normalize(const Head<T>& head, const float2* terms,
                                           const Plane<T>& x, const Channel& channel) {
@@ -362,12 +364,12 @@ __global__ void __launch_bounds__(kMaxWarps<T>* kWarpSize, 1)
     }
     if (h != current) head.load(a, current = h, shared.terms, terms);
     int c = channel;
-    // One channel after the other: more of them at once would need more registers than there are.
+    // One channel at a time, because there are not enough registers for more.
 #pragma unroll(Vectors <T>::kUnrolled)
     for (int w = 0; w < Vectors<T>::kWords; ++w) {
 #pragma unroll 1
       for (int k = 0; k < kPerWord<T>; ++k, ++c) {
-        forget_memory();  // the token terms
+        forget_memory();  // reload the token terms from shared memory
         const float4 of_channel = shared.channels[c];
         const Channel terms_of_channel{of_channel.x, of_channel.y, of_channel.z, of_channel.w};
         const Plane<T> plane = plane_of<T>(vectors.front(), 0, terms_of_channel.pivot);
