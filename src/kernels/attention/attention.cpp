@@ -1,7 +1,7 @@
 // Multi-head attention, forward and backward. One item is one head of one image.
-//   s = scale q k^T [+ bias]    p = softmax(s)    out = p v    lse = log sum exp s
-//   dv = p^T dout    dp = dout v^T    delta = rowsum(dout out)    ds = p (dp - delta)
-//   dq = scale ds k    dk = scale ds^T q    da = sum ds (dx, dy, dx^2 + dy^2)
+//    s = scale q k^T [+ bias]    p = softmax(s)    out = p v    lse = log sum exp s
+//    dv = p^T dout    dp = dout v^T    delta = rowsum(dout out)    ds = p (dp - delta)
+//    dq = scale ds k    dk = scale ds^T q    da = sum ds (dx, dy, dx^2 + dy^2)
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// The heads of qkv and of arrays like the output.
+// Locates the rows of each head in qkv [B, T, 3, H, D] and in arrays [B, T, H, D] like the output.
 template <class S>
 struct Heads {
   std::int64_t tokens, heads, dim;
@@ -25,13 +25,13 @@ struct Heads {
       : tokens(args.tokens), heads(args.heads), dim(args.head_dim), lengths(args.lengths) {}
 
   std::int64_t width() const { return heads * dim; }
-  // The tokens of an item that count.
+  // The number of valid tokens of an item.
   std::int64_t length(std::int64_t item) const { return lengths ? lengths[item / heads] : tokens; }
   AttentionSizes sizes(std::int64_t item, double scale) const {
     const std::int64_t count = length(item);
     return {count, count, dim, dim, scale};
   }
-  // Of an item, a head of an image: `part` 0 for q, 1 for k, 2 for v.
+  // Rows of one item in qkv: `part` is 0 for q, 1 for k, 2 for v.
   template <class T>
   StridedRows<T> in_qkv(T* qkv, std::int64_t item, int part) const {
     T* image = qkv + item / heads * tokens * 3 * width();
@@ -41,8 +41,8 @@ struct Heads {
   StridedRows<T> in_out(T* out, std::int64_t item) const {
     return {out + item / heads * tokens * width() + item % heads * dim, width()};
   }
-  // The rows of q, k and v, and of more [B, T, H, D] arrays, of the head that comes when each
-  // thread has taken one more.
+  // Rows to prefetch: q, k, v and more [B, T, H, D] arrays of the item that this thread probably
+  // computes next. The estimate is item + number of threads.
   template <class... Arrays>
   RowPrefetch<StridedRows<const S>> next(std::int64_t item, std::int64_t items, const S* qkv,
                                          const Arrays*... arrays) const {
@@ -55,13 +55,13 @@ struct Heads {
     (rows.add(in_out(arrays, item), count, bytes), ...);
     return rows;
   }
-  // Zeroes the pads of an item in such rows.
+  // Zeroes the rows of an item's padding tokens.
   void clear_pads(const StridedRows<S>& rows, std::int64_t item) const {
     for (std::int64_t i = length(item); i < tokens; ++i) std::fill_n(rows(i), dim, S{});
   }
 };
 
-// What is dropped of an item's weights.
+// The dropout mask of an item's weights.
 template <class Mask, class Args>
 Mask mask_of([[maybe_unused]] Scratch::Scope& scope, [[maybe_unused]] const Args& args,
              [[maybe_unused]] std::int64_t item, [[maybe_unused]] std::int64_t rows) {
@@ -82,7 +82,7 @@ void add_images(const A* images, std::int64_t batch, std::int64_t n, A* total) {
   }
 }
 
-// Where the tokens of every sample stand, with a bias.
+// Grid positions of the tokens, or none if there is no bias.
 template <class Shape, class Args>
 auto places_of(Scratch::Scope& shared, const Args& args, std::int64_t (*max_rows)(std::int64_t)) {
   const Shape shape({args.tokens, args.tokens, args.head_dim, args.head_dim, args.scale}, max_rows);
@@ -149,7 +149,7 @@ void backward(CpuQueue& queue, const AttentionBackward& args) {
   }
 }
 
-// Calls f<storage type, mask> for those of a problem.
+// Calls f<storage type, mask> with the types that the arguments select.
 template <class Args, class F>
 void for_storage(const Args& args, const F& f) {
   const auto with = [&]<class S>() {

@@ -1,6 +1,6 @@
-// Backward pass of one head: chunks of keys outside, blocks of query rows inside. The probabilities
-// are recomputed tile by tile, p = 2^(s - lse), while the scores are in registers; so is ds. dk and
-// dv add up over the blocks of a chunk, dq over the chunks, always in that order.
+// Backward pass of one head: the outer loop runs over chunks of keys, the inner loop over blocks of
+// query rows. p = 2^(s - lse) and ds are recomputed tile by tile while the scores are in registers.
+// dk and dv are summed over the blocks of a chunk, dq over the chunks, always in that order.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace dtn::DTN_ISA {
 
 #if defined(DTN_ISA_avx512)
-// Two rows of a tile as bfloat16, one after the other, and their storage as pairs of rows.
+// Rounds two rows of a tile to bfloat16, one after the other; stores them as pairs of rows.
 inline __m512i round_two_rows(VecF even, VecF odd) {
   return (__m512i)_mm512_cvtne2ps_pbh((__m512)odd, (__m512)even);
 }
@@ -22,7 +22,8 @@ inline void store_paired(Bf16Pair* paired, __m512i rows) {
 }
 #endif
 
-// Rows, Bias and Mask as in ForwardHead. Gradients: the rows of gradients, Rows or AddedRows.
+// Rows, Bias and Mask are as in ForwardHead. Gradients: the type of gradient rows, Rows or
+// AddedRows.
 template <class S, template <class> class Rows, class Bias, class Gradients = Rows<S>,
           class Mask = NoDropout>
 class BackwardHead {
@@ -44,7 +45,7 @@ class BackwardHead {
   static_assert(kMaxRows % kRowAlign == 0 && kMaxRows % kWidth<E> == 0);
   static std::int64_t max_rows(std::int64_t) { return kMaxRows; }
 
-  // `next` is fetched into the cache on the way.
+  // Prefetches `next` into the cache during run().
   BackwardHead(Scratch::Scope& scratch, const Shape& shape, const Bias& bias,
                const RowPrefetch<Rows<const S>>& next, const Mask& mask = {})
       : shape_(shape), bias_(bias), next_(next), mask_(mask) {
@@ -107,10 +108,10 @@ class BackwardHead {
   static constexpr bool kPairs = kDepth<E> == 2;
   static constexpr int kDsLd = kScoreLd / kDepth<E>;
 
-  struct Part {  // of a sum: the first, and the last
+  struct Part {  // first and last term of a sum
     bool first, last;
   };
-  struct Factors {  // of a product: a [rows, depth] and b [depth, a width]
+  struct Factors {  // a [rows, depth] times b [depth, width]
     const E *a, *b;
     std::int64_t depth, rows;
   };
@@ -118,8 +119,8 @@ class BackwardHead {
   std::int64_t vectors() const { return divide_up(chunk_, kWidth<E>); }
   A scale() const { return shape_.scale * static_cast<A>(kLn2); }
 
-  // lse_ in base 2 and delta_ = rowsum(dout out). The padding rows get 0: there p is finite and
-  // meets a dout of 0.
+  // Sets lse_ in base 2 and delta_ = rowsum(dout out). Padding rows get 0: p is then finite and is
+  // multiplied by a dout of 0.
   void prepare_rows(const Arrays& x) {
     for (std::int64_t i = 0; i < shape_.queries; ++i) {
       const S *out = x.out(i), *dout = x.dout(i);
@@ -138,12 +139,12 @@ class BackwardHead {
     pack_rows(x, block_, width.dim, width.padded, rows);
   }
 
-  // Out of line, so that it does not keep the compiler from inlining the usual case.
+  // Not inlined, so that the compiler still inlines the usual case.
   [[gnu::noinline]] void biased_score_gradients(std::int64_t first_row) {
     score_gradients<true>(first_row);
   }
 
-  // p_ and ds_ of the block's rows and the chunk's keys; 0 where there is no key.
+  // Computes p_ and ds_ for the block's rows and the chunk's keys; 0 in columns past the last key.
   template <bool kBiased>
   void score_gradients(std::int64_t first_row) {
     constexpr int W = kWidth<E>;
@@ -179,9 +180,9 @@ class BackwardHead {
     return p + row / kDepth<E> * kScoreLd + column;
   }
 
-  // acc: q k^T, becomes p, kept in `tile` for gradients(). For pairs of rows that is a buffer of
-  // its own, and `out` gets the elements; else `tile` is their place. What is dropped is left out
-  // of the elements.
+  // Turns acc = q k^T into p and stores p in `tile` for gradients(). For pairs of rows, `tile` is a
+  // separate buffer and `out` gets the elements of p without the dropped weights. Otherwise `tile`
+  // is where the elements of p belong, and gradients() zeroes the dropped weights.
   template <bool kBiased, int R, int V>
   [[gnu::always_inline]] void probabilities(Vec<A> (&acc)[R][V], A* tile, std::int64_t first_row,
                                             std::int64_t row, [[maybe_unused]] std::int64_t column,
@@ -224,8 +225,8 @@ class BackwardHead {
     }
   }
 
-  // acc: dout v^T; p (dp - delta) goes to `out` and, for pairs of rows, as pairs of keys to
-  // `out_rows`.
+  // On entry acc = dout v^T. Writes ds = p (dp - delta) to `out` and, for pairs of rows, as pairs
+  // of keys to `out_rows`.
   template <int R, int V>
   [[gnu::always_inline]] void gradients(Vec<A> (&acc)[R][V], A* tile, std::int64_t first_row,
                                         [[maybe_unused]] std::int64_t row,
@@ -269,8 +270,9 @@ class BackwardHead {
     return r * (kPairs ? V * kWidth<E> : kScoreLd) + v * kWidth<E>;
   }
 
-  // The `part` of  out = factor a b  that sums over `depth` rows of b. Before the last part the sum
-  // is kept in `carried` [rows, width.padded].
+  // Computes one part of the sum, over `depth` rows of b, in
+  //    out = factor a b
+  // Before the last part the sum is kept in `carried` [rows, width.padded].
   template <int kARow, int kAStep>
   void product(const Factors& f, const Width& width, Part part, A factor, A* carried,
                const Gradients& out) const {
@@ -310,16 +312,16 @@ class BackwardHead {
   Bias bias_;
   RowPrefetch<Rows<const S>> next_;
   [[no_unique_address]] Mask mask_;
-  std::int64_t prefetch_rows_ = 0;           // for each tile
+  std::int64_t prefetch_rows_ = 0;           // per tile
   std::int64_t chunk_ = 0, block_ = 0;       // keys of this chunk, query rows of this block
   E *keys_t_, *values_t_;                    // panels of k^T and v^T
   E *queries_t_, *douts_t_;                  // [key.steps, kMaxRows], [value.steps, kMaxRows]
   E *keys_, *queries_, *douts_;              // [rows / kDepth, padded width]
   E *p_, *ds_;                               // [kMaxRows / kDepth, kScoreLd]
-  E* ds_rows_;                               // [kMaxRows, kDsLd]; ds_ where kDepth is 1
+  E* ds_rows_;                               // [kMaxRows, kDsLd]; is ds_ if kDepth is 1
   A *lse_, *delta_;                          // [Q]; lse in base 2
-  A *dk_acc_ = nullptr, *dv_acc_ = nullptr;  // [chunk, padded width], with several blocks
-  A* dq_acc_ = nullptr;                      // [Q, key.padded], with several chunks
+  A *dk_acc_ = nullptr, *dv_acc_ = nullptr;  // [chunk, padded width], if there are several blocks
+  A* dq_acc_ = nullptr;                      // [Q, key.padded], if there are several chunks
 };
 
 }  // namespace dtn::DTN_ISA

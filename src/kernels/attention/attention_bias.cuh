@@ -1,9 +1,10 @@
-// The positional bias of attention (see attention.h) on the device. Every score computes its own
-// from the places of its two tokens: six operations on float32, exact differences and no tables,
-// where tensor cores and exponentials set the pace. The gradient of the weights takes five more, in
-// the kernel of dq alone; each warp leaves its three sums to be added up in a fixed order.
+// The positional bias of attention (see attention.h) on the device. Every score computes its bias
+// from the positions of its two tokens: six float32 operations, exact differences and no tables.
+// Tensor cores and exponentials stay the limit. The gradient of the weights takes five more
+// operations, in the kernel of dq alone. Each warp stores its three sums, which are then added in a
+// fixed order.
 //
-// What is a template over kBiased is empty where there is no bias.
+// Templates over kBiased are empty if there is no bias.
 #pragma once
 
 #include "kernels/attention/attention_device.cuh"
@@ -11,7 +12,7 @@
 
 namespace dtn::attention {
 
-// What a kernel is told.
+// The bias arguments of a kernel.
 template <bool kIsBiased>
 struct GridBias {
   static constexpr bool kBiased = false;
@@ -21,7 +22,7 @@ struct GridBias<true> {
   static constexpr bool kBiased = true;
   const float* weight;  // [H, 3]
   int grid_w;
-  float* partial = nullptr;  // [B, blocks, warps, H, 3]: sums of the gradient; null: not wanted
+  float* partial = nullptr;  // [B, blocks, warps, H, 3]: gradient sums; null: not needed
 };
 
 // Column and row of a token.
@@ -33,7 +34,7 @@ __device__ __forceinline__ Place place_of(const GridBias<true>& grid, int token)
   return {static_cast<float>(token - row * grid.grid_w), static_cast<float>(row)};
 }
 
-// Those of n tokens, `step` apart.
+// Positions of n tokens that are `step` apart.
 template <bool kBiased, int n>
 struct Places {
   __device__ __forceinline__ Places(const GridBias<kBiased>&, int, int) {}
@@ -47,7 +48,7 @@ struct Places<true, n> {
   }
 };
 
-// The weights of a block's head, in some unit.
+// The weights of the block's head, times `unit`.
 template <bool kBiased>
 struct HeadBias {
   __device__ __forceinline__ HeadBias(const GridBias<kBiased>&, BlockHead, float = 1) {}
@@ -81,7 +82,7 @@ struct BiasGradient<true> {
     y = fmaf(ds, dy, y);
     d = fmaf(ds, fmaf(dx, dx, dy * dy), d);
   }
-  // By every warp of the block.
+  // Must be called by every warp of the block.
   __device__ __forceinline__ void store(const GridBias<true>& grid, const HeadShape& shape,
                                         BlockHead head) const {
     if (!grid.partial) return;
@@ -97,20 +98,20 @@ struct BiasGradient<true> {
   }
 };
 
-// The log-sum-exp of a query row that is not there. Its products are 0, so its probabilities may be
-// anything finite, which a bias alone need not give.
+// The log-sum-exp of a query row past the last query. Its products are 0, so its probabilities may
+// be any finite values. The exponential of a bias may be infinite; lse = infinity makes it 0.
 template <bool kBiased>
 inline constexpr float kNoRow = kBiased ? INFINITY : 0.0f;
 
-// Calls f(GridBias) with what the arguments ask for.
+// Calls f(GridBias) with the type that the arguments select.
 template <class Args, class F>
 void for_bias(const Args& args, F&& f) {
   if (!args.pos_weight) return f(GridBias<false>{});
   f(GridBias<true>{static_cast<const float*>(args.pos_weight), static_cast<int>(args.grid_w)});
 }
 
-// Runs start(bias), which launches the kernel of dq with `warps` in all for every head, and adds up
-// what it leaves.
+// Runs start(bias), which launches the kernel of dq with `warps` warps in total per head, and then
+// adds up the gradient sums of the warps.
 template <bool kBiased, class F>
 void with_bias_gradient(CudaQueue& queue, const AttentionBackward& args, GridBias<kBiased> bias,
                         std::int64_t warps, F&& start) {

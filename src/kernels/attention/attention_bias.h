@@ -1,8 +1,8 @@
-// The positional bias of attention (see attention.h). It is a sum of a term in (x_i, x_j) and one
-// in (y_i, y_j), so a head has one table row per column of the grid and one per row of it: what a
-// query that stands there gives to each key. The bias of a score is then two loads, and its
-// gradient goes back the way it came, ds into two rows of tables of the same layout, which are
-// contracted with the offsets at the end of a chunk.
+// The positional bias of attention (see attention.h). The bias is a sum of a term in (x_i, x_j) and
+// a term in (y_i, y_j). So a head has two tables: one with a row per grid column, one with a row
+// per grid row. A table row holds the term of a query at that column or row for each key. The bias
+// of a score is the sum of two loads. The backward pass adds ds to two tables of the same layout,
+// which are contracted with the offsets at the end of a chunk.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace dtn::DTN_ISA {
 
-// Where the tokens stand, the same for every head.
+// Grid positions of the tokens, the same for every head.
 template <class A>
 struct TokenPlaces {
   std::int64_t grid_h = 0, grid_w = 0;
-  const A *x = nullptr, *y = nullptr;  // [T] and kRowSlack zeros; null: there is no bias
-  // Of a query's rows in the tables, in elements. Rows of a tile past the last query find theirs
-  // too, behind those of the grid.
+  const A *x = nullptr, *y = nullptr;  // [T] and kRowSlack zeros; null: no bias
+  // Offset of a query's rows in the tables, in elements. Tile rows past the last query have valid
+  // offsets too: they point to the row after those of the grid.
   const std::int64_t *x_row = nullptr, *y_row = nullptr;  // [T + kRowSlack]
 
   template <class Shape, class Args>
@@ -43,19 +43,19 @@ struct TokenPlaces {
   explicit operator bool() const { return x != nullptr; }
 };
 
-// What a bias gives to the scores of one query, from one key on: the sum of two rows.
+// The bias of one query for the keys from some key on: the sum of two table rows.
 template <class A>
 struct TwoTerms {
   const A *x, *y;
   Vec<A> at(std::int64_t key) const { return load(x + key) + load(y + key); }
 };
 
-// The tables of one head and one chunk of keys, in base 2, and those of their gradient.
+// The tables of one head and one chunk of keys, in base 2, and the tables of their gradient.
 template <class A>
 class HeadBias {
  public:
-  // weights [H, 3]: a_x, a_y, a_d of every head. `keys` is the most a chunk has. dweight [3] +=;
-  // null: not wanted.
+  // weights [H, 3]: a_x, a_y, a_d of every head. `keys` is the maximum chunk length.
+  // dweight [3] +=; null: not needed.
   HeadBias(Scratch::Scope& scratch, const TokenPlaces<A>& places, const void* weights,
            std::int64_t head, std::int64_t keys, A* dweight)
       : places_(places), keys_(keys), dweight_(dweight) {
@@ -71,7 +71,7 @@ class HeadBias {
   }
   explicit operator bool() const { return static_cast<bool>(places_); }
 
-  // Turns to the `count` keys from `first` on: -infinity where there is no key.
+  // Fills the tables for `count` keys from `first` on; columns past the last key get -infinity.
   [[gnu::noinline]] void begin_chunk(std::int64_t first, std::int64_t count) {
     first_ = first, count_ = count;
     fill(x_, places_.x, places_.grid_w, weight_[0]);
@@ -87,12 +87,12 @@ class HeadBias {
     std::memset(dy_, 0, static_cast<std::size_t>((places_.grid_h + 1) * keys_) * sizeof(A));
   }
 
-  // Of a query and the keys of the chunk from `column` on.
+  // The bias of a query for the keys of the chunk from `column` on.
   TwoTerms<A> terms(std::int64_t query, std::int64_t column) const {
     return {x_ + places_.x_row[query] + column, y_ + places_.y_row[query] + column};
   }
 
-  // Takes the gradients of the scores of a tile. Its queries mostly stand in one row of the grid.
+  // Adds the score gradients of a tile. Most of its queries lie in one row of the grid.
   template <int R, int V>
   [[gnu::always_inline]] void take(const Vec<A> (&ds)[R][V], std::int64_t query,
                                    std::int64_t column) {
@@ -131,7 +131,7 @@ class HeadBias {
 
   static void add(A* to, Vec<A> v) { store(to, load(to) + v); }
 
-  // table[i][j] = a_d d^2 + a d, where d leads from place i to that of key j; one more row of 0.
+  // table[i][j] = a_d d^2 + a d, where d is the position of key j minus i. Zeroes one more row.
   void fill(A* table, const A* place, std::int64_t places, A weight) const {
     for (std::int64_t i = 0; i < places; ++i) {
       for (std::int64_t j = 0; j < vectors() * kLanes<A>; j += kLanes<A>) {
@@ -162,7 +162,7 @@ class HeadBias {
   A weight_[3] = {};
   A* dweight_;
   A *x_ = nullptr, *y_ = nullptr;    // [grid_w + 1, keys], [grid_h + 1, keys]
-  A *dx_ = nullptr, *dy_ = nullptr;  // the same, of the gradient
+  A *dx_ = nullptr, *dy_ = nullptr;  // the same for the gradient
 };
 
 }  // namespace dtn::DTN_ISA

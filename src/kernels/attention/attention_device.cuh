@@ -1,5 +1,5 @@
-// What the CUDA files of attention share: where a thread block finds its head, and which function
-// does which part. attention.cu chooses among them.
+// Declarations shared by the CUDA files of attention: where a thread block finds its head, and the
+// functions of each path. attention.cu chooses among them.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,13 @@ namespace dtn::attention {
 
 inline constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
-// The arrays of one call, as a kernel gets them.
+// The array sizes of one call, as a kernel receives them.
 struct HeadShape {
   int tokens, heads, dim;
   int blocks;                           // thread blocks per head of an image
-  int first_image;                      // of the grid
-  bool aligned;                         // every row starts at, and is, a multiple of 16 bytes
-  std::int64_t qkv_stride, out_stride;  // from token to token
+  int first_image;                      // of this grid
+  bool aligned;                         // row starts and sizes are multiples of 16 bytes
+  std::int64_t qkv_stride, out_stride;  // from token to token, in elements
 };
 
 template <class Args>
@@ -33,19 +33,19 @@ HeadShape head_shape(const Args& args) {
 
 inline bool starts_aligned(const void* p) { return reinterpret_cast<std::uintptr_t>(p) % 16 == 0; }
 
-// The head of this thread block and its place among the blocks of the head.
+// The head of this thread block and the block's index among the blocks of the head.
 struct BlockHead {
   int image, head, block;
 
-  // For offsets that are seldom needed: what follows from the result is computed where it is used,
-  // and not kept in registers through a loop that has none to spare.
+  // Hides the values from the compiler, which then recomputes offsets where they are used.
+  // Otherwise it keeps seldom used offsets in registers through a loop that has none to spare.
   __device__ __forceinline__ BlockHead recomputed() const {
     BlockHead same = *this;
     asm volatile("" : "+r"(same.image), "+r"(same.head));
     return same;
   }
 
-  // Into [B, T, 3, H, D], [B, T, H, D] and [B, H, T].
+  // Offsets of the head in [B, T, 3, H, D], [B, T, H, D] and [B, H, T].
   __device__ __forceinline__ std::int64_t qkv(const HeadShape& shape) const {
     return token(shape) * shape.qkv_stride + head * shape.dim;
   }
@@ -66,8 +66,8 @@ __device__ __forceinline__ BlockHead block_head(const HeadShape& shape) {
           static_cast<int>(blockIdx.x)};
 }
 
-// Calls f(grid) until all images have had their blocks, those from shape.first_image on. The blocks
-// of an image lie side by side, as what they read does.
+// Calls f(grid) until the blocks of all images are launched; sets shape.first_image for each grid.
+// The blocks of an image are adjacent, like the memory that they read.
 template <class F>
 void for_head_grids(HeadShape& shape, std::int64_t images, F&& f) {
   DTN_CHECK(shape.heads <= 65535, "attention: ", shape.heads, " heads, at most 65535");
@@ -78,8 +78,8 @@ void for_head_grids(HeadShape& shape, std::int64_t images, F&& f) {
   }
 }
 
-// What the backward pass knows of a query row: its log-sum-exp, and delta = sum of dout out. The
-// kernel of dq writes it, the kernel of dk and dv reads it.
+// Per query row, for the backward pass: its log-sum-exp, and delta = sum of dout out. The kernel of
+// dq writes it, the kernel of dk and dv reads it.
 struct alignas(8) RowStatistics {
   float lse, delta;
 };
@@ -89,11 +89,11 @@ inline constexpr int kMaxTensorDim = 128;
 void tensor_forward(CudaQueue&, const AttentionForward&);
 void tensor_backward(CudaQueue&, const AttentionBackward&, RowStatistics*);
 
-// On tensor cores by products of warpgroups, for the sizes that attention.cu sends there.
+// On tensor cores with products of warpgroups, for the sizes that attention.cu sends there.
 inline constexpr int kFewestWarpgroupTokens = 129, kMaxWarpgroupTokens = 256;
 void warpgroup_forward(CudaQueue&, const AttentionForward&);
 void warpgroup_backward(CudaQueue&, const AttentionBackward&);
-// The backward pass takes D = 48 alone; what a block of it needs of shared memory.
+// Shared memory of a block of the backward pass, in bytes. The backward pass takes only D = 48.
 std::size_t warpgroup_backward_bytes(std::int64_t tokens);
 
 // On CUDA cores: float32, or bfloat16 computed in float32; head_dim <= kMaxPlainDim.
@@ -101,16 +101,16 @@ inline constexpr int kMaxPlainDim = 256;
 void plain_forward(CudaQueue&, const AttentionForward&);
 void plain_backward(CudaQueue&, const AttentionBackward&, RowStatistics*);
 
-// Which blocks of keys the blocks of queries see; see BlockAttentionProblem.
+// The blocks of keys that each block of queries sees; see BlockAttentionProblem.
 struct BlockTable {
   const std::int64_t* seen = nullptr;  // [H, blocks, width]; null: all see all
   std::int64_t block = 0, blocks = 0, width = 0;
   bool zero_keys = false;
 };
 
-// With lengths, dropout or a table of blocks, on tensor cores, for what has_tiles() says: bfloat16
-// in rows that begin at multiples of 16 bytes, heads of 8, 16, 24, 32, 56 or 64 columns,
-// blocks of a multiple of 64 tokens.
+// With lengths, dropout or a table of blocks, on tensor cores, for the problems that has_tiles()
+// accepts: bfloat16, rows that begin at multiples of 16 bytes, heads of 8, 16, 24, 32, 56 or 64
+// columns, blocks of a multiple of 64 tokens.
 void tiles_forward(CudaQueue&, const AttentionForward&, const BlockTable&);
 void tiles_backward(CudaQueue&, const AttentionBackward&, const BlockTable&, RowStatistics*);
 inline constexpr std::int64_t kMostTileBlocks = 4096;

@@ -1,5 +1,6 @@
-// Dropout of attention's weights: each is 0 with probability p and else multiplied by 1 / (1 - p).
-// The mask is drawn where it is needed, again in the backward pass, and is nowhere kept.
+// Dropout of attention's weights: each weight becomes 0 with probability p and is otherwise
+// multiplied by 1 / (1 - p). The mask is generated where it is needed, again in the backward pass,
+// and is never stored.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@ namespace dtn {
 struct AttentionDropout {
   double p = 0;  // 0: none
   PhiloxKey key{};
-  const std::uint32_t* step = nullptr;  // replaces that of the key, see Rng::device_step
+  const std::uint32_t* step = nullptr;  // replaces key.step, see Rng::device_step
   // Samples are numbered as in the global batch, see Rng.
   std::uint64_t first_sample = 0;
   const std::int64_t* rows = nullptr;
@@ -25,8 +26,8 @@ struct AttentionDropout {
   }
 };
 
-// A weight has word (query % 4) of the group of Philox words of this number, which does not depend
-// on how many tokens there are: at most 2^20.
+// The Philox group of a weight; the weight uses word (query % 4) of the group. The group does not
+// depend on the number of tokens, which is at most 2^20.
 DTN_HOST_DEVICE inline std::uint64_t attention_drop_group(std::uint64_t row, std::int64_t heads,
                                                           std::int64_t head, std::int64_t query,
                                                           std::int64_t key) {

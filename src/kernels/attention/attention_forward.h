@@ -1,6 +1,6 @@
-// Forward pass of one head: chunks of keys outside, blocks of query rows inside; the softmax is
-// carried from chunk to chunk by its largest score and its sum (with one chunk, T <= 512, there is
-// nothing to carry). The division by the sum is left to the output rows.
+// Forward pass of one head. The outer loop runs over chunks of keys, the inner loop over blocks of
+// query rows. The softmax carries each row's largest score and its sum from chunk to chunk. With
+// one chunk (T <= 512) it carries nothing. The division by the sum is done on the output rows.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace dtn::DTN_ISA {
 
-// Rows: how tokens are found, StridedRows, MappedRows or PickedRows. Bias: what is added to the
-// scores, HeadBias, TableBias or SelfMask. Out: the rows that are written. Mask: what is dropped of
-// the weights, NoDropout or DropoutMask.
+// Rows: access to the rows of tokens, by StridedRows, MappedRows or PickedRows. Bias: the terms
+// added to the scores, by HeadBias, TableBias or SelfMask. Out: the type of the output rows. Mask:
+// dropout of the weights, by NoDropout or DropoutMask.
 template <class S, template <class> class Rows, class Bias, class Out = Rows<S>,
           class Mask = NoDropout>
 class ForwardHead {
@@ -32,7 +32,7 @@ class ForwardHead {
   static_assert(kMaxRows % kRowAlign == 0 && kMaxRows % kWidth<E> == 0);
   static std::int64_t max_rows(std::int64_t chunk) { return chunk <= 128 ? 72 : 48; }
 
-  // `next` is fetched into the cache on the way.
+  // Prefetches `next` into the cache during run().
   ForwardHead(Scratch::Scope& scratch, const Shape& shape, const Bias& bias,
               const RowPrefetch<Rows<const S>>& next, const Mask& mask = {})
       : shape_(shape), bias_(bias), next_(next), mask_(mask) {
@@ -85,12 +85,12 @@ class ForwardHead {
  private:
   std::int64_t vectors() const { return divide_up(chunk_, kWidth<E>); }
 
-  // Out of line, so that it does not keep the compiler from inlining the usual case.
+  // Not inlined, so that the compiler still inlines the usual case.
   [[gnu::noinline]] void score_biased(std::int64_t first_row, std::int64_t rows) {
     score<true>(first_row, rows);
   }
 
-  // scores = q k^T scale and perhaps the bias, -infinity where there is no key.
+  // scores = q k^T scale, plus the bias if kBiased; -infinity in columns past the last key.
   template <bool kBiased>
   void score([[maybe_unused]] std::int64_t first_row, std::int64_t rows) {
     Vec<A> padding = padding_bias<A>(chunk_ - (vectors() - 1) * kWidth<E>);
@@ -120,7 +120,7 @@ class ForwardHead {
         });
   }
 
-  // Zeroes the probabilities that are dropped, after their sum is taken.
+  // Zeroes the dropped probabilities. Their sum is already taken.
   void drop(std::int64_t rows) const {
     for (std::int64_t r = 0; r < rows; ++r) {
       for (std::int64_t j = 0; j < vectors() * kWidth<E>; j += kWidth<E>) {
@@ -135,7 +135,7 @@ class ForwardHead {
     }
   }
 
-  // out = p v / sum, after the last chunk; before that acc_ = acc_ rescale + p v.
+  // After the last chunk out = p v / sum; before it acc_ = acc_ rescale + p v.
   void weigh(std::int64_t first_row, std::int64_t rows, const Out& out) {
     const std::int64_t ld = shape_.value.padded;
     A* carried = acc_ ? acc_ + first_row * ld : nullptr;
@@ -173,17 +173,17 @@ class ForwardHead {
   Bias bias_;
   RowPrefetch<Rows<const S>> next_;
   [[no_unique_address]] Mask mask_;
-  std::int64_t prefetch_rows_ = 0;   // for each tile
+  std::int64_t prefetch_rows_ = 0;   // per tile
   std::int64_t chunk_ = 0;           // keys of this chunk
-  bool first_ = true, last_ = true;  // chunk
+  bool first_ = true, last_ = true;  // of the chunks
   E* keys_;                          // panels of k^T
   E* values_;                        // [chunk / kDepth, value.padded]
   E* queries_;                       // [key.steps, kMaxRows]
-  A* scores_;                        // [kMaxRows, kScoreLd], scores, then probabilities as E
+  A* scores_;                        // [kMaxRows, kScoreLd]; scores, then probabilities as E
   A* largest_;                       // [Q]
   A* sum_;                           // [Q]
   A* rescale_;                       // [kMaxRows]
-  A* acc_ = nullptr;                 // [Q, value.padded], only with several chunks
+  A* acc_ = nullptr;                 // [Q, value.padded], if there are several chunks
 };
 
 }  // namespace dtn::DTN_ISA

@@ -1,5 +1,5 @@
-// The dropout mask of attention's weights (attention_dropout.h) for a block of rows of scores, a bit
-// for each, or none.
+// The dropout mask of attention's weights (attention_dropout.h) for a block of rows of scores: one
+// bit per score, or no mask.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ class DropoutMask {
  public:
   static constexpr bool kActive = true;
 
-  // Of one head of a sample, for blocks of at most `rows` rows.
+  // The mask of one head of a sample, for blocks of at most `rows` rows.
   DropoutMask(Scratch::Scope& scratch, const AttentionDropout& dropout, std::int64_t sample,
               std::int64_t heads, std::int64_t head, std::int64_t rows)
       : key_(dropout.key),
@@ -34,8 +34,8 @@ class DropoutMask {
 
   A kept() const { return kept_; }
 
-  // Turns to the `rows` queries from first_row on, a multiple of 4, and the `keys` from first_key
-  // on.
+  // Generates the mask of `rows` queries from first_row on, a multiple of 4, and of `keys` keys
+  // from first_key on.
   void draw(std::int64_t first_row, std::int64_t rows, std::int64_t first_key, std::int64_t keys) {
     for (std::int64_t row = 0; row < rows; row += 4) {
       const std::uint64_t group = group_ + (static_cast<std::uint64_t>(first_row + row) / 4 << 20) +
@@ -54,7 +54,8 @@ class DropoutMask {
     }
   }
 
-  // v where the weights of a row of the block, from key `column` of the chunk on, are kept, else 0.
+  // Returns v in the lanes whose weights are kept, else 0, for one row of the block and the keys of
+  // the chunk from `column` on.
   Vec<A> keep(Vec<A> v, std::int64_t row, std::int64_t column) const {
     const unsigned bits = static_cast<unsigned>(bits_[row * kWords + column / 16]) >> column % 16;
 #if defined(DTN_ISA_avx512)
@@ -72,9 +73,9 @@ class DropoutMask {
   }
 
  private:
-  static constexpr std::int64_t kWords = kScoreLd / 16;  // of 16 keys, in a row
+  static constexpr std::int64_t kWords = kScoreLd / 16;  // 16-key words per row
 
-  // A bit for each lane whose word is kept.
+  // One bit per lane: 1 if its word is kept.
   std::uint32_t kept_lanes(VecU64 words) const {
     const auto kept = ((words & 0xffffffffu) >> 8) >= threshold_;
 #if defined(DTN_ISA_avx512)

@@ -1,5 +1,5 @@
-// How attention lays out one head's q, k, v and dout for the products of microkernel.h. S is the
-// storage type in memory, E the element type of the product.
+// Packs one head's q, k, v and dout for the products of microkernel.h. S is the storage type in
+// memory, E the element type of the product.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace dtn::DTN_ISA {
 
-// The element type that a storage type is multiplied in.
+// The element type in which values of a storage type are multiplied.
 #if defined(DTN_ISA_avx512)
 template <class S>
 using ElementFor = std::conditional_t<std::is_same_v<S, bfloat16>, Bf16Pair, S>;
@@ -19,7 +19,7 @@ template <class S>
 using ElementFor = std::conditional_t<std::is_same_v<S, bfloat16>, float, S>;
 #endif
 
-// The rows of one head in an array of tokens: those of token 0, 1, 2 ..
+// The rows of one head in an array of tokens, for tokens 0, 1, 2, ...
 template <class S>
 struct StridedRows {
   S* first;
@@ -28,7 +28,7 @@ struct StridedRows {
   S* operator()(std::int64_t i) const { return first + i * ld; }
   StridedRows from(std::int64_t i) const { return {first + i * ld, ld}; }
 };
-// .. or those of any tokens in any order.
+// The rows of a head for any tokens in any order.
 template <class S>
 struct MappedRows {
   S* first;
@@ -38,7 +38,7 @@ struct MappedRows {
   S* operator()(std::int64_t i) const { return first + tokens[i] * ld; }
   MappedRows from(std::int64_t i) const { return {first, ld, tokens + i}; }
 };
-// .. or those, where tokens from `limit` on are all one spare row.
+// Like MappedRows, but all tokens from `limit` on share one spare row.
 template <class S>
 struct PickedRows {
   S* first;
@@ -49,7 +49,7 @@ struct PickedRows {
   S* operator()(std::int64_t i) const { return tokens[i] < limit ? first + tokens[i] * ld : spare; }
   PickedRows from(std::int64_t i) const { return {first, ld, limit, spare, tokens + i}; }
 };
-// Sums that products are added to, of rows in whole vectors.
+// Rows of sums to which products are added, in whole vectors.
 template <class A>
 struct AddedRows {
   static constexpr bool kAdds = true;
@@ -71,7 +71,7 @@ inline V interleave_high(V a, V b, std::integer_sequence<int, I...>) {
   return __builtin_shufflevector(a, b, (n / 2 + I / 2 + I % 2 * n)...);
 }
 
-// x[i][j] -> x[j][i] in registers, by log2(lanes) perfect shuffles.
+// Transposes in registers, x[i][j] -> x[j][i], by log2(lanes) perfect shuffles.
 template <class V, int L>
 [[gnu::always_inline]] inline void transpose_lanes(V (&x)[L]) {
   using Lanes = std::make_integer_sequence<int, L>;
@@ -88,7 +88,7 @@ template <class V, int L>
   }
 }
 
-// Elements [k, k + lanes) of a row of `dim` values, zero beyond it; k counts elements.
+// Elements [k, k + lanes) of a row of `dim` values; 0 past its end. k counts elements.
 template <class E, class S>
 inline Vec<Accumulator<E>> load_elements(const S* row, std::int64_t k, std::int64_t dim) {
 #if defined(DTN_ISA_avx512)
@@ -104,8 +104,8 @@ inline Vec<Accumulator<E>> load_elements(const S* row, std::int64_t k, std::int6
   }
 }
 
-// kWidth rows of src [rows, dim] become kWidth columns of dst [divide_up(dim, kDepth)][step];
-// columns from `rows` on are zero.
+// Transposes kWidth rows of src [rows, dim] into kWidth columns of dst
+// [divide_up(dim, kDepth)][step]. Columns from `rows` on are zero.
 template <class E, class Rows>
 inline void transpose_group(const Rows& src, std::int64_t rows, std::int64_t dim, E* dst,
                             std::int64_t step) {
@@ -130,7 +130,8 @@ inline void transpose_group(const Rows& src, std::int64_t rows, std::int64_t dim
   }
 }
 
-// src [rows, dim], transposed, as the panels of a right operand with `vectors` x kWidth columns.
+// Packs src [rows, dim], transposed, as the panels of a right operand of `vectors` x kWidth
+// columns.
 template <class E, class Rows>
 inline void pack_panels(const Rows& src, std::int64_t rows, std::int64_t vectors, std::int64_t dim,
                         E* dst) {
@@ -145,8 +146,8 @@ inline void pack_panels(const Rows& src, std::int64_t rows, std::int64_t vectors
   });
 }
 
-// src [rows, dim], transposed, as a left operand [divide_up(dim, kDepth)][step] with columns up to
-// `padded`, a multiple of kWidth.
+// Packs src [rows, dim], transposed, as a left operand [divide_up(dim, kDepth)][step] with `padded`
+// columns, a multiple of kWidth.
 template <class E, class Rows>
 inline void pack_columns(const Rows& src, std::int64_t rows, std::int64_t padded, std::int64_t dim,
                          E* dst, std::int64_t step) {
@@ -155,7 +156,7 @@ inline void pack_columns(const Rows& src, std::int64_t rows, std::int64_t padded
   }
 }
 
-// src [rows, dim] as a row-major right operand [divide_up(rows, kDepth)][padded_dim].
+// Packs src [rows, dim] as a row-major right operand [divide_up(rows, kDepth)][padded_dim].
 template <class E, class Rows>
 inline void pack_rows(const Rows& src, std::int64_t rows, std::int64_t dim, std::int64_t padded_dim,
                       E* dst) {

@@ -1,4 +1,5 @@
-// Attention over padded sequences, and with dropout of its weights: every token sees all that count.
+// Attention over padded sequences, and with dropout of the weights. Every token sees all valid
+// tokens.
 #include "kernels/attention/attention_rows.cuh"
 #include "kernels/pointwise/drop_threshold.h"
 

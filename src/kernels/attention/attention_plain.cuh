@@ -1,12 +1,15 @@
-// The parts of which the CUDA-core kernels of attention are made, in true float32. A block of 128
-// threads owns 8 R rows of one side (queries, or keys) in shared memory, and 32 rows of the other
-// side at a time are brought beside them. Sixteen threads share R owned rows, interleaved by 8:
-//   dot:         s = own rows^T, each thread R x 2 of [8 R, 32]
-//   accumulate:  acc += p rows,  each thread R x C of [8 R, 16 C], C / 4 groups of 4 columns
-// Both read 16 bytes at a time and do 2 R C (or 16 R) multiply-adds for about R + C such reads.
+// Building blocks of the CUDA-core kernels of attention, in true float32. A block of 128 threads
+// keeps 8 R rows of one side (queries or keys) in shared memory: the owned rows. It loads 32 rows
+// of the other side at a time: the streamed rows. Sixteen threads share R owned rows, interleaved
+// by 8:
+//    dot:         s = own rows^T, R x 2 of [8 R, 32] per thread
+//    accumulate:  acc += p rows, R x C of [8 R, 16 C] per thread, in C / 4 groups of 4 columns
+// Both read 16 bytes at a time. dot does 8 R multiply-adds for R + 2 of these reads, accumulate 4 R
+// C for R + C.
 //
-// Rows take 16 C + 4 floats, an odd number of 16-byte units, so the 8 rows that a quarter of a warp
-// reads at a time lie in different banks; p takes 48 a row, so the two rows that a warp writes do.
+// A row takes 16 C + 4 floats, an odd number of 16-byte units. So the 8 rows that a quarter of a
+// warp reads at a time lie in different banks. A row of p takes 48 floats, so the two rows that a
+// warp writes lie in different banks.
 #pragma once
 
 #include "kernels/attention/attention_bias.cuh"
@@ -14,7 +17,7 @@
 
 namespace dtn::attention {
 
-inline constexpr std::size_t kLeastSharedMemory = std::size_t{99} << 10;  // of all devices
+inline constexpr std::size_t kLeastSharedMemory = std::size_t{99} << 10;  // least of all devices
 inline constexpr int kPlainThreads = 128;
 inline constexpr int kPlainStream = 32;  // streamed rows at a time
 inline constexpr int kPlainStride = 48;  // floats from row to row of p
@@ -23,8 +26,8 @@ inline constexpr int kPlainRow = 16 * C + 4;  // floats from owned or streamed r
 inline constexpr int kSharers = 16;           // threads that share rows
 inline constexpr int kSharerGroups = kPlainThreads / kSharers;
 
-// Registers hold R x C sums, twice in the backward pass, and shared memory 8 R owned rows, twice
-// there, within the 99 KiB that every device gives a block.
+// Registers hold R x C sums, twice in the backward pass. Shared memory holds 8 R owned rows, also
+// twice in the backward pass, within the 99 KiB that every device gives a block.
 template <int C, int R>
 struct Plain {
   static constexpr int kRows = R;
@@ -35,7 +38,7 @@ struct Plain {
   static constexpr int kProbabilities = kOwnRows * kPlainStride;
 };
 
-// A thread's part: rows group + 8 r of the owned ones, columns and streamed rows by `sharer`.
+// A thread's part: the owned rows group + 8 r; `sharer` selects its columns and streamed rows.
 struct PlainThread {
   int group, sharer;
 };
@@ -44,7 +47,7 @@ __device__ __forceinline__ PlainThread plain_thread() {
   return {thread / kSharers, thread % kSharers};
 }
 
-// Sum, or maximum, over the sharers of a row.
+// Sum and maximum over the threads that share a row.
 __device__ __forceinline__ float sum_of_sharers(float v) {
 #pragma unroll
   for (int offset = kSharers / 2; offset > 0; offset /= 2) {
@@ -60,8 +63,8 @@ __device__ __forceinline__ float max_of_sharers(float v) {
   return v;
 }
 
-// Takes one row's scores of 32 more keys: replaces them by exp(s - largest), and returns what sums
-// over earlier keys must be multiplied by.
+// Adds one row's scores of 32 more keys to the softmax. Replaces the scores by exp(s - largest) and
+// returns the factor for the sums over earlier keys.
 __device__ __forceinline__ float take_scores(float (&s)[2], float& largest, float& sum) {
   float m = fmaxf(largest, max_of_sharers(fmaxf(s[0], s[1])));
   float shift = m == -INFINITY ? 0.0f : m;  // avoids -infinity - -infinity
@@ -73,8 +76,8 @@ __device__ __forceinline__ float take_scores(float (&s)[2], float& largest, floa
   return factor;
 }
 
-// `count` rows of T to shared memory as float32; zeros from `left` rows and from `dim` columns on.
-// row_at(i) is where row i begins, for 0 <= i < left.
+// Copies `count` rows of T to shared memory as float32. Rows from `left` on and columns from `dim`
+// on become zeros. row_at(i) returns the start of row i, for 0 <= i < left.
 template <int C, class T, class RowAt>
 __device__ __forceinline__ void load_rows_at(float* to, const RowAt& row_at, int count, int left,
                                              int dim, bool aligned) {
@@ -100,7 +103,7 @@ __device__ __forceinline__ void load_rows_at(float* to, const RowAt& row_at, int
   }
 }
 
-// Rows [first, first + count) of a head.
+// Copies rows [first, first + count) of a head.
 template <int C, class T>
 __device__ __forceinline__ void load_rows(float* to, const T* from, std::int64_t stride, int first,
                                           int count, const HeadShape& shape) {
@@ -137,7 +140,8 @@ __device__ __forceinline__ void dot(float (&s)[R][2], const float* own, const fl
   }
 }
 
-// Shows p to the sharers of its rows; it must not be in use any more.
+// Writes p to shared memory for the threads that share its rows. The previous p must no longer be
+// in use.
 template <int R>
 __device__ __forceinline__ void share(float* to, const float (&p)[R][2]) {
   PlainThread at = plain_thread();
@@ -152,7 +156,7 @@ __device__ __forceinline__ void share(float* to, const float (&p)[R][2]) {
   __syncwarp();
 }
 
-// acc[r][..] += p[r, 32] rows[32, ..], column 4 (sharer + 16 u) + i in acc[r][4 u + i].
+// acc[r][..] += p[r, 32] rows[32, ..]. acc[r][4 u + i] holds column 4 (sharer + 16 u) + i.
 template <int C, int R>
 __device__ __forceinline__ void accumulate(float (&acc)[R][C], const float* p, const float* rows) {
   constexpr int kStride = kPlainRow<C>;
@@ -184,7 +188,7 @@ __device__ __forceinline__ void accumulate(float (&acc)[R][C], const float* p, c
   }
 }
 
-// Writes the `dim` columns of an owned row times `factor`.
+// Writes the `dim` columns of an owned row, times `factor`.
 template <int C, class T>
 __device__ __forceinline__ void store_row(T* to, const float (&acc)[C], float factor, int dim) {
   int sharer = plain_thread().sharer;

@@ -1,11 +1,11 @@
-// Backward pass on CUDA cores, the two kernels of the tensor-core path in float32: dq by rows of
-// queries, which also makes the row statistics, then dk and dv by rows of keys.
+// Backward pass on CUDA cores: the two kernels of the tensor-core path, in float32. The first
+// computes dq and the row statistics by rows of queries, the second dk and dv by rows of keys.
 #include "kernels/attention/attention_plain.cuh"
 
 namespace dtn::attention {
 namespace {
 
-// Two owned arrays, two streamed ones, p, and the statistics of streamed queries.
+// Shared memory: two owned arrays, two streamed ones, p, and the statistics of streamed queries.
 template <int C>
 struct PlainBackward : Plain<C, C <= 4    ? 8
                                 : C <= 8  ? 4
@@ -18,8 +18,8 @@ struct PlainBackward : Plain<C, C <= 4    ? 8
   static_assert(kSharedBytes <= kLeastSharedMemory);
 };
 
-// Blocks per multiprocessor. Left to itself (0), the compiler takes fewer registers than it needs for
-// a bias, and for wide heads.
+// Blocks per multiprocessor, for the launch bounds. With 0 the compiler decides; with a bias, or
+// for wide heads, it would then use fewer registers than it needs.
 template <int C, bool kBiased>
 inline constexpr int kQueriesBlocks = !kBiased ? 0
                                       : C <= 8 ? 3

@@ -1,5 +1,5 @@
-// Forward pass on CUDA cores: a block owns query rows, keys and values stream by, and the softmax
-// is carried by the largest score so far and the sum of exp(s - largest).
+// Forward pass on CUDA cores. A block owns query rows; keys and values stream by. The state of the
+// softmax is the largest score so far and the sum of exp(s - largest).
 #include "kernels/attention/attention_plain.cuh"
 
 namespace dtn::attention {
@@ -15,8 +15,8 @@ struct PlainForward : Plain<C, C <= 4    ? 8
   static_assert(kSharedBytes <= kLeastSharedMemory);
 };
 
-// Blocks per multiprocessor. Left to itself (0), the compiler takes fewer registers for the widest
-// heads than they need.
+// Blocks per multiprocessor, for the launch bounds. With 0 the compiler decides; for the widest
+// heads it would then use fewer registers than they need.
 template <int C>
 inline constexpr int kForwardBlocks = C <= 12 ? 0 : 2;
 

@@ -1,14 +1,15 @@
-// Attention on CUDA cores where each token sees others of its own: a warp for each token, whose
-// columns lie across its lanes, walks the tokens that it sees and, for the gradients of its key and
-// value, those that see it. Nothing is kept of a score but its part in the softmax, every sum has one
-// order, and no two warps write the same place. What a token sees is said by a View:
-//   int count(image)                      positions that count, from the first on
-//   void keys(image, head, i, count, f)   calls f(j) for the keys that position i sees, again where
-//                                         one counts twice
-//   void queries(image, head, j, count, f)   and for the queries that see position j
-//   float zero_keys(head, i)              how many keys with score 0 and value 0 it sees beside them
-//   float factor(image, head, j)          of the scores of key j
-//   float kept(image, head, i, j)         of a weight, behind the softmax
+// Attention on CUDA cores in which each token may see other tokens. One warp computes one token,
+// with the columns across its lanes. It walks over the tokens that its token sees. For the
+// gradients of its key and value, it walks over the tokens that see its token. Scores are not
+// stored, every sum has one order, and no two warps write the same place. A View defines which
+// tokens a token sees:
+//    int count(image)                        number of valid positions; they come first
+//    void keys(image, head, i, count, f)     calls f(j) for each key that position i sees, twice if
+//                                            the key counts twice
+//    void queries(image, head, j, count, f)  calls f(i) for each query that sees position j
+//    float zero_keys(head, i)                number of extra keys with score 0 and value 0
+//    float factor(image, head, j)            factor of the scores of key j
+//    float kept(image, head, i, j)           factor of a weight after the softmax
 #pragma once
 
 #include "kernels/attention/attention_device.cuh"
@@ -16,15 +17,15 @@
 
 namespace dtn::attention {
 
-inline constexpr int kRowWarps = 4;  // of a block
+inline constexpr int kRowWarps = 4;  // per block
 inline constexpr int kRowThreads = kRowWarps * cuda::kWarpSize;
 
-// The arrays of a call. Inputs [B, T, .., H, D] have rows of `in_stride`, outputs rows of
-// `out_stride` and heads `head_stride` apart; positions from T on, or whose output lies behind those
-// of the image, are rows of zeros.
+// The arrays of a call. Inputs [B, T, .., H, D] have rows `in_stride` apart. Outputs have rows
+// `out_stride` and heads `head_stride` apart. Positions from T on are rows of zeros, and so are
+// positions whose output would lie past the end of the image.
 template <class T>
 struct RowArrays {
-  int tokens, positions, heads, dim;  // T, positions that are computed, H, D
+  int tokens, positions, heads, dim;  // T, computed positions, H, D
   std::int64_t in_stride, out_stride, head_stride;
   float scale;
   const T *q, *k, *v;
@@ -32,13 +33,14 @@ struct RowArrays {
   float* lse;          // [B, H, positions]
   const T* dout;       // backward
   const float* delta;  // [B, H, positions]: sum of dout out
-  T *dq, *dk, *dv;  // dk null: to be added to dq, through the normalization of keys if there is one
-  bool normalized;  // keys: factor() is 1 / |k|
+  // dk null: dk is added to dq, after the gradient of the keys' normalization if there is one
+  T *dq, *dk, *dv;
+  bool normalized;  // keys are normalized: factor() is 1 / |k|
 
   __device__ __forceinline__ std::int64_t in(int image, int head, int row) const {
     return (static_cast<std::int64_t>(image) * tokens + row) * in_stride + head * dim;
   }
-  // Negative where there is none.
+  // Negative if the row has no output.
   __device__ __forceinline__ std::int64_t at_out(int image, int head, int row) const {
     const std::int64_t image_size = static_cast<std::int64_t>(tokens) * heads * dim;
     const std::int64_t in_image = head * head_stride + row * out_stride;
@@ -49,7 +51,8 @@ struct RowArrays {
   }
 };
 
-// Of args.qkv [B, T, 3, H, D], args.out [B, T, H, D] and args.lse [B, H, T], whose sizes `p` has.
+// Arrays for args.qkv [B, T, 3, H, D], args.out [B, T, H, D] and args.lse [B, H, T]; `p` has the
+// sizes.
 template <class T, class Args, class Sizes>
 RowArrays<T> packed_arrays(const Args& args, const Sizes& p) {
   RowArrays<T> a{};
@@ -65,7 +68,7 @@ RowArrays<T> packed_arrays(const Args& args, const Sizes& p) {
   return a;
 }
 
-// Which token of which head a warp has; idle warps beyond the last do nothing.
+// The token and head of a warp. Idle warps, past the last row, do nothing.
 struct RowWarp {
   int image, head, position, lane;
   bool idle;
@@ -79,7 +82,7 @@ __device__ __forceinline__ RowWarp row_warp(int positions, int heads, std::int64
           index >= rows};
 }
 
-// Columns lane, lane + 32, ... of a row; zeros where it is not there and beyond it.
+// Loads columns lane, lane + 32, ... of a row; zeros past column dim or if the row does not exist.
 template <int C, class T>
 __device__ __forceinline__ void load_columns(float (&to)[C], const T* array, std::int64_t at,
                                              bool there, int dim, int lane) {
@@ -147,7 +150,7 @@ __global__ void __launch_bounds__(kRowThreads)
 #pragma unroll
     for (int c = 0; c < C; ++c) acc[c] *= before;
   }
-  const bool alone = sum == 0;  // it sees itself, and nothing else
+  const bool alone = sum == 0;  // the token sees only itself
   if (alone) load_columns<C>(acc, a.v, a.in(w.image, w.head, i), i < a.tokens, a.dim, w.lane);
   if (to >= 0) store_columns<C>(a.out, to, acc, alone ? 1.0f : 1 / sum, a.dim, w.lane);
   if (w.lane == 0) a.lse[a.row(w.image, w.head, i)] = alone ? INFINITY : largest + logf(sum);
@@ -166,7 +169,7 @@ __global__ void __launch_bounds__(kRowThreads)
   if (w.lane == 0) delta[a.row(w.image, w.head, w.position)] = sum;
 }
 
-// What a query and a key make of each other: the weight's part in dv, and ds.
+// The terms of one query and one key: the weight in dv, and ds.
 struct RowPair {
   float weight, ds;
 };

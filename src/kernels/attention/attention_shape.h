@@ -1,4 +1,4 @@
-// The sizes attention works in, fixed by the problem's shape alone.
+// Block sizes of attention. They depend on the problem's shape alone.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +7,19 @@
 
 namespace dtn::DTN_ISA {
 
-// Keys are taken in chunks of at most kMaxKeys, so that a block of scores stays in the L2 cache for
-// any T. kScoreLd, its row stride, leaves room for the last tile of rows to overreach and is no
-// power of two, which would map a column of scores to few cache sets.
+// kMaxKeys is the maximum number of keys per chunk, so that a block of scores stays in the L2 cache
+// for any T. kScoreLd is the row stride of the scores. It leaves room for the last tile to reach
+// past the last key. It is not a power of two, which would map a column of scores to few cache
+// sets.
 inline constexpr std::int64_t kMaxKeys = 512;
 inline constexpr int kScoreLd = 528;
 static_assert(kScoreLd % 16 == 0 && kScoreLd >= kMaxKeys + kTileRows<1>);
 
-// A tile or a vector of rows may start at the last row: this many more can be read.
+// A tile or a vector of rows may start at the last row, so this many more rows must be readable.
 inline constexpr std::int64_t kRowSlack = 16;
 static_assert(kRowSlack >= kTileRows<1> && kRowSlack >= kWidth<float>);
 
-// One head of one sample, or of one group of its tokens.
+// Sizes of one head of one sample, or of one group of its tokens.
 struct AttentionSizes {
   std::int64_t queries, keys;
   std::int64_t key_dim, value_dim;  // D of queries and keys, and of values and outputs
@@ -32,8 +33,8 @@ struct AttentionShape {
 
   struct Width {
     std::int64_t dim;
-    std::int64_t padded;   // in whole vectors
-    std::int64_t vectors;  // padded, in vectors
+    std::int64_t padded;   // rounded up to whole vectors
+    std::int64_t vectors;  // vectors in padded
     std::int64_t steps;    // dim in elements of E
 
     explicit Width(std::int64_t d)
@@ -45,11 +46,11 @@ struct AttentionShape {
 
   std::int64_t queries, keys;
   Width key, value;
-  std::int64_t chunk;  // of keys
-  std::int64_t rows;   // per block of queries
-  A scale;             // log2(e) included
+  std::int64_t chunk;  // keys per chunk
+  std::int64_t rows;   // queries per block
+  A scale;             // includes log2(e)
 
-  // max_rows(chunk) is the most rows that a block may have.
+  // max_rows(chunk) returns the maximum number of rows per block.
   template <class MaxRows>
   AttentionShape(const AttentionSizes& sizes, MaxRows&& max_rows)
       : queries(sizes.queries),
@@ -64,9 +65,9 @@ struct AttentionShape {
   std::int64_t padded_queries() const { return queries + kRowSlack; }
 };
 
-// The rows of the head that this thread will probably do next, those to be written too, asked for a
-// few at a time while it computes: each row is a page or so from the last, which the processor does
-// not foresee.
+// Prefetches the rows of the head that this thread probably computes next, including the rows to be
+// written. It requests a few rows at a time during the computation. The processor does not prefetch
+// them itself, because each row is about a page from the last one.
 template <class Rows>
 class RowPrefetch {
  public:
@@ -75,8 +76,8 @@ class RowPrefetch {
     if (count > end_) end_ = count;
   }
 
-  // How many rows to ask for with each tile of a pass over `queries` rows of scores of `keys` each,
-  // so that all are asked for in the end.
+  // Number of rows to prefetch per tile, in a pass over `queries` rows of scores of `keys` each.
+  // All rows are then requested by the end of the pass.
   template <class A>
   std::int64_t rows_per_tile(std::int64_t queries, std::int64_t keys) const {
     const std::int64_t vectors = queries * divide_up(keys, kLanes<A>);
@@ -103,7 +104,7 @@ class RowPrefetch {
   std::int64_t at_ = 0, end_ = 0;
 };
 
-// Added to the last vector of scores: 0 for the first `valid` lanes, -infinity for the rest.
+// Term for the last vector of scores: 0 in the first `valid` lanes, -infinity in the rest.
 template <class A>
 inline Vec<A> padding_bias(std::int64_t valid) {
   A lanes[kLanes<A>];

@@ -1,10 +1,9 @@
-// The softmax of the forward pass on tensor cores, in one walk over the keys.
+// The online softmax of the forward pass on tensor cores, in one pass over the keys.
 //
-// It is carried from step to step by a shift m and the sum l of 2^(s - m), in base 2 with log2(e)
-// scale folded into one multiply-add. m need not be the largest score, only near it: it is raised,
-// and what was summed is rescaled, when some score exceeds it by more than kSlack. So p is at most
-// 2^kSlack, the sums keep their precision, and after the first keys most steps need no exchange
-// between lanes at all.
+// Its state is a shift m and the sum l of 2^(s - m), in base 2. The factor log2(e) scale is folded
+// into one multiply-add. m need not be the largest score, only near it. If some score exceeds m by
+// more than kSlack, m is raised and the sums are rescaled. So p is at most 2^kSlack, and the sums
+// keep their precision. After the first keys most steps need no exchange between lanes.
 #pragma once
 
 #include "kernels/attention/attention_tensor.cuh"
@@ -13,13 +12,13 @@ namespace dtn::attention {
 
 inline constexpr float kSlack = 8;
 
-// The positional bias of a warp's rows, base 2.
+// The positional bias of a warp's rows, in base 2.
 template <int R, bool kBiased>
 struct RowBias {
   static constexpr bool kAny = kBiased;
   HeadBias<kBiased> bias;
   Places<kBiased, 2 * R> queries;  // row g + 8 i
-  const Place* keys;               // ring
+  const Place* keys;               // ring buffer
 
   // s = scale s + bias, for 16 keys.
   __device__ __forceinline__ void add(float (&s)[R][2][4], int row, float scale) const {
@@ -37,16 +36,16 @@ struct RowBias {
   }
 };
 
-// The weights of a fragment of scores that dropout keeps: all, for nothing to be done.
+// Weights policy without dropout: all weights are kept.
 struct AllWeights {
   static constexpr bool kDrops = false;
 };
 
-// Terms: of a score beside the product of its rows, as RowBias has them.
-template <int D, int R, class Terms, int DV = D>  // columns of keys and of values
+// Terms: adds terms to the scores, like RowBias. D and DV: columns of keys and of values.
+template <int D, int R, class Terms, int DV = D>
 struct OnlineSoftmax {
   float acc[R][DV / 8][4];
-  float shift[R][2], sum[R][2];  // of rows g and g + 8
+  float shift[R][2], sum[R][2];  // for rows g and g + 8
 
   __device__ __forceinline__ OnlineSoftmax() {
 #pragma unroll
@@ -61,8 +60,8 @@ struct OnlineSoftmax {
     }
   }
 
-  // Takes N x 16 more keys; those from `valid` on are not there. weights.draw(r, n) tells which of
-  // the weights of tile r with keys 16 n to 16 n + 15 are kept, see WeightDropout.
+  // Adds N x 16 more keys, of which the first `valid` exist. weights.draw(r, n) returns the mask of
+  // the weights of tile r with keys 16 n to 16 n + 15; see WeightDropout.
   template <int N, class Weights>
   __device__ __forceinline__ void step(const unsigned (&q)[R][D / 16][4], const bfloat16* keys,
                                        const bfloat16* values, int valid, float scale,
@@ -87,7 +86,7 @@ struct OnlineSoftmax {
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
           int half = i % 4 / 2;
-          // A row of nothing but -infinity has no shift; its sum stays 0.
+          // A row with only -infinity has no shift; its sum stays 0.
           float m = shift[r][half] == -INFINITY ? 0.0f : shift[r][half];
           float& v = s[n][r][i / 4][i % 4];
           v = cuda::exp2_approximate(fmaf(v, scale, -m));
@@ -100,13 +99,13 @@ struct OnlineSoftmax {
     }
   }
 
-  // Takes that many keys with score 0 and value 0.
+  // Adds `count` keys with score 0 and value 0.
   __device__ __forceinline__ void take_zero_keys(int count) {
 #pragma unroll
     for (int i = 0; i < 2 * R; ++i) {
       float &m = shift[i / 2][i % 2], &l = sum[i / 2][i % 2];
       const float top = fmaxf(m, 0.0f), before = cuda::exp2_approximate(m - top);
-      // The lanes of a row add up what they have of its sum.
+      // Each lane of a row holds a part of the row's sum, so only one lane adds `count`.
       const float mine = this_lane().t == 0 ? static_cast<float>(count) : 0.0f;
       l = fmaf(l, before, mine * cuda::exp2_approximate(-top));
       m = top;
@@ -163,7 +162,7 @@ struct OnlineSoftmax {
         float m = top[r][half];
         m = fmaxf(m, __shfl_xor_sync(cuda::kWholeWarp, m, 1));
         m = fmaxf(m, __shfl_xor_sync(cuda::kWholeWarp, m, 2));
-        // Each row by itself, so that a row's result does not depend on its neighbours.
+        // Each row is treated separately, so that its result does not depend on its neighbours.
         if (!(m > shift[r][half] + kSlack)) m = shift[r][half];
         float factor = m == shift[r][half] ? 1.0f : cuda::exp2_approximate(shift[r][half] - m);
         shift[r][half] = m;

@@ -1,5 +1,5 @@
-// The exponential and logarithm that attention needs, base 2 so that the range reduction is exact
-// and the factor log2(e) disappears into the scale of the scores.
+// The exponential and logarithm of attention, in base 2. So the range reduction is exact, and the
+// factor log2(e) becomes part of the scale of the scores.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,8 @@ namespace dtn::DTN_ISA {
 
 inline constexpr double kLog2E = 1.4426950408889634074, kLn2 = 0.69314718055994530942;
 
-// a where a > b, else b; so b where it is NaN. One instruction, which GCC does not make of ?: here.
+// Returns a where a > b, else b, so b if either is NaN. This is one instruction, which GCC does not
+// generate from ?: here.
 inline VecF larger(VecF a, VecF b) {
 #if defined(DTN_ISA_avx512)
   return (VecF)_mm512_max_ps((__m512)a, (__m512)b);
@@ -22,8 +23,8 @@ inline VecF larger(VecF a, VecF b) {
 }
 inline Vec<double> larger(Vec<double> a, Vec<double> b) { return a > b ? a : b; }
 
-// x[i] = 2^x[i] for |x[i]| <= 1/2: minimax polynomials with 2^0 = 1 exactly. Relative error 2e-9,
-// or 3e-6 where the result is rounded to bfloat16.
+// x[i] = 2^x[i] for |x[i]| <= 1/2, by minimax polynomials with 2^0 = 1 exactly. The relative error
+// is 2e-9, or 3e-6 if the result is rounded to bfloat16.
 template <class E, int N>
 [[gnu::always_inline]] inline void exp2_fraction(VecF (&x)[N]) {
   constexpr float kFloat[] = {0.00015347320103209126f,
@@ -49,8 +50,8 @@ template <class E, int N>
   for (int i = 0; i < N; ++i) x[i] = p[i];
 }
 
-// z[i] = 2^z[i]; 0 for -infinity, NaN for NaN. Several at a time, step by step: one after the other
-// the long chains would fill the processor's window.
+// z[i] = 2^z[i]; 0 for -infinity, NaN for NaN. All vectors advance together, step by step. One
+// after the other, their long dependency chains would fill the processor's reorder window.
 template <class E, int N>
 [[gnu::always_inline]] inline void exp2(VecF (&z)[N]) {
   VecF n[N];
@@ -69,7 +70,7 @@ template <class E, int N>
 #pragma GCC unroll 8
   for (int i = 0; i < N; ++i) z[i] = (VecF)_mm512_scalef_ps((__m512)z[i], (__m512)n[i]);
 #else
-  // Below the normal range the result is 0; from 2^128 on the exponent bits say infinity.
+  // Below the normal range the result is 0; from 2^128 on the exponent bits are those of infinity.
   VecF x[N];
   for (int i = 0; i < N; ++i) {
     x[i] = larger(broadcast(-126.0f), z[i] < 128.0f  ? z[i]
@@ -114,8 +115,8 @@ inline Vec<double> log_positive(Vec<double> x) {
   return r;
 }
 
-// Replaces N vectors of scores, from s[j] on, by 2^(s - shift) as elements of E, which for pairs of
-// bfloat16 lie behind what is still to be read. Returns their sum.
+// Replaces N vectors of scores, from s[j] on, by 2^(s - shift) as elements of E, and returns their
+// sum. Pairs of bfloat16 need half the space, so they never overwrite scores still to be read.
 template <class E, int N>
 [[gnu::always_inline]] inline Vec<Accumulator<E>> exponentials(Accumulator<E>* s, std::int64_t j,
                                                                Vec<Accumulator<E>> shift) {
@@ -136,18 +137,18 @@ template <class E, int N>
   return x[0];
 }
 
-// What is known of each row of scores after some of its keys.
+// State of each row of scores after some of its keys.
 template <class A>
 struct RowStates {
   A* largest;
   A* sum;      // of 2^(score - largest)
-  A* rescale;  // what sums over earlier keys must be multiplied by
+  A* rescale;  // factor for sums over earlier keys
 };
 
-// Takes `count` more keys into the state of every row, and replaces their base-2 scores s
-// [rows, ld] (-infinity where there is no key; count a multiple of kWidth) by 2^(s - largest) as
-// elements of E. `rescale` is left alone at the first keys. Three loops over the rows, because a
-// row's own maximum, exponentials and sum each wait for the one before.
+// Adds `count` more keys to the state of every row. Replaces their base-2 scores s [rows, ld] by
+// 2^(s - largest) as elements of E. Scores past the last key must be -infinity, and count a
+// multiple of kWidth. `rescale` is not written for the first keys. There are three loops over the
+// rows, because the maximum, exponentials and sum of a single row wait for each other.
 template <class E>
 inline void softmax_rows(Accumulator<E>* s, std::int64_t ld, std::int64_t rows, std::int64_t count,
                          bool first, RowStates<Accumulator<E>> state) {

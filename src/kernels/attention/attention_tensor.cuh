@@ -1,14 +1,14 @@
-// The parts of which the tensor-core kernels of attention are made. Every kernel has the same form:
-// a warp owns 16 or 32 rows of one side (queries, or keys) as fragments in registers, and the rows
-// of the other side stream through shared memory, 64 at a time, two stages, all warps reading them.
-// Then every product is one of two:
-//   scores:      s += own rows^T   [rows, 16], D in the depth: B is 16 streamed rows as they lie
-//   accumulate:  acc += p rows     [rows, D], 16 in the depth: B is 16 streamed rows, transposed
-// and the fragments of s, rounded and packed, are those of p without any exchange.
+// Building blocks of the tensor-core kernels of attention. Every kernel has the same form. A warp
+// owns 16 or 32 rows of one side (queries or keys) as fragments in registers. The rows of the other
+// side stream through shared memory, 64 at a time, in two stages, and all warps read them. Every
+// product is then one of two:
+//    scores:      s += own rows^T   [rows, 16], depth D: B is 16 streamed rows as stored
+//    accumulate:  acc += p rows     [rows, D], depth 16: B is 16 streamed rows, transposed
+// The fragments of s, rounded and packed, are those of p, without any exchange between lanes.
 //
-// A streamed row takes D + 8 values, an odd number of 16-byte units as D is a multiple of 16: the
-// eight rows that one phase of load_matrices reads lie in eight different groups of four banks, and
-// so do the eight rows of an output fragment that a warp stores, four words of each.
+// A streamed row takes D + 8 values, an odd number of 16-byte units, as D is a multiple of 16. So
+// the eight rows that one phase of load_matrices reads lie in eight different groups of four banks.
+// The same holds for the eight rows of an output fragment that a warp stores, four words of each.
 #pragma once
 
 #include <algorithm>
@@ -24,9 +24,9 @@ namespace dtn::attention {
 inline constexpr int kTileRows = 64;  // streamed at a time
 inline constexpr int kRingRows = 2 * kTileRows;
 
-// log2(e) scale, in the forward pass. The shift takes the largest product for that of the largest
-// score, so a negative sign goes to q. The magnitude is not 0: times the -infinity of a key that is
-// not there, that would be NaN.
+// log2(e) scale, for the forward pass. The shift assumes that the largest product gives the largest
+// score, so a negative sign goes to q. The magnitude is never 0: times the -infinity of a missing
+// key, 0 would give NaN.
 struct Scale {
   float magnitude;
   unsigned sign;  // of two bfloat16
@@ -36,21 +36,21 @@ struct Scale {
         sign(scale < 0 ? 0x80008000u : 0u) {}
 };
 
-// Values from one row in shared memory to the next.
+// Stride of a row in shared memory, in values.
 template <int D>
 inline constexpr int kRowStride = D + 8;
 
-// Values of one ring.
+// Size of one ring buffer, in values.
 template <int D>
 inline constexpr int kRingSize = kRingRows* kRowStride<D>;
 
-// Where streamed row `row` lies.
+// Address of streamed row `row` in a ring buffer.
 template <int D>
 __device__ __forceinline__ const bfloat16* at_row(const bfloat16* ring, int row) {
   return ring + row % kRingRows * kRowStride<D>;
 }
 
-// The lane's place in a fragment.
+// The lane's position in a fragment.
 struct Lane {
   int index, g, t;
 };
@@ -59,22 +59,22 @@ __device__ __forceinline__ Lane this_lane() {
   return {index, index / 4, index % 4};
 }
 
-// The number of this thread, for what is seldom needed: it is then computed anew each time, and not
-// kept in registers through a loop that has none to spare.
+// The thread's index, for values that are seldom needed. It is computed anew each time. Otherwise
+// the compiler keeps it in registers through a loop that has none to spare.
 __device__ __forceinline__ int recomputed_thread() {
   int thread = static_cast<int>(threadIdx.x);
   asm volatile("" : "+r"(thread));
   return thread;
 }
 
-// kAligned says of a kernel that every row of a head starts at, and is, a multiple of 16 bytes.
+// kAligned: every row of a head starts at a multiple of 16 bytes, and so does its size.
 
-// What a lane with `pair` at its values of columns 0 to 7 has in columns `first` to first + 7: two
-// values, zeros from column dim on.
+// Loads the lane's two values in columns `first` to first + 7; zeros from column dim on. `pair`
+// points to the lane's values in columns 0 to 7.
 template <int D, bool kAligned>
 __device__ __forceinline__ unsigned load_pair(const bfloat16* pair, int first,
                                               const HeadShape& shape) {
-  if constexpr (kAligned) {  // the last eight columns are there or not, all others are
+  if constexpr (kAligned) {  // only the last eight columns may be missing, all together
     if (first == D - 8 && shape.dim < D) return 0;
     return *reinterpret_cast<const unsigned*>(pair + first);
   } else {
@@ -85,8 +85,8 @@ __device__ __forceinline__ unsigned load_pair(const bfloat16* pair, int first,
   }
 }
 
-// A fragments of 16 rows [16, D] from global memory, zeros outside of [tokens, dim]. The four lanes
-// of a quad read 16 adjacent bytes, and the next 16 bytes of the sector right after.
+// Loads the A fragments of 16 rows [16, D] from global memory; zeros outside of [tokens, dim]. The
+// four lanes of a quad read 16 adjacent bytes, and then the next 16 bytes of the sector.
 template <int D, bool kAligned>
 __device__ __forceinline__ void load_own_rows(unsigned (&a)[D / 16][4], const bfloat16* from,
                                               std::int64_t stride, int first,
@@ -105,7 +105,7 @@ __device__ __forceinline__ void load_own_rows(unsigned (&a)[D / 16][4], const bf
   }
 }
 
-// Two arrays of which the same rows stream by, `stride` values apart.
+// Two arrays whose equal rows are streamed together; rows are `stride` values apart.
 struct Streamed {
   const bfloat16* from;
   int stride;
@@ -118,14 +118,14 @@ struct StreamedPair {
       : of{{a, static_cast<int>(a_stride)}, {b, static_cast<int>(b_stride)}} {}
 };
 
-// Brings 16 rows of both, of which `left` are there, into shared memory; zeros in place of the
-// others, and from column dim on. The whole warp takes part: as many rows at a time as it has lanes
-// for, 16 bytes each, so that the pieces of a lane lie in one column, equally far apart.
+// Starts to copy 16 rows of both arrays into shared memory. Rows from `left` on and columns from
+// dim on become zeros. The whole warp takes part. It copies as many rows at a time as it has lanes
+// for, 16 bytes per lane. So the pieces of a lane lie in one column, equally far apart.
 template <int D>
 __device__ __forceinline__ void stream_aligned_rows(cuda::AsyncCopies& copies, int lane,
                                                     bfloat16* to, StreamedPair rows, int left,
                                                     const HeadShape& shape) {
-  constexpr int kPieces = D / 8;  // of a row
+  constexpr int kPieces = D / 8;  // per row
   constexpr int kAtOnce = kPieces <= 2 ? 16 : kPieces <= 4 ? 8 : kPieces <= 8 ? 4 : 2;
   const int first = lane / kPieces, column = lane % kPieces * 8;
   if (first >= kAtOnce) return;
@@ -143,7 +143,7 @@ __device__ __forceinline__ void stream_aligned_rows(cuda::AsyncCopies& copies, i
   }
 }
 
-// The same of rows that start anywhere: value by value, through registers.
+// The same for rows that start at any address: value by value, through registers.
 template <int D>
 __device__ __forceinline__ void copy_rows(int lane, bfloat16* to, const StreamedPair& rows,
                                           int left, const HeadShape& shape) {
@@ -159,8 +159,8 @@ __device__ __forceinline__ void copy_rows(int lane, bfloat16* to, const Streamed
   }
 }
 
-// Starts to bring kTileRows rows of both arrays, from `first` on, into two rings that follow each
-// other; zeros outside of [tokens, dim]. The warps of the block take 16 rows each, in turn.
+// Starts to copy kTileRows rows of both arrays, from `first` on, into two adjacent ring buffers;
+// zeros outside of [tokens, dim]. The warps of the block take 16 rows each, in turn.
 template <int D, bool kAligned>
 __device__ __forceinline__ void stream_rows(cuda::AsyncCopies& copies, bfloat16* rings,
                                             const StreamedPair& arrays, int first,
@@ -182,8 +182,8 @@ __device__ __forceinline__ void stream_rows(cuda::AsyncCopies& copies, bfloat16*
   }
 }
 
-// The places of streamed rows lie in a ring of their own, kRingRows of them where there is a bias.
-// The whole block takes part.
+// With a bias, the positions of the streamed rows have a separate ring buffer of kRingRows. The
+// whole block takes part.
 template <bool kBiased>
 inline constexpr std::size_t kPlaceBytes = kBiased ? kRingRows * sizeof(Place) : 0;
 template <bool kBiased>
@@ -196,7 +196,7 @@ __device__ __forceinline__ void stream_places(Place* ring, const GridBias<kBiase
   }
 }
 
-// Those of columns 2t and 2t + 1 of a result fragment, whose first column is at `places`.
+// Positions of columns 2t and 2t + 1 of a result fragment; `places` is that of its first column.
 struct PlacePair {
   Place at[2];
 };
@@ -223,7 +223,7 @@ __device__ __forceinline__ void scores(float (&s)[R][2][4], const unsigned (&own
   }
 }
 
-// acc[r] += p[r] rows, 16 streamed rows.
+// acc[r] += p[r] rows, for 16 streamed rows.
 template <int D, int R>
 __device__ __forceinline__ void accumulate(float (&acc)[R][D / 8][4], const unsigned (&p)[R][4],
                                            const bfloat16* rows) {
@@ -241,7 +241,8 @@ __device__ __forceinline__ void accumulate(float (&acc)[R][D / 8][4], const unsi
   }
 }
 
-// The result fragments of 16 columns, rounded, are the left operand of a product over them.
+// Rounds the result fragments of 16 columns and packs them as the left operand of a product over
+// these columns.
 __device__ __forceinline__ void pack_operand(unsigned (&a)[4], const float (&c)[2][4]) {
 #pragma unroll
   for (int j = 0; j < 2; ++j) {
@@ -250,8 +251,9 @@ __device__ __forceinline__ void pack_operand(unsigned (&a)[4], const float (&c)[
   }
 }
 
-// Rounds 16 rows of a warp, row g of a fragment times factor[0] and row g + 8 times factor[1], into
-// `shared`, 16 rows of the warp's own, so that they leave in 16-byte pieces.
+// Rounds 16 rows of a warp into `shared`, so that they can be stored in 16-byte pieces. Row g of a
+// fragment is multiplied by factor[0] and row g + 8 by factor[1]. `shared` has 16 rows that belong
+// to the warp alone.
 template <int D>
 __device__ __forceinline__ void stage_rows(const float (&acc)[D / 8][4], const float (&factor)[2],
                                            bfloat16* shared) {
@@ -268,7 +270,7 @@ __device__ __forceinline__ void stage_rows(const float (&acc)[D / 8][4], const f
   __syncwarp();
 }
 
-// Writes 16 rows of a warp to global memory, by way of `shared` as stage_rows() says.
+// Writes 16 rows of a warp to global memory, through `shared` as in stage_rows().
 template <int D, bool kAligned>
 __device__ __forceinline__ void store_own_rows(const float (&acc)[D / 8][4],
                                                const float (&factor)[2], bfloat16* shared,
@@ -292,11 +294,11 @@ __device__ __forceinline__ void store_own_rows(const float (&acc)[D / 8][4],
   __syncwarp();
 }
 
-// How a kernel fills a multiprocessor. With two tiles of 16 rows a warp reads each fragment of the
-// streamed rows once for both, and shared memory (2 cycles per fragment) keeps up with the tensor
-// cores (about 1.6 per product); with one it has the registers for larger D, or for more warps. A
-// multiprocessor has 65536 registers for its warps, counted in fours: 16 warps get 128 per thread,
-// 12 get 168, 8 get 255.
+// Occupancy of a kernel. With two tiles of 16 rows, a warp reads each fragment of the streamed rows
+// once for both tiles. Shared memory (2 cycles per fragment) then keeps up with the tensor cores
+// (about 1.6 per product). With one tile a warp has registers for a larger D, or the block for more
+// warps. A multiprocessor has 65536 registers for its warps, which it counts in fours: 16 warps get
+// 128 per thread, 12 get 168, 8 get 255.
 struct Residency {
   int tiles, max_warps, blocks;  // tiles per warp, warps per block, blocks per multiprocessor
 };
@@ -306,14 +308,14 @@ struct Resident {
   static constexpr int kRowsPerWarp = 16 * kTiles;
   static constexpr int kMaxWarps = kResidency.max_warps;
   static constexpr int kMaxThreads = kMaxWarps * cuda::kWarpSize;
-  // Rows that start anywhere pass through registers.
+  // Rows at any address pass through registers.
   static constexpr int blocks_per_sm(bool aligned) { return aligned ? kResidency.blocks : 1; }
-  // Results leave by way of the rings, 16 rows per warp.
+  // Results are stored through the ring buffers, 16 rows per warp.
   static_assert(kMaxWarps * 16 <= 2 * kRingRows);
 };
 
-// How a head's rows are dealt out: so many warps that a head takes as few blocks as it can, then so
-// many blocks that they are alike.
+// Division of a head's rows: as few blocks per head as possible, then as few warps per block as
+// these blocks need, so that the blocks are alike.
 struct Division {
   int warps, blocks;
 };
@@ -323,7 +325,7 @@ inline Division divide_rows(std::int64_t tokens, int rows_per_warp, int max_warp
   return {static_cast<int>((tiles + blocks - 1) / blocks), static_cast<int>(blocks)};
 }
 
-// Calls f(integral constant D, integral constant kAligned) with head_dim rounded up to the next
+// Calls f(integral constant D, integral constant kAligned), where D is head_dim rounded up to a
 // multiple of 16.
 template <int D = 16, class F>
 void for_head_rows(std::int64_t head_dim, bool aligned, F&& f) {

@@ -1,15 +1,15 @@
-// Backward pass on tensor cores, two kernels. The probabilities are recomputed from the scores and
-// lse in both.
-//   dq:        a warp owns query rows (q, dout), keys and values stream by. It also makes the row
-//              statistics, log2(e) lse and delta, for the second kernel.
-//   dk and dv: a warp owns keys (k, v), queries and douts stream by, with their statistics. The
-//              scores are held transposed, [keys, queries], so that p and ds are left operands.
+// Backward pass on tensor cores, in two kernels. Both recompute the probabilities from the scores
+// and lse.
+//    dq:         a warp owns query rows (q, dout); keys and values stream by. This kernel also
+//                computes the row statistics, log2(e) lse and delta, for the second kernel.
+//    dk and dv:  a warp owns keys (k, v); queries and douts stream by, with their statistics. The
+//                scores are transposed, [keys, queries], so that p and ds are left operands.
 #include "kernels/attention/attention_tensor_backward.cuh"
 
 namespace dtn::attention {
 namespace {
 
-// A bias takes registers, too.
+// The bias needs registers too.
 template <bool kBiased>
 constexpr Residency queries_residency(int dim) {
   if (dim <= (kBiased ? 16 : 48)) return {2, 4, 3};
@@ -35,7 +35,7 @@ struct BackwardKeys : Resident<keys_residency<kBiased>(D)> {
                                               kPlaceBytes<kBiased>;
 };
 
-// What a warp of the first kernel has of its rows.
+// The query rows of a warp of the first kernel, and their statistics.
 template <int D, int R, bool kAligned, bool kBiased>
 struct OwnQueries {
   unsigned q[R][D / 16][4], dout[R][D / 16][4];
@@ -124,7 +124,7 @@ __global__ void __launch_bounds__(BackwardQueries<D, kBiased>::kMaxThreads,
                                   shape);
 }
 
-// What a warp of the second kernel has of its rows.
+// The key and value rows of a warp of the second kernel.
 template <int D, int R, bool kAligned>
 struct OwnKeys {
   unsigned k[R][D / 16][4], v[R][D / 16][4];

@@ -1,7 +1,7 @@
-// What the two kernels of the backward pass on tensor cores share. Both hold the scores of a warp's
-// own rows with 16 streamed rows and make p and ds of them. In one the own rows are queries, in the
-// other they are keys. What is known of a query or of a key is therefore looked up by the score it
-// is needed for, and the formulas are written once.
+// Shared parts of the two kernels of the backward pass on tensor cores. Both hold the scores of a
+// warp's own rows with 16 streamed rows, and compute p and ds from them. The own rows are queries
+// in one kernel and keys in the other. So the values of queries and keys are looked up by the index
+// of the score, and the formulas are written once.
 #pragma once
 
 #include "kernels/attention/attention_tensor.cuh"
@@ -13,7 +13,7 @@ struct BackwardArrays {
   const float* lse;
   bfloat16* dqkv;
   RowStatistics* statistics;  // [B, H, T]
-  float scale, score_scale;   // the latter times log2(e)
+  float scale, score_scale;   // score_scale = scale log2(e)
 };
 inline BackwardArrays backward_arrays(const AttentionBackward& args, RowStatistics* statistics) {
   return {.qkv = static_cast<const bfloat16*>(args.qkv),
@@ -26,7 +26,7 @@ inline BackwardArrays backward_arrays(const AttentionBackward& args, RowStatisti
           .score_scale = static_cast<float>(args.scale) * kLog2E};
 }
 
-// Where a warp is: its number in the block, and the first of the rows that it owns.
+// A warp's index in the block, and the first of the rows that it owns.
 struct Warp {
   int index, first;
 };
@@ -37,7 +37,7 @@ __device__ __forceinline__ Warp this_warp(BlockHead head) {
   return {index, (head.block * warps + index) * K::kRowsPerWarp};
 }
 
-// A score that a lane holds: of row g + 8 half of tile r with streamed row 8 j + 2 t + side.
+// A score that a lane holds: row g + 8 half of tile r with streamed row 8 j + 2 t + side.
 struct ScoreIndex {
   int r, j, half, side;
 
@@ -47,15 +47,15 @@ struct ScoreIndex {
   }
 };
 
-// Calls f(ScoreIndex) for each of tile r.
+// Calls f(ScoreIndex) for each score of tile r that the lane holds.
 template <class F>
 __device__ __forceinline__ void for_scores(int r, F&& f) {
 #pragma unroll
   for (int i = 0; i < 8; ++i) f(ScoreIndex{r, i / 4, i / 2 % 2, i % 2});
 }
 
-// Calls f for the scores with streamed rows that are not there: only `left` of the 16 are. These
-// have no gradient, whatever p would be.
+// Calls f for the scores with missing streamed rows; only the first `left` of the 16 rows exist.
+// These scores have no gradient, whatever p is.
 template <class F>
 __device__ __forceinline__ void for_missing_scores(int r, int left, Lane lane, F&& f) {
   if (left >= 16) return;
@@ -82,7 +82,7 @@ __device__ __forceinline__ void dot_own_rows(float (&sum)[2], const unsigned (&a
   }
 }
 
-// The statistics (log2(e) lse, delta) and the places of the rows that a warp owns.
+// The statistics (log2(e) lse, delta) and the positions of the rows that a warp owns.
 template <int R>
 struct OwnStatistics {
   RowStatistics rows[R][2];
@@ -99,7 +99,7 @@ struct OwnPlaces : Places<kBiased, 2 * R> {
   }
 };
 
-// The statistics, or the places, of 16 streamed rows: two float32 for each.
+// The statistics, or the positions, of 16 streamed rows: two float32 per row.
 template <class V>
 struct OfStreamedRows {
   float4 two[2];  // rows 8 j + 2 t and 8 j + 2 t + 1
@@ -119,7 +119,8 @@ __device__ __forceinline__ OfStreamedRows<V> load_streamed(const V* ring, int ro
   return of;
 }
 
-// Starts to bring the statistics of kTileRows query rows into a ring. The whole block takes part.
+// Starts to copy the statistics of kTileRows query rows into a ring buffer. The whole block takes
+// part.
 __device__ __forceinline__ void stream_statistics(cuda::AsyncCopies& copies, RowStatistics* ring,
                                                   const RowStatistics* from, int first,
                                                   const HeadShape& shape) {
@@ -129,7 +130,7 @@ __device__ __forceinline__ void stream_statistics(cuda::AsyncCopies& copies, Row
   }
 }
 
-// The sums dp - delta begin at -delta, which saves a subtraction per score and its register.
+// The sums dp - delta start at -delta, which saves a subtraction and a register per score.
 template <int R, class Statistics>
 __device__ __forceinline__ void begin_at_minus_delta(float (&dp)[R][2][4],
                                                      const Statistics& of_query) {
@@ -156,7 +157,7 @@ struct Probability {
   }
 };
 
-// A warp of the first kernel makes ds of its scores, and sums what the bias gets of it.
+// The scores of a warp of the first kernel. Computes ds and sums the gradient of the bias.
 template <int R, bool kBiased>
 struct QueryScores {
   Lane lane;
@@ -164,7 +165,7 @@ struct QueryScores {
   OwnPlaces<kBiased, R> queries;
   BiasGradient<kBiased> dbias;
 
-  // Of s and dp - delta with 16 keys, of which `left` are there; ds is rounded.
+  // Computes ds, rounded, from s and dp - delta with 16 keys, of which the first `left` exist.
   __device__ __forceinline__ void differentiate(unsigned (&ds)[R][4], const float (&s)[R][2][4],
                                                 float (&dp)[R][2][4],
                                                 const OwnStatistics<R>& of_query,
@@ -183,14 +184,14 @@ struct QueryScores {
   }
 };
 
-// A warp of the second kernel makes p and ds of its scores.
+// The scores of a warp of the second kernel. Computes p and ds.
 template <int R, bool kBiased>
 struct KeyScores {
   Lane lane;
   Probability<kBiased> probability;
   OwnPlaces<kBiased, R> keys;
 
-  // Scores with 16 queries become probabilities.
+  // Turns the scores with 16 queries into probabilities.
   __device__ __forceinline__ void to_probabilities(float (&s)[R][2][4],
                                                    const OfStreamedRows<RowStatistics>& of_query,
                                                    const OfStreamedRows<Place>& queries) const {
@@ -202,7 +203,8 @@ struct KeyScores {
     }
   }
 
-  // Of p and dp - delta with 16 queries, of which `left` are there; the results are rounded.
+  // Computes p and ds, rounded, from p and dp - delta with 16 queries, of which the first `left`
+  // exist.
   __device__ __forceinline__ void differentiate(unsigned (&rounded_p)[R][4], unsigned (&ds)[R][4],
                                                 float (&p)[R][2][4], float (&dp)[R][2][4],
                                                 int left) const {
@@ -216,7 +218,7 @@ struct KeyScores {
   }
 };
 
-// Writes all rows of a warp, times `factor`; `shared` has room for 16 of them.
+// Writes all rows of a warp, times `factor`, through `shared`, which has room for 16 rows.
 template <int D, int R, bool kAligned>
 __device__ __forceinline__ void store_own_tiles(const float (&acc)[R][D / 8][4], float factor,
                                                 bfloat16* shared, bfloat16* to, std::int64_t stride,

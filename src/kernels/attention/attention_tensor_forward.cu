@@ -1,11 +1,11 @@
-// Forward pass on tensor cores. A warp owns query rows, keys and values stream by; see
+// Forward pass on tensor cores. A warp owns query rows; keys and values stream by. See
 // attention_softmax.cuh.
 #include "kernels/attention/attention_softmax.cuh"
 
 namespace dtn::attention {
 namespace {
 
-// A bias takes registers, too.
+// The bias needs registers too.
 template <bool kBiased>
 constexpr Residency forward_residency(int dim) {
   if (dim <= (kBiased ? 16 : 32)) return {2, 4, 4};

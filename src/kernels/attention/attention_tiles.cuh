@@ -1,7 +1,7 @@
-// Attention on tensor cores over sequences: samples may be padded, queries may see some keys only,
-// and weights may be dropped. Both sides are cut into tiles of 64 tokens. A block of four warps owns
-// the rows of one, 16 a warp, and the tiles that they see, or by which they are seen, stream by as in
-// attention_tensor.cuh. What a pad holds is never read: zeros take its place.
+// Attention on tensor cores over sequences. Samples may be padded, queries may see only some keys,
+// and weights may be dropped. Both sides are cut into tiles of 64 tokens. A block of four warps
+// owns the rows of one tile, 16 rows per warp. The tiles that it sees, or that see it, stream by as
+// in attention_tensor.cuh. The contents of padding tokens are never read; zeros replace them.
 #pragma once
 
 #include "kernels/attention/attention_tensor.cuh"
@@ -12,13 +12,13 @@ namespace dtn::attention {
 inline constexpr int kTileWarps = 4, kTileThreads = kTileWarps * cuda::kWarpSize;
 static_assert(kTileWarps * 16 == kTileRows);
 
-// A call, as a kernel gets it.
+// The arguments of a call, as a kernel receives them.
 struct TileProblem {
-  HeadShape shape;                 // blocks: tiles of 64 tokens
-  const std::int64_t* lengths;     // [B]; null: all tokens count
+  HeadShape shape;                 // shape.blocks: tiles of 64 tokens
+  const std::int64_t* lengths;     // [B]; null: all tokens are valid
   const std::int64_t* seen;        // [H, blocks, width], as in BlockAttentionProblem; null: all
-  int block_tiles, blocks, width;  // tiles of a block of tokens
-  bool zero_keys;                  // positions behind the last token are keys
+  int block_tiles, blocks, width;  // tiles per block of tokens
+  bool zero_keys;                  // positions past the last token are keys
 
   __device__ __forceinline__ int count(int image) const {
     return lengths ? static_cast<int>(lengths[image]) : shape.tokens;
@@ -28,7 +28,7 @@ struct TileProblem {
     if (!seen || block == 0 || block == blocks - 1) return nullptr;
     return seen + (static_cast<std::int64_t>(head) * blocks + block) * width;
   }
-  // How many keys with score 0 and value 0 a tile of queries sees beside the tokens.
+  // Number of keys with score 0 and value 0 that a tile of queries sees, in addition to the tokens.
   __device__ __forceinline__ int zero_keys_of(int head, int tile) const {
     if (!zero_keys) return 0;
     const std::int64_t* row = seen_by(head, tile / block_tiles);
@@ -42,8 +42,8 @@ struct TileProblem {
     }
     return sum;
   }
-  // The tile of a thread block. The first and the last block of tokens, which have most to do, come
-  // first.
+  // The tile of a thread block. The first and the last block of tokens have the most work, so they
+  // come first.
   __device__ __forceinline__ int tile_of(int index) const {
     if (!seen || blocks == 1 || index < block_tiles) return index;
     const int last = shape.blocks - (blocks - 1) * block_tiles;  // tiles of the last block
@@ -55,9 +55,9 @@ struct TileProblem {
 // The rows of a warp.
 struct TileWarp {
   BlockHead head;
-  int tile, count;   // of the block; tokens that count
-  int index, first;  // of the warp, and its first row
-  int tiles;         // that count of the sample; 0 where the block's own does not
+  int tile, count;   // of the block; valid tokens
+  int index, first;  // of the warp; its first row
+  int tiles;         // valid ones of the sample; 0 if the block's own tile has no valid token
 
   __device__ __forceinline__ explicit TileWarp(const TileProblem& p) : head(block_head(p.shape)) {
     tile = p.tile_of(head.block);
@@ -66,7 +66,7 @@ struct TileWarp {
     first = tile * kTileRows + 16 * index;
     tiles = tile * kTileRows < count ? (count + kTileRows - 1) / kTileRows : 0;
   }
-  // Of arrays whose rows from `count` on are not there.
+  // The shape of arrays that end after the valid tokens.
   __device__ __forceinline__ HeadShape counted(const TileProblem& p) const {
     HeadShape shape = p.shape;
     shape.tokens = count;
@@ -74,7 +74,8 @@ struct TileWarp {
   }
 };
 
-// The tiles of keys that a tile of queries sees, one after the other; -1 behind the last.
+// Iterates over the tiles of keys that a tile of queries sees. next() returns -1 after the last
+// one.
 class KeyTiles {
  public:
   __device__ __forceinline__ KeyTiles(const TileProblem& p, const TileWarp& warp)
@@ -99,8 +100,8 @@ class KeyTiles {
   int at_ = 0, in_block_ = 0;
 };
 
-// The tiles of queries by which a tile of keys is seen. `sees` is shared memory for a byte a block
-// of tokens, which is filled here by all threads, and there behind the next barrier.
+// Iterates over the tiles of queries that see a tile of keys. `sees` is shared memory with one byte
+// per block of tokens. All threads fill it here; it is valid after the next barrier.
 class QueryTiles {
  public:
   __device__ __forceinline__ QueryTiles(const TileProblem& p, const TileWarp& warp,
@@ -139,8 +140,8 @@ class QueryTiles {
   int at_ = 0, in_block_ = 0;
 };
 
-// Starts to bring the 64 rows of a tile of both arrays into place `slot`, 0 or 1, of two rings that
-// follow each other; zeros from row `count` on and from column dim on. Each warp takes 16 rows.
+// Starts to copy the 64 rows of a tile of both arrays into slot 0 or 1 of two adjacent ring
+// buffers. Rows from `count` on and columns from dim on become zeros. Each warp copies 16 rows.
 template <int D>
 __device__ __forceinline__ void stream_tile(cuda::AsyncCopies& copies, bfloat16* rings, int slot,
                                             StreamedPair arrays, int tile, int count,
@@ -153,14 +154,15 @@ __device__ __forceinline__ void stream_tile(cuda::AsyncCopies& copies, bfloat16*
                          count - first, shape);
 }
 
-// Rows that lie anywhere, each whole 16-byte pieces: row_at(row) is where a row begins, for rows below
-// `count`; the others are zeros, as are columns from `dim` on.
+// The next three functions access rows at any address, in whole 16-byte pieces. row_at(row) returns
+// the start of a row, for rows below `count`. The other rows are zeros, as are columns from `dim`
+// on.
 
-// Starts to bring the 64 rows of a tile into place `slot` of a ring. Each warp takes 16 rows.
+// Starts to copy the 64 rows of a tile into a slot of a ring buffer. Each warp copies 16 rows.
 template <int D, class RowAt>
 __device__ __forceinline__ void stream_gathered(cuda::AsyncCopies& copies, bfloat16* ring, int slot,
                                                 int tile, int count, int dim, const RowAt& row_at) {
-  constexpr int kPieces = D / 8;  // of a row
+  constexpr int kPieces = D / 8;  // per row
   constexpr int kAtOnce = kPieces <= 2 ? 16 : kPieces <= 4 ? 8 : 4;
   const int thread = recomputed_thread();
   const int lane = thread % cuda::kWarpSize, of_warp = 16 * (thread / cuda::kWarpSize);
@@ -173,7 +175,7 @@ __device__ __forceinline__ void stream_gathered(cuda::AsyncCopies& copies, bfloa
     copies.copy<16>(ring + (slot * kTileRows + in_tile) * kRowStride<D> + column, from, there);
   }
 }
-// A fragments of 16 rows.
+// Loads the A fragments of 16 rows.
 template <int D, class RowAt>
 __device__ __forceinline__ void load_gathered(unsigned (&a)[D / 16][4], int first, int count,
                                               int dim, const RowAt& row_at) {
@@ -191,8 +193,8 @@ __device__ __forceinline__ void load_gathered(unsigned (&a)[D / 16][4], int firs
     }
   }
 }
-// Writes the rows of a warp that are below `count`, by way of `staging` as stage_rows() says, which
-// the warp must not write again: nothing waits for what other lanes still read of it.
+// Writes the rows of a warp that are below `count`, through `staging` as in stage_rows(). The warp
+// must not write to `staging` again, because nothing waits for the reads of its other lanes.
 template <int D, class RowAt>
 __device__ __forceinline__ void store_gathered(const float (&acc)[D / 8][4],
                                                const float (&factor)[2], bfloat16* staging,
@@ -208,14 +210,14 @@ __device__ __forceinline__ void store_gathered(const float (&acc)[D / 8][4],
   }
 }
 
-// Tiles that follow one another; -1 behind the last.
+// Iterates over adjacent tiles. next() returns -1 after the last one.
 struct RunOfTiles {
   int at, end;
   __device__ __forceinline__ int next() { return at < end ? at++ : -1; }
 };
 
-// Calls use(tile, slot) for each tile, of which `stream` has been called for the first; stream(tile,
-// slot) begins with the next one.
+// Calls use(tile, slot) for each tile. `stream` must already have been called for the first tile;
+// stream(tile, slot) starts to copy the next one.
 template <class Tiles, class Stream, class Use>
 __device__ __forceinline__ void for_tiles(cuda::AsyncCopies& copies, int first, Tiles& tiles,
                                           const Stream& stream, const Use& use) {
@@ -232,9 +234,9 @@ __device__ __forceinline__ void for_tiles(cuda::AsyncCopies& copies, int first, 
   __syncthreads();
 }
 
-// Which weights dropout keeps of 16 x 16, as a mask that has bit 4 half + 2 j + side for the score
-// that a lane holds of row g + 8 half and column 8 j + 2 t + side. The mask is that of
-// attention_drop_group(): four queries have a group of Philox words for each key, and the lanes that
+// The 16 x 16 weights that dropout keeps, as a bit mask. Bit 4 half + 2 j + side belongs to the
+// score that a lane holds for row g + 8 half and column 8 j + 2 t + side. The mask is that of
+// attention_drop_group(): for each key, four queries share a group of Philox words. The lanes that
 // hold these queries share the work.
 template <bool kIsOn>
 struct WeightDropout {
@@ -252,7 +254,7 @@ struct WeightDropout<true> {
   std::uint32_t threshold;
   float factor;
   PhiloxKey key{};
-  std::uint64_t group = 0;  // of query 0 and key 0
+  std::uint64_t group = 0;  // for query 0 and key 0
 
   explicit WeightDropout(const AttentionDropout& d)
       : dropout(d), threshold(drop_threshold(d.p)), factor(static_cast<float>(d.kept())) {}
@@ -263,8 +265,8 @@ struct WeightDropout<true> {
     group = attention_drop_group(dropout.row(head.image), shape.heads, head.head, 0, 0);
   }
 
-  // Rows are queries, columns keys. Of the four keys that a lane has, it draws one for itself and
-  // the three lanes with the queries beside its own.
+  // Rows are queries, columns are keys. A lane has four keys. It draws one of them, for itself and
+  // for the three lanes with the other queries of its group.
   __device__ __forceinline__ unsigned of_queries(int first_query, int first_key) const {
     const Lane lane = this_lane();
     const int mine = lane.g % 4;
@@ -280,7 +282,7 @@ struct WeightDropout<true> {
     }
     return mask;
   }
-  // Rows are keys, columns queries. A lane and its neighbour have the queries of two groups.
+  // Rows are keys, columns are queries. A lane and its neighbour hold the queries of two groups.
   __device__ __forceinline__ unsigned of_keys(int first_key, int first_query) const {
     const Lane lane = this_lane();
     const int mine = lane.t % 2, query = first_query + 8 * mine + lane.t / 2 * 4;
@@ -297,27 +299,27 @@ struct WeightDropout<true> {
     return mask;
   }
 
-  // What a weight is multiplied by.
+  // The dropout factor of a weight: 0 if it is dropped.
   __device__ __forceinline__ float of(unsigned mask, int j, int half, int side) const {
     return mask >> (4 * half + 2 * j + side) & 1 ? factor : 0.0f;
   }
 
  private:
-  // Bit i: whether query i of the four around this one keeps its weight.
+  // Bit i is 1 if query i of this query's group of four keeps its weight.
   __device__ __forceinline__ unsigned draw(int query, int column) const {
     const std::uint64_t at =
         static_cast<std::uint64_t>(query / 4) << 20 | static_cast<unsigned>(column);
     const Philox4 words = philox_group(key, group | at);
     unsigned kept = 0;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {  // no sum of shifts: GCC 12 gets those wrong when it checks them
+    for (int i = 0; i < 4; ++i) {  // no sum of shifts: GCC 12 gets it wrong with shift checks
       if (words.v[i] >> 8 >= threshold) kept |= 1u << i;
     }
     return kept;
   }
 };
 
-// Calls f(integral constant D, WeightDropout) for the heads that has_tiles() takes.
+// Calls f(integral constant D, WeightDropout) for the heads that has_tiles() accepts.
 template <class F>
 void for_tile_heads(const AttentionDropout& dropout, std::int64_t head_dim, F&& f) {
   const auto with = [&](auto columns) {
@@ -328,7 +330,7 @@ void for_tile_heads(const AttentionDropout& dropout, std::int64_t head_dim, F&& 
   with(std::integral_constant<int, 64>{});
 }
 
-// The problem of a call, its pattern that of block attention or none.
+// The arguments of a call, with the pattern of block attention or no pattern.
 template <class Args>
 TileProblem tile_problem(const Args& args, const BlockTable& table) {
   TileProblem p{head_shape(args), args.lengths, table.seen, 1, 1, static_cast<int>(table.width),

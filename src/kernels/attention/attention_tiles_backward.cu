@@ -1,13 +1,13 @@
-// Backward pass of attention by tiles, two kernels as in attention_tensor_backward.cu; see
-// attention_tiles.cuh. With m what dropout multiplies a weight by,
-//   dv = (p m)^T dout    ds = p (dp m - delta)    dp = dout v^T    delta = rowsum(dout out)
+// Backward pass of attention by tiles, in two kernels as in attention_tensor_backward.cu; see
+// attention_tiles.cuh. With m the dropout factor of a weight:
+//    dv = (p m)^T dout    ds = p (dp m - delta)    dp = dout v^T    delta = rowsum(dout out)
 #include "kernels/attention/attention_tensor_backward.cuh"
 #include "kernels/attention/attention_tiles.cuh"
 
 namespace dtn::attention {
 namespace {
 
-// dp begins at -delta, unless weights are dropped: then delta is no part of what is multiplied.
+// Starts dp at -delta. With dropout dp starts at 0, because m multiplies dp but not delta.
 template <bool kDrops, class Statistics>
 __device__ __forceinline__ void begin(float (&dp)[1][2][4], const Statistics& of_query) {
   if constexpr (kDrops) {
@@ -17,7 +17,7 @@ __device__ __forceinline__ void begin(float (&dp)[1][2][4], const Statistics& of
   }
 }
 
-// dp as it is after that and a product, times what dropout says, less delta.
+// Returns dp m - delta. `dp` is the product added to the start value of begin().
 template <bool kDrops>
 __device__ __forceinline__ float less_delta(float dp, const WeightDropout<kDrops>& dropout,
                                             unsigned mask, float delta, ScoreIndex i) {
@@ -25,7 +25,7 @@ __device__ __forceinline__ float less_delta(float dp, const WeightDropout<kDrops
   return dp;
 }
 
-// The rows of a warp of the first kernel, and what it tells the second about them.
+// The query rows of a warp of the first kernel. Stores their statistics for the second kernel.
 template <int D>
 struct TileQueries {
   unsigned q[1][D / 16][4], dout[1][D / 16][4];
@@ -117,7 +117,7 @@ template <int D, bool kDrops>
 __global__ void __launch_bounds__(kTileThreads, 3)
     attention_tiles_keys_kernel(TileProblem problem, BackwardArrays arrays,
                                 WeightDropout<kDrops> dropout) {
-  // [queries, douts][kRingRows, kRowStride], statistics, a byte for each block of tokens
+  // [queries, douts][kRingRows, kRowStride], statistics, one byte per block of tokens
   DTN_SHARED(bfloat16, shared);
   auto* statistics = reinterpret_cast<RowStatistics*>(shared + 2 * kRingSize<D>);
   const HeadShape& shape = problem.shape;
@@ -148,7 +148,7 @@ __global__ void __launch_bounds__(kTileThreads, 3)
   load_own_rows<D, true>(k[0], keys, shape.qkv_stride, warp.first, warp.counted(problem));
   load_own_rows<D, true>(v[0], keys + shape.out_stride, shape.qkv_stride, warp.first,
                          warp.counted(problem));
-  const int own_left = warp.count - warp.first;  // rows of the warp that count
+  const int own_left = warp.count - warp.first;  // valid rows of the warp
   float dk[1][D / 8][4] = {}, dv[1][D / 8][4] = {};
   for_tiles(copies, first_tile, tiles, stream, [&](int tile, int slot) {
     if (own_left <= 0) return;
@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(kTileThreads, 3)
       for_scores(0, [&](ScoreIndex i) {
         const RowStatistics query = of_query[i];
         float weight = cuda::exp2_approximate(fmaf(i.of(p), arrays.score_scale, -query.lse));
-        // A key that is not there has scores of 0, which may be far above a row's others.
+        // A missing key has scores of 0, which may be far above the other scores of a row.
         if (lane.g + 8 * i.half >= own_left) weight = 0;
         i.of(ds) = weight * less_delta(i.of(ds), dropout, mask, query.delta, i);
         if constexpr (kDrops) weight *= dropout.of(mask, i.j, i.half, i.side);

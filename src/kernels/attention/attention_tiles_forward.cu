@@ -5,7 +5,7 @@
 namespace dtn::attention {
 namespace {
 
-// The weights of a step of the softmax that dropout keeps.
+// Dropout of the weights of one step of the softmax.
 template <bool kIsOn>
 struct StepWeights {
   static constexpr bool kDrops = kIsOn;

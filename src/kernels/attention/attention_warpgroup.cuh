@@ -1,14 +1,13 @@
 // Attention by products of warpgroups (kernels/cuda/warpgroup.cuh), for the sizes of vision
-// transformers: bfloat16, aligned rows, D of 48 or, in the forward
-// pass, 64, more than 128 and at most 256 tokens, no bias.
-// A thread block has a head, whose keys and values, in the backward pass its queries, too, lie whole
-// in shared memory; the scores of 64 queries with all keys are registers of one warpgroup.
+// transformers: bfloat16, aligned rows, D = 48 or (forward pass only) 64, more than 128 and at most
+// 256 tokens, no bias. A thread block computes one head. All keys and values of the head lie in
+// shared memory; in the backward pass, its queries too. The scores of 64 queries with all keys are
+// in registers of one warpgroup.
 //
-// No card has run these kernels yet, so attention_tensor_*.cu keep the work unless
-// use_warpgroups says otherwise. What would settle it, on compute capability 9.0: the tests
-// CudaAttentionWarpgroup.*, then `dtn-bench kernels --only attention` with and without
-// DTN_CUDA_WGMMA=1. ptxas must not say (with -v) that products are serialized; it does when it
-// thinks that lanes may part around them.
+// No card has run these kernels yet, so attention_tensor_*.cu are used unless use_warpgroups is
+// true. To validate them on compute capability 9.0, run the tests CudaAttentionWarpgroup.*, then
+// `dtn-bench kernels --only attention` with and without DTN_CUDA_WGMMA=1. ptxas -v must not report
+// serialized products; it reports them if it assumes that lanes may diverge around them.
 #pragma once
 
 #include "kernels/attention/attention_tensor.cuh"
@@ -28,14 +27,15 @@ __host__ __device__ constexpr int round_up_to(int value, int unit) {
   return (value + unit - 1) / unit * unit;
 }
 
-// Starts to bring rows 0 to `rows` - 1 of a head, `stride` values apart, into shared memory as core
-// matrices; zeros in place of those beyond the last token. A warp brings eight rows at a time, a core
-// matrix for each eight lanes, four of them and then the rest: no lane divides to find its piece.
+// Starts to copy rows 0 to `rows` - 1 of a head, `stride` values apart, into shared memory as core
+// matrices. Rows past the last token become zeros. A warp copies eight rows at a time, with eight
+// lanes per core matrix: first four core matrices, then the rest. So no lane needs a division to
+// find its piece.
 template <int D>
 __device__ __forceinline__ void copy_head_rows(cuda::AsyncCopies& copies, bfloat16* to,
                                                const bfloat16* from, std::int64_t stride, int rows,
                                                const HeadShape& shape) {
-  constexpr int kLeft = D / 8 - 4;  // core matrices of eight rows beyond the first four
+  constexpr int kLeft = D / 8 - 4;  // core matrices of eight rows after the first four
   static_assert(kLeft >= 0 && kLeft <= 4);
   const int thread = recomputed_thread(), lane = thread % cuda::kWarpSize;
   const int first = thread / cuda::kWarpSize * 8, step = static_cast<int>(blockDim.x) / 4;
@@ -51,9 +51,9 @@ __device__ __forceinline__ void copy_head_rows(cuda::AsyncCopies& copies, bfloat
   }
 }
 
-// A thread as a lane, its warpgroup, and the first row of its warp among the group's 64. The number
-// of the warp comes out of a shuffle, so that the compiler knows it for all lanes alike: where it
-// thinks that lanes may part, it makes each product wait for the one before.
+// A thread's lane, its warpgroup, and the first row of its warp among the group's 64. The warp's
+// number comes from a shuffle, so that the compiler knows that it is the same in all lanes. If the
+// compiler assumes that lanes may diverge, it makes each product wait for the one before.
 struct GroupLane : Lane {
   int group, warp_row;
 };

@@ -1,17 +1,17 @@
 // Backward pass by products of warpgroups: one kernel, five products, each score computed once. A
-// block has a head; a warpgroup owns 64 keys, and the queries go by, 32 at a time:
-//   s = k q^T        p = exp(s - lse)        dp = v dout^T        ds = p (dp - delta)
-//   dv += p dout     dk += ds q
-// all [keys, queries], so that p and ds are left operands as they lie in registers. Each ds also goes
-// to shared memory. When all are there, each warpgroup makes dq = ds^T k of 64 queries; nothing is
-// added by two warpgroups, and the block waits for itself twice in all.
+// block computes one head. A warpgroup owns 64 keys, and the queries stream by, 32 at a time:
+//    s = k q^T        p = exp(s - lse)        dp = v dout^T        ds = p (dp - delta)
+//    dv += p dout     dk += ds q
+// All are [keys, queries], so that p and ds are left operands as they lie in registers. Each ds
+// also goes to shared memory. When all of ds is there, each warpgroup computes dq = ds^T k for 64
+// queries. No two warpgroups add to the same values, and the block has two barriers in total.
 //
-// ds of a whole head takes T x T values, which is why a multiprocessor holds one block; its 512
-// threads have 128 registers each, enough for D = 48 and not for 64.
+// ds of a whole head takes T x T values. Therefore a multiprocessor holds one block. Its 512
+// threads have 128 registers each, enough for D = 48 but not for 64.
 //
-// For T = 196, D = 48 on an H200, 2304 heads: 256 keys by 224 queries are 63 GFLOP, 100 us at 650
-// TFLOP/s; left operands out of shared memory make s and dp half as slow again; arrays of 262 MB are
-// 61 us, and while a block brings its own nothing else runs on its multiprocessor.
+// Cost for T = 196, D = 48, 2304 heads on an H200: 256 keys by 224 queries are 63 GFLOP, 100 us at
+// 650 TFLOP/s. Left operands from shared memory make s and dp take 1.5 times as long. Arrays of 262
+// MB take 61 us. While a block loads its arrays, nothing else runs on its multiprocessor.
 #include "kernels/attention/attention_tensor_backward.cuh"
 #include "kernels/attention/attention_warpgroup.cuh"
 
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kQueriesAtOnce = 32;
 
-// Where a block's arrays lie in shared memory, all of bfloat16 as core matrices.
+// Layout of a block's arrays in shared memory; all arrays of bfloat16 are core matrices.
 template <int kKeys, int D>
 struct BackwardLayout {
   static constexpr int keys = kKeys;  // rows of k and v, a multiple of 16
@@ -42,8 +42,8 @@ struct BackwardLayout {
   }
 };
 
-// Brings dout into shared memory, and makes the statistics of its rows on the way: eight rows at a
-// time to a warp, whose lanes have pieces of 16 bytes of them.
+// Copies dout into shared memory and computes the statistics of its rows. A warp takes eight rows
+// at a time; each lane copies 16-byte pieces of one row.
 template <int D>
 __device__ __forceinline__ void take_douts(bfloat16* douts, RowStatistics* statistics, int rows,
                                            const HeadShape& shape, const BackwardArrays& arrays,
@@ -85,8 +85,8 @@ struct KeyTile {
   float s[kQueriesAtOnce / 8][4], dp[kQueriesAtOnce / 8][4];
   unsigned p[kQueriesAtOnce / 16][4], ds[kQueriesAtOnce / 16][4];  // rounded, left operands
 
-  // p and ds of s and dp. Unless all are there, both are 0 where keys[half], the key of row g or
-  // g + 8, is not, and for all but the first `queries`.
+  // Computes p and ds from s and dp. Unless kAll, both are 0 if keys[half] is false (the key of row
+  // g or g + 8 does not exist), and for queries from `queries` on.
   template <bool kAll>
   __device__ __forceinline__ void differentiate(const RowStatistics* statistics, float score_scale,
                                                 const bool (&keys)[2], int queries, Lane lane) {
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(4 * cuda::kWarpgroupThreads, 1)
   const BlockHead head = block_head(shape);
   const GroupLane lane = this_group_lane();
   const int first =
-      lane.group * cuda::kWarpgroupRows;  // of the group's keys, and later its queries
+      lane.group * cuda::kWarpgroupRows;  // first of the group's keys, later of its queries
   const int row = first + lane.warp_row;
 
   cuda::AsyncCopies copies;
@@ -158,7 +158,7 @@ __global__ void __launch_bounds__(4 * cuda::kWarpgroupThreads, 1)
   float dk[D / 8][4] = {}, dv[D / 8][4] = {};
   const bool there[2] = {row + lane.g < shape.tokens, row + lane.g + 8 < shape.tokens};
   KeyTile tile;
-  // Eight rows of core matrices are D columns of 8: the group's 64 keys begin at first D values.
+  // Eight rows of core matrices take 8 D values, so the group's 64 keys begin at value first * D.
   const cuda::SharedOperand<Depth::kColumns> own_keys(keys + first * D, D);
   const cuda::SharedOperand<Depth::kColumns> own_values(values + first * D, D);
 #pragma unroll 1
@@ -195,7 +195,7 @@ __global__ void __launch_bounds__(4 * cuda::kWarpgroupThreads, 1)
   }
   cuda::sync_for_products();
 
-  if (row < shape.tokens) {  // queries and douts have done their part
+  if (row < shape.tokens) {  // queries and douts are no longer needed
     bfloat16* staging = shared + row * kRowStride<D>;
     bfloat16* to = arrays.dqkv + head.qkv(shape) + shape.out_stride;
     const float scale[2] = {arrays.scale, arrays.scale}, one[2] = {1, 1};
@@ -206,7 +206,7 @@ __global__ void __launch_bounds__(4 * cuda::kWarpgroupThreads, 1)
   const cuda::SharedOperand<Depth::kRows> own_ds(ds + first * 8, layout.ds_columns);
   const cuda::SharedOperand<Depth::kRows> all_keys(keys, D);
   products.begin();
-  // Unrolled: products in a loop would wait for each other.
+  // Unrolled, because products in a loop would wait for each other.
 #pragma unroll
   for (int k = 0; k < kKeys / 16; ++k) {
     products.multiply(dq, own_ds.after(k), all_keys.after(k), k > 0);
@@ -220,7 +220,7 @@ __global__ void __launch_bounds__(4 * cuda::kWarpgroupThreads, 1)
   }
 }
 
-// Calls f(integral constant kKeys): no more than the warpgroups have together, 64 each.
+// Calls f(integral constant kKeys): at least `tokens`, and at most 64 keys per warpgroup.
 template <class F>
 void for_key_rows(std::int64_t tokens, F&& f) {
   if (tokens <= 192) return f(std::integral_constant<int, 192>{});

@@ -1,10 +1,11 @@
-// Forward pass by products of warpgroups. A block is one warpgroup with one head; it takes 64 queries
-// at a time, all their scores at once, so that a softmax is taken in one piece: no shift to carry.
+// Forward pass by products of warpgroups. A block is one warpgroup and computes one head. It takes
+// 64 queries at a time with all their scores at once. So the softmax is complete in one step, and
+// no shift is carried.
 //
-// For T = 196, D = 48 on an H200, 2304 heads: 4 groups of 64 queries by 208 keys are 23.6 GFLOP, 36
-// us at 650 TFLOP/s; the exponentials take 33 us, those of queries that
-// are not there included, memory 41. Three blocks share a multiprocessor, so
-// that the products of one run beside the softmax of another.
+// Cost for T = 196, D = 48, 2304 heads on an H200: 4 groups of 64 queries by 208 keys are 23.6
+// GFLOP, 36 us at 650 TFLOP/s. The exponentials take 33 us, including those of missing queries.
+// Memory takes 41 us. Three blocks share a multiprocessor, so that the products of one overlap with
+// the softmax of another.
 #include "kernels/attention/attention_warpgroup.cuh"
 
 namespace dtn::attention {
@@ -17,13 +18,13 @@ struct WarpgroupForward {
   static constexpr std::size_t kSharedBytes = (2 * kKeys * D + kStaging) * sizeof(bfloat16);
 };
 
-// The softmax of a thread's scores, in two rows of 64.
+// The softmax of a thread's scores, in two of the 64 rows.
 template <int kKeys>
 struct WholeSoftmax {
-  unsigned p[kKeys / 16][4];  // rounded, the left operand of the product with the values
-  float shift[2], sum[2];     // of rows g and g + 8, the whole sum of unrounded p
+  unsigned p[kKeys / 16][4];  // rounded; left operand of the product with the values
+  float shift[2], sum[2];     // of rows g and g + 8; the whole sum of unrounded p
 
-  // Of scores s, of which those with keys from `tokens` on are not there.
+  // Computes the softmax of scores s. Keys from `tokens` on do not exist.
   __device__ __forceinline__ void take(float (&s)[kKeys / 8][4], int tokens, float scale,
                                        Lane lane) {
     mask(s, tokens, lane);
@@ -34,11 +35,12 @@ struct WholeSoftmax {
       for (int n = 0; n < kKeys / 8; ++n) m = fmaxf(m, fmaxf(s[n][2 * half], s[n][2 * half + 1]));
       m = fmaxf(m, __shfl_xor_sync(cuda::kWholeWarp, m, 1));
       m = fmaxf(m, __shfl_xor_sync(cuda::kWholeWarp, m, 2)) * scale;
-      // A row of nothing but -infinity has no shift; its sum stays 0.
+      // A row with only -infinity has no shift; its sum stays 0.
       shift[half] = m == -INFINITY ? 0.0f : m;
       sum[half] = 0;
     }
-    // Both rows together, so that four registers of p are free when they are needed.
+    // Both rows are converted together, so that the registers of their scores are free when p needs
+    // registers.
 #pragma unroll
     for (int n = 0; n < kKeys / 8; ++n) {
 #pragma unroll
@@ -78,7 +80,7 @@ __global__ void __launch_bounds__(cuda::kWarpgroupThreads, WarpgroupForward<kKey
     attention_forward_warpgroup_kernel(HeadShape shape, const bfloat16* qkv, Scale scale,
                                        bfloat16* out, float* lse) {
   using cuda::Depth;
-  DTN_SHARED(bfloat16, keys);  // [kKeys, D]; behind it the values, likewise, and staging rows
+  DTN_SHARED(bfloat16, keys);  // [kKeys, D]; then the values, likewise, and staging rows
   bfloat16* values = keys + kKeys * D;
   const BlockHead head = block_head(shape);
   const GroupLane lane = this_group_lane();
@@ -123,8 +125,8 @@ __global__ void __launch_bounds__(cuda::kWarpgroupThreads, WarpgroupForward<kKey
       products.multiply(o, softmax.p[k], values_operand.after(k), k > 0);
     }
     products.commit();
-    // The next queries come meanwhile, and where they are is computed now: there are no registers for
-    // either any sooner.
+    // The next queries are loaded meanwhile. Their address is computed only now, because earlier
+    // there are no free registers for either.
     load_own_rows<D, true>(q, qkv + block_head(shape).recomputed().qkv(shape), shape.qkv_stride,
                            row + cuda::kWarpgroupRows, shape);
     products.template wait<0>(o);

@@ -1,9 +1,9 @@
 // Attention of a few queries, forward and backward. One item is one head of one image.
-//   s = scale q k^T    p = softmax(s)    out = p v    lse = log sum exp s
-//   dv = p^T dout    dp = dout v^T    delta = rowsum(dout out)    ds = p (dp - delta)
-//   dq = scale ds k    dk = scale ds^T q
-// Keys come in groups of one vector of scores; what is read of their rows of K and V is in cache
-// for all that is done with them.
+//    s = scale q k^T    p = softmax(s)    out = p v    lse = log sum exp s
+//    dv = p^T dout    dp = dout v^T    delta = rowsum(dout out)    ds = p (dp - delta)
+//    dq = scale ds k    dk = scale ds^T q
+// Keys are processed in groups of one vector of scores. The rows of K and V of a group stay in the
+// cache for all work on the group.
 #include "kernels/attention/query_attention.h"
 
 #include <cmath>
@@ -16,10 +16,10 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// The sizes of a head, and where it lies in the arrays.
+// The sizes of a head, and its offsets in the arrays.
 struct HeadSizes {
   std::int64_t queries, tokens, dim, heads;
-  std::int64_t padded_dim, padded_tokens;  // whole vectors of any type
+  std::int64_t padded_dim, padded_tokens;  // rounded up to whole vectors of any type
   std::int64_t q_ld, kv_ld;                // from row to row; V lies q_ld after K
 
   template <class Arguments>
@@ -41,7 +41,8 @@ struct HeadSizes {
   }
 };
 
-// Calls f(first, count) for the groups of keys: as many as a vector has lanes, but for the last.
+// Calls f(first, count) for the groups of keys. A group has one key per lane of a vector; the last
+// one may have fewer.
 template <class A, class F>
 void for_each_group(std::int64_t tokens, F&& f) {
   for (std::int64_t t = 0; t < tokens; t += kLanes<A>) {
@@ -49,9 +50,9 @@ void for_each_group(std::int64_t tokens, F&& f) {
   }
 }
 
-// Asks for the rows of K and V of one group of keys: they lie too far apart for the hardware to
-// foresee. Inlined by force: GCC takes a function that only asks for memory for one without effect,
-// and drops its calls.
+// Prefetches the rows of K and V of one group of keys. They lie too far apart for the hardware
+// prefetcher. The inlining is forced: GCC considers a function that only prefetches to have no
+// effect, and drops its calls.
 template <class S>
 [[gnu::always_inline]] inline void prefetch_group(const HeadSizes& z, const S* k,
                                                   std::int64_t first) {
@@ -64,7 +65,7 @@ template <class S>
   }
 }
 
-// [Q, padded_dim] of A from [Q, D] of S with rows q_ld apart; zeros behind D.
+// Copies [Q, D] of S, with rows q_ld apart, to [Q, padded_dim] of A; zeros past D.
 template <class S, class A>
 A* widened_rows(const HeadSizes& z, const S* rows, Scratch::Scope& scope) {
   A* wide = scope.take<A>(z.queries * z.padded_dim);
@@ -78,7 +79,7 @@ A* widened_rows(const HeadSizes& z, const S* rows, Scratch::Scope& scope) {
   return wide;
 }
 
-// Lane i is row . row i of `count` rows kv_ld apart, 0 from `count` on.
+// Lane i is row . row i of `count` rows kv_ld apart; 0 from `count` on.
 template <class S, class A>
 Vec<A> products_with_rows(const HeadSizes& z, const A* row, const S* rows, std::int64_t count) {
   A sums[kLanes<A> * kLanes<A>];
@@ -100,7 +101,7 @@ void add_row(const HeadSizes& z, A factor, const S* row, A* to) {
   });
 }
 
-// p = e^(s - largest), zeros from T on; returns the sum and writes lse.
+// Computes p = e^(s - largest), with zeros from T on. Returns the sum and writes lse.
 template <class A>
 A exponentials(const HeadSizes& z, A* p, A* lse) {
   Vec<A> largest = load(p);
@@ -146,16 +147,16 @@ void forward_head(const HeadSizes& z, double scale, const S* q, const S* k, S* o
   }
 }
 
-// What backward keeps of one head beside its inputs.
+// Buffers of the backward pass of one head.
 template <class A>
 struct BackwardHead {
   const A *q, *dout;  // [Q, padded_dim]
   A* dq;              // [Q, padded_dim], without the scale
-  A *p, *ds;          // [Q, kLanes] of the group at hand
+  A *p, *ds;          // [Q, kLanes], of the current group
   A *delta, *shift;   // [Q]: shift is -lse
 };
 
-// The rows of dk and dv of one key, the j-th of its group.
+// Writes the rows of dk and dv of one key, the j-th of its group.
 template <class S, class A>
 void store_key_gradients(const HeadSizes& z, const BackwardHead<A>& head, A scale, std::int64_t j,
                          S* dk) {

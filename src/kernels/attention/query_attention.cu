@@ -1,10 +1,10 @@
 // Attention of a few queries on a CUDA device; see query_attention.h. A warp takes 32 keys at a
-// time, a row of K or V spread over its lanes, lane j in the end holding the score of key j.
+// time. A row of K or V is spread over its lanes. At the end lane j holds the score of key j.
 //
-// Forward: a block per query. Each warp carries a softmax of its own over its keys, and the block
-// joins them. Backward: a block per head of an image, which has all queries in shared memory.
-// B H (2 D T) elements are read forward, as many read and written backward; rows of K are read
-// twice there, the second time from the first-level cache.
+// Forward: one block per query. Each warp computes a separate softmax over its keys, and the block
+// combines them. Backward: one block per head of an image, with all queries in shared memory. The
+// forward pass reads B H (2 D T) elements; the backward pass reads and writes as many. It reads the
+// rows of K again for dk and dq, from the first-level cache.
 #include "kernels/attention/query_attention.h"
 #include "kernels/cuda/reduce.cuh"
 #include "kernels/cuda/values.cuh"
@@ -19,7 +19,7 @@ using cuda::warp_sum;
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / kWarpSize;
 
-// The arrays of one head of an image.
+// The sizes of one head of an image, and its offsets in the arrays.
 struct HeadShape {
   int queries, tokens, heads, dim;
   std::int64_t q_stride, kv_stride;  // from row to row; V lies q_stride after K
@@ -44,12 +44,12 @@ struct HeadShape {
 __device__ __forceinline__ int lane_index() { return static_cast<int>(threadIdx.x) % kWarpSize; }
 __device__ __forceinline__ int warp_index() { return static_cast<int>(threadIdx.x) / kWarpSize; }
 
-// Blocks per multiprocessor to compile for. Left to itself, the compiler takes fewer registers than
-// it needs.
+// Blocks per multiprocessor, for the launch bounds. Without it the compiler uses fewer registers
+// than it needs.
 template <int C>
 inline constexpr int kBlocks = C <= 2 ? 8 : 16 / C;
 
-// A row of at most 32 C values over the lanes of a warp; zeros behind its end.
+// A row of at most 32 C values over the lanes of a warp; zeros past its end.
 template <int C>
 struct LaneRow {
   float values[C];
@@ -78,7 +78,7 @@ struct LaneRow {
 #pragma unroll
     for (int c = 0; c < C; ++c) values[c] = fmaf(factor, row.values[c], values[c]);
   }
-  // Every lane gets the product with another row.
+  // The dot product with another row, in every lane.
   __device__ __forceinline__ float dot(const LaneRow& row) const {
     float sum = 0;
 #pragma unroll
@@ -95,7 +95,7 @@ __device__ __forceinline__ void for_keys_of_warp(int tokens, F&& f) {
   }
 }
 
-// What the warps of a forward block made, each of its keys: [kWarps] of out [32 C], the largest
+// Results of the warps of a forward block, each for its keys: [kWarps] of out [32 C], the largest
 // score, and the sum of the probabilities relative to it.
 template <int C>
 struct WarpResults {
@@ -116,7 +116,7 @@ struct WarpResults {
     for (int w = 1; w < kWarps; ++w) top = cuda::max_or_nan(top, of(w)[kRow]);
     return top;
   }
-  // The sum over all warps of value i, each brought to the same largest score.
+  // The sum over all warps of value i, after rescaling to the same largest score.
   __device__ __forceinline__ float sum(int i, float top) const {
     float total = 0;
     for (int w = 0; w < kWarps; ++w) total = fmaf(of(w)[i], expf(of(w)[kRow] - top), total);
@@ -166,9 +166,10 @@ __global__ void __launch_bounds__(kThreads, kBlocks<C>)
   if (threadIdx.x == 0) lse[blockIdx.x] = top + logf(total);
 }
 
-// Shared memory of a backward block. The last three are of each warp: probabilities and score
-// gradients of the keys at hand, and the warp's part of dq without the scale. There are two of the
-// former, for groups of keys in turn: what is read of one group is so before the next is complete.
+// Shared memory of a backward block. The last three arrays are per warp: probabilities and score
+// gradients of the current keys, and the warp's part of dq without the scale. p and ds have two
+// buffers each, for alternate groups of keys. So a lane may still read one group while another lane
+// writes the next.
 template <int C>
 struct BackwardShared {
   static constexpr int kRow = 32 * C;
@@ -195,7 +196,7 @@ struct BackwardArrays {
   float scale;
 };
 
-// Queries and what belongs to them into shared memory; dq = 0.
+// Loads the queries, douts and their statistics into shared memory; sets dq = 0.
 template <class T, int C>
 __device__ __forceinline__ void load_queries(const HeadShape& shape, const BackwardArrays<T>& a,
                                              int item, const BackwardShared<C>& shared) {
@@ -282,7 +283,7 @@ bool is_empty(const Arguments& args) {
   return args.batch * args.queries * args.tokens * args.heads * args.head_dim == 0;
 }
 
-// Calls f(T{}, C) with T the storage type and 32 C the least width of rows that holds a head.
+// Calls f(T{}, C) with T the storage type and 32 C the smallest row width that holds a head.
 template <class Arguments, class F>
 void for_width(const char* name, const Arguments& args, F&& f) {
   DTN_CHECK(args.head_dim <= 256, name, ": heads of ", args.head_dim,

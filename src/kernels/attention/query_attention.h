@@ -1,8 +1,8 @@
-// Multi-head attention of a few queries over all tokens, softmax(q k^T scale) v per head: what is
-// left of a block after which only the class token lives on. K and V are read once per image and
-// head (B H (D T) elements of each), which is all that its speed hangs on. dtype is float32,
-// bfloat16 (scores, softmax and sums in float32) or, on the CPU, float64. A NaN reaches everything
-// that depends on it. Results do not depend on the number of threads.
+// Multi-head attention of a few queries over all tokens, softmax(q k^T scale) v per head. It serves
+// a block after which only the class token is used. K and V are read once per image and head (B H
+// (D T) elements of each); this alone limits the speed. dtype is float32, bfloat16 (scores, softmax
+// and sums in float32) or, on the CPU, float64. A NaN reaches every result that depends on it.
+// Results do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ struct QueryAttentionForward {
   }
 };
 void run(CpuQueue&, const QueryAttentionForward&);
-// D <= 256. Backward takes as many queries as its shared memory holds: 19, or 45 with D <= 64.
+// D <= 256. The backward pass takes as many queries as fit in the device's shared memory. With the
+// minimum of 99 KiB these are 12, with D <= 128 19, and with D <= 64 28.
 void run(CudaQueue&, const QueryAttentionForward&);
 
 // Recomputes the probabilities from q, k and lse.
@@ -43,7 +44,7 @@ struct QueryAttentionBackward {
   void* dq;          // [B, Q, H, D], written (=)
   void* dkv;         // [B, T, 2, H, D], written (=)
 
-  double multiply_adds() const {  // the scores again, and two gradients of each product
+  double multiply_adds() const {  // scores again, two gradients of each product
     return 5.0 * static_cast<double>(batch * queries * tokens) *
            static_cast<double>(heads * head_dim);
   }

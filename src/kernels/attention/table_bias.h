@@ -1,6 +1,6 @@
-// A bias of attention's scores that is a table, the same for all samples and groups of tokens (see
-// grouped_attention.h). Tables are in base 2, -infinity where there is no key, and have rows of 0
-// behind the last query, which the last tile of rows may reach.
+// A bias of attention's scores from a table, for all samples and groups of tokens
+// (see grouped_attention.h). Tables are in base 2. Columns past the last key are -infinity. Rows
+// past the last query are 0; the last tile of rows may reach them.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct OneTerm {
   Vec<A> at(std::int64_t key) const { return load(row + key); }
 };
 
-// The bias of one head and group: a view of a table [queries, ld] and of that of its gradient.
+// The bias of one head and group: a view of a table [queries, ld] and of the table of its gradient.
 template <class A>
 class TableBias {
  public:
@@ -30,7 +30,7 @@ class TableBias {
   OneTerm<A> terms(std::int64_t query, std::int64_t column) const {
     return {table_ + query * ld_ + first_ + column};
   }
-  // Takes the gradients of the scores of a tile.
+  // Adds the score gradients of a tile.
   template <int R, int V>
   [[gnu::always_inline]] void take(const Vec<A> (&ds)[R][V], std::int64_t query,
                                    std::int64_t column) {
@@ -48,12 +48,12 @@ class TableBias {
   void end_chunk() const {}
 
  private:
-  const A* table_;  // null: there is no bias
-  A* gradient_;     // null: not wanted
+  const A* table_;  // null: no bias
+  A* gradient_;     // null: not needed
   std::int64_t ld_, first_ = 0;
 };
 
-// The tables of all heads, made once for a kernel.
+// The tables of all heads, built once per kernel call.
 template <class A>
 class BiasTables {
  public:
@@ -71,7 +71,8 @@ class BiasTables {
   std::int64_t numel() const { return (queries_ + kRowSlack) * ld_; }
   std::int64_t ld() const { return ld_; }
 
-  // From query `first` on. Where a group has several regions, its table is made in `scratch`.
+  // Returns the bias from query `first` on. If a group has several regions, its table is built in
+  // `scratch`.
   TableBias<A> of(Scratch::Scope& scratch, std::int64_t head, std::int64_t group,
                   std::int64_t first, A* gradient) const {
     if (!tables_) return {nullptr, nullptr, ld_};
@@ -81,7 +82,7 @@ class BiasTables {
   }
 
  private:
-  // bias [queries, keys], or null for zeros.
+  // Fills a table from bias [queries, keys], or from zeros if bias is null.
   void fill(const A* bias, A* table) const {
     for (std::int64_t i = 0; i < queries_; ++i, table += ld_) {
       for_each_vector<A>(keys_, [&](std::int64_t j, auto n) {
@@ -125,9 +126,9 @@ class BiasTables {
   }
 
   std::int64_t queries_, keys_, ld_;
-  A* tables_ = nullptr;      // [H, queries + kRowSlack, ld]; null: nothing is added to scores
+  A* tables_ = nullptr;      // [H, queries + kRowSlack, ld]; null: no bias and no regions
   A* regions_ = nullptr;     // [G, ld]
-  bool* several_ = nullptr;  // [G]: whether a group has several regions; null: none has
+  bool* several_ = nullptr;  // [G]: true if a group has several regions; null: none has
 };
 
 }  // namespace dtn::DTN_ISA
