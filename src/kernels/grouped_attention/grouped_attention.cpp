@@ -1,8 +1,8 @@
-// Attention inside groups of tokens, forward and backward: the heads of attention_forward.h and
-// attention_backward.h on rows found through the index of a group.
-//   s = scale q k^T + bias + penalty    p = softmax(s)    out = p v    lse = log sum exp s
-//   dv = p^T dout    dp = dout v^T    delta = rowsum(dout out)    ds = p (dp - delta)
-//   dq = scale ds k    dk = scale ds^T q    dbias = sum of ds over samples and groups
+// Attention inside groups of tokens, forward and backward. It uses the heads of attention_forward.h
+// and attention_backward.h on rows that are found through the index of a group.
+//    s = scale q k^T + bias + penalty    p = softmax(s)    out = p v    lse = log sum exp s
+//    dv = p^T dout    dp = dout v^T    delta = rowsum(dout out)    ds = p (dp - delta)
+//    dq = scale ds k    dk = scale ds^T q    dbias = sum of ds over samples and groups
 #include "kernels/grouped_attention/grouped_attention.h"
 
 #include <algorithm>
@@ -17,16 +17,17 @@
 namespace dtn::DTN_ISA {
 namespace {
 
-// A head of a unit, which is one group of one sample; of its queries those from first_query on.
+// One head of a unit, for its queries from first_query on. A unit is one group of one sample.
 struct Item {
   std::int64_t unit, head, first_query;
 };
 
-// How items are shared out: a task is a run of units, with all heads or one, and one segment of
-// queries. It depends on the problem's shape alone.
+// Division of the items into tasks. A task is a run of units, with all heads or one head, and one
+// segment of queries. The division depends on the problem's shape alone.
 class Tasks {
  public:
-  // `queries` of a unit in segments of at most `segment`; at most `run` units to a task.
+  // Divides the `queries` of a unit into segments of at most `segment`. A task has at most `run`
+  // units.
   Tasks(std::int64_t units, std::int64_t heads, std::int64_t queries, std::int64_t segment,
         std::int64_t run)
       : units_(units),
@@ -35,8 +36,8 @@ class Tasks {
         segments_(divide_up(queries, segment)),
         run_(run),
         heads_per_task_(has_all_heads(units) ? heads : 1) {}
-  // The heads of a token lie side by side, so they are taken together where there are units enough
-  // for all threads.
+  // The heads of a token are adjacent in memory, so a task takes them together if there are enough
+  // units for all threads.
   static bool has_all_heads(std::int64_t units) { return units >= 64; }
 
   std::int64_t runs() const { return divide_up(units_, run_); }
@@ -52,7 +53,7 @@ class Tasks {
     return {run_of(task) * run_ + i / heads_per_task_, first_head + i % heads_per_task_,
             task % segments_ * segment_};
   }
-  // What this thread will probably do after item i of a task.
+  // The item that this thread probably computes after item i of a task.
   std::optional<Item> after(std::int64_t task, std::int64_t i) const {
     if (i + 1 < size(task)) return item(task, i + 1);
     task += omp_get_num_threads();
@@ -64,7 +65,7 @@ class Tasks {
   std::int64_t units_, heads_, segment_, segments_, run_, heads_per_task_;
 };
 
-// Where the tokens of units are.
+// Locates the tokens of units in the arrays.
 template <class S>
 class Units {
  public:
@@ -89,7 +90,7 @@ class Units {
   HeadsOfRows<Pointer> outputs(Pointer rows) const {
     return {rows, p_.heads * p_.value_dim, 0, p_.value_dim};
   }
-  // Of the queries of an item in [B, G, H, queries].
+  // Offset of the queries of an item in [B, G, H, queries].
   std::int64_t in_lse(const Item& item) const {
     return (item.unit * p_.heads + item.head) * p_.queries + item.first_query;
   }
@@ -120,7 +121,7 @@ template <class S>
 void forward(CpuQueue& queue, const GroupedAttentionForward& args) {
   using A = AccumulatorOf<S>;
   using Head = ForwardHead<S, MappedRows, TableBias<A>>;
-  constexpr std::int64_t kSegment = 576;  // whole blocks; packing its keys costs little beside it
+  constexpr std::int64_t kSegment = 576;  // whole blocks; packing the keys costs little
   const GroupedAttentionProblem& p = args.problem;
   Scratch::Scope shared(queue.scratch());
   const Units<S> units(shared, p);
@@ -152,7 +153,7 @@ void forward(CpuQueue& queue, const GroupedAttentionForward& args) {
   });
 }
 
-// Adds parts [runs, H, table] to dbias [H, queries, keys], part by part.
+// dbias [H, queries, keys] += parts [runs, H, table], part by part.
 template <class A>
 void add_parts(const GroupedAttentionProblem& p, const BiasTables<A>& biases, const A* parts,
                std::int64_t runs, A* dbias) {
@@ -170,8 +171,8 @@ void add_parts(const GroupedAttentionProblem& p, const BiasTables<A>& biases, co
   });
 }
 
-// Units of a task. With a gradient of the bias a task adds up that of its units, in memory that
-// there is once for each: so few tasks, but enough of them for many threads.
+// Number of units per task. With a gradient of the bias, each task sums the gradient of its units
+// in separate memory. So tasks are few, but enough for many threads.
 std::int64_t backward_run(const GroupedAttentionProblem& p, bool with_dbias) {
   const std::int64_t units = p.batch * p.groups;
   if (!with_dbias) return std::clamp<std::int64_t>(units / 256, 1, 16);

@@ -1,11 +1,10 @@
 // Multi-head attention between any queries and keys of a sample, or inside groups of its tokens,
 // with a bias for each head's scores:
-//   softmax(scale q k^T + bias + penalty) v
-// where the penalty is kRegionPenalty for two tokens of a group that are of different regions, and
-// else 0. Nothing of the size of all scores is made, and tokens are read and written where they
-// lie: no array is sorted by groups. dtype is float32, bfloat16 (scores, softmax and sums in
-// float32) or, on the CPU, float64. A NaN reaches everything that depends on it. Results do not
-// depend on the number of threads.
+//    softmax(scale q k^T + bias + penalty) v
+// The penalty is kRegionPenalty for two tokens of a group in different regions, and else 0. No
+// array holds all scores. Tokens are read and written in place: no array is sorted by groups. dtype
+// is float32, bfloat16 (scores, softmax and sums in float32) or, on the CPU, float64. A NaN reaches
+// every result that depends on it. Results do not depend on the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +14,7 @@
 
 namespace dtn {
 
-// Heads in the rows of an array [B, tokens of a sample, ld]: head h of a row is columns
+// Heads in the rows of an array [B, tokens of a sample, ld]. Head h of a row is columns
 // [first + h stride, first + h stride + D).
 template <class Pointer>
 struct HeadsOfRows {
@@ -26,11 +25,11 @@ struct HeadsOfRows {
 struct GroupedAttentionProblem {
   DType dtype;
   std::int64_t batch, heads;           // B, H
-  std::int64_t groups, queries, keys;  // G of a sample, and the queries and keys of one
+  std::int64_t groups, queries, keys;  // G of a sample; queries and keys of a group
   std::int64_t key_dim, value_dim;     // Dk, Dv
   double scale;                        // usually 1 / sqrt(Dk)
-  const std::int64_t* tokens;          // [G, n]: which token is the i-th of a group; null: G = 1
-  const float* regions;                // [G, n], with tokens; null: one
+  const std::int64_t* tokens;          // [G, n]: token index of the i-th of a group; null: G = 1
+  const float* regions;                // [G, n], only with tokens; null: one region
   const void* bias;                    // [H, queries, keys], accumulator type; null: none
   HeadsOfRows<const void*> q, k, v;    // [B, G queries, *], [B, G keys, *] twice
 
@@ -59,17 +58,17 @@ struct GroupedAttentionBackward {
   const void* out;                // [B, G queries, H, Dv]
   const void* lse;                // [B, G, H, queries]
   const void* dout;               // [B, G queries, H, Dv]
-  HeadsOfRows<void*> dq, dk, dv;  // as q, k, v, written (=) in the columns of heads alone
-  void* dbias;                    // [H, queries, keys] +=, accumulator type; null: not wanted
+  HeadsOfRows<void*> dq, dk, dv;  // like q, k, v; written (=) in the columns of heads alone
+  void* dbias;                    // [H, queries, keys] +=, accumulator type; null: not needed
 
-  double multiply_adds() const {  // the scores again, and two gradients of each product
+  double multiply_adds() const {  // scores again, two gradients of each product
     return problem.scores() * static_cast<double>(3 * problem.key_dim + 2 * problem.value_dim);
   }
 };
 void run(CpuQueue&, const GroupedAttentionBackward&);
 void run(CudaQueue&, const GroupedAttentionBackward&);
 
-// The widest head that CUDA devices take.
+// Maximum head size (Dk and Dv) on CUDA devices.
 inline constexpr std::int64_t kMaxGroupedHead = 64;
 
 }  // namespace dtn

@@ -1,14 +1,14 @@
-// Backward pass of attention inside groups, by three kernels that each compute the scores again:
-// dq by rows of queries, which also makes the row statistics; dk and dv by rows of keys; and the
-// gradient of the bias by tiles of one head's scores, which walk through the units. No sum is made
-// in an order that could change.
+// Backward pass of attention inside groups, in three kernels that each compute the scores again.
+// The first computes dq and the row statistics by rows of queries, the second dk and dv by rows of
+// keys. The third computes the gradient of the bias by tiles of one head's scores; each tile loops
+// over the units. All sums have a fixed order.
 #include "kernels/grouped_attention/grouped_attention_plain.cuh"
 #include "kernels/grouped_attention/grouped_attention_tiles.h"
 
 namespace dtn::attention {
 namespace {
 
-// Two owned arrays, two streamed ones, p, and the statistics of streamed queries.
+// Shared memory: two owned arrays, two streamed ones, p, and the statistics of streamed queries.
 struct GroupedBackward : Plain<kGroupedColumns, 8> {
   static constexpr std::size_t kSharedBytes =
       (2 * kOwnSize + 2 * kStreamSize + kProbabilities) * sizeof(float) +

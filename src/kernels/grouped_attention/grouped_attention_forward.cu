@@ -1,5 +1,5 @@
-// Forward pass of attention inside groups: a block owns query rows of one head of a unit, keys and
-// values stream by, and the softmax is carried by the largest score so far and the sum of
+// Forward pass of attention inside groups. A block owns query rows of one head of a unit; keys and
+// values stream by. The state of the softmax is the largest score so far and the sum of
 // exp(s - largest).
 #include "kernels/grouped_attention/grouped_attention_plain.cuh"
 #include "kernels/grouped_attention/grouped_attention_tiles.h"

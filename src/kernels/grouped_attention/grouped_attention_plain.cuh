@@ -1,6 +1,6 @@
-// What the kernels of attention inside groups share: where a thread block finds its rows, and what
-// is added to a score. They are made of the parts of attention_plain.cuh, in true float32. A unit
-// is one group of one sample.
+// Shared parts of the kernels of attention inside groups: where a thread block finds its rows, and
+// the terms of a score. They use the building blocks of attention_plain.cuh, in true float32. A
+// unit is one group of one sample.
 #pragma once
 
 #include "kernels/attention/attention_plain.cuh"
@@ -12,7 +12,7 @@ namespace dtn::attention {
 inline constexpr int kGroupedColumns = 4;  // C: rows of up to 16 C = 64 channels
 static_assert(16 * kGroupedColumns == kMaxGroupedHead);
 
-// Heads of an array, of rows `ld` apart; head h begins `stride` behind head h - 1.
+// Heads of an array whose rows are `ld` apart; head h begins `stride` values after head h - 1.
 template <class T>
 struct GroupedRows {
   T* first;
@@ -22,11 +22,11 @@ struct GroupedRows {
 struct GroupedShape {
   int heads, groups, queries, keys, key_dim, value_dim;
   int blocks;    // thread blocks per head of a unit
-  bool aligned;  // every row of a head is whole 16-byte vectors
+  bool aligned;  // every row of a head consists of whole 16-byte vectors
   float scale;
-  const std::int64_t* tokens;  // [G, n]; null: all tokens, in their order
-  const float* regions;        // [G, n]; null: one
-  const float* bias;           // [H, queries, keys]; null: none
+  const std::int64_t* tokens;  // [G, n]; null: all tokens in order
+  const float* regions;        // [G, n]; null: one region
+  const float* bias;           // [H, queries, keys]; null: no bias
 };
 
 template <class T>
@@ -34,7 +34,7 @@ struct GroupedInputs {
   GroupedRows<const T> q, k, v;
 };
 
-// Of a thread block: head of a unit, and its place among the blocks of that.
+// The unit and head of a thread block, and the block's index among the blocks of this head.
 struct GroupedBlock {
   int unit, head, block;
   __device__ __forceinline__ std::int64_t statistics(const GroupedShape& shape) const {
@@ -46,10 +46,10 @@ __device__ __forceinline__ GroupedBlock grouped_block(const GroupedShape& shape)
   return {item / shape.heads, item % shape.heads, index % shape.blocks};
 }
 
-// The rows of one head of a unit, from a place in its group on.
+// The rows of one head of a unit, from position `first` of its group on.
 template <class T>
 struct UnitRows {
-  T* sample;  // of token 0, the head's columns
+  T* sample;  // token 0 of the sample, at the head's columns
   std::int64_t ld;
   const std::int64_t* tokens;
   int first;
@@ -70,10 +70,11 @@ __device__ __forceinline__ UnitRows<T> unit_rows(const GroupedShape& shape,
           first};
 }
 
-// Blocks per multiprocessor. Left to itself, the compiler takes fewer registers than it needs.
+// Blocks per multiprocessor, for the launch bounds. Without it the compiler uses fewer registers
+// than it needs.
 inline constexpr int kGroupedBlocks = 2;
 
-// Up to `count` rows of a head, from row `first` of its group on, to shared memory.
+// Copies up to `count` rows of a head, from row `first` of its group on, to shared memory.
 template <class T>
 __device__ __forceinline__ void load_unit_rows(float* to, const GroupedShape& shape,
                                                const GroupedRows<const T>& rows, int unit, int head,
@@ -83,7 +84,7 @@ __device__ __forceinline__ void load_unit_rows(float* to, const GroupedShape& sh
                                    left, dim, shape.aligned);
 }
 
-// What is added to the scores of a head of a unit: bias and penalty.
+// The terms added to the scores of a head of a unit: bias and penalty.
 struct ScoreTerms {
   const float *bias, *regions;
   int keys;
@@ -93,7 +94,7 @@ struct ScoreTerms {
     if (bias) bias += static_cast<std::int64_t>(head) * shape.queries * shape.keys;
     if (regions) regions += static_cast<std::int64_t>(unit % shape.groups) * shape.keys;
   }
-  // Both must be there.
+  // Both query and key must exist.
   __device__ __forceinline__ float operator()(int query, int key) const {
     float sum = bias ? bias[static_cast<std::int64_t>(query) * keys + key] : 0.0f;
     if (regions && regions[query] != regions[key]) {
@@ -111,7 +112,7 @@ template <class T>
 GroupedRows<T> grouped_rows(const HeadsOfRows<void*>& heads) {
   return {static_cast<T*>(heads.rows) + heads.first, heads.ld, heads.stride};
 }
-// Of an array [B, G queries, H, Dv].
+// The heads of an array [B, G queries, H, Dv].
 template <class T, class Pointer>
 auto grouped_outputs(const GroupedAttentionProblem& p, Pointer rows) {
   return grouped_rows<T>(HeadsOfRows<Pointer>{rows, p.heads * p.value_dim, 0, p.value_dim});
@@ -127,7 +128,7 @@ bool is_vectorizable(const GroupedRows<T>& rows, std::int64_t dim) {
   return starts_aligned(rows.first) && rows.ld % n == 0 && rows.stride % n == 0 && dim % n == 0;
 }
 
-// Checks what the kernels can hold. `blocks` are left at 1.
+// Checks that the kernels support the problem. `blocks` is left at 1.
 template <class T>
 GroupedShape grouped_shape(const char* name, const GroupedAttentionProblem& p) {
   DTN_CHECK(p.key_dim <= kMaxGroupedHead && p.value_dim <= kMaxGroupedHead, name, ": heads of ",
@@ -156,16 +157,16 @@ inline KernelName grouped_kernel_name(const char* name, const GroupedAttentionPr
   return {name, {p.batch, p.groups, p.queries, p.keys, p.heads, p.key_dim}};
 }
 
-// How a kernel of the bias's gradient is cut: a block sums a tile of queries and keys of a head over
-// a run of units.
+// Division of the gradient of the bias: a block sums one tile of queries and keys of a head over a
+// run of units.
 struct BiasTiles {
-  int units, run;  // all units, and those of a block
+  int units, run;  // all units; units per block
   int query_tiles, key_tiles;
   float* partial;  // [runs, H, queries, keys]
 };
 
-// dbias += the sum of ds over all units, where start(tiles, blocks) launches the kernel that sums
-// tiles of so many rows. The runs are as many as give some hundred blocks, a few for each
+// dbias += the sum of ds over all units. start(tiles, blocks) launches the kernel, which sums tiles
+// of `queries` x `keys`. The number of runs is chosen to give some hundred blocks, a few per
 // multiprocessor.
 template <class Start>
 void sum_bias_tiles(CudaQueue& queue, const GroupedAttentionProblem& p, int queries, int keys,

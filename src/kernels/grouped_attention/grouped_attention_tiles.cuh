@@ -1,6 +1,6 @@
-// Attention inside groups on tensor cores: windows and reduced keys, mostly of 49 tokens. A block of
-// four warps owns 64 rows of one side of a head of a unit, and the other side streams by, 64 rows at
-// a time, as in attention_tiles.cuh. Keys have DK columns and values DV.
+// Attention inside groups on tensor cores, for windows and reduced keys, mostly of 49 tokens. A
+// block of four warps owns 64 rows of one side of a head of a unit. The other side streams by, 64
+// rows at a time, as in attention_tiles.cuh. Keys have DK columns and values DV.
 #pragma once
 
 #include "kernels/attention/attention_softmax.cuh"
@@ -9,9 +9,9 @@
 
 namespace dtn::attention {
 
-// One side of a unit: which tokens of the sample its rows are.
+// One side of a unit: maps its rows to tokens of the sample.
 struct UnitSide {
-  const std::int64_t* tokens;  // null: all, in their order
+  const std::int64_t* tokens;  // null: all tokens in order
   std::int64_t sample;         // token 0 of the sample
   int count;
 
@@ -21,16 +21,16 @@ struct UnitSide {
                    : nullptr),
         sample(static_cast<std::int64_t>(unit / shape.groups) * shape.groups * per_group),
         count(per_group) {}
-  // Where a row that is there lies in an array [B, tokens of a sample, *].
+  // Index of an existing row in an array [B, tokens of a sample, *].
   __device__ __forceinline__ std::int64_t token(int row) const {
     return sample + (tokens ? tokens[row] : row);
   }
 };
 
-// The rows of a warp, of one side of a unit.
+// The rows of a warp, on one side of a unit.
 struct GroupedWarp {
   GroupedBlock block;
-  int index, first;  // of the warp, and its first row
+  int index, first;  // of the warp; its first row
 
   __device__ __forceinline__ explicit GroupedWarp(const GroupedShape& shape)
       : block(grouped_block(shape)) {
@@ -39,11 +39,11 @@ struct GroupedWarp {
   }
 };
 
-// One array as tiles stream by.
+// Ring buffer size of one streamed array, in values.
 template <int D>
 inline constexpr int kGroupedRing = kRingRows* kRowStride<D>;
 
-// Where a row of a unit begins, the head's columns of it.
+// Returns the start of a row of a unit, at the columns of the head.
 template <class T>
 struct SideRows {
   const UnitSide& side;
@@ -77,12 +77,12 @@ __device__ __forceinline__ void store_unit(const float (&acc)[D / 8][4], const f
 }
 
 // Turns products into scores in base 2, log2(e) (scale s + bias + penalty). A warp's rows are
-// queries, or keys when kTransposed. What is read for a query or key that is not there is that of
-// the last one.
+// queries, or keys if kTransposed. For a missing query or key it reads the bias and region of the
+// last one.
 template <bool kTransposed>
 class GroupedScores {
  public:
-  // Of the warp's rows from `first` on.
+  // For the warp's rows from `first` on.
   __device__ __forceinline__ GroupedScores(const GroupedShape& shape, int unit, int head, int first)
       : terms_(shape, unit, head),
         scale_(shape.scale * kLog2E),
@@ -97,8 +97,8 @@ class GroupedScores {
     }
   }
 
-  // Of products with 16 streamed rows, from row `first` of their side on; -infinity for a streamed
-  // key that is not there.
+  // Applies to products with 16 streamed rows, from row `first` of their side on. Missing streamed
+  // keys get -infinity.
   __device__ __forceinline__ void apply(float (&s)[2][4], int first) const {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
@@ -127,8 +127,8 @@ class GroupedScores {
   float own_region_[2];
 };
 
-// Calls f(DK, DV) as integral constants for the heads that grouped_attention_tiles.h names;
-// false for others.
+// Calls f(DK, DV) with integral constants for the heads that grouped_attention_tiles.h lists;
+// returns false for others.
 template <class F>
 bool for_grouped_heads(std::int64_t key_dim, std::int64_t value_dim, F&& f) {
   const auto is = [&](std::int64_t k, std::int64_t v) {

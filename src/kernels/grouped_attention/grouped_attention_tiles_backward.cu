@@ -1,7 +1,7 @@
 // Backward pass of attention inside groups on tensor cores, in three kernels that each compute the
-// scores again: dq by rows of queries, which also makes the row statistics; dk and dv by rows of
-// keys; and the gradient of the bias by tiles of one head's scores, which walk through the units. No
-// sum is made in an order that could change. See grouped_attention_tiles.cuh.
+// scores again. The first computes dq and the row statistics by rows of queries, the second dk and
+// dv by rows of keys. The third computes the gradient of the bias by tiles of one head's scores;
+// each tile loops over the units. All sums have a fixed order. See grouped_attention_tiles.cuh.
 #include "kernels/attention/attention_tensor_backward.cuh"
 #include "kernels/grouped_attention/grouped_attention_tiles.cuh"
 #include "kernels/grouped_attention/grouped_attention_tiles.h"
@@ -17,8 +17,8 @@ struct GroupedTileArrays {
   RowStatistics* statistics;  // [B, G, H, queries]
 };
 
-// ds of 16 queries and 16 keys from `key` on, from s and dp - delta; 0 where there is none.
-// A query that is not there has statistics of 0, and what comes of it is not kept.
+// Computes ds of 16 queries and 16 keys from `key` on, from s and dp - delta; 0 for missing keys. A
+// missing query has statistics of 0, and its results are not used.
 __device__ __forceinline__ void differentiate(float (&ds)[1][2][4], float (&s)[1][2][4],
                                               const GroupedScores<false>& scores,
                                               const OwnStatistics<1>& of_query, int key) {
@@ -164,7 +164,7 @@ __global__ void __launch_bounds__(kTileThreads, 2)
   const Lane lane = this_lane();
 
   cuda::AsyncCopies copies;
-  // Units take the place of tiles.
+  // Units stream like tiles: stream() loads the keys of one tile for a unit.
   const auto stream = [&](int unit, int slot) {
     const UnitSide side(shape, unit, shape.keys);
     stream_unit<DK>(copies, keys, slot, arrays.in.k, head, key_tile, side, shape.key_dim);

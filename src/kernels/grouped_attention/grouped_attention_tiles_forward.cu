@@ -5,11 +5,11 @@
 namespace dtn::attention {
 namespace {
 
-// What the softmax is told of its scores, for one tile of keys: see RowBias.
+// The terms of the softmax's scores for one tile of keys; see RowBias.
 struct GroupedTerms {
   static constexpr bool kAny = true;
   GroupedScores<false> scores;
-  int to_key;  // from a place in the ring
+  int to_key;  // key index minus ring position
 
   __device__ __forceinline__ void add(float (&s)[1][2][4], int row, float) const {
     scores.apply(s[0], to_key + row);
